@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+namespace hyb {
+
+/// Index of a piece of text in the vocabulary.
+enum class TokenId : std::int32_t {};
+/// Index of a page of keys and values, the same in every attention layer.
+enum class PageId : std::int32_t {};
+/// Index of a slot of recurrent state.
+enum class SlotId : std::int32_t {};
+
+/// The read slot of a sequence that has no history yet: its state is all zeros.
+inline constexpr SlotId no_slot{-1};
+
+template <typename Id>
+concept IdType = std::is_enum_v<Id> && std::is_same_v<std::underlying_type_t<Id>, std::int32_t>;
+
+template <IdType Id>
+constexpr std::int32_t index(Id id) {
+  return static_cast<std::int32_t>(id);
+}
+
+}  // namespace hyb

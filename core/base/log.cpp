@@ -1,0 +1,48 @@
+#include "core/base/log.h"
+
+// fmt and spdlog are packaged as shared libraries only. hyb uses their headers, and this file holds
+// the one instantiation of fmt that the other files link against.
+#include <fmt/format-inl.h>
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+
+FMT_BEGIN_NAMESPACE
+namespace detail {
+
+template auto dragonbox::to_decimal(float x) noexcept -> dragonbox::decimal_fp<float>;
+template auto dragonbox::to_decimal(double x) noexcept -> dragonbox::decimal_fp<double>;
+template auto thousands_sep_impl(locale_ref) -> thousands_sep_result<char>;
+template auto decimal_point_impl(locale_ref) -> char;
+template void buffer<char>::append(const char*, const char*);
+template void vformat_to(buffer<char>&, string_view,
+                         basic_format_args<buffer_context<char>>, locale_ref);
+
+}  // namespace detail
+FMT_END_NAMESPACE
+
+namespace hyb::log {
+namespace {
+
+spdlog::logger& logger() {
+  static spdlog::logger instance = [] {
+    spdlog::logger made("hyb", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
+    made.set_pattern("hyb: %^%l%$: %v");
+    return made;
+  }();
+  return instance;
+}
+
+}  // namespace
+
+void set_level(Level level) {
+  constexpr spdlog::level::level_enum levels[] = {spdlog::level::debug, spdlog::level::info,
+                                                  spdlog::level::warn, spdlog::level::err};
+  logger().set_level(levels[static_cast<int>(level)]);
+}
+
+void debug(std::string_view text) { logger().debug(text); }
+void info(std::string_view text) { logger().info(text); }
+void warning(std::string_view text) { logger().warn(text); }
+void error(std::string_view text) { logger().error(text); }
+
+}  // namespace hyb::log
