@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <type_traits>
+
+namespace hyb::kernels {
+
+/// How many CPUs this process may really use: affinity mask, then cgroup cpu.max rounded down, at
+/// least 1. `quota_binds` when cpu.max leaves less than the mask: then nothing is pinned, since a
+/// spinning pinned thread would burn the quota.
+struct UsableCpus {
+  int count;
+  bool quota_binds;
+};
+UsableCpus usable_cpus();
+
+/// Threads for one op after another. The caller is thread 0. A worker spins for some tens of
+/// microseconds after an op, then sleeps on a futex, so that an idle chat burns no CPU. Denormals
+/// are flushed to zero in every thread while it computes.
+class ThreadPool {
+ public:
+  /// Pins worker i to the i-th usable CPU only where threads == usable_cpus().count and no quota
+  /// binds. Throws Error(runtime) when threads cannot be started.
+  explicit ThreadPool(int threads);
+  ~ThreadPool();
+
+  int threads() const;
+
+  /// Calls body(thread, threads) on every thread; returns when all are done.
+  template <typename Body>
+  void run(Body&& body) {
+    run_erased(
+        [](void* erased, int thread, int threads) {
+          (*static_cast<std::remove_reference_t<Body>*>(erased))(thread, threads);
+        },
+        &body);
+  }
+
+ private:
+  using Call = void (*)(void* body, int thread, int threads);
+  void run_erased(Call call, void* body);
+
+  struct Shared;
+  std::unique_ptr<Shared> shared_;
+};
+
+/// The part of 0..count-1 that a thread owns when `count` items are dealt in contiguous runs, each
+/// but the last a multiple of `grain`.
+struct Slice {
+  std::int64_t begin, end;
+};
+Slice slice_of(std::int64_t count, std::int64_t grain, int thread, int threads);
+
+}  // namespace hyb::kernels

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "kernels/buffer.h"
+#include "kernels/queue.h"
+
+namespace hyb::kernels {
+
+/// A matrix [N,K] (or E of them, [E,N,K]) as linear, embed and moe read it: y = x * W^T.
+///
+/// Formats
+///   rows    the published row-major order, a view of bytes that outlive the weight (a mapped file);
+///           read by the plain loops only
+///   panels  64 outputs side by side, so that one loop over k serves every row count in one order:
+///             bf16  [E][ceil(N/64)][ceil(K/2)][64][2]
+///             f32   [E][ceil(N/64)][K][64]
+///           what lies past N or K is zero. Owns its bytes.
+enum class WeightFormat : std::uint8_t { rows, panels };
+
+/// Published bytes, possibly unaligned.
+struct WeightSource {
+  DType dtype;  ///< f32, bf16 or f16
+  std::int64_t experts;  ///< 1 for a plain matrix
+  std::int64_t rows, columns;
+  std::span<const std::byte> bytes;
+};
+
+class Weight {
+ public:
+  static constexpr std::int64_t panel_rows = 64;
+
+  Weight() = default;
+
+  /// A view: no byte is copied or read.
+  static Weight view(const WeightSource& source);
+
+  /// Panels of `dtype` (bf16 or f32), made by all threads of the queue in one pass over the source.
+  static Weight pack(Queue& queue, const WeightSource& source, DType dtype);
+
+  WeightFormat format() const { return format_; }
+  DType dtype() const { return dtype_; }
+  std::int64_t experts() const { return experts_; }
+  std::int64_t rows() const { return rows_; }
+  std::int64_t columns() const { return columns_; }
+  /// Bytes that this weight owns: 0 for a view.
+  std::size_t owned_bytes() const { return panels_.bytes(); }
+
+  /// First byte of expert e's matrix.
+  const std::byte* expert(std::int64_t e) const;
+
+  /// The reverse of both formats: row n of expert e as K floats. For tests and embed's plain loop.
+  void read_row(std::int64_t e, std::int64_t n, std::span<float> out) const;
+
+ private:
+  WeightFormat format_ = WeightFormat::rows;
+  DType dtype_ = DType::f32;
+  std::int64_t experts_ = 0, rows_ = 0, columns_ = 0;
+  const std::byte* view_ = nullptr;
+  Buffer panels_;
+};
+
+}  // namespace hyb::kernels
