@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+
+namespace hyb {
+
+/// An open regular file, for reading. Symbolic links are followed; a folder, FIFO, socket or device
+/// is refused without waiting for it. Every failure is Error(model) that begins with the path.
+class File {
+ public:
+  explicit File(std::filesystem::path path);
+  ~File();
+  File(File&& other) noexcept;
+  File& operator=(File&& other) noexcept;
+
+  const std::filesystem::path& path() const { return path_; }
+  int descriptor() const { return descriptor_; }
+
+  /// Size in bytes when it was opened.
+  std::uint64_t size() const { return size_; }
+
+  /// Throws when size or time of change are no longer what they were when it was opened.
+  void check_unchanged() const;
+
+  /// Fills all of `into` from `offset` on; a file that ends before is an error.
+  void read(std::uint64_t offset, std::span<std::byte> into) const;
+
+ private:
+  std::filesystem::path path_;
+  int descriptor_ = -1;
+  std::uint64_t size_ = 0;
+  std::int64_t changed_ns_ = 0;
+};
+
+/// The bytes of a file that may not be larger than `bytes_max`.
+/// Throws Error(model) that names the file: missing, not a regular file, too large, unreadable.
+std::string read_whole_file(const std::filesystem::path& path, std::size_t bytes_max);
+
+}  // namespace hyb

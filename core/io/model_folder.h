@@ -1,0 +1,30 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace hyb {
+
+/// What the environment says about the Hugging Face cache. The app fills it in: core reads no
+/// environment. Unset and empty mean the same.
+struct HubEnvironment {
+  std::optional<std::string> hf_hub_cache;    ///< HF_HUB_CACHE
+  std::optional<std::string> hf_home;         ///< HF_HOME
+  std::optional<std::string> xdg_cache_home;  ///< XDG_CACHE_HOME
+  std::optional<std::string> home;            ///< HOME
+};
+
+/// $HF_HUB_CACHE, else $HF_HOME/hub, else $XDG_CACHE_HOME/huggingface/hub, else
+/// ~/.cache/huggingface/hub. Empty when nothing is set.
+std::filesystem::path hub_folder(const HubEnvironment& environment);
+
+/// The folder of a model, which holds a readable config.json: `model` is a folder, or
+/// `org/name[@revision]` (also `name[@revision]`) found in the Hugging Face cache, without network.
+/// The revision is a branch or tag (default main), a commit, or the first 7 or more digits of one.
+/// Throws Error(model) that lists what was looked for: no such folder, no such model or revision in
+/// the cache, two commits with those digits, a link whose target was never downloaded.
+std::filesystem::path find_model_folder(std::string_view model, const HubEnvironment& environment);
+
+}  // namespace hyb

@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/dtype.h"
+#include "core/io/file.h"
+#include "core/io/mapped_file.h"
+
+namespace hyb {
+
+/// One tensor as the header of a safetensors file states it.
+struct TensorInfo {
+  std::string name;
+  DType dtype;
+  std::vector<std::int64_t> shape;  ///< empty: a scalar
+  std::uint64_t begin;              ///< first byte, counted from the end of the header
+  std::uint64_t end;                ///< one past the last byte
+
+  std::uint64_t size_bytes() const { return end - begin; }
+};
+
+/// A tensor in a mapped file. The bytes are little-endian, row-major and need not be aligned to
+/// their element size: the format allows it, so read elements with memcpy. Valid as long as the
+/// SafetensorsFile (its mapping) lives.
+struct TensorView {
+  DType dtype;
+  std::span<const std::int64_t> shape;
+  std::span<const std::byte> bytes;
+};
+
+/// A safetensors file: 8 bytes header length (little-endian), a JSON header, the data.
+///
+/// The header is read, not mapped, and checked in full before anything is made for a tensor: length
+/// (at most 100,000,000 bytes and inside the file), starts with '{', UTF-8, no duplicate names, no
+/// deep nesting, known dtype, at most 64 dims, shape x dtype = size without overflow, data sections
+/// that follow each other without gap or overlap, the last one ending where the file ends,
+/// __metadata__ from string to string. Zero-size tensors and scalars are legal.
+/// Every violation is Error(model) that names file, tensor, rule and value.
+class SafetensorsFile {
+ public:
+  /// Reads and checks the header; no data is touched.
+  explicit SafetensorsFile(const std::filesystem::path& path);
+
+  const std::filesystem::path& path() const { return file_.path(); }
+
+  /// In the order of their data.
+  std::span<const TensorInfo> tensors() const { return tensors_; }
+
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+
+  /// Maps the data, once; size and time of change must still be what they were when the header was
+  /// read.
+  void map();
+
+  /// `tensor` is one of tensors(); map() was called before.
+  TensorView view(const TensorInfo& tensor) const;
+
+  /// nullopt: no such tensor. map() was called before.
+  std::optional<TensorView> view(std::string_view name) const;
+
+  const TensorInfo* find(std::string_view name) const;
+
+  /// Gives back the physical pages of a tensor (MappedFile::drop).
+  void drop(const TensorInfo& tensor) const;
+
+ private:
+  File file_;
+  std::uint64_t data_offset_ = 0;
+  std::vector<TensorInfo> tensors_;
+  std::vector<std::uint32_t> by_name_;  // indices into tensors_, sorted by name
+  std::map<std::string, std::string> metadata_;
+  std::optional<MappedFile> mapping_;
+};
+
+}  // namespace hyb

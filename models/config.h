@@ -1,0 +1,88 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/dtype.h"
+#include "core/base/json.h"
+
+namespace hyb::models {
+
+/// One key of config.json, or several spellings of it: the first that is present counts.
+struct Keys {
+  Keys(const char* key) : spellings{key} {}  // NOLINT: c.i("hidden_size") should read like that
+  Keys(std::initializer_list<std::string_view> keys) : spellings(keys) {}
+
+  std::vector<std::string_view> spellings;
+};
+
+/// Both ends are legal.
+struct IntRange {
+  std::int32_t low;
+  std::int32_t high;
+};
+
+/// Nothing in a model that can be run is larger; a larger number is a damaged or hostile file.
+inline constexpr IntRange dimension_range = {1, 1 << 24};
+inline constexpr IntRange count_range = {0, 1 << 24};
+
+/// Typed reading of config.json. Every error is Error(model) naming the file, the key, the rule and
+/// the value. An object `text_config` stands for the whole file when present; null is as if the key
+/// were absent; 4.0 is an integer; "Infinity", "inf" and {"__float__": "Infinity"} are numbers.
+/// Keys nobody asks for are ignored.
+class Config {
+ public:
+  static Config from_folder(const std::filesystem::path& folder);
+  static Config from_text(std::string_view text, std::string_view source);
+
+  Config(Config&&) noexcept;
+  Config& operator=(Config&&) noexcept;
+  ~Config();
+
+  bool has(const Keys& keys) const;
+
+  std::int32_t i(const Keys& keys, IntRange range = dimension_range) const;
+  std::int32_t i(const Keys& keys, std::int32_t fallback, IntRange range = dimension_range) const;
+  /// Finite unless stated otherwise by `numbers`.
+  double f(const Keys& keys) const;
+  double f(const Keys& keys, double fallback) const;
+  bool b(const Keys& keys, bool fallback) const;
+  std::string s(const Keys& keys) const;
+  std::string s(const Keys& keys, std::string_view fallback) const;
+
+  std::vector<std::string> strings(const Keys& keys) const;
+  std::vector<std::int32_t> integers(const Keys& keys, IntRange range) const;
+  /// Infinities are legal here, NaN is not.
+  std::vector<double> numbers(const Keys& keys) const;
+  /// The object under a key; its errors name "key.inner". nullopt when absent.
+  std::optional<Config> object(const Keys& keys) const;
+
+  /// dtype / torch_dtype: "bfloat16", "float32", "float16"; `fallback` when absent.
+  DType dtype(const Keys& keys, DType fallback) const;
+
+  std::string model_type() const { return s("model_type"); }
+
+  /// What stands before the key in every error: the file name.
+  const std::string& source() const { return source_; }
+
+  /// Throws Error(model) "source: key: text".
+  [[noreturn]] void fail(std::string_view key, const std::string& text) const;
+
+ private:
+  Config(Json json, std::string source, std::string prefix);
+
+  const Json* find(const Keys& keys, std::string_view& found) const;
+  const Json& at(const Keys& keys, std::string_view& found) const;
+
+  std::unique_ptr<const Json> json_;
+  std::string source_;
+  std::string prefix_;  // "" or "rope_parameters."
+};
+
+}  // namespace hyb::models

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "core/base/dtype.h"
+#include "models/plan.h"
+
+namespace hyb::models {
+
+/// Keys and values of one attention layer.
+struct PageLayout {
+  std::int32_t layer;  ///< index in Plan::layers
+  std::int32_t block;  ///< index in Layer::blocks
+  std::int32_t part;   ///< index in Block::parts
+  std::int32_t kv_heads;
+  std::int32_t head_dim;
+  std::int64_t elements_per_token;  ///< keys and values: 2 * kv_heads * head_dim
+  std::size_t page_bytes;           ///< elements_per_token * page_tokens * size of the kv dtype
+};
+
+/// Where one recurrent part lives inside a slot. Offsets are multiples of slot_alignment.
+struct SlotPiece {
+  std::int32_t layer;
+  std::int32_t block;
+  std::int32_t part;
+  std::int32_t conv_channels;  ///< the window is [conv_channels, conv_width - 1], activation dtype
+  std::int32_t conv_width;
+  std::int32_t heads;    ///< the state is [heads, rows, columns], state dtype:
+  std::int32_t rows;     ///< ssd: head_dim P; delta net: key_dim
+  std::int32_t columns;  ///< ssd: state_dim N; delta net: value_dim
+  std::size_t conv_offset;
+  std::size_t conv_bytes;
+  std::size_t state_offset;
+  std::size_t state_bytes;
+};
+
+inline constexpr std::int32_t page_tokens = 16;
+inline constexpr std::size_t slot_alignment = 64;
+
+struct GeometryDTypes {
+  DType kv = DType::bf16;
+  DType activation = DType::bf16;
+};
+
+/// Bytes that a sequence of this model needs, derived from the plan alone (models.md section 6).
+struct Geometry {
+  std::int32_t page_tokens;
+  DType kv_dtype;
+  DType activation_dtype;
+  DType state_dtype;
+  std::vector<PageLayout> pages;  ///< in layer order; the index is the attention ordinal
+  std::vector<SlotPiece> pieces;  ///< in layer order; the index is the recurrent ordinal
+
+  std::size_t kv_bytes_per_token;        ///< all attention layers
+  std::size_t page_bytes;                ///< one page id, all attention layers
+  std::size_t slot_bytes;                ///< one slot, padded; a multiple of slot_alignment
+  std::size_t state_bytes_per_sequence;  ///< windows and matrices without padding
+};
+
+/// Throws Error(model) when the plan asks for more bytes than can be counted.
+Geometry geometry_of(const Plan& plan, const GeometryDTypes& dtypes = {});
+
+}  // namespace hyb::models
