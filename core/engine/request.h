@@ -1,0 +1,67 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/ids.h"
+#include "core/engine/sampling.h"
+
+namespace hyb {
+
+enum class RequestId : std::int64_t {};
+
+/// What a person asked.
+struct Request {
+  std::vector<TokenId> prompt;
+  std::int32_t max_tokens = -1;  ///< -1: up to the limit of the engine
+  SamplingParams sampling;
+  std::vector<std::string> stop;     ///< the answer ends before the first of these
+  std::vector<TokenId> stop_tokens;  ///< the model's end-of-turn tokens; not part of the text
+  bool ignore_eos = false;           ///< stop_tokens are ordinary tokens
+  std::int32_t choices = 1;          ///< n answers; choice i draws with seed + i
+};
+
+enum class FinishReason : std::uint8_t { stop, length, cancelled, error };
+
+/// "stop", "length", "cancelled", "error": OpenAI's words and ours.
+std::string_view name_of(FinishReason reason);
+
+struct TokenEvent {
+  TokenId token;
+  float logprob;
+  std::vector<TokenLogprob> top;
+};
+
+/// Counts and times of one choice.
+struct Usage {
+  std::int32_t prompt_tokens = 0;
+  std::int32_t reused_tokens = 0;     ///< of the prompt, resumed instead of run
+  std::int32_t prefilled_tokens = 0;  ///< of the prompt, run through the model
+  std::int32_t completion_tokens = 0;
+  std::chrono::nanoseconds queued{0};   ///< submit -> first span
+  std::chrono::nanoseconds prefill{0};  ///< first span -> first token
+  std::chrono::nanoseconds decode{0};   ///< first token -> last token
+};
+
+struct Completion {
+  FinishReason reason = FinishReason::stop;
+  std::string error;  ///< why, when reason is error
+  std::string text;   ///< the whole answer, without the stop string
+  std::vector<TokenId> tokens;  ///< the engine's own ids, end-of-turn token included when drawn
+  std::vector<TokenEvent> events;  ///< per token, only when logprobs were asked for
+  Usage usage;
+};
+
+/// Hears of a request's progress while Engine::step runs. Text comes in whole characters, and text
+/// that may turn out to be a stop string is held back until decided.
+class Sink {
+ public:
+  virtual ~Sink() = default;
+  virtual void on_text(RequestId request, std::int32_t choice, std::string_view text) = 0;
+  virtual void on_finish(RequestId request, std::int32_t choice, const Completion& completion) = 0;
+};
+
+}  // namespace hyb
