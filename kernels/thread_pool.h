@@ -27,7 +27,8 @@ class ThreadPool {
 
   int threads() const;
 
-  /// Calls body(thread, threads) on every thread; returns when all are done.
+  /// Calls body(thread, threads) on every thread; returns when all are done. The body must not
+  /// throw and must not call run() again.
   template <typename Body>
   void run(Body&& body) {
     run_erased(

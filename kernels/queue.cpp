@@ -1,0 +1,44 @@
+#include "kernels/queue.h"
+
+#include <fmt/format.h>
+
+#include "core/base/error.h"
+
+namespace hyb::kernels {
+namespace {
+
+constexpr int threads_max = 1024;
+
+int checked_threads(int threads) {
+  if (threads < 0 || threads > threads_max) {
+    throw Error(ErrorKind::usage, fmt::format("queue: threads is 1 to {}, or 0 for as many as this "
+                                              "process may use, got {}",
+                                              threads_max, threads));
+  }
+  return threads == 0 ? usable_cpus().count : threads;
+}
+
+Isa checked_isa(const std::optional<Isa>& isa) {
+  const Isa best = best_isa();
+  if (isa && *isa > best) {
+    throw Error(ErrorKind::usage,
+                "queue: this machine lacks the instruction set that was asked for");
+  }
+  return isa.value_or(best);
+}
+
+Device checked_device(Device device) {
+  if (device != Device::cpu) {
+    throw Error(ErrorKind::usage, "queue: this build has no CUDA; use --device cpu");
+  }
+  return device;
+}
+
+}  // namespace
+
+Queue::Queue(Device device, const QueueOptions& options)
+    : device_(checked_device(device)),
+      isa_(checked_isa(options.isa)),
+      pool_(std::make_unique<ThreadPool>(checked_threads(options.threads))) {}
+
+}  // namespace hyb::kernels

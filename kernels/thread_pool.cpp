@@ -1,0 +1,211 @@
+#include "kernels/thread_pool.h"
+
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <fstream>
+#include <sstream>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "core/base/error.h"
+#include "kernels/cpu_quota.h"
+#include "kernels/denormals.h"
+
+namespace hyb::kernels {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// A futex wake costs some 20 us, a spinning hand-over 0.4 us: long enough for the serial parts of
+/// a step, short enough that an idle chat burns nothing.
+constexpr std::chrono::microseconds spin_time{60};
+constexpr int pauses_between_clock_reads = 64;
+
+std::vector<int> allowed_cpus() {
+  for (int capacity = 1024; capacity <= 1 << 16; capacity *= 2) {  // EINVAL: a larger machine
+    cpu_set_t* const set = CPU_ALLOC(static_cast<std::size_t>(capacity));
+    const std::size_t bytes = CPU_ALLOC_SIZE(static_cast<std::size_t>(capacity));
+    std::vector<int> cpus;
+    if (sched_getaffinity(0, bytes, set) == 0) {
+      for (int cpu = 0; cpu < capacity; ++cpu) {
+        if (CPU_ISSET_S(static_cast<std::size_t>(cpu), bytes, set)) cpus.push_back(cpu);
+      }
+    }
+    CPU_FREE(set);
+    if (!cpus.empty()) return cpus;
+  }
+  return {0};
+}
+
+/// Moves this thread to `cpu` and lets it roam over `cpus` afterwards, or pins it with one CPU.
+void move_to(int cpu, const std::vector<int>& cpus) {
+  const auto set_affinity = [](const std::vector<int>& list) {
+    const auto capacity = static_cast<std::size_t>(*std::max_element(list.begin(), list.end())) + 1;
+    cpu_set_t* const set = CPU_ALLOC(capacity);
+    const std::size_t bytes = CPU_ALLOC_SIZE(capacity);
+    CPU_ZERO_S(bytes, set);
+    for (const int each : list) CPU_SET_S(static_cast<std::size_t>(each), bytes, set);
+    sched_setaffinity(0, bytes, set);  // a refusal only costs speed
+    CPU_FREE(set);
+  };
+  set_affinity({cpu});
+  if (cpus.size() > 1) set_affinity(cpus);
+}
+
+void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t expected) {
+  syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, expected, nullptr, nullptr, 0);
+}
+
+void futex_wake_all(std::atomic<std::uint32_t>& word) {
+  syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, INT32_MAX, nullptr, nullptr, 0);
+}
+
+/// True once `done()`; false when `time` went by first.
+template <typename Done>
+bool spin(std::chrono::microseconds time, Done done) {
+  const auto deadline = Clock::now() + time;
+  do {
+    for (int i = 0; i < pauses_between_clock_reads; ++i) {
+      if (done()) return true;
+      _mm_pause();
+    }
+  } while (Clock::now() < deadline);
+  return done();
+}
+
+}  // namespace
+
+UsableCpus usable_cpus() {
+  const int allowed = static_cast<int>(allowed_cpus().size());
+  std::ostringstream memberships;
+  memberships << std::ifstream("/proc/self/cgroup").rdbuf();
+  const auto quota = cpu_quota(memberships.str(), "/sys/fs/cgroup");
+  if (!quota || *quota >= allowed) return {allowed, false};
+  return {std::max(1, static_cast<int>(*quota)), true};
+}
+
+/// One call is one epoch: the caller writes call and body, then raises the epoch; every worker that
+/// sees it runs the body and counts `pending` down. Who sleeps says so first, so that nobody pays
+/// for a wake-up that is not needed. The orders of (epoch, sleepers) and (pending, caller_sleeps)
+/// must be the same for all, hence sequentially consistent.
+struct ThreadPool::Shared {
+  int threads = 1;
+  bool pinned = false;
+  std::chrono::microseconds spin_limit = spin_time;
+  std::vector<int> cpus;
+  Call call = nullptr;
+  void* body = nullptr;
+  bool stop = false;
+  alignas(64) std::atomic<std::uint32_t> epoch{0};
+  std::atomic<std::uint32_t> sleepers{0};
+  alignas(64) std::atomic<std::uint32_t> pending{0};
+  std::atomic<bool> caller_sleeps{false};
+  alignas(64) std::atomic<bool> running{false};
+  std::vector<std::thread> workers;
+
+  void work(int thread) {
+    if (pinned) move_to(cpus[static_cast<std::size_t>(thread)], {});
+    const FlushDenormals flush;
+    for (std::uint32_t seen = 0;; ++seen) {
+      wait_for_epoch_after(seen);
+      if (stop) return;
+      call(body, thread, threads);
+      if (pending.fetch_sub(1) == 1 && caller_sleeps.load()) futex_wake_all(pending);
+    }
+  }
+
+  void wait_for_epoch_after(std::uint32_t seen) {
+    if (spin(spin_limit, [&] { return epoch.load(std::memory_order_acquire) != seen; })) return;
+    sleepers.fetch_add(1);
+    while (epoch.load() == seen) futex_wait(epoch, seen);
+    sleepers.fetch_sub(1);
+  }
+
+  void start_epoch() {
+    pending.store(static_cast<std::uint32_t>(workers.size()));
+    epoch.fetch_add(1);
+    if (sleepers.load() > 0) futex_wake_all(epoch);
+  }
+
+  void wait_for_workers() {
+    if (spin(spin_limit, [&] { return pending.load(std::memory_order_acquire) == 0; })) return;
+    caller_sleeps.store(true);
+    for (std::uint32_t left = pending.load(); left != 0; left = pending.load()) {
+      futex_wait(pending, left);
+    }
+    caller_sleeps.store(false);
+  }
+
+  void join() {
+    stop = true;
+    start_epoch();
+    for (std::thread& worker : workers) worker.join();
+  }
+};
+
+ThreadPool::ThreadPool(int threads) : shared_(std::make_unique<Shared>()) {
+  require(threads >= 1, "thread pool: at least one thread");
+  const UsableCpus usable = usable_cpus();
+  shared_->threads = threads;
+  shared_->cpus = allowed_cpus();
+  shared_->pinned = threads > 1 && threads == usable.count && !usable.quota_binds;
+  // Spinning on time that is rationed, or on a core that another thread needs, only does harm.
+  if (usable.quota_binds || threads > usable.count) shared_->spin_limit = {};
+
+  // Ctrl-C belongs to the threads that the application made.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  try {
+    for (int thread = 1; thread < threads; ++thread) {
+      shared_->workers.emplace_back([shared = shared_.get(), thread] { shared->work(thread); });
+    }
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  } catch (const std::system_error& error) {
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    shared_->join();
+    throw Error(ErrorKind::runtime, std::string("thread pool: cannot start ") +
+                                        std::to_string(threads) + " threads: " + error.what() +
+                                        "; use a smaller --threads");
+  }
+}
+
+ThreadPool::~ThreadPool() { shared_->join(); }
+
+int ThreadPool::threads() const { return shared_->threads; }
+
+void ThreadPool::run_erased(Call call, void* body) {
+  require(!shared_->running.exchange(true, std::memory_order_acquire),
+          "thread pool: a run inside a run, or from two threads");
+  const FlushDenormals flush;
+  // A caller that sits on a worker's CPU would share it for many milliseconds.
+  if (shared_->pinned && sched_getcpu() != shared_->cpus.front()) {
+    move_to(shared_->cpus.front(), shared_->cpus);
+  }
+  shared_->call = call;
+  shared_->body = body;
+  if (shared_->threads > 1) shared_->start_epoch();
+  call(body, 0, shared_->threads);
+  if (shared_->threads > 1) shared_->wait_for_workers();
+  shared_->running.store(false, std::memory_order_release);
+}
+
+Slice slice_of(std::int64_t count, std::int64_t grain, int thread, int threads) {
+  const std::int64_t units = (count + grain - 1) / grain;
+  const std::int64_t share = units / threads;
+  const std::int64_t larger = units % threads;  // the first so many threads have one unit more
+  const std::int64_t begin = thread * share + std::min<std::int64_t>(thread, larger);
+  const std::int64_t end = begin + share + (thread < larger ? 1 : 0);
+  return {std::min(begin * grain, count), std::min(end * grain, count)};
+}
+
+}  // namespace hyb::kernels
