@@ -1,0 +1,111 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/ids.h"
+
+namespace hyb {
+
+/// A run of text to encode. Marked text came from a person, a tool or a file: nothing in it becomes
+/// a control token.
+struct TextPiece {
+  std::string_view text;
+  bool marked = false;
+  /// Marked text of an assistant turn: thinking and tool markers may become tokens, turn and role
+  /// tokens still may not. Without meaning where `marked` is false.
+  bool allow_thinking_markers = false;
+};
+
+struct EncodeOptions {
+  bool add_special_tokens = false;  ///< run the post-processor (BOS and the like): raw prompts
+  /// Added tokens spelled in unmarked text become their ids, as Hugging Face does it. When false,
+  /// unmarked text is treated as marked: plain text.
+  bool parse_special = false;
+};
+
+/// Text to token ids and back, as tokenizer.json describes it. Immutable; every member may be
+/// called from several threads at a time.
+class Tokenizer {
+ public:
+  /// Reads the text of a tokenizer.json, and of a tokenizer_config.json where one is given (for the
+  /// names of bos, eos and pad only). `source` names the file in errors. Throws Error(model) for
+  /// what is damaged or not supported.
+  static Tokenizer from_json(std::string_view tokenizer_json, std::string_view source,
+                             std::string_view tokenizer_config_json = {},
+                             std::string_view config_source = "tokenizer_config.json");
+
+  Tokenizer(Tokenizer&&) noexcept;
+  Tokenizer& operator=(Tokenizer&&) noexcept;
+  ~Tokenizer();
+
+  /// Encodes as Hugging Face `tokenizers` does. Each ill-formed UTF-8 sequence (maximal subpart) is
+  /// read as U+FFFD. A character that the vocabulary lacks becomes the unknown token where the file
+  /// names one, else nothing. Throws Error(model) when a pattern of the file exceeds its match
+  /// limits on this text.
+  std::vector<TokenId> encode(std::string_view text, const EncodeOptions& options) const;
+
+  /// Encodes the concatenation of the pieces as one text: words and merges may cross the joins.
+  /// Added tokens are found only where every byte of the spelling allows it (see TextPiece). An
+  /// added token that is not special and spells white space only is plain text to all pieces.
+  std::vector<TokenId> encode(std::span<const TextPiece> pieces,
+                              const EncodeOptions& options) const;
+
+  /// The text of `tokens`, as Hugging Face decodes it: always well-formed UTF-8. Ids that the
+  /// vocabulary lacks decode to nothing. `skip_special` leaves special added tokens out.
+  std::string decode(std::span<const TokenId> tokens, bool skip_special) const;
+
+  /// One more than the largest id; there may be holes below it.
+  std::int32_t size() const;
+
+  /// The vocabulary's own spelling ("Ġthe", "▁the", "<0x0A>"), empty for holes and ids out of
+  /// range. Valid as long as the tokenizer lives.
+  std::string_view piece(TokenId token) const;
+
+  /// A vocabulary piece or an added token by its exact spelling.
+  std::optional<TokenId> find(std::string_view piece) const;
+
+  bool is_special(TokenId token) const;  ///< an added token with special = true
+  bool is_added(TokenId token) const;
+
+  /// Named by tokenizer_config.json, where that was given and the vocabulary has the token.
+  std::optional<TokenId> bos() const;
+  std::optional<TokenId> eos() const;
+  std::optional<TokenId> pad() const;
+
+ private:
+  friend class TextStream;
+  struct Parts;
+  explicit Tokenizer(std::unique_ptr<const Parts> parts);
+
+  std::unique_ptr<const Parts> parts_;
+};
+
+/// Streaming detokenisation: feed ids, get the text that is certain so far, in whole characters.
+/// All pushes and the flush together are decode() of all ids, but for one case: where a run of
+/// byte tokens (<0xNN>) is ill-formed, decode() replaces every byte of the run by U+FFFD as Hugging
+/// Face does, and a stream, which has already shown the run's good characters, only the bad bytes.
+class TextStream {
+ public:
+  /// The tokenizer has to outlive the stream.
+  explicit TextStream(const Tokenizer& tokenizer, bool skip_special = true);
+  TextStream(TextStream&&) noexcept;
+  TextStream& operator=(TextStream&&) noexcept;
+  ~TextStream();
+
+  std::string push(TokenId token);
+
+  /// The rest: what is left of an incomplete character becomes U+FFFD. The stream is then as new.
+  std::string flush();
+
+ private:
+  struct Run;
+  std::unique_ptr<Run> run_;
+};
+
+}  // namespace hyb
