@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/queue.h"
+#include "kernels/tensor.h"
+
+namespace hyb::kernels {
+
+/// Causal softmax attention of a step's queries over the pages that kv_write filled.
+///
+///   y[t,h] = sum_p softmax_p(scale * q[t,h] . k[p,g]) * v[p,g]      p = 0 .. own position
+///
+/// with kv head g = h / (heads/kv_heads); the query of token t in span r is at position
+/// position[r] + t - span_begin[r], and its own key must have been written before.
+///
+/// shapes  q, y [T, heads*head_dim]; rows may be strided
+///         pages_of_layer, tables and page layout as in kv_write
+///         workspace: any bytes, or empty; what more of it buys is threads for long sequences
+/// types   q, y, pages_of_layer: f32 or bf16, the same   tables: i32
+/// numbers scores, weights and sums in f32, rounded once when y is written; with bf16 keys the
+///         vector routes round each weight exp(s - max) to bf16 before it meets its value
+/// writes  y and workspace; y may not alias q
+///
+/// Keys are taken in tiles and tiles in runs of attention_run_keys, both counted from position 0,
+/// and runs are merged in order: so the answer depends neither on how many threads share the keys
+/// nor on the other queries of the step.
+struct Attention {
+  Tensor q, pages_of_layer, span_begin, position, page_begin, pages, y;
+  std::int64_t heads = 0, kv_heads = 0, head_dim = 0, page_tokens = 16;
+  float scale = 1.0F;
+  Tensor workspace = {};
+};
+
+inline constexpr std::int64_t attention_run_keys = 512;
+
+/// Bytes with which the threads can share the keys of steps up to `tokens` single-token spans at
+/// positions below `positions`. Fewer bytes change the speed only.
+std::size_t attention_workspace_bytes(std::int64_t tokens, std::int64_t heads,
+                                      std::int64_t head_dim, std::int64_t positions);
+
+void attention(Queue& queue, const Attention& op);
+
+}  // namespace hyb::kernels

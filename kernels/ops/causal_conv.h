@@ -1,0 +1,28 @@
+#pragma once
+
+#include "kernels/queue.h"
+#include "kernels/tensor.h"
+
+namespace hyb::kernels {
+
+/// Depthwise causal convolution over ragged spans; the left neighbours live in slots.
+///
+///   y[t,c] = silu( bias[c] + sum_j weight[c,j] * x[t-K+1+j, c] )      j = 0..K-1
+///
+/// Span r is tokens span_begin[r] .. span_begin[r+1]-1. What lies left of its first token is read
+/// from slot read_slot[r] (no_slot: zeros); slot write_slot[r] (often the same) then holds the
+/// span's last K-1 *inputs*, oldest first.
+///
+/// shapes  x, y [T,C]; rows may be strided   weight [C,K]   bias [C] or empty
+///         windows [S,C,K-1], row_stride from slot to slot   span_begin [R+1]
+///         read_slot, write_slot [R]; all write_slot different, and none is read by another span
+/// types   x, y, windows: f32 or bf16, the same   weight, bias: f32   tables: i32
+/// numbers summed in f32 from bias upwards in j, rounded once when y is written; K is 2, 3 or 4
+/// writes  y and the R named slots, nothing else; y may not alias x
+struct CausalConv {
+  Tensor x, weight, bias, windows, span_begin, read_slot, write_slot, y;
+};
+
+void causal_conv(Queue& queue, const CausalConv& op);
+
+}  // namespace hyb::kernels

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/queue.h"
+#include "kernels/tensor.h"
+
+namespace hyb::kernels {
+
+/// The norm behind a state-space mixer: gate first, then norm, over `groups` equal slices of a row.
+///
+///   u[t,i] = x[t,i] * silu(gate[t,i])
+///   y[t,i] = u[t,i] * (mean over i's slice of u^2 + eps)^(-1/2) * weight[i]
+///
+/// shapes  x, gate, y [T,H]; rows may be strided   weight [H]
+/// types   x, gate, y: f32 or bf16, the same   weight: f32
+/// numbers all in f32, u is not rounded; rounded once when y is written
+/// writes  y; y may be x itself
+struct GatedNorm {
+  Tensor x, gate, weight, y;
+  float eps = 1e-5F;
+  std::int64_t groups = 1;
+};
+
+void gated_norm(Queue& queue, const GatedNorm& op);
+
+}  // namespace hyb::kernels

@@ -1,0 +1,88 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "core/base/ids.h"
+#include "kernels/queue.h"
+#include "kernels/tensor.h"
+
+namespace hyb::kernels {
+
+/// Added to one token's logit after the penalties.
+struct LogitBias {
+  TokenId token;
+  float bias;
+};
+
+/// How one row's token is chosen. The defaults draw from the model's own distribution.
+///
+/// In this order, as Hugging Face and vLLM do: banned tokens drop out; the repetition penalty
+/// (tokens of the whole history: logit > 0 ? logit / penalty : logit * penalty); frequency penalty
+/// times count and presence penalty once, over generated tokens only; biases; temperature (0: the
+/// first maximum is the answer, nothing below applies); top_k (0 or vocabulary size: off; ties with
+/// the k-th drop out from the higher ids); top_p: the fewest likeliest tokens that reach top_p;
+/// min_p: probability at least min_p times the likeliest's. Then one draw, Philox4x32-10 keyed by
+/// `seed` at counter `draw`: it depends on nothing else.
+struct SampleRow {
+  float temperature = 1.0F;
+  int top_k = 0;
+  float top_p = 1.0F;
+  float min_p = 0.0F;
+  float repetition_penalty = 1.0F;
+  float frequency_penalty = 0.0F;
+  float presence_penalty = 0.0F;
+  std::uint64_t seed = 0;
+  std::uint64_t draw = 0;
+  std::span<const TokenId> history = {};  ///< prompt, then generated; needed for penalties only
+  std::int32_t prompt_tokens = 0;         ///< the first so many of history are the prompt
+  std::span<const LogitBias> bias = {};
+  std::span<const TokenId> banned = {};
+  int logprobs = -1;  ///< -1: none, 0: the chosen token's, n: also those of the n likeliest
+};
+
+inline constexpr int logprobs_max = 20;
+
+struct TokenLogprob {
+  TokenId token;
+  float logprob;
+};
+
+enum class SampleOutcome : std::uint8_t {
+  chosen,
+  not_a_number,  ///< a logit is NaN, or none is above minus infinity: the request must fail
+  all_banned,    ///< bans and biases leave no token
+};
+
+/// Log-probabilities are of the model's own distribution: log-softmax of the raw logits over the
+/// used vocabulary, before penalties, biases and temperature.
+struct SampledToken {
+  SampleOutcome outcome = SampleOutcome::chosen;
+  TokenId token{-1};
+  float logprob = 0.0F;
+  int alternatives = 0;
+  std::array<TokenLogprob, logprobs_max> likeliest = {};  ///< first `alternatives` are set
+};
+
+/// Chooses a token for every row of logits.
+///
+/// shapes  logits [R,V]; rows may be strided; ids vocab_used..V-1 are padding, never read
+///         rows, out [R]   workspace: sample_workspace_bytes
+/// types   logits: f32   workspace: any
+/// writes  out and workspace. Never garbage: a row that cannot be sampled says so in `outcome`.
+/// errors  Error(usage) for a row whose parameters are out of range: who, rule, value
+struct Sample {
+  Tensor logits;
+  std::int32_t vocab_used = 0;
+  std::span<const SampleRow> rows;
+  std::span<SampledToken> out;
+  Tensor workspace;
+};
+
+std::size_t sample_workspace_bytes(std::int64_t vocab, int threads);
+
+void sample(Queue& queue, const Sample& op);
+
+}  // namespace hyb::kernels

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+#include "kernels/queue.h"
+#include "kernels/tensor.h"
+
+namespace hyb::kernels {
+
+/// The Mamba-2 recurrence over ragged spans, token by token, per head h with group g = h*G/heads:
+///
+///   dt  = clamp(softplus(dt[t,h] + dt_bias[h]), dt_min, dt_max)   softplus(v) = v where v > 20
+///   S  <- exp(dt * -exp(a_log[h])) * S + (dt * x[t,h,:]) (outer) B[t,g,:]
+///   y[t,h,:] = S * C[t,g,:] + d[h] * x[t,h,:]
+///
+/// A row of `x` is [x: heads*P | B: G*N | C: G*N], as causal_conv leaves it. Span r starts from the
+/// state in slot read_slot[r] (no_slot: zeros) and leaves its last state in write_slot[r].
+///
+/// shapes  x [T, heads*P + 2*G*N]   dt [T,heads]   a_log, d, dt_bias [heads]
+///         state [S,heads,P,N], row_stride from slot to slot   y [T, heads*P]
+///         span_begin [R+1]   read_slot, write_slot [R]; all write_slot different, and none is read
+///         by another span; rows of x, dt, y may be strided; N is at most 256
+/// types   x, dt, y: f32 or bf16, the same   a_log, d, dt_bias, state: f32   tables: i32
+/// numbers all in f32; y rounded once. Where a sequence is cut into spans changes no bit.
+/// writes  y and the R named slots, nothing else; y may not alias x
+struct Ssd {
+  Tensor x, dt, a_log, d, dt_bias, state, span_begin, read_slot, write_slot, y;
+  std::int64_t groups = 1;
+  float dt_min = 0.0F;
+  float dt_max = std::numeric_limits<float>::infinity();
+};
+
+void ssd(Queue& queue, const Ssd& op);
+
+}  // namespace hyb::kernels
