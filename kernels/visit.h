@@ -1,0 +1,24 @@
+#pragma once
+
+#include <string>
+
+#include "core/base/dtype.h"
+#include "core/base/error.h"
+#include "kernels/bf16.h"
+
+namespace hyb::kernels {
+
+template <typename T>
+struct Tag {
+  using Type = T;
+};
+
+/// Calls body(Tag<T>{}) with the type that activations of `dtype` have.
+template <typename Body>
+void visit_float(DType dtype, Body&& body) {
+  if (dtype == DType::f32) return body(Tag<float>{});
+  require(dtype == DType::bf16, "activations are f32 or bf16");
+  body(Tag<bf16>{});
+}
+
+}  // namespace hyb::kernels

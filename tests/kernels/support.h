@@ -1,0 +1,206 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <initializer_list>
+#include <numeric>
+#include <random>
+#include <span>
+#include <vector>
+
+#include "kernels/bf16.h"
+#include "kernels/queue.h"
+#include "kernels/tensor.h"
+
+namespace hyb::kernels::testing {
+
+/// Where a test tensor's elements lie: every row followed by `row_padding` elements that nobody may
+/// touch, all of it moved by `offset` elements off the alignment of vectors.
+struct Strides {
+  std::int64_t row_padding = 0;
+  std::int64_t offset = 0;
+};
+
+/// Owns the bytes of a tensor between guard words. Elements start as zeros, all else as a pattern.
+class TestTensor {
+ public:
+  TestTensor() = default;
+  TestTensor(DType dtype, std::initializer_list<std::int64_t> dims, Strides strides = {})
+      : view_(nullptr, dtype, dims), element_(size_of(dtype)) {
+    row_ = view_.row_stride;
+    view_.row_stride += strides.row_padding;
+    begin_ = guard_bytes + static_cast<std::size_t>(strides.offset) * element_;
+    const auto body = static_cast<std::size_t>(view_.dim(0) * view_.row_stride) * element_;
+    bytes_.assign(begin_ + body + guard_bytes, pattern);
+    for (std::int64_t i = 0; i < view_.dim(0); ++i) std::memset(row_data(i), 0, row_bytes());
+  }
+
+  Tensor view() const {
+    Tensor view = view_;
+    if (!bytes_.empty()) view.data = const_cast<std::byte*>(bytes_.data() + begin_);
+    return view;
+  }
+  operator Tensor() const { return view(); }  // NOLINT: ops are called with these
+
+  std::int64_t size() const { return view_.size(); }
+
+  float get(std::int64_t i) const {
+    const std::byte* const at = element(i);
+    if (view_.dtype == DType::bf16) return to_float(read<bf16>(at));
+    if (view_.dtype == DType::i32) return static_cast<float>(read<std::int32_t>(at));
+    return read<float>(at);
+  }
+  void set(std::int64_t i, float value) {
+    std::byte* const at = const_cast<std::byte*>(element(i));
+    if (view_.dtype == DType::bf16) {
+      const bf16 rounded = to_bf16(value);
+      std::memcpy(at, &rounded, sizeof(rounded));
+    } else {
+      std::memcpy(at, &value, sizeof(value));
+    }
+  }
+
+  std::vector<float> values() const {
+    std::vector<float> all(static_cast<std::size_t>(size()));
+    for (std::int64_t i = 0; i < size(); ++i) all[static_cast<std::size_t>(i)] = get(i);
+    return all;
+  }
+
+  /// The elements' bytes without padding and guards.
+  std::vector<std::byte> packed() const {
+    std::vector<std::byte> all;
+    for (std::int64_t i = 0; i < view_.dim(0); ++i) {
+      all.insert(all.end(), row_data(i), row_data(i) + row_bytes());
+    }
+    return all;
+  }
+
+  /// Every byte, guards and padding too: equal before and after where nothing was written.
+  const std::vector<std::byte>& everything() const { return bytes_; }
+
+  /// No byte outside of the elements was written.
+  bool guards_intact() const {
+    std::vector<bool> inside(bytes_.size());
+    for (std::int64_t i = 0; i < view_.dim(0); ++i) {
+      const auto first = static_cast<std::size_t>(row_data(i) - bytes_.data());
+      std::fill_n(inside.begin() + static_cast<std::ptrdiff_t>(first), row_bytes(), true);
+    }
+    for (std::size_t i = 0; i < bytes_.size(); ++i) {
+      if (!inside[i] && bytes_[i] != pattern) return false;
+    }
+    return true;
+  }
+
+ private:
+  static constexpr std::size_t guard_bytes = 256;
+  static constexpr std::byte pattern{0xfd};  // as f32 or bf16 huge: a read shows in the answer
+
+  template <typename T>
+  static T read(const std::byte* at) {
+    T value;
+    std::memcpy(&value, at, sizeof(value));
+    return value;
+  }
+  std::size_t row_bytes() const { return static_cast<std::size_t>(row_) * element_; }
+  std::byte* row_data(std::int64_t i) const {
+    return const_cast<std::byte*>(bytes_.data()) + begin_ +
+           static_cast<std::size_t>(i * view_.row_stride) * element_;
+  }
+  const std::byte* element(std::int64_t i) const {
+    return row_data(i / row_) + static_cast<std::size_t>(i % row_) * element_;
+  }
+
+  Tensor view_;
+  std::size_t element_ = 4, begin_ = 0;
+  std::int64_t row_ = 0;
+  std::vector<std::byte> bytes_;
+};
+
+/// Normally distributed values, the same for the same seed.
+inline void fill_random(TestTensor& tensor, std::uint32_t seed, float deviation = 1.0F,
+                        float mean = 0.0F) {
+  std::mt19937 engine(seed);
+  std::normal_distribution<float> normal(mean, deviation);
+  for (std::int64_t i = 0; i < tensor.size(); ++i) tensor.set(i, normal(engine));
+}
+
+inline TestTensor random_tensor(DType dtype, std::initializer_list<std::int64_t> dims,
+                                std::uint32_t seed, float deviation = 1.0F, Strides strides = {}) {
+  TestTensor tensor(dtype, dims, strides);
+  fill_random(tensor, seed, deviation);
+  return tensor;
+}
+
+/// A copy of the same shape and strides in another type.
+inline TestTensor converted(const TestTensor& source, DType dtype,
+                            std::initializer_list<std::int64_t> dims, Strides strides = {}) {
+  TestTensor copy(dtype, dims, strides);
+  for (std::int64_t i = 0; i < source.size(); ++i) copy.set(i, source.get(i));
+  return copy;
+}
+
+/// An i32 table that lives as long as this object.
+class Table {
+ public:
+  Table(std::initializer_list<std::int32_t> values) : values_(values) {}
+  explicit Table(std::vector<std::int32_t> values) : values_(std::move(values)) {}
+  operator Tensor() const {  // NOLINT: ops are called with these
+    return {const_cast<std::int32_t*>(values_.data()),
+            DType::i32,
+            {static_cast<std::int64_t>(values_.size())}};
+  }
+  const std::vector<std::int32_t>& values() const { return values_; }
+
+ private:
+  std::vector<std::int32_t> values_;
+};
+
+/// Every level that this machine can run, the plain loops first.
+inline std::vector<Isa> available_isas() {
+  std::vector<Isa> levels;
+  for (const Isa isa : {Isa::plain, Isa::avx2, Isa::avx512}) {
+    if (isa <= best_isa()) levels.push_back(isa);
+  }
+  return levels;
+}
+
+inline const char* name_of(Isa isa) {
+  return isa == Isa::plain ? "plain" : isa == Isa::avx2 ? "avx2" : "avx512";
+}
+
+inline Queue test_queue(Isa isa, int threads = 1) {
+  return Queue(Device::cpu, {.threads = threads, .isa = isa});
+}
+
+/// Cuts `tokens` into pieces of random lengths, short ones often: the begins, then `tokens`.
+inline std::vector<std::int32_t> random_cuts(std::int32_t tokens, std::mt19937& engine) {
+  std::vector<std::int32_t> begins{0};
+  while (begins.back() < tokens) {
+    const std::int32_t left = tokens - begins.back();
+    const std::int32_t longest = engine() % 2 == 0 ? std::min(left, 3) : left;
+    begins.push_back(begins.back() + 1 +
+                     static_cast<std::int32_t>(engine() % static_cast<unsigned>(longest)));
+  }
+  return begins;
+}
+
+/// How far `actual` is from `expected`, in bf16 or f32 terms: |a-e| / (|e| + scale), the largest.
+inline double largest_error(const TestTensor& actual, const TestTensor& expected,
+                            double scale = 1.0) {
+  double largest = 0;
+  for (std::int64_t i = 0; i < actual.size(); ++i) {
+    const double a = actual.get(i), e = expected.get(i);
+    const double error = std::fabs(a - e) / (std::fabs(e) + scale);
+    if (!(error <= largest)) largest = std::isnan(error) ? INFINITY : error;
+  }
+  return largest;
+}
+
+inline bool same_bytes(const TestTensor& a, const TestTensor& b) {
+  return a.packed() == b.packed();
+}
+
+}  // namespace hyb::kernels::testing
