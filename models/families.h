@@ -14,8 +14,8 @@ namespace hyb::models {
 ///
 /// Roles (H width, S hidden of a feed-forward, E experts, I hidden of an expert):
 ///   embed [vocab,H]  final_norm [H]  head [vocab,H]        model-wide, no layer index
-///   block0.norm, block1.norm [H]                           norm of the first, second block of a
-///   layer attention.q [heads*head_dim,H] (with output_gate twice the rows: per head [q | gate])
+///   block0.norm, block1.norm [H]                           norms of a layer, one per block
+///   attention.q [heads*head_dim,H] (with output_gate twice the rows: per head [q | gate])
 ///   attention.k, attention.v [kv_heads*head_dim,H]  attention.o [H,heads*head_dim]
 ///   attention.q_norm, attention.k_norm [head_dim]          with qk_norm
 ///   attention.q_bias, attention.k_bias, attention.v_bias, attention.o_bias   with bias

@@ -2,12 +2,12 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
 #include "core/io/safetensors.h"
+#include "core/io/shard_index.h"
 
 namespace hyb {
 
@@ -56,8 +56,7 @@ class TensorFiles {
   };
 
   void open_one(const std::filesystem::path& path);
-  void check_against_index(const std::filesystem::path& index,
-                           const std::unordered_map<std::string, std::uint32_t>& expected);
+  void check_against(const ShardIndex& index, const std::filesystem::path& index_path) const;
   const Place& place(std::string_view name) const;
 
   std::vector<SafetensorsFile> files_;

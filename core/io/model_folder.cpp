@@ -1,0 +1,194 @@
+#include "core/io/model_folder.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <system_error>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/base/log.h"
+#include "core/io/file.h"
+#include "core/io/quote_name.h"
+
+namespace hyb {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t commit_length = 40;
+constexpr std::size_t prefix_length_min = 7;
+
+[[noreturn]] void fail(std::string_view model, const std::string& text) {
+  throw Error(ErrorKind::model, "model " + quote_name(model) + ": " + text);
+}
+
+bool is_set(const std::optional<std::string>& value) { return value && !value->empty(); }
+
+fs::path with_home(const std::string& text, const HubEnvironment& environment) {
+  if (text != "~" && !text.starts_with("~/")) return text;
+  if (!is_set(environment.home)) return text;
+  return fs::path(*environment.home) / fs::path(text.substr(std::min<std::size_t>(2, text.size())));
+}
+
+bool is_folder(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_directory(path, ignored);
+}
+
+bool is_name_part(std::string_view part) {
+  const auto is_legal = [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' ||
+           c == '_' || c == '-';
+  };
+  return !part.empty() && part.front() != '.' && part.find("..") == std::string_view::npos &&
+         std::all_of(part.begin(), part.end(), is_legal);
+}
+
+/// "name" or "org/name".
+bool is_hub_name(std::string_view name) {
+  const std::size_t slash = name.find('/');
+  if (slash == std::string_view::npos) return is_name_part(name);
+  return is_name_part(name.substr(0, slash)) && is_name_part(name.substr(slash + 1));
+}
+
+/// A branch or tag, possibly with slashes ("refs/pr/1"), that can't lead out of the refs folder.
+bool is_revision(std::string_view revision) {
+  while (true) {
+    const std::size_t slash = revision.find('/');
+    if (!is_name_part(revision.substr(0, slash))) return false;
+    if (slash == std::string_view::npos) return true;
+    revision.remove_prefix(slash + 1);
+  }
+}
+
+bool is_hex(std::string_view text) {
+  return text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
+std::vector<std::string> entries(const fs::path& folder) {
+  std::vector<std::string> names;
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
+    names.push_back(entry.path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::string listed(const std::vector<std::string>& names) {
+  return names.empty() ? "nothing" : fmt::format("{}", fmt::join(names, ", "));
+}
+
+/// What refs/<revision> says: the commit, without the line end that some tools write.
+std::string read_reference(std::string_view model, const fs::path& path) {
+  std::string commit = read_whole_file(path, 4096);
+  commit.erase(commit.find_last_not_of(" \t\r\n") + 1);
+  if (!is_name_part(commit)) {
+    fail(model,
+         fmt::format("{} should hold a commit, holds {}", path.string(), quote_name(commit)));
+  }
+  return commit;
+}
+
+fs::path snapshot_of(std::string_view model, const fs::path& repository,
+                     const std::string& revision) {
+  const fs::path snapshots = repository / "snapshots";
+  const fs::path reference = repository / "refs" / revision;
+  std::error_code ignored;
+  if (revision.size() == commit_length && is_hex(revision) && is_folder(snapshots / revision)) {
+    return snapshots / revision;
+  }
+  if (fs::is_regular_file(reference, ignored)) {
+    const std::string commit = read_reference(model, reference);
+    if (is_folder(snapshots / commit)) return snapshots / commit;
+    fail(model, fmt::format("{} names the commit {}, but {} is not there; download it again",
+                            reference.string(), commit, (snapshots / commit).string()));
+  }
+  const std::vector<std::string> commits = entries(snapshots);
+  std::vector<std::string> matches;
+  if (revision.size() >= prefix_length_min && is_hex(revision)) {
+    std::copy_if(commits.begin(), commits.end(), std::back_inserter(matches),
+                 [&](const std::string& commit) { return commit.starts_with(revision); });
+  }
+  if (matches.size() == 1) return snapshots / matches.front();
+  if (matches.size() > 1) {
+    fail(model, fmt::format("{} commits begin with {}: {}; give more digits", matches.size(),
+                            revision, listed(matches)));
+  }
+  fail(model, fmt::format("revision {} is not in the Hugging Face cache: looked for {} and {}/{}*; "
+                          "there are the branches {} and the commits {}",
+                          quote_name(revision), reference.string(), snapshots.string(), revision,
+                          listed(entries(repository / "refs")), listed(commits)));
+}
+
+/// A snapshot is links into the cache's own blobs; one that leads elsewhere was made by someone
+/// else.
+void report_outside_links(const fs::path& snapshot, const fs::path& hub) {
+  std::error_code ignored;
+  const fs::path root = fs::weakly_canonical(hub, ignored);
+  for (const std::string& name : entries(snapshot)) {
+    if (!fs::is_symlink(snapshot / name, ignored)) continue;
+    const fs::path target = fs::weakly_canonical(snapshot / name, ignored);
+    const auto [end, unused] =
+        std::mismatch(root.begin(), root.end(), target.begin(), target.end());
+    if (end == root.end()) continue;
+    log::warning(fmt::format("{}: is a link to {}, outside the Hugging Face cache",
+                             (snapshot / name).string(), target.string()));
+  }
+}
+
+fs::path find_in_hub(std::string_view model, const HubEnvironment& environment) {
+  const std::size_t at = model.rfind('@');
+  const std::string name(model.substr(0, at));
+  const std::string revision(at == std::string_view::npos ? "main" : model.substr(at + 1));
+  if (!is_hub_name(name)) {
+    fail(model, "no such folder, and not of the form org/name[@revision]");
+  }
+  if (!is_revision(revision)) fail(model, quote_name(revision) + " can't be a revision");
+  const fs::path hub = hub_folder(environment);
+  if (hub.empty()) {
+    fail(model,
+         "no such folder, and no Hugging Face cache to look in: HF_HUB_CACHE, HF_HOME, "
+         "XDG_CACHE_HOME and HOME are unset");
+  }
+  std::string folder_name = "models--" + name;
+  const std::size_t slash = folder_name.find('/');
+  if (slash != std::string::npos) folder_name.replace(slash, 1, "--");
+  if (!is_folder(hub / folder_name)) {
+    fail(model, fmt::format("not found: looked for the folders {} and {}; nothing is downloaded",
+                            fs::absolute(fs::path(model)).string(), (hub / folder_name).string()));
+  }
+  fs::path snapshot = snapshot_of(model, hub / folder_name, revision);
+  report_outside_links(snapshot, hub);
+  return snapshot;
+}
+
+}  // namespace
+
+fs::path hub_folder(const HubEnvironment& environment) {
+  if (is_set(environment.hf_hub_cache)) return with_home(*environment.hf_hub_cache, environment);
+  if (is_set(environment.hf_home)) return with_home(*environment.hf_home, environment) / "hub";
+  if (is_set(environment.xdg_cache_home)) {
+    return with_home(*environment.xdg_cache_home, environment) / "huggingface" / "hub";
+  }
+  if (is_set(environment.home)) return fs::path(*environment.home) / ".cache/huggingface/hub";
+  return {};
+}
+
+fs::path find_model_folder(std::string_view model, const HubEnvironment& environment) {
+  if (model.empty()) fail(model, "the name is empty");
+  if (model.find('\0') != std::string_view::npos) fail(model, "the name holds a NUL byte");
+  fs::path folder(model);
+  std::error_code ignored;
+  if (!is_folder(folder)) {
+    if (fs::exists(folder, ignored)) fail(model, "is a file; give the folder that holds it");
+    folder = find_in_hub(model, environment);
+  }
+  // Opened here so that a missing file, or a link to a blob that was never downloaded, is named.
+  const File config(folder / "config.json");
+  return folder;
+}
+
+}  // namespace hyb

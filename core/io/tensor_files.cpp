@@ -1,0 +1,164 @@
+#include "core/io/tensor_files.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+#include <utility>
+
+#include "core/base/error.h"
+#include "core/base/log.h"
+#include "core/io/quote_name.h"
+#include "core/io/shard_index.h"
+
+namespace hyb {
+namespace {
+
+constexpr std::string_view single_name = "model.safetensors";
+constexpr std::string_view index_name = "model.safetensors.index.json";
+
+/// Also true for a link that leads nowhere: opening it says which file is missing.
+bool is_listed(const std::filesystem::path& path) {
+  std::error_code ignored;
+  return std::filesystem::symlink_status(path, ignored).type() !=
+             std::filesystem::file_type::not_found &&
+         !ignored;
+}
+
+[[noreturn]] void fail_without_weights(const std::filesystem::path& folder) {
+  throw Error(ErrorKind::model,
+              fmt::format("{}: no weights: looked for {} and {}; other formats (.bin, .gguf, .pt) "
+                          "are not read",
+                          folder.string(), single_name, index_name));
+}
+
+/// Counts what is odd and keeps the first of it for the message.
+struct Oddity {
+  std::size_t count = 0;
+  std::string first;
+
+  void add(const std::string& text) {
+    if (count++ == 0) first = text;
+  }
+};
+
+}  // namespace
+
+bool TensorFiles::are_in(const std::filesystem::path& folder) {
+  return is_listed(folder / single_name) || is_listed(folder / index_name);
+}
+
+TensorFiles::TensorFiles(const std::filesystem::path& folder) {
+  if (is_listed(folder / single_name)) {
+    open_one(folder / single_name);
+    return;
+  }
+  const std::filesystem::path index_path = folder / index_name;
+  if (!is_listed(index_path)) fail_without_weights(folder);
+  const ShardIndex index = read_shard_index(index_path);
+  for (const std::string& name : index.files) {
+    if (!is_listed(folder / name)) {
+      throw Error(ErrorKind::model,
+                  fmt::format("{}: lists the file {}, which is not in the folder; was the download "
+                              "completed?",
+                              index_path.string(), quote_name(name)));
+    }
+    open_one(folder / name);
+  }
+  check_against(index, index_path);
+}
+
+void TensorFiles::open_one(const std::filesystem::path& path) {
+  const auto number = static_cast<std::uint32_t>(files_.size());
+  files_.emplace_back(path);
+  const std::span<const TensorInfo> tensors = files_.back().tensors();
+  places_.reserve(places_.size() + tensors.size());
+  for (std::uint32_t i = 0; i < tensors.size(); ++i) {
+    const auto [twin, is_new] = places_.try_emplace(tensors[i].name, Place{number, i});
+    if (is_new) continue;
+    throw Error(ErrorKind::model,
+                fmt::format("{}: tensor {}: also in {}", path.string(), quote_name(tensors[i].name),
+                            files_[twin->second.file].path().string()));
+  }
+}
+
+void TensorFiles::check_against(const ShardIndex& index,
+                                const std::filesystem::path& index_path) const {
+  Oddity missing, moved;
+  for (const auto& [name, file] : index.file) {
+    const auto found = places_.find(name);
+    if (found == places_.end()) {
+      missing.add(quote_name(name));
+    } else if (found->second.file != file) {
+      moved.add(fmt::format("{} is in {}, not in {}", quote_name(name),
+                            files_[found->second.file].path().filename().string(),
+                            index.files[file]));
+    }
+  }
+  const std::string who = index_path.string();
+  if (missing.count > 0) {
+    throw Error(ErrorKind::model,
+                fmt::format("{}: {} listed tensors are in none of the listed files, such as {}",
+                            who, missing.count, missing.first));
+  }
+  if (moved.count > 0) {
+    log::warning(fmt::format("{}: {} tensors are in another file than it says ({}); they are used",
+                             who, moved.count, moved.first));
+  }
+  Oddity unlisted;
+  for (const auto& [name, place] : places_) {
+    if (!index.file.contains(std::string(name))) unlisted.add(quote_name(name));
+  }
+  if (unlisted.count > 0) {
+    log::warning(fmt::format("{}: {} tensors of the files are not listed, such as {}", who,
+                             unlisted.count, unlisted.first));
+  }
+}
+
+const TensorInfo* TensorFiles::find(std::string_view name) const {
+  const auto found = places_.find(name);
+  if (found == places_.end()) return nullptr;
+  return &files_[found->second.file].tensors()[found->second.tensor];
+}
+
+const TensorFiles::Place& TensorFiles::place(std::string_view name) const {
+  const auto found = places_.find(name);
+  require(found != places_.end(), "TensorFiles: the tensor is there (find() says so)");
+  return found->second;
+}
+
+const std::filesystem::path& TensorFiles::path_of(std::string_view name) const {
+  return files_[place(name).file].path();
+}
+
+void TensorFiles::map() {
+  for (SafetensorsFile& file : files_) file.map();
+}
+
+TensorView TensorFiles::view(std::string_view name) const {
+  const Place& at = place(name);
+  return files_[at.file].view(files_[at.file].tensors()[at.tensor]);
+}
+
+void TensorFiles::drop(std::string_view name) const {
+  const Place& at = place(name);
+  files_[at.file].drop(files_[at.file].tensors()[at.tensor]);
+}
+
+std::vector<std::string_view> TensorFiles::names() const {
+  std::vector<std::string_view> names;
+  names.reserve(places_.size());
+  for (const SafetensorsFile& file : files_) {
+    for (const TensorInfo& tensor : file.tensors()) names.push_back(tensor.name);
+  }
+  return names;
+}
+
+std::uint64_t TensorFiles::bytes() const {
+  std::uint64_t bytes = 0;
+  for (const SafetensorsFile& file : files_) {
+    for (const TensorInfo& tensor : file.tensors()) bytes += tensor.size_bytes();
+  }
+  return bytes;
+}
+
+}  // namespace hyb
