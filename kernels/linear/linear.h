@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/queue.h"
+#include "kernels/tensor.h"
+#include "kernels/weight.h"
+
+namespace hyb::kernels {
+
+/// A matrix product with the weight's matrix of one expert (0 for a plain matrix).
+///
+///   y[t,n] = (add ? y[t,n] : 0) + scale * sum_k x[t,k] * W[n,k]
+///
+/// shapes  x [T,K]   y [T,N]; rows may be strided
+/// types   x: f32 or bf16   y: the type of x, or f32
+///         weight: panels of the type of x; or rows of any type, then by the plain loop
+/// numbers summed in f32 over ascending k in one order for every T, so that a row's answer is the
+///         same bits alone and among others; y is rounded once. Every route is within
+///         (K+4) * 2^-23 * |scale| * sum_k |x[t,k] * W[n,k]| of the exact sum, besides that
+///         rounding. avx512 adds bf16 products in pairs of k and takes denormals as zero.
+/// writes  y, nothing else; y may not alias x
+struct Linear {
+  Tensor x;
+  const Weight* weight = nullptr;
+  std::int64_t expert = 0;
+  Tensor y;
+  float scale = 1.0F;
+  bool add = false;
+};
+
+void linear(Queue& queue, const Linear& op);
+
+}  // namespace hyb::kernels

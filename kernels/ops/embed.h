@@ -1,0 +1,26 @@
+#pragma once
+
+#include "kernels/queue.h"
+#include "kernels/tensor.h"
+#include "kernels/weight.h"
+
+namespace hyb::kernels {
+
+/// The rows of the embedding matrix that the tokens name.
+///
+///   y[t,:] = W[tokens[t],:] * scale
+///
+/// shapes  tokens [T]   weight [V,H], any format   y [T,H]; rows may be strided
+/// types   tokens: i32   y: f32 or bf16
+/// numbers multiplied in f32, rounded once
+/// errors  a token outside 0..V-1 is Error(runtime) before anything is written
+/// writes  y
+struct Embed {
+  const Weight* weight = nullptr;
+  Tensor tokens, y;
+  float scale = 1.0F;
+};
+
+void embed(Queue& queue, const Embed& op);
+
+}  // namespace hyb::kernels

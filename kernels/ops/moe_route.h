@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/queue.h"
+#include "kernels/tensor.h"
+
+namespace hyb::kernels {
+
+/// What a router makes of its logits (models' kinds: the product of these fields).
+struct Routing {
+  enum class Score : std::uint8_t {
+    softmax_of_selected,  ///< selected by logit; softmax over the selected k
+    softmax,              ///< softmax over all E
+    sigmoid,
+  };
+  Score score = Score::softmax_of_selected;
+  bool renormalize = false;  ///< weights / (their sum + epsilon); not for softmax_of_selected
+  float renormalize_epsilon = 0.0F;  ///< 1e-20 or 1e-6 in some families
+  float scale = 1.0F;                ///< multiplies every weight at the end
+};
+
+/// Picks k experts for every token and weighs them.
+///
+///   chosen[t,:]  = the k largest of score[t,e] + bias[e], largest first, ties to the lower e
+///   weights[t,j] = score[t, chosen[t,j]], without the bias, renormalized and scaled
+///
+/// shapes  logits [T,E]   bias [E] or empty   chosen, weights [T,k], 1 <= k <= E
+/// types   logits: f32 or bf16   bias, weights: f32   chosen: i32
+/// numbers all in f32. A NaN logit is never chosen before a number.
+/// writes  chosen and weights
+struct MoeRoute {
+  Tensor logits, bias, chosen, weights;
+  Routing routing;
+};
+
+void moe_route(Queue& queue, const MoeRoute& op);
+
+}  // namespace hyb::kernels

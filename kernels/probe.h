@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstddef>
+
+#include "core/base/dtype.h"
+#include "kernels/buffer.h"
+#include "kernels/queue.h"
+
+namespace hyb::kernels {
+
+/// What the machine can do at this moment, on the queue's threads and instruction set: the limits
+/// that a benchmark sets its figures against. Other programs slow probes down too: run them between
+/// the measurements and keep the best.
+
+/// Reads a buffer that no last-level cache holds.
+class ReadProbe {
+ public:
+  /// Takes `bytes` of memory and touches all of it. Throws Error(memory).
+  explicit ReadProbe(Queue& queue, std::size_t bytes = std::size_t{1} << 30);
+
+  /// Bytes per second of one pass over the buffer by all threads.
+  double bytes_per_s();
+
+ private:
+  Queue* queue_;
+  Buffer buffer_;
+};
+
+/// Operations per second (a multiplication and an addition are two) of a loop of dot products that
+/// touches registers only, for products of `dtype` (bf16 or f32) as linear computes them, over
+/// about 50 ms on all threads.
+double flops_per_s(Queue& queue, DType dtype);
+
+}  // namespace hyb::kernels
