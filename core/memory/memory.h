@@ -12,9 +12,12 @@ namespace hyb {
 
 class MemoryPool;
 
-/// A resumable point of a sequence: shared full pages, a private copy of the partly filled last one,
-/// and a snapshot of the recurrent state, all at length(). Never written again. Move-only; the
-/// destructor gives everything back. The pool must outlive it.
+/// A resumable point of a sequence: shared full pages, a private copy of the partly filled last
+/// one, and a snapshot of the recurrent state, all at length(). Never written again, so it stays
+/// good while the sequence goes on or ends. Move-only; the destructor gives everything back. The
+/// pool must outlive it. It holds only what the steps so far have written, but the copy of the last
+/// page is made by the next step: when that step fails, checkpoints taken since the step before are
+/// void.
 class Checkpoint {
  public:
   Checkpoint() = default;
@@ -23,6 +26,8 @@ class Checkpoint {
   ~Checkpoint();
 
   std::int32_t length() const { return length_; }
+  std::span<const PageId> pages() const { return pages_; }
+  SlotId slot() const { return slot_; }
 
  private:
   friend class Memory;
@@ -51,12 +56,14 @@ class Memory {
   /// Room for `tokens` more. False: the pool is dry, a normal outcome; what was taken stays.
   bool reserve(std::int32_t tokens);
 
-  /// Of the last step's tokens the first `tokens` stand; the rest never happened.
+  /// Of the last step's tokens the first `tokens` stand; the rest never happened. From now on the
+  /// sequence reads the slot that the step wrote.
   void keep(std::int32_t tokens);
 
   /// A resumable point at length(), between steps. The live slot becomes the snapshot and the
   /// sequence goes on in another one, which its next step writes: no state is copied. Empty when no
-  /// slot or page is free: a checkpoint is never worth failing for.
+  /// slot or page is free: a checkpoint is never worth failing for. A sequence that still reads a
+  /// snapshot shares that one and needs no slot.
   std::optional<Checkpoint> checkpoint();
 
   std::span<const PageId> pages() const { return pages_; }
@@ -74,11 +81,13 @@ class Memory {
   std::int32_t length_ = 0;
 };
 
-/// Fixed pools of pages and slots, handed out by index. A model without attention (page_tokens 0) or
-/// without recurrent layers (slots 0) has only the other half.
+/// Fixed pools of pages and slots, handed out by index. A model without attention (page_tokens 0)
+/// or without recurrent layers (slots 0) has only the other half.
 class MemoryPool {
  public:
   explicit MemoryPool(const Capacity& capacity);
+  MemoryPool(const MemoryPool&) = delete;
+  MemoryPool& operator=(const MemoryPool&) = delete;
 
   /// The memory of a fresh sequence: nothing reserved, state all zeros. Empty: no slot is free.
   std::optional<Memory> start();
@@ -93,7 +102,7 @@ class MemoryPool {
   std::int32_t slots_free() const { return static_cast<std::int32_t>(free_slots_.size()); }
   std::int32_t pages_total() const { return static_cast<std::int32_t>(page_users_.size()); }
   std::int32_t slots_total() const { return static_cast<std::int32_t>(slot_users_.size()); }
-  std::int32_t page_tokens() const { return page_tokens_; }
+  std::int32_t page_tokens() const { return page_tokens_; }  ///< 0: no attention, no pages
 
   /// Pages that so many tokens need.
   std::int32_t pages_for(std::int32_t tokens) const;
@@ -101,17 +110,26 @@ class MemoryPool {
   /// Throws when a page or slot is both free and used, or counted twice: our own bug.
   void audit() const;
 
+  /// The same, and that these are all who hold pages and slots: nothing leaked, nothing shared by
+  /// accident.
+  void audit(std::span<const Memory* const> memories,
+             std::span<const Checkpoint* const> checkpoints) const;
+
  private:
   friend class Memory;
   friend class Checkpoint;
+  /// A page table for a second reader of the first `length` tokens of `pages`: full pages are
+  /// shared, the partial one becomes a copy by order. False, and nothing taken: no page is free.
+  bool share_prefix(std::span<const PageId> pages, std::int32_t length, std::vector<PageId>& copy);
+
   // A page may be shared by several checkpoints and sequences; a snapshot by its checkpoint and the
   // sequences that have yet to read it.
   std::optional<PageId> take_page();
   std::optional<SlotId> take_slot();
   void share(PageId page);
   void share(SlotId slot);
-  void drop(PageId page);
-  void drop(SlotId slot);
+  void drop(PageId page) noexcept;
+  void drop(SlotId slot) noexcept;
 
   std::int32_t page_tokens_;
   std::vector<std::int32_t> page_users_;
