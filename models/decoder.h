@@ -1,0 +1,57 @@
+#pragma once
+
+#include "models/geometry.h"
+#include "models/parts/part.h"
+#include "models/store.h"
+
+namespace hyb::models {
+
+/// Walks a plan: embeds the tokens of a step, runs every layer's blocks over the residual stream,
+/// and computes the logits of the rows asked for. Knows no family.
+class Decoder {
+ public:
+  struct Limits {
+    std::int64_t tokens;     ///< most tokens of a step
+    std::int64_t rows;       ///< most rows of logits
+    std::int64_t positions;  ///< most tokens of a sequence
+  };
+
+  /// All but `limits` outlive the decoder.
+  Decoder(kernels::Queue& queue, const Plan& plan, const Weights& weights, const Store& store,
+          const Geometry& geometry, const Limits& limits);
+
+  /// Hears the residual stream [T,H] after the embedding (layer -1) and after every layer.
+  class Observer {
+   public:
+    virtual ~Observer() = default;
+    virtual void on_layer(std::int32_t layer, const kernels::Tensor& residual) = 0;
+  };
+
+  /// Runs the spans of `tables`; pages and slots named there are written. Returns f32 logits
+  /// [rows, vocab] of the tokens in `sample_rows` (i32 indices into the step's tokens), valid until
+  /// the next call.
+  kernels::Tensor run(const StepTables& tables, const kernels::Tensor& sample_rows,
+                      Observer* observer = nullptr);
+
+  std::size_t scratch_bytes() const { return scratch_.bytes() + workspace_.bytes(); }
+
+  /// What a decoder of this plan takes, before one is made.
+  static std::size_t scratch_bytes(const Plan& plan, DType activation, const Limits& limits);
+
+ private:
+  struct Ordinals;
+  void run_part(std::size_t layer, std::size_t block, std::size_t part, const PartCall& call,
+                Ordinals& ordinals);
+  kernels::Tensor logits(const kernels::Tensor& residual, const kernels::Tensor& sample_rows);
+
+  kernels::Queue& queue_;
+  const Plan& plan_;
+  const Weights& weights_;
+  const Store& store_;
+  std::int32_t page_tokens_;
+  DType activation_;
+  Scratch scratch_;
+  kernels::Buffer workspace_;
+};
+
+}  // namespace hyb::models

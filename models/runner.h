@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/engine/runner.h"
+#include "kernels/ops/sample.h"
+#include "models/decoder.h"
+
+namespace hyb::models {
+
+struct RunnerOptions {
+  std::int32_t pages;          ///< of Geometry::page_bytes each
+  std::int32_t slots;          ///< of Geometry::slot_bytes each
+  std::int32_t step_tokens;    ///< most tokens of a step
+  std::int32_t step_rows;      ///< most spans, and most sampled rows, of a step
+  std::int32_t positions_max;  ///< most tokens of a sequence
+  std::int32_t vocab_used;     ///< ids from here on are padding and never sampled
+};
+
+/// core's Runner on a real model: stages a step's tables, walks the plan, samples.
+class ModelRunner : public Runner {
+ public:
+  /// All but the options outlive the runner. Throws Error(memory) when the machine has not so much.
+  ModelRunner(kernels::Queue& queue, const Plan& plan, const Weights& weights,
+              const Geometry& geometry, const RunnerOptions& options);
+
+  Capacity capacity() const override;
+  StepResult run(const Step& step) override;
+
+  /// For tests: hears the residual stream of every following step.
+  void observe(Decoder::Observer* observer) { observer_ = observer; }
+
+  /// Pools, and everything else the runner holds.
+  std::size_t pool_bytes() const { return store_.bytes(); }
+  std::size_t workspace_bytes() const;
+
+  static std::size_t workspace_bytes(const Plan& plan, const Geometry& geometry,
+                                     const RunnerOptions& options, int threads);
+
+ private:
+  /// The i32 tables of a step on the host; capacity is reserved once.
+  struct Tables {
+    std::vector<std::int32_t> tokens, position_of_row, span_begin, position, read_slot, write_slot,
+        page_begin, pages, sample_rows;
+    void clear();
+  };
+
+  void check(const Step& step) const;
+  void stage(const Step& step);
+  StepTables tables();
+  StepResult sample(const Step& step, const kernels::Tensor& logits);
+
+  kernels::Queue& queue_;
+  const Plan& plan_;
+  const Geometry& geometry_;
+  RunnerOptions options_;
+  Store store_;
+  Decoder decoder_;
+  Tables staged_;
+  kernels::Buffer sample_workspace_;
+  std::vector<kernels::SampleRow> sample_params_;
+  std::vector<std::vector<kernels::LogitBias>> biases_;
+  std::vector<kernels::SampledToken> sampled_;
+  Decoder::Observer* observer_ = nullptr;
+};
+
+}  // namespace hyb::models

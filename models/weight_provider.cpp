@@ -1,0 +1,111 @@
+#include "models/weight_provider.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "kernels/bf16.h"
+
+namespace hyb::models {
+namespace {
+
+using kernels::bf16;
+
+float half_to_float(std::uint16_t bits) {
+  const int exponent = (bits >> 10) & 31;
+  const auto fraction = static_cast<float>(bits & 1023);
+  const float sign = (bits & 0x8000) != 0 ? -1.0F : 1.0F;
+  if (exponent == 0) return sign * std::ldexp(fraction, -24);
+  if (exponent == 31) return fraction == 0.0F ? sign * INFINITY : NAN;
+  return sign * std::ldexp(1024.0F + fraction, exponent - 25);
+}
+
+float read_element(DType dtype, const std::byte* bytes) {
+  if (dtype == DType::f32) {
+    float value = 0.0F;
+    std::memcpy(&value, bytes, sizeof value);
+    return value;
+  }
+  std::uint16_t bits = 0;
+  std::memcpy(&bits, bytes, sizeof bits);
+  return dtype == DType::bf16 ? kernels::to_float(bf16{bits}) : half_to_float(bits);
+}
+
+/// SplitMix64: every counter gives an independent-looking 64-bit number.
+std::uint64_t mix(std::uint64_t counter) {
+  std::uint64_t z = counter + 0x9e3779b97f4a7c15U;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebU;
+  return z ^ (z >> 31);
+}
+
+std::uint64_t stream_of(const WeightKey& key, std::uint64_t seed) {
+  std::uint64_t hash = mix(seed) ^ static_cast<std::uint64_t>(key.layer + 1);
+  for (const char letter : key.role) hash = mix(hash ^ static_cast<unsigned char>(letter));
+  return hash;
+}
+
+/// Uniform in [-1, 1).
+float uniform(std::uint64_t bits) {
+  return static_cast<float>(static_cast<std::int32_t>(bits >> 40) - (1 << 23)) * 0x1p-23F;
+}
+
+}  // namespace
+
+kernels::WeightSource FileWeights::matrix(const WeightKey& key, std::int64_t experts,
+                                          std::int64_t rows, std::int64_t columns) {
+  const TensorView view = index_.view(key);
+  return {view.dtype, experts, rows, columns, view.bytes};
+}
+
+std::vector<float> FileWeights::vector(const WeightKey& key, std::int64_t count) {
+  const TensorView view = index_.view(key);
+  const std::size_t element = size_of(view.dtype);
+  require(view.bytes.size() == static_cast<std::size_t>(count) * element,
+          "weights: the index checked every shape");
+  std::vector<float> values(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = read_element(view.dtype, view.bytes.data() + i * element);
+  }
+  return values;
+}
+
+bool RandomWeights::has(const WeightKey& key) const { return key.role != "head" || !tied_head_; }
+
+kernels::WeightSource RandomWeights::matrix(const WeightKey& key, std::int64_t experts,
+                                            std::int64_t rows, std::int64_t columns) {
+  const std::int64_t count = experts * rows * columns;
+  bytes_ = kernels::Buffer(kernels::Device::cpu, static_cast<std::size_t>(count) * sizeof(bf16));
+  auto* out = reinterpret_cast<bf16*>(bytes_.data());
+  const std::uint64_t stream = stream_of(key, seed_);
+  const float reach = std::sqrt(3.0F / static_cast<float>(columns));
+  queue_.parallel([&](int thread, int threads) {
+    const kernels::Slice mine = kernels::slice_of(count, 4096, thread, threads);
+    for (std::int64_t i = mine.begin; i < mine.end; ++i) {
+      out[i] = kernels::to_bf16(reach * uniform(mix(stream + static_cast<std::uint64_t>(i))));
+    }
+  });
+  return {DType::bf16, experts, rows, columns, {bytes_.data(), bytes_.bytes()}};
+}
+
+std::vector<float> RandomWeights::vector(const WeightKey& key, std::int64_t count) {
+  float centre = 0.0F;
+  float reach = 0.5F;
+  if (key.role.ends_with("norm") || key.role.ends_with(".d")) {
+    centre = 1.0F;
+    reach = 0.2F;
+  } else if (key.role.ends_with("a_log")) {
+    centre = 1.4F;  // decay rates exp(0) .. exp(2.8), as initialised for training
+    reach = 1.4F;
+  } else if (key.role.ends_with("dt_bias")) {
+    centre = -4.0F;  // softplus gives time steps of about 0.002 .. 0.1
+    reach = 2.0F;
+  }
+  const std::uint64_t stream = stream_of(key, seed_);
+  std::vector<float> values(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = centre + reach * uniform(mix(stream + i));
+  }
+  return values;
+}
+
+}  // namespace hyb::models

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <optional>
+#include <variant>
+#include <vector>
+
+#include "kernels/queue.h"
+#include "kernels/weight.h"
+#include "models/plan.h"
+#include "models/weight_provider.h"
+
+namespace hyb::models {
+
+/// The weights of one part, in the shapes of families.h. Small tensors are f32 views into
+/// Weights::vectors; an absent one is empty.
+struct AttentionWeights {
+  kernels::Weight q, k, v, o;
+};
+
+struct SsdWeights {
+  kernels::Weight in_proj, out_proj;
+  kernels::Tensor conv_weight, conv_bias, a_log, d, dt_bias, norm;
+};
+
+struct MlpWeights {
+  kernels::Weight gate_up, down;
+};
+
+struct MoeWeights {
+  kernels::Weight router, gate_up, down;
+  MlpWeights shared;  ///< empty without a shared expert
+};
+
+using PartWeights = std::variant<AttentionWeights, SsdWeights, MlpWeights, MoeWeights>;
+
+struct BlockWeights {
+  kernels::Tensor norm;
+  std::vector<PartWeights> parts;  ///< as Block::parts
+};
+
+struct LayerWeights {
+  std::vector<BlockWeights> blocks;  ///< as Layer::blocks
+};
+
+struct LoadOptions {
+  DType activation = DType::bf16;  ///< bf16 or f32: the type weights are packed to
+};
+
+/// All weights of a model, packed for the routes of the queue. Move-only.
+struct Weights {
+  kernels::Weight embed;
+  std::optional<kernels::Weight> head;  ///< none: tied, the embedding serves
+  kernels::Tensor final_norm;
+  std::vector<LayerWeights> layers;
+  std::deque<std::vector<float>> vectors;  ///< a deque: views stay valid while it grows
+  std::size_t packed_bytes = 0;            ///< what packing copied, padding included
+
+  const kernels::Weight& output() const { return head ? *head : embed; }
+};
+
+/// Reads every weight the plan needs, packs it, and gives the source pages back one by one. Throws
+/// Error(model) for a part that can't be run yet.
+Weights load_weights(kernels::Queue& queue, const Plan& plan, WeightProvider& provider,
+                     const LoadOptions& options);
+
+/// What load_weights will hold in memory, from the plan alone.
+std::size_t packed_bytes(const Plan& plan, DType activation);
+
+}  // namespace hyb::models
