@@ -1,4 +1,4 @@
-"""The fixtures of the granitemoehybrid family: config.json of each, prompts, and what is special."""
+"""The golden fixtures of the granitemoehybrid family: config.json and prompt lengths of each."""
 
 m, a = "mamba", "attention"
 
