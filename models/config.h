@@ -16,6 +16,7 @@ namespace hyb::models {
 
 /// One key of config.json, or several spellings of it: the first that is present counts.
 struct Keys {
+  explicit Keys(std::string_view key) : spellings{key} {}
   Keys(const char* key) : spellings{key} {}  // NOLINT: c.i("hidden_size") should read like that
   Keys(std::initializer_list<std::string_view> keys) : spellings(keys) {}
 
@@ -49,12 +50,15 @@ class Config {
 
   std::int32_t i(const Keys& keys, IntRange range = dimension_range) const;
   std::int32_t i(const Keys& keys, std::int32_t fallback, IntRange range = dimension_range) const;
-  /// Finite unless stated otherwise by `numbers`.
+  /// Finite, also as a float.
   double f(const Keys& keys) const;
   double f(const Keys& keys, double fallback) const;
   bool b(const Keys& keys, bool fallback) const;
   std::string s(const Keys& keys) const;
   std::string s(const Keys& keys, std::string_view fallback) const;
+
+  /// Whether the value is this very text: for keys that hold a number or a word.
+  bool is_text(const Keys& keys, std::string_view text) const;
 
   std::vector<std::string> strings(const Keys& keys) const;
   std::vector<std::int32_t> integers(const Keys& keys, IntRange range) const;
@@ -79,6 +83,7 @@ class Config {
 
   const Json* find(const Keys& keys, std::string_view& found) const;
   const Json& at(const Keys& keys, std::string_view& found) const;
+  const Json& list(const Keys& keys, std::string_view& found) const;
 
   std::unique_ptr<const Json> json_;
   std::string source_;

@@ -1,0 +1,228 @@
+#include "models/config.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "core/base/error.h"
+#include "core/io/file.h"
+#include "core/io/quote_name.h"
+
+namespace hyb::models {
+namespace {
+
+constexpr std::size_t bytes_max = 16U << 20;
+constexpr std::size_t list_max = 1U << 16;
+
+/// The value as an error message shows it.
+std::string shown(const Json& value) {
+  if (value.is_string()) return quote_name(value.get_ref<const std::string&>());
+  if (value.is_object()) return "an object";
+  const std::string text = to_text(value);
+  return text.size() <= 60 ? text : text.substr(0, 60) + "...";
+}
+
+/// Numbers as JSON, as Python's words for what JSON can't write, or wrapped in {"__float__": word}.
+std::optional<double> as_number(const Json& value) {
+  if (value.is_number()) return value.get<double>();
+  if (value.is_object() && value.size() == 1 && value.contains("__float__")) {
+    return as_number(value["__float__"]);
+  }
+  if (!value.is_string()) return std::nullopt;
+  const std::string& word = value.get_ref<const std::string&>();
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  if (word == "Infinity" || word == "inf" || word == "+inf") return infinity;
+  if (word == "-Infinity" || word == "-inf") return -infinity;
+  return std::nullopt;
+}
+
+std::optional<std::int32_t> as_integer(const Json& value, IntRange range) {
+  if (!value.is_number()) return std::nullopt;
+  const double number = value.get<double>();
+  // Every legal value is far below 2^53, so the detour over double loses nothing.
+  if (std::floor(number) != number || number < range.low || number > range.high) {
+    return std::nullopt;
+  }
+  return static_cast<std::int32_t>(number);
+}
+
+/// `text_config` of a model with more than text; what concerns the whole stays visible.
+Json text_part(Json json) {
+  if (!json.contains("text_config") || !json["text_config"].is_object()) return json;
+  Json text = std::move(json["text_config"]);
+  for (const char* key : {"quantization_config", "tie_word_embeddings", "dtype", "torch_dtype"}) {
+    if (!text.contains(key) && json.contains(key)) text[key] = std::move(json[key]);
+  }
+  return text;
+}
+
+}  // namespace
+
+Config::Config(Json json, std::string source, std::string prefix)
+    : json_(std::make_unique<const Json>(std::move(json))),
+      source_(std::move(source)),
+      prefix_(std::move(prefix)) {}
+
+Config::Config(Config&&) noexcept = default;
+Config& Config::operator=(Config&&) noexcept = default;
+Config::~Config() = default;
+
+Config Config::from_text(std::string_view text, std::string_view source) {
+  Json json = parse_json(text, source, {.bytes_max = bytes_max, .python_numbers = true});
+  if (!json.is_object()) {
+    throw Error(ErrorKind::model, std::string(source) + ": must be a JSON object");
+  }
+  return {text_part(std::move(json)), std::string(source), ""};
+}
+
+Config Config::from_folder(const std::filesystem::path& folder) {
+  const std::filesystem::path path = folder / "config.json";
+  return from_text(read_whole_file(path, bytes_max), path.string());
+}
+
+void Config::fail(std::string_view key, const std::string& text) const {
+  throw Error(ErrorKind::model, fmt::format("{}: {}{}: {}", source_, prefix_, key, text));
+}
+
+const Json* Config::find(const Keys& keys, std::string_view& found) const {
+  for (const std::string_view key : keys.spellings) {
+    const auto place = json_->find(key);
+    if (place == json_->end() || place->is_null()) continue;
+    found = key;
+    return &*place;
+  }
+  return nullptr;
+}
+
+const Json& Config::at(const Keys& keys, std::string_view& found) const {
+  const Json* value = find(keys, found);
+  if (value == nullptr) fail(keys.spellings.front(), "is missing");
+  return *value;
+}
+
+bool Config::has(const Keys& keys) const {
+  std::string_view found;
+  return find(keys, found) != nullptr;
+}
+
+std::int32_t Config::i(const Keys& keys, IntRange range) const {
+  std::string_view key;
+  const Json& value = at(keys, key);
+  const std::optional<std::int32_t> integer = as_integer(value, range);
+  if (!integer) {
+    fail(key, fmt::format("must be a whole number from {} to {}, is {}", range.low, range.high,
+                          shown(value)));
+  }
+  return *integer;
+}
+
+std::int32_t Config::i(const Keys& keys, std::int32_t fallback, IntRange range) const {
+  return has(keys) ? i(keys, range) : fallback;
+}
+
+double Config::f(const Keys& keys) const {
+  std::string_view key;
+  const Json& value = at(keys, key);
+  const std::optional<double> number = as_number(value);
+  // Plans hold floats: what overflows there is as absurd as an infinity.
+  if (!number || !std::isfinite(static_cast<float>(*number))) {
+    fail(key, "must be a finite number, is " + shown(value));
+  }
+  return *number;
+}
+
+double Config::f(const Keys& keys, double fallback) const { return has(keys) ? f(keys) : fallback; }
+
+bool Config::b(const Keys& keys, bool fallback) const {
+  std::string_view key;
+  const Json* value = find(keys, key);
+  if (value == nullptr) return fallback;
+  if (!value->is_boolean()) fail(key, "must be true or false, is " + shown(*value));
+  return value->get<bool>();
+}
+
+std::string Config::s(const Keys& keys) const {
+  std::string_view key;
+  const Json& value = at(keys, key);
+  if (!value.is_string()) fail(key, "must be text, is " + shown(value));
+  return value.get<std::string>();
+}
+
+std::string Config::s(const Keys& keys, std::string_view fallback) const {
+  return has(keys) ? s(keys) : std::string(fallback);
+}
+
+bool Config::is_text(const Keys& keys, std::string_view text) const {
+  std::string_view key;
+  const Json* value = find(keys, key);
+  return value != nullptr && value->is_string() && value->get_ref<const std::string&>() == text;
+}
+
+const Json& Config::list(const Keys& keys, std::string_view& found) const {
+  const Json& value = at(keys, found);
+  if (!value.is_array()) fail(found, "must be a list, is " + shown(value));
+  if (value.size() > list_max) {
+    fail(found, fmt::format("has {} entries, at most {} make sense", value.size(), list_max));
+  }
+  return value;
+}
+
+std::vector<std::string> Config::strings(const Keys& keys) const {
+  std::string_view key;
+  std::vector<std::string> out;
+  for (const Json& entry : list(keys, key)) {
+    if (!entry.is_string()) fail(key, "must hold text only, holds " + shown(entry));
+    out.push_back(entry.get<std::string>());
+  }
+  return out;
+}
+
+std::vector<std::int32_t> Config::integers(const Keys& keys, IntRange range) const {
+  std::string_view key;
+  std::vector<std::int32_t> out;
+  for (const Json& entry : list(keys, key)) {
+    const std::optional<std::int32_t> integer = as_integer(entry, range);
+    if (!integer) {
+      fail(key, fmt::format("must hold whole numbers from {} to {}, holds {}", range.low,
+                            range.high, shown(entry)));
+    }
+    out.push_back(*integer);
+  }
+  return out;
+}
+
+std::vector<double> Config::numbers(const Keys& keys) const {
+  std::string_view key;
+  std::vector<double> out;
+  for (const Json& entry : list(keys, key)) {
+    const std::optional<double> number = as_number(entry);
+    if (!number) fail(key, "must hold numbers only, holds " + shown(entry));
+    out.push_back(*number);
+  }
+  return out;
+}
+
+std::optional<Config> Config::object(const Keys& keys) const {
+  std::string_view key;
+  const Json* value = find(keys, key);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_object()) fail(key, "must be an object, is " + shown(*value));
+  return Config(*value, source_, prefix_ + std::string(key) + ".");
+}
+
+DType Config::dtype(const Keys& keys, DType fallback) const {
+  if (!has(keys)) return fallback;
+  std::string name = s(keys);
+  if (name.starts_with("torch.")) name.erase(0, 6);
+  if (name == "bfloat16") return DType::bf16;
+  if (name == "float32") return DType::f32;
+  if (name == "float16") return DType::f16;
+  std::string_view key;
+  find(keys, key);
+  fail(key, "must be bfloat16, float32 or float16, is " + quote_name(name));
+}
+
+}  // namespace hyb::models

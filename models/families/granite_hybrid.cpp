@@ -1,0 +1,139 @@
+// Granite 4.0 H: Mamba-2 layers and a few attention layers without positions (or with rope), a
+// feed-forward in every layer, and a constant factor wherever one can stand.
+#include <fmt/format.h>
+
+#include "core/io/quote_name.h"
+#include "models/families.h"
+#include "models/families/rules.h"
+
+namespace hyb::models {
+namespace {
+
+/// "rope" alone turns rope on; whatever else rope keys say, the others have no positions.
+bool uses_rope(const Config& c) {
+  const std::string kind = c.s("position_embedding_type", "nope");
+  if (kind != "rope" && kind != "nope") {
+    c.fail("position_embedding_type", quote_name(kind) + " is not supported, only rope and nope");
+  }
+  return kind == "rope";
+}
+
+Attention read_attention(const Config& c, std::int32_t width) {
+  const std::int32_t heads = c.i("num_attention_heads");
+  if (!c.has("head_dim")) demand_multiple(c, "hidden_size", width, "num_attention_heads", heads);
+  Attention attention = {.heads = heads,
+                         .kv_heads = c.i("num_key_value_heads", heads),
+                         .head_dim = c.i("head_dim", width / heads),
+                         .scale = static_cast<float>(c.f("attention_multiplier", 1.0)),
+                         .rope = {},
+                         .qk_norm = {}};
+  if (uses_rope(c)) attention.rope = read_rope(c, attention.head_dim, 1.0);
+  check(c, attention);
+  return attention;
+}
+
+Ssd read_ssd(const Config& c, std::int32_t width) {
+  const std::int64_t inner = std::int64_t{width} * c.i("mamba_expand", 2, {1, 64});
+  const std::int32_t heads = c.i("mamba_n_heads");
+  demand_multiple(c, "mamba_expand x hidden_size", inner, "mamba_n_heads", heads);
+  const auto automatic = static_cast<std::int32_t>(inner / heads);
+  const std::int32_t head_dim = c.is_text("mamba_d_head", "auto") ? automatic : c.i("mamba_d_head");
+  if (head_dim != automatic) {
+    c.fail("mamba_d_head",
+           fmt::format("is {}, but mamba_expand x hidden_size / mamba_n_heads is {}", head_dim,
+                       automatic));
+  }
+  Ssd ssd = {.heads = heads,
+             .head_dim = head_dim,
+             .state_dim = c.i("mamba_d_state"),
+             .groups = c.i("mamba_n_groups", 1),
+             .conv_width = c.i("mamba_d_conv", 4, {2, 4}),
+             .conv_bias = c.b("mamba_conv_bias", true)};
+  read_time_step_limit(c, ssd);
+  check(c, ssd);
+  return ssd;
+}
+
+Part read_feed_forward(const Config& c) {
+  const std::int32_t experts = c.i("num_local_experts", 0, {0, 8192});
+  if (experts == 0) return Mlp{.hidden = c.i("shared_intermediate_size")};
+  const Moe moe = {.experts = experts,
+                   .active = c.i("num_experts_per_tok"),
+                   .hidden = c.i("intermediate_size"),
+                   .score = RouterScore::softmax_of_selected,
+                   .shared_hidden = c.i("shared_intermediate_size", 0, count_range)};
+  check(c, moe);
+  return moe;
+}
+
+float read_logits_scale(const Config& c) {
+  const double scaling = c.f("logits_scaling", 1.0);
+  if (scaling <= 0) c.fail("logits_scaling", fmt::format("must be above 0, is {}", scaling));
+  return static_cast<float>(1.0 / scaling);
+}
+
+Plan plan(const Config& c) {
+  refuse_quantized(c);
+  demand(c, "hidden_act", "silu");
+  demand(c, "normalization_function", "rmsnorm");
+  demand(c, "attention_bias", false);
+  demand(c, "mamba_proj_bias", false);
+
+  const std::int32_t width = c.i("hidden_size");
+  const Attention attention = read_attention(c, width);
+  const Ssd ssd = read_ssd(c, width);
+  const Part feed_forward = read_feed_forward(c);
+  const auto residual_scale = static_cast<float>(c.f("residual_multiplier", 1.0));
+
+  Plan p = {.family = c.model_type(),
+            .vocab = c.i("vocab_size"),
+            .width = width,
+            .norm_eps = read_norm_eps(c),
+            .embedding_scale = static_cast<float>(c.f("embedding_multiplier", 1.0)),
+            .logits_scale = read_logits_scale(c),
+            .tied_head = c.b("tie_word_embeddings", false),
+            .weight_dtype = c.dtype({"dtype", "torch_dtype"}, DType::bf16),
+            .positions_max = c.i("max_position_embeddings", 0, count_range),
+            .has_rope = attention.rope.has_value(),
+            .layers = {}};
+  for (const MixerKind kind : mixer_kinds(c)) {
+    const Part mixer = kind == MixerKind::attention ? Part(attention) : Part(ssd);
+    p.layers.push_back({{{.parts = {mixer}, .residual_scale = residual_scale},
+                         {.parts = {feed_forward}, .residual_scale = residual_scale}}});
+  }
+  return p;
+}
+
+constexpr TensorName names[] = {
+    {"embed", "model.embed_tokens.weight"},
+    {"final_norm", "model.norm.weight"},
+    {"head", "lm_head.weight"},
+    {"block0.norm", "model.layers.{}.input_layernorm.weight"},
+    {"block1.norm", "model.layers.{}.post_attention_layernorm.weight"},
+    {"attention.q", "model.layers.{}.self_attn.q_proj.weight"},
+    {"attention.k", "model.layers.{}.self_attn.k_proj.weight"},
+    {"attention.v", "model.layers.{}.self_attn.v_proj.weight"},
+    {"attention.o", "model.layers.{}.self_attn.o_proj.weight"},
+    {"ssd.in_proj", "model.layers.{}.mamba.in_proj.weight"},
+    {"ssd.conv_weight", "model.layers.{}.mamba.conv1d.weight"},
+    {"ssd.conv_bias", "model.layers.{}.mamba.conv1d.bias"},
+    {"ssd.a_log", "model.layers.{}.mamba.A_log"},
+    {"ssd.d", "model.layers.{}.mamba.D"},
+    {"ssd.dt_bias", "model.layers.{}.mamba.dt_bias"},
+    {"ssd.norm", "model.layers.{}.mamba.norm.weight"},
+    {"ssd.out_proj", "model.layers.{}.mamba.out_proj.weight"},
+    {"mlp.gate_up", "model.layers.{}.shared_mlp.input_linear.weight"},
+    {"mlp.down", "model.layers.{}.shared_mlp.output_linear.weight"},
+    {"moe.router", "model.layers.{}.block_sparse_moe.router.layer.weight"},
+    {"moe.gate_up", "model.layers.{}.block_sparse_moe.input_linear.weight"},
+    {"moe.down", "model.layers.{}.block_sparse_moe.output_linear.weight"},
+    {"moe.shared_gate_up", "model.layers.{}.shared_mlp.input_linear.weight"},
+    {"moe.shared_down", "model.layers.{}.shared_mlp.output_linear.weight"},
+};
+constexpr std::string_view model_types[] = {"granitemoehybrid"};
+
+}  // namespace
+
+const Family granite_hybrid = {model_types, plan, names, true};
+
+}  // namespace hyb::models

@@ -1,0 +1,148 @@
+// Qwen3-Next: three gated-delta layers to one gated-attention layer, a sparse MoE after each.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "models/families.h"
+#include "models/families/rules.h"
+
+namespace hyb::models {
+namespace {
+
+std::vector<MixerKind> read_mixers(const Config& c) {
+  if (c.has({"layer_types", "layers_block_type"})) return mixer_kinds(c);
+  const std::int32_t interval = c.i("full_attention_interval", 4);
+  std::vector<MixerKind> kinds;
+  for (std::int32_t layer = 0; layer < layer_count(c); ++layer) {
+    const bool is_full = (layer + 1) % interval == 0;
+    kinds.push_back(is_full ? MixerKind::attention : MixerKind::recurrent);
+  }
+  return kinds;
+}
+
+Attention read_attention(const Config& c) {
+  const std::int32_t head_dim = c.i("head_dim");
+  const std::int32_t heads = c.i("num_attention_heads");
+  const Attention attention = {
+      .heads = heads,
+      .kv_heads = c.i("num_key_value_heads", heads),
+      .head_dim = head_dim,
+      .scale = static_cast<float>(1.0 / std::sqrt(head_dim)),
+      .rope = read_rope(c, head_dim, 0.25),
+      .qk_norm = Norm::rms_1p,
+      .output_gate = true,
+  };
+  check(c, attention);
+  return attention;
+}
+
+DeltaNet read_delta(const Config& c) {
+  const DeltaNet delta = {
+      .key_heads = c.i("linear_num_key_heads"),
+      .value_heads = c.i("linear_num_value_heads"),
+      .key_dim = c.i("linear_key_head_dim"),
+      .value_dim = c.i("linear_value_head_dim"),
+      .conv_width = c.i("linear_conv_kernel_dim", 4, {2, 4}),
+  };
+  check(c, delta);
+  return delta;
+}
+
+Moe read_moe(const Config& c) {
+  const std::int32_t shared = c.i("shared_expert_intermediate_size", 0, count_range);
+  const Moe moe = {
+      .experts = c.i("num_experts", IntRange{1, 8192}),
+      .active = c.i("num_experts_per_tok"),
+      .hidden = c.i("moe_intermediate_size"),
+      .score = RouterScore::softmax,
+      .renormalize = c.b("norm_topk_prob", true),
+      .shared_hidden = shared,
+      .shared_gate = shared > 0,
+  };
+  check(c, moe);
+  return moe;
+}
+
+/// Which layers have experts; the others have a plain feed-forward.
+std::vector<bool> read_sparse_layers(const Config& c, std::int32_t layers) {
+  const std::int32_t step = c.i("decoder_sparse_step", 1);
+  const bool has_experts = c.i("num_experts", 0, {0, 8192}) > 0;
+  std::vector<bool> sparse;
+  for (std::int32_t layer = 0; layer < layers; ++layer) {
+    sparse.push_back(has_experts && (layer + 1) % step == 0);
+  }
+  if (!c.has("mlp_only_layers")) return sparse;
+  for (const std::int32_t layer : c.integers("mlp_only_layers", {0, layers - 1})) {
+    sparse[static_cast<std::size_t>(layer)] = false;
+  }
+  return sparse;
+}
+
+Plan plan(const Config& c) {
+  refuse_quantized(c);
+  demand(c, "hidden_act", "silu");
+  demand(c, "attention_bias", false);
+  const Attention attention = read_attention(c);
+  const DeltaNet delta = read_delta(c);
+  Plan p = {.family = c.model_type(),
+            .vocab = c.i("vocab_size"),
+            .width = c.i("hidden_size"),
+            .norm_eps = read_norm_eps(c),
+            .final_norm = Norm::rms_1p,
+            .tied_head = c.b("tie_word_embeddings", false),
+            .weight_dtype = c.dtype({"dtype", "torch_dtype"}, DType::bf16),
+            .positions_max = c.i("max_position_embeddings", 0, count_range),
+            .has_rope = true,
+            .layers = {}};
+  const std::vector<MixerKind> mixers = read_mixers(c);
+  const std::vector<bool> sparse = read_sparse_layers(c, static_cast<std::int32_t>(mixers.size()));
+  for (std::size_t layer = 0; layer < mixers.size(); ++layer) {
+    const bool is_full = mixers[layer] == MixerKind::attention;
+    const Part mixer = is_full ? Part(attention) : Part(delta);
+    const Part feed_forward =
+        sparse[layer] ? Part(read_moe(c)) : Part(Mlp{.hidden = c.i("intermediate_size")});
+    p.layers.push_back({{{.norm = Norm::rms_1p, .parts = {mixer}},
+                         {.norm = Norm::rms_1p, .parts = {feed_forward}}}});
+  }
+  return p;
+}
+
+constexpr TensorName names[] = {
+    {"embed", "model.embed_tokens.weight"},
+    {"final_norm", "model.norm.weight"},
+    {"head", "lm_head.weight"},
+    {"block0.norm", "model.layers.{}.input_layernorm.weight"},
+    {"block1.norm", "model.layers.{}.post_attention_layernorm.weight"},
+    {"attention.q", "model.layers.{}.self_attn.q_proj.weight"},
+    {"attention.k", "model.layers.{}.self_attn.k_proj.weight"},
+    {"attention.v", "model.layers.{}.self_attn.v_proj.weight"},
+    {"attention.o", "model.layers.{}.self_attn.o_proj.weight"},
+    {"attention.q_norm", "model.layers.{}.self_attn.q_norm.weight"},
+    {"attention.k_norm", "model.layers.{}.self_attn.k_norm.weight"},
+    {"delta.qkvz", "model.layers.{}.linear_attn.in_proj_qkvz.weight"},
+    {"delta.ba", "model.layers.{}.linear_attn.in_proj_ba.weight"},
+    {"delta.conv_weight", "model.layers.{}.linear_attn.conv1d.weight"},
+    {"delta.a_log", "model.layers.{}.linear_attn.A_log"},
+    {"delta.dt_bias", "model.layers.{}.linear_attn.dt_bias"},
+    {"delta.norm", "model.layers.{}.linear_attn.norm.weight"},
+    {"delta.out_proj", "model.layers.{}.linear_attn.out_proj.weight"},
+    {"mlp.gate", "model.layers.{}.mlp.gate_proj.weight"},
+    {"mlp.up", "model.layers.{}.mlp.up_proj.weight"},
+    {"mlp.down", "model.layers.{}.mlp.down_proj.weight"},
+    {"moe.router", "model.layers.{}.mlp.gate.weight"},
+    {"moe.expert_gate", "model.layers.{}.mlp.experts.{}.gate_proj.weight"},
+    {"moe.expert_up", "model.layers.{}.mlp.experts.{}.up_proj.weight"},
+    {"moe.expert_down", "model.layers.{}.mlp.experts.{}.down_proj.weight"},
+    {"moe.shared_gate", "model.layers.{}.mlp.shared_expert.gate_proj.weight"},
+    {"moe.shared_up", "model.layers.{}.mlp.shared_expert.up_proj.weight"},
+    {"moe.shared_down", "model.layers.{}.mlp.shared_expert.down_proj.weight"},
+    {"moe.shared_expert_gate", "model.layers.{}.mlp.shared_expert_gate.weight"},
+};
+constexpr std::string_view model_types[] = {"qwen3_next"};
+
+}  // namespace
+
+const Family qwen3_next = {model_types, plan, names, false};
+
+}  // namespace hyb::models

@@ -1,0 +1,156 @@
+#include "models/families/rules.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "core/io/quote_name.h"
+
+namespace hyb::models {
+namespace {
+
+constexpr std::int64_t width_max = dimension_range.high;
+
+void demand_width(const Config& config, std::string_view what, std::int64_t width) {
+  if (width > width_max) {
+    config.fail(what, fmt::format("come to {} channels, at most {} make sense", width, width_max));
+  }
+}
+
+}  // namespace
+
+std::int32_t layer_count(const Config& config) {
+  return config.i("num_hidden_layers", IntRange{1, 4096});
+}
+
+std::vector<MixerKind> mixer_kinds(const Config& config) {
+  const std::string_view key = config.has("layer_types") ? "layer_types" : "layers_block_type";
+  const std::vector<std::string> names =
+      config.strings(config.has(Keys{key}) ? Keys{key} : Keys{"layer_types"});
+  const auto layers = static_cast<std::size_t>(layer_count(config));
+  if (names.size() != layers) {
+    config.fail(key, fmt::format("has {} entries, num_hidden_layers is {}", names.size(), layers));
+  }
+  std::vector<MixerKind> kinds;
+  for (const std::string& name : names) {
+    if (name == "mamba" || name == "mamba2" || name == "linear_attention") {
+      kinds.push_back(MixerKind::recurrent);
+    } else if (name == "attention" || name == "full_attention") {
+      kinds.push_back(MixerKind::attention);
+    } else {
+      config.fail(key, fmt::format("entry {}: {} is not a known kind of layer", kinds.size(),
+                                   quote_name(name)));
+    }
+  }
+  return kinds;
+}
+
+float read_norm_eps(const Config& config) {
+  const double eps = config.f({"rms_norm_eps", "layer_norm_epsilon", "norm_eps", "norm_epsilon"});
+  if (eps <= 0 || eps > 1) {
+    config.fail("rms_norm_eps", fmt::format("must be above 0 and at most 1, is {}", eps));
+  }
+  return static_cast<float>(eps);
+}
+
+void refuse_quantized(const Config& config) {
+  const std::optional<Config> quantization = config.object("quantization_config");
+  if (!quantization) return;
+  config.fail("quantization_config",
+              fmt::format("weights quantised by {} are not supported; use the folder with bf16 "
+                          "weights",
+                          quote_name(quantization->s({"quant_method", "quant_algo"}, "unknown"))));
+}
+
+void demand(const Config& config, std::string_view key, bool supported) {
+  if (config.b(Keys{key}, supported) == supported) return;
+  config.fail(key, fmt::format("{} is not supported, only {}", !supported, supported));
+}
+
+void demand(const Config& config, std::string_view key, std::string_view supported) {
+  const std::string value = config.s(Keys{key}, supported);
+  if (value == supported) return;
+  config.fail(key, fmt::format("{} is not supported, only {}", quote_name(value), supported));
+}
+
+void demand_multiple(const Config& config, std::string_view key, std::int64_t value,
+                     std::string_view divisor_key, std::int64_t divisor) {
+  if (value % divisor == 0) return;
+  config.fail(key,
+              fmt::format("{} is not a multiple of {}, which is {}", value, divisor_key, divisor));
+}
+
+Rope read_rope(const Config& config, std::int32_t head_dim, double partial_fallback) {
+  double theta = config.f("rope_theta", 10000.0);
+  double partial = config.f("partial_rotary_factor", partial_fallback);
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    const std::optional<Config> rope = config.object(key);
+    if (!rope) continue;
+    const std::string kind = rope->s({"rope_type", "type"}, "default");
+    if (kind != "default") {
+      config.fail(key, "rope_type " + quote_name(kind) + " is not supported, only default");
+    }
+    theta = rope->f("rope_theta", theta);
+    partial = rope->f("partial_rotary_factor", partial);
+  }
+  if (theta <= 0) config.fail("rope_theta", fmt::format("must be above 0, is {}", theta));
+  if (partial <= 0 || partial > 1) {
+    config.fail("partial_rotary_factor", fmt::format("must be in (0, 1], is {}", partial));
+  }
+  const auto rotary_dim = static_cast<std::int32_t>(head_dim * partial);
+  if (rotary_dim < 2 || rotary_dim % 2 != 0) {
+    config.fail("partial_rotary_factor",
+                fmt::format("turns {} of {} dims of a head; it must be an even number", rotary_dim,
+                            head_dim));
+  }
+  return {.rotary_dim = rotary_dim, .theta = theta};
+}
+
+void read_time_step_limit(const Config& config, Ssd& ssd) {
+  constexpr const char* key = "time_step_limit";
+  if (!config.has(key)) return;
+  const std::vector<double> limit = config.numbers(key);
+  if (limit.size() != 2 || std::isnan(limit[0]) || limit[0] < 0 || limit[0] > limit[1]) {
+    config.fail(key, "must be two numbers, 0 or more, in rising order");
+  }
+  ssd.dt_min = static_cast<float>(limit[0]);
+  ssd.dt_max = static_cast<float>(limit[1]);
+}
+
+void check(const Config& config, const Attention& attention) {
+  demand_multiple(config, "num_attention_heads", attention.heads, "num_key_value_heads",
+                  attention.kv_heads);
+  demand_width(config, "num_attention_heads x head_dim",
+               std::int64_t{attention.heads} * attention.head_dim);
+}
+
+void check(const Config& config, const Ssd& ssd) {
+  demand_multiple(config, "number of mamba heads", ssd.heads, "the number of groups", ssd.groups);
+  const std::int64_t inner = std::int64_t{ssd.heads} * ssd.head_dim;
+  demand_width(config, "mamba heads x head dim", inner);
+  demand_width(config, "mamba groups x state size", std::int64_t{ssd.groups} * ssd.state_dim);
+  demand_multiple(config, "mamba heads x head dim", inner, "the number of groups of its norm",
+                  ssd.norm_groups);
+}
+
+void check(const Config& config, const DeltaNet& delta) {
+  demand_multiple(config, "linear_num_value_heads", delta.value_heads, "linear_num_key_heads",
+                  delta.key_heads);
+  demand_width(config, "linear key heads x key dim", std::int64_t{delta.key_heads} * delta.key_dim);
+  demand_width(config, "linear value heads x value dim",
+               std::int64_t{delta.value_heads} * delta.value_dim);
+}
+
+void check(const Config& config, const Moe& moe) {
+  demand_multiple(config, "number of experts", moe.experts, "n_group", moe.groups);
+  if (moe.active_groups > moe.groups) {
+    config.fail("topk_group", fmt::format("is {}, n_group is {}", moe.active_groups, moe.groups));
+  }
+  const std::int32_t eligible = moe.experts / moe.groups * moe.active_groups;
+  if (moe.active > eligible) {
+    config.fail("num_experts_per_tok",
+                fmt::format("is {}, only {} experts can be chosen", moe.active, eligible));
+  }
+}
+
+}  // namespace hyb::models

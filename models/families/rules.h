@@ -1,0 +1,53 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "models/config.h"
+#include "models/plan.h"
+
+namespace hyb::models {
+
+/// Readings and rules that several families share. Every broken rule is Error(model) naming the
+/// keys and their values.
+
+enum class MixerKind : std::uint8_t { recurrent, attention };
+
+/// `layer_types` or `layers_block_type`, in any published spelling: "mamba", "mamba2" and
+/// "linear_attention" are recurrent, "attention" and "full_attention" attention. The list must be
+/// as long as num_hidden_layers.
+std::vector<MixerKind> mixer_kinds(const Config& config);
+
+/// num_hidden_layers, at most 4096.
+std::int32_t layer_count(const Config& config);
+
+/// rms_norm_eps and its synonyms: a number above 0.
+float read_norm_eps(const Config& config);
+
+/// Refuses quantised weights by the name of their method.
+void refuse_quantized(const Config& config);
+
+/// Refuses a key whose value is not `supported`; absent is fine.
+void demand(const Config& config, std::string_view key, bool supported);
+void demand(const Config& config, std::string_view key, std::string_view supported);
+
+/// Throws unless `value` (of key) is a multiple of `divisor` (of divisor_key).
+void demand_multiple(const Config& config, std::string_view key, std::int64_t value,
+                     std::string_view divisor_key, std::int64_t divisor);
+
+/// Reads rope_theta and partial_rotary_factor, at top level or in rope_parameters, and refuses
+/// kinds of scaling that are not implemented. The plain kind has rope_type "default".
+Rope read_rope(const Config& config, std::int32_t head_dim, double partial_fallback);
+
+/// Fills dt_min and dt_max from time_step_limit: a pair of numbers; absent: no limit.
+void read_time_step_limit(const Config& config, Ssd& ssd);
+
+/// The rules that every part obeys: products small enough for 32 bits, heads that divide.
+void check(const Config& config, const Attention& attention);
+void check(const Config& config, const Ssd& ssd);
+void check(const Config& config, const DeltaNet& delta);
+void check(const Config& config, const Moe& moe);
+
+}  // namespace hyb::models

@@ -1,0 +1,126 @@
+#include "models/geometry.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+
+#include "core/base/error.h"
+
+namespace hyb::models {
+namespace {
+
+/// Refuses what can't be counted; a plan may come from a hostile config.json.
+std::size_t product(std::initializer_list<std::int64_t> factors) {
+  constexpr std::int64_t bytes_max = std::int64_t{1} << 50;
+  std::int64_t result = 1;
+  for (const std::int64_t factor : factors) {
+    if (__builtin_mul_overflow(result, factor, &result) || result > bytes_max) {
+      throw Error(
+          ErrorKind::model,
+          "geometry: the plan asks for more than 2^50 bytes per sequence; look at the sizes "
+          "of heads and states in config.json");
+    }
+  }
+  return static_cast<std::size_t>(result);
+}
+
+std::int64_t bytes_of(DType dtype) { return static_cast<std::int64_t>(size_of(dtype)); }
+
+std::size_t aligned(std::size_t offset) {
+  return (offset + slot_alignment - 1) / slot_alignment * slot_alignment;
+}
+
+struct Shape {
+  std::int32_t conv_channels;
+  std::int32_t conv_width;
+  std::int32_t heads;
+  std::int32_t rows;
+  std::int32_t columns;
+};
+
+std::optional<Shape> recurrent_shape(const Part& part) {
+  if (const auto* ssd = std::get_if<Ssd>(&part)) {
+    return Shape{ssd->conv_dim(), ssd->conv_width, ssd->heads, ssd->head_dim, ssd->state_dim};
+  }
+  if (const auto* delta = std::get_if<DeltaNet>(&part)) {
+    return Shape{delta->conv_dim(), delta->conv_width, delta->value_heads, delta->key_dim,
+                 delta->value_dim};
+  }
+  return std::nullopt;
+}
+
+struct Place {
+  std::int32_t layer;
+  std::int32_t block;
+  std::int32_t part;
+};
+
+void add_attention(Geometry& geometry, const Place& at, const Attention& attention) {
+  const std::size_t elements = product({2, attention.kv_heads, attention.head_dim});
+  const std::size_t page_bytes = product(
+      {static_cast<std::int64_t>(elements), geometry.page_tokens, bytes_of(geometry.kv_dtype)});
+  geometry.pages.push_back({.layer = at.layer,
+                            .block = at.block,
+                            .part = at.part,
+                            .kv_heads = attention.kv_heads,
+                            .head_dim = attention.head_dim,
+                            .elements_per_token = static_cast<std::int64_t>(elements),
+                            .page_bytes = page_bytes});
+  geometry.page_bytes += page_bytes;
+  geometry.kv_bytes_per_token += page_bytes / static_cast<std::size_t>(geometry.page_tokens);
+}
+
+void add_recurrent(Geometry& geometry, const Place& at, const Shape& shape) {
+  SlotPiece piece = {
+      .layer = at.layer,
+      .block = at.block,
+      .part = at.part,
+      .conv_channels = shape.conv_channels,
+      .conv_width = shape.conv_width,
+      .heads = shape.heads,
+      .rows = shape.rows,
+      .columns = shape.columns,
+      .conv_offset = geometry.slot_bytes,
+      .conv_bytes =
+          product({shape.conv_channels, shape.conv_width - 1, bytes_of(geometry.activation_dtype)}),
+      .state_offset = 0,
+      .state_bytes =
+          product({shape.heads, shape.rows, shape.columns, bytes_of(geometry.state_dtype)})};
+  piece.state_offset = piece.conv_offset + aligned(piece.conv_bytes);
+  geometry.slot_bytes = piece.state_offset + aligned(piece.state_bytes);
+  geometry.state_bytes_per_sequence += piece.conv_bytes + piece.state_bytes;
+  geometry.pieces.push_back(piece);
+}
+
+}  // namespace
+
+Geometry geometry_of(const Plan& plan, const GeometryDTypes& dtypes) {
+  Geometry geometry = {.page_tokens = page_tokens,
+                       .kv_dtype = dtypes.kv,
+                       .activation_dtype = dtypes.activation,
+                       .state_dtype = plan.state_dtype,
+                       .pages = {},
+                       .pieces = {},
+                       .kv_bytes_per_token = 0,
+                       .page_bytes = 0,
+                       .slot_bytes = 0,
+                       .state_bytes_per_sequence = 0};
+  for (std::size_t l = 0; l < plan.layers.size(); ++l) {
+    const std::vector<Block>& blocks = plan.layers[l].blocks;
+    for (std::size_t b = 0; b < blocks.size(); ++b) {
+      for (std::size_t p = 0; p < blocks[b].parts.size(); ++p) {
+        const Place at = {static_cast<std::int32_t>(l), static_cast<std::int32_t>(b),
+                          static_cast<std::int32_t>(p)};
+        const Part& part = blocks[b].parts[p];
+        if (const auto* attention = std::get_if<Attention>(&part)) {
+          add_attention(geometry, at, *attention);
+        } else if (const std::optional<Shape> shape = recurrent_shape(part)) {
+          add_recurrent(geometry, at, *shape);
+        }
+      }
+    }
+  }
+  return geometry;
+}
+
+}  // namespace hyb::models
