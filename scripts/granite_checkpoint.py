@@ -179,7 +179,8 @@ def plan_shards(sizes, limit):
 
 
 def write_safetensors(path, entries):
-    """entries: (name, dtype name, shape, byte count, function that gives the array)."""
+    """entries: (name, dtype name, shape, byte count, function that gives the array). The file
+    takes its name when it is whole, so a reader of an older one keeps what it has mapped."""
     header, offset = {"__metadata__": {"format": "pt"}}, 0
     for name, dtype, shape, size, _ in entries:
         end = offset + size
@@ -187,7 +188,7 @@ def write_safetensors(path, entries):
         offset = end
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
-    with open(path, "wb") as file:
+    with open(path + ".partial", "wb") as file:
         file.write(len(text).to_bytes(8, "little"))
         file.write(text)
         for name, _, _, size, produce in entries:
@@ -196,6 +197,7 @@ def write_safetensors(path, entries):
                 raise ValueError(f"{name}: {data.nbytes} bytes where {size} are declared")
             for start in range(0, size, write_piece):
                 file.write(data[start : start + write_piece])
+    os.replace(path + ".partial", path)
 
 
 def write_weights(folder, config, seed, limit=shard_limit):

@@ -28,7 +28,7 @@ she do how their if will up other about out many then them these so some her wou
 make like him into time has look two more write go see number no way could people my
 than first water been call who oil its now find long down day did get come made may
 part""".split()
-marks = [", ", ". ", "; ", ": ", "? ", "! ", " - ", " (", ") ", ' "', '" ', ".\n", "\n\n", " = ", "()"]
+marks = [", ", ". ", "; ", ": ", "? ", "! ", " - ", " (", ") ", ' "', '" ', ".\n", "\n\n", " = "]
 
 
 def pick(rng, parts, count):
