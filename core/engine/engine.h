@@ -21,8 +21,8 @@ struct EngineOptions {
 /// a Memory. One thread calls it; it starts none.
 class Engine {
  public:
-  /// `tokenizer` may be null: then there is no text, and stop strings are refused. Runner, tokenizer
-  /// and sinks outlive the engine.
+  /// `tokenizer` may be null: then there is no text, and stop strings are refused. Runner,
+  /// tokenizer and sinks outlive the engine.
   Engine(Runner& runner, const Tokenizer* tokenizer, const EngineOptions& options);
   ~Engine();
 
@@ -32,18 +32,22 @@ class Engine {
 
   /// Queues a request. Throws Error(usage) at once when it can never run: an empty prompt, a token
   /// id outside the vocabulary, a prompt of more than length_max() - 1 tokens (says by how much),
-  /// sampling parameters out of range.
+  /// max_tokens or sampling parameters out of range, stop strings without a tokenizer.
   RequestId submit(Request request, Sink& sink);
 
-  /// Ends a request: its sequences give everything back, their sinks hear FinishReason::cancelled.
+  /// Ends a request: its sequences give everything back, its sink hears FinishReason::cancelled for
+  /// each choice that had not ended, before this returns (from inside a sink: soon after). Does
+  /// nothing when the request has ended already.
   void cancel(RequestId request);
 
-  /// One call of the runner. False when there was nothing to do.
+  /// One call of the runner. False when there was nothing to do. When the runner throws, that
+  /// leaves this call too; no request is lost: their memory is released, and the next step() starts
+  /// to recompute it from the tokens.
   bool step();
 
-  bool idle() const;
-  std::int32_t running() const;
-  std::int32_t waiting() const;
+  bool idle() const;             ///< no request is unfinished, no event undelivered
+  std::int32_t running() const;  ///< sequences that hold memory
+  std::int32_t waiting() const;  ///< sequences that do not
 
   /// Checks that every page and slot is where the books say. Throws on a bug of ours.
   void audit() const;

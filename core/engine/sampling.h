@@ -19,7 +19,7 @@ struct SamplingParams {
   std::int32_t top_k = 0;    ///< 0: all
   float top_p = 1.0F;
   float min_p = 0.0F;
-  float repetition_penalty = 1.0F;  ///< divides (or multiplies, when negative) logits of tokens seen
+  float repetition_penalty = 1.0F;  ///< divides (when negative: multiplies) logits of tokens seen
   float frequency_penalty = 0.0F;   ///< per occurrence among the generated tokens
   float presence_penalty = 0.0F;    ///< once per generated token
   std::uint64_t seed = 0;

@@ -1,0 +1,66 @@
+#include "core/engine/request.h"
+
+#include <fmt/format.h>
+
+#include <span>
+
+#include "core/base/error.h"
+#include "core/engine/stop_strings.h"
+
+namespace hyb {
+namespace {
+
+[[noreturn]] void refuse(const std::string& text) {
+  throw Error(ErrorKind::usage, "request: " + text);
+}
+
+void check_tokens(std::string_view what, std::span<const TokenId> tokens, std::int32_t vocab) {
+  for (const TokenId token : tokens) {
+    if (index(token) >= 0 && index(token) < vocab) continue;
+    refuse(fmt::format("{} holds token ids 0 to {}: {}", what, vocab - 1, index(token)));
+  }
+}
+
+}  // namespace
+
+void check(const Request& request, const RequestLimits& limits) {
+  if (request.prompt.empty()) refuse("the prompt has no tokens; give at least one");
+  const auto prompt = static_cast<std::int64_t>(request.prompt.size());
+  const std::int64_t prompt_max = limits.length_max - 1;
+  if (prompt > prompt_max) {
+    refuse(
+        fmt::format("the prompt has {} tokens, {} more than fit: the limit is {} of prompt and "
+                    "answer together; shorten or truncate the prompt, or raise the limit",
+                    prompt, prompt - prompt_max, limits.length_max));
+  }
+  check_tokens("the prompt", request.prompt, limits.vocab);
+  check_tokens("the list of stop tokens", request.stop_tokens, limits.vocab);
+  if (request.max_tokens != -1 && request.max_tokens < 1) {
+    refuse(
+        fmt::format("max_tokens is 1 or more, or -1 for as many as fit: {}", request.max_tokens));
+  }
+  if (request.choices < 1 || request.choices > choices_max) {
+    refuse(fmt::format("n, the number of choices, is 1 to {}: {}", choices_max, request.choices));
+  }
+  if (!request.stop.empty() && !limits.has_text) {
+    refuse("stop strings need a tokenizer, and the model has none; use stop tokens");
+  }
+  StopStrings{request.stop};
+  check(request.sampling, limits.vocab);
+}
+
+std::string_view name_of(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::stop:
+      return "stop";
+    case FinishReason::length:
+      return "length";
+    case FinishReason::cancelled:
+      return "cancelled";
+    case FinishReason::error:
+      return "error";
+  }
+  return "unknown";
+}
+
+}  // namespace hyb

@@ -1,0 +1,134 @@
+#include "core/engine/sequence.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/base/error.h"
+
+namespace hyb {
+
+Sequence::Sequence(const RequestTerms& terms, std::int32_t choice)
+    : terms_(&terms),
+      choice_(choice),
+      prompt_tokens_(static_cast<std::int32_t>(terms.request.prompt.size())),
+      sampling_(terms.request.sampling),
+      tokens_(terms.request.prompt),
+      stop_search_(terms.stop) {
+  sampling_.seed += static_cast<std::uint64_t>(choice);
+  if (terms.tokenizer != nullptr) text_.emplace(*terms.tokenizer);
+  completion_.usage.prompt_tokens = prompt_tokens_;
+}
+
+std::int32_t Sequence::pending() const {
+  const std::int32_t goal = holds_at_prompt_end_ ? prompt_tokens_ - 1 : tokens();
+  return goal - memory_.length();
+}
+
+void Sequence::start(Memory memory) {
+  memory_ = std::move(memory);
+  const std::int32_t reused = std::max(0, memory_.length() - ran_max_);
+  completion_.usage.reused_tokens += reused;
+  ran_max_ += reused;
+}
+
+Span Sequence::span(std::int32_t count) const {
+  const std::int32_t begin = memory_.length();
+  Span span = {.tokens = std::span(tokens_).subspan(static_cast<std::size_t>(begin),
+                                                    static_cast<std::size_t>(count)),
+               .position = begin,
+               .pages = memory_.pages(),
+               .read_slot = memory_.read_slot(),
+               .write_slot = memory_.write_slot(),
+               .samples = {}};
+  if (begin + count == tokens()) {
+    span.samples.push_back({.token = count - 1,
+                            .params = &sampling_,
+                            .draw = static_cast<std::uint64_t>(generated()),
+                            .history = tokens_,
+                            .prompt_tokens = prompt_tokens_});
+  }
+  return span;
+}
+
+void Sequence::ran(std::int32_t count, Clock::time_point begin) {
+  Usage& usage = completion_.usage;
+  if (first_span_ == Clock::time_point{}) {
+    first_span_ = begin;
+    usage.queued = first_span_ - terms_->submitted;
+  }
+  const std::int32_t from = memory_.length();
+  memory_.keep(count);
+  const std::int32_t again = std::clamp(ran_max_ - from, 0, count);
+  usage.recomputed_tokens += again;
+  usage.prefilled_tokens += std::clamp(prompt_tokens_ - (from + again), 0, count - again);
+  ran_max_ = std::max(ran_max_, from + count);
+}
+
+std::string Sequence::accept(const SampledToken& sampled, Clock::time_point now) {
+  if (!sampled.finite) {
+    completion_.error = fmt::format(
+        "the model produced NaN logits at position {}: weights or arithmetic are broken; "
+        "`hyb verify` may find where",
+        tokens() - 1);
+    return end(FinishReason::error);
+  }
+  Usage& usage = completion_.usage;
+  if (generated() == 0) {
+    first_token_ = now;
+    usage.prefill = first_token_ - first_span_;
+  }
+  usage.decode = now - first_token_;
+  ++usage.completion_tokens;
+  tokens_.push_back(sampled.token);
+  if (sampling_.logprobs >= 0) {
+    completion_.events.push_back({sampled.token, sampled.logprob, sampled.top});
+  }
+  if (is_stop_token(sampled.token)) return end(FinishReason::stop);
+
+  std::string text = text_ ? say(text_->push(sampled.token)) : std::string();
+  if (stop_search_.found()) return text + end(FinishReason::stop);
+  if (generated() == terms_->request.max_tokens || tokens() >= terms_->length_max) {
+    text += end(FinishReason::length);
+  }
+  return text;
+}
+
+std::string Sequence::end(FinishReason reason) {
+  require(!finished_, "sequence: it ends once");
+  std::string text = flush();
+  // The last character may have completed a stop string: all the better.
+  const bool stopped = reason == FinishReason::length && stop_search_.found();
+  completion_.reason = stopped ? FinishReason::stop : reason;
+  finished_ = true;
+  return text;
+}
+
+Completion Sequence::take_completion() {
+  require(finished_, "sequence: a completion is taken when it is finished");
+  completion_.tokens.assign(tokens_.begin() + prompt_tokens_, tokens_.end());
+  return std::move(completion_);
+}
+
+bool Sequence::is_stop_token(TokenId token) const {
+  if (terms_->request.ignore_eos) return false;
+  const std::vector<TokenId>& stop = terms_->request.stop_tokens;
+  return std::find(stop.begin(), stop.end(), token) != stop.end();
+}
+
+std::string Sequence::say(std::string text) {
+  std::string certain = stop_search_.push(text);
+  completion_.text += certain;
+  return certain;
+}
+
+std::string Sequence::flush() {
+  if (!text_) return {};
+  std::string text = say(text_->flush());
+  std::string held = stop_search_.flush();
+  completion_.text += held;
+  return text + held;
+}
+
+}  // namespace hyb

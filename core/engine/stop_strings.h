@@ -1,0 +1,70 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace hyb {
+
+/// A set of stop strings, searched all at once in time linear in the text (Aho and Corasick, 1975).
+/// Immutable; several searches may use one set.
+class StopStrings {
+ public:
+  static constexpr std::size_t strings_max = 64;
+  static constexpr std::size_t bytes_max = 16384;  ///< of all strings together
+
+  StopStrings() : StopStrings(std::span<const std::string>{}) {}
+
+  /// Throws Error(usage) when a string is empty or not UTF-8, or when there are too many.
+  explicit StopStrings(std::span<const std::string> strings);
+
+  bool empty() const { return nodes_.size() == 1; }
+
+ private:
+  friend class StopSearch;
+
+  /// The strings as a tree of bytes: a node is a prefix of one or more of them.
+  struct Node {
+    std::int32_t first_child = -1, next_sibling = -1;
+    std::int32_t fallback = 0;  ///< the longest proper suffix of this prefix that is a prefix too
+    std::int32_t depth = 0;     ///< bytes
+    std::int32_t match = 0;     ///< bytes of the longest stop string that ends here; 0: none
+    char byte = 0;
+  };
+
+  void insert(std::string_view string);
+  void link();
+  std::int32_t child(std::int32_t node, char byte) const;
+  std::int32_t next(std::int32_t node, char byte) const;
+
+  std::vector<Node> nodes_;
+  std::array<std::int32_t, 256> from_root_;  ///< first bytes; 0: none
+};
+
+/// Looks for the stop string that is complete first; of those complete at the same byte the longest
+/// counts. How the text is cut into pushes makes no difference.
+class StopSearch {
+ public:
+  /// The strings outlive the search.
+  explicit StopSearch(const StopStrings& strings) : strings_(&strings) {}
+
+  /// Takes more text, which has to be whole characters, and returns what is certainly before any
+  /// stop string. After a stop string was found all text is swallowed.
+  std::string push(std::string_view text);
+
+  bool found() const { return found_; }
+
+  /// The end of the text: what was held back.
+  std::string flush();
+
+ private:
+  const StopStrings* strings_;
+  std::int32_t node_ = 0;
+  std::string held_;  ///< always the bytes of node_
+  bool found_ = false;
+};
+
+}  // namespace hyb
