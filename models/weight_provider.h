@@ -5,7 +5,7 @@
 
 #include "kernels/queue.h"
 #include "kernels/weight.h"
-#include "models/weight_list.h"
+#include "models/weight_index.h"
 
 namespace hyb::models {
 
