@@ -1,1 +1,53 @@
-int main() { return 0; }
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+#include <utility>
+#include <vector>
+
+#include "app/commands/commands.h"
+#include "app/ui/process.h"
+#include "core/base/error.h"
+#include "core/base/log.h"
+
+namespace {
+
+using hyb::Error;
+using hyb::ErrorKind;
+
+int run(int argc, char** argv) {
+  CLI::App cli("hyb - run hybrid language models on one machine");
+  cli.require_subcommand(1);
+  cli.set_version_flag("--version", hyb::app::version_text());
+  std::vector<std::pair<CLI::App*, hyb::app::Action>> actions;
+  for (const hyb::app::Command* command : hyb::app::commands()) {
+    CLI::App* sub = cli.add_subcommand(command->name, command->about);
+    actions.emplace_back(sub, command->describe(*sub));
+  }
+  try {
+    cli.parse(argc, argv);
+  } catch (const CLI::ParseError& stop) {  // also --help and --version
+    return cli.exit(stop) == 0 ? 0 : static_cast<int>(ErrorKind::usage);
+  }
+  for (const auto& [sub, action] : actions) {
+    if (sub->parsed()) return action();
+  }
+  return static_cast<int>(ErrorKind::usage);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  hyb::app::ProcessGuard process;  // signals, closed stdout, terminal modes
+  try {
+    return process.exit_code(run(argc, argv));
+  } catch (const Error& error) {
+    hyb::log::error(error.what());
+    return process.exit_code(static_cast<int>(error.kind()));
+  } catch (const std::bad_alloc&) {
+    hyb::log::error("out of memory; ask for less with --memory or --context");
+    return process.exit_code(static_cast<int>(ErrorKind::memory));
+  } catch (const std::exception& error) {
+    hyb::log::error(error.what());
+    return process.exit_code(static_cast<int>(ErrorKind::runtime));
+  }
+}

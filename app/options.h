@@ -1,0 +1,64 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/dtype.h"
+#include "core/base/json.h"
+#include "core/engine/sampling.h"
+
+namespace hyb::app {
+
+/// A byte budget: "8GiB", "500MB", "80%" (of the machine's memory), "auto" (what is free now, less
+/// room for the machine).
+struct MemoryBudget {
+  enum class Kind : std::uint8_t { automatic, bytes, share } kind = Kind::automatic;
+  std::size_t bytes = 0;
+  double share = 0.0;
+};
+
+/// Throws Error(usage) naming the text. GB = 1e9, GiB = 2^30.
+MemoryBudget parse_memory(const std::string& text);
+
+/// What every command that opens a model takes.
+struct ModelOptions {
+  std::string model = "demo";
+  std::string device = "cpu";
+  int threads = 0;           ///< 0: all this process may use
+  std::int32_t context = 0;  ///< most tokens of one sequence; 0: the model's, as far as it fits
+  std::string memory = "auto";
+  std::string dtype = "auto";                   ///< auto, bf16 or f32
+  std::optional<std::uint64_t> random_weights;  ///< synthetic weights from a seed
+};
+
+/// Adds MODEL (positional, optional) and the common flags. The options outlive `cli`.
+void add_model_options(CLI::App& cli, ModelOptions& options, bool positional_model = true);
+
+/// What was asked for on the command line; unset fields fall back to the model's
+/// generation_config.json, then to the built-in default.
+struct GenerationOptions {
+  std::optional<std::int32_t> max_tokens;
+  std::optional<float> temperature, top_p, min_p;
+  std::optional<std::int32_t> top_k;
+  std::optional<float> repetition_penalty, frequency_penalty, presence_penalty;
+  std::optional<std::uint64_t> seed;
+  std::vector<std::string> logit_bias;  ///< "ID=BIAS"
+  std::vector<std::string> stop;
+  bool ignore_eos = false;
+};
+
+/// Adds -n/--max-tokens, --temperature, --top-k, ... The options outlive `cli`.
+void add_generation_options(CLI::App& cli, GenerationOptions& options);
+
+/// Flags over generation_config.json over built-in (greedy unless the model asks for sampling).
+/// Throws Error(usage) for a malformed --logit-bias.
+SamplingParams sampling_of(const GenerationOptions& options, const Json& generation_config);
+
+/// "12.3 MiB", "680 MB" style text for people. Binary units.
+std::string bytes_text(std::size_t bytes);
+
+}  // namespace hyb::app

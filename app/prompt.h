@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/base/ids.h"
+#include "core/base/json.h"
+#include "core/text/chat_template.h"
+#include "core/text/tokenizer.h"
+
+namespace hyb::app {
+
+/// An answer the engine itself gave: its text and its own ids, end-of-turn token left out.
+struct OwnTurn {
+  std::string text;
+  std::vector<TokenId> tokens;
+};
+
+struct ChatPrompt {
+  Json messages;   ///< array of {role, content, ...}
+  Json variables;  ///< object: tools, add_generation_prompt, chat_template_kwargs, ...
+  std::span<const OwnTurn> own_turns = {};  ///< in the order of the assistant messages they answer
+};
+
+/// Renders messages and encodes them. Text of user, system and tool messages never becomes a
+/// control token; an own turn whose text the template prints unchanged keeps the engine's own ids.
+std::vector<TokenId> encode_chat(const ChatTemplate& chat_template, const Tokenizer& tokenizer,
+                                 const ChatPrompt& prompt);
+
+/// The pieces as `hyb render` prints them and encode_chat encodes them.
+Rendered render_chat(const ChatTemplate& chat_template, const Tokenizer& tokenizer,
+                     const ChatPrompt& prompt);
+
+/// A raw prompt: with the tokenizer's own BOS and the like; control tokens only if allowed.
+std::vector<TokenId> encode_raw(const Tokenizer& tokenizer, std::string_view text,
+                                bool allow_special);
+
+enum class Truncate : std::uint8_t { refuse, left, right };
+
+/// Cuts a prompt to `prompt_max` tokens, from its front (left) or its end (right), or throws
+/// Error(usage) saying by how much it is too long.
+void fit_prompt(std::vector<TokenId>& prompt, std::int32_t prompt_max, Truncate truncate);
+
+/// Throws Error(usage) naming `what` and the byte offset when text is not UTF-8.
+void check_utf8(std::string_view text, std::string_view what);
+
+}  // namespace hyb::app

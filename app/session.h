@@ -1,0 +1,85 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/model_source.h"
+#include "app/options.h"
+#include "core/engine/engine.h"
+#include "core/text/chat_template.h"
+#include "core/text/tokenizer.h"
+#include "models/model.h"
+#include "models/runner.h"
+
+namespace hyb::app {
+
+/// How many sequences and which step sizes a command wants.
+struct SessionShape {
+  std::int32_t sequences_max = 1;   ///< run at once
+  std::int32_t chunk_tokens = 512;  ///< prompt tokens of one sequence in one step
+};
+
+/// How the budget was divided, in bytes.
+struct MemoryPlan {
+  std::size_t budget = 0;
+  std::size_t weights = 0;
+  std::size_t workspace = 0;
+  std::size_t pages_bytes = 0, slots_bytes = 0;
+  std::int32_t pages = 0, slots = 0;
+  std::int32_t length_max = 0;  ///< most tokens of one sequence
+  std::int32_t sequences = 0;   ///< that can run at once at length_max
+
+  std::size_t total() const { return weights + workspace + pages_bytes + slots_bytes; }
+};
+
+/// Divides `budget` bytes: weights, workspace, slots for the sequences, the rest pages up to what
+/// sequences_max sequences of the wanted length need. Throws Error(memory) with the numbers when
+/// not even one short sequence fits.
+MemoryPlan plan_memory(const models::Plan& plan, const models::Geometry& geometry,
+                       std::size_t budget, std::int32_t context, int threads,
+                       const SessionShape& shape);
+
+/// Turns "auto", shares and sizes into bytes on this machine.
+std::size_t budget_bytes(const MemoryBudget& budget);
+
+/// An opened model with its engine: the only place where all rooms meet.
+class Session {
+ public:
+  static Session open(const ModelOptions& options, const SessionShape& shape,
+                      const Environment& environment);
+  Session(Session&&) noexcept;
+  ~Session();
+
+  Engine& engine();
+  models::ModelRunner& runner();
+  kernels::Queue& queue();
+  const models::Model& model() const;
+  const ModelSource& source() const;
+  const MemoryPlan& memory() const;
+  std::chrono::nanoseconds load_time() const;
+
+  /// Null with --random-weights on a folder without tokenizer.json.
+  const Tokenizer* tokenizer() const;
+  /// The tokenizer; Error(model) saying which file is missing when there is none.
+  const Tokenizer& need_tokenizer() const;
+  /// Null: the model has no chat template.
+  const ChatTemplate* chat_template() const;
+  /// generation_config.json, an empty object when absent.
+  const Json& generation_config() const;
+  /// End-of-answer tokens: generation_config, config and tokenizer_config together.
+  const std::vector<TokenId>& stop_tokens() const;
+
+  /// A request with the session's stop tokens and the options' sampling; the prompt is empty.
+  Request request(const GenerationOptions& options) const;
+
+ private:
+  struct Parts;
+  explicit Session(std::unique_ptr<Parts> parts);
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace hyb::app
