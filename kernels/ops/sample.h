@@ -19,13 +19,13 @@ struct LogitBias {
 
 /// How one row's token is chosen. The defaults draw from the model's own distribution.
 ///
-/// In this order, as Hugging Face and vLLM do: banned tokens drop out; the repetition penalty
-/// (tokens of the whole history: logit > 0 ? logit / penalty : logit * penalty); frequency penalty
-/// times count and presence penalty once, over generated tokens only; biases; temperature (0: the
-/// first maximum is the answer, nothing below applies); top_k (0 or vocabulary size: off; ties with
-/// the k-th drop out from the higher ids); top_p: the fewest likeliest tokens that reach top_p;
-/// min_p: probability at least min_p times the likeliest's. Then one draw, Philox4x32-10 keyed by
-/// `seed` at counter `draw`: it depends on nothing else.
+/// In this order: banned tokens drop out; repetition penalty (tokens of the whole history: logit >
+/// 0 ? logit / penalty : logit * penalty); frequency penalty times count and presence penalty once,
+/// over generated tokens only; biases; temperature (below 1e-5: the first maximum is the answer,
+/// nothing below applies); top_k (0 or vocabulary size: off; of equals the lower ids stay); top_p:
+/// the fewest likeliest tokens that reach top_p; min_p: at least min_p times as likely as the
+/// likeliest. Then one draw, Philox4x32-10 keyed by `seed` at counter `draw`: it depends on nothing
+/// else.
 struct SampleRow {
   float temperature = 1.0F;
   int top_k = 0;
@@ -52,7 +52,7 @@ struct TokenLogprob {
 
 enum class SampleOutcome : std::uint8_t {
   chosen,
-  not_a_number,  ///< a logit is NaN, or none is above minus infinity: the request must fail
+  not_a_number,  ///< a logit is NaN or plus infinity, or all are minus infinity: fail the request
   all_banned,    ///< bans and biases leave no token
 };
 

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+
+#include "kernels/tensor.h"
+
+namespace hyb::kernels {
+
+/// The rules that ops' arguments keep. A broken one is a bug of the caller: Error(runtime) that
+/// says "op: rule, got value".
+class Check {
+ public:
+  explicit Check(const char* op) : op_(op) {}
+
+  void that(bool holds, const char* rule, std::int64_t got) const {
+    if (!holds) fail(rule, got);
+  }
+  /// Neither empty nor of another shape or type.
+  void tensor(const Tensor& tensor, const char* name, DType dtype,
+              std::initializer_list<std::int64_t> dims) const;
+  /// f32 or bf16, as activations are.
+  void activations(const Tensor& tensor, const char* name) const;
+  /// An i32 table of `count` numbers.
+  void table(const Tensor& tensor, const char* name, std::int64_t count) const;
+
+  /// span_begin rises strictly from 0 to `tokens`. Returns the number of spans.
+  std::int64_t spans(const Tensor& span_begin, std::int64_t tokens) const;
+  /// Slots below `slots`; only read slots may be no_slot.
+  void slots(const Tensor& read_slot, const Tensor& write_slot, std::int64_t spans,
+             std::int64_t slots) const;
+  /// Every span's page table reaches as far as the span, and names pages below `pages_max`.
+  void page_tables(const Tensor& span_begin, const Tensor& position, const Tensor& page_begin,
+                   const Tensor& pages, std::int64_t page_tokens, std::int64_t pages_max) const;
+
+ private:
+  [[noreturn]] void fail(const char* rule, std::int64_t got) const;
+  [[noreturn]] void fail(const char* name, const char* rule, std::int64_t got) const;
+
+  const char* op_;
+};
+
+}  // namespace hyb::kernels

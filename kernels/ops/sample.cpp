@@ -1,0 +1,277 @@
+#include "kernels/ops/sample.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/base/error.h"
+#include "kernels/ops/check.h"
+#include "kernels/ops/philox.h"
+#include "kernels/ops/sample_adjust.h"
+#include "kernels/ops/sample_routes.h"
+#include "kernels/ops/sample_select.h"
+
+namespace hyb::kernels {
+namespace {
+
+/// Below this a temperature is 0: logits divided by it leave no second token a chance.
+constexpr float temperature_min = 1e-5F;
+
+void check_range(bool holds, const char* rule, double got) {
+  if (!holds) throw Error(ErrorKind::usage, fmt::format("sample: {}, got {}", rule, got));
+}
+
+void check_token(TokenId token, const char* rule, std::int32_t vocab) {
+  check_range(index(token) >= 0 && index(token) < vocab, rule, index(token));
+}
+
+void check(const SampleRow& row, std::int32_t vocab) {
+  check_range(row.temperature >= 0.0F && std::isfinite(row.temperature), "temperature is 0 or more",
+              row.temperature);
+  check_range(row.top_k >= 0, "top_k is 0 or more", row.top_k);
+  check_range(row.top_p > 0.0F && row.top_p <= 1.0F, "top_p is above 0 and at most 1", row.top_p);
+  check_range(row.min_p >= 0.0F && row.min_p <= 1.0F, "min_p is between 0 and 1", row.min_p);
+  check_range(row.repetition_penalty > 0.0F && std::isfinite(row.repetition_penalty),
+              "repetition_penalty is above 0", row.repetition_penalty);
+  check_range(std::isfinite(row.frequency_penalty), "frequency_penalty is a number",
+              row.frequency_penalty);
+  check_range(std::isfinite(row.presence_penalty), "presence_penalty is a number",
+              row.presence_penalty);
+  check_range(row.logprobs >= -1 && row.logprobs <= logprobs_max, "logprobs is -1 to 20",
+              row.logprobs);
+  check_range(row.prompt_tokens >= 0 && row.prompt_tokens <= std::ssize(row.history),
+              "prompt_tokens is within history", row.prompt_tokens);
+  if (has_penalties(row)) {
+    for (const TokenId token : row.history) {
+      check_token(token, "history is of the vocabulary", vocab);
+    }
+  }
+  for (const TokenId token : row.banned) check_token(token, "bans are of the vocabulary", vocab);
+  for (const LogitBias& bias : row.bias) {
+    check_token(bias.token, "biases are of the vocabulary", vocab);
+    check_range(bias.bias < INFINITY, "a bias is a number or minus infinity", bias.bias);
+  }
+}
+
+void check(const Sample& op, int threads) {
+  const Check check_op("sample");
+  const std::int64_t rows = op.logits.dim(0), vocab = op.logits.dim(1);
+  check_op.tensor(op.logits, "logits", DType::f32, {rows, vocab});
+  check_op.that(op.vocab_used >= 1 && op.vocab_used <= vocab, "vocab_used is 1 to V",
+                op.vocab_used);
+  check_op.that(std::ssize(op.rows) == rows, "rows has one entry per row", std::ssize(op.rows));
+  check_op.that(std::ssize(op.out) == rows, "out has one entry per row", std::ssize(op.out));
+  const std::int64_t bytes =
+      op.workspace.size() * static_cast<std::int64_t>(size_of(op.workspace.dtype));
+  check_op.that(!op.workspace.empty() && bytes >= static_cast<std::int64_t>(sample_workspace_bytes(
+                                                      op.vocab_used, threads)),
+                "workspace has sample_workspace_bytes", bytes);
+  for (const SampleRow& row : op.rows) check(row, op.vocab_used);
+}
+
+/// One thread's part of the workspace, and the passes of the queue's ISA level.
+struct Scratch {
+  std::span<float> logits;
+  std::span<std::int32_t> counts;  ///< the same bytes as weights: needed one after the other
+  std::span<float> weights;
+  std::span<Candidate> candidates;
+  LargestLogit (*largest_logit)(const float*, std::int32_t);
+  double (*weigh_logits)(const LogitWeights&);
+};
+
+constexpr std::size_t bytes_per_logit = 2 * sizeof(float) + sizeof(Candidate);
+
+Scratch scratch_of(const Sample& op, int thread, Isa isa) {
+  const auto vocab = static_cast<std::size_t>(op.vocab_used);
+  auto* const bytes = static_cast<std::byte*>(op.workspace.data) +
+                      static_cast<std::size_t>(thread) * vocab * bytes_per_logit;
+  auto* const candidates = reinterpret_cast<Candidate*>(bytes);
+  auto* const logits = reinterpret_cast<float*>(candidates + vocab);
+  Scratch scratch{.logits = {logits, vocab},
+                  .counts = {reinterpret_cast<std::int32_t*>(logits + vocab), vocab},
+                  .weights = {logits + vocab, vocab},
+                  .candidates = {candidates, vocab},
+                  .largest_logit = largest_logit,
+                  .weigh_logits = weigh_logits};
+  static_cast<void>(isa);
+  return scratch;
+}
+
+/// The token at which the running sum of `weight(i)` passes `target`, at the latest the last one
+/// that has any weight.
+template <typename Weight>
+std::int32_t walk(std::int32_t count, double target, Weight weight) {
+  std::int32_t last = 0;
+  double sum = 0.0;
+  for (std::int32_t i = 0; i < count; ++i) {
+    const double each = weight(i);
+    if (each <= 0.0) continue;
+    sum += each;
+    last = i;
+    if (sum > target) break;
+  }
+  return last;
+}
+
+struct Distribution {
+  std::span<const float> logits;
+  float largest;
+  float inverse_temperature;
+
+  double weight(float logit) const {
+    return std::exp(static_cast<double>((logit - largest) * inverse_temperature));
+  }
+};
+
+std::int32_t draw_from_all(const SampleRow& row, const Distribution& distribution,
+                           const Scratch& scratch) {
+  const auto count = static_cast<std::int32_t>(distribution.logits.size());
+  const double total =
+      scratch.weigh_logits({.logits = distribution.logits.data(),
+                            .count = count,
+                            .largest = distribution.largest,
+                            .inverse_temperature = distribution.inverse_temperature,
+                            .floor = row.min_p,
+                            .weights = scratch.weights.data()});
+  return walk(count, uniform_draw(row.seed, row.draw) * total, [&](std::int32_t i) {
+    return static_cast<double>(scratch.weights[static_cast<std::size_t>(i)]);
+  });
+}
+
+/// How many of the likeliest `count` candidates reach top_p of `total` with the fewest; none when
+/// all together do not.
+std::int32_t nucleus(const SampleRow& row, const Distribution& distribution,
+                     std::span<const Candidate> candidates, double total) {
+  double sum = 0.0;
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    sum += distribution.weight(candidates[i].logit);
+    if (sum >= static_cast<double>(row.top_p) * total) return static_cast<std::int32_t>(i + 1);
+  }
+  return 0;
+}
+
+double sum_of(const Distribution& distribution, std::span<const Candidate> candidates) {
+  double sum = 0.0;
+  for (const Candidate& each : candidates) sum += distribution.weight(each.logit);
+  return sum;
+}
+
+/// The candidates that top_k and top_p leave, likeliest first.
+std::span<const Candidate> filtered(const SampleRow& row, const Distribution& distribution,
+                                    const Scratch& scratch) {
+  const auto vocab = static_cast<std::int32_t>(distribution.logits.size());
+  if (row.top_k > 0 && row.top_k < vocab) {
+    const auto chosen = scratch.candidates.first(static_cast<std::size_t>(
+        select_likeliest(distribution.logits, row.top_k, scratch.candidates)));
+    const std::int32_t kept = nucleus(row, distribution, chosen, sum_of(distribution, chosen));
+    return chosen.first(kept > 0 ? static_cast<std::size_t>(kept) : chosen.size());
+  }
+  const double total =
+      scratch.weigh_logits({.logits = distribution.logits.data(),
+                            .count = vocab,
+                            .largest = distribution.largest,
+                            .inverse_temperature = distribution.inverse_temperature,
+                            .floor = 0.0F,
+                            .weights = nullptr});
+  for (std::int32_t wanted = std::min(vocab, 256);; wanted = std::min(vocab, 16 * wanted)) {
+    const auto chosen = scratch.candidates.first(static_cast<std::size_t>(
+        select_likeliest(distribution.logits, wanted, scratch.candidates)));
+    const std::int32_t kept = nucleus(row, distribution, chosen, total);
+    if (kept > 0) return chosen.first(static_cast<std::size_t>(kept));
+    if (wanted == vocab) return chosen;
+  }
+}
+
+std::int32_t draw_from_filtered(const SampleRow& row, const Distribution& distribution,
+                                const Scratch& scratch) {
+  const std::span<const Candidate> candidates = filtered(row, distribution, scratch);
+  const auto weight = [&](std::int32_t i) {
+    const double each = distribution.weight(candidates[static_cast<std::size_t>(i)].logit);
+    return each < static_cast<double>(row.min_p) ? 0.0 : each;
+  };
+  double total = 0.0;
+  const auto count = static_cast<std::int32_t>(candidates.size());
+  for (std::int32_t i = 0; i < count; ++i) total += weight(i);
+  const std::int32_t place = walk(count, uniform_draw(row.seed, row.draw) * total, weight);
+  return candidates[static_cast<std::size_t>(place)].token;
+}
+
+void set_logprobs(const SampleRow& row, std::span<const float> raw, float largest,
+                  const Scratch& scratch, SampledToken& out) {
+  const double sum = scratch.weigh_logits({.logits = raw.data(),
+                                           .count = static_cast<std::int32_t>(raw.size()),
+                                           .largest = largest,
+                                           .inverse_temperature = 1.0F,
+                                           .floor = 0.0F,
+                                           .weights = nullptr});
+  const double log_sum = static_cast<double>(largest) + std::log(sum);
+  const auto logprob = [&](float logit) {
+    return static_cast<float>(static_cast<double>(logit) - log_sum);
+  };
+  out.logprob = logprob(raw[static_cast<std::size_t>(index(out.token))]);
+  out.alternatives = select_likeliest(raw, std::min(row.logprobs, static_cast<int>(raw.size())),
+                                      scratch.candidates);
+  for (std::size_t i = 0; i < static_cast<std::size_t>(out.alternatives); ++i) {
+    const Candidate& each = scratch.candidates[i];
+    out.likeliest[i] = {TokenId{each.token}, logprob(each.logit)};
+  }
+}
+
+SampledToken sample_row(const SampleRow& row, std::span<const float> raw, const Scratch& scratch) {
+  SampledToken out;
+  const LargestLogit of_raw = scratch.largest_logit(raw.data(), static_cast<int>(raw.size()));
+  if (!of_raw.is_number || std::isinf(of_raw.value)) {
+    out.outcome = SampleOutcome::not_a_number;
+    return out;
+  }
+  LargestLogit best = of_raw;
+  std::span<const float> logits = raw;
+  if (has_adjustments(row)) {
+    std::copy(raw.begin(), raw.end(), scratch.logits.begin());
+    adjust_logits(row, scratch.logits, scratch.counts);
+    logits = scratch.logits;
+    best = scratch.largest_logit(logits.data(), static_cast<int>(logits.size()));
+    if (!best.is_number || std::isinf(best.value)) {
+      const bool none_left = best.is_number && best.value < 0.0F;
+      out.outcome = none_left ? SampleOutcome::all_banned : SampleOutcome::not_a_number;
+      return out;
+    }
+  }
+  std::int32_t token = best.index;
+  if (row.temperature >= temperature_min) {
+    const Distribution distribution{logits, best.value, 1.0F / row.temperature};
+    const bool filters = (row.top_k > 0 && row.top_k < std::ssize(logits)) || row.top_p < 1.0F;
+    token = filters ? draw_from_filtered(row, distribution, scratch)
+                    : draw_from_all(row, distribution, scratch);
+  }
+  out.token = TokenId{token};
+  if (row.logprobs >= 0) set_logprobs(row, raw, of_raw.value, scratch, out);
+  return out;
+}
+
+}  // namespace
+
+std::size_t sample_workspace_bytes(std::int64_t vocab, int threads) {
+  return static_cast<std::size_t>(vocab) * static_cast<std::size_t>(threads) * bytes_per_logit;
+}
+
+void sample(Queue& queue, const Sample& op) {
+  check(op, queue.threads());
+  const auto vocab = static_cast<std::size_t>(op.vocab_used);
+  auto some_rows = [&](int thread, int threads) {
+    const Scratch scratch = scratch_of(op, thread, queue.isa());
+    const Slice slice = slice_of(op.logits.dim(0), 1, thread, threads);
+    for (std::int64_t r = slice.begin; r < slice.end; ++r) {
+      const auto i = static_cast<std::size_t>(r);
+      op.out[i] = sample_row(op.rows[i], {op.logits.row<float>(r), vocab}, scratch);
+    }
+  };
+  if (op.logits.dim(0) > 1) {
+    queue.parallel(some_rows);
+  } else {
+    queue.alone(some_rows);
+  }
+}
+
+}  // namespace hyb::kernels
