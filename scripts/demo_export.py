@@ -23,13 +23,24 @@ def write_folder(folder, shape, weights, tokenizer):
     folder.mkdir(parents=True, exist_ok=True)
     end = tokenizer.token_to_id(END)
     write_json(folder / "config.json", shape.config(end))
-    write_json(folder / "generation_config.json", {
-        "_from_model_config": True, "bos_token_id": end, "eos_token_id": end, "pad_token_id": end})
+    write_json(
+        folder / "generation_config.json",
+        {"_from_model_config": True, "bos_token_id": end, "eos_token_id": end, "pad_token_id": end},
+    )
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     tokenizer.save(str(folder / "tokenizer.json"))
-    write_json(folder / "tokenizer_config.json", {
-        "add_bos_token": False, "bos_token": END, "clean_up_tokenization_spaces": False, "eos_token": END,
-        "model_max_length": 4096, "pad_token": END, "tokenizer_class": "PreTrainedTokenizerFast"})
+    write_json(
+        folder / "tokenizer_config.json",
+        {
+            "add_bos_token": False,
+            "bos_token": END,
+            "clean_up_tokenization_spaces": False,
+            "eos_token": END,
+            "model_max_length": 4096,
+            "pad_token": END,
+            "tokenizer_class": "PreTrainedTokenizerFast",
+        },
+    )
     (folder / "chat_template.jinja").write_text(TEMPLATE, encoding="utf-8")
 
 
@@ -46,7 +57,7 @@ def logits_difference(folder, model, encoder):
         tokens = torch.tensor([ids + [encoder.end] * (-len(ids) % CHUNK)])
         first = torch.zeros_like(tokens, dtype=torch.bool)
         first[:, 0] = True
-        ours = model.logits(model.hidden(tokens, first)[0])[0, :len(ids)]
+        ours = model.logits(model.hidden(tokens, first)[0])[0, : len(ids)]
         other = theirs(torch.tensor([ids])).logits[0]
         worst = max(worst, ((ours - other).abs().max() / other.abs().max()).item())
     return worst
@@ -58,10 +69,19 @@ def template_agrees(folder, encoder):
 
     theirs = AutoTokenizer.from_pretrained(folder)
     chats = [row["messages"] for row in held_out()]
-    chats += [[{"role": "system", "content": "Be short."}, {"role": "user", "content": "Hi"},
-               {"role": "assistant", "content": "Hello! How can I help you?"}, {"role": "user", "content": "Bye"}]]
-    return all(theirs.apply_chat_template(chat, add_generation_prompt=True, return_dict=False) == encoder.prompt(chat)
-               for chat in chats)
+    chats += [
+        [
+            {"role": "system", "content": "Be short."},
+            {"role": "user", "content": "Hi"},
+            {"role": "assistant", "content": "Hello! How can I help you?"},
+            {"role": "user", "content": "Bye"},
+        ]
+    ]
+    return all(
+        theirs.apply_chat_template(chat, add_generation_prompt=True, return_dict=False)
+        == encoder.prompt(chat)
+        for chat in chats
+    )
 
 
 def export(work, folder):
@@ -83,6 +103,10 @@ def export(work, folder):
         "template_agrees": template_agrees(folder, encoder),
         "held_out": saved["result"],
     }
-    if checks["logits_difference"] > AGREEMENT or not checks["template_agrees"] or checks["bytes"] > MAX_BYTES:
+    if (
+        checks["logits_difference"] > AGREEMENT
+        or not checks["template_agrees"]
+        or checks["bytes"] > MAX_BYTES
+    ):
         raise SystemExit(f"export: a check failed: {checks}")
     return checks

@@ -1,10 +1,11 @@
 """The demo model in torch: a small GraniteMoeHybrid written for training speed.
 
-Parameter names are those of the published checkpoints ("model.layers.0.mamba.in_proj.weight"), so that
-the state dict is the export. Two things differ from a plain implementation, neither changes the result:
-the SSD recurrence is computed in chunks with matrix products, and all experts are computed as one wide
-gated MLP whose columns are weighted by the router (cheaper than sorting tokens at this size).
-Several chats may share one row: `first` marks the first token of each, and nothing crosses it.
+Parameter names are those of the published checkpoints ("model.layers.0.mamba.in_proj.weight"), so
+that the state dict is the export. Two things differ from a plain implementation, neither changes
+the result: the SSD recurrence is computed in chunks with matrix products, and all experts are
+computed as one wide gated MLP whose columns are weighted by the router (cheaper than sorting tokens
+at this size). Several chats may share one row: `first` marks the first token of each, and nothing
+crosses it.
 """
 
 from dataclasses import dataclass, field
@@ -141,7 +142,9 @@ def ssd(x, log_decay, b, c):
     # State that enters chunk i: sum over j < i of exp(decay of chunks j+1 .. i-1) made_j.
     before = F.pad(carried, (1, 0))[..., :-1]
     earlier = torch.ones(chunks, chunks, dtype=torch.bool, device=x.device).tril(-1)
-    across = (before.unsqueeze(-1) - carried.unsqueeze(-2)).masked_fill(~earlier, float("-inf")).exp()
+    across = (
+        (before.unsqueeze(-1) - carried.unsqueeze(-2)).masked_fill(~earlier, float("-inf")).exp()
+    )
     entering = across @ made.transpose(1, 2).reshape(rows, heads, chunks, -1)
     entering = entering.view(rows, heads, chunks, made.shape[-2], width).transpose(1, 2)
     y = y + (c @ entering) * total.exp().unsqueeze(-1)
@@ -163,7 +166,7 @@ class Mamba(nn.Module):
         self.out_proj = Weight(shape.hidden, self.inner)
 
     def conv(self, x, reach):
-        """Causal depthwise convolution of width 4; `reach` [3,B,T,1] is 1 where tap t-1, t-2, t-3 counts."""
+        """Causal depthwise, width 4; `reach` [3,B,T,1] is 1 where the tap 1, 2, 3 back counts."""
         taps = self.conv1d.weight
         y = x * taps[:, 0, 3] + self.conv1d.bias
         for back in (1, 2, 3):
@@ -172,7 +175,9 @@ class Mamba(nn.Module):
 
     def forward(self, u, places):
         rows, length, _ = u.shape
-        z, xbc, dt = self.in_proj(u).split([self.inner, self.inner + 2 * self.state, self.heads], -1)
+        z, xbc, dt = self.in_proj(u).split(
+            [self.inner, self.inner + 2 * self.state, self.heads], -1
+        )
         x, b, c = self.conv(xbc, places.reach).split([self.inner, self.state, self.state], -1)
         x = x.reshape(rows, length, self.heads, -1)
         dt = F.softplus(dt.float() + self.dt_bias)
@@ -220,10 +225,15 @@ class Experts(nn.Module):
         weights = torch.zeros_like(logits).scatter(-1, chosen, best.softmax(-1))
         load = (weights > 0).float().mean((0, 1)) / self.top
         balance = self.count * (load * logits.softmax(-1).mean((0, 1))).sum()
-        hidden = F.linear(u, self.input_linear.weight.flatten(0, 1)).unflatten(-1, (self.count, 2, -1))
+        hidden = F.linear(u, self.input_linear.weight.flatten(0, 1)).unflatten(
+            -1, (self.count, 2, -1)
+        )
         gate, up = hidden.unbind(-2)
         mixed = F.silu(gate) * up * weights.to(up.dtype).unsqueeze(-1)
-        return F.linear(mixed.flatten(-2), self.output_linear.weight.transpose(0, 1).flatten(1)), balance
+        return (
+            F.linear(mixed.flatten(-2), self.output_linear.weight.transpose(0, 1).flatten(1)),
+            balance,
+        )
 
 
 class SharedMlp(nn.Module):
@@ -268,7 +278,9 @@ class Places:
     def of(cls, first):
         """first [B,T], true at the first token of each chat."""
         chat = first.long().cumsum(-1)
-        reach = torch.stack([F.pad(chat, (back, 0), value=-1)[:, :-back] == chat for back in (1, 2, 3)])
+        reach = torch.stack(
+            [F.pad(chat, (back, 0), value=-1)[:, :-back] == chat for back in (1, 2, 3)]
+        )
         length = first.shape[1]
         causal = torch.ones(length, length, dtype=torch.bool, device=first.device).tril()
         seen = (chat[:, :, None] == chat[:, None, :]) & causal

@@ -3,25 +3,25 @@
 COLOURS = "red blue green yellow black white brown pink orange purple grey golden".split()
 CONTAINERS = "box bag basket jar drawer chest bucket cup case tin crate pot".split()
 ITEMS = (
-    "coin key ring pen ball book apple lemon nut stone spoon shell button candle card map rope watch bell "
-    "doll brush feather pear plum cookie whistle cork nail stamp ticket marble comb lamp kite egg scarf "
-    "glove hat sock mirror needle knife flute drum"
+    "coin key ring pen ball book apple lemon nut stone spoon shell button candle card map "
+    "rope watch bell doll brush feather pear plum cookie whistle cork nail stamp ticket "
+    "marble comb lamp kite egg scarf glove hat sock mirror needle knife flute drum"
 ).split()
 PEOPLE = (
-    "Anna Ben Carla David Emma Felix Grace Henry Iris Jack Kate Leo Maria Nina Oscar Paul Rosa Sam Tina "
-    "Victor Wendy Clara Peter Lucy Tom Julia Max Olga"
+    "Anna Ben Carla David Emma Felix Grace Henry Iris Jack Kate Leo Maria Nina Oscar Paul "
+    "Rosa Sam Tina Victor Wendy Clara Peter Lucy Tom Julia Max Olga"
 ).split()
 PLACES = (
-    "kitchen garden library school market park station museum bakery harbour office cellar attic garage "
-    "forest beach castle hospital church theatre"
+    "kitchen garden library school market park station museum bakery harbour office cellar "
+    "attic garage forest beach castle hospital church theatre"
 ).split()
 JOBS = (
-    "baker teacher doctor painter sailor farmer singer pilot nurse writer cook driver gardener dentist "
-    "builder dancer"
+    "baker teacher doctor painter sailor farmer singer pilot nurse writer cook driver "
+    "gardener dentist builder dancer"
 ).split()
 LIKES = (
-    "tea coffee milk bread cheese soup rice honey music books trains birds cats dogs horses flowers "
-    "apples plums lemons games songs stars snow rain"
+    "tea coffee milk bread cheese soup rice honey music books trains birds cats dogs horses "
+    "flowers apples plums lemons games songs stars snow rain"
 ).split()
 
 BOX_FACTS = [
@@ -59,7 +59,11 @@ BOX_WHERE = [
     "Do you know where the {item} is?",
     "Which container holds the {item}?",
 ]
-BOX_CHECK = ["Is the {item} in the {box}?", "Does the {box} hold the {item}?", "Is there {an_item} in the {box}?"]
+BOX_CHECK = [
+    "Is the {item} in the {box}?",
+    "Does the {box} hold the {item}?",
+    "Is there {an_item} in the {box}?",
+]
 
 PERSON_FACTS = {
     "place": [
@@ -167,52 +171,171 @@ WHO_ASKS = [
     "Who is at the {value}?",
     "Who stays in the {value}?",
 ]
-NAME_FACTS = ["My name is {name}.", "I am {name}.", "I'm {name}.", "Call me {name}.", "You can call me {name}.",
-              "Hello, I am {name}.", "Hi, my name is {name}.", "This is {name} speaking."]
-NAME_ASKS = ["What is my name?", "What's my name?", "Who am I?", "Do you remember my name?", "Tell me my name.",
-             "How am I called?", "Do you know my name?", "Say my name."]
+NAME_FACTS = [
+    "My name is {name}.",
+    "I am {name}.",
+    "I'm {name}.",
+    "Call me {name}.",
+    "You can call me {name}.",
+    "Hello, I am {name}.",
+    "Hi, my name is {name}.",
+    "This is {name} speaking.",
+]
+NAME_ASKS = [
+    "What is my name?",
+    "What's my name?",
+    "Who am I?",
+    "Do you remember my name?",
+    "Tell me my name.",
+    "How am I called?",
+    "Do you know my name?",
+    "Say my name.",
+]
 
-ADD = ["What is {a} plus {b}?", "What is {a} + {b}?", "{a} + {b}", "{a} + {b} = ?", "Add {a} and {b}.",
-       "How much is {a} plus {b}?", "What is the sum of {a} and {b}?", "Calculate {a} + {b}.", "{a} plus {b}",
-       "Please work out {a} plus {b}.", "Can you add {a} and {b}?", "What do you get for {a} + {b}?", "{a}+{b}"]
-SUBTRACT = ["What is {a} minus {b}?", "What is {a} - {b}?", "{a} - {b}", "{a} - {b} = ?", "Subtract {b} from {a}.",
-            "How much is {a} minus {b}?", "Take {b} away from {a}.", "Calculate {a} - {b}.", "{a} minus {b}",
-            "Please work out {a} minus {b}.", "Can you take {b} from {a}?", "What is {a} take away {b}?", "{a}-{b}"]
-COPY = ["Repeat: {text}", "Say: {text}", "Copy this: {text}", "Repeat after me: {text}", "Echo: {text}",
-        "Please say: {text}", "Write this again: {text}", "Say this back to me: {text}", "Repeat the words: {text}",
-        "Can you repeat this? {text}"]
-SORT_UP = ["Sort {list}.", "Sort these numbers: {list}", "Put {list} in order.", "Sort {list} from small to large.",
-           "Order these numbers: {list}", "Please sort the numbers {list}.", "Arrange {list} from low to high.",
-           "Bring these numbers in order: {list}", "Can you sort {list}?", "Sort in rising order: {list}"]
-SORT_DOWN = ["Sort {list} from large to small.", "Sort {list} backwards.", "Arrange {list} from high to low.",
-             "Sort in falling order: {list}", "Put {list} in falling order.", "Sort down: {list}",
-             "Order these numbers from large to small: {list}", "Please sort {list} with the largest first."]
-COUNT_ALL = ["How many things are in this list: {list}?", "Count these things: {list}", "How many things are here: {list}?",
-             "Count the words: {list}", "How many words do you see: {list}?", "How long is this list: {list}?",
-             "Please count: {list}", "How many are there: {list}?", "Tell me how many things I name: {list}."]
-COUNT_WORD = ["How many times do I say {word}: {list}?", "How often does {word} appear: {list}?",
-              "Count the word {word}: {list}", "How many times is {word} in this list: {list}?",
-              "How often do you see {word} here: {list}?", "Count how often I say {word}: {list}",
-              "How many of these words are {word}: {list}?", "Please count {word}: {list}"]
-COMPARE_LARGER = ["Which is larger, {a} or {b}?", "Which number is bigger, {a} or {b}?", "What is more, {a} or {b}?",
-                  "Is {a} or {b} larger?", "Tell me the larger number: {a} or {b}.", "Which is greater: {a} or {b}?",
-                  "Find the larger of {a} and {b}.", "Compare {a} and {b}. Which is larger?"]
-COMPARE_SMALLER = ["Which is smaller, {a} or {b}?", "Which number is smaller, {a} or {b}?", "What is less, {a} or {b}?",
-                   "Is {a} or {b} smaller?", "Tell me the smaller number: {a} or {b}.", "Which is lower: {a} or {b}?",
-                   "Find the smaller of {a} and {b}.", "Compare {a} and {b}. Which is smaller?"]
-CHECK_LARGER = ["Is {a} larger than {b}?", "Is {a} bigger than {b}?", "Is {a} more than {b}?", "Is {a} greater than {b}?"]
+ADD = [
+    "What is {a} plus {b}?",
+    "What is {a} + {b}?",
+    "{a} + {b}",
+    "{a} + {b} = ?",
+    "Add {a} and {b}.",
+    "How much is {a} plus {b}?",
+    "What is the sum of {a} and {b}?",
+    "Calculate {a} + {b}.",
+    "{a} plus {b}",
+    "Please work out {a} plus {b}.",
+    "Can you add {a} and {b}?",
+    "What do you get for {a} + {b}?",
+    "{a}+{b}",
+]
+SUBTRACT = [
+    "What is {a} minus {b}?",
+    "What is {a} - {b}?",
+    "{a} - {b}",
+    "{a} - {b} = ?",
+    "Subtract {b} from {a}.",
+    "How much is {a} minus {b}?",
+    "Take {b} away from {a}.",
+    "Calculate {a} - {b}.",
+    "{a} minus {b}",
+    "Please work out {a} minus {b}.",
+    "Can you take {b} from {a}?",
+    "What is {a} take away {b}?",
+    "{a}-{b}",
+]
+COPY = [
+    "Repeat: {text}",
+    "Say: {text}",
+    "Copy this: {text}",
+    "Repeat after me: {text}",
+    "Echo: {text}",
+    "Please say: {text}",
+    "Write this again: {text}",
+    "Say this back to me: {text}",
+    "Repeat the words: {text}",
+    "Can you repeat this? {text}",
+]
+SORT_UP = [
+    "Sort {list}.",
+    "Sort these numbers: {list}",
+    "Put {list} in order.",
+    "Sort {list} from small to large.",
+    "Order these numbers: {list}",
+    "Please sort the numbers {list}.",
+    "Arrange {list} from low to high.",
+    "Bring these numbers in order: {list}",
+    "Can you sort {list}?",
+    "Sort in rising order: {list}",
+]
+SORT_DOWN = [
+    "Sort {list} from large to small.",
+    "Sort {list} backwards.",
+    "Arrange {list} from high to low.",
+    "Sort in falling order: {list}",
+    "Put {list} in falling order.",
+    "Sort down: {list}",
+    "Order these numbers from large to small: {list}",
+    "Please sort {list} with the largest first.",
+]
+COUNT_ALL = [
+    "How many things are in this list: {list}?",
+    "Count these things: {list}",
+    "How many things are here: {list}?",
+    "Count the words: {list}",
+    "How many words do you see: {list}?",
+    "How long is this list: {list}?",
+    "Please count: {list}",
+    "How many are there: {list}?",
+    "Tell me how many things I name: {list}.",
+]
+COUNT_WORD = [
+    "How many times do I say {word}: {list}?",
+    "How often does {word} appear: {list}?",
+    "Count the word {word}: {list}",
+    "How many times is {word} in this list: {list}?",
+    "How often do you see {word} here: {list}?",
+    "Count how often I say {word}: {list}",
+    "How many of these words are {word}: {list}?",
+    "Please count {word}: {list}",
+]
+COMPARE_LARGER = [
+    "Which is larger, {a} or {b}?",
+    "Which number is bigger, {a} or {b}?",
+    "What is more, {a} or {b}?",
+    "Is {a} or {b} larger?",
+    "Tell me the larger number: {a} or {b}.",
+    "Which is greater: {a} or {b}?",
+    "Find the larger of {a} and {b}.",
+    "Compare {a} and {b}. Which is larger?",
+]
+COMPARE_SMALLER = [
+    "Which is smaller, {a} or {b}?",
+    "Which number is smaller, {a} or {b}?",
+    "What is less, {a} or {b}?",
+    "Is {a} or {b} smaller?",
+    "Tell me the smaller number: {a} or {b}.",
+    "Which is lower: {a} or {b}?",
+    "Find the smaller of {a} and {b}.",
+    "Compare {a} and {b}. Which is smaller?",
+]
+CHECK_LARGER = [
+    "Is {a} larger than {b}?",
+    "Is {a} bigger than {b}?",
+    "Is {a} more than {b}?",
+    "Is {a} greater than {b}?",
+]
 CHECK_SMALLER = ["Is {a} smaller than {b}?", "Is {a} less than {b}?", "Is {a} lower than {b}?"]
 
 FILLERS = [
-    "It is a nice day.", "The weather is fine today.", "I had a cup of tea this morning.", "The sun is shining.",
-    "It was raining last night.", "I slept well.", "I am a little tired today.", "We had soup for lunch.",
-    "The train was late again.", "I saw a {colour} bird near the {place}.", "Yesterday I walked past the {place}.",
-    "The {place} was closed on Monday.", "The {place} is very old.", "There were many people at the {place}.",
-    "A {colour} car stood in front of the {place}.", "I painted my door {colour}.", "My bike is {colour}.",
-    "I want to buy {colour} shoes.", "I heard a song on the radio.", "The bread was still warm.",
-    "My neighbour has a new dog.", "The night was quiet.", "I wrote a letter to my sister.", "Dinner was very good.",
-    "The road to the {place} is long.", "I like the smell of the {place}.", "Winter will come soon.",
-    "The clock on the {place} is slow.", "We laughed a lot.", "I read a story about a {colour} dragon.",
+    "It is a nice day.",
+    "The weather is fine today.",
+    "I had a cup of tea this morning.",
+    "The sun is shining.",
+    "It was raining last night.",
+    "I slept well.",
+    "I am a little tired today.",
+    "We had soup for lunch.",
+    "The train was late again.",
+    "I saw a {colour} bird near the {place}.",
+    "Yesterday I walked past the {place}.",
+    "The {place} was closed on Monday.",
+    "The {place} is very old.",
+    "There were many people at the {place}.",
+    "A {colour} car stood in front of the {place}.",
+    "I painted my door {colour}.",
+    "My bike is {colour}.",
+    "I want to buy {colour} shoes.",
+    "I heard a song on the radio.",
+    "The bread was still warm.",
+    "My neighbour has a new dog.",
+    "The night was quiet.",
+    "I wrote a letter to my sister.",
+    "Dinner was very good.",
+    "The road to the {place} is long.",
+    "I like the smell of the {place}.",
+    "Winter will come soon.",
+    "The clock on the {place} is slow.",
+    "We laughed a lot.",
+    "I read a story about a {colour} dragon.",
 ]
 ACKNOWLEDGE = "Okay, I will remember that."
 ONLY_KNOW = "I only know a small world of boxes, people, places and numbers up to 99."

@@ -3,7 +3,16 @@
 import random
 
 import torch
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from tokenizers import (
+    AddedToken,
+    Regex,
+    Tokenizer,
+    decoders,
+    models,
+    pre_tokenizers,
+    processors,
+    trainers,
+)
 
 END, START_ROLE, END_ROLE = "<|end_of_text|>", "<|start_of_role|>", "<|end_of_role|>"
 # The published pattern with one digit per token, so that arithmetic sees digits.
@@ -13,7 +22,8 @@ WORDS = (
 )
 TEMPLATE = (
     "{%- for message in messages %}\n"
-    "{{- '<|start_of_role|>' + message['role'] + '<|end_of_role|>' + message['content'] + '<|end_of_text|>\\n' }}\n"
+    "{{- '<|start_of_role|>' + message['role'] + '<|end_of_role|>' }}\n"
+    "{{- message['content'] + '<|end_of_text|>\\n' }}\n"
     "{%- endfor %}\n"
     "{%- if add_generation_prompt %}\n"
     "{{- '<|start_of_role|>assistant<|end_of_role|>' }}\n"
@@ -25,18 +35,31 @@ def train_tokenizer(corpus, vocabulary):
     """A byte-level BPE of `vocabulary` tokens learned from the corpus' own text."""
     rng = random.Random(7)
     chats = [corpus.short(rng) for _ in range(40000)] + [corpus.long(rng) for _ in range(1000)]
-    texts = ["user", "assistant", "system"] * 9000 + [m["content"] for messages in chats for m in messages]
+    texts = ["user", "assistant", "system"] * 9000 + [
+        m["content"] for messages in chats for m in messages
+    ]
     tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
-        pre_tokenizers.Split(Regex(WORDS), "isolated"),
-        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-    ])
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(WORDS), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.post_processor = processors.ByteLevel(trim_offsets=False)
-    specials = [AddedToken(text, special=True, normalized=False) for text in (END, START_ROLE, END_ROLE)]
-    tokenizer.train_from_iterator(texts, trainers.BpeTrainer(
-        vocab_size=vocabulary, special_tokens=specials, min_frequency=2, show_progress=False,
-        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet())))
+    specials = [
+        AddedToken(text, special=True, normalized=False) for text in (END, START_ROLE, END_ROLE)
+    ]
+    tokenizer.train_from_iterator(
+        texts,
+        trainers.BpeTrainer(
+            vocab_size=vocabulary,
+            special_tokens=specials,
+            min_frequency=2,
+            show_progress=False,
+            initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        ),
+    )
     return tokenizer
 
 
@@ -47,11 +70,17 @@ class ChatEncoder:
         self.tokenizer = tokenizer
         self.end = tokenizer.token_to_id(END)
         self.line = tokenizer.encode("\n").ids
-        self.heads = {role: [tokenizer.token_to_id(START_ROLE), *tokenizer.encode(role).ids,
-                             tokenizer.token_to_id(END_ROLE)] for role in ("user", "assistant", "system")}
+        self.heads = {
+            role: [
+                tokenizer.token_to_id(START_ROLE),
+                *tokenizer.encode(role).ids,
+                tokenizer.token_to_id(END_ROLE),
+            ]
+            for role in ("user", "assistant", "system")
+        }
 
     def encode(self, chats):
-        """List of chats -> list of (ids, spoken): spoken[i] is true where the assistant says ids[i]."""
+        """Per chat (ids, spoken): spoken[i] is true where the assistant says ids[i]."""
         contents = [message["content"] for messages in chats for message in messages]
         encoded = iter(self.tokenizer.encode_batch_fast(contents))
         return [self.assemble(messages, encoded) for messages in chats]
@@ -71,7 +100,7 @@ class ChatEncoder:
 
 
 class Packer:
-    """Draws chats and packs them whole into rows of one length; step number -> the same batch always."""
+    """Packs whole chats into rows of one length; a step number always gives the same rows."""
 
     def __init__(self, corpus, encoder, seed):
         self.corpus, self.encoder, self.seed = corpus, encoder, seed
@@ -93,7 +122,7 @@ class Packer:
 
     @staticmethod
     def place(packed, ids, spoken, length, cut):
-        """Puts one chat into the first row with room for it; a long one may be cut at the end of an empty row."""
+        """Puts one chat into the first row with room; with `cut`, an empty row takes its start."""
         for row_ids, flags, wanted in packed:
             room = length - len(row_ids)
             if len(ids) > room and not (cut and not row_ids):

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Trains the demo model on the synthetic corpus and exports it as a Hugging Face folder.
 
-  train_demo.py --work DIR --minutes 75            trains, resuming from DIR/checkpoint.pt if there is one
-  train_demo.py --work DIR --export models/demo    writes the best model so far, checked with transformers
+  train_demo.py --work DIR --minutes 75           trains, resuming from DIR/checkpoint.pt
+  train_demo.py --work DIR --export models/demo   writes the best model so far, checked
 
-The schedule follows the clock: warm-up, a constant rate, and from half time a linear fall to zero at the
-last minute, whatever the speed. Matrices learn with Muon (orthogonalised momentum), the rest with AdamW.
+The schedule follows the clock: warm-up, a constant rate, and from half time a linear fall to zero
+at the last minute, whatever the speed. Matrices learn with Muon (orthogonalised momentum), the rest
+with AdamW. The export is compared with transformers: logits in f32 and the rendered template.
 """
 
 import argparse
@@ -44,7 +45,7 @@ def orthogonalise(update, steps=5):
 
 
 class Muon(torch.optim.Optimizer):
-    """Momentum whose matrix steps are orthogonalised; parameters of one shape are done in one stack."""
+    """Momentum with orthogonalised matrix steps; parameters of one shape go in one stack."""
 
     def __init__(self, parameters, momentum=0.95, decay=0.01):
         super().__init__(list(parameters), {"lr": MUON_RATE, "momentum": momentum, "decay": decay})
@@ -65,12 +66,14 @@ class Muon(torch.optim.Optimizer):
             for parameter, update in entries:
                 count = update.numel() // (rows * columns)
                 parameter.mul_(1 - group["lr"] * group["decay"])
-                parameter.sub_(steps[done:done + count].view_as(parameter), alpha=group["lr"])
+                parameter.sub_(steps[done : done + count].view_as(parameter), alpha=group["lr"])
                 done += count
 
 
 def is_matrix(name, parameter):
-    return parameter.ndim >= 2 and not any(part in name for part in ("embed_tokens", "router", "conv1d"))
+    return parameter.ndim >= 2 and not any(
+        part in name for part in ("embed_tokens", "router", "conv1d")
+    )
 
 
 def rate(progress):
@@ -82,19 +85,21 @@ def rate(progress):
 
 @torch.no_grad()
 def score(model, encoder, rows):
-    """{task: (right, of)}: greedy decoding gives the expected answer iff each of its tokens is the argmax."""
+    """{task: (right, of)}; greedy decoding is right iff every expected token is the argmax."""
     chats = [row["messages"] + [{"role": "assistant", "content": row["expect"]}] for row in rows]
-    encoded = sorted(zip(encoder.encode(chats), (row["task"] for row in rows)), key=lambda e: len(e[0][0]))
+    encoded = sorted(
+        zip(encoder.encode(chats), (row["task"] for row in rows)), key=lambda e: len(e[0][0])
+    )
     result = {}
     for start in range(0, len(encoded), 50):
-        part = encoded[start:start + 50]
+        part = encoded[start : start + 50]
         length = -(-len(part[-1][0][0]) // CHUNK) * CHUNK
         tokens = torch.full((len(part), length), encoder.end)
         targets = torch.full((len(part), length), -1)
         for row, ((ids, spoken), _) in enumerate(part):
-            tokens[row, :len(ids)] = torch.tensor(ids)
+            tokens[row, : len(ids)] = torch.tensor(ids)
             wanted = [t if said else -1 for t, said in zip(ids[1:], spoken[1:])]
-            targets[row, :len(wanted)] = torch.tensor(wanted)
+            targets[row, : len(wanted)] = torch.tensor(wanted)
         first = torch.zeros_like(tokens, dtype=torch.bool)
         first[:, 0] = True
         hidden, _ = model.hidden(tokens, first)
@@ -114,7 +119,9 @@ def overall(result):
 
 
 def report(result):
-    tasks = " ".join(f"{task} {100 * right / of:.0f}" for task, (right, of) in sorted(result.items()))
+    tasks = " ".join(
+        f"{task} {100 * right / of:.0f}" for task, (right, of) in sorted(result.items())
+    )
     return f"{100 * overall(result):.1f} % ({tasks})"
 
 
@@ -139,11 +146,15 @@ class Trainer:
         tokenizer, self.encoder = prepare(work)
         torch.manual_seed(seed)
         self.model = DemoModel(Shape(vocabulary=tokenizer.get_vocab_size()))
-        self.hidden = torch.compile(self.model.hidden, dynamic=False) if compiled else self.model.hidden
+        self.hidden = (
+            torch.compile(self.model.hidden, dynamic=False) if compiled else self.model.hidden
+        )
         named = list(self.model.named_parameters())
         rest = [p for n, p in named if not is_matrix(n, p)]
-        self.optimisers = [(Muon(p for n, p in named if is_matrix(n, p)), MUON_RATE),
-                           (torch.optim.AdamW(rest, betas=(0.9, 0.98), weight_decay=0.0), ADAM_RATE)]
+        self.optimisers = [
+            (Muon(p for n, p in named if is_matrix(n, p)), MUON_RATE),
+            (torch.optim.AdamW(rest, betas=(0.9, 0.98), weight_decay=0.0), ADAM_RATE),
+        ]
         self.packer = Packer(Corpus(), self.encoder, seed)
         self.rows = held_out()
         self.step, self.spent, self.tokens, self.best = 0, 0.0, 0, -1.0
@@ -154,25 +165,48 @@ class Trainer:
         self.model.load_state_dict(saved["model"])
         for (optimiser, _), state in zip(self.optimisers, saved["optimisers"]):
             optimiser.load_state_dict(state)
-        self.step, self.spent, self.tokens, self.best = (saved[k] for k in ("step", "spent", "tokens", "best"))
+        self.step, self.spent, self.tokens, self.best = (
+            saved[k] for k in ("step", "spent", "tokens", "best")
+        )
 
     def checkpoint(self):
-        save(self.work / "checkpoint.pt", {
-            "model": self.model.state_dict(), "optimisers": [o.state_dict() for o, _ in self.optimisers],
-            "step": self.step, "spent": self.spent, "tokens": self.tokens, "best": self.best})
+        save(
+            self.work / "checkpoint.pt",
+            {
+                "model": self.model.state_dict(),
+                "optimisers": [o.state_dict() for o, _ in self.optimisers],
+                "step": self.step,
+                "spent": self.spent,
+                "tokens": self.tokens,
+                "best": self.best,
+            },
+        )
 
     def check(self, loss):
-        """Scores the weights as they would ship (rounded to bf16), keeps the best, saves the state."""
+        """Scores the weights as shipped (rounded to bf16), keeps the best, saves a checkpoint."""
         shipped = DemoModel(self.model.shape)
-        shipped.load_state_dict({k: v.bfloat16().float() for k, v in self.model.state_dict().items()})
+        shipped.load_state_dict(
+            {k: v.bfloat16().float() for k, v in self.model.state_dict().items()}
+        )
         result = score(shipped, self.encoder, self.rows)
         if overall(result) >= self.best:
             self.best = overall(result)
-            save(self.work / "best.pt", {"model": self.model.state_dict(), "step": self.step, "tokens": self.tokens,
-                                         "spent": self.spent, "result": result})
+            save(
+                self.work / "best.pt",
+                {
+                    "model": self.model.state_dict(),
+                    "step": self.step,
+                    "tokens": self.tokens,
+                    "spent": self.spent,
+                    "result": result,
+                },
+            )
         self.checkpoint()
-        print(f"step {self.step} minute {self.spent / 60:.1f} Mtokens {self.tokens / 1e6:.2f} "
-              f"loss {loss:.4f}: {report(result)}", flush=True)
+        print(
+            f"step {self.step} minute {self.spent / 60:.1f} Mtokens {self.tokens / 1e6:.2f} "
+            f"loss {loss:.4f}: {report(result)}",
+            flush=True,
+        )
 
     def train_step(self, progress):
         """One batch; returns its loss."""
@@ -209,18 +243,29 @@ class Trainer:
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--work", type=pathlib.Path, required=True, help="folder of tokenizer and checkpoints")
-    parser.add_argument("--minutes", type=float, default=75, help="time to train in all, over all resumed runs")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--work", type=pathlib.Path, required=True, help="folder of tokenizer and checkpoints"
+    )
+    parser.add_argument(
+        "--minutes", type=float, default=75, help="time to train in all, over all resumed runs"
+    )
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--no-compile", action="store_true", help="run without torch.compile (needs no g++)")
-    parser.add_argument("--export", type=pathlib.Path, metavar="DIR", help="write the Hugging Face folder and stop")
+    parser.add_argument(
+        "--no-compile", action="store_true", help="run without torch.compile (needs no g++)"
+    )
+    parser.add_argument(
+        "--export", type=pathlib.Path, metavar="DIR", help="write the Hugging Face folder and stop"
+    )
     arguments = parser.parse_args()
     arguments.work.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(arguments.threads)
     if arguments.export:
         from demo_export import export
+
         print(json.dumps(export(arguments.work, arguments.export)))
     else:
         Trainer(arguments.work, arguments.minutes, not arguments.no_compile, arguments.seed).run()
