@@ -1,6 +1,6 @@
 #pragma once
 
-#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 
@@ -29,6 +29,22 @@ class Queue {
   template <typename Body>
   void parallel(Body&& body) {
     pool_->run(body);
+  }
+
+  /// Deals the items 0..count-1 in runs of at most `grain` to all threads: body(begin, end,
+  /// thread). Every thread first works through its own slice (the same items on the same thread at
+  /// every call, so its memory is near), then helps the others: a thread that another program holds
+  /// up does not hold up all.
+  template <typename Body>
+  void share(std::int64_t count, std::int64_t grain, Body&& body) {
+    pool_->deal(count, grain);
+    pool_->run([&](int thread, int) {
+      while (true) {
+        const Slice run = pool_->next_run(thread);
+        if (run.begin == run.end) return;
+        body(run.begin, run.end, thread);
+      }
+    });
   }
 
   /// Calls body(0, 1) on the caller alone, with denormals flushed as in parallel(): for work too

@@ -93,6 +93,12 @@ UsableCpus usable_cpus() {
   return {std::max(1, static_cast<int>(*quota)), true};
 }
 
+/// What is left of one thread's slice of a deal.
+struct alignas(64) ThreadPool::Deal {
+  std::atomic<std::int64_t> next{0};
+  std::int64_t end = 0;
+};
+
 /// One call is one epoch: the caller writes call and body, then raises the epoch; every worker that
 /// sees it runs the body and counts `pending` down. Who sleeps says so first, so that nobody pays
 /// for a wake-up that is not needed. The orders of (epoch, sleepers) and (pending, caller_sleeps)
@@ -111,6 +117,8 @@ struct ThreadPool::Shared {
   std::atomic<bool> caller_sleeps{false};
   alignas(64) std::atomic<bool> running{false};
   std::vector<std::thread> workers;
+  std::vector<Deal> deals;
+  std::int64_t grain = 1;
 
   void work(int thread) {
     if (pinned) move_to(cpus[static_cast<std::size_t>(thread)], {});
@@ -156,6 +164,7 @@ ThreadPool::ThreadPool(int threads) : shared_(std::make_unique<Shared>()) {
   require(threads >= 1, "thread pool: at least one thread");
   const UsableCpus usable = usable_cpus();
   shared_->threads = threads;
+  shared_->deals = std::vector<Deal>(static_cast<std::size_t>(threads));
   shared_->cpus = allowed_cpus();
   shared_->pinned = threads > 1 && threads == usable.count && !usable.quota_binds;
   // Spinning on time that is rationed, or on a core that another thread needs, only does harm.
@@ -197,6 +206,28 @@ void ThreadPool::run_erased(Call call, void* body) {
   call(body, 0, shared_->threads);
   if (shared_->threads > 1) shared_->wait_for_workers();
   shared_->running.store(false, std::memory_order_release);
+}
+
+void ThreadPool::deal(std::int64_t count, std::int64_t grain) {
+  require(!shared_->running.load(), "thread pool: a deal inside a run");
+  shared_->grain = grain;
+  for (int thread = 0; thread < shared_->threads; ++thread) {
+    const Slice slice = slice_of(count, grain, thread, shared_->threads);
+    Deal& deal = shared_->deals[static_cast<std::size_t>(thread)];
+    deal.next.store(slice.begin, std::memory_order_relaxed);
+    deal.end = slice.end;
+  }
+}
+
+Slice ThreadPool::next_run(int thread) {
+  for (int i = 0; i < shared_->threads; ++i) {
+    const int owner = (thread + i) % shared_->threads;
+    Deal& deal = shared_->deals[static_cast<std::size_t>(owner)];
+    if (deal.next.load(std::memory_order_relaxed) >= deal.end) continue;
+    const std::int64_t begin = deal.next.fetch_add(shared_->grain, std::memory_order_relaxed);
+    if (begin < deal.end) return {begin, std::min(begin + shared_->grain, deal.end)};
+  }
+  return {0, 0};
 }
 
 Slice slice_of(std::int64_t count, std::int64_t grain, int thread, int threads) {

@@ -15,6 +15,13 @@ struct UsableCpus {
 };
 UsableCpus usable_cpus();
 
+/// The part of 0..count-1 that a thread owns when `count` items are dealt in contiguous runs, each
+/// but the last a multiple of `grain`.
+struct Slice {
+  std::int64_t begin, end;
+};
+Slice slice_of(std::int64_t count, std::int64_t grain, int thread, int threads);
+
 /// Threads for one op after another. The caller is thread 0. A worker spins for some tens of
 /// microseconds after an op, then sleeps on a futex, so that an idle chat burns no CPU. Denormals
 /// are flushed to zero in every thread while it computes.
@@ -35,22 +42,21 @@ class ThreadPool {
         [](void* erased, int thread, int threads) {
           (*static_cast<std::remove_reference_t<Body>*>(erased))(thread, threads);
         },
-        &body);
+        const_cast<void*>(static_cast<const void*>(&body)));
   }
+
+  /// Before a run: lays out items 0..count-1 for next_run, which hands every thread runs of at most
+  /// `grain` items of its own slice, then of the others' slices, then empty ones.
+  void deal(std::int64_t count, std::int64_t grain);
+  Slice next_run(int thread);
 
  private:
   using Call = void (*)(void* body, int thread, int threads);
   void run_erased(Call call, void* body);
 
+  struct Deal;
   struct Shared;
   std::unique_ptr<Shared> shared_;
 };
-
-/// The part of 0..count-1 that a thread owns when `count` items are dealt in contiguous runs, each
-/// but the last a multiple of `grain`.
-struct Slice {
-  std::int64_t begin, end;
-};
-Slice slice_of(std::int64_t count, std::int64_t grain, int thread, int threads);
 
 }  // namespace hyb::kernels
