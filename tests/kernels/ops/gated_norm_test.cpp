@@ -1,0 +1,108 @@
+#include "kernels/ops/gated_norm.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/kernels/support.h"
+
+using namespace hyb;
+using namespace hyb::kernels;
+using namespace hyb::kernels::testing;
+
+namespace {
+
+struct Case {
+  std::int64_t tokens, width, groups;
+};
+constexpr Case cases[] = {{1, 1536, 1},   {4, 96, 4}, {3, 33, 1},
+                          {7, 2 * 50, 2}, {2, 5, 5},  {33, 3072, 1}};
+
+std::vector<double> expected(const TestTensor& x, const TestTensor& gate, const TestTensor& weight,
+                             const Case& c, double eps) {
+  std::vector<double> y;
+  const std::int64_t width = c.width / c.groups;
+  for (std::int64_t begin = 0; begin < x.size(); begin += width) {
+    double squares = 0;
+    std::vector<double> u;
+    for (std::int64_t i = begin; i < begin + width; ++i) {
+      const double z = gate.get(i);
+      u.push_back(x.get(i) * z / (1.0 + std::exp(-z)));
+      squares += u.back() * u.back();
+    }
+    const double scale = 1.0 / std::sqrt(squares / static_cast<double>(width) + eps);
+    for (std::int64_t i = 0; i < width; ++i) {
+      y.push_back(u[static_cast<std::size_t>(i)] * scale * weight.get((begin + i) % c.width));
+    }
+  }
+  return y;
+}
+
+TEST_SUITE("kernels/ops/gated_norm") {
+  TEST_CASE("is the definition, rounded once, on every route and within strided views") {
+    for (const Isa isa : available_isas()) {
+      for (const DType dtype : {DType::f32, DType::bf16}) {
+        for (const Case& c : cases) {
+          CAPTURE(name_of(isa));
+          CAPTURE(c.width);
+          Queue queue = test_queue(isa, 2);
+          const auto x = random_tensor(dtype, {c.tokens, c.width}, 1, 2.0F, {5, 1});
+          const auto gate = random_tensor(dtype, {c.tokens, c.width}, 2, 6.0F, {9, 1});
+          const auto weight = random_tensor(DType::f32, {c.width}, 3, 1.0F, {0, 3});
+          TestTensor y(dtype, {c.tokens, c.width}, {7, 3});
+          const auto x_before = x.everything();
+          const auto gate_before = gate.everything();
+          gated_norm(
+              queue,
+              {.x = x, .gate = gate, .weight = weight, .y = y, .eps = 1e-5F, .groups = c.groups});
+          CHECK(y.guards_intact());
+          CHECK(x.everything() == x_before);
+          CHECK(gate.everything() == gate_before);
+          const auto want = expected(x, gate, weight, c, 1e-5);
+          const double bound = dtype == DType::bf16 ? 0.00391 : 3e-6;
+          for (std::int64_t i = 0; i < y.size(); ++i) {
+            const double e = want[static_cast<std::size_t>(i)];
+            REQUIRE(std::fabs(y.get(i) - e) <= bound * std::fabs(e) + 1e-7);
+          }
+        }
+      }
+    }
+  }
+
+  TEST_CASE("a row's answer depends on no other row, on no thread and not on writing in place") {
+    for (const Isa isa : available_isas()) {
+      for (const DType dtype : {DType::f32, DType::bf16}) {
+        const auto x = random_tensor(dtype, {41, 532}, 3);
+        const auto gate = random_tensor(dtype, {41, 532}, 5);
+        const auto weight = random_tensor(DType::f32, {532}, 4);
+        TestTensor whole(dtype, {41, 532});
+        Queue one = test_queue(isa, 1);
+        gated_norm(one, {.x = x, .gate = gate, .weight = weight, .y = whole, .groups = 2});
+        for (const int threads : {2, 3}) {
+          Queue queue = test_queue(isa, threads);
+          TestTensor again = x;
+          gated_norm(queue, {.x = again, .gate = gate, .weight = weight, .y = again, .groups = 2});
+          CHECK(same_bytes(again, whole));
+        }
+        TestTensor rows(dtype, {41, 532}, {3, 1});
+        for (std::int64_t t = 40; t >= 0; --t) {
+          gated_norm(one, {.x = x.view().rows(t, 1),
+                           .gate = gate.view().rows(t, 1),
+                           .weight = weight,
+                           .y = rows.view().rows(t, 1),
+                           .groups = 2});
+        }
+        CHECK(same_bytes(rows, whole));
+      }
+    }
+  }
+
+  TEST_CASE("names the broken rule") {
+    Queue queue = test_queue(Isa::plain);
+    const TestTensor x(DType::f32, {2, 6}), other(DType::f32, {2, 5}), weight(DType::f32, {6});
+    CHECK_THROWS_WITH_AS(
+        gated_norm(queue, {.x = x, .gate = x, .weight = weight, .y = x, .groups = 4}),
+        "gated_norm: groups divides H, got 4", Error);
+    CHECK_THROWS_AS(gated_norm(queue, {.x = x, .gate = other, .weight = weight, .y = x}), Error);
+  }
+}
+
+}  // namespace
