@@ -43,6 +43,10 @@ MemoryPlan plan_memory(const models::Plan& plan, const models::Geometry& geometr
                        std::size_t budget, std::int32_t context, int threads,
                        const SessionShape& shape);
 
+/// What a runner with these pools is made with; every id of the vocabulary may be sampled.
+models::RunnerOptions runner_options(const models::Plan& plan, const MemoryPlan& memory,
+                                     const SessionShape& shape);
+
 /// Turns "auto", shares and sizes into bytes on this machine.
 std::size_t budget_bytes(const MemoryBudget& budget);
 

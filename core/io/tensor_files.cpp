@@ -47,6 +47,12 @@ bool TensorFiles::are_in(const std::filesystem::path& folder) {
   return is_listed(folder / single_name) || is_listed(folder / index_name);
 }
 
+TensorFiles TensorFiles::of_file(const std::filesystem::path& file) {
+  TensorFiles files;
+  files.open_one(file);
+  return files;
+}
+
 TensorFiles::TensorFiles(const std::filesystem::path& folder) {
   if (is_listed(folder / single_name)) {
     open_one(folder / single_name);

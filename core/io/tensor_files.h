@@ -22,6 +22,9 @@ class TensorFiles {
  public:
   explicit TensorFiles(const std::filesystem::path& folder);
 
+  /// One safetensors file, whatever its name is.
+  static TensorFiles of_file(const std::filesystem::path& file);
+
   /// Whether the folder has one of the two files: a folder with config.json alone is fine for
   /// `inspect` and `fit`.
   static bool are_in(const std::filesystem::path& folder);
@@ -50,6 +53,8 @@ class TensorFiles {
   const std::vector<SafetensorsFile>& files() const { return files_; }
 
  private:
+  TensorFiles() = default;
+
   struct Place {
     std::uint32_t file;
     std::uint32_t tensor;

@@ -1,0 +1,136 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "app/session.h"
+#include "core/base/error.h"
+
+namespace hyb::app {
+namespace {
+
+/// Length of a sequence when neither the model nor the user states one.
+constexpr std::int32_t length_default = 131072;
+
+std::optional<std::size_t> read_count(const char* path) {
+  std::ifstream file(path);
+  std::size_t value = 0;
+  if (file >> value) return value;
+  return std::nullopt;  // also "max": no limit
+}
+
+/// A line of /proc/meminfo, in bytes.
+std::size_t meminfo(const std::string& key) {
+  std::ifstream file("/proc/meminfo");
+  std::string name;
+  std::size_t kib = 0;
+  while (file >> name >> kib) {
+    if (name == key) return kib << 10;
+    file.ignore(64, '\n');
+  }
+  throw Error(ErrorKind::runtime, "/proc/meminfo has no " + key + "; state --memory as a size");
+}
+
+std::size_t machine_bytes() {
+  const std::size_t total = meminfo("MemTotal:");
+  return std::min(total, read_count("/sys/fs/cgroup/memory.max").value_or(total));
+}
+
+std::size_t available_bytes() {
+  std::size_t available = meminfo("MemAvailable:");
+  const auto limit = read_count("/sys/fs/cgroup/memory.max");
+  const auto used = read_count("/sys/fs/cgroup/memory.current");
+  if (limit && used) available = std::min(available, *limit - std::min(*limit, *used));
+  return available;
+}
+
+std::int32_t wanted_length(const models::Plan& plan, std::int32_t asked) {
+  const std::int32_t own = plan.positions_max > 0 ? plan.positions_max : length_default;
+  if (asked == 0) return own;
+  if (plan.has_rope && asked > own) {
+    throw Error(
+        ErrorKind::usage,
+        fmt::format("--context {}: the model has positions for {} tokens only", asked, own));
+  }
+  return asked;
+}
+
+[[noreturn]] void fail_too_small(const MemoryPlan& memory, std::size_t needed) {
+  throw Error(
+      ErrorKind::memory,
+      fmt::format("the model does not fit: it needs {} (weights {}, workspace {}, one short "
+                  "sequence {}), --memory allows {}",
+                  bytes_text(needed), bytes_text(memory.weights), bytes_text(memory.workspace),
+                  bytes_text(needed - memory.weights - memory.workspace),
+                  bytes_text(memory.budget)));
+}
+
+}  // namespace
+
+std::size_t budget_bytes(const MemoryBudget& budget) {
+  switch (budget.kind) {
+    case MemoryBudget::Kind::bytes:
+      return budget.bytes;
+    case MemoryBudget::Kind::share:
+      return static_cast<std::size_t>(budget.share * static_cast<double>(machine_bytes()));
+    case MemoryBudget::Kind::automatic:
+      break;
+  }
+  const std::size_t available = available_bytes();
+  const std::size_t room = std::clamp(available / 8, std::size_t{256} << 20, std::size_t{2} << 30);
+  return available > 2 * room ? available - room : available / 2;
+}
+
+models::RunnerOptions runner_options(const models::Plan& plan, const MemoryPlan& memory,
+                                     const SessionShape& shape) {
+  return {.pages = memory.pages,
+          .slots = memory.slots,
+          .step_tokens = shape.chunk_tokens + shape.sequences_max,
+          .step_rows = shape.sequences_max,
+          .positions_max = memory.length_max,
+          .vocab_used = plan.vocab};
+}
+
+MemoryPlan plan_memory(const models::Plan& plan, const models::Geometry& geometry,
+                       std::size_t budget, std::int32_t context, int threads,
+                       const SessionShape& shape) {
+  MemoryPlan memory;
+  memory.budget = budget;
+  memory.length_max = wanted_length(plan, context);
+  memory.weights = models::packed_bytes(plan, geometry.activation_dtype);
+  memory.workspace = models::ModelRunner::workspace_bytes(
+      plan, geometry, runner_options(plan, memory, shape), threads);
+
+  const std::size_t fixed = memory.weights + memory.workspace;
+  const std::size_t least = fixed + geometry.page_bytes + 2 * geometry.slot_bytes;
+  if (least > budget) fail_too_small(memory, least);
+  const std::size_t pools = budget - fixed;
+
+  // One slot more than sequences: a checkpoint hands its slot over while the next one is taken.
+  // Slots may take half of the pools; the sequences that then lack one wait their turn.
+  const std::int32_t slots_wanted = shape.sequences_max + 1;
+  if (geometry.slot_bytes != 0) {
+    const auto affordable = static_cast<std::int64_t>(pools / 2 / geometry.slot_bytes);
+    memory.slots = static_cast<std::int32_t>(
+        std::clamp<std::int64_t>(affordable, 2, std::int64_t{slots_wanted}));
+    memory.slots_bytes = static_cast<std::size_t>(memory.slots) * geometry.slot_bytes;
+  }
+  memory.sequences = geometry.slot_bytes == 0 ? shape.sequences_max : memory.slots - 1;
+  if (geometry.page_bytes != 0) {
+    const std::int64_t page = geometry.page_tokens;
+    const std::int64_t per_sequence = (memory.length_max + page - 1) / page;
+    const auto affordable =
+        static_cast<std::int64_t>((pools - memory.slots_bytes) / geometry.page_bytes);
+    const std::int64_t pages = std::min<std::int64_t>(
+        {affordable, per_sequence * shape.sequences_max, std::int64_t{1} << 30});
+    memory.pages = static_cast<std::int32_t>(pages);
+    memory.pages_bytes = static_cast<std::size_t>(pages) * geometry.page_bytes;
+    memory.length_max =
+        static_cast<std::int32_t>(std::min<std::int64_t>(memory.length_max, pages * page));
+    memory.sequences = static_cast<std::int32_t>(std::clamp<std::int64_t>(
+        pages / std::min(per_sequence, pages), 1, std::int64_t{memory.sequences}));
+  }
+  return memory;
+}
+
+}  // namespace hyb::app

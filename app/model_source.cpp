@@ -1,0 +1,122 @@
+#include "app/model_source.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "app/embedded.h"
+#include "core/base/error.h"
+#include "core/io/file.h"
+#include "core/text/chat_template.h"
+
+namespace hyb::app {
+namespace {
+
+std::optional<std::string_view> embedded(const std::string& name) {
+  for (const EmbeddedFile& file : embedded_files()) {
+    if (file.name == name) return file.bytes();
+  }
+  return std::nullopt;
+}
+
+std::string preset_file(const std::string& name) { return "presets/" + name + "/config.json"; }
+
+std::string preset_names() {
+  std::string names;
+  for (const EmbeddedFile& file : embedded_files()) {
+    if (!file.name.starts_with("presets/")) continue;
+    const std::string_view rest = file.name.substr(8);
+    names += (names.empty() ? "" : ", ") + std::string(rest.substr(0, rest.find('/')));
+  }
+  return names;
+}
+
+/// Bytes of the binary as a file that can be mapped: the loader has one way to read tensors.
+class MemoryFile {
+ public:
+  explicit MemoryFile(std::string_view bytes) : descriptor_(memfd_create("hyb-demo", MFD_CLOEXEC)) {
+    if (descriptor_ < 0) fail();
+    for (std::size_t done = 0; done < bytes.size();) {
+      const ssize_t wrote = write(descriptor_, bytes.data() + done, bytes.size() - done);
+      if (wrote < 0 && errno != EINTR) fail();
+      if (wrote > 0) done += static_cast<std::size_t>(wrote);
+    }
+  }
+  ~MemoryFile() { close(descriptor_); }
+  MemoryFile(const MemoryFile&) = delete;
+  MemoryFile& operator=(const MemoryFile&) = delete;
+
+  std::filesystem::path path() const { return fmt::format("/proc/self/fd/{}", descriptor_); }
+
+ private:
+  [[noreturn]] static void fail() {
+    throw Error(ErrorKind::runtime,
+                std::string("the demo model can't be unpacked in memory: ") + std::strerror(errno));
+  }
+
+  int descriptor_;
+};
+
+}  // namespace
+
+ModelSource ModelSource::find(const std::string& name, const Environment& environment) {
+  ModelSource source;
+  source.name_ = name;
+  std::error_code ignored;
+  if (std::filesystem::is_directory(name, ignored)) {
+    source.folder_ = find_model_folder(name, environment.hub);
+  } else if (name == "demo" && embedded("demo/config.json")) {
+    source.kind_ = Kind::demo;
+  } else if (embedded(preset_file(name))) {
+    source.kind_ = Kind::preset;
+  } else {
+    try {
+      source.folder_ = find_model_folder(name, environment.hub);
+    } catch (const Error& error) {
+      throw Error(error.kind(), fmt::format("{}; without weights there are the presets {}",
+                                            error.what(), preset_names()));
+    }
+  }
+  return source;
+}
+
+std::string ModelSource::path_of(std::string_view file) const {
+  return folder_ ? (*folder_ / file).string() : fmt::format("{} ({})", file, name_);
+}
+
+std::optional<std::string> ModelSource::read(const std::string& file, std::size_t bytes_max) const {
+  if (folder_) {
+    if (!std::filesystem::exists(*folder_ / file)) return std::nullopt;
+    return read_whole_file(*folder_ / file, bytes_max);
+  }
+  const auto bytes =
+      embedded(kind_ == Kind::demo ? "demo/" + file : "presets/" + name_ + "/" + file);
+  if (!bytes) return std::nullopt;
+  return std::string(*bytes);
+}
+
+models::Config ModelSource::config() const {
+  if (folder_) return models::Config::from_folder(*folder_);
+  return models::Config::from_text(read("config.json").value(), path_of("config.json"));
+}
+
+std::optional<std::string> ModelSource::chat_template(const std::string& name) const {
+  if (folder_) return find_chat_template(*folder_, name);
+  return read("chat_template.jinja");
+}
+
+bool ModelSource::has_tensors() const {
+  return folder_ ? TensorFiles::are_in(*folder_) : kind_ == Kind::demo;
+}
+
+TensorFiles ModelSource::tensors() const {
+  if (folder_) return TensorFiles(*folder_);
+  require(kind_ == Kind::demo, "model source: only a folder or the demo has tensors");
+  const MemoryFile file(embedded("demo/model.safetensors").value());
+  return TensorFiles::of_file(file.path());
+}
+
+}  // namespace hyb::app

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "core/io/tensor_files.h"
+#include "kernels/queue.h"
+#include "models/config.h"
+#include "models/geometry.h"
+#include "models/plan.h"
+#include "models/weights.h"
+
+namespace hyb::models {
+
+/// A model in memory, ready for a ModelRunner. Move it only before one is made.
+struct Model {
+  Plan plan;
+  Geometry geometry;
+  Weights weights;
+};
+
+/// The type activations have: `wanted`, else bf16 for bf16 weights and f32 for all others (f16
+/// numbers do not fit into bf16).
+DType activation_dtype(const Plan& plan, std::optional<DType> wanted);
+
+/// Loads the files of a model. They may be closed afterwards: every weight was packed. Throws
+/// Error(model) when the family can't be run yet, or for what WeightIndex and load_weights refuse.
+Model load_model(kernels::Queue& queue, const Config& config, TensorFiles& files, DType activation);
+
+/// The same with synthetic weights.
+Model random_model(kernels::Queue& queue, const Config& config, std::uint64_t seed,
+                   DType activation);
+
+}  // namespace hyb::models

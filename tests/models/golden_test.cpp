@@ -1,0 +1,193 @@
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "core/base/json.h"
+#include "core/io/file.h"
+#include "models/model.h"
+#include "models/runner.h"
+
+using namespace hyb;
+using namespace hyb::models;
+
+namespace {
+
+const std::filesystem::path golden_folder = std::filesystem::path(HYB_TESTS_DIR) / "golden";
+constexpr std::int32_t positions_max = 256;
+
+std::vector<std::string> fixtures() {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(golden_folder)) {
+    if (entry.is_directory()) names.push_back(entry.path().filename());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+/// A tiny model and a runner with room for one sequence, whose page table is scrambled.
+struct Loaded {
+  Loaded(const std::filesystem::path& folder, DType activation, kernels::Isa isa)
+      : queue(kernels::Device::cpu, {.threads = 2, .isa = isa}),
+        model([&] {
+          TensorFiles files(folder);
+          return load_model(queue, Config::from_folder(folder), files, activation);
+        }()),
+        runner(queue, model.plan, model.weights, model.geometry,
+               {.pages = positions_max / page_tokens,
+                .slots = 2,
+                .step_tokens = positions_max,
+                .step_rows = positions_max,
+                .positions_max = positions_max,
+                .vocab_used = model.plan.vocab}) {
+    constexpr std::int32_t count = positions_max / page_tokens;
+    for (std::int32_t i = 0; i < count; ++i) pages.push_back(PageId{(i * 7 + 3) % count});
+  }
+
+  /// Logits [tokens, vocab] of every token of a span.
+  std::vector<float> run(std::span<const TokenId> tokens, std::int32_t position) {
+    const SamplingParams greedy;
+    Span span = {.tokens = tokens,
+                 .position = position,
+                 .pages = pages,
+                 .read_slot = position == 0 ? no_slot : SlotId{1},
+                 .write_slot = SlotId{1},
+                 .samples = {}};
+    for (std::int32_t i = 0; i < static_cast<std::int32_t>(tokens.size()); ++i) {
+      span.samples.push_back(
+          {.token = i, .params = &greedy, .draw = 0, .history = {}, .prompt_tokens = 0});
+    }
+    return runner.run({.orders = {}, .spans = {span}, .keep_logits = true}).logits;
+  }
+
+  kernels::Queue queue;
+  Model model;
+  ModelRunner runner;
+  std::vector<PageId> pages;
+};
+
+struct Golden {
+  explicit Golden(const std::string& name)
+      : folder(golden_folder / name),
+        json(parse_json(read_whole_file(folder / "golden.json", 1 << 24), name)),
+        tensors(folder / "golden.safetensors") {
+    tensors.map();
+    for (const auto& prompt : json["prompts"]) prompts.push_back(ids(prompt));
+  }
+
+  static std::vector<TokenId> ids(const Json& list) {
+    std::vector<TokenId> tokens;
+    for (const auto& id : list) tokens.push_back(TokenId{id.get<std::int32_t>()});
+    return tokens;
+  }
+
+  std::vector<float> values(const std::string& name) const {
+    const TensorView view = tensors.view(name).value();
+    std::vector<float> out(view.bytes.size() / sizeof(float));
+    std::memcpy(out.data(), view.bytes.data(), view.bytes.size());
+    return out;
+  }
+
+  std::filesystem::path folder;
+  Json json;
+  SafetensorsFile tensors;
+  std::vector<std::vector<TokenId>> prompts;
+};
+
+struct Distance {
+  double max = 0.0, square_sum = 0.0, largest = 0.0;
+  std::size_t count = 0;
+
+  void add(std::span<const float> ours, std::span<const float> expected) {
+    REQUIRE(ours.size() == expected.size());
+    for (std::size_t i = 0; i < ours.size(); ++i) {
+      const double difference = std::abs(double{ours[i]} - expected[i]);
+      REQUIRE(std::isfinite(difference));
+      max = std::max(max, difference);
+      square_sum += difference * difference;
+      largest = std::max(largest, std::abs(double{expected[i]}));
+    }
+    count += ours.size();
+  }
+
+  double relative_max() const { return max / largest; }
+  double relative_rms() const {
+    return std::sqrt(square_sum / static_cast<double>(count)) / largest;
+  }
+};
+
+Distance distance_of_all_prompts(Loaded& loaded, const Golden& golden) {
+  Distance distance;
+  for (std::size_t i = 0; i < golden.prompts.size(); ++i) {
+    distance.add(loaded.run(golden.prompts[i], 0), golden.values("logits." + std::to_string(i)));
+  }
+  return distance;
+}
+
+TokenId likeliest(std::span<const float> row) {
+  return TokenId{static_cast<std::int32_t>(std::max_element(row.begin(), row.end()) - row.begin())};
+}
+
+std::vector<kernels::Isa> levels() {
+  std::vector<kernels::Isa> found = {kernels::Isa::plain};
+  if (kernels::best_isa() >= kernels::Isa::avx2) found.push_back(kernels::Isa::avx2);
+  if (kernels::best_isa() >= kernels::Isa::avx512) found.push_back(kernels::Isa::avx512);
+  return found;
+}
+
+}  // namespace
+
+TEST_SUITE("models/golden") {
+  TEST_CASE("f32 logits of every prompt position are those of transformers") {
+    REQUIRE(fixtures().size() >= 6);
+    for (const std::string& name : fixtures()) {
+      const Golden golden(name);
+      for (const kernels::Isa isa : levels()) {
+        CAPTURE(name);
+        CAPTURE(static_cast<int>(isa));
+        Loaded loaded(golden.folder, DType::f32, isa);
+        const double relative = distance_of_all_prompts(loaded, golden).relative_max();
+        MESSAGE(name, " f32, level ", static_cast<int>(isa), ": ", relative);
+        CHECK(relative <= 1e-4);
+      }
+    }
+  }
+
+  TEST_CASE("all 64 greedy tokens are those of transformers") {
+    for (const std::string& name : fixtures()) {
+      CAPTURE(name);
+      const Golden golden(name);
+      Loaded loaded(golden.folder, DType::f32, kernels::best_isa());
+      const auto vocab = static_cast<std::size_t>(loaded.model.plan.vocab);
+      const auto& prompt = golden.prompts[golden.json["main_prompt"].get<std::size_t>()];
+      const std::vector<float> logits = loaded.run(prompt, 0);
+      auto position = static_cast<std::int32_t>(prompt.size());
+      std::vector<TokenId> answer = {likeliest(std::span(logits).last(vocab))};
+      while (answer.size() < 64) {
+        const std::vector<TokenId> last = {answer.back()};
+        answer.push_back(likeliest(loaded.run(last, position++)));
+      }
+      CHECK(answer == Golden::ids(golden.json["greedy"]));
+    }
+  }
+
+  TEST_CASE("bf16 logits are as near to f32 as those of transformers in bf16") {
+    for (const std::string& name : fixtures()) {
+      const Golden golden(name);
+      for (const kernels::Isa isa : levels()) {
+        CAPTURE(name);
+        CAPTURE(static_cast<int>(isa));
+        Loaded loaded(golden.folder, DType::bf16, isa);
+        const Distance ours = distance_of_all_prompts(loaded, golden);
+        const double max = golden.json["bf16_distance"]["max"].get<double>();
+        const double rms = golden.json["bf16_distance"]["rms"].get<double>();
+        MESSAGE(name, " bf16, level ", static_cast<int>(isa), ": rms ratio ",
+                ours.relative_rms() / rms, ", max ratio ", ours.relative_max() / max);
+        CHECK(ours.relative_rms() <= 1.5 * rms);
+        CHECK(ours.relative_max() <= 1.5 * max);
+      }
+    }
+  }
+}
