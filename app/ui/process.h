@@ -1,6 +1,6 @@
 #pragma once
 
-#include <atomic>
+#include <string_view>
 
 namespace hyb::app {
 
@@ -11,6 +11,8 @@ class ProcessGuard {
  public:
   ProcessGuard();
   ~ProcessGuard();
+  ProcessGuard(const ProcessGuard&) = delete;
+  ProcessGuard& operator=(const ProcessGuard&) = delete;
 
   /// 130 or 143 when a signal asked to stop; 1 when flushing stdout failed for another reason than
   /// a closed pipe; else `code`.
@@ -21,8 +23,30 @@ class ProcessGuard {
 int stop_signal();
 void clear_stop_signal();
 
+/// As long as one lives, the first SIGINT or SIGTERM ends the process at once: for stretches that
+/// look at no flag and have nothing to lose, such as opening a model.
+class StopAtOnce {
+ public:
+  StopAtOnce();
+  ~StopAtOnce();
+  StopAtOnce(const StopAtOnce&) = delete;
+  StopAtOnce& operator=(const StopAtOnce&) = delete;
+};
+
+/// Counts SIGWINCH and SIGCONT: when it has changed, the window or the terminal's modes may have.
+int terminal_changes();
+
+/// Called before a signal ends the process at once; does only what is safe in a signal handler.
+/// Null: nothing.
+void set_last_words(void (*restore_terminal)());
+
 /// Writes all of `text` to stdout, unbuffered. False: the reader is gone (EPIPE): end quietly.
 /// Throws Error(runtime) naming the reason for other failures (full disk).
 bool write_stdout(const char* text, unsigned long size);
+bool write_stdout(std::string_view text);
+
+/// Writes `text` to stderr as it is: status lines and hints for people. What cannot be written is
+/// dropped: nobody is there to be told.
+void write_stderr(std::string_view text);
 
 }  // namespace hyb::app

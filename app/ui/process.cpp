@@ -1,0 +1,137 @@
+#include "app/ui/process.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <iostream>
+#include <string>
+
+#include "core/base/error.h"
+#include "core/base/log.h"
+
+namespace hyb::app {
+namespace {
+
+// Mutable globals, because a signal handler can be given nothing else.
+std::atomic<int> stop{0};
+std::atomic<int> hasty{0};
+std::atomic<int> changes{0};
+std::atomic<void (*)()> last_words{nullptr};
+static_assert(std::atomic<int>::is_always_lock_free);
+static_assert(std::atomic<void (*)()>::is_always_lock_free);
+
+void say_last_words() {
+  if (void (*restore_terminal)() = last_words.load()) restore_terminal();
+}
+
+void on_stop(int signal) {
+  const int wanted = signal == SIGINT ? SIGINT : SIGTERM;
+  if (stop.exchange(wanted) == wanted || hasty.load() > 0) {
+    say_last_words();
+    ::_exit(128 + wanted);
+  }
+}
+
+void on_change(int) { changes.fetch_add(1); }
+
+// The action is back to the default one by now (SA_RESETHAND), and blocked only until we return.
+void on_crash(int signal) {
+  say_last_words();
+  ::raise(signal);
+}
+
+void handle(int signal, void (*handler)(int), int flags) {
+  struct sigaction current {};
+  if (::sigaction(signal, nullptr, &current) != 0) return;
+  const bool ignored = current.sa_handler == SIG_IGN;  // nohup, or a job in the background
+  const bool taken = current.sa_handler != SIG_DFL;    // a sanitizer's
+  if (handler != SIG_IGN && (ignored || taken)) return;
+  struct sigaction action {};
+  action.sa_handler = handler;
+  action.sa_flags = flags;
+  ::sigemptyset(&action.sa_mask);
+  ::sigaction(signal, &action, nullptr);
+}
+
+// A file opened later must not become stdout by chance. Writing to these fails with EBADF, as
+// writing to a closed descriptor would.
+void fill_closed_descriptors() {
+  for (int descriptor = 0; descriptor <= 2; ++descriptor) {
+    if (::fcntl(descriptor, F_GETFD) >= 0) continue;
+    if (::open("/dev/null", O_RDONLY) != descriptor) return;  // then there is no helping it
+  }
+}
+
+enum class Written { all, reader_gone, failed };
+
+Written write_all(int descriptor, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(descriptor, text.data(), text.size());
+    if (written >= 0) {
+      text.remove_prefix(static_cast<std::size_t>(written));
+    } else if (errno == EAGAIN) {  // a non-blocking descriptor that a parent handed us
+      pollfd room{descriptor, POLLOUT, 0};
+      ::poll(&room, 1, -1);
+    } else if (errno != EINTR) {
+      return errno == EPIPE ? Written::reader_gone : Written::failed;
+    }
+  }
+  return Written::all;
+}
+
+}  // namespace
+
+ProcessGuard::ProcessGuard() {
+  fill_closed_descriptors();
+  handle(SIGPIPE, SIG_IGN, 0);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) handle(signal, on_stop, 0);
+  for (const int signal : {SIGWINCH, SIGCONT}) handle(signal, on_change, SA_RESTART);
+  for (const int signal : {SIGABRT, SIGSEGV, SIGQUIT}) {
+    handle(signal, on_crash, static_cast<int>(SA_RESETHAND));
+  }
+}
+
+ProcessGuard::~ProcessGuard() { say_last_words(); }
+
+int ProcessGuard::exit_code(int code) const {
+  errno = 0;
+  std::cout.flush();
+  const bool flushed = std::fflush(stdout) == 0 && !std::cout.fail();
+  const int reason = errno;
+  if (const int signal = stop_signal()) return 128 + signal;
+  if (flushed || reason == EPIPE) return code;
+  log::error(std::string("stdout: cannot write: ") + std::strerror(reason));
+  return code == 0 ? static_cast<int>(ErrorKind::runtime) : code;
+}
+
+int stop_signal() { return stop.load(); }
+void clear_stop_signal() { stop.store(0); }
+
+StopAtOnce::StopAtOnce() {
+  hasty.fetch_add(1);
+  if (stop.load() != 0) ::raise(stop.load());
+}
+StopAtOnce::~StopAtOnce() { hasty.fetch_sub(1); }
+
+int terminal_changes() { return changes.load(); }
+void set_last_words(void (*restore_terminal)()) { last_words.store(restore_terminal); }
+
+bool write_stdout(const char* text, unsigned long size) {
+  const Written written = write_all(STDOUT_FILENO, {text, size});
+  if (written == Written::failed) {
+    throw Error(ErrorKind::runtime, std::string("stdout: cannot write: ") + std::strerror(errno));
+  }
+  return written == Written::all;
+}
+
+bool write_stdout(std::string_view text) { return write_stdout(text.data(), text.size()); }
+
+void write_stderr(std::string_view text) { write_all(STDERR_FILENO, text); }
+
+}  // namespace hyb::app

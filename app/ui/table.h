@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace hyb::app {
+
+enum class Align : std::uint8_t { left, right };
+
+struct Column {
+  std::string title;
+  Align align = Align::left;
+};
+
+/// Cells are single lines of text; a row that is too short ends in empty cells, one that is too
+/// long is a bug of ours.
+struct Table {
+  std::vector<Column> columns;
+  std::vector<std::vector<std::string>> rows;
+};
+
+/// A Markdown table with aligned columns; "|" in cells is escaped. Ends in a line break.
+std::string markdown_text(const Table& table);
+
+/// Columns two spaces apart, titles first where there are any, no space at line ends.
+std::string plain_text(const Table& table);
+
+}  // namespace hyb::app

@@ -1,0 +1,84 @@
+#include "app/ui/terminal.h"
+
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include <string_view>
+
+#include "app/ui/process.h"
+
+namespace hyb::app {
+namespace {
+
+constexpr std::string_view paste_on = "\x1b[?2004h";
+constexpr std::string_view paste_off = "\x1b[?2004l";
+
+// A mutable global, because the signal handler that puts it back can be given nothing. Written only
+// while no handler is set that reads it.
+termios modes_before;
+
+void put_modes_back() {
+  // Neither call can do more than fail: the terminal may be gone.
+  [[maybe_unused]] const ssize_t written =
+      ::write(STDOUT_FILENO, paste_off.data(), paste_off.size());
+  ::tcsetattr(STDIN_FILENO, TCSADRAIN, &modes_before);
+}
+
+bool set_raw() {
+  termios raw = modes_before;
+  raw.c_iflag &= ~static_cast<tcflag_t>(BRKINT | ICRNL | INLCR | IGNCR | INPCK | ISTRIP | IXON);
+  raw.c_lflag &= ~static_cast<tcflag_t>(ECHO | ICANON | IEXTEN | ISIG);
+  raw.c_cflag |= static_cast<tcflag_t>(CS8);
+  raw.c_cc[VMIN] = 1;
+  raw.c_cc[VTIME] = 0;
+  if (::tcsetattr(STDIN_FILENO, TCSADRAIN, &raw) != 0) return false;
+  write_stdout(paste_on);
+  return true;
+}
+
+}  // namespace
+
+bool is_terminal(Stream stream) { return ::isatty(static_cast<int>(stream)) == 1; }
+
+int terminal_columns(Stream stream) {
+  winsize size{};
+  if (::ioctl(static_cast<int>(stream), TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 80;
+  return size.ws_col;
+}
+
+bool can_move_cursor(Stream stream, const Environment& environment) {
+  return is_terminal(stream) && !environment.term.empty() && environment.term != "dumb";
+}
+
+bool wants_colour(Stream stream, const Environment& environment) {
+  if (environment.no_color) return false;
+  return environment.force_color || can_move_cursor(stream, environment);
+}
+
+RawMode::RawMode() {
+  if (::tcgetattr(STDIN_FILENO, &modes_before) != 0) return;
+  set_last_words(put_modes_back);
+  is_active_ = set_raw();
+  if (!is_active_) set_last_words(nullptr);
+}
+
+RawMode::~RawMode() {
+  if (!is_active_) return;
+  put_modes_back();
+  set_last_words(nullptr);
+}
+
+void RawMode::renew() {
+  if (is_active_) set_raw();
+}
+
+void RawMode::suspend() {
+  if (!is_active_) return;
+  put_modes_back();
+  ::raise(SIGTSTP);
+  set_raw();
+}
+
+}  // namespace hyb::app

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+
+#include "app/environment.h"
+
+namespace hyb::app {
+
+enum class Stream : std::uint8_t { input = 0, output = 1, error = 2 };
+
+bool is_terminal(Stream stream);
+
+/// Columns of the terminal behind `stream`; 80 where it is none or does not say.
+int terminal_columns(Stream stream);
+
+/// Whether cursor movement may be written to `stream`: a terminal, and TERM is neither empty nor
+/// "dumb".
+bool can_move_cursor(Stream stream, const Environment& environment);
+
+/// Whether colours may: NO_COLOR says no, else CLICOLOR_FORCE and FORCE_COLOR say yes, else as
+/// can_move_cursor.
+bool wants_colour(Stream stream, const Environment& environment);
+
+/// Keys arrive one by one, unechoed, Ctrl-C and Ctrl-Z as keys too; pastes are bracketed. Undone at
+/// the end of its life, and when a signal ends the process. At most one lives at a time.
+class RawMode {
+ public:
+  /// Needs a terminal on stdin and stdout; is_active() is false where the modes cannot be set.
+  RawMode();
+  ~RawMode();
+  RawMode(const RawMode&) = delete;
+  RawMode& operator=(const RawMode&) = delete;
+
+  bool is_active() const { return is_active_; }
+
+  /// Sets the modes again: the process was stopped, and whoever had the terminal meanwhile may have
+  /// changed them.
+  void renew();
+
+  /// Stops the process as Ctrl-Z does, with the terminal's own modes; returns when it goes on.
+  void suspend();
+
+ private:
+  bool is_active_ = false;
+};
+
+}  // namespace hyb::app
