@@ -15,20 +15,17 @@ import pathlib
 import time
 
 import torch
-import torch.nn.functional as F
 from tokenizers import Tokenizer
 
 from demo_corpus import SCORED, Corpus, held_out
+from demo_crew import Crew, tokens_per_step
 from demo_model import CHUNK, DemoModel, Shape
-from demo_text import ChatEncoder, Packer, train_tokenizer
+from demo_text import ChatEncoder, train_tokenizer
 
 VOCABULARY = 1200
-SHORT = (32, 128)  # rows, tokens
-LONG = (8, 512)
 LONG_FROM, LONG_SHARE = 0.2, 0.3  # long rows come in after a fifth of the time
 WARM_UP, FALL_FROM = 0.01, 0.5  # of the time
 MUON_RATE, ADAM_RATE = 0.02, 0.004
-BALANCE = 0.01
 CHECK_EVERY = 240.0  # seconds
 
 
@@ -141,7 +138,7 @@ def save(path, content):
 
 
 class Trainer:
-    def __init__(self, work, minutes, compiled, seed):
+    def __init__(self, work, minutes, compiled, seed, size):
         self.work, self.seconds = work, minutes * 60
         tokenizer, self.encoder = prepare(work)
         torch.manual_seed(seed)
@@ -155,11 +152,11 @@ class Trainer:
             (Muon(p for n, p in named if is_matrix(n, p)), MUON_RATE),
             (torch.optim.AdamW(rest, betas=(0.9, 0.98), weight_decay=0.0), ADAM_RATE),
         ]
-        self.packer = Packer(Corpus(), self.encoder, seed)
         self.rows = held_out()
         self.step, self.spent, self.tokens, self.best = 0, 0.0, 0, -1.0
         if (work / "checkpoint.pt").exists():
             self.resume(torch.load(work / "checkpoint.pt"))
+        self.crew = Crew(self.model, self.encoder, seed, compiled, size)
 
     def resume(self, saved):
         self.model.load_state_dict(saved["model"])
@@ -209,23 +206,16 @@ class Trainer:
         )
 
     def train_step(self, progress):
-        """One batch; returns its loss."""
+        """One step of the optimisers; returns its loss."""
         long = progress > LONG_FROM and (self.step * LONG_SHARE) % 1 < LONG_SHARE - 1e-9
-        rows, length = LONG if long else SHORT
-        tokens, first, targets = self.packer.batch(self.step, rows, length, long)
-        with torch.autocast("cpu", torch.bfloat16):
-            hidden, balance = self.hidden(tokens, first)
-            counted = targets >= 0
-            loss = F.cross_entropy(self.model.logits(hidden[counted]), targets[counted])
-        (loss + BALANCE * balance).backward()
+        loss = self.crew.step(self.step, long)
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         for optimiser, top_rate in self.optimisers:
             optimiser.param_groups[0]["lr"] = top_rate * rate(progress)
             optimiser.step()
-            optimiser.zero_grad()
         self.step += 1
-        self.tokens += tokens.numel()
-        return loss.item()
+        self.tokens += tokens_per_step(long)
+        return loss
 
     def run(self):
         mean, checked = 0.0, self.spent
@@ -252,7 +242,7 @@ def main():
     parser.add_argument(
         "--minutes", type=float, default=75, help="time to train in all, over all resumed runs"
     )
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument(
         "--no-compile", action="store_true", help="run without torch.compile (needs no g++)"
@@ -262,13 +252,16 @@ def main():
     )
     arguments = parser.parse_args()
     arguments.work.mkdir(parents=True, exist_ok=True)
-    torch.set_num_threads(arguments.threads)
     if arguments.export:
         from demo_export import export
 
         print(json.dumps(export(arguments.work, arguments.export)))
     else:
-        Trainer(arguments.work, arguments.minutes, not arguments.no_compile, arguments.seed).run()
+        compiled = not arguments.no_compile
+        trainer = Trainer(
+            arguments.work, arguments.minutes, compiled, arguments.seed, arguments.processes
+        )
+        trainer.run()
 
 
 if __name__ == "__main__":
