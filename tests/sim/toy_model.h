@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/base/ids.h"
+#include "core/engine/sampling.h"
+
+namespace hyb::sim {
+
+/// A hybrid model whose every next token depends on every earlier token, on their order and on
+/// where they are kept: an attention half (a key per position) and a recurrent half (one number),
+/// each feeding the other. Either half may be missing.
+struct ToyModel {
+  bool attention = true;
+  bool recurrence = true;
+  std::int32_t vocab = 16;
+  std::int32_t nan_every = 0;  ///< about one draw in so many is not finite; 0: none
+};
+
+std::uint64_t mix(std::uint64_t a, std::uint64_t b);
+
+/// What the position attends to, from the keys before it: key(i) for i < position.
+template <typename Key>
+std::uint64_t attend(std::int32_t position, Key&& key) {
+  if (position == 0) return 1;
+  const std::uint64_t near = mix(key(position - 1), key(position / 2));
+  return mix(near, key((position * 31 + 7) % position));
+}
+
+std::uint64_t advance(std::uint64_t recurrent, TokenId token, std::uint64_t attended);
+std::uint64_t make_key(TokenId token, std::uint64_t attended, std::uint64_t recurrent);
+
+/// The "logits" at a position: all keys up to it and the recurrent half after it.
+template <typename Key>
+std::uint64_t output_of(const ToyModel& model, std::int32_t positions, std::uint64_t recurrent,
+                        Key&& key) {
+  std::uint64_t output = mix(recurrent, static_cast<std::uint64_t>(positions));
+  if (!model.attention) return output;
+  for (std::int32_t i = 0; i < positions; ++i) output = mix(output, key(i));
+  return output;
+}
+
+SampledToken draw(const ToyModel& model, std::uint64_t output, const SamplingParams& params,
+                  std::uint64_t count);
+
+/// The meaning of the model: one sequence, plain vectors, no pages, slots, chunks or steps.
+class NaiveToy {
+ public:
+  explicit NaiveToy(const ToyModel& model) : model_(model) {}
+  void push(TokenId token);
+  std::uint64_t output() const;
+
+ private:
+  ToyModel model_;
+  std::vector<std::uint64_t> keys_;
+  std::uint64_t recurrent_ = 0;
+};
+
+}  // namespace hyb::sim

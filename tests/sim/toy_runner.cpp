@@ -1,0 +1,253 @@
+#include "tests/sim/toy_runner.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+namespace hyb::sim {
+
+std::string name_of(Bug bug) {
+  static const char* const names[] = {"none",
+                                      "orders ignored",
+                                      "orders after spans",
+                                      "orders reversed",
+                                      "last order lost",
+                                      "copy turned round",
+                                      "copy has one row",
+                                      "reads write slot",
+                                      "writes read slot",
+                                      "fresh state not zero",
+                                      "chunk forgets state",
+                                      "rejected tokens kept",
+                                      "page edge off by one",
+                                      "neighbour's page table",
+                                      "neighbour's state",
+                                      "answers swapped",
+                                      "draw counter stuck",
+                                      "state one span old",
+                                      "last page of table stale"};
+  return names[static_cast<int>(bug)];
+}
+
+ToyRunner::ToyRunner(const Capacity& capacity, const ToyModel& model, Bug bug, bool checks_rules)
+    : capacity_(capacity),
+      model_(model),
+      bug_(bug),
+      checks_rules_(checks_rules),
+      rows_(static_cast<std::size_t>(capacity.pages * capacity.page_tokens)),
+      slots_(static_cast<std::size_t>(capacity.slots)) {}
+
+void ToyRunner::rule(bool holds, const std::string& text) const {
+  if (checks_rules_ && !holds) throw Violation("rule of the runner: " + text);
+}
+
+StepResult ToyRunner::run(const Step& step) {
+  ++steps;
+  orders += static_cast<std::int64_t>(step.orders.size());
+  spans_max = std::max(spans_max, static_cast<std::int64_t>(step.spans.size()));
+  if (fails()) {
+    spoil(step);
+    throw StepFailure();
+  }
+  if (bug_ != Bug::orders_after_spans) carry_out(step.orders);
+  check(step);
+  StepResult result;
+  for (const Span& span : step.spans) run_span(step, span, result);
+  if (bug_ == Bug::orders_after_spans) carry_out(step.orders);
+  if (bug_ == Bug::answers_swapped && result.sampled.size() > 1) {
+    std::swap(result.sampled.front(), result.sampled.back());
+  }
+  return result;
+}
+
+void ToyRunner::check(const Step& step) const {
+  std::size_t tokens = 0, samples = 0;
+  for (const Span& span : step.spans) {
+    check(span);
+    for (const SampleRow& row : span.samples) check(span, row);
+    tokens += span.tokens.size();
+    samples += span.samples.size();
+  }
+  rule(!step.spans.empty(), "a step has spans");
+  rule(tokens <= static_cast<std::size_t>(capacity_.step_tokens), "at most step_tokens tokens");
+  rule(samples <= static_cast<std::size_t>(capacity_.step_rows), "at most step_rows samples");
+  rule(step.spans.size() <= static_cast<std::size_t>(capacity_.step_rows),
+       "at most step_rows spans");
+  check_apart(step);
+}
+
+void ToyRunner::check(const Span& span) const {
+  const auto count = static_cast<std::int32_t>(span.tokens.size());
+  rule(count > 0, "a span has tokens");
+  if (model_.attention) {
+    const auto room = static_cast<std::int32_t>(span.pages.size()) * capacity_.page_tokens;
+    rule(room >= span.position + count, "the page table has room for the span");
+    for (std::int32_t i = 0; i < span.position; ++i) {
+      const Row& row = const_cast<ToyRunner*>(this)->row_at(span.pages, i);
+      rule(row.written && row.position == i, "a page holds the positions it is read for");
+    }
+  } else {
+    rule(span.pages.empty(), "no pages without attention");
+  }
+  if (!model_.recurrence) {
+    rule(span.read_slot == no_slot && span.write_slot == no_slot, "no slots without recurrence");
+    return;
+  }
+  rule(index(span.write_slot) >= 0 && index(span.write_slot) < capacity_.slots,
+       "the write slot exists");
+  rule((span.read_slot == no_slot) == (span.position == 0), "only the start reads no slot");
+  if (span.read_slot == no_slot) return;
+  const Slot& slot = slot_at(span.read_slot);
+  rule(slot.written, "a slot is written before it is read");
+  const std::int32_t offset = span.position - slot.position;
+  rule(offset >= 0 && offset < static_cast<std::int32_t>(slot.states.size()),
+       "the slot stands at the span's position");
+}
+
+/// What one span writes no other span reads or writes.
+void ToyRunner::check_apart(const Step& step) const {
+  std::set<SlotId> written_slots;
+  std::set<PageId> written_pages;
+  for (const Span& span : step.spans) {
+    rule(span.write_slot == no_slot || written_slots.insert(span.write_slot).second,
+         "write slots are distinct");
+    if (!model_.attention) continue;
+    const auto last = span.position + static_cast<std::int32_t>(span.tokens.size()) - 1;
+    for (auto i = span.position / capacity_.page_tokens; i <= last / capacity_.page_tokens; ++i) {
+      rule(written_pages.insert(span.pages[static_cast<std::size_t>(i)]).second,
+           "written pages are distinct");
+    }
+  }
+  for (const Span& span : step.spans) {
+    rule(span.read_slot == no_slot || span.read_slot == span.write_slot ||
+             !written_slots.contains(span.read_slot),
+         "a slot that one span reads no other writes");
+    if (!model_.attention) continue;
+    for (std::int32_t i = 0; i < span.position / capacity_.page_tokens; ++i) {
+      rule(!written_pages.contains(span.pages[static_cast<std::size_t>(i)]),
+           "a full page is not written");
+    }
+  }
+}
+
+void ToyRunner::check(const Span& span, const SampleRow& row) const {
+  rule(row.token >= 0 && row.token < static_cast<std::int32_t>(span.tokens.size()),
+       "a sampled row is in its span");
+  const auto known = static_cast<std::int32_t>(row.history.size());
+  rule(known >= span.position + row.token + 1, "history reaches the sampled row");
+  rule(row.prompt_tokens > 0 && row.prompt_tokens <= known, "the prompt is part of history");
+  rule(row.draw == static_cast<std::uint64_t>(known - row.prompt_tokens), "draws are counted");
+  const auto from = row.history.begin() + span.position;
+  rule(std::equal(span.tokens.begin(), span.tokens.end(), from), "history has the span's tokens");
+  if (!model_.attention) return;
+  for (std::int32_t i = 0; i < span.position; ++i) {
+    const Row& kept = const_cast<ToyRunner*>(this)->row_at(span.pages, i);
+    rule(kept.token == row.history[static_cast<std::size_t>(i)], "pages hold the history");
+  }
+}
+
+void ToyRunner::carry_out(std::vector<Order> list) {
+  if (bug_ == Bug::orders_ignored) return;
+  if (bug_ == Bug::orders_reversed) std::reverse(list.begin(), list.end());
+  if (bug_ == Bug::last_order_lost && !list.empty()) list.pop_back();
+  for (const Order& order : list) carry_out(order);
+}
+
+void ToyRunner::carry_out(const Order& order) {
+  if (const auto* copy = std::get_if<SlotCopy>(&order)) {
+    slot_at(copy->to) = slot_at(copy->from);
+    return;
+  }
+  auto [from, to] = std::get<PageCopy>(order);
+  rule(index(from) >= 0 && index(from) < capacity_.pages && index(to) >= 0 &&
+           index(to) < capacity_.pages && from != to,
+       "a copy names two pages");
+  if (bug_ == Bug::copy_turned_round) std::swap(from, to);
+  const std::int32_t rows = bug_ == Bug::copy_has_one_row ? 1 : capacity_.page_tokens;
+  for (std::int32_t i = 0; i < rows; ++i) {
+    const auto at = [&](PageId page) {
+      return static_cast<std::size_t>(index(page) * capacity_.page_tokens + i);
+    };
+    rows_.at(at(to)) = rows_.at(at(from));
+  }
+}
+
+void ToyRunner::run_span(const Step& step, const Span& span, StepResult& result) {
+  const auto& table = bug_ == Bug::neighbours_page_table ? step.spans.front().pages : span.pages;
+  const auto key = [&](std::int32_t position) {
+    const auto room = static_cast<std::int32_t>(table.size()) * capacity_.page_tokens;
+    const bool foreign = position >= span.position || position >= room;
+    return row_at(foreign ? span.pages : table, position).key;
+  };
+  std::uint64_t state = state_before(bug_ == Bug::neighbours_state ? step.spans.front() : span);
+  std::vector<std::uint64_t> states = {state};
+  std::size_t next_sample = 0;
+  for (std::size_t i = 0; i < span.tokens.size(); ++i) {
+    const auto position = span.position + static_cast<std::int32_t>(i);
+    const TokenId token = span.tokens[i];
+    const std::uint64_t attended = model_.attention ? attend(position, key) : 0;
+    if (model_.recurrence) state = advance(state, token, attended);
+    states.push_back(state);
+    if (model_.attention) {
+      const bool early = bug_ == Bug::page_edge_off_by_one && position > 0 &&
+                         position % capacity_.page_tokens == 0;
+      row_at(span.pages, early ? position - 1 : position) = {true, position, token,
+                                                             make_key(token, attended, state)};
+    }
+    for (; next_sample < span.samples.size() &&
+           span.samples[next_sample].token == static_cast<std::int32_t>(i);
+         ++next_sample) {
+      const SampleRow& row = span.samples[next_sample];
+      const std::uint64_t count = bug_ == Bug::draw_counter_stuck ? 0 : row.draw;
+      result.sampled.push_back(
+          draw(model_, output_of(model_, position + 1, state, key), *row.params, count));
+    }
+  }
+  if (!model_.recurrence) return;
+  const bool in_place = bug_ == Bug::writes_read_slot && span.read_slot != no_slot &&
+                        span.read_slot != span.write_slot;
+  slot_at(span.write_slot) = {true, span.position, states};
+  if (in_place) {
+    const auto end = span.position + static_cast<std::int32_t>(span.tokens.size());
+    slot_at(span.read_slot) = {true, end, {state}};
+  }
+}
+
+std::uint64_t ToyRunner::state_before(const Span& span) const {
+  if (!model_.recurrence) return 0;
+  SlotId from = span.read_slot;
+  if (bug_ == Bug::reads_write_slot) from = span.write_slot;
+  if (bug_ == Bug::fresh_state_not_zero && from == no_slot) from = span.write_slot;
+  if (from == no_slot || !slot_at(from).written) return 0;
+  const Slot& slot = slot_at(from);
+  if (bug_ == Bug::chunk_forgets_state && slot.states.size() > 2) return 0;
+  const std::int32_t last = static_cast<std::int32_t>(slot.states.size()) - 1;
+  std::int32_t offset = std::clamp(span.position - slot.position, 0, last);
+  if (bug_ == Bug::rejected_tokens_kept || bug_ == Bug::fresh_state_not_zero) offset = last;
+  if (bug_ == Bug::state_one_span_old && span.read_slot == span.write_slot) offset = 0;
+  return slot.states[static_cast<std::size_t>(offset)];
+}
+
+ToyRunner::Row& ToyRunner::row_at(std::span<const PageId> pages, std::int32_t position) {
+  auto page = static_cast<std::size_t>(position / capacity_.page_tokens);
+  if (bug_ == Bug::last_page_of_table_stale && page > 0 && page + 1 == pages.size()) --page;
+  const std::int32_t row =
+      index(pages[page]) * capacity_.page_tokens + position % capacity_.page_tokens;
+  return rows_.at(static_cast<std::size_t>(row));
+}
+
+/// Every second span is not run at all, the others are run on rubbish: what a step that fails half
+/// way may leave behind. Some orders are not carried out.
+void ToyRunner::spoil(const Step& step) {
+  for (std::size_t i = 0; i < step.orders.size(); i += 2) carry_out(step.orders[i]);
+  for (std::size_t i = 0; i < step.spans.size(); i += 2) {
+    const Span& span = step.spans[i];
+    for (std::size_t j = 0; model_.attention && j < span.tokens.size(); ++j) {
+      const auto position = span.position + static_cast<std::int32_t>(j);
+      row_at(span.pages, position) = {true, position, TokenId{0}, 666};
+    }
+    if (model_.recurrence) slot_at(span.write_slot) = {true, span.position, {666, 666}};
+  }
+}
+
+}  // namespace hyb::sim

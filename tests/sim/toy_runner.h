@@ -1,0 +1,104 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "core/engine/runner.h"
+#include "tests/sim/toy_model.h"
+
+namespace hyb::sim {
+
+/// A rule of the simulation was broken.
+struct Violation : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// Thrown by a step that was told to fail.
+struct StepFailure : std::runtime_error {
+  StepFailure() : std::runtime_error("the step failed, as planned") {}
+};
+
+/// Mistakes that a runner, or books that it follows, could make; the simulation has to find each.
+enum class Bug {
+  none,
+  orders_ignored,            ///< a partial page is not copied
+  orders_after_spans,        ///< copied too late
+  orders_reversed,           ///< copied in the wrong order
+  last_order_lost,           ///< all but the last are carried out
+  copy_turned_round,         ///< from and to exchanged
+  copy_has_one_row,          ///< the other rows of a page are not copied
+  reads_write_slot,          ///< the first step after a checkpoint or resume reads the wrong slot
+  writes_read_slot,          ///< a published snapshot is written
+  fresh_state_not_zero,      ///< no_slot reads what the slot's last user left
+  chunk_forgets_state,       ///< only a span at position 0 carries state on
+  rejected_tokens_kept,      ///< the state is that of the span's end, whatever was kept
+  page_edge_off_by_one,      ///< the first row of a page is written to the page before
+  neighbours_page_table,     ///< attention reads through the first span's table
+  neighbours_state,          ///< every span starts from the first span's state
+  answers_swapped,           ///< the rows of two spans are exchanged
+  draw_counter_stuck,        ///< every draw is the first
+  state_one_span_old,        ///< the last span is not in the state that is read
+  last_page_of_table_stale,  ///< the newest page is not seen, the one before is used again
+};
+
+std::string name_of(Bug bug);
+
+/// A Runner that keeps toy keys in pages and toy states in slots, reads them only through the page
+/// tables and slots of the step, and checks every rule of the seam. As a real one it may hold more
+/// than was kept: a slot remembers the states within its last span, and the position of the next
+/// span says how many tokens stood.
+class ToyRunner : public Runner {
+ public:
+  ToyRunner(const Capacity& capacity, const ToyModel& model, Bug bug = Bug::none,
+            bool checks_rules = true);
+
+  Capacity capacity() const override { return capacity_; }
+  StepResult run(const Step& step) override;
+
+  /// Asked before each step: true makes it fail, after it has written rubbish into some of what it
+  /// was to write.
+  std::function<bool()> fails = [] { return false; };
+
+  std::int64_t steps = 0, orders = 0, spans_max = 0;
+
+ private:
+  struct Row {
+    bool written = false;
+    std::int32_t position = -1;
+    TokenId token{};
+    std::uint64_t key = 0;
+  };
+  struct Slot {
+    bool written = false;
+    std::int32_t position = 0;          ///< of states.front()
+    std::vector<std::uint64_t> states;  ///< before the last span and after each of its tokens
+  };
+
+  void rule(bool holds, const std::string& text) const;
+  void check(const Step& step) const;
+  void check(const Span& span) const;
+  void check_apart(const Step& step) const;
+  void check(const Span& span, const SampleRow& row) const;
+  void carry_out(std::vector<Order> orders);
+  void carry_out(const Order& order);
+  void run_span(const Step& step, const Span& span, StepResult& result);
+  std::uint64_t state_before(const Span& span) const;
+  Row& row_at(std::span<const PageId> pages, std::int32_t position);
+  Slot& slot_at(SlotId slot) { return slots_.at(static_cast<std::size_t>(index(slot))); }
+  const Slot& slot_at(SlotId slot) const {
+    return slots_.at(static_cast<std::size_t>(index(slot)));
+  }
+  void spoil(const Step& step);
+
+  Capacity capacity_;
+  ToyModel model_;
+  Bug bug_;
+  bool checks_rules_;
+  std::vector<Row> rows_;
+  std::vector<Slot> slots_;
+};
+
+}  // namespace hyb::sim
