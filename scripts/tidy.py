@@ -1,0 +1,164 @@
+#!/usr/bin/env python3
+"""Checks the house rules that a machine can check; see README.md of each room for the rules.
+
+    scripts/tidy.py            # exit status 1 and one line per finding
+
+An exception is a line `rule path  # reason` in scripts/tidy_exceptions.txt; one that is no longer
+needed is a finding too.
+"""
+
+import ast
+import pathlib
+import re
+import subprocess
+import sys
+
+TOP = pathlib.Path(__file__).resolve().parent.parent
+ROOMS = ["core", "kernels", "models", "app"]  # each may include itself and what stands before it
+FILE_LINES, FUNCTION_LINES, KERNEL_LINES, LINE_COLUMNS = 400, 70, 100, 100
+
+BANNED = [  # (rule, pattern, where it is allowed, what to do instead)
+    ("preprocessor", r"^\s*#\s*(if|ifdef|ifndef|define|undef)\b", r"^tests/", "if constexpr, constants"),
+    ("printf", r"\bf?printf\s*\(", r"^tests/", "app/ui writes; core/base/log.h logs"),
+    ("new", r"(?<![\w#])new\s+[A-Za-z_]\w*\s*[({\[<]", None, "values, unique_ptr"),
+    ("shared_ptr", r"\bshared_ptr\b", r"^core/base/log\.cpp$", "values, unique_ptr"),
+    ("getenv", r"\bgetenv\b", r"^(app/environment\.cpp$|tests/)", "app/environment.h"),
+    ("todo", r"\b(TODO|FIXME|XXX)\b", None, "an issue"),
+    ("stdout", r"\bstd::c(out|err)\b", r"^(app/|tests/)", "return values; app talks"),
+]
+ROOM_BANNED = {  # includes that a room may not have
+    "core": r'<cuda|"kernels/|<CLI/',
+    "kernels": r'"core/(engine|memory|text)/|<CLI/|<nlohmann',
+    "models": r"<CLI/|<spdlog|\.cuh",
+    "app": r"<cuda|\.cuh",
+}
+
+
+def tracked(*suffixes):
+    listing = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=TOP,
+                             check=True, capture_output=True, text=True).stdout.split("\n")
+    return [name for name in listing if name.endswith(suffixes) and (TOP / name).is_file()]
+
+
+def without_comments_and_strings(text):
+    """Blanks comments, strings and character literals, keeping line breaks and columns."""
+    pattern = re.compile(r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'',
+                         re.S)
+    return pattern.sub(lambda found: re.sub(r"[^\n]", " ", found.group()), text)
+
+
+def function_spans(code):
+    """(first line, lines, name) of every function body in C++ code without comments."""
+    spans, opened, line = [], [], 1
+    for found in re.finditer(r"[{}\n]", code):
+        if found.group() == "\n":
+            line += 1
+        elif found.group() == "{":
+            head = re.split(r"[;{}]", code[:found.start()])[-1]
+            # A body follows a parameter list (with what may stand behind it) or an initialiser list.
+            is_body = re.search(r"\)\s*(const|noexcept|override|mutable|->\s*[\w:<>,\s*&]+|\s)*$", head)
+            is_control = re.search(r"\b(if|for|while|switch|catch)\b", head)
+            is_type = re.search(r"\b(namespace|class|struct|enum|union)\b[^()]*$", head)
+            name = re.search(r"([~\w:]+)\s*\(", head)
+            kind = name.group(1) if is_body and name and not is_control and not is_type else None
+            opened.append((kind, line))
+        elif opened:
+            kind, first = opened.pop()
+            if kind:
+                spans.append((first, line - first + 1, kind))
+    return spans
+
+
+def check_cpp(name):
+    text = (TOP / name).read_text()
+    code = without_comments_and_strings(text)
+    room = name.split("/")[0]
+    for number, line in enumerate(code.split("\n"), 1):
+        for rule, pattern, allowed, instead in BANNED:
+            if re.search(pattern, line) and not (allowed and re.search(allowed, name)):
+                yield rule, name, number, f"not here: {instead}"
+    if room in ROOMS:
+        for number, line in enumerate(text.split("\n"), 1):
+            include = re.match(r'\s*#include\s*([<"].*)', line)
+            if not include:
+                continue
+            target = re.match(r'"(\w+)/', include.group(1))
+            if target and target.group(1) in ROOMS[ROOMS.index(room) + 1:] + ["tests"]:
+                yield "arrow", name, number, f"{room} may not include {include.group(1)}"
+            if re.search(ROOM_BANNED[room], include.group(1)):
+                yield "arrow", name, number, f"{room} may not include {include.group(1)}"
+    limit = KERNEL_LINES if name.endswith((".cu", ".cuh")) else FUNCTION_LINES
+    for first, lines, function in function_spans(code):
+        is_test = name.startswith("tests/") and function in ("TEST_SUITE", "TEST_CASE", "SUBCASE")
+        if lines > limit and not is_test:
+            yield "function", name, first, f"{function} has {lines} lines, at most {limit}"
+
+
+def check_python(name):
+    for node in ast.walk(ast.parse((TOP / name).read_text())):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            lines = node.end_lineno - node.lineno + 1
+            if lines > FUNCTION_LINES:
+                yield "function", name, node.lineno, f"{node.name} has {lines} lines, at most {FUNCTION_LINES}"
+
+
+def check_text(name):
+    lines = (TOP / name).read_text().rstrip("\n").split("\n")
+    if len(lines) > FILE_LINES:
+        yield "file", name, len(lines), f"{len(lines)} lines, at most {FILE_LINES}"
+    for number, line in enumerate(lines, 1):
+        if len(line) > LINE_COLUMNS and "http" not in line:
+            yield "line", name, number, f"{len(line)} columns, at most {LINE_COLUMNS}"
+
+
+def check_mirrors(sources):
+    """tests/<room>/**/<stem>_test.cpp stands for <room>/**/<stem>.cpp."""
+    known = set(sources)
+    for name in sources:
+        found = re.match(r"tests/(core|kernels|models|app)/(.*)_test\.cpp$", name)
+        if found and "surface" not in name:
+            stem = f"{found.group(1)}/{found.group(2)}"
+            folder = TOP / stem
+            if not any(f"{stem}{suffix}" in known for suffix in (".cpp", ".h")) and not folder.is_dir():
+                yield "mirror", name, 1, f"tests nothing named {stem}"
+
+
+def findings():
+    sources = tracked(".cpp", ".h", ".cu", ".cuh")
+    for name in sources:
+        yield from check_cpp(name)
+    scripts = tracked(".py")
+    for name in scripts:
+        yield from check_python(name)
+    for name in sources + scripts:
+        yield from check_text(name)
+    yield from check_mirrors(sources)
+
+
+def exceptions():
+    path = TOP / "scripts/tidy_exceptions.txt"
+    rows = {}
+    for line in path.read_text().splitlines():
+        if line.strip() and not line.startswith("#"):
+            rule, name = line.split("#")[0].split()
+            rows[(rule, name)] = False
+    return rows
+
+
+def main():
+    allowed, count = exceptions(), 0
+    for rule, name, number, text in findings():
+        if (rule, name) in allowed:
+            allowed[(rule, name)] = True
+            continue
+        print(f"{name}:{number}: {rule}: {text}")
+        count += 1
+    for (rule, name), used in allowed.items():
+        if not used:
+            print(f"scripts/tidy_exceptions.txt: {rule} {name} is no longer needed")
+            count += 1
+    return 1 if count else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
