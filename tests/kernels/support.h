@@ -9,6 +9,7 @@
 #include <numeric>
 #include <random>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "kernels/bf16.h"
@@ -167,7 +168,7 @@ inline std::vector<Isa> available_isas() {
   return levels;
 }
 
-inline const char* name_of(Isa isa) {
+inline std::string name_of(Isa isa) {
   return isa == Isa::plain ? "plain" : isa == Isa::avx2 ? "avx2" : "avx512";
 }
 

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <vector>
+
+#include "kernels/ops/attention.h"
+#include "kernels/ops/kv_write.h"
+#include "tests/kernels/support.h"
+
+namespace hyb::kernels::testing {
+
+struct AttentionShape {
+  std::int64_t heads, kv_heads, head_dim;
+  std::int64_t page_tokens = 16;
+};
+
+/// One sequence's queries, keys and values, and an arena with room for it in pages of any order.
+/// Places that nobody has written hold NaN.
+struct AttentionFixture {
+  AttentionFixture(DType dtype, AttentionShape shape, std::int64_t tokens, std::uint32_t seed = 1)
+      : s(shape),
+        q(random_tensor(dtype, {tokens, s.heads * s.head_dim}, seed, 1.0F, {5, 1})),
+        k(random_tensor(dtype, {tokens, s.kv_heads * s.head_dim}, seed + 1, 1.0F, {7, 3})),
+        v(random_tensor(dtype, {tokens, s.kv_heads * s.head_dim}, seed + 2, 1.0F, {9, 5})),
+        y(dtype, {tokens, s.heads * s.head_dim}, {3, 1}) {
+    const std::int64_t pages = (tokens + s.page_tokens - 1) / s.page_tokens;
+    arena = TestTensor(dtype, {pages + 2, 2 * s.kv_heads * s.page_tokens * s.head_dim}, {32, 1});
+    for (std::int64_t i = 0; i < arena.size(); ++i) arena.set(i, NAN);
+    for (std::int64_t i = 0; i < pages; ++i) {
+      table.push_back(static_cast<std::int32_t>((i * 7 + 3) % (pages + 2)));
+    }
+    // Pages must differ: fall back to a reversed run where 7 divides the number of pages.
+    if ((pages + 2) % 7 == 0) {
+      for (std::size_t i = 0; i < table.size(); ++i) {
+        table[i] = static_cast<std::int32_t>(table.size() - i);
+      }
+    }
+  }
+
+  /// Tokens first .. first+count-1 in one call.
+  void write(Queue& queue, std::int64_t first, std::int64_t count) {
+    const Table begin{0, static_cast<std::int32_t>(count)};
+    const Table position{static_cast<std::int32_t>(first)};
+    const Table page_begin{0, static_cast<std::int32_t>(table.size())}, pages(table);
+    kv_write(queue, {.k = k.view().rows(first, count),
+                     .v = v.view().rows(first, count),
+                     .pages_of_layer = arena,
+                     .span_begin = begin,
+                     .position = position,
+                     .page_begin = page_begin,
+                     .pages = pages,
+                     .kv_heads = s.kv_heads,
+                     .head_dim = s.head_dim,
+                     .page_tokens = s.page_tokens});
+  }
+
+  void attend(Queue& queue, std::int64_t first, std::int64_t count, Tensor workspace = {}) {
+    const Table begin{0, static_cast<std::int32_t>(count)};
+    const Table position{static_cast<std::int32_t>(first)};
+    const Table page_begin{0, static_cast<std::int32_t>(table.size())}, pages(table);
+    attention(queue, {.q = q.view().rows(first, count),
+                      .pages_of_layer = arena,
+                      .span_begin = begin,
+                      .position = position,
+                      .page_begin = page_begin,
+                      .pages = pages,
+                      .y = y.view().rows(first, count),
+                      .heads = s.heads,
+                      .kv_heads = s.kv_heads,
+                      .head_dim = s.head_dim,
+                      .page_tokens = s.page_tokens,
+                      .scale = scale,
+                      .workspace = workspace});
+  }
+
+  AttentionShape s;
+  TestTensor q, k, v, arena, y;
+  std::vector<std::int32_t> table;
+  float scale = 0.25F;
+};
+
+}  // namespace hyb::kernels::testing

@@ -1,0 +1,189 @@
+#include "kernels/ops/attention.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/kernels/ops/attention_support.h"
+
+using namespace hyb;
+using namespace hyb::kernels;
+using namespace hyb::kernels::testing;
+
+namespace {
+
+constexpr AttentionShape shapes[] = {{.heads = 4, .kv_heads = 2, .head_dim = 24},
+                                     {.heads = 12, .kv_heads = 4, .head_dim = 64},
+                                     {.heads = 3, .kv_heads = 3, .head_dim = 128},
+                                     {.heads = 8, .kv_heads = 1, .head_dim = 80},
+                                     {.heads = 2, .kv_heads = 2, .head_dim = 32, .page_tokens = 6},
+                                     {.heads = 7, .kv_heads = 1, .head_dim = 256},
+                                     {.heads = 5, .kv_heads = 5, .head_dim = 2}};
+
+/// Softmax attention of one query head in doubles.
+std::vector<double> expected(const AttentionFixture& f, std::int64_t token, std::int64_t head) {
+  const std::int64_t dim = f.s.head_dim, kv_head = head / (f.s.heads / f.s.kv_heads);
+  std::vector<double> weights, y(static_cast<std::size_t>(dim), 0.0);
+  double largest = -INFINITY, sum = 0.0;
+  for (std::int64_t p = 0; p <= token; ++p) {
+    double dot = 0;
+    for (std::int64_t i = 0; i < dim; ++i) {
+      dot += static_cast<double>(f.q.get((token * f.s.heads + head) * dim + i)) *
+             f.k.get((p * f.s.kv_heads + kv_head) * dim + i);
+    }
+    weights.push_back(dot * f.scale);
+    largest = std::max(largest, weights.back());
+  }
+  for (double& weight : weights) sum += weight = std::exp(weight - largest);
+  for (std::int64_t p = 0; p <= token; ++p) {
+    for (std::int64_t i = 0; i < dim; ++i) {
+      y[static_cast<std::size_t>(i)] += weights[static_cast<std::size_t>(p)] / sum *
+                                        f.v.get((p * f.s.kv_heads + kv_head) * dim + i);
+    }
+  }
+  return y;
+}
+
+TEST_SUITE("kernels/ops/attention") {
+  TEST_CASE("is causal softmax attention on every route; unwritten places are never read") {
+    for (const Isa isa : available_isas()) {
+      for (const DType dtype : {DType::f32, DType::bf16}) {
+        for (const AttentionShape& shape : shapes) {
+          CAPTURE(name_of(isa));
+          CAPTURE(shape.head_dim);
+          Queue queue = test_queue(isa, 2);
+          AttentionFixture f(dtype, shape, 85);
+          f.scale = 1.0F / std::sqrt(static_cast<float>(shape.head_dim));
+          f.write(queue, 0, 85);
+          const auto q = f.q.everything(), arena = f.arena.everything();
+          f.attend(queue, 0, 85);
+          CHECK(f.y.guards_intact());
+          CHECK(f.q.everything() == q);
+          CHECK(f.arena.everything() == arena);
+          const double bound = dtype == DType::bf16 ? 0.012 : 4e-6;
+          for (std::int64_t t = 0; t < 85; t += 4) {
+            for (std::int64_t h = 0; h < shape.heads; ++h) {
+              const auto want = expected(f, t, h);
+              for (std::int64_t i = 0; i < shape.head_dim; ++i) {
+                const double e = want[static_cast<std::size_t>(i)];
+                const double got = f.y.get((t * shape.heads + h) * shape.head_dim + i);
+                REQUIRE(std::fabs(got - e) <= bound * (std::fabs(e) + 0.5));
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+
+  TEST_CASE("cutting a sequence anywhere changes nothing, on any threads, with any workspace") {
+    std::mt19937 engine(9);
+    constexpr std::int64_t tokens = 2 * attention_run_keys + 70;
+    for (const Isa isa : available_isas()) {
+      for (const DType dtype : {DType::f32, DType::bf16}) {
+        for (const AttentionShape& shape :
+             {AttentionShape{.heads = 6, .kv_heads = 2, .head_dim = 64},
+              AttentionShape{.heads = 1, .kv_heads = 1, .head_dim = 18}}) {
+          CAPTURE(name_of(isa));
+          Queue one = test_queue(isa, 1);
+          AttentionFixture whole(dtype, shape, tokens);
+          whole.write(one, 0, tokens);
+          whole.attend(one, 0, tokens);
+          TestTensor workspace(
+              DType::f32,
+              {static_cast<std::int64_t>(
+                  attention_workspace_bytes(1, shape.heads, shape.head_dim, tokens) / 4)});
+          for (int round = 0; round < 3; ++round) {
+            Queue queue = test_queue(isa, 1 + round % 3);
+            AttentionFixture cut(dtype, shape, tokens);
+            // One token at a time over a part that crosses a run's end, random pieces elsewhere.
+            auto cuts = random_cuts(tokens - 100, engine);
+            for (std::int32_t t = tokens - 99; t <= tokens; ++t) cuts.push_back(t);
+            for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
+              cut.write(queue, cuts[i], cuts[i + 1] - cuts[i]);
+              cut.attend(queue, cuts[i], cuts[i + 1] - cuts[i],
+                         round == 0 ? Tensor{} : workspace.view());
+            }
+            CHECK(same_bytes(cut.y, whole.y));
+            CHECK(workspace.guards_intact());
+          }
+        }
+      }
+    }
+  }
+
+  TEST_CASE("neighbours in the step and their order change nothing") {
+    for (const Isa isa : available_isas()) {
+      for (const DType dtype : {DType::f32, DType::bf16}) {
+        const AttentionShape shape{.heads = 4, .kv_heads = 2, .head_dim = 32};
+        Queue queue = test_queue(isa, 3), one = test_queue(isa, 1);
+        AttentionFixture f(dtype, shape, 90);
+        f.write(one, 0, 90);
+        f.attend(one, 0, 90);
+        // The same sequence three times, at other lengths: rows 40..59, then 89, then 7..30.
+        const Table begin{0, 20, 21, 45}, position{40, 89, 7}, page_begin{0, 4, 10, 12};
+        std::vector<std::int32_t> pages(f.table.begin(), f.table.begin() + 4);
+        pages.insert(pages.end(), f.table.begin(), f.table.begin() + 6);
+        pages.insert(pages.end(), f.table.begin(), f.table.begin() + 2);
+        std::vector<std::int64_t> rows;
+        for (std::int64_t t = 40; t < 60; ++t) rows.push_back(t);
+        rows.push_back(89);
+        for (std::int64_t t = 7; t < 31; ++t) rows.push_back(t);
+        const std::int64_t width = shape.heads * shape.head_dim;
+        TestTensor q(dtype, {45, width}), y(dtype, {45, width});
+        for (std::int64_t r = 0; r < 45; ++r) {
+          for (std::int64_t i = 0; i < width; ++i) {
+            q.set(r * width + i, f.q.get(rows[static_cast<std::size_t>(r)] * width + i));
+          }
+        }
+        const Table page_table(pages);
+        attention(queue, {.q = q,
+                          .pages_of_layer = f.arena,
+                          .span_begin = begin,
+                          .position = position,
+                          .page_begin = page_begin,
+                          .pages = page_table,
+                          .y = y,
+                          .heads = 4,
+                          .kv_heads = 2,
+                          .head_dim = 32,
+                          .scale = f.scale});
+        for (std::int64_t r = 0; r < 45; ++r) {
+          for (std::int64_t i = 0; i < width; ++i) {
+            REQUIRE(y.get(r * width + i) == f.y.get(rows[static_cast<std::size_t>(r)] * width + i));
+          }
+        }
+      }
+    }
+  }
+
+  TEST_CASE("one key gives its value; later tokens, even infinite ones, reach no earlier answer") {
+    for (const Isa isa : available_isas()) {
+      for (const DType dtype : {DType::f32, DType::bf16}) {
+        const AttentionShape shape{.heads = 2, .kv_heads = 1, .head_dim = 16};
+        Queue queue = test_queue(isa);
+        AttentionFixture clean(dtype, shape, 40), dirty(dtype, shape, 40);
+        for (std::int64_t i = 20 * 16; i < 40 * 16; ++i) {
+          dirty.v.set(i, i % 2 == 0 ? INFINITY : NAN);
+          dirty.k.set(i, NAN);
+        }
+        for (AttentionFixture* const f : {&clean, &dirty}) {
+          f->write(queue, 0, 40);
+          f->attend(queue, 0, 40);
+        }
+        for (std::int64_t i = 0; i < 20 * 32; ++i) REQUIRE(clean.y.get(i) == dirty.y.get(i));
+        for (std::int64_t i = 0; i < 32; ++i) CHECK(clean.y.get(i) == clean.v.get(i % 16));
+      }
+    }
+  }
+
+  TEST_CASE("names the broken rule") {
+    Queue queue = test_queue(Isa::plain);
+    AttentionFixture f(DType::bf16, {.heads = 4, .kv_heads = 2, .head_dim = 24}, 20);
+    f.table.resize(1);
+    CHECK_THROWS_WITH_AS(f.attend(queue, 0, 20),
+                         "attention: a page table reaches its span's end, got 20", Error);
+    f.s.kv_heads = 3;
+    CHECK_THROWS_WITH_AS(f.attend(queue, 0, 8), "attention: kv_heads divides heads, got 3", Error);
+  }
+}
+
+}  // namespace
