@@ -1,0 +1,275 @@
+#include "core/memory/memory.h"
+
+#include <doctest/doctest.h>
+
+#include <utility>
+
+#include "core/base/error.h"
+
+using namespace hyb;
+
+namespace {
+
+Capacity sizes(std::int32_t pages, std::int32_t slots, std::int32_t page_tokens = 4) {
+  return {.pages = pages,
+          .slots = slots,
+          .page_tokens = page_tokens,
+          .step_tokens = 16,
+          .step_rows = 4,
+          .vocab = 10};
+}
+
+/// A sequence that has run `tokens` tokens.
+Memory ran(MemoryPool& pool, std::int32_t tokens) {
+  std::optional<Memory> memory = pool.start();
+  REQUIRE(memory);
+  REQUIRE(memory->reserve(tokens));
+  memory->keep(tokens);
+  return std::move(*memory);
+}
+
+bool all_free(const MemoryPool& pool) {
+  pool.audit({}, {});
+  return pool.pages_free() == pool.pages_total() && pool.slots_free() == pool.slots_total();
+}
+
+}  // namespace
+
+TEST_SUITE("core/memory/memory") {
+  TEST_CASE("a fresh sequence reads no slot until it has run") {
+    MemoryPool pool(sizes(4, 2));
+    Memory memory = *pool.start();
+    CHECK(memory.read_slot() == no_slot);
+    CHECK(memory.write_slot() != no_slot);
+    REQUIRE(memory.reserve(3));
+    CHECK(memory.length() == 0);
+    memory.keep(0);
+    CHECK(memory.read_slot() == no_slot);
+    memory.keep(3);
+    CHECK(memory.length() == 3);
+    CHECK(memory.read_slot() == memory.write_slot());
+    CHECK(pool.take_orders().empty());
+  }
+
+  TEST_CASE("reserve takes pages only where they are needed") {
+    MemoryPool pool(sizes(4, 1));
+    Memory memory = *pool.start();
+    CHECK(memory.reserve(0));
+    CHECK(memory.pages().empty());
+    CHECK(memory.reserve(4));
+    CHECK(memory.pages().size() == 1);
+    CHECK(memory.reserve(4));
+    CHECK(memory.pages().size() == 1);
+    memory.keep(4);
+    CHECK(memory.reserve(1));
+    CHECK(memory.pages().size() == 2);
+  }
+
+  TEST_CASE("a dry pool keeps what was taken, and release gives all back") {
+    MemoryPool pool(sizes(3, 2));
+    {
+      Memory memory = ran(pool, 5);
+      CHECK_FALSE(memory.reserve(100));
+      CHECK(memory.pages().size() == 3);
+      CHECK(memory.length() == 5);
+      CHECK(memory.reserve(7));
+      CHECK(pool.pages_free() == 0);
+    }
+    CHECK(all_free(pool));
+  }
+
+  TEST_CASE("start is refused without a free slot") {
+    MemoryPool pool(sizes(3, 1));
+    const std::optional<Memory> first = pool.start();
+    CHECK(first);
+    CHECK_FALSE(pool.start());
+    pool.audit();
+  }
+
+  TEST_CASE("a checkpoint takes the live slot and the sequence writes a fresh one") {
+    MemoryPool pool(sizes(8, 3));
+    Memory memory = ran(pool, 6);
+    const SlotId live = memory.write_slot();
+    const std::optional<Checkpoint> checkpoint = memory.checkpoint();
+    REQUIRE(checkpoint);
+    CHECK(checkpoint->length() == 6);
+    CHECK(checkpoint->slot() == live);
+    CHECK(memory.read_slot() == live);
+    CHECK(memory.write_slot() != live);
+
+    REQUIRE(memory.reserve(1));
+    memory.keep(1);
+    CHECK(memory.read_slot() == memory.write_slot());
+    CHECK(memory.read_slot() != live);
+    CHECK(pool.slots_free() == 1);
+  }
+
+  TEST_CASE("full pages are shared, the partial one is the checkpoint's own copy") {
+    MemoryPool pool(sizes(8, 3));
+    Memory memory = ran(pool, 6);
+    const std::optional<Checkpoint> checkpoint = memory.checkpoint();
+    REQUIRE(checkpoint);
+    CHECK(checkpoint->pages()[0] == memory.pages()[0]);
+    CHECK(checkpoint->pages()[1] != memory.pages()[1]);
+    const std::vector<Order> orders = pool.take_orders();
+    REQUIRE(orders.size() == 1);
+    const PageCopy copy = std::get<PageCopy>(orders[0]);
+    CHECK(copy.from == memory.pages()[1]);
+    CHECK(copy.to == checkpoint->pages()[1]);
+  }
+
+  TEST_CASE("on a page boundary nothing is copied") {
+    MemoryPool pool(sizes(8, 3));
+    Memory memory = ran(pool, 8);
+    const std::optional<Checkpoint> checkpoint = memory.checkpoint();
+    REQUIRE(checkpoint);
+    const std::optional<Memory> other = pool.resume(*checkpoint);
+    REQUIRE(other);
+    CHECK(pool.take_orders().empty());
+    CHECK(pool.pages_free() == 6);
+    CHECK(other->pages()[1] == memory.pages()[1]);
+  }
+
+  TEST_CASE("a second checkpoint at the same place shares the snapshot") {
+    MemoryPool pool(sizes(8, 2));
+    Memory memory = ran(pool, 6);
+    const std::optional<Checkpoint> first = memory.checkpoint();
+    CHECK(pool.slots_free() == 0);
+    const std::optional<Checkpoint> second = memory.checkpoint();
+    REQUIRE(second);
+    CHECK(second->slot() == first->slot());
+    const Checkpoint* both[] = {&*first, &*second};
+    const Memory* one[] = {&memory};
+    pool.audit(one, both);
+  }
+
+  TEST_CASE("resumed sequences read one snapshot and write slots of their own") {
+    MemoryPool pool(sizes(12, 4));
+    std::optional<Checkpoint> checkpoint;
+    {
+      Memory memory = ran(pool, 7);
+      checkpoint = memory.checkpoint();
+    }
+    CHECK(pool.slots_free() == 3);
+    Memory a = *pool.resume(*checkpoint);
+    Memory b = *pool.resume(*checkpoint);
+    CHECK(a.length() == 7);
+    CHECK(a.read_slot() == checkpoint->slot());
+    CHECK(b.read_slot() == checkpoint->slot());
+    CHECK(a.write_slot() != b.write_slot());
+    CHECK(a.pages()[0] == b.pages()[0]);
+    CHECK(a.pages()[1] != b.pages()[1]);
+
+    // The snapshot outlives its checkpoint until the last reader has moved on.
+    checkpoint.reset();
+    CHECK(pool.slots_free() == 1);
+    REQUIRE(a.reserve(1));
+    a.keep(1);
+    CHECK(pool.slots_free() == 1);
+    b = Memory();
+    CHECK(pool.slots_free() == 3);
+    a = Memory();
+    CHECK(all_free(pool));
+  }
+
+  TEST_CASE("a refused checkpoint or resume takes nothing") {
+    SUBCASE("no slot") {
+      MemoryPool pool(sizes(8, 1));
+      Memory memory = ran(pool, 6);
+      CHECK_FALSE(memory.checkpoint());
+      CHECK(pool.pages_free() == 6);
+      CHECK(memory.read_slot() == memory.write_slot());
+      CHECK(pool.take_orders().empty());
+    }
+    SUBCASE("no page") {
+      MemoryPool pool(sizes(2, 3));
+      Memory memory = ran(pool, 6);
+      CHECK_FALSE(memory.checkpoint());
+      CHECK(pool.slots_free() == 2);
+      CHECK(memory.read_slot() == memory.write_slot());
+      CHECK(pool.take_orders().empty());
+    }
+    SUBCASE("no page to resume") {
+      MemoryPool pool(sizes(3, 3));
+      Memory memory = ran(pool, 6);
+      const std::optional<Checkpoint> checkpoint = memory.checkpoint();
+      REQUIRE(checkpoint);
+      CHECK_FALSE(pool.resume(*checkpoint));
+      CHECK(pool.slots_free() == 1);
+      const Memory* one[] = {&memory};
+      const Checkpoint* saved[] = {&*checkpoint};
+      pool.audit(one, saved);
+    }
+  }
+
+  TEST_CASE("a checkpoint of nothing resumes as a fresh sequence") {
+    MemoryPool pool(sizes(4, 2));
+    Memory memory = *pool.start();
+    const std::optional<Checkpoint> checkpoint = memory.checkpoint();
+    REQUIRE(checkpoint);
+    CHECK(checkpoint->length() == 0);
+    const std::optional<Memory> other = pool.resume(*checkpoint);
+    REQUIRE(other);
+    CHECK(other->length() == 0);
+    CHECK(other->read_slot() == no_slot);
+  }
+
+  TEST_CASE("without attention there are no pages") {
+    MemoryPool pool(sizes(0, 2, 0));
+    Memory memory = *pool.start();
+    CHECK(memory.reserve(1'000'000));
+    memory.keep(1'000'000);
+    CHECK(memory.pages().empty());
+    const std::optional<Checkpoint> checkpoint = memory.checkpoint();
+    REQUIRE(checkpoint);
+    CHECK(pool.pages_for(17) == 0);
+    CHECK(pool.take_orders().empty());
+  }
+
+  TEST_CASE("without recurrent layers there are no slots") {
+    MemoryPool pool(sizes(8, 0));
+    {
+      Memory memory = ran(pool, 6);
+      CHECK(memory.read_slot() == no_slot);
+      CHECK(memory.write_slot() == no_slot);
+      const std::optional<Checkpoint> checkpoint = memory.checkpoint();
+      REQUIRE(checkpoint);
+      const std::optional<Memory> other = pool.resume(*checkpoint);
+      REQUIRE(other);
+      CHECK(other->length() == 6);
+      CHECK(other->write_slot() == no_slot);
+    }
+    CHECK(all_free(pool));
+  }
+
+  TEST_CASE("moving hands everything over once") {
+    MemoryPool pool(sizes(8, 3));
+    {
+      Memory memory = ran(pool, 6);
+      Checkpoint checkpoint = *memory.checkpoint();
+      Memory moved = std::move(memory);
+      CHECK(memory.length() == 0);
+      CHECK(moved.length() == 6);
+      Memory other = ran(pool, 2);
+      other = std::move(moved);  // gives its own slot and page back at once
+      CHECK(pool.slots_free() == 1);
+      Checkpoint kept;
+      kept = std::move(checkpoint);
+      CHECK(kept.length() == 6);
+    }
+    CHECK(all_free(pool));
+  }
+
+  TEST_CASE("broken rules of ours are reported") {
+    MemoryPool pool(sizes(4, 2));
+    Memory memory = *pool.start();
+    REQUIRE(memory.reserve(4));
+    CHECK_THROWS_AS(memory.keep(5), Error);
+    CHECK_THROWS_AS(Memory().reserve(1), Error);
+    MemoryPool other(sizes(4, 2));
+    memory.keep(4);
+    const Checkpoint checkpoint = *memory.checkpoint();
+    CHECK_THROWS_AS(other.resume(checkpoint), Error);
+    CHECK_THROWS_AS(pool.audit({}, {}), Error);  // the sequence and the checkpoint are not named
+  }
+}
