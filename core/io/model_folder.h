@@ -10,10 +10,10 @@ namespace hyb {
 /// What the environment says about the Hugging Face cache. The app fills it in: core reads no
 /// environment. Unset and empty mean the same.
 struct HubEnvironment {
-  std::optional<std::string> hf_hub_cache;    ///< HF_HUB_CACHE
-  std::optional<std::string> hf_home;         ///< HF_HOME
-  std::optional<std::string> xdg_cache_home;  ///< XDG_CACHE_HOME
-  std::optional<std::string> home;            ///< HOME
+  std::optional<std::string> hf_hub_cache{};    ///< HF_HUB_CACHE
+  std::optional<std::string> hf_home{};         ///< HF_HOME
+  std::optional<std::string> xdg_cache_home{};  ///< XDG_CACHE_HOME
+  std::optional<std::string> home{};            ///< HOME
 };
 
 /// $HF_HUB_CACHE, else $HF_HOME/hub, else $XDG_CACHE_HOME/huggingface/hub, else

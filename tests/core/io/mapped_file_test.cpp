@@ -1,0 +1,133 @@
+#include "core/io/mapped_file.h"
+
+#include <doctest/doctest.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+
+#include "tests/support/error_text.h"
+#include "tests/support/temporary_folder.h"
+
+using namespace hyb;
+using namespace hyb::testing;
+
+namespace {
+
+struct Ending {
+  int status;  // as waitpid gives it
+  std::string errors;
+};
+
+/// Runs `action` in a child and collects its end and its stderr.
+template <typename Action>
+Ending in_child(const Action& action) {
+  std::array<int, 2> ends;
+  REQUIRE(::pipe(ends.data()) == 0);
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    ::dup2(ends[1], STDERR_FILENO);
+    ::close(ends[0]);
+    action();
+    ::_exit(0);
+  }
+  ::close(ends[1]);
+  Ending ending = {};
+  std::array<char, 4096> buffer;
+  for (ssize_t n; (n = ::read(ends[0], buffer.data(), buffer.size())) > 0;) {
+    ending.errors.append(buffer.data(), static_cast<std::size_t>(n));
+  }
+  ::close(ends[0]);
+  ::waitpid(child, &ending.status, 0);
+  return ending;
+}
+
+}  // namespace
+
+TEST_SUITE("core/io/mapped_file") {
+  TEST_CASE("a mapping shows the bytes of the file, also after drop and move") {
+    const TemporaryFolder folder;
+    std::string text(100'000, 'a');
+    text[65'000] = 'b';
+    MappedFile file(folder.write("f", text));
+    CHECK(file.bytes().size() == text.size());
+    file.prefetch();
+    CHECK(file.bytes()[65'000] == std::byte{'b'});
+    file.drop(0, text.size());
+    file.drop(65'000, 1);
+    CHECK(file.bytes()[65'000] == std::byte{'b'});
+    const std::byte* data = file.bytes().data();
+    MappedFile moved = std::move(file);
+    CHECK(moved.bytes().data() == data);
+    CHECK(moved.bytes()[65'000] == std::byte{'b'});
+  }
+
+  TEST_CASE("an empty file has no bytes") {
+    const TemporaryFolder folder;
+    const MappedFile file(folder.write("f", ""));
+    CHECK(file.bytes().empty());
+    file.drop(0, 0);
+    file.prefetch();
+  }
+
+  TEST_CASE("folders, FIFOs and missing files are refused by name, without waiting") {
+    const TemporaryFolder folder;
+    const auto fifo = folder.path() / "fifo";
+    REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
+    CHECK(contains(model_error([&] { MappedFile file(fifo); }), "fifo: is not a regular file"));
+    CHECK(contains(model_error([&] { MappedFile file(folder.path()); }), "not a regular file"));
+    CHECK(contains(model_error([&] { MappedFile file(folder.path() / "x"); }), "x: can't be op"));
+  }
+
+  TEST_CASE("a dangling link is named with its target") {
+    const TemporaryFolder folder;
+    std::filesystem::create_symlink("blobs/123", folder.path() / "link");
+    const std::string error = model_error([&] { MappedFile file(folder.path() / "link"); });
+    CHECK(contains(error, "link: is a link to " + (folder.path() / "blobs/123").string()));
+  }
+
+  TEST_CASE("a file is read whole, up to a limit") {
+    const TemporaryFolder folder;
+    const auto path = folder.write("f", "hello");
+    CHECK(read_whole_file(path, 5) == "hello");
+    CHECK(contains(model_error([&] { read_whole_file(path, 4); }), "5 bytes, at most 4"));
+  }
+
+  TEST_CASE("a file that shrinks is exit status 3 and one line that names it") {
+    const TemporaryFolder folder;
+    const auto path = folder.write("weights", std::string(50'000, 'a'));
+    const Ending ending = in_child([&] {
+      const MappedFile other(folder.write("other", std::string(50'000, 'a')));
+      const MappedFile file(path);
+      std::filesystem::resize_file(path, 100);
+      volatile std::byte touched = file.bytes()[40'000];
+      static_cast<void>(touched);
+    });
+    REQUIRE(WIFEXITED(ending.status));
+    CHECK(WEXITSTATUS(ending.status) == 3);
+    CHECK(ending.errors.starts_with("hyb: error: " + path.string() + ": the file shrank"));
+    CHECK(ending.errors.find('\n') == ending.errors.size() - 1);
+  }
+
+  TEST_CASE("a SIGBUS that is not ours keeps its effect") {
+    const TemporaryFolder folder;
+    const auto path = folder.write("weights", std::string(50'000, 'a'));
+    const Ending sent = in_child([&] {
+      const MappedFile file(path);
+      ::raise(SIGBUS);
+    });
+    // The default ends the process by the signal; a sanitizer's own handler by a status of its own.
+    const bool by_signal = WIFSIGNALED(sent.status) && WTERMSIG(sent.status) == SIGBUS;
+    const bool by_sanitizer = WIFEXITED(sent.status) && WEXITSTATUS(sent.status) == 1;
+    CHECK((by_signal || by_sanitizer));
+  }
+
+  TEST_CASE("places among the watched mappings are given back") {
+    const TemporaryFolder folder;
+    const File file(folder.write("f", "x"));
+    for (int round = 0; round < 3000; ++round) CHECK(MappedFile(file).bytes().size() == 1);
+  }
+}

@@ -1,0 +1,147 @@
+#include "core/io/tensor_files.h"
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+
+#include "tests/support/error_text.h"
+#include "tests/support/safetensors_bytes.h"
+#include "tests/support/temporary_folder.h"
+
+using namespace hyb;
+using namespace hyb::testing;
+
+namespace {
+
+/// A file whose tensors are one byte each, in the given order, all with the value `fill`.
+std::string bytes_file(const std::vector<std::string>& names, char fill) {
+  std::string header = "{";
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    header += (i == 0 ? "\"" : ",\"") + names[i] +
+              R"(":{"dtype":"U8","shape":[1],"data_offsets":[)" + std::to_string(i) + "," +
+              std::to_string(i + 1) + "]}";
+  }
+  return safetensors_bytes(header + "}", std::string(names.size(), fill));
+}
+
+struct Sharded {
+  TemporaryFolder folder;
+
+  Sharded() {
+    folder.write("one.safetensors", bytes_file({"a", "b"}, '1'));
+    folder.write("two.safetensors", bytes_file({"c"}, '2'));
+  }
+  std::string error(const std::string& index) const {
+    folder.write("model.safetensors.index.json", index);
+    return model_error([&] { TensorFiles files(folder.path()); });
+  }
+};
+
+}  // namespace
+
+TEST_SUITE("core/io/tensor_files") {
+  TEST_CASE("one file, or several through the index") {
+    const Sharded model;
+    CHECK(!TensorFiles::are_in(model.folder.path()));
+    CHECK(model.error(R"({"metadata":{"total_size":3,"x":[{}]},"weight_map":{"a":"one.safetensors",
+        "b":"one.safetensors","c":"two.safetensors"},"more":1})") == "");
+    TensorFiles files(model.folder.path());
+    CHECK(TensorFiles::are_in(model.folder.path()));
+    CHECK(files.names() == std::vector<std::string_view>{"a", "b", "c"});
+    CHECK(files.bytes() == 3);
+    REQUIRE(files.find("c"));
+    CHECK(files.find("c")->dtype == DType::u8);
+    CHECK(files.path_of("c").filename() == "two.safetensors");
+    CHECK(files.find("d") == nullptr);
+    files.map();
+    CHECK(files.view("b").bytes[0] == std::byte{'1'});
+    CHECK(files.view("c").bytes[0] == std::byte{'2'});
+    files.drop("c");
+    CHECK(files.view("c").bytes[0] == std::byte{'2'});
+
+    model.folder.write("model.safetensors", bytes_file({"z"}, '3'));
+    CHECK(TensorFiles(model.folder.path()).names() == std::vector<std::string_view>{"z"});
+  }
+
+  TEST_CASE("a tensor in another listed file is used, one in none or in two is an error") {
+    const Sharded model;
+    CHECK(model.error(R"({"weight_map":{"a":"two.safetensors","b":"one.safetensors",
+        "c":"two.safetensors"}})") == "");
+    TensorFiles files(model.folder.path());
+    CHECK(files.path_of("a").filename() == "one.safetensors");
+
+    CHECK(contains(model.error(R"({"weight_map":{"a":"one.safetensors","d":"one.safetensors"}})"),
+                   "1 listed tensors are in none of the listed files, such as \"d\""));
+    model.folder.write("three.safetensors", bytes_file({"a"}, '3'));
+    const std::string twice = model.error(R"({"weight_map":{"a":"one.safetensors",
+        "b":"three.safetensors","c":"two.safetensors"}})");
+    CHECK(contains(twice, "tensor \"a\": also in"));
+    CHECK(contains(twice, "one.safetensors"));
+    CHECK(contains(twice, "three.safetensors"));
+  }
+
+  TEST_CASE("tensors that the index does not list are used") {
+    const Sharded model;
+    CHECK(model.error(R"({"weight_map":{"a":"one.safetensors"}})") == "");
+    CHECK(TensorFiles(model.folder.path()).find("b") != nullptr);
+  }
+
+  TEST_CASE("a file that is not there is named, and so is what was looked for") {
+    const Sharded model;
+    const std::string error = model.error(R"({"weight_map":{"a":"four.safetensors"}})");
+    CHECK(contains(error, "\"four.safetensors\""));
+    CHECK(contains(error, "model.safetensors.index.json"));
+    const TemporaryFolder empty;
+    CHECK(contains(model_error([&] { TensorFiles files(empty.path()); }),
+                   "looked for model.safetensors and model.safetensors.index.json"));
+    std::filesystem::create_symlink("../blobs/7", empty.path() / "model.safetensors");
+    CHECK(contains(model_error([&] { TensorFiles files(empty.path()); }), "blobs/7"));
+  }
+
+  TEST_CASE("an index that is not one") {
+    const Sharded model;
+    for (const char* name :
+         {"../one.safetensors", "/etc/passwd", "..", ".", "", "a/b", "x\\u0000"}) {
+      CHECK(contains(model.error(R"({"weight_map":{"a":")" + std::string(name) + "\"}}"),
+                     "not the plain name"));
+    }
+    CHECK(contains(model.error("{}"), "weight_map is missing"));
+    CHECK(contains(model.error(R"({"weight_map":{}})"), "weight_map is missing or empty"));
+    CHECK(contains(model.error(R"({"weight_map":[]})"), "weight_map must be an object"));
+    CHECK(contains(model.error(R"({"weight_map":"a"})"), "weight_map must be an object"));
+    CHECK(contains(model.error(R"({"weight_map":{"a":1}})"), "tensor \"a\": the file name"));
+    CHECK(contains(model.error(R"({"weight_map":{"a":{"b":"c"}}})"), "tensor \"a\": the file"));
+    CHECK(contains(model.error("[]"), "must be a JSON object"));
+    CHECK(contains(model.error("5"), "must be a JSON object"));
+    CHECK(contains(model.error("{"), "not valid JSON"));
+    CHECK(contains(model.error(std::string("{}\0", 3)), "NUL"));
+    CHECK(contains(model.error("{\"x\":" + std::string(100'000, '[')), "nested deeper"));
+    CHECK(contains(model.error(R"({"weight_map":{"a":"one.safetensors","a":"one.safetensors"}})"),
+                   "duplicate"));
+    CHECK(contains(model.error(R"({"weight_map":{"a":"one.safetensors"},"weight_map":{"a":"b"}})"),
+                   "duplicate"));
+  }
+
+  TEST_CASE("the header of the largest published model is read in well under a second") {
+    constexpr int tensors = 165'860;
+    std::string header = "{";
+    for (int i = 0; i < tensors; ++i) {
+      const std::string begin = std::to_string(i * 2);
+      const std::string end = std::to_string(i * 2 + 2);
+      header += (i == 0 ? "" : ",") + std::string("\"backbone.layers.") + std::to_string(i % 88) +
+                ".mixer.experts." + std::to_string(i) +
+                R"(.down_proj.weight":{"dtype":"BF16","shape":[1,1],"data_offsets":[)" + begin +
+                "," + end + "]}";
+    }
+    const TemporaryFolder folder;
+    folder.write("model.safetensors",
+                 safetensors_bytes(header + "}", std::string(2 * tensors, '0')));
+    const auto start = std::chrono::steady_clock::now();
+    const TensorFiles files(folder.path());
+    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+    CHECK(files.names().size() == tensors);
+    MESSAGE("165,860 tensors in " << elapsed.count() << " s");
+    // Loose: sanitizers and a busy machine take several times longer than the 0.2 s it should be.
+    CHECK(elapsed.count() < 5.0);
+  }
+}
