@@ -1,0 +1,148 @@
+#include "core/text/added_tokens.h"
+
+#include <algorithm>
+
+#include "core/base/error.h"
+#include "core/text/control_tokens.h"
+#include "core/text/json_fields.h"
+#include "core/text/unicode.h"
+#include "core/text/utf8.h"
+
+namespace hyb {
+namespace {
+
+/// A walk along a spelling is made at every place of a text that begins like one: this bounds it.
+constexpr std::size_t spelling_bytes_max = 512;
+
+std::size_t spaces_begin(std::string_view text, std::size_t at, std::size_t least) {
+  while (at > least) {
+    if (!is_white_space(code_point_before(text, at))) break;
+    do --at;
+    while ((static_cast<unsigned char>(text[at]) & 0xC0) == 0x80);
+  }
+  return at;
+}
+
+std::size_t spaces_end(std::string_view text, std::size_t at) {
+  while (at < text.size()) {
+    std::size_t next = at;
+    if (!is_white_space(next_code_point(text, next))) break;
+    at = next;
+  }
+  return at;
+}
+
+bool stands_alone(std::string_view text, std::size_t begin, std::size_t end) {
+  if (begin > 0 && is_word(code_point_before(text, begin))) return false;
+  return end == text.size() || !is_word(next_code_point(text, end));
+}
+
+}  // namespace
+
+AddedTokens::AddedTokens(const TokenizerFile& file, const Vocabulary& vocabulary,
+                         const Normalize& normalize) {
+  const std::string where = file.source + ": added_tokens";
+  const auto found = file.rest.find("added_tokens");
+  if (found == file.rest.end() || found->is_null()) return;
+  if (!found->is_array()) file.fail("added_tokens has to be a list");
+  for (std::size_t i = 0; i < found->size(); ++i) {
+    read((*found)[i], where + "[" + std::to_string(i) + "]", vocabulary);
+  }
+  for (std::size_t i = 0; i < rules_.size(); ++i) {
+    const Rules& rules = rules_[i];
+    const std::string spelling(vocabulary_.piece(rules.token));
+    const std::string key = rules.normalized ? normalize(spelling) : spelling;
+    if (key.empty()) continue;
+    (rules.normalized ? normalized_ : written_).add(key, static_cast<std::int32_t>(i));
+  }
+}
+
+void AddedTokens::read(const Json& json, const std::string& where, const Vocabulary& vocabulary) {
+  const JsonFields fields(json, where);
+  const std::string spelling = fields.text("content");
+  const std::int64_t id = fields.integer("id");
+  const std::string name = "\"" + spelling + "\"";
+  if (spelling.empty()) return;  // nothing to find
+  if (spelling.size() > spelling_bytes_max) {
+    fields.fail("a spelling has at most " + std::to_string(spelling_bytes_max) +
+                " bytes, this one " + std::to_string(spelling.size()));
+  }
+  if (id < 0 || id >= Vocabulary::ids_max) {
+    fields.fail("the id " + std::to_string(id) + " of " + name + " is out of range; ids are 0 to " +
+                std::to_string(Vocabulary::ids_max - 1));
+  }
+  const bool special = fields.flag_or("special", false);
+  const TokenId token{static_cast<std::int32_t>(id)};
+  const auto model_token = vocabulary.find(spelling);
+  if (model_token && *model_token != token) {
+    fields.fail(name + " has id " + std::to_string(id) + " here and " +
+                std::to_string(index(*model_token)) + " in the vocabulary");
+  }
+  if (!model_token && vocabulary.contains(token)) {
+    fields.fail(name + " has id " + std::to_string(id) + ", which the vocabulary gives to \"" +
+                std::string(vocabulary.piece(token)) + "\"");
+  }
+  switch (vocabulary_.add(spelling, token)) {
+    case Vocabulary::Added::repeated_piece:
+      fields.fail(name + " is added twice");
+    case Vocabulary::Added::repeated_id:
+      fields.fail("id " + std::to_string(id) + " is given to " + name + " and to \"" +
+                  std::string(vocabulary_.piece(token)) + "\"");
+    case Vocabulary::Added::yes:
+      break;
+  }
+  by_id_[index(token)] = rules_.size();
+  rules_.push_back({token, fields.flag_or("single_word", false), fields.flag_or("lstrip", false),
+                    fields.flag_or("rstrip", false), fields.flag_or("normalized", !special),
+                    special, guard_allowing(spelling, special)});
+}
+
+bool AddedTokens::is_special(TokenId token) const {
+  const auto found = by_id_.find(index(token));
+  return found != by_id_.end() && rules_[found->second].special;
+}
+
+std::optional<AddedTokens::Match> AddedTokens::longest(const GuardedText& text, std::size_t begin,
+                                                       const Trie& trie) const {
+  std::optional<Match> match;
+  Guard guard = Guard::open;
+  Trie::Node node = Trie::root;
+  for (std::size_t at = begin; at < text.text.size(); ++at) {
+    node = trie.next(node, text.text[at]);
+    if (node == Trie::none) break;
+    guard = std::max(guard, text.guard(at));
+    const std::int32_t value = trie.value(node);
+    if (value < 0) continue;
+    const Rules& rules = rules_[static_cast<std::size_t>(value)];
+    if (guard <= rules.guard) match = {at + 1, &rules};
+  }
+  return match;
+}
+
+std::vector<AddedTokens::Stretch> AddedTokens::cut(const GuardedText& text, bool normalized) const {
+  const Trie& trie = normalized ? normalized_ : written_;
+  std::vector<Stretch> stretches;
+  std::size_t done = 0;  // up to here is in a stretch
+  for (std::size_t at = 0; at < text.text.size();) {
+    const auto match = longest(text, at, trie);
+    if (!match) {
+      ++at;
+      continue;
+    }
+    const Rules& rules = *match->rules;
+    std::size_t begin = at;
+    std::size_t end = match->end;
+    at = end;
+    if (rules.single_word && !stands_alone(text.text, begin, end)) continue;
+    if (rules.strip_left)
+      begin = std::max(done, spaces_begin(text.text, begin, std::min(done, begin)));
+    if (rules.strip_right) end = spaces_end(text.text, end);
+    if (done < begin) stretches.push_back({done, begin, std::nullopt});
+    stretches.push_back({begin, end, rules.token});
+    done = end;
+  }
+  if (done < text.text.size()) stretches.push_back({done, text.text.size(), std::nullopt});
+  return stretches;
+}
+
+}  // namespace hyb

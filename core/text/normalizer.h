@@ -1,0 +1,57 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "core/base/json.h"
+#include "core/text/guarded_text.h"
+#include "core/text/pattern.h"
+#include "core/text/unicode_form.h"
+
+namespace hyb {
+
+/// Rewrites text before it is cut into words: the `normalizer` of a tokenizer.json.
+class Normalizer {
+ public:
+  /// `json` may be null: text stays as it is. Throws Error(model) that begins with `where`.
+  Normalizer(const Json& json, const std::string& where);
+
+  bool is_identity() const { return steps_.empty(); }
+  GuardedText apply(GuardedText text) const;
+
+ private:
+  struct Replace {
+    Pattern pattern;
+    std::string content;
+  };
+  struct Prepend {
+    std::string text;
+  };
+  struct Lowercase {};
+  struct StripMarks {};
+  struct Strip {
+    bool left;
+    bool right;
+  };
+  struct ByteLevel {};
+  using Step = std::variant<UnicodeForm, Replace, Prepend, Lowercase, StripMarks, Strip, ByteLevel>;
+
+  void read(const Json& json, const std::string& where, int depth);
+
+  static GuardedText run(UnicodeForm step, const GuardedText& text);
+  static GuardedText run(const Replace& step, const GuardedText& text);
+  static GuardedText run(const Prepend& step, const GuardedText& text);
+  static GuardedText run(Lowercase step, const GuardedText& text);
+  static GuardedText run(StripMarks step, const GuardedText& text);
+  static GuardedText run(Strip step, const GuardedText& text);
+  static GuardedText run(ByteLevel step, const GuardedText& text);
+
+  std::vector<Step> steps_;
+};
+
+/// A `pattern` field: {"String": text} or {"Regex": text}.
+Pattern read_pattern(const Json& json, const std::string& where);
+
+}  // namespace hyb

@@ -1,0 +1,177 @@
+#include "core/text/pre_tokenizer.h"
+
+#include <nlohmann/json.hpp>
+
+#include "core/base/error.h"
+#include "core/text/byte_level.h"
+#include "core/text/json_fields.h"
+#include "core/text/normalizer.h"
+#include "core/text/unicode.h"
+#include "core/text/utf8.h"
+
+namespace hyb {
+namespace {
+
+constexpr int depth_max = 8;
+constexpr std::string_view gpt2_words =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+constexpr std::string_view words_and_marks = R"(\w+|[^\w\s]+)";
+
+SplitBehavior read_behavior(const JsonFields& fields) {
+  const std::string name = fields.text("behavior");
+  if (name == "Removed") return SplitBehavior::removed;
+  if (name == "Isolated") return SplitBehavior::isolated;
+  if (name == "MergedWithPrevious") return SplitBehavior::merged_with_previous;
+  if (name == "MergedWithNext") return SplitBehavior::merged_with_next;
+  if (name == "Contiguous") return SplitBehavior::contiguous;
+  fields.fail("the behavior \"" + name + "\" is not known");
+}
+
+std::vector<Splitter> one(Splitter splitter) {
+  std::vector<Splitter> list;
+  list.push_back(std::move(splitter));
+  return list;
+}
+
+void replace_spaces(std::string& text, std::string_view replacement) {
+  std::string out;
+  out.reserve(text.size() + text.size() / 4);
+  for (const char c : text) {
+    if (c == ' ') {
+      out += replacement;
+    } else {
+      out += c;
+    }
+  }
+  text = std::move(out);
+}
+
+}  // namespace
+
+PreTokenizer::PreTokenizer(const Json& json, const std::string& where) {
+  read(json, where, 0);
+  if (steps_.empty()) return;
+  if (auto* last = std::get_if<ByteLevel>(&steps_.back())) {
+    last->spell = false;
+    byte_level_ = true;
+  }
+}
+
+void PreTokenizer::read(const Json& json, const std::string& where, int depth) {
+  if (json.is_null()) return;
+  const JsonFields fields(json, where);
+  if (depth == depth_max)
+    fields.fail("nested deeper than " + std::to_string(depth_max) + " levels");
+  const std::string type = fields.text("type");
+  if (type == "Sequence") {
+    const Json& steps = fields.array("pretokenizers");
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      read(steps[i], where + "[" + std::to_string(i) + "]", depth + 1);
+    }
+  } else if (type == "ByteLevel") {
+    read_byte_level(json, where);
+  } else if (type == "Metaspace") {
+    read_metaspace(json, where);
+  } else if (type == "Split") {
+    steps_.emplace_back(Split{{read_pattern(fields.at("pattern"), where + ".pattern"),
+                               read_behavior(fields), fields.flag_or("invert", false)}});
+  } else if (type == "Digits") {
+    const bool single = fields.flag_or("individual_digits", false);
+    steps_.emplace_back(
+        Split{{is_numeric, single ? SplitBehavior::isolated : SplitBehavior::contiguous}});
+  } else if (type == "Punctuation") {
+    const bool named = !fields.at("behavior").is_null();
+    steps_.emplace_back(
+        Split{{is_punctuation, named ? read_behavior(fields) : SplitBehavior::isolated}});
+  } else if (type == "Whitespace") {
+    steps_.emplace_back(Split{{Pattern(words_and_marks, where), SplitBehavior::removed, true}});
+  } else if (type == "WhitespaceSplit") {
+    steps_.emplace_back(Split{{is_white_space, SplitBehavior::removed}});
+  } else {
+    fields.fail("the pre-tokenizer \"" + type + "\" is not supported");
+  }
+}
+
+void PreTokenizer::read_byte_level(const Json& json, const std::string& where) {
+  const JsonFields fields(json, where);
+  ByteLevel step{fields.flag_or("add_prefix_space", true), true, {}};
+  if (fields.flag_or("use_regex", true)) {
+    step.splitters = one({Pattern(gpt2_words, where), SplitBehavior::isolated});
+  }
+  steps_.emplace_back(std::move(step));
+}
+
+void PreTokenizer::read_metaspace(const Json& json, const std::string& where) {
+  const JsonFields fields(json, where);
+  Metaspace step{fields.text_or("replacement", "\xE2\x96\x81"), Metaspace::Prepend::always, {}};
+  const std::string& replacement = step.replacement;
+  std::size_t length = 0;
+  if (!replacement.empty()) next_code_point(replacement, length);
+  if (replacement.empty() || length != replacement.size()) {
+    fields.fail("\"replacement\" has to be one character, got \"" + replacement + "\"");
+  }
+  const bool prefix = fields.flag_or("add_prefix_space", true);  // older files
+  const std::string scheme = fields.text_or("prepend_scheme", prefix ? "always" : "never");
+  if (scheme == "first") {
+    step.prepend = Metaspace::Prepend::first;
+  } else if (scheme == "never") {
+    step.prepend = Metaspace::Prepend::never;
+  } else if (scheme != "always") {
+    fields.fail("the prepend_scheme \"" + scheme + "\" is not known");
+  }
+  if (fields.flag_or("split", true)) {
+    step.splitters = one({Pattern::literal(replacement, where), SplitBehavior::merged_with_next});
+  }
+  steps_.emplace_back(std::move(step));
+}
+
+void PreTokenizer::cut(std::string_view text, bool at_start, const Word& word) const {
+  if (!text.empty()) run(0, text, at_start, word);
+}
+
+void PreTokenizer::run(std::size_t step, std::string_view text, bool at_start,
+                       const Word& word) const {
+  if (step == steps_.size()) return word(text);
+  std::visit([&](const auto& kind) { run(kind, step, text, at_start, word); }, steps_[step]);
+}
+
+void PreTokenizer::run(const Split& split, std::size_t step, std::string_view text, bool at_start,
+                       const Word& word) const {
+  split.splitter.split(text, [&](std::size_t begin, std::size_t end) {
+    run(step + 1, text.substr(begin, end - begin), at_start && begin == 0, word);
+  });
+}
+
+void PreTokenizer::run(const ByteLevel& bytes, std::size_t step, std::string_view text,
+                       bool at_start, const Word& word) const {
+  std::string prefixed;
+  if (bytes.prefix_space && !text.starts_with(' ')) {
+    prefixed = " ";
+    text = prefixed.append(text);
+  }
+  const auto pass = [&](std::size_t begin, std::size_t end) {
+    const std::string_view piece = text.substr(begin, end - begin);
+    const bool first = at_start && begin == 0;
+    if (bytes.spell) return run(step + 1, to_byte_level(piece), first, word);
+    run(step + 1, piece, first, word);
+  };
+  if (bytes.splitters.empty()) return pass(0, text.size());
+  bytes.splitters[0].split(text, pass);
+}
+
+void PreTokenizer::run(const Metaspace& spaces, std::size_t step, std::string_view text,
+                       bool at_start, const Word& word) const {
+  std::string replaced(text);
+  replace_spaces(replaced, spaces.replacement);
+  const bool wanted = spaces.prepend == Metaspace::Prepend::always ||
+                      (spaces.prepend == Metaspace::Prepend::first && at_start);
+  if (wanted && !replaced.starts_with(spaces.replacement)) replaced.insert(0, spaces.replacement);
+  const std::string_view view = replaced;
+  const auto pass = [&](std::size_t begin, std::size_t end) {
+    run(step + 1, view.substr(begin, end - begin), at_start && begin == 0, word);
+  };
+  if (spaces.splitters.empty()) return pass(0, view.size());
+  spaces.splitters[0].split(view, pass);
+}
+
+}  // namespace hyb

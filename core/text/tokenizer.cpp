@@ -1,0 +1,146 @@
+#include "core/text/tokenizer.h"
+
+#include <algorithm>
+
+#include "core/text/tokenizer_parts.h"
+#include "core/text/utf8.h"
+
+namespace hyb {
+namespace {
+
+GuardedText join(std::span<const TextPiece> pieces, const EncodeOptions& options) {
+  GuardedText text;
+  for (const TextPiece& piece : pieces) {
+    const Guard unmarked = options.parse_special ? Guard::open : Guard::closed;
+    const Guard marked = piece.allow_thinking_markers ? Guard::thinking : Guard::closed;
+    text.append(piece.text, piece.marked ? marked : unmarked);
+  }
+  return is_well_formed(text.text) ? text : well_formed(text);
+}
+
+/// One call of encode().
+class Encoding {
+ public:
+  Encoding(const TokenizerParts& parts, std::size_t text_bytes)
+      : parts_(parts), words_(parts.bpe, parts.pre_tokenizer.byte_level(), text_bytes) {}
+
+  std::vector<TokenId> encode(const GuardedText& text) {
+    for (const AddedTokens::Stretch& stretch : parts_.added.cut(text, false)) {
+      if (stretch.token) {
+        tokens_.push_back(*stretch.token);
+      } else {
+        encode_stretch(text.slice(stretch.begin, stretch.end), stretch.begin == 0);
+      }
+    }
+    return std::move(tokens_);
+  }
+
+ private:
+  /// What lies between added tokens that are found as written.
+  void encode_stretch(GuardedText stretch, bool at_start) {
+    const GuardedText text = parts_.normalizer.apply(std::move(stretch));
+    for (const AddedTokens::Stretch& part : parts_.added.cut(text, true)) {
+      if (part.token) {
+        tokens_.push_back(*part.token);
+        continue;
+      }
+      const std::string_view words =
+          std::string_view(text.text).substr(part.begin, part.end - part.begin);
+      parts_.pre_tokenizer.cut(words, at_start && part.begin == 0,
+                               [&](std::string_view word) { words_.encode(word, tokens_); });
+    }
+  }
+
+  const TokenizerParts& parts_;
+  Bpe::Run words_;
+  std::vector<TokenId> tokens_;
+};
+
+}  // namespace
+
+struct Tokenizer::Parts : TokenizerParts {
+  using TokenizerParts::TokenizerParts;
+};
+
+Tokenizer::Tokenizer(std::unique_ptr<const Parts> parts) : parts_(std::move(parts)) {}
+Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
+Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
+Tokenizer::~Tokenizer() = default;
+
+Tokenizer Tokenizer::from_json(std::string_view tokenizer_json, std::string_view source,
+                               std::string_view tokenizer_config_json,
+                               std::string_view config_source) {
+  auto parts = std::make_unique<Parts>(read_tokenizer_json(tokenizer_json, source));
+  if (!tokenizer_config_json.empty()) parts->read_names(tokenizer_config_json, config_source);
+  return Tokenizer(std::move(parts));
+}
+
+std::vector<TokenId> Tokenizer::encode(std::string_view text, const EncodeOptions& options) const {
+  const TextPiece piece{text};
+  return encode(std::span(&piece, 1), options);
+}
+
+std::vector<TokenId> Tokenizer::encode(std::span<const TextPiece> pieces,
+                                       const EncodeOptions& options) const {
+  const GuardedText text = join(pieces, options);
+  std::vector<TokenId> tokens = Encoding(*parts_, text.text.size()).encode(text);
+  if (options.add_special_tokens) parts_->post_processor.apply(tokens);
+  return tokens;
+}
+
+std::string Tokenizer::decode(std::span<const TokenId> tokens, bool skip_special) const {
+  Decoder::Run run(parts_->decoder, false);
+  std::string text;
+  for (const TokenId token : tokens) {
+    if (parts_->contains(token) && !(skip_special && is_special(token))) {
+      run.push(piece(token), text);
+    }
+  }
+  run.flush(text);
+  return text;
+}
+
+std::int32_t Tokenizer::size() const {
+  return std::max(parts_->vocabulary.size(), parts_->added.vocabulary().size());
+}
+
+std::string_view Tokenizer::piece(TokenId token) const { return parts_->piece(token); }
+
+std::optional<TokenId> Tokenizer::find(std::string_view piece) const { return parts_->find(piece); }
+
+bool Tokenizer::is_special(TokenId token) const { return parts_->added.is_special(token); }
+bool Tokenizer::is_added(TokenId token) const { return parts_->added.vocabulary().contains(token); }
+std::optional<TokenId> Tokenizer::bos() const { return parts_->bos; }
+std::optional<TokenId> Tokenizer::eos() const { return parts_->eos; }
+std::optional<TokenId> Tokenizer::pad() const { return parts_->pad; }
+
+struct TextStream::Run {
+  const TokenizerParts& parts;
+  bool skip_special;
+  Decoder::Run decoder;
+};
+
+TextStream::TextStream(const Tokenizer& tokenizer, bool skip_special)
+    : run_(std::make_unique<Run>(
+          Run{*tokenizer.parts_, skip_special, Decoder::Run(tokenizer.parts_->decoder, true)})) {}
+
+TextStream::TextStream(TextStream&&) noexcept = default;
+TextStream& TextStream::operator=(TextStream&&) noexcept = default;
+TextStream::~TextStream() = default;
+
+std::string TextStream::push(TokenId token) {
+  std::string text;
+  const TokenizerParts& parts = run_->parts;
+  if (parts.contains(token) && !(run_->skip_special && parts.added.is_special(token))) {
+    run_->decoder.push(parts.piece(token), text);
+  }
+  return text;
+}
+
+std::string TextStream::flush() {
+  std::string text;
+  run_->decoder.flush(text);
+  return text;
+}
+
+}  // namespace hyb

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "core/text/added_tokens.h"
+#include "core/text/bpe.h"
+#include "core/text/decoder.h"
+#include "core/text/normalizer.h"
+#include "core/text/post_processor.h"
+#include "core/text/pre_tokenizer.h"
+#include "core/text/tokenizer_json.h"
+#include "core/text/vocabulary.h"
+
+namespace hyb {
+
+/// Everything a tokenizer.json describes, checked. Stays where it was made.
+struct TokenizerParts {
+  /// Throws Error(model) for what is damaged or not supported.
+  explicit TokenizerParts(TokenizerFile file);
+  TokenizerParts(const TokenizerParts&) = delete;
+  TokenizerParts& operator=(const TokenizerParts&) = delete;
+
+  /// Takes bos, eos and pad from a tokenizer_config.json. Throws Error(model).
+  void read_names(std::string_view tokenizer_config_json, std::string_view source);
+
+  bool contains(TokenId token) const;
+  std::string_view piece(TokenId token) const;  ///< an added token's spelling goes first
+  std::optional<TokenId> find(std::string_view piece) const;
+
+  Vocabulary vocabulary;  // the model's
+  Bpe bpe;
+  Normalizer normalizer;
+  PreTokenizer pre_tokenizer;
+  AddedTokens added;
+  PostProcessor post_processor;
+  Decoder decoder;
+  std::optional<TokenId> bos;
+  std::optional<TokenId> eos;
+  std::optional<TokenId> pad;
+};
+
+}  // namespace hyb
