@@ -1,0 +1,163 @@
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/bf16.h"
+
+/// Vectors for files compiled for AVX2 with FMA; see avx512.h, whose names these are.
+namespace hyb::kernels {
+namespace {
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-function"
+
+constexpr int lanes = 8;
+constexpr int registers = 16;
+
+struct Vec {
+  __m256 v;
+};
+struct Mask {
+  __m256 v;
+};
+
+struct Full {};
+struct Part {
+  explicit Part(std::int64_t wanted) : count(wanted >= lanes ? lanes : static_cast<int>(wanted)) {}
+  __m256i mask() const {
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32(count), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+  }
+  int count;
+};
+
+inline Vec zeros() { return {_mm256_setzero_ps()}; }
+inline Vec broadcast(float x) { return {_mm256_set1_ps(x)}; }
+inline Vec operator+(Vec a, Vec b) { return {_mm256_add_ps(a.v, b.v)}; }
+inline Vec operator-(Vec a, Vec b) { return {_mm256_sub_ps(a.v, b.v)}; }
+inline Vec operator*(Vec a, Vec b) { return {_mm256_mul_ps(a.v, b.v)}; }
+inline Vec operator/(Vec a, Vec b) { return {_mm256_div_ps(a.v, b.v)}; }
+inline Vec fma(Vec a, Vec b, Vec c) { return {_mm256_fmadd_ps(a.v, b.v, c.v)}; }
+inline Vec smaller(Vec a, Vec b) { return {_mm256_min_ps(a.v, b.v)}; }
+inline Vec larger(Vec a, Vec b) { return {_mm256_max_ps(a.v, b.v)}; }
+inline Vec absolute(Vec a) { return {_mm256_andnot_ps(_mm256_set1_ps(-0.0F), a.v)}; }
+inline Vec nearest(Vec a) {
+  return {_mm256_round_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
+}
+/// In two halves, so that neither factor leaves the range of exponents: |n| is at most 252.
+inline Vec times_power_of_two(Vec a, Vec n) {
+  const __m256i whole = _mm256_cvtps_epi32(n.v);
+  const __m256i half = _mm256_srai_epi32(whole, 1);
+  const auto power = [](__m256i e) {
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(e, _mm256_set1_epi32(127)), 23));
+  };
+  return {_mm256_mul_ps(_mm256_mul_ps(a.v, power(half)), power(_mm256_sub_epi32(whole, half)))};
+}
+
+inline Mask less(Vec a, Vec b) { return {_mm256_cmp_ps(a.v, b.v, _CMP_LT_OQ)}; }
+inline Mask greater(Vec a, Vec b) { return {_mm256_cmp_ps(a.v, b.v, _CMP_GT_OQ)}; }
+inline Mask not_a_number(Vec a) { return {_mm256_cmp_ps(a.v, a.v, _CMP_UNORD_Q)}; }
+inline bool any(Mask mask) { return _mm256_movemask_ps(mask.v) != 0; }
+inline Vec select(Vec a, Mask mask, Vec b) { return {_mm256_blendv_ps(a.v, b.v, mask.v)}; }
+
+inline Vec load(const float* p, Full = {}) { return {_mm256_loadu_ps(p)}; }
+inline Vec load(const float* p, Part part) { return {_mm256_maskload_ps(p, part.mask())}; }
+inline void store(float* p, Vec a, Full = {}) { _mm256_storeu_ps(p, a.v); }
+inline void store(float* p, Vec a, Part part) { _mm256_maskstore_ps(p, part.mask(), a.v); }
+
+inline Vec widened(__m128i bits) {
+  return {_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16))};
+}
+/// To nearest, ties to even; NaN stays NaN.
+inline __m128i narrowed(Vec a) {
+  const __m256i bits = _mm256_castps_si256(a.v);
+  const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+  const __m256i rounded = _mm256_srli_epi32(
+      _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff))), 16);
+  const __m256i quiet = _mm256_or_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(0x40));
+  const __m256i nan = _mm256_castps_si256(not_a_number(a).v);
+  const __m256i both = _mm256_blendv_epi8(rounded, quiet, nan);
+  const __m256i packed = _mm256_packus_epi32(both, both);
+  return _mm256_castsi256_si128(_mm256_permute4x64_epi64(packed, 0x88));
+}
+inline Vec load(const bf16* p, Full = {}) {
+  return widened(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+}
+inline Vec load(const bf16* p, Part part) {
+  bf16 all[lanes] = {};
+  for (int i = 0; i < part.count; ++i) all[i] = p[i];
+  return load(all);
+}
+inline void store(bf16* p, Vec a, Full = {}) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), narrowed(a));
+}
+inline void store(bf16* p, Vec a, Part part) {
+  bf16 all[lanes];
+  store(all, a);
+  for (int i = 0; i < part.count; ++i) p[i] = all[i];
+}
+
+template <typename T>
+struct Unit;
+template <>
+struct Unit<float> {
+  __m256 v;
+};
+template <>
+struct Unit<bf16> {
+  __m256i v;
+};
+inline Unit<float> load_units(const float* p, Full = {}) { return {_mm256_loadu_ps(p)}; }
+inline Unit<float> load_units(const float* p, Part part) {
+  return {_mm256_maskload_ps(p, part.mask())};
+}
+inline Unit<bf16> load_units(const bf16* p, Full = {}) {
+  return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))};
+}
+inline Unit<bf16> load_units(const bf16* p, Part part) {
+  return {_mm256_maskload_epi32(reinterpret_cast<const int*>(p), part.mask())};
+}
+inline Unit<float> broadcast_unit(const float* p) { return {_mm256_set1_ps(*p)}; }
+inline Unit<bf16> broadcast_unit(const bf16* p) {
+  int pair;
+  __builtin_memcpy(&pair, p, sizeof(pair));
+  return {_mm256_set1_epi32(pair)};
+}
+inline Unit<bf16> first_of_pairs(Unit<bf16> a) {
+  return {_mm256_and_si256(a.v, _mm256_set1_epi32(0xffff))};
+}
+inline Vec dot(Vec sum, Unit<float> a, Unit<float> b) { return {_mm256_fmadd_ps(a.v, b.v, sum.v)}; }
+inline Vec dot(Vec sum, Unit<bf16> a, Unit<bf16> b) {
+  const auto first = [](Unit<bf16> u) { return _mm256_castsi256_ps(_mm256_slli_epi32(u.v, 16)); };
+  const auto second = [](Unit<bf16> u) {
+    return _mm256_castsi256_ps(_mm256_and_si256(u.v, _mm256_set1_epi32(~0xffff)));
+  };
+  return {_mm256_fmadd_ps(second(a), second(b), _mm256_fmadd_ps(first(a), first(b), sum.v))};
+}
+
+inline Vec sums_of(const Vec* rows) {
+  const auto fours = [&](int i) {  // per 128 bits: one sum of each of four rows
+    return _mm256_hadd_ps(_mm256_hadd_ps(rows[i].v, rows[i + 1].v),
+                          _mm256_hadd_ps(rows[i + 2].v, rows[i + 3].v));
+  };
+  const __m256 a = fours(0), b = fours(4);
+  return {_mm256_add_ps(_mm256_permute2f128_ps(a, b, 0x20), _mm256_permute2f128_ps(a, b, 0x31))};
+}
+
+inline float sum_of(Vec a) {
+  const __m128 half = _mm_add_ps(_mm256_castps256_ps128(a.v), _mm256_extractf128_ps(a.v, 1));
+  const __m128 pair = _mm_add_ps(half, _mm_movehl_ps(half, half));
+  return _mm_cvtss_f32(_mm_add_ss(pair, _mm_shuffle_ps(pair, pair, 1)));
+}
+inline float largest_of(Vec a) {
+  const __m128 half = _mm_max_ps(_mm256_castps256_ps128(a.v), _mm256_extractf128_ps(a.v, 1));
+  const __m128 pair = _mm_max_ps(half, _mm_movehl_ps(half, half));
+  return _mm_cvtss_f32(_mm_max_ss(pair, _mm_shuffle_ps(pair, pair, 1)));
+}
+
+#pragma GCC diagnostic pop
+
+}  // namespace
+}  // namespace hyb::kernels

@@ -1,0 +1,67 @@
+#pragma once
+
+/// Include kernels/simd/avx512.h or avx2.h first: these are written on their vectors. Polynomials
+/// are minimax fits made for this file; bounds are over all floats, denormal results flushed.
+namespace hyb::kernels {
+namespace {
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-function"
+
+/// Calls body(i, Full or Part) for i = 0, lanes, 2*lanes, ... below count.
+template <typename Body>
+[[gnu::always_inline]] inline void each_vector(std::int64_t count, Body&& body) {
+  std::int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) body(i, Full{});
+  if (i < count) body(i, Part(count - i));
+}
+
+/// e^x within 2 ulp; 0 below -87.3, infinity above 88.7, NaN for NaN.
+///
+/// x = n ln2 + r, |r| <= ln2/2; e^r = 1 + r + r^2 q(r); ln2 in two parts, the first one exact in n.
+[[gnu::always_inline]] inline Vec exp(Vec x) {
+  const Vec n =
+      nearest(smaller(broadcast(129.0F), larger(broadcast(-151.0F), x * broadcast(1.44269504F))));
+  const Vec r = fma(n, broadcast(-1.42860677e-6F), fma(n, broadcast(-0.693145752F), x));
+  Vec q = broadcast(1.38145988e-3F);
+  q = fma(q, r, broadcast(8.36871658e-3F));
+  q = fma(q, r, broadcast(4.16683890e-2F));
+  q = fma(q, r, broadcast(1.66665211e-1F));
+  q = fma(q, r, broadcast(4.99999940e-1F));
+  const Vec y = times_power_of_two(fma(q, r * r, r) + broadcast(1.0F), n);
+  // Far outside of the range r means nothing.
+  const Vec low = select(y, less(x, broadcast(-87.3F)), zeros());
+  return select(low, greater(x, broadcast(88.722839F)), broadcast(__builtin_inff()));
+}
+
+/// ln(1 + u) for 0 <= u <= 1 within 3 ulp: 2 atanh(s), s = u / (2 + u), as 2s + s^3 q(s^2).
+[[gnu::always_inline]] inline Vec log1p_of_unit(Vec u) {
+  const Vec s = u / (broadcast(2.0F) + u);
+  const Vec z = s * s;
+  Vec q = broadcast(2.43016779e-1F);
+  q = fma(q, z, broadcast(2.14274764e-1F));
+  q = fma(q, z, broadcast(2.86168993e-1F));
+  q = fma(q, z, broadcast(3.99988770e-1F));
+  q = fma(q, z, broadcast(6.66666746e-1F));
+  return fma(q * z, s, s + s);
+}
+
+/// ln(1 + e^x) within 4 ulp, and x itself above 20.
+[[gnu::always_inline]] inline Vec softplus(Vec x) {
+  const Vec y = larger(zeros(), x) + log1p_of_unit(exp(zeros() - absolute(x)));
+  return select(y, greater(x, broadcast(20.0F)), x);
+}
+
+/// 1 / (1 + e^-x) within 3 ulp.
+[[gnu::always_inline]] inline Vec sigmoid(Vec x) {
+  const Vec one = broadcast(1.0F);
+  return one / (one + exp(zeros() - x));
+}
+
+/// x / (1 + e^-x) within 4 ulp.
+[[gnu::always_inline]] inline Vec silu(Vec x) { return x / (broadcast(1.0F) + exp(zeros() - x)); }
+
+#pragma GCC diagnostic pop
+
+}  // namespace
+}  // namespace hyb::kernels
