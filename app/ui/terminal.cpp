@@ -1,5 +1,6 @@
 #include "app/ui/terminal.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <termios.h>
@@ -26,10 +27,11 @@ void put_modes_back() {
   ::tcsetattr(STDIN_FILENO, TCSADRAIN, &modes_before);
 }
 
-bool set_raw() {
+bool set_raw(Interrupts interrupts) {
   termios raw = modes_before;
   raw.c_iflag &= ~static_cast<tcflag_t>(BRKINT | ICRNL | INLCR | IGNCR | INPCK | ISTRIP | IXON);
-  raw.c_lflag &= ~static_cast<tcflag_t>(ECHO | ICANON | IEXTEN | ISIG);
+  raw.c_lflag &= ~static_cast<tcflag_t>(ECHO | ICANON | IEXTEN);
+  if (interrupts == Interrupts::keys) raw.c_lflag &= ~static_cast<tcflag_t>(ISIG);
   raw.c_cflag |= static_cast<tcflag_t>(CS8);
   raw.c_cc[VMIN] = 1;
   raw.c_cc[VTIME] = 0;
@@ -48,6 +50,17 @@ int terminal_columns(Stream stream) {
   return size.ws_col;
 }
 
+int terminal_rows(Stream stream) {
+  winsize size{};
+  if (::ioctl(static_cast<int>(stream), TIOCGWINSZ, &size) != 0 || size.ws_row == 0) return 24;
+  return size.ws_row;
+}
+
+bool input_ready(int timeout_ms) {
+  pollfd input{STDIN_FILENO, POLLIN, 0};
+  return ::poll(&input, 1, timeout_ms) > 0;
+}
+
 bool can_move_cursor(Stream stream, const Environment& environment) {
   return is_terminal(stream) && !environment.term.empty() && environment.term != "dumb";
 }
@@ -57,10 +70,10 @@ bool wants_colour(Stream stream, const Environment& environment) {
   return environment.force_color || can_move_cursor(stream, environment);
 }
 
-RawMode::RawMode() {
+RawMode::RawMode(Interrupts interrupts) : interrupts_(interrupts) {
   if (::tcgetattr(STDIN_FILENO, &modes_before) != 0) return;
   set_last_words(put_modes_back);
-  is_active_ = set_raw();
+  is_active_ = set_raw(interrupts_);
   if (!is_active_) set_last_words(nullptr);
 }
 
@@ -71,14 +84,14 @@ RawMode::~RawMode() {
 }
 
 void RawMode::renew() {
-  if (is_active_) set_raw();
+  if (is_active_) set_raw(interrupts_);
 }
 
 void RawMode::suspend() {
   if (!is_active_) return;
   put_modes_back();
   ::raise(SIGTSTP);
-  set_raw();
+  set_raw(interrupts_);
 }
 
 }  // namespace hyb::app

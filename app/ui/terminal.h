@@ -13,6 +13,12 @@ bool is_terminal(Stream stream);
 /// Columns of the terminal behind `stream`; 80 where it is none or does not say.
 int terminal_columns(Stream stream);
 
+/// Rows likewise; 24 where it is none or does not say.
+int terminal_rows(Stream stream);
+
+/// Waits until stdin has input or has ended. False: the time is over, or a signal came.
+bool input_ready(int timeout_ms);
+
 /// Whether cursor movement may be written to `stream`: a terminal, and TERM is neither empty nor
 /// "dumb".
 bool can_move_cursor(Stream stream, const Environment& environment);
@@ -21,12 +27,15 @@ bool can_move_cursor(Stream stream, const Environment& environment);
 /// can_move_cursor.
 bool wants_colour(Stream stream, const Environment& environment);
 
-/// Keys arrive one by one, unechoed, Ctrl-C and Ctrl-Z as keys too; pastes are bracketed. Undone at
-/// the end of its life, and when a signal ends the process. At most one lives at a time.
+enum class Interrupts : std::uint8_t { keys, signals };
+
+/// Keys arrive one by one, unechoed, and Ctrl-C and Ctrl-Z as keys too unless they are to stay
+/// signals; pastes are bracketed. Undone at the end of its life, and when a signal ends the
+/// process. At most one lives at a time.
 class RawMode {
  public:
   /// Needs a terminal on stdin and stdout; is_active() is false where the modes cannot be set.
-  RawMode();
+  explicit RawMode(Interrupts interrupts);
   ~RawMode();
   RawMode(const RawMode&) = delete;
   RawMode& operator=(const RawMode&) = delete;
@@ -41,6 +50,7 @@ class RawMode {
   void suspend();
 
  private:
+  Interrupts interrupts_;
   bool is_active_ = false;
 };
 
