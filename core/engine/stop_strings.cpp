@@ -1,28 +1,15 @@
 #include "core/engine/stop_strings.h"
 
 #include <fmt/format.h>
-#include <utf8proc.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/text/utf8.h"
 
 namespace hyb {
 namespace {
-
-bool is_utf8(std::string_view text) {
-  const auto* bytes = reinterpret_cast<const utf8proc_uint8_t*>(text.data());
-  auto rest = static_cast<utf8proc_ssize_t>(text.size());
-  while (rest > 0) {
-    utf8proc_int32_t character = 0;
-    const utf8proc_ssize_t taken = utf8proc_iterate(bytes, rest, &character);
-    if (taken <= 0) return false;
-    bytes += taken;
-    rest -= taken;
-  }
-  return true;
-}
 
 std::size_t at(char byte) { return static_cast<unsigned char>(byte); }
 
@@ -37,7 +24,7 @@ StopStrings::StopStrings(std::span<const std::string> strings) : nodes_(1), from
   for (const std::string& string : strings) {
     bytes += string.size();
     if (string.empty()) throw Error(ErrorKind::usage, "stop strings: one of them is empty");
-    if (!is_utf8(string)) {
+    if (!is_well_formed(string)) {
       throw Error(ErrorKind::usage, "stop strings: one of them is not valid UTF-8");
     }
   }

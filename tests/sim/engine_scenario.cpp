@@ -1,0 +1,198 @@
+#include "tests/sim/engine_scenario.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "tests/sim/listener.h"
+#include "tests/sim/toy_answer.h"
+#include "tests/sim/toy_text.h"
+
+namespace hyb::sim {
+namespace {
+
+constexpr std::int64_t steps_max = 100'000;
+constexpr std::int32_t requests_max = 14;
+
+/// The sizes of one scenario.
+struct Setting {
+  ToyModel model;
+  Capacity capacity;
+  EngineOptions options;
+  const Tokenizer* tokenizer;
+  bool is_rough;  ///< steps and sinks fail
+};
+
+Setting make_setting(Random& random) {
+  const std::int32_t kind = random.between(0, 7);
+  Setting setting = {.model = {.attention = kind != 0, .recurrence = kind != 1},
+                     .capacity = {},
+                     .options = {.length_max = random.between(2, 60),
+                                 .sequences_max = random.between(1, 10),
+                                 .chunk_tokens = random.between(1, 20)},
+                     .tokenizer = random.chance(70) ? &toy_tokenizer() : nullptr,
+                     .is_rough = random.chance(50)};
+  if (random.chance(20)) setting.model.nan_every = 60;
+  const bool attention = setting.model.attention;
+  setting.capacity = {.pages = attention ? random.between(2, random.chance(50) ? 12 : 60) : 0,
+                      .slots = setting.model.recurrence ? random.between(1, 8) : 0,
+                      .page_tokens = attention ? random.between(1, 6) : 0,
+                      .step_tokens = random.between(1, random.chance(30) ? 3 : 40),
+                      .step_rows = random.between(1, 10),
+                      .vocab = setting.model.vocab};
+  return setting;
+}
+
+Request make_request(Random& random, const Setting& setting, std::int32_t length_max) {
+  Request request;
+  const std::int32_t tokens = random.between(1, std::min(length_max - 1, 30));
+  for (std::int32_t i = 0; i < tokens; ++i) {
+    request.prompt.push_back(TokenId{random.between(0, setting.model.vocab - 1)});
+  }
+  request.max_tokens = random.chance(30) ? -1 : random.between(1, 25);
+  request.choices = random.chance(60) ? 1 : random.between(2, 5);
+  request.sampling.temperature = random.chance(50) ? 0.0F : 1.0F;
+  request.sampling.seed = random.bits();
+  request.sampling.logprobs = random.chance(80) ? -1 : random.between(0, 3);
+  if (random.chance(70)) request.stop_tokens = {toy_end};
+  request.ignore_eos = random.chance(20);
+  static const char* const stops[] = {"ab", "aa", "bca", "aé", "é", "€a", "abba", "cabc", "bab"};
+  if (setting.tokenizer != nullptr && random.chance(50)) {
+    for (int i = random.between(1, 3); i > 0; --i) {
+      request.stop.emplace_back(stops[random.below(std::size(stops))]);
+    }
+  }
+  return request;
+}
+
+class Scenario : private Listener {
+ public:
+  Scenario(std::uint64_t seed, Bug bug, bool checks_rules)
+      : random_(seed),
+        setting_(make_setting(random_)),
+        runner_(setting_.capacity, setting_.model, bug, checks_rules),
+        engine_(runner_, setting_.tokenizer, setting_.options) {
+    runner_.fails = [this] {
+      const bool fails = setting_.is_rough && counts_.failed_steps < 10 && random_.chance(3);
+      if (fails) ++counts_.failed_steps;
+      return fails;
+    };
+  }
+
+  EngineCounts run() {
+    const auto planned = static_cast<std::size_t>(random_.between(1, requests_max));
+    while (asked_.size() < planned || !engine_.idle()) {
+      if (asked_.size() < planned && (engine_.idle() || random_.chance(20))) submit();
+      if (random_.chance(2)) guarded([&] { cancel_any(); });
+      guarded([&] { engine_.step(); });
+      engine_.audit();
+      if (++counts_.steps > steps_max) throw Violation("the engine does not come to an end");
+    }
+    if (engine_.running() != 0 || engine_.waiting() != 0) throw Violation("idle, and yet busy");
+    for (const auto& [id, request] : asked_) {
+      for (std::int32_t choice = 0; choice < request.choices; ++choice) compare(id, choice);
+    }
+    counts_.spans_max = runner_.spans_max;
+    return counts_;
+  }
+
+ private:
+  void submit() {
+    Request request = make_request(random_, setting_, engine_.length_max());
+    const RequestId id = engine_.submit(request, *this);
+    asked_.emplace_back(id, std::move(request));
+  }
+
+  void cancel_any() {
+    if (asked_.empty()) return;
+    const RequestId id = asked_[random_.below(asked_.size())].first;
+    cancelled_.insert(id);
+    engine_.cancel(id);
+  }
+
+  template <typename Action>
+  void guarded(Action&& action) {
+    try {
+      action();
+    } catch (const StepFailure&) {
+    } catch (const SinkFailure&) {
+      ++counts_.sink_failures;
+    }
+  }
+
+  /// The engine is called back, and sometimes let down.
+  void after_event(RequestId request) override {
+    if (random_.chance(1)) {
+      cancelled_.insert(request);
+      engine_.cancel(request);
+    }
+    if (random_.chance(1)) cancel_any();
+    if (random_.chance(2) && asked_.size() < requests_max) submit();
+    if (setting_.is_rough && random_.chance(2)) throw SinkFailure();
+  }
+
+  void compare(RequestId id, std::int32_t choice) {
+    const auto same = [&](const auto& entry) { return entry.first == id; };
+    const Request& request = std::find_if(asked_.begin(), asked_.end(), same)->second;
+    const Heard* heard = find(id, choice);
+    if (heard == nullptr || !heard->completion) throw Violation("a choice was never ended");
+    const Completion& got = *heard->completion;
+    const ToyAnswer expected =
+        answer_of(setting_.model, setting_.tokenizer, engine_.length_max(), request, choice);
+    ++counts_.answers;
+    counts_.recomputed += got.usage.recomputed_tokens;
+    counts_.reused += got.usage.reused_tokens;
+    check_usage(request, got);
+    if (got.reason == FinishReason::cancelled) {
+      ++counts_.cancelled;
+      if (!cancelled_.contains(id)) throw Violation("cancelled, but by nobody");
+      if (got.tokens.size() > expected.tokens.size() ||
+          !std::equal(got.tokens.begin(), got.tokens.end(), expected.tokens.begin())) {
+        throw Violation("a cancelled answer is not the begin of the naive one");
+      }
+      if (got.text != text_of(setting_.tokenizer, request, got.tokens)) {
+        throw Violation("a cancelled answer has another text");
+      }
+      return;
+    }
+    if (got.tokens != expected.tokens) throw Violation("other tokens than the naive model's");
+    if (got.text != expected.text) throw Violation("another text than the naive one");
+    if (got.reason != expected.reason) throw Violation("another reason than the naive one");
+    if (got.error.empty() != (got.reason != FinishReason::error)) throw Violation("error text");
+  }
+
+  static void check_usage(const Request& request, const Completion& got) {
+    const Usage& usage = got.usage;
+    const auto prompt = static_cast<std::int32_t>(request.prompt.size());
+    if (usage.prompt_tokens != prompt) throw Violation("usage: prompt");
+    if (usage.completion_tokens != static_cast<std::int32_t>(got.tokens.size())) {
+      throw Violation("usage: completion");
+    }
+    const std::int32_t known = usage.reused_tokens + usage.prefilled_tokens;
+    if (known > prompt || (!got.tokens.empty() && known != prompt)) {
+      throw Violation("usage: reused and prefilled tokens are not the prompt");
+    }
+    if (usage.queued.count() < 0 || usage.prefill.count() < 0 || usage.decode.count() < 0) {
+      throw Violation("usage: time runs backwards");
+    }
+    const std::size_t events = request.sampling.logprobs < 0 ? 0 : got.tokens.size();
+    if (got.events.size() != events) throw Violation("one event per token when asked for");
+  }
+
+  Random random_;
+  Setting setting_;
+  ToyRunner runner_;
+  Engine engine_;
+  std::vector<std::pair<RequestId, Request>> asked_;
+  std::set<RequestId> cancelled_;
+  EngineCounts counts_;
+};
+
+}  // namespace
+
+EngineCounts run_engine_scenario(std::uint64_t seed, Bug bug, bool checks_rules) {
+  return Scenario(seed, bug, checks_rules).run();
+}
+
+}  // namespace hyb::sim

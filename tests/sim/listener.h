@@ -1,0 +1,59 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "core/engine/engine.h"
+#include "tests/sim/random.h"
+#include "tests/sim/toy_runner.h"
+
+namespace hyb::sim {
+
+struct SinkFailure : std::runtime_error {
+  SinkFailure() : std::runtime_error("the sink failed, as planned") {}
+};
+
+/// Writes down what it hears, and checks that it is told in order and once.
+class Listener : public Sink {
+ public:
+  struct Heard {
+    std::string text;
+    std::optional<Completion> completion;
+  };
+
+  void on_text(RequestId request, std::int32_t choice, std::string_view text) override {
+    Heard& heard = heard_[{request, choice}];
+    if (text.empty()) throw Violation("a sink is told no empty text");
+    if (heard.completion) throw Violation("text after the end");
+    heard.text += text;
+    after_event(request);
+  }
+
+  void on_finish(RequestId request, std::int32_t choice, const Completion& completion) override {
+    Heard& heard = heard_[{request, choice}];
+    if (heard.completion) throw Violation("an answer ends once");
+    if (heard.text != completion.text) throw Violation("the text told is not the text of the end");
+    heard.completion = completion;
+    ++finished_;
+    after_event(request);
+  }
+
+  /// Null: nothing was heard of it.
+  const Heard* find(RequestId request, std::int32_t choice) const {
+    const auto found = heard_.find({request, choice});
+    return found == heard_.end() ? nullptr : &found->second;
+  }
+
+  std::int64_t finished() const { return finished_; }
+
+ protected:
+  virtual void after_event(RequestId) {}
+
+ private:
+  std::map<std::pair<RequestId, std::int32_t>, Heard> heard_;
+  std::int64_t finished_ = 0;
+};
+
+}  // namespace hyb::sim
