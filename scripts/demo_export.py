@@ -28,6 +28,7 @@ def write_folder(folder, shape, weights, tokenizer):
         {"_from_model_config": True, "bos_token_id": end, "eos_token_id": end, "pad_token_id": end},
     )
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    (folder / "model.safetensors").chmod(0o644)
     tokenizer.save(str(folder / "tokenizer.json"))
     write_json(
         folder / "tokenizer_config.json",
