@@ -11,13 +11,13 @@ namespace {
 
 /// Refuses what can't be counted; a plan may come from a hostile config.json.
 std::size_t product(std::initializer_list<std::int64_t> factors) {
-  constexpr std::int64_t bytes_max = std::int64_t{1} << 50;
+  constexpr std::int64_t bytes_max = std::int64_t{1} << 44;
   std::int64_t result = 1;
   for (const std::int64_t factor : factors) {
     if (__builtin_mul_overflow(result, factor, &result) || result > bytes_max) {
       throw Error(
           ErrorKind::model,
-          "geometry: the plan asks for more than 2^50 bytes per sequence; look at the sizes "
+          "geometry: the plan asks for more than 2^44 bytes in one layer; look at the sizes "
           "of heads and states in config.json");
     }
   }

@@ -49,6 +49,9 @@ Ssd read_ssd(const Config& c, std::int32_t width) {
              .groups = c.i("mamba_n_groups", 1),
              .conv_width = c.i("mamba_d_conv", 4, {2, 4}),
              .conv_bias = c.b("mamba_conv_bias", true)};
+  // As transformers 5 and mamba_ssm have it; 4.x took all channels as one group. Every published
+  // checkpoint has one group, where both are the same.
+  ssd.norm_groups = ssd.groups;
   read_time_step_limit(c, ssd);
   check(c, ssd);
   return ssd;
@@ -76,8 +79,8 @@ Plan plan(const Config& c) {
   refuse_quantized(c);
   demand(c, "hidden_act", "silu");
   demand(c, "normalization_function", "rmsnorm");
-  demand(c, "attention_bias", false);
-  demand(c, "mamba_proj_bias", false);
+  demand_flag(c, "attention_bias", false);
+  demand_flag(c, "mamba_proj_bias", false);
 
   const std::int32_t width = c.i("hidden_size");
   const Attention attention = read_attention(c, width);

@@ -113,7 +113,7 @@ Plan plan(const Config& c) {
   demand(c, "mlp_hidden_act", "relu2");
   demand(c, "mamba_hidden_act", "silu");
   for (const char* key : {"attention_bias", "mlp_bias", "mamba_proj_bias", "use_bias"}) {
-    demand(c, key, false);
+    demand_flag(c, key, false);
   }
   const std::string pattern = read_pattern(c);
   check_length(c, pattern);

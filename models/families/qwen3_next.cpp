@@ -82,7 +82,7 @@ std::vector<bool> read_sparse_layers(const Config& c, std::int32_t layers) {
 Plan plan(const Config& c) {
   refuse_quantized(c);
   demand(c, "hidden_act", "silu");
-  demand(c, "attention_bias", false);
+  demand_flag(c, "attention_bias", false);
   const Attention attention = read_attention(c);
   const DeltaNet delta = read_delta(c);
   Plan p = {.family = c.model_type(),

@@ -62,7 +62,7 @@ void refuse_quantized(const Config& config) {
                           quote_name(quantization->s({"quant_method", "quant_algo"}, "unknown"))));
 }
 
-void demand(const Config& config, std::string_view key, bool supported) {
+void demand_flag(const Config& config, std::string_view key, bool supported) {
   if (config.b(Keys{key}, supported) == supported) return;
   config.fail(key, fmt::format("{} is not supported, only {}", !supported, supported));
 }

@@ -30,7 +30,7 @@ float read_norm_eps(const Config& config);
 void refuse_quantized(const Config& config);
 
 /// Refuses a key whose value is not `supported`; absent is fine.
-void demand(const Config& config, std::string_view key, bool supported);
+void demand_flag(const Config& config, std::string_view key, bool supported);
 void demand(const Config& config, std::string_view key, std::string_view supported);
 
 /// Throws unless `value` (of key) is a multiple of `divisor` (of divisor_key).

@@ -2,13 +2,11 @@
 
 #include <doctest/doctest.h>
 #include <signal.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 
-#include "tests/support/error_text.h"
 #include "tests/support/temporary_folder.h"
 
 using namespace hyb;
@@ -71,29 +69,6 @@ TEST_SUITE("core/io/mapped_file") {
     CHECK(file.bytes().empty());
     file.drop(0, 0);
     file.prefetch();
-  }
-
-  TEST_CASE("folders, FIFOs and missing files are refused by name, without waiting") {
-    const TemporaryFolder folder;
-    const auto fifo = folder.path() / "fifo";
-    REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
-    CHECK(contains(model_error([&] { MappedFile file(fifo); }), "fifo: is not a regular file"));
-    CHECK(contains(model_error([&] { MappedFile file(folder.path()); }), "not a regular file"));
-    CHECK(contains(model_error([&] { MappedFile file(folder.path() / "x"); }), "x: can't be op"));
-  }
-
-  TEST_CASE("a dangling link is named with its target") {
-    const TemporaryFolder folder;
-    std::filesystem::create_symlink("blobs/123", folder.path() / "link");
-    const std::string error = model_error([&] { MappedFile file(folder.path() / "link"); });
-    CHECK(contains(error, "link: is a link to " + (folder.path() / "blobs/123").string()));
-  }
-
-  TEST_CASE("a file is read whole, up to a limit") {
-    const TemporaryFolder folder;
-    const auto path = folder.write("f", "hello");
-    CHECK(read_whole_file(path, 5) == "hello");
-    CHECK(contains(model_error([&] { read_whole_file(path, 4); }), "5 bytes, at most 4"));
   }
 
   TEST_CASE("a file that shrinks is exit status 3 and one line that names it") {

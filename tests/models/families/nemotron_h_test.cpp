@@ -1,0 +1,89 @@
+#include <doctest/doctest.h>
+
+#include "tests/support/error_text.h"
+#include "tests/support/plans.h"
+
+using namespace hyb;
+using namespace hyb::models;
+using namespace hyb::testing;
+
+namespace {
+
+std::string error_of(const std::string& key, const std::string& value) {
+  return model_error([&] { plan_of("nemotron-3-nano-30b-a3b", {{key, value}}); });
+}
+
+template <typename T>
+int count(const Plan& plan) {
+  int found = 0;
+  for (const Layer& layer : plan.layers) {
+    found += layer.blocks.size() == 1 && std::holds_alternative<T>(layer.blocks[0].parts.at(0));
+  }
+  return found;
+}
+
+}  // namespace
+
+TEST_SUITE("models/families/nemotron_h") {
+  TEST_CASE("one sub-layer per letter of the pattern") {
+    const Plan nano = plan_of("nemotron-3-nano-30b-a3b");
+    CHECK(nano.layers.size() == 52);
+    CHECK(count<Ssd>(nano) == 23);
+    CHECK(count<Moe>(nano) == 23);
+    CHECK(count<Attention>(nano) == 6);
+    CHECK(!nano.tied_head);
+    CHECK(!nano.has_rope);
+    const Ssd& ssd = std::get<Ssd>(nano.layers[0].blocks[0].parts[0]);
+    CHECK(ssd.inner() == 4096);  // not expand x hidden_size
+    CHECK(ssd.norm_groups == 8);
+    const Moe& moe = std::get<Moe>(nano.layers[1].blocks[0].parts[0]);
+    CHECK(moe.score == RouterScore::sigmoid);
+    CHECK(moe.correction_bias);
+    CHECK(moe.scale == 2.5F);
+    CHECK(moe.shared_hidden == 3712);
+    CHECK(!moe.gated);
+    CHECK(moe.activation == Activation::relu2);
+
+    const Plan dense = plan_of("nemotron-nano-12b-v2");
+    CHECK(count<Ssd>(dense) == 28);
+    CHECK(count<Mlp>(dense) == 28);
+    CHECK(count<Attention>(dense) == 6);
+  }
+
+  TEST_CASE("names of layers instead of letters") {
+    const Plan plan = plan_of("nemotron-3-nano-30b-a3b",
+                              {{"hybrid_override_pattern", ""},
+                               {"num_hidden_layers", "4"},
+                               {"layers_block_type", R"(["mamba","full_attention","mlp","moe"])"}});
+    CHECK(count<Ssd>(plan) == 1);
+    CHECK(count<Attention>(plan) == 1);
+    CHECK(count<Mlp>(plan) == 1);
+    CHECK(count<Moe>(plan) == 1);
+  }
+
+  TEST_CASE("state in bf16 only where the config says so") {
+    CHECK(plan_of("nemotron-3-nano-30b-a3b").state_dtype == DType::f32);
+    CHECK(plan_of("nemotron-3-nano-30b-a3b", {{"mamba_ssm_cache_dtype", "\"bfloat16\""}})
+              .state_dtype == DType::bf16);
+  }
+
+  TEST_CASE("drafting layers may be counted") {
+    CHECK(error_of("num_hidden_layers", "53") != "");
+    CHECK(model_error([] {
+            plan_of("nemotron-3-nano-30b-a3b",
+                    {{"num_hidden_layers", "53"}, {"num_nextn_predict_layers", "1"}});
+          }) == "");
+  }
+
+  TEST_CASE("what is not supported or contradicts itself is an error by name") {
+    CHECK(contains(error_of("num_hidden_layers", "51"), "has 52 layers, num_hidden_layers is 51"));
+    CHECK(contains(error_of("hybrid_override_pattern", "\"" + std::string(51, 'M') + "X\""),
+                   "layer 51: \"X\" is not one of M, *, - and E"));
+    CHECK(contains(error_of("mlp_hidden_act", "\"silu\""), "mlp_hidden_act: \"silu\""));
+    CHECK(contains(error_of("use_bias", "true"), "use_bias: true"));
+    CHECK(contains(error_of("n_groups", "7"), "groups, which is 7"));
+    CHECK(contains(error_of("n_group", "3"), "n_group, which is 3"));
+    CHECK(contains(error_of("topk_group", "2"), "topk_group: is 2, n_group is 1"));
+    CHECK(contains(error_of("num_experts_per_tok", "129"), "only 128 experts"));
+  }
+}

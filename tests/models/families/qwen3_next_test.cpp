@@ -1,0 +1,71 @@
+#include <doctest/doctest.h>
+
+#include "tests/support/error_text.h"
+#include "tests/support/plans.h"
+
+using namespace hyb;
+using namespace hyb::models;
+using namespace hyb::testing;
+
+namespace {
+
+constexpr const char* name = "qwen3-next-80b-a3b";
+
+std::string error_of(const std::string& key, const std::string& value) {
+  return model_error([&] { plan_of(name, {{key, value}}); });
+}
+
+bool is_full(const Plan& plan, std::size_t layer) {
+  return std::holds_alternative<Attention>(plan.layers.at(layer).blocks.at(0).parts.at(0));
+}
+
+}  // namespace
+
+TEST_SUITE("models/families/qwen3_next") {
+  TEST_CASE("three delta layers to one attention layer") {
+    const Plan plan = plan_of(name);
+    REQUIRE(plan.layers.size() == 48);
+    for (std::size_t layer = 0; layer < 48; ++layer)
+      CHECK(is_full(plan, layer) == (layer % 4 == 3));
+    CHECK(plan.final_norm == Norm::rms_1p);
+    CHECK(plan.has_rope);
+    const auto& attention = std::get<Attention>(plan.layers[3].blocks[0].parts[0]);
+    CHECK(attention.output_gate);
+    CHECK(attention.qk_norm == Norm::rms_1p);
+    CHECK(attention.scale == 0.0625F);
+    REQUIRE(attention.rope);
+    CHECK(attention.rope->rotary_dim == 64);
+    CHECK(attention.rope->theta == 1e7);
+    const auto& delta = std::get<DeltaNet>(plan.layers[0].blocks[0].parts[0]);
+    CHECK(delta.conv_dim() == 8192);
+    const auto& moe = std::get<Moe>(plan.layers[0].blocks[1].parts[0]);
+    CHECK(moe.score == RouterScore::softmax);
+    CHECK(moe.renormalize);
+    CHECK(moe.shared_gate);
+  }
+
+  TEST_CASE("layer_types, sparse steps and lists of plain layers") {
+    const std::string types = layer_types(48, {0}, "full_attention", "linear_attention");
+    const Plan plan = plan_of(
+        name, {{"layer_types", types}, {"decoder_sparse_step", "2"}, {"mlp_only_layers", "[5]"}});
+    CHECK(is_full(plan, 0));
+    CHECK(!is_full(plan, 3));
+    const auto is_moe = [&](std::size_t layer) {
+      return std::holds_alternative<Moe>(plan.layers[layer].blocks[1].parts[0]);
+    };
+    CHECK(!is_moe(0));
+    CHECK(is_moe(1));
+    CHECK(!is_moe(5));
+    CHECK(std::get<Mlp>(plan.layers[5].blocks[1].parts[0]).hidden == 5120);
+  }
+
+  TEST_CASE("what contradicts itself is an error by name") {
+    CHECK(contains(error_of("linear_num_value_heads", "33"), "linear_num_key_heads, which is 16"));
+    CHECK(contains(error_of("mlp_only_layers", "[48]"), "mlp_only_layers"));
+    CHECK(contains(error_of("partial_rotary_factor", "1.5"), "partial_rotary_factor"));
+    CHECK(contains(error_of("partial_rotary_factor", "0.02"), "even number"));
+    CHECK(contains(error_of("layer_types", "[\"full_attention\"]"), "num_hidden_layers is 48"));
+    CHECK(contains(error_of("rope_parameters", R"({"rope_type":"yarn"})"), "\"yarn\""));
+    CHECK(contains(error_of("num_experts_per_tok", "513"), "only 512"));
+  }
+}

@@ -1,0 +1,111 @@
+#include "models/families.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "tests/support/error_text.h"
+#include "tests/support/plans.h"
+
+using namespace hyb;
+using namespace hyb::models;
+using namespace hyb::testing;
+
+namespace {
+
+const char* const presets[] = {"granite-4.0-h-350m",   "granite-4.0-h-micro",
+                               "granite-4.0-h-tiny",   "nemotron-3-nano-30b-a3b",
+                               "nemotron-nano-12b-v2", "qwen3-next-80b-a3b"};
+
+}  // namespace
+
+TEST_SUITE("models/families") {
+  TEST_CASE("families are found by model_type and sorted by name") {
+    const auto first = [](const Family* f) { return f->model_types.front(); };
+    CHECK(std::is_sorted(families().begin(), families().end(),
+                         [&](auto a, auto b) { return first(a) < first(b); }));
+    CHECK(&family_of(preset("granite-4.0-h-tiny")) == &granite_hybrid);
+    CHECK(&family_of(preset("nemotron-nano-12b-v2")) == &nemotron_h);
+    CHECK(&family_of(preset("qwen3-next-80b-a3b")) == &qwen3_next);
+    CHECK(granite_hybrid.runs);
+  }
+
+  TEST_CASE("an unknown model_type is answered with the nearest and all known ones") {
+    const std::string error = model_error([] {
+      family_of(Config::from_text(R"({"model_type":"granitemoehybird"})", "config.json"));
+    });
+    CHECK(contains(error, "config.json: model_type: \"granitemoehybird\" is not known"));
+    CHECK(contains(error, "the nearest is granitemoehybrid"));
+    CHECK(contains(error, "granitemoehybrid, nemotron_h, qwen3_next"));
+    CHECK(contains(model_error([] { family_of(Config::from_text("{}", "config.json")); }),
+                   "model_type: is missing"));
+  }
+
+  TEST_CASE("quantised weights are refused by name") {
+    const std::vector<Edit> fp8 = {{"quantization_config", R"({"quant_method":"fp8"})"}};
+    for (const char* name : presets) {
+      CHECK(contains(model_error([&] { plan_of(name, fp8); }), "quantised by \"fp8\""));
+    }
+  }
+
+  TEST_CASE("any one absurd value is an error that names a key, or a plan; never a crash") {
+    const std::vector<std::string> absurd = {
+        "",   "-1",   "0",    "1",   "3", "16777216",     "1e300", "\"x\"", "[]",
+        "{}", "true", "null", "0.5", "7", "\"Infinity\"", "[1,2]", "\"M\"", "[\"mamba\"]"};
+    int plans = 0;
+    int errors = 0;
+    for (const char* name : presets) {
+      const Config c = preset(name);
+      for (const char* key : {"hidden_size",
+                              "num_hidden_layers",
+                              "layer_types",
+                              "num_attention_heads",
+                              "num_key_value_heads",
+                              "head_dim",
+                              "mamba_n_heads",
+                              "mamba_d_head",
+                              "mamba_n_groups",
+                              "mamba_d_state",
+                              "mamba_d_conv",
+                              "mamba_expand",
+                              "num_local_experts",
+                              "num_experts_per_tok",
+                              "intermediate_size",
+                              "shared_intermediate_size",
+                              "rms_norm_eps",
+                              "vocab_size",
+                              "logits_scaling",
+                              "position_embedding_type",
+                              "rope_theta",
+                              "hybrid_override_pattern",
+                              "mamba_num_heads",
+                              "mamba_head_dim",
+                              "ssm_state_size",
+                              "n_groups",
+                              "conv_kernel",
+                              "time_step_limit",
+                              "n_routed_experts",
+                              "n_group",
+                              "topk_group",
+                              "moe_latent_size",
+                              "full_attention_interval",
+                              "partial_rotary_factor",
+                              "linear_num_key_heads",
+                              "linear_num_value_heads",
+                              "linear_key_head_dim",
+                              "linear_conv_kernel_dim",
+                              "num_experts",
+                              "mlp_only_layers",
+                              "decoder_sparse_step"}) {
+        for (const std::string& value : absurd) {
+          const std::string error = model_error([&] { plan_of(name, {{key, value}}); });
+          error.empty() ? ++plans : ++errors;
+          if (!error.empty() && !contains(error, "/config.json: ")) FAIL(error);
+        }
+      }
+    }
+    CHECK(plans > 1000);  // keys that the family does not read
+    CHECK(errors > 1000);
+  }
+}

@@ -1,0 +1,113 @@
+#include "models/geometry.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "tests/support/error_text.h"
+#include "tests/support/plans.h"
+
+using namespace hyb;
+using namespace hyb::models;
+using namespace hyb::testing;
+
+namespace {
+
+struct Row {
+  std::string preset;
+  std::vector<Edit> edits;
+  std::size_t kv_bytes_per_token;
+  double state_mib_f32;
+  double state_mib_bf16;
+  std::size_t recurrent_layers;
+  std::size_t attention_layers;
+};
+
+double mib(const Plan& plan) {
+  return static_cast<double>(geometry_of(plan).state_bytes_per_sequence) / (1 << 20);
+}
+
+}  // namespace
+
+TEST_SUITE("models/geometry") {
+  TEST_CASE("the published sizes per token and per sequence") {
+    const Row rows[] = {
+        {"granite-4.0-h-350m", {}, 4096, 21.3, 10.8, 28, 4},
+        {"granite-4.0-h-micro", granite_1b(), 8192, 54.7, 27.7, 36, 4},
+        {"granite-4.0-h-tiny", {}, 8192, 54.7, 27.7, 36, 4},
+        {"granite-4.0-h-micro", {}, 8192, 72.9, 36.9, 36, 4},
+        {"granite-4.0-h-tiny", granite_small(), 16384, 145.7, 73.7, 36, 4},
+        {"nemotron-nano-12b-v2", nemotron_nano_9b(), 16384, 136.9, 69.4, 27, 4},
+        {"nemotron-nano-12b-v2", {}, 24576, 142.0, 72.0, 28, 6},
+        {"nemotron-3-nano-30b-a3b", {}, 6144, 46.8, 23.8, 23, 6},
+        {"nemotron-3-nano-30b-a3b", nemotron_super(), 8192, 162.3, 82.3, 40, 8},
+        {"qwen3-next-80b-a3b", {}, 24576, 73.7, 37.7, 36, 12},
+    };
+    for (const Row& row : rows) {
+      CAPTURE(row.preset);
+      Plan plan = plan_of(row.preset, row.edits);
+      const Geometry geometry = geometry_of(plan);
+      CHECK(geometry.kv_bytes_per_token == row.kv_bytes_per_token);
+      CHECK(geometry.page_bytes == row.kv_bytes_per_token * 16);
+      CHECK(geometry.pieces.size() == row.recurrent_layers);
+      CHECK(geometry.pages.size() == row.attention_layers);
+      CHECK(std::abs(mib(plan) - row.state_mib_f32) <= 0.051);
+      plan.state_dtype = DType::bf16;
+      CHECK(std::abs(mib(plan) - row.state_mib_bf16) <= 0.051);
+    }
+  }
+
+  TEST_CASE("pieces of a slot are aligned, in order and do not overlap") {
+    for (const char* preset :
+         {"granite-4.0-h-350m", "nemotron-nano-12b-v2", "qwen3-next-80b-a3b"}) {
+      for (const DType activation : {DType::bf16, DType::f32}) {
+        const Geometry geometry = geometry_of(plan_of(preset), {.activation = activation});
+        std::size_t end = 0;
+        std::size_t used = 0;
+        for (const SlotPiece& piece : geometry.pieces) {
+          CHECK(piece.conv_offset % slot_alignment == 0);
+          CHECK(piece.state_offset % slot_alignment == 0);
+          CHECK(piece.conv_offset >= end);
+          CHECK(piece.state_offset >= piece.conv_offset + piece.conv_bytes);
+          CHECK(piece.conv_bytes == static_cast<std::size_t>(piece.conv_channels) *
+                                        static_cast<std::size_t>(piece.conv_width - 1) *
+                                        size_of(activation));
+          end = piece.state_offset + piece.state_bytes;
+          used += piece.conv_bytes + piece.state_bytes;
+        }
+        CHECK(geometry.slot_bytes >= end);
+        CHECK(geometry.slot_bytes % slot_alignment == 0);
+        CHECK(geometry.state_bytes_per_sequence == used);
+      }
+    }
+  }
+
+  TEST_CASE("pages name their layer and follow the dtype of keys and values") {
+    const Plan plan = plan_of("granite-4.0-h-350m");
+    const Geometry geometry = geometry_of(plan, {.kv = DType::f32});
+    REQUIRE(geometry.pages.size() == 4);
+    CHECK(geometry.pages[0].layer == 10);
+    CHECK(geometry.pages[3].layer == 27);
+    CHECK(geometry.pages[0].elements_per_token == 2 * 4 * 64);
+    CHECK(geometry.pages[0].page_bytes == 2 * 4 * 64 * 16 * 4);
+    CHECK(geometry.kv_bytes_per_token == 8192);
+    CHECK(geometry.pieces[10].layer == 11);
+  }
+
+  TEST_CASE("a model without recurrence has no slot, one without attention no pages") {
+    const std::vector<Edit> only_attention = {{"layer_types", layer_types(2, {0, 1})},
+                                              {"num_hidden_layers", "2"}};
+    CHECK(geometry_of(plan_of("granite-4.0-h-350m", only_attention)).slot_bytes == 0);
+    const std::vector<Edit> only_mamba = {{"layer_types", layer_types(2, {})},
+                                          {"num_hidden_layers", "2"}};
+    CHECK(geometry_of(plan_of("granite-4.0-h-350m", only_mamba)).page_bytes == 0);
+  }
+
+  TEST_CASE("a hostile plan is refused, not wrapped around") {
+    const std::vector<Edit> huge = {{"ssm_state_size", "2097152"}, {"mamba_head_dim", "262144"}};
+    const Plan plan = plan_of("nemotron-nano-12b-v2",
+                              {{"ssm_state_size", "2097152"}, {"mamba_head_dim", "131072"}});
+    CHECK(contains(model_error([&] { geometry_of(plan); }), "2^44 bytes"));
+    CHECK(model_error([&] { plan_of("nemotron-nano-12b-v2", huge); }) != "");
+  }
+}

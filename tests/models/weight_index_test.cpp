@@ -1,0 +1,116 @@
+#include "models/weight_index.h"
+
+#include <doctest/doctest.h>
+
+#include <map>
+
+#include "tests/support/error_text.h"
+#include "tests/support/safetensors_bytes.h"
+#include "tests/support/temporary_folder.h"
+
+using namespace hyb;
+using namespace hyb::models;
+using namespace hyb::testing;
+
+namespace {
+
+constexpr const char* config_text = R"({"model_type":"granitemoehybrid","hidden_size":8,
+  "num_hidden_layers":2,"layer_types":["mamba","attention"],"num_attention_heads":2,
+  "num_key_value_heads":1,"mamba_n_heads":2,"mamba_d_head":4,"mamba_n_groups":1,"mamba_d_state":3,
+  "mamba_d_conv":4,"mamba_expand":1,"num_local_experts":0,"shared_intermediate_size":5,
+  "rms_norm_eps":1e-5,"vocab_size":11,"tie_word_embeddings":true})";
+
+struct Stored {
+  std::string dtype = "BF16";
+  std::vector<std::int64_t> shape;
+};
+
+/// A model folder with one tensor for each that the config asks for, and what a test does to them.
+struct Folder {
+  TemporaryFolder folder;
+  Plan plan;
+  std::map<std::string, Stored> tensors;
+
+  Folder() {
+    const Config config = Config::from_text(config_text, "config.json");
+    plan = family_of(config).plan(config);
+    for (const RequiredWeight& weight : required_weights(plan, granite_hybrid)) {
+      tensors[weight.names.front()] = {.shape = weight.shape};
+    }
+  }
+
+  void write() const {
+    std::string header = "{";
+    std::size_t end = 0;
+    for (const auto& [name, stored] : tensors) {
+      std::size_t bytes = stored.dtype == "F32" ? 4 : stored.dtype == "U8" ? 1 : 2;
+      std::string shape;
+      for (const std::int64_t dimension : stored.shape) {
+        bytes *= static_cast<std::size_t>(dimension);
+        shape += (shape.empty() ? "" : ",") + std::to_string(dimension);
+      }
+      header += (end == 0 ? "\"" : ",\"") + name + R"(":{"dtype":")" + stored.dtype +
+                R"(","shape":[)" + shape + R"(],"data_offsets":[)" + std::to_string(end) + "," +
+                std::to_string(end + bytes) + "]}";
+      end += bytes;
+    }
+    folder.write("model.safetensors", safetensors_bytes(header + "}", std::string(end, 'x')));
+  }
+
+  std::string error() const {
+    write();
+    return model_error([&] {
+      const TensorFiles files(folder.path());
+      WeightIndex(plan, granite_hybrid, files);
+    });
+  }
+};
+
+}  // namespace
+
+TEST_SUITE("models/weight_index") {
+  TEST_CASE("weights are found by role and layer") {
+    Folder model;
+    model.tensors["model.layers.0.mamba.A_log"].dtype = "F32";
+    model.tensors["lm_head.weight"] = {.shape = {11, 8}};
+    model.write();
+    TensorFiles files(model.folder.path());
+    const WeightIndex index(model.plan, granite_hybrid, files);
+    files.map();
+    CHECK(index.name({"ssd.a_log", 0}) == "model.layers.0.mamba.A_log");
+    CHECK(index.view({"ssd.a_log", 0}).dtype == DType::f32);
+    CHECK(index.view({"attention.q", 1}).bytes.size() == 8 * 8 * 2);
+    CHECK(index.has({"embed"}));
+    CHECK(!index.has({"head"}));
+    CHECK(!index.has({"attention.q", 0}));
+    CHECK_THROWS_AS(index.name({"attention.q", 0}), Error);
+    CHECK(index.extra() == std::vector<std::string>{"lm_head.weight"});
+    index.drop({"embed"});
+    CHECK(index.view({"embed"}).bytes[0] == std::byte{'x'});
+  }
+
+  TEST_CASE("missing tensors are counted and named") {
+    Folder model;
+    model.tensors.erase("model.norm.weight");
+    CHECK(contains(model.error(),
+                   "1 tensors that config.json asks for are missing: "
+                   "model.norm.weight [8]"));
+    std::erase_if(model.tensors,
+                  [](const auto& t) { return t.first.starts_with("model.layers.1."); });
+    const std::string error = model.error();
+    CHECK(contains(error, "model.layers.1.input_layernorm.weight [8], "));
+    CHECK(error.ends_with(", ..."));
+  }
+
+  TEST_CASE("a wrong shape or dtype is named with what was expected") {
+    Folder model;
+    model.tensors["model.layers.0.mamba.D"].shape = {3};
+    CHECK(contains(model.error(),
+                   "tensor \"model.layers.0.mamba.D\": shape is [3], config.json asks "
+                   "for [2]"));
+    model.tensors["model.layers.0.mamba.D"] = {.dtype = "U8", .shape = {2}};
+    CHECK(contains(model.error(), "dtype is U8"));
+    model.tensors["model.layers.0.mamba.D"] = {.dtype = "F16", .shape = {2}};
+    CHECK(model.error() == "");
+  }
+}
