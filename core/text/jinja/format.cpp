@@ -1,0 +1,207 @@
+#include "core/text/jinja/format.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+
+#include "core/text/jinja/operators.h"
+#include "core/text/jinja/runtime.h"
+#include "core/text/jinja/unicode.h"
+
+namespace hyb::jinja {
+namespace {
+
+void append_hex(std::string& out, char32_t value, int digits) {
+  static constexpr std::string_view hex = "0123456789abcdef";
+  for (int shift = 4 * (digits - 1); shift >= 0; shift -= 4) out += hex[(value >> shift) & 0xF];
+}
+
+void append_repr_character(std::string& out, char32_t c, char quote) {
+  switch (c) {
+    case '\n':
+      out += "\\n";
+      return;
+    case '\r':
+      out += "\\r";
+      return;
+    case '\t':
+      out += "\\t";
+      return;
+    case '\\':
+      out += "\\\\";
+      return;
+    default:
+      break;
+  }
+  if (c == static_cast<char32_t>(quote)) {
+    out += '\\';
+    out += quote;
+  } else if (is_printable(c)) {
+    append_character(out, c);
+  } else if (c < 0x100) {
+    out += "\\x";
+    append_hex(out, c, 2);
+  } else if (c < 0x10000) {
+    out += "\\u";
+    append_hex(out, c, 4);
+  } else {
+    out += "\\U";
+    append_hex(out, c, 8);
+  }
+}
+
+/// Walks a value and appends its repr; all that Python adds gets one source.
+class Writer {
+ public:
+  Writer(Runtime& runtime, MarkedBuffer& buffer, TextSource source)
+      : runtime_(runtime), buffer_(buffer), source_(source) {}
+
+  void write(const Value& value) {
+    runtime_.meter().step();
+    const Nested nested(runtime_.meter());
+    switch (value.kind()) {
+      case Kind::undefined:
+        return add("Undefined");
+      case Kind::none:
+        return add("None");
+      case Kind::boolean:
+        return add(value.boolean() ? "True" : "False");
+      case Kind::integer:
+        return add(std::to_string(value.integer()));
+      case Kind::real:
+        return add(format_real(value.real()));
+      case Kind::text:
+        return write_text(value.text());
+      case Kind::list:
+        return write_items(value.list().items, "[", "]");
+      case Kind::tuple:
+        return write_items(value.list().items, "(", value.list().items.size() == 1 ? ",)" : ")");
+      case Kind::view:
+        add(value.list().label);
+        return write_items(value.list().items, "([", "])");
+      case Kind::dict:
+        return write_dict(value.dict(), "{", "}");
+      case Kind::space:
+        return write_dict(value.dict(), "<Namespace {", "}>");
+      case Kind::range:
+        return write_range(value.range());
+      case Kind::generator:
+        return add("<generator>");
+      case Kind::loop:
+        return add("<LoopContext>");
+      case Kind::callable:
+        return add("<function>");
+    }
+  }
+
+ private:
+  void add(std::string_view bytes) { buffer_.append(runtime_.meter(), bytes, source_); }
+
+  void write_text(const Text& text) {
+    const std::string_view view = text.view();
+    const bool single = view.find('\'') != std::string_view::npos;
+    const char quote = single && view.find('"') == std::string_view::npos ? '"' : '\'';
+    add({&quote, 1});
+    text.for_each_run([&](std::string_view bytes, TextSource source) {
+      std::string escaped;
+      for (std::size_t at = 0; at < bytes.size(); at += character_bytes(bytes, at)) {
+        append_repr_character(escaped, decode_character(bytes, at), quote);
+      }
+      buffer_.append(runtime_.meter(), escaped, source);
+    });
+    add({&quote, 1});
+  }
+
+  void write_items(const std::vector<Value>& items, std::string_view open, std::string_view close) {
+    add(open);
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      if (i > 0) add(", ");
+      write(items[i]);
+    }
+    add(close);
+  }
+
+  void write_dict(const Dict& dict, std::string_view open, std::string_view close) {
+    add(open);
+    bool first = true;
+    for (const auto& [key, value] : dict.entries()) {
+      if (!first) add(", ");
+      first = false;
+      write(key);
+      add(": ");
+      write(value);
+    }
+    add(close);
+  }
+
+  void write_range(const Range& range) {
+    add("range(" + std::to_string(range.start) + ", " + std::to_string(range.stop) +
+        (range.step == 1 ? "" : ", " + std::to_string(range.step)) + ")");
+  }
+
+  Runtime& runtime_;
+  MarkedBuffer& buffer_;
+  TextSource source_;
+};
+
+}  // namespace
+
+std::string format_real(double real) {
+  if (std::isnan(real)) return "nan";
+  if (std::isinf(real)) return real < 0 ? "-inf" : "inf";
+  std::array<char, 64> digits{};
+  const auto end = std::to_chars(digits.begin(), digits.end(), real, std::chars_format::scientific);
+  const std::string_view scientific(digits.data(),
+                                    static_cast<std::size_t>(end.ptr - digits.data()));
+  int exponent = 0;
+  const std::size_t mark = scientific.find('e');
+  const std::size_t first = scientific[mark + 1] == '+' ? mark + 2 : mark + 1;
+  std::from_chars(scientific.data() + first, scientific.data() + scientific.size(), exponent);
+  if (exponent < -4 || exponent >= 16) return std::string(scientific);
+  const auto fixed = std::to_chars(digits.begin(), digits.end(), real, std::chars_format::fixed);
+  std::string out(digits.data(), static_cast<std::size_t>(fixed.ptr - digits.data()));
+  if (out.find('.') == std::string::npos) out += ".0";
+  return out;
+}
+
+TextSource source_of(Runtime& runtime, const Value& value) {
+  runtime.meter().step();
+  TextSource worst = TextSource::tmpl;
+  const auto widen = [&](TextSource source) { worst = std::max(worst, source); };
+  const Nested nested(runtime.meter());
+  switch (value.kind()) {
+    case Kind::text:
+      value.text().for_each_run([&](std::string_view, TextSource source) { widen(source); });
+      break;
+    case Kind::list:
+    case Kind::tuple:
+    case Kind::view:
+      for (const Value& item : value.list().items) widen(source_of(runtime, item));
+      break;
+    case Kind::dict:
+    case Kind::space:
+      for (const auto& [key, item] : value.dict().entries()) {
+        widen(source_of(runtime, key));
+        widen(source_of(runtime, item));
+      }
+      break;
+    default:
+      break;
+  }
+  return worst;
+}
+
+void append_repr(Runtime& runtime, MarkedBuffer& buffer, const Value& value) {
+  Writer(runtime, buffer, source_of(runtime, value)).write(value);
+}
+
+Text to_text(Runtime& runtime, const Value& value) {
+  if (value.is_text()) return value.text();
+  if (value.is_undefined()) return {};
+  MarkedBuffer& buffer = runtime.new_buffer();
+  append_repr(runtime, buffer, value);
+  return Runtime::whole(buffer);
+}
+
+}  // namespace hyb::jinja

@@ -1,0 +1,139 @@
+#include "core/text/jinja/globals.h"
+
+#include <algorithm>
+#include <array>
+#include <ctime>
+#include <span>
+
+#include "core/text/jinja/fault.h"
+#include "core/text/jinja/format.h"
+#include "core/text/jinja/operators.h"
+#include "core/text/jinja/runtime.h"
+
+namespace hyb::jinja {
+namespace {
+
+/// What Jinja's sandbox allows.
+constexpr std::int64_t range_max = 100'000;
+/// Far from overflow in start + index * step.
+constexpr std::int64_t bound_max = std::int64_t{1} << 60;
+
+Value global_range(Runtime& runtime, const Value&, const Arguments& arguments) {
+  const std::size_t count = arguments.positional.size();
+  if (!arguments.named.empty() || count < 1 || count > 3)
+    throw Fault("range takes 1 to 3 integers");
+  for (const Value& value : arguments.positional) {
+    if (!value.is_integral()) throw Fault("range takes integers, got " + type_name(value));
+    if (value.integer() > bound_max || value.integer() < -bound_max) {
+      throw Fault("range: an integer is over 2**60");
+    }
+  }
+  const std::int64_t start = count > 1 ? arguments.positional[0].integer() : 0;
+  const std::int64_t stop = arguments.positional[count > 1 ? 1 : 0].integer();
+  const std::int64_t step = count > 2 ? arguments.positional[2].integer() : 1;
+  if (step == 0) throw Fault("range: the step is zero");
+  const std::int64_t distance = step > 0 ? stop - start : start - stop;
+  const std::int64_t stride = step > 0 ? step : -step;
+  const std::int64_t size = distance > 0 ? (distance - 1) / stride + 1 : 0;
+  if (size > range_max) {
+    throw Fault("range of over " + std::to_string(range_max) + " items", FaultKind::limit);
+  }
+  return runtime.new_range({.start = start, .stop = stop, .step = step, .size = size});
+}
+
+/// dict(other or pairs, name=value...)
+Dict& build_dict(Runtime& runtime, const Arguments& arguments) {
+  Dict& dict = runtime.new_dict();
+  if (arguments.positional.size() > 1) throw Fault("dict takes one mapping or list of pairs");
+  if (!arguments.positional.empty() && arguments.positional[0].is(Kind::dict)) {
+    for (const auto& [key, value] : arguments.positional[0].dict().entries()) {
+      runtime.set(dict, key, value);
+    }
+  } else if (!arguments.positional.empty()) {
+    for (const Value& item : iterate(runtime, arguments.positional[0]).items) {
+      const List& pair = iterate(runtime, item);
+      if (pair.items.size() != 2) throw Fault("dict takes pairs of a key and a value");
+      runtime.set(dict, pair.items[0], pair.items[1]);
+    }
+  }
+  for (const auto& [name, value] : arguments.named) {
+    runtime.set(dict, runtime.text_value(name), value);
+  }
+  return dict;
+}
+
+Value global_dict(Runtime& runtime, const Value&, const Arguments& arguments) {
+  return Value(Kind::dict, &build_dict(runtime, arguments));
+}
+
+Value global_namespace(Runtime& runtime, const Value&, const Arguments& arguments) {
+  return Value(Kind::space, &build_dict(runtime, arguments));
+}
+
+Value global_raise(Runtime& runtime, const Value&, const Arguments& arguments) {
+  const Bound in(arguments, "raise_exception", {"message"}, 1);
+  throw Fault(std::string(to_text(runtime, in[0]).view()), FaultKind::raised);
+}
+
+Value global_strftime_now(Runtime& runtime, const Value&, const Arguments& arguments) {
+  const Bound in(arguments, "strftime_now", {"format"}, 1);
+  const std::string format(in.text(0).view());
+  if (format.empty()) return Value(Text{});
+  std::tm now{};
+  if (runtime.now()) {
+    now = *runtime.now();
+    std::mktime(&now);  // fills in the day of the week and of the year
+  } else {
+    const std::time_t seconds = std::time(nullptr);
+    localtime_r(&seconds, &now);
+  }
+  std::array<char, 4096> out{};
+  const std::size_t size = std::strftime(out.data(), out.size(), format.c_str(), &now);
+  if (size == 0) throw Fault("strftime_now: the result is empty or over 4096 bytes");
+  return runtime.text_value({out.data(), size});
+}
+
+Value global_cycler(Runtime& runtime, const Value&, const Arguments& arguments) {
+  if (arguments.positional.empty()) throw Fault("cycler needs values");
+  return Value(
+      &runtime.new_callable({.kind = Callable::Kind::cycler, .values = arguments.positional}));
+}
+
+Value global_joiner(Runtime& runtime, const Value&, const Arguments& arguments) {
+  const Bound in(arguments, "joiner", {"sep"});
+  const Value separator = in.has(0) ? in[0] : runtime.text_value(", ");
+  return Value(&runtime.new_callable({.kind = Callable::Kind::joiner, .values = {separator}}));
+}
+
+constexpr FunctionEntry table[] = {{"range", global_range},
+                                   {"dict", global_dict},
+                                   {"namespace", global_namespace},
+                                   {"raise_exception", global_raise},
+                                   {"strftime_now", global_strftime_now},
+                                   {"cycler", global_cycler},
+                                   {"joiner", global_joiner}};
+
+const FunctionEntry* find_entry(std::string_view name) {
+  const auto* found = std::find_if(std::begin(table), std::end(table),
+                                   [&](const FunctionEntry& entry) { return entry.name == name; });
+  return found == std::end(table) ? nullptr : found;
+}
+
+}  // namespace
+
+std::string_view find_global(std::string_view name) {
+  const FunctionEntry* entry = find_entry(name);
+  return entry == nullptr ? std::string_view{} : entry->name;
+}
+
+Value call_global(Runtime& runtime, std::string_view name, const Arguments& arguments) {
+  const FunctionEntry* entry = find_entry(name);
+  if (entry == nullptr) throw Fault("unknown function " + std::string(name));
+  return entry->function(runtime, {}, arguments);
+}
+
+Value call_joiner(Callable& joiner) {
+  return joiner.position++ == 0 ? Value(Text{}) : joiner.values[0];
+}
+
+}  // namespace hyb::jinja

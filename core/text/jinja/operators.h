@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/text/jinja/ast.h"
+#include "core/text/jinja/value.h"
+
+namespace hyb::jinja {
+
+class Runtime;
+
+// Python's operators on values. What Python raises is a Fault here; integers are 64 bits wide and
+// overflow is a Fault.
+
+/// "str", "int", "list", ... for messages.
+std::string type_name(const Value& value);
+
+/// Throws the error that using an undefined value raises.
+[[noreturn]] void fail_undefined(const Value& value);
+
+bool is_true(const Value& value);
+bool equals(Runtime& runtime, const Value& a, const Value& b);
+/// a < b for numbers, texts, lists and tuples.
+bool less(Runtime& runtime, const Value& a, const Value& b);
+bool contains(Runtime& runtime, const Value& container, const Value& item);
+bool compare(Runtime& runtime, Comparison op, const Value& a, const Value& b);
+
+Value binary(Runtime& runtime, BinaryOperator op, const Value& a, const Value& b);
+Value negate(const Value& value);
+Value plus(const Value& value);
+
+/// len(): characters, items or entries.
+std::int64_t length(const Value& value);
+
+bool is_iterable(const Value& value);
+/// The items that iterating gives: characters, items, keys. Takes what is left of a generator.
+/// The list is a new one.
+List& iterate(Runtime& runtime, const Value& value);
+
+}  // namespace hyb::jinja

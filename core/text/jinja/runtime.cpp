@@ -1,0 +1,110 @@
+#include "core/text/jinja/runtime.h"
+
+#include <algorithm>
+
+namespace hyb::jinja {
+namespace {
+
+/// About what the map and the vector of a Dict hold for one entry.
+constexpr std::size_t entry_bytes = sizeof(Dict::Entry) + sizeof(Value) + 56;
+
+}  // namespace
+
+const Value* Scope::find(std::string_view name) const {
+  for (const Scope* scope = this; scope != nullptr; scope = scope->parent) {
+    for (const auto& [known, value] : scope->names) {
+      if (known == name) return &value;
+    }
+  }
+  return nullptr;
+}
+
+void Scope::set(std::string_view name, const Value& value) {
+  const auto found = std::find_if(names.begin(), names.end(),
+                                  [&](const auto& entry) { return entry.first == name; });
+  if (found == names.end())
+    names.emplace_back(name, value);
+  else
+    found->second = value;
+}
+
+MarkedBuffer& Runtime::new_buffer() {
+  meter_.hold(sizeof(MarkedBuffer));
+  return buffers_.emplace_back();
+}
+
+List& Runtime::new_list() {
+  meter_.hold(sizeof(List));
+  return lists_.emplace_back();
+}
+
+Dict& Runtime::new_dict() {
+  meter_.hold(sizeof(Dict));
+  return dicts_.emplace_back();
+}
+
+Scope& Runtime::new_scope(Scope* parent) {
+  if (!free_scopes_.empty()) {
+    Scope& scope = *free_scopes_.back();
+    free_scopes_.pop_back();
+    scope.parent = parent;
+    return scope;
+  }
+  meter_.hold(sizeof(Scope) + 4 * sizeof(Value));
+  return scopes_.emplace_back(Scope{.parent = parent});
+}
+
+void Runtime::free_scope(Scope& scope) {
+  if (scope.captured) return;
+  scope.names.clear();
+  free_scopes_.push_back(&scope);
+}
+
+Loop& Runtime::new_loop(const For& tag, Scope& scope) {
+  meter_.hold(sizeof(Loop));
+  return loops_.emplace_back(Loop{.tag = &tag, .scope = &scope});
+}
+
+Callable& Runtime::new_callable(Callable callable) {
+  meter_.hold(sizeof(Callable));
+  return callables_.emplace_back(std::move(callable));
+}
+
+Value Runtime::new_range(const Range& range) {
+  meter_.hold(sizeof(Range));
+  return Value(&ranges_.emplace_back(range));
+}
+
+void Runtime::push(List& list, const Value& value) {
+  meter_.step();
+  meter_.hold(sizeof(Value));
+  list.items.push_back(value);
+}
+
+void Runtime::set(Dict& dict, const Value& key, const Value& value) {
+  meter_.step();
+  meter_.hold(entry_bytes);
+  dict.set(key, value);
+}
+
+Text Runtime::text(std::string_view bytes, TextSource source) {
+  if (bytes.empty()) return {};
+  MarkedBuffer& buffer = new_buffer();
+  buffer.append(meter_, bytes, source);
+  return whole(buffer);
+}
+
+Text Runtime::concatenate(const Text& a, const Text& b) {
+  if (b.empty()) return a;
+  if (a.empty()) return b;
+  if (a.at_end_of_buffer()) {
+    append(meter_, *a.buffer(), b);
+    return {a.buffer(), a.begin(), a.buffer()->size()};
+  }
+  MarkedBuffer& buffer = new_buffer();
+  append(meter_, buffer, a);
+  append(meter_, buffer, b);
+  return whole(buffer);
+}
+
+}  // namespace hyb::jinja

@@ -1,0 +1,93 @@
+#pragma once
+
+#include <ctime>
+#include <deque>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/text/jinja/ast.h"
+#include "core/text/jinja/meter.h"
+#include "core/text/jinja/value.h"
+
+namespace hyb::jinja {
+
+/// Names and their values; what is not found here is looked up in the parent.
+struct Scope {
+  Scope* parent = nullptr;
+  std::vector<std::pair<std::string_view, Value>> names{};
+  bool captured = false;  ///< a macro refers to it: it must stay as it is
+
+  const Value* find(std::string_view name) const;
+  void set(std::string_view name, const Value& value);
+};
+
+/// The `loop` variable of one running for tag.
+struct Loop {
+  const For* tag;
+  Scope* scope;  ///< the one around the loop
+  const std::vector<Value>* items = nullptr;
+  std::size_t index0 = 0;
+  int depth0 = 0;
+  std::vector<Value> last_changed{};
+  bool ever_changed = false;
+};
+
+struct Callable {
+  enum class Kind : std::uint8_t { method, function, macro, cycler, joiner };
+  Kind kind;
+  Value self{};             ///< methods: the object
+  std::string_view name{};  ///< methods and functions; lives as long as the template
+  const Macro* macro = nullptr;
+  Scope* scope = nullptr;       ///< macros: where they were defined
+  std::vector<Value> values{};  ///< cycler: its values; joiner: its separator
+  std::size_t position = 0;
+};
+
+/// What one rendering owns and counts. Everything made in it lives until it ends.
+class Runtime {
+ public:
+  Runtime(const RenderLimits& limits, std::optional<std::tm> now) : now_(now), meter_(limits) {}
+  Runtime(const Runtime&) = delete;
+  Runtime& operator=(const Runtime&) = delete;
+
+  Meter& meter() { return meter_; }
+  const std::optional<std::tm>& now() const { return now_; }
+
+  MarkedBuffer& new_buffer();
+  List& new_list();
+  Dict& new_dict();
+  Scope& new_scope(Scope* parent);
+  /// Takes a scope back for another use unless a macro refers to it.
+  void free_scope(Scope& scope);
+  Loop& new_loop(const For& tag, Scope& scope);
+  Callable& new_callable(Callable callable);
+  Value new_range(const Range& range);
+
+  /// Counts the item before it is added.
+  void push(List& list, const Value& value);
+  void set(Dict& dict, const Value& key, const Value& value);
+
+  Text text(std::string_view bytes, TextSource source = TextSource::tmpl);
+  Value text_value(std::string_view bytes) { return Value(text(bytes)); }
+  /// Everything that the buffer holds.
+  static Text whole(MarkedBuffer& buffer) { return {&buffer, 0, buffer.size()}; }
+  /// In place where `a` is the last thing in its buffer: repeated additions take linear time. Views
+  /// of texts in that buffer become invalid.
+  Text concatenate(const Text& a, const Text& b);
+
+ private:
+  std::optional<std::tm> now_;
+  Meter meter_;
+  std::deque<MarkedBuffer> buffers_;
+  std::deque<List> lists_;
+  std::deque<Dict> dicts_;
+  std::deque<Range> ranges_;
+  std::deque<Scope> scopes_;
+  std::vector<Scope*> free_scopes_;
+  std::deque<Loop> loops_;
+  std::deque<Callable> callables_;
+};
+
+}  // namespace hyb::jinja

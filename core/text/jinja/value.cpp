@@ -1,0 +1,125 @@
+#include "core/text/jinja/value.h"
+
+#include <cmath>
+
+#include "core/text/jinja/fault.h"
+
+namespace hyb::jinja {
+namespace {
+
+constexpr int key_depth_max = 64;
+constexpr int text_rank = 3;
+
+int rank(const Value& value) {
+  switch (value.kind()) {
+    case Kind::undefined:
+      return 0;
+    case Kind::none:
+      return 1;
+    case Kind::boolean:
+    case Kind::integer:
+    case Kind::real:
+      return 2;
+    case Kind::text:
+      return text_rank;
+    case Kind::tuple:
+      return 4;
+    case Kind::list:
+      throw Fault("unhashable type: 'list'");
+    case Kind::dict:
+      throw Fault("unhashable type: 'dict'");
+    default:
+      return 5;
+  }
+}
+
+template <typename T>
+int three_way(T a, T b) {
+  return a < b ? -1 : (b < a ? 1 : 0);
+}
+
+int compare_numbers(const Value& a, const Value& b) {
+  if (a.is_integral() && b.is_integral()) return three_way(a.integer(), b.integer());
+  // 64 bits of mantissa hold every integer and every double.
+  const auto widen = [](const Value& value) {
+    return value.is_integral() ? static_cast<long double>(value.integer())
+                               : static_cast<long double>(value.real());
+  };
+  const bool a_nan = std::isnan(a.real());
+  const bool b_nan = std::isnan(b.real());
+  if (a_nan || b_nan) return three_way(a_nan, b_nan);
+  return three_way(widen(a), widen(b));
+}
+
+int compare_keys(const Value& a, const Value& b, int depth) {
+  const int a_rank = rank(a);
+  if (const int order = three_way(a_rank, rank(b)); order != 0) return order;
+  switch (a_rank) {
+    case 0:
+    case 1:
+      return 0;
+    case 2:
+      return compare_numbers(a, b);
+    case text_rank:
+      return three_way(a.view(), b.view());
+    case 4:
+      break;
+    default:
+      return three_way(a.pointer(), b.pointer());
+  }
+  if (depth > key_depth_max) throw Fault("a dict key is nested too deeply");
+  const std::vector<Value>& left = a.list().items;
+  const std::vector<Value>& right = b.list().items;
+  for (std::size_t i = 0; i < left.size() && i < right.size(); ++i) {
+    if (const int order = compare_keys(left[i], right[i], depth + 1); order != 0) return order;
+  }
+  return three_way(left.size(), right.size());
+}
+
+}  // namespace
+
+bool KeyLess::operator()(const Value& a, const Value& b) const { return compare_keys(a, b, 0) < 0; }
+
+bool KeyLess::operator()(const Value& a, std::string_view b) const {
+  const int order = rank(a);
+  return order != text_rank ? order < text_rank : a.view() < b;
+}
+
+bool KeyLess::operator()(std::string_view a, const Value& b) const {
+  const int order = rank(b);
+  return order != text_rank ? text_rank < order : a < b.view();
+}
+
+const Value* Dict::find(const Value& key) const {
+  rank(key);
+  const auto found = index_.find(key);
+  return found == index_.end() ? nullptr : &entries_[found->second].second;
+}
+
+const Value* Dict::find(std::string_view key) const {
+  const auto found = index_.find(key);
+  return found == index_.end() ? nullptr : &entries_[found->second].second;
+}
+
+void Dict::set(const Value& key, const Value& value) {
+  rank(key);
+  const auto [place, added] = index_.emplace(key, entries_.size());
+  if (added) {
+    entries_.emplace_back(key, value);
+  } else {
+    entries_[place->second].second = value;
+  }
+}
+
+void Dict::erase(const Value& key) {
+  const auto found = index_.find(key);
+  if (found == index_.end()) return;
+  const std::size_t gone = found->second;
+  index_.erase(found);
+  entries_.erase(entries_.begin() + static_cast<std::ptrdiff_t>(gone));
+  for (auto& [other, place] : index_) {
+    if (place > gone) --place;
+  }
+}
+
+}  // namespace hyb::jinja

@@ -1,0 +1,45 @@
+// Renders templates for scripts/check_jinja_cases.py: each line of stdin is a JSON object with
+// `template` and `variables`, each line of stdout one with `text` or `error`.
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "core/base/error.h"
+#include "core/text/chat_template.h"
+
+namespace {
+
+/// The moment at which every case is rendered: 2025-06-15 12:30:45.
+std::tm fixed_time() {
+  std::tm now{};
+  now.tm_year = 125;
+  now.tm_mon = 5;
+  now.tm_mday = 15;
+  now.tm_hour = 12;
+  now.tm_min = 30;
+  now.tm_sec = 45;
+  now.tm_isdst = -1;
+  return now;
+}
+
+hyb::Json answer(const std::string& line) {
+  try {
+    const hyb::Json request = hyb::parse_json(line, "stdin");
+    const auto parsed =
+        hyb::ChatTemplate::parse(request.at("template").get<std::string>(), "template");
+    const hyb::Json variables = request.value("variables", hyb::Json::object());
+    return {{"text", parsed.render_plain(variables, {}, fixed_time()).text()}};
+  } catch (const hyb::Error& error) {
+    return {{"error", error.what()}};
+  }
+}
+
+}  // namespace
+
+int main() {
+  std::ios::sync_with_stdio(false);
+  for (std::string line; std::getline(std::cin, line);) {
+    std::cout << hyb::to_text(answer(line)) << '\n';
+  }
+  return 0;
+}
