@@ -1,0 +1,135 @@
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <memory>
+#include <string>
+
+#include "app/chat/chat.h"
+#include "app/chat/commands.h"
+#include "app/commands/commands.h"
+#include "app/environment.h"
+#include "app/options.h"
+#include "app/session.h"
+#include "app/ui/line_editor.h"
+#include "app/ui/plain_lines.h"
+#include "app/ui/process.h"
+#include "app/ui/sanitizer.h"
+#include "app/ui/terminal.h"
+#include "core/base/error.h"
+#include "core/base/log.h"
+
+namespace hyb::app {
+namespace {
+
+struct Options {
+  ModelOptions model;
+  GenerationOptions generation;
+  std::string system;
+  bool no_history = false;
+};
+
+bool has_editor(const Environment& environment) {
+  return can_move_cursor(Stream::input, environment) &&
+         can_move_cursor(Stream::output, environment);
+}
+
+std::unique_ptr<Input> make_input(const Options& options, const Environment& environment) {
+  if (!has_editor(environment)) return std::make_unique<PlainLines>(is_terminal(Stream::input));
+  const bool has_file = !options.no_history && environment.state_folder;
+  return std::make_unique<LineEditor>(
+      has_file ? History(*environment.state_folder / "history") : History(),
+      LineEditorOptions{.has_colour = wants_colour(Stream::output, environment),
+                        .words = slash_names()});
+}
+
+Session open_session(const Options& options, const Environment& environment) {
+  const StopAtOnce nothing_to_lose;
+  return Session::open(options.model, {.sequences_max = 1}, environment);
+}
+
+void greet(Session& session) {
+  write_stderr(
+      sanitized_line(fmt::format("{}, up to {} tokens; /help lists the commands, Ctrl-D leaves",
+                                 session.source().name(), session.engine().length_max())) +
+      '\n');
+}
+
+/// Talks until the input ends; returns the exit code.
+class Talk {
+ public:
+  Talk(Chat& chat, Input& input, bool has_person, bool has_editor)
+      : chat_(&chat), input_(&input), has_person_(has_person), has_editor_(has_editor) {}
+
+  int run() {
+    for (;;) {
+      const InputEvent event = input_->read();
+      if (event.kind == InputEvent::Kind::ended) break;
+      if (event.kind == InputEvent::Kind::interrupted) {
+        if (was_hinted_) return 128 + SIGINT;
+        write_stderr("Ctrl-C again or Ctrl-D leaves; /help lists the commands\n");
+        was_hinted_ = true;
+        continue;
+      }
+      was_hinted_ = false;
+      if (take(event.entry) == Chat::Next::leave) break;
+      if (stop_signal() == SIGINT && has_person_) clear_stop_signal();
+      if (stop_signal() != 0) break;  // main makes the exit code of it
+    }
+    return exit_code_;
+  }
+
+ private:
+  /// An error ends what was asked, not the chat; a script still learns of it from the exit code.
+  Chat::Next take(const Entry& entry) {
+    try {
+      if (!has_editor_) return chat_->take(entry);
+      const RawMode keys_wait(Interrupts::signals);
+      return chat_->take(entry);
+    } catch (const Error& error) {
+      log::error(sanitized(error.what()));
+      if (!has_person_) exit_code_ = static_cast<int>(error.kind());
+    } catch (const std::bad_alloc&) {
+      log::error("out of memory; the message was not added");
+      if (!has_person_) exit_code_ = static_cast<int>(ErrorKind::memory);
+    }
+    return Chat::Next::go_on;
+  }
+
+  Chat* chat_;
+  Input* input_;
+  bool has_person_;
+  bool has_editor_;
+  bool was_hinted_ = false;
+  int exit_code_ = 0;
+};
+
+int run(const Options& options) {
+  const Environment environment = read_environment();
+  Session session = open_session(options, environment);
+  const bool has_person = is_terminal(Stream::input);
+  Chat chat(session, options.generation,
+            {.has_person = has_person && is_terminal(Stream::error),
+             .sanitizes = is_terminal(Stream::output),
+             .has_colour = wants_colour(Stream::error, environment),
+             .utf8 = environment.utf8});
+  chat.set_system(options.system);
+  const std::unique_ptr<Input> input = make_input(options, environment);
+  if (has_person) greet(session);
+  return Talk(chat, *input, has_person, has_editor(environment)).run();
+}
+
+Action describe(CLI::App& cli) {
+  const auto options = std::make_shared<Options>();  // CLI11 keeps pointers into it
+  add_model_options(cli, options->model);
+  add_generation_options(cli, options->generation);
+  cli.add_option("--system", options->system, "the system prompt");
+  cli.add_flag("--no-history", options->no_history,
+               "neither read nor write the file of earlier entries");
+  return [options] { return run(*options); };
+}
+
+}  // namespace
+
+const Command chat_command = {"chat", "Talk with a model", describe};
+
+}  // namespace hyb::app
