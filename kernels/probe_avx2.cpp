@@ -3,6 +3,12 @@
 #include "kernels/probe_routes.h"
 
 namespace hyb::kernels {
+namespace {
+
+/// Hides from the compiler that all sums, and all rounds, are alike.
+void forget(__m256& value) { asm volatile("" : "+x"(value)); }
+
+}  // namespace
 
 std::uint64_t read_all_avx2(const std::byte* bytes, std::size_t count) {
   __m256i seen[8] = {};
@@ -24,8 +30,10 @@ std::int64_t dot_f32_avx2(std::int64_t rounds, float& sink) {
   constexpr int sums = 12;  // beside the two operands in 16 registers
   __m256 sum[sums] = {};
   __m256 x = _mm256_set1_ps(1.0F), w = x;
+  for (__m256& each : sum) forget(each);
   for (std::int64_t i = 0; i < rounds; ++i) {
-    asm volatile("" : "+x"(x), "+x"(w));
+    forget(x);
+    forget(w);
 #pragma GCC unroll 12
     for (int s = 0; s < sums; ++s) sum[s] = _mm256_fmadd_ps(x, w, sum[s]);
   }

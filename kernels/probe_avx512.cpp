@@ -8,6 +8,12 @@ namespace {
 /// As many sums as a tile of linear has.
 constexpr int sums = 24;
 
+/// Hides from the compiler that all sums, and all rounds, are alike.
+template <typename Vector>
+void forget(Vector& value) {
+  asm volatile("" : "+v"(value));
+}
+
 float total_of(const __m512 (&sum)[sums]) {
   __m512 total = _mm512_setzero_ps();
   for (const __m512 each : sum) total = _mm512_add_ps(total, each);
@@ -31,10 +37,11 @@ std::uint64_t read_all_avx512(const std::byte* bytes, std::size_t count) {
 
 std::int64_t dot_bf16_avx512(std::int64_t rounds, float& sink) {
   __m512 sum[sums] = {};
-  // The compiler must not see that the operands never change.
   __m512i x = _mm512_set1_epi32(0x3f803f80), w = x;
+  for (__m512& each : sum) forget(each);
   for (std::int64_t i = 0; i < rounds; ++i) {
-    asm volatile("" : "+v"(x), "+v"(w));
+    forget(x);
+    forget(w);
 #pragma GCC unroll 24
     for (int s = 0; s < sums; ++s) {
       sum[s] =
@@ -48,8 +55,10 @@ std::int64_t dot_bf16_avx512(std::int64_t rounds, float& sink) {
 std::int64_t dot_f32_avx512(std::int64_t rounds, float& sink) {
   __m512 sum[sums] = {};
   __m512 x = _mm512_set1_ps(1.0F), w = x;
+  for (__m512& each : sum) forget(each);
   for (std::int64_t i = 0; i < rounds; ++i) {
-    asm volatile("" : "+v"(x), "+v"(w));
+    forget(x);
+    forget(w);
 #pragma GCC unroll 24
     for (int s = 0; s < sums; ++s) sum[s] = _mm512_fmadd_ps(x, w, sum[s]);
   }

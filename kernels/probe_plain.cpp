@@ -3,6 +3,12 @@
 #include "kernels/probe_routes.h"
 
 namespace hyb::kernels {
+namespace {
+
+/// Hides from the compiler that all sums, and all rounds, are alike.
+void forget(__m128& value) { asm volatile("" : "+x"(value)); }
+
+}  // namespace
 
 std::uint64_t read_all_plain(const std::byte* bytes, std::size_t count) {
   __m128i seen[8] = {};
@@ -22,8 +28,11 @@ std::int64_t dot_f32_plain(std::int64_t rounds, float& sink) {
   constexpr int sums = 12;
   __m128 sum[sums] = {};
   __m128 x = _mm_set1_ps(1.0F), w = x;
+  for (__m128& each : sum) forget(each);
   for (std::int64_t i = 0; i < rounds; ++i) {
-    asm volatile("" : "+x"(x), "+x"(w));
+    forget(x);
+    forget(w);
+#pragma GCC unroll 12
     for (int s = 0; s < sums; ++s) sum[s] = _mm_add_ps(sum[s], _mm_mul_ps(x, w));
   }
   float lanes[4];

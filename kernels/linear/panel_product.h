@@ -25,6 +25,22 @@ constexpr std::int64_t panel_run_bytes = 8192;
 /// So many rows' sums wait on the stack (48 KB) when K needs several runs.
 constexpr std::int64_t panel_rows_waiting = 192;
 
+/// One tile streams the panel from memory: ask a little ahead. Of several only the first does, and
+/// they have time to bring the next panel nearer: each a part of it.
+inline void ask_soon(PanelTile& tile, std::int64_t index, std::int64_t tiles,
+                     std::int64_t value_bytes) {
+  constexpr std::int64_t ahead_bytes = 4096;  // 1 to 8 KB measure alike
+  const auto* const panel = static_cast<const std::byte*>(tile.panel);
+  const std::int64_t panel_bytes = (tile.columns * value_bytes + 3) / 4 * 4 * Weight::panel_rows;
+  if (tiles == 1) {
+    tile.soon = panel + ahead_bytes;
+    tile.soon_lines = 4;
+  } else if (index < 4) {
+    tile.soon_lines = tiles < 4 ? 2 : 1;
+    tile.soon = panel + panel_bytes + index * panel_bytes * tile.soon_lines / 4;
+  }
+}
+
 /// One panel times `count` rows of K columns: row_of(i) points to row i; emit(i, sums) takes its 64
 /// sums. Rows go in tiles of nearly equal size, so that no small tile wastes the registers.
 template <typename RowOf, typename Emit>
@@ -49,7 +65,10 @@ void panel_product(const PanelKernel& kernel, const std::byte* panel, std::int64
                           .panel = panel + k * kernel.value_bytes * Weight::panel_rows,
                           .columns = one_run ? columns : std::min(run, columns - k),
                           .sums = sums.data() + first * 64,
-                          .first = k == 0};
+                          .first = k == 0,
+                          .soon = nullptr,
+                          .soon_lines = 0};
+        if (one_run) ask_soon(tile, pass, passes, kernel.value_bytes);
         for (std::int64_t r = 0; r < tile.count; ++r) {
           pointers[static_cast<std::size_t>(r)] =
               static_cast<const std::byte*>(row_of(begin + first + r)) + k * kernel.value_bytes;
@@ -60,5 +79,66 @@ void panel_product(const PanelKernel& kernel, const std::byte* panel, std::int64
     for (std::int64_t r = 0; r < rows; ++r) emit(begin + r, sums.data() + r * 64);
   }
 }
+
+/// Deals pieces of a matrix product to all threads, body(begin, end), or to the caller alone where
+/// a hand-over costs more than it saves: `bytes` counts a weight's bytes once per row.
+template <typename Body>
+void deal_product(Queue& queue, std::int64_t items, std::int64_t bytes, Body body) {
+  constexpr std::int64_t bytes_worth_sharing = 64 * 1024;
+  if (bytes < bytes_worth_sharing) {
+    queue.alone([&](int, int) { body(0, items); });
+  } else {
+    queue.share(items, 1, [&](std::int64_t begin, std::int64_t end, int) { body(begin, end); });
+  }
+}
+
+/// The same for panel `panel` of an expert of any weight; rows are of type x_dtype.
+class WeightProduct {
+ public:
+  /// Routes of the queue's instruction set for panels, the plain ones for published rows.
+  WeightProduct(Isa isa, const Weight& weight, DType x_dtype)
+      : weight_(weight),
+        x_dtype_(x_dtype),
+        published_(weight.format() == WeightFormat::rows),
+        kernel_(panel_kernel(published_ ? Isa::plain : isa, x_dtype)),
+        shape_(panel_shape(x_dtype, weight.rows(), weight.columns())) {}
+
+  std::int64_t panels() const { return shape_.panels; }
+  std::int64_t panel_bytes() const { return shape_.panel_bytes(); }
+  std::int64_t first_output(std::int64_t panel) const { return panel * Weight::panel_rows; }
+  std::int64_t outputs(std::int64_t panel) const {
+    return std::min(Weight::panel_rows, weight_.rows() - first_output(panel));
+  }
+  /// Writes rows of sums as panel_row does.
+  void write(const PanelRow& row) const { kernel_.row(row); }
+
+  template <typename RowOf, typename Emit>
+  void multiply(std::int64_t expert, std::int64_t panel, std::int64_t count, RowOf row_of,
+                Emit emit) const {
+    if (published_) return multiply_published(expert, panel, count, row_of, emit);
+    panel_product(kernel_, weight_.expert(expert) + panel * panel_bytes(), weight_.columns(), count,
+                  row_of, emit);
+  }
+
+ private:
+  template <typename RowOf, typename Emit>
+  void multiply_published(std::int64_t expert, std::int64_t panel, std::int64_t count, RowOf row_of,
+                          Emit emit) const {
+    std::array<float, Weight::panel_rows> sums{};
+    for (std::int64_t i = 0; i < count; ++i) {
+      published_sums(expert, first_output(panel), outputs(panel), row_of(i), sums.data());
+      emit(i, sums.data());
+    }
+  }
+  /// sums[n] = the plain loop's sum for output first + n.
+  void published_sums(std::int64_t expert, std::int64_t first, std::int64_t count, const void* row,
+                      float* sums) const;
+
+  const Weight& weight_;
+  DType x_dtype_;
+  bool published_;
+  PanelKernel kernel_;
+  PanelShape shape_;
+};
 
 }  // namespace hyb::kernels

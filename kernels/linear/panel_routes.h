@@ -17,6 +17,8 @@ struct PanelTile {
   std::int64_t columns;     ///< length of the run; an odd one ends the rows
   float* sums;              ///< [count][64]
   bool first;
+  const void* soon;         ///< where bytes begin that will be wanted next: hints, never read
+  std::int64_t soon_lines;  ///< so many lines (64 bytes) of them to ask for at every word: 0 to 4
 };
 
 constexpr std::int64_t panel_tile_rows = 6;

@@ -27,7 +27,7 @@ struct Routing {
 ///
 /// shapes  logits [T,E]   bias [E] or empty   chosen, weights [T,k], 1 <= k <= E
 /// types   logits: f32 or bf16   bias, weights: f32   chosen: i32
-/// numbers all in f32. A NaN logit is never chosen before a number.
+/// numbers all in f32; a NaN counts as -infinity when experts are chosen. E is at most 4096.
 /// writes  chosen and weights
 struct MoeRoute {
   Tensor logits, bias, chosen, weights;

@@ -1,0 +1,68 @@
+#include "kernels/ops/embed.h"
+
+#include "kernels/linear/panels.h"
+#include "kernels/ops/check.h"
+#include "kernels/ops/share.h"
+#include "kernels/published.h"
+#include "kernels/visit.h"
+
+namespace hyb::kernels {
+namespace {
+
+void check(const Embed& op) {
+  const Check check("embed");
+  check.that(op.weight != nullptr && op.weight->rows() > 0, "weight is there", 0);
+  check.that(op.weight->experts() == 1, "weight is one matrix", op.weight->experts());
+  check.table(op.tokens, "tokens", op.tokens.dim(0));
+  check.activations(op.y, "y");
+  check.tensor(op.y, "y", op.y.dtype, {op.tokens.dim(0), op.weight->columns()});
+  for (std::int64_t t = 0; t < op.tokens.dim(0); ++t) {
+    const std::int32_t token = op.tokens.as<std::int32_t>()[t];
+    check.that(token >= 0 && token < op.weight->rows(), "token is a row of the weight", token);
+  }
+}
+
+/// Element k of a row begins at `first + k / per_run * run_bytes`, runs being what lies together.
+struct Row {
+  const std::byte* first;
+  std::int64_t per_run;
+  std::int64_t run_bytes;
+};
+
+Row row_of(const Weight& weight, std::int64_t n) {
+  const auto value_bytes = static_cast<std::int64_t>(size_of(weight.dtype()));
+  const std::byte* const matrix = weight.expert(0);
+  if (weight.format() == WeightFormat::rows) {
+    return {matrix + n * weight.columns() * value_bytes, weight.columns(), 0};
+  }
+  const PanelShape shape = panel_shape(weight.dtype(), weight.rows(), weight.columns());
+  return {matrix + n / Weight::panel_rows * shape.panel_bytes() + n % Weight::panel_rows * 4,
+          4 / value_bytes, Weight::panel_rows * 4};
+}
+
+template <typename T>
+void copy_row(const Row& row, DType dtype, std::int64_t columns, float scale, T* y) {
+  for (std::int64_t k = 0; k < columns; k += row.per_run) {
+    const std::byte* const run = row.first + k / row.per_run * row.run_bytes;
+    for (std::int64_t i = 0; i < row.per_run && k + i < columns; ++i) {
+      y[k + i] = from_float<T>(published_value(run, dtype, i) * scale);
+    }
+  }
+}
+
+}  // namespace
+
+void embed(Queue& queue, const Embed& op) {
+  check(op);
+  const Weight& weight = *op.weight;
+  share(queue, op.tokens.dim(0), 1, weight.columns(), [&](std::int64_t begin, std::int64_t end) {
+    visit_float(op.y.dtype, [&]<typename T>(Tag<T>) {
+      for (std::int64_t t = begin; t < end; ++t) {
+        const Row row = row_of(weight, op.tokens.as<std::int32_t>()[t]);
+        copy_row<T>(row, weight.dtype(), weight.columns(), op.scale, op.y.row<T>(t));
+      }
+    });
+  });
+}
+
+}  // namespace hyb::kernels

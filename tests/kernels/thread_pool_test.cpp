@@ -1,0 +1,142 @@
+#include "kernels/thread_pool.h"
+
+#include <doctest/doctest.h>
+#include <xmmintrin.h>
+
+#include <atomic>
+#include <chrono>
+#include <ctime>
+#include <thread>
+#include <vector>
+
+#include "core/base/error.h"
+#include "kernels/queue.h"
+
+using namespace hyb;
+using namespace hyb::kernels;
+
+namespace {
+
+constexpr int thread_counts[] = {1, 2, 3, 7};
+
+double process_cpu_seconds() {
+  timespec time{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+}  // namespace
+
+TEST_SUITE("kernels/thread_pool") {
+  TEST_CASE("slices cover everything once, in order, cut at multiples of the grain") {
+    for (const int threads : thread_counts) {
+      for (const std::int64_t count : {0, 1, 5, 64, 100, 101}) {
+        for (const std::int64_t grain : {1, 4, 64}) {
+          std::int64_t next = 0, largest = 0, smallest = count;
+          for (int thread = 0; thread < threads; ++thread) {
+            const Slice slice = slice_of(count, grain, thread, threads);
+            CHECK(slice.begin == next);
+            CHECK((slice.begin % grain == 0 || slice.begin == count));
+            next = slice.end;
+            largest = std::max(largest, slice.end - slice.begin);
+            smallest = std::min(smallest, slice.end - slice.begin);
+          }
+          CHECK(next == count);
+          CHECK(largest - smallest < 2 * grain);
+        }
+      }
+    }
+  }
+
+  TEST_CASE("every thread runs the body once per run, also after it slept") {
+    for (const int threads : thread_counts) {
+      ThreadPool pool(threads);
+      CHECK(pool.threads() == threads);
+      std::vector<int> runs(static_cast<std::size_t>(threads));
+      for (int round = 0; round < 300; ++round) {
+        pool.run([&](int thread, int all) {
+          if (all == threads) ++runs[static_cast<std::size_t>(thread)];
+        });
+        if (round % 100 == 99) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      }
+      for (const int count : runs) CHECK(count == 300);
+    }
+  }
+
+  TEST_CASE("a deal hands out every item once, and runs are no longer than the grain") {
+    for (const int threads : thread_counts) {
+      Queue queue(Device::cpu, {.threads = threads, .isa = {}});
+      for (const std::int64_t count : {0, 1, 7, 1000}) {
+        for (const std::int64_t grain : {1, 3, 2000}) {
+          std::vector<std::atomic<int>> seen(static_cast<std::size_t>(count));
+          std::atomic<bool> too_long{false};
+          queue.share(count, grain, [&](std::int64_t begin, std::int64_t end, int) {
+            if (end - begin > grain) too_long = true;
+            for (std::int64_t i = begin; i < end; ++i) ++seen[static_cast<std::size_t>(i)];
+          });
+          CHECK_FALSE(too_long);
+          for (const auto& times : seen) CHECK(times == 1);
+        }
+      }
+    }
+  }
+
+  TEST_CASE("a thread that is held up does not keep its items from the others") {
+    Queue queue(Device::cpu, {.threads = 2, .isa = {}});
+    std::atomic<int> done{0};
+    std::atomic<bool> all_others_done{false};
+    queue.share(100, 1, [&](std::int64_t begin, std::int64_t, int) {
+      if (begin == 0) {  // waits for items 1..49, which lie in the same slice
+        const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+        while (done < 99 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+        all_others_done = done == 99;
+      }
+      ++done;
+    });
+    CHECK(all_others_done);
+  }
+
+  TEST_CASE("denormals are zero while computing, alone or not, and the caller's mode comes back") {
+    Queue queue(Device::cpu, {.threads = 3, .isa = {}});
+    const unsigned before = _mm_getcsr();
+    volatile float small = 1e-30F;
+    std::atomic<int> flushed{0};
+    const auto body = [&](int, int) {
+      if (small * small == 0.0F && small * 1e-10F == 0.0F) ++flushed;
+    };
+    queue.parallel(body);
+    CHECK(flushed == 3);
+    queue.alone(body);
+    CHECK(flushed == 4);
+    CHECK(_mm_getcsr() == before);
+    CHECK(small * 1e-10F != 0.0F);
+  }
+
+  TEST_CASE("a run inside a run is an error, not a deadlock") {
+    ThreadPool pool(1);
+    bool refused = false;
+    pool.run([&](int, int) {
+      try {
+        pool.run([](int, int) {});
+      } catch (const Error&) {
+        refused = true;
+      }
+    });
+    CHECK(refused);
+  }
+
+  TEST_CASE("an idle pool burns no CPU") {
+    ThreadPool pool(3);
+    pool.run([](int, int) {});
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // past the time of spinning
+    const double before = process_cpu_seconds();
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    CHECK(process_cpu_seconds() - before < 0.02);
+  }
+
+  TEST_CASE("this process may use at least one CPU, and no more than the machine has") {
+    const UsableCpus usable = usable_cpus();
+    CHECK(usable.count >= 1);
+    CHECK(usable.count <= static_cast<int>(std::max(1U, std::thread::hardware_concurrency())));
+  }
+}
