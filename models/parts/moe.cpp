@@ -30,7 +30,8 @@ void run(const Moe& part, const MoeWeights& weights, const PartCall& call) {
 
   const ScratchFrame frame(call.scratch);
   const std::int64_t tokens = call.x.dim(0);
-  const Tensor logits = call.scratch.take(call.x.dtype, {tokens, part.experts});
+  // Not rounded to the activation type: a rounding here can swap experts.
+  const Tensor logits = call.scratch.take(DType::f32, {tokens, part.experts});
   const Tensor chosen = call.scratch.take(DType::i32, {tokens, part.active});
   const Tensor shares = call.scratch.take(DType::f32, {tokens, part.active});
   kernels::linear(call.queue, {.x = call.x, .weight = &weights.router, .y = logits});
@@ -55,7 +56,7 @@ std::size_t scratch_bytes(const Moe& part, std::int64_t tokens, std::int64_t wid
   const auto rows = [&](std::int64_t columns, DType dtype) {
     return Scratch::padded(static_cast<std::size_t>(tokens * columns) * size_of(dtype));
   };
-  const std::size_t routed = rows(part.experts, activation) + rows(part.active, DType::i32) +
+  const std::size_t routed = rows(part.experts, DType::f32) + rows(part.active, DType::i32) +
                              rows(part.active, DType::f32) +
                              Scratch::padded(kernels::moe_experts_workspace_bytes(
                                  shape_of(part, tokens, width, activation)));
