@@ -1,0 +1,106 @@
+#include "kernels/ops/gated_activation.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "tests/kernels/support.h"
+
+using namespace hyb;
+using namespace hyb::kernels;
+using namespace hyb::kernels::testing;
+
+TEST_SUITE("kernels/ops/gated_activation") {
+  TEST_CASE("silu of the first half times the second, on every route, within its bound") {
+    for (const Isa isa : available_isas()) {
+      for (const DType type : {DType::f32, DType::bf16}) {
+        for (const std::int64_t width : {1, 7, 16, 33, 100}) {
+          CAPTURE(testing::name_of(isa));
+          CAPTURE(width);
+          Queue queue = test_queue(isa, 2);
+          const TestTensor x = random_tensor(type, {5, 2 * width}, 1, 6.0F, {3, 1});
+          const auto before = x.everything();
+          TestTensor y(type, {5, width}, {1, 5});
+          gated_activation(queue, {.x = x, .y = y});
+          // 8 ulp of f32, and half a unit of the last place where bf16 is written.
+          const double bound = std::ldexp(8.0, -23) + (type == DType::bf16 ? 0x1p-8 : 0.0);
+          for (std::int64_t t = 0; t < 5; ++t) {
+            for (std::int64_t i = 0; i < width; ++i) {
+              const double gate = x.get(t * 2 * width + i), up = x.get(t * 2 * width + width + i);
+              const double expected = gate / (1 + std::exp(-gate)) * up;
+              CHECK(std::fabs(y.get(t * width + i) - expected) <=
+                    bound * std::fabs(expected) + 1e-36);
+            }
+          }
+          CHECK(y.guards_intact());
+          CHECK(x.everything() == before);
+        }
+      }
+    }
+  }
+
+  TEST_CASE("an element depends on its own inputs only, and y may be the first columns of x") {
+    for (const Isa isa : available_isas()) {
+      for (const DType type : {DType::f32, DType::bf16}) {
+        constexpr std::int64_t tokens = 200, width = 301;
+        CAPTURE(testing::name_of(isa));
+        Queue queue = test_queue(isa, 3), one = test_queue(isa, 1);
+        TestTensor x = random_tensor(type, {tokens, 2 * width}, 2, 3.0F);
+        TestTensor whole(type, {tokens, width}), narrow(type, {tokens, 2});
+        gated_activation(queue, {.x = x, .y = whole});
+        for (std::int64_t i = 0; i < width; i += 37) {  // one column as a matrix of its own
+          TestTensor pair(type, {tokens, 2}), y(type, {tokens, 1});
+          for (std::int64_t t = 0; t < tokens; ++t) {
+            pair.set(t * 2, x.get(t * 2 * width + i));
+            pair.set(t * 2 + 1, x.get(t * 2 * width + width + i));
+          }
+          gated_activation(one, {.x = pair, .y = y});
+          for (std::int64_t t = 0; t < tokens; ++t) CHECK(y.get(t) == whole.get(t * width + i));
+        }
+        gated_activation(queue, {.x = x, .y = x.view().columns(0, width)});
+        for (std::int64_t t = 0; t < tokens; ++t) {
+          CHECK(x.get(t * 2 * width + 5) == whole.get(t * width + 5));
+        }
+      }
+    }
+  }
+
+  TEST_CASE("far out: silu goes to 0 and to x; NaN stays") {
+    for (const Isa isa : available_isas()) {
+      Queue queue = test_queue(isa, 1);
+      TestTensor x(DType::f32, {4, 2}), y(DType::f32, {4, 1});
+      const float gates[] = {-200.0F, 200.0F, NAN, 0.0F};
+      for (std::int64_t t = 0; t < 4; ++t) {
+        x.set(t * 2, gates[t]);
+        x.set(t * 2 + 1, 2.0F);
+      }
+      gated_activation(queue, {.x = x, .y = y});
+      CHECK(y.get(0) == 0.0F);
+      CHECK(y.get(1) == 400.0F);
+      CHECK(std::isnan(y.get(2)));
+      CHECK(y.get(3) == 0.0F);
+    }
+  }
+
+  TEST_CASE("relu2 squares what is positive") {
+    Queue queue = test_queue(best_isa(), 1);
+    TestTensor x(DType::f32, {1, 4}), y(DType::f32, {1, 4});
+    const float values[] = {-3.0F, 0.5F, 0.0F, NAN};
+    for (std::int64_t i = 0; i < 4; ++i) x.set(i, values[i]);
+    gated_activation(queue, {.x = x, .y = y, .activation = Activation::relu2});
+    CHECK(y.get(0) == 0.0F);
+    CHECK(y.get(1) == 0.25F);
+    CHECK(y.get(2) == 0.0F);
+    CHECK(std::isnan(y.get(3)));
+  }
+
+  TEST_CASE("shapes against the contract are errors") {
+    Queue queue = test_queue(best_isa(), 1);
+    const TestTensor odd(DType::f32, {2, 5}), x(DType::f32, {2, 6}), y(DType::f32, {2, 3});
+    const TestTensor half(DType::bf16, {2, 3});
+    CHECK_THROWS_AS(gated_activation(queue, {.x = odd, .y = y}), Error);
+    CHECK_THROWS_AS(gated_activation(queue, {.x = x, .y = half}), Error);
+    CHECK_THROWS_AS(gated_activation(queue, {.x = x, .y = y, .activation = Activation::relu2}),
+                    Error);
+  }
+}
