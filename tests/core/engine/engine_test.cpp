@@ -1,0 +1,299 @@
+#include "core/engine/engine.h"
+
+#include <doctest/doctest.h>
+
+#include <functional>
+
+#include "core/base/error.h"
+#include "tests/sim/listener.h"
+#include "tests/sim/toy_answer.h"
+#include "tests/sim/toy_text.h"
+
+using namespace hyb;
+using namespace hyb::sim;
+
+namespace {
+
+constexpr Capacity plenty = {
+    .pages = 100, .slots = 8, .page_tokens = 4, .step_tokens = 16, .step_rows = 8, .vocab = 16};
+
+Request request_of(std::int32_t prompt, std::int32_t max_tokens) {
+  Request request;
+  for (std::int32_t i = 0; i < prompt; ++i) request.prompt.push_back(TokenId{i % 16});
+  request.max_tokens = max_tokens;
+  return request;
+}
+
+/// Everything an engine needs.
+struct Bench {
+  explicit Bench(const Capacity& capacity = plenty, const Tokenizer* text = &toy_tokenizer())
+      : runner(capacity, model), engine(runner, text, {.length_max = 100, .chunk_tokens = 8}) {}
+
+  void run() {
+    while (!engine.idle()) {
+      engine.step();
+      engine.audit();
+    }
+  }
+
+  ToyModel model;
+  ToyRunner runner;
+  Engine engine;
+};
+
+class Reacting : public Listener {
+ public:
+  std::function<void(RequestId)> reaction = [](RequestId) {};
+
+ private:
+  void after_event(RequestId request) override { reaction(request); }
+};
+
+std::string error_of(const std::function<void()>& action, ErrorKind kind) {
+  try {
+    action();
+  } catch (const Error& error) {
+    CHECK(error.kind() == kind);
+    return error.what();
+  }
+  return "";
+}
+
+/// A runner that answers nonsense.
+class WrongRunner : public Runner {
+ public:
+  Capacity capacity() const override { return plenty; }
+  StepResult run(const Step&) override { return result; }
+  StepResult result;
+};
+
+}  // namespace
+
+TEST_SUITE("core/engine/engine") {
+  TEST_CASE("one request is answered as the naive model says, token by token") {
+    Bench bench;
+    Listener sink;
+    const Request request = request_of(20, 10);
+    const RequestId id = bench.engine.submit(request, sink);
+    CHECK_FALSE(bench.engine.idle());
+    CHECK(bench.engine.waiting() == 1);
+    bench.run();
+    const Listener::Heard* heard = sink.find(id, 0);
+    REQUIRE(heard != nullptr);
+    const ToyAnswer expected =
+        answer_of(bench.model, &toy_tokenizer(), bench.engine.length_max(), request, 0);
+    CHECK(heard->completion->tokens == expected.tokens);
+    CHECK(heard->text == expected.text);
+    CHECK(bench.runner.steps == 3 + 9);  // chunks of 8, 8 and 4, then a token each
+    CHECK(heard->completion->usage.prefilled_tokens == 20);
+    CHECK_FALSE(bench.engine.step());
+  }
+
+  TEST_CASE("the limit is the smaller of what was asked and what the pages hold") {
+    const auto limit = [](std::int32_t pages, std::int32_t asked) {
+      ToyRunner runner({.pages = pages,
+                        .slots = 1,
+                        .page_tokens = pages > 0 ? 4 : 0,
+                        .step_tokens = 4,
+                        .step_rows = 1,
+                        .vocab = 16},
+                       {.attention = pages > 0});
+      return Engine(runner, nullptr, {.length_max = asked}).length_max();
+    };
+    CHECK(limit(5, 100) == 20);
+    CHECK(limit(50, 100) == 100);
+    CHECK(limit(0, 100'000) == 100'000);
+  }
+
+  TEST_CASE("options and pools that can never serve are refused") {
+    ToyRunner runner(plenty, {});
+    const auto with = [&](EngineOptions options) {
+      return error_of([&] { Engine(runner, nullptr, options); }, ErrorKind::usage);
+    };
+    CHECK(with({.length_max = 1}) == "engine: the length limit is 2 tokens or more: 1");
+    CHECK(with({.length_max = 9, .sequences_max = 0}) == "engine: at least 1 sequence runs: 0");
+    CHECK(with({.length_max = 9, .chunk_tokens = 0}) == "engine: a chunk has at least 1 token: 0");
+    Capacity tiny = plenty;
+    tiny.pages = tiny.page_tokens = 1;
+    ToyRunner small(tiny, {});
+    CHECK(error_of([&] { Engine(small, nullptr, {.length_max = 9}); }, ErrorKind::memory) ==
+          "engine: the pages hold less than 2 tokens; give more memory");
+  }
+
+  TEST_CASE("a request that can never run is refused at once and leaves nothing behind") {
+    Bench bench;
+    Listener sink;
+    CHECK(error_of([&] { bench.engine.submit(request_of(100, 1), sink); }, ErrorKind::usage) ==
+          "request: the prompt has 100 tokens, 1 more than fit: the limit is 100 of prompt and "
+          "answer together; shorten or truncate the prompt, or raise the limit");
+    CHECK(bench.engine.idle());
+    Bench mute(plenty, nullptr);
+    Request request = request_of(3, 3);
+    request.stop = {"x"};
+    CHECK_THROWS_AS(mute.engine.submit(request, sink), Error);
+  }
+
+  TEST_CASE("choices share one prefill, and each is as if alone") {
+    Bench bench;
+    Listener sink;
+    Request request = request_of(30, 6);
+    request.choices = 4;
+    request.sampling.temperature = 1.0F;
+    request.sampling.seed = 11;
+    const RequestId id = bench.engine.submit(request, sink);
+    bench.run();
+    std::int32_t prefilled = 0;
+    for (std::int32_t choice = 0; choice < 4; ++choice) {
+      const Completion& got = *sink.find(id, choice)->completion;
+      CHECK(got.tokens == answer_of(bench.model, &toy_tokenizer(), 100, request, choice).tokens);
+      prefilled += got.usage.prefilled_tokens;
+      CHECK(got.usage.reused_tokens == (choice == 0 ? 0 : 29));
+    }
+    CHECK(prefilled == 30 + 3);
+    CHECK(sink.find(id, 0)->completion->tokens != sink.find(id, 1)->completion->tokens);
+  }
+
+  TEST_CASE("choices are prefilled one by one where no slot is free for a snapshot") {
+    Capacity one_slot = plenty;
+    one_slot.slots = 1;
+    Bench bench(one_slot);
+    Listener sink;
+    Request request = request_of(30, 6);
+    request.choices = 3;
+    const RequestId id = bench.engine.submit(request, sink);
+    bench.run();
+    for (std::int32_t choice = 0; choice < 3; ++choice) {
+      CHECK(sink.find(id, choice)->completion->usage.prefilled_tokens == 30);
+    }
+  }
+
+  TEST_CASE("cancel ends a request that waits, runs, or has ended") {
+    Bench bench;
+    Listener sink;
+    const RequestId waits = bench.engine.submit(request_of(30, 6), sink);
+    bench.engine.cancel(waits);
+    CHECK(sink.find(waits, 0)->completion->reason == FinishReason::cancelled);
+    CHECK(bench.engine.idle());
+
+    Request request = request_of(30, 20);
+    request.choices = 3;
+    const RequestId runs = bench.engine.submit(request, sink);
+    for (int i = 0; i < 7; ++i) bench.engine.step();
+    CHECK(bench.engine.running() == 3);
+    bench.engine.cancel(runs);
+    bench.engine.audit();
+    CHECK(bench.engine.idle());
+    CHECK(bench.engine.running() == 0);
+    CHECK_FALSE(sink.find(runs, 2)->completion->tokens.empty());
+    bench.engine.cancel(runs);
+    bench.engine.cancel(RequestId{99});
+    CHECK(sink.finished() == 4);
+  }
+
+  TEST_CASE("a sink may cancel and submit, and may not step") {
+    Bench bench;
+    Reacting sink;
+    bool submitted = false;
+    std::string refused;
+    sink.reaction = [&](RequestId request) {
+      if (!submitted) bench.engine.submit(request_of(4, 2), sink);
+      submitted = true;
+      refused = error_of([&] { bench.engine.step(); }, ErrorKind::runtime);
+      bench.engine.cancel(request);
+    };
+    Request request = request_of(5, 50);
+    request.choices = 2;
+    const RequestId id = bench.engine.submit(request, sink);
+    bench.run();
+    CHECK(sink.find(id, 0)->completion->reason == FinishReason::cancelled);
+    CHECK(sink.find(id, 1)->completion->reason == FinishReason::cancelled);
+    CHECK(sink.finished() == 3);
+    CHECK(refused.find("step() is not called from inside a step") != std::string::npos);
+  }
+
+  TEST_CASE("a sink that throws loses no event of the others") {
+    Bench bench;
+    Reacting sink;
+    int left = 3;
+    sink.reaction = [&](RequestId) {
+      if (left-- > 0) throw SinkFailure();
+    };
+    for (int i = 0; i < 3; ++i) bench.engine.submit(request_of(5, 4), sink);
+    int thrown = 0;
+    while (!bench.engine.idle()) {
+      try {
+        bench.engine.step();
+      } catch (const SinkFailure&) {
+        ++thrown;
+      }
+    }
+    CHECK(thrown == 3);
+    CHECK(sink.finished() == 3);
+  }
+
+  TEST_CASE("a step that throws is reported and loses no request") {
+    Bench bench;
+    Listener sink;
+    const Request request = request_of(12, 12);
+    const RequestId id = bench.engine.submit(request, sink);
+    int steps = 0;
+    bench.runner.fails = [&] { return ++steps % 7 == 0; };
+    int failures = 0;
+    while (!bench.engine.idle()) {
+      try {
+        bench.engine.step();
+      } catch (const StepFailure&) {
+        ++failures;
+        CHECK(bench.engine.running() == 0);
+        CHECK(bench.engine.waiting() == 1);
+      }
+      bench.engine.audit();
+    }
+    CHECK(failures == 2);
+    const Completion& got = *sink.find(id, 0)->completion;
+    CHECK(got.tokens == answer_of(bench.model, &toy_tokenizer(), 100, request, 0).tokens);
+    CHECK(got.usage.prefilled_tokens == 12);
+    CHECK(got.usage.recomputed_tokens > 12);
+  }
+
+  TEST_CASE("a runner that breaks its contract is an error, and nothing is lost") {
+    WrongRunner runner;
+    Engine engine(runner, nullptr, {.length_max = 50});
+    Listener sink;
+    engine.submit(request_of(3, 2), sink);
+    CHECK(
+        error_of([&] { engine.step(); }, ErrorKind::runtime).find("the runner answers every row") !=
+        std::string::npos);
+    runner.result.sampled = {{.token = TokenId{16}, .top = {}}};
+    CHECK(error_of([&] { engine.step(); }, ErrorKind::runtime).find("draws from the vocabulary") !=
+          std::string::npos);
+    runner.result.sampled[0].token = TokenId{15};
+    engine.audit();
+    while (!engine.idle()) engine.step();
+    CHECK(sink.finished() == 1);
+  }
+
+  TEST_CASE("logprobs are kept per token when asked for") {
+    Bench bench;
+    Listener sink;
+    Request request = request_of(5, 4);
+    request.sampling.logprobs = 2;
+    const RequestId id = bench.engine.submit(request, sink);
+    bench.run();
+    const Completion& got = *sink.find(id, 0)->completion;
+    REQUIRE(got.events.size() == got.tokens.size());
+    for (std::size_t i = 0; i < got.events.size(); ++i) {
+      CHECK(got.events[i].token == got.tokens[i]);
+      CHECK(got.events[i].top.size() == 2);
+    }
+  }
+
+  TEST_CASE("without a tokenizer there are tokens and no text") {
+    Bench bench(plenty, nullptr);
+    Listener sink;
+    const RequestId id = bench.engine.submit(request_of(5, 4), sink);
+    bench.run();
+    CHECK(sink.find(id, 0)->completion->tokens.size() == 4);
+    CHECK(sink.find(id, 0)->completion->text.empty());
+  }
+}

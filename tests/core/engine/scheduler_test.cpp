@@ -1,0 +1,201 @@
+#include "core/engine/scheduler.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "tests/sim/random.h"
+
+using namespace hyb;
+
+namespace {
+
+/// A scheduler with sequences whose answers are as long as asked, and no model.
+class Desk {
+ public:
+  Desk(const Capacity& capacity, const SchedulerLimits& limits)
+      : pool_(capacity), scheduler_(pool_, limits) {}
+
+  Sequence& add(std::int32_t prompt, std::int32_t answer) {
+    Client& client = clients_.emplace_back();
+    client.terms.id = RequestId{static_cast<std::int64_t>(clients_.size())};
+    client.terms.request.prompt.assign(static_cast<std::size_t>(prompt), TokenId{1});
+    client.terms.request.max_tokens = answer;
+    client.terms.length_max = 10'000;
+    client.terms.tokenizer = nullptr;
+    client.sequence = std::make_unique<Sequence>(client.terms, 0);
+    scheduler_.add(*client.sequence);
+    return *client.sequence;
+  }
+
+  std::vector<Assignment> step() {
+    const std::span<const Assignment> plan = scheduler_.plan();
+    std::vector<Assignment> copy(plan.begin(), plan.end());
+    for (const Assignment& entry : copy) {
+      const bool samples = !entry.sequence->span(entry.tokens).samples.empty();
+      entry.sequence->ran(entry.tokens, Clock::now());
+      if (samples) entry.sequence->accept({.token = TokenId{1}, .top = {}}, Clock::now());
+      if (entry.sequence->finished()) scheduler_.remove(*entry.sequence);
+    }
+    scheduler_.audit();
+    return copy;
+  }
+
+  Scheduler& scheduler() { return scheduler_; }
+  MemoryPool& pool() { return pool_; }
+
+ private:
+  struct Client {
+    RequestTerms terms;
+    std::unique_ptr<Sequence> sequence;
+  };
+  MemoryPool pool_;
+  std::deque<Client> clients_;
+  Scheduler scheduler_;
+};
+
+Capacity sizes(std::int32_t pages, std::int32_t slots) {
+  return {.pages = pages,
+          .slots = slots,
+          .page_tokens = 4,
+          .step_tokens = 16,
+          .step_rows = 8,
+          .vocab = 16};
+}
+
+constexpr SchedulerLimits limits = {.sequences_max = 8, .chunk_tokens = 10, .step_tokens = 16};
+
+}  // namespace
+
+TEST_SUITE("core/engine/scheduler") {
+  TEST_CASE("single tokens come first, prompts fill up the step in chunks") {
+    Desk desk(sizes(100, 8), limits);
+    Sequence& first = desk.add(3, 20);
+    desk.step();
+    Sequence& second = desk.add(50, 20);
+    Sequence& third = desk.add(50, 20);
+    const std::vector<Assignment> plan = desk.step();
+    REQUIRE(plan.size() == 3);
+    CHECK(plan[0].sequence == &first);
+    CHECK(plan[0].tokens == 1);
+    CHECK(plan[1].sequence == &second);
+    CHECK(plan[1].tokens == 10);
+    CHECK(plan[2].sequence == &third);
+    CHECK(plan[2].tokens == 5);
+  }
+
+  TEST_CASE("nobody passes an older one that waits") {
+    Desk desk(sizes(10, 8), limits);
+    desk.add(20, 4);
+    desk.step();
+    Sequence& large = desk.add(20, 4);
+    Sequence& small = desk.add(1, 4);
+    bool large_ran = false;
+    while (!small.finished()) {
+      for (const Assignment& entry : desk.step()) {
+        large_ran |= entry.sequence == &large;
+        if (entry.sequence == &small) CHECK(large_ran);
+      }
+    }
+  }
+
+  TEST_CASE("a dry pool sends the youngest away and it comes back") {
+    Desk desk(sizes(10, 8), limits);
+    Sequence& old = desk.add(12, 20);
+    Sequence& young = desk.add(12, 20);
+    bool was_preempted = false;
+    int steps = 0;
+    while (!old.finished()) {
+      desk.step();
+      was_preempted |= old.tokens() > 13 && young.memory().length() == 0;
+      REQUIRE(++steps < 100);
+    }
+    CHECK(was_preempted);
+    // The oldest lost no step: two chunks of its prompt, then one token each.
+    CHECK(steps == 2 + 19);
+    while (!young.finished()) {
+      desk.step();
+      REQUIRE(++steps < 200);
+    }
+    CHECK(young.tokens() == 32);
+    CHECK(desk.pool().pages_free() == 10);
+    CHECK(desk.pool().slots_free() == 8);
+  }
+
+  TEST_CASE("an endless stream of newcomers delays nobody who was there before") {
+    Desk desk(sizes(40, 3), limits);
+    Sequence& old = desk.add(30, 30);
+    int steps = 0;
+    while (!old.finished()) {
+      for (int i = 0; i < 5; ++i) desk.add(3, 2);
+      desk.step();
+      REQUIRE(++steps < 100);
+    }
+    CHECK(steps == 3 + 29);
+  }
+
+  TEST_CASE("a chunk is cut to the room there is, and the prompt still gets through") {
+    Desk desk(sizes(5, 2), {.sequences_max = 2, .chunk_tokens = 16, .step_tokens = 16});
+    Sequence& only = desk.add(17, 3);
+    while (!only.finished()) REQUIRE_FALSE(desk.step().empty());
+    CHECK(only.tokens() == 20);
+  }
+
+  TEST_CASE("limits of sequences and slots hold") {
+    for (const std::int32_t slots : {0, 2, 5}) {
+      Desk desk(sizes(100, slots), {.sequences_max = 4, .chunk_tokens = 4, .step_tokens = 16});
+      for (int i = 0; i < 9; ++i) desk.add(2, 3);
+      std::int32_t most = 0;
+      while (!desk.step().empty()) most = std::max(most, desk.scheduler().running());
+      CHECK(most <= (slots == 2 ? 2 : 4));
+      CHECK(most >= 1);
+      CHECK(desk.scheduler().running() == 0);
+    }
+  }
+
+  TEST_CASE("random loads in tiny pools all come to an end") {
+    for (std::uint64_t seed = 0; seed < 200; ++seed) {
+      CAPTURE(seed);
+      sim::Random random(seed);
+      const std::int32_t pages = random.between(3, 20);
+      const std::int32_t step_tokens = random.between(1, 20);
+      Desk desk(sizes(pages, random.between(1, 5)),
+                {.sequences_max = std::min(step_tokens, random.between(1, 8)),
+                 .chunk_tokens = random.between(1, 20),
+                 .step_tokens = step_tokens});
+      std::vector<Sequence*> all;
+      for (int i = 0; i < 12; ++i) {
+        const std::int32_t prompt = random.between(1, pages * 4 - 1);
+        all.push_back(&desk.add(prompt, random.between(1, pages * 4 - prompt)));
+      }
+      int steps = 0;
+      std::int32_t oldest_done = 0;
+      while (!desk.step().empty()) {
+        REQUIRE(++steps < 20'000);
+        while (oldest_done < 12 && all[static_cast<std::size_t>(oldest_done)]->finished()) {
+          ++oldest_done;
+        }
+      }
+      CHECK(oldest_done == 12);
+      CHECK(desk.pool().pages_free() == pages);
+    }
+  }
+
+  TEST_CASE("after a failed step all wait, hold nothing, and can go on") {
+    Desk desk(sizes(100, 8), limits);
+    Sequence& first = desk.add(5, 10);
+    Sequence& second = desk.add(5, 10);
+    desk.step();
+    desk.step();
+    desk.scheduler().plan();
+    desk.scheduler().release_all();
+    desk.scheduler().audit();
+    CHECK(desk.pool().pages_free() == 100);
+    CHECK(desk.scheduler().running() == 0);
+    while (!first.finished() || !second.finished()) REQUIRE_FALSE(desk.step().empty());
+    CHECK(first.tokens() == 15);
+  }
+}

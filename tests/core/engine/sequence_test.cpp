@@ -1,0 +1,206 @@
+#include "core/engine/sequence.h"
+
+#include <doctest/doctest.h>
+
+#include <utility>
+
+#include "tests/sim/toy_text.h"
+
+using namespace hyb;
+using hyb::sim::toy_end;
+using hyb::sim::toy_tokenizer;
+
+namespace {
+
+constexpr Capacity plenty = {
+    .pages = 20, .slots = 4, .page_tokens = 4, .step_tokens = 16, .step_rows = 4, .vocab = 16};
+
+RequestTerms terms_of(Request request, const Tokenizer* tokenizer = &toy_tokenizer()) {
+  RequestTerms terms;
+  terms.id = RequestId{7};
+  terms.stop = StopStrings(request.stop);
+  terms.request = std::move(request);
+  terms.length_max = 20;
+  terms.tokenizer = tokenizer;
+  terms.submitted = Clock::now();
+  return terms;
+}
+
+Request three_tokens() {
+  Request request;
+  request.prompt = {TokenId{1}, TokenId{2}, TokenId{3}};
+  request.stop_tokens = {toy_end};
+  return request;
+}
+
+SampledToken drew(std::int32_t token) { return {.token = TokenId{token}, .top = {}}; }
+
+/// Feeds tokens as if they had been drawn, and returns what was said.
+std::string said(Sequence& sequence, std::initializer_list<std::int32_t> tokens) {
+  std::string text;
+  for (const std::int32_t token : tokens) {
+    REQUIRE_FALSE(sequence.finished());
+    text += sequence.accept(drew(token), Clock::now());
+  }
+  return text;
+}
+
+}  // namespace
+
+TEST_SUITE("core/engine/sequence") {
+  TEST_CASE("a span samples only where the known tokens end") {
+    const RequestTerms terms = terms_of(three_tokens());
+    MemoryPool pool(plenty);
+    Sequence sequence(terms, 2);
+    sequence.start(*pool.start());
+    REQUIRE(sequence.memory().reserve(3));
+    CHECK(sequence.pending() == 3);
+    CHECK(sequence.span(2).samples.empty());
+    const Span whole = sequence.span(3);
+    REQUIRE(whole.samples.size() == 1);
+    CHECK(whole.samples[0].token == 2);
+    CHECK(whole.samples[0].draw == 0);
+    CHECK(whole.samples[0].history.size() == 3);
+    CHECK(whole.samples[0].prompt_tokens == 3);
+    CHECK(whole.samples[0].params->seed == 2);
+
+    sequence.ran(3, Clock::now());
+    sequence.accept(drew(4), Clock::now());
+    const Span next = sequence.span(1);
+    CHECK(next.position == 3);
+    CHECK(next.tokens[0] == TokenId{4});
+    CHECK(next.samples[0].draw == 1);
+    CHECK(next.samples[0].history.size() == 4);
+  }
+
+  TEST_CASE("a leader stops before the last prompt token until told to go on") {
+    const RequestTerms terms = terms_of(three_tokens());
+    MemoryPool pool(plenty);
+    Sequence sequence(terms, 0);
+    sequence.hold_at_prompt_end();
+    sequence.start(*pool.start());
+    CHECK(sequence.pending() == 2);
+    CHECK_FALSE(sequence.at_prompt_end());
+    REQUIRE(sequence.memory().reserve(2));
+    CHECK(sequence.span(2).samples.empty());
+    sequence.ran(2, Clock::now());
+    CHECK(sequence.at_prompt_end());
+    sequence.go_on();
+    CHECK(sequence.pending() == 1);
+  }
+
+  TEST_CASE("a stop token ends the answer, is in its tokens and not in its text") {
+    const RequestTerms terms = terms_of(three_tokens());
+    Sequence sequence(terms, 0);
+    CHECK(said(sequence, {0, 1, 10}) == "ab");
+    REQUIRE(sequence.finished());
+    const Completion completion = sequence.take_completion();
+    CHECK(completion.reason == FinishReason::stop);
+    CHECK(completion.tokens == std::vector<TokenId>{TokenId{0}, TokenId{1}, TokenId{10}});
+    CHECK(completion.text == "ab");
+    CHECK(completion.usage.completion_tokens == 3);
+  }
+
+  TEST_CASE("with ignore_eos a stop token is an ordinary one") {
+    Request request = three_tokens();
+    request.ignore_eos = true;
+    request.max_tokens = 3;
+    const RequestTerms terms = terms_of(request);
+    Sequence sequence(terms, 0);
+    CHECK(said(sequence, {0, 10, 1}) == "ab");
+    CHECK(sequence.take_completion().reason == FinishReason::length);
+  }
+
+  TEST_CASE("the limit of tokens and the limit of length end an answer") {
+    Request request = three_tokens();
+    const RequestTerms long_terms = terms_of(request);
+    Sequence long_one(long_terms, 0);
+    while (!long_one.finished()) said(long_one, {0});
+    CHECK(long_one.tokens() == 20);
+    CHECK(long_one.take_completion().reason == FinishReason::length);
+
+    request.max_tokens = 2;
+    const RequestTerms short_terms = terms_of(request);
+    Sequence short_one(short_terms, 0);
+    CHECK(said(short_one, {0, 1}) == "ab");
+    CHECK(short_one.take_completion().reason == FinishReason::length);
+  }
+
+  TEST_CASE("text comes in whole characters, and a broken one at the end is shown as such") {
+    const RequestTerms terms = terms_of(three_tokens());
+    Sequence sequence(terms, 0);
+    CHECK(said(sequence, {5}) == "");
+    CHECK(said(sequence, {6}) == "é");
+    CHECK(said(sequence, {7, 8}) == "");
+    CHECK(sequence.end(FinishReason::cancelled) == "\xEF\xBF\xBD");
+    CHECK(sequence.take_completion().text == "é\xEF\xBF\xBD");
+  }
+
+  TEST_CASE("a stop string spans tokens; what it held back is never said") {
+    Request request = three_tokens();
+    request.stop = {"abba", "c"};
+    const RequestTerms terms = terms_of(request);
+    Sequence sequence(terms, 0);
+    CHECK(said(sequence, {0}) == "");
+    CHECK(said(sequence, {3}) == "a");
+    CHECK(said(sequence, {4}) == "");
+    REQUIRE(sequence.finished());
+    const Completion completion = sequence.take_completion();
+    CHECK(completion.reason == FinishReason::stop);
+    CHECK(completion.text == "a");
+    CHECK(completion.tokens.size() == 3);
+  }
+
+  TEST_CASE("held text is said when the answer ends otherwise") {
+    Request request = three_tokens();
+    request.stop = {"abba"};
+    request.max_tokens = 2;
+    const RequestTerms terms = terms_of(request);
+    Sequence sequence(terms, 0);
+    CHECK(said(sequence, {0, 1}) == "ab");
+    CHECK(sequence.take_completion().reason == FinishReason::length);
+
+    Sequence cancelled(terms, 0);
+    CHECK(said(cancelled, {0}) == "");
+    CHECK(cancelled.end(FinishReason::cancelled) == "a");
+  }
+
+  TEST_CASE("logits that are not finite end the answer with an error that says where") {
+    const RequestTerms terms = terms_of(three_tokens());
+    Sequence sequence(terms, 0);
+    said(sequence, {0, 1});
+    sequence.accept({.token = TokenId{3}, .finite = false, .top = {}}, Clock::now());
+    REQUIRE(sequence.finished());
+    const Completion completion = sequence.take_completion();
+    CHECK(completion.reason == FinishReason::error);
+    CHECK(completion.error.starts_with("the model produced NaN logits at position 4"));
+    CHECK(completion.tokens.size() == 2);
+    CHECK(completion.text == "ab");
+  }
+
+  TEST_CASE("what is run again is not counted twice") {
+    const RequestTerms terms = terms_of(three_tokens(), nullptr);
+    MemoryPool pool(plenty);
+    Sequence sequence(terms, 0);
+    const auto run = [&](std::int32_t tokens) {
+      REQUIRE(sequence.memory().reserve(tokens));
+      sequence.ran(tokens, Clock::now());
+    };
+    sequence.start(*pool.start());
+    run(2);
+    sequence.release();
+    sequence.start(*pool.start());
+    run(3);
+    sequence.accept(drew(1), Clock::now());
+    run(1);
+    sequence.release();
+    sequence.accept(drew(1), Clock::now());
+    sequence.start(*pool.start());
+    run(5);
+    sequence.end(FinishReason::cancelled);
+    const Usage usage = sequence.take_completion().usage;
+    CHECK(usage.prefilled_tokens == 3);
+    CHECK(usage.reused_tokens == 0);
+    CHECK(usage.recomputed_tokens == 2 + 4);
+  }
+}
