@@ -1,9 +1,12 @@
 #include "kernels/ops/attention.h"
 
+#include <algorithm>
 #include <array>
+#include <atomic>
 #include <cmath>
 #include <limits>
 
+#include "kernels/ops/attention_routes.h"
 #include "kernels/ops/check.h"
 #include "kernels/ops/kv_layout.h"
 #include "kernels/ops/share.h"
@@ -33,49 +36,181 @@ void check(const Attention& op) {
   check.page_tables(op.span_begin, op.position, op.page_begin, op.pages, op.page_tokens, pages_max);
 }
 
-/// One query head against the keys of its sequence, one after the other: whenever a larger score
-/// comes, what was summed so far shrinks by exp(old maximum - new maximum).
+/// The plain loops: one row against the keys of its sequence, one after the other. Whenever a
+/// larger score comes, what was summed so far shrinks by exp(old maximum - new maximum).
 template <typename T>
-void attend(const Attention& op, const std::int32_t* pages, std::int64_t kv_head,
-            std::int64_t last_position, const T* q, T* y) {
-  const KvLayout layout{op.head_dim, op.page_tokens, size_of(op.q.dtype) == 2 ? 2 : 1};
+void attend_row(const AttentionRows<T>& job, std::int64_t row) {
+  const KvLayout layout{job.head_dim, job.page_tokens, sizeof(T) == 2 ? 2 : 1};
+  const std::int64_t token = row / job.group, offset = row % job.group * job.head_dim;
+  const T* const q = job.q + token * job.q_stride + offset;
   std::array<float, head_dim_max> sums{};
   float largest = -std::numeric_limits<float>::infinity(), weights = 0.0F;
-  for (std::int64_t position = 0; position <= last_position; ++position) {
-    const T* const head =
-        op.pages_of_layer.row<T>(pages[position / op.page_tokens]) + kv_head * layout.head_size();
-    const std::int64_t place = position % op.page_tokens;
+  for (std::int64_t position = 0; position <= job.position + token; ++position) {
+    const T* const page = job.pages + job.page_table[position / job.page_tokens] * job.page_stride;
+    const std::int64_t place = position % job.page_tokens;
     float dot = 0.0F;
-    for (std::int64_t i = 0; i < op.head_dim; ++i) {
-      dot += to_float(q[i]) * to_float(head[layout.key(place, i)]);
+    for (std::int64_t i = 0; i < job.head_dim; ++i) {
+      dot += to_float(q[i]) * to_float(page[layout.key(place, i)]);
     }
-    const float score = dot * op.scale;
+    const float score = dot * job.scale;
     const float next = std::fmax(largest, score);
     const float shrink = std::exp(largest - next), weight = std::exp(score - next);
     weights = weights * shrink + weight;
-    for (std::int64_t i = 0; i < op.head_dim; ++i) {
+    for (std::int64_t i = 0; i < job.head_dim; ++i) {
       float& sum = sums[static_cast<std::size_t>(i)];
-      sum = sum * shrink + weight * to_float(head[layout.value(place, i)]);
+      sum = sum * shrink + weight * to_float(page[layout.value(place, i)]);
     }
     largest = next;
   }
-  for (std::int64_t i = 0; i < op.head_dim; ++i) {
+  T* const y = job.y + token * job.y_stride + offset;
+  for (std::int64_t i = 0; i < job.head_dim; ++i) {
     y[i] = from_float<T>(sums[static_cast<std::size_t>(i)] / weights);
   }
 }
 
 template <typename T>
-void attend_heads(const Attention& op, std::int64_t begin, std::int64_t end) {
-  const auto* const span_begin = op.span_begin.as<std::int32_t>();
-  std::int64_t span = 0;
-  for (std::int64_t item = begin; item < end; ++item) {
-    const std::int64_t token = item / op.heads, head = item % op.heads;
-    while (span_begin[span + 1] <= token) ++span;
-    attend<T>(op, op.pages.as<std::int32_t>() + op.page_begin.as<std::int32_t>()[span],
-              head / (op.heads / op.kv_heads),
-              op.position.as<std::int32_t>()[span] + token - span_begin[span],
-              op.q.row<T>(token) + head * op.head_dim, op.y.row<T>(token) + head * op.head_dim);
+void attend_rows(const AttentionRows<T>& job) {
+  for (std::int64_t row = job.first_row; row < job.first_row + job.rows; ++row) {
+    attend_row(job, row);
   }
+}
+
+bool fits_vectors(const Attention& op) {
+  const std::int64_t segments = op.page_tokens / 16;
+  return op.page_tokens % 16 == 0 && (segments & (segments - 1)) == 0;
+}
+
+/// What the step consists of: for every span and kv head, tiles of rows.
+class Rows {
+ public:
+  explicit Rows(const Attention& op)
+      : op_(op), group_(op.heads / op.kv_heads), rows_max_(attention_rows_max(op.head_dim)) {}
+
+  std::int64_t spans() const { return op_.span_begin.dim(0) - 1; }
+  std::int64_t rows(std::int64_t span) const { return tokens(span) * group_; }
+  std::int64_t tiles(std::int64_t span) const { return (rows(span) + rows_max_ - 1) / rows_max_; }
+  std::int64_t items(std::int64_t span) const { return op_.kv_heads * tiles(span); }
+  std::int64_t positions(std::int64_t span) const {
+    return op_.position.as<std::int32_t>()[span] + tokens(span);
+  }
+  std::int64_t runs(std::int64_t span) const {
+    return (positions(span) + attention_run_keys - 1) / attention_run_keys;
+  }
+  /// Workspace of all runs of all rows of one span, in floats.
+  std::int64_t floats(std::int64_t span) const {
+    return runs(span) * tokens(span) * op_.heads * attention_record(op_.head_dim);
+  }
+
+  template <typename T>
+  AttentionRows<T> job(std::int64_t span, std::int64_t item) const {
+    const std::int64_t kv_head = item / tiles(span), first = item % tiles(span) * rows_max_;
+    const std::int64_t head = kv_head * group_ * op_.head_dim, token = begin()[span];
+    return {.q = op_.q.row<T>(token) + head,
+            .y = op_.y.row<T>(token) + head,
+            .q_stride = op_.q.row_stride,
+            .y_stride = op_.y.row_stride,
+            .pages = op_.pages_of_layer.as<T>() + 2 * kv_head * op_.head_dim * op_.page_tokens,
+            .page_stride = op_.pages_of_layer.row_stride,
+            .page_table = op_.pages.as<std::int32_t>() + op_.page_begin.as<std::int32_t>()[span],
+            .position = op_.position.as<std::int32_t>()[span],
+            .group = group_,
+            .head_dim = op_.head_dim,
+            .page_tokens = op_.page_tokens,
+            .scale = op_.scale,
+            .first_row = first,
+            .rows = std::min(rows_max_, rows(span) - first)};
+  }
+
+ private:
+  const std::int32_t* begin() const { return op_.span_begin.as<std::int32_t>(); }
+  std::int64_t tokens(std::int64_t span) const { return begin()[span + 1] - begin()[span]; }
+
+  const Attention& op_;
+  std::int64_t group_, rows_max_;
+};
+
+/// One body per ISA level.
+template <typename T>
+struct Routes {
+  void (*rows)(const AttentionRows<T>&);
+  void (*run)(const AttentionRows<T>&, std::int64_t, float*);
+  void (*merge)(const AttentionRows<T>&, float*, std::int64_t);
+};
+
+template <typename T>
+Routes<T> routes_of(Isa isa, const Attention& op) {
+  if (isa == Isa::plain || !fits_vectors(op)) return {attend_rows<T>, nullptr, nullptr};
+  if (isa == Isa::avx2) return {avx2::attend_rows, avx2::attend_run, avx2::merge_runs};
+  return {avx512::attend_rows, avx512::attend_run, avx512::merge_runs};
+}
+
+/// Deals numbered items to whichever thread is free: which thread computes an item changes nothing.
+/// `count(span)` items belong to each span; body gets a span and the item's number within it.
+template <typename Count, typename Body>
+void deal(Queue& queue, bool alone, std::int64_t spans, Count count, Body body) {
+  std::atomic<std::int64_t> next{0};
+  auto work = [&](int, int) {
+    std::int64_t span = 0, before = 0;
+    for (std::int64_t item = next.fetch_add(1);; item = next.fetch_add(1)) {
+      while (span < spans && item - before >= count(span)) before += count(span++);
+      if (span == spans) return;
+      body(span, item - before);
+    }
+  };
+  if (alone) {
+    queue.alone(work);
+  } else {
+    queue.parallel(work);
+  }
+}
+
+/// Keys are shared between threads where rows alone would leave some idle.
+bool shares_keys(const Attention& op, const Rows& rows, int threads) {
+  std::int64_t items = 0, floats = 0, runs = 0;
+  for (std::int64_t span = 0; span < rows.spans(); ++span) {
+    items += rows.items(span);
+    floats += rows.floats(span);
+    runs = std::max(runs, rows.runs(span));
+  }
+  const auto bytes = static_cast<std::size_t>(op.workspace.empty() ? 0 : op.workspace.size()) *
+                     size_of(op.workspace.dtype);
+  return runs > 1 && items < 2 * threads && items % threads != 0 &&
+         bytes >= static_cast<std::size_t>(floats) * sizeof(float);
+}
+
+template <typename T>
+void attend(Queue& queue, const Attention& op) {
+  const Rows rows(op);
+  const Routes<T> routes = routes_of<T>(queue.isa(), op);
+  const std::int64_t spans = rows.spans();
+  const auto items = [&](std::int64_t span) { return rows.items(span); };
+  if (routes.run == nullptr || !shares_keys(op, rows, queue.threads())) {
+    std::int64_t elements = 0;
+    for (std::int64_t span = 0; span < spans; ++span) {
+      elements += rows.rows(span) * op.kv_heads * op.head_dim * rows.positions(span);
+    }
+    deal(queue, elements <= 8 * elements_alone, spans, items,
+         [&](std::int64_t span, std::int64_t item) { routes.rows(rows.job<T>(span, item)); });
+    return;
+  }
+  const std::int64_t record = attention_record(op.head_dim);
+  const auto records_of = [&](std::int64_t span, const AttentionRows<T>& job, std::int64_t item) {
+    float* at = op.workspace.as<float>();
+    for (std::int64_t i = 0; i < span; ++i) at += rows.floats(i);
+    return at + (item / rows.tiles(span) * rows.rows(span) + job.first_row) * record;
+  };
+  const auto run_stride = [&](std::int64_t span) { return rows.rows(span) * op.kv_heads * record; };
+  deal(
+      queue, false, spans, [&](std::int64_t span) { return items(span) * rows.runs(span); },
+      [&](std::int64_t span, std::int64_t i) {
+        const std::int64_t item = i / rows.runs(span), run = i % rows.runs(span);
+        const AttentionRows<T> job = rows.job<T>(span, item);
+        routes.run(job, run, records_of(span, job, item) + run * run_stride(span));
+      });
+  deal(queue, true, spans, items, [&](std::int64_t span, std::int64_t item) {
+    const AttentionRows<T> job = rows.job<T>(span, item);
+    routes.merge(job, records_of(span, job, item), run_stride(span));
+  });
 }
 
 }  // namespace
@@ -88,10 +223,7 @@ std::size_t attention_workspace_bytes(std::int64_t tokens, std::int64_t heads,
 
 void attention(Queue& queue, const Attention& op) {
   check(op);
-  share(queue, op.q.dim(0) * op.heads, 1, 64 * op.head_dim,
-        [&](std::int64_t begin, std::int64_t end) {
-          visit_float(op.q.dtype, [&]<typename T>(Tag<T>) { attend_heads<T>(op, begin, end); });
-        });
+  visit_float(op.q.dtype, [&]<typename T>(Tag<T>) { attend<T>(queue, op); });
 }
 
 }  // namespace hyb::kernels

@@ -1,8 +1,10 @@
 #include "kernels/ops/causal_conv.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
+#include "kernels/ops/causal_conv_routes.h"
 #include "kernels/ops/check.h"
 #include "kernels/ops/share.h"
 #include "kernels/visit.h"
@@ -29,28 +31,31 @@ void check(const CausalConv& op) {
 
 /// One channel of one span. The last K-1 inputs stay in `window`.
 template <typename T>
-void convolve(const CausalConv& op, std::int64_t span, std::int64_t channel) {
-  const std::int64_t width = op.weight.dim(1);
-  const float* const weight = op.weight.as<float>() + channel * width;
-  const float bias = op.bias.empty() ? 0.0F : op.bias.as<float>()[channel];
-  const std::int32_t from = op.read_slot.as<std::int32_t>()[span];
+void convolve(const ConvChannels<T>& job, std::int64_t span, std::int64_t channel) {
+  const auto history = static_cast<std::size_t>(job.width - 1);
+  const float* const weight = job.weight + channel * job.width;
+  const std::int64_t at = channel * (job.width - 1);
   std::array<T, width_max> window{};
-  for (std::int64_t j = 0; j + 1 < width && from >= 0; ++j) {
-    window[static_cast<std::size_t>(j + 1)] = op.windows.row<T>(from)[channel * (width - 1) + j];
+  if (const std::int32_t slot = job.read_slot[span]; slot >= 0) {
+    std::copy_n(job.windows + slot * job.slot_stride + at, history, window.begin() + 1);
   }
-  const auto* const begin = op.span_begin.as<std::int32_t>() + span;
-  for (std::int64_t t = begin[0]; t < begin[1]; ++t) {
-    for (std::size_t j = 0; j + 1 < static_cast<std::size_t>(width); ++j) window[j] = window[j + 1];
-    window[static_cast<std::size_t>(width - 1)] = op.x.row<T>(t)[channel];
-    float sum = bias;
-    for (std::int64_t j = 0; j < width; ++j) {
-      sum += weight[j] * to_float(window[static_cast<std::size_t>(j)]);
-    }
-    op.y.row<T>(t)[channel] = from_float<T>(sum / (1.0F + std::exp(-sum)));
+  for (std::int64_t t = job.span_begin[span]; t < job.span_begin[span + 1]; ++t) {
+    std::copy_n(window.begin() + 1, history, window.begin());
+    window[history] = job.x[t * job.x_stride + channel];
+    float sum = job.bias == nullptr ? 0.0F : job.bias[channel];
+    for (std::size_t j = 0; j <= history; ++j) sum += weight[j] * to_float(window[j]);
+    job.y[t * job.y_stride + channel] = from_float<T>(sum / (1.0F + std::exp(-sum)));
   }
-  T* const last = op.windows.row<T>(op.write_slot.as<std::int32_t>()[span]);
-  for (std::int64_t j = 0; j + 1 < width; ++j) {
-    last[channel * (width - 1) + j] = window[static_cast<std::size_t>(j + 1)];
+  std::copy_n(window.begin() + 1, history,
+              job.windows + job.write_slot[span] * job.slot_stride + at);
+}
+
+template <typename T>
+void convolve_channels(Isa isa, const ConvChannels<T>& job) {
+  if (isa == Isa::avx512) return avx512::convolve_channels(job);
+  if (isa == Isa::avx2) return avx2::convolve_channels(job);
+  for (std::int64_t span = 0; span < job.spans; ++span) {
+    for (std::int64_t c = job.begin; c < job.end; ++c) convolve(job, span, c);
   }
 }
 
@@ -58,14 +63,23 @@ void convolve(const CausalConv& op, std::int64_t span, std::int64_t channel) {
 
 void causal_conv(Queue& queue, const CausalConv& op) {
   check(op);
-  const std::int64_t spans = op.read_slot.dim(0);
   share(queue, op.x.dim(1), 64, 4 * op.x.dim(0), [&](std::int64_t begin, std::int64_t end) {
     visit_float(op.x.dtype, [&]<typename T>(Tag<T>) {
-      for (std::int64_t span = 0; span < spans; ++span) {
-        for (std::int64_t channel = begin; channel < end; ++channel) {
-          convolve<T>(op, span, channel);
-        }
-      }
+      convolve_channels<T>(queue.isa(), {.x = op.x.as<T>(),
+                                         .y = op.y.as<T>(),
+                                         .windows = op.windows.as<T>(),
+                                         .weight = op.weight.as<float>(),
+                                         .bias = op.bias.as<float>(),
+                                         .span_begin = op.span_begin.as<std::int32_t>(),
+                                         .read_slot = op.read_slot.as<std::int32_t>(),
+                                         .write_slot = op.write_slot.as<std::int32_t>(),
+                                         .spans = op.read_slot.dim(0),
+                                         .x_stride = op.x.row_stride,
+                                         .y_stride = op.y.row_stride,
+                                         .slot_stride = op.windows.row_stride,
+                                         .width = op.weight.dim(1),
+                                         .begin = begin,
+                                         .end = end});
     });
   });
 }

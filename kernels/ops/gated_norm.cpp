@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "kernels/ops/check.h"
+#include "kernels/ops/gated_norm_routes.h"
 #include "kernels/ops/share.h"
 #include "kernels/visit.h"
 
@@ -26,16 +27,24 @@ float gated(T x, T gate) {
 }
 
 template <typename T>
-void norm_row(const GatedNorm& op, const T* x, const T* gate, T* y) {
-  const std::int64_t width = op.x.dim(1) / op.groups;
-  for (std::int64_t begin = 0; begin < op.x.dim(1); begin += width) {
-    float squares = 0.0F;
-    for (std::int64_t i = begin; i < begin + width; ++i) {
-      squares += gated(x[i], gate[i]) * gated(x[i], gate[i]);
-    }
-    const float scale = 1.0F / std::sqrt(squares / static_cast<float>(width) + op.eps);
-    for (std::int64_t i = begin; i < begin + width; ++i) {
-      y[i] = from_float<T>(gated(x[i], gate[i]) * scale * op.weight.as<float>()[i]);
+void norm_slice(const T* x, const T* gate, const float* weight, T* y, std::int64_t width,
+                float eps) {
+  float squares = 0.0F;
+  for (std::int64_t i = 0; i < width; ++i) squares += gated(x[i], gate[i]) * gated(x[i], gate[i]);
+  const float scale = 1.0F / std::sqrt(squares / static_cast<float>(width) + eps);
+  for (std::int64_t i = 0; i < width; ++i) {
+    y[i] = from_float<T>(gated(x[i], gate[i]) * scale * weight[i]);
+  }
+}
+
+template <typename T>
+void norm_rows(Isa isa, const GatedNormRows<T>& job) {
+  if (isa == Isa::avx512) return avx512::gated_norm_rows(job);
+  if (isa == Isa::avx2) return avx2::gated_norm_rows(job);
+  for (std::int64_t row = 0; row < job.rows; ++row) {
+    for (std::int64_t i = 0; i < job.slices * job.width; i += job.width) {
+      norm_slice(job.x + row * job.x_stride + i, job.gate + row * job.gate_stride + i,
+                 job.weight + i, job.y + row * job.y_stride + i, job.width, job.eps);
     }
   }
 }
@@ -44,11 +53,19 @@ void norm_row(const GatedNorm& op, const T* x, const T* gate, T* y) {
 
 void gated_norm(Queue& queue, const GatedNorm& op) {
   check(op);
-  share(queue, op.x.dim(0), 1, 2 * op.x.dim(1), [&](std::int64_t begin, std::int64_t end) {
+  share(queue, op.x.dim(0), 1, 4 * op.x.dim(1), [&](std::int64_t begin, std::int64_t end) {
     visit_float(op.x.dtype, [&]<typename T>(Tag<T>) {
-      for (std::int64_t t = begin; t < end; ++t) {
-        norm_row<T>(op, op.x.row<T>(t), op.gate.row<T>(t), op.y.row<T>(t));
-      }
+      norm_rows<T>(queue.isa(), {.x = op.x.row<T>(begin),
+                                 .gate = op.gate.row<T>(begin),
+                                 .y = op.y.row<T>(begin),
+                                 .weight = op.weight.as<float>(),
+                                 .rows = end - begin,
+                                 .x_stride = op.x.row_stride,
+                                 .gate_stride = op.gate.row_stride,
+                                 .y_stride = op.y.row_stride,
+                                 .slices = op.groups,
+                                 .width = op.x.dim(1) / op.groups,
+                                 .eps = op.eps});
     });
   });
 }

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "kernels/ops/check.h"
+#include "kernels/ops/rms_norm_routes.h"
 #include "kernels/ops/share.h"
 #include "kernels/visit.h"
 
@@ -19,14 +20,23 @@ void check(const RmsNorm& op) {
 }
 
 template <typename T>
-void norm_slice(const RmsNorm& op, const T* x, T* y, std::int64_t width) {
-  const float* const weight = op.weight.as<float>();
+void norm_slice(const RmsNormRows<T>& job, const T* x, T* y) {
   float squares = 0.0F;
-  for (std::int64_t i = 0; i < width; ++i) squares += to_float(x[i]) * to_float(x[i]);
-  const float scale = 1.0F / std::sqrt(squares / static_cast<float>(width) + op.eps);
-  for (std::int64_t i = 0; i < width; ++i) {
-    const float w = op.one_plus ? 1.0F + weight[i] : weight[i];
-    y[i] = from_float<T>(to_float(x[i]) * scale * w);
+  for (std::int64_t i = 0; i < job.width; ++i) squares += to_float(x[i]) * to_float(x[i]);
+  const float scale = 1.0F / std::sqrt(squares / static_cast<float>(job.width) + job.eps);
+  for (std::int64_t i = 0; i < job.width; ++i) {
+    y[i] = from_float<T>(to_float(x[i]) * scale * (job.weight_offset + job.weight[i]));
+  }
+}
+
+template <typename T>
+void norm_rows(Isa isa, const RmsNormRows<T>& job) {
+  if (isa == Isa::avx512) return avx512::rms_norm_rows(job);
+  if (isa == Isa::avx2) return avx2::rms_norm_rows(job);
+  for (std::int64_t row = 0; row < job.rows; ++row) {
+    for (std::int64_t i = 0; i < job.slices * job.width; i += job.width) {
+      norm_slice(job, job.x + row * job.x_stride + i, job.y + row * job.y_stride + i);
+    }
   }
 }
 
@@ -34,14 +44,18 @@ void norm_slice(const RmsNorm& op, const T* x, T* y, std::int64_t width) {
 
 void rms_norm(Queue& queue, const RmsNorm& op) {
   check(op);
-  const std::int64_t width = op.x.dim(1) / op.heads;
   share(queue, op.x.dim(0), 1, op.x.dim(1), [&](std::int64_t begin, std::int64_t end) {
     visit_float(op.x.dtype, [&]<typename T>(Tag<T>) {
-      for (std::int64_t t = begin; t < end; ++t) {
-        for (std::int64_t i = 0; i < op.x.dim(1); i += width) {
-          norm_slice<T>(op, op.x.row<T>(t) + i, op.y.row<T>(t) + i, width);
-        }
-      }
+      norm_rows<T>(queue.isa(), {.x = op.x.row<T>(begin),
+                                 .y = op.y.row<T>(begin),
+                                 .weight = op.weight.as<float>(),
+                                 .rows = end - begin,
+                                 .x_stride = op.x.row_stride,
+                                 .y_stride = op.y.row_stride,
+                                 .slices = op.heads,
+                                 .width = op.x.dim(1) / op.heads,
+                                 .eps = op.eps,
+                                 .weight_offset = op.one_plus ? 1.0F : 0.0F});
     });
   });
 }

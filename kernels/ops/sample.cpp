@@ -88,14 +88,16 @@ Scratch scratch_of(const Sample& op, int thread, Isa isa) {
                       static_cast<std::size_t>(thread) * vocab * bytes_per_logit;
   auto* const candidates = reinterpret_cast<Candidate*>(bytes);
   auto* const logits = reinterpret_cast<float*>(candidates + vocab);
-  Scratch scratch{.logits = {logits, vocab},
-                  .counts = {reinterpret_cast<std::int32_t*>(logits + vocab), vocab},
-                  .weights = {logits + vocab, vocab},
-                  .candidates = {candidates, vocab},
-                  .largest_logit = largest_logit,
-                  .weigh_logits = weigh_logits};
-  static_cast<void>(isa);
-  return scratch;
+  return {.logits = {logits, vocab},
+          .counts = {reinterpret_cast<std::int32_t*>(logits + vocab), vocab},
+          .weights = {logits + vocab, vocab},
+          .candidates = {candidates, vocab},
+          .largest_logit = isa == Isa::avx512 ? avx512::largest_logit
+                           : isa == Isa::avx2 ? avx2::largest_logit
+                                              : largest_logit,
+          .weigh_logits = isa == Isa::avx512 ? avx512::weigh_logits
+                          : isa == Isa::avx2 ? avx2::weigh_logits
+                                             : weigh_logits};
 }
 
 /// The token at which the running sum of `weight(i)` passes `target`, at the latest the last one

@@ -6,6 +6,7 @@
 
 #include "kernels/ops/check.h"
 #include "kernels/ops/share.h"
+#include "kernels/ops/ssd_routes.h"
 #include "kernels/visit.h"
 
 namespace hyb::kernels {
@@ -37,56 +38,95 @@ float softplus(float value) { return value > 20.0F ? value : std::log1p(std::exp
 
 /// The token's step for one head whose state is `state`.
 template <typename T>
-void step(const Ssd& op, std::int64_t token, std::int64_t head, float* state) {
-  const std::int64_t heads = op.state.dim(1), rows = op.state.dim(2), columns = op.state.dim(3);
-  const T* const line = op.x.row<T>(token);
-  const T* const x = line + head * rows;
-  const T* const b = line + heads * rows + head * op.groups / heads * columns;
-  const T* const c = b + op.groups * columns;
-  const float raw = to_float(op.dt.row<T>(token)[head]) + op.dt_bias.as<float>()[head];
-  const float dt = std::clamp(softplus(raw), op.dt_min, op.dt_max);
-  const float decay = std::exp(dt * -std::exp(op.a_log.as<float>()[head]));
-  for (std::int64_t p = 0; p < rows; ++p) {
-    float* const row = state + p * columns;
+void step(const SsdShare<T>& job, std::int64_t token, std::int64_t head, float* state) {
+  const T* const line = job.x + token * job.x_stride;
+  const T* const x = line + head * job.rows;
+  const T* const b = line + job.heads * job.rows + head / (job.heads / job.groups) * job.columns;
+  const T* const c = b + job.groups * job.columns;
+  const float raw = to_float(job.dt[token * job.dt_stride + head]) + job.dt_bias[head];
+  const float dt = std::clamp(softplus(raw), job.dt_min, job.dt_max);
+  const float decay = std::exp(dt * -std::exp(job.a_log[head]));
+  T* const y = job.y + token * job.y_stride + head * job.rows;
+  for (std::int64_t p = 0; p < job.rows; ++p) {
+    float* const row = state + p * job.columns;
     const float input = dt * to_float(x[p]);
     float sum = 0.0F;
-    for (std::int64_t n = 0; n < columns; ++n) {
+    for (std::int64_t n = 0; n < job.columns; ++n) {
       row[n] = decay * row[n] + input * to_float(b[n]);
       sum += row[n] * to_float(c[n]);
     }
-    op.y.row<T>(token)[head * rows + p] =
-        from_float<T>(sum + op.d.as<float>()[head] * to_float(x[p]));
+    y[p] = from_float<T>(sum + job.d[head] * to_float(x[p]));
   }
 }
 
 template <typename T>
-void run_head(const Ssd& op, std::int64_t span, std::int64_t head) {
-  const std::int64_t size = op.state.dim(2) * op.state.dim(3);
-  const std::int32_t from = op.read_slot.as<std::int32_t>()[span];
-  const std::int32_t to = op.write_slot.as<std::int32_t>()[span];
-  float* const state = op.state.row<float>(to) + head * size;
+void run_head(const SsdShare<T>& job, std::int64_t span, std::int64_t head) {
+  const std::int64_t size = job.rows * job.columns;
+  const std::int32_t from = job.read_slot[span], to = job.write_slot[span];
+  float* const state = job.state + to * job.slot_stride + head * size;
   const std::size_t bytes = static_cast<std::size_t>(size) * sizeof(float);
   if (from < 0) {
     std::memset(state, 0, bytes);
   } else if (from != to) {
-    std::memcpy(state, op.state.row<float>(from) + head * size, bytes);
+    std::memcpy(state, job.state + from * job.slot_stride + head * size, bytes);
   }
-  const auto* const begin = op.span_begin.as<std::int32_t>() + span;
-  for (std::int64_t token = begin[0]; token < begin[1]; ++token) step<T>(op, token, head, state);
+  for (std::int64_t t = job.span_begin[span]; t < job.span_begin[span + 1]; ++t) {
+    step(job, t, head, state);
+  }
+}
+
+template <typename T>
+void run_share(Isa isa, const SsdShare<T>& job) {
+  if (isa == Isa::avx512) return avx512::ssd_share(job);
+  if (isa == Isa::avx2) return avx2::ssd_share(job);
+  const Slice heads = slice_of(job.heads, 1, job.thread, job.threads);
+  for (std::int64_t span = 0; span < job.spans; ++span) {
+    for (std::int64_t head = heads.begin; head < heads.end; ++head) run_head(job, span, head);
+  }
+}
+
+template <typename T>
+SsdShare<T> share_of(const Ssd& op, int thread, int threads) {
+  return {.x = op.x.as<T>(),
+          .dt = op.dt.as<T>(),
+          .a_log = op.a_log.as<float>(),
+          .d = op.d.as<float>(),
+          .dt_bias = op.dt_bias.as<float>(),
+          .state = op.state.as<float>(),
+          .y = op.y.as<T>(),
+          .span_begin = op.span_begin.as<std::int32_t>(),
+          .read_slot = op.read_slot.as<std::int32_t>(),
+          .write_slot = op.write_slot.as<std::int32_t>(),
+          .spans = op.read_slot.dim(0),
+          .x_stride = op.x.row_stride,
+          .dt_stride = op.dt.row_stride,
+          .y_stride = op.y.row_stride,
+          .slot_stride = op.state.row_stride,
+          .heads = op.state.dim(1),
+          .rows = op.state.dim(2),
+          .columns = op.state.dim(3),
+          .groups = op.groups,
+          .dt_min = op.dt_min,
+          .dt_max = op.dt_max,
+          .thread = thread,
+          .threads = threads};
 }
 
 }  // namespace
 
 void ssd(Queue& queue, const Ssd& op) {
   check(op);
-  if (op.x.dim(0) == 0) return;
-  const std::int64_t spans = op.read_slot.dim(0), heads = op.state.dim(1);
-  const std::int64_t elements = op.x.dim(0) * op.state.dim(2) * op.state.dim(3) / spans;
-  share(queue, spans * heads, 1, elements, [&](std::int64_t begin, std::int64_t end) {
+  auto body = [&](int thread, int threads) {
     visit_float(op.x.dtype, [&]<typename T>(Tag<T>) {
-      for (std::int64_t i = begin; i < end; ++i) run_head<T>(op, i / heads, i % heads);
+      run_share<T>(queue.isa(), share_of<T>(op, thread, threads));
     });
-  });
+  };
+  const std::int64_t elements = op.x.dim(0) * op.state.dim(1) * op.state.dim(2) * op.state.dim(3);
+  if (elements <= elements_alone) {
+    queue.alone(body);
+  } else {
+    queue.parallel(body);
+  }
 }
 
 }  // namespace hyb::kernels

@@ -1,6 +1,11 @@
 #pragma once
 
+// g++ 12 sees an uninitialised value inside of the intrinsics' own headers.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #include <immintrin.h>
+#pragma GCC diagnostic pop
 
 #include <cstddef>
 #include <cstdint>
@@ -59,6 +64,9 @@ inline Vec times_power_of_two(Vec a, Vec n) {
 inline Mask less(Vec a, Vec b) { return {_mm256_cmp_ps(a.v, b.v, _CMP_LT_OQ)}; }
 inline Mask greater(Vec a, Vec b) { return {_mm256_cmp_ps(a.v, b.v, _CMP_GT_OQ)}; }
 inline Mask not_a_number(Vec a) { return {_mm256_cmp_ps(a.v, a.v, _CMP_UNORD_Q)}; }
+inline Mask equal(Vec a, Vec b) { return {_mm256_cmp_ps(a.v, b.v, _CMP_EQ_OQ)}; }
+inline Mask either(Mask a, Mask b) { return {_mm256_or_ps(a.v, b.v)}; }
+inline Mask none() { return {_mm256_setzero_ps()}; }
 inline bool any(Mask mask) { return _mm256_movemask_ps(mask.v) != 0; }
 inline Vec select(Vec a, Mask mask, Vec b) { return {_mm256_blendv_ps(a.v, b.v, mask.v)}; }
 
@@ -146,6 +154,7 @@ inline Vec sums_of(const Vec* rows) {
   return {_mm256_add_ps(_mm256_permute2f128_ps(a, b, 0x20), _mm256_permute2f128_ps(a, b, 0x31))};
 }
 
+inline float first_of(Vec a) { return _mm256_cvtss_f32(a.v); }
 inline float sum_of(Vec a) {
   const __m128 half = _mm_add_ps(_mm256_castps256_ps128(a.v), _mm256_extractf128_ps(a.v, 1));
   const __m128 pair = _mm_add_ps(half, _mm_movehl_ps(half, half));

@@ -1,6 +1,11 @@
 #pragma once
 
+// g++ 12 sees an uninitialised value inside of the intrinsics' own headers.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #include <immintrin.h>
+#pragma GCC diagnostic pop
 
 #include <cstddef>
 #include <cstdint>
@@ -54,6 +59,9 @@ inline Vec times_power_of_two(Vec a, Vec n) { return {_mm512_scalef_ps(a.v, n.v)
 inline Mask less(Vec a, Vec b) { return _mm512_cmp_ps_mask(a.v, b.v, _CMP_LT_OQ); }
 inline Mask greater(Vec a, Vec b) { return _mm512_cmp_ps_mask(a.v, b.v, _CMP_GT_OQ); }
 inline Mask not_a_number(Vec a) { return _mm512_cmp_ps_mask(a.v, a.v, _CMP_UNORD_Q); }
+inline Mask equal(Vec a, Vec b) { return _mm512_cmp_ps_mask(a.v, b.v, _CMP_EQ_OQ); }
+inline Mask either(Mask a, Mask b) { return static_cast<Mask>(a | b); }
+inline Mask none() { return 0; }
 inline bool any(Mask mask) { return mask != 0; }
 /// b where the mask is set, else a.
 inline Vec select(Vec a, Mask mask, Vec b) { return {_mm512_mask_blend_ps(mask, a.v, b.v)}; }
@@ -133,6 +141,7 @@ inline Vec sums_of(const Vec* rows) {
   return {_mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd))};
 }
 
+inline float first_of(Vec a) { return _mm512_cvtss_f32(a.v); }
 inline float sum_of(Vec a) { return _mm512_reduce_add_ps(a.v); }
 inline float largest_of(Vec a) { return _mm512_reduce_max_ps(a.v); }
 

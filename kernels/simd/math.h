@@ -16,6 +16,21 @@ template <typename Body>
   if (i < count) body(i, Part(count - i));
 }
 
+/// One element as a float and back; back is exact for what came from a T.
+inline float scalar(float x) { return x; }
+inline float scalar(bf16 x) {
+  const std::uint32_t bits = static_cast<std::uint32_t>(x.bits) << 16;
+  float value;
+  __builtin_memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+inline void unscalar(float value, float& x) { x = value; }
+inline void unscalar(float value, bf16& x) {
+  std::uint32_t bits;
+  __builtin_memcpy(&bits, &value, sizeof(bits));
+  x.bits = static_cast<std::uint16_t>(bits >> 16);
+}
+
 /// e^x within 2 ulp; 0 below -87.3, infinity above 88.7, NaN for NaN.
 ///
 /// x = n ln2 + r, |r| <= ln2/2; e^r = 1 + r + r^2 q(r); ln2 in two parts, the first one exact in n.

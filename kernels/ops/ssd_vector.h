@@ -1,0 +1,252 @@
+#pragma once
+
+#include "kernels/ops/ssd_routes.h"
+#include "kernels/simd/math.h"
+
+/// The state of a strip of rows stays in registers over a chunk of tokens; then the next strip.
+/// What one element goes through is the same for any chunk length, so chunks may end anywhere.
+namespace hyb::kernels {
+namespace {
+
+constexpr int chunk_tokens = 16;
+constexpr int columns_max = 256;
+constexpr int heads_at_once = 32;
+
+/// B and C of a chunk as floats, columns padded with zeros to whole vectors.
+struct ChunkColumns {
+  alignas(64) float b[chunk_tokens][columns_max];
+  alignas(64) float c[chunk_tokens][columns_max];
+};
+
+/// Step sizes and decays of some heads over a chunk.
+struct ChunkSteps {
+  alignas(64) float dt[chunk_tokens][heads_at_once];
+  alignas(64) float decay[chunk_tokens][heads_at_once];
+};
+
+/// For a vector of state rows: their inputs, and per row the lanes whose sum is S * C.
+struct ChunkRows {
+  alignas(64) float input[chunk_tokens][lanes];
+  Vec parts[chunk_tokens][lanes];
+};
+
+struct Chunk {
+  std::int64_t first;
+  int tokens;
+};
+
+template <typename T>
+void load_columns(const SsdShare<T>& job, Chunk chunk, std::int64_t group, ChunkColumns& out) {
+  const std::int64_t b = job.heads * job.rows + group * job.columns;
+  for (int t = 0; t < chunk.tokens; ++t) {
+    const T* const line = job.x + (chunk.first + t) * job.x_stride + b;
+    each_vector(job.columns, [&](std::int64_t n, auto part) {
+      store(out.b[t] + n, load(line + n, part));
+      store(out.c[t] + n, load(line + job.groups * job.columns + n, part));
+    });
+  }
+}
+
+template <typename T>
+void load_steps(const SsdShare<T>& job, Chunk chunk, std::int64_t head, std::int64_t heads,
+                ChunkSteps& out) {
+  each_vector(heads, [&](std::int64_t i, auto part) {
+    const Vec a = zeros() - exp(load(job.a_log + head + i, part));
+    const Vec bias = load(job.dt_bias + head + i, part);
+    for (int t = 0; t < chunk.tokens; ++t) {
+      const T* const raw = job.dt + (chunk.first + t) * job.dt_stride + head + i;
+      const Vec soft = softplus(load(raw, part) + bias);
+      const Vec dt = smaller(broadcast(job.dt_max), larger(broadcast(job.dt_min), soft));
+      store(out.dt[t] + i, dt);
+      store(out.decay[t] + i, exp(dt * a));
+    }
+  });
+}
+
+/// Which columns of the state a strip covers, and where it comes from and goes to.
+struct Strip {
+  const float* from;  ///< null: zeros
+  float* to;
+  std::int64_t column, columns;  ///< first column, and how many are left from there
+  std::int64_t row_stride;
+};
+
+/// R rows times V vectors of columns over a chunk. `row` is the first row's place in `rows`.
+template <int R, int V>
+void run_strip(const Strip& strip, const ChunkColumns& columns, const float* decay, int tokens,
+               int row, bool first_strip, ChunkRows& rows) {
+  Vec s[R][V];
+  const auto at = [&](int r, int v) { return r * strip.row_stride + v * lanes; };
+  const auto each = [&](auto&& body) {
+    for (int r = 0; r < R; ++r) {
+      for (int v = 0; v < V; ++v) {
+        const std::int64_t left = strip.columns - v * lanes;
+        if (left > 0) body(r, v, Part(left));
+      }
+    }
+  };
+  for (auto& line : s) {
+    for (Vec& cell : line) cell = zeros();
+  }
+  if (strip.from != nullptr) {
+    each([&](int r, int v, Part part) { s[r][v] = load(strip.from + at(r, v), part); });
+  }
+  for (int t = 0; t < tokens; ++t) {
+    const float* const b = columns.b[t] + strip.column;
+    const float* const c = columns.c[t] + strip.column;
+    const Vec keep = broadcast(decay[t * heads_at_once]);
+    Vec sums[R][2];
+    for (int r = 0; r < R; ++r) {
+      sums[r][0] = first_strip ? zeros() : rows.parts[t][row + r];
+      sums[r][1] = zeros();
+    }
+    for (int v = 0; v < V; ++v) {
+      const Vec bv = load(b + v * lanes), cv = load(c + v * lanes);
+      for (int r = 0; r < R; ++r) {
+        s[r][v] = fma(s[r][v], keep, broadcast(rows.input[t][row + r]) * bv);
+        sums[r][v % 2] = fma(s[r][v], cv, sums[r][v % 2]);
+      }
+    }
+    for (int r = 0; r < R; ++r) rows.parts[t][row + r] = sums[r][0] + sums[r][1];
+  }
+  each([&](int r, int v, Part part) { store(strip.to + at(r, v), s[r][v], part); });
+}
+
+/// As many rows at once as fit into registers.
+constexpr int rows_at_once(int vectors) {
+  const int fit = registers / 2 / vectors;
+  return fit > 4 ? 4 : fit < 1 ? 1 : fit;
+}
+
+template <int V>
+void run_strips(Strip strip, const ChunkColumns& columns, const float* decay, int tokens,
+                int row_count, ChunkRows& rows) {
+  constexpr int at_once = rows_at_once(V);
+  const bool first_strip = strip.column == 0;
+  const auto advance = [&](int count) {
+    if (strip.from != nullptr) strip.from += count * strip.row_stride;
+    strip.to += count * strip.row_stride;
+  };
+  int row = 0;
+  for (; row + at_once <= row_count; row += at_once, advance(at_once)) {
+    run_strip<at_once, V>(strip, columns, decay, tokens, row, first_strip, rows);
+  }
+  for (; row < row_count; ++row, advance(1)) {
+    run_strip<1, V>(strip, columns, decay, tokens, row, first_strip, rows);
+  }
+}
+
+/// Columns per strip: all of them with AVX-512, 64 with the fewer registers of AVX2.
+constexpr int strip_vectors_max = registers / 2;
+
+void run_all_columns(Strip strip, std::int64_t columns, const ChunkColumns& values,
+                     const float* decay, int tokens, int row_count, ChunkRows& rows) {
+  const float* const from = strip.from;
+  float* const to = strip.to;
+  for (std::int64_t n = 0; n < columns; n += strip_vectors_max * lanes) {
+    strip.column = n;
+    strip.columns = columns - n;
+    strip.from = from == nullptr ? nullptr : from + n;
+    strip.to = to + n;
+    const std::int64_t vectors = (strip.columns + lanes - 1) / lanes;
+    if (vectors <= 1) {
+      run_strips<1>(strip, values, decay, tokens, row_count, rows);
+    } else if (vectors <= 2) {
+      run_strips<2>(strip, values, decay, tokens, row_count, rows);
+    } else if (vectors <= 4) {
+      run_strips<4>(strip, values, decay, tokens, row_count, rows);
+    } else if (vectors <= 8) {
+      run_strips<8>(strip, values, decay, tokens, row_count, rows);
+    } else {
+      run_strips<strip_vectors_max>(strip, values, decay, tokens, row_count, rows);
+    }
+  }
+}
+
+/// Up to one vector of rows of one head over a chunk, from the state to y.
+template <typename T>
+void run_rows(const SsdShare<T>& job, Chunk chunk, const ChunkColumns& columns, const float* dt,
+              const float* decay, std::int64_t head, std::int64_t row, const float* from,
+              float* to) {
+  ChunkRows rows;
+  const Part part(job.rows - row);
+  const int row_count = static_cast<int>(job.rows - row < lanes ? job.rows - row : lanes);
+  const std::int64_t at = head * job.rows + row;
+  const T* const x = job.x + chunk.first * job.x_stride + at;
+  for (int t = 0; t < chunk.tokens; ++t) {
+    store(rows.input[t], broadcast(dt[t * heads_at_once]) * load(x + t * job.x_stride, part));
+  }
+  const std::int64_t offset = at * job.columns;
+  run_all_columns({.from = from == nullptr ? nullptr : from + offset,
+                   .to = to + offset,
+                   .column = 0,
+                   .columns = job.columns,
+                   .row_stride = job.columns},
+                  job.columns, columns, decay, chunk.tokens, row_count, rows);
+  const Vec d = broadcast(job.d[head]);
+  T* const y = job.y + chunk.first * job.y_stride + at;
+  for (int t = 0; t < chunk.tokens; ++t) {
+    const Vec sums = sums_of(rows.parts[t]);
+    store(y + t * job.y_stride, fma(d, load(x + t * job.x_stride, part), sums), part);
+  }
+}
+
+/// Vectors of rows begin .. end-1 of one span, counted over all heads, over one chunk.
+template <typename T>
+void run_chunk(const SsdShare<T>& job, Chunk chunk, std::int64_t begin, std::int64_t end,
+               const float* from, float* to, ChunkColumns& columns) {
+  const std::int64_t per_head = (job.rows + lanes - 1) / lanes;
+  const std::int64_t heads_per_group = job.heads / job.groups;
+  ChunkSteps steps;
+  std::int64_t loaded_group = -1, loaded_head = -heads_at_once;
+  for (std::int64_t item = begin; item < end; ++item) {
+    const std::int64_t head = item / per_head;
+    if (head / heads_per_group != loaded_group) {
+      loaded_group = head / heads_per_group;
+      load_columns(job, chunk, loaded_group, columns);
+    }
+    if (head >= loaded_head + heads_at_once) {
+      const std::int64_t left = (end - 1) / per_head + 1 - head;
+      loaded_head = head;
+      load_steps(job, chunk, head, left < heads_at_once ? left : heads_at_once, steps);
+    }
+    const std::int64_t i = head - loaded_head;
+    run_rows(job, chunk, columns, steps.dt[0] + i, steps.decay[0] + i, head,
+             item % per_head * lanes, from, to);
+  }
+}
+
+/// Strips may be up to twice as wide as the columns that are left.
+void clear_padding(std::int64_t used, ChunkColumns& columns) {
+  for (int t = 0; t < chunk_tokens; ++t) {
+    for (std::int64_t n = (used + lanes - 1) / lanes * lanes; n < columns_max && n < 2 * used + lanes;
+         n += lanes) {
+      store(columns.b[t] + n, zeros());
+      store(columns.c[t] + n, zeros());
+    }
+  }
+}
+
+template <typename T>
+void run_share(const SsdShare<T>& job) {
+  const std::int64_t items = job.heads * ((job.rows + lanes - 1) / lanes);
+  const std::int64_t begin = items * job.thread / job.threads;
+  const std::int64_t end = items * (job.thread + 1) / job.threads;
+  if (begin == end) return;
+  ChunkColumns columns;
+  clear_padding(job.columns, columns);
+  for (std::int64_t span = 0; span < job.spans; ++span) {
+    const std::int32_t slot = job.read_slot[span];
+    const float* from = slot < 0 ? nullptr : job.state + slot * job.slot_stride;
+    float* const to = job.state + job.write_slot[span] * job.slot_stride;
+    std::int64_t t = job.span_begin[span];
+    const std::int64_t last = job.span_begin[span + 1];
+    for (; t < last; t += chunk_tokens, from = to) {
+      const int tokens = static_cast<int>(last - t < chunk_tokens ? last - t : chunk_tokens);
+      run_chunk(job, {t, tokens}, begin, end, from, to, columns);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hyb::kernels
