@@ -17,11 +17,11 @@ constexpr std::string_view good_header =
 
 /// A few edits, mostly with the characters that headers are made of.
 std::string mutated(std::string text, std::mt19937& random) {
-  constexpr std::string_view spice("{}[]\",:0129-.eE\\u tfFBU\xff\x80\0", 28);
+  constexpr char spice[] = "{}[]\",:0129-.eE\\u tfFBU\xff\x80\0";  // with the NUL in it
   const auto below = [&](std::size_t n) { return std::size_t{random() % n}; };
   for (std::size_t edits = 1 + below(4); edits > 0 && text.size() > 1; --edits) {
     const std::size_t at = below(text.size());
-    const char c = spice[below(spice.size())];
+    const char c = spice[below(sizeof spice - 1)];
     switch (below(6)) {
       case 0:
         text[at] = c;
