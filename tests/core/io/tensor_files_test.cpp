@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include <chrono>
+#include <ctime>
 
 #include "tests/support/error_text.h"
 #include "tests/support/safetensors_bytes.h"
@@ -136,12 +136,12 @@ TEST_SUITE("core/io/tensor_files") {
     const TemporaryFolder folder;
     folder.write("model.safetensors",
                  safetensors_bytes(header + "}", std::string(2 * tensors, '0')));
-    const auto start = std::chrono::steady_clock::now();
+    const std::clock_t start = std::clock();
     const TensorFiles files(folder.path());
-    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+    const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
     CHECK(files.names().size() == tensors);
-    MESSAGE("165,860 tensors in " << elapsed.count() << " s");
-    // Loose: sanitizers and a busy machine take several times longer than the 0.2 s it should be.
-    CHECK(elapsed.count() < 5.0);
+    MESSAGE("165,860 tensors in " << seconds << " s of CPU");
+    // Loose: with sanitizers it takes ten times longer than the 0.2 s it should be.
+    CHECK(seconds < 5.0);
   }
 }
