@@ -9,6 +9,7 @@
 #include "kernels/ops/check.h"
 #include "kernels/ops/philox.h"
 #include "kernels/ops/sample_adjust.h"
+#include "kernels/ops/sample_nucleus.h"
 #include "kernels/ops/sample_routes.h"
 #include "kernels/ops/sample_select.h"
 
@@ -126,77 +127,48 @@ struct Distribution {
   }
 };
 
-std::int32_t draw_from_all(const SampleRow& row, const Distribution& distribution,
-                           const Scratch& scratch) {
+/// Draws in the order of ids, so that without top_k nothing has to be sorted.
+std::int32_t draw_by_id(const SampleRow& row, const Distribution& distribution,
+                        const Scratch& scratch) {
   const auto count = static_cast<std::int32_t>(distribution.logits.size());
-  const double total =
-      scratch.weigh_logits({.logits = distribution.logits.data(),
-                            .count = count,
-                            .largest = distribution.largest,
-                            .inverse_temperature = distribution.inverse_temperature,
-                            .floor = row.min_p,
-                            .weights = scratch.weights.data()});
+  const LogitWeights job{.logits = distribution.logits.data(),
+                         .count = count,
+                         .largest = distribution.largest,
+                         .inverse_temperature = distribution.inverse_temperature,
+                         .floor = row.top_p < 1.0F ? 0.0F : row.min_p,
+                         .weights = scratch.weights.data()};
+  double total = scratch.weigh_logits(job);
+  if (row.top_p < 1.0F) {
+    keep_nucleus(scratch.weights, static_cast<double>(row.top_p) * total, scratch.candidates);
+    total = 0.0;
+    for (float& weight : scratch.weights) {
+      if (weight < row.min_p) weight = 0.0F;
+      total += static_cast<double>(weight);
+    }
+  }
   return walk(count, uniform_draw(row.seed, row.draw) * total, [&](std::int32_t i) {
     return static_cast<double>(scratch.weights[static_cast<std::size_t>(i)]);
   });
 }
 
-/// How many of the likeliest `count` candidates reach top_p of `total` with the fewest; none when
-/// all together do not.
-std::int32_t nucleus(const SampleRow& row, const Distribution& distribution,
-                     std::span<const Candidate> candidates, double total) {
-  double sum = 0.0;
-  for (std::size_t i = 0; i < candidates.size(); ++i) {
-    sum += distribution.weight(candidates[i].logit);
-    if (sum >= static_cast<double>(row.top_p) * total) return static_cast<std::int32_t>(i + 1);
-  }
-  return 0;
-}
-
-double sum_of(const Distribution& distribution, std::span<const Candidate> candidates) {
-  double sum = 0.0;
-  for (const Candidate& each : candidates) sum += distribution.weight(each.logit);
-  return sum;
-}
-
-/// The candidates that top_k and top_p leave, likeliest first.
-std::span<const Candidate> filtered(const SampleRow& row, const Distribution& distribution,
-                                    const Scratch& scratch) {
-  const auto vocab = static_cast<std::int32_t>(distribution.logits.size());
-  if (row.top_k > 0 && row.top_k < vocab) {
-    const auto chosen = scratch.candidates.first(static_cast<std::size_t>(
-        select_likeliest(distribution.logits, row.top_k, scratch.candidates)));
-    const std::int32_t kept = nucleus(row, distribution, chosen, sum_of(distribution, chosen));
-    return chosen.first(kept > 0 ? static_cast<std::size_t>(kept) : chosen.size());
-  }
-  const double total =
-      scratch.weigh_logits({.logits = distribution.logits.data(),
-                            .count = vocab,
-                            .largest = distribution.largest,
-                            .inverse_temperature = distribution.inverse_temperature,
-                            .floor = 0.0F,
-                            .weights = nullptr});
-  for (std::int32_t wanted = std::min(vocab, 256);; wanted = std::min(vocab, 16 * wanted)) {
-    const auto chosen = scratch.candidates.first(static_cast<std::size_t>(
-        select_likeliest(distribution.logits, wanted, scratch.candidates)));
-    const std::int32_t kept = nucleus(row, distribution, chosen, total);
-    if (kept > 0) return chosen.first(static_cast<std::size_t>(kept));
-    if (wanted == vocab) return chosen;
-  }
-}
-
-std::int32_t draw_from_filtered(const SampleRow& row, const Distribution& distribution,
-                                const Scratch& scratch) {
-  const std::span<const Candidate> candidates = filtered(row, distribution, scratch);
+/// Draws from the top_k candidates, likeliest first.
+std::int32_t draw_from_best(const SampleRow& row, const Distribution& distribution,
+                            const Scratch& scratch) {
+  const std::int32_t count = select_likeliest(distribution.logits, row.top_k, scratch.candidates);
   const auto weight = [&](std::int32_t i) {
-    const double each = distribution.weight(candidates[static_cast<std::size_t>(i)].logit);
-    return each < static_cast<double>(row.min_p) ? 0.0 : each;
+    return distribution.weight(scratch.candidates[static_cast<std::size_t>(i)].logit);
   };
   double total = 0.0;
-  const auto count = static_cast<std::int32_t>(candidates.size());
   for (std::int32_t i = 0; i < count; ++i) total += weight(i);
-  const std::int32_t place = walk(count, uniform_draw(row.seed, row.draw) * total, weight);
-  return candidates[static_cast<std::size_t>(place)].token;
+  std::int32_t kept = 0;
+  double sum = 0.0;
+  const double mass = static_cast<double>(row.top_p) * total;
+  while (kept < count && (kept == 0 || sum < mass) &&
+         weight(kept) >= static_cast<double>(row.min_p)) {
+    sum += weight(kept++);
+  }
+  const std::int32_t place = walk(kept, uniform_draw(row.seed, row.draw) * sum, weight);
+  return scratch.candidates[static_cast<std::size_t>(place)].token;
 }
 
 void set_logprobs(const SampleRow& row, std::span<const float> raw, float largest,
@@ -243,9 +215,9 @@ SampledToken sample_row(const SampleRow& row, std::span<const float> raw, const 
   std::int32_t token = best.index;
   if (row.temperature >= temperature_min) {
     const Distribution distribution{logits, best.value, 1.0F / row.temperature};
-    const bool filters = (row.top_k > 0 && row.top_k < std::ssize(logits)) || row.top_p < 1.0F;
-    token = filters ? draw_from_filtered(row, distribution, scratch)
-                    : draw_from_all(row, distribution, scratch);
+    const bool best_only = row.top_k > 0 && row.top_k < std::ssize(logits);
+    token = best_only ? draw_from_best(row, distribution, scratch)
+                      : draw_by_id(row, distribution, scratch);
   }
   out.token = TokenId{token};
   if (row.logprobs >= 0) set_logprobs(row, raw, of_raw.value, scratch, out);

@@ -5,7 +5,7 @@
 
 namespace hyb::kernels {
 
-/// A token that may be chosen.
+/// A token that may be chosen, with its logit or another number that rises with it.
 struct Candidate {
   float logit;
   std::int32_t token;

@@ -25,21 +25,26 @@ std::vector<SampledToken> run(Queue& queue, const TestTensor& logits,
   return out;
 }
 
-SampledToken run_one(Isa isa, const std::vector<float>& values, const SampleRow& row) {
+SampledToken run_one(Queue& queue, const std::vector<float>& values, const SampleRow& row) {
   TestTensor logits(DType::f32, {1, static_cast<std::int64_t>(values.size())}, {3, 1});
   for (std::size_t i = 0; i < values.size(); ++i) {
     logits.set(static_cast<std::int64_t>(i), values[i]);
   }
-  Queue queue = test_queue(isa);
   return run(queue, logits, {row}, static_cast<std::int32_t>(values.size())).front();
+}
+
+SampledToken run_one(Isa isa, const std::vector<float>& values, const SampleRow& row) {
+  Queue queue = test_queue(isa);
+  return run_one(queue, values, row);
 }
 
 /// How often each token comes in `draws` draws.
 std::vector<int> histogram(const std::vector<float>& values, SampleRow row, int draws) {
   std::vector<int> counts(values.size());
+  Queue queue = test_queue(best_isa());
   for (int i = 0; i < draws; ++i) {
     row.draw = static_cast<std::uint64_t>(i);
-    const SampledToken got = run_one(best_isa(), values, row);
+    const SampledToken got = run_one(queue, values, row);
     REQUIRE(got.outcome == SampleOutcome::chosen);
     ++counts[static_cast<std::size_t>(index(got.token))];
   }

@@ -1,0 +1,258 @@
+// Times the ops around the linears at the shapes of granite-4.0-h-350m: 32 layers, 28 of them
+// recurrent. Prints milliseconds for all layers of one step together, and bytes per second where
+// memory is the limit.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <random>
+
+#include "kernels/ops/attention.h"
+#include "kernels/ops/causal_conv.h"
+#include "kernels/ops/gated_norm.h"
+#include "kernels/ops/kv_write.h"
+#include "kernels/ops/rms_norm.h"
+#include "kernels/ops/rope.h"
+#include "kernels/ops/sample.h"
+#include "kernels/ops/ssd.h"
+#include "kernels/probe.h"
+#include "tests/kernels/support.h"
+
+namespace {
+
+using namespace hyb;
+using namespace hyb::kernels;
+using namespace hyb::kernels::testing;
+
+constexpr std::int64_t hidden = 768, heads = 48, rows = 32, columns = 128, groups = 1;
+constexpr std::int64_t inner = heads * rows, conv = inner + 2 * groups * columns;
+constexpr std::int64_t projected = inner + conv + heads, vocab = 100352;
+
+double seconds_of(const std::function<void()>& body, int repetitions) {
+  double best = 1e9;
+  for (int i = 0; i < repetitions; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    body();
+    const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
+    best = std::min(best, time.count());
+  }
+  return best;
+}
+
+void report(const char* name, double seconds, int layers, double bytes = 0.0) {
+  fmt::print("  {:<28}{:9.3f} ms in {:2} layers", name, 1e3 * seconds * layers, layers);
+  if (bytes > 0.0) fmt::print("{:9.1f} GB/s", bytes / seconds / 1e9);
+  fmt::print("\n");
+  std::fflush(stdout);
+}
+
+Tensor filled(Buffer& buffer, DType dtype, std::initializer_list<std::int64_t> dims, float spread) {
+  std::int64_t size = 1;
+  for (const std::int64_t dim : dims) size *= dim;
+  buffer = Buffer(Device::cpu, static_cast<std::size_t>(size) * size_of(dtype));
+  const Tensor view = buffer.tensor(0, dtype, dims);
+  std::minstd_rand engine(3);
+  for (std::int64_t i = 0; i < size; ++i) {
+    const float value = spread * (static_cast<float>(engine() % 2001) / 1000.0F - 1.0F);
+    if (dtype == DType::bf16) {
+      view.as<bf16>()[i] = to_bf16(value);
+    } else {
+      view.as<float>()[i] = value;
+    }
+  }
+  return view;
+}
+
+/// The recurrent layers' ops for `spans` spans of `each` tokens.
+void bench_mixer(Queue& queue, std::int32_t spans, std::int32_t each) {
+  const std::int64_t tokens = std::int64_t{spans} * each;
+  fmt::print("mixer, {} spans of {} tokens\n", spans, each);
+  Buffer b[9];
+  const Tensor line = filled(b[0], DType::bf16, {tokens, projected}, 2.0F);
+  const Tensor mixed = filled(b[1], DType::bf16, {tokens, conv}, 1.0F);
+  const Tensor weight = filled(b[2], DType::f32, {conv, 4}, 0.5F);
+  const Tensor bias = filled(b[3], DType::f32, {conv}, 0.5F);
+  const Tensor windows = filled(b[4], DType::bf16, {spans, conv, 3}, 1.0F);
+  const Tensor of_heads = filled(b[5], DType::f32, {inner}, 1.0F);
+  const Tensor state = filled(b[6], DType::f32, {spans, heads, rows, columns}, 1.0F);
+  const Tensor y = filled(b[7], DType::bf16, {tokens, inner}, 1.0F);
+  const Tensor hidden_rows = filled(b[8], DType::bf16, {tokens, hidden}, 1.0F);
+  std::vector<std::int32_t> begins, slots;
+  for (std::int32_t r = 0; r <= spans; ++r) begins.push_back(r * each);
+  for (std::int32_t r = 0; r < spans; ++r) slots.push_back(r);
+  const Table begin(begins), slot(slots);
+  const int n = tokens > 64 ? 20 : 200;
+  report("rms_norm",
+         seconds_of(
+             [&] {
+               rms_norm(queue,
+                        {.x = hidden_rows, .weight = of_heads.rows(0, hidden), .y = hidden_rows});
+             },
+             n),
+         65);
+  report("causal_conv",
+         seconds_of(
+             [&] {
+               causal_conv(queue, {.x = line.columns(inner, conv),
+                                   .weight = weight,
+                                   .bias = bias,
+                                   .windows = windows,
+                                   .span_begin = begin,
+                                   .read_slot = slot,
+                                   .write_slot = slot,
+                                   .y = mixed});
+             },
+             n),
+         28);
+  report("ssd",
+         seconds_of(
+             [&] {
+               ssd(queue, {.x = mixed,
+                           .dt = line.columns(inner + conv, heads),
+                           .a_log = of_heads.rows(0, heads),
+                           .d = of_heads.rows(0, heads),
+                           .dt_bias = of_heads.rows(0, heads),
+                           .state = state,
+                           .span_begin = begin,
+                           .read_slot = slot,
+                           .write_slot = slot,
+                           .y = y,
+                           .groups = groups});
+             },
+             n),
+         28, 8.0 * static_cast<double>(state.size()));
+  report("gated_norm",
+         seconds_of(
+             [&] {
+               gated_norm(queue,
+                          {.x = y, .gate = line.columns(0, inner), .weight = of_heads, .y = y});
+             },
+             n),
+         28);
+}
+
+void bench_attention(Queue& queue, std::int64_t heads_of_q, std::int64_t kv_heads,
+                     std::int64_t head_dim, std::int32_t spans, std::int32_t each,
+                     std::int32_t position) {
+  const std::int64_t tokens = std::int64_t{spans} * each;
+  const std::int32_t pages_each = (position + each + 15) / 16;
+  Buffer b[4];
+  const Tensor q = filled(b[0], DType::bf16, {tokens, heads_of_q * head_dim}, 1.0F);
+  const Tensor k = filled(b[1], DType::bf16, {tokens, kv_heads * head_dim}, 1.0F);
+  const Tensor arena =
+      filled(b[2], DType::bf16, {spans * pages_each, 2 * kv_heads * 16 * head_dim}, 1.0F);
+  const Tensor y = filled(b[3], DType::bf16, {tokens, heads_of_q * head_dim}, 1.0F);
+  std::vector<std::int32_t> begins, positions, page_begins, ids;
+  for (std::int32_t r = 0; r <= spans; ++r) {
+    begins.push_back(r * each);
+    page_begins.push_back(r * pages_each);
+    if (r < spans) positions.push_back(position);
+  }
+  for (std::int32_t i = 0; i < spans * pages_each; ++i) ids.push_back(i);
+  std::shuffle(ids.begin(), ids.end(), std::minstd_rand(1));
+  const Table begin(begins), at(positions), page_begin(page_begins), pages(ids);
+  fmt::print("attention {}/{} heads of {}, {} spans of {} tokens at {}\n", heads_of_q, kv_heads,
+             head_dim, spans, each, position);
+  const int n = 10;
+  report("kv_write",
+         seconds_of(
+             [&] {
+               kv_write(queue, {.k = k,
+                                .v = k,
+                                .pages_of_layer = arena,
+                                .span_begin = begin,
+                                .position = at,
+                                .page_begin = page_begin,
+                                .pages = pages,
+                                .kv_heads = kv_heads,
+                                .head_dim = head_dim});
+             },
+             n),
+         4);
+  report("attention",
+         seconds_of(
+             [&] {
+               attention(queue, {.q = q,
+                                 .pages_of_layer = arena,
+                                 .span_begin = begin,
+                                 .position = at,
+                                 .page_begin = page_begin,
+                                 .pages = pages,
+                                 .y = y,
+                                 .heads = heads_of_q,
+                                 .kv_heads = kv_heads,
+                                 .head_dim = head_dim,
+                                 .scale = 0.125F});
+             },
+             n),
+         4, each == 1 ? 2.0 * static_cast<double>(arena.size()) : 0.0);
+  if (each > 1) {
+    report("rope",
+           seconds_of(
+               [&] {
+                 const Tensor tables = begin;
+                 std::vector<std::int32_t> where(static_cast<std::size_t>(tokens), 5000);
+                 const Table position_of_row(where);
+                 rope(queue, {.x = q,
+                              .position_of_row = position_of_row,
+                              .heads = heads_of_q,
+                              .head_dim = head_dim,
+                              .rotary_dim = head_dim});
+               },
+               n),
+           4);
+  }
+}
+
+void bench_sample(Queue& queue, std::int64_t count) {
+  Buffer b[2];
+  const Tensor logits = filled(b[0], DType::f32, {count, vocab}, 12.0F);
+  b[1] = Buffer(Device::cpu, sample_workspace_bytes(vocab, queue.threads()));
+  const Tensor workspace = b[1].tensor(0, DType::u8, {static_cast<std::int64_t>(b[1].bytes())});
+  std::vector<SampledToken> out(static_cast<std::size_t>(count));
+  fmt::print("sample, {} rows of {}\n", count, vocab);
+  const auto time = [&](const char* name, const SampleRow& row) {
+    const std::vector<SampleRow> all(static_cast<std::size_t>(count), row);
+    report(name,
+           seconds_of(
+               [&] {
+                 sample(queue, {.logits = logits,
+                                .vocab_used = vocab,
+                                .rows = all,
+                                .out = out,
+                                .workspace = workspace});
+               },
+               10),
+           1);
+  };
+  time("greedy", {.temperature = 0.0F});
+  time("greedy, logprobs", {.temperature = 0.0F, .logprobs = 5});
+  time("temperature", {});
+  time("top_k 50, top_p 0.9", {.top_k = 50, .top_p = 0.9F});
+  time("top_p 0.9", {.top_p = 0.9F});
+  time("top_p 0.99 at 3.0", {.temperature = 3.0F, .top_p = 0.99F});
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const bool narrow = argc > 1 && std::strcmp(argv[1], "avx2") == 0;
+  Queue queue(Device::cpu, {.threads = 0, .isa = narrow ? Isa::avx2 : best_isa()});
+  fmt::print("{} threads, {}, reads {:.1f} GB/s\n", queue.threads(), name_of(queue.isa()),
+             ReadProbe(queue).bytes_per_s() / 1e9);
+  bench_mixer(queue, 1, 512);
+  bench_mixer(queue, 1, 1);
+  bench_mixer(queue, 16, 1);
+  bench_attention(queue, 12, 4, 64, 1, 512, 0);
+  bench_attention(queue, 12, 4, 64, 1, 512, 8192);
+  bench_attention(queue, 12, 4, 64, 1, 1, 512);
+  bench_attention(queue, 12, 4, 64, 1, 1, 32767);
+  bench_attention(queue, 12, 4, 128, 16, 1, 8191);
+  bench_sample(queue, 1);
+  bench_sample(queue, 16);
+  return 0;
+}
