@@ -46,6 +46,10 @@ Json parse_json(std::string_view text, std::string_view source, const JsonLimits
     fail(source, "JSON of " + std::to_string(text.size()) + " bytes, at most " +
                      std::to_string(limits.bytes_max) + " are read");
   }
+  // The parser below takes a NUL byte for the end of the text.
+  if (const std::size_t nul = text.find('\0'); nul != std::string_view::npos) {
+    fail(source, "not valid JSON at byte " + std::to_string(nul) + " (a NUL byte)");
+  }
   std::string quoted;
   if (limits.python_numbers) {
     quoted = quote_python_numbers(text);

@@ -36,6 +36,7 @@ TEST_SUITE("core/base/json") {
     CHECK(error_of("{").find("byte") != std::string::npos);
     CHECK(error_of("\"\xff\"").find("not valid JSON") != std::string::npos);
     CHECK(error_of("{} x").find("not valid JSON") != std::string::npos);
+    CHECK(error_of(std::string_view("{}\0x", 4)).find("NUL") != std::string::npos);
     CHECK(error_of("[1e999]").find("not valid JSON") != std::string::npos);
     CHECK(error_of(std::string(100000, '[')).find("deeper") != std::string::npos);
   }
