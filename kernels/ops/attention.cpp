@@ -218,7 +218,8 @@ void attend(Queue& queue, const Attention& op) {
 std::size_t attention_workspace_bytes(std::int64_t tokens, std::int64_t heads,
                                       std::int64_t head_dim, std::int64_t positions) {
   const std::int64_t runs = (positions + attention_run_keys - 1) / attention_run_keys;
-  return static_cast<std::size_t>(tokens * heads * runs * (head_dim + 2)) * sizeof(float);
+  return static_cast<std::size_t>(tokens * heads * runs * attention_record(head_dim)) *
+         sizeof(float);
 }
 
 void attention(Queue& queue, const Attention& op) {

@@ -22,14 +22,17 @@ struct AttentionRows {
   std::int64_t first_row, rows;
 };
 
-/// Rows that one call takes at most.
+/// Rows that one call takes at most: whole register tiles, and records that fit on a stack.
 constexpr std::int64_t attention_rows_max(std::int64_t head_dim) {
-  constexpr std::int64_t floats = 4096, rows = 32;
-  return floats / head_dim > rows ? rows : floats / head_dim;
+  return head_dim <= 128 ? 30 : head_dim <= 256 ? 12 : 6;
 }
 
-/// What is known of a row after some keys, in floats: sums[head_dim], largest score, weights.
-constexpr std::int64_t attention_record(std::int64_t head_dim) { return head_dim + 2; }
+/// What is known of a row after some keys, in floats: sums[head_dim], one sum of weights for every
+/// lane, the largest score.
+constexpr std::int64_t attention_lanes_max = 16;
+constexpr std::int64_t attention_record(std::int64_t head_dim) {
+  return head_dim + attention_lanes_max + 1;
+}
 
 namespace avx2 {
 /// All keys of the rows, to y.

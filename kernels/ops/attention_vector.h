@@ -45,37 +45,46 @@ void find_tile(const AttentionRows<T>& job, std::int64_t first_key, std::int64_t
   }
 }
 
+/// The parts of a row's record.
+struct Record {
+  float* sums;
+  float* weights;
+  float* largest;
+};
+
+Record record_at(float* records, std::int64_t row, std::int64_t head_dim) {
+  float* const sums = records + row * attention_record(head_dim);
+  return {sums, sums + head_dim, sums + head_dim + attention_lanes_max};
+}
+
+void shrink_by(Vec factor, const Record& record, std::int64_t head_dim) {
+  each_vector(head_dim, [&](std::int64_t i, auto part) {
+    store(record.sums + i, load(record.sums + i, part) * factor, part);
+  });
+  store(record.weights, load(record.weights) * factor);
+}
+
 /// Scores to weights exp(score - largest) of one row, whose record shrinks where the largest grew.
 /// Weights are summed as they are stored, so that they add up to one after the last division.
 template <typename T>
-void weigh_row(std::int64_t keys, float* scores, T* weights, float* record, std::int64_t head_dim) {
-  Vec largest = broadcast(minus_infinity);
-  for (int v = 0; v < tile_vectors; ++v) {
-    if (keys < (v + 1) * lanes) {
-      for (std::int64_t i = keys > v * lanes ? keys : v * lanes; i < (v + 1) * lanes; ++i) {
-        scores[i] = minus_infinity;
-      }
-    }
-    largest = larger(largest, load(scores + v * lanes));
+void weigh_row(std::int64_t keys, float* scores, T* weights, const Record& record,
+               std::int64_t head_dim) {
+  for (std::int64_t i = keys; i < tile_keys; ++i) scores[i] = minus_infinity;
+  Vec score[tile_vectors];
+  for (int v = 0; v < tile_vectors; ++v) score[v] = load(scores + v * lanes);
+  const float tile_largest =
+      largest_of(larger(larger(score[0], score[1]), larger(score[2], score[3])));
+  if (tile_largest > *record.largest) {
+    shrink_by(exp(broadcast(*record.largest - tile_largest)), record, head_dim);
+    *record.largest = tile_largest;
   }
-  float& old_largest = record[head_dim];
-  const float tile_largest = largest_of(largest);
-  const float next = tile_largest > old_largest ? tile_largest : old_largest;
-  Vec sum = zeros();
+  const Vec largest = broadcast(*record.largest);
+  Vec sum = load(record.weights);
   for (int v = 0; v < tile_vectors; ++v) {
-    store(weights + v * lanes, exp(load(scores + v * lanes) - broadcast(next)));
+    store(weights + v * lanes, exp(score[v] - largest));
     sum = sum + load(weights + v * lanes);
   }
-  float& sum_of_weights = record[head_dim + 1];
-  if (next != old_largest) {
-    const Vec shrink = exp(broadcast(old_largest - next));
-    each_vector(head_dim, [&](std::int64_t i, auto part) {
-      store(record + i, load(record + i, part) * shrink, part);
-    });
-    sum_of_weights *= first_of(shrink);
-    old_largest = next;
-  }
-  sum_of_weights += sum_of(sum);
+  store(record.weights, sum);
 }
 
 template <typename T>
@@ -89,7 +98,7 @@ void attend_tile(const AttentionRows<T>& job, std::int64_t first_key, TileScratc
   score_rows(scratch.q, tile, job.head_dim, job.scale, begin, job.rows, scratch.scores);
   for (std::int64_t row = begin; row < job.rows; ++row) {
     weigh_row(position_of(job, row) - first_key + 1, scratch.scores[row], scratch.weights[row],
-              records + row * record, job.head_dim);
+              record_at(records, row, job.head_dim), job.head_dim);
   }
   // Rows that end within the tile go one by one: what lies behind them is not theirs to multiply,
   // not even by zero.
@@ -107,10 +116,9 @@ void attend_keys_of_run(const AttentionRows<T>& job, std::int64_t run, float* re
   for (std::int64_t row = 0; row < job.rows; ++row) {
     const std::int64_t at = job.first_row + row;
     scratch.q[row] = job.q + at / job.group * job.q_stride + at % job.group * job.head_dim;
-    float* const record = records + row * attention_record(job.head_dim);
-    each_vector(job.head_dim, [&](std::int64_t i, auto part) { store(record + i, zeros(), part); });
-    record[job.head_dim] = minus_infinity;
-    record[job.head_dim + 1] = 0.0F;
+    const Record record = record_at(records, row, job.head_dim);
+    for (float* each = record.sums; each != record.largest; ++each) *each = 0.0F;
+    *record.largest = minus_infinity;
   }
   const std::int64_t last = position_of(job, job.rows - 1), end = (run + 1) * run_keys;
   for (std::int64_t key = run * run_keys; key < end && key <= last; key += tile_keys) {
@@ -118,35 +126,35 @@ void attend_keys_of_run(const AttentionRows<T>& job, std::int64_t run, float* re
   }
 }
 
-void merge(float* total, const float* part, std::int64_t head_dim) {
-  const float largest = part[head_dim] > total[head_dim] ? part[head_dim] : total[head_dim];
-  const Vec keep = exp(broadcast(total[head_dim] - largest));
-  const Vec add = exp(broadcast(part[head_dim] - largest));
+void merge(const Record& total, const Record& part, std::int64_t head_dim) {
+  const float largest = *part.largest > *total.largest ? *part.largest : *total.largest;
+  const Vec add = exp(broadcast(*part.largest - largest));
+  shrink_by(exp(broadcast(*total.largest - largest)), total, head_dim);
   each_vector(head_dim, [&](std::int64_t i, auto lanes_used) {
-    const Vec sums = load(total + i, lanes_used) * keep;
-    store(total + i, fma(load(part + i, lanes_used), add, sums), lanes_used);
+    const Vec sums = fma(load(part.sums + i, lanes_used), add, load(total.sums + i, lanes_used));
+    store(total.sums + i, sums, lanes_used);
   });
-  total[head_dim] = largest;
-  total[head_dim + 1] = total[head_dim + 1] * first_of(keep) + part[head_dim + 1] * first_of(add);
+  store(total.weights, fma(load(part.weights), add, load(total.weights)));
+  *total.largest = largest;
 }
 
+/// A row that ends before the run has nothing to merge.
 template <typename T>
-void merge_rows(const AttentionRows<T>& job, std::int64_t run, float* total, const float* part) {
-  const std::int64_t record = attention_record(job.head_dim);
+void merge_rows(const AttentionRows<T>& job, std::int64_t run, float* total, float* part) {
   for (std::int64_t row = first_row_at(job, run * run_keys); row < job.rows; ++row) {
-    merge(total + row * record, part + row * record, job.head_dim);
+    merge(record_at(total, row, job.head_dim), record_at(part, row, job.head_dim), job.head_dim);
   }
 }
 
 template <typename T>
-void finish_rows(const AttentionRows<T>& job, const float* records) {
+void finish_rows(const AttentionRows<T>& job, float* records) {
   for (std::int64_t row = 0; row < job.rows; ++row) {
     const std::int64_t at = job.first_row + row;
     T* const y = job.y + at / job.group * job.y_stride + at % job.group * job.head_dim;
-    const float* const sums = records + row * attention_record(job.head_dim);
-    const Vec weights = broadcast(sums[job.head_dim + 1]);
+    const Record record = record_at(records, row, job.head_dim);
+    const Vec weights = broadcast(sum_of(load(record.weights)));
     each_vector(job.head_dim, [&](std::int64_t i, auto part) {
-      store(y + i, load(sums + i, part) / weights, part);
+      store(y + i, load(record.sums + i, part) / weights, part);
     });
   }
 }
@@ -158,7 +166,8 @@ std::int64_t runs_of(const AttentionRows<T>& job) {
 
 template <typename T>
 void attend_all(const AttentionRows<T>& job) {
-  constexpr std::int64_t floats = 4096 + 2 * tile_rows_max;
+  constexpr std::int64_t floats = 30 * attention_record(128);
+  static_assert(floats >= 12 * attention_record(256) && floats >= 6 * attention_record(512));
   alignas(64) float total[floats], part[floats];
   attend_keys_of_run(job, 0, total);
   for (std::int64_t run = 1; run < runs_of(job); ++run) {

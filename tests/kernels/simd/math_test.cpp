@@ -35,6 +35,7 @@ std::vector<float> exponentials(Isa isa, const std::vector<float>& xs) {
                          .inverse_temperature = 1.0F,
                          .floor = 0.0F,
                          .weights = ys.data()};
+  const FlushDenormals flush;
   isa == Isa::avx2 ? avx2::weigh_logits(job) : avx512::weigh_logits(job);
   return ys;
 }
