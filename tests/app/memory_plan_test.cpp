@@ -1,0 +1,78 @@
+#include <doctest/doctest.h>
+
+#include "app/session.h"
+#include "core/base/error.h"
+#include "models/families.h"
+
+using namespace hyb;
+using namespace hyb::app;
+
+namespace {
+
+struct Shape {
+  explicit Shape(const std::string& name)
+      : config(ModelSource::find(name, {}).config()),
+        plan(models::family_of(config).plan(config)),
+        geometry(models::geometry_of(plan)) {}
+
+  MemoryPlan divide(std::size_t budget, std::int32_t context, std::int32_t sequences) const {
+    return plan_memory(plan, geometry, budget, context, 2,
+                       {.sequences_max = sequences, .chunk_tokens = 512});
+  }
+
+  models::Config config;
+  models::Plan plan;
+  models::Geometry geometry;
+};
+
+constexpr std::size_t gib = std::size_t{1} << 30;
+
+}  // namespace
+
+TEST_SUITE("app/memory_plan") {
+  TEST_CASE("the parts never exceed the budget, and every sequence has a slot and room") {
+    for (const char* name : {"granite-4.0-h-350m", "granite-4.0-h-tiny", "granite-4.0-h-micro"}) {
+      const Shape shape(name);
+      const std::size_t weights = models::packed_bytes(shape.plan, DType::bf16);
+      for (const std::size_t spare : {gib / 4, gib, 8 * gib}) {
+        for (const std::int32_t sequences : {1, 4, 64}) {
+          for (const std::int32_t context : {0, 100, 5000}) {
+            CAPTURE(name);
+            CAPTURE(spare);
+            CAPTURE(sequences);
+            CAPTURE(context);
+            const MemoryPlan plan = shape.divide(weights + spare, context, sequences);
+            CHECK(plan.total() <= plan.budget);
+            CHECK(plan.slots >= 2);
+            CHECK(plan.slots >= plan.sequences + 1);
+            CHECK(std::int64_t{plan.pages} * models::page_tokens >= plan.length_max);
+            if (context != 0) CHECK(plan.length_max <= context);
+          }
+        }
+      }
+    }
+  }
+
+  TEST_CASE("a model that does not fit says what it needs and what it was given") {
+    const Shape shape("granite-4.0-h-350m");
+    try {
+      shape.divide(gib / 4, 0, 1);
+      FAIL("no error");
+    } catch (const Error& error) {
+      CHECK(error.kind() == ErrorKind::memory);
+      const std::string text = error.what();
+      CHECK(text.find("256.0 MiB") != std::string::npos);
+      CHECK(text.find("weights") != std::string::npos);
+    }
+  }
+
+  TEST_CASE("a small budget shortens the longest sequence before it refuses") {
+    const Shape shape("granite-4.0-h-350m");
+    const std::size_t fixed = shape.divide(4 * gib, 0, 1).weights +
+                              shape.divide(4 * gib, 0, 1).workspace + 2 * shape.geometry.slot_bytes;
+    const MemoryPlan tight = shape.divide(fixed + (std::size_t{64} << 20), 0, 1);
+    CHECK(tight.length_max > 1000);
+    CHECK(tight.length_max < shape.plan.positions_max);
+    CHECK(shape.divide(4 * gib, 0, 1).length_max == shape.plan.positions_max);
+  }
+}
