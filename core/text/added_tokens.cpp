@@ -49,11 +49,11 @@ AddedTokens::AddedTokens(const TokenizerFile& file, const Vocabulary& vocabulary
     read((*found)[i], where + "[" + std::to_string(i) + "]", vocabulary);
   }
   for (std::size_t i = 0; i < rules_.size(); ++i) {
-    const Rules& rules = rules_[i];
-    const std::string spelling(vocabulary_.piece(rules.token));
-    const std::string key = rules.normalized ? normalize(spelling) : spelling;
-    if (key.empty()) continue;
-    (rules.normalized ? normalized_ : written_).add(key, static_cast<std::int32_t>(i));
+    Rules& rules = rules_[i];
+    const std::string_view spelling = vocabulary_.piece(rules.token);
+    rules.text = rules.normalized ? normalize(spelling) : std::string(spelling);
+    if (rules.text.empty()) continue;
+    (rules.normalized ? normalized_ : written_).add(rules.text, static_cast<std::int32_t>(i));
   }
 }
 
@@ -94,12 +94,17 @@ void AddedTokens::read(const Json& json, const std::string& where, const Vocabul
   by_id_[index(token)] = rules_.size();
   rules_.push_back({token, fields.flag_or("single_word", false), fields.flag_or("lstrip", false),
                     fields.flag_or("rstrip", false), fields.flag_or("normalized", !special),
-                    special, guard_allowing(spelling, special)});
+                    special, guard_allowing(spelling, special), ""});
 }
 
 bool AddedTokens::is_special(TokenId token) const {
   const auto found = by_id_.find(index(token));
   return found != by_id_.end() && rules_[found->second].special;
+}
+
+std::string_view AddedTokens::text_of(TokenId token) const {
+  const auto found = by_id_.find(index(token));
+  return found == by_id_.end() ? std::string_view() : rules_[found->second].text;
 }
 
 std::optional<AddedTokens::Match> AddedTokens::longest(const GuardedText& text, std::size_t begin,

@@ -41,6 +41,10 @@ class AddedTokens {
   const Vocabulary& vocabulary() const { return vocabulary_; }
   bool is_special(TokenId token) const;
 
+  /// What a token decodes to: its spelling, as normalised where it is found so. As Hugging Face has
+  /// it since 0.21: a text with such tokens comes back the way other words do.
+  std::string_view text_of(TokenId token) const;
+
  private:
   struct Rules {
     TokenId token;
@@ -50,6 +54,7 @@ class AddedTokens {
     bool normalized = false;
     bool special = false;
     Guard guard = Guard::open;  // the strictest under which it may be found
+    std::string text;           // what it is found by
   };
   struct Match {
     std::size_t end;

@@ -8,12 +8,20 @@
 #include "core/text/byte_level.h"
 #include "core/text/json_fields.h"
 #include "core/text/unicode.h"
+#include "core/text/unicode_age.h"
 #include "core/text/utf8.h"
 
 namespace hyb {
 namespace {
 
 constexpr int depth_max = 8;
+
+/// A mark to the tables that Hugging Face normalises with.
+bool was_mark(char32_t code_point) {
+  if (code_point == 0x1CF2 || code_point == 0x1CF3) return true;  // letters since Unicode 12
+  const bool is_so_since = code_point == 0x111C9;                 // punctuation before Unicode 11
+  return is_mark(code_point) && !is_so_since && !is_younger_than_normalization(code_point);
+}
 
 /// The lower case of a character, by itself (no final sigma).
 void append_lower(std::string& out, char32_t code_point) {
@@ -124,7 +132,7 @@ GuardedText Normalizer::run(StripMarks, const GuardedText& text) {
   GuardedRewrite out(text);
   for (std::size_t at = 0; at < text.text.size();) {
     const std::size_t begin = at;
-    if (!is_mark(next_code_point(text.text, at))) out.keep(begin, at);
+    if (!was_mark(next_code_point(text.text, at))) out.keep(begin, at);
   }
   return out.take();
 }

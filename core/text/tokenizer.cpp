@@ -93,7 +93,7 @@ std::string Tokenizer::decode(std::span<const TokenId> tokens, bool skip_special
   std::string text;
   for (const TokenId token : tokens) {
     if (parts_->contains(token) && !(skip_special && is_special(token))) {
-      run.push(piece(token), text);
+      run.push(parts_->decoded(token), text);
     }
   }
   run.flush(text);
@@ -132,7 +132,7 @@ std::string TextStream::push(TokenId token) {
   std::string text;
   const TokenizerParts& parts = run_->parts;
   if (parts.contains(token) && !(run_->skip_special && parts.added.is_special(token))) {
-    run_->decoder.push(parts.piece(token), text);
+    run_->decoder.push(parts.decoded(token), text);
   }
   return text;
 }

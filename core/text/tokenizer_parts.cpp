@@ -51,6 +51,10 @@ std::string_view TokenizerParts::piece(TokenId token) const {
   return first.contains(token) ? first.piece(token) : vocabulary.piece(token);
 }
 
+std::string_view TokenizerParts::decoded(TokenId token) const {
+  return added.vocabulary().contains(token) ? added.text_of(token) : vocabulary.piece(token);
+}
+
 std::optional<TokenId> TokenizerParts::find(std::string_view piece) const {
   const auto token = added.vocabulary().find(piece);
   return token ? token : vocabulary.find(piece);

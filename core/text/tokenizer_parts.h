@@ -26,6 +26,7 @@ struct TokenizerParts {
 
   bool contains(TokenId token) const;
   std::string_view piece(TokenId token) const;  ///< an added token's spelling goes first
+  std::string_view decoded(TokenId token) const;  ///< the piece that goes to the decoder
   std::optional<TokenId> find(std::string_view piece) const;
 
   Vocabulary vocabulary;  // the model's

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/text/unicode_age.h"
 #include "core/text/utf8.h"
 
 namespace hyb {
@@ -48,19 +49,8 @@ void order_marks(std::vector<utf8proc_int32_t>& points) {
   }
 }
 
-std::string normalize_run(std::string_view run, const FormRules& rules) {
-  int options = UTF8PROC_STABLE | UTF8PROC_DECOMPOSE;
-  if (rules.compatible) options |= UTF8PROC_COMPAT;
-  std::vector<utf8proc_int32_t> points;
-  points.reserve(run.size());
-  for (std::size_t at = 0; at < run.size();) {
-    utf8proc_int32_t parts[32];  // the longest decomposition has 18
-    int boundary = 0;
-    const auto count =
-        utf8proc_decompose_char(static_cast<utf8proc_int32_t>(next_code_point(run, at)), parts, 32,
-                                static_cast<utf8proc_option_t>(options), &boundary);
-    points.insert(points.end(), parts, parts + std::clamp<utf8proc_ssize_t>(count, 0, 32));
-  }
+/// Appends the normal form of characters that none before or behind them touch, and clears them.
+void append_form(std::vector<utf8proc_int32_t>& points, const FormRules& rules, std::string& out) {
   order_marks(points);
   if (rules.compose) {
     const auto left = utf8proc_normalize_utf32(
@@ -68,9 +58,30 @@ std::string normalize_run(std::string_view run, const FormRules& rules) {
         static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
     points.resize(static_cast<std::size_t>(left));
   }
+  for (const auto point : points) append_utf8(out, static_cast<char32_t>(point));
+  points.clear();
+}
+
+std::string normalize_run(std::string_view run, const FormRules& rules) {
+  int options = UTF8PROC_STABLE | UTF8PROC_DECOMPOSE;
+  if (rules.compatible) options |= UTF8PROC_COMPAT;
   std::string text;
   text.reserve(run.size());
-  for (const auto point : points) append_utf8(text, static_cast<char32_t>(point));
+  std::vector<utf8proc_int32_t> points;
+  for (std::size_t at = 0; at < run.size();) {
+    const char32_t code_point = next_code_point(run, at);
+    if (is_younger_than_normalization(code_point)) {
+      append_form(points, rules, text);
+      append_utf8(text, code_point);
+      continue;
+    }
+    utf8proc_int32_t parts[32];  // the longest decomposition has 18
+    int boundary = 0;
+    const auto count = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(code_point), parts, 32,
+                                               static_cast<utf8proc_option_t>(options), &boundary);
+    points.insert(points.end(), parts, parts + std::clamp<utf8proc_ssize_t>(count, 0, 32));
+  }
+  append_form(points, rules, text);
   return text;
 }
 
