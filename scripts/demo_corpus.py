@@ -36,16 +36,16 @@ SCORED = [
     "compare",
 ]
 SHARES = {
-    "recall_box": 15,
-    "recall_person": 15,
-    "add": 15,
-    "subtract": 15,
-    "copy": 6,
-    "sort": 10,
-    "count": 10,
+    "recall_box": 20,
+    "recall_person": 14,
+    "add": 17,
+    "subtract": 17,
+    "copy": 10,
+    "sort": 9,
+    "count": 9,
     "compare": 6,
-    "small_talk": 6,
-    "unknown": 4,
+    "small_talk": 3,
+    "unknown": 3,
 }
 HELD_OUT_SEED = 20260
 HELD_OUT_ROWS = 500
@@ -162,7 +162,7 @@ def chat(rng, shares):
     facts = (BoxFacts if task == "recall_box" else PersonFacts)(
         rng, rng.choice([1, 1, 2, 2, 3, 3, 4, 5, 6])
     )
-    return polite(rng, tell_and_ask(rng, facts, rng.choice([1, 2, 3, 4])))
+    return polite(rng, tell_and_ask(rng, facts, rng.choice([1, 3, 4, 5])))
 
 
 def mixed_chat(rng):

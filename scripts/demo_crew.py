@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from demo_corpus import Corpus
 from demo_text import Packer
 
-MICRO = 4  # small batches per step
+MICRO = 2  # small batches per step
 SHORT = (8, 128)  # rows, tokens of a small batch
 LONG = (2, 512)
 BALANCE = 0.01

@@ -4,14 +4,17 @@
   train_demo.py --work DIR --minutes 75           trains, resuming from DIR/checkpoint.pt
   train_demo.py --work DIR --export models/demo   writes the best model so far, checked
 
-The schedule follows the clock: warm-up, a constant rate, and from half time a linear fall to zero
-at the last minute, whatever the speed. Matrices learn with Muon (orthogonalised momentum), the rest
-with AdamW. The export is compared with transformers: logits in f32 and the rendered template.
+The schedule follows the clock: warm-up, a constant rate, and from a third of the time a linear fall
+to zero at the last minute, whatever the speed. Matrices learn with Muon (orthogonalised momentum),
+the rest with AdamW. SIGTERM saves and stops. The export is compared with transformers: logits in
+f32 and the rendered template.
 """
 
 import argparse
 import json
 import pathlib
+import signal
+import sys
 import time
 
 import torch
@@ -23,9 +26,9 @@ from demo_model import CHUNK, DemoModel, Shape
 from demo_text import ChatEncoder, train_tokenizer
 
 VOCABULARY = 1200
-LONG_FROM, LONG_SHARE = 0.2, 0.3  # long rows come in after a fifth of the time
-WARM_UP, FALL_FROM = 0.01, 0.5  # of the time
-MUON_RATE, ADAM_RATE = 0.02, 0.004
+LONG_SHARES = [(0.2, 0.0), (0.5, 0.1), (1.0, 0.3)]  # (until this part of the time, of the steps)
+WARM_UP, FALL_FROM = 0.01, 0.35  # of the time
+MUON_RATE, ADAM_RATE = 0.015, 0.002
 CHECK_EVERY = 240.0  # seconds
 
 
@@ -78,6 +81,12 @@ def rate(progress):
     if progress < WARM_UP:
         return 0.05 + 0.95 * progress / WARM_UP
     return 1.0 if progress < FALL_FROM else max(0.0, (1 - progress) / (1 - FALL_FROM))
+
+
+def is_long(step, progress):
+    """Whether this step learns from long rows; they are spread evenly."""
+    share = next(share for until, share in LONG_SHARES if progress < until)
+    return int((step + 1) * share) > int(step * share)
 
 
 @torch.no_grad()
@@ -156,6 +165,7 @@ class Trainer:
         self.step, self.spent, self.tokens, self.best = 0, 0.0, 0, -1.0
         if (work / "checkpoint.pt").exists():
             self.resume(torch.load(work / "checkpoint.pt"))
+        self.stopping = False
         self.crew = Crew(self.model, self.encoder, seed, compiled, size)
 
     def resume(self, saved):
@@ -207,7 +217,7 @@ class Trainer:
 
     def train_step(self, progress):
         """One step of the optimisers; returns its loss."""
-        long = progress > LONG_FROM and (self.step * LONG_SHARE) % 1 < LONG_SHARE - 1e-9
+        long = is_long(self.step, progress)
         loss = self.crew.step(self.step, long)
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         for optimiser, top_rate in self.optimisers:
@@ -217,8 +227,13 @@ class Trainer:
         self.tokens += tokens_per_step(long)
         return loss
 
+    def stop(self, *_):
+        """Signal handler: lets the step end."""
+        self.stopping = True
+
     def run(self):
         mean, checked = 0.0, self.spent
+        signal.signal(signal.SIGTERM, self.stop)
         while self.spent < self.seconds:
             started = time.monotonic()
             loss = self.train_step(self.spent / self.seconds)
@@ -229,6 +244,9 @@ class Trainer:
             if self.spent - checked > CHECK_EVERY:
                 checked = self.spent
                 self.check(mean)
+            if self.stopping:
+                self.checkpoint()
+                sys.exit(143)
         self.check(mean)
 
 
