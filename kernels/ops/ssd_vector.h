@@ -12,10 +12,12 @@ constexpr int chunk_tokens = 16;
 constexpr int columns_max = 256;
 constexpr int heads_at_once = 32;
 
-/// B and C of a chunk as floats, columns padded with zeros to whole vectors.
+/// B and C of a chunk as floats, token after token `stride` apart: the columns, and zeros up to a
+/// power of two of vectors. Close together, or too few of the first-level cache's sets hold them.
 struct ChunkColumns {
-  alignas(64) float b[chunk_tokens][columns_max];
-  alignas(64) float c[chunk_tokens][columns_max];
+  alignas(64) float b[chunk_tokens * columns_max];
+  alignas(64) float c[chunk_tokens * columns_max];
+  std::int64_t stride;
 };
 
 /// Step sizes and decays of some heads over a chunk.
@@ -41,8 +43,8 @@ void load_columns(const SsdShare<T>& job, Chunk chunk, std::int64_t group, Chunk
   for (int t = 0; t < chunk.tokens; ++t) {
     const T* const line = job.x + (chunk.first + t) * job.x_stride + b;
     each_vector(job.columns, [&](std::int64_t n, auto part) {
-      store(out.b[t] + n, load(line + n, part));
-      store(out.c[t] + n, load(line + job.groups * job.columns + n, part));
+      store(out.b + t * out.stride + n, load(line + n, part));
+      store(out.c + t * out.stride + n, load(line + job.groups * job.columns + n, part));
     });
   }
 }
@@ -92,8 +94,8 @@ void run_strip(const Strip& strip, const ChunkColumns& columns, const float* dec
     each([&](int r, int v, Part part) { s[r][v] = load(strip.from + at(r, v), part); });
   }
   for (int t = 0; t < tokens; ++t) {
-    const float* const b = columns.b[t] + strip.column;
-    const float* const c = columns.c[t] + strip.column;
+    const float* const b = columns.b + t * columns.stride + strip.column;
+    const float* const c = columns.c + t * columns.stride + strip.column;
     const Vec keep = broadcast(decay[t * heads_at_once]);
     Vec sums[R][2];
     for (int r = 0; r < R; ++r) {
@@ -216,13 +218,13 @@ void run_chunk(const SsdShare<T>& job, Chunk chunk, std::int64_t begin, std::int
   }
 }
 
-/// Strips may be up to twice as wide as the columns that are left.
-void clear_padding(std::int64_t used, ChunkColumns& columns) {
-  for (int t = 0; t < chunk_tokens; ++t) {
-    for (std::int64_t n = (used + lanes - 1) / lanes * lanes; n < columns_max && n < 2 * used + lanes;
-         n += lanes) {
-      store(columns.b[t] + n, zeros());
-      store(columns.c[t] + n, zeros());
+void lay_out(std::int64_t used, ChunkColumns& columns) {
+  columns.stride = lanes;
+  while (columns.stride < used) columns.stride *= 2;
+  for (std::int64_t t = 0; t < chunk_tokens; ++t) {
+    for (std::int64_t n = used / lanes * lanes; n < columns.stride; n += lanes) {
+      store(columns.b + t * columns.stride + n, zeros());
+      store(columns.c + t * columns.stride + n, zeros());
     }
   }
 }
@@ -234,7 +236,7 @@ void run_share(const SsdShare<T>& job) {
   const std::int64_t end = items * (job.thread + 1) / job.threads;
   if (begin == end) return;
   ChunkColumns columns;
-  clear_padding(job.columns, columns);
+  lay_out(job.columns, columns);
   for (std::int64_t span = 0; span < job.spans; ++span) {
     const std::int32_t slot = job.read_slot[span];
     const float* from = slot < 0 ? nullptr : job.state + slot * job.slot_stride;
