@@ -1,0 +1,130 @@
+#include "models/roofline.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+
+#include "core/base/error.h"
+#include "models/weight_list.h"
+
+namespace hyb::models {
+namespace {
+
+constexpr std::int64_t ssd_chunk = 128;
+constexpr std::int64_t delta_chunk = 64;
+
+bool is_routed(const RequiredWeight& weight) {
+  constexpr std::array<std::string_view, 2> fused = {"moe.gate_up", "moe.down"};
+  return weight.key.expert >= 0 ||
+         std::find(fused.begin(), fused.end(), weight.key.role) != fused.end();
+}
+
+std::int64_t count_of(const RequiredWeight& weight) {
+  std::int64_t count = 1;
+  for (const std::int64_t dimension : weight.shape) count *= dimension;
+  return count;
+}
+
+/// The mixture of experts of a layer that has one.
+const Moe& moe_of(const Layer& layer) {
+  for (const Block& block : layer.blocks) {
+    for (const Part& part : block.parts) {
+      if (const auto* moe = std::get_if<Moe>(&part)) return *moe;
+    }
+  }
+  throw Error(ErrorKind::runtime, "roofline: experts in a layer without a mixture of experts");
+}
+
+}  // namespace
+
+Work& Work::operator+=(const Work& more) {
+  bytes += more.bytes;
+  flops += more.flops;
+  return *this;
+}
+
+Roofline::Roofline(const Plan& plan, const Family& family, const Geometry& geometry)
+    : weight_bytes_(static_cast<double>(size_of(geometry.activation_dtype))),
+      head_parameters_(std::int64_t{plan.vocab} * plan.width),
+      kv_bytes_per_token_(static_cast<double>(geometry.kv_bytes_per_token)) {
+  count_weights(plan, family);
+  for (const SlotPiece& piece : geometry.pieces) {
+    state_bytes_ += static_cast<double>(piece.state_bytes);
+    window_bytes_ += static_cast<double>(piece.conv_bytes);
+  }
+  for (const Layer& layer : plan.layers) {
+    for (const Block& block : layer.blocks) {
+      for (const Part& part : block.parts) {
+        std::visit([this](const auto& known) { add_part(known); }, part);
+      }
+    }
+  }
+}
+
+void Roofline::count_weights(const Plan& plan, const Family& family) {
+  std::map<std::int32_t, std::int64_t> routed;  // by layer
+  for (const RequiredWeight& weight : required_weights(plan, family)) {
+    if (weight.key.role == "embed" || weight.key.role == "head") continue;
+    (is_routed(weight) ? routed[weight.key.layer] : fixed_parameters_) += count_of(weight);
+  }
+  for (const auto& [layer, parameters] : routed) {
+    const Moe& moe = moe_of(plan.layers[static_cast<std::size_t>(layer)]);
+    experts_.push_back({.parameters = static_cast<double>(parameters),
+                        .experts = moe.experts,
+                        .active = moe.active});
+    routed_active_ += parameters / moe.experts * moe.active;
+  }
+}
+
+void Roofline::add_part(const Attention& part) {
+  attention_width_ += static_cast<double>(part.heads) * part.head_dim;
+}
+
+void Roofline::add_part(const Ssd& part) {
+  const double groups = part.groups;
+  const double states = part.state_dim;
+  ssd_flops_per_chunk_ += 2 * groups * states + 2.0 * part.inner();
+  state_flops_ += 4.0 * part.inner() * states;
+}
+
+void Roofline::add_part(const DeltaNet& part) {
+  const double heads = part.value_heads;
+  const double keys = part.key_dim;
+  const double values = part.value_dim;
+  delta_flops_per_chunk_ += 2 * heads * (3 * keys + 2 * values);
+  state_flops_ += 6 * heads * keys * values;
+}
+
+double Roofline::experts_touched(double tokens) const {
+  double parameters = 0;
+  for (const Experts& layer : experts_) {
+    const double missed = std::pow(1.0 - static_cast<double>(layer.active) / layer.experts, tokens);
+    parameters += layer.parameters * (1.0 - missed);
+  }
+  return parameters;
+}
+
+Work Roofline::step(const StepShape& shape) const {
+  const auto sequences = static_cast<double>(shape.sequences);
+  const auto length = static_cast<double>(shape.tokens);
+  const auto position = static_cast<double>(shape.position);
+  const auto rows = sequences * static_cast<double>(shape.rows);
+  const double tokens = sequences * length;
+  const auto head = static_cast<double>(head_parameters_);
+
+  const double parameters =
+      static_cast<double>(fixed_parameters_) + experts_touched(tokens) + (rows > 0 ? head : 0);
+  const double per_sequence = 2 * state_bytes_ + window_bytes_ + kv_bytes_per_token_ * position;
+
+  const auto active = static_cast<double>(active_parameters());
+  const double recurrent =
+      state_flops_ + ssd_flops_per_chunk_ * static_cast<double>(std::min(shape.tokens, ssd_chunk)) +
+      delta_flops_per_chunk_ * static_cast<double>(std::min(shape.tokens, delta_chunk));
+  const double attention =
+      4 * attention_width_ * sequences * (length * position + length * length / 2);
+  return {.bytes = parameters * weight_bytes_ + sequences * per_sequence,
+          .flops = 2 * active * tokens + 2 * head * rows + recurrent * tokens + attention};
+}
+
+}  // namespace hyb::models

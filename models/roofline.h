@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "models/families.h"
+#include "models/geometry.h"
+#include "models/plan.h"
+
+namespace hyb::models {
+
+/// The least that a step moves and computes.
+struct Work {
+  double bytes = 0;
+  double flops = 0;  ///< a multiplication and an addition are two
+
+  Work& operator+=(const Work& more);
+};
+
+/// One step of equal spans.
+struct StepShape {
+  std::int64_t sequences = 1;
+  std::int64_t tokens = 1;    ///< of each sequence
+  std::int64_t position = 0;  ///< of their first token
+  std::int64_t rows = 1;      ///< of logits, of each sequence
+};
+
+/// Counts the work of a step from the plan and from nothing else: what a benchmark holds its
+/// figures against. A route that moves or computes more has only itself to blame.
+///
+/// Bytes: weights touched, once (attention, mixers, feed-forwards, norms, and the head when logits
+/// are wanted; not the lookup in the embedding) + per sequence: recurrent matrices twice (read and
+/// written), convolution windows once, keys and values of the positions before the step. Of routed
+/// experts so many are touched as uniform routing touches on average: E (1 - (1 - k/E)^tokens).
+///
+/// FLOPs: 2 x active parameters per token (the head per row of logits) + the recurrences in chunks
+/// of Q tokens + causal attention, 4 heads head_dim (tokens position + tokens^2 / 2) per layer.
+/// Per token and layer
+///   ssd, Q = 128:   2 Q groups N + 2 Q heads P + 4 heads P N
+///   delta, Q = 64:  2 Q heads (3 K + 2 V) + 6 heads K V
+/// where a step of fewer tokens than Q is one chunk of its own length.
+class Roofline {
+ public:
+  /// Weights count with the activation type's size, to which they are packed. The plan and the
+  /// geometry may go afterwards.
+  Roofline(const Plan& plan, const Family& family, const Geometry& geometry);
+
+  Work step(const StepShape& shape) const;
+
+  /// Parameters that one token goes through, the head left out.
+  std::int64_t active_parameters() const { return fixed_parameters_ + routed_active_; }
+  std::int64_t head_parameters() const { return head_parameters_; }
+
+ private:
+  /// The experts of one layer.
+  struct Experts {
+    double parameters = 0;  ///< of all of them
+    std::int32_t experts;
+    std::int32_t active;
+  };
+
+  void count_weights(const Plan& plan, const Family& family);
+  void add_part(const Attention& part);
+  void add_part(const Ssd& part);
+  void add_part(const DeltaNet& part);
+  void add_part(const Mlp&) {}
+  void add_part(const Moe&) {}
+  double experts_touched(double tokens) const;
+
+  double weight_bytes_;  ///< of one parameter
+  std::int64_t fixed_parameters_ = 0, routed_active_ = 0, head_parameters_;
+  std::vector<Experts> experts_;  ///< one entry per layer that has some
+
+  double state_bytes_ = 0, window_bytes_ = 0, kv_bytes_per_token_;
+  double attention_width_ = 0;  ///< sum of heads x head_dim over the layers
+
+  /// FLOPs per token of the recurrent layers: constant, and per token of chunk length.
+  double state_flops_ = 0, ssd_flops_per_chunk_ = 0, delta_flops_per_chunk_ = 0;
+};
+
+}  // namespace hyb::models

@@ -1,0 +1,125 @@
+#include "models/roofline.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "tests/support/plans.h"
+
+using namespace hyb;
+using namespace hyb::models;
+using namespace hyb::testing;
+
+namespace {
+
+Roofline roofline(const std::string& name, const std::vector<Edit>& edits = {}) {
+  const Config config = preset(name, edits);
+  const Family& family = family_of(config);
+  const Plan plan = family.plan(config);
+  return Roofline(plan, family, geometry_of(plan));
+}
+
+double billions(std::int64_t count) { return static_cast<double>(count) / 1e9; }
+
+Work decode(const Roofline& of, std::int64_t sequences = 1) {
+  return of.step({.sequences = sequences, .tokens = 1, .position = 1024, .rows = 1});
+}
+
+/// The forward pass of a prompt of 32k tokens, and its share of attention.
+Work long_prompt(const Roofline& of) {
+  return of.step({.sequences = 1, .tokens = 32768, .position = 0, .rows = 1});
+}
+
+/// Figures are published to three digits.
+bool agrees(double value, double published) {
+  return std::abs(value - published) <= 0.005 * published;
+}
+
+const std::string tiny = "granite-4.0-h-tiny";
+const std::string micro = "granite-4.0-h-micro";
+const std::string nemotron12 = "nemotron-nano-12b-v2";
+const std::string nemotron3 = "nemotron-3-nano-30b-a3b";
+const std::string qwen = "qwen3-next-80b-a3b";
+
+}  // namespace
+
+TEST_SUITE("models/roofline") {
+  TEST_CASE("parameters that one token goes through") {
+    struct Row {
+      Roofline roofline;
+      double active, head;
+    };
+    for (const Row& row :
+         {Row{roofline(tiny), 1.311, 0.154}, Row{roofline(micro), 2.986, 0.206},
+          Row{roofline(nemotron12, nemotron_nano_9b()), 7.714, 0.587},
+          Row{roofline(nemotron12), 10.968, 0.671}, Row{roofline(qwen), 3.252, 0.311},
+          Row{roofline(nemotron3), 2.875, 0.352}}) {
+      CHECK(agrees(billions(row.roofline.active_parameters()), row.active));
+      CHECK(agrees(billions(row.roofline.head_parameters()), row.head));
+    }
+  }
+
+  TEST_CASE("bytes of one token at position 1024, bf16 weights and f32 state") {
+    CHECK(agrees(decode(roofline(tiny)).bytes, 3.05e9));
+    CHECK(agrees(decode(roofline(micro)).bytes, 6.54e9));
+    CHECK(agrees(decode(roofline(nemotron12, nemotron_nano_9b())).bytes, 16.9e9));
+    CHECK(agrees(decode(roofline(nemotron12)).bytes, 23.6e9));
+    CHECK(agrees(decode(roofline(qwen)).bytes, 7.30e9));
+    CHECK(agrees(decode(roofline(nemotron3)).bytes, 6.56e9));
+  }
+
+  TEST_CASE("the same, to the byte, summed by hand for granite-h-tiny") {
+    const double active = 1'311'329'856;
+    const double head = 100352.0 * 1536;
+    const double state = 36.0 * 48 * 64 * 128 * 4;
+    const double windows = 36.0 * (3072 + 256) * 3 * 2;
+    CHECK(decode(roofline(tiny)).bytes ==
+          2 * (active + head) + 2 * state + windows + 8192.0 * 1024);
+  }
+
+  TEST_CASE("tokens per second of a step of many sequences at 3.0 TB/s") {
+    const auto rate = [](const Roofline& of, std::int64_t sequences) {
+      return static_cast<double>(sequences) / decode(of, sequences).bytes * 3.0e12;
+    };
+    CHECK(agrees(rate(roofline(tiny), 8), 2565));
+    CHECK(agrees(rate(roofline(tiny), 64), 8872));
+    CHECK(agrees(rate(roofline(micro), 64), 11578));
+    CHECK(agrees(rate(roofline(nemotron12), 8), 929));
+    CHECK(agrees(rate(roofline(nemotron12, nemotron_nano_9b()), 8), 1263));
+    CHECK(agrees(rate(roofline(nemotron3), 8), 1032));
+    CHECK(agrees(rate(roofline(qwen), 8), 854));
+  }
+
+  TEST_CASE("FLOPs of a prompt of 32768 tokens") {
+    struct Row {
+      Roofline roofline;
+      double total;
+    };
+    for (const Row& row :
+         {Row{roofline(tiny), 102e12}, Row{roofline(micro), 217e12},
+          Row{roofline(nemotron12, nemotron_nano_9b()), 557e12}, Row{roofline(nemotron12), 792e12},
+          Row{roofline(qwen), 326e12}, Row{roofline(nemotron3), 244e12}}) {
+      CHECK(agrees(long_prompt(row.roofline).flops, row.total));
+    }
+  }
+
+  TEST_CASE("chunks add up to the whole, but for the bytes of the weights") {
+    const Roofline of = roofline(tiny);
+    Work cut;
+    for (int i = 0; i < 4; ++i) {
+      cut += of.step({.sequences = 1, .tokens = 512, .position = 512 * i, .rows = i == 3});
+    }
+    const Work whole = of.step({.sequences = 1, .tokens = 2048, .position = 0, .rows = 1});
+    CHECK(cut.flops == doctest::Approx(whole.flops).epsilon(1e-12));
+    CHECK(cut.bytes > 3.9 * whole.bytes);
+  }
+
+  TEST_CASE("without rows of logits the head is neither read nor computed") {
+    const Roofline of = roofline(tiny);
+    const Work with = of.step({.sequences = 1, .tokens = 1, .position = 0, .rows = 1});
+    const Work without = of.step({.sequences = 1, .tokens = 1, .position = 0, .rows = 0});
+    const double head = 100352.0 * 1536;
+    CHECK(with.bytes - without.bytes == 2 * head);
+    CHECK(with.flops - without.flops == 2 * head);
+  }
+}
