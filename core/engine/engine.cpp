@@ -274,6 +274,10 @@ void Engine::audit() const {
   }
   require(unfinished == static_cast<std::size_t>(books_->unfinished),
           "engine: unfinished choices are counted once");
+  const MemoryPool& pool = books_->pool;
+  require(unfinished > 0 ||
+              (pool.pages_free() == pool.pages_total() && pool.slots_free() == pool.slots_total()),
+          "engine: nobody is there, and yet memory is held");
 }
 
 }  // namespace hyb

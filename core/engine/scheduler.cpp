@@ -40,7 +40,6 @@ void Scheduler::release_all() {
   }
   running_.clear();
   checkpoints_.clear();
-  pool_->take_orders();
 }
 
 /// From the oldest on, so whoever is preempted has nothing assigned yet.

@@ -15,7 +15,8 @@ std::size_t at(char byte) { return static_cast<unsigned char>(byte); }
 
 }  // namespace
 
-StopStrings::StopStrings(std::span<const std::string> strings) : nodes_(1), from_root_{} {
+StopStrings::StopStrings(std::span<const std::string> strings) {
+  if (strings.empty()) return;
   if (strings.size() > strings_max) {
     throw Error(ErrorKind::usage, fmt::format("stop strings: at most {} are allowed: {}",
                                               strings_max, strings.size()));
@@ -33,6 +34,8 @@ StopStrings::StopStrings(std::span<const std::string> strings) : nodes_(1), from
         ErrorKind::usage,
         fmt::format("stop strings: at most {} bytes together are allowed: {}", bytes_max, bytes));
   }
+  nodes_.resize(1);
+  from_root_.resize(256, 0);
   for (const std::string& string : strings) insert(string);
   link();
 }

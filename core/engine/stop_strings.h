@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -16,12 +15,12 @@ class StopStrings {
   static constexpr std::size_t strings_max = 64;
   static constexpr std::size_t bytes_max = 16384;  ///< of all strings together
 
-  StopStrings() : StopStrings(std::span<const std::string>{}) {}
+  StopStrings() = default;
 
   /// Throws Error(usage) when a string is empty or not UTF-8, or when there are too many.
   explicit StopStrings(std::span<const std::string> strings);
 
-  bool empty() const { return nodes_.size() == 1; }
+  bool empty() const { return nodes_.empty(); }
 
  private:
   friend class StopSearch;
@@ -40,8 +39,8 @@ class StopStrings {
   std::int32_t child(std::int32_t node, char byte) const;
   std::int32_t next(std::int32_t node, char byte) const;
 
-  std::vector<Node> nodes_;
-  std::array<std::int32_t, 256> from_root_;  ///< first bytes; 0: none
+  std::vector<Node> nodes_;              ///< the root first; none where there are no strings
+  std::vector<std::int32_t> from_root_;  ///< by first byte; 0: none
 };
 
 /// Looks for the stop string that is complete first; of those complete at the same byte the longest

@@ -73,7 +73,6 @@ std::optional<Checkpoint> Memory::checkpoint() {
   Checkpoint checkpoint;
   checkpoint.pool_ = pool_;
   checkpoint.length_ = length_;
-  if (length_ == 0) return checkpoint;
 
   // The live slot is shared with the checkpoint from here on, so the sequence must leave it.
   const bool live = read_slot_ == write_slot_ && write_slot_ != no_slot;

@@ -7,8 +7,8 @@
 namespace hyb::sim {
 
 struct EngineCounts {
-  std::int64_t steps = 0, answers = 0, recomputed = 0, reused = 0, cancelled = 0, failed_steps = 0,
-               sink_failures = 0, spans_max = 0;
+  std::int64_t steps = 0, answers = 0, preempted_tokens = 0, reused = 0, cancelled = 0,
+               failed_steps = 0, sink_failures = 0, spans_max = 0;
 };
 
 /// A random life of one engine: random pools, chunks and limits; requests submitted and cancelled

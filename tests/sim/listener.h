@@ -24,6 +24,7 @@ class Listener : public Sink {
   };
 
   void on_text(RequestId request, std::int32_t choice, std::string_view text) override {
+    const Inside inside(*this);
     Heard& heard = heard_[{request, choice}];
     if (text.empty()) throw Violation("a sink is told no empty text");
     if (heard.completion) throw Violation("text after the end");
@@ -32,6 +33,7 @@ class Listener : public Sink {
   }
 
   void on_finish(RequestId request, std::int32_t choice, const Completion& completion) override {
+    const Inside inside(*this);
     Heard& heard = heard_[{request, choice}];
     if (heard.completion) throw Violation("an answer ends once");
     if (heard.text != completion.text) throw Violation("the text told is not the text of the end");
@@ -52,8 +54,18 @@ class Listener : public Sink {
   virtual void after_event(RequestId) {}
 
  private:
+  /// One event at a time: what a sink does never calls it back before it has returned.
+  struct Inside {
+    explicit Inside(Listener& listener_) : listener(&listener_) {
+      if (std::exchange(listener->inside_, true)) throw Violation("a sink is called from itself");
+    }
+    ~Inside() { listener->inside_ = false; }
+    Listener* listener;
+  };
+
   std::map<std::pair<RequestId, std::int32_t>, Heard> heard_;
   std::int64_t finished_ = 0;
+  bool inside_ = false;
 };
 
 }  // namespace hyb::sim

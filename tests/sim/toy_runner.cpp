@@ -239,8 +239,9 @@ ToyRunner::Row& ToyRunner::row_at(std::span<const PageId> pages, std::int32_t po
 /// Every second span is not run at all, the others are run on rubbish: what a step that fails half
 /// way may leave behind. Some orders are not carried out.
 void ToyRunner::spoil(const Step& step) {
-  for (std::size_t i = 0; i < step.orders.size(); i += 2) carry_out(step.orders[i]);
-  for (std::size_t i = 0; i < step.spans.size(); i += 2) {
+  const std::size_t first = static_cast<std::size_t>(steps % 2);
+  for (std::size_t i = first; i < step.orders.size(); i += 2) carry_out(step.orders[i]);
+  for (std::size_t i = first; i < step.spans.size(); i += 2) {
     const Span& span = step.spans[i];
     for (std::size_t j = 0; model_.attention && j < span.tokens.size(); ++j) {
       const auto position = span.position + static_cast<std::int32_t>(j);

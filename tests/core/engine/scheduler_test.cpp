@@ -125,6 +125,25 @@ TEST_SUITE("core/engine/scheduler") {
     CHECK(desk.pool().slots_free() == 8);
   }
 
+  TEST_CASE("an older prompt takes the pages of a younger one that has no turn") {
+    // Three that decode eat 12 pages by step 13, the two prompts 3 and 3 of their 5: all are gone
+    // when, in step 14, first the older one needs its fourth.
+    Desk desk(sizes(18, 8), {.sequences_max = 8, .chunk_tokens = 1, .step_tokens = 16});
+    for (int i = 0; i < 3; ++i) desk.add(1, 60);
+    desk.step();
+    Sequence& older = desk.add(19, 1);
+    Sequence& younger = desk.add(19, 1);
+    int steps = 1;
+    std::int32_t before = 0;
+    do {
+      before = older.memory().length();
+      desk.step();
+      REQUIRE(++steps < 30);
+    } while (younger.memory().length() > 0);
+    CHECK(older.memory().length() == before + 1);
+    CHECK(steps == 14);
+  }
+
   TEST_CASE("an endless stream of newcomers delays nobody who was there before") {
     Desk desk(sizes(40, 3), limits);
     Sequence& old = desk.add(30, 30);

@@ -165,6 +165,18 @@ TEST_SUITE("core/engine/sequence") {
     CHECK(cancelled.end(FinishReason::cancelled) == "a");
   }
 
+  TEST_CASE("the rest of a broken character may complete a stop string") {
+    Request request = three_tokens();
+    request.stop = {"a\xEF\xBF\xBD"};
+    request.max_tokens = 2;
+    const RequestTerms terms = terms_of(request);
+    Sequence sequence(terms, 0);
+    CHECK(said(sequence, {0, 7}) == "");
+    const Completion completion = sequence.take_completion();
+    CHECK(completion.reason == FinishReason::stop);
+    CHECK(completion.text == "");
+  }
+
   TEST_CASE("logits that are not finite end the answer with an error that says where") {
     const RequestTerms terms = terms_of(three_tokens());
     Sequence sequence(terms, 0);
