@@ -22,6 +22,7 @@ struct Setting {
   EngineOptions options;
   const Tokenizer* tokenizer;
   bool is_rough;  ///< steps and sinks fail
+  bool is_tight;  ///< so few pages and so long answers that sequences are preempted all the time
 };
 
 Setting make_setting(Random& random) {
@@ -32,7 +33,8 @@ Setting make_setting(Random& random) {
                                  .sequences_max = random.between(1, 10),
                                  .chunk_tokens = random.between(1, 20)},
                      .tokenizer = random.chance(70) ? &toy_tokenizer() : nullptr,
-                     .is_rough = random.chance(50)};
+                     .is_rough = random.chance(50),
+                     .is_tight = kind > 1 && random.chance(30)};
   if (random.chance(20)) setting.model.nan_every = 60;
   const bool attention = setting.model.attention;
   setting.capacity = {.pages = attention ? random.between(2, random.chance(50) ? 12 : 60) : 0,
@@ -41,21 +43,31 @@ Setting make_setting(Random& random) {
                       .step_tokens = random.between(1, random.chance(30) ? 3 : 40),
                       .step_rows = random.between(1, 10),
                       .vocab = setting.model.vocab};
+  if (setting.is_tight) {
+    setting.capacity.page_tokens = random.between(1, 3);
+    setting.capacity.pages = random.between(12, 24) / setting.capacity.page_tokens;
+    setting.capacity.slots = 8;
+    setting.capacity.step_rows = 8;
+    setting.capacity.step_tokens = random.between(8, 20);
+    setting.options.sequences_max = 8;
+    setting.options.length_max = 40;
+  }
   return setting;
 }
 
 Request make_request(Random& random, const Setting& setting, std::int32_t length_max) {
   Request request;
-  const std::int32_t tokens = random.between(1, std::min(length_max - 1, 30));
+  const std::int32_t most = setting.is_tight ? 4 : 30;
+  const std::int32_t tokens = random.between(1, std::min(length_max - 1, most));
   for (std::int32_t i = 0; i < tokens; ++i) {
     request.prompt.push_back(TokenId{random.between(0, setting.model.vocab - 1)});
   }
-  request.max_tokens = random.chance(30) ? -1 : random.between(1, 25);
+  request.max_tokens = setting.is_tight || random.chance(30) ? -1 : random.between(1, 25);
   request.choices = random.chance(60) ? 1 : random.between(2, 5);
   request.sampling.temperature = random.chance(50) ? 0.0F : 1.0F;
   request.sampling.seed = random.bits();
   request.sampling.logprobs = random.chance(80) ? -1 : random.between(0, 3);
-  if (random.chance(70)) request.stop_tokens = {toy_end};
+  if (random.chance(setting.is_tight ? 20 : 70)) request.stop_tokens = {toy_end};
   request.ignore_eos = random.chance(20);
   static const char* const stops[] = {"ab", "aa",   "bca", "aé",          "é",
                                       "€a", "abba", "bab", "\xEF\xBF\xBD"};
