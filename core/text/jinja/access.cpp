@@ -97,18 +97,16 @@ struct Indices {
   std::int64_t step;
 };
 
-std::optional<std::int64_t> bound_of(const Value& value, bool& valid) {
-  if (value.is_none() || value.is_undefined()) return std::nullopt;
-  valid = valid && value.is_integral();
-  return value.is_integral() ? value.integer() : 0;
+std::optional<std::int64_t> bound_of(const Value& value) {
+  if (value.is_none()) return std::nullopt;
+  if (!value.is_integral()) throw Fault("a slice's bound is an integer, got " + type_name(value));
+  return value.integer();
 }
 
-std::optional<Indices> indices_of(const SliceBounds& bounds, std::int64_t count) {
-  bool valid = true;
-  const auto start = bound_of(bounds.start, valid);
-  const auto stop = bound_of(bounds.stop, valid);
-  const std::int64_t step = bound_of(bounds.step, valid).value_or(1);
-  if (!valid) return std::nullopt;
+Indices indices_of(const SliceBounds& bounds, std::int64_t count) {
+  const auto start = bound_of(bounds.start);
+  const auto stop = bound_of(bounds.stop);
+  const std::int64_t step = bound_of(bounds.step).value_or(1);
   if (step == 0) throw Fault("a slice's step can't be zero");
   const std::int64_t low = step < 0 ? -1 : 0;
   const std::int64_t high = step < 0 ? count - 1 : count;
@@ -180,17 +178,15 @@ Value get_item(Runtime& runtime, const Value& object, const Value& key) {
 
 Value get_slice(Runtime& runtime, const Value& object, const SliceBounds& bounds) {
   if (object.is_undefined()) fail_undefined(object);
-  if (!is_indexed(object)) return {};
-  const std::optional<Indices> indices = indices_of(bounds, length(object));
-  if (!indices) return {};
-  if (object.is_text()) return slice_text(runtime, object.text(), *indices);
-  if (object.is(Kind::range)) return slice_range(runtime, object.range(), *indices);
+  if (!is_indexed(object)) throw Fault(type_name(object) + " can't be sliced");
+  const Indices indices = indices_of(bounds, length(object));
+  if (object.is_text()) return slice_text(runtime, object.text(), indices);
+  if (object.is(Kind::range)) return slice_range(runtime, object.range(), indices);
   List& out = runtime.new_list();
   const std::vector<Value>& items = object.list().items;
-  for (std::int64_t i = indices->start;
-       indices->step > 0 ? i < indices->stop : i > indices->stop;) {
+  for (std::int64_t i = indices.start; indices.step > 0 ? i < indices.stop : i > indices.stop;) {
     runtime.push(out, items[static_cast<std::size_t>(i)]);
-    if (__builtin_add_overflow(i, indices->step, &i)) break;
+    if (__builtin_add_overflow(i, indices.step, &i)) break;
   }
   return Value(object.kind(), &out);
 }

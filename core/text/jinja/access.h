@@ -16,12 +16,13 @@ Value get_attribute(Runtime& runtime, const Value& object, std::string_view name
 /// object[key]: an item first; for text keys then a method, else undefined.
 Value get_item(Runtime& runtime, const Value& object, const Value& key);
 
-/// Bounds are integers, None or undefined (left out).
+/// Bounds are integers or None.
 struct SliceBounds {
-  Value start;
-  Value stop;
-  Value step;
+  Value start = Value::none();
+  Value stop = Value::none();
+  Value step = Value::none();
 };
+/// Of a string, list, tuple or range; anything else is a Fault.
 Value get_slice(Runtime& runtime, const Value& object, const SliceBounds& bounds);
 
 /// "a.b.0": what the attribute arguments of filters name.

@@ -81,19 +81,22 @@ List& Interpreter::loop_items(const For& node, Scope& around, const Value& itera
 Interpreter::Signal Interpreter::run_loop(const For& node, Scope& around, const Value& iterable,
                                           int depth0) {
   const List& items = loop_items(node, around, iterable);
-  if (items.items.empty()) return execute_in(runtime_.new_scope(&around), node.otherwise);
   Loop& loop = runtime_.new_loop(node, around);
   loop.items = &items.items;
   loop.depth0 = depth0;
+  // As in Jinja, else also runs when every round was cut short by break or continue.
+  bool completed = false;
   for (std::size_t index = 0; index < items.items.size(); ++index) {
     runtime_.meter().step();
     loop.index0 = index;
     Scope& scope = runtime_.new_scope(&around);
     scope.set("loop", Value(&loop));
     assign(node.target, items.items[index], scope);
-    if (execute_in(scope, node.body) == Signal::stop_loop) break;
+    const Signal signal = execute_in(scope, node.body);
+    completed = completed || signal == Signal::none;
+    if (signal == Signal::stop_loop) break;
   }
-  return Signal::none;
+  return completed ? Signal::none : execute_in(runtime_.new_scope(&around), node.otherwise);
 }
 
 Interpreter::Signal Interpreter::perform(const For& node) {

@@ -80,7 +80,6 @@ class StatementParser {
     if (name == "filter") return filter_statement();
     if (name == "with") return with_statement();
     if (name == "generation") return Generation{outside_loops("endgeneration")};
-    if (name == "print") return Print{expressions_.tuple()};
     if (name == "break" || name == "continue") {
       if (loops_ == 0) stream_.fail(place, "'" + name + "' outside a loop");
       if (name == "break") return Break{};

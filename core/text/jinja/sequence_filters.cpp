@@ -57,7 +57,7 @@ Value filter_last(Runtime& runtime, const Value& input, const Arguments& argumen
 Value filter_reverse(Runtime& runtime, const Value& input, const Arguments& arguments) {
   const Bound in(arguments, "reverse", {});
   if (input.is_text()) {
-    return get_slice(runtime, input, {.start = {}, .stop = {}, .step = Value(std::int64_t{-1})});
+    return get_slice(runtime, input, {.step = Value(std::int64_t{-1})});
   }
   List& items = iterate(runtime, input);
   std::reverse(items.items.begin(), items.items.end());

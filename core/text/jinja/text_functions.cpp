@@ -30,7 +30,10 @@ class Splitter {
   List& at_spaces() {
     std::size_t at = skip(0, true);
     while (at < view_.size()) {
-      if (left_ == 0) return last(at);
+      if (left_ == 0) {
+        add(at, view_.size());
+        break;
+      }
       const std::size_t end = skip(at, false);
       add(at, end);
       at = skip(end, true);
@@ -100,12 +103,6 @@ class Splitter {
 
   void add(std::size_t begin, std::size_t end) {
     runtime_.push(out_, Value(text_.slice(begin, end)));
-  }
-
-  /// The rest without the spaces at its end.
-  List& last(std::size_t begin) {
-    add(begin, skip_back(view_.size(), true));
-    return out_;
   }
 
   List& reversed() {
