@@ -21,14 +21,15 @@ struct ConvEdge {
   alignas(64) float rows[2 * (width_max - 1)][tile_channels];
 };
 
-template <typename T>
+template <int K, typename T>
 void load_tile(const ConvChannels<T>& job, std::int64_t begin, ConvTile& tile) {
   tile.begin = begin;
   tile.channels = job.end - begin < tile_channels ? job.end - begin : tile_channels;
+  const float* const weight = job.weight + begin * K;
   for (std::int64_t c = 0; c < tile.channels; ++c) {
-    for (int j = 0; j < job.width; ++j) {
-      tile.taps[j][c] = job.weight[(begin + c) * job.width + j];
-    }
+    for (int j = 0; j < K; ++j) tile.taps[j][c] = weight[c * K + j];
+  }
+  for (std::int64_t c = 0; c < tile.channels; ++c) {
     tile.bias[c] = job.bias == nullptr ? 0.0F : job.bias[begin + c];
   }
 }
@@ -41,35 +42,42 @@ template <int K, typename Input>
   return silu(sum);
 }
 
-template <typename T>
-void load_window(const ConvChannels<T>& job, const ConvTile& tile, std::int64_t span, int history,
+template <int K, typename T>
+void load_window(const ConvChannels<T>& job, const ConvTile& tile, std::int64_t span,
                  ConvEdge& edge) {
+  constexpr int history = K - 1;
   const std::int32_t slot = job.read_slot[span];
-  const T* const window = job.windows + slot * job.slot_stride + tile.begin * history;
-  for (int j = 0; j < history; ++j) {
-    for (std::int64_t c = 0; c < tile.channels; ++c) {
-      edge.rows[j][c] = slot < 0 ? 0.0F : scalar(window[c * history + j]);
+  if (slot < 0) {
+    for (int j = 0; j < history; ++j) {
+      for (std::int64_t c = 0; c < tile.channels; ++c) edge.rows[j][c] = 0.0F;
     }
+    return;
+  }
+  const T* const window = job.windows + slot * job.slot_stride + tile.begin * history;
+  for (std::int64_t c = 0; c < tile.channels; ++c) {
+    for (int j = 0; j < history; ++j) edge.rows[j][c] = scalar(window[c * history + j]);
   }
 }
 
-/// The last K-1 inputs, moved as they are.
-template <typename T>
-void store_window(const ConvChannels<T>& job, const ConvTile& tile, std::int64_t span, int history,
-                  const ConvEdge& edge) {
+/// The last K-1 inputs: of a short span all are in `edge`, of a longer one some are.
+template <int K, typename T>
+void store_window(const ConvChannels<T>& job, const ConvTile& tile, std::int64_t span,
+                  ConvEdge& edge) {
+  constexpr int history = K - 1;
   const std::int64_t begin = job.span_begin[span], end = job.span_begin[span + 1];
-  T* const window = job.windows + job.write_slot[span] * job.slot_stride + tile.begin * history;
-  for (int j = 0; j < history; ++j) {
-    const std::int64_t t = end - history + j;
-    const T* const x = job.x + t * job.x_stride + tile.begin;
-    const float* const left = edge.rows[t < begin ? history + (t - begin) : 0];
-    for (std::int64_t c = 0; c < tile.channels; ++c) {
-      if (t < begin) {
-        unscalar(left[c], window[c * history + j]);
-      } else {
-        window[c * history + j] = x[c];
-      }
+  int first = static_cast<int>(end - begin);
+  if (first > history) {
+    first = 0;
+    for (int j = 0; j < history; ++j) {
+      const T* const x = job.x + (end - history + j) * job.x_stride + tile.begin;
+      each_vector(tile.channels, [&](std::int64_t c, auto part) {
+        store(edge.rows[j] + c, load(x + c, part), part);
+      });
     }
+  }
+  T* const window = job.windows + job.write_slot[span] * job.slot_stride + tile.begin * history;
+  for (std::int64_t c = 0; c < tile.channels; ++c) {
+    for (int j = 0; j < history; ++j) unscalar(edge.rows[first + j][c], window[c * history + j]);
   }
 }
 
@@ -78,7 +86,7 @@ void convolve_span(const ConvChannels<T>& job, const ConvTile& tile, std::int64_
   constexpr int history = K - 1;
   const std::int64_t begin = job.span_begin[span], end = job.span_begin[span + 1];
   ConvEdge edge;
-  load_window(job, tile, span, history, edge);
+  load_window<K>(job, tile, span, edge);
   std::int64_t t = begin;
   for (; t < end && t < begin + history; ++t) {
     const int at = static_cast<int>(t - begin);
@@ -97,20 +105,23 @@ void convolve_span(const ConvChannels<T>& job, const ConvTile& tile, std::int64_
             part);
     });
   }
-  store_window(job, tile, span, history, edge);
+  store_window<K>(job, tile, span, edge);
+}
+
+template <int K, typename T>
+void convolve_taps(const ConvChannels<T>& job) {
+  ConvTile tile;
+  for (std::int64_t begin = job.begin; begin < job.end; begin += tile_channels) {
+    load_tile<K>(job, begin, tile);
+    for (std::int64_t span = 0; span < job.spans; ++span) convolve_span<K>(job, tile, span);
+  }
 }
 
 template <typename T>
 void convolve(const ConvChannels<T>& job) {
-  ConvTile tile;
-  for (std::int64_t begin = job.begin; begin < job.end; begin += tile_channels) {
-    load_tile(job, begin, tile);
-    for (std::int64_t span = 0; span < job.spans; ++span) {
-      if (job.width == 2) convolve_span<2>(job, tile, span);
-      if (job.width == 3) convolve_span<3>(job, tile, span);
-      if (job.width == 4) convolve_span<4>(job, tile, span);
-    }
-  }
+  if (job.width == 2) convolve_taps<2>(job);
+  if (job.width == 3) convolve_taps<3>(job);
+  if (job.width == 4) convolve_taps<4>(job);
 }
 
 }  // namespace
