@@ -6,8 +6,8 @@
 #include <future>
 #include <nlohmann/json.hpp>
 
+#include "app/model_outline.h"
 #include "core/base/error.h"
-#include "models/families.h"
 
 namespace hyb::app {
 
@@ -22,7 +22,7 @@ struct Session::Parts {
   std::chrono::steady_clock::time_point opened = std::chrono::steady_clock::now();
   SessionShape shape;
   ModelSource source;
-  models::Config config;
+  ModelOutline outline;
   Json generation_config = Json::object();
   std::optional<Tokenizer> tokenizer;
   std::optional<ChatTemplate> chat_template;
@@ -36,18 +36,6 @@ struct Session::Parts {
 };
 
 namespace {
-
-kernels::Device device_of(const std::string& name) {
-  if (name == "cpu") return kernels::Device::cpu;
-  if (name == "cuda") return kernels::Device::cuda;
-  throw Error(ErrorKind::usage, "--device: '" + name + "' is neither cpu nor cuda");
-}
-
-std::optional<DType> wanted_dtype(const std::string& name) {
-  if (name == "bf16") return DType::bf16;
-  if (name == "f32") return DType::f32;
-  return std::nullopt;
-}
 
 /// eos_token_id: a number or a list of them.
 void add_stop_tokens(const Json& config, std::vector<TokenId>& tokens) {
@@ -79,7 +67,9 @@ Json read_json(const ModelSource& source, const std::string& file) {
 
 Session::Parts::Parts(const ModelOptions& asked, const SessionShape& wanted,
                       const Environment& environment)
-    : shape(wanted), source(ModelSource::find(asked.model, environment)), config(source.config()) {
+    : shape(wanted),
+      source(ModelSource::find(asked.model, environment)),
+      outline(outline_of(source, asked.dtype)) {
   // Tokenizer and template are read while the weights are packed.
   auto texts = std::async(std::launch::async, [this] { read_texts(); });
   load(asked);
@@ -114,27 +104,11 @@ void Session::Parts::read_texts() {
 }
 
 void Session::Parts::load(const ModelOptions& options) {
-  const models::Plan plan = models::family_of(config).plan(config);
-  const DType activation = models::activation_dtype(plan, wanted_dtype(options.dtype));
-  const models::Geometry geometry =
-      models::geometry_of(plan, {.kv = activation, .activation = activation});
-  queue = std::make_unique<kernels::Queue>(
-      device_of(options.device), kernels::QueueOptions{.threads = options.threads, .isa = {}});
+  queue = std::make_unique<kernels::Queue>(make_queue(options));
   // Whether it fits is known before a weight is read.
-  memory = plan_memory(plan, geometry, budget_bytes(parse_memory(options.memory)), options.context,
-                       queue->threads(), shape);
-  if (options.random_weights) {
-    model = models::random_model(*queue, config, *options.random_weights, activation);
-    return;
-  }
-  if (!source.has_tensors()) {
-    throw Error(ErrorKind::model,
-                fmt::format("{} holds no model.safetensors and no model.safetensors.index.json; "
-                            "to measure speed without weights use --random-weights SEED",
-                            options.model));
-  }
-  TensorFiles files = source.tensors();
-  model = models::load_model(*queue, config, files, activation);
+  memory = plan_memory(outline.plan, outline.geometry, budget_bytes(parse_memory(options.memory)),
+                       options.context, queue->threads(), shape);
+  model = load_weights_of(source, outline, options, *queue);
 }
 
 std::int32_t Session::Parts::vocab_used() const {

@@ -1,0 +1,86 @@
+#include "app/model_outline.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "app/session.h"
+#include "core/base/error.h"
+
+namespace hyb::app {
+namespace {
+
+kernels::Device device_of(const std::string& name) {
+  if (name == "cpu") return kernels::Device::cpu;
+  if (name == "cuda") return kernels::Device::cuda;
+  throw Error(ErrorKind::usage, "--device: '" + name + "' is neither cpu nor cuda");
+}
+
+std::optional<DType> wanted_dtype(const std::string& name) {
+  if (name == "bf16") return DType::bf16;
+  if (name == "f32") return DType::f32;
+  return std::nullopt;
+}
+
+}  // namespace
+
+ModelOutline outline_of(const ModelSource& source, const std::string& dtype) {
+  models::Config config = source.config();
+  const models::Family& family = models::family_of(config);
+  models::Plan plan = family.plan(config);
+  const DType activation = models::activation_dtype(plan, wanted_dtype(dtype));
+  models::Geometry geometry =
+      models::geometry_of(plan, {.kv = activation, .activation = activation});
+  return {.config = std::move(config),
+          .family = &family,
+          .plan = std::move(plan),
+          .activation = activation,
+          .geometry = std::move(geometry)};
+}
+
+kernels::Queue make_queue(const ModelOptions& options) {
+  return kernels::Queue(device_of(options.device), {.threads = options.threads, .isa = {}});
+}
+
+models::Model load_weights_of(const ModelSource& source, const ModelOutline& outline,
+                              const ModelOptions& options, kernels::Queue& queue) {
+  if (options.random_weights) {
+    return models::random_model(queue, outline.config, *options.random_weights, outline.activation);
+  }
+  if (!source.has_tensors()) {
+    throw Error(ErrorKind::model,
+                fmt::format("{} holds no model.safetensors and no model.safetensors.index.json; "
+                            "to measure speed without weights use --random-weights SEED",
+                            source.name()));
+  }
+  TensorFiles files = source.tensors();
+  return models::load_model(queue, outline.config, files, outline.activation);
+}
+
+std::size_t BareModel::runner_bytes(const models::RunnerOptions& options) const {
+  return models::ModelRunner::workspace_bytes(model.plan, model.geometry, options,
+                                              queue.threads()) +
+         static_cast<std::size_t>(options.pages) * model.geometry.page_bytes +
+         static_cast<std::size_t>(options.slots) * model.geometry.slot_bytes;
+}
+
+BareModel open_bare(const ModelOptions& options, const Environment& environment) {
+  const std::size_t budget = budget_bytes(parse_memory(options.memory));
+  ModelSource source = ModelSource::find(options.model, environment);
+  ModelOutline outline = outline_of(source, options.dtype);
+  const std::size_t weights = models::packed_bytes(outline.plan, outline.activation);
+  if (weights > budget) {
+    throw Error(ErrorKind::memory,
+                fmt::format("{}: the weights take {}, --memory allows {}", source.name(),
+                            bytes_text(weights), bytes_text(budget)));
+  }
+  kernels::Queue queue = make_queue(options);
+  models::Model model = load_weights_of(source, outline, options, queue);
+  return {.source = std::move(source),
+          .outline = std::move(outline),
+          .budget = budget,
+          .queue = std::move(queue),
+          .model = std::move(model)};
+}
+
+}  // namespace hyb::app

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <string>
+
+#include "app/model_source.h"
+#include "app/options.h"
+#include "kernels/queue.h"
+#include "models/families.h"
+#include "models/geometry.h"
+#include "models/model.h"
+#include "models/runner.h"
+
+namespace hyb::app {
+
+/// What config.json says of a model and the sizes that follow from it: known before a weight is
+/// read.
+struct ModelOutline {
+  models::Config config;
+  const models::Family* family;
+  models::Plan plan;
+  DType activation;
+  models::Geometry geometry;
+};
+
+/// `dtype` is "auto", "bf16" or "f32".
+ModelOutline outline_of(const ModelSource& source, const std::string& dtype);
+
+/// Throws Error(usage) for a name that is neither cpu nor cuda.
+kernels::Queue make_queue(const ModelOptions& options);
+
+/// Reads or makes up the weights. Throws Error(model) when there are none to read.
+models::Model load_weights_of(const ModelSource& source, const ModelOutline& outline,
+                              const ModelOptions& options, kernels::Queue& queue);
+
+/// A model without an engine, for commands that drive a runner themselves.
+struct BareModel {
+  ModelSource source;
+  ModelOutline outline;
+  std::size_t budget;  ///< bytes that --memory allows for all of hyb
+  kernels::Queue queue;
+  models::Model model;
+
+  /// Bytes that a runner holds beside the weights: pools and workspace.
+  std::size_t runner_bytes(const models::RunnerOptions& options) const;
+};
+
+/// Throws Error(memory) before a weight is read when the weights alone are over the budget.
+BareModel open_bare(const ModelOptions& options, const Environment& environment);
+
+}  // namespace hyb::app
