@@ -11,8 +11,8 @@
 namespace hyb::kernels {
 
 /// A non-owning typed view of up to four dimensions, row-major, last fastest. Everything behind the
-/// first dimension is contiguous; `row_stride` elements lie between two values of the first, so that
-/// the columns of a wider matrix, or one layer's part of every state slot, are views too.
+/// first dimension is contiguous; `row_stride` elements lie between two values of the first, so
+/// that the columns of a wider matrix, or one layer's part of every state slot, are views too.
 struct Tensor {
   void* data = nullptr;
   DType dtype = DType::f32;
@@ -21,7 +21,8 @@ struct Tensor {
   std::int64_t row_stride = 0;
 
   Tensor() = default;
-  Tensor(void* bytes, DType type, std::initializer_list<std::int64_t> shape) : data(bytes), dtype(type) {
+  Tensor(void* bytes, DType type, std::initializer_list<std::int64_t> shape)
+      : data(bytes), dtype(type) {
     require(shape.size() >= 1 && shape.size() <= 4, "tensor: rank is 1 to 4");
     for (const std::int64_t dim : shape) dims[static_cast<std::size_t>(rank++)] = dim;
     row_stride = dims[1] * dims[2] * dims[3];

@@ -12,7 +12,8 @@ namespace hyb::kernels {
 /// A matrix [N,K] (or E of them, [E,N,K]) as linear, embed and moe read it: y = x * W^T.
 ///
 /// Formats
-///   rows    the published row-major order, a view of bytes that outlive the weight (a mapped file);
+///   rows    the published row-major order, a view of bytes that outlive the weight (a mapped
+///   file);
 ///           read by the plain loops only
 ///   panels  64 outputs side by side, so that one loop over k serves every row count in one order:
 ///             bf16  [E][ceil(N/64)][ceil(K/2)][64][2]
@@ -22,7 +23,7 @@ enum class WeightFormat : std::uint8_t { rows, panels };
 
 /// Published bytes, possibly unaligned.
 struct WeightSource {
-  DType dtype;  ///< f32, bf16 or f16
+  DType dtype;           ///< f32, bf16 or f16
   std::int64_t experts;  ///< 1 for a plain matrix
   std::int64_t rows, columns;
   std::span<const std::byte> bytes;

@@ -43,8 +43,8 @@ TEST_SUITE("core/base/json") {
 
   TEST_CASE("python's bare numbers are taken where asked for, and only outside strings") {
     const JsonLimits python = {.python_numbers = true};
-    CHECK(to_text(parse_json(R"([0.0, Infinity, -Infinity, NaN, "NaN\" Infinity"])", "f", python)) ==
-          R"([0.0,"Infinity","-Infinity","NaN","NaN\" Infinity"])");
+    CHECK(to_text(parse_json(R"([0.0, Infinity, -Infinity, NaN, "NaN\" Infinity"])", "f",
+                             python)) == R"([0.0,"Infinity","-Infinity","NaN","NaN\" Infinity"])");
     CHECK(error_of("[NaN]") != "");
   }
 }
