@@ -1,0 +1,32 @@
+#include "app/ui/progress.h"
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+
+using namespace hyb::app;
+using namespace std::chrono_literals;
+
+TEST_SUITE("app/ui/progress") {
+  TEST_CASE("the bar fills up and keeps its width") {
+    CHECK(progress_bar(0, 10, 17) == "[>         ]   0%");
+    CHECK(progress_bar(5, 10, 17) == "[=====>    ]  50%");
+    CHECK(progress_bar(10, 10, 17) == "[==========] 100%");
+    for (int done = -5; done <= 20; ++done) CHECK(progress_bar(done, 10, 30).size() == 30);
+    CHECK(progress_bar(0, 0, 17) == progress_bar(0, 10, 17));
+    CHECK(progress_bar(1, 1, -3).size() == 8);
+  }
+
+  TEST_CASE("times are short") {
+    CHECK(duration_text(7s + 900ms) == "7 s");
+    CHECK(duration_text(185s) == "3 min 05 s");
+    CHECK(duration_text(2h + 4min + 59s) == "2 h 04 min");
+  }
+
+  TEST_CASE("a stderr that cannot move its cursor gets nothing") {
+    Environment environment;
+    environment.term = "dumb";
+    ProgressLine line(environment);
+    CHECK_FALSE(line.is_shown());
+  }
+}
