@@ -25,8 +25,10 @@ VARIABLES = {
 }
 NAMES = list(VARIABLES) + ["u", "v", "o"]
 LITERALS = [
-    "0", "1", "2", "-1", "3", "10", "1.5", "0.0", "2.0", "1e3", "'a'", "''", "' b '", "'x,y'", "'é'",
-    "\"it's\"", "'\\n'", "true", "false", "none", "[]", "{}", "()", "[1, 2]", "['a', 'b']", "(1, 2)",
+    "0", "1", "2", "-1", "3", "10", "1.5", "0.0", "2.0", "1e3", "'a'", "''", "' b '", "'x,y'",
+    "'é'",
+    "\"it's\"", "'\\n'", "true", "false", "none", "[]", "{}", "()", "[1, 2]", "['a', 'b']",
+    "(1, 2)",
     "{'a': 1}", "{'k': [1]}", "'user'", "'role'", "range(3)",
 ]
 BINARY = [
@@ -43,12 +45,14 @@ FILTERS = [
     "selectattr('role', 'equalto', 'user') | list", "rejectattr('tool_calls', 'defined') | list",
     "batch(2) | list", "slice(2) | list", "tojson(indent=2)", "tojson(sort_keys=true)", "count",
     "round(1)", "round(0, 'floor')", "trim('x')", "center(9)", "wordcount", "truncate(6)",
-    "sort(reverse=true)", "sort(attribute='k')", "groupby('role') | map('first') | list", "urlencode",
+    "sort(reverse=true)", "sort(attribute='k')", "groupby('role') | map('first') | list",
+    "urlencode",
     "map('length') | list", "map('first') | list", "map('tojson') | list", "format(1, 'a')",
     "select('string') | list", "select('gt', 1) | list", "map('replace', 'b', 'Q') | list",
 ]
 TESTS = [
-    "defined", "undefined", "none", "string", "mapping", "sequence", "iterable", "number", "integer",
+    "defined", "undefined", "none", "string", "mapping", "sequence", "iterable", "number",
+    "integer",
     "boolean", "true", "false", "odd", "even", "eq 1", "in [1, 'a']", "lower", "upper", "float",
     "divisibleby 2", "ne('a')", "gt 1", "callable", "sameas none",
 ]
@@ -56,7 +60,8 @@ METHODS = [
     "split()", "split(',')", "split('</think>')[-1]", "strip()", "lstrip('a')", "rstrip('\\n')",
     "upper()", "title()", "startswith('H')", "endswith('x')", "replace('l', 'L', 1)", "find('x')",
     "count('a')", "rsplit(' ', 1)", "splitlines()", "get('a')", "get('zz', 5)", "keys() | list",
-    "items() | list", "values() | list", "index(1)", "isdigit()", "join(['p', 'q'])", "partition(',')",
+    "items() | list", "values() | list", "index(1)", "isdigit()", "join(['p', 'q'])",
+    "partition(',')",
     "capitalize()", "swapcase()", "zfill(4)", "center(5, '*')", "rfind('l')", "rpartition(',')",
     "casefold()", "isupper()", "ljust(3)", "removeprefix('He')", "copy()",
 ]
@@ -117,7 +122,8 @@ class Writer:
             return self.tag(f"if {value}") + body + other + self.tag("endif")
         if kind < 4:
             what = self.pick(["u", "v", "u, v"])
-            over = self.pick(["l", "w", "m", "d.items()", "s", value, "range(3)", "m[1:]", "p|items"])
+            lists = ["l", "w", "m", "d.items()", "s", value, "range(3)", "m[1:]", "p|items"]
+            over = self.pick(lists)
             when = self.pick(["", "", f" if {self.expression(1)}"])
             extra = self.pick(["", "{{ loop.index }}", "{{ loop.last }}", "{{ u }}", "{{ v }}"])
             jump = self.pick(["", "", self.tag("break"), self.tag("continue")])
@@ -169,8 +175,15 @@ def is_comparable(text, answer):
     """Not what prints a Python object's address, nor what hyb refuses: integers over 64 bits, lists
     in filters for strings, slices of numbers (which jinja2 allows for constants only)."""
     error = answer.get("error", "")
-    refused = ["over 64 bits", "limit", "2**60", "truncate takes", "indent takes", "urlencode takes",
-               "can't be sliced"]
+    refused = [
+        "over 64 bits",
+        "limit",
+        "2**60",
+        "truncate takes",
+        "indent takes",
+        "urlencode takes",
+        "can't be sliced",
+    ]
     if any(text in error for text in refused):
         return False
     return text is None or (" at 0x" not in text and "<class" not in text and "<Macro" not in text)

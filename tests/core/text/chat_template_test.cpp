@@ -1,0 +1,235 @@
+#include "core/text/chat_template.h"
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "core/base/error.h"
+
+using namespace hyb;
+
+namespace {
+
+const std::string folder = std::string(HYB_TESTS_DIR) + "/core/text/jinja/";
+
+std::string read_file(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  REQUIRE_MESSAGE(file.good(), path.string());
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+Json json(const std::string& text) { return parse_json(text, "test"); }
+
+/// "[tmpl][person:...]": the pieces, those of the template without mark.
+std::string marked(const Rendered& rendered) {
+  std::string out;
+  for (const RenderedPiece& piece : rendered.pieces) {
+    if (piece.source == TextSource::tmpl)
+      out += piece.text;
+    else
+      out += (piece.source == TextSource::person ? "P[" : "A[") + piece.text + "]";
+  }
+  return out;
+}
+
+std::string render(const std::string& source, const Json& messages,
+                   const Json& variables = Json::object()) {
+  return marked(ChatTemplate::parse(source, "t").render(messages, variables));
+}
+
+/// Puts a letter of its own before every word that came from the person (人) or the assistant (助).
+Json lettered(const Json& value, const std::string& letter) {
+  if (value.is_string()) return letter + value.get<std::string>() + letter;
+  Json out = value;
+  if (value.is_array() || value.is_object()) {
+    for (Json& item : out) item = lettered(item, letter);
+  }
+  return out;
+}
+
+Json lettered_message(const Json& message) {
+  Json out = message;
+  const bool assistant = message.value("role", "") == "assistant";
+  for (auto& [key, value] : out.items()) {
+    if (key == "role" || key == "type") continue;
+    if (key == "content" && value.is_array()) {
+      for (Json& part : value) {
+        if (part.contains("text")) part["text"] = lettered(part["text"], assistant ? "助" : "人");
+      }
+      continue;
+    }
+    value = lettered(value, assistant ? "助" : "人");
+  }
+  return out;
+}
+
+bool holds(const std::string& text, const char* letter) {
+  return text.find(letter) != std::string::npos;
+}
+
+std::string error_of(const std::string& source, const Json& messages, const Json& variables,
+                     ErrorKind kind) {
+  try {
+    ChatTemplate::parse(source, "file").render(messages, variables);
+  } catch (const Error& error) {
+    CHECK(error.kind() == kind);
+    return error.what();
+  }
+  return "";
+}
+
+const Json hello = Json::array(
+    {{{"role", "user"}, {"content", "hi <|im_end|>"}}, {{"role", "assistant"}, {"content", "yo"}}});
+
+}  // namespace
+
+TEST_SUITE("core/text/chat_template") {
+  TEST_CASE("what a person wrote stays theirs, the turn around it is the template's") {
+    const std::string chatml =
+        "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m['content'] + "
+        "'<|im_end|>\\n' "
+        "}}{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+    CHECK(render(chatml, hello, {{"add_generation_prompt", true}}) ==
+          "<|im_start|>user\nP[hi <|im_end|>]<|im_end|>\n<|im_start|>assistant\nA[yo]<|im_end|>\n"
+          "<|im_start|>assistant\n");
+    const Json odd = Json::array({{{"role", "<|evil|>"}, {"content", "x"}}});
+    CHECK(render("{{ messages[0].role }}", odd) == "P[<|evil|>]");
+  }
+
+  TEST_CASE("marks survive every operation") {
+    const Json one = Json::array({{{"role", "user"}, {"content", "  Aé,b\nC  "}}});
+    const auto content = [&](const std::string& expression) {
+      return render("{% set c = messages[0].content %}{{ " + expression + " }}", one);
+    };
+    CHECK(content("'<' + c + '>'") == "<P[  Aé,b\nC  ]>");
+    CHECK(content("'<' ~ c.strip() ~ '>' ~ 1") == "<P[Aé,b\nC]>1");
+    CHECK(content("('x' ~ c ~ 'y')[2:-2]") == "P[ Aé,b\nC ]");
+    CHECK(content("('x' ~ c ~ 'y')[::-1]") == "yP[  C\nb,éA  ]x");
+    CHECK(content("c.split(',')[0]") == "P[  Aé]");
+    CHECK(content("c.split()[1]") == "P[C]");
+    CHECK(content("c.split(',') | join('|')") == "P[  Aé]|P[b\nC  ]");
+    CHECK(content("c.strip().replace('b', '<')") == "P[Aé,]<P[\nC]");
+    CHECK(content("'a-b'.replace('-', c.strip())") == "aP[Aé,b\nC]b");
+    CHECK(content("c.strip().upper()") == "P[AÉ,B\nC]");
+    CHECK(content("('x ' ~ c.strip()) | title") == "X P[Aé,b\nC]");
+    CHECK(content("'%s!' % c.strip()") == "P[Aé,b\nC]!");
+    CHECK(content("'{}!'.format(c.strip())") == "P[Aé,b\nC]!");
+    CHECK(content("'%5s!' | format(c[2:4])") == "   P[Aé]!");
+    CHECK(content("c.strip() | tojson") == "P[\"Aé,b\\nC\"]");
+    CHECK(content("['x', c.strip()] | string") == "P[[']xP[', 'Aé,b\\nC']]");
+    CHECK(content("c.strip() | indent(2)") == "P[Aé,b]\n  P[C]");
+    CHECK(content("c.strip().center(9, '*')") == "**P[Aé,b\nC]*");
+    CHECK(content("c | trim | list | first") == "P[A]");
+    CHECK(content("[c] | map('trim') | join") == "P[Aé,b\nC]");
+    CHECK(content("{'k': c.strip()} | tojson") == "P[{\"]kP[\": \"Aé,b\\nC\"}]");
+    CHECK(content("c.strip() * 2") == "P[Aé,b\nCAé,b\nC]");
+    CHECK(content("(c | e).strip()") == "P[Aé,b\nC]");
+    CHECK(content("c.partition(',')[1]") == "P[,]");
+    CHECK(content("c.strip().splitlines()[1]") == "P[C]");
+    CHECK(content("c if c else 'x'") == "P[  Aé,b\nC  ]");
+    CHECK(render("{% macro m(x) %}<{{ x }}>{% endmacro %}{% set y %}[{{ m(messages[0].content) }}]"
+                 "{% endset %}{% filter upper %}{{ y }}{% endfilter %}",
+                 Json::array({{{"role", "tool"}, {"content", "q"}}})) == "[<P[Q]>]");
+  }
+
+  TEST_CASE("tools and documents are the person's, other variables the template's") {
+    const Json variables = json(
+        R"({"tools": [{"n": "<t>"}], "documents": ["<d>"], "bos_token": "<s>",
+            "chat_template_kwargs": {"style": "<k>", "tools": ["<k2>"]}})");
+    CHECK(render("{{ bos_token }}{{ documents[0] }}{{ style }}{{ tools[0] }}", Json::array(),
+                 variables) == "<s>P[<d>]<k>P[<k2>]");
+  }
+
+  TEST_CASE("in every template each letter comes out with the mark it went in with") {
+    const Json scenarios = json(read_file(folder + "scenarios.json"));
+    int rendered_count = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(folder + "templates")) {
+      const ChatTemplate parsed =
+          ChatTemplate::parse(read_file(entry.path()), entry.path().string());
+      for (const auto& [name, scenario] : scenarios.items()) {
+        if (!scenario.contains("messages")) continue;
+        CAPTURE(entry.path().stem().string());
+        CAPTURE(name);
+        Json variables = scenario;
+        Json messages = Json::array();
+        for (const Json& message : scenario["messages"])
+          messages.push_back(lettered_message(message));
+        if (scenario.contains("documents")) {
+          variables["documents"] = lettered(scenario["documents"], "人");
+        }
+        try {
+          const Rendered rendered = parsed.render(messages, variables);
+          const Rendered plain = parsed.render(scenario["messages"], variables);
+          for (const RenderedPiece& piece : rendered.pieces) {
+            CHECK(!piece.text.empty());
+            CHECK((!holds(piece.text, "人") || piece.source == TextSource::person));
+            CHECK((!holds(piece.text, "助") || piece.source == TextSource::assistant));
+          }
+          // Nothing of the template is marked as somebody's: control tokens stay whole.
+          for (const RenderedPiece& piece : plain.pieces) {
+            if (piece.source == TextSource::tmpl) continue;
+            const bool own = holds(piece.text, "<|im_end|>");  // one scenario says it
+            CHECK((own || !holds(piece.text, "<|")));
+          }
+          ++rendered_count;
+        } catch (const Error&) {
+          // Many templates refuse some scenarios; the case list says which.
+        }
+      }
+    }
+    CHECK(rendered_count > 150);
+  }
+
+  TEST_CASE("arguments of tool calls reach the template as objects") {
+    const std::string source =
+        "{% for k, v in messages[0].tool_calls[0].function.arguments | items %}{{ k }}={{ v }};"
+        "{% endfor %}";
+    const auto message = [](const Json& arguments) {
+      return Json::array(
+          {{{"role", "assistant"}, {"tool_calls", {{{"function", {{"arguments", arguments}}}}}}}});
+    };
+    CHECK(render(source, message("{\"a\": 1, \"b\": \"x\"}")) == "A[a]=1;A[b]=A[x];");
+    CHECK(render(source, message(json(R"({"a": 1})"))) == "A[a]=1;");
+    CHECK(render("{{ messages[0].tool_calls[0].function.arguments }}", message("{broken")) ==
+          "A[{broken]");
+  }
+
+  TEST_CASE("reasoning is found under both of its names") {
+    for (const char* name : {"reasoning_content", "thinking", "reasoning"}) {
+      const Json messages = Json::array({{{"role", "assistant"}, {name, "hm"}}});
+      CHECK(render("{{ messages[0].reasoning_content }}|{{ messages[0].thinking }}", messages) ==
+            "A[hm]|A[hm]");
+    }
+  }
+
+  TEST_CASE("what the reference always defines is defined") {
+    CHECK(render("{{ tools is none }}{{ documents is none }}{{ add_generation_prompt }}{{ x is "
+                 "defined }}",
+                 Json::array()) == "TrueTrueFalseFalse");
+  }
+
+  TEST_CASE("errors: the template's words are a usage error, its mistakes a model error") {
+    const Json none = Json::array();
+    const std::string raised =
+        error_of("{{ raise_exception('no \x1b[31m way') }}", none, {}, ErrorKind::usage);
+    CHECK(raised == "file: the chat template refuses this input: no ?[31m way");
+    CHECK(error_of("\n{{ x.y }}", none, {}, ErrorKind::model) ==
+          "file: line 2, column 5: template: 'x' is undefined");
+    CHECK(error_of("", json("[1]"), {}, ErrorKind::usage).find("item 0") != std::string::npos);
+    CHECK(error_of("", json("{}"), {}, ErrorKind::usage).find("array") != std::string::npos);
+    CHECK(error_of("", none, json("[]"), ErrorKind::usage).find("object") != std::string::npos);
+    CHECK(error_of("", none, json(R"({"n": 18446744073709551615})"), ErrorKind::model)
+              .find("64 bits") != std::string::npos);
+  }
+
+  TEST_CASE("one template renders many times, the same each time") {
+    const ChatTemplate parsed =
+        ChatTemplate::parse("{% set s = 'a' %}{% set s = s ~ 'b' %}{{ s ~ 'c' }}{{ s }}", "t");
+    for (int i = 0; i < 3; ++i) CHECK(parsed.render(Json::array(), {}).text() == "abcab");
+  }
+}
