@@ -1,0 +1,211 @@
+#include <doctest/doctest.h>
+#include <sys/stat.h>
+
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "tests/app/run_tool.h"
+#include "tests/app/tmux.h"
+#include "tests/support/error_text.h"
+#include "tests/support/temporary_folder.h"
+
+using namespace hyb::testing;
+
+namespace {
+
+/// hyb chat in a terminal, with a home of its own.
+struct Desk {
+  explicit Desk(const std::string& flags = "-n 8", const std::string& term = "screen")
+      : terminal({.command = std::string(HYB_BINARY) + " chat " + HYB_TESTS_DIR +
+                             "/golden/granite-dense-nope " + flags,
+                  .environment = {{"HOME", home.path().string()},
+                                  {"XDG_STATE_HOME", (home.path() / "state").string()},
+                                  {"LC_ALL", "C.UTF-8"},
+                                  {"TERM", term}}}) {
+    REQUIRE(terminal.shows("Ctrl-D leaves"));
+    REQUIRE(terminal.shows("\n>"));
+  }
+
+  std::string history() const {
+    std::ifstream in(home.path() / "state" / "hyb" / "history");
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+
+  /// Leaves, and expects this exit code.
+  void leaves_with(const std::string& key, int code) {
+    terminal.press(key);
+    CHECK(terminal.shows("exit code " + std::to_string(code)));
+  }
+
+  TemporaryFolder home;
+  Tmux terminal;
+};
+
+const std::string endless = "--ignore-eos --context 1000000";
+
+}  // namespace
+
+TEST_SUITE("app/surface_chat_terminal") {
+  TEST_CASE("an answer, its status line, Ctrl-D") {
+    Desk desk;
+    desk.terminal.enter("hällo 漢字");
+    CHECK(desk.terminal.shows("> hällo 漢字"));
+    CHECK(desk.terminal.shows("[reused 0 · prefilled "));
+    CHECK(desk.terminal.shows("8 tokens"));
+    CHECK(desk.terminal.shows("max_tokens = 8"));
+    desk.leaves_with("C-d", 0);
+    CHECK(desk.history() == "hällo 漢字\n");
+    struct stat about {};
+    REQUIRE(::stat((desk.home.path() / "state" / "hyb" / "history").c_str(), &about) == 0);
+    CHECK((about.st_mode & 0777U) == 0600);
+  }
+
+  TEST_CASE("Ctrl-C stops an answer only; the part said stays in the conversation") {
+    Desk desk(endless);
+    desk.terminal.enter("go");
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    desk.terminal.press("C-c");
+    CHECK(desk.terminal.shows("[stopped · reused 0"));
+    CHECK(desk.terminal.screen().find("exit code") == std::string::npos);
+    desk.terminal.enter("/undo");
+    CHECK(desk.terminal.shows("took back 1 of 1 messages, from: go"));
+    desk.terminal.enter("/undo");
+    CHECK(desk.terminal.shows("nothing has been said yet"));
+    desk.leaves_with("C-d", 0);
+  }
+
+  TEST_CASE("Ctrl-C clears a line; in an empty one it warns, then leaves with 130") {
+    Desk desk;
+    desk.terminal.type("never mind");
+    CHECK(desk.terminal.shows("> never mind"));
+    desk.terminal.press("C-c");
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    CHECK_FALSE(contains(desk.terminal.screen(), "never mind"));
+    desk.terminal.press("C-c");
+    CHECK(desk.terminal.shows("Ctrl-C again or Ctrl-D leaves"));
+    desk.terminal.enter("/stats");
+    CHECK(desk.terminal.shows("no answer yet"));
+    desk.terminal.enter("/clear");
+    CHECK(desk.terminal.shows("the conversation is empty"));
+    desk.terminal.press("C-c");
+    desk.leaves_with("C-c", 130);
+  }
+
+  TEST_CASE("several lines, editing keys and history") {
+    Desk desk;
+    desk.terminal.enter("one\\");
+    CHECK(desk.terminal.shows("> one\n."));
+    desk.terminal.type("tww");
+    desk.terminal.press("BSpace");
+    desk.terminal.type("o");
+    desk.terminal.press("C-j");
+    desk.terminal.type("hree");
+    desk.terminal.press("Home");
+    desk.terminal.enter("t");
+    CHECK(desk.terminal.shows("> one\n. two\n. three\n"));
+    CHECK(desk.terminal.shows("tok/s]"));
+    desk.terminal.enter("\"\"\"");
+    desk.terminal.enter("/help");
+    desk.terminal.enter("\"\"\"");
+    CHECK(desk.terminal.shows(". /help\n. \"\"\"\n"));
+    desk.terminal.enter("/undo 2");
+    CHECK(desk.terminal.shows("took back 2 of 2 messages, from: one two three"));
+    for (int i = 0; i < 3 + 2 + 2; ++i) desk.terminal.press("Up");  // three entries, two of 3 lines
+    CHECK(desk.terminal.shows("messages, from: one two three\n> one\n. two\n. three\n"));
+    desk.terminal.press("C-c");
+    desk.leaves_with("C-d", 0);
+    CHECK(desk.history() == "one\\ntwo\\nthree\n\"\"\"\\n/help\\n\"\"\"\n/undo 2\n");
+  }
+
+  TEST_CASE("a paste of many lines enters nothing; the window may change its size") {
+    Desk desk;
+    desk.terminal.paste("first\nsecond\nthird");
+    CHECK(desk.terminal.shows("> first\n. second\n. third\n"));
+    CHECK_FALSE(contains(desk.terminal.screen(), "tok/s"));
+    desk.terminal.resize(30, 10);
+    desk.terminal.type("!");
+    CHECK(desk.terminal.shows("> first\n. second\n. third!\n"));
+    desk.terminal.resize(100, 24);
+    desk.terminal.press("Enter");
+    CHECK(desk.terminal.shows("prefilled"));
+    desk.leaves_with("C-d", 0);
+  }
+
+  TEST_CASE("a paste of 10 MB is taken in and can be thrown away") {
+    Desk desk("-n 8 --no-history");
+    std::string text;
+    while (text.size() < 10'000'000) text += "a line of the paste that goes on and on\n";
+    desk.terminal.paste(text + "end of the paste");
+    CHECK(desk.terminal.shows(". end of the paste"));
+    desk.terminal.press("C-c");
+    desk.terminal.enter("/stats");
+    CHECK(desk.terminal.shows("no answer yet"));
+    desk.leaves_with("C-d", 0);
+    CHECK(desk.history().empty());
+  }
+
+  TEST_CASE("keys pressed during an answer wait for the next prompt") {
+    Desk desk(endless);
+    desk.terminal.enter("go");
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    desk.terminal.press("C-c");
+    desk.terminal.enter("/stats");
+    CHECK(desk.terminal.shows("ended by cancelled"));
+    desk.leaves_with("C-d", 0);
+  }
+
+  TEST_CASE("Tab completes commands") {
+    Desk desk;
+    desk.terminal.type("/stat");
+    desk.terminal.press("Tab");
+    desk.terminal.press("Enter");
+    CHECK(desk.terminal.shows("no answer yet"));
+    desk.leaves_with("C-d", 0);
+  }
+
+  TEST_CASE("the terminal is as before afterwards") {
+    const TemporaryFolder home;
+    Tmux terminal({.command = "stty -g >" + home.path().string() + "/before; " + HYB_BINARY +
+                              " chat " + HYB_TESTS_DIR + "/golden/granite-dense-nope; stty -g >" +
+                              home.path().string() + "/after; true",
+                   .environment = {{"HOME", home.path().string()}, {"TERM", "screen"}}});
+    REQUIRE(terminal.shows("\n>"));
+    terminal.press("C-c");
+    terminal.press("C-c");
+    CHECK(terminal.shows("exit code 0"));
+    const auto content = [&](const char* name) {
+      std::ifstream in(home.path() / name);
+      return std::string(std::istreambuf_iterator<char>(in), {});
+    };
+    CHECK_FALSE(content("before").empty());
+    CHECK(content("before") == content("after"));
+  }
+
+  TEST_CASE("a simple terminal gets plain lines") {
+    Desk desk("-n 8", "dumb");
+    desk.terminal.enter("one\\");
+    CHECK(desk.terminal.shows("> one\\\n."));
+    desk.terminal.enter("two");
+    CHECK(desk.terminal.shows("prefilled"));
+    desk.terminal.press("C-c");
+    CHECK(desk.terminal.shows("Ctrl-C again"));
+    desk.leaves_with("C-d", 0);
+    CHECK(desk.history().empty());
+  }
+
+  TEST_CASE("a home that cannot be written costs one warning") {
+    const TemporaryFolder home;
+    home.write("blocked", "");
+    Tmux terminal({.command = std::string(HYB_BINARY) + " chat " + HYB_TESTS_DIR +
+                              "/golden/granite-dense-nope -n 3",
+                   .environment = {{"XDG_STATE_HOME", (home.path() / "blocked").string()},
+                                   {"TERM", "screen"}},
+                   .columns = 200});
+    CHECK(terminal.shows("warning: history: "));
+    terminal.enter("a");
+    CHECK(terminal.shows("prefilled"));
+    terminal.press("C-d");
+    CHECK(terminal.shows("exit code 0"));
+  }
+}

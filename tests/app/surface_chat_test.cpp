@@ -1,0 +1,169 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/app/run_tool.h"
+#include "tests/support/error_text.h"
+#include "tests/support/temporary_folder.h"
+
+using namespace hyb::testing;
+
+namespace {
+
+const std::string fixture = HYB_TESTS_DIR "/golden/granite-dense-nope";
+
+ToolResult chat(const std::string& input, std::vector<std::string> arguments = {}) {
+  arguments.insert(arguments.begin(), {"chat", fixture});
+  return run_tool({.arguments = std::move(arguments), .input = input});
+}
+
+std::size_t lines(const std::string& text) {
+  return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
+}
+
+/// The fixture without its chat template.
+void copy_without_template(const TemporaryFolder& folder) {
+  for (const auto& entry : std::filesystem::directory_iterator(fixture)) {
+    const auto name = entry.path().filename();
+    if (name == "chat_template.jinja" || name == "tokenizer_config.json") continue;
+    std::filesystem::copy_file(entry.path(), folder.path() / name);
+  }
+}
+
+}  // namespace
+
+TEST_SUITE("app/surface_chat") {
+  TEST_CASE("each line of a pipe is a message, stdout has the answers only") {
+    const ToolResult result = chat("hello\n\n  \nonce more\n", {"-n", "8"});
+    CHECK(result.exit_code == 0);
+    CHECK(result.err.empty());
+    CHECK(lines(result.out) >= 2);
+    CHECK(contains(result.out, "\n"));
+    CHECK_FALSE(contains(result.out, "> "));
+    // The second answer comes from a conversation: alone it would be another.
+    const ToolResult first = chat("hello\n", {"-n", "8"});
+    const ToolResult second = chat("once more\n", {"-n", "8"});
+    CHECK(result.out.starts_with(first.out));
+    CHECK(result.out != first.out + second.out);
+    CHECK(chat("hello\n\n  \nonce more", {"-n", "8"}).out == result.out);
+    CHECK(chat("hello\r\nonce more\r\n", {"-n", "8"}).out == result.out);
+  }
+
+  TEST_CASE("an empty input ends well") {
+    const ToolResult result = chat("");
+    CHECK(result.exit_code == 0);
+    CHECK(result.out.empty());
+    CHECK(result.err.empty());
+  }
+
+  TEST_CASE("undo and regen bring the same conversation back") {
+    const std::string a = chat("a\n", {"-n", "8"}).out;
+    const std::string ab = chat("a\nb\n", {"-n", "8"}).out.substr(a.size());
+    CHECK(chat("a\nx\n/undo\nb\n", {"-n", "8"}).out.ends_with(ab));
+    CHECK(chat("x\ny\n/undo 2\na\nb\n", {"-n", "8"}).out.ends_with(a + ab));
+    CHECK(chat("x\n/clear\na\nb\n", {"-n", "8"}).out.ends_with(a + ab));
+    CHECK(chat("a\n/regen\nb\n", {"-n", "8"}).out == a + a + ab);  // greedy
+    CHECK(chat("a\nb\n/regen 2\nb\n", {"-n", "8"}).out == a + ab + a + ab);
+  }
+
+  TEST_CASE("regen draws with another seed, and the same run does it again") {
+    const std::vector<std::string> hot = {"-n", "12", "--temperature", "3", "--seed", "5"};
+    const std::string once = chat("a\n", hot).out;
+    const std::string twice = chat("a\n/regen\n", hot).out;
+    CHECK(twice.starts_with(once));
+    CHECK(twice.substr(once.size()) != once);
+    CHECK(chat("a\n/regen\n", hot).out == twice);
+  }
+
+  TEST_CASE("settings and the system prompt change answers") {
+    const std::string plain = chat("a\n", {"-n", "8"}).out;
+    CHECK(chat("/set max_tokens 8\na\n").out == plain);
+    CHECK(chat("/system Be brief.\na\n", {"-n", "8"}).out ==
+          chat("a\n", {"-n", "8", "--system", "Be brief."}).out);
+    CHECK(chat("/system Be brief.\na\n", {"-n", "8"}).out != plain);
+    CHECK(chat("/system none\na\n", {"-n", "8", "--system", "Be brief."}).out == plain);
+  }
+
+  TEST_CASE("commands talk on stderr") {
+    const ToolResult result = chat("a\n/stats\n/help\n/set\n/exit\nnot read\n", {"-n", "3"});
+    CHECK(result.exit_code == 0);
+    CHECK(result.out == chat("a\n", {"-n", "3"}).out);
+    CHECK(contains(result.err, "3 tokens, ended by length"));
+    CHECK(contains(result.err, "/undo [N]"));
+    CHECK(contains(result.err, "temperature"));
+  }
+
+  TEST_CASE("what goes wrong is told, the chat goes on, the exit code remembers") {
+    for (const char* bad : {"/nope", "/set top_p 7", "/undo", "/regen", "bad \xff byte"}) {
+      CAPTURE(bad);
+      const ToolResult result = chat(std::string(bad) + "\na\n", {"-n", "3"});
+      CHECK(result.exit_code == 2);
+      CHECK(result.err.starts_with("hyb: error: "));
+      CHECK(lines(result.err) == 1);
+      CHECK(result.out == chat("a\n", {"-n", "3"}).out);
+    }
+    CHECK(chat("//nope\n", {"-n", "3"}).exit_code == 0);
+  }
+
+  TEST_CASE("a conversation at its limit says so and loses nothing") {
+    const std::string filler(400, 'x');
+    const ToolResult result =
+        chat("a\n" + filler + "\n/undo\na\n", {"-n", "3", "--context", "128"});
+    CHECK(result.exit_code == 2);
+    CHECK(contains(result.err, "more than the limit of 127"));
+    CHECK(contains(result.err, "/undo"));
+    const std::string a = chat("a\n", {"-n", "3"}).out;
+    CHECK(result.out == a + a);  // the long message never came in, so /undo took the first back
+  }
+
+  TEST_CASE("flags out of range are usage errors before anything is said") {
+    const ToolResult result = chat("a\n", {"--top-p", "7"});
+    CHECK(result.exit_code == 2);
+    CHECK(result.out.empty());
+  }
+
+  TEST_CASE("a model without a chat template names the way to use it") {
+    const TemporaryFolder folder;
+    copy_without_template(folder);
+    const ToolResult result =
+        run_tool({.arguments = {"chat", folder.path().string()}, .input = "a\n"});
+    CHECK(result.exit_code == 3);
+    CHECK(contains(result.err, "no chat template"));
+    CHECK(contains(result.err, "--raw"));
+    CHECK(result.out.empty());
+  }
+
+  TEST_CASE("a reader that leaves ends the chat quietly, a full disk does not") {
+    const std::string command = "\"$HYB\" chat " + fixture + " --ignore-eos";
+    const ToolResult gone =
+        run_shell("(" + command + " --context 1000000 -n 20000; echo \"code $?\" >&2) | head -c 20",
+                  "a\nb\nc\n");
+    CHECK(gone.out.size() == 20);
+    CHECK(gone.err == "code 0\n");
+    const ToolResult full = run_shell(command + " > /dev/full", "a\n");
+    CHECK(full.exit_code == 1);
+    CHECK(contains(full.err, "No space left on device"));
+    const ToolResult closed = run_shell(command + " >&-", "a\n");
+    CHECK(closed.exit_code == 1);
+    CHECK(contains(closed.err, "stdout"));
+  }
+
+  TEST_CASE("signals end a chat of a script with the part that was said") {
+    for (const auto& [signal, code] : {std::pair{"INT", 130}, {"TERM", 143}, {"HUP", 143}}) {
+      CAPTURE(signal);
+      const ToolResult result = run_tool(
+          {.arguments = {"--foreground", "--preserve-status", "-s", signal, "1", HYB_BINARY, "chat",
+                         fixture, "--ignore-eos", "--context", "1000000"},
+           .input = "a\nb\n",
+           .program = "timeout"});
+      CHECK(result.exit_code == code);
+      CHECK(result.out.ends_with('\n'));
+      CHECK(result.out.size() > 100);
+      CHECK(result.err.empty());
+    }
+  }
+}
