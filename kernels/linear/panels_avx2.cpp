@@ -8,119 +8,148 @@
 namespace hyb::kernels {
 namespace {
 
-inline __m256 even_of(__m256i pairs) { return _mm256_castsi256_ps(_mm256_slli_epi32(pairs, 16)); }
-inline __m256 odd_of(__m256i pairs) {
-  return _mm256_castsi256_ps(_mm256_and_si256(pairs, _mm256_set1_epi32(-65536)));
-}
+/// A strip is 8*C outputs of a panel. All strips of a chunk of k are done before the next chunk is
+/// touched, so that the panel comes from memory once, in order, and waits in the first-level cache
+/// (16 KB) meanwhile.
+constexpr std::int64_t chunk_words = 64;
+constexpr std::int64_t chunk_columns_max = 2 * chunk_words;
 
-template <int R, int C>
-struct Sums {
-  __m256 at[R][C];
+struct Chunk {
+  const float* rows;       ///< [R][chunk_columns_max] of x
+  const std::byte* words;  ///< of the panel
+  std::int64_t count;      ///< of words
+  float* sums;             ///< [R][64]
+  bool first;
+  const char* soon;
+  std::int64_t soon_lines;  ///< per word and panel
 };
 
-template <int R, int C>
-inline __attribute__((always_inline)) void load(Sums<R, C>& sums, const float* from, bool first) {
+enum class Format { f32, bf16 };
+
+/// One of the values that a word holds of each of 8 outputs.
+template <Format format>
+inline __m256 values_of(const std::byte* words, int index) {
+  if constexpr (format == Format::f32) {
+    return _mm256_loadu_ps(reinterpret_cast<const float*>(words));
+  } else {
+    const __m256i pairs = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(words));
+    return _mm256_castsi256_ps(index == 0 ? _mm256_slli_epi32(pairs, 16)
+                                          : _mm256_and_si256(pairs, _mm256_set1_epi32(-65536)));
+  }
+}
+
+/// sums += x * w for R rows and 8*C outputs, the operands that are fewer kept in registers: 12
+/// sums, 3 and 1 of them fill the 16.
+template <Format format, int R, int C>
+inline __attribute__((always_inline)) void multiply(__m256 (&sums)[R][C], const float* x,
+                                                    const std::byte* word, int index) {
+  constexpr int held = R < C ? R : C;
+  __m256 hold[held];
+#pragma GCC unroll 8
+  for (int i = 0; i < held; ++i) {
+    hold[i] = R < C ? _mm256_broadcast_ss(x + i * chunk_columns_max)
+                    : values_of<format>(word + i * 32, index);
+  }
+#pragma GCC unroll 8
+  for (int j = 0; j < (R < C ? C : R); ++j) {
+    const __m256 other = R < C ? values_of<format>(word + j * 32, index)
+                               : _mm256_broadcast_ss(x + j * chunk_columns_max);
+#pragma GCC unroll 8
+    for (int i = 0; i < held; ++i) {
+      __m256& sum = R < C ? sums[i][j] : sums[j][i];
+      sum = _mm256_fmadd_ps(hold[i], other, sum);
+    }
+  }
+}
+
+/// The products of a pair of bf16 enter one after the other: the order of f32 panels.
+template <Format format, int R, int C>
+void strip(const Chunk& chunk, int column, std::int64_t first_line, std::int64_t last_line) {
+  __m256 sums[R][C];
+  float* const home = chunk.sums + column;
 #pragma GCC unroll 6
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 8
     for (int c = 0; c < C; ++c) {
-      sums.at[r][c] = first ? _mm256_setzero_ps() : _mm256_loadu_ps(from + r * 64 + c * 8);
+      sums[r][c] = chunk.first ? _mm256_setzero_ps() : _mm256_loadu_ps(home + r * 64 + c * 8);
     }
   }
-}
-
-template <int R, int C>
-inline __attribute__((always_inline)) void store(const Sums<R, C>& sums, float* to) {
+  const std::byte* word = chunk.words + column * 4;
+  const char* soon = chunk.soon;
+  constexpr int per_word = format == Format::bf16 ? 2 : 1;
+  for (std::int64_t w = 0; w < chunk.count; ++w, word += 256, soon += chunk.soon_lines * 64) {
+    for (std::int64_t i = first_line; i < last_line; ++i) {
+      _mm_prefetch(soon + i * 64, _MM_HINT_T0);
+    }
+    multiply<format, R, C>(sums, chunk.rows + w * per_word, word, 0);
+    if constexpr (per_word == 2) multiply<format, R, C>(sums, chunk.rows + w * 2 + 1, word, 1);
+  }
 #pragma GCC unroll 6
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 8
-    for (int c = 0; c < C; ++c) _mm256_storeu_ps(to + r * 64 + c * 8, sums.at[r][c]);
+    for (int c = 0; c < C; ++c) _mm256_storeu_ps(home + r * 64 + c * 8, sums[r][c]);
   }
 }
 
-/// R rows times 8*C outputs of the panel: R*C sums of the 16 registers. The products of a pair
-/// enter one after the other: the order of f32 panels.
-template <int R, int C>
-void strip_bf16(const PanelTile& tile, std::int64_t row, int column) {
-  Sums<R, C> sums;
-  load<R, C>(sums, tile.sums + row * 64 + column, tile.first);
-  const std::byte* rows[R];
-#pragma GCC unroll 4
-  for (int r = 0; r < R; ++r) rows[r] = static_cast<const std::byte*>(tile.rows[row + r]);
-  const std::byte* word = static_cast<const std::byte*>(tile.panel) + column * 4;
+template <Format format, int R>
+void all_strips(const Chunk& chunk) {
+  constexpr int C = R == 1 ? 8 : R <= 3 ? 4 : 2;
+  constexpr int strips = 8 / C;
+  for (int i = 0; i < strips; ++i) {  // every strip asks for its share of the lines
+    const std::int64_t first = chunk.soon_lines * i / strips;
+    strip<format, R, C>(chunk, 8 * C * i, first, chunk.soon_lines * (i + 1) / strips);
+  }
+}
 
-  const auto step = [&](auto pair_of_row) __attribute__((always_inline)) {
-    __m256i x[R];
-#pragma GCC unroll 4
-    for (int r = 0; r < R; ++r) x[r] = _mm256_set1_epi32(pair_of_row(rows[r]));
-#pragma GCC unroll 8
-    for (int c = 0; c < C; ++c) {
-      const __m256i w = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(word + c * 32));
-#pragma GCC unroll 4
-      for (int r = 0; r < R; ++r) {
-        sums.at[r][c] = _mm256_fmadd_ps(even_of(x[r]), even_of(w), sums.at[r][c]);
-        sums.at[r][c] = _mm256_fmadd_ps(odd_of(x[r]), odd_of(w), sums.at[r][c]);
-      }
+/// Values first .. first+count-1 of a row as floats; a pair's second one that does not exist is 0.
+void widen(const PanelTile& tile, std::int64_t r, std::int64_t first, std::int64_t count,
+           Format format, float* to) {
+  if (format == Format::f32) {
+    __builtin_memcpy(to, static_cast<const float*>(tile.rows[r]) + first,
+                     static_cast<std::size_t>(count) * sizeof(float));
+    return;
+  }
+  const auto* const from = static_cast<const std::uint16_t*>(tile.rows[r]) + first;
+  std::int64_t i = 0;
+  for (; i + 8 <= count; i += 8) {
+    const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i));
+    _mm256_storeu_ps(to + i,
+                     _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16)));
+  }
+  for (; i < count; ++i) {
+    const std::uint32_t bits = static_cast<std::uint32_t>(from[i]) << 16;
+    __builtin_memcpy(to + i, &bits, sizeof(bits));
+  }
+  if (count % 2 != 0) to[count] = 0.0F;
+}
+
+template <Format format>
+void multiply_tile(const PanelTile& tile) {
+  using Route = void (*)(const Chunk&);
+  static constexpr Route routes[] = {all_strips<format, 1>, all_strips<format, 2>,
+                                     all_strips<format, 3>, all_strips<format, 4>,
+                                     all_strips<format, 5>, all_strips<format, 6>};
+  constexpr std::int64_t per_word = format == Format::bf16 ? 2 : 1;
+  alignas(32) float rows[panel_tile_rows * chunk_columns_max];
+  Chunk chunk = {.rows = rows,
+                 .words = static_cast<const std::byte*>(tile.panel),
+                 .count = 0,
+                 .sums = tile.sums,
+                 .first = tile.first,
+                 .soon = static_cast<const char*>(tile.soon),
+                 .soon_lines = tile.soon_lines};
+  for (std::int64_t k = 0; k < tile.columns; k += chunk_words * per_word) {
+    const std::int64_t left = tile.columns - k;
+    const std::int64_t columns = left < chunk_words * per_word ? left : chunk_words * per_word;
+    for (std::int64_t r = 0; r < tile.count; ++r) {
+      widen(tile, r, k, columns, format, rows + r * chunk_columns_max);
     }
-  };
-  for (std::int64_t pair = 0; pair < tile.columns / 2; ++pair, word += 256) {
-    step([pair](const std::byte* x) __attribute__((always_inline)) {
-      int both;
-      __builtin_memcpy(&both, x + pair * 4, sizeof(both));
-      return both;
-    });
+    chunk.count = (columns + per_word - 1) / per_word;
+    routes[tile.count - 1](chunk);
+    chunk.words += chunk_words * 256;
+    chunk.soon += chunk_words * chunk.soon_lines * 64;
+    chunk.first = false;
   }
-  if (tile.columns % 2 != 0) {  // what stands beside the last element is not ours
-    step([&](const std::byte* x) __attribute__((always_inline)) {
-      std::uint16_t last;
-      __builtin_memcpy(&last, x + (tile.columns - 1) * 2, sizeof(last));
-      return static_cast<int>(last);
-    });
-  }
-  store<R, C>(sums, tile.sums + row * 64 + column);
-}
-
-template <int R, int C>
-void strip_f32(const PanelTile& tile, std::int64_t row, int column) {
-  Sums<R, C> sums;
-  load<R, C>(sums, tile.sums + row * 64 + column, tile.first);
-  const float* rows[R];
-#pragma GCC unroll 4
-  for (int r = 0; r < R; ++r) rows[r] = static_cast<const float*>(tile.rows[row + r]);
-  const float* word = static_cast<const float*>(tile.panel) + column;
-  for (std::int64_t k = 0; k < tile.columns; ++k, word += 64) {
-    __m256 x[R];
-#pragma GCC unroll 4
-    for (int r = 0; r < R; ++r) x[r] = _mm256_set1_ps(rows[r][k]);
-#pragma GCC unroll 8
-    for (int c = 0; c < C; ++c) {
-      const __m256 w = _mm256_loadu_ps(word + c * 8);
-#pragma GCC unroll 4
-      for (int r = 0; r < R; ++r) sums.at[r][c] = _mm256_fmadd_ps(x[r], w, sums.at[r][c]);
-    }
-  }
-  store<R, C>(sums, tile.sums + row * 64 + column);
-}
-
-template <bool bf16_panels, int R, int C>
-void strips(const PanelTile& tile, std::int64_t row) {
-  for (int column = 0; column < 64; column += 8 * C) {
-    if constexpr (bf16_panels) {
-      strip_bf16<R, C>(tile, row, column);
-    } else {
-      strip_f32<R, C>(tile, row, column);
-    }
-  }
-}
-
-/// Eight independent sums hide the latency of FMA; more do not fit beside the operands.
-template <bool bf16_panels>
-void rows_of_tile(const PanelTile& tile) {
-  std::int64_t row = 0;
-  for (; tile.count - row >= 4; row += 4) strips<bf16_panels, 4, 2>(tile, row);
-  if (tile.count - row == 3) return strips<bf16_panels, 3, 2>(tile, row);
-  if (tile.count - row == 2) return strips<bf16_panels, 2, 4>(tile, row);
-  if (tile.count - row == 1) return strips<bf16_panels, 1, 8>(tile, row);
 }
 
 /// The first `columns` (at most 8) lanes.
@@ -165,8 +194,8 @@ void write_f32(const PanelRow& row, int column, __m256 scaled) {
 
 }  // namespace
 
-void panel_tile_bf16_avx2(const PanelTile& tile) { rows_of_tile<true>(tile); }
-void panel_tile_f32_avx2(const PanelTile& tile) { rows_of_tile<false>(tile); }
+void panel_tile_bf16_avx2(const PanelTile& tile) { multiply_tile<Format::bf16>(tile); }
+void panel_tile_f32_avx2(const PanelTile& tile) { multiply_tile<Format::f32>(tile); }
 
 void panel_row_avx2(const PanelRow& row) {
   for (int column = 0; column < row.columns; column += 8) {
