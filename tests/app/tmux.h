@@ -67,8 +67,14 @@ class Tmux {
   }
 
  private:
+  /// A name per server: one that was told to end may still be there.
+  static std::string new_name() {
+    static int servers = 0;
+    return "hyb-test-" + std::to_string(::getpid()) + "-" + std::to_string(++servers);
+  }
+
   Tool tool(std::vector<std::string> arguments) {
-    arguments.insert(arguments.begin(), {"-L", "hyb-test-" + std::to_string(::getpid())});
+    arguments.insert(arguments.begin(), {"-L", name_});
     return {.arguments = std::move(arguments), .program = "tmux"};
   }
 
@@ -77,6 +83,8 @@ class Tmux {
     if (result.exit_code != 0) throw std::runtime_error("tmux: " + result.err);
     return result.out;
   }
+
+  std::string name_ = new_name();
 };
 
 }  // namespace hyb::testing
