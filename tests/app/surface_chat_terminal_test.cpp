@@ -64,7 +64,7 @@ TEST_SUITE("app/surface_chat_terminal") {
   TEST_CASE("Ctrl-C stops an answer only; the part said stays in the conversation") {
     Desk desk(endless);
     desk.terminal.enter("go");
-    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    CHECK(desk.terminal.hides("Ctrl-D leaves"));  // the answer has begun and scrolls
     desk.terminal.press("C-c");
     CHECK(desk.terminal.shows("[stopped · reused 0"));
     CHECK(desk.terminal.screen().find("exit code") == std::string::npos);
@@ -80,8 +80,7 @@ TEST_SUITE("app/surface_chat_terminal") {
     desk.terminal.type("never mind");
     CHECK(desk.terminal.shows("> never mind"));
     desk.terminal.press("C-c");
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));
-    CHECK_FALSE(contains(desk.terminal.screen(), "never mind"));
+    CHECK(desk.terminal.hides("never mind"));
     desk.terminal.press("C-c");
     CHECK(desk.terminal.shows("Ctrl-C again or Ctrl-D leaves"));
     desk.terminal.enter("/stats");
@@ -148,8 +147,10 @@ TEST_SUITE("app/surface_chat_terminal") {
   TEST_CASE("keys pressed during an answer wait for the next prompt") {
     Desk desk(endless);
     desk.terminal.enter("go");
-    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    CHECK(desk.terminal.hides("Ctrl-D leaves"));
+    desk.terminal.enter("/stats");
     desk.terminal.press("C-c");
+    CHECK(desk.terminal.shows("[stopped"));
     desk.terminal.enter("/stats");
     CHECK(desk.terminal.shows("ended by cancelled"));
     desk.leaves_with("C-d", 0);
@@ -180,6 +181,16 @@ TEST_SUITE("app/surface_chat_terminal") {
     };
     CHECK_FALSE(content("before").empty());
     CHECK(content("before") == content("after"));
+  }
+
+  TEST_CASE("SIGTERM at the prompt ends with 143 and gives the terminal back") {
+    Tmux terminal({.command = std::string("timeout --foreground --preserve-status 2 ") +
+                              HYB_BINARY + " chat " + HYB_TESTS_DIR +
+                              "/golden/granite-dense-nope; echo \"code $?\"; stty -a",
+                   .environment = {{"TERM", "screen"}}});
+    CHECK(terminal.shows("code 143"));
+    CHECK(terminal.shows(" icanon "));
+    CHECK(terminal.shows(" echo "));
   }
 
   TEST_CASE("a simple terminal gets plain lines") {

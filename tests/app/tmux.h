@@ -1,13 +1,12 @@
 #pragma once
 
-#include <unistd.h>
-
 #include <chrono>
 #include <stdexcept>
 #include <string>
 #include <thread>
 
 #include "tests/app/run_tool.h"
+#include "tests/support/temporary_folder.h"
 
 namespace hyb::testing {
 
@@ -57,24 +56,23 @@ class Tmux {
   std::string screen() { return tmux({"capture-pane", "-p"}); }
 
   /// Waits until the window shows `text`; false when it does not within 30 seconds.
-  bool shows(const std::string& text) {
+  bool shows(const std::string& text) { return waits_for(text, true); }
+
+  /// Waits until the window does not show it any more.
+  bool hides(const std::string& text) { return waits_for(text, false); }
+
+ private:
+  bool waits_for(const std::string& text, bool is_there) {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
     while (std::chrono::steady_clock::now() < deadline) {
-      if (screen().find(text) != std::string::npos) return true;
+      if ((screen().find(text) != std::string::npos) == is_there) return true;
       std::this_thread::sleep_for(std::chrono::milliseconds(30));
     }
     return false;
   }
 
- private:
-  /// A name per server: one that was told to end may still be there.
-  static std::string new_name() {
-    static int servers = 0;
-    return "hyb-test-" + std::to_string(::getpid()) + "-" + std::to_string(++servers);
-  }
-
   Tool tool(std::vector<std::string> arguments) {
-    arguments.insert(arguments.begin(), {"-L", name_});
+    arguments.insert(arguments.begin(), {"-S", (folder_.path() / "tmux").string()});
     return {.arguments = std::move(arguments), .program = "tmux"};
   }
 
@@ -84,7 +82,7 @@ class Tmux {
     return result.out;
   }
 
-  std::string name_ = new_name();
+  TemporaryFolder folder_;  // holds the server's socket
 };
 
 }  // namespace hyb::testing
