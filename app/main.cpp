@@ -1,6 +1,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -14,7 +15,17 @@ namespace {
 using hyb::Error;
 using hyb::ErrorKind;
 
+/// llama-bench spells a long option with one dash, which CLI11 would read as -p g.
+void rewrite_pair_option(int argc, char** argv) {
+  static char option[] = "--pg";
+  if (argc < 2 || std::string_view(argv[1]) != "bench") return;
+  for (int i = 2; i < argc; ++i) {
+    if (std::string_view(argv[i]) == "-pg") argv[i] = option;
+  }
+}
+
 int run(int argc, char** argv) {
+  rewrite_pair_option(argc, argv);
   CLI::App cli("hyb - run hybrid language models on one machine");
   cli.require_subcommand(1);
   cli.set_version_flag("--version", hyb::app::version_text());

@@ -1,8 +1,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
 
+#include "app/machine.h"
 #include "app/session.h"
 #include "core/base/error.h"
 
@@ -11,38 +11,6 @@ namespace {
 
 /// Length of a sequence when neither the model nor the user states one.
 constexpr std::int32_t length_default = 131072;
-
-std::optional<std::size_t> read_count(const char* path) {
-  std::ifstream file(path);
-  std::size_t value = 0;
-  if (file >> value) return value;
-  return std::nullopt;  // also "max": no limit
-}
-
-/// A line of /proc/meminfo, in bytes.
-std::size_t meminfo(const std::string& key) {
-  std::ifstream file("/proc/meminfo");
-  std::string name;
-  std::size_t kib = 0;
-  while (file >> name >> kib) {
-    if (name == key) return kib << 10;
-    file.ignore(64, '\n');
-  }
-  throw Error(ErrorKind::runtime, "/proc/meminfo has no " + key + "; state --memory as a size");
-}
-
-std::size_t machine_bytes() {
-  const std::size_t total = meminfo("MemTotal:");
-  return std::min(total, read_count("/sys/fs/cgroup/memory.max").value_or(total));
-}
-
-std::size_t available_bytes() {
-  std::size_t available = meminfo("MemAvailable:");
-  const auto limit = read_count("/sys/fs/cgroup/memory.max");
-  const auto used = read_count("/sys/fs/cgroup/memory.current");
-  if (limit && used) available = std::min(available, *limit - std::min(*limit, *used));
-  return available;
-}
 
 std::int32_t wanted_length(const models::Plan& plan, std::int32_t asked) {
   const std::int32_t own = plan.positions_max > 0 ? plan.positions_max : length_default;

@@ -1,0 +1,111 @@
+#include "app/bench/bench.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <ctime>
+
+#include "app/bench/case_run.h"
+#include "app/ui/process.h"
+#include "core/base/error.h"
+
+namespace hyb::app {
+namespace {
+
+constexpr std::int32_t probe_passes_min = 5;
+
+std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  std::array<char, 32> text{};
+  return {text.data(), std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &parts)};
+}
+
+/// Whether the probe's buffer and a short case go beside the weights.
+bool has_room_for_reader(const BareModel& model) {
+  const models::RunnerOptions short_case =
+      CaseRun::needs(model.model.plan, model.model.geometry, {.generate = 1}, 1);
+  return model.model.weights.packed_bytes + model.runner_bytes(short_case) + Probes::read_bytes <=
+         model.budget;
+}
+
+}  // namespace
+
+Bench::Bench(BareModel& model, const BenchOptions& options)
+    : model_(&model),
+      options_(options),
+      has_read_probe_(has_room_for_reader(model)),
+      probes_(model.queue, model.model.geometry.activation_dtype, has_read_probe_),
+      roofline_(model.model.plan, *model.outline.family, model.model.geometry) {}
+
+std::string Bench::refusal(const BenchCase& test) const {
+  const models::Plan& plan = model_->model.plan;
+  if (options_.length_max > 0 && test.length() > options_.length_max) {
+    return fmt::format("{} tokens are more than --context {}", test.length(), options_.length_max);
+  }
+  if (plan.has_rope && plan.positions_max > 0 && test.length() > plan.positions_max) {
+    return fmt::format("{} tokens are more than the model's {} positions", test.length(),
+                       plan.positions_max);
+  }
+  const models::RunnerOptions needs =
+      CaseRun::needs(plan, model_->model.geometry, test, options_.chunk_tokens);
+  const std::size_t bytes = model_->model.weights.packed_bytes + model_->runner_bytes(needs) +
+                            (has_read_probe_ ? Probes::read_bytes : 0);
+  if (bytes > model_->budget) {
+    return fmt::format("does not fit: needs {}, --memory allows {}", bytes_text(bytes),
+                       bytes_text(model_->budget));
+  }
+  return "";
+}
+
+Measurement Bench::run(const BenchCase& test) {
+  Measurement row = {
+      .test = test, .started = utc_now(), .samples_ns = {}, .work = {}, .ceilings = {}};
+  for (const BenchStep& step : timed_steps(test, options_.chunk_tokens)) {
+    row.work += roofline_.step(step.shape);
+  }
+  if (const std::string why = refusal(test); !why.empty()) {
+    row.status = why;
+    return row;
+  }
+  try {
+    measure(row);
+  } catch (const Error& error) {
+    row.status = error.what();
+  } catch (const std::bad_alloc&) {
+    row.status = "does not fit: the machine is out of memory";
+  }
+  return row;
+}
+
+void Bench::measure(Measurement& row) {
+  constexpr std::size_t warm_up_tokens = 4;
+  CaseRun sequences(*model_, row.test, options_.chunk_tokens);
+  // Every page of the workspace is touched once before anything counts.
+  const std::size_t prompt_steps =
+      timed_steps({.prompt = row.test.prompt, .batch = row.test.batch}, options_.chunk_tokens)
+          .size();
+  probes_.forget();
+  bool go_on = sequences.reach_depth() && sequences.repeat(prompt_steps + warm_up_tokens) >= 0;
+  // A-B-B-A: what drifts in the machine meets measurements and probes alike.
+  const std::int32_t rounds = std::max(options_.repetitions, probe_passes_min);
+  for (std::int32_t i = 0; i < rounds && go_on; ++i) {
+    if (i % 2 == 0) probes_.run();
+    if (i < options_.repetitions) {
+      const std::int64_t elapsed = sequences.repeat();
+      go_on = elapsed >= 0;
+      if (go_on) row.samples_ns.push_back(elapsed);
+    }
+    if (i % 2 == 1) probes_.run();
+    go_on = go_on && stop_signal() == 0;
+  }
+  row.ceilings = probes_.best();
+  const auto done = static_cast<std::int32_t>(row.samples_ns.size());
+  if (done < options_.repetitions) {
+    row.status = fmt::format("interrupted: {} of {} repetitions", done, options_.repetitions);
+  }
+}
+
+}  // namespace hyb::app

@@ -1,0 +1,112 @@
+#include "app/bench/case_run.h"
+
+#include <algorithm>
+#include <chrono>
+#include <random>
+
+#include "app/ui/process.h"
+
+namespace hyb::app {
+namespace {
+
+std::int32_t pages_per_sequence(const models::Geometry& geometry, const BenchCase& test) {
+  if (geometry.page_bytes == 0) return 0;
+  return (test.length() + geometry.page_tokens - 1) / geometry.page_tokens;
+}
+
+/// The first half of the slots holds the state at the depth, the second the running one.
+SlotId depth_slot(std::int32_t sequence) { return SlotId{sequence}; }
+SlotId live_slot(const BenchCase& test, std::int32_t sequence) {
+  return SlotId{test.batch + sequence};
+}
+
+}  // namespace
+
+models::RunnerOptions CaseRun::needs(const models::Plan& plan, const models::Geometry& geometry,
+                                     const BenchCase& test, std::int32_t chunk_tokens) {
+  const std::int32_t longest_span =
+      std::min(chunk_tokens, std::max({test.prompt, test.depth, std::int32_t{1}}));
+  return {.pages = pages_per_sequence(geometry, test) * test.batch,
+          .slots = geometry.slot_bytes == 0 ? 0 : 2 * test.batch,
+          .step_tokens = std::max(longest_span, test.batch),
+          .step_rows = test.batch,
+          .positions_max = test.length(),
+          .vocab_used = plan.vocab};
+}
+
+CaseRun::CaseRun(BareModel& model, const BenchCase& test, std::int32_t chunk_tokens)
+    : test_(test),
+      vocab_(model.model.plan.vocab),
+      depth_steps_(depth_steps(test, chunk_tokens)),
+      timed_steps_(timed_steps(test, chunk_tokens)),
+      runner_(model.queue, model.model.plan, model.model.weights, model.model.geometry,
+              needs(model.model.plan, model.model.geometry, test, chunk_tokens)) {
+  const auto batch = static_cast<std::size_t>(test.batch);
+  tokens_.assign(batch, std::vector<TokenId>(static_cast<std::size_t>(test.length())));
+  pages_.resize(batch);
+  const std::int32_t pages = pages_per_sequence(model.model.geometry, test);
+  for (std::int32_t page = 0; page < pages * test.batch; ++page) {
+    pages_[static_cast<std::size_t>(page % test.batch)].push_back(PageId{page});
+  }
+  draw_tokens(0);
+}
+
+void CaseRun::draw_tokens(std::int32_t from) {
+  std::mt19937_64 random(seed_++);
+  for (std::vector<TokenId>& tokens : tokens_) {
+    for (auto token = tokens.begin() + from; token != tokens.end(); ++token) {
+      *token = TokenId{static_cast<std::int32_t>(random() % static_cast<std::uint64_t>(vocab_))};
+    }
+  }
+}
+
+void CaseRun::run(const BenchStep& step) {
+  const auto position = static_cast<std::int32_t>(step.shape.position);
+  Step call;
+  for (std::int32_t i = 0; i < step.shape.sequences; ++i) {
+    const std::int32_t sequence = step.first + i;
+    const auto at = static_cast<std::size_t>(sequence);
+    const bool to_depth = position < test_.depth;
+    const SlotId live = to_depth ? depth_slot(sequence) : live_slot(test_, sequence);
+    Span span = {.tokens = std::span<const TokenId>(tokens_[at])
+                               .subspan(static_cast<std::size_t>(position),
+                                        static_cast<std::size_t>(step.shape.tokens)),
+                 .position = position,
+                 .pages = pages_[at],
+                 .read_slot = position == 0             ? no_slot
+                              : position == test_.depth ? depth_slot(sequence)
+                                                        : live,
+                 .write_slot = live,
+                 .samples = {}};
+    if (step.shape.rows > 0) {
+      span.samples.push_back({.token = static_cast<std::int32_t>(step.shape.tokens) - 1,
+                              .params = &greedy_,
+                              .draw = 0,
+                              .history = {},
+                              .prompt_tokens = 0});
+    }
+    call.spans.push_back(std::move(span));
+  }
+  runner_.run(call);
+}
+
+bool CaseRun::reach_depth() {
+  for (const BenchStep& step : depth_steps_) {
+    if (stop_signal() != 0) return false;
+    run(step);
+  }
+  return true;
+}
+
+std::int64_t CaseRun::repeat(std::size_t steps_max) {
+  draw_tokens(test_.depth);
+  const auto begin = std::chrono::steady_clock::now();
+  for (std::size_t i = 0; i < std::min(steps_max, timed_steps_.size()); ++i) {
+    if (stop_signal() != 0) return -1;
+    run(timed_steps_[i]);
+  }
+  const auto elapsed = std::chrono::steady_clock::now() - begin;
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(elapsed).count();
+}
+
+}  // namespace hyb::app
