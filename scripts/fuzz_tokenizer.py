@@ -522,15 +522,18 @@ def fixtures(args):
         with open(path, "w", encoding="utf-8") as file:
             json.dump(built, file, ensure_ascii=False, separators=(",", ":"))
         reference = Tokenizer.from_file(path)
-        strings = [s for s in Strings(f"fixture {kind}", words, points).make(280) if len(s) < 90]
+        strings = [s for s in Strings(f"fixture {kind}", words, points).make(240) if len(s) < 70]
         with open(os.path.join(args.out, f"{kind}.golden.jsonl"), "w", encoding="utf-8") as file:
             for s in strings:
                 ids = reference.encode(s, add_special_tokens=False).ids
-                line = {"string": s, "ids": ids,
-                        "special": len(reference.encode(s).ids) - len(ids),
-                        "text": reference.decode(ids, skip_special_tokens=False),
-                        "plain": reference.decode(ids, skip_special_tokens=True)}
-                file.write(json.dumps(line, ensure_ascii=True, separators=(",", ":")) + "\n")
+                text = reference.decode(ids, skip_special_tokens=False)
+                plain = reference.decode(ids, skip_special_tokens=True)
+                line = {"string": s, "ids": ids}
+                if text != s:
+                    line["text"] = text  # left out: as the string
+                if plain != text:
+                    line["plain"] = plain  # left out: as the text
+                file.write(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n")
 
 
 def main():

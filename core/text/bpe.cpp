@@ -66,7 +66,9 @@ void Bpe::read_merges(const TokenizerFile& file) {
   for (const TokenizerFile::Merge& merge : file.merges) {
     const std::string_view left = file.left(merge);
     const std::string_view right = file.right(merge);
-    merges_.add(find(left, merge), find(right, merge), find(file.both(merge), merge));
+    const TokenId first = find(left, merge);
+    const TokenId second = find(right, merge);
+    merges_.add(first, second, find(file.both(merge), merge));
     joins_.insert(join_of(code_point_before(left, left.size()), first_code_point(right)));
   }
 }
@@ -177,7 +179,7 @@ void Bpe::Run::encode(std::string_view word, std::vector<TokenId>& out) {
 
 void Bpe::Run::encode_characters(std::string_view word, std::vector<TokenId>& out) {
   if (const auto token = model_.whole(word, false)) return out.push_back(*token);
-  if (word.size() < part_bytes_min) return encode_part(word, out);
+  if (word.size() < part_bytes_min) return encode_uncut(word, out);
   for (std::size_t begin = 0; begin < word.size();) {
     const std::size_t end = part_end(word, begin);
     const std::string_view part = word.substr(begin, end - begin);
@@ -188,7 +190,7 @@ void Bpe::Run::encode_characters(std::string_view word, std::vector<TokenId>& ou
       continue;
     }
     const std::size_t before = out.size();
-    encode_part(part, out);
+    encode_uncut(part, out);
     memo_.put(key, part, std::span(out).subspan(before));
   }
 }
@@ -209,9 +211,9 @@ std::size_t Bpe::Run::part_end(std::string_view word, std::size_t begin) const {
   return at;
 }
 
-void Bpe::Run::encode_part(std::string_view part, std::vector<TokenId>& out) {
+void Bpe::Run::encode_uncut(std::string_view word, std::vector<TokenId>& out) {
   symbols_.clear();
-  model_.add_symbols(part, symbols_);
+  model_.add_symbols(word, symbols_);
   merge_symbols(symbols_, model_.merges_);
   out.insert(out.end(), symbols_.begin(), symbols_.end());
 }

@@ -34,9 +34,11 @@ class Bpe {
 
     void encode(std::string_view word, std::vector<TokenId>& out);
 
+    /// The same for a word of characters by the definition: no cuts, no memo, merges always.
+    void encode_uncut(std::string_view word, std::vector<TokenId>& out);
+
    private:
     void encode_characters(std::string_view word, std::vector<TokenId>& out);
-    void encode_part(std::string_view part, std::vector<TokenId>& out);
     std::size_t part_end(std::string_view word, std::size_t begin) const;
 
     const Bpe& model_;

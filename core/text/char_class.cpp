@@ -119,7 +119,7 @@ std::string write_char_set(const CharSet& set) {
     all += "(?=" + write_union(set.parts[i]) + ")";
   }
   all += write_union(set.parts.back());
-  if (!set.negated) return "(?:" + all + ")";
+  if (!set.negated) return set.parts.size() == 1 ? all : "(?:" + all + ")";
   return "(?:(?!" + all + ")" + std::string(any_character) + ")";
 }
 

@@ -44,11 +44,11 @@ constexpr std::string_view assistant_markers[] = {
 
 // Parts of the spellings of turns and roles, which some files do not mark as special.
 constexpr std::string_view turn_words[] = {
-    "im_",      "turn",     "role",      "header",      "user",    "assistant",
-    "system",   "human",    "developer", "observation", "ipython", "start_of",
-    "end_of",   "begin_of", "endoftext", "startoftext", "eot",     "eom",
-    "eos",      "bos",      "inst",      "channel",     "message", "return",
-    "response", "result",   "output",    "sentence",    "special",
+    "|im_",      "bom",      "turn",     "role",      "header",      "user",
+    "assistant", "system",   "human",    "developer", "observation", "ipython",
+    "start_of",  "end_of",   "begin_of", "endoftext", "startoftext", "eot",
+    "eom",       "eos",      "bos",      "inst",      "channel",     "message",
+    "return",    "response", "result",   "output",    "sentence",    "special",
 };
 
 bool is_white(std::string_view spelling) {

@@ -16,8 +16,7 @@ constexpr int depth_max = 8;
 constexpr std::string_view gpt2_words =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 // Here \w is Rust's: it has the two joiners.
-constexpr std::string_view words_and_marks =
-    R"([\w\u200c\u200d]+|[^\w\s\u200c\u200d]+)";
+constexpr std::string_view words_and_marks = R"([\w\u200c\u200d]+|[^\w\s\u200c\u200d]+)";
 
 SplitBehavior read_behavior(const JsonFields& fields) {
   const std::string name = fields.text("behavior");

@@ -1,0 +1,109 @@
+#include "core/text/added_tokens.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/support/error_text.h"
+#include "tests/support/tokenizer_text.h"
+
+using namespace hyb;
+using testing::contains;
+using testing::model_error;
+
+namespace {
+
+AddedTokens read(const std::string& json) {
+  const TokenizerFile file = read_tokenizer_json(testing::TokenizerText{.added = json}.text(), "f");
+  return AddedTokens(file, file.vocabulary,
+                     [](std::string_view text) { return "~" + std::string(text); });
+}
+
+std::string entry(const std::string& content, int id, const std::string& more = "") {
+  return R"({"content":")" + content + R"(","id":)" + std::to_string(id) + more + "}";
+}
+
+std::string cut(const AddedTokens& tokens, const GuardedText& text, bool normalized = false) {
+  std::string out;
+  for (const auto& stretch : tokens.cut(text, normalized)) {
+    const std::string part = text.text.substr(stretch.begin, stretch.end - stretch.begin);
+    out += stretch.token ? "<" + part + ">" : "[" + part + "]";
+  }
+  return out;
+}
+
+std::string cut(const AddedTokens& tokens, const std::string& text) {
+  return cut(tokens, GuardedText{text, {}, Guard::open});
+}
+
+const std::string special = R"(,"special":true)";
+
+}  // namespace
+
+TEST_SUITE("core/text/added_tokens") {
+  TEST_CASE("the longest of the leftmost is found") {
+    const AddedTokens tokens =
+        read("[" + entry("XY", 10, special) + "," + entry("XYZ", 11, special) + "," +
+             entry("YZ", 12, special) + "]");
+    CHECK(cut(tokens, "aXYZb") == "[a]<XYZ>[b]");
+    CHECK(cut(tokens, "XYYZ") == "<XY><YZ>");
+    CHECK(cut(tokens, "XYXYZ") == "<XY><XYZ>");
+    CHECK(cut(tokens, "abc") == "[abc]");
+    CHECK(cut(tokens, "") == "");
+    CHECK(tokens.is_special(TokenId{10}));
+    CHECK_FALSE(tokens.is_special(TokenId{0}));
+  }
+
+  TEST_CASE("spaces at its sides go with a token that strips them") {
+    const AddedTokens tokens = read("[" + entry("L", 10, special + R"(,"lstrip":true)") + "," +
+                                    entry("R", 11, special + R"(,"rstrip":true)") + "]");
+    CHECK(cut(tokens, "a \u3000L b") == "[a]< \u3000L>[ b]");
+    CHECK(cut(tokens, "aR \n L") == "[a]<R \n ><L>");
+    CHECK(cut(tokens, "  L") == "<  L>");
+  }
+
+  TEST_CASE("a single word does not touch letters, digits or underscores") {
+    const AddedTokens tokens =
+        read("[" + entry("word", 10, special + R"(,"single_word":true)") + "]");
+    CHECK(cut(tokens, "word words xword word-é éword word") ==
+          "<word>[ words xword ]<word>[-é éword ]<word>");
+  }
+
+  TEST_CASE("normalized ones are found in normalised text, by their normalised spelling") {
+    const AddedTokens tokens = read("[" + entry("N", 10) + "," + entry("S", 11, special) + "]");
+    CHECK(cut(tokens, "~N S") == "[~N ]<S>");
+    CHECK(cut(tokens, {"N ~N S", {}, Guard::open}, true) == "[N ]<~N>[ S]");
+    CHECK(tokens.text_of(TokenId{10}) == "~N");
+    CHECK(tokens.text_of(TokenId{11}) == "S");
+    CHECK(tokens.text_of(TokenId{1}).empty());
+  }
+
+  TEST_CASE("a guarded byte keeps a token from being found, a shorter one may be") {
+    const AddedTokens tokens =
+        read("[" + entry("<e>", 10, special) + "," + entry("<e>xx", 11, special) + "," +
+             entry("<think>", 12, special) + "," + entry("  ", 13, R"(,"normalized":false)") + "]");
+    GuardedText text;
+    text.append("<e>", Guard::open);
+    text.append("xx<e>  ", Guard::closed);
+    text.append("<think><e>", Guard::thinking);
+    text.append("<", Guard::open);
+    text.append("e>", Guard::closed);
+    CHECK(cut(tokens, text) == "<<e>>[xx<e>]<  ><<think>>[<e><e>]");
+  }
+
+  TEST_CASE("contradictions are errors that name both sides") {
+    const auto error_of = [](const std::string& json) { return model_error([&] { read(json); }); };
+    CHECK(error_of("[" + entry("ab", 2) + "]") ==
+          "f: added_tokens[0]: \"ab\" has id 2 here and 3 in the vocabulary");
+    CHECK(error_of("[" + entry("new", 2) + "]") ==
+          "f: added_tokens[0]: \"new\" has id 2, which the vocabulary gives to \"c\"");
+    CHECK(contains(error_of("[" + entry("x", 10) + "," + entry("x", 11) + "]"), "added twice"));
+    CHECK(contains(error_of("[" + entry("x", 10) + "," + entry("y", 10) + "]"),
+                   "\"y\" and to \"x\""));
+    CHECK(contains(error_of("[" + entry("x", -1) + "]"), "out of range"));
+    CHECK(contains(error_of("[" + entry("x", 1 << 30) + "]"), "out of range"));
+    CHECK(contains(error_of("[" + entry(std::string(600, 'x'), 10) + "]"), "512"));
+    CHECK(contains(error_of("{}"), "list"));
+    CHECK(contains(error_of("[1]"), "object"));
+    CHECK(contains(error_of(R"([{"content":"x"}])"), "\"id\""));
+    CHECK(error_of("[" + entry("ab", 3) + "]").empty());
+  }
+}

@@ -1,0 +1,122 @@
+#include "core/text/decoder.h"
+
+#include <doctest/doctest.h>
+
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "core/text/utf8.h"
+#include "tests/support/error_text.h"
+
+using namespace hyb;
+using testing::contains;
+using testing::model_error;
+
+namespace {
+
+using Pieces = std::vector<std::string>;
+
+std::string decoded(const std::string& json, const Pieces& pieces, bool eager = false) {
+  const Decoder decoder(parse_json(json, "f"), "f: decoder");
+  Decoder::Run run(decoder, eager);
+  std::string out;
+  for (const std::string& piece : pieces) {
+    run.push(piece, out);
+    CHECK(is_well_formed(out));
+  }
+  run.flush(out);
+  return out;
+}
+
+std::string error_of(const std::string& json) {
+  return model_error([&] { Decoder(parse_json(json, "f"), "f: decoder"); });
+}
+
+std::string sequence(const std::string& steps) {
+  return R"({"type":"Sequence","decoders":[)" + steps + "]}";
+}
+
+const std::string replace = R"({"type":"Replace","pattern":{"String":"▁"},"content":" "})";
+const std::string fallback = R"({"type":"ByteFallback"})";
+const std::string fuse = R"({"type":"Fuse"})";
+const std::string bytes = R"({"type":"ByteLevel"})";
+
+std::string strip(int start, int stop) {
+  return R"({"type":"Strip","content":" ","start":)" + std::to_string(start) + R"(,"stop":)" +
+         std::to_string(stop) + "}";
+}
+
+const std::string llama = sequence(replace + "," + fallback + "," + fuse + "," + strip(1, 0));
+
+}  // namespace
+
+TEST_SUITE("core/text/decoder") {
+  TEST_CASE("each kind") {
+    CHECK(decoded("null", {"a", "b"}) == "a b");
+    CHECK(decoded(bytes, {"Ġa", "Ã", "©"}) == " aé");
+    CHECK(decoded(llama, {"▁a", "▁b"}) == "a b");
+    CHECK(decoded(llama, {"▁▁a"}) == " a");
+    CHECK(decoded(R"({"type":"Metaspace"})", {"▁a▁", "▁b"}) == "a b");
+    CHECK(decoded(R"({"type":"Metaspace","prepend_scheme":"never"})", {"▁a", "▁b"}) == " a b");
+    CHECK(decoded(strip(1, 1), {" a ", "  b"}) == "a b");
+    CHECK(decoded(sequence(""), {"a", "b"}) == "ab");
+  }
+
+  TEST_CASE("byte tokens are strict, and a bad run is replaced byte by byte") {
+    CHECK(decoded(llama, {"<0xC3>", "<0xA9>", "x"}) == "éx");
+    CHECK(decoded(llama, {"<0xC3>", "x"}) == "\uFFFDx");
+    CHECK(decoded(llama, {"<0xC3>", "<0xA9>", "<0xFF>"}) == "\uFFFD\uFFFD\uFFFD");
+    CHECK(decoded(llama, {"<0xC3>", "<0xA9>", "<0xFF>"}, true) == "é\uFFFD");
+    for (const char* piece : {"<0x-1>", "<0xG0>", "<0x+F>", "<0x100>", "<0x 1>", "<0xC3"}) {
+      CHECK(decoded(llama, {piece}) == piece);
+    }
+  }
+
+  TEST_CASE("the ends of the whole text are stripped, however it is cut") {
+    const std::string both = sequence(fuse + "," + strip(2, 2));
+    CHECK(decoded(both, {" ", "  a", " ", " ", "b ", " ", " "}) == " a  b ");
+    CHECK(decoded(both, {" "}) == "");
+    CHECK(decoded(sequence(fuse + "," + strip(1, 0)), {"", " ", " a"}) == " a");
+  }
+
+  TEST_CASE("eager or not, good text comes out the same") {
+    std::mt19937 random(2);
+    const Pieces choices = {"▁a", "b", "▁", "é", "<0x41>"};
+    const Pieces smile = {"<0xF0>", "<0x9F>", "<0x98>", "<0x80>"};
+    for (int round = 0; round < 500; ++round) {
+      Pieces pieces;
+      for (int i = 0; i < 8; ++i) {
+        if (random() % 4 == 0) {
+          pieces.insert(pieces.end(), smile.begin(), smile.end());
+        } else {
+          pieces.push_back(choices[random() % choices.size()]);
+        }
+      }
+      REQUIRE(decoded(llama, pieces, true) == decoded(llama, pieces, false));
+    }
+  }
+
+  TEST_CASE("a flushed run begins anew") {
+    const Decoder decoder(parse_json(llama, "f"), "f");
+    Decoder::Run run(decoder, true);
+    for (int round = 0; round < 2; ++round) {
+      std::string out;
+      run.push("▁a", out);
+      run.push("<0xC3>", out);
+      CHECK(out == "a");
+      run.flush(out);
+      CHECK(out == "a\uFFFD");
+    }
+  }
+
+  TEST_CASE("what is unknown or damaged is an error that names it") {
+    CHECK(error_of(R"({"type":"CTC"})") == "f: decoder: the decoder \"CTC\" is not supported");
+    CHECK(contains(error_of(sequence(fuse + "," + replace)), "\"Replace\" behind Fuse"));
+    CHECK(contains(error_of(sequence(bytes + "," + bytes)), "behind Fuse"));
+    CHECK(contains(error_of(strip(-1, 0)), "0 to 1024"));
+    CHECK(contains(error_of(R"({"type":"Strip","content":"ab","start":1,"stop":0})"),
+                   "one character"));
+    CHECK(contains(error_of(R"({"type":"Metaspace","replacement":""})"), "one character"));
+    CHECK(contains(error_of("[]"), "object"));
+  }
+}

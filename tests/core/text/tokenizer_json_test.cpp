@@ -1,0 +1,90 @@
+#include "core/text/tokenizer_json.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/support/error_text.h"
+#include "tests/support/tokenizer_text.h"
+
+using namespace hyb;
+using testing::contains;
+using testing::model_error;
+using testing::TokenizerText;
+
+namespace {
+
+std::string error_of(const std::string& text) {
+  return model_error([&] { read_tokenizer_json(text, "t.json"); });
+}
+
+std::string vocab_error(const std::string& vocab) {
+  return error_of(TokenizerText{.vocab = vocab}.text());
+}
+std::string merges_error(const std::string& merges) {
+  return error_of(TokenizerText{.merges = merges}.text());
+}
+
+}  // namespace
+
+TEST_SUITE("core/text/tokenizer_json") {
+  TEST_CASE("the tables are taken out of the tree, in both spellings") {
+    for (const char* merges : {R"(["#version: 0.2","a b","ab c"])", R"([["a","b"],["ab","c"]])"}) {
+      const TokenizerFile file = read_tokenizer_json(TokenizerText{.merges = merges}.text(), "f");
+      CHECK(file.vocabulary.count() == 7);
+      CHECK(file.vocabulary.find("abc") == TokenId{4});
+      REQUIRE(file.merges.size() == 2);
+      CHECK(file.left(file.merges[1]) == "ab");
+      CHECK(file.right(file.merges[1]) == "c");
+      CHECK(file.both(file.merges[1]) == "abc");
+      CHECK(file.rest.at("model").at("vocab").empty());
+      CHECK(file.rest.at("model").at("merges").empty());
+      CHECK(file.rest.at("model").at("type") == "BPE");
+    }
+  }
+
+  TEST_CASE("only the model's own vocab and merges are tables") {
+    const TokenizerFile file = read_tokenizer_json(
+        R"({"vocab":{"x":"y"},"model":{"deep":{"vocab":{"x":null},"merges":[1]},"vocab":{"a":0}}})",
+        "f");
+    CHECK(file.vocabulary.count() == 1);
+    CHECK(file.rest.at("vocab").at("x") == "y");
+    CHECK(file.rest.at("model").at("deep").at("merges").at(0) == 1);
+  }
+
+  TEST_CASE("a pair may hold spaces, a line may not") {
+    const TokenizerFile file =
+        read_tokenizer_json(TokenizerText{.merges = R"([["a b"," "]])"}.text(), "f");
+    CHECK(file.left(file.merges.at(0)) == "a b");
+    CHECK(contains(merges_error(R"(["a b c"])"), "entry 0"));
+  }
+
+  TEST_CASE("ids are unique and in range") {
+    CHECK(contains(vocab_error(R"({"a":-1})"), "the id of \"a\" is out of range"));
+    CHECK(contains(vocab_error(R"({"a":4194304})"), "ids are 0 to 4194303"));
+    CHECK(contains(vocab_error(R"({"a":18446744073709551615})"), "out of range"));
+    CHECK(contains(vocab_error(R"({"a":1.0})"), "no integer"));
+    CHECK(contains(vocab_error(R"({"a":"1"})"), "no integer"));
+    CHECK(contains(vocab_error(R"({"a":[1]})"), "no integer"));
+    CHECK(contains(vocab_error(R"({"a":{"b":1}})"), "no integer"));
+    CHECK(contains(vocab_error(R"({"a":null})"), "no integer"));
+    CHECK(contains(vocab_error(R"({"a":1,"a":2})"), "duplicate key \"a\""));
+    CHECK(contains(vocab_error(R"({"a":1,"b":1})"), "id 1 is given to \"b\""));
+  }
+
+  TEST_CASE("merges are pairs of texts") {
+    for (const char* merges : {R"(["ab"])", R"([["a"]])", R"([["a","b","c"]])", R"([[["a"],"b"]])",
+                               R"([1])", R"([{"a":"b"}])", R"([null])", R"([["a",1]])"}) {
+      CAPTURE(merges);
+      CHECK(contains(merges_error(merges), "t.json: model.merges: entry 0 is neither"));
+    }
+    CHECK(contains(merges_error(R"([" b"])"), "empty part"));
+    CHECK(contains(merges_error(R"([["a",""]])"), "empty part"));
+  }
+
+  TEST_CASE("a text that is no JSON says where") {
+    CHECK(contains(error_of("{"), "t.json: not valid JSON at byte"));
+    CHECK(contains(error_of(""), "not valid JSON"));
+    CHECK(contains(error_of(R"({"a":1,"a":2})"), "duplicate key"));
+    CHECK(contains(error_of(std::string(100, '[')), "deeper"));
+    CHECK(contains(error_of(R"({"model":{"vocab":{"\ud800":1}}})"), "not valid JSON"));
+  }
+}

@@ -1,0 +1,40 @@
+#include "core/text/vocabulary.h"
+
+#include <doctest/doctest.h>
+
+#include "core/base/error.h"
+
+using namespace hyb;
+
+TEST_SUITE("core/text/vocabulary") {
+  TEST_CASE("thousands of pieces are found both ways, with holes") {
+    Vocabulary vocabulary;
+    for (int i = 0; i < 5000; ++i) {
+      REQUIRE(vocabulary.add("piece " + std::to_string(i * 7), TokenId{i * 2}) ==
+              Vocabulary::Added::yes);
+    }
+    CHECK(vocabulary.size() == 9999);
+    CHECK(vocabulary.count() == 5000);
+    CHECK(vocabulary.longest_bytes() == 11);
+    for (int i = 0; i < 5000; ++i) {
+      REQUIRE(vocabulary.find("piece " + std::to_string(i * 7)) == TokenId{i * 2});
+      REQUIRE(vocabulary.piece(TokenId{i * 2}) == "piece " + std::to_string(i * 7));
+      REQUIRE_FALSE(vocabulary.contains(TokenId{i * 2 + 1}));
+    }
+    CHECK_FALSE(vocabulary.find("piece 1"));
+    CHECK(vocabulary.piece(TokenId{1}).empty());
+    CHECK(vocabulary.piece(TokenId{-1}).empty());
+    CHECK(vocabulary.piece(TokenId{1 << 30}).empty());
+  }
+
+  TEST_CASE("neither a piece nor an id is taken twice") {
+    Vocabulary vocabulary;
+    CHECK(vocabulary.add("a", TokenId{0}) == Vocabulary::Added::yes);
+    CHECK(vocabulary.add("a", TokenId{1}) == Vocabulary::Added::repeated_piece);
+    CHECK(vocabulary.add("b", TokenId{0}) == Vocabulary::Added::repeated_id);
+    CHECK(vocabulary.count() == 1);
+    CHECK(vocabulary.add("", TokenId{3}) == Vocabulary::Added::yes);
+    CHECK(vocabulary.find("") == TokenId{3});
+    CHECK_THROWS_AS(vocabulary.add("c", TokenId{-1}), Error);
+  }
+}
