@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "app/model_source.h"
+#include "app/model_texts.h"
 #include "app/options.h"
 #include "core/engine/engine.h"
 #include "core/text/chat_template.h"
@@ -68,7 +69,7 @@ class Session {
 
   /// Null with --random-weights on a folder without tokenizer.json.
   const Tokenizer* tokenizer() const;
-  /// The tokenizer; Error(model) saying which file is missing when there is none.
+  /// As app::need_tokenizer.
   const Tokenizer& need_tokenizer() const;
   /// Null: the model has no chat template.
   const ChatTemplate* chat_template() const;
