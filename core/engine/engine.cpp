@@ -222,6 +222,7 @@ RequestId Engine::submit(Request request, Sink& sink) {
 
   // A prompt is run once for all choices, unless there is nothing to share.
   const bool shares = choices > 1 && active.terms.request.prompt.size() > 1;
+  active.terms.request.prompt = {};  // every choice has its own by now
   if (shares) active.choices.front()->hold_at_prompt_end();
   for (std::int32_t choice = 0; choice < (shares ? 1 : choices); ++choice) {
     books.scheduler.add(*active.choices[static_cast<std::size_t>(choice)]);

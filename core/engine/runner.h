@@ -69,7 +69,10 @@ class Runner {
   virtual Capacity capacity() const = 0;
 
   /// Carries out the orders, then all spans. The result depends only on the tokens and the memory
-  /// named, never on what else is in the step. Throws Error when the step cannot be carried out.
+  /// named, never on what else is in the step. What one span writes (its write slot, its positions
+  /// in its pages) no other span of the step reads or writes. Views in the step live until run()
+  /// returns. Throws Error when the step cannot be carried out; what it was to write is then never
+  /// read again.
   virtual StepResult run(const Step& step) = 0;
 };
 
