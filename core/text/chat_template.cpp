@@ -56,6 +56,10 @@ Rendered render_with(const jinja::Template& parsed, const RenderLimits& limits,
   jinja::Interpreter interpreter(parsed, runtime, root, output);
   try {
     define(runtime, root);
+  } catch (const Fault& fault) {
+    throw Error(ErrorKind::usage, parsed.name + ": template variables: " + fault.what());
+  }
+  try {
     interpreter.run();
   } catch (const Fault& fault) {
     fail(parsed, interpreter.place(), fault);

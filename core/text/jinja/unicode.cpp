@@ -158,6 +158,7 @@ void append_title(std::string& out, char32_t c) {
 std::size_t find_first(std::string_view text, std::string_view needle, std::size_t from) {
   if (from > text.size()) return std::string_view::npos;
   if (needle.empty()) return from;
+  if (needle.size() > text.size() - from) return std::string_view::npos;
   // memmem is linear; string_view::find is quadratic on hostile input.
   const void* found = memmem(text.data() + from, text.size() - from, needle.data(), needle.size());
   if (found == nullptr) return std::string_view::npos;

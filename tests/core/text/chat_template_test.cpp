@@ -223,7 +223,7 @@ TEST_SUITE("core/text/chat_template") {
     CHECK(error_of("", json("[1]"), {}, ErrorKind::usage).find("item 0") != std::string::npos);
     CHECK(error_of("", json("{}"), {}, ErrorKind::usage).find("array") != std::string::npos);
     CHECK(error_of("", none, json("[]"), ErrorKind::usage).find("object") != std::string::npos);
-    CHECK(error_of("", none, json(R"({"n": 18446744073709551615})"), ErrorKind::model)
+    CHECK(error_of("", none, json(R"({"n": 18446744073709551615})"), ErrorKind::usage)
               .find("64 bits") != std::string::npos);
   }
 
