@@ -98,6 +98,10 @@ const Tokenizer& Session::need_tokenizer() const {
   return app::need_tokenizer(parts_->texts, parts_->source);
 }
 
+const ChatTemplate& Session::need_chat_template() const {
+  return app::need_chat_template(parts_->texts, parts_->source);
+}
+
 const ChatTemplate* Session::chat_template() const {
   return parts_->texts.chat_template ? &*parts_->texts.chat_template : nullptr;
 }

@@ -71,6 +71,8 @@ class Session {
   const Tokenizer* tokenizer() const;
   /// As app::need_tokenizer.
   const Tokenizer& need_tokenizer() const;
+  /// As app::need_chat_template.
+  const ChatTemplate& need_chat_template() const;
   /// Null: the model has no chat template.
   const ChatTemplate* chat_template() const;
   /// generation_config.json, an empty object when absent.

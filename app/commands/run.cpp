@@ -1,0 +1,168 @@
+#include <fmt/format.h>
+
+#include <chrono>
+#include <ctime>
+#include <memory>
+#include <string>
+
+#include "app/chat/answer.h"
+#include "app/commands/commands.h"
+#include "app/openai_response.h"
+#include "app/options.h"
+#include "app/prompt.h"
+#include "app/session.h"
+#include "app/text_input.h"
+#include "app/ui/process.h"
+#include "app/ui/terminal.h"
+#include "core/base/error.h"
+
+namespace hyb::app {
+namespace {
+
+struct Options {
+  ModelOptions model;
+  GenerationOptions generation;
+  TextInput input;
+  std::string system;
+  std::string truncate;
+  bool raw = false;
+  bool allow_special = false;
+  bool json = false;
+  bool verbose = false;
+  std::int32_t choices = 1;
+  std::int32_t logprobs = -1;
+};
+
+Truncate truncate_of(const std::string& name) {
+  if (name == "left") return Truncate::left;
+  return name == "right" ? Truncate::right : Truncate::refuse;
+}
+
+std::vector<TokenId> encode(const Options& options, const Session& session,
+                            const std::string& text) {
+  const Tokenizer& tokenizer = session.need_tokenizer();
+  if (options.raw) return encode_raw(tokenizer, text, options.allow_special);
+  Json messages = Json::array();
+  if (!options.system.empty()) {
+    messages.push_back({{"role", "system"}, {"content", options.system}});
+  }
+  messages.push_back({{"role", "user"}, {"content", text}});
+  return encode_chat(session.need_chat_template(), tokenizer,
+                     {.messages = messages, .variables = Json::object()});
+}
+
+Request request_of(const Options& options, Session& session, const std::string& text) {
+  Request request = session.request(options.generation);
+  request.choices = options.choices;
+  request.sampling.logprobs = options.logprobs;
+  request.prompt = encode(options, session, text);
+  fit_prompt(request.prompt, session.engine().length_max() - 1, truncate_of(options.truncate));
+  return request;
+}
+
+std::string statistics(const Usage& usage, std::chrono::nanoseconds load) {
+  const auto seconds = [](std::chrono::nanoseconds time) {
+    return std::chrono::duration<double>(time).count();
+  };
+  const double decode = seconds(usage.decode);
+  const auto after_first = static_cast<double>(usage.completion_tokens - 1);
+  return fmt::format(
+      "[load {:.2f} s, reused {}, prefilled {} in {:.2f} s, {} tokens, {:.1f} tokens/s]\n",
+      seconds(load), usage.reused_tokens, usage.prefilled_tokens, seconds(usage.prefill),
+      usage.completion_tokens, decode > 0 ? after_first / decode : 0.0);
+}
+
+void fail_on_error(const Completion& completion) {
+  if (completion.reason == FinishReason::error) {
+    throw Error(ErrorKind::runtime, completion.error);
+  }
+}
+
+void stream(const Options& options, Session& session, Request request) {
+  const Answer answer =
+      stream_answer(session.engine(), std::move(request), is_terminal(Stream::output));
+  if (options.verbose) {
+    write_stderr(statistics(answer.completion.usage, session.load_time()));
+  }
+  fail_on_error(answer.completion);
+}
+
+void print_json(const Options& options, Session& session, Request request) {
+  Collector collector(request.choices);
+  const RequestId id = session.engine().submit(std::move(request), collector);
+  while (!collector.done()) {
+    if (stop_signal() != 0) {
+      session.engine().cancel(id);
+    } else {
+      session.engine().step();
+    }
+  }
+  const bool is_chat = !options.raw;
+  const std::int64_t now = std::time(nullptr);
+  const Json json = response_json({.kind = is_chat ? AnswerKind::chat : AnswerKind::text,
+                                   .id = fmt::format("{}-{}", is_chat ? "chatcmpl" : "cmpl", now),
+                                   .model = session.source().name(),
+                                   .created_s = now},
+                                  collector.completions(), session.need_tokenizer());
+  write_stdout(to_text(json) + "\n");
+  for (const Completion& completion : collector.completions()) fail_on_error(completion);
+}
+
+void check(const Options& options) {
+  const auto refuse = [](bool wrong, const char* text) {
+    if (wrong) throw Error(ErrorKind::usage, text);
+  };
+  refuse(options.choices > 1 && !options.json, "--choices needs --json: one stream has one answer");
+  refuse(options.logprobs >= 0 && !options.json, "--logprobs needs --json");
+  refuse(options.raw && !options.system.empty(), "--system needs a chat: leave --raw out");
+  refuse(options.allow_special && !options.raw,
+         "--allow-special needs --raw: in a chat, what a person writes is never a control token");
+}
+
+int run(const Options& options) {
+  check(options);
+  const std::string text = read_text(options.input);
+  check_utf8(text, "the prompt");
+  check_utf8(options.system, "the system prompt");
+  if (text.empty()) throw Error(ErrorKind::usage, "the prompt is empty");
+  Session session = [&] {
+    const StopAtOnce nothing_to_lose;
+    return Session::open(options.model, {.sequences_max = options.choices}, read_environment());
+  }();
+  Request request = request_of(options, session, text);
+  if (options.json) {
+    print_json(options, session, std::move(request));
+  } else {
+    stream(options, session, std::move(request));
+  }
+  return 0;
+}
+
+Action describe(CLI::App& cli) {
+  const auto options = std::make_shared<Options>();  // CLI11 keeps pointers into it
+  add_model_options(cli, options->model);
+  add_text_input(cli, options->input);
+  add_generation_options(cli, options->generation);
+  cli.add_option("--system", options->system, "the system prompt");
+  cli.add_flag("--raw", options->raw, "continue the text as it is, without the chat template");
+  cli.add_flag("--allow-special", options->allow_special,
+               "with --raw: control tokens spelled in the text become tokens");
+  cli.add_option("--truncate", options->truncate,
+                 "cut a prompt that is too long, from its left or its right end")
+      ->check(CLI::IsMember({"left", "right"}));
+  cli.add_flag("--json", options->json, "print one OpenAI chat.completion object");
+  cli.add_option("--choices", options->choices, "with --json: so many answers")
+      ->check(CLI::Range(1, static_cast<int>(choices_max)))
+      ->capture_default_str();
+  cli.add_option("--logprobs", options->logprobs,
+                 "with --json: log-probabilities of the tokens and of so many alternatives")
+      ->check(CLI::Range(0, 20));
+  cli.add_flag("-v,--verbose", options->verbose, "statistics on stderr");
+  return [options] { return run(*options); };
+}
+
+}  // namespace
+
+const Command run_command = {"run", "Answer one prompt and leave", describe};
+
+}  // namespace hyb::app

@@ -1,0 +1,135 @@
+#include <fmt/format.h>
+
+#include <charconv>
+#include <memory>
+#include <string>
+
+#include "app/commands/commands.h"
+#include "app/environment.h"
+#include "app/model_texts.h"
+#include "app/prompt.h"
+#include "app/text_input.h"
+#include "app/ui/process.h"
+#include "app/ui/sanitizer.h"
+#include "app/ui/terminal.h"
+#include "core/base/error.h"
+
+namespace hyb::app {
+namespace {
+
+struct Options {
+  std::string model = "demo";
+  TextInput input;
+  bool allow_special = false;
+  bool bare = false;
+  bool ids = false;
+  bool count = false;
+  bool json = false;
+  bool lines = false;
+  bool decode = false;
+};
+
+std::vector<TokenId> encode(const Options& options, const Tokenizer& tokenizer,
+                            std::string_view text) {
+  return tokenizer.encode(
+      text, {.add_special_tokens = !options.bare, .parse_special = options.allow_special});
+}
+
+std::string ids_text(const std::vector<TokenId>& tokens, std::string_view separator) {
+  std::string text;
+  for (const TokenId token : tokens) {
+    if (!text.empty()) text += separator;
+    text += std::to_string(index(token));
+  }
+  return text;
+}
+
+/// A token's text on one line: as a JSON string, so that spaces and halves of characters show.
+std::string spelled(const Tokenizer& tokenizer, TokenId token) {
+  return to_text(Json(tokenizer.decode(std::span(&token, 1), false)));
+}
+
+std::string output(const Options& options, const Tokenizer& tokenizer, std::string_view text) {
+  const std::vector<TokenId> tokens = encode(options, tokenizer, text);
+  if (options.count) return fmt::format("{}\n", tokens.size());
+  if (options.json) return "[" + ids_text(tokens, ",") + "]\n";
+  if (options.ids) return ids_text(tokens, " ") + "\n";
+  std::string table;
+  for (const TokenId token : tokens) {
+    table += fmt::format("{}\t{}\n", index(token), spelled(tokenizer, token));
+  }
+  return table;
+}
+
+/// Ids between white space, commas and brackets, so that every form printed here can come back.
+std::vector<TokenId> parse_ids(std::string_view text, const Tokenizer& tokenizer) {
+  constexpr std::string_view between = " \t\r\n,[]";
+  std::vector<TokenId> tokens;
+  for (std::size_t at = text.find_first_not_of(between); at != std::string_view::npos;
+       at = text.find_first_not_of(between, at)) {
+    const std::string_view word = text.substr(at, text.find_first_of(between, at) - at);
+    std::int32_t id = -1;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), id);
+    if (error != std::errc() || end != word.data() + word.size() || id < 0 ||
+        id >= tokenizer.size()) {
+      throw Error(ErrorKind::usage, fmt::format("--decode: '{}' is no token id below {}",
+                                                sanitized_line(word), tokenizer.size()));
+    }
+    tokens.push_back(TokenId{id});
+    at += word.size();
+  }
+  return tokens;
+}
+
+std::string for_terminal(std::string text) {
+  return is_terminal(Stream::output) ? sanitized(text) : text;
+}
+
+int run(const Options& options) {
+  const std::string text = read_text(options.input);
+  const ModelSource source = ModelSource::find(options.model, read_environment());
+  const ModelTexts texts = read_texts(source);
+  const Tokenizer& tokenizer = need_tokenizer(texts, source);
+  if (options.decode) {
+    write_stdout(for_terminal(tokenizer.decode(parse_ids(text, tokenizer), false)));
+    return 0;
+  }
+  check_utf8(text, "the text");
+  if (!options.lines) {
+    write_stdout(for_terminal(output(options, tokenizer, text)));
+    return 0;
+  }
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string_view line = std::string_view(text).substr(begin, end - begin);
+    if (!write_stdout(for_terminal(output(options, tokenizer, line)))) break;
+    begin = end + 1;
+  }
+  return 0;
+}
+
+Action describe(CLI::App& cli) {
+  const auto options = std::make_shared<Options>();  // CLI11 keeps pointers into it
+  cli.add_option("model", options->model, "folder, org/name[@revision], or demo")
+      ->capture_default_str();
+  add_text_input(cli, options->input);
+  cli.add_flag("--allow-special", options->allow_special,
+               "control tokens spelled in the text become tokens");
+  cli.add_flag("--bare", options->bare, "without the tokens put around a raw prompt (BOS)");
+  CLI::Option* ids = cli.add_flag("--ids", options->ids, "ids only, on one line");
+  CLI::Option* json = cli.add_flag("--json", options->json, "ids as a JSON array");
+  cli.add_flag("--count", options->count, "how many")->excludes(ids)->excludes(json);
+  ids->excludes(json);
+  CLI::Option* lines = cli.add_flag("--lines", options->lines, "every line is a text of its own");
+  cli.add_flag("--decode", options->decode, "the other way: ids in, text out")
+      ->excludes(lines)
+      ->excludes(ids)
+      ->excludes(json);
+  return [options] { return run(*options); };
+}
+
+}  // namespace
+
+const Command tokenize_command = {"tokenize", "Turn text into token ids, or back", describe};
+
+}  // namespace hyb::app
