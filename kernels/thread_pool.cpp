@@ -196,8 +196,8 @@ void ThreadPool::run_erased(Call call, void* body) {
   require(!shared_->running.exchange(true, std::memory_order_acquire),
           "thread pool: a run inside a run, or from two threads");
   const FlushDenormals flush;
-  // A caller that sits on a worker's CPU would share it for many milliseconds.
-  if (shared_->pinned && sched_getcpu() != shared_->cpus.front()) {
+  // A caller that sits on a sleeping worker's CPU would share it for many milliseconds.
+  if (shared_->pinned && shared_->sleepers.load() > 0 && sched_getcpu() != shared_->cpus.front()) {
     move_to(shared_->cpus.front(), shared_->cpus);
   }
   shared_->call = call;
