@@ -56,8 +56,10 @@ TEST_SUITE("kernels/ops/rope") {
       std::vector<std::int32_t> positions(50);
       std::iota(positions.begin(), positions.end(), 900);
       TestTensor whole = before, rows = before;
-      const Rope shape{.heads = 4, .head_dim = 64, .rotary_dim = 64, .theta = 1e6};
-      Rope op = shape;
+      Rope op;
+      op.heads = 4;
+      op.head_dim = op.rotary_dim = 64;
+      op.theta = 1e6;
       const Table all(positions);
       op.x = whole;
       op.position_of_row = all;
