@@ -66,10 +66,10 @@ ModelSource ModelSource::find(const std::string& name, const Environment& enviro
   ModelSource source;
   source.name_ = name;
   std::error_code ignored;
-  if (std::filesystem::is_directory(name, ignored)) {
-    source.folder_ = find_model_folder(name, environment.hub);
-  } else if (name == "demo" && embedded("demo/config.json")) {
+  if (name == "demo") {  // the default must mean the same in every folder; ./demo is a folder
     source.kind_ = Kind::demo;
+  } else if (std::filesystem::is_directory(name, ignored)) {
+    source.folder_ = find_model_folder(name, environment.hub);
   } else if (embedded(preset_file(name))) {
     source.kind_ = Kind::preset;
   } else {
