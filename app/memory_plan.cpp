@@ -74,23 +74,31 @@ MemoryPlan plan_memory(const models::Plan& plan, const models::Geometry& geometr
   if (least > budget) fail_too_small(memory, least);
   const std::size_t pools = budget - fixed;
 
+  const std::int64_t page = geometry.page_tokens;
+  const std::int64_t per_sequence = (memory.length_max + page - 1) / page;
+  std::int64_t pages_wanted = 0;
+  if (geometry.page_bytes != 0) {
+    pages_wanted = std::min({per_sequence * shape.sequences_max, std::int64_t{1} << 30,
+                             static_cast<std::int64_t>(pools / geometry.page_bytes)});
+  }
+
   // One slot more than sequences: a checkpoint hands its slot over while the next one is taken.
-  // Slots may take half of the pools; the sequences that then lack one wait their turn.
+  // Slots may take what the pages leave, and half of the pools in any case; the sequences that then
+  // lack one wait their turn.
   const std::int32_t slots_wanted = shape.sequences_max + 1;
   if (geometry.slot_bytes != 0) {
-    const auto affordable = static_cast<std::int64_t>(pools / 2 / geometry.slot_bytes);
+    const std::size_t pages_bytes = static_cast<std::size_t>(pages_wanted) * geometry.page_bytes;
+    const std::size_t room = std::max(pools / 2, pools - pages_bytes);
+    const auto affordable = static_cast<std::int64_t>(room / geometry.slot_bytes);
     memory.slots = static_cast<std::int32_t>(
         std::clamp<std::int64_t>(affordable, 2, std::int64_t{slots_wanted}));
     memory.slots_bytes = static_cast<std::size_t>(memory.slots) * geometry.slot_bytes;
   }
   memory.sequences = geometry.slot_bytes == 0 ? shape.sequences_max : memory.slots - 1;
   if (geometry.page_bytes != 0) {
-    const std::int64_t page = geometry.page_tokens;
-    const std::int64_t per_sequence = (memory.length_max + page - 1) / page;
     const auto affordable =
         static_cast<std::int64_t>((pools - memory.slots_bytes) / geometry.page_bytes);
-    const std::int64_t pages = std::min<std::int64_t>(
-        {affordable, per_sequence * shape.sequences_max, std::int64_t{1} << 30});
+    const std::int64_t pages = std::min(affordable, pages_wanted);
     memory.pages = static_cast<std::int32_t>(pages);
     memory.pages_bytes = static_cast<std::size_t>(pages) * geometry.page_bytes;
     memory.length_max =

@@ -1,0 +1,123 @@
+#include <fmt/format.h>
+
+#include <array>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "app/commands/commands.h"
+#include "app/environment.h"
+#include "app/fit/fit.h"
+#include "app/options.h"
+#include "app/ui/process.h"
+#include "app/ui/sanitizer.h"
+#include "app/ui/table.h"
+#include "core/base/error.h"
+#include "kernels/thread_pool.h"
+
+namespace hyb::app {
+namespace {
+
+struct Options {
+  ModelOptions model;
+  std::int32_t parallel = 1;
+  bool json = false;
+};
+
+constexpr std::array<std::int32_t, 4> lengths = {1024, 4096, 32768, 131072};
+
+std::string count_text(const Fit& fit, std::int32_t length) {
+  if (!fit.has_positions(length)) return "-";
+  const std::int32_t count = fit.sequences_of(length);
+  return count == Fit::sequences_max ? fmt::format("{} or more", count) : std::to_string(count);
+}
+
+std::string length_text(std::int32_t length) {
+  return length % 1024 == 0 ? fmt::format("{}k", length / 1024) : std::to_string(length);
+}
+
+void print_text(const std::string& name, const ModelOutline& outline, const Fit& fit,
+                const MemoryPlan& memory, const Options& options) {
+  const models::Geometry& geometry = outline.geometry;
+  Table parts = {.columns = {{"part"}, {"bytes", Align::right}, {"what"}}, .rows = {}};
+  const auto add = [&](const char* part, std::size_t bytes, const std::string& what) {
+    parts.rows.push_back({part, bytes_text(bytes), what});
+  };
+  add("weights", memory.weights, name_of(outline.activation).data());
+  add("workspace", memory.workspace, "activations of one step");
+  add("slots", memory.slots_bytes,
+      fmt::format("{} of {}", memory.slots, bytes_text(geometry.slot_bytes)));
+  add("pages", memory.pages_bytes,
+      fmt::format("{} of {} tokens, {} per token", memory.pages, geometry.page_tokens,
+                  bytes_text(geometry.kv_bytes_per_token)));
+  add("total", memory.total(), fmt::format("of {} allowed", bytes_text(memory.budget)));
+
+  Table table = {.columns = {{"tokens each", Align::right}, {"sequences at once", Align::right}},
+                 .rows = {}};
+  for (const std::int32_t length : lengths) {
+    table.rows.push_back({length_text(length), count_text(fit, length)});
+  }
+  write_stdout(sanitized_line(name) + "\n\n" + plain_text(parts) + '\n' +
+               fmt::format("asked for: {} at once, room for {} of up to {} tokens each\n",
+                           options.parallel, memory.sequences, memory.length_max) +
+               fmt::format("longest single sequence: {} tokens\n\n", fit.length_max()) +
+               plain_text(table));
+}
+
+void print_json(const std::string& name, const ModelOutline& outline, const Fit& fit,
+                const MemoryPlan& memory, const Options& options) {
+  Json counts = Json::array();
+  for (const std::int32_t length : lengths) {
+    if (!fit.has_positions(length)) continue;
+    counts.push_back({{"length", length}, {"sequences", fit.sequences_of(length)}});
+  }
+  const Json json = {{"model", name},
+                     {"model_type", outline.plan.family},
+                     {"dtype", name_of(outline.activation)},
+                     {"budget_bytes", memory.budget},
+                     {"weights_bytes", memory.weights},
+                     {"workspace_bytes", memory.workspace},
+                     {"slots_bytes", memory.slots_bytes},
+                     {"pages_bytes", memory.pages_bytes},
+                     {"total_bytes", memory.total()},
+                     {"slots", memory.slots},
+                     {"pages", memory.pages},
+                     {"page_tokens", outline.geometry.page_tokens},
+                     {"kv_bytes_per_token", outline.geometry.kv_bytes_per_token},
+                     {"state_bytes_per_sequence", outline.geometry.state_bytes_per_sequence},
+                     {"parallel", options.parallel},
+                     {"sequences", memory.sequences},
+                     {"length_max", memory.length_max},
+                     {"single_length_max", fit.length_max()},
+                     {"fits", counts}};
+  write_stdout(json.dump(2) + '\n');
+}
+
+int run(const Options& options) {
+  const Environment environment = read_environment();
+  const ModelSource source = ModelSource::find(options.model.model, environment);
+  const ModelOutline outline = outline_of(source, options.model.dtype);
+  const std::size_t budget = budget_bytes(parse_memory(options.model.memory));
+  const int threads =
+      options.model.threads > 0 ? options.model.threads : kernels::usable_cpus().count;
+  const Fit fit(outline, budget, threads);
+  const MemoryPlan memory = fit.plan(options.model.context, options.parallel);
+  (options.json ? print_json : print_text)(source.name(), outline, fit, memory, options);
+  return 0;
+}
+
+Action describe(CLI::App& cli) {
+  const auto options = std::make_shared<Options>();  // CLI11 keeps pointers into it
+  add_model_options(cli, options->model);
+  cli.add_option("--parallel", options->parallel, "sequences that are to run at once")
+      ->check(CLI::Range(1, Fit::sequences_max))
+      ->capture_default_str();
+  cli.add_flag("--json", options->json, "one JSON object");
+  return [options] { return run(*options); };
+}
+
+}  // namespace
+
+const Command fit_command = {"fit", "Say what fits into memory, before a weight is read", describe};
+
+}  // namespace hyb::app
