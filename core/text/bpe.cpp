@@ -45,7 +45,7 @@ Bpe::Bpe(const TokenizerFile& file, const Vocabulary& vocabulary)
   byte_fallback_ = model.flag_or("byte_fallback", false);
   if (const std::string piece = model.text_or("unk_token", ""); !piece.empty()) {
     unknown_ = vocabulary_.find(piece);
-    if (!unknown_) model.fail("unk_token \"" + piece + "\" is not in the vocabulary");
+    if (!unknown_) model.fail("unk_token \"" + excerpt(piece) + "\" is not in the vocabulary");
   }
   read_merges(file);
   read_characters();
@@ -56,9 +56,8 @@ void Bpe::read_merges(const TokenizerFile& file) {
   const auto find = [&](std::string_view piece, const TokenizerFile::Merge& merge) {
     const auto token = vocabulary_.find(piece);
     if (!token) {
-      file.fail("model.merges: \"" + std::string(file.left(merge)) + " " +
-                std::string(file.right(merge)) + "\" names \"" + std::string(piece) +
-                "\", which is not in the vocabulary");
+      file.fail("model.merges: \"" + excerpt(file.left(merge)) + " " + excerpt(file.right(merge)) +
+                "\" names \"" + excerpt(piece) + "\", which is not in the vocabulary");
     }
     return *token;
   };

@@ -159,7 +159,7 @@ class ClassReader {
 
 void PatternReader::fail(const std::string& what) const {
   throw Error(ErrorKind::model, source_ + ": cannot use this pattern: " + what + " (at byte " +
-                                    std::to_string(at_) + " of \"" + std::string(pattern_) + "\")");
+                                    std::to_string(at_) + " of \"" + excerpt(pattern_) + "\")");
 }
 
 ClassText read_class(PatternReader& reader) { return ClassReader(reader).read(); }

@@ -6,6 +6,7 @@
 
 #include "core/base/error.h"
 #include "core/text/pattern_dialect.h"
+#include "core/text/utf8.h"
 
 namespace hyb {
 namespace {
@@ -83,7 +84,8 @@ class Pattern::Search {
     }
     if (result == PCRE2_ERROR_NOMATCH) return false;
     if (result < 0) {
-      throw Error(ErrorKind::model, pattern_.source_ + ": the pattern \"" + pattern_.written_ +
+      throw Error(ErrorKind::model, pattern_.source_ + ": the pattern \"" +
+                                        excerpt(pattern_.written_) +
                                         "\" gives up on this text at byte " + std::to_string(from) +
                                         ": " + message_of(result));
     }

@@ -2,6 +2,7 @@
 
 #include "core/base/error.h"
 #include "core/base/json_builder.h"
+#include "core/text/utf8.h"
 
 namespace hyb {
 namespace {
@@ -87,7 +88,7 @@ class Reader : public JsonBuilder {
 
   [[noreturn]] bool wrong() const {
     if (table_ == Table::vocabulary)
-      fail("model.vocab: the id of \"" + piece_ + "\" is no integer");
+      fail("model.vocab: the id of \"" + excerpt(piece_) + "\" is no integer");
     fail("model.merges: entry " + number() + " is neither \"a b\" nor [\"a\", \"b\"]");
   }
 
@@ -96,16 +97,16 @@ class Reader : public JsonBuilder {
   bool entry(std::int64_t id) {
     if (table_ != Table::vocabulary) wrong();
     if (id < 0 || id >= Vocabulary::ids_max) {
-      fail("model.vocab: the id of \"" + piece_ + "\" is out of range; ids are 0 to " +
+      fail("model.vocab: the id of \"" + excerpt(piece_) + "\" is out of range; ids are 0 to " +
            std::to_string(Vocabulary::ids_max - 1));
     }
     switch (file_.vocabulary.add(piece_, TokenId{static_cast<std::int32_t>(id)})) {
       case Vocabulary::Added::yes:
         return true;
       case Vocabulary::Added::repeated_piece:
-        fail("model.vocab: duplicate key \"" + piece_ + "\"");
+        fail("model.vocab: duplicate key \"" + excerpt(piece_) + "\"");
       case Vocabulary::Added::repeated_id:
-        fail("model.vocab: id " + std::to_string(id) + " is given to \"" + piece_ +
+        fail("model.vocab: id " + std::to_string(id) + " is given to \"" + excerpt(piece_) +
              "\" and to another piece");
     }
     return false;

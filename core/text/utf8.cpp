@@ -78,6 +78,14 @@ void append_utf8(std::string& text, char32_t code_point) {
   put(0x80 | (code_point & 0x3F));
 }
 
+std::string excerpt(std::string_view text) {
+  constexpr std::size_t bytes_max = 100;
+  if (text.size() <= bytes_max) return std::string(text);
+  std::size_t end = bytes_max;
+  while (end > 0 && (byte_at(text, end) & 0xC0) == 0x80) --end;
+  return std::string(text.substr(0, end)) + "...";
+}
+
 bool is_well_formed(std::string_view text) {
   std::size_t at = 0;
   while (at < text.size()) {

@@ -31,4 +31,7 @@ void append_utf8(std::string& text, char32_t code_point);
 
 bool is_well_formed(std::string_view text);
 
+/// The beginning of a well-formed text for an error message, with "..." where there is more.
+std::string excerpt(std::string_view text);
+
 }  // namespace hyb

@@ -39,4 +39,10 @@ TEST_SUITE("core/text/utf8") {
     CHECK_FALSE(is_well_formed("abcdefghijklm\xC3"));
     CHECK(is_well_formed(""));
   }
+
+  TEST_CASE("an excerpt is short and cuts no character") {
+    CHECK(excerpt("é") == "é");
+    CHECK(excerpt(std::string(99, 'a') + "éb") == std::string(99, 'a') + "...");
+    CHECK(excerpt(std::string(5000, 'a')).size() == 103);
+  }
 }
