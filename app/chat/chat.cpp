@@ -11,15 +11,23 @@
 namespace hyb::app {
 namespace {
 
-const ChatTemplate& need_template(const Session& session) {
-  if (session.chat_template() != nullptr) return *session.chat_template();
+[[noreturn]] void refuse_without_template(const std::string& name) {
   throw Error(ErrorKind::model,
               fmt::format("{}: the model has no chat template, so there is no telling how it wants "
                           "to be talked to; use: hyb run {} --raw -p TEXT",
-                          session.source().name(), session.source().name()));
+                          name, name));
+}
+
+const ChatTemplate& need_template(const Session& session) {
+  if (session.chat_template() == nullptr) refuse_without_template(session.source().name());
+  return *session.chat_template();
 }
 
 }  // namespace
+
+void need_chat_template(const ModelSource& source) {
+  if (!source.chat_template("default")) refuse_without_template(source.name());
+}
 
 Chat::Chat(Session& session, const GenerationOptions& options, const ChatManners& manners)
     : session_(&session),

@@ -9,6 +9,7 @@
 #include "app/chat/report.h"
 #include "app/chat/settings.h"
 #include "app/environment.h"
+#include "app/model_source.h"
 #include "app/session.h"
 #include "app/ui/entry.h"
 
@@ -22,12 +23,16 @@ struct ChatManners {
   bool utf8 = false;
 };
 
+/// Throws Error(model) that names `hyb run --raw` when the model has no chat template. Reads no
+/// weights.
+void need_chat_template(const ModelSource& source);
+
 /// A conversation with a model: entries in, answers to stdout, all else to stderr. Errors leave the
 /// conversation as it was.
 class Chat {
  public:
-  /// Throws Error(model) when the model has no tokenizer or no chat template. The session outlives
-  /// the chat.
+  /// Throws Error(model) when the model has no tokenizer or no chat template, Error(usage) when the
+  /// options are out of range. The session outlives the chat.
   Chat(Session& session, const GenerationOptions& options, const ChatManners& manners);
 
   void set_system(const std::string& text);

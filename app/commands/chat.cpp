@@ -1,7 +1,10 @@
 #include <fmt/format.h>
 #include <signal.h>
 
+#include <cstdint>
+#include <limits>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "app/chat/chat.h"
@@ -42,8 +45,11 @@ std::unique_ptr<Input> make_input(const Options& options, const Environment& env
                         .words = slash_names()});
 }
 
+/// What can be refused without reading weights is refused first.
 Session open_session(const Options& options, const Environment& environment) {
   const StopAtOnce nothing_to_lose;
+  check(sampling_of(options.generation, Json::object()), std::numeric_limits<std::int32_t>::max());
+  need_chat_template(ModelSource::find(options.model.model, environment));
   return Session::open(options.model, {.sequences_max = 1}, environment);
 }
 
