@@ -173,7 +173,8 @@ def cases(count, seed):
 
 def is_comparable(text, answer):
     """Not what prints a Python object's address, nor what hyb refuses: integers over 64 bits, lists
-    in filters for strings, slices of numbers (which jinja2 allows for constants only)."""
+    in filters for strings, slices of numbers (which jinja2 allows for constants only), complex
+    numbers. -3 ** x differs too: jinja2 folds -3 into the Python code and so gets -(3 ** x)."""
     error = answer.get("error", "")
     refused = [
         "over 64 bits",
@@ -183,7 +184,8 @@ def is_comparable(text, answer):
         "indent takes",
         "urlencode takes",
         "can't be sliced",
+        "fractional power",
     ]
     if any(text in error for text in refused):
         return False
-    return text is None or (" at 0x" not in text and "<class" not in text and "<Macro" not in text)
+    return text is None or (" at 0x" not in text and "<built-in" not in text)

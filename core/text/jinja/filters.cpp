@@ -61,7 +61,7 @@ Value filter_tojson(Runtime& runtime, const Value& input, const Arguments& argum
   style.ensure_ascii = in.truth(0, false);
   style.sort_keys = in.truth(3, false);
   style.indent = indent_of(in[1]);
-  if (style.indent) style.item_separator = ",";
+  if (style.indent) style.item_separator.pop_back();  // ", " to ","
   if (in.given(2)) {
     const Value separators = in[2];
     const bool pair = (separators.is(Kind::tuple) || separators.is(Kind::list)) &&

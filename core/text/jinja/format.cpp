@@ -91,7 +91,7 @@ class Writer {
       case Kind::loop:
         return add("<LoopContext>");
       case Kind::callable:
-        return add("<function>");
+        return write_callable(value.callable());
     }
   }
 
@@ -138,6 +138,16 @@ class Writer {
   void write_range(const Range& range) {
     add("range(" + std::to_string(range.start) + ", " + std::to_string(range.stop) +
         (range.step == 1 ? "" : ", " + std::to_string(range.step)) + ")");
+  }
+
+  void write_callable(const Callable& callable) {
+    if (callable.kind != Callable::Kind::macro) return add("<function>");
+    add("<Macro ");
+    if (callable.macro->name.empty())
+      add("anonymous");
+    else
+      write_text(runtime_.text(callable.macro->name, source_));
+    add(">");
   }
 
   Runtime& runtime_;

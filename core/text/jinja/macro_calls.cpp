@@ -16,25 +16,30 @@ Value Interpreter::call_loop(const Loop& loop, const Arguments& arguments) {
   return Value(text);
 }
 
-/// Arguments by position and by name, then defaults, which see the parameters before them.
+/// First what the call gives, then the defaults in order: those see all parameters, and never a
+/// name outside that is spelled as one.
 void Interpreter::bind_parameters(const Macro& macro, const Arguments& arguments, Scope& scope) {
+  std::vector<const Parameter*> open;
   for (std::size_t i = 0; i < macro.parameters.size(); ++i) {
     const Parameter& parameter = macro.parameters[i];
     const auto named =
         std::find_if(arguments.named.begin(), arguments.named.end(),
                      [&](const auto& argument) { return argument.first == parameter.name; });
-    if (i < arguments.positional.size()) {
-      if (named != arguments.named.end()) {
-        throw Fault("macro '" + macro.name + "' got '" + parameter.name + "' twice");
-      }
+    const bool positional = i < arguments.positional.size();
+    if (positional && named != arguments.named.end()) {
+      throw Fault("macro '" + macro.name + "' got '" + parameter.name + "' twice");
+    }
+    if (positional) {
       scope.set(parameter.name, arguments.positional[i]);
     } else if (named != arguments.named.end()) {
       scope.set(parameter.name, named->second);
-    } else if (parameter.fallback != nullptr) {
-      scope.set(parameter.name, evaluate(*parameter.fallback));
     } else {
       scope.set(parameter.name, Value::undefined(runtime_.text(parameter.name)));
+      if (parameter.fallback != nullptr) open.push_back(&parameter);
     }
+  }
+  for (const Parameter* parameter : open) {
+    scope.set(parameter->name, evaluate(*parameter->fallback));
   }
 }
 

@@ -100,8 +100,9 @@ class PercentFormatter {
 
   bool used_all() const {
     if (values_.is(Kind::tuple)) return taken_ >= values_.list().items.size();
-    // A mapping or a list may go unused, as in Python.
-    const bool may_rest = values_.is(Kind::dict) || values_.is(Kind::list);
+    // What can be subscripted may go unused, as in Python.
+    const bool may_rest =
+        values_.is(Kind::dict) || values_.is(Kind::list) || values_.is(Kind::range);
     return taken_ > 0 || keyed_ || may_rest || values_.is_undefined();
   }
 

@@ -33,6 +33,14 @@ int rank(const Value& value) {
   }
 }
 
+/// Throws for lists and dicts, also inside tuples.
+void check_hashable(const Value& value, int depth = 0) {
+  rank(value);
+  if (!value.is(Kind::tuple)) return;
+  if (depth > key_depth_max) throw Fault("a dict key is nested too deeply");
+  for (const Value& item : value.list().items) check_hashable(item, depth + 1);
+}
+
 template <typename T>
 int three_way(T a, T b) {
   return a < b ? -1 : (b < a ? 1 : 0);
@@ -91,7 +99,7 @@ bool KeyLess::operator()(std::string_view a, const Value& b) const {
 }
 
 const Value* Dict::find(const Value& key) const {
-  rank(key);
+  check_hashable(key);
   const auto found = index_.find(key);
   return found == index_.end() ? nullptr : &entries_[found->second].second;
 }
@@ -102,7 +110,7 @@ const Value* Dict::find(std::string_view key) const {
 }
 
 void Dict::set(const Value& key, const Value& value) {
-  rank(key);
+  check_hashable(key);
   const auto [place, added] = index_.emplace(key, entries_.size());
   if (added) {
     entries_.emplace_back(key, value);
