@@ -1,0 +1,246 @@
+#include "app/batch/batch_job.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "app/batch/batch_runner.h"
+#include "app/batch/input_file.h"
+#include "app/batch/job_file.h"
+#include "app/batch/model_identity.h"
+#include "app/batch/output_file.h"
+#include "app/batch/resume_command.h"
+#include "app/commands/commands.h"
+#include "app/session.h"
+#include "app/ui/process.h"
+#include "app/ui/progress.h"
+#include "core/base/error.h"
+#include "core/base/log.h"
+
+namespace hyb::app {
+namespace {
+
+Json settings_of(const BatchOptions& options) {
+  const GenerationOptions& asked = options.generation;
+  const auto value = [](const auto& field) { return field ? Json(*field) : Json(); };
+  return {{"max_tokens", value(asked.max_tokens)},
+          {"temperature", value(asked.temperature)},
+          {"top_p", value(asked.top_p)},
+          {"top_k", value(asked.top_k)},
+          {"min_p", value(asked.min_p)},
+          {"repetition_penalty", value(asked.repetition_penalty)},
+          {"frequency_penalty", value(asked.frequency_penalty)},
+          {"presence_penalty", value(asked.presence_penalty)},
+          {"seed", value(asked.seed)},
+          {"logit_bias", asked.logit_bias},
+          {"stop", asked.stop},
+          {"ignore_eos", asked.ignore_eos},
+          {"system", options.system},
+          {"raw", options.raw},
+          {"truncate", static_cast<int>(options.truncate)},
+          {"strict", options.strict},
+          {"dtype", options.model.dtype},
+          {"device", options.model.device},
+          {"context", options.model.context},
+          {"random_weights", value(options.model.random_weights)}};
+}
+
+Json job_of(const BatchOptions& options, const InputFile& input, const ModelSource& source) {
+  const Hash128 model = model_identity(source, !options.model.random_weights);
+  const char* format = input.format() == LineFormat::jsonl ? "jsonl" : "text";
+  return {{"hyb", version_text()},
+          {"input", {{"name", input.name()}, {"format", format}, {"xxh3", hex(input.hash())}}},
+          {"model", {{"name", source.name()}, {"xxh3", hex(model)}}},
+          {"settings", settings_of(options)}};
+}
+
+void refuse_same_file(const InputFile& input, const std::filesystem::path& path) {
+  struct stat in {
+  }, out{};
+  if (::stat(path.c_str(), &out) != 0 || ::fstat(input.file().descriptor(), &in) != 0) return;
+  if (in.st_dev != out.st_dev || in.st_ino != out.st_ino) return;
+  throw Error(ErrorKind::usage,
+              fmt::format("{}: is the input; results need a file of their own", path.string()));
+}
+
+/// Whether the results so far are of this very job.
+void check_job(const std::filesystem::path& path, const OutputFile& output, const Json& job,
+               bool force) {
+  if (output.is_empty() || force) return;
+  const auto was = JobFile::read(path);
+  if (!was) {
+    throw Error(ErrorKind::usage,
+                fmt::format("{} holds something and {} is missing: choose another output, or go on "
+                            "with --force",
+                            output.path().string(), path.string()));
+  }
+  const std::string difference = job_difference(*was, job);
+  if (difference.empty()) return;
+  throw Error(ErrorKind::usage,
+              fmt::format("{} belongs to another job: {}; choose another output, or go on with "
+                          "--force",
+                          output.path().string(), difference));
+}
+
+/// What a rerun finds.
+struct Progress {
+  std::vector<std::uint32_t> todo;  ///< indices of lines
+  std::int64_t failed = 0;          ///< lines done before whose result is an error
+};
+
+Progress progress_of(const InputFile& input, std::vector<ResultMark> marks) {
+  std::sort(marks.begin(), marks.end(),
+            [](const ResultMark& a, const ResultMark& b) { return a.id < b.id; });
+  Progress progress;
+  std::size_t known = 0;
+  for (std::size_t i = 0; i < input.lines().size(); ++i) {
+    const Hash128& id = input.lines()[i].id;
+    const auto mark = std::lower_bound(
+        marks.begin(), marks.end(), id,
+        [](const ResultMark& candidate, const Hash128& wanted) { return candidate.id < wanted; });
+    if (mark == marks.end() || mark->id != id) {
+      progress.todo.push_back(static_cast<std::uint32_t>(i));
+      continue;
+    }
+    ++known;
+    progress.failed += mark->failed ? 1 : 0;
+  }
+  if (known < marks.size()) {
+    log::warning(
+        fmt::format("{} results in the output are of no line of the input", marks.size() - known));
+  }
+  return progress;
+}
+
+std::string summary(const BatchCounts& counts, std::int64_t total, std::int64_t failed,
+                    std::chrono::nanoseconds time) {
+  const double seconds = std::chrono::duration<double>(time).count();
+  return fmt::format("{} lines, {} answered now in {}, {:.1f} tokens/s, {} failed\n", total,
+                     counts.done - counts.failed, duration_text(time),
+                     seconds > 0 ? static_cast<double>(counts.tokens) / seconds : 0.0, failed);
+}
+
+/// Runs what is left. The job is safe whatever happens here: the hint says how to go on.
+BatchCounts answer(const BatchOptions& options, const InputFile& input, OutputFile& output,
+                   const std::vector<std::uint32_t>& todo) {
+  const Environment environment = read_environment();
+  Session session = [&] {
+    const StopAtOnce nothing_to_lose;
+    return Session::open(options.model, {.sequences_max = options.parallel}, environment);
+  }();
+  if (input.format() == LineFormat::text && !options.raw) session.need_chat_template();
+  const Tokenizer& tokenizer = session.need_tokenizer();
+  RequestMaker maker(tokenizer, session.chat_template(),
+                     terms_of(options, session.request(options.generation),
+                              {.vocab = std::min(tokenizer.size(), session.model().plan.vocab),
+                               .length_max = session.engine().length_max(),
+                               .has_text = true}));
+  ProgressLine line(environment);
+  const auto total = static_cast<std::int64_t>(input.lines().size());
+  const std::int64_t before = total - static_cast<std::int64_t>(todo.size());
+  const auto warn = [&](const std::string& text) {
+    line.clear();
+    log::warning(text);
+  };
+  const auto is_stopped = [] { return stop_signal() != 0; };
+  ResultWriter writer(output, {.ordered = options.ordered,
+                               .patience = std::chrono::seconds(options.retry_seconds),
+                               .say = warn,
+                               .is_stopped = is_stopped});
+  BatchRunner runner(session.engine(), tokenizer, maker, input, writer,
+                     {.sequences_max = options.parallel,
+                      .ordered = options.ordered,
+                      .model = session.source().name(),
+                      .progress =
+                          [&](const BatchCounts& counts) {
+                            line.show(before + counts.done, total,
+                                      fmt::format("{} failed", counts.failed));
+                          },
+                      .warn = warn,
+                      .is_stopped = is_stopped});
+  return runner.run(todo);
+}
+
+void say_how_to_go_on(std::int64_t done, std::int64_t left) {
+  write_stderr(fmt::format("done {}, left {}; resume with: {}\n", done, left, resume_command()));
+}
+
+/// The output, opened and checked against the job, without a torn line.
+struct OpenedJob {
+  OutputFile output;
+  std::vector<ResultMark> marks;
+};
+
+OpenedJob open_job(const BatchOptions& options, const InputFile& input) {
+  const ModelSource source = ModelSource::find(options.model.model, read_environment());
+  source.config();  // a model that cannot run is refused before a file is made
+  const Json job = job_of(options, input, source);
+  refuse_same_file(input, options.output);
+  OpenedJob opened{.output = OutputFile::open(options.output), .marks = {}};
+  const std::filesystem::path job_path = JobFile::beside(opened.output.path());
+  refuse_same_file(input, job_path);
+  check_job(job_path, opened.output, job, options.force);
+  JobFile::write(job_path, job);
+  opened.marks = opened.output.recover(options.force);
+  const auto has_failed = [](const ResultMark& mark) { return mark.failed; };
+  if (options.retry_failed && std::any_of(opened.marks.begin(), opened.marks.end(), has_failed)) {
+    opened.output.drop_failed();
+    std::erase_if(opened.marks, has_failed);
+  }
+  return opened;
+}
+
+}  // namespace
+
+InputFile scanned_input(const BatchOptions& options) {
+  const StopAtOnce nothing_to_lose;
+  const std::filesystem::path folder = std::filesystem::path(options.output).parent_path();
+  const bool has_output = !options.output.empty();
+  InputFile input = InputFile::open(
+      options.input, has_output ? (folder.empty() ? "." : folder) : std::filesystem::path("/tmp"));
+  input.scan(options.format);
+  return input;
+}
+
+JobTerms terms_of(const BatchOptions& options, Request defaults, RequestLimits limits) {
+  check(defaults.sampling, limits.vocab);
+  return {.defaults = std::move(defaults),
+          .limits = limits,
+          .model = options.model.model,
+          .system = options.system,
+          .raw = options.raw,
+          .strict = options.strict,
+          .truncate = options.truncate};
+}
+
+int run_batch(const BatchOptions& options) {
+  const auto started = std::chrono::steady_clock::now();
+  const InputFile input = scanned_input(options);
+  OpenedJob opened = open_job(options, input);
+  const Progress progress = progress_of(input, std::move(opened.marks));
+  const auto total = static_cast<std::int64_t>(input.lines().size());
+  const std::int64_t before = total - static_cast<std::int64_t>(progress.todo.size());
+  if (progress.todo.empty()) {
+    write_stderr(fmt::format("{} lines, nothing left to do, {} failed\n", total, progress.failed));
+    return progress.failed > 0 ? failed_lines_exit : 0;
+  }
+  BatchCounts counts;
+  try {
+    counts = answer(options, input, opened.output, progress.todo);
+  } catch (const Error&) {
+    write_stderr(fmt::format("what was written stays; resume with: {}\n", resume_command()));
+    throw;
+  }
+  const std::int64_t left = total - before - counts.done;
+  const std::int64_t failed = progress.failed + counts.failed;
+  if (left > 0) {
+    say_how_to_go_on(before + counts.done, left);
+  } else {
+    write_stderr(summary(counts, total, failed, std::chrono::steady_clock::now() - started));
+  }
+  return failed > 0 ? failed_lines_exit : 0;
+}
+
+}  // namespace hyb::app

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "app/batch/input_file.h"
+#include "app/batch/request_line.h"
+#include "app/batch/request_maker.h"
+#include "app/options.h"
+#include "app/prompt.h"
+
+namespace hyb::app {
+
+/// What `hyb batch` is asked for.
+struct BatchOptions {
+  ModelOptions model;
+  GenerationOptions generation;  ///< what lines do not say themselves
+  std::string input, output;
+  std::optional<LineFormat> format;
+  std::string system;
+  bool raw = false;
+  Truncate truncate = Truncate::refuse;
+  std::int32_t parallel = 16;
+  bool ordered = false, retry_failed = false, force = false, strict = false, validate = false;
+  int retry_seconds = 30;
+};
+
+/// The exit code when results are errors.
+inline constexpr int failed_lines_exit = 5;
+
+/// The input, opened and scanned.
+InputFile scanned_input(const BatchOptions& options);
+
+/// What holds for all lines. Throws Error(usage) for sampling options out of range.
+JobTerms terms_of(const BatchOptions& options, Request defaults, RequestLimits limits);
+
+/// Does what the output does not have yet. Returns the exit code: 0, or 5 when the output holds
+/// failed results; a stop by a signal is main's to tell. Throws Error(usage) when the output's job
+/// file says that it belongs to another job.
+int run_batch(const BatchOptions& options);
+
+/// Makes every request without answering it and prints the results of those that fail. Reads no
+/// weights. Returns 0 or 5.
+int validate_batch(const BatchOptions& options);
+
+}  // namespace hyb::app

@@ -1,0 +1,155 @@
+#include "app/batch/input_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+
+#include "app/batch/descriptor.h"
+#include "app/batch/line_reader.h"
+#include "core/base/error.h"
+
+namespace hyb::app {
+namespace {
+
+constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
+
+[[noreturn]] void fail(const std::string& name, const std::string& text) {
+  throw Error(ErrorKind::model, name + ": " + text);
+}
+
+void write_all(int descriptor, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
+    if (written >= 0) {
+      bytes.remove_prefix(static_cast<std::size_t>(written));
+    } else if (errno != EINTR) {
+      throw Error(ErrorKind::runtime,
+                  std::string("keeping stdin in a file: ") + std::strerror(errno));
+    }
+  }
+}
+
+/// Lines are read twice, which a pipe can't do.
+File spool_stdin(const std::filesystem::path& scratch) {
+  std::string name = (scratch / ".hyb-stdin-XXXXXX").string();
+  const Descriptor spool(::mkostemp(name.data(), O_CLOEXEC));
+  if (!spool.is_open()) {
+    throw Error(ErrorKind::runtime, name + ": can't keep stdin there: " + std::strerror(errno));
+  }
+  ::unlink(name.c_str());
+  std::array<char, 65536> piece;
+  for (;;) {
+    const ssize_t count = ::read(STDIN_FILENO, piece.data(), piece.size());
+    if (count == 0) return File(fmt::format("/proc/self/fd/{}", spool.number()));
+    if (count > 0) {
+      write_all(spool.number(), {piece.data(), static_cast<std::size_t>(count)});
+    } else if (errno != EINTR) {
+      throw Error(ErrorKind::runtime, std::string("stdin can't be read: ") + std::strerror(errno));
+    }
+  }
+}
+
+std::string line_text(const File& file, std::uint64_t offset, std::uint64_t bytes) {
+  std::string text(bytes, '\0');
+  file.read(offset, std::as_writable_bytes(std::span(text)));
+  return text;
+}
+
+}  // namespace
+
+InputFile InputFile::open(const std::string& name, const std::filesystem::path& scratch) {
+  InputFile input = name == "-" ? InputFile("stdin", spool_stdin(scratch))
+                                : InputFile(name, File(std::filesystem::path(name)));
+  input.refuse_compressed();
+  input.hash_bytes();
+  return input;
+}
+
+void InputFile::refuse_compressed() const {
+  const std::string start = line_text(file_, 0, std::min<std::uint64_t>(file_.size(), 4));
+  const auto refuse = [&](std::string_view magic, const char* kind, const char* tool) {
+    if (!std::string_view(start).starts_with(magic)) return;
+    fail(name_, fmt::format("is compressed ({}); unpack it first, or: {} {} | hyb batch -", kind,
+                            tool, name_));
+  };
+  refuse("\x1f\x8b", "gzip", "gunzip -c");
+  refuse("\x28\xb5\x2f\xfd", "zstd", "zstd -dc");
+}
+
+void InputFile::hash_bytes() {
+  Hasher hasher;
+  std::vector<char> piece(std::size_t{1} << 20);
+  for (std::uint64_t at = 0; at < file_.size();) {
+    const std::uint64_t count = std::min<std::uint64_t>(piece.size(), file_.size() - at);
+    file_.read(at, std::as_writable_bytes(std::span(piece.data(), count)));
+    hasher.add({piece.data(), count});
+    at += count;
+  }
+  hash_ = hasher.value();
+}
+
+void InputFile::scan(std::optional<LineFormat> format) {
+  LineReader reader(file_.descriptor(), line_bytes_max + 1);
+  LinePlace place;
+  std::string text;
+  const bool is_guess = !format;
+  for (std::uint64_t number = 1; reader.next(place, text); ++number) {
+    if (number > std::numeric_limits<std::uint32_t>::max()) fail(name_, "has too many lines");
+    if (number == 1 && text.starts_with(byte_order_mark)) {
+      text.erase(0, byte_order_mark.size());
+      place.offset += byte_order_mark.size();
+      place.bytes -= byte_order_mark.size();
+    }
+    if (is_blank(text)) continue;
+    const std::size_t first = text.find_first_not_of(" \t");
+    if (!format) format = text[first] == '{' ? LineFormat::jsonl : LineFormat::text;
+    if (is_guess && *format == LineFormat::text && text.compare(first, 2, "{\"") == 0) {
+      throw Error(ErrorKind::usage,
+                  fmt::format("{}: line {} looks like JSON and the first line does not; say which "
+                              "with --format jsonl or --format text",
+                              name_, number));
+    }
+    const auto line_number = static_cast<std::int64_t>(number);
+    const RequestLine line = place.bytes > line_bytes_max
+                                 ? too_long_line(place.bytes, line_number)
+                                 : parse_request_line(text, line_number, *format);
+    lines_.push_back({.id = hash_of(line.custom_id),
+                      .offset = place.offset,
+                      .bytes = static_cast<std::uint32_t>(
+                          std::min<std::uint64_t>(place.bytes, line_bytes_max + 1)),
+                      .number = static_cast<std::uint32_t>(number)});
+  }
+  format_ = format.value_or(LineFormat::jsonl);
+  refuse_duplicates();
+}
+
+void InputFile::refuse_duplicates() const {
+  std::vector<std::uint32_t> order(lines_.size());
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::uint32_t>(i);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::uint32_t a, std::uint32_t b) { return lines_[a].id < lines_[b].id; });
+  const auto same = std::adjacent_find(
+      order.begin(), order.end(),
+      [&](std::uint32_t a, std::uint32_t b) { return lines_[a].id == lines_[b].id; });
+  if (same == order.end()) return;
+  const InputLine& one = lines_[*same];
+  const InputLine& other = lines_[*(same + 1)];
+  throw Error(ErrorKind::usage,
+              fmt::format("{}: lines {} and {} have the same custom_id {}; results could not be "
+                          "told apart",
+                          name_, one.number, other.number, Json(read(one).custom_id).dump()));
+}
+
+RequestLine InputFile::read(const InputLine& line) const {
+  file_.check_unchanged();
+  if (line.bytes > line_bytes_max) return too_long_line(line.bytes, line.number);
+  return parse_request_line(line_text(file_, line.offset, line.bytes), line.number, format_);
+}
+
+}  // namespace hyb::app

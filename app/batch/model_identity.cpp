@@ -1,0 +1,42 @@
+#include "app/batch/model_identity.h"
+
+#include <algorithm>
+
+#include "core/io/tensor_files.h"
+
+namespace hyb::app {
+namespace {
+
+constexpr std::size_t sample_bytes = 4096;
+
+void add_tensor(const TensorFiles& files, std::string_view name, Hasher& hasher) {
+  const TensorView view = files.view(name);
+  hasher.add_part(name);
+  hasher.add_part(name_of(view.dtype));
+  for (const std::int64_t size : view.shape) hasher.add_part(std::to_string(size));
+  // From the middle: the ends of an embedding are often padding.
+  const std::size_t count = std::min(sample_bytes, view.bytes.size());
+  const auto sample = view.bytes.subspan((view.bytes.size() - count) / 2, count);
+  hasher.add_part({reinterpret_cast<const char*>(sample.data()), sample.size()});
+}
+
+}  // namespace
+
+Hash128 model_identity(const ModelSource& source, bool with_tensors) {
+  Hasher hasher;
+  for (const char* file :
+       {"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"}) {
+    hasher.add_part(file);
+    hasher.add_part(source.read(file).value_or(""));
+  }
+  hasher.add_part(source.chat_template("default").value_or(""));
+  if (!with_tensors || !source.has_tensors()) return hasher.value();
+  TensorFiles files = source.tensors();
+  files.map();
+  std::vector<std::string_view> names = files.names();
+  std::sort(names.begin(), names.end());
+  for (const std::string_view name : names) add_tensor(files, name, hasher);
+  return hasher.value();
+}
+
+}  // namespace hyb::app

@@ -1,0 +1,180 @@
+#include "app/batch/output_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "app/batch/line_reader.h"
+#include "core/base/error.h"
+
+namespace hyb::app {
+namespace {
+
+constexpr std::size_t result_bytes_max = std::size_t{1} << 30;
+
+[[noreturn]] void fail(ErrorKind kind, const std::filesystem::path& path, const std::string& text) {
+  throw Error(kind, path.string() + ": " + text);
+}
+
+[[noreturn]] void fail_with_errno(const std::filesystem::path& path, const char* doing) {
+  fail(ErrorKind::runtime, path, fmt::format("{}: {}", doing, std::strerror(errno)));
+}
+
+/// Follows links, also to what does not exist yet.
+std::filesystem::path resolved(const std::filesystem::path& path) {
+  std::error_code error;
+  const auto real = std::filesystem::weakly_canonical(path, error);
+  return error ? path : real;
+}
+
+bool names(const std::filesystem::path& path, const struct stat& file) {
+  struct stat there {};
+  return ::stat(path.c_str(), &there) == 0 && there.st_ino == file.st_ino &&
+         there.st_dev == file.st_dev;
+}
+
+/// Opens, locks and looks; the lock is taken for every output, so that two runs never mix.
+Descriptor open_locked(const std::filesystem::path& path, int flags) {
+  // O_NONBLOCK: a FIFO is refused below instead of waited for.
+  Descriptor file(::open(path.c_str(), O_RDWR | O_APPEND | O_CLOEXEC | O_NONBLOCK | flags, 0666));
+  if (!file.is_open()) fail_with_errno(path, "can't be written");
+  struct stat is {};
+  if (::fstat(file.number(), &is) != 0) fail_with_errno(path, "can't be looked at");
+  if (!S_ISREG(is.st_mode)) {
+    fail(ErrorKind::usage, path, "is no regular file: results must stay there to be resumed");
+  }
+  if (::flock(file.number(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK) fail_with_errno(path, "can't be locked");
+    fail(ErrorKind::runtime, path, "another hyb batch writes it");
+  }
+  if (!names(path, is)) fail(ErrorKind::runtime, path, "was replaced just now; start again");
+  return file;
+}
+
+int write_once(int descriptor, std::string_view text, std::size_t& written) {
+  for (;;) {
+    const ssize_t count = ::write(descriptor, text.data(), text.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return errno;
+    written = static_cast<std::size_t>(count);
+    return 0;
+  }
+}
+
+}  // namespace
+
+void sync_folder(const std::filesystem::path& folder) {
+  const std::filesystem::path name = folder.empty() ? "." : folder;
+  const Descriptor opened(::open(name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  // Some file systems can't sync a folder (EINVAL); there is nothing more to be done then.
+  if (!opened.is_open() || (::fsync(opened.number()) != 0 && errno != EINVAL)) {
+    fail_with_errno(name, "the folder can't be synced");
+  }
+}
+
+OutputFile OutputFile::open(const std::filesystem::path& path) {
+  const std::filesystem::path real = resolved(path);
+  OutputFile output(real, open_locked(real, O_CREAT));
+  struct stat is {};
+  if (::fstat(output.descriptor(), &is) != 0) fail_with_errno(real, "can't be looked at");
+  output.bytes_ = output.synced_bytes_ = static_cast<std::uint64_t>(is.st_size);
+  if (output.is_empty()) sync_folder(real.parent_path());
+  return output;
+}
+
+std::vector<ResultMark> OutputFile::recover(bool skip_foreign) {
+  std::vector<ResultMark> marks;
+  LineReader reader(descriptor(), result_bytes_max);
+  LinePlace place;
+  std::string text;
+  for (std::int64_t number = 1; reader.next(place, text); ++number) {
+    const auto mark = read_result(text);
+    if (!place.is_terminated) {
+      cut(mark ? place.offset + place.bytes : place.offset);
+      if (mark && append("\n") != 0) fail_with_errno(path_, "can't be written");
+      if (mark) marks.push_back(*mark);
+      break;
+    }
+    if (mark) {
+      marks.push_back(*mark);
+    } else if (!skip_foreign) {
+      fail(ErrorKind::model, path_,
+           fmt::format("line {} is no result of hyb batch; move the file away, or skip such lines "
+                       "with --force",
+                       number));
+    }
+  }
+  return marks;
+}
+
+void OutputFile::drop_failed() {
+  std::filesystem::path beside = path_;
+  beside += ".new";
+  OutputFile kept(beside, open_locked(beside, O_CREAT | O_TRUNC));
+  LineReader reader(descriptor(), result_bytes_max);
+  LinePlace place;
+  std::string text;
+  while (reader.next(place, text)) {
+    const auto mark = read_result(text);
+    if (mark && mark->failed) continue;
+    text += '\n';
+    if (const int reason = kept.append(text)) {
+      fail(ErrorKind::runtime, beside, std::string("can't be written: ") + std::strerror(reason));
+    }
+  }
+  kept.sync();
+  std::filesystem::rename(beside, path_);
+  sync_folder(path_.parent_path());
+  kept.path_ = path_;
+  *this = std::move(kept);
+}
+
+void OutputFile::cut(std::uint64_t bytes) {
+  if (::ftruncate(descriptor(), static_cast<off_t>(bytes)) != 0) {
+    fail_with_errno(path_, "a torn line can't be cut off");
+  }
+  bytes_ = bytes;
+  is_torn_ = false;
+}
+
+int OutputFile::append(std::string_view line) {
+  if (is_torn_) cut(bytes_);
+  std::size_t written = 0;
+  const int reason = write_once(descriptor(), line, written);
+  if (reason != 0) return reason;
+  if (written < line.size()) {  // the disk is full, or will say at the next write what is wrong
+    std::size_t more = 0;
+    const int rest = write_once(descriptor(), line.substr(written), more);
+    if (rest != 0 || written + more < line.size()) {
+      is_torn_ = true;
+      cut(bytes_);
+      return rest != 0 ? rest : ENOSPC;
+    }
+  }
+  bytes_ += line.size();
+  return 0;
+}
+
+void OutputFile::sync() {
+  synced_ = Clock::now();
+  if (bytes_ == synced_bytes_) return;
+  if (::fdatasync(descriptor()) == 0) {
+    synced_bytes_ = bytes_;
+    return;
+  }
+  // What the system failed to write it may have dropped: only the lines before are sure.
+  const int reason = errno;
+  cut(synced_bytes_);
+  fail(ErrorKind::runtime, path_,
+       std::string("results did not get to the disk: ") + std::strerror(reason));
+}
+
+void OutputFile::sync_if_due() {
+  if (Clock::now() - synced_ >= std::chrono::seconds(1)) sync();
+}
+
+}  // namespace hyb::app

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "app/batch/request_line.h"
+#include "app/prompt.h"
+#include "core/engine/request.h"
+#include "core/text/chat_template.h"
+#include "core/text/tokenizer.h"
+
+namespace hyb::app {
+
+/// What holds for every line of a job.
+struct JobTerms {
+  Request defaults;      ///< what a line does not say
+  RequestLimits limits;  ///< of the engine
+  std::string model;     ///< as the user named it
+  std::string system;    ///< for lines that are only a prompt; may be empty
+  bool raw = false;      ///< such lines are continued without the chat template
+  bool strict = false;   ///< a line with an unknown field fails
+  Truncate truncate = Truncate::refuse;
+};
+
+/// Makes the engine's requests of a job's lines.
+class RequestMaker {
+ public:
+  /// `chat_template` may be null; it and the tokenizer outlive this.
+  RequestMaker(const Tokenizer& tokenizer, const ChatTemplate* chat_template, JobTerms terms)
+      : tokenizer_(tokenizer), chat_template_(chat_template), terms_(std::move(terms)) {}
+
+  /// The request of a line that has no failure yet. Throws Error(usage) or Error(model) saying what
+  /// is wrong with it: it can never run.
+  Request make(const RequestLine& line);
+
+  /// Warnings for people since the last call, each said once in the life of this.
+  std::vector<std::string> take_warnings();
+
+ private:
+  std::vector<TokenId> encode(const RequestLine& line) const;
+  void look_at_fields(const Json& body);
+  void warn(const std::string& text);
+
+  const Tokenizer& tokenizer_;
+  const ChatTemplate* chat_template_;
+  JobTerms terms_;
+  std::set<std::string> warned_;
+  std::vector<std::string> warnings_;
+};
+
+}  // namespace hyb::app

@@ -1,0 +1,85 @@
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "app/batch/batch_job.h"
+#include "app/commands/commands.h"
+#include "app/options.h"
+#include "core/base/error.h"
+
+namespace hyb::app {
+namespace {
+
+struct Options {
+  BatchOptions job;
+  std::vector<std::string> names;  ///< [MODEL] IN
+  std::string format, truncate;
+};
+
+int run(const Options& options) {
+  BatchOptions job = options.job;
+  job.input = options.names.back();
+  if (options.names.size() == 2) job.model.model = options.names.front();
+  if (options.format == "jsonl") job.format = LineFormat::jsonl;
+  if (options.format == "text") job.format = LineFormat::text;
+  if (options.truncate == "left") job.truncate = Truncate::left;
+  if (options.truncate == "right") job.truncate = Truncate::right;
+  if (job.raw && !job.system.empty()) {
+    throw Error(ErrorKind::usage, "--system needs a chat: leave --raw out");
+  }
+  if (job.output.empty() != job.validate) {
+    throw Error(ErrorKind::usage, job.validate ? "--validate writes no results: leave -o out"
+                                               : "-o OUT is missing: where results go, and where "
+                                                 "a rerun finds what is done");
+  }
+  return job.validate ? validate_batch(job) : run_batch(job);
+}
+
+void add_job_options(CLI::App& cli, Options& options) {
+  cli.add_option("files", options.names,
+                 "[MODEL] IN: the model and the file of requests (-: stdin)")
+      ->required()
+      ->expected(1, 2);
+  cli.add_option("-o,--output", options.job.output, "results are appended here; a rerun goes on");
+  cli.add_option("--parallel", options.job.parallel, "requests answered at once")
+      ->check(CLI::Range(1, 256))
+      ->capture_default_str();
+  cli.add_option("--format", options.format, "what lines are; else the first line decides")
+      ->check(CLI::IsMember({"jsonl", "text"}));
+  cli.add_flag("--ordered", options.job.ordered, "results in the order of the input");
+  cli.add_flag("--retry-failed", options.job.retry_failed,
+               "do lines again whose result is an error");
+  cli.add_flag("--force", options.job.force,
+               "go on although input, model or settings are not those of the results so far");
+  cli.add_flag("--strict", options.job.strict, "lines with unknown fields fail");
+  cli.add_flag("--validate", options.job.validate,
+               "answer nothing; print the failed results that a run would give");
+  cli.add_option("--retry-seconds", options.job.retry_seconds,
+                 "how long to wait for room on a full disk")
+      ->check(CLI::Range(0, 86'400))
+      ->capture_default_str();
+}
+
+Action describe(CLI::App& cli) {
+  const auto options = std::make_shared<Options>();  // CLI11 keeps pointers into it
+  add_job_options(cli, *options);
+  add_model_options(cli, options->job.model, false);
+  add_generation_options(cli, options->job.generation);
+  cli.add_option("--system", options->job.system,
+                 "the system prompt of lines that are only a prompt");
+  cli.add_flag("--raw", options->job.raw,
+               "continue such lines as they are, without the chat template");
+  cli.add_option("--truncate", options->truncate,
+                 "cut prompts that are too long, from their left or their right end")
+      ->check(CLI::IsMember({"left", "right"}));
+  return [options] { return run(*options); };
+}
+
+}  // namespace
+
+const Command batch_command = {"batch", "Answer a file of requests; a rerun goes on where it ended",
+                               describe};
+
+}  // namespace hyb::app
