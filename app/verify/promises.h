@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "app/verify/replay.h"
+
+namespace hyb::app {
+
+/// One promise, checked.
+struct Verdict {
+  std::string promise;
+  std::int64_t rows = 0;  ///< that were compared
+  std::string fault;      ///< "": kept
+
+  bool is_kept() const { return fault.empty(); }
+};
+
+/// Compares, byte for byte, drawn tokens and logits of the same passages run in different company,
+/// cut differently, resumed, on other numbers of threads and by the engine.
+class Promises {
+ public:
+  /// `heard` hears of every verdict as it is known.
+  Promises(Runner& runner, std::vector<Passage> passages, std::uint64_t seed,
+           std::function<void(const Verdict&)> heard);
+
+  /// Runs the passages alone and whole: what all others are held against. Finds logits that are
+  /// not numbers.
+  void run_alone();
+
+  void check_together();
+  void check_cuts();
+  void check_copies();
+  void check_resume();
+  void check_engine();
+
+  /// On another runner of the same model. `what` names it: "threads 1 = threads 2".
+  void check_runner(Runner& other, const std::string& what);
+
+  const std::vector<Verdict>& verdicts() const { return verdicts_; }
+
+ private:
+  void compare(const std::string& promise, std::span<const Trace> found);
+  void add(Verdict verdict);
+  std::vector<std::int32_t> random_cuts(std::size_t tokens);
+
+  Runner* runner_;
+  std::vector<Passage> passages_;
+  std::uint64_t seed_;
+  std::function<void(const Verdict&)> heard_;
+  std::vector<Trace> alone_;
+  std::vector<Verdict> verdicts_;
+};
+
+}  // namespace hyb::app
