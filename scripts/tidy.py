@@ -18,7 +18,8 @@ ROOMS = ["core", "kernels", "models", "app"]  # each may include itself and what
 FILE_LINES, FUNCTION_LINES, KERNEL_LINES, LINE_COLUMNS = 400, 70, 100, 100
 
 BANNED = [  # (rule, pattern, where it is allowed, what to do instead)
-    ("preprocessor", r"^\s*#\s*(if|ifdef|ifndef|define|undef)\b", r"^tests/", "if constexpr, constants"),
+    ("preprocessor", r"^\s*#\s*(if|ifdef|ifndef|define|undef)\b", r"^tests/",
+     "if constexpr, constants"),
     ("printf", r"\bf?printf\s*\(", r"^tests/", "app/ui writes; core/base/log.h logs"),
     ("new", r"(?<![\w#])new\s+[A-Za-z_]\w*\s*[({\[<]", None, "values, unique_ptr"),
     ("shared_ptr", r"\bshared_ptr\b", r"^core/base/log\.cpp$", "values, unique_ptr"),
@@ -42,8 +43,8 @@ def tracked(*suffixes):
 
 def without_comments_and_strings(text):
     """Blanks comments, strings and character literals, keeping line breaks and columns."""
-    pattern = re.compile(r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'',
-                         re.S)
+    pattern = re.compile(r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|'
+                         r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'', re.S)
     return pattern.sub(lambda found: re.sub(r"[^\n]", " ", found.group()), text)
 
 
@@ -56,7 +57,8 @@ def function_spans(code):
         elif found.group() == "{":
             head = re.split(r"[;{}]", code[:found.start()])[-1]
             # A body follows a parameter list (with what may stand behind it) or an initialiser list.
-            is_body = re.search(r"\)\s*(const|noexcept|override|mutable|->\s*[\w:<>,\s*&]+|\s)*$", head)
+            is_body = re.search(
+                r"\)\s*(const|noexcept|override|mutable|->\s*[\w:<>,\s*&]+|\s)*$", head)
             is_control = re.search(r"\b(if|for|while|switch|catch)\b", head)
             is_type = re.search(r"\b(namespace|class|struct|enum|union)\b[^()]*$", head)
             name = re.search(r"([~\w:]+)\s*\(", head)
@@ -99,7 +101,8 @@ def check_python(name):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             lines = node.end_lineno - node.lineno + 1
             if lines > FUNCTION_LINES:
-                yield "function", name, node.lineno, f"{node.name} has {lines} lines, at most {FUNCTION_LINES}"
+                text = f"{node.name} has {lines} lines, at most {FUNCTION_LINES}"
+                yield "function", name, node.lineno, text
 
 
 def check_text(name):
@@ -119,7 +122,8 @@ def check_mirrors(sources):
         if found and "surface" not in name:
             stem = f"{found.group(1)}/{found.group(2)}"
             folder = TOP / stem
-            if not any(f"{stem}{suffix}" in known for suffix in (".cpp", ".h")) and not folder.is_dir():
+            has_source = any(f"{stem}{suffix}" in known for suffix in (".cpp", ".h"))
+            if not has_source and not folder.is_dir():
                 yield "mirror", name, 1, f"tests nothing named {stem}"
 
 
