@@ -35,15 +35,15 @@ SCORED = [
     "count",
     "compare",
 ]
-SHARES = {
-    "recall_box": 20,
-    "recall_person": 14,
-    "add": 17,
-    "subtract": 17,
-    "copy": 10,
-    "sort": 9,
-    "count": 9,
-    "compare": 6,
+SHARES = {  # what lags gets more
+    "recall_box": 31,
+    "recall_person": 18,
+    "add": 7,
+    "subtract": 5,
+    "copy": 4,
+    "sort": 13,
+    "count": 13,
+    "compare": 9,
     "small_talk": 3,
     "unknown": 3,
 }
