@@ -131,13 +131,12 @@ class JsonWriter {
       case Kind::text:
         return write_text(key.text());
       case Kind::none:
-        return add("\"null\"");
       case Kind::boolean:
-        return add(key.boolean() ? "\"true\"" : "\"false\"");
       case Kind::integer:
-        return add("\"" + std::to_string(key.integer()) + "\"");
       case Kind::real:
-        return add("\"" + real_text(key.real()) + "\"");
+        add("\"");
+        write(key);
+        return add("\"");
       default:
         throw Fault("a JSON key is a string or a number, got " + type_name(key));
     }

@@ -200,7 +200,7 @@ class PercentFormatter {
     if (!signed_conversion && integer < 0) {
       throw Fault(std::string("'%") + directive.conversion + "' of a negative number");
     }
-    if (directive.precision) pattern += "." + std::to_string(*directive.precision);
+    if (directive.precision) pattern.append(1, '.').append(std::to_string(*directive.precision));
     pattern += "l";
     pattern += directive.conversion == 'u' ? 'd' : directive.conversion;
     return std::snprintf(out.data(), out.size(), pattern.c_str(), static_cast<long>(integer));
