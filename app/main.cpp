@@ -6,7 +6,9 @@
 #include <vector>
 
 #include "app/commands/commands.h"
+#include "app/environment.h"
 #include "app/ui/process.h"
+#include "app/ui/terminal.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
 
@@ -49,6 +51,8 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   hyb::app::ProcessGuard process;  // signals, closed stdout, terminal modes
+  hyb::log::set_colour(
+      hyb::app::wants_colour(hyb::app::Stream::error, hyb::app::read_environment()));
   try {
     return process.exit_code(run(argc, argv));
   } catch (const Error& error) {

@@ -14,8 +14,8 @@ template auto dragonbox::to_decimal(double x) noexcept -> dragonbox::decimal_fp<
 template auto thousands_sep_impl(locale_ref) -> thousands_sep_result<char>;
 template auto decimal_point_impl(locale_ref) -> char;
 template void buffer<char>::append(const char*, const char*);
-template void vformat_to(buffer<char>&, string_view,
-                         basic_format_args<buffer_context<char>>, locale_ref);
+template void vformat_to(buffer<char>&, string_view, basic_format_args<buffer_context<char>>,
+                         locale_ref);
 
 }  // namespace detail
 FMT_END_NAMESPACE
@@ -23,9 +23,17 @@ FMT_END_NAMESPACE
 namespace hyb::log {
 namespace {
 
+using Sink = spdlog::sinks::stderr_color_sink_mt;
+
+Sink& sink() {
+  static Sink instance;
+  return instance;
+}
+
 spdlog::logger& logger() {
   static spdlog::logger instance = [] {
-    spdlog::logger made("hyb", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
+    // The sink lives as long as the process: spdlog's pointer does not own it.
+    spdlog::logger made("hyb", spdlog::sink_ptr(spdlog::sink_ptr(), &sink()));
     made.set_pattern("hyb: %^%l%$: %v");
     return made;
   }();
@@ -38,6 +46,10 @@ void set_level(Level level) {
   constexpr spdlog::level::level_enum levels[] = {spdlog::level::debug, spdlog::level::info,
                                                   spdlog::level::warn, spdlog::level::err};
   logger().set_level(levels[static_cast<int>(level)]);
+}
+
+void set_colour(bool colour) {
+  sink().set_color_mode(colour ? spdlog::color_mode::always : spdlog::color_mode::never);
 }
 
 void debug(std::string_view text) { logger().debug(text); }
