@@ -28,10 +28,10 @@ struct Attention {
   std::int32_t heads;
   std::int32_t kv_heads;
   std::int32_t head_dim;
-  float scale;                 ///< factor on q.k
-  std::optional<Rope> rope;    ///< none: no positional encoding
-  std::optional<Norm> qk_norm; ///< per-head norm of q and k
-  bool output_gate = false;    ///< q_proj holds [q | gate] per head; out *= sigmoid(gate)
+  float scale;                  ///< factor on q.k
+  std::optional<Rope> rope;     ///< none: no positional encoding
+  std::optional<Norm> qk_norm;  ///< per-head norm of q and k
+  bool output_gate = false;     ///< q_proj holds [q | gate] per head; out *= sigmoid(gate)
   bool bias = false;
 };
 
@@ -110,9 +110,9 @@ struct Layer {
 };
 
 struct Plan {
-  std::string family;        ///< model_type
-  std::int32_t vocab;        ///< rows of the embedding
-  std::int32_t width;        ///< H
+  std::string family;  ///< model_type
+  std::int32_t vocab;  ///< rows of the embedding
+  std::int32_t width;  ///< H
   float norm_eps;
   Norm final_norm = Norm::rms;
   float embedding_scale = 1.0F;
