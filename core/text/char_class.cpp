@@ -57,7 +57,7 @@ constexpr std::array<Name, 38> category_names = {{
     {"any", "Any"},
 }};
 
-// Scripts whose meaning was compared character by character with Oniguruma.
+// Scripts that PCRE2 and Oniguruma spell the same; Han was compared with Oniguruma by character.
 constexpr std::array<std::string_view, 24> scripts = {
     "arabic",   "armenian", "bengali",  "bopomofo", "common",  "cyrillic", "devanagari", "ethiopic",
     "georgian", "greek",    "gujarati", "gurmukhi", "han",     "hangul",   "hebrew",     "hiragana",
