@@ -12,6 +12,7 @@
 #include "app/environment.h"
 #include "app/machine.h"
 #include "app/options.h"
+#include "app/ui/pretty_json.h"
 #include "app/ui/process.h"
 #include "app/ui/progress.h"
 #include "core/base/error.h"
@@ -102,7 +103,7 @@ class Output {
     if (format_ != "json") return;
     Json array = Json::array();
     for (const Measurement& row : rows_) array.push_back(bench_row(setting_, row));
-    write_stdout(array.dump(2) + '\n');
+    write_stdout(pretty_json(array));
   }
 
   bool has_measured() const {

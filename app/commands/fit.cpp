@@ -9,6 +9,7 @@
 #include "app/environment.h"
 #include "app/fit/fit.h"
 #include "app/options.h"
+#include "app/ui/pretty_json.h"
 #include "app/ui/process.h"
 #include "app/ui/sanitizer.h"
 #include "app/ui/table.h"
@@ -90,7 +91,7 @@ void print_json(const std::string& name, const ModelOutline& outline, const Fit&
                      {"length_max", memory.length_max},
                      {"single_length_max", fit.length_max()},
                      {"fits", counts}};
-  write_stdout(json.dump(2) + '\n');
+  write_stdout(pretty_json(json));
 }
 
 int run(const Options& options) {

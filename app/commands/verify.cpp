@@ -11,6 +11,7 @@
 #include "app/machine.h"
 #include "app/model_outline.h"
 #include "app/options.h"
+#include "app/ui/pretty_json.h"
 #include "app/ui/process.h"
 #include "app/ui/progress.h"
 #include "app/ui/sanitizer.h"
@@ -143,7 +144,7 @@ int run(const Options& options) {
   });
   check_all(model, runner, promises);
   progress.clear();
-  if (options.json) write_stdout(json_of(model, promises.verdicts()).dump(2) + '\n');
+  if (options.json) write_stdout(pretty_json(json_of(model, promises.verdicts())));
   const bool all_kept = std::all_of(promises.verdicts().begin(), promises.verdicts().end(),
                                     [](const Verdict& verdict) { return verdict.is_kept(); });
   return all_kept ? 0 : verification_failed;

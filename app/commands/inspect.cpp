@@ -1,0 +1,54 @@
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "app/commands/commands.h"
+#include "app/environment.h"
+#include "app/inspect/inspection.h"
+#include "app/ui/pretty_json.h"
+#include "app/ui/process.h"
+#include "core/base/error.h"
+#include "core/base/log.h"
+
+namespace hyb::app {
+namespace {
+
+struct Options {
+  std::string model;
+  std::string dtype = "auto";
+  bool tensors = false;
+  bool json = false;
+};
+
+int run(const Options& options) {
+  const ModelSource source = ModelSource::find(options.model, read_environment());
+  const Inspection all = inspect(source, options.dtype);
+  write_stdout(options.json ? pretty_json(inspection_json(all, options.tensors))
+                            : inspection_text(all, options.tensors));
+  if (all.tensors && !all.tensors->is_complete()) {
+    log::error("the model can't be loaded: tensors are missing or wrong");
+    return static_cast<int>(ErrorKind::model);
+  }
+  return 0;
+}
+
+Action describe(CLI::App& cli) {
+  const auto options = std::make_shared<Options>();  // CLI11 keeps pointers into it
+  cli.add_option("model", options->model,
+                 "folder (config.json alone is enough), org/name[@revision] in the Hugging Face "
+                 "cache, demo, or the name of a published configuration")
+      ->required();
+  cli.add_option("--dtype", options->dtype, "sizes for activations and weights of: auto, bf16, f32")
+      ->check(CLI::IsMember({"auto", "bf16", "f32"}))
+      ->capture_default_str();
+  cli.add_flag("--tensors", options->tensors, "list every tensor");
+  cli.add_flag("--json", options->json, "one JSON object");
+  return [options] { return run(*options); };
+}
+
+}  // namespace
+
+const Command inspect_command = {"inspect", "Show what a model is made of and what it costs",
+                                 describe};
+
+}  // namespace hyb::app

@@ -1,0 +1,115 @@
+#include "app/doctor/checkup.h"
+
+#include <dlfcn.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <fstream>
+#include <thread>
+
+#include "app/commands/commands.h"
+#include "app/machine.h"
+#include "app/ui/terminal.h"
+#include "core/base/error.h"
+#include "core/io/model_folder.h"
+#include "kernels/thread_pool.h"
+#include "models/families.h"
+
+namespace hyb::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string line_of(const char* path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+std::optional<std::size_t> address_limit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return std::nullopt;
+  return limit.rlim_cur;
+}
+
+/// This build has no CUDA device; the machine may have a card all the same.
+std::string cuda_text() {
+  std::error_code ignored;
+  const bool has_card =
+      fs::exists("/dev/nvidiactl", ignored) || fs::exists("/dev/nvidia0", ignored);
+  void* library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+  const bool has_driver = library != nullptr;
+  if (has_driver) dlclose(library);
+  std::string text = "not in this build; the machine has ";
+  text += has_card ? "an NVIDIA device" : "no NVIDIA device";
+  text += has_driver ? " and libcuda" : " and no libcuda";
+  return text;
+}
+
+HubModel look_at(const std::string& name, const HubEnvironment& environment) {
+  try {
+    const auto config = models::Config::from_folder(find_model_folder(name, environment));
+    const models::Family& family = models::family_of(config);
+    family.plan(config);
+    return {.name = name, .status = family.runs ? "runs" : "inspect only", .runs = family.runs};
+  } catch (const Error& error) {
+    return {.name = name, .status = error.what(), .runs = false};
+  }
+}
+
+}  // namespace
+
+std::string chosen_of(const std::string& choices) {
+  const std::size_t begin = choices.find('[');
+  const std::size_t end = choices.find(']', begin == std::string::npos ? 0 : begin);
+  if (begin == std::string::npos || end == std::string::npos) return "";
+  return choices.substr(begin + 1, end - begin - 1);
+}
+
+std::vector<HubModel> hub_models(const fs::path& hub, const HubEnvironment& environment) {
+  constexpr std::size_t models_max = 1000;
+  constexpr std::string_view prefix = "models--";
+  std::vector<HubModel> models;
+  std::error_code error;
+  for (fs::directory_iterator entry(hub, error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string folder = entry->path().filename().string();
+    if (!folder.starts_with(prefix) || models.size() == models_max) continue;
+    std::string name = folder.substr(prefix.size());
+    const std::size_t dashes = name.find("--");
+    if (dashes != std::string::npos) name.replace(dashes, 2, "/");
+    models.push_back(look_at(name, environment));
+  }
+  std::sort(models.begin(), models.end(),
+            [](const HubModel& a, const HubModel& b) { return a.name < b.name; });
+  return models;
+}
+
+Checkup examine(const Environment& environment) {
+  const kernels::UsableCpus usable = kernels::usable_cpus();
+  Checkup checkup;
+  checkup.version = version_text();
+  checkup.cpu = cpu_name();
+  checkup.isa = kernels::best_isa();
+  checkup.cpus = static_cast<int>(std::thread::hardware_concurrency());
+  checkup.threads = usable.count;
+  checkup.quota_binds = usable.quota_binds;
+  checkup.memory = meminfo_bytes("MemTotal").value_or(0);
+  checkup.memory_available = available_bytes();
+  checkup.address_limit = address_limit();
+  checkup.group_limit = number_in("/sys/fs/cgroup/memory.max");
+  checkup.huge_pages = chosen_of(line_of("/sys/kernel/mm/transparent_hugepage/enabled"));
+  checkup.hub_folder = hub_folder(environment.hub);
+  std::error_code ignored;
+  checkup.has_hub_folder = fs::is_directory(checkup.hub_folder, ignored);
+  checkup.hub_models = hub_models(checkup.hub_folder, environment.hub);
+  checkup.cuda = cuda_text();
+  checkup.output_is_terminal = is_terminal(Stream::output);
+  checkup.term = environment.term;
+  checkup.utf8 = environment.utf8;
+  checkup.state_folder = environment.state_folder;
+  return checkup;
+}
+
+}  // namespace hyb::app

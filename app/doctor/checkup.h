@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/environment.h"
+#include "core/base/json.h"
+#include "kernels/device.h"
+
+namespace hyb::app {
+
+/// A model found in the Hugging Face cache.
+struct HubModel {
+  std::string name;    ///< "org/name"
+  std::string status;  ///< "runs", "inspect only", or why it can't be read
+  bool runs = false;
+};
+
+/// What this machine has and what hyb makes of it.
+struct Checkup {
+  std::string version;
+  std::string cpu;
+  kernels::Isa isa = kernels::Isa::plain;  ///< what ops use
+  int cpus = 0;                            ///< of the machine
+  int threads = 0;                         ///< that hyb will use
+  bool quota_binds = false;                ///< a control group grants less than the affinity mask
+  std::size_t memory = 0, memory_available = 0;
+  std::optional<std::size_t> address_limit;  ///< ulimit -v
+  std::optional<std::size_t> group_limit;    ///< memory.max of the control group
+  std::string huge_pages;                    ///< what the kernel does: "always", "madvise", ...
+  std::filesystem::path hub_folder;          ///< empty: nothing says where
+  bool has_hub_folder = false;
+  std::vector<HubModel> hub_models;
+  std::string cuda;  ///< why there is none
+  bool output_is_terminal = false;
+  std::string term;
+  bool utf8 = false;
+  std::optional<std::filesystem::path> state_folder;
+};
+
+Checkup examine(const Environment& environment);
+
+/// The models of a cache folder; damaged ones say why they can't be read.
+std::vector<HubModel> hub_models(const std::filesystem::path& hub,
+                                 const HubEnvironment& environment);
+
+/// "[always] madvise never" -> "always"; "" for other texts.
+std::string chosen_of(const std::string& choices);
+
+std::string checkup_text(const Checkup& checkup);
+Json checkup_json(const Checkup& checkup);
+
+}  // namespace hyb::app

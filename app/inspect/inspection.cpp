@@ -1,0 +1,210 @@
+#include "app/inspect/inspection.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "app/inspect/plan_text.h"
+#include "app/ui/sanitizer.h"
+#include "app/ui/table.h"
+#include "core/base/error.h"
+#include "core/text/chat_template.h"
+#include "core/text/tokenizer.h"
+#include "models/weight_list.h"
+
+namespace hyb::app {
+namespace {
+
+/// Looks at a text of the model; what is wrong with it is told, not thrown.
+template <typename Look>
+std::string told(bool& is_usable, Look&& look) {
+  try {
+    std::string text = look();
+    is_usable = text != "none";
+    return text;
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+std::string look_at_tokenizer(const ModelSource& source) {
+  const auto text = source.read("tokenizer.json");
+  if (!text) return "none";
+  const Tokenizer tokenizer = Tokenizer::from_json(
+      *text, source.path_of("tokenizer.json"), source.read("tokenizer_config.json").value_or(""),
+      source.path_of("tokenizer_config.json"));
+  const auto named = [&](const char* name, std::optional<TokenId> token) {
+    return token ? fmt::format(", {} {} '{}'", name, index(*token), tokenizer.piece(*token)) : "";
+  };
+  return fmt::format("{} ids", tokenizer.size()) + named("bos", tokenizer.bos()) +
+         named("eos", tokenizer.eos());
+}
+
+std::string look_at_template(const ModelSource& source) {
+  const auto text = source.chat_template("default");
+  if (!text) return "none";
+  ChatTemplate::parse(*text, source.path_of("chat template"));
+  return fmt::format("{} bytes", text->size());
+}
+
+std::string counted(std::int64_t parameters) {
+  const auto count = static_cast<double>(parameters);
+  return parameters < 1'000'000'000 ? fmt::format("{:.2f} M", count / 1e6)
+                                    : fmt::format("{:.2f} B", count / 1e9);
+}
+
+std::string positions_text(const models::Plan& plan) {
+  if (plan.positions_max == 0) return "not stated";
+  return fmt::format("{}{}", plan.positions_max,
+                     plan.has_rope ? "" : " stated; no rope, so more is possible");
+}
+
+std::string tensors_text(const std::optional<TensorCheck>& tensors) {
+  if (!tensors) return "none in this folder";
+  std::string text = fmt::format("{} in {} file{}, {}; ", tensors->rows.size(), tensors->files,
+                                 tensors->files == 1 ? "" : "s", bytes_text(tensors->bytes));
+  std::string dtypes;
+  for (const auto& [dtype, count] : tensors->dtypes) {
+    dtypes += fmt::format("{}{} {}", dtypes.empty() ? "" : ", ", count, dtype);
+  }
+  text += dtypes;
+  for (const TensorVerdict verdict :
+       {TensorVerdict::missing, TensorVerdict::wrong, TensorVerdict::extra}) {
+    if (const std::int64_t count = tensors->count(verdict)) {
+      text += fmt::format("; {} {}", count, name_of(verdict));
+    }
+  }
+  return text;
+}
+
+Table tensor_table(const TensorCheck& check, bool all) {
+  Table table = {.columns = {{"tensor"}, {"dtype"}, {"shape"}, {"verdict"}, {"note"}}, .rows = {}};
+  for (const TensorRow& row : check.rows) {
+    if (!all && row.verdict == TensorVerdict::right) continue;
+    table.rows.push_back({sanitized_line(row.name), row.dtype, shape_text(row.shape),
+                          name_of(row.verdict), row.note});
+  }
+  return table;
+}
+
+Json tensor_json(const TensorCheck& check) {
+  Json list = Json::array();
+  for (const TensorRow& row : check.rows) {
+    list.push_back({{"name", row.name},
+                    {"dtype", row.dtype},
+                    {"shape", row.shape},
+                    {"verdict", name_of(row.verdict)},
+                    {"note", row.note}});
+  }
+  return list;
+}
+
+}  // namespace
+
+Inspection inspect(const ModelSource& source, const std::string& dtype) {
+  Inspection all = {.name = source.name(),
+                    .outline = outline_of(source, dtype),
+                    .tensors = {},
+                    .tokenizer = {},
+                    .chat_template = {}};
+  const ModelOutline& outline = all.outline;
+  const models::Roofline roofline(outline.plan, *outline.family, outline.geometry);
+  all.parameters = models::parameters(models::required_weights(outline.plan, *outline.family));
+  all.active_parameters = roofline.active_parameters() + roofline.head_parameters();
+  all.packed_bytes = models::packed_bytes(outline.plan, outline.activation);
+  all.decode_bytes =
+      roofline
+          .step({.sequences = 1, .tokens = 1, .position = Inspection::decode_position, .rows = 1})
+          .bytes;
+  if (source.has_tensors()) all.tensors = check_tensors(outline, source.tensors());
+  all.tokenizer = told(all.has_tokenizer, [&] { return look_at_tokenizer(source); });
+  all.chat_template = told(all.has_chat_template, [&] { return look_at_template(source); });
+  return all;
+}
+
+std::string inspection_text(const Inspection& all, bool all_tensors) {
+  const models::Plan& plan = all.outline.plan;
+  const models::Geometry& geometry = all.outline.geometry;
+  Table table = {.columns = {{}, {}}, .rows = {}};
+  const auto add = [&](const std::string& what, const std::string& text) {
+    table.rows.push_back({what, sanitized_line(text)});
+  };
+  add("model", all.name);
+  add("model_type", plan.family + (all.outline.family->runs ? "" : " (can't be run yet)"));
+  add("parameters",
+      fmt::format("{}, {} per token", counted(all.parameters), counted(all.active_parameters)));
+  add("width", fmt::format("{}, vocabulary {}{}", plan.width, plan.vocab,
+                           plan.tied_head ? ", tied head" : ""));
+  add("layers", std::to_string(plan.layers.size()));
+  for (const PartGroup& group : part_groups(plan)) {
+    add("  " + group.kind, fmt::format("{} layers ({}): {}", group.layers.size(),
+                                       runs_text(group.layers), group.text));
+  }
+  add("positions", positions_text(plan));
+  add("weights", fmt::format("{} in memory, {}", bytes_text(all.packed_bytes),
+                             name_of(all.outline.activation)));
+  add("keys and values", fmt::format("{} per token", bytes_text(geometry.kv_bytes_per_token)));
+  add("state", fmt::format("{} per sequence", bytes_text(geometry.state_bytes_per_sequence)));
+  add("decode", fmt::format("{} moved per token at position {}",
+                            bytes_text(static_cast<std::size_t>(all.decode_bytes)),
+                            Inspection::decode_position));
+  add("tensors", tensors_text(all.tensors));
+  add("tokenizer", all.tokenizer);
+  add("chat template", all.chat_template);
+  std::string text = plain_text(table);
+  if (!all.tensors && !all_tensors) return text;
+  const Table tensors =
+      tensor_table(all.tensors ? *all.tensors : required_tensors(all.outline), all_tensors);
+  if (!tensors.rows.empty()) text += '\n' + plain_text(tensors);
+  return text;
+}
+
+Json inspection_json(const Inspection& all, bool all_tensors) {
+  const models::Plan& plan = all.outline.plan;
+  const models::Geometry& geometry = all.outline.geometry;
+  Json parts = Json::array();
+  for (const PartGroup& group : part_groups(plan)) {
+    parts.push_back({{"kind", group.kind}, {"text", group.text}, {"layers", group.layers}});
+  }
+  Json json = {{"model", all.name},
+               {"model_type", plan.family},
+               {"runs", all.outline.family->runs},
+               {"parameters", all.parameters},
+               {"active_parameters", all.active_parameters},
+               {"width", plan.width},
+               {"vocab", plan.vocab},
+               {"tied_head", plan.tied_head},
+               {"layers", layer_counts(plan)},
+               {"parts", parts},
+               {"positions_max", plan.positions_max},
+               {"has_rope", plan.has_rope},
+               {"dtype", name_of(all.outline.activation)},
+               {"weights_bytes", all.packed_bytes},
+               {"kv_bytes_per_token", geometry.kv_bytes_per_token},
+               {"state_bytes_per_sequence", geometry.state_bytes_per_sequence},
+               {"slot_bytes", geometry.slot_bytes},
+               {"page_tokens", geometry.page_tokens},
+               {"decode_bytes", all.decode_bytes},
+               {"decode_position", Inspection::decode_position},
+               {"has_tokenizer", all.has_tokenizer},
+               {"tokenizer", all.tokenizer},
+               {"has_chat_template", all.has_chat_template},
+               {"chat_template", all.chat_template},
+               {"tensors", nullptr}};
+  if (all.tensors) {
+    json["tensors"] = {{"files", all.tensors->files},
+                       {"bytes", all.tensors->bytes},
+                       {"dtypes", all.tensors->dtypes},
+                       {"ok", all.tensors->count(TensorVerdict::right)},
+                       {"missing", all.tensors->count(TensorVerdict::missing)},
+                       {"wrong", all.tensors->count(TensorVerdict::wrong)},
+                       {"extra", all.tensors->count(TensorVerdict::extra)}};
+  }
+  if (all_tensors) {
+    json["tensor_list"] = tensor_json(all.tensors ? *all.tensors : required_tensors(all.outline));
+  }
+  return json;
+}
+
+}  // namespace hyb::app

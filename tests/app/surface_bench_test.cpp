@@ -1,0 +1,122 @@
+#include <doctest/doctest.h>
+#include <signal.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "core/base/json.h"
+#include "tests/app/run_tool.h"
+#include "tests/support/error_text.h"
+
+using namespace hyb;
+using namespace hyb::testing;
+
+namespace {
+
+ToolResult bench(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), "bench");
+  return run_tool({.arguments = std::move(arguments)});
+}
+
+/// The rows of `-o json`.
+Json rows(std::vector<std::string> arguments) {
+  arguments.insert(arguments.end(), {"-o", "json"});
+  const ToolResult result = bench(std::move(arguments));
+  CHECK(result.exit_code == 0);
+  CHECK(result.err == "");
+  return parse_json(result.out, "stdout");
+}
+
+}  // namespace
+
+TEST_SUITE("app/surface_bench") {
+  TEST_CASE("JSON: every combination is a row with rates and probes") {
+    const Json all = rows(
+        {"demo", "-p", "16,32", "-n", "4", "-pg", "8,2", "-d", "0,40", "-b", "1,3", "-r", "2"});
+    REQUIRE(all.size() == 2 * (2 + 2 + 2));
+    for (const Json& row : all) {
+      CHECK(row["status"] == "ok");
+      CHECK(row["samples_ns"].size() == 2);
+      CHECK(row["avg_ts"].get<double>() > 0);
+      CHECK(row["bytes_per_s"].get<double>() > 0);
+      CHECK(row["probe_bytes_per_s"].get<double>() > 1e8);
+      CHECK(row["probe_flops_per_s"].get<double>() > 1e8);
+      CHECK(row["device"] == "cpu");
+      CHECK(row["depth"] == row["n_depth"]);
+    }
+    CHECK(all[0]["n_prompt"] == 16);
+    CHECK(all[0]["n_gen"] == 0);
+  }
+
+  TEST_CASE("synthetic weights for a published configuration, other formats") {
+    const ToolResult csv = bench({"granite-4.0-h-350m", "--random-weights", "1", "-p", "8", "-n",
+                                  "0", "-r", "1", "-o", "csv"});
+    CHECK(csv.exit_code == 0);
+    CHECK(csv.out.starts_with("build_commit,cpu_info,"));
+    CHECK(contains(csv.out, "\"granite-4.0-h-350m\""));
+    const ToolResult lines = bench({"demo", "-p", "8", "-n", "2", "-r", "1", "-o", "jsonl"});
+    std::istringstream text(lines.out);
+    int count = 0;
+    for (std::string line; std::getline(text, line); ++count) {
+      CHECK(parse_json(line, "line").contains("avg_ts"));
+    }
+    CHECK(count == 2);
+    const ToolResult table = bench({"demo", "-p", "8", "-n", "0", "-r", "1"});
+    CHECK(contains(table.out, "| model"));
+    CHECK(contains(table.out, "pp8"));
+    CHECK(contains(table.out, "±"));
+  }
+
+  TEST_CASE("what does not fit is a row that says so; nothing that fits is exit 4") {
+    const Json all =
+        rows({"demo", "-p", "16", "-n", "2", "-d", "0,4000000", "-r", "1", "--memory", "1300MiB"});
+    REQUIRE(all.size() == 4);
+    CHECK(all[0]["status"] == "ok");
+    CHECK(all[2]["status"].get<std::string>().starts_with("does not fit: needs "));
+    CHECK(all[2]["bytes_per_s"].is_null());
+
+    const ToolResult none = bench({"demo", "-p", "64", "-n", "0", "-r", "1", "--context", "32"});
+    CHECK(none.exit_code == 4);
+    CHECK(contains(none.out, "64 tokens are more than --context 32"));
+    CHECK(bench({"granite-4.0-h-350m", "--random-weights", "1", "--memory", "100MB"}).exit_code ==
+          4);
+  }
+
+  TEST_CASE("without room for the read probe its figures are missing, with a warning") {
+    const ToolResult result =
+        bench({"demo", "-p", "16", "-n", "0", "-r", "1", "--memory", "100MiB", "-o", "json"});
+    CHECK(result.exit_code == 0);
+    CHECK(contains(result.err, "no room for the 1 GiB of the read probe"));
+    CHECK(parse_json(result.out, "stdout")[0]["probe_bytes_per_s"].is_null());
+  }
+
+  TEST_CASE("usage errors") {
+    for (const std::vector<std::string>& arguments :
+         std::vector<std::vector<std::string>>{{"demo", "-p", "many"},
+                                               {"demo", "-p", "0", "-n", "0"},
+                                               {"demo", "-p", "8", "-n", "0", "-b", "4"},
+                                               {"demo", "-b", "0"},
+                                               {"demo", "-pg", "12"},
+                                               {"demo", "-r", "0"},
+                                               {"demo", "-o", "xml"}}) {
+      CAPTURE(arguments.back());
+      const ToolResult result = bench(arguments);
+      CHECK(result.exit_code == 2);
+      CHECK(result.out == "");
+      CHECK(result.err != "");
+    }
+    CHECK(bench({"/nowhere"}).exit_code == 3);
+    CHECK(bench({"granite-4.0-h-350m"}).exit_code == 3);
+    CHECK(bench({"qwen3-next-80b-a3b", "--random-weights", "1", "--memory", "500GB"}).exit_code ==
+          3);
+  }
+
+  TEST_CASE("Ctrl-C: what was measured is printed, exit 130") {
+    const ToolResult result = run_shell(
+        "timeout --preserve-status -s INT 3 $HYB bench demo -p 16 -n 8 -r 10000 -d 0 -o json");
+    CHECK(result.exit_code == 130);
+    const Json all = parse_json(result.out, "stdout");
+    REQUIRE(all.size() >= 1);
+    CHECK(all.back()["status"].get<std::string>().starts_with("interrupted: "));
+  }
+}

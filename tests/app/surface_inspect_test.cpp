@@ -1,0 +1,143 @@
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "core/base/json.h"
+#include "core/io/file.h"
+#include "tests/app/run_tool.h"
+#include "tests/support/error_text.h"
+#include "tests/support/temporary_folder.h"
+
+using namespace hyb;
+using namespace hyb::testing;
+
+namespace {
+
+const std::filesystem::path golden =
+    std::filesystem::path(HYB_TESTS_DIR) / "golden/granite-dense-nope";
+
+ToolResult hyb_tool(std::vector<std::string> arguments,
+                    std::map<std::string, std::string> environment = {}) {
+  return run_tool({.arguments = std::move(arguments), .environment = std::move(environment)});
+}
+
+Json json_of(std::vector<std::string> arguments) {
+  arguments.push_back("--json");
+  const ToolResult result = hyb_tool(std::move(arguments));
+  CHECK(result.exit_code == 0);
+  CHECK(result.err == "");
+  return parse_json(result.out, "stdout");
+}
+
+void copy_config(const TemporaryFolder& folder) {
+  folder.write("config.json", read_whole_file(golden / "config.json", 1U << 20));
+}
+
+}  // namespace
+
+TEST_SUITE("app/surface_inspect") {
+  TEST_CASE("the published shapes, from their configuration alone") {
+    const Json tiny = json_of({"inspect", "granite-4.0-h-tiny"});
+    CHECK(tiny["kv_bytes_per_token"] == 8192);
+    CHECK(tiny["state_bytes_per_sequence"] == 36 * (48 * 64 * 128 * 4 + 3328 * 3 * 2));
+    CHECK(tiny["parameters"] == 6'939'037'248);
+    CHECK(tiny["model_type"] == "granitemoehybrid");
+    CHECK(tiny["layers"]["ssd"] == 36);
+    CHECK(tiny["tensors"].is_null());
+    CHECK(tiny["has_tokenizer"] == false);
+    CHECK(json_of({"inspect", "qwen3-next-80b-a3b"})["runs"] == false);
+  }
+
+  TEST_CASE("a folder: tensors, tokenizer, template; every tensor on demand") {
+    const ToolResult text = hyb_tool({"inspect", golden});
+    CHECK(text.exit_code == 0);
+    for (const char* word :
+         {"parameters", "ssd", "attention", "keys and values", "chat template"}) {
+      CHECK(contains(text.out, word));
+    }
+    CHECK(!contains(text.out, "model.norm.weight"));
+    CHECK(contains(hyb_tool({"inspect", golden, "--tensors"}).out, "model.norm.weight"));
+    const Json json = json_of({"inspect", golden, "--tensors"});
+    CHECK(json["tensors"]["missing"] == 0);
+    CHECK(json["tensors"]["ok"] == json["tensor_list"].size());
+    CHECK(json["has_chat_template"] == true);
+  }
+
+  TEST_CASE("a folder with config.json alone") {
+    const TemporaryFolder folder;
+    copy_config(folder);
+    const ToolResult result = hyb_tool({"inspect", folder.path()});
+    CHECK(result.exit_code == 0);
+    CHECK(contains(result.out, "none in this folder"));
+    CHECK(hyb_tool({"fit", folder.path()}).exit_code == 0);
+  }
+
+  TEST_CASE("missing tensors are listed, exit 3; a damaged tokenizer is told") {
+    const TemporaryFolder folder;
+    copy_config(folder);
+    std::string header =
+        R"({"model.norm.weight":{"dtype":"BF16","shape":[1],"data_offsets":[0,2]}})";
+    header.resize((header.size() + 7) / 8 * 8, ' ');
+    std::string bytes(8, '\0');
+    bytes[0] = static_cast<char>(header.size());
+    folder.write("model.safetensors", bytes + header + "xx");
+    folder.write("tokenizer.json", "{");
+    const ToolResult result = hyb_tool({"inspect", folder.path()});
+    CHECK(result.exit_code == 3);
+    CHECK(contains(result.out, "model.embed_tokens.weight"));
+    CHECK(contains(result.out, "missing"));
+    CHECK(contains(result.out, "config.json asks for"));
+    CHECK(contains(result.out, "tokenizer.json"));
+    CHECK(contains(result.err, "can't be loaded"));
+  }
+
+  TEST_CASE("no such model, unknown model_type") {
+    CHECK(hyb_tool({"inspect", "/nowhere"}).exit_code == 3);
+    CHECK(hyb_tool({"inspect"}).exit_code == 2);
+    const TemporaryFolder folder;
+    folder.write("config.json", R"({"model_type":"granitemoehybird"})");
+    const ToolResult result = hyb_tool({"inspect", folder.path()});
+    CHECK(result.exit_code == 3);
+    CHECK(contains(result.err, "granitemoehybrid"));
+  }
+
+  TEST_CASE("fit: the numbers add up, exit 4 when nothing fits") {
+    const Json json = json_of(
+        {"fit", "granite-4.0-h-350m", "--memory", "2GiB", "--parallel", "8", "--context", "4096"});
+    CHECK(json["total_bytes"].get<std::int64_t>() <= json["budget_bytes"].get<std::int64_t>());
+    CHECK(json["total_bytes"] ==
+          json["weights_bytes"].get<std::int64_t>() + json["workspace_bytes"].get<std::int64_t>() +
+              json["slots_bytes"].get<std::int64_t>() + json["pages_bytes"].get<std::int64_t>());
+    CHECK(json["sequences"] == 8);
+    CHECK(json["length_max"] == 4096);
+    CHECK(json["fits"].size() == 4);
+
+    const ToolResult text = hyb_tool({"fit", "granite-4.0-h-350m", "--memory", "2GiB"});
+    CHECK(text.exit_code == 0);
+    CHECK(contains(text.out, "sequences at once"));
+    const ToolResult none = hyb_tool({"fit", "granite-4.0-h-tiny", "--memory", "1GB"});
+    CHECK(none.exit_code == 4);
+    CHECK(none.out == "");
+    CHECK(contains(none.err, "12.9 GiB"));
+    CHECK(hyb_tool({"fit", "demo", "--memory", "lots"}).exit_code == 2);
+    CHECK(hyb_tool({"fit", "qwen3-next-80b-a3b", "--memory", "500GiB", "--context", "300000"})
+              .exit_code == 2);
+  }
+
+  TEST_CASE("doctor says what there is, wherever it runs") {
+    const Json json = json_of({"doctor"});
+    CHECK(json["threads"].get<int>() >= 1);
+    CHECK(json["cuda"].get<std::string>().starts_with("not in this build"));
+    const ToolResult bare =
+        hyb_tool({"doctor"}, {{"HOME", ""}, {"XDG_CACHE_HOME", ""}, {"TERM", ""}});
+    CHECK(bare.exit_code == 0);
+    CHECK(contains(bare.out, "none: HF_HUB_CACHE"));
+    CHECK(bare.err == "");
+  }
+
+  TEST_CASE("a closed stdout is no error, a full one is") {
+    CHECK(run_shell("{ $HYB inspect demo --tensors; echo $? >&2; } | head -c 1").err == "0\n");
+    CHECK(run_shell("$HYB fit demo > /dev/full").exit_code == 1);
+  }
+}
