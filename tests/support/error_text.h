@@ -19,6 +19,17 @@ std::string model_error(const Action& action) {
   return "";
 }
 
+/// The text of the error of any kind that `action` ends with; "" when it ends well.
+template <typename Action>
+std::string error_text(const Action& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
 inline bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }

@@ -1,0 +1,127 @@
+#include "app/batch/output_file.h"
+
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+
+#include <csignal>
+#include <fstream>
+#include <random>
+#include <set>
+#include <sstream>
+
+#include "core/base/error.h"
+#include "tests/support/error_text.h"
+#include "tests/support/temporary_folder.h"
+
+using namespace hyb;
+using namespace hyb::app;
+using namespace hyb::testing;
+
+namespace {
+
+std::string line(int i, bool failed = false) {
+  const std::string id = "r-" + std::to_string(i);
+  return failed
+             ? failed_line(id, {.code = "c", .message = "m"})
+             : answered_line(id, Json{{"text", std::string(static_cast<std::size_t>(i) % 7, 'x')}});
+}
+
+Hash128 id(int i) { return hash_of("r-" + std::to_string(i)); }
+
+std::string content(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return (std::ostringstream() << in.rdbuf()).str();
+}
+
+}  // namespace
+
+TEST_SUITE("app/batch/output_file") {
+  TEST_CASE("cut anywhere, a resumed output holds exactly every result once") {
+    const TemporaryFolder folder;
+    constexpr int results = 12;
+    std::string whole;
+    for (int i = 0; i < results; ++i) whole += line(i, i % 5 == 0);
+    std::mt19937 random(7);
+    for (int round = 0; round < 200; ++round) {
+      const std::size_t at = round == 0 ? whole.size() : random() % (whole.size() + 1);
+      CAPTURE(at);
+      const auto path = folder.write("out", std::string_view(whole).substr(0, at));
+      OutputFile output = OutputFile::open(path);
+      std::set<Hash128> done;
+      for (const ResultMark& mark : output.recover(false)) {
+        CHECK(done.insert(mark.id).second);
+      }
+      for (int i = 0; i < results; ++i) {
+        if (!done.contains(id(i))) REQUIRE(output.append(line(i, i % 5 == 0)) == 0);
+      }
+      output.sync();
+      REQUIRE(content(path) == whole);
+    }
+  }
+
+  TEST_CASE("a line that is no result is not written over") {
+    const TemporaryFolder folder;
+    const auto path = folder.write("out", line(1) + "my notes\n" + line(2));
+    OutputFile output = OutputFile::open(path);
+    CHECK(contains(model_error([&] { output.recover(false); }), "line 2"));
+    CHECK(output.recover(true).size() == 2);
+  }
+
+  TEST_CASE("one writer at a time") {
+    const TemporaryFolder folder;
+    const auto path = folder.path() / "out";
+    {
+      const OutputFile first = OutputFile::open(path);
+      CHECK(contains(error_text([&] { OutputFile::open(path); }), "another hyb batch"));
+    }
+    CHECK_NOTHROW(OutputFile::open(path));
+  }
+
+  TEST_CASE("only regular files, through links too") {
+    const TemporaryFolder folder;
+    CHECK_THROWS_AS(OutputFile::open(folder.path()), Error);
+    CHECK_THROWS_AS(OutputFile::open("/dev/full"), Error);
+    CHECK_THROWS_AS(OutputFile::open(folder.path() / "absent" / "out"), Error);
+    std::filesystem::create_symlink("real", folder.path() / "link");
+    OutputFile output = OutputFile::open(folder.path() / "link");
+    CHECK(output.append(line(1)) == 0);
+    CHECK(content(folder.path() / "real") == line(1));
+  }
+
+  TEST_CASE("failed results are dropped, the rest stays in place and locked") {
+    const TemporaryFolder folder;
+    const auto path = folder.write("out", line(1) + line(2, true) + line(3) + line(4, true));
+    OutputFile output = OutputFile::open(path);
+    CHECK(output.recover(false).size() == 4);
+    output.drop_failed();
+    CHECK(content(path) == line(1) + line(3));
+    CHECK(output.append(line(2)) == 0);
+    CHECK(content(path) == line(1) + line(3) + line(2));
+    CHECK_THROWS_AS(OutputFile::open(path), Error);
+    CHECK_FALSE(std::filesystem::exists(path.string() + ".new"));
+  }
+
+  TEST_CASE("a write that does not fit leaves no trace") {
+    const TemporaryFolder folder;
+    const auto path = folder.path() / "out";
+    OutputFile output = OutputFile::open(path);
+    REQUIRE(output.append(line(1)) == 0);
+    rlimit old{};
+    REQUIRE(::getrlimit(RLIMIT_FSIZE, &old) == 0);
+    const auto handler = ::signal(SIGXFSZ, SIG_IGN);
+    const rlimit narrow{line(1).size() + 20, old.rlim_max};
+    REQUIRE(::setrlimit(RLIMIT_FSIZE, &narrow) == 0);
+    const int first = output.append(line(2));
+    const int second = output.append(line(3));
+    ::setrlimit(RLIMIT_FSIZE, &old);
+    ::signal(SIGXFSZ, handler);
+    CHECK(first == EFBIG);
+    CHECK(second == EFBIG);
+    CHECK(content(path) == line(1));
+    CHECK(output.append(line(2)) == 0);
+    output.sync();
+    CHECK(content(path) == line(1) + line(2));
+  }
+}

@@ -1,0 +1,252 @@
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <sstream>
+#include <thread>
+
+#include "core/base/json.h"
+#include "tests/app/run_tool.h"
+#include "tests/support/error_text.h"
+#include "tests/support/temporary_folder.h"
+
+using namespace hyb;
+using namespace hyb::testing;
+
+namespace {
+
+std::string content(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return (std::ostringstream() << in.rdbuf()).str();
+}
+
+std::vector<Json> results(const std::filesystem::path& path) {
+  std::vector<Json> results;
+  std::istringstream lines(content(path));
+  for (std::string line; std::getline(lines, line);) results.push_back(parse_json(line, "result"));
+  return results;
+}
+
+/// custom_id -> what matters of the result; fails on an id that occurs twice.
+std::map<std::string, std::string> answers(const std::filesystem::path& path) {
+  std::map<std::string, std::string> answers;
+  for (const Json& result : results(path)) {
+    const Json& response = result["response"];
+    const std::string answer =
+        response.is_null() ? to_text(result["error"]) : to_text(response["body"]["choices"]);
+    CHECK(answers.emplace(result["custom_id"], answer).second);
+  }
+  return answers;
+}
+
+/// A folder with an input `in`; the output is `out`.
+struct Job {
+  explicit Job(const std::string& input) { folder.write("in", input); }
+
+  ToolResult run(std::vector<std::string> more = {}) const {
+    std::vector<std::string> arguments = {"batch", in, "-o", out, "-n", "8", "--threads", "1"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_tool({.arguments = std::move(arguments)});
+  }
+
+  TemporaryFolder folder;
+  std::string in = (folder.path() / "in").string();
+  std::string out = (folder.path() / "out").string();
+};
+
+std::string many_lines(int count) {
+  std::string text;
+  for (int i = 0; i < count; ++i) {
+    text += R"({"custom_id":"r-)" + std::to_string(i) + R"(","body":{"messages":[{"role":"user",)" +
+            R"("content":"Question )" + std::to_string(i) + R"("}],"max_tokens":)" +
+            std::to_string(4 + i % 20) + "}}\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+TEST_SUITE("app/surface_batch") {
+  TEST_CASE("results are OpenAI's lines, stdout stays empty, a rerun has nothing to do") {
+    const Job job("Hello\r\n\nWhat is red?\n");
+    const ToolResult first = job.run();
+    CHECK(first.exit_code == 0);
+    CHECK(first.out.empty());
+    const std::vector<Json> lines = results(job.out);
+    REQUIRE(lines.size() == 2);
+    for (const Json& line : lines) {
+      CHECK(line["error"].is_null());
+      CHECK(line["response"]["status_code"] == 200);
+      const Json& body = line["response"]["body"];
+      CHECK(body["object"] == "chat.completion");
+      CHECK(body["usage"]["completion_tokens"].get<int>() <= 8);
+      CHECK(body["choices"][0]["message"]["role"] == "assistant");
+    }
+    CHECK(answers(job.out).contains("line-1"));
+    CHECK(answers(job.out).contains("line-3"));
+    const std::string before = content(job.out);
+    CHECK(job.run().exit_code == 0);
+    CHECK(content(job.out) == before);
+  }
+
+  TEST_CASE("a line's answer is that of hyb run, whoever its neighbours are") {
+    const Job job("Hello\nWhat is red?\nOne two three\n");
+    REQUIRE(job.run().exit_code == 0);
+    for (const Json& result : results(job.out)) {
+      const std::string id = result["custom_id"];
+      const char* prompt = id == "line-1"   ? "Hello"
+                           : id == "line-2" ? "What is red?"
+                                            : "One two three";
+      const ToolResult alone = run_tool({.arguments = {"run", "-n", "8", "-p", prompt}});
+      CHECK(alone.out ==
+            result["response"]["body"]["choices"][0]["message"]["content"].get<std::string>() +
+                "\n");
+    }
+  }
+
+  TEST_CASE("bad lines are failed results and exit code 5, and can be tried again") {
+    const Job job(
+        "{\"id\":\"good\",\"prompt\":\"Hello\"}\n"
+        "{\"id\":\"hot\",\"prompt\":\"x\",\"temperature\":-1}\n"
+        "not json\n"
+        "{\"id\":\"empty\",\"messages\":[]}\n"
+        "{\"id\":\"n\",\"prompt\":\"x\",\"n\":1000}\n"
+        "{\"id\":\"nothing\",\"prompt\":\"\"}\n"
+        "{\"id\":\"text\",\"body\":{\"prompt\":\"Hello\",\"n\":2,\"logprobs\":1}}\n");
+    CHECK(job.run().exit_code == 5);
+    const auto all = answers(job.out);
+    CHECK(all.size() == 7);
+    int failed = 0;
+    for (const Json& result : results(job.out)) {
+      CHECK(result["response"].is_null() == !result["error"].is_null());
+      failed += result["error"].is_null() ? 0 : 1;
+      if (result["custom_id"] != "text") continue;
+      const Json& body = result["response"]["body"];
+      CHECK(body["object"] == "text_completion");
+      REQUIRE(body["choices"].size() == 2);
+      CHECK(body["choices"][1]["index"] == 1);
+      CHECK(body["choices"][0]["logprobs"]["content"][0]["top_logprobs"].size() == 1);
+    }
+    CHECK(failed == 5);
+    CHECK(all.contains("line-3"));
+    CHECK(job.run().exit_code == 5);
+    CHECK(job.run({"--retry-failed"}).exit_code == 5);
+    CHECK(answers(job.out) == all);
+    const ToolResult checked = run_tool({.arguments = {"batch", job.in, "--validate", "-n", "8"}});
+    CHECK(checked.exit_code == 5);
+    CHECK(std::count(checked.out.begin(), checked.out.end(), '\n') == 5);
+  }
+
+  TEST_CASE("another job's output is refused, unless forced") {
+    const Job job("Hello\n");
+    REQUIRE(job.run().exit_code == 0);
+    const ToolResult other = job.run({"--temperature", "0.5"});
+    CHECK(other.exit_code == 2);
+    CHECK(contains(other.err, "temperature is 0.5, was null"));
+    job.folder.write("in", "Hello\nWhat is red?\n");
+    CHECK(job.run().exit_code == 2);
+    CHECK(results(job.out).size() == 1);
+    CHECK(job.run({"--force"}).exit_code == 0);
+    CHECK(results(job.out).size() == 2);
+    std::filesystem::remove(job.out + ".job");
+    CHECK(job.run().exit_code == 2);
+    CHECK(run_tool({.arguments = {"batch", job.in, "-o", job.in}}).exit_code == 2);
+    CHECK(content(job.in) == "Hello\nWhat is red?\n");
+  }
+
+  TEST_CASE("what cannot start says so and leaves no output") {
+    const Job job("{\"id\":\"a\",\"prompt\":\"x\"}\n{\"id\":\"a\",\"prompt\":\"y\"}\n");
+    const ToolResult twice = job.run();
+    CHECK(twice.exit_code == 2);
+    CHECK(contains(twice.err, "lines 1 and 2"));
+    CHECK_FALSE(std::filesystem::exists(job.out));
+    CHECK(run_tool({.arguments = {"batch", job.in}}).exit_code == 2);
+    CHECK(run_tool({.arguments = {"batch"}}).exit_code == 2);
+    CHECK(run_tool({.arguments = {"batch", "/nonexistent", "-o", job.out}}).exit_code == 3);
+    CHECK(run_tool({.arguments = {"batch", "/nonexistent", job.in, "-o", job.out, "--validate"}})
+              .exit_code == 2);
+    const Job plain("x\n");
+    CHECK(run_tool({.arguments = {"batch", "/nonexistent", plain.in, "-o", plain.out}}).exit_code ==
+          3);
+    CHECK_FALSE(std::filesystem::exists(plain.out));
+    plain.folder.write("model/config.json", R"({"model_type":"martian"})");
+    const std::string model = (plain.folder.path() / "model").string();
+    CHECK(run_tool({.arguments = {"batch", model, plain.in, "-o", plain.out}}).exit_code == 3);
+    CHECK_FALSE(std::filesystem::exists(plain.out));
+    CHECK(plain.run({"--temperature", "-3"}).exit_code == 2);
+  }
+
+  TEST_CASE("stdin is an input too, and an ordered output has the input's order") {
+    const Job job(many_lines(30));
+    const ToolResult piped = run_tool(
+        {.arguments = {"batch", "-", "-o", job.out, "--ordered"}, .input = many_lines(30)});
+    CHECK(piped.exit_code == 0);
+    const std::vector<Json> lines = results(job.out);
+    REQUIRE(lines.size() == 30);
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      CHECK(lines[i]["custom_id"] == "r-" + std::to_string(i));
+    }
+  }
+
+  TEST_CASE("killed again and again, a job ends with the results of an undisturbed run") {
+    constexpr int lines = 150;
+    const Job calm(many_lines(lines));
+    const auto begin = std::chrono::steady_clock::now();
+    REQUIRE(calm.run({"--parallel", "4"}).exit_code == 0);
+    const auto time = std::chrono::duration_cast<std::chrono::milliseconds>(
+        std::chrono::steady_clock::now() - begin);
+    const auto wanted = answers(calm.out);
+    REQUIRE(wanted.size() == lines);
+
+    const Job job(many_lines(lines));
+    std::mt19937 random(11);
+    int cut_short = 0;
+    for (int round = 0; round < 8; ++round) {
+      const double seconds = static_cast<double>(time.count()) / 1000 *
+                             (0.1 + 0.3 * static_cast<double>(random() % 1000) / 1000);
+      const ToolResult killed =
+          run_shell("timeout -s KILL " + std::to_string(seconds) + " $HYB batch " + job.in +
+                    " -o " + job.out + " -n 8 --threads 1 --parallel 4 2>&1");
+      if (killed.exit_code != 0) ++cut_short;
+      if (round % 3 == 1 &&
+          std::filesystem::exists(job.out)) {  // a torn line, as a crash leaves it
+        std::ofstream(job.out, std::ios::app) << R"({"id":"x","custom_id":"r-)";
+      }
+    }
+    CHECK(cut_short > 0);
+    CHECK(job.run({"--parallel", "4"}).exit_code == 0);
+    CHECK(answers(job.out) == wanted);
+  }
+
+  TEST_CASE("a signal stops the job with what is done, and says how to go on") {
+    const Job job(many_lines(2000));
+    const ToolResult stopped = run_shell("timeout -s INT 1 $HYB batch " + job.in + " -o " +
+                                         job.out + " -n 8 --threads 1; echo code $?");
+    CHECK(contains(stopped.err, "resume with: "));
+    CHECK(contains(stopped.err, "done "));
+    CHECK_NOTHROW(answers(job.out));
+    const ToolResult code = run_shell("$HYB batch " + job.in + " -o " + job.out +
+                                      " -n 8 --threads 1 & sleep 0.7; kill -TERM $!; wait $!");
+    CHECK(code.exit_code == 143);
+    CHECK(contains(code.err, "resume with: "));
+  }
+
+  TEST_CASE(
+      "a disk that stays full ends with 1, without a torn line, and the rerun does the rest") {
+    const Job job(many_lines(40));
+    const ToolResult full = run_shell("trap '' XFSZ; ulimit -f 8; $HYB batch " + job.in + " -o " +
+                                      job.out + " -n 8 --threads 1 --retry-seconds 1");
+    CHECK(full.exit_code == 1);
+    CHECK(contains(full.err, "File too large"));
+    CHECK(contains(full.err, "resume with: "));
+    const std::size_t before = answers(job.out).size();
+    CHECK(before > 0);
+    CHECK(before < 40);
+    CHECK(content(job.out).back() == '\n');
+    CHECK(job.run().exit_code == 0);
+    CHECK(answers(job.out).size() == 40);
+  }
+}

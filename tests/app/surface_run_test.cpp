@@ -1,0 +1,208 @@
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "core/base/json.h"
+#include "tests/app/run_tool.h"
+#include "tests/support/error_text.h"
+#include "tests/support/temporary_folder.h"
+
+using namespace hyb;
+using namespace hyb::testing;
+
+namespace {
+
+const std::string fixture = HYB_TESTS_DIR "/golden/granite-dense-nope";
+
+ToolResult tool(std::vector<std::string> arguments, std::string input = {}) {
+  return run_tool({.arguments = std::move(arguments), .input = std::move(input)});
+}
+
+/// The fixture without its chat template.
+void copy_without_template(const TemporaryFolder& folder) {
+  for (const auto& entry : std::filesystem::directory_iterator(fixture)) {
+    const auto name = entry.path().filename();
+    if (name == "chat_template.jinja" || name == "tokenizer_config.json") continue;
+    std::filesystem::copy_file(entry.path(), folder.path() / name);
+  }
+}
+
+}  // namespace
+
+TEST_SUITE("app/surface_run") {
+  TEST_CASE("the answer is on stdout and nothing else, from -p, a file or stdin") {
+    const ToolResult asked = tool({"run", "-n", "8", "-p", "Hello"});
+    CHECK(asked.exit_code == 0);
+    CHECK(asked.err.empty());
+    CHECK(asked.out.size() > 1);
+    CHECK(asked.out.back() == '\n');
+    CHECK(tool({"run", "-n", "8"}, "Hello").out == asked.out);
+    const TemporaryFolder folder;
+    const std::string file = folder.write("prompt", "Hello").string();
+    CHECK(tool({"run", "-n", "8", "--prompt-file", file}).out == asked.out);
+    const ToolResult loud = tool({"run", "-n", "8", "-p", "Hello", "-v"});
+    CHECK(loud.out == asked.out);
+    CHECK(contains(loud.err, "tokens/s"));
+  }
+
+  TEST_CASE("nothing to answer is said and never waited for") {
+    for (const char* command : {"run", "tokenize", "render"}) {
+      CAPTURE(command);
+      // A terminal on stdin, and no text: script(1) gives the program one.
+      const ToolResult waiting =
+          run_tool({.arguments = {"-qec", std::string(HYB_BINARY) + " " + command, "/dev/null"},
+                    .program = "script"});
+      CHECK(waiting.exit_code == 2);
+    }
+    const ToolResult empty = tool({"run", "-p", ""});
+    CHECK(empty.exit_code == 2);
+    CHECK(contains(empty.err, "empty"));
+    CHECK(tool({"run"}, "").exit_code == 2);
+  }
+
+  TEST_CASE("text that is not UTF-8 is named with its place") {
+    const ToolResult result = tool({"run"}, "abc\xff");
+    CHECK(result.exit_code == 2);
+    CHECK(contains(result.err, "byte 3"));
+    CHECK(tool({"tokenize"}, "a\xc3").exit_code == 2);
+    CHECK(tool({"run", "--raw", "-p", "\xed\xa0\x80"}).exit_code == 2);
+  }
+
+  TEST_CASE("a reader that leaves is no failure, a full disk is one") {
+    const ToolResult left = run_shell("$HYB run -n 400 --ignore-eos -p Hello | head -c 1; echo ok");
+    CHECK(left.exit_code == 0);
+    CHECK(left.err.empty());
+    CHECK(contains(left.out, "ok"));
+    for (const char* command : {"run -n 4 -p Hello", "run -n 4 --json -p Hello",
+                                "tokenize -p Hello", "render -p Hello"}) {
+      CAPTURE(command);
+      const ToolResult full = run_shell("$HYB " + std::string(command) + " > /dev/full");
+      CHECK(full.exit_code == 1);
+      CHECK(contains(full.err, "stdout"));
+    }
+  }
+
+  TEST_CASE("models that cannot be opened exit with 3 and a reason") {
+    const TemporaryFolder folder;
+    const std::string path = folder.path().string();
+    CHECK(tool({"run", path, "-p", "x"}).exit_code == 3);
+    folder.write("config.json", R"({"model_type":"martian","architectures":["Martian"]})");
+    const ToolResult unknown = tool({"run", path, "-p", "x"});
+    CHECK(unknown.exit_code == 3);
+    CHECK(contains(unknown.err, "martian"));
+    CHECK(contains(unknown.err, "granitemoehybrid"));
+    CHECK(tool({"run", "/nonexistent", "-p", "x"}).exit_code == 3);
+    CHECK(tool({"run", "--prompt-file", "/nonexistent"}).exit_code == 3);
+    CHECK(tool({"tokenize", path, "-p", "x"}).exit_code == 3);
+    for (const char* missing : {"model.safetensors", "config.json", "tokenizer.json"}) {
+      CAPTURE(missing);
+      const TemporaryFolder part;
+      for (const auto& entry : std::filesystem::directory_iterator(fixture)) {
+        if (entry.path().filename() == missing) continue;
+        std::filesystem::copy_file(entry.path(), part.path() / entry.path().filename());
+      }
+      const ToolResult result = tool({"run", part.path().string(), "-p", "x"});
+      CHECK(result.exit_code == 3);
+      CHECK(result.out.empty());
+      CHECK(contains(result.err, missing));
+    }
+  }
+
+  TEST_CASE("wrong options are usage errors") {
+    const std::vector<std::vector<std::string>> wrong = {
+        {"run", "-p", "x", "--temperature", "-1"},    {"run", "-p", "x", "-n", "0"},
+        {"run", "-p", "x", "--top-p", "2"},           {"run", "-p", "x", "--stop", ""},
+        {"run", "-p", "x", "--choices", "2"},         {"run", "-p", "x", "--logprobs", "2"},
+        {"run", "-p", "x", "--raw", "--system", "y"}, {"run", "-p", "x", "--logit-bias", "a"},
+        {"run", "-p", "x", "--memory", "much"},       {"run", "-p", "x", "--no-such-option"},
+        {"run", "-p", "x", "--prompt-file", "y"},     {"run", "-p", "x", "--allow-special"}};
+    for (const auto& arguments : wrong) {
+      CAPTURE(arguments.back());
+      const ToolResult result = tool(arguments);
+      CHECK(result.exit_code == 2);
+      CHECK(result.out.empty());
+      CHECK_FALSE(result.err.empty());
+    }
+    CHECK(tool({"run", "-p", "x", "--memory", "1KiB"}).exit_code == 4);
+  }
+
+  TEST_CASE("--json is one OpenAI object") {
+    const ToolResult result = tool({"run", "-n", "6", "-p", "Hello", "--json", "--choices", "2",
+                                    "--logprobs", "3", "--ignore-eos"});
+    REQUIRE(result.exit_code == 0);
+    const Json json = parse_json(result.out, "stdout");
+    CHECK(json["object"] == "chat.completion");
+    CHECK(json["id"].get<std::string>().starts_with("chatcmpl-"));
+    CHECK(json["model"] == "demo");
+    REQUIRE(json["choices"].size() == 2);
+    CHECK(json["choices"][0]["message"]["content"] == json["choices"][1]["message"]["content"]);
+    CHECK(json["choices"][0]["finish_reason"] == "length");
+    CHECK(json["choices"][0]["logprobs"]["content"].size() == 6);
+    CHECK(json["choices"][0]["logprobs"]["content"][0]["top_logprobs"].size() == 3);
+    CHECK(json["usage"]["completion_tokens"] == 12);
+    const Json raw =
+        parse_json(tool({"run", "-n", "2", "-p", "x", "--json", "--raw"}).out, "stdout");
+    CHECK(raw["object"] == "text_completion");
+    CHECK(raw["choices"][0]["text"].is_string());
+    CHECK(raw["choices"][0]["logprobs"].is_null());
+  }
+
+  TEST_CASE("a prompt over the limit says by how much, and can be cut") {
+    std::string long_text;
+    for (int i = 0; i < 300; ++i) long_text += "word ";
+    const std::vector<std::string> common = {"run", "-n", "4", "--raw", "--context", "64"};
+    const ToolResult refused = tool(common, long_text);
+    CHECK(refused.exit_code == 2);
+    CHECK(contains(refused.err, "more than"));
+    CHECK(contains(refused.err, "--truncate"));
+    for (const char* side : {"left", "right"}) {
+      std::vector<std::string> arguments = common;
+      arguments.insert(arguments.end(), {"--truncate", side});
+      CHECK(tool(arguments, long_text).exit_code == 0);
+    }
+  }
+
+  TEST_CASE("without a chat template, --raw is the way") {
+    const TemporaryFolder folder;
+    copy_without_template(folder);
+    const std::string model = folder.path().string();
+    const ToolResult chat = tool({"run", model, "-n", "2", "-p", "x"});
+    CHECK(chat.exit_code == 3);
+    CHECK(contains(chat.err, "--raw"));
+    CHECK(tool({"run", model, "-n", "2", "-p", "x", "--raw"}).exit_code == 0);
+    CHECK(tool({"render", model, "-p", "x"}).exit_code == 3);
+  }
+
+  TEST_CASE("tokenize and its inverse") {
+    const std::string text = "Hello  wörld\n\tx";
+    const ToolResult ids = tool({"tokenize", "--ids", "--bare", "-p", text});
+    REQUIRE(ids.exit_code == 0);
+    CHECK(tool({"tokenize", "--decode"}, ids.out).out == text);
+    const Json json = parse_json(tool({"tokenize", "--json", "--bare", "-p", text}).out, "stdout");
+    CHECK(tool({"tokenize", "--count", "--bare", "-p", text}).out ==
+          std::to_string(json.size()) + "\n");
+    const ToolResult table = tool({"tokenize", "--bare", "-p", text});
+    CHECK(static_cast<std::size_t>(std::count(table.out.begin(), table.out.end(), '\n')) ==
+          json.size());
+    CHECK(tool({"tokenize", "--json", "--lines", "--bare"}, "a\n\nb\n").out ==
+          tool({"tokenize", "--json", "--bare", "-p", "a"}).out + "[]\n" +
+              tool({"tokenize", "--json", "--bare", "-p", "b"}).out);
+    CHECK(tool({"tokenize", "--decode"}, "99999999").exit_code == 2);
+    CHECK(tool({"tokenize", "--decode"}, "1 x").exit_code == 2);
+    CHECK(tool({"tokenize", "--ids", "--json", "-p", "x"}).exit_code == 2);
+  }
+
+  TEST_CASE("render prints what the model would read") {
+    const ToolResult rendered = tool({"render", "-p", "Hello there", "--system", "Be brief"});
+    CHECK(rendered.exit_code == 0);
+    CHECK(contains(rendered.out, "Hello there"));
+    CHECK(contains(rendered.out, "Be brief"));
+    const ToolResult from_json = tool({"render", "--messages", "-"},
+                                      R"({"messages":[{"role":"system","content":"Be brief"},)"
+                                      R"({"role":"user","content":"Hello there"}]})");
+    CHECK(from_json.exit_code == 0);
+    CHECK(from_json.out == rendered.out);
+    CHECK(tool({"render", "--messages", "-"}, "no json").exit_code != 0);
+  }
+}
