@@ -36,14 +36,14 @@ SCORED = [
     "compare",
 ]
 SHARES = {  # what lags gets more
-    "recall_box": 31,
-    "recall_person": 18,
-    "add": 7,
-    "subtract": 5,
-    "copy": 4,
-    "sort": 13,
-    "count": 13,
-    "compare": 9,
+    "recall_box": 40,
+    "recall_person": 15,
+    "add": 5,
+    "subtract": 4,
+    "copy": 7,
+    "sort": 9,
+    "count": 9,
+    "compare": 5,
     "small_talk": 3,
     "unknown": 3,
 }

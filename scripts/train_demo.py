@@ -26,7 +26,7 @@ from demo_model import CHUNK, DemoModel, Shape
 from demo_text import ChatEncoder, train_tokenizer
 
 VOCABULARY = 1200
-LONG_SHARES = [(0.2, 0.0), (0.5, 0.1), (1.0, 0.3)]  # (until this part of the time, of the steps)
+LONG_SHARES = [(0.2, 0.0), (0.8, 0.1), (1.0, 0.3)]  # (until this part of the time, of the steps)
 WARM_UP, FALL_FROM = 0.01, 0.35  # of the time
 MUON_RATE, ADAM_RATE = 0.015, 0.002
 CHECK_EVERY = 240.0  # seconds
