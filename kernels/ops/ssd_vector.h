@@ -12,6 +12,11 @@ constexpr int chunk_tokens = 16;
 constexpr int columns_max = 256;
 constexpr int heads_at_once = 32;
 
+/// How far ahead of the state in use the next lines are asked for. A single token leaves the
+/// machine's own prefetch too little time: without this, decode of granite-4.0-h-350m spent 16 % of
+/// its time here for 7 % of its bytes.
+constexpr std::int64_t floats_ahead = 2048;
+
 /// B and C of a chunk as floats, token after token `stride` apart: the columns, and zeros up to a
 /// power of two of vectors. Close together, or too few of the first-level cache's sets hold them.
 struct ChunkColumns {
@@ -91,7 +96,10 @@ void run_strip(const Strip& strip, const ChunkColumns& columns, const float* dec
     for (Vec& cell : line) cell = zeros();
   }
   if (strip.from != nullptr) {
-    each([&](int r, int v, Part part) { s[r][v] = load(strip.from + at(r, v), part); });
+    each([&](int r, int v, Part part) {
+      prefetch(strip.from + at(r, v) + floats_ahead);
+      s[r][v] = load(strip.from + at(r, v), part);
+    });
   }
   for (int t = 0; t < tokens; ++t) {
     const float* const b = columns.b + t * columns.stride + strip.column;

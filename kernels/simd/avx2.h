@@ -70,6 +70,10 @@ inline Mask none() { return {_mm256_setzero_ps()}; }
 inline bool any(Mask mask) { return _mm256_movemask_ps(mask.v) != 0; }
 inline Vec select(Vec a, Mask mask, Vec b) { return {_mm256_blendv_ps(a.v, b.v, mask.v)}; }
 
+/// Asks for the line that holds *p; any address is harmless.
+inline void prefetch(const float* p) {
+  _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0);
+}
 inline Vec load(const float* p, Full = {}) { return {_mm256_loadu_ps(p)}; }
 inline Vec load(const float* p, Part part) { return {_mm256_maskload_ps(p, part.mask())}; }
 inline void store(float* p, Vec a, Full = {}) { _mm256_storeu_ps(p, a.v); }

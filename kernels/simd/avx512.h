@@ -66,6 +66,10 @@ inline bool any(Mask mask) { return mask != 0; }
 /// b where the mask is set, else a.
 inline Vec select(Vec a, Mask mask, Vec b) { return {_mm512_mask_blend_ps(mask, a.v, b.v)}; }
 
+/// Asks for the line that holds *p; any address is harmless.
+inline void prefetch(const float* p) {
+  _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0);
+}
 inline Vec load(const float* p, Full = {}) { return {_mm512_loadu_ps(p)}; }
 inline Vec load(const float* p, Part part) { return {_mm512_maskz_loadu_ps(part.mask, p)}; }
 inline void store(float* p, Vec a, Full = {}) { _mm512_storeu_ps(p, a.v); }
