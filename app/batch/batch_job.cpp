@@ -13,6 +13,7 @@
 #include "app/batch/output_file.h"
 #include "app/batch/resume_command.h"
 #include "app/commands/commands.h"
+#include "app/model_outline.h"
 #include "app/session.h"
 #include "app/ui/process.h"
 #include "app/ui/progress.h"
@@ -175,7 +176,7 @@ struct OpenedJob {
 
 OpenedJob open_job(const BatchOptions& options, const InputFile& input) {
   const ModelSource source = ModelSource::find(options.model.model, read_environment());
-  source.config();  // a model that cannot run is refused before a file is made
+  outline_of(source, options.model.dtype);  // what cannot run is refused before a file is made
   const Json job = job_of(options, input, source);
   refuse_same_file(input, options.output);
   OpenedJob opened{.output = OutputFile::open(options.output), .marks = {}};
