@@ -89,6 +89,17 @@ def tell_and_ask(rng, facts, questions):
     return turns(*[(join(rng, part), say.ACKNOWLEDGE) for part in told], *middle, *asked)
 
 
+def plain_boxes(rng):
+    """Boxes told and asked for in the plainest words, as a newcomer does; the easiest to learn."""
+    facts = BoxFacts(rng, rng.choice([2, 2, 2, 3, 3, 4]))
+    told = " ".join(facts.sentences(rng, say.BOX_PLAIN))
+    order = rng.sample(range(len(facts.pairs)), len(facts.pairs))
+    asked = [facts.ask_plainly(rng, which) for which in order]
+    if rng.random() < 0.6:
+        return turns((told + " " + asked[0][0], asked[0][1]), *asked[1:])
+    return turns((told, say.ACKNOWLEDGE), *asked)
+
+
 def long_facts(rng, words):
     """Facts of both kinds and fillers, at least `words` long: (sentence, facts or None, index)."""
     boxes, people = BoxFacts(rng, rng.randrange(6, 22)), PersonFacts(rng, rng.randrange(6, 18))
@@ -159,6 +170,8 @@ def chat(rng, shares):
         return turns(
             (join(rng, facts.sentences(rng)) + " " + (asked := facts.ask_absent(rng))[0], asked[1])
         )
+    if task == "recall_box" and rng.random() < 0.4:
+        return plain_boxes(rng)
     facts = (BoxFacts if task == "recall_box" else PersonFacts)(
         rng, rng.choice([1, 1, 2, 2, 3, 3, 4, 5, 6])
     )

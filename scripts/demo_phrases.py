@@ -36,6 +36,11 @@ BOX_FACTS = [
     "The {item} is in the {box}.",
     "The {box} has {an_item} in it.",
 ]
+BOX_PLAIN = [
+    "The {box} holds {an_item}.",
+    "{An_item} is in the {box}.",
+    "The {item} is in the {box}.",
+]
 BOX_WHAT = [
     "What is in the {box}?",
     "What's in the {box}?",

@@ -29,8 +29,16 @@ class BoxFacts:
         self.absent = (boxes.pop(), items.pop())
         self.pairs = list(zip(boxes, items))
 
-    def sentences(self, rng):
-        return [fill(rng, say.BOX_FACTS, **self.names(box, item)) for box, item in self.pairs]
+    def sentences(self, rng, phrases=None):
+        phrases = phrases or say.BOX_FACTS
+        return [fill(rng, phrases, **self.names(box, item)) for box, item in self.pairs]
+
+    def ask_plainly(self, rng, which):
+        """As ask, in the first wording that comes to mind."""
+        box, item = self.pairs[which]
+        if rng.random() < 0.5:
+            return say.BOX_WHAT[0].format(box=box), f"The {box} holds {an(item)}."
+        return say.BOX_WHERE[0].format(item=item), f"The {item} is in the {box}."
 
     @staticmethod
     def names(box, item):
