@@ -29,9 +29,10 @@ Figures figures_of(const Measurement& row) {
   }
   figures.nanoseconds = statistics_of(times);
   figures.tokens_per_s = statistics_of(figures.samples_tokens_per_s);
+  const double per_token = figures.tokens_per_s.mean / static_cast<double>(row.test.tokens());
   if (row.is_measured()) {
-    figures.bytes_per_s = row.work.bytes * 1e9 / figures.nanoseconds.mean;
-    figures.flops_per_s = row.work.flops * 1e9 / figures.nanoseconds.mean;
+    figures.bytes_per_s = row.work.bytes * per_token;
+    figures.flops_per_s = row.work.flops * per_token;
   }
   return figures;
 }
