@@ -1,8 +1,8 @@
 """Data-parallel training on a busy CPU: single-threaded processes that share the weights.
 
 A step is a number of small batches; each process takes the next one when it is free, and they meet
-once per step. Threads inside the operators would meet hundreds of times per step, and wait each time
-for the one whose core is taken by somebody else.
+once per step. Threads inside the operators would meet hundreds of times per step, and wait each
+time for the one whose core is taken by somebody else.
 """
 
 import torch

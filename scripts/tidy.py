@@ -56,7 +56,7 @@ def function_spans(code):
             line += 1
         elif found.group() == "{":
             head = re.split(r"[;{}]", code[:found.start()])[-1]
-            # A body follows a parameter list (with what may stand behind it) or an initialiser list.
+            # A body follows a parameter list and what may stand behind it.
             is_body = re.search(
                 r"\)\s*(const|noexcept|override|mutable|->\s*[\w:<>,\s*&]+|\s)*$", head)
             is_control = re.search(r"\b(if|for|while|switch|catch)\b", head)
