@@ -5,7 +5,7 @@ set -euo pipefail
 packages=(
   g++ cmake ninja-build git python3          # build
   libcli11-dev libspdlog-dev libfmt-dev nlohmann-json3-dev doctest-dev
-  libpcre2-dev libutf8proc-dev libxxhash-dev libzstd-dev
+  libpcre2-dev libutf8proc-dev libxxhash-dev
   python3-jinja2 tmux                        # tests
 )
 
