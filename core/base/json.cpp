@@ -19,8 +19,10 @@ std::string quote_python_numbers(std::string_view text) {
   bool in_string = false;
   for (std::size_t i = 0; i < text.size();) {
     if (in_string) {
-      if (text[i] == '\\' && i + 1 < text.size()) out += text[i++];
-      else if (text[i] == '"') in_string = false;
+      if (text[i] == '\\' && i + 1 < text.size())
+        out += text[i++];
+      else if (text[i] == '"')
+        in_string = false;
       out += text[i++];
       continue;
     }

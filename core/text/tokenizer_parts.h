@@ -25,7 +25,7 @@ struct TokenizerParts {
   void read_names(std::string_view tokenizer_config_json, std::string_view source);
 
   bool contains(TokenId token) const;
-  std::string_view piece(TokenId token) const;  ///< an added token's spelling goes first
+  std::string_view piece(TokenId token) const;    ///< an added token's spelling goes first
   std::string_view decoded(TokenId token) const;  ///< the piece that goes to the decoder
   std::optional<TokenId> find(std::string_view piece) const;
 
