@@ -38,9 +38,11 @@ int run(const Options& options) {
 }
 
 void add_job_options(CLI::App& cli, Options& options) {
+  cli.usage("Usage: hyb batch [OPTIONS] [MODEL] IN -o OUT");
   cli.add_option("files", options.names,
-                 "[MODEL] IN: the model and the file of requests (-: stdin)")
+                 "the model (default: demo) and the file of requests (-: stdin)")
       ->required()
+      ->option_text("[MODEL] IN")
       ->expected(1, 2);
   cli.add_option("-o,--output", options.job.output, "results are appended here; a rerun goes on");
   cli.add_option("--parallel", options.job.parallel, "requests answered at once")
