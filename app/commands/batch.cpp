@@ -38,7 +38,6 @@ int run(const Options& options) {
 }
 
 void add_job_options(CLI::App& cli, Options& options) {
-  cli.usage("Usage: hyb batch [OPTIONS] [MODEL] IN -o OUT");
   cli.add_option("files", options.names,
                  "the model (default: demo) and the file of requests (-: stdin)")
       ->required()
