@@ -7,66 +7,13 @@
 
 #include "core/base/json.h"
 #include "core/io/file.h"
-#include "models/model.h"
-#include "models/runner.h"
+#include "tests/models/loaded.h"
 
 using namespace hyb;
 using namespace hyb::models;
+using namespace hyb::models::testing;
 
 namespace {
-
-const std::filesystem::path golden_folder = std::filesystem::path(HYB_TESTS_DIR) / "golden";
-constexpr std::int32_t positions_max = 256;
-
-std::vector<std::string> fixtures() {
-  std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(golden_folder)) {
-    if (entry.is_directory()) names.push_back(entry.path().filename());
-  }
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
-/// A tiny model and a runner with room for one sequence, whose page table is scrambled.
-struct Loaded {
-  Loaded(const std::filesystem::path& folder, DType activation, kernels::Isa isa)
-      : queue(kernels::Device::cpu, {.threads = 2, .isa = isa}),
-        model([&] {
-          TensorFiles files(folder);
-          return load_model(queue, Config::from_folder(folder), files, activation);
-        }()),
-        runner(queue, model.plan, model.weights, model.geometry,
-               {.pages = positions_max / page_tokens,
-                .slots = 2,
-                .step_tokens = positions_max,
-                .step_rows = positions_max,
-                .positions_max = positions_max,
-                .vocab_used = model.plan.vocab}) {
-    constexpr std::int32_t count = positions_max / page_tokens;
-    for (std::int32_t i = 0; i < count; ++i) pages.push_back(PageId{(i * 7 + 3) % count});
-  }
-
-  /// Logits [tokens, vocab] of every token of a span.
-  std::vector<float> run(std::span<const TokenId> tokens, std::int32_t position) {
-    const SamplingParams greedy;
-    Span span = {.tokens = tokens,
-                 .position = position,
-                 .pages = pages,
-                 .read_slot = position == 0 ? no_slot : SlotId{1},
-                 .write_slot = SlotId{1},
-                 .samples = {}};
-    for (std::int32_t i = 0; i < static_cast<std::int32_t>(tokens.size()); ++i) {
-      span.samples.push_back(
-          {.token = i, .params = &greedy, .draw = 0, .history = {}, .prompt_tokens = 0});
-    }
-    return runner.run({.orders = {}, .spans = {span}, .keep_logits = true}).logits;
-  }
-
-  kernels::Queue queue;
-  Model model;
-  ModelRunner runner;
-  std::vector<PageId> pages;
-};
 
 struct Golden {
   explicit Golden(const std::string& name)
@@ -128,13 +75,6 @@ Distance distance_of_all_prompts(Loaded& loaded, const Golden& golden) {
 
 TokenId likeliest(std::span<const float> row) {
   return TokenId{static_cast<std::int32_t>(std::max_element(row.begin(), row.end()) - row.begin())};
-}
-
-std::vector<kernels::Isa> levels() {
-  std::vector<kernels::Isa> found = {kernels::Isa::plain};
-  if (kernels::best_isa() >= kernels::Isa::avx2) found.push_back(kernels::Isa::avx2);
-  if (kernels::best_isa() >= kernels::Isa::avx512) found.push_back(kernels::Isa::avx512);
-  return found;
 }
 
 }  // namespace
