@@ -13,7 +13,8 @@ while [ $# -gt 0 ] && [ "$1" != "--" ]; do
 done
 [ $# -gt 0 ] && shift
 
-"$top/scripts/setup.sh"
+exec </dev/null  # stdin is for hyb
+"$top/scripts/setup.sh" "${targets[@]}"
 if [ ! -f "$folder/build.ninja" ] || [ $# -gt 0 ]; then
   cmake -S "$top" -B "$folder" -G Ninja "$@" >&2
 fi

@@ -1,13 +1,16 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that building and testing hyb needs, if any is missing.
+# Installs the Debian packages that building hyb needs, if any is missing; with the argument "tests"
+# also those that its tests need.
 set -euo pipefail
 
 packages=(
-  g++ cmake ninja-build git python3          # build
+  g++ cmake ninja-build git
   libcli11-dev libspdlog-dev libfmt-dev nlohmann-json3-dev doctest-dev
-  libpcre2-dev libutf8proc-dev libxxhash-dev
-  python3-jinja2 tmux                        # tests
+  libpcre2-dev libutf8proc-dev libxxhash-dev libzstd-dev
 )
+if [[ " $* " == *" tests "* ]]; then
+  packages+=(python3 python3-jinja2 tmux)
+fi
 
 missing=()
 for package in "${packages[@]}"; do
@@ -16,15 +19,19 @@ for package in "${packages[@]}"; do
 done
 [ ${#missing[@]} -eq 0 ] && exit 0
 
+if ! command -v apt-get >/dev/null; then
+  echo "hyb: not a Debian machine; going on with what is installed. Needed: ${packages[*]}" >&2
+  exit 0
+fi
 install=(apt-get install -y --no-install-recommends "${missing[@]}")
 if [ "$(id -u)" -eq 0 ]; then
-  as_root=()
+  as_root=(env DEBIAN_FRONTEND=noninteractive)
 elif command -v sudo >/dev/null; then
-  as_root=(sudo)
+  as_root=(sudo DEBIAN_FRONTEND=noninteractive)
 else
   echo "hyb needs packages that are not installed; as root: ${install[*]}" >&2
   exit 1
 fi
 echo "installing: ${missing[*]}" >&2
 "${as_root[@]}" apt-get update -q >&2
-DEBIAN_FRONTEND=noninteractive "${as_root[@]}" "${install[@]}" >&2
+"${as_root[@]}" "${install[@]}" >&2
