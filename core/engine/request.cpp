@@ -45,7 +45,7 @@ void check(const Request& request, const RequestLimits& limits) {
   if (!request.stop.empty() && !limits.has_text) {
     refuse("stop strings need a tokenizer, and the model has none; use stop tokens");
   }
-  StopStrings{request.stop};
+  static_cast<void>(StopStrings{request.stop});  // throws where one cannot be used
   check(request.sampling, limits.vocab);
 }
 

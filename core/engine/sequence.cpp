@@ -117,7 +117,7 @@ bool Sequence::is_stop_token(TokenId token) const {
   return std::find(stop.begin(), stop.end(), token) != stop.end();
 }
 
-std::string Sequence::say(std::string text) {
+std::string Sequence::say(std::string_view text) {
   std::string certain = stop_search_.push(text);
   completion_.text += certain;
   return certain;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/engine/request.h"
@@ -77,7 +78,7 @@ class Sequence {
  private:
   std::int32_t generated() const { return tokens() - prompt_tokens_; }
   bool is_stop_token(TokenId token) const;
-  std::string say(std::string text);
+  std::string say(std::string_view text);
   std::string flush();
 
   const RequestTerms* terms_;
