@@ -170,10 +170,12 @@ ThreadPool::ThreadPool(int threads) : shared_(std::make_unique<Shared>()) {
   // Spinning on time that is rationed, or on a core that another thread needs, only does harm.
   if (usable.quota_binds || threads > usable.count) shared_->spin_limit = {};
 
-  // Ctrl-C belongs to the threads that the application made.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  // Ctrl-C belongs to the threads that the application made. A fault belongs to the thread that
+  // made it: blocked, it would end the process without a word, also where a mapped file shrank.
+  sigset_t masked, before;
+  sigfillset(&masked);
+  for (const int fault : {SIGBUS, SIGSEGV, SIGFPE, SIGILL, SIGABRT}) sigdelset(&masked, fault);
+  pthread_sigmask(SIG_SETMASK, &masked, &before);
   try {
     for (int thread = 1; thread < threads; ++thread) {
       shared_->workers.emplace_back([shared = shared_.get(), thread] { shared->work(thread); });

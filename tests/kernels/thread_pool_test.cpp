@@ -1,16 +1,24 @@
 #include "kernels/thread_pool.h"
 
 #include <doctest/doctest.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <xmmintrin.h>
 
 #include <atomic>
 #include <chrono>
 #include <ctime>
+#include <filesystem>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/io/mapped_file.h"
 #include "kernels/queue.h"
+#include "tests/support/temporary_folder.h"
 
 using namespace hyb;
 using namespace hyb::kernels;
@@ -123,6 +131,43 @@ TEST_SUITE("kernels/thread_pool") {
       }
     });
     CHECK(refused);
+  }
+
+  TEST_CASE("workers leave Ctrl-C to others, and their own faults reach the handlers") {
+    ThreadPool pool(2);
+    sigset_t masked;
+    sigemptyset(&masked);
+    pool.run([&](int thread, int) {
+      if (thread == 1) pthread_sigmask(SIG_SETMASK, nullptr, &masked);
+    });
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGWINCH}) {
+      CHECK(sigismember(&masked, signal) == 1);
+    }
+    for (const int signal : {SIGBUS, SIGSEGV, SIGFPE, SIGILL, SIGABRT}) {
+      CHECK(sigismember(&masked, signal) == 0);
+    }
+  }
+
+  TEST_CASE("a mapped file that shrinks is exit status 3 also where a worker meets it") {
+    const hyb::testing::TemporaryFolder folder;
+    const auto path = folder.write("weights", std::string(1 << 20, 'x'));
+    const pid_t child = ::fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+      ::close(STDERR_FILENO);
+      ThreadPool pool(2);
+      const MappedFile file(path);
+      std::filesystem::resize_file(path, 100);
+      std::atomic<int> sum = 0;
+      pool.run([&](int thread, int) {
+        if (thread == 1) sum += static_cast<int>(file.bytes().back());
+      });
+      ::_exit(0);
+    }
+    int status = 0;
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    REQUIRE(WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == 3);
   }
 
   TEST_CASE("an idle pool burns no CPU") {
