@@ -1,5 +1,6 @@
 #include "kernels/ops/moe_route.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
@@ -11,15 +12,14 @@
 namespace hyb::kernels {
 namespace {
 
-constexpr std::int64_t experts_max = 4096;
-using Scores = std::array<float, experts_max>;
+using Scores = std::array<float, route_experts_max>;
 
 void check(const MoeRoute& op) {
   const Check check("moe_route");
   check.activations(op.logits, "logits");
   check.that(op.logits.rank == 2, "logits is a matrix", op.logits.rank);
   const std::int64_t experts = op.logits.dim(1);
-  check.that(experts >= 1 && experts <= experts_max, "at most 4096 experts", experts);
+  check.that(experts >= 1 && experts <= route_experts_max, "at most 4096 experts", experts);
   check.that(op.chosen.rank == 2 && op.chosen.dim(1) >= 1 && op.chosen.dim(1) <= experts,
              "chosen is 1 to E experts", op.chosen.dim(1));
   check.tensor(op.chosen, "chosen", DType::i32, {op.logits.dim(0), op.chosen.dim(1)});
@@ -84,15 +84,19 @@ void route_token(const MoeRoute& op, std::int64_t t) {
     scores[static_cast<std::size_t>(e)] = to_float(op.logits.row<T>(t)[e]);
   }
   score(op.routing.score, scores.data(), experts);
+  bool lost = false;
   for (std::size_t e = 0; e < static_cast<std::size_t>(experts); ++e) {
     const float key = op.bias.empty() ? scores[e] : scores[e] + op.bias.as<float>()[e];
     keys[e] = std::isnan(key) ? -std::numeric_limits<float>::infinity() : key;
+    lost = lost || std::isnan(key);
   }
   std::int32_t* const chosen = op.chosen.row<std::int32_t>(t);
   float* const weights = op.weights.row<float>(t);
   select(keys.data(), experts, count, chosen);
   for (std::int64_t j = 0; j < count; ++j) weights[j] = scores[static_cast<std::size_t>(chosen[j])];
   weigh(op.routing, weights, count);
+  // Without this a NaN would only lose the choice, and the answer be wrong without a sign of it.
+  if (lost) std::fill_n(weights, count, std::numeric_limits<float>::quiet_NaN());
 }
 
 }  // namespace

@@ -7,6 +7,8 @@
 
 namespace hyb::kernels {
 
+inline constexpr std::int64_t route_experts_max = 4096;
+
 /// What a router makes of its logits (models' kinds: the product of these fields).
 struct Routing {
   enum class Score : std::uint8_t {
@@ -25,9 +27,10 @@ struct Routing {
 ///   chosen[t,:]  = the k largest of score[t,e] + bias[e], largest first, ties to the lower e
 ///   weights[t,j] = score[t, chosen[t,j]], without the bias, renormalized and scaled
 ///
-/// shapes  logits [T,E]   bias [E] or empty   chosen, weights [T,k], 1 <= k <= E
+/// shapes  logits [T,E]   bias [E] or empty   chosen, weights [T,k], 1 <= k <= E <= 4096
 /// types   logits: f32 or bf16   bias, weights: f32   chosen: i32
-/// numbers all in f32; a NaN counts as -infinity when experts are chosen. E is at most 4096.
+/// numbers all in f32. A NaN among the scores or biases of a token counts as -infinity when its
+///         experts are chosen, and makes all its weights NaN: it must not vanish in the choice.
 /// writes  chosen and weights
 struct MoeRoute {
   Tensor logits, bias, chosen, weights;

@@ -89,17 +89,38 @@ TEST_SUITE("kernels/ops/moe_route") {
     }
   }
 
-  TEST_CASE("ties go to the lower expert, all of them may be chosen, NaN comes last") {
+  TEST_CASE("ties go to the lower expert, all of them may be chosen") {
     Queue queue = test_queue(best_isa(), 1);
     const Routed tied = route(queue, logits_of({1, 3, 3, 2, 3, 1}), 6);
     const std::vector<float> order = {1, 2, 4, 3, 0, 5};
     CHECK(tied.chosen.values() == order);
-    const Routed nan = route(queue, logits_of({NAN, -5, NAN, 7}), 2);
-    CHECK(nan.chosen.values() == std::vector<float>{3, 1});
     const Routed infinite = route(queue, logits_of({-INFINITY, INFINITY, 0}), 3);
     CHECK(infinite.chosen.values() == std::vector<float>{1, 2, 0});
-    const Routed lost = route(queue, logits_of({NAN, NAN, NAN}), 3);
-    CHECK(lost.chosen.values() == std::vector<float>{0, 1, 2});
+  }
+
+  TEST_CASE("a NaN is never chosen first and never lost: the weights of its token become NaN") {
+    Queue queue = test_queue(best_isa(), 1);
+    for (const Routing::Score score :
+         {Routing::Score::softmax_of_selected, Routing::Score::softmax, Routing::Score::sigmoid}) {
+      TestTensor logits(DType::f32, {2, 4});
+      for (std::int64_t i = 0; i < 8; ++i) logits.set(i, static_cast<float>(i % 3));
+      logits.set(4, NAN);
+      const Routed routed = route(queue, logits, 2, {.score = score, .renormalize = true});
+      for (std::int64_t j = 0; j < 2; ++j) {
+        CHECK(std::isfinite(routed.weights.get(j)));
+        CHECK(std::isnan(routed.weights.get(2 + j)));
+        CHECK(routed.chosen.get(2 + j) >= 0.0F);
+      }
+    }
+    const Routed one = route(queue, logits_of({NAN, -5, NAN, 7}), 2);
+    CHECK(one.chosen.values() == std::vector<float>{3, 1});
+    const Routed all = route(queue, logits_of({NAN, NAN, NAN}), 3);
+    CHECK(all.chosen.values() == std::vector<float>{0, 1, 2});
+    TestTensor bias(DType::f32, {3});
+    bias.set(2, NAN);
+    const Routed biased =
+        route(queue, logits_of({1, 2, 3}), 1, {.score = Routing::Score::sigmoid}, bias);
+    CHECK(std::isnan(biased.weights.get(0)));
   }
 
   TEST_CASE("the other scores: softmax of all, sigmoid with a bias that only selects") {
