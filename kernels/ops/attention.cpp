@@ -15,15 +15,13 @@
 namespace hyb::kernels {
 namespace {
 
-constexpr std::int64_t head_dim_max = 512;
-
 void check(const Attention& op) {
   const Check check("attention");
   check.activations(op.q, "q");
   check.that(op.kv_heads >= 1 && op.heads % op.kv_heads == 0, "kv_heads divides heads",
              op.kv_heads);
   check.that(op.head_dim >= 2 && op.head_dim % 2 == 0, "head_dim is even", op.head_dim);
-  check.that(op.head_dim <= head_dim_max, "head_dim is at most 512", op.head_dim);
+  check.that(op.head_dim <= attention_head_dim_max, "head_dim is at most 512", op.head_dim);
   check.that(op.page_tokens >= 2 && op.page_tokens % 2 == 0, "page_tokens is even", op.page_tokens);
   const std::int64_t tokens = op.q.dim(0), width = op.heads * op.head_dim;
   check.tensor(op.q, "q", op.q.dtype, {tokens, width});
@@ -43,7 +41,7 @@ void attend_row(const AttentionRows<T>& job, std::int64_t row) {
   const KvLayout layout{job.head_dim, job.page_tokens, sizeof(T) == 2 ? 2 : 1};
   const std::int64_t token = row / job.group, offset = row % job.group * job.head_dim;
   const T* const q = job.q + token * job.q_stride + offset;
-  std::array<float, head_dim_max> sums{};
+  std::array<float, attention_head_dim_max> sums{};
   float largest = -std::numeric_limits<float>::infinity(), weights = 0.0F;
   for (std::int64_t position = 0; position <= job.position + token; ++position) {
     const T* const page = job.pages + job.page_table[position / job.page_tokens] * job.page_stride;

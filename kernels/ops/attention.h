@@ -8,6 +8,8 @@
 
 namespace hyb::kernels {
 
+inline constexpr std::int64_t attention_head_dim_max = 512;
+
 /// Causal softmax attention of a step's queries over the pages that kv_write filled.
 ///
 ///   y[t,h] = sum_p softmax_p(scale * q[t,h] . k[p,g]) * v[p,g]      p = 0 .. own position
@@ -15,7 +17,7 @@ namespace hyb::kernels {
 /// with kv head g = h / (heads/kv_heads); the query of token t in span r is at position
 /// position[r] + t - span_begin[r], and its own key must have been written before.
 ///
-/// shapes  q, y [T, heads*head_dim]; rows may be strided
+/// shapes  q, y [T, heads*head_dim]; rows may be strided; head_dim is even and at most 512
 ///         pages_of_layer, tables and page layout as in kv_write
 ///         workspace: any bytes, or empty; what more of it buys is threads for long sequences
 /// types   q, y, pages_of_layer: f32 or bf16, the same   tables: i32

@@ -12,8 +12,6 @@
 namespace hyb::kernels {
 namespace {
 
-constexpr std::int64_t state_columns_max = 256;
-
 void check(const Ssd& op) {
   const Check check("ssd");
   check.activations(op.x, "x");
@@ -22,7 +20,7 @@ void check(const Ssd& op) {
   const std::int64_t tokens = op.x.dim(0);
   const std::int64_t slots = op.state.dim(0), heads = op.state.dim(1);
   const std::int64_t inner = heads * op.state.dim(2), columns = op.state.dim(3);
-  check.that(columns >= 1 && columns <= state_columns_max, "N is 1 to 256", columns);
+  check.that(columns >= 1 && columns <= ssd_columns_max, "N is 1 to 256", columns);
   check.that(op.groups >= 1 && heads % op.groups == 0, "groups divides heads", op.groups);
   check.tensor(op.x, "x", op.x.dtype, {tokens, inner + 2 * op.groups * columns});
   check.tensor(op.dt, "dt", op.x.dtype, {tokens, heads});

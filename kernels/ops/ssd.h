@@ -8,6 +8,8 @@
 
 namespace hyb::kernels {
 
+inline constexpr std::int64_t ssd_columns_max = 256;  ///< N
+
 /// The Mamba-2 recurrence over ragged spans, token by token, per head h with group g = h*G/heads:
 ///
 ///   dt  = clamp(softplus(dt[t,h] + dt_bias[h]), dt_min, dt_max)   softplus(v) = v where v > 20

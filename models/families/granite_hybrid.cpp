@@ -18,13 +18,20 @@ bool uses_rope(const Config& c) {
   return kind == "rope";
 }
 
+/// One of the constant factors; zero would silence a part of the model, and no one is negative.
+double read_factor(const Config& c, const char* key) {
+  const double factor = c.f(key, 1.0);
+  if (factor <= 0) c.fail(key, fmt::format("must be above 0, is {}", factor));
+  return factor;
+}
+
 Attention read_attention(const Config& c, std::int32_t width) {
   const std::int32_t heads = c.i("num_attention_heads");
   if (!c.has("head_dim")) demand_multiple(c, "hidden_size", width, "num_attention_heads", heads);
   Attention attention = {.heads = heads,
                          .kv_heads = c.i("num_key_value_heads", heads),
                          .head_dim = c.i("head_dim", width / heads),
-                         .scale = static_cast<float>(c.f("attention_multiplier", 1.0)),
+                         .scale = static_cast<float>(read_factor(c, "attention_multiplier")),
                          .rope = {},
                          .qk_norm = {}};
   if (uses_rope(c)) attention.rope = read_rope(c, attention.head_dim, 1.0);
@@ -58,21 +65,16 @@ Ssd read_ssd(const Config& c, std::int32_t width) {
 }
 
 Part read_feed_forward(const Config& c) {
-  const std::int32_t experts = c.i("num_local_experts", 0, {0, 8192});
+  // No fallback: a key that is lost must not turn experts off.
+  const std::int32_t experts = c.i("num_local_experts", {0, 8192});
   if (experts == 0) return Mlp{.hidden = c.i("shared_intermediate_size")};
   const Moe moe = {.experts = experts,
                    .active = c.i("num_experts_per_tok"),
                    .hidden = c.i("intermediate_size"),
                    .score = RouterScore::softmax_of_selected,
-                   .shared_hidden = c.i("shared_intermediate_size", 0, count_range)};
+                   .shared_hidden = c.i("shared_intermediate_size", count_range)};
   check(c, moe);
   return moe;
-}
-
-float read_logits_scale(const Config& c) {
-  const double scaling = c.f("logits_scaling", 1.0);
-  if (scaling <= 0) c.fail("logits_scaling", fmt::format("must be above 0, is {}", scaling));
-  return static_cast<float>(1.0 / scaling);
 }
 
 Plan plan(const Config& c) {
@@ -86,14 +88,14 @@ Plan plan(const Config& c) {
   const Attention attention = read_attention(c, width);
   const Ssd ssd = read_ssd(c, width);
   const Part feed_forward = read_feed_forward(c);
-  const auto residual_scale = static_cast<float>(c.f("residual_multiplier", 1.0));
+  const auto residual_scale = static_cast<float>(read_factor(c, "residual_multiplier"));
 
   Plan p = {.family = c.model_type(),
             .vocab = c.i("vocab_size"),
             .width = width,
             .norm_eps = read_norm_eps(c),
-            .embedding_scale = static_cast<float>(c.f("embedding_multiplier", 1.0)),
-            .logits_scale = read_logits_scale(c),
+            .embedding_scale = static_cast<float>(read_factor(c, "embedding_multiplier")),
+            .logits_scale = static_cast<float>(1.0 / read_factor(c, "logits_scaling")),
             .tied_head = c.b("tie_word_embeddings", false),
             .weight_dtype = c.dtype({"dtype", "torch_dtype"}, DType::bf16),
             .positions_max = c.i("max_position_embeddings", 0, count_range),

@@ -5,6 +5,9 @@
 #include <cmath>
 
 #include "core/io/quote_name.h"
+#include "kernels/ops/attention.h"
+#include "kernels/ops/moe_route.h"
+#include "kernels/ops/ssd.h"
 
 namespace hyb::models {
 namespace {
@@ -15,6 +18,13 @@ void demand_width(const Config& config, std::string_view what, std::int64_t widt
   if (width > width_max) {
     config.fail(what, fmt::format("come to {} channels, at most {} make sense", width, width_max));
   }
+}
+
+/// What the ops take; told here, before a weight is read.
+void demand_at_most(const Config& config, std::string_view what, std::int64_t value,
+                    std::int64_t most) {
+  if (value <= most) return;
+  config.fail(what, fmt::format("is {}, at most {} is supported", value, most));
 }
 
 }  // namespace
@@ -122,6 +132,10 @@ void check(const Config& config, const Attention& attention) {
                   attention.kv_heads);
   demand_width(config, "num_attention_heads x head_dim",
                std::int64_t{attention.heads} * attention.head_dim);
+  demand_at_most(config, "head_dim", attention.head_dim, kernels::attention_head_dim_max);
+  if (attention.head_dim % 2 != 0) {
+    config.fail("head_dim", fmt::format("must be even, is {}", attention.head_dim));
+  }
 }
 
 void check(const Config& config, const Ssd& ssd) {
@@ -131,6 +145,7 @@ void check(const Config& config, const Ssd& ssd) {
   demand_width(config, "mamba groups x state size", std::int64_t{ssd.groups} * ssd.state_dim);
   demand_multiple(config, "mamba heads x head dim", inner, "the number of groups of its norm",
                   ssd.norm_groups);
+  demand_at_most(config, "mamba state size", ssd.state_dim, kernels::ssd_columns_max);
 }
 
 void check(const Config& config, const DeltaNet& delta) {
@@ -143,6 +158,7 @@ void check(const Config& config, const DeltaNet& delta) {
 
 void check(const Config& config, const Moe& moe) {
   demand_multiple(config, "number of experts", moe.experts, "n_group", moe.groups);
+  demand_at_most(config, "number of experts", moe.experts, kernels::route_experts_max);
   if (moe.active_groups > moe.groups) {
     config.fail("topk_group", fmt::format("is {}, n_group is {}", moe.active_groups, moe.groups));
   }

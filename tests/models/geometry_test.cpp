@@ -105,8 +105,10 @@ TEST_SUITE("models/geometry") {
 
   TEST_CASE("a hostile plan is refused, not wrapped around") {
     const std::vector<Edit> huge = {{"ssm_state_size", "2097152"}, {"mamba_head_dim", "262144"}};
-    const Plan plan = plan_of("nemotron-nano-12b-v2",
-                              {{"ssm_state_size", "2097152"}, {"mamba_head_dim", "131072"}});
+    const Plan plan = plan_of("qwen3-next-80b-a3b", {{"linear_num_key_heads", "1"},
+                                                     {"linear_num_value_heads", "1"},
+                                                     {"linear_key_head_dim", "16777216"},
+                                                     {"linear_value_head_dim", "16777216"}});
     CHECK(contains(model_error([&] { geometry_of(plan); }), "2^44 bytes"));
     CHECK(model_error([&] { plan_of("nemotron-nano-12b-v2", huge); }) != "");
   }

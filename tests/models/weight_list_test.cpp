@@ -100,14 +100,15 @@ TEST_SUITE("models/weight_list") {
                      weights_of("nemotron-3-nano-30b-a3b",
                                 {{"num_hidden_layers", "4096"},
                                  {"hybrid_override_pattern", "\"" + std::string(4096, 'E') + "\""},
-                                 {"n_routed_experts", "8192"}});
+                                 {"n_routed_experts", "4096"}});
                    }),
                    "more than 1000000 tensors"));
     CHECK(contains(model_error([] {
-                     weights_of("granite-4.0-h-tiny", {{"num_local_experts", "8192"},
+                     weights_of("granite-4.0-h-tiny", {{"num_local_experts", "4096"},
                                                        {"intermediate_size", "16777216"},
                                                        {"vocab_size", "16777216"},
                                                        {"hidden_size", "1572864"},
+                                                       {"num_attention_heads", "12288"},
                                                        {"mamba_n_heads", "49152"}});
                    }),
                    "2^60 parameters"));

@@ -132,8 +132,24 @@ TEST_SUITE("models/families/granite_hybrid") {
     CHECK(contains(error_of("mamba_n_heads", "47"), "mamba_n_heads, which is 47"));
     CHECK(contains(error_of("num_experts_per_tok", "65"), "num_experts_per_tok: is 65"));
     CHECK(contains(error_of("mamba_d_conv", "5"), "mamba_d_conv"));
-    CHECK(contains(error_of("logits_scaling", "0"), "logits_scaling"));
+    for (const char* key : {"logits_scaling", "embedding_multiplier", "attention_multiplier",
+                            "residual_multiplier"}) {
+      CHECK(contains(error_of(key, "0"), std::string(key) + ": must be above 0, is 0"));
+      CHECK(contains(error_of(key, "-1.5"), std::string(key) + ": must be above 0"));
+    }
+    CHECK(contains(error_of("num_local_experts", ""), "num_local_experts: is missing"));
+    CHECK(contains(error_of("shared_intermediate_size", ""), "shared_intermediate_size: is miss"));
     CHECK(contains(error_of("rms_norm_eps", "0"), "rms_norm_eps"));
     CHECK(contains(error_of("hidden_size", ""), "hidden_size: is missing"));
+  }
+
+  TEST_CASE("what no op could take is an error before a weight is read") {
+    CHECK(error_of("mamba_d_state", "256").empty());
+    CHECK(contains(error_of("mamba_d_state", "257"), "is 257, at most 256 is supported"));
+    CHECK(error_of("num_local_experts", "4096").empty());
+    CHECK(contains(error_of("num_local_experts", "4097"), "is 4097, at most 4096"));
+    CHECK(error_of("head_dim", "512").empty());
+    CHECK(contains(error_of("head_dim", "514"), "head_dim: is 514, at most 512"));
+    CHECK(contains(error_of("head_dim", "65"), "head_dim: must be even, is 65"));
   }
 }
