@@ -76,6 +76,8 @@ ModelSource ModelSource::find(const std::string& name, const Environment& enviro
     try {
       source.folder_ = find_model_folder(name, environment.hub);
     } catch (const Error& error) {
+      // No preset has an organisation or a revision: who wrote one means the cache.
+      if (name.find_first_of("/@") != std::string::npos) throw;
       throw Error(error.kind(), fmt::format("{}; without weights there are the presets {}",
                                             error.what(), preset_names()));
     }
@@ -89,7 +91,7 @@ std::string ModelSource::path_of(std::string_view file) const {
 
 std::optional<std::string> ModelSource::read(const std::string& file, std::size_t bytes_max) const {
   if (folder_) {
-    if (!std::filesystem::exists(*folder_ / file)) return std::nullopt;
+    if (!is_listed(*folder_ / file)) return std::nullopt;
     return read_whole_file(*folder_ / file, bytes_max);
   }
   const auto bytes =

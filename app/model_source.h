@@ -26,7 +26,8 @@ class ModelSource {
   /// The folder; none for the demo and for presets.
   const std::optional<std::filesystem::path>& folder() const { return folder_; }
 
-  /// A text file, or nothing when there is none. Throws Error(model) above `bytes_max`.
+  /// A text file, or nothing when there is none. Throws Error(model) above `bytes_max`, and for
+  /// what is there and can't be read: a link to a blob that was never downloaded, a FIFO.
   std::optional<std::string> read(const std::string& file,
                                   std::size_t bytes_max = std::size_t{256} << 20) const;
 

@@ -93,6 +93,12 @@ void File::read(std::uint64_t offset, std::span<std::byte> into) const {
   }
 }
 
+bool is_listed(const std::filesystem::path& path) {
+  std::error_code ignored;
+  return std::filesystem::symlink_status(path, ignored).type() !=
+         std::filesystem::file_type::not_found;
+}
+
 std::string read_whole_file(const std::filesystem::path& path, std::size_t bytes_max) {
   const File file(path);
   if (file.size() > bytes_max) {

@@ -36,6 +36,10 @@ class File {
   std::int64_t changed_ns_ = 0;
 };
 
+/// Whether a folder has an entry of that name. Also true for a link that leads nowhere, and where
+/// looking is not allowed: opening it says what is wrong.
+bool is_listed(const std::filesystem::path& path);
+
 /// The bytes of a file that may not be larger than `bytes_max`.
 /// Throws Error(model) that names the file: missing, not a regular file, too large, unreadable.
 std::string read_whole_file(const std::filesystem::path& path, std::size_t bytes_max);

@@ -16,14 +16,6 @@ namespace {
 constexpr std::string_view single_name = "model.safetensors";
 constexpr std::string_view index_name = "model.safetensors.index.json";
 
-/// Also true for a link that leads nowhere: opening it says which file is missing.
-bool is_listed(const std::filesystem::path& path) {
-  std::error_code ignored;
-  return std::filesystem::symlink_status(path, ignored).type() !=
-             std::filesystem::file_type::not_found &&
-         !ignored;
-}
-
 [[noreturn]] void fail_without_weights(const std::filesystem::path& folder) {
   throw Error(ErrorKind::model,
               fmt::format("{}: no weights: looked for {} and {}; other formats (.bin, .gguf, .pt) "

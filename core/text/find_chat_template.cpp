@@ -1,31 +1,19 @@
 // Where a model folder keeps its chat template (chat_template.h).
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
+#include "core/io/file.h"
 #include "core/text/chat_template.h"
 
 namespace hyb {
 namespace {
 
-constexpr std::uintmax_t file_bytes_max = std::uintmax_t{16} << 20;
+constexpr std::size_t file_bytes_max = std::size_t{16} << 20;
 
 /// Nothing if there is no such file.
 std::optional<std::string> read_small_file(const std::filesystem::path& path) {
-  std::error_code error;
-  if (!std::filesystem::exists(path, error)) return std::nullopt;
-  if (!std::filesystem::is_regular_file(path, error)) {
-    throw Error(ErrorKind::model, path.string() + ": not a regular file");
-  }
-  const std::uintmax_t bytes = std::filesystem::file_size(path, error);
-  if (error || bytes > file_bytes_max) {
-    throw Error(ErrorKind::model, path.string() + ": over 16 MiB, or of unknown size");
-  }
-  std::ifstream file(path, std::ios::binary);
-  std::string text(static_cast<std::size_t>(bytes), '\0');
-  file.read(text.data(), static_cast<std::streamsize>(bytes));
-  if (!file) throw Error(ErrorKind::model, path.string() + ": can't be read");
-  return text;
+  if (!is_listed(path)) return std::nullopt;
+  return read_whole_file(path, file_bytes_max);
 }
 
 struct Named {

@@ -28,6 +28,16 @@ TEST_SUITE("core/io/file") {
     CHECK(contains(error, "link: is a link to " + (folder.path() / "blobs/123").string()));
   }
 
+  TEST_CASE("what is listed is told from what is not, also where it can't be opened") {
+    const TemporaryFolder folder;
+    folder.write("f", "");
+    std::filesystem::create_symlink("nowhere", folder.path() / "dangling");
+    std::filesystem::create_symlink("loop", folder.path() / "loop");
+    for (const char* name : {"f", "dangling", "loop"}) CHECK(is_listed(folder.path() / name));
+    CHECK(!is_listed(folder.path() / "x"));
+    CHECK(!is_listed(folder.path() / "x/y"));
+  }
+
   TEST_CASE("a file is read whole, up to a limit") {
     const TemporaryFolder folder;
     const auto path = folder.write("f", "hello");
