@@ -42,16 +42,21 @@ kernels::Queue make_queue(const ModelOptions& options) {
   return kernels::Queue(device_of(options.device), {.threads = options.threads, .isa = {}});
 }
 
+void check_loadable(const ModelSource& source, const ModelOutline& outline,
+                    const ModelOptions& options) {
+  models::demand_runs(outline.config, *outline.family);
+  if (options.random_weights || source.has_tensors()) return;
+  throw Error(ErrorKind::model,
+              fmt::format("{} holds no model.safetensors and no model.safetensors.index.json; "
+                          "to measure speed without weights use --random-weights SEED",
+                          source.name()));
+}
+
 models::Model load_weights_of(const ModelSource& source, const ModelOutline& outline,
                               const ModelOptions& options, kernels::Queue& queue) {
+  check_loadable(source, outline, options);
   if (options.random_weights) {
     return models::random_model(queue, outline.config, *options.random_weights, outline.activation);
-  }
-  if (!source.has_tensors()) {
-    throw Error(ErrorKind::model,
-                fmt::format("{} holds no model.safetensors and no model.safetensors.index.json; "
-                            "to measure speed without weights use --random-weights SEED",
-                            source.name()));
   }
   TensorFiles files = source.tensors();
   return models::load_model(queue, outline.config, files, outline.activation);
@@ -68,6 +73,7 @@ BareModel open_bare(const ModelOptions& options, const Environment& environment)
   const std::size_t budget = budget_bytes(parse_memory(options.memory));
   ModelSource source = ModelSource::find(options.model, environment);
   ModelOutline outline = outline_of(source, options.dtype);
+  check_loadable(source, outline, options);
   const std::size_t weights = models::packed_bytes(outline.plan, outline.activation);
   if (weights > budget) {
     throw Error(ErrorKind::memory,

@@ -1,8 +1,11 @@
 #include "app/model_texts.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "core/base/error.h"
+#include "core/base/log.h"
 
 namespace hyb::app {
 namespace {
@@ -11,13 +14,26 @@ void add_once(std::vector<TokenId>& tokens, TokenId token) {
   if (std::find(tokens.begin(), tokens.end(), token) == tokens.end()) tokens.push_back(token);
 }
 
-/// eos_token_id: a number or a list of them.
-void add_stop_tokens(const Json& config, std::vector<TokenId>& tokens) {
+/// eos_token_id: a number or a list of them. Some files say -1 for none.
+void add_stop_tokens(const Json& config, const std::string& path, std::int32_t vocab,
+                     std::vector<TokenId>& tokens) {
   const auto found = config.find("eos_token_id");
-  if (found == config.end()) return;
+  if (found == config.end() || found->is_null()) return;
   const auto add = [&](const Json& id) {
-    if (!id.is_number_integer()) return;
-    add_once(tokens, TokenId{id.get<std::int32_t>()});
+    if (!id.is_number_integer()) {
+      throw Error(ErrorKind::model,
+                  fmt::format("{}: eos_token_id must be a whole number or a list of them, is {}",
+                              path, to_text(*found).substr(0, 60)));
+    }
+    const auto number = id.get<std::int64_t>();
+    if (number >= 0 && number < vocab) {
+      add_once(tokens, TokenId{static_cast<std::int32_t>(number)});
+    } else {
+      log::warning(
+          fmt::format("{}: eos_token_id {} is none of the model's tokens, 0 to {}; it is "
+                      "ignored",
+                      path, to_text(id), vocab - 1));
+    }
   };
   if (found->is_array()) {
     for (const Json& id : *found) add(id);
@@ -41,15 +57,17 @@ Json read_json(const ModelSource& source, const std::string& file) {
 ModelTexts read_texts(const ModelSource& source) {
   ModelTexts texts;
   texts.generation_config = read_json(source, "generation_config.json");
-  add_stop_tokens(texts.generation_config, texts.stop_tokens);
-  add_stop_tokens(read_json(source, "config.json"), texts.stop_tokens);
+  const std::int32_t vocab = source.config().i("vocab_size");
+  add_stop_tokens(texts.generation_config, source.path_of("generation_config.json"), vocab,
+                  texts.stop_tokens);
+  add_stop_tokens(read_json(source, "config.json"), source.path_of("config.json"), vocab,
+                  texts.stop_tokens);
   if (const auto text = source.read("tokenizer.json")) {
     texts.tokenizer = Tokenizer::from_json(*text, source.path_of("tokenizer.json"),
                                            source.read("tokenizer_config.json").value_or(""),
                                            source.path_of("tokenizer_config.json"));
-    if (const auto eos = texts.tokenizer->eos()) {
-      add_once(texts.stop_tokens, *eos);
-    }
+    const auto eos = texts.tokenizer->eos();
+    if (eos && index(*eos) < vocab) add_once(texts.stop_tokens, *eos);
   }
   if (const auto text = source.chat_template("default")) {
     texts.chat_template = ChatTemplate::parse(*text, source.path_of("chat template"));

@@ -5,7 +5,9 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <type_traits>
 
 #include "core/base/error.h"
 
@@ -44,17 +46,68 @@ LogitBias parse_bias(const std::string& text) {
   return {TokenId{*token}, *bias};
 }
 
-/// A number of generation_config.json, when it is there and is one.
-template <typename T>
-std::optional<T> from_config(const Json& config, const char* key) {
-  const auto found = config.find(key);
-  if (found == config.end() || !found->is_number()) return std::nullopt;
-  return found->get<T>();
+/// CLI11 would wrap a negative number around.
+std::string no_minus(const std::string& text) {
+  return text.starts_with('-') ? "must be 0 or more, is " + text : std::string();
 }
 
-bool wants_sampling(const Json& config) {
-  const auto found = config.find("do_sample");
-  return found != config.end() && found->is_boolean() && found->get<bool>();
+/// Reads generation_config.json; null is as if a key were absent.
+class FileDefaults {
+ public:
+  explicit FileDefaults(const Json& config) : config_(config) {}
+
+  /// What the file says where no flag overrides it.
+  template <typename T>
+  void take(const char* key, const std::optional<T>& flag, T& field) const {
+    if (flag || !has(key)) return;
+    const Json& value = config_.at(key);
+    const double number = value.is_number() ? value.get<double>() : std::nan("");
+    const bool fits = std::is_floating_point_v<T>
+                          ? std::isfinite(static_cast<float>(number))
+                          : std::floor(number) == number && std::abs(number) <= 0x7fffffff;
+    if (!fits) fail(key, std::is_floating_point_v<T> ? "a number" : "a whole number");
+    field = static_cast<T>(number);
+  }
+
+  bool wants_sampling() const {
+    if (!has("do_sample")) return false;
+    if (!config_.at("do_sample").is_boolean()) fail("do_sample", "true or false");
+    return config_.at("do_sample").get<bool>();
+  }
+
+ private:
+  bool has(const char* key) const {
+    const auto found = config_.find(key);
+    return found != config_.end() && !found->is_null();
+  }
+
+  [[noreturn]] void fail(const char* key, const char* rule) const {
+    throw Error(ErrorKind::model, fmt::format("generation_config.json: {} must be {}, is {}", key,
+                                              rule, to_text(config_.at(key)).substr(0, 60)));
+  }
+
+  const Json& config_;
+};
+
+SamplingParams file_defaults(const GenerationOptions& options, const Json& config) {
+  const FileDefaults file(config);
+  SamplingParams params;
+  if (file.wants_sampling()) {
+    params.temperature = 1.0F;
+    file.take("temperature", options.temperature, params.temperature);
+    file.take("top_k", options.top_k, params.top_k);
+    file.take("top_p", options.top_p, params.top_p);
+    file.take("min_p", options.min_p, params.min_p);
+  }
+  file.take("repetition_penalty", options.repetition_penalty, params.repetition_penalty);
+  try {
+    check(params, std::numeric_limits<std::int32_t>::max());
+  } catch (const Error& error) {
+    throw Error(ErrorKind::model, fmt::format("generation_config.json: {}; mend the file or "
+                                              "override it with the flag",
+                                              error.what()));
+  }
+  return params;
 }
 
 }  // namespace
@@ -100,7 +153,8 @@ void add_model_options(CLI::App& cli, ModelOptions& options, bool positional_mod
       ->check(CLI::IsMember({"auto", "bf16", "f32"}))
       ->capture_default_str();
   cli.add_option("--random-weights", options.random_weights,
-                 "synthetic weights from this seed; needs only config.json");
+                 "synthetic weights from this seed; needs only config.json")
+      ->check(no_minus);
 }
 
 void add_generation_options(CLI::App& cli, GenerationOptions& options) {
@@ -115,7 +169,7 @@ void add_generation_options(CLI::App& cli, GenerationOptions& options) {
                  "divides the logits of tokens seen before");
   cli.add_option("--frequency-penalty", options.frequency_penalty, "per occurrence in the answer");
   cli.add_option("--presence-penalty", options.presence_penalty, "once per token of the answer");
-  cli.add_option("--seed", options.seed, "of the random draws");
+  cli.add_option("--seed", options.seed, "of the random draws")->check(no_minus);
   cli.add_option("--logit-bias", options.logit_bias, "ID=BIAS, added to a token's logit")
       ->allow_extra_args(false);
   cli.add_option("--stop", options.stop, "end the answer before this text; may be repeated")
@@ -124,16 +178,7 @@ void add_generation_options(CLI::App& cli, GenerationOptions& options) {
 }
 
 SamplingParams sampling_of(const GenerationOptions& options, const Json& config) {
-  SamplingParams params;
-  if (wants_sampling(config)) {
-    params.temperature = from_config<float>(config, "temperature").value_or(1.0F);
-    params.top_k = from_config<std::int32_t>(config, "top_k").value_or(params.top_k);
-    params.top_p = from_config<float>(config, "top_p").value_or(params.top_p);
-    params.min_p = from_config<float>(config, "min_p").value_or(params.min_p);
-  }
-  params.repetition_penalty =
-      from_config<float>(config, "repetition_penalty").value_or(params.repetition_penalty);
-
+  SamplingParams params = file_defaults(options, config);
   const auto take = [](auto& field, const auto& flag) {
     if (flag) field = *flag;
   };

@@ -55,7 +55,8 @@ struct GenerationOptions {
 void add_generation_options(CLI::App& cli, GenerationOptions& options);
 
 /// Flags over generation_config.json over built-in (greedy unless the model asks for sampling).
-/// Throws Error(usage) for a malformed --logit-bias.
+/// Throws Error(model) where a value of the file that no flag overrides is not a number or out of
+/// range, Error(usage) for a malformed --logit-bias.
 SamplingParams sampling_of(const GenerationOptions& options, const Json& generation_config);
 
 /// "12.3 MiB", "680 MB" style text for people. Binary units.

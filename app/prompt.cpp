@@ -81,7 +81,13 @@ std::vector<TokenId> encode_chat(const ChatTemplate& chat_template, const Tokeni
     }
     encoder.add(text_piece(piece));
   }
-  return encoder.take();
+  std::vector<TokenId> tokens = encoder.take();
+  if (tokens.empty()) {
+    throw Error(ErrorKind::model,
+                "the chat template makes an empty prompt of this conversation; hyb run --raw "
+                "continues plain text without one");
+  }
+  return tokens;
 }
 
 std::vector<TokenId> encode_raw(const Tokenizer& tokenizer, std::string_view text,

@@ -28,6 +28,7 @@ struct ChatPrompt {
 
 /// Renders messages and encodes them. Text of user, system and tool messages never becomes a
 /// control token; an own turn whose text the template prints unchanged keeps the engine's own ids.
+/// Throws Error(model) when the template makes nothing of the messages.
 std::vector<TokenId> encode_chat(const ChatTemplate& chat_template, const Tokenizer& tokenizer,
                                  const ChatPrompt& prompt);
 

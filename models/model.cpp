@@ -1,6 +1,13 @@
 #include "models/model.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
 #include "core/base/error.h"
+#include "core/base/log.h"
+#include "core/io/quote_name.h"
 #include "models/families.h"
 #include "models/weight_list.h"
 
@@ -9,10 +16,7 @@ namespace {
 
 Model model_of(kernels::Queue& queue, const Config& config, const Family& family,
                WeightProvider& provider, DType activation) {
-  if (!family.runs) {
-    throw Error(ErrorKind::model, config.source() + ": model_type " + config.model_type() +
-                                      " can be inspected (hyb inspect, hyb fit) but not run yet");
-  }
+  demand_runs(config, family);
   Model model;
   model.plan = family.plan(config);
   model.geometry = geometry_of(model.plan, {.kv = activation, .activation = activation});
@@ -20,7 +24,28 @@ Model model_of(kernels::Queue& queue, const Config& config, const Family& family
   return model;
 }
 
+/// Weights that the plan leaves out may mean that config.json belongs to another model.
+void report_extra(const WeightIndex& index, const TensorFiles& files) {
+  const std::vector<std::string>& extra = index.extra();
+  if (extra.empty()) return;
+  std::vector<std::string> named;
+  for (std::size_t i = 0; i < std::min<std::size_t>(extra.size(), 3); ++i) {
+    named.push_back(quote_name(extra[i]));
+  }
+  log::warning(
+      fmt::format("{}: {} tensors are not used, config.json asks for none of: {}{}; "
+                  "hyb inspect --tensors lists them",
+                  files.files().front().path().parent_path().string(), extra.size(),
+                  fmt::join(named, ", "), named.size() < extra.size() ? ", ..." : ""));
+}
+
 }  // namespace
+
+void demand_runs(const Config& config, const Family& family) {
+  if (family.runs) return;
+  throw Error(ErrorKind::model, config.source() + ": model_type " + config.model_type() +
+                                    " can be inspected (hyb inspect, hyb fit) but not run yet");
+}
 
 DType activation_dtype(const Plan& plan, std::optional<DType> wanted) {
   if (wanted) return *wanted;
@@ -31,6 +56,7 @@ Model load_model(kernels::Queue& queue, const Config& config, TensorFiles& files
                  DType activation) {
   const Family& family = family_of(config);
   const WeightIndex index(family.plan(config), family, files);
+  report_extra(index, files);
   files.map();
   FileWeights provider(index);
   return model_of(queue, config, family, provider, activation);

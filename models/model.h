@@ -6,6 +6,7 @@
 #include "core/io/tensor_files.h"
 #include "kernels/queue.h"
 #include "models/config.h"
+#include "models/families.h"
 #include "models/geometry.h"
 #include "models/plan.h"
 #include "models/weights.h"
@@ -19,12 +20,16 @@ struct Model {
   Weights weights;
 };
 
+/// Throws Error(model) when the family can be described but not run yet.
+void demand_runs(const Config& config, const Family& family);
+
 /// The type activations have: `wanted`, else bf16 for bf16 weights and f32 for all others (f16
 /// numbers do not fit into bf16).
 DType activation_dtype(const Plan& plan, std::optional<DType> wanted);
 
-/// Loads the files of a model. They may be closed afterwards: every weight was packed. Throws
-/// Error(model) when the family can't be run yet, or for what WeightIndex and load_weights refuse.
+/// Loads the files of a model. They may be closed afterwards: every weight was packed. Tensors that
+/// the plan does not ask for are a warning. Throws Error(model) when the family can't be run yet,
+/// or for what WeightIndex and load_weights refuse.
 Model load_model(kernels::Queue& queue, const Config& config, TensorFiles& files, DType activation);
 
 /// The same with synthetic weights.

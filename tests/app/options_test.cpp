@@ -5,9 +5,11 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
+#include "tests/support/error_text.h"
 
 using namespace hyb;
 using namespace hyb::app;
+using namespace hyb::testing;
 
 TEST_SUITE("app/options") {
   TEST_CASE("memory sizes are read in decimal and binary units") {
@@ -41,6 +43,31 @@ TEST_SUITE("app/options") {
   TEST_CASE("without do_sample a model is greedy whatever else its file says") {
     const Json config = parse_json(R"({"temperature": 0.7, "top_k": 20})", "f");
     CHECK(sampling_of({}, config).temperature == 0.0F);
+  }
+
+  TEST_CASE("an absurd value of generation_config.json is named, unless a flag overrides it") {
+    const auto error_of = [](const std::string& text, const GenerationOptions& flags = {}) {
+      const Json config = parse_json(text, "f", {.python_numbers = true});
+      return model_error([&] { sampling_of(flags, config); });
+    };
+    const auto sampled = [&](const std::string& rest) {
+      return error_of(R"({"do_sample": true, )" + rest + "}");
+    };
+    CHECK(contains(sampled(R"("temperature": "hot")"),
+                   "generation_config.json: temperature must be a number, is \"hot\""));
+    CHECK(contains(sampled(R"("temperature": NaN)"), "temperature must be a number"));
+    CHECK(contains(sampled(R"("temperature": 1e300)"), "temperature must be a number"));
+    CHECK(contains(sampled(R"("temperature": -1)"), "generation_config.json: sampling: temper"));
+    CHECK(contains(sampled(R"("top_k": 1.5)"), "top_k must be a whole number, is 1.5"));
+    CHECK(contains(sampled(R"("top_k": 1e30)"), "top_k must be a whole number"));
+    CHECK(contains(sampled(R"("top_p": 2)"), "top_p is above 0 and at most 1: 2"));
+    CHECK(contains(error_of(R"({"do_sample": "yes"})"), "do_sample must be true or false"));
+    CHECK(contains(error_of(R"({"repetition_penalty": 0})"), "repetition_penalty is above 0"));
+    CHECK(sampled(R"("temperature": null, "top_k": 50.0)").empty());
+    CHECK(error_of(R"({"temperature": "not read without do_sample"})").empty());
+    GenerationOptions flags;
+    flags.temperature = 0.5F;
+    CHECK(error_of(R"({"do_sample": true, "temperature": -1})", flags).empty());
   }
 
   TEST_CASE("a logit bias is ID=BIAS") {

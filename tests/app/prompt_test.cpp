@@ -7,6 +7,7 @@
 
 #include "core/base/error.h"
 #include "core/io/file.h"
+#include "tests/support/error_text.h"
 
 using namespace hyb;
 using namespace hyb::app;
@@ -53,6 +54,16 @@ TEST_SUITE("app/prompt") {
       const std::string text = texts.tokenizer.decode(hostile, false);
       CHECK(text.find(smuggled) != std::string::npos);  // the text itself is all there
     }
+  }
+
+  TEST_CASE("a template that says nothing is an error of the model, not of the request") {
+    const Texts texts;
+    const ChatTemplate silent = ChatTemplate::parse("{# nothing #}", "t");
+    const Json messages = {message("user", "hi")};
+    const std::string error = hyb::testing::model_error([&] {
+      encode_chat(silent, texts.tokenizer, {.messages = messages, .variables = Json::object()});
+    });
+    CHECK(error.find("empty prompt") != std::string::npos);
   }
 
   TEST_CASE("an assistant turn from a file can't open or end turns either") {

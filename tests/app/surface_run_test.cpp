@@ -1,9 +1,13 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "core/base/json.h"
+#include "core/io/file.h"
+#include "core/io/safetensors.h"
 #include "tests/app/run_tool.h"
 #include "tests/support/error_text.h"
 #include "tests/support/temporary_folder.h"
@@ -26,6 +30,30 @@ void copy_without_template(const TemporaryFolder& folder) {
     if (name == "chat_template.jinja" || name == "tokenizer_config.json") continue;
     std::filesystem::copy_file(entry.path(), folder.path() / name);
   }
+}
+
+std::filesystem::path copy_demo(const TemporaryFolder& folder) {
+  const auto demo = std::filesystem::path(HYB_TESTS_DIR).parent_path() / "models/demo";
+  std::filesystem::copy(demo, folder.path(), std::filesystem::copy_options::recursive);
+  return folder.path();
+}
+
+/// Where the bytes of a tensor begin: the data end where the file does.
+std::size_t place_in_file(const std::filesystem::path& path, const std::string& tensor) {
+  const SafetensorsFile file(path);
+  const std::size_t header = std::filesystem::file_size(path) - file.tensors().back().end;
+  return header + file.find(tensor)->begin;
+}
+
+/// Writes `bytes` and returns what was there.
+std::string exchange_bytes(const std::filesystem::path& path, std::size_t at, std::string bytes) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  std::string before(bytes.size(), ' ');
+  file.seekg(static_cast<std::streamoff>(at));
+  file.read(before.data(), static_cast<std::streamsize>(before.size()));
+  file.seekp(static_cast<std::streamoff>(at));
+  file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  return before;
 }
 
 }  // namespace
@@ -92,6 +120,10 @@ TEST_SUITE("app/surface_run") {
     CHECK(unknown.exit_code == 3);
     CHECK(contains(unknown.err, "martian"));
     CHECK(contains(unknown.err, "granitemoehybrid"));
+    // What no memory could help is said first.
+    const ToolResult other = tool({"run", "qwen3-next-80b-a3b", "-p", "x", "--memory", "1MB"});
+    CHECK(other.exit_code == 3);
+    CHECK(contains(other.err, "can be inspected"));
     CHECK(tool({"run", "/nonexistent", "-p", "x"}).exit_code == 3);
     CHECK(tool({"run", "--prompt-file", "/nonexistent"}).exit_code == 3);
     CHECK(tool({"tokenize", path, "-p", "x"}).exit_code == 3);
@@ -109,6 +141,33 @@ TEST_SUITE("app/surface_run") {
     }
   }
 
+  TEST_CASE("weights with a NaN fail the request and are never answered from") {
+    const TemporaryFolder folder;
+    const std::filesystem::path weights = copy_demo(folder) / "model.safetensors";
+    for (const char* name : {"model.layers.0.block_sparse_moe.router.layer.weight",
+                             "model.layers.0.mamba.A_log", "model.norm.weight"}) {
+      CAPTURE(name);
+      const std::size_t at = place_in_file(weights, name);
+      const std::string good = exchange_bytes(weights, at, "\xc0\x7f");  // a bf16 NaN
+      const ToolResult result = tool({"run", folder.path().string(), "-n", "4", "-p", "Hello"});
+      CHECK(result.exit_code == 1);
+      CHECK(contains(result.err, "NaN logits"));
+      exchange_bytes(weights, at, good);
+    }
+    CHECK(tool({"run", folder.path().string(), "-n", "4", "-p", "Hello"}).exit_code == 0);
+  }
+
+  TEST_CASE("weights that config.json does not ask for are a warning") {
+    const TemporaryFolder folder;
+    const std::filesystem::path config = copy_demo(folder) / "config.json";
+    Json json = parse_json(read_whole_file(config, 1U << 20), "config.json");
+    json["num_local_experts"] = 0;
+    folder.write("config.json", to_text(json));
+    const ToolResult result = tool({"run", folder.path().string(), "-n", "1", "-p", "Hello"});
+    CHECK(result.exit_code == 0);
+    CHECK(contains(result.err, "tensors are not used"));
+  }
+
   TEST_CASE("wrong options are usage errors") {
     const std::vector<std::vector<std::string>> wrong = {
         {"run", "-p", "x", "--temperature", "-1"},    {"run", "-p", "x", "-n", "0"},
@@ -116,7 +175,8 @@ TEST_SUITE("app/surface_run") {
         {"run", "-p", "x", "--choices", "2"},         {"run", "-p", "x", "--logprobs", "2"},
         {"run", "-p", "x", "--raw", "--system", "y"}, {"run", "-p", "x", "--logit-bias", "a"},
         {"run", "-p", "x", "--memory", "much"},       {"run", "-p", "x", "--no-such-option"},
-        {"run", "-p", "x", "--prompt-file", "y"},     {"run", "-p", "x", "--allow-special"}};
+        {"run", "-p", "x", "--prompt-file", "y"},     {"run", "-p", "x", "--allow-special"},
+        {"run", "-p", "x", "--seed", "-1"},           {"run", "-p", "x", "--random-weights", "-1"}};
     for (const auto& arguments : wrong) {
       CAPTURE(arguments.back());
       const ToolResult result = tool(arguments);
