@@ -69,8 +69,8 @@ void Sequence::ran(std::int32_t count, Clock::time_point begin) {
 std::string Sequence::accept(const SampledToken& sampled, Clock::time_point now) {
   if (!sampled.finite) {
     completion_.error = fmt::format(
-        "the model produced NaN logits at position {}: weights or arithmetic are broken; "
-        "`hyb verify` may find where",
+        "the model produced NaN logits at position {}: a weight is damaged or too large for this "
+        "type; download the weights again, or try --dtype f32",
         tokens() - 1);
     return end(FinishReason::error);
   }

@@ -86,6 +86,7 @@ TEST_SUITE("core/text/find_chat_template") {
     std::filesystem::remove_all(folder.path() / "chat_template.jinja");
     folder.write("chat_template.jinja", "");
     std::filesystem::resize_file(folder.path() / "chat_template.jinja", (16u << 20) + 1);
-    CHECK(error_of(folder, "default", ErrorKind::model).find("at most 16777216") != std::string::npos);
+    CHECK(error_of(folder, "default", ErrorKind::model).find("at most 16777216") !=
+          std::string::npos);
   }
 }
