@@ -18,6 +18,7 @@ exec </dev/null  # stdin is for hyb
 if [ ! -f "$folder/build.ninja" ] || [ $# -gt 0 ]; then
   cmake -S "$top" -B "$folder" -G Ninja "$@" >&2
 fi
-if ! ninja -C "$folder" -n "${targets[@]}" | grep -q 'no work to do'; then
-  ninja -C "$folder" "${targets[@]}" >&2
-fi
+# Lines that say nothing new are left out: ninja takes globbed folders for changed every time, so
+# a dry run cannot tell whether there is something to do.
+noise='^ninja: (Entering directory|no work to do)|Re-checking globbed directories'
+ninja -C "$folder" "${targets[@]}" | { grep -vE --line-buffered "$noise" >&2 || true; }
