@@ -13,6 +13,7 @@ import sys
 
 import demo_phrases as say
 import demo_talk as talk
+from demo_drills import drill
 from demo_tasks import (
     SIMPLE,
     BoxFacts,
@@ -36,14 +37,14 @@ SCORED = [
     "compare",
 ]
 SHARES = {  # what lags gets more
-    "recall_box": 40,
-    "recall_person": 15,
-    "add": 5,
-    "subtract": 4,
-    "copy": 7,
-    "sort": 9,
-    "count": 9,
-    "compare": 5,
+    "recall_box": 30,
+    "recall_person": 12,
+    "add": 10,
+    "subtract": 7,
+    "copy": 8,
+    "sort": 14,
+    "count": 11,
+    "compare": 7,
     "small_talk": 3,
     "unknown": 3,
 }
@@ -204,7 +205,9 @@ class Corpus:
             ):
                 return messages
 
-    def short(self, rng):
+    def short(self, rng, drills=0.0):
+        if rng.random() < drills:
+            return self.draw(rng, drill)
         make = mixed_chat if rng.random() < 0.03 else lambda r: chat(r, self.shares)
         return self.draw(rng, make)
 

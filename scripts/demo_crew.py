@@ -27,10 +27,10 @@ class Loss:
         self.hidden = torch.compile(model.hidden, dynamic=False) if compiled else model.hidden
         self.packer = Packer(Corpus(), encoder, seed)
 
-    def add(self, index, long):
+    def add(self, index, long, drills=0.0):
         """Cross entropy of small batch `index`; gradients are those of the mean over a step."""
         rows, length = LONG if long else SHORT
-        tokens, first, targets = self.packer.batch(index, rows, length, long)
+        tokens, first, targets = self.packer.batch(index, rows, length, long, drills)
         with torch.autocast("cpu", torch.bfloat16):
             hidden, balance = self.hidden(tokens, first)
             counted = targets >= 0
@@ -49,6 +49,7 @@ class Meeting:
         self.next = context.Value("l", 0)
         self.step = context.Value("l", 0, lock=False)
         self.long = context.Value("b", 0, lock=False)
+        self.drills = context.Value("d", 0.0, lock=False)
         self.loss = torch.zeros(size).share_memory_()
 
     def take(self):
@@ -61,9 +62,8 @@ class Meeting:
         """This process' part of the step."""
         self.loss[rank] = 0.0
         while (micro := self.take()) < MICRO:
-            self.loss[rank] += (
-                loss.add(self.step.value * MICRO + micro, bool(self.long.value)) / MICRO
-            )
+            index = self.step.value * MICRO + micro
+            self.loss[rank] += loss.add(index, bool(self.long.value), self.drills.value) / MICRO
 
 
 def helper(rank, model, grads, encoder, seed, compiled, meeting):
@@ -95,13 +95,14 @@ class Crew:
             arguments = (rank, model, self.grads[-1], encoder, seed, compiled, self.meeting)
             context.Process(target=helper, args=arguments, daemon=True).start()
 
-    def step(self, step, long):
+    def step(self, step, long, drills):
         """Leaves the gradients of the step in the model; returns its loss."""
         for parameter in self.model.parameters():
             parameter.grad.zero_()
         for grad in (grad for grads in self.grads for grad in grads):
             grad.zero_()
         self.meeting.next.value, self.meeting.step.value, self.meeting.long.value = 0, step, long
+        self.meeting.drills.value = drills
         self.meeting.begin.wait()
         self.meeting.work(self.own, 0)
         self.meeting.end.wait()

@@ -80,7 +80,10 @@ class ChatEncoder:
         }
 
     def encode(self, chats):
-        """Per chat (ids, spoken): spoken[i] is true where the assistant says ids[i]."""
+        """Per chat (ids, spoken): spoken[i] is true where the assistant says ids[i].
+
+        Of a message with "counted" (a list of words) only these words are spoken.
+        """
         contents = [message["content"] for messages in chats for message in messages]
         encoded = iter(self.tokenizer.encode_batch_fast(contents))
         return [self.assemble(messages, encoded) for messages in chats]
@@ -90,9 +93,16 @@ class ChatEncoder:
         for message in messages:
             head, body = self.heads[message["role"]], next(encoded).ids
             ids += head + body + [self.end] + self.line
-            answer = message["role"] == "assistant"
-            spoken += [False] * len(head) + [answer] * (len(body) + 1) + [False] * len(self.line)
+            said = [message["role"] == "assistant"] * (len(body) + 1)
+            if "counted" in message:
+                counted = self.words(message["counted"])
+                said = [token in counted for token in body] + [False]
+            spoken += [False] * len(head) + said + [False] * len(self.line)
         return ids, spoken
+
+    def words(self, words):
+        """Ids of the words that are one token after a space."""
+        return {self.tokenizer.token_to_id("\u0120" + word) for word in words}
 
     def prompt(self, messages):
         """Ids of a chat that waits for the assistant."""
@@ -105,15 +115,21 @@ class Packer:
     def __init__(self, corpus, encoder, seed):
         self.corpus, self.encoder, self.seed = corpus, encoder, seed
 
-    def batch(self, step, rows, length, long):
-        """tokens [rows,length], first (bool, start of a chat), targets (-1: not counted)."""
+    def batch(self, step, rows, length, long, drills=0.0):
+        """tokens [rows,length], first (bool, start of a chat), targets (-1: not counted).
+
+        `drills` is the share of drills among the short chats.
+        """
         rng = random.Random(self.seed * 1_000_003 + step)
         packed = [([], [], []) for _ in range(rows)]
-        draw = self.corpus.long if long else self.corpus.short
+
+        def draw(rng):
+            return self.corpus.long(rng) if long else self.corpus.short(rng, drills)
+
         misses = 0
         while misses < rows:
             for ids, spoken in self.encoder.encode([draw(rng) for _ in range(rows)]):
-                misses += not self.place(packed, ids, spoken, length, long)
+                misses += not self.place(packed, ids, spoken, length)
         pad = self.encoder.end
         tokens = torch.tensor([ids + [pad] * (length - len(ids)) for ids, _, _ in packed])
         first = torch.tensor([flags + [True] * (length - len(flags)) for _, flags, _ in packed])
@@ -121,11 +137,11 @@ class Packer:
         return tokens, first, targets
 
     @staticmethod
-    def place(packed, ids, spoken, length, cut):
-        """Puts one chat into the first row with room; with `cut`, an empty row takes its start."""
+    def place(packed, ids, spoken, length):
+        """Puts one chat into the first row with room; an empty row takes its start."""
         for row_ids, flags, wanted in packed:
             room = length - len(row_ids)
-            if len(ids) > room and not (cut and not row_ids):
+            if len(ids) > room and row_ids:
                 continue
             ids, spoken = ids[:room], spoken[:room]
             row_ids += ids

@@ -4,10 +4,10 @@
   train_demo.py --work DIR --minutes 75           trains, resuming from DIR/checkpoint.pt
   train_demo.py --work DIR --export models/demo   writes the best model so far, checked
 
-The schedule follows the clock: warm-up, a constant rate, and from a third of the time a linear fall
-to zero at the last minute, whatever the speed. Matrices learn with Muon (orthogonalised momentum),
-the rest with AdamW. SIGTERM saves and stops. The export is compared with transformers: logits in
-f32 and the rendered template.
+The schedule follows the clock: warm-up, a constant rate, and from a quarter of the time a linear
+fall to zero at the last minute, whatever the speed; first mostly drills, at the end more long rows.
+Matrices learn with Muon (orthogonalised momentum), the rest with AdamW. SIGTERM saves and stops.
+The export is compared with transformers: logits in f32 and the rendered template.
 """
 
 import argparse
@@ -26,8 +26,10 @@ from demo_model import CHUNK, DemoModel, Shape
 from demo_text import ChatEncoder, train_tokenizer
 
 VOCABULARY = 1200
-LONG_SHARES = [(0.2, 0.0), (0.8, 0.1), (1.0, 0.3)]  # (until this part of the time, of the steps)
-WARM_UP, FALL_FROM = 0.01, 0.35  # of the time
+# (until this part of the time, share)
+LONG_SHARES = [(0.3, 0.0), (0.7, 0.12), (1.0, 0.25)]  # of the steps
+DRILL_SHARES = [(0.25, 0.75), (0.6, 0.3), (1.0, 0.1)]  # of the short chats
+WARM_UP, FALL_FROM = 0.01, 0.25  # of the time
 MUON_RATE, ADAM_RATE = 0.015, 0.002
 CHECK_EVERY = 240.0  # seconds
 
@@ -83,9 +85,13 @@ def rate(progress):
     return 1.0 if progress < FALL_FROM else max(0.0, (1 - progress) / (1 - FALL_FROM))
 
 
+def share_at(shares, progress):
+    return next(share for until, share in shares if progress < until)
+
+
 def is_long(step, progress):
     """Whether this step learns from long rows; they are spread evenly."""
-    share = next(share for until, share in LONG_SHARES if progress < until)
+    share = share_at(LONG_SHARES, progress)
     return int((step + 1) * share) > int(step * share)
 
 
@@ -218,7 +224,7 @@ class Trainer:
     def train_step(self, progress):
         """One step of the optimisers; returns its loss."""
         long = is_long(self.step, progress)
-        loss = self.crew.step(self.step, long)
+        loss = self.crew.step(self.step, long, share_at(DRILL_SHARES, progress))
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         for optimiser, top_rate in self.optimisers:
             optimiser.param_groups[0]["lr"] = top_rate * rate(progress)
