@@ -115,8 +115,10 @@ void Replay::advance(std::span<Voice> voices) {
     Voice& voice = *taking_part[i];
     voice.memory.keep(count_of(step.spans[i].tokens));
     if (step.spans[i].samples.empty()) continue;
-    voice.tokens.push_back(result.sampled[row].token);
-    voice.trace.tokens.push_back(result.sampled[row].token);
+    // A row of NaNs names no token. Any will do to go on with: the logits tell.
+    const SampledToken& sampled = result.sampled[row];
+    voice.tokens.push_back(sampled.finite ? sampled.token : TokenId{0});
+    voice.trace.tokens.push_back(voice.tokens.back());
     const auto logits = result.logits.begin() + static_cast<std::ptrdiff_t>(row * width);
     voice.trace.logits.insert(voice.trace.logits.end(), logits,
                               logits + static_cast<std::ptrdiff_t>(width));
