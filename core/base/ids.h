@@ -12,6 +12,19 @@ enum class PageId : std::int32_t {};
 /// Index of a slot of recurrent state.
 enum class SlotId : std::int32_t {};
 
+/// Index of a packed (int8) snapshot of recurrent state.
+enum class PackedId : std::int32_t {};
+/// Index of a superblock: the piece of physical memory that changes owners.
+enum class SuperblockId : std::int32_t {};
+/// A way of seeing superblocks: a page group by its number, then slots, then packed snapshots.
+enum class ViewId : std::int32_t {};
+
+/// In a page table: this page fell out of reach and was given back.
+inline constexpr PageId no_page{-1};
+/// A superblock that nobody owns.
+inline constexpr ViewId no_view{-1};
+/// A checkpoint that is not packed.
+inline constexpr PackedId no_packed{-1};
 /// The read slot of a sequence that has no history yet: its state is all zeros.
 inline constexpr SlotId no_slot{-1};
 
