@@ -21,6 +21,18 @@ void check_tokens(std::string_view what, std::span<const TokenId> tokens, std::i
   }
 }
 
+void check_message_ends(const Request& request) {
+  std::int32_t last = 0;
+  for (const std::int32_t end : request.message_ends) {
+    if (end > last && end <= static_cast<std::int32_t>(request.prompt.size())) {
+      last = end;
+      continue;
+    }
+    refuse(fmt::format("message_ends ascend from 1 to the {} tokens of the prompt: {} after {}",
+                       request.prompt.size(), end, last));
+  }
+}
+
 }  // namespace
 
 void check(const Request& request, const RequestLimits& limits) {
@@ -42,6 +54,10 @@ void check(const Request& request, const RequestLimits& limits) {
   if (request.choices < 1 || request.choices > choices_max) {
     refuse(fmt::format("n, the number of choices, is 1 to {}: {}", choices_max, request.choices));
   }
+  if (request.prefill_only && request.choices != 1) {
+    refuse(fmt::format("prefill_only draws nothing, so it has 1 choice: {}", request.choices));
+  }
+  check_message_ends(request);
   if (!request.stop.empty() && !limits.has_text) {
     refuse("stop strings need a tokenizer, and the model has none; use stop tokens");
   }
@@ -59,6 +75,24 @@ std::string_view name_of(FinishReason reason) {
       return "cancelled";
     case FinishReason::error:
       return "error";
+  }
+  return "unknown";
+}
+
+std::string_view text_of(ReuseLimit limit) {
+  switch (limit) {
+    case ReuseLimit::off:
+      return "prefix reuse is off";
+    case ReuseLimit::nothing_known:
+      return "nothing known";
+    case ReuseLimit::new_text:
+      return "the rest is new";
+    case ReuseLimit::no_snapshot:
+      return "no snapshot there";
+    case ReuseLimit::last_token:
+      return "the last token is always run";
+    case ReuseLimit::memory_was_taken:
+      return "memory was taken away";
   }
   return "unknown";
 }

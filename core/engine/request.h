@@ -2,12 +2,14 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/base/ids.h"
 #include "core/engine/sampling.h"
+#include "core/memory/prefix_tree.h"
 
 namespace hyb {
 
@@ -22,6 +24,15 @@ struct Request {
   std::vector<TokenId> stop_tokens;  ///< the model's end-of-turn tokens; not part of the text
   bool ignore_eos = false;           ///< stop_tokens are ordinary tokens
   std::int32_t choices = 1;          ///< n answers; choice i draws with seed + i
+
+  /// Lengths of the prompt, ascending, at which a message ends: later prompts are likely to begin
+  /// with so much of this one, so a snapshot is wanted there.
+  std::vector<std::int32_t> message_ends;
+  /// Runs the prompt, leaves a snapshot at its end and ends with FinishReason::stop and no token:
+  /// a later prompt that begins with this one runs its own tokens only. One choice.
+  bool prefill_only = false;
+  /// False: leaves nothing behind in the prefix tree. It may still resume from what is there.
+  bool keep_snapshots = true;
 };
 
 /// What an engine can take on.
@@ -48,17 +59,35 @@ struct TokenEvent {
   std::vector<TokenLogprob> top;
 };
 
-/// Counts and times of one choice. Of a choice that drew a token,
-/// reused_tokens + prefilled_tokens = prompt_tokens.
+/// Why no more of a prompt was reused.
+enum class ReuseLimit : std::uint8_t {
+  off,              ///< the prefix tree remembers nothing
+  nothing_known,    ///< no earlier sequence began like this
+  new_text,         ///< all that an earlier sequence had too was reused; the rest is new
+  no_snapshot,      ///< an earlier sequence had more of it, but no snapshot stands there (any more)
+  last_token,       ///< all but the last token, which is always run: the answer is drawn from it
+  memory_was_taken  ///< reused or run before, and run again since: memory was short
+};
+
+/// A short phrase for people, such as "nothing known".
+std::string_view text_of(ReuseLimit limit);
+
+/// Counts and times of one choice. Of a choice that drew a token, and of a prefill_only request
+/// that ended by itself, reused_tokens + prefilled_tokens = prompt_tokens.
 struct Usage {
   std::int32_t prompt_tokens = 0;
+  std::int32_t matched_tokens = 0;     ///< of the prompt, that an earlier sequence had too
   std::int32_t reused_tokens = 0;      ///< of the prompt, resumed instead of run
   std::int32_t prefilled_tokens = 0;   ///< of the prompt, run through the model
   std::int32_t recomputed_tokens = 0;  ///< run again because memory was taken away meanwhile
   std::int32_t completion_tokens = 0;
-  std::chrono::nanoseconds queued{0};   ///< submit -> first span
-  std::chrono::nanoseconds prefill{0};  ///< first span -> first token
-  std::chrono::nanoseconds decode{0};   ///< first token -> last token
+  ReuseLimit reuse_limit = ReuseLimit::off;
+  std::optional<SnapshotPlace> resumed_at;  ///< where the snapshot that was used had been taken
+  bool resumed_packed = false;              ///< it was an int8 one
+  bool waited_for_prefix = false;           ///< another request was running the same prefix
+  std::chrono::nanoseconds queued{0};       ///< submit -> first span
+  std::chrono::nanoseconds prefill{0};      ///< first span -> first token
+  std::chrono::nanoseconds decode{0};       ///< first token -> last token
 };
 
 struct Completion {

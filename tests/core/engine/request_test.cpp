@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <string>
+#include <vector>
 
 #include "core/base/error.h"
 
@@ -54,6 +55,27 @@ TEST_SUITE("core/engine/request") {
     request = good();
     request.stop_tokens = {TokenId{20}};
     CHECK(error_of(request) == "request: the list of stop tokens holds token ids 0 to 19: 20");
+  }
+
+  TEST_CASE("message ends ascend within the prompt") {
+    Request request = good();
+    request.message_ends = {1, 2};
+    CHECK(error_of(request) == "");
+    request.message_ends = {1, 3};
+    CHECK(error_of(request) ==
+          "request: message_ends ascend from 1 to the 2 tokens of the prompt: 3 after 1");
+    for (const std::vector<std::int32_t>& wrong : {std::vector{0}, {-1}, {1, 1}, {2, 1}}) {
+      request.message_ends = wrong;
+      CHECK(error_of(request) != "");
+    }
+  }
+
+  TEST_CASE("a request that only prefills has one choice") {
+    Request request = good();
+    request.prefill_only = true;
+    CHECK(error_of(request) == "");
+    request.choices = 2;
+    CHECK(error_of(request) == "request: prefill_only draws nothing, so it has 1 choice: 2");
   }
 
   TEST_CASE("counts are sensible") {
