@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace hyb::kernels {
+
+/// Name of one piece of physical memory of an Arena. Names are used again after release().
+enum class HandleId : std::int32_t {};
+
+constexpr std::int32_t index(HandleId handle) { return static_cast<std::int32_t>(handle); }
+
+/// A handle as another process can open it: `bytes` bytes at `offset` of the file behind `fd`.
+struct ExportedHandle {
+  int fd;  ///< the caller closes it
+  std::size_t offset;
+  std::size_t bytes;
+};
+
+/// Virtual addresses and physical memory of a device, apart from each other: addresses are reserved
+/// in ranges, memory is created in handles of one size, and a handle may be mapped at any number of
+/// addresses, all of which then show the same bytes. Addresses and sizes are multiples of
+/// handle_bytes(). Memory comes zeroed from the CPU and with any content from CUDA.
+///
+/// Every call either does all of what it says or throws Error(memory) with the numbers and changes
+/// nothing. Calls that break the rules (a handle mapped twice at one place, released while mapped)
+/// are bugs of ours. Not for use from several threads at once.
+class Arena {
+ public:
+  explicit Arena(std::size_t handle_bytes) : handle_bytes_(handle_bytes) {}
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+  /// Every range is unreserved and every handle released by then.
+  virtual ~Arena() = default;
+
+  std::size_t handle_bytes() const { return handle_bytes_; }
+
+  /// Addresses without memory behind them: touching one faults.
+  virtual std::byte* reserve(std::size_t bytes) = 0;
+
+  /// Gives a whole range back. Nothing is mapped in it.
+  virtual void unreserve(std::byte* at, std::size_t bytes) = 0;
+
+  /// Physical memory of handle_bytes(). On the CPU it costs nothing before it is touched.
+  virtual HandleId create() = 0;
+
+  /// Gives the memory back to the machine. The handle is mapped nowhere.
+  virtual void release(HandleId handle) = 0;
+
+  /// Lets `handles` be read and written at `at`, one behind the other, inside a reserved range
+  /// where nothing is mapped.
+  virtual void map(std::byte* at, std::span<const HandleId> handles) = 0;
+
+  /// Takes back what was mapped at `at`, which is `handle`: touching it faults from now on. The
+  /// bytes of the handle stay as they are.
+  virtual void unmap(std::byte* at, HandleId handle) = 0;
+
+  /// For another process. The memory lives until both sides have let go of it.
+  virtual ExportedHandle export_handle(HandleId handle) const = 0;
+
+  /// Writes `value` to every byte of a mapped range.
+  virtual void fill(std::byte* at, std::size_t bytes, std::byte value) = 0;
+
+  /// How many pieces may be mapped before the system refuses more (neighbours that are neighbours
+  /// in memory too count once).
+  virtual std::size_t mappings_max() const = 0;
+
+  virtual std::size_t handles_held() const = 0;
+  std::size_t bytes_held() const { return handles_held() * handle_bytes_; }
+
+ private:
+  std::size_t handle_bytes_;
+};
+
+}  // namespace hyb::kernels

@@ -1,0 +1,128 @@
+#include "kernels/arena/cuda_arena.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+
+#include "core/base/error.h"
+
+namespace hyb::kernels {
+namespace {
+
+driver::Address address(const std::byte* at) { return reinterpret_cast<driver::Address>(at); }
+
+}  // namespace
+
+CudaArena::CudaArena(const DriverTable& driver, int device, std::size_t handle_bytes)
+    : Arena(handle_bytes),
+      driver_(driver),
+      properties_{.type = driver::allocation_pinned,
+                  .requested_handle_types = driver::handle_posix_descriptor,
+                  .location = {.type = driver::location_device, .id = device},
+                  .win32_meta_data = nullptr,
+                  .flags = {}} {
+  std::size_t granularity = 0;
+  check(driver_.mem_get_allocation_granularity(&granularity, &properties_,
+                                               driver::granularity_minimum),
+        "cuMemGetAllocationGranularity", 0);
+  if (handle_bytes == 0 || granularity == 0 || handle_bytes % granularity != 0) {
+    throw Error(ErrorKind::usage,
+                fmt::format("memory: device {} has memory in units of {} bytes, not of {}; set the "
+                            "handle size to a multiple of it",
+                            device, granularity, handle_bytes));
+  }
+}
+
+std::byte* CudaArena::reserve(std::size_t bytes) {
+  driver::Address at = 0;
+  check(driver_.mem_address_reserve(&at, bytes, 0, 0, 0), "cuMemAddressReserve", bytes);
+  return reinterpret_cast<std::byte*>(at);
+}
+
+void CudaArena::unreserve(std::byte* at, std::size_t bytes) {
+  check(driver_.mem_address_free(address(at), bytes), "cuMemAddressFree", bytes);
+}
+
+HandleId CudaArena::create() {
+  const HandleId handle = table_.add();
+  try {
+    driver::Handle made = 0;
+    if (static_cast<std::size_t>(index(handle)) >= handles_.size()) handles_.push_back(0);
+    check(driver_.mem_create(&made, handle_bytes(), &properties_, 0), "cuMemCreate",
+          handle_bytes());
+    handle_at(handle) = made;
+  } catch (...) {
+    table_.remove(handle);
+    throw;
+  }
+  return handle;
+}
+
+void CudaArena::release(HandleId handle) {
+  table_.check_unmapped(handle);
+  check(driver_.mem_release(handle_at(handle)), "cuMemRelease", handle_bytes());
+  table_.remove(handle);
+}
+
+void CudaArena::map(std::byte* at, std::span<const HandleId> handles) {
+  for (const HandleId handle : handles) table_.check_exists(handle);
+  std::size_t mapped = 0;
+  try {
+    for (const HandleId handle : handles) {
+      check(driver_.mem_map(address(at) + mapped * handle_bytes(), handle_bytes(), 0,
+                            handle_at(handle), 0),
+            "cuMemMap", handle_bytes());
+      ++mapped;
+    }
+    const driver::AccessDescription access = {.location = properties_.location,
+                                              .flags = driver::access_read_write};
+    const std::size_t bytes = handles.size() * handle_bytes();
+    check(driver_.mem_set_access(address(at), bytes, &access, 1), "cuMemSetAccess", bytes);
+  } catch (...) {
+    // What can't even be undone is lost: the first failure is the one to tell of.
+    while (mapped > 0) {
+      driver_.mem_unmap(address(at) + --mapped * handle_bytes(), handle_bytes());
+    }
+    throw;
+  }
+  table_.map(handles);
+}
+
+void CudaArena::unmap(std::byte* at, HandleId handle) {
+  table_.check_mapped(handle);
+  check(driver_.mem_unmap(address(at), handle_bytes()), "cuMemUnmap", handle_bytes());
+  table_.unmap(handle);
+}
+
+ExportedHandle CudaArena::export_handle(HandleId handle) const {
+  table_.check_exists(handle);
+  int descriptor = -1;
+  check(driver_.mem_export_to_shareable_handle(&descriptor,
+                                               handles_[static_cast<std::size_t>(index(handle))],
+                                               driver::handle_posix_descriptor, 0),
+        "cuMemExportToShareableHandle", handle_bytes());
+  return {.fd = descriptor, .offset = 0, .bytes = handle_bytes()};
+}
+
+void CudaArena::fill(std::byte* at, std::size_t bytes, std::byte value) {
+  check(driver_.memset_d8(address(at), std::to_integer<unsigned char>(value), bytes), "cuMemsetD8",
+        bytes);
+}
+
+std::size_t CudaArena::mappings_max() const { return std::numeric_limits<std::size_t>::max(); }
+
+driver::Handle& CudaArena::handle_at(HandleId handle) {
+  return handles_[static_cast<std::size_t>(index(handle))];
+}
+
+void CudaArena::check(driver::Result result, const char* call, std::size_t bytes) const {
+  if (result == driver::success) return;
+  const char* name = nullptr;
+  if (driver_.get_error_name(result, &name) != driver::success || name == nullptr) name = "?";
+  throw Error(ErrorKind::memory,
+              fmt::format("memory: {} of {} bytes was refused ({}, {}); {} bytes are in handles; "
+                          "use a smaller --memory",
+                          call, bytes, name, result, bytes_held()));
+}
+
+}  // namespace hyb::kernels

@@ -1,0 +1,252 @@
+#include "kernels/arena/superblock_map.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <numeric>
+#include <span>
+#include <utility>
+
+#include "core/base/error.h"
+
+namespace hyb::kernels {
+namespace {
+
+constexpr std::byte all_bits_set{0xff};
+
+std::size_t sum(const std::vector<std::size_t>& values) {
+  return std::accumulate(values.begin(), values.end(), std::size_t{0});
+}
+
+}  // namespace
+
+std::size_t SuperblockMap::handle_bytes(const SuperblockShape& shape) {
+  std::size_t bytes = 0;
+  for (const std::vector<std::size_t>& planes : shape.plane_bytes) {
+    for (const std::size_t plane : planes) bytes = std::gcd(bytes, plane);
+  }
+  return bytes == 0 ? shape.handle_bytes : bytes;
+}
+
+SuperblockMap::SuperblockMap(std::unique_ptr<Arena> arena, SuperblockShape shape,
+                             const SuperblockMapOptions& options)
+    : arena_(std::move(arena)), shape_(std::move(shape)), options_(options) {
+  check_shape();
+  superblocks_.resize(static_cast<std::size_t>(shape_.superblocks));
+  for (Superblock& superblock : superblocks_) {
+    superblock.mapped.resize(shape_.plane_bytes.size());
+  }
+  check_mappings();
+  try {
+    reserve();
+    if (options_.mode != MapMode::flip) return;
+    for (std::int32_t b = 0; b < shape_.superblocks; ++b) {
+      back(superblocks_[static_cast<std::size_t>(b)]);
+      if (maps_all()) show(b, no_view);
+    }
+  } catch (...) {
+    close();
+    throw;
+  }
+}
+
+SuperblockMap::~SuperblockMap() { close(); }
+
+std::byte* SuperblockMap::plane(ViewId view, std::size_t plane) const {
+  return views_.at(static_cast<std::size_t>(index(view))).planes.at(plane).first;
+}
+
+void SuperblockMap::own(SuperblockId id, ViewId view) {
+  require(index(view) >= 0 && static_cast<std::size_t>(index(view)) < views_.size(),
+          "superblocks: an owner is one of the views");
+  Superblock& superblock = superblocks_[place(id)];
+  const ViewId before = superblock.owner;
+  require(options_.mode != MapMode::flat || before == no_view || before == view,
+          "superblocks: in mode flat owners never change");
+  try {
+    back(superblock);
+    show(index(id), view);
+    if (options_.poison && view != before) poison(index(id), view);
+  } catch (...) {
+    restore(index(id));
+    throw;
+  }
+  superblock.owner = view;
+}
+
+void SuperblockMap::give_back(SuperblockId id) {
+  superblocks_[place(id)].owner = no_view;
+  drop(index(id));
+}
+
+std::vector<ExportedHandle> SuperblockMap::export_superblock(SuperblockId id) const {
+  std::vector<ExportedHandle> exported;
+  const std::vector<HandleId>& handles = superblocks_[place(id)].handles;
+  exported.reserve(handles.size());
+  try {
+    for (const HandleId handle : handles) exported.push_back(arena_->export_handle(handle));
+  } catch (...) {
+    for (const ExportedHandle& handle : exported) ::close(handle.fd);
+    throw;
+  }
+  return exported;
+}
+
+void SuperblockMap::check_shape() const {
+  require(shape_.superblocks >= 0, "superblocks: a count is not negative");
+  require(arena_->handle_bytes() == handle_bytes(shape_),
+          "superblocks: the arena's handles have the size that all planes allow");
+  for (const std::vector<std::size_t>& planes : shape_.plane_bytes) {
+    require(sum(planes) <= shape_.superblock_bytes, "superblocks: a view fits its superblock");
+    for (const std::size_t plane : planes) {
+      require(plane % shape_.handle_bytes == 0, "superblocks: planes are whole handles");
+    }
+  }
+}
+
+/// A view of one plane shows memory in its own order, so there neighbours merge into one mapping.
+/// Where owners come and go, a gap may follow every mapping.
+void SuperblockMap::check_mappings() const {
+  const auto superblocks = static_cast<std::size_t>(shape_.superblocks);
+  std::size_t all = 0;
+  std::size_t most = 0;
+  for (const std::vector<std::size_t>& planes : shape_.plane_bytes) {
+    all += planes.size() <= 1 ? 1 : planes.size() * superblocks;
+    most = std::max(most, planes.size() * superblocks);
+  }
+  const std::size_t needed = maps_all() ? all : 2 * most;
+  const std::size_t allowed = arena_->mappings_max();
+  if (needed > allowed) {
+    throw Error(ErrorKind::memory,
+                fmt::format("memory: {} superblocks of {} bytes take up to {} mappings, and this "
+                            "system allows {} more in a process; raise vm.max_map_count (sysctl) "
+                            "or use a smaller --memory",
+                            superblocks, shape_.superblock_bytes, needed, allowed));
+  }
+}
+
+void SuperblockMap::reserve() {
+  const std::size_t unit = arena_->handle_bytes();
+  views_.reserve(shape_.plane_bytes.size());
+  for (const std::vector<std::size_t>& planes : shape_.plane_bytes) {
+    View& view = views_.emplace_back(View{.planes = {}, .handles = sum(planes) / unit});
+    view.planes.reserve(planes.size());
+    for (const std::size_t bytes : planes) {
+      const std::size_t range = bytes * superblocks_.size();
+      std::byte* const first = range == 0 ? nullptr : arena_->reserve(range);
+      view.planes.push_back({.first = first, .handles = bytes / unit, .bytes = range});
+    }
+  }
+}
+
+/// Never throws; what the driver does not take back now it takes back when the process ends.
+void SuperblockMap::close() noexcept {
+  const auto attempt = [](const auto& action) {
+    try {
+      action();
+    } catch (const Error&) {
+    }
+  };
+  for (std::int32_t b = 0; b < shape_.superblocks && !views_.empty(); ++b) {
+    attempt([&] { drop(b); });
+  }
+  for (const View& view : views_) {
+    for (const Plane& plane : view.planes) {
+      if (plane.first != nullptr) attempt([&] { arena_->unreserve(plane.first, plane.bytes); });
+    }
+  }
+}
+
+std::size_t SuperblockMap::handles_per_superblock() const {
+  std::size_t most = 0;
+  for (const View& view : views_) most = std::max(most, view.handles);
+  return most;
+}
+
+void SuperblockMap::back(Superblock& superblock) {
+  const std::size_t handles = handles_per_superblock();
+  superblock.handles.reserve(handles);
+  while (superblock.handles.size() < handles) superblock.handles.push_back(arena_->create());
+}
+
+/// Maps what is not mapped yet; goes on where a failure stopped it.
+void SuperblockMap::map(std::int32_t b, std::size_t view) {
+  Superblock& superblock = superblocks_[static_cast<std::size_t>(b)];
+  std::size_t& mapped = superblock.mapped[view];
+  std::size_t begin = 0;
+  for (const Plane& plane : views_[view].planes) {
+    const std::size_t end = begin + plane.handles;
+    if (mapped < end) {
+      const std::size_t first = static_cast<std::size_t>(b) * plane.handles + (mapped - begin);
+      arena_->map(plane.first + first * arena_->handle_bytes(),
+                  std::span(superblock.handles).subspan(mapped, end - mapped));
+      mapped = end;
+    }
+    begin = end;
+  }
+}
+
+void SuperblockMap::unmap(std::int32_t b, std::size_t view) {
+  Superblock& superblock = superblocks_[static_cast<std::size_t>(b)];
+  std::size_t& mapped = superblock.mapped[view];
+  std::size_t begin = views_[view].handles;
+  for (auto plane = views_[view].planes.rbegin(); plane != views_[view].planes.rend(); ++plane) {
+    begin -= plane->handles;
+    for (; mapped > begin; --mapped) {
+      const std::size_t handle =
+          static_cast<std::size_t>(b) * plane->handles + (mapped - 1 - begin);
+      arena_->unmap(plane->first + handle * arena_->handle_bytes(), superblock.handles[mapped - 1]);
+    }
+  }
+}
+
+/// The new owner's view comes before the old one goes, so that a failure can be undone.
+void SuperblockMap::show(std::int32_t b, ViewId view) {
+  for (std::size_t v = 0; v < views_.size(); ++v) {
+    if (maps_all() || static_cast<std::int32_t>(v) == index(view)) map(b, v);
+  }
+  for (std::size_t v = 0; v < views_.size(); ++v) {
+    if (!maps_all() && static_cast<std::int32_t>(v) != index(view)) unmap(b, v);
+  }
+}
+
+/// After a failed change of owner.
+void SuperblockMap::restore(std::int32_t b) noexcept {
+  const ViewId owner = superblocks_[static_cast<std::size_t>(b)].owner;
+  try {
+    if (owner == no_view) {
+      drop(b);
+    } else {
+      show(b, owner);
+    }
+  } catch (const Error&) {
+    // The first failure is the one to tell of; the next change of owner finishes what is left.
+  }
+}
+
+void SuperblockMap::drop(std::int32_t b) {
+  Superblock& superblock = superblocks_[static_cast<std::size_t>(b)];
+  for (std::size_t v = 0; v < views_.size(); ++v) unmap(b, v);
+  for (; !superblock.handles.empty(); superblock.handles.pop_back()) {
+    arena_->release(superblock.handles.back());
+  }
+}
+
+void SuperblockMap::poison(std::int32_t b, ViewId view) {
+  for (const Plane& plane : views_[static_cast<std::size_t>(index(view))].planes) {
+    const std::size_t bytes = plane.handles * arena_->handle_bytes();
+    if (bytes > 0) {
+      arena_->fill(plane.first + static_cast<std::size_t>(b) * bytes, bytes, all_bits_set);
+    }
+  }
+}
+
+std::size_t SuperblockMap::place(SuperblockId superblock) const {
+  const auto place = static_cast<std::size_t>(index(superblock));
+  require(index(superblock) >= 0 && place < superblocks_.size(),
+          "superblocks: a superblock that exists");
+  return place;
+}
+
+}  // namespace hyb::kernels

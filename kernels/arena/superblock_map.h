@@ -1,0 +1,119 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "core/base/ids.h"
+#include "kernels/arena/arena.h"
+
+namespace hyb::kernels {
+
+/// How physical memory follows the owners of superblocks.
+enum class MapMode : std::uint8_t {
+  flip,   ///< mapped into every view at the start: a change of owner calls nobody
+  remap,  ///< mapped into the owner's view alone, from its first owner on
+  flat,   ///< as remap, but the first owner of a superblock stays its owner
+};
+
+struct SuperblockMapOptions {
+  MapMode mode = MapMode::flip;
+  bool strict = false;  ///< in mode flip too, only the owner's view is mapped: stray access faults
+  /// A new owner finds all bits set: NaN in every float type. Costs the writes, and when one is
+  /// refused the bytes of the old owner. For debugging.
+  bool poison = false;
+};
+
+/// Sizes of the memory and of the views of it; plan_superblocks() in core/memory/layout.h makes
+/// them. Sizes are whole handles.
+struct SuperblockShape {
+  std::size_t handle_bytes;
+  std::size_t superblock_bytes;
+  std::int32_t superblocks;
+  /// Of a superblock in each plane of each view; together no more than superblock_bytes. What a
+  /// view leaves over at the end of a superblock is not mapped in it.
+  std::vector<std::vector<std::size_t>> plane_bytes;
+};
+
+/// Physical memory in superblocks, and the addresses where the views show it. A plane is one range
+/// of addresses: superblock b stands at b * its plane_bytes, and shows there the bytes that follow
+/// those of the planes before it. So the planes of one view never overlap in memory, and units that
+/// divide plane_bytes evenly have linear addresses.
+///
+/// At the start nobody owns anything. One thread calls, while no kernel runs.
+class SuperblockMap {
+ public:
+  /// Handles of an arena are made as large as all planes allow, so that the driver is called
+  /// seldom: this size, in bytes, is a multiple of shape.handle_bytes.
+  static std::size_t handle_bytes(const SuperblockShape& shape);
+
+  /// The arena's handles have handle_bytes(shape). Throws Error(memory) when it cannot be mapped:
+  /// too many mappings for the system, no addresses, in mode flip no memory.
+  SuperblockMap(std::unique_ptr<Arena> arena, SuperblockShape shape,
+                const SuperblockMapOptions& options);
+  SuperblockMap(const SuperblockMap&) = delete;
+  SuperblockMap& operator=(const SuperblockMap&) = delete;
+  ~SuperblockMap();
+
+  /// First address of a plane.
+  std::byte* plane(ViewId view, std::size_t plane) const;
+
+  /// Makes `view` the owner. What stands in the superblock means nothing to a new owner. Backs the
+  /// superblock with memory again when that was given back. When it throws Error(memory), the owner
+  /// and what it wrote are as before, and the call may be repeated.
+  void own(SuperblockId superblock, ViewId view);
+
+  /// Gives the memory of a superblock that holds nothing of worth back to the machine; nobody owns
+  /// it then, also when this throws Error(memory), and touching it faults.
+  void give_back(SuperblockId superblock);
+
+  ViewId owner(SuperblockId superblock) const { return superblocks_[place(superblock)].owner; }
+
+  /// Physical memory in handles. On the CPU those that nobody touched hold none yet.
+  std::size_t bytes_backed() const { return arena_->bytes_held(); }
+
+  /// The handles of a superblock, in order, for another process; empty when it was given back.
+  std::vector<ExportedHandle> export_superblock(SuperblockId superblock) const;
+
+ private:
+  struct Plane {
+    std::byte* first;
+    std::size_t handles;  // of a superblock
+    std::size_t bytes;    // of the whole range
+  };
+  struct View {
+    std::vector<Plane> planes;
+    std::size_t handles;  // of a superblock, all planes
+  };
+  struct Superblock {
+    ViewId owner = no_view;
+    std::vector<HandleId> handles;
+    std::vector<std::size_t> mapped;  // handles, from the first on, by view
+  };
+
+  void check_shape() const;
+  void check_mappings() const;
+  void reserve();
+  void close() noexcept;
+
+  std::size_t handles_per_superblock() const;
+  bool maps_all() const { return options_.mode == MapMode::flip && !options_.strict; }
+  void back(Superblock& superblock);
+  void map(std::int32_t superblock, std::size_t view);
+  void unmap(std::int32_t superblock, std::size_t view);
+  void show(std::int32_t superblock, ViewId view);
+  void restore(std::int32_t superblock) noexcept;
+  void drop(std::int32_t superblock);
+  void poison(std::int32_t superblock, ViewId view);
+
+  std::size_t place(SuperblockId superblock) const;
+
+  std::unique_ptr<Arena> arena_;
+  SuperblockShape shape_;
+  SuperblockMapOptions options_;
+  std::vector<View> views_;
+  std::vector<Superblock> superblocks_;
+};
+
+}  // namespace hyb::kernels

@@ -1,0 +1,78 @@
+#include "kernels/arena/cuda_arena.h"
+
+#include <doctest/doctest.h>
+
+#include <array>
+#include <string>
+
+#include "tests/kernels/arena/arena_laws.h"
+#include "tests/kernels/arena/fake_driver.h"
+#include "tests/support/error_text.h"
+
+using namespace hyb;
+using namespace hyb::kernels;
+using namespace hyb::kernels::testing;
+using hyb::testing::contains;
+using hyb::testing::error_text;
+
+TEST_SUITE("kernels/arena/cuda_arena") {
+  TEST_CASE("the laws of an arena, and the rules of the driver") {
+    FakeDriver driver;
+    {
+      CudaArena arena(FakeDriver::table(), 0, 16384);
+      check_arena_laws(arena);
+    }
+    CHECK(driver.broken_rules().empty());
+    CHECK(driver.is_clean());
+  }
+
+  TEST_CASE("handles are multiples of what the driver gives") {
+    const FakeDriver driver(65536);
+    const std::string text =
+        error_text([] { const CudaArena arena(FakeDriver::table(), 0, 98304); });
+    CHECK(contains(text, "65536"));
+    CHECK(contains(text, "98304"));
+    CHECK_THROWS_AS(CudaArena(FakeDriver::table(), 0, 0), Error);
+  }
+
+  TEST_CASE("whatever call is refused, nothing leaks and the arena goes on") {
+    constexpr std::size_t bytes = 4096;
+    int refused = 0;
+    for (int n = 1; n < 40; ++n) {
+      FakeDriver driver;
+      CudaArena arena(FakeDriver::table(), 0, bytes);
+      // Every action is tried until it succeeds, as its caller would.
+      const auto insist = [&](const auto& action) {
+        try {
+          action();
+        } catch (const Error& error) {
+          ++refused;
+          CHECK(error.kind() == ErrorKind::memory);
+          CHECK(contains(error.what(), "CUDA_ERROR_OUT_OF_MEMORY"));
+          CHECK(contains(error.what(), "bytes"));
+          action();
+        }
+      };
+      driver.refuse_call(n);
+      std::byte* at = nullptr;
+      insist([&] { at = arena.reserve(3 * bytes); });
+      std::array<HandleId, 3> handles{};
+      for (HandleId& handle : handles) insist([&] { handle = arena.create(); });
+      CHECK(arena.handles_held() == 3);
+      CHECK(driver.handles() == 3);
+      insist([&] { arena.map(at, handles); });
+      CHECK(driver.mappings() == 3);
+      insist([&] { arena.fill(at, 3 * bytes, std::byte{5}); });
+      CHECK(at[3 * bytes - 1] == std::byte{5});
+      for (std::size_t i = 0; i < 3; ++i) {
+        insist([&] { arena.unmap(at + i * bytes, handles[i]); });
+        insist([&] { arena.release(handles[i]); });
+      }
+      insist([&] { arena.unreserve(at, 3 * bytes); });
+      CHECK(driver.broken_rules().empty());
+      CHECK(driver.is_clean());
+      CHECK(arena.handles_held() == 0);
+    }
+    CHECK(refused == 16);  // reserve, 3 create, 3 map, access, fill, 3 unmap, 3 release, free
+  }
+}

@@ -1,0 +1,130 @@
+#include "kernels/arena/host_arena.h"
+
+#include <doctest/doctest.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstring>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "tests/kernels/arena/arena_laws.h"
+#include "tests/support/error_text.h"
+
+using namespace hyb;
+using namespace hyb::kernels;
+using namespace hyb::kernels::testing;
+using hyb::testing::contains;
+using hyb::testing::error_text;
+
+namespace {
+
+/// Memory that the file behind a handle holds.
+std::size_t physical_bytes(const Arena& arena, HandleId handle) {
+  const ExportedHandle exported = arena.export_handle(handle);
+  struct stat status {};
+  fstat(exported.fd, &status);
+  close(exported.fd);
+  return static_cast<std::size_t>(status.st_blocks) * 512;
+}
+
+std::size_t mappings_of_process() {
+  std::ifstream maps("/proc/self/maps");
+  std::size_t lines = 0;
+  for (std::string line; std::getline(maps, line);) lines += contains(line, "hyb-arena") ? 1 : 0;
+  return lines;
+}
+
+}  // namespace
+
+TEST_SUITE("kernels/arena/host_arena") {
+  TEST_CASE("the laws of an arena") {
+    for (const std::size_t bytes : {4096u, 65536u, 2u << 20}) {
+      HostArena arena(bytes);
+      check_arena_laws(arena);
+    }
+  }
+
+  TEST_CASE("memory is held from the first touch to the release") {
+    constexpr std::size_t bytes = 65536;
+    HostArena arena(bytes);
+    std::byte* const at = arena.reserve(2 * bytes);
+    const std::array handles = {arena.create(), arena.create()};
+    arena.map(at, handles);
+    CHECK(physical_bytes(arena, handles[0]) == 0);
+    at[0] = std::byte{1};
+    CHECK(physical_bytes(arena, handles[0]) < bytes);
+    std::memset(at, 7, 2 * bytes);
+    CHECK(physical_bytes(arena, handles[0]) == 2 * bytes);
+    arena.unmap(at, handles[0]);
+    CHECK(physical_bytes(arena, handles[1]) == 2 * bytes);
+    arena.release(handles[0]);
+    CHECK(physical_bytes(arena, handles[1]) == bytes);
+
+    // A new handle has none of the old bytes.
+    const HandleId again = arena.create();
+    CHECK(again == handles[0]);
+    arena.map(at, std::array{again});
+    CHECK(at[0] == std::byte{0});
+    CHECK(at[bytes] == std::byte{7});
+    arena.unmap(at, again);
+    arena.unmap(at + bytes, handles[1]);
+    arena.release(again);
+    arena.release(handles[1]);
+    arena.unreserve(at, 2 * bytes);
+  }
+
+  TEST_CASE("neighbours in memory take one mapping, others one each") {
+    constexpr std::size_t bytes = 4096;
+    HostArena arena(bytes);
+    std::vector<HandleId> handles;
+    for (int i = 0; i < 64; ++i) handles.push_back(arena.create());
+    std::byte* const at = arena.reserve(64 * bytes);
+    const std::size_t before = mappings_of_process();
+    arena.map(at, handles);
+    CHECK(mappings_of_process() == before + 1);
+    for (std::size_t i = 0; i < 64; ++i) arena.unmap(at + i * bytes, handles[i]);
+    CHECK(mappings_of_process() == before);
+    const std::vector<HandleId> backwards(handles.rbegin(), handles.rend());
+    arena.map(at, backwards);
+    CHECK(mappings_of_process() == before + 64);
+    const std::size_t most = arena.mappings_max();
+    CHECK(most > 1000);
+    CHECK(most < 1u << 30);
+    for (std::size_t i = 0; i < 64; ++i) arena.unmap(at + i * bytes, backwards[i]);
+    for (const HandleId handle : handles) arena.release(handle);
+    arena.unreserve(at, 64 * bytes);
+  }
+
+  TEST_CASE("another mapping of an exported handle shows the same bytes") {
+    constexpr std::size_t bytes = 8192;
+    HostArena arena(bytes);
+    const std::array handles = {arena.create(), arena.create()};
+    std::byte* const at = arena.reserve(2 * bytes);
+    arena.map(at, handles);
+    const ExportedHandle exported = arena.export_handle(handles[1]);
+    void* const other = mmap(nullptr, exported.bytes, PROT_READ, MAP_SHARED, exported.fd,
+                             static_cast<off_t>(exported.offset));
+    REQUIRE(other != MAP_FAILED);
+    at[bytes + 5] = std::byte{42};
+    CHECK(static_cast<const std::byte*>(other)[5] == std::byte{42});
+    munmap(other, exported.bytes);
+    close(exported.fd);
+    arena.unmap(at, handles[0]);
+    arena.unmap(at + bytes, handles[1]);
+    for (const HandleId handle : handles) arena.release(handle);
+    arena.unreserve(at, 2 * bytes);
+  }
+
+  TEST_CASE("addresses that the machine lacks are a memory error with the numbers") {
+    HostArena arena(4096);
+    const std::string text = error_text([&] { arena.reserve(std::size_t{1} << 50); });
+    CHECK(contains(text, "1125899906842624 bytes"));
+    CHECK(contains(text, "--memory"));
+    CHECK_THROWS_AS(HostArena(1000), Error);
+    CHECK_THROWS_AS(HostArena(0), Error);
+  }
+}
