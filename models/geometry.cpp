@@ -123,4 +123,27 @@ Geometry geometry_of(const Plan& plan, const GeometryDTypes& dtypes) {
   return geometry;
 }
 
+SnapshotLayout snapshot_layout(const Geometry& geometry) {
+  SnapshotLayout layout;
+  const auto take = [&](std::size_t bytes) {
+    const std::size_t at = layout.bytes;
+    layout.bytes += aligned(bytes);
+    return at;
+  };
+  for (const SlotPiece& piece : geometry.pieces) {
+    const std::int64_t rows = std::int64_t{piece.heads} * piece.rows;
+    const auto row_count = static_cast<std::size_t>(rows);
+    layout.pieces.push_back(
+        {.slot_window = piece.conv_offset,
+         .slot_state = piece.state_offset,
+         .packed_window = take(piece.conv_bytes),
+         .packed_scales = take(row_count * size_of(DType::bf16)),
+         .packed_values = take(row_count * static_cast<std::size_t>(piece.columns)),
+         .window_bytes = piece.conv_bytes,
+         .rows = rows,
+         .columns = piece.columns});
+  }
+  return layout;
+}
+
 }  // namespace hyb::models

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/base/dtype.h"
+#include "kernels/ops/pack_snapshot.h"
 #include "models/plan.h"
 
 namespace hyb::models {
@@ -61,5 +62,14 @@ struct Geometry {
 
 /// Throws Error(model) when the plan asks for more bytes than can be counted.
 Geometry geometry_of(const Plan& plan, const GeometryDTypes& dtypes = {});
+
+/// Where everything lies in a packed (int8) snapshot, layer after layer. Offsets are multiples of
+/// slot_alignment.
+struct SnapshotLayout {
+  std::vector<kernels::SnapshotPiece> pieces;  ///< one per SlotPiece
+  std::size_t bytes = 0;  ///< of one snapshot, padded; 0 without recurrent layers
+};
+
+SnapshotLayout snapshot_layout(const Geometry& geometry);
 
 }  // namespace hyb::models

@@ -145,7 +145,9 @@ std::string inspection_text(const Inspection& all, bool all_tensors) {
   add("weights", fmt::format("{} in memory, {}", bytes_text(all.packed_bytes),
                              name_of(all.outline.activation)));
   add("keys and values", fmt::format("{} per token", bytes_text(geometry.kv_bytes_per_token)));
-  add("state", fmt::format("{} per sequence", bytes_text(geometry.state_bytes_per_sequence)));
+  add("state", fmt::format("{} per sequence, {} as an int8 snapshot",
+                           bytes_text(geometry.state_bytes_per_sequence),
+                           bytes_text(models::snapshot_layout(geometry).bytes)));
   add("decode", fmt::format("{} moved per token at position {}",
                             bytes_text(static_cast<std::size_t>(all.decode_bytes)),
                             Inspection::decode_position));
@@ -184,6 +186,7 @@ Json inspection_json(const Inspection& all, bool all_tensors) {
                {"kv_bytes_per_token", geometry.kv_bytes_per_token},
                {"state_bytes_per_sequence", geometry.state_bytes_per_sequence},
                {"slot_bytes", geometry.slot_bytes},
+               {"snapshot_bytes_int8", models::snapshot_layout(geometry).bytes},
                {"page_tokens", geometry.page_tokens},
                {"decode_bytes", all.decode_bytes},
                {"decode_position", Inspection::decode_position},

@@ -48,6 +48,10 @@ inline Vec fma(Vec a, Vec b, Vec c) { return {_mm256_fmadd_ps(a.v, b.v, c.v)}; }
 inline Vec smaller(Vec a, Vec b) { return {_mm256_min_ps(a.v, b.v)}; }
 inline Vec larger(Vec a, Vec b) { return {_mm256_max_ps(a.v, b.v)}; }
 inline Vec absolute(Vec a) { return {_mm256_andnot_ps(_mm256_set1_ps(-0.0F), a.v)}; }
+inline Vec larger_bits(Vec a, Vec b) {
+  const __m256i bits = _mm256_max_epi32(_mm256_castps_si256(a.v), _mm256_castps_si256(b.v));
+  return {_mm256_castsi256_ps(bits)};
+}
 inline Vec nearest(Vec a) {
   return {_mm256_round_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
 }
@@ -111,6 +115,27 @@ inline void store(bf16* p, Vec a, Part part) {
   for (int i = 0; i < part.count; ++i) p[i] = all[i];
 }
 
+inline Vec load(const std::int8_t* p, Full = {}) {
+  const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));
+  return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes))};
+}
+inline Vec load(const std::int8_t* p, Part part) {
+  std::int8_t all[lanes] = {};
+  for (int i = 0; i < part.count; ++i) all[i] = p[i];
+  return load(all);
+}
+inline void store(std::int8_t* p, Vec a, Full = {}) {
+  const __m256i whole = _mm256_cvtps_epi32(a.v);
+  const __m128i words =
+      _mm_packs_epi32(_mm256_castsi256_si128(whole), _mm256_extracti128_si256(whole, 1));
+  _mm_storel_epi64(reinterpret_cast<__m128i*>(p), _mm_packs_epi16(words, words));
+}
+inline void store(std::int8_t* p, Vec a, Part part) {
+  std::int8_t all[lanes];
+  store(all, a);
+  for (int i = 0; i < part.count; ++i) p[i] = all[i];
+}
+
 template <typename T>
 struct Unit;
 template <>
@@ -168,6 +193,13 @@ inline float largest_of(Vec a) {
   const __m128 half = _mm_max_ps(_mm256_castps256_ps128(a.v), _mm256_extractf128_ps(a.v, 1));
   const __m128 pair = _mm_max_ps(half, _mm_movehl_ps(half, half));
   return _mm_cvtss_f32(_mm_max_ss(pair, _mm_shuffle_ps(pair, pair, 1)));
+}
+inline std::uint32_t largest_bits_of(Vec a) {
+  const __m256i bits = _mm256_castps_si256(a.v);
+  __m128i most = _mm_max_epi32(_mm256_castsi256_si128(bits), _mm256_extracti128_si256(bits, 1));
+  most = _mm_max_epi32(most, _mm_shuffle_epi32(most, 0x4e));
+  most = _mm_max_epi32(most, _mm_shuffle_epi32(most, 0xb1));
+  return static_cast<std::uint32_t>(_mm_cvtsi128_si32(most));
 }
 
 #pragma GCC diagnostic pop

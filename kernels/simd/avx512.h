@@ -49,6 +49,11 @@ inline Vec fma(Vec a, Vec b, Vec c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
 inline Vec smaller(Vec a, Vec b) { return {_mm512_min_ps(a.v, b.v)}; }
 inline Vec larger(Vec a, Vec b) { return {_mm512_max_ps(a.v, b.v)}; }
 inline Vec absolute(Vec a) { return {_mm512_abs_ps(a.v)}; }
+/// Of two vectors without signs the larger, by bits: infinity is above all numbers, NaN above it.
+inline Vec larger_bits(Vec a, Vec b) {
+  const __m512i bits = _mm512_max_epi32(_mm512_castps_si512(a.v), _mm512_castps_si512(b.v));
+  return {_mm512_castsi512_ps(bits)};
+}
 inline Vec nearest(Vec a) {
   return {_mm512_roundscale_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
 }
@@ -90,6 +95,21 @@ inline void store(bf16* p, Vec a, Full = {}) {
 }
 inline void store(bf16* p, Vec a, Part part) {
   _mm256_mask_storeu_epi16(p, part.mask, narrowed(a));
+}
+
+/// -128 .. 127; a store rounds to nearest, ties to even.
+inline Vec load(const std::int8_t* p, Full = {}) {
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes))};
+}
+inline Vec load(const std::int8_t* p, Part part) {
+  return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_maskz_loadu_epi8(part.mask, p)))};
+}
+inline void store(std::int8_t* p, Vec a, Full = {}) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(a.v)));
+}
+inline void store(std::int8_t* p, Vec a, Part part) {
+  _mm_mask_storeu_epi8(p, part.mask, _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(a.v)));
 }
 
 /// One lane of a sum of products: a float, or a pair of bf16 beside each other.
@@ -148,6 +168,9 @@ inline Vec sums_of(const Vec* rows) {
 inline float first_of(Vec a) { return _mm512_cvtss_f32(a.v); }
 inline float sum_of(Vec a) { return _mm512_reduce_add_ps(a.v); }
 inline float largest_of(Vec a) { return _mm512_reduce_max_ps(a.v); }
+inline std::uint32_t largest_bits_of(Vec a) {
+  return static_cast<std::uint32_t>(_mm512_reduce_max_epi32(_mm512_castps_si512(a.v)));
+}
 
 #pragma GCC diagnostic pop
 

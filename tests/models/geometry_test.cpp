@@ -82,6 +82,48 @@ TEST_SUITE("models/geometry") {
     }
   }
 
+  // Published with a scale per state column instead of a row: where a head has fewer rows than
+  // columns, ours are smaller by up to 2 %.
+  TEST_CASE("packed snapshots are no larger than published, and their parts do not overlap") {
+    struct Packed {
+      const char* preset;
+      double mib;
+    };
+    for (const auto& [preset, mib] :
+         {Packed{"nemotron-nano-12b-v2", 37.8}, Packed{"granite-4.0-h-tiny", 14.6},
+          Packed{"qwen3-next-80b-a3b", 20.0}, Packed{"nemotron-3-nano-30b-a3b", 12.7}}) {
+      CAPTURE(preset);
+      Plan plan = plan_of(preset);
+      for (const DType state : {DType::f32, DType::bf16}) {
+        plan.state_dtype = state;
+        const Geometry geometry = geometry_of(plan);
+        const SnapshotLayout layout = snapshot_layout(geometry);
+        const double packed_mib = static_cast<double>(layout.bytes) / (1 << 20);
+        CHECK(packed_mib <= mib + 0.051);
+        CHECK(packed_mib >= 0.98 * mib);
+        REQUIRE(layout.pieces.size() == geometry.pieces.size());
+        std::size_t end = 0;
+        for (std::size_t i = 0; i < layout.pieces.size(); ++i) {
+          const kernels::SnapshotPiece& piece = layout.pieces[i];
+          const SlotPiece& slot = geometry.pieces[i];
+          CHECK(piece.slot_window == slot.conv_offset);
+          CHECK(piece.slot_state == slot.state_offset);
+          CHECK(piece.window_bytes == slot.conv_bytes);
+          const auto elements = static_cast<std::size_t>(piece.rows * piece.columns);
+          CHECK(elements * size_of(state) == slot.state_bytes);
+          CHECK(piece.packed_window >= end);
+          CHECK(piece.packed_scales >= piece.packed_window + piece.window_bytes);
+          CHECK(piece.packed_values >=
+                piece.packed_scales + 2 * static_cast<std::size_t>(piece.rows));
+          CHECK(piece.packed_scales % slot_alignment == 0);
+          end = piece.packed_values + elements;
+        }
+        CHECK(layout.bytes >= end);
+        CHECK(layout.bytes % slot_alignment == 0);
+      }
+    }
+  }
+
   TEST_CASE("pages name their layer and follow the dtype of keys and values") {
     const Plan plan = plan_of("granite-4.0-h-350m");
     const Geometry geometry = geometry_of(plan, {.kv = DType::f32});
@@ -97,7 +139,9 @@ TEST_SUITE("models/geometry") {
   TEST_CASE("a model without recurrence has no slot, one without attention no pages") {
     const std::vector<Edit> only_attention = {{"layer_types", layer_types(2, {0, 1})},
                                               {"num_hidden_layers", "2"}};
-    CHECK(geometry_of(plan_of("granite-4.0-h-350m", only_attention)).slot_bytes == 0);
+    const Geometry attention = geometry_of(plan_of("granite-4.0-h-350m", only_attention));
+    CHECK(attention.slot_bytes == 0);
+    CHECK(snapshot_layout(attention).bytes == 0);
     const std::vector<Edit> only_mamba = {{"layer_types", layer_types(2, {})},
                                           {"num_hidden_layers", "2"}};
     CHECK(geometry_of(plan_of("granite-4.0-h-350m", only_mamba)).page_bytes == 0);

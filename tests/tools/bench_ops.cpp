@@ -15,6 +15,7 @@
 #include "kernels/ops/causal_conv.h"
 #include "kernels/ops/gated_norm.h"
 #include "kernels/ops/kv_write.h"
+#include "kernels/ops/pack_snapshot.h"
 #include "kernels/ops/rms_norm.h"
 #include "kernels/ops/rope.h"
 #include "kernels/ops/sample.h"
@@ -221,6 +222,58 @@ void bench_attention(Queue& queue, std::int64_t heads_of_q, std::int64_t kv_head
   }
 }
 
+/// Snapshots of all 28 layers, so many slots after each other that no last-level cache holds them,
+/// beside a copy of a slot's bytes by the same threads.
+void bench_snapshot(Queue& queue, DType dtype) {
+  constexpr std::size_t slots = 24, layers = 28, window = conv * 3 * 2;
+  constexpr std::size_t values = heads * rows * columns, scales = heads * rows * 2;
+  const std::size_t state = values * size_of(dtype), slot_bytes = layers * (window + state);
+  const std::size_t packed_bytes = layers * (window + scales + values);
+  std::vector<SnapshotPiece> pieces;
+  for (std::size_t i = 0; i < layers; ++i) {
+    const std::size_t packed = i * (window + scales + values);
+    pieces.push_back({.slot_window = i * (window + state),
+                      .slot_state = i * (window + state) + window,
+                      .packed_window = packed,
+                      .packed_scales = packed + window,
+                      .packed_values = packed + window + scales,
+                      .window_bytes = window,
+                      .rows = heads * rows,
+                      .columns = columns});
+  }
+  Buffer from, to(Device::cpu, slots * slot_bytes);
+  filled(from, dtype, {static_cast<std::int64_t>(slots * slot_bytes / size_of(dtype))}, 1.0F);
+  const auto view = [](const Buffer& buffer, std::size_t i, std::size_t bytes) {
+    return buffer.tensor(i * bytes, DType::u8, {static_cast<std::int64_t>(bytes)});
+  };
+  fmt::print("snapshot of {:.1f} MiB ({}) in {:.1f} MiB\n",
+             static_cast<double>(slot_bytes) / 0x1p20, name_of(dtype),
+             static_cast<double>(packed_bytes) / 0x1p20);
+  const auto time = [&](const char* name, double bytes, auto body) {
+    const double seconds = seconds_of(
+        [&] {
+          for (std::size_t i = 0; i < slots; ++i) body(i);
+        },
+        5);
+    report(name, seconds / static_cast<double>(slots), 1, bytes);
+  };
+  time("memcpy of the slot", 2.0 * static_cast<double>(slot_bytes), [&](std::size_t slot) {
+    queue.parallel([&](int thread, int threads) {
+      const Slice part = slice_of(static_cast<std::int64_t>(slot_bytes), 64, thread, threads);
+      const std::size_t at = slot * slot_bytes + static_cast<std::size_t>(part.begin);
+      std::memcpy(to.data() + at, from.data() + at,
+                  static_cast<std::size_t>(part.end - part.begin));
+    });
+  });
+  const auto moved = static_cast<double>(slot_bytes + packed_bytes);
+  time("pack_snapshot", moved, [&](std::size_t i) {
+    pack_snapshot(queue, {pieces, dtype, view(from, i, slot_bytes), view(to, i, packed_bytes)});
+  });
+  time("unpack_snapshot", moved, [&](std::size_t i) {
+    unpack_snapshot(queue, {pieces, dtype, view(to, i, packed_bytes), view(from, i, slot_bytes)});
+  });
+}
+
 void bench_sample(Queue& queue, std::int64_t count) {
   Buffer b[2];
   const Tensor logits = filled(b[0], DType::f32, {count, vocab}, 12.0F);
@@ -271,6 +324,8 @@ int main(int argc, char** argv) {
   bench_attention(queue, 12, 4, 64, 1, 1, 512);
   bench_attention(queue, 12, 4, 64, 1, 1, 32767);
   bench_attention(queue, 12, 4, 128, 16, 1, 8191);
+  bench_snapshot(queue, DType::f32);
+  bench_snapshot(queue, DType::bf16);
   bench_sample(queue, 1);
   bench_sample(queue, 16);
   return 0;

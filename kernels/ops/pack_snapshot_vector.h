@@ -1,0 +1,48 @@
+#pragma once
+
+#include "kernels/ops/pack_snapshot_routes.h"
+#include "kernels/simd/math.h"
+
+namespace hyb::kernels {
+namespace {
+
+template <typename T>
+void pack_row(const T* row, std::int64_t columns, bf16& scale, std::int8_t* values) {
+  Vec largest = zeros();
+  each_vector(columns, [&](std::int64_t n, auto part) {
+    largest = larger_bits(largest, absolute(load(row + n, part)));
+  });
+  scale = snapshot_scale(largest_bits_of(largest));
+  const float step = snapshot_scale_value(scale);
+  if (step != step) {
+    for (std::int64_t n = 0; n < columns; ++n) values[n] = 0;
+    return;
+  }
+  const Vec steps = broadcast(step);
+  each_vector(columns, [&](std::int64_t n, auto part) {
+    store(values + n, load(row + n, part) / steps, part);
+  });
+}
+
+template <typename T>
+void pack_all(const SnapshotRows<const T>& job) {
+  for (std::int64_t row = 0; row < job.rows; ++row) {
+    const std::int64_t at = row * job.columns;
+    pack_row(job.state + at, job.columns, job.scales[row], job.values + at);
+  }
+}
+
+template <typename T>
+void unpack_all(const SnapshotRows<T>& job) {
+  for (std::int64_t row = 0; row < job.rows; ++row) {
+    const Vec scale = broadcast(snapshot_scale_value(job.scales[row]));
+    const std::int8_t* const values = job.values + row * job.columns;
+    T* const state = job.state + row * job.columns;
+    each_vector(job.columns, [&](std::int64_t n, auto part) {
+      store(state + n, load(values + n, part) * scale, part);
+    });
+  }
+}
+
+}  // namespace
+}  // namespace hyb::kernels
