@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <utf8proc.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "core/base/error.h"
 
@@ -22,6 +24,8 @@ Json variables_of(const Tokenizer& tokenizer, const Json& asked) {
   return variables;
 }
 
+constexpr EncodeOptions as_rendered = {.add_special_tokens = false, .parse_special = true};
+
 TextPiece text_piece(const RenderedPiece& piece) {
   return {.text = piece.text,
           .marked = piece.source != TextSource::tmpl,
@@ -37,27 +41,87 @@ class Encoder {
 
   void add(std::span<const TokenId> tokens) {
     encode_pending();
-    out_.insert(out_.end(), tokens.begin(), tokens.end());
+    out_.tokens.insert(out_.tokens.end(), tokens.begin(), tokens.end());
   }
 
-  std::vector<TokenId> take() {
+  /// The next piece begins a text that other prompts do not have.
+  void mark() { marks_.push_back(pending_.size()); }
+
+  EncodedPrompt take() {
     encode_pending();
     return std::move(out_);
   }
 
  private:
   void encode_pending() {
-    if (pending_.empty()) return;
-    const auto tokens = tokenizer_.encode(std::span<const TextPiece>(pending_),
-                                          {.add_special_tokens = false, .parse_special = true});
-    out_.insert(out_.end(), tokens.begin(), tokens.end());
+    const std::span<const TextPiece> pieces(pending_);
+    const auto tokens = tokenizer_.encode(pieces, as_rendered);
+    for (const std::size_t mark : marks_) {
+      // A word may go across the join: what stands before it alone decides about its tokens only as
+      // far as they are the same without the rest.
+      const auto before = tokenizer_.encode(pieces.first(mark), as_rendered);
+      end_message(out_.tokens.size() + static_cast<std::size_t>(common_tokens(before, tokens)));
+    }
+    out_.tokens.insert(out_.tokens.end(), tokens.begin(), tokens.end());
     pending_.clear();
+    marks_.clear();
+  }
+
+  void end_message(std::size_t length) {
+    const auto end = static_cast<std::int32_t>(length);
+    const std::int32_t last = out_.message_ends.empty() ? 0 : out_.message_ends.back();
+    if (end > last) out_.message_ends.push_back(end);
   }
 
   const Tokenizer& tokenizer_;
   std::vector<TextPiece> pending_;
-  std::vector<TokenId> out_;
+  std::vector<std::size_t> marks_;  ///< indices of pending_
+  EncodedPrompt out_;
 };
+
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view space = " \t\r\n";
+  const std::size_t begin = text.find_first_not_of(space);
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(space) + 1 - begin);
+}
+
+/// The text of the first user message; empty where it is not a plain text.
+std::string_view first_user_text(const Json& messages) {
+  for (const Json& message : messages) {
+    const auto role = message.find("role");
+    if (role == message.end() || !role->is_string() || *role != "user") continue;
+    const auto content = message.find("content");
+    const bool is_text = content != message.end() && content->is_string();
+    return is_text ? trimmed(content->get_ref<const std::string&>()) : std::string_view();
+  }
+  return {};
+}
+
+/// Where the texts of the first and of the last user message begin, as far as it can be told.
+std::pair<std::size_t, std::size_t> user_pieces(const Rendered& rendered, const Json& messages) {
+  const std::string_view wanted = first_user_text(messages);
+  std::size_t first = rendered.pieces.size(), last = first;
+  for (std::size_t i = 0; i < rendered.pieces.size(); ++i) {
+    const RenderedPiece& piece = rendered.pieces[i];
+    if (piece.source != TextSource::person) continue;
+    last = i;
+    const bool is_first = first == rendered.pieces.size() && !wanted.empty();
+    if (is_first && trimmed(piece.text) == wanted) first = i;
+  }
+  return {first, last};
+}
+
+/// The own turn that says `text`, at `next` or later; null: none.
+const OwnTurn* own_turn_of(std::span<const OwnTurn> own_turns, std::size_t& next,
+                           std::string_view text) {
+  for (std::size_t i = next; i < own_turns.size(); ++i) {
+    if (own_turns[i].text != text || own_turns[i].tokens.empty()) continue;
+    next = i + 1;
+    return &own_turns[i];
+  }
+  return nullptr;
+}
 
 }  // namespace
 
@@ -66,28 +130,43 @@ Rendered render_chat(const ChatTemplate& chat_template, const Tokenizer& tokeniz
   return chat_template.render(prompt.messages, variables_of(tokenizer, prompt.variables));
 }
 
-std::vector<TokenId> encode_chat(const ChatTemplate& chat_template, const Tokenizer& tokenizer,
-                                 const ChatPrompt& prompt) {
+EncodedPrompt encode_chat(const ChatTemplate& chat_template, const Tokenizer& tokenizer,
+                          const ChatPrompt& prompt) {
   const Rendered rendered = render_chat(chat_template, tokenizer, prompt);
+  const auto [first, last] = user_pieces(rendered, prompt.messages);
   Encoder encoder(tokenizer);
   std::size_t next_own = 0;
-  for (const RenderedPiece& piece : rendered.pieces) {
-    if (piece.source == TextSource::assistant && next_own < prompt.own_turns.size()) {
-      const OwnTurn& own = prompt.own_turns[next_own++];
-      if (own.text == piece.text) {
-        encoder.add(own.tokens);
-        continue;
-      }
+  for (std::size_t i = 0; i < rendered.pieces.size(); ++i) {
+    const RenderedPiece& piece = rendered.pieces[i];
+    if (i == first || i == last) encoder.mark();
+    const OwnTurn* own = piece.source == TextSource::assistant
+                             ? own_turn_of(prompt.own_turns, next_own, piece.text)
+                             : nullptr;
+    if (own != nullptr) {
+      encoder.add(own->tokens);
+    } else {
+      encoder.add(text_piece(piece));
     }
-    encoder.add(text_piece(piece));
   }
-  std::vector<TokenId> tokens = encoder.take();
-  if (tokens.empty()) {
+  EncodedPrompt encoded = encoder.take();
+  if (encoded.tokens.empty()) {
     throw Error(ErrorKind::model,
                 "the chat template makes an empty prompt of this conversation; hyb run --raw "
                 "continues plain text without one");
   }
-  return tokens;
+  return encoded;
+}
+
+std::vector<TokenId> encode_pieces(const Tokenizer& tokenizer,
+                                   std::span<const RenderedPiece> pieces) {
+  std::vector<TextPiece> texts;
+  for (const RenderedPiece& piece : pieces) texts.push_back(text_piece(piece));
+  return tokenizer.encode(texts, as_rendered);
+}
+
+std::int32_t common_tokens(std::span<const TokenId> one, std::span<const TokenId> other) {
+  const auto ends = std::mismatch(one.begin(), one.end(), other.begin(), other.end());
+  return static_cast<std::int32_t>(ends.first - one.begin());
 }
 
 std::vector<TokenId> encode_raw(const Tokenizer& tokenizer, std::string_view text,

@@ -26,11 +26,27 @@ struct ChatPrompt {
   std::span<const OwnTurn> own_turns = {};  ///< in the order of the assistant messages they answer
 };
 
+/// A prompt as the engine takes it.
+struct EncodedPrompt {
+  std::vector<TokenId> tokens;
+  /// Positions that other prompts are likely to share up to: where the text of the first user
+  /// message begins (system prompt and tools stand before it), and that of the last one (all of the
+  /// conversation so far does). Ascending, above 0; no token before one depends on what is behind.
+  std::vector<std::int32_t> message_ends = {};
+};
+
 /// Renders messages and encodes them. Text of user, system and tool messages never becomes a
 /// control token; an own turn whose text the template prints unchanged keeps the engine's own ids.
 /// Throws Error(model) when the template makes nothing of the messages.
-std::vector<TokenId> encode_chat(const ChatTemplate& chat_template, const Tokenizer& tokenizer,
-                                 const ChatPrompt& prompt);
+EncodedPrompt encode_chat(const ChatTemplate& chat_template, const Tokenizer& tokenizer,
+                          const ChatPrompt& prompt);
+
+/// Pieces as encode_chat encodes them, as one text.
+std::vector<TokenId> encode_pieces(const Tokenizer& tokenizer,
+                                   std::span<const RenderedPiece> pieces);
+
+/// Tokens that both begin with.
+std::int32_t common_tokens(std::span<const TokenId> one, std::span<const TokenId> other);
 
 /// The pieces as `hyb render` prints them and encode_chat encodes them.
 Rendered render_chat(const ChatTemplate& chat_template, const Tokenizer& tokenizer,

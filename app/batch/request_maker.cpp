@@ -71,7 +71,8 @@ std::vector<TokenId> RequestMaker::encode(const RequestLine& line) const {
     refuse("the model has no chat template; --raw continues prompts without one");
   }
   return encode_chat(*chat_template_, tokenizer_,
-                     {.messages = messages, .variables = template_variables(line.body)});
+                     {.messages = messages, .variables = template_variables(line.body)})
+      .tokens;
 }
 
 void RequestMaker::look_at_fields(const Json& body) {

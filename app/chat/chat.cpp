@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "app/chat/checkpoints.h"
+#include "app/chat/memory_text.h"
 #include "app/ui/process.h"
 #include "app/ui/sanitizer.h"
 #include "core/base/error.h"
@@ -32,10 +35,8 @@ void need_chat_template(const ModelSource& source) {
 Chat::Chat(Session& session, const GenerationOptions& options, const ChatManners& manners)
     : session_(&session),
       manners_(manners),
-      settings_(options, session.generation_config(), session.model().plan.vocab) {
-  session.need_tokenizer();
-  need_template(session);
-}
+      settings_(options, session.generation_config(), session.model().plan.vocab),
+      prompts_(need_template(session), session.need_tokenizer(), manners.history) {}
 
 void Chat::set_system(const std::string& text) {
   check_utf8(text, "the system prompt");
@@ -50,11 +51,15 @@ void Chat::notice(std::string_view text) const {
 
 Chat::Next Chat::take(const Entry& entry) {
   if (!entry.is_literal && is_slash_command(entry.text)) {
+    drop_draft();
     return carry_out(parse_slash_command(entry.text));
   }
   const bool is_escaped = !entry.is_literal && entry.text.starts_with("//");
   const std::string message = is_escaped ? entry.text.substr(1) : entry.text;
-  if (message.find_first_not_of(" \t\r\n") == std::string::npos) return Next::go_on;
+  if (message.find_first_not_of(" \t\r\n") == std::string::npos) {
+    drop_draft();
+    return Next::go_on;
+  }
   return say(message);
 }
 
@@ -78,9 +83,23 @@ Chat::Next Chat::carry_out(const SlashCommand& command) {
     case Kind::stats:
       write_stderr(last_ ? stats_text(*last_, totals_) : "no answer yet\n");
       break;
-    case Kind::undo:
-      undo(command.count);
+    case Kind::memory:
+      write_stderr(memory_text(session_->memory()));
       break;
+    case Kind::undo:
+      notice(undo(conversation_, command.count));
+      break;
+    case Kind::fork:
+      notice(fork(conversation_, command.argument));
+      break;
+    case Kind::go_to:
+      notice(go_to(conversation_, command.argument));
+      break;
+    case Kind::checkpoints:
+      write_stderr(checkpoints_text(conversation_, {}));
+      break;
+    case Kind::edit:
+      return edit(command);
     case Kind::regen:
       return regenerate(command.count);
     case Kind::exit:
@@ -95,45 +114,72 @@ void Chat::show_system(const std::string& argument) {
   write_stderr(system.empty() ? "no system prompt\n" : "system: " + sanitized(system) + '\n');
 }
 
-void Chat::undo(std::int32_t count) {
-  const auto dropped = conversation_.take_last(static_cast<std::size_t>(count));
-  if (dropped.empty()) throw Error(ErrorKind::usage, "/undo: nothing has been said yet");
-  notice(fmt::format("took back {} of {} messages, from: {}", dropped.size(),
-                     dropped.size() + conversation_.exchanges().size(),
-                     sanitized_line(dropped.front().message).substr(0, 60)));
+void Chat::drop_draft() {
+  if (draft_.message == 0) return;
+  notice(fmt::format("message {} stays as it is", draft_.message));
+  draft_ = {};
 }
 
 Chat::Next Chat::say(const std::string& message) {
-  check_utf8(message, "the message");
-  const Answer given = answer(message, 0);
-  return given.reader_is_gone ? Next::leave : Next::go_on;
+  if (draft_.message == 0) return say_behind(conversation_.here(), message, 0);
+  const auto path = conversation_.path(conversation_.here());
+  const std::int32_t turn = path[static_cast<std::size_t>(draft_.message - 1)];
+  draft_ = {};
+  return say_behind(conversation_.turn(turn).parent, message, 0);
+}
+
+Chat::Next Chat::edit(const SlashCommand& command) {
+  const auto path = conversation_.path(conversation_.here());
+  const auto messages = static_cast<std::int32_t>(path.size());
+  if (messages == 0) throw Error(ErrorKind::usage, "/edit: nothing has been said yet");
+  const std::int32_t number = command.count == 0 ? messages : command.count;
+  if (number > messages) {
+    throw Error(ErrorKind::usage,
+                fmt::format("/edit: there is no message {}, the last one is {}", number, messages));
+  }
+  const auto& [parent, exchange] = conversation_.turn(path[static_cast<std::size_t>(number - 1)]);
+  if (!command.argument.empty()) return say_behind(parent, command.argument, 0);
+  if (!manners_.has_editor) {
+    throw Error(ErrorKind::usage,
+                fmt::format("/edit: the new text is missing: /edit {} TEXT", number));
+  }
+  const bool has_slash = exchange.message.starts_with('/');
+  draft_ = {.message = number,
+            .text = as_entry(has_slash ? "/" + exchange.message : exchange.message)};
+  return Next::go_on;
 }
 
 Chat::Next Chat::regenerate(std::int32_t count) {
-  auto taken = conversation_.take_last(static_cast<std::size_t>(count));
-  if (taken.empty()) throw Error(ErrorKind::usage, "/regen: nothing has been said yet");
-  const std::size_t before = conversation_.exchanges().size();
+  const auto path = conversation_.path(conversation_.here());
+  if (path.empty()) throw Error(ErrorKind::usage, "/regen: nothing has been said yet");
+  const std::size_t back = std::min(path.size(), static_cast<std::size_t>(count));
+  const auto& [parent, exchange] = conversation_.turn(path[path.size() - back]);
+  if (sampling_of(settings_.options(), session_->generation_config()).temperature == 0.0F) {
+    notice("greedy answers stay the same whatever the seed; /set temperature 0.8 lets them vary");
+  }
+  const std::string message = exchange.message;  // the tree grows meanwhile
+  return say_behind(parent, message, ++seed_shift_);
+}
+
+Chat::Next Chat::say_behind(std::int32_t turn, const std::string& message,
+                            std::uint64_t seed_shift) {
+  check_utf8(message, "the message");
+  const std::int32_t here = conversation_.here(), turns = conversation_.turns();
   try {
-    if (sampling_of(settings_.options(), session_->generation_config()).temperature == 0.0F) {
-      notice("greedy answers stay the same whatever the seed; /set temperature 0.8 lets them vary");
-    }
-    const Answer given = answer(taken.front().message, ++seed_shift_);
-    if (conversation_.exchanges().size() == before) conversation_.put_back(std::move(taken));
+    conversation_.go_to(turn);
+    const Answer given = answer(message, seed_shift);
+    if (conversation_.turns() == turns) conversation_.go_to(here);
     return given.reader_is_gone ? Next::leave : Next::go_on;
   } catch (...) {
-    conversation_.put_back(std::move(taken));
+    if (conversation_.turns() == turns) conversation_.go_to(here);
     throw;
   }
 }
 
-std::vector<TokenId> Chat::prompt_for(const std::string& message) const {
-  const std::vector<OwnTurn> own_turns = conversation_.own_turns();
-  auto prompt = encode_chat(need_template(*session_), session_->need_tokenizer(),
-                            {.messages = conversation_.messages(message),
-                             .variables = Json::object(),
-                             .own_turns = own_turns});
+EncodedPrompt Chat::prompt_for(const std::string& message) const {
+  EncodedPrompt prompt = prompts_.prompt(conversation_, conversation_.here(), message);
   const std::int32_t prompt_max = session_->engine().length_max() - 1;
-  const auto tokens = static_cast<std::int64_t>(prompt.size());
+  const auto tokens = static_cast<std::int64_t>(prompt.tokens.size());
   if (tokens > prompt_max) {
     throw Error(ErrorKind::usage,
                 fmt::format("with this message the conversation has {} tokens, {} more than the "
@@ -146,7 +192,9 @@ std::vector<TokenId> Chat::prompt_for(const std::string& message) const {
 
 Answer Chat::answer(const std::string& message, std::uint64_t seed_shift) {
   Request request = session_->request(settings_.options());
-  request.prompt = prompt_for(message);
+  EncodedPrompt prompt = prompt_for(message);
+  request.prompt = std::move(prompt.tokens);
+  request.message_ends = std::move(prompt.message_ends);
   request.sampling.seed += seed_shift;
   const Answer given = stream_answer(session_->engine(), std::move(request), manners_.sanitizes);
   const Completion& completion = given.completion;
@@ -154,17 +202,25 @@ Answer Chat::answer(const std::string& message, std::uint64_t seed_shift) {
     throw Error(ErrorKind::runtime, "the answer broke off: " + completion.error);
   }
   // Before its first token a stopped answer is none.
-  if (!given.was_stopped || !completion.tokens.empty()) {
-    conversation_.add(
-        {.message = message,
-         .answer = own_turn(completion, session_->stop_tokens(), session_->need_tokenizer()),
-         .answer_text = completion.text,
-         .was_interrupted = given.was_stopped});
-    totals_.add(completion.usage);
-    last_ = given;
-  }
+  if (!given.was_stopped || !completion.tokens.empty()) keep(message, given);
   comment(given);
   return given;
+}
+
+void Chat::keep(const std::string& message, const Answer& given) {
+  const Completion& completion = given.completion;
+  Exchange exchange{
+      .message = message,
+      .answer = own_turn(completion, session_->stop_tokens(), session_->need_tokenizer()),
+      .answer_text = completion.text,
+      .was_interrupted = given.was_stopped,
+      .tokens = completion.usage.prompt_tokens + completion.usage.completion_tokens};
+  if (prompts_.mode() == HistoryMode::preserve) {
+    exchange.lead = prompts_.lead(conversation_, conversation_.here(), message);
+  }
+  conversation_.add(std::move(exchange));
+  totals_.add(completion.usage);
+  last_ = given;
 }
 
 void Chat::comment(const Answer& answer) const {

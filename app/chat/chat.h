@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "app/chat/chat_prompts.h"
 #include "app/chat/commands.h"
 #include "app/chat/conversation.h"
 #include "app/chat/report.h"
@@ -21,6 +22,8 @@ struct ChatManners {
   bool sanitizes = false;   ///< stdout is a terminal
   bool has_colour = false;  ///< on stderr
   bool utf8 = false;
+  bool has_editor = false;  ///< an entry can begin with a draft, see Chat::draft()
+  HistoryMode history = HistoryMode::as_template;
 };
 
 /// Throws Error(model) that names `hyb run --raw` when the model has no chat template. Reads no
@@ -31,8 +34,9 @@ void need_chat_template(const ModelSource& source);
 /// conversation as it was.
 class Chat {
  public:
-  /// Throws Error(model) when the model has no tokenizer or no chat template, Error(usage) when the
-  /// options are out of range. The session outlives the chat.
+  /// Throws Error(model) when the model has no tokenizer or no chat template, or one that history
+  /// can't be preserved with; Error(usage) when the options are out of range. The session outlives
+  /// the chat.
   Chat(Session& session, const GenerationOptions& options, const ChatManners& manners);
 
   void set_system(const std::string& text);
@@ -44,23 +48,39 @@ class Chat {
   /// chat can go on.
   Next take(const Entry& entry);
 
+  /// After /edit without a text: the message that the next entry says anew, as it would be entered.
+  struct Draft {
+    std::int32_t message = 0;  ///< its number in the conversation; 0: there is no draft
+    std::string text = {};
+  };
+  const Draft& draft() const { return draft_; }
+
+  /// Forgets the draft: the message stays as it is.
+  void drop_draft();
+
  private:
   Next carry_out(const SlashCommand& command);
   Next say(const std::string& message);
+  Next edit(const SlashCommand& command);
   Next regenerate(std::int32_t count);
-  void undo(std::int32_t count);
   void show_system(const std::string& argument);
 
+  /// Answers `message` behind `turn`; where that gives no answer, the conversation stays where it
+  /// was.
+  Next say_behind(std::int32_t turn, const std::string& message, std::uint64_t seed_shift);
   /// Streams the answer; adds the exchange when the answer has begun.
   Answer answer(const std::string& message, std::uint64_t seed_shift);
+  void keep(const std::string& message, const Answer& given);
   void comment(const Answer& answer) const;
   void notice(std::string_view text) const;
-  std::vector<TokenId> prompt_for(const std::string& message) const;
+  EncodedPrompt prompt_for(const std::string& message) const;
 
   Session* session_;
   ChatManners manners_;
   Settings settings_;
+  ChatPrompts prompts_;
   Conversation conversation_;
+  Draft draft_;
   ChatTotals totals_;
   std::optional<Answer> last_;
   std::uint64_t seed_shift_ = 0;  ///< regenerations so far

@@ -15,7 +15,7 @@ namespace {
 
 using Kind = SlashCommand::Kind;
 
-enum class Takes : std::uint8_t { nothing, text, count };
+enum class Takes : std::uint8_t { nothing, text, count, place };
 
 struct Row {
   Kind kind;
@@ -49,6 +49,27 @@ constexpr std::array rows = {
         "/regen [N]",
         "answer the last message anew with another seed; N: go N messages back"},
     Row{Kind::undo, Takes::count, {"/undo"}, "/undo [N]", "take the last N messages back"},
+    Row{Kind::edit,
+        Takes::place,
+        {"/edit"},
+        "/edit [N [TEXT]]",
+        "say message N (the last one) differently and go on from there"},
+    Row{Kind::fork,
+        Takes::text,
+        {"/fork"},
+        "/fork [NAME]",
+        "go on in a branch of its own; this one stays as it is"},
+    Row{Kind::go_to,
+        Takes::text,
+        {"/goto"},
+        "/goto NAME|N",
+        "go on in another branch, or behind turn N; 0 is the beginning"},
+    Row{Kind::checkpoints,
+        Takes::nothing,
+        {"/checkpoints"},
+        "/checkpoints",
+        "all turns and branches, and what is remembered of each"},
+    Row{Kind::memory, Takes::nothing, {"/mem"}, "/mem", "what memory is used for"},
     Row{Kind::exit, Takes::nothing, {"/exit", "/quit", "/bye"}, "/exit", "leave, as Ctrl-D does"},
 };
 
@@ -119,6 +140,11 @@ SlashCommand parse_slash_command(std::string_view text) {
   }
   SlashCommand command{.kind = row.kind, .argument = std::string(argument)};
   if (row.takes == Takes::count && !argument.empty()) command.count = count_of(name, argument);
+  if (row.takes == Takes::place) {
+    const std::size_t number = std::min(argument.find_first_of(" \t\n"), argument.size());
+    command.count = argument.empty() ? 0 : count_of(name, argument.substr(0, number));
+    command.argument = trimmed(argument.substr(number));
+  }
   return command;
 }
 

@@ -9,10 +9,25 @@ namespace hyb::app {
 
 /// A line that begins with a slash.
 struct SlashCommand {
-  enum class Kind : std::uint8_t { help, clear, system, set, stats, regen, undo, exit };
+  enum class Kind : std::uint8_t {
+    help,
+    clear,
+    system,
+    set,
+    stats,
+    memory,
+    regen,
+    undo,
+    edit,
+    fork,
+    go_to,
+    checkpoints,
+    exit
+  };
   Kind kind;
-  std::string argument = {};  ///< the rest of the line, without white space around it
-  std::int32_t count = 1;     ///< of regen and undo
+  /// The rest of the line, without white space around it; of edit, what stands behind the number.
+  std::string argument = {};
+  std::int32_t count = 1;  ///< of regen and undo; of edit the message's number, 0: the last one
 };
 
 /// Whether the text is meant for us: it begins with one slash. A text for the model that begins

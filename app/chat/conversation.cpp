@@ -1,31 +1,86 @@
 #include "app/chat/conversation.h"
 
 #include <algorithm>
-#include <iterator>
 #include <nlohmann/json.hpp>
+#include <utility>
+
+#include "core/base/error.h"
 
 namespace hyb::app {
 
-std::vector<Exchange> Conversation::take_last(std::size_t count) {
-  const auto first =
-      exchanges_.end() - static_cast<std::ptrdiff_t>(std::min(count, exchanges_.size()));
-  std::vector<Exchange> taken(std::make_move_iterator(first),
-                              std::make_move_iterator(exchanges_.end()));
-  exchanges_.erase(first, exchanges_.end());
-  return taken;
+const Conversation::Turn& Conversation::turn(std::int32_t number) const {
+  require(number >= 1 && number <= turns(), "conversation: turns are numbered from 1");
+  return turns_[static_cast<std::size_t>(number - 1)];
 }
 
-void Conversation::put_back(std::vector<Exchange> exchanges) {
-  std::move(exchanges.begin(), exchanges.end(), std::back_inserter(exchanges_));
+std::vector<std::int32_t> Conversation::path(std::int32_t turn) const {
+  std::vector<std::int32_t> path;
+  for (; turn != 0; turn = this->turn(turn).parent) path.push_back(turn);
+  std::reverse(path.begin(), path.end());
+  return path;
 }
 
-Json Conversation::messages(const std::string& message) const {
+std::int32_t Conversation::before(std::int32_t count) const {
+  std::int32_t turn = here();
+  for (; count > 0 && turn != 0; --count) turn = this->turn(turn).parent;
+  return turn;
+}
+
+std::int32_t Conversation::add(Exchange exchange) {
+  const std::int32_t number = add_behind(here(), std::move(exchange));
+  go_to(number);
+  return number;
+}
+
+std::int32_t Conversation::add_behind(std::int32_t parent, Exchange exchange) {
+  require(parent >= 0 && parent <= turns(), "conversation: a turn follows one that is there");
+  turns_.push_back({.parent = parent, .exchange = std::move(exchange)});
+  return turns();
+}
+
+void Conversation::go_to(std::int32_t turn) {
+  require(turn >= 0 && turn <= turns(), "conversation: one goes to a turn that is there");
+  branches_[branch_] = turn;
+}
+
+bool Conversation::fork(const std::string& name) {
+  const std::int32_t turn = here();
+  if (!branches_.emplace(name, turn).second) return false;
+  branch_ = name;
+  return true;
+}
+
+bool Conversation::switch_to(std::string_view name) {
+  const auto found = branches_.find(name);
+  if (found == branches_.end()) return false;
+  branch_ = found->first;
+  return true;
+}
+
+void Conversation::set_branches(std::map<std::string, std::int32_t, std::less<>> branches,
+                                std::string branch) {
+  for (const auto& [name, turn] : branches) {
+    require(turn >= 0 && turn <= turns(), "conversation: a branch ends at a turn that is there");
+  }
+  require(branches.contains(branch), "conversation: it stands on one of its branches");
+  branches_ = std::move(branches);
+  branch_ = std::move(branch);
+}
+
+void Conversation::clear() {
+  turns_.clear();
+  branches_ = {{"main", 0}};
+  branch_ = "main";
+}
+
+Json Conversation::messages(std::int32_t turn, const std::string& message) const {
   Json all = Json::array();
   const auto say = [&](const char* role, const std::string& text) {
     all.push_back({{"role", role}, {"content", text}});
   };
   if (!system_.empty()) say("system", system_);
-  for (const Exchange& exchange : exchanges_) {
+  for (const std::int32_t number : path(turn)) {
+    const Exchange& exchange = this->turn(number).exchange;
     say("user", exchange.message);
     say("assistant", exchange.answer_text);
   }
@@ -33,9 +88,11 @@ Json Conversation::messages(const std::string& message) const {
   return all;
 }
 
-std::vector<OwnTurn> Conversation::own_turns() const {
+std::vector<OwnTurn> Conversation::own_turns(std::int32_t turn) const {
   std::vector<OwnTurn> turns;
-  for (const Exchange& exchange : exchanges_) turns.push_back(exchange.answer);
+  for (const std::int32_t number : path(turn)) {
+    turns.push_back(this->turn(number).exchange.answer);
+  }
   return turns;
 }
 

@@ -28,6 +28,7 @@ struct Options {
   ModelOptions model;
   GenerationOptions generation;
   std::string system;
+  std::string history = "template";
   bool no_history = false;
 };
 
@@ -68,8 +69,12 @@ class Talk {
 
   int run() {
     for (;;) {
-      const InputEvent event = input_->read();
+      const InputEvent event = input_->read(asking());
       if (event.kind == InputEvent::Kind::ended) break;
+      if (event.kind == InputEvent::Kind::interrupted && chat_->draft().message != 0) {
+        chat_->drop_draft();
+        continue;
+      }
       if (event.kind == InputEvent::Kind::interrupted) {
         if (was_hinted_) return 128 + SIGINT;
         write_stderr("Ctrl-C again or Ctrl-D leaves; /help lists the commands\n");
@@ -85,6 +90,12 @@ class Talk {
   }
 
  private:
+  Asking asking() const {
+    const Chat::Draft& draft = chat_->draft();
+    if (draft.message == 0) return {};
+    return {.prompt = fmt::format("edit {}> ", draft.message), .draft = draft.text};
+  }
+
   /// An error ends what was asked, not the chat; a script still learns of it from the exit code.
   Chat::Next take(const Entry& entry) {
     try {
@@ -117,7 +128,10 @@ int run(const Options& options) {
             {.has_person = has_person && is_terminal(Stream::error),
              .sanitizes = is_terminal(Stream::output),
              .has_colour = wants_colour(Stream::error, environment),
-             .utf8 = environment.utf8});
+             .utf8 = environment.utf8,
+             .has_editor = has_editor(environment),
+             .history =
+                 options.history == "preserve" ? HistoryMode::preserve : HistoryMode::as_template});
   chat.set_system(options.system);
   const std::unique_ptr<Input> input = make_input(options, environment);
   if (has_person) greet(session);
@@ -129,6 +143,10 @@ Action describe(CLI::App& cli) {
   add_model_options(cli, options->model);
   add_generation_options(cli, options->generation);
   cli.add_option("--system", options->system, "the system prompt");
+  cli.add_option("--history", options->history,
+                 "past turns as the template wants them, or just as they were given")
+      ->check(CLI::IsMember({"template", "preserve"}))
+      ->capture_default_str();
   cli.add_flag("--no-history", options->no_history,
                "neither read nor write the file of earlier entries");
   return [options] { return run(*options); };

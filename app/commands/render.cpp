@@ -92,7 +92,7 @@ int run(const Options& options) {
   const Tokenizer& tokenizer = need_tokenizer(texts, source);
   const ChatTemplate& chat_template = need_chat_template(texts, source);
   if (options.tokens) {
-    write_stdout(tokens_text(encode_chat(chat_template, tokenizer, prompt)));
+    write_stdout(tokens_text(encode_chat(chat_template, tokenizer, prompt).tokens));
     return 0;
   }
   const Rendered rendered = render_chat(chat_template, tokenizer, prompt);

@@ -38,10 +38,9 @@ Truncate truncate_of(const std::string& name) {
   return name == "right" ? Truncate::right : Truncate::refuse;
 }
 
-std::vector<TokenId> encode(const Options& options, const Session& session,
-                            const std::string& text) {
+EncodedPrompt encode(const Options& options, const Session& session, const std::string& text) {
   const Tokenizer& tokenizer = session.need_tokenizer();
-  if (options.raw) return encode_raw(tokenizer, text, options.allow_special);
+  if (options.raw) return {.tokens = encode_raw(tokenizer, text, options.allow_special)};
   Json messages = Json::array();
   if (!options.system.empty()) {
     messages.push_back({{"role", "system"}, {"content", options.system}});
@@ -55,8 +54,11 @@ Request request_of(const Options& options, Session& session, const std::string& 
   Request request = session.request(options.generation);
   request.choices = options.choices;
   request.sampling.logprobs = options.logprobs;
-  request.prompt = encode(options, session, text);
+  EncodedPrompt prompt = encode(options, session, text);
+  request.prompt = std::move(prompt.tokens);
+  const auto length = request.prompt.size();
   fit_prompt(request.prompt, session.engine().length_max() - 1, truncate_of(options.truncate));
+  if (request.prompt.size() == length) request.message_ends = std::move(prompt.message_ends);
   return request;
 }
 

@@ -4,6 +4,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "app/ui/entry.h"
@@ -27,9 +28,11 @@ enum class Outcome : std::uint8_t {
 /// The editor without a terminal: keys in, text and cursor out.
 class Editing {
  public:
-  /// `words` are what Tab completes at the begin of the text.
-  Editing(const History& history, const std::vector<std::string>& words)
-      : history_(&history), words_(&words) {}
+  /// `words` are what Tab completes at the begin of the text; `draft` is what stands there.
+  Editing(const History& history, const std::vector<std::string>& words, std::string draft = {})
+      : history_(&history), words_(&words) {
+    buffer_.set(std::move(draft));
+  }
 
   Outcome apply(const Key& key);
 

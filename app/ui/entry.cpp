@@ -34,4 +34,11 @@ std::string continued(std::string text) {
   return text += '\n';
 }
 
+std::string as_entry(const std::string& text) {
+  const bool is_plain = !text.ends_with('\\') && !text.starts_with(mark);
+  const bool can_be_marked = text.find(mark) == std::string::npos && !text.ends_with('"');
+  if (is_plain || !can_be_marked) return text;
+  return std::string(mark) + '\n' + text + '\n' + std::string(mark);
+}
+
 }  // namespace hyb::app

@@ -20,4 +20,8 @@ std::optional<Entry> finish_entry(std::string_view text);
 /// room for the line break.
 std::string continued(std::string text);
 
+/// What to enter so that finish_entry() gives `text` back, wherever that is possible: a text that
+/// itself has """ marks and ends in a backslash is returned as it is.
+std::string as_entry(const std::string& text);
+
 }  // namespace hyb::app

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <string>
 
 #include "app/ui/entry.h"
 
@@ -16,13 +18,22 @@ struct InputEvent {
   Entry entry = {};
 };
 
+/// How an entry is asked for. An editor heeds all of it, plain lines the work only.
+struct Asking {
+  std::string prompt = "> ";
+  std::string draft = {};  ///< what stands there to begin with
+  /// Work for the time in which a person does nothing, a small piece a call: a key waits for the
+  /// piece that runs. False: nothing is left to do.
+  std::function<bool()> work = {};
+};
+
 /// Where a person's or a script's entries come from.
 class Input {
  public:
   virtual ~Input() = default;
 
   /// Waits for the next one.
-  virtual InputEvent read() = 0;
+  virtual InputEvent read(const Asking& asking) = 0;
 };
 
 }  // namespace hyb::app

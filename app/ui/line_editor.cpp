@@ -29,7 +29,7 @@ std::string moved(int count, char direction) {
 View LineEditor::view_of(const Editing& editing, std::size_t cursor) const {
   const std::string prompt = editing.is_searching()
                                  ? "(search: " + cut_to_columns(editing.search_text(), 20) + ") "
-                                 : options_.prompt;
+                                 : asking_.prompt;
   // One column stays free: terminals differ in where the cursor stands after a full row.
   return lay_out(editing.buffer().text(), cursor,
                  {.prompt = prompt,
@@ -55,9 +55,9 @@ std::string LineEditor::painted(const View& view) const {
   for (std::size_t i = 0; i < view.rows.size(); ++i) {
     if (i > 0) out += "\r\n";
     std::string_view row = view.rows[i];
-    if (i == 0 && options_.has_colour && row.starts_with(options_.prompt)) {
-      out.append(prompt_colour).append(options_.prompt).append(no_colour);
-      row.remove_prefix(options_.prompt.size());
+    if (i == 0 && options_.has_colour && row.starts_with(asking_.prompt)) {
+      out.append(prompt_colour).append(asking_.prompt).append(no_colour);
+      row.remove_prefix(asking_.prompt.size());
     }
     out += row;
   }
@@ -87,10 +87,18 @@ void LineEditor::show_choices(const Editing& editing) {
   drawn_ = {};
 }
 
+/// Whether there is input, after the work that the time allowed.
+bool LineEditor::work_until_input(int timeout_ms) {
+  if (!has_work_ || decoder_.is_waiting()) return input_ready(timeout_ms);
+  if (input_ready(0)) return true;
+  has_work_ = asking_.work();
+  return input_ready(0);
+}
+
 LineEditor::Wait LineEditor::wait_for_keys(RawMode& mode) {
   constexpr int escape_ms = 50;
   constexpr int glance_ms = 250;  // a signal may come just before the wait
-  const bool ready = input_ready(decoder_.is_waiting() ? escape_ms : glance_ms);
+  const bool ready = work_until_input(decoder_.is_waiting() ? escape_ms : glance_ms);
   if (stop_signal() == SIGINT) {
     clear_stop_signal();
     keys_.push_back({Key::Kind::interrupt});
@@ -116,9 +124,11 @@ LineEditor::Wait LineEditor::wait_for_keys(RawMode& mode) {
   return keys_.empty() ? Wait::nothing : Wait::keys;
 }
 
-InputEvent LineEditor::read() {
+InputEvent LineEditor::read(const Asking& asking) {
+  asking_ = asking;
+  has_work_ = static_cast<bool>(asking.work);
   RawMode mode(Interrupts::keys);
-  Editing editing(history_, options_.words);
+  Editing editing(history_, options_.words, asking.draft);
   changes_seen_ = terminal_changes();
   drawn_ = {};
   draw(editing);

@@ -14,7 +14,6 @@
 namespace hyb::app {
 
 struct LineEditorOptions {
-  std::string prompt = "> ";
   std::string continuation = ". ";
   bool has_colour = false;
   std::vector<std::string> words;  ///< what Tab completes at the begin of an entry
@@ -27,11 +26,12 @@ class LineEditor : public Input {
   LineEditor(History history, LineEditorOptions options)
       : history_(std::move(history)), options_(std::move(options)) {}
 
-  InputEvent read() override;
+  InputEvent read(const Asking& asking) override;
 
  private:
   enum class Wait : std::uint8_t { keys, nothing, ended };
 
+  bool work_until_input(int timeout_ms);
   Wait wait_for_keys(RawMode& mode);
   void draw(const Editing& editing);
   void finish(const Editing& editing);
@@ -42,6 +42,8 @@ class LineEditor : public Input {
 
   History history_;
   LineEditorOptions options_;
+  Asking asking_;
+  bool has_work_ = false;
   KeyDecoder decoder_;
   std::vector<Key> decoded_;
   std::deque<Key> keys_;

@@ -14,9 +14,10 @@
 namespace hyb::app {
 
 /// None: the input has ended, or a signal came.
-std::optional<std::string> PlainLines::next_line() {
+std::optional<std::string> PlainLines::next_line(const Asking& asking) {
   // Not for ever: a signal may come just before the wait.
   constexpr int glance_ms = 250;
+  bool has_work = is_person_ && asking.work;  // a script's answers do not depend on its pauses
   for (;;) {
     const std::size_t end = pending_.find('\n', searched_);
     if (end != std::string::npos || (has_ended_ && !pending_.empty())) {
@@ -28,7 +29,10 @@ std::optional<std::string> PlainLines::next_line() {
     }
     searched_ = pending_.size();
     if (has_ended_ || stop_signal() != 0) return std::nullopt;
-    if (!input_ready(glance_ms)) continue;
+    if (!input_ready(has_work ? 0 : glance_ms)) {
+      if (has_work) has_work = asking.work();
+      continue;
+    }
     std::array<char, 65536> bytes;
     const ssize_t read = ::read(STDIN_FILENO, bytes.data(), bytes.size());
     if (read < 0 && errno != EINTR && errno != EAGAIN) {
@@ -39,11 +43,11 @@ std::optional<std::string> PlainLines::next_line() {
   }
 }
 
-InputEvent PlainLines::read() {
+InputEvent PlainLines::read(const Asking& asking) {
   std::string text;
-  if (is_person_) write_stderr("> ");
+  if (is_person_) write_stderr(asking.prompt);
   for (;;) {
-    auto line = next_line();
+    auto line = next_line(asking);
     if (!line) {
       if (stop_signal() == SIGINT && is_person_) {
         clear_stop_signal();

@@ -12,10 +12,10 @@ namespace hyb::app {
 class PlainLines : public Input {
  public:
   explicit PlainLines(bool is_person) : is_person_(is_person) {}
-  InputEvent read() override;
+  InputEvent read(const Asking& asking) override;
 
  private:
-  std::optional<std::string> next_line();
+  std::optional<std::string> next_line(const Asking& asking);
 
   bool is_person_;
   bool has_ended_ = false;

@@ -26,7 +26,8 @@ struct Texts {
 
   std::vector<TokenId> encode(const Json& messages, std::span<const OwnTurn> own = {}) const {
     return encode_chat(chat_template, tokenizer,
-                       {.messages = messages, .variables = Json::object(), .own_turns = own});
+                       {.messages = messages, .variables = Json::object(), .own_turns = own})
+        .tokens;
   }
 
   std::int64_t count(const std::vector<TokenId>& tokens, const char* control) const {

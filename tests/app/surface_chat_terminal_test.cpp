@@ -111,7 +111,8 @@ TEST_SUITE("app/surface_chat_terminal") {
     desk.terminal.enter("/undo 2");
     CHECK(desk.terminal.shows("took back 2 of 2 messages, from: one two three"));
     for (int i = 0; i < 3 + 2 + 2; ++i) desk.terminal.press("Up");  // three entries, two of 3 lines
-    CHECK(desk.terminal.shows("messages, from: one two three\n> one\n. two\n. three\n"));
+    CHECK(desk.terminal.shows(
+        "messages, from: one two three; /goto 2 brings them back\n> one\n. two\n. three\n"));
     desk.terminal.press("C-c");
     desk.leaves_with("C-d", 0);
     CHECK(desk.history() == "one\\ntwo\\nthree\n\"\"\"\\n/help\\n\"\"\"\n/undo 2\n");
@@ -153,6 +154,31 @@ TEST_SUITE("app/surface_chat_terminal") {
     CHECK(desk.terminal.shows("[stopped"));
     desk.terminal.enter("/stats");
     CHECK(desk.terminal.shows("ended by cancelled"));
+    desk.leaves_with("C-d", 0);
+  }
+
+  TEST_CASE("a message is edited where it stood, or stays as it is") {
+    Desk desk;
+    desk.terminal.enter("first one");
+    CHECK(desk.terminal.shows("max_tokens = 8"));
+    desk.terminal.enter("//second");
+    CHECK(desk.terminal.shows("> //second"));
+    desk.terminal.enter("/edit");
+    CHECK(desk.terminal.shows("edit 2> //second"));
+    desk.terminal.press("C-c");
+    desk.terminal.press("C-c");
+    CHECK(desk.terminal.shows("message 2 stays as it is"));
+    desk.terminal.enter("/edit 1");
+    CHECK(desk.terminal.shows("edit 1> first one"));
+    desk.terminal.enter(" and more");
+    CHECK(desk.terminal.shows("edit 1> first one and more"));
+    desk.terminal.enter("/checkpoints");
+    CHECK(desk.terminal.shows("   3       0"));
+    CHECK(desk.terminal.shows("*main   first one and more"));
+    desk.terminal.enter("/fork");
+    CHECK(desk.terminal.shows("branch fork-1, behind turn 3"));
+    desk.terminal.enter("/goto 2");
+    CHECK(desk.terminal.shows("branch fork-1, behind turn 2: /second"));
     desk.leaves_with("C-d", 0);
   }
 

@@ -70,6 +70,40 @@ TEST_SUITE("app/surface_chat") {
     CHECK(chat("a\nb\n/regen 2\nb\n", {"-n", "8"}).out == a + ab + a + ab);
   }
 
+  TEST_CASE("messages are edited, branches grow, and every place can be gone back to") {
+    const std::vector<std::string> few = {"-n", "8"};
+    const std::string a = chat("a\n", few).out;
+    const std::string ab = chat("a\nb\n", few).out.substr(a.size());
+    const std::string abc = chat("a\nb\nc\n", few).out.substr(a.size() + ab.size());
+    CHECK(chat("a\nx\n/edit 2 b\nc\n", few).out.ends_with(ab + abc));
+    CHECK(chat("x\ny\n/edit 1 a\nb\nc\n", few).out.ends_with(a + ab + abc));
+    CHECK(chat("a\nb\nx\n/goto 2\nc\n", few).out.ends_with(abc));
+    CHECK(chat("a\nb\n/fork side\nx\n/goto main\nc\n", few).out.ends_with(abc));
+    CHECK(chat("a\nb\n/undo 2\n/goto 2\nc\n", few).out.ends_with(abc));
+    CHECK(chat("x\n/goto 0\na\nb\nc\n", few).out.ends_with(a + ab + abc));
+    const ToolResult listed = chat("a\n/fork side\nb\n/goto 1\nc\n/checkpoints\n/mem\n", few);
+    CHECK(listed.exit_code == 0);
+    for (const char* part : {"main", "*side", "message", "weights", "budget"}) {
+      CAPTURE(part);
+      CHECK(contains(listed.err, part));
+    }
+    for (const char* bad : {"/edit", "/edit 2", "/edit 2 x", "/goto 9", "/goto x", "/fork 3"}) {
+      CAPTURE(bad);
+      const ToolResult refused = chat("a\n" + std::string(bad) + "\nb\n", few);
+      CHECK(refused.exit_code == 2);
+      CHECK(lines(refused.err) == 1);
+      CHECK(refused.out == a + ab);
+    }
+  }
+
+  TEST_CASE("history may be kept as it was; where the template changes nothing, it is the same") {
+    const std::vector<std::string> few = {"-n", "8"};
+    const std::vector<std::string> preserve = {"-n", "8", "--history", "preserve"};
+    const std::string talk = "a\nb\n/undo\nc\n/edit 1 d\ne\n";
+    CHECK(chat(talk, preserve).out == chat(talk, few).out);
+    CHECK(chat("a\n", {"--history", "none"}).exit_code == 2);
+  }
+
   TEST_CASE("regen draws with another seed, and the same run does it again") {
     const std::vector<std::string> hot = {"-n", "12", "--temperature", "3", "--seed", "5"};
     const std::string once = chat("a\n", hot).out;

@@ -152,8 +152,8 @@ TEST_SUITE("app/surface_run") {
       const ToolResult result = tool({"run", folder.path().string(), "-n", "4", "-p", "Hello"});
       CHECK(result.exit_code == 1);
       CHECK(contains(result.err, "NaN logits"));
-      const ToolResult verified = tool({"verify", folder.path().string(), "--prompts", "2", "-n",
-                                        "2", "--length", "12"});
+      const ToolResult verified =
+          tool({"verify", folder.path().string(), "--prompts", "2", "-n", "2", "--length", "12"});
       CHECK(verified.exit_code == 6);
       CHECK(contains(verified.out, "FAILED  logits are numbers"));
       exchange_bytes(weights, at, good);

@@ -45,10 +45,15 @@ TEST_SUITE("app/chat/commands") {
     CHECK(parse_slash_command("/undo").count == 1);
     CHECK(parse_slash_command("/undo  3 ").count == 3);
     CHECK(parse_slash_command("/regen 2").count == 2);
+    CHECK(parse_slash_command("/edit").count == 0);
+    CHECK(parse_slash_command("/edit 2").count == 2);
+    CHECK(parse_slash_command("/edit 2").argument.empty());
+    CHECK(parse_slash_command("/edit 2  three\nfour ").argument == "three\nfour");
+    CHECK(parse_slash_command("/goto side").argument == "side");
     CHECK(parse_slash_command("/set temperature 0.5 ").argument == "temperature 0.5");
     CHECK(parse_slash_command("/system two\nlines\n").argument == "two\nlines");
     for (const char* bad : {"/undo 0", "/undo -1", "/undo x", "/undo 1 2", "/undo 99999999999",
-                            "/help me", "/clear all"}) {
+                            "/help me", "/clear all", "/edit all", "/edit 0", "/mem all"}) {
       CAPTURE(bad);
       CHECK_FALSE(refusal(bad).empty());
     }

@@ -2,7 +2,9 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <random>
 
 using namespace hyb;
 using namespace hyb::app;
@@ -21,6 +23,10 @@ Conversation three() {
   return conversation;
 }
 
+std::string text(const Conversation& conversation) {
+  return to_text(conversation.messages(conversation.here(), "x"));
+}
+
 }  // namespace
 
 TEST_SUITE("app/chat/conversation") {
@@ -28,31 +34,71 @@ TEST_SUITE("app/chat/conversation") {
     Conversation conversation;
     conversation.set_system("be brief");
     conversation.add(exchange("q1", "a1"));
-    CHECK(to_text(conversation.messages("q2")) ==
+    CHECK(to_text(conversation.messages(1, "q2")) ==
           R"([{"role":"system","content":"be brief"},{"role":"user","content":"q1"},)"
           R"({"role":"assistant","content":"a1"},{"role":"user","content":"q2"}])");
-    REQUIRE(conversation.own_turns().size() == 1);
-    CHECK(conversation.own_turns()[0].text == "a1");
+    REQUIRE(conversation.own_turns(1).size() == 1);
+    CHECK(conversation.own_turns(1)[0].text == "a1");
+    CHECK(conversation.own_turns(0).empty());
     conversation.set_system("");
     conversation.clear();
-    CHECK(to_text(conversation.messages("x")) == R"([{"role":"user","content":"x"}])");
+    CHECK(text(conversation) == R"([{"role":"user","content":"x"}])");
   }
 
   TEST_CASE("an answer without ids of its own is still told") {
     Conversation conversation;
     conversation.add({.message = "q", .answer = {}, .answer_text = "cut at a stop string"});
-    CHECK(conversation.messages("r")[1]["content"] == "cut at a stop string");
-    CHECK(conversation.own_turns()[0].tokens.empty());
+    CHECK(conversation.messages(1, "r")[1]["content"] == "cut at a stop string");
+    CHECK(conversation.own_turns(1)[0].tokens.empty());
   }
 
-  TEST_CASE("the last exchanges go and come back in order") {
-    for (std::size_t count : {0U, 1U, 2U, 3U, 9U}) {
-      Conversation conversation = three();
-      auto taken = conversation.take_last(count);
-      CHECK(taken.size() == std::min<std::size_t>(count, 3));
-      CHECK(conversation.exchanges().size() + taken.size() == 3);
-      conversation.put_back(std::move(taken));
-      CHECK(conversation.messages("x") == three().messages("x"));
+  TEST_CASE("going back takes nothing away") {
+    Conversation conversation = three();
+    CHECK(conversation.path(3) == std::vector<std::int32_t>{1, 2, 3});
+    for (const std::int32_t count : {0, 1, 2, 3, 9}) {
+      CHECK(conversation.before(count) == std::max(3 - count, 0));
+    }
+    conversation.go_to(1);
+    CHECK(conversation.add(exchange("q4", "a4")) == 4);
+    CHECK(conversation.path(4) == std::vector<std::int32_t>{1, 4});
+    conversation.go_to(3);
+    CHECK(text(conversation) == text(three()));
+  }
+
+  TEST_CASE("branches grow apart and keep their ends") {
+    Conversation conversation = three();
+    REQUIRE(conversation.fork("other"));
+    CHECK_FALSE(conversation.fork("main"));
+    CHECK(conversation.here() == 3);
+    conversation.add(exchange("q4", "a4"));
+    CHECK(conversation.switch_to("main"));
+    CHECK(conversation.here() == 3);
+    CHECK_FALSE(conversation.switch_to("nowhere"));
+    CHECK(conversation.branch() == "main");
+    CHECK(conversation.switch_to("other"));
+    CHECK(conversation.here() == 4);
+    conversation.clear();
+    CHECK(conversation.here() == 0);
+    CHECK(conversation.branches().size() == 1);
+  }
+
+  TEST_CASE("random walks: every turn keeps its path") {
+    std::mt19937 random(7);
+    Conversation conversation;
+    std::vector<std::string> said = {""};
+    for (int i = 1; i <= 300; ++i) {
+      conversation.go_to(static_cast<std::int32_t>(random() % said.size()));
+      const std::string name = std::to_string(i);
+      said.push_back(said[static_cast<std::size_t>(conversation.here())] + "/" + name);
+      CHECK(conversation.add(exchange(name, name)) == i);
+      if (i % 10 == 0) CHECK(conversation.fork("b" + name));
+    }
+    for (std::size_t turn = 0; turn < said.size(); ++turn) {
+      std::string path;
+      for (const std::int32_t number : conversation.path(static_cast<std::int32_t>(turn))) {
+        path += "/" + conversation.turn(number).exchange.message;
+      }
+      CHECK(path == said[turn]);
     }
   }
 }

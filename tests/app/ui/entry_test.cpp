@@ -31,4 +31,16 @@ TEST_SUITE("app/ui/entry") {
     CHECK(finish_entry("\"\"\"a\"\"\"")->text == "a");
     CHECK_FALSE(finish_entry("\"\"\"\""));
   }
+
+  TEST_CASE("what is entered for a text gives the text back") {
+    for (const char* text : {"", "one", "two\nlines", "ends in \\", "\"\"\"", "\"quoted\" \\",
+                             "two\nlines \\", "\n\\"}) {
+      CAPTURE(text);
+      const auto entry = finish_entry(as_entry(text));
+      if (as_entry(text) == text && !entry) continue;  // marks and a backslash: there is no way
+      REQUIRE(entry);
+      CHECK(entry->text == text);
+    }
+    CHECK(as_entry("ends in \\") != "ends in \\");
+  }
 }
