@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "app/batch/batch_plan.h"
+#include "app/batch/batch_report.h"
 #include "app/batch/batch_runner.h"
 #include "app/batch/input_file.h"
 #include "app/batch/job_file.h"
@@ -115,16 +117,8 @@ Progress progress_of(const InputFile& input, std::vector<ResultMark> marks) {
   return progress;
 }
 
-std::string summary(const BatchCounts& counts, std::int64_t total, std::int64_t failed,
-                    std::chrono::nanoseconds time) {
-  const double seconds = std::chrono::duration<double>(time).count();
-  return fmt::format("{} lines, {} answered now in {}, {:.1f} tokens/s, {} failed\n", total,
-                     counts.done - counts.failed, duration_text(time),
-                     seconds > 0 ? static_cast<double>(counts.tokens) / seconds : 0.0, failed);
-}
-
 /// Runs what is left. The job is safe whatever happens here: the hint says how to go on.
-BatchCounts answer(const BatchOptions& options, const InputFile& input, OutputFile& output,
+BatchReport answer(const BatchOptions& options, const InputFile& input, OutputFile& output,
                    const std::vector<std::uint32_t>& todo) {
   const Environment environment = read_environment();
   Session session = [&] {
@@ -161,7 +155,19 @@ BatchCounts answer(const BatchOptions& options, const InputFile& input, OutputFi
                           },
                       .warn = warn,
                       .is_stopped = is_stopped});
-  return runner.run(todo);
+  BatchPlanner planner(
+      maker, input, todo,
+      {.order = options.order, .is_stopped = is_stopped, .progress = [&](std::int64_t lines) {
+         line.show(fmt::format("planning, {} lines", lines));
+       }});
+  BatchReport report{.is_planned = options.order == BatchOrder::depth_first};
+  for (auto lines = planner.next(); !lines.empty(); lines = planner.next()) {
+    report.counts = runner.run(lines);
+    if (is_stopped()) break;
+  }
+  report.planned_tokens = planner.prompt_tokens();
+  report.sharable_tokens = planner.sharable_tokens();
+  return report;
 }
 
 void say_how_to_go_on(std::int64_t done, std::int64_t left) {
@@ -171,6 +177,7 @@ void say_how_to_go_on(std::int64_t done, std::int64_t left) {
 /// The output, opened and checked against the job, without a torn line.
 struct OpenedJob {
   OutputFile output;
+  Json job;
   std::vector<ResultMark> marks;
 };
 
@@ -179,7 +186,7 @@ OpenedJob open_job(const BatchOptions& options, const InputFile& input) {
   outline_of(source, options.model.dtype);  // what cannot run is refused before a file is made
   const Json job = job_of(options, input, source);
   refuse_same_file(input, options.output);
-  OpenedJob opened{.output = OutputFile::open(options.output), .marks = {}};
+  OpenedJob opened{.output = OutputFile::open(options.output), .job = job, .marks = {}};
   const std::filesystem::path job_path = JobFile::beside(opened.output.path());
   refuse_same_file(input, job_path);
   check_job(job_path, opened.output, job, options.force);
@@ -227,21 +234,24 @@ int run_batch(const BatchOptions& options) {
     write_stderr(fmt::format("{} lines, nothing left to do, {} failed\n", total, progress.failed));
     return progress.failed > 0 ? failed_lines_exit : 0;
   }
-  BatchCounts counts;
+  BatchReport report;
   try {
-    counts = answer(options, input, opened.output, progress.todo);
+    report = answer(options, input, opened.output, progress.todo);
   } catch (const Error&) {
     write_stderr(fmt::format("what was written stays; resume with: {}\n", resume_command()));
     throw;
   }
-  const std::int64_t left = total - before - counts.done;
-  const std::int64_t failed = progress.failed + counts.failed;
-  if (left > 0) {
-    say_how_to_go_on(before + counts.done, left);
+  report.lines = total;
+  report.failed = progress.failed + report.counts.failed;
+  report.time = std::chrono::steady_clock::now() - started;
+  opened.job["last_run"] = report_json(report);
+  JobFile::write(JobFile::beside(opened.output.path()), opened.job);
+  if (const std::int64_t left = total - before - report.counts.done; left > 0) {
+    say_how_to_go_on(before + report.counts.done, left);
   } else {
-    write_stderr(summary(counts, total, failed, std::chrono::steady_clock::now() - started));
+    write_stderr(summary_text(report));
   }
-  return failed > 0 ? failed_lines_exit : 0;
+  return report.failed > 0 ? failed_lines_exit : 0;
 }
 
 }  // namespace hyb::app

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "app/batch/batch_plan.h"
 #include "app/batch/input_file.h"
 #include "app/batch/request_line.h"
 #include "app/batch/request_maker.h"
@@ -22,6 +23,7 @@ struct BatchOptions {
   bool raw = false;
   Truncate truncate = Truncate::refuse;
   std::int32_t parallel = 16;
+  BatchOrder order = BatchOrder::depth_first;
   bool ordered = false, retry_failed = false, force = false, strict = false, validate = false;
   int retry_seconds = 30;
 };

@@ -34,40 +34,45 @@ void BatchRunner::cancel_all() {
   active_.clear();
 }
 
-BatchCounts BatchRunner::run(std::span<const std::uint32_t> todo) {
+BatchCounts BatchRunner::run(std::span<const PlannedLine> todo) {
   next_ = 0;
   while (!options_.is_stopped()) {
     admit(todo);
-    if (active_.empty() && next_ == static_cast<std::int64_t>(todo.size())) break;
+    if (active_.empty() && next_ == todo.size()) break;
     engine_.step();
     collect();
     writer_.sync_if_due();
     options_.progress(counts_);
   }
   cancel_all();
+  places_ += static_cast<std::int64_t>(todo.size());
   writer_.sync();
   counts_.done = writer_.written();  // ordered results that were waiting are not done
   return counts_;
 }
 
-void BatchRunner::admit(std::span<const std::uint32_t> todo) {
+void BatchRunner::admit(std::span<const PlannedLine> todo) {
   constexpr std::int64_t ahead_max = 8;  // rounds of sequences: ordered results wait in memory
-  while (next_ < static_cast<std::int64_t>(todo.size()) && !options_.is_stopped() &&
+  while (next_ < todo.size() && !options_.is_stopped() &&
          engine_.running() + engine_.waiting() < options_.sequences_max) {
-    if (options_.ordered && next_ - writer_.written() > ahead_max * options_.sequences_max) return;
-    const std::int64_t place = next_++;
-    start(place, input_.lines()[todo[static_cast<std::size_t>(place)]]);
+    const std::int64_t place = places_ + static_cast<std::int64_t>(next_);
+    if (options_.ordered && place - writer_.written() > ahead_max * options_.sequences_max) return;
+    start(place, todo[next_++]);
   }
 }
 
-void BatchRunner::start(std::int64_t place, const InputLine& input_line) {
-  const RequestLine line = input_.read(input_line);
+void BatchRunner::start(std::int64_t place, const PlannedLine& planned) {
+  const RequestLine line = input_.read(input_.lines()[planned.line]);
   if (line.failure) {
     fail(place, line.custom_id, *line.failure);
     return;
   }
   try {
     Request request = maker_.make(line);
+    if (planned.is_planned) {
+      request.message_ends = planned.cuts;
+      request.keep_snapshots = !planned.cuts.empty();
+    }
     const bool is_text = line.form == RequestForm::completion;
     auto active =
         std::make_unique<Active>(Active{.place = place,
@@ -111,6 +116,9 @@ void BatchRunner::finish(const Active& active) {
       return;
     }
   }
+  const Usage& usage = active.collector.completions().front().usage;  // choices share the prompt
+  counts_.prompt_tokens += usage.prompt_tokens;
+  counts_.reused_tokens += usage.reused_tokens;
   const Hash128 id = hash_of(active.custom_id);
   const char* prefix = active.kind == AnswerKind::chat ? "chatcmpl-" : "cmpl-";
   const Json body = response_json({.kind = active.kind,

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "app/batch/batch_plan.h"
 #include "app/batch/input_file.h"
 #include "app/batch/request_maker.h"
 #include "app/batch/result_writer.h"
@@ -15,9 +16,10 @@
 namespace hyb::app {
 
 struct BatchCounts {
-  std::int64_t done = 0;    ///< results written, failed ones included
-  std::int64_t failed = 0;  ///< of them
-  std::int64_t tokens = 0;  ///< generated
+  std::int64_t done = 0;                              ///< results written, failed ones included
+  std::int64_t failed = 0;                            ///< of them
+  std::int64_t tokens = 0;                            ///< generated
+  std::int64_t prompt_tokens = 0, reused_tokens = 0;  ///< of the prompts that were answered
 };
 
 /// Answers lines, many at once: reads a line when the engine has room for it, and hands a result on
@@ -38,15 +40,15 @@ class BatchRunner {
               const InputFile& input, ResultWriter& writer, Options options);
   ~BatchRunner();
 
-  /// Answers the lines of the input with these indices. When stopped, what runs is cancelled and
-  /// has no result. Results are on the disk when this returns.
-  BatchCounts run(std::span<const std::uint32_t> todo);
+  /// Answers these lines; may be called again with others. When stopped, what runs is cancelled and
+  /// has no result. Results are on the disk when this returns. Counts are of all calls.
+  BatchCounts run(std::span<const PlannedLine> todo);
 
  private:
   struct Active;
 
-  void admit(std::span<const std::uint32_t> todo);
-  void start(std::int64_t place, const InputLine& line);
+  void admit(std::span<const PlannedLine> todo);
+  void start(std::int64_t place, const PlannedLine& planned);
   void fail(std::int64_t place, const std::string& custom_id, const LineFailure& failure);
   void collect();
   void finish(const Active& active);
@@ -59,7 +61,8 @@ class BatchRunner {
   ResultWriter& writer_;
   Options options_;
   std::vector<std::unique_ptr<Active>> active_;
-  std::int64_t next_ = 0;
+  std::size_t next_ = 0;     ///< of the lines at hand
+  std::int64_t places_ = 0;  ///< lines of earlier calls
   BatchCounts counts_;
 };
 

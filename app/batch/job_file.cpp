@@ -24,7 +24,7 @@ std::string difference(const std::string& name, const Json& was, const Json& is)
     return found == object.end() ? Json() : *found;
   };
   const auto inside = [&](const std::string& key) {
-    if (key == "name" || key == "hyb") return std::string();
+    if (key == "name" || key == "hyb" || key == "last_run") return std::string();
     return difference(name.empty() ? key : name + "." + key, member(was, key), member(is, key));
   };
   for (const auto& [key, value] : is.items()) {

@@ -20,8 +20,8 @@ struct JobFile {
   static void write(const std::filesystem::path& path, const Json& job);
 };
 
-/// The first difference as "temperature is 0.7, was 0.0"; empty: none. Members named "name" and
-/// "hyb" are for people and not compared.
+/// The first difference as "temperature is 0.7, was 0.0"; empty: none. Members named "name",
+/// "hyb" and "last_run" are for people and not compared.
 std::string job_difference(const Json& was, const Json& is);
 
 }  // namespace hyb::app

@@ -41,18 +41,21 @@ Request RequestMaker::make(const RequestLine& line) {
   look_at_fields(line.body);
   Request request = terms_.defaults;
   apply_body(line.body, request);
-  request.prompt = encode(line);
+  EncodedPrompt prompt = encode(line);
+  const auto length = prompt.tokens.size();
+  request.prompt = std::move(prompt.tokens);
   fit_prompt(request.prompt, terms_.limits.length_max - 1, terms_.truncate);
+  if (request.prompt.size() == length) request.message_ends = std::move(prompt.message_ends);
   check(request, terms_.limits);
   return request;
 }
 
-std::vector<TokenId> RequestMaker::encode(const RequestLine& line) const {
+EncodedPrompt RequestMaker::encode(const RequestLine& line) const {
   const Json& prompt =
       line.form == RequestForm::messages ? line.body["messages"] : line.body["prompt"];
   const bool is_raw =
       line.form == RequestForm::completion || (line.form == RequestForm::prompt && terms_.raw);
-  if (is_raw && prompt.is_array()) return ids_of(prompt, terms_.limits);
+  if (is_raw && prompt.is_array()) return {.tokens = ids_of(prompt, terms_.limits)};
   Json messages = Json::array();
   if (line.form == RequestForm::messages) {
     check_messages(prompt);
@@ -61,7 +64,7 @@ std::vector<TokenId> RequestMaker::encode(const RequestLine& line) const {
     if (!prompt.is_string()) refuse("prompt: is a text");
     const auto& text = prompt.get_ref<const std::string&>();
     if (text.empty()) refuse("prompt: is empty");
-    if (is_raw) return encode_raw(tokenizer_, text, false);
+    if (is_raw) return {.tokens = encode_raw(tokenizer_, text, false)};
     if (!terms_.system.empty()) {
       messages.push_back({{"role", "system"}, {"content", terms_.system}});
     }
@@ -71,8 +74,7 @@ std::vector<TokenId> RequestMaker::encode(const RequestLine& line) const {
     refuse("the model has no chat template; --raw continues prompts without one");
   }
   return encode_chat(*chat_template_, tokenizer_,
-                     {.messages = messages, .variables = template_variables(line.body)})
-      .tokens;
+                     {.messages = messages, .variables = template_variables(line.body)});
 }
 
 void RequestMaker::look_at_fields(const Json& body) {

@@ -39,7 +39,7 @@ class RequestMaker {
   std::vector<std::string> take_warnings();
 
  private:
-  std::vector<TokenId> encode(const RequestLine& line) const;
+  EncodedPrompt encode(const RequestLine& line) const;
   void look_at_fields(const Json& body);
   void warn(const std::string& text);
 

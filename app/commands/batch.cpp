@@ -15,7 +15,7 @@ namespace {
 struct Options {
   BatchOptions job;
   std::vector<std::string> names;  ///< [MODEL] IN
-  std::string format, truncate;
+  std::string format, truncate, order;
 };
 
 int run(const Options& options) {
@@ -26,6 +26,12 @@ int run(const Options& options) {
   if (options.format == "text") job.format = LineFormat::text;
   if (options.truncate == "left") job.truncate = Truncate::left;
   if (options.truncate == "right") job.truncate = Truncate::right;
+  if (job.ordered && options.order == "depth-first") {
+    throw Error(ErrorKind::usage,
+                "--ordered needs --order file: results would wait for the job's "
+                "end");
+  }
+  if (job.ordered || options.order == "file") job.order = BatchOrder::file;
   if (job.raw && !job.system.empty()) {
     throw Error(ErrorKind::usage, "--system needs a chat: leave --raw out");
   }
@@ -49,7 +55,12 @@ void add_job_options(CLI::App& cli, Options& options) {
       ->capture_default_str();
   cli.add_option("--format", options.format, "what lines are; else the first line decides")
       ->check(CLI::IsMember({"jsonl", "text"}));
-  cli.add_flag("--ordered", options.job.ordered, "results in the order of the input");
+  cli.add_option("--order", options.order,
+                 "run lines with the same begin together (depth-first, the default), or in the "
+                 "order of the input")
+      ->check(CLI::IsMember({"depth-first", "file"}));
+  cli.add_flag("--ordered", options.job.ordered,
+               "results in the order of the input; lines run in it too");
   cli.add_flag("--retry-failed", options.job.retry_failed,
                "do lines again whose result is an error");
   cli.add_flag("--force", options.job.force,

@@ -201,6 +201,34 @@ TEST_SUITE("app/surface_batch") {
     }
   }
 
+  TEST_CASE("the order changes no answer, and the run says what it reused") {
+    std::string text;
+    const char* topics[] = {"the colour red", "a river", "the sea"};
+    for (int i = 0; i < 24; ++i) {
+      text += R"({"custom_id":")" + std::to_string(i) + R"(","body":{"messages":[)" +
+              R"({"role":"system","content":"You are asked about )" + topics[i % 3] +
+              R"(, and you answer in few and simple words."},{"role":"user","content":"Question )" +
+              std::to_string(i % 7) + R"(?"}]}})" + "\n";
+    }
+    const Job deep(text);
+    const ToolResult ran = deep.run({"--parallel", "4"});
+    CHECK(ran.exit_code == 0);
+    CHECK(contains(ran.err, "% are there to be reused"));
+    const Json stats = parse_json(content(deep.out + ".job"), "job")["last_run"];
+    CHECK(stats["answered"] == 24);
+    CHECK(stats["sharable_tokens"].get<int>() * 2 > stats["planned_tokens"].get<int>());
+    CHECK(stats["planned_tokens"] == stats["prompt_tokens"]);
+    const Job flat(text);
+    const ToolResult in_order = flat.run({"--order", "file"});
+    CHECK(in_order.exit_code == 0);
+    CHECK_FALSE(contains(in_order.err, "are there to be reused"));
+    CHECK(answers(deep.out) == answers(flat.out));
+    CHECK(deep.run({"--order", "file"}).exit_code == 0);  // it is the same job
+    CHECK(run_tool({.arguments = {"batch", deep.in, "-o", deep.out, "--ordered", "--order",
+                                  "depth-first"}})
+              .exit_code == 2);
+  }
+
   TEST_CASE("killed again and again, a job ends with the results of an undisturbed run") {
     constexpr int lines = 1500;
     const Job calm(many_lines(lines));

@@ -36,6 +36,7 @@ TEST_SUITE("app/batch/job_file") {
     Json is = was;
     is["hyb"] = "2";
     is["model"]["name"] = "b";
+    is["last_run"] = {{"seconds", 1}};
     CHECK(job_difference(was, is).empty());
     is["settings"]["temperature"] = 0.7;
     CHECK(job_difference(was, is) == "settings.temperature is 0.7, was 0.5");
