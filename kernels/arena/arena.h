@@ -23,6 +23,9 @@ struct ExportedHandle {
 /// addresses, all of which then show the same bytes. Addresses and sizes are multiples of
 /// handle_bytes(). Memory comes zeroed from the CPU and with any content from CUDA.
 ///
+/// An arena without aliases() is less: each address has bytes of its own, zeros when it is mapped
+/// and lost when it is unmapped; so a handle is only of use at one place at a time.
+///
 /// Every call either does all of what it says or throws Error(memory) with the numbers and changes
 /// nothing. Calls that break the rules (a handle mapped twice at one place, released while mapped)
 /// are bugs of ours. Not for use from several threads at once.
@@ -35,6 +38,7 @@ class Arena {
   virtual ~Arena() = default;
 
   std::size_t handle_bytes() const { return handle_bytes_; }
+  virtual bool aliases() const { return true; }
 
   /// Addresses without memory behind them: touching one faults.
   virtual std::byte* reserve(std::size_t bytes) = 0;

@@ -15,6 +15,9 @@ class HostArena final : public Arena {
   explicit HostArena(std::size_t handle_bytes);
   ~HostArena() override;
 
+  /// So many bytes can be in handles: the limit on the size of a file (ulimit -f).
+  static std::size_t bytes_max();
+
   std::byte* reserve(std::size_t bytes) override;
   void unreserve(std::byte* at, std::size_t bytes) override;
   HandleId create() override;
@@ -28,7 +31,7 @@ class HostArena final : public Arena {
 
  private:
   std::size_t offset(HandleId handle) const;
-  [[noreturn]] void refuse(const char* call, std::size_t bytes, int error) const;
+  void grow(std::size_t bytes);
 
   HandleTable table_;
   int file_ = -1;

@@ -21,6 +21,11 @@ std::size_t sum(const std::vector<std::size_t>& values) {
 
 }  // namespace
 
+std::size_t SuperblockShape::views_with_memory() const {
+  return static_cast<std::size_t>(std::count_if(
+      plane_bytes.begin(), plane_bytes.end(), [](const auto& planes) { return sum(planes) > 0; }));
+}
+
 std::size_t SuperblockMap::handle_bytes(const SuperblockShape& shape) {
   std::size_t bytes = 0;
   for (const std::vector<std::size_t>& planes : shape.plane_bytes) {
@@ -95,6 +100,8 @@ std::vector<ExportedHandle> SuperblockMap::export_superblock(SuperblockId id) co
 
 void SuperblockMap::check_shape() const {
   require(shape_.superblocks >= 0, "superblocks: a count is not negative");
+  require(arena_->aliases() || !maps_all() || shape_.views_with_memory() <= 1,
+          "superblocks: several views at once need an arena with aliases");
   require(arena_->handle_bytes() == handle_bytes(shape_),
           "superblocks: the arena's handles have the size that all planes allow");
   for (const std::vector<std::size_t>& planes : shape_.plane_bytes) {

@@ -34,6 +34,8 @@ struct SuperblockShape {
   /// Of a superblock in each plane of each view; together no more than superblock_bytes. What a
   /// view leaves over at the end of a superblock is not mapped in it.
   std::vector<std::vector<std::size_t>> plane_bytes;
+
+  std::size_t views_with_memory() const;
 };
 
 /// Physical memory in superblocks, and the addresses where the views show it. A plane is one range
@@ -48,7 +50,8 @@ class SuperblockMap {
   /// seldom: this size, in bytes, is a multiple of shape.handle_bytes.
   static std::size_t handle_bytes(const SuperblockShape& shape);
 
-  /// The arena's handles have handle_bytes(shape). Throws Error(memory) when it cannot be mapped:
+  /// The arena's handles have handle_bytes(shape); it aliases where memory is mapped into several
+  /// views at once. Throws Error(memory) when it cannot be mapped:
   /// too many mappings for the system, no addresses, in mode flip no memory.
   SuperblockMap(std::unique_ptr<Arena> arena, SuperblockShape shape,
                 const SuperblockMapOptions& options);
