@@ -51,8 +51,7 @@ std::size_t budget_bytes(const MemoryBudget& budget) {
 
 models::RunnerOptions runner_options(const models::Plan& plan, const MemoryPlan& memory,
                                      const SessionShape& shape) {
-  return {.pages = memory.pages,
-          .slots = memory.slots,
+  return {.memory = memory.layout,
           .step_tokens = shape.chunk_tokens + shape.sequences_max,
           .step_rows = shape.sequences_max,
           .positions_max = memory.length_max,
@@ -106,6 +105,7 @@ MemoryPlan plan_memory(const models::Plan& plan, const models::Geometry& geometr
     memory.sequences = static_cast<std::int32_t>(std::clamp<std::int64_t>(
         pages / std::min(per_sequence, pages), 1, std::int64_t{memory.sequences}));
   }
+  memory.layout = models::flat_memory(geometry, memory.pages, memory.slots);
   return memory;
 }
 

@@ -65,8 +65,7 @@ models::Model load_weights_of(const ModelSource& source, const ModelOutline& out
 std::size_t BareModel::runner_bytes(const models::RunnerOptions& options) const {
   return models::ModelRunner::workspace_bytes(model.plan, model.geometry, options,
                                               queue.threads()) +
-         static_cast<std::size_t>(options.pages) * model.geometry.page_bytes +
-         static_cast<std::size_t>(options.slots) * model.geometry.slot_bytes;
+         options.memory.store_bytes();
 }
 
 BareModel open_bare(const ModelOptions& options, const Environment& environment) {

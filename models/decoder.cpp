@@ -90,7 +90,9 @@ void Decoder::run_part(std::size_t layer, std::size_t block, std::size_t part, c
   const PartWeights& weights = weights_.layers[layer].blocks[block].parts[part];
   if (const auto* attention = std::get_if<Attention>(&described)) {
     const auto bytes = static_cast<std::int64_t>(workspace_.bytes());
-    const AttentionMemory memory = {.arena = store_.arena(ordinals.attention++),
+    const std::size_t ordinal = ordinals.attention++;
+    const AttentionMemory memory = {.arena = store_.arena(ordinal),
+                                    .group = store_.group(ordinal),
                                     .workspace = workspace_.tensor(0, DType::u8, {bytes}),
                                     .page_tokens = page_tokens_};
     models::run(*attention, std::get<AttentionWeights>(weights), memory, call);

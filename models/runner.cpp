@@ -30,7 +30,7 @@ ModelRunner::ModelRunner(kernels::Queue& queue, const Plan& plan, const Weights&
       plan_(plan),
       geometry_(geometry),
       options_(options),
-      store_(queue.device(), geometry, options.pages, options.slots),
+      store_(queue.device(), geometry, options.memory),
       decoder_(queue, plan, weights, store_, geometry, limits_of(options)),
       sample_workspace_(queue.device(),
                         kernels::sample_workspace_bytes(plan.vocab, queue.threads())) {
@@ -38,12 +38,11 @@ ModelRunner::ModelRunner(kernels::Queue& queue, const Plan& plan, const Weights&
   sample_params_.reserve(rows);
   biases_.resize(rows);
   sampled_.resize(rows);
+  staged_.groups.resize(options.memory.groups.size());
 }
 
 Capacity ModelRunner::capacity() const {
-  return {.pages = options_.pages,
-          .slots = options_.slots,
-          .page_tokens = geometry_.page_bytes == 0 ? 0 : geometry_.page_tokens,
+  return {.memory = options_.memory,
           .step_tokens = options_.step_tokens,
           .step_rows = options_.step_rows,
           .vocab = options_.vocab_used};
@@ -60,10 +59,37 @@ std::size_t ModelRunner::workspace_bytes(const Plan& plan, const Geometry& geome
 }
 
 void ModelRunner::Tables::clear() {
-  for (auto* values : {&tokens, &position_of_row, &span_begin, &position, &read_slot, &write_slot,
-                       &page_begin, &pages, &sample_rows}) {
+  for (auto* values :
+       {&tokens, &position_of_row, &span_begin, &position, &read_slot, &write_slot, &sample_rows}) {
     values->clear();
   }
+  for (Group& group : groups) {
+    group.page_begin.clear();
+    group.pages.clear();
+  }
+}
+
+void ModelRunner::check(const Span& span) const {
+  const MemoryLayout& memory = options_.memory;
+  require(!span.tokens.empty(), "runner: a span has at least one token");
+  const std::int64_t end = std::int64_t{span.position} + count_of(span.tokens);
+  require(end <= options_.positions_max, "runner: a sequence is longer than was planned for");
+  require(span.tables.size() == memory.groups.size(), "runner: a page table per group");
+  for (std::size_t group = 0; group < memory.groups.size(); ++group) {
+    const PageTable& table = span.tables[group];
+    require(end <= std::int64_t{count_of(table)} * geometry_.page_tokens,
+            "runner: a span's page table has room for its tokens");
+    const std::int32_t pages = memory.superblocks * memory.groups[group].pages_per_superblock;
+    // Attention reads every page before the position, so there may be no holes.
+    for (const PageId page : table) {
+      require(index(page) >= 0 && index(page) < pages, "runner: a page that exists");
+    }
+  }
+  if (geometry_.slot_bytes == 0) return;
+  const std::int32_t slots = memory.superblocks * memory.slots.per_superblock;
+  require(index(span.write_slot) >= 0 && index(span.write_slot) < slots &&
+              index(span.read_slot) < slots,
+          "runner: a span names slots that exist");
 }
 
 void ModelRunner::check(const Step& step) const {
@@ -72,19 +98,7 @@ void ModelRunner::check(const Step& step) const {
   for (const Span& span : step.spans) {
     tokens += count_of(span.tokens);
     rows += count_of(span.samples);
-    require(!span.tokens.empty(), "runner: a span has at least one token");
-    const std::int64_t end = std::int64_t{span.position} + count_of(span.tokens);
-    require(end <= options_.positions_max, "runner: a sequence is longer than was planned for");
-    require(geometry_.page_bytes == 0 ||
-                end <= std::int64_t{count_of(span.pages)} * geometry_.page_tokens,
-            "runner: a span's page table has room for its tokens");
-    require(geometry_.slot_bytes == 0 ||
-                (index(span.write_slot) >= 0 && index(span.write_slot) < options_.slots &&
-                 index(span.read_slot) < options_.slots),
-            "runner: a span names slots that exist");
-    for (const PageId page : span.pages) {
-      require(index(page) >= 0 && index(page) < options_.pages, "runner: a page that exists");
-    }
+    check(span);
     for (const TokenId token : span.tokens) {
       require(index(token) >= 0 && index(token) < plan_.vocab, "runner: a token of the vocabulary");
     }
@@ -99,7 +113,6 @@ void ModelRunner::stage(const Step& step) {
   for (const Span& span : step.spans) {
     const std::int32_t begin = count_of(staged_.tokens);
     staged_.span_begin.push_back(begin);
-    staged_.page_begin.push_back(count_of(staged_.pages));
     staged_.position.push_back(span.position);
     staged_.read_slot.push_back(index(span.read_slot));
     staged_.write_slot.push_back(index(span.write_slot));
@@ -107,22 +120,29 @@ void ModelRunner::stage(const Step& step) {
       staged_.tokens.push_back(index(span.tokens[static_cast<std::size_t>(i)]));
       staged_.position_of_row.push_back(span.position + i);
     }
-    for (const PageId page : span.pages) staged_.pages.push_back(index(page));
+    for (std::size_t i = 0; i < span.tables.size(); ++i) {
+      Tables::Group& group = staged_.groups[i];
+      group.page_begin.push_back(count_of(group.pages));
+      for (const PageId page : span.tables[i]) group.pages.push_back(index(page));
+    }
     for (const hyb::SampleRow& row : span.samples) staged_.sample_rows.push_back(begin + row.token);
   }
   staged_.span_begin.push_back(count_of(staged_.tokens));
-  staged_.page_begin.push_back(count_of(staged_.pages));
+  for (Tables::Group& group : staged_.groups) group.page_begin.push_back(count_of(group.pages));
 }
 
 StepTables ModelRunner::tables() {
+  page_tables_.clear();
+  for (Tables::Group& group : staged_.groups) {
+    page_tables_.push_back({.page_begin = table(group.page_begin), .pages = table(group.pages)});
+  }
   return {.tokens = table(staged_.tokens),
           .position_of_row = table(staged_.position_of_row),
           .span_begin = table(staged_.span_begin),
           .position = table(staged_.position),
           .read_slot = table(staged_.read_slot),
           .write_slot = table(staged_.write_slot),
-          .page_begin = table(staged_.page_begin),
-          .pages = table(staged_.pages)};
+          .groups = page_tables_};
 }
 
 StepResult ModelRunner::run(const Step& step) {
@@ -133,6 +153,14 @@ StepResult ModelRunner::run(const Step& step) {
   const Tensor logits = decoder_.run(tables(), table(staged_.sample_rows), observer_);
   if (logits.empty()) return {};
   return sample(step, logits);
+}
+
+void ModelRunner::read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) {
+  store_.read(view, unit, bytes);
+}
+
+void ModelRunner::write(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) {
+  store_.write(view, unit, bytes);
 }
 
 StepResult ModelRunner::sample(const Step& step, const Tensor& logits) {

@@ -10,8 +10,7 @@
 namespace hyb::models {
 
 struct RunnerOptions {
-  std::int32_t pages;          ///< of Geometry::page_bytes each
-  std::int32_t slots;          ///< of Geometry::slot_bytes each
+  MemoryLayout memory;         ///< cut for this model
   std::int32_t step_tokens;    ///< most tokens of a step
   std::int32_t step_rows;      ///< most spans, and most sampled rows, of a step
   std::int32_t positions_max;  ///< most tokens of a sequence
@@ -27,6 +26,8 @@ class ModelRunner : public Runner {
 
   Capacity capacity() const override;
   StepResult run(const Step& step) override;
+  void read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) override;
+  void write(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) override;
 
   /// For tests: hears the residual stream of every following step.
   void observe(Decoder::Observer* observer) { observer_ = observer; }
@@ -42,11 +43,16 @@ class ModelRunner : public Runner {
   /// The i32 tables of a step on the host; capacity is reserved once.
   struct Tables {
     std::vector<std::int32_t> tokens, position_of_row, span_begin, position, read_slot, write_slot,
-        page_begin, pages, sample_rows;
+        sample_rows;
+    struct Group {
+      std::vector<std::int32_t> page_begin, pages;
+    };
+    std::vector<Group> groups;
     void clear();
   };
 
   void check(const Step& step) const;
+  void check(const Span& span) const;
   void stage(const Step& step);
   StepTables tables();
   StepResult sample(const Step& step, const kernels::Tensor& logits);
@@ -58,6 +64,7 @@ class ModelRunner : public Runner {
   Store store_;
   Decoder decoder_;
   Tables staged_;
+  std::vector<PageTables> page_tables_;
   kernels::Buffer sample_workspace_;
   std::vector<kernels::SampleRow> sample_params_;
   std::vector<std::vector<kernels::LogitBias>> biases_;

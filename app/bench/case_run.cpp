@@ -14,20 +14,14 @@ std::int32_t pages_per_sequence(const models::Geometry& geometry, const BenchCas
   return (test.length() + geometry.page_tokens - 1) / geometry.page_tokens;
 }
 
-/// The first half of the slots holds the state at the depth, the second the running one.
-SlotId depth_slot(std::int32_t sequence) { return SlotId{sequence}; }
-SlotId live_slot(const BenchCase& test, std::int32_t sequence) {
-  return SlotId{test.batch + sequence};
-}
-
 }  // namespace
 
 models::RunnerOptions CaseRun::needs(const models::Plan& plan, const models::Geometry& geometry,
                                      const BenchCase& test, std::int32_t chunk_tokens) {
   const std::int32_t longest_span =
       std::min(chunk_tokens, std::max({test.prompt, test.depth, std::int32_t{1}}));
-  return {.pages = pages_per_sequence(geometry, test) * test.batch,
-          .slots = geometry.slot_bytes == 0 ? 0 : 2 * test.batch,
+  return {.memory = models::flat_memory(geometry, pages_per_sequence(geometry, test) * test.batch,
+                                        2 * test.batch),
           .step_tokens = std::max(longest_span, test.batch),
           .step_rows = test.batch,
           .positions_max = test.length(),
@@ -43,12 +37,20 @@ CaseRun::CaseRun(BareModel& model, const BenchCase& test, std::int32_t chunk_tok
               needs(model.model.plan, model.model.geometry, test, chunk_tokens)) {
   const auto batch = static_cast<std::size_t>(test.batch);
   tokens_.assign(batch, std::vector<TokenId>(static_cast<std::size_t>(test.length())));
-  pages_.resize(batch);
+  const MemoryLayout layout = runner_.capacity().memory;
+  first_slot_ = layout.first_unit(layout.slot_view());
+  tables_.assign(batch, std::vector<PageTable>(layout.groups.size()));
   const std::int32_t pages = pages_per_sequence(model.model.geometry, test);
   for (std::int32_t page = 0; page < pages * test.batch; ++page) {
-    pages_[static_cast<std::size_t>(page % test.batch)].push_back(PageId{page});
+    tables_[static_cast<std::size_t>(page % test.batch)][0].push_back(PageId{page});
   }
   draw_tokens(0);
+}
+
+SlotId CaseRun::depth_slot(std::int32_t sequence) const { return SlotId{first_slot_ + sequence}; }
+
+SlotId CaseRun::live_slot(std::int32_t sequence) const {
+  return SlotId{first_slot_ + test_.batch + sequence};
 }
 
 void CaseRun::draw_tokens(std::int32_t from) {
@@ -67,12 +69,12 @@ void CaseRun::run(const BenchStep& step) {
     const std::int32_t sequence = step.first + i;
     const auto at = static_cast<std::size_t>(sequence);
     const bool to_depth = position < test_.depth;
-    const SlotId live = to_depth ? depth_slot(sequence) : live_slot(test_, sequence);
+    const SlotId live = to_depth ? depth_slot(sequence) : live_slot(sequence);
     Span span = {.tokens = std::span<const TokenId>(tokens_[at])
                                .subspan(static_cast<std::size_t>(position),
                                         static_cast<std::size_t>(step.shape.tokens)),
                  .position = position,
-                 .pages = pages_[at],
+                 .tables = tables_[at],
                  .read_slot = position == 0             ? no_slot
                               : position == test_.depth ? depth_slot(sequence)
                                                         : live,

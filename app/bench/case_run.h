@@ -29,6 +29,9 @@ class CaseRun {
  private:
   void draw_tokens(std::int32_t from);
   void run(const BenchStep& step);
+  /// The first half of the slots holds the state at the depth, the second the running one.
+  SlotId depth_slot(std::int32_t sequence) const;
+  SlotId live_slot(std::int32_t sequence) const;
 
   BenchCase test_;
   std::int32_t vocab_;
@@ -36,8 +39,9 @@ class CaseRun {
   models::ModelRunner runner_;
   SamplingParams greedy_;
   std::uint64_t seed_ = 1;
-  std::vector<std::vector<TokenId>> tokens_;  ///< of each sequence
-  std::vector<std::vector<PageId>> pages_;    ///< likewise
+  std::vector<std::vector<TokenId>> tokens_;    ///< of each sequence
+  std::vector<std::vector<PageTable>> tables_;  ///< likewise
+  std::int32_t first_slot_ = 0;
 };
 
 }  // namespace hyb::app

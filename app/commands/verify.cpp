@@ -44,8 +44,7 @@ models::RunnerOptions runner_options(const BareModel& model, const PassageWishes
   const models::Geometry& geometry = model.model.geometry;
   const std::int32_t pages_each =
       (wishes.length_max + geometry.page_tokens - 1) / geometry.page_tokens + 1;
-  return {.pages = geometry.page_bytes == 0 ? 0 : pages_each * sequences,
-          .slots = geometry.slot_bytes == 0 ? 0 : 2 * sequences,
+  return {.memory = models::flat_memory(geometry, pages_each * sequences, 2 * sequences),
           .step_tokens = 512,
           .step_rows = sequences,
           .positions_max = wishes.length_max,

@@ -77,7 +77,7 @@ void Replay::advance(std::span<Voice> voices) {
   Step step;
   step.keep_logits = true;
   std::vector<Voice*> taking_part;
-  std::int32_t room = runner_->capacity().step_tokens;
+  std::int32_t room = step_tokens_;
   auto waiting = static_cast<std::int32_t>(voices.size());
   for (Voice& voice : voices) {
     --waiting;
@@ -90,7 +90,7 @@ void Replay::advance(std::span<Voice> voices) {
         .tokens =
             std::span<const TokenId>(voice.tokens).subspan(begin, static_cast<std::size_t>(count)),
         .position = voice.memory.length(),
-        .pages = voice.memory.pages(),
+        .tables = voice.memory.tables(),
         .read_slot = voice.memory.read_slot(),
         .write_slot = voice.memory.write_slot(),
         .samples = {}};

@@ -34,7 +34,10 @@ std::string difference(const Trace& expected, const Trace& found);
 class Replay {
  public:
   /// The runner outlives it.
-  explicit Replay(Runner& runner) : runner_(&runner), pool_(runner.capacity()) {}
+  explicit Replay(Runner& runner)
+      : runner_(&runner),
+        step_tokens_(runner.capacity().step_tokens),
+        pool_(runner.capacity().memory) {}
 
   /// All passages at once, each taking part in every step until it ends. Throws Error(memory) when
   /// the pools are too small and Error(runtime) when a signal asked to stop.
@@ -57,6 +60,7 @@ class Replay {
   void play(std::span<Voice> voices);
 
   Runner* runner_;
+  std::int32_t step_tokens_;
   MemoryPool pool_;
 };
 

@@ -56,13 +56,21 @@ void check(const Capacity& capacity, const EngineOptions& options) {
   if (options.chunk_tokens < 1) refuse("a chunk has at least 1 token", options.chunk_tokens);
 }
 
-std::int32_t length_limit(const Capacity& capacity, const EngineOptions& options) {
-  if (capacity.pages == 0) return options.length_max;
-  const std::int64_t held = std::int64_t{capacity.pages} * capacity.page_tokens;
-  if (held < 2) {
-    throw Error(ErrorKind::memory, "engine: the pages hold less than 2 tokens; give more memory");
+std::int32_t length_limit(const MemoryPool& pool, const EngineOptions& options) {
+  const auto fits = [&](std::int32_t length) {
+    return pool.can_ever_hold(length, options.chunk_tokens);
+  };
+  if (!fits(2)) {
+    throw Error(ErrorKind::memory, "engine: the memory holds less than 2 tokens; give more");
   }
-  return static_cast<std::int32_t>(std::min<std::int64_t>(options.length_max, held));
+  if (fits(options.length_max)) return options.length_max;
+  // The longest that fits lies in [low, high).
+  std::int32_t low = 2, high = options.length_max;
+  while (high - low > 1) {
+    const std::int32_t middle = low + (high - low) / 2;
+    (fits(middle) ? low : high) = middle;
+  }
+  return low;
 }
 
 }  // namespace
@@ -72,8 +80,8 @@ struct Engine::Books {
       : runner(&runner_),
         tokenizer(tokenizer_),
         capacity((check(runner_.capacity(), options), runner_.capacity())),
-        length_max(length_limit(capacity, options)),
-        pool(capacity),
+        pool(capacity.memory),
+        length_max(length_limit(pool, options)),
         scheduler(pool, {.sequences_max = std::min(
                              {options.sequences_max, capacity.step_rows, capacity.step_tokens}),
                          .chunk_tokens = options.chunk_tokens,
@@ -89,8 +97,8 @@ struct Engine::Books {
   Runner* runner;
   const Tokenizer* tokenizer;
   Capacity capacity;
-  std::int32_t length_max;
   MemoryPool pool;
+  std::int32_t length_max;
   std::map<RequestId, ActiveRequest> requests;
   Scheduler scheduler;
   std::deque<Event> events;
@@ -124,6 +132,7 @@ void Engine::Books::run(std::span<const Assignment> plan) {
     }
   } catch (...) {
     scheduler.release_all();
+    pool.repeat_owners();
     throw;
   }
   settle(plan, result, begin);
@@ -275,9 +284,7 @@ void Engine::audit() const {
   }
   require(unfinished == static_cast<std::size_t>(books_->unfinished),
           "engine: unfinished choices are counted once");
-  const MemoryPool& pool = books_->pool;
-  require(unfinished > 0 ||
-              (pool.pages_free() == pool.pages_total() && pool.slots_free() == pool.slots_total()),
+  require(unfinished > 0 || books_->pool.all_free(),
           "engine: nobody is there, and yet memory is held");
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <variant>
@@ -7,6 +8,7 @@
 
 #include "core/base/ids.h"
 #include "core/engine/sampling.h"
+#include "core/memory/layout.h"
 
 namespace hyb {
 
@@ -14,12 +16,35 @@ namespace hyb {
 /// step and are carried out before its spans, in the order given. So a page or slot may be handed
 /// out again the moment it is released.
 struct PageCopy {
+  std::int32_t group;
   PageId from, to;
 };
 struct SlotCopy {
   SlotId from, to;
 };
-using Order = std::variant<PageCopy, SlotCopy>;
+/// Exact to packed and back: the int8 snapshots. Packing loses precision, unpacking none.
+struct PackSlot {
+  SlotId from;
+  PackedId to;
+};
+struct UnpackSlot {
+  PackedId from;
+  SlotId to;
+};
+struct PackedCopy {
+  PackedId from, to;
+};
+/// From here on the superblock is seen through `to` (no_view: free). Nothing is kept of its bytes.
+/// `from` is no_view when it was nobody's, or when nobody knows whose it is after a failed step.
+struct ChangeOwner {
+  SuperblockId superblock;
+  ViewId from, to;
+};
+using Order = std::variant<PageCopy, SlotCopy, PackSlot, UnpackSlot, PackedCopy, ChangeOwner>;
+
+/// One group's pages of one sequence: entry i holds positions [i * page_tokens, (i + 1) *
+/// page_tokens); no_page where they fell out of reach.
+using PageTable = std::vector<PageId>;
 
 /// One row of a span whose logits are wanted.
 struct SampleRow {
@@ -33,10 +58,10 @@ struct SampleRow {
 /// One sequence's consecutive tokens in a step: a chunk of its prompt, one token, or drafts.
 struct Span {
   std::span<const TokenId> tokens;
-  std::int32_t position;          ///< of tokens[0]
-  std::span<const PageId> pages;  ///< the sequence's page table, room for all these tokens
-  SlotId read_slot;               ///< state before tokens[0]; no_slot: zeros
-  SlotId write_slot;              ///< state after the last token; nothing else is written
+  std::int32_t position;              ///< of tokens[0]
+  std::span<const PageTable> tables;  ///< one per page group, room for all these tokens
+  SlotId read_slot;                   ///< state before tokens[0]; no_slot: zeros
+  SlotId write_slot;                  ///< state after the last token; nothing else is written
   std::vector<SampleRow> samples;
 };
 
@@ -53,9 +78,7 @@ struct StepResult {
 };
 
 struct Capacity {
-  std::int32_t pages;        ///< 0 for a model without attention
-  std::int32_t slots;        ///< 0 for a model without recurrent layers
-  std::int32_t page_tokens;  ///< positions per page
+  MemoryLayout memory;
   std::int32_t step_tokens;  ///< most tokens in one step
   std::int32_t step_rows;    ///< most spans, and most sampled rows, in one step
   std::int32_t vocab;
@@ -68,12 +91,17 @@ class Runner {
   virtual ~Runner() = default;
   virtual Capacity capacity() const = 0;
 
-  /// Carries out the orders, then all spans. The result depends only on the tokens and the memory
-  /// named, never on what else is in the step. What one span writes (its write slot, its positions
-  /// in its pages) no other span of the step reads or writes. Views in the step live until run()
-  /// returns. Throws Error when the step cannot be carried out; what it was to write is then never
-  /// read again.
+  /// Carries out the orders, then all spans; there may be orders alone. The result depends only on
+  /// the tokens and the memory named, never on what else is in the step. What one span writes (its
+  /// write slot, its positions in its pages) no other span of the step reads or writes. Views in
+  /// the step live until run() returns. Throws Error when the step cannot be carried out; what it
+  /// was to write is then never read again.
   virtual StepResult run(const Step& step) = 0;
+
+  /// The bytes of one unit of a view, as of the last step: for the disk tier and session files.
+  /// `bytes` has the view's unit_bytes. Called between steps only.
+  virtual void read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) = 0;
+  virtual void write(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) = 0;
 };
 
 }  // namespace hyb

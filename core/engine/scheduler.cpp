@@ -90,8 +90,7 @@ bool Scheduler::assign_chunk(Sequence& sequence) {
   Memory& memory = sequence.memory();
   std::int32_t tokens = wanted;
   if (!memory.reserve(wanted)) {
-    const auto room = static_cast<std::int32_t>(memory.pages().size()) * pool_->page_tokens();
-    tokens = std::min(wanted, room - memory.length());
+    tokens = std::min(wanted, memory.room() - memory.length());
   }
   if (tokens <= 0) return false;
   assign(sequence, tokens);
@@ -125,14 +124,17 @@ bool Scheduler::admit(Sequence& sequence) {
 /// Free pages must do for all tokens known of it and of those that run, and one page more for each
 /// that runs: starting what is soon preempted again is wasted work.
 bool Scheduler::has_pages_for(const Sequence& sequence, const Checkpoint* checkpoint) const {
-  if (pool_->page_tokens() == 0) return true;
-  std::int32_t needed = pool_->pages_for(sequence.tokens() + 1) + running();
-  if (checkpoint != nullptr) needed -= checkpoint->length() / pool_->page_tokens();
-  for (const Sequence* other : running_) {
-    const auto held = static_cast<std::int32_t>(other->memory().pages().size());
-    needed += std::max(0, pool_->pages_for(other->tokens()) - held);
+  for (std::int32_t group = 0; group < pool_->groups(); ++group) {
+    std::int32_t needed = pool_->pages_for(sequence.tokens() + 1) + running();
+    if (checkpoint != nullptr) needed -= checkpoint->length() / pool_->page_tokens();
+    for (const Sequence* other : running_) {
+      const PageTable& table = other->memory().tables()[static_cast<std::size_t>(group)];
+      const auto held = static_cast<std::int32_t>(table.size());
+      needed += std::max(0, pool_->pages_for(other->tokens()) - held);
+    }
+    if (needed > pool_->pages_free(group)) return false;
   }
-  return needed <= pool_->pages_free();
+  return true;
 }
 
 /// The youngest; its choices will compute their prompt themselves.
@@ -167,7 +169,7 @@ void Scheduler::audit() const {
   require(std::is_sorted(running_.begin(), running_.end(), Older{}),
           "scheduler: running sequences stand in order of age");
   for (const Sequence* sequence : waiting_) {
-    require(sequence->memory().pages().empty() && sequence->memory().length() == 0,
+    require(sequence->memory().tables().empty() && sequence->memory().length() == 0,
             "scheduler: who waits holds no memory");
     require(std::find(running_.begin(), running_.end(), sequence) == running_.end(),
             "scheduler: nobody both waits and runs");

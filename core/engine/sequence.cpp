@@ -38,7 +38,7 @@ Span Sequence::span(std::int32_t count) const {
   Span span = {.tokens = std::span(tokens_).subspan(static_cast<std::size_t>(begin),
                                                     static_cast<std::size_t>(count)),
                .position = begin,
-               .pages = memory_.pages(),
+               .tables = memory_.tables(),
                .read_slot = memory_.read_slot(),
                .write_slot = memory_.write_slot(),
                .samples = {}};

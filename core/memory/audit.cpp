@@ -7,69 +7,116 @@
 namespace hyb {
 namespace {
 
-/// Every id is either free, once, or used.
-template <IdType Id>
-void check_free_list(const std::vector<Id>& free, const std::vector<std::int32_t>& users,
-                     const std::string& what) {
-  std::vector<bool> is_free(users.size(), false);
-  for (const Id id : free) {
-    const auto at = static_cast<std::size_t>(index(id));
-    require(at < users.size(), what + " out of range in the free list");
-    require(!is_free[at], what + " " + std::to_string(at) + " is free twice");
-    require(users[at] == 0, what + " " + std::to_string(at) + " is free and used");
-    is_free[at] = true;
-  }
-  for (std::size_t at = 0; at < users.size(); ++at) {
-    require(users[at] >= 0, what + " " + std::to_string(at) + " was dropped too often");
-    require(is_free[at] || users[at] > 0, what + " " + std::to_string(at) + " is lost");
+/// Holders found of every unit of a view.
+using Found = std::vector<std::int32_t>;
+
+void count(Found& found, std::int32_t unit) {
+  if (unit >= 0) ++found.at(static_cast<std::size_t>(unit));
+}
+
+void count(Found& found, const PageTable& table) {
+  for (const PageId page : table) count(found, index(page));
+}
+
+void check_view(const Found& found, const Superblocks& superblocks, ViewId view,
+                const std::string& what) {
+  for (std::size_t unit = 0; unit < found.size(); ++unit) {
+    const std::int32_t users = superblocks.users(view, static_cast<std::int32_t>(unit));
+    require(found[unit] == users, "memory: " + what + " " + std::to_string(unit) + " has " +
+                                      std::to_string(found[unit]) + " holders and counts " +
+                                      std::to_string(users));
   }
 }
 
-void check_users(const std::vector<std::int32_t>& found, const std::vector<std::int32_t>& users,
-                 const std::string& what) {
-  for (std::size_t at = 0; at < users.size(); ++at) {
-    require(found[at] == users[at], what + " " + std::to_string(at) + " has " +
-                                        std::to_string(found[at]) + " holders and counts " +
-                                        std::to_string(users[at]));
-  }
-}
-
-template <IdType Id>
-void count(std::vector<std::int32_t>& found, Id id) {
-  if (index(id) >= 0) ++found.at(static_cast<std::size_t>(index(id)));
+std::string name_of(const MemoryLayout& layout, std::int32_t view) {
+  if (ViewId{view} == layout.slot_view()) return "slot";
+  if (ViewId{view} == layout.packed_view()) return "packed snapshot";
+  return "page";
 }
 
 }  // namespace
 
 void MemoryPool::audit() const {
-  check_free_list(free_pages_, page_users_, "memory: page");
-  check_free_list(free_slots_, slot_users_, "memory: slot");
+  superblocks_.audit();
+  for (std::size_t i = 0; i < memories_.all().size(); ++i) {
+    require(memories_.all()[i]->registry_index_ == i, "memory: a sequence is registered once");
+  }
+  for (std::size_t i = 0; i < checkpoints_.all().size(); ++i) {
+    require(checkpoints_.all()[i]->registry_index_ == i, "memory: a checkpoint is registered once");
+  }
+  for (const Memory* memory : memories_.all()) {
+    // A write slot has one holder, or a step would write into someone's snapshot.
+    require(memory->write_slot_ == no_slot ||
+                superblocks_.users(layout().slot_view(), index(memory->write_slot_)) == 1,
+            "memory: a write slot is shared");
+    check_table(memory->tables_, memory->length_);
+    for (const PageTable& table : memory->tables_) {
+      // What is still to be written is shared with a checkpoint at most, behind whose length it is.
+      const auto next = static_cast<std::size_t>(memory->length_ / page_tokens());
+      require(table.size() >= static_cast<std::size_t>(pages_for(memory->length_)),
+              "memory: fewer pages than tokens");
+      for (std::size_t i = next + 1; i < table.size(); ++i) {
+        const auto group = static_cast<std::int32_t>(&table - memory->tables_.data());
+        require(superblocks_.users(ViewId{group}, index(table[i])) == 1,
+                "memory: a page that is still to be written is shared");
+      }
+    }
+  }
+  for (const Checkpoint* checkpoint : checkpoints_.all()) {
+    check_table(checkpoint->tables_, checkpoint->length_);
+    require(checkpoint->slot_ == no_slot || checkpoint->packed_ == no_packed,
+            "memory: a checkpoint has one snapshot");
+  }
+  require(usage().total() == layout().bytes(), "memory: bytes by owner are not the budget");
+}
+
+/// Pages that the kinds need are there, and those that have fallen out are given back.
+void MemoryPool::check_table(std::span<const PageTable> tables, std::int32_t length) const {
+  for (std::int32_t group = 0; group < groups(); ++group) {
+    const PageTable& table = tables[static_cast<std::size_t>(group)];
+    for (std::int32_t page = 0; page < pages_for(length); ++page) {
+      const bool is_written = (page + 1) * page_tokens() <= length;
+      const bool held = table.at(static_cast<std::size_t>(page)) != no_page;
+      if (needs(group, page, length)) {
+        require(held, "memory: page " + std::to_string(page) + " is needed and not there");
+      } else if (is_written) {
+        require(!held, "memory: page " + std::to_string(page) + " fell out and is still held");
+      }
+    }
+  }
 }
 
 void MemoryPool::audit(std::span<const Memory* const> memories,
                        std::span<const Checkpoint* const> checkpoints) const {
   audit();
-  std::vector<std::int32_t> pages(page_users_.size(), 0);
-  std::vector<std::int32_t> slots(slot_users_.size(), 0);
+  std::vector<Found> found;
+  for (std::int32_t view = 0; view < layout().views(); ++view) {
+    found.emplace_back(static_cast<std::size_t>(layout().superblocks) *
+                           static_cast<std::size_t>(layout().units_per_superblock(ViewId{view})),
+                       0);
+  }
+  Found& slots = found[static_cast<std::size_t>(index(layout().slot_view()))];
+  Found& packed = found[static_cast<std::size_t>(index(layout().packed_view()))];
   for (const Memory* memory : memories) {
     if (memory->pool_ != this) continue;
-    for (const PageId page : memory->pages_) count(pages, page);
-    count(slots, memory->write_slot_);
-    if (memory->read_slot_ != memory->write_slot_) count(slots, memory->read_slot_);
-    // A write slot has one holder, or a step would write into someone's snapshot.
-    require(memory->write_slot_ == no_slot ||
-                slot_users_[static_cast<std::size_t>(index(memory->write_slot_))] == 1,
-            "memory: a write slot is shared");
-    require(static_cast<std::size_t>(pages_for(memory->length_)) <= memory->pages_.size(),
-            "memory: fewer pages than tokens");
+    for (std::size_t group = 0; group < memory->tables_.size(); ++group) {
+      count(found[group], memory->tables_[group]);
+    }
+    count(slots, index(memory->write_slot_));
+    if (memory->read_slot_ != memory->write_slot_) count(slots, index(memory->read_slot_));
   }
   for (const Checkpoint* checkpoint : checkpoints) {
     if (checkpoint->pool_ != this) continue;
-    for (const PageId page : checkpoint->pages_) count(pages, page);
-    count(slots, checkpoint->slot_);
+    for (std::size_t group = 0; group < checkpoint->tables_.size(); ++group) {
+      count(found[group], checkpoint->tables_[group]);
+    }
+    count(slots, index(checkpoint->slot_));
+    count(packed, index(checkpoint->packed_));
   }
-  check_users(pages, page_users_, "memory: page");
-  check_users(slots, slot_users_, "memory: slot");
+  for (std::int32_t view = 0; view < layout().views(); ++view) {
+    check_view(found[static_cast<std::size_t>(view)], superblocks_, ViewId{view},
+               name_of(layout(), view));
+  }
 }
 
 }  // namespace hyb

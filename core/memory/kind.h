@@ -23,7 +23,8 @@ class MemoryKind {
   /// Whether the token at position `length`, or a later one, may read any of these earlier
   /// positions. Once false for a length it is false for every greater one: what has fallen out
   /// never comes back. So a page may be freed when this is false for all its positions, and a
-  /// prefix of `length` tokens can be resumed when every page for which it is true is there.
+  /// prefix of `length` tokens can be resumed when every page for which it is true is there. Ranges
+  /// fall out in the order of their positions, but for those that never do.
   virtual bool needs(PositionRange positions, std::int32_t length) const = 0;
 
   /// The kind has one slot per sequence instead of pages: the prefix can be resumed only where a

@@ -68,6 +68,44 @@ std::size_t MemoryLayout::unit_bytes(ViewId view) const {
   return groups[static_cast<std::size_t>(index(view))].page_bytes;
 }
 
+std::size_t MemoryLayout::store_bytes() const {
+  if (fixed_superblocks.empty()) return bytes();
+  std::size_t sum = 0;
+  for (std::int32_t view = 0; view < views(); ++view) {
+    sum += static_cast<std::size_t>(fixed_superblocks[static_cast<std::size_t>(view)]) *
+           static_cast<std::size_t>(units_per_superblock(ViewId{view})) * unit_bytes(ViewId{view});
+  }
+  return sum;
+}
+
+std::int32_t MemoryLayout::first_unit(ViewId view) const {
+  if (fixed_superblocks.empty()) return 0;
+  const auto before = fixed_superblocks.begin();
+  return std::accumulate(before, before + index(view), 0) * units_per_superblock(view);
+}
+
+MemoryLayout flat_layout(const FlatSizes& sizes) {
+  static const FullAttention full;
+  const bool has_pages = sizes.pages > 0 && sizes.page_tokens > 0;
+  MemoryLayout layout;
+  if (has_pages) {
+    layout.page_tokens = sizes.page_tokens;
+    layout.groups = {
+        {.kind = &full, .page_bytes = sizes.page_bytes, .pages_per_superblock = sizes.pages}};
+    layout.fixed_superblocks = {1};
+    layout.superblock_bytes = static_cast<std::size_t>(sizes.pages) * sizes.page_bytes;
+  }
+  if (sizes.slots > 0) {
+    layout.slots = {.bytes = sizes.slot_bytes, .per_superblock = sizes.slots};
+    layout.superblock_bytes =
+        std::max(layout.superblock_bytes, static_cast<std::size_t>(sizes.slots) * sizes.slot_bytes);
+  }
+  layout.fixed_superblocks.push_back(sizes.slots > 0 ? 1 : 0);
+  layout.fixed_superblocks.push_back(0);
+  layout.superblocks = (has_pages ? 1 : 0) + (sizes.slots > 0 ? 1 : 0);
+  return layout;
+}
+
 SuperblockPlan plan_superblocks(std::span<const ViewRequest> views, std::size_t handle_bytes,
                                 std::size_t bytes_max, double waste_max) {
   require(handle_bytes % stride_alignment == 0, "layout: a handle is a multiple of 64 bytes");

@@ -47,7 +47,20 @@ struct MemoryLayout {
   ViewId packed_view() const { return ViewId{static_cast<std::int32_t>(groups.size()) + 1}; }
   std::int32_t units_per_superblock(ViewId view) const;
   std::size_t unit_bytes(ViewId view) const;
+  std::size_t bytes() const { return static_cast<std::size_t>(superblocks) * superblock_bytes; }
+  /// What it takes to back all units that can be in use at once.
+  std::size_t store_bytes() const;
+  /// The view's first unit where superblocks are fixed; else 0.
+  std::int32_t first_unit(ViewId view) const;
 };
+
+/// So many pages of full attention and so many slots, for ever: one superblock each.
+struct FlatSizes {
+  std::int32_t pages = 0, slots = 0;
+  std::int32_t page_tokens = 0;  ///< 0: no attention
+  std::size_t page_bytes = 1, slot_bytes = 1;
+};
+MemoryLayout flat_layout(const FlatSizes& sizes);
 
 /// A view as the search for a superblock's size sees it. A page group has one plane per layer; a
 /// page of plane i takes plane_unit_bytes[i]. Slots have one plane, and their stride may be

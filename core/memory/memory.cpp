@@ -1,10 +1,22 @@
 #include "core/memory/memory.h"
 
+#include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "core/base/error.h"
 
 namespace hyb {
+namespace {
+
+constexpr std::int32_t length_endless = std::numeric_limits<std::int32_t>::max();
+
+}  // namespace
+
+Checkpoint::Checkpoint(MemoryPool& pool, std::int32_t length) : pool_(&pool), length_(length) {
+  tables_.resize(pool.layout().groups.size());
+  pool.checkpoints_.add(*this);
+}
 
 Checkpoint& Checkpoint::operator=(Checkpoint&& other) noexcept {
   Checkpoint taken(std::move(other));
@@ -14,15 +26,29 @@ Checkpoint& Checkpoint::operator=(Checkpoint&& other) noexcept {
 
 Checkpoint::~Checkpoint() {
   if (pool_ == nullptr) return;
-  for (const PageId page : pages_) pool_->drop(page);
+  for (std::int32_t group = 0; group < pool_->groups(); ++group) {
+    pool_->drop(group, tables_[static_cast<std::size_t>(group)]);
+  }
   pool_->drop(slot_);
+  pool_->drop(packed_);
+  pool_->checkpoints_.remove(*this);
 }
 
 void Checkpoint::swap(Checkpoint& other) noexcept {
   std::swap(pool_, other.pool_);
-  std::swap(pages_, other.pages_);
+  std::swap(registry_index_, other.registry_index_);
+  std::swap(tables_, other.tables_);
   std::swap(slot_, other.slot_);
+  std::swap(packed_, other.packed_);
   std::swap(length_, other.length_);
+  if (pool_ != nullptr) pool_->checkpoints_.moved(*this);
+  if (other.pool_ != nullptr) other.pool_->checkpoints_.moved(other);
+}
+
+Memory::Memory(MemoryPool& pool) : pool_(&pool) {
+  tables_.resize(pool.layout().groups.size());
+  settled_.resize(tables_.size(), 0);
+  pool.memories_.add(*this);
 }
 
 Memory& Memory::operator=(Memory&& other) noexcept {
@@ -33,154 +59,152 @@ Memory& Memory::operator=(Memory&& other) noexcept {
 
 Memory::~Memory() {
   if (pool_ == nullptr) return;
-  for (const PageId page : pages_) pool_->drop(page);
+  for (std::int32_t group = 0; group < pool_->groups(); ++group) {
+    pool_->drop(group, tables_[static_cast<std::size_t>(group)]);
+  }
   if (read_slot_ != write_slot_) pool_->drop(read_slot_);
   pool_->drop(write_slot_);
+  pool_->memories_.remove(*this);
 }
 
 void Memory::swap(Memory& other) noexcept {
   std::swap(pool_, other.pool_);
-  std::swap(pages_, other.pages_);
+  std::swap(registry_index_, other.registry_index_);
+  std::swap(tables_, other.tables_);
+  std::swap(settled_, other.settled_);
   std::swap(read_slot_, other.read_slot_);
   std::swap(write_slot_, other.write_slot_);
   std::swap(length_, other.length_);
+  if (pool_ != nullptr) pool_->memories_.moved(*this);
+  if (other.pool_ != nullptr) other.pool_->memories_.moved(other);
+}
+
+std::int32_t Memory::room() const {
+  require(pool_ != nullptr, "memory: room() needs a started sequence");
+  std::int64_t pages = length_endless;
+  for (const PageTable& table : tables_) {
+    // The page of the next token may have been left out: nothing before it is needed.
+    const auto next = static_cast<std::size_t>(length_ / pool_->page_tokens());
+    const bool has_next = next >= table.size() || table[next] != no_page;
+    pages = std::min(pages, static_cast<std::int64_t>(has_next ? table.size() : next));
+  }
+  if (tables_.empty()) return length_endless;
+  const std::int64_t positions = pages * pool_->page_tokens();
+  return static_cast<std::int32_t>(
+      std::clamp(positions, std::int64_t{length_}, std::int64_t{length_endless}));
 }
 
 bool Memory::reserve(std::int32_t tokens) {
   require(pool_ != nullptr && tokens >= 0, "memory: reserve() needs a started sequence");
+  if (tokens == 0) return true;
   const auto needed = static_cast<std::size_t>(pool_->pages_for(length_ + tokens));
-  while (pages_.size() < needed) {
-    const std::optional<PageId> page = pool_->take_page();
-    if (!page) return false;
-    pages_.push_back(*page);
+  for (std::int32_t group = 0; group < pool_->groups(); ++group) {
+    PageTable& table = tables_[static_cast<std::size_t>(group)];
+    const auto next = static_cast<std::size_t>(length_ / pool_->page_tokens());
+    if (next < table.size() && table[next] == no_page) {
+      const std::optional<PageId> page = pool_->take_page(group, table);
+      if (!page) return false;
+      table[next] = *page;
+    }
+    while (table.size() < needed) {
+      const std::optional<PageId> page = pool_->take_page(group, table);
+      if (!page) return false;
+      table.push_back(*page);
+    }
   }
   return true;
 }
 
 void Memory::keep(std::int32_t tokens) {
   require(pool_ != nullptr && tokens >= 0, "memory: keep() needs a started sequence");
-  const auto needed = static_cast<std::size_t>(pool_->pages_for(length_ + tokens));
-  require(needed <= pages_.size(), "memory: what is kept was reserved before");
   if (tokens == 0) return;
+  require(length_ + std::int64_t{tokens} <= room(), "memory: what is kept was reserved before");
   length_ += tokens;
+  for (std::int32_t group = 0; group < pool_->groups(); ++group) give_back_unneeded(group);
   if (read_slot_ == write_slot_) return;
   pool_->drop(read_slot_);
   read_slot_ = write_slot_;
 }
 
-std::optional<Checkpoint> Memory::checkpoint() {
-  require(pool_ != nullptr, "memory: checkpoint() needs a started sequence");
-  Checkpoint checkpoint;
-  checkpoint.pool_ = pool_;
-  checkpoint.length_ = length_;
+/// From the oldest page on: kinds let go of pages in this order (MemoryKind::needs).
+void Memory::give_back_unneeded(std::int32_t group) {
+  PageTable& table = tables_[static_cast<std::size_t>(group)];
+  std::int32_t& page = settled_[static_cast<std::size_t>(group)];
+  // A page that is still to be written stays.
+  const std::int32_t full = length_ / pool_->page_tokens();
+  for (; page < full; ++page) {
+    if (!pool_->needs(group, page, length_)) {
+      PageId& fallen = table[static_cast<std::size_t>(page)];
+      if (fallen != no_page) pool_->drop(group, fallen);
+      fallen = no_page;
+    } else if (!pool_->needs(group, page, length_endless)) {
+      return;
+    }
+  }
+}
 
-  // The live slot is shared with the checkpoint from here on, so the sequence must leave it.
-  const bool live = read_slot_ == write_slot_ && write_slot_ != no_slot;
-  std::optional<SlotId> next_slot;
-  if (live) {
-    next_slot = pool_->take_slot();
-    if (!next_slot) return std::nullopt;
+Checkpoint Memory::shared_pages() const {
+  Checkpoint checkpoint(*pool_, length_);
+  const auto pages = static_cast<std::size_t>(pool_->pages_for(length_));
+  for (std::int32_t group = 0; group < pool_->groups(); ++group) {
+    const PageTable& own = tables_[static_cast<std::size_t>(group)];
+    PageTable& table = checkpoint.tables_[static_cast<std::size_t>(group)];
+    table.assign(own.begin(), own.begin() + static_cast<std::ptrdiff_t>(pages));
+    for (auto i = static_cast<std::size_t>(settled_[static_cast<std::size_t>(group)]); i < pages;
+         ++i) {
+      if (!pool_->needs(group, static_cast<std::int32_t>(i), length_)) table[i] = no_page;
+    }
+    for (const PageId page : table) {
+      if (page != no_page) pool_->share(group, page);
+    }
   }
-  if (!pool_->share_prefix(pages_, length_, checkpoint.pages_)) {
-    if (next_slot) pool_->drop(*next_slot);
-    return std::nullopt;
-  }
-  checkpoint.slot_ = read_slot_;
-  pool_->share(read_slot_);
-  if (next_slot) write_slot_ = *next_slot;
   return checkpoint;
 }
 
-MemoryPool::MemoryPool(const Capacity& capacity)
-    : page_tokens_(capacity.pages > 0 ? capacity.page_tokens : 0) {
-  require(capacity.pages >= 0 && capacity.slots >= 0 && capacity.page_tokens >= 0,
-          "memory: pool sizes are not negative");
-  require(capacity.pages == 0 || capacity.page_tokens > 0, "memory: a page holds tokens");
-  page_users_.resize(static_cast<std::size_t>(capacity.pages), 0);
-  slot_users_.resize(static_cast<std::size_t>(capacity.slots), 0);
-  free_pages_.reserve(page_users_.size());
-  free_slots_.reserve(slot_users_.size());
-  for (std::int32_t page = capacity.pages; page-- > 0;) free_pages_.push_back(PageId{page});
-  for (std::int32_t slot = capacity.slots; slot-- > 0;) free_slots_.push_back(SlotId{slot});
-}
-
-std::optional<Memory> MemoryPool::start() {
-  Memory memory;
-  if (slots_total() > 0) {
-    const std::optional<SlotId> slot = take_slot();
-    if (!slot) return std::nullopt;
-    memory.write_slot_ = *slot;
-  }
-  memory.pool_ = this;
-  return memory;
-}
-
-std::optional<Memory> MemoryPool::resume(const Checkpoint& checkpoint) {
-  require(checkpoint.pool_ == this, "memory: a checkpoint is resumed in its own pool");
-  std::optional<Memory> memory = start();
-  if (!memory) return std::nullopt;
-  if (!share_prefix(checkpoint.pages_, checkpoint.length_, memory->pages_)) return std::nullopt;
-  share(checkpoint.slot_);
-  memory->read_slot_ = checkpoint.slot_;
-  memory->length_ = checkpoint.length_;
-  return memory;
-}
-
-std::vector<Order> MemoryPool::take_orders() { return std::exchange(orders_, {}); }
-
-std::int32_t MemoryPool::pages_for(std::int32_t tokens) const {
-  if (page_tokens_ == 0) return 0;
-  return tokens / page_tokens_ + (tokens % page_tokens_ != 0 ? 1 : 0);
-}
-
-bool MemoryPool::share_prefix(std::span<const PageId> pages, std::int32_t length,
-                              std::vector<PageId>& copy) {
-  if (page_tokens_ == 0) return true;
-  const auto full = static_cast<std::size_t>(length / page_tokens_);
-  copy.reserve(full + 1);
-  if (length % page_tokens_ != 0) {
-    const std::optional<PageId> partial = take_page();
-    if (!partial) return false;
-    orders_.push_back(PageCopy{.from = pages[full], .to = *partial});
-    copy.assign(pages.begin(), pages.begin() + static_cast<std::ptrdiff_t>(full));
-    copy.push_back(*partial);
-  } else {
-    copy.assign(pages.begin(), pages.begin() + static_cast<std::ptrdiff_t>(full));
-  }
-  for (std::size_t i = 0; i < full; ++i) share(copy[i]);
+bool Memory::pack_into(Checkpoint& checkpoint) const {
+  require(pool_->layout().packed.per_superblock > 0, "memory: there are no packed snapshots");
+  const std::optional<PackedId> packed = pool_->take_packed();
+  if (!packed) return false;
+  checkpoint.packed_ = *packed;
+  pool_->orders_.push_back(PackSlot{.from = read_slot_, .to = *packed});
   return true;
 }
 
-std::optional<PageId> MemoryPool::take_page() {
-  if (free_pages_.empty()) return std::nullopt;
-  const PageId page = free_pages_.back();
-  free_pages_.pop_back();
-  page_users_[static_cast<std::size_t>(index(page))] = 1;
-  return page;
+std::optional<Checkpoint> Memory::checkpoint(Precision precision) {
+  require(pool_ != nullptr && length_ > 0, "memory: checkpoint() needs a sequence that has run");
+  std::optional<Checkpoint> checkpoint;
+  if (precision == Precision::int8 && pool_->has_slots()) {
+    checkpoint = shared_pages();
+    if (!pack_into(*checkpoint)) checkpoint.reset();
+    return checkpoint;
+  }
+  // The live slot is shared with the checkpoint from here on, so the sequence must leave it.
+  if (read_slot_ == write_slot_ && write_slot_ != no_slot) {
+    const std::optional<SlotId> next_slot = pool_->take_slot();
+    if (!next_slot) return std::nullopt;
+    write_slot_ = *next_slot;
+    checkpoint = shared_pages();
+    checkpoint->slot_ = read_slot_;
+    pool_->share(read_slot_);
+    return checkpoint;
+  }
+  checkpoint = shared_pages();
+  checkpoint->slot_ = read_slot_;
+  pool_->share(read_slot_);
+  return checkpoint;
 }
 
-std::optional<SlotId> MemoryPool::take_slot() {
-  if (free_slots_.empty()) return std::nullopt;
-  const SlotId slot = free_slots_.back();
-  free_slots_.pop_back();
-  slot_users_[static_cast<std::size_t>(index(slot))] = 1;
-  return slot;
-}
-
-void MemoryPool::share(PageId page) { ++page_users_[static_cast<std::size_t>(index(page))]; }
-
-void MemoryPool::share(SlotId slot) {
-  if (slot == no_slot) return;
-  ++slot_users_[static_cast<std::size_t>(index(slot))];
-}
-
-void MemoryPool::drop(PageId page) noexcept {
-  if (--page_users_[static_cast<std::size_t>(index(page))] == 0) free_pages_.push_back(page);
-}
-
-void MemoryPool::drop(SlotId slot) noexcept {
-  if (slot == no_slot) return;
-  if (--slot_users_[static_cast<std::size_t>(index(slot))] == 0) free_slots_.push_back(slot);
+std::optional<Checkpoint> Memory::conclude(Precision precision) && {
+  require(pool_ != nullptr && length_ > 0, "memory: conclude() needs a sequence that has run");
+  const Memory released = std::move(*this);
+  std::optional<Checkpoint> checkpoint = released.shared_pages();
+  if (precision == Precision::int8 && released.pool_->has_slots()) {
+    if (!released.pack_into(*checkpoint)) checkpoint.reset();
+    return checkpoint;
+  }
+  checkpoint->slot_ = released.read_slot_;
+  released.pool_->share(released.read_slot_);
+  return checkpoint;
 }
 
 }  // namespace hyb

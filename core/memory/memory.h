@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -7,17 +8,24 @@
 
 #include "core/base/ids.h"
 #include "core/engine/runner.h"
+#include "core/memory/registry.h"
+#include "core/memory/superblocks.h"
+#include "core/memory/usage.h"
 
 namespace hyb {
 
 class MemoryPool;
 
-/// A resumable point of a sequence: shared full pages, a private copy of the partly filled last
-/// one, and a snapshot of the recurrent state, all at length(). Never written again, so it stays
-/// good while the sequence goes on or ends. Move-only; the destructor gives everything back. The
-/// pool must outlive it. It holds only what the steps so far have written, but the copy of the last
-/// page is made by the next step: when that step fails, checkpoints taken since the step before are
-/// void.
+enum class Precision : std::uint8_t { exact, int8 };
+
+/// A resumable point of a sequence, all at length(): the pages that its kinds need there, shared,
+/// and a snapshot of the recurrent state. Never written again, so it stays good while the sequence
+/// goes on or ends: whoever still writes to a shared page writes behind length(). Move-only; the
+/// destructor gives everything back. The pool must outlive it. It holds what the steps so far have
+/// written; a packed snapshot is made by the next step: when that step fails, checkpoints taken
+/// since the step before are void.
+///
+/// Ids are good until the next call that takes memory: that may move pages and slots together.
 class Checkpoint {
  public:
   Checkpoint() = default;
@@ -26,23 +34,29 @@ class Checkpoint {
   ~Checkpoint();
 
   std::int32_t length() const { return length_; }
-  std::span<const PageId> pages() const { return pages_; }
-  SlotId slot() const { return slot_; }
+  /// One per page group, pages_for(length()) entries each; no_page where the kind needs nothing.
+  std::span<const PageTable> tables() const { return tables_; }
+  SlotId slot() const { return slot_; }        ///< no_slot: packed, or no recurrent layers
+  PackedId packed() const { return packed_; }  ///< no_packed: exact, or no recurrent layers
 
  private:
   friend class Memory;
   friend class MemoryPool;
+  friend class Registry<Checkpoint>;
+  explicit Checkpoint(MemoryPool& pool, std::int32_t length);
   void swap(Checkpoint& other) noexcept;
 
   MemoryPool* pool_ = nullptr;
-  std::vector<PageId> pages_;
+  std::size_t registry_index_ = 0;
+  std::vector<PageTable> tables_;
   SlotId slot_ = no_slot;
+  PackedId packed_ = no_packed;
   std::int32_t length_ = 0;
 };
 
-/// The whole memory of one running sequence: page table, slots, length. Five verbs and no others:
+/// The whole memory of one running sequence: page tables, slots, length. Five verbs and no others:
 /// reserve, keep, checkpoint, resume (MemoryPool), release (the destructor). Move-only; the pool
-/// must outlive it.
+/// must outlive it. Ids are good until the next call that takes memory, as a checkpoint's.
 class Memory {
  public:
   Memory() = default;
@@ -50,93 +64,161 @@ class Memory {
   Memory& operator=(Memory&& other) noexcept;
   ~Memory();
 
-  /// Tokens that both halves stand at.
+  /// Tokens that all kinds stand at.
   std::int32_t length() const { return length_; }
+
+  /// Tokens that there is room for, length() included.
+  std::int32_t room() const;
 
   /// Room for `tokens` more. False: the pool is dry, a normal outcome; what was taken stays.
   bool reserve(std::int32_t tokens);
 
   /// Of the last step's tokens the first `tokens` stand; the rest never happened. From now on the
-  /// sequence reads the slot that the step wrote.
+  /// sequence reads the slot that the step wrote. Pages that no kind needs any more are given back.
   void keep(std::int32_t tokens);
 
-  /// A resumable point at length(), between steps. The live slot becomes the snapshot and the
-  /// sequence goes on in another one, which its next step writes: no state is copied. Empty when no
-  /// slot or page is free: a checkpoint is never worth failing for. A sequence that still reads a
-  /// snapshot shares that one and needs no slot.
-  std::optional<Checkpoint> checkpoint();
+  /// A resumable point at length() > 0, between steps. exact: the live slot becomes the snapshot
+  /// and the sequence goes on in another one, which its next step writes: no state is copied. A
+  /// sequence that still reads an exact snapshot shares that one and needs no slot. int8: the
+  /// snapshot is packed by order. Pages are shared, the partly filled last one too. Empty when no
+  /// slot or packed snapshot is free: a checkpoint is never worth failing for.
+  std::optional<Checkpoint> checkpoint(Precision precision = Precision::exact);
 
-  std::span<const PageId> pages() const { return pages_; }
+  /// The same at the end of a sequence, which is released by it: an exact one hands the slot over
+  /// and cannot fail.
+  std::optional<Checkpoint> conclude(Precision precision = Precision::exact) &&;
+
+  /// One per page group, in the order of the layout.
+  std::span<const PageTable> tables() const { return tables_; }
   SlotId read_slot() const { return read_slot_; }
   SlotId write_slot() const { return write_slot_; }
 
  private:
   friend class MemoryPool;
+  friend class Registry<Memory>;
+  explicit Memory(MemoryPool& pool);
   void swap(Memory& other) noexcept;
+  void give_back_unneeded(std::int32_t group);
+  Checkpoint shared_pages() const;
+  bool pack_into(Checkpoint& checkpoint) const;
 
   MemoryPool* pool_ = nullptr;
-  std::vector<PageId> pages_;
+  std::size_t registry_index_ = 0;
+  std::vector<PageTable> tables_;
+  std::vector<std::int32_t> settled_;  ///< per group: pages before stay for ever or are given back
   SlotId read_slot_ = no_slot;
   SlotId write_slot_ = no_slot;
   std::int32_t length_ = 0;
 };
 
-/// Fixed pools of pages and slots, handed out by index. A model without attention (page_tokens 0)
-/// or without recurrent layers (slots 0) has only the other half.
+/// The memory of all sequences of a model: hands out pages, slots and packed snapshots of one
+/// budget of superblocks. Every order that a call makes rides in the next step.
 class MemoryPool {
  public:
-  explicit MemoryPool(const Capacity& capacity);
+  explicit MemoryPool(MemoryLayout layout);
   MemoryPool(const MemoryPool&) = delete;
   MemoryPool& operator=(const MemoryPool&) = delete;
+
+  const MemoryLayout& layout() const { return superblocks_.layout(); }
 
   /// The memory of a fresh sequence: nothing reserved, state all zeros. Empty: no slot is free.
   std::optional<Memory> start();
 
-  /// A sequence that stands at the checkpoint. Empty when no slot or page is free.
-  std::optional<Memory> resume(const Checkpoint& checkpoint);
+  /// Whether every kind of the model can go on from the first `length` tokens of the checkpoint.
+  /// With recurrent layers that is so at its own length only.
+  bool can_resume(const Checkpoint& checkpoint, std::int32_t length) const;
 
-  /// Copies that the next step has to carry out, in this order.
+  /// A sequence that stands at the first `length` tokens of the checkpoint (can_resume). Full pages
+  /// are shared; a partly filled last one becomes a copy by order. Empty, and nothing taken, when
+  /// no slot or page is free.
+  std::optional<Memory> resume(const Checkpoint& checkpoint, std::int32_t length);
+  std::optional<Memory> resume(const Checkpoint& checkpoint) {
+    return resume(checkpoint, checkpoint.length());
+  }
+
+  /// A checkpoint whose bytes come from elsewhere (disk tier, session file): pages for exactly the
+  /// positions that the kinds need at `length`, and a slot or packed snapshot. The caller has all
+  /// orders carried out first (a step without spans will do), then fills the units through
+  /// Runner::write before anything resumes from it. Empty, and nothing taken: the pool is dry.
+  std::optional<Checkpoint> vacant(std::int32_t length, Precision precision);
+
+  /// Orders that the next step has to carry out, in this order.
   std::vector<Order> take_orders();
+  bool has_orders() const { return !orders_.empty(); }
 
-  std::int32_t pages_free() const { return static_cast<std::int32_t>(free_pages_.size()); }
-  std::int32_t slots_free() const { return static_cast<std::int32_t>(free_slots_.size()); }
-  std::int32_t pages_total() const { return static_cast<std::int32_t>(page_users_.size()); }
-  std::int32_t slots_total() const { return static_cast<std::int32_t>(slot_users_.size()); }
-  std::int32_t page_tokens() const { return page_tokens_; }  ///< 0: no attention, no pages
+  /// After a failed step nobody knows which orders were carried out: open ones are dropped and the
+  /// owners of superblocks said anew. Memories and checkpoints that the failed step was to fill are
+  /// void, and where superblocks were compacted all others are too: release them first.
+  void repeat_owners();
 
-  /// Pages that so many tokens need.
+  /// Orders that take the bytes of so many free superblocks from their last view: memory that lies
+  /// idle can go back to the machine. Returns how many there were.
+  std::int32_t give_back(std::int32_t superblocks_max);
+
+  /// Most units that are copied per step to empty superblocks; 0: none.
+  void limit_compaction(std::int32_t units_per_step) { compaction_max_ = units_per_step; }
+
+  std::int64_t units_free(ViewId view) const { return superblocks_.units_free(view); }
+  std::int64_t pages_free(std::int32_t group = 0) const;  ///< changes of owner included
+  std::int64_t slots_free() const { return units_free(layout().slot_view()); }
+  bool has_slots() const { return layout().slots.per_superblock > 0; }
+  std::int32_t page_tokens() const { return layout().groups.empty() ? 0 : layout().page_tokens; }
+  std::int32_t groups() const { return static_cast<std::int32_t>(layout().groups.size()); }
+
+  /// Pages of a full group that so many tokens need.
   std::int32_t pages_for(std::int32_t tokens) const;
 
-  /// Throws when a page or slot is both free and used, or counted twice: our own bug.
+  /// Of a group's pages, those that its kind needs at `length`.
+  std::int32_t pages_held(std::int32_t group, std::int32_t length) const;
+  /// Bytes of a sequence that stands at `length`: pages by kind, and one slot.
+  std::size_t bytes_held(std::int32_t length) const;
+  /// The same at its peak on the way there, in chunks of so many tokens.
+  std::size_t bytes_peak(std::int32_t length, std::int32_t chunk_tokens) const;
+  /// Whether a sequence can get there when it has all memory to itself.
+  bool can_ever_hold(std::int32_t length, std::int32_t chunk_tokens) const;
+
+  /// Nobody holds anything.
+  bool all_free() const;
+  PoolUsage usage() const;
+  std::int64_t owner_changes() const { return owner_changes_; }
+  std::int64_t compacted_units() const { return compacted_units_; }
+
+  /// Throws when a superblock has two owners, a unit is counted wrongly or held by somebody who
+  /// needs it no more, or the bytes by owner are not the budget: our own bug.
   void audit() const;
 
-  /// The same, and that these are all who hold pages and slots: nothing leaked, nothing shared by
-  /// accident.
+  /// The same, and that these are all who hold memory: nothing leaked.
   void audit(std::span<const Memory* const> memories,
              std::span<const Checkpoint* const> checkpoints) const;
 
  private:
   friend class Memory;
   friend class Checkpoint;
-  /// A page table for a second reader of the first `length` tokens of `pages`: full pages are
-  /// shared, the partial one becomes a copy by order. False, and nothing taken: no page is free.
-  bool share_prefix(std::span<const PageId> pages, std::int32_t length, std::vector<PageId>& copy);
+
+  bool needs(std::int32_t group, std::int32_t page, std::int32_t length) const;
+  std::int32_t pages_peak(std::int32_t group, std::int32_t length, std::int32_t chunk) const;
+  void check_table(std::span<const PageTable> tables, std::int32_t length) const;
 
   // A page may be shared by several checkpoints and sequences; a snapshot by its checkpoint and the
   // sequences that have yet to read it.
-  std::optional<PageId> take_page();
+  std::optional<std::int32_t> take(ViewId view, std::int32_t after = -1);
+  std::optional<PageId> take_page(std::int32_t group, const PageTable& table);
   std::optional<SlotId> take_slot();
-  void share(PageId page);
+  std::optional<PackedId> take_packed();
+  void share(std::int32_t group, PageId page) { superblocks_.share(ViewId{group}, index(page)); }
   void share(SlotId slot);
-  void drop(PageId page) noexcept;
+  void drop(std::int32_t group, PageTable& table) noexcept;
+  void drop(std::int32_t group, PageId page) noexcept;
   void drop(SlotId slot) noexcept;
+  void drop(PackedId packed) noexcept;
 
-  std::int32_t page_tokens_;
-  std::vector<std::int32_t> page_users_;
-  std::vector<std::int32_t> slot_users_;
-  std::vector<PageId> free_pages_;
-  std::vector<SlotId> free_slots_;
+  Superblocks superblocks_;
+  Registry<Memory> memories_;
+  Registry<Checkpoint> checkpoints_;
   std::vector<Order> orders_;
+  std::int32_t compaction_max_ = 0;
+  std::int64_t owner_changes_ = 0;
+  std::int64_t compacted_units_ = 0;
 };
 
 }  // namespace hyb

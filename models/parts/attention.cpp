@@ -41,13 +41,14 @@ void run(const Attention& part, const AttentionWeights& weights, const Attention
   turn(part, part.kv_heads, k, call);
 
   const StepTables& tables = call.tables;
+  const PageTables& paging = tables.groups[memory.group];
   kernels::kv_write(call.queue, {.k = k,
                                  .v = v,
                                  .pages_of_layer = memory.arena,
                                  .span_begin = tables.span_begin,
                                  .position = tables.position,
-                                 .page_begin = tables.page_begin,
-                                 .pages = tables.pages,
+                                 .page_begin = paging.page_begin,
+                                 .pages = paging.pages,
                                  .kv_heads = part.kv_heads,
                                  .head_dim = part.head_dim,
                                  .page_tokens = memory.page_tokens});
@@ -55,8 +56,8 @@ void run(const Attention& part, const AttentionWeights& weights, const Attention
                                   .pages_of_layer = memory.arena,
                                   .span_begin = tables.span_begin,
                                   .position = tables.position,
-                                  .page_begin = tables.page_begin,
-                                  .pages = tables.pages,
+                                  .page_begin = paging.page_begin,
+                                  .pages = paging.pages,
                                   .y = mixed,
                                   .heads = part.heads,
                                   .kv_heads = part.kv_heads,

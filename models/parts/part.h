@@ -1,5 +1,7 @@
 #pragma once
 
+#include <span>
+
 #include "kernels/queue.h"
 #include "kernels/tensor.h"
 #include "models/plan.h"
@@ -8,16 +10,21 @@
 
 namespace hyb::models {
 
+/// One page group's tables of a step on the device (i32).
+struct PageTables {
+  kernels::Tensor page_begin;  ///< [R+1] each span's part of pages
+  kernels::Tensor pages;       ///< page tables, one behind the other
+};
+
 /// A step's tables on the device (i32). T tokens in R spans.
 struct StepTables {
-  kernels::Tensor tokens;           ///< [T]
-  kernels::Tensor position_of_row;  ///< [T] of each token in its sequence
-  kernels::Tensor span_begin;       ///< [R+1] first token of each span
-  kernels::Tensor position;         ///< [R] of each span's first token
-  kernels::Tensor read_slot;        ///< [R]
-  kernels::Tensor write_slot;       ///< [R]
-  kernels::Tensor page_begin;       ///< [R+1] each span's part of pages
-  kernels::Tensor pages;            ///< page tables, one behind the other
+  kernels::Tensor tokens;              ///< [T]
+  kernels::Tensor position_of_row;     ///< [T] of each token in its sequence
+  kernels::Tensor span_begin;          ///< [R+1] first token of each span
+  kernels::Tensor position;            ///< [R] of each span's first token
+  kernels::Tensor read_slot;           ///< [R]
+  kernels::Tensor write_slot;          ///< [R]
+  std::span<const PageTables> groups;  ///< one per page group
 };
 
 /// What a part reads and adds to. `residual += residual_scale * part(x)`.
@@ -34,6 +41,7 @@ struct PartCall {
 /// One attention layer's pages.
 struct AttentionMemory {
   kernels::Tensor arena;
+  std::size_t group;          ///< whose page tables it has
   kernels::Tensor workspace;  ///< lets the threads share the keys of long sequences
   std::int32_t page_tokens;
 };

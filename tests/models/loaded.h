@@ -31,14 +31,17 @@ struct Loaded {
           return load_model(queue, Config::from_folder(folder), files, activation);
         }()),
         runner(queue, model.plan, model.weights, model.geometry,
-               {.pages = positions_max / page_tokens,
-                .slots = 2,
+               {.memory = flat_memory(model.geometry, positions_max / page_tokens, 2),
                 .step_tokens = positions_max,
                 .step_rows = positions_max,
                 .positions_max = positions_max,
                 .vocab_used = model.plan.vocab}) {
     constexpr std::int32_t count = positions_max / page_tokens;
-    for (std::int32_t i = 0; i < count; ++i) pages.push_back(PageId{(i * 7 + 3) % count});
+    const MemoryLayout layout = runner.capacity().memory;
+    slot = SlotId{layout.first_unit(layout.slot_view()) + 1};
+    if (layout.groups.empty()) return;
+    tables.emplace_back();
+    for (std::int32_t i = 0; i < count; ++i) tables[0].push_back(PageId{(i * 7 + 3) % count});
   }
 
   /// Logits [tokens, vocab] of every token of a span.
@@ -46,9 +49,9 @@ struct Loaded {
     const SamplingParams greedy;
     Span span = {.tokens = tokens,
                  .position = position,
-                 .pages = pages,
-                 .read_slot = position == 0 ? no_slot : SlotId{1},
-                 .write_slot = SlotId{1},
+                 .tables = tables,
+                 .read_slot = position == 0 ? no_slot : slot,
+                 .write_slot = slot,
                  .samples = {}};
     for (std::int32_t i = 0; i < static_cast<std::int32_t>(tokens.size()); ++i) {
       span.samples.push_back(
@@ -60,7 +63,8 @@ struct Loaded {
   kernels::Queue queue;
   Model model;
   ModelRunner runner;
-  std::vector<PageId> pages;
+  std::vector<PageTable> tables;
+  SlotId slot = no_slot;
 };
 
 /// The instruction sets that this machine can be tested with.

@@ -25,15 +25,20 @@ struct Bench {
           TensorFiles files(golden_folder / name);
           return load_model(queue, Config::from_folder(golden_folder / name), files, activation);
         }()),
-        runner(queue, model.plan, model.weights, model.geometry,
-               {.pages = sequences * pages_per_sequence,
-                .slots = 2 * sequences,
-                .step_tokens = 512,
-                .step_rows = 512,
-                .positions_max = pages_per_sequence * page_tokens,
-                .vocab_used = model.plan.vocab}) {
-    for (std::int32_t i = 0; i < sequences * pages_per_sequence; ++i) {
-      pages.push_back(PageId{i});
+        runner(
+            queue, model.plan, model.weights, model.geometry,
+            {.memory = flat_memory(model.geometry, sequences * pages_per_sequence, 2 * sequences),
+             .step_tokens = 512,
+             .step_rows = 512,
+             .positions_max = pages_per_sequence * page_tokens,
+             .vocab_used = model.plan.vocab}) {
+    const MemoryLayout layout = runner.capacity().memory;
+    first_slot = layout.first_unit(layout.slot_view());
+    for (std::int32_t sequence = 0; sequence < sequences; ++sequence) {
+      std::vector<PageTable>& tables = tables_of.emplace_back(layout.groups.size());
+      for (std::int32_t i = 0; i < pages_per_sequence && !tables.empty(); ++i) {
+        tables[0].push_back(PageId{sequence * pages_per_sequence + i});
+      }
     }
   }
 
@@ -41,10 +46,9 @@ struct Bench {
             SlotId read, SlotId write) {
     Span made = {.tokens = tokens,
                  .position = position,
-                 .pages = std::span<const PageId>(pages).subspan(
-                     static_cast<std::size_t>(sequence) * pages_per_sequence, pages_per_sequence),
-                 .read_slot = position == 0 ? no_slot : read,
-                 .write_slot = write,
+                 .tables = tables_of[static_cast<std::size_t>(sequence)],
+                 .read_slot = position == 0 ? no_slot : slot(read),
+                 .write_slot = slot(write),
                  .samples = {}};
     for (std::int32_t i = 0; i < static_cast<std::int32_t>(tokens.size()); ++i) {
       made.samples.push_back(
@@ -53,6 +57,9 @@ struct Bench {
     return made;
   }
 
+  /// The number in the layout of a slot that is counted from 0.
+  SlotId slot(SlotId at) const { return SlotId{first_slot + index(at)}; }
+
   std::vector<float> run(const std::vector<Span>& spans) {
     return runner.run({.orders = {}, .spans = spans, .keep_logits = true}).logits;
   }
@@ -60,7 +67,8 @@ struct Bench {
   kernels::Queue queue;
   Model model;
   ModelRunner runner;
-  std::vector<PageId> pages;
+  std::vector<std::vector<PageTable>> tables_of;
+  std::int32_t first_slot = 0;
 };
 
 std::vector<TokenId> random_tokens(std::mt19937& random, std::int32_t count, std::int32_t vocab) {
@@ -127,9 +135,9 @@ TEST_SUITE("models/runner") {
 
     Step step;
     for (std::int32_t i = 0; i < pages_per_sequence; ++i) {
-      step.orders.emplace_back(PageCopy{PageId{i}, PageId{2 * pages_per_sequence + i}});
+      step.orders.emplace_back(PageCopy{0, PageId{i}, PageId{2 * pages_per_sequence + i}});
     }
-    step.orders.emplace_back(SlotCopy{SlotId{0}, SlotId{4}});
+    step.orders.emplace_back(SlotCopy{bench.slot(SlotId{0}), bench.slot(SlotId{4})});
     step.spans = {bench.span(2, rest, 50, SlotId{4}, SlotId{5})};
     step.keep_logits = true;
     CHECK(bench.runner.run(step).logits == straight);

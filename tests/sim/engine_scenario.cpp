@@ -37,21 +37,23 @@ Setting make_setting(Random& random) {
                      .is_tight = kind > 1 && random.chance(30)};
   if (random.chance(20)) setting.model.nan_every = 60;
   const bool attention = setting.model.attention;
-  setting.capacity = {.pages = attention ? random.between(2, random.chance(50) ? 12 : 60) : 0,
-                      .slots = setting.model.recurrence ? random.between(1, 8) : 0,
-                      .page_tokens = attention ? random.between(1, 6) : 0,
+  FlatSizes sizes = {.pages = attention ? random.between(2, random.chance(50) ? 12 : 60) : 0,
+                     .slots = setting.model.recurrence ? random.between(1, 8) : 0,
+                     .page_tokens = attention ? random.between(1, 6) : 0};
+  setting.capacity = {.memory = {},
                       .step_tokens = random.between(1, random.chance(30) ? 3 : 40),
                       .step_rows = random.between(1, 10),
                       .vocab = setting.model.vocab};
   if (setting.is_tight) {
-    setting.capacity.page_tokens = random.between(1, 3);
-    setting.capacity.pages = random.between(12, 24) / setting.capacity.page_tokens;
-    setting.capacity.slots = 8;
+    sizes.page_tokens = random.between(1, 3);
+    sizes.pages = random.between(12, 24) / sizes.page_tokens;
+    sizes.slots = 8;
     setting.capacity.step_rows = 8;
     setting.capacity.step_tokens = random.between(8, 20);
     setting.options.sequences_max = 8;
     setting.options.length_max = 40;
   }
+  setting.capacity.memory = flat_layout(sizes);
   return setting;
 }
 

@@ -38,7 +38,7 @@ class Scenario {
         model_(make_model(random_)),
         capacity_(make_capacity(random_, model_)),
         runner_(capacity_, model_, bug, checks_rules),
-        pool_(capacity_) {}
+        pool_(capacity_.memory) {}
 
   MemoryCounts run() {
     for (int round = 0; round < 60; ++round) {
@@ -61,10 +61,34 @@ class Scenario {
     return {.attention = kind != 0, .recurrence = kind != 1};
   }
 
+  static MemoryLayout make_flat(Random& random, const ToyModel& model) {
+    return flat_layout({.pages = model.attention ? random.between(2, 40) : 0,
+                        .slots = model.recurrence ? random.between(1, 9) : 0,
+                        .page_tokens = model.attention ? random.between(1, 5) : 0});
+  }
+
+  /// Pages, slots and packed snapshots share superblocks.
+  static MemoryLayout make_elastic(Random& random, const ToyModel& model) {
+    static const FullAttention full;
+    MemoryLayout layout;
+    layout.superblock_bytes = 100;
+    layout.superblocks = random.between(2, 12);
+    if (model.attention) {
+      layout.page_tokens = random.between(1, 5);
+      const std::int32_t pages = random.between(1, 8);
+      layout.groups = {{.kind = &full,
+                        .page_bytes = static_cast<std::size_t>(100 / pages),
+                        .pages_per_superblock = pages}};
+    }
+    if (model.recurrence) {
+      layout.slots = {.bytes = 31, .per_superblock = random.between(1, 3)};
+      layout.packed = {.bytes = 12, .per_superblock = random.between(1, 8)};
+    }
+    return layout;
+  }
+
   static Capacity make_capacity(Random& random, const ToyModel& model) {
-    return {.pages = model.attention ? random.between(2, 40) : 0,
-            .slots = model.recurrence ? random.between(1, 9) : 0,
-            .page_tokens = model.attention ? random.between(1, 5) : 0,
+    return {.memory = random.chance(50) ? make_flat(random, model) : make_elastic(random, model),
             .step_tokens = 24,
             .step_rows = 24,
             .vocab = model.vocab};
@@ -90,7 +114,7 @@ class Scenario {
 
   void start() {
     std::optional<Memory> memory = pool_.start();
-    if (!memory) return refuse(pool_.slots_free() == 0 && capacity_.slots > 0);
+    if (!memory) return refuse(is_out_of_slots());
     ++counts_.starts;
     runs_.push_back({std::move(*memory), {}, NaiveToy(model_)});
   }
@@ -99,10 +123,8 @@ class Scenario {
     if (saved_.empty()) return;
     const Saved& saved = saved_[random_.below(saved_.size())];
     std::optional<Memory> memory = pool_.resume(saved.checkpoint);
-    if (!memory) {
-      const bool no_slot_free = capacity_.slots > 0 && pool_.slots_free() == 0;
-      return refuse(no_slot_free || pool_.pages_free() == 0);
-    }
+    // A slot may have been free, but then no superblock for a page was left.
+    if (!memory) return refuse(is_out_of_slots() || is_out_of_pages() || has_one_superblock());
     ++counts_.resumes;
     runs_.push_back({std::move(*memory), saved.tokens, saved.naive});
   }
@@ -110,9 +132,13 @@ class Scenario {
   void checkpoint() {
     if (runs_.empty()) return;
     Run& run = runs_[random_.below(runs_.size())];
-    std::optional<Checkpoint> checkpoint = run.memory.checkpoint();
+    if (run.memory.length() == 0) return;
+    const bool packs = capacity_.memory.packed.per_superblock > 0 && random_.chance(40);
+    std::optional<Checkpoint> checkpoint =
+        run.memory.checkpoint(packs ? Precision::int8 : Precision::exact);
     if (!checkpoint) {
-      return refuse((capacity_.slots > 0 && pool_.slots_free() == 0) || pool_.pages_free() == 0);
+      const ViewId view = packs ? capacity_.memory.packed_view() : capacity_.memory.slot_view();
+      return refuse(pool_.units_free(view) == 0);
     }
     ++counts_.checkpoints;
     if (caller_bug_ == CallerBug::checkpoint_forgotten && random_.chance(5)) {
@@ -129,9 +155,20 @@ class Scenario {
     resume();
   }
 
+  /// With a checkpoint of its end, or without.
   void release() {
     if (runs_.empty()) return;
     const std::size_t run = random_.below(runs_.size());
+    if (runs_[run].memory.length() > 0 && random_.chance(50)) {
+      const bool packs = capacity_.memory.packed.per_superblock > 0 && random_.chance(40);
+      std::optional<Checkpoint> checkpoint =
+          std::move(runs_[run].memory).conclude(packs ? Precision::int8 : Precision::exact);
+      if (!checkpoint && !packs) throw Violation("an exact checkpoint of the end cannot fail");
+      if (checkpoint) {
+        ++counts_.checkpoints;
+        saved_.push_back({std::move(*checkpoint), runs_[run].tokens, runs_[run].naive});
+      }
+    }
     runs_.erase(runs_.begin() + static_cast<std::ptrdiff_t>(run));
     if (caller_bug_ == CallerBug::orders_lost_on_release) pool_.take_orders();
   }
@@ -140,6 +177,12 @@ class Scenario {
     if (saved_.empty()) return;
     const std::size_t at = random_.below(saved_.size());
     saved_.erase(saved_.begin() + static_cast<std::ptrdiff_t>(at));
+  }
+
+  bool is_out_of_slots() const { return pool_.has_slots() && pool_.slots_free() == 0; }
+  bool is_out_of_pages() const { return pool_.groups() > 0 && pool_.pages_free() == 0; }
+  bool has_one_superblock() const {
+    return capacity_.memory.fixed_superblocks.empty() && pool_.usage().superblocks_free == 1;
   }
 
   void refuse(bool with_reason) {
@@ -176,9 +219,7 @@ class Scenario {
     Turn turn = {.run = at, .history = run.tokens, .count = count};
     if (!run.memory.reserve(count)) {
       ++counts_.refused;
-      const auto room =
-          static_cast<std::int32_t>(run.memory.pages().size()) * capacity_.page_tokens;
-      turn.count = std::min(count, room - run.memory.length());
+      turn.count = std::min(count, run.memory.room() - run.memory.length());
       if (turn.count <= 0) return std::nullopt;
     }
     for (std::int32_t i = 0; i < turn.count; ++i) {
@@ -192,13 +233,13 @@ class Scenario {
     const std::size_t before = turn.history.size() - static_cast<std::size_t>(turn.count);
     Span span = {.tokens = std::span(turn.history).subspan(before),
                  .position = memory.length(),
-                 .pages = memory.pages(),
+                 .tables = memory.tables(),
                  .read_slot = memory.read_slot(),
                  .write_slot = memory.write_slot(),
                  .samples = {}};
     if (caller_bug_ == CallerBug::foreign_page_table && turn.run > 0) {
-      const std::span<const PageId> other = runs_[turn.run - 1].memory.pages();
-      if (other.size() >= span.pages.size()) span.pages = other;
+      const std::span<const PageTable> other = runs_[turn.run - 1].memory.tables();
+      if (!other.empty() && other[0].size() >= span.tables[0].size()) span.tables = other;
     }
     for (std::int32_t i = 0; i < turn.count; ++i) {
       span.samples.push_back({.token = i,

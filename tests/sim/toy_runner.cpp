@@ -29,13 +29,30 @@ std::string name_of(Bug bug) {
   return names[static_cast<int>(bug)];
 }
 
+namespace {
+
+std::size_t units_of(const MemoryLayout& memory, ViewId view) {
+  return static_cast<std::size_t>(memory.superblocks) *
+         static_cast<std::size_t>(memory.units_per_superblock(view));
+}
+
+}  // namespace
+
 ToyRunner::ToyRunner(const Capacity& capacity, const ToyModel& model, Bug bug, bool checks_rules)
     : capacity_(capacity),
       model_(model),
       bug_(bug),
       checks_rules_(checks_rules),
-      rows_(static_cast<std::size_t>(capacity.pages * capacity.page_tokens)),
-      slots_(static_cast<std::size_t>(capacity.slots)) {}
+      slots_(units_of(capacity.memory, capacity.memory.slot_view())),
+      packed_(units_of(capacity.memory, capacity.memory.packed_view())) {
+  const MemoryLayout& memory = capacity.memory;
+  if (model.attention) {
+    rows_.resize(units_of(memory, ViewId{0}) * static_cast<std::size_t>(memory.page_tokens));
+  }
+  if (memory.fixed_superblocks.empty()) {
+    owners_.assign(static_cast<std::size_t>(memory.superblocks), no_view);
+  }
+}
 
 void ToyRunner::rule(bool holds, const std::string& text) const {
   if (checks_rules_ && !holds) throw Violation("rule of the runner: " + text);
@@ -68,7 +85,7 @@ void ToyRunner::check(const Step& step) const {
     tokens += span.tokens.size();
     samples += span.samples.size();
   }
-  rule(!step.spans.empty(), "a step has spans");
+  rule(!step.spans.empty() || !step.orders.empty(), "a step has spans or orders");
   rule(tokens <= static_cast<std::size_t>(capacity_.step_tokens), "at most step_tokens tokens");
   rule(samples <= static_cast<std::size_t>(capacity_.step_rows), "at most step_rows samples");
   rule(step.spans.size() <= static_cast<std::size_t>(capacity_.step_rows),
@@ -79,24 +96,24 @@ void ToyRunner::check(const Step& step) const {
 void ToyRunner::check(const Span& span) const {
   const auto count = static_cast<std::int32_t>(span.tokens.size());
   rule(count > 0, "a span has tokens");
+  rule(span.tables.size() == capacity_.memory.groups.size(), "a page table per group");
   if (model_.attention) {
-    const auto room = static_cast<std::int32_t>(span.pages.size()) * capacity_.page_tokens;
+    const auto room = static_cast<std::int32_t>(pages_of(span).size()) * page_tokens();
     rule(room >= span.position + count, "the page table has room for the span");
+    for (const PageId page : pages_of(span)) check_owner(ViewId{0}, index(page));
     for (std::int32_t i = 0; i < span.position; ++i) {
-      const Row& row = const_cast<ToyRunner*>(this)->row_at(span.pages, i);
+      const Row& row = const_cast<ToyRunner*>(this)->row_at(span, i);
       rule(row.written && row.position == i, "a page holds the positions it is read for");
     }
-  } else {
-    rule(span.pages.empty(), "no pages without attention");
   }
   if (!model_.recurrence) {
     rule(span.read_slot == no_slot && span.write_slot == no_slot, "no slots without recurrence");
     return;
   }
-  rule(index(span.write_slot) >= 0 && index(span.write_slot) < capacity_.slots,
-       "the write slot exists");
+  check_owner(capacity_.memory.slot_view(), index(span.write_slot));
   rule((span.read_slot == no_slot) == (span.position == 0), "only the start reads no slot");
   if (span.read_slot == no_slot) return;
+  check_owner(capacity_.memory.slot_view(), index(span.read_slot));
   const Slot& slot = slot_at(span.read_slot);
   rule(slot.written, "a slot is written before it is read");
   const std::int32_t offset = span.position - slot.position;
@@ -113,8 +130,8 @@ void ToyRunner::check_apart(const Step& step) const {
          "write slots are distinct");
     if (!model_.attention) continue;
     const auto last = span.position + static_cast<std::int32_t>(span.tokens.size()) - 1;
-    for (auto i = span.position / capacity_.page_tokens; i <= last / capacity_.page_tokens; ++i) {
-      rule(written_pages.insert(span.pages[static_cast<std::size_t>(i)]).second,
+    for (auto i = span.position / page_tokens(); i <= last / page_tokens(); ++i) {
+      rule(written_pages.insert(pages_of(span)[static_cast<std::size_t>(i)]).second,
            "written pages are distinct");
     }
   }
@@ -123,8 +140,8 @@ void ToyRunner::check_apart(const Step& step) const {
              !written_slots.contains(span.read_slot),
          "a slot that one span reads no other writes");
     if (!model_.attention) continue;
-    for (std::int32_t i = 0; i < span.position / capacity_.page_tokens; ++i) {
-      rule(!written_pages.contains(span.pages[static_cast<std::size_t>(i)]),
+    for (std::int32_t i = 0; i < span.position / page_tokens(); ++i) {
+      rule(!written_pages.contains(pages_of(span)[static_cast<std::size_t>(i)]),
            "a full page is not written");
     }
   }
@@ -141,7 +158,7 @@ void ToyRunner::check(const Span& span, const SampleRow& row) const {
   rule(std::equal(span.tokens.begin(), span.tokens.end(), from), "history has the span's tokens");
   if (!model_.attention) return;
   for (std::int32_t i = 0; i < span.position; ++i) {
-    const Row& kept = const_cast<ToyRunner*>(this)->row_at(span.pages, i);
+    const Row& kept = const_cast<ToyRunner*>(this)->row_at(span, i);
     rule(kept.token == row.history[static_cast<std::size_t>(i)], "pages hold the history");
   }
 }
@@ -154,30 +171,78 @@ void ToyRunner::carry_out(std::vector<Order> list) {
 }
 
 void ToyRunner::carry_out(const Order& order) {
-  if (const auto* copy = std::get_if<SlotCopy>(&order)) {
-    slot_at(copy->to) = slot_at(copy->from);
-    return;
+  const MemoryLayout& memory = capacity_.memory;
+  if (const auto* page = std::get_if<PageCopy>(&order)) return carry_out(*page);
+  if (const auto* change = std::get_if<ChangeOwner>(&order)) return change_owner(*change);
+  if (const auto* slot = std::get_if<SlotCopy>(&order)) {
+    check_owner(memory.slot_view(), index(slot->from));
+    check_owner(memory.slot_view(), index(slot->to));
+    slot_at(slot->to) = slot_at(slot->from);
+  } else if (const auto* pack = std::get_if<PackSlot>(&order)) {
+    check_owner(memory.slot_view(), index(pack->from));
+    check_owner(memory.packed_view(), index(pack->to));
+    packed_.at(static_cast<std::size_t>(index(pack->to))) = slot_at(pack->from);
+    ++packed;
+  } else if (const auto* unpack = std::get_if<UnpackSlot>(&order)) {
+    check_owner(memory.packed_view(), index(unpack->from));
+    check_owner(memory.slot_view(), index(unpack->to));
+    slot_at(unpack->to) = packed_.at(static_cast<std::size_t>(index(unpack->from)));
+  } else {
+    const auto& copy = std::get<PackedCopy>(order);
+    check_owner(memory.packed_view(), index(copy.from));
+    check_owner(memory.packed_view(), index(copy.to));
+    packed_.at(static_cast<std::size_t>(index(copy.to))) =
+        packed_.at(static_cast<std::size_t>(index(copy.from)));
   }
-  auto [from, to] = std::get<PageCopy>(order);
-  rule(index(from) >= 0 && index(from) < capacity_.pages && index(to) >= 0 &&
-           index(to) < capacity_.pages && from != to,
-       "a copy names two pages");
+}
+
+void ToyRunner::carry_out(const PageCopy& copy) {
+  auto [group, from, to] = copy;
+  rule(group == 0 && from != to, "a copy names two pages");
+  check_owner(ViewId{group}, index(from));
+  check_owner(ViewId{group}, index(to));
   if (bug_ == Bug::copy_turned_round) std::swap(from, to);
-  const std::int32_t rows = bug_ == Bug::copy_has_one_row ? 1 : capacity_.page_tokens;
+  const std::int32_t rows = bug_ == Bug::copy_has_one_row ? 1 : page_tokens();
   for (std::int32_t i = 0; i < rows; ++i) {
     const auto at = [&](PageId page) {
-      return static_cast<std::size_t>(index(page) * capacity_.page_tokens + i);
+      return static_cast<std::size_t>(index(page) * page_tokens() + i);
     };
     rows_.at(at(to)) = rows_.at(at(from));
   }
 }
 
+void ToyRunner::change_owner(const ChangeOwner& change) {
+  rule(!owners_.empty(), "fixed superblocks do not change");
+  ViewId& owner = owners_.at(static_cast<std::size_t>(index(change.superblock)));
+  rule(change.from == no_view || change.from == owner, "a change names the owner before");
+  owner = change.to;
+  ++owner_changes;
+  const auto lose = [&](auto& units, std::int32_t count) {
+    const auto first = static_cast<std::ptrdiff_t>(index(change.superblock)) * count;
+    std::fill(units.begin() + first, units.begin() + first + count,
+              typename std::decay_t<decltype(units)>::value_type{});
+  };
+  const MemoryLayout& memory = capacity_.memory;
+  if (model_.attention) lose(rows_, memory.groups[0].pages_per_superblock * page_tokens());
+  lose(slots_, memory.slots.per_superblock);
+  lose(packed_, memory.packed.per_superblock);
+}
+
+/// The unit exists and its superblock is seen through this view.
+void ToyRunner::check_owner(ViewId view, std::int32_t unit) const {
+  const std::int32_t units = capacity_.memory.units_per_superblock(view);
+  rule(unit >= 0 && units > 0 && unit < units * capacity_.memory.superblocks, "a unit exists");
+  if (!owners_.empty() && checks_rules_) {
+    rule(owners_[static_cast<std::size_t>(unit / units)] == view, "a unit is its view's own");
+  }
+}
+
 void ToyRunner::run_span(const Step& step, const Span& span, StepResult& result) {
-  const auto& table = bug_ == Bug::neighbours_page_table ? step.spans.front().pages : span.pages;
+  const Span& seen = bug_ == Bug::neighbours_page_table ? step.spans.front() : span;
   const auto key = [&](std::int32_t position) {
-    const auto room = static_cast<std::int32_t>(table.size()) * capacity_.page_tokens;
+    const auto room = static_cast<std::int32_t>(pages_of(seen).size()) * page_tokens();
     const bool foreign = position >= span.position || position >= room;
-    return row_at(foreign ? span.pages : table, position).key;
+    return row_at(foreign ? span : seen, position).key;
   };
   std::uint64_t state = state_before(bug_ == Bug::neighbours_state ? step.spans.front() : span);
   std::vector<std::uint64_t> states = {state};
@@ -189,10 +254,10 @@ void ToyRunner::run_span(const Step& step, const Span& span, StepResult& result)
     if (model_.recurrence) state = advance(state, token, attended);
     states.push_back(state);
     if (model_.attention) {
-      const bool early = bug_ == Bug::page_edge_off_by_one && position > 0 &&
-                         position % capacity_.page_tokens == 0;
-      row_at(span.pages, early ? position - 1 : position) = {true, position, token,
-                                                             make_key(token, attended, state)};
+      const bool early =
+          bug_ == Bug::page_edge_off_by_one && position > 0 && position % page_tokens() == 0;
+      row_at(span, early ? position - 1 : position) = {true, position, token,
+                                                       make_key(token, attended, state)};
     }
     for (; next_sample < span.samples.size() &&
            span.samples[next_sample].token == static_cast<std::int32_t>(i);
@@ -228,12 +293,20 @@ std::uint64_t ToyRunner::state_before(const Span& span) const {
   return slot.states[static_cast<std::size_t>(offset)];
 }
 
-ToyRunner::Row& ToyRunner::row_at(std::span<const PageId> pages, std::int32_t position) {
-  auto page = static_cast<std::size_t>(position / capacity_.page_tokens);
+ToyRunner::Row& ToyRunner::row_at(const Span& span, std::int32_t position) {
+  const PageTable& pages = pages_of(span);
+  auto page = static_cast<std::size_t>(position / page_tokens());
   if (bug_ == Bug::last_page_of_table_stale && page > 0 && page + 1 == pages.size()) --page;
-  const std::int32_t row =
-      index(pages[page]) * capacity_.page_tokens + position % capacity_.page_tokens;
+  const std::int32_t row = index(pages[page]) * page_tokens() + position % page_tokens();
   return rows_.at(static_cast<std::size_t>(row));
+}
+
+void ToyRunner::read(ViewId, std::int32_t, std::span<std::byte>) {
+  throw Violation("nobody reads a toy's units");
+}
+
+void ToyRunner::write(ViewId, std::int32_t, std::span<const std::byte>) {
+  throw Violation("nobody writes a toy's units");
 }
 
 /// Every second span is not run at all, the others are run on rubbish: what a step that fails half
@@ -245,7 +318,7 @@ void ToyRunner::spoil(const Step& step) {
     const Span& span = step.spans[i];
     for (std::size_t j = 0; model_.attention && j < span.tokens.size(); ++j) {
       const auto position = span.position + static_cast<std::int32_t>(j);
-      row_at(span.pages, position) = {true, position, TokenId{0}, 666};
+      row_at(span, position) = {true, position, TokenId{0}, 666};
     }
     if (model_.recurrence) slot_at(span.write_slot) = {true, span.position, {666, 666}};
   }

@@ -46,8 +46,9 @@ enum class Bug {
 
 std::string name_of(Bug bug);
 
-/// A Runner that keeps toy keys in pages and toy states in slots, reads them only through the page
-/// tables and slots of the step, and checks every rule of the seam. As a real one it may hold more
+/// A Runner that keeps toy keys in the pages of one full group and toy states in slots, reads them
+/// only through the page tables and slots of the step, and checks every rule of the seam. What a
+/// superblock held is lost when it changes its owner. As a real one it may hold more
 /// than was kept: a slot remembers the states within its last span, and the position of the next
 /// span says how many tokens stood.
 class ToyRunner : public Runner {
@@ -57,12 +58,14 @@ class ToyRunner : public Runner {
 
   Capacity capacity() const override { return capacity_; }
   StepResult run(const Step& step) override;
+  void read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) override;
+  void write(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) override;
 
   /// Asked before each step: true makes it fail, after it has written rubbish into some of what it
   /// was to write.
   std::function<bool()> fails = [] { return false; };
 
-  std::int64_t steps = 0, orders = 0, spans_max = 0;
+  std::int64_t steps = 0, orders = 0, spans_max = 0, owner_changes = 0, packed = 0;
 
  private:
   struct Row {
@@ -84,9 +87,14 @@ class ToyRunner : public Runner {
   void check(const Span& span, const SampleRow& row) const;
   void carry_out(std::vector<Order> orders);
   void carry_out(const Order& order);
+  void carry_out(const PageCopy& copy);
+  void change_owner(const ChangeOwner& change);
+  void check_owner(ViewId view, std::int32_t unit) const;
   void run_span(const Step& step, const Span& span, StepResult& result);
   std::uint64_t state_before(const Span& span) const;
-  Row& row_at(std::span<const PageId> pages, std::int32_t position);
+  std::int32_t page_tokens() const { return capacity_.memory.page_tokens; }
+  static const PageTable& pages_of(const Span& span) { return span.tables[0]; }
+  Row& row_at(const Span& span, std::int32_t position);
   Slot& slot_at(SlotId slot) { return slots_.at(static_cast<std::size_t>(index(slot))); }
   const Slot& slot_at(SlotId slot) const {
     return slots_.at(static_cast<std::size_t>(index(slot)));
@@ -99,6 +107,8 @@ class ToyRunner : public Runner {
   bool checks_rules_;
   std::vector<Row> rows_;
   std::vector<Slot> slots_;
+  std::vector<Slot> packed_;
+  std::vector<ViewId> owners_;  ///< empty: fixed
 };
 
 }  // namespace hyb::sim

@@ -54,6 +54,13 @@ class FaultyRunner : public Runner {
     return result;
   }
 
+  void read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) override {
+    runner_->read(view, unit, bytes);
+  }
+  void write(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) override {
+    runner_->write(view, unit, bytes);
+  }
+
  private:
   void spoil(const Step& step, const Span& span, float& logit) const {
     const bool has_company = fault_ == Fault::company_shows && step.spans.size() > 1;
@@ -81,8 +88,7 @@ struct Opened {
                                 .seed = 3},
                                nullptr)),
         runner(model.queue, model.model.plan, model.model.weights, model.model.geometry,
-               {.pages = model.model.geometry.page_bytes == 0 ? 0 : 48,
-                .slots = model.model.geometry.slot_bytes == 0 ? 0 : 14,
+               {.memory = models::flat_memory(model.model.geometry, 48, 14),
                 .step_tokens = 256,
                 .step_rows = 8,
                 .positions_max = 80,

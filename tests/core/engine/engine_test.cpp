@@ -14,8 +14,10 @@ using namespace hyb::sim;
 
 namespace {
 
-constexpr Capacity plenty = {
-    .pages = 100, .slots = 8, .page_tokens = 4, .step_tokens = 16, .step_rows = 8, .vocab = 16};
+const Capacity plenty = {.memory = flat_layout({.pages = 100, .slots = 8, .page_tokens = 4}),
+                         .step_tokens = 16,
+                         .step_rows = 8,
+                         .vocab = 16};
 
 Request request_of(std::int32_t prompt, std::int32_t max_tokens) {
   Request request;
@@ -64,6 +66,8 @@ class WrongRunner : public Runner {
  public:
   Capacity capacity() const override { return plenty; }
   StepResult run(const Step&) override { return result; }
+  void read(ViewId, std::int32_t, std::span<std::byte>) override {}
+  void write(ViewId, std::int32_t, std::span<const std::byte>) override {}
   StepResult result;
 };
 
@@ -91,9 +95,7 @@ TEST_SUITE("core/engine/engine") {
 
   TEST_CASE("the limit is the smaller of what was asked and what the pages hold") {
     const auto limit = [](std::int32_t pages, std::int32_t asked) {
-      ToyRunner runner({.pages = pages,
-                        .slots = 1,
-                        .page_tokens = pages > 0 ? 4 : 0,
+      ToyRunner runner({.memory = flat_layout({.pages = pages, .slots = 1, .page_tokens = 4}),
                         .step_tokens = 4,
                         .step_rows = 1,
                         .vocab = 16},
@@ -114,10 +116,10 @@ TEST_SUITE("core/engine/engine") {
     CHECK(with({.length_max = 9, .sequences_max = 0}) == "engine: at least 1 sequence runs: 0");
     CHECK(with({.length_max = 9, .chunk_tokens = 0}) == "engine: a chunk has at least 1 token: 0");
     Capacity tiny = plenty;
-    tiny.pages = tiny.page_tokens = 1;
+    tiny.memory = flat_layout({.pages = 1, .slots = 8, .page_tokens = 1});
     ToyRunner small(tiny, {});
     CHECK(error_of([&] { Engine(small, nullptr, {.length_max = 9}); }, ErrorKind::memory) ==
-          "engine: the pages hold less than 2 tokens; give more memory");
+          "engine: the memory holds less than 2 tokens; give more");
   }
 
   TEST_CASE("a request that can never run is refused at once and leaves nothing behind") {
@@ -155,7 +157,7 @@ TEST_SUITE("core/engine/engine") {
 
   TEST_CASE("choices are prefilled one by one where no slot is free for a snapshot") {
     Capacity one_slot = plenty;
-    one_slot.slots = 1;
+    one_slot.memory = flat_layout({.pages = 100, .slots = 1, .page_tokens = 4});
     Bench bench(one_slot);
     Listener sink;
     Request request = request_of(30, 6);

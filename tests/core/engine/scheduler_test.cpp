@@ -16,8 +16,8 @@ namespace {
 /// A scheduler with sequences whose answers are as long as asked, and no model.
 class Desk {
  public:
-  Desk(const Capacity& capacity, const SchedulerLimits& limits)
-      : pool_(capacity), scheduler_(pool_, limits) {}
+  Desk(const MemoryLayout& memory, const SchedulerLimits& limits)
+      : pool_(memory), scheduler_(pool_, limits) {}
 
   Sequence& add(std::int32_t prompt, std::int32_t answer) {
     Client& client = clients_.emplace_back();
@@ -57,13 +57,8 @@ class Desk {
   Scheduler scheduler_;
 };
 
-Capacity sizes(std::int32_t pages, std::int32_t slots) {
-  return {.pages = pages,
-          .slots = slots,
-          .page_tokens = 4,
-          .step_tokens = 16,
-          .step_rows = 8,
-          .vocab = 16};
+MemoryLayout sizes(std::int32_t pages, std::int32_t slots) {
+  return flat_layout({.pages = pages, .slots = slots, .page_tokens = 4});
 }
 
 constexpr SchedulerLimits limits = {.sequences_max = 8, .chunk_tokens = 10, .step_tokens = 16};

@@ -12,8 +12,7 @@ using hyb::sim::toy_tokenizer;
 
 namespace {
 
-constexpr Capacity plenty = {
-    .pages = 20, .slots = 4, .page_tokens = 4, .step_tokens = 16, .step_rows = 4, .vocab = 16};
+const MemoryLayout plenty = flat_layout({.pages = 20, .slots = 4, .page_tokens = 4});
 
 RequestTerms terms_of(Request request, const Tokenizer* tokenizer = &toy_tokenizer()) {
   RequestTerms terms;

@@ -9,8 +9,7 @@ using namespace hyb;
 
 namespace {
 
-constexpr Capacity sizes = {
-    .pages = 6, .slots = 3, .page_tokens = 4, .step_tokens = 16, .step_rows = 4, .vocab = 10};
+const MemoryLayout sizes = flat_layout({.pages = 6, .slots = 3, .page_tokens = 4});
 
 std::string finding(const MemoryPool& pool, std::span<const Memory* const> memories,
                     std::span<const Checkpoint* const> checkpoints) {

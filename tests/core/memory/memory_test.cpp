@@ -10,13 +10,8 @@ using namespace hyb;
 
 namespace {
 
-Capacity sizes(std::int32_t pages, std::int32_t slots, std::int32_t page_tokens = 4) {
-  return {.pages = pages,
-          .slots = slots,
-          .page_tokens = page_tokens,
-          .step_tokens = 16,
-          .step_rows = 4,
-          .vocab = 10};
+MemoryLayout sizes(std::int32_t pages, std::int32_t slots, std::int32_t page_tokens = 4) {
+  return flat_layout({.pages = pages, .slots = slots, .page_tokens = page_tokens});
 }
 
 /// A sequence that has run `tokens` tokens.
@@ -30,7 +25,7 @@ Memory ran(MemoryPool& pool, std::int32_t tokens) {
 
 bool all_free(const MemoryPool& pool) {
   pool.audit({}, {});
-  return pool.pages_free() == pool.pages_total() && pool.slots_free() == pool.slots_total();
+  return pool.all_free();
 }
 
 }  // namespace
@@ -55,14 +50,14 @@ TEST_SUITE("core/memory/memory") {
     MemoryPool pool(sizes(4, 1));
     Memory memory = *pool.start();
     CHECK(memory.reserve(0));
-    CHECK(memory.pages().empty());
+    CHECK(memory.tables()[0].empty());
     CHECK(memory.reserve(4));
-    CHECK(memory.pages().size() == 1);
+    CHECK(memory.tables()[0].size() == 1);
     CHECK(memory.reserve(4));
-    CHECK(memory.pages().size() == 1);
+    CHECK(memory.tables()[0].size() == 1);
     memory.keep(4);
     CHECK(memory.reserve(1));
-    CHECK(memory.pages().size() == 2);
+    CHECK(memory.tables()[0].size() == 2);
   }
 
   TEST_CASE("a dry pool keeps what was taken, and release gives all back") {
@@ -70,7 +65,7 @@ TEST_SUITE("core/memory/memory") {
     {
       Memory memory = ran(pool, 5);
       CHECK_FALSE(memory.reserve(100));
-      CHECK(memory.pages().size() == 3);
+      CHECK(memory.tables()[0].size() == 3);
       CHECK(memory.length() == 5);
       CHECK(memory.reserve(7));
       CHECK(pool.pages_free() == 0);
@@ -104,18 +99,22 @@ TEST_SUITE("core/memory/memory") {
     CHECK(pool.slots_free() == 1);
   }
 
-  TEST_CASE("full pages are shared, the partial one is the checkpoint's own copy") {
+  TEST_CASE("a checkpoint shares all pages, and who resumes copies the partial one") {
     MemoryPool pool(sizes(8, 3));
     Memory memory = ran(pool, 6);
     const std::optional<Checkpoint> checkpoint = memory.checkpoint();
     REQUIRE(checkpoint);
-    CHECK(checkpoint->pages()[0] == memory.pages()[0]);
-    CHECK(checkpoint->pages()[1] != memory.pages()[1]);
+    CHECK(checkpoint->tables()[0] == memory.tables()[0]);
+    CHECK(pool.take_orders().empty());
+    const std::optional<Memory> other = pool.resume(*checkpoint);
+    REQUIRE(other);
+    CHECK(other->tables()[0][0] == memory.tables()[0][0]);
+    CHECK(other->tables()[0][1] != memory.tables()[0][1]);
     const std::vector<Order> orders = pool.take_orders();
     REQUIRE(orders.size() == 1);
     const PageCopy copy = std::get<PageCopy>(orders[0]);
-    CHECK(copy.from == memory.pages()[1]);
-    CHECK(copy.to == checkpoint->pages()[1]);
+    CHECK(copy.from == memory.tables()[0][1]);
+    CHECK(copy.to == other->tables()[0][1]);
   }
 
   TEST_CASE("on a page boundary nothing is copied") {
@@ -127,7 +126,7 @@ TEST_SUITE("core/memory/memory") {
     REQUIRE(other);
     CHECK(pool.take_orders().empty());
     CHECK(pool.pages_free() == 6);
-    CHECK(other->pages()[1] == memory.pages()[1]);
+    CHECK(other->tables()[0][1] == memory.tables()[0][1]);
   }
 
   TEST_CASE("a second checkpoint at the same place shares the snapshot") {
@@ -157,8 +156,8 @@ TEST_SUITE("core/memory/memory") {
     CHECK(a.read_slot() == checkpoint->slot());
     CHECK(b.read_slot() == checkpoint->slot());
     CHECK(a.write_slot() != b.write_slot());
-    CHECK(a.pages()[0] == b.pages()[0]);
-    CHECK(a.pages()[1] != b.pages()[1]);
+    CHECK(a.tables()[0][0] == b.tables()[0][0]);
+    CHECK(a.tables()[0][1] != b.tables()[0][1]);
 
     // The snapshot outlives its checkpoint until the last reader has moved on.
     checkpoint.reset();
@@ -181,16 +180,8 @@ TEST_SUITE("core/memory/memory") {
       CHECK(memory.read_slot() == memory.write_slot());
       CHECK(pool.take_orders().empty());
     }
-    SUBCASE("no page") {
-      MemoryPool pool(sizes(2, 3));
-      Memory memory = ran(pool, 6);
-      CHECK_FALSE(memory.checkpoint());
-      CHECK(pool.slots_free() == 2);
-      CHECK(memory.read_slot() == memory.write_slot());
-      CHECK(pool.take_orders().empty());
-    }
     SUBCASE("no page to resume") {
-      MemoryPool pool(sizes(3, 3));
+      MemoryPool pool(sizes(2, 3));
       Memory memory = ran(pool, 6);
       const std::optional<Checkpoint> checkpoint = memory.checkpoint();
       REQUIRE(checkpoint);
@@ -202,24 +193,12 @@ TEST_SUITE("core/memory/memory") {
     }
   }
 
-  TEST_CASE("a checkpoint of nothing resumes as a fresh sequence") {
-    MemoryPool pool(sizes(4, 2));
-    Memory memory = *pool.start();
-    const std::optional<Checkpoint> checkpoint = memory.checkpoint();
-    REQUIRE(checkpoint);
-    CHECK(checkpoint->length() == 0);
-    const std::optional<Memory> other = pool.resume(*checkpoint);
-    REQUIRE(other);
-    CHECK(other->length() == 0);
-    CHECK(other->read_slot() == no_slot);
-  }
-
   TEST_CASE("without attention there are no pages") {
     MemoryPool pool(sizes(0, 2, 0));
     Memory memory = *pool.start();
     CHECK(memory.reserve(1'000'000));
     memory.keep(1'000'000);
-    CHECK(memory.pages().empty());
+    CHECK(memory.tables().empty());
     const std::optional<Checkpoint> checkpoint = memory.checkpoint();
     REQUIRE(checkpoint);
     CHECK(pool.pages_for(17) == 0);
@@ -266,10 +245,13 @@ TEST_SUITE("core/memory/memory") {
     REQUIRE(memory.reserve(4));
     CHECK_THROWS_AS(memory.keep(5), Error);
     CHECK_THROWS_AS(Memory().reserve(1), Error);
+    CHECK_THROWS_AS(memory.checkpoint(), Error);
     MemoryPool other(sizes(4, 2));
     memory.keep(4);
     const Checkpoint checkpoint = *memory.checkpoint();
     CHECK_THROWS_AS(other.resume(checkpoint), Error);
+    CHECK_THROWS_AS(pool.resume(checkpoint, 3), Error);
+    CHECK_THROWS_AS(memory.checkpoint(Precision::int8), Error);
     CHECK_THROWS_AS(pool.audit({}, {}), Error);  // the sequence and the checkpoint are not named
   }
 }

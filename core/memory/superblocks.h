@@ -1,0 +1,114 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "core/base/ids.h"
+#include "core/memory/layout.h"
+#include "core/memory/superblock_lists.h"
+
+namespace hyb {
+
+/// A unit handed out, and whether its superblock had another owner before.
+struct TakenUnit {
+  std::int32_t unit;
+  bool owner_changed = false;
+  ViewId owner_before = no_view;
+};
+
+/// Who owns which superblock, and how many users each unit has. Every call takes constant time, but
+/// for the search of a bit among the units of one superblock.
+///
+/// A superblock whose last unit is dropped is free: any view may have it, its last owner first, so
+/// that memory does not go back and forth. With fixed superblocks each view keeps its own.
+class Superblocks {
+ public:
+  explicit Superblocks(MemoryLayout layout);
+
+  const MemoryLayout& layout() const { return layout_; }
+
+  /// A unit with one user: the one behind `after` when that is free (-1: none is wished), else one
+  /// of the fullest superblock that has any, so that sparse ones become empty, else one of a free
+  /// superblock, which changes owner. nullopt: the view is dry.
+  std::optional<TakenUnit> take(ViewId view, std::int32_t after = -1);
+
+  void share(ViewId view, std::int32_t unit) { ++users(view, unit); }
+  void drop(ViewId view, std::int32_t unit) noexcept;
+  std::int32_t users(ViewId view, std::int32_t unit) const;
+
+  SuperblockId superblock_of(ViewId view, std::int32_t unit) const;
+
+  /// Units that take() can hand out, free superblocks included.
+  std::int64_t units_free(ViewId view) const;
+  std::int64_t units_used(ViewId view) const { return books(view).units_used; }
+  /// Superblocks in use by a view: at least one of their units is.
+  std::int32_t superblocks_used(ViewId view) const { return books(view).superblocks_used; }
+  std::int32_t superblocks_free() const { return superblocks_free_; }
+  /// Units without a user in superblocks that the view uses.
+  std::int64_t units_idle(ViewId view) const;
+  bool is_fixed() const { return !layout_.fixed_superblocks.empty(); }
+
+  /// The view's superblock in use with the fewest units in use, when the view's other superblocks
+  /// have room for these. nullopt: they have not.
+  std::optional<SuperblockId> sparsest(ViewId view) const;
+  /// Hands out no more units of the superblock until it was free.
+  void close(SuperblockId superblock);
+  /// Units in use of a superblock, in ascending order.
+  std::vector<std::int32_t> units_in_use(SuperblockId superblock) const;
+
+  /// no_view: never owned, or forgotten. Of a free superblock: its last owner.
+  ViewId owner(SuperblockId superblock) const { return block(superblock).owner; }
+  bool is_free(SuperblockId superblock) const { return block(superblock).is_free; }
+  /// The last owner of a free superblock is of no matter any more.
+  void forget_owner(SuperblockId superblock);
+
+  /// Throws when the books do not add up: our own bug.
+  void audit() const;
+
+ private:
+  struct Book {              ///< of a view
+    std::int32_t units = 0;  ///< per superblock
+    std::vector<std::int32_t> users;
+    std::vector<std::uint64_t> taken;  ///< a bit per unit, whole words per superblock
+    std::size_t words = 0;             ///< of `taken` per superblock
+    std::uint64_t partial = 0;         ///< bit f: fullness f has superblocks with free units
+    std::int64_t units_used = 0;
+    std::int64_t units_open = 0;  ///< free ones in superblocks of the view's lists of fullness
+    std::int32_t superblocks_used = 0;
+  };
+  struct Superblock {
+    ViewId owner = no_view;
+    std::int32_t used = 0;  ///< units with users
+    bool is_free = false;   ///< any view may have it
+    bool is_closed = false;
+  };
+
+  Book& books(ViewId view) { return books_[static_cast<std::size_t>(index(view))]; }
+  const Book& books(ViewId view) const { return books_[static_cast<std::size_t>(index(view))]; }
+  Superblock& block(SuperblockId id) { return superblocks_[static_cast<std::size_t>(index(id))]; }
+  const Superblock& block(SuperblockId id) const {
+    return superblocks_[static_cast<std::size_t>(index(id))];
+  }
+  std::int32_t& users(ViewId view, std::int32_t unit) {
+    return books(view).users[static_cast<std::size_t>(unit)];
+  }
+
+  std::int32_t fullness_list(ViewId view, std::int32_t used) const;
+  std::int32_t free_list(ViewId last_owner) const;
+  void list(SuperblockId superblock);
+  void unlist(SuperblockId superblock);
+  std::optional<SuperblockId> fullest(ViewId view) const;
+  std::optional<SuperblockId> any_free(ViewId view) const;
+  std::int32_t first_free_unit(ViewId view, SuperblockId superblock) const;
+  bool is_open(ViewId view, std::int32_t unit) const;
+  void mark_taken(ViewId view, std::int32_t unit);
+
+  MemoryLayout layout_;
+  std::vector<Book> books_;
+  std::vector<Superblock> superblocks_;
+  SuperblockLists lists_;
+  std::int32_t superblocks_free_ = 0;
+};
+
+}  // namespace hyb
