@@ -65,7 +65,8 @@ void add_attention(Geometry& geometry, const Place& at, const Attention& attenti
                             .kv_heads = attention.kv_heads,
                             .head_dim = attention.head_dim,
                             .elements_per_token = static_cast<std::int64_t>(elements),
-                            .page_bytes = page_bytes});
+                            .page_bytes = page_bytes,
+                            .reach = {}});
   geometry.page_bytes += page_bytes;
   geometry.kv_bytes_per_token += page_bytes / static_cast<std::size_t>(geometry.page_tokens);
 }

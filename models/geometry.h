@@ -10,7 +10,15 @@
 
 namespace hyb::models {
 
-/// Keys and values of one attention layer.
+/// Which earlier positions an attention layer reads: all, the last `tokens` (its own included), or
+/// those from the last multiple of `tokens` on.
+struct Reach {
+  enum class Kind : std::uint8_t { all, window, chunk } kind = Kind::all;
+  std::int32_t tokens = 0;
+  bool operator==(const Reach&) const = default;
+};
+
+/// Keys and values of one attention layer. A layer that reads another layer's has none.
 struct PageLayout {
   std::int32_t layer;  ///< index in Plan::layers
   std::int32_t block;  ///< index in Layer::blocks
@@ -19,6 +27,7 @@ struct PageLayout {
   std::int32_t head_dim;
   std::int64_t elements_per_token;  ///< keys and values: 2 * kv_heads * head_dim
   std::size_t page_bytes;           ///< elements_per_token * page_tokens * size of the kv dtype
+  Reach reach = {};
 };
 
 /// Where one recurrent part lives inside a slot. Offsets are multiples of slot_alignment.

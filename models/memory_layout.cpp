@@ -1,0 +1,287 @@
+#include "models/memory_layout.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "core/base/error.h"
+
+namespace hyb::models {
+namespace {
+
+constexpr std::array waste_levels = {0.03, 0.02, 0.01, 0.005, 0.0025};
+/// For pools that hold only few of the superblocks that keep to the levels above: the memory that
+/// cannot change its owner would be the larger loss.
+constexpr std::array waste_levels_of_few = {0.06, 0.12, 0.25};
+constexpr std::size_t superblocks_few = 16;
+constexpr std::size_t superblock_bytes_max = std::size_t{2} << 30;
+/// A search over more sizes takes long and finds little: larger ones are tried in larger steps.
+constexpr std::size_t handles_max = 8192;
+constexpr std::int32_t units_max = std::int32_t{1} << 30;
+
+std::unique_ptr<MemoryKind> kind_of(const Reach& reach) {
+  switch (reach.kind) {
+    case Reach::Kind::window:
+      return std::make_unique<SlidingWindow>(reach.tokens);
+    case Reach::Kind::chunk:
+      return std::make_unique<ChunkedAttention>(reach.tokens);
+    case Reach::Kind::all:
+      break;
+  }
+  return std::make_unique<FullAttention>();
+}
+
+/// Layers by reach.
+void group_layers(const Geometry& geometry, bool flat, ModelMemoryLayout& memory) {
+  std::vector<Reach> reaches;
+  for (std::size_t ordinal = 0; ordinal < geometry.pages.size(); ++ordinal) {
+    const PageLayout& page = geometry.pages[ordinal];
+    const Reach reach = flat ? Reach{} : page.reach;
+    const auto found = std::find(reaches.begin(), reaches.end(), reach);
+    const auto group = static_cast<std::size_t>(found - reaches.begin());
+    if (found == reaches.end()) {
+      reaches.push_back(reach);
+      memory.kinds.push_back(kind_of(reach));
+      memory.layers.emplace_back();
+      memory.layout.groups.push_back(
+          {.kind = memory.kinds.back().get(), .page_bytes = 0, .pages_per_superblock = 0});
+    }
+    memory.layers[group].push_back(ordinal);
+    memory.layout.groups[group].page_bytes += page.page_bytes;
+  }
+}
+
+/// Views to cut a superblock for, and what their units really need.
+struct Requests {
+  std::vector<ViewRequest> views;
+  std::vector<std::size_t> unit_bytes;  ///< 0: no units
+};
+
+Requests requests_of(const Geometry& geometry, const ModelMemoryLayout& memory) {
+  Requests requests;
+  for (const std::vector<std::size_t>& layers : memory.layers) {
+    ViewRequest view;
+    std::size_t unit = 0;
+    for (const std::size_t ordinal : layers) {
+      view.plane_unit_bytes.push_back(geometry.pages[ordinal].page_bytes);
+      unit += geometry.pages[ordinal].page_bytes;
+    }
+    requests.views.push_back(std::move(view));
+    requests.unit_bytes.push_back(unit);
+  }
+  for (const std::size_t bytes : {geometry.slot_bytes, memory.snapshot.bytes}) {
+    ViewRequest view{.plane_unit_bytes = {}, .may_stretch = true};
+    if (bytes != 0) view.plane_unit_bytes.push_back(bytes);
+    requests.views.push_back(std::move(view));
+    requests.unit_bytes.push_back(bytes);
+  }
+  return requests;
+}
+
+/// The same with slots and snapshots of whole handles, one behind the other, where that costs
+/// little: then nothing has to come out even.
+Requests rounded(const Requests& requests, std::size_t handle_bytes) {
+  Requests result = requests;
+  for (std::size_t v = 0; v < result.views.size(); ++v) {
+    ViewRequest& view = result.views[v];
+    if (!view.may_stretch || view.plane_unit_bytes.empty()) continue;
+    const std::size_t bytes = requests.unit_bytes[v];
+    const std::size_t whole = (bytes + handle_bytes - 1) / handle_bytes * handle_bytes;
+    if (static_cast<double>(whole - bytes) > waste_levels.front() * static_cast<double>(whole)) {
+      continue;
+    }
+    view = {.plane_unit_bytes = {whole}, .may_stretch = false};
+  }
+  return result;
+}
+
+/// The largest part of a superblock that one of the views cannot use.
+double waste_of(const Requests& requests, const SuperblockPlan& plan) {
+  double most = 0.0;
+  for (std::size_t v = 0; v < requests.views.size(); ++v) {
+    if (requests.unit_bytes[v] == 0) continue;
+    const double used =
+        static_cast<double>(requests.unit_bytes[v]) * plan.views[v].units_per_superblock;
+    most = std::max(most, 1.0 - used / static_cast<double>(plan.superblock_bytes()));
+  }
+  return most;
+}
+
+/// Superblocks without which no sequence runs.
+std::size_t superblocks_needed(const SuperblockPlan& plan) {
+  const std::size_t groups = plan.views.size() - 2;
+  const std::int32_t slots = plan.views[groups].units_per_superblock;
+  return groups + (slots == 0 ? 0 : slots == 1 ? 2 : 1);
+}
+
+/// A superblock and the bytes of the pool that are expected to lie idle with it.
+struct Choice {
+  SuperblockPlan plan;
+  double idle_bytes;
+};
+
+bool better(const std::optional<Choice>& a, const std::optional<Choice>& b) {
+  return a && (!b || a->idle_bytes < b->idle_bytes);
+}
+
+double views_used(const Requests& requests) {
+  return static_cast<double>(requests.unit_bytes.size()) -
+         static_cast<double>(std::count(requests.unit_bytes.begin(), requests.unit_bytes.end(), 0));
+}
+
+/// Empty: no superblock of these handles up to bytes_max keeps to the level, or the pool holds too
+/// few of them.
+std::optional<Choice> try_level(const Requests& requests, std::size_t handle, double waste_max,
+                                std::size_t bytes_max, std::size_t pool_bytes) {
+  if (bytes_max < *std::max_element(requests.unit_bytes.begin(), requests.unit_bytes.end())) {
+    return std::nullopt;
+  }
+  try {
+    SuperblockPlan plan = plan_superblocks(requests.views, handle, bytes_max, waste_max);
+    const double waste = waste_of(requests, plan);
+    if (waste > waste_max) return std::nullopt;  // what whole handles cost comes on top
+    const std::size_t superblock = plan.superblock_bytes();
+    if (superblocks_needed(plan) * superblock > pool_bytes) return std::nullopt;
+    const double open = views_used(requests) * static_cast<double>(superblock) / 2;
+    return Choice{std::move(plan), open + waste * static_cast<double>(pool_bytes)};
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::memory) throw;
+    return std::nullopt;
+  }
+}
+
+std::optional<Choice> best_of_levels(const Requests& requests, const MemoryLayoutOptions& options,
+                                     std::span<const double> levels) {
+  std::optional<Choice> best;
+  const auto try_all = [&](const Requests& variant, std::size_t handle) {
+    for (const double level : levels) {
+      std::size_t bytes_max =
+          std::min({options.pool_bytes, superblock_bytes_max, handles_max * handle});
+      if (best) {  // a larger superblock would lose by its size alone
+        bytes_max = std::min(bytes_max,
+                             static_cast<std::size_t>(2 * best->idle_bytes / views_used(requests)));
+      }
+      std::optional<Choice> choice =
+          try_level(variant, handle, level, bytes_max, options.pool_bytes);
+      if (better(choice, best)) best = std::move(choice);
+    }
+  };
+  for (std::size_t handle = options.handle_bytes_max; handle >= options.handle_bytes_min;
+       handle /= 4) {
+    try_all(rounded(requests, handle), handle);
+    try_all(requests, handle);
+  }
+  return best;
+}
+
+std::optional<Choice> best_superblock(const Requests& requests,
+                                      const MemoryLayoutOptions& options) {
+  std::optional<Choice> best = best_of_levels(requests, options, waste_levels);
+  const bool few = best && options.pool_bytes / best->plan.superblock_bytes() < superblocks_few;
+  if (best && !(few && options.packed)) return best;
+  std::optional<Choice> small = best_of_levels(requests, options, waste_levels_of_few);
+  return better(small, best) ? small : best;
+}
+
+[[noreturn]] void fail_too_small(const Geometry& geometry, const MemoryLayoutOptions& options) {
+  throw Error(ErrorKind::memory,
+              fmt::format("the pools do not fit: a page of {} tokens takes {} bytes, two slots {}; "
+                          "{} bytes are given, which cannot be cut into superblocks for them",
+                          geometry.page_tokens, geometry.page_bytes, 2 * geometry.slot_bytes,
+                          options.pool_bytes));
+}
+
+/// Slots for the sequences, as far as half of the superblocks go or what their pages leave over;
+/// the rest pages.
+std::vector<std::int32_t> split(const MemoryLayout& layout, const FlatPools& wanted) {
+  std::vector<std::int32_t> fixed(static_cast<std::size_t>(layout.views()), 0);
+  const std::int32_t per_slots = layout.slots.per_superblock;
+  std::int32_t slots = 0;
+  if (per_slots != 0) {
+    const std::int32_t asked = (wanted.sequences + per_slots) / per_slots;  // and one to hand over
+    slots = layout.groups.empty() ? layout.superblocks : asked;
+  }
+  if (!layout.groups.empty()) {
+    const PageGroup& group = layout.groups.front();
+    const std::int64_t pages = (std::int64_t{wanted.tokens} + layout.page_tokens - 1) /
+                               layout.page_tokens * wanted.sequences;
+    const std::int64_t for_pages =
+        (pages + group.pages_per_superblock - 1) / group.pages_per_superblock;
+    if (per_slots != 0) {
+      const std::int32_t least = per_slots == 1 ? 2 : 1;
+      const auto left = static_cast<std::int32_t>(
+          std::max<std::int64_t>(layout.superblocks - for_pages, layout.superblocks / 2));
+      slots = std::clamp(slots, least, std::max(least, std::min(left, layout.superblocks - 1)));
+    }
+    fixed.front() = layout.superblocks - slots;
+  }
+  fixed[static_cast<std::size_t>(index(layout.slot_view()))] = slots;
+  return fixed;
+}
+
+void fill_layout(const Geometry& geometry, const MemoryLayoutOptions& options,
+                 ModelMemoryLayout& memory) {
+  MemoryLayout& layout = memory.layout;
+  const std::vector<ViewPlan>& views = memory.superblock.views;
+  layout.page_tokens = layout.groups.empty() ? 0 : geometry.page_tokens;
+  std::int32_t units = 1;
+  for (std::size_t v = 0; v < views.size(); ++v) {
+    units = std::max(units, views[v].units_per_superblock);
+    if (v < layout.groups.size()) {
+      layout.groups[v].pages_per_superblock = views[v].units_per_superblock;
+    } else if (!views[v].plane_bytes.empty()) {
+      const auto count = static_cast<std::size_t>(views[v].units_per_superblock);
+      (v == layout.groups.size() ? layout.slots : layout.packed) = {
+          .bytes = views[v].plane_bytes.front() / count,
+          .per_superblock = views[v].units_per_superblock};
+    }
+  }
+  layout.superblock_bytes = memory.superblock.superblock_bytes();
+  layout.superblocks = static_cast<std::int32_t>(std::min<std::size_t>(
+      options.pool_bytes / layout.superblock_bytes, static_cast<std::size_t>(units_max / units)));
+  if (options.flat) layout.fixed_superblocks = split(layout, *options.flat);
+}
+
+}  // namespace
+
+double ModelMemoryLayout::bytes_held(ViewId view) const {
+  const std::int32_t units = layout.units_per_superblock(view);
+  return units == 0 ? 0.0 : static_cast<double>(layout.superblock_bytes) / units;
+}
+
+double ModelMemoryLayout::waste() const {
+  double most = 0.0;
+  for (std::int32_t v = 0; v < layout.views(); ++v) {
+    const ViewId view{v};
+    if (layout.units_per_superblock(view) == 0) continue;
+    const std::size_t used = view == layout.slot_view()     ? slot_bytes
+                             : view == layout.packed_view() ? snapshot.bytes
+                                                            : layout.unit_bytes(view);
+    most = std::max(most, 1.0 - static_cast<double>(used) / bytes_held(view));
+  }
+  return most;
+}
+
+kernels::SuperblockShape ModelMemoryLayout::shape() const {
+  kernels::SuperblockShape shape = {.handle_bytes = superblock.handle_bytes,
+                                    .superblock_bytes = layout.superblock_bytes,
+                                    .superblocks = layout.superblocks,
+                                    .plane_bytes = {}};
+  for (const ViewPlan& view : superblock.views) shape.plane_bytes.push_back(view.plane_bytes);
+  return shape;
+}
+
+ModelMemoryLayout memory_layout_of(const Geometry& geometry, const MemoryLayoutOptions& options) {
+  ModelMemoryLayout memory;
+  memory.slot_bytes = geometry.slot_bytes;
+  group_layers(geometry, options.flat.has_value(), memory);
+  if (options.packed && !options.flat) memory.snapshot = snapshot_layout(geometry);
+  std::optional<Choice> best = best_superblock(requests_of(geometry, memory), options);
+  if (!best) fail_too_small(geometry, options);
+  memory.superblock = std::move(best->plan);
+  fill_layout(geometry, options, memory);
+  return memory;
+}
+
+}  // namespace hyb::models

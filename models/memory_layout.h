@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "core/memory/kind.h"
+#include "core/memory/layout.h"
+#include "kernels/arena/superblock_map.h"
+#include "models/geometry.h"
+
+namespace hyb::models {
+
+/// Fixed pools, cut for so many sequences of so many tokens each.
+struct FlatPools {
+  std::int32_t sequences = 1;
+  std::int32_t tokens = 0;
+};
+
+struct MemoryLayoutOptions {
+  std::size_t pool_bytes = 0;  ///< for pages, slots and packed snapshots together
+  bool packed = false;         ///< int8 snapshots have a view of their own
+
+  /// Mode `flat`: pools never change, every attention layer keeps all positions, no packed
+  /// snapshots.
+  std::optional<FlatPools> flat;
+
+  /// Physical memory comes in multiples of some size: on the CPU a page of the system, on CUDA 2
+  /// MiB. Of handles that do equally well the largest are taken.
+  std::size_t handle_bytes_min = 4096;
+  std::size_t handle_bytes_max = std::size_t{2} << 20;
+};
+
+/// A model's memory as core decides with it (`layout`) and as the bytes lie (`superblock`). Views
+/// stand in the order of ViewId: page groups, slots, packed snapshots.
+struct ModelMemoryLayout {
+  std::vector<std::unique_ptr<MemoryKind>> kinds;  ///< of the groups, which point to them
+  /// Of each group its layers by attention ordinal (index in Geometry::pages); the i-th is plane i
+  /// of the group's view.
+  std::vector<std::vector<std::size_t>> layers;
+  std::size_t slot_bytes = 0;  ///< that a slot needs; layout.slots.bytes lie between two slots
+  SnapshotLayout snapshot;     ///< bytes 0: no packed snapshots
+  SuperblockPlan superblock;
+  MemoryLayout layout;
+
+  /// What a unit takes of the memory: its share of a superblock, what its view leaves over
+  /// included.
+  double bytes_held(ViewId view) const;
+
+  /// The largest part of a superblock that one of the views cannot use.
+  double waste() const;
+
+  /// What the arena maps.
+  kernels::SuperblockShape shape() const;
+};
+
+/// Layers of one reach form a page group, in the order of their first layers. Of all superblocks
+/// that waste at most 3 % in every view the one is taken that leaves the fewest bytes idle: what
+/// views cannot use, and half a superblock per view that is not full yet. Up to 25 % may be wasted
+/// only where no such superblock fits the pool, or where with packed snapshots less than 16 do.
+/// Throws Error(memory) with the numbers when pool_bytes does not hold a superblock of each page
+/// group and two slots (a checkpoint hands its slot over while the next one is taken).
+ModelMemoryLayout memory_layout_of(const Geometry& geometry, const MemoryLayoutOptions& options);
+
+}  // namespace hyb::models
