@@ -4,49 +4,69 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/memory/prefix_tree.h"
+#include "core/memory/prefix_node.h"
 
 namespace hyb {
 
-/// Seconds to prefill the first `length` tokens: a * length + b * length^2, fitted to measurements
-/// of this model on this machine or derived from its FLOPs.
-struct PrefillCost {
-  double seconds_per_token = 1e-4;
-  double seconds_per_token_squared = 0;
-
-  double of(std::int32_t length) const {
-    const double l = length;
-    return seconds_per_token * l + seconds_per_token_squared * l * l;
-  }
-};
-
 enum class EvictionRule : std::uint8_t { greedy_dual, lru };
 
-/// One heap over all snapshots; the smallest value goes first. O(log n) for every call.
+/// One heap over the snapshots that are worth evicting; the smallest value goes first. O(log n) for
+/// every call.
 ///
-/// greedy_dual: value = level + p(place) * (C(depth) - C(depth of the nearest snapshot above)) /
-/// bytes that go with it, set when the snapshot is made and when it is used; the level rises to the
-/// value of each victim (Cao & Irani 1997). p(place) = (2 + used) / (2 + created): how often
-/// snapshots of its place were used so far. lru: value = a counter of uses.
+/// greedy_dual: value = level + worth, set when the snapshot is made and when it is used. Worth is
+/// the expected seconds of prefill it saves per byte that goes with it. The level rises to the
+/// value of each victim, so what is never used is overtaken in the end (Cao & Irani, "Cost-aware
+/// WWW proxy caching algorithms", 1997). lru: value = a counter of makings and uses.
 class Eviction {
  public:
-  Eviction(EvictionRule rule, const PrefillCost& cost) : rule_(rule), cost_(cost) {}
+  explicit Eviction(EvictionRule rule) : rule_(rule) {}
 
-  /// `bytes` go when this snapshot goes.
-  void add(Snapshot& snapshot, std::size_t bytes, double use_probability);
-  void use(Snapshot& snapshot, std::size_t bytes, double use_probability);
+  /// What a snapshot of this worth would have if it were made or used now.
+  double value_of(double worth) const;
+
+  void add(Snapshot& snapshot, double worth);
+  /// It was used: a new value, in the heap or not before.
+  void use(Snapshot& snapshot, double worth);
+  /// It was removed because giving it up would free nothing, and now it would: lru gives it the
+  /// value back that it had.
+  void wake(Snapshot& snapshot, double worth);
+  /// Out of the heap for any other reason than its value; nothing where it is not in it.
   void remove(Snapshot& snapshot);
 
   /// The one of least value, `keep` excepted; null: none.
-  Snapshot* victim(const Snapshot* keep) const;
-  /// Removes the victim and raises the level.
+  Snapshot* victim(const Snapshot* keep = nullptr) const;
+  /// Removes the victim and raises the level to its value.
   void give_up(Snapshot& victim);
+  /// One of this worth was not made, because all others are worth more: as if it were made and
+  /// given up at once.
+  void refuse(double worth);
+
+  std::size_t size() const { return heap_.size(); }
+  double level() const { return level_; }
+
+  /// Throws when the heap is no heap: our own bug.
+  void audit() const;
 
  private:
+  /// The key lies in the heap itself: comparing then misses no memory.
+  struct Entry {
+    double value;
+    std::uint64_t added;
+    Snapshot* snapshot;
+
+    bool goes_before(const Entry& other) const {
+      return value != other.value ? value < other.value : added < other.added;
+    }
+  };
+  void push(Snapshot& snapshot);
+  void put(std::size_t place, const Entry& entry);
+  void rise(std::size_t place);
+  void sink(std::size_t place);
+
   EvictionRule rule_;
-  PrefillCost cost_;
   double level_ = 0;
-  std::vector<Snapshot*> heap_;
+  std::uint64_t uses_ = 0;
+  std::vector<Entry> heap_;
 };
 
 }  // namespace hyb

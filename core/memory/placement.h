@@ -1,9 +1,10 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
-#include "core/memory/prefix_tree.h"
+#include "core/memory/prefix_node.h"
 
 namespace hyb {
 
@@ -14,9 +15,13 @@ enum class PlacementPrior : std::uint8_t {
   answers_change  ///< past answers are rendered anew (thinking is dropped): ends of prompts
 };
 
-/// Learns which ends are worth a snapshot. Of prompt ends and turn ends, the kind that is used less
-/// than 15 % as often as the other is taken for 1 request in 16 only (so it can come back). Branch
-/// points and ends of messages are always taken.
+/// Learns which snapshots are worth taking and keeping. Of prompt ends and turn ends, the kind that
+/// is used less than 15 % as often as the other is taken for 1 request in 16 only (so it can come
+/// back); where neither is used, both are taken. Branch points and ends of messages always are.
+///
+/// Snapshots are told apart by their place and by whether they were used already: the end of a turn
+/// is likely to be used once, by the next turn, and not again; the end of a system prompt is used
+/// again and again. Old experience fades: a class that has seen 512 snapshots forgets half.
 class Placement {
  public:
   explicit Placement(PlacementPrior prior = PlacementPrior::unknown);
@@ -26,16 +31,23 @@ class Placement {
   bool wants(SnapshotPlace place);
 
   void created(SnapshotPlace place);
-  void used(SnapshotPlace place);  ///< a snapshot of the place was resumed from, for the first time
+  /// One of the place was resumed from; `before`: not for the first time.
+  void used(SnapshotPlace place, bool before);
 
-  /// (2 + used) / (2 + created).
-  double use_probability(SnapshotPlace place) const;
+  /// How likely one of the place is to be used (again): (2 + used) / (2 + seen).
+  double use_probability(SnapshotPlace place, bool used_before) const;
 
  private:
   struct Count {
-    std::int64_t created = 0, used = 0, skipped = 0;
+    std::int32_t seen = 0, used = 0;
+
+    double rate() const { return std::min(1.0, (2.0 + used) / (2.0 + seen)); }
   };
-  std::array<Count, snapshot_places> counts_;
+  Count& count(SnapshotPlace place, bool used_before);
+  static void see(Count& count);
+
+  std::array<std::array<Count, 2>, snapshot_places> counts_;  ///< [place][used before]
+  std::array<std::int32_t, snapshot_places> skipped_{};
 };
 
 }  // namespace hyb

@@ -1,17 +1,16 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <span>
-#include <string_view>
 #include <vector>
 
+#include "core/memory/appraisal.h"
 #include "core/memory/eviction.h"
 #include "core/memory/memory.h"
 #include "core/memory/placement.h"
+#include "core/memory/prefill_cost.h"
 #include "core/memory/prefix_tree.h"
 
 namespace hyb {
@@ -20,8 +19,11 @@ struct PrefixCacheOptions {
   bool enabled = true;                     ///< false: remembers nothing
   Precision precision = Precision::exact;  ///< of snapshots
   EvictionRule eviction = EvictionRule::greedy_dual;
-  PrefillCost cost;          ///< of this model on this machine
-  PlacementPrior placement;  ///< what the chat template lets expect
+  PrefillCost cost = {};                               ///< of this model on this machine
+  PlacementPrior placement = PlacementPrior::unknown;  ///< what the chat template lets expect
+  /// A branch point is cut when it is at least so many tokens behind what can be resumed: a cut
+  /// costs a step, and a short run of tokens is no dearer to run again.
+  std::int32_t branch_tokens_min = 16;
 };
 
 /// What a request can expect of the prefix tree. Valid until the cache changes.
@@ -38,9 +40,10 @@ struct Cut {
 };
 
 struct PrefixCacheStats {
-  std::int64_t lookups = 0, hits = 0;
+  std::int64_t lookups = 0, hits = 0;  ///< sequences that were started, and those that resumed
   std::int64_t tokens_matched = 0, tokens_resumed = 0;
-  std::int64_t published = 0, evicted = 0, bytes_evicted = 0;
+  std::int64_t published = 0, refused = 0;  ///< refused: worth less than all that there was
+  std::int64_t evicted = 0, bytes_evicted = 0;
 };
 
 /// Remembers prefixes of sequences that ran: which snapshots to take, which to give up, and how a
@@ -48,9 +51,12 @@ struct PrefixCacheStats {
 /// tree's.
 class PrefixCache {
  public:
+  using EvictionListener = std::function<void(std::span<const TokenId> key, const Snapshot&)>;
+
   /// The pool outlives the cache.
   PrefixCache(MemoryPool& pool, const PrefixCacheOptions& options);
-  ~PrefixCache();
+  PrefixCache(const PrefixCache&) = delete;
+  PrefixCache& operator=(const PrefixCache&) = delete;
 
   /// Looks up the whole prompt; at most its length - 1 is resumable, so that one token is left to
   /// draw from. Counts nothing and refreshes nothing: requests that wait look up again and again.
@@ -62,38 +68,59 @@ class PrefixCache {
 
   /// Where the prompt is to be cut: the branch point (matched beyond resumable), the ends of
   /// messages that the request names, the end of the prompt less one token when placement wants it.
-  /// All > lookup.resumable and < prompt.size().
+  /// All > lookup.resumable and < prompt.size(). None where every position can be resumed without.
   std::vector<Cut> cuts(const Lookup& lookup, std::span<const TokenId> prompt,
                         std::span<const std::int32_t> message_ends);
 
   /// A snapshot of a running sequence at memory.length(); key are its tokens so far (that many or
-  /// more). Between steps: the step that produced it is done. Makes room by eviction where that is
-  /// worth it. False: there was none to be had, or one stands there already.
+  /// more). Between steps: the step that produced it is done. Evicts to make room as long as the
+  /// new one is worth more than the victim; the snapshot above it stays. False: there was no room
+  /// to be had, or the position is covered already.
   bool publish(std::span<const TokenId> key, Memory& memory, SnapshotPlace place);
 
   /// The same of a sequence that ends; its memory is released either way. Placement decides whether
   /// the end of the turn is worth keeping.
   bool conclude(std::span<const TokenId> key, Memory memory);
 
-  /// Gives up the snapshot of least value. False: there is none. `keep`: never this one.
+  /// A checkpoint that was filled from elsewhere (disk tier, session file), at the end of the key
+  /// of checkpoint.length() tokens. False, and it is released: the position is covered already.
+  bool insert(std::span<const TokenId> key, Checkpoint checkpoint, SnapshotPlace place);
+
+  /// Gives up the snapshot of least value. False: there is none. `keep`: never this one. What a
+  /// running sequence shares with it stays in use, so this may free less than it had.
   bool evict(const Snapshot* keep = nullptr);
 
-  /// Hears of every snapshot before it goes (disk tier, host tier).
-  void on_evict(std::function<void(std::span<const TokenId> key, const Snapshot& snapshot)> hears);
+  /// Hears of every snapshot before it is evicted (disk tier, host tier).
+  void on_evict(EvictionListener listener) { on_evict_ = std::move(listener); }
 
-  /// Gives up everything: after a failed step nothing is to be trusted.
+  /// Gives up everything: after a failed step nothing is to be trusted. Nobody hears of it.
   void clear();
 
   const PrefixTree& tree() const { return tree_; }
   const PrefixCacheStats& stats() const { return stats_; }
+  const PrefixCacheOptions& options() const { return options_; }
+
+  /// All checkpoints it holds, for the pool's audit.
+  std::vector<const Checkpoint*> checkpoints() const;
+
+  /// Throws when tree and heap disagree, or either with itself: our own bug.
   void audit() const;
 
  private:
+  double worth(const Standing& standing, SnapshotPlace place, bool used) const;
+  bool is_covered(const Standing& standing) const;
+  bool make_room(double worth, const Snapshot* keep);
+  void add(std::span<const TokenId> key, Checkpoint checkpoint, SnapshotPlace place);
+  Snapshot* victim(const Snapshot* keep);
+  void give_up(Snapshot& victim);
+
   MemoryPool* pool_;
   PrefixCacheOptions options_;
   PrefixTree tree_;
   Placement placement_;
-  std::unique_ptr<Eviction> eviction_;
+  Appraisal appraisal_;
+  Eviction eviction_;
+  EvictionListener on_evict_;
   PrefixCacheStats stats_;
 };
 

@@ -1,47 +1,14 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
-#include <memory>
-#include <optional>
+#include <deque>
 #include <span>
 #include <vector>
 
 #include "core/base/ids.h"
-#include "core/memory/memory.h"
+#include "core/memory/prefix_node.h"
 
 namespace hyb {
-
-/// Why a snapshot was taken where it stands.
-enum class SnapshotPlace : std::uint8_t { branch, prompt_end, turn_end, message_end };
-
-inline constexpr std::size_t snapshot_places = 4;
-
-/// Position of an entry in the eviction heap, kept by the heap.
-using HeapIndex = std::int32_t;
-
-struct PrefixNode;
-
-/// A checkpoint in the tree and what eviction knows of it.
-struct Snapshot {
-  Checkpoint checkpoint;
-  SnapshotPlace place;
-  bool used = false;  ///< a later request resumed from it
-  double value = 0;   ///< smallest goes first
-  HeapIndex heap_index = -1;
-  PrefixNode* node = nullptr;
-};
-
-/// A run of tokens that at least one snapshot at its end or below it has in common. A node without
-/// a snapshot has two or more children.
-struct PrefixNode {
-  std::vector<TokenId> tokens;  ///< of the edge from the parent
-  std::int32_t depth = 0;       ///< tokens from the root to the end of the edge
-  std::int32_t snapshots = 0;   ///< at this node and below
-  PrefixNode* parent = nullptr;
-  std::map<TokenId, std::unique_ptr<PrefixNode>> children;  ///< by the first token of their edge
-  std::unique_ptr<Snapshot> snapshot;
-};
 
 /// What the tree knows of a key.
 struct Match {
@@ -50,36 +17,73 @@ struct Match {
   std::int32_t length = 0;       ///< of the key, resumable from it
 };
 
+/// What stands around a position, be there a snapshot or not: decides what one there is worth.
+struct Standing {
+  std::int32_t depth = 0;
+  std::int32_t shared = 0;    ///< tokens up to here that another snapshot has too
+  Snapshot* above = nullptr;  ///< the nearest on the way here, not at it; null: none
+  Snapshot* other = nullptr;  ///< one that has the shared tokens; null: there is none
+  Snapshot* here = nullptr;   ///< null: none stands here
+};
+
 /// Snapshots by the tokens that lead to them: a radix tree. Token ids are compared on every match;
-/// nothing is hashed. It decides nothing: who goes and what is taken is above.
+/// nothing is hashed but the first token of an edge. It decides nothing: who goes and what is taken
+/// is above.
 class PrefixTree {
  public:
-  /// The deepest position up to `limit` at which every kind of `pool`'s model can go on. Splits
-  /// nothing, changes nothing. O(key + nodes on the way), plus one walk below the point of
-  /// divergence where the model has no recurrent layers.
-  Match match(std::span<const TokenId> key, std::int32_t limit, const MemoryPool& pool) const;
+  PrefixTree();
+  PrefixTree(const PrefixTree&) = delete;
+  PrefixTree& operator=(const PrefixTree&) = delete;
 
-  /// Puts a checkpoint at the end of the key of checkpoint.length() tokens. Null when there is one
-  /// already: the older stays.
+  /// The deepest position up to `limit` at which every kind of the layout can go on. Splits
+  /// nothing, changes nothing. O(key + nodes on the way). Where the model has no recurrent layers
+  /// but kinds that free pages, the nearest snapshot below a branch is looked for among the first
+  /// 1024 nodes below it: past that a hit may be shorter than it could be.
+  Match match(std::span<const TokenId> key, std::int32_t limit, const MemoryLayout& layout) const;
+
+  /// What stands around the end of the key.
+  Standing standing(std::span<const TokenId> key) const;
+  Standing standing(const Snapshot& snapshot) const;
+
+  /// Puts a checkpoint at the end of the key of checkpoint.length() > 0 tokens. Null when there is
+  /// one already: the older stays.
   Snapshot* insert(std::span<const TokenId> key, Checkpoint checkpoint, SnapshotPlace place);
 
-  /// Takes a snapshot out; edges that lead nowhere go, edges without a reason merge.
+  /// Takes a snapshot out; edges that lead nowhere go, edges without a reason merge. The snapshot
+  /// is gone afterwards.
   Checkpoint erase(Snapshot& snapshot);
 
-  /// Tokens of KV that only this snapshot holds: its depth less that of the deepest point above it
-  /// that another snapshot shares.
-  static std::int32_t exclusive_tokens(const Snapshot& snapshot);
+  /// The tokens that lead to a snapshot.
+  static std::vector<TokenId> key(const Snapshot& snapshot);
 
-  /// The nearest snapshot above it; null: none.
-  static const Snapshot* above(const Snapshot& snapshot);
+  /// Snapshots on the way of the key, the shallowest first.
+  std::vector<Snapshot*> on_the_way(std::span<const TokenId> key) const;
 
-  std::int32_t snapshots() const { return root_.snapshots; }
+  /// All snapshots, in no order that means anything.
+  std::vector<Snapshot*> snapshots() const;
+  std::int32_t size() const { return size_; }
 
-  /// Throws when depths, counts, parents or the compression are not what they should be.
+  /// Throws when depths, parents, snapshots or the compression are not what they should be.
   void audit() const;
 
  private:
-  PrefixNode root_;
+  /// Where a key leads: so many of its tokens are in the tree, the last of them on the edge of
+  /// `node` (the root: none).
+  struct Walk {
+    PrefixNode* node;
+    std::int32_t tokens;
+  };
+  Walk walk(std::span<const TokenId> key) const;
+  PrefixNode* new_node();
+  void release(PrefixNode* node);
+  PrefixNode* split(PrefixNode* node, std::int32_t depth);
+  PrefixNode* grow(std::span<const TokenId> key, Walk from);
+  void merge_into_child(PrefixNode* node);
+
+  std::deque<PrefixNode> nodes_;  ///< those in use and the free ones
+  std::vector<PrefixNode*> free_;
+  PrefixNode* root_;       ///< no tokens, no snapshot
+  std::int32_t size_ = 0;  ///< snapshots
 };
 
 }  // namespace hyb

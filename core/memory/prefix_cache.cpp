@@ -1,0 +1,204 @@
+#include "core/memory/prefix_cache.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/base/error.h"
+
+namespace hyb {
+namespace {
+
+/// Without recurrent layers there is nothing to pack.
+PrefixCacheOptions checked(PrefixCacheOptions options, const MemoryLayout& layout) {
+  if (layout.slots.per_superblock == 0) options.precision = Precision::exact;
+  require(options.precision == Precision::exact || layout.packed.per_superblock > 0,
+          "prefix cache: int8 snapshots need a layout with packed ones");
+  return options;
+}
+
+}  // namespace
+
+PrefixCache::PrefixCache(MemoryPool& pool, const PrefixCacheOptions& options)
+    : pool_(&pool),
+      options_(checked(options, pool.layout())),
+      placement_(options.placement),
+      appraisal_(pool.layout(), options_.precision, options.cost),
+      eviction_(options.eviction) {}
+
+Lookup PrefixCache::look_up(std::span<const TokenId> prompt) const {
+  if (!options_.enabled || prompt.empty()) return {};
+  const auto limit = static_cast<std::int32_t>(prompt.size()) - 1;
+  const Match match = tree_.match(prompt, limit, pool_->layout());
+  return {.matched = match.tokens, .resumable = match.length, .snapshot = match.snapshot};
+}
+
+std::optional<Memory> PrefixCache::resume(const Lookup& lookup) {
+  Snapshot* const snapshot = lookup.snapshot;
+  std::optional<Memory> memory =
+      snapshot == nullptr ? pool_->start() : pool_->resume(snapshot->checkpoint, lookup.resumable);
+  if (!memory || !options_.enabled) return memory;
+  ++stats_.lookups;
+  stats_.tokens_matched += lookup.matched;
+  stats_.tokens_resumed += lookup.resumable;
+  if (snapshot == nullptr) return memory;
+  ++stats_.hits;
+  placement_.used(snapshot->place, snapshot->used);
+  snapshot->used = true;
+  const Standing standing = tree_.standing(*snapshot);
+  eviction_.use(*snapshot, worth(standing, snapshot->place, true));
+  return memory;
+}
+
+std::vector<Cut> PrefixCache::cuts(const Lookup& lookup, std::span<const TokenId> prompt,
+                                   std::span<const std::int32_t> message_ends) {
+  std::vector<Cut> cuts;
+  if (!options_.enabled || prompt.empty() || appraisal_.resumes_anywhere()) return cuts;
+  const auto last = static_cast<std::int32_t>(prompt.size()) - 1;
+  const std::int32_t branch = std::min(lookup.matched, last);
+  if (branch - lookup.resumable >= options_.branch_tokens_min) {
+    cuts.push_back({branch, SnapshotPlace::branch});
+  }
+  for (const std::int32_t end : message_ends) cuts.push_back({end, SnapshotPlace::message_end});
+  if (placement_.wants(SnapshotPlace::prompt_end)) {
+    cuts.push_back({last, SnapshotPlace::prompt_end});
+  }
+  std::erase_if(
+      cuts, [&](const Cut& cut) { return cut.length <= lookup.resumable || cut.length > last; });
+  // Of several reasons for one position the first above stands.
+  std::stable_sort(cuts.begin(), cuts.end(),
+                   [](const Cut& a, const Cut& b) { return a.length < b.length; });
+  const auto same = [](const Cut& a, const Cut& b) { return a.length == b.length; };
+  cuts.erase(std::unique(cuts.begin(), cuts.end(), same), cuts.end());
+  return cuts;
+}
+
+double PrefixCache::worth(const Standing& standing, SnapshotPlace place, bool used) const {
+  return appraisal_.worth(standing, placement_.use_probability(place, used));
+}
+
+/// One stands there already, or a deeper one can be resumed there as well.
+bool PrefixCache::is_covered(const Standing& standing) const {
+  if (standing.here != nullptr) return true;
+  return appraisal_.resumes_anywhere() && standing.shared == standing.depth;
+}
+
+/// Evicts one that is worth less. False: there is none.
+bool PrefixCache::make_room(double worth, const Snapshot* keep) {
+  Snapshot* const next = victim(keep);
+  if (next == nullptr) return false;
+  if (next->value >= eviction_.value_of(worth)) {
+    eviction_.refuse(worth);
+    ++stats_.refused;
+    return false;
+  }
+  give_up(*next);
+  return true;
+}
+
+void PrefixCache::add(std::span<const TokenId> key, Checkpoint checkpoint, SnapshotPlace place) {
+  Snapshot* const snapshot = tree_.insert(key, std::move(checkpoint), place);
+  require(snapshot != nullptr, "prefix cache: one snapshot per position");
+  placement_.created(place);
+  eviction_.add(*snapshot, worth(tree_.standing(*snapshot), place, false));
+  ++stats_.published;
+}
+
+bool PrefixCache::publish(std::span<const TokenId> key, Memory& memory, SnapshotPlace place) {
+  const auto length = static_cast<std::size_t>(memory.length());
+  require(length <= key.size(), "prefix cache: the key has all tokens of the memory");
+  if (!options_.enabled || length == 0) return false;
+  const auto tokens = key.first(length);
+  const Standing standing = tree_.standing(tokens);
+  if (is_covered(standing)) return false;
+  const double expected = worth(standing, place, false);
+  std::optional<Checkpoint> checkpoint = memory.checkpoint(options_.precision);
+  while (!checkpoint) {
+    if (!make_room(expected, standing.above)) return false;
+    checkpoint = memory.checkpoint(options_.precision);
+  }
+  add(tokens, std::move(*checkpoint), place);
+  return true;
+}
+
+bool PrefixCache::conclude(std::span<const TokenId> key, Memory memory) {
+  const auto length = static_cast<std::size_t>(memory.length());
+  require(length <= key.size(), "prefix cache: the key has all tokens of the memory");
+  if (!options_.enabled || length == 0) return false;
+  if (!placement_.wants(SnapshotPlace::turn_end)) return false;
+  if (options_.precision == Precision::int8) {
+    return publish(key, memory, SnapshotPlace::turn_end);
+  }
+  const auto tokens = key.first(length);
+  if (is_covered(tree_.standing(tokens))) return false;
+  std::optional<Checkpoint> checkpoint = std::move(memory).conclude(options_.precision);
+  if (!checkpoint) return false;
+  add(tokens, std::move(*checkpoint), SnapshotPlace::turn_end);
+  return true;
+}
+
+bool PrefixCache::insert(std::span<const TokenId> key, Checkpoint checkpoint, SnapshotPlace place) {
+  if (!options_.enabled || key.empty() || is_covered(tree_.standing(key))) return false;
+  add(key, std::move(checkpoint), place);
+  return true;
+}
+
+/// One that would free nothing rests outside the heap until that changes.
+Snapshot* PrefixCache::victim(const Snapshot* keep) {
+  for (;;) {
+    Snapshot* const next = eviction_.victim(keep);
+    if (next == nullptr || !appraisal_.resumes_anywhere()) return next;
+    if (appraisal_.bytes(tree_.standing(*next)) > 0) return next;
+    eviction_.remove(*next);
+  }
+}
+
+void PrefixCache::give_up(Snapshot& victim) {
+  const Standing standing = tree_.standing(victim);
+  if (on_evict_) on_evict_(PrefixTree::key(victim), victim);
+  ++stats_.evicted;
+  stats_.bytes_evicted += static_cast<std::int64_t>(appraisal_.bytes(standing));
+  eviction_.give_up(victim);
+  tree_.erase(victim);
+
+  Snapshot* const above = standing.above;
+  if (above == nullptr || above->heap_index >= 0) return;
+  const double new_worth = worth(tree_.standing(*above), above->place, above->used);
+  if (new_worth > 0) eviction_.wake(*above, new_worth);
+}
+
+bool PrefixCache::evict(const Snapshot* keep) {
+  Snapshot* const next = victim(keep);
+  if (next == nullptr) return false;
+  give_up(*next);
+  return true;
+}
+
+void PrefixCache::clear() {
+  for (Snapshot* const snapshot : tree_.snapshots()) {
+    eviction_.remove(*snapshot);
+    tree_.erase(*snapshot);
+  }
+}
+
+std::vector<const Checkpoint*> PrefixCache::checkpoints() const {
+  std::vector<const Checkpoint*> checkpoints;
+  for (const Snapshot* snapshot : tree_.snapshots()) checkpoints.push_back(&snapshot->checkpoint);
+  return checkpoints;
+}
+
+void PrefixCache::audit() const {
+  tree_.audit();
+  eviction_.audit();
+  std::size_t in_heap = 0;
+  for (Snapshot* const snapshot : tree_.snapshots()) {
+    if (snapshot->heap_index >= 0) {
+      ++in_heap;
+      continue;
+    }
+    require(appraisal_.bytes(tree_.standing(*snapshot)) == 0,
+            "prefix cache: what is not in the heap frees nothing");
+  }
+  require(in_heap == eviction_.size(), "prefix cache: the heap holds snapshots of the tree");
+}
+
+}  // namespace hyb

@@ -1,0 +1,86 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/base/ids.h"
+#include "core/memory/memory.h"
+
+namespace hyb {
+
+/// Why a snapshot was taken where it stands.
+enum class SnapshotPlace : std::uint8_t { branch, prompt_end, turn_end, message_end };
+
+inline constexpr std::size_t snapshot_places = 4;
+
+struct PrefixNode;
+
+/// A checkpoint in the tree and what eviction knows of it.
+struct Snapshot {
+  Checkpoint checkpoint;
+  SnapshotPlace place = SnapshotPlace::branch;
+  bool used = false;             ///< a later request resumed from it
+  double value = 0;              ///< smallest goes first
+  std::uint64_t added = 0;       ///< of equal values the one added first goes first
+  std::int32_t heap_index = -1;  ///< in the eviction heap, kept by it; -1: not in it
+  PrefixNode* node = nullptr;
+};
+
+/// The nodes below a node, by the first token of their edge. Two lie in the node itself, so that a
+/// walk down a line of turns misses no memory on their account; more lie in one hash table.
+class ChildNodes {
+ public:
+  std::int32_t size() const { return size_; }
+  bool empty() const { return size_ == 0; }
+
+  /// Null: there is none.
+  PrefixNode* find(TokenId first) const;
+  /// There is none of this token yet.
+  void insert(TokenId first, PrefixNode* node);
+  /// There is one of this token, for which `node` stands in.
+  void replace(TokenId first, PrefixNode* node);
+  /// There is one of this token.
+  void erase(TokenId first);
+
+  /// Any of them, but not `other`; null: there is none.
+  PrefixNode* any(const PrefixNode* other = nullptr) const;
+
+  template <typename Visit>
+  void for_each(const Visit& visit) const {
+    for (const Entry& entry : entries()) {
+      if (entry.node != nullptr) visit(entry.first, entry.node);
+    }
+  }
+
+ private:
+  struct Entry {
+    TokenId first{};
+    PrefixNode* node = nullptr;  ///< null: the place is free
+  };
+
+  std::span<const Entry> entries() const {
+    return table_.empty() ? std::span<const Entry>(few_) : std::span<const Entry>(table_);
+  }
+  Entry* place(TokenId first);
+  std::size_t home(TokenId first) const;
+  void resize(std::size_t places);
+
+  std::array<Entry, 2> few_;
+  std::vector<Entry> table_;  ///< linear probing; a power of two, at most half full. Empty: few_
+  std::int32_t size_ = 0;
+};
+
+/// A run of tokens that at least one snapshot at its end or below it has in common. A node without
+/// a snapshot has two or more children, but for the root, so every leaf has one.
+struct alignas(64) PrefixNode {
+  std::vector<TokenId> tokens;  ///< of the edge from the parent
+  std::int32_t depth = 0;       ///< tokens from the root to the end of the edge
+  PrefixNode* parent = nullptr;
+  std::unique_ptr<Snapshot> snapshot;
+  ChildNodes children;
+};
+
+}  // namespace hyb

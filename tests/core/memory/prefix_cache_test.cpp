@@ -1,0 +1,320 @@
+#include "core/memory/prefix_cache.h"
+
+#include <doctest/doctest.h>
+
+#include <random>
+
+#include "core/base/error.h"
+#include "core/memory/kind.h"
+#include "tests/support/prefix_keys.h"
+
+using namespace hyb;
+using namespace hyb::testing;
+
+namespace {
+
+const FullAttention full;
+const SlidingWindow window(9);
+const ChunkedAttention chunked(10);
+
+/// A cache and a pool, and requests that are served one after the other.
+struct Server {
+  explicit Server(const ToyShape& shape, PrefixCacheOptions options = {})
+      : pool(toy_layout(shape)), cache(pool, lenient(options)) {}
+
+  static PrefixCacheOptions lenient(PrefixCacheOptions options) {
+    options.branch_tokens_min = 1;
+    return options;
+  }
+
+  /// Room for a running sequence: whatever must go, goes.
+  bool advance(Memory& memory, std::int32_t length, const Snapshot* keep = nullptr) {
+    while (!memory.reserve(length - memory.length())) {
+      if (!cache.evict(keep)) return false;
+    }
+    memory.keep(length - memory.length());
+    (void)pool.take_orders();
+    return true;
+  }
+
+  /// Runs a prompt and its answer. Returns the prompt tokens that were not run, -1: no memory.
+  std::int32_t serve(const Key& prompt, const Key& answer,
+                     const std::vector<std::int32_t>& message_ends = {}) {
+    Lookup lookup = cache.look_up(prompt);
+    std::optional<Memory> memory = cache.resume(lookup);
+    while (!memory) {
+      if (!cache.evict(lookup.snapshot) && !cache.evict()) return -1;
+      lookup = cache.look_up(prompt);
+      memory = cache.resume(lookup);
+    }
+    const std::int32_t resumed = memory->length();
+    REQUIRE(resumed == lookup.resumable);
+    for (const Cut& cut : cache.cuts(lookup, prompt, message_ends)) {
+      REQUIRE(cut.length > memory->length());
+      REQUIRE(cut.length < length_of(prompt));
+      if (!advance(*memory, cut.length)) return -1;
+      cache.publish(prompt, *memory, cut.place);
+    }
+    Key key = prompt;
+    key.insert(key.end(), answer.begin(), answer.end());
+    if (!advance(*memory, length_of(key))) return -1;
+    cache.conclude(key, std::move(*memory));
+    cache.audit();
+    const auto checkpoints = cache.checkpoints();
+    pool.audit({}, checkpoints);
+    return resumed;
+  }
+
+  MemoryPool pool;
+  PrefixCache cache;
+};
+
+Key repeated(std::int32_t token, std::size_t count) { return Key(count, TokenId{token}); }
+
+}  // namespace
+
+TEST_SUITE("core/memory/prefix_cache") {
+  TEST_CASE("a second turn runs its new text only") {
+    for (const Precision precision : {Precision::exact, Precision::int8}) {
+      Server server({.kinds = {&full, &window}}, {.precision = precision});
+      CHECK(server.serve(key_of("hello"), key_of("there")) == 0);
+      CHECK(server.serve(key_of("hellothere, how"), key_of("fine")) == 10);
+      CHECK(server.cache.stats().hits == 1);
+      CHECK(server.cache.stats().tokens_resumed == 10);
+    }
+  }
+
+  TEST_CASE("the same prompt again runs one token") {
+    Server server({.kinds = {&full}});
+    server.serve(key_of("a prompt"), key_of("yes"));
+    CHECK(server.serve(key_of("a prompt"), key_of("no")) == 7);
+    CHECK(server.serve(key_of("a promptyes"), {}) == 7);  // one snapshot stands at its very end
+  }
+
+  TEST_CASE("a shared prefix hits on its third use, and on its second where a message ends") {
+    Server server({.kinds = {&full}});
+    server.serve(key_of("system. one"), key_of("x"));
+    CHECK(server.serve(key_of("system. two"), key_of("x")) == 0);
+    CHECK(server.serve(key_of("system. three"), key_of("x")) == 8);
+    CHECK(server.serve(key_of("system. tree"), key_of("x")) == 9);  // since "system. three"
+
+    Server told({.kinds = {&full}});
+    told.serve(key_of("system. one"), key_of("x"), {7});
+    CHECK(told.serve(key_of("system. two"), key_of("x"), {7}) == 7);
+  }
+
+  TEST_CASE("cuts: in order, each once, none where nothing is won") {
+    Server server({.kinds = {&full}});
+    const Key prompt = key_of("0123456789");
+    const std::vector<std::int32_t> ends = {8, 3, 0, 10, 99, 9, -1};
+    std::vector<Cut> cuts = server.cache.cuts({.matched = 5, .resumable = 3}, prompt, ends);
+    REQUIRE(cuts.size() == 3);
+    CHECK(cuts[0].length == 5);
+    CHECK(cuts[0].place == SnapshotPlace::branch);
+    CHECK(cuts[1].length == 8);
+    CHECK(cuts[1].place == SnapshotPlace::message_end);
+    CHECK(cuts[2].length == 9);
+    CHECK(cuts[2].place == SnapshotPlace::message_end);
+    cuts = server.cache.cuts({.matched = 10, .resumable = 4}, prompt, {});
+    REQUIRE(cuts.size() == 1);
+    CHECK(cuts[0].length == 9);
+    CHECK(cuts[0].place == SnapshotPlace::branch);
+    CHECK(server.cache.cuts({.matched = 9, .resumable = 9}, prompt, ends).empty());
+    CHECK(server.cache.cuts({}, key_of("x"), ends).empty());
+
+    Server attention({.kinds = {&full}, .recurrent = false});
+    CHECK(attention.cache.cuts({.matched = 5, .resumable = 3}, prompt, ends).empty());
+  }
+
+  TEST_CASE("a branch that wins a few tokens is not worth a step") {
+    MemoryPool pool(toy_layout({.kinds = {&full}}));
+    PrefixCache cache(pool, {.placement = PlacementPrior::answers_stay, .branch_tokens_min = 16});
+    const Key prompt = repeated(1, 40);
+    CHECK(cache.cuts({.matched = 25, .resumable = 10}, prompt, {}).empty());
+    CHECK(cache.cuts({.matched = 26, .resumable = 10}, prompt, {}).size() == 1);
+  }
+
+  TEST_CASE("only the snapshot that was used is refreshed") {
+    // A line of two turns, the first snapshot above the second; then one of another line.
+    Server server({.kinds = {}, .superblocks = 2},
+                  {.eviction = EvictionRule::lru, .placement = PlacementPrior::answers_stay});
+    server.serve(key_of("aa"), key_of("bb"));
+    server.serve(key_of("aabbcc"), key_of("dd"));
+    server.serve(key_of("xx"), key_of("yy"));
+    // Using the deeper one leaves the one above it the oldest: it goes, the other line stays.
+    CHECK(server.serve(key_of("aabbccddee"), key_of("ff")) == 8);
+    REQUIRE(server.cache.evict());
+    CHECK(server.cache.look_up(key_of("aabbc")).resumable == 0);
+    CHECK(server.cache.look_up(key_of("xxyyz")).resumable == 4);
+    CHECK(server.cache.look_up(key_of("aabbccdde")).resumable == 8);
+  }
+
+  TEST_CASE("looking up refreshes and counts nothing") {
+    Server server({.kinds = {&full}}, {.eviction = EvictionRule::lru});
+    server.serve(key_of("first"), key_of("one"));
+    server.serve(key_of("second"), key_of("two"));
+    const PrefixCacheStats before = server.cache.stats();
+    for (int i = 0; i < 5; ++i) CHECK(server.cache.look_up(key_of("firstone!")).resumable == 8);
+    CHECK(server.cache.stats().lookups == before.lookups);
+    // Of the first turn come the prompt's end, then the answer's.
+    REQUIRE(server.cache.evict());
+    REQUIRE(server.cache.evict());
+    CHECK(server.cache.look_up(key_of("firstone!")).resumable == 0);
+    CHECK(server.cache.look_up(key_of("secondtwo!")).resumable == 9);
+  }
+
+  TEST_CASE("a new snapshot evicts what is worth less, and nothing else") {
+    // Two slots: one for the running sequence, one for a snapshot.
+    Server server({.kinds = {}, .superblocks = 1});
+    const auto published = [&](std::int32_t length) {
+      Memory memory = ran(server.pool, length);
+      return server.cache.publish(repeated(length, 1000), memory, SnapshotPlace::branch);
+    };
+    CHECK(published(10));
+    CHECK_FALSE(published(5));
+    CHECK(server.cache.stats().refused == 1);
+    CHECK(server.cache.stats().evicted == 0);
+    CHECK(published(20));
+    CHECK(server.cache.stats().evicted == 1);
+    CHECK(server.cache.look_up(repeated(20, 21)).resumable == 20);
+    // Refusals raise the level: what comes again and again gets in at last.
+    int refusals = 0;
+    while (!published(5)) ++refusals;
+    CHECK(refusals >= 1);
+    CHECK(refusals <= 4);
+  }
+
+  TEST_CASE("the snapshot that a new one stands on is never its victim") {
+    Server server({.kinds = {}, .superblocks = 1}, {.eviction = EvictionRule::lru});
+    Memory memory = ran(server.pool, 4);
+    const Key key = key_of("abcdefgh");
+    REQUIRE(server.cache.publish(key, memory, SnapshotPlace::branch));
+    go_on(memory, 4);
+    CHECK_FALSE(server.cache.publish(key, memory, SnapshotPlace::branch));
+    CHECK(server.cache.look_up(key).resumable == 4);
+  }
+
+  TEST_CASE("nothing is published twice, empty, or when it is disabled") {
+    Server server({.kinds = {&full}});
+    Memory fresh = *server.pool.start();
+    CHECK_FALSE(server.cache.publish(Key(), fresh, SnapshotPlace::branch));
+    Memory memory = ran(server.pool, 4);
+    CHECK(server.cache.publish(key_of("abcd"), memory, SnapshotPlace::branch));
+    CHECK_FALSE(server.cache.publish(key_of("abcd"), memory, SnapshotPlace::branch));
+    CHECK_FALSE(server.cache.conclude(key_of("abcd"), std::move(memory)));
+    CHECK_THROWS_AS(server.cache.conclude(key_of("ab"), ran(server.pool, 3)), Error);
+
+    Server disabled({.kinds = {&full}}, {.enabled = false});
+    CHECK(disabled.serve(key_of("abc"), key_of("def")) == 0);
+    CHECK(disabled.serve(key_of("abcdef"), key_of("def")) == 0);
+    CHECK(disabled.cache.tree().size() == 0);
+    CHECK(disabled.pool.all_free());
+  }
+
+  TEST_CASE("without recurrent layers every position of a match is resumed, nothing is cut") {
+    Server server({.kinds = {&full}, .recurrent = false});
+    server.serve(key_of("abcdefghijkl"), key_of("mnop"));
+    CHECK(server.cache.tree().size() == 1);
+    CHECK(server.serve(key_of("abcdefgX"), key_of("y")) == 7);
+    CHECK(server.serve(key_of("abcdefghijkl"), key_of("")) == 11);  // covered: not published
+    CHECK(server.cache.tree().size() == 2);
+  }
+
+  TEST_CASE("without recurrent layers a line of turns is given up from its end") {
+    for (const EvictionRule rule : {EvictionRule::greedy_dual, EvictionRule::lru}) {
+      Server server({.kinds = {&full}, .recurrent = false}, {.eviction = rule});
+      Key line;
+      for (int turn = 0; turn < 4; ++turn) {
+        for (int i = 0; i < 8; ++i) line.push_back(TokenId{turn});
+        server.serve(line, {});
+      }
+      line.push_back(TokenId{9});
+      for (std::int32_t length = 32; length > 0; length -= 8) {
+        CHECK(server.cache.look_up(line).resumable == length);
+        const std::int64_t free = server.pool.pages_free();
+        REQUIRE(server.cache.evict());
+        server.cache.audit();
+        CHECK(server.pool.pages_free() == free + 2);
+      }
+      CHECK_FALSE(server.cache.evict());
+      CHECK(server.pool.all_free());
+    }
+  }
+
+  TEST_CASE("who listens hears key and snapshot before it goes; nobody hears of clear()") {
+    Server server({.kinds = {&full}}, {.placement = PlacementPrior::answers_stay});
+    std::vector<Key> heard;
+    server.cache.on_evict([&](std::span<const TokenId> key, const Snapshot& snapshot) {
+      CHECK(snapshot.checkpoint.length() == static_cast<std::int32_t>(key.size()));
+      heard.emplace_back(key.begin(), key.end());
+    });
+    server.serve(key_of("ab"), key_of("cd"));
+    server.serve(key_of("abcdef"), key_of("gh"));
+    REQUIRE(server.cache.evict());
+    REQUIRE(server.cache.evict());
+    CHECK(heard == std::vector<Key>{key_of("abcd"), key_of("abcdefgh")});
+    server.serve(key_of("ab"), key_of("cd"));
+    server.cache.clear();
+    server.cache.audit();
+    CHECK(heard.size() == 2);
+    CHECK(server.cache.tree().size() == 0);
+    CHECK(server.pool.all_free());
+  }
+
+  TEST_CASE("a checkpoint from elsewhere is found like any other") {
+    Server server({.kinds = {&full}});
+    std::optional<Checkpoint> vacant = server.pool.vacant(6, Precision::exact);
+    REQUIRE(vacant);
+    CHECK(server.cache.insert(key_of("abcdef"), std::move(*vacant), SnapshotPlace::turn_end));
+    CHECK(server.cache.look_up(key_of("abcdefg")).resumable == 6);
+    vacant = server.pool.vacant(6, Precision::exact);
+    CHECK_FALSE(server.cache.insert(key_of("abcdef"), std::move(*vacant), SnapshotPlace::branch));
+    server.cache.clear();
+    CHECK(server.pool.all_free());
+  }
+
+  TEST_CASE("random requests over memory so small that all is evicted all the time") {
+    struct Model {
+      std::vector<const MemoryKind*> kinds;
+      bool recurrent;
+    };
+    const std::vector<Model> models = {{{&full}, true},
+                                       {{}, true},
+                                       {{&full, &window}, true},
+                                       {{&full}, false},
+                                       {{&window}, false},
+                                       {{&full, &chunked}, false},
+                                       {{&full, &window, &chunked}, true}};
+    std::int64_t hits = 0, evicted = 0;
+    for (std::size_t model = 0; model < models.size(); ++model) {
+      for (const Precision precision : {Precision::exact, Precision::int8}) {
+        for (const EvictionRule rule : {EvictionRule::greedy_dual, EvictionRule::lru}) {
+          CAPTURE(model);
+          Server server({models[model].kinds, models[model].recurrent, 12},
+                        {.precision = precision, .eviction = rule});
+          std::mt19937 random(static_cast<unsigned>(model));
+          std::vector<Key> keys;
+          for (int request = 0; request < 150; ++request) {
+            Key prompt = random_key(random, keys, 60);
+            if (prompt.empty()) prompt.push_back(TokenId{0});
+            const Key answer = random_key(random, {}, 10);
+            const std::int32_t resumed =
+                server.serve(prompt, answer, {static_cast<std::int32_t>(random() % prompt.size())});
+            REQUIRE(resumed >= 0);
+            REQUIRE(resumed < length_of(prompt));
+            prompt.insert(prompt.end(), answer.begin(), answer.end());
+            keys.push_back(prompt);
+            if (keys.size() > 20) keys.erase(keys.begin());
+          }
+          hits += server.cache.stats().hits;
+          evicted += server.cache.stats().evicted;
+          while (server.cache.evict()) {
+          }
+          CHECK(server.pool.all_free());
+        }
+      }
+    }
+    CHECK(hits > 500);
+    CHECK(evicted > 500);
+  }
+}
