@@ -58,6 +58,9 @@ class SectionReader {
   /// The payload of the section that next() named, checked; `into` has its length. Call it once.
   void read(std::span<std::byte> into);
 
+  /// So many will next() still name.
+  std::uint64_t sections_left() const { return sections_left_; }
+
   /// Ends with Error(model): a rule of the format above was broken.
   [[noreturn]] void fail(std::string_view what) const;
 

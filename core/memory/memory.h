@@ -111,6 +111,12 @@ class Memory {
   std::int32_t length_ = 0;
 };
 
+/// A checkpoint whose first `tokens` tokens another one begins with too.
+struct SharedPrefix {
+  const Checkpoint* from = nullptr;  ///< null: there is none
+  std::int32_t tokens = 0;
+};
+
 /// The memory of all sequences of a model: hands out pages, slots and packed snapshots of one
 /// budget of superblocks. Every order that a call makes rides in the next step.
 class MemoryPool {
@@ -139,8 +145,10 @@ class MemoryPool {
   /// A checkpoint whose bytes come from elsewhere (disk tier, session file): pages for exactly the
   /// positions that the kinds need at `length`, and a slot or packed snapshot. The caller has all
   /// orders carried out first (a step without spans will do), then fills the units through
-  /// Runner::write before anything resumes from it. Empty, and nothing taken: the pool is dry.
-  std::optional<Checkpoint> vacant(std::int32_t length, Precision precision);
+  /// Runner::write before anything resumes from it. Full pages inside the shared prefix are shared
+  /// where the other checkpoint has them. Empty, and nothing taken: the pool is dry.
+  std::optional<Checkpoint> vacant(std::int32_t length, Precision precision,
+                                   const SharedPrefix& prefix = {});
 
   /// Orders that the next step has to carry out, in this order.
   std::vector<Order> take_orders();

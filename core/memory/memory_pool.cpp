@@ -81,14 +81,27 @@ std::optional<Memory> MemoryPool::resume(const Checkpoint& checkpoint, std::int3
   return memory;
 }
 
-std::optional<Checkpoint> MemoryPool::vacant(std::int32_t length, Precision precision) {
+std::optional<Checkpoint> MemoryPool::vacant(std::int32_t length, Precision precision,
+                                             const SharedPrefix& prefix) {
   require(length > 0, "memory: a checkpoint has a length");
+  require(prefix.from == nullptr || prefix.tokens <= prefix.from->length_,
+          "memory: no more tokens are shared than there are");
+  const std::int32_t pages_shared =
+      prefix.from == nullptr || groups() == 0 ? 0 : std::min(prefix.tokens, length) / page_tokens();
   Checkpoint checkpoint(*this, length);
   for (std::int32_t group = 0; group < groups(); ++group) {
     PageTable& table = checkpoint.tables_[static_cast<std::size_t>(group)];
     for (std::int32_t page = 0; page < pages_for(length); ++page) {
       std::optional<PageId> taken = no_page;
-      if (needs(group, page, length)) taken = take_page(group, table);
+      if (needs(group, page, length)) {
+        const auto at = static_cast<std::size_t>(page);
+        if (page < pages_shared) taken = prefix.from->tables_[static_cast<std::size_t>(group)][at];
+        if (taken != no_page) {
+          share(group, *taken);
+        } else {
+          taken = take_page(group, table);
+        }
+      }
       if (!taken) return std::nullopt;
       table.push_back(*taken);
     }

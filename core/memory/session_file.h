@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "core/io/section_file.h"
 #include "core/memory/fingerprint.h"
 
 namespace hyb {
@@ -26,6 +27,9 @@ struct SessionReading {
 /// Writes a session file, readable by its owner only: the whole new one stands at the path, or what
 /// stood there before. Throws Error(runtime) when it can't be written.
 void write_session(const std::filesystem::path& path, const SessionText& text);
+
+/// The same as the first sections of a file that goes on.
+void add_session_text(SectionWriter& writer, const SessionText& text);
 
 /// Reads the text. That it fits to the model at hand is for the caller to ask: the text is good for
 /// any model, the memory for one.

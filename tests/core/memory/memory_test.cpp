@@ -239,6 +239,28 @@ TEST_SUITE("core/memory/memory") {
     CHECK(all_free(pool));
   }
 
+  TEST_CASE("a vacant checkpoint has room for all, and shares the full pages of a common prefix") {
+    MemoryPool pool(sizes(8, 3));
+    {
+      Memory memory = ran(pool, 11);
+      const Checkpoint other = *memory.checkpoint();
+      const auto free = pool.pages_free();
+      const Checkpoint alone = *pool.vacant(10, Precision::exact);
+      CHECK(pool.pages_free() == free - 3);
+      CHECK(alone.length() == 10);
+      CHECK(alone.slot() != no_slot);
+      CHECK(!pool.vacant(4, Precision::exact));  // no slot is left
+      const PageTable pages = other.tables()[0];
+      memory = Memory();
+      const Checkpoint sharing = *pool.vacant(10, Precision::exact, {.from = &other, .tokens = 9});
+      CHECK(pool.pages_free() == free - 4);
+      for (const std::size_t page : {0U, 1U}) CHECK(sharing.tables()[0][page] == pages[page]);
+      CHECK(sharing.tables()[0][2] != pages[2]);
+      CHECK_THROWS_AS(pool.vacant(20, Precision::exact, {.from = &other, .tokens = 12}), Error);
+    }
+    CHECK(all_free(pool));
+  }
+
   TEST_CASE("broken rules of ours are reported") {
     MemoryPool pool(sizes(4, 2));
     Memory memory = *pool.start();

@@ -1,0 +1,162 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/memory/snapshot_carrier.h"
+#include "tests/support/byte_runner.h"
+
+namespace hyb::testing {
+
+/// A kind that the product does not know: the first four positions for ever, and the last eight.
+class FirstAndLast final : public MemoryKind {
+ public:
+  std::string_view name() const override { return "first_and_last"; }
+  bool needs(PositionRange positions, std::int32_t length) const override {
+    if (positions.first >= length) return false;
+    return positions.first < 4 || positions.last > length - 8;
+  }
+};
+
+struct WorldShape {
+  std::int32_t superblocks = 64;
+  bool has_pages = true, has_slots = true, only_full = false;
+};
+
+inline MemoryLayout world_layout(const WorldShape& shape) {
+  static const FullAttention full;
+  static const SlidingWindow window(10);
+  static const ChunkedAttention chunked(12);
+  static const FirstAndLast first_and_last;
+  constexpr std::size_t superblock_bytes = 16384;
+  const auto count = [](std::size_t bytes) {
+    return static_cast<std::int32_t>(superblock_bytes / bytes);
+  };
+  MemoryLayout layout;
+  layout.superblock_bytes = superblock_bytes;
+  layout.superblocks = shape.superblocks;
+  const auto add = [&](const MemoryKind& kind, std::size_t bytes) {
+    layout.groups.push_back(
+        {.kind = &kind, .page_bytes = bytes, .pages_per_superblock = count(bytes)});
+  };
+  if (shape.has_pages) {
+    layout.page_tokens = 4;
+    add(full, 96);
+    if (!shape.only_full) {
+      add(window, 4100);
+      add(chunked, 200);
+      add(first_and_last, 160);
+    }
+  }
+  if (shape.has_slots) {
+    layout.slots = {.bytes = 5000, .per_superblock = count(5000)};
+    layout.packed = {.bytes = 1300, .per_superblock = count(1300)};
+  }
+  return layout;
+}
+
+/// The pools, the prefix tree and the bytes of a process without a model. What a unit has to hold
+/// follows from the tokens alone.
+struct SnapshotWorld {
+  explicit SnapshotWorld(const WorldShape& shape = {})
+      : layout(world_layout(shape)),
+        runner(layout),
+        pool(layout),
+        cache(pool, PrefixCacheOptions{}),
+        carrier(pool, runner, cache) {}
+
+  /// What the unit holds in a checkpoint at the end of the key.
+  std::vector<std::byte> wanted(std::span<const TokenId> key, const CheckpointUnit& unit) const {
+    if (static_cast<std::size_t>(index(unit.view)) < layout.groups.size()) {
+      const auto end = static_cast<std::size_t>((unit.page + 1) * layout.page_tokens);
+      key = key.first(std::min(key.size(), end));
+    }
+    std::vector<std::uint32_t> seed = {static_cast<std::uint32_t>(index(unit.view))};
+    for (const TokenId token : key) seed.push_back(static_cast<std::uint32_t>(index(token)));
+    std::seed_seq sequence(seed.begin(), seed.end());
+    std::mt19937 random(sequence);
+    std::vector<std::byte> bytes(layout.unit_bytes(unit.view));
+    for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
+    return bytes;
+  }
+
+  /// Puts a snapshot into the tree. False: one stands there, or there is no room even so.
+  bool put(std::span<const TokenId> key, Precision precision = Precision::exact) {
+    if (carrier.has(key)) return false;
+    std::optional<SnapshotRoom> room = carrier.room(key, precision);
+    while (!room) {
+      if (!carrier.evict_for(key)) return false;
+      room = carrier.room(key, precision);
+    }
+    carrier.settle();
+    for (const CheckpointUnit& unit : units_of(room->checkpoint, layout)) {
+      carrier.write(unit, wanted(key, unit));
+    }
+    return carrier.adopt(key, std::move(room->checkpoint), SnapshotPlace::branch);
+  }
+
+  /// Whether every unit of a snapshot holds what it has to.
+  bool is_right(const Snapshot& snapshot) {
+    carrier.settle();
+    const std::vector<TokenId> key = PrefixTree::key(snapshot);
+    for (const CheckpointUnit& unit : units_of(snapshot.checkpoint, layout)) {
+      std::vector<std::byte> bytes(layout.unit_bytes(unit.view));
+      carrier.read(unit, bytes);
+      if (bytes != wanted(key, unit)) return false;
+    }
+    return true;
+  }
+  bool all_right() {
+    for (const Snapshot* snapshot : cache.tree().snapshots()) {
+      if (!is_right(*snapshot)) return false;
+    }
+    return true;
+  }
+  const Snapshot* at(std::span<const TokenId> key) const {
+    return cache.tree().standing(key).here;
+  }
+  void evict_all() {
+    while (cache.evict()) {
+    }
+  }
+
+  MemoryLayout layout;
+  ByteRunner runner;
+  MemoryPool pool;
+  PrefixCache cache;
+  SnapshotCarrier carrier;
+};
+
+/// Keys that share prefixes: a key goes on from a prefix of an earlier one.
+class BranchingKeys {
+ public:
+  explicit BranchingKeys(unsigned seed) : random_(seed) {}
+
+  std::vector<TokenId> next() {
+    std::vector<TokenId> key;
+    if (!keys_.empty() && random_() % 4 != 0) {
+      key = keys_[random_() % keys_.size()];
+      key.resize(random_() % (key.size() + 1));
+    }
+    for (std::uint32_t n = 1 + random_() % 30; n > 0; --n) {
+      key.push_back(TokenId{static_cast<std::int32_t>(random_() % 3)});
+    }
+    keys_.push_back(key);
+    return key;
+  }
+  const std::vector<TokenId>& any() { return keys_[random_() % keys_.size()]; }
+  std::uint32_t number(std::uint32_t below) {
+    return static_cast<std::uint32_t>(random_() % below);
+  }
+
+ private:
+  std::mt19937 random_;
+  std::vector<std::vector<TokenId>> keys_;
+};
+
+}  // namespace hyb::testing
