@@ -27,7 +27,8 @@ void check(const Ssd& op) {
   check.tensor(op.a_log, "a_log", DType::f32, {heads});
   check.tensor(op.d, "d", DType::f32, {heads});
   check.tensor(op.dt_bias, "dt_bias", DType::f32, {heads});
-  check.tensor(op.state, "state", DType::f32, {slots, heads, op.state.dim(2), columns});
+  check.activations(op.state, "state");
+  check.tensor(op.state, "state", op.state.dtype, {slots, heads, op.state.dim(2), columns});
   check.tensor(op.y, "y", op.x.dtype, {tokens, inner});
   check.slots(op.read_slot, op.write_slot, check.spans(op.span_begin, tokens), slots);
 }
@@ -35,8 +36,8 @@ void check(const Ssd& op) {
 float softplus(float value) { return value > 20.0F ? value : std::log1p(std::exp(value)); }
 
 /// The token's step for one head whose state is `state`.
-template <typename T>
-void step(const SsdShare<T>& job, std::int64_t token, std::int64_t head, float* state) {
+template <typename T, typename S>
+void step(const SsdShare<T, S>& job, std::int64_t token, std::int64_t head, S* state) {
   const T* const line = job.x + token * job.x_stride;
   const T* const x = line + head * job.rows;
   const T* const b = line + job.heads * job.rows + head / (job.heads / job.groups) * job.columns;
@@ -46,23 +47,23 @@ void step(const SsdShare<T>& job, std::int64_t token, std::int64_t head, float* 
   const float decay = std::exp(dt * -std::exp(job.a_log[head]));
   T* const y = job.y + token * job.y_stride + head * job.rows;
   for (std::int64_t p = 0; p < job.rows; ++p) {
-    float* const row = state + p * job.columns;
+    S* const row = state + p * job.columns;
     const float input = dt * to_float(x[p]);
     float sum = 0.0F;
     for (std::int64_t n = 0; n < job.columns; ++n) {
-      row[n] = decay * row[n] + input * to_float(b[n]);
-      sum += row[n] * to_float(c[n]);
+      row[n] = from_float<S>(decay * to_float(row[n]) + input * to_float(b[n]));
+      sum += to_float(row[n]) * to_float(c[n]);
     }
     y[p] = from_float<T>(sum + job.d[head] * to_float(x[p]));
   }
 }
 
-template <typename T>
-void run_head(const SsdShare<T>& job, std::int64_t span, std::int64_t head) {
+template <typename T, typename S>
+void run_head(const SsdShare<T, S>& job, std::int64_t span, std::int64_t head) {
   const std::int64_t size = job.rows * job.columns;
   const std::int32_t from = job.read_slot[span], to = job.write_slot[span];
-  float* const state = job.state + to * job.slot_stride + head * size;
-  const std::size_t bytes = static_cast<std::size_t>(size) * sizeof(float);
+  S* const state = job.state + to * job.slot_stride + head * size;
+  const std::size_t bytes = static_cast<std::size_t>(size) * sizeof(S);
   if (from < 0) {
     std::memset(state, 0, bytes);
   } else if (from != to) {
@@ -73,8 +74,8 @@ void run_head(const SsdShare<T>& job, std::int64_t span, std::int64_t head) {
   }
 }
 
-template <typename T>
-void run_share(Isa isa, const SsdShare<T>& job) {
+template <typename T, typename S>
+void run_share(Isa isa, const SsdShare<T, S>& job) {
   if (isa == Isa::avx512) return avx512::ssd_share(job);
   if (isa == Isa::avx2) return avx2::ssd_share(job);
   const Slice heads = slice_of(job.heads, 1, job.thread, job.threads);
@@ -83,14 +84,14 @@ void run_share(Isa isa, const SsdShare<T>& job) {
   }
 }
 
-template <typename T>
-SsdShare<T> share_of(const Ssd& op, int thread, int threads) {
+template <typename T, typename S>
+SsdShare<T, S> share_of(const Ssd& op, int thread, int threads) {
   return {.x = op.x.as<T>(),
           .dt = op.dt.as<T>(),
           .a_log = op.a_log.as<float>(),
           .d = op.d.as<float>(),
           .dt_bias = op.dt_bias.as<float>(),
-          .state = op.state.as<float>(),
+          .state = op.state.as<S>(),
           .y = op.y.as<T>(),
           .span_begin = op.span_begin.as<std::int32_t>(),
           .read_slot = op.read_slot.as<std::int32_t>(),
@@ -116,7 +117,9 @@ void ssd(Queue& queue, const Ssd& op) {
   check(op);
   auto body = [&](int thread, int threads) {
     visit_float(op.x.dtype, [&]<typename T>(Tag<T>) {
-      run_share<T>(queue.isa(), share_of<T>(op, thread, threads));
+      visit_float(op.state.dtype, [&]<typename S>(Tag<S>) {
+        run_share<T, S>(queue.isa(), share_of<T, S>(op, thread, threads));
+      });
     });
   };
   const std::int64_t elements = op.x.dim(0) * op.state.dim(1) * op.state.dim(2) * op.state.dim(3);

@@ -23,8 +23,10 @@ inline constexpr std::int64_t ssd_columns_max = 256;  ///< N
 ///         state [S,heads,P,N], row_stride from slot to slot   y [T, heads*P]
 ///         span_begin [R+1]   read_slot, write_slot [R]; all write_slot different, and none is read
 ///         by another span; rows of x, dt, y may be strided; N is at most 256
-/// types   x, dt, y: f32 or bf16, the same   a_log, d, dt_bias, state: f32   tables: i32
-/// numbers all in f32; y rounded once. Where a sequence is cut into spans changes no bit.
+/// types   x, dt, y: f32 or bf16, the same   state: f32 or bf16   a_log, d, dt_bias: f32
+///         tables: i32
+/// numbers all in f32; y rounded once. A bf16 state is rounded after every token, before C meets
+///         it, not only where a span ends: so where a sequence is cut into spans changes no bit.
 /// writes  y and the R named slots, nothing else; y may not alias x
 struct Ssd {
   Tensor x, dt, a_log, d, dt_bias, state, span_begin, read_slot, write_slot, y;

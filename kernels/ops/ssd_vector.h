@@ -15,7 +15,7 @@ constexpr int heads_at_once = 32;
 /// How far ahead of the state in use the next lines are asked for. A single token leaves the
 /// machine's own prefetch too little time: without this, decode of granite-4.0-h-350m spent 16 % of
 /// its time here for 7 % of its bytes.
-constexpr std::int64_t floats_ahead = 2048;
+constexpr std::int64_t elements_ahead = 2048;
 
 /// B and C of a chunk as floats, token after token `stride` apart: the columns, and zeros up to a
 /// power of two of vectors. Close together, or too few of the first-level cache's sets hold them.
@@ -24,6 +24,16 @@ struct ChunkColumns {
   alignas(64) float c[chunk_tokens * columns_max];
   std::int64_t stride;
 };
+
+/// As it comes back from a state of this type.
+template <typename S>
+[[gnu::always_inline]] inline Vec as_stored(Vec a) {
+  if constexpr (sizeof(S) == 2) {
+    return rounded_to_bf16(a);
+  } else {
+    return a;
+  }
+}
 
 /// Step sizes and decays of some heads over a chunk.
 struct ChunkSteps {
@@ -42,8 +52,8 @@ struct Chunk {
   int tokens;
 };
 
-template <typename T>
-void load_columns(const SsdShare<T>& job, Chunk chunk, std::int64_t group, ChunkColumns& out) {
+template <typename T, typename S>
+void load_columns(const SsdShare<T, S>& job, Chunk chunk, std::int64_t group, ChunkColumns& out) {
   const std::int64_t b = job.heads * job.rows + group * job.columns;
   for (int t = 0; t < chunk.tokens; ++t) {
     const T* const line = job.x + (chunk.first + t) * job.x_stride + b;
@@ -54,8 +64,8 @@ void load_columns(const SsdShare<T>& job, Chunk chunk, std::int64_t group, Chunk
   }
 }
 
-template <typename T>
-void load_steps(const SsdShare<T>& job, Chunk chunk, std::int64_t head, std::int64_t heads,
+template <typename T, typename S>
+void load_steps(const SsdShare<T, S>& job, Chunk chunk, std::int64_t head, std::int64_t heads,
                 ChunkSteps& out) {
   each_vector(heads, [&](std::int64_t i, auto part) {
     const Vec a = zeros() - exp(load(job.a_log + head + i, part));
@@ -71,16 +81,17 @@ void load_steps(const SsdShare<T>& job, Chunk chunk, std::int64_t head, std::int
 }
 
 /// Which columns of the state a strip covers, and where it comes from and goes to.
+template <typename S>
 struct Strip {
-  const float* from;  ///< null: zeros
-  float* to;
+  const S* from;  ///< null: zeros
+  S* to;
   std::int64_t column, columns;  ///< first column, and how many are left from there
   std::int64_t row_stride;
 };
 
 /// R rows times V vectors of columns over a chunk. `row` is the first row's place in `rows`.
-template <int R, int V>
-void run_strip(const Strip& strip, const ChunkColumns& columns, const float* decay, int tokens,
+template <int R, int V, typename S>
+void run_strip(const Strip<S>& strip, const ChunkColumns& columns, const float* decay, int tokens,
                int row, bool first_strip, ChunkRows& rows) {
   Vec s[R][V];
   const auto at = [&](int r, int v) { return r * strip.row_stride + v * lanes; };
@@ -88,7 +99,11 @@ void run_strip(const Strip& strip, const ChunkColumns& columns, const float* dec
     for (int r = 0; r < R; ++r) {
       for (int v = 0; v < V; ++v) {
         const std::int64_t left = strip.columns - v * lanes;
-        if (left > 0) body(r, v, Part(left));
+        if (left >= lanes) {
+          body(r, v, Full{});
+        } else if (left > 0) {
+          body(r, v, Part(left));
+        }
       }
     }
   };
@@ -96,8 +111,8 @@ void run_strip(const Strip& strip, const ChunkColumns& columns, const float* dec
     for (Vec& cell : line) cell = zeros();
   }
   if (strip.from != nullptr) {
-    each([&](int r, int v, Part part) {
-      prefetch(strip.from + at(r, v) + floats_ahead);
+    each([&](int r, int v, auto part) {
+      prefetch(strip.from + at(r, v) + elements_ahead);
       s[r][v] = load(strip.from + at(r, v), part);
     });
   }
@@ -113,13 +128,13 @@ void run_strip(const Strip& strip, const ChunkColumns& columns, const float* dec
     for (int v = 0; v < V; ++v) {
       const Vec bv = load(b + v * lanes), cv = load(c + v * lanes);
       for (int r = 0; r < R; ++r) {
-        s[r][v] = fma(s[r][v], keep, broadcast(rows.input[t][row + r]) * bv);
+        s[r][v] = as_stored<S>(fma(s[r][v], keep, broadcast(rows.input[t][row + r]) * bv));
         sums[r][v % 2] = fma(s[r][v], cv, sums[r][v % 2]);
       }
     }
     for (int r = 0; r < R; ++r) rows.parts[t][row + r] = sums[r][0] + sums[r][1];
   }
-  each([&](int r, int v, Part part) { store(strip.to + at(r, v), s[r][v], part); });
+  each([&](int r, int v, auto part) { store(strip.to + at(r, v), s[r][v], part); });
 }
 
 /// As many rows at once as fit into registers.
@@ -128,8 +143,8 @@ constexpr int rows_at_once(int vectors) {
   return fit > 4 ? 4 : fit < 1 ? 1 : fit;
 }
 
-template <int V>
-void run_strips(Strip strip, const ChunkColumns& columns, const float* decay, int tokens,
+template <int V, typename S>
+void run_strips(Strip<S> strip, const ChunkColumns& columns, const float* decay, int tokens,
                 int row_count, ChunkRows& rows) {
   constexpr int at_once = rows_at_once(V);
   const bool first_strip = strip.column == 0;
@@ -149,10 +164,11 @@ void run_strips(Strip strip, const ChunkColumns& columns, const float* decay, in
 /// Columns per strip: all of them with AVX-512, 64 with the fewer registers of AVX2.
 constexpr int strip_vectors_max = registers / 2;
 
-void run_all_columns(Strip strip, std::int64_t columns, const ChunkColumns& values,
+template <typename S>
+void run_all_columns(Strip<S> strip, std::int64_t columns, const ChunkColumns& values,
                      const float* decay, int tokens, int row_count, ChunkRows& rows) {
-  const float* const from = strip.from;
-  float* const to = strip.to;
+  const S* const from = strip.from;
+  S* const to = strip.to;
   for (std::int64_t n = 0; n < columns; n += strip_vectors_max * lanes) {
     strip.column = n;
     strip.columns = columns - n;
@@ -174,10 +190,9 @@ void run_all_columns(Strip strip, std::int64_t columns, const ChunkColumns& valu
 }
 
 /// Up to one vector of rows of one head over a chunk, from the state to y.
-template <typename T>
-void run_rows(const SsdShare<T>& job, Chunk chunk, const ChunkColumns& columns, const float* dt,
-              const float* decay, std::int64_t head, std::int64_t row, const float* from,
-              float* to) {
+template <typename T, typename S>
+void run_rows(const SsdShare<T, S>& job, Chunk chunk, const ChunkColumns& columns, const float* dt,
+              const float* decay, std::int64_t head, std::int64_t row, const S* from, S* to) {
   ChunkRows rows;
   const Part part(job.rows - row);
   const int row_count = static_cast<int>(job.rows - row < lanes ? job.rows - row : lanes);
@@ -187,12 +202,12 @@ void run_rows(const SsdShare<T>& job, Chunk chunk, const ChunkColumns& columns, 
     store(rows.input[t], broadcast(dt[t * heads_at_once]) * load(x + t * job.x_stride, part));
   }
   const std::int64_t offset = at * job.columns;
-  run_all_columns({.from = from == nullptr ? nullptr : from + offset,
-                   .to = to + offset,
-                   .column = 0,
-                   .columns = job.columns,
-                   .row_stride = job.columns},
-                  job.columns, columns, decay, chunk.tokens, row_count, rows);
+  run_all_columns<S>({.from = from == nullptr ? nullptr : from + offset,
+                      .to = to + offset,
+                      .column = 0,
+                      .columns = job.columns,
+                      .row_stride = job.columns},
+                     job.columns, columns, decay, chunk.tokens, row_count, rows);
   const Vec d = broadcast(job.d[head]);
   T* const y = job.y + chunk.first * job.y_stride + at;
   for (int t = 0; t < chunk.tokens; ++t) {
@@ -202,9 +217,9 @@ void run_rows(const SsdShare<T>& job, Chunk chunk, const ChunkColumns& columns, 
 }
 
 /// Vectors of rows begin .. end-1 of one span, counted over all heads, over one chunk.
-template <typename T>
-void run_chunk(const SsdShare<T>& job, Chunk chunk, std::int64_t begin, std::int64_t end,
-               const float* from, float* to, ChunkColumns& columns) {
+template <typename T, typename S>
+void run_chunk(const SsdShare<T, S>& job, Chunk chunk, std::int64_t begin, std::int64_t end,
+               const S* from, S* to, ChunkColumns& columns) {
   const std::int64_t per_head = (job.rows + lanes - 1) / lanes;
   const std::int64_t heads_per_group = job.heads / job.groups;
   ChunkSteps steps;
@@ -237,8 +252,8 @@ void lay_out(std::int64_t used, ChunkColumns& columns) {
   }
 }
 
-template <typename T>
-void run_share(const SsdShare<T>& job) {
+template <typename T, typename S>
+void run_share(const SsdShare<T, S>& job) {
   const std::int64_t items = job.heads * ((job.rows + lanes - 1) / lanes);
   const std::int64_t begin = items * job.thread / job.threads;
   const std::int64_t end = items * (job.thread + 1) / job.threads;
@@ -247,8 +262,8 @@ void run_share(const SsdShare<T>& job) {
   lay_out(job.columns, columns);
   for (std::int64_t span = 0; span < job.spans; ++span) {
     const std::int32_t slot = job.read_slot[span];
-    const float* from = slot < 0 ? nullptr : job.state + slot * job.slot_stride;
-    float* const to = job.state + job.write_slot[span] * job.slot_stride;
+    const S* from = slot < 0 ? nullptr : job.state + slot * job.slot_stride;
+    S* const to = job.state + job.write_slot[span] * job.slot_stride;
     std::int64_t t = job.span_begin[span];
     const std::int64_t last = job.span_begin[span + 1];
     for (; t < last; t += chunk_tokens, from = to) {

@@ -75,9 +75,7 @@ inline bool any(Mask mask) { return _mm256_movemask_ps(mask.v) != 0; }
 inline Vec select(Vec a, Mask mask, Vec b) { return {_mm256_blendv_ps(a.v, b.v, mask.v)}; }
 
 /// Asks for the line that holds *p; any address is harmless.
-inline void prefetch(const float* p) {
-  _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0);
-}
+inline void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
 inline Vec load(const float* p, Full = {}) { return {_mm256_loadu_ps(p)}; }
 inline Vec load(const float* p, Part part) { return {_mm256_maskload_ps(p, part.mask())}; }
 inline void store(float* p, Vec a, Full = {}) { _mm256_storeu_ps(p, a.v); }
@@ -86,15 +84,18 @@ inline void store(float* p, Vec a, Part part) { _mm256_maskstore_ps(p, part.mask
 inline Vec widened(__m128i bits) {
   return {_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16))};
 }
-/// To nearest, ties to even; NaN stays NaN.
-inline __m128i narrowed(Vec a) {
+/// The bits of a bf16 and 16 zeros. To nearest, ties to even; NaN stays NaN.
+inline __m256i bf16_bits(Vec a) {
   const __m256i bits = _mm256_castps_si256(a.v);
   const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
-  const __m256i rounded = _mm256_srli_epi32(
-      _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff))), 16);
-  const __m256i quiet = _mm256_or_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(0x40));
+  const __m256i rounded = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
+  const __m256i quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x400000));
   const __m256i nan = _mm256_castps_si256(not_a_number(a).v);
-  const __m256i both = _mm256_blendv_epi8(rounded, quiet, nan);
+  return _mm256_and_si256(_mm256_blendv_epi8(rounded, quiet, nan), _mm256_set1_epi32(~0xffff));
+}
+inline Vec rounded_to_bf16(Vec a) { return {_mm256_castsi256_ps(bf16_bits(a))}; }
+inline __m128i narrowed(Vec a) {
+  const __m256i both = _mm256_srli_epi32(bf16_bits(a), 16);
   const __m256i packed = _mm256_packus_epi32(both, both);
   return _mm256_castsi256_si128(_mm256_permute4x64_epi64(packed, 0x88));
 }

@@ -72,9 +72,7 @@ inline bool any(Mask mask) { return mask != 0; }
 inline Vec select(Vec a, Mask mask, Vec b) { return {_mm512_mask_blend_ps(mask, a.v, b.v)}; }
 
 /// Asks for the line that holds *p; any address is harmless.
-inline void prefetch(const float* p) {
-  _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0);
-}
+inline void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
 inline Vec load(const float* p, Full = {}) { return {_mm512_loadu_ps(p)}; }
 inline Vec load(const float* p, Part part) { return {_mm512_maskz_loadu_ps(part.mask, p)}; }
 inline void store(float* p, Vec a, Full = {}) { _mm512_storeu_ps(p, a.v); }
@@ -84,6 +82,8 @@ inline Vec widened(__m256i bits) {
   return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16))};
 }
 inline __m256i narrowed(Vec a) { return (__m256i)_mm512_cvtneps_pbh(a.v); }
+/// As it comes back from a bf16.
+inline Vec rounded_to_bf16(Vec a) { return widened(narrowed(a)); }
 inline Vec load(const bf16* p, Full = {}) {
   return widened(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
 }

@@ -85,7 +85,7 @@ Tensor filled(Buffer& buffer, DType dtype, std::initializer_list<std::int64_t> d
 void bench_mixer(Queue& queue, std::int32_t spans, std::int32_t each) {
   const std::int64_t tokens = std::int64_t{spans} * each;
   fmt::print("mixer, {} spans of {} tokens\n", spans, each);
-  Buffer b[9];
+  Buffer b[10];
   const Tensor line = filled(b[0], DType::bf16, {tokens, projected}, 2.0F);
   const Tensor mixed = filled(b[1], DType::bf16, {tokens, conv}, 1.0F);
   const Tensor weight = filled(b[2], DType::f32, {conv, 4}, 0.5F);
@@ -93,6 +93,7 @@ void bench_mixer(Queue& queue, std::int32_t spans, std::int32_t each) {
   const Tensor windows = filled(b[4], DType::bf16, {spans, conv, 3}, 1.0F);
   const Tensor of_heads = filled(b[5], DType::f32, {inner}, 1.0F);
   const Tensor state = filled(b[6], DType::f32, {spans, heads, rows, columns}, 1.0F);
+  const Tensor half = filled(b[9], DType::bf16, {spans, heads, rows, columns}, 1.0F);
   const Tensor y = filled(b[7], DType::bf16, {tokens, inner}, 1.0F);
   const Tensor hidden_rows = filled(b[8], DType::bf16, {tokens, hidden}, 1.0F);
   std::vector<std::int32_t> begins, slots;
@@ -122,23 +123,28 @@ void bench_mixer(Queue& queue, std::int32_t spans, std::int32_t each) {
              },
              n),
          28);
-  report("ssd",
-         seconds_of(
-             [&] {
-               ssd(queue, {.x = mixed,
-                           .dt = line.columns(inner + conv, heads),
-                           .a_log = of_heads.rows(0, heads),
-                           .d = of_heads.rows(0, heads),
-                           .dt_bias = of_heads.rows(0, heads),
-                           .state = state,
-                           .span_begin = begin,
-                           .read_slot = slot,
-                           .write_slot = slot,
-                           .y = y,
-                           .groups = groups});
-             },
-             n),
-         28, 8.0 * static_cast<double>(state.size()));
+  const auto run_ssd = [&](const char* name, const Tensor& memory) {
+    report(name,
+           seconds_of(
+               [&] {
+                 ssd(queue, {.x = mixed,
+                             .dt = line.columns(inner + conv, heads),
+                             .a_log = of_heads.rows(0, heads),
+                             .d = of_heads.rows(0, heads),
+                             .dt_bias = of_heads.rows(0, heads),
+                             .state = memory,
+                             .span_begin = begin,
+                             .read_slot = slot,
+                             .write_slot = slot,
+                             .y = y,
+                             .groups = groups});
+               },
+               n),
+           28,
+           2.0 * static_cast<double>(memory.size()) * static_cast<double>(size_of(memory.dtype)));
+  };
+  run_ssd("ssd", state);
+  run_ssd("ssd, bf16 state", half);
   report("gated_norm",
          seconds_of(
              [&] {

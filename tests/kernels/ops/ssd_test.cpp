@@ -15,7 +15,7 @@ struct Shape {
 };
 
 struct Fixture {
-  Fixture(DType dtype, Shape shape, std::int64_t slots)
+  Fixture(DType dtype, Shape shape, std::int64_t slots, DType state_dtype = DType::f32)
       : s(shape),
         x(random_tensor(dtype, {s.tokens, s.heads * s.rows + 2 * s.groups * s.columns}, 1, 1.0F,
                         {5, 1})),
@@ -23,7 +23,7 @@ struct Fixture {
         a_log(random_tensor(DType::f32, {s.heads}, 3, 1.0F)),
         d(random_tensor(DType::f32, {s.heads}, 4, 1.0F)),
         dt_bias(random_tensor(DType::f32, {s.heads}, 5, 1.0F)),
-        state(random_tensor(DType::f32, {slots, s.heads, s.rows, s.columns}, 6, 1.0F, {13, 1})),
+        state(random_tensor(state_dtype, {slots, s.heads, s.rows, s.columns}, 6, 1.0F, {13, 1})),
         y(dtype, {s.tokens, s.heads * s.rows}, {3, 1}) {}
 
   void run(Queue& queue, const Table& begin, const Table& read, const Table& write,
@@ -67,6 +67,8 @@ void recur(const Fixture& f, std::vector<double> state, std::vector<double>& y) 
         for (std::int64_t n = 0; n < s.columns; ++n) {
           double& cell = state[static_cast<std::size_t>((h * s.rows + p) * s.columns + n)];
           cell = decay * cell + dt * x * f.x.get(b + n);
+          if (f.state.view().dtype == DType::bf16)
+            cell = to_float(to_bf16(static_cast<float>(cell)));
           sum += cell * f.x.get(b + s.groups * s.columns + n);
         }
         y[static_cast<std::size_t>(t * inner + h * s.rows + p)] = sum;
@@ -78,6 +80,15 @@ void recur(const Fixture& f, std::vector<double> state, std::vector<double>& y) 
 const Shape shapes[] = {{19, 3, 12, 24, 1}, {5, 4, 20, 16, 2},  {17, 2, 32, 128, 1},
                         {3, 2, 64, 256, 1}, {33, 4, 80, 64, 4}, {2, 1, 1, 1, 1},
                         {18, 2, 33, 100, 2}};
+
+std::vector<std::pair<Shape, DType>> shapes_and_states() {
+  std::vector<std::pair<Shape, DType>> all;
+  for (const Shape& shape : shapes) {
+    all.emplace_back(shape, DType::f32);
+    all.emplace_back(shape, DType::bf16);
+  }
+  return all;
+}
 
 TEST_SUITE("kernels/ops/ssd") {
   TEST_CASE("is the recurrence on every route") {
@@ -111,6 +122,34 @@ TEST_SUITE("kernels/ops/ssd") {
     }
   }
 
+  TEST_CASE("a bf16 state is rounded after every token, on every route") {
+    for (const Isa isa : available_isas()) {
+      for (const DType dtype : {DType::f32, DType::bf16}) {
+        for (const Shape& s : shapes) {
+          CAPTURE(name_of(isa));
+          CAPTURE(s.columns);
+          Queue queue = test_queue(isa, 2);
+          Fixture f(dtype, s, 3, DType::bf16);
+          const std::int64_t size = s.heads * s.rows * s.columns;
+          std::vector<double> state;
+          for (std::int64_t i = 0; i < size; ++i) state.push_back(f.state.get(size + i));
+          std::vector<double> want;
+          recur(f, state, want);
+          f.run(queue, {0, static_cast<std::int32_t>(s.tokens)}, {1}, {2});
+          CHECK(f.y.guards_intact());
+          CHECK(f.state.guards_intact());
+          double scale = 0;
+          for (const double v : want) scale = std::max(scale, std::fabs(v));
+          // Where a sum is close to the middle of two bf16 numbers, either may come out.
+          for (std::int64_t i = 0; i < f.y.size(); ++i) {
+            const double e = want[static_cast<std::size_t>(i)];
+            REQUIRE(std::fabs(f.y.get(i) - e) <= 0.00391 * std::fabs(e) + 1e-3 * scale);
+          }
+        }
+      }
+    }
+  }
+
   TEST_CASE("dt is clamped, large dt passes softplus unchanged") {
     for (const Isa isa : available_isas()) {
       Queue queue = test_queue(isa);
@@ -130,14 +169,14 @@ TEST_SUITE("kernels/ops/ssd") {
   TEST_CASE("cutting a sequence anywhere changes neither output nor state, on any threads") {
     std::mt19937 engine(5);
     for (const Isa isa : available_isas()) {
-      for (const Shape& shape : shapes) {
+      for (const auto& [shape, state] : shapes_and_states()) {
         const Shape s{45, shape.heads, shape.rows, shape.columns, shape.groups};
         Queue one = test_queue(isa, 1);
-        Fixture whole(DType::bf16, s, 2);
+        Fixture whole(DType::bf16, s, 2, state);
         whole.run(one, {0, 45}, {1}, {1});
         for (int round = 0; round < 4; ++round) {
           Queue queue = test_queue(isa, 1 + round % 3);
-          Fixture cut(DType::bf16, s, 2);
+          Fixture cut(DType::bf16, s, 2, state);
           const auto cuts = random_cuts(45, engine);
           for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
             cut.run(queue, {0, cuts[i + 1] - cuts[i]}, {1}, {1}, cuts[i]);
