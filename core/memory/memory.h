@@ -163,8 +163,9 @@ class MemoryPool {
   /// idle can go back to the machine. Returns how many there were.
   std::int32_t give_back(std::int32_t superblocks_max);
 
-  /// Most units that are copied per step to empty superblocks; 0: none.
-  void limit_compaction(std::int32_t units_per_step) { compaction_max_ = units_per_step; }
+  /// Most bytes that one step copies to empty superblocks for a view that is dry, at first those
+  /// of one superblock; 0: none.
+  void limit_compaction(std::size_t bytes_per_step);
 
   std::int64_t units_free(ViewId view) const { return superblocks_.units_free(view); }
   std::int64_t pages_free(std::int32_t group = 0) const;  ///< changes of owner included
@@ -207,6 +208,10 @@ class MemoryPool {
   std::int32_t pages_peak(std::int32_t group, std::int32_t length, std::int32_t chunk) const;
   void check_table(std::span<const PageTable> tables, std::int32_t length) const;
 
+  bool compact_for(ViewId dry);
+  void empty(SuperblockId superblock);
+  void order_copy(ViewId view, std::int32_t from, std::int32_t to);
+
   // A page may be shared by several checkpoints and sequences; a snapshot by its checkpoint and the
   // sequences that have yet to read it.
   std::optional<std::int32_t> take(ViewId view, std::int32_t after = -1);
@@ -224,7 +229,7 @@ class MemoryPool {
   Registry<Memory> memories_;
   Registry<Checkpoint> checkpoints_;
   std::vector<Order> orders_;
-  std::int32_t compaction_max_ = 0;
+  std::size_t compaction_bytes_max_ = 0, compaction_bytes_left_ = 0;
   std::int64_t owner_changes_ = 0;
   std::int64_t compacted_units_ = 0;
 };

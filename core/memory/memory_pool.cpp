@@ -11,6 +11,7 @@ MemoryPool::MemoryPool(MemoryLayout layout) : superblocks_(std::move(layout)) {
     require(group.kind != nullptr && !group.kind->is_recurrent(),
             "memory: a group of pages has a kind that has pages");
   }
+  limit_compaction(this->layout().superblock_bytes);
 }
 
 std::optional<Memory> MemoryPool::start() {
@@ -120,7 +121,15 @@ std::optional<Checkpoint> MemoryPool::vacant(std::int32_t length, Precision prec
   return checkpoint;
 }
 
-std::vector<Order> MemoryPool::take_orders() { return std::exchange(orders_, {}); }
+std::vector<Order> MemoryPool::take_orders() {
+  compaction_bytes_left_ = compaction_bytes_max_;
+  return std::exchange(orders_, {});
+}
+
+void MemoryPool::limit_compaction(std::size_t bytes_per_step) {
+  compaction_bytes_max_ = bytes_per_step;
+  compaction_bytes_left_ = bytes_per_step;
+}
 
 void MemoryPool::repeat_owners() {
   orders_.clear();
@@ -150,7 +159,10 @@ std::int32_t MemoryPool::give_back(std::int32_t superblocks_max) {
 }
 
 std::optional<std::int32_t> MemoryPool::take(ViewId view, std::int32_t after) {
-  const std::optional<TakenUnit> taken = superblocks_.take(view, after);
+  std::optional<TakenUnit> taken = superblocks_.take(view, after);
+  if (!taken && layout().units_per_superblock(view) > 0 && compact_for(view)) {
+    taken = superblocks_.take(view);
+  }
   if (!taken) return std::nullopt;
   if (taken->owner_changed) {
     orders_.push_back(ChangeOwner{.superblock = superblocks_.superblock_of(view, taken->unit),

@@ -134,10 +134,12 @@ std::int64_t Superblocks::units_idle(ViewId view) const {
 
 std::optional<SuperblockId> Superblocks::sparsest(ViewId view) const {
   const Book& book = books(view);
-  if (book.partial == 0) return std::nullopt;
+  if (book.partial == 0 || is_fixed()) return std::nullopt;
   const std::int32_t list = index(view) * lists_per_view + std::countr_zero(book.partial);
   std::optional<SuperblockId> found = lists_.front(list);
-  for (std::optional<SuperblockId> at = found; at; at = lists_.next(*at)) {
+  // Those of one list differ by little; there may be many.
+  std::int32_t looks = classes;
+  for (std::optional<SuperblockId> at = found; at && looks-- > 0; at = lists_.next(*at)) {
     if (block(*at).used < block(*found).used) found = at;
   }
   const Superblock& superblock = block(*found);

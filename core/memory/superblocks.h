@@ -49,11 +49,12 @@ class Superblocks {
   std::int64_t units_idle(ViewId view) const;
   bool is_fixed() const { return !layout_.fixed_superblocks.empty(); }
 
-  /// The view's superblock in use with the fewest units in use, when the view's other superblocks
-  /// have room for these. nullopt: they have not.
+  /// A superblock that the view uses, with about the fewest units in use, when the view's others
+  /// have room for these. nullopt: they have not, or superblocks are fixed.
   std::optional<SuperblockId> sparsest(ViewId view) const;
   /// Hands out no more units of the superblock until it was free.
   void close(SuperblockId superblock);
+  std::int32_t units_used_of(SuperblockId superblock) const { return block(superblock).used; }
   /// Units in use of a superblock, in ascending order.
   std::vector<std::int32_t> units_in_use(SuperblockId superblock) const;
 
