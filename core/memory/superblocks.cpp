@@ -95,7 +95,7 @@ std::optional<TakenUnit> Superblocks::take(ViewId view, std::int32_t after) {
 }
 
 void Superblocks::drop(ViewId view, std::int32_t unit) noexcept {
-  if (--users(view, unit) > 0) return;
+  if (--user_count(view, unit) > 0) return;
   Book& book = books(view);
   const SuperblockId id = superblock_of(view, unit);
   Superblock& superblock = block(id);
@@ -250,7 +250,7 @@ void Superblocks::mark_taken(ViewId view, std::int32_t unit) {
   const auto place = static_cast<std::size_t>(unit % book.units);
   book.taken[static_cast<std::size_t>(index(id)) * book.words + place / 64] |= std::uint64_t{1}
                                                                                << (place % 64);
-  users(view, unit) = 1;
+  user_count(view, unit) = 1;
   ++book.units_used;
   if (++block(id).used == 1) ++book.superblocks_used;
   list(id);

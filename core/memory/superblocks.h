@@ -33,7 +33,7 @@ class Superblocks {
   /// superblock, which changes owner. nullopt: the view is dry.
   std::optional<TakenUnit> take(ViewId view, std::int32_t after = -1);
 
-  void share(ViewId view, std::int32_t unit) { ++users(view, unit); }
+  void share(ViewId view, std::int32_t unit) { ++user_count(view, unit); }
   void drop(ViewId view, std::int32_t unit) noexcept;
   std::int32_t users(ViewId view, std::int32_t unit) const;
 
@@ -91,7 +91,7 @@ class Superblocks {
   const Superblock& block(SuperblockId id) const {
     return superblocks_[static_cast<std::size_t>(index(id))];
   }
-  std::int32_t& users(ViewId view, std::int32_t unit) {
+  std::int32_t& user_count(ViewId view, std::int32_t unit) {
     return books(view).users[static_cast<std::size_t>(unit)];
   }
 
