@@ -8,7 +8,7 @@
 #include "core/memory/memory.h"
 #include "tests/sim/random.h"
 
-namespace hyb::testing {
+namespace hyb::sim {
 
 /// The first `sinks` positions for ever and the last `window`: a kind that only tests know.
 class SinkWindow final : public MemoryKind {
@@ -27,7 +27,7 @@ class SinkWindow final : public MemoryKind {
 
 /// A layout of random sizes over all kinds of layer memory, and its kinds.
 struct RandomLayout {
-  explicit RandomLayout(sim::Random& random);
+  explicit RandomLayout(Random& random);
   std::vector<std::unique_ptr<MemoryKind>> kinds;
   MemoryLayout layout;
 };
@@ -75,4 +75,4 @@ class ToyStore {
   std::vector<ViewId> owners_;
 };
 
-}  // namespace hyb::testing
+}  // namespace hyb::sim

@@ -1,12 +1,12 @@
-#include "tests/core/memory/pool_oracle.h"
+#include "tests/sim/pool_oracle.h"
 
 #include <algorithm>
 
 #include "core/base/error.h"
 
-namespace hyb::testing {
+namespace hyb::sim {
 
-RandomLayout::RandomLayout(sim::Random& random) {
+RandomLayout::RandomLayout(Random& random) {
   constexpr std::size_t bytes = 240;
   layout.superblock_bytes = bytes;
   layout.superblocks = random.between(3, 14);
@@ -185,4 +185,4 @@ void ToyStore::fill(const Checkpoint& checkpoint, const History& history) {
   if (checkpoint.packed() != no_packed) packed(index(checkpoint.packed())) = held;
 }
 
-}  // namespace hyb::testing
+}  // namespace hyb::sim

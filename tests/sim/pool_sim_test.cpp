@@ -7,10 +7,10 @@
 #include <utility>
 
 #include "core/base/error.h"
-#include "tests/core/memory/pool_oracle.h"
+#include "tests/sim/pool_oracle.h"
 
 using namespace hyb;
-using namespace hyb::testing;
+using namespace hyb::sim;
 
 namespace {
 
@@ -203,7 +203,7 @@ class Life {
     pool_.audit(memories, checkpoints);
   }
 
-  sim::Random random_;
+  Random random_;
   RandomLayout sizes_;
   MemoryPool pool_;
   ToyStore store_;
@@ -214,10 +214,10 @@ class Life {
 
 }  // namespace
 
-TEST_SUITE("core/memory/pool_random") {
+TEST_SUITE("sim/pool") {
   TEST_CASE("every sequence and checkpoint of any kinds finds what it wrote") {
     Counts sum;
-    for (const std::uint64_t seed : sim::seeds(600)) {
+    for (const std::uint64_t seed : seeds(600)) {
       try {
         const Counts counts = Life(seed).run();
         sum.steps += counts.steps;
