@@ -1,0 +1,367 @@
+#include "tests/sim/layered_runner.h"
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+#include <utility>
+
+namespace hyb::sim {
+namespace {
+
+std::size_t units_of(const MemoryLayout& memory, ViewId view) {
+  return static_cast<std::size_t>(memory.superblocks) *
+         static_cast<std::size_t>(memory.units_per_superblock(view));
+}
+
+template <typename Value>
+void copy_in(Value& value, std::span<const std::byte> bytes, std::size_t at) {
+  std::memcpy(&value, bytes.data() + at, sizeof value);
+}
+
+template <typename Value>
+void copy_out(const Value& value, std::span<std::byte> bytes, std::size_t at) {
+  std::memcpy(bytes.data() + at, &value, sizeof value);
+}
+
+}  // namespace
+
+const char* name_of(Fault fault) {
+  static const char* const names[] = {"none",
+                                      "partial page shared",
+                                      "slot not cleared",
+                                      "state of the wrong chunk published",
+                                      "conv window cut short",
+                                      "rejected token kept",
+                                      "snapshot written after publishing",
+                                      "owner changed too early",
+                                      "copies of one group lost",
+                                      "state restored without its pages"};
+  return names[static_cast<int>(fault)];
+}
+
+LayeredRunner::LayeredRunner(const Capacity& capacity, const LayeredModel& model, Fault fault,
+                             bool checks_rules)
+    : capacity_(capacity), model_(&model), fault_(fault), checks_rules_(checks_rules) {
+  const MemoryLayout& memory = capacity_.memory;
+  for (std::int32_t group = 0; group < static_cast<std::int32_t>(memory.groups.size()); ++group) {
+    rows_.emplace_back(units_of(memory, ViewId{group}) *
+                       static_cast<std::size_t>(memory.page_tokens));
+  }
+  slots_.resize(units_of(memory, memory.slot_view()));
+  packed_.resize(units_of(memory, memory.packed_view()));
+  if (memory.fixed_superblocks.empty()) {
+    owners_.assign(static_cast<std::size_t>(memory.superblocks), no_view);
+  }
+}
+
+std::size_t LayeredRunner::page_bytes(const LayeredModel&, std::size_t, std::int32_t page_tokens) {
+  return sizeof(Row) * static_cast<std::size_t>(page_tokens);
+}
+
+std::size_t LayeredRunner::slot_bytes() { return sizeof(SlotImage); }
+
+void LayeredRunner::rule(bool holds, const char* text) const {
+  if (checks_rules_ && !holds) throw Violation(std::string("rule of the runner: ") + text);
+}
+
+StepResult LayeredRunner::run(const Step& step) {
+  ++steps;
+  if (fails()) throw StepFailure();
+  carry_out(step.orders);
+  check(step);
+  StepResult result;
+  for (const Span& span : step.spans) run_span(span, result);
+  return result;
+}
+
+void LayeredRunner::carry_out(std::span<const Order> orders) {
+  const MemoryLayout& memory = capacity_.memory;
+  if (fault_ == Fault::owner_changed_too_early) {
+    for (const Order& order : orders) {
+      if (const auto* change = std::get_if<ChangeOwner>(&order)) change_owner(*change);
+    }
+  }
+  for (const Order& order : orders) {
+    if (const auto* copy = std::get_if<PageCopy>(&order)) {
+      copy_page(*copy);
+    } else if (const auto* change = std::get_if<ChangeOwner>(&order)) {
+      if (fails()) throw StepFailure();
+      if (fault_ != Fault::owner_changed_too_early) change_owner(*change);
+    } else if (const auto* slots = std::get_if<SlotCopy>(&order)) {
+      check_owner(memory.slot_view(), index(slots->from));
+      check_owner(memory.slot_view(), index(slots->to));
+      slot(slots->to) = slot(slots->from);
+    } else if (const auto* pack = std::get_if<PackSlot>(&order)) {
+      check_owner(memory.slot_view(), index(pack->from));
+      check_owner(memory.packed_view(), index(pack->to));
+      const Slot& from = slot(pack->from);
+      rule(from.position >= 0, "what is packed was written");
+      if (from.states.empty()) continue;
+      const auto last = static_cast<std::int32_t>(from.states.size()) - 1;
+      packed_.at(static_cast<std::size_t>(index(pack->to))) = {from.position + last,
+                                                               from.states.back()};
+      ++packed;
+    } else if (const auto* unpack = std::get_if<UnpackSlot>(&order)) {
+      check_owner(memory.packed_view(), index(unpack->from));
+      check_owner(memory.slot_view(), index(unpack->to));
+      const SlotImage& image = packed_.at(static_cast<std::size_t>(index(unpack->from)));
+      slot(unpack->to) = {.position = image.position, .states = {image.state}};
+    } else {
+      const auto& both = std::get<PackedCopy>(order);
+      check_owner(memory.packed_view(), index(both.from));
+      check_owner(memory.packed_view(), index(both.to));
+      packed_.at(static_cast<std::size_t>(index(both.to))) =
+          packed_.at(static_cast<std::size_t>(index(both.from)));
+    }
+  }
+}
+
+void LayeredRunner::copy_page(const PageCopy& copy) {
+  ++page_copies;
+  rule(copy.from != copy.to, "a copy names two pages");
+  check_owner(ViewId{copy.group}, index(copy.from));
+  check_owner(ViewId{copy.group}, index(copy.to));
+  if (fault_ == Fault::copies_of_one_group_lost && copy.group == 1) return;
+  if (fault_ == Fault::partial_page_shared) {
+    aliases_[{static_cast<std::size_t>(copy.group), copy.to}] = copy.from;
+    return;
+  }
+  auto& rows = rows_.at(static_cast<std::size_t>(copy.group));
+  const auto at = [&](PageId page) { return rows.begin() + index(page) * page_tokens(); };
+  std::copy_n(at(copy.from), page_tokens(), at(copy.to));
+}
+
+/// Nothing is left of the superblock's bytes, seen from anywhere.
+void LayeredRunner::change_owner(const ChangeOwner& change) {
+  rule(!owners_.empty(), "fixed superblocks do not change");
+  if (owners_.empty()) return;
+  ++owner_changes;
+  owners_.at(static_cast<std::size_t>(index(change.superblock))) = change.to;
+  const auto lose = [&](auto& units, std::int32_t count) {
+    const auto first =
+        units.begin() + static_cast<std::ptrdiff_t>(index(change.superblock)) * count;
+    std::fill_n(first, count, typename std::decay_t<decltype(units)>::value_type{});
+  };
+  const MemoryLayout& memory = capacity_.memory;
+  for (std::size_t group = 0; group < rows_.size(); ++group) {
+    lose(rows_[group], memory.groups[group].pages_per_superblock * page_tokens());
+  }
+  lose(slots_, memory.slots.per_superblock);
+  lose(packed_, memory.packed.per_superblock);
+}
+
+void LayeredRunner::check_owner(ViewId view, std::int32_t unit) const {
+  if (!checks_rules_) return;
+  const std::int32_t units = capacity_.memory.units_per_superblock(view);
+  rule(unit >= 0 && units > 0 && unit < units * capacity_.memory.superblocks, "a unit exists");
+  if (owners_.empty()) return;
+  rule(owners_[static_cast<std::size_t>(unit / units)] == view, "a unit is its view's own");
+}
+
+void LayeredRunner::check(const Step& step) const {
+  if (!checks_rules_) return;
+  std::size_t tokens = 0, samples = 0;
+  for (const Span& span : step.spans) {
+    check(span);
+    tokens += span.tokens.size();
+    samples += span.samples.size();
+  }
+  rule(tokens <= static_cast<std::size_t>(capacity_.step_tokens), "at most step_tokens tokens");
+  rule(samples <= static_cast<std::size_t>(capacity_.step_rows) &&
+           step.spans.size() <= static_cast<std::size_t>(capacity_.step_rows),
+       "at most step_rows spans and samples");
+  check_apart(step);
+}
+
+/// Every page that a layer may read is there and holds its positions; what is gone is not needed.
+void LayeredRunner::check(const Span& span) const {
+  const auto count = static_cast<std::int32_t>(span.tokens.size());
+  rule(count > 0, "a span has tokens");
+  rule(span.tables.size() == rows_.size(), "a page table per group");
+  for (std::size_t group = 0; group < rows_.size(); ++group) {
+    const PageTable& table = span.tables[group];
+    const MemoryKind& kind = model_->kind_of(group);
+    const auto pages = static_cast<std::int32_t>(table.size());
+    rule(pages * page_tokens() >= span.position + count, "room for the span");
+    for (std::int32_t i = 0; i * page_tokens() < span.position + count; ++i) {
+      const PageId page = table[static_cast<std::size_t>(i)];
+      const std::int32_t first = i * page_tokens();
+      const bool written_now = first + page_tokens() > span.position;
+      const bool needed = written_now || kind.needs({first, first + page_tokens()}, span.position);
+      rule(!needed || page != no_page, "a page that is needed is there");
+      if (page == no_page) continue;
+      check_owner(ViewId{static_cast<std::int32_t>(group)}, index(page));
+      for (std::int32_t p = first; p < std::min(first + page_tokens(), span.position); ++p) {
+        if (kind.needs({p, p + 1}, span.position)) {
+          rule(row(group, page, p).position == p, "a page holds the positions it is read for");
+        }
+      }
+    }
+  }
+  if (!model_->is_recurrent()) return;
+  const ViewId slots = capacity_.memory.slot_view();
+  check_owner(slots, index(span.write_slot));
+  rule((span.read_slot == no_slot) == (span.position == 0), "only the start reads no slot");
+  if (span.read_slot == no_slot) return;
+  check_owner(slots, index(span.read_slot));
+  const Slot& read = slot(span.read_slot);
+  const std::int32_t offset = span.position - read.position;
+  rule(read.position >= 0 && offset >= 0 && offset < static_cast<std::int32_t>(read.states.size()),
+       "the slot stands at the span's position");
+}
+
+/// What one span writes no other span reads or writes.
+void LayeredRunner::check_apart(const Step& step) const {
+  std::set<SlotId> written;
+  std::set<std::pair<std::size_t, PageId>> pages;
+  const auto each_page = [&](const Span& span, std::int32_t from, std::int32_t to, auto&& visit) {
+    for (std::size_t group = 0; group < rows_.size(); ++group) {
+      for (std::int32_t i = from; i <= to; ++i) {
+        const PageId page = span.tables[group][static_cast<std::size_t>(i)];
+        if (page != no_page) visit(std::pair{group, page});
+      }
+    }
+  };
+  const std::int32_t size = std::max(page_tokens(), 1);
+  for (const Span& span : step.spans) {
+    rule(span.write_slot == no_slot || written.insert(span.write_slot).second,
+         "write slots are distinct");
+    const auto last = span.position + static_cast<std::int32_t>(span.tokens.size()) - 1;
+    each_page(span, span.position / size, last / size,
+              [&](auto page) { rule(pages.insert(page).second, "written pages are distinct"); });
+  }
+  for (const Span& span : step.spans) {
+    rule(span.read_slot == no_slot || span.read_slot == span.write_slot ||
+             !written.contains(span.read_slot),
+         "a slot that one span reads no other writes");
+    // A partly filled page may be shared with its writer, who writes behind what this one reads.
+    each_page(span, 0, span.position / size - 1,
+              [&](auto page) { rule(!pages.contains(page), "a full page is not written"); });
+  }
+}
+
+Recurrence LayeredRunner::recurrence_before(const Span& span) const {
+  if (span.read_slot == no_slot) {
+    if (fault_ != Fault::slot_not_cleared) return {};
+    const Slot& left = slot(span.write_slot);
+    return left.states.empty() ? Recurrence{} : left.states.back();
+  }
+  const Slot& read = slot(span.read_slot);
+  if (read.states.empty()) return {};
+  const auto last = static_cast<std::int32_t>(read.states.size()) - 1;
+  std::int32_t offset = std::clamp(span.position - read.position, 0, last);
+  if (fault_ == Fault::rejected_token_kept) offset = last;
+  const bool from_snapshot = span.read_slot != span.write_slot;
+  if (fault_ == Fault::wrong_chunk_published && from_snapshot) offset = 0;
+  Recurrence state = read.states[static_cast<std::size_t>(offset)];
+  if (fault_ == Fault::conv_window_cut_short && from_snapshot) state.window[0] = 0;
+  return state;
+}
+
+void LayeredRunner::run_span(const Span& span, StepResult& result) {
+  Recurrence recurrence = model_->is_recurrent() ? recurrence_before(span) : Recurrence{};
+  std::vector<Recurrence> states{recurrence};
+  std::size_t next_sample = 0;
+  for (std::size_t i = 0; i < span.tokens.size(); ++i) {
+    const auto position = span.position + static_cast<std::int32_t>(i);
+    const auto at = [&](std::size_t layer, std::int32_t p) -> Row* {
+      const std::size_t group = model_->group_of(layer);
+      const PageId page = span.tables[group][static_cast<std::size_t>(p / page_tokens())];
+      return page == no_page ? nullptr : &row(group, page, p);
+    };
+    const std::uint64_t output = model_->run(
+        span.tokens[i], position, recurrence,
+        [&](std::size_t layer, std::int32_t p) {
+          const Row* found = at(layer, p);
+          return found == nullptr ? 0 : found->keys[model_->ordinal_of(layer)];
+        },
+        [&](std::size_t layer, std::uint64_t key) {
+          Row& own = *at(layer, position);
+          own.position = position;
+          own.keys[model_->ordinal_of(layer)] = key;
+        });
+    states.push_back(recurrence);
+    if (next_sample < span.samples.size() &&
+        span.samples[next_sample].token == static_cast<std::int32_t>(i)) {
+      const SampleRow& sample = span.samples[next_sample++];
+      result.sampled.push_back(model_->draw(output, *sample.params, sample.draw));
+    }
+  }
+  if (!model_->is_recurrent()) return;
+  if (fault_ == Fault::written_after_publishing && span.read_slot != no_slot) {
+    slot(span.read_slot) = {.position = span.position, .states = {states.back()}};
+  }
+  slot(span.write_slot) = {.position = span.position, .states = std::move(states)};
+}
+
+LayeredRunner::Row& LayeredRunner::row(std::size_t group, PageId page, std::int32_t position) {
+  const auto at = static_cast<std::size_t>(index(page) * page_tokens() + position % page_tokens());
+  return rows_[group].at(at);
+}
+
+const LayeredRunner::Row& LayeredRunner::row(std::size_t group, PageId page,
+                                             std::int32_t position) const {
+  return const_cast<LayeredRunner*>(this)->row(group, page, position);
+}
+
+void LayeredRunner::read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) {
+  check_owner(view, unit);
+  const MemoryLayout& memory = capacity_.memory;
+  if (view == memory.slot_view()) {
+    const Slot& from = slots_.at(static_cast<std::size_t>(unit));
+    rule(from.position >= 0, "what is saved was written");
+    SlotImage image{};
+    if (!from.states.empty()) {
+      image = {from.position + static_cast<std::int32_t>(from.states.size()) - 1,
+               from.states.back()};
+    }
+    copy_out(image, bytes, 0);
+  } else if (view == memory.packed_view()) {
+    copy_out(packed_.at(static_cast<std::size_t>(unit)), bytes, 0);
+  } else {
+    const auto& rows = rows_.at(static_cast<std::size_t>(index(view)));
+    for (std::int32_t i = 0; i < page_tokens(); ++i) {
+      copy_out(rows.at(static_cast<std::size_t>(unit * page_tokens() + i)), bytes,
+               static_cast<std::size_t>(i) * sizeof(Row));
+    }
+  }
+}
+
+void LayeredRunner::write(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) {
+  check_owner(view, unit);
+  const MemoryLayout& memory = capacity_.memory;
+  if (view == memory.slot_view()) {
+    SlotImage image{};
+    copy_in(image, bytes, 0);
+    slots_.at(static_cast<std::size_t>(unit)) = {.position = image.position,
+                                                 .states = {image.state}};
+  } else if (view == memory.packed_view()) {
+    copy_in(packed_.at(static_cast<std::size_t>(unit)), bytes, 0);
+  } else if (fault_ != Fault::packed_without_pages) {
+    auto& rows = rows_.at(static_cast<std::size_t>(index(view)));
+    for (std::int32_t i = 0; i < page_tokens(); ++i) {
+      copy_in(rows.at(static_cast<std::size_t>(unit * page_tokens() + i)), bytes,
+              static_cast<std::size_t>(i) * sizeof(Row));
+    }
+  }
+}
+
+MemoryLayout random_layout(Random& random, const LayeredModel& model) {
+  MemoryLayout layout;
+  layout.superblock_bytes = 8192;
+  layout.superblocks = random.between(3, 10);
+  if (model.groups() > 0) layout.page_tokens = random.between(1, 6);
+  for (std::size_t group = 0; group < model.groups(); ++group) {
+    layout.groups.push_back(
+        {.kind = &model.kind_of(group),
+         .page_bytes = LayeredRunner::page_bytes(model, group, layout.page_tokens),
+         .pages_per_superblock = random.between(2, 8)});
+  }
+  if (model.is_recurrent()) {
+    layout.slots = {.bytes = LayeredRunner::slot_bytes(), .per_superblock = random.between(1, 4)};
+    layout.packed = {.bytes = LayeredRunner::slot_bytes(), .per_superblock = random.between(4, 8)};
+  }
+  return layout;
+}
+
+}  // namespace hyb::sim

@@ -1,0 +1,103 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "core/engine/runner.h"
+#include "tests/sim/layered_model.h"
+#include "tests/sim/toy_runner.h"
+
+namespace hyb::sim {
+
+/// Mistakes of a runner, or of books that it follows, that only superblocks, several kinds and
+/// snapshots make possible.
+enum class Fault {
+  none,
+  partial_page_shared,       ///< the copy of a partly filled page is another name for it
+  slot_not_cleared,          ///< no_slot reads what the slot's last user left
+  wrong_chunk_published,     ///< a slot that was read from elsewhere gets the state of the span's
+                             ///< begin
+  conv_window_cut_short,     ///< snapshots lose the oldest input of the convolution
+  rejected_token_kept,       ///< the state is that of the span's end, whatever was kept
+  written_after_publishing,  ///< a span writes its read slot too
+  owner_changed_too_early,   ///< changes of owner are carried out before the copies
+  copies_of_one_group_lost,  ///< pages of the second group stay where they were
+  packed_without_pages,      ///< what is written back to pages is lost, what goes to slots is not
+};
+
+const char* name_of(Fault fault);
+
+/// A Runner of a LayeredModel: keys in the pages of every group, recurrence in slots and packed
+/// snapshots, all read through the tables of the step alone. With `checks_rules` it knows what each
+/// page, slot and superblock holds and throws Violation when a step touches what it must not.
+class LayeredRunner : public Runner {
+ public:
+  LayeredRunner(const Capacity& capacity, const LayeredModel& model, Fault fault = Fault::none,
+                bool checks_rules = true);
+
+  Capacity capacity() const override { return capacity_; }
+  StepResult run(const Step& step) override;
+  void read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) override;
+  void write(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) override;
+
+  /// Bytes of a page of a group and of a slot, for layouts of this runner.
+  static std::size_t page_bytes(const LayeredModel& model, std::size_t group,
+                                std::int32_t page_tokens);
+  static std::size_t slot_bytes();
+
+  /// Asked before each step and at each change of owner: true makes the step fail there.
+  std::function<bool()> fails = [] { return false; };
+
+  std::int64_t steps = 0, owner_changes = 0, page_copies = 0, packed = 0;
+
+ private:
+  struct Row {
+    std::int32_t position = -1;  ///< -1: nothing was written since the superblock changed its owner
+    std::array<std::uint64_t, 2> keys{};
+  };
+  struct Slot {
+    std::int32_t position = -1;      ///< of states.front(); -1: nothing was written
+    std::vector<Recurrence> states;  ///< before the last span and after each of its tokens
+  };
+  /// How a slot lies in a file or in a packed snapshot.
+  struct SlotImage {
+    std::int32_t position;
+    Recurrence state;
+  };
+
+  void rule(bool holds, const char* text) const;
+  void carry_out(std::span<const Order> orders);
+  void copy_page(const PageCopy& copy);
+  void change_owner(const ChangeOwner& change);
+  void check(const Step& step) const;
+  void check(const Span& span) const;
+  void check_apart(const Step& step) const;
+  void check_owner(ViewId view, std::int32_t unit) const;
+  Recurrence recurrence_before(const Span& span) const;
+  void run_span(const Span& span, StepResult& result);
+  Row& row(std::size_t group, PageId page, std::int32_t position);
+  const Row& row(std::size_t group, PageId page, std::int32_t position) const;
+  Slot& slot(SlotId id) { return slots_.at(static_cast<std::size_t>(index(id))); }
+  const Slot& slot(SlotId id) const { return slots_.at(static_cast<std::size_t>(index(id))); }
+  std::int32_t page_tokens() const { return capacity_.memory.page_tokens; }
+
+  Capacity capacity_;
+  const LayeredModel* model_;
+  Fault fault_;
+  bool checks_rules_;
+  std::vector<std::vector<Row>> rows_;  ///< per group
+  std::vector<Slot> slots_;
+  std::vector<SlotImage> packed_;
+  std::vector<ViewId> owners_;  ///< empty: fixed
+  std::map<std::pair<std::size_t, PageId>, PageId> aliases_;  ///< of partial_page_shared
+};
+
+/// A layout for the model with random page and superblock sizes and so many superblocks.
+MemoryLayout random_layout(Random& random, const LayeredModel& model);
+
+}  // namespace hyb::sim
