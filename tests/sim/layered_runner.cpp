@@ -70,7 +70,12 @@ StepResult LayeredRunner::run(const Step& step) {
   carry_out(step.orders);
   check(step);
   StepResult result;
-  for (const Span& span : step.spans) run_span(span, result);
+  // From the last to the first: no span may count on what another one of the step writes.
+  std::vector<StepResult> results(step.spans.size());
+  for (std::size_t i = step.spans.size(); i-- > 0;) run_span(step.spans[i], results[i]);
+  for (StepResult& one : results) {
+    result.sampled.insert(result.sampled.end(), one.sampled.begin(), one.sampled.end());
+  }
   return result;
 }
 
@@ -295,6 +300,9 @@ void LayeredRunner::run_span(const Span& span, StepResult& result) {
 }
 
 LayeredRunner::Row& LayeredRunner::row(std::size_t group, PageId page, std::int32_t position) {
+  if (const auto found = aliases_.find({group, page}); found != aliases_.end()) {
+    page = found->second;
+  }
   const auto at = static_cast<std::size_t>(index(page) * page_tokens() + position % page_tokens());
   return rows_[group].at(at);
 }

@@ -93,7 +93,7 @@ class LayeredRunner : public Runner {
   std::vector<std::vector<Row>> rows_;  ///< per group
   std::vector<Slot> slots_;
   std::vector<SlotImage> packed_;
-  std::vector<ViewId> owners_;  ///< empty: fixed
+  std::vector<ViewId> owners_;                                ///< empty: fixed
   std::map<std::pair<std::size_t, PageId>, PageId> aliases_;  ///< of partial_page_shared
 };
 

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+
+#include "tests/sim/layered_runner.h"
+
+namespace hyb::sim {
+
+/// Mistakes of those who use pool and tree, or of a kind; the simulation has to find each.
+enum class Misuse {
+  none,
+  published_before_its_step,  ///< a snapshot can be resumed from in the step that makes it
+  key_cut_at_the_lookup,      ///< looks up one token less than there is
+  reference_leaked,           ///< a checkpoint is never given back
+  page_owned_twice,           ///< two sequences write to one page
+  window_freed_too_early,     ///< a kind gives up the last page that it needs
+  tail_of_key_forgotten,      ///< a snapshot stands in the tree one token too early
+  every_use_twice,            ///< a hit refreshes the snapshots above the used one too
+};
+
+const char* name_of(Misuse misuse);
+
+struct PrefixCounts {
+  std::int64_t schedules = 0, steps = 0, draws = 0, hits = 0, reused = 0, published = 0,
+               evicted = 0, owner_changes = 0, shortened = 0, dry = 0, failed_steps = 0, packed = 0,
+               page_copies = 0, moved = 0;
+};
+
+/// A random life of a pool and a prefix tree under a driver without engine: sequences with common
+/// prefixes that start, resume, run in chunks, keep fewer tokens than they ran, publish, conclude
+/// and are given up at any time, in pools that are almost always dry. Every draw is compared with
+/// the naive model, every lookup with all snapshots there are, the books are audited after every
+/// step, and at the end every byte is back. Throws Violation at the first fault.
+PrefixCounts run_prefix_scenario(std::uint64_t seed, Fault fault = Fault::none,
+                                 Misuse misuse = Misuse::none, bool checks_rules = true);
+
+}  // namespace hyb::sim

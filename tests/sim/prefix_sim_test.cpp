@@ -1,0 +1,93 @@
+#include <doctest/doctest.h>
+
+#include <exception>
+#include <optional>
+
+#include "tests/sim/prefix_scenario.h"
+#include "tests/sim/random.h"
+
+using namespace hyb;
+using namespace hyb::sim;
+
+namespace {
+
+void add(PrefixCounts& sum, const PrefixCounts& one) {
+  sum.schedules += one.schedules;
+  sum.steps += one.steps;
+  sum.draws += one.draws;
+  const auto count = [](std::int64_t& counter, std::int64_t value) {
+    counter += value > 0 ? 1 : 0;
+  };
+  count(sum.hits, one.hits);
+  count(sum.published, one.published);
+  count(sum.evicted, one.evicted);
+  count(sum.owner_changes, one.owner_changes);
+  count(sum.shortened, one.shortened);
+  count(sum.dry, one.dry);
+  count(sum.failed_steps, one.failed_steps);
+  count(sum.packed, one.packed);
+  count(sum.page_copies, one.page_copies);
+  count(sum.moved, one.moved);
+}
+
+std::optional<std::uint64_t> seeds_until_found(Fault fault, Misuse misuse, bool checks_rules) {
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    try {
+      run_prefix_scenario(seed, fault, misuse, checks_rules);
+    } catch (const std::exception&) {
+      return seed + 1;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+TEST_SUITE("sim/prefix") {
+  TEST_CASE("whatever is resumed, packed, moved or given up, the answers stay") {
+    PrefixCounts sum;
+    const std::vector<std::uint64_t> all = seeds(20'000);
+    for (const std::uint64_t seed : all) {
+      try {
+        add(sum, run_prefix_scenario(seed));
+      } catch (const std::exception& error) {
+        FAIL("HYB_SIM_SEED=" << seed << " replays: " << error.what());
+      }
+    }
+    MESSAGE("schedules " << sum.schedules << ", steps " << sum.steps << ", draws " << sum.draws
+                         << "; schedules with hits " << sum.hits << ", published " << sum.published
+                         << ", evicted " << sum.evicted << ", owner changes " << sum.owner_changes
+                         << ", shortened keeps " << sum.shortened << ", a dry pool " << sum.dry
+                         << ", failed steps " << sum.failed_steps << ", packed " << sum.packed
+                         << ", page copies " << sum.page_copies << ", moved units " << sum.moved);
+    if (all.size() == 1) return;
+    const std::int64_t few = sum.schedules / 20;
+    for (const std::int64_t count :
+         {sum.hits, sum.published, sum.evicted, sum.owner_changes, sum.shortened, sum.dry,
+          sum.failed_steps, sum.packed, sum.page_copies, sum.moved}) {
+      CHECK(count > few);
+    }
+  }
+
+  TEST_CASE("planted faults are found, by the rules and by the answers alone") {
+    for (const Fault fault :
+         {Fault::partial_page_shared, Fault::slot_not_cleared, Fault::wrong_chunk_published,
+          Fault::conv_window_cut_short, Fault::rejected_token_kept, Fault::written_after_publishing,
+          Fault::owner_changed_too_early, Fault::copies_of_one_group_lost}) {
+      CAPTURE(name_of(fault));
+      CHECK(seeds_until_found(fault, Misuse::none, true).has_value());
+      CHECK(seeds_until_found(fault, Misuse::none, false).has_value());
+    }
+  }
+
+  TEST_CASE("misuse of pool, tree and kinds is found") {
+    for (const Misuse misuse :
+         {Misuse::published_before_its_step, Misuse::key_cut_at_the_lookup,
+          Misuse::reference_leaked, Misuse::page_owned_twice, Misuse::window_freed_too_early,
+          Misuse::tail_of_key_forgotten, Misuse::every_use_twice}) {
+      CAPTURE(name_of(misuse));
+      CHECK(seeds_until_found(Fault::none, misuse, true).has_value());
+      CHECK(seeds_until_found(Fault::none, misuse, false).has_value());
+    }
+  }
+}
