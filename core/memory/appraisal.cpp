@@ -30,7 +30,7 @@ std::size_t Appraisal::page_bytes(std::size_t group, const Standing& standing) c
   std::size_t count = 0;
   for (std::int32_t page = 0; page < end; ++page) {
     const PositionRange positions{page * tokens, std::min((page + 1) * tokens, standing.depth)};
-    if (!pages.kind->needs(positions, standing.depth)) continue;
+    if (!layout_->holds_page(static_cast<std::int32_t>(group), page, standing.depth)) continue;
     const bool is_shared = page < shared && (needed_by(standing.other, positions) ||
                                              needed_by(standing.above, positions));
     if (!is_shared) ++count;

@@ -56,6 +56,15 @@ std::optional<ViewPlan> fit(const ViewRequest& view, std::size_t handle_bytes, s
 
 }  // namespace
 
+bool MemoryLayout::holds_page(std::int32_t group, std::int32_t page, std::int32_t length) const {
+  const std::int64_t first = std::int64_t{page} * page_tokens;
+  if (first >= length) return false;
+  if (first + page_tokens > length) return true;
+  const PositionRange positions{static_cast<std::int32_t>(first),
+                                static_cast<std::int32_t>(first + page_tokens)};
+  return groups[static_cast<std::size_t>(group)].kind->needs(positions, length);
+}
+
 std::int32_t MemoryLayout::units_per_superblock(ViewId view) const {
   if (view == slot_view()) return slots.per_superblock;
   if (view == packed_view()) return packed.per_superblock;

@@ -42,6 +42,11 @@ struct MemoryLayout {
   /// order of ViewId, for ever (mode `flat`).
   std::vector<std::int32_t> fixed_superblocks;
 
+  /// Whether a sequence at `length` holds the page of the group: its kind needs it, or it is filled
+  /// in part. That one stays whatever the kind says, so that every page that is held has all its
+  /// positions below the length, and a shorter prefix can be resumed from it.
+  bool holds_page(std::int32_t group, std::int32_t page, std::int32_t length) const;
+
   std::int32_t views() const { return static_cast<std::int32_t>(groups.size()) + 2; }
   ViewId slot_view() const { return ViewId{static_cast<std::int32_t>(groups.size())}; }
   ViewId packed_view() const { return ViewId{static_cast<std::int32_t>(groups.size()) + 1}; }

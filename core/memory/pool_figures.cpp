@@ -22,9 +22,7 @@ std::int32_t MemoryPool::pages_for(std::int32_t tokens) const {
 }
 
 bool MemoryPool::needs(std::int32_t group, std::int32_t page, std::int32_t length) const {
-  const std::int32_t first = page * page_tokens();
-  return layout().groups[static_cast<std::size_t>(group)].kind->needs(
-      {.first = first, .last = first + page_tokens()}, length);
+  return layout().holds_page(group, page, length);
 }
 
 std::int64_t MemoryPool::pages_free(std::int32_t group) const {

@@ -5,17 +5,18 @@
 namespace hyb {
 namespace {
 
-/// The first position that the group needs at `length` and whose page the table lacks; -1: none.
-std::int32_t missing_position(const MemoryLayout& layout, const PageGroup& group,
+/// The first position of the group that a sequence at `length` needs and the table lacks; -1: none.
+std::int32_t missing_position(const MemoryLayout& layout, std::int32_t group,
                               const PageTable& table, std::int32_t length) {
+  const MemoryKind& kind = *layout.groups[static_cast<std::size_t>(group)].kind;
   const std::int32_t tokens = layout.page_tokens;
-  for (std::int32_t first = 0; first < length; first += tokens) {
-    const auto page = static_cast<std::size_t>(first / tokens);
-    if (page < table.size() && table[page] != no_page) continue;
-    const PositionRange positions{first, std::min(first + tokens, length)};
-    if (!group.kind->needs(positions, length)) continue;
-    std::int32_t position = first;
-    while (!group.kind->needs({position, position + 1}, length)) ++position;
+  for (std::int32_t page = 0; page * tokens < length; ++page) {
+    const auto at = static_cast<std::size_t>(page);
+    if (at < table.size() && table[at] != no_page) continue;
+    if (!layout.holds_page(group, page, length)) continue;
+    std::int32_t position = page * tokens;
+    if (position + tokens > length) return position;
+    while (!kind.needs({position, position + 1}, length)) ++position;
     return position;
   }
   return -1;
@@ -33,8 +34,8 @@ std::int32_t resumable_length(const MemoryLayout& layout, const Checkpoint& chec
     // lengths from here down the first that may do ends at the first missing position.
     std::int32_t next = length;
     for (std::size_t group = 0; group < layout.groups.size(); ++group) {
-      const std::int32_t missing =
-          missing_position(layout, layout.groups[group], checkpoint.tables()[group], length);
+      const std::int32_t missing = missing_position(layout, static_cast<std::int32_t>(group),
+                                                    checkpoint.tables()[group], length);
       if (missing >= 0) next = std::min(next, missing);
     }
     if (next == length) return length;

@@ -11,11 +11,14 @@ std::uint64_t bytes_max(SessionSection kind) {
   constexpr std::uint64_t mib = std::uint64_t{1} << 20;
   switch (kind) {
     case SessionSection::fingerprint:
-    case SessionSection::outline: return mib;
+    case SessionSection::outline:
+      return mib;
     case SessionSection::app:
     case SessionSection::tokens:
-    case SessionSection::snapshot: return 64 * mib;
-    case SessionSection::unit: break;
+    case SessionSection::snapshot:
+      return 64 * mib;
+    case SessionSection::unit:
+      break;
   }
   return ~std::uint64_t{0};  // a unit has the size that the layout says
 }

@@ -101,16 +101,12 @@ void LayeredRunner::carry_out(std::span<const Order> orders) {
       check_owner(memory.packed_view(), index(pack->to));
       const Slot& from = slot(pack->from);
       rule(from.position >= 0, "what is packed was written");
-      if (from.states.empty()) continue;
-      const auto last = static_cast<std::int32_t>(from.states.size()) - 1;
-      packed_.at(static_cast<std::size_t>(index(pack->to))) = {from.position + last,
-                                                               from.states.back()};
+      packed_.at(static_cast<std::size_t>(index(pack->to))) = from;
       ++packed;
     } else if (const auto* unpack = std::get_if<UnpackSlot>(&order)) {
       check_owner(memory.packed_view(), index(unpack->from));
       check_owner(memory.slot_view(), index(unpack->to));
-      const SlotImage& image = packed_.at(static_cast<std::size_t>(index(unpack->from)));
-      slot(unpack->to) = {.position = image.position, .states = {image.state}};
+      slot(unpack->to) = packed_.at(static_cast<std::size_t>(index(unpack->from)));
     } else {
       const auto& both = std::get<PackedCopy>(order);
       check_owner(memory.packed_view(), index(both.from));
@@ -312,11 +308,15 @@ const LayeredRunner::Row& LayeredRunner::row(std::size_t group, PageId page,
   return const_cast<LayeredRunner*>(this)->row(group, page, position);
 }
 
+LayeredRunner::Slot& LayeredRunner::slot_of(ViewId view, std::int32_t unit) {
+  auto& slots = view == capacity_.memory.slot_view() ? slots_ : packed_;
+  return slots.at(static_cast<std::size_t>(unit));
+}
+
 void LayeredRunner::read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) {
   check_owner(view, unit);
-  const MemoryLayout& memory = capacity_.memory;
-  if (view == memory.slot_view()) {
-    const Slot& from = slots_.at(static_cast<std::size_t>(unit));
+  if (index(view) >= static_cast<std::int32_t>(rows_.size())) {
+    const Slot& from = slot_of(view, unit);
     rule(from.position >= 0, "what is saved was written");
     SlotImage image{};
     if (!from.states.empty()) {
@@ -324,33 +324,28 @@ void LayeredRunner::read(ViewId view, std::int32_t unit, std::span<std::byte> by
                from.states.back()};
     }
     copy_out(image, bytes, 0);
-  } else if (view == memory.packed_view()) {
-    copy_out(packed_.at(static_cast<std::size_t>(unit)), bytes, 0);
-  } else {
-    const auto& rows = rows_.at(static_cast<std::size_t>(index(view)));
-    for (std::int32_t i = 0; i < page_tokens(); ++i) {
-      copy_out(rows.at(static_cast<std::size_t>(unit * page_tokens() + i)), bytes,
-               static_cast<std::size_t>(i) * sizeof(Row));
-    }
+    return;
+  }
+  const auto& rows = rows_.at(static_cast<std::size_t>(index(view)));
+  for (std::int32_t i = 0; i < page_tokens(); ++i) {
+    copy_out(rows.at(static_cast<std::size_t>(unit * page_tokens() + i)), bytes,
+             static_cast<std::size_t>(i) * sizeof(Row));
   }
 }
 
 void LayeredRunner::write(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) {
   check_owner(view, unit);
-  const MemoryLayout& memory = capacity_.memory;
-  if (view == memory.slot_view()) {
+  if (index(view) >= static_cast<std::int32_t>(rows_.size())) {
     SlotImage image{};
     copy_in(image, bytes, 0);
-    slots_.at(static_cast<std::size_t>(unit)) = {.position = image.position,
-                                                 .states = {image.state}};
-  } else if (view == memory.packed_view()) {
-    copy_in(packed_.at(static_cast<std::size_t>(unit)), bytes, 0);
-  } else if (fault_ != Fault::packed_without_pages) {
-    auto& rows = rows_.at(static_cast<std::size_t>(index(view)));
-    for (std::int32_t i = 0; i < page_tokens(); ++i) {
-      copy_in(rows.at(static_cast<std::size_t>(unit * page_tokens() + i)), bytes,
-              static_cast<std::size_t>(i) * sizeof(Row));
-    }
+    slot_of(view, unit) = {.position = image.position, .states = {image.state}};
+    return;
+  }
+  if (fault_ == Fault::packed_without_pages) return;
+  auto& rows = rows_.at(static_cast<std::size_t>(index(view)));
+  for (std::int32_t i = 0; i < page_tokens(); ++i) {
+    copy_in(rows.at(static_cast<std::size_t>(unit * page_tokens() + i)), bytes,
+            static_cast<std::size_t>(i) * sizeof(Row));
   }
 }
 

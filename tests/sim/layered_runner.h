@@ -64,7 +64,7 @@ class LayeredRunner : public Runner {
     std::int32_t position = -1;      ///< of states.front(); -1: nothing was written
     std::vector<Recurrence> states;  ///< before the last span and after each of its tokens
   };
-  /// How a slot lies in a file or in a packed snapshot.
+  /// How a slot lies in a file: one that no drafts were run behind.
   struct SlotImage {
     std::int32_t position;
     Recurrence state;
@@ -82,6 +82,7 @@ class LayeredRunner : public Runner {
   void run_span(const Span& span, StepResult& result);
   Row& row(std::size_t group, PageId page, std::int32_t position);
   const Row& row(std::size_t group, PageId page, std::int32_t position) const;
+  Slot& slot_of(ViewId view, std::int32_t unit);
   Slot& slot(SlotId id) { return slots_.at(static_cast<std::size_t>(index(id))); }
   const Slot& slot(SlotId id) const { return slots_.at(static_cast<std::size_t>(index(id))); }
   std::int32_t page_tokens() const { return capacity_.memory.page_tokens; }
@@ -92,7 +93,7 @@ class LayeredRunner : public Runner {
   bool checks_rules_;
   std::vector<std::vector<Row>> rows_;  ///< per group
   std::vector<Slot> slots_;
-  std::vector<SlotImage> packed_;
+  std::vector<Slot> packed_;
   std::vector<ViewId> owners_;                                ///< empty: fixed
   std::map<std::pair<std::size_t, PageId>, PageId> aliases_;  ///< of partial_page_shared
 };

@@ -82,6 +82,9 @@ class Scenario {
         pool_(capacity_.memory),
         cache_(pool_, make_options()) {
     is_rough_ = random_.chance(30);
+    for (std::size_t group = 0; group < model_.groups(); ++group) {
+      keeps_all_ = keeps_all_ && model_.kind_of(group).name() == "full";
+    }
     pool_.limit_compaction(random_.chance(50) ? random_.between(1, 30) : 0);
     runner_.fails = [this] { return is_rough_ && random_.chance(1); };
     cache_.on_evict([this](std::span<const TokenId> key, const Snapshot&) { forget(key); });
@@ -194,7 +197,13 @@ class Scenario {
     const std::span<const TokenId> whole(prompt);
     const bool cut = misuse_ == Misuse::key_cut_at_the_lookup && prompt.size() > 1;
     const Lookup lookup = cache_.look_up(cut ? whole.first(whole.size() - 1) : whole);
-    if (lookup.resumable != deepest(prompt)) throw Violation("not the deepest snapshot was found");
+    const std::int32_t most = deepest(prompt);
+    const bool must_be_deepest = model_.is_recurrent() || keeps_all_;
+    if (must_be_deepest ? lookup.resumable != most : lookup.resumable > most) {
+      throw Violation("not the deepest snapshot was found");
+    }
+    ++counts_.lookups;
+    if (lookup.resumable == most) ++counts_.deepest;
     return lookup;
   }
 
@@ -222,9 +231,9 @@ class Scenario {
     for (const PageGroup& group : capacity_.memory.groups) {
       for (std::int32_t first = 0; first < at; first += size) {
         const PositionRange page{first, std::min(first + size, at)};
-        if (group.kind->needs(page, at) && !group.kind->needs({first, first + size}, length)) {
-          return false;
-        }
+        const bool wanted = first + size > at || group.kind->needs(page, at);
+        const bool held = first + size > length || group.kind->needs({first, first + size}, length);
+        if (wanted && !held) return false;
       }
     }
     return true;
@@ -304,6 +313,7 @@ class Scenario {
   std::vector<Tokens> seen_;
   std::vector<Known> known_;
   std::int64_t clock_ = 0;
+  bool keeps_all_ = true;  ///< no kind ever gives up a page
   bool is_rough_ = false;
   PrefixCounts counts_;
 };
