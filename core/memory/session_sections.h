@@ -10,8 +10,8 @@
 
 namespace hyb {
 
-inline constexpr SectionFormat session_format{
-    .magic = {'H', 'Y', 'B', 'S', 'E', 'S', 'S', '\n'}, .version = 1};
+inline constexpr SectionFormat session_format{.magic = {'H', 'Y', 'B', 'S', 'E', 'S', 'S', '\n'},
+                                              .version = 1};
 
 /// Kinds of sections of a session file, in the order of the file. Numbers are never used again.
 enum class SessionSection : std::uint32_t {

@@ -64,8 +64,15 @@ class ByteRunner final : public Runner {
     const auto source = unit_bytes(view, from);
     std::copy(source.begin(), source.end(), unit_bytes(view, to).begin());
   }
-  void obey(const PageCopy& order) { copy(ViewId{order.group}, index(order.from), index(order.to)); }
-  void obey(const SlotCopy& order) { copy(layout_.slot_view(), index(order.from), index(order.to)); }
+  void obey(const PageCopy& order) {
+    copy(ViewId{order.group}, index(order.from), index(order.to));
+  }
+  void obey(const SlotCopy& order) {
+    copy(layout_.slot_view(), index(order.from), index(order.to));
+  }
+  void obey(const PackedCopy& order) {
+    copy(layout_.packed_view(), index(order.from), index(order.to));
+  }
   void obey(const PackSlot& order) {
     const auto from = unit_bytes(layout_.slot_view(), index(order.from));
     const auto to = unit_bytes(layout_.packed_view(), index(order.to));
@@ -73,14 +80,13 @@ class ByteRunner final : public Runner {
   }
   void obey(const UnpackSlot& order) {
     const auto from = unit_bytes(layout_.packed_view(), index(order.from));
-    std::copy(from.begin(), from.end(),
-              unit_bytes(layout_.slot_view(), index(order.to)).begin());
+    std::copy(from.begin(), from.end(), unit_bytes(layout_.slot_view(), index(order.to)).begin());
   }
   void obey(const ChangeOwner& order) {
     const auto superblock = static_cast<std::size_t>(index(order.superblock));
     owners_.at(superblock) = order.to;
-    const auto first = bytes_.begin() +
-                       static_cast<std::ptrdiff_t>(superblock * layout_.superblock_bytes);
+    const auto first =
+        bytes_.begin() + static_cast<std::ptrdiff_t>(superblock * layout_.superblock_bytes);
     std::fill_n(first, layout_.superblock_bytes, std::byte{0xEE});
   }
 

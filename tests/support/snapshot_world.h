@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <random>
 #include <span>
 #include <string>
@@ -76,12 +77,17 @@ struct SnapshotWorld {
       const auto end = static_cast<std::size_t>((unit.page + 1) * layout.page_tokens);
       key = key.first(std::min(key.size(), end));
     }
-    std::vector<std::uint32_t> seed = {static_cast<std::uint32_t>(index(unit.view))};
-    for (const TokenId token : key) seed.push_back(static_cast<std::uint32_t>(index(token)));
-    std::seed_seq sequence(seed.begin(), seed.end());
-    std::mt19937 random(sequence);
+    std::uint64_t hash = 0x9E3779B97F4A7C15U + static_cast<std::uint64_t>(index(unit.view));
+    const auto stir = [&](std::uint64_t value) {
+      hash = (hash ^ value) * 0xBF58476D1CE4E5B9U;
+      hash ^= hash >> 29;
+    };
+    for (const TokenId token : key) stir(static_cast<std::uint64_t>(index(token)) + 1);
     std::vector<std::byte> bytes(layout.unit_bytes(unit.view));
-    for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
+    for (std::size_t i = 0; i < bytes.size(); i += sizeof(hash)) {
+      stir(i);
+      std::memcpy(bytes.data() + i, &hash, std::min(sizeof(hash), bytes.size() - i));
+    }
     return bytes;
   }
 
@@ -117,9 +123,7 @@ struct SnapshotWorld {
     }
     return true;
   }
-  const Snapshot* at(std::span<const TokenId> key) const {
-    return cache.tree().standing(key).here;
-  }
+  const Snapshot* at(std::span<const TokenId> key) const { return cache.tree().standing(key).here; }
   void evict_all() {
     while (cache.evict()) {
     }

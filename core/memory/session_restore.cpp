@@ -1,0 +1,227 @@
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "core/base/error.h"
+#include "core/memory/session_memory.h"
+#include "core/memory/session_outline.h"
+#include "core/memory/session_sections.h"
+
+namespace hyb {
+namespace {
+
+constexpr std::int32_t no_view_yet = -1;
+
+/// A snapshot as the file tells of it.
+struct FileSnapshot {
+  std::vector<TokenId> key;
+  Precision precision;
+  SnapshotPlace place;
+  std::vector<std::uint32_t> units;  // numbers in the file, in the order of units_of
+};
+
+/// The whole file but the units' bytes, checked.
+struct FileOutline {
+  std::vector<FileSnapshot> snapshots;
+  std::vector<std::int32_t> views;  // of each unit; no_view_yet: nobody needs it
+};
+
+/// Reads a session file from front to back. Every member throws Error(model) for what it refuses.
+class SessionLoader {
+ public:
+  SessionLoader(const std::filesystem::path& path, SnapshotCarrier& carrier)
+      : path_(path.string()), reader_(path, session_format), carrier_(&carrier) {}
+
+  void check(const Fingerprint& here);
+  FileOutline read_outline();
+  void read_units(const FileOutline& outline,
+                  const std::vector<std::vector<CheckpointUnit>>& targets);
+
+ private:
+  std::vector<std::vector<TokenId>> read_sequences(std::size_t count);
+  FileSnapshot read_snapshot(std::uint32_t number, std::span<const std::vector<TokenId>> sequences);
+  void assign_views(const FileSnapshot& snapshot, std::vector<std::int32_t>& views);
+
+  std::string path_;
+  SectionReader reader_;
+  SnapshotCarrier* carrier_;
+};
+
+void SessionLoader::check(const Fingerprint& here) {
+  const std::string text = read_text(reader_, SessionSection::fingerprint);
+  const std::string differs = difference(here, fingerprint_from(parse_json(text, path_), path_));
+  if (!differs.empty()) reader_.fail("is of another model or setting: " + differs);
+  expect_section(reader_, SessionSection::app, 0);
+}
+
+std::vector<std::vector<TokenId>> SessionLoader::read_sequences(std::size_t count) {
+  std::vector<std::vector<TokenId>> sequences;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    std::vector<TokenId>& tokens = sequences.emplace_back();
+    for (const std::uint32_t number : read_numbers(reader_, SessionSection::tokens, i)) {
+      tokens.push_back(TokenId{static_cast<std::int32_t>(number)});
+    }
+  }
+  return sequences;
+}
+
+FileSnapshot SessionLoader::read_snapshot(std::uint32_t number,
+                                          std::span<const std::vector<TokenId>> sequences) {
+  const std::vector<std::uint32_t> numbers =
+      read_numbers(reader_, SessionSection::snapshot, number);
+  const bool is_one = numbers.size() >= 4 && numbers[0] < sequences.size() && numbers[1] > 0 &&
+                      numbers[1] <= sequences[numbers[0]].size() &&
+                      numbers[2] <= static_cast<std::uint32_t>(Precision::int8) &&
+                      numbers[3] < snapshot_places;
+  if (!is_one) reader_.fail("is damaged: snapshot " + std::to_string(number) + " can't be");
+  const std::vector<TokenId>& tokens = sequences[numbers[0]];
+  return {.key = {tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(numbers[1])},
+          .precision = static_cast<Precision>(numbers[2]),
+          .place = static_cast<SnapshotPlace>(numbers[3]),
+          .units = {numbers.begin() + 4, numbers.end()}};
+}
+
+/// A unit belongs to one view, and a snapshot has exactly the units that its kinds need.
+void SessionLoader::assign_views(const FileSnapshot& snapshot, std::vector<std::int32_t>& views) {
+  const MemoryLayout& layout = carrier_->layout();
+  const auto length = static_cast<std::int32_t>(snapshot.key.size());
+  std::vector<std::int32_t> wanted;
+  for (std::int32_t group = 0; group < static_cast<std::int32_t>(layout.groups.size()); ++group) {
+    wanted.insert(wanted.end(), held_pages(layout, group, length).size(), group);
+  }
+  if (layout.slots.per_superblock > 0) {
+    const bool is_exact = snapshot.precision == Precision::exact;
+    wanted.push_back(index(is_exact ? layout.slot_view() : layout.packed_view()));
+  }
+  if (wanted.size() != snapshot.units.size()) {
+    reader_.fail("is damaged: a snapshot of " + std::to_string(length) + " tokens has " +
+                 std::to_string(snapshot.units.size()) + " units, " +
+                 std::to_string(wanted.size()) + " are needed");
+  }
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    if (snapshot.units[i] >= views.size()) reader_.fail("is damaged: a unit is missing");
+    std::int32_t& view = views[snapshot.units[i]];
+    if (view != no_view_yet && view != wanted[i]) {
+      reader_.fail("is damaged: a unit is of two kinds");
+    }
+    view = wanted[i];
+  }
+}
+
+FileOutline SessionLoader::read_outline() {
+  const std::string text = read_text(reader_, SessionSection::outline);
+  const SessionOutline counts = session_outline_from(parse_json(text, path_), path_);
+  const std::string differs = difference(layout_facts(carrier_->layout()), counts.layout);
+  if (!differs.empty()) reader_.fail("has memory of another layout: " + differs);
+  // Each is a section of its own: more than there are can't be claimed.
+  if (counts.sequences + counts.snapshots + counts.units != reader_.sections_left()) {
+    reader_.fail("is damaged: its sections are not as many as it says");
+  }
+  const std::vector<std::vector<TokenId>> sequences = read_sequences(counts.sequences);
+  FileOutline outline;
+  outline.views.assign(counts.units, no_view_yet);
+  for (std::uint32_t i = 0; i < counts.snapshots; ++i) {
+    outline.snapshots.push_back(read_snapshot(i, sequences));
+    assign_views(outline.snapshots.back(), outline.views);
+  }
+  return outline;
+}
+
+/// targets[unit]: where its bytes go to.
+void SessionLoader::read_units(const FileOutline& outline,
+                               const std::vector<std::vector<CheckpointUnit>>& targets) {
+  std::vector<std::byte> bytes;
+  for (std::uint32_t i = 0; i < targets.size(); ++i) {
+    const SectionHead head = expect_section(reader_, SessionSection::unit, i);
+    if (outline.views[i] == no_view_yet) continue;
+    bytes.resize(carrier_->layout().unit_bytes(ViewId{outline.views[i]}));
+    if (head.length != bytes.size()) reader_.fail("is damaged: a unit has another size");
+    reader_.read(bytes);
+    for (const CheckpointUnit& target : targets[i]) carrier_->write(target, bytes);
+  }
+  if (reader_.next()) reader_.fail("is damaged: sections behind the last one");
+}
+
+/// A snapshot of the file that has room in the pool.
+struct Placed {
+  const FileSnapshot* snapshot;
+  SnapshotRoom room;
+};
+
+/// Of those that have room, the one that has most tokens in common with the key.
+SharedPrefix nearest(std::span<const Placed> placed, std::span<const TokenId> key) {
+  SharedPrefix best;
+  for (const Placed& other : placed) {
+    const auto& tokens = other.snapshot->key;
+    const auto end = std::mismatch(key.begin(), key.end(), tokens.begin(), tokens.end()).first;
+    const auto shared = static_cast<std::int32_t>(end - key.begin());
+    if (shared > best.tokens) best = {.from = &other.room.checkpoint, .tokens = shared};
+  }
+  return best;
+}
+
+std::vector<Placed> place(const FileOutline& outline, SnapshotCarrier& carrier,
+                          SessionRestored& restored) {
+  std::vector<Placed> placed;
+  placed.reserve(outline.snapshots.size());  // nearest() points at them
+  for (const FileSnapshot& snapshot : outline.snapshots) {
+    if (carrier.has(snapshot.key)) continue;
+    std::optional<SnapshotRoom> room;
+    do {
+      room = carrier.room(snapshot.key, snapshot.precision, nearest(placed, snapshot.key));
+    } while (!room && carrier.evict_for(snapshot.key));
+    if (room) {
+      placed.push_back({.snapshot = &snapshot, .room = *std::move(room)});
+    } else {
+      ++restored.left_out;
+    }
+  }
+  return placed;
+}
+
+std::vector<std::vector<CheckpointUnit>> targets_of(const FileOutline& outline,
+                                                    std::span<const Placed> placed,
+                                                    const MemoryLayout& layout) {
+  std::vector<std::vector<CheckpointUnit>> targets(outline.views.size());
+  for (const Placed& place : placed) {
+    const std::vector<CheckpointUnit> units = units_of(place.room.checkpoint, layout);
+    require(units.size() == place.snapshot->units.size(), "session: units as the kinds need them");
+    for (std::size_t i = 0; i < units.size(); ++i) {
+      if (!place.room.is_shared[i]) targets[place.snapshot->units[i]].push_back(units[i]);
+    }
+  }
+  return targets;
+}
+
+SessionRestored restore(SessionLoader& loader, SnapshotCarrier& carrier) {
+  SessionRestored restored;
+  const FileOutline outline = loader.read_outline();
+  std::vector<Placed> placed = place(outline, carrier, restored);
+  carrier.settle();
+  loader.read_units(outline, targets_of(outline, placed, carrier.layout()));
+  // From here on all is known to be good. The shallow ones first, as they came to be.
+  for (auto i = placed.rbegin(); i != placed.rend(); ++i) {
+    const FileSnapshot& snapshot = *i->snapshot;
+    if (!carrier.adopt(snapshot.key, std::move(i->room.checkpoint), snapshot.place)) continue;
+    ++restored.snapshots;
+    restored.length = std::max(restored.length, static_cast<std::int32_t>(snapshot.key.size()));
+  }
+  return restored;
+}
+
+}  // namespace
+
+SessionRestored restore_session(const std::filesystem::path& path, const Fingerprint& here,
+                                SnapshotCarrier& carrier) {
+  try {
+    SessionLoader loader(path, carrier);
+    loader.check(here);
+    return restore(loader, carrier);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::model) throw;
+    return {.refused = error.what()};
+  }
+}
+
+}  // namespace hyb

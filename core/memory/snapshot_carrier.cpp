@@ -1,0 +1,72 @@
+#include "core/memory/snapshot_carrier.h"
+
+#include <utility>
+
+#include "core/base/error.h"
+
+namespace hyb {
+
+void SnapshotCarrier::settle() {
+  if (!pool_->has_orders()) return;
+  Step step;
+  step.orders = pool_->take_orders();
+  runner_->run(step);
+}
+
+void SnapshotCarrier::read(const CheckpointUnit& unit, std::span<std::byte> bytes) {
+  require(!pool_->has_orders(), "snapshot carrier: settled before it reads");
+  runner_->read(unit.view, unit.unit, bytes);
+}
+
+void SnapshotCarrier::write(const CheckpointUnit& unit, std::span<const std::byte> bytes) {
+  require(!pool_->has_orders(), "snapshot carrier: settled before it writes");
+  runner_->write(unit.view, unit.unit, bytes);
+}
+
+std::int32_t SnapshotCarrier::shared_tokens(std::span<const TokenId> key) const {
+  return shared(key).tokens;
+}
+
+bool SnapshotCarrier::has(std::span<const TokenId> key) const {
+  return cache_->tree().standing(key).here != nullptr;
+}
+
+/// What of the key is in the tree already.
+SharedPrefix SnapshotCarrier::shared(std::span<const TokenId> key) const {
+  const Standing standing = cache_->tree().standing(key);
+  if (standing.other == nullptr) return {};
+  return {.from = &standing.other->checkpoint, .tokens = standing.shared};
+}
+
+std::optional<SnapshotRoom> SnapshotCarrier::room(std::span<const TokenId> key, Precision precision,
+                                                  const SharedPrefix& other) {
+  if (precision == Precision::int8 && layout().packed.per_superblock == 0) return std::nullopt;
+  SharedPrefix base = shared(key);
+  if (other.tokens > base.tokens) base = other;
+  std::optional<Checkpoint> checkpoint =
+      pool_->vacant(static_cast<std::int32_t>(key.size()), precision, base);
+  if (!checkpoint) return std::nullopt;
+  SnapshotRoom room{.checkpoint = *std::move(checkpoint), .is_shared = {}};
+  for (const CheckpointUnit& unit : units_of(room.checkpoint, layout())) {
+    const auto group = static_cast<std::size_t>(index(unit.view));
+    bool is_shared = false;
+    if (base.from != nullptr && group < layout().groups.size()) {
+      const PageTable& table = base.from->tables()[group];
+      const auto page = static_cast<std::size_t>(unit.page);
+      is_shared = page < table.size() && index(table[page]) == unit.unit;
+    }
+    room.is_shared.push_back(is_shared);
+  }
+  return room;
+}
+
+bool SnapshotCarrier::evict_for(std::span<const TokenId> key) {
+  return cache_->evict(cache_->tree().standing(key).other);
+}
+
+bool SnapshotCarrier::adopt(std::span<const TokenId> key, Checkpoint checkpoint,
+                            SnapshotPlace place) {
+  return cache_->insert(key, std::move(checkpoint), place);
+}
+
+}  // namespace hyb

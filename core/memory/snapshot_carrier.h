@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "core/engine/runner.h"
+#include "core/memory/checkpoint_units.h"
+#include "core/memory/memory.h"
+#include "core/memory/prefix_cache.h"
+
+namespace hyb {
+
+/// Room in the pool for a checkpoint whose bytes come from elsewhere.
+struct SnapshotRoom {
+  Checkpoint checkpoint;
+  /// Per unit of units_of(checkpoint): it is shared with a snapshot in the tree and has its bytes.
+  std::vector<bool> is_shared;
+};
+
+/// Carries the bytes of snapshots out of the pool and into it, between steps. Everything here may
+/// throw what the runner throws; the step that was under way has then failed.
+class SnapshotCarrier {
+ public:
+  /// All outlive the carrier.
+  SnapshotCarrier(MemoryPool& pool, Runner& runner, PrefixCache& cache)
+      : pool_(&pool), runner_(&runner), cache_(&cache) {}
+
+  const MemoryLayout& layout() const { return pool_->layout(); }
+  const PrefixCache& cache() const { return *cache_; }
+
+  /// Has open orders carried out, by a step without spans: before it a unit may have the bytes of
+  /// its last owner, and what is written to it may be overwritten.
+  void settle();
+
+  /// `bytes` has the size of the unit. After settle().
+  void read(const CheckpointUnit& unit, std::span<std::byte> bytes);
+  void write(const CheckpointUnit& unit, std::span<const std::byte> bytes);
+
+  /// Tokens at the front of the key whose full pages room(key) would share.
+  std::int32_t shared_tokens(std::span<const TokenId> key) const;
+
+  /// Room for a checkpoint at the end of the key; full pages that a snapshot in the tree has, or
+  /// `other` if that has more, are shared. Empty: the pool is dry, or has no snapshots of that
+  /// precision.
+  std::optional<SnapshotRoom> room(std::span<const TokenId> key, Precision precision,
+                                   const SharedPrefix& other = {});
+
+  /// Whether a snapshot stands at the end of the key.
+  bool has(std::span<const TokenId> key) const;
+
+  /// Gives up the snapshot of least value, but not the one that room(key) would share pages with.
+  /// False: there is none.
+  bool evict_for(std::span<const TokenId> key);
+
+  /// Puts a checkpoint whose units all have their bytes into the prefix tree. False: one stands
+  /// there already.
+  bool adopt(std::span<const TokenId> key, Checkpoint checkpoint, SnapshotPlace place);
+
+ private:
+  SharedPrefix shared(std::span<const TokenId> key) const;
+
+  MemoryPool* pool_;
+  Runner* runner_;
+  PrefixCache* cache_;
+};
+
+}  // namespace hyb
