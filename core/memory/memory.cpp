@@ -83,10 +83,7 @@ std::int32_t Memory::room() const {
   require(pool_ != nullptr, "memory: room() needs a started sequence");
   std::int64_t pages = length_endless;
   for (const PageTable& table : tables_) {
-    // The page of the next token may have been left out: nothing before it is needed.
-    const auto next = static_cast<std::size_t>(length_ / pool_->page_tokens());
-    const bool has_next = next >= table.size() || table[next] != no_page;
-    pages = std::min(pages, static_cast<std::int64_t>(has_next ? table.size() : next));
+    pages = std::min(pages, static_cast<std::int64_t>(table.size()));
   }
   if (tables_.empty()) return length_endless;
   const std::int64_t positions = pages * pool_->page_tokens();
@@ -100,12 +97,6 @@ bool Memory::reserve(std::int32_t tokens) {
   const auto needed = static_cast<std::size_t>(pool_->pages_for(length_ + tokens));
   for (std::int32_t group = 0; group < pool_->groups(); ++group) {
     PageTable& table = tables_[static_cast<std::size_t>(group)];
-    const auto next = static_cast<std::size_t>(length_ / pool_->page_tokens());
-    if (next < table.size() && table[next] == no_page) {
-      const std::optional<PageId> page = pool_->take_page(group, table);
-      if (!page) return false;
-      table[next] = *page;
-    }
     while (table.size() < needed) {
       const std::optional<PageId> page = pool_->take_page(group, table);
       if (!page) return false;

@@ -152,6 +152,8 @@ class MemoryPool {
 
   /// Orders that the next step has to carry out, in this order.
   std::vector<Order> take_orders();
+  /// The same into a list that is used again and again: nothing is allocated for it.
+  void take_orders(std::vector<Order>& orders);
   bool has_orders() const { return !orders_.empty(); }
 
   /// After a failed step nobody knows which orders were carried out: open ones are dropped and the

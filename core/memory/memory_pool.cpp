@@ -122,8 +122,15 @@ std::optional<Checkpoint> MemoryPool::vacant(std::int32_t length, Precision prec
 }
 
 std::vector<Order> MemoryPool::take_orders() {
+  std::vector<Order> orders;
+  take_orders(orders);
+  return orders;
+}
+
+void MemoryPool::take_orders(std::vector<Order>& orders) {
   compaction_bytes_left_ = compaction_bytes_max_;
-  return std::exchange(orders_, {});
+  orders.clear();
+  orders.swap(orders_);
 }
 
 void MemoryPool::limit_compaction(std::size_t bytes_per_step) {
