@@ -24,6 +24,13 @@ bool names_utf8(std::string locale) {
   return locale.find("utf-8") != std::string::npos || locale.find("utf8") != std::string::npos;
 }
 
+/// hyb's own below the folder that the variable names, or below `usual` in the home.
+std::optional<std::filesystem::path> folder_of(const char* name, const char* usual) {
+  if (const auto folder = variable(name)) return std::filesystem::path(*folder) / "hyb";
+  if (const auto home = variable("HOME")) return std::filesystem::path(*home) / usual / "hyb";
+  return std::nullopt;
+}
+
 }  // namespace
 
 Environment read_environment() {
@@ -41,11 +48,8 @@ Environment read_environment() {
       break;
     }
   }
-  if (const auto state = variable("XDG_STATE_HOME")) {
-    environment.state_folder = std::filesystem::path(*state) / "hyb";
-  } else if (const auto home = variable("HOME")) {
-    environment.state_folder = std::filesystem::path(*home) / ".local/state/hyb";
-  }
+  environment.state_folder = folder_of("XDG_STATE_HOME", ".local/state");
+  environment.data_folder = folder_of("XDG_DATA_HOME", ".local/share");
   return environment;
 }
 

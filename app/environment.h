@@ -17,6 +17,8 @@ struct Environment {
   bool utf8 = false;         ///< the locale's encoding (LC_ALL, LC_CTYPE, LANG) is UTF-8
   /// $XDG_STATE_HOME/hyb or ~/.local/state/hyb: history. None without a home.
   std::optional<std::filesystem::path> state_folder;
+  /// $XDG_DATA_HOME/hyb or ~/.local/share/hyb: saved chats. None without a home.
+  std::optional<std::filesystem::path> data_folder;
 };
 
 Environment read_environment();

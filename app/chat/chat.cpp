@@ -10,6 +10,7 @@
 #include "app/ui/process.h"
 #include "app/ui/sanitizer.h"
 #include "core/base/error.h"
+#include "core/base/log.h"
 
 namespace hyb::app {
 namespace {
@@ -32,8 +33,10 @@ void need_chat_template(const ModelSource& source) {
   if (!source.chat_template("default")) refuse_without_template(source.name());
 }
 
-Chat::Chat(Session& session, const GenerationOptions& options, const ChatManners& manners)
+Chat::Chat(Session& session, SessionKeeper& keeper, const GenerationOptions& options,
+           const ChatManners& manners)
     : session_(&session),
+      keeper_(&keeper),
       manners_(manners),
       settings_(options, session.generation_config(), session.model().plan.vocab),
       prompts_(need_template(session), session.need_tokenizer(), manners.history) {}
@@ -41,6 +44,34 @@ Chat::Chat(Session& session, const GenerationOptions& options, const ChatManners
 void Chat::set_system(const std::string& text) {
   check_utf8(text, "the system prompt");
   conversation_.set_system(text);
+}
+
+void Chat::open(const std::string& name) {
+  const std::string system = conversation_.system();
+  go_on_with(keeper_->open(name));
+  if (!system.empty()) conversation_.set_system(system);
+}
+
+void Chat::close() {
+  if (conversation_.turns() > 0) keeper_->autosave(conversation_);
+}
+
+void Chat::go_on_with(SessionKeeper::Loaded loaded) {
+  conversation_ = std::move(loaded.conversation);
+  last_.reset();
+  if (!loaded.remark.empty()) log::warning(sanitized_line(loaded.remark));
+  if (conversation_.turns() > 0) notice(place_text(conversation_));
+}
+
+void Chat::save(const std::string& name) {
+  const std::string chosen = keeper_->save(conversation_, name);
+  notice(fmt::format("saved as {}; --session {} goes on with it", chosen, chosen));
+}
+
+void Chat::load(const std::string& name) {
+  if (name.empty()) throw Error(ErrorKind::usage, "/load: which one? /sessions lists them");
+  close();
+  go_on_with(keeper_->load(name));
 }
 
 void Chat::notice(std::string_view text) const {
@@ -70,6 +101,8 @@ Chat::Next Chat::carry_out(const SlashCommand& command) {
       write_stderr(slash_help());
       break;
     case Kind::clear:
+      close();
+      keeper_->forget_name();
       conversation_.clear();
       last_.reset();
       notice("the conversation is empty");
@@ -82,6 +115,15 @@ Chat::Next Chat::carry_out(const SlashCommand& command) {
       break;
     case Kind::stats:
       write_stderr(last_ ? stats_text(*last_, totals_) : "no answer yet\n");
+      break;
+    case Kind::save:
+      save(command.argument);
+      break;
+    case Kind::load:
+      load(command.argument);
+      break;
+    case Kind::sessions:
+      write_stderr(sanitized(keeper_->list_text()));
       break;
     case Kind::memory:
       write_stderr(memory_text(session_->memory()));
@@ -221,6 +263,7 @@ void Chat::keep(const std::string& message, const Answer& given) {
   conversation_.add(std::move(exchange));
   totals_.add(completion.usage);
   last_ = given;
+  keeper_->autosave(conversation_);
 }
 
 void Chat::comment(const Answer& answer) const {

@@ -12,6 +12,7 @@
 #include "app/environment.h"
 #include "app/model_source.h"
 #include "app/session.h"
+#include "app/sessions/session_keeper.h"
 #include "app/ui/entry.h"
 
 namespace hyb::app {
@@ -35,11 +36,19 @@ void need_chat_template(const ModelSource& source);
 class Chat {
  public:
   /// Throws Error(model) when the model has no tokenizer or no chat template, or one that history
-  /// can't be preserved with; Error(usage) when the options are out of range. The session outlives
-  /// the chat.
-  Chat(Session& session, const GenerationOptions& options, const ChatManners& manners);
+  /// can't be preserved with; Error(usage) when the options are out of range. Session and
+  /// keeper outlive the chat.
+  Chat(Session& session, SessionKeeper& keeper, const GenerationOptions& options,
+       const ChatManners& manners);
 
   void set_system(const std::string& text);
+
+  /// Goes on with the saved chat of the name, or begins one. Throws Error(model) when it is
+  /// damaged.
+  void open(const std::string& name);
+
+  /// Saves what changed since the last turn.
+  void close();
 
   /// What becomes of the chat after an entry.
   enum class Next : std::uint8_t { go_on, leave };
@@ -63,6 +72,9 @@ class Chat {
   Next say(const std::string& message);
   Next edit(const SlashCommand& command);
   Next regenerate(std::int32_t count);
+  void go_on_with(SessionKeeper::Loaded loaded);
+  void save(const std::string& name);
+  void load(const std::string& name);
   void show_system(const std::string& argument);
 
   /// Answers `message` behind `turn`; where that gives no answer, the conversation stays where it
@@ -76,6 +88,7 @@ class Chat {
   EncodedPrompt prompt_for(const std::string& message) const;
 
   Session* session_;
+  SessionKeeper* keeper_;
   ChatManners manners_;
   Settings settings_;
   ChatPrompts prompts_;

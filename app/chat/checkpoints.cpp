@@ -31,14 +31,6 @@ std::string excerpt(const std::string& text, int columns) {
   return cut_to_columns(sanitized_line(text.substr(0, 400)), columns);
 }
 
-std::string where(const Conversation& conversation) {
-  const std::int32_t here = conversation.here();
-  const std::string branch = "branch " + conversation.branch() + ", ";
-  if (here == 0) return branch + "at the beginning";
-  return branch + fmt::format("behind turn {}: {}", here,
-                              excerpt(conversation.turn(here).exchange.message, 60));
-}
-
 void check_name(const std::string& name) {
   if (name.size() > name_bytes_max || name.find_first_of(" \t\n") != std::string::npos) {
     refuse(fmt::format("/fork: a name is one word of at most {} bytes", name_bytes_max));
@@ -67,6 +59,14 @@ std::string branches_at(const Conversation& conversation, std::int32_t turn) {
 
 }  // namespace
 
+std::string place_text(const Conversation& conversation) {
+  const std::int32_t here = conversation.here();
+  const std::string branch = "branch " + conversation.branch() + ", ";
+  if (here == 0) return branch + "at the beginning";
+  return branch + fmt::format("behind turn {}: {}", here,
+                              excerpt(conversation.turn(here).exchange.message, 60));
+}
+
 std::string undo(Conversation& conversation, std::int32_t count) {
   const std::int32_t here = conversation.here();
   const auto spoken = static_cast<std::int32_t>(conversation.path(here).size());
@@ -83,7 +83,7 @@ std::string fork(Conversation& conversation, const std::string& name) {
   check_name(chosen);
   const std::string left = conversation.branch();
   if (!conversation.fork(chosen)) refuse("/fork: there is a branch " + chosen + " already");
-  return where(conversation) + fmt::format("; /goto {} goes back", left);
+  return place_text(conversation) + fmt::format("; /goto {} goes back", left);
 }
 
 std::string go_to(Conversation& conversation, const std::string& place) {
@@ -98,7 +98,7 @@ std::string go_to(Conversation& conversation, const std::string& place) {
     refuse("/goto: there is no branch '" + place.substr(0, name_bytes_max) +
            "'; /checkpoints lists them");
   }
-  return where(conversation);
+  return place_text(conversation);
 }
 
 std::string checkpoints_text(const Conversation& conversation, const Resumable& resumable) {
@@ -122,7 +122,7 @@ std::string checkpoints_text(const Conversation& conversation, const Resumable& 
     for (auto& row : table.rows) row.erase(row.begin() + 3);
   }
   std::string text = plain_text(table);
-  if (conversation.here() == 0) text += where(conversation) + "\n";
+  if (conversation.here() == 0) text += place_text(conversation) + "\n";
   return text;
 }
 

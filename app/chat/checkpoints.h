@@ -11,6 +11,9 @@ namespace hyb::app {
 /// Moves within a conversation, as the slash commands name them. Each returns a line that says
 /// where it stands now, and throws Error(usage) when there is no such place.
 
+/// Where it stands, as the others say it.
+std::string place_text(const Conversation& conversation);
+
 /// Takes the last `count` turns back; at least one must be there.
 std::string undo(Conversation& conversation, std::int32_t count);
 

@@ -69,6 +69,13 @@ constexpr std::array rows = {
         {"/checkpoints"},
         "/checkpoints",
         "all turns and branches, and what is remembered of each"},
+    Row{Kind::save,
+        Takes::text,
+        {"/save"},
+        "/save [NAME]",
+        "save the chat; from then on every turn is saved"},
+    Row{Kind::load, Takes::text, {"/load"}, "/load NAME", "go on with a saved chat"},
+    Row{Kind::sessions, Takes::nothing, {"/sessions"}, "/sessions", "the saved chats"},
     Row{Kind::memory, Takes::nothing, {"/mem"}, "/mem", "what memory is used for"},
     Row{Kind::exit, Takes::nothing, {"/exit", "/quit", "/bye"}, "/exit", "leave, as Ctrl-D does"},
 };

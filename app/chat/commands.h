@@ -22,6 +22,9 @@ struct SlashCommand {
     fork,
     go_to,
     checkpoints,
+    save,
+    load,
+    sessions,
     exit
   };
   Kind kind;

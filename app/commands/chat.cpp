@@ -13,6 +13,8 @@
 #include "app/environment.h"
 #include "app/options.h"
 #include "app/session.h"
+#include "app/sessions/session_keeper.h"
+#include "app/sessions/session_origin.h"
 #include "app/ui/line_editor.h"
 #include "app/ui/plain_lines.h"
 #include "app/ui/process.h"
@@ -29,6 +31,7 @@ struct Options {
   GenerationOptions generation;
   std::string system;
   std::string history = "template";
+  std::string session;
   bool no_history = false;
 };
 
@@ -46,9 +49,19 @@ std::unique_ptr<Input> make_input(const Options& options, const Environment& env
                         .words = slash_names()});
 }
 
+/// A chat of a person is kept without being asked to; a script's, only under a name.
+SessionKeeper make_keeper(const Options& options, const Session& session,
+                          const Environment& environment, bool has_person) {
+  std::optional<SessionFolder> folder;
+  if (environment.data_folder) folder.emplace(*environment.data_folder / "sessions");
+  return {std::move(folder), session_origin(session, options.model),
+          has_person && !options.no_history};
+}
+
 /// What can be refused without reading weights is refused first.
 Session open_session(const Options& options, const Environment& environment) {
   const StopAtOnce nothing_to_lose;
+  if (!options.session.empty()) check_session_name(options.session);
   check(sampling_of(options.generation, Json::object()), std::numeric_limits<std::int32_t>::max());
   need_chat_template(ModelSource::find(options.model.model, environment));
   return Session::open(options.model, {.sequences_max = 1}, environment);
@@ -124,7 +137,8 @@ int run(const Options& options) {
   const Environment environment = read_environment();
   Session session = open_session(options, environment);
   const bool has_person = is_terminal(Stream::input);
-  Chat chat(session, options.generation,
+  SessionKeeper keeper = make_keeper(options, session, environment, has_person);
+  Chat chat(session, keeper, options.generation,
             {.has_person = has_person && is_terminal(Stream::error),
              .sanitizes = is_terminal(Stream::output),
              .has_colour = wants_colour(Stream::error, environment),
@@ -135,7 +149,10 @@ int run(const Options& options) {
   chat.set_system(options.system);
   const std::unique_ptr<Input> input = make_input(options, environment);
   if (has_person) greet(session);
-  return Talk(chat, *input, has_person, has_editor(environment)).run();
+  if (!options.session.empty()) chat.open(options.session);
+  const int exit_code = Talk(chat, *input, has_person, has_editor(environment)).run();
+  chat.close();
+  return exit_code;
 }
 
 Action describe(CLI::App& cli) {
@@ -148,7 +165,9 @@ Action describe(CLI::App& cli) {
       ->check(CLI::IsMember({"template", "preserve"}))
       ->capture_default_str();
   cli.add_flag("--no-history", options->no_history,
-               "neither read nor write the file of earlier entries");
+               "keep neither the entries nor, without --session, the chat");
+  cli.add_option("--session", options->session,
+                 "go on with the saved chat of this name, or begin it; every turn is saved");
   return [options] { return run(*options); };
 }
 

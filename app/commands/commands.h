@@ -14,6 +14,7 @@ extern const Command fit_command;
 extern const Command inspect_command;
 extern const Command render_command;
 extern const Command run_command;
+extern const Command sessions_command;
 extern const Command tokenize_command;
 extern const Command verify_command;
 

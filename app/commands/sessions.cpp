@@ -1,0 +1,71 @@
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/commands/commands.h"
+#include "app/environment.h"
+#include "app/sessions/session_folder.h"
+#include "app/sessions/session_list.h"
+#include "app/ui/pretty_json.h"
+#include "app/ui/process.h"
+#include "app/ui/sanitizer.h"
+#include "app/ui/terminal.h"
+#include "core/base/error.h"
+
+namespace hyb::app {
+namespace {
+
+struct Options {
+  std::string action = "list";
+  std::vector<std::string> names;
+  bool json = false;
+};
+
+SessionFolder folder_of(const Environment& environment) {
+  if (environment.data_folder) return SessionFolder(*environment.data_folder / "sessions");
+  throw Error(ErrorKind::usage, "sessions: there is no place for them; set HOME or XDG_DATA_HOME");
+}
+
+void say(const std::string& text) {
+  write_stdout(is_terminal(Stream::output) ? sanitized(text) : text);
+}
+
+int run(const Options& options) {
+  const SessionFolder folder = folder_of(read_environment());
+  if (options.action == "list") {
+    if (!options.names.empty()) {
+      throw Error(ErrorKind::usage, "sessions list: takes no name; see hyb sessions show");
+    }
+    say(options.json ? pretty_json(session_list_json(folder)) : session_list_text(folder));
+    return 0;
+  }
+  if (options.json) throw Error(ErrorKind::usage, "--json goes with hyb sessions list");
+  if (options.names.empty()) {
+    throw Error(ErrorKind::usage, "sessions " + options.action + ": the session's name is missing");
+  }
+  for (const std::string& name : options.names) {
+    if (options.action == "rm") {
+      folder.remove(name);
+    } else {
+      say(transcript(folder.read(name).record.conversation));
+    }
+  }
+  return 0;
+}
+
+Action describe(CLI::App& cli) {
+  const auto options = std::make_shared<Options>();  // CLI11 keeps pointers into it
+  cli.add_option("action", options->action, "list them, show what was said, or rm")
+      ->check(CLI::IsMember({"list", "show", "rm"}))
+      ->capture_default_str();
+  cli.add_option("names", options->names, "which sessions to show or remove");
+  cli.add_flag("--json", options->json, "the list as JSON");
+  return [options] { return run(*options); };
+}
+
+}  // namespace
+
+const Command sessions_command = {"sessions", "List, show or remove saved chats", describe};
+
+}  // namespace hyb::app

@@ -1,0 +1,160 @@
+#include "app/sessions/session_keeper.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <ctime>
+#include <utility>
+
+#include "app/sessions/session_list.h"
+#include "core/base/error.h"
+#include "core/base/log.h"
+
+namespace hyb::app {
+namespace {
+
+std::string value_of(const Fingerprint& fingerprint, const std::string& fact) {
+  const auto found = fingerprint.find(fact);
+  return found == fingerprint.end() ? "" : found->second;
+}
+
+bool is_in(const std::vector<TokenId>& tokens, std::int32_t vocab) {
+  return std::all_of(tokens.begin(), tokens.end(),
+                     [&](TokenId token) { return index(token) < vocab; });
+}
+
+/// The same conversation with only those ids that `keeps` allows.
+template <typename Keeps>
+Conversation filtered(const Conversation& from, Keeps keeps) {
+  Conversation to;
+  to.set_system(from.system());
+  for (std::int32_t turn = 1; turn <= from.turns(); ++turn) {
+    auto [parent, exchange] = from.turn(turn);
+    if (!keeps(exchange.answer.tokens)) exchange.answer = {};
+    if (!keeps(exchange.lead)) exchange.lead.clear();
+    to.add_behind(parent, std::move(exchange));
+  }
+  to.set_branches(from.branches(), from.branch());
+  return to;
+}
+
+}  // namespace
+
+SessionKeeper::SessionKeeper(std::optional<SessionFolder> folder, SessionOrigin origin,
+                             bool saves_unnamed)
+    : folder_(std::move(folder)), origin_(std::move(origin)), saves_unnamed_(saves_unnamed) {}
+
+const SessionFolder& SessionKeeper::need_folder() const {
+  if (folder_) return *folder_;
+  throw Error(ErrorKind::usage, "sessions: there is no place for them; set HOME or XDG_DATA_HOME");
+}
+
+SessionKeeper::Version SessionKeeper::version_of(const std::string& name) const {
+  struct stat about {};
+  if (::stat(need_folder().path_of(name).c_str(), &about) != 0) return {};
+  return {.file = about.st_ino,
+          .changed_ns = about.st_mtim.tv_sec * std::int64_t{1'000'000'000} + about.st_mtim.tv_nsec};
+}
+
+void SessionKeeper::write(const std::string& name, const Conversation& conversation) {
+  need_folder().write(name, {.fingerprint = origin_.fingerprint,
+                             .record = {.model = origin_.model,
+                                        .saved_s = std::time(nullptr),
+                                        .conversation = conversation}});
+}
+
+std::string SessionKeeper::dated_name() const {
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  ::localtime_r(&now, &local);
+  std::array<char, 32> date{};
+  const std::size_t size = std::strftime(date.data(), date.size(), "%Y-%m-%d-%H%M%S", &local);
+  std::string name(date.data(), size);
+  for (int i = 2; need_folder().has(name); ++i) {
+    name = fmt::format("{}-{}", std::string_view(date.data(), size), i);
+  }
+  return name;
+}
+
+std::string SessionKeeper::save(const Conversation& conversation, const std::string& name) {
+  const std::string chosen = !name.empty() ? name : !name_.empty() ? name_ : dated_name();
+  if (chosen == last_session && name_ != last_session) {
+    throw Error(ErrorKind::usage, fmt::format("'{}' is taken over by the next chat without a name; "
+                                              "choose another",
+                                              last_session));
+  }
+  if (chosen != name_ && need_folder().has(chosen)) {
+    throw Error(ErrorKind::usage,
+                fmt::format("there is a session '{}' already; choose another name, /load it, or "
+                            "remove it: hyb sessions rm {}",
+                            chosen, chosen));
+  }
+  if (chosen == name_ && version_of(chosen) != version_) {
+    throw Error(ErrorKind::runtime,
+                fmt::format("session '{}' was changed by another chat meanwhile and is left as it "
+                            "is; /save OTHER keeps this one",
+                            chosen));
+  }
+  write(chosen, conversation);
+  name_ = chosen;
+  version_ = version_of(chosen);
+  has_failed_ = false;
+  return chosen;
+}
+
+SessionKeeper::Loaded SessionKeeper::load(const std::string& name) {
+  check_session_name(name);
+  const Version version = version_of(name);
+  SavedSession saved = need_folder().read(name);
+  Loaded loaded{.conversation = std::move(saved.record.conversation), .remark = {}};
+  const bool has_same_ids =
+      value_of(saved.fingerprint, "tokenizer") == value_of(origin_.fingerprint, "tokenizer");
+  loaded.conversation = filtered(loaded.conversation, [&](const std::vector<TokenId>& tokens) {
+    return has_same_ids && is_in(tokens, origin_.vocab);
+  });
+  if (!has_same_ids) {
+    loaded.remark = fmt::format(
+        "session '{}' was saved with {}, whose tokens are others: its texts "
+        "are encoded anew",
+        name, saved.record.model);
+  } else if (saved.fingerprint != origin_.fingerprint) {
+    loaded.remark = fmt::format("session '{}' was saved with {}: the conversation is run anew",
+                                name, saved.record.model);
+  }
+  name_ = name;
+  version_ = version;
+  has_failed_ = false;
+  return loaded;
+}
+
+SessionKeeper::Loaded SessionKeeper::open(const std::string& name) {
+  if (need_folder().has(name)) return load(name);
+  name_ = name;
+  version_ = {};
+  return {};
+}
+
+void SessionKeeper::autosave(const Conversation& conversation) {
+  if (has_failed_ || (name_.empty() && !(saves_unnamed_ && folder_))) return;
+  try {
+    if (name_.empty()) {
+      write(last_session, conversation);
+    } else {
+      save(conversation, name_);
+    }
+  } catch (const Error& error) {
+    has_failed_ = true;
+    log::warning(std::string(error.what()) + "; this chat is not saved any more");
+  }
+}
+
+std::string SessionKeeper::list_text() const { return session_list_text(need_folder()); }
+
+void SessionKeeper::forget_name() {
+  name_.clear();
+  version_ = {};
+}
+
+}  // namespace hyb::app

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "app/chat/conversation.h"
+#include "app/sessions/session_folder.h"
+
+namespace hyb::app {
+
+/// What a chat is saved with.
+struct SessionOrigin {
+  std::string model;  ///< as the user named it
+  Fingerprint
+      fingerprint;  ///< "tokenizer" says whether ids mean the same, the rest what memory is of
+  std::int32_t vocab = 0;  ///< ids are below it
+};
+
+/// Keeps a chat's conversation in a file of its own: once it has a name, every turn is saved.
+class SessionKeeper {
+ public:
+  /// Without a folder nothing can be saved. `saves_unnamed`: a chat without a name is saved under
+  /// last_session.
+  SessionKeeper(std::optional<SessionFolder> folder, SessionOrigin origin, bool saves_unnamed);
+
+  /// "" until the chat is saved or loaded by name.
+  const std::string& name() const { return name_; }
+
+  /// Saves under the name, which the chat then has; "" is the chat's own, or a new one made of the
+  /// date. Returns the name. Throws Error(usage) for a name that another session has, and
+  /// Error(runtime) when it can't be written or another chat has saved under the name meanwhile.
+  std::string save(const Conversation& conversation, const std::string& name);
+
+  /// A conversation that was saved, and what to tell of it.
+  struct Loaded {
+    Conversation conversation;
+    std::string remark;  ///< empty, or what could not be kept
+  };
+
+  /// Reads it; the chat has its name from then on. Throws Error(model) for a file that is missing
+  /// or damaged; the chat's name is then as before.
+  Loaded load(const std::string& name);
+
+  /// Loads it if it is there; else the chat gets the name and nothing was said.
+  Loaded open(const std::string& name);
+
+  /// After a turn. What cannot be saved is told once, as a warning, and not tried again.
+  void autosave(const Conversation& conversation);
+
+  /// A table of all sessions.
+  std::string list_text() const;
+
+  /// The chat has no name any more: a new conversation has begun.
+  void forget_name();
+
+ private:
+  /// Tells a file from another one of the same name.
+  struct Version {
+    std::uint64_t file = 0;
+    std::int64_t changed_ns = 0;
+    auto operator<=>(const Version&) const = default;
+  };
+
+  const SessionFolder& need_folder() const;
+  Version version_of(const std::string& name) const;
+  void write(const std::string& name, const Conversation& conversation);
+  std::string dated_name() const;
+
+  std::optional<SessionFolder> folder_;
+  SessionOrigin origin_;
+  bool saves_unnamed_;
+  bool has_failed_ = false;
+  std::string name_;
+  Version version_;  ///< of the file as this chat knows it
+};
+
+}  // namespace hyb::app

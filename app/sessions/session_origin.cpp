@@ -1,0 +1,20 @@
+#include "app/sessions/session_origin.h"
+
+#include <algorithm>
+
+#include "app/batch/model_identity.h"
+
+namespace hyb::app {
+
+SessionOrigin session_origin(const Session& session, const ModelOptions& options) {
+  const ModelSource& source = session.source();
+  const Hash128 identity = model_identity(source, !options.random_weights);
+  std::string weights = hex(identity);
+  if (options.random_weights) weights += "-random-" + std::to_string(*options.random_weights);
+  return {.model = source.name(),
+          .fingerprint = {{"model", std::move(weights)},
+                          {"tokenizer", hex(hash_of(source.read("tokenizer.json").value_or("")))}},
+          .vocab = std::min(session.need_tokenizer().size(), session.model().plan.vocab)};
+}
+
+}  // namespace hyb::app

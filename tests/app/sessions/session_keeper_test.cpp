@@ -1,0 +1,161 @@
+#include "app/sessions/session_keeper.h"
+
+#include <doctest/doctest.h>
+#include <sys/stat.h>
+
+#include <random>
+
+#include "core/base/error.h"
+#include "core/io/file.h"
+#include "tests/app/sessions/conversations.h"
+#include "tests/support/error_text.h"
+#include "tests/support/temporary_folder.h"
+
+using namespace hyb;
+using namespace hyb::app;
+using namespace hyb::testing;
+
+namespace {
+
+struct Home {
+  SessionKeeper keeper(const std::string& tokenizer = "t", const std::string& model = "m",
+                       bool saves_unnamed = false) const {
+    return {SessionFolder(path()),
+            {.model = "some model",
+             .fingerprint = {{"model", model}, {"tokenizer", tokenizer}},
+             .vocab = 100},
+            saves_unnamed};
+  }
+  std::filesystem::path path() const { return folder.path() / "data" / "sessions"; }
+  SessionFolder sessions() const { return SessionFolder(path()); }
+
+  TemporaryFolder folder;
+};
+
+Conversation talk(int turns = 4) {
+  std::mt19937 random(8);
+  return random_conversation(random, turns);
+}
+
+std::string messages(const Conversation& conversation) {
+  return to_text(conversation.messages(conversation.here(), "x"));
+}
+
+}  // namespace
+
+TEST_SUITE("app/sessions/session_keeper") {
+  TEST_CASE("saved by name, found again, every turn from then on") {
+    const Home home;
+    SessionKeeper keeper = home.keeper();
+    keeper.autosave(talk());
+    CHECK(home.sessions().names().empty());  // it has no name yet
+    CHECK(keeper.save(talk(3), "a") == "a");
+    keeper.autosave(talk(4));
+    SessionKeeper other = home.keeper();
+    const auto loaded = other.load("a");
+    CHECK(loaded.remark.empty());
+    CHECK(messages(loaded.conversation) == messages(talk(4)));
+    CHECK(loaded.conversation.own_turns(loaded.conversation.here()).size() ==
+          talk(4).own_turns(talk(4).here()).size());
+    struct stat about {};
+    REQUIRE(::stat(home.sessions().path_of("a").c_str(), &about) == 0);
+    CHECK((about.st_mode & 0777U) == 0600);
+    REQUIRE(::stat(home.path().c_str(), &about) == 0);
+    CHECK((about.st_mode & 0777U) == 0700);
+  }
+
+  TEST_CASE("without a name: the last chat, or a name of the date") {
+    const Home home;
+    SessionKeeper keeper = home.keeper("t", "m", true);
+    keeper.autosave(talk(1));
+    CHECK(home.sessions().names() == std::vector<std::string>{"last"});
+    CHECK_THROWS_AS(keeper.save(talk(1), "last"), Error);
+    const std::string name = keeper.save(talk(2), "");
+    CHECK(name.size() >= 17);
+    CHECK(home.sessions().has(name));
+    CHECK(keeper.save(talk(3), "") == name);
+    keeper.forget_name();
+    keeper.autosave(talk(4));
+    CHECK(home.sessions().read(name).record.conversation.turns() == 3);
+    CHECK(home.sessions().read("last").record.conversation.turns() == 4);
+  }
+
+  TEST_CASE("nobody's session is written over") {
+    const Home home;
+    SessionKeeper one = home.keeper(), other = home.keeper();
+    one.save(talk(1), "a");
+    CHECK_THROWS_AS(other.save(talk(2), "a"), Error);
+    other.load("a");
+    other.save(talk(3), "");
+    CHECK_THROWS_AS(one.save(talk(4), "a"), Error);
+    one.autosave(talk(4));  // a warning, and no more
+    CHECK(home.sessions().read("a").record.conversation.turns() == 3);
+    CHECK(one.save(talk(4), "b") == "b");
+    one.autosave(talk(2));
+    CHECK(home.sessions().read("b").record.conversation.turns() == 2);
+  }
+
+  TEST_CASE("another model keeps the ids where the tokenizer is the same, the texts anyway") {
+    const Home home;
+    home.keeper().save(talk(), "a");
+    auto same = home.keeper("t", "other").load("a");
+    CHECK(contains(same.remark, "run anew"));
+    CHECK_FALSE(same.conversation.turn(1).exchange.answer.tokens.empty());
+    auto foreign = home.keeper("u").load("a");
+    CHECK(contains(foreign.remark, "encoded anew"));
+    for (std::int32_t turn = 1; turn <= foreign.conversation.turns(); ++turn) {
+      CHECK(foreign.conversation.turn(turn).exchange.answer.tokens.empty());
+      CHECK(foreign.conversation.turn(turn).exchange.lead.empty());
+    }
+    CHECK(messages(foreign.conversation) == messages(talk()));
+  }
+
+  TEST_CASE("ids that the vocabulary lacks are not used") {
+    const Home home;
+    Conversation conversation;
+    conversation.add({.message = "q", .answer = {"a", {TokenId{100}}}, .answer_text = "a"});
+    home.keeper().save(conversation, "a");
+    CHECK(home.keeper().load("a").conversation.turn(1).exchange.answer.tokens.empty());
+  }
+
+  TEST_CASE("a damaged file is refused, stays what it is, and can be removed") {
+    const Home home;
+    SessionKeeper keeper = home.keeper();
+    keeper.save(talk(), "a");
+    const std::string good = read_whole_file(home.sessions().path_of("a"), 1 << 20);
+    const auto path = home.folder.write("data/sessions/a.session", good.substr(0, good.size() / 2));
+    SessionKeeper other = home.keeper();
+    CHECK(contains(model_error([&] { other.open("a"); }), "hyb sessions rm a"));
+    CHECK(other.name().empty());
+    CHECK(contains(other.list_text(), "can't be read"));
+    home.sessions().remove("a");
+    CHECK_FALSE(std::filesystem::exists(path));
+    CHECK(other.open("a").conversation.turns() == 0);
+    CHECK(other.save(talk(), "") == "a");
+  }
+
+  TEST_CASE("names are names, not paths") {
+    const Home home;
+    SessionKeeper keeper = home.keeper();
+    for (const char* bad : {"../a", "a/b", ".hidden", "-a", "a b", "", "\xc3\xa4"}) {
+      CAPTURE(bad);
+      CHECK_THROWS_AS(check_session_name(bad), Error);
+      CHECK_THROWS_AS(keeper.load(bad), Error);
+    }
+    CHECK_THROWS_AS(check_session_name(std::string(65, 'a')), Error);
+    CHECK_THROWS_AS(home.sessions().remove("none"), Error);
+  }
+
+  TEST_CASE("a place that can't be written costs one warning, not the chat") {
+    const TemporaryFolder folder;
+    folder.write("blocked", "");
+    SessionKeeper keeper(SessionFolder(folder.path() / "blocked" / "sessions"),
+                         {.model = "m", .fingerprint = {}, .vocab = 100}, true);
+    CHECK_NOTHROW(keeper.autosave(talk()));
+    CHECK_NOTHROW(keeper.autosave(talk()));
+    CHECK_THROWS_AS(keeper.save(talk(), "a"), Error);
+    SessionKeeper nowhere(std::nullopt, {.model = "m", .fingerprint = {}, .vocab = 100}, true);
+    CHECK_NOTHROW(nowhere.autosave(talk()));
+    CHECK_THROWS_AS(nowhere.save(talk(), "a"), Error);
+  }
+}

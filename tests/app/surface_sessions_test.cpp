@@ -1,0 +1,109 @@
+#include <doctest/doctest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "core/base/json.h"
+#include "tests/app/run_tool.h"
+#include "tests/support/error_text.h"
+#include "tests/support/temporary_folder.h"
+
+using namespace hyb;
+using namespace hyb::testing;
+
+namespace {
+
+const std::string fixture = HYB_TESTS_DIR "/golden/granite-dense-nope";
+
+/// A home in which chats are kept.
+struct Home {
+  ToolResult hyb(std::vector<std::string> arguments, const std::string& input = "") const {
+    return run_tool({.arguments = std::move(arguments),
+                     .input = input,
+                     .environment = {{"XDG_DATA_HOME", folder.path().string()}}});
+  }
+  ToolResult chat(const std::string& input, std::vector<std::string> more = {}) const {
+    std::vector<std::string> arguments = {"chat", fixture, "-n", "8"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return hyb(std::move(arguments), input);
+  }
+
+  TemporaryFolder folder;
+};
+
+}  // namespace
+
+TEST_SUITE("app/surface_sessions") {
+  TEST_CASE("a chat that was saved goes on as if it had not been left") {
+    const Home home;
+    const std::string whole = home.chat("a\nb\nc\n").out;
+    CHECK(home.hyb({"sessions"}).out == "no sessions\n");  // a script's chat is not kept unasked
+    const std::string begin = home.chat("a\nb\n", {"--session", "s"}).out;
+    const ToolResult rest = home.chat("c\n", {"--session", "s"});
+    CHECK(rest.exit_code == 0);
+    CHECK(rest.err.empty());
+    CHECK(begin + rest.out == whole);
+    CHECK(home.chat("/load s\n/undo\nc\n").out == rest.out);
+    const ToolResult saved = home.chat("a\nx\n/fork f\ny\n/save t\n/edit 2 b\n/goto main\nb\n");
+    CHECK(saved.exit_code == 0);
+    const ToolResult forked = home.chat("/goto f\nc\n/sessions\n", {"--session", "t"});
+    CHECK(forked.out == rest.out);
+    CHECK(contains(forked.err, "session"));
+  }
+
+  TEST_CASE("list, show and rm") {
+    const Home home;
+    home.chat("hello\nonce more\n", {"--session", "s"});
+    const ToolResult listed = home.hyb({"sessions", "list"});
+    CHECK(listed.exit_code == 0);
+    CHECK(contains(listed.out, "s        "));
+    const Json json = parse_json(home.hyb({"sessions", "--json"}).out, "list");
+    REQUIRE(json.size() == 1);
+    CHECK(json[0]["name"] == "s");
+    CHECK(json[0]["turns"] == 2);
+    const ToolResult shown = home.hyb({"sessions", "show", "s"});
+    CHECK(shown.out.starts_with("user: hello\n\nassistant: "));
+    CHECK(contains(shown.out, "user: once more\n"));
+    CHECK(home.hyb({"sessions", "rm", "s"}).exit_code == 0);
+    CHECK(home.hyb({"sessions"}).out == "no sessions\n");
+    CHECK(home.hyb({"sessions", "rm", "s"}).exit_code == 2);
+    CHECK(home.hyb({"sessions", "show", "s"}).exit_code == 3);
+    CHECK(home.hyb({"sessions", "show"}).exit_code == 2);
+    CHECK(home.hyb({"sessions", "show", "../s"}).exit_code == 2);
+  }
+
+  TEST_CASE("a damaged session is refused and left alone; one of another model is run anew") {
+    const Home home;
+    home.chat("a\n", {"--session", "s"});
+    const std::string path = (home.folder.path() / "hyb/sessions/s.session").string();
+    const ToolResult other = home.hyb(
+        {"chat", HYB_TESTS_DIR "/golden/granite-moe-nope", "-n", "4", "--session", "s"}, "b\n");
+    CHECK(other.exit_code == 0);
+    CHECK(contains(other.err, "anew"));
+    std::ofstream(path, std::ios::app) << "x";
+    const ToolResult damaged = home.chat("b\n", {"--session", "s"});
+    CHECK(damaged.exit_code == 3);
+    CHECK(contains(damaged.err, path));
+    CHECK(contains(damaged.err, "hyb sessions rm s"));
+    CHECK(damaged.out.empty());
+    const ToolResult loaded = home.chat("/load s\nb\n");
+    CHECK(loaded.exit_code == 3);
+    CHECK_FALSE(loaded.out.empty());
+    CHECK(home.hyb({"sessions", "rm", "s"}).exit_code == 0);
+    CHECK(home.chat("b\n", {"--session", "s"}).exit_code == 0);
+  }
+
+  TEST_CASE("a chat that is killed keeps every turn that was answered") {
+    const Home home;
+    const ToolResult killed =
+        run_shell("(printf 'a\\nb\\n'; sleep 3; printf 'c\\n') | XDG_DATA_HOME=" +
+                  home.folder.path().string() + " timeout -s KILL 2 $HYB chat " + fixture +
+                  " -n 8 --session s");
+    CHECK(killed.exit_code != 0);
+    const std::string whole = home.chat("a\nb\nc\n").out;
+    CHECK(whole.starts_with(killed.out));
+    CHECK(killed.out + home.chat("c\n", {"--session", "s"}).out == whole);
+  }
+}
