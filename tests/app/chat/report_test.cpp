@@ -12,12 +12,13 @@ namespace {
 
 Answer answer() {
   Answer answer;
-  answer.completion.usage = {.prompt_tokens = 37,
-                             .prefilled_tokens = 37,
-                             .completion_tokens = 11,
-                             .queued = 1ms,
-                             .prefill = 99ms,
-                             .decode = 500ms};
+  Usage& usage = answer.completion.usage;
+  usage.prompt_tokens = 37;
+  usage.prefilled_tokens = 37;
+  usage.completion_tokens = 11;
+  usage.queued = 1ms;
+  usage.prefill = 99ms;
+  usage.decode = 500ms;
   return answer;
 }
 
@@ -33,10 +34,30 @@ TEST_SUITE("app/chat/report") {
     CHECK(status_line(stopped, false) == "[stopped, reused 0, prefilled 37, 1 token]");
   }
 
+  TEST_CASE("why no more was reused") {
+    Answer known = answer();
+    Usage& usage = known.completion.usage;
+    usage.reuse_limit = ReuseLimit::no_snapshot;
+    usage.matched_tokens = 30;
+    usage.reused_tokens = 20;
+    usage.prefilled_tokens = 17;
+    CHECK(status_line(known, false) ==
+          "[reused 20, prefilled 17 (no snapshot there), 11 tokens, 20.0 tok/s]");
+    CHECK(testing::contains(stats_text(known, {}), "30 tokens (10 not reused), no snapshot there"));
+    usage.resumed_packed = true;
+    CHECK(testing::contains(status_line(known, false), "int8"));
+    CHECK(testing::contains(stats_text(known, {.ahead_tokens = 7}), "7 tokens run while"));
+    CHECK_FALSE(testing::contains(stats_text(known, {}), "while you typed"));
+  }
+
   TEST_CASE("no rate without a second token or without time") {
     CHECK(tokens_per_second(answer().completion.usage) == doctest::Approx(20.0));
-    CHECK(tokens_per_second({.completion_tokens = 1, .decode = 1s}) == 0.0);
-    CHECK(tokens_per_second({.completion_tokens = 9}) == 0.0);
+    Usage usage;
+    usage.completion_tokens = 9;
+    CHECK(tokens_per_second(usage) == 0.0);
+    usage.completion_tokens = 1;
+    usage.decode = 1s;
+    CHECK(tokens_per_second(usage) == 0.0);
   }
 
   TEST_CASE("stats sum up") {
