@@ -8,6 +8,7 @@
 
 #include "core/base/ids.h"
 #include "core/engine/runner.h"
+#include "core/memory/footprint.h"
 #include "core/memory/registry.h"
 #include "core/memory/superblocks.h"
 #include "core/memory/usage.h"
@@ -176,17 +177,18 @@ class MemoryPool {
   std::int32_t page_tokens() const { return layout().groups.empty() ? 0 : layout().page_tokens; }
   std::int32_t groups() const { return static_cast<std::int32_t>(layout().groups.size()); }
 
-  /// Pages of a full group that so many tokens need.
-  std::int32_t pages_for(std::int32_t tokens) const;
-
-  /// Of a group's pages, those that its kind needs at `length`.
-  std::int32_t pages_held(std::int32_t group, std::int32_t length) const;
-  /// Bytes of a sequence that stands at `length`: pages by kind, and one slot.
-  std::size_t bytes_held(std::int32_t length) const;
-  /// The same at its peak on the way there, in chunks of so many tokens.
-  std::size_t bytes_peak(std::int32_t length, std::int32_t chunk_tokens) const;
-  /// Whether a sequence can get there when it has all memory to itself.
-  bool can_ever_hold(std::int32_t length, std::int32_t chunk_tokens) const;
+  // As the functions of core/memory/footprint.h.
+  std::int32_t pages_for(std::int32_t tokens) const { return hyb::pages_for(layout(), tokens); }
+  std::int32_t pages_held(std::int32_t group, std::int32_t length) const {
+    return hyb::pages_held(layout(), group, length);
+  }
+  std::size_t bytes_held(std::int32_t length) const { return hyb::bytes_held(layout(), length); }
+  std::size_t bytes_peak(std::int32_t length, std::int32_t chunk_tokens) const {
+    return hyb::bytes_peak(layout(), length, chunk_tokens);
+  }
+  bool can_ever_hold(std::int32_t length, std::int32_t chunk_tokens) const {
+    return hyb::can_ever_hold(layout(), length, chunk_tokens);
+  }
 
   /// Nobody holds anything.
   bool all_free() const;
@@ -206,8 +208,9 @@ class MemoryPool {
   friend class Memory;
   friend class Checkpoint;
 
-  bool needs(std::int32_t group, std::int32_t page, std::int32_t length) const;
-  std::int32_t pages_peak(std::int32_t group, std::int32_t length, std::int32_t chunk) const;
+  bool needs(std::int32_t group, std::int32_t page, std::int32_t length) const {
+    return layout().holds_page(group, page, length);
+  }
   void check_table(std::span<const PageTable> tables, std::int32_t length) const;
 
   bool compact_for(ViewId dry);
