@@ -13,6 +13,7 @@
 #include "core/base/error.h"
 #include "core/engine/scheduler.h"
 #include "core/engine/sequence.h"
+#include "core/engine/trace_recorder.h"
 
 namespace hyb {
 namespace {
@@ -53,19 +54,20 @@ void check(const Capacity& capacity, const EngineOptions& options) {
   };
   if (options.length_max < 2) refuse("the length limit is 2 tokens or more", options.length_max);
   if (options.sequences_max < 1) refuse("at least 1 sequence runs", options.sequences_max);
+  if (options.shared_tokens_min < 1) {
+    refuse("at least 1 token is shared", options.shared_tokens_min);
+  }
   if (options.chunk_tokens < 1) refuse("a chunk has at least 1 token", options.chunk_tokens);
 }
 
-std::int32_t length_limit(const MemoryPool& pool, const EngineOptions& options) {
-  const auto fits = [&](std::int32_t length) {
-    return pool.can_ever_hold(length, options.chunk_tokens);
-  };
+/// The longest sequence that fits when it has all memory to itself, run token by token if need be.
+std::int32_t length_limit(const MemoryPool& pool, std::int32_t asked) {
+  const auto fits = [&](std::int32_t length) { return pool.can_ever_hold(length, 1); };
   if (!fits(2)) {
-    throw Error(ErrorKind::memory, "engine: the memory holds less than 2 tokens; give more");
+    throw Error(ErrorKind::memory, "engine: the memory holds less than 2 tokens; give more memory");
   }
-  if (fits(options.length_max)) return options.length_max;
-  // The longest that fits lies in [low, high).
-  std::int32_t low = 2, high = options.length_max;
+  if (fits(asked)) return asked;
+  std::int32_t low = 2, high = asked;  // low fits, high does not
   while (high - low > 1) {
     const std::int32_t middle = low + (high - low) / 2;
     (fits(middle) ? low : high) = middle;
@@ -80,16 +82,22 @@ struct Engine::Books {
       : runner(&runner_),
         tokenizer(tokenizer_),
         capacity((check(runner_.capacity(), options), runner_.capacity())),
+        length_asked(options.length_max),
+        audits(options.audit),
         pool(capacity.memory),
-        length_max(length_limit(pool, options)),
-        scheduler(pool, {.sequences_max = std::min(
-                             {options.sequences_max, capacity.step_rows, capacity.step_tokens}),
-                         .chunk_tokens = options.chunk_tokens,
-                         .step_tokens = capacity.step_tokens}) {}
+        length_max(length_limit(pool, options.length_max)),
+        prefixes(pool, options.prefixes),
+        scheduler(pool, prefixes,
+                  {.sequences_max =
+                       std::min({options.sequences_max, capacity.step_rows, capacity.step_tokens}),
+                   .chunk_tokens = options.chunk_tokens,
+                   .step_tokens = capacity.step_tokens,
+                   .shared_tokens_min = options.shared_tokens_min}) {}
 
+  void check_fits(const Request& request) const;
   void run(std::span<const Assignment> plan);
+  StepResult call_runner(std::size_t rows);
   void settle(std::span<const Assignment> plan, const StepResult& result, Clock::time_point begin);
-  void start_choices(ActiveRequest& active);
   void say(const ActiveRequest& active, const Sequence& sequence, std::string text);
   void finish(ActiveRequest& active, Sequence& sequence);
   void deliver();
@@ -97,45 +105,67 @@ struct Engine::Books {
   Runner* runner;
   const Tokenizer* tokenizer;
   Capacity capacity;
+  std::int32_t length_asked;
+  bool audits;
   MemoryPool pool;
   std::int32_t length_max;
+  PrefixCache prefixes;
   std::map<RequestId, ActiveRequest> requests;
   Scheduler scheduler;
   std::deque<Event> events;
   Step step;
+  TraceRecorder* recorder = nullptr;
   std::int64_t submitted = 0;
+  std::int64_t steps = 0, failed_steps = 0;
   std::int32_t unfinished = 0;
   bool in_run = false;
   bool in_delivery = false;
 };
 
-/// A failed step leaves unknown bytes in what it was to write, so nothing that holds memory is
-/// trusted after it.
+void Engine::Books::check_fits(const Request& request) const {
+  const auto prompt = static_cast<std::int64_t>(request.prompt.size());
+  if (prompt < length_max || prompt >= length_asked) return;
+  throw Error(
+      ErrorKind::memory,
+      fmt::format("engine: the prompt has {} tokens and needs {} bytes of memory; there are {} "
+                  "bytes, enough for a prompt of {} tokens; shorten it, or give more memory",
+                  prompt, pool.bytes_peak(static_cast<std::int32_t>(prompt) + 1, 1),
+                  pool.layout().bytes(), length_max - 1));
+}
+
+/// The spans keep their buffers from step to step.
 void Engine::Books::run(std::span<const Assignment> plan) {
   const Clock::time_point begin = Clock::now();
-  step.orders = pool.take_orders();
-  step.spans.clear();
+  step.spans.resize(plan.size());
   std::size_t rows = 0;
-  for (const Assignment& entry : plan) {
-    step.spans.push_back(entry.sequence->span(entry.tokens));
-    rows += step.spans.back().samples.size();
+  for (std::size_t i = 0; i < plan.size(); ++i) {
+    plan[i].sequence->fill(step.spans[i], plan[i].tokens);
+    rows += step.spans[i].samples.size();
   }
-  StepResult result;
+  const StepResult result = call_runner(rows);
+  settle(plan, result, begin);
+}
+
+/// A failed step leaves unknown bytes in what it was to write, so nothing that holds memory is
+/// trusted after it.
+StepResult Engine::Books::call_runner(std::size_t rows) {
+  pool.take_orders(step.orders);
+  ++steps;
   try {
     const Marked running(in_run);
-    result = runner->run(step);
+    StepResult result = runner->run(step);
     require(result.sampled.size() == rows, "engine: the runner answers every row");
     for (const SampledToken& sampled : result.sampled) {
       require(
           !sampled.finite || (index(sampled.token) >= 0 && index(sampled.token) < capacity.vocab),
           "engine: the runner draws from the vocabulary");
     }
+    return result;
   } catch (...) {
+    ++failed_steps;
     scheduler.release_all();
-    pool.repeat_owners();
     throw;
   }
-  settle(plan, result, begin);
 }
 
 void Engine::Books::settle(std::span<const Assignment> plan, const StepResult& result,
@@ -144,21 +174,16 @@ void Engine::Books::settle(std::span<const Assignment> plan, const StepResult& r
   std::size_t row = 0;
   for (std::size_t i = 0; i < plan.size(); ++i) {
     Sequence& sequence = *plan[i].sequence;
-    ActiveRequest& active = requests.at(sequence.age().request);
     sequence.ran(plan[i].tokens, begin);
-    if (sequence.at_prompt_end()) start_choices(active);
-    if (step.spans[i].samples.empty()) continue;
-    say(active, sequence, sequence.accept(result.sampled[row++], end));
-    if (sequence.finished()) finish(active, sequence);
+    scheduler.ran(sequence);
+    if (sequence.is_prefilled()) {
+      sequence.end_prefill(end);
+    } else if (!step.spans[i].samples.empty()) {
+      std::string text = sequence.accept(result.sampled[row++], end);
+      if (!text.empty()) say(requests.at(sequence.age().request), sequence, std::move(text));
+    }
+    if (sequence.finished()) finish(requests.at(sequence.age().request), sequence);
   }
-}
-
-/// The first choice has run the prompt but for its last token: the others go on from there.
-void Engine::Books::start_choices(ActiveRequest& active) {
-  Sequence& leader = *active.choices.front();
-  leader.go_on();
-  scheduler.share(leader);
-  for (std::size_t i = 1; i < active.choices.size(); ++i) scheduler.add(*active.choices[i]);
 }
 
 void Engine::Books::say(const ActiveRequest& active, const Sequence& sequence, std::string text) {
@@ -173,12 +198,20 @@ void Engine::Books::say(const ActiveRequest& active, const Sequence& sequence, s
 /// Neither the sequence nor, after its last choice, the request exists after this.
 void Engine::Books::finish(ActiveRequest& active, Sequence& sequence) {
   const Age age = sequence.age();
+  Completion completion = sequence.take_completion();
+  if (completion.reason == FinishReason::error) {
+    scheduler.remove(sequence);
+  } else {
+    scheduler.retire(sequence);
+  }
+  if (recorder != nullptr && !active.terms.request.prefill_only) {
+    recorder->ended(age.request, age.choice, completion.tokens);
+  }
   events.push_back({.sink = active.sink,
                     .request = age.request,
                     .choice = age.choice,
                     .text = {},
-                    .completion = sequence.take_completion()});
-  scheduler.remove(sequence);
+                    .completion = std::move(completion)});
   active.choices[static_cast<std::size_t>(age.choice)].reset();
   --unfinished;
   if (--active.unfinished == 0) requests.erase(age.request);
@@ -209,6 +242,7 @@ std::int32_t Engine::length_max() const { return books_->length_max; }
 RequestId Engine::submit(Request request, Sink& sink) {
   Books& books = *books_;
   require(!books.in_run, "engine: a runner does not submit");
+  books.check_fits(request);
   hyb::check(request, {.vocab = books.capacity.vocab,
                        .length_max = books.length_max,
                        .has_text = books.tokenizer != nullptr});
@@ -229,13 +263,14 @@ RequestId Engine::submit(Request request, Sink& sink) {
   active.unfinished = active.choices.size();
   books.unfinished += choices;
 
-  // A prompt is run once for all choices, unless there is nothing to share.
-  const bool shares = choices > 1 && active.terms.request.prompt.size() > 1;
-  active.terms.request.prompt = {};  // every choice has its own by now
-  if (shares) active.choices.front()->hold_at_prompt_end();
-  for (std::int32_t choice = 0; choice < (shares ? 1 : choices); ++choice) {
-    books.scheduler.add(*active.choices[static_cast<std::size_t>(choice)]);
+  if (books.recorder != nullptr && !active.terms.request.prefill_only) {
+    books.recorder->submitted(id, choices, active.terms.request.prompt, active.terms.submitted);
   }
+
+  active.terms.request.prompt = {};  // every choice has its own by now
+  std::vector<Sequence*> sequences;
+  for (const auto& sequence : active.choices) sequences.push_back(sequence.get());
+  books.scheduler.add(sequences);
   return id;
 }
 
@@ -265,8 +300,17 @@ bool Engine::step() {
   const std::span<const Assignment> plan = books.scheduler.plan();
   if (plan.empty()) return told;
   books.run(plan);
+  if (books.audits) audit();
   books.deliver();
   return true;
+}
+
+void Engine::carry_out_orders() {
+  Books& books = *books_;
+  require(!books.in_run, "engine: a runner does not give orders");
+  if (!books.pool.has_orders()) return;
+  books.step.spans.clear();
+  books.call_runner(0);
 }
 
 bool Engine::idle() const { return books_->unfinished == 0 && books_->events.empty(); }
@@ -274,6 +318,24 @@ bool Engine::idle() const { return books_->unfinished == 0 && books_->events.emp
 std::int32_t Engine::running() const { return books_->scheduler.running(); }
 
 std::int32_t Engine::waiting() const { return books_->unfinished - running(); }
+
+EngineUsage Engine::usage() const {
+  const SchedulerCounts& counts = books_->scheduler.counts();
+  return {.pool = books_->pool.usage(),
+          .prefixes = books_->prefixes.stats(),
+          .snapshots = books_->prefixes.tree().size(),
+          .steps = books_->steps,
+          .failed_steps = books_->failed_steps,
+          .preemptions = counts.preemptions,
+          .deferrals = counts.deferrals,
+          .prefix_waits = counts.prefix_waits};
+}
+
+PrefixCache& Engine::prefixes() { return books_->prefixes; }
+
+MemoryPool& Engine::pool() { return books_->pool; }
+
+void Engine::record(TraceRecorder* recorder) { books_->recorder = recorder; }
 
 void Engine::audit() const {
   books_->scheduler.audit();
@@ -284,7 +346,7 @@ void Engine::audit() const {
   }
   require(unfinished == static_cast<std::size_t>(books_->unfinished),
           "engine: unfinished choices are counted once");
-  require(unfinished > 0 || books_->pool.all_free(),
+  require(unfinished > 0 || books_->prefixes.tree().size() > 0 || books_->pool.all_free(),
           "engine: nobody is there, and yet memory is held");
 }
 

@@ -6,15 +6,33 @@
 #include "core/engine/request.h"
 #include "core/engine/runner.h"
 #include "core/memory/memory.h"
+#include "core/memory/prefix_cache.h"
 
 namespace hyb {
 
 class Tokenizer;
+class TraceRecorder;
 
 struct EngineOptions {
-  std::int32_t length_max;          ///< most tokens of one sequence: prompt and answer
-  std::int32_t sequences_max = 64;  ///< most sequences that run at once
-  std::int32_t chunk_tokens = 512;  ///< most prompt tokens of one sequence in one step
+  std::int32_t length_max;              ///< most tokens of one sequence: prompt and answer
+  std::int32_t sequences_max = 64;      ///< most sequences that run at once
+  std::int32_t chunk_tokens = 512;      ///< most prompt tokens of one sequence in one step
+  PrefixCacheOptions prefixes;          ///< what is remembered of sequences that ran
+  std::int32_t shared_tokens_min = 64;  ///< a sequence waits for a running one that has so many
+                                        ///< tokens to run that it needs, too; 1 or more
+  bool audit = false;                   ///< checks all books after every step: slow
+};
+
+/// What has become of memory and prefixes so far.
+struct EngineUsage {
+  PoolUsage pool;
+  PrefixCacheStats prefixes;
+  std::int32_t snapshots = 0;     ///< that the prefix tree holds now
+  std::int64_t steps = 0;         ///< calls of the runner
+  std::int64_t failed_steps = 0;  ///< of these, the ones that threw
+  std::int64_t preemptions = 0;   ///< sequences that gave their memory back and waited again
+  std::int64_t deferrals = 0;     ///< times that one could not get on, or start, for want of memory
+  std::int64_t prefix_waits = 0;  ///< times that one waited for another's prefix
 };
 
 /// Runs many requests at once on one Runner: every command goes through here and nobody else holds
@@ -32,22 +50,38 @@ class Engine {
 
   /// Queues a request. Throws Error(usage) at once when it can never run: an empty prompt, a token
   /// id outside the vocabulary, a prompt of more than length_max() - 1 tokens (says by how much),
-  /// max_tokens or sampling parameters out of range, stop strings without a tokenizer.
+  /// max_tokens or sampling parameters out of range, stop strings without a tokenizer; and
+  /// Error(memory) when the prompt would need more memory than all that there is, with the figures.
   RequestId submit(Request request, Sink& sink);
 
-  /// Ends a request: its sequences give everything back, its sink hears FinishReason::cancelled for
+  /// Ends a request: its sequences run no more (what they ran stays known as a prefix), its sink
+  /// hears FinishReason::cancelled for
   /// each choice that had not ended, before this returns (from inside a sink: soon after). Does
   /// nothing when the request has ended already.
   void cancel(RequestId request);
 
   /// One call of the runner. False when there was nothing to do. When the runner throws, that
   /// leaves this call too; no request is lost: their memory is released, and the next step() starts
-  /// to recompute it from the tokens.
+  /// to recompute it from the tokens. Snapshots are lost, too.
   bool step();
+
+  /// Has the runner carry out what is ordered and not yet done, as the next step() would: after it
+  /// Runner::read sees the bytes of every snapshot. Not from inside a step. Throws as step() does.
+  void carry_out_orders();
 
   bool idle() const;             ///< no request is unfinished, no event undelivered
   std::int32_t running() const;  ///< sequences that hold memory
   std::int32_t waiting() const;  ///< sequences that do not
+
+  EngineUsage usage() const;
+
+  /// The snapshots and the memory they are in, for those who keep them elsewhere (session files,
+  /// tiers). Between steps only.
+  PrefixCache& prefixes();
+  MemoryPool& pool();
+
+  /// From now on every request is written down (null: no more). The recorder outlives the engine.
+  void record(TraceRecorder* recorder);
 
   /// Checks that every page and slot is where the books say. Throws on a bug of ours.
   void audit() const;

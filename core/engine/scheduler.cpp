@@ -5,19 +5,44 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/engine/leader.h"
+#include "core/engine/memory_demand.h"
+#include "core/memory/resumable.h"
 
 namespace hyb {
 
+void Scheduler::add(std::span<Sequence* const> choices) {
+  Sequence& first = *choices.front();
+  const bool shares = choices.size() > 1 && first.prompt().size() > 1;
+  const std::size_t held = shares ? choices.size() - 1 : 0;
+  if (shares) {
+    first.hold_at_prompt_end();
+    held_[first.age().request].assign(choices.begin() + 1, choices.end());
+  }
+  waiting_.insert(choices.begin(), choices.end() - static_cast<std::ptrdiff_t>(held));
+  may_start_ = true;
+}
+
 void Scheduler::remove(Sequence& sequence) {
+  const RequestId request = sequence.age().request;
   std::erase(running_, &sequence);
   waiting_.erase(&sequence);
   sequence.release();
-  drop_checkpoint_if_unused(sequence.age().request);
+  if (const auto held = held_.find(request); held != held_.end()) {
+    if (std::erase(held->second, &sequence) == 0) let_choices_go(sequence);
+  }
+  drop_checkpoint_if_unused(request);
+  may_start_ = true;
 }
 
-void Scheduler::share(Sequence& leader) {
-  std::optional<Checkpoint> checkpoint = leader.memory().checkpoint();
-  if (checkpoint) checkpoints_.insert_or_assign(leader.age().request, *std::move(checkpoint));
+void Scheduler::retire(Sequence& sequence) {
+  const Request& request = sequence.request();
+  if (request.keep_snapshots && sequence.memory().length() > 0) {
+    const SnapshotPlace place =
+        request.prefill_only ? SnapshotPlace::message_end : SnapshotPlace::turn_end;
+    prefixes_->conclude(sequence.known(), sequence.take_memory(), place);
+  }
+  remove(sequence);
 }
 
 std::span<const Assignment> Scheduler::plan() {
@@ -26,11 +51,23 @@ std::span<const Assignment> Scheduler::plan() {
   preempted_ = false;
   plan_single_tokens();
   plan_chunks();
+  if (plan_.empty()) {
+    // Those that run are in each other's way, or their memory lies badly: the oldest starts anew.
+    while (!running_.empty()) preempt_youngest();
+  }
   // Who was just sent away does not come straight back.
-  if (!preempted_) plan_newcomers();
+  if (!preempted_ || running_.empty()) plan_newcomers();
   require(!plan_.empty() || (running_.empty() && waiting_.empty()),
           "scheduler: somebody can always go on");
   return plan_;
+}
+
+void Scheduler::ran(Sequence& sequence) {
+  if (const std::optional<SnapshotPlace> place = sequence.take_cut()) {
+    prefixes_->publish(sequence.known(), sequence.memory(), *place);
+    may_start_ = true;
+  }
+  if (sequence.at_prompt_end()) let_choices_go(sequence);
 }
 
 void Scheduler::release_all() {
@@ -40,6 +77,9 @@ void Scheduler::release_all() {
   }
   running_.clear();
   checkpoints_.clear();
+  prefixes_->clear();
+  pool_->repeat_owners();
+  may_start_ = true;
 }
 
 /// From the oldest on, so whoever is preempted has nothing assigned yet.
@@ -48,33 +88,52 @@ void Scheduler::plan_single_tokens() {
     Sequence& sequence = *running_[i];
     if (sequence.pending() != 1) continue;
     while (i < running_.size() && !sequence.memory().reserve(1)) {
-      if (!drop_checkpoint()) preempt_youngest();
+      if (!make_room()) preempt_youngest();
     }
     if (i < running_.size()) assign(sequence, 1);
   }
 }
 
+/// As long as there are tokens left, exactly those with one pending token have it assigned by now.
 void Scheduler::plan_chunks() {
   for (std::size_t i = 0; i < running_.size() && tokens_left_ > 0; ++i) {
     Sequence& sequence = *running_[i];
-    if (is_assigned(sequence)) continue;
+    if (sequence.pending() == 1) continue;
     while (!assign_chunk(sequence)) {
-      if (drop_checkpoint()) continue;
+      if (make_room()) continue;
       // A younger one that runs in this step will end and free its pages; an idle one only sits on
       // them.
-      Sequence& youngest = *running_.back();
-      if (&youngest == &sequence || is_assigned(youngest)) break;
+      const Sequence& youngest = *running_.back();
+      if (&youngest == &sequence || youngest.pending() == 1) {
+        ++counts_.deferrals;
+        break;
+      }
       preempt_youngest();
     }
   }
 }
 
 void Scheduler::plan_newcomers() {
-  while (tokens_left_ > 0 && !waiting_.empty() && running() < limits_.sequences_max) {
-    Sequence& sequence = **waiting_.begin();
-    if (!admit(sequence)) return;
+  if (!may_start_ && !running_.empty()) return;
+  may_start_ = false;
+  std::int32_t followers = 0;
+  for (auto next = waiting_.begin(); next != waiting_.end();) {
+    if (tokens_left_ == 0 || running() + followers >= limits_.sequences_max) {
+      may_start_ = true;
+      return;
+    }
+    Sequence& sequence = **next++;
+    const Admission admission = admit(sequence);
+    if (admission == Admission::follows) {
+      ++followers;
+      continue;
+    }
+    if (admission == Admission::no_room) {
+      ++counts_.deferrals;
+      return;
+    }
     while (!assign_chunk(sequence)) {
-      if (!drop_checkpoint()) return;
+      if (!make_room()) return;
     }
   }
 }
@@ -84,57 +143,144 @@ void Scheduler::assign(Sequence& sequence, std::int32_t tokens) {
   tokens_left_ -= tokens;
 }
 
-/// As much as there is room for; false when that is nothing.
+/// As much as there is room for without snapshots; false when that is nothing.
 bool Scheduler::assign_chunk(Sequence& sequence) {
-  const std::int32_t wanted = std::min({sequence.pending(), limits_.chunk_tokens, tokens_left_});
   Memory& memory = sequence.memory();
-  std::int32_t tokens = wanted;
-  if (!memory.reserve(wanted)) {
-    tokens = std::min(wanted, memory.room() - memory.length());
+  std::int32_t tokens = std::min({sequence.pending_to_cut(), limits_.chunk_tokens, tokens_left_});
+  const auto has_room = [&] { return MemoryDemand(*pool_).add_growth(memory, tokens).fits(); };
+  while (!has_room() && prefixes_->evict()) {
   }
+  // Groups are served one after the other: the first must leave the others what they need.
+  while (pool_->groups() > 1 && tokens > 1 && !has_room()) tokens /= 2;
+  if (!memory.reserve(tokens)) tokens = std::min(tokens, memory.room() - memory.length());
   if (tokens <= 0) return false;
   assign(sequence, tokens);
   return true;
 }
 
-bool Scheduler::is_assigned(const Sequence& sequence) const {
-  return std::any_of(plan_.begin(), plan_.end(),
-                     [&](const Assignment& entry) { return entry.sequence == &sequence; });
+Scheduler::Admission Scheduler::admit(Sequence& sequence) {
+  const auto prompt = checkpoints_.find(sequence.age().request);
+  if (prompt != checkpoints_.end()) {
+    if (admit_choice(sequence, prompt->second)) return Admission::started;
+    if (!running_.empty()) return Admission::no_room;
+    checkpoints_.erase(prompt);
+  }
+  if (sequence.leader() && is_awaited(*sequence.leader(), running_)) return Admission::follows;
+  Lookup lookup = prefixes_->look_up(sequence.known());
+  share_anywhere(sequence, lookup);
+  if (follows(sequence, lookup.resumable)) return Admission::follows;
+  if (!running_.empty() && !make_room_for(sequence, lookup)) return Admission::no_room;
+  std::optional<Memory> memory = memory_for(sequence, lookup);
+  if (!memory) return Admission::no_room;
+
+  if (!sequence.was_started() && sequence.request().keep_snapshots) {
+    std::vector<Cut> cuts =
+        prefixes_->cuts(lookup, sequence.prompt(), sequence.request().message_ends);
+    sequence.set_cuts(std::move(cuts));
+  }
+  start(sequence, *std::move(memory),
+        {.matched = lookup.matched,
+         .snapshot = lookup.snapshot,
+         .is_tracked = prefixes_->options().enabled});
+  return Admission::started;
 }
 
-bool Scheduler::admit(Sequence& sequence) {
-  const auto found = checkpoints_.find(sequence.age().request);
-  const Checkpoint* checkpoint = found == checkpoints_.end() ? nullptr : &found->second;
-  if (!running_.empty() && !has_pages_for(sequence, checkpoint)) return false;
-
-  std::optional<Memory> memory =
-      checkpoint != nullptr ? pool_->resume(*checkpoint) : pool_->start();
-  // Alone, it waits for nobody: whatever is held is held by checkpoints.
-  while (!memory && running_.empty() && drop_checkpoint()) memory = pool_->start();
+bool Scheduler::admit_choice(Sequence& sequence, const Checkpoint& prompt) {
+  Lookup lookup = {.matched = prompt.length(), .resumable = prompt.length(), .snapshot = nullptr};
+  if (!running_.empty() && !make_room_for(sequence, lookup)) return false;
+  std::optional<Memory> memory = pool_->resume(prompt);
+  while (!memory && prefixes_->evict()) memory = pool_->resume(prompt);
   if (!memory) return false;
+  start(sequence, *std::move(memory), {.matched = sequence.tokens(), .is_tracked = true});
+  return true;
+}
 
+/// Whether it had better wait for one that is running a prefix of its own.
+bool Scheduler::follows(Sequence& sequence, std::int32_t resumable) {
+  if (!prefixes_->options().enabled) return false;
+  const std::optional<Leader> leader =
+      leader_for(sequence, resumable, limits_.shared_tokens_min, running_);
+  sequence.follow(leader);
+  if (!leader) return false;
+  const auto found = std::lower_bound(running_.begin(), running_.end(), leader->age, Older{});
+  (*found)->add_cut({.length = leader->length, .place = SnapshotPlace::branch});
+  ++counts_.prefix_waits;
+  return true;
+}
+
+/// Where a sequence can be resumed at every point that it has passed, another that began alike
+/// leaves a snapshot at once.
+void Scheduler::share_anywhere(const Sequence& sequence, Lookup& lookup) {
+  if (!prefixes_->options().enabled || !resumes_anywhere(pool_->layout())) return;
+  for (Sequence* other : running_) {
+    const std::int32_t passed = other->memory().length();
+    if (!other->request().keep_snapshots || passed < lookup.resumable + limits_.shared_tokens_min)
+      continue;
+    const auto known = other->known().first(static_cast<std::size_t>(passed));
+    const std::int32_t common = common_prefix(known, sequence.known());
+    if (common < lookup.resumable + limits_.shared_tokens_min) continue;
+    if (prefixes_->publish(known, other->memory(), SnapshotPlace::branch)) {
+      lookup = prefixes_->look_up(sequence.known());
+    }
+  }
+}
+
+/// Memory for it beside those that run, at the cost of snapshots if need be; none of them goes
+/// when that would not do.
+bool Scheduler::make_room_for(const Sequence& sequence, Lookup& lookup) {
+  MemoryDemand demand(*pool_);
+  for (const Sequence* other : running_) demand.add_running(*other);
+  demand.add_newcomer(sequence.tokens() + 1, lookup.resumable);
+  const PrefixCacheOptions& options = prefixes_->options();
+  if (options.enabled && options.precision == Precision::exact) demand.add_slots(1);
+  if (demand.fits()) return true;
+  if (!demand.fits_beside(running_)) return false;
+  bool evicted = false;
+  while (!demand.fits() && prefixes_->evict(lookup.snapshot)) evicted = true;
+  if (evicted && lookup.snapshot != nullptr) lookup = prefixes_->look_up(sequence.known());
+  return demand.fits();
+}
+
+std::optional<Memory> Scheduler::memory_for(const Sequence& sequence, Lookup& lookup) {
+  std::optional<Memory> memory = prefixes_->resume(lookup);
+  while (!memory) {
+    // Alone, it does without a snapshot that it has no room to resume from.
+    const bool has_room = make_room(lookup.snapshot) || (running_.empty() && make_room());
+    if (!has_room) return std::nullopt;
+    lookup = prefixes_->look_up(sequence.known());
+    memory = prefixes_->resume(lookup);
+  }
+  return memory;
+}
+
+void Scheduler::start(Sequence& sequence, Memory memory, const Resumed& resumed) {
   waiting_.erase(&sequence);
   running_.insert(std::upper_bound(running_.begin(), running_.end(), &sequence, Older{}),
                   &sequence);
-  sequence.start(*std::move(memory));
+  sequence.start(std::move(memory), resumed);
   drop_checkpoint_if_unused(sequence.age().request);
-  return true;
+  if (sequence.at_prompt_end()) let_choices_go(sequence);
 }
 
-/// Free pages must do for all tokens known of it and of those that run, and one page more for each
-/// that runs: starting what is soon preempted again is wasted work.
-bool Scheduler::has_pages_for(const Sequence& sequence, const Checkpoint* checkpoint) const {
-  for (std::int32_t group = 0; group < pool_->groups(); ++group) {
-    std::int32_t needed = pool_->pages_for(sequence.tokens() + 1) + running();
-    if (checkpoint != nullptr) needed -= checkpoint->length() / pool_->page_tokens();
-    for (const Sequence* other : running_) {
-      const PageTable& table = other->memory().tables()[static_cast<std::size_t>(group)];
-      const auto held = static_cast<std::int32_t>(table.size());
-      needed += std::max(0, pool_->pages_for(other->tokens()) - held);
-    }
-    if (needed > pool_->pages_free(group)) return false;
+/// The first choice stands before the last token of the prompt, or is gone: the others may start,
+/// from there if there is room to keep that point for them.
+void Scheduler::let_choices_go(Sequence& first) {
+  const RequestId request = first.age().request;
+  const auto held = held_.find(request);
+  first.go_on();
+  if (held == held_.end()) return;
+  if (first.memory().length() > 0) {
+    std::optional<Checkpoint> prompt = first.memory().checkpoint();
+    if (prompt) checkpoints_.insert_or_assign(request, *std::move(prompt));
   }
-  return true;
+  waiting_.insert(held->second.begin(), held->second.end());
+  held_.erase(held);
+  may_start_ = true;
+}
+
+/// Gives up what is least needed, but not `keep`. False: there is nothing to give up.
+bool Scheduler::make_room(const Snapshot* keep) {
+  return prefixes_->evict(keep) || drop_checkpoint();
 }
 
 /// The youngest; its choices will compute their prompt themselves.
@@ -158,20 +304,23 @@ void Scheduler::preempt_youngest() {
   sequence.release();
   waiting_.insert(&sequence);
   preempted_ = true;
+  may_start_ = true;
+  ++counts_.preemptions;
 }
 
 void Scheduler::audit() const {
   std::vector<const Memory*> memories;
-  std::vector<const Checkpoint*> checkpoints;
+  std::vector<const Checkpoint*> checkpoints = prefixes_->checkpoints();
   for (const Sequence* sequence : running_) memories.push_back(&sequence->memory());
   for (const auto& [request, checkpoint] : checkpoints_) checkpoints.push_back(&checkpoint);
   pool_->audit(memories, checkpoints);
+  prefixes_->audit();
   require(std::is_sorted(running_.begin(), running_.end(), Older{}),
           "scheduler: running sequences stand in order of age");
   for (const Sequence* sequence : waiting_) {
     require(sequence->memory().tables().empty() && sequence->memory().length() == 0,
             "scheduler: who waits holds no memory");
-    require(std::find(running_.begin(), running_.end(), sequence) == running_.end(),
+    require(!std::binary_search(running_.begin(), running_.end(), sequence, Older{}),
             "scheduler: nobody both waits and runs");
   }
 }

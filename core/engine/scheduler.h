@@ -8,6 +8,7 @@
 
 #include "core/engine/sequence.h"
 #include "core/memory/memory.h"
+#include "core/memory/prefix_cache.h"
 
 namespace hyb {
 
@@ -15,6 +16,7 @@ struct SchedulerLimits {
   std::int32_t sequences_max;  ///< that hold memory at once; at most the tokens of a step
   std::int32_t chunk_tokens;   ///< of one sequence in one step
   std::int32_t step_tokens;
+  std::int32_t shared_tokens_min = 64;  ///< fewer are run again rather than waited for
 };
 
 /// What one sequence does in the next step.
@@ -23,32 +25,48 @@ struct Assignment {
   std::int32_t tokens;
 };
 
+struct SchedulerCounts {
+  std::int64_t preemptions = 0;   ///< sequences that gave their memory back and waited again
+  std::int64_t deferrals = 0;     ///< times that one could not get on, or start, for want of memory
+  std::int64_t prefix_waits = 0;  ///< times that one waited for another's prefix
+};
+
 /// Decides who runs. Sequences that need one token come first, then chunks of prompts, oldest
-/// first, then those that wait, strictly in order of age. When the pool is dry, checkpoints go
-/// first, then the youngest sequence gives its memory back and waits; the oldest always gets on, so
-/// every sequence ends. It holds no sequence: whoever adds one removes it before it dies.
+/// first, then those that wait, in order of age: only one that waits for a prefix that an older one
+/// is running is passed by others. Sequences start from the deepest snapshot there is, and chunks
+/// end where a snapshot is wanted.
+///
+/// When the pool is dry, snapshots go first, then the prompts held for further choices, then the
+/// youngest sequence gives its memory back and waits; the oldest always gets on, so every sequence
+/// ends. It holds no sequence: whoever adds one removes or retires it before it dies.
 class Scheduler {
  public:
-  Scheduler(MemoryPool& pool, const SchedulerLimits& limits) : pool_(&pool), limits_(limits) {}
+  Scheduler(MemoryPool& pool, PrefixCache& prefixes, const SchedulerLimits& limits)
+      : pool_(&pool), prefixes_(&prefixes), limits_(limits) {}
 
-  /// The sequence waits for memory.
-  void add(Sequence& sequence) { waiting_.insert(&sequence); }
+  /// The choices of one request wait for memory. The first runs the prompt for all of them, but for
+  /// its last token; from there each goes on by itself.
+  void add(std::span<Sequence* const> choices);
 
   /// The sequence runs no more and its memory is released. It need not be known here.
   void remove(Sequence& sequence);
 
-  /// Makes the point where `leader` stands resumable for the other choices of its request, if there
-  /// is room for that. To be called before those are added.
-  void share(Sequence& leader);
+  /// The same of one that ended well: what it leaves is a snapshot, if that is worth it.
+  void retire(Sequence& sequence);
 
-  /// Spans for the next step, with pages reserved. Empty only when nobody is here. Valid until the
+  /// Spans for the next step, with memory reserved. Empty only when nobody is here. Valid until the
   /// next call.
   std::span<const Assignment> plan();
 
-  /// After a failed step no memory is to be trusted: all sequences wait to be computed again.
+  /// The step is done and the sequence has said so: leaves a snapshot where one is wanted.
+  void ran(Sequence& sequence);
+
+  /// After a failed step no memory is to be trusted: all sequences wait to be computed again, and
+  /// no snapshot is left.
   void release_all();
 
   std::int32_t running() const { return static_cast<std::int32_t>(running_.size()); }
+  const SchedulerCounts& counts() const { return counts_; }
 
   /// Throws when pages, slots and sequences do not add up: a bug of ours.
   void audit() const;
@@ -60,27 +78,41 @@ class Scheduler {
     bool operator()(const Sequence* a, const Age& b) const { return a->age() < b; }
     bool operator()(const Age& a, const Sequence* b) const { return a < b->age(); }
   };
+  enum class Admission : std::uint8_t { started, follows, no_room };
 
   void plan_single_tokens();
   void plan_chunks();
   void plan_newcomers();
   void assign(Sequence& sequence, std::int32_t tokens);
   bool assign_chunk(Sequence& sequence);
-  bool is_assigned(const Sequence& sequence) const;
-  bool admit(Sequence& sequence);
-  bool has_pages_for(const Sequence& sequence, const Checkpoint* checkpoint) const;
+  std::int32_t affordable(const Memory& memory, std::int32_t tokens) const;
+
+  Admission admit(Sequence& sequence);
+  bool admit_choice(Sequence& sequence, const Checkpoint& prompt);
+  bool follows(Sequence& sequence, std::int32_t resumable);
+  void share_anywhere(const Sequence& sequence, Lookup& lookup);
+  bool make_room_for(const Sequence& sequence, Lookup& lookup);
+  std::optional<Memory> memory_for(const Sequence& sequence, Lookup& lookup);
+  void start(Sequence& sequence, Memory memory, const Resumed& resumed);
+
+  void let_choices_go(Sequence& first);
+  bool make_room(const Snapshot* keep = nullptr);
   bool drop_checkpoint();
   void drop_checkpoint_if_unused(RequestId request);
   void preempt_youngest();
 
   MemoryPool* pool_;
+  PrefixCache* prefixes_;
   SchedulerLimits limits_;
   std::vector<Sequence*> running_;  ///< oldest first
   std::set<Sequence*, Older> waiting_;
+  std::map<RequestId, std::vector<Sequence*>> held_;  ///< choices for which the first runs
   std::map<RequestId, Checkpoint> checkpoints_;  ///< prompts that more choices are to start from
   std::vector<Assignment> plan_;
+  SchedulerCounts counts_;
   std::int32_t tokens_left_ = 0;
   bool preempted_ = false;
+  bool may_start_ = false;  ///< something happened since a newcomer found no room
 };
 
 }  // namespace hyb

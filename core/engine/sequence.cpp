@@ -21,35 +21,74 @@ Sequence::Sequence(const RequestTerms& terms, std::int32_t choice)
   completion_.usage.prompt_tokens = prompt_tokens_;
 }
 
-std::int32_t Sequence::pending() const {
-  const std::int32_t goal = holds_at_prompt_end_ ? prompt_tokens_ - 1 : tokens();
-  return goal - memory_.length();
-}
-
-void Sequence::start(Memory memory) {
-  memory_ = std::move(memory);
-  const std::int32_t reused = std::max(0, memory_.length() - ran_max_);
-  completion_.usage.reused_tokens += reused;
-  ran_max_ += reused;
-}
-
-Span Sequence::span(std::int32_t count) const {
-  const std::int32_t begin = memory_.length();
-  Span span = {.tokens = std::span(tokens_).subspan(static_cast<std::size_t>(begin),
-                                                    static_cast<std::size_t>(count)),
-               .position = begin,
-               .tables = memory_.tables(),
-               .read_slot = memory_.read_slot(),
-               .write_slot = memory_.write_slot(),
-               .samples = {}};
-  if (begin + count == tokens()) {
-    span.samples.push_back({.token = count - 1,
-                            .params = &sampling_,
-                            .draw = static_cast<std::uint64_t>(generated()),
-                            .history = tokens_,
-                            .prompt_tokens = prompt_tokens_});
+std::int32_t Sequence::pending_to_cut() const {
+  const std::int32_t wanted = pending();
+  for (const Cut& cut : cuts_) {
+    if (cut.length > memory_.length()) return std::min(wanted, cut.length - memory_.length());
   }
-  return span;
+  return wanted;
+}
+
+void Sequence::start(Memory memory, const Resumed& resumed) {
+  memory_ = std::move(memory);
+  leader_.reset();
+  const std::int32_t reused = std::max(0, memory_.length() - ran_max_);
+  Usage& usage = completion_.usage;
+  usage.reused_tokens += reused;
+  ran_max_ += reused;
+  if (was_started_) return;
+  was_started_ = true;
+  tokens_.reserve(static_cast<std::size_t>(length_last()));
+  reuse_is_tracked_ = resumed.is_tracked;
+  usage.matched_tokens = std::min(resumed.matched, prompt_tokens_);
+  if (resumed.snapshot == nullptr) return;
+  usage.resumed_at = resumed.snapshot->place;
+  usage.resumed_packed = resumed.snapshot->checkpoint.packed() != no_packed;
+}
+
+/// As long as it can become.
+std::int32_t Sequence::length_last() const {
+  const std::int32_t room = std::max(0, terms_->length_max - prompt_tokens_);
+  const std::int32_t answer = terms_->request.max_tokens;
+  return prompt_tokens_ + (answer < 0 ? room : std::min(answer, room));
+}
+
+void Sequence::add_cut(const Cut& cut) {
+  const auto at = std::lower_bound(cuts_.begin(), cuts_.end(), cut,
+                                   [](const Cut& a, const Cut& b) { return a.length < b.length; });
+  if (at == cuts_.end() || at->length != cut.length) cuts_.insert(at, cut);
+}
+
+std::optional<SnapshotPlace> Sequence::take_cut() {
+  if (cuts_.empty()) return std::nullopt;
+  std::optional<SnapshotPlace> place;
+  auto behind = cuts_.begin();
+  for (; behind != cuts_.end() && behind->length <= memory_.length(); ++behind) {
+    if (behind->length == memory_.length()) place = behind->place;
+  }
+  cuts_.erase(cuts_.begin(), behind);
+  return place;
+}
+
+void Sequence::follow(const std::optional<Leader>& leader) {
+  leader_ = leader;
+  if (leader) completion_.usage.waited_for_prefix = true;
+}
+
+void Sequence::fill(Span& span, std::int32_t count) const {
+  const std::int32_t begin = memory_.length();
+  span.tokens = known().subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(count));
+  span.position = begin;
+  span.tables = memory_.tables();
+  span.read_slot = memory_.read_slot();
+  span.write_slot = memory_.write_slot();
+  span.samples.clear();
+  if (begin + count < tokens() || terms_->request.prefill_only) return;
+  span.samples.push_back({.token = count - 1,
+                          .params = &sampling_,
+                          .draw = static_cast<std::uint64_t>(generated()),
+                          .history = tokens_,
+                          .prompt_tokens = prompt_tokens_});
 }
 
 void Sequence::ran(std::int32_t count, Clock::time_point begin) {
@@ -64,6 +103,12 @@ void Sequence::ran(std::int32_t count, Clock::time_point begin) {
   usage.recomputed_tokens += again;
   usage.prefilled_tokens += std::clamp(prompt_tokens_ - (from + again), 0, count - again);
   ran_max_ = std::max(ran_max_, from + count);
+}
+
+void Sequence::end_prefill(Clock::time_point now) {
+  require(is_prefilled(), "sequence: it is prefilled when nothing is left to run");
+  completion_.usage.prefill = now - first_span_;
+  static_cast<void>(end(FinishReason::stop));
 }
 
 std::string Sequence::accept(const SampledToken& sampled, Clock::time_point now) {
@@ -108,7 +153,19 @@ std::string Sequence::end(FinishReason reason) {
 Completion Sequence::take_completion() {
   require(finished_, "sequence: a completion is taken when it is finished");
   completion_.tokens.assign(tokens_.begin() + prompt_tokens_, tokens_.end());
+  completion_.usage.reuse_limit = reuse_limit();
   return std::move(completion_);
+}
+
+ReuseLimit Sequence::reuse_limit() const {
+  const Usage& usage = completion_.usage;
+  if (usage.recomputed_tokens > 0) return ReuseLimit::memory_was_taken;
+  if (!reuse_is_tracked_) return ReuseLimit::off;
+  if (usage.reused_tokens > 0 && usage.reused_tokens == prompt_tokens_ - 1) {
+    return ReuseLimit::last_token;
+  }
+  if (usage.matched_tokens > usage.reused_tokens) return ReuseLimit::no_snapshot;
+  return usage.matched_tokens > 0 ? ReuseLimit::new_text : ReuseLimit::nothing_known;
 }
 
 bool Sequence::is_stop_token(TokenId token) const {

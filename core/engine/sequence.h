@@ -12,6 +12,7 @@
 #include "core/engine/runner.h"
 #include "core/engine/stop_strings.h"
 #include "core/memory/memory.h"
+#include "core/memory/prefix_cache.h"
 #include "core/text/tokenizer.h"
 
 namespace hyb {
@@ -35,6 +36,19 @@ struct Age {
   auto operator<=>(const Age&) const = default;
 };
 
+/// How a sequence came by the tokens that it need not run.
+struct Resumed {
+  std::int32_t matched = 0;            ///< tokens that an earlier sequence had too
+  const Snapshot* snapshot = nullptr;  ///< the one resumed from; null: none of the prefix tree
+  bool is_tracked = false;             ///< somebody looked for them at all
+};
+
+/// A sequence that is running a prefix that another one needs as well.
+struct Leader {
+  Age age;
+  std::int32_t length;  ///< of the prefix: there the leader leaves a snapshot
+};
+
 /// One choice of a request while it runs: its tokens, its memory and what has been said so far.
 /// Memory may be taken away between steps at any time; the tokens are all that is needed to go on.
 class Sequence {
@@ -43,10 +57,23 @@ class Sequence {
   Sequence(const RequestTerms& terms, std::int32_t choice);
 
   Age age() const { return {terms_->id, choice_}; }
+  const Request& request() const { return terms_->request; }
   std::int32_t tokens() const { return static_cast<std::int32_t>(tokens_.size()); }
 
+  /// The prompt and what was drawn: the key of this sequence's snapshots.
+  std::span<const TokenId> known() const { return tokens_; }
+  std::span<const TokenId> prompt() const {
+    return known().first(static_cast<std::size_t>(prompt_tokens_));
+  }
+
   /// Tokens known and not yet run, as far as the sequence may run now.
-  std::int32_t pending() const;
+  std::int32_t pending() const {
+    const std::int32_t goal = holds_at_prompt_end_ ? prompt_tokens_ - 1 : tokens();
+    return goal - memory_.length();
+  }
+
+  /// Of these, those before the next point where a snapshot is wanted.
+  std::int32_t pending_to_cut() const;
 
   /// Stops short of the last prompt token until released from it: there the other choices join.
   void hold_at_prompt_end() { holds_at_prompt_end_ = true; }
@@ -55,14 +82,31 @@ class Sequence {
 
   Memory& memory() { return memory_; }
   const Memory& memory() const { return memory_; }
-  void start(Memory memory);
+  void start(Memory memory, const Resumed& resumed = {});
+  bool was_started() const { return was_started_; }
   void release() { memory_ = Memory(); }
+  Memory take_memory() { return std::move(memory_); }
 
-  /// The next `count` pending tokens; valid until the sequence changes.
-  Span span(std::int32_t count) const;
+  /// Where snapshots are wanted, ascending. Those before length() are of no use any more.
+  void set_cuts(std::vector<Cut> cuts) { cuts_ = std::move(cuts); }
+  const std::vector<Cut>& cuts() const { return cuts_; }
+  void add_cut(const Cut& cut);
+  /// The one wanted where the sequence stands, once.
+  std::optional<SnapshotPlace> take_cut();
 
-  /// The step that held span(count) is done. Times are of the step's begin and end.
+  /// Waits for another's snapshot; nullopt: for nobody.
+  void follow(const std::optional<Leader>& leader);
+  const std::optional<Leader>& leader() const { return leader_; }
+
+  /// Makes `span` the next `count` pending tokens; valid until the sequence changes.
+  void fill(Span& span, std::int32_t count) const;
+
+  /// The step that held `count` tokens of it is done; it began at `begin`.
   void ran(std::int32_t count, Clock::time_point begin);
+
+  /// A prefill_only sequence that has nothing left to run ends here.
+  bool is_prefilled() const { return terms_->request.prefill_only && pending() == 0; }
+  void end_prefill(Clock::time_point now);
 
   /// Appends a token and returns the text that is certain by now; finished() may become true.
   std::string accept(const SampledToken& sampled, Clock::time_point now);
@@ -77,6 +121,8 @@ class Sequence {
 
  private:
   std::int32_t generated() const { return tokens() - prompt_tokens_; }
+  std::int32_t length_last() const;
+  ReuseLimit reuse_limit() const;
   bool is_stop_token(TokenId token) const;
   std::string say(std::string_view text);
   std::string flush();
@@ -87,6 +133,10 @@ class Sequence {
   SamplingParams sampling_;
   std::vector<TokenId> tokens_;
   Memory memory_;
+  std::vector<Cut> cuts_;
+  std::optional<Leader> leader_;
+  bool was_started_ = false;
+  bool reuse_is_tracked_ = false;
   bool holds_at_prompt_end_ = false;
   bool finished_ = false;
 

@@ -120,19 +120,19 @@ bool PrefixCache::publish(std::span<const TokenId> key, Memory& memory, Snapshot
   return true;
 }
 
-bool PrefixCache::conclude(std::span<const TokenId> key, Memory memory) {
+bool PrefixCache::conclude(std::span<const TokenId> key, Memory memory, SnapshotPlace place) {
   const auto length = static_cast<std::size_t>(memory.length());
   require(length <= key.size(), "prefix cache: the key has all tokens of the memory");
   if (!options_.enabled || length == 0) return false;
-  if (!placement_.wants(SnapshotPlace::turn_end)) return false;
+  if (!placement_.wants(place)) return false;
   if (options_.precision == Precision::int8) {
-    return publish(key, memory, SnapshotPlace::turn_end);
+    return publish(key, memory, place);
   }
   const auto tokens = key.first(length);
   if (is_covered(tree_.standing(tokens))) return false;
   std::optional<Checkpoint> checkpoint = std::move(memory).conclude(options_.precision);
   if (!checkpoint) return false;
-  add(tokens, std::move(*checkpoint), SnapshotPlace::turn_end);
+  add(tokens, std::move(*checkpoint), place);
   return true;
 }
 

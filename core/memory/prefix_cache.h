@@ -80,7 +80,8 @@ class PrefixCache {
 
   /// The same of a sequence that ends; its memory is released either way. Placement decides whether
   /// the end of the turn is worth keeping.
-  bool conclude(std::span<const TokenId> key, Memory memory);
+  bool conclude(std::span<const TokenId> key, Memory memory,
+                SnapshotPlace place = SnapshotPlace::turn_end);
 
   /// A checkpoint that was filled from elsewhere (disk tier, session file), at the end of the key
   /// of checkpoint.length() tokens. False, and it is released: the position is covered already.

@@ -25,6 +25,35 @@ struct Setting {
   bool is_tight;  ///< so few pages and so long answers that sequences are preempted all the time
 };
 
+const FullAttention full_attention;
+
+/// Superblocks of 60 bytes that hold a few pages, slots or packed snapshots each.
+MemoryLayout elastic_layout(Random& random, const ToyModel& model, const FlatSizes& sizes) {
+  const auto cut = [&] {
+    static constexpr std::int32_t divisors[] = {1, 2, 3, 4, 5, 6};
+    return divisors[random.below(std::size(divisors))];
+  };
+  MemoryLayout layout;
+  layout.superblock_bytes = 60;
+  std::int32_t superblocks = 0;
+  if (model.attention) {
+    const std::int32_t pages = cut();
+    layout.page_tokens = sizes.page_tokens;
+    layout.groups = {{.kind = &full_attention,
+                      .page_bytes = static_cast<std::size_t>(60 / pages),
+                      .pages_per_superblock = pages}};
+    superblocks += (sizes.pages + pages - 1) / pages;
+  }
+  if (model.recurrence) {
+    const std::int32_t slots = cut(), packed = cut();
+    layout.slots = {.bytes = static_cast<std::size_t>(60 / slots), .per_superblock = slots};
+    layout.packed = {.bytes = static_cast<std::size_t>(60 / packed), .per_superblock = packed};
+    superblocks += (sizes.slots + slots - 1) / slots;
+  }
+  layout.superblocks = superblocks;
+  return layout;
+}
+
 Setting make_setting(Random& random) {
   const std::int32_t kind = random.between(0, 7);
   Setting setting = {.model = {.attention = kind != 0, .recurrence = kind != 1},
@@ -53,17 +82,35 @@ Setting make_setting(Random& random) {
     setting.options.sequences_max = 8;
     setting.options.length_max = 40;
   }
-  setting.capacity.memory = flat_layout(sizes);
+  const bool is_elastic = random.chance(60);
+  setting.capacity.memory =
+      is_elastic ? elastic_layout(random, setting.model, sizes) : flat_layout(sizes);
+  PrefixCacheOptions& prefixes = setting.options.prefixes;
+  prefixes.enabled = random.chance(80);
+  if (is_elastic && random.chance(40)) prefixes.precision = Precision::int8;
+  if (random.chance(30)) prefixes.eviction = EvictionRule::lru;
+  prefixes.branch_tokens_min = random.between(1, 8);
+  setting.options.shared_tokens_min = random.between(1, 12);
   return setting;
 }
 
-Request make_request(Random& random, const Setting& setting, std::int32_t length_max) {
+/// `earlier` begins the prompt: it is what another request may have left.
+Request make_request(Random& random, const Setting& setting, std::int32_t length_max,
+                     std::vector<TokenId> earlier) {
   Request request;
+  const auto room = static_cast<std::size_t>(length_max) - 1;
+  earlier.resize(std::min(earlier.size(), room));
+  request.prompt = std::move(earlier);
   const std::int32_t most = setting.is_tight ? 4 : 30;
-  const std::int32_t tokens = random.between(1, std::min(length_max - 1, most));
-  for (std::int32_t i = 0; i < tokens; ++i) {
+  const std::int32_t tokens = random.between(request.prompt.empty() ? 1 : 0, most);
+  for (std::int32_t i = 0; i < tokens && request.prompt.size() < room; ++i) {
     request.prompt.push_back(TokenId{random.between(0, setting.model.vocab - 1)});
   }
+  const auto length = static_cast<std::int32_t>(request.prompt.size());
+  for (std::int32_t end = 1; end <= length; ++end) {
+    if (random.chance(4)) request.message_ends.push_back(end);
+  }
+  request.keep_snapshots = random.chance(90);
   request.max_tokens = setting.is_tight || random.chance(30) ? -1 : random.between(1, 25);
   request.choices = random.chance(60) ? 1 : random.between(2, 5);
   request.sampling.temperature = random.chance(50) ? 0.0F : 1.0F;
@@ -71,6 +118,7 @@ Request make_request(Random& random, const Setting& setting, std::int32_t length
   request.sampling.logprobs = random.chance(80) ? -1 : random.between(0, 3);
   if (random.chance(setting.is_tight ? 20 : 70)) request.stop_tokens = {toy_end};
   request.ignore_eos = random.chance(20);
+  request.prefill_only = request.choices == 1 && random.chance(6);
   static const char* const stops[] = {"ab", "aa",   "bca", "aé",          "é",
                                       "€a", "abba", "bab", "\xEF\xBF\xBD"};
   if (setting.tokenizer != nullptr && random.chance(50)) {
@@ -111,14 +159,37 @@ class Scenario : private Listener {
       for (std::int32_t choice = 0; choice < request.choices; ++choice) compare(id, choice);
     }
     counts_.spans_max = runner_.spans_max;
+    const EngineUsage usage = engine_.usage();
+    counts_.hits = usage.prefixes.hits;
+    counts_.evicted = usage.prefixes.evicted;
+    counts_.prefix_waits = usage.prefix_waits;
+    counts_.owner_changes = usage.pool.owner_changes;
+    if (usage.pool.total() != setting_.capacity.memory.bytes())
+      throw Violation("bytes are missing");
+    engine_.prefixes().clear();
+    if (!engine_.pool().all_free()) throw Violation("memory is lost");
     return counts_;
   }
 
  private:
   void submit() {
-    Request request = make_request(random_, setting_, engine_.length_max());
+    Request request = make_request(random_, setting_, engine_.length_max(), earlier_tokens());
     const RequestId id = engine_.submit(request, *this);
     asked_.emplace_back(id, std::move(request));
+  }
+
+  /// Half of the time the begin of an earlier prompt, with its answer when there is one.
+  std::vector<TokenId> earlier_tokens() {
+    if (asked_.empty() || random_.chance(setting_.is_tight ? 80 : 50)) return {};
+    const auto& [id, request] = asked_[random_.below(asked_.size())];
+    std::vector<TokenId> tokens = request.prompt;
+    const Heard* heard = find(id, 0);
+    if (heard != nullptr && heard->completion && random_.chance(70)) {
+      const std::vector<TokenId>& answer = heard->completion->tokens;
+      tokens.insert(tokens.end(), answer.begin(), answer.end());
+    }
+    if (random_.chance(50)) tokens.resize(random_.below(tokens.size() + 1));
+    return tokens;
   }
 
   /// A few times only, or everything that got stuck would be cancelled in the end.
@@ -159,6 +230,15 @@ class Scenario : private Listener {
     const ToyAnswer expected =
         answer_of(setting_.model, setting_.tokenizer, engine_.length_max(), request, choice);
     ++counts_.answers;
+    if (request.prefill_only) {
+      if (!got.tokens.empty() || !got.text.empty()) throw Violation("tokens of nothing asked");
+      const auto prompt = static_cast<std::int32_t>(request.prompt.size());
+      const std::int32_t known = got.usage.reused_tokens + got.usage.prefilled_tokens;
+      if (got.reason == FinishReason::stop ? known != prompt : !cancelled_.contains(id)) {
+        throw Violation("a prompt was not prefilled");
+      }
+      return;
+    }
     if (!setting_.is_rough) counts_.preempted_tokens += got.usage.recomputed_tokens;
     counts_.reused += got.usage.reused_tokens;
     check_usage(request, got);

@@ -9,12 +9,13 @@ namespace hyb::sim {
 struct EngineCounts {
   std::int64_t steps = 0, answers = 0, preempted_tokens = 0, reused = 0, cancelled = 0,
                failed_steps = 0, sink_failures = 0, spans_max = 0;
+  std::int64_t hits = 0, evicted = 0, prefix_waits = 0, owner_changes = 0;
 };
 
-/// A random life of one engine: random pools, chunks and limits; requests submitted and cancelled
-/// at any time, also from inside a sink; steps and sinks that throw. Every answer is compared with
-/// what the naive model says alone, the books are audited after every step, and at the end nothing
-/// is held. Throws Violation at the first fault.
+/// A random life of one engine: random pools, chunks and limits; prompts that begin like earlier
+/// ones; requests submitted and cancelled at any time, also from inside a sink; steps and sinks
+/// that throw. Every answer is compared with what the naive model says alone, the books are audited
+/// after every step, and at the end only snapshots are held. Throws Violation at the first fault.
 EngineCounts run_engine_scenario(std::uint64_t seed, Bug bug = Bug::none, bool checks_rules = true);
 
 }  // namespace hyb::sim

@@ -38,17 +38,27 @@ TEST_SUITE("sim/engine") {
         sum.cancelled += counts.cancelled;
         sum.failed_steps += counts.failed_steps;
         sum.sink_failures += counts.sink_failures;
+        sum.hits += counts.hits;
+        sum.evicted += counts.evicted;
+        sum.prefix_waits += counts.prefix_waits;
+        sum.owner_changes += counts.owner_changes;
       } catch (const std::exception& error) {
-        FAIL("HYB_SIM_SEED=" << seed << " replays: " << error.what());
+        FAIL("HYB_SIM_SEED=" << seed << " replays: " << std::string(error.what()));
       }
     }
     MESSAGE("steps " << sum.steps << ", answers " << sum.answers << ", preempted tokens "
                      << sum.preempted_tokens << ", reused " << sum.reused << ", cancelled "
                      << sum.cancelled << ", failed steps " << sum.failed_steps << ", failed sinks "
-                     << sum.sink_failures);
+                     << sum.sink_failures << ", hits " << sum.hits << ", evicted " << sum.evicted
+                     << ", waits for a prefix " << sum.prefix_waits << ", owner changes "
+                     << sum.owner_changes);
     if (all.size() == 1) return;
     CHECK(sum.preempted_tokens > 10'000);
-    CHECK(sum.reused > 1'000);
+    CHECK(sum.reused > 10'000);
+    CHECK(sum.hits > 1'000);
+    CHECK(sum.evicted > 1'000);
+    CHECK(sum.prefix_waits > 1'000);
+    CHECK(sum.owner_changes > 1'000);
     CHECK(sum.cancelled > 500);
     CHECK(sum.failed_steps > 500);
     CHECK(sum.sink_failures > 100);

@@ -310,10 +310,11 @@ void ToyRunner::write(ViewId, std::int32_t, std::span<const std::byte>) {
 }
 
 /// Every second span is not run at all, the others are run on rubbish: what a step that fails half
-/// way may leave behind. Some orders are not carried out.
+/// way may leave behind. The last orders are not carried out.
 void ToyRunner::spoil(const Step& step) {
   const std::size_t first = static_cast<std::size_t>(steps % 2);
-  for (std::size_t i = first; i < step.orders.size(); i += 2) carry_out(step.orders[i]);
+  const std::size_t done = static_cast<std::size_t>(steps) % (step.orders.size() + 1);
+  for (std::size_t i = 0; i < done; ++i) carry_out(step.orders[i]);
   for (std::size_t i = first; i < step.spans.size(); i += 2) {
     const Span& span = step.spans[i];
     for (std::size_t j = 0; model_.attention && j < span.tokens.size(); ++j) {

@@ -88,7 +88,8 @@ TEST_SUITE("core/engine/engine") {
         answer_of(bench.model, &toy_tokenizer(), bench.engine.length_max(), request, 0);
     CHECK(heard->completion->tokens == expected.tokens);
     CHECK(heard->text == expected.text);
-    CHECK(bench.runner.steps == 3 + 9);  // chunks of 8, 8 and 4, then a token each
+    // Chunks of 8, 8 and 3 (there a snapshot is left) and 1, then a token each.
+    CHECK(bench.runner.steps == 4 + 9);
     CHECK(heard->completion->usage.prefilled_tokens == 20);
     CHECK_FALSE(bench.engine.step());
   }
@@ -119,7 +120,7 @@ TEST_SUITE("core/engine/engine") {
     tiny.memory = flat_layout({.pages = 1, .slots = 8, .page_tokens = 1});
     ToyRunner small(tiny, {});
     CHECK(error_of([&] { Engine(small, nullptr, {.length_max = 9}); }, ErrorKind::memory) ==
-          "engine: the memory holds less than 2 tokens; give more");
+          "engine: the memory holds less than 2 tokens; give more memory");
   }
 
   TEST_CASE("a request that can never run is refused at once and leaves nothing behind") {
@@ -133,6 +134,22 @@ TEST_SUITE("core/engine/engine") {
     Request request = request_of(3, 3);
     request.stop = {"x"};
     CHECK_THROWS_AS(mute.engine.submit(request, sink), Error);
+  }
+
+  TEST_CASE("a prompt that needs more memory than there is is refused with the figures") {
+    Capacity small = plenty;
+    small.memory = flat_layout(
+        {.pages = 5, .slots = 2, .page_tokens = 4, .page_bytes = 100, .slot_bytes = 30});
+    Bench bench(small);
+    Listener sink;
+    CHECK(bench.engine.length_max() == 20);
+    CHECK(error_of([&] { bench.engine.submit(request_of(20, 1), sink); }, ErrorKind::memory) ==
+          "engine: the prompt has 20 tokens and needs 630 bytes of memory; there are " +
+              std::to_string(small.memory.bytes()) +
+              " bytes, enough for a prompt of 19 tokens; shorten it, or give more memory");
+    bench.engine.submit(request_of(19, 1), sink);
+    bench.run();
+    CHECK(sink.finished() == 1);
   }
 
   TEST_CASE("choices share one prefill, and each is as if alone") {
@@ -252,6 +269,7 @@ TEST_SUITE("core/engine/engine") {
       bench.engine.audit();
     }
     CHECK(failures == 2);
+    CHECK(bench.engine.usage().failed_steps == 2);
     const Completion& got = *sink.find(id, 0)->completion;
     CHECK(got.tokens == answer_of(bench.model, &toy_tokenizer(), 100, request, 0).tokens);
     CHECK(got.usage.prefilled_tokens == 12);
@@ -260,7 +278,7 @@ TEST_SUITE("core/engine/engine") {
 
   TEST_CASE("a runner that breaks its contract is an error, and nothing is lost") {
     WrongRunner runner;
-    Engine engine(runner, nullptr, {.length_max = 50});
+    Engine engine(runner, nullptr, {.length_max = 50, .prefixes = {.enabled = false}});
     Listener sink;
     engine.submit(request_of(3, 2), sink);
     CHECK(

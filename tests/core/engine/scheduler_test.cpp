@@ -17,17 +17,24 @@ namespace {
 class Desk {
  public:
   Desk(const MemoryLayout& memory, const SchedulerLimits& limits)
-      : pool_(memory), scheduler_(pool_, limits) {}
+      : Desk(memory, limits, {.enabled = false}) {}
+  Desk(const MemoryLayout& memory, const SchedulerLimits& limits,
+       const PrefixCacheOptions& prefixes)
+      : pool_(memory), prefixes_(pool_, prefixes), scheduler_(pool_, prefixes_, limits) {}
 
   Sequence& add(std::int32_t prompt, std::int32_t answer) {
+    return add(std::vector<TokenId>(static_cast<std::size_t>(prompt), TokenId{1}), answer);
+  }
+
+  Sequence& add(const std::vector<TokenId>& prompt, std::int32_t answer) {
     Client& client = clients_.emplace_back();
     client.terms.id = RequestId{static_cast<std::int64_t>(clients_.size())};
-    client.terms.request.prompt.assign(static_cast<std::size_t>(prompt), TokenId{1});
+    client.terms.request.prompt = prompt;
     client.terms.request.max_tokens = answer;
     client.terms.length_max = 10'000;
     client.terms.tokenizer = nullptr;
     client.sequence = std::make_unique<Sequence>(client.terms, 0);
-    scheduler_.add(*client.sequence);
+    scheduler_.add(std::vector<Sequence*>{client.sequence.get()});
     return *client.sequence;
   }
 
@@ -35,10 +42,13 @@ class Desk {
     const std::span<const Assignment> plan = scheduler_.plan();
     std::vector<Assignment> copy(plan.begin(), plan.end());
     for (const Assignment& entry : copy) {
-      const bool samples = !entry.sequence->span(entry.tokens).samples.empty();
+      Span span;
+      entry.sequence->fill(span, entry.tokens);
+      const bool samples = !span.samples.empty();
       entry.sequence->ran(entry.tokens, Clock::now());
+      scheduler_.ran(*entry.sequence);
       if (samples) entry.sequence->accept({.token = TokenId{1}, .top = {}}, Clock::now());
-      if (entry.sequence->finished()) scheduler_.remove(*entry.sequence);
+      if (entry.sequence->finished()) scheduler_.retire(*entry.sequence);
     }
     scheduler_.audit();
     return copy;
@@ -46,6 +56,7 @@ class Desk {
 
   Scheduler& scheduler() { return scheduler_; }
   MemoryPool& pool() { return pool_; }
+  PrefixCache& prefixes() { return prefixes_; }
 
  private:
   struct Client {
@@ -53,6 +64,7 @@ class Desk {
     std::unique_ptr<Sequence> sequence;
   };
   MemoryPool pool_;
+  PrefixCache prefixes_;
   std::deque<Client> clients_;
   Scheduler scheduler_;
 };

@@ -34,6 +34,12 @@ Request three_tokens() {
 
 SampledToken drew(std::int32_t token) { return {.token = TokenId{token}, .top = {}}; }
 
+Span span_of(const Sequence& sequence, std::int32_t tokens) {
+  Span span;
+  sequence.fill(span, tokens);
+  return span;
+}
+
 /// Feeds tokens as if they had been drawn, and returns what was said.
 std::string said(Sequence& sequence, std::initializer_list<std::int32_t> tokens) {
   std::string text;
@@ -54,8 +60,8 @@ TEST_SUITE("core/engine/sequence") {
     sequence.start(*pool.start());
     REQUIRE(sequence.memory().reserve(3));
     CHECK(sequence.pending() == 3);
-    CHECK(sequence.span(2).samples.empty());
-    const Span whole = sequence.span(3);
+    CHECK(span_of(sequence, 2).samples.empty());
+    const Span whole = span_of(sequence, 3);
     REQUIRE(whole.samples.size() == 1);
     CHECK(whole.samples[0].token == 2);
     CHECK(whole.samples[0].draw == 0);
@@ -65,7 +71,7 @@ TEST_SUITE("core/engine/sequence") {
 
     sequence.ran(3, Clock::now());
     sequence.accept(drew(4), Clock::now());
-    const Span next = sequence.span(1);
+    const Span next = span_of(sequence, 1);
     CHECK(next.position == 3);
     CHECK(next.tokens[0] == TokenId{4});
     CHECK(next.samples[0].draw == 1);
@@ -81,11 +87,107 @@ TEST_SUITE("core/engine/sequence") {
     CHECK(sequence.pending() == 2);
     CHECK_FALSE(sequence.at_prompt_end());
     REQUIRE(sequence.memory().reserve(2));
-    CHECK(sequence.span(2).samples.empty());
+    CHECK(span_of(sequence, 2).samples.empty());
     sequence.ran(2, Clock::now());
     CHECK(sequence.at_prompt_end());
     sequence.go_on();
     CHECK(sequence.pending() == 1);
+  }
+
+  TEST_CASE("a span ends where a snapshot is wanted, and each is wanted once") {
+    const RequestTerms terms = terms_of(three_tokens());
+    MemoryPool pool(plenty);
+    Sequence sequence(terms, 0);
+    sequence.set_cuts({{.length = 1, .place = SnapshotPlace::message_end},
+                       {.length = 2, .place = SnapshotPlace::prompt_end}});
+    sequence.add_cut({.length = 2, .place = SnapshotPlace::branch});
+    CHECK(sequence.cuts().size() == 2);
+    sequence.start(*pool.start());
+    const auto run = [&](std::int32_t tokens) {
+      REQUIRE(sequence.memory().reserve(tokens));
+      sequence.ran(tokens, Clock::now());
+    };
+    CHECK(sequence.pending() == 3);
+    CHECK(sequence.pending_to_cut() == 1);
+    CHECK_FALSE(sequence.take_cut());
+    run(1);
+    CHECK(sequence.take_cut() == SnapshotPlace::message_end);
+    CHECK_FALSE(sequence.take_cut());
+    CHECK(sequence.pending_to_cut() == 1);
+    sequence.release();
+    sequence.start(*pool.start());
+    CHECK(sequence.pending_to_cut() == 2);
+    run(2);
+    CHECK(sequence.take_cut() == SnapshotPlace::prompt_end);
+    CHECK(sequence.pending_to_cut() == 1);
+  }
+
+  TEST_CASE("a point that was passed is wanted no more") {
+    const RequestTerms terms = terms_of(three_tokens());
+    MemoryPool pool(plenty);
+    Sequence sequence(terms, 0);
+    sequence.set_cuts({{.length = 1, .place = SnapshotPlace::message_end}});
+    sequence.start(*pool.start());
+    REQUIRE(sequence.memory().reserve(2));
+    sequence.ran(2, Clock::now());
+    CHECK_FALSE(sequence.take_cut());
+    CHECK(sequence.cuts().empty());
+  }
+
+  TEST_CASE("a sequence that only prefills samples nothing and ends when all is run") {
+    Request request = three_tokens();
+    request.prefill_only = true;
+    const RequestTerms terms = terms_of(request);
+    MemoryPool pool(plenty);
+    Sequence sequence(terms, 0);
+    sequence.start(*pool.start());
+    REQUIRE(sequence.memory().reserve(3));
+    CHECK(span_of(sequence, 3).samples.empty());
+    CHECK_FALSE(sequence.is_prefilled());
+    sequence.ran(3, Clock::now());
+    REQUIRE(sequence.is_prefilled());
+    sequence.end_prefill(Clock::now());
+    const Completion completion = sequence.take_completion();
+    CHECK(completion.reason == FinishReason::stop);
+    CHECK(completion.tokens.empty());
+    CHECK(completion.usage.prefilled_tokens == 3);
+  }
+
+  TEST_CASE("usage says why no more was reused") {
+    const RequestTerms terms = terms_of(three_tokens(), nullptr);
+    MemoryPool pool(plenty);
+    Memory source = *pool.start();
+    REQUIRE(source.reserve(2));
+    source.keep(1);
+    const Checkpoint one = *source.checkpoint();
+    source.keep(1);
+    const Checkpoint two = *source.checkpoint();
+    const auto limit = [&](Memory memory, const Resumed& resumed, bool run_twice = false) {
+      Sequence sequence(terms, 0);
+      sequence.start(std::move(memory), resumed);
+      for (int i = run_twice ? 2 : 1; i > 0; --i) {
+        const std::int32_t tokens = sequence.pending();
+        REQUIRE(sequence.memory().reserve(tokens));
+        sequence.ran(tokens, Clock::now());
+        if (i == 2) {
+          sequence.release();
+          sequence.start(*pool.start());
+        }
+      }
+      sequence.end(FinishReason::cancelled);
+      return sequence.take_completion().usage.reuse_limit;
+    };
+    const auto tracked = [](std::int32_t matched) {
+      return Resumed{.matched = matched, .is_tracked = true};
+    };
+    CHECK(limit(*pool.start(), {}) == ReuseLimit::off);
+    CHECK(limit(*pool.start(), tracked(0)) == ReuseLimit::nothing_known);
+    CHECK(limit(*pool.start(), tracked(1)) == ReuseLimit::no_snapshot);
+    CHECK(limit(*pool.resume(one), tracked(1)) == ReuseLimit::new_text);
+    CHECK(limit(*pool.resume(one), tracked(3)) == ReuseLimit::no_snapshot);
+    CHECK(limit(*pool.resume(two), tracked(3)) == ReuseLimit::last_token);
+    CHECK(limit(*pool.resume(two), tracked(3), true) == ReuseLimit::memory_was_taken);
+    CHECK(text_of(ReuseLimit::no_snapshot) == "no snapshot there");
   }
 
   TEST_CASE("a stop token ends the answer, is in its tokens and not in its text") {
