@@ -33,7 +33,18 @@ std::int32_t wanted_length(const models::Plan& plan, std::int32_t asked) {
                   bytes_text(memory.budget)));
 }
 
+[[noreturn]] void fail_pools_too_small(const Budget& budget, std::size_t needed) {
+  throw Error(ErrorKind::memory, fmt::format("--pool-memory allows {}, one short sequence needs {}",
+                                             bytes_text(budget.pool_bytes), bytes_text(needed)));
+}
+
 }  // namespace
+
+Budget budget_of(const ModelOptions& options) {
+  const std::size_t all = budget_bytes(parse_memory(options.memory));
+  if (options.pool_memory.empty() || options.pool_memory == "auto") return all;
+  return {all, budget_bytes(parse_memory(options.pool_memory, "--pool-memory"))};
+}
 
 std::size_t budget_bytes(const MemoryBudget& budget) {
   switch (budget.kind) {
@@ -59,19 +70,20 @@ models::RunnerOptions runner_options(const models::Plan& plan, const MemoryPlan&
 }
 
 MemoryPlan plan_memory(const models::Plan& plan, const models::Geometry& geometry,
-                       std::size_t budget, std::int32_t context, int threads,
+                       const Budget& budget, std::int32_t context, int threads,
                        const SessionShape& shape) {
   MemoryPlan memory;
-  memory.budget = budget;
+  memory.budget = budget.bytes;
   memory.length_max = wanted_length(plan, context);
   memory.weights = models::packed_bytes(plan, geometry.activation_dtype);
   memory.workspace = models::ModelRunner::workspace_bytes(
       plan, geometry, runner_options(plan, memory, shape), threads);
 
   const std::size_t fixed = memory.weights + memory.workspace;
-  const std::size_t least = fixed + geometry.page_bytes + 2 * geometry.slot_bytes;
-  if (least > budget) fail_too_small(memory, least);
-  const std::size_t pools = budget - fixed;
+  const std::size_t least = geometry.page_bytes + 2 * geometry.slot_bytes;
+  if (fixed + least > budget.bytes) fail_too_small(memory, fixed + least);
+  if (least > budget.pool_bytes) fail_pools_too_small(budget, least);
+  const std::size_t pools = std::min(budget.bytes - fixed, budget.pool_bytes);
 
   const std::int64_t page = geometry.page_tokens;
   const std::int64_t per_sequence = (memory.length_max + page - 1) / page;

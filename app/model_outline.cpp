@@ -24,17 +24,21 @@ std::optional<DType> wanted_dtype(const std::string& name) {
 
 }  // namespace
 
-ModelOutline outline_of(const ModelSource& source, const std::string& dtype) {
+ModelOutline outline_of(const ModelSource& source, const ModelOptions& options) {
   models::Config config = source.config();
   const models::Family& family = models::family_of(config);
   models::Plan plan = family.plan(config);
-  const DType activation = models::activation_dtype(plan, wanted_dtype(dtype));
-  models::Geometry geometry =
-      models::geometry_of(plan, {.kv = activation, .activation = activation});
+  const DType activation = models::activation_dtype(plan, wanted_dtype(options.dtype));
+  const models::GeometryOptions sizes = {.activation = activation,
+                                         .kv = wanted_dtype(options.kv_dtype),
+                                         .state = wanted_dtype(options.state_dtype),
+                                         .page_tokens = options.page_tokens};
+  models::Geometry geometry = models::geometry_of(plan, sizes);
   return {.config = std::move(config),
           .family = &family,
           .plan = std::move(plan),
           .activation = activation,
+          .sizes = sizes,
           .geometry = std::move(geometry)};
 }
 
@@ -45,6 +49,12 @@ kernels::Queue make_queue(const ModelOptions& options) {
 void check_loadable(const ModelSource& source, const ModelOutline& outline,
                     const ModelOptions& options) {
   models::demand_runs(outline.config, *outline.family);
+  if (outline.geometry.kv_dtype != outline.activation) {
+    throw Error(ErrorKind::usage,
+                fmt::format("--kv-dtype {}: keys and values have the type of activations, {}; give "
+                            "--dtype {} too",
+                            options.kv_dtype, name_of(outline.activation), options.kv_dtype));
+  }
   if (options.random_weights || source.has_tensors()) return;
   throw Error(ErrorKind::model,
               fmt::format("{} holds no model.safetensors and no model.safetensors.index.json; "
@@ -56,10 +66,10 @@ models::Model load_weights_of(const ModelSource& source, const ModelOutline& out
                               const ModelOptions& options, kernels::Queue& queue) {
   check_loadable(source, outline, options);
   if (options.random_weights) {
-    return models::random_model(queue, outline.config, *options.random_weights, outline.activation);
+    return models::random_model(queue, outline.config, *options.random_weights, outline.sizes);
   }
   TensorFiles files = source.tensors();
-  return models::load_model(queue, outline.config, files, outline.activation);
+  return models::load_model(queue, outline.config, files, outline.sizes);
 }
 
 std::size_t BareModel::runner_bytes(const models::RunnerOptions& options) const {
@@ -71,7 +81,7 @@ std::size_t BareModel::runner_bytes(const models::RunnerOptions& options) const 
 BareModel open_bare(const ModelOptions& options, const Environment& environment) {
   const std::size_t budget = budget_bytes(parse_memory(options.memory));
   ModelSource source = ModelSource::find(options.model, environment);
-  ModelOutline outline = outline_of(source, options.dtype);
+  ModelOutline outline = outline_of(source, options);
   check_loadable(source, outline, options);
   const std::size_t weights = models::packed_bytes(outline.plan, outline.activation);
   if (weights > budget) {

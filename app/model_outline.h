@@ -19,11 +19,12 @@ struct ModelOutline {
   const models::Family* family;
   models::Plan plan;
   DType activation;
+  models::GeometryOptions sizes;
   models::Geometry geometry;
 };
 
-/// `dtype` is "auto", "bf16" or "f32".
-ModelOutline outline_of(const ModelSource& source, const std::string& dtype);
+/// Sizes as --dtype, --kv-dtype, --state-dtype and --page-tokens ask for.
+ModelOutline outline_of(const ModelSource& source, const ModelOptions& options);
 
 /// Throws Error(usage) for a name that is neither cpu nor cuda.
 kernels::Queue make_queue(const ModelOptions& options);

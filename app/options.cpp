@@ -51,6 +51,11 @@ std::string no_minus(const std::string& text) {
   return text.starts_with('-') ? "must be 0 or more, is " + text : std::string();
 }
 
+std::string no_fp8(const std::string& text) {
+  return text.starts_with("fp8") || text.starts_with("f8") ? text + " is not supported yet"
+                                                           : std::string();
+}
+
 /// Reads generation_config.json; null is as if a key were absent.
 class FileDefaults {
  public:
@@ -112,7 +117,7 @@ SamplingParams file_defaults(const GenerationOptions& options, const Json& confi
 
 }  // namespace
 
-MemoryBudget parse_memory(const std::string& text) {
+MemoryBudget parse_memory(const std::string& text, const char* flag) {
   if (text == "auto") return {};
   const std::size_t digits = text.find_first_not_of("0123456789.");
   const auto number = parse_number<double>(std::string_view(text).substr(0, digits));
@@ -129,8 +134,28 @@ MemoryBudget parse_memory(const std::string& text) {
       }
     }
   }
-  throw Error(ErrorKind::usage,
-              "--memory: '" + text + "' is not a size like 8GiB, 500MB or 80%, and not auto");
+  throw Error(ErrorKind::usage, std::string(flag) + ": '" + text +
+                                    "' is not a size like 8GiB, 500MB or 80%, and not auto");
+}
+
+void add_type_options(CLI::App& cli, ModelOptions& options) {
+  cli.add_option("--dtype", options.dtype, "activations and packed weights: auto, bf16 or f32")
+      ->check(CLI::IsMember({"auto", "bf16", "f32"}))
+      ->capture_default_str();
+  cli.add_option("--kv-dtype", options.kv_dtype,
+                 "keys and values: auto (as --dtype), bf16 or f32; bf16 may change answers")
+      ->check(no_fp8)
+      ->check(CLI::IsMember({"auto", "bf16", "f32"}))
+      ->capture_default_str();
+  cli.add_option("--state-dtype", options.state_dtype,
+                 "recurrent states: auto (config.json, else f32), f32 or bf16; bf16 halves them "
+                 "and may change answers")
+      ->check(no_fp8)
+      ->check(CLI::IsMember({"auto", "f32", "bf16"}))
+      ->capture_default_str();
+  cli.add_option("--page-tokens", options.page_tokens, "tokens in a page: 16, 32, 64 or 128")
+      ->check(CLI::IsMember({16, 32, 64, 128}))
+      ->capture_default_str();
 }
 
 void add_model_options(CLI::App& cli, ModelOptions& options, bool positional_model) {
@@ -149,9 +174,9 @@ void add_model_options(CLI::App& cli, ModelOptions& options, bool positional_mod
       ->capture_default_str();
   cli.add_option("--memory", options.memory, "bounds all that hyb holds: 8GiB, 500MB, 80%, or auto")
       ->capture_default_str();
-  cli.add_option("--dtype", options.dtype, "activations and packed weights: auto, bf16 or f32")
-      ->check(CLI::IsMember({"auto", "bf16", "f32"}))
-      ->capture_default_str();
+  cli.add_option("--pool-memory", options.pool_memory,
+                 "bounds the pools of pages and states alone: 2GiB, 500MB, 10%, or auto");
+  add_type_options(cli, options);
   cli.add_option("--random-weights", options.random_weights,
                  "synthetic weights from this seed; needs only config.json")
       ->check(no_minus);

@@ -21,8 +21,8 @@ struct MemoryBudget {
   double share = 0.0;
 };
 
-/// Throws Error(usage) naming the text. GB = 1e9, GiB = 2^30.
-MemoryBudget parse_memory(const std::string& text);
+/// Throws Error(usage) naming the flag and the text. GB = 1e9, GiB = 2^30.
+MemoryBudget parse_memory(const std::string& text, const char* flag = "--memory");
 
 /// What every command that opens a model takes.
 struct ModelOptions {
@@ -31,12 +31,19 @@ struct ModelOptions {
   int threads = 0;           ///< 0: all this process may use
   std::int32_t context = 0;  ///< most tokens of one sequence; 0: the model's, as far as it fits
   std::string memory = "auto";
+  std::string pool_memory;                      ///< empty: what --memory leaves
   std::string dtype = "auto";                   ///< auto, bf16 or f32
+  std::string kv_dtype = "auto";                ///< auto (as the activations), bf16 or f32
+  std::string state_dtype = "auto";             ///< auto (what config.json says), f32 or bf16
+  std::int32_t page_tokens = 16;                ///< 16, 32, 64 or 128
   std::optional<std::uint64_t> random_weights;  ///< synthetic weights from a seed
 };
 
 /// Adds MODEL (positional, optional) and the common flags. The options outlive `cli`.
 void add_model_options(CLI::App& cli, ModelOptions& options, bool positional_model = true);
+
+/// Adds those that sizes in memory depend on: --dtype, --kv-dtype, --state-dtype, --page-tokens.
+void add_type_options(CLI::App& cli, ModelOptions& options);
 
 /// What was asked for on the command line; unset fields fall back to the model's
 /// generation_config.json, then to the built-in default.

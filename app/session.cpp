@@ -35,7 +35,7 @@ Session::Parts::Parts(const ModelOptions& asked, const SessionShape& wanted,
                       const Environment& environment)
     : shape(wanted),
       source(ModelSource::find(asked.model, environment)),
-      outline(outline_of(source, asked.dtype)) {
+      outline(outline_of(source, asked)) {
   // Tokenizer and template are read while the weights are packed.
   auto reading = std::async(std::launch::async, [this] { return read_texts(source); });
   load(asked);
@@ -54,8 +54,8 @@ void Session::Parts::load(const ModelOptions& options) {
   queue = std::make_unique<kernels::Queue>(make_queue(options));
   check_loadable(source, outline, options);
   // Whether it fits is known before a weight is read.
-  memory = plan_memory(outline.plan, outline.geometry, budget_bytes(parse_memory(options.memory)),
-                       options.context, queue->threads(), shape);
+  memory = plan_memory(outline.plan, outline.geometry, budget_of(options), options.context,
+                       queue->threads(), shape);
   model = load_weights_of(source, outline, options, *queue);
 }
 

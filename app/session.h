@@ -38,11 +38,21 @@ struct MemoryPlan {
   std::size_t total() const { return weights + workspace + pages_bytes + slots_bytes; }
 };
 
-/// Divides `budget` bytes: weights, workspace, slots for the sequences, the rest pages up to what
+/// Bytes that may be held, and how much of them pages and slots may take.
+struct Budget {
+  Budget(std::size_t all, std::size_t pools_max = unlimited) : bytes(all), pool_bytes(pools_max) {}
+  static constexpr std::size_t unlimited = ~std::size_t{0};
+  std::size_t bytes, pool_bytes;
+};
+
+/// --memory and --pool-memory on this machine.
+Budget budget_of(const ModelOptions& options);
+
+/// Divides the budget: weights, workspace, slots for the sequences, the rest pages up to what
 /// sequences_max sequences of the wanted length need. Throws Error(memory) with the numbers when
 /// not even one short sequence fits.
 MemoryPlan plan_memory(const models::Plan& plan, const models::Geometry& geometry,
-                       std::size_t budget, std::int32_t context, int threads,
+                       const Budget& budget, std::int32_t context, int threads,
                        const SessionShape& shape);
 
 /// What a runner with these pools is made with; every id of the vocabulary may be sampled.

@@ -95,11 +95,11 @@ void add_recurrent(Geometry& geometry, const Place& at, const Shape& shape) {
 
 }  // namespace
 
-Geometry geometry_of(const Plan& plan, const GeometryDTypes& dtypes) {
-  Geometry geometry = {.page_tokens = page_tokens,
-                       .kv_dtype = dtypes.kv,
-                       .activation_dtype = dtypes.activation,
-                       .state_dtype = plan.state_dtype,
+Geometry geometry_of(const Plan& plan, const GeometryOptions& options) {
+  Geometry geometry = {.page_tokens = options.page_tokens,
+                       .kv_dtype = options.kv.value_or(options.activation),
+                       .activation_dtype = options.activation,
+                       .state_dtype = options.state.value_or(plan.state_dtype),
                        .pages = {},
                        .pieces = {},
                        .kv_bytes_per_token = 0,

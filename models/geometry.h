@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "core/base/dtype.h"
@@ -49,9 +50,11 @@ struct SlotPiece {
 inline constexpr std::int32_t page_tokens = 16;
 inline constexpr std::size_t slot_alignment = 64;
 
-struct GeometryDTypes {
-  DType kv = DType::bf16;
+struct GeometryOptions {
   DType activation = DType::bf16;
+  std::optional<DType> kv = {};     ///< none: as the activations
+  std::optional<DType> state = {};  ///< none: what the plan says
+  std::int32_t page_tokens = models::page_tokens;
 };
 
 /// Bytes that a sequence of this model needs, derived from the plan alone (models.md section 6).
@@ -70,7 +73,7 @@ struct Geometry {
 };
 
 /// Throws Error(model) when the plan asks for more bytes than can be counted.
-Geometry geometry_of(const Plan& plan, const GeometryDTypes& dtypes = {});
+Geometry geometry_of(const Plan& plan, const GeometryOptions& options = {});
 
 /// Where everything lies in a packed (int8) snapshot, layer after layer. Offsets are multiples of
 /// slot_alignment.

@@ -15,12 +15,12 @@ namespace hyb::models {
 namespace {
 
 Model model_of(kernels::Queue& queue, const Config& config, const Family& family,
-               WeightProvider& provider, DType activation) {
+               WeightProvider& provider, const GeometryOptions& options) {
   demand_runs(config, family);
   Model model;
   model.plan = family.plan(config);
-  model.geometry = geometry_of(model.plan, {.kv = activation, .activation = activation});
-  model.weights = load_weights(queue, model.plan, provider, {.activation = activation});
+  model.geometry = geometry_of(model.plan, options);
+  model.weights = load_weights(queue, model.plan, provider, {.activation = options.activation});
   return model;
 }
 
@@ -53,20 +53,20 @@ DType activation_dtype(const Plan& plan, std::optional<DType> wanted) {
 }
 
 Model load_model(kernels::Queue& queue, const Config& config, TensorFiles& files,
-                 DType activation) {
+                 const GeometryOptions& options) {
   const Family& family = family_of(config);
   const WeightIndex index(family.plan(config), family, files);
   report_extra(index, files);
   files.map();
   FileWeights provider(index);
-  return model_of(queue, config, family, provider, activation);
+  return model_of(queue, config, family, provider, options);
 }
 
 Model random_model(kernels::Queue& queue, const Config& config, std::uint64_t seed,
-                   DType activation) {
+                   const GeometryOptions& options) {
   const Family& family = family_of(config);
   RandomWeights provider(queue, seed, family.plan(config).tied_head);
-  return model_of(queue, config, family, provider, activation);
+  return model_of(queue, config, family, provider, options);
 }
 
 }  // namespace hyb::models

@@ -30,10 +30,11 @@ DType activation_dtype(const Plan& plan, std::optional<DType> wanted);
 /// Loads the files of a model. They may be closed afterwards: every weight was packed. Tensors that
 /// the plan does not ask for are a warning. Throws Error(model) when the family can't be run yet,
 /// or for what WeightIndex and load_weights refuse.
-Model load_model(kernels::Queue& queue, const Config& config, TensorFiles& files, DType activation);
+Model load_model(kernels::Queue& queue, const Config& config, TensorFiles& files,
+                 const GeometryOptions& options);
 
 /// The same with synthetic weights.
 Model random_model(kernels::Queue& queue, const Config& config, std::uint64_t seed,
-                   DType activation);
+                   const GeometryOptions& options);
 
 }  // namespace hyb::models

@@ -45,6 +45,8 @@ Json settings_of(const BatchOptions& options) {
           {"truncate", static_cast<int>(options.truncate)},
           {"strict", options.strict},
           {"dtype", options.model.dtype},
+          {"kv_dtype", options.model.kv_dtype},
+          {"state_dtype", options.model.state_dtype},
           {"device", options.model.device},
           {"context", options.model.context},
           {"random_weights", value(options.model.random_weights)}};
@@ -183,7 +185,7 @@ struct OpenedJob {
 
 OpenedJob open_job(const BatchOptions& options, const InputFile& input) {
   const ModelSource source = ModelSource::find(options.model.model, read_environment());
-  outline_of(source, options.model.dtype);  // what cannot run is refused before a file is made
+  outline_of(source, options.model);  // what cannot run is refused before a file is made
   const Json job = job_of(options, input, source);
   refuse_same_file(input, options.output);
   OpenedJob opened{.output = OutputFile::open(options.output), .job = job, .marks = {}};

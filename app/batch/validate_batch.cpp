@@ -26,11 +26,10 @@ Request defaults_of(const BatchOptions& options, const ModelTexts& texts) {
 /// What a session of this model would take on.
 RequestLimits limits_of(const BatchOptions& options, const ModelSource& source,
                         const Tokenizer& tokenizer) {
-  const ModelOutline outline = outline_of(source, options.model.dtype);
+  const ModelOutline outline = outline_of(source, options.model);
   const MemoryPlan memory =
-      plan_memory(outline.plan, outline.geometry, budget_bytes(parse_memory(options.model.memory)),
-                  options.model.context, make_queue(options.model).threads(),
-                  {.sequences_max = options.parallel});
+      plan_memory(outline.plan, outline.geometry, budget_of(options.model), options.model.context,
+                  make_queue(options.model).threads(), {.sequences_max = options.parallel});
   return {.vocab = std::min(tokenizer.size(), outline.plan.vocab),
           .length_max = memory.length_max,
           .has_text = true};

@@ -78,7 +78,7 @@ BenchSetting setting_of(const BareModel& model, const Options& options) {
           .parameters = models::parameters(models::required_weights(plan, *model.outline.family)),
           .threads = model.queue.threads(),
           .chunk_tokens = options.bench.chunk_tokens,
-          .kv_dtype = is_bf16 ? "bf16" : "f32"};
+          .kv_dtype = model.model.geometry.kv_dtype == DType::bf16 ? "bf16" : "f32"};
 }
 
 /// Rows in the wished format. Lines go out as they are measured, a table and an array at the end.

@@ -97,8 +97,8 @@ void print_json(const std::string& name, const ModelOutline& outline, const Fit&
 int run(const Options& options) {
   const Environment environment = read_environment();
   const ModelSource source = ModelSource::find(options.model.model, environment);
-  const ModelOutline outline = outline_of(source, options.model.dtype);
-  const std::size_t budget = budget_bytes(parse_memory(options.model.memory));
+  const ModelOutline outline = outline_of(source, options.model);
+  const Budget budget = budget_of(options.model);
   const int threads =
       options.model.threads > 0 ? options.model.threads : kernels::usable_cpus().count;
   const Fit fit(outline, budget, threads);

@@ -5,6 +5,7 @@
 #include "app/commands/commands.h"
 #include "app/environment.h"
 #include "app/inspect/inspection.h"
+#include "app/options.h"
 #include "app/ui/pretty_json.h"
 #include "app/ui/process.h"
 #include "core/base/error.h"
@@ -14,15 +15,14 @@ namespace hyb::app {
 namespace {
 
 struct Options {
-  std::string model;
-  std::string dtype = "auto";
+  ModelOptions model;
   bool tensors = false;
   bool json = false;
 };
 
 int run(const Options& options) {
-  const ModelSource source = ModelSource::find(options.model, read_environment());
-  const Inspection all = inspect(source, options.dtype);
+  const ModelSource source = ModelSource::find(options.model.model, read_environment());
+  const Inspection all = inspect(source, options.model);
   write_stdout(options.json ? pretty_json(inspection_json(all, options.tensors))
                             : inspection_text(all, options.tensors));
   if (all.tensors && !all.tensors->is_complete()) {
@@ -34,13 +34,11 @@ int run(const Options& options) {
 
 Action describe(CLI::App& cli) {
   const auto options = std::make_shared<Options>();  // CLI11 keeps pointers into it
-  cli.add_option("model", options->model,
+  cli.add_option("model", options->model.model,
                  "folder (config.json alone is enough), org/name[@revision] in the Hugging Face "
                  "cache, demo, or the name of a published configuration")
       ->required();
-  cli.add_option("--dtype", options->dtype, "sizes for activations and weights of: auto, bf16, f32")
-      ->check(CLI::IsMember({"auto", "bf16", "f32"}))
-      ->capture_default_str();
+  add_type_options(cli, options->model);
   cli.add_flag("--tensors", options->tensors, "list every tensor");
   cli.add_flag("--json", options->json, "one JSON object");
   return [options] { return run(*options); };

@@ -14,7 +14,8 @@ namespace hyb::app {
 class Fit {
  public:
   /// The outline outlives it. `threads` take part in the workspace.
-  Fit(const ModelOutline& outline, std::size_t budget, int threads, std::int32_t chunk_tokens = 512)
+  Fit(const ModelOutline& outline, const Budget& budget, int threads,
+      std::int32_t chunk_tokens = 512)
       : outline_(&outline), budget_(budget), threads_(threads), chunk_tokens_(chunk_tokens) {}
 
   /// How the budget is divided. Throws Error(memory) when not even one short sequence fits, and
@@ -35,7 +36,7 @@ class Fit {
   bool holds(std::int32_t length, std::int32_t sequences) const;
 
   const ModelOutline* outline_;
-  std::size_t budget_;
+  Budget budget_;
   int threads_;
   std::int32_t chunk_tokens_;
 };

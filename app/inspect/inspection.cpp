@@ -102,9 +102,9 @@ Json tensor_json(const TensorCheck& check) {
 
 }  // namespace
 
-Inspection inspect(const ModelSource& source, const std::string& dtype) {
+Inspection inspect(const ModelSource& source, const ModelOptions& options) {
   Inspection all = {.name = source.name(),
-                    .outline = outline_of(source, dtype),
+                    .outline = outline_of(source, options),
                     .tensors = {},
                     .tokenizer = {},
                     .chat_template = {}};
@@ -144,10 +144,12 @@ std::string inspection_text(const Inspection& all, bool all_tensors) {
   add("positions", positions_text(plan));
   add("weights", fmt::format("{} in memory, {}", bytes_text(all.packed_bytes),
                              name_of(all.outline.activation)));
-  add("keys and values", fmt::format("{} per token", bytes_text(geometry.kv_bytes_per_token)));
-  add("state", fmt::format("{} per sequence, {} as an int8 snapshot",
-                           bytes_text(geometry.state_bytes_per_sequence),
-                           bytes_text(models::snapshot_layout(geometry).bytes)));
+  add("keys and values", fmt::format("{} per token, {}", bytes_text(geometry.kv_bytes_per_token),
+                                     name_of(geometry.kv_dtype)));
+  add("state",
+      fmt::format("{} per sequence, {}; {} as an int8 snapshot",
+                  bytes_text(geometry.state_bytes_per_sequence), name_of(geometry.state_dtype),
+                  bytes_text(models::snapshot_layout(geometry).bytes)));
   add("decode", fmt::format("{} moved per token at position {}",
                             bytes_text(static_cast<std::size_t>(all.decode_bytes)),
                             Inspection::decode_position));
@@ -183,6 +185,8 @@ Json inspection_json(const Inspection& all, bool all_tensors) {
                {"has_rope", plan.has_rope},
                {"dtype", name_of(all.outline.activation)},
                {"weights_bytes", all.packed_bytes},
+               {"kv_dtype", name_of(geometry.kv_dtype)},
+               {"state_dtype", name_of(geometry.state_dtype)},
                {"kv_bytes_per_token", geometry.kv_bytes_per_token},
                {"state_bytes_per_sequence", geometry.state_bytes_per_sequence},
                {"slot_bytes", geometry.slot_bytes},

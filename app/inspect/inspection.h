@@ -26,7 +26,7 @@ struct Inspection {
   static constexpr std::int64_t decode_position = 1024;
 };
 
-Inspection inspect(const ModelSource& source, const std::string& dtype);
+Inspection inspect(const ModelSource& source, const ModelOptions& options);
 
 /// For people; `all_tensors` adds a line per tensor.
 std::string inspection_text(const Inspection& inspection, bool all_tensors);

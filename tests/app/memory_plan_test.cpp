@@ -15,7 +15,7 @@ struct Shape {
         plan(models::family_of(config).plan(config)),
         geometry(models::geometry_of(plan)) {}
 
-  MemoryPlan divide(std::size_t budget, std::int32_t context, std::int32_t sequences) const {
+  MemoryPlan divide(const Budget& budget, std::int32_t context, std::int32_t sequences) const {
     return plan_memory(plan, geometry, budget, context, 2,
                        {.sequences_max = sequences, .chunk_tokens = 512});
   }
@@ -63,6 +63,24 @@ TEST_SUITE("app/memory_plan") {
       const std::string text = error.what();
       CHECK(text.find("256.0 MiB") != std::string::npos);
       CHECK(text.find("weights") != std::string::npos);
+    }
+  }
+
+  TEST_CASE("--pool-memory bounds pages and slots, and says so when they cannot do with it") {
+    const Shape shape("granite-4.0-h-350m");
+    for (const std::size_t pool : {gib / 8, gib / 2, 4 * gib}) {
+      const MemoryPlan plan = shape.divide({4 * gib, pool}, 0, 8);
+      CHECK(plan.pages_bytes + plan.slots_bytes <= pool);
+      CHECK(plan.total() <= 4 * gib);
+      CHECK(plan.sequences >= 1);
+    }
+    CHECK(shape.divide({4 * gib, 64 * gib}, 0, 8).pages == shape.divide(4 * gib, 0, 8).pages);
+    try {
+      shape.divide({4 * gib, std::size_t{1} << 20}, 0, 8);
+      FAIL("no error");
+    } catch (const Error& error) {
+      CHECK(error.kind() == ErrorKind::memory);
+      CHECK(std::string(error.what()).find("--pool-memory allows 1.0 MiB") == 0);
     }
   }
 

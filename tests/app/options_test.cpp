@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
@@ -23,6 +24,34 @@ TEST_SUITE("app/options") {
                             "9e99TB", "999999999999TiB"}) {
       CAPTURE(bad);
       CHECK_THROWS_AS(parse_memory(bad), Error);
+    }
+  }
+
+  TEST_CASE("a size that can't be read names its flag") {
+    CHECK_THROWS_WITH_AS(parse_memory("5x", "--pool-memory"),
+                         "--pool-memory: '5x' is not a size like 8GiB, 500MB or 80%, and not auto",
+                         Error);
+  }
+
+  TEST_CASE("types and page sizes that nothing can carry out are usage errors") {
+    const auto refused = [](std::vector<std::string> arguments) {
+      CLI::App cli;
+      ModelOptions options;
+      add_model_options(cli, options);
+      std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
+      try {
+        cli.parse(arguments);
+        return std::string();
+      } catch (const CLI::ParseError& error) {
+        return std::string(error.what());
+      }
+    };
+    CHECK(refused({"--kv-dtype", "f32", "--state-dtype", "bf16", "--page-tokens", "128"}).empty());
+    CHECK(contains(refused({"--kv-dtype", "fp8"}), "fp8 is not supported yet"));
+    CHECK(contains(refused({"--kv-dtype", "int8"}), "int8"));
+    CHECK(contains(refused({"--state-dtype", "f16"}), "f16"));
+    for (const char* tokens : {"0", "8", "24", "256", "-16"}) {
+      CHECK(!refused({"--page-tokens", tokens}).empty());
     }
   }
 

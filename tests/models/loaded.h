@@ -28,7 +28,7 @@ struct Loaded {
       : queue(kernels::Device::cpu, {.threads = 2, .isa = isa}),
         model([&] {
           TensorFiles files(folder);
-          return load_model(queue, Config::from_folder(folder), files, activation);
+          return load_model(queue, Config::from_folder(folder), files, {.activation = activation});
         }()),
         runner(queue, model.plan, model.weights, model.geometry,
                {.memory = flat_memory(model.geometry, positions_max / page_tokens, 2),

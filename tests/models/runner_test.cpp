@@ -23,7 +23,8 @@ struct Bench {
       : queue(kernels::Device::cpu, {.threads = threads, .isa = {}}),
         model([&] {
           TensorFiles files(golden_folder / name);
-          return load_model(queue, Config::from_folder(golden_folder / name), files, activation);
+          return load_model(queue, Config::from_folder(golden_folder / name), files,
+                            {.activation = activation});
         }()),
         runner(
             queue, model.plan, model.weights, model.geometry,

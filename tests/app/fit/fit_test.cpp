@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t gib = std::size_t{1} << 30;
 
 ModelOutline outline(const std::string& name) {
-  return outline_of(ModelSource::find(name, {}), "auto");
+  return outline_of(ModelSource::find(name, {}), {});
 }
 
 double ratio(std::size_t a, std::size_t b) {

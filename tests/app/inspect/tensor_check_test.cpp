@@ -16,7 +16,7 @@ namespace {
 const std::filesystem::path golden =
     std::filesystem::path(HYB_TESTS_DIR) / "golden/granite-dense-nope";
 
-ModelOutline outline() { return outline_of(ModelSource::find(golden, {}), "auto"); }
+ModelOutline outline() { return outline_of(ModelSource::find(golden, {}), {}); }
 
 /// The fixture's weights with one name in the header changed to another of the same length.
 TensorCheck check_renamed(const std::string& from, const std::string& to) {
