@@ -75,7 +75,7 @@ models::Model load_weights_of(const ModelSource& source, const ModelOutline& out
 std::size_t BareModel::runner_bytes(const models::RunnerOptions& options) const {
   return models::ModelRunner::workspace_bytes(model.plan, model.geometry, options,
                                               queue.threads()) +
-         options.memory.store_bytes();
+         options.memory.layout.store_bytes();
 }
 
 BareModel open_bare(const ModelOptions& options, const Environment& environment) {

@@ -31,7 +31,7 @@ struct MemoryPlan {
   std::size_t workspace = 0;
   std::size_t pages_bytes = 0, slots_bytes = 0;
   std::int32_t pages = 0, slots = 0;
-  MemoryLayout layout;
+  models::StoreLayout layout;
   std::int32_t length_max = 0;  ///< most tokens of one sequence
   std::int32_t sequences = 0;   ///< that can run at once at length_max
 

@@ -30,7 +30,7 @@ ModelRunner::ModelRunner(kernels::Queue& queue, const Plan& plan, const Weights&
       plan_(plan),
       geometry_(geometry),
       options_(options),
-      store_(queue.device(), geometry, options.memory),
+      store_(queue, geometry, options.memory, options.mapping),
       decoder_(queue, plan, weights, store_, geometry, limits_of(options)),
       sample_workspace_(queue.device(),
                         kernels::sample_workspace_bytes(plan.vocab, queue.threads())) {
@@ -38,11 +38,11 @@ ModelRunner::ModelRunner(kernels::Queue& queue, const Plan& plan, const Weights&
   sample_params_.reserve(rows);
   biases_.resize(rows);
   sampled_.resize(rows);
-  staged_.groups.resize(options.memory.groups.size());
+  staged_.groups.resize(options.memory.layout.groups.size());
 }
 
 Capacity ModelRunner::capacity() const {
-  return {.memory = options_.memory,
+  return {.memory = options_.memory.layout,
           .step_tokens = options_.step_tokens,
           .step_rows = options_.step_rows,
           .vocab = options_.vocab_used};
@@ -70,7 +70,7 @@ void ModelRunner::Tables::clear() {
 }
 
 void ModelRunner::check(const Span& span) const {
-  const MemoryLayout& memory = options_.memory;
+  const MemoryLayout& memory = options_.memory.layout;
   require(!span.tokens.empty(), "runner: a span has at least one token");
   const std::int64_t end = std::int64_t{span.position} + count_of(span.tokens);
   require(end <= options_.positions_max, "runner: a sequence is longer than was planned for");

@@ -10,11 +10,12 @@
 namespace hyb::models {
 
 struct RunnerOptions {
-  MemoryLayout memory;         ///< cut for this model
+  StoreLayout memory;          ///< cut for this model
   std::int32_t step_tokens;    ///< most tokens of a step
   std::int32_t step_rows;      ///< most spans, and most sampled rows, of a step
   std::int32_t positions_max;  ///< most tokens of a sequence
   std::int32_t vocab_used;     ///< ids from here on are padding and never sampled
+  kernels::SuperblockMapOptions mapping{};  ///< how memory follows the owners of superblocks
 };
 
 /// core's Runner on a real model: stages a step's tables, walks the plan, samples.

@@ -1,141 +1,229 @@
 #include "models/store.h"
 
+#include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <variant>
 
 #include "core/base/error.h"
+#include "kernels/arena/host_superblocks.h"
+#include "kernels/ops/pack_snapshot.h"
 
 namespace hyb::models {
 namespace {
 
-using kernels::Buffer;
+using kernels::MapMode;
+using kernels::SuperblockMapOptions;
 using kernels::Tensor;
 
-/// Piece of every slot as a tensor whose row stride is the slot's.
-Tensor slot_view(std::byte* slots, std::size_t slot_bytes, std::size_t offset, Tensor shape) {
-  shape.data = slots + offset;
-  shape.row_stride = static_cast<std::int64_t>(slot_bytes / size_of(shape.dtype));
-  return shape;
+constexpr std::size_t no_piece = static_cast<std::size_t>(-1);
+
+SuperblockMapOptions options_for(const MemoryLayout& layout, SuperblockMapOptions options) {
+  const bool fixed = !layout.fixed_superblocks.empty();
+  require(fixed || options.mode != MapMode::flat, "store: mode flat has fixed superblocks");
+  if (fixed) options.mode = MapMode::flat;
+  return options;
 }
 
-std::size_t page_bytes_of(const Tensor& arena) {
-  return static_cast<std::size_t>(arena.dim(1)) * size_of(arena.dtype);
+std::size_t place(ViewId view) { return static_cast<std::size_t>(index(view)); }
+
+/// Superblocks before a view's own, where they are fixed.
+std::int32_t first_superblock(const MemoryLayout& layout, ViewId view) {
+  if (layout.fixed_superblocks.empty()) return 0;
+  const auto begin = layout.fixed_superblocks.begin();
+  return std::accumulate(begin, begin + index(view), 0);
 }
 
-std::byte* page_of(const Tensor& arena, std::int32_t page) {
-  return arena.as<std::byte>() + static_cast<std::size_t>(page) * page_bytes_of(arena);
-}
-
-/// Units of a view: those before its first one are not backed.
-struct Units {
-  Units(const MemoryLayout& layout, ViewId view) : first(layout.first_unit(view)) {
-    const std::int32_t superblocks =
-        layout.fixed_superblocks.empty()
-            ? layout.superblocks
-            : layout.fixed_superblocks[static_cast<std::size_t>(index(view))];
-    end = first + superblocks * layout.units_per_superblock(view);
+/// memcpy by all threads where that pays.
+void copy_bytes(kernels::Queue& queue, std::byte* to, const std::byte* from, std::size_t bytes) {
+  constexpr std::size_t piece = std::size_t{256} << 10;
+  if (bytes <= piece) {
+    std::memcpy(to, from, bytes);
+    return;
   }
-  std::size_t count() const { return static_cast<std::size_t>(end - first); }
-  std::int32_t first, end;
-};
-
-/// Where unit 0 would be.
-std::byte* origin(const Buffer& buffer, const Units& units, std::size_t unit_bytes) {
-  const auto address = reinterpret_cast<std::uintptr_t>(buffer.data());
-  return reinterpret_cast<std::byte*>(address - static_cast<std::size_t>(units.first) * unit_bytes);
+  const auto pieces = static_cast<std::int64_t>((bytes + piece - 1) / piece);
+  queue.share(pieces, 1, [&](std::int64_t begin, std::int64_t end, int) {
+    const std::size_t first = static_cast<std::size_t>(begin) * piece;
+    const std::size_t last = std::min(bytes, static_cast<std::size_t>(end) * piece);
+    std::memcpy(to + first, from + first, last - first);
+  });
 }
 
 }  // namespace
 
-Store::Store(kernels::Device device, const Geometry& geometry, const MemoryLayout& layout)
-    : layout_(layout) {
-  require(layout.groups.size() == (geometry.page_bytes == 0 ? 0 : 1),
-          "store: one group for all attention layers");
-  require(geometry.page_bytes == 0 || layout.groups[0].page_bytes == geometry.page_bytes,
-          "store: the pages are this model's");
-  require(layout.slots.per_superblock == 0 || layout.slots.bytes == geometry.slot_bytes,
-          "store: the slots are this model's");
-  for (const PageLayout& page : geometry.pages) {
-    const Units units(layout, ViewId{0});
-    const std::int64_t elements = page.elements_per_token * geometry.page_tokens;
-    const Buffer& arena = pages_.emplace_back(device, units.count() * page.page_bytes);
-    arenas_.push_back(
-        Tensor(origin(arena, units, page.page_bytes), geometry.kv_dtype, {units.end, elements}));
-  }
-  if (layout.slots.per_superblock == 0) {
-    require(geometry.pieces.empty(), "store: a model with recurrent layers has slots");
-    return;
-  }
-  const Units slots(layout, layout.slot_view());
-  slots_ = Buffer(device, slots.count() * geometry.slot_bytes);
-  std::byte* const first = origin(slots_, slots, geometry.slot_bytes);
-  for (const SlotPiece& piece : geometry.pieces) {
-    windows_.push_back(slot_view(first, geometry.slot_bytes, piece.conv_offset,
-                                 Tensor(nullptr, geometry.activation_dtype,
-                                        {slots.end, piece.conv_channels, piece.conv_width - 1})));
-    states_.push_back(slot_view(first, geometry.slot_bytes, piece.state_offset,
-                                Tensor(nullptr, geometry.state_dtype,
-                                       {slots.end, piece.heads, piece.rows, piece.columns})));
+Store::Store(kernels::Queue& queue, const Geometry& geometry, const StoreLayout& memory,
+             const SuperblockMapOptions& options)
+    : queue_(queue),
+      memory_(memory),
+      state_dtype_(geometry.state_dtype),
+      map_(kernels::make_host_superblocks(memory.superblocks, options_for(memory.layout, options))),
+      rows_(static_cast<std::size_t>(memory.layout.views())),
+      groups_(geometry.pages.size(), no_piece),
+      arenas_(geometry.pages.size()) {
+  require(memory_.layers.size() == memory_.layout.groups.size(), "store: layers of each group");
+  own_fixed();
+  for (std::size_t group = 0; group < memory_.layers.size(); ++group) add_group(geometry, group);
+  require(std::count(groups_.begin(), groups_.end(), no_piece) == 0,
+          "store: every attention layer is in a group");
+  add_slots(geometry);
+  const SlotShape& packed = memory_.layout.packed;
+  if (packed.per_superblock > 0) {
+    require(memory_.snapshot.bytes > 0 && memory_.snapshot.bytes <= packed.bytes,
+            "store: the packed snapshots are this model's");
+    rows_.back().push_back(
+        rows(memory_.layout.packed_view(), 0, packed.bytes, memory_.snapshot.bytes));
   }
 }
 
-std::byte* Store::slot(std::int32_t slot) const {
-  const Units units(layout_, layout_.slot_view());
-  return origin(slots_, units, layout_.slots.bytes) +
-         static_cast<std::size_t>(slot) * layout_.slots.bytes;
-}
-
-void Store::copy_page(PageId from, PageId to) const {
-  for (const Tensor& arena : arenas_) {
-    std::memcpy(page_of(arena, index(to)), page_of(arena, index(from)), page_bytes_of(arena));
-  }
-}
-
-void Store::carry_out(std::span<const Order> orders) const {
-  for (const Order& order : orders) {
-    if (const auto* page = std::get_if<PageCopy>(&order)) {
-      copy_page(page->from, page->to);
-    } else if (const auto* copy = std::get_if<SlotCopy>(&order)) {
-      std::memcpy(slot(index(copy->to)), slot(index(copy->from)), layout_.slots.bytes);
-    } else {
-      // Every view has bytes of its own here, so a change of owner moves none.
-      require(std::holds_alternative<ChangeOwner>(order), "store: there are no packed snapshots");
+void Store::own_fixed() {
+  std::int32_t superblock = 0;
+  for (std::size_t view = 0; view < memory_.layout.fixed_superblocks.size(); ++view) {
+    for (std::int32_t i = 0; i < memory_.layout.fixed_superblocks[view]; ++i) {
+      map_->own(SuperblockId{superblock++}, ViewId{static_cast<std::int32_t>(view)});
     }
   }
 }
 
-void Store::read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) const {
-  require(bytes.size() == layout_.unit_bytes(view), "store: a unit is read whole");
-  if (view == layout_.slot_view()) {
-    std::memcpy(bytes.data(), slot(unit), bytes.size());
+Store::Rows Store::rows(ViewId view, std::size_t plane, std::size_t stride,
+                        std::size_t bytes) const {
+  const MemoryLayout& layout = memory_.layout;
+  const std::size_t plane_bytes = memory_.superblocks.plane_bytes.at(place(view)).at(plane);
+  const std::size_t used = static_cast<std::size_t>(layout.units_per_superblock(view)) * stride;
+  require(used <= plane_bytes, "store: the units of a superblock fit into it");
+  require(used == plane_bytes ||
+              (!layout.fixed_superblocks.empty() && layout.fixed_superblocks[place(view)] <= 1),
+          "store: units lie evenly over superblocks");
+  const auto before = static_cast<std::size_t>(first_superblock(layout, view));
+  return {.first = map_->plane(view, plane) + before * (plane_bytes - used),
+          .stride = stride,
+          .bytes = bytes};
+}
+
+std::int32_t Store::units_end(ViewId view) const {
+  const MemoryLayout& layout = memory_.layout;
+  const std::int32_t superblocks =
+      layout.fixed_superblocks.empty()
+          ? layout.superblocks
+          : first_superblock(layout, view) + layout.fixed_superblocks[place(view)];
+  return superblocks * layout.units_per_superblock(view);
+}
+
+void Store::add_group(const Geometry& geometry, std::size_t group) {
+  const ViewId view{static_cast<std::int32_t>(group)};
+  const std::vector<std::size_t>& layers = memory_.layers[group];
+  std::size_t page_bytes = 0;
+  for (std::size_t plane = 0; plane < layers.size(); ++plane) {
+    const PageLayout& page = geometry.pages.at(layers[plane]);
+    require(groups_[layers[plane]] == no_piece, "store: an attention layer is in one group");
+    const Rows& part =
+        rows_[group].emplace_back(rows(view, plane, page.page_bytes, page.page_bytes));
+    groups_[layers[plane]] = group;
+    arenas_[layers[plane]] =
+        Tensor(part.first, geometry.kv_dtype,
+               {units_end(view), page.elements_per_token * geometry.page_tokens});
+    page_bytes += page.page_bytes;
+  }
+  require(memory_.layout.groups[group].page_bytes == page_bytes,
+          "store: the pages are this model's");
+}
+
+void Store::add_slots(const Geometry& geometry) {
+  const ViewId view = memory_.layout.slot_view();
+  const SlotShape& slots = memory_.layout.slots;
+  if (slots.per_superblock == 0) {
+    require(geometry.pieces.empty(), "store: a model with recurrent layers has slots");
     return;
   }
-  std::byte* to = bytes.data();
-  for (const Tensor& arena : arenas_) {
-    std::memcpy(to, page_of(arena, unit), page_bytes_of(arena));
-    to += page_bytes_of(arena);
+  require(slots.bytes >= geometry.slot_bytes && slots.bytes % slot_alignment == 0,
+          "store: the slots are this model's");
+  const Rows& all =
+      rows_[place(view)].emplace_back(rows(view, 0, slots.bytes, geometry.slot_bytes));
+  const auto piece_view = [&](std::size_t offset, Tensor shape) {
+    shape.data = all.first + offset;
+    shape.row_stride = static_cast<std::int64_t>(slots.bytes / size_of(shape.dtype));
+    return shape;
+  };
+  const std::int32_t count = units_end(view);
+  for (const SlotPiece& piece : geometry.pieces) {
+    windows_.push_back(
+        piece_view(piece.conv_offset, Tensor(nullptr, geometry.activation_dtype,
+                                             {count, piece.conv_channels, piece.conv_width - 1})));
+    states_.push_back(piece_view(
+        piece.state_offset,
+        Tensor(nullptr, geometry.state_dtype, {count, piece.heads, piece.rows, piece.columns})));
   }
+}
+
+void Store::carry_out(std::span<const Order> orders) {
+  const ViewId slots = memory_.layout.slot_view();
+  const ViewId packed = memory_.layout.packed_view();
+  for (const Order& order : orders) {
+    if (const auto* page = std::get_if<PageCopy>(&order)) {
+      copy(ViewId{page->group}, index(page->from), index(page->to));
+    } else if (const auto* slot = std::get_if<SlotCopy>(&order)) {
+      copy(slots, index(slot->from), index(slot->to));
+    } else if (const auto* snapshot = std::get_if<PackedCopy>(&order)) {
+      copy(packed, index(snapshot->from), index(snapshot->to));
+    } else if (const auto* pack_order = std::get_if<PackSlot>(&order)) {
+      pack(*pack_order);
+    } else if (const auto* unpack_order = std::get_if<UnpackSlot>(&order)) {
+      unpack(*unpack_order);
+    } else {
+      change(std::get<ChangeOwner>(order));
+    }
+  }
+}
+
+void Store::copy(ViewId view, std::int32_t from, std::int32_t to) {
+  for (const Rows& part : rows_.at(place(view))) {
+    copy_bytes(queue_, part[to], part[from], part.bytes);
+  }
+}
+
+Tensor Store::unit(ViewId view, std::int32_t unit) const {
+  const Rows& units = rows_.at(place(view)).at(0);
+  return Tensor(units[unit], DType::u8, {static_cast<std::int64_t>(units.bytes)});
+}
+
+void Store::pack(const PackSlot& order) {
+  kernels::pack_snapshot(queue_, {.pieces = memory_.snapshot.pieces,
+                                  .state_dtype = state_dtype_,
+                                  .slot = unit(memory_.layout.slot_view(), index(order.from)),
+                                  .packed = unit(memory_.layout.packed_view(), index(order.to))});
+}
+
+void Store::unpack(const UnpackSlot& order) {
+  kernels::unpack_snapshot(queue_, {.pieces = memory_.snapshot.pieces,
+                                    .state_dtype = state_dtype_,
+                                    .packed = unit(memory_.layout.packed_view(), index(order.from)),
+                                    .slot = unit(memory_.layout.slot_view(), index(order.to))});
+}
+
+void Store::change(const ChangeOwner& order) {
+  if (order.to == no_view) {
+    map_->give_back(order.superblock);
+  } else {
+    map_->own(order.superblock, order.to);
+  }
+}
+
+void Store::read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) const {
+  require(bytes.size() == memory_.layout.unit_bytes(view), "store: a unit is read whole");
+  std::size_t done = 0;
+  for (const Rows& part : rows_.at(place(view))) {
+    std::memcpy(bytes.data() + done, part[unit], part.bytes);
+    done += part.bytes;
+  }
+  std::fill(bytes.begin() + static_cast<std::ptrdiff_t>(done), bytes.end(), std::byte{0});
 }
 
 void Store::write(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) const {
-  require(bytes.size() == layout_.unit_bytes(view), "store: a unit is written whole");
-  if (view == layout_.slot_view()) {
-    std::memcpy(slot(unit), bytes.data(), bytes.size());
-    return;
+  require(bytes.size() == memory_.layout.unit_bytes(view), "store: a unit is written whole");
+  std::size_t done = 0;
+  for (const Rows& part : rows_.at(place(view))) {
+    std::memcpy(part[unit], bytes.data() + done, part.bytes);
+    done += part.bytes;
   }
-  const std::byte* from = bytes.data();
-  for (const Tensor& arena : arenas_) {
-    std::memcpy(page_of(arena, unit), from, page_bytes_of(arena));
-    from += page_bytes_of(arena);
-  }
-}
-
-MemoryLayout flat_memory(const Geometry& geometry, std::int32_t pages, std::int32_t slots) {
-  return flat_layout({.pages = geometry.page_bytes == 0 ? 0 : pages,
-                      .slots = geometry.slot_bytes == 0 ? 0 : slots,
-                      .page_tokens = geometry.page_tokens,
-                      .page_bytes = geometry.page_bytes,
-                      .slot_bytes = geometry.slot_bytes});
 }
 
 }  // namespace hyb::models

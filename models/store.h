@@ -1,53 +1,83 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "core/engine/runner.h"
-#include "kernels/buffer.h"
+#include "kernels/arena/superblock_map.h"
+#include "kernels/queue.h"
+#include "kernels/tensor.h"
 #include "models/geometry.h"
+#include "models/store_layout.h"
 
 namespace hyb::models {
 
-/// The bytes behind core's pages and slots: one arena per attention layer, where a page id means
-/// the same page in each layer of its group, and one slab of slots, where each slot holds all
-/// recurrent layers of one sequence back to back.
+/// The bytes behind core's pages, slots and packed snapshots. Each attention layer has an arena,
+/// where a page id means the same page in each layer of its group; slots lie one behind the other,
+/// each with all recurrent layers of one sequence. What lies at an address has a meaning only while
+/// its superblock belongs to that view.
 class Store {
  public:
-  /// The layout is cut for the geometry: one group of full attention, no packed snapshots. Throws
-  /// Error(memory) when the machine has not so much.
-  Store(kernels::Device device, const Geometry& geometry, const MemoryLayout& layout);
+  /// The layout is cut for the geometry; its fixed superblocks make the mode `flat`, whatever
+  /// `options` says. The queue outlives the store. Throws Error(memory) when the machine has not so
+  /// much.
+  Store(kernels::Queue& queue, const Geometry& geometry, const StoreLayout& memory,
+        const kernels::SuperblockMapOptions& options = {});
 
   /// The arena of an attention layer, by attention ordinal: [pages, page elements], KV type.
   kernels::Tensor arena(std::size_t attention) const { return arenas_[attention]; }
   /// The page group of an attention layer.
-  std::size_t group(std::size_t) const { return 0; }
+  std::size_t group(std::size_t attention) const { return groups_[attention]; }
 
   /// A recurrent layer's part of every slot, by recurrent ordinal.
   kernels::Tensor windows(std::size_t recurrent) const { return windows_[recurrent]; }
   kernels::Tensor states(std::size_t recurrent) const { return states_[recurrent]; }
 
-  /// Copies pages and slots, in the order given.
-  void carry_out(std::span<const Order> orders) const;
+  /// Copies, packs and changes owners, in the order given. Throws Error(memory) when the system
+  /// refuses a change of owner; orders behind it are then not carried out.
+  void carry_out(std::span<const Order> orders);
 
-  /// The bytes of a unit: of a page layer by layer.
+  /// The bytes of a unit: of a page layer by layer. What a slot's stride adds to it reads as zeros.
   void read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) const;
   void write(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) const;
 
-  std::size_t bytes() const { return layout_.store_bytes(); }
+  /// The pools' budget, and what of it is backed by memory now (in mode remap, and after idle
+  /// superblocks were given back, it is less).
+  std::size_t bytes() const { return memory_.layout.store_bytes(); }
+  std::size_t bytes_backed() const { return map_->bytes_backed(); }
 
  private:
-  void copy_page(PageId from, PageId to) const;
-  std::byte* slot(std::int32_t slot) const;
+  /// Units of one size behind each other; a page has one part per layer.
+  struct Rows {
+    std::byte* first;  ///< where unit 0 is, or would be
+    std::size_t stride;
+    std::size_t bytes;  ///< that are of worth
+    std::byte* operator[](std::int32_t unit) const {
+      return first + static_cast<std::size_t>(unit) * stride;
+    }
+  };
 
-  MemoryLayout layout_;
-  std::vector<kernels::Buffer> pages_;
-  kernels::Buffer slots_;
+  void own_fixed();
+  Rows rows(ViewId view, std::size_t plane, std::size_t stride, std::size_t bytes) const;
+  void add_group(const Geometry& geometry, std::size_t group);
+  void add_slots(const Geometry& geometry);
+  std::int32_t units_end(ViewId view) const;
+
+  void copy(ViewId view, std::int32_t from, std::int32_t to);
+  void pack(const PackSlot& order);
+  void unpack(const UnpackSlot& order);
+  void change(const ChangeOwner& order);
+  kernels::Tensor unit(ViewId view, std::int32_t unit) const;
+
+  kernels::Queue& queue_;
+  StoreLayout memory_;
+  DType state_dtype_;
+  std::unique_ptr<kernels::SuperblockMap> map_;
+  std::vector<std::vector<Rows>> rows_;  // by view, then plane
+  std::vector<std::size_t> groups_;      // by attention ordinal, as arenas_
   std::vector<kernels::Tensor> arenas_, windows_, states_;
 };
-
-/// The layout of so many pages and slots of a model, for ever.
-MemoryLayout flat_memory(const Geometry& geometry, std::int32_t pages, std::int32_t slots);
 
 }  // namespace hyb::models

@@ -47,7 +47,7 @@ SuperblockMap::SuperblockMap(std::unique_ptr<Arena> arena, SuperblockShape shape
     reserve();
     if (options_.mode != MapMode::flip) return;
     for (std::int32_t b = 0; b < shape_.superblocks; ++b) {
-      back(superblocks_[static_cast<std::size_t>(b)]);
+      back(superblocks_[static_cast<std::size_t>(b)], handles_per_superblock());
       if (maps_all()) show(b, no_view);
     }
   } catch (...) {
@@ -70,7 +70,8 @@ void SuperblockMap::own(SuperblockId id, ViewId view) {
   require(options_.mode != MapMode::flat || before == no_view || before == view,
           "superblocks: in mode flat owners never change");
   try {
-    back(superblock);
+    back(superblock, maps_all() ? handles_per_superblock()
+                                : views_[static_cast<std::size_t>(index(view))].handles);
     show(index(id), view);
     if (options_.poison && view != before) poison(index(id), view);
   } catch (...) {
@@ -171,8 +172,7 @@ std::size_t SuperblockMap::handles_per_superblock() const {
   return most;
 }
 
-void SuperblockMap::back(Superblock& superblock) {
-  const std::size_t handles = handles_per_superblock();
+void SuperblockMap::back(Superblock& superblock, std::size_t handles) {
   superblock.handles.reserve(handles);
   while (superblock.handles.size() < handles) superblock.handles.push_back(arena_->create());
 }

@@ -102,7 +102,7 @@ class SuperblockMap {
 
   std::size_t handles_per_superblock() const;
   bool maps_all() const { return options_.mode == MapMode::flip && !options_.strict; }
-  void back(Superblock& superblock);
+  void back(Superblock& superblock, std::size_t handles);
   void map(std::int32_t superblock, std::size_t view);
   void unmap(std::int32_t superblock, std::size_t view);
   void show(std::int32_t superblock, ViewId view);
