@@ -2,9 +2,14 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <optional>
 #include <random>
+#include <span>
 
 #include "core/base/error.h"
+#include "core/memory/memory.h"
+#include "models/memory_layout.h"
 #include "tests/models/loaded.h"
 
 using namespace hyb;
@@ -72,6 +77,10 @@ struct Bench {
   std::int32_t first_slot = 0;
 };
 
+std::int32_t count_of(std::span<const TokenId> tokens) {
+  return static_cast<std::int32_t>(tokens.size());
+}
+
 std::vector<TokenId> random_tokens(std::mt19937& random, std::int32_t count, std::int32_t vocab) {
   std::vector<TokenId> tokens;
   for (std::int32_t i = 0; i < count; ++i) {
@@ -95,6 +104,87 @@ std::vector<float> run_in_pieces(Bench& bench, std::span<const TokenId> tokens,
     begin += count;
   }
   return logits;
+}
+
+/// Runs a span of a pool's sequence after all orders that are due.
+std::vector<float> run_next(ModelRunner& runner, MemoryPool& pool, Memory& memory,
+                            std::span<const TokenId> tokens) {
+  REQUIRE(memory.reserve(count_of(tokens)));
+  Span span = {.tokens = tokens,
+               .position = memory.length(),
+               .tables = memory.tables(),
+               .read_slot = memory.read_slot(),
+               .write_slot = memory.write_slot(),
+               .samples = {}};
+  for (std::int32_t i = 0; i < count_of(tokens); ++i) {
+    span.samples.push_back(
+        {.token = i, .params = &greedy, .draw = 0, .history = {}, .prompt_tokens = 0});
+  }
+  std::vector<float> logits =
+      runner.run({.orders = pool.take_orders(), .spans = {span}, .keep_logits = true}).logits;
+  memory.keep(count_of(tokens));
+  return logits;
+}
+
+/// All logits of the tokens on fixed pools, in one span.
+std::vector<float> run_fixed(kernels::Queue& queue, const Model& model,
+                             std::span<const TokenId> tokens) {
+  const std::int32_t count = count_of(tokens);
+  ModelRunner runner(
+      queue, model.plan, model.weights, model.geometry,
+      {.memory = flat_memory(model.geometry, (count + page_tokens - 1) / page_tokens, 1),
+       .step_tokens = count,
+       .step_rows = count,
+       .positions_max = count,
+       .vocab_used = model.plan.vocab});
+  MemoryPool pool(runner.capacity().memory);
+  std::optional<Memory> memory = pool.start();
+  return run_next(runner, pool, *memory, tokens);
+}
+
+/// A pool of few superblocks goes from slots of many short sequences to the pages of a long one and
+/// back; whether all logits are those of fixed pools.
+bool outlives_changes_of_owner(kernels::Queue& queue, const Model& model,
+                               const kernels::SuperblockMapOptions& mapping) {
+  const Geometry& geometry = model.geometry;
+  const ModelMemoryLayout memory = memory_layout_of(
+      geometry, {.pool_bytes = 6 * (geometry.slot_bytes + 8 * geometry.page_bytes), .flat = {}});
+  const std::int32_t length = 2 * page_tokens * memory.layout.groups[0].pages_per_superblock + 10;
+  ModelRunner runner(queue, model.plan, model.weights, geometry,
+                     {.memory = store_layout(memory),
+                      .step_tokens = length,
+                      .step_rows = length,
+                      .positions_max = length,
+                      .vocab_used = model.plan.vocab,
+                      .mapping = mapping});
+  MemoryPool pool(memory.layout);
+  std::mt19937 random(13);
+  bool same = true;
+  for (int round = 0; round < 2; ++round) {
+    const auto tokens = random_tokens(random, length, model.plan.vocab);
+    const std::span<const TokenId> all(tokens);
+    const std::vector<float> expected = run_fixed(queue, model, all);
+    const auto matches = [&](const std::vector<float>& logits, std::int32_t token) {
+      return std::equal(logits.begin(), logits.end(),
+                        expected.begin() + std::ptrdiff_t{token} * model.plan.vocab);
+    };
+    {
+      std::vector<Memory> memories;
+      while (std::optional<Memory> next = pool.start()) {
+        if (!next->reserve(5)) break;
+        memories.push_back(*std::move(next));
+      }
+      for (Memory& each : memories) {
+        same &= matches(run_next(runner, pool, each, all.first(3)), 0);
+        same &= matches(run_next(runner, pool, each, all.subspan(3, 2)), 3);
+      }
+      same &= memories.size() > 2;
+    }
+    std::optional<Memory> whole = pool.start();
+    same &= matches(run_next(runner, pool, *whole, all.first(200)), 0);
+    same &= matches(run_next(runner, pool, *whole, all.subspan(200)), 200);
+  }
+  return same && pool.owner_changes() >= 4;
 }
 
 }  // namespace
@@ -142,6 +232,22 @@ TEST_SUITE("models/runner") {
     step.spans = {bench.span(2, rest, 50, SlotId{4}, SlotId{5})};
     step.keep_logits = true;
     CHECK(bench.runner.run(step).logits == straight);
+  }
+
+  TEST_CASE("owners that change, however memory follows them, change no byte") {
+    using kernels::MapMode;
+    const kernels::SuperblockMapOptions every_mapping[] = {
+        {.mode = MapMode::flip},
+        {.mode = MapMode::flip, .poison = true},
+        {.mode = MapMode::flip, .strict = true, .poison = true},
+        {.mode = MapMode::remap, .poison = true}};
+    for (const char* name : {"granite-moe-nope", "granite-dense-rope"}) {
+      CAPTURE(name);
+      Bench bench(name, DType::bf16, 2);
+      for (const kernels::SuperblockMapOptions& mapping : every_mapping) {
+        CHECK(outlives_changes_of_owner(bench.queue, bench.model, mapping));
+      }
+    }
   }
 
   TEST_CASE("a step outside the capacity is refused before anything runs") {

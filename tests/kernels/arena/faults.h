@@ -9,12 +9,12 @@
 namespace hyb::kernels::testing {
 
 /// Whether reading the byte at `at` ends a process, tried in a child.
-inline bool read_faults(const std::byte* at) {
+inline bool read_faults(const void* at) {
   const pid_t child = fork();
   if (child == 0) {
     std::signal(SIGSEGV, SIG_DFL);
     std::signal(SIGBUS, SIG_DFL);
-    const volatile std::byte* const byte = at;
+    const volatile std::byte* const byte = static_cast<const std::byte*>(at);
     _exit(std::to_integer<int>(*byte) >= 0 ? 0 : 1);
   }
   int status = 0;
