@@ -64,11 +64,16 @@ std::string error_of(const std::function<void()>& action, ErrorKind kind) {
 /// A runner that answers nonsense.
 class WrongRunner : public Runner {
  public:
-  Capacity capacity() const override { return plenty; }
+  Capacity capacity() const override {
+    Capacity capacity = plenty;
+    capacity.memory = memory;
+    return capacity;
+  }
   StepResult run(const Step&) override { return result; }
   void read(ViewId, std::int32_t, std::span<std::byte>) override {}
   void write(ViewId, std::int32_t, std::span<const std::byte>) override {}
   StepResult result;
+  MemoryLayout memory = plenty.memory;
 };
 
 }  // namespace
@@ -150,6 +155,31 @@ TEST_SUITE("core/engine/engine") {
     bench.engine.submit(request_of(19, 1), sink);
     bench.run();
     CHECK(sink.finished() == 1);
+  }
+
+  TEST_CASE("a long prompt through window layers needs a window, and that is had") {
+    static const SlidingWindow window(64);
+    WrongRunner runner;
+    runner.memory = {.page_tokens = 16,
+                     .groups = {{.kind = &window, .page_bytes = 10, .pages_per_superblock = 2}},
+                     .slots = {},
+                     .packed = {},
+                     .superblock_bytes = 20,
+                     .superblocks = 4,
+                     .fixed_superblocks = {}};
+    Engine engine(runner, nullptr, {.length_max = 100'001, .prefixes = {.enabled = false}});
+    CHECK(engine.length_max() == 100'001);
+    Listener sink;
+    const RequestId id = engine.submit(request_of(100'000, 1), sink);
+    while (engine.running() == 0 || engine.usage().steps * 16 < 99'000) {
+      runner.result.sampled.clear();
+      engine.step();
+      engine.audit();
+      if (engine.usage().pool.groups[0].pages.units > 8) break;
+    }
+    CHECK(engine.usage().preemptions == 0);
+    CHECK(engine.usage().pool.groups[0].pages.units <= 8);
+    engine.cancel(id);
   }
 
   TEST_CASE("choices share one prefill, and each is as if alone") {
