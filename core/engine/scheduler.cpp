@@ -51,12 +51,14 @@ std::span<const Assignment> Scheduler::plan() {
   preempted_ = false;
   plan_single_tokens();
   plan_chunks();
-  if (plan_.empty()) {
-    // Those that run are in each other's way, or their memory lies badly: the oldest starts anew.
-    while (!running_.empty()) preempt_youngest();
-  }
   // Who was just sent away does not come straight back.
-  if (!preempted_ || running_.empty()) plan_newcomers();
+  if (!plan_.empty() && (!preempted_ || running_.empty())) plan_newcomers();
+  // Those that run are in each other's way, or their memory lies badly: the oldest starts anew. The
+  // second time no snapshot is left, whose slot it would hold beside its own.
+  for (int attempt = 0; plan_.empty() && attempt < 2; ++attempt) {
+    while (!running_.empty()) preempt_youngest();
+    plan_newcomers();
+  }
   require(!plan_.empty() || (running_.empty() && waiting_.empty()),
           "scheduler: somebody can always go on");
   return plan_;

@@ -156,6 +156,7 @@ class MemoryPool {
   /// The same into a list that is used again and again: nothing is allocated for it.
   void take_orders(std::vector<Order>& orders);
   bool has_orders() const { return !orders_.empty(); }
+  std::span<const Order> orders() const { return orders_; }
 
   /// After a failed step nobody knows which orders were carried out: open ones are dropped and the
   /// owners of superblocks said anew. Memories and checkpoints that the failed step was to fill are

@@ -1,20 +1,56 @@
 #include "core/memory/snapshot_carrier.h"
 
+#include <algorithm>
+#include <set>
 #include <utility>
+#include <variant>
 
 #include "core/base/error.h"
 
 namespace hyb {
+namespace {
 
-void SnapshotCarrier::settle() {
-  if (!pool_->has_orders()) return;
-  Step step;
-  step.orders = pool_->take_orders();
-  runner_->run(step);
+/// The unit whose bytes an order makes.
+std::optional<std::pair<ViewId, std::int32_t>> target_of(const Order& order,
+                                                         const MemoryLayout& layout) {
+  if (const auto* page = std::get_if<PageCopy>(&order)) {
+    return std::pair(ViewId{page->group}, index(page->to));
+  }
+  if (const auto* slot = std::get_if<SlotCopy>(&order)) {
+    return std::pair(layout.slot_view(), index(slot->to));
+  }
+  if (const auto* slot = std::get_if<UnpackSlot>(&order)) {
+    return std::pair(layout.slot_view(), index(slot->to));
+  }
+  if (const auto* packed = std::get_if<PackSlot>(&order)) {
+    return std::pair(layout.packed_view(), index(packed->to));
+  }
+  if (const auto* packed = std::get_if<PackedCopy>(&order)) {
+    return std::pair(layout.packed_view(), index(packed->to));
+  }
+  return std::nullopt;
 }
 
-void SnapshotCarrier::read(const CheckpointUnit& unit, std::span<std::byte> bytes) {
-  require(!pool_->has_orders(), "snapshot carrier: settled before it reads");
+}  // namespace
+
+void SnapshotCarrier::settle() {
+  if (pool_->has_orders()) carry_out_();
+  require(!pool_->has_orders(), "snapshot carrier: orders are carried out when it says so");
+}
+
+bool SnapshotCarrier::has_bytes(const Checkpoint& checkpoint) const {
+  if (!pool_->has_orders()) return true;
+  std::set<std::pair<ViewId, std::int32_t>> waiting;
+  for (const Order& order : pool_->orders()) {
+    if (const auto target = target_of(order, layout())) waiting.insert(*target);
+  }
+  const std::vector<CheckpointUnit> units = units_of(checkpoint, layout());
+  return std::none_of(units.begin(), units.end(), [&](const CheckpointUnit& unit) {
+    return waiting.contains({unit.view, unit.unit});
+  });
+}
+
+void SnapshotCarrier::read(const CheckpointUnit& unit, std::span<std::byte> bytes) const {
   runner_->read(unit.view, unit.unit, bytes);
 }
 

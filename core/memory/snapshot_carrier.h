@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "core/engine/runner.h"
@@ -19,23 +21,28 @@ struct SnapshotRoom {
   std::vector<bool> is_shared;
 };
 
-/// Carries the bytes of snapshots out of the pool and into it, between steps. Everything here may
-/// throw what the runner throws; the step that was under way has then failed.
+/// Carries the bytes of snapshots out of the pool and into it, between steps.
 class SnapshotCarrier {
  public:
-  /// All outlive the carrier.
-  SnapshotCarrier(MemoryPool& pool, Runner& runner, PrefixCache& cache)
-      : pool_(&pool), runner_(&runner), cache_(&cache) {}
+  /// All outlive the carrier. `carry_out` has the runner carry out the pool's open orders, as a
+  /// step without spans does; what it throws leaves settle().
+  SnapshotCarrier(MemoryPool& pool, Runner& runner, PrefixCache& cache,
+                  std::function<void()> carry_out)
+      : pool_(&pool), runner_(&runner), cache_(&cache), carry_out_(std::move(carry_out)) {}
 
   const MemoryLayout& layout() const { return pool_->layout(); }
   const PrefixCache& cache() const { return *cache_; }
 
-  /// Has open orders carried out, by a step without spans: before it a unit may have the bytes of
-  /// its last owner, and what is written to it may be overwritten.
+  /// Has open orders carried out: before it a unit may have the bytes of its last owner, and what
+  /// is written to it may be overwritten.
   void settle();
 
-  /// `bytes` has the size of the unit. After settle().
-  void read(const CheckpointUnit& unit, std::span<std::byte> bytes);
+  /// Whether all units have their bytes already: none waits for an order.
+  bool has_bytes(const Checkpoint& checkpoint) const;
+
+  /// `bytes` has the size of the unit. The unit has its bytes.
+  void read(const CheckpointUnit& unit, std::span<std::byte> bytes) const;
+  /// After settle().
   void write(const CheckpointUnit& unit, std::span<const std::byte> bytes);
 
   /// Tokens at the front of the key whose full pages room(key) would share.
@@ -64,6 +71,7 @@ class SnapshotCarrier {
   MemoryPool* pool_;
   Runner* runner_;
   PrefixCache* cache_;
+  std::function<void()> carry_out_;
 };
 
 }  // namespace hyb

@@ -128,8 +128,11 @@ void SnapshotTier::spill(std::span<const TokenId> key, const Snapshot& snapshot)
     ++stats_.held;
     return;
   }
-  // Before the books: carrying out the orders may fail.
-  carrier_.settle();
+  // Evicted before the step that makes its bytes: seldom, and no loss that the books should fear.
+  if (!carrier_.has_bytes(checkpoint)) {
+    ++stats_.declined;
+    return;
+  }
   // One that lost a unit to damage gets it back.
   TierEntry& entry = there ? *there : index_->add(key, precision, snapshot.place);
   const std::vector<TierUnit> units = index_->units(entry);

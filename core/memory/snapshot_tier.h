@@ -27,7 +27,7 @@ struct TierOptions {
 struct TierStats {
   std::int64_t spilled = 0;   ///< snapshots that were written
   std::int64_t held = 0;      ///< evicted ones that were there already
-  std::int64_t declined = 0;  ///< not worth their bytes
+  std::int64_t declined = 0;  ///< not worth their bytes, or without them yet
   std::int64_t fetched = 0, tokens_fetched = 0;
   std::int64_t removed = 0;  ///< gave way to others
   std::int64_t damaged = 0;  ///< pages and slots that came back with other bytes: dropped
@@ -47,14 +47,14 @@ class SnapshotTier {
   SnapshotTier(std::string name, const SnapshotCarrier& carrier, std::unique_ptr<Storage> storage,
                const TierOptions& options);
 
-  /// Keeps a snapshot that is about to be evicted. Written behind others' backs: the call takes as
-  /// long as the writing.
+  /// Keeps a snapshot that is about to be evicted; takes as long as the writing. Never has the
+  /// runner run: a snapshot whose bytes are still to be made by an order is not kept.
   void spill(std::span<const TokenId> key, const Snapshot& snapshot);
 
   /// Brings back the deepest snapshot that the prompt begins with and that leaves at least one
   /// token of it, when that is deeper than `resumable` tokens and faster than to compute it. It is
   /// in the prefix tree then. Other snapshots may be evicted for it. Returns its length; 0: there
-  /// was none, or no room.
+  /// was none, or no room. Throws what carrying out orders throws.
   std::int32_t fetch(std::span<const TokenId> prompt, std::int32_t resumable);
 
   bool is_on() const { return storage_ != nullptr; }

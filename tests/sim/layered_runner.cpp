@@ -352,7 +352,6 @@ void LayeredRunner::write(ViewId view, std::int32_t unit, std::span<const std::b
 MemoryLayout random_layout(Random& random, const LayeredModel& model) {
   MemoryLayout layout;
   layout.superblock_bytes = 8192;
-  layout.superblocks = random.between(3, 10);
   if (model.groups() > 0) layout.page_tokens = random.between(1, 6);
   for (std::size_t group = 0; group < model.groups(); ++group) {
     layout.groups.push_back(
@@ -364,6 +363,9 @@ MemoryLayout random_layout(Random& random, const LayeredModel& model) {
     layout.slots = {.bytes = LayeredRunner::slot_bytes(), .per_superblock = random.between(1, 4)};
     layout.packed = {.bytes = LayeredRunner::slot_bytes(), .per_superblock = random.between(4, 8)};
   }
+  const std::int32_t views =
+      static_cast<std::int32_t>(model.groups()) + (model.is_recurrent() ? 1 : 0);
+  layout.superblocks = random.between(views + 1, 3 * views + 5);
   return layout;
 }
 

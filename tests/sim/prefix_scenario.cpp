@@ -85,7 +85,7 @@ class Scenario {
     for (std::size_t group = 0; group < model_.groups(); ++group) {
       keeps_all_ = keeps_all_ && model_.kind_of(group).name() == "full";
     }
-    pool_.limit_compaction(random_.chance(50) ? random_.between(1, 30) : 0);
+    if (random_.chance(50)) pool_.limit_compaction(0);
     runner_.fails = [this] { return is_rough_ && random_.chance(1); };
     cache_.on_evict([this](std::span<const TokenId> key, const Snapshot&) { forget(key); });
   }

@@ -65,6 +65,7 @@ TEST_SUITE("sim/prefix") {
                          << "; lookups " << sum.lookups << ", deepest " << sum.deepest);
     if (all.size() == 1) return;
     CHECK(sum.deepest > sum.lookups / 100 * 98);
+    CHECK(sum.moved > sum.schedules / 400);  // compaction is the exception
     const std::int64_t few = sum.schedules / 20;
     for (const std::int64_t count :
          {sum.hits, sum.published, sum.evicted, sum.owner_changes, sum.shortened, sum.dry,

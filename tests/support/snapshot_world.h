@@ -69,7 +69,13 @@ struct SnapshotWorld {
         runner(layout),
         pool(layout),
         cache(pool, PrefixCacheOptions{}),
-        carrier(pool, runner, cache) {}
+        carrier(pool, runner, cache, [this] { carry_out_orders(); }) {}
+
+  void carry_out_orders() {
+    Step step;
+    step.orders = pool.take_orders();
+    runner.run(step);
+  }
 
   /// What the unit holds in a checkpoint at the end of the key.
   std::vector<std::byte> wanted(std::span<const TokenId> key, const CheckpointUnit& unit) const {

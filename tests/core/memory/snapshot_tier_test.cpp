@@ -241,6 +241,21 @@ TEST_SUITE("core/memory/snapshot_tier") {
     }
   }
 
+  TEST_CASE("a snapshot that an order is still to make is not kept before") {
+    for (const bool settled : {false, true}) {
+      TieredWorld world(roomy);
+      std::optional<Memory> memory = world.pool.start();
+      REQUIRE(memory->reserve(9));
+      memory->keep(9);
+      Checkpoint packed = *memory->checkpoint(Precision::int8);
+      if (settled) world.carrier.settle();
+      REQUIRE(world.cache.insert(tokens(9), std::move(packed), SnapshotPlace::branch));
+      world.evict_all();
+      CHECK(world.tier.stats().declined == (settled ? 0 : 1));
+      CHECK(world.tier.stats().spilled == (settled ? 1 : 0));
+    }
+  }
+
   TEST_CASE("the books stay below their limit") {
     SnapshotWorld world({.has_slots = false, .only_full = true});
     ShimDisk disk;

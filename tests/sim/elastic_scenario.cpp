@@ -1,0 +1,265 @@
+#include "tests/sim/elastic_scenario.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/memory/snapshot_tier.h"
+#include "tests/sim/listener.h"
+
+namespace hyb::sim {
+namespace {
+
+using Tokens = std::vector<TokenId>;
+
+/// Bytes by offset; fails at the call that was chosen, and from then on.
+class FailingDisk final : public Storage {
+ public:
+  FailingDisk(std::int32_t calls, std::int64_t& failures) : calls_(calls), failures_(&failures) {}
+
+  void write(std::uint64_t offset, std::span<const std::byte> bytes) override {
+    count();
+    const auto end = static_cast<std::size_t>(offset) + bytes.size();
+    if (bytes_.size() < end) bytes_.resize(end);
+    std::copy(bytes.begin(), bytes.end(), bytes_.begin() + static_cast<std::ptrdiff_t>(offset));
+  }
+  void read(std::uint64_t offset, std::span<std::byte> bytes) const override {
+    count();
+    if (offset + bytes.size() > bytes_.size()) throw Violation("read what was never written");
+    std::copy_n(bytes_.begin() + static_cast<std::ptrdiff_t>(offset), bytes.size(), bytes.begin());
+  }
+
+ private:
+  void count() const {
+    if (--calls_ >= 0) return;
+    ++*failures_;
+    throw Error(ErrorKind::runtime, "disk: fails, as planned");
+  }
+
+  mutable std::int32_t calls_;
+  std::int64_t* failures_;
+  std::vector<std::byte> bytes_;
+};
+
+class Scenario : private Listener {
+ public:
+  Scenario(std::uint64_t seed, Fault fault, bool checks_rules)
+      : random_(seed),
+        model_(random_),
+        capacity_{.memory = random_layout(random_, model_),
+                  .step_tokens = random_.between(8, 30),
+                  .step_rows = random_.between(2, 8),
+                  .vocab = model_.vocab()},
+        runner_(capacity_, model_, fault, checks_rules),
+        engine_(runner_, nullptr, make_options()) {
+    if (random_.chance(30)) steps_to_fail_ = random_.between(1, 120);
+    runner_.fails = [this] { return --steps_to_fail_ == 0; };
+    if (random_.chance(60)) add_tier();
+  }
+
+  ElasticCounts run() {
+    const std::int32_t planned = random_.between(4, 9);
+    while (requests_.size() < static_cast<std::size_t>(planned) || !engine_.idle()) {
+      if (++steps_ > 4000) throw Violation("the engine does not come to an end");
+      const bool more = requests_.size() < static_cast<std::size_t>(planned);
+      if (more && (engine_.idle() || random_.chance(15))) submit();
+      if (random_.chance(1) && !requests_.empty()) cancel(any_request());
+      step();
+      if (random_.chance(5)) engine_.audit();
+    }
+    for (const auto& [id, request] : requests_) {
+      for (std::int32_t choice = 0; choice < request.choices; ++choice) compare(id, choice);
+    }
+    const EngineUsage usage = engine_.usage();
+    if (usage.pool.total() != capacity_.memory.bytes()) throw Violation("bytes are missing");
+    while (engine_.prefixes().evict()) {
+    }
+    engine_.audit();
+    if (!engine_.pool().all_free()) throw Violation("not every byte is back");
+    return counts(usage);
+  }
+
+ private:
+  EngineOptions make_options() {
+    EngineOptions options{.length_max = random_.between(20, 60),
+                          .sequences_max = random_.between(1, 8),
+                          .chunk_tokens = random_.between(1, 16)};
+    options.prefixes.enabled = random_.chance(95);
+    if (model_.is_recurrent() && random_.chance(30)) options.prefixes.precision = Precision::int8;
+    if (random_.chance(30)) options.prefixes.eviction = EvictionRule::lru;
+    options.prefixes.branch_tokens_min = random_.between(1, 6);
+    options.shared_tokens_min = random_.between(1, 12);
+    return options;
+  }
+
+  void add_tier() {
+    const std::int32_t calls = random_.chance(45) ? random_.between(0, 120) : 1 << 30;
+    const SnapshotCarrier carrier(engine_.pool(), runner_, engine_.prefixes(),
+                                  [this] { engine_.carry_out_orders(); });
+    tier_ = std::make_unique<SnapshotTier>(
+        "disk tier", carrier, std::make_unique<FailingDisk>(calls, disk_failures_),
+        TierOptions{.budget_bytes = random_.chance(50) ? std::uint64_t{200'000} : 1 << 30,
+                    .bytes_per_second = 1e30});
+    engine_.prefixes().on_evict([this](std::span<const TokenId> key, const Snapshot& snapshot) {
+      tier_->spill(key, snapshot);
+    });
+  }
+
+  Tokens make_prompt() {
+    Tokens prompt;
+    if (!seen_.empty() && random_.chance(75)) {
+      prompt = seen_[random_.below(seen_.size())];
+      if (random_.chance(50)) prompt.resize(random_.below(prompt.size()) + 1);
+    }
+    const auto room = static_cast<std::size_t>(engine_.length_max() - 1);
+    prompt.resize(std::min(prompt.size(), room));
+    for (int i = random_.between(prompt.empty() ? 1 : 0, 20); i > 0 && prompt.size() < room; --i) {
+      prompt.push_back(TokenId{random_.between(0, model_.vocab() - 1)});
+    }
+    return prompt;
+  }
+
+  void submit() {
+    Request request;
+    request.prompt = make_prompt();
+    request.max_tokens = random_.between(1, 16);
+    request.choices = random_.chance(80) ? 1 : random_.between(2, 4);
+    request.sampling.temperature = random_.chance(50) ? 0.0F : 1.0F;
+    request.sampling.seed = random_.bits();
+    if (random_.chance(30)) {
+      request.message_ends = {random_.between(1, static_cast<std::int32_t>(request.prompt.size()))};
+    }
+    if (tier_ && random_.chance(60)) fetch(request.prompt);
+    try {
+      const RequestId id = engine_.submit(request, *this);
+      requests_.emplace(id, request);
+      seen_.push_back(request.prompt);
+    } catch (const Error& error) {
+      // More than all memory would hold: refused at once.
+      if (error.kind() != ErrorKind::memory) throw;
+      requests_.emplace(RequestId{-1 - static_cast<std::int64_t>(requests_.size())},
+                        Request{.prompt = {}, .choices = 0});
+    }
+  }
+
+  void fetch(const Tokens& prompt) {
+    guarded([&] {
+      const std::int32_t known = engine_.prefixes().look_up(prompt).resumable;
+      if (tier_->fetch(prompt, known) > 0) ++fetches_;
+    });
+  }
+
+  RequestId any_request() {
+    return std::next(requests_.begin(),
+                     static_cast<std::ptrdiff_t>(random_.below(requests_.size())))
+        ->first;
+  }
+
+  void cancel(RequestId id) {
+    cancelled_.insert(id);
+    engine_.cancel(id);
+  }
+
+  void step() {
+    guarded([&] {
+      if (!engine_.step() && !engine_.idle()) throw Violation("nothing to do, and yet not idle");
+    });
+  }
+
+  template <typename Action>
+  void guarded(Action&& action) {
+    try {
+      action();
+    } catch (const StepFailure&) {
+      ++failed_steps_;
+      if (random_.chance(50)) steps_to_fail_ = random_.between(1, 60);
+    }
+  }
+
+  void after_event(RequestId request) override {
+    const auto found = requests_.find(request);
+    const Heard* heard = find(request, 0);
+    if (found == requests_.end() || heard == nullptr || !heard->completion) return;
+    Tokens whole = found->second.prompt;
+    whole.insert(whole.end(), heard->completion->tokens.begin(), heard->completion->tokens.end());
+    if (seen_.size() > 8) seen_.erase(seen_.begin());
+    seen_.push_back(std::move(whole));
+  }
+
+  void compare(RequestId id, std::int32_t choice) {
+    const Request& request = requests_.at(id);
+    const Heard* heard = find(id, choice);
+    if (heard == nullptr || !heard->completion) throw Violation("a choice was never ended");
+    const Completion& got = *heard->completion;
+    ++answers_;
+    const bool was_cancelled = got.reason == FinishReason::cancelled;
+    if (was_cancelled && !cancelled_.contains(id)) throw Violation("cancelled, but by nobody");
+    const auto room = engine_.length_max() - static_cast<std::int32_t>(request.prompt.size());
+    const auto most = static_cast<std::size_t>(std::min(request.max_tokens, room));
+    if (!was_cancelled && got.tokens.size() != most) throw Violation("an answer of another length");
+    SamplingParams sampling = request.sampling;
+    sampling.seed += static_cast<std::uint64_t>(choice);
+    NaiveLayered naive(model_);
+    for (const TokenId token : request.prompt) naive.push(token);
+    for (std::size_t i = 0; i < got.tokens.size(); ++i) {
+      const SampledToken expected = model_.draw(naive.output(), sampling, i);
+      if (got.tokens[i] != expected.token) throw Violation("other tokens than the naive model's");
+      naive.push(expected.token);
+    }
+    const Usage& usage = got.usage;
+    const std::int32_t known = usage.reused_tokens + usage.prefilled_tokens;
+    if (!got.tokens.empty() && known != static_cast<std::int32_t>(request.prompt.size())) {
+      throw Violation("reused and prefilled tokens are not the prompt");
+    }
+  }
+
+  ElasticCounts counts(const EngineUsage& usage) const {
+    const auto any = [](std::int64_t count) { return std::int64_t{count > 0}; };
+    const TierStats tier = tier_ ? tier_->stats() : TierStats{};
+    return {.schedules = 1,
+            .steps = usage.steps,
+            .answers = answers_,
+            .requests = static_cast<std::int64_t>(requests_.size()),
+            .hits = any(usage.prefixes.hits),
+            .evictions = any(usage.prefixes.evicted),
+            .owner_changes = any(usage.pool.owner_changes),
+            .preemptions = any(usage.preemptions),
+            .deferrals = any(usage.deferrals),
+            .prefix_waits = any(usage.prefix_waits),
+            .spills = any(tier.spilled),
+            .fetches = any(fetches_),
+            .failed_steps = any(failed_steps_),
+            .failed_disks = any(disk_failures_),
+            .cancelled = any(static_cast<std::int64_t>(cancelled_.size())),
+            .packed = any(runner_.packed),
+            .moved = any(engine_compacted())};
+  }
+
+  std::int64_t engine_compacted() const {
+    return const_cast<Engine&>(engine_).pool().compacted_units();
+  }
+
+  Random random_;
+  LayeredModel model_;
+  Capacity capacity_;
+  LayeredRunner runner_;
+  Engine engine_;
+  std::int64_t disk_failures_ = 0, fetches_ = 0, failed_steps_ = 0, answers_ = 0, steps_ = 0;
+  std::int32_t steps_to_fail_ = 0;
+  std::unique_ptr<SnapshotTier> tier_;
+  std::map<RequestId, Request> requests_;
+  std::set<RequestId> cancelled_;
+  std::vector<Tokens> seen_;
+};
+
+}  // namespace
+
+ElasticCounts run_elastic_scenario(std::uint64_t seed, Fault fault, bool checks_rules) {
+  return Scenario(seed, fault, checks_rules).run();
+}
+
+}  // namespace hyb::sim

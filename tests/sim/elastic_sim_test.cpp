@@ -1,0 +1,95 @@
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <exception>
+#include <optional>
+#include <string>
+
+#include "tests/sim/elastic_scenario.h"
+#include "tests/sim/random.h"
+
+using namespace hyb;
+using namespace hyb::sim;
+
+namespace {
+
+/// HYB_SIM_SCHEDULES=100000 runs so many.
+std::uint64_t schedules(std::uint64_t usual) {
+  const char* wanted = std::getenv("HYB_SIM_SCHEDULES");
+  return wanted == nullptr ? usual : std::strtoull(wanted, nullptr, 10);
+}
+
+void add(ElasticCounts& sum, const ElasticCounts& one) {
+  sum.schedules += one.schedules;
+  sum.steps += one.steps;
+  sum.answers += one.answers;
+  sum.requests += one.requests;
+  sum.hits += one.hits;
+  sum.evictions += one.evictions;
+  sum.owner_changes += one.owner_changes;
+  sum.preemptions += one.preemptions;
+  sum.deferrals += one.deferrals;
+  sum.prefix_waits += one.prefix_waits;
+  sum.spills += one.spills;
+  sum.fetches += one.fetches;
+  sum.failed_steps += one.failed_steps;
+  sum.failed_disks += one.failed_disks;
+  sum.cancelled += one.cancelled;
+  sum.packed += one.packed;
+  sum.moved += one.moved;
+}
+
+std::optional<std::uint64_t> seeds_until_found(Fault fault, bool checks_rules) {
+  for (std::uint64_t seed = 0; seed < 500; ++seed) {
+    try {
+      run_elastic_scenario(seed, fault, checks_rules);
+    } catch (const std::exception&) {
+      return seed + 1;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+TEST_SUITE("sim/elastic") {
+  TEST_CASE("every answer is the one that the request would get alone, whatever the memory does") {
+    ElasticCounts sum;
+    const std::vector<std::uint64_t> all = seeds(schedules(100'000));
+    for (const std::uint64_t seed : all) {
+      try {
+        add(sum, run_elastic_scenario(seed));
+      } catch (const std::exception& error) {
+        FAIL("HYB_SIM_SEED=" << seed << " replays: " << std::string(error.what()));
+      }
+    }
+    MESSAGE("schedules " << sum.schedules << ", steps " << sum.steps << ", requests "
+                         << sum.requests << ", answers " << sum.answers << "; schedules with hits "
+                         << sum.hits << ", evictions " << sum.evictions << ", owner changes "
+                         << sum.owner_changes << ", preemptions " << sum.preemptions
+                         << ", deferrals " << sum.deferrals << ", waits for a prefix "
+                         << sum.prefix_waits << ", spills " << sum.spills << ", fetches "
+                         << sum.fetches << ", failed steps " << sum.failed_steps
+                         << ", failed disks " << sum.failed_disks << ", cancelled " << sum.cancelled
+                         << ", packed " << sum.packed << ", moved " << sum.moved);
+    if (all.size() == 1) return;
+    const std::int64_t few = sum.schedules / 20;
+    for (const std::int64_t count :
+         {sum.hits, sum.evictions, sum.owner_changes, sum.preemptions, sum.deferrals,
+          sum.prefix_waits, sum.spills, sum.fetches, sum.failed_steps, sum.failed_disks,
+          sum.cancelled, sum.packed}) {
+      CHECK(count > few);
+    }
+  }
+
+  TEST_CASE("planted faults are found, by the rules and by the answers alone") {
+    for (const Fault fault : {Fault::partial_page_shared, Fault::slot_not_cleared,
+                              Fault::wrong_chunk_published, Fault::conv_window_cut_short,
+                              Fault::written_after_publishing, Fault::owner_changed_too_early,
+                              Fault::copies_of_one_group_lost, Fault::packed_without_pages}) {
+      CAPTURE(name_of(fault));
+      CHECK(seeds_until_found(fault, true).has_value());
+      CHECK(seeds_until_found(fault, false).has_value());
+    }
+  }
+}
