@@ -28,7 +28,8 @@ void check(const Attention& op) {
   check.tensor(op.y, "y", op.q.dtype, {tokens, width});
   check.that(op.y.data != op.q.data, "y is not q", 0);
   const std::int64_t pages_max = op.pages_of_layer.dim(0);
-  check.tensor(op.pages_of_layer, "pages_of_layer", op.q.dtype,
+  check.activations(op.pages_of_layer, "pages_of_layer");
+  check.tensor(op.pages_of_layer, "pages_of_layer", op.pages_of_layer.dtype,
                {pages_max, 2 * op.kv_heads * op.head_dim * op.page_tokens});
   check.spans(op.span_begin, tokens);
   check.page_tables(op.span_begin, op.position, op.page_begin, op.pages, op.page_tokens, pages_max);
@@ -36,19 +37,19 @@ void check(const Attention& op) {
 
 /// The plain loops: one row against the keys of its sequence, one after the other. Whenever a
 /// larger score comes, what was summed so far shrinks by exp(old maximum - new maximum).
-template <typename T>
-void attend_row(const AttentionRows<T>& job, std::int64_t row) {
-  const KvLayout layout{job.head_dim, job.page_tokens, sizeof(T) == 2 ? 2 : 1};
+template <typename T, typename K>
+void attend_row(const AttentionRows<T, K>& job, std::int64_t row) {
+  const KvLayout layout{job.head_dim, job.page_tokens, sizeof(K) == 2 ? 2 : 1};
   const std::int64_t token = row / job.group, offset = row % job.group * job.head_dim;
   const T* const q = job.q + token * job.q_stride + offset;
   std::array<float, attention_head_dim_max> sums{};
   float largest = -std::numeric_limits<float>::infinity(), weights = 0.0F;
   for (std::int64_t position = 0; position <= job.position + token; ++position) {
-    const T* const page = job.pages + job.page_table[position / job.page_tokens] * job.page_stride;
+    const K* const page = job.pages + job.page_table[position / job.page_tokens] * job.page_stride;
     const std::int64_t place = position % job.page_tokens;
     float dot = 0.0F;
     for (std::int64_t i = 0; i < job.head_dim; ++i) {
-      dot += to_float(q[i]) * to_float(page[layout.key(place, i)]);
+      dot += to_float(from_float<K>(to_float(q[i]))) * to_float(page[layout.key(place, i)]);
     }
     const float score = dot * job.scale;
     const float next = std::fmax(largest, score);
@@ -66,8 +67,8 @@ void attend_row(const AttentionRows<T>& job, std::int64_t row) {
   }
 }
 
-template <typename T>
-void attend_rows(const AttentionRows<T>& job) {
+template <typename T, typename K>
+void attend_rows(const AttentionRows<T, K>& job) {
   for (std::int64_t row = job.first_row; row < job.first_row + job.rows; ++row) {
     attend_row(job, row);
   }
@@ -99,15 +100,15 @@ class Rows {
     return runs(span) * tokens(span) * op_.heads * attention_record(op_.head_dim);
   }
 
-  template <typename T>
-  AttentionRows<T> job(std::int64_t span, std::int64_t item) const {
+  template <typename T, typename K>
+  AttentionRows<T, K> job(std::int64_t span, std::int64_t item) const {
     const std::int64_t kv_head = item / tiles(span), first = item % tiles(span) * rows_max_;
     const std::int64_t head = kv_head * group_ * op_.head_dim, token = begin()[span];
     return {.q = op_.q.row<T>(token) + head,
             .y = op_.y.row<T>(token) + head,
             .q_stride = op_.q.row_stride,
             .y_stride = op_.y.row_stride,
-            .pages = op_.pages_of_layer.as<T>() + 2 * kv_head * op_.head_dim * op_.page_tokens,
+            .pages = op_.pages_of_layer.as<K>() + 2 * kv_head * op_.head_dim * op_.page_tokens,
             .page_stride = op_.pages_of_layer.row_stride,
             .page_table = op_.pages.as<std::int32_t>() + op_.page_begin.as<std::int32_t>()[span],
             .position = op_.position.as<std::int32_t>()[span],
@@ -128,16 +129,16 @@ class Rows {
 };
 
 /// One body per ISA level.
-template <typename T>
+template <typename T, typename K>
 struct Routes {
-  void (*rows)(const AttentionRows<T>&);
-  void (*run)(const AttentionRows<T>&, std::int64_t, float*);
-  void (*merge)(const AttentionRows<T>&, float*, std::int64_t);
+  void (*rows)(const AttentionRows<T, K>&);
+  void (*run)(const AttentionRows<T, K>&, std::int64_t, float*);
+  void (*merge)(const AttentionRows<T, K>&, float*, std::int64_t);
 };
 
-template <typename T>
-Routes<T> routes_of(Isa isa, const Attention& op) {
-  if (isa == Isa::plain || !fits_vectors(op)) return {attend_rows<T>, nullptr, nullptr};
+template <typename T, typename K>
+Routes<T, K> routes_of(Isa isa, const Attention& op) {
+  if (isa == Isa::plain || !fits_vectors(op)) return {attend_rows<T, K>, nullptr, nullptr};
   if (isa == Isa::avx2) return {avx2::attend_rows, avx2::attend_run, avx2::merge_runs};
   return {avx512::attend_rows, avx512::attend_run, avx512::merge_runs};
 }
@@ -176,10 +177,10 @@ bool shares_keys(const Attention& op, const Rows& rows, int threads) {
          bytes >= static_cast<std::size_t>(floats) * sizeof(float);
 }
 
-template <typename T>
+template <typename T, typename K>
 void attend(Queue& queue, const Attention& op) {
   const Rows rows(op);
-  const Routes<T> routes = routes_of<T>(queue.isa(), op);
+  const Routes<T, K> routes = routes_of<T, K>(queue.isa(), op);
   const std::int64_t spans = rows.spans();
   const auto items = [&](std::int64_t span) { return rows.items(span); };
   if (routes.run == nullptr || !shares_keys(op, rows, queue.threads())) {
@@ -188,11 +189,12 @@ void attend(Queue& queue, const Attention& op) {
       elements += rows.rows(span) * op.kv_heads * op.head_dim * rows.positions(span);
     }
     deal(queue, elements <= 8 * elements_alone, spans, items,
-         [&](std::int64_t span, std::int64_t item) { routes.rows(rows.job<T>(span, item)); });
+         [&](std::int64_t span, std::int64_t item) { routes.rows(rows.job<T, K>(span, item)); });
     return;
   }
   const std::int64_t record = attention_record(op.head_dim);
-  const auto records_of = [&](std::int64_t span, const AttentionRows<T>& job, std::int64_t item) {
+  const auto records_of = [&](std::int64_t span, const AttentionRows<T, K>& job,
+                              std::int64_t item) {
     float* at = op.workspace.as<float>();
     for (std::int64_t i = 0; i < span; ++i) at += rows.floats(i);
     return at + (item / rows.tiles(span) * rows.rows(span) + job.first_row) * record;
@@ -202,11 +204,11 @@ void attend(Queue& queue, const Attention& op) {
       queue, false, spans, [&](std::int64_t span) { return items(span) * rows.runs(span); },
       [&](std::int64_t span, std::int64_t i) {
         const std::int64_t item = i / rows.runs(span), run = i % rows.runs(span);
-        const AttentionRows<T> job = rows.job<T>(span, item);
+        const AttentionRows<T, K> job = rows.job<T, K>(span, item);
         routes.run(job, run, records_of(span, job, item) + run * run_stride(span));
       });
   deal(queue, true, spans, items, [&](std::int64_t span, std::int64_t item) {
-    const AttentionRows<T> job = rows.job<T>(span, item);
+    const AttentionRows<T, K> job = rows.job<T, K>(span, item);
     routes.merge(job, records_of(span, job, item), run_stride(span));
   });
 }
@@ -222,7 +224,9 @@ std::size_t attention_workspace_bytes(std::int64_t tokens, std::int64_t heads,
 
 void attention(Queue& queue, const Attention& op) {
   check(op);
-  visit_float(op.q.dtype, [&]<typename T>(Tag<T>) { attend<T>(queue, op); });
+  visit_float(op.q.dtype, [&]<typename T>(Tag<T>) {
+    visit_float(op.pages_of_layer.dtype, [&]<typename K>(Tag<K>) { attend<T, K>(queue, op); });
+  });
 }
 
 }  // namespace hyb::kernels

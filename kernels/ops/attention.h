@@ -20,9 +20,10 @@ inline constexpr std::int64_t attention_head_dim_max = 512;
 /// shapes  q, y [T, heads*head_dim]; rows may be strided; head_dim is even and at most 512
 ///         pages_of_layer, tables and page layout as in kv_write
 ///         workspace: any bytes, or empty; what more of it buys is threads for long sequences
-/// types   q, y, pages_of_layer: f32 or bf16, the same   tables: i32
-/// numbers scores, weights and sums in f32, rounded once when y is written; with bf16 keys the
-///         vector routes round each weight exp(s - max) to bf16 before it meets its value
+/// types   q, y: f32 or bf16, the same   pages_of_layer: f32 or bf16   tables: i32
+/// numbers scores, weights and sums in f32, rounded once when y is written; with bf16 keys q is
+///         rounded to bf16 before it meets them, and the vector routes round each weight
+///         exp(s - max) to bf16 before it meets its value
 /// writes  y and workspace; y may not alias q
 ///
 /// Keys are taken in tiles and tiles in runs of attention_run_keys, both counted from position 0,

@@ -9,37 +9,57 @@ namespace {
 constexpr std::int64_t run_keys = 512;
 constexpr float minus_infinity = -__builtin_inff();
 
-template <typename T>
+/// Elements of the rows that one call takes at most.
+constexpr std::int64_t row_elements_max = 30 * 128;
+static_assert(row_elements_max >= 12 * 256 && row_elements_max >= 6 * 512);
+
+template <typename K>
 struct TileScratch {
   alignas(64) Scores scores;
-  alignas(64) Weights<T> weights;
-  const T* q[tile_rows_max];
+  alignas(64) Weights<K> weights;
+  const K* q[tile_rows_max];
 };
 
+/// Queries in the type of keys, where theirs is another.
+template <typename T, typename K>
+struct ConvertedRows {
+  const K* of(std::int64_t row, const T* q, std::int64_t head_dim) {
+    K* const to = values + row * head_dim;
+    each_vector(head_dim,
+                [&](std::int64_t i, auto part) { store(to + i, load(q + i, part), part); });
+    return to;
+  }
+  alignas(64) K values[row_elements_max];
+};
 template <typename T>
-std::int64_t position_of(const AttentionRows<T>& job, std::int64_t row) {
+struct ConvertedRows<T, T> {
+  const T* of(std::int64_t, const T* q, std::int64_t) { return q; }
+};
+
+template <typename T, typename K>
+std::int64_t position_of(const AttentionRows<T, K>& job, std::int64_t row) {
   return job.position + (job.first_row + row) / job.group;
 }
 
 /// The first row whose position is at least `position`.
-template <typename T>
-std::int64_t first_row_at(const AttentionRows<T>& job, std::int64_t position) {
+template <typename T, typename K>
+std::int64_t first_row_at(const AttentionRows<T, K>& job, std::int64_t position) {
   const std::int64_t row = (position - job.position) * job.group - job.first_row;
   return row < 0 ? 0 : row > job.rows ? job.rows : row;
 }
 
 /// Segments beyond the last written key point to the first one: their scores are masked.
-template <typename T>
-void find_tile(const AttentionRows<T>& job, std::int64_t first_key, std::int64_t last_key,
-               TilePages<T>& tile) {
-  constexpr int size = unit_size<T>;
+template <typename T, typename K>
+void find_tile(const AttentionRows<T, K>& job, std::int64_t first_key, std::int64_t last_key,
+               TilePages<K>& tile) {
+  constexpr int size = unit_size<K>;
   tile.key_stride = job.page_tokens * size;
   tile.value_stride = job.head_dim * size;
   for (int i = 0; i < tile_segments; ++i) {
     std::int64_t key = first_key + i * segment_keys;
     if (key > last_key) key = first_key;
     const std::int64_t place = key % job.page_tokens;
-    const T* const page = job.pages + job.page_table[key / job.page_tokens] * job.page_stride;
+    const K* const page = job.pages + job.page_table[key / job.page_tokens] * job.page_stride;
     tile.keys[i] = page + place * size;
     tile.values[i] = page + job.head_dim * job.page_tokens + place * job.head_dim;
   }
@@ -87,13 +107,13 @@ void weigh_row(std::int64_t keys, float* scores, T* weights, const Record& recor
   store(record.weights, sum);
 }
 
-template <typename T>
-void attend_tile(const AttentionRows<T>& job, std::int64_t first_key, TileScratch<T>& scratch,
+template <typename T, typename K>
+void attend_tile(const AttentionRows<T, K>& job, std::int64_t first_key, TileScratch<K>& scratch,
                  float* records) {
   const std::int64_t record = attention_record(job.head_dim);
   const std::int64_t begin = first_row_at(job, first_key);
   const std::int64_t whole = first_row_at(job, first_key + tile_keys - 1);
-  TilePages<T> tile;
+  TilePages<K> tile;
   find_tile(job, first_key, position_of(job, job.rows - 1), tile);
   score_rows(scratch.q, tile, job.head_dim, job.scale, begin, job.rows, scratch.scores);
   for (std::int64_t row = begin; row < job.rows; ++row) {
@@ -110,12 +130,14 @@ void attend_tile(const AttentionRows<T>& job, std::int64_t first_key, TileScratc
 }
 
 /// The keys of one run; rows that end before it stay empty.
-template <typename T>
-void attend_keys_of_run(const AttentionRows<T>& job, std::int64_t run, float* records) {
-  TileScratch<T> scratch;
+template <typename T, typename K>
+void attend_keys_of_run(const AttentionRows<T, K>& job, std::int64_t run, float* records) {
+  TileScratch<K> scratch;
+  ConvertedRows<T, K> converted;
   for (std::int64_t row = 0; row < job.rows; ++row) {
     const std::int64_t at = job.first_row + row;
-    scratch.q[row] = job.q + at / job.group * job.q_stride + at % job.group * job.head_dim;
+    const T* const q = job.q + at / job.group * job.q_stride + at % job.group * job.head_dim;
+    scratch.q[row] = converted.of(row, q, job.head_dim);
     const Record record = record_at(records, row, job.head_dim);
     for (float* each = record.sums; each != record.largest; ++each) *each = 0.0F;
     *record.largest = minus_infinity;
@@ -139,15 +161,15 @@ void merge(const Record& total, const Record& part, std::int64_t head_dim) {
 }
 
 /// A row that ends before the run has nothing to merge.
-template <typename T>
-void merge_rows(const AttentionRows<T>& job, std::int64_t run, float* total, float* part) {
+template <typename T, typename K>
+void merge_rows(const AttentionRows<T, K>& job, std::int64_t run, float* total, float* part) {
   for (std::int64_t row = first_row_at(job, run * run_keys); row < job.rows; ++row) {
     merge(record_at(total, row, job.head_dim), record_at(part, row, job.head_dim), job.head_dim);
   }
 }
 
-template <typename T>
-void finish_rows(const AttentionRows<T>& job, float* records) {
+template <typename T, typename K>
+void finish_rows(const AttentionRows<T, K>& job, float* records) {
   for (std::int64_t row = 0; row < job.rows; ++row) {
     const std::int64_t at = job.first_row + row;
     T* const y = job.y + at / job.group * job.y_stride + at % job.group * job.head_dim;
@@ -159,13 +181,13 @@ void finish_rows(const AttentionRows<T>& job, float* records) {
   }
 }
 
-template <typename T>
-std::int64_t runs_of(const AttentionRows<T>& job) {
+template <typename T, typename K>
+std::int64_t runs_of(const AttentionRows<T, K>& job) {
   return position_of(job, job.rows - 1) / run_keys + 1;
 }
 
-template <typename T>
-void attend_all(const AttentionRows<T>& job) {
+template <typename T, typename K>
+void attend_all(const AttentionRows<T, K>& job) {
   constexpr std::int64_t floats = 30 * attention_record(128);
   static_assert(floats >= 12 * attention_record(256) && floats >= 6 * attention_record(512));
   alignas(64) float total[floats], part[floats];
@@ -177,8 +199,8 @@ void attend_all(const AttentionRows<T>& job) {
   finish_rows(job, total);
 }
 
-template <typename T>
-void merge_all(const AttentionRows<T>& job, float* records, std::int64_t run_stride) {
+template <typename T, typename K>
+void merge_all(const AttentionRows<T, K>& job, float* records, std::int64_t run_stride) {
   for (std::int64_t run = 1; run < runs_of(job); ++run) {
     merge_rows(job, run, records, records + run * run_stride);
   }

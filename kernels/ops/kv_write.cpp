@@ -18,29 +18,30 @@ void check(const KvWrite& op) {
   check.tensor(op.k, "k", op.k.dtype, {tokens, width});
   check.tensor(op.v, "v", op.k.dtype, {tokens, width});
   const std::int64_t pages_max = op.pages_of_layer.dim(0);
-  check.tensor(op.pages_of_layer, "pages_of_layer", op.k.dtype,
+  check.activations(op.pages_of_layer, "pages_of_layer");
+  check.tensor(op.pages_of_layer, "pages_of_layer", op.pages_of_layer.dtype,
                {pages_max, 2 * width * op.page_tokens});
   check.spans(op.span_begin, tokens);
   check.page_tables(op.span_begin, op.position, op.page_begin, op.pages, op.page_tokens, pages_max);
 }
 
-template <typename T>
-void write_token(const KvWrite& op, const KvLayout& layout, std::int64_t token, T* page,
+template <typename T, typename K>
+void write_token(const KvWrite& op, const KvLayout& layout, std::int64_t token, K* page,
                  std::int64_t place) {
   for (std::int64_t head = 0; head < op.kv_heads; ++head) {
     const T* const k = op.k.row<T>(token) + head * op.head_dim;
     const T* const v = op.v.row<T>(token) + head * op.head_dim;
-    T* const to = page + head * layout.head_size();
+    K* const to = page + head * layout.head_size();
     for (std::int64_t i = 0; i < op.head_dim; ++i) {
-      to[layout.key(place, i)] = k[i];
-      to[layout.value(place, i)] = v[i];
+      to[layout.key(place, i)] = from_float<K>(to_float(k[i]));
+      to[layout.value(place, i)] = from_float<K>(to_float(v[i]));
     }
   }
 }
 
-template <typename T>
+template <typename T, typename K>
 void write_tokens(const KvWrite& op, std::int64_t begin, std::int64_t end) {
-  const KvLayout layout{op.head_dim, op.page_tokens, size_of(op.k.dtype) == 2 ? 2 : 1};
+  const KvLayout layout{op.head_dim, op.page_tokens, sizeof(K) == 2 ? 2 : 1};
   const auto* const span_begin = op.span_begin.as<std::int32_t>();
   std::int64_t span = 0;
   for (std::int64_t token = begin; token < end; ++token) {
@@ -48,8 +49,8 @@ void write_tokens(const KvWrite& op, std::int64_t begin, std::int64_t end) {
     const std::int64_t at = op.position.as<std::int32_t>()[span] + token - span_begin[span];
     const std::int32_t* const pages =
         op.pages.as<std::int32_t>() + op.page_begin.as<std::int32_t>()[span];
-    write_token<T>(op, layout, token, op.pages_of_layer.row<T>(pages[at / op.page_tokens]),
-                   at % op.page_tokens);
+    write_token<T, K>(op, layout, token, op.pages_of_layer.row<K>(pages[at / op.page_tokens]),
+                      at % op.page_tokens);
   }
 }
 
@@ -58,7 +59,10 @@ void write_tokens(const KvWrite& op, std::int64_t begin, std::int64_t end) {
 void kv_write(Queue& queue, const KvWrite& op) {
   check(op);
   share(queue, op.k.dim(0), 1, 2 * op.k.dim(1), [&](std::int64_t begin, std::int64_t end) {
-    visit_float(op.k.dtype, [&]<typename T>(Tag<T>) { write_tokens<T>(op, begin, end); });
+    visit_float(op.k.dtype, [&]<typename T>(Tag<T>) {
+      visit_float(op.pages_of_layer.dtype,
+                  [&]<typename K>(Tag<K>) { write_tokens<T, K>(op, begin, end); });
+    });
   });
 }
 

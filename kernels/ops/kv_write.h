@@ -18,8 +18,8 @@ namespace hyb::kernels {
 ///         pages_of_layer [pages, 2*kv_heads*page_tokens*head_dim], row_stride from page to page
 ///         span_begin, page_begin [R+1]   position [R]   pages [page_begin[R]]
 ///         page_tokens and head_dim are even
-/// types   k, v, pages_of_layer: f32 or bf16, the same   tables: i32
-/// numbers copied
+/// types   k, v: f32 or bf16, the same   pages_of_layer: f32 or bf16   tables: i32
+/// numbers copied; rounded to nearest where pages are bf16 and k, v are not
 /// writes  the named places, nothing else; no two tokens may share a place
 struct KvWrite {
   Tensor k, v, pages_of_layer, span_begin, position, page_begin, pages;

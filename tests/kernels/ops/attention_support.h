@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "kernels/ops/attention.h"
@@ -16,14 +17,16 @@ struct AttentionShape {
 /// One sequence's queries, keys and values, and an arena with room for it in pages of any order.
 /// Places that nobody has written hold NaN.
 struct AttentionFixture {
-  AttentionFixture(DType dtype, AttentionShape shape, std::int64_t tokens, std::uint32_t seed = 1)
+  AttentionFixture(DType dtype, AttentionShape shape, std::int64_t tokens, std::uint32_t seed = 1,
+                   std::optional<DType> kv_dtype = {})
       : s(shape),
         q(random_tensor(dtype, {tokens, s.heads * s.head_dim}, seed, 1.0F, {5, 1})),
         k(random_tensor(dtype, {tokens, s.kv_heads * s.head_dim}, seed + 1, 1.0F, {7, 3})),
         v(random_tensor(dtype, {tokens, s.kv_heads * s.head_dim}, seed + 2, 1.0F, {9, 5})),
         y(dtype, {tokens, s.heads * s.head_dim}, {3, 1}) {
     const std::int64_t pages = (tokens + s.page_tokens - 1) / s.page_tokens;
-    arena = TestTensor(dtype, {pages + 2, 2 * s.kv_heads * s.page_tokens * s.head_dim}, {32, 1});
+    arena = TestTensor(kv_dtype.value_or(dtype),
+                       {pages + 2, 2 * s.kv_heads * s.page_tokens * s.head_dim}, {32, 1});
     for (std::int64_t i = 0; i < arena.size(); ++i) arena.set(i, NAN);
     for (std::int64_t i = 0; i < pages; ++i) {
       table.push_back(static_cast<std::int32_t>((i * 7 + 3) % (pages + 2)));

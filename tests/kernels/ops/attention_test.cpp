@@ -74,6 +74,66 @@ TEST_SUITE("kernels/ops/attention") {
     }
   }
 
+  TEST_CASE("keys and values of another type than the activations, cut anywhere") {
+    std::mt19937 engine(3);
+    for (const Isa isa : available_isas()) {
+      for (const DType dtype : {DType::f32, DType::bf16}) {
+        const DType kv = dtype == DType::f32 ? DType::bf16 : DType::f32;
+        for (const AttentionShape& shape : shapes) {
+          CAPTURE(name_of(isa));
+          CAPTURE(shape.head_dim);
+          Queue queue = test_queue(isa, 2);
+          AttentionFixture f(dtype, shape, 85, 1, kv);
+          f.scale = 1.0F / std::sqrt(static_cast<float>(shape.head_dim));
+          f.write(queue, 0, 85);
+          const auto q = f.q.everything();
+          f.attend(queue, 0, 85);
+          CHECK(f.y.guards_intact());
+          CHECK(f.arena.guards_intact());
+          CHECK(f.q.everything() == q);
+          for (std::int64_t t = 0; t < 85; t += 7) {
+            for (std::int64_t h = 0; h < shape.heads; ++h) {
+              const auto want = expected(f, t, h);
+              for (std::int64_t i = 0; i < shape.head_dim; ++i) {
+                const double e = want[static_cast<std::size_t>(i)];
+                const double got = f.y.get((t * shape.heads + h) * shape.head_dim + i);
+                const double bound = kv == DType::bf16 ? 0.012 : 0.0041;
+                REQUIRE(std::fabs(got - e) <= bound * (std::fabs(e) + 0.5));
+              }
+            }
+          }
+          AttentionFixture cut(dtype, shape, 85, 1, kv);
+          cut.scale = f.scale;
+          const auto cuts = random_cuts(85, engine);
+          for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
+            cut.write(queue, cuts[i], cuts[i + 1] - cuts[i]);
+            cut.attend(queue, cuts[i], cuts[i + 1] - cuts[i]);
+          }
+          CHECK(same_bytes(cut.y, f.y));
+        }
+      }
+    }
+  }
+
+  TEST_CASE("the size of a page changes no bit") {
+    for (const Isa isa : available_isas()) {
+      for (const DType dtype : {DType::f32, DType::bf16}) {
+        Queue queue = test_queue(isa, 2);
+        AttentionFixture usual(dtype, {.heads = 4, .kv_heads = 2, .head_dim = 64}, 300);
+        usual.write(queue, 0, 300);
+        usual.attend(queue, 0, 300);
+        for (const std::int64_t page : {32, 64, 128}) {
+          AttentionShape shape = usual.s;
+          shape.page_tokens = page;
+          AttentionFixture f(dtype, shape, 300);
+          f.write(queue, 0, 300);
+          f.attend(queue, 0, 300);
+          CHECK(same_bytes(f.y, usual.y));
+        }
+      }
+    }
+  }
+
   TEST_CASE("cutting a sequence anywhere changes nothing, on any threads, with any workspace") {
     std::mt19937 engine(9);
     constexpr std::int64_t tokens = 2 * attention_run_keys + 70;
