@@ -49,12 +49,6 @@ kernels::Queue make_queue(const ModelOptions& options) {
 void check_loadable(const ModelSource& source, const ModelOutline& outline,
                     const ModelOptions& options) {
   models::demand_runs(outline.config, *outline.family);
-  if (outline.geometry.kv_dtype != outline.activation) {
-    throw Error(ErrorKind::usage,
-                fmt::format("--kv-dtype {}: keys and values have the type of activations, {}; give "
-                            "--dtype {} too",
-                            options.kv_dtype, name_of(outline.activation), options.kv_dtype));
-  }
   if (options.random_weights || source.has_tensors()) return;
   throw Error(ErrorKind::model,
               fmt::format("{} holds no model.safetensors and no model.safetensors.index.json; "

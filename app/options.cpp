@@ -143,7 +143,7 @@ void add_type_options(CLI::App& cli, ModelOptions& options) {
       ->check(CLI::IsMember({"auto", "bf16", "f32"}))
       ->capture_default_str();
   cli.add_option("--kv-dtype", options.kv_dtype,
-                 "keys and values: auto (as --dtype), bf16 or f32; bf16 may change answers")
+                 "keys and values: auto (as --dtype), bf16 or f32")
       ->check(no_fp8)
       ->check(CLI::IsMember({"auto", "bf16", "f32"}))
       ->capture_default_str();

@@ -25,18 +25,20 @@ inline std::vector<std::string> fixtures() {
 /// A tiny model and a runner with room for one sequence, whose page table is scrambled.
 struct Loaded {
   Loaded(const std::filesystem::path& folder, DType activation, kernels::Isa isa)
+      : Loaded(folder, GeometryOptions{.activation = activation}, isa) {}
+  Loaded(const std::filesystem::path& folder, const GeometryOptions& options, kernels::Isa isa)
       : queue(kernels::Device::cpu, {.threads = 2, .isa = isa}),
         model([&] {
           TensorFiles files(folder);
-          return load_model(queue, Config::from_folder(folder), files, {.activation = activation});
+          return load_model(queue, Config::from_folder(folder), files, options);
         }()),
         runner(queue, model.plan, model.weights, model.geometry,
-               {.memory = flat_memory(model.geometry, positions_max / page_tokens, 2),
+               {.memory = flat_memory(model.geometry, positions_max / options.page_tokens, 2),
                 .step_tokens = positions_max,
                 .step_rows = positions_max,
                 .positions_max = positions_max,
                 .vocab_used = model.plan.vocab}) {
-    constexpr std::int32_t count = positions_max / page_tokens;
+    const std::int32_t count = positions_max / options.page_tokens;
     const MemoryLayout layout = runner.capacity().memory;
     slot = SlotId{layout.first_unit(layout.slot_view()) + 1};
     if (layout.groups.empty()) return;
