@@ -37,9 +37,14 @@ void Scheduler::remove(Sequence& sequence) {
 
 void Scheduler::retire(Sequence& sequence) {
   const Request& request = sequence.request();
-  if (request.keep_snapshots && sequence.memory().length() > 0) {
-    const SnapshotPlace place =
-        request.prefill_only ? SnapshotPlace::message_end : SnapshotPlace::turn_end;
+  const std::int32_t length = sequence.memory().length();
+  if (request.keep_snapshots && length > 0) {
+    SnapshotPlace place = SnapshotPlace::turn_end;
+    if (request.prefill_only) {
+      place = SnapshotPlace::message_end;
+    } else if (length < static_cast<std::int32_t>(sequence.prompt().size())) {
+      place = SnapshotPlace::branch;  // broken off within its prompt, it is no end of a turn
+    }
     prefixes_->conclude(sequence.known(), sequence.take_memory(), place);
   }
   remove(sequence);
