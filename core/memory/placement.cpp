@@ -19,8 +19,8 @@ Placement::Placement(PlacementPrior prior) {
   count(stay ? SnapshotPlace::turn_end : SnapshotPlace::prompt_end, false) = {1, 1};
 }
 
-Placement::Count& Placement::count(SnapshotPlace place, bool used_before) {
-  return counts_[static_cast<std::size_t>(place)][used_before ? 1 : 0];
+Placement::Count& Placement::count(SnapshotPlace place, bool is_continued) {
+  return counts_[static_cast<std::size_t>(place)][is_continued ? 1 : 0];
 }
 
 void Placement::see(Count& count) {
@@ -34,7 +34,8 @@ bool Placement::wants(SnapshotPlace place) {
   const SnapshotPlace other =
       place == SnapshotPlace::prompt_end ? SnapshotPlace::turn_end : SnapshotPlace::prompt_end;
   const Count& others = count(other, false);
-  if (others.used == 0 || count(place, false).rate() >= seldom * others.rate()) return true;
+  if (others.used == 0) return true;
+  if (count(place, false).rate(0.5) >= seldom * others.rate(0)) return true;
   std::int32_t& skipped = skipped_[static_cast<std::size_t>(place)];
   if (++skipped < seldom_turns) return false;
   skipped = 0;
@@ -43,13 +44,13 @@ bool Placement::wants(SnapshotPlace place) {
 
 void Placement::created(SnapshotPlace place) { see(count(place, false)); }
 
-void Placement::used(SnapshotPlace place, bool before) {
-  ++count(place, before).used;
+void Placement::used(SnapshotPlace place, bool was_continued) {
+  ++count(place, was_continued).used;
   see(count(place, true));  // from here on it waits for its next use
 }
 
-double Placement::use_probability(SnapshotPlace place, bool used_before) const {
-  return counts_[static_cast<std::size_t>(place)][used_before ? 1 : 0].rate();
+double Placement::use_probability(SnapshotPlace place, bool is_continued) const {
+  return counts_[static_cast<std::size_t>(place)][is_continued ? 1 : 0].rate(2);
 }
 
 }  // namespace hyb

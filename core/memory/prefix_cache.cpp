@@ -42,8 +42,9 @@ std::optional<Memory> PrefixCache::resume(const Lookup& lookup) {
   stats_.tokens_resumed += lookup.resumable;
   if (snapshot == nullptr) return memory;
   ++stats_.hits;
-  placement_.used(snapshot->place, snapshot->used);
+  placement_.used(snapshot->place, snapshot->continued);
   snapshot->used = true;
+  snapshot->continued = true;
   const Standing standing = tree_.standing(*snapshot);
   eviction_.use(*snapshot, worth(standing, snapshot->place, true));
   return memory;
@@ -72,8 +73,20 @@ std::vector<Cut> PrefixCache::cuts(const Lookup& lookup, std::span<const TokenId
   return cuts;
 }
 
-double PrefixCache::worth(const Standing& standing, SnapshotPlace place, bool used) const {
-  return appraisal_.worth(standing, placement_.use_probability(place, used));
+double PrefixCache::worth(const Standing& standing, SnapshotPlace place, bool continued) const {
+  const double probability = placement_.use_probability(place, continued);
+  double worth = appraisal_.worth(standing, probability);
+  if (options_.eviction == EvictionRule::lru || appraisal_.resumes_anywhere()) return worth;
+  // One above that goes before this one will be no help when this one is missed. More than a few in
+  // a row make no difference.
+  constexpr int above_max = 16;
+  Standing rest = standing;
+  for (int skipped = 0; rest.above != nullptr && skipped < above_max; ++skipped) {
+    if (rest.above->value >= eviction_.value_of(worth)) break;
+    rest = tree_.without_above(rest);
+    worth = appraisal_.worth(rest, probability);
+  }
+  return worth;
 }
 
 /// One stands there already, or a deeper one can be resumed there as well.
@@ -161,9 +174,10 @@ void PrefixCache::give_up(Snapshot& victim) {
   tree_.erase(victim);
 
   Snapshot* const above = standing.above;
-  if (above == nullptr || above->heap_index >= 0) return;
-  const double new_worth = worth(tree_.standing(*above), above->place, above->used);
-  if (new_worth > 0) eviction_.wake(*above, new_worth);
+  if (above == nullptr || !above->node->children.empty()) return;
+  above->continued = false;
+  if (above->heap_index >= 0) return;
+  eviction_.wake(*above, worth(tree_.standing(*above), above->place, false));
 }
 
 bool PrefixCache::evict(const Snapshot* keep) {

@@ -108,7 +108,7 @@ class PrefixCache {
   void audit() const;
 
  private:
-  double worth(const Standing& standing, SnapshotPlace place, bool used) const;
+  double worth(const Standing& standing, SnapshotPlace place, bool continued) const;
   bool is_covered(const Standing& standing) const;
   bool make_room(double worth, const Snapshot* keep);
   void add(std::span<const TokenId> key, Checkpoint checkpoint, SnapshotPlace place);

@@ -23,6 +23,7 @@ struct Snapshot {
   Checkpoint checkpoint;
   SnapshotPlace place = SnapshotPlace::branch;
   bool used = false;             ///< a later request resumed from it
+  bool continued = false;        ///< the same, and what came of it is still in the tree
   double value = 0;              ///< smallest goes first
   std::uint64_t added = 0;       ///< of equal values the one added first goes first
   std::int32_t heap_index = -1;  ///< in the eviction heap, kept by it; -1: not in it

@@ -70,6 +70,14 @@ Snapshot* nearest_above(const PrefixNode* node) {
   return nullptr;
 }
 
+/// What a node has in common with others, were nothing at it or below it but what stands there.
+void share_with_parent(Standing& standing, const PrefixNode* node) {
+  const PrefixNode* const parent = node->parent;
+  standing.shared = parent->depth;
+  standing.other =
+      parent->snapshot != nullptr ? parent->snapshot.get() : any_below(parent->children.any(node));
+}
+
 }  // namespace
 
 PrefixTree::PrefixTree() : nodes_(1), root_(&nodes_.front()) {}
@@ -156,11 +164,23 @@ Standing PrefixTree::standing(const Snapshot& snapshot) const {
     standing.other = any_below(node->children.any());
     return standing;
   }
-  const PrefixNode* const parent = node->parent;
-  standing.shared = parent->depth;
-  standing.other =
-      parent->snapshot != nullptr ? parent->snapshot.get() : any_below(parent->children.any(node));
+  share_with_parent(standing, node);
   return standing;
+}
+
+Standing PrefixTree::without_above(const Standing& standing) const {
+  const PrefixNode* const above = standing.above->node;
+  Standing without = standing;
+  without.above = nearest_above(above);
+  if (standing.shared > above->depth) return without;
+  const PrefixNode* const own = standing.here == nullptr ? nullptr : standing.here->node;
+  const PrefixNode* const beside = above->children.any(own);
+  if (beside == nullptr) {
+    share_with_parent(without, above);
+  } else {
+    without.other = any_below(beside);
+  }
+  return without;
 }
 
 PrefixNode* PrefixTree::new_node() {

@@ -44,6 +44,8 @@ class PrefixTree {
   /// What stands around the end of the key.
   Standing standing(std::span<const TokenId> key) const;
   Standing standing(const Snapshot& snapshot) const;
+  /// The same, were the snapshot above not there.
+  Standing without_above(const Standing& standing) const;
 
   /// Puts a checkpoint at the end of the key of checkpoint.length() > 0 tokens. Null when there is
   /// one already: the older stays.

@@ -93,7 +93,7 @@ TEST_SUITE("core/memory/placement") {
     }
   }
 
-  TEST_CASE("a use for the second time is a class of its own") {
+  TEST_CASE("what is continued is a class of its own") {
     Placement placement;
     CHECK(placement.use_probability(turn_end, false) == 1);
     CHECK(placement.use_probability(turn_end, true) == 1);

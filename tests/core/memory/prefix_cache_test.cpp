@@ -194,6 +194,30 @@ TEST_SUITE("core/memory/prefix_cache") {
     CHECK(server.cache.look_up(key).resumable == 4);
   }
 
+  TEST_CASE("what is continued goes before what came of it, and is as new when that is gone") {
+    Server server({.kinds = {}, .superblocks = 4}, {.placement = PlacementPrior::answers_stay});
+    // The ends of turns that nothing came of are used, those that were continued are not.
+    for (int session = 0; session < 20; ++session) {
+      Key line = {TokenId{100 + session}};
+      for (int turn = 0; turn < 4; ++turn) {
+        line.insert(line.end(), 4, TokenId{turn});
+        server.serve(line, {TokenId{9}});
+        line.push_back(TokenId{9});
+      }
+    }
+    server.cache.clear();
+    server.serve(key_of("aaaaaaaa"), key_of("bb"));
+    server.serve(key_of("aaaaaaaabbcc"), key_of("dd"));
+    const auto line = server.cache.tree().on_the_way(key_of("aaaaaaaabbccdd"));
+    REQUIRE(line.size() == 2);
+    CHECK(line[0]->continued);
+    CHECK_FALSE(line[1]->continued);
+    CHECK(line[0]->value < line[1]->value);
+    while (server.cache.tree().size() > 1) REQUIRE(server.cache.evict(line[0]));
+    CHECK(line[0]->used);
+    CHECK_FALSE(line[0]->continued);
+  }
+
   TEST_CASE("nothing is published twice, empty, or when it is disabled") {
     Server server({.kinds = {&full}});
     Memory fresh = *server.pool.start();

@@ -65,9 +65,11 @@ struct Scenario {
     REQUIRE(pool.can_resume(match.snapshot->checkpoint, match.length));
   }
 
-  void check_standing(const Key& query) const {
+  /// As if `absent` were not there.
+  Standing expected_standing(const Key& query, const Snapshot* absent) const {
     Standing expected{.depth = length_of(query)};
     for (const auto& [key, snapshot] : snapshots) {
+      if (snapshot == absent) continue;
       const std::int32_t common = common_tokens(key, query);
       if (key == query) {
         expected.here = snapshot;
@@ -79,7 +81,11 @@ struct Scenario {
           expected.above == nullptr ? 0 : expected.above->checkpoint.length();
       if (on_the_way && common > above) expected.above = snapshot;
     }
-    const Standing standing = tree.standing(query);
+    return expected;
+  }
+
+  void check_standing(const Key& query, const Standing& standing, const Snapshot* absent) const {
+    const Standing expected = expected_standing(query, absent);
     REQUIRE(standing.depth == expected.depth);
     REQUIRE(standing.shared == expected.shared);
     REQUIRE(standing.above == expected.above);
@@ -87,7 +93,15 @@ struct Scenario {
     if (expected.shared == 0) return;
     REQUIRE(standing.other != nullptr);
     REQUIRE(standing.other != expected.here);
+    REQUIRE(standing.other != absent);
     REQUIRE(common_tokens(PrefixTree::key(*standing.other), query) >= expected.shared);
+  }
+
+  void check_standing(const Key& query) const {
+    const Standing standing = tree.standing(query);
+    check_standing(query, standing, nullptr);
+    if (standing.above == nullptr) return;
+    check_standing(query, tree.without_above(standing), standing.above);
   }
 
   void check_on_the_way(const Key& query) const {
