@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "core/base/error.h"
+#include "core/base/log.h"
 #include "kernels/arena/host_superblocks.h"
 #include "kernels/ops/pack_snapshot.h"
 
@@ -200,10 +201,15 @@ void Store::unpack(const UnpackSlot& order) {
 }
 
 void Store::change(const ChangeOwner& order) {
-  if (order.to == no_view) {
-    map_->give_back(order.superblock);
-  } else {
+  if (order.to != no_view) {
     map_->own(order.superblock, order.to);
+    return;
+  }
+  try {
+    map_->give_back(order.superblock);
+  } catch (const Error& error) {
+    // Memory that stays here is no reason to fail a step.
+    log::warning(error.what());
   }
 }
 

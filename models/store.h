@@ -36,7 +36,7 @@ class Store {
   kernels::Tensor states(std::size_t recurrent) const { return states_[recurrent]; }
 
   /// Copies, packs and changes owners, in the order given. Throws Error(memory) when the system
-  /// refuses a change of owner; orders behind it are then not carried out.
+  /// refuses a new owner; orders behind it are then not carried out.
   void carry_out(std::span<const Order> orders);
 
   /// The bytes of a unit: of a page layer by layer. What a slot's stride adds to it reads as zeros.
