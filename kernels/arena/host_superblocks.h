@@ -8,9 +8,12 @@ namespace hyb::kernels {
 
 /// Superblocks in this machine's memory, by the arena that reads fastest: shared memory where views
 /// alias (mode flip, two views or more), else private memory, which gets huge pages on most systems
-/// (measured without them, AVX-512 machine: 5-9 % slower in one go, 20 % in scattered 16 KiB).
-/// Where ulimit -f is too small for shared memory, flip becomes remap, with a line in the log: the
-/// answers are the same.
+/// (shared memory without them, measured on an AVX-512 machine: 2-9 % slower in one go, 14-21 % in
+/// scattered 16 KiB).
+///
+/// Where shared memory cannot be had (ulimit -f is too small), or would take more mappings than
+/// vm.max_map_count allows, flip becomes remap, with a line in the log: the answers are the same.
+/// Where remap and flat would take too many, unused addresses read as zeros instead of faulting.
 std::unique_ptr<SuperblockMap> make_host_superblocks(const SuperblockShape& shape,
                                                      SuperblockMapOptions options);
 

@@ -34,6 +34,20 @@ std::size_t SuperblockMap::handle_bytes(const SuperblockShape& shape) {
   return bytes == 0 ? shape.handle_bytes : bytes;
 }
 
+/// A view of one plane shows memory in its own order, so there neighbours merge into one mapping.
+/// Where owners come and go, a gap may follow every mapping.
+std::size_t SuperblockMap::mappings_needed(const SuperblockShape& shape,
+                                           const SuperblockMapOptions& options) {
+  const auto superblocks = static_cast<std::size_t>(shape.superblocks);
+  std::size_t all = 0;
+  std::size_t most = 0;
+  for (const std::vector<std::size_t>& planes : shape.plane_bytes) {
+    all += planes.size() <= 1 ? 1 : planes.size() * superblocks;
+    most = std::max(most, planes.size() * superblocks);
+  }
+  return options.mode == MapMode::flip && !options.strict ? all : 2 * most;
+}
+
 SuperblockMap::SuperblockMap(std::unique_ptr<Arena> arena, SuperblockShape shape,
                              const SuperblockMapOptions& options)
     : arena_(std::move(arena)), shape_(std::move(shape)), options_(options) {
@@ -113,24 +127,15 @@ void SuperblockMap::check_shape() const {
   }
 }
 
-/// A view of one plane shows memory in its own order, so there neighbours merge into one mapping.
-/// Where owners come and go, a gap may follow every mapping.
 void SuperblockMap::check_mappings() const {
-  const auto superblocks = static_cast<std::size_t>(shape_.superblocks);
-  std::size_t all = 0;
-  std::size_t most = 0;
-  for (const std::vector<std::size_t>& planes : shape_.plane_bytes) {
-    all += planes.size() <= 1 ? 1 : planes.size() * superblocks;
-    most = std::max(most, planes.size() * superblocks);
-  }
-  const std::size_t needed = maps_all() ? all : 2 * most;
+  const std::size_t needed = mappings_needed(shape_, options_);
   const std::size_t allowed = arena_->mappings_max();
   if (needed > allowed) {
     throw Error(ErrorKind::memory,
                 fmt::format("memory: {} superblocks of {} bytes take up to {} mappings, and this "
                             "system allows {} more in a process; raise vm.max_map_count (sysctl) "
                             "or use a smaller --memory",
-                            superblocks, shape_.superblock_bytes, needed, allowed));
+                            shape_.superblocks, shape_.superblock_bytes, needed, allowed));
   }
 }
 

@@ -50,6 +50,10 @@ class SuperblockMap {
   /// seldom: this size, in bytes, is a multiple of shape.handle_bytes.
   static std::size_t handle_bytes(const SuperblockShape& shape);
 
+  /// Mappings that may be needed at once.
+  static std::size_t mappings_needed(const SuperblockShape& shape,
+                                     const SuperblockMapOptions& options);
+
   /// The arena's handles have handle_bytes(shape); it aliases where memory is mapped into several
   /// views at once. Throws Error(memory) when it cannot be mapped:
   /// too many mappings for the system, no addresses, in mode flip no memory.

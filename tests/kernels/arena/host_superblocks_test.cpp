@@ -65,6 +65,27 @@ TEST_SUITE("kernels/arena/host_superblocks") {
     map->plane(ViewId{0}, 3)[shape.plane_bytes[0][3]] = std::byte{1};
   }
 
+  TEST_CASE("a system that allows few mappings does not stop anybody") {
+    const SuperblockShape shape = granite_shape(40000).shape;
+    for (const MapMode mode : {MapMode::flip, MapMode::remap, MapMode::flat}) {
+      log::set_level(log::Level::warning);
+      const auto map = make_host_superblocks(shape, {.mode = mode});
+      log::set_level(log::Level::info);
+      for (const std::int32_t b : {39999, 7, 20000}) {
+        map->own(SuperblockId{b}, ViewId{0});
+        std::byte* const piece =
+            map->plane(ViewId{0}, 3) + static_cast<std::size_t>(b) * shape.plane_bytes[0][3];
+        *piece = std::byte{9};
+        CHECK(*piece == std::byte{9});
+        map->give_back(SuperblockId{b});
+        CHECK(*piece == std::byte{0});
+      }
+      CHECK(map->bytes_backed() == 0);
+    }
+    // Strict mode without faults would be no strict mode.
+    CHECK_THROWS_AS(make_host_superblocks(shape, {.mode = MapMode::flip, .strict = true}), Error);
+  }
+
   TEST_CASE("one kind of memory needs no aliases") {
     SuperblockShape shape = shape_of("attention alone", {pages_of(4, 128)}).shape;
     shape.plane_bytes.resize(3);  // no slots, no packed snapshots

@@ -42,4 +42,21 @@ TEST_SUITE("kernels/arena/private_arena") {
     }
     CHECK_THROWS_AS(PrivateArena(100), Error);
   }
+
+  TEST_CASE("where unused addresses are zeros, unmapping still frees the memory") {
+    constexpr std::size_t bytes = 65536;
+    PrivateArena arena(bytes, Unmapped::zeros);
+    CHECK(arena.mappings_max() > std::size_t{1} << 40);
+    std::byte* const at = arena.reserve(2 * bytes);
+    const HandleId handle = arena.create();
+    CHECK(at[bytes] == std::byte{0});
+    arena.map(at + bytes, std::array{handle});
+    arena.fill(at + bytes, bytes, std::byte{5});
+    CHECK_THROWS_AS(arena.release(handle), Error);
+    arena.unmap(at + bytes, handle);
+    CHECK(at[bytes] == std::byte{0});
+    CHECK(at[2 * bytes - 1] == std::byte{0});
+    arena.release(handle);
+    arena.unreserve(at, 2 * bytes);
+  }
 }
