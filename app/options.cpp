@@ -142,8 +142,9 @@ void add_type_options(CLI::App& cli, ModelOptions& options) {
   cli.add_option("--dtype", options.dtype, "activations and packed weights: auto, bf16 or f32")
       ->check(CLI::IsMember({"auto", "bf16", "f32"}))
       ->capture_default_str();
-  cli.add_option("--kv-dtype", options.kv_dtype,
-                 "keys and values: auto (as --dtype), bf16 or f32")
+  cli.add_option(
+         "--kv-dtype", options.kv_dtype,
+         "keys and values: auto (as --dtype), bf16 or f32; less than --dtype may change answers")
       ->check(no_fp8)
       ->check(CLI::IsMember({"auto", "bf16", "f32"}))
       ->capture_default_str();

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <optional>
 #include <string>
 
 #include "core/base/error.h"
@@ -12,45 +11,51 @@ namespace {
 
 constexpr std::size_t stride_alignment = 64;
 
-/// The most units that begin and end with handles in every plane and fit into the superblock.
-ViewPlan fit_planes(const ViewRequest& view, std::size_t handle_bytes, std::size_t handles) {
-  std::size_t step = 1;  // of units: fewer would end inside a handle of some plane
-  std::size_t bytes_per_unit = 0;
+/// A view with what the search asks of it at every size.
+struct Fitting {
+  const ViewRequest* view;
+  std::size_t unit_bytes = 0;  ///< all planes
+  std::size_t step = 1;        ///< of units: fewer would end inside a handle of some plane
+};
+
+Fitting fitting_of(const ViewRequest& view, std::size_t handle_bytes) {
+  Fitting fitting{.view = &view};
   for (const std::size_t bytes : view.plane_unit_bytes) {
-    step = std::lcm(step, handle_bytes / std::gcd(handle_bytes, bytes));
-    bytes_per_unit += bytes;
+    fitting.step = std::lcm(fitting.step, handle_bytes / std::gcd(handle_bytes, bytes));
+    fitting.unit_bytes += bytes;
   }
-  const std::size_t units = handles * handle_bytes / (step * bytes_per_unit) * step;
+  return fitting;
+}
+
+/// The most units that fit into the superblock: of planes, that begin and end with handles;
+/// stretched, whose stride fills it to the last byte. 0: those waste too much.
+std::size_t units_in(const Fitting& fitting, std::size_t bytes, double waste_max) {
+  const double least = (1 - waste_max) * static_cast<double>(bytes);
+  const auto wastes = [&](std::size_t units) {
+    return static_cast<double>(units * fitting.unit_bytes) < least;
+  };
+  if (!fitting.view->may_stretch) {
+    const std::size_t units = bytes / (fitting.step * fitting.unit_bytes) * fitting.step;
+    return wastes(units) ? 0 : units;
+  }
+  const std::size_t lines = bytes / stride_alignment;
+  for (std::size_t units = bytes / fitting.unit_bytes; units > 0 && !wastes(units); --units) {
+    if (lines % units == 0) return units;
+  }
+  return 0;
+}
+
+ViewPlan plan_of(const ViewRequest& view, std::size_t units, std::size_t superblock_bytes) {
   ViewPlan plan{.units_per_superblock = static_cast<std::int32_t>(units),
                 .plane_bytes = {},
                 .unit_stride = 0};
-  for (const std::size_t bytes : view.plane_unit_bytes) plan.plane_bytes.push_back(units * bytes);
-  return plan;
-}
-
-/// The most units whose stretched stride fills the superblock to the last byte.
-ViewPlan fit_stretched(const ViewRequest& view, std::size_t handle_bytes, std::size_t handles) {
-  const std::size_t bytes = handles * handle_bytes;
-  const std::size_t lines = bytes / stride_alignment;
-  for (std::size_t units = bytes / view.plane_unit_bytes.front(); units > 0; --units) {
-    if (lines % units != 0) continue;
-    return {.units_per_superblock = static_cast<std::int32_t>(units),
-            .plane_bytes = {bytes},
-            .unit_stride = bytes / units};
+  if (view.plane_unit_bytes.empty()) return plan;
+  if (view.may_stretch) {
+    plan.plane_bytes = {superblock_bytes};
+    plan.unit_stride = superblock_bytes / units;
+    return plan;
   }
-  return {.units_per_superblock = 0, .plane_bytes = {0}, .unit_stride = 0};
-}
-
-std::optional<ViewPlan> fit(const ViewRequest& view, std::size_t handle_bytes, std::size_t handles,
-                            double waste_max) {
-  if (view.plane_unit_bytes.empty()) return ViewPlan{0, {}, 0};
-  const ViewPlan plan = view.may_stretch ? fit_stretched(view, handle_bytes, handles)
-                                         : fit_planes(view, handle_bytes, handles);
-  const std::size_t unit =
-      std::accumulate(view.plane_unit_bytes.begin(), view.plane_unit_bytes.end(), std::size_t{0});
-  const auto used = static_cast<double>(unit) * plan.units_per_superblock;
-  const auto whole = static_cast<double>(handles * handle_bytes);
-  if (used < (1 - waste_max) * whole) return std::nullopt;
+  for (const std::size_t bytes : view.plane_unit_bytes) plan.plane_bytes.push_back(units * bytes);
   return plan;
 }
 
@@ -123,15 +128,29 @@ SuperblockPlan plan_superblocks(std::span<const ViewRequest> views, std::size_t 
             "layout: only a view of one plane can be stretched");
     for (const std::size_t bytes : view.plane_unit_bytes) require(bytes > 0, "layout: empty unit");
   }
-  for (std::size_t handles = 1; handles * handle_bytes <= bytes_max; ++handles) {
+  std::vector<Fitting> fittings;
+  std::size_t handles = 1;  // that the largest unit needs
+  for (const ViewRequest& view : views) {
+    fittings.push_back(fitting_of(view, handle_bytes));
+    handles = std::max(handles, fittings.back().unit_bytes / handle_bytes);
+  }
+  std::vector<std::size_t> units(views.size());
+  const auto fits = [&](std::size_t bytes) {
+    for (std::size_t v = 0; v < views.size(); ++v) {
+      if (views[v].plane_unit_bytes.empty()) continue;
+      units[v] = units_in(fittings[v], bytes, waste_max);
+      if (units[v] == 0) return false;
+    }
+    return true;
+  };
+  for (; handles * handle_bytes <= bytes_max; ++handles) {
+    if (!fits(handles * handle_bytes)) continue;
     SuperblockPlan plan{
         .handle_bytes = handle_bytes, .handles = static_cast<std::int32_t>(handles), .views = {}};
-    for (const ViewRequest& view : views) {
-      std::optional<ViewPlan> found = fit(view, handle_bytes, handles, waste_max);
-      if (!found) break;
-      plan.views.push_back(*std::move(found));
+    for (std::size_t v = 0; v < views.size(); ++v) {
+      plan.views.push_back(plan_of(views[v], units[v], handles * handle_bytes));
     }
-    if (plan.views.size() == views.size()) return plan;
+    return plan;
   }
   throw Error(ErrorKind::memory, "memory: no superblock of up to " + std::to_string(bytes_max) +
                                      " bytes holds pages and slots of this model without waste; "

@@ -85,15 +85,13 @@ Tensor filled(Buffer& buffer, DType dtype, std::initializer_list<std::int64_t> d
 void bench_mixer(Queue& queue, std::int32_t spans, std::int32_t each) {
   const std::int64_t tokens = std::int64_t{spans} * each;
   fmt::print("mixer, {} spans of {} tokens\n", spans, each);
-  Buffer b[10];
+  Buffer b[9];
   const Tensor line = filled(b[0], DType::bf16, {tokens, projected}, 2.0F);
   const Tensor mixed = filled(b[1], DType::bf16, {tokens, conv}, 1.0F);
   const Tensor weight = filled(b[2], DType::f32, {conv, 4}, 0.5F);
   const Tensor bias = filled(b[3], DType::f32, {conv}, 0.5F);
   const Tensor windows = filled(b[4], DType::bf16, {spans, conv, 3}, 1.0F);
   const Tensor of_heads = filled(b[5], DType::f32, {inner}, 1.0F);
-  const Tensor state = filled(b[6], DType::f32, {spans, heads, rows, columns}, 1.0F);
-  const Tensor half = filled(b[9], DType::bf16, {spans, heads, rows, columns}, 1.0F);
   const Tensor y = filled(b[7], DType::bf16, {tokens, inner}, 1.0F);
   const Tensor hidden_rows = filled(b[8], DType::bf16, {tokens, hidden}, 1.0F);
   std::vector<std::int32_t> begins, slots;
@@ -123,8 +121,9 @@ void bench_mixer(Queue& queue, std::int32_t spans, std::int32_t each) {
              },
              n),
          28);
-  const auto run_ssd = [&](const char* name, const Tensor& memory) {
-    report(name,
+  for (const DType type : {DType::f32, DType::bf16}) {
+    const Tensor state = filled(b[6], type, {spans, heads, rows, columns}, 1.0F);
+    report(type == DType::f32 ? "ssd" : "ssd, bf16 state",
            seconds_of(
                [&] {
                  ssd(queue, {.x = mixed,
@@ -132,7 +131,7 @@ void bench_mixer(Queue& queue, std::int32_t spans, std::int32_t each) {
                              .a_log = of_heads.rows(0, heads),
                              .d = of_heads.rows(0, heads),
                              .dt_bias = of_heads.rows(0, heads),
-                             .state = memory,
+                             .state = state,
                              .span_begin = begin,
                              .read_slot = slot,
                              .write_slot = slot,
@@ -140,11 +139,8 @@ void bench_mixer(Queue& queue, std::int32_t spans, std::int32_t each) {
                              .groups = groups});
                },
                n),
-           28,
-           2.0 * static_cast<double>(memory.size()) * static_cast<double>(size_of(memory.dtype)));
-  };
-  run_ssd("ssd", state);
-  run_ssd("ssd, bf16 state", half);
+           28, 2.0 * static_cast<double>(state.size()) * static_cast<double>(size_of(type)));
+  }
   report("gated_norm",
          seconds_of(
              [&] {

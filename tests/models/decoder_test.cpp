@@ -42,7 +42,7 @@ double relative_difference(const std::vector<float>& a, const std::vector<float>
 
 }  // namespace
 
-TEST_SUITE("models/memory_types") {
+TEST_SUITE("models/decoder") {
   TEST_CASE(
       "whatever the types of keys, values and states: the same bits however a prompt is cut") {
     for (const DType activation : {DType::f32, DType::bf16}) {
