@@ -210,9 +210,20 @@ bool Scheduler::follows(Sequence& sequence, std::int32_t resumable) {
   sequence.follow(leader);
   if (!leader) return false;
   const auto found = std::lower_bound(running_.begin(), running_.end(), leader->age, Older{});
-  (*found)->add_cut({.length = leader->length, .place = SnapshotPlace::branch});
+  cut(**found, leader->length);
   ++counts_.prefix_waits;
   return true;
+}
+
+/// Has a running sequence leave a snapshot there; what it was to run beyond that waits.
+void Scheduler::cut(Sequence& sequence, std::int32_t length) {
+  sequence.add_cut({.length = length, .place = SnapshotPlace::branch});
+  for (Assignment& entry : plan_) {
+    if (entry.sequence != &sequence) continue;
+    const std::int32_t tokens = std::min(entry.tokens, sequence.pending_to_cut());
+    tokens_left_ += entry.tokens - tokens;
+    entry.tokens = tokens;
+  }
 }
 
 /// Where a sequence can be resumed at every point that it has passed, another that began alike

@@ -90,6 +90,7 @@ class Scheduler {
   Admission admit(Sequence& sequence);
   bool admit_choice(Sequence& sequence, const Checkpoint& prompt);
   bool follows(Sequence& sequence, std::int32_t resumable);
+  void cut(Sequence& sequence, std::int32_t length);
   void share_anywhere(const Sequence& sequence, Lookup& lookup);
   bool make_room_for(const Sequence& sequence, Lookup& lookup);
   std::optional<Memory> memory_for(const Sequence& sequence, Lookup& lookup);

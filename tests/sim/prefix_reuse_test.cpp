@@ -38,7 +38,7 @@ Capacity elastic(std::int32_t superblocks) {
        .fixed_superblocks = {}});
 }
 
-const EngineOptions usual = {.length_max = 2000, .chunk_tokens = 32, .audit = true};
+const EngineOptions usual = {.length_max = 2000, .chunk_tokens = 32, .prefixes = {}, .audit = true};
 
 /// `common` tokens that all have, then `own` ones that depend on `who`.
 Tokens prompt_of(std::int32_t common, std::int32_t own = 0, std::int32_t who = 0) {
@@ -177,12 +177,18 @@ TEST_SUITE("sim/prefix_reuse") {
   }
 
   TEST_CASE("requests in flight that begin alike run the common part once") {
-    for (const bool recurrence : {true, false}) {
+    for (const auto& [recurrence, chunk] :
+         {std::pair{true, 32}, {true, 1000}, {false, 32}, {false, 1000}}) {
       CAPTURE(recurrence);
-      Desk desk(recurrence ? flat(1000, 20) : flat(1000, 0), usual, {.recurrence = recurrence});
+      CAPTURE(chunk);
+      EngineOptions options = usual;
+      options.chunk_tokens = chunk;
+      Capacity capacity = recurrence ? flat(1000, 20) : flat(1000, 0);
+      capacity.step_tokens = 1000;
+      Desk desk(capacity, options, {.recurrence = recurrence});
       for (std::int32_t who = 0; who < 6; ++who) {
         desk.submit(request_of(joined(prompt_of(200, 0), prompt_of(0, 30, who * 2 + 1))));
-        if (who == 1) desk.engine.step();
+        if (who == 1 && chunk < 200) desk.engine.step();
       }
       desk.run();
       std::int32_t prefilled = 0, waited = 0;
