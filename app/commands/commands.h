@@ -13,6 +13,7 @@ extern const Command doctor_command;
 extern const Command fit_command;
 extern const Command inspect_command;
 extern const Command render_command;
+extern const Command replay_command;
 extern const Command run_command;
 extern const Command sessions_command;
 extern const Command tokenize_command;

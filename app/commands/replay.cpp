@@ -1,0 +1,174 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/commands/commands.h"
+#include "app/environment.h"
+#include "app/options.h"
+#include "app/replay/analysis.h"
+#include "app/replay/policy_list.h"
+#include "app/replay/run_rows.h"
+#include "app/replay/shape_option.h"
+#include "app/replay/svg_plot.h"
+#include "app/ui/pretty_json.h"
+#include "app/ui/process.h"
+#include "core/io/atomic_file.h"
+#include "core/replay/replay.h"
+#include "kernels/thread_pool.h"
+
+namespace hyb::app {
+namespace {
+
+struct Options {
+  std::string trace;
+  std::string shape = "nemotron-3-nano-30b-a3b";
+  ShapeOptions sizes;
+  PolicyLists lists = {.policies = {"vllm", "sglang", "lru", "gd"},
+                       .snapshots = {"exact"},
+                       .budgets = {"2GB"},
+                       .ratios = {0.9},
+                       .block_tokens = 32,
+                       .sglang_states = "turn-end"};
+  std::string order = "file";
+  std::string report;
+  std::string plot;
+  int threads = 0;
+  bool json = false;
+};
+
+constexpr std::array<const char*, 5> reports = {"reuse", "bytes", "efficiency", "bins",
+                                                "quantiles"};
+
+Analysis analysis_of(const std::string& name) {
+  const auto found = std::find(reports.begin(), reports.end(), name);
+  return static_cast<Analysis>(found - reports.begin());
+}
+
+/// Hit rate over budgets, a line per policy.
+Plot plot_of(const Options& options, const ReplayShape& shape, std::span<const ReplayRun> runs) {
+  Plot plot = {.title = fmt::format("Prompt tokens reused: {}, {}", options.trace, shape.name),
+               .x_title = "budget, GB",
+               .y_title = "token hit rate, %",
+               .is_x_logarithmic = true,
+               .lines = {}};
+  for (const ReplayRun& run : runs) {
+    const std::string label = label_of(run.options);
+    auto line = std::find_if(plot.lines.begin(), plot.lines.end(),
+                             [&](const PlotLine& known) { return known.name == label; });
+    if (line == plot.lines.end()) {
+      line = plot.lines.insert(plot.lines.end(), {.name = label, .points = {}});
+    }
+    line->points.emplace_back(static_cast<double>(run.options.budget_bytes) / 1e9,
+                              100 * run.hit_rate());
+  }
+  for (PlotLine& line : plot.lines) std::sort(line.points.begin(), line.points.end());
+  return plot;
+}
+
+std::string heading(const Options& options, const ReplayShape& shape,
+                    std::span<const ReplayRequest> trace) {
+  std::int64_t tokens = 0;
+  for (const ReplayRequest& request : trace) tokens += tokens_of(request.prompt);
+  return fmt::format(
+      "{}: {} requests, {:.2f} M prompt tokens, order {}\n"
+      "{}: {} of keys and values per token, {} of state per sequence, {} as int8\n\n",
+      options.trace, trace.size(), static_cast<double>(tokens) / 1e6, options.order, shape.name,
+      bytes_text(static_cast<std::size_t>(shape.kv_bytes_per_token)),
+      bytes_text(static_cast<std::size_t>(shape.state_bytes)),
+      bytes_text(static_cast<std::size_t>(shape.state_bytes_int8)));
+}
+
+int run(const Options& options) {
+  const StopAtOnce at_once;  // nothing here is lost
+  const ReplayShape shape = parse_shape(options.shape, options.sizes, read_environment());
+  const std::vector<PolicyOptions> policies = policy_options(options.lists);
+  std::vector<ReplayRequest> trace = read_trace(options.trace);
+  if (options.order == "depth-first") trace = in_depth_first_order(std::move(trace));
+
+  const int threads = options.threads > 0 ? options.threads : kernels::usable_cpus().count;
+  const std::vector<ReplayRun> runs = replay_all(trace, shape, policies, threads);
+  if (!options.plot.empty()) {
+    write_atomically(options.plot, svg_text(plot_of(options, shape, runs)));
+  }
+  if (!options.report.empty()) {
+    const Analysis analysis = analysis_of(options.report);
+    write_stdout(options.json ? pretty_json(analysis_json(analysis, shape, runs))
+                              : heading(options, shape, trace) +
+                                    plain_text(analysis_table(analysis, shape, runs)));
+    return 0;
+  }
+  write_stdout(options.json ? pretty_json(runs_json(runs))
+                            : heading(options, shape, trace) + plain_text(runs_table(runs)));
+  return 0;
+}
+
+void describe_policies(CLI::App& cli, PolicyLists& lists) {
+  cli.add_option("--policy", lists.policies,
+                 "of none, vllm+, sglang+, marconi, vllm, sglang, lru, gd, bound, all")
+      ->delimiter(',')
+      ->capture_default_str();
+  cli.add_option("--snapshots", lists.snapshots, "exact, int8")
+      ->delimiter(',')
+      ->capture_default_str();
+  cli.add_option("--budget", lists.budgets, "bytes for keys, values and snapshots: 2GB,6GB")
+      ->delimiter(',')
+      ->capture_default_str();
+  cli.add_option("--block", lists.block_tokens, "tokens per block of vllm+")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  cli.add_option("--ratio", lists.ratios, "bytes of state to bytes of keys and values of sglang")
+      ->delimiter(',')
+      ->capture_default_str();
+  cli.add_option("--sglang-states", lists.sglang_states,
+                 "where sglang leaves states beside branches: turn-end, both (and prompt end)")
+      ->check(CLI::IsMember({"turn-end", "both"}))
+      ->capture_default_str();
+}
+
+Action describe(CLI::App& cli) {
+  const auto options = std::make_shared<Options>();  // CLI11 keeps pointers into it
+  cli.add_option("trace", options->trace,
+                 "JSONL, a request a line: --record of chat, batch and bench writes such files, "
+                 "and scripts/make_trace.py")
+      ->required();
+  describe_policies(cli, options->lists);
+  cli.add_option("--shape", options->shape,
+                 "marconi-7b[,ssm=N,attn=N,mlp=N,d=N,d_state=N], a published checkpoint, a folder "
+                 "or a config.json")
+      ->capture_default_str();
+  cli.add_option("--kv-dtype", options->sizes.kv_dtype, "keys and values: bf16, f32, fp8")
+      ->check(CLI::IsMember({"bf16", "f32", "fp8"}))
+      ->capture_default_str();
+  cli.add_option("--state-dtype", options->sizes.state_dtype,
+                 "recurrent state: f32, bf16, auto (the model's, else f32)")
+      ->check(CLI::IsMember({"auto", "f32", "bf16"}))
+      ->capture_default_str();
+  cli.add_option("--prefill-flops", options->sizes.flops_per_second,
+                 "FLOPs per second of prefill: what turns costs into seconds")
+      ->check(CLI::Range(1e6, 1e18))
+      ->capture_default_str();
+  cli.add_option("--order", options->order, "file, or depth-first: common prefixes together")
+      ->check(CLI::IsMember({"file", "depth-first"}))
+      ->capture_default_str();
+  cli.add_option("--report", options->report,
+                 "instead of the table of policies: reuse, bytes, efficiency, bins, quantiles")
+      ->check(CLI::IsMember(std::vector<std::string>(reports.begin(), reports.end())));
+  cli.add_option("--plot", options->plot, "write hit rates over budgets to this SVG file");
+  cli.add_option("--threads", options->threads, "policies run at once; 0: all processors")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  cli.add_flag("--json", options->json, "an array of rows");
+  return [options] { return run(*options); };
+}
+
+}  // namespace
+
+const Command replay_command = {"replay", "Run the prefix cache over a request trace", describe};
+
+}  // namespace hyb::app

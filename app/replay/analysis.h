@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "app/ui/table.h"
+#include "core/base/json.h"
+#include "core/replay/replay.h"
+
+namespace hyb::app {
+
+/// The analyses of the Marconi paper.
+enum class Analysis : std::uint8_t {
+  reuse,       ///< share of what was stored that was ever reused
+  bytes,       ///< of one sequence by its length: keys, values, states
+  efficiency,  ///< FLOPs that a stored prefix saves, per byte, by its length
+  bins,        ///< token hit rate by length of the prompt
+  quantiles,   ///< of the requests' hit rates and of their seconds of prefill
+};
+
+/// `bytes` and `efficiency` look at the shape alone.
+Table analysis_table(Analysis analysis, const ReplayShape& shape, std::span<const ReplayRun> runs);
+
+/// The same as an array of objects.
+Json analysis_json(Analysis analysis, const ReplayShape& shape, std::span<const ReplayRun> runs);
+
+}  // namespace hyb::app

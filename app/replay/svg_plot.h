@@ -1,0 +1,27 @@
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace hyb::app {
+
+/// A line of a plot; points ascend in x.
+struct PlotLine {
+  std::string name;
+  std::vector<std::pair<double, double>> points;
+};
+
+/// A plot with a logarithmic or linear x axis and a y axis from 0.
+struct Plot {
+  std::string title;
+  std::string x_title;
+  std::string y_title;
+  bool is_x_logarithmic = false;  ///< every x is above 0
+  std::vector<PlotLine> lines;
+};
+
+/// A whole SVG file that needs nothing else. Text is escaped.
+std::string svg_text(const Plot& plot);
+
+}  // namespace hyb::app

@@ -1,0 +1,86 @@
+#include "core/replay/replay.h"
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <map>
+#include <numeric>
+#include <thread>
+
+namespace hyb {
+
+ReplayRun replay(std::span<const ReplayRequest> trace, const ReplayShape& shape,
+                 const PolicyOptions& options) {
+  ReplayRun run = {.options = options, .requests = {}, .counters = {}};
+  run.requests.reserve(trace.size());
+  const std::unique_ptr<CachePolicy> policy = make_policy(options, shape);
+  for (const ReplayRequest& request : trace) {
+    const RequestTokens tokens(request);
+    const Served served = policy->serve(tokens);
+    run.requests.push_back({.prompt_tokens = tokens.prompt_length, .served = served});
+    run.prompt_tokens += tokens.prompt_length;
+    run.reused_tokens += served.reused;
+    run.matched_tokens += served.matched;
+    run.flops_total += shape.flops.of(tokens.prompt_length);
+    run.flops_saved += shape.flops.of(served.reused);
+    run.seconds_total += shape.seconds.of(tokens.prompt_length);
+    run.seconds_saved += shape.seconds.of(served.reused);
+  }
+  run.counters = policy->counters();
+  return run;
+}
+
+std::vector<ReplayRun> replay_all(std::span<const ReplayRequest> trace, const ReplayShape& shape,
+                                  std::span<const PolicyOptions> options, int threads) {
+  std::vector<ReplayRun> runs(options.size());
+  std::vector<std::exception_ptr> failures(options.size());
+  std::atomic<std::size_t> next = 0;
+  const auto work = [&] {
+    for (std::size_t i = next++; i < options.size(); i = next++) {
+      try {
+        runs[i] = replay(trace, shape, options[i]);
+      } catch (...) {
+        failures[i] = std::current_exception();
+      }
+    }
+  };
+  {
+    std::vector<std::jthread> workers;
+    for (int i = 1; i < threads; ++i) workers.emplace_back(work);
+    work();
+  }
+  for (const std::exception_ptr& failure : failures) {
+    if (failure) std::rethrow_exception(failure);
+  }
+  return runs;
+}
+
+std::vector<ReplayRequest> in_depth_first_order(std::vector<ReplayRequest> trace) {
+  // A segment is known by the place where it first appears, so that branches keep their order.
+  std::map<std::int64_t, std::int64_t> seen;
+  for (const ReplayRequest& request : trace) {
+    for (const Segment& segment : request.prompt) {
+      seen.try_emplace(segment.id, static_cast<std::int64_t>(seen.size()));
+    }
+  }
+  std::vector<std::size_t> order(trace.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  const auto comes_before = [&](std::size_t a, std::size_t b) {
+    return std::lexicographical_compare(trace[a].prompt.begin(), trace[a].prompt.end(),
+                                        trace[b].prompt.begin(), trace[b].prompt.end(),
+                                        [&](const Segment& left, const Segment& right) {
+                                          return std::pair(seen.at(left.id), left.length) <
+                                                 std::pair(seen.at(right.id), right.length);
+                                        });
+  };
+  std::stable_sort(order.begin(), order.end(), comes_before);
+  std::vector<ReplayRequest> ordered;
+  ordered.reserve(trace.size());
+  for (const std::size_t i : order) {
+    ordered.push_back(std::move(trace[i]));
+    ordered.back().time_s = 0;
+  }
+  return ordered;
+}
+
+}  // namespace hyb

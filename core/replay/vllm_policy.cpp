@@ -1,0 +1,66 @@
+#include "core/replay/vllm_policy.h"
+
+namespace hyb {
+
+std::int32_t aligned_block_tokens(const ReplayShape& shape) {
+  constexpr std::int64_t alignment = 16;
+  if (!shape.has_state() || shape.kv_bytes_per_token == 0) return alignment;
+  const std::int64_t state = shape.state_bytes / shape.recurrent_layers;
+  const std::int64_t kv = alignment * shape.kv_bytes_per_token / shape.attention_layers;
+  return static_cast<std::int32_t>(alignment * ((state + kv - 1) / kv));
+}
+
+VllmPolicy::VllmPolicy(const ReplayShape& shape, const PolicyOptions& options)
+    : has_state_(shape.has_state()),
+      block_tokens_(aligned_block_tokens(shape)),
+      kv_bytes_(shape.kv_bytes_per_token * block_tokens_),
+      state_bytes_(shape.snapshot_bytes(options.snapshots)),
+      lru_(options.budget_bytes) {}
+
+void VllmPolicy::touch_state(std::uint64_t hash, std::int32_t depth) {
+  if (lru_.touch({hash, BlockLru::Kind::state}, depth, state_bytes_, now_)) {
+    ++counters_.snapshots_created;
+  }
+}
+
+Served VllmPolicy::serve(const RequestTokens& tokens) {
+  using enum BlockLru::Kind;
+  const std::vector<std::uint64_t> hashes = block_hashes(tokens.all, block_tokens_);
+  const auto hash_at = [&](std::int32_t depth) {
+    return hashes[static_cast<std::size_t>(depth - 1)];
+  };
+  const auto blocks = static_cast<std::int32_t>(hashes.size());
+  const std::int32_t prompt_blocks = (tokens.prompt_length - 1) / block_tokens_;
+  std::int32_t matched = 0;
+  while (matched < prompt_blocks && lru_.has({hash_at(matched + 1), kv})) ++matched;
+  std::int32_t hit = matched;
+  while (has_state_ && hit > 0 && !lru_.has({hash_at(hit), state})) --hit;
+
+  ++now_;
+  for (std::int32_t depth = 1; depth <= blocks; ++depth) {
+    if (depth <= hit && lru_.reuse({hash_at(depth), kv})) {
+      counters_.kv_tokens_reused += block_tokens_;
+    }
+    if (lru_.touch({hash_at(depth), kv}, depth, kv_bytes_, now_)) {
+      counters_.kv_tokens_created += block_tokens_;
+    }
+  }
+  if (has_state_) {
+    if (hit > 0 && lru_.reuse({hash_at(hit), state})) ++counters_.snapshots_reused;
+    if (hit > 0) touch_state(hash_at(hit), hit);
+    for (const std::int32_t depth : {matched, prompt_blocks, blocks}) {
+      if (depth > hit) touch_state(hash_at(depth), depth);
+    }
+  }
+  counters_.evictions += lru_.shrink(now_ + 1);
+  return {.reused = hit * block_tokens_, .matched = matched * block_tokens_};
+}
+
+CacheCounters VllmPolicy::counters() const {
+  CacheCounters counters = counters_;
+  counters.kv_bytes = lru_.bytes(BlockLru::Kind::kv);
+  counters.snapshot_bytes = lru_.bytes(BlockLru::Kind::state);
+  return counters;
+}
+
+}  // namespace hyb

@@ -1,0 +1,79 @@
+#include "core/replay/replay.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "tests/core/replay/traces.h"
+
+using namespace hyb;
+using namespace hyb::testing;
+
+TEST_SUITE("core/replay/replay") {
+  TEST_CASE("the sums are those of the requests") {
+    const auto trace = random_trace(1, 200, 5);
+    const ReplayShape shape = small_shape();
+    const ReplayRun run =
+        replay(trace, shape, {.kind = PolicyKind::sglang_plus, .budget_bytes = 3000});
+    REQUIRE(run.requests.size() == trace.size());
+    std::int64_t prompt = 0, reused = 0;
+    double saved = 0;
+    for (std::size_t i = 0; i < trace.size(); ++i) {
+      CHECK(run.requests[i].prompt_tokens == tokens_of(trace[i].prompt));
+      prompt += run.requests[i].prompt_tokens;
+      reused += run.requests[i].served.reused;
+      saved += shape.flops.of(run.requests[i].served.reused);
+    }
+    CHECK(run.prompt_tokens == prompt);
+    CHECK(run.reused_tokens == reused);
+    CHECK(run.flops_saved == doctest::Approx(saved));
+    CHECK(run.hit_rate() ==
+          doctest::Approx(static_cast<double>(reused) / static_cast<double>(prompt)));
+    CHECK(reused > 0);
+    CHECK(run.flops_saved < run.flops_total);
+  }
+
+  TEST_CASE("the number of threads changes nothing") {
+    const auto trace = random_trace(2, 300, 6);
+    std::vector<PolicyOptions> options;
+    for (const PolicyKind kind : {PolicyKind::marconi, PolicyKind::vllm_plus, PolicyKind::sglang,
+                                  PolicyKind::none, PolicyKind::bound}) {
+      for (const std::int64_t budget : {500, 2000}) {
+        options.push_back({.kind = kind, .budget_bytes = budget});
+      }
+    }
+    const auto one = replay_all(trace, small_shape(), options, 1);
+    const auto many = replay_all(trace, small_shape(), options, 4);
+    REQUIRE(one.size() == options.size());
+    for (std::size_t i = 0; i < one.size(); ++i) {
+      CHECK(one[i].options.kind == options[i].kind);
+      CHECK(one[i].reused_tokens == many[i].reused_tokens);
+      CHECK(one[i].counters.evictions == many[i].counters.evictions);
+    }
+  }
+
+  TEST_CASE("depth first: a permutation that keeps common prefixes together") {
+    std::vector<ReplayRequest> trace;
+    for (int item = 0; item < 5; ++item) {
+      for (int group = 0; group < 4; ++group) {
+        trace.push_back(request_of({{1, 10}, {100 + group, 50}, {1000 + 10 * item + group, 5}}));
+      }
+    }
+    const auto ordered = in_depth_first_order(trace);
+    REQUIRE(ordered.size() == trace.size());
+    std::set<std::int64_t> items;
+    for (std::size_t i = 0; i < ordered.size(); ++i) {
+      CHECK(ordered[i].prompt[1].id == 100 + static_cast<std::int64_t>(i / 5));
+      items.insert(ordered[i].prompt[2].id);
+    }
+    CHECK(items.size() == 20);
+    CHECK(ordered[0].prompt[2].id == 1000);  // branches in order of arrival
+
+    // With room for one group only, the order is what makes the hits.
+    const PolicyOptions lru = {.kind = PolicyKind::sglang_plus, .budget_bytes = 700};
+    const double before = replay(trace, small_shape(), lru).hit_rate();
+    const double after = replay(ordered, small_shape(), lru).hit_rate();
+    CHECK(after > before + 0.2);
+  }
+}

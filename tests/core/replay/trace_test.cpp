@@ -1,0 +1,133 @@
+#include "core/replay/trace.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "tests/core/replay/traces.h"
+#include "tests/support/error_text.h"
+#include "tests/support/temporary_folder.h"
+
+using namespace hyb;
+using namespace hyb::testing;
+
+namespace {
+
+std::string error_of(const std::string& text) {
+  const TemporaryFolder folder;
+  const auto path = folder.write("t.jsonl", text);
+  return model_error([&] { read_trace(path); });
+}
+
+const std::string good =
+    R"({"t":0.5,"session":"a","turn":0,"prompt":[[1,3],[2,4]],"output":[[3,1]]})";
+
+std::string with(const std::string& from, const std::string& to) {
+  std::string line = good;
+  return line.replace(line.find(from), from.size(), to);
+}
+
+}  // namespace
+
+TEST_SUITE("core/replay/trace") {
+  TEST_CASE("every field is read; empty lines and unknown keys are no matter") {
+    const TemporaryFolder folder;
+    const auto path = folder.write(
+        "t.jsonl", "\n" + good + "\r\n  \n" +
+                       R"({"t":2,"session":7,"turn":3,"prompt":[[5,1]],"output":[],"more":[1]})");
+    const auto trace = read_trace(path);
+    REQUIRE(trace.size() == 2);
+    CHECK(trace[0].time_s == 0.5);
+    CHECK(trace[0].session == "a");
+    CHECK(trace[0].prompt.size() == 2);
+    CHECK(trace[0].prompt[1].id == 2);
+    CHECK(trace[0].prompt[1].length == 4);
+    CHECK(trace[0].output.size() == 1);
+    CHECK(trace[1].session == "7");
+    CHECK(trace[1].turn == 3);
+    CHECK(trace[1].output.empty());
+  }
+
+  TEST_CASE("lines longer than what is read at once") {
+    const TemporaryFolder folder;
+    std::string text;
+    for (int line = 0; line < 40; ++line) {
+      std::string segments = "[1,1]";
+      for (int i = 0; i < 20000; ++i) segments += ",[" + std::to_string(line * i) + ",2]";
+      text += R"({"t":1,"session":"x","turn":0,"prompt":[)" + segments + R"(],"output":[]})" + "\n";
+    }
+    TraceReader reader(folder.write("t.jsonl", text));
+    int lines = 0;
+    for (ReplayRequest request; reader.next(request); ++lines) {
+      CHECK(tokens_of(request.prompt) == 40001);
+      CHECK(request.prompt.back().id == lines * 19999);
+    }
+    CHECK(lines == 40);
+  }
+
+  TEST_CASE("what breaks a rule is named with file, line and value") {
+    const auto fails_with = [](const std::string& line, const std::string& rule) {
+      const std::string error = error_of(good + "\n" + line + "\n");
+      CAPTURE(error);
+      CHECK(contains(error, "t.jsonl:2: "));
+      CHECK(contains(error, rule));
+    };
+    fails_with("{", "t.jsonl:2");
+    fails_with("[]", "JSON object");
+    fails_with(with("\"t\":0.5", "\"t\":\"now\""), "t is a number");
+    fails_with(with("\"t\":0.5", "\"t\":-1"), "t is a number");
+    fails_with(with("\"t\":0.5", "\"t\":0.25"), "order of arrival");
+    fails_with(with("\"t\":0.5,", ""), "every request has");
+    fails_with(with("\"a\"", "null"), "session is");
+    fails_with(with("\"turn\":0", "\"turn\":1.5"), "turn is");
+    fails_with(with("\"turn\":0", "\"turn\":-2"), "turn is");
+    fails_with(with("[1,3]", "[1]"), "[segment, length]");
+    fails_with(with("[1,3]", "[1,0]"), "[segment, length]");
+    fails_with(with("[1,3]", "[-1,3]"), "[segment, length]");
+    fails_with(with("[1,3]", "[18446744073709551615,3]"), "[segment, length]");
+    fails_with(with("[1,3]", "[1,99999999999]"), "[segment, length]");
+    fails_with(with("[[1,3],[2,4]]", "7"), "[segment, length]");
+    fails_with(with("[[1,3],[2,4]]", "[]"), "at least one token");
+    fails_with(with("[1,3]", "[1,16777216]"), "at most 16777216 tokens");
+    CHECK(contains(error_of("\n\n"), "no request"));
+    CHECK(contains(error_of(""), "no request"));
+    CHECK(model_error([] { read_trace("/nowhere/t.jsonl"); }) != "");
+  }
+
+  TEST_CASE("equal prefixes of segments are equal prefixes of tokens, and nothing else is") {
+    for (std::uint64_t seed = 0; seed < 20; ++seed) {
+      const auto trace = random_trace(seed, 12, 3, 9);
+      for (const ReplayRequest& a : trace) {
+        for (const ReplayRequest& b : trace) {
+          // Unit segments: a token is a segment and an offset in it.
+          const auto units = [](const ReplayRequest& request) {
+            std::vector<std::pair<std::int64_t, std::int32_t>> all;
+            for (const auto* part : {&request.prompt, &request.output}) {
+              for (const Segment& segment : *part) {
+                for (std::int32_t i = 0; i < segment.length; ++i) all.emplace_back(segment.id, i);
+              }
+            }
+            return all;
+          };
+          const auto left = units(a), right = units(b);
+          const RequestTokens x(a), y(b);
+          REQUIRE(x.all.size() == left.size());
+          const auto common = [](const auto& one, const auto& other) {
+            return std::mismatch(one.begin(), one.end(), other.begin(), other.end()).first -
+                   one.begin();
+          };
+          CHECK(common(left, right) == common(x.all, y.all));
+        }
+      }
+    }
+  }
+
+  TEST_CASE("a shorter segment is the first tokens of a longer one") {
+    const RequestTokens shorter(request_of({{9, 5}})), longer(request_of({{9, 50}}, {{4, 2}}));
+    CHECK(longer.prompt_length == 50);
+    CHECK(longer.length() == 52);
+    CHECK(std::equal(shorter.all.begin(), shorter.all.end(), longer.all.begin()));
+    CHECK(std::all_of(longer.all.begin(), longer.all.end(),
+                      [](TokenId token) { return index(token) >= 0; }));
+  }
+}
