@@ -58,11 +58,14 @@ void print_text(const std::string& name, const ModelOutline& outline, const Fit&
   for (const std::int32_t length : lengths) {
     table.rows.push_back({length_text(length), count_text(fit, length)});
   }
-  write_stdout(sanitized_line(name) + "\n\n" + plain_text(parts) + '\n' +
-               fmt::format("asked for: {} at once, room for {} of up to {} tokens each\n",
-                           options.parallel, memory.sequences, memory.length_max) +
-               fmt::format("longest single sequence: {} tokens\n\n", fit.length_max()) +
-               plain_text(table));
+  write_stdout(
+      sanitized_line(name) + "\n\n" + plain_text(parts) + '\n' +
+      fmt::format("keys and values {}, {} per token; state {}, {} per sequence\n",
+                  name_of(geometry.kv_dtype), bytes_text(geometry.kv_bytes_per_token),
+                  name_of(geometry.state_dtype), bytes_text(geometry.state_bytes_per_sequence)) +
+      fmt::format("asked for: {} at once, room for {} of up to {} tokens each\n", options.parallel,
+                  memory.sequences, memory.length_max) +
+      fmt::format("longest single sequence: {} tokens\n\n", fit.length_max()) + plain_text(table));
 }
 
 void print_json(const std::string& name, const ModelOutline& outline, const Fit& fit,
@@ -75,6 +78,8 @@ void print_json(const std::string& name, const ModelOutline& outline, const Fit&
   const Json json = {{"model", name},
                      {"model_type", outline.plan.family},
                      {"dtype", name_of(outline.activation)},
+                     {"kv_dtype", name_of(outline.geometry.kv_dtype)},
+                     {"state_dtype", name_of(outline.geometry.state_dtype)},
                      {"budget_bytes", memory.budget},
                      {"weights_bytes", memory.weights},
                      {"workspace_bytes", memory.workspace},
