@@ -24,6 +24,14 @@ struct MemoryBudget {
 /// Throws Error(usage) naming the flag and the text. GB = 1e9, GiB = 2^30.
 MemoryBudget parse_memory(const std::string& text, const char* flag = "--memory");
 
+/// What is remembered of prompts.
+struct ReuseOptions {
+  std::string prefixes = "on";      ///< on or off
+  std::string snapshots = "exact";  ///< exact or int8
+  bool audit = false;
+  std::string record;  ///< a file for the trace; empty: none is written
+};
+
 /// What every command that opens a model takes.
 struct ModelOptions {
   std::string model = "demo";
@@ -37,6 +45,7 @@ struct ModelOptions {
   std::string state_dtype = "auto";             ///< auto (what config.json says), f32 or bf16
   std::int32_t page_tokens = 16;                ///< 16, 32, 64 or 128
   std::optional<std::uint64_t> random_weights;  ///< synthetic weights from a seed
+  ReuseOptions reuse;
 };
 
 /// Adds MODEL (positional, optional) and the common flags. The options outlive `cli`.

@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "app/model_outline.h"
+#include "app/template_probe.h"
+#include "app/trace_file.h"
 #include "core/base/error.h"
 
 namespace hyb::app {
@@ -17,9 +19,11 @@ struct Session::Parts {
   void load(const ModelOptions& options);
   void start_engine(const MemoryPlan& plan);
   std::int32_t vocab_used() const;
+  PrefixCacheOptions prefix_options() const;
 
   std::chrono::steady_clock::time_point opened = std::chrono::steady_clock::now();
   SessionShape shape;
+  ReuseOptions reuse;
   ModelSource source;
   ModelOutline outline;
   ModelTexts texts;
@@ -27,6 +31,7 @@ struct Session::Parts {
   models::Model model;
   MemoryPlan memory;
   std::unique_ptr<models::ModelRunner> runner;
+  std::unique_ptr<TraceFile> trace;
   std::unique_ptr<Engine> engine;
   std::chrono::nanoseconds load_time{0};
 };
@@ -34,6 +39,7 @@ struct Session::Parts {
 Session::Parts::Parts(const ModelOptions& asked, const SessionShape& wanted,
                       const Environment& environment)
     : shape(wanted),
+      reuse(asked.reuse),
       source(ModelSource::find(asked.model, environment)),
       outline(outline_of(source, asked)) {
   // Tokenizer and template are read while the weights are packed.
@@ -63,6 +69,16 @@ std::int32_t Session::Parts::vocab_used() const {
   return texts.tokenizer ? std::min(texts.tokenizer->size(), model.plan.vocab) : model.plan.vocab;
 }
 
+PrefixCacheOptions Session::Parts::prefix_options() const {
+  PrefixCacheOptions options;
+  options.enabled = reuse.prefixes == "on";
+  if (reuse.snapshots == "int8") options.precision = Precision::int8;
+  if (texts.tokenizer && texts.chat_template) {
+    options.placement = placement_prior(*texts.chat_template, *texts.tokenizer);
+  }
+  return options;
+}
+
 void Session::Parts::start_engine(const MemoryPlan& plan) {
   models::RunnerOptions options = runner_options(model.plan, plan, shape);
   options.vocab_used = vocab_used();
@@ -71,7 +87,13 @@ void Session::Parts::start_engine(const MemoryPlan& plan) {
   engine = std::make_unique<Engine>(*runner, texts.tokenizer ? &*texts.tokenizer : nullptr,
                                     EngineOptions{.length_max = plan.length_max,
                                                   .sequences_max = shape.sequences_max,
-                                                  .chunk_tokens = shape.chunk_tokens});
+                                                  .chunk_tokens = shape.chunk_tokens,
+                                                  .prefixes = prefix_options(),
+                                                  .audit = reuse.audit});
+  if (!reuse.record.empty()) {
+    trace = std::make_unique<TraceFile>(reuse.record);
+    engine->record(&trace->recorder());
+  }
 }
 
 Session Session::open(const ModelOptions& options, const SessionShape& shape,

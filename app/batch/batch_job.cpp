@@ -55,10 +55,15 @@ Json settings_of(const BatchOptions& options) {
 Json job_of(const BatchOptions& options, const InputFile& input, const ModelSource& source) {
   const Hash128 model = model_identity(source, !options.model.random_weights);
   const char* format = input.format() == LineFormat::jsonl ? "jsonl" : "text";
+  Json settings = settings_of(options);
+  // Named only where it changes answers: jobs begun before it could be asked for go on.
+  if (options.model.reuse.snapshots != "exact") {
+    settings["snapshots"] = options.model.reuse.snapshots;
+  }
   return {{"hyb", version_text()},
           {"input", {{"name", input.name()}, {"format", format}, {"xxh3", hex(input.hash())}}},
           {"model", {{"name", source.name()}, {"xxh3", hex(model)}}},
-          {"settings", settings_of(options)}};
+          {"settings", std::move(settings)}};
 }
 
 void refuse_same_file(const InputFile& input, const std::filesystem::path& path) {
@@ -162,7 +167,8 @@ BatchReport answer(const BatchOptions& options, const InputFile& input, OutputFi
       {.order = options.order, .is_stopped = is_stopped, .progress = [&](std::int64_t lines) {
          line.show(fmt::format("planning, {} lines", lines));
        }});
-  BatchReport report{.is_planned = options.order == BatchOrder::depth_first};
+  BatchReport report;
+  report.is_planned = options.order == BatchOrder::depth_first;
   for (auto lines = planner.next(); !lines.empty(); lines = planner.next()) {
     report.counts = runner.run(lines);
     if (is_stopped()) break;

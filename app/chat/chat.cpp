@@ -39,7 +39,8 @@ Chat::Chat(Session& session, SessionKeeper& keeper, const GenerationOptions& opt
       keeper_(&keeper),
       manners_(manners),
       settings_(options, session.generation_config(), session.model().plan.vocab),
-      prompts_(need_template(session), session.need_tokenizer(), manners.history) {}
+      prompts_(need_template(session), session.need_tokenizer(), manners.history),
+      ahead_(session.engine()) {}
 
 void Chat::set_system(const std::string& text) {
   check_utf8(text, "the system prompt");
@@ -53,18 +54,40 @@ void Chat::open(const std::string& name) {
 }
 
 void Chat::close() {
-  if (conversation_.turns() > 0) keeper_->autosave(conversation_);
+  if (conversation_.turns() > 0) keeper_->close(saving());
 }
 
 void Chat::go_on_with(SessionKeeper::Loaded loaded) {
   conversation_ = std::move(loaded.conversation);
   last_.reset();
   if (!loaded.remark.empty()) log::warning(sanitized_line(loaded.remark));
-  if (conversation_.turns() > 0) notice(place_text(conversation_));
+  if (conversation_.turns() == 0) return;
+  notice(place_text(conversation_));
+  if (loaded.restored > 0) notice(fmt::format("{} tokens are remembered", loaded.restored));
+}
+
+Saving Chat::saving() const {
+  return {.conversation = conversation_,
+          .sequences = [this](bool all_branches) { return sequences(all_branches); }};
+}
+
+/// Of each branch's end, the turn as it ran, and what the next prompt begins with.
+std::vector<std::vector<TokenId>> Chat::sequences(bool all_branches) const {
+  std::vector<std::vector<TokenId>> sequences;
+  for (const auto& [name, turn] : conversation_.branches()) {
+    if (turn == 0 || (!all_branches && name != conversation_.branch())) continue;
+    const auto& [parent, exchange] = conversation_.turn(turn);
+    std::vector<TokenId> ran = prompts_.prompt(conversation_, parent, exchange.message).tokens;
+    const std::vector<TokenId>& ids = exchange.answer.tokens;
+    ran.insert(ran.end(), ids.begin(), ids.end());
+    sequences.push_back(std::move(ran));
+    sequences.push_back(prompts_.lasting(conversation_, turn));
+  }
+  return sequences;
 }
 
 void Chat::save(const std::string& name) {
-  const std::string chosen = keeper_->save(conversation_, name);
+  const std::string chosen = keeper_->save(saving(), name);
   notice(fmt::format("saved as {}; --session {} goes on with it", chosen, chosen));
 }
 
@@ -114,6 +137,7 @@ Chat::Next Chat::carry_out(const SlashCommand& command) {
       write_stderr(sanitized(settings_.set(command.argument)));
       break;
     case Kind::stats:
+      totals_.ahead_tokens = ahead_.tokens();
       write_stderr(last_ ? stats_text(*last_, totals_) : "no answer yet\n");
       break;
     case Kind::save:
@@ -126,7 +150,7 @@ Chat::Next Chat::carry_out(const SlashCommand& command) {
       write_stderr(sanitized(keeper_->list_text()));
       break;
     case Kind::memory:
-      write_stderr(memory_text(session_->memory()));
+      write_stderr(memory_text(session_->memory(), session_->engine().usage()));
       break;
     case Kind::undo:
       notice(undo(conversation_, command.count));
@@ -138,7 +162,7 @@ Chat::Next Chat::carry_out(const SlashCommand& command) {
       notice(go_to(conversation_, command.argument));
       break;
     case Kind::checkpoints:
-      write_stderr(checkpoints_text(conversation_, {}));
+      write_stderr(checkpoints());
       break;
     case Kind::edit:
       return edit(command);
@@ -162,12 +186,17 @@ void Chat::drop_draft() {
   draft_ = {};
 }
 
-Chat::Next Chat::say(const std::string& message) {
-  if (draft_.message == 0) return say_behind(conversation_.here(), message, 0);
+/// The turn that the next message follows: where a message is said anew, the one before it.
+std::int32_t Chat::answered_turn() const {
+  if (draft_.message == 0) return conversation_.here();
   const auto path = conversation_.path(conversation_.here());
-  const std::int32_t turn = path[static_cast<std::size_t>(draft_.message - 1)];
+  return conversation_.turn(path[static_cast<std::size_t>(draft_.message - 1)]).parent;
+}
+
+Chat::Next Chat::say(const std::string& message) {
+  const std::int32_t turn = answered_turn();
   draft_ = {};
-  return say_behind(conversation_.turn(turn).parent, message, 0);
+  return say_behind(turn, message, 0);
 }
 
 Chat::Next Chat::edit(const SlashCommand& command) {
@@ -237,6 +266,10 @@ Answer Chat::answer(const std::string& message, std::uint64_t seed_shift) {
   EncodedPrompt prompt = prompt_for(message);
   request.prompt = std::move(prompt.tokens);
   request.message_ends = std::move(prompt.message_ends);
+  // For /regen: all but the token that the answer is drawn from.
+  const auto asked = static_cast<std::int32_t>(request.prompt.size()) - 1;
+  const std::int32_t last = request.message_ends.empty() ? 0 : request.message_ends.back();
+  if (asked > last) request.message_ends.push_back(asked);
   request.sampling.seed += seed_shift;
   const Answer given = stream_answer(session_->engine(), std::move(request), manners_.sanitizes);
   const Completion& completion = given.completion;
@@ -262,8 +295,26 @@ void Chat::keep(const std::string& message, const Answer& given) {
   }
   conversation_.add(std::move(exchange));
   totals_.add(completion.usage);
+  ahead_.learn(completion.usage);
   last_ = given;
-  keeper_->autosave(conversation_);
+  keeper_->autosave(saving());
+}
+
+std::function<bool()> Chat::work_ahead() {
+  if (!session_->engine().prefixes().options().enabled) return {};
+  ahead_.begin([this] { return prompts_.lasting(conversation_, answered_turn()); });
+  return [this] { return ahead_.work(); };
+}
+
+void Chat::stop_working() { ahead_.end(); }
+
+std::string Chat::checkpoints() const {
+  const PrefixCache& prefixes = session_->engine().prefixes();
+  return checkpoints_text(conversation_, [&](std::int32_t turn) {
+    std::vector<TokenId> tokens = prompts_.lasting(conversation_, turn);
+    tokens.push_back(TokenId{0});  // the last token of a prompt is never resumed
+    return prefixes.look_up(tokens).resumable;
+  });
 }
 
 void Chat::comment(const Answer& answer) const {

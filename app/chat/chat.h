@@ -1,13 +1,16 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "app/chat/chat_prompts.h"
 #include "app/chat/commands.h"
 #include "app/chat/conversation.h"
 #include "app/chat/report.h"
+#include "app/chat/roll_forward.h"
 #include "app/chat/settings.h"
 #include "app/environment.h"
 #include "app/model_source.h"
@@ -67,6 +70,11 @@ class Chat {
   /// Forgets the draft: the message stays as it is.
   void drop_draft();
 
+  /// What to do while a person types (see Asking::work): runs what the next prompt will begin with.
+  /// Empty where nothing would be remembered of it. Valid until the next call of any other member.
+  std::function<bool()> work_ahead();
+  void stop_working();
+
  private:
   Next carry_out(const SlashCommand& command);
   Next say(const std::string& message);
@@ -83,6 +91,10 @@ class Chat {
   /// Streams the answer; adds the exchange when the answer has begun.
   Answer answer(const std::string& message, std::uint64_t seed_shift);
   void keep(const std::string& message, const Answer& given);
+  Saving saving() const;
+  std::vector<std::vector<TokenId>> sequences(bool all_branches) const;
+  std::int32_t answered_turn() const;
+  std::string checkpoints() const;
   void comment(const Answer& answer) const;
   void notice(std::string_view text) const;
   EncodedPrompt prompt_for(const std::string& message) const;
@@ -94,6 +106,7 @@ class Chat {
   ChatPrompts prompts_;
   Conversation conversation_;
   Draft draft_;
+  RollForward ahead_;
   ChatTotals totals_;
   std::optional<Answer> last_;
   std::uint64_t seed_shift_ = 0;  ///< regenerations so far

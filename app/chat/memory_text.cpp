@@ -2,23 +2,64 @@
 
 #include <fmt/format.h>
 
+#include <string_view>
+
 #include "app/options.h"
 #include "app/ui/table.h"
 
 namespace hyb::app {
+namespace {
 
-std::string memory_text(const MemoryPlan& plan) {
-  Table table{.columns = {{""}, {"", Align::right}, {""}}, .rows = {}};
-  const auto row = [&](const char* owner, std::size_t bytes, const std::string& note) {
-    table.rows.push_back({owner, bytes_text(bytes), note});
-  };
-  row("weights", plan.weights, "");
-  row("workspace", plan.workspace, "");
-  row("keys and values", plan.pages_bytes, fmt::format("{} pages", plan.pages));
-  row("recurrent state", plan.slots_bytes, fmt::format("{} slots", plan.slots));
-  row("not used", plan.budget > plan.total() ? plan.budget - plan.total() : 0, "");
-  row("budget", plan.budget, fmt::format("{} tokens a sequence", plan.length_max));
-  return plain_text(table);
+/// Rows of owner, bytes and a note.
+class OwnerTable {
+ public:
+  void row(std::string_view owner, std::size_t bytes, std::string note = {}) {
+    table_.rows.push_back({std::string(owner), bytes_text(bytes), std::move(note)});
+  }
+
+  /// The same for what may be absent: a row of nothing is left out.
+  void units(std::string_view owner, const UnitUsage& usage, std::string_view unit) {
+    if (usage.units > 0) row(owner, usage.bytes, fmt::format("{} {}", usage.units, unit));
+  }
+
+  std::string text() const { return plain_text(table_); }
+
+ private:
+  Table table_{.columns = {{""}, {"", Align::right}, {""}}, .rows = {}};
+};
+
+void add_pool(OwnerTable& table, const PoolUsage& pool) {
+  for (const PoolUsage::Group& group : pool.groups) {
+    table.units(fmt::format("keys and values, {}", group.kind), group.pages, "pages");
+  }
+  table.units("recurrent state, running", pool.live_slots, "slots");
+  table.units("recurrent state, snapshots", pool.snapshot_slots, "slots");
+  table.units("int8 snapshots", pool.packed, "units");
+  table.row("free among these", pool.idle_bytes + pool.remainder_bytes);
+  table.row("free", pool.free_bytes,
+            fmt::format("{} of {} superblocks", pool.superblocks_free, pool.superblocks));
+}
+
+std::string tree_text(const EngineUsage& usage) {
+  const PrefixCacheStats& tree = usage.prefixes;
+  return fmt::format(
+      "prefix tree: {} snapshots; {} of {} prompts resumed, {} of {} known tokens; {} evicted\n"
+      "memory: {} superblocks changed owner, {} sequences gave way, {} waited\n",
+      usage.snapshots, tree.hits, tree.lookups, tree.tokens_resumed, tree.tokens_matched,
+      tree.evicted, usage.pool.owner_changes, usage.preemptions, usage.deferrals);
+}
+
+}  // namespace
+
+std::string memory_text(const MemoryPlan& plan, const EngineUsage& usage) {
+  OwnerTable table;
+  table.row("weights", plan.weights);
+  table.row("workspace", plan.workspace);
+  add_pool(table, usage.pool);
+  const std::size_t given = plan.weights + plan.workspace + usage.pool.total();
+  table.row("not asked for", plan.budget > given ? plan.budget - given : 0);
+  table.row("budget", plan.budget, fmt::format("{} tokens a sequence", plan.length_max));
+  return table.text() + tree_text(usage);
 }
 
 }  // namespace hyb::app

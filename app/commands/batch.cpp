@@ -7,6 +7,7 @@
 #include "app/batch/batch_job.h"
 #include "app/commands/commands.h"
 #include "app/options.h"
+#include "app/reuse_options.h"
 #include "core/base/error.h"
 
 namespace hyb::app {
@@ -78,6 +79,7 @@ Action describe(CLI::App& cli) {
   const auto options = std::make_shared<Options>();  // CLI11 keeps pointers into it
   add_job_options(cli, *options);
   add_model_options(cli, options->job.model, false);
+  add_reuse_options(cli, options->job.model.reuse);
   add_generation_options(cli, options->job.generation);
   cli.add_option("--system", options->job.system,
                  "the system prompt of lines that are only a prompt");

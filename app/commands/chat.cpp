@@ -12,6 +12,7 @@
 #include "app/commands/commands.h"
 #include "app/environment.h"
 #include "app/options.h"
+#include "app/reuse_options.h"
 #include "app/session.h"
 #include "app/sessions/session_keeper.h"
 #include "app/sessions/session_origin.h"
@@ -50,12 +51,12 @@ std::unique_ptr<Input> make_input(const Options& options, const Environment& env
 }
 
 /// A chat of a person is kept without being asked to; a script's, only under a name.
-SessionKeeper make_keeper(const Options& options, const Session& session,
-                          const Environment& environment, bool has_person) {
+SessionKeeper make_keeper(const Options& options, Session& session, const Environment& environment,
+                          bool has_person, SnapshotCarrier& carrier) {
   std::optional<SessionFolder> folder;
   if (environment.data_folder) folder.emplace(*environment.data_folder / "sessions");
   return {std::move(folder), session_origin(session, options.model),
-          has_person && !options.no_history};
+          has_person && !options.no_history, &carrier};
 }
 
 /// What can be refused without reading weights is refused first.
@@ -83,6 +84,7 @@ class Talk {
   int run() {
     for (;;) {
       const InputEvent event = input_->read(asking());
+      chat_->stop_working();
       if (event.kind == InputEvent::Kind::ended) break;
       if (event.kind == InputEvent::Kind::interrupted && chat_->draft().message != 0) {
         chat_->drop_draft();
@@ -103,10 +105,13 @@ class Talk {
   }
 
  private:
-  Asking asking() const {
+  Asking asking() {
+    Asking asking{.work = chat_->work_ahead()};
     const Chat::Draft& draft = chat_->draft();
-    if (draft.message == 0) return {};
-    return {.prompt = fmt::format("edit {}> ", draft.message), .draft = draft.text};
+    if (draft.message == 0) return asking;
+    asking.prompt = fmt::format("edit {}> ", draft.message);
+    asking.draft = draft.text;
+    return asking;
   }
 
   /// An error ends what was asked, not the chat; a script still learns of it from the exit code.
@@ -137,7 +142,10 @@ int run(const Options& options) {
   const Environment environment = read_environment();
   Session session = open_session(options, environment);
   const bool has_person = is_terminal(Stream::input);
-  SessionKeeper keeper = make_keeper(options, session, environment, has_person);
+  Engine& engine = session.engine();
+  SnapshotCarrier carrier(engine.pool(), session.runner(), engine.prefixes(),
+                          [&engine] { engine.carry_out_orders(); });
+  SessionKeeper keeper = make_keeper(options, session, environment, has_person, carrier);
   Chat chat(session, keeper, options.generation,
             {.has_person = has_person && is_terminal(Stream::error),
              .sanitizes = is_terminal(Stream::output),
@@ -158,6 +166,7 @@ int run(const Options& options) {
 Action describe(CLI::App& cli) {
   const auto options = std::make_shared<Options>();  // CLI11 keeps pointers into it
   add_model_options(cli, options->model);
+  add_reuse_options(cli, options->model.reuse);
   add_generation_options(cli, options->generation);
   cli.add_option("--system", options->system, "the system prompt");
   cli.add_option("--history", options->history,

@@ -10,6 +10,7 @@
 #include "app/openai_response.h"
 #include "app/options.h"
 #include "app/prompt.h"
+#include "app/reuse_options.h"
 #include "app/session.h"
 #include "app/text_input.h"
 #include "app/ui/process.h"
@@ -143,6 +144,7 @@ int run(const Options& options) {
 Action describe(CLI::App& cli) {
   const auto options = std::make_shared<Options>();  // CLI11 keeps pointers into it
   add_model_options(cli, options->model);
+  add_reuse_options(cli, options->model.reuse);
   add_text_input(cli, options->input);
   add_generation_options(cli, options->generation);
   cli.add_option("--system", options->system, "the system prompt");

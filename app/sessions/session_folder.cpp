@@ -72,7 +72,8 @@ SavedSession SessionFolder::read(const std::string& name) const {
           .record = parse_record(reading.text->app, path.string())};
 }
 
-void SessionFolder::write(const std::string& name, const SavedSession& session) const {
+void SessionFolder::write(const std::string& name, const SavedSession& session,
+                          const SessionMemory* memory) const {
   const std::filesystem::path path = path_of(name);
   std::error_code error;
   if (std::filesystem::create_directories(folder_, error)) {
@@ -82,7 +83,17 @@ void SessionFolder::write(const std::string& name, const SavedSession& session) 
     throw Error(ErrorKind::runtime,
                 folder_.string() + ": the folder can't be made: " + error.message());
   }
-  write_session(path, {.fingerprint = session.fingerprint, .app = record_text(session.record)});
+  const SessionText text{.fingerprint = session.fingerprint, .app = record_text(session.record)};
+  if (memory == nullptr) {
+    write_session(path, text);
+  } else {
+    write_session(path, text, memory->carrier, memory->sequences, memory->bytes_max);
+  }
+}
+
+SessionRestored SessionFolder::restore(const std::string& name, const Fingerprint& here,
+                                       SnapshotCarrier& carrier) const {
+  return restore_session(path_of(name), here, carrier);
 }
 
 void SessionFolder::remove(const std::string& name) const {

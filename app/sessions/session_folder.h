@@ -7,6 +7,7 @@
 
 #include "app/sessions/session_record.h"
 #include "core/memory/session_file.h"
+#include "core/memory/session_memory.h"
 
 namespace hyb::app {
 
@@ -21,6 +22,13 @@ void check_session_name(const std::string& name);
 struct SavedSession {
   Fingerprint fingerprint;
   SessionRecord record;
+};
+
+/// The memory that a session is saved with: snapshots on the way of these token sequences.
+struct SessionMemory {
+  SnapshotCarrier& carrier;
+  std::vector<std::vector<TokenId>> sequences;
+  std::uint64_t bytes_max;
 };
 
 /// Where sessions lie: one file each, NAME.session; the folder is made when the first one is saved,
@@ -39,8 +47,15 @@ class SessionFolder {
   /// another version, and says how to be rid of it.
   SavedSession read(const std::string& name) const;
 
-  /// Replaces the file at once and durably. Throws Error(runtime).
-  void write(const std::string& name, const SavedSession& session) const;
+  /// Replaces the file at once and durably, with what `memory` says of the engine's memory; null:
+  /// texts and ids only. Throws Error(runtime).
+  void write(const std::string& name, const SavedSession& session,
+             const SessionMemory* memory) const;
+
+  /// Puts the memory of a session back into the engine; `here` is what the file's fingerprint has
+  /// to be equal to.
+  SessionRestored restore(const std::string& name, const Fingerprint& here,
+                          SnapshotCarrier& carrier) const;
 
   /// Throws Error(usage) when there is none of the name, Error(runtime) when it can't be removed.
   void remove(const std::string& name) const;

@@ -43,8 +43,11 @@ Conversation filtered(const Conversation& from, Keeps keeps) {
 }  // namespace
 
 SessionKeeper::SessionKeeper(std::optional<SessionFolder> folder, SessionOrigin origin,
-                             bool saves_unnamed)
-    : folder_(std::move(folder)), origin_(std::move(origin)), saves_unnamed_(saves_unnamed) {}
+                             bool saves_unnamed, SnapshotCarrier* carrier)
+    : folder_(std::move(folder)),
+      origin_(std::move(origin)),
+      saves_unnamed_(saves_unnamed),
+      carrier_(carrier) {}
 
 const SessionFolder& SessionKeeper::need_folder() const {
   if (folder_) return *folder_;
@@ -58,11 +61,33 @@ SessionKeeper::Version SessionKeeper::version_of(const std::string& name) const 
           .changed_ns = about.st_mtim.tv_sec * std::int64_t{1'000'000'000} + about.st_mtim.tv_nsec};
 }
 
-void SessionKeeper::write(const std::string& name, const Conversation& conversation) {
-  need_folder().write(name, {.fingerprint = origin_.fingerprint,
+void SessionKeeper::write(const std::string& name, const Saving& saving, Extent extent) {
+  const SavedSession session{.fingerprint = origin_.fingerprint,
                              .record = {.model = origin_.model,
                                         .saved_s = std::time(nullptr),
-                                        .conversation = conversation}});
+                                        .conversation = saving.conversation}};
+  if (carrier_ == nullptr || !saving.sequences) {
+    need_folder().write(name, session, nullptr);
+    return;
+  }
+  const bool is_all = extent == Extent::all;
+  const SessionMemory memory{.carrier = *carrier_,
+                             .sequences = saving.sequences(is_all),
+                             .bytes_max = is_all ? ~std::uint64_t{0} : turn_bytes_max};
+  need_folder().write(name, session, &memory);
+}
+
+/// Under the chat's own name: nobody else may have written there meanwhile.
+void SessionKeeper::write_own(const std::string& name, const Saving& saving, Extent extent) {
+  if (name == name_ && version_of(name) != version_) {
+    throw Error(ErrorKind::runtime,
+                fmt::format("session '{}' was changed by another chat meanwhile and is left as it "
+                            "is; /save OTHER keeps this one",
+                            name));
+  }
+  write(name, saving, extent);
+  name_ = name;
+  version_ = version_of(name);
 }
 
 std::string SessionKeeper::dated_name() const {
@@ -78,7 +103,7 @@ std::string SessionKeeper::dated_name() const {
   return name;
 }
 
-std::string SessionKeeper::save(const Conversation& conversation, const std::string& name) {
+std::string SessionKeeper::save(const Saving& saving, const std::string& name) {
   const std::string chosen = !name.empty() ? name : !name_.empty() ? name_ : dated_name();
   if (chosen == last_session && name_ != last_session) {
     throw Error(ErrorKind::usage, fmt::format("'{}' is taken over by the next chat without a name; "
@@ -91,15 +116,7 @@ std::string SessionKeeper::save(const Conversation& conversation, const std::str
                             "remove it: hyb sessions rm {}",
                             chosen, chosen));
   }
-  if (chosen == name_ && version_of(chosen) != version_) {
-    throw Error(ErrorKind::runtime,
-                fmt::format("session '{}' was changed by another chat meanwhile and is left as it "
-                            "is; /save OTHER keeps this one",
-                            chosen));
-  }
-  write(chosen, conversation);
-  name_ = chosen;
-  version_ = version_of(chosen);
+  write_own(chosen, saving, Extent::all);
   has_failed_ = false;
   return chosen;
 }
@@ -123,10 +140,19 @@ SessionKeeper::Loaded SessionKeeper::load(const std::string& name) {
     loaded.remark = fmt::format("session '{}' was saved with {}: the conversation is run anew",
                                 name, saved.record.model);
   }
+  if (loaded.remark.empty()) restore(name, loaded);
   name_ = name;
   version_ = version;
   has_failed_ = false;
   return loaded;
+}
+
+void SessionKeeper::restore(const std::string& name, Loaded& loaded) {
+  if (carrier_ == nullptr) return;
+  const SessionRestored restored = need_folder().restore(name, origin_.fingerprint, *carrier_);
+  loaded.restored = restored.length;
+  if (restored.refused.empty()) return;
+  loaded.remark = fmt::format("{}; the conversation is run anew", restored.refused);
 }
 
 SessionKeeper::Loaded SessionKeeper::open(const std::string& name) {
@@ -136,19 +162,23 @@ SessionKeeper::Loaded SessionKeeper::open(const std::string& name) {
   return {};
 }
 
-void SessionKeeper::autosave(const Conversation& conversation) {
+void SessionKeeper::keep(const Saving& saving, Extent extent) {
   if (has_failed_ || (name_.empty() && !(saves_unnamed_ && folder_))) return;
   try {
     if (name_.empty()) {
-      write(last_session, conversation);
+      write(last_session, saving, extent);
     } else {
-      save(conversation, name_);
+      write_own(name_, saving, extent);
     }
   } catch (const Error& error) {
     has_failed_ = true;
     log::warning(std::string(error.what()) + "; this chat is not saved any more");
   }
 }
+
+void SessionKeeper::autosave(const Saving& saving) { keep(saving, Extent::turn); }
+
+void SessionKeeper::close(const Saving& saving) { keep(saving, Extent::all); }
 
 std::string SessionKeeper::list_text() const { return session_list_text(need_folder()); }
 

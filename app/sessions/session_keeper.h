@@ -2,8 +2,10 @@
 
 #include <compare>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "app/chat/conversation.h"
 #include "app/sessions/session_folder.h"
@@ -18,12 +20,24 @@ struct SessionOrigin {
   std::int32_t vocab = 0;  ///< ids are below it
 };
 
+/// What is to be saved.
+struct Saving {
+  const Conversation& conversation;
+  /// Sequences whose memory goes with it: of this branch and of all of them. Asked for when needed.
+  std::function<std::vector<std::vector<TokenId>>(bool all_branches)> sequences = {};
+};
+
+/// How much memory is written after every turn, so that nobody waits for it; all of it is when the
+/// chat is saved by hand, or left.
+inline constexpr std::uint64_t turn_bytes_max = std::uint64_t{64} << 20;
+
 /// Keeps a chat's conversation in a file of its own: once it has a name, every turn is saved.
 class SessionKeeper {
  public:
   /// Without a folder nothing can be saved. `saves_unnamed`: a chat without a name is saved under
-  /// last_session.
-  SessionKeeper(std::optional<SessionFolder> folder, SessionOrigin origin, bool saves_unnamed);
+  /// last_session. `carrier` outlives this; null: texts and ids are saved, no memory.
+  SessionKeeper(std::optional<SessionFolder> folder, SessionOrigin origin, bool saves_unnamed,
+                SnapshotCarrier* carrier = nullptr);
 
   /// "" until the chat is saved or loaded by name.
   const std::string& name() const { return name_; }
@@ -31,12 +45,13 @@ class SessionKeeper {
   /// Saves under the name, which the chat then has; "" is the chat's own, or a new one made of the
   /// date. Returns the name. Throws Error(usage) for a name that another session has, and
   /// Error(runtime) when it can't be written or another chat has saved under the name meanwhile.
-  std::string save(const Conversation& conversation, const std::string& name);
+  std::string save(const Saving& saving, const std::string& name);
 
   /// A conversation that was saved, and what to tell of it.
   struct Loaded {
     Conversation conversation;
-    std::string remark;  ///< empty, or what could not be kept
+    std::string remark = {};    ///< empty, or what could not be kept
+    std::int32_t restored = 0;  ///< tokens that need not be run again
   };
 
   /// Reads it; the chat has its name from then on. Throws Error(model) for a file that is missing
@@ -47,7 +62,10 @@ class SessionKeeper {
   Loaded open(const std::string& name);
 
   /// After a turn. What cannot be saved is told once, as a warning, and not tried again.
-  void autosave(const Conversation& conversation);
+  void autosave(const Saving& saving);
+
+  /// The same when the chat is left.
+  void close(const Saving& saving);
 
   /// A table of all sessions.
   std::string list_text() const;
@@ -65,12 +83,17 @@ class SessionKeeper {
 
   const SessionFolder& need_folder() const;
   Version version_of(const std::string& name) const;
-  void write(const std::string& name, const Conversation& conversation);
+  enum class Extent : std::uint8_t { turn, all };
+  void write(const std::string& name, const Saving& saving, Extent extent);
+  void write_own(const std::string& name, const Saving& saving, Extent extent);
+  void keep(const Saving& saving, Extent extent);
+  void restore(const std::string& name, Loaded& loaded);
   std::string dated_name() const;
 
   std::optional<SessionFolder> folder_;
   SessionOrigin origin_;
   bool saves_unnamed_;
+  SnapshotCarrier* carrier_;
   bool has_failed_ = false;
   std::string name_;
   Version version_;  ///< of the file as this chat knows it

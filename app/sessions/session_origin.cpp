@@ -6,14 +6,20 @@
 
 namespace hyb::app {
 
-SessionOrigin session_origin(const Session& session, const ModelOptions& options) {
+SessionOrigin session_origin(Session& session, const ModelOptions& options) {
   const ModelSource& source = session.source();
   const Hash128 identity = model_identity(source, !options.random_weights);
   std::string weights = hex(identity);
   if (options.random_weights) weights += "-random-" + std::to_string(*options.random_weights);
+  const models::Geometry& geometry = session.model().geometry;
   return {.model = source.name(),
           .fingerprint = {{"model", std::move(weights)},
-                          {"tokenizer", hex(hash_of(source.read("tokenizer.json").value_or("")))}},
+                          {"tokenizer", hex(hash_of(source.read("tokenizer.json").value_or("")))},
+                          {"activation_dtype", std::string(name_of(geometry.activation_dtype))},
+                          {"kv_dtype", std::string(name_of(geometry.kv_dtype))},
+                          {"state_dtype", std::string(name_of(geometry.state_dtype))},
+                          // Answers are the same to the bit within one level only.
+                          {"isa", std::to_string(static_cast<int>(session.queue().isa()))}},
           .vocab = std::min(session.need_tokenizer().size(), session.model().plan.vocab)};
 }
 

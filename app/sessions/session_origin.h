@@ -7,6 +7,6 @@
 namespace hyb::app {
 
 /// What chats with this model are saved with. Reads a few KiB per tensor.
-SessionOrigin session_origin(const Session& session, const ModelOptions& options);
+SessionOrigin session_origin(Session& session, const ModelOptions& options);
 
 }  // namespace hyb::app

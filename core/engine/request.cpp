@@ -57,6 +57,10 @@ void check(const Request& request, const RequestLimits& limits) {
   if (request.prefill_only && request.choices != 1) {
     refuse(fmt::format("prefill_only draws nothing, so it has 1 choice: {}", request.choices));
   }
+  if (request.chunk_tokens < 0) {
+    refuse(
+        fmt::format("a chunk has 1 token or more, or 0 for the usual: {}", request.chunk_tokens));
+  }
   check_message_ends(request);
   if (!request.stop.empty() && !limits.has_text) {
     refuse("stop strings need a tokenizer, and the model has none; use stop tokens");

@@ -31,6 +31,8 @@ struct Request {
   /// Runs the prompt, leaves a snapshot at its end and ends with FinishReason::stop and no token:
   /// a later prompt that begins with this one runs its own tokens only. One choice.
   bool prefill_only = false;
+  /// Most of its tokens in one step, where that is less than the engine's own limit; 0: that one.
+  std::int32_t chunk_tokens = 0;
   /// False: leaves nothing behind in the prefix tree. It may still resume from what is there.
   bool keep_snapshots = true;
 };

@@ -22,7 +22,8 @@ Sequence::Sequence(const RequestTerms& terms, std::int32_t choice)
 }
 
 std::int32_t Sequence::pending_to_cut() const {
-  const std::int32_t wanted = pending();
+  const std::int32_t chunk = terms_->request.chunk_tokens;
+  const std::int32_t wanted = chunk > 0 ? std::min(pending(), chunk) : pending();
   for (const Cut& cut : cuts_) {
     if (cut.length > memory_.length()) return std::min(wanted, cut.length - memory_.length());
   }

@@ -47,10 +47,10 @@ TEST_SUITE("app/sessions/session_keeper") {
   TEST_CASE("saved by name, found again, every turn from then on") {
     const Home home;
     SessionKeeper keeper = home.keeper();
-    keeper.autosave(talk());
+    keeper.autosave({talk()});
     CHECK(home.sessions().names().empty());  // it has no name yet
-    CHECK(keeper.save(talk(3), "a") == "a");
-    keeper.autosave(talk(4));
+    CHECK(keeper.save({talk(3)}, "a") == "a");
+    keeper.autosave({talk(4)});
     SessionKeeper other = home.keeper();
     const auto loaded = other.load("a");
     CHECK(loaded.remark.empty());
@@ -67,15 +67,15 @@ TEST_SUITE("app/sessions/session_keeper") {
   TEST_CASE("without a name: the last chat, or a name of the date") {
     const Home home;
     SessionKeeper keeper = home.keeper("t", "m", true);
-    keeper.autosave(talk(1));
+    keeper.autosave({talk(1)});
     CHECK(home.sessions().names() == std::vector<std::string>{"last"});
-    CHECK_THROWS_AS(keeper.save(talk(1), "last"), Error);
-    const std::string name = keeper.save(talk(2), "");
+    CHECK_THROWS_AS(keeper.save({talk(1)}, "last"), Error);
+    const std::string name = keeper.save({talk(2)}, "");
     CHECK(name.size() >= 17);
     CHECK(home.sessions().has(name));
-    CHECK(keeper.save(talk(3), "") == name);
+    CHECK(keeper.save({talk(3)}, "") == name);
     keeper.forget_name();
-    keeper.autosave(talk(4));
+    keeper.autosave({talk(4)});
     CHECK(home.sessions().read(name).record.conversation.turns() == 3);
     CHECK(home.sessions().read("last").record.conversation.turns() == 4);
   }
@@ -83,21 +83,21 @@ TEST_SUITE("app/sessions/session_keeper") {
   TEST_CASE("nobody's session is written over") {
     const Home home;
     SessionKeeper one = home.keeper(), other = home.keeper();
-    one.save(talk(1), "a");
-    CHECK_THROWS_AS(other.save(talk(2), "a"), Error);
+    one.save({talk(1)}, "a");
+    CHECK_THROWS_AS(other.save({talk(2)}, "a"), Error);
     other.load("a");
-    other.save(talk(3), "");
-    CHECK_THROWS_AS(one.save(talk(4), "a"), Error);
-    one.autosave(talk(4));  // a warning, and no more
+    other.save({talk(3)}, "");
+    CHECK_THROWS_AS(one.save({talk(4)}, "a"), Error);
+    one.autosave({talk(4)});  // a warning, and no more
     CHECK(home.sessions().read("a").record.conversation.turns() == 3);
-    CHECK(one.save(talk(4), "b") == "b");
-    one.autosave(talk(2));
+    CHECK(one.save({talk(4)}, "b") == "b");
+    one.autosave({talk(2)});
     CHECK(home.sessions().read("b").record.conversation.turns() == 2);
   }
 
   TEST_CASE("another model keeps the ids where the tokenizer is the same, the texts anyway") {
     const Home home;
-    home.keeper().save(talk(), "a");
+    home.keeper().save({talk()}, "a");
     auto same = home.keeper("t", "other").load("a");
     CHECK(contains(same.remark, "run anew"));
     CHECK_FALSE(same.conversation.turn(1).exchange.answer.tokens.empty());
@@ -114,14 +114,14 @@ TEST_SUITE("app/sessions/session_keeper") {
     const Home home;
     Conversation conversation;
     conversation.add({.message = "q", .answer = {"a", {TokenId{100}}}, .answer_text = "a"});
-    home.keeper().save(conversation, "a");
+    home.keeper().save({conversation}, "a");
     CHECK(home.keeper().load("a").conversation.turn(1).exchange.answer.tokens.empty());
   }
 
   TEST_CASE("a damaged file is refused, stays what it is, and can be removed") {
     const Home home;
     SessionKeeper keeper = home.keeper();
-    keeper.save(talk(), "a");
+    keeper.save({talk()}, "a");
     const std::string good = read_whole_file(home.sessions().path_of("a"), 1 << 20);
     const auto path = home.folder.write("data/sessions/a.session", good.substr(0, good.size() / 2));
     SessionKeeper other = home.keeper();
@@ -131,7 +131,7 @@ TEST_SUITE("app/sessions/session_keeper") {
     home.sessions().remove("a");
     CHECK_FALSE(std::filesystem::exists(path));
     CHECK(other.open("a").conversation.turns() == 0);
-    CHECK(other.save(talk(), "") == "a");
+    CHECK(other.save({talk()}, "") == "a");
   }
 
   TEST_CASE("names are names, not paths") {
@@ -151,11 +151,11 @@ TEST_SUITE("app/sessions/session_keeper") {
     folder.write("blocked", "");
     SessionKeeper keeper(SessionFolder(folder.path() / "blocked" / "sessions"),
                          {.model = "m", .fingerprint = {}, .vocab = 100}, true);
-    CHECK_NOTHROW(keeper.autosave(talk()));
-    CHECK_NOTHROW(keeper.autosave(talk()));
-    CHECK_THROWS_AS(keeper.save(talk(), "a"), Error);
+    CHECK_NOTHROW(keeper.autosave({talk()}));
+    CHECK_NOTHROW(keeper.autosave({talk()}));
+    CHECK_THROWS_AS(keeper.save({talk()}, "a"), Error);
     SessionKeeper nowhere(std::nullopt, {.model = "m", .fingerprint = {}, .vocab = 100}, true);
-    CHECK_NOTHROW(nowhere.autosave(talk()));
-    CHECK_THROWS_AS(nowhere.save(talk(), "a"), Error);
+    CHECK_NOTHROW(nowhere.autosave({talk()}));
+    CHECK_THROWS_AS(nowhere.save({talk()}, "a"), Error);
   }
 }

@@ -1,0 +1,149 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "core/base/json.h"
+#include "tests/app/run_tool.h"
+#include "tests/support/error_text.h"
+#include "tests/support/temporary_folder.h"
+
+using namespace hyb;
+using namespace hyb::testing;
+
+namespace {
+
+std::string content(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return (std::ostringstream() << in.rdbuf()).str();
+}
+
+/// A home in which chats are kept.
+struct Home {
+  ToolResult chat(const std::string& input, std::vector<std::string> more = {}) const {
+    std::vector<std::string> arguments = {"chat", "-n", "8", "--audit"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_tool({.arguments = std::move(arguments),
+                     .input = input,
+                     .environment = {{"XDG_DATA_HOME", folder.path().string()}}});
+  }
+
+  TemporaryFolder folder;
+};
+
+/// What each /stats said of its answer: tokens reused and prefilled.
+struct Reuse {
+  int reused, prefilled;
+};
+
+std::vector<Reuse> reuses(const std::string& err) {
+  const std::regex pattern(R"(\((\d+) reused, (\d+) prefilled\))");
+  std::vector<Reuse> found;
+  for (auto it = std::sregex_iterator(err.begin(), err.end(), pattern);
+       it != std::sregex_iterator(); ++it) {
+    found.push_back({std::stoi((*it)[1]), std::stoi((*it)[2])});
+  }
+  return found;
+}
+
+const std::string question = "The red box holds a coin. The blue bag holds a key. ";
+
+}  // namespace
+
+TEST_SUITE("app/surface_reuse") {
+  TEST_CASE("no turn but the first runs what was said before") {
+    const Home home;
+    const ToolResult talk = home.chat(question + "What is in the blue bag?\n/stats\n" +
+                                      "What is in the red box?\n/stats\n/regen\n/stats\n" +
+                                      "/undo\nWhat is in the red box?\n/stats\n" +
+                                      "/edit 2 What is it?\n/stats\n/goto 1\nAnd?\n/stats\n");
+    CHECK(talk.exit_code == 0);
+    const auto found = reuses(talk.err);
+    REQUIRE(found.size() == 6);
+    CHECK(found[0].reused == 0);
+    CHECK(found[1].reused > found[0].prefilled / 2);
+    CHECK(found[2].reused >= found[0].prefilled);
+    CHECK(found[3].reused >= found[0].prefilled);
+    CHECK(found[4].reused >= found[0].prefilled);
+    CHECK(found[5].reused >= found[0].prefilled);
+  }
+
+  TEST_CASE("what is remembered changes no answer") {
+    const Home home;
+    const std::string talk = question + "What is in the blue bag?\nAnd the box?\n/regen\n" +
+                             "/fork\n/edit 1 Where is the coin?\n/goto 2\nAnd the coin?\n" +
+                             "/goto main\n/undo 2\nWho is there?\n";
+    const std::string on = home.chat(talk).out;
+    CHECK(home.chat(talk, {"--prefix-cache", "off"}).out == on);
+    CHECK(home.chat(talk, {"--history", "preserve"}).out == on);
+    CHECK(home.chat(talk, {"--threads", "1", "--context", "256"}).out == on);
+    const ToolResult off = home.chat("Hello\n/stats\nAgain\n/stats\n", {"--prefix-cache", "off"});
+    for (const Reuse& reuse : reuses(off.err)) CHECK(reuse.reused == 0);
+    CHECK(contains(off.err, "off"));
+  }
+
+  TEST_CASE("a chat that goes on runs only what is new") {
+    const Home home;
+    const std::string first = question + "What is in the blue bag?\n";
+    const std::string second = "What is in the red box?\n/stats\n";
+    const ToolResult whole = home.chat(first + second);
+    home.chat(first, {"--session", "s"});
+    const ToolResult rest = home.chat(second, {"--session", "s"});
+    CHECK(rest.exit_code == 0);
+    CHECK(whole.out.ends_with(rest.out));
+    REQUIRE(reuses(rest.err).size() == 1);
+    CHECK(reuses(rest.err)[0].reused == reuses(whole.err)[0].reused);
+    const ToolResult listed = home.chat("/checkpoints\n/mem\n", {"--session", "s"});
+    CHECK(contains(listed.err, "kept"));
+    CHECK(contains(listed.err, "prefix tree: "));
+    CHECK_FALSE(contains(listed.err, "prefix tree: 0 snapshots"));
+  }
+
+  TEST_CASE("a chat is recorded for replay without its text") {
+    const Home home;
+    const std::string trace = (home.folder.path() / "trace").string();
+    CHECK(home.chat("Hello\nAgain\n", {"--record", trace}).exit_code == 0);
+    std::istringstream lines(content(trace));
+    int turns = 0;
+    for (std::string line; std::getline(lines, line); ++turns) {
+      const Json json = parse_json(line, "trace");
+      CHECK(json["session"] == "0");
+      CHECK(json["turn"] == turns + 1);
+    }
+    CHECK(turns == 2);
+    CHECK(home.chat("Hello\n", {"--record", "/nowhere/trace"}).exit_code == 1);
+  }
+
+  TEST_CASE("a batch reuses what its lines have in common") {
+    const TemporaryFolder folder;
+    std::string text;
+    for (int i = 0; i < 40; ++i) {
+      text += R"({"custom_id":")" + std::to_string(i) +
+              R"(","messages":[{"role":"user","content":")" + question +
+              (i % 4 < 2 ? "Anna has the hat. " : "Ben took the map. ") + "What is number " +
+              std::to_string(i * 37 % 101) + "?\"}]}\n";
+    }
+    const std::string in = folder.write("in", text).string();
+    const auto stats = [&](const std::string& out, std::vector<std::string> more) {
+      const std::string path = (folder.path() / out).string();
+      std::vector<std::string> arguments = {"batch", in, "-o", path, "-n", "4", "--audit"};
+      arguments.insert(arguments.end(), more.begin(), more.end());
+      CHECK(run_tool({.arguments = std::move(arguments)}).exit_code == 0);
+      return parse_json(content(path + ".job"), "job")["last_run"];
+    };
+    for (const char* parallel : {"1", "8"}) {
+      CAPTURE(parallel);
+      const Json run = stats(std::string("deep") + parallel, {"--parallel", parallel});
+      const double tokens = run["prompt_tokens"].get<double>();
+      CHECK(run["sharable_tokens"].get<double>() > tokens / 2);
+      CHECK(run["reused_tokens"].get<double>() <= run["sharable_tokens"].get<double>());
+      CHECK(run["reused_tokens"].get<double>() * 3 >= run["sharable_tokens"].get<double>());
+    }
+    CHECK(stats("off", {"--prefix-cache", "off"})["reused_tokens"] == 0);
+  }
+}
