@@ -8,7 +8,7 @@ namespace hyb::kernels {
 
 /// Superblocks in this machine's memory, by the arena that reads fastest: shared memory where views
 /// alias (mode flip, two views or more), else private memory, which gets huge pages on most systems
-/// (shared memory without them, measured on an AVX-512 machine: 2-9 % slower in one go, 14-21 % in
+/// (shared memory without them, measured on an AVX-512 machine: 2-10 % slower in one go, 14-27 % in
 /// scattered 16 KiB).
 ///
 /// Where shared memory cannot be had (ulimit -f is too small), or would take more mappings than
