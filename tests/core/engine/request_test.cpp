@@ -80,6 +80,10 @@ TEST_SUITE("core/engine/request") {
 
   TEST_CASE("counts are sensible") {
     Request request = good();
+    request.chunk_tokens = -1;
+    CHECK(error_of(request) == "request: a chunk has 1 token or more, or 0 for the usual: -1");
+    request.chunk_tokens = 4;
+    CHECK(error_of(request) == "");
     request.max_tokens = 0;
     CHECK(error_of(request) == "request: max_tokens is 1 or more, or -1 for as many as fit: 0");
     request.max_tokens = -2;
