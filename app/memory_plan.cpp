@@ -5,6 +5,7 @@
 #include "app/machine.h"
 #include "app/session.h"
 #include "core/base/error.h"
+#include "core/memory/footprint.h"
 
 namespace hyb::app {
 namespace {
@@ -40,10 +41,31 @@ std::int32_t wanted_length(const models::Plan& plan, std::int32_t asked) {
 
 }  // namespace
 
+kernels::SuperblockMapOptions mapping_of(const PoolOptions& options) {
+  kernels::SuperblockMapOptions mapping;
+  if (options.mode == "remap") mapping.mode = kernels::MapMode::remap;
+  if (options.mode == "flat") mapping.mode = kernels::MapMode::flat;
+  mapping.strict = options.strict_vmm;
+  if (mapping.strict && mapping.mode != kernels::MapMode::flip) {
+    throw Error(
+        ErrorKind::usage,
+        fmt::format("--strict-vmm: is of use with --memory-mode flip only, not {}", options.mode));
+  }
+  return mapping;
+}
+
 Budget budget_of(const ModelOptions& options) {
-  const std::size_t all = budget_bytes(parse_memory(options.memory));
-  if (options.pool_memory.empty() || options.pool_memory == "auto") return all;
-  return {all, budget_bytes(parse_memory(options.pool_memory, "--pool-memory"))};
+  Budget budget(budget_bytes(parse_memory(options.memory)));
+  if (!options.pool_memory.empty() && options.pool_memory != "auto") {
+    budget.pool_bytes = budget_bytes(parse_memory(options.pool_memory, "--pool-memory"));
+  }
+  budget.mapping = mapping_of(options.pools);
+  budget.packed_snapshots = options.reuse.snapshots == "int8";
+  if (budget.packed_snapshots && budget.mapping.mode == kernels::MapMode::flat) {
+    throw Error(ErrorKind::usage,
+                "--snapshots int8: --memory-mode flat keeps no snapshots; use flip or remap");
+  }
+  return budget;
 }
 
 std::size_t budget_bytes(const MemoryBudget& budget) {
@@ -62,11 +84,12 @@ std::size_t budget_bytes(const MemoryBudget& budget) {
 
 models::RunnerOptions runner_options(const models::Plan& plan, const MemoryPlan& memory,
                                      const SessionShape& shape) {
-  return {.memory = memory.layout,
+  return {.memory = models::store_layout(memory.pools),
           .step_tokens = shape.chunk_tokens + shape.sequences_max,
           .step_rows = shape.sequences_max,
           .positions_max = memory.length_max,
-          .vocab_used = plan.vocab};
+          .vocab_used = plan.vocab,
+          .mapping = memory.mapping};
 }
 
 MemoryPlan plan_memory(const models::Plan& plan, const models::Geometry& geometry,
@@ -74,50 +97,27 @@ MemoryPlan plan_memory(const models::Plan& plan, const models::Geometry& geometr
                        const SessionShape& shape) {
   MemoryPlan memory;
   memory.budget = budget.bytes;
+  memory.mapping = budget.mapping;
   memory.length_max = wanted_length(plan, context);
   memory.weights = models::packed_bytes(plan, geometry.activation_dtype);
   memory.workspace = models::ModelRunner::workspace_bytes(
       plan, geometry, runner_options(plan, memory, shape), threads);
 
   const std::size_t fixed = memory.weights + memory.workspace;
-  const std::size_t least = geometry.page_bytes + 2 * geometry.slot_bytes;
+  const std::size_t least = geometry.page_bytes + geometry.slot_bytes;
   if (fixed + least > budget.bytes) fail_too_small(memory, fixed + least);
   if (least > budget.pool_bytes) fail_pools_too_small(budget, least);
-  const std::size_t pools = std::min(budget.bytes - fixed, budget.pool_bytes);
 
-  const std::int64_t page = geometry.page_tokens;
-  const std::int64_t per_sequence = (memory.length_max + page - 1) / page;
-  std::int64_t pages_wanted = 0;
-  if (geometry.page_bytes != 0) {
-    pages_wanted = std::min({per_sequence * shape.sequences_max, std::int64_t{1} << 30,
-                             static_cast<std::int64_t>(pools / geometry.page_bytes)});
+  models::MemoryLayoutOptions options;
+  options.pool_bytes = std::min(budget.bytes - fixed, budget.pool_bytes);
+  options.packed = budget.packed_snapshots;
+  if (budget.mapping.mode == kernels::MapMode::flat) {
+    options.flat = {.sequences = shape.sequences_max, .tokens = memory.length_max};
   }
-
-  // One slot more than sequences: a checkpoint hands its slot over while the next one is taken.
-  // Slots may take what the pages leave, and half of the pools in any case; the sequences that then
-  // lack one wait their turn.
-  const std::int32_t slots_wanted = shape.sequences_max + 1;
-  if (geometry.slot_bytes != 0) {
-    const std::size_t pages_bytes = static_cast<std::size_t>(pages_wanted) * geometry.page_bytes;
-    const std::size_t room = std::max(pools / 2, pools - pages_bytes);
-    const auto affordable = static_cast<std::int64_t>(room / geometry.slot_bytes);
-    memory.slots = static_cast<std::int32_t>(
-        std::clamp<std::int64_t>(affordable, 2, std::int64_t{slots_wanted}));
-    memory.slots_bytes = static_cast<std::size_t>(memory.slots) * geometry.slot_bytes;
-  }
-  memory.sequences = geometry.slot_bytes == 0 ? shape.sequences_max : memory.slots - 1;
-  if (geometry.page_bytes != 0) {
-    const auto affordable =
-        static_cast<std::int64_t>((pools - memory.slots_bytes) / geometry.page_bytes);
-    const std::int64_t pages = std::min(affordable, pages_wanted);
-    memory.pages = static_cast<std::int32_t>(pages);
-    memory.pages_bytes = static_cast<std::size_t>(pages) * geometry.page_bytes;
-    memory.length_max =
-        static_cast<std::int32_t>(std::min<std::int64_t>(memory.length_max, pages * page));
-    memory.sequences = static_cast<std::int32_t>(std::clamp<std::int64_t>(
-        pages / std::min(per_sequence, pages), 1, std::int64_t{memory.sequences}));
-  }
-  memory.layout = models::flat_memory(geometry, memory.pages, memory.slots);
+  memory.pools = models::memory_layout_of(geometry, options);
+  const MemoryLayout& layout = memory.pools.layout;
+  memory.length_max = length_max(layout, memory.length_max, shape.chunk_tokens);
+  memory.sequences = std::max(1, sequences_at_once(layout, memory.length_max, shape.sequences_max));
   return memory;
 }
 

@@ -183,6 +183,17 @@ void add_model_options(CLI::App& cli, ModelOptions& options, bool positional_mod
       ->check(no_minus);
 }
 
+void add_pool_options(CLI::App& cli, PoolOptions& options) {
+  cli.add_option("--memory-mode", options.mode,
+                 "how memory moves between pages and states: flip (mapped for both), remap (mapped "
+                 "anew when it moves) or flat (pools that never change, no prefix is kept)")
+      ->check(CLI::IsMember({"flip", "remap", "flat"}))
+      ->capture_default_str();
+  cli.add_flag(
+      "--strict-vmm", options.strict_vmm,
+      "with --memory-mode flip: memory is mapped for its owner alone, stray access faults");
+}
+
 void add_generation_options(CLI::App& cli, GenerationOptions& options) {
   cli.add_option("-n,--max-tokens", options.max_tokens, "stop after so many tokens")
       ->check(CLI::Range(1, 1 << 24));

@@ -32,6 +32,12 @@ struct ReuseOptions {
   std::string record;  ///< a file for the trace; empty: none is written
 };
 
+/// How memory is shared between pages and states.
+struct PoolOptions {
+  std::string mode = "flip";  ///< flip, remap or flat
+  bool strict_vmm = false;
+};
+
 /// What every command that opens a model takes.
 struct ModelOptions {
   std::string model = "demo";
@@ -46,10 +52,14 @@ struct ModelOptions {
   std::int32_t page_tokens = 16;                ///< 16, 32, 64 or 128
   std::optional<std::uint64_t> random_weights;  ///< synthetic weights from a seed
   ReuseOptions reuse;
+  PoolOptions pools;
 };
 
 /// Adds MODEL (positional, optional) and the common flags. The options outlive `cli`.
 void add_model_options(CLI::App& cli, ModelOptions& options, bool positional_model = true);
+
+/// Adds those of commands that open a session: --memory-mode, --strict-vmm.
+void add_pool_options(CLI::App& cli, PoolOptions& options);
 
 /// Adds those that sizes in memory depend on: --dtype, --kv-dtype, --state-dtype, --page-tokens.
 void add_type_options(CLI::App& cli, ModelOptions& options);

@@ -71,7 +71,7 @@ std::int32_t Session::Parts::vocab_used() const {
 
 PrefixCacheOptions Session::Parts::prefix_options() const {
   PrefixCacheOptions options;
-  options.enabled = reuse.prefixes == "on";
+  options.enabled = reuse.prefixes == "on" && memory.mapping.mode != kernels::MapMode::flat;
   if (reuse.snapshots == "int8") options.precision = Precision::int8;
   if (texts.tokenizer && texts.chat_template) {
     options.placement = placement_prior(*texts.chat_template, *texts.tokenizer);

@@ -29,28 +29,32 @@ struct MemoryPlan {
   std::size_t budget = 0;
   std::size_t weights = 0;
   std::size_t workspace = 0;
-  std::size_t pages_bytes = 0, slots_bytes = 0;
-  std::int32_t pages = 0, slots = 0;
-  models::StoreLayout layout;
+  models::ModelMemoryLayout pools{};
+  kernels::SuperblockMapOptions mapping{};
   std::int32_t length_max = 0;  ///< most tokens of one sequence
   std::int32_t sequences = 0;   ///< that can run at once at length_max
 
-  std::size_t total() const { return weights + workspace + pages_bytes + slots_bytes; }
+  std::size_t pool_bytes() const { return pools.layout.bytes(); }
+  std::size_t total() const { return weights + workspace + pool_bytes(); }
 };
 
-/// Bytes that may be held, and how much of them pages and slots may take.
+/// Bytes that may be held, how much of them pages and slots may take, and how these share it.
 struct Budget {
   Budget(std::size_t all, std::size_t pools_max = unlimited) : bytes(all), pool_bytes(pools_max) {}
   static constexpr std::size_t unlimited = ~std::size_t{0};
   std::size_t bytes, pool_bytes;
+  kernels::SuperblockMapOptions mapping{};
+  bool packed_snapshots = false;  ///< the pools have room for int8 snapshots
 };
 
-/// --memory and --pool-memory on this machine.
+/// Throws Error(usage) for what is of no use together.
+kernels::SuperblockMapOptions mapping_of(const PoolOptions& options);
+
+/// --memory and --pool-memory on this machine, --memory-mode, --strict-vmm and --snapshots.
 Budget budget_of(const ModelOptions& options);
 
-/// Divides the budget: weights, workspace, slots for the sequences, the rest pages up to what
-/// sequences_max sequences of the wanted length need. Throws Error(memory) with the numbers when
-/// not even one short sequence fits.
+/// Divides the budget: weights, workspace, and pools of all that is left. Throws Error(memory) with
+/// the numbers when not even one short sequence fits.
 MemoryPlan plan_memory(const models::Plan& plan, const models::Geometry& geometry,
                        const Budget& budget, std::int32_t context, int threads,
                        const SessionShape& shape);

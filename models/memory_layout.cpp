@@ -56,6 +56,7 @@ void group_layers(const Geometry& geometry, bool flat, ModelMemoryLayout& memory
 struct Requests {
   std::vector<ViewRequest> views;
   std::vector<std::size_t> unit_bytes;  ///< 0: no units
+  std::int32_t slots_min = 2;           ///< 1 or 2: what fits at the least
 };
 
 Requests requests_of(const Geometry& geometry, const ModelMemoryLayout& memory) {
@@ -109,10 +110,10 @@ double waste_of(const Requests& requests, const SuperblockPlan& plan) {
 }
 
 /// Superblocks without which no sequence runs.
-std::size_t superblocks_needed(const SuperblockPlan& plan) {
+std::size_t superblocks_needed(const Requests& requests, const SuperblockPlan& plan) {
   const std::size_t groups = plan.views.size() - 2;
   const std::int32_t slots = plan.views[groups].units_per_superblock;
-  return groups + (slots == 0 ? 0 : slots == 1 ? 2 : 1);
+  return groups + (slots == 0 ? 0 : slots < requests.slots_min ? 2 : 1);
 }
 
 /// A superblock and the bytes of the pool that are expected to lie idle with it.
@@ -142,7 +143,7 @@ std::optional<Choice> try_level(const Requests& requests, std::size_t handle, do
     const double waste = waste_of(requests, plan);
     if (waste > waste_max) return std::nullopt;  // what whole handles cost comes on top
     const std::size_t superblock = plan.superblock_bytes();
-    if (superblocks_needed(plan) * superblock > pool_bytes) return std::nullopt;
+    if (superblocks_needed(requests, plan) * superblock > pool_bytes) return std::nullopt;
     const double open = views_used(requests) * static_cast<double>(superblock) / 2;
     return Choice{std::move(plan), open + waste * static_cast<double>(pool_bytes)};
   } catch (const Error& error) {
@@ -184,11 +185,30 @@ std::optional<Choice> best_superblock(const Requests& requests,
   return better(small, best) ? small : best;
 }
 
+/// As many superblocks in one: all proportions stay.
+void enlarge(SuperblockPlan& plan, std::int32_t times) {
+  plan.handles *= times;
+  for (ViewPlan& view : plan.views) {
+    view.units_per_superblock *= times;
+    for (std::size_t& bytes : view.plane_bytes) bytes *= static_cast<std::size_t>(times);
+  }
+}
+
+void limit_mappings(const MemoryLayoutOptions& options, SuperblockPlan& plan) {
+  std::size_t planes = 0;
+  for (const ViewPlan& view : plan.views) planes += view.plane_bytes.size();
+  const std::size_t mappings = options.pool_bytes / plan.superblock_bytes() * planes;
+  if (mappings > options.mappings_max) {
+    enlarge(plan, static_cast<std::int32_t>((mappings + options.mappings_max - 1) /
+                                            options.mappings_max));
+  }
+}
+
 [[noreturn]] void fail_too_small(const Geometry& geometry, const MemoryLayoutOptions& options) {
   throw Error(ErrorKind::memory,
-              fmt::format("the pools do not fit: a page of {} tokens takes {} bytes, two slots {}; "
+              fmt::format("the pools do not fit: a page of {} tokens takes {} bytes, a slot {}; "
                           "{} bytes are given, which cannot be cut into superblocks for them",
-                          geometry.page_tokens, geometry.page_bytes, 2 * geometry.slot_bytes,
+                          geometry.page_tokens, geometry.page_bytes, geometry.slot_bytes,
                           options.pool_bytes));
 }
 
@@ -277,9 +297,15 @@ ModelMemoryLayout memory_layout_of(const Geometry& geometry, const MemoryLayoutO
   memory.slot_bytes = geometry.slot_bytes;
   group_layers(geometry, options.flat.has_value(), memory);
   if (options.packed && !options.flat) memory.snapshot = snapshot_layout(geometry);
-  std::optional<Choice> best = best_superblock(requests_of(geometry, memory), options);
+  Requests requests = requests_of(geometry, memory);
+  std::optional<Choice> best = best_superblock(requests, options);
+  if (!best && !options.flat) {
+    requests.slots_min = 1;
+    best = best_superblock(requests, options);
+  }
   if (!best) fail_too_small(geometry, options);
   memory.superblock = std::move(best->plan);
+  limit_mappings(options, memory.superblock);
   fill_layout(geometry, options, memory);
   return memory;
 }

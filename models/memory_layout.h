@@ -31,6 +31,10 @@ struct MemoryLayoutOptions {
   /// MiB. Of handles that do equally well the largest are taken.
   std::size_t handle_bytes_min = 4096;
   std::size_t handle_bytes_max = std::size_t{2} << 20;
+
+  /// Most pieces that the planes of all superblocks are mapped in. Systems bound them (65,530 on
+  /// Linux), and each costs a call at the start: superblocks are made larger rather than more.
+  std::size_t mappings_max = 16384;
 };
 
 /// A model's memory as core decides with it (`layout`) and as the bytes lie (`superblock`). Views
@@ -60,8 +64,9 @@ struct ModelMemoryLayout {
 /// that waste at most 3 % in every view the one is taken that leaves the fewest bytes idle: what
 /// views cannot use, and half a superblock per view that is not full yet. Up to 25 % may be wasted
 /// only where no such superblock fits the pool, or where with packed snapshots less than 16 do.
-/// Throws Error(memory) with the numbers when pool_bytes does not hold a superblock of each page
-/// group and two slots (a checkpoint hands its slot over while the next one is taken).
+/// Two slots fit, because a checkpoint hands its slot over while the next one is taken; in modes
+/// other than `flat` one does where there is no room for two: then only sequences that end leave an
+/// exact snapshot. Throws Error(memory) with the numbers when pool_bytes holds less.
 ModelMemoryLayout memory_layout_of(const Geometry& geometry, const MemoryLayoutOptions& options);
 
 }  // namespace hyb::models

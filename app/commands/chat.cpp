@@ -1,16 +1,19 @@
 #include <fmt/format.h>
 #include <signal.h>
+#include <chrono>
 
 #include <cstdint>
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "app/chat/chat.h"
 #include "app/chat/commands.h"
 #include "app/commands/commands.h"
 #include "app/environment.h"
+#include "app/idle_memory.h"
 #include "app/options.h"
 #include "app/reuse_options.h"
 #include "app/session.h"
@@ -33,6 +36,7 @@ struct Options {
   std::string system;
   std::string history = "template";
   std::string session;
+  std::optional<double> idle_seconds;
   bool no_history = false;
 };
 
@@ -63,6 +67,9 @@ SessionKeeper make_keeper(const Options& options, Session& session, const Enviro
 Session open_session(const Options& options, const Environment& environment) {
   const StopAtOnce nothing_to_lose;
   if (!options.session.empty()) check_session_name(options.session);
+  if (options.idle_seconds && options.model.pools.mode == "flat") {
+    throw Error(ErrorKind::usage, "--memory-idle: --memory-mode flat gives no memory back");
+  }
   check(sampling_of(options.generation, Json::object()), std::numeric_limits<std::int32_t>::max());
   need_chat_template(ModelSource::find(options.model.model, environment));
   return Session::open(options.model, {.sequences_max = 1}, environment);
@@ -80,6 +87,12 @@ class Talk {
  public:
   Talk(Chat& chat, Input& input, bool has_person, bool has_editor)
       : chat_(&chat), input_(&input), has_person_(has_person), has_editor_(has_editor) {}
+
+  /// While a person does nothing for so long, free memory goes back to the machine.
+  void give_back_after(Engine& engine, double seconds) {
+    engine_ = &engine;
+    idle_ = std::chrono::duration<double>(seconds);
+  }
 
   int run() {
     for (;;) {
@@ -107,6 +120,9 @@ class Talk {
  private:
   Asking asking() {
     Asking asking{.work = chat_->work_ahead()};
+    if (engine_ != nullptr) {
+      asking.work = give_back_when_idle(*engine_, idle_, std::move(asking.work));
+    }
     const Chat::Draft& draft = chat_->draft();
     if (draft.message == 0) return asking;
     asking.prompt = fmt::format("edit {}> ", draft.message);
@@ -132,6 +148,8 @@ class Talk {
 
   Chat* chat_;
   Input* input_;
+  Engine* engine_ = nullptr;  ///< null: memory is kept
+  std::chrono::duration<double> idle_{0};
   bool has_person_;
   bool has_editor_;
   bool was_hinted_ = false;
@@ -158,7 +176,9 @@ int run(const Options& options) {
   const std::unique_ptr<Input> input = make_input(options, environment);
   if (has_person) greet(session);
   if (!options.session.empty()) chat.open(options.session);
-  const int exit_code = Talk(chat, *input, has_person, has_editor(environment)).run();
+  Talk talk(chat, *input, has_person, has_editor(environment));
+  if (options.idle_seconds) talk.give_back_after(engine, *options.idle_seconds);
+  const int exit_code = talk.run();
   chat.close();
   return exit_code;
 }
@@ -167,6 +187,11 @@ Action describe(CLI::App& cli) {
   const auto options = std::make_shared<Options>();  // CLI11 keeps pointers into it
   add_model_options(cli, options->model);
   add_reuse_options(cli, options->model.reuse);
+  add_pool_options(cli, options->model.pools);
+  cli.add_option("--memory-idle", options->idle_seconds,
+                 "give free memory back to the machine when a person types nothing for so many "
+                 "seconds")
+      ->check(CLI::Range(0.0, 1e9));
   add_generation_options(cli, options->generation);
   cli.add_option("--system", options->system, "the system prompt");
   cli.add_option("--history", options->history,

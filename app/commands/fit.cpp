@@ -46,11 +46,20 @@ void print_text(const std::string& name, const ModelOutline& outline, const Fit&
   };
   add("weights", memory.weights, name_of(outline.activation).data());
   add("workspace", memory.workspace, "activations of one step");
-  add("slots", memory.slots_bytes,
-      fmt::format("{} of {}", memory.slots, bytes_text(geometry.slot_bytes)));
-  add("pages", memory.pages_bytes,
-      fmt::format("{} of {} tokens, {} per token", memory.pages, geometry.page_tokens,
-                  bytes_text(geometry.kv_bytes_per_token)));
+  const MemoryLayout& layout = memory.pools.layout;
+  add("pools", memory.pool_bytes(),
+      fmt::format("{} superblocks of {}, each of which is", layout.superblocks,
+                  bytes_text(layout.superblock_bytes)));
+  for (const PageGroup& group : layout.groups) {
+    parts.rows.push_back({fmt::format("  {}", group.kind->name()), "",
+                          fmt::format("{} pages of {} tokens, {} each", group.pages_per_superblock,
+                                      layout.page_tokens, bytes_text(group.page_bytes))});
+  }
+  if (layout.slots.per_superblock > 0) {
+    parts.rows.push_back({"  slots", "",
+                          fmt::format("{} states of {}", layout.slots.per_superblock,
+                                      bytes_text(geometry.slot_bytes))});
+  }
   add("total", memory.total(), fmt::format("of {} allowed", bytes_text(memory.budget)));
 
   Table table = {.columns = {{"tokens each", Align::right}, {"sequences at once", Align::right}},
@@ -68,6 +77,25 @@ void print_text(const std::string& name, const ModelOutline& outline, const Fit&
       fmt::format("longest single sequence: {} tokens\n\n", fit.length_max()) + plain_text(table));
 }
 
+/// What a superblock is to each of its views.
+Json views_json(const MemoryPlan& memory) {
+  const MemoryLayout& layout = memory.pools.layout;
+  Json views = Json::array();
+  for (std::int32_t v = 0; v < layout.views(); ++v) {
+    const ViewId view{v};
+    if (layout.units_per_superblock(view) == 0) continue;
+    const std::string name =
+        view == layout.slot_view() ? "slots"
+        : view == layout.packed_view()
+            ? "packed"
+            : std::string(layout.groups[static_cast<std::size_t>(v)].kind->name());
+    views.push_back({{"view", name},
+                     {"units_per_superblock", layout.units_per_superblock(view)},
+                     {"unit_bytes", layout.unit_bytes(view)}});
+  }
+  return views;
+}
+
 void print_json(const std::string& name, const ModelOutline& outline, const Fit& fit,
                 const MemoryPlan& memory, const Options& options) {
   Json counts = Json::array();
@@ -83,11 +111,11 @@ void print_json(const std::string& name, const ModelOutline& outline, const Fit&
                      {"budget_bytes", memory.budget},
                      {"weights_bytes", memory.weights},
                      {"workspace_bytes", memory.workspace},
-                     {"slots_bytes", memory.slots_bytes},
-                     {"pages_bytes", memory.pages_bytes},
+                     {"pool_bytes", memory.pool_bytes()},
                      {"total_bytes", memory.total()},
-                     {"slots", memory.slots},
-                     {"pages", memory.pages},
+                     {"superblock_bytes", memory.pools.layout.superblock_bytes},
+                     {"superblocks", memory.pools.layout.superblocks},
+                     {"views", views_json(memory)},
                      {"page_tokens", outline.geometry.page_tokens},
                      {"kv_bytes_per_token", outline.geometry.kv_bytes_per_token},
                      {"state_bytes_per_sequence", outline.geometry.state_bytes_per_sequence},
@@ -115,6 +143,7 @@ int run(const Options& options) {
 Action describe(CLI::App& cli) {
   const auto options = std::make_shared<Options>();  // CLI11 keeps pointers into it
   add_model_options(cli, options->model);
+  add_pool_options(cli, options->model.pools);
   cli.add_option("--parallel", options->parallel, "sequences that are to run at once")
       ->check(CLI::Range(1, Fit::sequences_max))
       ->capture_default_str();

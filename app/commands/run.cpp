@@ -145,6 +145,7 @@ Action describe(CLI::App& cli) {
   const auto options = std::make_shared<Options>();  // CLI11 keeps pointers into it
   add_model_options(cli, options->model);
   add_reuse_options(cli, options->model.reuse);
+  add_pool_options(cli, options->model.pools);
   add_text_input(cli, options->input);
   add_generation_options(cli, options->generation);
   cli.add_option("--system", options->system, "the system prompt");

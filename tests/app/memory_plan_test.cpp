@@ -2,6 +2,7 @@
 
 #include "app/session.h"
 #include "core/base/error.h"
+#include "core/memory/footprint.h"
 #include "models/families.h"
 
 using namespace hyb;
@@ -43,9 +44,11 @@ TEST_SUITE("app/memory_plan") {
             CAPTURE(context);
             const MemoryPlan plan = shape.divide(weights + spare, context, sequences);
             CHECK(plan.total() <= plan.budget);
-            CHECK(plan.slots >= 2);
-            CHECK(plan.slots >= plan.sequences + 1);
-            CHECK(std::int64_t{plan.pages} * models::page_tokens >= plan.length_max);
+            CHECK(can_ever_hold(plan.pools.layout, plan.length_max, 512));
+            CHECK(sequences_at_once(plan.pools.layout, plan.length_max, sequences) <=
+                  plan.sequences);
+            // All that is left is theirs, but for what no superblock fits into.
+            CHECK(plan.total() + plan.pools.layout.superblock_bytes > plan.budget);
             if (context != 0) CHECK(plan.length_max <= context);
           }
         }
@@ -70,11 +73,12 @@ TEST_SUITE("app/memory_plan") {
     const Shape shape("granite-4.0-h-350m");
     for (const std::size_t pool : {gib / 8, gib / 2, 4 * gib}) {
       const MemoryPlan plan = shape.divide({4 * gib, pool}, 0, 8);
-      CHECK(plan.pages_bytes + plan.slots_bytes <= pool);
+      CHECK(plan.pool_bytes() <= pool);
       CHECK(plan.total() <= 4 * gib);
       CHECK(plan.sequences >= 1);
     }
-    CHECK(shape.divide({4 * gib, 64 * gib}, 0, 8).pages == shape.divide(4 * gib, 0, 8).pages);
+    CHECK(shape.divide({4 * gib, 64 * gib}, 0, 8).pool_bytes() ==
+          shape.divide(4 * gib, 0, 8).pool_bytes());
     try {
       shape.divide({4 * gib, std::size_t{1} << 20}, 0, 8);
       FAIL("no error");
@@ -82,6 +86,21 @@ TEST_SUITE("app/memory_plan") {
       CHECK(error.kind() == ErrorKind::memory);
       CHECK(std::string(error.what()).find("--pool-memory allows 1.0 MiB") == 0);
     }
+  }
+
+  TEST_CASE("fixed pools hold the sequences that they were asked for") {
+    const Shape shape("granite-4.0-h-350m");
+    Budget budget(4 * gib);
+    budget.mapping = mapping_of({.mode = "flat"});
+    for (const std::int32_t sequences : {1, 8}) {
+      const MemoryPlan plan =
+          plan_memory(shape.plan, shape.geometry, budget, 2000, 2, {.sequences_max = sequences});
+      CHECK(plan.sequences == sequences);
+      CHECK(plan.length_max == 2000);
+      CHECK(plan.pools.layout.fixed_superblocks.size() == 3);
+      CHECK(plan.total() <= plan.budget);
+    }
+    CHECK_THROWS_AS(mapping_of({.mode = "remap", .strict_vmm = true}), Error);
   }
 
   TEST_CASE("a small budget shortens the longest sequence before it refuses") {

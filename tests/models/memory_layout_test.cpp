@@ -243,7 +243,7 @@ TEST_SUITE("models/memory_layout") {
       FAIL("no error");
     } catch (const Error& error) {
       CHECK(error.kind() == ErrorKind::memory);
-      CHECK(std::string(error.what()).find("two slots") != std::string::npos);
+      CHECK(std::string(error.what()).find("a slot") != std::string::npos);
     }
   }
 
@@ -308,5 +308,22 @@ TEST_SUITE("models/memory_layout") {
       CHECK(memory.shape().plane_bytes.size() == 2);
       CHECK(memory.shape().plane_bytes[1].empty());
     }
+  }
+
+  TEST_CASE(
+      "a huge pool of small units has larger superblocks, not more mappings than there may be") {
+    const Shape small = {"tiny", 6, 0.5, 0.25, 4, 1024};
+    const Geometry geometry = geometry_of(small, DType::f32, 16);
+    const ModelMemoryLayout usual = memory_layout_of(geometry, {.pool_bytes = gib / 4, .flat = {}});
+    const ModelMemoryLayout huge =
+        memory_layout_of(geometry, {.pool_bytes = 1024 * gib, .flat = {}});
+    check_addresses(geometry, huge);
+    CHECK(huge.waste() <= 0.03);
+    std::size_t planes = 0;
+    for (const auto& view : huge.shape().plane_bytes) planes += view.size();
+    CHECK(static_cast<std::size_t>(huge.layout.superblocks) * planes <=
+          MemoryLayoutOptions().mappings_max);
+    CHECK(huge.layout.bytes() > 1020 * gib);
+    CHECK(usual.layout.superblock_bytes < huge.layout.superblock_bytes);
   }
 }

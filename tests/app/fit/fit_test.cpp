@@ -44,7 +44,7 @@ TEST_SUITE("app/fit") {
             doctest::Approx(1).epsilon(0.05));
       CHECK(ratio(plan.workspace, session.runner().workspace_bytes()) ==
             doctest::Approx(1).epsilon(0.05));
-      CHECK(ratio(plan.pages_bytes + plan.slots_bytes, session.runner().pool_bytes()) ==
+      CHECK(ratio(plan.pool_bytes(), session.runner().pool_bytes()) ==
             doctest::Approx(1).epsilon(0.05));
       CHECK(session.memory().total() == plan.total());
       CHECK(session.engine().length_max() == plan.length_max);
