@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 #include <signal.h>
-#include <chrono>
 
+#include <chrono>
 #include <cstdint>
 #include <limits>
 #include <memory>
