@@ -8,42 +8,13 @@
 
 #include "core/memory/memory.h"
 #include "core/memory/prefix_cache.h"
+#include "tests/sim/snapshot_oracle.h"
 
 namespace hyb::sim {
-
-const char* name_of(Misuse misuse) {
-  static const char* const names[] = {"none",
-                                      "snapshot visible before its step is done",
-                                      "key cut at the lookup",
-                                      "reference leaked",
-                                      "page owned twice",
-                                      "window page freed too early",
-                                      "tail of a key forgotten",
-                                      "whole path refreshed"};
-  return names[static_cast<int>(misuse)];
-}
 
 namespace {
 
 using Tokens = std::vector<TokenId>;
-
-/// Claims to need one position less than the kind does.
-class ShortSighted final : public MemoryKind {
- public:
-  explicit ShortSighted(const MemoryKind& kind) : kind_(&kind) {}
-  std::string_view name() const override { return kind_->name(); }
-  bool needs(PositionRange positions, std::int32_t length) const override {
-    return kind_->needs(positions, length + 1);
-  }
-
- private:
-  const MemoryKind* kind_;
-};
-
-std::int32_t common_prefix(const Tokens& a, const Tokens& b) {
-  const auto [end, other] = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
-  return static_cast<std::int32_t>(end - a.begin());
-}
 
 /// One sequence: what is known of it, and how far it ran.
 struct Run {
@@ -53,12 +24,6 @@ struct Run {
   std::int32_t goal;    ///< it concludes with so many tokens
   std::vector<Cut> cuts;
   NaiveLayered naive;  ///< has seen memory.length() tokens
-};
-
-/// What the oracle knows of a snapshot in the tree.
-struct Known {
-  Tokens key;
-  std::int64_t used_at;
 };
 
 struct Turn {
@@ -87,7 +52,9 @@ class Scenario {
     }
     if (random_.chance(50)) pool_.limit_compaction(0);
     runner_.fails = [this] { return is_rough_ && random_.chance(1); };
-    cache_.on_evict([this](std::span<const TokenId> key, const Snapshot&) { forget(key); });
+    cache_.on_evict([this](std::span<const TokenId> key, const Snapshot&) {
+      oracle_.evict(key, cache_.options().eviction == EvictionRule::lru && model_.is_recurrent());
+    });
   }
 
   PrefixCounts run() {
@@ -197,7 +164,7 @@ class Scenario {
     const std::span<const TokenId> whole(prompt);
     const bool cut = misuse_ == Misuse::key_cut_at_the_lookup && prompt.size() > 1;
     const Lookup lookup = cache_.look_up(cut ? whole.first(whole.size() - 1) : whole);
-    const std::int32_t most = deepest(prompt);
+    const std::int32_t most = oracle_.deepest(prompt);
     const bool must_be_deepest = model_.is_recurrent() || keeps_all_;
     if (must_be_deepest ? lookup.resumable != most : lookup.resumable > most) {
       throw Violation("not the deepest snapshot was found");
@@ -207,72 +174,16 @@ class Scenario {
     return lookup;
   }
 
-  /// Over all snapshots there are, from the definition of what can be resumed.
-  std::int32_t deepest(const Tokens& prompt) const {
-    const auto most = static_cast<std::int32_t>(prompt.size()) - 1;
-    std::int32_t best = 0;
-    for (const Known& known : known_) {
-      const std::int32_t common = std::min(common_prefix(prompt, known.key), most);
-      const auto length = static_cast<std::int32_t>(known.key.size());
-      if (model_.is_recurrent()) {
-        if (common == length) best = std::max(best, length);
-        continue;
-      }
-      for (std::int32_t at = common; at > best; --at) {
-        if (holds_all(length, at)) best = at;
-      }
-    }
-    return best;
-  }
-
-  /// Whether a snapshot at `length` still has every page that is needed at `at`.
-  bool holds_all(std::int32_t length, std::int32_t at) const {
-    const std::int32_t size = capacity_.memory.page_tokens;
-    for (const PageGroup& group : capacity_.memory.groups) {
-      for (std::int32_t first = 0; first < at; first += size) {
-        const PositionRange page{first, std::min(first + size, at)};
-        const bool wanted = first + size > at || group.kind->needs(page, at);
-        const bool held = first + size > length || group.kind->needs({first, first + size}, length);
-        if (wanted && !held) return false;
-      }
-    }
-    return true;
-  }
-
   void note_use(const Lookup& lookup) {
     if (lookup.snapshot == nullptr) return;
     const auto key = PrefixTree::key(*lookup.snapshot);
-    for (Known& known : known_) {
-      if (std::equal(key.begin(), key.end(), known.key.begin(), known.key.end())) {
-        known.used_at = ++clock_;
-      }
-    }
+    oracle_.use(key);
     if (misuse_ != Misuse::every_use_twice) return;
     const Tokens copy(key.begin(), key.end());
     const Lookup above = cache_.look_up(copy);
     if (above.snapshot != nullptr && above.snapshot != lookup.snapshot) {
       Memory dropped = cache_.resume(above).value_or(Memory());
     }
-  }
-
-  void remember(std::span<const TokenId> key) {
-    known_.push_back({.key = Tokens(key.begin(), key.end()), .used_at = ++clock_});
-  }
-
-  void forget(std::span<const TokenId> key) {
-    const auto same = [&](const Known& known) {
-      return std::equal(key.begin(), key.end(), known.key.begin(), known.key.end());
-    };
-    const auto found = std::find_if(known_.begin(), known_.end(), same);
-    if (found == known_.end()) throw Violation("evicted what was not there");
-    if (cache_.options().eviction == EvictionRule::lru && model_.is_recurrent()) {
-      const auto older = std::count_if(known_.begin(), known_.end(), [&](const Known& other) {
-        return other.used_at < found->used_at;
-      });
-      // One may be spared, because somebody stands on it.
-      if (older > 1) throw Violation("evicted a snapshot that was used later than others");
-    }
-    known_.erase(found);
   }
 
   void step();
@@ -296,7 +207,7 @@ class Scenario {
     const Tokens key(run->tokens.begin(), run->tokens.begin() + length);
     const auto before = cache_.stats().published;
     cache_.conclude(key, std::move(run->memory));
-    if (cache_.stats().published > before) remember(key);
+    if (cache_.stats().published > before) oracle_.add(key);
     end(run);
   }
 
@@ -311,8 +222,7 @@ class Scenario {
   PrefixCache cache_;
   std::list<Run> runs_;
   std::vector<Tokens> seen_;
-  std::vector<Known> known_;
-  std::int64_t clock_ = 0;
+  SnapshotOracle oracle_{capacity_.memory};
   bool keeps_all_ = true;  ///< no kind ever gives up a page
   bool is_rough_ = false;
   PrefixCounts counts_;
@@ -468,10 +378,10 @@ void Scenario::publish(Run& run, SnapshotPlace place) {
     if (!checkpoint) return;
     Tokens moved(run.tokens.begin(), run.tokens.begin() + static_cast<std::ptrdiff_t>(length));
     std::swap(moved.front(), moved.back());
-    if (cache_.insert(moved, *std::move(checkpoint), place)) remember(moved);
+    if (cache_.insert(moved, *std::move(checkpoint), place)) oracle_.add(moved);
     return;
   }
-  if (cache_.publish(key, run.memory, place)) remember(key);
+  if (cache_.publish(key, run.memory, place)) oracle_.add(key);
 }
 
 /// Nobody's memory is to be trusted.
@@ -479,7 +389,7 @@ void Scenario::fail() {
   ++counts_.failed_steps;
   while (!runs_.empty()) end(runs_.begin());
   cache_.clear();
-  known_.clear();
+  oracle_.clear();
   pool_.repeat_owners();
 }
 

@@ -3,22 +3,9 @@
 #include <cstdint>
 
 #include "tests/sim/layered_runner.h"
+#include "tests/sim/misuse.h"
 
 namespace hyb::sim {
-
-/// Mistakes of those who use pool and tree, or of a kind; the simulation has to find each.
-enum class Misuse {
-  none,
-  published_before_its_step,  ///< a snapshot can be resumed from in the step that makes it
-  key_cut_at_the_lookup,      ///< looks up one token less than there is
-  reference_leaked,           ///< a checkpoint is never given back
-  page_owned_twice,           ///< two sequences write to one page
-  window_freed_too_early,     ///< a kind gives up the last page that it needs
-  tail_of_key_forgotten,      ///< a snapshot stands in the tree one token too early
-  every_use_twice,            ///< a hit refreshes the snapshots above the used one too
-};
-
-const char* name_of(Misuse misuse);
 
 struct PrefixCounts {
   std::int64_t schedules = 0, steps = 0, draws = 0, hits = 0, reused = 0, published = 0,
