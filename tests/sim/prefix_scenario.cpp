@@ -70,11 +70,11 @@ class Scenario {
     }
     audit();
     if (!pool_.all_free()) throw Violation("not every byte is back");
+    const PrefixCacheStats& stats = cache_.stats();
     counts_.schedules = 1;
-    counts_.hits = cache_.stats().hits;
-    counts_.reused = cache_.stats().tokens_resumed;
-    counts_.published = cache_.stats().published;
-    counts_.evicted = cache_.stats().evicted;
+    counts_.hits = stats.hits;
+    counts_.published = stats.published;
+    counts_.evicted = stats.evicted;
     counts_.owner_changes = pool_.owner_changes();
     counts_.moved = pool_.compacted_units();
     counts_.packed = runner_.packed;
@@ -250,7 +250,6 @@ std::optional<Turn> Scenario::turn_of(Run& run, std::int32_t tokens_left) {
   Turn turn{.run = &run, .tokens = {}, .kept = known, .history = {}, .params = {}};
   turn.tokens.assign(run.tokens.begin() + at, run.tokens.begin() + at + known);
   for (std::int32_t i = 0; i < drafts; ++i) turn.tokens.push_back(any_token());
-  // A drafter may also have been wrong about what comes before.
   if (drafts > 0) ++counts_.shortened;
   turn.history.assign(run.tokens.begin(), run.tokens.begin() + at);
   turn.history.insert(turn.history.end(), turn.tokens.begin(), turn.tokens.end());
@@ -372,7 +371,6 @@ void Scenario::publish(Run& run, SnapshotPlace place) {
     std::optional<Checkpoint> leaked = run.memory.checkpoint();
     if (leaked) leaked_.push_back(*std::move(leaked));
   }
-  const Tokens wrong(key.begin() + (key.empty() ? 0 : 1), key.end());
   if (misuse_ == Misuse::tail_of_key_forgotten && length > 1) {
     std::optional<Checkpoint> checkpoint = run.memory.checkpoint();
     if (!checkpoint) return;

@@ -8,8 +8,8 @@
 namespace hyb::sim {
 
 struct PrefixCounts {
-  std::int64_t schedules = 0, steps = 0, draws = 0, hits = 0, reused = 0, published = 0,
-               evicted = 0, owner_changes = 0, shortened = 0, dry = 0, failed_steps = 0, packed = 0,
+  std::int64_t schedules = 0, steps = 0, draws = 0, hits = 0, published = 0, evicted = 0,
+               owner_changes = 0, shortened = 0, dry = 0, failed_steps = 0, packed = 0,
                page_copies = 0, moved = 0, lookups = 0, deepest = 0;
 };
 

@@ -137,7 +137,7 @@ TEST_SUITE("app/verify/promises") {
     CHECK(opened.broken(Fault::cut_shows).contains("in pieces = whole"));
     CHECK(opened.broken(Fault::cut_shows).contains("spoilt = sound"));
     CHECK(opened.broken(Fault::order_lost) == Names{"checkpoint and resume = straight run"});
-    CHECK(opened.broken(Fault::reads_live_slot) == Names{"checkpoint and resume = straight run"});
+    CHECK(opened.broken(Fault::reads_live_slot).contains("checkpoint and resume = straight run"));
     CHECK(opened.broken(Fault::nothing_but_nan).contains("logits are numbers"));
     CHECK(opened.broken(Fault::other_token).contains("engine = straight run"));
     CHECK(opened.broken(Fault::other_token).contains("together = alone"));
