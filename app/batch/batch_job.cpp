@@ -130,8 +130,10 @@ BatchReport answer(const BatchOptions& options, const InputFile& input, OutputFi
   const Environment environment = read_environment();
   Session session = [&] {
     const StopAtOnce nothing_to_lose;
+    check_tiers(options.tiers);
     return Session::open(options.model, {.sequences_max = options.parallel}, environment);
   }();
+  add_tiers(session.engine(), options.tiers, environment);
   if (input.format() == LineFormat::text && !options.raw) session.need_chat_template();
   const Tokenizer& tokenizer = session.need_tokenizer();
   RequestMaker maker(tokenizer, session.chat_template(),

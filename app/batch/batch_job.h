@@ -10,12 +10,14 @@
 #include "app/batch/request_maker.h"
 #include "app/options.h"
 #include "app/prompt.h"
+#include "app/tiers.h"
 
 namespace hyb::app {
 
 /// What `hyb batch` is asked for.
 struct BatchOptions {
   ModelOptions model;
+  TierFlags tiers;
   GenerationOptions generation;  ///< what lines do not say themselves
   std::string input, output;
   std::optional<LineFormat> format;

@@ -81,6 +81,7 @@ Action describe(CLI::App& cli) {
   add_model_options(cli, options->job.model, false);
   add_reuse_options(cli, options->job.model.reuse);
   add_pool_options(cli, options->job.model.pools);
+  add_tier_options(cli, options->job.tiers);
   add_generation_options(cli, options->job.generation);
   cli.add_option("--system", options->job.system,
                  "the system prompt of lines that are only a prompt");

@@ -19,6 +19,7 @@
 #include "app/session.h"
 #include "app/sessions/session_keeper.h"
 #include "app/sessions/session_origin.h"
+#include "app/tiers.h"
 #include "app/ui/line_editor.h"
 #include "app/ui/plain_lines.h"
 #include "app/ui/process.h"
@@ -38,6 +39,7 @@ struct Options {
   std::string session;
   std::optional<double> idle_seconds;
   bool no_history = false;
+  TierFlags tiers;
 };
 
 bool has_editor(const Environment& environment) {
@@ -72,7 +74,10 @@ Session open_session(const Options& options, const Environment& environment) {
   }
   check(sampling_of(options.generation, Json::object()), std::numeric_limits<std::int32_t>::max());
   need_chat_template(ModelSource::find(options.model.model, environment));
-  return Session::open(options.model, {.sequences_max = 1}, environment);
+  check_tiers(options.tiers);
+  Session session = Session::open(options.model, {.sequences_max = 1}, environment);
+  add_tiers(session.engine(), options.tiers, environment);
+  return session;
 }
 
 void greet(Session& session) {
@@ -193,6 +198,7 @@ Action describe(CLI::App& cli) {
                  "seconds")
       ->check(CLI::Range(0.0, 1e9));
   add_generation_options(cli, options->generation);
+  add_tier_options(cli, options->tiers);
   cli.add_option("--system", options->system, "the system prompt");
   cli.add_option("--history", options->history,
                  "past turns as the template wants them, or just as they were given")

@@ -14,6 +14,7 @@
 #include "core/engine/scheduler.h"
 #include "core/engine/sequence.h"
 #include "core/engine/trace_recorder.h"
+#include "core/memory/snapshot_tier.h"
 
 namespace hyb {
 namespace {
@@ -97,6 +98,8 @@ struct Engine::Books {
   void check_fits(const Request& request) const;
   void run(std::span<const Assignment> plan);
   StepResult call_runner(std::size_t rows);
+  void carry_out_orders();
+  void fetch_for_newcomers();
   void settle(std::span<const Assignment> plan, const StepResult& result, Clock::time_point begin);
   void say(const ActiveRequest& active, const Sequence& sequence, std::string text);
   void finish(ActiveRequest& active, Sequence& sequence);
@@ -110,6 +113,8 @@ struct Engine::Books {
   MemoryPool pool;
   std::int32_t length_max;
   PrefixCache prefixes;
+  std::unique_ptr<SnapshotTier> tier;
+  std::vector<RequestId> newcomers;  ///< the tier was not asked for them yet
   std::map<RequestId, ActiveRequest> requests;
   Scheduler scheduler;
   std::deque<Event> events;
@@ -165,6 +170,28 @@ StepResult Engine::Books::call_runner(std::size_t rows) {
     ++failed_steps;
     scheduler.release_all();
     throw;
+  }
+}
+
+void Engine::Books::carry_out_orders() {
+  require(!in_run, "engine: a runner does not give orders");
+  if (!pool.has_orders()) return;
+  step.spans.clear();
+  call_runner(0);
+}
+
+/// Between steps: what the tier brings back is in the prefix tree when the scheduler looks there.
+void Engine::Books::fetch_for_newcomers() {
+  while (!newcomers.empty()) {
+    const auto request = requests.find(newcomers.back());
+    newcomers.pop_back();
+    if (request == requests.end()) continue;
+    const auto& choices = request->second.choices;
+    const auto any = std::find_if(choices.begin(), choices.end(),
+                                  [](const auto& choice) { return choice != nullptr; });
+    if (any == choices.end()) continue;
+    const std::span<const TokenId> prompt = (*any)->prompt();
+    tier->fetch(prompt, prefixes.look_up(prompt).resumable);
   }
 }
 
@@ -256,6 +283,7 @@ RequestId Engine::submit(Request request, Sink& sink) {
                   .tokenizer = books.tokenizer,
                   .submitted = Clock::now()};
   active.sink = &sink;
+  if (books.tier != nullptr) books.newcomers.push_back(id);
   const std::int32_t choices = active.terms.request.choices;
   for (std::int32_t choice = 0; choice < choices; ++choice) {
     active.choices.push_back(std::make_unique<Sequence>(active.terms, choice));
@@ -297,6 +325,7 @@ bool Engine::step() {
   require(!books.in_delivery && !books.in_run, "engine: step() is not called from inside a step");
   const bool told = !books.events.empty();
   books.deliver();
+  books.fetch_for_newcomers();
   const std::span<const Assignment> plan = books.scheduler.plan();
   if (plan.empty()) return told;
   books.run(plan);
@@ -305,13 +334,7 @@ bool Engine::step() {
   return true;
 }
 
-void Engine::carry_out_orders() {
-  Books& books = *books_;
-  require(!books.in_run, "engine: a runner does not give orders");
-  if (!books.pool.has_orders()) return;
-  books.step.spans.clear();
-  books.call_runner(0);
-}
+void Engine::carry_out_orders() { books_->carry_out_orders(); }
 
 bool Engine::idle() const { return books_->unfinished == 0 && books_->events.empty(); }
 
@@ -334,6 +357,23 @@ EngineUsage Engine::usage() const {
 PrefixCache& Engine::prefixes() { return books_->prefixes; }
 
 MemoryPool& Engine::pool() { return books_->pool; }
+
+SnapshotCarrier Engine::carrier() {
+  Books* const books = books_.get();
+  return {books->pool, *books->runner, books->prefixes, [books] { books->carry_out_orders(); }};
+}
+
+void Engine::add_tier(const std::string& name, std::unique_ptr<Storage> storage,
+                      const TierOptions& options) {
+  Books& books = *books_;
+  require(books.tier == nullptr, "engine: there is one tier");
+  books.tier = std::make_unique<SnapshotTier>(name, carrier(), std::move(storage), options);
+  books.prefixes.on_evict([&books](std::span<const TokenId> key, const Snapshot& snapshot) {
+    books.tier->spill(key, snapshot);
+  });
+}
+
+const SnapshotTier* Engine::tier() const { return books_->tier.get(); }
 
 void Engine::record(TraceRecorder* recorder) { books_->recorder = recorder; }
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "core/engine/request.h"
 #include "core/engine/runner.h"
@@ -10,8 +11,12 @@
 
 namespace hyb {
 
+class SnapshotCarrier;
+class SnapshotTier;
+class Storage;
 class Tokenizer;
 class TraceRecorder;
+struct TierOptions;
 
 struct EngineOptions {
   std::int32_t length_max;              ///< most tokens of one sequence: prompt and answer
@@ -79,6 +84,14 @@ class Engine {
   /// tiers). Between steps only.
   PrefixCache& prefixes();
   MemoryPool& pool();
+  SnapshotCarrier carrier();
+
+  /// Snapshots that are evicted go to the storage, and come back for a request that begins with
+  /// their tokens, in the step after it was submitted. Call it once at most. `name` is for
+  /// messages, such as "disk tier".
+  void add_tier(const std::string& name, std::unique_ptr<Storage> storage,
+                const TierOptions& options);
+  const SnapshotTier* tier() const;  ///< null: there is none
 
   /// From now on every request is written down (null: no more). The recorder outlives the engine.
   void record(TraceRecorder* recorder);

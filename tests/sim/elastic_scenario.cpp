@@ -98,15 +98,10 @@ class Scenario : private Listener {
 
   void add_tier() {
     const std::int32_t calls = random_.chance(45) ? random_.between(0, 120) : 1 << 30;
-    const SnapshotCarrier carrier(engine_.pool(), runner_, engine_.prefixes(),
-                                  [this] { engine_.carry_out_orders(); });
-    tier_ = std::make_unique<SnapshotTier>(
-        "disk tier", carrier, std::make_unique<FailingDisk>(calls, disk_failures_),
+    engine_.add_tier(
+        "disk tier", std::make_unique<FailingDisk>(calls, disk_failures_),
         TierOptions{.budget_bytes = random_.chance(50) ? std::uint64_t{200'000} : 1 << 30,
                     .bytes_per_second = 1e30});
-    engine_.prefixes().on_evict([this](std::span<const TokenId> key, const Snapshot& snapshot) {
-      tier_->spill(key, snapshot);
-    });
   }
 
   Tokens make_prompt() {
@@ -133,7 +128,6 @@ class Scenario : private Listener {
     if (random_.chance(30)) {
       request.message_ends = {random_.between(1, static_cast<std::int32_t>(request.prompt.size()))};
     }
-    if (tier_ && random_.chance(60)) fetch(request.prompt);
     try {
       const RequestId id = engine_.submit(request, *this);
       requests_.emplace(id, request);
@@ -144,13 +138,6 @@ class Scenario : private Listener {
       requests_.emplace(RequestId{-1 - static_cast<std::int64_t>(requests_.size())},
                         Request{.prompt = {}, .choices = 0});
     }
-  }
-
-  void fetch(const Tokens& prompt) {
-    guarded([&] {
-      const std::int32_t known = engine_.prefixes().look_up(prompt).resumable;
-      if (tier_->fetch(prompt, known) > 0) ++fetches_;
-    });
   }
 
   RequestId any_request() {
@@ -219,7 +206,7 @@ class Scenario : private Listener {
 
   ElasticCounts counts(const EngineUsage& usage) const {
     const auto any = [](std::int64_t count) { return std::int64_t{count > 0}; };
-    const TierStats tier = tier_ ? tier_->stats() : TierStats{};
+    const TierStats tier = engine_.tier() ? engine_.tier()->stats() : TierStats{};
     return {.schedules = 1,
             .steps = usage.steps,
             .answers = answers_,
@@ -231,7 +218,7 @@ class Scenario : private Listener {
             .deferrals = any(usage.deferrals),
             .prefix_waits = any(usage.prefix_waits),
             .spills = any(tier.spilled),
-            .fetches = any(fetches_),
+            .fetches = any(tier.fetched),
             .failed_steps = any(failed_steps_),
             .failed_disks = any(disk_failures_),
             .cancelled = any(static_cast<std::int64_t>(cancelled_.size())),
@@ -248,9 +235,8 @@ class Scenario : private Listener {
   Capacity capacity_;
   LayeredRunner runner_;
   Engine engine_;
-  std::int64_t disk_failures_ = 0, fetches_ = 0, failed_steps_ = 0, answers_ = 0, steps_ = 0;
+  std::int64_t disk_failures_ = 0, failed_steps_ = 0, answers_ = 0, steps_ = 0;
   std::int32_t steps_to_fail_ = 0;
-  std::unique_ptr<SnapshotTier> tier_;
   std::map<RequestId, Request> requests_;
   std::set<RequestId> cancelled_;
   std::vector<Tokens> seen_;
