@@ -66,9 +66,7 @@ class Scenario {
     }
     while (!runs_.empty()) end(runs_.begin());
     audit();
-    while (cache_.evict()) {
-    }
-    audit();
+    while (cache_.evict()) audit();
     if (!pool_.all_free()) throw Violation("not every byte is back");
     const PrefixCacheStats& stats = cache_.stats();
     counts_.schedules = 1;
