@@ -85,7 +85,8 @@ EncodedPrompt ChatPrompts::preserved(const Conversation& conversation, std::int3
   // The system prompt may be another one by now: it stands in the first lead.
   EncodedPrompt prompt =
       rendered(conversation, 0, conversation.turn(path.front()).exchange.message);
-  prompt.message_ends.resize(std::min<std::size_t>(prompt.message_ends.size(), 1));
+  std::vector<std::int32_t>& ends = prompt.message_ends;
+  if (ends.size() > 1) ends.erase(ends.begin() + 1, ends.end());
   for (const std::int32_t number : path) {
     const auto& [parent, exchange] = conversation.turn(number);
     if (parent != 0) {

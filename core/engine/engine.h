@@ -22,7 +22,7 @@ struct EngineOptions {
   std::int32_t length_max;              ///< most tokens of one sequence: prompt and answer
   std::int32_t sequences_max = 64;      ///< most sequences that run at once
   std::int32_t chunk_tokens = 512;      ///< most prompt tokens of one sequence in one step
-  PrefixCacheOptions prefixes;          ///< what is remembered of sequences that ran
+  PrefixCacheOptions prefixes = {};     ///< what is remembered of sequences that ran
   std::int32_t shared_tokens_min = 64;  ///< a sequence waits for a running one that has so many
                                         ///< tokens to run that it needs, too; 1 or more
   bool audit = false;                   ///< checks all books after every step: slow

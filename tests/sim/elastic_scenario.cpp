@@ -135,8 +135,10 @@ class Scenario : private Listener {
     } catch (const Error& error) {
       // More than all memory would hold: refused at once.
       if (error.kind() != ErrorKind::memory) throw;
-      requests_.emplace(RequestId{-1 - static_cast<std::int64_t>(requests_.size())},
-                        Request{.prompt = {}, .choices = 0});
+      Request refused;
+      refused.choices = 0;
+      const auto number = static_cast<std::int64_t>(requests_.size());
+      requests_.emplace(RequestId{-1 - number}, refused);
     }
   }
 
