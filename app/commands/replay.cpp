@@ -134,7 +134,7 @@ void describe_policies(CLI::App& cli, PolicyLists& lists) {
 Action describe(CLI::App& cli) {
   const auto options = std::make_shared<Options>();  // CLI11 keeps pointers into it
   cli.add_option("trace", options->trace,
-                 "JSONL, a request a line: --record of chat, batch and bench writes such files, "
+                 "JSONL, a request a line: --record of chat, run and batch writes such files, "
                  "and scripts/make_trace.py")
       ->required();
   describe_policies(cli, options->lists);
