@@ -71,7 +71,7 @@ def hyb_json(command):
 
 def measure_memory(hyb, folder, length):
     """(peak, allowed) in bytes of a run that fills most of a sequence of `length` tokens."""
-    options = ["--context", str(length)]
+    options = ["--context", str(length), "--pool-memory", "250MB"]
     fit = hyb_json([hyb, "fit", folder, "--json", *options])
     prompt = "The red box holds a coin. " * (length // 30)
     run = [hyb, "run", folder, "--raw", "-p", prompt, "--truncate", "left", "-n", "64",
@@ -79,8 +79,7 @@ def measure_memory(hyb, folder, length):
     peak, samples = peak_pss(run)
     if samples < 20:
         raise SystemExit(f"memory: only {samples} samples; use a longer run")
-    pools = fit["slots_bytes"] + fit["pages_bytes"]
-    return peak, fit["weights_bytes"] + pools + 100 * MEGABYTE
+    return peak, fit["weights_bytes"] + fit["pool_bytes"] + 100 * MEGABYTE
 
 
 def measure(hyb, folder, runs, length):

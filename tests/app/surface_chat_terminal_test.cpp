@@ -21,6 +21,7 @@ struct Desk {
                              "/golden/granite-dense-nope " + flags,
                   .environment = {{"HOME", home.path().string()},
                                   {"XDG_STATE_HOME", (home.path() / "state").string()},
+                                  {"XDG_DATA_HOME", (home.path() / "data").string()},
                                   {"LC_ALL", "C.UTF-8"},
                                   {"TERM", term}}}) {
     REQUIRE(terminal.shows("Ctrl-D leaves"));
@@ -237,6 +238,7 @@ TEST_SUITE("app/surface_chat_terminal") {
     Tmux terminal({.command = std::string(HYB_BINARY) + " chat " + HYB_TESTS_DIR +
                               "/golden/granite-dense-nope -n 3",
                    .environment = {{"XDG_STATE_HOME", (home.path() / "blocked").string()},
+                                   {"XDG_DATA_HOME", (home.path() / "data").string()},
                                    {"TERM", "screen"}},
                    .columns = 200});
     CHECK(terminal.shows("warning: history: "));
