@@ -1,0 +1,131 @@
+#include "tests/cuda_emulator/device/device_memory.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+namespace emulator {
+namespace {
+
+constexpr std::size_t page = 4096;
+constexpr std::byte pattern{0xfd};
+
+std::size_t round_up(std::size_t bytes, std::size_t to) { return (bytes + to - 1) / to * to; }
+
+}  // namespace
+
+void* DeviceMemory::allocate(std::size_t bytes) {
+  if (bytes == 0 || bytes > bytes_max - std::min(bytes_max, bytes_held_)) return nullptr;
+  const std::size_t body = round_up(round_up(bytes, alignment), page);
+  void* const mapped = mmap(nullptr, body + 2 * page, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapped == MAP_FAILED) return nullptr;
+  auto* const first = static_cast<std::byte*>(mapped) + page;
+  std::byte* const at = first + body - round_up(bytes, alignment);
+  std::memset(at, 0xff, bytes);
+  std::fill(at + bytes, first + body, pattern);
+  mprotect(mapped, page, PROT_NONE);
+  mprotect(first + body, page, PROT_NONE);
+  if (!open_) mprotect(first, body, PROT_NONE);
+  ranges_[address(at)] = {.bytes = bytes, .mapped = first, .mapped_bytes = body};
+  bytes_held_ += bytes;
+  return at;
+}
+
+bool DeviceMemory::release(void* at) {
+  const auto found = ranges_.find(address(at));
+  if (found == ranges_.end() || found->second.mapped == nullptr) return false;
+  munmap(found->second.mapped - page, found->second.mapped_bytes + 2 * page);
+  bytes_held_ -= found->second.bytes;
+  ranges_.erase(found);
+  return true;
+}
+
+const std::pair<const std::uintptr_t, DeviceMemory::Range>* DeviceMemory::range_before(
+    const void* at) const {
+  const auto next = ranges_.upper_bound(address(at));
+  return next == ranges_.begin() ? nullptr : &*std::prev(next);
+}
+
+bool DeviceMemory::contains(const void* at, std::size_t bytes) const {
+  const auto* const found = range_before(at);
+  return found != nullptr && address(at) + bytes <= found->first + found->second.bytes;
+}
+
+bool DeviceMemory::is_near(const void* at) const {
+  return std::any_of(ranges_.begin(), ranges_.end(), [&](const auto& range) {
+    return address(at) + page >= range.first &&
+           address(at) < range.first + round_up(range.second.bytes, alignment) + page;
+  });
+}
+
+void DeviceMemory::add_mapping(void* at, std::size_t bytes) {
+  ranges_[address(at)] = {.bytes = bytes};
+}
+
+void* DeviceMemory::allocate_pinned(std::size_t bytes) {
+  void* const at = std::aligned_alloc(page, round_up(std::max<std::size_t>(bytes, 1), page));
+  if (at != nullptr) pinned_[address(at)] = bytes;
+  return at;
+}
+
+bool DeviceMemory::release_pinned(void* at) {
+  if (pinned_.erase(address(at)) == 0) return false;
+  std::free(at);
+  return true;
+}
+
+bool DeviceMemory::is_pinned(const void* at) const {
+  const auto next = pinned_.upper_bound(address(at));
+  if (next == pinned_.begin()) return false;
+  const auto& [first, bytes] = *std::prev(next);
+  return address(at) < first + bytes;
+}
+
+void DeviceMemory::open() {
+  open_ = true;
+  for (const auto& [at, range] : ranges_) {
+    if (range.mapped != nullptr) mprotect(range.mapped, range.mapped_bytes, PROT_READ | PROT_WRITE);
+  }
+}
+
+void DeviceMemory::close() {
+  open_ = false;
+  for (const auto& [at, range] : ranges_) {
+    if (range.mapped != nullptr) mprotect(range.mapped, range.mapped_bytes, PROT_NONE);
+  }
+}
+
+std::string DeviceMemory::damage() const {
+  for (const auto& [at, range] : ranges_) {
+    if (range.mapped == nullptr) continue;
+    const auto* const begin = reinterpret_cast<const std::byte*>(at);
+    const std::byte* const end = range.mapped + range.mapped_bytes;
+    const bool intact =
+        std::all_of(begin + range.bytes, end, [](std::byte byte) { return byte == pattern; });
+    if (!intact) {
+      return "something was written behind the end of a device allocation of " +
+             std::to_string(range.bytes) + " bytes";
+    }
+  }
+  return {};
+}
+
+void DeviceMemory::mend() {
+  open();
+  for (const auto& [at, range] : ranges_) {
+    if (range.mapped == nullptr) continue;
+    auto* const begin = reinterpret_cast<std::byte*>(at);
+    std::fill(begin + range.bytes, range.mapped + range.mapped_bytes, pattern);
+  }
+  close();
+}
+
+DeviceMemory& device_memory() {
+  static DeviceMemory memory;
+  return memory;
+}
+
+}  // namespace emulator

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace emulator {
+
+/// The shared memory of one resident block: 0xff bytes (NaN) when a block starts. What lies behind
+/// the dynamic part is a page that may not be touched; what lies around every part is a pattern
+/// that must stay as it is.
+class SharedMemory {
+ public:
+  static constexpr std::size_t bytes_max = 227 << 10;
+
+  SharedMemory();
+  ~SharedMemory();
+  SharedMemory(const SharedMemory&) = delete;
+  SharedMemory& operator=(const SharedMemory&) = delete;
+
+  /// Makes it new for a block with so much dynamic memory.
+  void prepare(std::size_t dynamic_bytes);
+
+  std::byte* dynamic() const { return dynamic_; }
+  std::size_t dynamic_bytes() const { return dynamic_bytes_; }
+
+  /// The block's one object of this key: a type has one place, as a __shared__ variable in a
+  /// function has. Null when there is no room.
+  std::byte* object(const void* key, std::size_t bytes, std::size_t alignment);
+
+  bool contains(const void* at, std::size_t bytes) const;
+
+  /// What was written outside of the parts since prepare(), in words; empty when nothing was.
+  std::string damage() const;
+
+  /// Is it the page behind the dynamic part, or the one before all?
+  bool is_guard_page(const void* at) const;
+
+ private:
+  struct Object {
+    const void* key;
+    std::byte* begin;
+    std::size_t bytes;
+  };
+
+  std::byte* begin_ = nullptr;  ///< mapped: guard page, objects, dynamic part, guard page
+  std::byte* end_ = nullptr;
+  std::byte* dynamic_ = nullptr;
+  std::size_t dynamic_bytes_ = 0;
+  std::byte* objects_end_ = nullptr;
+  std::vector<Object> objects_;
+};
+
+}  // namespace emulator

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <source_location>
+
+#include "tests/cuda_emulator/device/grid.h"
+
+namespace emulator {
+
+using Where = std::source_location;
+
+/// A warp's collective: waits until all lanes of `mask` have come with the same action and mask;
+/// the last of them carries it out for all. Faults when the lanes of the mask do different things,
+/// when one has left the kernel, or, for an `aligned` one, when they stand at different places.
+struct Collective {
+  const char* name;
+  CollectiveAction action;
+  bool aligned = false;
+};
+void meet(const Collective& collective, std::uint32_t mask, const void* in, void* out, Where where);
+
+/// __syncthreads: all threads of the block that have not left. Returns how many voted.
+unsigned sync_block(bool vote, const char* name, Where where);
+
+/// bar.sync and bar.arrive: barriers 1 to 15, of `threads` threads.
+void sync_barrier(int barrier, int threads, Where where);
+void arrive_at_barrier(int barrier, int threads, Where where);
+
+void sync_grid(Where where);
+void wait_for_previous_kernel(Where where);
+void let_next_kernel_start();
+
+/// Lets others run before this thread looks at memory again.
+void spin_pause(Where where);
+
+/// What every thread does before it leaves the kernel for good.
+void leave_kernel();
+
+/// What the threads of a block wait for, one line per warp and place; for a report.
+std::string describe_waiting(const Block& block);
+
+}  // namespace emulator

@@ -1,0 +1,161 @@
+#include <cuda_runtime.h>
+
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+#include "tests/cuda_emulator/device/fault.h"
+#include "tests/cuda_emulator/device/grid.h"
+#include "tests/cuda_emulator/emulator.h"
+#include "tests/cuda_emulator/runtime/machine.h"
+
+namespace emulator {
+namespace {
+
+constexpr int shared_bytes_default = 48 << 10;
+constexpr std::size_t argument_bytes_max = 4096;
+
+bool has_a_shape(const Launch& launch) {
+  const auto [x, y, z] = launch.blocks;
+  const bool blocks = x > 0 && x <= 0x7fffffffU && y > 0 && y <= 65535 && z > 0 && z <= 65535;
+  return blocks && launch.block_size() > 0 && launch.block_size() <= threads_per_block_max &&
+         launch.threads.z <= 64;
+}
+
+}  // namespace
+
+cudaError_t set_shared_bytes_max(const void* kernel, int bytes) {
+  Machine& m = machine();
+  const std::lock_guard lock(m.mutex);
+  if (bytes < 0 || static_cast<std::size_t>(bytes) > SharedMemory::bytes_max) {
+    return m.note(cudaErrorInvalidValue);
+  }
+  m.shared_bytes_max[kernel] = bytes;
+  return m.note(cudaSuccess);
+}
+
+cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, std::size_t argument_bytes,
+                   std::function<void()> body) {
+  Machine& m = machine();
+  const std::lock_guard lock(m.mutex);
+  const cudaStream_t stream = m.find(config.stream);
+  if (stream == nullptr) return m.note(cudaErrorInvalidResourceHandle);
+  Launch launch{.blocks = config.gridDim,
+                .threads = config.blockDim,
+                .shared_bytes = config.dynamicSmemBytes,
+                .body = std::move(body)};
+  for (unsigned i = 0; i < config.numAttrs; ++i) {
+    const cudaLaunchAttribute& attribute = config.attrs[i];
+    if (attribute.id == cudaLaunchAttributeCooperative) {
+      launch.cooperative = attribute.val.cooperative != 0;
+    } else if (attribute.id == cudaLaunchAttributeProgrammaticStreamSerialization) {
+      launch.starts_early = attribute.val.programmaticStreamSerializationAllowed != 0;
+    } else {
+      return m.note(cudaErrorInvalidValue);
+    }
+  }
+  if (!has_a_shape(launch)) return m.note(cudaErrorInvalidConfiguration);
+  const auto set = m.shared_bytes_max.find(kernel);
+  const int shared_max = set == m.shared_bytes_max.end() ? shared_bytes_default : set->second;
+  if (launch.shared_bytes > static_cast<std::size_t>(shared_max) ||
+      argument_bytes > argument_bytes_max) {
+    return m.note(cudaErrorInvalidValue);
+  }
+  if (launch.cooperative && std::uint64_t{launch.block_count()} * launch.block_size() >
+                                Launcher::cooperative_threads_max) {
+    return m.note(cudaErrorCooperativeLaunchTooLarge);
+  }
+  if (m.error() == cudaSuccess) m.add(stream, std::move(launch));
+  return m.note(cudaSuccess);
+}
+
+void set_schedule(const Schedule& schedule) {
+  const std::lock_guard lock(machine().mutex);
+  machine().schedule = schedule;
+}
+
+std::string fault_text() { return fault_log().text(); }
+
+void reset() {
+  const std::lock_guard lock(machine().mutex);
+  machine().reset();
+}
+
+}  // namespace emulator
+
+using emulator::machine;
+
+const char* cudaGetErrorName(cudaError_t error) {
+  switch (error) {
+    case cudaSuccess:
+      return "cudaSuccess";
+    case cudaErrorInvalidValue:
+      return "cudaErrorInvalidValue";
+    case cudaErrorMemoryAllocation:
+      return "cudaErrorMemoryAllocation";
+    case cudaErrorInvalidConfiguration:
+      return "cudaErrorInvalidConfiguration";
+    case cudaErrorInvalidDevicePointer:
+      return "cudaErrorInvalidDevicePointer";
+    case cudaErrorInvalidMemcpyDirection:
+      return "cudaErrorInvalidMemcpyDirection";
+    case cudaErrorInvalidDevice:
+      return "cudaErrorInvalidDevice";
+    case cudaErrorInvalidResourceHandle:
+      return "cudaErrorInvalidResourceHandle";
+    case cudaErrorNotReady:
+      return "cudaErrorNotReady";
+    case cudaErrorLaunchFailure:
+      return "cudaErrorLaunchFailure";
+    case cudaErrorCooperativeLaunchTooLarge:
+      return "cudaErrorCooperativeLaunchTooLarge";
+    case cudaErrorStreamCaptureUnsupported:
+      return "cudaErrorStreamCaptureUnsupported";
+    case cudaErrorStreamCaptureInvalidated:
+      return "cudaErrorStreamCaptureInvalidated";
+  }
+  return "an error unknown to the emulator";
+}
+
+const char* cudaGetErrorString(cudaError_t error) {
+  static thread_local std::string text;
+  text = emulator::fault_text();
+  return error == cudaErrorLaunchFailure && !text.empty() ? text.c_str() : cudaGetErrorName(error);
+}
+
+cudaError_t cudaGetLastError() { return machine().last_error(true); }
+cudaError_t cudaPeekAtLastError() { return machine().last_error(false); }
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = 1;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetDevice(int* device) {
+  *device = 0;
+  return cudaSuccess;
+}
+
+cudaError_t cudaSetDevice(int device) {
+  return machine().note(device == 0 ? cudaSuccess : cudaErrorInvalidDevice);
+}
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+  if (device != 0) return machine().note(cudaErrorInvalidDevice);
+  std::size_t free_bytes = 0, total_bytes = 0;
+  if (const cudaError_t error = cudaMemGetInfo(&free_bytes, &total_bytes)) return error;
+  *properties = {.name = {},
+                 .totalGlobalMem = total_bytes,
+                 .sharedMemPerBlock = emulator::shared_bytes_default,
+                 .sharedMemPerBlockOptin = emulator::SharedMemory::bytes_max,
+                 .sharedMemPerMultiprocessor = 228 << 10,
+                 .major = 9,
+                 .minor = 0,
+                 .multiProcessorCount = 4,
+                 .maxThreadsPerBlock = emulator::threads_per_block_max,
+                 .warpSize = emulator::lanes_per_warp,
+                 .l2CacheSize = 1 << 20,
+                 .cooperativeLaunch = 1};
+  std::snprintf(properties->name, sizeof(properties->name), "emulated CUDA device");
+  return cudaSuccess;
+}

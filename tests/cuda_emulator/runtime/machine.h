@@ -1,0 +1,116 @@
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "tests/cuda_emulator/device/launcher.h"
+#include "tests/cuda_emulator/device/schedule.h"
+
+namespace emulator {
+
+/// A moment in a stream: `position` operations of it are done.
+struct Moment {
+  std::uint64_t stream = 0, position = 0;
+};
+struct Record {
+  std::uint64_t event = 0;
+};
+using HostAction = std::function<void()>;
+using Operation = std::variant<Launch, HostAction, Moment, Record>;
+
+}  // namespace emulator
+
+struct CUstream_st {
+  std::uint64_t number = 0;
+  bool is_blocking = false;  ///< waits for, and is waited for by, calls that name no stream
+  std::deque<emulator::Operation> waiting;
+  std::uint64_t done = 0;  ///< operations so far
+  CUgraph_st* captured_by = nullptr;
+
+  std::uint64_t end() const { return done + waiting.size(); }
+};
+
+struct CUevent_st {
+  std::uint64_t number = 0;
+  emulator::Moment moment;
+  CUgraph_st* captured_by = nullptr;
+  std::chrono::steady_clock::time_point time;
+};
+
+struct CUgraph_st {
+  std::vector<emulator::Operation> operations;
+  std::uint64_t origin = 0;  ///< the stream whose capture it is
+  bool is_invalid = false;
+};
+
+struct CUgraphExec_st {
+  std::vector<emulator::Operation> operations;
+};
+
+namespace emulator {
+
+/// The card: its streams, and what was asked of them and is not done yet. Operations are done only
+/// when the host waits, as late as a card may do them: who reads a result before sees the old
+/// bytes, and who overwrites an argument before finds the new ones used.
+class Machine {
+ public:
+  Machine();
+
+  cudaStream_t make_stream(bool is_blocking);
+  cudaError_t end_stream(cudaStream_t stream);
+  cudaEvent_t make_event();
+  void end_event(cudaEvent_t event) { events_.erase(event->number); }
+
+  /// The stream, or the legacy one for null. Null when there is no such stream.
+  cudaStream_t find(cudaStream_t stream);
+  bool knows(cudaEvent_t event) const;
+
+  /// Queues an operation, or writes it down in the graph that captures the stream.
+  void add(cudaStream_t stream, Operation operation);
+
+  /// Does what stands in the stream before the moment.
+  void advance(const Moment& moment);
+  void advance(cudaStream_t stream) { advance({stream->number, stream->end()}); }
+  void advance_all();
+  /// What a call that names no stream waits for.
+  void advance_blocking();
+  bool is_done(const Moment& moment) const;
+  bool any_capture() const;
+  void invalidate_captures();
+  void end_capture(const CUgraph_st* graph);
+
+  /// What goes wrong from now on in `error()`, until reset().
+  cudaError_t error() const;
+  cudaError_t note(cudaError_t error);  ///< for cudaGetLastError
+  cudaError_t last_error(bool forget);
+  void reset();
+
+  Schedule schedule;
+  std::map<const void*, int> shared_bytes_max;  ///< by kernel, where it was set
+  std::recursive_mutex mutex;
+
+ private:
+  void do_front(CUstream_st& stream, std::uint64_t position);
+  void run_launches(CUstream_st& stream, std::uint64_t position);
+
+  std::map<std::uint64_t, std::unique_ptr<CUstream_st>> streams_;
+  std::map<std::uint64_t, std::unique_ptr<CUevent_st>> events_;
+  std::uint64_t last_number_ = 0;
+  Launcher launcher_;
+  int advancing_ = 0;
+  cudaError_t last_error_ = cudaSuccess;
+};
+
+Machine& machine();
+
+}  // namespace emulator

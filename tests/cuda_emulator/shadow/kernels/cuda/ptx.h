@@ -1,0 +1,373 @@
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+
+#include "kernels/bf16.h"
+#include "tests/cuda_emulator/device/access.h"
+#include "tests/cuda_emulator/device/matrix.h"
+#include "tests/cuda_emulator/device/sync.h"
+
+/// The names of kernels/cuda/ptx.h, where the contracts stand, for the emulator. Every function
+/// takes the place it is called from, so that a fault can name it.
+namespace hyb::kernels::cuda {
+
+using emulator::Where;
+
+inline constexpr int warp_size = 32;
+inline constexpr unsigned full_warp = 0xffffffffU;
+
+// Shared memory
+
+template <typename T, int N>
+struct SharedArray {
+  T values[N];
+
+  /// What is said about a place cannot be a default of an operator: the fault names this line.
+  T& operator[](int i) {
+    emulator::check_index(i, N, Where::current());
+    return values[i];
+  }
+  const T& operator[](int i) const {
+    emulator::check_index(i, N, Where::current());
+    return values[i];
+  }
+};
+
+template <typename T>
+T& dynamic_shared(Where where = Where::current()) {
+  return *static_cast<T*>(emulator::dynamic_shared(sizeof(T), alignof(T), where));
+}
+
+template <typename T>
+inline constexpr char object_key = 0;
+
+template <typename T>
+T& shared_object(Where where = Where::current()) {
+  return *static_cast<T*>(emulator::shared_object(&object_key<T>, sizeof(T), alignof(T), where));
+}
+
+// Loads and stores of vectors
+
+template <typename V>
+V load_vector(const void* from, Where where) {
+  emulator::check_alignment("a vector load", from, sizeof(V), where);
+  return *static_cast<const V*>(from);
+}
+template <typename V>
+void store_vector(void* to, V value, Where where) {
+  emulator::check_alignment("a vector store", to, sizeof(V), where);
+  *static_cast<V*>(to) = value;
+}
+inline uint2 load8(const void* from, Where where = Where::current()) {
+  return load_vector<uint2>(from, where);
+}
+inline uint4 load16(const void* from, Where where = Where::current()) {
+  return load_vector<uint4>(from, where);
+}
+inline uint4 load16_once(const void* from, Where where = Where::current()) {
+  emulator::check_global("load16_once", from, 16, where);
+  return load_vector<uint4>(from, where);
+}
+inline void store8(void* to, uint2 value, Where where = Where::current()) {
+  store_vector(to, value, where);
+}
+inline void store16(void* to, uint4 value, Where where = Where::current()) {
+  store_vector(to, value, where);
+}
+
+// Barriers
+
+inline void sync_block(Where where = Where::current()) {
+  emulator::sync_block(false, "sync_block", where);
+}
+inline int sync_block_count(bool vote, Where where = Where::current()) {
+  return static_cast<int>(emulator::sync_block(vote, "sync_block_count", where));
+}
+inline bool sync_block_any(bool vote, Where where = Where::current()) {
+  return emulator::sync_block(vote, "sync_block_any", where) > 0;
+}
+inline bool sync_block_all(bool vote, Where where = Where::current()) {
+  return emulator::sync_block(!vote, "sync_block_all", where) == 0;
+}
+inline void barrier_sync(int barrier, int threads, Where where = Where::current()) {
+  emulator::sync_barrier(barrier, threads, where);
+}
+inline void barrier_arrive(int barrier, int threads, Where where = Where::current()) {
+  emulator::arrive_at_barrier(barrier, threads, where);
+}
+inline void sync_grid(Where where = Where::current()) { emulator::sync_grid(where); }
+
+// Early starts
+
+inline void wait_for_previous_kernel(Where where = Where::current()) {
+  emulator::wait_for_previous_kernel(where);
+}
+inline void let_next_kernel_start() { emulator::let_next_kernel_start(); }
+
+// Warps
+
+/// What a lane gives to a collective that takes another lane's value.
+template <typename T>
+struct LaneValue {
+  T value;
+  int from;
+};
+
+/// Lane l gets the value of the lane it names; to take from a lane outside of the mask is no number
+/// at all on a card.
+template <typename T>
+void exchange_action(std::uint32_t mask, const emulator::LaneSlots& lanes) {
+  for (std::uint32_t left = mask; left != 0; left &= left - 1) {
+    const auto& lane = lanes[static_cast<std::size_t>(std::countr_zero(left))];
+    const int from = static_cast<const LaneValue<T>*>(lane.in)->from;
+    if ((mask >> from & 1U) == 0) {
+      std::fill_n(static_cast<unsigned char*>(lane.out), sizeof(T), 0xff);
+    } else {
+      const auto& source = lanes[static_cast<std::size_t>(from)];
+      *static_cast<T*>(lane.out) = static_cast<const LaneValue<T>*>(source.in)->value;
+    }
+  }
+}
+template <typename T>
+T exchange(const char* name, T value, int from, unsigned mask, Where where) {
+  const LaneValue<T> in{value, from};
+  T out;
+  emulator::meet({name, exchange_action<T>}, mask, &in, &out, where);
+  return out;
+}
+inline int own_lane() { return static_cast<int>(emulator::current_thread->lane); }
+
+/// `lane` if it is in the segment of `width` lanes that this lane is in, else this lane.
+inline int lane_in_segment(int lane, int width) {
+  return lane / width == own_lane() / width && lane >= 0 ? lane : own_lane();
+}
+
+inline void sync_warp(unsigned mask = full_warp, Where where = Where::current()) {
+  emulator::meet({"sync_warp", [](std::uint32_t, const emulator::LaneSlots&) {}}, mask, nullptr,
+                 nullptr, where);
+}
+template <typename T>
+T shuffle(T value, int lane, unsigned mask = full_warp, int width = 32,
+          Where where = Where::current()) {
+  return exchange("shuffle", value, own_lane() / width * width + (lane & (width - 1)), mask, where);
+}
+template <typename T>
+T shuffle_xor(T value, int bits, unsigned mask = full_warp, int width = 32,
+              Where where = Where::current()) {
+  const int from = own_lane() ^ bits;
+  const bool reaches_up = from / width > own_lane() / width;
+  return exchange("shuffle_xor", value, reaches_up ? own_lane() : from, mask, where);
+}
+template <typename T>
+T shuffle_up(T value, unsigned distance, unsigned mask = full_warp, int width = 32,
+             Where where = Where::current()) {
+  return exchange("shuffle_up", value,
+                  lane_in_segment(own_lane() - static_cast<int>(distance), width), mask, where);
+}
+template <typename T>
+T shuffle_down(T value, unsigned distance, unsigned mask = full_warp, int width = 32,
+               Where where = Where::current()) {
+  return exchange("shuffle_down", value,
+                  lane_in_segment(own_lane() + static_cast<int>(distance), width), mask, where);
+}
+
+/// A collective in which every lane gets the same number, made from those of all.
+template <typename Fold>
+void fold_action(std::uint32_t mask, const emulator::LaneSlots& lanes) {
+  unsigned result = Fold::start;
+  for (std::uint32_t left = mask; left != 0; left &= left - 1) {
+    const int lane = std::countr_zero(left);
+    const auto value = *static_cast<const unsigned*>(lanes[static_cast<std::size_t>(lane)].in);
+    result = Fold::step(result, value, lane);
+  }
+  for (std::uint32_t left = mask; left != 0; left &= left - 1) {
+    const auto lane = static_cast<std::size_t>(std::countr_zero(left));
+    *static_cast<unsigned*>(lanes[lane].out) = result;
+  }
+}
+template <typename Fold>
+unsigned fold(const char* name, unsigned value, unsigned mask, Where where) {
+  unsigned out = 0;
+  emulator::meet({name, fold_action<Fold>}, mask, &value, &out, where);
+  return out;
+}
+struct FoldBallot {
+  static constexpr unsigned start = 0;
+  static unsigned step(unsigned all, unsigned vote, int lane) { return all | vote << lane; }
+};
+struct FoldAdd {
+  static constexpr unsigned start = 0;
+  static unsigned step(unsigned all, unsigned value, int) { return all + value; }
+};
+struct FoldMin {
+  static constexpr unsigned start = 0xffffffffU;
+  static unsigned step(unsigned all, unsigned value, int) { return std::min(all, value); }
+};
+struct FoldMax {
+  static constexpr unsigned start = 0;
+  static unsigned step(unsigned all, unsigned value, int) { return std::max(all, value); }
+};
+
+inline unsigned ballot(bool vote, unsigned mask = full_warp, Where where = Where::current()) {
+  return fold<FoldBallot>("ballot", vote ? 1 : 0, mask, where);
+}
+inline bool any_lane(bool vote, unsigned mask = full_warp, Where where = Where::current()) {
+  return fold<FoldBallot>("any_lane", vote ? 1 : 0, mask, where) != 0;
+}
+inline bool all_lanes(bool vote, unsigned mask = full_warp, Where where = Where::current()) {
+  return fold<FoldBallot>("all_lanes", vote ? 1 : 0, mask, where) == mask;
+}
+inline unsigned reduce_add(unsigned value, unsigned mask = full_warp,
+                           Where where = Where::current()) {
+  return fold<FoldAdd>("reduce_add", value, mask, where);
+}
+inline unsigned reduce_min(unsigned value, unsigned mask = full_warp,
+                           Where where = Where::current()) {
+  return fold<FoldMin>("reduce_min", value, mask, where);
+}
+inline unsigned reduce_max(unsigned value, unsigned mask = full_warp,
+                           Where where = Where::current()) {
+  return fold<FoldMax>("reduce_max", value, mask, where);
+}
+inline unsigned match_any(unsigned value, unsigned mask = full_warp,
+                          Where where = Where::current()) {
+  const auto action = [](std::uint32_t all, const emulator::LaneSlots& lanes) {
+    for (unsigned i = 0; i < 32; ++i) {
+      if ((all >> i & 1U) == 0) continue;
+      unsigned equal = 0;
+      for (unsigned j = 0; j < 32; ++j) {
+        if ((all >> j & 1U) != 0 && *static_cast<const unsigned*>(lanes[i].in) ==
+                                        *static_cast<const unsigned*>(lanes[j].in)) {
+          equal |= 1U << j;
+        }
+      }
+      *static_cast<unsigned*>(lanes[i].out) = equal;
+    }
+  };
+  unsigned out = 0;
+  emulator::meet({"match_any", action}, mask, &value, &out, where);
+  return out;
+}
+/// Which lanes run together is the machine's to choose: the least it may be.
+inline unsigned active_mask() { return 1U << own_lane(); }
+
+// Asynchronous copies
+
+inline void cp_async16(void* to, const void* from, bool is_there = true,
+                       Where where = Where::current()) {
+  emulator::copy_async(to, from, 16, is_there, where);
+}
+template <int Bytes>
+void cp_async(void* to, const void* from, bool is_there = true, Where where = Where::current()) {
+  static_assert(Bytes == 4 || Bytes == 8);
+  emulator::copy_async(to, from, Bytes, is_there, where);
+}
+inline void cp_async_commit() { emulator::current_thread->copies.commit(); }
+template <int Pending>
+void cp_async_wait() {
+  emulator::current_thread->copies.wait(Pending);
+}
+
+// Matrix instructions
+
+template <int Matrices, bool Transposed>
+void ldmatrix(std::uint32_t (&d)[Matrices], const void* row, Where where) {
+  if (own_lane() < 8 * Matrices) {
+    emulator::check_alignment("ldmatrix", row, 16, where);
+    emulator::check_shared("ldmatrix", row, 16, where);
+  }
+  emulator::meet({"ldmatrix", emulator::ldmatrix_action<Matrices, Transposed>, true}, full_warp,
+                 &row, d, where);
+}
+inline void ldmatrix_x4(std::uint32_t (&d)[4], const void* row, Where where = Where::current()) {
+  ldmatrix<4, false>(d, row, where);
+}
+inline void ldmatrix_x4_transposed(std::uint32_t (&d)[4], const void* row,
+                                   Where where = Where::current()) {
+  ldmatrix<4, true>(d, row, where);
+}
+inline void ldmatrix_x2(std::uint32_t (&d)[2], const void* row, Where where = Where::current()) {
+  ldmatrix<2, false>(d, row, where);
+}
+inline void ldmatrix_x2_transposed(std::uint32_t (&d)[2], const void* row,
+                                   Where where = Where::current()) {
+  ldmatrix<2, true>(d, row, where);
+}
+
+inline void mma(const char* name, emulator::CollectiveAction action, float (&d)[4],
+                const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1, Where where) {
+  const emulator::MmaOperands in{
+      .a = {a[0], a[1], a[2], a[3]}, .b = {b0, b1}, .d = {d[0], d[1], d[2], d[3]}};
+  emulator::meet({name, action, true}, full_warp, &in, d, where);
+}
+inline void mma_bf16(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1,
+                     Where where = Where::current()) {
+  mma("mma_bf16", emulator::mma_bf16_action, d, a, b0, b1, where);
+}
+inline void mma_f16(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1,
+                    Where where = Where::current()) {
+  mma("mma_f16", emulator::mma_f16_action, d, a, b0, b1, where);
+}
+inline void mma_tf32(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1,
+                     Where where = Where::current()) {
+  mma("mma_tf32", emulator::mma_tf32_action, d, a, b0, b1, where);
+}
+
+// Between blocks
+
+template <typename T>
+T atomic_add(T* at, T value) {
+  return std::atomic_ref<T>(*at).fetch_add(value);
+}
+template <typename T>
+T atomic_or(T* at, T value) {
+  return std::atomic_ref<T>(*at).fetch_or(value);
+}
+template <typename T>
+T atomic_exchange(T* at, T value) {
+  return std::atomic_ref<T>(*at).exchange(value);
+}
+template <typename T>
+T atomic_compare_exchange(T* at, T expected, T value) {
+  std::atomic_ref<T>(*at).compare_exchange_strong(expected, value);
+  return expected;
+}
+template <typename T>
+T atomic_min(T* at, T value) {
+  const std::atomic_ref<T> target(*at);
+  T before = target.load();
+  while (value < before && !target.compare_exchange_weak(before, value)) continue;
+  return before;
+}
+template <typename T>
+T atomic_max(T* at, T value) {
+  const std::atomic_ref<T> target(*at);
+  T before = target.load();
+  while (value > before && !target.compare_exchange_weak(before, value)) continue;
+  return before;
+}
+inline void fence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
+inline unsigned load_acquire(const unsigned* at) {
+  return std::atomic_ref<unsigned>(const_cast<unsigned&>(*at)).load(std::memory_order_acquire);
+}
+inline void store_release(unsigned* at, unsigned value) {
+  std::atomic_ref<unsigned>(*at).store(value, std::memory_order_release);
+}
+inline void spin_pause(Where where = Where::current()) { emulator::spin_pause(where); }
+
+// Numbers
+
+inline float exp_fast(float x) { return std::exp(x); }
+inline float rsqrt_fast(float x) { return 1.0F / std::sqrt(x); }
+inline std::uint32_t pack_bf16(float low, float high) {
+  return to_bf16(low).bits | static_cast<std::uint32_t>(to_bf16(high).bits) << 16;
+}
+inline bf16 round_bf16(float value) { return to_bf16(value); }
+
+}  // namespace hyb::kernels::cuda

@@ -1,0 +1,99 @@
+#pragma once
+
+#include <cuda_runtime.h>
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/cuda_emulator/emulator.h"
+
+namespace emulator::testing {
+
+using emulator::fault_text, emulator::Order, emulator::reset, emulator::Schedule,
+    emulator::set_schedule;
+
+/// Memory of the device that lives as long as this object.
+template <typename T>
+class DeviceArray {
+ public:
+  explicit DeviceArray(std::size_t count) : count_(count) {
+    REQUIRE(cudaMalloc(&data_, count * sizeof(T)) == cudaSuccess);
+  }
+  explicit DeviceArray(const std::vector<T>& values) : DeviceArray(values.size()) {
+    REQUIRE(cudaMemcpy(data_, values.data(), count_ * sizeof(T), cudaMemcpyHostToDevice) ==
+            cudaSuccess);
+  }
+  DeviceArray(const DeviceArray&) = delete;
+  DeviceArray& operator=(const DeviceArray&) = delete;
+  ~DeviceArray() { cudaFree(data_); }
+
+  T* data() const { return data_; }
+
+  /// Waits for the device. What it holds after a fault is no answer.
+  std::vector<T> values() const {
+    std::vector<T> all(count_);
+    cudaDeviceSynchronize();
+    cudaMemcpy(all.data(), data_, count_ * sizeof(T), cudaMemcpyDeviceToHost);
+    return all;
+  }
+
+ private:
+  T* data_ = nullptr;
+  std::size_t count_;
+};
+
+struct Shape {
+  dim3 blocks = 1, threads = 32;
+  std::size_t shared_bytes = 0;
+  bool cooperative = false;
+  bool starts_early = false;
+  cudaStream_t stream = nullptr;
+};
+
+template <typename... Formal, typename... Actual>
+cudaError_t launch(const Shape& shape, void (*kernel)(Formal...), Actual... actual) {
+  cudaLaunchAttribute attributes[2] = {
+      {.id = cudaLaunchAttributeCooperative, .val = {.cooperative = shape.cooperative}},
+      {.id = cudaLaunchAttributeProgrammaticStreamSerialization,
+       .val = {.programmaticStreamSerializationAllowed = shape.starts_early}}};
+  const cudaLaunchConfig_t config{.gridDim = shape.blocks,
+                                  .blockDim = shape.threads,
+                                  .dynamicSmemBytes = shape.shared_bytes,
+                                  .stream = shape.stream,
+                                  .attrs = attributes,
+                                  .numAttrs = 2};
+  return cudaLaunchKernelEx(&config, kernel, actual...);
+}
+
+inline std::vector<Schedule> schedules() {
+  std::vector<Schedule> all{{.order = Order::first_warp_ahead},
+                            {.order = Order::last_warp_ahead},
+                            {.order = Order::permuted, .seed = 3}};
+  for (const std::uint64_t seed : {1, 2, 5}) all.push_back({.order = Order::random, .seed = seed});
+  return all;
+}
+
+inline std::string name_of(const Schedule& schedule) {
+  const char* const names[] = {"first warp ahead", "last warp ahead", "permuted", "random"};
+  return std::string(names[static_cast<int>(schedule.order)]) + ", seed " +
+         std::to_string(schedule.seed);
+}
+
+/// Runs the body under a schedule and forgets all faults afterwards. The first fault's text.
+template <typename Body>
+std::string fault_of(const Schedule& schedule, Body body) {
+  reset();
+  set_schedule(schedule);
+  body();
+  cudaDeviceSynchronize();
+  const std::string text = fault_text();
+  reset();
+  return text;
+}
+
+inline bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace emulator::testing
