@@ -252,9 +252,12 @@ void fill_layout(const Geometry& geometry, const MemoryLayoutOptions& options,
       layout.groups[v].pages_per_superblock = views[v].units_per_superblock;
     } else if (!views[v].plane_bytes.empty()) {
       const auto count = static_cast<std::size_t>(views[v].units_per_superblock);
-      (v == layout.groups.size() ? layout.slots : layout.packed) = {
-          .bytes = views[v].plane_bytes.front() / count,
-          .per_superblock = views[v].units_per_superblock};
+      const bool is_slots = v == layout.groups.size();
+      const std::size_t stride = views[v].plane_bytes.front() / count;
+      (is_slots ? layout.slots : layout.packed) = {
+          .bytes = stride,
+          .per_superblock = views[v].units_per_superblock,
+          .padding_bytes = stride - (is_slots ? memory.slot_bytes : memory.snapshot.bytes)};
     }
   }
   layout.superblock_bytes = memory.superblock.superblock_bytes();

@@ -163,29 +163,28 @@ void ModelRunner::write(ViewId view, std::int32_t unit, std::span<const std::byt
   store_.write(view, unit, bytes);
 }
 
-StepResult ModelRunner::sample(const Step& step, const Tensor& logits) {
-  sample_params_.clear();
-  for (const Span& span : step.spans) {
-    for (const hyb::SampleRow& row : span.samples) {
-      const SamplingParams& params = *row.params;
-      auto& bias = biases_[sample_params_.size()];
-      bias.clear();
-      for (const LogitBias& one : params.bias) bias.push_back({one.token, one.bias});
-      sample_params_.push_back({.temperature = params.temperature,
-                                .top_k = params.top_k,
-                                .top_p = params.top_p,
-                                .min_p = params.min_p,
-                                .repetition_penalty = params.repetition_penalty,
-                                .frequency_penalty = params.frequency_penalty,
-                                .presence_penalty = params.presence_penalty,
-                                .seed = params.seed,
-                                .draw = row.draw,
-                                .history = row.history,
-                                .prompt_tokens = row.prompt_tokens,
-                                .bias = bias,
-                                .logprobs = params.logprobs});
-    }
-  }
+void ModelRunner::add_row(const hyb::SampleRow& row) {
+  const SamplingParams& params = *row.params;
+  auto& bias = biases_[sample_params_.size()];
+  bias.clear();
+  for (const LogitBias& one : params.bias) bias.push_back({one.token, one.bias});
+  sample_params_.push_back({.temperature = params.temperature,
+                            .top_k = params.top_k,
+                            .top_p = params.top_p,
+                            .min_p = params.min_p,
+                            .repetition_penalty = params.repetition_penalty,
+                            .frequency_penalty = params.frequency_penalty,
+                            .presence_penalty = params.presence_penalty,
+                            .seed = params.seed,
+                            .draw = row.draw,
+                            .history = row.history,
+                            .prompt_tokens = row.prompt_tokens,
+                            .bias = bias,
+                            .logprobs = params.logprobs});
+}
+
+/// One per row that was added.
+std::vector<SampledToken> ModelRunner::draw_rows(const Tensor& logits) {
   const std::span<kernels::SampledToken> out(sampled_.data(), sample_params_.size());
   const auto workspace = static_cast<std::int64_t>(sample_workspace_.bytes());
   kernels::sample(queue_, {.logits = logits,
@@ -193,9 +192,9 @@ StepResult ModelRunner::sample(const Step& step, const Tensor& logits) {
                            .rows = sample_params_,
                            .out = out,
                            .workspace = sample_workspace_.tensor(0, DType::u8, {workspace})});
-  StepResult result;
+  std::vector<SampledToken> tokens;
   for (const kernels::SampledToken& drawn : out) {
-    hyb::SampledToken& token = result.sampled.emplace_back();
+    SampledToken& token = tokens.emplace_back();
     token = {.token = drawn.token,
              .finite = drawn.outcome == kernels::SampleOutcome::chosen,
              .logprob = drawn.logprob,
@@ -205,13 +204,29 @@ StepResult ModelRunner::sample(const Step& step, const Tensor& logits) {
       token.top.push_back({likely.token, likely.logprob});
     }
   }
-  if (step.keep_logits) {
-    for (std::int64_t row = 0; row < logits.dim(0); ++row) {
-      const float* values = logits.row<float>(row);
-      result.logits.insert(result.logits.end(), values, values + logits.dim(1));
-    }
+  return tokens;
+}
+
+StepResult ModelRunner::sample(const Step& step, const Tensor& logits) {
+  sample_params_.clear();
+  for (const Span& span : step.spans) {
+    for (const hyb::SampleRow& row : span.samples) add_row(row);
+  }
+  StepResult result{.sampled = draw_rows(logits), .logits = {}};
+  if (!step.keep_logits) return result;
+  for (std::int64_t row = 0; row < logits.dim(0); ++row) {
+    const float* values = logits.row<float>(row);
+    result.logits.insert(result.logits.end(), values, values + logits.dim(1));
   }
   return result;
+}
+
+SampledToken ModelRunner::draw(std::span<const float> logits, const hyb::SampleRow& row) {
+  require(count_of(logits) == options_.vocab_used, "runner: a logit per id that may be drawn");
+  std::vector<float> values(logits.begin(), logits.end());
+  sample_params_.clear();
+  add_row(row);
+  return draw_rows(Tensor(values.data(), DType::f32, {1, count_of(logits)})).front();
 }
 
 }  // namespace hyb::models

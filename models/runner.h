@@ -10,11 +10,11 @@
 namespace hyb::models {
 
 struct RunnerOptions {
-  StoreLayout memory;          ///< cut for this model
-  std::int32_t step_tokens;    ///< most tokens of a step
-  std::int32_t step_rows;      ///< most spans, and most sampled rows, of a step
-  std::int32_t positions_max;  ///< most tokens of a sequence
-  std::int32_t vocab_used;     ///< ids from here on are padding and never sampled
+  StoreLayout memory;                       ///< cut for this model
+  std::int32_t step_tokens;                 ///< most tokens of a step
+  std::int32_t step_rows;                   ///< most spans, and most sampled rows, of a step
+  std::int32_t positions_max;               ///< most tokens of a sequence
+  std::int32_t vocab_used;                  ///< ids from here on are padding and never sampled
   kernels::SuperblockMapOptions mapping{};  ///< how memory follows the owners of superblocks
 };
 
@@ -27,6 +27,7 @@ class ModelRunner : public Runner {
 
   Capacity capacity() const override;
   StepResult run(const Step& step) override;
+  SampledToken draw(std::span<const float> logits, const hyb::SampleRow& row) override;
   void read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) override;
   void write(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) override;
 
@@ -57,6 +58,8 @@ class ModelRunner : public Runner {
   void stage(const Step& step);
   StepTables tables();
   StepResult sample(const Step& step, const kernels::Tensor& logits);
+  void add_row(const hyb::SampleRow& row);
+  std::vector<SampledToken> draw_rows(const kernels::Tensor& logits);
 
   kernels::Queue& queue_;
   const Plan& plan_;

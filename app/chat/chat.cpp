@@ -68,14 +68,17 @@ void Chat::go_on_with(SessionKeeper::Loaded loaded) {
 
 Saving Chat::saving() const {
   return {.conversation = conversation_,
-          .sequences = [this](bool all_branches) { return sequences(all_branches); }};
+          .sequences = [this](bool all_turns) { return sequences(all_turns); }};
 }
 
-/// Of each branch's end, the turn as it ran, and what the next prompt begins with.
-std::vector<std::vector<TokenId>> Chat::sequences(bool all_branches) const {
+/// Of each of these turns: as it ran, and what the next prompt begins with.
+std::vector<std::vector<TokenId>> Chat::sequences(bool all_turns) const {
+  const std::int32_t here = conversation_.here();
+  const std::vector<std::int32_t> ends =
+      all_turns ? conversation_.ends() : std::vector<std::int32_t>{here};
   std::vector<std::vector<TokenId>> sequences;
-  for (const auto& [name, turn] : conversation_.branches()) {
-    if (turn == 0 || (!all_branches && name != conversation_.branch())) continue;
+  for (const std::int32_t turn : ends) {
+    if (turn == 0) continue;
     const auto& [parent, exchange] = conversation_.turn(turn);
     std::vector<TokenId> ran = prompts_.prompt(conversation_, parent, exchange.message).tokens;
     const std::vector<TokenId>& ids = exchange.answer.tokens;
@@ -150,7 +153,8 @@ Chat::Next Chat::carry_out(const SlashCommand& command) {
       write_stderr(sanitized(keeper_->list_text()));
       break;
     case Kind::memory:
-      write_stderr(memory_text(session_->memory(), session_->engine().usage()));
+      write_stderr(memory_text(session_->memory(), session_->engine().usage()) +
+                   kept_logits_text(session_->engine().prefixes().tree()));
       break;
     case Kind::undo:
       notice(undo(conversation_, command.count));
@@ -266,10 +270,7 @@ Answer Chat::answer(const std::string& message, std::uint64_t seed_shift) {
   EncodedPrompt prompt = prompt_for(message);
   request.prompt = std::move(prompt.tokens);
   request.message_ends = std::move(prompt.message_ends);
-  // For /regen: all but the token that the answer is drawn from.
-  const auto asked = static_cast<std::int32_t>(request.prompt.size()) - 1;
-  const std::int32_t last = request.message_ends.empty() ? 0 : request.message_ends.back();
-  if (asked > last) request.message_ends.push_back(asked);
+  request.keep_logits = true;  // for /regen
   request.sampling.seed += seed_shift;
   const Answer given = stream_answer(session_->engine(), std::move(request), manners_.sanitizes);
   const Completion& completion = given.completion;

@@ -92,7 +92,7 @@ class Chat {
   Answer answer(const std::string& message, std::uint64_t seed_shift);
   void keep(const std::string& message, const Answer& given);
   Saving saving() const;
-  std::vector<std::vector<TokenId>> sequences(bool all_branches) const;
+  std::vector<std::vector<TokenId>> sequences(bool all_turns) const;
   std::int32_t answered_turn() const;
   std::string checkpoints() const;
   void comment(const Answer& answer) const;

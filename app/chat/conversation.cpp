@@ -20,6 +20,16 @@ std::vector<std::int32_t> Conversation::path(std::int32_t turn) const {
   return path;
 }
 
+std::vector<std::int32_t> Conversation::ends() const {
+  std::vector<bool> is_followed(turns_.size() + 1);
+  for (const Turn& turn : turns_) is_followed[static_cast<std::size_t>(turn.parent)] = true;
+  std::vector<std::int32_t> ends;
+  for (std::int32_t turn = 1; turn <= turns(); ++turn) {
+    if (!is_followed[static_cast<std::size_t>(turn)]) ends.push_back(turn);
+  }
+  return ends;
+}
+
 std::int32_t Conversation::before(std::int32_t count) const {
   std::int32_t turn = here();
   for (; count > 0 && turn != 0; --count) turn = this->turn(turn).parent;

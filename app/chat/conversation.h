@@ -46,6 +46,9 @@ class Conversation {
   /// The turns from the first one to `turn`; none for 0.
   std::vector<std::int32_t> path(std::int32_t turn) const;
 
+  /// The turns that no other follows, ascending: the paths to them pass every turn.
+  std::vector<std::int32_t> ends() const;
+
   /// The turn `count` turns before here; 0 when there are no more.
   std::int32_t before(std::int32_t count) const;
 

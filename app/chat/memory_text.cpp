@@ -51,6 +51,18 @@ std::string tree_text(const EngineUsage& usage) {
 
 }  // namespace
 
+std::string kept_logits_text(const PrefixTree& tree) {
+  std::size_t prompts = 0, bytes = 0;
+  for (const Snapshot* snapshot : tree.snapshots()) {
+    if (snapshot->logits.empty()) continue;
+    ++prompts;
+    bytes += snapshot->logits.size() * sizeof(float);
+  }
+  if (prompts == 0) return {};
+  return fmt::format("kept for /regen, beside the budget: logits of {} prompts, {}\n", prompts,
+                     bytes_text(bytes));
+}
+
 std::string memory_text(const MemoryPlan& plan, const EngineUsage& usage) {
   OwnerTable table;
   table.row("weights", plan.weights);

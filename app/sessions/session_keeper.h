@@ -23,13 +23,14 @@ struct SessionOrigin {
 /// What is to be saved.
 struct Saving {
   const Conversation& conversation;
-  /// Sequences whose memory goes with it: of this branch and of all of them. Asked for when needed.
-  std::function<std::vector<std::vector<TokenId>>(bool all_branches)> sequences = {};
+  /// Sequences whose memory goes with it: of the turns that lead here, or of all that were ever
+  /// given. Asked for when needed.
+  std::function<std::vector<std::vector<TokenId>>(bool all_turns)> sequences = {};
 };
 
 /// How much memory is written after every turn, so that nobody waits for it; all of it is when the
 /// chat is saved by hand, or left.
-inline constexpr std::uint64_t turn_bytes_max = std::uint64_t{64} << 20;
+inline constexpr std::uint64_t turn_bytes_max = std::uint64_t{256} << 20;
 
 /// Keeps a chat's conversation in a file of its own: once it has a name, every turn is saved.
 class SessionKeeper {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "app/batch/model_identity.h"
+#include "app/commands/commands.h"
 
 namespace hyb::app {
 
@@ -14,6 +15,8 @@ SessionOrigin session_origin(Session& session, const ModelOptions& options) {
   const models::Geometry& geometry = session.model().geometry;
   return {.model = source.name(),
           .fingerprint = {{"model", std::move(weights)},
+                          // Of kernels and packing: another build may round differently.
+                          {"hyb", version_text()},
                           {"tokenizer", hex(hash_of(source.read("tokenizer.json").value_or("")))},
                           {"activation_dtype", std::string(name_of(geometry.activation_dtype))},
                           {"kv_dtype", std::string(name_of(geometry.kv_dtype))},

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/engine/engine_limits.h"
 #include "core/engine/scheduler.h"
 #include "core/engine/sequence.h"
 #include "core/engine/trace_recorder.h"
@@ -47,42 +48,13 @@ class Marked {
   bool& flag_;
 };
 
-void check(const Capacity& capacity, const EngineOptions& options) {
-  require(capacity.step_tokens > 0 && capacity.step_rows > 0 && capacity.vocab > 0,
-          "engine: a runner has room for one token, one row and a vocabulary");
-  const auto refuse = [](std::string_view rule, std::int32_t value) {
-    throw Error(ErrorKind::usage, fmt::format("engine: {}: {}", rule, value));
-  };
-  if (options.length_max < 2) refuse("the length limit is 2 tokens or more", options.length_max);
-  if (options.sequences_max < 1) refuse("at least 1 sequence runs", options.sequences_max);
-  if (options.shared_tokens_min < 1) {
-    refuse("at least 1 token is shared", options.shared_tokens_min);
-  }
-  if (options.chunk_tokens < 1) refuse("a chunk has at least 1 token", options.chunk_tokens);
-}
-
-/// The longest sequence that fits when it has all memory to itself, run token by token if need be.
-std::int32_t length_limit(const MemoryPool& pool, std::int32_t asked) {
-  const auto fits = [&](std::int32_t length) { return pool.can_ever_hold(length, 1); };
-  if (!fits(2)) {
-    throw Error(ErrorKind::memory, "engine: the memory holds less than 2 tokens; give more memory");
-  }
-  if (fits(asked)) return asked;
-  std::int32_t low = 2, high = asked;  // low fits, high does not
-  while (high - low > 1) {
-    const std::int32_t middle = low + (high - low) / 2;
-    (fits(middle) ? low : high) = middle;
-  }
-  return low;
-}
-
 }  // namespace
 
 struct Engine::Books {
   Books(Runner& runner_, const Tokenizer* tokenizer_, const EngineOptions& options)
       : runner(&runner_),
         tokenizer(tokenizer_),
-        capacity((check(runner_.capacity(), options), runner_.capacity())),
+        capacity((check_engine(runner_.capacity(), options), runner_.capacity())),
         length_asked(options.length_max),
         audits(options.audit),
         pool(capacity.memory),
@@ -99,7 +71,9 @@ struct Engine::Books {
   void run(std::span<const Assignment> plan);
   StepResult call_runner(std::size_t rows);
   void carry_out_orders();
-  void fetch_for_newcomers();
+  void receive_newcomers();
+  void draw_early(ActiveRequest& active, Sequence& sequence);
+  void keep_logits(Sequence& sequence, const StepResult& result, std::size_t row);
   void settle(std::span<const Assignment> plan, const StepResult& result, Clock::time_point begin);
   void say(const ActiveRequest& active, const Sequence& sequence, std::string text);
   void finish(ActiveRequest& active, Sequence& sequence);
@@ -114,7 +88,7 @@ struct Engine::Books {
   std::int32_t length_max;
   PrefixCache prefixes;
   std::unique_ptr<SnapshotTier> tier;
-  std::vector<RequestId> newcomers;  ///< the tier was not asked for them yet
+  std::vector<RequestId> newcomers;  ///< what is known of their prompts was not looked for yet
   std::map<RequestId, ActiveRequest> requests;
   Scheduler scheduler;
   std::deque<Event> events;
@@ -143,9 +117,13 @@ void Engine::Books::run(std::span<const Assignment> plan) {
   const Clock::time_point begin = Clock::now();
   step.spans.resize(plan.size());
   std::size_t rows = 0;
+  step.keep_logits = false;
   for (std::size_t i = 0; i < plan.size(); ++i) {
-    plan[i].sequence->fill(step.spans[i], plan[i].tokens);
+    const Sequence& sequence = *plan[i].sequence;
+    sequence.fill(step.spans[i], plan[i].tokens);
     rows += step.spans[i].samples.size();
+    const bool draws_first = !step.spans[i].samples.empty() && sequence.is_unanswered();
+    step.keep_logits = step.keep_logits || (draws_first && sequence.keeps_logits());
   }
   const StepResult result = call_runner(rows);
   settle(plan, result, begin);
@@ -181,7 +159,7 @@ void Engine::Books::carry_out_orders() {
 }
 
 /// Between steps: what the tier brings back is in the prefix tree when the scheduler looks there.
-void Engine::Books::fetch_for_newcomers() {
+void Engine::Books::receive_newcomers() {
   while (!newcomers.empty()) {
     const auto request = requests.find(newcomers.back());
     newcomers.pop_back();
@@ -190,9 +168,32 @@ void Engine::Books::fetch_for_newcomers() {
     const auto any = std::find_if(choices.begin(), choices.end(),
                                   [](const auto& choice) { return choice != nullptr; });
     if (any == choices.end()) continue;
-    const std::span<const TokenId> prompt = (*any)->prompt();
-    tier->fetch(prompt, prefixes.look_up(prompt).resumable);
+    Sequence& sequence = **any;
+    if (tier != nullptr) {
+      tier->fetch(sequence.prompt(), prefixes.look_up(sequence.prompt()).resumable);
+    }
+    draw_early(request->second, sequence);
   }
+}
+
+/// From logits that were kept. The sequence then starts behind its prompt, as one that was
+/// preempted there.
+void Engine::Books::draw_early(ActiveRequest& active, Sequence& sequence) {
+  if (!sequence.keeps_logits()) return;
+  const std::span<const float> logits = prefixes.logits(sequence.prompt());
+  if (logits.empty()) return;
+  const SampledToken sampled = runner->draw(logits, sequence.sample_row());
+  if (!sampled.finite) return;
+  say(active, sequence, sequence.accept_early(sampled, Clock::now()));
+  if (sequence.finished()) finish(active, sequence);
+}
+
+void Engine::Books::keep_logits(Sequence& sequence, const StepResult& result, std::size_t row) {
+  if (!sequence.keeps_logits() || !sequence.is_unanswered() || !result.sampled[row].finite) return;
+  const std::size_t width = result.logits.size() / result.sampled.size();
+  const auto vocab = static_cast<std::size_t>(capacity.vocab);
+  require(width >= vocab, "engine: a runner that is asked for logits returns them");
+  scheduler.keep_logits(sequence, std::span(result.logits).subspan(row * width, vocab));
 }
 
 void Engine::Books::settle(std::span<const Assignment> plan, const StepResult& result,
@@ -206,6 +207,7 @@ void Engine::Books::settle(std::span<const Assignment> plan, const StepResult& r
     if (sequence.is_prefilled()) {
       sequence.end_prefill(end);
     } else if (!step.spans[i].samples.empty()) {
+      keep_logits(sequence, result, row);
       std::string text = sequence.accept(result.sampled[row++], end);
       if (!text.empty()) say(requests.at(sequence.age().request), sequence, std::move(text));
     }
@@ -283,7 +285,7 @@ RequestId Engine::submit(Request request, Sink& sink) {
                   .tokenizer = books.tokenizer,
                   .submitted = Clock::now()};
   active.sink = &sink;
-  if (books.tier != nullptr) books.newcomers.push_back(id);
+  books.newcomers.push_back(id);
   const std::int32_t choices = active.terms.request.choices;
   for (std::int32_t choice = 0; choice < choices; ++choice) {
     active.choices.push_back(std::make_unique<Sequence>(active.terms, choice));
@@ -323,11 +325,15 @@ void Engine::cancel(RequestId request) {
 bool Engine::step() {
   Books& books = *books_;
   require(!books.in_delivery && !books.in_run, "engine: step() is not called from inside a step");
-  const bool told = !books.events.empty();
+  bool told = !books.events.empty();
   books.deliver();
-  books.fetch_for_newcomers();
+  books.receive_newcomers();
   const std::span<const Assignment> plan = books.scheduler.plan();
-  if (plan.empty()) return told;
+  if (plan.empty()) {
+    told = told || !books.events.empty();
+    books.deliver();
+    return told;
+  }
   books.run(plan);
   if (books.audits) audit();
   books.deliver();

@@ -33,6 +33,9 @@ struct Request {
   bool prefill_only = false;
   /// Most of its tokens in one step, where that is less than the engine's own limit; 0: that one.
   std::int32_t chunk_tokens = 0;
+  /// The logits behind the prompt are kept with a snapshot at its end, so that the same prompt
+  /// asked again (with another seed, say) runs nothing. With one choice and keep_snapshots only.
+  bool keep_logits = false;
   /// False: leaves nothing behind in the prefix tree. It may still resume from what is there.
   bool keep_snapshots = true;
 };
@@ -67,7 +70,8 @@ enum class ReuseLimit : std::uint8_t {
   nothing_known,    ///< no earlier sequence began like this
   new_text,         ///< all that an earlier sequence had too was reused; the rest is new
   no_snapshot,      ///< an earlier sequence had more of it, but no snapshot stands there (any more)
-  last_token,       ///< all but the last token, which is always run: the answer is drawn from it
+  last_token,       ///< all but the last token, which is run: the answer is drawn from it
+  nothing_left,     ///< all was reused, the logits behind it included
   memory_was_taken  ///< reused or run before, and run again since: memory was short
 };
 

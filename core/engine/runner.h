@@ -74,7 +74,7 @@ struct Step {
 
 struct StepResult {
   std::vector<SampledToken> sampled;  ///< one per SampleRow, in the order of the spans
-  std::vector<float> logits;          ///< [rows, vocab] when keep_logits
+  std::vector<float> logits;          ///< [rows, vocab or more] when keep_logits
 };
 
 struct Capacity {
@@ -97,6 +97,11 @@ class Runner {
   /// the step live until run() returns. Throws Error when the step cannot be carried out; what it
   /// was to write is then never read again.
   virtual StepResult run(const Step& step) = 0;
+
+  /// Draws from logits that an earlier step returned for a row, of which `logits` has the first
+  /// capacity().vocab: the token that the step would have drawn with these parameters. Between
+  /// steps; row.token means nothing. Only asked for where requests keep logits.
+  virtual SampledToken draw(std::span<const float> logits, const SampleRow& row);
 
   /// The bytes of one unit of a view, as of the last step: for the disk tier and session files.
   /// `bytes` has the view's unit_bytes. Called between steps only.

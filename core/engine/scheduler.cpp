@@ -77,6 +77,13 @@ void Scheduler::ran(Sequence& sequence) {
   if (sequence.at_prompt_end()) let_choices_go(sequence);
 }
 
+void Scheduler::keep_logits(Sequence& sequence, std::span<const float> logits) {
+  // Asked for, as the ends of messages are: it says nothing of the prompts that nobody asks for.
+  prefixes_->publish(sequence.known(), sequence.memory(), SnapshotPlace::message_end);
+  prefixes_->keep_logits(sequence.known(), {logits.begin(), logits.end()});
+  may_start_ = true;
+}
+
 void Scheduler::release_all() {
   for (Sequence* sequence : running_) {
     sequence->release();
@@ -183,6 +190,10 @@ Scheduler::Admission Scheduler::admit(Sequence& sequence) {
   if (!sequence.was_started() && sequence.request().keep_snapshots) {
     std::vector<Cut> cuts =
         prefixes_->cuts(lookup, sequence.prompt(), sequence.request().message_ends);
+    // With logits the snapshot stands behind the last token, not before it.
+    if (sequence.keeps_logits()) {
+      std::erase_if(cuts, [](const Cut& cut) { return cut.place == SnapshotPlace::prompt_end; });
+    }
     sequence.set_cuts(std::move(cuts));
   }
   start(sequence, *std::move(memory),

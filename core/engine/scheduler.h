@@ -61,6 +61,9 @@ class Scheduler {
   /// The step is done and the sequence has said so: leaves a snapshot where one is wanted.
   void ran(Sequence& sequence);
 
+  /// The same of one whose prompt has run whole: leaves a snapshot there with the logits behind it.
+  void keep_logits(Sequence& sequence, std::span<const float> logits);
+
   /// After a failed step no memory is to be trusted: all sequences wait to be computed again, and
   /// no snapshot is left.
   void release_all();

@@ -85,11 +85,34 @@ void Sequence::fill(Span& span, std::int32_t count) const {
   span.write_slot = memory_.write_slot();
   span.samples.clear();
   if (begin + count < tokens() || terms_->request.prefill_only) return;
-  span.samples.push_back({.token = count - 1,
-                          .params = &sampling_,
-                          .draw = static_cast<std::uint64_t>(generated()),
-                          .history = tokens_,
-                          .prompt_tokens = prompt_tokens_});
+  span.samples.push_back(sample_row());
+  span.samples.back().token = count - 1;
+}
+
+bool Sequence::keeps_logits() const {
+  const Request& request = terms_->request;
+  return request.keep_logits && request.keep_snapshots && request.choices == 1 &&
+         !request.prefill_only;
+}
+
+SampleRow Sequence::sample_row() const {
+  return {.token = 0,
+          .params = &sampling_,
+          .draw = static_cast<std::uint64_t>(generated()),
+          .history = tokens_,
+          .prompt_tokens = prompt_tokens_};
+}
+
+std::string Sequence::accept_early(const SampledToken& sampled, Clock::time_point now) {
+  require(is_unanswered() && !was_started_, "sequence: it is answered before it starts");
+  Usage& usage = completion_.usage;
+  first_span_ = now;
+  usage.queued = first_span_ - terms_->submitted;
+  usage.matched_tokens = prompt_tokens_;
+  usage.reused_tokens = prompt_tokens_;
+  ran_max_ = prompt_tokens_;
+  reuse_is_tracked_ = true;
+  return accept(sampled, now);
 }
 
 void Sequence::ran(std::int32_t count, Clock::time_point begin) {
@@ -162,6 +185,7 @@ ReuseLimit Sequence::reuse_limit() const {
   const Usage& usage = completion_.usage;
   if (usage.recomputed_tokens > 0) return ReuseLimit::memory_was_taken;
   if (!reuse_is_tracked_) return ReuseLimit::off;
+  if (usage.reused_tokens == prompt_tokens_) return ReuseLimit::nothing_left;
   if (usage.reused_tokens > 0 && usage.reused_tokens == prompt_tokens_ - 1) {
     return ReuseLimit::last_token;
   }

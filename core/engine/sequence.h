@@ -98,6 +98,20 @@ class Sequence {
   void follow(const std::optional<Leader>& leader);
   const std::optional<Leader>& leader() const { return leader_; }
 
+  /// Whether the logits from which its first token is drawn are to be kept, or were.
+  bool keeps_logits() const;
+
+  /// Its next token is drawn with this from the logits behind its tokens; `token` is set by the
+  /// caller. Valid until the sequence changes.
+  SampleRow sample_row() const;
+
+  /// As accept(), of a first token that was drawn from logits that were kept, before the sequence
+  /// has memory: its prompt is not run.
+  std::string accept_early(const SampledToken& sampled, Clock::time_point now);
+
+  /// Nothing was drawn yet.
+  bool is_unanswered() const { return generated() == 0; }
+
   /// Makes `span` the next `count` pending tokens; valid until the sequence changes.
   void fill(Span& span, std::int32_t count) const;
 

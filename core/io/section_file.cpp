@@ -71,7 +71,8 @@ void SectionWriter::commit() {
   file_.commit();
 }
 
-SectionReader::SectionReader(const std::filesystem::path& path, const SectionFormat& format)
+SectionReader::SectionReader(const std::filesystem::path& path, const SectionFormat& format,
+                             Size size)
     : file_(path) {
   if (file_.size() < sizeof(Front)) fail("is too short for a file of this kind");
   Front front{};
@@ -81,7 +82,7 @@ SectionReader::SectionReader(const std::filesystem::path& path, const SectionFor
     fail(fmt::format("has format version {}, this hyb reads {}", front.version, format.version));
   }
   if (front.sum != sum_of(front)) fail("is damaged: the checksum of its front is wrong");
-  if (front.file_bytes != file_.size()) {
+  if (size == Size::as_written && front.file_bytes != file_.size()) {
     fail(fmt::format("has {} bytes, {} were written: it is truncated or damaged", file_.size(),
                      front.file_bytes));
   }

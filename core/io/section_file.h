@@ -49,8 +49,12 @@ class SectionWriter {
 /// against the size of the file. Every violation is Error(model) that begins with the path.
 class SectionReader {
  public:
+  /// Who needs the first sections only can do with a file that was cut, or added to, behind them.
+  enum class Size : std::uint8_t { as_written, any };
+
   /// Checks the front: magic, version, size, checksum.
-  SectionReader(const std::filesystem::path& path, const SectionFormat& format);
+  SectionReader(const std::filesystem::path& path, const SectionFormat& format,
+                Size size = Size::as_written);
 
   /// The next section, whether or not the one before was read. Nothing: that was the last one.
   std::optional<SectionHead> next();

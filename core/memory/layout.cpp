@@ -82,6 +82,13 @@ std::size_t MemoryLayout::unit_bytes(ViewId view) const {
   return groups[static_cast<std::size_t>(index(view))].page_bytes;
 }
 
+std::size_t MemoryLayout::content_bytes(ViewId view) const {
+  const std::size_t bytes = unit_bytes(view);
+  if (view == slot_view()) return bytes - slots.padding_bytes;
+  if (view == packed_view()) return bytes - packed.padding_bytes;
+  return bytes;
+}
+
 std::size_t MemoryLayout::store_bytes() const {
   if (fixed_superblocks.empty()) return bytes();
   std::size_t sum = 0;

@@ -23,6 +23,9 @@ struct PageGroup {
 struct SlotShape {
   std::size_t bytes = 0;
   std::int32_t per_superblock = 0;  ///< 0: there are none
+  /// Of bytes, at the end: they lie between two slots and mean nothing. How many there are follows
+  /// from the size of the pool, not from the model.
+  std::size_t padding_bytes = 0;
 };
 
 /// How the physical memory of a model's sequences is cut. Memory is `superblocks` pieces of equal
@@ -52,6 +55,8 @@ struct MemoryLayout {
   ViewId packed_view() const { return ViewId{static_cast<std::int32_t>(groups.size()) + 1}; }
   std::int32_t units_per_superblock(ViewId view) const;
   std::size_t unit_bytes(ViewId view) const;
+  /// Of these the ones at the front that mean something: the same in pools of any size.
+  std::size_t content_bytes(ViewId view) const;
   std::size_t bytes() const { return static_cast<std::size_t>(superblocks) * superblock_bytes; }
   /// What it takes to back all units that can be in use at once.
   std::size_t store_bytes() const;

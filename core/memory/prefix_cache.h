@@ -24,6 +24,8 @@ struct PrefixCacheOptions {
   /// A branch point is cut when it is at least so many tokens behind what can be resumed: a cut
   /// costs a step, and a short run of tokens is no dearer to run again.
   std::int32_t branch_tokens_min = 16;
+  /// For logits at the ends of prompts, beside the pool. Past it the oldest ones go.
+  std::size_t logits_bytes_max = std::size_t{32} << 20;
 };
 
 /// What a request can expect of the prefix tree. Valid until the cache changes.
@@ -87,6 +89,13 @@ class PrefixCache {
   /// of checkpoint.length() tokens. False, and it is released: the position is covered already.
   bool insert(std::span<const TokenId> key, Checkpoint checkpoint, SnapshotPlace place);
 
+  /// Keeps the logits behind the key with the snapshot that stands at its end. False: none does, or
+  /// they are more than logits_bytes_max.
+  bool keep_logits(std::span<const TokenId> key, std::vector<float> logits);
+  /// Logits that were kept behind exactly this key; empty: there are none. Valid until the cache
+  /// changes.
+  std::span<const float> logits(std::span<const TokenId> key) const;
+
   /// Gives up the snapshot of least value. False: there is none. `keep`: never this one. What a
   /// running sequence shares with it stays in use, so this may free less than it had.
   bool evict(const Snapshot* keep = nullptr);
@@ -114,6 +123,8 @@ class PrefixCache {
   void add(std::span<const TokenId> key, Checkpoint checkpoint, SnapshotPlace place);
   Snapshot* victim(const Snapshot* keep);
   void give_up(Snapshot& victim);
+  void drop_logits(Snapshot& snapshot);
+  void drop_oldest_logits();
 
   MemoryPool* pool_;
   PrefixCacheOptions options_;
@@ -123,6 +134,7 @@ class PrefixCache {
   Eviction eviction_;
   EvictionListener on_evict_;
   PrefixCacheStats stats_;
+  std::size_t logits_bytes_ = 0;
 };
 
 }  // namespace hyb

@@ -28,6 +28,8 @@ struct Snapshot {
   std::uint64_t added = 0;       ///< of equal values the one added first goes first
   std::int32_t heap_index = -1;  ///< in the eviction heap, kept by it; -1: not in it
   PrefixNode* node = nullptr;
+  /// Of the token behind it, one per id of the vocabulary; empty: not kept.
+  std::vector<float> logits;
 };
 
 /// The nodes below a node, by the first token of their edge. Two lie in the node itself, so that a

@@ -31,7 +31,7 @@ void write_session(const std::filesystem::path& path, const SessionText& text) {
 
 SessionReading read_session(const std::filesystem::path& path) {
   try {
-    SectionReader reader(path, session_format);
+    SectionReader reader(path, session_format, SectionReader::Size::any);
     return {.text = read_text_part(reader, path), .refused = {}};
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::model) throw;

@@ -17,8 +17,8 @@ struct SessionText {
   std::string app;
 };
 
-/// What reading a session came to. A file that is missing, cut off, damaged, of another kind or
-/// another version is an expected outcome: nothing of it is used.
+/// What reading a session came to. A file that is missing, of another kind or another version, or
+/// whose text is damaged is an expected outcome: nothing of it is used.
 struct SessionReading {
   std::optional<SessionText> text;
   std::string refused;  ///< why there is no text, for a person; begins with the path
@@ -31,8 +31,8 @@ void write_session(const std::filesystem::path& path, const SessionText& text);
 /// The same as the first sections of a file that goes on.
 void add_session_text(SectionWriter& writer, const SessionText& text);
 
-/// Reads the text. That it fits to the model at hand is for the caller to ask: the text is good for
-/// any model, the memory for one.
+/// Reads the text, whatever became of the memory behind it. That it fits to the model at hand is
+/// for the caller to ask: the text is good for any model, the memory for one.
 SessionReading read_session(const std::filesystem::path& path);
 
 }  // namespace hyb

@@ -49,9 +49,9 @@ Selection select(const MemoryLayout& layout, std::vector<Selection::Entry> entri
   std::map<std::pair<ViewId, std::int32_t>, std::uint32_t> numbers;
   for (Selection::Entry& entry : entries) {
     const std::vector<CheckpointUnit> units = units_of(entry.snapshot->checkpoint, layout);
-    std::uint64_t bytes = selection.saved.bytes;
+    std::uint64_t bytes = selection.saved.bytes + entry.snapshot->logits.size() * sizeof(float);
     for (const CheckpointUnit& unit : units) {
-      if (!numbers.contains({unit.view, unit.unit})) bytes += layout.unit_bytes(unit.view);
+      if (!numbers.contains({unit.view, unit.unit})) bytes += layout.content_bytes(unit.view);
     }
     if (bytes > bytes_max) {
       ++selection.saved.left_out;
@@ -88,6 +88,15 @@ void add_snapshot(SectionWriter& writer, std::uint32_t number, const Selection::
   add_numbers(writer, SessionSection::snapshot, number, numbers);
 }
 
+std::vector<std::uint32_t> with_logits(const Selection& selection) {
+  std::vector<std::uint32_t> numbers;
+  for (std::size_t i = 0; i < selection.entries.size(); ++i) {
+    if (selection.entries[i].snapshot->logits.empty()) continue;
+    numbers.push_back(static_cast<std::uint32_t>(i));
+  }
+  return numbers;
+}
+
 void add_units(SectionWriter& writer, SnapshotCarrier& carrier,
                std::span<const CheckpointUnit> units) {
   std::vector<std::byte> bytes;
@@ -95,7 +104,7 @@ void add_units(SectionWriter& writer, SnapshotCarrier& carrier,
     bytes.resize(carrier.layout().unit_bytes(units[i].view));
     carrier.read(units[i], bytes);
     writer.add(static_cast<std::uint32_t>(SessionSection::unit), static_cast<std::uint32_t>(i),
-               bytes);
+               std::span(bytes).first(carrier.layout().content_bytes(units[i].view)));
   }
 }
 
@@ -114,12 +123,17 @@ SessionSaved write_session(const std::filesystem::path& path, const SessionText&
            to_text(to_json(SessionOutline{.layout = layout_facts(carrier.layout()),
                                           .sequences = sequences.size(),
                                           .snapshots = selection.entries.size(),
-                                          .units = selection.units.size()})));
+                                          .units = selection.units.size(),
+                                          .logits = with_logits(selection)})));
   for (std::size_t i = 0; i < sequences.size(); ++i) {
     add_tokens(writer, static_cast<std::uint32_t>(i), sequences[i]);
   }
   for (std::size_t i = 0; i < selection.entries.size(); ++i) {
     add_snapshot(writer, static_cast<std::uint32_t>(i), selection.entries[i]);
+  }
+  for (const std::uint32_t i : with_logits(selection)) {
+    writer.add(static_cast<std::uint32_t>(SessionSection::logits), i,
+               std::as_bytes(std::span(selection.entries[i].snapshot->logits)));
   }
   add_units(writer, carrier, selection.units);
   writer.commit();

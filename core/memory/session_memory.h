@@ -17,7 +17,7 @@ struct SessionSaved {
   std::int32_t snapshots = 0;
   std::int32_t length = 0;    ///< tokens of the deepest
   std::int32_t left_out = 0;  ///< snapshots that had no room in bytes_max
-  std::uint64_t bytes = 0;    ///< of pages and slots
+  std::uint64_t bytes = 0;    ///< of pages, slots and logits
 };
 
 /// What restoring it came to. A file that is missing, damaged or of another model is an expected
@@ -30,9 +30,9 @@ struct SessionRestored {
 };
 
 /// Writes a session with its memory: every snapshot in the prefix tree that one of the sequences
-/// passes, the deepest first, with the pages and slots that it needs; a page that several need
-/// once. Stops short of `bytes_max` bytes of pages and slots. Between steps. Throws Error(runtime)
-/// when the file can't be written; what stood there before stays.
+/// passes, the deepest first, with the pages and slots that it needs and the logits that are kept
+/// with it; a page that several need once. Stops short of `bytes_max` bytes of these. Between
+/// steps. Throws Error(runtime) when the file can't be written; what stood there before stays.
 SessionSaved write_session(const std::filesystem::path& path, const SessionText& text,
                            SnapshotCarrier& carrier,
                            std::span<const std::vector<TokenId>> sequences,

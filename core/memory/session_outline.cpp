@@ -17,12 +17,29 @@ std::size_t count_from(const Json& json, const char* name, const std::string& so
   return found->get<std::size_t>();
 }
 
+std::vector<std::uint32_t> logits_from(const Json& json, const std::string& source) {
+  const auto fail = [&] {
+    throw Error(ErrorKind::model, source + ": the outline has no list of logits");
+  };
+  const auto found = json.find("logits");
+  if (found == json.end() || !found->is_array()) fail();
+  std::vector<std::uint32_t> snapshots;
+  for (const Json& number : *found) {
+    if (!number.is_number_unsigned() || number.get<std::uint64_t>() > 0xFFFFFFFF) fail();
+    const auto snapshot = number.get<std::uint32_t>();
+    if (!snapshots.empty() && snapshot <= snapshots.back()) fail();
+    snapshots.push_back(snapshot);
+  }
+  return snapshots;
+}
+
 }  // namespace
 
 Fingerprint layout_facts(const MemoryLayout& layout) {
-  Fingerprint facts = {{"page_tokens", std::to_string(layout.page_tokens)},
-                       {"slot_bytes", std::to_string(layout.slots.bytes)},
-                       {"packed_bytes", std::to_string(layout.packed.bytes)}};
+  Fingerprint facts = {
+      {"page_tokens", std::to_string(layout.page_tokens)},
+      {"slot_bytes", std::to_string(layout.content_bytes(layout.slot_view()))},
+      {"packed_bytes", std::to_string(layout.content_bytes(layout.packed_view()))}};
   for (std::size_t i = 0; i < layout.groups.size(); ++i) {
     facts["group_" + std::to_string(i)] = std::string(layout.groups[i].kind->name()) + " " +
                                           std::to_string(layout.groups[i].page_bytes);
@@ -34,7 +51,8 @@ Json to_json(const SessionOutline& outline) {
   return {{"layout", to_json(outline.layout)},
           {"sequences", outline.sequences},
           {"snapshots", outline.snapshots},
-          {"units", outline.units}};
+          {"units", outline.units},
+          {"logits", outline.logits}};
 }
 
 SessionOutline session_outline_from(const Json& json, const std::string& source) {
@@ -44,7 +62,8 @@ SessionOutline session_outline_from(const Json& json, const std::string& source)
   return {.layout = fingerprint_from(json["layout"], source),
           .sequences = count_from(json, "sequences", source),
           .snapshots = count_from(json, "snapshots", source),
-          .units = count_from(json, "units", source)};
+          .units = count_from(json, "units", source),
+          .logits = logits_from(json, source)};
 }
 
 }  // namespace hyb

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "core/base/json.h"
 #include "core/memory/fingerprint.h"
@@ -13,6 +15,7 @@ namespace hyb {
 struct SessionOutline {
   Fingerprint layout;
   std::size_t sequences = 0, snapshots = 0, units = 0;
+  std::vector<std::uint32_t> logits;  ///< snapshots that have theirs, ascending
 };
 
 /// What of a layout decides whether the bytes of a unit mean the same: page size, kinds, sizes of

@@ -19,6 +19,7 @@ struct FileSnapshot {
   Precision precision;
   SnapshotPlace place;
   std::vector<std::uint32_t> units;  // numbers in the file, in the order of units_of
+  std::vector<float> logits;         // empty: not in the file
 };
 
 /// The whole file but the units' bytes, checked.
@@ -41,6 +42,7 @@ class SessionLoader {
  private:
   std::vector<std::vector<TokenId>> read_sequences(std::size_t count);
   FileSnapshot read_snapshot(std::uint32_t number, std::span<const std::vector<TokenId>> sequences);
+  std::vector<float> read_logits(std::uint32_t snapshot);
   void assign_views(const FileSnapshot& snapshot, std::vector<std::int32_t>& views);
 
   std::string path_;
@@ -79,7 +81,18 @@ FileSnapshot SessionLoader::read_snapshot(std::uint32_t number,
   return {.key = {tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(numbers[1])},
           .precision = static_cast<Precision>(numbers[2]),
           .place = static_cast<SnapshotPlace>(numbers[3]),
-          .units = {numbers.begin() + 4, numbers.end()}};
+          .units = {numbers.begin() + 4, numbers.end()},
+          .logits = {}};
+}
+
+std::vector<float> SessionLoader::read_logits(std::uint32_t snapshot) {
+  const SectionHead head = expect_section(reader_, SessionSection::logits, snapshot);
+  std::vector<float> logits(carrier_->logits_size());
+  if (head.length != logits.size() * sizeof(float)) {
+    reader_.fail("is damaged: logits of another vocabulary");
+  }
+  reader_.read(std::as_writable_bytes(std::span(logits)));
+  return logits;
 }
 
 /// A unit belongs to one view, and a snapshot has exactly the units that its kinds need.
@@ -115,7 +128,8 @@ FileOutline SessionLoader::read_outline() {
   const std::string differs = difference(layout_facts(carrier_->layout()), counts.layout);
   if (!differs.empty()) reader_.fail("has memory of another layout: " + differs);
   // Each is a section of its own: more than there are can't be claimed.
-  if (counts.sequences + counts.snapshots + counts.units != reader_.sections_left()) {
+  if (counts.sequences + counts.snapshots + counts.logits.size() + counts.units !=
+      reader_.sections_left()) {
     reader_.fail("is damaged: its sections are not as many as it says");
   }
   const std::vector<std::vector<TokenId>> sequences = read_sequences(counts.sequences);
@@ -124,6 +138,10 @@ FileOutline SessionLoader::read_outline() {
   for (std::uint32_t i = 0; i < counts.snapshots; ++i) {
     outline.snapshots.push_back(read_snapshot(i, sequences));
     assign_views(outline.snapshots.back(), outline.views);
+  }
+  for (const std::uint32_t snapshot : counts.logits) {
+    if (snapshot >= outline.snapshots.size()) reader_.fail("is damaged: logits of no snapshot");
+    outline.snapshots[snapshot].logits = read_logits(snapshot);
   }
   return outline;
 }
@@ -135,9 +153,13 @@ void SessionLoader::read_units(const FileOutline& outline,
   for (std::uint32_t i = 0; i < targets.size(); ++i) {
     const SectionHead head = expect_section(reader_, SessionSection::unit, i);
     if (outline.views[i] == no_view_yet) continue;
-    bytes.resize(carrier_->layout().unit_bytes(ViewId{outline.views[i]}));
-    if (head.length != bytes.size()) reader_.fail("is damaged: a unit has another size");
-    reader_.read(bytes);
+    const MemoryLayout& layout = carrier_->layout();
+    const ViewId view{outline.views[i]};
+    if (head.length != layout.content_bytes(view)) {
+      reader_.fail("is damaged: a unit has another size");
+    }
+    bytes.assign(layout.unit_bytes(view), std::byte{0});
+    reader_.read(std::span(bytes).first(layout.content_bytes(view)));
     for (const CheckpointUnit& target : targets[i]) carrier_->write(target, bytes);
   }
   if (reader_.next()) reader_.fail("is damaged: sections behind the last one");
@@ -206,6 +228,7 @@ SessionRestored restore(SessionLoader& loader, SnapshotCarrier& carrier) {
     if (!carrier.adopt(snapshot.key, std::move(i->room.checkpoint), snapshot.place)) continue;
     ++restored.snapshots;
     restored.length = std::max(restored.length, static_cast<std::int32_t>(snapshot.key.size()));
+    if (!snapshot.logits.empty()) carrier.keep_logits(snapshot.key, snapshot.logits);
   }
   return restored;
 }

@@ -16,6 +16,7 @@ std::uint64_t bytes_max(SessionSection kind) {
     case SessionSection::app:
     case SessionSection::tokens:
     case SessionSection::snapshot:
+    case SessionSection::logits:
       return 64 * mib;
     case SessionSection::unit:
       break;

@@ -13,7 +13,8 @@ namespace hyb {
 inline constexpr SectionFormat session_format{.magic = {'H', 'Y', 'B', 'S', 'E', 'S', 'S', '\n'},
                                               .version = 1};
 
-/// Kinds of sections of a session file, in the order of the file. Numbers are never used again.
+/// Kinds of sections of a session file, in the order of the file, but that
+/// logits stand before units. Numbers are never used again.
 enum class SessionSection : std::uint32_t {
   fingerprint = 1,  ///< JSON: an object of strings
   app = 2,          ///< text
@@ -21,6 +22,7 @@ enum class SessionSection : std::uint32_t {
   tokens = 4,       ///< i32 each; one section per sequence
   snapshot = 5,     ///< u32 each: sequence, length, precision, place, then its units
   unit = 6,         ///< bytes of a page or slot
+  logits = 7,       ///< f32 each: of the token behind a snapshot, whose number it has
 };
 
 void add_text(SectionWriter& writer, SessionSection kind, std::string_view text);

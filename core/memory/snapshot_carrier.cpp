@@ -105,4 +105,13 @@ bool SnapshotCarrier::adopt(std::span<const TokenId> key, Checkpoint checkpoint,
   return cache_->insert(key, std::move(checkpoint), place);
 }
 
+std::size_t SnapshotCarrier::logits_size() const {
+  return static_cast<std::size_t>(runner_->capacity().vocab);
+}
+
+bool SnapshotCarrier::keep_logits(std::span<const TokenId> key, std::vector<float> logits) {
+  require(logits.size() == logits_size(), "snapshot carrier: a logit per id");
+  return cache_->keep_logits(key, std::move(logits));
+}
+
 }  // namespace hyb

@@ -65,6 +65,11 @@ class SnapshotCarrier {
   /// there already.
   bool adopt(std::span<const TokenId> key, Checkpoint checkpoint, SnapshotPlace place);
 
+  /// Logits that are kept with a snapshot: one per id of the vocabulary.
+  std::size_t logits_size() const;
+  /// As PrefixCache::keep_logits, of so many.
+  bool keep_logits(std::span<const TokenId> key, std::vector<float> logits);
+
  private:
   SharedPrefix shared(std::span<const TokenId> key) const;
 

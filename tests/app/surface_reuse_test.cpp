@@ -26,7 +26,7 @@ std::string content(const std::filesystem::path& path) {
 /// A home in which chats are kept.
 struct Home {
   ToolResult chat(const std::string& input, std::vector<std::string> more = {}) const {
-    std::vector<std::string> arguments = {"chat", "-n", "8", "--audit"};
+    std::vector<std::string> arguments = {"chat", "-n", "8", "--audit", "--pool-memory", "32MiB"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     return run_tool({.arguments = std::move(arguments),
                      .input = input,
@@ -36,17 +36,20 @@ struct Home {
   TemporaryFolder folder;
 };
 
-/// What each /stats said of its answer: tokens reused and prefilled.
+/// What each /stats said of its answer: tokens of the prompt that were reused and prefilled, and
+/// tokens generated.
 struct Reuse {
-  int reused, prefilled;
+  int reused, prefilled, generated;
+  int all() const { return reused + prefilled + generated; }
 };
 
 std::vector<Reuse> reuses(const std::string& err) {
-  const std::regex pattern(R"(\((\d+) reused, (\d+) prefilled\))");
+  const std::regex pattern(
+      R"(\((\d+) reused, (\d+) prefilled\)\n[^\n]*\n *generated +(\d+) token)");
   std::vector<Reuse> found;
   for (auto it = std::sregex_iterator(err.begin(), err.end(), pattern);
        it != std::sregex_iterator(); ++it) {
-    found.push_back({std::stoi((*it)[1]), std::stoi((*it)[2])});
+    found.push_back({std::stoi((*it)[1]), std::stoi((*it)[2]), std::stoi((*it)[3])});
   }
   return found;
 }
@@ -56,21 +59,29 @@ const std::string question = "The red box holds a coin. The blue bag holds a key
 }  // namespace
 
 TEST_SUITE("app/surface_reuse") {
-  TEST_CASE("no turn but the first runs what was said before") {
+  TEST_CASE("of what was said before at most one token is run again, of what was asked none") {
     const Home home;
-    const ToolResult talk = home.chat(question + "What is in the blue bag?\n/stats\n" +
-                                      "What is in the red box?\n/stats\n/regen\n/stats\n" +
-                                      "/undo\nWhat is in the red box?\n/stats\n" +
-                                      "/edit 2 What is it?\n/stats\n/goto 1\nAnd?\n/stats\n");
+    const ToolResult talk =
+        home.chat(question + "What is in the blue bag?\n/stats\n" +
+                  "What is in the red box?\n/stats\n/regen\n/stats\n" +
+                  "/undo\nWhat is in the red box?\n/stats\n/edit 2 Is it?\n/stats\n" +
+                  "/goto 1\nAnd?\n/stats\n/goto 2\n/regen\n/stats\n" +
+                  "/undo 2\nWho?\n/stats\n/goto 6\nSo?\n/stats\n/regen 2\n/stats\n");
     CHECK(talk.exit_code == 0);
     const auto found = reuses(talk.err);
-    REQUIRE(found.size() == 6);
+    REQUIRE(found.size() == 10);
     CHECK(found[0].reused == 0);
-    CHECK(found[1].reused > found[0].prefilled / 2);
-    CHECK(found[2].reused >= found[0].prefilled);
-    CHECK(found[3].reused >= found[0].prefilled);
-    CHECK(found[4].reused >= found[0].prefilled);
-    CHECK(found[5].reused >= found[0].prefilled);
+    // The last token of an answer was drawn and not run.
+    CHECK(found[1].reused >= found[0].all() - 1);
+    CHECK(found[2].prefilled == 0);  // /regen
+    CHECK(found[2].all() == found[1].all());
+    CHECK(found[3].prefilled == 0);                // /undo, and the same again
+    CHECK(found[4].reused >= found[0].all() - 1);  // /edit: up to the message
+    CHECK(found[5].reused >= found[0].all() - 1);  // /goto
+    CHECK(found[6].prefilled == 0);
+    CHECK(found[7].prefilled < found[0].prefilled);  // all but the message lasts
+    CHECK(found[8].reused >= found[5].all() - 1);
+    CHECK(found[9].prefilled == 0);
   }
 
   TEST_CASE("what is remembered changes no answer") {
@@ -87,21 +98,50 @@ TEST_SUITE("app/surface_reuse") {
     CHECK(contains(off.err, "off"));
   }
 
-  TEST_CASE("a chat that goes on runs only what is new") {
+  TEST_CASE("a chat that goes on runs only what is new, at every turn that it had") {
     const Home home;
-    const std::string first = question + "What is in the blue bag?\n";
-    const std::string second = "What is in the red box?\n/stats\n";
-    const ToolResult whole = home.chat(first + second);
+    const std::string first = question + "What is in the blue bag?\nWhat is in the red box?\n" +
+                              "/regen\n/edit 2 Is it?\n/fork f\n/goto 1\nAnd?\n";
+    const std::string asked =
+        "So?\n/stats\n/regen\n/stats\n/goto 2\n/regen\n/stats\n" +
+        std::string("/goto 3\nYes?\n/stats\n/goto main\n/undo 2\nHm?\n/stats\n");
+    const ToolResult whole = home.chat(first + "/mem\n" + asked);
     home.chat(first, {"--session", "s"});
-    const ToolResult rest = home.chat(second, {"--session", "s"});
+    const ToolResult rest = home.chat("/checkpoints\n/mem\n" + asked, {"--session", "s"});
     CHECK(rest.exit_code == 0);
     CHECK(whole.out.ends_with(rest.out));
+    const auto before = reuses(whole.err), after = reuses(rest.err);
+    REQUIRE(before.size() == 5);
+    REQUIRE(after.size() == before.size());
+    for (std::size_t i = 0; i < before.size(); ++i) {
+      CAPTURE(i);
+      CHECK(after[i].reused == before[i].reused);
+    }
+    CHECK(after[1].prefilled == 0);
+    CHECK(after[2].prefilled == 0);
+    const std::regex pattern(R"(prefix tree: (\d+) snapshots)");
+    std::smatch had, has;
+    REQUIRE(std::regex_search(whole.err, had, pattern));
+    REQUIRE(std::regex_search(rest.err, has, pattern));
+    CHECK(std::stoi(had[1]) > 6);
+    CHECK(has[1] == had[1]);  // all that were kept
+    CHECK(contains(rest.err, "kept"));
+    CHECK(contains(rest.err, "logits of 4 prompts"));
+  }
+
+  TEST_CASE("a chat that is killed has its memory as of the last answer") {
+    const Home home;
+    const std::string input = question + "What is in the blue bag?\n";
+    const ToolResult killed =
+        run_shell("(cat; sleep 5) | XDG_DATA_HOME=" + home.folder.path().string() +
+                      " timeout -s KILL 3 $HYB chat -n 8 --session s",
+                  input);
+    CHECK(killed.exit_code != 0);
+    const ToolResult whole = home.chat(input + "And?\n/stats\n");
+    const ToolResult rest = home.chat("And?\n/stats\n", {"--session", "s"});
+    CHECK(killed.out + rest.out == whole.out);
     REQUIRE(reuses(rest.err).size() == 1);
     CHECK(reuses(rest.err)[0].reused == reuses(whole.err)[0].reused);
-    const ToolResult listed = home.chat("/checkpoints\n/mem\n", {"--session", "s"});
-    CHECK(contains(listed.err, "kept"));
-    CHECK(contains(listed.err, "prefix tree: "));
-    CHECK_FALSE(contains(listed.err, "prefix tree: 0 snapshots"));
   }
 
   TEST_CASE("a chat is recorded for replay without its text") {
@@ -131,7 +171,8 @@ TEST_SUITE("app/surface_reuse") {
     const std::string in = folder.write("in", text).string();
     const auto stats = [&](const std::string& out, std::vector<std::string> more) {
       const std::string path = (folder.path() / out).string();
-      std::vector<std::string> arguments = {"batch", in, "-o", path, "-n", "4", "--audit"};
+      std::vector<std::string> arguments = {
+          "batch", in, "-o", path, "-n", "4", "--audit", "--pool-memory", "32MiB"};
       arguments.insert(arguments.end(), more.begin(), more.end());
       CHECK(run_tool({.arguments = std::move(arguments)}).exit_code == 0);
       return parse_json(content(path + ".job"), "job")["last_run"];

@@ -1,5 +1,7 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -81,7 +83,8 @@ TEST_SUITE("app/surface_sessions") {
     const ToolResult other = home.hyb({"chat", "-n", "4", "--session", "s"}, "b\n");
     CHECK(other.exit_code == 0);
     CHECK(contains(other.err, "anew"));
-    std::ofstream(path, std::ios::app) << "x";
+    // A damaged text is another matter.
+    std::fstream(path, std::ios::in | std::ios::out | std::ios::binary).seekp(200) << '\x7f';
     const ToolResult damaged = home.chat("b\n", {"--session", "s"});
     CHECK(damaged.exit_code == 3);
     CHECK(contains(damaged.err, path));
@@ -92,6 +95,21 @@ TEST_SUITE("app/surface_sessions") {
     CHECK_FALSE(loaded.out.empty());
     CHECK(home.hyb({"sessions", "rm", "s"}).exit_code == 0);
     CHECK(home.chat("b\n", {"--session", "s"}).exit_code == 0);
+  }
+
+  TEST_CASE("damaged memory is told of in one line and run anew, and the file is whole again") {
+    const Home home;
+    const std::string whole = home.chat("a\nb\nc\n").out;
+    const std::string begin = home.chat("a\n", {"--session", "s"}).out;
+    const std::string path = (home.folder.path() / "hyb/sessions/s.session").string();
+    std::filesystem::resize_file(path, std::filesystem::file_size(path) - 100);
+    const ToolResult cut = home.chat("b\n", {"--session", "s"});
+    CHECK(cut.exit_code == 0);
+    CHECK(contains(cut.err, "truncated"));
+    CHECK(std::count(cut.err.begin(), cut.err.end(), '\n') == 1);
+    const ToolResult good = home.chat("c\n", {"--session", "s"});
+    CHECK(good.err.empty());
+    CHECK(begin + cut.out + good.out == whole);
   }
 
   TEST_CASE("a chat that is killed keeps every turn that was answered") {

@@ -140,8 +140,8 @@ void check_addresses(const Geometry& geometry, const ModelMemoryLayout& memory) 
     }
     CHECK(mapped <= layout.superblock_bytes);
   }
-  if (geometry.slot_bytes != 0) CHECK(layout.slots.bytes >= geometry.slot_bytes);
-  if (memory.snapshot.bytes != 0) CHECK(layout.packed.bytes >= memory.snapshot.bytes);
+  CHECK(layout.content_bytes(layout.slot_view()) == geometry.slot_bytes);
+  CHECK(layout.content_bytes(layout.packed_view()) == memory.snapshot.bytes);
 }
 
 double pages_held(const ModelMemoryLayout& memory, std::int32_t tokens) {

@@ -102,7 +102,8 @@ Request make_request(Random& random, const Setting& setting, std::int32_t length
   earlier.resize(std::min(earlier.size(), room));
   request.prompt = std::move(earlier);
   const std::int32_t most = setting.is_tight ? 4 : 30;
-  const std::int32_t tokens = random.between(request.prompt.empty() ? 1 : 0, most);
+  const bool is_again = !request.prompt.empty() && random.chance(30);
+  const std::int32_t tokens = is_again ? 0 : random.between(request.prompt.empty() ? 1 : 0, most);
   for (std::int32_t i = 0; i < tokens && request.prompt.size() < room; ++i) {
     request.prompt.push_back(TokenId{random.between(0, setting.model.vocab - 1)});
   }
@@ -111,6 +112,7 @@ Request make_request(Random& random, const Setting& setting, std::int32_t length
     if (random.chance(4)) request.message_ends.push_back(end);
   }
   request.keep_snapshots = random.chance(90);
+  request.keep_logits = random.chance(60);
   request.max_tokens = setting.is_tight || random.chance(30) ? -1 : random.between(1, 25);
   request.choices = random.chance(60) ? 1 : random.between(2, 5);
   request.sampling.temperature = random.chance(50) ? 0.0F : 1.0F;
@@ -159,6 +161,7 @@ class Scenario : private Listener {
       for (std::int32_t choice = 0; choice < request.choices; ++choice) compare(id, choice);
     }
     counts_.spans_max = runner_.spans_max;
+    counts_.draws = runner_.draws;
     const EngineUsage usage = engine_.usage();
     counts_.hits = usage.prefixes.hits;
     counts_.evicted = usage.prefixes.evicted;
@@ -182,6 +185,7 @@ class Scenario : private Listener {
   std::vector<TokenId> earlier_tokens() {
     if (asked_.empty() || random_.chance(setting_.is_tight ? 80 : 50)) return {};
     const auto& [id, request] = asked_[random_.below(asked_.size())];
+    if (random_.chance(30)) return request.prompt;
     std::vector<TokenId> tokens = request.prompt;
     const Heard* heard = find(id, 0);
     if (heard != nullptr && heard->completion && random_.chance(70)) {

@@ -9,7 +9,7 @@ namespace hyb::sim {
 struct EngineCounts {
   std::int64_t steps = 0, answers = 0, preempted_tokens = 0, reused = 0, cancelled = 0,
                failed_steps = 0, sink_failures = 0, spans_max = 0;
-  std::int64_t hits = 0, evicted = 0, prefix_waits = 0, owner_changes = 0;
+  std::int64_t hits = 0, evicted = 0, prefix_waits = 0, owner_changes = 0, draws = 0;
 };
 
 /// A random life of one engine: random pools, chunks and limits; prompts that begin like earlier

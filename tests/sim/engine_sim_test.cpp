@@ -42,6 +42,7 @@ TEST_SUITE("sim/engine") {
         sum.evicted += counts.evicted;
         sum.prefix_waits += counts.prefix_waits;
         sum.owner_changes += counts.owner_changes;
+        sum.draws += counts.draws;
       } catch (const std::exception& error) {
         FAIL("HYB_SIM_SEED=" << seed << " replays: " << std::string(error.what()));
       }
@@ -51,7 +52,7 @@ TEST_SUITE("sim/engine") {
                      << sum.cancelled << ", failed steps " << sum.failed_steps << ", failed sinks "
                      << sum.sink_failures << ", hits " << sum.hits << ", evicted " << sum.evicted
                      << ", waits for a prefix " << sum.prefix_waits << ", owner changes "
-                     << sum.owner_changes);
+                     << sum.owner_changes << ", drawn from kept logits " << sum.draws);
     if (all.size() == 1) return;
     CHECK(sum.preempted_tokens > 10'000);
     CHECK(sum.reused > 10'000);
@@ -59,6 +60,7 @@ TEST_SUITE("sim/engine") {
     CHECK(sum.evicted > 1'000);
     CHECK(sum.prefix_waits > 1'000);
     CHECK(sum.owner_changes > 1'000);
+    CHECK(sum.draws > 30);
     CHECK(sum.cancelled > 500);
     CHECK(sum.failed_steps > 500);
     CHECK(sum.sink_failures > 100);

@@ -264,8 +264,9 @@ void ToyRunner::run_span(const Step& step, const Span& span, StepResult& result)
          ++next_sample) {
       const SampleRow& row = span.samples[next_sample];
       const std::uint64_t count = bug_ == Bug::draw_counter_stuck ? 0 : row.draw;
-      result.sampled.push_back(
-          draw(model_, output_of(model_, position + 1, state, key), *row.params, count));
+      const std::uint64_t output = output_of(model_, position + 1, state, key);
+      result.sampled.push_back(sim::draw(model_, output, *row.params, count));
+      if (step.keep_logits) add_logits(output, capacity_.vocab, result.logits);
     }
   }
   if (!model_.recurrence) return;
@@ -276,6 +277,12 @@ void ToyRunner::run_span(const Step& step, const Span& span, StepResult& result)
     const auto end = span.position + static_cast<std::int32_t>(span.tokens.size());
     slot_at(span.read_slot) = {true, end, {state}};
   }
+}
+
+SampledToken ToyRunner::draw(std::span<const float> logits, const SampleRow& row) {
+  rule(std::ssize(logits) == capacity_.vocab, "logits are drawn from whole");
+  ++draws;
+  return sim::draw(model_, output_in(logits), *row.params, row.draw);
 }
 
 std::uint64_t ToyRunner::state_before(const Span& span) const {

@@ -58,6 +58,7 @@ class ToyRunner : public Runner {
 
   Capacity capacity() const override { return capacity_; }
   StepResult run(const Step& step) override;
+  SampledToken draw(std::span<const float> logits, const SampleRow& row) override;
   void read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) override;
   void write(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) override;
 
@@ -65,7 +66,7 @@ class ToyRunner : public Runner {
   /// was to write.
   std::function<bool()> fails = [] { return false; };
 
-  std::int64_t steps = 0, orders = 0, spans_max = 0, owner_changes = 0, packed = 0;
+  std::int64_t steps = 0, orders = 0, draws = 0, spans_max = 0, owner_changes = 0, packed = 0;
 
  private:
   struct Row {

@@ -27,6 +27,7 @@ class FirstAndLast final : public MemoryKind {
 struct WorldShape {
   std::int32_t superblocks = 64;
   bool has_pages = true, has_slots = true, only_full = false;
+  std::size_t padding_bytes = 0;  ///< of slots and packed snapshots
 };
 
 inline MemoryLayout world_layout(const WorldShape& shape) {
@@ -55,8 +56,13 @@ inline MemoryLayout world_layout(const WorldShape& shape) {
     }
   }
   if (shape.has_slots) {
-    layout.slots = {.bytes = 5000, .per_superblock = count(5000)};
-    layout.packed = {.bytes = 1300, .per_superblock = count(1300)};
+    const auto slot = [&](std::size_t bytes) {
+      bytes += shape.padding_bytes;
+      return SlotShape{
+          .bytes = bytes, .per_superblock = count(bytes), .padding_bytes = shape.padding_bytes};
+    };
+    layout.slots = slot(5000);
+    layout.packed = slot(1300);
   }
   return layout;
 }
@@ -90,9 +96,10 @@ struct SnapshotWorld {
     };
     for (const TokenId token : key) stir(static_cast<std::uint64_t>(index(token)) + 1);
     std::vector<std::byte> bytes(layout.unit_bytes(unit.view));
-    for (std::size_t i = 0; i < bytes.size(); i += sizeof(hash)) {
+    const std::size_t content = layout.content_bytes(unit.view);
+    for (std::size_t i = 0; i < content; i += sizeof(hash)) {
       stir(i);
-      std::memcpy(bytes.data() + i, &hash, std::min(sizeof(hash), bytes.size() - i));
+      std::memcpy(bytes.data() + i, &hash, std::min(sizeof(hash), content - i));
     }
     return bytes;
   }

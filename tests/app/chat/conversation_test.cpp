@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <set>
 
 using namespace hyb;
 using namespace hyb::app;
@@ -50,6 +51,23 @@ TEST_SUITE("app/chat/conversation") {
     conversation.add({.message = "q", .answer = {}, .answer_text = "cut at a stop string"});
     CHECK(conversation.messages(1, "r")[1]["content"] == "cut at a stop string");
     CHECK(conversation.own_turns(1)[0].tokens.empty());
+  }
+
+  TEST_CASE("the paths to the ends pass every turn") {
+    CHECK(Conversation().ends().empty());
+    CHECK(three().ends() == std::vector<std::int32_t>{3});
+    std::mt19937 random(4);
+    Conversation conversation;
+    for (int i = 0; i < 60; ++i) {
+      conversation.go_to(static_cast<std::int32_t>(random() % (i + 1U)));
+      conversation.add(exchange("q", "a"));
+      std::set<std::int32_t> passed;
+      for (const std::int32_t end : conversation.ends()) {
+        CHECK(passed.count(end) == 0);
+        for (const std::int32_t turn : conversation.path(end)) passed.insert(turn);
+      }
+      CHECK(passed.size() == static_cast<std::size_t>(conversation.turns()));
+    }
   }
 
   TEST_CASE("going back takes nothing away") {

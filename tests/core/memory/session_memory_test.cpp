@@ -70,6 +70,7 @@ TEST_SUITE("core/memory/session_memory") {
       REQUIRE(old.saved.snapshots > 3);
       WorldShape other = shape;
       other.superblocks = 90;
+      other.padding_bytes = seed % 5 * 24;
       SnapshotWorld world(other);
       const SessionRestored restored = restore_session(old.path, text.fingerprint, world.carrier);
       CHECK(restored.refused.empty());

@@ -1,0 +1,39 @@
+#include "core/engine/engine_limits.h"
+
+#include <fmt/format.h>
+
+#include <string_view>
+
+#include "core/base/error.h"
+
+namespace hyb {
+
+void check_engine(const Capacity& capacity, const EngineOptions& options) {
+  require(capacity.step_tokens > 0 && capacity.step_rows > 0 && capacity.vocab > 0,
+          "engine: a runner has room for one token, one row and a vocabulary");
+  const auto refuse = [](std::string_view rule, std::int32_t value) {
+    throw Error(ErrorKind::usage, fmt::format("engine: {}: {}", rule, value));
+  };
+  if (options.length_max < 2) refuse("the length limit is 2 tokens or more", options.length_max);
+  if (options.sequences_max < 1) refuse("at least 1 sequence runs", options.sequences_max);
+  if (options.shared_tokens_min < 1) {
+    refuse("at least 1 token is shared", options.shared_tokens_min);
+  }
+  if (options.chunk_tokens < 1) refuse("a chunk has at least 1 token", options.chunk_tokens);
+}
+
+std::int32_t length_limit(const MemoryPool& pool, std::int32_t asked) {
+  const auto fits = [&](std::int32_t length) { return pool.can_ever_hold(length, 1); };
+  if (!fits(2)) {
+    throw Error(ErrorKind::memory, "engine: the memory holds less than 2 tokens; give more memory");
+  }
+  if (fits(asked)) return asked;
+  std::int32_t low = 2, high = asked;  // low fits, high does not
+  while (high - low > 1) {
+    const std::int32_t middle = low + (high - low) / 2;
+    (fits(middle) ? low : high) = middle;
+  }
+  return low;
+}
+
+}  // namespace hyb

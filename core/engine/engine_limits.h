@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstdint>
+
+#include "core/engine/engine.h"
+#include "core/engine/runner.h"
+#include "core/memory/memory.h"
+
+namespace hyb {
+
+/// Throws Error(usage) for options that are out of range.
+void check_engine(const Capacity& capacity, const EngineOptions& options);
+
+/// The longest sequence of up to `asked` tokens that fits when it has all memory to itself, run
+/// token by token if need be. Throws Error(memory) when not even 2 tokens fit.
+std::int32_t length_limit(const MemoryPool& pool, std::int32_t asked);
+
+}  // namespace hyb
