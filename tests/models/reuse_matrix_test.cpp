@@ -1,167 +1,114 @@
 #include <doctest/doctest.h>
 
 #include <array>
-#include <bit>
-#include <map>
-#include <random>
 #include <string>
 #include <vector>
 
-#include "core/engine/engine.h"
-#include "models/memory_layout.h"
-#include "tests/models/loaded.h"
+#include "tests/models/reuse_world.h"
 
 using namespace hyb;
-using namespace hyb::models;
 using namespace hyb::models::testing;
-using kernels::MapMode;
 
 namespace {
 
-constexpr std::int32_t length_max = 160;
-
-/// Tokens of one answer, and the bits of their log-probabilities.
-struct Answer {
-  std::vector<TokenId> tokens;
-  std::vector<std::uint32_t> logprobs;
-  bool operator==(const Answer&) const = default;
-};
-
-class Answers : public Sink {
- public:
-  void on_text(RequestId, std::int32_t, std::string_view) override {}
-  void on_finish(RequestId request, std::int32_t choice, const Completion& completion) override {
-    Answer& answer = heard[{request, choice}];
-    answer.tokens = completion.tokens;
-    for (const TokenEvent& event : completion.events) {
-      answer.logprobs.push_back(std::bit_cast<std::uint32_t>(event.logprob));
+/// All answers, in the order of request and choice; each request is asked twice.
+std::vector<Answer> answers_of(Life& life, const std::vector<Request>& requests,
+                               std::int32_t sequences) {
+  for (int round = 0; round < 2; ++round) {
+    for (const Request& request : requests) {
+      life.engine.submit(request, life.answers);
+      life.engine.step();
+      if (sequences == 1) life.run();
     }
-    reused += completion.usage.reused_tokens;
+    life.run();
   }
-  std::map<std::pair<RequestId, std::int32_t>, Answer> heard;
-  std::int64_t reused = 0;
-};
+  std::vector<Answer> all;
+  for (const auto& [who, answer] : life.answers.heard) all.push_back(answer);
+  return all;
+}
 
-/// One way to run the same requests.
-struct Setting {
-  std::string memory = "flat";  ///< flat, flip, remap or tiny
-  bool remembers = false;
-  std::int32_t sequences = 1;
-  std::int32_t chunk = 64;
-};
-
-class Folder {
- public:
-  explicit Folder(const std::string& name)
-      : queue_(kernels::Device::cpu, {.threads = 2, .isa = {}}), model_([&] {
-          TensorFiles files(golden_folder / name);
-          return load_model(queue_, Config::from_folder(golden_folder / name), files,
-                            {.activation = DType::bf16});
-        }()) {
-    std::mt19937 random(5);
-    const auto draw = [&](std::int32_t count) {
-      std::vector<TokenId> tokens;
-      while (count-- > 0) {
-        tokens.push_back(TokenId{static_cast<std::int32_t>(random() % vocab())});
-      }
-      return tokens;
-    };
-    const std::vector<TokenId> system = draw(37);
-    for (int i = 0; i < 5; ++i) {
-      Request request;
-      request.prompt = i == 4 ? requests_.front().prompt : system;
-      const std::vector<TokenId> own = draw(9 + 7 * i);
-      request.prompt.insert(request.prompt.end(), own.begin(), own.end());
-      request.message_ends = {static_cast<std::int32_t>(system.size())};
-      request.max_tokens = 12;
-      request.choices = i == 2 ? 3 : 1;
-      request.sampling.temperature = i % 2 == 0 ? 1.0F : 0.0F;
-      request.sampling.seed = static_cast<std::uint64_t>(i);
-      request.sampling.logprobs = 0;
-      requests_.push_back(std::move(request));
-    }
+/// Teacher-forced: the whole answer in one span, its rows drawn again as they were drawn.
+Answer scored_again(Loaded& loaded, const Request& request, std::int32_t choice,
+                    const Answer& answer) {
+  std::vector<TokenId> whole = request.prompt;
+  whole.insert(whole.end(), answer.tokens.begin(), answer.tokens.end());
+  SamplingParams params = request.sampling;
+  params.seed += static_cast<std::uint64_t>(choice);
+  const auto prompt = static_cast<std::int32_t>(request.prompt.size());
+  Span span = {.tokens = std::span(whole).first(whole.size() - 1),
+               .position = 0,
+               .tables = loaded.tables,
+               .read_slot = no_slot,
+               .write_slot = loaded.slot,
+               .samples = {}};
+  for (std::size_t i = 0; i < answer.tokens.size(); ++i) {
+    span.samples.push_back({.token = prompt - 1 + static_cast<std::int32_t>(i),
+                            .params = &params,
+                            .draw = i,
+                            .history = std::span(whole).first(static_cast<std::size_t>(prompt) + i),
+                            .prompt_tokens = prompt});
   }
-
-  /// All answers, in the order of request and choice; each request is asked twice.
-  std::vector<Answer> run(const Setting& setting, std::int64_t& reused) {
-    ModelMemoryLayout elastic;
-    ModelRunner runner(queue_, model_.plan, model_.weights, model_.geometry,
-                       {.memory = memory_of(setting, elastic),
-                        .step_tokens = 128,
-                        .step_rows = 16,
-                        .positions_max = length_max,
-                        .vocab_used = model_.plan.vocab,
-                        .mapping = {.mode = setting.memory == "remap"  ? MapMode::remap
-                                            : setting.memory == "flat" ? MapMode::flat
-                                                                       : MapMode::flip,
-                                    .poison = setting.memory == "tiny"}});
-    Engine engine(runner, nullptr,
-                  {.length_max = length_max,
-                   .sequences_max = setting.sequences,
-                   .chunk_tokens = setting.chunk,
-                   .prefixes = {.enabled = setting.remembers, .branch_tokens_min = 4},
-                   .shared_tokens_min = 8,
-                   .audit = true});
-    Answers answers;
-    for (int round = 0; round < 2; ++round) {
-      for (const Request& request : requests_) {
-        engine.submit(request, answers);
-        engine.step();
-        if (setting.sequences > 1) continue;
-        while (!engine.idle()) engine.step();
-      }
-      while (!engine.idle()) engine.step();
-    }
-    reused += answers.reused;
-    std::vector<Answer> all;
-    for (auto& [who, answer] : answers.heard) all.push_back(std::move(answer));
-    return all;
+  Answer again;
+  for (const SampledToken& sampled : loaded.runner.run({.orders = {}, .spans = {span}}).sampled) {
+    again.tokens.push_back(sampled.token);
+    again.logprobs.push_back(std::bit_cast<std::uint32_t>(sampled.logprob));
   }
-
- private:
-  unsigned vocab() const { return static_cast<unsigned>(model_.plan.vocab); }
-
-  StoreLayout memory_of(const Setting& setting, ModelMemoryLayout& elastic) const {
-    const Geometry& geometry = model_.geometry;
-    if (setting.memory == "flat") return flat_memory(geometry, 8 * length_max / page_tokens, 20);
-    const std::size_t sequence =
-        geometry.slot_bytes + geometry.page_bytes * (length_max / page_tokens + 1);
-    const std::size_t pool_bytes = sequence * (setting.memory == "tiny" ? 3 : 20);
-    elastic = memory_layout_of(geometry, {.pool_bytes = pool_bytes, .flat = {}});
-    return store_layout(elastic);
-  }
-
-  kernels::Queue queue_;
-  Model model_;
-  std::vector<Request> requests_;
-};
+  return again;
+}
 
 }  // namespace
 
 TEST_SUITE("models/reuse_matrix") {
   TEST_CASE("no setting of reuse, company, chunks or memory changes a bit of an answer") {
-    for (const std::string name :
-         {"granite-dense-rope", "granite-mamba-only", "granite-attention-only", "granite-groups"}) {
+    for (const std::string& name : reuse_folders) {
       CAPTURE(name);
-      Folder folder(name);
-      std::int64_t reused = 0;
-      const std::vector<Answer> expected = folder.run({}, reused);
+      ReuseFolder folder(name);
+      const std::vector<Request> requests = folder.requests();
+      const auto plain = folder.live({});
+      const std::vector<Answer> expected = answers_of(*plain, requests, 1);
       REQUIRE(expected.size() == 2 * 7);
+      const std::int64_t reused = plain->answers.reused;
       CHECK(reused == 2 * 2 * 59);  // further choices go on from the first one's prompt
-      for (int i = 0; i < 48; ++i) {
-        static const char* const memories[] = {"flat", "flip", "remap", "tiny"};
-        const Setting setting = {.memory = memories[i % 4],
-                                 .remembers = i / 4 % 2 == 1,
-                                 .sequences = i / 8 % 2 == 1 ? 8 : 1,
-                                 .chunk = std::array{64, 16, 5}[static_cast<std::size_t>(i / 16)]};
+      const std::size_t logits = folder.logits_seen();
+      for (int i = 0; i < 60; ++i) {
+        static const char* const memories[] = {"flat", "flip", "remap", "tiny", "small"};
+        const Setting setting = {.memory = memories[i % 5],
+                                 .remembers = i / 5 % 2 == 1,
+                                 .sequences = i / 10 % 2 == 1 ? 8 : 1,
+                                 .chunk = std::array{64, 16, 5}[static_cast<std::size_t>(i / 20)]};
         CAPTURE(setting.memory);
         CAPTURE(setting.remembers);
         CAPTURE(setting.sequences);
         CAPTURE(setting.chunk);
-        std::int64_t more = 0;
-        CHECK(folder.run(setting, more) == expected);
-        if (setting.remembers && setting.memory != "tiny") CHECK(more > reused + 200);
+        const auto life = folder.live(setting);
+        CHECK(answers_of(*life, requests, setting.sequences) == expected);
+        CHECK(life->witness.differences == 0);
+        if (!setting.remembers || setting.is_short()) continue;
+        CHECK(life->answers.reused > reused + 200);
       }
+      CHECK(folder.logits_seen() == logits);  // nobody ever saw other tokens
+    }
+  }
+
+  TEST_CASE("log-probabilities of an answer are those of scoring it again, to the bit") {
+    for (const std::string& name : reuse_folders) {
+      CAPTURE(name);
+      ReuseFolder folder(name);
+      const std::vector<Request> requests = folder.requests();
+      const auto life = folder.live({.memory = "flip", .remembers = true, .sequences = 8});
+      const std::vector<Answer> answers = answers_of(*life, requests, 8);
+      Loaded loaded(golden_folder / name, DType::bf16, kernels::best_isa());
+      std::size_t next = 0;
+      for (int round = 0; round < 2; ++round) {
+        for (const Request& request : requests) {
+          for (std::int32_t choice = 0; choice < request.choices; ++choice) {
+            const Answer& answer = answers.at(next++);
+            CHECK(answer.tokens.size() == 12);
+            CHECK(scored_again(loaded, request, choice, answer) == answer);
+          }
+        }
+      }
+      CHECK(next == answers.size());
     }
   }
 }

@@ -1,0 +1,221 @@
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/engine/engine.h"
+#include "core/io/checksum.h"
+#include "core/memory/snapshot_carrier.h"
+#include "models/memory_layout.h"
+#include "tests/models/loaded.h"
+
+namespace hyb::models::testing {
+
+/// Tokens of one answer, and the bits of their log-probabilities.
+struct Answer {
+  std::vector<TokenId> tokens;
+  std::vector<std::uint32_t> logprobs;
+  bool operator==(const Answer&) const = default;
+};
+
+class Answers : public Sink {
+ public:
+  void on_text(RequestId, std::int32_t, std::string_view) override {}
+  void on_finish(RequestId request, std::int32_t choice, const Completion& completion) override {
+    Answer& answer = heard[{request, choice}];
+    answer.tokens = completion.tokens;
+    for (const TokenEvent& event : completion.events) {
+      answer.logprobs.push_back(std::bit_cast<std::uint32_t>(event.logprob));
+    }
+    last = completion.usage;
+    reused += completion.usage.reused_tokens;
+    prefilled += completion.usage.prefilled_tokens;
+  }
+  std::map<std::pair<RequestId, std::int32_t>, Answer> heard;
+  Usage last;
+  std::int64_t reused = 0, prefilled = 0;
+};
+
+/// A checksum of the logits behind each sequence of tokens that was ever sampled.
+using SeenLogits = std::map<std::vector<TokenId>, std::uint64_t>;
+
+/// Passes everything on, and counts the rows whose logits are not those that the same tokens had
+/// before, whoever ran them.
+class Witness : public Runner {
+ public:
+  Witness(Runner& runner, SeenLogits& seen) : runner_(&runner), seen_(&seen) {}
+
+  Capacity capacity() const override { return runner_->capacity(); }
+
+  StepResult run(const Step& step) override {
+    Step whole = step;
+    whole.keep_logits = true;
+    StepResult result = runner_->run(whole);
+    const std::size_t rows = result.sampled.size();
+    const std::size_t width = rows == 0 ? 0 : result.logits.size() / rows;
+    std::size_t row = 0;
+    for (const Span& span : step.spans) {
+      for (const SampleRow& sample : span.samples) {
+        const auto length = static_cast<std::size_t>(span.position + sample.token + 1);
+        see(sample.history.first(length), std::span(result.logits).subspan(row++ * width, width));
+      }
+    }
+    return result;
+  }
+
+  SampledToken draw(std::span<const float> logits, const SampleRow& row) override {
+    see(row.history, logits);
+    return runner_->draw(logits, row);
+  }
+
+  void read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) override {
+    runner_->read(view, unit, bytes);
+  }
+  void write(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) override {
+    runner_->write(view, unit, bytes);
+  }
+
+  std::int32_t differences = 0;
+
+ private:
+  void see(std::span<const TokenId> tokens, std::span<const float> logits) {
+    const std::uint64_t sum = checksum(std::as_bytes(logits));
+    const auto [entry, is_new] = seen_->try_emplace({tokens.begin(), tokens.end()}, sum);
+    if (entry->second != sum) ++differences;
+  }
+
+  Runner* runner_;
+  SeenLogits* seen_;
+};
+
+/// One way to run requests.
+struct Setting {
+  std::string memory = "flat";  ///< flat, flip, remap, or tiny (flip) and small (remap)
+  bool remembers = false;
+  std::int32_t sequences = 1;
+  std::int32_t chunk = 64;
+
+  bool is_short() const { return memory == "tiny" || memory == "small"; }
+  kernels::MapMode mode() const {
+    if (memory == "flat") return kernels::MapMode::flat;
+    return memory == "remap" || memory == "small" ? kernels::MapMode::remap
+                                                  : kernels::MapMode::flip;
+  }
+};
+
+inline constexpr std::int32_t reuse_length_max = 160;
+
+/// An engine on a model, with everything that it needs.
+struct Life {
+  Life(kernels::Queue& queue, const Model& model, const Setting& setting, SeenLogits& seen)
+      : runner(queue, model.plan, model.weights, model.geometry,
+               {.memory = memory_of(model.geometry, setting, elastic),
+                .step_tokens = 128,
+                .step_rows = 16,
+                .positions_max = reuse_length_max,
+                .vocab_used = model.plan.vocab,
+                .mapping = {.mode = setting.mode(), .poison = setting.memory == "tiny"}}),
+        witness(runner, seen),
+        engine(witness, nullptr,
+               {.length_max = reuse_length_max,
+                .sequences_max = setting.sequences,
+                .chunk_tokens = setting.chunk,
+                .prefixes = {.enabled = setting.remembers, .branch_tokens_min = 4},
+                .shared_tokens_min = 8,
+                .audit = true}),
+        carrier(engine.carrier()) {}
+
+  void run() {
+    while (!engine.idle()) engine.step();
+  }
+
+  /// Of the first choice.
+  Answer ask(const Request& request) {
+    const RequestId id = engine.submit(request, answers);
+    run();
+    return answers.heard.at({id, 0});
+  }
+
+  ModelMemoryLayout elastic;
+  ModelRunner runner;
+  Witness witness;
+  Engine engine;
+  SnapshotCarrier carrier;
+  Answers answers;
+
+ private:
+  static StoreLayout memory_of(const Geometry& geometry, const Setting& setting,
+                               ModelMemoryLayout& elastic) {
+    const auto pages = reuse_length_max / page_tokens;
+    if (setting.memory == "flat") return flat_memory(geometry, 8 * pages, 20);
+    const std::size_t sequence = geometry.slot_bytes + geometry.page_bytes * (pages + 1);
+    elastic = memory_layout_of(
+        geometry, {.pool_bytes = sequence * (setting.is_short() ? 3 : 20), .flat = {}});
+    return store_layout(elastic);
+  }
+};
+
+/// A model folder, and what was seen of its logits by all its lives.
+class ReuseFolder {
+ public:
+  explicit ReuseFolder(const std::string& name)
+      : queue_(kernels::Device::cpu, {.threads = 2, .isa = {}}), model_([&] {
+          TensorFiles files(golden_folder / name);
+          return load_model(queue_, Config::from_folder(golden_folder / name), files,
+                            {.activation = DType::bf16});
+        }()) {}
+
+  std::unique_ptr<Life> live(const Setting& setting) {
+    return std::make_unique<Life>(queue_, model_, setting, seen_);
+  }
+
+  std::vector<TokenId> draw(std::int32_t count) {
+    const auto vocab = static_cast<unsigned>(model_.plan.vocab);
+    std::vector<TokenId> tokens;
+    while (count-- > 0) {
+      tokens.push_back(TokenId{static_cast<std::int32_t>(random_() % vocab)});
+    }
+    return tokens;
+  }
+
+  std::size_t logits_seen() const { return seen_.size(); }
+
+  /// Requests of which some begin alike and one asks what another one asked.
+  std::vector<Request> requests() {
+    std::vector<Request> requests;
+    const std::vector<TokenId> system = draw(37);
+    for (int i = 0; i < 5; ++i) {
+      Request request;
+      request.prompt = i == 4 ? requests.front().prompt : system;
+      const std::vector<TokenId> own = draw(9 + 7 * i);
+      request.prompt.insert(request.prompt.end(), own.begin(), own.end());
+      request.message_ends = {static_cast<std::int32_t>(system.size())};
+      request.max_tokens = 12;
+      request.choices = i == 2 ? 3 : 1;
+      request.sampling.temperature = i % 2 == 0 ? 1.0F : 0.0F;
+      request.sampling.seed = static_cast<std::uint64_t>(i);
+      request.sampling.logprobs = 0;
+      request.keep_logits = i % 2 == 0;
+      requests.push_back(std::move(request));
+    }
+    return requests;
+  }
+
+ private:
+  kernels::Queue queue_;
+  Model model_;
+  SeenLogits seen_;
+  std::mt19937 random_{5};
+};
+
+/// One of each: with both kinds of memory, without attention, without recurrence, with groups.
+inline const std::vector<std::string> reuse_folders = {"granite-dense-rope", "granite-mamba-only",
+                                                       "granite-attention-only", "granite-groups"};
+
+}  // namespace hyb::models::testing
