@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cuda/check.h"
+#include "kernels/cuda/stream.h"
+
+namespace hyb::kernels::cuda {
+
+struct LaunchShape {
+  dim3 blocks;
+  unsigned threads = 0;          ///< of a block
+  std::size_t shared_bytes = 0;  ///< dynamic shared memory of a block
+  bool cooperative = false;      ///< all blocks run side by side, for sync_grid
+  /// The kernel keeps the rules of wait_for_previous_kernel, so it may start early where the card
+  /// can do that.
+  bool starts_early = false;
+};
+
+inline constexpr std::size_t shared_bytes_unasked = 48 << 10;
+
+/// The only way to start a kernel. Throws Error(runtime) where the device refuses the shape.
+template <typename Params>
+void launch(Stream& stream, const LaunchShape& shape, void (*kernel)(Params),
+            const Params& params) {
+  if (shape.shared_bytes > shared_bytes_unasked) {
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               static_cast<int>(shape.shared_bytes)),
+          "cudaFuncSetAttribute");
+  }
+  cudaLaunchAttribute attributes[2] = {};
+  unsigned count = 0;
+  if (shape.cooperative) {
+    attributes[count].id = cudaLaunchAttributeCooperative;
+    attributes[count++].val.cooperative = 1;
+  }
+  if (shape.starts_early && stream.can_start_early()) {
+    attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[count++].val.programmaticStreamSerializationAllowed = 1;
+  }
+  cudaLaunchConfig_t config = {};
+  config.gridDim = shape.blocks;
+  config.blockDim = dim3(shape.threads);
+  config.dynamicSmemBytes = shape.shared_bytes;
+  config.stream = stream.handle();
+  config.attrs = attributes;
+  config.numAttrs = count;
+  check(cudaLaunchKernelEx(&config, kernel, params), "cudaLaunchKernelEx");
+}
+
+/// How many pieces of `size` cover `count`, as a grid's dimension.
+inline unsigned pieces(std::int64_t count, std::int64_t size) {
+  return static_cast<unsigned>((count + size - 1) / size);
+}
+
+}  // namespace hyb::kernels::cuda

@@ -1,0 +1,25 @@
+#pragma once
+
+#include "kernels/cuda/stream.h"
+#include "kernels/linear/linear.h"
+#include "kernels/ops/add_norm.h"
+#include "kernels/ops/mamba_step.h"
+#include "kernels/ops/rms_norm.h"
+
+namespace hyb::kernels::cuda {
+
+/// The ops' CUDA routes. Arguments are checked by the op before; addresses are the device's, tables
+/// too. Nothing here allocates, waits or reads what stands on the device: all of it can be captured
+/// in a Graph. Each answer depends on its own inputs and on no other row, and is the same in every
+/// run; how far it may be from the plain loop stands at the kernel.
+
+void rms_norm(Stream& stream, const RmsNorm& op);
+void add_norm(Stream& stream, const AddNorm& op);
+
+/// weight: rows. x and weight of bf16 whose rows are 16-byte aligned go through the matrix
+/// instructions, all else through a plain kernel; which of them does not depend on the row count.
+void linear(Stream& stream, const Linear& op);
+
+void mamba_step(Stream& stream, const MambaStep& op);
+
+}  // namespace hyb::kernels::cuda

@@ -1,0 +1,42 @@
+#include "kernels/cuda/stream.h"
+
+#include "kernels/cuda/check.h"
+
+namespace hyb::kernels::cuda {
+
+Stream::Stream() {
+  int device = 0;
+  check(cudaGetDevice(&device), "cudaGetDevice");
+  cudaDeviceProp properties;
+  check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
+  can_start_early_ = properties.major >= 9;
+  check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+}
+
+Stream::~Stream() { cudaStreamDestroy(stream_); }
+
+void Stream::wait() { check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize"); }
+
+Graph::Graph(Stream& stream, const std::function<void()>& body) {
+  check(cudaStreamBeginCapture(stream.handle(), cudaStreamCaptureModeThreadLocal),
+        "cudaStreamBeginCapture");
+  cudaGraph_t graph = nullptr;
+  try {
+    body();
+  } catch (...) {
+    if (cudaStreamEndCapture(stream.handle(), &graph) == cudaSuccess) cudaGraphDestroy(graph);
+    throw;
+  }
+  check(cudaStreamEndCapture(stream.handle(), &graph), "cudaStreamEndCapture");
+  const cudaError_t error = cudaGraphInstantiate(&executable_, graph, 0);
+  cudaGraphDestroy(graph);
+  check(error, "cudaGraphInstantiate");
+}
+
+Graph::~Graph() { cudaGraphExecDestroy(executable_); }
+
+void Graph::replay(Stream& stream) const {
+  check(cudaGraphLaunch(executable_, stream.handle()), "cudaGraphLaunch");
+}
+
+}  // namespace hyb::kernels::cuda

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <functional>
+
+struct CUstream_st;
+struct CUgraphExec_st;
+
+namespace hyb::kernels::cuda {
+
+/// Where a device's work goes: in order, behind the host's back. Throws Error(runtime) with CUDA's
+/// reason where there is no device or a call fails.
+class Stream {
+ public:
+  Stream();
+  ~Stream();
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  CUstream_st* handle() const { return stream_; }
+  /// The card lets a kernel start before the one in front of it has ended (sm_90 and later).
+  bool can_start_early() const { return can_start_early_; }
+
+  /// Waits until everything asked for is done; what a kernel did wrong is thrown here.
+  void wait();
+
+ private:
+  CUstream_st* stream_ = nullptr;
+  bool can_start_early_ = false;
+};
+
+/// Work that was written down once and is done again with one call: the same kernels with the same
+/// arguments on whatever stands at their addresses then.
+class Graph {
+ public:
+  /// Writes down what `body` asks of the stream. The body may not wait or allocate.
+  Graph(Stream& stream, const std::function<void()>& body);
+  ~Graph();
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+
+  void replay(Stream& stream) const;
+
+ private:
+  CUgraphExec_st* executable_ = nullptr;
+};
+
+}  // namespace hyb::kernels::cuda

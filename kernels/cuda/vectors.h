@@ -1,0 +1,70 @@
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+#include "kernels/bf16.h"
+#include "kernels/cuda/ptx.h"
+
+namespace hyb::kernels::cuda {
+
+/// Elements of T in 16 bytes.
+template <typename T>
+inline constexpr int vector_size = 16 / static_cast<int>(sizeof(T));
+
+template <typename T>
+inline bool is_vector_aligned(const T* data, std::int64_t row_stride) {
+  return reinterpret_cast<std::uintptr_t>(data) % 16 == 0 && row_stride % vector_size<T> == 0;
+}
+
+__device__ __forceinline__ float round_to(float value, float) { return value; }
+__device__ __forceinline__ bf16 round_to(float value, bf16) { return round_bf16(value); }
+
+/// Rounded once to T.
+template <typename T>
+__device__ __forceinline__ T rounded(float value) {
+  return round_to(value, T{});
+}
+
+__device__ __forceinline__ void unpack(uint4 bytes, float (&values)[4]) {
+  const unsigned words[4] = {bytes.x, bytes.y, bytes.z, bytes.w};
+  for (int i = 0; i < 4; ++i) values[i] = std::bit_cast<float>(words[i]);
+}
+__device__ __forceinline__ void unpack(uint4 bytes, float (&values)[8]) {
+  const unsigned words[4] = {bytes.x, bytes.y, bytes.z, bytes.w};
+  for (int i = 0; i < 4; ++i) {
+    values[2 * i] = std::bit_cast<float>(words[i] << 16);
+    values[2 * i + 1] = std::bit_cast<float>(words[i] & 0xffff0000U);
+  }
+}
+__device__ __forceinline__ uint4 pack(const float (&values)[4]) {
+  return {std::bit_cast<unsigned>(values[0]), std::bit_cast<unsigned>(values[1]),
+          std::bit_cast<unsigned>(values[2]), std::bit_cast<unsigned>(values[3])};
+}
+__device__ __forceinline__ uint4 pack(const float (&values)[8]) {
+  return {pack_bf16(values[0], values[1]), pack_bf16(values[2], values[3]),
+          pack_bf16(values[4], values[5]), pack_bf16(values[6], values[7])};
+}
+
+/// vector_size<T> elements in f32; of an unaligned row one by one, and what lies past `left`
+/// elements is zero.
+template <bool Aligned, typename T>
+__device__ __forceinline__ void load_values(const T* from, int left,
+                                            float (&values)[vector_size<T>]) {
+  if constexpr (Aligned) {
+    unpack(load16(from), values);
+  } else {
+    for (int i = 0; i < vector_size<T>; ++i) values[i] = i < left ? to_float(from[i]) : 0.0F;
+  }
+}
+template <bool Aligned, typename T>
+__device__ __forceinline__ void store_values(T* to, int left,
+                                             const float (&values)[vector_size<T>]) {
+  if constexpr (Aligned) {
+    store16(to, pack(values));
+  } else {
+    for (int i = 0; i < vector_size<T> && i < left; ++i) to[i] = rounded<T>(values[i]);
+  }
+}
+
+}  // namespace hyb::kernels::cuda

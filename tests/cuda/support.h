@@ -1,0 +1,82 @@
+#pragma once
+
+#include <cuda_runtime.h>
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernels/cuda/check.h"
+#include "kernels/cuda/launch.h"
+#include "tests/cuda/schedules.h"
+#include "tests/kernels/support.h"
+
+namespace hyb::kernels::testing {
+
+/// A copy of a test tensor on the device: guards, strides and all, so that what a kernel writes
+/// where it may not comes back too.
+class DeviceTensor {
+ public:
+  explicit DeviceTensor(const TestTensor& source)
+      : host_(source), bytes_(source.everything().size()) {
+    cuda::check(cudaMalloc(&data_, bytes_), "cudaMalloc");
+    cuda::check(cudaMemcpy(data_, source.everything().data(), bytes_, cudaMemcpyHostToDevice),
+                "cudaMemcpy");
+  }
+  ~DeviceTensor() { cudaFree(data_); }
+  DeviceTensor(const DeviceTensor&) = delete;
+  DeviceTensor& operator=(const DeviceTensor&) = delete;
+
+  operator Tensor() const {  // NOLINT: ops are called with these
+    Tensor view = host_.view();
+    view.data = data_ + (static_cast<const std::byte*>(view.data) - host_.everything().data());
+    return view;
+  }
+
+  /// What stands on the device; the caller has waited for it.
+  TestTensor fetch() const {
+    TestTensor copy = host_;
+    auto* const bytes = const_cast<std::byte*>(copy.everything().data());
+    cuda::check(cudaMemcpy(bytes, data_, bytes_, cudaMemcpyDeviceToHost), "cudaMemcpy");
+    return copy;
+  }
+
+ private:
+  TestTensor host_;
+  std::byte* data_ = nullptr;
+  std::size_t bytes_;
+};
+
+/// An i32 table on the device.
+class DeviceTable {
+ public:
+  explicit DeviceTable(const std::vector<std::int32_t>& values) : count_(values.size()) {
+    cuda::check(cudaMalloc(&data_, count_ * sizeof(std::int32_t)), "cudaMalloc");
+    cuda::check(
+        cudaMemcpy(data_, values.data(), count_ * sizeof(std::int32_t), cudaMemcpyHostToDevice),
+        "cudaMemcpy");
+  }
+  ~DeviceTable() { cudaFree(data_); }
+  DeviceTable(const DeviceTable&) = delete;
+  DeviceTable& operator=(const DeviceTable&) = delete;
+  operator Tensor() const {  // NOLINT: ops are called with these
+    return {data_, DType::i32, {static_cast<std::int64_t>(count_)}};
+  }
+  std::vector<std::int32_t> fetch() const {
+    std::vector<std::int32_t> values(count_);
+    cuda::check(
+        cudaMemcpy(values.data(), data_, count_ * sizeof(std::int32_t), cudaMemcpyDeviceToHost),
+        "cudaMemcpy");
+    return values;
+  }
+
+ private:
+  std::int32_t* data_ = nullptr;
+  std::size_t count_;
+};
+
+}  // namespace hyb::kernels::testing
