@@ -10,9 +10,10 @@
 #include <cstring>
 #include <limits>
 
-#include "app/batch/descriptor.h"
 #include "app/batch/line_reader.h"
 #include "core/base/error.h"
+#include "core/io/descriptor.h"
+#include "core/io/descriptor_io.h"
 
 namespace hyb::app {
 namespace {
@@ -21,18 +22,6 @@ constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
 
 [[noreturn]] void fail(const std::string& name, const std::string& text) {
   throw Error(ErrorKind::model, name + ": " + text);
-}
-
-void write_all(int descriptor, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
-    if (written >= 0) {
-      bytes.remove_prefix(static_cast<std::size_t>(written));
-    } else if (errno != EINTR) {
-      throw Error(ErrorKind::runtime,
-                  std::string("keeping stdin in a file: ") + std::strerror(errno));
-    }
-  }
 }
 
 /// Lines are read twice, which a pipe can't do.
@@ -48,8 +37,12 @@ File spool_stdin(const std::filesystem::path& scratch) {
     const ssize_t count = ::read(STDIN_FILENO, piece.data(), piece.size());
     if (count == 0) return File(fmt::format("/proc/self/fd/{}", spool.number()));
     if (count > 0) {
-      write_all(spool.number(), {piece.data(), static_cast<std::size_t>(count)});
-    } else if (errno != EINTR) {
+      const int code = write_all(spool.number(), {piece.data(), static_cast<std::size_t>(count)});
+      if (code == 0) continue;
+      throw Error(ErrorKind::runtime,
+                  std::string("keeping stdin in a file: ") + std::strerror(code));
+    }
+    if (errno != EINTR) {
       throw Error(ErrorKind::runtime, std::string("stdin can't be read: ") + std::strerror(errno));
     }
   }

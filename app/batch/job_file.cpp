@@ -1,15 +1,11 @@
 #include "app/batch/job_file.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 
-#include <cerrno>
-#include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "app/batch/descriptor.h"
-#include "app/batch/output_file.h"
 #include "core/base/error.h"
+#include "core/io/atomic_file.h"
 #include "core/io/file.h"
 
 namespace hyb::app {
@@ -52,17 +48,7 @@ std::optional<Json> JobFile::read(const std::filesystem::path& path) {
 }
 
 void JobFile::write(const std::filesystem::path& path, const Json& job) {
-  std::filesystem::path beside = path;
-  beside += ".new";
-  const std::string text = job.dump(2) + "\n";
-  const Descriptor file(::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  if (!file.is_open() ||
-      ::write(file.number(), text.data(), text.size()) != static_cast<ssize_t>(text.size()) ||
-      ::fsync(file.number()) != 0 || ::rename(beside.c_str(), path.c_str()) != 0) {
-    throw Error(ErrorKind::runtime,
-                path.string() + ": the job file can't be written: " + std::strerror(errno));
-  }
-  sync_folder(path.parent_path());
+  write_atomically(path, job.dump(2) + "\n", FileAccess::umask);
 }
 
 std::string job_difference(const Json& was, const Json& is) { return difference("", was, is); }

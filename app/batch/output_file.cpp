@@ -10,6 +10,7 @@
 
 #include "app/batch/line_reader.h"
 #include "core/base/error.h"
+#include "core/io/descriptor_io.h"
 
 namespace hyb::app {
 namespace {
@@ -20,8 +21,12 @@ constexpr std::size_t result_bytes_max = std::size_t{1} << 30;
   throw Error(kind, path.string() + ": " + text);
 }
 
+[[noreturn]] void fail_with(const std::filesystem::path& path, const char* doing, int code) {
+  fail(ErrorKind::runtime, path, fmt::format("{}: {}", doing, std::strerror(code)));
+}
+
 [[noreturn]] void fail_with_errno(const std::filesystem::path& path, const char* doing) {
-  fail(ErrorKind::runtime, path, fmt::format("{}: {}", doing, std::strerror(errno)));
+  fail_with(path, doing, errno);
 }
 
 /// Follows links, also to what does not exist yet.
@@ -65,16 +70,13 @@ int write_once(int descriptor, std::string_view text, std::size_t& written) {
   }
 }
 
-}  // namespace
-
-void sync_folder(const std::filesystem::path& folder) {
-  const std::filesystem::path name = folder.empty() ? "." : folder;
-  const Descriptor opened(::open(name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  // Some file systems can't sync a folder (EINVAL); there is nothing more to be done then.
-  if (!opened.is_open() || (::fsync(opened.number()) != 0 && errno != EINVAL)) {
-    fail_with_errno(name, "the folder can't be synced");
-  }
+/// The name of a new file outlives a crash of the machine.
+void sync_name(const std::filesystem::path& path) {
+  const int code = sync_folder(path.parent_path());
+  if (code != 0) fail_with(path, "its folder can't be synced", code);
 }
+
+}  // namespace
 
 OutputFile OutputFile::open(const std::filesystem::path& path) {
   const std::filesystem::path real = resolved(path);
@@ -82,7 +84,7 @@ OutputFile OutputFile::open(const std::filesystem::path& path) {
   struct stat is {};
   if (::fstat(output.descriptor(), &is) != 0) fail_with_errno(real, "can't be looked at");
   output.bytes_ = output.synced_bytes_ = static_cast<std::uint64_t>(is.st_size);
-  if (output.is_empty()) sync_folder(real.parent_path());
+  if (output.is_empty()) sync_name(real);
   return output;
 }
 
@@ -122,13 +124,11 @@ void OutputFile::drop_failed() {
     const auto mark = read_result(text);
     if (mark && mark->failed) continue;
     text += '\n';
-    if (const int reason = kept.append(text)) {
-      fail(ErrorKind::runtime, beside, std::string("can't be written: ") + std::strerror(reason));
-    }
+    if (const int code = kept.append(text)) fail_with(beside, "can't be written", code);
   }
   kept.sync();
   std::filesystem::rename(beside, path_);
-  sync_folder(path_.parent_path());
+  sync_name(path_);
   kept.path_ = path_;
   *this = std::move(kept);
 }
@@ -169,8 +169,7 @@ void OutputFile::sync() {
   // What the system failed to write it may have dropped: only the lines before are sure.
   const int reason = errno;
   cut(synced_bytes_);
-  fail(ErrorKind::runtime, path_,
-       std::string("results did not get to the disk: ") + std::strerror(reason));
+  fail_with(path_, "results did not get to the disk", reason);
 }
 
 void OutputFile::sync_if_due() {

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "app/batch/descriptor.h"
 #include "app/batch/result_line.h"
+#include "core/io/descriptor.h"
 
 namespace hyb::app {
 
@@ -58,8 +58,5 @@ class OutputFile {
   bool is_torn_ = false;            ///< there are bytes behind bytes_ that have to go
   Clock::time_point synced_ = Clock::now();
 };
-
-/// Makes the entries of a folder durable: files created or renamed in it.
-void sync_folder(const std::filesystem::path& folder);
 
 }  // namespace hyb::app

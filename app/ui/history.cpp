@@ -7,10 +7,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <span>
 #include <system_error>
 #include <utility>
 
 #include "core/base/log.h"
+#include "core/io/descriptor.h"
+#include "core/io/descriptor_io.h"
 #include "core/text/utf8_stream.h"
 
 namespace hyb::app {
@@ -18,22 +21,10 @@ namespace {
 
 constexpr std::size_t file_bytes_max = std::size_t{4} << 20;
 
-class Descriptor {
- public:
-  // Non-blocking: a FIFO in the file's place must not make us wait.
-  Descriptor(const std::filesystem::path& path, int flags)
-      : value_(::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK, S_IRUSR | S_IWUSR)) {}
-  ~Descriptor() {
-    if (value_ >= 0) ::close(value_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-
-  int value() const { return value_; }
-
- private:
-  int value_;
-};
+// Non-blocking: a FIFO in the file's place must not make us wait.
+Descriptor open_file(const std::filesystem::path& path, int flags) {
+  return Descriptor(::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK, S_IRUSR | S_IWUSR));
+}
 
 std::string encoded(std::string_view entry) {
   std::string line;
@@ -61,36 +52,24 @@ std::string decoded(std::string_view line) {
 
 /// The end of the file, or the reason why it cannot be read.
 std::string read_tail(const std::filesystem::path& path, std::string& text) {
-  const Descriptor file(path, O_RDONLY);
+  const Descriptor file = open_file(path, O_RDONLY);
   struct stat about {};
-  if (file.value() < 0) return errno == ENOENT ? "" : std::strerror(errno);
-  if (::fstat(file.value(), &about) != 0) return std::strerror(errno);
+  if (!file.is_open()) return errno == ENOENT ? "" : std::strerror(errno);
+  if (::fstat(file.number(), &about) != 0) return std::strerror(errno);
   if (!S_ISREG(about.st_mode)) return "not a regular file";
   const auto size = static_cast<std::size_t>(about.st_size);
   const std::size_t begin = size - std::min(size, file_bytes_max);
   text.resize(size - begin);
-  std::size_t filled = 0;
-  while (filled < text.size()) {
-    const ssize_t read = ::pread(file.value(), text.data() + filled, text.size() - filled,
-                                 static_cast<off_t>(begin + filled));
-    if (read < 0 && errno == EINTR) continue;
-    if (read < 0) return std::strerror(errno);
-    if (read == 0) break;
-    filled += static_cast<std::size_t>(read);
-  }
-  text.resize(filled);
+  const ReadResult read = read_at(file.number(), begin, std::as_writable_bytes(std::span(text)));
+  if (read.code != 0) return std::strerror(read.code);
+  text.resize(read.bytes);
   if (begin > 0) text.erase(0, text.find('\n') + 1);  // npos + 1 is 0: one endless line stays
   return "";
 }
 
-bool write_all(int descriptor, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t written = ::write(descriptor, text.data(), text.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return false;
-    text.remove_prefix(static_cast<std::size_t>(written));
-  }
-  return true;
+/// 0, or the errno of the failure.
+int write_to(const Descriptor& file, std::string_view text) {
+  return file.is_open() ? write_all(file.number(), text) : errno;
 }
 
 }  // namespace
@@ -137,22 +116,16 @@ void History::rewrite() {
   for (std::size_t i = first; i < entries_.size(); ++i) text += encoded(entries_[i]);
   std::filesystem::path fresh = *file_;
   fresh += ".new" + std::to_string(::getpid());
-  {
-    const Descriptor file(fresh, O_WRONLY | O_CREAT | O_EXCL);
-    if (file.value() < 0 || !write_all(file.value(), text)) {
-      const std::string reason = std::strerror(errno);
-      ::unlink(fresh.c_str());
-      return give_up(reason);
-    }
+  if (const int code = write_to(open_file(fresh, O_WRONLY | O_CREAT | O_EXCL), text); code != 0) {
+    ::unlink(fresh.c_str());
+    return give_up(std::strerror(code));
   }
   if (::rename(fresh.c_str(), file_->c_str()) != 0) give_up(std::strerror(errno));
 }
 
 void History::append(const std::string& entry) {
-  const Descriptor file(*file_, O_WRONLY | O_CREAT | O_APPEND);
-  if (file.value() < 0 || !write_all(file.value(), encoded(entry))) {
-    give_up(std::strerror(errno));
-  }
+  const int code = write_to(open_file(*file_, O_WRONLY | O_CREAT | O_APPEND), encoded(entry));
+  if (code != 0) give_up(std::strerror(code));
 }
 
 void History::add(const std::string& entry) {

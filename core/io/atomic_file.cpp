@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/io/descriptor_io.h"
 
 namespace hyb {
 namespace {
@@ -26,46 +27,38 @@ bool leads_to(const std::filesystem::path& path, int descriptor) {
          there.st_ino == open.st_ino && there.st_dev == open.st_dev;
 }
 
-/// Makes the new name durable. Some file systems can't sync a folder; nothing can be done then.
-int sync_folder_of(const std::filesystem::path& path) {
-  const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
-  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0) return errno;
-  const int code = ::fsync(descriptor) == 0 || errno == EINVAL ? 0 : errno;
-  ::close(descriptor);
-  return code;
-}
-
 }  // namespace
 
-AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)), beside_(path_) {
+AtomicFile::AtomicFile(std::filesystem::path path, FileAccess access)
+    : path_(std::move(path)), beside_(path_) {
   beside_ += ".new";
+  const bool is_private = access == FileAccess::owner;
+  const mode_t mode = is_private ? 0600 : 0666;
   constexpr int attempts_max = 8;
   for (int attempt = 0; attempt < attempts_max; ++attempt) {
     // O_NONBLOCK: a FIFO of that name is refused, not waited for.
-    descriptor_ =
-        ::open(beside_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
-    if (descriptor_ < 0) fail("can't be written", errno);
+    descriptor_ = Descriptor(
+        ::open(beside_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, mode));
+    if (!descriptor_.is_open()) fail("can't be written", errno);
+    const int descriptor = descriptor_.number();
     int code = 0;
     struct stat status {};
-    if (::fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode)) {
+    if (::fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) {
       code = EINVAL;
-    } else if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
+    } else if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
       code = errno == EWOULDBLOCK ? EBUSY : errno;
-    } else if (leads_to(beside_, descriptor_)) {
-      if (::fchmod(descriptor_, 0600) == 0 && ::ftruncate(descriptor_, 0) == 0) return;
+    } else if (leads_to(beside_, descriptor)) {
+      const bool has_rights = !is_private || ::fchmod(descriptor, mode) == 0;
+      if (has_rights && ::ftruncate(descriptor, 0) == 0) return;
       code = errno;
     }
-    ::close(std::exchange(descriptor_, -1));
     if (code != 0) fail("can't be written", code);
   }
   fail("is being written by others", EBUSY);
 }
 
 AtomicFile::~AtomicFile() {
-  if (descriptor_ < 0) return;
-  ::unlink(beside_.c_str());
-  ::close(descriptor_);
+  if (descriptor_.is_open()) ::unlink(beside_.c_str());
 }
 
 void AtomicFile::fail(const char* doing, int code) const {
@@ -73,19 +66,13 @@ void AtomicFile::fail(const char* doing, int code) const {
               path_.string() + ": " + doing + ": " + std::generic_category().message(code));
 }
 
-void AtomicFile::write_at(std::uint64_t offset, std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t count =
-        ::pwrite(descriptor_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) fail("can't be written", count < 0 ? errno : ENOSPC);
-    offset += static_cast<std::uint64_t>(count);
-    bytes = bytes.subspan(static_cast<std::size_t>(count));
-  }
+void AtomicFile::put(std::uint64_t offset, std::span<const std::byte> bytes) {
+  const int code = write_at(descriptor_.number(), offset, bytes);
+  if (code != 0) fail("can't be written", code);
 }
 
 void AtomicFile::flush() {
-  write_at(written_, buffer_);
+  put(written_, buffer_);
   written_ += buffer_.size();
   buffer_.clear();
 }
@@ -93,7 +80,7 @@ void AtomicFile::flush() {
 void AtomicFile::write(std::span<const std::byte> bytes) {
   if (buffer_.size() + bytes.size() > buffer_bytes) flush();
   if (bytes.size() > buffer_bytes) {
-    write_at(written_, bytes);
+    put(written_, bytes);
     written_ += bytes.size();
   } else {
     buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
@@ -103,20 +90,21 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
 void AtomicFile::rewrite_front(std::span<const std::byte> bytes) {
   require(bytes.size() <= size(), "atomic file: only what was written can be replaced");
   flush();
-  write_at(0, bytes);
+  put(0, bytes);
 }
 
 void AtomicFile::commit() {
-  require(descriptor_ >= 0, "atomic file: committed once");
+  require(descriptor_.is_open(), "atomic file: committed once");
   flush();
-  if (::fsync(descriptor_) != 0) fail("did not get to the disk", errno);
+  if (::fsync(descriptor_.number()) != 0) fail("did not get to the disk", errno);
   if (::rename(beside_.c_str(), path_.c_str()) != 0) fail("can't be put in its place", errno);
-  ::close(std::exchange(descriptor_, -1));
-  if (const int code = sync_folder_of(path_); code != 0) fail("its folder can't be synced", code);
+  descriptor_ = Descriptor();
+  const int code = sync_folder(path_.parent_path());
+  if (code != 0) fail("its folder can't be synced", code);
 }
 
-void write_atomically(const std::filesystem::path& path, std::string_view text) {
-  AtomicFile file(path);
+void write_atomically(const std::filesystem::path& path, std::string_view text, FileAccess access) {
+  AtomicFile file(path, access);
   file.write(text);
   file.commit();
 }

@@ -3,13 +3,13 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <system_error>
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/io/descriptor_io.h"
 
 namespace hyb {
 namespace {
@@ -38,39 +38,18 @@ std::int64_t changed_ns_of(const struct stat& status) {
 
 File::File(std::filesystem::path path) : path_(std::move(path)) {
   // O_NONBLOCK: opening a FIFO must not wait for its writer.
-  descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (descriptor_ < 0) fail_to_open(path_, errno);
+  descriptor_ = Descriptor(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!descriptor_.is_open()) fail_to_open(path_, errno);
   struct stat status {};
-  const int failed = ::fstat(descriptor_, &status);
-  if (failed != 0 || !S_ISREG(status.st_mode)) {
-    ::close(descriptor_);
-    fail(path_, failed != 0 ? "can't be examined: " + reason(errno) : "is not a regular file");
-  }
+  if (::fstat(descriptor(), &status) != 0) fail(path_, "can't be examined: " + reason(errno));
+  if (!S_ISREG(status.st_mode)) fail(path_, "is not a regular file");
   size_ = static_cast<std::uint64_t>(status.st_size);
   changed_ns_ = changed_ns_of(status);
 }
 
-File::~File() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-}
-
-File::File(File&& other) noexcept
-    : path_(std::move(other.path_)),
-      descriptor_(std::exchange(other.descriptor_, -1)),
-      size_(other.size_),
-      changed_ns_(other.changed_ns_) {}
-
-File& File::operator=(File&& other) noexcept {
-  std::swap(path_, other.path_);
-  std::swap(descriptor_, other.descriptor_);
-  std::swap(size_, other.size_);
-  std::swap(changed_ns_, other.changed_ns_);
-  return *this;
-}
-
 void File::check_unchanged() const {
   struct stat status {};
-  if (::fstat(descriptor_, &status) != 0) fail(path_, "can't be examined: " + reason(errno));
+  if (::fstat(descriptor(), &status) != 0) fail(path_, "can't be examined: " + reason(errno));
   if (static_cast<std::uint64_t>(status.st_size) != size_) {
     fail(path_, fmt::format("changed while it was in use: {} bytes at first, {} bytes now", size_,
                             status.st_size));
@@ -79,17 +58,13 @@ void File::check_unchanged() const {
 }
 
 void File::read(std::uint64_t offset, std::span<std::byte> into) const {
-  while (!into.empty()) {
-    const ssize_t got = ::pread(descriptor_, into.data(), into.size(), static_cast<off_t>(offset));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) fail(path_, fmt::format("can't be read at byte {}: {}", offset, reason(errno)));
-    if (got == 0) {
-      fail(path_, fmt::format("ends at byte {}; {} more were expected: it is truncated or changed "
-                              "while it was read",
-                              offset, into.size()));
-    }
-    offset += static_cast<std::uint64_t>(got);
-    into = into.subspan(static_cast<std::size_t>(got));
+  const auto [bytes, code] = read_at(descriptor(), offset, into);
+  const std::uint64_t end = offset + bytes;
+  if (code != 0) fail(path_, fmt::format("can't be read at byte {}: {}", end, reason(code)));
+  if (bytes < into.size()) {
+    fail(path_, fmt::format("ends at byte {}; {} more were expected: it is truncated or changed "
+                            "while it was read",
+                            end, into.size() - bytes));
   }
 }
 

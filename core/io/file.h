@@ -6,6 +6,8 @@
 #include <span>
 #include <string>
 
+#include "core/io/descriptor.h"
+
 namespace hyb {
 
 /// An open regular file, for reading. Symbolic links are followed; a folder, FIFO, socket or device
@@ -13,12 +15,9 @@ namespace hyb {
 class File {
  public:
   explicit File(std::filesystem::path path);
-  ~File();
-  File(File&& other) noexcept;
-  File& operator=(File&& other) noexcept;
 
   const std::filesystem::path& path() const { return path_; }
-  int descriptor() const { return descriptor_; }
+  int descriptor() const { return descriptor_.number(); }
 
   /// Size in bytes when it was opened.
   std::uint64_t size() const { return size_; }
@@ -31,7 +30,7 @@ class File {
 
  private:
   std::filesystem::path path_;
-  int descriptor_ = -1;
+  Descriptor descriptor_;
   std::uint64_t size_ = 0;
   std::int64_t changed_ns_ = 0;
 };

@@ -12,19 +12,20 @@
 #include <system_error>
 
 #include "core/base/error.h"
+#include "core/io/descriptor_io.h"
 
 namespace hyb {
 namespace {
 
 /// Some file systems know no files without a name; then the name is taken away at once.
-int open_unnamed(const std::filesystem::path& folder) {
-  const int descriptor = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-  if (descriptor >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL)) {
-    return descriptor;
+Descriptor open_unnamed(const std::filesystem::path& folder) {
+  Descriptor unnamed(::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+  if (unnamed.is_open() || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL)) {
+    return unnamed;
   }
   std::string name = (folder / "hyb-tier-XXXXXX").string();
-  const int named = ::mkostemp(name.data(), O_CLOEXEC);
-  if (named >= 0) ::unlink(name.c_str());
+  Descriptor named(::mkostemp(name.data(), O_CLOEXEC));
+  if (named.is_open()) ::unlink(name.c_str());
   return named;
 }
 
@@ -32,11 +33,7 @@ int open_unnamed(const std::filesystem::path& folder) {
 
 FileStorage::FileStorage(const std::filesystem::path& folder)
     : folder_(folder), descriptor_(open_unnamed(folder)) {
-  if (descriptor_ < 0) fail("no file can be made in it", errno);
-}
-
-FileStorage::~FileStorage() {
-  if (descriptor_ >= 0) ::close(descriptor_);
+  if (!descriptor_.is_open()) fail("no file can be made in it", errno);
 }
 
 void FileStorage::fail(const char* doing, int code) const {
@@ -45,30 +42,19 @@ void FileStorage::fail(const char* doing, int code) const {
 }
 
 void FileStorage::write(std::uint64_t offset, std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t count =
-        ::pwrite(descriptor_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) fail("can't be written", count < 0 ? errno : ENOSPC);
-    offset += static_cast<std::uint64_t>(count);
-    bytes = bytes.subspan(static_cast<std::size_t>(count));
-  }
+  const int code = write_at(descriptor_.number(), offset, bytes);
+  if (code != 0) fail("can't be written", code);
 }
 
 void FileStorage::read(std::uint64_t offset, std::span<std::byte> bytes) const {
-  while (!bytes.empty()) {
-    const ssize_t count =
-        ::pread(descriptor_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) fail("can't be read", count < 0 ? errno : EIO);
-    offset += static_cast<std::uint64_t>(count);
-    bytes = bytes.subspan(static_cast<std::size_t>(count));
-  }
+  const ReadResult read = read_at(descriptor_.number(), offset, bytes);
+  if (read.code != 0) fail("can't be read", read.code);
+  if (read.bytes < bytes.size()) fail("can't be read", EIO);
 }
 
 std::uint64_t FileStorage::size() const {
   struct stat status {};
-  if (::fstat(descriptor_, &status) != 0) fail("can't be examined", errno);
+  if (::fstat(descriptor_.number(), &status) != 0) fail("can't be examined", errno);
   return static_cast<std::uint64_t>(status.st_size);
 }
 

@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <span>
 
+#include "core/io/descriptor.h"
+
 namespace hyb {
 
 /// A range of bytes outside the pools: a disk, or memory of the host. What was never written is
@@ -23,9 +25,6 @@ class FileStorage final : public Storage {
  public:
   /// Throws Error(runtime) when the folder has no room for a file.
   explicit FileStorage(const std::filesystem::path& folder);
-  ~FileStorage() override;
-  FileStorage(const FileStorage&) = delete;
-  FileStorage& operator=(const FileStorage&) = delete;
 
   void write(std::uint64_t offset, std::span<const std::byte> bytes) override;
   void read(std::uint64_t offset, std::span<std::byte> bytes) const override;
@@ -36,7 +35,7 @@ class FileStorage final : public Storage {
   [[noreturn]] void fail(const char* doing, int code) const;
 
   std::filesystem::path folder_;
-  int descriptor_ = -1;
+  Descriptor descriptor_;
 };
 
 /// Memory of the host. Pages of it that were never written take none.

@@ -24,6 +24,12 @@ std::string text_of(const std::filesystem::path& path) {
   return read_whole_file(path, std::size_t{1} << 30);
 }
 
+unsigned rights(const std::filesystem::path& path) {
+  struct stat status {};
+  REQUIRE(::stat(path.c_str(), &status) == 0);
+  return status.st_mode & 0777U;
+}
+
 }  // namespace
 
 TEST_SUITE("core/io/atomic_file") {
@@ -41,9 +47,17 @@ TEST_SUITE("core/io/atomic_file") {
     }
     CHECK(text_of(path) == "Jello world");
     CHECK(entries(folder.path()) == 1);
-    struct stat status {};
-    REQUIRE(::stat(path.c_str(), &status) == 0);
-    CHECK((status.st_mode & 0777U) == 0600);
+    CHECK(rights(path) == 0600);
+  }
+
+  TEST_CASE("where it is asked for, the umask says who may read") {
+    const TemporaryFolder folder;
+    for (const mode_t mask : {022U, 0U, 077U}) {
+      const mode_t before = ::umask(mask);
+      write_atomically(folder.path() / "f", "x", FileAccess::umask);
+      ::umask(before);
+      CHECK(rights(folder.path() / "f") == (0666U & ~mask));
+    }
   }
 
   TEST_CASE("without commit the old file stays and nothing is left") {
@@ -79,9 +93,7 @@ TEST_SUITE("core/io/atomic_file") {
     write_atomically(folder.path() / "f", "short");
     CHECK(text_of(folder.path() / "f") == "short");
     CHECK(entries(folder.path()) == 1);
-    struct stat status {};
-    REQUIRE(::stat((folder.path() / "f").c_str(), &status) == 0);
-    CHECK((status.st_mode & 0777U) == 0600);
+    CHECK(rights(folder.path() / "f") == 0600);
   }
 
   TEST_CASE("two writers of one file: the second is refused, the first unharmed") {

@@ -4,9 +4,9 @@
 
 #include <utility>
 
-namespace hyb::app {
+namespace hyb {
 
-/// Owns an open file descriptor.
+/// Owns an open file descriptor, or none (any negative number).
 class Descriptor {
  public:
   Descriptor() = default;
@@ -32,4 +32,4 @@ class Descriptor {
   int number_ = -1;
 };
 
-}  // namespace hyb::app
+}  // namespace hyb
