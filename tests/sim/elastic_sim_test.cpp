@@ -1,12 +1,9 @@
 #include <doctest/doctest.h>
 
 #include <cstdlib>
-#include <exception>
-#include <optional>
-#include <string>
 
 #include "tests/sim/elastic_scenario.h"
-#include "tests/sim/random.h"
+#include "tests/sim/seeds.h"
 
 using namespace hyb;
 using namespace hyb::sim;
@@ -39,15 +36,9 @@ void add(ElasticCounts& sum, const ElasticCounts& one) {
   sum.moved += one.moved;
 }
 
-std::optional<std::uint64_t> seeds_until_found(Fault fault, bool checks_rules) {
-  for (std::uint64_t seed = 0; seed < 500; ++seed) {
-    try {
-      run_elastic_scenario(seed, fault, checks_rules);
-    } catch (const std::exception&) {
-      return seed + 1;
-    }
-  }
-  return std::nullopt;
+bool is_found(Fault fault, bool checks_rules) {
+  return any_seed_fails(
+      500, [&](std::uint64_t seed) { run_elastic_scenario(seed, fault, checks_rules); });
 }
 
 }  // namespace
@@ -55,14 +46,8 @@ std::optional<std::uint64_t> seeds_until_found(Fault fault, bool checks_rules) {
 TEST_SUITE("sim/elastic") {
   TEST_CASE("every answer is the one that the request would get alone, whatever the memory does") {
     ElasticCounts sum;
-    const std::vector<std::uint64_t> all = seeds(schedules(100'000));
-    for (const std::uint64_t seed : all) {
-      try {
-        add(sum, run_elastic_scenario(seed));
-      } catch (const std::exception& error) {
-        FAIL("HYB_SIM_SEED=" << seed << " replays: " << std::string(error.what()));
-      }
-    }
+    const bool are_all = run_seeds(
+        schedules(100'000), [&](std::uint64_t seed) { add(sum, run_elastic_scenario(seed)); });
     MESSAGE("schedules " << sum.schedules << ", steps " << sum.steps << ", requests "
                          << sum.requests << ", answers " << sum.answers << "; schedules with hits "
                          << sum.hits << ", evictions " << sum.evictions << ", owner changes "
@@ -72,7 +57,7 @@ TEST_SUITE("sim/elastic") {
                          << sum.fetches << ", failed steps " << sum.failed_steps
                          << ", failed disks " << sum.failed_disks << ", cancelled " << sum.cancelled
                          << ", packed " << sum.packed << ", moved " << sum.moved);
-    if (all.size() == 1) return;
+    if (!are_all) return;
     const std::int64_t few = sum.schedules / 20;
     for (const std::int64_t count :
          {sum.hits, sum.evictions, sum.owner_changes, sum.preemptions, sum.deferrals,
@@ -88,8 +73,8 @@ TEST_SUITE("sim/elastic") {
                               Fault::written_after_publishing, Fault::owner_changed_too_early,
                               Fault::copies_of_one_group_lost, Fault::packed_without_pages}) {
       CAPTURE(name_of(fault));
-      CHECK(seeds_until_found(fault, true).has_value());
-      CHECK(seeds_until_found(fault, false).has_value());
+      CHECK(is_found(fault, true));
+      CHECK(is_found(fault, false));
     }
   }
 }

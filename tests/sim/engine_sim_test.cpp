@@ -1,25 +1,16 @@
 #include <doctest/doctest.h>
 
-#include <exception>
-#include <optional>
-
 #include "tests/sim/engine_scenario.h"
-#include "tests/sim/random.h"
+#include "tests/sim/seeds.h"
 
 using namespace hyb;
 using namespace hyb::sim;
 
 namespace {
 
-std::optional<std::uint64_t> seeds_until_found(Bug bug, bool checks_rules, std::uint64_t most) {
-  for (std::uint64_t seed = 0; seed < most; ++seed) {
-    try {
-      run_engine_scenario(seed, bug, checks_rules);
-    } catch (const std::exception&) {
-      return seed + 1;
-    }
-  }
-  return std::nullopt;
+bool is_found(Bug bug, bool checks_rules) {
+  return any_seed_fails(100,
+                        [&](std::uint64_t seed) { run_engine_scenario(seed, bug, checks_rules); });
 }
 
 }  // namespace
@@ -27,33 +18,28 @@ std::optional<std::uint64_t> seeds_until_found(Bug bug, bool checks_rules, std::
 TEST_SUITE("sim/engine") {
   TEST_CASE("every answer is the one that the request would get alone") {
     EngineCounts sum;
-    const std::vector<std::uint64_t> all = seeds(1500);
-    for (const std::uint64_t seed : all) {
-      try {
-        const EngineCounts counts = run_engine_scenario(seed);
-        sum.steps += counts.steps;
-        sum.answers += counts.answers;
-        sum.preempted_tokens += counts.preempted_tokens;
-        sum.reused += counts.reused;
-        sum.cancelled += counts.cancelled;
-        sum.failed_steps += counts.failed_steps;
-        sum.sink_failures += counts.sink_failures;
-        sum.hits += counts.hits;
-        sum.evicted += counts.evicted;
-        sum.prefix_waits += counts.prefix_waits;
-        sum.owner_changes += counts.owner_changes;
-        sum.draws += counts.draws;
-      } catch (const std::exception& error) {
-        FAIL("HYB_SIM_SEED=" << seed << " replays: " << std::string(error.what()));
-      }
-    }
+    const bool are_all = run_seeds(1500, [&](std::uint64_t seed) {
+      const EngineCounts counts = run_engine_scenario(seed);
+      sum.steps += counts.steps;
+      sum.answers += counts.answers;
+      sum.preempted_tokens += counts.preempted_tokens;
+      sum.reused += counts.reused;
+      sum.cancelled += counts.cancelled;
+      sum.failed_steps += counts.failed_steps;
+      sum.sink_failures += counts.sink_failures;
+      sum.hits += counts.hits;
+      sum.evicted += counts.evicted;
+      sum.prefix_waits += counts.prefix_waits;
+      sum.owner_changes += counts.owner_changes;
+      sum.draws += counts.draws;
+    });
     MESSAGE("steps " << sum.steps << ", answers " << sum.answers << ", preempted tokens "
                      << sum.preempted_tokens << ", reused " << sum.reused << ", cancelled "
                      << sum.cancelled << ", failed steps " << sum.failed_steps << ", failed sinks "
                      << sum.sink_failures << ", hits " << sum.hits << ", evicted " << sum.evicted
                      << ", waits for a prefix " << sum.prefix_waits << ", owner changes "
                      << sum.owner_changes << ", drawn from kept logits " << sum.draws);
-    if (all.size() == 1) return;
+    if (!are_all) return;
     CHECK(sum.preempted_tokens > 10'000);
     CHECK(sum.reused > 10'000);
     CHECK(sum.hits > 1'000);
@@ -76,10 +62,8 @@ TEST_SUITE("sim/engine") {
           Bug::answers_swapped, Bug::draw_counter_stuck, Bug::state_one_span_old,
           Bug::last_page_of_table_stale, Bug::orders_reversed}) {
       CAPTURE(name_of(bug));
-      const auto by_rules = seeds_until_found(bug, true, 100);
-      const auto by_answers = seeds_until_found(bug, false, 100);
-      CHECK(by_rules.has_value());
-      CHECK(by_answers.has_value());
+      CHECK(is_found(bug, true));
+      CHECK(is_found(bug, false));
     }
   }
 }

@@ -1,28 +1,16 @@
 #include <doctest/doctest.h>
 
-#include <exception>
-#include <optional>
-#include <string>
-
 #include "tests/sim/memory_scenario.h"
-#include "tests/sim/random.h"
+#include "tests/sim/seeds.h"
 
 using namespace hyb;
 using namespace hyb::sim;
 
 namespace {
 
-/// Seeds needed until a fault shows; nullopt: none did.
-std::optional<std::uint64_t> seeds_until_found(Bug bug, CallerBug caller_bug, bool checks_rules,
-                                               std::uint64_t most) {
-  for (std::uint64_t seed = 0; seed < most; ++seed) {
-    try {
-      run_memory_scenario(seed, bug, caller_bug, checks_rules);
-    } catch (const std::exception&) {
-      return seed + 1;
-    }
-  }
-  return std::nullopt;
+bool is_found(Bug bug, CallerBug caller_bug, bool checks_rules) {
+  return any_seed_fails(
+      60, [&](std::uint64_t seed) { run_memory_scenario(seed, bug, caller_bug, checks_rules); });
 }
 
 }  // namespace
@@ -30,23 +18,18 @@ std::optional<std::uint64_t> seeds_until_found(Bug bug, CallerBug caller_bug, bo
 TEST_SUITE("sim/memory") {
   TEST_CASE("the five verbs at random moments change no token and lose nothing") {
     MemoryCounts sum;
-    const std::vector<std::uint64_t> all = seeds(400);
-    for (const std::uint64_t seed : all) {
-      try {
-        const MemoryCounts counts = run_memory_scenario(seed);
-        sum.steps += counts.steps;
-        sum.checkpoints += counts.checkpoints;
-        sum.resumes += counts.resumes;
-        sum.refused += counts.refused;
-        sum.rejected += counts.rejected;
-      } catch (const std::exception& error) {
-        FAIL("HYB_SIM_SEED=" << seed << " replays: " << error.what());
-      }
-    }
+    const bool are_all = run_seeds(400, [&](std::uint64_t seed) {
+      const MemoryCounts counts = run_memory_scenario(seed);
+      sum.steps += counts.steps;
+      sum.checkpoints += counts.checkpoints;
+      sum.resumes += counts.resumes;
+      sum.refused += counts.refused;
+      sum.rejected += counts.rejected;
+    });
     MESSAGE("steps " << sum.steps << ", checkpoints " << sum.checkpoints << ", resumes "
                      << sum.resumes << ", refused " << sum.refused << ", rejected drafts "
                      << sum.rejected);
-    if (all.size() == 1) return;
+    if (!are_all) return;
     CHECK(sum.checkpoints > 1000);
     CHECK(sum.resumes > 1000);
     CHECK(sum.refused > 1000);
@@ -62,8 +45,8 @@ TEST_SUITE("sim/memory") {
           Bug::neighbours_state, Bug::answers_swapped, Bug::state_one_span_old,
           Bug::last_page_of_table_stale}) {
       CAPTURE(name_of(bug));
-      CHECK(seeds_until_found(bug, CallerBug::none, true, 60).has_value());
-      CHECK(seeds_until_found(bug, CallerBug::none, false, 60).has_value());
+      CHECK(is_found(bug, CallerBug::none, true));
+      CHECK(is_found(bug, CallerBug::none, false));
     }
   }
 
@@ -71,7 +54,7 @@ TEST_SUITE("sim/memory") {
     for (const CallerBug bug : {CallerBug::checkpoint_forgotten, CallerBug::rejected_tokens_kept,
                                 CallerBug::orders_lost_on_release, CallerBug::foreign_page_table}) {
       CAPTURE(static_cast<int>(bug));
-      CHECK(seeds_until_found(Bug::none, bug, true, 60).has_value());
+      CHECK(is_found(Bug::none, bug, true));
     }
   }
 }

@@ -1,13 +1,12 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <exception>
 #include <optional>
 #include <utility>
 
 #include "core/base/error.h"
 #include "tests/sim/pool_oracle.h"
+#include "tests/sim/seeds.h"
 
 using namespace hyb;
 using namespace hyb::sim;
@@ -217,28 +216,24 @@ class Life {
 TEST_SUITE("sim/pool") {
   TEST_CASE("every sequence and checkpoint of any kinds finds what it wrote") {
     Counts sum;
-    for (const std::uint64_t seed : seeds(600)) {
-      try {
-        const Counts counts = Life(seed).run();
-        sum.steps += counts.steps;
-        sum.checkpoints += counts.checkpoints;
-        sum.packed += counts.packed;
-        sum.resumes += counts.resumes;
-        sum.shorter += counts.shorter;
-        sum.filled += counts.filled;
-        sum.owner_changes += counts.owner_changes;
-        sum.compacted += counts.compacted;
-        sum.given_back += counts.given_back;
-        sum.fallen_pages += counts.fallen_pages;
-      } catch (const std::exception& error) {
-        FAIL("HYB_SIM_SEED=" << seed << " replays: " << error.what());
-      }
-    }
+    const bool are_all = run_seeds(600, [&](std::uint64_t seed) {
+      const Counts counts = Life(seed).run();
+      sum.steps += counts.steps;
+      sum.checkpoints += counts.checkpoints;
+      sum.packed += counts.packed;
+      sum.resumes += counts.resumes;
+      sum.shorter += counts.shorter;
+      sum.filled += counts.filled;
+      sum.owner_changes += counts.owner_changes;
+      sum.compacted += counts.compacted;
+      sum.given_back += counts.given_back;
+      sum.fallen_pages += counts.fallen_pages;
+    });
     MESSAGE("steps " << sum.steps << ", checkpoints " << sum.checkpoints << ", packed "
                      << sum.packed << ", resumes " << sum.resumes << ", shorter " << sum.shorter
                      << ", filled " << sum.filled << ", owner changes " << sum.owner_changes
                      << ", compacted " << sum.compacted << ", given back " << sum.given_back);
-    if (std::getenv("HYB_SIM_SEED") != nullptr) return;
+    if (!are_all) return;
     CHECK(sum.checkpoints > 1000);
     CHECK(sum.packed > 1000);
     CHECK(sum.resumes > 1000);

@@ -1,10 +1,7 @@
 #include <doctest/doctest.h>
 
-#include <exception>
-#include <optional>
-
 #include "tests/sim/prefix_scenario.h"
-#include "tests/sim/random.h"
+#include "tests/sim/seeds.h"
 
 using namespace hyb;
 using namespace hyb::sim;
@@ -32,15 +29,9 @@ void add(PrefixCounts& sum, const PrefixCounts& one) {
   count(sum.moved, one.moved);
 }
 
-std::optional<std::uint64_t> seeds_until_found(Fault fault, Misuse misuse, bool checks_rules) {
-  for (std::uint64_t seed = 0; seed < 300; ++seed) {
-    try {
-      run_prefix_scenario(seed, fault, misuse, checks_rules);
-    } catch (const std::exception&) {
-      return seed + 1;
-    }
-  }
-  return std::nullopt;
+bool is_found(Fault fault, Misuse misuse, bool checks_rules) {
+  return any_seed_fails(
+      300, [&](std::uint64_t seed) { run_prefix_scenario(seed, fault, misuse, checks_rules); });
 }
 
 }  // namespace
@@ -48,14 +39,8 @@ std::optional<std::uint64_t> seeds_until_found(Fault fault, Misuse misuse, bool 
 TEST_SUITE("sim/prefix") {
   TEST_CASE("whatever is resumed, packed, moved or given up, the answers stay") {
     PrefixCounts sum;
-    const std::vector<std::uint64_t> all = seeds(20'000);
-    for (const std::uint64_t seed : all) {
-      try {
-        add(sum, run_prefix_scenario(seed));
-      } catch (const std::exception& error) {
-        FAIL("HYB_SIM_SEED=" << seed << " replays: " << std::string(error.what()));
-      }
-    }
+    const bool are_all =
+        run_seeds(20'000, [&](std::uint64_t seed) { add(sum, run_prefix_scenario(seed)); });
     MESSAGE("schedules " << sum.schedules << ", steps " << sum.steps << ", draws " << sum.draws
                          << "; schedules with hits " << sum.hits << ", published " << sum.published
                          << ", evicted " << sum.evicted << ", owner changes " << sum.owner_changes
@@ -63,7 +48,7 @@ TEST_SUITE("sim/prefix") {
                          << ", failed steps " << sum.failed_steps << ", packed " << sum.packed
                          << ", page copies " << sum.page_copies << ", moved units " << sum.moved
                          << "; lookups " << sum.lookups << ", deepest " << sum.deepest);
-    if (all.size() == 1) return;
+    if (!are_all) return;
     CHECK(sum.deepest > sum.lookups / 100 * 98);
     CHECK(sum.moved > sum.schedules / 400);  // compaction is the exception
     const std::int64_t few = sum.schedules / 20;
@@ -80,8 +65,8 @@ TEST_SUITE("sim/prefix") {
           Fault::conv_window_cut_short, Fault::rejected_token_kept, Fault::written_after_publishing,
           Fault::owner_changed_too_early, Fault::copies_of_one_group_lost}) {
       CAPTURE(name_of(fault));
-      CHECK(seeds_until_found(fault, Misuse::none, true).has_value());
-      CHECK(seeds_until_found(fault, Misuse::none, false).has_value());
+      CHECK(is_found(fault, Misuse::none, true));
+      CHECK(is_found(fault, Misuse::none, false));
     }
   }
 
@@ -91,8 +76,8 @@ TEST_SUITE("sim/prefix") {
           Misuse::reference_leaked, Misuse::page_owned_twice, Misuse::window_freed_too_early,
           Misuse::tail_of_key_forgotten, Misuse::every_use_twice}) {
       CAPTURE(name_of(misuse));
-      CHECK(seeds_until_found(Fault::none, misuse, true).has_value());
-      CHECK(seeds_until_found(Fault::none, misuse, false).has_value());
+      CHECK(is_found(Fault::none, misuse, true));
+      CHECK(is_found(Fault::none, misuse, false));
     }
   }
 }

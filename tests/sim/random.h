@@ -1,9 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdlib>
 #include <random>
-#include <vector>
 
 namespace hyb::sim {
 
@@ -23,13 +21,5 @@ class Random {
  private:
   std::mt19937_64 generator_;
 };
-
-/// 0 .. count-1, or only the one that the environment names: HYB_SIM_SEED=17 replays a failure.
-inline std::vector<std::uint64_t> seeds(std::uint64_t count) {
-  if (const char* one = std::getenv("HYB_SIM_SEED")) return {std::strtoull(one, nullptr, 10)};
-  std::vector<std::uint64_t> all(count);
-  for (std::uint64_t i = 0; i < count; ++i) all[i] = i;
-  return all;
-}
 
 }  // namespace hyb::sim
