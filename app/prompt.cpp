@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "core/base/common_tokens.h"
 #include "core/base/error.h"
 
 namespace hyb::app {
@@ -162,11 +163,6 @@ std::vector<TokenId> encode_pieces(const Tokenizer& tokenizer,
   std::vector<TextPiece> texts;
   for (const RenderedPiece& piece : pieces) texts.push_back(text_piece(piece));
   return tokenizer.encode(texts, as_rendered);
-}
-
-std::int32_t common_tokens(std::span<const TokenId> one, std::span<const TokenId> other) {
-  const auto ends = std::mismatch(one.begin(), one.end(), other.begin(), other.end());
-  return static_cast<std::int32_t>(ends.first - one.begin());
 }
 
 std::vector<TokenId> encode_raw(const Tokenizer& tokenizer, std::string_view text,

@@ -45,9 +45,6 @@ EncodedPrompt encode_chat(const ChatTemplate& chat_template, const Tokenizer& to
 std::vector<TokenId> encode_pieces(const Tokenizer& tokenizer,
                                    std::span<const RenderedPiece> pieces);
 
-/// Tokens that both begin with.
-std::int32_t common_tokens(std::span<const TokenId> one, std::span<const TokenId> other);
-
 /// The pieces as `hyb render` prints them and encode_chat encodes them.
 Rendered render_chat(const ChatTemplate& chat_template, const Tokenizer& tokenizer,
                      const ChatPrompt& prompt);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "app/prompt.h"
+#include "core/base/common_tokens.h"
 #include "core/base/error.h"
 
 namespace hyb::app {

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
+#include "core/base/common_tokens.h"
 #include "core/base/error.h"
 
 namespace hyb::app {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/base/common_tokens.h"
+
 namespace hyb {
 namespace {
 
@@ -17,13 +19,6 @@ std::int32_t agreed_length(const Sequence& leader, std::int32_t length, std::int
 
 }  // namespace
 
-std::int32_t common_prefix(std::span<const TokenId> a, std::span<const TokenId> b) {
-  const std::size_t size = std::min(a.size(), b.size());
-  const auto end =
-      std::mismatch(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(size), b.begin());
-  return static_cast<std::int32_t>(end.first - a.begin());
-}
-
 std::optional<Leader> leader_for(const Sequence& newcomer, std::int32_t resumable,
                                  std::int32_t tokens_min, std::span<Sequence* const> running) {
   std::optional<Leader> best;
@@ -37,7 +32,7 @@ std::optional<Leader> leader_for(const Sequence& newcomer, std::int32_t resumabl
     if (needed > last || needed > other->tokens()) continue;
     const auto probe = static_cast<std::size_t>(needed - 1);
     if (other->known()[probe] != newcomer.known()[probe]) continue;
-    const std::int32_t common = std::min(common_prefix(other->known(), newcomer.known()), last);
+    const std::int32_t common = std::min(common_tokens(other->known(), newcomer.known()), last);
     if (common < needed) continue;
     best =
         Leader{.age = other->age(),

@@ -8,9 +8,6 @@
 
 namespace hyb {
 
-/// Tokens that both begin with.
-std::int32_t common_prefix(std::span<const TokenId> a, std::span<const TokenId> b);
-
 /// The running sequence that `newcomer`, which can resume at `resumable` without it, had better
 /// wait for: an older one that is yet to run a prefix that both begin with, at least `tokens_min`
 /// longer than what can be resumed. The length is one at which the leader wants a snapshot already

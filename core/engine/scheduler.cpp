@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/base/common_tokens.h"
 #include "core/base/error.h"
 #include "core/engine/leader.h"
 #include "core/engine/memory_demand.h"
@@ -246,7 +247,7 @@ void Scheduler::share_anywhere(const Sequence& sequence, Lookup& lookup) {
     if (!other->request().keep_snapshots || passed < lookup.resumable + limits_.shared_tokens_min)
       continue;
     const auto known = other->known().first(static_cast<std::size_t>(passed));
-    const std::int32_t common = common_prefix(known, sequence.known());
+    const std::int32_t common = common_tokens(known, sequence.known());
     if (common < lookup.resumable + limits_.shared_tokens_min) continue;
     if (prefixes_->publish(known, other->memory(), SnapshotPlace::branch)) {
       lookup = prefixes_->look_up(sequence.known());

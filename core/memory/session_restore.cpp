@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/base/common_tokens.h"
 #include "core/base/error.h"
 #include "core/memory/session_memory.h"
 #include "core/memory/session_outline.h"
@@ -175,9 +176,7 @@ struct Placed {
 SharedPrefix nearest(std::span<const Placed> placed, std::span<const TokenId> key) {
   SharedPrefix best;
   for (const Placed& other : placed) {
-    const auto& tokens = other.snapshot->key;
-    const auto end = std::mismatch(key.begin(), key.end(), tokens.begin(), tokens.end()).first;
-    const auto shared = static_cast<std::int32_t>(end - key.begin());
+    const std::int32_t shared = common_tokens(key, other.snapshot->key);
     if (shared > best.tokens) best = {.from = &other.room.checkpoint, .tokens = shared};
   }
   return best;

@@ -24,13 +24,6 @@ inline Key key_of(std::string_view text) {
 
 inline std::int32_t length_of(const Key& key) { return static_cast<std::int32_t>(key.size()); }
 
-/// Tokens that two keys begin with in common.
-inline std::int32_t common_tokens(std::span<const TokenId> a, std::span<const TokenId> b) {
-  const std::size_t length = std::min(a.size(), b.size());
-  const auto end = a.begin() + static_cast<std::ptrdiff_t>(length);
-  return static_cast<std::int32_t>(std::mismatch(a.begin(), end, b.begin()).first - a.begin());
-}
-
 /// A key of up to `length_max` tokens that often begins as one of `keys`.
 inline Key random_key(std::mt19937& random, const std::vector<Key>& keys, int length_max) {
   const auto below = [&](std::size_t bound) { return random() % bound; };

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "app/prompt.h"
+#include "core/base/common_tokens.h"
 
 using namespace hyb;
 using namespace hyb::app;

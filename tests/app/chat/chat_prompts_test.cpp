@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <random>
 
+#include "core/base/common_tokens.h"
 #include "core/base/error.h"
 #include "tests/app/chat/chat_texts.h"
 #include "tests/support/error_text.h"

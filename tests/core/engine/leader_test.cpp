@@ -5,6 +5,7 @@
 #include <deque>
 #include <vector>
 
+#include "core/base/common_tokens.h"
 #include "tests/sim/random.h"
 
 using namespace hyb;
@@ -64,13 +65,6 @@ class Crowd {
 }  // namespace
 
 TEST_SUITE("core/engine/leader") {
-  TEST_CASE("the common prefix ends at the first difference or with the shorter one") {
-    CHECK(common_prefix(tokens_of(5, 2, 1), tokens_of(5, 9, 2)) == 5);
-    CHECK(common_prefix(tokens_of(5, 2, 1), tokens_of(5, 0, 2)) == 5);
-    CHECK(common_prefix(tokens_of(0, 2, 1), tokens_of(0, 2, 2)) == 0);
-    CHECK(common_prefix({}, tokens_of(0, 2, 2)) == 0);
-  }
-
   TEST_CASE("one waits for an older one with much left of the same prefix") {
     Crowd crowd;
     crowd.add(tokens_of(200, 50, 0));
@@ -163,7 +157,7 @@ TEST_SUITE("core/engine/leader") {
       std::int32_t most = 0;
       for (const Sequence* other : crowd.all_but_last()) {
         const std::int32_t common =
-            std::min(common_prefix(other->known(), newcomer.known()), newcomer.tokens() - 1);
+            std::min(common_tokens(other->known(), newcomer.known()), newcomer.tokens() - 1);
         if (common > other->memory().length()) most = std::max(most, common);
       }
       CHECK(found.has_value() == (most >= resumable + tokens_min));

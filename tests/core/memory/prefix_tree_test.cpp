@@ -5,6 +5,7 @@
 #include <map>
 #include <random>
 
+#include "core/base/common_tokens.h"
 #include "core/base/error.h"
 #include "core/memory/kind.h"
 #include "tests/support/prefix_keys.h"
