@@ -128,19 +128,11 @@ class Rows {
   std::int64_t group_, rows_max_;
 };
 
-/// One body per ISA level.
 template <typename T, typename K>
-struct Routes {
-  void (*rows)(const AttentionRows<T, K>&);
-  void (*run)(const AttentionRows<T, K>&, std::int64_t, float*);
-  void (*merge)(const AttentionRows<T, K>&, float*, std::int64_t);
-};
-
-template <typename T, typename K>
-Routes<T, K> routes_of(Isa isa, const Attention& op) {
+AttentionRoutes<T, K> routes_of(Isa isa, const Attention& op) {
   if (isa == Isa::plain || !fits_vectors(op)) return {attend_rows<T, K>, nullptr, nullptr};
-  if (isa == Isa::avx2) return {avx2::attend_rows, avx2::attend_run, avx2::merge_runs};
-  return {avx512::attend_rows, avx512::attend_run, avx512::merge_runs};
+  if (isa == Isa::avx2) return avx2::attention_routes<T, K>();
+  return avx512::attention_routes<T, K>();
 }
 
 /// Deals numbered items to whichever thread is free: which thread computes an item changes nothing.
@@ -180,7 +172,7 @@ bool shares_keys(const Attention& op, const Rows& rows, int threads) {
 template <typename T, typename K>
 void attend(Queue& queue, const Attention& op) {
   const Rows rows(op);
-  const Routes<T, K> routes = routes_of<T, K>(queue.isa(), op);
+  const AttentionRoutes<T, K> routes = routes_of<T, K>(queue.isa(), op);
   const std::int64_t spans = rows.spans();
   const auto items = [&](std::int64_t span) { return rows.items(span); };
   if (routes.run == nullptr || !shares_keys(op, rows, queue.threads())) {

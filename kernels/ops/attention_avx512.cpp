@@ -4,33 +4,14 @@
 
 namespace hyb::kernels::avx512 {
 
-void attend_rows(const AttentionRows<float, float>& job) { attend_all(job); }
-void attend_rows(const AttentionRows<float, bf16>& job) { attend_all(job); }
-void attend_rows(const AttentionRows<bf16, float>& job) { attend_all(job); }
-void attend_rows(const AttentionRows<bf16, bf16>& job) { attend_all(job); }
-void attend_run(const AttentionRows<float, float>& job, std::int64_t run, float* records) {
-  attend_keys_of_run(job, run, records);
+template <typename T, typename K>
+AttentionRoutes<T, K> attention_routes() {
+  return {attend_all<T, K>, attend_keys_of_run<T, K>, merge_all<T, K>};
 }
-void attend_run(const AttentionRows<float, bf16>& job, std::int64_t run, float* records) {
-  attend_keys_of_run(job, run, records);
-}
-void attend_run(const AttentionRows<bf16, float>& job, std::int64_t run, float* records) {
-  attend_keys_of_run(job, run, records);
-}
-void attend_run(const AttentionRows<bf16, bf16>& job, std::int64_t run, float* records) {
-  attend_keys_of_run(job, run, records);
-}
-void merge_runs(const AttentionRows<float, float>& job, float* records, std::int64_t run_stride) {
-  merge_all(job, records, run_stride);
-}
-void merge_runs(const AttentionRows<float, bf16>& job, float* records, std::int64_t run_stride) {
-  merge_all(job, records, run_stride);
-}
-void merge_runs(const AttentionRows<bf16, float>& job, float* records, std::int64_t run_stride) {
-  merge_all(job, records, run_stride);
-}
-void merge_runs(const AttentionRows<bf16, bf16>& job, float* records, std::int64_t run_stride) {
-  merge_all(job, records, run_stride);
-}
+
+template AttentionRoutes<float, float> attention_routes();
+template AttentionRoutes<float, bf16> attention_routes();
+template AttentionRoutes<bf16, float> attention_routes();
+template AttentionRoutes<bf16, bf16> attention_routes();
 
 }  // namespace hyb::kernels::avx512

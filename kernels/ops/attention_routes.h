@@ -35,37 +35,25 @@ constexpr std::int64_t attention_record(std::int64_t head_dim) {
   return head_dim + attention_lanes_max + 1;
 }
 
+/// One body per ISA level. The plain one has `rows` alone.
+template <typename T, typename K>
+struct AttentionRoutes {
+  /// All keys of the rows, to y.
+  void (*rows)(const AttentionRows<T, K>& job);
+  /// The keys of one run, to one record per row.
+  void (*run)(const AttentionRows<T, K>& job, std::int64_t run, float* records);
+  /// Merges the records of all runs, run after run `run_stride` floats apart, into y.
+  void (*merge)(const AttentionRows<T, K>& job, float* records, std::int64_t run_stride);
+};
+
 namespace avx2 {
-/// All keys of the rows, to y.
-void attend_rows(const AttentionRows<float, float>& job);
-void attend_rows(const AttentionRows<float, bf16>& job);
-void attend_rows(const AttentionRows<bf16, float>& job);
-void attend_rows(const AttentionRows<bf16, bf16>& job);
-/// The keys of one run, to one record per row.
-void attend_run(const AttentionRows<float, float>& job, std::int64_t run, float* records);
-void attend_run(const AttentionRows<float, bf16>& job, std::int64_t run, float* records);
-void attend_run(const AttentionRows<bf16, float>& job, std::int64_t run, float* records);
-void attend_run(const AttentionRows<bf16, bf16>& job, std::int64_t run, float* records);
-/// Merges the records of all runs, run after run `run_stride` floats apart, into y.
-void merge_runs(const AttentionRows<float, float>& job, float* records, std::int64_t run_stride);
-void merge_runs(const AttentionRows<float, bf16>& job, float* records, std::int64_t run_stride);
-void merge_runs(const AttentionRows<bf16, float>& job, float* records, std::int64_t run_stride);
-void merge_runs(const AttentionRows<bf16, bf16>& job, float* records, std::int64_t run_stride);
+template <typename T, typename K>
+AttentionRoutes<T, K> attention_routes();
 }  // namespace avx2
 
 namespace avx512 {
-void attend_rows(const AttentionRows<float, float>& job);
-void attend_rows(const AttentionRows<float, bf16>& job);
-void attend_rows(const AttentionRows<bf16, float>& job);
-void attend_rows(const AttentionRows<bf16, bf16>& job);
-void attend_run(const AttentionRows<float, float>& job, std::int64_t run, float* records);
-void attend_run(const AttentionRows<float, bf16>& job, std::int64_t run, float* records);
-void attend_run(const AttentionRows<bf16, float>& job, std::int64_t run, float* records);
-void attend_run(const AttentionRows<bf16, bf16>& job, std::int64_t run, float* records);
-void merge_runs(const AttentionRows<float, float>& job, float* records, std::int64_t run_stride);
-void merge_runs(const AttentionRows<float, bf16>& job, float* records, std::int64_t run_stride);
-void merge_runs(const AttentionRows<bf16, float>& job, float* records, std::int64_t run_stride);
-void merge_runs(const AttentionRows<bf16, bf16>& job, float* records, std::int64_t run_stride);
+template <typename T, typename K>
+AttentionRoutes<T, K> attention_routes();
 }  // namespace avx512
 
 }  // namespace hyb::kernels
