@@ -11,17 +11,13 @@
 #include "core/base/json.h"
 #include "tests/app/run_tool.h"
 #include "tests/support/error_text.h"
+#include "tests/support/file_content.h"
 #include "tests/support/temporary_folder.h"
 
 using namespace hyb;
 using namespace hyb::testing;
 
 namespace {
-
-std::string content(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return (std::ostringstream() << in.rdbuf()).str();
-}
 
 std::vector<Json> results(const std::filesystem::path& path) {
   std::vector<Json> results;

@@ -1,7 +1,6 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <sstream>
@@ -11,17 +10,13 @@
 #include "core/base/json.h"
 #include "tests/app/run_tool.h"
 #include "tests/support/error_text.h"
+#include "tests/support/file_content.h"
 #include "tests/support/temporary_folder.h"
 
 using namespace hyb;
 using namespace hyb::testing;
 
 namespace {
-
-std::string content(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return (std::ostringstream() << in.rdbuf()).str();
-}
 
 /// A home in which chats are kept.
 struct Home {

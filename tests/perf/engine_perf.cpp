@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "core/engine/engine.h"
-#include "core/memory/kind.h"
 #include "tests/perf/allocations.h"
+#include "tests/perf/nemotron_layout.h"
 #include "tests/perf/timing.h"
 
 using namespace hyb;
@@ -16,17 +16,11 @@ namespace {
 constexpr std::int32_t sequences = 256;
 constexpr std::int32_t length = 32 * 1024;
 
-const FullAttention full;
-
 Capacity capacity_of() {
-  MemoryLayout memory;
-  memory.page_tokens = 16;
-  memory.groups = {{.kind = &full, .page_bytes = 96 << 10, .pages_per_superblock = 512}};
-  memory.slots = {.bytes = 48U << 20, .per_superblock = 1};
-  memory.packed = {.bytes = 12U << 20, .per_superblock = 4};
-  memory.superblock_bytes = 48U << 20;
-  memory.superblocks = sequences * (length / 16 / 512 + 1) + 600;
-  return {.memory = memory, .step_tokens = 16384, .step_rows = sequences, .vocab = 130000};
+  return {.memory = nemotron_layout(sequences * (length / 16 / 512 + 1) + 600),
+          .step_tokens = 16384,
+          .step_rows = sequences,
+          .vocab = 130000};
 }
 
 /// Draws the same token everywhere. What it takes itself, it writes down.

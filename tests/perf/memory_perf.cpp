@@ -5,27 +5,13 @@
 
 #include "core/memory/memory.h"
 #include "tests/perf/allocations.h"
+#include "tests/perf/nemotron_layout.h"
 #include "tests/perf/timing.h"
 
 using namespace hyb;
 using namespace hyb::perf;
 
 namespace {
-
-const FullAttention full;
-
-/// Nemotron-3-Nano's superblocks: 48 MiB are one f32 slot, 512 pages of 16 tokens, or 3 packed
-/// snapshots.
-MemoryLayout layout_of(std::int32_t superblocks) {
-  MemoryLayout layout;
-  layout.page_tokens = 16;
-  layout.groups = {{.kind = &full, .page_bytes = 96 << 10, .pages_per_superblock = 512}};
-  layout.slots = {.bytes = 48U << 20, .per_superblock = 1};
-  layout.packed = {.bytes = 13U << 20, .per_superblock = 3};
-  layout.superblock_bytes = 48U << 20;
-  layout.superblocks = superblocks;
-  return layout;
-}
 
 constexpr ViewId pages{0}, slots{1};
 
@@ -34,7 +20,7 @@ constexpr ViewId pages{0}, slots{1};
 TEST_SUITE("perf/memory") {
   TEST_CASE("a superblock that changes its owner") {
     constexpr std::int32_t count = 1000;
-    Superblocks books(layout_of(count));
+    Superblocks books(nemotron_layout(count));
     std::vector<std::int32_t> taken(count * 512);
     std::vector<double> samples;
     for (int round = 0; round < 20; ++round) {
@@ -57,7 +43,7 @@ TEST_SUITE("perf/memory") {
 
   TEST_CASE("pages one by one") {
     constexpr std::int32_t count = 100'000;
-    Superblocks books(layout_of(count / 512 + 1));
+    Superblocks books(nemotron_layout(count / 512 + 1));
     std::vector<std::int32_t> taken(count);
     const double fill = nanoseconds([&] {
       for (std::int32_t& unit : taken) unit = books.take(pages)->unit;
@@ -82,7 +68,7 @@ TEST_SUITE("perf/memory") {
 
   TEST_CASE("a decode step's share of the pool: 256 sequences of 32k tokens") {
     constexpr std::int32_t sequences = 256, length = 32768, steps = 200;
-    MemoryPool pool(layout_of(256 + 256 * 4 + 16));
+    MemoryPool pool(nemotron_layout(256 + 256 * 4 + 16));
     std::vector<Memory> all;
     for (std::int32_t i = 0; i < sequences; ++i) {
       all.push_back(*pool.start());
@@ -116,7 +102,7 @@ TEST_SUITE("perf/memory") {
   }
 
   TEST_CASE("usage and the audit of all this") {
-    MemoryPool pool(layout_of(64 + 64 * 4));
+    MemoryPool pool(nemotron_layout(64 + 64 * 4));
     std::vector<Memory> all;
     for (std::int32_t i = 0; i < 64; ++i) {
       all.push_back(*pool.start());

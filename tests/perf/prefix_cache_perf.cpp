@@ -4,8 +4,8 @@
 #include <random>
 #include <string>
 
-#include "core/memory/kind.h"
 #include "core/memory/prefix_cache.h"
+#include "tests/perf/nemotron_layout.h"
 #include "tests/perf/timing.h"
 #include "tests/support/prefix_keys.h"
 
@@ -15,21 +15,6 @@ using namespace hyb::testing;
 
 namespace {
 
-const FullAttention full;
-
-/// Nemotron-3-Nano's proportions with f32 states: a slot is as large as 7,989 tokens of keys and
-/// values, pages of 16 tokens.
-MemoryLayout hybrid_layout(std::int32_t superblocks) {
-  MemoryLayout layout;
-  layout.page_tokens = 16;
-  layout.groups = {{.kind = &full, .page_bytes = 96 << 10, .pages_per_superblock = 512}};
-  layout.slots = {.bytes = 48U << 20, .per_superblock = 1};
-  layout.packed = {.bytes = 12U << 20, .per_superblock = 4};
-  layout.superblock_bytes = 48U << 20;
-  layout.superblocks = superblocks;
-  return layout;
-}
-
 Key random_tokens(std::mt19937& random, std::size_t count) {
   Key key(count);
   for (TokenId& token : key) token = TokenId{static_cast<std::int32_t>(random() % 130000)};
@@ -38,7 +23,7 @@ Key random_tokens(std::mt19937& random, std::size_t count) {
 
 /// A line of 128 turns of 256 tokens, with another turn beside each, among 2,000 other lines.
 struct LongLine {
-  LongLine() : pool(hybrid_layout(12000)), cache(pool, {}) {
+  LongLine() : pool(nemotron_layout(12000)), cache(pool, {}) {
     std::mt19937 random(1);
     line = random_tokens(random, 32768);
     for (std::int32_t length = 256; length <= 32768; length += 256) {
@@ -115,7 +100,7 @@ TEST_SUITE("perf/prefix_cache") {
   TEST_CASE("eviction") {
     for (const std::int32_t snapshots : {1000, 10000, 100000}) {
       std::mt19937 random(2);
-      MemoryPool pool(hybrid_layout(snapshots + snapshots / 100 + 10));
+      MemoryPool pool(nemotron_layout(snapshots + snapshots / 100 + 10));
       PrefixCache cache(pool, {});
       std::vector<Key> keys;
       for (std::int32_t i = 0; i < snapshots; ++i) {

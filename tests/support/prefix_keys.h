@@ -68,6 +68,7 @@ inline void go_on(Memory& memory, std::int32_t tokens) {
   memory.keep(tokens);
 }
 
+/// A sequence that has run so many tokens; the pool has room for it.
 inline Memory ran(MemoryPool& pool, std::int32_t tokens) {
   std::optional<Memory> memory = pool.start();
   REQUIRE(memory);

@@ -6,13 +6,12 @@
 #include <sys/resource.h>
 
 #include <csignal>
-#include <fstream>
 #include <random>
 #include <set>
-#include <sstream>
 
 #include "core/base/error.h"
 #include "tests/support/error_text.h"
+#include "tests/support/file_content.h"
 #include "tests/support/temporary_folder.h"
 
 using namespace hyb;
@@ -29,11 +28,6 @@ std::string line(int i, bool failed = false) {
 }
 
 Hash128 id(int i) { return hash_of("r-" + std::to_string(i)); }
-
-std::string content(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return (std::ostringstream() << in.rdbuf()).str();
-}
 
 }  // namespace
 

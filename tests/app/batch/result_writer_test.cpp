@@ -5,12 +5,11 @@
 
 #include <algorithm>
 #include <csignal>
-#include <fstream>
 #include <random>
-#include <sstream>
 
 #include "core/base/error.h"
 #include "tests/support/error_text.h"
+#include "tests/support/file_content.h"
 #include "tests/support/temporary_folder.h"
 
 using namespace hyb;
@@ -18,11 +17,6 @@ using namespace hyb::app;
 using namespace hyb::testing;
 
 namespace {
-
-std::string content(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return (std::ostringstream() << in.rdbuf()).str();
-}
 
 /// Files of this process end at `bytes` as long as one lives, as on a full disk.
 class FullDisk {

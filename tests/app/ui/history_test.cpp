@@ -3,21 +3,16 @@
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 
-#include <fstream>
-#include <iterator>
 #include <string>
 
+#include "tests/support/file_content.h"
 #include "tests/support/temporary_folder.h"
 
 using namespace hyb::app;
+using hyb::testing::content;
 using hyb::testing::TemporaryFolder;
 
 namespace {
-
-std::string content(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
 
 mode_t mode(const std::filesystem::path& path) {
   struct stat about {};

@@ -7,26 +7,14 @@
 
 #include "core/memory/memory.h"
 #include "tests/sim/random.h"
+#include "tests/support/page_layout.h"
 
 using namespace hyb;
+using namespace hyb::testing;
 
 namespace {
 
 constexpr std::size_t mib = std::size_t{1} << 20;
-
-/// Superblocks of `superblock_bytes`, with as many pages of each group as fit into one.
-MemoryLayout layout_of(std::vector<PageGroup> groups, std::int32_t page_tokens,
-                       std::size_t superblock_bytes, std::int32_t superblocks) {
-  MemoryLayout layout;
-  layout.page_tokens = page_tokens;
-  layout.groups = std::move(groups);
-  for (PageGroup& group : layout.groups) {
-    group.pages_per_superblock = static_cast<std::int32_t>(superblock_bytes / group.page_bytes);
-  }
-  layout.superblock_bytes = superblock_bytes;
-  layout.superblocks = superblocks;
-  return layout;
-}
 
 std::int64_t pages_in(const PageTable& table) {
   return static_cast<std::int64_t>(table.size()) - std::count(table.begin(), table.end(), no_page);
@@ -62,9 +50,9 @@ TEST_SUITE("core/memory/footprint") {
     const SlidingWindow window(32);
     constexpr std::size_t page = 4096;  // of one layer
     MemoryPool pool(
-        layout_of({{.kind = &full, .page_bytes = 10 * page, .pages_per_superblock = 0},
-                   {.kind = &window, .page_bytes = 20 * page, .pages_per_superblock = 0}},
-                  16, mib, 16));
+        page_layout({{.kind = &full, .page_bytes = 10 * page, .pages_per_superblock = 0},
+                     {.kind = &window, .page_bytes = 20 * page, .pages_per_superblock = 0}},
+                    16, mib, 16));
     CHECK(walk(pool, 112, 16).end == std::vector<std::int64_t>{7, 2});
     // In pages of ten layers 7 + 2 + 2, in bytes the same.
     CHECK(pool.bytes_held(112) == (7 + 2 + 2) * 10 * page);
@@ -76,9 +64,9 @@ TEST_SUITE("core/memory/footprint") {
     const SlidingWindow window(1024);
     constexpr std::size_t page = 2 * 16 * 128 * 2 * 16;
     MemoryPool pool(
-        layout_of({{.kind = &full, .page_bytes = 10 * page, .pages_per_superblock = 0},
-                   {.kind = &window, .page_bytes = 52 * page, .pages_per_superblock = 0}},
-                  16, 65 * mib, 64));
+        page_layout({{.kind = &full, .page_bytes = 10 * page, .pages_per_superblock = 0},
+                     {.kind = &window, .page_bytes = 52 * page, .pages_per_superblock = 0}},
+                    16, 65 * mib, 64));
     const std::int32_t length = 32768;
     CHECK(walk(pool, length, 512).end == std::vector<std::int64_t>{length / 16, 1024 / 16});
     CHECK(pool.bytes_held(length) == std::size_t{length / 16} * 10 * page + 64 * 52 * page);
@@ -88,8 +76,8 @@ TEST_SUITE("core/memory/footprint") {
 
   TEST_CASE("a long prompt through window layers needs as many pages as a window and a chunk") {
     const SlidingWindow window(1024);
-    MemoryPool pool(
-        layout_of({{.kind = &window, .page_bytes = 4096, .pages_per_superblock = 0}}, 16, mib, 1));
+    MemoryPool pool(page_layout({{.kind = &window, .page_bytes = 4096, .pages_per_superblock = 0}},
+                                16, mib, 1));
     constexpr std::int32_t length = 100'000;
     CHECK(pool.can_ever_hold(length, 512));
     const Walk found = walk(pool, length, 512);
@@ -105,10 +93,10 @@ TEST_SUITE("core/memory/footprint") {
       const FullAttention full;
       const SlidingWindow window(random.between(1, 40));
       const ChunkedAttention chunked(random.between(1, 40));
-      MemoryPool pool(layout_of({{.kind = &full, .page_bytes = 64, .pages_per_superblock = 0},
-                                 {.kind = &window, .page_bytes = 64, .pages_per_superblock = 0},
-                                 {.kind = &chunked, .page_bytes = 64, .pages_per_superblock = 0}},
-                                random.between(1, 8), 640, 200));
+      MemoryPool pool(page_layout({{.kind = &full, .page_bytes = 64, .pages_per_superblock = 0},
+                                   {.kind = &window, .page_bytes = 64, .pages_per_superblock = 0},
+                                   {.kind = &chunked, .page_bytes = 64, .pages_per_superblock = 0}},
+                                  random.between(1, 8), 640, 200));
       const std::int32_t length = random.between(1, 200), chunk = random.between(1, 50);
       const Walk found = walk(pool, length, chunk);
       std::size_t held = 0, peak = 0;
@@ -129,7 +117,7 @@ TEST_SUITE("core/memory/footprint") {
   TEST_CASE("what can ever be held is decided by superblocks, not by bytes") {
     const FullAttention full;
     MemoryLayout layout =
-        layout_of({{.kind = &full, .page_bytes = 100, .pages_per_superblock = 0}}, 4, 1000, 3);
+        page_layout({{.kind = &full, .page_bytes = 100, .pages_per_superblock = 0}}, 4, 1000, 3);
     layout.slots = {.bytes = 400, .per_superblock = 2};
     const MemoryPool pool(layout);
     CHECK(pool.can_ever_hold(2 * 10 * 4, 8));
@@ -149,9 +137,9 @@ TEST_SUITE("core/memory/footprint") {
       const FullAttention full;
       const SlidingWindow window(random.between(1, 40));
       MemoryLayout layout =
-          layout_of({{.kind = &full, .page_bytes = 64, .pages_per_superblock = 0},
-                     {.kind = &window, .page_bytes = 100, .pages_per_superblock = 0}},
-                    random.between(1, 8), 640, random.between(3, 40));
+          page_layout({{.kind = &full, .page_bytes = 64, .pages_per_superblock = 0},
+                       {.kind = &window, .page_bytes = 100, .pages_per_superblock = 0}},
+                      random.between(1, 8), 640, random.between(3, 40));
       layout.slots = {.bytes = 200, .per_superblock = random.between(1, 3)};
       const std::int32_t length = random.between(1, 80);
       const std::int32_t foretold = sequences_at_once(layout, length, 1000);

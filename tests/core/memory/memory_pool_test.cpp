@@ -6,8 +6,10 @@
 
 #include "core/base/error.h"
 #include "core/memory/memory.h"
+#include "tests/support/prefix_keys.h"
 
 using namespace hyb;
+using namespace hyb::testing;
 
 namespace {
 
@@ -25,14 +27,6 @@ MemoryLayout elastic(std::int32_t superblocks) {
 }
 
 constexpr ViewId pages{0}, slots{1};
-
-Memory ran(MemoryPool& pool, std::int32_t tokens) {
-  std::optional<Memory> memory = pool.start();
-  REQUIRE(memory);
-  REQUIRE(memory->reserve(tokens));
-  memory->keep(tokens);
-  return std::move(*memory);
-}
 
 /// Two sequences of one token whose slots lie in two superblocks; their pages share a third.
 struct Spread {

@@ -5,22 +5,15 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "tests/support/prefix_keys.h"
 
 using namespace hyb;
+using namespace hyb::testing;
 
 namespace {
 
 MemoryLayout sizes(std::int32_t pages, std::int32_t slots, std::int32_t page_tokens = 4) {
   return flat_layout({.pages = pages, .slots = slots, .page_tokens = page_tokens});
-}
-
-/// A sequence that has run `tokens` tokens.
-Memory ran(MemoryPool& pool, std::int32_t tokens) {
-  std::optional<Memory> memory = pool.start();
-  REQUIRE(memory);
-  REQUIRE(memory->reserve(tokens));
-  memory->keep(tokens);
-  return std::move(*memory);
 }
 
 bool all_free(const MemoryPool& pool) {

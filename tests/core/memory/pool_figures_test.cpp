@@ -1,32 +1,16 @@
 #include <doctest/doctest.h>
 
 #include "core/memory/memory.h"
+#include "tests/support/page_layout.h"
 
 using namespace hyb;
-
-namespace {
-
-/// Superblocks of `superblock_bytes`, with as many pages of each group as fit into one.
-MemoryLayout layout_of(std::vector<PageGroup> groups, std::int32_t page_tokens,
-                       std::size_t superblock_bytes, std::int32_t superblocks) {
-  MemoryLayout layout;
-  layout.page_tokens = page_tokens;
-  layout.groups = std::move(groups);
-  for (PageGroup& group : layout.groups) {
-    group.pages_per_superblock = static_cast<std::int32_t>(superblock_bytes / group.page_bytes);
-  }
-  layout.superblock_bytes = superblock_bytes;
-  layout.superblocks = superblocks;
-  return layout;
-}
-
-}  // namespace
+using namespace hyb::testing;
 
 TEST_SUITE("core/memory/pool_figures") {
   TEST_CASE("usage names who has the bytes, and they add up") {
     const FullAttention full;
     MemoryLayout layout =
-        layout_of({{.kind = &full, .page_bytes = 100, .pages_per_superblock = 0}}, 4, 1050, 8);
+        page_layout({{.kind = &full, .page_bytes = 100, .pages_per_superblock = 0}}, 4, 1050, 8);
     layout.slots = {.bytes = 400, .per_superblock = 2};
     layout.packed = {.bytes = 100, .per_superblock = 10};
     MemoryPool pool(layout);

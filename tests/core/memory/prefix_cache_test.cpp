@@ -5,17 +5,13 @@
 #include <random>
 
 #include "core/base/error.h"
-#include "core/memory/kind.h"
 #include "tests/support/prefix_keys.h"
+#include "tests/support/toy_kinds.h"
 
 using namespace hyb;
 using namespace hyb::testing;
 
 namespace {
-
-const FullAttention full;
-const SlidingWindow window(9);
-const ChunkedAttention chunked(10);
 
 /// A cache and a pool, and requests that are served one after the other.
 struct Server {

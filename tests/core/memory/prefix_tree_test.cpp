@@ -7,17 +7,13 @@
 
 #include "core/base/common_tokens.h"
 #include "core/base/error.h"
-#include "core/memory/kind.h"
 #include "tests/support/prefix_keys.h"
+#include "tests/support/toy_kinds.h"
 
 using namespace hyb;
 using namespace hyb::testing;
 
 namespace {
-
-const FullAttention full;
-const SlidingWindow window(9);
-const ChunkedAttention chunked(10);
 
 /// The tree, and beside it nothing but a list of its keys.
 struct Scenario {

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <set>
+#include <vector>
 
 #include "core/base/error.h"
 #include "tests/sim/random.h"
