@@ -8,10 +8,9 @@
 
 namespace hyb::kernels {
 
+/// Carries a type to a generic lambda.
 template <typename T>
-struct Tag {
-  using Type = T;
-};
+struct Tag {};
 
 /// Calls body(Tag<T>{}) with the type that activations of `dtype` have.
 template <typename Body>

@@ -107,7 +107,7 @@ void Decoder::run_part(std::size_t layer, std::size_t block, std::size_t part, c
   }
 }
 
-Tensor Decoder::run(const StepTables& tables, const Tensor& sample_rows, Observer* observer) {
+Tensor Decoder::run(const StepTables& tables, const Tensor& sample_rows) {
   scratch_.return_to(0);
   const std::int64_t tokens = tables.tokens.dim(0);
   const Tensor residual = scratch_.take(activation_, {tokens, plan_.width});
@@ -116,7 +116,6 @@ Tensor Decoder::run(const StepTables& tables, const Tensor& sample_rows, Observe
                           .tokens = tables.tokens,
                           .y = residual,
                           .scale = plan_.embedding_scale});
-  if (observer != nullptr) observer->on_layer(-1, residual);
 
   Ordinals ordinals;
   for (std::size_t layer = 0; layer < plan_.layers.size(); ++layer) {
@@ -138,7 +137,6 @@ Tensor Decoder::run(const StepTables& tables, const Tensor& sample_rows, Observe
         run_part(layer, block, part, call, ordinals);
       }
     }
-    if (observer != nullptr) observer->on_layer(static_cast<std::int32_t>(layer), residual);
   }
   return logits(residual, sample_rows);
 }

@@ -20,18 +20,10 @@ class Decoder {
   Decoder(kernels::Queue& queue, const Plan& plan, const Weights& weights, const Store& store,
           const Geometry& geometry, const Limits& limits);
 
-  /// Hears the residual stream [T,H] after the embedding (layer -1) and after every layer.
-  class Observer {
-   public:
-    virtual ~Observer() = default;
-    virtual void on_layer(std::int32_t layer, const kernels::Tensor& residual) = 0;
-  };
-
   /// Runs the spans of `tables`; pages and slots named there are written. Returns f32 logits
   /// [rows, vocab] of the tokens in `sample_rows` (i32 indices into the step's tokens), valid until
   /// the next call.
-  kernels::Tensor run(const StepTables& tables, const kernels::Tensor& sample_rows,
-                      Observer* observer = nullptr);
+  kernels::Tensor run(const StepTables& tables, const kernels::Tensor& sample_rows);
 
   std::size_t scratch_bytes() const { return scratch_.bytes() + workspace_.bytes(); }
 

@@ -150,7 +150,7 @@ StepResult ModelRunner::run(const Step& step) {
   store_.carry_out(step.orders);
   if (step.spans.empty()) return {};
   stage(step);
-  const Tensor logits = decoder_.run(tables(), table(staged_.sample_rows), observer_);
+  const Tensor logits = decoder_.run(tables(), table(staged_.sample_rows));
   if (logits.empty()) return {};
   return sample(step, logits);
 }

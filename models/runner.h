@@ -31,9 +31,6 @@ class ModelRunner : public Runner {
   void read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) override;
   void write(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) override;
 
-  /// For tests: hears the residual stream of every following step.
-  void observe(Decoder::Observer* observer) { observer_ = observer; }
-
   /// Pools, and everything else the runner holds.
   std::size_t pool_bytes() const { return store_.bytes(); }
   std::size_t workspace_bytes() const;
@@ -73,7 +70,6 @@ class ModelRunner : public Runner {
   std::vector<kernels::SampleRow> sample_params_;
   std::vector<std::vector<kernels::LogitBias>> biases_;
   std::vector<kernels::SampledToken> sampled_;
-  Decoder::Observer* observer_ = nullptr;
 };
 
 }  // namespace hyb::models

@@ -34,13 +34,11 @@ enum class Interrupts : std::uint8_t { keys, signals };
 /// process. At most one lives at a time.
 class RawMode {
  public:
-  /// Needs a terminal on stdin and stdout; is_active() is false where the modes cannot be set.
+  /// Needs a terminal on stdin and stdout; where the modes cannot be set, nothing is changed.
   explicit RawMode(Interrupts interrupts);
   ~RawMode();
   RawMode(const RawMode&) = delete;
   RawMode& operator=(const RawMode&) = delete;
-
-  bool is_active() const { return is_active_; }
 
   /// Sets the modes again: the process was stopped, and whoever had the terminal meanwhile may have
   /// changed them.

@@ -7,7 +7,7 @@ namespace hyb {
 
 /// Index of a piece of text in the vocabulary.
 enum class TokenId : std::int32_t {};
-/// Index of a page of keys and values, the same in every attention layer.
+/// Index of a page of keys and values, the same in every layer of its page group.
 enum class PageId : std::int32_t {};
 /// Index of a slot of recurrent state.
 enum class SlotId : std::int32_t {};

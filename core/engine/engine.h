@@ -60,9 +60,8 @@ class Engine {
   RequestId submit(Request request, Sink& sink);
 
   /// Ends a request: its sequences run no more (what they ran stays known as a prefix), its sink
-  /// hears FinishReason::cancelled for
-  /// each choice that had not ended, before this returns (from inside a sink: soon after). Does
-  /// nothing when the request has ended already.
+  /// hears FinishReason::cancelled for each choice that had not ended, before this returns (from
+  /// inside a sink: soon after). Does nothing when the request has ended already.
   void cancel(RequestId request);
 
   /// One call of the runner. False when there was nothing to do. When the runner throws, that

@@ -88,7 +88,6 @@ class Scheduler {
   void plan_newcomers();
   void assign(Sequence& sequence, std::int32_t tokens);
   bool assign_chunk(Sequence& sequence);
-  std::int32_t affordable(const Memory& memory, std::int32_t tokens) const;
 
   Admission admit(Sequence& sequence);
   bool admit_choice(Sequence& sequence, const Checkpoint& prompt);

@@ -65,10 +65,4 @@ void MappedFile::drop(std::size_t offset, std::size_t length) const {
   ::madvise(data_ + begin, offset + length - begin, MADV_DONTNEED);
 }
 
-void MappedFile::prefetch() const {
-  if (size_ == 0) return;
-  ::madvise(data_, size_, MADV_SEQUENTIAL);
-  ::madvise(data_, size_, MADV_WILLNEED);
-}
-
 }  // namespace hyb

@@ -35,9 +35,6 @@ class MappedFile {
   /// again.
   void drop(std::size_t offset, std::size_t length) const;
 
-  /// Tells the system that the whole file will be read soon, from front to back.
-  void prefetch() const;
-
  private:
   void close();
 

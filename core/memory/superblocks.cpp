@@ -53,7 +53,7 @@ Superblocks::Superblocks(MemoryLayout layout)
   if (!is_fixed()) {
     superblocks_free_ = layout_.superblocks;
     for (std::int32_t at = layout_.superblocks; at-- > 0;) {
-      block(SuperblockId{at}).is_free = true;
+      entry(SuperblockId{at}).is_free = true;
       list(SuperblockId{at});
     }
     return;
@@ -61,7 +61,7 @@ Superblocks::Superblocks(MemoryLayout layout)
   std::int32_t at = layout_.superblocks;
   for (std::int32_t view = layout_.views(); view-- > 0;) {
     for (std::int32_t i = layout_.fixed_superblocks[static_cast<std::size_t>(view)]; i-- > 0;) {
-      block(SuperblockId{--at}).owner = ViewId{view};
+      entry(SuperblockId{--at}).owner = ViewId{view};
       if (books(ViewId{view}).units > 0) list(SuperblockId{at});
     }
   }
@@ -83,7 +83,7 @@ std::optional<TakenUnit> Superblocks::take(ViewId view, std::int32_t after) {
   if (!taken) return std::nullopt;
   unlist(*taken);
   --superblocks_free_;
-  Superblock& superblock = block(*taken);
+  Superblock& superblock = entry(*taken);
   TakenUnit result{.unit = index(*taken) * book.units,
                    .owner_changed = superblock.owner != view,
                    .owner_before = superblock.owner};
@@ -98,7 +98,7 @@ void Superblocks::drop(ViewId view, std::int32_t unit) noexcept {
   if (--user_count(view, unit) > 0) return;
   Book& book = books(view);
   const SuperblockId id = superblock_of(view, unit);
-  Superblock& superblock = block(id);
+  Superblock& superblock = entry(id);
   unlist(id);
   const auto place = static_cast<std::size_t>(unit % book.units);
   book.taken[static_cast<std::size_t>(index(id)) * book.words + place / 64] &=
@@ -140,18 +140,18 @@ std::optional<SuperblockId> Superblocks::sparsest(ViewId view) const {
   // Those of one list differ by little; there may be many.
   std::int32_t looks = classes;
   for (std::optional<SuperblockId> at = found; at && looks-- > 0; at = lists_.next(*at)) {
-    if (block(*at).used < block(*found).used) found = at;
+    if (entry(*at).used < entry(*found).used) found = at;
   }
-  const Superblock& superblock = block(*found);
+  const Superblock& superblock = entry(*found);
   const std::int64_t room_elsewhere = book.units_open - (book.units - superblock.used);
   if (room_elsewhere < superblock.used) return std::nullopt;
   return found;
 }
 
 void Superblocks::close(SuperblockId superblock) {
-  require(block(superblock).used > 0, "memory: a superblock in use is closed");
+  require(entry(superblock).used > 0, "memory: a superblock in use is closed");
   unlist(superblock);
-  block(superblock).is_closed = true;
+  entry(superblock).is_closed = true;
 }
 
 std::vector<std::int32_t> Superblocks::units_in_use(SuperblockId superblock) const {
@@ -169,7 +169,7 @@ std::vector<std::int32_t> Superblocks::units_in_use(SuperblockId superblock) con
 void Superblocks::forget_owner(SuperblockId superblock) {
   require(is_free(superblock), "memory: only the owner of a free superblock is forgotten");
   unlist(superblock);
-  block(superblock).owner = no_view;
+  entry(superblock).owner = no_view;
   list(superblock);
 }
 
@@ -185,7 +185,7 @@ std::int32_t Superblocks::free_list(ViewId last_owner) const {
 
 /// Where it belongs by its owner and its units; a full one nowhere.
 void Superblocks::list(SuperblockId id) {
-  const Superblock& superblock = block(id);
+  const Superblock& superblock = entry(id);
   if (superblock.is_free) return lists_.push(free_list(superblock.owner), id);
   Book& book = books(superblock.owner);
   if (superblock.used == book.units) return;
@@ -201,7 +201,7 @@ void Superblocks::unlist(SuperblockId id) {
   lists_.remove(id);
   const std::int32_t fullness = *list % lists_per_view;
   if (*list == layout_.views() * lists_per_view || fullness == classes) return;
-  const Superblock& superblock = block(id);
+  const Superblock& superblock = entry(id);
   Book& book = books(superblock.owner);
   if (lists_.count(*list) == 0) book.partial &= ~(std::uint64_t{1} << fullness);
   book.units_open -= book.units - superblock.used;
@@ -239,7 +239,7 @@ std::int32_t Superblocks::first_free_unit(ViewId view, SuperblockId superblock) 
 bool Superblocks::is_open(ViewId view, std::int32_t unit) const {
   const Book& book = books(view);
   if (static_cast<std::size_t>(unit) >= book.users.size() || users(view, unit) > 0) return false;
-  const Superblock& superblock = block(superblock_of(view, unit));
+  const Superblock& superblock = entry(superblock_of(view, unit));
   return superblock.owner == view && !superblock.is_free && !superblock.is_closed;
 }
 
@@ -252,7 +252,7 @@ void Superblocks::mark_taken(ViewId view, std::int32_t unit) {
                                                                                << (place % 64);
   user_count(view, unit) = 1;
   ++book.units_used;
-  if (++block(id).used == 1) ++book.superblocks_used;
+  if (++entry(id).used == 1) ++book.superblocks_used;
   list(id);
 }
 
@@ -262,7 +262,7 @@ void Superblocks::audit() const {
   std::vector<std::int32_t> in_use(books_.size(), 0);
   for (std::int32_t at = 0; at < layout_.superblocks; ++at) {
     const SuperblockId id{at};
-    const Superblock& superblock = block(id);
+    const Superblock& superblock = entry(id);
     const std::string who = "memory: superblock " + std::to_string(at);
     std::int32_t users_found = 0;
     for (std::int32_t view = 0; view < layout_.views(); ++view) {

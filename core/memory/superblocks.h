@@ -54,13 +54,13 @@ class Superblocks {
   std::optional<SuperblockId> sparsest(ViewId view) const;
   /// Hands out no more units of the superblock until it was free.
   void close(SuperblockId superblock);
-  std::int32_t units_used_of(SuperblockId superblock) const { return block(superblock).used; }
+  std::int32_t units_used_of(SuperblockId superblock) const { return entry(superblock).used; }
   /// Units in use of a superblock, in ascending order.
   std::vector<std::int32_t> units_in_use(SuperblockId superblock) const;
 
   /// no_view: never owned, or forgotten. Of a free superblock: its last owner.
-  ViewId owner(SuperblockId superblock) const { return block(superblock).owner; }
-  bool is_free(SuperblockId superblock) const { return block(superblock).is_free; }
+  ViewId owner(SuperblockId superblock) const { return entry(superblock).owner; }
+  bool is_free(SuperblockId superblock) const { return entry(superblock).is_free; }
   /// The last owner of a free superblock is of no matter any more.
   void forget_owner(SuperblockId superblock);
 
@@ -87,8 +87,8 @@ class Superblocks {
 
   Book& books(ViewId view) { return books_[static_cast<std::size_t>(index(view))]; }
   const Book& books(ViewId view) const { return books_[static_cast<std::size_t>(index(view))]; }
-  Superblock& block(SuperblockId id) { return superblocks_[static_cast<std::size_t>(index(id))]; }
-  const Superblock& block(SuperblockId id) const {
+  Superblock& entry(SuperblockId id) { return superblocks_[static_cast<std::size_t>(index(id))]; }
+  const Superblock& entry(SuperblockId id) const {
     return superblocks_[static_cast<std::size_t>(index(id))];
   }
   std::int32_t& user_count(ViewId view, std::int32_t unit) {

@@ -51,7 +51,6 @@ class Decoder {
     const Decoder* decoder_;
     bool eager_;
     std::vector<Memory> memories_;
-    std::size_t pieces_ = 0;
   };
 
  private:

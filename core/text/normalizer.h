@@ -18,7 +18,6 @@ class Normalizer {
   /// `json` may be null: text stays as it is. Throws Error(model) that begins with `where`.
   Normalizer(const Json& json, const std::string& where);
 
-  bool is_identity() const { return steps_.empty(); }
   GuardedText apply(GuardedText text) const;
 
  private:

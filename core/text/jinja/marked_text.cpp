@@ -28,11 +28,6 @@ std::size_t MarkedBuffer::run_at(std::uint32_t at) const {
   return static_cast<std::size_t>(found - runs_.begin());
 }
 
-TextSource Text::source_at(std::size_t at) const {
-  if (empty()) return TextSource::tmpl;
-  return buffer_->runs()[buffer_->run_at(begin_ + static_cast<std::uint32_t>(at))].source;
-}
-
 void append(Meter& meter, MarkedBuffer& buffer, const Text& text) {
   if (text.buffer() != &buffer) {
     text.for_each_run(

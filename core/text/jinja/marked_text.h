@@ -64,9 +64,6 @@ class Text {
   }
   Text from(std::size_t begin) const { return slice(begin, size()); }
 
-  /// The source of the byte at `at`; of an empty text, tmpl.
-  TextSource source_at(std::size_t at) const;
-
   /// Calls `use(bytes, source)` for each run.
   template <typename Use>
   void for_each_run(Use use) const {

@@ -52,7 +52,6 @@ TEST_SUITE("core/io/mapped_file") {
     text[65'000] = 'b';
     MappedFile file(folder.write("f", text));
     CHECK(file.bytes().size() == text.size());
-    file.prefetch();
     CHECK(file.bytes()[65'000] == std::byte{'b'});
     file.drop(0, text.size());
     file.drop(65'000, 1);
@@ -68,7 +67,6 @@ TEST_SUITE("core/io/mapped_file") {
     const MappedFile file(folder.write("f", ""));
     CHECK(file.bytes().empty());
     file.drop(0, 0);
-    file.prefetch();
   }
 
   TEST_CASE("a file that shrinks is exit status 3 and one line that names it") {
