@@ -55,8 +55,8 @@ class SuperblockMap {
                                      const SuperblockMapOptions& options);
 
   /// The arena's handles have handle_bytes(shape); it aliases where memory is mapped into several
-  /// views at once. Throws Error(memory) when it cannot be mapped: too many mappings for the system,
-  /// no addresses, in mode flip no memory.
+  /// views at once. Throws Error(memory) when it cannot be mapped: too many mappings for the
+  /// system, no addresses, in mode flip no memory.
   SuperblockMap(std::unique_ptr<Arena> arena, SuperblockShape shape,
                 const SuperblockMapOptions& options);
   SuperblockMap(const SuperblockMap&) = delete;
