@@ -1,13 +1,12 @@
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 
-#include <fstream>
-#include <iterator>
 #include <string>
 
 #include "tests/app/run_tool.h"
 #include "tests/app/tmux.h"
 #include "tests/support/error_text.h"
+#include "tests/support/file_content.h"
 #include "tests/support/temporary_folder.h"
 
 using namespace hyb::testing;
@@ -28,10 +27,7 @@ struct Desk {
     REQUIRE(terminal.shows("\n>"));
   }
 
-  std::string history() const {
-    std::ifstream in(home.path() / "state" / "hyb" / "history");
-    return {std::istreambuf_iterator<char>(in), {}};
-  }
+  std::string history() const { return content(home.path() / "state" / "hyb" / "history"); }
 
   /// Leaves, and expects this exit code.
   void leaves_with(const std::string& key, int code) {
@@ -202,12 +198,8 @@ TEST_SUITE("app/surface_chat_terminal") {
     terminal.press("C-c");
     terminal.press("C-c");
     CHECK(terminal.shows("exit code 0"));
-    const auto content = [&](const char* name) {
-      std::ifstream in(home.path() / name);
-      return std::string(std::istreambuf_iterator<char>(in), {});
-    };
-    CHECK_FALSE(content("before").empty());
-    CHECK(content("before") == content("after"));
+    CHECK_FALSE(content(home.path() / "before").empty());
+    CHECK(content(home.path() / "before") == content(home.path() / "after"));
   }
 
   TEST_CASE("SIGTERM at the prompt ends with 143 and gives the terminal back") {

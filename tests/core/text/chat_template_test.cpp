@@ -3,25 +3,16 @@
 #include <doctest/doctest.h>
 
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "core/base/error.h"
+#include "tests/support/file_content.h"
 
 using namespace hyb;
 
 namespace {
 
 const std::string folder = std::string(HYB_TESTS_DIR) + "/core/text/jinja/";
-
-std::string read_file(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  REQUIRE_MESSAGE(file.good(), path.string());
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 Json json(const std::string& text) { return parse_json(text, "test"); }
 
@@ -146,11 +137,11 @@ TEST_SUITE("core/text/chat_template") {
   }
 
   TEST_CASE("in every template each letter comes out with the mark it went in with") {
-    const Json scenarios = json(read_file(folder + "scenarios.json"));
+    const Json scenarios = json(testing::content(folder + "scenarios.json"));
     int rendered_count = 0;
     for (const auto& entry : std::filesystem::directory_iterator(folder + "templates")) {
       const ChatTemplate parsed =
-          ChatTemplate::parse(read_file(entry.path()), entry.path().string());
+          ChatTemplate::parse(testing::content(entry.path()), entry.path().string());
       for (const auto& [name, scenario] : scenarios.items()) {
         if (!scenario.contains("messages")) continue;
         CAPTURE(entry.path().stem().string());

@@ -4,26 +4,19 @@
 
 #include <chrono>
 #include <cstdlib>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "core/base/error.h"
 #include "core/text/chat_template.h"
+#include "tests/support/file_content.h"
 
 using namespace hyb;
+using hyb::testing::content;
 
 namespace {
 
 const std::string folder = std::string(HYB_TESTS_DIR) + "/core/text/jinja/";
-
-std::string read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  REQUIRE_MESSAGE(file.good(), path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 /// 2025-06-15 12:30:45, as in scripts/check_jinja_cases.py.
 std::tm fixed_time() {
@@ -60,13 +53,13 @@ std::string error_of(const std::string& source, const RenderLimits& limits = {})
 
 TEST_SUITE("core/text/jinja/interpreter") {
   TEST_CASE("every case renders as jinja2 renders it") {
-    const Json scenarios = parse_json(read_file(folder + "scenarios.json"), "scenarios");
-    std::istringstream lines(read_file(folder + "cases.jsonl"));
+    const Json scenarios = parse_json(content(folder + "scenarios.json"), "scenarios");
+    std::istringstream lines(content(folder + "cases.jsonl"));
     int cases = 0;
     for (std::string line; std::getline(lines, line); ++cases) {
       const Json item = parse_json(line, "cases.jsonl");
       const std::string source =
-          item.contains("file") ? read_file(folder + "templates/" + item["file"].get<std::string>())
+          item.contains("file") ? content(folder + "templates/" + item["file"].get<std::string>())
                                 : item["template"].get<std::string>();
       Json variables = item.value("variables", Json::object());
       if (item.contains("scenario")) variables = scenarios[item["scenario"].get<std::string>()];
