@@ -59,6 +59,7 @@ Json response_json(const ResponseHead& head, std::span<const Completion> complet
             {"completion_tokens", generated},
             {"total_tokens", first.prompt_tokens + generated},
             {"reused_tokens", first.reused_tokens},
+            {"reused_from", first.reused_from ? Json(name_of(*first.reused_from)) : Json()},
             {"prefilled_tokens", first.prefilled_tokens}}}};
 }
 

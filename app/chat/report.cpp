@@ -19,6 +19,8 @@ std::string counted(std::int64_t count, std::string_view noun) {
 std::string why(const Usage& usage) {
   if (usage.reuse_limit == ReuseLimit::off) return {};
   std::string text = fmt::format(" ({}", text_of(usage.reuse_limit));
+  if (usage.reused_from == SnapshotSource::disk) text += ", from disk";
+  if (usage.reused_from == SnapshotSource::session) text += ", from the session file";
   if (usage.resumed_packed) text += ", from an int8 snapshot";
   return text += ')';
 }

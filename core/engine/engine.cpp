@@ -1,7 +1,5 @@
 #include "core/engine/engine.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <deque>
 #include <map>
@@ -14,6 +12,7 @@
 #include "core/engine/engine_limits.h"
 #include "core/engine/scheduler.h"
 #include "core/engine/sequence.h"
+#include "core/engine/tier_desk.h"
 #include "core/engine/trace_recorder.h"
 #include "core/memory/snapshot_tier.h"
 
@@ -67,13 +66,13 @@ struct Engine::Books {
                    .step_tokens = capacity.step_tokens,
                    .shared_tokens_min = options.shared_tokens_min}) {}
 
-  void check_fits(const Request& request) const;
   void run(std::span<const Assignment> plan);
   StepResult call_runner(std::size_t rows);
   void carry_out_orders();
   void receive_newcomers();
   void draw_early(ActiveRequest& active, Sequence& sequence);
   void keep_logits(Sequence& sequence, const StepResult& result, std::size_t row);
+  std::span<const Assignment> plan();
   void settle(std::span<const Assignment> plan, const StepResult& result, Clock::time_point begin);
   void say(const ActiveRequest& active, const Sequence& sequence, std::string text);
   void finish(ActiveRequest& active, Sequence& sequence);
@@ -91,6 +90,7 @@ struct Engine::Books {
   std::vector<RequestId> newcomers;  ///< what is known of their prompts was not looked for yet
   std::map<RequestId, ActiveRequest> requests;
   Scheduler scheduler;
+  std::optional<TierDesk> desk;  ///< there is one where there is a tier
   std::deque<Event> events;
   Step step;
   TraceRecorder* recorder = nullptr;
@@ -100,17 +100,6 @@ struct Engine::Books {
   bool in_run = false;
   bool in_delivery = false;
 };
-
-void Engine::Books::check_fits(const Request& request) const {
-  const auto prompt = static_cast<std::int64_t>(request.prompt.size());
-  if (prompt < length_max || prompt >= length_asked) return;
-  throw Error(
-      ErrorKind::memory,
-      fmt::format("engine: the prompt has {} tokens and needs {} bytes of memory; there are {} "
-                  "bytes, enough for a prompt of {} tokens; shorten it, or give more memory",
-                  prompt, pool.bytes_peak(static_cast<std::int32_t>(prompt) + 1, 1),
-                  pool.layout().bytes(), length_max - 1));
-}
 
 /// The spans keep their buffers from step to step.
 void Engine::Books::run(std::span<const Assignment> plan) {
@@ -158,22 +147,27 @@ void Engine::Books::carry_out_orders() {
   call_runner(0);
 }
 
-/// Between steps: what the tier brings back is in the prefix tree when the scheduler looks there.
+/// Before they look for what is known of their prompts.
 void Engine::Books::receive_newcomers() {
-  while (!newcomers.empty()) {
-    const auto request = requests.find(newcomers.back());
-    newcomers.pop_back();
+  for (const RequestId id : std::exchange(newcomers, {})) {
+    const auto request = requests.find(id);
     if (request == requests.end()) continue;
-    const auto& choices = request->second.choices;
-    const auto any = std::find_if(choices.begin(), choices.end(),
-                                  [](const auto& choice) { return choice != nullptr; });
-    if (any == choices.end()) continue;
-    Sequence& sequence = **any;
-    if (tier != nullptr) {
-      tier->fetch(sequence.prompt(), prefixes.look_up(sequence.prompt()).resumable);
-    }
-    draw_early(request->second, sequence);
+    Sequence* const first = request->second.choices.front().get();
+    if (first != nullptr) draw_early(request->second, *first);
   }
+}
+
+/// Empty where there is nothing to do. When all that could run wait for the tier, so does this.
+std::span<const Assignment> Engine::Books::plan() {
+  receive_newcomers();
+  if (desk) desk->look();
+  std::span<const Assignment> assignments = scheduler.plan();
+  while (assignments.empty() && desk && desk->is_awaited()) {
+    desk->wait();
+    desk->look();
+    assignments = scheduler.plan();
+  }
+  return assignments;
 }
 
 /// From logits that were kept. The sequence then starts behind its prompt, as one that was
@@ -184,7 +178,8 @@ void Engine::Books::draw_early(ActiveRequest& active, Sequence& sequence) {
   if (logits.empty()) return;
   const SampledToken sampled = runner->draw(logits, sequence.sample_row());
   if (!sampled.finite) return;
-  say(active, sequence, sequence.accept_early(sampled, Clock::now()));
+  const SnapshotSource source = prefixes.tree().standing(sequence.prompt()).here->source;
+  say(active, sequence, sequence.accept_early(sampled, Clock::now(), source));
   if (sequence.finished()) finish(active, sequence);
 }
 
@@ -227,6 +222,7 @@ void Engine::Books::say(const ActiveRequest& active, const Sequence& sequence, s
 /// Neither the sequence nor, after its last choice, the request exists after this.
 void Engine::Books::finish(ActiveRequest& active, Sequence& sequence) {
   const Age age = sequence.age();
+  if (desk) desk->leave(sequence);
   Completion completion = sequence.take_completion();
   if (completion.reason == FinishReason::error) {
     scheduler.remove(sequence);
@@ -271,7 +267,7 @@ std::int32_t Engine::length_max() const { return books_->length_max; }
 RequestId Engine::submit(Request request, Sink& sink) {
   Books& books = *books_;
   require(!books.in_run, "engine: a runner does not submit");
-  books.check_fits(request);
+  check_fits(books.pool, std::ssize(request.prompt), books.length_max, books.length_asked);
   hyb::check(request, {.vocab = books.capacity.vocab,
                        .length_max = books.length_max,
                        .has_text = books.tokenizer != nullptr});
@@ -327,8 +323,7 @@ bool Engine::step() {
   require(!books.in_delivery && !books.in_run, "engine: step() is not called from inside a step");
   bool told = !books.events.empty();
   books.deliver();
-  books.receive_newcomers();
-  const std::span<const Assignment> plan = books.scheduler.plan();
+  const std::span<const Assignment> plan = books.plan();
   if (plan.empty()) {
     told = told || !books.events.empty();
     books.deliver();
@@ -357,7 +352,8 @@ EngineUsage Engine::usage() const {
           .failed_steps = books_->failed_steps,
           .preemptions = counts.preemptions,
           .deferrals = counts.deferrals,
-          .prefix_waits = counts.prefix_waits};
+          .prefix_waits = counts.prefix_waits,
+          .tier_waits = books_->desk ? books_->desk->waits() : 0};
 }
 
 PrefixCache& Engine::prefixes() { return books_->prefixes; }
@@ -374,22 +370,28 @@ void Engine::add_tier(const std::string& name, std::unique_ptr<Storage> storage,
   Books& books = *books_;
   require(books.tier == nullptr, "engine: there is one tier");
   books.tier = std::make_unique<SnapshotTier>(name, carrier(), std::move(storage), options);
+  books.desk.emplace(*books.tier, books.prefixes, books.scheduler);
   books.prefixes.on_evict([&books](std::span<const TokenId> key, const Snapshot& snapshot) {
     books.tier->spill(key, snapshot);
   });
 }
 
-const SnapshotTier* Engine::tier() const { return books_->tier.get(); }
+SnapshotTier* Engine::tier() { return books_->tier.get(); }
 
 void Engine::record(TraceRecorder* recorder) { books_->recorder = recorder; }
 
 void Engine::audit() const {
   books_->scheduler.audit();
-  std::size_t unfinished = 0;
+  std::size_t unfinished = 0, awaiting = 0;
   for (const auto& [id, active] : books_->requests) {
     require(active.unfinished > 0, "engine: a request without choices is gone");
     unfinished += active.unfinished;
+    for (const auto& choice : active.choices) {
+      if (choice != nullptr && choice->tier_look() == TierLook::awaited) ++awaiting;
+    }
   }
+  require(awaiting == (books_->desk ? books_->desk->waiting() : 0),
+          "engine: the tier knows who waits for it, and nobody else");
   require(unfinished == static_cast<std::size_t>(books_->unfinished),
           "engine: unfinished choices are counted once");
   require(unfinished > 0 || books_->prefixes.tree().size() > 0 || books_->pool.all_free(),

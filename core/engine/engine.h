@@ -38,10 +38,12 @@ struct EngineUsage {
   std::int64_t preemptions = 0;   ///< sequences that gave their memory back and waited again
   std::int64_t deferrals = 0;     ///< times that one could not get on, or start, for want of memory
   std::int64_t prefix_waits = 0;  ///< times that one waited for another's prefix
+  std::int64_t tier_waits = 0;    ///< times that one waited for what a tier has of its tokens
 };
 
 /// Runs many requests at once on one Runner: every command goes through here and nobody else holds
-/// a Memory. One thread calls it; it starts none.
+/// a Memory. One thread calls it; it starts none but a tier's, which touches a storage and staging
+/// buffers alone.
 class Engine {
  public:
   /// `tokenizer` may be null: then there is no text, and stop strings are refused. Runner,
@@ -85,12 +87,12 @@ class Engine {
   MemoryPool& pool();
   SnapshotCarrier carrier();
 
-  /// Snapshots that are evicted go to the storage, and come back for a request that begins with
-  /// their tokens, in the step after it was submitted. Call it once at most. `name` is for
-  /// messages, such as "disk tier".
+  /// Snapshots that are evicted go to the storage, and come back for a request that is about to
+  /// start, or to start again, and begins with their tokens: it waits for them, others go on. Call
+  /// it once at most. `name` is for messages, such as "disk tier".
   void add_tier(const std::string& name, std::unique_ptr<Storage> storage,
                 const TierOptions& options);
-  const SnapshotTier* tier() const;  ///< null: there is none
+  SnapshotTier* tier();  ///< null: there is none
 
   /// From now on every request is written down (null: no more). The recorder outlives the engine.
   void record(TraceRecorder* recorder);

@@ -36,4 +36,15 @@ std::int32_t length_limit(const MemoryPool& pool, std::int32_t asked) {
   return low;
 }
 
+void check_fits(const MemoryPool& pool, std::int64_t prompt_tokens, std::int32_t length_max,
+                std::int32_t asked) {
+  if (prompt_tokens < length_max || prompt_tokens >= asked) return;
+  throw Error(
+      ErrorKind::memory,
+      fmt::format("engine: the prompt has {} tokens and needs {} bytes of memory; there are {} "
+                  "bytes, enough for a prompt of {} tokens; shorten it, or give more memory",
+                  prompt_tokens, pool.bytes_peak(static_cast<std::int32_t>(prompt_tokens) + 1, 1),
+                  pool.layout().bytes(), length_max - 1));
+}
+
 }  // namespace hyb

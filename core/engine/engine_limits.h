@@ -15,4 +15,9 @@ void check_engine(const Capacity& capacity, const EngineOptions& options);
 /// token by token if need be. Throws Error(memory) when not even 2 tokens fit.
 std::int32_t length_limit(const MemoryPool& pool, std::int32_t asked);
 
+/// Throws Error(memory), with the figures, for a prompt that `asked` would allow and the memory,
+/// which holds sequences of `length_max` tokens, does not.
+void check_fits(const MemoryPool& pool, std::int64_t prompt_tokens, std::int32_t length_max,
+                std::int32_t asked);
+
 }  // namespace hyb

@@ -83,6 +83,18 @@ std::string_view name_of(FinishReason reason) {
   return "unknown";
 }
 
+std::string_view name_of(SnapshotSource source) {
+  switch (source) {
+    case SnapshotSource::memory:
+      return "memory";
+    case SnapshotSource::disk:
+      return "disk";
+    case SnapshotSource::session:
+      return "session";
+  }
+  return {};
+}
+
 std::string_view text_of(ReuseLimit limit) {
   switch (limit) {
     case ReuseLimit::off:

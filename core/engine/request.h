@@ -78,6 +78,9 @@ enum class ReuseLimit : std::uint8_t {
 /// A short phrase for people, such as "nothing known".
 std::string_view text_of(ReuseLimit limit);
 
+/// "memory", "disk", "session": for answers in JSON.
+std::string_view name_of(SnapshotSource source);
+
 /// Counts and times of one choice. Of a choice that drew a token, and of a prefill_only request
 /// that ended by itself, reused_tokens + prefilled_tokens = prompt_tokens.
 struct Usage {
@@ -88,12 +91,13 @@ struct Usage {
   std::int32_t recomputed_tokens = 0;  ///< run again because memory was taken away meanwhile
   std::int32_t completion_tokens = 0;
   ReuseLimit reuse_limit = ReuseLimit::off;
-  std::optional<SnapshotPlace> resumed_at;  ///< where the snapshot that was used had been taken
-  bool resumed_packed = false;              ///< it was an int8 one
-  bool waited_for_prefix = false;           ///< another request was running the same prefix
-  std::chrono::nanoseconds queued{0};       ///< submit -> first span
-  std::chrono::nanoseconds prefill{0};      ///< first span -> first token
-  std::chrono::nanoseconds decode{0};       ///< first token -> last token
+  std::optional<SnapshotPlace> resumed_at;    ///< where the snapshot that was used had been taken
+  std::optional<SnapshotSource> reused_from;  ///< where the bytes of what was reused came from
+  bool resumed_packed = false;                ///< it was an int8 one
+  bool waited_for_prefix = false;             ///< another request was running the same prefix
+  std::chrono::nanoseconds queued{0};         ///< submit -> first span
+  std::chrono::nanoseconds prefill{0};        ///< first span -> first token
+  std::chrono::nanoseconds decode{0};         ///< first token -> last token
 };
 
 struct Completion {

@@ -7,7 +7,6 @@
 #include "core/base/common_tokens.h"
 #include "core/base/error.h"
 #include "core/engine/leader.h"
-#include "core/engine/memory_demand.h"
 #include "core/memory/resumable.h"
 
 namespace hyb {
@@ -51,6 +50,24 @@ void Scheduler::retire(Sequence& sequence) {
   remove(sequence);
 }
 
+std::vector<Sequence*> Scheduler::about_to_start() const {
+  std::vector<Sequence*> sequences;
+  if (!may_start_ && !running_.empty()) return sequences;
+  std::int32_t places = limits_.sequences_max - running();
+  for (Sequence* const sequence : waiting_) {
+    if (--places < 0) break;
+    if (checkpoints_.contains(sequence->age().request)) continue;
+    if (sequence->tier_look() != TierLook::none) continue;
+    if (!running_.empty()) {
+      const Lookup lookup = prefixes_->look_up(sequence->known());
+      const MemoryDemand demand = demand_beside_running(*sequence, lookup.resumable);
+      if (!demand.fits() && !demand.fits_beside(running_)) break;
+    }
+    sequences.push_back(sequence);
+  }
+  return sequences;
+}
+
 std::span<const Assignment> Scheduler::plan() {
   plan_.clear();
   tokens_left_ = limits_.step_tokens;
@@ -65,8 +82,10 @@ std::span<const Assignment> Scheduler::plan() {
     while (!running_.empty()) preempt_youngest();
     plan_newcomers();
   }
-  require(!plan_.empty() || (running_.empty() && waiting_.empty()),
-          "scheduler: somebody can always go on");
+  const auto waits = [](const Sequence* one) { return one->tier_look() == TierLook::awaited; };
+  require(
+      !plan_.empty() || (running_.empty() && std::all_of(waiting_.begin(), waiting_.end(), waits)),
+      "scheduler: somebody can always go on");
   return plan_;
 }
 
@@ -143,6 +162,11 @@ void Scheduler::plan_newcomers() {
       ++followers;
       continue;
     }
+    if (admission == Admission::awaits_tier) {
+      // A place is kept for it, unless nobody would run for that.
+      if (!running_.empty()) ++followers;
+      continue;
+    }
     if (admission == Admission::no_room) {
       ++counts_.deferrals;
       return;
@@ -180,6 +204,7 @@ Scheduler::Admission Scheduler::admit(Sequence& sequence) {
     if (!running_.empty()) return Admission::no_room;
     checkpoints_.erase(prompt);
   }
+  if (sequence.tier_look() == TierLook::awaited) return Admission::awaits_tier;
   if (sequence.leader() && is_awaited(*sequence.leader(), running_)) return Admission::follows;
   Lookup lookup = prefixes_->look_up(sequence.known());
   share_anywhere(sequence, lookup);
@@ -188,6 +213,8 @@ Scheduler::Admission Scheduler::admit(Sequence& sequence) {
   std::optional<Memory> memory = memory_for(sequence, lookup);
   if (!memory) return Admission::no_room;
 
+  // Where it leaves what was seen before a snapshot is wanted, be the others in memory or not.
+  lookup.matched = std::max(lookup.matched, sequence.known_to_tier());
   if (!sequence.was_started() && sequence.request().keep_snapshots) {
     std::vector<Cut> cuts =
         prefixes_->cuts(lookup, sequence.prompt(), sequence.request().message_ends);
@@ -200,7 +227,8 @@ Scheduler::Admission Scheduler::admit(Sequence& sequence) {
   start(sequence, *std::move(memory),
         {.matched = lookup.matched,
          .snapshot = lookup.snapshot,
-         .is_tracked = prefixes_->options().enabled});
+         .is_tracked = prefixes_->options().enabled,
+         .source = lookup.source});
   return Admission::started;
 }
 
@@ -255,14 +283,20 @@ void Scheduler::share_anywhere(const Sequence& sequence, Lookup& lookup) {
   }
 }
 
+MemoryDemand Scheduler::demand_beside_running(const Sequence& sequence,
+                                              std::int32_t resumable) const {
+  MemoryDemand demand(*pool_);
+  for (const Sequence* other : running_) demand.add_running(*other);
+  demand.add_newcomer(sequence.tokens() + 1, resumable);
+  const PrefixCacheOptions& options = prefixes_->options();
+  if (options.enabled && options.precision == Precision::exact) demand.add_slots(1);
+  return demand;
+}
+
 /// Memory for it beside those that run, at the cost of snapshots if need be; none of them goes
 /// when that would not do.
 bool Scheduler::make_room_for(const Sequence& sequence, Lookup& lookup) {
-  MemoryDemand demand(*pool_);
-  for (const Sequence* other : running_) demand.add_running(*other);
-  demand.add_newcomer(sequence.tokens() + 1, lookup.resumable);
-  const PrefixCacheOptions& options = prefixes_->options();
-  if (options.enabled && options.precision == Precision::exact) demand.add_slots(1);
+  const MemoryDemand demand = demand_beside_running(sequence, lookup.resumable);
   if (demand.fits()) return true;
   if (!demand.fits_beside(running_)) return false;
   bool evicted = false;

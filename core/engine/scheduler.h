@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "core/engine/memory_demand.h"
 #include "core/engine/sequence.h"
 #include "core/memory/memory.h"
 #include "core/memory/prefix_cache.h"
@@ -38,7 +39,9 @@ struct SchedulerCounts {
 ///
 /// When the pool is dry, snapshots go first, then the prompts held for further choices, then the
 /// youngest sequence gives its memory back and waits; the oldest always gets on, so every sequence
-/// ends. It holds no sequence: whoever adds one removes or retires it before it dies.
+/// ends. One that waits for a tier is passed by others; nothing of the pool is held for it.
+///
+/// It holds no sequence: whoever adds one removes or retires it before it dies.
 class Scheduler {
  public:
   Scheduler(MemoryPool& pool, PrefixCache& prefixes, const SchedulerLimits& limits)
@@ -54,8 +57,14 @@ class Scheduler {
   /// The same of one that ended well: what it leaves is a snapshot, if that is worth it.
   void retire(Sequence& sequence);
 
-  /// Spans for the next step, with memory reserved. Empty only when nobody is here. Valid until the
-  /// next call.
+  /// Those that the next plan may start and that did not look into a tier since they were added, or
+  /// last sent away. Who starts from the prompt of another choice has no use for one.
+  std::vector<Sequence*> about_to_start() const;
+  /// Somebody does not wait for a tier any more.
+  void wake() { may_start_ = true; }
+
+  /// Spans for the next step, with memory reserved. Empty only when nobody is here but those that
+  /// wait for a tier. Valid until the next call.
   std::span<const Assignment> plan();
 
   /// The step is done and the sequence has said so: leaves a snapshot where one is wanted.
@@ -81,7 +90,7 @@ class Scheduler {
     bool operator()(const Sequence* a, const Age& b) const { return a->age() < b; }
     bool operator()(const Age& a, const Sequence* b) const { return a < b->age(); }
   };
-  enum class Admission : std::uint8_t { started, follows, no_room };
+  enum class Admission : std::uint8_t { started, follows, awaits_tier, no_room };
 
   void plan_single_tokens();
   void plan_chunks();
@@ -94,6 +103,7 @@ class Scheduler {
   bool follows(Sequence& sequence, std::int32_t resumable);
   void cut(Sequence& sequence, std::int32_t length);
   void share_anywhere(const Sequence& sequence, Lookup& lookup);
+  MemoryDemand demand_beside_running(const Sequence& sequence, std::int32_t resumable) const;
   bool make_room_for(const Sequence& sequence, Lookup& lookup);
   std::optional<Memory> memory_for(const Sequence& sequence, Lookup& lookup);
   void start(Sequence& sequence, Memory memory, const Resumed& resumed);

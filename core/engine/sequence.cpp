@@ -37,6 +37,8 @@ void Sequence::start(Memory memory, const Resumed& resumed) {
   Usage& usage = completion_.usage;
   usage.reused_tokens += reused;
   ran_max_ += reused;
+  const bool is_slower = resumed.source != SnapshotSource::memory;
+  if (reused > 0 && (is_slower || !usage.reused_from)) usage.reused_from = resumed.source;
   if (was_started_) return;
   was_started_ = true;
   tokens_.reserve(static_cast<std::size_t>(length_last()));
@@ -103,13 +105,15 @@ SampleRow Sequence::sample_row() const {
           .prompt_tokens = prompt_tokens_};
 }
 
-std::string Sequence::accept_early(const SampledToken& sampled, Clock::time_point now) {
+std::string Sequence::accept_early(const SampledToken& sampled, Clock::time_point now,
+                                   SnapshotSource source) {
   require(is_unanswered() && !was_started_, "sequence: it is answered before it starts");
   Usage& usage = completion_.usage;
   first_span_ = now;
   usage.queued = first_span_ - terms_->submitted;
   usage.matched_tokens = prompt_tokens_;
   usage.reused_tokens = prompt_tokens_;
+  usage.reused_from = source;
   ran_max_ = prompt_tokens_;
   reuse_is_tracked_ = true;
   return accept(sampled, now);

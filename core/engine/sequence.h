@@ -41,6 +41,7 @@ struct Resumed {
   std::int32_t matched = 0;            ///< tokens that an earlier sequence had too
   const Snapshot* snapshot = nullptr;  ///< the one resumed from; null: none of the prefix tree
   bool is_tracked = false;             ///< somebody looked for them at all
+  SnapshotSource source = SnapshotSource::memory;  ///< of the snapshot
 };
 
 /// A sequence that is running a prefix that another one needs as well.
@@ -48,6 +49,9 @@ struct Leader {
   Age age;
   std::int32_t length;  ///< of the prefix: there the leader leaves a snapshot
 };
+
+/// Whether a sequence that is to start knows what a tier has of its tokens.
+enum class TierLook : std::uint8_t { none, awaited, done };
 
 /// One choice of a request while it runs: its tokens, its memory and what has been said so far.
 /// Memory may be taken away between steps at any time; the tokens are all that is needed to go on.
@@ -84,7 +88,11 @@ class Sequence {
   const Memory& memory() const { return memory_; }
   void start(Memory memory, const Resumed& resumed = {});
   bool was_started() const { return was_started_; }
-  void release() { memory_ = Memory(); }
+  /// Its memory goes; what a tier has of its tokens is asked anew.
+  void release() {
+    memory_ = Memory();
+    tier_look_ = TierLook::none;
+  }
   Memory take_memory() { return std::move(memory_); }
 
   /// Where snapshots are wanted, ascending. Those before length() are of no use any more.
@@ -98,6 +106,12 @@ class Sequence {
   void follow(const std::optional<Leader>& leader);
   const std::optional<Leader>& leader() const { return leader_; }
 
+  TierLook tier_look() const { return tier_look_; }
+  void set_tier_look(TierLook look) { tier_look_ = look; }
+  /// Tokens at its front that the tier has seen, be there a snapshot or not.
+  std::int32_t known_to_tier() const { return known_to_tier_; }
+  void set_known_to_tier(std::int32_t tokens) { known_to_tier_ = tokens; }
+
   /// Whether the logits from which its first token is drawn are to be kept, or were.
   bool keeps_logits() const;
 
@@ -106,8 +120,9 @@ class Sequence {
   SampleRow sample_row() const;
 
   /// As accept(), of a first token that was drawn from logits that were kept, before the sequence
-  /// has memory: its prompt is not run.
-  std::string accept_early(const SampledToken& sampled, Clock::time_point now);
+  /// has memory: its prompt is not run. `source` is where the snapshot beside them came from.
+  std::string accept_early(const SampledToken& sampled, Clock::time_point now,
+                           SnapshotSource source = SnapshotSource::memory);
 
   /// Nothing was drawn yet.
   bool is_unanswered() const { return generated() == 0; }
@@ -149,6 +164,8 @@ class Sequence {
   Memory memory_;
   std::vector<Cut> cuts_;
   std::optional<Leader> leader_;
+  TierLook tier_look_ = TierLook::none;
+  std::int32_t known_to_tier_ = 0;
   bool was_started_ = false;
   bool reuse_is_tracked_ = false;
   bool holds_at_prompt_end_ = false;

@@ -152,6 +152,26 @@ Checkpoint Memory::shared_pages() const {
   return checkpoint;
 }
 
+std::int64_t Memory::share_full_pages(const Checkpoint& other, std::int32_t tokens) {
+  require(pool_ != nullptr && other.pool_ == pool_, "memory: pages are shared within one pool");
+  if (pool_->groups() == 0) return 0;
+  tokens = std::min({tokens, length_, other.length_});
+  const auto pages = static_cast<std::size_t>(std::max(tokens, 0) / pool_->page_tokens());
+  std::int64_t shared = 0;
+  for (std::int32_t group = 0; group < pool_->groups(); ++group) {
+    PageTable& own = tables_[static_cast<std::size_t>(group)];
+    const PageTable& theirs = other.tables_[static_cast<std::size_t>(group)];
+    for (std::size_t i = 0; i < pages; ++i) {
+      if (own[i] == no_page || theirs[i] == no_page || own[i] == theirs[i]) continue;
+      pool_->share(group, theirs[i]);
+      pool_->drop(group, own[i]);
+      own[i] = theirs[i];
+      ++shared;
+    }
+  }
+  return shared;
+}
+
 bool Memory::pack_into(Checkpoint& checkpoint) const {
   require(pool_->layout().packed.per_superblock > 0, "memory: there are no packed snapshots");
   const std::optional<PackedId> packed = pool_->take_packed();

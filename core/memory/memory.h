@@ -89,6 +89,11 @@ class Memory {
   /// and cannot fail.
   std::optional<Checkpoint> conclude(Precision precision = Precision::exact) &&;
 
+  /// Full pages of the first `tokens` tokens, none of them beyond length(), that the checkpoint has
+  /// too are shared with it from here on; this sequence's own are given back. Their bytes have to
+  /// be the same. Between steps. Returns how many there were.
+  std::int64_t share_full_pages(const Checkpoint& other, std::int32_t tokens);
+
   /// One per page group, in the order of the layout.
   std::span<const PageTable> tables() const { return tables_; }
   SlotId read_slot() const { return read_slot_; }

@@ -29,7 +29,10 @@ Lookup PrefixCache::look_up(std::span<const TokenId> prompt) const {
   if (!options_.enabled || prompt.empty()) return {};
   const auto limit = static_cast<std::int32_t>(prompt.size()) - 1;
   const Match match = tree_.match(prompt, limit, pool_->layout());
-  return {.matched = match.tokens, .resumable = match.length, .snapshot = match.snapshot};
+  return {.matched = match.tokens,
+          .resumable = match.length,
+          .snapshot = match.snapshot,
+          .source = match.snapshot ? match.snapshot->source : SnapshotSource::memory};
 }
 
 std::optional<Memory> PrefixCache::resume(const Lookup& lookup) {
@@ -44,6 +47,7 @@ std::optional<Memory> PrefixCache::resume(const Lookup& lookup) {
   ++stats_.hits;
   placement_.used(snapshot->place, snapshot->continued);
   snapshot->used = true;
+  snapshot->source = SnapshotSource::memory;
   snapshot->continued = true;
   const Standing standing = tree_.standing(*snapshot);
   eviction_.use(*snapshot, worth(standing, snapshot->place, true));
@@ -108,12 +112,24 @@ bool PrefixCache::make_room(double worth, const Snapshot* keep) {
   return true;
 }
 
-void PrefixCache::add(std::span<const TokenId> key, Checkpoint checkpoint, SnapshotPlace place) {
+/// Two that ran the same tokens at the same time have a copy each until one of them comes here.
+void PrefixCache::merge_pages(const Standing& standing, Memory& memory) {
+  if (!options_.pages_are_exact || was_packed_) return;
+  const Snapshot* const other = standing.here != nullptr ? standing.here : standing.other;
+  if (other == nullptr) return;
+  const std::int32_t tokens = standing.here != nullptr ? standing.depth : standing.shared;
+  stats_.pages_merged += memory.share_full_pages(other->checkpoint, tokens);
+}
+
+Snapshot& PrefixCache::add(std::span<const TokenId> key, Checkpoint checkpoint,
+                           SnapshotPlace place) {
+  was_packed_ = was_packed_ || checkpoint.packed() != no_packed;
   Snapshot* const snapshot = tree_.insert(key, std::move(checkpoint), place);
   require(snapshot != nullptr, "prefix cache: one snapshot per position");
   placement_.created(place);
   eviction_.add(*snapshot, worth(tree_.standing(*snapshot), place, false));
   ++stats_.published;
+  return *snapshot;
 }
 
 bool PrefixCache::publish(std::span<const TokenId> key, Memory& memory, SnapshotPlace place) {
@@ -122,6 +138,7 @@ bool PrefixCache::publish(std::span<const TokenId> key, Memory& memory, Snapshot
   if (!options_.enabled || length == 0) return false;
   const auto tokens = key.first(length);
   const Standing standing = tree_.standing(tokens);
+  merge_pages(standing, memory);
   if (is_covered(standing)) return false;
   const double expected = worth(standing, place, false);
   std::optional<Checkpoint> checkpoint = memory.checkpoint(options_.precision);
@@ -142,16 +159,19 @@ bool PrefixCache::conclude(std::span<const TokenId> key, Memory memory, Snapshot
     return publish(key, memory, place);
   }
   const auto tokens = key.first(length);
-  if (is_covered(tree_.standing(tokens))) return false;
+  const Standing standing = tree_.standing(tokens);
+  if (is_covered(standing)) return false;
+  merge_pages(standing, memory);
   std::optional<Checkpoint> checkpoint = std::move(memory).conclude(options_.precision);
   if (!checkpoint) return false;
   add(tokens, std::move(*checkpoint), place);
   return true;
 }
 
-bool PrefixCache::insert(std::span<const TokenId> key, Checkpoint checkpoint, SnapshotPlace place) {
+bool PrefixCache::insert(std::span<const TokenId> key, Checkpoint checkpoint, SnapshotPlace place,
+                         SnapshotSource source) {
   if (!options_.enabled || key.empty() || is_covered(tree_.standing(key))) return false;
-  add(key, std::move(checkpoint), place);
+  add(key, std::move(checkpoint), place).source = source;
   return true;
 }
 

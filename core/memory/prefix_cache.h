@@ -26,6 +26,9 @@ struct PrefixCacheOptions {
   std::int32_t branch_tokens_min = 16;
   /// For logits at the ends of prompts, beside the pool. Past it the oldest ones go.
   std::size_t logits_bytes_max = std::size_t{32} << 20;
+  /// The bytes of a full page follow from the tokens up to its end alone, whatever chunks they were
+  /// run in and beside whom: so it is on the CPU. Then of two equal pages one is enough.
+  bool pages_are_exact = true;
 };
 
 /// What a request can expect of the prefix tree. Valid until the cache changes.
@@ -33,6 +36,7 @@ struct Lookup {
   std::int32_t matched = 0;    ///< tokens that an earlier sequence had too
   std::int32_t resumable = 0;  ///< of these, the ones that need not be run again
   Snapshot* snapshot = nullptr;
+  SnapshotSource source = SnapshotSource::memory;  ///< of the snapshot
 };
 
 /// Points of a prompt where a snapshot is wanted, in ascending order: chunks are cut there.
@@ -46,6 +50,7 @@ struct PrefixCacheStats {
   std::int64_t tokens_matched = 0, tokens_resumed = 0;
   std::int64_t published = 0, refused = 0;  ///< refused: worth less than all that there was
   std::int64_t evicted = 0, bytes_evicted = 0;
+  std::int64_t pages_merged = 0;  ///< full pages that two sequences had computed, each for itself
 };
 
 /// Remembers prefixes of sequences that ran: which snapshots to take, which to give up, and how a
@@ -77,7 +82,8 @@ class PrefixCache {
   /// A snapshot of a running sequence at memory.length(); key are its tokens so far (that many or
   /// more). Between steps: the step that produced it is done. Evicts to make room as long as the
   /// new one is worth more than the victim; the snapshot above it stays. False: there was no room
-  /// to be had, or the position is covered already.
+  /// to be had, or the position is covered already. Full pages that the tree has too are shared
+  /// with it from here on, and the sequence's own given back.
   bool publish(std::span<const TokenId> key, Memory& memory, SnapshotPlace place);
 
   /// The same of a sequence that ends; its memory is released either way. Placement decides whether
@@ -87,7 +93,8 @@ class PrefixCache {
 
   /// A checkpoint that was filled from elsewhere (disk tier, session file), at the end of the key
   /// of checkpoint.length() tokens. False, and it is released: the position is covered already.
-  bool insert(std::span<const TokenId> key, Checkpoint checkpoint, SnapshotPlace place);
+  bool insert(std::span<const TokenId> key, Checkpoint checkpoint, SnapshotPlace place,
+              SnapshotSource source = SnapshotSource::memory);
 
   /// Keeps the logits behind the key with the snapshot that stands at its end. False: none does, or
   /// they are more than logits_bytes_max.
@@ -120,7 +127,8 @@ class PrefixCache {
   double worth(const Standing& standing, SnapshotPlace place, bool continued) const;
   bool is_covered(const Standing& standing) const;
   bool make_room(double worth, const Snapshot* keep);
-  void add(std::span<const TokenId> key, Checkpoint checkpoint, SnapshotPlace place);
+  void merge_pages(const Standing& standing, Memory& memory);
+  Snapshot& add(std::span<const TokenId> key, Checkpoint checkpoint, SnapshotPlace place);
   Snapshot* victim(const Snapshot* keep);
   void give_up(Snapshot& victim);
   void drop_logits(Snapshot& snapshot);
@@ -133,6 +141,7 @@ class PrefixCache {
   Appraisal appraisal_;
   Eviction eviction_;
   EvictionListener on_evict_;
+  bool was_packed_ = false;  ///< one was int8: what was run from it is not exact
   PrefixCacheStats stats_;
   std::size_t logits_bytes_ = 0;
 };

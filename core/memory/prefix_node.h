@@ -16,13 +16,17 @@ enum class SnapshotPlace : std::uint8_t { branch, prompt_end, turn_end, message_
 
 inline constexpr std::size_t snapshot_places = 4;
 
+/// Where its bytes were before the prefix tree had them.
+enum class SnapshotSource : std::uint8_t { memory, disk, session };
+
 struct PrefixNode;
 
 /// A checkpoint in the tree and what eviction knows of it.
 struct Snapshot {
   Checkpoint checkpoint;
   SnapshotPlace place = SnapshotPlace::branch;
-  bool used = false;             ///< a later request resumed from it
+  SnapshotSource source = SnapshotSource::memory;  ///< memory, once a sequence resumed from it
+  bool used = false;                               ///< a later request resumed from it
   bool continued = false;        ///< the same, and what came of it is still in the tree
   double value = 0;              ///< smallest goes first
   std::uint64_t added = 0;       ///< of equal values the one added first goes first

@@ -224,7 +224,10 @@ SessionRestored restore(SessionLoader& loader, SnapshotCarrier& carrier) {
   // From here on all is known to be good. The shallow ones first, as they came to be.
   for (auto i = placed.rbegin(); i != placed.rend(); ++i) {
     const FileSnapshot& snapshot = *i->snapshot;
-    if (!carrier.adopt(snapshot.key, std::move(i->room.checkpoint), snapshot.place)) continue;
+    if (!carrier.adopt(snapshot.key, std::move(i->room.checkpoint), snapshot.place,
+                       SnapshotSource::session)) {
+      continue;
+    }
     ++restored.snapshots;
     restored.length = std::max(restored.length, static_cast<std::int32_t>(snapshot.key.size()));
     if (!snapshot.logits.empty()) carrier.keep_logits(snapshot.key, snapshot.logits);

@@ -101,8 +101,8 @@ bool SnapshotCarrier::evict_for(std::span<const TokenId> key) {
 }
 
 bool SnapshotCarrier::adopt(std::span<const TokenId> key, Checkpoint checkpoint,
-                            SnapshotPlace place) {
-  return cache_->insert(key, std::move(checkpoint), place);
+                            SnapshotPlace place, SnapshotSource source) {
+  return cache_->insert(key, std::move(checkpoint), place, source);
 }
 
 std::size_t SnapshotCarrier::logits_size() const {

@@ -63,7 +63,8 @@ class SnapshotCarrier {
 
   /// Puts a checkpoint whose units all have their bytes into the prefix tree. False: one stands
   /// there already.
-  bool adopt(std::span<const TokenId> key, Checkpoint checkpoint, SnapshotPlace place);
+  bool adopt(std::span<const TokenId> key, Checkpoint checkpoint, SnapshotPlace place,
+             SnapshotSource source = SnapshotSource::memory);
 
   /// Logits that are kept with a snapshot: one per id of the vocabulary.
   std::size_t logits_size() const;

@@ -15,14 +15,13 @@ std::uint32_t sectors_in(std::uint64_t budget_bytes) {
   return static_cast<std::uint32_t>(std::min(budget_bytes / sector_bytes, sectors_max));
 }
 
-/// Hands the pieces of `bytes` with their places in the storage to `move`.
-template <typename Bytes, typename Move>
-void for_each_piece(const StoredUnit& unit, Bytes bytes, const Move& move) {
-  for (const Extent& extent : unit.extents) {
-    const std::size_t count = std::min(bytes.size(), extent.count * sector_bytes);
-    move(std::uint64_t{extent.first} * sector_bytes, bytes.first(count));
-    bytes = bytes.subspan(count);
+/// Room for a state and the pages that come before it.
+std::size_t staging_bytes_for(const MemoryLayout& layout, std::size_t wanted) {
+  std::size_t largest = 0;
+  for (std::int32_t view = 0; view < layout.views(); ++view) {
+    largest = std::max(largest, layout.unit_bytes(ViewId{view}));
   }
+  return std::max(wanted, largest + largest / 2);
 }
 
 }  // namespace
@@ -31,37 +30,45 @@ SnapshotTier::SnapshotTier(std::string name, const SnapshotCarrier& carrier,
                            std::unique_ptr<Storage> storage, const TierOptions& options)
     : name_(std::move(name)),
       carrier_(carrier),
-      storage_(std::move(storage)),
       options_(options),
       extents_(sectors_in(options.budget_bytes)),
-      index_(carrier.layout()) {}
+      index_(carrier.layout()),
+      queue_(std::make_unique<TransferQueue>(
+          std::move(storage), staging_bytes_for(carrier.layout(), options.staging_bytes),
+          options.worker)) {}
 
 std::uint32_t SnapshotTier::sectors_of(const TierUnit& unit) const {
   const std::size_t bytes = carrier_.layout().unit_bytes(unit.view);
   return static_cast<std::uint32_t>((bytes + sector_bytes - 1) / sector_bytes);
 }
 
+/// Whether it is a page of the first `tokens` tokens.
+bool SnapshotTier::is_within(const TierUnit& unit, std::int32_t tokens) const {
+  const MemoryLayout& layout = carrier_.layout();
+  const bool is_page = index(unit.view) < static_cast<std::int32_t>(layout.groups.size());
+  return is_page && (unit.page + 1) * layout.page_tokens <= tokens;
+}
+
 /// Of all units but the pages of the first `tokens` tokens.
 std::uint64_t SnapshotTier::bytes_of(std::span<const TierUnit> units, std::int32_t tokens) const {
-  const MemoryLayout& layout = carrier_.layout();
   std::uint64_t bytes = 0;
   for (const TierUnit& unit : units) {
-    const bool is_page = index(unit.view) < static_cast<std::int32_t>(layout.groups.size());
-    if (is_page && (unit.page + 1) * layout.page_tokens <= tokens) continue;
-    bytes += layout.unit_bytes(unit.view);
+    if (!is_within(unit, tokens)) bytes += carrier_.layout().unit_bytes(unit.view);
   }
   return bytes;
 }
 
-std::span<std::byte> SnapshotTier::buffer(ViewId view) {
-  buffer_.resize(std::max(buffer_.size(), carrier_.layout().unit_bytes(view)));
-  return std::span(buffer_).first(carrier_.layout().unit_bytes(view));
-}
-
 void SnapshotTier::switch_off(std::string_view why) {
   log::warning(name_ + ": off from here on: " + std::string(why));
+  fetches_.clear();
   index_.reset();
-  storage_.reset();
+  queue_.reset();
+}
+
+void SnapshotTier::notice_failure() {
+  if (!is_on()) return;
+  const std::string why = queue_->failure();
+  if (!why.empty()) switch_off(why);
 }
 
 void SnapshotTier::remove(TierEntry& entry) {
@@ -103,20 +110,17 @@ bool SnapshotTier::make_room(TierEntry& entry) {
   return true;
 }
 
-bool SnapshotTier::store(const TierUnit& unit, std::span<const std::byte> bytes) {
-  unit.stored->sum = checksum(bytes);
-  try {
-    for_each_piece(*unit.stored, bytes,
-                   [this](std::uint64_t offset, auto piece) { storage_->write(offset, piece); });
-  } catch (const Error& error) {
-    switch_off(error.what());
-    return false;
-  }
-  stats_.bytes_written += bytes.size();
-  return true;
+void SnapshotTier::store(const TierUnit& unit, const CheckpointUnit& source) {
+  const std::size_t bytes = carrier_.layout().unit_bytes(unit.view);
+  queue_->write(unit.stored->extents, bytes, [&](std::span<std::byte> buffer) {
+    carrier_.read(source, buffer);
+    unit.stored->sum = checksum(buffer);
+  });
+  stats_.bytes_written += bytes;
 }
 
 void SnapshotTier::spill(std::span<const TokenId> key, const Snapshot& snapshot) {
+  notice_failure();
   if (!is_on()) return;
   const Checkpoint& checkpoint = snapshot.checkpoint;
   key = key.first(static_cast<std::size_t>(checkpoint.length()));
@@ -149,70 +153,9 @@ void SnapshotTier::spill(std::span<const TokenId> key, const Snapshot& snapshot)
   const std::vector<CheckpointUnit> sources = units_of(checkpoint, carrier_.layout());
   require(sources.size() == units.size(), "tier: a checkpoint has the units of its kinds");
   for (std::size_t i = 0; i < units.size(); ++i) {
-    if (!is_new[i]) continue;
-    const auto bytes = buffer(units[i].view);
-    carrier_.read(sources[i], bytes);
-    if (!store(units[i], bytes)) return;
+    if (is_new[i]) store(units[i], sources[i]);
   }
   ++stats_.spilled;
-}
-
-SnapshotTier::Loaded SnapshotTier::load(const TierUnit& unit, std::span<std::byte> bytes) {
-  try {
-    for_each_piece(*unit.stored, bytes,
-                   [this](std::uint64_t offset, auto piece) { storage_->read(offset, piece); });
-  } catch (const Error& error) {
-    switch_off(error.what());
-    return Loaded::failed;
-  }
-  stats_.bytes_read += bytes.size();
-  if (checksum(bytes) == unit.stored->sum) return Loaded::whole;
-  // No snapshot with this unit is whole from here on, so none is tried again.
-  ++stats_.damaged;
-  extents_.give_back(unit.stored->extents);
-  unit.stored->extents.clear();
-  return Loaded::damaged;
-}
-
-SnapshotTier::Loaded SnapshotTier::fill(const TierHit& hit, const SnapshotRoom& room) {
-  const std::vector<CheckpointUnit> targets = units_of(room.checkpoint, carrier_.layout());
-  require(targets.size() == hit.units.size(), "tier: a checkpoint has the units of its kinds");
-  for (std::size_t i = 0; i < targets.size(); ++i) {
-    if (room.is_shared[i]) continue;
-    const auto bytes = buffer(targets[i].view);
-    const Loaded loaded = load(hit.units[i], bytes);
-    if (loaded != Loaded::whole) return loaded;
-    carrier_.write(targets[i], bytes);
-  }
-  return Loaded::whole;
-}
-
-std::int32_t SnapshotTier::fetch(std::span<const TokenId> prompt, std::int32_t resumable) {
-  const auto limit = static_cast<std::int32_t>(prompt.size()) - 1;
-  while (is_on()) {
-    // Looked up anew every time: what is evicted below is spilled, and what it displaces is gone.
-    const TierHit hit = index_->match(prompt, limit);
-    if (hit.length <= resumable) return 0;
-    const auto key = prompt.first(static_cast<std::size_t>(hit.length));
-    const double seconds = options_.cost.of(hit.length) - options_.cost.of(resumable);
-    const std::uint64_t bytes = bytes_of(hit.units, carrier_.shared_tokens(key));
-    if (seconds * options_.bytes_per_second < static_cast<double>(bytes)) return 0;
-    std::optional<SnapshotRoom> room = carrier_.room(key, hit.precision);
-    if (!room) {
-      if (!carrier_.evict_for(key)) return 0;
-      continue;
-    }
-    carrier_.settle();
-    const Loaded loaded = fill(hit, *room);
-    if (loaded == Loaded::failed) return 0;
-    if (loaded == Loaded::damaged) continue;
-    if (!carrier_.adopt(key, std::move(room->checkpoint), hit.place)) return 0;
-    if (hit.entry != nullptr) index_->rank(*hit.entry, level_ + hit.entry->worth);
-    ++stats_.fetched;
-    stats_.tokens_fetched += hit.length;
-    return hit.length;
-  }
-  return 0;
 }
 
 TierStats SnapshotTier::stats() const {
@@ -226,6 +169,9 @@ TierStats SnapshotTier::stats() const {
 void SnapshotTier::audit() const {
   if (!is_on()) return;
   index_->audit();
+  for (const TierFetch& fetch : fetches_) {
+    require(fetch.units_come <= fetch.units.size(), "tier: no more comes than was asked for");
+  }
 }
 
 }  // namespace hyb

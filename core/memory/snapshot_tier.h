@@ -9,9 +9,10 @@
 #include <string_view>
 #include <vector>
 
-#include "core/io/storage.h"
+#include "core/io/transfer_queue.h"
 #include "core/memory/prefill_cost.h"
 #include "core/memory/snapshot_carrier.h"
+#include "core/memory/tier_fetch.h"
 #include "core/memory/tier_index.h"
 
 namespace hyb {
@@ -22,22 +23,45 @@ struct TierOptions {
   /// At which bytes come back. A snapshot that is computed faster than read is not kept.
   double bytes_per_second = 1e9;
   std::size_t index_bytes_max = std::size_t{64} << 20;  ///< memory for the books
+  /// Memory for what is on its way to the storage, and as much for what is on its way back; where a
+  /// page or state is larger than two thirds of it, one and a half times the largest.
+  std::size_t staging_bytes = std::size_t{16} << 20;
+  TransferWorker worker = TransferWorker::thread;
+  SnapshotSource source = SnapshotSource::disk;  ///< what people are told
 };
 
 struct TierStats {
-  std::int64_t spilled = 0;   ///< snapshots that were written
+  std::int64_t spilled = 0;   ///< snapshots that were handed to the storage
   std::int64_t held = 0;      ///< evicted ones that were there already
   std::int64_t declined = 0;  ///< not worth their bytes, or without them yet
   std::int64_t fetched = 0, tokens_fetched = 0;
+  std::int64_t dropped = 0;  ///< on their way back when nobody waited for them any more
   std::int64_t removed = 0;  ///< gave way to others
   std::int64_t damaged = 0;  ///< pages and slots that came back with other bytes: dropped
-  std::uint64_t bytes_written = 0, bytes_read = 0;
-  std::uint64_t bytes_used = 0;  ///< of the storage, now
+  std::uint64_t bytes_written = 0, bytes_read = 0;  ///< handed to the storage, asked of it
+  std::uint64_t bytes_used = 0;                     ///< of the storage, now
+};
+
+/// What asking a tier came to: `fetch` is on its way, or there is nothing, or nothing can be said
+/// before others that are on their way have come.
+struct TierAnswer {
+  std::optional<FetchId> fetch;
+  bool is_full = false;
+};
+
+enum class FetchEnd : std::uint8_t {
+  adopted,  ///< it is in the prefix tree
+  lost,     ///< it is not, and asking again is of no use
+  damaged   ///< its bytes were; there may be a shorter one
 };
 
 /// Keeps snapshots with their keys and values outside the pool: written when the prefix tree evicts
 /// them, brought back when a prompt begins with their tokens. Pages that several of them share are
 /// stored once. One kind of storage makes it the disk tier, another the host tier.
+///
+/// The storage is used from a thread of its own: bytes are copied from the pool to staging buffers
+/// and back, so nothing of the pool is held for a transfer, in either direction. The books speak of
+/// what was handed over as if it were done.
 ///
 /// A storage that fails switches the tier off, with one warning; nothing but the tier is lost.
 /// Bytes that come back changed cost the one snapshot.
@@ -47,44 +71,85 @@ class SnapshotTier {
   SnapshotTier(std::string name, const SnapshotCarrier& carrier, std::unique_ptr<Storage> storage,
                const TierOptions& options);
 
-  /// Keeps a snapshot that is about to be evicted; takes as long as the writing. Never has the
-  /// runner run: a snapshot whose bytes are still to be made by an order is not kept.
+  /// Keeps a snapshot that is about to be evicted; waits for the storage only when it is behind by
+  /// all staging buffers. Never has the runner run: a snapshot whose bytes are still to be made by
+  /// an order is not kept.
   void spill(std::span<const TokenId> key, const Snapshot& snapshot);
 
-  /// Brings back the deepest snapshot that the prompt begins with and that leaves at least one
-  /// token of it, when that is deeper than `resumable` tokens and faster than to compute it. It is
-  /// in the prefix tree then. Other snapshots may be evicted for it. Returns its length; 0: there
-  /// was none, or no room. Throws what carrying out orders throws.
+  /// Asks for the deepest snapshot that the prompt begins with and that leaves at least one token
+  /// of it, when that is deeper than `resumable` tokens and faster than to compute it. Who asks for
+  /// what is on its way already gets the same answer.
+  TierAnswer ask(std::span<const TokenId> prompt, std::int32_t resumable);
+
+  /// Tokens at the front of the prompt that a snapshot in the tier has too, in whole pages.
+  std::int32_t known(std::span<const TokenId> prompt) const {
+    return index_ ? index_->known(prompt) : 0;
+  }
+
+  std::size_t pending() const { return fetches_.size(); }  ///< fetches that did not end yet
+  /// The fetch did not end yet. All end when the tier is switched off.
+  bool is_pending(FetchId fetch) const;
+  /// deliver() will not wait for what was asked for; only where that is more than the staging
+  /// buffers hold, for the rest.
+  bool is_ready(FetchId fetch);
+  /// Puts what was fetched into the prefix tree; others may be evicted for it. Between steps.
+  /// Throws what carrying out orders throws. The fetch has ended either way.
+  FetchEnd deliver(FetchId fetch);
+  /// Nobody waits for it any more.
+  void drop(FetchId fetch);
+  /// Until something is done that was under way.
+  void wait();
+  /// Until nothing is under way.
+  void drain();
+  /// Where transfers are the caller's to carry out: so many of them.
+  void run_transfers(std::size_t count);
+
+  /// Asks, waits and delivers. Returns the length of what is in the prefix tree then; 0: nothing.
   std::int32_t fetch(std::span<const TokenId> prompt, std::int32_t resumable);
 
-  bool is_on() const { return storage_ != nullptr; }
+  bool is_on() const { return queue_ != nullptr; }
   TierStats stats() const;
   /// Memory that the books take; an estimate.
   std::size_t index_bytes() const { return index_ ? index_->bytes() : 0; }
+  std::size_t staging_bytes() const { return queue_ ? queue_->bytes_held() : 0; }
   void audit() const;
 
  private:
+  /// Taken from the list of those on their way; its buffers are given back in any case.
+  struct Taken {
+    SnapshotTier* tier;
+    TierFetch fetch;
+    ~Taken() { tier->release(fetch); }
+  };
+
   std::uint32_t sectors_of(const TierUnit& unit) const;
+  bool is_within(const TierUnit& unit, std::int32_t tokens) const;
   std::uint64_t bytes_of(std::span<const TierUnit> units, std::int32_t tokens) const;
   bool make_room(TierEntry& entry);
   void remove(TierEntry& entry);
   void rank(TierEntry& entry);
-  bool store(const TierUnit& unit, std::span<const std::byte> bytes);
-  enum class Loaded : std::uint8_t { whole, damaged, failed };
-  Loaded load(const TierUnit& unit, std::span<std::byte> bytes);
-  Loaded fill(const TierHit& hit, const SnapshotRoom& room);
-  std::span<std::byte> buffer(ViewId view);
+  void store(const TierUnit& unit, const CheckpointUnit& source);
+  void start(TierFetch& fetch, std::span<const TierUnit> units, std::int32_t shared);
+  void read(TierFetch& fetch, const TierUnit& unit);
+  void release(const TierFetch& fetch);
+  std::vector<TierUnit> units_now(const TierFetch& fetch) const;
+  bool is_whole(const TierFetch& fetch) const;
+  void forget_damaged(const TierFetch& fetch);
+  bool fill(TierFetch& fetch, const SnapshotRoom& room);
+  bool fill_rest(TierFetch& fetch, std::span<const CheckpointUnit> rest);
+  void notice_failure();
   void switch_off(std::string_view why);
 
   std::string name_;
   SnapshotCarrier carrier_;
-  std::unique_ptr<Storage> storage_;  ///< null: switched off
   TierOptions options_;
   Extents extents_;
   std::optional<TierIndex> index_;
+  std::vector<TierFetch> fetches_;  ///< on their way, in the order asked
+  std::int64_t asked_ = 0;
   double level_ = 0;  ///< of Greedy-Dual, as in Eviction
-  std::vector<std::byte> buffer_;
   TierStats stats_;
+  std::unique_ptr<TransferQueue> queue_;  ///< null: switched off
 };
 
 }  // namespace hyb

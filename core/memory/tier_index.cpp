@@ -139,6 +139,10 @@ TierHit TierIndex::match(std::span<const TokenId> prompt, std::int32_t limit) co
   return {};
 }
 
+std::int32_t TierIndex::known(std::span<const TokenId> prompt) const {
+  return walk(prompt)->pages * page_tokens_;
+}
+
 std::vector<TierUnit> TierIndex::units(TierEntry& entry) const {
   TierHit hit{.length = entry.length};
   collect(entry.node, &entry, hit);

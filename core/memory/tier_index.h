@@ -82,6 +82,9 @@ class TierIndex {
   /// the hit are good until the index changes.
   TierHit match(std::span<const TokenId> prompt, std::int32_t limit) const;
 
+  /// Tokens at the front of the prompt that an entry has too, in whole pages.
+  std::int32_t known(std::span<const TokenId> prompt) const;
+
   /// A new entry that uses its units; those that are not there yet have no extents. There is none
   /// at the end of the key.
   TierEntry& add(std::span<const TokenId> key, Precision precision, SnapshotPlace place);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -45,6 +46,27 @@ class FailingDisk final : public Storage {
   std::vector<std::byte> bytes_;
 };
 
+/// Writes what is in the buffer one call later, when other bytes are in it.
+class LateDisk final : public Storage {
+ public:
+  explicit LateDisk(std::unique_ptr<Storage> disk) : disk_(std::move(disk)) {}
+
+  void write(std::uint64_t offset, std::span<const std::byte> bytes) override {
+    if (late_) disk_->write(*late_, bytes.first(std::min(bytes.size(), size_)));
+    disk_->write(offset, bytes);
+    late_ = offset;
+    size_ = bytes.size();
+  }
+  void read(std::uint64_t offset, std::span<std::byte> bytes) const override {
+    disk_->read(offset, bytes);
+  }
+
+ private:
+  std::unique_ptr<Storage> disk_;
+  std::optional<std::uint64_t> late_;
+  std::size_t size_ = 0;
+};
+
 class Scenario : private Listener {
  public:
   Scenario(std::uint64_t seed, Fault fault, bool checks_rules)
@@ -54,6 +76,7 @@ class Scenario : private Listener {
                   .step_tokens = random_.between(8, 30),
                   .step_rows = random_.between(2, 8),
                   .vocab = model_.vocab()},
+        fault_(fault),
         runner_(capacity_, model_, fault, checks_rules),
         engine_(runner_, nullptr, make_options()) {
     if (random_.chance(30)) steps_to_fail_ = random_.between(1, 120);
@@ -68,12 +91,17 @@ class Scenario : private Listener {
       const bool more = requests_.size() < static_cast<std::size_t>(planned);
       if (more && (engine_.idle() || random_.chance(15))) submit();
       if (random_.chance(1) && !requests_.empty()) cancel(any_request());
+      if (engine_.tier()) engine_.tier()->run_transfers(disk_pace());
+      if (engine_.tier() && engine_.tier()->pending() > 0 && random_.chance(40)) {
+        cancel(std::prev(requests_.end())->first);
+      }
       step();
       if (random_.chance(5)) engine_.audit();
     }
     for (const auto& [id, request] : requests_) {
       for (std::int32_t choice = 0; choice < request.choices; ++choice) compare(id, choice);
     }
+    if (engine_.tier()) end_tier();
     const EngineUsage usage = engine_.usage();
     if (usage.pool.total() != capacity_.memory.bytes()) throw Violation("bytes are missing");
     while (engine_.prefixes().evict()) {
@@ -98,10 +126,32 @@ class Scenario : private Listener {
 
   void add_tier() {
     const std::int32_t calls = random_.chance(45) ? random_.between(0, 120) : 1 << 30;
+    std::unique_ptr<Storage> disk = std::make_unique<FailingDisk>(calls, disk_failures_);
+    if (fault_ == Fault::buffer_reused_too_early)
+      disk = std::make_unique<LateDisk>(std::move(disk));
+    disk_is_slow_ = random_.chance(60);
     engine_.add_tier(
-        "disk tier", std::make_unique<FailingDisk>(calls, disk_failures_),
+        "disk tier", std::move(disk),
         TierOptions{.budget_bytes = random_.chance(50) ? std::uint64_t{200'000} : 1 << 30,
-                    .bytes_per_second = 1e30});
+                    .bytes_per_second = 1e30,
+                    .staging_bytes = static_cast<std::size_t>(random_.between(0, 4000)),
+                    .worker = TransferWorker::caller});
+  }
+
+  /// Transfers that the disk carries out before the next step.
+  std::size_t disk_pace() {
+    if (!disk_is_slow_) return 1000;
+    return random_.chance(60) ? 0 : static_cast<std::size_t>(random_.between(1, 4));
+  }
+
+  void end_tier() {
+    SnapshotTier& tier = *engine_.tier();
+    tier.drain();
+    tier.audit();
+    const TierStats stats = tier.stats();
+    if (stats.damaged > 0) throw Violation("the disk gives back what it was given");
+    if (stats.fetched == 0 && was_reused_from_disk_)
+      throw Violation("from a disk, but nothing was");
   }
 
   Tokens make_prompt() {
@@ -200,13 +250,17 @@ class Scenario : private Listener {
       naive.push(expected.token);
     }
     const Usage& usage = got.usage;
+    if (usage.reused_from == SnapshotSource::disk) was_reused_from_disk_ = true;
+    if (usage.reused_from.has_value() != (usage.reused_tokens > 0)) {
+      throw Violation("what is reused comes from somewhere");
+    }
     const std::int32_t known = usage.reused_tokens + usage.prefilled_tokens;
     if (!got.tokens.empty() && known != static_cast<std::int32_t>(request.prompt.size())) {
       throw Violation("reused and prefilled tokens are not the prompt");
     }
   }
 
-  ElasticCounts counts(const EngineUsage& usage) const {
+  ElasticCounts counts(const EngineUsage& usage) {
     const auto any = [](std::int64_t count) { return std::int64_t{count > 0}; };
     const TierStats tier = engine_.tier() ? engine_.tier()->stats() : TierStats{};
     return {.schedules = 1,
@@ -221,6 +275,9 @@ class Scenario : private Listener {
             .prefix_waits = any(usage.prefix_waits),
             .spills = any(tier.spilled),
             .fetches = any(tier.fetched),
+            .tier_waits = any(usage.tier_waits),
+            .dropped_fetches = any(tier.dropped),
+            .merges = any(usage.prefixes.pages_merged),
             .failed_steps = any(failed_steps_),
             .failed_disks = any(disk_failures_),
             .cancelled = any(static_cast<std::int64_t>(cancelled_.size())),
@@ -228,17 +285,17 @@ class Scenario : private Listener {
             .moved = any(engine_compacted())};
   }
 
-  std::int64_t engine_compacted() const {
-    return const_cast<Engine&>(engine_).pool().compacted_units();
-  }
+  std::int64_t engine_compacted() { return engine_.pool().compacted_units(); }
 
   Random random_;
   LayeredModel model_;
   Capacity capacity_;
+  Fault fault_;
   LayeredRunner runner_;
   Engine engine_;
   std::int64_t disk_failures_ = 0, failed_steps_ = 0, answers_ = 0, steps_ = 0;
   std::int32_t steps_to_fail_ = 0;
+  bool disk_is_slow_ = false, was_reused_from_disk_ = false;
   std::map<RequestId, Request> requests_;
   std::set<RequestId> cancelled_;
   std::vector<Tokens> seen_;

@@ -35,6 +35,7 @@ const char* name_of(Fault fault) {
                                       "snapshot written after publishing",
                                       "owner changed too early",
                                       "copies of one group lost",
+                                      "buffer reused before it was written",
                                       "state restored without its pages"};
   return names[static_cast<int>(fault)];
 }

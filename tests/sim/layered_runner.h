@@ -27,6 +27,7 @@ enum class Fault {
   written_after_publishing,  ///< a span writes its read slot too
   owner_changed_too_early,   ///< changes of owner are carried out before the copies
   copies_of_one_group_lost,  ///< pages of the second group stay where they were
+  buffer_reused_too_early,   ///< a disk writes what its buffer holds one write later
   packed_without_pages,      ///< what is written back to pages is lost, what goes to slots is not
 };
 

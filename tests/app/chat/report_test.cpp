@@ -44,6 +44,12 @@ TEST_SUITE("app/chat/report") {
     CHECK(status_line(known, false) ==
           "[reused 20, prefilled 17 (no snapshot there), 11 tokens, 20.0 tok/s]");
     CHECK(testing::contains(stats_text(known, {}), "30 tokens (10 not reused), no snapshot there"));
+    usage.reused_from = SnapshotSource::memory;
+    CHECK_FALSE(testing::contains(status_line(known, false), "from"));
+    usage.reused_from = SnapshotSource::disk;
+    CHECK(testing::contains(status_line(known, false), "(no snapshot there, from disk)"));
+    usage.reused_from = SnapshotSource::session;
+    CHECK(testing::contains(status_line(known, false), ", from the session file)"));
     usage.resumed_packed = true;
     CHECK(testing::contains(status_line(known, false), "int8"));
     CHECK(testing::contains(stats_text(known, {.ahead_tokens = 7}), "7 tokens run while"));

@@ -337,4 +337,42 @@ TEST_SUITE("core/memory/prefix_cache") {
     CHECK(hits > 500);
     CHECK(evicted > 500);
   }
+
+  TEST_CASE("of full pages that two sequences ran at once one is left when both have published") {
+    for (const bool is_exact : {true, false}) {
+      Server server({.kinds = {&full, &window}}, {.pages_are_exact = is_exact});
+      const Key one = repeated(1, 22);
+      Key two = repeated(1, 18);
+      two.resize(22, TokenId{2});
+      Memory first = *server.pool.start(), second = *server.pool.start();
+      for (Memory* memory : {&first, &second}) REQUIRE(server.advance(*memory, 22));
+      CHECK(server.cache.publish(one, first, SnapshotPlace::branch));
+      const std::int64_t free = server.pool.pages_free(0);
+      CHECK(server.cache.publish(two, second, SnapshotPlace::branch));
+      // Pages 0-3 of the one group; of the other, whose window is 9, pages 0-2 have fallen out.
+      CHECK(server.cache.stats().pages_merged == (is_exact ? 5 : 0));
+      CHECK(server.pool.pages_free(0) - free == (is_exact ? 4 : 0));
+      for (std::size_t page = 0; page < 6; ++page) {
+        const bool is_same = first.tables()[0][page] == second.tables()[0][page];
+        CHECK(is_same == (is_exact && page < 4));
+      }
+      const std::vector<const Memory*> memories{&first, &second};
+      server.pool.audit(memories, server.cache.checkpoints());
+      // At the very same place nothing is published, and the pages are shared all the same.
+      Memory third = *server.pool.start();
+      REQUIRE(server.advance(third, 22));
+      CHECK_FALSE(server.cache.publish(one, third, SnapshotPlace::branch));
+      CHECK((third.tables()[0][4] == first.tables()[0][4]) == is_exact);
+      CHECK(third.tables()[0][5] != first.tables()[0][5]);  // not full
+    }
+  }
+
+  TEST_CASE("once a snapshot is int8 no pages are taken for equal") {
+    Server server({.kinds = {&full}}, {.precision = Precision::int8});
+    Memory first = *server.pool.start(), second = *server.pool.start();
+    for (Memory* memory : {&first, &second}) REQUIRE(server.advance(*memory, 22));
+    CHECK(server.cache.publish(repeated(1, 22), first, SnapshotPlace::branch));
+    CHECK_FALSE(server.cache.publish(repeated(1, 22), second, SnapshotPlace::branch));
+    CHECK(server.cache.stats().pages_merged == 0);
+  }
 }

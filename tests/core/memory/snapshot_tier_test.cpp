@@ -17,11 +17,15 @@ constexpr std::uint64_t roomy = std::uint64_t{64} << 20;
 
 /// A world whose evicted snapshots go to a tier on a shim.
 struct TieredWorld : SnapshotWorld {
-  explicit TieredWorld(std::uint64_t budget, const WorldShape& shape = {}, ShimDisk faults = {})
+  explicit TieredWorld(std::uint64_t budget, const WorldShape& shape = {}, ShimDisk faults = {},
+                       TransferWorker worker = TransferWorker::caller)
       : SnapshotWorld(shape),
         disk(faults),
         tier("test tier", carrier, std::make_unique<ShimStorage>(disk),
-             {.budget_bytes = budget, .bytes_per_second = 1e30}) {
+             {.budget_bytes = budget,
+              .bytes_per_second = 1e30,
+              .staging_bytes = 3000,
+              .worker = worker}) {
     cache.on_evict([this](std::span<const TokenId> key, const Snapshot& snapshot) {
       tier.spill(key, snapshot);
     });
@@ -44,13 +48,19 @@ std::vector<TokenId> longer(std::vector<TokenId> key) {
 
 /// Puts, evicts and fetches at random; whatever is in the tree must be right at any time. Returns
 /// how many were fetched.
-std::int64_t run_schedule(TieredWorld& world, unsigned seed, int operations) {
+std::int64_t run_schedule(TieredWorld& world, unsigned seed, int operations,
+                          bool has_thread = false) {
   BranchingKeys keys(seed);
   keys.next();
   std::int64_t fetched = 0;
   const bool can_pack = world.layout.slots.per_superblock > 0;
   const Precision precision = can_pack && seed % 2 == 1 ? Precision::int8 : Precision::exact;
   for (int i = 0; i < operations; ++i) {
+    if (has_thread) {
+      if (keys.number(3) == 0) world.tier.wait();
+    } else {
+      world.tier.run_transfers(keys.number(4));
+    }
     switch (keys.number(4)) {
       case 0:
       case 1:
@@ -76,6 +86,7 @@ std::int64_t run_schedule(TieredWorld& world, unsigned seed, int operations) {
     const auto checkpoints = world.cache.checkpoints();
     world.pool.audit({}, checkpoints);
   }
+  world.tier.drain();
   return fetched;
 }
 
@@ -83,8 +94,9 @@ std::int64_t run_schedule(TieredWorld& world, unsigned seed, int operations) {
 
 TEST_SUITE("core/memory/snapshot_tier") {
   TEST_CASE("what is evicted comes back byte for byte") {
-    for (const Precision precision : {Precision::exact, Precision::int8}) {
-      TieredWorld world(roomy);
+    for (const int run : {0, 1, 2, 3}) {
+      const Precision precision = run % 2 == 0 ? Precision::exact : Precision::int8;
+      TieredWorld world(roomy, {}, {}, run < 2 ? TransferWorker::thread : TransferWorker::caller);
       for (const std::int32_t length : {1, 3, 4, 5, 37, 64}) {
         REQUIRE(world.put(tokens(length), precision));
       }
@@ -113,8 +125,10 @@ TEST_SUITE("core/memory/snapshot_tier") {
                              .has_slots = seed % 5 < 3 || seed % 5 == 0,
                              .only_full = seed % 4 == 0};
       const std::uint64_t budget = seed % 2 == 0 ? roomy : 100000 + 40000 * (seed % 7);
-      TieredWorld world(budget, shape);
-      fetched += run_schedule(world, seed, 150);
+      const bool has_thread = seed % 3 == 0;
+      TieredWorld world(budget, shape, {},
+                        has_thread ? TransferWorker::thread : TransferWorker::caller);
+      fetched += run_schedule(world, seed, 150, has_thread);
       removed += world.tier.stats().removed;
       CHECK(world.disk.size <= budget);
       CHECK(world.tier.stats().bytes_used <= budget);
@@ -146,6 +160,7 @@ TEST_SUITE("core/memory/snapshot_tier") {
       for (const auto& unit : units_of(world.at(key)->checkpoint, world.layout)) count(unit, key);
     }
     world.evict_all();
+    world.tier.drain();
     CHECK(world.tier.stats().bytes_used == sectors * sector_bytes);
     CHECK(world.disk.size <= sectors * sector_bytes);
   }

@@ -1,0 +1,242 @@
+#include "core/io/transfer_queue.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/base/error.h"
+#include "core/io/checksum.h"
+
+namespace hyb {
+
+TransferQueue::TransferQueue(std::unique_ptr<Storage> storage, std::size_t bytes_max,
+                             TransferWorker worker)
+    : storage_(std::move(storage)), bytes_max_(bytes_max), worker_(worker) {
+  if (worker_ == TransferWorker::thread) thread_ = std::thread([this] { work(); });
+}
+
+TransferQueue::~TransferQueue() {
+  {
+    const Lock lock(mutex_);
+    stops_ = true;
+  }
+  has_work_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void TransferQueue::work() {
+  Lock lock(mutex_);
+  for (;;) {
+    has_work_.wait(lock, [this] { return stops_ || !queue_.empty(); });
+    if (stops_) return;
+    run_next(lock);
+  }
+}
+
+/// Others may take the lock while the storage is at work.
+bool TransferQueue::run_next(Lock& lock) {
+  if (queue_.empty()) return false;
+  Transfer& transfer = *queue_.front();
+  queue_.pop_front();
+  transfer.is_running = true;
+  lock.unlock();
+  std::string why;
+  try {
+    carry_out(transfer);
+  } catch (const Error& error) {
+    why = error.what();
+  }
+  lock.lock();
+  if (!why.empty()) fail(why);
+  end(transfer);
+  return true;
+}
+
+void TransferQueue::carry_out(Transfer& transfer) const {
+  std::span<std::byte> bytes(transfer.buffer.get(), transfer.bytes);
+  for (const Extent& extent : transfer.extents) {
+    const auto piece = bytes.first(std::min(bytes.size(), extent.count * sector_bytes));
+    const std::uint64_t offset = std::uint64_t{extent.first} * sector_bytes;
+    if (transfer.is_write) {
+      storage_->write(offset, piece);
+    } else {
+      storage_->read(offset, piece);
+    }
+    bytes = bytes.subspan(piece.size());
+  }
+  if (transfer.is_write) return;
+  transfer.outcome = checksum({transfer.buffer.get(), transfer.bytes}) == transfer.sum;
+}
+
+/// The transfer is gone afterwards unless somebody waits for its bytes.
+void TransferQueue::end(Transfer& transfer) {
+  ++ended_;
+  --under_way_;
+  transfer.is_running = false;
+  if (!failure_.empty()) transfer.outcome = false;
+  if (transfer.is_write || transfer.is_released) erase(transfer);
+  has_ended_.notify_all();
+}
+
+void TransferQueue::fail(const std::string& why) {
+  failure_ = why;
+  const std::deque<Transfer*> untried = std::exchange(queue_, {});
+  for (Transfer* const transfer : untried) end(*transfer);
+}
+
+bool TransferQueue::has_room(std::size_t held, std::size_t bytes) const {
+  return held == 0 || held + bytes <= bytes_max_;
+}
+
+TransferQueue::Buffer TransferQueue::take_buffer(std::size_t bytes) {
+  const auto idle = idle_.find(bytes);
+  if (idle != idle_.end()) {
+    Buffer buffer = std::move(idle->second);
+    idle_.erase(idle);
+    bytes_idle_ -= bytes;
+    return buffer;
+  }
+  // Those kept for use again are within the limits, too.
+  while (!idle_.empty() && bytes_written_ + bytes_read_ + bytes_idle_ + bytes > 2 * bytes_max_) {
+    bytes_idle_ -= idle_.begin()->first;
+    idle_.erase(idle_.begin());
+  }
+  return std::make_unique_for_overwrite<std::byte[]>(bytes);
+}
+
+TransferQueue::Transfer& TransferQueue::add(bool is_write, std::span<const Extent> extents,
+                                            std::size_t bytes, Buffer buffer) {
+  const TransferId id{added_++};
+  auto transfer = std::make_unique<Transfer>();
+  transfer->id = id;
+  transfer->is_write = is_write;
+  transfer->extents.assign(extents.begin(), extents.end());
+  transfer->buffer = std::move(buffer);
+  transfer->bytes = bytes;
+  Transfer& added = *transfers_.emplace(id, std::move(transfer)).first->second;
+  ++under_way_;
+  if (failure_.empty()) {
+    queue_.push_back(&added);
+    has_work_.notify_one();
+  } else {
+    end(added);
+  }
+  return added;
+}
+
+void TransferQueue::erase(Transfer& transfer) {
+  (transfer.is_write ? bytes_written_ : bytes_read_) -= transfer.bytes;
+  if (bytes_written_ + bytes_read_ + bytes_idle_ + transfer.bytes <= 2 * bytes_max_) {
+    bytes_idle_ += transfer.bytes;
+    idle_.emplace(transfer.bytes, std::move(transfer.buffer));
+  }
+  transfers_.erase(transfer.id);
+}
+
+void TransferQueue::write(std::span<const Extent> extents, std::size_t bytes,
+                          const std::function<void(std::span<std::byte>)>& fill) {
+  Lock lock(mutex_);
+  while (!has_room(bytes_written_, bytes)) wait(lock);
+  Buffer buffer = take_buffer(bytes);
+  bytes_written_ += bytes;
+  lock.unlock();
+  fill({buffer.get(), bytes});
+  lock.lock();
+  add(true, extents, bytes, std::move(buffer));
+}
+
+bool TransferQueue::can_read(std::size_t bytes) const {
+  const Lock lock(mutex_);
+  return has_room(bytes_read_, bytes);
+}
+
+TransferId TransferQueue::read(std::span<const Extent> extents, std::size_t bytes,
+                               std::uint64_t sum) {
+  const Lock lock(mutex_);
+  Buffer buffer = take_buffer(bytes);
+  bytes_read_ += bytes;
+  const TransferId id{added_};
+  Transfer& transfer = add(false, extents, bytes, std::move(buffer));
+  transfer.sum = sum;
+  return id;
+}
+
+std::optional<bool> TransferQueue::outcome(TransferId read) const {
+  const Lock lock(mutex_);
+  const Transfer& transfer = *transfers_.at(read);
+  if (transfer.is_running) return std::nullopt;
+  return transfer.outcome;
+}
+
+std::span<const std::byte> TransferQueue::bytes(TransferId read) const {
+  const Lock lock(mutex_);
+  const Transfer& transfer = *transfers_.at(read);
+  require(!transfer.is_running && transfer.outcome == true, "transfer queue: the bytes have come");
+  return {transfer.buffer.get(), transfer.bytes};
+}
+
+void TransferQueue::release(TransferId read) {
+  const Lock lock(mutex_);
+  Transfer& transfer = *transfers_.at(read);
+  if (transfer.is_running) {
+    transfer.is_released = true;
+    return;
+  }
+  const auto queued = std::find(queue_.begin(), queue_.end(), &transfer);
+  if (queued != queue_.end()) {
+    queue_.erase(queued);
+    --under_way_;
+    ++ended_;
+  }
+  erase(transfer);
+}
+
+void TransferQueue::wait(Lock& lock) {
+  if (under_way_ == 0) return;
+  if (worker_ == TransferWorker::caller) {
+    run_next(lock);
+    return;
+  }
+  const std::int64_t ended = ended_;
+  has_ended_.wait(lock, [&] { return ended_ != ended; });
+}
+
+void TransferQueue::wait() {
+  Lock lock(mutex_);
+  wait(lock);
+}
+
+void TransferQueue::wait_for(TransferId read) {
+  Lock lock(mutex_);
+  const Transfer& transfer = *transfers_.at(read);
+  while (transfer.is_running || !transfer.outcome) wait(lock);
+}
+
+void TransferQueue::drain() {
+  Lock lock(mutex_);
+  while (under_way_ > 0) wait(lock);
+}
+
+std::size_t TransferQueue::run(std::size_t transfers) {
+  require(worker_ == TransferWorker::caller, "transfer queue: its thread carries transfers out");
+  Lock lock(mutex_);
+  std::size_t done = 0;
+  while (done < transfers && run_next(lock)) ++done;
+  return done;
+}
+
+bool TransferQueue::is_busy() const {
+  const Lock lock(mutex_);
+  return under_way_ > 0;
+}
+
+std::string TransferQueue::failure() const {
+  const Lock lock(mutex_);
+  return failure_;
+}
+
+std::size_t TransferQueue::bytes_held() const {
+  const Lock lock(mutex_);
+  return bytes_written_ + bytes_read_ + bytes_idle_;
+}
+
+}  // namespace hyb
