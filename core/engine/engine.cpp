@@ -288,11 +288,9 @@ RequestId Engine::submit(Request request, Sink& sink) {
   }
   active.unfinished = active.choices.size();
   books.unfinished += choices;
-
   if (books.recorder != nullptr && !active.terms.request.prefill_only) {
     books.recorder->submitted(id, choices, active.terms.request.prompt, active.terms.submitted);
   }
-
   active.terms.request.prompt = {};  // every choice has its own by now
   std::vector<Sequence*> sequences;
   for (const auto& sequence : active.choices) sequences.push_back(sequence.get());
