@@ -50,8 +50,15 @@ const std::pair<const std::uintptr_t, DeviceMemory::Range>* DeviceMemory::range_
 }
 
 bool DeviceMemory::contains(const void* at, std::size_t bytes) const {
-  const auto* const found = range_before(at);
-  return found != nullptr && address(at) + bytes <= found->first + found->second.bytes;
+  const std::uintptr_t end = address(at) + bytes;
+  const auto* found = range_before(at);
+  while (found != nullptr) {  // mappings may follow each other without a gap
+    const std::uintptr_t range_end = found->first + found->second.bytes;
+    if (end <= range_end) return address(at) < range_end;
+    const auto next = ranges_.find(range_end);
+    found = address(at) < range_end && next != ranges_.end() ? &*next : nullptr;
+  }
+  return false;
 }
 
 bool DeviceMemory::is_near(const void* at) const {

@@ -20,7 +20,7 @@ class DeviceMemory {
   bool release(void* at);
   bool is_allocation(const void* at) const { return ranges_.contains(address(at)); }
 
-  /// Is all of it inside of one allocation or mapping of the device?
+  /// Is all of it inside of one allocation, or of mappings of the device that adjoin?
   bool contains(const void* at, std::size_t bytes) const;
   /// Is it inside of an allocation of the device, or just beside one?
   bool is_near(const void* at) const;

@@ -1,0 +1,83 @@
+#include "tests/cuda_emulator/driver.h"
+
+#include <cuda_runtime.h>
+#include <doctest/doctest.h>
+
+#include <array>
+
+#include "kernels/arena/cuda_arena.h"
+#include "kernels/cuda/ptx.h"
+#include "tests/cuda_emulator/support.h"
+
+using namespace emulator::testing;
+using namespace hyb::kernels::cuda;
+using hyb::kernels::CudaArena;
+using hyb::kernels::HandleId;
+using hyb::kernels::testing::FakeDriver;
+
+namespace {
+
+constexpr std::size_t handle_bytes = 65536;
+constexpr std::size_t handle_floats = handle_bytes / sizeof(float);
+
+__global__ void copy_kernel(const float* from, float* to) {
+  auto& stage = dynamic_shared<SharedArray<float, 4>>();
+  cp_async16(&stage[0], from);
+  cp_async_commit();
+  cp_async_wait<0>();
+  for (int i = 0; i < 4; ++i) to[i] = stage[i] + 1;
+}
+
+TEST_SUITE("cuda_emulator/driver") {
+  TEST_CASE("kernels see one piece of memory at two addresses, and none where nothing is mapped") {
+    reset();
+    FakeDriver driver;
+    CudaArena arena(emulator::driver_table(), 0, handle_bytes);
+    const std::array<HandleId, 2> handles{arena.create(), arena.create()};
+    std::byte* const first = arena.reserve(2 * handle_bytes);
+    std::byte* const second = arena.reserve(2 * handle_bytes);
+    arena.map(first, handles);
+    arena.map(second, {&handles[1], 1});
+    auto* const floats = reinterpret_cast<float*>(first);
+    auto* const others = reinterpret_cast<float*>(second);
+
+    // Four floats across the border of the two handles, then seen through the other view.
+    const std::array<float, 4> values{1, 2, 3, 4};
+    float* const across = floats + handle_floats - 2;
+    CHECK(cudaMemcpy(across, values.data(), sizeof(values), cudaMemcpyHostToDevice) == cudaSuccess);
+    launch({.threads = 1, .shared_bytes = 16}, copy_kernel, static_cast<const float*>(others),
+           others + 4);
+    std::array<float, 4> result{};
+    cudaDeviceSynchronize();
+    CHECK(cudaMemcpy(result.data(), floats + handle_floats + 4, sizeof(result),
+                     cudaMemcpyDeviceToHost) == cudaSuccess);
+    CHECK(result[0] == 4);
+    CHECK(result[1] == 5);
+    CHECK(emulator::fault_text() == "");
+
+    arena.unmap(second, handles[1]);
+    CHECK(contains(fault_of({},
+                            [&] {
+                              launch({.threads = 1, .shared_bytes = 16}, copy_kernel,
+                                     static_cast<const float*>(others), floats);
+                            }),
+                   "not inside of an allocation of the device"));
+    CHECK(contains(fault_of({},
+                            [&] {
+                              launch({.threads = 1, .shared_bytes = 16}, copy_kernel,
+                                     static_cast<const float*>(floats), others);
+                            }),
+                   "an access to memory that is not the device's"));
+    CHECK(cudaMemcpy(others, values.data(), 4, cudaMemcpyHostToDevice) == cudaErrorInvalidValue);
+    reset();
+
+    for (std::size_t i = 0; i < 2; ++i) arena.unmap(first + i * handle_bytes, handles[i]);
+    for (const HandleId handle : handles) arena.release(handle);
+    arena.unreserve(first, 2 * handle_bytes);
+    arena.unreserve(second, 2 * handle_bytes);
+    CHECK(driver.broken_rules().empty());
+    CHECK(driver.is_clean());
+  }
+}
+
+}  // namespace
