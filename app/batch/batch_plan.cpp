@@ -11,38 +11,16 @@
 namespace hyb::app {
 namespace {
 
-using Depths = std::vector<std::int32_t>;
+using Lengths = std::vector<std::int32_t>;
 
 /// What neighbours in `order` have in common; of the first one, nothing.
-Depths common_with_last(std::span<const std::vector<TokenId>> prompts,
-                        std::span<const std::size_t> order) {
-  Depths common(order.size(), 0);
+Lengths common_with_last(std::span<const std::vector<TokenId>> prompts,
+                         std::span<const std::size_t> order) {
+  Lengths common(order.size(), 0);
   for (std::size_t i = 1; i < order.size(); ++i) {
     common[i] = common_tokens(prompts[order[i - 1]], prompts[order[i]]);
   }
   return common;
-}
-
-/// Per place, the depths of the nodes with two descendants or more of which it is the first; the
-/// deepest first. A node is an interval of sorted prompts: it ends where less is in common.
-std::vector<Depths> nodes_begun(std::span<const std::int32_t> common) {
-  struct Node {
-    std::size_t begin;
-    std::int32_t depth;
-  };
-  std::vector<Depths> begun(common.size());
-  std::vector<Node> open;
-  for (std::size_t i = 1; i <= common.size(); ++i) {
-    const std::int32_t depth = i < common.size() ? common[i] : 0;
-    std::size_t begin = i - 1;
-    while (!open.empty() && open.back().depth > depth) {
-      begin = open.back().begin;
-      begun[begin].push_back(open.back().depth);
-      open.pop_back();
-    }
-    if (depth > 0 && (open.empty() || open.back().depth < depth)) open.push_back({begin, depth});
-  }
-  return begun;
 }
 
 }  // namespace
@@ -52,23 +30,17 @@ PrefixPlan plan_prefixes(std::span<const std::vector<TokenId>> prompts) {
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return prompts[a] < prompts[b]; });
-  const Depths common = common_with_last(prompts, order);
-  std::vector<Depths> begun = nodes_begun(common);
+  const Lengths common = common_with_last(prompts, order);
+  Lengths lengths;
+  for (const std::size_t prompt : order) {
+    lengths.push_back(static_cast<std::int32_t>(prompts[prompt].size()));
+  }
+  std::vector<PromptPlan> plans = plan_depth_first(lengths, common);
   PrefixPlan plan;
-  Depths path;  // of the cuts made so far, those on the way to the prompt at hand
   for (std::size_t i = 0; i < order.size(); ++i) {
-    const auto length = static_cast<std::int32_t>(prompts[order[i]].size());
-    while (!path.empty() && path.back() > common[i]) path.pop_back();
-    plan.prompt_tokens += length;
-    plan.sharable_tokens += std::max(std::min(common[i], length - 1), 0);
-    PrefixPlan::Entry entry{.prompt = order[i], .cuts = {}};
-    for (auto depth = begun[i].rbegin(); depth != begun[i].rend(); ++depth) {
-      const std::int32_t cut = std::min(*depth, length - 1);
-      if (cut - (path.empty() ? 0 : path.back()) < cut_tokens_min) continue;
-      entry.cuts.push_back(cut);
-      path.push_back(cut);
-    }
-    plan.entries.push_back(std::move(entry));
+    plan.prompt_tokens += lengths[i];
+    plan.sharable_tokens += std::max(std::min(common[i], lengths[i] - 1), 0);
+    plan.entries.push_back({.prompt = order[i], .plan = std::move(plans[i])});
   }
   return plan;
 }
@@ -108,8 +80,7 @@ std::vector<PlannedLine> BatchPlanner::next() {
   prompt_tokens_ += plan.prompt_tokens;
   sharable_tokens_ += plan.sharable_tokens;
   for (PrefixPlan::Entry& entry : plan.entries) {
-    lines.push_back(
-        {.line = planned[entry.prompt], .cuts = std::move(entry.cuts), .is_planned = true});
+    lines.push_back({.line = planned[entry.prompt], .plan = std::move(entry.plan)});
   }
   return lines;
 }

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "app/batch/input_file.h"
 #include "app/batch/request_maker.h"
 #include "core/base/ids.h"
+#include "core/memory/prompt_plan.h"
 
 namespace hyb::app {
 
@@ -18,18 +20,17 @@ enum class BatchOrder : std::uint8_t {
   depth_first  ///< lines whose prompts begin alike stand together
 };
 
-/// A line and where its prompt is to leave snapshots behind for lines that come after it.
+/// A line and what its prompt is to leave behind for lines that come after it.
 struct PlannedLine {
-  std::uint32_t line;  ///< index of the input's lines
-  std::vector<std::int32_t> cuts = {};
-  bool is_planned = false;  ///< cuts say it all: nothing else of it will be used again
+  std::uint32_t line;                   ///< index of the input's lines
+  std::optional<PromptPlan> plan = {};  ///< nothing: the lines to come are not known
 };
 
 /// The order in which prompts run and what that can save.
 struct PrefixPlan {
   struct Entry {
-    std::size_t prompt;              ///< index of the prompts
-    std::vector<std::int32_t> cuts;  ///< ascending, above 0 and below the prompt's length
+    std::size_t prompt;  ///< index of the prompts
+    PromptPlan plan;
   };
   std::vector<Entry> entries;        ///< each prompt once
   std::int64_t prompt_tokens = 0;    ///< of all prompts
@@ -37,12 +38,7 @@ struct PrefixPlan {
                                      ///< last token of a prompt is always run
 };
 
-/// Nodes of the tree are not cut at that are less than this behind the last cut before them: a
-/// snapshot for so few tokens costs more than it saves.
-inline constexpr std::int32_t cut_tokens_min = 16;
-
-/// Walks the radix tree of the prompts depth first. The first prompt to reach a node with two
-/// descendants or more is cut there.
+/// Walks the radix tree of the prompts depth first.
 PrefixPlan plan_prefixes(std::span<const std::vector<TokenId>> prompts);
 
 /// Gives out the lines of a job, in file order all at once, else planned in portions of a bounded

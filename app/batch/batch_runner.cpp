@@ -69,9 +69,10 @@ void BatchRunner::start(std::int64_t place, const PlannedLine& planned) {
   }
   try {
     Request request = maker_.make(line);
-    if (planned.is_planned) {
-      request.message_ends = planned.cuts;
-      request.keep_snapshots = !planned.cuts.empty();
+    if (planned.plan) {
+      request.message_ends = planned.plan->cuts;
+      request.keep_snapshots = !planned.plan->cuts.empty();
+      request.needed_later = planned.plan->needed_later;
     }
     const bool is_text = line.form == RequestForm::completion;
     auto active =

@@ -15,6 +15,7 @@
 #include "app/replay/policy_list.h"
 #include "app/replay/run_rows.h"
 #include "app/replay/shape_option.h"
+#include "app/replay/superblock_pools.h"
 #include "app/replay/svg_plot.h"
 #include "app/ui/pretty_json.h"
 #include "app/ui/process.h"
@@ -36,6 +37,7 @@ struct Options {
                        .block_tokens = 32,
                        .sglang_states = "turn-end"};
   std::string order = "file";
+  std::string memory_mode = "bytes";
   std::string report;
   std::string plot;
   int threads = 0;
@@ -84,10 +86,26 @@ std::string heading(const Options& options, const ReplayShape& shape,
       bytes_text(static_cast<std::size_t>(shape.state_bytes_int8)));
 }
 
+/// Pools that the policies of hyb serve from, which outlive them: one per budget and kind of
+/// snapshot.
+std::vector<models::ModelMemoryLayout> give_superblocks(std::vector<PolicyOptions>& policies,
+                                                        const ReplayShape& shape) {
+  std::vector<models::ModelMemoryLayout> pools;
+  pools.reserve(policies.size());  // policies point into it
+  for (PolicyOptions& policy : policies) {
+    if (policy.kind != PolicyKind::lru && policy.kind != PolicyKind::gd) continue;
+    pools.push_back(superblock_pools(shape, policy.budget_bytes, policy.snapshots));
+    policy.layout = &pools.back().layout;
+  }
+  return pools;
+}
+
 int run(const Options& options) {
   const StopAtOnce at_once;  // nothing here is lost
   const ReplayShape shape = parse_shape(options.shape, options.sizes, read_environment());
-  const std::vector<PolicyOptions> policies = policy_options(options.lists);
+  std::vector<PolicyOptions> policies = policy_options(options.lists);
+  std::vector<models::ModelMemoryLayout> pools;
+  if (options.memory_mode != "bytes") pools = give_superblocks(policies, shape);
   std::vector<ReplayRequest> trace = read_trace(options.trace);
   if (options.order == "depth-first") trace = in_depth_first_order(std::move(trace));
 
@@ -133,9 +151,10 @@ void describe_policies(CLI::App& cli, PolicyLists& lists) {
 
 Action describe(CLI::App& cli) {
   const auto options = std::make_shared<Options>();  // CLI11 keeps pointers into it
-  cli.add_option("trace", options->trace,
-                 "JSONL, a request a line: --record of chat, run and batch writes such files, "
-                 "and scripts/make_trace.py")
+  cli.add_option(
+         "trace", options->trace,
+         "JSONL, a request a line: --record of chat, run, batch and bench writes such files, "
+         "and scripts/make_trace.py")
       ->required();
   describe_policies(cli, options->lists);
   cli.add_option("--shape", options->shape,
@@ -153,8 +172,16 @@ Action describe(CLI::App& cli) {
                  "FLOPs per second of prefill: what turns costs into seconds")
       ->check(CLI::Range(1e6, 1e18))
       ->capture_default_str();
-  cli.add_option("--order", options->order, "file, or depth-first: common prefixes together")
+  cli.add_option("--order", options->order,
+                 "file, or depth-first: common prefixes together, and lru and gd know what later "
+                 "prompts need, as in hyb batch")
       ->check(CLI::IsMember({"file", "depth-first"}))
+      ->capture_default_str();
+  cli.add_option("--memory-mode", options->memory_mode,
+                 "how lru and gd hold memory: bytes counts it to the byte and leaves out what the "
+                 "running request has, as for the others; flip or remap (the same here) serve from "
+                 "the engine's superblocks, running request included")
+      ->check(CLI::IsMember({"bytes", "flip", "remap"}))
       ->capture_default_str();
   cli.add_option("--report", options->report,
                  "instead of the table of policies: reuse, bytes, efficiency, bins, quantiles")

@@ -26,7 +26,7 @@ Json run_json(const ReplayRun& run) {
   const PolicyOptions& options = run.options;
   const CacheCounters& counters = run.counters;
   const bool is_int8 = options.snapshots == SnapshotFormat::int8;
-  const std::int64_t held = counters.kv_bytes + counters.snapshot_bytes;
+  const std::int64_t held = counters.kv_bytes + counters.snapshot_bytes + counters.idle_bytes;
   Json row = {
       {"policy", name_of(options.kind)},
       {"ratio", nullptr},
@@ -34,6 +34,7 @@ Json run_json(const ReplayRun& run) {
       {"alpha", nullptr},
       {"snapshots", is_int8 ? "int8" : "exact"},
       {"budget_bytes", options.budget_bytes},
+      {"superblocks", options.layout == nullptr ? Json() : Json(options.layout->superblocks)},
       {"requests", run.requests.size()},
       {"prompt_tokens", run.prompt_tokens},
       {"reused_tokens", run.reused_tokens},
@@ -48,6 +49,7 @@ Json run_json(const ReplayRun& run) {
       {"bytes_by_owner",
        {{"kv", counters.kv_bytes},
         {"snapshots", counters.snapshot_bytes},
+        {"idle", counters.idle_bytes},
         {"free", has_budget(run) ? std::max<std::int64_t>(options.budget_bytes - held, 0) : 0}}},
       {"snapshots_created", counters.snapshots_created},
       {"snapshots_reused", counters.snapshots_reused},
@@ -71,7 +73,8 @@ Table runs_table(std::span<const ReplayRun> runs) {
                              {"evictions", Align::right},
                              {"flips", Align::right},
                              {"KV GB", Align::right},
-                             {"snapshots GB", Align::right}},
+                             {"snapshots GB", Align::right},
+                             {"idle GB", Align::right}},
                  .rows = {}};
   for (const ReplayRun& run : runs) {
     table.rows.push_back(
@@ -79,7 +82,8 @@ Table runs_table(std::span<const ReplayRun> runs) {
          percent(run.hit_rate()), percent(share_of(run.flops_saved, run.flops_total)),
          fmt::format("{:.1f}", run.seconds_total), fmt::format("{:.1f}", run.seconds_saved),
          std::to_string(run.counters.evictions), std::to_string(run.counters.flips),
-         gigabytes(run.counters.kv_bytes), gigabytes(run.counters.snapshot_bytes)});
+         gigabytes(run.counters.kv_bytes), gigabytes(run.counters.snapshot_bytes),
+         gigabytes(run.counters.idle_bytes)});
   }
   return table;
 }

@@ -31,6 +31,11 @@ void check_message_ends(const Request& request) {
     refuse(fmt::format("message_ends ascend from 1 to the {} tokens of the prompt: {} after {}",
                        request.prompt.size(), end, last));
   }
+  const std::int32_t needed_later = request.needed_later.value_or(0);
+  if (needed_later < 0 || needed_later > static_cast<std::int32_t>(request.prompt.size())) {
+    refuse(fmt::format("needed_later is from 0 to the {} tokens of the prompt: {}",
+                       request.prompt.size(), needed_later));
+  }
 }
 
 }  // namespace

@@ -38,6 +38,10 @@ struct Request {
   bool keep_logits = false;
   /// False: leaves nothing behind in the prefix tree. It may still resume from what is there.
   bool keep_snapshots = true;
+  /// The requests to come are known, and so many tokens of the prompt are all that they begin with:
+  /// it leaves snapshots at message_ends and nowhere else, and when it has ended, those further on
+  /// its way are the first to go. Nothing: not known.
+  std::optional<std::int32_t> needed_later;
 };
 
 /// What an engine can take on.

@@ -38,7 +38,9 @@ void Scheduler::remove(Sequence& sequence) {
 void Scheduler::retire(Sequence& sequence) {
   const Request& request = sequence.request();
   const std::int32_t length = sequence.memory().length();
-  if (request.keep_snapshots && length > 0) {
+  if (request.needed_later) {
+    prefixes_->devalue(sequence.prompt(), *request.needed_later);
+  } else if (request.keep_snapshots && length > 0) {
     SnapshotPlace place = SnapshotPlace::turn_end;
     if (request.prefill_only) {
       place = SnapshotPlace::message_end;
@@ -215,9 +217,11 @@ Scheduler::Admission Scheduler::admit(Sequence& sequence) {
 
   // Where it leaves what was seen before a snapshot is wanted, be the others in memory or not.
   lookup.matched = std::max(lookup.matched, sequence.known_to_tier());
-  if (!sequence.was_started() && sequence.request().keep_snapshots) {
+  const Request& request = sequence.request();
+  if (!sequence.was_started() && request.keep_snapshots) {
     std::vector<Cut> cuts =
-        prefixes_->cuts(lookup, sequence.prompt(), sequence.request().message_ends);
+        request.needed_later ? prefixes_->cuts_at(lookup, sequence.prompt(), request.message_ends)
+                             : prefixes_->cuts(lookup, sequence.prompt(), request.message_ends);
     // With logits the snapshot stands behind the last token, not before it.
     if (sequence.keeps_logits()) {
       std::erase_if(cuts, [](const Cut& cut) { return cut.place == SnapshotPlace::prompt_end; });

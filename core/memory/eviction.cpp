@@ -52,8 +52,18 @@ void Eviction::add(Snapshot& snapshot, double worth) {
 }
 
 void Eviction::wake(Snapshot& snapshot, double worth) {
-  if (rule_ == EvictionRule::greedy_dual) snapshot.value = value_of(worth);
+  if (rule_ == EvictionRule::greedy_dual && !is_devalued(snapshot)) {
+    snapshot.value = value_of(worth);
+  }
   push(snapshot);
+}
+
+void Eviction::devalue(Snapshot& snapshot) {
+  snapshot.value = devalued;
+  if (snapshot.heap_index < 0) return;
+  const auto place = static_cast<std::size_t>(snapshot.heap_index);
+  heap_[place].value = devalued;
+  rise(place);
 }
 
 void Eviction::use(Snapshot& snapshot, double worth) {

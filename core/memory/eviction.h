@@ -27,8 +27,11 @@ class Eviction {
   void add(Snapshot& snapshot, double worth);
   /// It was used: a new value, in the heap or not before.
   void use(Snapshot& snapshot, double worth);
+  /// It will not be used again: it goes before all that are not devalued, until it is used.
+  void devalue(Snapshot& snapshot);
+  static bool is_devalued(const Snapshot& snapshot) { return snapshot.value == devalued; }
   /// It was removed because giving it up would free nothing, and now it would: lru gives it the
-  /// value back that it had.
+  /// value back that it had. A devalued one stays so.
   void wake(Snapshot& snapshot, double worth);
   /// Out of the heap for any other reason than its value; nothing where it is not in it.
   void remove(Snapshot& snapshot);
@@ -48,6 +51,8 @@ class Eviction {
   void audit() const;
 
  private:
+  static constexpr double devalued = -1;  ///< others are 0 or more
+
   /// The key lies in the heap itself: comparing then misses no memory.
   struct Entry {
     double value;

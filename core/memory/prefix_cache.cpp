@@ -21,6 +21,7 @@ PrefixCacheOptions checked(PrefixCacheOptions options, const MemoryLayout& layou
 PrefixCache::PrefixCache(MemoryPool& pool, const PrefixCacheOptions& options)
     : pool_(&pool),
       options_(checked(options, pool.layout())),
+      seen_(options.seen_tokens_max),
       placement_(options.placement),
       appraisal_(pool.layout(), options_.precision, options.cost),
       eviction_(options.eviction) {}
@@ -54,12 +55,20 @@ std::optional<Memory> PrefixCache::resume(const Lookup& lookup) {
   return memory;
 }
 
+/// Where the prompt parts from an earlier one. Four prompts are remembered per snapshot that there
+/// is: branches that come up again later than that drive each other out of the tree.
+std::int32_t PrefixCache::see(std::span<const TokenId> prompt) {
+  constexpr std::int32_t prompts_per_snapshot = 4, prompts_min = 16;
+  const std::int32_t prompts = std::max(prompts_min, prompts_per_snapshot * tree_.size());
+  return seen_.see(prompt, static_cast<std::size_t>(prompts));
+}
+
 std::vector<Cut> PrefixCache::cuts(const Lookup& lookup, std::span<const TokenId> prompt,
                                    std::span<const std::int32_t> message_ends) {
   std::vector<Cut> cuts;
   if (!options_.enabled || prompt.empty() || appraisal_.resumes_anywhere()) return cuts;
   const auto last = static_cast<std::int32_t>(prompt.size()) - 1;
-  const std::int32_t branch = std::min(lookup.matched, last);
+  const std::int32_t branch = std::min(std::max(lookup.matched, see(prompt)), last);
   if (branch - lookup.resumable >= options_.branch_tokens_min) {
     cuts.push_back({branch, SnapshotPlace::branch});
   }
@@ -74,6 +83,18 @@ std::vector<Cut> PrefixCache::cuts(const Lookup& lookup, std::span<const TokenId
                    [](const Cut& a, const Cut& b) { return a.length < b.length; });
   const auto same = [](const Cut& a, const Cut& b) { return a.length == b.length; };
   cuts.erase(std::unique(cuts.begin(), cuts.end(), same), cuts.end());
+  return cuts;
+}
+
+std::vector<Cut> PrefixCache::cuts_at(const Lookup& lookup, std::span<const TokenId> prompt,
+                                      std::span<const std::int32_t> lengths) const {
+  std::vector<Cut> cuts;
+  if (!options_.enabled) return cuts;
+  for (const std::int32_t length : lengths) {
+    if (length - lookup.resumable < options_.branch_tokens_min) continue;
+    if (length >= static_cast<std::int32_t>(prompt.size())) break;
+    cuts.push_back({length, SnapshotPlace::branch});
+  }
   return cuts;
 }
 
@@ -221,7 +242,7 @@ Snapshot* PrefixCache::victim(const Snapshot* keep) {
 
 void PrefixCache::give_up(Snapshot& victim) {
   const Standing standing = tree_.standing(victim);
-  if (on_evict_) on_evict_(PrefixTree::key(victim), victim);
+  if (on_evict_ && !Eviction::is_devalued(victim)) on_evict_(PrefixTree::key(victim), victim);
   ++stats_.evicted;
   stats_.bytes_evicted += static_cast<std::int64_t>(appraisal_.bytes(standing));
   eviction_.give_up(victim);
@@ -240,6 +261,12 @@ bool PrefixCache::evict(const Snapshot* keep) {
   if (next == nullptr) return false;
   give_up(*next);
   return true;
+}
+
+void PrefixCache::devalue(std::span<const TokenId> key, std::int32_t tokens) {
+  for (Snapshot* const snapshot : tree_.on_the_way(key)) {
+    if (snapshot->node->depth > tokens) eviction_.devalue(*snapshot);
+  }
 }
 
 void PrefixCache::clear() {

@@ -12,6 +12,7 @@
 #include "core/memory/placement.h"
 #include "core/memory/prefill_cost.h"
 #include "core/memory/prefix_tree.h"
+#include "core/memory/seen_prompts.h"
 
 namespace hyb {
 
@@ -29,6 +30,9 @@ struct PrefixCacheOptions {
   /// The bytes of a full page follow from the tokens up to its end alone, whatever chunks they were
   /// run in and beside whom: so it is on the CPU. Then of two equal pages one is enough.
   bool pages_are_exact = true;
+  /// Tokens of past prompts that are remembered without their snapshots, 4 bytes each, to find
+  /// branch points by.
+  std::int64_t seen_tokens_max = std::int64_t{1} << 20;
 };
 
 /// What a request can expect of the prefix tree. Valid until the cache changes.
@@ -73,11 +77,17 @@ class PrefixCache {
   /// and no other. Empty: the pool is dry; the caller may evict and look up again.
   std::optional<Memory> resume(const Lookup& lookup);
 
-  /// Where the prompt is to be cut: the branch point (matched beyond resumable), the ends of
-  /// messages that the request names, the end of the prompt less one token when placement wants it.
-  /// All > lookup.resumable and < prompt.size(). None where every position can be resumed without.
+  /// Where the prompt is to be cut: the branch point (matched beyond resumable, or by an earlier
+  /// prompt whose snapshots are gone), the ends of messages that the request names, the end of the
+  /// prompt less one token when placement wants it. All > lookup.resumable and < prompt.size().
+  /// None where every position can be resumed without. Once for a request: the prompt is seen then.
   std::vector<Cut> cuts(const Lookup& lookup, std::span<const TokenId> prompt,
                         std::span<const std::int32_t> message_ends);
+
+  /// The same of a prompt whose future is known: those of these lengths, in ascending order, that
+  /// win enough tokens, and no others.
+  std::vector<Cut> cuts_at(const Lookup& lookup, std::span<const TokenId> prompt,
+                           std::span<const std::int32_t> lengths) const;
 
   /// A snapshot of a running sequence at memory.length(); key are its tokens so far (that many or
   /// more). Between steps: the step that produced it is done. Evicts to make room as long as the
@@ -107,7 +117,11 @@ class PrefixCache {
   /// running sequence shares with it stays in use, so this may free less than it had.
   bool evict(const Snapshot* keep = nullptr);
 
-  /// Hears of every snapshot before it is evicted (disk tier, host tier).
+  /// Nothing to come has more than the first `tokens` of the key: snapshots behind them on its way
+  /// are the first to go, and nobody hears of it. One that is used all the same is as others again.
+  void devalue(std::span<const TokenId> key, std::int32_t tokens);
+
+  /// Hears of every snapshot before it is evicted (disk tier, host tier), except devalued ones.
   void on_evict(EvictionListener listener) { on_evict_ = std::move(listener); }
 
   /// Gives up everything: after a failed step nothing is to be trusted. Nobody hears of it.
@@ -124,6 +138,7 @@ class PrefixCache {
   void audit() const;
 
  private:
+  std::int32_t see(std::span<const TokenId> prompt);
   double worth(const Standing& standing, SnapshotPlace place, bool continued) const;
   bool is_covered(const Standing& standing) const;
   bool make_room(double worth, const Snapshot* keep);
@@ -137,6 +152,7 @@ class PrefixCache {
   MemoryPool* pool_;
   PrefixCacheOptions options_;
   PrefixTree tree_;
+  SeenPrompts seen_;
   Placement placement_;
   Appraisal appraisal_;
   Eviction eviction_;

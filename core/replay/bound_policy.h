@@ -1,7 +1,7 @@
 #pragma once
 
+#include "core/memory/token_tree.h"
 #include "core/replay/cache_policy.h"
-#include "core/replay/token_tree.h"
 
 namespace hyb {
 

@@ -27,7 +27,10 @@ struct CacheCounters {
   std::int64_t kv_tokens_reused = 0;  ///< of those, at least once
   std::int64_t kv_bytes = 0;          ///< held now
   std::int64_t snapshot_bytes = 0;    ///< held now
-  std::optional<double> alpha;        ///< of a policy that has one
+  /// Of superblocks: free units in those that are in use, what their owner cannot use, and what the
+  /// budget has beyond whole superblocks.
+  std::int64_t idle_bytes = 0;
+  std::optional<double> alpha;  ///< of a policy that has one
 };
 
 /// Prefix reuse under one budget of bytes, without a model. Requests are served one after the

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/memory/token_tree.h"
 #include "core/replay/cache_policy.h"
-#include "core/replay/token_tree.h"
 
 namespace hyb {
 

@@ -44,7 +44,9 @@ std::vector<ReplayRun> replay_all(std::span<const ReplayRequest> trace, const Re
                                   std::span<const PolicyOptions> options, int threads);
 
 /// The requests so ordered that those with a longer common prefix stand closer together: a walk
-/// down the prefix tree of the prompts, branches in order of arrival. Times become 0.
+/// down the prefix tree of the prompts, branches in order of arrival. Times become 0. Each has a
+/// plan, as `hyb batch` makes it, unless the next prompt goes on in its output: that could not be
+/// known beforehand.
 std::vector<ReplayRequest> in_depth_first_order(std::vector<ReplayRequest> trace);
 
 }  // namespace hyb

@@ -4,8 +4,8 @@
 #include <set>
 #include <utility>
 
+#include "core/memory/token_tree.h"
 #include "core/replay/cache_policy.h"
-#include "core/replay/token_tree.h"
 
 namespace hyb {
 

@@ -2,12 +2,14 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "core/base/ids.h"
 #include "core/io/file.h"
+#include "core/memory/prompt_plan.h"
 
 namespace hyb {
 
@@ -26,6 +28,7 @@ struct ReplayRequest {
   std::int32_t turn = 0;
   std::vector<Segment> prompt;
   std::vector<Segment> output;
+  std::optional<PromptPlan> plan = {};  ///< where the requests to come are known
 };
 
 std::int64_t tokens_of(std::span<const Segment> segments);

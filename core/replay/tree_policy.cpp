@@ -135,16 +135,20 @@ Served TreePolicy::serve(const RequestTokens& tokens) {
   std::optional<Memory> memory;
   const Lookup lookup = resume(tokens.prompt(), memory);
   if (!memory) return {};
+  const std::optional<PromptPlan>& plan = tokens.request->plan;
+  const std::vector<Cut> cuts = plan ? cache_.cuts_at(lookup, tokens.prompt(), plan->cuts)
+                                     : cache_.cuts(lookup, tokens.prompt(), {});
   bool has_room = true;
-  for (const Cut& cut : cache_.cuts(lookup, tokens.prompt(), {})) {
+  for (const Cut& cut : cuts) {
     has_room = advance(*memory, cut.length);
     if (!has_room) break;
     cache_.publish(all, *memory, cut.place);
   }
   if (has_room && advance(*memory, tokens.length())) {
     count_created(*memory, lookup.resumable);
-    cache_.conclude(all, *std::move(memory));
+    if (!plan) cache_.conclude(all, *std::move(memory));
   }
+  if (plan) cache_.devalue(tokens.prompt(), plan->needed_later);
   memory.reset();
   pool_.take_orders();
   while (counts_bytes_ && kv_bytes() + snapshot_bytes() > budget_bytes_ && cache_.evict()) continue;
@@ -156,10 +160,15 @@ CacheCounters TreePolicy::counters() const {
   CacheCounters counters = counters_;
   const PrefixCacheStats& stats = cache_.stats();
   counters.evictions = stats.evicted;
-  counters.flips = counts_bytes_ ? 0 : pool_.owner_changes();
   counters.snapshots_created = stats.published;
   counters.kv_bytes = kv_bytes();
   counters.snapshot_bytes = snapshot_bytes();
+  if (counts_bytes_) return counters;
+  counters.flips = pool_.owner_changes();
+  const PoolUsage usage = pool_.usage();
+  const auto beyond = budget_bytes_ - static_cast<std::int64_t>(pool_.layout().bytes());
+  counters.idle_bytes = static_cast<std::int64_t>(usage.idle_bytes + usage.remainder_bytes) +
+                        std::max<std::int64_t>(beyond, 0);
   return counters;
 }
 

@@ -95,6 +95,7 @@ TEST_SUITE("app/surface_replay") {
         rows_of({batch, "--policy", "lru,gd,bound", "--budget", "1GB", "--order", "depth-first"});
     const auto rate = [&](std::size_t row) { return rows[row]["token_hit_rate"].get<double>(); };
     CHECK(rate(0) >= rate(2) - 0.04);
+    CHECK(rate(1) >= rate(2) - 0.04);
     const Json unordered = rows_of({batch, "--policy", "gd", "--budget", "1GB"});
     CHECK(unordered[0]["token_hit_rate"] < rate(1));
   }
@@ -117,6 +118,18 @@ TEST_SUITE("app/surface_replay") {
     CHECK(contains(table.out, "hit %"));
     CHECK(contains(table.out, "1000 requests"));
     CHECK(contains(read_whole_file(plot, 1U << 20), "</svg>"));
+    const Json cut = rows_of({trace, "--memory-mode", "flip", "--budget", "1GB"});
+    for (std::size_t row = 0; row < cut.size(); ++row) {
+      const Json& owners = cut[row]["bytes_by_owner"];
+      std::int64_t sum = 0;
+      for (const char* owner : {"kv", "snapshots", "idle", "free"}) {
+        sum += owners[owner].get<std::int64_t>();
+      }
+      CHECK(sum == 1'000'000'000);
+      const bool is_ours = cut[row]["policy"] == "lru" || cut[row]["policy"] == "gd";
+      CHECK((cut[row]["flips"] > 0) == is_ours);
+      CHECK((owners["idle"] > 0) == is_ours);
+    }
     for (const char* report : {"reuse", "bytes", "efficiency", "bins", "quantiles"}) {
       CHECK(rows_of({trace, "--report", report}).size() >= 2);
     }
@@ -138,5 +151,6 @@ TEST_SUITE("app/surface_replay") {
     CHECK(code({"replay", bad.string(), "--budget", "80%"}) == 2);
     CHECK(code({"replay", bad.string(), "--shape", "marconi-7b,x=1"}) == 2);
     CHECK(code({"replay", bad.string(), "--report", "all"}) == 2);
+    CHECK(code({"replay", bad.string(), "--memory-mode", "flat"}) == 2);
   }
 }

@@ -113,6 +113,7 @@ Request make_request(Random& random, const Setting& setting, std::int32_t length
   }
   request.keep_snapshots = random.chance(90);
   request.keep_logits = random.chance(60);
+  if (random.chance(15)) request.needed_later = random.between(0, length);
   request.max_tokens = setting.is_tight || random.chance(30) ? -1 : random.between(1, 25);
   request.choices = random.chance(60) ? 1 : random.between(2, 5);
   request.sampling.temperature = random.chance(50) ? 0.0F : 1.0F;

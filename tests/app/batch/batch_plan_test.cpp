@@ -38,7 +38,7 @@ std::int64_t reused(const PrefixPlan& plan, const std::vector<Prompt>& prompts) 
       total += static_cast<std::int64_t>(length);
       break;
     }
-    for (const std::int32_t cut : entry.cuts) {
+    for (const std::int32_t cut : entry.plan.cuts) {
       snapshots.insert(Prompt(prompt.begin(), prompt.begin() + cut));
     }
   }
@@ -56,8 +56,12 @@ TEST_SUITE("app/batch/batch_plan") {
     std::vector<std::size_t> order;
     for (const auto& entry : plan.entries) order.push_back(entry.prompt);
     CHECK(order == std::vector<std::size_t>{0, 3, 2, 1});
-    CHECK(plan.entries[0].cuts == std::vector<std::int32_t>{40, 70});
-    for (std::size_t i = 1; i < 4; ++i) CHECK(plan.entries[i].cuts.empty());
+    CHECK(plan.entries[0].plan.cuts == std::vector<std::int32_t>{40, 70});
+    CHECK(plan.entries[1].plan.cuts == std::vector<std::int32_t>{40});  // should it be gone
+    for (std::size_t i = 2; i < 4; ++i) CHECK(plan.entries[i].plan.cuts.empty());
+    std::vector<std::int32_t> needed_later;
+    for (const auto& entry : plan.entries) needed_later.push_back(entry.plan.needed_later);
+    CHECK(needed_later == std::vector<std::int32_t>{70, 40, 0, 0});
     CHECK(plan.prompt_tokens == 75 + 50 + 49 + 75);
     CHECK(plan.sharable_tokens == 70 + 40);
   }
@@ -65,7 +69,7 @@ TEST_SUITE("app/batch/batch_plan") {
   TEST_CASE("one that is the begin of another, and the same twice") {
     const std::vector<Prompt> prompts = {runs({{1, 40}}), runs({{1, 40}, {2, 9}}), runs({{1, 40}})};
     const PrefixPlan plan = plan_prefixes(prompts);
-    CHECK(plan.entries[0].cuts == std::vector<std::int32_t>{39});
+    CHECK(plan.entries[0].plan.cuts == std::vector<std::int32_t>{39});
     CHECK(plan.sharable_tokens == 39 + 40);
     CHECK(reused(plan, prompts) == 39 + 39);
   }
@@ -76,7 +80,7 @@ TEST_SUITE("app/batch/batch_plan") {
     const PrefixPlan plan = plan_prefixes(prompts);
     CHECK(plan.entries.size() == 4);
     CHECK(plan.sharable_tokens == 0);
-    for (const auto& entry : plan.entries) CHECK(entry.cuts.empty());
+    for (const auto& entry : plan.entries) CHECK(entry.plan.cuts.empty());
   }
 
   TEST_CASE("random trees: every prompt once, and reuse as near to the bound as cuts are apart") {
@@ -98,11 +102,11 @@ TEST_SUITE("app/batch/batch_plan") {
       std::set<std::size_t> seen;
       std::int64_t bound = 0, tokens = 0;
       for (std::size_t i = 0; i < plan.entries.size(); ++i) {
-        const auto& [index, cuts] = plan.entries[i];
+        const std::size_t index = plan.entries[i].prompt;
         CHECK(seen.insert(index).second);
         const Prompt& prompt = prompts[index];
         std::int32_t last = 0, best = 0;
-        for (const std::int32_t cut : cuts) {
+        for (const std::int32_t cut : plan.entries[i].plan.cuts) {
           CHECK(cut >= last + cut_tokens_min);
           CHECK(cut < static_cast<std::int32_t>(prompt.size()));
           last = cut;
@@ -136,7 +140,7 @@ TEST_SUITE("app/batch/batch_plan") {
     const PrefixPlan plan = plan_prefixes(prompts);
     std::size_t cuts = 0;
     for (std::size_t i = 0; i < plan.entries.size(); ++i) {
-      for (const std::int32_t cut : plan.entries[i].cuts) {
+      for (const std::int32_t cut : plan.entries[i].plan.cuts) {
         ++cuts;
         REQUIRE(i + 1 < plan.entries.size());
         CHECK(common_tokens(prompts[plan.entries[i].prompt], prompts[plan.entries[i + 1].prompt]) >=

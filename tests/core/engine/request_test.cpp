@@ -70,6 +70,18 @@ TEST_SUITE("core/engine/request") {
     }
   }
 
+  TEST_CASE("what is needed later is a part of the prompt") {
+    Request request = good();
+    for (const std::int32_t tokens : {0, 1, 2}) {
+      request.needed_later = tokens;
+      CHECK(error_of(request) == "");
+    }
+    for (const std::int32_t tokens : {-1, 3}) {
+      request.needed_later = tokens;
+      CHECK(error_of(request) != "");
+    }
+  }
+
   TEST_CASE("a request that only prefills has one choice") {
     Request request = good();
     request.prefill_only = true;

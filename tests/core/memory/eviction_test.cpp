@@ -39,7 +39,7 @@ TEST_SUITE("core/memory/eviction") {
         Snapshot& snapshot = all[random() % all.size()];
         const double worth = static_cast<double>(random() % 20);
         const double expected = eviction.value_of(worth);
-        switch (random() % 4) {
+        switch (random() % 5) {
           case 0:
             if (snapshot.heap_index >= 0) break;
             eviction.add(snapshot, worth);
@@ -55,6 +55,10 @@ TEST_SUITE("core/memory/eviction") {
             eviction.remove(snapshot);
             in.erase(&snapshot);
             break;
+          case 3:
+            eviction.devalue(snapshot);
+            CHECK(Eviction::is_devalued(snapshot));
+            break;
           default:
             Snapshot* const victim = eviction.victim();
             REQUIRE(victim == smallest(in, nullptr));
@@ -68,6 +72,27 @@ TEST_SUITE("core/memory/eviction") {
         level = eviction.level();
         eviction.audit();
       }
+    }
+  }
+
+  TEST_CASE("what is devalued goes first and raises no level, unless it is used") {
+    for (const EvictionRule rule : {EvictionRule::greedy_dual, EvictionRule::lru}) {
+      Eviction eviction(rule);
+      Snapshot worthless, dear, used;
+      eviction.add(worthless, 0);
+      eviction.add(dear, 9);
+      eviction.add(used, 9);
+      eviction.devalue(dear);
+      eviction.devalue(used);
+      eviction.use(used, 9);
+      CHECK(eviction.victim() == &dear);
+      eviction.remove(dear);
+      eviction.wake(dear, 9);  // it rested meanwhile, and is no better for it
+      CHECK(eviction.victim() == &dear);
+      const double level = eviction.level();
+      eviction.give_up(dear);
+      CHECK(eviction.level() == level);
+      CHECK(eviction.victim() == &worthless);
     }
   }
 

@@ -3,12 +3,31 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <random>
 #include <set>
 
 #include "tests/core/replay/traces.h"
 
 using namespace hyb;
 using namespace hyb::testing;
+
+namespace {
+
+/// 40 groups of 12 prompts each, in no order.
+std::vector<ReplayRequest> groups_of_prompts() {
+  std::vector<ReplayRequest> trace;
+  for (int item = 0; item < 12; ++item) {
+    for (int group = 0; group < 40; ++group) {
+      const int length = 60 + (group * 37 + item * 11) % 50;
+      trace.push_back(request_of({{1, 30}, {100 + group, 200}, {1000 + 40 * item + group, length}},
+                                 {{100000 + 40 * item + group, 20}}));
+    }
+  }
+  std::shuffle(trace.begin(), trace.end(), std::mt19937(5));
+  return trace;
+}
+
+}  // namespace
 
 TEST_SUITE("core/replay/replay") {
   TEST_CASE("the sums are those of the requests") {
@@ -75,5 +94,42 @@ TEST_SUITE("core/replay/replay") {
     const double before = replay(trace, small_shape(), lru).hit_rate();
     const double after = replay(ordered, small_shape(), lru).hit_rate();
     CHECK(after > before + 0.2);
+  }
+
+  TEST_CASE("depth first is within four points of the bound where file order is far from it") {
+    const std::vector<ReplayRequest> trace = groups_of_prompts();
+    const auto ordered = in_depth_first_order(trace);
+    const double bound = replay(ordered, small_shape(), {.kind = PolicyKind::bound}).hit_rate();
+    for (const PolicyKind kind : {PolicyKind::gd, PolicyKind::lru}) {
+      for (const SnapshotFormat format : {SnapshotFormat::exact, SnapshotFormat::int8}) {
+        const PolicyOptions options = {.kind = kind, .snapshots = format, .budget_bytes = 1500};
+        const ReplayRun run = replay(ordered, small_shape(), options);
+        CHECK(run.hit_rate() > bound - 0.04);
+        CHECK(run.hit_rate() <= bound);
+        CHECK(replay(trace, small_shape(), options).hit_rate() < bound - 0.25);
+      }
+    }
+  }
+
+  TEST_CASE(
+      "an order that only looks depth first is nearly as good: groups are not told, but seen") {
+    auto ordered = in_depth_first_order(groups_of_prompts());
+    for (ReplayRequest& request : ordered) request.plan.reset();
+    const auto rate = [&](PolicyKind kind) {
+      return replay(ordered, small_shape(), {.kind = kind, .budget_bytes = 1500}).hit_rate();
+    };
+    CHECK(rate(PolicyKind::gd) > rate(PolicyKind::lru) - 0.01);
+    CHECK(rate(PolicyKind::gd) > rate(PolicyKind::bound) - 0.08);
+  }
+
+  TEST_CASE("who is continued by the next request's prompt has no plan") {
+    const auto ordered = in_depth_first_order({request_of({{1, 50}}, {{2, 30}}),
+                                               request_of({{1, 50}, {2, 30}, {3, 9}}, {{4, 30}}),
+                                               request_of({{1, 50}, {5, 20}}, {{6, 5}})});
+    CHECK_FALSE(ordered[0].plan.has_value());
+    REQUIRE(ordered[1].plan.has_value());
+    CHECK(ordered[1].plan->needed_later == 50);
+    CHECK(ordered[1].plan->cuts == std::vector<std::int32_t>{50});
+    CHECK(ordered[2].plan->cuts.empty());
   }
 }

@@ -1,4 +1,4 @@
-#include "core/replay/token_tree.h"
+#include "core/memory/token_tree.h"
 
 #include <doctest/doctest.h>
 
@@ -49,7 +49,7 @@ void check_path(const Tree& tree, const Key& key, const Tree::Match& match) {
 
 }  // namespace
 
-TEST_SUITE("core/replay/token_tree") {
+TEST_SUITE("core/memory/token_tree") {
   TEST_CASE("matches are the longest common prefix with any key") {
     for (std::uint64_t seed = 0; seed < 50; ++seed) {
       std::mt19937_64 random(seed);

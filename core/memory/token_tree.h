@@ -9,8 +9,8 @@
 
 namespace hyb {
 
-/// A radix tree over tokens for the policies of other systems: what they hold at its nodes is
-/// theirs. The root is node 0 and has no tokens.
+/// A radix tree over tokens, with a value of the user's at each node. The root is node 0 and has no
+/// tokens.
 template <typename Value>
 class TokenTree {
  public:
