@@ -9,6 +9,7 @@
 #include "app/bench/case_run.h"
 #include "app/ui/process.h"
 #include "core/base/error.h"
+#include "core/engine/trace_recorder.h"
 
 namespace hyb::app {
 namespace {
@@ -80,6 +81,18 @@ Measurement Bench::run(const BenchCase& test) {
   return row;
 }
 
+/// A prompt has a token at least: where only an answer is measured, its first one.
+void Bench::record(const CaseRun& sequences, const BenchCase& test,
+                   std::chrono::steady_clock::time_point begin) {
+  const auto prompt = static_cast<std::size_t>(std::max(test.depth + test.prompt, 1));
+  for (std::int32_t sequence = 0; sequence < test.batch; ++sequence) {
+    const RequestId id{recorded_++};
+    const std::span<const TokenId> tokens = sequences.tokens(sequence);
+    options_.recorder->submitted(id, 1, tokens.first(prompt), begin);
+    options_.recorder->ended(id, 0, tokens.subspan(prompt));
+  }
+}
+
 void Bench::measure(Measurement& row) {
   constexpr std::size_t warm_up_tokens = 4;
   CaseRun sequences(*model_, row.test, options_.chunk_tokens);
@@ -94,7 +107,9 @@ void Bench::measure(Measurement& row) {
   for (std::int32_t i = 0; i < rounds && go_on; ++i) {
     if (i % 2 == 0) probes_.run();
     if (i < options_.repetitions) {
+      const auto begin = std::chrono::steady_clock::now();
       const std::int64_t elapsed = sequences.repeat();
+      if (elapsed >= 0 && options_.recorder != nullptr) record(sequences, row.test, begin);
       go_on = elapsed >= 0;
       if (go_on) row.samples_ns.push_back(elapsed);
     }

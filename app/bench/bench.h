@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -9,7 +10,13 @@
 #include "app/model_outline.h"
 #include "models/roofline.h"
 
+namespace hyb {
+class TraceRecorder;
+}
+
 namespace hyb::app {
+
+class CaseRun;
 
 /// A row: also for a case that could not be run.
 struct Measurement {
@@ -27,6 +34,8 @@ struct BenchOptions {
   std::int32_t repetitions = 5;
   std::int32_t chunk_tokens = 512;
   std::int32_t length_max = 0;  ///< most tokens of a sequence; 0: as the model says
+  /// Hears of every sequence of every repetition that was measured; null: nobody does.
+  TraceRecorder* recorder = nullptr;
 };
 
 /// Measures cases, with probes of the machine between the repetitions.
@@ -43,12 +52,15 @@ class Bench {
  private:
   std::string refusal(const BenchCase& test) const;
   void measure(Measurement& row);
+  void record(const CaseRun& sequences, const BenchCase& test,
+              std::chrono::steady_clock::time_point begin);
 
   BareModel* model_;
   BenchOptions options_;
   bool has_read_probe_;
   Probes probes_;
   models::Roofline roofline_;
+  std::int64_t recorded_ = 0;  ///< sequences
 };
 
 }  // namespace hyb::app

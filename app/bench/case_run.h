@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "app/bench/bench_case.h"
@@ -18,6 +19,11 @@ class CaseRun {
   /// What the runner of a case is made with.
   static models::RunnerOptions needs(const models::Plan& plan, const models::Geometry& geometry,
                                      const BenchCase& test, std::int32_t chunk_tokens);
+
+  /// Tokens of a sequence in the repetition that ran last, depth included.
+  std::span<const TokenId> tokens(std::int32_t sequence) const {
+    return tokens_[static_cast<std::size_t>(sequence)];
+  }
 
   /// Runs the steps to the depth. False: a signal asked to stop.
   bool reach_depth();

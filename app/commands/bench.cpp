@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "app/environment.h"
 #include "app/machine.h"
 #include "app/options.h"
+#include "app/trace_file.h"
 #include "app/ui/pretty_json.h"
 #include "app/ui/process.h"
 #include "app/ui/progress.h"
@@ -31,6 +33,7 @@ struct Options {
   std::vector<std::string> batches = {"1"};
   BenchOptions bench;
   std::string output = "md";
+  std::string record;
 };
 
 std::vector<BenchCase> cases_of(const Options& options) {
@@ -130,6 +133,11 @@ int run(const Options& options) {
   BareModel model = open_model(options.model, environment);
   BenchOptions bench_options = options.bench;
   bench_options.length_max = options.model.context;
+  std::optional<TraceFile> trace;
+  if (!options.record.empty()) {
+    trace.emplace(options.record);
+    bench_options.recorder = &trace->recorder();
+  }
   Bench bench(model, bench_options);
   if (!bench.has_read_probe()) {
     progress.clear();
@@ -168,6 +176,8 @@ Action describe(CLI::App& cli) {
   cli.add_option("-o,--output", options->output, "md, csv, json or jsonl")
       ->check(CLI::IsMember({"md", "csv", "json", "jsonl"}))
       ->capture_default_str();
+  cli.add_option("--record", options->record,
+                 "write the sequences that were measured as a trace for hyb replay");
   return [options] { return run(*options); };
 }
 

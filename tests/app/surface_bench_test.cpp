@@ -7,6 +7,7 @@
 #include "core/base/json.h"
 #include "tests/app/run_tool.h"
 #include "tests/support/error_text.h"
+#include "tests/support/temporary_folder.h"
 
 using namespace hyb;
 using namespace hyb::testing;
@@ -45,6 +46,20 @@ TEST_SUITE("app/surface_bench") {
     }
     CHECK(all[0]["n_prompt"] == 16);
     CHECK(all[0]["n_gen"] == 0);
+  }
+
+  TEST_CASE("what was measured is recorded as a trace") {
+    const TemporaryFolder folder;
+    const std::string trace = (folder.path() / "bench.jsonl").string();
+    rows({"demo", "-p", "16", "-n", "4", "-d", "40", "-b", "2", "-r", "3", "--record", trace});
+    const ToolResult result =
+        run_tool({.arguments = {"replay", trace, "--policy", "none,gd", "--json"}});
+    REQUIRE(result.exit_code == 0);
+    const Json replayed = parse_json(result.out, "stdout");
+    CHECK(replayed[0]["requests"] == 3 * (1 + 2));  // pp16 alone, tg4 of two sequences
+    CHECK(replayed[0]["prompt_tokens"] == 3 * (56 + 2 * 40));
+    // Within a case a sequence begins with the same 40 tokens in every repetition.
+    CHECK(replayed[1]["reused_tokens"] > 0);
   }
 
   TEST_CASE("synthetic weights for a published configuration, other formats") {

@@ -88,6 +88,26 @@ TEST_SUITE("sim/prefix_reuse") {
     CHECK(off.engine.pool().all_free());
   }
 
+  TEST_CASE("of requests whose future is known only what is planned stays, as long as planned") {
+    for (const bool recurrence : {true, false}) {
+      Desk desk(recurrence ? flat(1000, 20) : flat(1000, 0), usual, {.recurrence = recurrence});
+      desk.ask(request_of(prompt_of(50, 50, 9)));  // not of the plan
+      const std::int32_t others = desk.engine.usage().snapshots;
+      for (std::int32_t who = 1; who <= 3; ++who) {
+        Request request = request_of(prompt_of(0, 100, 3));
+        for (const TokenId token : prompt_of(0, 20, who * 2)) request.prompt.push_back(token);
+        request.needed_later = who < 3 ? 100 : 0;
+        if (who < 3) request.message_ends = {100};
+        CHECK(desk.ask(request).usage.reused_tokens == (who == 1 ? 0 : 100));
+        CHECK(desk.engine.usage().snapshots == others + 1);
+      }
+      // The group is done: what it left goes first, though it is the youngest and was used most.
+      REQUIRE(desk.engine.prefixes().evict());
+      CHECK(desk.ask(request_of(prompt_of(0, 101, 3))).usage.reused_tokens == 0);
+      CHECK(desk.ask(request_of(prompt_of(50, 50, 9))).usage.reused_tokens == 99);
+    }
+  }
+
   TEST_CASE("requests in flight that begin alike run the common part once") {
     for (const auto& [recurrence, chunk] :
          {std::pair{true, 32}, {true, 1000}, {false, 32}, {false, 1000}}) {
