@@ -86,18 +86,6 @@ std::vector<Cut> PrefixCache::cuts(const Lookup& lookup, std::span<const TokenId
   return cuts;
 }
 
-std::vector<Cut> PrefixCache::cuts_at(const Lookup& lookup, std::span<const TokenId> prompt,
-                                      std::span<const std::int32_t> lengths) const {
-  std::vector<Cut> cuts;
-  if (!options_.enabled) return cuts;
-  for (const std::int32_t length : lengths) {
-    if (length - lookup.resumable < options_.branch_tokens_min) continue;
-    if (length >= static_cast<std::int32_t>(prompt.size())) break;
-    cuts.push_back({length, SnapshotPlace::branch});
-  }
-  return cuts;
-}
-
 double PrefixCache::worth(const Standing& standing, SnapshotPlace place, bool continued) const {
   const double probability = placement_.use_probability(place, continued);
   double worth = appraisal_.worth(standing, probability);
@@ -261,12 +249,6 @@ bool PrefixCache::evict(const Snapshot* keep) {
   if (next == nullptr) return false;
   give_up(*next);
   return true;
-}
-
-void PrefixCache::devalue(std::span<const TokenId> key, std::int32_t tokens) {
-  for (Snapshot* const snapshot : tree_.on_the_way(key)) {
-    if (snapshot->node->depth > tokens) eviction_.devalue(*snapshot);
-  }
 }
 
 void PrefixCache::clear() {

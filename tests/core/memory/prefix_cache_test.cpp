@@ -5,65 +5,13 @@
 #include <random>
 
 #include "core/base/error.h"
-#include "tests/support/prefix_keys.h"
+#include "tests/support/prefix_server.h"
 #include "tests/support/toy_kinds.h"
 
 using namespace hyb;
 using namespace hyb::testing;
 
 namespace {
-
-/// A cache and a pool, and requests that are served one after the other.
-struct Server {
-  explicit Server(const ToyShape& shape, PrefixCacheOptions options = {})
-      : pool(toy_layout(shape)), cache(pool, lenient(options)) {}
-
-  static PrefixCacheOptions lenient(PrefixCacheOptions options) {
-    options.branch_tokens_min = 1;
-    return options;
-  }
-
-  /// Room for a running sequence: whatever must go, goes.
-  bool advance(Memory& memory, std::int32_t length, const Snapshot* keep = nullptr) {
-    while (!memory.reserve(length - memory.length())) {
-      if (!cache.evict(keep)) return false;
-    }
-    memory.keep(length - memory.length());
-    (void)pool.take_orders();
-    return true;
-  }
-
-  /// Runs a prompt and its answer. Returns the prompt tokens that were not run, -1: no memory.
-  std::int32_t serve(const Key& prompt, const Key& answer,
-                     const std::vector<std::int32_t>& message_ends = {}) {
-    Lookup lookup = cache.look_up(prompt);
-    std::optional<Memory> memory = cache.resume(lookup);
-    while (!memory) {
-      if (!cache.evict(lookup.snapshot) && !cache.evict()) return -1;
-      lookup = cache.look_up(prompt);
-      memory = cache.resume(lookup);
-    }
-    const std::int32_t resumed = memory->length();
-    REQUIRE(resumed == lookup.resumable);
-    for (const Cut& cut : cache.cuts(lookup, prompt, message_ends)) {
-      REQUIRE(cut.length > memory->length());
-      REQUIRE(cut.length < length_of(prompt));
-      if (!advance(*memory, cut.length)) return -1;
-      cache.publish(prompt, *memory, cut.place);
-    }
-    Key key = prompt;
-    key.insert(key.end(), answer.begin(), answer.end());
-    if (!advance(*memory, length_of(key))) return -1;
-    cache.conclude(key, std::move(*memory));
-    cache.audit();
-    const auto checkpoints = cache.checkpoints();
-    pool.audit({}, checkpoints);
-    return resumed;
-  }
-
-  MemoryPool pool;
-  PrefixCache cache;
-};
 
 Key repeated(std::int32_t token, std::size_t count) { return Key(count, TokenId{token}); }
 
@@ -72,7 +20,7 @@ Key repeated(std::int32_t token, std::size_t count) { return Key(count, TokenId{
 TEST_SUITE("core/memory/prefix_cache") {
   TEST_CASE("a second turn runs its new text only") {
     for (const Precision precision : {Precision::exact, Precision::int8}) {
-      Server server({.kinds = {&full, &window}}, {.precision = precision});
+      PrefixServer server({.kinds = {&full, &window}}, {.precision = precision});
       CHECK(server.serve(key_of("hello"), key_of("there")) == 0);
       CHECK(server.serve(key_of("hellothere, how"), key_of("fine")) == 10);
       CHECK(server.cache.stats().hits == 1);
@@ -81,26 +29,26 @@ TEST_SUITE("core/memory/prefix_cache") {
   }
 
   TEST_CASE("the same prompt again runs one token") {
-    Server server({.kinds = {&full}});
+    PrefixServer server({.kinds = {&full}});
     server.serve(key_of("a prompt"), key_of("yes"));
     CHECK(server.serve(key_of("a prompt"), key_of("no")) == 7);
     CHECK(server.serve(key_of("a promptyes"), {}) == 7);  // one snapshot stands at its very end
   }
 
   TEST_CASE("a shared prefix hits on its third use, and on its second where a message ends") {
-    Server server({.kinds = {&full}});
+    PrefixServer server({.kinds = {&full}});
     server.serve(key_of("system. one"), key_of("x"));
     CHECK(server.serve(key_of("system. two"), key_of("x")) == 0);
     CHECK(server.serve(key_of("system. three"), key_of("x")) == 8);
     CHECK(server.serve(key_of("system. tree"), key_of("x")) == 9);  // since "system. three"
 
-    Server told({.kinds = {&full}});
+    PrefixServer told({.kinds = {&full}});
     told.serve(key_of("system. one"), key_of("x"), {7});
     CHECK(told.serve(key_of("system. two"), key_of("x"), {7}) == 7);
   }
 
   TEST_CASE("cuts: in order, each once, none where nothing is won") {
-    Server server({.kinds = {&full}});
+    PrefixServer server({.kinds = {&full}});
     const Key prompt = key_of("0123456789");
     const std::vector<std::int32_t> ends = {8, 3, 0, 10, 99, 9, -1};
     std::vector<Cut> cuts = server.cache.cuts({.matched = 5, .resumable = 3}, prompt, ends);
@@ -118,13 +66,13 @@ TEST_SUITE("core/memory/prefix_cache") {
     CHECK(server.cache.cuts({.matched = 9, .resumable = 9}, prompt, ends).empty());
     CHECK(server.cache.cuts({}, key_of("x"), ends).empty());
 
-    Server attention({.kinds = {&full}, .recurrent = false});
+    PrefixServer attention({.kinds = {&full}, .recurrent = false});
     CHECK(attention.cache.cuts({.matched = 5, .resumable = 3}, prompt, ends).empty());
   }
 
   TEST_CASE("a branch is found when all that the first prompt left is gone") {
     for (const std::int64_t seen_tokens_max : {0, 1000}) {
-      Server server({.kinds = {&full}}, {.seen_tokens_max = seen_tokens_max});
+      PrefixServer server({.kinds = {&full}}, {.seen_tokens_max = seen_tokens_max});
       server.serve(key_of("examples. one"), key_of("x"));
       while (server.cache.evict()) {
       }
@@ -143,8 +91,8 @@ TEST_SUITE("core/memory/prefix_cache") {
 
   TEST_CASE("only the snapshot that was used is refreshed") {
     // A line of two turns, the first snapshot above the second; then one of another line.
-    Server server({.kinds = {}, .superblocks = 2},
-                  {.eviction = EvictionRule::lru, .placement = PlacementPrior::answers_stay});
+    PrefixServer server({.kinds = {}, .superblocks = 2},
+                        {.eviction = EvictionRule::lru, .placement = PlacementPrior::answers_stay});
     server.serve(key_of("aa"), key_of("bb"));
     server.serve(key_of("aabbcc"), key_of("dd"));
     server.serve(key_of("xx"), key_of("yy"));
@@ -157,7 +105,7 @@ TEST_SUITE("core/memory/prefix_cache") {
   }
 
   TEST_CASE("looking up refreshes and counts nothing") {
-    Server server({.kinds = {&full}}, {.eviction = EvictionRule::lru});
+    PrefixServer server({.kinds = {&full}}, {.eviction = EvictionRule::lru});
     server.serve(key_of("first"), key_of("one"));
     server.serve(key_of("second"), key_of("two"));
     const PrefixCacheStats before = server.cache.stats();
@@ -172,7 +120,7 @@ TEST_SUITE("core/memory/prefix_cache") {
 
   TEST_CASE("a new snapshot evicts what is worth less, and nothing else") {
     // Two slots: one for the running sequence, one for a snapshot.
-    Server server({.kinds = {}, .superblocks = 1});
+    PrefixServer server({.kinds = {}, .superblocks = 1});
     const auto published = [&](std::int32_t length) {
       Memory memory = ran(server.pool, length);
       return server.cache.publish(repeated(length, 1000), memory, SnapshotPlace::branch);
@@ -192,7 +140,7 @@ TEST_SUITE("core/memory/prefix_cache") {
   }
 
   TEST_CASE("the snapshot that a new one stands on is never its victim") {
-    Server server({.kinds = {}, .superblocks = 1}, {.eviction = EvictionRule::lru});
+    PrefixServer server({.kinds = {}, .superblocks = 1}, {.eviction = EvictionRule::lru});
     Memory memory = ran(server.pool, 4);
     const Key key = key_of("abcdefgh");
     REQUIRE(server.cache.publish(key, memory, SnapshotPlace::branch));
@@ -202,7 +150,8 @@ TEST_SUITE("core/memory/prefix_cache") {
   }
 
   TEST_CASE("what is continued goes before what came of it, and is as new when that is gone") {
-    Server server({.kinds = {}, .superblocks = 4}, {.placement = PlacementPrior::answers_stay});
+    PrefixServer server({.kinds = {}, .superblocks = 4},
+                        {.placement = PlacementPrior::answers_stay});
     // The ends of turns that nothing came of are used, those that were continued are not.
     for (int session = 0; session < 20; ++session) {
       Key line = {TokenId{100 + session}};
@@ -226,7 +175,7 @@ TEST_SUITE("core/memory/prefix_cache") {
   }
 
   TEST_CASE("nothing is published twice, empty, or when it is disabled") {
-    Server server({.kinds = {&full}});
+    PrefixServer server({.kinds = {&full}});
     Memory fresh = *server.pool.start();
     CHECK_FALSE(server.cache.publish(Key(), fresh, SnapshotPlace::branch));
     Memory memory = ran(server.pool, 4);
@@ -235,7 +184,7 @@ TEST_SUITE("core/memory/prefix_cache") {
     CHECK_FALSE(server.cache.conclude(key_of("abcd"), std::move(memory)));
     CHECK_THROWS_AS(server.cache.conclude(key_of("ab"), ran(server.pool, 3)), Error);
 
-    Server disabled({.kinds = {&full}}, {.enabled = false});
+    PrefixServer disabled({.kinds = {&full}}, {.enabled = false});
     CHECK(disabled.serve(key_of("abc"), key_of("def")) == 0);
     CHECK(disabled.serve(key_of("abcdef"), key_of("def")) == 0);
     CHECK(disabled.cache.tree().size() == 0);
@@ -243,7 +192,7 @@ TEST_SUITE("core/memory/prefix_cache") {
   }
 
   TEST_CASE("without recurrent layers every position of a match is resumed, nothing is cut") {
-    Server server({.kinds = {&full}, .recurrent = false});
+    PrefixServer server({.kinds = {&full}, .recurrent = false});
     server.serve(key_of("abcdefghijkl"), key_of("mnop"));
     CHECK(server.cache.tree().size() == 1);
     CHECK(server.serve(key_of("abcdefgX"), key_of("y")) == 7);
@@ -253,7 +202,7 @@ TEST_SUITE("core/memory/prefix_cache") {
 
   TEST_CASE("without recurrent layers a line of turns is given up from its end") {
     for (const EvictionRule rule : {EvictionRule::greedy_dual, EvictionRule::lru}) {
-      Server server({.kinds = {&full}, .recurrent = false}, {.eviction = rule});
+      PrefixServer server({.kinds = {&full}, .recurrent = false}, {.eviction = rule});
       Key line;
       for (int turn = 0; turn < 4; ++turn) {
         for (int i = 0; i < 8; ++i) line.push_back(TokenId{turn});
@@ -273,7 +222,7 @@ TEST_SUITE("core/memory/prefix_cache") {
   }
 
   TEST_CASE("who listens hears key and snapshot before it goes; nobody hears of clear()") {
-    Server server({.kinds = {&full}}, {.placement = PlacementPrior::answers_stay});
+    PrefixServer server({.kinds = {&full}}, {.placement = PlacementPrior::answers_stay});
     std::vector<Key> heard;
     server.cache.on_evict([&](std::span<const TokenId> key, const Snapshot& snapshot) {
       CHECK(snapshot.checkpoint.length() == static_cast<std::int32_t>(key.size()));
@@ -292,49 +241,8 @@ TEST_SUITE("core/memory/prefix_cache") {
     CHECK(server.pool.all_free());
   }
 
-  TEST_CASE("what nothing to come needs goes first, unheard, unless it is used") {
-    for (const EvictionRule rule : {EvictionRule::greedy_dual, EvictionRule::lru}) {
-      Server server({.kinds = {&full}},
-                    {.eviction = rule, .placement = PlacementPrior::answers_stay});
-      int heard = 0;
-      server.cache.on_evict([&](std::span<const TokenId>, const Snapshot&) { ++heard; });
-      server.serve(key_of("group. one"), key_of("x"), {7});
-      server.serve(key_of("group. two"), key_of("x"), {7});
-      server.serve(key_of("others"), key_of("y"));
-      server.cache.devalue(key_of("group. two"), 7);  // what is shared stays
-      CHECK(server.serve(key_of("group. six"), key_of("x")) == 7);
-      server.cache.devalue(key_of("group. six"), 3);
-      server.cache.audit();
-      REQUIRE(server.cache.evict());
-      CHECK(heard == 0);
-      CHECK(server.cache.look_up(key_of("group. new")).resumable == 0);
-
-      server.serve(key_of("again. one"), key_of("x"), {7});
-      server.cache.devalue(key_of("again. one"), 0);
-      CHECK(server.serve(key_of("again. two"), key_of("x")) == 7);
-      while (heard == 0) REQUIRE(server.cache.evict());
-      CHECK(server.cache.look_up(key_of("again. six")).resumable == 7);
-    }
-  }
-
-  TEST_CASE("cuts of a plan: those that win enough, and no others") {
-    Server server({.kinds = {&full}});
-    const Key prompt = key_of("0123456789");
-    const std::vector<std::int32_t> planned = {3, 5, 8, 10};
-    const std::vector<Cut> cuts =
-        server.cache.cuts_at({.matched = 6, .resumable = 3}, prompt, planned);
-    REQUIRE(cuts.size() == 2);
-    CHECK(cuts[0].length == 5);
-    CHECK(cuts[1].length == 8);
-    MemoryPool pool(toy_layout({.kinds = {&full}}));
-    PrefixCache sparing(pool, {.branch_tokens_min = 4});
-    CHECK(sparing.cuts_at({.matched = 3, .resumable = 3}, prompt, planned).size() == 1);
-    PrefixCache off(pool, {.enabled = false});
-    CHECK(off.cuts_at({}, prompt, planned).empty());
-  }
-
   TEST_CASE("a checkpoint from elsewhere is found like any other") {
-    Server server({.kinds = {&full}});
+    PrefixServer server({.kinds = {&full}});
     std::optional<Checkpoint> vacant = server.pool.vacant(6, Precision::exact);
     REQUIRE(vacant);
     CHECK(server.cache.insert(key_of("abcdef"), std::move(*vacant), SnapshotPlace::turn_end));
@@ -362,8 +270,8 @@ TEST_SUITE("core/memory/prefix_cache") {
       for (const Precision precision : {Precision::exact, Precision::int8}) {
         for (const EvictionRule rule : {EvictionRule::greedy_dual, EvictionRule::lru}) {
           CAPTURE(model);
-          Server server({models[model].kinds, models[model].recurrent, 12},
-                        {.precision = precision, .eviction = rule});
+          PrefixServer server({models[model].kinds, models[model].recurrent, 12},
+                              {.precision = precision, .eviction = rule});
           std::mt19937 random(static_cast<unsigned>(model));
           std::vector<Key> keys;
           for (int request = 0; request < 150; ++request) {
@@ -392,7 +300,7 @@ TEST_SUITE("core/memory/prefix_cache") {
 
   TEST_CASE("of full pages that two sequences ran at once one is left when both have published") {
     for (const bool is_exact : {true, false}) {
-      Server server({.kinds = {&full, &window}}, {.pages_are_exact = is_exact});
+      PrefixServer server({.kinds = {&full, &window}}, {.pages_are_exact = is_exact});
       const Key one = repeated(1, 22);
       Key two = repeated(1, 18);
       two.resize(22, TokenId{2});
@@ -420,7 +328,7 @@ TEST_SUITE("core/memory/prefix_cache") {
   }
 
   TEST_CASE("once a snapshot is int8 no pages are taken for equal") {
-    Server server({.kinds = {&full}}, {.precision = Precision::int8});
+    PrefixServer server({.kinds = {&full}}, {.precision = Precision::int8});
     Memory first = *server.pool.start(), second = *server.pool.start();
     for (Memory* memory : {&first, &second}) REQUIRE(server.advance(*memory, 22));
     CHECK(server.cache.publish(repeated(1, 22), first, SnapshotPlace::branch));
