@@ -82,9 +82,13 @@ SectionReader::SectionReader(const std::filesystem::path& path, const SectionFor
     fail(fmt::format("has format version {}, this hyb reads {}", front.version, format.version));
   }
   if (front.sum != sum_of(front)) fail("is damaged: the checksum of its front is wrong");
-  if (size == Size::as_written && front.file_bytes != file_.size()) {
+  const bool is_whole = size == Size::as_written;
+  if (is_whole && front.file_bytes != file_.size()) {
     fail(fmt::format("has {} bytes, {} were written: it is truncated or damaged", file_.size(),
                      front.file_bytes));
+  }
+  if (is_whole && front.sections > (file_.size() - sizeof(Front)) / sizeof(Head)) {
+    fail(fmt::format("is damaged: it claims {} sections", front.sections));
   }
   position_ = sizeof(Front);
   sections_left_ = front.sections;

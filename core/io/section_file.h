@@ -52,7 +52,8 @@ class SectionReader {
   /// Who needs the first sections only can do with a file that was cut, or added to, behind them.
   enum class Size : std::uint8_t { as_written, any };
 
-  /// Checks the front: magic, version, size, checksum.
+  /// Checks the front: magic, version, checksum; as written also the size, and that it has room for
+  /// the sections.
   SectionReader(const std::filesystem::path& path, const SectionFormat& format,
                 Size size = Size::as_written);
 

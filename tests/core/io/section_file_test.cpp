@@ -2,10 +2,12 @@
 
 #include <doctest/doctest.h>
 
+#include <cstring>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "core/io/checksum.h"
 #include "tests/support/error_text.h"
 #include "tests/support/temporary_folder.h"
 
@@ -108,6 +110,20 @@ TEST_SUITE("core/io/section_file") {
     folder.write("bad", bad);
     const std::string error = model_error([&] { read(folder.path() / "bad"); });
     CHECK(contains(error, "section at byte 40 claims 18446744073709551615 bytes"));
+  }
+
+  TEST_CASE(
+      "a claim of more sections than the file has room for is refused, whatever its checksum") {
+    const TemporaryFolder folder;
+    write(folder.path() / "f", {{1, 0, "first"}});
+    std::string bad = bytes_of(folder.path() / "f");
+    bad[28] = '\x01';  // of the number of sections: 2^32 more
+    const std::uint64_t sum = checksum(std::as_bytes(std::span(bad).first(32)));
+    std::memcpy(&bad[32], &sum, sizeof(sum));
+    folder.write("bad", bad);
+    const std::string error =
+        model_error([&] { SectionReader reader(folder.path() / "bad", format); });
+    CHECK(contains(error, "claims 4294967297 sections"));
   }
 
   TEST_CASE("the reason is named: another kind, another version, a cut") {
