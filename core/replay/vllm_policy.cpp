@@ -1,13 +1,18 @@
 #include "core/replay/vllm_policy.h"
 
+#include <algorithm>
+
 namespace hyb {
 
 std::int32_t aligned_block_tokens(const ReplayShape& shape) {
   constexpr std::int64_t alignment = 16;
   if (!shape.has_state() || shape.kv_bytes_per_token == 0) return alignment;
   const std::int64_t state = shape.state_bytes / shape.recurrent_layers;
-  const std::int64_t kv = alignment * shape.kv_bytes_per_token / shape.attention_layers;
-  return static_cast<std::int32_t>(alignment * ((state + kv - 1) / kv));
+  const std::int64_t kv =
+      std::max<std::int64_t>(alignment * shape.kv_bytes_per_token / shape.attention_layers, 1);
+  // No request fills a longer block, however much longer it is.
+  return static_cast<std::int32_t>(
+      std::min(alignment * ((state + kv - 1) / kv), TraceReader::request_tokens_max));
 }
 
 VllmPolicy::VllmPolicy(const ReplayShape& shape, const PolicyOptions& options)

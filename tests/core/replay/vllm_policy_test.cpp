@@ -32,6 +32,22 @@ TEST_SUITE("core/replay/vllm_policy") {
     CHECK(aligned_block_tokens(small_shape(0)) == 16);
   }
 
+  TEST_CASE("a state that is worth more tokens than any request has makes blocks nobody fills") {
+    ReplayShape shape = nemotron_3_nano();
+    shape.state_bytes = std::int64_t{1} << 40;
+    for (const std::int64_t kv_bytes : {1, 6}) {  // 16 tokens of a layer: 2 bytes, 16 bytes
+      shape.kv_bytes_per_token = kv_bytes;
+      CHECK(aligned_block_tokens(shape) == TraceReader::request_tokens_max);
+    }
+    shape.attention_layers = 36;  // less than a byte
+    shape.kv_bytes_per_token = 1;
+    CHECK(aligned_block_tokens(shape) == TraceReader::request_tokens_max);
+    VllmPolicy policy(shape, {.kind = PolicyKind::vllm, .budget_bytes = 100000});
+    for (int i = 0; i < 2; ++i) {
+      CHECK(policy.serve(RequestTokens(request_of({{1, 300}}, {{2, 100}}))).reused == 0);
+    }
+  }
+
   TEST_CASE("hits end at block boundaries of the prompt's end, the turn's end and junctions") {
     const ReplayShape shape = small_shape(40);  // blocks of 48 tokens
     REQUIRE(aligned_block_tokens(shape) == 48);
