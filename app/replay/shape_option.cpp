@@ -134,6 +134,13 @@ std::string model_name(const std::string& name) {
   return folder.empty() ? "." : folder;
 }
 
+/// All the tokens of a trace times its bytes per token are a number of 64 bits.
+void check_kv(const std::string& text, std::int64_t kv_bytes_per_token) {
+  constexpr std::int64_t kv_max = std::int64_t{1} << 32;
+  if (kv_bytes_per_token <= kv_max) return;
+  throw Error(ErrorKind::usage, fmt::format("--shape {}: kv is at most {}", text, kv_max));
+}
+
 }  // namespace
 
 ReplayShape parse_shape(const std::string& text, const ShapeOptions& options,
@@ -151,6 +158,7 @@ ReplayShape parse_shape(const std::string& text, const ShapeOptions& options,
   }
   if (!shape) shape = shape_of_config(model_name(parts.name), options, environment);
   parts.take("kv", shape->kv_bytes_per_token);
+  check_kv(text, shape->kv_bytes_per_token);
   parts.take("state", shape->state_bytes);
   parts.take("int8", shape->state_bytes_int8);
   refuse_rest(parts, "kv, state, int8");

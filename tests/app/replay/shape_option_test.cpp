@@ -97,6 +97,7 @@ TEST_SUITE("app/replay/shape_option") {
     CHECK(contains(refused("marconi-7b,ssm=-1"), "key=number"));
     CHECK(contains(refused("marconi-7b,ssm=10000000"), "from 0 to"));
     CHECK(contains(refused("granite-4.0-h-tiny,kv=0"), "--shape"));
+    CHECK(contains(refused("granite-4.0-h-tiny,kv=4294967297"), "kv is at most 4294967296"));
     CHECK(refused("no-such-model") != "");
   }
 }
