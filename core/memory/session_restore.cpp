@@ -16,7 +16,7 @@ constexpr std::int32_t no_view_yet = -1;
 
 /// A snapshot as the file tells of it.
 struct FileSnapshot {
-  std::vector<TokenId> key;
+  std::span<const TokenId> key;  // of one of the file's sequences
   Precision precision;
   SnapshotPlace place;
   std::vector<std::uint32_t> units;  // numbers in the file, in the order of units_of
@@ -25,6 +25,7 @@ struct FileSnapshot {
 
 /// The whole file but the units' bytes, checked.
 struct FileOutline {
+  std::vector<std::vector<TokenId>> sequences;
   std::vector<FileSnapshot> snapshots;
   std::vector<std::int32_t> views;  // of each unit; no_view_yet: nobody needs it
 };
@@ -78,8 +79,7 @@ FileSnapshot SessionLoader::read_snapshot(std::uint32_t number,
                       numbers[2] <= static_cast<std::uint32_t>(Precision::int8) &&
                       numbers[3] < snapshot_places;
   if (!is_one) reader_.fail("is damaged: snapshot " + std::to_string(number) + " can't be");
-  const std::vector<TokenId>& tokens = sequences[numbers[0]];
-  return {.key = {tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(numbers[1])},
+  return {.key = std::span(sequences[numbers[0]]).first(numbers[1]),
           .precision = static_cast<Precision>(numbers[2]),
           .place = static_cast<SnapshotPlace>(numbers[3]),
           .units = {numbers.begin() + 4, numbers.end()},
@@ -133,11 +133,11 @@ FileOutline SessionLoader::read_outline() {
       reader_.sections_left()) {
     reader_.fail("is damaged: its sections are not as many as it says");
   }
-  const std::vector<std::vector<TokenId>> sequences = read_sequences(counts.sequences);
-  FileOutline outline;
-  outline.views.assign(counts.units, no_view_yet);
+  FileOutline outline{.sequences = read_sequences(counts.sequences),
+                      .snapshots = {},
+                      .views = std::vector<std::int32_t>(counts.units, no_view_yet)};
   for (std::uint32_t i = 0; i < counts.snapshots; ++i) {
-    outline.snapshots.push_back(read_snapshot(i, sequences));
+    outline.snapshots.push_back(read_snapshot(i, outline.sequences));
     assign_views(outline.snapshots.back(), outline.views);
   }
   for (const std::uint32_t snapshot : counts.logits) {
