@@ -10,6 +10,7 @@
 #include "app/template_probe.h"
 #include "app/trace_file.h"
 #include "core/base/error.h"
+#include "models/roofline.h"
 
 namespace hyb::app {
 
@@ -19,6 +20,7 @@ struct Session::Parts {
   void load(const ModelOptions& options);
   void start_engine(const MemoryPlan& plan);
   std::int32_t vocab_used() const;
+  PrefillCost expected_cost() const;
   PrefixCacheOptions prefix_options() const;
 
   std::chrono::steady_clock::time_point opened = std::chrono::steady_clock::now();
@@ -69,10 +71,20 @@ std::int32_t Session::Parts::vocab_used() const {
   return texts.tokenizer ? std::min(texts.tokenizer->size(), model.plan.vocab) : model.plan.vocab;
 }
 
+/// Until prefill is measured. The speed is a guess; how long prompts compare to short ones is not.
+PrefillCost Session::Parts::expected_cost() const {
+  constexpr double flops_per_thread_second = 5e10;
+  const models::PrefillFlops flops =
+      models::Roofline(model.plan, *outline.family, model.geometry).prefill();
+  return prefill_cost_of_flops(flops.linear, flops.square,
+                               flops_per_thread_second * queue->threads());
+}
+
 PrefixCacheOptions Session::Parts::prefix_options() const {
   PrefixCacheOptions options;
   options.enabled = reuse.prefixes == "on" && memory.mapping.mode != kernels::MapMode::flat;
   if (reuse.snapshots == "int8") options.precision = Precision::int8;
+  options.cost = expected_cost();
   if (texts.tokenizer && texts.chat_template) {
     options.placement = placement_prior(*texts.chat_template, *texts.tokenizer);
   }
@@ -89,6 +101,7 @@ void Session::Parts::start_engine(const MemoryPlan& plan) {
                                                   .sequences_max = shape.sequences_max,
                                                   .chunk_tokens = shape.chunk_tokens,
                                                   .prefixes = prefix_options(),
+                                                  .measures_prefill = reuse.snapshots != "int8",
                                                   .audit = reuse.audit});
   if (!reuse.record.empty()) {
     trace = std::make_unique<TraceFile>(reuse.record);

@@ -127,4 +127,12 @@ Work Roofline::step(const StepShape& shape) const {
           .flops = 2 * active * tokens + 2 * head * rows + recurrent * tokens + attention};
 }
 
+PrefillFlops Roofline::prefill() const {
+  constexpr double l = 8192;
+  const double once = step({.tokens = 8192, .rows = 0}).flops;
+  const double twice = step({.tokens = 16384, .rows = 0}).flops;
+  const double square = (twice - 2 * once) / (2 * l * l);
+  return {.linear = once / l - square * l, .square = square};
+}
+
 }  // namespace hyb::models

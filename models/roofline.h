@@ -25,6 +25,11 @@ struct StepShape {
   std::int64_t rows = 1;      ///< of logits, of each sequence
 };
 
+/// FLOPs to prefill l tokens of one sequence: linear l + square l^2.
+struct PrefillFlops {
+  double linear, square;
+};
+
 /// Counts the work of a step from the plan and from nothing else: what a benchmark holds its
 /// figures against. A route that moves or computes more has only itself to blame.
 ///
@@ -46,6 +51,9 @@ class Roofline {
   Roofline(const Plan& plan, const Family& family, const Geometry& geometry);
 
   Work step(const StepShape& shape) const;
+
+  /// Without logits; exact where chunks of recurrent layers are whole.
+  PrefillFlops prefill() const;
 
   /// Parameters that one token goes through, the head left out.
   std::int64_t active_parameters() const { return fixed_parameters_ + routed_active_; }

@@ -85,15 +85,6 @@ DType kv_dtype_of(const std::string& name) {
   return name == "f32" ? DType::f32 : name == "fp8" ? DType::f8_e4m3 : DType::bf16;
 }
 
-/// FLOPs of a prefill as the roofline counts them: exact where chunks are whole.
-LengthCost flops_of(const models::Roofline& roofline) {
-  constexpr double l = 8192;
-  const double once = roofline.step({.tokens = 8192, .rows = 0}).flops;
-  const double twice = roofline.step({.tokens = 16384, .rows = 0}).flops;
-  const double square = (twice - 2 * once) / (2 * l * l);
-  return {.linear = once / l - square * l, .square = square};
-}
-
 ReplayShape shape_of_config(const std::string& name, const ShapeOptions& options,
                             const Environment& environment) {
   ModelOptions model;
@@ -113,7 +104,9 @@ ReplayShape shape_of_config(const std::string& name, const ShapeOptions& options
   for (const models::SlotPiece& piece : geometry.pieces) {
     shape.conv_bytes += static_cast<std::int64_t>(piece.conv_bytes);
   }
-  shape.flops = flops_of(models::Roofline(outline.plan, *outline.family, geometry));
+  const models::PrefillFlops flops =
+      models::Roofline(outline.plan, *outline.family, geometry).prefill();
+  shape.flops = {.linear = flops.linear, .square = flops.square};
   shape.seconds = {shape.flops.linear / options.flops_per_second,
                    shape.flops.square / options.flops_per_second};
   return shape;

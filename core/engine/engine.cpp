@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/base/marked.h"
 #include "core/engine/engine_limits.h"
+#include "core/engine/prefill_watch.h"
 #include "core/engine/scheduler.h"
 #include "core/engine/sequence.h"
 #include "core/engine/tier_desk.h"
@@ -35,18 +37,6 @@ struct Event {
   std::optional<Completion> completion;
 };
 
-/// Sets a flag for as long as it lives.
-class Marked {
- public:
-  explicit Marked(bool& flag) : flag_(flag) { flag_ = true; }
-  ~Marked() { flag_ = false; }
-  Marked(const Marked&) = delete;
-  Marked& operator=(const Marked&) = delete;
-
- private:
-  bool& flag_;
-};
-
 }  // namespace
 
 struct Engine::Books {
@@ -64,10 +54,16 @@ struct Engine::Books {
                        std::min({options.sequences_max, capacity.step_rows, capacity.step_tokens}),
                    .chunk_tokens = options.chunk_tokens,
                    .step_tokens = capacity.step_tokens,
-                   .shared_tokens_min = options.shared_tokens_min}) {}
+                   .shared_tokens_min = options.shared_tokens_min,
+                   .look_ahead = options.look_ahead}),
+        now(options.now) {
+    if (!options.measures_prefill) return;
+    watch.emplace(options.prefixes.cost, options.chunk_tokens, length_max);
+  }
 
   void run(std::span<const Assignment> plan);
   StepResult call_runner(std::size_t rows);
+  void learn_cost(Clock::duration elapsed);
   void carry_out_orders();
   void receive_newcomers();
   void draw_early(ActiveRequest& active, Sequence& sequence);
@@ -93,6 +89,8 @@ struct Engine::Books {
   std::optional<TierDesk> desk;  ///< there is one where there is a tier
   std::deque<Event> events;
   Step step;
+  std::function<Clock::time_point()> now;
+  std::optional<PrefillWatch> watch;  ///< none: prefill costs what it was said to cost
   TraceRecorder* recorder = nullptr;
   std::int64_t submitted = 0;
   std::int64_t steps = 0, failed_steps = 0;
@@ -103,7 +101,7 @@ struct Engine::Books {
 
 /// The spans keep their buffers from step to step.
 void Engine::Books::run(std::span<const Assignment> plan) {
-  const Clock::time_point begin = Clock::now();
+  const Clock::time_point begin = now();
   step.spans.resize(plan.size());
   std::size_t rows = 0;
   step.keep_logits = false;
@@ -115,7 +113,15 @@ void Engine::Books::run(std::span<const Assignment> plan) {
     step.keep_logits = step.keep_logits || (draws_first && sequence.keeps_logits());
   }
   const StepResult result = call_runner(rows);
+  if (watch) learn_cost(now() - begin);
   settle(plan, result, begin);
+}
+
+void Engine::Books::learn_cost(Clock::duration elapsed) {
+  const std::optional<PrefillCost> cost = watch->ran(step, elapsed);
+  if (!cost) return;
+  prefixes.set_cost(*cost);
+  if (tier != nullptr) tier->set_cost(*cost);
 }
 
 /// A failed step leaves unknown bytes in what it was to write, so nothing that holds memory is
@@ -179,7 +185,7 @@ void Engine::Books::draw_early(ActiveRequest& active, Sequence& sequence) {
   const SampledToken sampled = runner->draw(logits, sequence.sample_row());
   if (!sampled.finite) return;
   const SnapshotSource source = prefixes.tree().standing(sequence.prompt()).here->source;
-  say(active, sequence, sequence.accept_early(sampled, Clock::now(), source));
+  say(active, sequence, sequence.accept_early(sampled, now(), source));
   if (sequence.finished()) finish(active, sequence);
 }
 
@@ -193,7 +199,7 @@ void Engine::Books::keep_logits(Sequence& sequence, const StepResult& result, st
 
 void Engine::Books::settle(std::span<const Assignment> plan, const StepResult& result,
                            Clock::time_point begin) {
-  const Clock::time_point end = Clock::now();
+  const Clock::time_point end = now();
   std::size_t row = 0;
   for (std::size_t i = 0; i < plan.size(); ++i) {
     Sequence& sequence = *plan[i].sequence;
@@ -279,7 +285,7 @@ RequestId Engine::submit(Request request, Sink& sink) {
                   .stop = std::move(stop),
                   .length_max = books.length_max,
                   .tokenizer = books.tokenizer,
-                  .submitted = Clock::now()};
+                  .submitted = books.now()};
   active.sink = &sink;
   books.newcomers.push_back(id);
   const std::int32_t choices = active.terms.request.choices;
@@ -345,6 +351,7 @@ EngineUsage Engine::usage() const {
   const SchedulerCounts& counts = books_->scheduler.counts();
   return {.pool = books_->pool.usage(),
           .prefixes = books_->prefixes.stats(),
+          .cost = books_->prefixes.options().cost,
           .snapshots = books_->prefixes.tree().size(),
           .steps = books_->steps,
           .failed_steps = books_->failed_steps,

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -25,13 +27,21 @@ struct EngineOptions {
   PrefixCacheOptions prefixes = {};     ///< what is remembered of sequences that ran
   std::int32_t shared_tokens_min = 64;  ///< a sequence waits for a running one that has so many
                                         ///< tokens to run that it needs, too; 1 or more
-  bool audit = false;                   ///< checks all books after every step: slow
+  std::int32_t look_ahead = 8;          ///< of those that wait, so many have what they will resume
+                                        ///< from spared when others are evicted
+  /// What prefill costs is learned from the steps, from prefixes.cost on: it drives eviction. Off,
+  /// who is evicted depends on no clock. With int8 snapshots it should be off, for there a reused
+  /// prefix and one that is run again differ.
+  bool measures_prefill = false;
+  std::function<std::chrono::steady_clock::time_point()> now = std::chrono::steady_clock::now;
+  bool audit = false;  ///< checks all books after every step: slow
 };
 
 /// What has become of memory and prefixes so far.
 struct EngineUsage {
   PoolUsage pool;
   PrefixCacheStats prefixes;
+  PrefillCost cost;               ///< that eviction counts with
   std::int32_t snapshots = 0;     ///< that the prefix tree holds now
   std::int64_t steps = 0;         ///< calls of the runner
   std::int64_t failed_steps = 0;  ///< of these, the ones that threw

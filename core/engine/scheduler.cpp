@@ -74,6 +74,7 @@ std::span<const Assignment> Scheduler::plan() {
   plan_.clear();
   tokens_left_ = limits_.step_tokens;
   preempted_ = false;
+  spare_awaited();
   plan_single_tokens();
   plan_chunks();
   // Who was just sent away does not come straight back.
@@ -116,6 +117,30 @@ void Scheduler::release_all() {
   prefixes_->clear();
   pool_->repeat_owners();
   may_start_ = true;
+}
+
+/// What those will resume from who wait longest is given up last. They are looked up only when they
+/// are others than before or there is something new to be found.
+void Scheduler::spare_awaited() {
+  if (!prefixes_->options().enabled) return;
+  const auto count =
+      std::min<std::size_t>(waiting_.size(), static_cast<std::size_t>(limits_.look_ahead));
+  const auto end = std::next(waiting_.begin(), static_cast<std::ptrdiff_t>(count));
+  const auto same = [](const Sequence* sequence, const Age& age) { return sequence->age() == age; };
+  const std::int64_t published = prefixes_->stats().published;
+  if (published == spared_at_ &&
+      std::equal(waiting_.begin(), end, spared_for_.begin(), spared_for_.end(), same)) {
+    return;
+  }
+  spared_at_ = published;
+  spared_for_.clear();
+  spared_.clear();
+  for (auto sequence = waiting_.begin(); sequence != end; ++sequence) {
+    spared_for_.push_back((*sequence)->age());
+    Snapshot* const snapshot = prefixes_->look_up((*sequence)->known()).snapshot;
+    if (snapshot != nullptr) spared_.push_back(snapshot);
+  }
+  prefixes_->await(spared_);
 }
 
 /// From the oldest on, so whoever is preempted has nothing assigned yet.

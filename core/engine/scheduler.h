@@ -18,6 +18,7 @@ struct SchedulerLimits {
   std::int32_t chunk_tokens;   ///< of one sequence in one step
   std::int32_t step_tokens;
   std::int32_t shared_tokens_min = 64;  ///< fewer are run again rather than waited for
+  std::int32_t look_ahead = 8;          ///< of those that wait, so many have their snapshots spared
 };
 
 /// What one sequence does in the next step.
@@ -37,9 +38,10 @@ struct SchedulerCounts {
 /// is running is passed by others. Sequences start from the deepest snapshot there is, and chunks
 /// end where a snapshot is wanted.
 ///
-/// When the pool is dry, snapshots go first, then the prompts held for further choices, then the
-/// youngest sequence gives its memory back and waits; the oldest always gets on, so every sequence
-/// ends. One that waits for a tier is passed by others; nothing of the pool is held for it.
+/// When the pool is dry, snapshots go first (those that the next few who wait will resume from
+/// after all others), then the prompts held for further choices, then the youngest sequence gives
+/// its memory back and waits; the oldest always gets on, so every sequence ends. One that waits for
+/// a tier is passed by others; nothing of the pool is held for it.
 ///
 /// It holds no sequence: whoever adds one removes or retires it before it dies.
 class Scheduler {
@@ -92,6 +94,7 @@ class Scheduler {
   };
   enum class Admission : std::uint8_t { started, follows, awaits_tier, no_room };
 
+  void spare_awaited();
   void plan_single_tokens();
   void plan_chunks();
   void plan_newcomers();
@@ -122,6 +125,9 @@ class Scheduler {
   std::map<RequestId, std::vector<Sequence*>> held_;  ///< choices for which the first runs
   std::map<RequestId, Checkpoint> checkpoints_;  ///< prompts that more choices are to start from
   std::vector<Assignment> plan_;
+  std::vector<Age> spared_for_;  ///< who waited when snapshots were spared,
+  std::int64_t spared_at_ = 0;   ///< and how many had been published
+  std::vector<Snapshot*> spared_;
   SchedulerCounts counts_;
   std::int32_t tokens_left_ = 0;
   bool preempted_ = false;

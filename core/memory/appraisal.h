@@ -16,6 +16,8 @@ class Appraisal {
   /// The layout outlives it.
   Appraisal(const MemoryLayout& layout, Precision precision, const PrefillCost& cost);
 
+  void set_cost(const PrefillCost& cost) { cost_ = cost; }
+
   /// That go when the snapshot goes: its recurrent state, and the pages that no other snapshot
   /// needs. Pages are told by tokens, as if equal prefixes always shared them; of other snapshots
   /// two are asked: one that has the shared tokens, and the nearest above.

@@ -10,6 +10,11 @@ double Eviction::value_of(double worth) const {
   return rule_ == EvictionRule::lru ? static_cast<double>(uses_ + 1) : level_ + worth;
 }
 
+void Eviction::set(Snapshot& snapshot, double worth) const {
+  snapshot.value = value_of(worth);
+  snapshot.worth = worth;
+}
+
 void Eviction::put(std::size_t place, const Entry& entry) {
   heap_[place] = entry;
   entry.snapshot->heap_index = static_cast<std::int32_t>(place);
@@ -46,15 +51,13 @@ void Eviction::push(Snapshot& snapshot) {
 }
 
 void Eviction::add(Snapshot& snapshot, double worth) {
-  snapshot.value = value_of(worth);
+  set(snapshot, worth);
   snapshot.added = ++uses_;
   push(snapshot);
 }
 
 void Eviction::wake(Snapshot& snapshot, double worth) {
-  if (rule_ == EvictionRule::greedy_dual && !is_devalued(snapshot)) {
-    snapshot.value = value_of(worth);
-  }
+  if (rule_ == EvictionRule::greedy_dual && !is_devalued(snapshot)) set(snapshot, worth);
   push(snapshot);
 }
 
@@ -68,7 +71,7 @@ void Eviction::devalue(Snapshot& snapshot) {
 
 void Eviction::use(Snapshot& snapshot, double worth) {
   if (snapshot.heap_index < 0) return add(snapshot, worth);
-  snapshot.value = value_of(worth);
+  set(snapshot, worth);
   snapshot.added = ++uses_;
   const auto place = static_cast<std::size_t>(snapshot.heap_index);
   heap_[place] = {snapshot.value, snapshot.added, &snapshot};
@@ -90,12 +93,26 @@ void Eviction::remove(Snapshot& snapshot) {
   rise(static_cast<std::size_t>(last.snapshot->heap_index));
 }
 
+/// Below an entry that may go is none that goes before it.
+void Eviction::look(std::size_t place, const Snapshot* keep, Victims& victims) const {
+  if (place >= heap_.size()) return;
+  const Entry& entry = heap_[place];
+  if (victims.least != nullptr && victims.least->goes_before(entry)) return;
+  Snapshot* const snapshot = entry.snapshot;
+  if (snapshot != keep && snapshot->awaited == 0) {
+    victims.least = &entry;
+    return;
+  }
+  Snapshot*& last = victims.last_awaited;
+  if (snapshot != keep && (last == nullptr || snapshot->awaited > last->awaited)) last = snapshot;
+  look(2 * place + 1, keep, victims);
+  look(2 * place + 2, keep, victims);
+}
+
 Snapshot* Eviction::victim(const Snapshot* keep) const {
-  if (heap_.empty()) return nullptr;
-  if (heap_.front().snapshot != keep) return heap_.front().snapshot;
-  if (heap_.size() == 1) return nullptr;
-  const bool right = heap_.size() > 2 && heap_[2].goes_before(heap_[1]);
-  return heap_[right ? 2 : 1].snapshot;
+  Victims victims;
+  look(0, keep, victims);
+  return victims.least != nullptr ? victims.least->snapshot : victims.last_awaited;
 }
 
 void Eviction::give_up(Snapshot& victim) {
@@ -105,6 +122,26 @@ void Eviction::give_up(Snapshot& victim) {
 
 void Eviction::refuse(double worth) {
   if (rule_ == EvictionRule::greedy_dual) level_ = std::max(level_, value_of(worth));
+}
+
+void Eviction::reweigh(double scale, const std::function<double(const Snapshot&)>& worth) {
+  require(scale > 0, "eviction: a second is worth something");
+  if (rule_ == EvictionRule::lru) return;
+  level_ *= scale;
+  for (const Entry& entry : heap_) {
+    if (is_devalued(*entry.snapshot)) continue;
+    entry.snapshot->value *= scale;
+    entry.snapshot->worth *= scale;
+  }
+  for (Entry& entry : heap_) {
+    Snapshot& snapshot = *entry.snapshot;
+    if (is_devalued(snapshot)) continue;
+    const double now = worth(snapshot);
+    snapshot.value += now - snapshot.worth;
+    snapshot.worth = now;
+    entry.value = snapshot.value;
+  }
+  for (std::size_t place = heap_.size() / 2; place-- > 0;) sink(place);
 }
 
 void Eviction::audit() const {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "core/memory/prefix_node.h"
@@ -36,13 +37,18 @@ class Eviction {
   /// Out of the heap for any other reason than its value; nothing where it is not in it.
   void remove(Snapshot& snapshot);
 
-  /// The one of least value, `keep` excepted; null: none.
+  /// The one of least value that nobody waits for; where all are awaited the last of these. Never
+  /// `keep`; null: there is no other. O(awaited ones).
   Snapshot* victim(const Snapshot* keep = nullptr) const;
   /// Removes the victim and raises the level to its value.
   void give_up(Snapshot& victim);
   /// One of this worth was not made, because all others are worth more: as if it were made and
   /// given up at once.
   void refuse(double worth);
+
+  /// What a second is worth has changed by `scale`, and what each saves with it: from now on all
+  /// values are what they would be had it always been so. O(n) and one call of `worth` for each.
+  void reweigh(double scale, const std::function<double(const Snapshot&)>& worth);
 
   std::size_t size() const { return heap_.size(); }
   double level() const { return level_; }
@@ -63,6 +69,13 @@ class Eviction {
       return value != other.value ? value < other.value : added < other.added;
     }
   };
+  /// The victims among the entry and those below it: the least value, and the last awaited.
+  struct Victims {
+    const Entry* least = nullptr;
+    Snapshot* last_awaited = nullptr;
+  };
+  void look(std::size_t place, const Snapshot* keep, Victims& victims) const;
+  void set(Snapshot& snapshot, double worth) const;
   void push(Snapshot& snapshot);
   void put(std::size_t place, const Entry& entry);
   void rise(std::size_t place);

@@ -87,6 +87,11 @@ std::vector<Cut> PrefixCache::cuts(const Lookup& lookup, std::span<const TokenId
 }
 
 double PrefixCache::worth(const Standing& standing, SnapshotPlace place, bool continued) const {
+  return worth(standing, place, continued, eviction_.level());
+}
+
+double PrefixCache::worth(const Standing& standing, SnapshotPlace place, bool continued,
+                          double level) const {
   const double probability = placement_.use_probability(place, continued);
   double worth = appraisal_.worth(standing, probability);
   if (options_.eviction == EvictionRule::lru || appraisal_.resumes_anywhere()) return worth;
@@ -95,7 +100,7 @@ double PrefixCache::worth(const Standing& standing, SnapshotPlace place, bool co
   constexpr int above_max = 16;
   Standing rest = standing;
   for (int skipped = 0; rest.above != nullptr && skipped < above_max; ++skipped) {
-    if (rest.above->value >= eviction_.value_of(worth)) break;
+    if (rest.above->value >= level + worth) break;
     rest = tree_.without_above(rest);
     worth = appraisal_.worth(rest, probability);
   }
@@ -228,14 +233,29 @@ Snapshot* PrefixCache::victim(const Snapshot* keep) {
   }
 }
 
+void PrefixCache::await(std::span<Snapshot* const> snapshots) {
+  for (Snapshot* const snapshot : awaited_) snapshot->awaited = 0;
+  awaited_.clear();
+  for (Snapshot* const snapshot : snapshots) {
+    if (snapshot->awaited > 0) continue;
+    awaited_.push_back(snapshot);
+    snapshot->awaited = static_cast<std::int32_t>(awaited_.size());
+  }
+}
+
+void PrefixCache::erase(Snapshot& snapshot) {
+  if (snapshot.awaited > 0) std::erase(awaited_, &snapshot);
+  drop_logits(snapshot);
+  tree_.erase(snapshot);
+}
+
 void PrefixCache::give_up(Snapshot& victim) {
   const Standing standing = tree_.standing(victim);
   if (on_evict_ && !Eviction::is_devalued(victim)) on_evict_(PrefixTree::key(victim), victim);
   ++stats_.evicted;
   stats_.bytes_evicted += static_cast<std::int64_t>(appraisal_.bytes(standing));
   eviction_.give_up(victim);
-  drop_logits(victim);
-  tree_.erase(victim);
+  erase(victim);
 
   Snapshot* const above = standing.above;
   if (above == nullptr || !above->node->children.empty()) return;
@@ -251,11 +271,21 @@ bool PrefixCache::evict(const Snapshot* keep) {
   return true;
 }
 
+void PrefixCache::set_cost(const PrefillCost& cost) {
+  constexpr std::int32_t length = 4096;  // at which the old and the new second are compared
+  const double scale = cost.of(length) / options_.cost.of(length);
+  options_.cost = cost;
+  appraisal_.set_cost(cost);
+  eviction_.reweigh(scale, [this](const Snapshot& snapshot) {
+    const double level = snapshot.value - snapshot.worth;  // when it was made or used
+    return worth(tree_.standing(snapshot), snapshot.place, snapshot.continued, level);
+  });
+}
+
 void PrefixCache::clear() {
   for (Snapshot* const snapshot : tree_.snapshots()) {
     eviction_.remove(*snapshot);
-    drop_logits(*snapshot);
-    tree_.erase(*snapshot);
+    erase(*snapshot);
   }
 }
 

@@ -113,9 +113,17 @@ class PrefixCache {
   /// changes.
   std::span<const float> logits(std::span<const TokenId> key) const;
 
+  /// These are what the next who wait will resume from, the soonest first: they are given up after
+  /// all others, the last of them first. No longer those named before.
+  void await(std::span<Snapshot* const> snapshots);
+
   /// Gives up the snapshot of least value. False: there is none. `keep`: never this one. What a
   /// running sequence shares with it stays in use, so this may free less than it had.
   bool evict(const Snapshot* keep = nullptr);
+
+  /// From now on prefill costs this: all snapshots are weighed anew, which is O(n). It decides who
+  /// is evicted and nothing else.
+  void set_cost(const PrefillCost& cost);
 
   /// Nothing to come has more than the first `tokens` of the key: snapshots behind them on its way
   /// are the first to go, and nobody hears of it. One that is used all the same is as others again.
@@ -140,6 +148,7 @@ class PrefixCache {
  private:
   std::int32_t see(std::span<const TokenId> prompt);
   double worth(const Standing& standing, SnapshotPlace place, bool continued) const;
+  double worth(const Standing& standing, SnapshotPlace place, bool continued, double level) const;
   bool is_covered(const Standing& standing) const;
   bool make_room(double worth, const Snapshot* keep);
   void merge_pages(const Standing& standing, Memory& memory);
@@ -148,6 +157,7 @@ class PrefixCache {
   void give_up(Snapshot& victim);
   void drop_logits(Snapshot& snapshot);
   void drop_oldest_logits();
+  void erase(Snapshot& snapshot);
 
   MemoryPool* pool_;
   PrefixCacheOptions options_;
@@ -156,6 +166,7 @@ class PrefixCache {
   Placement placement_;
   Appraisal appraisal_;
   Eviction eviction_;
+  std::vector<Snapshot*> awaited_;
   EvictionListener on_evict_;
   bool was_packed_ = false;  ///< one was int8: what was run from it is not exact
   PrefixCacheStats stats_;

@@ -29,7 +29,9 @@ struct Snapshot {
   bool used = false;                               ///< a later request resumed from it
   bool continued = false;        ///< the same, and what came of it is still in the tree
   double value = 0;              ///< smallest goes first
+  double worth = 0;              ///< of the value, what it had by itself when that was set
   std::uint64_t added = 0;       ///< of equal values the one added first goes first
+  std::int32_t awaited = 0;      ///< n: the n-th that somebody waits for; 0: nobody is known to
   std::int32_t heap_index = -1;  ///< in the eviction heap, kept by it; -1: not in it
   PrefixNode* node = nullptr;
   /// Of the token behind it, one per id of the vocabulary; empty: not kept.

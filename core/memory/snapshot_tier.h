@@ -107,6 +107,9 @@ class SnapshotTier {
   /// Asks, waits and delivers. Returns the length of what is in the prefix tree then; 0: nothing.
   std::int32_t fetch(std::span<const TokenId> prompt, std::int32_t resumable);
 
+  /// From now on what is run instead of read costs this.
+  void set_cost(const PrefillCost& cost) { options_.cost = cost; }
+
   bool is_on() const { return queue_ != nullptr; }
   TierStats stats() const;
   /// Memory that the books take; an estimate.

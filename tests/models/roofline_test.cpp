@@ -122,4 +122,18 @@ TEST_SUITE("models/roofline") {
     CHECK(with.bytes - without.bytes == 2 * head);
     CHECK(with.flops - without.flops == 2 * head);
   }
+
+  TEST_CASE("a prefill has a linear and a square part") {
+    for (const std::string& name : {tiny, nemotron12}) {
+      const Roofline of = roofline(name);
+      const PrefillFlops flops = of.prefill();
+      CHECK(flops.linear > 0);
+      CHECK(flops.square > 0);
+      for (const std::int64_t tokens : {1024, 32768}) {
+        const auto l = static_cast<double>(tokens);
+        CHECK(flops.linear * l + flops.square * l * l ==
+              doctest::Approx(of.step({.tokens = tokens, .rows = 0}).flops).epsilon(1e-6));
+      }
+    }
+  }
 }

@@ -17,7 +17,7 @@ namespace {
 const Snapshot* smallest(const std::set<const Snapshot*>& snapshots, const Snapshot* keep) {
   const Snapshot* smallest = nullptr;
   for (const Snapshot* snapshot : snapshots) {
-    if (snapshot == keep) continue;
+    if (snapshot == keep || snapshot->awaited > 0) continue;
     const bool before = smallest == nullptr || snapshot->value < smallest->value ||
                         (snapshot->value == smallest->value && snapshot->added < smallest->added);
     if (before) smallest = snapshot;
@@ -111,6 +111,75 @@ TEST_SUITE("core/memory/eviction") {
     eviction.give_up(late);
     CHECK(eviction.victim() == &dear);
     CHECK(eviction.value_of(0) == 3);
+  }
+
+  TEST_CASE("what is awaited goes after all others, the last of it first") {
+    std::mt19937 random(13);
+    for (int round = 0; round < 200; ++round) {
+      Eviction eviction(EvictionRule::greedy_dual);
+      std::deque<Snapshot> all(1 + random() % 40);
+      std::set<const Snapshot*> in;
+      std::int32_t awaited = 0;
+      for (Snapshot& snapshot : all) {
+        eviction.add(snapshot, static_cast<double>(random() % 20));
+        in.insert(&snapshot);
+        if (random() % 3 == 0) snapshot.awaited = ++awaited;
+      }
+      const Snapshot* const kept = &all[random() % all.size()];
+      while (Snapshot* const victim = eviction.victim(kept)) {
+        if (const Snapshot* const expected = smallest(in, kept)) {
+          REQUIRE(victim == expected);
+        } else {
+          for (const Snapshot* other : in) {
+            if (other != kept) REQUIRE(victim->awaited >= other->awaited);
+          }
+        }
+        eviction.give_up(*victim);
+        in.erase(victim);
+      }
+      CHECK(in == std::set<const Snapshot*>{kept});
+    }
+  }
+
+  TEST_CASE("weighed anew, all stand as if they had always been worth that") {
+    // Twice the same history: once with worths that are known late, once with the right ones.
+    std::mt19937 random(11);
+    Eviction late(EvictionRule::greedy_dual), right(EvictionRule::greedy_dual);
+    std::deque<Snapshot> guessed(50), known(50);
+    const auto place_of = [&](const Snapshot& snapshot) {
+      std::size_t place = 0;
+      while (&guessed[place] != &snapshot) ++place;
+      return place;
+    };
+    for (std::size_t i = 0; i < 50; ++i) {
+      const auto worth = static_cast<double>(1 + random() % 100);
+      late.add(guessed[i], 4 * worth);
+      right.add(known[i], worth);
+      if (i % 5 != 4) continue;
+      Snapshot* const victim = late.victim();
+      late.give_up(*victim);
+      REQUIRE(right.victim() == &known[place_of(*victim)]);
+      right.give_up(*right.victim());
+    }
+    // A quarter of the time for everything, and then the odd ones twice as long.
+    const auto odd = [&](std::size_t place) { return place % 2 == 1; };
+    late.reweigh(0.25, [&](const Snapshot& snapshot) {
+      const std::size_t place = place_of(snapshot);
+      return known[place].worth * (odd(place) ? 2 : 1);
+    });
+    late.audit();
+    CHECK(late.level() == doctest::Approx(right.level()));
+    for (std::size_t i = 0; i < 50; ++i) {
+      if (guessed[i].heap_index < 0) continue;
+      const double more = odd(i) ? known[i].worth : 0;
+      CHECK(guessed[i].value == doctest::Approx(known[i].value + more));
+    }
+    Eviction recency(EvictionRule::lru);
+    Snapshot first, second;
+    recency.add(first, 1);
+    recency.add(second, 1);
+    recency.reweigh(10, [&](const Snapshot& snapshot) { return &snapshot == &first ? 9.0 : 1.0; });
+    CHECK(recency.victim() == &first);
   }
 
   TEST_CASE("greedy dual: what is dear but never used goes in the end") {

@@ -174,6 +174,27 @@ TEST_SUITE("core/memory/prefix_cache") {
     CHECK_FALSE(line[0]->continued);
   }
 
+  TEST_CASE(
+      "where attention costs the square, few tokens deep down are worth more than many above") {
+    for (const bool is_square : {false, true}) {
+      CAPTURE(is_square);
+      Server server({.kinds = {&full}});
+      const Key line = repeated(1, 100), deep = repeated(1, 120), shallow = repeated(2, 80);
+      for (const Key* key : {&line, &deep, &shallow}) {
+        Memory memory = *server.cache.resume(server.cache.look_up(*key));
+        REQUIRE(server.advance(memory, length_of(*key)));
+        REQUIRE(server.cache.conclude(*key, std::move(memory)));
+      }
+      if (is_square) {
+        server.cache.set_cost({.seconds_per_token = 1e-6, .seconds_per_token_squared = 1e-4});
+      }
+      server.cache.audit();
+      REQUIRE(server.cache.evict());
+      CHECK(server.cache.look_up(deep).matched == (is_square ? 120 : 100));
+      CHECK(server.cache.look_up(shallow).matched == (is_square ? 0 : 80));
+    }
+  }
+
   TEST_CASE("nothing is published twice, empty, or when it is disabled") {
     PrefixServer server({.kinds = {&full}});
     Memory fresh = *server.pool.start();
@@ -189,6 +210,29 @@ TEST_SUITE("core/memory/prefix_cache") {
     CHECK(disabled.serve(key_of("abcdef"), key_of("def")) == 0);
     CHECK(disabled.cache.tree().size() == 0);
     CHECK(disabled.pool.all_free());
+  }
+
+  TEST_CASE("what is awaited is given up last, and no longer when others are awaited") {
+    Server server({.kinds = {&full}});
+    const std::vector<Key> keys = {repeated(1, 20), repeated(2, 30), repeated(3, 40)};
+    for (const Key& key : keys) server.serve(key, {});
+    const auto snapshot_of = [&](std::size_t i) {
+      Key longer = keys[i];
+      longer.push_back(TokenId{9});
+      return server.cache.look_up(longer).snapshot;
+    };
+    const std::vector<Snapshot*> first = {snapshot_of(0), snapshot_of(1), snapshot_of(0)};
+    server.cache.await(first);
+    CHECK(first[0]->awaited == 1);
+    CHECK(first[1]->awaited == 2);
+    server.cache.await(std::vector<Snapshot*>{first[1]});
+    CHECK(first[0]->awaited == 0);
+    const std::int32_t all = server.cache.tree().size();
+    for (std::int32_t i = 0; i < all - 1; ++i) REQUIRE(server.cache.evict());
+    CHECK(snapshot_of(1) == first[1]);
+    CHECK(server.cache.evict());
+    CHECK_FALSE(server.cache.evict());
+    server.cache.await({});
   }
 
   TEST_CASE("without recurrent layers every position of a match is resumed, nothing is cut") {
@@ -280,6 +324,10 @@ TEST_SUITE("core/memory/prefix_cache") {
             const Key answer = random_key(random, {}, 10);
             const std::int32_t resumed =
                 server.serve(prompt, answer, {static_cast<std::int32_t>(random() % prompt.size())});
+            if (request % 40 == 0) {
+              server.cache.set_cost({.seconds_per_token = 1e-3 * (1 + request),
+                                     .seconds_per_token_squared = 1e-4 * (request % 80)});
+            }
             REQUIRE(resumed >= 0);
             REQUIRE(resumed < length_of(prompt));
             prompt.insert(prompt.end(), answer.begin(), answer.end());

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+
+#include "core/engine/runner.h"
+#include "core/memory/prefill_meter.h"
+
+namespace hyb {
+
+/// Watches the steps of an engine and tells when prefill costs something else than is counted with.
+class PrefillWatch {
+ public:
+  /// `cost` is counted with at first; lengths up to `length_max` matter.
+  PrefillWatch(const PrefillCost& cost, std::int32_t chunk_tokens, std::int32_t length_max)
+      : meter_(cost, chunk_tokens), used_(cost), length_max_(length_max) {}
+
+  /// The step took so long. Returns what to count with from now on, when that is more than 10 %
+  /// off: asked seldom, because the change costs time. Steps of few tokens, or of many single ones,
+  /// say nothing about prefill.
+  std::optional<PrefillCost> ran(const Step& step, std::chrono::duration<double> elapsed);
+
+ private:
+  PrefillMeter meter_;
+  PrefillCost used_;
+  std::int32_t length_max_;
+};
+
+}  // namespace hyb
