@@ -15,6 +15,7 @@
 #include "app/batch/output_file.h"
 #include "app/batch/resume_command.h"
 #include "app/commands/commands.h"
+#include "app/idle_memory.h"
 #include "app/model_outline.h"
 #include "app/session.h"
 #include "app/ui/process.h"
@@ -149,16 +150,22 @@ BatchReport answer(const BatchOptions& options, const InputFile& input, OutputFi
     log::warning(text);
   };
   const auto is_stopped = [] { return stop_signal() != 0; };
+  IdleMemory idle(session.engine(), options.idle_seconds);
+  const auto is_stopped_waiting = [&] {
+    idle.look();
+    return is_stopped();
+  };
   ResultWriter writer(output, {.ordered = options.ordered,
                                .patience = std::chrono::seconds(options.retry_seconds),
                                .say = warn,
-                               .is_stopped = is_stopped});
+                               .is_stopped = is_stopped_waiting});
   BatchRunner runner(session.engine(), tokenizer, maker, input, writer,
                      {.sequences_max = options.parallel,
                       .ordered = options.ordered,
                       .model = session.source().name(),
                       .progress =
                           [&](const BatchCounts& counts) {
+                            idle.look();
                             line.show(before + counts.done, total,
                                       fmt::format("{} failed", counts.failed));
                           },
@@ -235,6 +242,7 @@ JobTerms terms_of(const BatchOptions& options, Request defaults, RequestLimits l
 
 int run_batch(const BatchOptions& options) {
   const auto started = std::chrono::steady_clock::now();
+  check_idle(options.idle_seconds, options.model.pools);
   const InputFile input = scanned_input(options);
   OpenedJob opened = open_job(options, input);
   const Progress progress = progress_of(input, std::move(opened.marks));

@@ -18,7 +18,8 @@ namespace hyb::app {
 struct BatchOptions {
   ModelOptions model;
   TierFlags tiers;
-  GenerationOptions generation;  ///< what lines do not say themselves
+  std::optional<double> idle_seconds;  ///< memory not needed for so long goes back to the machine
+  GenerationOptions generation;        ///< what lines do not say themselves
   std::string input, output;
   std::optional<LineFormat> format;
   std::string system;

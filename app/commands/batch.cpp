@@ -6,6 +6,7 @@
 
 #include "app/batch/batch_job.h"
 #include "app/commands/commands.h"
+#include "app/idle_memory.h"
 #include "app/options.h"
 #include "app/reuse_options.h"
 #include "core/base/error.h"
@@ -81,6 +82,7 @@ Action describe(CLI::App& cli) {
   add_model_options(cli, options->job.model, false);
   add_reuse_options(cli, options->job.model.reuse);
   add_pool_options(cli, options->job.model.pools);
+  add_idle_option(cli, options->job.idle_seconds);
   add_tier_options(cli, options->job.tiers);
   add_generation_options(cli, options->job.generation);
   cli.add_option("--system", options->job.system,

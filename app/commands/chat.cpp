@@ -69,9 +69,7 @@ SessionKeeper make_keeper(const Options& options, Session& session, const Enviro
 Session open_session(const Options& options, const Environment& environment) {
   const StopAtOnce nothing_to_lose;
   if (!options.session.empty()) check_session_name(options.session);
-  if (options.idle_seconds && options.model.pools.mode == "flat") {
-    throw Error(ErrorKind::usage, "--memory-idle: --memory-mode flat gives no memory back");
-  }
+  check_idle(options.idle_seconds, options.model.pools);
   check(sampling_of(options.generation, Json::object()), std::numeric_limits<std::int32_t>::max());
   need_chat_template(ModelSource::find(options.model.model, environment));
   check_tiers(options.tiers);
@@ -93,7 +91,7 @@ class Talk {
   Talk(Chat& chat, Input& input, bool has_person, bool has_editor)
       : chat_(&chat), input_(&input), has_person_(has_person), has_editor_(has_editor) {}
 
-  /// While a person does nothing for so long, free memory goes back to the machine.
+  /// While nothing is entered for so long, free memory goes back to the machine.
   void give_back_after(Engine& engine, double seconds) {
     engine_ = &engine;
     idle_ = std::chrono::duration<double>(seconds);
@@ -124,7 +122,8 @@ class Talk {
 
  private:
   Asking asking() {
-    Asking asking{.work = chat_->work_ahead()};
+    Asking asking;
+    if (has_person_) asking.work = chat_->work_ahead();  // a script's runs depend on no pauses
     if (engine_ != nullptr) {
       asking.work = give_back_when_idle(*engine_, idle_, std::move(asking.work));
     }
@@ -193,10 +192,7 @@ Action describe(CLI::App& cli) {
   add_model_options(cli, options->model);
   add_reuse_options(cli, options->model.reuse);
   add_pool_options(cli, options->model.pools);
-  cli.add_option("--memory-idle", options->idle_seconds,
-                 "give free memory back to the machine when a person types nothing for so many "
-                 "seconds")
-      ->check(CLI::Range(0.0, 1e9));
+  add_idle_option(cli, options->idle_seconds);
   add_generation_options(cli, options->generation);
   add_tier_options(cli, options->tiers);
   cli.add_option("--system", options->system, "the system prompt");

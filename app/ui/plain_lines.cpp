@@ -17,7 +17,7 @@ namespace hyb::app {
 std::optional<std::string> PlainLines::next_line(const Asking& asking) {
   // Not for ever: a signal may come just before the wait.
   constexpr int glance_ms = 250;
-  bool has_work = is_person_ && asking.work;  // a script's answers do not depend on its pauses
+  bool has_work = static_cast<bool>(asking.work);
   for (;;) {
     const std::size_t end = pending_.find('\n', searched_);
     if (end != std::string::npos || (has_ended_ && !pending_.empty())) {

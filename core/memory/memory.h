@@ -178,6 +178,8 @@ class MemoryPool {
 
   std::int64_t units_free(ViewId view) const { return superblocks_.units_free(view); }
   std::int32_t superblocks_free() const { return superblocks_.superblocks_free(); }
+  /// Free ones that give_back() would find.
+  std::int32_t superblocks_idle() const { return superblocks_.superblocks_idle(); }
   std::int64_t pages_free(std::int32_t group = 0) const;  ///< changes of owner included
   std::int64_t slots_free() const { return units_free(layout().slot_view()); }
   bool has_slots() const { return layout().slots.per_superblock > 0; }

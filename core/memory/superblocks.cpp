@@ -183,6 +183,10 @@ std::int32_t Superblocks::free_list(ViewId last_owner) const {
   return index(last_owner) * lists_per_view + classes;
 }
 
+std::int32_t Superblocks::superblocks_idle() const {
+  return is_fixed() ? 0 : superblocks_free_ - lists_.count(free_list(no_view));
+}
+
 /// Where it belongs by its owner and its units; a full one nowhere.
 void Superblocks::list(SuperblockId id) {
   const Superblock& superblock = entry(id);

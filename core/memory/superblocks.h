@@ -45,6 +45,8 @@ class Superblocks {
   /// Superblocks in use by a view: at least one of their units is.
   std::int32_t superblocks_used(ViewId view) const { return books(view).superblocks_used; }
   std::int32_t superblocks_free() const { return superblocks_free_; }
+  /// Free ones that still have the bytes of their last owner.
+  std::int32_t superblocks_idle() const;
   /// Units without a user in superblocks that the view uses.
   std::int64_t units_idle(ViewId view) const;
   bool is_fixed() const { return !layout_.fixed_superblocks.empty(); }

@@ -198,7 +198,9 @@ TEST_SUITE("core/memory/memory_pool") {
     MemoryPool pool(elastic(4));
     { const Memory memory = ran(pool, 16); }
     pool.take_orders();
+    CHECK(pool.superblocks_idle() == 2);
     CHECK(pool.give_back(1) == 1);
+    CHECK(pool.superblocks_idle() == 1);
     CHECK(pool.give_back(10) == 1);
     CHECK(pool.give_back(10) == 0);
     const std::vector<Order> orders = pool.take_orders();
