@@ -10,7 +10,7 @@
 namespace hyb::app {
 namespace {
 
-/// A key that is pressed meanwhile waits for so long at most: less than what is felt.
+/// An entry that is finished meanwhile waits for so long at most: less than what is felt.
 constexpr std::chrono::milliseconds piece_time{40};
 constexpr std::int32_t chunk_tokens_min = 4, chunk_tokens_max = 512;
 

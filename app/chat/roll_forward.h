@@ -10,7 +10,7 @@
 namespace hyb::app {
 
 /// Runs the begin of the next prompt through the model while a person types, so that the prompt
-/// itself runs only what is new. One thread; between calls nothing goes on.
+/// itself runs only what is new. One thread at a time; between calls nothing goes on.
 class RollForward : public Sink {
  public:
   /// The engine outlives this.
@@ -22,7 +22,7 @@ class RollForward : public Sink {
   /// What to run; asked for when there is time. Ends what ran before.
   void begin(std::function<std::vector<TokenId>()> tokens);
 
-  /// A piece of the work, short enough for a key that is pressed meanwhile not to be felt to wait.
+  /// A piece of the work, short enough for an entry to wait for it unnoticed.
   /// False: nothing is left to do, or it failed: then the prompt runs it all.
   bool work();
 

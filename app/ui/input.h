@@ -22,8 +22,9 @@ struct InputEvent {
 struct Asking {
   std::string prompt = "> ";
   std::string draft = {};  ///< what stands there to begin with
-  /// Work for the time in which a person does nothing, a small piece a call: a key waits for the
-  /// piece that runs. False: nothing is left to do.
+  /// Work for the time in which a person types or does nothing, a small piece a call: an entry,
+  /// with plain lines a key, waits for the piece that runs. It may be done on another thread.
+  /// False: nothing is left to do.
   std::function<bool()> work = {};
 };
 

@@ -8,7 +8,9 @@
 #include <array>
 #include <cerrno>
 #include <iterator>
+#include <utility>
 
+#include "app/ui/background_work.h"
 #include "app/ui/process.h"
 #include "app/ui/text_width.h"
 
@@ -87,18 +89,10 @@ void LineEditor::show_choices(const Editing& editing) {
   drawn_ = {};
 }
 
-/// Whether there is input, after the work that the time allowed.
-bool LineEditor::work_until_input(int timeout_ms) {
-  if (!has_work_ || decoder_.is_waiting()) return input_ready(timeout_ms);
-  if (input_ready(0)) return true;
-  has_work_ = asking_.work();
-  return input_ready(0);
-}
-
 LineEditor::Wait LineEditor::wait_for_keys(RawMode& mode) {
   constexpr int escape_ms = 50;
   constexpr int glance_ms = 250;  // a signal may come just before the wait
-  const bool ready = work_until_input(decoder_.is_waiting() ? escape_ms : glance_ms);
+  const bool ready = input_ready(decoder_.is_waiting() ? escape_ms : glance_ms);
   if (stop_signal() == SIGINT) {
     clear_stop_signal();
     keys_.push_back({Key::Kind::interrupt});
@@ -126,9 +120,15 @@ LineEditor::Wait LineEditor::wait_for_keys(RawMode& mode) {
 
 InputEvent LineEditor::read(const Asking& asking) {
   asking_ = asking;
-  has_work_ = static_cast<bool>(asking.work);
-  RawMode mode(Interrupts::keys);
-  Editing editing(history_, options_.words, asking.draft);
+  RawMode mode(Interrupts::keys);  // to the end of the work: keys pressed meanwhile are not echoed
+  BackgroundWork work(std::exchange(asking_.work, nullptr));
+  const InputEvent event = edit(mode);
+  work.stop();
+  return event;
+}
+
+InputEvent LineEditor::edit(RawMode& mode) {
+  Editing editing(history_, options_.words, asking_.draft);
   changes_seen_ = terminal_changes();
   drawn_ = {};
   draw(editing);

@@ -20,7 +20,8 @@ struct LineEditorOptions {
 };
 
 /// An editor for entries of one or more lines, on a terminal that can move its cursor (both stdin
-/// and stdout). Keys pressed before it asks are kept for the next read().
+/// and stdout). Work is done on a thread of its own meanwhile. Keys pressed before it asks are kept
+/// for the next read().
 class LineEditor : public Input {
  public:
   LineEditor(History history, LineEditorOptions options)
@@ -31,7 +32,7 @@ class LineEditor : public Input {
  private:
   enum class Wait : std::uint8_t { keys, nothing, ended };
 
-  bool work_until_input(int timeout_ms);
+  InputEvent edit(RawMode& mode);
   Wait wait_for_keys(RawMode& mode);
   void draw(const Editing& editing);
   void finish(const Editing& editing);
@@ -43,7 +44,6 @@ class LineEditor : public Input {
   History history_;
   LineEditorOptions options_;
   Asking asking_;
-  bool has_work_ = false;
   KeyDecoder decoder_;
   std::vector<Key> decoded_;
   std::deque<Key> keys_;
