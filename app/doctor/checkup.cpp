@@ -67,6 +67,12 @@ std::string chosen_of(const std::string& choices) {
   return choices.substr(begin + 1, end - begin - 1);
 }
 
+bool flip_is_slow(const Checkup& checkup) {
+  const std::string& shared = checkup.shared_huge_pages;
+  const bool has_huge_pages = checkup.huge_pages == "always" || checkup.huge_pages == "madvise";
+  return has_huge_pages && (shared.empty() || shared == "never" || shared == "deny");
+}
+
 std::vector<HubModel> hub_models(const fs::path& hub, const HubEnvironment& environment) {
   constexpr std::size_t models_max = 1000;
   constexpr std::string_view prefix = "models--";
@@ -100,6 +106,8 @@ Checkup examine(const Environment& environment) {
   checkup.address_limit = address_limit();
   checkup.group_limit = number_in("/sys/fs/cgroup/memory.max");
   checkup.huge_pages = chosen_of(line_of("/sys/kernel/mm/transparent_hugepage/enabled"));
+  checkup.shared_huge_pages =
+      chosen_of(line_of("/sys/kernel/mm/transparent_hugepage/shmem_enabled"));
   checkup.hub_folder = hub_folder(environment.hub);
   std::error_code ignored;
   checkup.has_hub_folder = fs::is_directory(checkup.hub_folder, ignored);

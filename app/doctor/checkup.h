@@ -31,6 +31,7 @@ struct Checkup {
   std::optional<std::size_t> address_limit;  ///< ulimit -v
   std::optional<std::size_t> group_limit;    ///< memory.max of the control group
   std::string huge_pages;                    ///< what the kernel does: "always", "madvise", ...
+  std::string shared_huge_pages;             ///< the same of shared memory: "advise", "never", ...
   std::filesystem::path hub_folder;          ///< empty: nothing says where
   bool has_hub_folder = false;
   std::vector<HubModel> hub_models;
@@ -49,6 +50,10 @@ std::vector<HubModel> hub_models(const std::filesystem::path& hub,
 
 /// "[always] madvise never" -> "always"; "" for other texts.
 std::string chosen_of(const std::string& choices);
+
+/// Whether --memory-mode flip reads slower than the other modes here: its memory is shared, and has
+/// small pages where the other modes' has huge ones.
+bool flip_is_slow(const Checkup& checkup);
 
 std::string checkup_text(const Checkup& checkup);
 Json checkup_json(const Checkup& checkup);

@@ -35,6 +35,21 @@ const char* isa_text(kernels::Isa isa) {
   return "plain loops, slow: no AVX2 here";
 }
 
+/// The default and why; flip is the default where a device has page tables of its own.
+std::string memory_mode_text() {
+  const std::string mode = PoolOptions().mode;
+  return mode + ", the default: on the CPU it starts and reads at least as fast as flip";
+}
+
+std::string shared_huge_pages_text(const Checkup& checkup) {
+  const std::string& chosen = checkup.shared_huge_pages;
+  std::string text = chosen.empty() ? "unknown" : chosen;
+  if (!flip_is_slow(checkup)) return text;
+  return text +
+         ": --memory-mode flip reads slower than remap; as root: echo advise > "
+         "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
+}
+
 Json optional_number(const std::optional<std::size_t>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
@@ -55,6 +70,8 @@ std::string checkup_text(const Checkup& checkup) {
                             bytes_text(checkup.memory_available)));
   add("memory limits", limits_text(checkup));
   add("huge pages", checkup.huge_pages.empty() ? "unknown" : checkup.huge_pages);
+  add("shared huge pages", shared_huge_pages_text(checkup));
+  add("memory mode", memory_mode_text());
   add("cuda", checkup.cuda);
   add("terminal", fmt::format("stdout is {}; TERM={}, {}",
                               checkup.output_is_terminal ? "a terminal" : "no terminal",
@@ -83,6 +100,9 @@ Json checkup_json(const Checkup& checkup) {
           {"memory_group_limit_bytes", optional_number(checkup.group_limit)},
           {"memory_address_limit_bytes", optional_number(checkup.address_limit)},
           {"huge_pages", checkup.huge_pages},
+          {"shared_huge_pages", checkup.shared_huge_pages},
+          {"flip_is_slow", flip_is_slow(checkup)},
+          {"memory_mode", PoolOptions().mode},
           {"cuda", checkup.cuda},
           {"stdout_is_terminal", checkup.output_is_terminal},
           {"term", checkup.term},

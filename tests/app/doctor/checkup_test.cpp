@@ -53,6 +53,27 @@ TEST_SUITE("app/doctor/checkup") {
     CHECK(hub_models({}, {}).empty());
   }
 
+  TEST_CASE("shared memory without huge pages where others have them is told, with what to do") {
+    const auto with = [](const std::string& pages, const std::string& shared) {
+      Checkup checkup;
+      checkup.huge_pages = pages;
+      checkup.shared_huge_pages = shared;
+      return checkup;
+    };
+    for (const std::string shared : {"never", "deny", ""}) {
+      for (const std::string pages : {"always", "madvise"}) {
+        CHECK(flip_is_slow(with(pages, shared)));
+        CHECK(checkup_text(with(pages, shared)).find("echo advise > /sys") != std::string::npos);
+      }
+      CHECK_FALSE(flip_is_slow(with("never", shared)));
+    }
+    for (const std::string shared : {"always", "within_size", "advise", "force"}) {
+      CHECK_FALSE(flip_is_slow(with("madvise", shared)));
+      CHECK(checkup_text(with("madvise", shared)).find("echo advise") == std::string::npos);
+    }
+    CHECK(checkup_text({}).find("remap, the default") != std::string::npos);
+  }
+
   TEST_CASE("this machine has threads and memory, and says so in both forms") {
     const Checkup checkup = examine({});
     CHECK(checkup.threads >= 1);
