@@ -42,10 +42,11 @@ Json choice_json(AnswerKind kind, std::size_t index, const Completion& completio
 Json response_json(const ResponseHead& head, std::span<const Completion> completions,
                    const Tokenizer& tokenizer) {
   Json choices = Json::array();
-  std::int64_t generated = 0;
+  std::int64_t generated = 0, prefilled = 0;
   for (std::size_t i = 0; i < completions.size(); ++i) {
     choices.push_back(choice_json(head.kind, i, completions[i], tokenizer));
     generated += completions[i].usage.completion_tokens;
+    prefilled += completions[i].usage.prefilled_tokens;
   }
   // The choices share one prompt: the first one's counts stand for it.
   const Usage first = completions.empty() ? Usage{} : completions[0].usage;
@@ -60,7 +61,7 @@ Json response_json(const ResponseHead& head, std::span<const Completion> complet
             {"total_tokens", first.prompt_tokens + generated},
             {"reused_tokens", first.reused_tokens},
             {"reused_from", first.reused_from ? Json(name_of(*first.reused_from)) : Json()},
-            {"prefilled_tokens", first.prefilled_tokens}}}};
+            {"prefilled_tokens", prefilled}}}};
 }
 
 }  // namespace hyb::app

@@ -225,6 +225,21 @@ TEST_SUITE("app/surface_batch") {
               .exit_code == 2);
   }
 
+  TEST_CASE("many choices of a request run its prompt once") {
+    const std::string prompt(1500, 'x');
+    for (const std::string& cache : {"on", "off"}) {
+      const Job job(R"({"custom_id":"n","body":{"prompt":")" + prompt +
+                    R"(","n":7,"temperature":1,"max_tokens":5}})" + "\n");
+      CHECK(job.run({"--prefix-cache", cache}).exit_code == 0);
+      const Json body = results(job.out)[0]["response"]["body"];
+      CHECK(body["choices"].size() == 7);
+      const Json& usage = body["usage"];
+      CHECK(usage["prompt_tokens"].get<int>() > 200);
+      CHECK(usage["prefilled_tokens"].get<int>() == usage["prompt_tokens"].get<int>() + 6);
+      CHECK(usage["reused_tokens"] == 0);
+    }
+  }
+
   TEST_CASE("killed again and again, a job ends with the results of an undisturbed run") {
     constexpr int lines = 1500;
     const Job calm(many_lines(lines));
