@@ -38,10 +38,10 @@ std::string preset_names() {
 class MemoryFile {
  public:
   explicit MemoryFile(std::string_view bytes) : descriptor_(memfd_create("hyb-demo", MFD_CLOEXEC)) {
-    if (descriptor_ < 0) fail();
+    if (descriptor_ < 0) fail(bytes.size());
     for (std::size_t done = 0; done < bytes.size();) {
       const ssize_t wrote = write(descriptor_, bytes.data() + done, bytes.size() - done);
-      if (wrote < 0 && errno != EINTR) fail();
+      if (wrote < 0 && errno != EINTR) fail(bytes.size());
       if (wrote > 0) done += static_cast<std::size_t>(wrote);
     }
   }
@@ -52,9 +52,13 @@ class MemoryFile {
   std::filesystem::path path() const { return fmt::format("/proc/self/fd/{}", descriptor_); }
 
  private:
-  [[noreturn]] static void fail() {
-    throw Error(ErrorKind::runtime,
-                std::string("the demo model can't be unpacked in memory: ") + std::strerror(errno));
+  [[noreturn]] static void fail(std::size_t bytes) {
+    const int error = errno;
+    throw Error(
+        ErrorKind::runtime,
+        fmt::format(
+            "the demo model can't be unpacked in memory: {}{}", std::strerror(error),
+            error == EFBIG ? fmt::format("; it needs {} bytes, raise ulimit -f", bytes) : ""));
   }
 
   int descriptor_;

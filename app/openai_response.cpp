@@ -50,18 +50,19 @@ Json response_json(const ResponseHead& head, std::span<const Completion> complet
   }
   // The choices share one prompt: the first one's counts stand for it.
   const Usage first = completions.empty() ? Usage{} : completions[0].usage;
+  Json usage = {{"prompt_tokens", first.prompt_tokens},
+                {"completion_tokens", generated},
+                {"total_tokens", first.prompt_tokens + generated},
+                {"reused_tokens", first.reused_tokens},
+                {"reused_from", first.reused_from ? Json(name_of(*first.reused_from)) : Json()},
+                {"prefilled_tokens", prefilled}};
+  if (first.resumed_packed) usage["reused_precision"] = "int8";
   return {{"id", head.id},
           {"object", head.kind == AnswerKind::chat ? "chat.completion" : "text_completion"},
           {"created", head.created_s},
           {"model", head.model},
           {"choices", std::move(choices)},
-          {"usage",
-           {{"prompt_tokens", first.prompt_tokens},
-            {"completion_tokens", generated},
-            {"total_tokens", first.prompt_tokens + generated},
-            {"reused_tokens", first.reused_tokens},
-            {"reused_from", first.reused_from ? Json(name_of(*first.reused_from)) : Json()},
-            {"prefilled_tokens", prefilled}}}};
+          {"usage", std::move(usage)}};
 }
 
 }  // namespace hyb::app

@@ -34,6 +34,7 @@ std::string summary_text(const BatchReport& report) {
     text += fmt::format(", {:.1f} % are there to be reused",
                         100 * share(report.sharable_tokens, report.planned_tokens));
   }
+  if (counts.packed > 0) text += fmt::format("; {} answers from int8 snapshots", counts.packed);
   return text + "\n";
 }
 
@@ -44,7 +45,8 @@ Json report_json(const BatchReport& report) {
                {"seconds", std::chrono::duration<double>(report.time).count()},
                {"completion_tokens", counts.tokens},
                {"prompt_tokens", counts.prompt_tokens},
-               {"reused_tokens", counts.reused_tokens}};
+               {"reused_tokens", counts.reused_tokens},
+               {"from_int8_snapshots", counts.packed}};
   if (report.is_planned) {
     json["planned_tokens"] = report.planned_tokens;
     json["sharable_tokens"] = report.sharable_tokens;

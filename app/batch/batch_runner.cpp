@@ -120,6 +120,7 @@ void BatchRunner::finish(const Active& active) {
   const Usage& usage = active.collector.completions().front().usage;  // choices share the prompt
   counts_.prompt_tokens += usage.prompt_tokens;
   counts_.reused_tokens += usage.reused_tokens;
+  if (usage.resumed_packed) ++counts_.packed;
   const Hash128 id = hash_of(active.custom_id);
   const char* prefix = active.kind == AnswerKind::chat ? "chatcmpl-" : "cmpl-";
   const Json body = response_json({.kind = active.kind,

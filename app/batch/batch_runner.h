@@ -20,6 +20,7 @@ struct BatchCounts {
   std::int64_t failed = 0;                            ///< of them
   std::int64_t tokens = 0;                            ///< generated
   std::int64_t prompt_tokens = 0, reused_tokens = 0;  ///< of the prompts that were answered
+  std::int64_t packed = 0;                            ///< answers from an int8 snapshot
 };
 
 /// Answers lines, many at once: reads a line when the engine has room for it, and hands a result on

@@ -16,13 +16,13 @@ std::string counted(std::int64_t count, std::string_view noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
 
+/// Why no more was reused, and what the reused part cost.
 std::string why(const Usage& usage) {
-  if (usage.reuse_limit == ReuseLimit::off) return {};
-  std::string text = fmt::format(" ({}", text_of(usage.reuse_limit));
+  std::string text(text_of(usage.reuse_limit));
   if (usage.reused_from == SnapshotSource::disk) text += ", from disk";
   if (usage.reused_from == SnapshotSource::session) text += ", from the session file";
   if (usage.resumed_packed) text += ", from an int8 snapshot";
-  return text += ')';
+  return text;
 }
 
 /// What was known of a prompt and could not be used.
@@ -43,7 +43,8 @@ std::string status_line(const Answer& answer, bool utf8) {
   std::string line = answer.was_stopped ? fmt::format("[stopped{}", dot) : "[";
   line +=
       fmt::format("reused {}{}prefilled {}{}{}{}", usage.reused_tokens, dot, usage.prefilled_tokens,
-                  why(usage), dot, counted(usage.completion_tokens, "token"));
+                  usage.reuse_limit == ReuseLimit::off ? "" : fmt::format(" ({})", why(usage)), dot,
+                  counted(usage.completion_tokens, "token"));
   if (const double rate = tokens_per_second(usage); rate > 0) {
     line += fmt::format("{}{:.1f} tok/s", dot, rate);
   }
@@ -67,7 +68,7 @@ std::string stats_text(const Answer& last, const ChatTotals& totals) {
       "  generated            {}, ended by {}\n"
       "  time to first token  {:.3f} s\n",
       counted(usage.prompt_tokens, "token"), usage.reused_tokens, usage.prefilled_tokens,
-      counted(usage.matched_tokens, "token"), lost_tokens(usage), text_of(usage.reuse_limit),
+      counted(usage.matched_tokens, "token"), lost_tokens(usage), why(usage),
       counted(usage.completion_tokens, "token"), name_of(completion.reason),
       seconds(usage.queued + usage.prefill));
   if (const double rate = tokens_per_second(usage); rate > 0) {

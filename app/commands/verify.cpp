@@ -10,6 +10,7 @@
 #include "app/environment.h"
 #include "app/machine.h"
 #include "app/model_outline.h"
+#include "app/model_texts.h"
 #include "app/options.h"
 #include "app/ui/pretty_json.h"
 #include "app/ui/process.h"
@@ -17,25 +18,28 @@
 #include "app/ui/sanitizer.h"
 #include "app/verify/passages.h"
 #include "app/verify/promises.h"
+#include "app/verify/snapshot_cost.h"
 #include "core/base/error.h"
 
 namespace hyb::app {
 namespace {
 
 constexpr int verification_failed = 6;
+constexpr std::int32_t requests_length_max = 1 << 20;
 
 struct Options {
   ModelOptions model;
   PassageWishes wishes = {.vocab = 0};
+  std::string requests;
+  std::string snapshots = "exact";
   bool json = false;
 };
 
-/// The tokenizer of a model that has one.
-std::optional<Tokenizer> read_tokenizer(const ModelSource& source) {
-  const auto text = source.read("tokenizer.json");
-  if (!text) return std::nullopt;
-  return Tokenizer::from_json(*text, source.path_of("tokenizer.json"));
-}
+/// What int8 snapshots cost after so many of them in a row.
+struct Cost {
+  std::int32_t snapshots;
+  DivergenceSummary summary;
+};
 
 /// Room for all passages at once, for copies of the longest, and for checkpoints.
 models::RunnerOptions runner_options(const BareModel& model, const PassageWishes& wishes,
@@ -51,6 +55,23 @@ models::RunnerOptions runner_options(const BareModel& model, const PassageWishes
           .vocab_used = wishes.vocab};
 }
 
+/// Pools with packed snapshots: room for two sequences and what they leave behind, twice over,
+/// because superblocks go to one view at a time.
+models::RunnerOptions packed_options(const BareModel& model, const models::RunnerOptions& flat,
+                                     models::ModelMemoryLayout& layout) {
+  const models::Geometry& geometry = model.model.geometry;
+  const auto pages = static_cast<std::size_t>(flat.positions_max / geometry.page_tokens + 2);
+  const std::size_t sequence = pages * geometry.page_bytes + 2 * geometry.slot_bytes +
+                               models::snapshot_layout(geometry).bytes;
+  layout =
+      models::memory_layout_of(geometry, {.pool_bytes = 8 * sequence, .packed = true, .flat = {}});
+  models::RunnerOptions options = flat;
+  options.memory = models::store_layout(layout);
+  options.mapping = {.mode = kernels::MapMode::remap};
+  options.step_rows = 32;
+  return options;
+}
+
 void check_fits(const BareModel& model, const models::RunnerOptions& options) {
   const std::size_t bytes = model.model.weights.packed_bytes + 2 * model.runner_bytes(options);
   if (bytes <= model.budget) return;
@@ -64,7 +85,27 @@ std::string line_of(const Verdict& verdict) {
                            : fmt::format("FAILED  {}: {}\n", verdict.promise, verdict.fault);
 }
 
-Json json_of(const BareModel& model, const std::vector<Verdict>& verdicts) {
+std::string line_of(const Cost& cost) {
+  const DivergenceSummary& sum = cost.summary;
+  return fmt::format(
+      "cost    {} int8 snapshot{}: KL mean {:.2g}, p99 {:.2g}, largest {:.2g} nats; "
+      "another likeliest token in {} of {} rows\n",
+      cost.snapshots, cost.snapshots == 1 ? "" : "s in a row", sum.mean, sum.p99, sum.largest,
+      sum.likeliest_differs, sum.rows);
+}
+
+Json json_of(const Cost& cost) {
+  const DivergenceSummary& sum = cost.summary;
+  return {{"snapshots_in_a_row", cost.snapshots},
+          {"rows", sum.rows},
+          {"kl_mean", sum.mean},
+          {"kl_p99", sum.p99},
+          {"kl_max", sum.largest},
+          {"likeliest_differs", sum.likeliest_differs}};
+}
+
+Json json_of(const BareModel& model, const std::vector<Verdict>& verdicts,
+             const std::vector<Cost>& costs) {
   Json checks = Json::array();
   bool all_kept = true;
   for (const Verdict& verdict : verdicts) {
@@ -74,12 +115,16 @@ Json json_of(const BareModel& model, const std::vector<Verdict>& verdicts) {
                       {"fault", verdict.fault}});
     all_kept = all_kept && verdict.is_kept();
   }
-  return {{"model", model.source.name()},
-          {"isa", name_of(model.queue.isa())},
-          {"threads", model.queue.threads()},
-          {"dtype", name_of(model.outline.activation)},
-          {"ok", all_kept},
-          {"checks", checks}};
+  Json json = {{"model", model.source.name()},
+               {"isa", name_of(model.queue.isa())},
+               {"threads", model.queue.threads()},
+               {"dtype", name_of(model.outline.activation)},
+               {"ok", all_kept},
+               {"checks", checks}};
+  if (costs.empty()) return json;
+  json["int8_snapshots"] = Json::array();
+  for (const Cost& cost : costs) json["int8_snapshots"].push_back(json_of(cost));
+  return json;
 }
 
 /// Checks everything there is to check.
@@ -100,16 +145,37 @@ void check_all(BareModel& model, const models::RunnerOptions& options, Promises&
   }
 }
 
+/// What int8 snapshots keep to, and what they cost: once, and where each turn of a chat goes on
+/// from the one before.
+std::vector<Cost> measure_packed(BareModel& model, const models::RunnerOptions& flat,
+                                 std::span<const Passage> passages, std::uint64_t seed,
+                                 Promises& promises) {
+  models::ModelMemoryLayout layout;
+  const models::RunnerOptions options = packed_options(model, flat, layout);
+  check_fits(model, options);
+  models::ModelRunner runner(model.queue, model.model.plan, model.model.weights,
+                             model.model.geometry, options);
+  promises.check_packed(runner);
+  std::vector<Cost> costs;
+  for (const std::int32_t snapshots : {1, 8}) {
+    SnapshotCost cost(runner, seed);
+    for (const Passage& passage : passages) cost.measure(passage, snapshots);
+    costs.push_back({.snapshots = snapshots, .summary = cost.summary()});
+  }
+  return costs;
+}
+
 BareModel open_model(const ModelOptions& options, const Environment& environment) {
   const StopAtOnce nothing_to_lose;
   return open_bare(options, environment);
 }
 
-/// What the options ask for, within what the model can take.
+/// What the options ask for, within what the model can take. Requests are as long as they are.
 PassageWishes wishes_for(const BareModel& model, const Options& options,
                          const Tokenizer* tokenizer) {
   const models::Plan& plan = model.model.plan;
   PassageWishes wishes = options.wishes;
+  if (!options.requests.empty()) wishes.length_max = requests_length_max;
   wishes.vocab = tokenizer == nullptr ? plan.vocab : std::min(plan.vocab, tokenizer->size());
   const auto limit = [&](std::int32_t most) {
     if (most > 0) wishes.length_max = std::min(wishes.length_max, most);
@@ -123,27 +189,46 @@ PassageWishes wishes_for(const BareModel& model, const Options& options,
   return wishes;
 }
 
+std::vector<Passage> passages_for(const Options& options, PassageWishes& wishes,
+                                  const ModelTexts& texts) {
+  if (options.requests.empty()) {
+    return make_passages(wishes, texts.tokenizer ? &*texts.tokenizer : nullptr);
+  }
+  std::vector<Passage> passages = read_passages(options.requests, wishes, texts);
+  std::size_t longest = 0;
+  for (const Passage& passage : passages) longest = std::max(longest, passage.prompt.size());
+  wishes.length_max = static_cast<std::int32_t>(longest) + wishes.answer_tokens;
+  return passages;
+}
+
 int run(const Options& options) {
   const Environment environment = read_environment();
   BareModel model = open_model(options.model, environment);
-  const std::optional<Tokenizer> tokenizer = read_tokenizer(model.source);
-  const Tokenizer* known = tokenizer ? &*tokenizer : nullptr;
-  const PassageWishes wishes = wishes_for(model, options, known);
-  std::vector<Passage> passages = make_passages(wishes, known);
+  const ModelTexts texts = read_texts(model.source);
+  PassageWishes wishes = wishes_for(model, options, texts.tokenizer ? &*texts.tokenizer : nullptr);
+  const std::vector<Passage> passages = passages_for(options, wishes, texts);
   const models::RunnerOptions runner = runner_options(model, wishes, passages.size());
   check_fits(model, runner);
   models::ModelRunner model_runner(model.queue, model.model.plan, model.model.weights,
                                    model.model.geometry, runner);
   ProgressLine progress(environment);
   progress.show("verifying");
-  Promises promises(model_runner, std::move(passages), wishes.seed, [&](const Verdict& verdict) {
+  Promises promises(model_runner, passages, wishes.seed, [&](const Verdict& verdict) {
     progress.clear();
     if (!options.json) write_stdout(line_of(verdict));
     progress.show("verifying");
   });
   check_all(model, runner, promises);
+  std::vector<Cost> costs;
+  if (options.snapshots == "int8") {
+    costs = measure_packed(model, runner, passages, wishes.seed, promises);
+  }
   progress.clear();
-  if (options.json) write_stdout(pretty_json(json_of(model, promises.verdicts())));
+  if (options.json) {
+    write_stdout(pretty_json(json_of(model, promises.verdicts(), costs)));
+  } else {
+    for (const Cost& cost : costs) write_stdout(line_of(cost));
+  }
   const bool all_kept = std::all_of(promises.verdicts().begin(), promises.verdicts().end(),
                                     [](const Verdict& verdict) { return verdict.is_kept(); });
   return all_kept ? 0 : verification_failed;
@@ -152,7 +237,10 @@ int run(const Options& options) {
 Action describe(CLI::App& cli) {
   const auto options = std::make_shared<Options>();  // CLI11 keeps pointers into it
   add_model_options(cli, options->model);
-  cli.add_option("--prompts", options->wishes.random_prompts, "prompts of random tokens")
+  cli.add_option("--requests", options->requests,
+                 "instead of random tokens: requests from this file, as hyb batch takes them");
+  cli.add_option("--prompts", options->wishes.prompts,
+                 "so many prompts of random tokens, or of the file's requests, evenly spread")
       ->check(CLI::Range(2, 256))
       ->capture_default_str();
   cli.add_option("-n,--max-tokens", options->wishes.answer_tokens, "tokens drawn behind each")
@@ -162,6 +250,10 @@ Action describe(CLI::App& cli) {
       ->check(CLI::Range(4, 1 << 20))
       ->capture_default_str();
   cli.add_option("--seed", options->wishes.seed, "of prompts, cuts and draws")
+      ->capture_default_str();
+  cli.add_option("--snapshots", options->snapshots,
+                 "int8: measure, too, how far int8 snapshots of recurrent state move answers")
+      ->check(CLI::IsMember({"exact", "int8"}))
       ->capture_default_str();
   cli.add_flag("--json", options->json, "one JSON object");
   return [options] { return run(*options); };

@@ -89,7 +89,7 @@ Written write_all(int descriptor, std::string_view text) {
 
 ProcessGuard::ProcessGuard() {
   fill_closed_descriptors();
-  handle(SIGPIPE, SIG_IGN, 0);
+  for (const int signal : {SIGPIPE, SIGXFSZ}) handle(signal, SIG_IGN, 0);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) handle(signal, on_stop, 0);
   for (const int signal : {SIGWINCH, SIGCONT}) handle(signal, on_change, SA_RESTART);
   for (const int signal : {SIGABRT, SIGSEGV, SIGQUIT}) {

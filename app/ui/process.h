@@ -4,9 +4,10 @@
 
 namespace hyb::app {
 
-/// The process's manners: SIGPIPE is ignored (a closed stdout is noticed at the next write), SIGINT
-/// and SIGTERM raise a flag that loops look at, a second SIGINT ends at once; terminal modes are
-/// restored on every way out. One per process.
+/// The process's manners: SIGPIPE and SIGXFSZ are ignored (a closed stdout and a file at ulimit -f
+/// are noticed at the next write, by whoever can say what it was for), SIGINT and SIGTERM raise a
+/// flag that loops look at, a second SIGINT ends at once; terminal modes are restored on every way
+/// out. One per process.
 class ProcessGuard {
  public:
   ProcessGuard();

@@ -1,8 +1,14 @@
 #include "app/verify/passages.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <random>
 #include <utility>
+
+#include "app/batch/input_file.h"
+#include "app/batch/request_maker.h"
+#include "core/base/error.h"
 
 namespace hyb::app {
 namespace {
@@ -21,7 +27,7 @@ std::vector<Passage> make_passages(const PassageWishes& wishes, const Tokenizer*
   };
   const std::int32_t prompt_max = std::max(1, wishes.length_max - wishes.answer_tokens);
   std::vector<std::vector<TokenId>> prompts;
-  for (std::int32_t i = 0; i < wishes.random_prompts; ++i) {
+  for (std::int32_t i = 0; i < wishes.prompts; ++i) {
     // The shortest and the longest are always there.
     const std::int32_t length = i == 0 ? 1 : i == 1 ? prompt_max : 1 + below(prompt_max);
     std::vector<TokenId>& prompt = prompts.emplace_back();
@@ -47,6 +53,44 @@ std::vector<Passage> make_passages(const PassageWishes& wishes, const Tokenizer*
                         .seed = wishes.seed + i,
                         .bias = {}};
   }
+  return passages;
+}
+
+std::vector<Passage> read_passages(const std::string& file, const PassageWishes& wishes,
+                                   const ModelTexts& texts) {
+  InputFile input = InputFile::open(file, "/tmp");
+  input.scan(std::nullopt);
+  if (!texts.tokenizer) {
+    throw Error(ErrorKind::model, "the model has no tokenizer.json, so it takes no requests");
+  }
+  RequestMaker maker(*texts.tokenizer, texts.chat_template ? &*texts.chat_template : nullptr,
+                     {.defaults = {},
+                      .limits = {.vocab = wishes.vocab,
+                                 .length_max = wishes.length_max - wishes.answer_tokens + 1,
+                                 .has_text = true},
+                      .model = {},
+                      .system = {}});
+  const std::size_t lines = input.lines().size();
+  const std::size_t count = std::min(lines, static_cast<std::size_t>(wishes.prompts));
+  std::vector<Passage> passages;
+  for (std::size_t i = 0; i < count; ++i) {
+    const InputLine& at = input.lines()[i * lines / count];
+    const RequestLine line = input.read(at);
+    const auto refuse = [&](const std::string& why) {
+      throw Error(ErrorKind::usage, fmt::format("{}: line {}: {}", file, at.number, why));
+    };
+    if (line.failure) refuse(line.failure->message);
+    try {
+      Request request = maker.make(line);
+      passages.push_back({.prompt = std::move(request.prompt),
+                          .sampling = std::move(request.sampling),
+                          .answer_tokens = wishes.answer_tokens,
+                          .cuts = {}});
+    } catch (const Error& error) {
+      refuse(error.what());
+    }
+  }
+  if (passages.empty()) throw Error(ErrorKind::usage, file + ": has no requests");
   return passages;
 }
 

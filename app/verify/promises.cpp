@@ -133,6 +133,26 @@ void Promises::check_resume() {
   add(std::move(verdict));
 }
 
+void Promises::check_packed(Runner& packed) {
+  Verdict verdict = {.promise = "int8 snapshot, two that resume: one answer", .fault = {}};
+  Replay replay(packed);
+  std::mt19937_64 random(seed_++);
+  for (std::size_t i = 0; i < passages_.size(); ++i) {
+    const auto tokens =
+        static_cast<std::int32_t>(passages_[i].prompt.size()) + passages_[i].answer_tokens;
+    if (tokens < 3) continue;
+    const auto at =
+        static_cast<std::int32_t>(1 + random() % static_cast<std::uint64_t>(tokens - 2));
+    const auto resumed = replay.run_resumed(passages_[i], at, Precision::int8);
+    verdict.rows += static_cast<std::int64_t>(resumed.second.tokens.size());
+    const std::string fault = difference(resumed.first, resumed.second);
+    if (!fault.empty() && verdict.is_kept()) {
+      verdict.fault = fmt::format("prompt {}, snapshot at {}, {}", i, at, fault);
+    }
+  }
+  add(std::move(verdict));
+}
+
 void Promises::check_engine() {
   Verdict verdict = {.promise = "engine = straight run", .fault = {}};
   std::int32_t length_max = 0;

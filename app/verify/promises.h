@@ -35,6 +35,8 @@ class Promises {
   void check_cuts();
   void check_copies();
   void check_resume();
+  /// Two that go on from one int8 snapshot. The runner has packed snapshots.
+  void check_packed(Runner& packed);
   void check_engine();
 
   /// On another runner of the same model. `what` names it: "threads 1 = threads 2".

@@ -145,7 +145,8 @@ std::vector<Trace> Replay::run(std::span<const Passage> passages) {
   return traces;
 }
 
-Replay::Resumed Replay::run_resumed(const Passage& passage, std::int32_t tokens) {
+Replay::Resumed Replay::run_resumed(const Passage& passage, std::int32_t tokens,
+                                    Precision precision) {
   std::optional<Memory> memory = pool_.start();
   if (!memory) fail_dry();
   std::vector<Voice> first;
@@ -154,7 +155,7 @@ Replay::Resumed Replay::run_resumed(const Passage& passage, std::int32_t tokens)
   voice.stop = tokens;
   while (voice.memory.length() < tokens) advance(first);
   const std::vector<TokenId> known = voice.tokens;
-  const std::optional<Checkpoint> checkpoint = voice.memory.checkpoint();
+  const std::optional<Checkpoint> checkpoint = voice.memory.checkpoint(precision);
   if (!checkpoint) fail_dry();
   voice.trace = {};
   play(first);

@@ -50,8 +50,10 @@ class Replay {
 
   /// One passage that is checkpointed after `tokens` of prompt and answer, and runs on to its end;
   /// then two sequences at once go on from the checkpoint. The traces hold the rows behind the
-  /// checkpoint only. 0 < tokens < prompt and answer together.
-  Resumed run_resumed(const Passage& passage, std::int32_t tokens);
+  /// checkpoint only. 0 < tokens < prompt and answer together. int8 needs a runner with packed
+  /// snapshots.
+  Resumed run_resumed(const Passage& passage, std::int32_t tokens,
+                      Precision precision = Precision::exact);
 
  private:
   struct Voice;

@@ -1,6 +1,7 @@
 #include "core/engine/memory_demand.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace hyb {
 namespace {
@@ -96,6 +97,23 @@ bool MemoryDemand::fits() const {
     superblocks += superblocks_for(wanted - (pool_->units_free(view) - free * each), each);
   }
   return superblocks <= free;
+}
+
+ViewId MemoryDemand::driest() const {
+  const MemoryLayout& layout = pool_->layout();
+  const std::int64_t free = pool_->superblocks_free();
+  ViewId driest{0};
+  std::int64_t most = std::numeric_limits<std::int64_t>::min();
+  for (std::int32_t i = 0; i < layout.views(); ++i) {
+    const std::int32_t each = layout.units_per_superblock(ViewId{i});
+    if (units_[static_cast<std::size_t>(i)] == 0) continue;
+    const std::int64_t lacking = superblocks_for(
+        units_[static_cast<std::size_t>(i)] - (pool_->units_free(ViewId{i}) - free * each), each);
+    if (lacking <= most) continue;
+    driest = ViewId{i};
+    most = lacking;
+  }
+  return driest;
 }
 
 bool MemoryDemand::fits_beside(std::span<Sequence* const> running) const {

@@ -32,6 +32,9 @@ class MemoryDemand {
   /// Whether what is free now will do.
   bool fits() const;
 
+  /// The view that lacks most superblocks; whoever gives it one helps.
+  ViewId driest() const;
+
   /// Whether it would do if nobody but these held anything.
   bool fits_beside(std::span<Sequence* const> running) const;
 

@@ -97,7 +97,7 @@ struct Usage {
   ReuseLimit reuse_limit = ReuseLimit::off;
   std::optional<SnapshotPlace> resumed_at;    ///< where the snapshot that was used had been taken
   std::optional<SnapshotSource> reused_from;  ///< where the bytes of what was reused came from
-  bool resumed_packed = false;                ///< it was an int8 one
+  bool resumed_packed = false;                ///< that or a later one was an int8 snapshot
   bool waited_for_prefix = false;             ///< another request was running the same prefix
   std::chrono::nanoseconds queued{0};         ///< submit -> first span
   std::chrono::nanoseconds prefill{0};        ///< first span -> first token

@@ -323,13 +323,15 @@ MemoryDemand Scheduler::demand_beside_running(const Sequence& sequence,
 }
 
 /// Memory for it beside those that run, at the cost of snapshots if need be; none of them goes
-/// when that would not do.
+/// when that would not do. What is free in many superblocks, a little in each, is brought together.
 bool Scheduler::make_room_for(const Sequence& sequence, Lookup& lookup) {
   const MemoryDemand demand = demand_beside_running(sequence, lookup.resumable);
   if (demand.fits()) return true;
   if (!demand.fits_beside(running_)) return false;
   bool evicted = false;
   while (!demand.fits() && prefixes_->evict(lookup.snapshot)) evicted = true;
+  while (!demand.fits() && pool_->compact_for(demand.driest())) {
+  }
   if (evicted && lookup.snapshot != nullptr) lookup = prefixes_->look_up(sequence.known());
   return demand.fits();
 }

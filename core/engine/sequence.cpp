@@ -39,6 +39,9 @@ void Sequence::start(Memory memory, const Resumed& resumed) {
   ran_max_ += reused;
   const bool is_slower = resumed.source != SnapshotSource::memory;
   if (reused > 0 && (is_slower || !usage.reused_from)) usage.reused_from = resumed.source;
+  if (resumed.snapshot != nullptr && resumed.snapshot->checkpoint.packed() != no_packed) {
+    usage.resumed_packed = true;  // one that was sent away and comes back to one says so, too
+  }
   if (was_started_) return;
   was_started_ = true;
   tokens_.reserve(static_cast<std::size_t>(length_last()));
@@ -46,7 +49,6 @@ void Sequence::start(Memory memory, const Resumed& resumed) {
   usage.matched_tokens = std::min(resumed.matched, prompt_tokens_);
   if (resumed.snapshot == nullptr) return;
   usage.resumed_at = resumed.snapshot->place;
-  usage.resumed_packed = resumed.snapshot->checkpoint.packed() != no_packed;
 }
 
 /// As long as it can become.

@@ -176,6 +176,11 @@ class MemoryPool {
   /// of one superblock; 0: none.
   void limit_compaction(std::size_t bytes_per_step);
 
+  /// Has a superblock emptied by copies, so that the dry view finds a free one; who takes memory
+  /// from a dry view gets that anyway. False: no other view has room for one of its superblocks in
+  /// its others, or this step has copied enough.
+  bool compact_for(ViewId dry);
+
   std::int64_t units_free(ViewId view) const { return superblocks_.units_free(view); }
   std::int32_t superblocks_free() const { return superblocks_.superblocks_free(); }
   /// Free ones that give_back() would find.
@@ -222,7 +227,6 @@ class MemoryPool {
   }
   void check_table(std::span<const PageTable> tables, std::int32_t length) const;
 
-  bool compact_for(ViewId dry);
   void empty(SuperblockId superblock);
   void order_copy(ViewId view, std::int32_t from, std::int32_t to);
 

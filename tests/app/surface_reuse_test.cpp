@@ -49,6 +49,14 @@ std::vector<Reuse> reuses(const std::string& err) {
   return found;
 }
 
+std::size_t count_of(const std::string& text, const std::string& part) {
+  std::size_t count = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) {
+    ++count;
+  }
+  return count;
+}
+
 const std::string question = "The red box holds a coin. The blue bag holds a key. ";
 
 }  // namespace
@@ -137,6 +145,40 @@ TEST_SUITE("app/surface_reuse") {
     CHECK(killed.out + rest.out == whole.out);
     REQUIRE(reuses(rest.err).size() == 1);
     CHECK(reuses(rest.err)[0].reused == reuses(whole.err)[0].reused);
+  }
+
+  TEST_CASE("an answer from an int8 snapshot says so, in chat, batch and replay") {
+    const Home home;
+    const std::string talk = question + "What is in the blue bag?\n/stats\n/regen\n/stats\n" +
+                             "/undo\nWhat is in the red box?\n/stats\n";
+    const ToolResult exact = home.chat(talk), int8 = home.chat(talk, {"--snapshots", "int8"});
+    CHECK(exact.exit_code == 0);
+    CHECK(int8.exit_code == 0);
+    CHECK_FALSE(contains(exact.err, "int8"));
+    const std::size_t answers = reuses(int8.err).size();
+    REQUIRE(answers == 3);
+    CHECK(count_of(int8.err, "from an int8 snapshot\n") == answers - 1);  // not the first
+    CHECK(int8.out.substr(0, int8.out.find('\n')) == exact.out.substr(0, exact.out.find('\n')));
+
+    const std::string line = "{\"messages\":[{\"role\":\"user\",\"content\":\"" + question +
+                             "What is in the red box?\"}]}\n";
+    const std::string in = home.folder.write("in", line + line + line).string();
+    const std::string out = (home.folder.path() / "out").string();
+    const ToolResult batch = run_tool({.arguments = {"batch", in, "-o", out, "--snapshots", "int8",
+                                                     "--parallel", "1", "-n", "8"}});
+    CHECK(batch.exit_code == 0);
+    CHECK(contains(batch.err, "; 2 answers from int8 snapshots\n"));
+    CHECK(count_of(content(out), "\"reused_precision\":\"int8\"") == 2);
+    const Json last = parse_json(content(out + ".job"), "job")["last_run"];
+    CHECK(last["from_int8_snapshots"] == 2);
+
+    const std::string trace = (home.folder.path() / "trace").string();
+    CHECK(home.chat(talk, {"--snapshots", "int8", "--record", trace}).exit_code == 0);
+    const ToolResult replay =
+        run_tool({.arguments = {"replay", trace, "--shape", "granite-4.0-h-350m", "--budget", "2GB",
+                                "--policy", "gd", "--snapshots", "int8", "--json"}});
+    CHECK(replay.exit_code == 0);
+    CHECK(parse_json(replay.out, "stdout")[0]["snapshots"] == "int8");
   }
 
   TEST_CASE("a chat is recorded for replay without its text") {

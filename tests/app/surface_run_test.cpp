@@ -111,6 +111,19 @@ TEST_SUITE("app/surface_run") {
     }
   }
 
+  TEST_CASE("a limit on file sizes is named where it is in the way, and only there") {
+    const ToolResult small = run_shell("ulimit -f 100; $HYB run -p Hello -n 2");
+    CHECK(small.exit_code == 1);
+    CHECK(contains(small.err, "the demo model can't be unpacked in memory: File too large"));
+    CHECK(contains(small.err, "raise ulimit -f"));
+    for (const char* mode : {"remap", "flip", "flat"}) {
+      CAPTURE(mode);
+      const ToolResult enough =
+          run_shell(std::string("ulimit -f 10000; $HYB run -p Hello -n 2 --memory-mode ") + mode);
+      CHECK(enough.exit_code == 0);  // the pools are larger than that
+    }
+  }
+
   TEST_CASE("models that cannot be opened exit with 3 and a reason") {
     const TemporaryFolder folder;
     const std::string path = folder.path().string();

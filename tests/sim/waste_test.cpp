@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <functional>
 #include <random>
 #include <string>
 #include <vector>
@@ -42,6 +43,7 @@ class NullRunner : public Runner {
     return {.memory = memory_, .step_tokens = 8192, .step_rows = 512, .vocab = 130000};
   }
   StepResult run(const Step& step) override {
+    during_step();
     StepResult result;
     for (const Span& span : step.spans) {
       result.sampled.resize(result.sampled.size() + span.samples.size());
@@ -50,6 +52,9 @@ class NullRunner : public Runner {
   }
   void read(ViewId, std::int32_t, std::span<std::byte>) override {}
   void write(ViewId, std::int32_t, std::span<const std::byte>) override {}
+
+  /// Called in every step, when all memory that it takes is taken.
+  std::function<void()> during_step = [] {};
 
  private:
   MemoryLayout memory_;
@@ -64,7 +69,7 @@ class Silent : public Sink {
 }  // namespace
 
 TEST_SUITE("sim/waste") {
-  TEST_CASE("while requests are queued, hardly a byte is idle") {
+  TEST_CASE("while requests are queued, hardly a byte is idle in any step") {
     for (const Shape& shape :
          {Shape{"nemotron-nano-12b-v2", 384, 145379, 384, 1},
           Shape{"granite-4-tiny", 128, 56000, 448, 1}, Shape{"qwen3-next", 384, 75458, 576, 3},
@@ -87,23 +92,27 @@ TEST_SUITE("sim/waste") {
           request.max_tokens = static_cast<std::int32_t>(50 + random() % 400);
           engine.submit(std::move(request), sink);
         };
+        // While the model runs: what sequences leave when they end is free between two steps.
+        constexpr int steps_before = 1000, steps = 2000;
         double idle = 0, worst = 0;
-        constexpr int steps = 2000;
-        for (int step = 0; step < 1000 + steps; ++step) {
-          while (engine.waiting() < 20) submit();
-          engine.step();
-          if (step < 1000) continue;
+        int step = 0;
+        runner.during_step = [&] {
+          if (step < steps_before) return;
           const PoolUsage usage = engine.usage().pool;
           const double share = static_cast<double>(usage.idle_bytes + usage.free_bytes) /
                                static_cast<double>(usage.total());
           idle += share / steps;
           worst = std::max(worst, share);
+        };
+        for (; step < steps_before + steps; ++step) {
+          while (engine.waiting() < 20) submit();
+          engine.step();
         }
         MESSAGE(std::string(shape.name) << std::string(remembers ? " with" : " without")
                                         << " prefixes: " << engine.running() << " run, idle "
                                         << idle * 100 << " % on average, " << worst * 100
                                         << " % at most, preempted " << engine.usage().preemptions);
-        CHECK(idle < 0.05);
+        CHECK(worst < 0.05);
       }
     }
   }

@@ -29,6 +29,10 @@ TEST_SUITE("app/batch/batch_report") {
           "tokens, 80.0 % are there to be reused\n");
     CHECK(report_json(report)["reused_tokens"] == 150);
     CHECK(report_json(report)["sharable_tokens"] == 160);
+    CHECK(report_json(report)["from_int8_snapshots"] == 0);
+    report.counts.packed = 3;
+    CHECK(contains(summary_text(report), "; 3 answers from int8 snapshots\n"));
+    CHECK(report_json(report)["from_int8_snapshots"] == 3);
     report.is_planned = false;
     CHECK_FALSE(contains(summary_text(report), "80.0"));
     CHECK_FALSE(report_json(report).contains("sharable_tokens"));

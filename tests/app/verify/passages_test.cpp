@@ -11,8 +11,7 @@ TEST_SUITE("app/verify/passages") {
   TEST_CASE(
       "the shortest and the longest are there, ids are of the vocabulary, both ways of drawing") {
     const auto passages = make_passages(
-        {.random_prompts = 20, .answer_tokens = 10, .length_max = 50, .vocab = 7, .seed = 2},
-        nullptr);
+        {.prompts = 20, .answer_tokens = 10, .length_max = 50, .vocab = 7, .seed = 2}, nullptr);
     REQUIRE(passages.size() == 20);
     CHECK(passages[0].prompt.size() == 1);
     CHECK(passages[1].prompt.size() == 40);

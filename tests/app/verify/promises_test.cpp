@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <limits>
 #include <set>
+#include <variant>
 
 #include "app/model_outline.h"
 #include "app/verify/passages.h"
+#include "models/memory_layout.h"
 
 using namespace hyb;
 using namespace hyb::app;
@@ -20,6 +22,7 @@ enum class Fault {
   company_shows,    ///< a row's logits depend on how many spans the step has
   cut_shows,        ///< a long span computes its last row differently
   order_lost,       ///< the copies of a checkpoint are not carried out
+  packed_lost,      ///< of the sequences that go on from one int8 snapshot the last gets zeros
   reads_live_slot,  ///< the first step after a checkpoint or resume reads the slot it writes
   nothing_but_nan,  ///< one logit is no number
   other_token,      ///< the logits are right, the token drawn beside two others is not
@@ -35,6 +38,10 @@ class FaultyRunner : public Runner {
   StepResult run(const Step& step) override {
     Step spoilt = step;
     if (fault_ == Fault::order_lost) spoilt.orders.clear();
+    if (fault_ == Fault::packed_lost && !spoilt.orders.empty() &&
+        std::holds_alternative<UnpackSlot>(spoilt.orders.back())) {
+      spoilt.orders.pop_back();
+    }
     for (Span& span : spoilt.spans) {
       if (fault_ == Fault::reads_live_slot && span.read_slot != no_slot) {
         span.read_slot = span.write_slot;
@@ -81,7 +88,7 @@ struct Opened {
           options.threads = 1;
           return open_bare(options, {});
         }()),
-        passages(make_passages({.random_prompts = 5,
+        passages(make_passages({.prompts = 5,
                                 .answer_tokens = 6,
                                 .length_max = 80,
                                 .vocab = model.model.plan.vocab,
@@ -118,6 +125,25 @@ struct Opened {
   models::ModelRunner runner;
 };
 
+/// Whether two that go on from one int8 snapshot give one answer.
+bool packed_is_kept(Opened& opened, Fault fault) {
+  const models::ModelMemoryLayout layout = models::memory_layout_of(
+      opened.model.model.geometry, {.pool_bytes = 2 << 20, .packed = true, .flat = {}});
+  models::ModelRunner packed(opened.model.queue, opened.model.model.plan,
+                             opened.model.model.weights, opened.model.model.geometry,
+                             {.memory = models::store_layout(layout),
+                              .step_tokens = 256,
+                              .step_rows = 8,
+                              .positions_max = 80,
+                              .vocab_used = opened.model.model.plan.vocab,
+                              .mapping = {.mode = kernels::MapMode::remap}});
+  FaultyRunner faulty(packed, fault);
+  Promises promises(opened.runner, opened.passages, 5, [](const Verdict&) {});
+  promises.check_packed(faulty);
+  CHECK(promises.verdicts().front().rows > 0);
+  return promises.verdicts().front().is_kept();
+}
+
 using Names = std::set<std::string>;
 
 }  // namespace
@@ -141,6 +167,12 @@ TEST_SUITE("app/verify/promises") {
     CHECK(opened.broken(Fault::nothing_but_nan).contains("logits are numbers"));
     CHECK(opened.broken(Fault::other_token).contains("engine = straight run"));
     CHECK(opened.broken(Fault::other_token).contains("together = alone"));
+  }
+
+  TEST_CASE("two that go on from one int8 snapshot") {
+    Opened opened("granite-dense-nope");
+    CHECK(packed_is_kept(opened, Fault::none));
+    CHECK_FALSE(packed_is_kept(opened, Fault::packed_lost));
   }
 
   TEST_CASE("a difference says where") {

@@ -75,6 +75,32 @@ TEST_SUITE("core/engine/memory_demand") {
     CHECK_FALSE(MemoryDemand(one).add_newcomer(4, 0).add_slots(1).fits());
   }
 
+  TEST_CASE("what is free a little here and there is brought together for the driest view") {
+    MemoryPool pool({.page_tokens = 4,
+                     .groups = {{.kind = &full, .page_bytes = 10, .pages_per_superblock = 6}},
+                     .slots = {.bytes = 30, .per_superblock = 2},
+                     .packed = {},
+                     .superblock_bytes = 60,
+                     .superblocks = 5,
+                     .fixed_superblocks = {}});
+    std::vector<Memory> memories;
+    for (int i = 0; i < 6; ++i) memories.push_back(*pool.start());
+    REQUIRE(memories[0].reserve(48));  // two superblocks of pages, three of slots
+    for (const std::ptrdiff_t gone : {5, 3, 1}) memories.erase(memories.begin() + gone);
+    MemoryDemand demand(pool);
+    demand.add_newcomer(4, 0);
+    CHECK_FALSE(demand.fits());  // three slots are free, each in another superblock, and no page
+    CHECK(demand.driest() == ViewId{0});
+    CHECK(pool.compact_for(demand.driest()));
+    CHECK(demand.fits());
+    const std::optional<Memory> newcomer = pool.start();
+    REQUIRE(newcomer);
+    CHECK(pool.superblocks_free() == 1);
+    CHECK_FALSE(pool.compact_for(ViewId{0}));  // all slots are where they should be
+    CHECK(MemoryDemand(pool).add_slots(3).driest() == pool.layout().slot_view());
+    pool.audit();
+  }
+
   TEST_CASE("window layers need a window, however long the prompt") {
     MemoryPool pool(elastic(2));  // 12 full pages and none for anybody else
     CHECK_FALSE(MemoryDemand(pool).add_newcomer(40, 0).fits());

@@ -190,6 +190,34 @@ TEST_SUITE("core/engine/sequence") {
     CHECK(text_of(ReuseLimit::no_snapshot) == "no snapshot there");
   }
 
+  TEST_CASE("one that comes back to an int8 snapshot says so, though it began without") {
+    const FullAttention full;
+    MemoryPool pool({.page_tokens = 4,
+                     .groups = {{.kind = &full, .page_bytes = 10, .pages_per_superblock = 6}},
+                     .slots = {.bytes = 30, .per_superblock = 2},
+                     .packed = {.bytes = 15, .per_superblock = 4},
+                     .superblock_bytes = 60,
+                     .superblocks = 9,
+                     .fixed_superblocks = {}});
+    Memory source = *pool.start();
+    REQUIRE(source.reserve(2));
+    source.keep(2);
+    for (const Precision precision : {Precision::exact, Precision::int8}) {
+      Snapshot snapshot;
+      snapshot.checkpoint = *source.checkpoint(precision);
+      const RequestTerms terms = terms_of(three_tokens(), nullptr);
+      Sequence sequence(terms, 0);
+      sequence.start(*pool.start(), {.is_tracked = true});
+      sequence.release();
+      sequence.start(*pool.resume(snapshot.checkpoint),
+                     {.matched = 2, .snapshot = &snapshot, .is_tracked = true});
+      sequence.end(FinishReason::cancelled);
+      const Usage usage = sequence.take_completion().usage;
+      CHECK(usage.resumed_packed == (precision == Precision::int8));
+      CHECK(usage.resumed_at == std::nullopt);  // where it began
+    }
+  }
+
   TEST_CASE("a stop token ends the answer, is in its tokens and not in its text") {
     const RequestTerms terms = terms_of(three_tokens());
     Sequence sequence(terms, 0);

@@ -1,0 +1,110 @@
+#include "app/verify/snapshot_cost.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "app/model_outline.h"
+#include "app/verify/passages.h"
+#include "models/memory_layout.h"
+
+using namespace hyb;
+using namespace hyb::app;
+
+namespace {
+
+/// A tiny model on pools with packed snapshots.
+struct Opened {
+  explicit Opened(const std::string& name)
+      : model([&] {
+          ModelOptions options;
+          options.model = std::string(HYB_TESTS_DIR) + "/golden/" + name;
+          options.threads = 1;
+          return open_bare(options, {});
+        }()),
+        layout(models::memory_layout_of(model.model.geometry,
+                                        {.pool_bytes = 2 << 20, .packed = true, .flat = {}})),
+        runner(model.queue, model.model.plan, model.model.weights, model.model.geometry,
+               {.memory = models::store_layout(layout),
+                .step_tokens = 256,
+                .step_rows = 8,
+                .positions_max = 80,
+                .vocab_used = model.model.plan.vocab,
+                .mapping = {.mode = kernels::MapMode::remap}}),
+        passages(make_passages({.prompts = 5,
+                                .answer_tokens = 6,
+                                .length_max = 80,
+                                .vocab = model.model.plan.vocab,
+                                .seed = 3},
+                               nullptr)) {}
+
+  DivergenceSummary cost(std::int32_t snapshots) {
+    SnapshotCost cost(runner, 7);
+    for (const Passage& passage : passages) cost.measure(passage, snapshots);
+    return cost.summary();
+  }
+
+  BareModel model;
+  models::ModelMemoryLayout layout;
+  models::ModelRunner runner;
+  std::vector<Passage> passages;
+};
+
+}  // namespace
+
+TEST_SUITE("app/verify/snapshot_cost") {
+  TEST_CASE("divergence of known distributions") {
+    const std::vector<float> half = {0, 0}, same = {5, 5};
+    const std::vector<float> quarter = {std::log(1.0F), std::log(3.0F)};
+    CHECK(divergence(half, same) == doctest::Approx(0.0).epsilon(1e-12));
+    CHECK(divergence(half, quarter) ==
+          doctest::Approx(0.5 * std::log(0.5 / 0.25) + 0.5 * std::log(0.5 / 0.75)).epsilon(1e-6));
+    CHECK(divergence(quarter, half) ==
+          doctest::Approx(0.25 * std::log(0.25 / 0.5) + 0.75 * std::log(0.75 / 0.5)).epsilon(1e-6));
+    const std::vector<float> large = {1e30F, 0}, gone = {0, -INFINITY};
+    CHECK(divergence(large, large) == 0);
+    CHECK(divergence(gone, gone) == 0);
+    CHECK(divergence(gone, half) == doctest::Approx(std::log(2.0)));
+    CHECK(std::isinf(divergence(half, gone)));
+    CHECK(std::isinf(divergence(half, std::vector<float>{NAN, 0})));
+    CHECK(std::isinf(divergence(std::vector<float>{NAN, 0}, half)));
+  }
+
+  TEST_CASE("int8 snapshots move distributions a little") {
+    for (const char* name : {"granite-dense-nope", "granite-mamba-only", "granite-moe-nope"}) {
+      CAPTURE(name);
+      Opened opened(name);
+      const DivergenceSummary once = opened.cost(1), often = opened.cost(8);
+      CHECK(once.rows > 40);
+      CHECK(often.rows > once.rows);
+      for (const DivergenceSummary& sum : {once, often}) {
+        CHECK(sum.mean > 0);
+        CHECK(sum.mean < 0.01);
+        CHECK(sum.mean <= sum.largest);
+        CHECK(sum.p99 <= sum.largest);
+        CHECK(sum.likeliest_differs < sum.rows / 10);
+      }
+      const DivergenceSummary again = opened.cost(1);
+      CHECK(again.mean == once.mean);
+      CHECK(again.rows == once.rows);
+    }
+  }
+
+  TEST_CASE("without recurrent layers there is nothing to lose") {
+    Opened opened("granite-attention-only");
+    CHECK(opened.cost(8).rows > 40);
+    CHECK(opened.cost(8).largest == 0);
+  }
+
+  TEST_CASE("one token has no row behind a snapshot; no rows, no figures") {
+    Opened opened("granite-mamba-only");
+    opened.passages.resize(1);
+    opened.passages[0].prompt.resize(1);
+    opened.passages[0].answer_tokens = 1;
+    CHECK(opened.cost(3).rows == 1);  // the token drawn is run, too
+    CHECK(SnapshotCost(opened.runner, 1).summary().rows == 0);
+    CHECK(SnapshotCost(opened.runner, 1).summary().mean == 0);
+  }
+}
