@@ -4,10 +4,11 @@
     scripts/measure_limits.py build/hyb MODEL --pool-memory 256MB [--disk-tier 64MB]
 
 Runs `hyb batch` over 2,000 requests (short and long, alone and in groups that begin alike, from a
-seed) once per memory mode, in the order of the file so that memory is short, and looks at the process all the time: the largest Pss of
-/proc/PID/smaps_rollup, where a page that is mapped twice counts once, must stay below packed weights
-+ pools + 100 MB (code, tables, the text of requests); what the disk tier's file takes (st_blocks) and how long it is must stay within the
-tier's size. Prints a Markdown table; exit 1 when a limit is broken or too little was seen to tell.
+seed) once per memory mode, in the order of the file so that memory is short, and looks at the
+process all the time. The largest Pss of /proc/PID/smaps_rollup, where a page that is mapped twice
+counts once, must stay below packed weights + pools + 100 MB (code, tables, the text of requests);
+what the disk tier's file takes (st_blocks) and how long it is must stay within the tier's size.
+Prints a Markdown table; exit 1 when a limit is broken or too little was seen to tell.
 """
 
 import argparse
@@ -123,7 +124,7 @@ def parse_arguments():
     parser.add_argument("--disk-tier", help="its size; modes that keep no prefixes go without")
     parser.add_argument("--modes", default="remap,flip,flat")
     parser.add_argument("--requests", type=int, default=2000)
-    parser.add_argument("--tokens", type=int, default=2000, help="about those of the longest prompt")
+    parser.add_argument("--tokens", type=int, default=2000, help="about, in the longest prompt")
     parser.add_argument("--parallel", type=int, default=16)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--option", action="append", default=[],
