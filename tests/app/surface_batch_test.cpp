@@ -227,7 +227,7 @@ TEST_SUITE("app/surface_batch") {
 
   TEST_CASE("many choices of a request run its prompt once") {
     const std::string prompt(1500, 'x');
-    for (const std::string& cache : {"on", "off"}) {
+    for (const std::string cache : {"on", "off"}) {
       const Job job(R"({"custom_id":"n","body":{"prompt":")" + prompt +
                     R"(","n":7,"temperature":1,"max_tokens":5}})" + "\n");
       CHECK(job.run({"--prefix-cache", cache}).exit_code == 0);
