@@ -52,7 +52,7 @@ TEST_SUITE("app/chat/report") {
     CHECK(testing::contains(status_line(known, false), ", from the session file)"));
     usage.resumed_packed = true;
     CHECK(testing::contains(status_line(known, false), "from an int8 snapshot)"));
-    CHECK(testing::contains(stats_text(known, {}), "no snapshot there, from an int8 snapshot\n"));
+    CHECK(testing::contains(stats_text(known, {}), ", from an int8 snapshot\n"));
     CHECK(testing::contains(stats_text(known, {.ahead_tokens = 7}), "7 tokens run while"));
     CHECK_FALSE(testing::contains(stats_text(known, {}), "while you typed"));
   }
