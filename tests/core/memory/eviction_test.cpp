@@ -89,10 +89,14 @@ TEST_SUITE("core/memory/eviction") {
       eviction.remove(dear);
       eviction.wake(dear, 9);  // it rested meanwhile, and is no better for it
       CHECK(eviction.victim() == &dear);
+      eviction.reweigh(3, [](const Snapshot&) { return 50.0; });  // nor by what a second is worth
+      CHECK(Eviction::is_devalued(dear));
+      CHECK(eviction.victim() == &dear);
       const double level = eviction.level();
       eviction.give_up(dear);
       CHECK(eviction.level() == level);
       CHECK(eviction.victim() == &worthless);
+      eviction.audit();
     }
   }
 

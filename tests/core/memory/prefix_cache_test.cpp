@@ -178,7 +178,7 @@ TEST_SUITE("core/memory/prefix_cache") {
       "where attention costs the square, few tokens deep down are worth more than many above") {
     for (const bool is_square : {false, true}) {
       CAPTURE(is_square);
-      Server server({.kinds = {&full}});
+      PrefixServer server({.kinds = {&full}});
       const Key line = repeated(1, 100), deep = repeated(1, 120), shallow = repeated(2, 80);
       for (const Key* key : {&line, &deep, &shallow}) {
         Memory memory = *server.cache.resume(server.cache.look_up(*key));
@@ -213,7 +213,7 @@ TEST_SUITE("core/memory/prefix_cache") {
   }
 
   TEST_CASE("what is awaited is given up last, and no longer when others are awaited") {
-    Server server({.kinds = {&full}});
+    PrefixServer server({.kinds = {&full}});
     const std::vector<Key> keys = {repeated(1, 20), repeated(2, 30), repeated(3, 40)};
     for (const Key& key : keys) server.serve(key, {});
     const auto snapshot_of = [&](std::size_t i) {
