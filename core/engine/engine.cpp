@@ -267,7 +267,6 @@ Engine::Engine(Runner& runner, const Tokenizer* tokenizer, const EngineOptions& 
     : books_(std::make_unique<Books>(runner, tokenizer, options)) {}
 
 Engine::~Engine() = default;
-
 std::int32_t Engine::length_max() const { return books_->length_max; }
 
 RequestId Engine::submit(Request request, Sink& sink) {
@@ -340,11 +339,8 @@ bool Engine::step() {
 }
 
 void Engine::carry_out_orders() { books_->carry_out_orders(); }
-
 bool Engine::idle() const { return books_->unfinished == 0 && books_->events.empty(); }
-
 std::int32_t Engine::running() const { return books_->scheduler.running(); }
-
 std::int32_t Engine::waiting() const { return books_->unfinished - running(); }
 
 EngineUsage Engine::usage() const {
@@ -362,7 +358,6 @@ EngineUsage Engine::usage() const {
 }
 
 PrefixCache& Engine::prefixes() { return books_->prefixes; }
-
 MemoryPool& Engine::pool() { return books_->pool; }
 
 SnapshotCarrier Engine::carrier() {
@@ -382,7 +377,6 @@ void Engine::add_tier(const std::string& name, std::unique_ptr<Storage> storage,
 }
 
 SnapshotTier* Engine::tier() { return books_->tier.get(); }
-
 void Engine::record(TraceRecorder* recorder) { books_->recorder = recorder; }
 
 void Engine::audit() const {

@@ -47,7 +47,8 @@ class Eviction {
   void refuse(double worth);
 
   /// What a second is worth has changed by `scale`, and what each saves with it: from now on all
-  /// values are what they would be had it always been so. O(n) and one call of `worth` for each.
+  /// values are what they would be had it always been so. O(n) and one call of `worth` for each;
+  /// the devalued stay so.
   void reweigh(double scale, const std::function<double(const Snapshot&)>& worth);
 
   std::size_t size() const { return heap_.size(); }
