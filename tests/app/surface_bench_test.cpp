@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <string>
 
 #include "core/base/json.h"
 #include "tests/app/run_tool.h"
@@ -127,10 +128,15 @@ TEST_SUITE("app/surface_bench") {
   }
 
   TEST_CASE("Ctrl-C: what was measured is printed, exit 130") {
-    const ToolResult result = run_shell(
-        "timeout --preserve-status -s INT 3 $HYB bench demo -p 16 -n 8 -r 10000 -d 0 -o json");
-    CHECK(result.exit_code == 130);
-    const Json all = parse_json(result.out, "stdout");
+    Json all;
+    for (const char* seconds : {"3", "9", "27"}) {  // a busy machine has measured nothing so soon
+      const ToolResult result =
+          run_shell(std::string("timeout --preserve-status -s INT ") + seconds +
+                    " $HYB bench demo -p 16 -n 8 -r 10000 -d 0 -o json");
+      CHECK(result.exit_code == 130);
+      all = parse_json(result.out, "stdout");
+      if (!all.empty()) break;
+    }
     REQUIRE(all.size() >= 1);
     CHECK(all.back()["status"].get<std::string>().starts_with("interrupted: "));
   }
