@@ -17,6 +17,9 @@ class Stream {
   Stream& operator=(const Stream&) = delete;
 
   CUstream_st* handle() const { return stream_; }
+  /// A row's answer is to depend on no other row and on no cut; else only on no run.
+  bool batch_invariant() const { return batch_invariant_; }
+  void set_batch_invariant(bool wanted) { batch_invariant_ = wanted; }
   /// The card lets a kernel start before the one in front of it has ended (sm_90 and later).
   bool can_start_early() const { return can_start_early_; }
 
@@ -26,6 +29,7 @@ class Stream {
  private:
   CUstream_st* stream_ = nullptr;
   bool can_start_early_ = false;
+  bool batch_invariant_ = false;
 };
 
 /// Work that was written down once and is done again with one call: the same kernels with the same

@@ -1,0 +1,58 @@
+#include "kernels/linear/project.h"
+
+#include "kernels/linear/linear.h"
+#include "kernels/ops/check.h"
+#include "kernels/ops/gated_norm.h"
+#include "kernels/ops/rms_norm.h"
+
+namespace hyb::kernels {
+namespace {
+
+/// What the ops that it calls do not check of their own arguments.
+void check(const Project& op) {
+  const Check check("project");
+  check.that(op.weight != nullptr, "weight is there", 0);
+  check.activations(op.x, "x");
+  check.that(op.x.rank == 2, "x is a matrix", op.x.rank);
+  const std::int64_t rows = op.x.dim(0);
+  if (!op.norm.empty()) {
+    check.tensor(op.normed, "normed", op.x.dtype, {rows, op.x.dim(1)});
+  }
+  check.that(op.norm.gate.empty() || !op.norm.one_plus, "a gated norm has plain weights", 1);
+  if (!op.activation) return;
+  check.tensor(op.product, "product", op.x.dtype, {rows, op.weight->rows()});
+  check.that(!op.add && op.scale == 1.0F, "an activation is neither scaled nor added", op.add);
+}
+
+}  // namespace
+
+void apply(Queue& queue, const InputNorm& norm, const Tensor& x, const Tensor& y) {
+  if (norm.gate.empty()) {
+    rms_norm(queue,
+             {.x = x, .weight = norm.weight, .y = y, .eps = norm.eps, .one_plus = norm.one_plus});
+    return;
+  }
+  gated_norm(queue, {.x = x,
+                     .gate = norm.gate,
+                     .weight = norm.weight,
+                     .y = y,
+                     .eps = norm.eps,
+                     .groups = norm.groups});
+}
+
+void project(Queue& queue, const Project& op) {
+  check(op);
+  Tensor x = op.x;
+  if (!op.norm.empty()) {
+    apply(queue, op.norm, x, op.normed);
+    x = op.normed;
+  }
+  if (!op.activation) {
+    linear(queue, {.x = x, .weight = op.weight, .y = op.y, .scale = op.scale, .add = op.add});
+    return;
+  }
+  linear(queue, {.x = x, .weight = op.weight, .y = op.product});
+  gated_activation(queue, {.x = op.product, .y = op.y, .activation = *op.activation});
+}
+
+}  // namespace hyb::kernels

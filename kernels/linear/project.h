@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "kernels/ops/gated_activation.h"
+#include "kernels/queue.h"
+#include "kernels/tensor.h"
+#include "kernels/weight.h"
+
+namespace hyb::kernels {
+
+/// The norm in front of a matrix product: rms_norm, or with `gate` gated_norm, of its rows. Without
+/// a weight there is none.
+struct InputNorm {
+  Tensor weight = {};  ///< [K] f32
+  float eps = 1e-5F;
+  bool one_plus = false;    ///< as in RmsNorm
+  Tensor gate = {};         ///< [T,K], as in GatedNorm
+  std::int64_t groups = 1;  ///< as in GatedNorm
+
+  bool empty() const { return weight.empty(); }
+};
+
+/// Writes norm(x) to y; y may be x itself. There is a norm.
+void apply(Queue& queue, const InputNorm& norm, const Tensor& x, const Tensor& y);
+
+/// A projection of the residual stream with what stands around it, in one op:
+///
+///   n = norm(x)   p = n * W^T   y = activation(p), or (add ? y : 0) + scale * p
+///
+/// shapes  x [T,K]   weight [N,K]   y [T,N], or [T,N/2] with silu_gated; rows may be strided
+///         normed [T,K], with a norm   product [T,N], with an activation: room to work in
+/// types   x, normed, product: f32 or bf16, the same   y: the type of x, or f32 without activation
+///         weight: as for linear
+/// numbers those of rms_norm or gated_norm, linear and gated_activation one after the other, each
+///         with its rounding
+///         with its rounding; an activation is neither scaled nor added
+/// writes  y, and anything to normed and product; y aliases none of the others
+struct Project {
+  Tensor x;
+  InputNorm norm = {};
+  const Weight* weight = nullptr;
+  Tensor y;
+  std::optional<Activation> activation = {};
+  Tensor normed = {}, product = {};
+  float scale = 1.0F;
+  bool add = false;
+};
+
+void project(Queue& queue, const Project& op);
+
+}  // namespace hyb::kernels

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/linear/project.h"
+#include "kernels/ops/gated_activation.h"
+#include "kernels/ops/moe_route.h"
+#include "kernels/queue.h"
+#include "kernels/tensor.h"
+#include "kernels/weight.h"
+
+namespace hyb::kernels {
+
+/// A mixture of experts, with a shared expert beside it or without:
+///
+///   n = norm(x)   chosen, weights = moe_route(n * router^T)
+///   y = y + scale * (moe_experts(n, chosen, weights) + down_s * activation(gate_up_s * n))
+///
+/// shapes  x, y [T,H]; rows may be strided   router [E,H]   bias [E] or empty
+///         gate_up [E,2I,H] ([E,I,H] for relu2)   down [E,H,I]
+///         shared_gate_up [2S,H] ([S,H])   shared_down [H,S], or both null
+///         workspace: at least moe_workspace_bytes, aligned to 64; zeros before its first use
+/// types   x, y: f32 or bf16, the same   bias: f32   weights: as for linear
+/// numbers those of the parts; logits are f32, a rounding there could swap experts; y is rounded
+///         once for each of the two terms, or once for both
+/// writes  y and the workspace; y may be x where there is a norm
+struct Moe {
+  Tensor x;
+  InputNorm norm = {};
+  const Weight* router = nullptr;
+  const Weight* gate_up = nullptr;
+  const Weight* down = nullptr;
+  const Weight* shared_gate_up = nullptr;
+  const Weight* shared_down = nullptr;
+  Tensor bias = {};
+  Routing routing = {};
+  std::int64_t active = 0;  ///< k
+  Activation activation = Activation::silu_gated;
+  Tensor y;
+  Tensor workspace = {};
+  float scale = 1.0F;
+};
+
+/// For calls with up to `tokens` tokens.
+struct MoeShape {
+  std::int64_t tokens, active;
+  std::int64_t experts, hidden, intermediate;  ///< E, H, I
+  std::int64_t shared_intermediate;            ///< S, 0: none
+  DType dtype;                                 ///< of x and y
+  Activation activation = Activation::silu_gated;
+};
+std::size_t moe_workspace_bytes(const MoeShape& shape);
+
+void moe(Queue& queue, const Moe& op);
+
+}  // namespace hyb::kernels
