@@ -16,7 +16,7 @@ constexpr int block_threads = block_warps * warp_size;
 
 template <typename T, typename S>
 struct Params {
-  const T *x, *gate, *dt;
+  const T *x, *dt;
   const float *conv_weight, *conv_bias;  // conv_bias null: none
   T* windows;
   const float *a_log, *d, *dt_bias;
@@ -24,7 +24,7 @@ struct Params {
   const std::int32_t *read_slot, *write_slot;
   T* y;
   unsigned* tickets;
-  std::int64_t x_stride, gate_stride, dt_stride, y_stride, window_stride, state_stride;
+  std::int64_t x_stride, dt_stride, y_stride, window_stride, state_stride;
   int heads, rows, columns, groups, taps;
   float dt_min, dt_max;
 };
@@ -100,6 +100,7 @@ __global__ void __launch_bounds__(block_threads) mamba_step_kernel(const Params<
   const std::int64_t c = b + static_cast<std::int64_t>(p.groups) * p.columns;
   let_next_kernel_start();
   wait_for_previous_kernel();
+  if (p.write_slot[token] < 0) return;
 
   if (thread < count) {
     shared.x[thread] = convolve(p, token, own + thread);
@@ -123,9 +124,7 @@ __global__ void __launch_bounds__(block_threads) mamba_step_kernel(const Params<
     const float x = shared.x[i];
     const float sum = step_row(p, shared, token, (own + i) * p.columns, decay, dt * x);
     if (thread % warp_size == 0) {
-      const float s = to_float(rounded<T>(sum + p.d[head] * x));
-      const float z = to_float(p.gate[token * p.gate_stride + own + i]);
-      p.y[token * p.y_stride + own + i] = rounded<T>(s * (z / (1.0F + expf(-z))));
+      p.y[token * p.y_stride + own + i] = rounded<T>(sum + p.d[head] * x);
     }
   }
 
@@ -143,7 +142,6 @@ void run(Stream& stream, const MambaStep& op) {
   const auto heads = static_cast<int>(op.state.dim(1));
   const auto rows = static_cast<int>(op.state.dim(2));
   const Params<T, S> params = {.x = op.x.as<T>(),
-                               .gate = op.gate.as<T>(),
                                .dt = op.dt.as<T>(),
                                .conv_weight = op.conv_weight.as<float>(),
                                .conv_bias = op.conv_bias.as<float>(),
@@ -157,7 +155,6 @@ void run(Stream& stream, const MambaStep& op) {
                                .y = op.y.as<T>(),
                                .tickets = op.tickets.as<unsigned>(),
                                .x_stride = op.x.row_stride,
-                               .gate_stride = op.gate.row_stride,
                                .dt_stride = op.dt.row_stride,
                                .y_stride = op.y.row_stride,
                                .window_stride = op.windows.row_stride,

@@ -8,22 +8,24 @@
 
 namespace hyb::kernels {
 
-/// What a Mamba-2 mixer does between its projections for one more token of every sequence, up to
-/// the gate; token r is the next one of the sequence in slot read_slot[r]:
+/// The convolution and the recurrence of a Mamba-2 mixer for one more token of every sequence;
+/// token r is the next one of the sequence in slot read_slot[r]:
 ///
-///   c = causal_conv(x)   s = ssd(c, dt)   y[r,i] = s[r,i] * silu(gate[r,i])
+///   c = causal_conv(x)   y = ssd(c, dt)
 ///
-/// shapes  x [R, heads*P + 2*G*N]   gate, y [R, heads*P]   dt [R,heads]; rows may be strided
+/// Rows whose write_slot is -1 have no sequence: they stand behind the others, nothing is read or
+/// written for them, and their y may hold anything.
+///
+/// shapes  x [R, heads*P + 2*G*N]   y [R, heads*P]   dt [R,heads]; rows may be strided
 ///         conv_weight [C,K]   conv_bias [C] or empty   windows [S,C,K-1] with C the columns of x
 ///         a_log, d, dt_bias [heads]   state [S,heads,P,N]   read_slot, write_slot [R], as in ssd
 ///         convolved [R,C]: room to work in   tickets [R]
-/// types   x, gate, dt, y, windows, convolved: f32 or bf16, the same   state: f32 or bf16
+/// types   x, dt, y, windows, convolved: f32 or bf16, the same   state: f32 or bf16
 ///         weights: f32   tables and tickets: i32
-/// numbers c and s are rounded as the ops they come from round; the gate is applied in f32 and y
-///         rounded once
-/// writes  y, the R named slots of windows and state, convolved; tickets are zeros before and after
+/// numbers c and y are rounded as the ops they come from round: the very bits of the two
+/// writes  y, the named slots of windows and state, convolved; tickets are zeros before and after
 struct MambaStep {
-  Tensor x, gate, dt;
+  Tensor x, dt;
   Tensor conv_weight, conv_bias, windows;
   Tensor a_log, d, dt_bias, state;
   Tensor read_slot, write_slot;

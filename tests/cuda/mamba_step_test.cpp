@@ -15,7 +15,7 @@ struct Case {
   std::vector<std::int32_t> read, write;
 };
 const Case cases[] = {
-    {4, 16, 32, 1, 4, DType::bf16, DType::f32, {0, 2, 5}, {0, 2, 5}},
+    {4, 16, 32, 1, 4, DType::bf16, DType::f32, {0, 2, 5, -1, -1}, {0, 2, 5, -1, -1}},
     {6, 20, 40, 2, 4, DType::f32, DType::f32, {1, -1}, {3, 0}},
     {2, 80, 128, 2, 3, DType::bf16, DType::bf16, {4}, {4}},
     {3, 33, 16, 3, 2, DType::f32, DType::f32, {-1, 1, 2, 4}, {0, 1, 3, 4}},
@@ -29,7 +29,6 @@ struct Step {
         channels(inner + 2 * c.groups * c.columns),
         tokens(static_cast<std::int64_t>(c.read.size())),
         x(random_tensor(c.dtype, {tokens, channels}, 1, 1.0F, {7, 1})),
-        gate(random_tensor(c.dtype, {tokens, inner}, 2, 1.0F, {5, 0})),
         dt(random_tensor(c.dtype, {tokens, c.heads}, 3, 1.0F, {2, 1})),
         conv_weight(random_tensor(DType::f32, {channels, c.taps}, 4, 0.5F)),
         conv_bias(random_tensor(DType::f32, {channels}, 5, 0.5F)),
@@ -42,7 +41,7 @@ struct Step {
         convolved(c.dtype, {tokens, channels}) {}
 
   std::int64_t inner, channels, tokens;
-  TestTensor x, gate, dt, conv_weight, conv_bias, windows, a_log, d, dt_bias, state, y, convolved;
+  TestTensor x, dt, conv_weight, conv_bias, windows, a_log, d, dt_bias, state, y, convolved;
 };
 
 /// Only the named slots have changed, and nothing outside of slots.
@@ -65,7 +64,6 @@ void check_case(const Case& c, bool bias, bool replayed) {
   Queue plain = test_queue(Isa::plain);
   const Table read(c.read), write(c.write), tickets(std::vector<std::int32_t>(c.read.size(), 0));
   mamba_step(plain, {.x = step.x,
-                     .gate = step.gate,
                      .dt = step.dt,
                      .conv_weight = step.conv_weight,
                      .conv_bias = bias ? Tensor(step.conv_bias) : Tensor(),
@@ -84,13 +82,12 @@ void check_case(const Case& c, bool bias, bool replayed) {
                      .dt_max = 4.0F});
 
   cuda::Stream stream;
-  const DeviceTensor x(step.x), gate(step.gate), dt(step.dt), conv_weight(step.conv_weight),
+  const DeviceTensor x(step.x), dt(step.dt), conv_weight(step.conv_weight),
       conv_bias(step.conv_bias), on_windows(windows), a_log(step.a_log), d(step.d),
       dt_bias(step.dt_bias), on_state(state), on_y(y);
   const DeviceTable on_read(c.read), on_write(c.write),
       on_tickets(std::vector<std::int32_t>(c.read.size(), 0));
   const MambaStep op = {.x = x,
-                        .gate = gate,
                         .dt = dt,
                         .conv_weight = conv_weight,
                         .conv_bias = bias ? Tensor(conv_bias) : Tensor(),
