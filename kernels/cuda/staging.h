@@ -1,0 +1,118 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include "kernels/cuda/event.h"
+#include "kernels/cuda/stream.h"
+
+namespace hyb::kernels::cuda {
+
+struct FreePinned {
+  void operator()(std::byte* bytes) const;
+};
+struct FreeDevice {
+  void operator()(std::byte* bytes) const;
+};
+/// Host bytes that the device copies from and to without the host's help.
+using PinnedBytes = std::unique_ptr<std::byte, FreePinned>;
+using DeviceBytes = std::unique_ptr<std::byte, FreeDevice>;
+/// Throw Error(memory) where there is not so much.
+PinnedBytes make_pinned(std::size_t bytes);
+DeviceBytes make_device(std::size_t bytes);
+
+/// Room for values on the host, and where they will stand on the device.
+template <typename T>
+struct Staged {
+  std::span<T> host;
+  T* device;
+};
+
+/// Small tables on their way to the device, round after round: clear, take and fill, upload, then
+/// the kernels that read them. The host side is twofold, so that a round may be filled while the
+/// device still works at the one before; the device side is not: upload waits its turn there.
+class Staging {
+ public:
+  explicit Staging(Stream& stream) : stream_(stream) {}
+
+  /// Afterwards takes that need no more than `bytes` in all allocate nothing, and the same takes
+  /// get the same device addresses in every round: what a graph needs. One take needs its bytes,
+  /// rounded up to 64. What was taken before is gone.
+  void reserve(std::size_t bytes);
+
+  /// Begins a round: all room is free again. Waits for the upload of the round before the last.
+  void clear();
+
+  /// Room for `count` values, aligned to 64 bytes, of any contents. Allocates where the room is
+  /// used up (never while a graph is captured); what was taken before stays where it is.
+  template <typename T>
+  Staged<T> take(std::int64_t count) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    const Place place = take_bytes(static_cast<std::size_t>(count) * sizeof(T));
+    return {.host = {reinterpret_cast<T*>(place.host), static_cast<std::size_t>(count)},
+            .device = reinterpret_cast<T*>(place.device)};
+  }
+
+  /// Asks for the copy of all that was taken in this round; once a round, and not inside of a
+  /// graph.
+  void upload();
+
+ private:
+  struct Chunk {
+    std::array<PinnedBytes, 2> host;
+    DeviceBytes device;
+    std::size_t bytes = 0, used = 0;
+  };
+  struct Place {
+    std::byte *host, *device;
+  };
+  Place take_bytes(std::size_t bytes);
+  void add_chunk(std::size_t bytes);
+
+  Stream& stream_;
+  std::vector<Chunk> chunks_;
+  std::array<Event, 2> uploaded_;
+  std::size_t side_ = 0;
+};
+
+/// What comes back from the device: clear, ask for copies, wait once, read.
+class Readback {
+ public:
+  explicit Readback(Stream& stream) : stream_(stream) {}
+
+  /// As Staging's.
+  void reserve(std::size_t bytes);
+
+  /// All room is free again; the last round's copies were waited for.
+  void clear();
+
+  /// Asks for a copy of `count` values from the device. They may be read after wait() and before
+  /// clear().
+  template <typename T>
+  std::span<const T> copy(const T* device, std::int64_t count) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(T);
+    return {reinterpret_cast<const T*>(copy_bytes(device, bytes)), static_cast<std::size_t>(count)};
+  }
+
+  /// Returns when all that the stream was asked for until now is done.
+  void wait();
+
+ private:
+  struct Chunk {
+    PinnedBytes host;
+    std::size_t bytes = 0, used = 0;
+  };
+  const std::byte* copy_bytes(const void* device, std::size_t bytes);
+
+  Stream& stream_;
+  std::vector<Chunk> chunks_;
+  Event done_;
+};
+
+}  // namespace hyb::kernels::cuda
