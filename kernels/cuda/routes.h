@@ -3,6 +3,8 @@
 #include "kernels/cuda/stream.h"
 #include "kernels/linear/linear.h"
 #include "kernels/ops/add_norm.h"
+#include "kernels/ops/embed.h"
+#include "kernels/ops/gather_rows.h"
 #include "kernels/ops/mamba_step.h"
 #include "kernels/ops/rms_norm.h"
 
@@ -19,6 +21,12 @@ void add_norm(Stream& stream, const AddNorm& op);
 /// weight: rows. x and weight of bf16 whose rows are 16-byte aligned go through the matrix
 /// instructions, all else through a plain kernel; which of them does not depend on the row count.
 void linear(Stream& stream, const Linear& op);
+
+/// weight: rows, aligned to its elements. A token outside of the vocabulary is no error: its row of
+/// y is NaN.
+void embed(Stream& stream, const Embed& op);
+/// A row outside of x is no error: its row of y is NaN. NaNs may lose their payload.
+void gather_rows(Stream& stream, const GatherRows& op);
 
 void mamba_step(Stream& stream, const MambaStep& op);
 
