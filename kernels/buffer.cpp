@@ -5,6 +5,8 @@
 
 #include <utility>
 
+#include "kernels/cuda/memory.h"
+
 namespace hyb::kernels {
 namespace {
 
@@ -27,24 +29,38 @@ std::byte* map_zeroed(std::size_t bytes) {
 
 }  // namespace
 
-Buffer::Buffer(Device device, std::size_t bytes) : bytes_(bytes) {
-  if (device != Device::cpu) {
+Buffer::Buffer(Device device, std::size_t bytes) : device_(device), bytes_(bytes) {
+  if (bytes == 0) return;
+  if (device == Device::cpu) {
+    data_ = map_zeroed(bytes);
+    return;
+  }
+  if constexpr (has_cuda) {
+    data_ = cuda::allocate(bytes);
+  } else {
     throw Error(ErrorKind::usage, "buffer: this build has no CUDA; use --device cpu");
   }
-  if (bytes > 0) data_ = map_zeroed(bytes);
 }
 
 Buffer::Buffer(Buffer&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+    : device_(other.device_),
+      data_(std::exchange(other.data_, nullptr)),
+      bytes_(std::exchange(other.bytes_, 0)) {}
 
 Buffer& Buffer::operator=(Buffer&& other) noexcept {
+  std::swap(device_, other.device_);
   std::swap(data_, other.data_);
   std::swap(bytes_, other.bytes_);
   return *this;
 }
 
 Buffer::~Buffer() {
-  if (data_ != nullptr) munmap(data_, bytes_);
+  if (data_ == nullptr) return;
+  if (device_ == Device::cpu) {
+    munmap(data_, bytes_);
+    return;
+  }
+  if constexpr (has_cuda) cuda::release(data_);
 }
 
 Tensor Buffer::tensor(std::size_t offset, DType dtype,

@@ -8,8 +8,9 @@
 
 namespace hyb::kernels {
 
-/// Owns bytes on a device, zeroed, aligned to 4096. Move-only. Untouched pages of a CPU buffer cost
-/// no memory. Throws Error(memory) naming the size when the machine has not so much.
+/// Owns bytes on a device, zeroed, aligned to 4096 (a card's: to 256). Move-only. Untouched pages
+/// of a CPU buffer cost no memory. Throws Error(memory) naming the size when the machine has not so
+/// much.
 class Buffer {
  public:
   Buffer() = default;
@@ -25,6 +26,7 @@ class Buffer {
   Tensor tensor(std::size_t offset, DType dtype, std::initializer_list<std::int64_t> shape) const;
 
  private:
+  Device device_ = Device::cpu;
   std::byte* data_ = nullptr;
   std::size_t bytes_ = 0;
 };

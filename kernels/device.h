@@ -6,6 +6,10 @@ namespace hyb::kernels {
 
 enum class Device : std::uint8_t { cpu, cuda };
 
+/// Whether this build has the ops' CUDA routes. Where it is false, calls of what kernels/cuda/
+/// declares stand behind `if constexpr (has_cuda)` and are left out.
+inline constexpr bool has_cuda = HYB_HAS_CUDA;
+
 /// Instruction sets that ops have routes for. `avx512` means F, BW, VL, DQ and BF16; `avx2` means
 /// AVX2, FMA and F16C. Answers are bit-identical within one level, not between levels.
 enum class Isa : std::uint8_t { plain, avx2, avx512 };

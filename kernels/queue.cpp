@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "kernels/cuda/stream.h"
 
 namespace hyb::kernels {
 namespace {
@@ -27,18 +28,24 @@ Isa checked_isa(const std::optional<Isa>& isa) {
   return isa.value_or(best);
 }
 
-Device checked_device(Device device) {
-  if (device != Device::cpu) {
+using StreamOwner = std::unique_ptr<cuda::Stream, void (*)(cuda::Stream*)>;
+
+StreamOwner stream_of(Device device, const QueueOptions& options) {
+  if (device == Device::cuda) {
+    if constexpr (has_cuda) {
+      return StreamOwner(cuda::make_stream(options.batch_invariant), cuda::delete_stream);
+    }
     throw Error(ErrorKind::usage, "queue: this build has no CUDA; use --device cpu");
   }
-  return device;
+  return StreamOwner(nullptr, [](cuda::Stream*) {});
 }
 
 }  // namespace
 
 Queue::Queue(Device device, const QueueOptions& options)
-    : device_(checked_device(device)),
+    : device_(device),
       isa_(checked_isa(options.isa)),
-      pool_(std::make_unique<ThreadPool>(checked_threads(options.threads))) {}
+      pool_(std::make_unique<ThreadPool>(checked_threads(options.threads))),
+      stream_(stream_of(device, options)) {}
 
 }  // namespace hyb::kernels

@@ -10,13 +10,21 @@
 
 namespace hyb::kernels {
 
+namespace cuda {
+class Stream;
+}
+
 struct QueueOptions {
   int threads = 0;         ///< 0: as many as this process may use (affinity mask, cgroup cpu.max)
   std::optional<Isa> isa;  ///< none: best_isa(); tests force a lower one
+  /// On a card: a row's answer depends on no other row of the call and on no cut of its sequence,
+  /// as on the CPU always. Else it is only the same in every run.
+  bool batch_invariant = false;
 };
 
-/// Where ops run: the threads of the CPU, or later one CUDA stream. Ops on one queue run in order.
-/// A Queue on a device that this build or machine lacks throws Error(usage) that says why.
+/// Where ops run: the threads of the CPU, or one stream of a card, behind the caller's back; then
+/// the threads do what is left to the CPU. Ops on one queue run in order. A Queue on a device that
+/// this build or machine lacks throws Error(usage) that says why.
 class Queue {
  public:
   explicit Queue(Device device, const QueueOptions& options = {});
@@ -24,6 +32,8 @@ class Queue {
   Device device() const { return device_; }
   Isa isa() const { return isa_; }
   int threads() const { return pool_->threads(); }
+  /// Of a queue on a card.
+  cuda::Stream& stream() { return *stream_; }
 
   /// Calls body(thread, threads) once on every thread and waits for all. The body must not throw.
   template <typename Body>
@@ -60,6 +70,7 @@ class Queue {
   Device device_;
   Isa isa_;
   std::unique_ptr<ThreadPool> pool_;
+  std::unique_ptr<cuda::Stream, void (*)(cuda::Stream*)> stream_;  // a card's, where built
 };
 
 }  // namespace hyb::kernels

@@ -1,5 +1,7 @@
 #include "kernels/cuda/stream.h"
 
+#include <memory>
+
 #include "kernels/cuda/check.h"
 
 namespace hyb::kernels::cuda {
@@ -16,6 +18,20 @@ Stream::Stream() {
 Stream::~Stream() { cudaStreamDestroy(stream_); }
 
 void Stream::wait() { check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize"); }
+
+Stream* make_stream(bool batch_invariant) {
+  int devices = 0;
+  if (const cudaError_t error = cudaGetDeviceCount(&devices); error != cudaSuccess) {
+    throw Error(ErrorKind::usage, std::string("cuda: no card that can be used (") +
+                                      cudaGetErrorString(error) +
+                                      "); hyb doctor says more; or use --device cpu");
+  }
+  auto stream = std::make_unique<Stream>();
+  stream->set_batch_invariant(batch_invariant);
+  return stream.release();
+}
+
+void delete_stream(Stream* stream) { delete stream; }
 
 Graph::Graph(Stream& stream, const std::function<void()>& body) {
   check(cudaStreamBeginCapture(stream.handle(), cudaStreamCaptureModeThreadLocal),

@@ -17,7 +17,7 @@ class Stream {
   Stream& operator=(const Stream&) = delete;
 
   CUstream_st* handle() const { return stream_; }
-  /// A row's answer is to depend on no other row and on no cut; else only on no run.
+  /// QueueOptions::batch_invariant
   bool batch_invariant() const { return batch_invariant_; }
   void set_batch_invariant(bool wanted) { batch_invariant_ = wanted; }
   /// The card lets a kernel start before the one in front of it has ended (sm_90 and later).
@@ -31,6 +31,10 @@ class Stream {
   bool can_start_early_ = false;
   bool batch_invariant_ = false;
 };
+
+/// For who does not see all of the class at link time. Throws Error(usage) where there is no card.
+Stream* make_stream(bool batch_invariant);
+void delete_stream(Stream* stream);
 
 /// Work that was written down once and is done again with one call: the same kernels with the same
 /// arguments on whatever stands at their addresses then.

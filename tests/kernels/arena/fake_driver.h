@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/arena/driver_table.h"
@@ -16,7 +17,7 @@
 namespace hyb::kernels::testing {
 
 /// CUDA's virtual-memory calls over a file in memory. It keeps the driver's rules, writes down what
-/// broke one, and can refuse the n-th call. One at a time is behind table().
+/// broke one, and can refuse the n-th call. Behind table() is the youngest that lives.
 class FakeDriver {
  public:
   static constexpr int invalid_value = 1;
@@ -24,10 +25,10 @@ class FakeDriver {
 
   explicit FakeDriver(std::size_t granularity = 4096) : granularity_(granularity) {
     file_ = memfd_create("fake-driver", MFD_CLOEXEC);
-    current_ = this;
+    outer_ = std::exchange(current_, this);
   }
   ~FakeDriver() {
-    current_ = nullptr;
+    current_ = outer_;
     close(file_);
   }
   FakeDriver(const FakeDriver&) = delete;
@@ -225,6 +226,7 @@ class FakeDriver {
   }
 
   static inline FakeDriver* current_ = nullptr;
+  FakeDriver* outer_;
 
   std::size_t granularity_;
   int file_ = -1;

@@ -1,0 +1,11 @@
+#pragma once
+
+#include "kernels/arena/driver_table.h"
+
+namespace hyb::kernels::cuda {
+
+/// The driver's virtual-memory calls for the current device; its primary context is current
+/// afterwards. Throws Error(usage) that says what is missing.
+DriverTable driver();
+
+}  // namespace hyb::kernels::cuda

@@ -1,0 +1,49 @@
+#include "kernels/cuda/recorded.h"
+
+#include "kernels/cuda/staging.h"
+#include "kernels/cuda/stream.h"
+
+namespace hyb::kernels::cuda {
+namespace {
+
+class DeviceTables final : public StepTables {
+ public:
+  DeviceTables(Stream& stream, std::size_t bytes) : staging_(stream) { staging_.reserve(bytes); }
+
+  void clear() override { staging_.clear(); }
+
+  Table take(std::int64_t count) override {
+    const Staged<std::int32_t> place = staging_.take<std::int32_t>(count);
+    if (count == 0) return {.host = {}, .device = {}};
+    return {.host = place.host, .device = Tensor(place.device, DType::i32, {count})};
+  }
+
+  void upload() override { staging_.upload(); }
+
+ private:
+  Staging staging_;
+};
+
+class RecordedGraph final : public Recording {
+ public:
+  RecordedGraph(Stream& stream, const std::function<void()>& body)
+      : stream_(stream), graph_(stream, body) {}
+
+  void replay() override { graph_.replay(stream_); }
+
+ private:
+  Stream& stream_;
+  Graph graph_;
+};
+
+}  // namespace
+
+std::unique_ptr<StepTables> make_step_tables(Stream& stream, std::size_t bytes) {
+  return std::make_unique<DeviceTables>(stream, bytes);
+}
+
+std::unique_ptr<Recording> record(Stream& stream, const std::function<void()>& body) {
+  return std::make_unique<RecordedGraph>(stream, body);
+}
+
+}  // namespace hyb::kernels::cuda

@@ -1,0 +1,39 @@
+#include "kernels/step_tables.h"
+
+#include "kernels/buffer.h"
+#include "kernels/cuda/recorded.h"
+
+namespace hyb::kernels {
+namespace {
+
+/// What is filled is what ops read.
+class HostTables final : public StepTables {
+ public:
+  explicit HostTables(std::size_t bytes) : room_(Device::cpu, bytes) {}
+
+  void clear() override { used_ = 0; }
+
+  Table take(std::int64_t count) override {
+    const Tensor table = room_.tensor(used_, DType::i32, {count});
+    used_ += (static_cast<std::size_t>(count) * sizeof(std::int32_t) + 63) / 64 * 64;
+    return {.host = {table.as<std::int32_t>(), static_cast<std::size_t>(count)},
+            .device = count == 0 ? Tensor() : table};
+  }
+
+  void upload() override {}
+
+ private:
+  Buffer room_;
+  std::size_t used_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<StepTables> make_step_tables(Queue& queue, std::size_t bytes) {
+  if constexpr (has_cuda) {
+    if (queue.device() == Device::cuda) return cuda::make_step_tables(queue.stream(), bytes);
+  }
+  return std::make_unique<HostTables>(bytes);
+}
+
+}  // namespace hyb::kernels

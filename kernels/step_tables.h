@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "kernels/queue.h"
+#include "kernels/tensor.h"
+
+namespace hyb::kernels {
+
+/// Small i32 tables on their way to the ops of a step: clear, take and fill, upload, run. On a card
+/// the same takes get the same addresses in every round, as recorded work needs it.
+class StepTables {
+ public:
+  struct Table {
+    std::span<std::int32_t> host;  ///< to be filled before upload()
+    Tensor device;                 ///< [count], for ops after it; empty for none
+  };
+
+  virtual ~StepTables() = default;
+
+  /// Begins a round: all room is free again.
+  virtual void clear() = 0;
+  /// Room for `count` numbers of any value.
+  virtual Table take(std::int64_t count) = 0;
+  /// Once a round, before the ops that read it.
+  virtual void upload() = 0;
+};
+
+/// Takes of at most `bytes` in all, each rounded up to 64, allocate nothing. Throws Error(memory).
+std::unique_ptr<StepTables> make_step_tables(Queue& queue, std::size_t bytes);
+
+}  // namespace hyb::kernels

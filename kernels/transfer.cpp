@@ -1,0 +1,55 @@
+#include "kernels/transfer.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/cuda/memory.h"
+
+namespace hyb::kernels {
+namespace {
+
+/// memcpy by all threads where that pays.
+void copy_here(Queue& queue, std::byte* to, const std::byte* from, std::size_t bytes) {
+  constexpr std::size_t piece = std::size_t{256} << 10;
+  if (bytes <= piece) {
+    std::memcpy(to, from, bytes);
+    return;
+  }
+  const auto pieces = static_cast<std::int64_t>((bytes + piece - 1) / piece);
+  queue.share(pieces, 1, [&](std::int64_t begin, std::int64_t end, int) {
+    const std::size_t first = static_cast<std::size_t>(begin) * piece;
+    const std::size_t last = std::min(bytes, static_cast<std::size_t>(end) * piece);
+    std::memcpy(to + first, from + first, last - first);
+  });
+}
+
+}  // namespace
+
+void upload(Queue& queue, std::byte* to, std::span<const std::byte> from) {
+  if constexpr (has_cuda) {
+    if (queue.device() == Device::cuda) return cuda::upload(queue.stream(), to, from);
+  }
+  copy_here(queue, to, from.data(), from.size());
+}
+
+void download(Queue& queue, std::span<std::byte> to, const std::byte* from) {
+  if constexpr (has_cuda) {
+    if (queue.device() == Device::cuda) return cuda::download(queue.stream(), to, from);
+  }
+  copy_here(queue, to.data(), from, to.size());
+}
+
+void copy(Queue& queue, std::byte* to, const std::byte* from, std::size_t bytes) {
+  if constexpr (has_cuda) {
+    if (queue.device() == Device::cuda) return cuda::copy(queue.stream(), to, from, bytes);
+  }
+  copy_here(queue, to, from, bytes);
+}
+
+void wait(Queue& queue) {
+  if constexpr (has_cuda) {
+    if (queue.device() == Device::cuda) queue.stream().wait();
+  }
+}
+
+}  // namespace hyb::kernels

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "kernels/queue.h"
+
+namespace hyb::kernels {
+
+/// Bytes from the machine's memory to the queue's device; `from` may go when it returns.
+void upload(Queue& queue, std::byte* to, std::span<const std::byte> from);
+
+/// Bytes of the queue's device, as all work before left them, to the machine's memory.
+void download(Queue& queue, std::span<std::byte> to, const std::byte* from);
+
+/// On the queue's device, in its order. The ranges do not overlap.
+void copy(Queue& queue, std::byte* to, const std::byte* from, std::size_t bytes);
+
+/// Returns when all work of the queue is done.
+void wait(Queue& queue);
+
+}  // namespace hyb::kernels

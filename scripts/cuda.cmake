@@ -1,0 +1,38 @@
+# The CUDA backend is the .cu files of the kernels room. HYB_CUDA=ON: nvcc compiles them; no card is
+# needed for that. EMULATED: g++ compiles them against the emulator, whose headers of the same names
+# stand before CUDA's and ours: for tests.
+if(NOT HYB_CUDA MATCHES "^(ON|OFF|EMULATED)$")
+  message(FATAL_ERROR "HYB_CUDA is ON, OFF or EMULATED, not ${HYB_CUDA}")
+endif()
+file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS kernels/*.cu)
+set(has_cuda true)
+if(HYB_CUDA STREQUAL "ON")
+  find_program(CMAKE_CUDA_COMPILER nvcc HINTS /usr/local/cuda/bin)
+  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+    set(CMAKE_CUDA_ARCHITECTURES 90)
+    if(EXISTS /proc/driver/nvidia/version)
+      set(CMAKE_CUDA_ARCHITECTURES native)
+    endif()
+  endif()
+  enable_language(CUDA)
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)  # CMake 3.25 does not know that nvcc has it
+  find_package(CUDAToolkit 12.4 REQUIRED)
+  target_sources(hyb_kernels PRIVATE ${cuda_sources})
+  target_compile_options(hyb_kernels PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr
+    -Xcompiler=-Wall,-Wextra $<$<BOOL:${HYB_WERROR}>:-Werror=all-warnings>>)
+  target_link_libraries(hyb_kernels PUBLIC CUDA::cudart_static)
+elseif(HYB_CUDA STREQUAL "EMULATED")
+  list(FILTER cuda_sources EXCLUDE REGEX "/cuda/driver\\.cu$")  # the emulator has a driver of its own
+  file(GLOB emulator_sources CONFIGURE_DEPENDS
+    tests/cuda_emulator/device/*.cpp tests/cuda_emulator/runtime/*.cpp)
+  # Kernels read vectors where other types were written, as CUDA allows.
+  set_source_files_properties(${cuda_sources} PROPERTIES
+    LANGUAGE CXX COMPILE_OPTIONS "-Wno-unknown-pragmas;-fno-strict-aliasing")
+  target_sources(hyb_kernels PRIVATE ${cuda_sources} ${emulator_sources})
+  set(shadow ${PROJECT_SOURCE_DIR}/tests/cuda_emulator/shadow)
+  target_include_directories(hyb_kernels BEFORE PRIVATE ${shadow})
+  include_directories(BEFORE ${shadow})  # of what is built on it: before the project's own folder
+else()
+  set(has_cuda false)
+endif()
+target_compile_definitions(hyb_kernels PUBLIC HYB_HAS_CUDA=${has_cuda})
