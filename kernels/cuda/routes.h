@@ -4,8 +4,10 @@
 #include "kernels/linear/linear.h"
 #include "kernels/ops/add_norm.h"
 #include "kernels/ops/embed.h"
+#include "kernels/ops/gated_activation.h"
 #include "kernels/ops/gather_rows.h"
 #include "kernels/ops/mamba_step.h"
+#include "kernels/ops/moe_route.h"
 #include "kernels/ops/rms_norm.h"
 
 namespace hyb::kernels::cuda {
@@ -28,6 +30,10 @@ void embed(Stream& stream, const Embed& op);
 /// A row outside of x is no error: its row of y is NaN. NaNs may lose their payload.
 void gather_rows(Stream& stream, const GatherRows& op);
 
+void gated_activation(Stream& stream, const GatedActivation& op);
+
 void mamba_step(Stream& stream, const MambaStep& op);
+
+void moe_route(Stream& stream, const MoeRoute& op);
 
 }  // namespace hyb::kernels::cuda
