@@ -281,6 +281,8 @@ __device__ __forceinline__ void spin_pause() { __nanosleep(20); }
 /// tables of intrinsics have the bounds.
 __device__ __forceinline__ float exp_fast(float x) { return __expf(x); }
 __device__ __forceinline__ float rsqrt_fast(float x) { return rsqrtf(x); }
+/// Within 2 units in the last place where |b| is 2^-126 to 2^126; zero where |b| is larger.
+__device__ __forceinline__ float divide_fast(float a, float b) { return __fdividef(a, b); }
 
 /// Rounded to nearest, ties to even, as to_bf16 does; NaN stays NaN.
 __device__ __forceinline__ std::uint32_t pack_bf16(float low, float high) {

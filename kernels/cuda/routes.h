@@ -3,6 +3,7 @@
 #include "kernels/cuda/stream.h"
 #include "kernels/linear/linear.h"
 #include "kernels/ops/add_norm.h"
+#include "kernels/ops/causal_conv.h"
 #include "kernels/ops/embed.h"
 #include "kernels/ops/gated_activation.h"
 #include "kernels/ops/gather_rows.h"
@@ -32,6 +33,9 @@ void gather_rows(Stream& stream, const GatherRows& op);
 
 void gated_activation(Stream& stream, const GatedActivation& op);
 
+/// Spans without tokens may stand behind the others. The very bits of any other cut of a sequence,
+/// and of mamba_step's convolution.
+void causal_conv(Stream& stream, const CausalConv& op);
 void mamba_step(Stream& stream, const MambaStep& op);
 
 void moe_route(Stream& stream, const MoeRoute& op);
