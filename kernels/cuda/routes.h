@@ -10,6 +10,7 @@
 #include "kernels/ops/mamba_step.h"
 #include "kernels/ops/moe_route.h"
 #include "kernels/ops/rms_norm.h"
+#include "kernels/ops/rope_kv_write.h"
 
 namespace hyb::kernels::cuda {
 
@@ -36,6 +37,11 @@ void gated_activation(Stream& stream, const GatedActivation& op);
 /// Spans without tokens may stand behind the others. The very bits of any other cut of a sequence,
 /// and of mamba_step's convolution.
 void causal_conv(Stream& stream, const CausalConv& op);
+
+/// Pages as kernels/cuda/kv_page.h lays them out. k is not written back; a row behind the last span
+/// is neither rotated nor written anywhere. With rotary_dim 0 this is kv_write.
+void rope_kv_write(Stream& stream, const RopeKvWrite& op);
+
 void mamba_step(Stream& stream, const MambaStep& op);
 
 void moe_route(Stream& stream, const MoeRoute& op);

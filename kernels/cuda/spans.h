@@ -15,4 +15,15 @@ __device__ __forceinline__ int span_of(const std::int32_t* span_begin, int spans
   return static_cast<int>(reduce_add(begun)) - 1;
 }
 
+/// The same by a whole block; `spans` for a token behind the last span.
+__device__ __forceinline__ int span_of_by_block(const std::int32_t* span_begin, int spans,
+                                                int token) {
+  int begun = 0;
+  for (int first = 0; first <= spans; first += static_cast<int>(blockDim.x)) {
+    const int i = first + static_cast<int>(threadIdx.x);
+    begun += sync_block_count(i <= spans && span_begin[i] <= token);
+  }
+  return begun - 1;
+}
+
 }  // namespace hyb::kernels::cuda
