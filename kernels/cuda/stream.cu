@@ -11,6 +11,7 @@ Stream::Stream() {
   check(cudaGetDevice(&device), "cudaGetDevice");
   cudaDeviceProp properties;
   check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
+  processors_ = properties.multiProcessorCount;
   can_start_early_ = properties.major >= 9;
   check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
 }

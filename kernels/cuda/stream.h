@@ -20,6 +20,8 @@ class Stream {
   /// QueueOptions::batch_invariant
   bool batch_invariant() const { return batch_invariant_; }
   void set_batch_invariant(bool wanted) { batch_invariant_ = wanted; }
+  /// Of the card, each of which runs some blocks side by side.
+  int processors() const { return processors_; }
   /// The card lets a kernel start before the one in front of it has ended (sm_90 and later).
   bool can_start_early() const { return can_start_early_; }
 
@@ -28,6 +30,7 @@ class Stream {
 
  private:
   CUstream_st* stream_ = nullptr;
+  int processors_ = 1;
   bool can_start_early_ = false;
   bool batch_invariant_ = false;
 };

@@ -2,6 +2,7 @@
 
 #include "kernels/cuda/routes.h"
 #include "tests/cuda/support.h"
+#include "tests/cuda/weights.h"
 
 using namespace hyb;
 using namespace hyb::kernels;
@@ -15,39 +16,31 @@ struct Case {
   bool add;
   Strides strides;
 };
+constexpr DType f32 = DType::f32, bf = DType::bf16;
 const Case cases[] = {
-    {70, 150, 96, DType::bf16, DType::bf16, DType::bf16, false, {}},
-    {130, 40, 200, DType::bf16, DType::bf16, DType::f32, true, {8, 0}},
-    {3, 70, 264, DType::bf16, DType::bf16, DType::bf16, true, {8, 8}},
-    {1, 5, 8, DType::bf16, DType::bf16, DType::f32, false, {}},
-    {5, 33, 30, DType::bf16, DType::bf16, DType::bf16, false, {3, 1}},  // no multiple of 8
-    {4, 19, 70, DType::f32, DType::f32, DType::f32, true, {}},
-    {2, 9, 65, DType::bf16, DType::f16, DType::f32, false, {}},
-    {3, 8, 40, DType::f32, DType::bf16, DType::f32, false, {1, 1}},
-};
-
-/// The weight's published bytes, here and on the device.
-struct TestWeight {
-  TestWeight(const Case& c, const std::vector<std::byte>& bytes)
-      : source{.dtype = c.weight,
-               .experts = 1,
-               .rows = c.outputs,
-               .columns = c.inner,
-               .bytes = bytes},
-        host(Weight::view(source)) {
-    cuda::check(cudaMalloc(&data, bytes.size()), "cudaMalloc");
-    cuda::check(cudaMemcpy(data, bytes.data(), bytes.size(), cudaMemcpyHostToDevice), "cudaMemcpy");
-    WeightSource there = source;
-    there.bytes = {data, bytes.size()};
-    device = Weight::view(there);
-  }
-  ~TestWeight() { cudaFree(data); }
-  TestWeight(const TestWeight&) = delete;
-  TestWeight& operator=(const TestWeight&) = delete;
-
-  WeightSource source;
-  Weight host, device;
-  std::byte* data = nullptr;
+    // every route of bf16 and the edges between them
+    {1, 40, 1608, bf, bf, bf, true, {}},      // a row of W is shared by 4 warps
+    {1, 9, 6200, bf, bf, f32, false, {}},     // and by 8
+    {2, 603, 24, bf, bf, f32, true, {8, 0}},  // many groups of rows for a warp
+    {3, 70, 264, bf, bf, bf, true, {8, 8}},
+    {4, 301, 520, bf, bf, bf, false, {}},
+    {5, 6, 808, bf, bf, f32, true, {}},
+    {8, 10, 3104, bf, bf, bf, false, {16, 0}},  // x does not fit into shared memory
+    {8, 33, 256, bf, bf, bf, true, {}},
+    {9, 33, 512, bf, bf, f32, true, {8, 0}},
+    {16, 20, 200, bf, bf, bf, false, {}},
+    {17, 70, 96, bf, bf, bf, true, {}},
+    {64, 40, 136, bf, bf, bf, true, {8, 8}},
+    {65, 30, 72, bf, bf, f32, true, {}},
+    {70, 150, 96, bf, bf, bf, false, {}},
+    {130, 40, 200, bf, bf, f32, true, {8, 0}},
+    {1, 5, 8, bf, bf, f32, false, {}},
+    // what vectors cannot read, and other types
+    {5, 33, 30, bf, bf, bf, false, {3, 1}},
+    {2, 9, 64, bf, bf, bf, false, {1, 0}},
+    {4, 19, 70, f32, f32, f32, true, {}},
+    {2, 9, 65, bf, DType::f16, f32, false, {}},
+    {3, 8, 40, f32, bf, f32, false, {1, 1}},
 };
 
 std::vector<std::byte> weight_bytes(const Case& c) {
@@ -89,38 +82,70 @@ void check_case(const Case& c) {
   constexpr float scale = 0.7F;
   const auto x = random_tensor(c.x, {c.tokens, c.inner}, 5, 1.0F, c.strides);
   const auto before = random_tensor(c.y, {c.tokens, c.outputs}, 6, 1.0F, {5, 1});
-  const std::vector<std::byte> bytes = weight_bytes(c);
-  const TestWeight weight(c, bytes);
+  const TestWeight weight(c.weight, c.outputs, c.inner, weight_bytes(c));
 
   cuda::Stream stream;
-  const DeviceTensor on_x(x), on_y(before), on_row(before);
-  const Linear op = {.x = on_x, .weight = &weight.device, .y = on_y, .scale = scale, .add = c.add};
+  const DeviceTensor on_x(x), on_y(before), replayed(before);
+  Linear op = {.x = on_x, .weight = &weight.device, .y = on_y, .scale = scale, .add = c.add};
   cuda::linear(stream, op);
+  op.y = replayed;
+  const cuda::Graph graph(stream, [&] { cuda::linear(stream, op); });
+  graph.replay(stream);
   stream.wait();
   const TestTensor answer = on_y.fetch();
   check_close(c, x, weight.host, before, answer, scale);
   CHECK(answer.guards_intact());
   CHECK(on_x.fetch().everything() == x.everything());
+  CHECK(same_bytes(replayed.fetch(), answer));
+}
 
-  // The last row alone, from a graph: the same bits, though the tile is another.
-  Linear alone = op;
-  alone.x = Tensor(on_x).rows(c.tokens - 1, 1);
-  alone.y = Tensor(on_row).rows(c.tokens - 1, 1);
-  const cuda::Graph graph(stream, [&] { cuda::linear(stream, alone); });
-  graph.replay(stream);
+/// Rows begin .. begin+count-1 of y, where only these stood in the op.
+TestTensor part(const Tensor& x, const Weight& weight, const TestTensor& y, std::int64_t begin,
+                std::int64_t count, bool batch_invariant) {
+  cuda::Stream stream;
+  stream.set_batch_invariant(batch_invariant);
+  const DeviceTensor on_y(y);
+  cuda::linear(
+      stream, {.x = x.rows(begin, count), .weight = &weight, .y = Tensor(on_y).rows(begin, count)});
   stream.wait();
-  const TestTensor row = on_row.fetch();
-  for (std::int64_t i = (c.tokens - 1) * c.outputs; i < c.tokens * c.outputs; ++i) {
-    REQUIRE(row.get(i) == answer.get(i));
+  return on_y.fetch();
+}
+
+/// A row's bits are the same in every op of `counts` rows.
+void check_rows(const Case& c, std::initializer_list<std::int64_t> counts, bool batch_invariant) {
+  const auto x = random_tensor(c.x, {c.tokens, c.inner}, 5);
+  const TestWeight weight(c.weight, c.outputs, c.inner, weight_bytes(c));
+  const DeviceTensor on_x(x);
+  const TestTensor y(c.y, {c.tokens, c.outputs});
+  const TestTensor all = part(on_x, weight.device, y, 0, c.tokens, batch_invariant);
+  for (const std::int64_t count : counts) {
+    CAPTURE(count);
+    const std::int64_t begin = c.tokens - count;
+    const TestTensor some = part(on_x, weight.device, y, begin, count, batch_invariant);
+    for (std::int64_t i = begin * c.outputs; i < c.tokens * c.outputs; ++i) {
+      REQUIRE(some.get(i) == all.get(i));
+    }
   }
 }
 
 TEST_SUITE("cuda/linear") {
-  TEST_CASE("is the definition within its bound, and a row's answer is its own") {
+  TEST_CASE("is the definition within its bound, at once and from a graph") {
     in_every_schedule([&](const std::string& schedule) {
       CAPTURE(schedule);
       for (const Case& c : cases) check_case(c);
     });
+  }
+
+  TEST_CASE("a row's bits do not depend on the other rows of a route") {
+    check_rows({8, 70, 808, bf, bf, f32, false, {}}, {1, 2, 3, 4, 5}, false);
+    check_rows({64, 50, 408, bf, bf, f32, false, {}}, {9, 16, 17, 33}, false);
+    check_rows({200, 20, 136, bf, bf, f32, false, {}}, {65, 130}, false);
+    check_rows({5, 20, 37, bf, bf, f32, false, {}}, {1, 2}, false);
+  }
+
+  TEST_CASE("batch-invariant, a row's bits do not even depend on how many there are") {
+    check_rows({130, 70, 264, bf, bf, f32, false, {}}, {1, 2, 8, 9, 64, 65, 129}, true);
+    check_rows({5, 20, 37, f32, bf, f32, false, {}}, {1, 2}, true);
   }
 }
 

@@ -1,0 +1,241 @@
+#include <algorithm>
+#include <type_traits>
+
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/reduce.h"
+#include "kernels/linear/dense.h"
+#include "kernels/linear/input_rows.h"
+
+namespace hyb::kernels::cuda {
+namespace {
+
+constexpr int block_warps = 8;
+constexpr int block_threads = block_warps * warp_size;
+/// Two blocks of 48 KB in flight on a processor are about 1.5 times what 3 TB/s need at 0.8 us; a
+/// third block, the next kernel's, still finds room.
+constexpr int blocks_per_processor = 2;
+constexpr int group_rows = 4;                  ///< of W, owned by a team of warps
+constexpr int stages = 3;                      ///< steps in flight
+constexpr int k_step = warp_size * 8;          ///< a lane takes 8 elements of each row
+constexpr std::size_t x_bytes_max = 48 << 10;  ///< with the stages 96 KB of sm_86's 99
+
+template <typename Y>
+struct Params {
+  Dense<bf16, Y> dense;
+  DenseNorm norm;
+  int groups;  ///< of rows of W
+  int split;   ///< warps of a team, which share the steps of a row
+};
+
+struct Shared {
+  /// A lane reads only what it copied itself: no barriers.
+  SharedArray<SharedArray<SharedArray<SharedArray<uint4, warp_size>, group_rows>, stages>,
+              block_warps>
+      weights;
+};
+
+struct Partials {
+  SharedArray<SharedArray<SharedArray<float, warp_size>, block_warps>, 2> sums;
+};
+
+/// First elements of a group's rows; rows past the end are the last one again, never written.
+template <typename Y>
+__device__ __forceinline__ void find_rows(const Dense<bf16, Y>& p, int group,
+                                          const bf16* (&rows)[group_rows]) {
+  const bool is_gated = p.epilogue == Epilogue::silu_gated;
+  const int columns = is_gated ? group_rows / 2 : group_rows;
+#pragma unroll
+  for (int i = 0; i < group_rows; ++i) {
+    const int column = std::min(group * columns + i % columns, p.columns - 1);
+    const int row = column + i / columns * p.columns;
+    rows[i] = static_cast<const bf16*>(p.weight) + static_cast<std::int64_t>(row) * p.inner;
+  }
+}
+
+/// The lane's pieces of W, copied in the order in which they are used, `stages` ahead.
+template <typename Y>
+class Weights {
+ public:
+  __device__ Weights(const Params<Y>& p, Shared& shared, int group, int group_end)
+      : p_(p),
+        pieces_(shared.weights[static_cast<int>(threadIdx.x) / warp_size]),
+        lane_(static_cast<int>(threadIdx.x) % warp_size),
+        first_step_(static_cast<int>(threadIdx.x) / warp_size % p.split),
+        step_(first_step_),
+        group_(group),
+        group_end_(group_end) {
+    if (group_ < group_end_) find_rows(p_.dense, group_, rows_);
+    for (int stage = 0; stage < stages; ++stage) {
+      copy(stage);
+      cp_async_commit();
+    }
+  }
+
+  /// The next step's pieces.
+  __device__ __forceinline__ void take(float (&values)[group_rows][8]) {
+    cp_async_wait<stages - 1>();
+#pragma unroll
+    for (int i = 0; i < group_rows; ++i) unpack(load16(&pieces_[stage_][i][lane_]), values[i]);
+  }
+  __device__ __forceinline__ void refill() {
+    copy(stage_);
+    cp_async_commit();
+    stage_ = stage_ + 1 == stages ? 0 : stage_ + 1;
+  }
+
+ private:
+  __device__ __forceinline__ void copy(int stage) {
+    if (group_ >= group_end_) return;
+    const int k = step_ * k_step + lane_ * 8;
+    const bool is_there = k < p_.dense.inner;
+#pragma unroll
+    for (int i = 0; i < group_rows; ++i) {
+      cp_async16(&pieces_[stage][i][lane_], rows_[i] + (is_there ? k : 0), is_there);
+    }
+    step_ += p_.split;
+    if (step_ * k_step < p_.dense.inner) return;
+    step_ = first_step_;
+    group_ += block_warps / p_.split;
+    if (group_ < group_end_) find_rows(p_.dense, group_, rows_);
+  }
+
+  const Params<Y>& p_;
+  SharedArray<SharedArray<SharedArray<uint4, warp_size>, group_rows>, stages>& pieces_;
+  const bf16* rows_[group_rows];
+  int lane_, first_step_, step_, group_, group_end_, stage_ = 0;
+};
+
+/// The team's sums of its members', in the members' order.
+__device__ __forceinline__ float sum_of_team(float sum, int split, int parity) {
+  if (split == 1) return sum;
+  const int warp = static_cast<int>(threadIdx.x) / warp_size, team = warp / split;
+  const int lane = static_cast<int>(threadIdx.x) % warp_size;
+  auto& partial = shared_object<Partials>().sums[parity];
+  partial[warp][lane] = sum;
+  barrier_sync(1 + team, split * warp_size);
+  sum = 0.0F;
+  for (int i = 0; i < split; ++i) sum += partial[team * split + i][lane];
+  return sum;
+}
+
+/// A team of `split` warps owns 4 rows of W at a time (2 and their ups with silu_gated), all tokens
+/// of them; a block has a run of such groups. A lane's elements of a row are k%256/8 = lane of
+/// every split-th step, in ascending k; then come the sums of the lanes and of the team: one order
+/// for every row count. Within (K+4) * 2^-23 * |scale| * sum_k |x*W| of the exact sum, besides the
+/// roundings.
+template <int Tokens, bool Staged, typename Y>
+__global__ void __launch_bounds__(block_threads, Tokens == 1 ? 4 : 2)
+    gemv_kernel(const Params<Y> p) {
+  Shared& shared = dynamic_shared<Shared>();
+  const int warp = static_cast<int>(threadIdx.x) / warp_size;
+  const int lane = static_cast<int>(threadIdx.x) % warp_size;
+  const auto block = static_cast<std::int64_t>(blockIdx.x);
+  const int teams = block_warps / p.split;
+  const int begin = static_cast<int>(block * p.groups / gridDim.x) + warp / p.split;
+  const int end = static_cast<int>((block + 1) * p.groups / gridDim.x);
+  const int inner = p.dense.inner;
+  let_next_kernel_start();
+  Weights<Y> weights(p, shared, begin, end);
+  prefetch_norm(p.norm, inner);
+  wait_for_previous_kernel();
+
+  const bf16* x = p.dense.x;
+  std::conditional_t<Staged, int, std::int64_t> rows[Tokens];
+  for (int t = 0; t < Tokens; ++t) {
+    rows[t] = std::min(t, p.dense.tokens - 1) * (Staged ? inner : p.dense.x_stride);
+  }
+  if constexpr (Staged) {
+    auto* const staged = reinterpret_cast<bf16*>(&shared + 1);
+    stage_rows<block_warps>(staged, x, p.dense.x_stride, p.dense.tokens, inner, p.norm);
+    sync_block();
+    x = staged;
+  }
+
+  int parity = 0;
+  for (int group = begin; group < end; group += teams, parity ^= 1) {
+    float sums[group_rows * Tokens] = {};
+    for (int k = warp % p.split * k_step; k < inner; k += p.split * k_step) {
+      float w[group_rows][8];
+      weights.take(w);
+      const int own = k + lane * 8;
+#pragma unroll
+      for (int t = 0; t < Tokens; ++t) {
+        float values[8] = {};
+        if (own < inner) unpack(load16(x + rows[t] + own), values);
+#pragma unroll
+        for (int i = 0; i < group_rows; ++i) {
+#pragma unroll
+          for (int j = 0; j < 8; ++j) sums[i * Tokens + t] += w[i][j] * values[j];
+        }
+      }
+      weights.refill();
+    }
+    const float sum = sum_of_team(warp_sums(sums), p.split, parity);
+    const float up = shuffle_xor(sum, warp_size / 2);  // of the row two below in the group
+    constexpr int lanes = warp_size / (group_rows * Tokens);
+    const int row = lane / lanes / Tokens, token = lane / lanes % Tokens;
+    if (warp % p.split != 0 || lane % lanes != 0) continue;
+    if (p.dense.epilogue != Epilogue::silu_gated) {
+      write(p.dense, token, group * group_rows + row, sum, 0.0F);
+    } else if (row < group_rows / 2) {
+      write(p.dense, token, group * (group_rows / 2) + row, sum, up);
+    }
+  }
+}
+
+template <int Tokens, typename Y>
+void run_tokens(Stream& stream, const Params<Y>& params) {
+  const std::size_t x_bytes =
+      static_cast<std::size_t>(params.dense.tokens) * params.dense.inner * sizeof(bf16);
+  const bool staged = x_bytes <= x_bytes_max;
+  const auto blocks = static_cast<unsigned>(blocks_per_processor * stream.processors());
+  launch(
+      stream,
+      {.blocks = std::min(blocks, pieces(std::int64_t{params.groups} * params.split, block_warps)),
+       .threads = block_threads,
+       .shared_bytes = sizeof(Shared) + (staged ? x_bytes : 0),
+       .starts_early = true},
+      staged ? gemv_kernel<Tokens, true, Y> : gemv_kernel<Tokens, false, Y>, params);
+}
+
+/// As many warps on a row as the card has over, so that a small matrix is in flight as a whole; not
+/// by the row count, which no sum may depend on.
+int split_of(const Stream& stream, int groups, int inner) {
+  const int warps = blocks_per_processor * stream.processors() * block_warps;
+  const int steps = (inner + k_step - 1) / k_step;
+  int split = 1;
+  while (split < block_warps && steps > stages * split && groups * split * 2 <= warps) split *= 2;
+  return split;
+}
+
+template <typename Y>
+void run(Stream& stream, const Dense<bf16, Y>& dense, const DenseNorm& norm) {
+  require(norm.weight == nullptr || gemv_takes_norm(dense.tokens, dense.inner, norm.groups),
+          "gemv: the norm's rows fit");
+  const int columns = dense.epilogue == Epilogue::silu_gated ? group_rows / 2 : group_rows;
+  const int groups = static_cast<int>(pieces(dense.columns, columns));
+  const Params<Y> params = {.dense = dense,
+                            .norm = norm,
+                            .groups = groups,
+                            .split = split_of(stream, groups, dense.inner)};
+  if (dense.tokens == 1) return run_tokens<1>(stream, params);
+  if (dense.tokens == 2) return run_tokens<2>(stream, params);
+  if (dense.tokens <= 4) return run_tokens<4>(stream, params);
+  run_tokens<gemv_tokens_max>(stream, params);
+}
+
+}  // namespace
+
+bool gemv_takes_norm(int tokens, int inner, int groups) {
+  return static_cast<std::size_t>(tokens) * inner * sizeof(bf16) <= x_bytes_max &&
+         tokens * groups <= norm_slices_max;
+}
+
+void run_gemv(Stream& stream, const Dense<bf16, bf16>& dense, const DenseNorm& norm) {
+  run(stream, dense, norm);
+}
+void run_gemv(Stream& stream, const Dense<bf16, float>& dense, const DenseNorm& norm) {
+  run(stream, dense, norm);
+}
+
+}  // namespace hyb::kernels::cuda

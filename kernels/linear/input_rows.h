@@ -1,0 +1,118 @@
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "kernels/cuda/reduce.h"
+#include "kernels/cuda/vectors.h"
+#include "kernels/linear/dense.h"
+
+/// The rows of x that a block multiplies with, normed on their way into shared memory. Sums are in
+/// the order of rms_norm.cu and gated_norm.cu, so that the normed row is their bits. Included by
+/// .cu files only.
+namespace hyb::kernels::cuda {
+
+constexpr int norm_slices_max = 64;         ///< of all rows of a block
+constexpr int norm_width_of_a_warp = 1024;  ///< wider slices take the whole block
+
+template <int Warps>
+struct NormPartials {
+  SharedArray<SharedArray<float, Warps>, norm_slices_max> squares;
+};
+
+/// Brings a norm's weight near while other kernels still run.
+__device__ __forceinline__ void prefetch_norm(const DenseNorm& norm, int width) {
+  constexpr int line = 32;  // floats
+  if (norm.weight == nullptr) return;
+  for (int k = static_cast<int>(threadIdx.x) * line; k < width;
+       k += static_cast<int>(blockDim.x) * line) {
+    prefetch(norm.weight + k);
+  }
+}
+
+/// 8 elements of a row as the norm sees them: gated where it has a gate.
+__device__ __forceinline__ void load_input(const bf16* x, const bf16* gate, float (&values)[8]) {
+  unpack(load16(x), values);
+  if (gate == nullptr) return;
+  float z[8];
+  unpack(load16(gate), z);
+  for (int j = 0; j < 8; ++j) values[j] *= z[j] / (1.0F + expf(-z[j]));
+}
+
+__device__ __forceinline__ void store_normed(bf16* to, const DenseNorm& norm, int k, float scale,
+                                             float (&values)[8]) {
+  float weight[8];
+  for (int j = 0; j < 8; ++j) weight[j] = norm.weight[k + j];
+  for (int j = 0; j < 8; ++j) values[j] = values[j] * scale * (norm.weight_offset + weight[j]);
+  store16(to, pack(values));
+}
+
+/// Writes the normed rows of x to `to`, one behind the other; the caller meets the block at a
+/// barrier. Both passes give a thread the same elements.
+template <int Warps>
+__device__ __forceinline__ void stage_rows(bf16* to, const bf16* x, std::int64_t x_stride,
+                                           int tokens, int inner, const DenseNorm& norm) {
+  const int thread = static_cast<int>(threadIdx.x);
+  const int warp = thread / warp_size;
+  if (norm.weight == nullptr) {
+    for (int t = 0; t < tokens; ++t) {
+#pragma unroll 1
+      for (int k = thread * 8; k < inner; k += Warps * warp_size * 8) {
+        store16(to + t * inner + k, load16(x + t * x_stride + k));
+      }
+    }
+    return;
+  }
+  const int width = inner / norm.groups, slices = tokens * norm.groups;
+  const bool is_block_wide = width > norm_width_of_a_warp;
+  const int first = (is_block_wide ? thread : thread % warp_size) * 8;
+  const int step = (is_block_wide ? Warps : 1) * warp_size * 8;
+  auto& partial = shared_object<NormPartials<Warps>>().squares;
+  const auto for_each_slice = [&](auto&& body) {
+#pragma unroll 1
+    for (int slice = is_block_wide ? 0 : warp; slice < slices; slice += is_block_wide ? 1 : Warps) {
+      const int token = slice / norm.groups, column = slice % norm.groups * width;
+      const bf16* const gate =
+          norm.gate == nullptr ? nullptr : norm.gate + token * norm.gate_stride + column;
+      body(slice, column, x + token * x_stride + column, gate, to + token * inner + column);
+    }
+  };
+  const auto squares_of = [&](const bf16* from, const bf16* gate) {
+    float squares = 0.0F;
+#pragma unroll 1
+    for (int k = first; k < width; k += step) {
+      float values[8];
+      load_input(from + k, gate == nullptr ? nullptr : gate + k, values);
+      for (const float value : values) squares += value * value;
+    }
+    return warp_sum(squares);
+  };
+  const auto norm_slice = [&](int column, const bf16* from, const bf16* gate, bf16* row,
+                              float squares) {
+    const float scale = 1.0F / sqrtf(squares / static_cast<float>(width) + norm.eps);
+#pragma unroll 1
+    for (int k = first; k < width; k += step) {
+      float values[8];
+      load_input(from + k, gate == nullptr ? nullptr : gate + k, values);
+      store_normed(row + k, norm, column + k, scale, values);
+    }
+  };
+  if (!is_block_wide) {
+    for_each_slice([&](int, int column, const bf16* from, const bf16* gate, bf16* row) {
+      norm_slice(column, from, gate, row, squares_of(from, gate));
+    });
+    return;
+  }
+  for_each_slice([&](int slice, int, const bf16* from, const bf16* gate, bf16*) {
+    const float squares = squares_of(from, gate);
+    if (thread % warp_size == 0) partial[slice][warp] = squares;
+  });
+  sync_block();
+  for_each_slice([&](int slice, int column, const bf16* from, const bf16* gate, bf16* row) {
+    float squares = 0.0F;
+    for (int i = 0; i < Warps; ++i) squares += partial[slice][i];
+    norm_slice(column, from, gate, row, squares);
+  });
+}
+
+}  // namespace hyb::kernels::cuda
