@@ -29,35 +29,15 @@ struct Gather {
 inline constexpr int gather_elements = 8;  ///< of a thread
 inline constexpr int gather_threads = 128;
 
-__device__ __forceinline__ float gathered(float value) { return value; }
-__device__ __forceinline__ float gathered(bf16 value) { return to_float(value); }
-__device__ __forceinline__ float gathered(Half value) { return half_to_float(value.bits); }
-
 template <bool Aligned, typename S>
 __device__ __forceinline__ void gather_load(const S* from, int left,
                                             float (&values)[gather_elements]) {
-  if constexpr (Aligned && std::is_same_v<S, bf16>) {
-    unpack(load16(from), values);
-  } else if constexpr (Aligned && std::is_same_v<S, float>) {
-    float halves[2][4];
-    unpack(load16(from), halves[0]);
-    unpack(load16(from + 4), halves[1]);
-    for (int i = 0; i < gather_elements; ++i) values[i] = halves[i / 4][i % 4];
+  if constexpr (std::is_same_v<S, Half>) {
+    for (int i = 0; i < gather_elements; ++i) {
+      values[i] = i < left ? half_to_float(from[i].bits) : 0.0F;
+    }
   } else {
-    for (int i = 0; i < gather_elements; ++i) values[i] = i < left ? gathered(from[i]) : 0.0F;
-  }
-}
-
-template <bool Aligned, typename T>
-__device__ __forceinline__ void gather_store(T* to, int left,
-                                             const float (&values)[gather_elements]) {
-  if constexpr (Aligned && std::is_same_v<T, bf16>) {
-    store16(to, pack(values));
-  } else if constexpr (Aligned) {
-    store16(to, pack({values[0], values[1], values[2], values[3]}));
-    store16(to + 4, pack({values[4], values[5], values[6], values[7]}));
-  } else {
-    for (int i = 0; i < gather_elements && i < left; ++i) to[i] = rounded<T>(values[i]);
+    load_eight<Aligned>(from, left, values);
   }
 }
 
@@ -77,7 +57,7 @@ __global__ void __launch_bounds__(gather_threads) gather_kernel(const Gather<S, 
   } else {
     for (float& value : values) value = std::numeric_limits<float>::quiet_NaN();
   }
-  gather_store<Aligned>(p.y + i * p.y_stride + column, p.width - column, values);
+  store_eight<Aligned>(p.y + i * p.y_stride + column, p.width - column, values);
 }
 
 template <typename S, typename T>

@@ -284,7 +284,19 @@ __device__ __forceinline__ void spin_pause() { __nanosleep(20); }
 /// Within 2 + |x| units in the last place, or faster than exact: the CUDA programming guide's
 /// tables of intrinsics have the bounds.
 __device__ __forceinline__ float exp_fast(float x) { return __expf(x); }
+/// 2^x within 2 units in the last place; denormal answers may be 0; 2^-infinity is 0.
+__device__ __forceinline__ float exp2_fast(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
 __device__ __forceinline__ float rsqrt_fast(float x) { return rsqrtf(x); }
+/// Within 2 units in the last place where |b| is 2^-126 to 2^126; zero where |b| is larger.
+__device__ __forceinline__ float divide_fast(float a, float b) { return __fdividef(a, b); }
+/// Of the angle 2 pi * turns, within 2^-23.
+__device__ __forceinline__ void sine_cosine_of_turns(float turns, float& sine, float& cosine) {
+  sincospif(2.0F * turns, &sine, &cosine);
+}
 
 /// Rounded to nearest, ties to even, as to_bf16 does; NaN stays NaN.
 __device__ __forceinline__ std::uint32_t pack_bf16(float low, float high) {

@@ -3,12 +3,14 @@
 #include "kernels/cuda/stream.h"
 #include "kernels/linear/linear.h"
 #include "kernels/ops/add_norm.h"
+#include "kernels/ops/causal_conv.h"
 #include "kernels/ops/embed.h"
 #include "kernels/ops/gated_activation.h"
 #include "kernels/ops/gather_rows.h"
 #include "kernels/ops/mamba_step.h"
 #include "kernels/ops/moe_route.h"
 #include "kernels/ops/rms_norm.h"
+#include "kernels/ops/rope_kv_write.h"
 
 namespace hyb::kernels::cuda {
 
@@ -20,8 +22,8 @@ namespace hyb::kernels::cuda {
 void rms_norm(Stream& stream, const RmsNorm& op);
 void add_norm(Stream& stream, const AddNorm& op);
 
-/// weight: rows. x and weight of bf16 whose rows are 16-byte aligned: routes by row count, each with
-/// an order of sums of its own; one for all with batch_invariant(). All else: a plain kernel.
+/// weight: rows. x and weight of bf16 whose rows are 16-byte aligned: a route by the row count, each
+/// with an order of sums of its own; one for all with batch_invariant(). All else: a plain kernel.
 void linear(Stream& stream, const Linear& op);
 
 /// weight: rows, aligned to its elements. A token outside of the vocabulary is no error: its row of
@@ -31,6 +33,14 @@ void embed(Stream& stream, const Embed& op);
 void gather_rows(Stream& stream, const GatherRows& op);
 
 void gated_activation(Stream& stream, const GatedActivation& op);
+
+/// Spans without tokens may stand behind the others. The very bits of any other cut of a sequence,
+/// and of mamba_step's convolution.
+void causal_conv(Stream& stream, const CausalConv& op);
+
+/// Pages as kernels/cuda/kv_page.h lays them out. k is not written back; a row behind the last span
+/// is neither rotated nor written anywhere. With rotary_dim 0 this is kv_write.
+void rope_kv_write(Stream& stream, const RopeKvWrite& op);
 
 void mamba_step(Stream& stream, const MambaStep& op);
 

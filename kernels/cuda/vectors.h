@@ -67,4 +67,31 @@ __device__ __forceinline__ void store_values(T* to, int left,
   }
 }
 
+/// Eight elements of either type, for kernels that read one type and write another: as load_values
+/// and store_values.
+template <bool Aligned, typename T>
+__device__ __forceinline__ void load_eight(const T* from, int left, float (&values)[8]) {
+  if constexpr (Aligned && vector_size<T> == 8) {
+    unpack(load16(from), values);
+  } else if constexpr (Aligned) {
+    float halves[2][4];
+    unpack(load16(from), halves[0]);
+    unpack(load16(from + 4), halves[1]);
+    for (int i = 0; i < 8; ++i) values[i] = halves[i / 4][i % 4];
+  } else {
+    for (int i = 0; i < 8; ++i) values[i] = i < left ? to_float(from[i]) : 0.0F;
+  }
+}
+template <bool Aligned, typename T>
+__device__ __forceinline__ void store_eight(T* to, int left, const float (&values)[8]) {
+  if constexpr (Aligned && vector_size<T> == 8) {
+    store16(to, pack(values));
+  } else if constexpr (Aligned) {
+    store16(to, pack({values[0], values[1], values[2], values[3]}));
+    store16(to + 4, pack({values[4], values[5], values[6], values[7]}));
+  } else {
+    for (int i = 0; i < 8 && i < left; ++i) to[i] = rounded<T>(values[i]);
+  }
+}
+
 }  // namespace hyb::kernels::cuda

@@ -367,7 +367,14 @@ inline void spin_pause(Where where = Where::current()) { emulator::spin_pause(wh
 // Numbers
 
 inline float exp_fast(float x) { return std::exp(x); }
+inline float exp2_fast(float x) { return std::exp2(x); }
 inline float rsqrt_fast(float x) { return 1.0F / std::sqrt(x); }
+inline float divide_fast(float a, float b) { return std::fabs(b) > 0x1p126F ? 0.0F * a : a / b; }
+inline void sine_cosine_of_turns(float turns, float& sine, float& cosine) {
+  const double angle = 6.283185307179586477 * turns;
+  sine = static_cast<float>(std::sin(angle));
+  cosine = static_cast<float>(std::cos(angle));
+}
 inline std::uint32_t pack_bf16(float low, float high) {
   return to_bf16(low).bits | static_cast<std::uint32_t>(to_bf16(high).bits) << 16;
 }

@@ -1,0 +1,49 @@
+#include "kernels/ops/rope_kv_write.h"
+
+#include "kernels/ops/check.h"
+#include "kernels/ops/kv_write.h"
+#include "kernels/ops/rope.h"
+
+namespace hyb::kernels {
+namespace {
+
+/// The parts check the rest.
+void check(const RopeKvWrite& op) {
+  const Check check("rope_kv_write");
+  check.activations(op.qkv, "qkv");
+  check.that(op.heads >= 1, "heads is positive", op.heads);
+  check.that(op.kv_heads >= 1, "kv_heads is positive", op.kv_heads);
+  check.that(op.head_dim >= 2 && op.head_dim <= rope_kv_write_head_dim_max,
+             "head_dim is within 2..512", op.head_dim);
+  check.tensor(op.qkv, "qkv", op.qkv.dtype,
+               {op.qkv.dim(0), (op.heads + 2 * op.kv_heads) * op.head_dim});
+  check.that(op.rotary_dim >= 0, "rotary_dim is not negative", op.rotary_dim);
+}
+
+}  // namespace
+
+void rope_kv_write(Queue& queue, const RopeKvWrite& op) {
+  check(op);
+  const std::int64_t q_and_k = (op.heads + op.kv_heads) * op.head_dim;
+  const std::int64_t kv = op.kv_heads * op.head_dim;
+  if (op.rotary_dim != 0) {
+    rope(queue, {.x = op.qkv.columns(0, q_and_k),
+                 .position_of_row = op.position_of_row,
+                 .heads = op.heads + op.kv_heads,
+                 .head_dim = op.head_dim,
+                 .rotary_dim = op.rotary_dim,
+                 .theta = op.theta});
+  }
+  kv_write(queue, {.k = op.qkv.columns(q_and_k - kv, kv),
+                   .v = op.qkv.columns(q_and_k, kv),
+                   .pages_of_layer = op.pages_of_layer,
+                   .span_begin = op.span_begin,
+                   .position = op.position,
+                   .page_begin = op.page_begin,
+                   .pages = op.pages,
+                   .kv_heads = op.kv_heads,
+                   .head_dim = op.head_dim,
+                   .page_tokens = op.page_tokens});
+}
+
+}  // namespace hyb::kernels

@@ -1,0 +1,146 @@
+#include <doctest/doctest.h>
+
+#include "kernels/cuda/routes.h"
+#include "tests/cuda/paged_support.h"
+
+using namespace hyb;
+using namespace hyb::kernels;
+using namespace hyb::kernels::testing;
+
+namespace {
+
+struct Case {
+  std::int64_t heads, kv_heads, head_dim, rotary_dim;
+  std::int32_t page_tokens;
+  Strides strides;
+};
+const Case cases[] = {{4, 2, 64, 64, 16, {}},
+                      {3, 1, 128, 32, 16, {8, 8}},
+                      {6, 2, 32, 0, 4, {}},
+                      {2, 2, 24, 12, 6, {3, 1}},
+                      {2, 1, 80, 80, 16, {1, 0}}};
+const std::vector<TestSpan> spans = {{5, 3}, {0, 1}, {30, 9}, {1000003, 2}};
+
+template <typename Tables>
+RopeKvWrite op_of(const Case& c, const Tensor& qkv, const Tensor& arena, const Tables& tables) {
+  return {.qkv = qkv,
+          .position_of_row = tables.position_of_row,
+          .pages_of_layer = arena,
+          .span_begin = tables.span_begin,
+          .position = tables.position,
+          .page_begin = tables.page_begin,
+          .pages = tables.pages,
+          .heads = c.heads,
+          .kv_heads = c.kv_heads,
+          .head_dim = c.head_dim,
+          .page_tokens = c.page_tokens,
+          .rotary_dim = c.rotary_dim,
+          .theta = 10000.0};
+}
+
+/// A table for position 1000003 would be long: that span's pages begin where its tokens do.
+PagedTables tables_of(const Case& c) {
+  std::vector<TestSpan> near = spans;
+  near.back().position %= c.page_tokens;
+  PagedTables tables(near, c.page_tokens, 3);
+  return tables;
+}
+
+TestTensor empty_arena(const Case& c, DType dtype, std::int64_t pages) {
+  TestTensor arena(dtype, {pages, 2 * c.kv_heads * c.head_dim * c.page_tokens}, {16, 8});
+  for (std::int64_t i = 0; i < arena.size(); ++i) arena.set(i, NAN);
+  return arena;
+}
+
+void check_same(const TestTensor& answer, const TestTensor& expected, double bound) {
+  for (std::int64_t i = 0; i < answer.size(); ++i) {
+    const double a = answer.get(i), e = expected.get(i);
+    REQUIRE(std::isnan(a) == std::isnan(e));
+    if (!std::isnan(a)) REQUIRE(std::fabs(a - e) <= bound * (std::fabs(e) + 0.5));
+  }
+  CHECK(answer.guards_intact());
+}
+
+void check_case(const Case& c, DType dtype, DType kv_dtype) {
+  CAPTURE(c.head_dim);
+  constexpr std::int64_t padding = 3;
+  const std::int64_t width = (c.heads + 2 * c.kv_heads) * c.head_dim;
+  PagedTables tables = tables_of(c), padded = tables.padded(2, padding);
+  // Angles may come from elsewhere than places: here from far away.
+  tables.position_of_row.back() = padded.position_of_row.end()[-1 - padding] = 1000004;
+  const auto tokens = tables.tokens;
+  const TestTensor qkv = random_tensor(dtype, {tokens + padding, width}, 1, 1.0F, c.strides);
+  TestTensor expected = qkv, pages = empty_arena(c, kv_dtype, tables.pages_max);
+  const TestTensor on_device = device_pages(pages, kv_dtype, c.kv_heads, c.head_dim, c.page_tokens);
+  Queue plain = test_queue(Isa::plain);
+  rope_kv_write(plain,
+                op_of(c, expected.view().rows(0, tokens), pages, PagedTensors<Table>(tables)));
+
+  cuda::Stream stream;
+  const DeviceTensor on_qkv(qkv), on_arena(on_device);
+  const PagedTensors<DeviceTable> on_tables(padded);
+  const cuda::Graph graph(
+      stream, [&] { cuda::rope_kv_write(stream, op_of(c, on_qkv, on_arena, on_tables)); });
+  graph.replay(stream);
+  stream.wait();
+  const bool is_coarse = dtype == DType::bf16 || kv_dtype == DType::bf16;
+  const TestTensor answer = on_qkv.fetch();
+  const double bound = c.rotary_dim == 0 ? 0.0 : is_coarse ? 0.0079 : 4e-6;
+  check_same(on_arena.fetch(), device_pages(pages, kv_dtype, c.kv_heads, c.head_dim, c.page_tokens),
+             bound);
+  for (std::int64_t t = 0; t < tokens + padding; ++t) {
+    for (std::int64_t i = 0; i < width; ++i) {
+      const std::int64_t at = t * width + i;
+      if (i >= c.heads * c.head_dim || t >= tokens) {
+        REQUIRE(answer.get(at) == qkv.get(at));  // neither k, v nor rows of nobody
+      } else {
+        const double e = expected.get(at);
+        REQUIRE(std::fabs(answer.get(at) - e) <= bound * (std::fabs(e) + 0.5));
+      }
+    }
+  }
+  CHECK(answer.guards_intact());
+}
+
+TEST_SUITE("cuda/rope_kv_write") {
+  TEST_CASE("is the plain parts' answer; rows and spans of nobody write nothing") {
+    in_every_schedule([&](const std::string& schedule) {
+      CAPTURE(schedule);
+      for (const Case& c : cases) {
+        check_case(c, DType::bf16, DType::bf16);
+        check_case(c, DType::f32, DType::f32);
+        check_case(c, DType::f32, DType::bf16);
+        check_case(c, DType::bf16, DType::f32);
+      }
+    });
+  }
+
+  TEST_CASE("angles are exact enough at far positions") {
+    constexpr std::int64_t head_dim = 64;
+    const std::vector<std::int32_t> positions = {0, 1, 99999, 1000000, 16777217, 100000001};
+    const auto tokens = static_cast<std::int64_t>(positions.size());
+    const Case c = {1, 1, head_dim, head_dim, 16, {}};
+    TestTensor qkv(DType::f32, {tokens, 3 * head_dim});
+    for (std::int64_t t = 0; t < tokens; ++t) {
+      for (std::int64_t i = 0; i < head_dim / 2; ++i) qkv.set(t * 3 * head_dim + i, 1.0F);
+    }
+    PagedTables tables({{0, static_cast<std::int32_t>(tokens)}}, 16, 1);
+    tables.position_of_row = positions;
+    cuda::Stream stream;
+    const DeviceTensor on_qkv(qkv), on_arena(empty_arena(c, DType::f32, tables.pages_max));
+    cuda::rope_kv_write(stream, op_of(c, on_qkv, on_arena, PagedTensors<DeviceTable>(tables)));
+    stream.wait();
+    const TestTensor answer = on_qkv.fetch();
+    for (std::int64_t t = 0; t < tokens; ++t) {
+      for (std::int64_t i = 0; i < head_dim / 2; ++i) {
+        const double angle = positions[static_cast<std::size_t>(t)] *
+                             std::pow(10000.0, -2.0 * static_cast<double>(i) / head_dim);
+        const std::int64_t at = t * 3 * head_dim + i;
+        REQUIRE(std::fabs(answer.get(at) - std::cos(angle)) <= 0x1p-21);
+        REQUIRE(std::fabs(answer.get(at + head_dim / 2) - std::sin(angle)) <= 0x1p-21);
+      }
+    }
+  }
+}
+
+}  // namespace

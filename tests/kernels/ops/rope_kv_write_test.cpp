@@ -1,0 +1,97 @@
+#include "kernels/ops/rope_kv_write.h"
+
+#include <doctest/doctest.h>
+
+#include "kernels/ops/kv_write.h"
+#include "kernels/ops/rope.h"
+#include "tests/kernels/support.h"
+
+using namespace hyb;
+using namespace hyb::kernels;
+using namespace hyb::kernels::testing;
+
+namespace {
+
+constexpr std::int64_t heads = 4, kv_heads = 2, head_dim = 24, tokens = 9, page_tokens = 4;
+constexpr std::int64_t q_width = heads * head_dim, kv_width = kv_heads * head_dim;
+
+/// One span that begins in the middle of a page.
+struct Fixture {
+  Table span_begin{0, tokens}, position{3}, page_begin{0, 3}, pages{5, 0, 2};
+  Table position_of_row{3, 4, 5, 6, 7, 8, 9, 10, 11};
+
+  TestTensor arena(DType dtype) const {
+    TestTensor all(dtype, {6, 2 * kv_width * page_tokens}, {32, 1});
+    for (std::int64_t i = 0; i < all.size(); ++i) all.set(i, NAN);
+    return all;
+  }
+  RopeKvWrite op(const Tensor& qkv, const Tensor& arena, std::int64_t rotary_dim) const {
+    return {.qkv = qkv,
+            .position_of_row = rotary_dim == 0 ? Tensor() : Tensor(position_of_row),
+            .pages_of_layer = arena,
+            .span_begin = span_begin,
+            .position = position,
+            .page_begin = page_begin,
+            .pages = pages,
+            .heads = heads,
+            .kv_heads = kv_heads,
+            .head_dim = head_dim,
+            .page_tokens = page_tokens,
+            .rotary_dim = rotary_dim,
+            .theta = 500.0};
+  }
+};
+
+TEST_SUITE("kernels/ops/rope_kv_write") {
+  TEST_CASE("is rope on q and on k, then kv_write, byte for byte") {
+    const Fixture f;
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      for (const DType kv_dtype : {DType::f32, DType::bf16}) {
+        for (const std::int64_t rotary_dim : {0, 10, 24}) {
+          Queue queue = test_queue(best_isa(), 2);
+          TestTensor qkv = random_tensor(dtype, {tokens, q_width + 2 * kv_width}, 1, 1.0F, {5, 1});
+          TestTensor q(dtype, {tokens, q_width}), k(dtype, {tokens, kv_width}),
+              v(dtype, {tokens, kv_width});
+          for (std::int64_t i = 0; i < qkv.size(); ++i) {
+            const std::int64_t t = i / (q_width + 2 * kv_width), at = i % (q_width + 2 * kv_width);
+            if (at < q_width) {
+              q.set(t * q_width + at, qkv.get(i));
+            } else if (at < q_width + kv_width) {
+              k.set(t * kv_width + at - q_width, qkv.get(i));
+            } else {
+              v.set(t * kv_width + at - q_width - kv_width, qkv.get(i));
+            }
+          }
+          if (rotary_dim != 0) {
+            rope(queue, {q, f.position_of_row, heads, head_dim, rotary_dim, 500.0});
+            rope(queue, {k, f.position_of_row, kv_heads, head_dim, rotary_dim, 500.0});
+          }
+          TestTensor expected = f.arena(kv_dtype), arena = f.arena(kv_dtype);
+          kv_write(queue, {k, v, expected, f.span_begin, f.position, f.page_begin, f.pages,
+                           kv_heads, head_dim, page_tokens});
+
+          rope_kv_write(queue, f.op(qkv, arena, rotary_dim));
+          CHECK(arena.everything() == expected.everything());
+          CHECK(qkv.guards_intact());
+          for (std::int64_t i = 0; i < q.size(); ++i) {
+            const std::int64_t t = i / q_width, at = i % q_width;
+            REQUIRE(qkv.get(t * (q_width + 2 * kv_width) + at) == q.get(i));
+          }
+        }
+      }
+    }
+  }
+
+  TEST_CASE("names the broken rule") {
+    const Fixture f;
+    Queue queue = test_queue(Isa::plain);
+    const TestTensor narrow(DType::f32, {tokens, q_width + kv_width});
+    CHECK_THROWS_WITH_AS(rope_kv_write(queue, f.op(narrow, f.arena(DType::f32), 0)),
+                         "rope_kv_write: qkv needs 192 in dimension 1, got 144", Error);
+    const TestTensor qkv(DType::f32, {tokens, q_width + 2 * kv_width});
+    CHECK_THROWS_WITH_AS(rope_kv_write(queue, f.op(qkv, f.arena(DType::f32), -2)),
+                         "rope_kv_write: rotary_dim is not negative, got -2", Error);
+  }
+}
+
+}  // namespace
