@@ -22,8 +22,8 @@ namespace hyb::kernels::cuda {
 void rms_norm(Stream& stream, const RmsNorm& op);
 void add_norm(Stream& stream, const AddNorm& op);
 
-/// weight: rows. x and weight of bf16 whose rows are 16-byte aligned: a route by the row count, each
-/// with an order of sums of its own; one for all with batch_invariant(). All else: a plain kernel.
+/// weight: rows. x and weight of bf16 whose rows are 16-byte aligned: a route by the row count,
+/// each with an order of sums of its own; one for all with batch_invariant(). Else a plain kernel.
 void linear(Stream& stream, const Linear& op);
 
 /// weight: rows, aligned to its elements. A token outside of the vocabulary is no error: its row of

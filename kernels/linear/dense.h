@@ -73,6 +73,11 @@ void run_plain(Stream& stream, const Dense<bf16, float>& dense);
 void run_matrix(Stream& stream, const Dense<bf16, bf16>& dense);
 void run_matrix(Stream& stream, const Dense<bf16, float>& dense);
 
+/// 1 to skinny_tokens_max rows:
+inline constexpr int skinny_tokens_max = 64;
+void run_skinny(Stream& stream, const Dense<bf16, bf16>& dense);
+void run_skinny(Stream& stream, const Dense<bf16, float>& dense);
+
 /// 1 to gemv_tokens_max rows:
 inline constexpr int gemv_tokens_max = 8;
 void run_gemv(Stream& stream, const Dense<bf16, bf16>& dense, const DenseNorm& norm);

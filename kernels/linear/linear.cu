@@ -31,9 +31,9 @@ Dense<X, Y> dense_of(const Project& op, const Tensor& x, const void* weight) {
 
 template <typename Y>
 void run_matrices(Stream& stream, const Dense<bf16, Y>& dense, const DenseNorm& norm) {
-  if (!stream.batch_invariant() && dense.tokens <= gemv_tokens_max) {
-    return run_gemv(stream, dense, norm);
-  }
+  if (stream.batch_invariant()) return run_matrix(stream, dense);
+  if (dense.tokens <= gemv_tokens_max) return run_gemv(stream, dense, norm);
+  if (dense.tokens <= skinny_tokens_max) return run_skinny(stream, dense);
   run_matrix(stream, dense);
 }
 

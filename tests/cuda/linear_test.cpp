@@ -28,6 +28,8 @@ const Case cases[] = {
     {8, 10, 3104, bf, bf, bf, false, {16, 0}},  // x does not fit into shared memory
     {8, 33, 256, bf, bf, bf, true, {}},
     {9, 33, 512, bf, bf, f32, true, {8, 0}},
+    {10, 530, 40, bf, bf, bf, false, {}},  // a warp has 16 rows of W to itself
+    {33, 270, 72, bf, bf, bf, true, {}},   // two share them
     {16, 20, 200, bf, bf, bf, false, {}},
     {17, 70, 96, bf, bf, bf, true, {}},
     {64, 40, 136, bf, bf, bf, true, {8, 8}},
@@ -138,6 +140,7 @@ TEST_SUITE("cuda/linear") {
 
   TEST_CASE("a row's bits do not depend on the other rows of a route") {
     check_rows({8, 70, 808, bf, bf, f32, false, {}}, {1, 2, 3, 4, 5}, false);
+    check_rows({64, 70, 40, bf, bf, f32, false, {}}, {9, 40}, false);
     check_rows({64, 50, 408, bf, bf, f32, false, {}}, {9, 16, 17, 33}, false);
     check_rows({200, 20, 136, bf, bf, f32, false, {}}, {65, 130}, false);
     check_rows({5, 20, 37, bf, bf, f32, false, {}}, {1, 2}, false);

@@ -43,6 +43,7 @@ __global__ void vector_kernel(const float* x, float* y, int offset) {
 __global__ void vector_store_kernel(float* y, int offset) { store8(y + offset, {1, 2}); }
 
 __global__ void global_write_kernel(float* y, long i) { y[i] = 1; }
+__global__ void prefetch_kernel(const float* x, long i) { prefetch(x + i); }
 __global__ void recurse_kernel(int* y, int depth) {
   struct Frames {
     static __device__ int deeper(int left) {
@@ -107,6 +108,12 @@ TEST_SUITE("cuda_emulator/memory") {
     CHECK(contains(fault_with(0, vector_kernel, x.data(), y.data(), 1),
                    "a vector load: misaligned, the address is no multiple of 16"));
     CHECK(contains(fault_with(0, vector_store_kernel, y.data(), 1), "no multiple of 8"));
+  }
+
+  TEST_CASE("a prefetch outside of an allocation") {
+    const DeviceArray<float> x(std::size_t{4});
+    CHECK(fault_with(0, prefetch_kernel, x.data(), 3L) == "");
+    CHECK(contains(fault_with(0, prefetch_kernel, x.data(), 1L << 40), "inside of an allocation"));
   }
 
   TEST_CASE("global memory outside of its allocation") {

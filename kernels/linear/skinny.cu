@@ -1,0 +1,171 @@
+#include <algorithm>
+
+#include "kernels/cuda/launch.h"
+#include "kernels/linear/dense.h"
+
+namespace hyb::kernels::cuda {
+namespace {
+
+constexpr int block_warps = 8;
+constexpr int block_threads = block_warps * warp_size;
+constexpr int stages = 3;          ///< steps in flight: with 2 blocks on a processor 96 KB
+constexpr int k_step = 64;         ///< two halves of 32
+constexpr int pieces_of_step = 4;  ///< of 16 bytes: rows l/4 and l/4+8 of the tile, twice
+
+template <typename Y>
+struct Params {
+  Dense<bf16, Y> dense;
+  int tiles;  ///< of 16 rows of W
+  int split;  ///< warps of a tile, which share the steps
+};
+
+/// A lane reads only what it copied itself: no barriers.
+using Ring = SharedArray<SharedArray<SharedArray<uint4, warp_size>, pieces_of_step>, stages>;
+struct Shared {
+  SharedArray<Ring, block_warps> weights;
+};
+/// The warps' sums, where the weights stood.
+template <int TilesN>
+struct Partials {
+  SharedArray<SharedArray<SharedArray<float, warp_size>, TilesN * 4>, block_warps> sums;
+};
+
+/// Column of y that row `row` of a tile's low half has; in the high half stand the 8 columns behind
+/// them, or their ups with silu_gated.
+template <typename Y>
+__device__ __forceinline__ int column_of(const Dense<bf16, Y>& p, int tile, int row) {
+  return tile * (p.epilogue == Epilogue::silu_gated ? 8 : 16) + row;
+}
+
+template <typename Y>
+__device__ __forceinline__ void write_pair(const Dense<bf16, Y>& p, int tile, int token, float low,
+                                           float high) {
+  const int column = column_of(p, tile, static_cast<int>(threadIdx.x) % warp_size / 4);
+  write(p, token, column, low, high);
+  if (p.epilogue != Epilogue::silu_gated) write(p, token, column + 8, high, 0.0F);
+}
+
+/// A matrix product for few tokens: W is the operand with 16 rows, x the one with 8 columns. A lane
+/// holds 8 neighbours in k of its rows of both, 4 to each of two instructions: which k an element
+/// stands for is the same in W and x, and that is all a product needs. So W goes from memory to
+/// its registers, past the ring, and x through the first-level cache, without barriers.
+/// `split` warps share a tile's steps; sums over k are in one order for every row count. Within
+/// (K+4) * 2^-23 * |scale| * sum_k |x*W| of the exact sum, besides the roundings.
+template <int TilesN, typename Y>
+__global__ void __launch_bounds__(block_threads, 2) skinny_kernel(const Params<Y> p) {
+  const int warp = static_cast<int>(threadIdx.x) / warp_size;
+  const int lane = static_cast<int>(threadIdx.x) % warp_size;
+  const int member = warp % p.split, inner = p.dense.inner;
+  const int tile = static_cast<int>(blockIdx.x) * (block_warps / p.split) + warp / p.split;
+  auto& ring = dynamic_shared<Shared>().weights[warp];
+  const int low = std::min(column_of(p.dense, tile, lane / 4), p.dense.columns - 1);
+  const int high = p.dense.epilogue == Epilogue::silu_gated
+                       ? low + p.dense.columns
+                       : std::min(column_of(p.dense, tile, lane / 4) + 8, p.dense.outputs - 1);
+  const auto* const weight = static_cast<const bf16*>(p.dense.weight) + lane % 4 * 8;
+  const bf16* const low_row = weight + static_cast<std::int64_t>(low) * inner;
+  const bf16* const high_row = weight + static_cast<std::int64_t>(high) * inner;
+  const int k_end = tile < p.tiles ? inner : 0;
+  const auto copy = [&](int k, int stage) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half, k += 32) {
+      const bool is_there = k + lane % 4 * 8 < k_end;
+      cp_async16(&ring[stage][half * 2][lane], low_row + (is_there ? k : 0), is_there);
+      cp_async16(&ring[stage][half * 2 + 1][lane], high_row + (is_there ? k : 0), is_there);
+    }
+    cp_async_commit();
+  };
+
+  let_next_kernel_start();
+  for (int i = 0; i < stages; ++i) copy((member + i * p.split) * k_step, i);
+  wait_for_previous_kernel();
+
+  float sums[TilesN][4] = {};
+  int stage = 0;
+  for (int k = member * k_step; k < k_end; k += p.split * k_step) {
+    cp_async_wait<stages - 1>();
+#pragma unroll(TilesN < 8 ? 2 : 1)
+    for (int half = 0; half < 2; ++half) {
+      const uint4 w = load16(&ring[stage][half * 2][lane]);
+      const uint4 v = load16(&ring[stage][half * 2 + 1][lane]);
+      const int own = k + half * 32 + lane % 4 * 8;
+      uint4 x[TilesN];
+#pragma unroll
+      for (int n = 0; n < TilesN; ++n) {
+        const int token = std::min(n * 8 + lane / 4, p.dense.tokens - 1);
+        x[n] = {};
+        if (own < inner) x[n] = load16(p.dense.x + token * p.dense.x_stride + own);
+      }
+#pragma unroll
+      for (int n = 0; n < TilesN; ++n) {
+        mma_bf16(sums[n], {w.x, v.x, w.y, v.y}, x[n].x, x[n].y);
+        mma_bf16(sums[n], {w.z, v.z, w.w, v.w}, x[n].z, x[n].w);
+      }
+    }
+    copy(k + stages * p.split * k_step, stage);
+    stage = stage + 1 == stages ? 0 : stage + 1;
+  }
+
+  if (p.split == 1) {
+#pragma unroll
+    for (int i = 0; i < TilesN * 2; ++i) {
+      const int token = i / 2 * 8 + lane % 4 * 2 + i % 2;
+      write_pair(p.dense, tile, token, sums[i / 2][i % 2], sums[i / 2][i % 2 + 2]);
+    }
+    return;
+  }
+  cp_async_wait<0>();
+  sync_block();  // all have left the weights
+  auto& partial = dynamic_shared<Partials<TilesN>>().sums;
+#pragma unroll
+  for (int i = 0; i < TilesN * 4; ++i) partial[warp][i][lane] = sums[i / 4][i % 4];
+  sync_block();
+  for (int i = member; i < TilesN * 2; i += p.split) {
+    float sum[2] = {};
+    for (int j = warp - member; j < warp - member + p.split; ++j) {
+      sum[0] += partial[j][i / 2 * 4 + i % 2][lane];
+      sum[1] += partial[j][i / 2 * 4 + i % 2 + 2][lane];
+    }
+    write_pair(p.dense, tile, i / 2 * 8 + lane % 4 * 2 + i % 2, sum[0], sum[1]);
+  }
+}
+
+/// As few warps on a tile as keep every processor busy; not by the row count, which no sum may
+/// depend on.
+int split_of(const Stream& stream, int tiles, int inner) {
+  const int steps = (inner + k_step - 1) / k_step;
+  int split = 1;
+  while (split < block_warps && split < steps &&
+         (tiles * split + block_warps - 1) / block_warps < stream.processors()) {
+    split *= 2;
+  }
+  return split;
+}
+
+template <int TilesN, typename Y>
+void run_tiles(Stream& stream, const Params<Y>& params) {
+  launch(stream,
+         {.blocks = pieces(params.tiles, block_warps / params.split),
+          .threads = block_threads,
+          .shared_bytes = std::max(sizeof(Shared), sizeof(Partials<TilesN>)),
+          .starts_early = true},
+         skinny_kernel<TilesN, Y>, params);
+}
+
+template <typename Y>
+void run(Stream& stream, const Dense<bf16, Y>& dense) {
+  const int columns = dense.epilogue == Epilogue::silu_gated ? 8 : 16;
+  const int tiles = static_cast<int>(pieces(dense.columns, columns));
+  const Params<Y> params = {
+      .dense = dense, .tiles = tiles, .split = split_of(stream, tiles, dense.inner)};
+  if (dense.tokens <= 16) return run_tiles<2>(stream, params);
+  if (dense.tokens <= 32) return run_tiles<4>(stream, params);
+  run_tiles<skinny_tokens_max / 8>(stream, params);
+}
+
+}  // namespace
+
+void run_skinny(Stream& stream, const Dense<bf16, bf16>& dense) { run(stream, dense); }
+void run_skinny(Stream& stream, const Dense<bf16, float>& dense) { run(stream, dense); }
+
+}  // namespace hyb::kernels::cuda
