@@ -11,6 +11,7 @@
 #include "kernels/ops/moe_route.h"
 #include "kernels/ops/rms_norm.h"
 #include "kernels/ops/rope_kv_write.h"
+#include "kernels/ops/ssd.h"
 
 namespace hyb::kernels::cuda {
 
@@ -43,6 +44,8 @@ void causal_conv(Stream& stream, const CausalConv& op);
 void rope_kv_write(Stream& stream, const RopeKvWrite& op);
 
 void mamba_step(Stream& stream, const MambaStep& op);
+/// Spans without tokens may stand behind the others.
+void ssd(Stream& stream, const Ssd& op);
 
 void moe_route(Stream& stream, const MoeRoute& op);
 

@@ -1,0 +1,197 @@
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <type_traits>
+
+#include "kernels/cuda/ptx.h"
+#include "kernels/cuda/vectors.h"
+
+/// What mamba_step and ssd's scan do to rows of a head's state: the same instructions, so that
+/// decode, chunks and a whole prefill give the same bits. A warp owns `warp_rows` rows at a time,
+/// its lanes the columns: V each, in vectors of up to four, lane after lane.
+namespace hyb::kernels::cuda {
+
+inline constexpr int warp_rows = 4;
+
+/// How far a token moves the state: dt, softplus and clamped, and what it leaves of the old state.
+struct StepSize {
+  float dt, decay;
+};
+
+__device__ __forceinline__ StepSize step_size(float raw, float a_log, float dt_min, float dt_max) {
+  const float soft = raw > 20.0F ? raw : log1pf(expf(raw));
+  const float dt = fminf(fmaxf(soft, dt_min), dt_max);
+  return {dt, expf(dt * -expf(a_log))};
+}
+
+template <int V>
+inline constexpr int vector_columns = V < 4 ? V : 4;
+
+/// The column of element i of a lane's V, where i is the first of a vector.
+template <int V>
+__device__ __forceinline__ int column_of(int i) {
+  return i * warp_size + static_cast<int>(threadIdx.x) % warp_size * vector_columns<V>;
+}
+
+/// Two neighbours, aligned to both.
+__device__ __forceinline__ float2 load_pair(const float* from) {
+  const uint2 pair = load8(from);
+  return {std::bit_cast<float>(pair.x), std::bit_cast<float>(pair.y)};
+}
+__device__ __forceinline__ float2 load_pair(const bf16* from) {
+  const std::uint32_t pair = *reinterpret_cast<const std::uint32_t*>(from);
+  return {std::bit_cast<float>(pair << 16), std::bit_cast<float>(pair & 0xffff0000U)};
+}
+__device__ __forceinline__ void store_pair(float* to, float a, float b) {
+  store8(to, {std::bit_cast<unsigned>(a), std::bit_cast<unsigned>(b)});
+}
+__device__ __forceinline__ void store_pair(bf16* to, float a, float b) {
+  *reinterpret_cast<std::uint32_t*>(to) = pack_bf16(a, b);
+}
+
+/// The vector at element i of a lane's V.
+template <int V, typename T>
+__device__ __forceinline__ void load_vector(const T* from, float (&values)[V], int i) {
+  constexpr int width = vector_columns<V>;
+  if constexpr (width == 4 && std::is_same_v<T, float>) {
+    float four[4];
+    unpack(load16(from), four);
+#pragma unroll
+    for (int j = 0; j < 4; ++j) values[i + j] = four[j];
+  } else if constexpr (width == 4) {
+    const uint2 words = load8(from);
+    values[i] = std::bit_cast<float>(words.x << 16);
+    values[i + 1] = std::bit_cast<float>(words.x & 0xffff0000U);
+    values[i + 2] = std::bit_cast<float>(words.y << 16);
+    values[i + 3] = std::bit_cast<float>(words.y & 0xffff0000U);
+  } else if constexpr (width == 2) {
+    const float2 pair = load_pair(from);
+    values[i] = pair.x;
+    values[i + 1] = pair.y;
+  } else {
+    values[i] = to_float(*from);
+  }
+}
+template <int V, typename T>
+__device__ __forceinline__ void store_vector(T* to, const float (&values)[V], int i) {
+  constexpr int width = vector_columns<V>;
+  if constexpr (width == 4 && std::is_same_v<T, float>) {
+    store16(to, pack({values[i], values[i + 1], values[i + 2], values[i + 3]}));
+  } else if constexpr (width == 4) {
+    store8(to, {pack_bf16(values[i], values[i + 1]), pack_bf16(values[i + 2], values[i + 3])});
+  } else if constexpr (width == 2) {
+    store_pair(to, values[i], values[i + 1]);
+  } else {
+    *to = rounded<T>(values[i]);
+  }
+}
+
+/// A lane's columns of a row in shared memory that is padded to V for every lane.
+template <int V, typename T>
+__device__ __forceinline__ void load_columns(const T* row, float (&values)[V]) {
+#pragma unroll
+  for (int i = 0; i < V; i += vector_columns<V>) load_vector<V>(row + column_of<V>(i), values, i);
+}
+
+/// The warp's rows of a state: where they are, how many there are of them, and of their columns.
+struct StateRows {
+  int rows, columns;
+  bool is_aligned;  ///< vectors of the columns' width are, and fill the rows
+};
+
+/// Zeros where rows or columns end, or where `from` is null.
+template <typename S, int V>
+__device__ __forceinline__ void load_rows(const S* from, const StateRows& at,
+                                          float (&state)[warp_rows][V]) {
+  constexpr int width = vector_columns<V>;
+#pragma unroll
+  for (int r = 0; r < warp_rows; ++r) {
+#pragma unroll
+    for (int i = 0; i < V; i += width) {
+      const int column = column_of<V>(i);
+      const S* const place = from + static_cast<std::int64_t>(r) * at.columns + column;
+      const bool is_there = from != nullptr && r < at.rows;
+#pragma unroll
+      for (int j = 0; j < width; ++j) state[r][i + j] = 0.0F;
+      if (at.is_aligned) {
+        if (is_there && column < at.columns) load_vector<V>(place, state[r], i);
+      } else {
+#pragma unroll
+        for (int j = 0; j < width; ++j) {
+          if (is_there && column + j < at.columns) state[r][i + j] = to_float(place[j]);
+        }
+      }
+    }
+  }
+}
+template <typename S, int V>
+__device__ __forceinline__ void store_rows(S* to, const StateRows& at,
+                                           const float (&state)[warp_rows][V]) {
+  constexpr int width = vector_columns<V>;
+#pragma unroll
+  for (int r = 0; r < warp_rows; ++r) {
+#pragma unroll
+    for (int i = 0; i < V; i += width) {
+      const int column = column_of<V>(i);
+      S* const place = to + static_cast<std::int64_t>(r) * at.columns + column;
+      if (at.is_aligned) {
+        if (r < at.rows && column < at.columns) store_vector<V>(place, state[r], i);
+      } else {
+#pragma unroll
+        for (int j = 0; j < width; ++j) {
+          if (r < at.rows && column + j < at.columns) place[j] = rounded<S>(state[r][i + j]);
+        }
+      }
+    }
+  }
+}
+
+/// One token: the state moves on, as a state of type S keeps it, and meets C. Returns S*C of row
+/// lane/8 of the warp's.
+template <typename S, int V>
+__device__ __forceinline__ float advance(float (&state)[warp_rows][V], float decay,
+                                         const float (&input)[warp_rows], const float (&b)[V],
+                                         const float (&c)[V]) {
+  float sums[warp_rows];
+#pragma unroll
+  for (int r = 0; r < warp_rows; ++r) {
+    sums[r] = 0.0F;
+#pragma unroll
+    for (int i = 0; i < V; ++i) {
+      const float next = fmaf(state[r][i], decay, input[r] * b[i]);
+      state[r][i] = to_float(rounded<S>(next));
+      sums[r] = fmaf(state[r][i], c[i], sums[r]);
+    }
+  }
+  // The halves of the warp, then of the halves, each go on with half of the rows.
+  const int lane = static_cast<int>(threadIdx.x) % warp_size;
+  const bool is_upper = (lane & 16) != 0, is_odd = (lane & 8) != 0;
+  const float first = shuffle_xor(is_upper ? sums[0] : sums[2], 16);
+  const float second = shuffle_xor(is_upper ? sums[1] : sums[3], 16);
+  const float low = (is_upper ? sums[2] : sums[0]) + first;
+  const float high = (is_upper ? sums[3] : sums[1]) + second;
+  float sum = (is_odd ? high : low) + shuffle_xor(is_odd ? low : high, 8);
+#pragma unroll
+  for (int bits = 4; bits > 0; bits /= 2) sum += shuffle_xor(sum, bits);
+  return sum;
+}
+
+/// Calls body with the number of columns per lane that `columns` need.
+template <typename Body>
+void visit_columns(std::int64_t columns, Body&& body) {
+  if (columns <= 32) return body(std::integral_constant<int, 1>{});
+  if (columns <= 64) return body(std::integral_constant<int, 2>{});
+  if (columns <= 128) return body(std::integral_constant<int, 4>{});
+  body(std::integral_constant<int, 8>{});
+}
+
+/// Whether rows of a state can be read in the vectors that lanes own.
+template <typename S>
+bool has_vectors(const S* state, std::int64_t slot_stride, std::int64_t columns) {
+  return columns % 4 == 0 && reinterpret_cast<std::uintptr_t>(state) % 16 == 0 &&
+         slot_stride % 4 == 0;
+}
+
+}  // namespace hyb::kernels::cuda

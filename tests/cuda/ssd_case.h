@@ -1,0 +1,112 @@
+#pragma once
+
+#include <algorithm>
+#include <functional>
+
+#include "kernels/ops/ssd.h"
+#include "tests/cuda/support.h"
+
+namespace hyb::kernels::testing {
+
+/// Spans of one call of ssd; every named slot is below ssd_slots.
+struct SsdCase {
+  std::int64_t heads, rows, columns, groups;
+  DType dtype, state;
+  std::vector<std::int32_t> begins, read, write;
+  Strides strides;
+  float dt_max = 4.0F;
+};
+inline constexpr std::int64_t ssd_slots = 6;
+
+/// All tensors of a call, on the host, with room for tokens that no span has.
+struct SsdInputs {
+  explicit SsdInputs(const SsdCase& c, std::int64_t spare_tokens = 0)
+      : tokens(c.begins.back()),
+        inner(c.heads * c.rows),
+        x(random_tensor(c.dtype, {tokens + spare_tokens, inner + 2 * c.groups * c.columns}, 1, 1.0F,
+                        c.strides)),
+        dt(random_tensor(c.dtype, {tokens + spare_tokens, c.heads}, 2, 1.0F, {2, 1})),
+        a_log(random_tensor(DType::f32, {c.heads}, 3)),
+        d(random_tensor(DType::f32, {c.heads}, 4)),
+        dt_bias(random_tensor(DType::f32, {c.heads}, 5)),
+        state(random_tensor(c.state, {ssd_slots, c.heads, c.rows, c.columns}, 6, 1.0F, c.strides)),
+        y(c.dtype, {tokens + spare_tokens, inner}, c.strides) {}
+
+  std::int64_t tokens, inner;
+  TestTensor x, dt, a_log, d, dt_bias, state, y;
+};
+
+/// The plain loop; y and state of `in` become its answer.
+inline void run_plain(const SsdCase& c, SsdInputs& in) {
+  Queue plain = test_queue(Isa::plain);
+  const Table begins(c.begins), read(c.read), write(c.write);
+  ssd(plain, {.x = in.x.view().rows(0, in.tokens),
+              .dt = in.dt.view().rows(0, in.tokens),
+              .a_log = in.a_log,
+              .d = in.d,
+              .dt_bias = in.dt_bias,
+              .state = in.state,
+              .span_begin = begins,
+              .read_slot = read,
+              .write_slot = write,
+              .y = in.y.view().rows(0, in.tokens),
+              .groups = c.groups,
+              .dt_max = c.dt_max});
+}
+
+struct SsdAnswer {
+  TestTensor y, state;
+};
+using SsdRoute = std::function<void(cuda::Stream&, const Ssd&)>;
+
+/// A route's answer, with two spans behind the real ones that have neither tokens nor slots.
+inline SsdAnswer run_route(const SsdRoute& route, const SsdCase& c, const SsdInputs& in,
+                           bool replayed = false) {
+  const auto padded = [](std::vector<std::int32_t> table, std::int32_t value) {
+    table.insert(table.end(), 2, value);
+    return table;
+  };
+  cuda::Stream stream;
+  const DeviceTensor x(in.x), dt(in.dt), a_log(in.a_log), d(in.d), dt_bias(in.dt_bias),
+      state(in.state), y(in.y);
+  const DeviceTable begins(padded(c.begins, c.begins.back())), read(padded(c.read, -1)),
+      write(padded(c.write, -1));
+  const Ssd op = {.x = x,
+                  .dt = dt,
+                  .a_log = a_log,
+                  .d = d,
+                  .dt_bias = dt_bias,
+                  .state = state,
+                  .span_begin = begins,
+                  .read_slot = read,
+                  .write_slot = write,
+                  .y = y,
+                  .groups = c.groups,
+                  .dt_max = c.dt_max};
+  if (replayed) {
+    const cuda::Graph graph(stream, [&] { route(stream, op); });
+    graph.replay(stream);
+  } else {
+    route(stream, op);
+  }
+  stream.wait();
+  CHECK(x.fetch().everything() == in.x.everything());
+  return {y.fetch(), state.fetch()};
+}
+
+/// Only the named slots have changed, and nothing outside of slots.
+inline void check_slots(const SsdCase& c, const SsdInputs& before, const SsdAnswer& after) {
+  CHECK(after.state.guards_intact());
+  CHECK(after.y.guards_intact());
+  const std::size_t slot_bytes = after.state.packed().size() / ssd_slots;
+  const std::vector<std::byte> old = before.state.packed(), now = after.state.packed();
+  for (std::int32_t slot = 0; slot < ssd_slots; ++slot) {
+    if (std::find(c.write.begin(), c.write.end(), slot) != c.write.end()) continue;
+    const auto first = static_cast<std::ptrdiff_t>(slot_bytes) * slot;
+    CHECK(std::equal(old.begin() + first,
+                     old.begin() + first + static_cast<std::ptrdiff_t>(slot_bytes),
+                     now.begin() + first));
+  }
+}
+
+}  // namespace hyb::kernels::testing
