@@ -6,6 +6,7 @@
 #include "kernels/ops/causal_conv.h"
 #include "kernels/ops/embed.h"
 #include "kernels/ops/gated_activation.h"
+#include "kernels/ops/gated_norm.h"
 #include "kernels/ops/gather_rows.h"
 #include "kernels/ops/mamba_step.h"
 #include "kernels/ops/moe_route.h"
@@ -22,6 +23,7 @@ namespace hyb::kernels::cuda {
 
 void rms_norm(Stream& stream, const RmsNorm& op);
 void add_norm(Stream& stream, const AddNorm& op);
+void gated_norm(Stream& stream, const GatedNorm& op);
 
 /// weight: rows. x and weight of bf16 whose rows are 16-byte aligned: a route by the row count,
 /// each with an order of sums of its own; one for all with batch_invariant(). Else a plain kernel.
