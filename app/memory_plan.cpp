@@ -3,9 +3,11 @@
 #include <algorithm>
 
 #include "app/machine.h"
+#include "app/model_outline.h"
 #include "app/session.h"
 #include "core/base/error.h"
 #include "core/memory/footprint.h"
+#include "kernels/card.h"
 
 namespace hyb::app {
 namespace {
@@ -55,9 +57,11 @@ kernels::SuperblockMapOptions mapping_of(const PoolOptions& options) {
 }
 
 Budget budget_of(const ModelOptions& options) {
-  Budget budget(budget_bytes(parse_memory(options.memory)));
+  const kernels::Device device = device_of(options.device);
+  Budget budget(budget_bytes(parse_memory(options.memory), device));
+  budget.device = device;
   if (!options.pool_memory.empty() && options.pool_memory != "auto") {
-    budget.pool_bytes = budget_bytes(parse_memory(options.pool_memory, "--pool-memory"));
+    budget.pool_bytes = budget_bytes(parse_memory(options.pool_memory, "--pool-memory"), device);
   }
   budget.mapping = mapping_of(options.pools);
   budget.packed_snapshots = options.reuse.snapshots == "int8";
@@ -68,16 +72,19 @@ Budget budget_of(const ModelOptions& options) {
   return budget;
 }
 
-std::size_t budget_bytes(const MemoryBudget& budget) {
+std::size_t budget_bytes(const MemoryBudget& budget, kernels::Device device) {
+  const bool is_card = device == kernels::Device::cuda;
   switch (budget.kind) {
     case MemoryBudget::Kind::bytes:
       return budget.bytes;
     case MemoryBudget::Kind::share:
-      return static_cast<std::size_t>(budget.share * static_cast<double>(machine_bytes()));
+      return static_cast<std::size_t>(
+          budget.share *
+          static_cast<double>(is_card ? kernels::card().memory_bytes : machine_bytes()));
     case MemoryBudget::Kind::automatic:
       break;
   }
-  const std::size_t available = available_bytes();
+  const std::size_t available = is_card ? kernels::card().free_bytes : available_bytes();
   const std::size_t room = std::clamp(available / 8, std::size_t{256} << 20, std::size_t{2} << 30);
   return available > 2 * room ? available - room : available / 2;
 }
@@ -101,7 +108,7 @@ MemoryPlan plan_memory(const models::Plan& plan, const models::Geometry& geometr
   memory.length_max = wanted_length(plan, context);
   memory.weights = models::packed_bytes(plan, geometry.activation_dtype);
   memory.workspace = models::ModelRunner::workspace_bytes(
-      plan, geometry, runner_options(plan, memory, shape), threads);
+      budget.device, plan, geometry, runner_options(plan, memory, shape), threads);
 
   const std::size_t fixed = memory.weights + memory.workspace;
   const std::size_t least = geometry.page_bytes + geometry.slot_bytes;
@@ -111,6 +118,7 @@ MemoryPlan plan_memory(const models::Plan& plan, const models::Geometry& geometr
   models::MemoryLayoutOptions options;
   options.pool_bytes = std::min(budget.bytes - fixed, budget.pool_bytes);
   options.packed = budget.packed_snapshots;
+  options.handle_bytes_min = kernels::handle_bytes_min(budget.device);
   if (budget.mapping.mode == kernels::MapMode::flat) {
     options.flat = {.sequences = shape.sequences_max, .tokens = memory.length_max};
   }

@@ -10,12 +10,6 @@
 namespace hyb::app {
 namespace {
 
-kernels::Device device_of(const std::string& name) {
-  if (name == "cpu") return kernels::Device::cpu;
-  if (name == "cuda") return kernels::Device::cuda;
-  throw Error(ErrorKind::usage, "--device: '" + name + "' is neither cpu nor cuda");
-}
-
 std::optional<DType> wanted_dtype(const std::string& name) {
   if (name == "bf16") return DType::bf16;
   if (name == "f32") return DType::f32;
@@ -23,6 +17,12 @@ std::optional<DType> wanted_dtype(const std::string& name) {
 }
 
 }  // namespace
+
+kernels::Device device_of(const std::string& name) {
+  if (name == "cpu") return kernels::Device::cpu;
+  if (name == "cuda") return kernels::Device::cuda;
+  throw Error(ErrorKind::usage, "--device: '" + name + "' is neither cpu nor cuda");
+}
 
 ModelOutline outline_of(const ModelSource& source, const ModelOptions& options) {
   models::Config config = source.config();
@@ -67,13 +67,13 @@ models::Model load_weights_of(const ModelSource& source, const ModelOutline& out
 }
 
 std::size_t BareModel::runner_bytes(const models::RunnerOptions& options) const {
-  return models::ModelRunner::workspace_bytes(model.plan, model.geometry, options,
+  return models::ModelRunner::workspace_bytes(queue.device(), model.plan, model.geometry, options,
                                               queue.threads()) +
          options.memory.layout.store_bytes();
 }
 
 BareModel open_bare(const ModelOptions& options, const Environment& environment) {
-  const std::size_t budget = budget_bytes(parse_memory(options.memory));
+  const std::size_t budget = budget_bytes(parse_memory(options.memory), device_of(options.device));
   ModelSource source = ModelSource::find(options.model, environment);
   ModelOutline outline = outline_of(source, options);
   check_loadable(source, outline, options);

@@ -23,6 +23,9 @@ struct ModelOutline {
   models::Geometry geometry;
 };
 
+/// cpu or cuda; else Error(usage).
+kernels::Device device_of(const std::string& name);
+
 /// Sizes as --dtype, --kv-dtype, --state-dtype and --page-tokens ask for.
 ModelOutline outline_of(const ModelSource& source, const ModelOptions& options);
 

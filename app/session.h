@@ -43,6 +43,7 @@ struct Budget {
   Budget(std::size_t all, std::size_t pools_max = unlimited) : bytes(all), pool_bytes(pools_max) {}
   static constexpr std::size_t unlimited = ~std::size_t{0};
   std::size_t bytes, pool_bytes;
+  kernels::Device device = kernels::Device::cpu;
   kernels::SuperblockMapOptions mapping{};
   bool packed_snapshots = false;  ///< the pools have room for int8 snapshots
 };
@@ -63,8 +64,8 @@ MemoryPlan plan_memory(const models::Plan& plan, const models::Geometry& geometr
 models::RunnerOptions runner_options(const models::Plan& plan, const MemoryPlan& memory,
                                      const SessionShape& shape);
 
-/// Turns "auto", shares and sizes into bytes on this machine.
-std::size_t budget_bytes(const MemoryBudget& budget);
+/// Turns "auto", shares and sizes into bytes of this machine's memory, or of its card's.
+std::size_t budget_bytes(const MemoryBudget& budget, kernels::Device device);
 
 /// An opened model with its engine: the only place where all rooms meet.
 class Session {

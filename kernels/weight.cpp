@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "kernels/linear/panels.h"
+#include "kernels/linear/upload_rows.h"
 #include "kernels/published.h"
 
 namespace hyb::kernels {
@@ -45,13 +46,21 @@ Weight Weight::view(const WeightSource& source) {
 Weight Weight::pack(Queue& queue, const WeightSource& source, DType dtype) {
   require(dtype == DType::bf16 || dtype == DType::f32, "weight: panels are BF16 or F32");
   Weight weight = view(source);
+  if (queue.device() == Device::cuda) {
+    weight.dtype_ = dtype;
+    const std::int64_t count = source.experts * source.rows * source.columns;
+    weight.owned_ = Buffer(Device::cuda, static_cast<std::size_t>(count) * size_of(dtype));
+    weight.view_ = weight.owned_.data();
+    upload_rows(queue, source, dtype, weight.owned_.data());
+    return weight;
+  }
   const PanelShape shape = panel_shape(dtype, source.rows, source.columns);
   weight.format_ = WeightFormat::panels;
   weight.dtype_ = dtype;
   weight.view_ = nullptr;
-  weight.panels_ =
+  weight.owned_ =
       Buffer(queue.device(), static_cast<std::size_t>(source.experts * shape.expert_bytes()));
-  pack_panels(queue, source, dtype, weight.panels_.data());
+  pack_panels(queue, source, dtype, weight.owned_.data());
   return weight;
 }
 
@@ -60,7 +69,7 @@ const std::byte* Weight::expert(std::int64_t e) const {
   if (format_ == WeightFormat::rows) {
     return view_ + e * rows_ * columns_ * static_cast<std::int64_t>(size_of(dtype_));
   }
-  return panels_.data() + e * panel_shape(dtype_, rows_, columns_).expert_bytes();
+  return owned_.data() + e * panel_shape(dtype_, rows_, columns_).expert_bytes();
 }
 
 void Weight::read_row(std::int64_t e, std::int64_t n, std::span<float> out) const {

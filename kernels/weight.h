@@ -12,13 +12,12 @@ namespace hyb::kernels {
 /// A matrix [N,K] (or E of them, [E,N,K]) as linear, embed and moe read it: y = x * W^T.
 ///
 /// Formats
-///   rows    the published row-major order, a view of bytes that outlive the weight (a mapped
-///   file);
-///           read by the plain loops only
+///   rows    the published row-major order [E][N][K]: a view of bytes that outlive the weight (a
+///           mapped file), read by the plain loops only; or bytes of its own on a card
 ///   panels  64 outputs side by side, so that one loop over k serves every row count in one order:
 ///             bf16  [E][ceil(N/64)][ceil(K/2)][64][2]
 ///             f32   [E][ceil(N/64)][K][64]
-///           what lies past N or K is zero. Owns its bytes.
+///           what lies past N or K is zero. Owns its bytes, in the machine's memory.
 enum class WeightFormat : std::uint8_t { rows, panels };
 
 /// Published bytes, possibly unaligned.
@@ -38,7 +37,8 @@ class Weight {
   /// A view: no byte is copied or read.
   static Weight view(const WeightSource& source);
 
-  /// Panels of `dtype` (bf16 or f32), made by all threads of the queue in one pass over the source.
+  /// What the queue's device reads fastest, of `dtype` (bf16 or f32): panels, on a card rows. Made
+  /// by all threads of the queue in one pass over the source.
   static Weight pack(Queue& queue, const WeightSource& source, DType dtype);
 
   WeightFormat format() const { return format_; }
@@ -47,12 +47,13 @@ class Weight {
   std::int64_t rows() const { return rows_; }
   std::int64_t columns() const { return columns_; }
   /// Bytes that this weight owns: 0 for a view.
-  std::size_t owned_bytes() const { return panels_.bytes(); }
+  std::size_t owned_bytes() const { return owned_.bytes(); }
 
   /// First byte of expert e's matrix.
   const std::byte* expert(std::int64_t e) const;
 
-  /// The reverse of both formats: row n of expert e as K floats. For tests and embed's plain loop.
+  /// The reverse of both formats: row n of expert e as K floats; not for a weight on a card. For
+  /// tests and embed's plain loop.
   void read_row(std::int64_t e, std::int64_t n, std::span<float> out) const;
 
  private:
@@ -60,7 +61,7 @@ class Weight {
   DType dtype_ = DType::f32;
   std::int64_t experts_ = 0, rows_ = 0, columns_ = 0;
   const std::byte* view_ = nullptr;
-  Buffer panels_;
+  Buffer owned_;
 };
 
 }  // namespace hyb::kernels

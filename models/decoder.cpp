@@ -1,12 +1,11 @@
 #include "models/decoder.h"
 
 #include <algorithm>
-#include <cstring>
 
-#include "kernels/linear/linear.h"
+#include "kernels/linear/project.h"
 #include "kernels/ops/attention.h"
 #include "kernels/ops/embed.h"
-#include "kernels/ops/rms_norm.h"
+#include "kernels/ops/gather_rows.h"
 
 namespace hyb::models {
 
@@ -14,42 +13,60 @@ using kernels::Tensor;
 
 namespace {
 
-/// How attention layers share the keys of long sequences; the largest layer's need.
-std::size_t attention_workspace(const Plan& plan, const Decoder::Limits& limits) {
+/// The largest of what `bytes_of` says of the plan's parts.
+template <typename BytesOf>
+std::size_t largest(const Plan& plan, BytesOf bytes_of) {
   std::size_t bytes = 0;
   for (const Layer& layer : plan.layers) {
     for (const Block& block : layer.blocks) {
-      for (const Part& part : block.parts) {
-        if (const auto* attention = std::get_if<Attention>(&part)) {
-          // Single-token spans only; a step has at most as many as rows are sampled.
-          bytes = std::max(
-              bytes, kernels::attention_workspace_bytes(limits.rows, attention->heads,
-                                                        attention->head_dim, limits.positions));
-        }
-      }
+      for (const Part& part : block.parts) bytes = std::max(bytes, std::visit(bytes_of, part));
     }
   }
+  return bytes;
+}
+
+template <typename Wanted>
+const Wanted* as(const auto& part) {
+  if constexpr (std::is_same_v<std::decay_t<decltype(part)>, Wanted>) return &part;
+  return nullptr;
+}
+
+/// How attention layers share the keys of long sequences.
+std::size_t attention_workspace(const Plan& plan, const Decoder::Limits& limits) {
+  const std::size_t bytes = largest(plan, [&](const auto& part) -> std::size_t {
+    const auto* attention = as<Attention>(part);
+    if (attention == nullptr) return 0;
+    // Single-token spans only; a step has at most as many as rows are sampled.
+    return kernels::attention_workspace_bytes(limits.rows, attention->heads, attention->head_dim,
+                                              limits.positions);
+  });
   // Less only means fewer threads per sequence: a large batch has enough work without sharing.
   constexpr std::size_t enough = std::size_t{4} << 20;
   return std::min(bytes, enough);
 }
 
+std::size_t moe_workspace(const Plan& plan, kernels::Device device, DType activation,
+                          const Decoder::Limits& limits) {
+  return largest(plan, [&](const auto& part) -> std::size_t {
+    const auto* moe = as<Moe>(part);
+    if (moe == nullptr) return 0;
+    return workspace_bytes(*moe, device, limits.tokens, plan.width, activation);
+  });
+}
+
+std::size_t tickets(const Decoder::Limits& limits) {
+  return static_cast<std::size_t>(limits.tokens) * sizeof(std::int32_t);
+}
+
 std::size_t activations(const Plan& plan, DType activation, const Decoder::Limits& limits) {
-  std::size_t part_max = 0;
-  for (const Layer& layer : plan.layers) {
-    for (const Block& block : layer.blocks) {
-      for (const Part& part : block.parts) {
-        const auto bytes = [&](const auto& known) -> std::size_t {
-          if constexpr (std::is_same_v<std::decay_t<decltype(known)>, DeltaNet>) {
-            return 0;  // refused when weights are loaded
-          } else {
-            return models::scratch_bytes(known, limits.tokens, plan.width, activation);
-          }
-        };
-        part_max = std::max(part_max, std::visit(bytes, part));
-      }
+  const std::size_t part_max = largest(plan, [&](const auto& part) -> std::size_t {
+    using P = std::decay_t<decltype(part)>;
+    if constexpr (std::is_same_v<P, DeltaNet> || std::is_same_v<P, Moe>) {
+      return 0;  // refused when weights are loaded; has a workspace of its own
+    } else {
+      return models::scratch_bytes(part, limits.tokens, plan.width, activation);
     }
-  }
+  });
   const auto rows_bytes = [&](std::int64_t rows, std::int64_t columns, DType dtype) {
     return Scratch::padded(static_cast<std::size_t>(rows * columns) * size_of(dtype));
   };
@@ -57,6 +74,16 @@ std::size_t activations(const Plan& plan, DType activation, const Decoder::Limit
   const std::size_t head = rows_bytes(limits.rows, plan.width, activation) +
                            rows_bytes(limits.rows, plan.vocab, DType::f32);
   return 2 * stream + part_max + head;
+}
+
+}  // namespace
+
+namespace {
+
+/// The whole buffer as numbers of a type; empty for none.
+Tensor all_of(const kernels::Buffer& buffer, DType dtype) {
+  if (buffer.bytes() == 0) return {};
+  return buffer.tensor(0, dtype, {static_cast<std::int64_t>(buffer.bytes() / size_of(dtype))});
 }
 
 }  // namespace
@@ -75,13 +102,21 @@ Decoder::Decoder(kernels::Queue& queue, const Plan& plan, const Weights& weights
       store_(store),
       page_tokens_(geometry.page_tokens),
       activation_(geometry.activation_dtype),
-      scratch_(queue.device(), activations(plan, geometry.activation_dtype, limits)) {
-  const std::size_t workspace = attention_workspace(plan, limits);
-  if (workspace != 0) workspace_ = kernels::Buffer(queue.device(), workspace);
+      scratch_(queue.device(), activations(plan, geometry.activation_dtype, limits)),
+      attention_workspace_(queue.device(), attention_workspace(plan, limits)),
+      moe_workspace_(queue.device(),
+                     moe_workspace(plan, queue.device(), geometry.activation_dtype, limits)),
+      tickets_(queue.device(), tickets(limits)) {}
+
+std::size_t Decoder::scratch_bytes() const {
+  return scratch_.bytes() + attention_workspace_.bytes() + moe_workspace_.bytes() +
+         tickets_.bytes();
 }
 
-std::size_t Decoder::scratch_bytes(const Plan& plan, DType activation, const Limits& limits) {
-  return activations(plan, activation, limits) + attention_workspace(plan, limits);
+std::size_t Decoder::scratch_bytes(const Plan& plan, kernels::Device device, DType activation,
+                                   const Limits& limits) {
+  return activations(plan, activation, limits) + attention_workspace(plan, limits) +
+         moe_workspace(plan, device, activation, limits) + tickets(limits);
 }
 
 void Decoder::run_part(std::size_t layer, std::size_t block, std::size_t part, const PartCall& call,
@@ -89,22 +124,49 @@ void Decoder::run_part(std::size_t layer, std::size_t block, std::size_t part, c
   const Part& described = plan_.layers[layer].blocks[block].parts[part];
   const PartWeights& weights = weights_.layers[layer].blocks[block].parts[part];
   if (const auto* attention = std::get_if<Attention>(&described)) {
-    const auto bytes = static_cast<std::int64_t>(workspace_.bytes());
     const std::size_t ordinal = ordinals.attention++;
     const AttentionMemory memory = {.arena = store_.arena(ordinal),
                                     .group = store_.group(ordinal),
-                                    .workspace = workspace_.tensor(0, DType::u8, {bytes}),
+                                    .workspace = all_of(attention_workspace_, DType::u8),
                                     .page_tokens = page_tokens_};
     models::run(*attention, std::get<AttentionWeights>(weights), memory, call);
   } else if (const auto* ssd = std::get_if<Ssd>(&described)) {
     const std::size_t ordinal = ordinals.recurrent++;
-    const SsdMemory memory = {.windows = store_.windows(ordinal), .states = store_.states(ordinal)};
+    const SsdMemory memory = {.windows = store_.windows(ordinal),
+                              .states = store_.states(ordinal),
+                              .tickets = all_of(tickets_, DType::i32)};
     models::run(*ssd, std::get<SsdWeights>(weights), memory, call);
   } else if (const auto* mlp = std::get_if<Mlp>(&described)) {
     models::run(*mlp, std::get<MlpWeights>(weights), call);
   } else {
-    models::run(std::get<Moe>(described), std::get<MoeWeights>(weights), call);
+    models::run(std::get<Moe>(described), std::get<MoeWeights>(weights),
+                {.workspace = all_of(moe_workspace_, DType::u8)}, call);
   }
+}
+
+kernels::InputNorm Decoder::norm_of(Norm kind, const Tensor& weight) const {
+  return {.weight = weight, .eps = plan_.norm_eps, .one_plus = kind == Norm::rms_1p};
+}
+
+PartCall Decoder::input_of(std::size_t layer, std::size_t block, const StepTables& tables,
+                           const Tensor& residual, const Tensor& normed) {
+  const Block& described = plan_.layers[layer].blocks[block];
+  PartCall call = {.queue = queue_,
+                   .tables = tables,
+                   .scratch = scratch_,
+                   .x = residual,
+                   .norm = norm_of(described.norm, weights_.layers[layer].blocks[block].norm),
+                   .normed = normed,
+                   .residual = residual,
+                   .residual_scale = described.residual_scale,
+                   .norm_eps = plan_.norm_eps};
+  if (described.parts.size() > 1) {
+    // What the first part adds, the second must not see.
+    kernels::apply(queue_, call.norm, residual, normed);
+    call.x = normed;
+    call.norm = {};
+  }
+  return call;
 }
 
 Tensor Decoder::run(const StepTables& tables, const Tensor& sample_rows) {
@@ -121,18 +183,7 @@ Tensor Decoder::run(const StepTables& tables, const Tensor& sample_rows) {
   for (std::size_t layer = 0; layer < plan_.layers.size(); ++layer) {
     const auto& blocks = plan_.layers[layer].blocks;
     for (std::size_t block = 0; block < blocks.size(); ++block) {
-      kernels::rms_norm(queue_, {.x = residual,
-                                 .weight = weights_.layers[layer].blocks[block].norm,
-                                 .y = normed,
-                                 .eps = plan_.norm_eps,
-                                 .one_plus = blocks[block].norm == Norm::rms_1p});
-      const PartCall call = {.queue = queue_,
-                             .tables = tables,
-                             .scratch = scratch_,
-                             .x = normed,
-                             .residual = residual,
-                             .residual_scale = blocks[block].residual_scale,
-                             .norm_eps = plan_.norm_eps};
+      const PartCall call = input_of(layer, block, tables, residual, normed);
       for (std::size_t part = 0; part < blocks[block].parts.size(); ++part) {
         run_part(layer, block, part, call, ordinals);
       }
@@ -145,19 +196,14 @@ Tensor Decoder::logits(const Tensor& residual, const Tensor& sample_rows) {
   const std::int64_t rows = sample_rows.empty() ? 0 : sample_rows.dim(0);
   if (rows == 0) return {};
   const Tensor last = scratch_.take(activation_, {rows, plan_.width});
-  const auto row_bytes = static_cast<std::size_t>(plan_.width) * size_of(activation_);
-  for (std::int64_t i = 0; i < rows; ++i) {
-    const std::int64_t token = sample_rows.as<std::int32_t>()[i];
-    std::memcpy(last.rows(i, 1).data, residual.rows(token, 1).data, row_bytes);
-  }
-  kernels::rms_norm(queue_, {.x = last,
-                             .weight = weights_.final_norm,
-                             .y = last,
-                             .eps = plan_.norm_eps,
-                             .one_plus = plan_.final_norm == Norm::rms_1p});
+  kernels::gather_rows(queue_, {.x = residual, .rows = sample_rows, .y = last});
   const Tensor out = scratch_.take(DType::f32, {rows, plan_.vocab});
-  kernels::linear(queue_,
-                  {.x = last, .weight = &weights_.output(), .y = out, .scale = plan_.logits_scale});
+  kernels::project(queue_, {.x = last,
+                            .norm = norm_of(plan_.final_norm, weights_.final_norm),
+                            .weight = &weights_.output(),
+                            .y = out,
+                            .normed = last,
+                            .scale = plan_.logits_scale});
   return out;
 }
 

@@ -25,15 +25,19 @@ class Decoder {
   /// the next call.
   kernels::Tensor run(const StepTables& tables, const kernels::Tensor& sample_rows);
 
-  std::size_t scratch_bytes() const { return scratch_.bytes() + workspace_.bytes(); }
+  std::size_t scratch_bytes() const;
 
   /// What a decoder of this plan takes, before one is made.
-  static std::size_t scratch_bytes(const Plan& plan, DType activation, const Limits& limits);
+  static std::size_t scratch_bytes(const Plan& plan, kernels::Device device, DType activation,
+                                   const Limits& limits);
 
  private:
   struct Ordinals;
   void run_part(std::size_t layer, std::size_t block, std::size_t part, const PartCall& call,
                 Ordinals& ordinals);
+  kernels::InputNorm norm_of(Norm kind, const kernels::Tensor& weight) const;
+  PartCall input_of(std::size_t layer, std::size_t block, const StepTables& tables,
+                    const kernels::Tensor& residual, const kernels::Tensor& normed);
   kernels::Tensor logits(const kernels::Tensor& residual, const kernels::Tensor& sample_rows);
 
   kernels::Queue& queue_;
@@ -43,7 +47,8 @@ class Decoder {
   std::int32_t page_tokens_;
   DType activation_;
   Scratch scratch_;
-  kernels::Buffer workspace_;
+  // What ops keep for themselves from call to call: zeros at the start.
+  kernels::Buffer attention_workspace_, moe_workspace_, tickets_;
 };
 
 }  // namespace hyb::models

@@ -15,9 +15,11 @@ Decoder::Limits limits_of(const RunnerOptions& options) {
       .tokens = options.step_tokens, .rows = options.step_rows, .positions = options.positions_max};
 }
 
-Tensor table(std::vector<std::int32_t>& values) {
-  if (values.empty()) return {};
-  return Tensor(values.data(), DType::i32, {static_cast<std::int64_t>(values.size())});
+StepStaging::Limits staging_limits(const Geometry& geometry, const RunnerOptions& options) {
+  return {.tokens = options.step_tokens,
+          .rows = options.step_rows,
+          .pages = (options.positions_max + geometry.page_tokens - 1) / geometry.page_tokens + 1,
+          .groups = static_cast<std::int64_t>(options.memory.layout.groups.size())};
 }
 
 std::int32_t count_of(const auto& values) { return static_cast<std::int32_t>(values.size()); }
@@ -32,13 +34,13 @@ ModelRunner::ModelRunner(kernels::Queue& queue, const Plan& plan, const Weights&
       options_(options),
       store_(queue, geometry, options.memory, options.mapping),
       decoder_(queue, plan, weights, store_, geometry, limits_of(options)),
+      staging_(queue, staging_limits(geometry, options)),
       sample_workspace_(queue.device(),
                         kernels::sample_workspace_bytes(plan.vocab, queue.threads())) {
   const auto rows = static_cast<std::size_t>(options.step_rows);
   sample_params_.reserve(rows);
   biases_.resize(rows);
   sampled_.resize(rows);
-  staged_.groups.resize(options.memory.layout.groups.size());
 }
 
 Capacity ModelRunner::capacity() const {
@@ -49,24 +51,16 @@ Capacity ModelRunner::capacity() const {
 }
 
 std::size_t ModelRunner::workspace_bytes() const {
-  return decoder_.scratch_bytes() + sample_workspace_.bytes();
+  return decoder_.scratch_bytes() + sample_workspace_.bytes() +
+         StepStaging::bytes(staging_limits(geometry_, options_));
 }
 
-std::size_t ModelRunner::workspace_bytes(const Plan& plan, const Geometry& geometry,
-                                         const RunnerOptions& options, int threads) {
-  return Decoder::scratch_bytes(plan, geometry.activation_dtype, limits_of(options)) +
-         kernels::sample_workspace_bytes(plan.vocab, threads);
-}
-
-void ModelRunner::Tables::clear() {
-  for (auto* values :
-       {&tokens, &position_of_row, &span_begin, &position, &read_slot, &write_slot, &sample_rows}) {
-    values->clear();
-  }
-  for (Group& group : groups) {
-    group.page_begin.clear();
-    group.pages.clear();
-  }
+std::size_t ModelRunner::workspace_bytes(kernels::Device device, const Plan& plan,
+                                         const Geometry& geometry, const RunnerOptions& options,
+                                         int threads) {
+  return Decoder::scratch_bytes(plan, device, geometry.activation_dtype, limits_of(options)) +
+         kernels::sample_workspace_bytes(plan.vocab, threads) +
+         StepStaging::bytes(staging_limits(geometry, options));
 }
 
 void ModelRunner::check(const Span& span) const {
@@ -108,49 +102,12 @@ void ModelRunner::check(const Step& step) const {
           "runner: a step within capacity()");
 }
 
-void ModelRunner::stage(const Step& step) {
-  staged_.clear();
-  for (const Span& span : step.spans) {
-    const std::int32_t begin = count_of(staged_.tokens);
-    staged_.span_begin.push_back(begin);
-    staged_.position.push_back(span.position);
-    staged_.read_slot.push_back(index(span.read_slot));
-    staged_.write_slot.push_back(index(span.write_slot));
-    for (std::int32_t i = 0; i < count_of(span.tokens); ++i) {
-      staged_.tokens.push_back(index(span.tokens[static_cast<std::size_t>(i)]));
-      staged_.position_of_row.push_back(span.position + i);
-    }
-    for (std::size_t i = 0; i < span.tables.size(); ++i) {
-      Tables::Group& group = staged_.groups[i];
-      group.page_begin.push_back(count_of(group.pages));
-      for (const PageId page : span.tables[i]) group.pages.push_back(index(page));
-    }
-    for (const hyb::SampleRow& row : span.samples) staged_.sample_rows.push_back(begin + row.token);
-  }
-  staged_.span_begin.push_back(count_of(staged_.tokens));
-  for (Tables::Group& group : staged_.groups) group.page_begin.push_back(count_of(group.pages));
-}
-
-StepTables ModelRunner::tables() {
-  page_tables_.clear();
-  for (Tables::Group& group : staged_.groups) {
-    page_tables_.push_back({.page_begin = table(group.page_begin), .pages = table(group.pages)});
-  }
-  return {.tokens = table(staged_.tokens),
-          .position_of_row = table(staged_.position_of_row),
-          .span_begin = table(staged_.span_begin),
-          .position = table(staged_.position),
-          .read_slot = table(staged_.read_slot),
-          .write_slot = table(staged_.write_slot),
-          .groups = page_tables_};
-}
-
 StepResult ModelRunner::run(const Step& step) {
   check(step);
   store_.carry_out(step.orders);
   if (step.spans.empty()) return {};
-  stage(step);
-  const Tensor logits = decoder_.run(tables(), table(staged_.sample_rows));
+  const StepStaging::Staged staged = staging_.stage(step);
+  const Tensor logits = decoder_.run(staged.tables, staged.sample_rows);
   if (logits.empty()) return {};
   return sample(step, logits);
 }

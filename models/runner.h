@@ -6,6 +6,7 @@
 #include "core/engine/runner.h"
 #include "kernels/ops/sample.h"
 #include "models/decoder.h"
+#include "models/step_staging.h"
 
 namespace hyb::models {
 
@@ -35,25 +36,13 @@ class ModelRunner : public Runner {
   std::size_t pool_bytes() const { return store_.bytes(); }
   std::size_t workspace_bytes() const;
 
-  static std::size_t workspace_bytes(const Plan& plan, const Geometry& geometry,
-                                     const RunnerOptions& options, int threads);
+  static std::size_t workspace_bytes(kernels::Device device, const Plan& plan,
+                                     const Geometry& geometry, const RunnerOptions& options,
+                                     int threads);
 
  private:
-  /// The i32 tables of a step on the host; capacity is reserved once.
-  struct Tables {
-    std::vector<std::int32_t> tokens, position_of_row, span_begin, position, read_slot, write_slot,
-        sample_rows;
-    struct Group {
-      std::vector<std::int32_t> page_begin, pages;
-    };
-    std::vector<Group> groups;
-    void clear();
-  };
-
   void check(const Step& step) const;
   void check(const Span& span) const;
-  void stage(const Step& step);
-  StepTables tables();
   StepResult sample(const Step& step, const kernels::Tensor& logits);
   void add_row(const hyb::SampleRow& row);
   std::vector<SampledToken> draw_rows(const kernels::Tensor& logits);
@@ -64,8 +53,7 @@ class ModelRunner : public Runner {
   RunnerOptions options_;
   Store store_;
   Decoder decoder_;
-  Tables staged_;
-  std::vector<PageTables> page_tables_;
+  StepStaging staging_;
   kernels::Buffer sample_workspace_;
   std::vector<kernels::SampleRow> sample_params_;
   std::vector<std::vector<kernels::LogitBias>> biases_;

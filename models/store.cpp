@@ -1,14 +1,14 @@
 #include "models/store.h"
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 #include <variant>
 
 #include "core/base/error.h"
 #include "core/base/log.h"
-#include "kernels/arena/host_superblocks.h"
+#include "kernels/arena/superblocks.h"
 #include "kernels/ops/pack_snapshot.h"
+#include "kernels/transfer.h"
 
 namespace hyb::models {
 namespace {
@@ -35,21 +35,6 @@ std::int32_t first_superblock(const MemoryLayout& layout, ViewId view) {
   return std::accumulate(begin, begin + index(view), 0);
 }
 
-/// memcpy by all threads where that pays.
-void copy_bytes(kernels::Queue& queue, std::byte* to, const std::byte* from, std::size_t bytes) {
-  constexpr std::size_t piece = std::size_t{256} << 10;
-  if (bytes <= piece) {
-    std::memcpy(to, from, bytes);
-    return;
-  }
-  const auto pieces = static_cast<std::int64_t>((bytes + piece - 1) / piece);
-  queue.share(pieces, 1, [&](std::int64_t begin, std::int64_t end, int) {
-    const std::size_t first = static_cast<std::size_t>(begin) * piece;
-    const std::size_t last = std::min(bytes, static_cast<std::size_t>(end) * piece);
-    std::memcpy(to + first, from + first, last - first);
-  });
-}
-
 }  // namespace
 
 Store::Store(kernels::Queue& queue, const Geometry& geometry, const StoreLayout& memory,
@@ -57,7 +42,8 @@ Store::Store(kernels::Queue& queue, const Geometry& geometry, const StoreLayout&
     : queue_(queue),
       memory_(memory),
       state_dtype_(geometry.state_dtype),
-      map_(kernels::make_host_superblocks(memory.superblocks, options_for(memory.layout, options))),
+      map_(kernels::make_superblocks(queue.device(), memory.superblocks,
+                                     options_for(memory.layout, options))),
       rows_(static_cast<std::size_t>(memory.layout.views())),
       groups_(geometry.pages.size(), no_piece),
       arenas_(geometry.pages.size()) {
@@ -177,7 +163,7 @@ void Store::carry_out(std::span<const Order> orders) {
 
 void Store::copy(ViewId view, std::int32_t from, std::int32_t to) {
   for (const Rows& part : rows_.at(place(view))) {
-    copy_bytes(queue_, part[to], part[from], part.bytes);
+    kernels::copy(queue_, part[to], part[from], part.bytes);
   }
 }
 
@@ -201,6 +187,7 @@ void Store::unpack(const UnpackSlot& order) {
 }
 
 void Store::change(const ChangeOwner& order) {
+  kernels::wait(queue_);  // what is unmapped may still be read by work of the steps before
   if (order.to != no_view) {
     map_->own(order.superblock, order.to);
     return;
@@ -217,7 +204,7 @@ void Store::read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) con
   require(bytes.size() == memory_.layout.unit_bytes(view), "store: a unit is read whole");
   std::size_t done = 0;
   for (const Rows& part : rows_.at(place(view))) {
-    std::memcpy(bytes.data() + done, part[unit], part.bytes);
+    kernels::download(queue_, bytes.subspan(done, part.bytes), part[unit]);
     done += part.bytes;
   }
   std::fill(bytes.begin() + static_cast<std::ptrdiff_t>(done), bytes.end(), std::byte{0});
@@ -227,7 +214,7 @@ void Store::write(ViewId view, std::int32_t unit, std::span<const std::byte> byt
   require(bytes.size() == memory_.layout.unit_bytes(view), "store: a unit is written whole");
   std::size_t done = 0;
   for (const Rows& part : rows_.at(place(view))) {
-    std::memcpy(part[unit], bytes.data() + done, part.bytes);
+    kernels::upload(queue_, part[unit], bytes.subspan(done, part.bytes));
     done += part.bytes;
   }
 }

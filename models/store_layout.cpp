@@ -21,14 +21,16 @@ StoreLayout store_layout(const ModelMemoryLayout& memory) {
           .snapshot = memory.snapshot};
 }
 
-StoreLayout flat_memory(const Geometry& geometry, std::int32_t pages, std::int32_t slots) {
+StoreLayout flat_memory(const Geometry& geometry, std::int32_t pages, std::int32_t slots,
+                        std::size_t handle_bytes_min) {
   StoreLayout memory;
   memory.layout = flat_layout({.pages = geometry.page_bytes == 0 ? 0 : pages,
                                .slots = geometry.slot_bytes == 0 ? 0 : slots,
                                .page_tokens = geometry.page_tokens,
                                .page_bytes = geometry.page_bytes,
                                .slot_bytes = geometry.slot_bytes});
-  const std::size_t handle = handle_bytes_for(memory.layout.store_bytes());
+  const std::size_t handle =
+      std::max(handle_bytes_min, handle_bytes_for(memory.layout.store_bytes()));
   const auto whole = [&](std::size_t bytes) { return (bytes + handle - 1) / handle * handle; };
   std::vector<std::vector<std::size_t>> planes;
   if (!memory.layout.groups.empty()) {

@@ -26,7 +26,8 @@ struct StoreLayout {
 StoreLayout store_layout(const ModelMemoryLayout& memory);
 
 /// So many pages and slots of a model, for ever (mode `flat`): every attention layer keeps all
-/// positions, snapshots are exact.
-StoreLayout flat_memory(const Geometry& geometry, std::int32_t pages, std::int32_t slots);
+/// positions, snapshots are exact. Handles are multiples of handle_bytes_min.
+StoreLayout flat_memory(const Geometry& geometry, std::int32_t pages, std::int32_t slots,
+                        std::size_t handle_bytes_min = 4096);
 
 }  // namespace hyb::models

@@ -1,9 +1,24 @@
 #include "models/weights.h"
 
+#include <fmt/format.h>
+
+#include <cstring>
+#include <initializer_list>
+#include <span>
+#include <utility>
+
 #include "core/base/error.h"
+#include "kernels/transfer.h"
 
 namespace hyb::models {
 namespace {
+
+[[noreturn]] void fail_mixed(std::string_view role, DType dtype, DType first) {
+  throw Error(ErrorKind::model,
+              fmt::format("{} is {} where the matrices before it are {}; convert the model to one "
+                          "type of weights",
+                          role, name_of(dtype), name_of(first)));
+}
 
 /// Loads one layer's weights, or the model-wide ones (layer -1).
 class Loader {
@@ -24,10 +39,41 @@ class Loader {
     return packed;
   }
 
+  /// Matrices of one type below each other, as one.
+  kernels::Weight stacked(std::initializer_list<std::pair<std::string_view, std::int64_t>> parts,
+                          std::int64_t columns) {
+    kernels::Buffer all;
+    kernels::WeightSource source{DType::f32, 1, 0, columns, {}};
+    std::size_t done = 0;
+    for (const auto& [role, rows] : parts) source.rows += rows;
+    for (const auto& [role, rows] : parts) {
+      const WeightKey key{.role = role, .layer = layer_};
+      const kernels::WeightSource part = provider_.matrix(key, 1, rows, columns);
+      if (done == 0) {
+        source.dtype = part.dtype;
+        all =
+            kernels::Buffer(kernels::Device::cpu, static_cast<std::size_t>(source.rows * columns) *
+                                                      size_of(source.dtype));
+      }
+      if (part.dtype != source.dtype) fail_mixed(role, part.dtype, source.dtype);
+      std::memcpy(all.data() + done, part.bytes.data(), part.bytes.size());
+      done += part.bytes.size();
+      provider_.release(key);
+    }
+    source.bytes = {all.data(), done};
+    kernels::Weight packed = kernels::Weight::pack(queue_, source, options_.activation);
+    weights_.packed_bytes += packed.owned_bytes();
+    return packed;
+  }
+
   kernels::Tensor vector(std::string_view role, std::int64_t rows, std::int64_t columns = 0) {
     const std::int64_t count = rows * (columns == 0 ? 1 : columns);
     const WeightKey key{.role = role, .layer = layer_};
-    float* values = weights_.vectors.emplace_back(provider_.vector(key, count)).data();
+    const std::vector<float> source = provider_.vector(key, count);
+    kernels::Buffer& buffer =
+        weights_.vectors.emplace_back(queue_.device(), source.size() * sizeof(float));
+    kernels::upload(queue_, buffer.data(), std::as_bytes(std::span(source)));
+    auto* const values = reinterpret_cast<float*>(buffer.data());
     provider_.release(key);
     if (columns == 0) return kernels::Tensor(values, DType::f32, {rows});
     return kernels::Tensor(values, DType::f32, {rows, columns});
@@ -53,10 +99,10 @@ PartWeights load(Loader& loader, const Plan& plan, const Attention& part) {
   }
   const std::int64_t inner = std::int64_t{part.heads} * part.head_dim;
   const std::int64_t kv = std::int64_t{part.kv_heads} * part.head_dim;
-  return AttentionWeights{.q = loader.matrix("attention.q", inner, plan.width),
-                          .k = loader.matrix("attention.k", kv, plan.width),
-                          .v = loader.matrix("attention.v", kv, plan.width),
-                          .o = loader.matrix("attention.o", plan.width, inner)};
+  return AttentionWeights{
+      .qkv = loader.stacked({{"attention.q", inner}, {"attention.k", kv}, {"attention.v", kv}},
+                            plan.width),
+      .o = loader.matrix("attention.o", plan.width, inner)};
 }
 
 PartWeights load(Loader& loader, const Plan& plan, const Ssd& part) {
@@ -151,8 +197,7 @@ std::size_t packed_bytes(const Plan& plan, DType activation) {
     if constexpr (std::is_same_v<P, Attention>) {
       const std::int64_t q = std::int64_t{part.heads} * part.head_dim;
       const std::int64_t kv = std::int64_t{part.kv_heads} * part.head_dim;
-      bytes +=
-          matrix(part.output_gate ? 2 * q : q, width) + 2 * matrix(kv, width) + matrix(width, q);
+      bytes += matrix((part.output_gate ? 2 * q : q) + 2 * kv, width) + matrix(width, q);
     } else if constexpr (std::is_same_v<P, Ssd>) {
       bytes += matrix(part.projection(), width) + matrix(width, part.inner());
     } else if constexpr (std::is_same_v<P, DeltaNet>) {

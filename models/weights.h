@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstddef>
-#include <deque>
 #include <optional>
 #include <variant>
 #include <vector>
@@ -16,7 +15,7 @@ namespace hyb::models {
 /// The weights of one part, in the shapes of families.h. Small tensors are f32 views into
 /// Weights::vectors; an absent one is empty.
 struct AttentionWeights {
-  kernels::Weight q, k, v, o;
+  kernels::Weight qkv, o;  ///< qkv: the rows of q, then k, then v
 };
 
 struct SsdWeights {
@@ -54,8 +53,8 @@ struct Weights {
   std::optional<kernels::Weight> head;  ///< none: tied, the embedding serves
   kernels::Tensor final_norm;
   std::vector<LayerWeights> layers;
-  std::deque<std::vector<float>> vectors;  ///< a deque: views stay valid while it grows
-  std::size_t packed_bytes = 0;            ///< what packing copied, padding included
+  std::vector<kernels::Buffer> vectors;  ///< of the small tensors, on the queue's device
+  std::size_t packed_bytes = 0;          ///< what packing copied, padding included
 
   const kernels::Weight& output() const { return head ? *head : embed; }
 };

@@ -26,8 +26,7 @@ std::string utc_now() {
 
 /// Whether the probe's buffer and a short case go beside the weights.
 bool has_room_for_reader(const BareModel& model) {
-  const models::RunnerOptions short_case =
-      CaseRun::needs(model.model.plan, model.model.geometry, {.generate = 1}, 1);
+  const models::RunnerOptions short_case = CaseRun::needs(model, {.generate = 1}, 1);
   return model.model.weights.packed_bytes + model.runner_bytes(short_case) + Probes::read_bytes <=
          model.budget;
 }
@@ -50,8 +49,7 @@ std::string Bench::refusal(const BenchCase& test) const {
     return fmt::format("{} tokens are more than the model's {} positions", test.length(),
                        plan.positions_max);
   }
-  const models::RunnerOptions needs =
-      CaseRun::needs(plan, model_->model.geometry, test, options_.chunk_tokens);
+  const models::RunnerOptions needs = CaseRun::needs(*model_, test, options_.chunk_tokens);
   const std::size_t bytes = model_->model.weights.packed_bytes + model_->runner_bytes(needs) +
                             (has_read_probe_ ? Probes::read_bytes : 0);
   if (bytes > model_->budget) {

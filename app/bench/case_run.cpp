@@ -5,6 +5,7 @@
 #include <random>
 
 #include "app/ui/process.h"
+#include "kernels/card.h"
 
 namespace hyb::app {
 namespace {
@@ -16,16 +17,18 @@ std::int32_t pages_per_sequence(const models::Geometry& geometry, const BenchCas
 
 }  // namespace
 
-models::RunnerOptions CaseRun::needs(const models::Plan& plan, const models::Geometry& geometry,
-                                     const BenchCase& test, std::int32_t chunk_tokens) {
+models::RunnerOptions CaseRun::needs(const BareModel& model, const BenchCase& test,
+                                     std::int32_t chunk_tokens) {
+  const models::Geometry& geometry = model.model.geometry;
   const std::int32_t longest_span =
       std::min(chunk_tokens, std::max({test.prompt, test.depth, std::int32_t{1}}));
-  return {.memory = models::flat_memory(geometry, pages_per_sequence(geometry, test) * test.batch,
-                                        2 * test.batch),
+  return {.memory =
+              models::flat_memory(geometry, pages_per_sequence(geometry, test) * test.batch,
+                                  2 * test.batch, kernels::handle_bytes_min(model.queue.device())),
           .step_tokens = std::max(longest_span, test.batch),
           .step_rows = test.batch,
           .positions_max = test.length(),
-          .vocab_used = plan.vocab};
+          .vocab_used = model.model.plan.vocab};
 }
 
 CaseRun::CaseRun(BareModel& model, const BenchCase& test, std::int32_t chunk_tokens)
@@ -34,7 +37,7 @@ CaseRun::CaseRun(BareModel& model, const BenchCase& test, std::int32_t chunk_tok
       depth_steps_(depth_steps(test, chunk_tokens)),
       timed_steps_(timed_steps(test, chunk_tokens)),
       runner_(model.queue, model.model.plan, model.model.weights, model.model.geometry,
-              needs(model.model.plan, model.model.geometry, test, chunk_tokens)) {
+              needs(model, test, chunk_tokens)) {
   const auto batch = static_cast<std::size_t>(test.batch);
   tokens_.assign(batch, std::vector<TokenId>(static_cast<std::size_t>(test.length())));
   const MemoryLayout layout = runner_.capacity().memory;

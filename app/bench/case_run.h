@@ -17,8 +17,8 @@ class CaseRun {
   CaseRun(BareModel& model, const BenchCase& test, std::int32_t chunk_tokens);
 
   /// What the runner of a case is made with.
-  static models::RunnerOptions needs(const models::Plan& plan, const models::Geometry& geometry,
-                                     const BenchCase& test, std::int32_t chunk_tokens);
+  static models::RunnerOptions needs(const BareModel& model, const BenchCase& test,
+                                     std::int32_t chunk_tokens);
 
   /// Tokens of a sequence in the repetition that ran last, depth included.
   std::span<const TokenId> tokens(std::int32_t sequence) const {

@@ -20,6 +20,7 @@
 #include "app/verify/promises.h"
 #include "app/verify/snapshot_cost.h"
 #include "core/base/error.h"
+#include "kernels/card.h"
 
 namespace hyb::app {
 namespace {
@@ -48,7 +49,8 @@ models::RunnerOptions runner_options(const BareModel& model, const PassageWishes
   const models::Geometry& geometry = model.model.geometry;
   const std::int32_t pages_each =
       (wishes.length_max + geometry.page_tokens - 1) / geometry.page_tokens + 1;
-  return {.memory = models::flat_memory(geometry, pages_each * sequences, 2 * sequences),
+  return {.memory = models::flat_memory(geometry, pages_each * sequences, 2 * sequences,
+                                        kernels::handle_bytes_min(model.queue.device())),
           .step_tokens = 512,
           .step_rows = sequences,
           .positions_max = wishes.length_max,

@@ -11,25 +11,38 @@ namespace {
 
 driver::Address address(const std::byte* at) { return reinterpret_cast<driver::Address>(at); }
 
+driver::AllocationProperties properties_of(int device) {
+  return {.type = driver::allocation_pinned,
+          .requested_handle_types = driver::handle_posix_descriptor,
+          .location = {.type = driver::location_device, .id = device},
+          .win32_meta_data = nullptr,
+          .flags = {}};
+}
+
 }  // namespace
 
+std::size_t CudaArena::granularity(const DriverTable& driver, int device) {
+  const driver::AllocationProperties properties = properties_of(device);
+  std::size_t bytes = 0;
+  const driver::Result result =
+      driver.mem_get_allocation_granularity(&bytes, &properties, driver::granularity_minimum);
+  if (result != driver::success || bytes == 0) {
+    throw Error(ErrorKind::memory,
+                fmt::format("cuda: device {} has no virtual memory that can be mapped "
+                            "(cuMemGetAllocationGranularity: {}); use --device cpu",
+                            device, result));
+  }
+  return bytes;
+}
+
 CudaArena::CudaArena(const DriverTable& driver, int device, std::size_t handle_bytes)
-    : Arena(handle_bytes),
-      driver_(driver),
-      properties_{.type = driver::allocation_pinned,
-                  .requested_handle_types = driver::handle_posix_descriptor,
-                  .location = {.type = driver::location_device, .id = device},
-                  .win32_meta_data = nullptr,
-                  .flags = {}} {
-  std::size_t granularity = 0;
-  check(driver_.mem_get_allocation_granularity(&granularity, &properties_,
-                                               driver::granularity_minimum),
-        "cuMemGetAllocationGranularity", 0);
-  if (handle_bytes == 0 || granularity == 0 || handle_bytes % granularity != 0) {
+    : Arena(handle_bytes), driver_(driver), properties_(properties_of(device)) {
+  const std::size_t unit = granularity(driver, device);
+  if (handle_bytes == 0 || handle_bytes % unit != 0) {
     throw Error(ErrorKind::usage,
                 fmt::format("memory: device {} has memory in units of {} bytes, not of {}; set the "
                             "handle size to a multiple of it",
-                            device, granularity, handle_bytes));
+                            device, unit, handle_bytes));
   }
 }
 

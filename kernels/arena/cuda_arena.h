@@ -17,6 +17,9 @@ class CudaArena final : public Arena {
   /// Throws Error(usage) when the driver can't make handles of this size, else Error(memory).
   CudaArena(const DriverTable& driver, int device, std::size_t handle_bytes);
 
+  /// What handles of a device are multiples of. Throws Error(memory) when the driver does not say.
+  static std::size_t granularity(const DriverTable& driver, int device);
+
   std::byte* reserve(std::size_t bytes) override;
   void unreserve(std::byte* at, std::size_t bytes) override;
   HandleId create() override;

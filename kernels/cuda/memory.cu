@@ -6,10 +6,30 @@
 
 namespace hyb::kernels::cuda {
 
-MemoryInfo memory_info() {
-  MemoryInfo info{};
-  check(cudaMemGetInfo(&info.free, &info.total), "cudaMemGetInfo");
-  return info;
+Card card() {
+  int devices = 0;
+  if (const cudaError_t error = cudaGetDeviceCount(&devices); error != cudaSuccess) {
+    throw Error(ErrorKind::usage, std::string("cuda: no card that can be used (") +
+                                      cudaGetErrorString(error) +
+                                      "); hyb doctor says more; or use --device cpu");
+  }
+  int device = 0;
+  check(cudaGetDevice(&device), "cudaGetDevice");
+  cudaDeviceProp properties;
+  check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
+  Card card = {.name = properties.name,
+               .major = properties.major,
+               .minor = properties.minor,
+               .processors = properties.multiProcessorCount,
+               .memory_bytes = 0,
+               .free_bytes = 0,
+               .l2_bytes = static_cast<std::size_t>(properties.l2CacheSize),
+               .driver_cuda = 0,
+               .runtime_cuda = 0};
+  check(cudaMemGetInfo(&card.free_bytes, &card.memory_bytes), "cudaMemGetInfo");
+  check(cudaDriverGetVersion(&card.driver_cuda), "cudaDriverGetVersion");
+  check(cudaRuntimeGetVersion(&card.runtime_cuda), "cudaRuntimeGetVersion");
+  return card;
 }
 
 std::byte* allocate(std::size_t bytes) {
@@ -17,11 +37,12 @@ std::byte* allocate(std::size_t bytes) {
   const cudaError_t error = cudaMalloc(&at, bytes);
   if (error == cudaErrorMemoryAllocation) {
     cudaGetLastError();  // forgets it: what is asked for next may be smaller
-    const MemoryInfo info = memory_info();
+    const Card full = card();
     throw Error(ErrorKind::memory,
                 fmt::format("memory: the device has {} of {} bytes left, {} ({:.2f} GiB) are asked "
                             "for; use a smaller model, --context or --memory",
-                            info.free, info.total, bytes, static_cast<double>(bytes) / (1 << 30)));
+                            full.free_bytes, full.memory_bytes, bytes,
+                            static_cast<double>(bytes) / (1 << 30)));
   }
   check(error, "cudaMalloc");
   check(cudaMemset(at, 0, bytes), "cudaMemset");

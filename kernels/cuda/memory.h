@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <span>
 
+#include "kernels/card.h"
 #include "kernels/cuda/stream.h"
 
 namespace hyb::kernels::cuda {
@@ -19,10 +20,7 @@ void download(Stream& stream, std::span<std::byte> to, const std::byte* from);
 /// On the device, in the stream's order; the ranges do not overlap.
 void copy(Stream& stream, std::byte* to, const std::byte* from, std::size_t bytes);
 
-struct MemoryInfo {
-  std::size_t free, total;
-};
-/// Of the current device, now.
-MemoryInfo memory_info();
+/// What kernels::card() says.
+Card card();
 
 }  // namespace hyb::kernels::cuda

@@ -6,7 +6,7 @@
 namespace hyb::kernels::cuda {
 namespace {
 
-class DeviceTables final : public StepTables {
+class DeviceTables final : public StagedTables {
  public:
   DeviceTables(Stream& stream, std::size_t bytes) : staging_(stream) { staging_.reserve(bytes); }
 
@@ -38,7 +38,7 @@ class RecordedGraph final : public Recording {
 
 }  // namespace
 
-std::unique_ptr<StepTables> make_step_tables(Stream& stream, std::size_t bytes) {
+std::unique_ptr<StagedTables> make_staged_tables(Stream& stream, std::size_t bytes) {
   return std::make_unique<DeviceTables>(stream, bytes);
 }
 

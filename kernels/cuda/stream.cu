@@ -2,18 +2,22 @@
 
 #include <memory>
 
+#include "kernels/cuda/bounce.h"
 #include "kernels/cuda/check.h"
+#include "kernels/cuda/memory.h"
 
 namespace hyb::kernels::cuda {
 
 Stream::Stream() {
-  int device = 0;
-  check(cudaGetDevice(&device), "cudaGetDevice");
-  cudaDeviceProp properties;
-  check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
-  processors_ = properties.multiProcessorCount;
-  can_start_early_ = properties.major >= 9;
+  const Card own = card();
+  processors_ = own.processors;
+  can_start_early_ = own.major >= 9;
   check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+}
+
+Bounce& Stream::bounce() {
+  if (!bounce_) bounce_ = std::make_unique<Bounce>();
+  return *bounce_;
 }
 
 Stream::~Stream() { cudaStreamDestroy(stream_); }
@@ -21,12 +25,7 @@ Stream::~Stream() { cudaStreamDestroy(stream_); }
 void Stream::wait() { check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize"); }
 
 Stream* make_stream(bool batch_invariant) {
-  int devices = 0;
-  if (const cudaError_t error = cudaGetDeviceCount(&devices); error != cudaSuccess) {
-    throw Error(ErrorKind::usage, std::string("cuda: no card that can be used (") +
-                                      cudaGetErrorString(error) +
-                                      "); hyb doctor says more; or use --device cpu");
-  }
+  card();  // or why there is none
   auto stream = std::make_unique<Stream>();
   stream->set_batch_invariant(batch_invariant);
   return stream.release();

@@ -1,11 +1,14 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 
 struct CUstream_st;
 struct CUgraphExec_st;
 
 namespace hyb::kernels::cuda {
+
+class Bounce;
 
 /// Where a device's work goes: in order, behind the host's back. Throws Error(runtime) with CUDA's
 /// reason where there is no device or a call fails.
@@ -25,12 +28,16 @@ class Stream {
   /// The card lets a kernel start before the one in front of it has ended (sm_90 and later).
   bool can_start_early() const { return can_start_early_; }
 
+  /// Made when it is first asked for.
+  Bounce& bounce();
+
   /// Waits until everything asked for is done; what a kernel did wrong is thrown here.
   void wait();
 
  private:
   CUstream_st* stream_ = nullptr;
   int processors_ = 1;
+  std::unique_ptr<Bounce> bounce_;
   bool can_start_early_ = false;
   bool batch_invariant_ = false;
 };

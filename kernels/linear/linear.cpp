@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/cuda/routes.h"
 #include "kernels/linear/panel_product.h"
 #include "kernels/ops/check.h"
 
@@ -52,6 +53,9 @@ void times_panel(const Linear& op, const WeightProduct& product, std::int64_t pa
 
 void linear(Queue& queue, const Linear& op) {
   check(op);
+  if constexpr (has_cuda) {
+    if (queue.device() == Device::cuda) return cuda::linear(queue.stream(), op);
+  }
   const std::int64_t rows = op.x.dim(0);
   if (rows == 0) return;
   const WeightProduct product(queue.isa(), *op.weight, op.x.dtype);

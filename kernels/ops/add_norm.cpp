@@ -1,5 +1,6 @@
 #include "kernels/ops/add_norm.h"
 
+#include "kernels/cuda/routes.h"
 #include "kernels/ops/check.h"
 #include "kernels/ops/rms_norm.h"
 #include "kernels/ops/share.h"
@@ -30,6 +31,9 @@ void add_row(const AddNorm& op, std::int64_t row) {
 
 void add_norm(Queue& queue, const AddNorm& op) {
   check(op);
+  if constexpr (has_cuda) {
+    if (queue.device() == Device::cuda) return cuda::add_norm(queue.stream(), op);
+  }
   share(queue, op.x.dim(0), 1, op.x.dim(1), [&](std::int64_t begin, std::int64_t end) {
     visit_float(op.x.dtype, [&]<typename T>(Tag<T>) {
       for (std::int64_t row = begin; row < end; ++row) add_row<T>(op, row);

@@ -43,6 +43,7 @@ std::int64_t Check::spans(const Tensor& span_begin, std::int64_t tokens) const {
     fail("span_begin is an i32 table of R+1 numbers", span_begin.dim(0));
   }
   const std::int64_t spans = span_begin.dim(0) - 1;
+  if (!reads_tables()) return spans;
   const auto* const begin = span_begin.as<std::int32_t>();
   that(begin[0] == 0, "span_begin starts at 0", begin[0]);
   for (std::int64_t r = 0; r < spans; ++r) {
@@ -56,6 +57,7 @@ void Check::slots(const Tensor& read_slot, const Tensor& write_slot, std::int64_
                   std::int64_t slots) const {
   table(read_slot, "read_slot", spans);
   table(write_slot, "write_slot", spans);
+  if (!reads_tables()) return;
   for (std::int64_t r = 0; r < spans; ++r) {
     const std::int32_t from = read_slot.as<std::int32_t>()[r];
     const std::int32_t to = write_slot.as<std::int32_t>()[r];
@@ -70,9 +72,10 @@ void Check::page_tables(const Tensor& span_begin, const Tensor& position, const 
   const std::int64_t spans = span_begin.dim(0) - 1;
   table(position, "position", spans);
   table(page_begin, "page_begin", spans + 1);
+  that(pages.dtype == DType::i32 && pages.rank == 1, "pages is an i32 table", pages.rank);
+  if (!reads_tables()) return;
   const auto* const begin = span_begin.as<std::int32_t>();
   const auto* const page = page_begin.as<std::int32_t>();
-  that(pages.dtype == DType::i32 && pages.rank == 1, "pages is an i32 table", pages.rank);
   that(page[0] >= 0, "page_begin is not negative", page[0]);
   that(page[spans] <= pages.dim(0), "page_begin ends within pages", page[spans]);
   for (std::int64_t r = 0; r < spans; ++r) {

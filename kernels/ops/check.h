@@ -3,15 +3,19 @@
 #include <cstdint>
 #include <initializer_list>
 
+#include "kernels/device.h"
 #include "kernels/tensor.h"
 
 namespace hyb::kernels {
 
 /// The rules that ops' arguments keep. A broken one is a bug of the caller: Error(runtime) that
-/// says "op: rule, got value".
+/// says "op: rule, got value". Numbers in tables of a card are not looked at.
 class Check {
  public:
-  explicit Check(const char* op) : op_(op) {}
+  explicit Check(const char* op, Device device = Device::cpu) : op_(op), device_(device) {}
+
+  /// Whether the caller may look at the numbers in tables.
+  bool reads_tables() const { return device_ == Device::cpu; }
 
   void that(bool holds, const char* rule, std::int64_t got) const {
     if (!holds) fail(rule, got);
@@ -38,6 +42,7 @@ class Check {
   [[noreturn]] void fail(const char* name, const char* rule, std::int64_t got) const;
 
   const char* op_;
+  Device device_;
 };
 
 }  // namespace hyb::kernels

@@ -1,5 +1,6 @@
 #include "kernels/ops/embed.h"
 
+#include "kernels/cuda/routes.h"
 #include "kernels/linear/panels.h"
 #include "kernels/ops/check.h"
 #include "kernels/ops/share.h"
@@ -9,13 +10,14 @@
 namespace hyb::kernels {
 namespace {
 
-void check(const Embed& op) {
-  const Check check("embed");
+void check(const Embed& op, Device device) {
+  const Check check("embed", device);
   check.that(op.weight != nullptr && op.weight->rows() > 0, "weight is there", 0);
   check.that(op.weight->experts() == 1, "weight is one matrix", op.weight->experts());
   check.table(op.tokens, "tokens", op.tokens.dim(0));
   check.activations(op.y, "y");
   check.tensor(op.y, "y", op.y.dtype, {op.tokens.dim(0), op.weight->columns()});
+  if (!check.reads_tables()) return;
   for (std::int64_t t = 0; t < op.tokens.dim(0); ++t) {
     const std::int32_t token = op.tokens.as<std::int32_t>()[t];
     check.that(token >= 0 && token < op.weight->rows(), "token is a row of the weight", token);
@@ -53,7 +55,10 @@ void copy_row(const Row& row, DType dtype, std::int64_t columns, float scale, T*
 }  // namespace
 
 void embed(Queue& queue, const Embed& op) {
-  check(op);
+  check(op, queue.device());
+  if constexpr (has_cuda) {
+    if (queue.device() == Device::cuda) return cuda::embed(queue.stream(), op);
+  }
   const Weight& weight = *op.weight;
   share(queue, op.tokens.dim(0), 1, weight.columns(), [&](std::int64_t begin, std::int64_t end) {
     visit_float(op.y.dtype, [&]<typename T>(Tag<T>) {

@@ -3,6 +3,7 @@
 #include <numeric>
 #include <vector>
 
+#include "kernels/cuda/routes.h"
 #include "kernels/ops/causal_conv.h"
 #include "kernels/ops/check.h"
 #include "kernels/ops/ssd.h"
@@ -19,14 +20,14 @@ void check(const MambaStep& op) {
   check.tensor(op.y, "y", op.x.dtype, {rows, inner});
   check.tensor(op.convolved, "convolved", op.x.dtype, {rows, op.x.dim(1)});
   check.table(op.tickets, "tickets", rows);
+  check.table(op.read_slot, "read_slot", rows);
+  check.table(op.write_slot, "write_slot", rows);
 }
 
 /// How many rows have a sequence.
 std::int64_t rows_in_use(const MambaStep& op) {
   const Check check("mamba_step");
   const std::int64_t rows = op.x.dim(0);
-  check.table(op.read_slot, "read_slot", rows);
-  check.table(op.write_slot, "write_slot", rows);
   const auto* const slots = op.write_slot.as<std::int32_t>();
   std::int64_t used = 0;
   while (used < rows && slots[used] >= 0) ++used;
@@ -40,6 +41,9 @@ std::int64_t rows_in_use(const MambaStep& op) {
 
 void mamba_step(Queue& queue, const MambaStep& op) {
   check(op);
+  if constexpr (has_cuda) {
+    if (queue.device() == Device::cuda) return cuda::mamba_step(queue.stream(), op);
+  }
   const std::int64_t rows = rows_in_use(op);
   if (rows == 0) return;
   const Tensor convolved = op.convolved.rows(0, rows);

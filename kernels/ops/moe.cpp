@@ -67,7 +67,7 @@ MoeShape shape_of(const Moe& op) {
 }
 
 /// What the ops that it calls do not check of their own arguments.
-void check(const Moe& op) {
+void check(const Moe& op, Device device) {
   const Check check("moe");
   check.that(op.router != nullptr && op.gate_up != nullptr && op.down != nullptr,
              "weights are there", 0);
@@ -77,7 +77,7 @@ void check(const Moe& op) {
   check.that(op.x.rank == 2, "x is a matrix", op.x.rank);
   check.that(op.x.data != op.y.data || !op.norm.empty(), "y is x only where there is a norm", 0);
   check.that(op.active >= 1 && op.active <= op.router->rows(), "active is 1 to E", op.active);
-  const auto wanted = static_cast<std::int64_t>(moe_workspace_bytes(shape_of(op)));
+  const auto wanted = static_cast<std::int64_t>(moe_workspace_bytes(device, shape_of(op)));
   check.that(op.workspace.dtype == DType::u8 && op.workspace.size() >= wanted,
              "workspace has moe_workspace_bytes", op.workspace.size());
 }
@@ -94,10 +94,10 @@ void add_shared(Queue& queue, const Moe& op, const Tensor& normed, const Workspa
 
 }  // namespace
 
-std::size_t moe_workspace_bytes(const MoeShape& shape) { return Workspace(shape, nullptr).bytes; }
+std::size_t moe_workspace_bytes(Device, const MoeShape& shape) { return Workspace(shape, nullptr).bytes; }
 
 void moe(Queue& queue, const Moe& op) {
-  check(op);
+  check(op, queue.device());
   const Workspace room(shape_of(op), op.workspace.as<std::byte>());
   Tensor x = op.x;
   if (!op.norm.empty()) {

@@ -50,7 +50,7 @@ struct MoeShape {
   DType dtype;                                 ///< of x and y
   Activation activation = Activation::silu_gated;
 };
-std::size_t moe_workspace_bytes(const MoeShape& shape);
+std::size_t moe_workspace_bytes(Device device, const MoeShape& shape);
 
 void moe(Queue& queue, const Moe& op);
 

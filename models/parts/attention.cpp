@@ -1,24 +1,17 @@
 #include "kernels/ops/attention.h"
 
-#include "kernels/linear/linear.h"
-#include "kernels/ops/kv_write.h"
-#include "kernels/ops/rope.h"
+#include "kernels/linear/project.h"
+#include "kernels/ops/rope_kv_write.h"
 #include "models/parts/part.h"
 
 namespace hyb::models {
-namespace {
 
 using kernels::Tensor;
 
-void turn(const Attention& part, std::int64_t heads, const Tensor& x, const PartCall& call) {
-  if (!part.rope) return;
-  kernels::rope(call.queue, {.x = x,
-                             .position_of_row = call.tables.position_of_row,
-                             .heads = heads,
-                             .head_dim = part.head_dim,
-                             .rotary_dim = part.rope->rotary_dim,
-                             .theta = part.rope->theta});
-}
+namespace {
+
+std::int64_t inner(const Attention& part) { return std::int64_t{part.heads} * part.head_dim; }
+std::int64_t kv(const Attention& part) { return std::int64_t{part.kv_heads} * part.head_dim; }
 
 }  // namespace
 
@@ -26,38 +19,33 @@ void run(const Attention& part, const AttentionWeights& weights, const Attention
          const PartCall& call) {
   const ScratchFrame frame(call.scratch);
   const std::int64_t tokens = call.x.dim(0);
-  const DType dtype = call.x.dtype;
-  const std::int64_t inner = std::int64_t{part.heads} * part.head_dim;
-  const std::int64_t kv = std::int64_t{part.kv_heads} * part.head_dim;
-  const Tensor q = call.scratch.take(dtype, {tokens, inner});
-  const Tensor k = call.scratch.take(dtype, {tokens, kv});
-  const Tensor v = call.scratch.take(dtype, {tokens, kv});
-  const Tensor mixed = call.scratch.take(dtype, {tokens, inner});
-
-  kernels::linear(call.queue, {.x = call.x, .weight = &weights.q, .y = q});
-  kernels::linear(call.queue, {.x = call.x, .weight = &weights.k, .y = k});
-  kernels::linear(call.queue, {.x = call.x, .weight = &weights.v, .y = v});
-  turn(part, part.heads, q, call);
-  turn(part, part.kv_heads, k, call);
+  const Tensor qkv = call.scratch.take(call.x.dtype, {tokens, inner(part) + 2 * kv(part)});
+  const Tensor mixed = call.scratch.take(call.x.dtype, {tokens, inner(part)});
+  kernels::project(
+      call.queue,
+      {.x = call.x, .norm = call.norm, .weight = &weights.qkv, .y = qkv, .normed = call.normed});
 
   const StepTables& tables = call.tables;
-  const PageTables& paging = tables.groups[memory.group];
-  kernels::kv_write(call.queue, {.k = k,
-                                 .v = v,
-                                 .pages_of_layer = memory.arena,
-                                 .span_begin = tables.span_begin,
-                                 .position = tables.position,
-                                 .page_begin = paging.page_begin,
-                                 .pages = paging.pages,
-                                 .kv_heads = part.kv_heads,
-                                 .head_dim = part.head_dim,
-                                 .page_tokens = memory.page_tokens});
-  kernels::attention(call.queue, {.q = q,
+  const Tensor& page_begin = tables.page_begin[memory.group];
+  kernels::rope_kv_write(call.queue, {.qkv = qkv,
+                                      .position_of_row = tables.position_of_row,
+                                      .pages_of_layer = memory.arena,
+                                      .span_begin = tables.span_begin,
+                                      .position = tables.position,
+                                      .page_begin = page_begin,
+                                      .pages = tables.pages,
+                                      .heads = part.heads,
+                                      .kv_heads = part.kv_heads,
+                                      .head_dim = part.head_dim,
+                                      .page_tokens = memory.page_tokens,
+                                      .rotary_dim = part.rope ? part.rope->rotary_dim : 0,
+                                      .theta = part.rope ? part.rope->theta : 1.0});
+  kernels::attention(call.queue, {.q = qkv.columns(0, inner(part)),
                                   .pages_of_layer = memory.arena,
                                   .span_begin = tables.span_begin,
                                   .position = tables.position,
-                                  .page_begin = paging.page_begin,
-                                  .pages = paging.pages,
+                                  .page_begin = page_begin,
+                                  .pages = tables.pages,
                                   .y = mixed,
                                   .heads = part.heads,
                                   .kv_heads = part.kv_heads,
@@ -65,11 +53,11 @@ void run(const Attention& part, const AttentionWeights& weights, const Attention
                                   .page_tokens = memory.page_tokens,
                                   .scale = part.scale,
                                   .workspace = memory.workspace});
-  kernels::linear(call.queue, {.x = mixed,
-                               .weight = &weights.o,
-                               .y = call.residual,
-                               .scale = call.residual_scale,
-                               .add = true});
+  kernels::project(call.queue, {.x = mixed,
+                                .weight = &weights.o,
+                                .y = call.residual,
+                                .scale = call.residual_scale,
+                                .add = true});
 }
 
 std::size_t scratch_bytes(const Attention& part, std::int64_t tokens, std::int64_t,
@@ -77,8 +65,7 @@ std::size_t scratch_bytes(const Attention& part, std::int64_t tokens, std::int64
   const auto bytes = [&](std::int64_t columns) {
     return Scratch::padded(static_cast<std::size_t>(tokens * columns) * size_of(activation));
   };
-  return 2 * bytes(std::int64_t{part.heads} * part.head_dim) +
-         2 * bytes(std::int64_t{part.kv_heads} * part.head_dim);
+  return bytes(inner(part) + 2 * kv(part)) + bytes(inner(part));
 }
 
 }  // namespace hyb::models

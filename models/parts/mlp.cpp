@@ -1,5 +1,4 @@
-#include "kernels/linear/linear.h"
-#include "kernels/ops/gated_activation.h"
+#include "kernels/linear/project.h"
 #include "models/parts/part.h"
 
 namespace hyb::models {
@@ -11,13 +10,18 @@ void run(const Mlp& part, const MlpWeights& weights, const PartCall& call) {
   const std::int64_t tokens = call.x.dim(0);
   const Tensor both = call.scratch.take(call.x.dtype, {tokens, 2 * std::int64_t{part.hidden}});
   const Tensor active = call.scratch.take(call.x.dtype, {tokens, part.hidden});
-  kernels::linear(call.queue, {.x = call.x, .weight = &weights.gate_up, .y = both});
-  kernels::gated_activation(call.queue, {.x = both, .y = active});
-  kernels::linear(call.queue, {.x = active,
-                               .weight = &weights.down,
-                               .y = call.residual,
-                               .scale = call.residual_scale,
-                               .add = true});
+  kernels::project(call.queue, {.x = call.x,
+                                .norm = call.norm,
+                                .weight = &weights.gate_up,
+                                .y = active,
+                                .activation = kernels::Activation::silu_gated,
+                                .normed = call.normed,
+                                .product = both});
+  kernels::project(call.queue, {.x = active,
+                                .weight = &weights.down,
+                                .y = call.residual,
+                                .scale = call.residual_scale,
+                                .add = true});
 }
 
 std::size_t scratch_bytes(const Mlp& part, std::int64_t tokens, std::int64_t, DType activation) {

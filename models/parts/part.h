@@ -2,6 +2,7 @@
 
 #include <span>
 
+#include "kernels/linear/project.h"
 #include "kernels/queue.h"
 #include "kernels/tensor.h"
 #include "models/plan.h"
@@ -10,21 +11,19 @@
 
 namespace hyb::models {
 
-/// One page group's tables of a step on the device (i32).
-struct PageTables {
-  kernels::Tensor page_begin;  ///< [R+1] each span's part of pages
-  kernels::Tensor pages;       ///< page tables, one behind the other
-};
-
-/// A step's tables on the device (i32). T tokens in R spans.
+/// A step's tables on the device (i32). T tokens in R spans. On a card there may be room for more:
+/// spans without tokens stand last, their slots are -1; tokens of no span have any position.
 struct StepTables {
-  kernels::Tensor tokens;              ///< [T]
-  kernels::Tensor position_of_row;     ///< [T] of each token in its sequence
-  kernels::Tensor span_begin;          ///< [R+1] first token of each span
-  kernels::Tensor position;            ///< [R] of each span's first token
-  kernels::Tensor read_slot;           ///< [R]
-  kernels::Tensor write_slot;          ///< [R]
-  std::span<const PageTables> groups;  ///< one per page group
+  kernels::Tensor tokens;           ///< [T]
+  kernels::Tensor position_of_row;  ///< [T] of each token in its sequence
+  kernels::Tensor span_begin;       ///< [R+1] first token of each span
+  kernels::Tensor position;         ///< [R] of each span's first token
+  kernels::Tensor read_slot;        ///< [R]
+  kernels::Tensor write_slot;       ///< [R]
+  kernels::Tensor pages;            ///< page tables of all groups and spans, one behind the other
+  /// By page group, [R+1]: where each span's table begins and ends in `pages`.
+  std::span<const kernels::Tensor> page_begin;
+  bool single_tokens = false;  ///< every span has one token: T equals R
 };
 
 /// What a part reads and adds to. `residual += residual_scale * part(x)`.
@@ -32,8 +31,10 @@ struct PartCall {
   kernels::Queue& queue;
   const StepTables& tables;
   Scratch& scratch;
-  kernels::Tensor x;         ///< [T,H] the normed input
-  kernels::Tensor residual;  ///< [T,H] the residual stream
+  kernels::Tensor x;         ///< [T,H]
+  kernels::InputNorm norm;   ///< of x, or none: x is normed
+  kernels::Tensor normed;    ///< [T,H] room for the norm of x
+  kernels::Tensor residual;  ///< [T,H] the residual stream; x itself only where there is a norm
   float residual_scale;
   float norm_eps;
 };
@@ -46,16 +47,21 @@ struct AttentionMemory {
   std::int32_t page_tokens;
 };
 
+struct MoeMemory {
+  kernels::Tensor workspace;  ///< zeros before its first use
+};
+
 /// One recurrent layer's part of every slot.
 struct SsdMemory {
   kernels::Tensor windows, states;
+  kernels::Tensor tickets;  ///< i32 zeros, one per token of a step
 };
 
 void run(const Attention& part, const AttentionWeights& weights, const AttentionMemory& memory,
          const PartCall& call);
 void run(const Ssd& part, const SsdWeights& weights, const SsdMemory& memory, const PartCall& call);
 void run(const Mlp& part, const MlpWeights& weights, const PartCall& call);
-void run(const Moe& part, const MoeWeights& weights, const PartCall& call);
+void run(const Moe& part, const MoeWeights& weights, const MoeMemory& memory, const PartCall& call);
 
 /// Bytes of scratch that run() takes for so many tokens of `width` values.
 std::size_t scratch_bytes(const Attention& part, std::int64_t tokens, std::int64_t width,
@@ -64,7 +70,9 @@ std::size_t scratch_bytes(const Ssd& part, std::int64_t tokens, std::int64_t wid
                           DType activation);
 std::size_t scratch_bytes(const Mlp& part, std::int64_t tokens, std::int64_t width,
                           DType activation);
-std::size_t scratch_bytes(const Moe& part, std::int64_t tokens, std::int64_t width,
-                          DType activation);
+
+/// Bytes of MoeMemory::workspace for so many tokens.
+std::size_t workspace_bytes(const Moe& part, kernels::Device device, std::int64_t tokens,
+                            std::int64_t width, DType activation);
 
 }  // namespace hyb::models

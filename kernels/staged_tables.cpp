@@ -1,4 +1,4 @@
-#include "kernels/step_tables.h"
+#include "kernels/staged_tables.h"
 
 #include "kernels/buffer.h"
 #include "kernels/cuda/recorded.h"
@@ -7,7 +7,7 @@ namespace hyb::kernels {
 namespace {
 
 /// What is filled is what ops read.
-class HostTables final : public StepTables {
+class HostTables final : public StagedTables {
  public:
   explicit HostTables(std::size_t bytes) : room_(Device::cpu, bytes) {}
 
@@ -29,9 +29,9 @@ class HostTables final : public StepTables {
 
 }  // namespace
 
-std::unique_ptr<StepTables> make_step_tables(Queue& queue, std::size_t bytes) {
+std::unique_ptr<StagedTables> make_staged_tables(Queue& queue, std::size_t bytes) {
   if constexpr (has_cuda) {
-    if (queue.device() == Device::cuda) return cuda::make_step_tables(queue.stream(), bytes);
+    if (queue.device() == Device::cuda) return cuda::make_staged_tables(queue.stream(), bytes);
   }
   return std::make_unique<HostTables>(bytes);
 }

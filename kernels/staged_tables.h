@@ -12,14 +12,14 @@ namespace hyb::kernels {
 
 /// Small i32 tables on their way to the ops of a step: clear, take and fill, upload, run. On a card
 /// the same takes get the same addresses in every round, as recorded work needs it.
-class StepTables {
+class StagedTables {
  public:
   struct Table {
     std::span<std::int32_t> host;  ///< to be filled before upload()
     Tensor device;                 ///< [count], for ops after it; empty for none
   };
 
-  virtual ~StepTables() = default;
+  virtual ~StagedTables() = default;
 
   /// Begins a round: all room is free again.
   virtual void clear() = 0;
@@ -30,6 +30,6 @@ class StepTables {
 };
 
 /// Takes of at most `bytes` in all, each rounded up to 64, allocate nothing. Throws Error(memory).
-std::unique_ptr<StepTables> make_step_tables(Queue& queue, std::size_t bytes);
+std::unique_ptr<StagedTables> make_staged_tables(Queue& queue, std::size_t bytes);
 
 }  // namespace hyb::kernels

@@ -1,0 +1,31 @@
+#include "kernels/card.h"
+
+#include "core/base/error.h"
+#include "kernels/arena/cuda_arena.h"
+#include "kernels/cuda/driver.h"
+#include "kernels/cuda/memory.h"
+
+namespace hyb::kernels {
+namespace {
+
+[[noreturn]] void fail_without_cuda() {
+  throw Error(ErrorKind::usage,
+              "cuda: this build of hyb has no CUDA; build it where nvcc is (README, CUDA), or use "
+              "--device cpu");
+}
+
+}  // namespace
+
+Card card() {
+  if constexpr (has_cuda) return cuda::card();
+  fail_without_cuda();
+}
+
+std::size_t handle_bytes_min(Device device) {
+  constexpr std::size_t page = 4096;
+  if (device == Device::cpu) return page;
+  if constexpr (has_cuda) return CudaArena::granularity(cuda::driver(), 0);
+  fail_without_cuda();
+}
+
+}  // namespace hyb::kernels

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "kernels/device.h"
+
+namespace hyb::kernels {
+
+/// A card as this process sees it now.
+struct Card {
+  std::string name;
+  int major, minor;  ///< compute capability
+  int processors;    ///< streaming multiprocessors
+  std::size_t memory_bytes, free_bytes;
+  std::size_t l2_bytes;
+  int driver_cuda, runtime_cuda;  ///< CUDA versions: 1000 * major + 10 * minor
+};
+
+/// The card that queues run on. Throws Error(usage) that says what is missing: the build, a driver,
+/// a card.
+Card card();
+
+/// The unit in which the memory of a device can be mapped: a page of the system, on a card
+/// typically 2 MiB.
+std::size_t handle_bytes_min(Device device);
+
+}  // namespace hyb::kernels

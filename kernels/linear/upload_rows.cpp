@@ -1,0 +1,54 @@
+#include "kernels/linear/upload_rows.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/cuda/bounce.h"
+#include "kernels/published.h"
+
+namespace hyb::kernels {
+namespace {
+
+/// Elements first .. first+count-1 of the source, converted.
+void convert(const WeightSource& source, DType dtype, std::int64_t first, std::int64_t count,
+             std::byte* out) {
+  const std::byte* const from = source.bytes.data();
+  const auto value_bytes = static_cast<std::int64_t>(size_of(source.dtype));
+  if (source.dtype == dtype) {
+    std::memcpy(out, from + first * value_bytes, static_cast<std::size_t>(count * value_bytes));
+    return;
+  }
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float value = published_value(from, source.dtype, first + i);
+    if (dtype == DType::bf16) {
+      const bf16 rounded = to_bf16(value);
+      std::memcpy(out + i * 2, &rounded, sizeof(rounded));
+    } else {
+      std::memcpy(out + i * 4, &value, sizeof(value));
+    }
+  }
+}
+
+}  // namespace
+
+void upload_rows(Queue& queue, const WeightSource& source, DType dtype, std::byte* out) {
+  constexpr std::int64_t grain = std::int64_t{64} << 10;
+  const auto element = static_cast<std::int64_t>(size_of(dtype));
+  const std::int64_t count = source.experts * source.rows * source.columns;
+  if constexpr (has_cuda) {
+    cuda::upload_pieces(queue.stream(), out, static_cast<std::size_t>(count * element),
+                        [&](std::size_t offset, std::span<std::byte> piece) {
+                          const std::int64_t first = static_cast<std::int64_t>(offset) / element;
+                          const std::int64_t values = std::ssize(piece) / element;
+                          queue.share((values + grain - 1) / grain, 1,
+                                      [&](std::int64_t begin, std::int64_t end, int) {
+                                        const std::int64_t from = begin * grain;
+                                        const std::int64_t to = std::min(values, end * grain);
+                                        convert(source, dtype, first + from, to - from,
+                                                piece.data() + from * element);
+                                      });
+                        });
+  }
+}
+
+}  // namespace hyb::kernels
