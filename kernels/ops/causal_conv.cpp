@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "kernels/cuda/routes.h"
 #include "kernels/ops/causal_conv_routes.h"
 #include "kernels/ops/check.h"
 #include "kernels/ops/share.h"
@@ -14,8 +15,8 @@ namespace {
 
 constexpr std::int64_t width_max = 4;
 
-void check(const CausalConv& op) {
-  const Check check("causal_conv");
+void check(const CausalConv& op, Device device) {
+  const Check check("causal_conv", device);
   check.activations(op.x, "x");
   check.that(op.x.rank == 2, "x is a matrix", op.x.rank);
   check.that(op.weight.rank == 2, "weight is a matrix", op.weight.rank);
@@ -62,7 +63,10 @@ void convolve_channels(Isa isa, const ConvChannels<T>& job) {
 }  // namespace
 
 void causal_conv(Queue& queue, const CausalConv& op) {
-  check(op);
+  check(op, queue.device());
+  if constexpr (has_cuda) {
+    if (queue.device() == Device::cuda) return cuda::causal_conv(queue.stream(), op);
+  }
   share(queue, op.x.dim(1), 64, 4 * op.x.dim(0), [&](std::int64_t begin, std::int64_t end) {
     visit_float(op.x.dtype, [&]<typename T>(Tag<T>) {
       convolve_channels<T>(queue.isa(), {.x = op.x.as<T>(),

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/cuda/routes.h"
 #include "kernels/ops/check.h"
 #include "kernels/ops/gated_activation_routes.h"
 #include "kernels/ops/share.h"
@@ -49,6 +50,9 @@ void run_row(Isa isa, Activation activation, const T* x, T* y, std::int64_t coun
 
 void gated_activation(Queue& queue, const GatedActivation& op) {
   check(op);
+  if constexpr (has_cuda) {
+    if (queue.device() == Device::cuda) return cuda::gated_activation(queue.stream(), op);
+  }
   const std::int64_t width = op.y.dim(1);
   // A plain exp costs some twenty times a simple element.
   const std::int64_t weight = queue.isa() == Isa::plain ? 16 : 1;

@@ -94,7 +94,9 @@ void add_shared(Queue& queue, const Moe& op, const Tensor& normed, const Workspa
 
 }  // namespace
 
-std::size_t moe_workspace_bytes(Device, const MoeShape& shape) { return Workspace(shape, nullptr).bytes; }
+std::size_t moe_workspace_bytes(Device, const MoeShape& shape) {
+  return Workspace(shape, nullptr).bytes;
+}
 
 void moe(Queue& queue, const Moe& op) {
   check(op, queue.device());

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/cuda/routes.h"
 #include "kernels/ops/check.h"
 #include "kernels/ops/share.h"
 #include "kernels/visit.h"
@@ -103,6 +104,9 @@ void route_token(const MoeRoute& op, std::int64_t t) {
 
 void moe_route(Queue& queue, const MoeRoute& op) {
   check(op);
+  if constexpr (has_cuda) {
+    if (queue.device() == Device::cuda) return cuda::moe_route(queue.stream(), op);
+  }
   const std::int64_t work = op.logits.dim(1) * op.chosen.dim(1);
   share(queue, op.logits.dim(0), 1, work, [&](std::int64_t begin, std::int64_t end) {
     visit_float(op.logits.dtype, [&]<typename T>(Tag<T>) {

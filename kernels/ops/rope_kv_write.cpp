@@ -1,5 +1,6 @@
 #include "kernels/ops/rope_kv_write.h"
 
+#include "kernels/cuda/routes.h"
 #include "kernels/ops/check.h"
 #include "kernels/ops/kv_write.h"
 #include "kernels/ops/rope.h"
@@ -7,9 +8,9 @@
 namespace hyb::kernels {
 namespace {
 
-/// The parts check the rest.
-void check(const RopeKvWrite& op) {
-  const Check check("rope_kv_write");
+/// On the CPU its parts check the rest.
+void check(const RopeKvWrite& op, Device device) {
+  const Check check("rope_kv_write", device);
   check.activations(op.qkv, "qkv");
   check.that(op.heads >= 1, "heads is positive", op.heads);
   check.that(op.kv_heads >= 1, "kv_heads is positive", op.kv_heads);
@@ -18,12 +19,20 @@ void check(const RopeKvWrite& op) {
   check.tensor(op.qkv, "qkv", op.qkv.dtype,
                {op.qkv.dim(0), (op.heads + 2 * op.kv_heads) * op.head_dim});
   check.that(op.rotary_dim >= 0, "rotary_dim is not negative", op.rotary_dim);
+  const std::int64_t spans = check.spans(op.span_begin, op.qkv.dim(0));
+  check.tensor(op.pages_of_layer, "pages_of_layer", op.pages_of_layer.dtype,
+               {op.pages_of_layer.dim(0), 2 * op.kv_heads * op.page_tokens * op.head_dim});
+  check.table(op.position, "position", spans);
+  check.table(op.page_begin, "page_begin", spans + 1);
 }
 
 }  // namespace
 
 void rope_kv_write(Queue& queue, const RopeKvWrite& op) {
-  check(op);
+  check(op, queue.device());
+  if constexpr (has_cuda) {
+    if (queue.device() == Device::cuda) return cuda::rope_kv_write(queue.stream(), op);
+  }
   const std::int64_t q_and_k = (op.heads + op.kv_heads) * op.head_dim;
   const std::int64_t kv = op.kv_heads * op.head_dim;
   if (op.rotary_dim != 0) {

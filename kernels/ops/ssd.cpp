@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "kernels/cuda/routes.h"
 #include "kernels/ops/check.h"
 #include "kernels/ops/share.h"
 #include "kernels/ops/ssd_routes.h"
@@ -12,8 +13,8 @@
 namespace hyb::kernels {
 namespace {
 
-void check(const Ssd& op) {
-  const Check check("ssd");
+void check(const Ssd& op, Device device) {
+  const Check check("ssd", device);
   check.activations(op.x, "x");
   check.that(op.x.rank == 2, "x is a matrix", op.x.rank);
   check.that(op.state.rank == 4, "state is [S,heads,P,N]", op.state.rank);
@@ -114,7 +115,10 @@ SsdShare<T, S> share_of(const Ssd& op, int thread, int threads) {
 }  // namespace
 
 void ssd(Queue& queue, const Ssd& op) {
-  check(op);
+  check(op, queue.device());
+  if constexpr (has_cuda) {
+    if (queue.device() == Device::cuda) return cuda::ssd(queue.stream(), op);
+  }
   auto body = [&](int thread, int threads) {
     visit_float(op.x.dtype, [&]<typename T>(Tag<T>) {
       visit_float(op.state.dtype, [&]<typename S>(Tag<S>) {
