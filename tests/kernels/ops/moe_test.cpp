@@ -78,7 +78,8 @@ TEST_SUITE("kernels/ops/moe") {
           const auto x = random_tensor(dtype, {tokens, hidden}, 6, 1.0F, {9, 0});
           const auto norm = random_tensor(DType::f32, {hidden}, 7);
           const auto bytes = static_cast<std::int64_t>(moe_workspace_bytes(
-              Device::cpu, {tokens, active, experts, hidden, intermediate, is_shared ? shared : 0, dtype}));
+              Device::cpu,
+              {tokens, active, experts, hidden, intermediate, is_shared ? shared : 0, dtype}));
           const Buffer room(Device::cpu, static_cast<std::size_t>(bytes));
           TestTensor y = x;
           moe(queue, {.x = y,
