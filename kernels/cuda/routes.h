@@ -10,6 +10,7 @@
 #include "kernels/ops/gather_rows.h"
 #include "kernels/ops/mamba_step.h"
 #include "kernels/ops/moe_route.h"
+#include "kernels/ops/pack_snapshot.h"
 #include "kernels/ops/rms_norm.h"
 #include "kernels/ops/rope_kv_write.h"
 #include "kernels/ops/ssd.h"
@@ -48,6 +49,10 @@ void rope_kv_write(Stream& stream, const RopeKvWrite& op);
 void mamba_step(Stream& stream, const MambaStep& op);
 /// Spans without tokens may stand behind the others.
 void ssd(Stream& stream, const Ssd& op);
+
+/// The pieces travel with the launches. The bytes of the plain loop.
+void pack_snapshot(Stream& stream, const PackSnapshot& op);
+void unpack_snapshot(Stream& stream, const UnpackSnapshot& op);
 
 void moe_route(Stream& stream, const MoeRoute& op);
 

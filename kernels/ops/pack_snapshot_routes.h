@@ -18,7 +18,7 @@ struct SnapshotRows {
 namespace {
 
 /// The scale of a row from the bits of its largest magnitude; NaN where that is 2^127 or more.
-inline bf16 snapshot_scale(std::uint32_t largest_bits) {
+constexpr bf16 snapshot_scale(std::uint32_t largest_bits) {
   constexpr std::uint32_t limit = 0x7f000000, scale_min = 0x0080;  // 2^127, 2^-126
   if (largest_bits >= limit) return {0x7fc0};
   const auto quotient =
@@ -27,7 +27,7 @@ inline bf16 snapshot_scale(std::uint32_t largest_bits) {
   return {static_cast<std::uint16_t>(up < scale_min ? scale_min : up)};
 }
 
-inline float snapshot_scale_value(bf16 scale) {
+constexpr float snapshot_scale_value(bf16 scale) {
   return __builtin_bit_cast(float, static_cast<std::uint32_t>(scale.bits) << 16);
 }
 
