@@ -2,6 +2,7 @@
 
 #include "kernels/cuda/stream.h"
 #include "kernels/linear/linear.h"
+#include "kernels/linear/project.h"
 #include "kernels/ops/add_norm.h"
 #include "kernels/ops/causal_conv.h"
 #include "kernels/ops/embed.h"
@@ -29,6 +30,9 @@ void gated_norm(Stream& stream, const GatedNorm& op);
 /// weight: rows. x and weight of bf16 whose rows are 16-byte aligned: a route by the row count,
 /// each with an order of sums of its own; one for all with batch_invariant(). Else a plain kernel.
 void linear(Stream& stream, const Linear& op);
+/// weight as for linear. The same bits as the norm, linear and the activation by themselves; normed
+/// and product are not always written.
+void project(Stream& stream, const Project& op);
 
 /// weight: rows, aligned to its elements. A token outside of the vocabulary is no error: its row of
 /// y is NaN.

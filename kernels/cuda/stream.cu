@@ -5,6 +5,7 @@
 #include "kernels/cuda/bounce.h"
 #include "kernels/cuda/check.h"
 #include "kernels/cuda/memory.h"
+#include "kernels/linear/library_products.h"
 
 namespace hyb::kernels::cuda {
 
@@ -21,6 +22,8 @@ Bounce& Stream::bounce() {
 }
 
 Stream::~Stream() { cudaStreamDestroy(stream_); }
+
+void Stream::use(std::unique_ptr<LibraryProducts> products) { products_ = std::move(products); }
 
 void Stream::wait() { check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize"); }
 

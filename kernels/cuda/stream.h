@@ -6,6 +6,10 @@
 struct CUstream_st;
 struct CUgraphExec_st;
 
+namespace hyb::kernels {
+class LibraryProducts;
+}
+
 namespace hyb::kernels::cuda {
 
 class Bounce;
@@ -30,6 +34,10 @@ class Stream {
 
   /// Made when it is first asked for.
   Bounce& bounce();
+  /// Dense products of many rows may go to the library from now on.
+  void use(std::unique_ptr<LibraryProducts> products);
+  /// Null where there is no library.
+  LibraryProducts* products() const { return products_.get(); }
 
   /// Waits until everything asked for is done; what a kernel did wrong is thrown here.
   void wait();
@@ -40,6 +48,7 @@ class Stream {
   std::unique_ptr<Bounce> bounce_;
   bool can_start_early_ = false;
   bool batch_invariant_ = false;
+  std::unique_ptr<LibraryProducts> products_;
 };
 
 /// For who does not see all of the class at link time. Throws Error(usage) where there is no card.

@@ -3,7 +3,8 @@
 #include <cmath>
 #include <cstdint>
 
-#include "kernels/cuda/reduce.h"
+#include "kernels/cuda/norm_slices.h"
+#include "kernels/cuda/silu.h"
 #include "kernels/cuda/vectors.h"
 #include "kernels/linear/dense.h"
 
@@ -12,8 +13,7 @@
 /// .cu files only.
 namespace hyb::kernels::cuda {
 
-constexpr int norm_slices_max = 64;         ///< of all rows of a block
-constexpr int norm_width_of_a_warp = 1024;  ///< wider slices take the whole block
+constexpr int norm_slices_max = 64;  ///< of all rows of a block
 
 template <int Warps>
 struct NormPartials {
@@ -36,14 +36,18 @@ __device__ __forceinline__ void load_input(const bf16* x, const bf16* gate, floa
   if (gate == nullptr) return;
   float z[8];
   unpack(load16(gate), z);
-  for (int j = 0; j < 8; ++j) values[j] *= z[j] / (1.0F + expf(-z[j]));
+  for (int j = 0; j < 8; ++j) values[j] *= silu(z[j]);
 }
 
 __device__ __forceinline__ void store_normed(bf16* to, const DenseNorm& norm, int k, float scale,
                                              float (&values)[8]) {
   float weight[8];
   for (int j = 0; j < 8; ++j) weight[j] = norm.weight[k + j];
-  for (int j = 0; j < 8; ++j) values[j] = values[j] * scale * (norm.weight_offset + weight[j]);
+  if (norm.gate == nullptr) {
+    for (int j = 0; j < 8; ++j) values[j] = values[j] * scale * (norm.weight_offset + weight[j]);
+  } else {
+    for (int j = 0; j < 8; ++j) values[j] *= scale * weight[j];
+  }
   store16(to, pack(values));
 }
 

@@ -2,6 +2,7 @@
 
 #include "kernels/cuda/routes.h"
 #include "kernels/linear/dense.h"
+#include "kernels/linear/library_products.h"
 #include "kernels/visit.h"
 
 namespace hyb::kernels::cuda {
@@ -29,11 +30,37 @@ Dense<X, Y> dense_of(const Project& op, const Tensor& x, const void* weight) {
           .epilogue = epilogue_of(op)};
 }
 
+/// By the library, where it takes the product: then the activation is a kernel of its own, behind
+/// it.
 template <typename Y>
-void run_matrices(Stream& stream, const Dense<bf16, Y>& dense, const DenseNorm& norm) {
+bool run_library(Stream& stream, const Project& op, const Dense<bf16, Y>& p) {
+  if (stream.products() == nullptr) return false;
+  const Tensor& y = op.activation ? op.product : op.y;
+  const LibraryProduct product = {.x = p.x,
+                                  .weight = p.weight,
+                                  .y = y.data,
+                                  .y_is_f32 = y.dtype == DType::f32,
+                                  .tokens = p.tokens,
+                                  .outputs = p.outputs,
+                                  .inner = p.inner,
+                                  .x_stride = p.x_stride,
+                                  .y_stride = y.row_stride,
+                                  .scale = p.scale,
+                                  .add = p.add};
+  if (!stream.products()->multiply(stream.handle(), product)) return false;
+  if (op.activation) {
+    gated_activation(stream, {.x = y, .y = op.y, .activation = *op.activation});
+  }
+  return true;
+}
+
+template <typename Y>
+void run_matrices(Stream& stream, const Project& op, const Dense<bf16, Y>& dense,
+                  const DenseNorm& norm) {
   if (stream.batch_invariant()) return run_matrix(stream, dense);
   if (dense.tokens <= gemv_tokens_max) return run_gemv(stream, dense, norm);
   if (dense.tokens <= skinny_tokens_max) return run_skinny(stream, dense);
+  if (run_library(stream, op, dense)) return;
   run_matrix(stream, dense);
 }
 
@@ -51,7 +78,7 @@ void multiply(Stream& stream, const Project& op, const Tensor& x, const void* we
     const auto run = [&]<typename Y>(Tag<Y>) {
       const Dense<X, Y> dense = dense_of<X, Y>(op, x, weight);
       if constexpr (std::is_same_v<X, bf16>) {
-        if (takes_matrices(op, x, weight)) return run_matrices(stream, dense, norm);
+        if (takes_matrices(op, x, weight)) return run_matrices(stream, op, dense, norm);
       }
       run_plain(stream, dense);
     };

@@ -1,0 +1,139 @@
+#include "kernels/linear/library_products.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "core/base/error.h"
+
+namespace hyb::kernels {
+namespace {
+
+using cublaslt::Object;
+using cublaslt::Status;
+
+void check(Status status, const char* call) {
+  if (status == cublaslt::success) return;
+  throw Error(ErrorKind::runtime,
+              fmt::format("cublaslt: {} failed with status {}; remove the library from the "
+                          "linker's path to run without it",
+                          call, status));
+}
+
+/// Ends with its scope.
+class Owned {
+ public:
+  Owned(Object object, Status (*destroy)(Object)) : object_(object), destroy_(destroy) {}
+  Owned(Owned&& other) noexcept
+      : object_(std::exchange(other.object_, nullptr)), destroy_(other.destroy_) {}
+  Owned& operator=(Owned&&) = delete;
+  ~Owned() {
+    if (object_ != nullptr) destroy_(object_);
+  }
+  operator Object() const { return object_; }  // NOLINT: calls take these
+
+ private:
+  Object object_;
+  Status (*destroy_)(Object);
+};
+
+Owned make_layout(const CublasLtTable& table, int type, std::int64_t rows, std::int64_t columns,
+                  std::int64_t column_stride) {
+  Object layout = nullptr;
+  check(table.matrix_layout_create(&layout, type, static_cast<std::uint64_t>(rows),
+                                   static_cast<std::uint64_t>(columns), column_stride),
+        "cublasLtMatrixLayoutCreate");
+  return {layout, table.matrix_layout_destroy};
+}
+
+Owned make_description(const CublasLtTable& table) {
+  Object desc = nullptr;
+  check(table.matmul_desc_create(&desc, cublaslt::compute_f32, cublaslt::type_f32),
+        "cublasLtMatmulDescCreate");
+  Owned owned(desc, table.matmul_desc_destroy);
+  const int transposed = cublaslt::transposed;
+  check(table.matmul_desc_set_attribute(desc, cublaslt::desc_transpose_a, &transposed,
+                                        sizeof(transposed)),
+        "cublasLtMatmulDescSetAttribute");
+  return owned;
+}
+
+bool is_aligned(const void* data, std::int64_t stride, std::int64_t element_bytes) {
+  constexpr std::int64_t alignment = LibraryProducts::alignment;
+  return reinterpret_cast<std::uintptr_t>(data) % alignment == 0 &&
+         stride * element_bytes % alignment == 0;
+}
+
+}  // namespace
+
+/// The library's matrices are in columns: what is y = x * W^T in rows is y^T = (W^T)^T * x^T there,
+/// of the same bytes.
+struct LibraryProducts::Layouts {
+  Layouts(const CublasLtTable& table, const LibraryProduct& p, std::int64_t tokens)
+      : weight(make_layout(table, cublaslt::type_bf16, p.inner, p.outputs, p.inner)),
+        x(make_layout(table, cublaslt::type_bf16, p.inner, tokens, p.x_stride)),
+        y(make_layout(table, p.y_is_f32 ? cublaslt::type_f32 : cublaslt::type_bf16, p.outputs,
+                      tokens, p.y_stride)),
+        description(make_description(table)) {}
+
+  Owned weight, x, y, description;
+};
+
+LibraryProducts::LibraryProducts(const CublasLtTable& table, Buffer workspace)
+    : table_(table), workspace_(std::move(workspace)) {
+  check(table_.create(&handle_), "cublasLtCreate");
+}
+
+LibraryProducts::~LibraryProducts() { table_.destroy(handle_); }
+
+const LibraryProducts::Choice& LibraryProducts::choose(const LibraryProduct& p) {
+  const std::int64_t tokens = (p.tokens + tokens_step - 1) / tokens_step * tokens_step;
+  const auto [at, is_new] =
+      choices_.try_emplace({p.outputs, p.inner, tokens, p.x_stride, p.y_stride, p.y_is_f32});
+  if (!is_new) return at->second;
+  const Layouts layouts(table_, p, tokens);
+  Object made = nullptr;
+  check(table_.matmul_preference_create(&made), "cublasLtMatmulPreferenceCreate");
+  const Owned preference(made, table_.matmul_preference_destroy);
+  const auto prefer = [&](int attribute, auto value) {
+    check(table_.matmul_preference_set_attribute(preference, attribute, &value, sizeof(value)),
+          "cublasLtMatmulPreferenceSetAttribute");
+  };
+  prefer(cublaslt::pref_workspace_bytes_max, std::uint64_t{workspace_.bytes()});
+  prefer(cublaslt::pref_reduction_schemes, cublaslt::reduction_in_f32);
+  for (int i = 0; i < 4; ++i) prefer(cublaslt::pref_alignment_a + i, alignment);
+  cublaslt::HeuristicResult result = {};
+  int found = 0;
+  const Status status =
+      table_.matmul_algo_get_heuristic(handle_, layouts.description, layouts.weight, layouts.x,
+                                       layouts.y, layouts.y, preference, 1, &result, &found);
+  if (status != cublaslt::success && status != cublaslt::not_supported &&
+      status != cublaslt::invalid_value) {
+    choices_.erase(at);
+    check(status, "cublasLtMatmulAlgoGetHeuristic");
+  }
+  at->second.is_there = status == cublaslt::success && found > 0 &&
+                        result.state == cublaslt::success &&
+                        result.workspace_bytes <= workspace_.bytes();
+  at->second.algorithm = result.algorithm;
+  return at->second;
+}
+
+bool LibraryProducts::multiply(CUstream_st* stream, const LibraryProduct& p) {
+  if (!is_aligned(p.x, p.x_stride, 2) || !is_aligned(p.weight, p.inner, 2) ||
+      !is_aligned(p.y, p.y_stride, p.y_is_f32 ? 4 : 2)) {
+    return false;
+  }
+  const Choice& choice = choose(p);
+  if (!choice.is_there) return false;
+  const Layouts layouts(table_, p, p.tokens);
+  const float beta = p.add ? 1.0F : 0.0F;
+  const Status status = table_.matmul(
+      handle_, layouts.description, &p.scale, p.weight, layouts.weight, p.x, layouts.x, &beta, p.y,
+      layouts.y, p.y, layouts.y, &choice.algorithm, workspace_.data(), workspace_.bytes(), stream);
+  if (status == cublaslt::not_supported || status == cublaslt::invalid_value) return false;
+  check(status, "cublasLtMatmul");
+  return true;
+}
+
+}  // namespace hyb::kernels

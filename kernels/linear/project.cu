@@ -1,0 +1,53 @@
+#include "kernels/cuda/routes.h"
+#include "kernels/linear/dense.h"
+
+namespace hyb::kernels::cuda {
+namespace {
+
+DenseNorm norm_of(const Project& op) {
+  return {.weight = op.norm.weight.as<float>(),
+          .gate = op.norm.gate.as<bf16>(),
+          .gate_stride = op.norm.gate.row_stride,
+          .eps = op.norm.eps,
+          .weight_offset = op.norm.one_plus ? 1.0F : 0.0F,
+          .groups = static_cast<int>(op.norm.groups)};
+}
+
+/// Whether the norm goes into the product's own load of x.
+bool norm_is_fused(const Stream& stream, const Project& op, const void* weight) {
+  return !stream.batch_invariant() && op.x.dim(0) <= gemv_tokens_max &&
+         takes_matrices(op, op.x, weight) &&
+         (op.norm.gate.empty() ||
+          is_vector_aligned(op.norm.gate.as<bf16>(), op.norm.gate.row_stride)) &&
+         op.x.dim(1) / op.norm.groups % vector_size<bf16> == 0 &&
+         gemv_takes_norm(static_cast<int>(op.x.dim(0)), static_cast<int>(op.x.dim(1)),
+                         static_cast<int>(op.norm.groups));
+}
+
+void apply_norm(Stream& stream, const InputNorm& norm, const Tensor& x, const Tensor& y) {
+  if (norm.gate.empty()) {
+    rms_norm(stream,
+             {.x = x, .weight = norm.weight, .y = y, .eps = norm.eps, .one_plus = norm.one_plus});
+    return;
+  }
+  cuda::gated_norm(stream, {.x = x,
+                            .gate = norm.gate,
+                            .weight = norm.weight,
+                            .y = y,
+                            .eps = norm.eps,
+                            .groups = norm.groups});
+}
+
+}  // namespace
+
+void project(Stream& stream, const Project& op) {
+  if (op.x.dim(0) == 0) return;
+  require(op.weight->format() == WeightFormat::rows, "project: CUDA reads weights in rows");
+  const void* const weight = op.weight->expert(0);
+  if (op.norm.empty()) return multiply(stream, op, op.x, weight, {});
+  if (norm_is_fused(stream, op, weight)) return multiply(stream, op, op.x, weight, norm_of(op));
+  apply_norm(stream, op.norm, op.x, op.normed);
+  multiply(stream, op, op.normed, weight, {});
+}
+
+}  // namespace hyb::kernels::cuda
