@@ -4,6 +4,7 @@
 #include "kernels/linear/linear.h"
 #include "kernels/linear/project.h"
 #include "kernels/ops/add_norm.h"
+#include "kernels/ops/attention.h"
 #include "kernels/ops/causal_conv.h"
 #include "kernels/ops/embed.h"
 #include "kernels/ops/gated_activation.h"
@@ -49,6 +50,16 @@ void causal_conv(Stream& stream, const CausalConv& op);
 /// Pages as kernels/cuda/kv_page.h lays them out. k is not written back; a row behind the last span
 /// is neither rotated nor written anywhere. With rotary_dim 0 this is kv_write.
 void rope_kv_write(Stream& stream, const RopeKvWrite& op);
+
+/// Pages as kernels/cuda/kv_page.h lays them out. Spans without tokens may stand behind the others;
+/// rows behind the last span are not written. scale is positive. The bits of an answer depend on
+/// its own position's keys alone, whatever the cut, the neighbours or the workspace. bf16 with
+/// head_dim 64, 128 or 256 and 16-byte aligned rows goes through the matrix instructions.
+/// workspace: 16-byte aligned and zeroed once; launches leave its first bytes zero.
+void attention(Stream& stream, const Attention& op);
+/// As kernels::attention_workspace_bytes, for the device.
+std::size_t attention_workspace_bytes(std::int64_t tokens, std::int64_t heads,
+                                      std::int64_t head_dim, std::int64_t positions);
 
 void mamba_step(Stream& stream, const MambaStep& op);
 /// Spans without tokens may stand behind the others.

@@ -1,0 +1,121 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/bf16.h"
+#include "kernels/cuda/attention_work.h"
+
+namespace hyb::kernels::cuda {
+
+/// A block of RowWarps x ColumnWarps warps that owns 16 rows per row warp. Column warps share the
+/// keys of a tile when scores are made, and the dimensions when values are added. Keys and values
+/// go through a ring of Stages tiles.
+template <int HeadDim, int RowWarps, int ColumnWarps, int Stages>
+struct AttentionShape {
+  static constexpr int head_dim = HeadDim, column_warps = ColumnWarps, stages = Stages;
+  static constexpr int rows = RowWarps * 16;
+  static constexpr int threads = RowWarps * ColumnWarps * warp_size;
+  static constexpr int scores = attention_step / 8 / ColumnWarps;  ///< columns of a warp, in eights
+  static constexpr int sums = HeadDim / 8 / ColumnWarps;
+};
+
+/// Queries, or a tile's keys or values: 16 bytes at a time permuted within a row, so that the 8
+/// rows of a matrix lie in different banks.
+template <int HeadDim, int Rows>
+struct RowTile {
+  SharedArray<SharedArray<bf16, HeadDim>, Rows> rows;
+
+  __device__ __forceinline__ bf16* at(int row, int eight) {
+    return &rows[row][(eight ^ (row & 7)) * 8];
+  }
+};
+
+/// The tiles of keys that one block walks: those of runs part, part + parts, ...
+struct KeyWalk {
+  int part, parts, runs;
+  int end;    ///< keys that some row of the block sees
+  int tiles;  ///< of the block
+
+  static constexpr int steps_of_run = attention_run / attention_step;
+
+  __device__ KeyWalk(int of_part, int of_parts, int end_key)
+      : part(of_part),
+        parts(of_parts),
+        runs((end_key + attention_run - 1) / attention_run),
+        end(end_key),
+        tiles(0) {
+    const int own = (runs - part + parts - 1) / parts, last = part + (own - 1) * parts;
+    const int steps = (end - last * attention_run + attention_step - 1) / attention_step;
+    tiles = (own - 1) * steps_of_run + (steps < steps_of_run ? steps : steps_of_run);
+  }
+  __device__ int run_of(int tile) const { return part + tile / steps_of_run * parts; }
+  __device__ int key_of(int tile) const {
+    return run_of(tile) * attention_run + tile % steps_of_run * attention_step;
+  }
+};
+
+inline constexpr int places_kept = 4;  ///< tiles whose places are in shared memory
+
+template <typename S>
+using KeyTile = RowTile<S::head_dim, attention_step>;
+
+template <typename S>
+struct AttentionShared {
+  alignas(128) SharedArray<KeyTile<S>, S::stages> ring;
+  RowTile<S::head_dim, S::rows> queries;
+  /// Weights of column warps that others need; rows are padded, so that they lie in other banks.
+  alignas(16) SharedArray<SharedArray<bf16, attention_step + 8>,
+                          S::column_warps == 1 ? 1 : S::rows> weights;
+  SharedArray<SharedArray<float, S::column_warps>, S::rows> largest;
+  SharedArray<std::int64_t, places_kept * attention_step> places;
+  TileSearch search;
+  SharedArray<int, S::rows> position;  ///< of each row
+  SharedArray<KeyWalk, 1> walk;
+  SharedArray<int, 1> is_last;
+};
+
+/// Where a key of one kv head begins in the arena. 0 for keys that no row sees.
+template <typename Params>
+__device__ __forceinline__ std::int64_t place_of_key(const Params& p, const AttentionTile& tile,
+                                                     int kv_head, int key, int end) {
+  if (key >= end) return 0;
+  const std::int64_t page = p.pages[tile.page_begin + key / p.layout.page_tokens];
+  return page * p.page_stride + p.layout.key(kv_head, key % p.layout.page_tokens);
+}
+
+/// Asks for the queries of a tile of rows, zeros where there is no row.
+template <typename S, typename Params>
+__device__ __forceinline__ void copy_queries(const Params& p, const AttentionTile& tile,
+                                             int kv_head, AttentionShared<S>& shared) {
+  constexpr int eights = S::head_dim / 8;
+  for (int i = static_cast<int>(threadIdx.x); i < S::rows * eights; i += S::threads) {
+    const int row = i / eights, eight = i % eights;
+    const bool is_there = row < tile.rows;
+    const bf16* const from =
+        p.q + p.offset_of(tile.token, kv_head, tile.first_row + (is_there ? row : 0), p.q_stride);
+    cp_async16(shared.queries.at(row, eight), from + eight * 8, is_there);
+  }
+}
+
+/// Asks for item `item` of a walk: the keys of tile item / 2, or its values. Keys that no row sees
+/// are zeros, whatever stands in memory.
+template <typename S, typename Params>
+__device__ __forceinline__ void copy_item(const Params& p, const KeyWalk& walk, int item,
+                                          AttentionShared<S>& shared) {
+  constexpr int eights = S::head_dim / 8;
+  const int tile = item / 2;
+  if (tile < walk.tiles) {
+    const int left = walk.end - walk.key_of(tile);
+    const bf16* const from = p.arena + (item % 2 == 0 ? 0 : p.layout.value_offset());
+    auto& to = shared.ring[item % S::stages];
+#pragma unroll
+    for (int i = static_cast<int>(threadIdx.x); i < attention_step * eights; i += S::threads) {
+      const int key = i / eights, eight = i % eights;
+      const std::int64_t place = shared.places[tile % places_kept * attention_step + key];
+      cp_async16(to.at(key, eight), from + place + eight * 8, key < left);
+    }
+  }
+  cp_async_commit();
+}
+
+}  // namespace hyb::kernels::cuda
