@@ -11,6 +11,7 @@
 #include "kernels/ops/gated_norm.h"
 #include "kernels/ops/gather_rows.h"
 #include "kernels/ops/mamba_step.h"
+#include "kernels/ops/moe.h"
 #include "kernels/ops/moe_route.h"
 #include "kernels/ops/pack_snapshot.h"
 #include "kernels/ops/rms_norm.h"
@@ -70,5 +71,8 @@ void pack_snapshot(Stream& stream, const PackSnapshot& op);
 void unpack_snapshot(Stream& stream, const UnpackSnapshot& op);
 
 void moe_route(Stream& stream, const MoeRoute& op);
+/// In workspace moe_workspace_bytes of this namespace, zeros before its first use.
+void moe(Stream& stream, const Moe& op);
+std::size_t moe_workspace_bytes(const MoeShape& shape);
 
 }  // namespace hyb::kernels::cuda

@@ -56,6 +56,9 @@ __device__ __forceinline__ void write(const Dense<X, Y>& p, int token, int colum
   *y = rounded<Y>(value);
 }
 
+/// Writes norm(x) to y, as the op of this name. There is a norm.
+void apply(Stream& stream, const InputNorm& norm, const Tensor& x, const Tensor& y);
+
 /// Whether x and W can be read in vectors: bf16 of which each row is 16-byte aligned.
 bool takes_matrices(const Project& op, const Tensor& x, const void* weight);
 

@@ -2,20 +2,14 @@
 
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/reduce.h"
-#include "kernels/half.h"
 #include "kernels/linear/dense.h"
+#include "kernels/linear/weight_at.h"
 
 namespace hyb::kernels::cuda {
 namespace {
 
 constexpr int block_warps = 4;
 constexpr std::int64_t grid_rows_max = 65535;
-
-__device__ __forceinline__ float weight_at(const void* weight, DType type, std::int64_t i) {
-  if (type == DType::f32) return static_cast<const float*>(weight)[i];
-  if (type == DType::bf16) return to_float(static_cast<const bf16*>(weight)[i]);
-  return half_to_float(static_cast<const std::uint16_t*>(weight)[i]);
-}
 
 template <typename X, typename Y>
 __device__ __forceinline__ float product(const Dense<X, Y>& p, int token, int output) {

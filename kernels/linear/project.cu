@@ -24,7 +24,9 @@ bool norm_is_fused(const Stream& stream, const Project& op, const void* weight) 
                          static_cast<int>(op.norm.groups));
 }
 
-void apply_norm(Stream& stream, const InputNorm& norm, const Tensor& x, const Tensor& y) {
+}  // namespace
+
+void apply(Stream& stream, const InputNorm& norm, const Tensor& x, const Tensor& y) {
   if (norm.gate.empty()) {
     rms_norm(stream,
              {.x = x, .weight = norm.weight, .y = y, .eps = norm.eps, .one_plus = norm.one_plus});
@@ -38,15 +40,13 @@ void apply_norm(Stream& stream, const InputNorm& norm, const Tensor& x, const Te
                             .groups = norm.groups});
 }
 
-}  // namespace
-
 void project(Stream& stream, const Project& op) {
   if (op.x.dim(0) == 0) return;
   require(op.weight->format() == WeightFormat::rows, "project: CUDA reads weights in rows");
   const void* const weight = op.weight->expert(0);
   if (op.norm.empty()) return multiply(stream, op, op.x, weight, {});
   if (norm_is_fused(stream, op, weight)) return multiply(stream, op, op.x, weight, norm_of(op));
-  apply_norm(stream, op.norm, op.x, op.normed);
+  apply(stream, op.norm, op.x, op.normed);
   multiply(stream, op, op.normed, weight, {});
 }
 

@@ -1,31 +1,13 @@
 #include "kernels/ops/moe.h"
 
+#include "kernels/cuda/routes.h"
 #include "kernels/linear/linear.h"
 #include "kernels/ops/check.h"
 #include "kernels/ops/moe_experts.h"
+#include "kernels/ops/room.h"
 
 namespace hyb::kernels {
 namespace {
-
-constexpr std::size_t alignment = 64;
-
-/// Tensors one behind the other in the workspace; without one only their bytes are counted.
-class Room {
- public:
-  explicit Room(std::byte* base) : base_(base) {}
-
-  Tensor take(DType dtype, std::int64_t rows, std::int64_t columns) {
-    const Tensor tensor(base_ == nullptr ? nullptr : base_ + bytes_, dtype, {rows, columns});
-    const std::size_t bytes = static_cast<std::size_t>(rows * columns) * size_of(dtype);
-    bytes_ += (bytes + alignment - 1) / alignment * alignment;
-    return tensor;
-  }
-  std::size_t bytes() const { return bytes_; }
-
- private:
-  std::byte* base_;
-  std::size_t bytes_ = 0;
-};
 
 struct Workspace {
   Tensor normed, logits, chosen, weights, experts, shared_product, shared;
@@ -94,12 +76,18 @@ void add_shared(Queue& queue, const Moe& op, const Tensor& normed, const Workspa
 
 }  // namespace
 
-std::size_t moe_workspace_bytes(Device, const MoeShape& shape) {
+std::size_t moe_workspace_bytes(Device device, const MoeShape& shape) {
+  if constexpr (has_cuda) {
+    if (device == Device::cuda) return cuda::moe_workspace_bytes(shape);
+  }
   return Workspace(shape, nullptr).bytes;
 }
 
 void moe(Queue& queue, const Moe& op) {
   check(op, queue.device());
+  if constexpr (has_cuda) {
+    if (queue.device() == Device::cuda) return cuda::moe(queue.stream(), op);
+  }
   const Workspace room(shape_of(op), op.workspace.as<std::byte>());
   Tensor x = op.x;
   if (!op.norm.empty()) {

@@ -37,6 +37,12 @@ class DeviceTensor {
     return view;
   }
 
+  /// Other values, of the same shape and strides.
+  void set(const TestTensor& source) {
+    cuda::check(cudaMemcpy(data_, source.everything().data(), bytes_, cudaMemcpyHostToDevice),
+                "cudaMemcpy");
+  }
+
   /// What stands on the device; the caller has waited for it.
   TestTensor fetch() const {
     TestTensor copy = host_;

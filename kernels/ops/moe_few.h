@@ -1,0 +1,81 @@
+#pragma once
+
+#include "kernels/cuda/activation.h"
+#include "kernels/linear/dense.h"
+#include "kernels/ops/moe_device.h"
+#include "kernels/ops/moe_skinny.h"
+#include "kernels/ops/route_warp.h"
+
+/// What the three kernels of moe for few tokens share. Included by .cu files only.
+namespace hyb::kernels::cuda {
+
+inline constexpr int few_warps = 8;
+inline constexpr int few_threads = few_warps * warp_size;
+inline constexpr int pair_columns = 2 * skinny_group;  ///< weight rows of a tile
+
+struct FewMoe {
+  const bf16* x;
+  bf16* y;
+  std::int64_t x_stride, y_stride;
+  DenseNorm norm;
+  const bf16 *router, *gate_up, *down, *shared_gate_up, *shared_down;
+  RouteParams route;
+  unsigned* ticket;
+  bf16* normed;
+  float* logits;
+  std::int32_t* chosen;
+  float* weights;
+  bf16* shared;
+  std::int32_t *visited, *visitors;
+  bf16* inner;
+  int tokens, hidden, intermediate, shared_intermediate;
+  bool is_gated;
+  float scale;
+};
+
+__device__ __forceinline__ int lane_id() { return static_cast<int>(threadIdx.x) % warp_size; }
+__device__ __forceinline__ int warp_id() { return static_cast<int>(threadIdx.x) / warp_size; }
+__device__ __forceinline__ int at_most(int value, int limit) {
+  return value < limit ? value : limit;
+}
+
+/// This lane's rows of tile `tile`: 8 gates and their 8 ups, or 16 rows one after the other. What
+/// lies past the end is the last row again: nobody writes its sums.
+struct TileRows {
+  const bf16* rows[2];
+
+  __device__ TileRows(const bf16* weight, int inner, int width, int tile, bool is_gated) {
+    const int row = tile * (is_gated ? skinny_group : pair_columns) + lane_id() / 4;
+    const std::int64_t first = at_most(row, width - 1);
+    const std::int64_t second = is_gated ? width + first : at_most(row + skinny_group, width - 1);
+    rows[0] = weight + first * inner;
+    rows[1] = weight + second * inner;
+  }
+};
+
+inline constexpr int tiles_of(int width, bool is_gated) {
+  const int columns = is_gated ? skinny_group : pair_columns;
+  return (width + columns - 1) / columns;
+}
+
+using PairPieces = SkinnyPieces<2, 2>;
+using PairTotals = SkinnyTotals<2, few_warps>;
+
+/// The activated column that thread (row, column) of a tile has, from sums rounded as if they had
+/// been written.
+__device__ __forceinline__ bf16 activated(const PairTotals& totals, int row, int column,
+                                          bool is_gated) {
+  const float first = to_float(round_bf16(totals.sum(row, column)));
+  if (!is_gated) return round_bf16(relu2(first));
+  return round_bf16(
+      silu_gated(first, to_float(round_bf16(totals.sum(row, column + skinny_group)))));
+}
+
+/// The first kernel: norm, router with the choice, gate and up of the shared expert.
+void run_few_front(Stream& stream, const FewMoe& few);
+/// Shared memory that it needs.
+std::size_t few_front_bytes(const MoeShape& shape);
+/// The other two: gate and up of the visited experts; down of all, and the weighted sum.
+void run_few_experts(Stream& stream, const FewMoe& few);
+
+}  // namespace hyb::kernels::cuda

@@ -1,0 +1,176 @@
+#include "kernels/cuda/activation.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/linear/matrix_tile.h"
+#include "kernels/ops/moe_device.h"
+
+namespace hyb::kernels::cuda {
+namespace {
+
+/// One of the two products: y[place,:] = activation(weight[expert] * row of x).
+struct Params {
+  TileOperands operands;  ///< the weight's of expert 0
+  bf16* y;
+  const std::int32_t *tiles, *first_place, *visit_of;
+  int rows, columns, active;    ///< of an expert's weight; of y
+  bool is_activated, is_gated;  ///< with an activation x's rows are tokens, else places
+};
+
+template <typename T>
+struct GroupShared {
+  TileShared<T> tile;
+  SharedArray<int, T::tokens> x_rows;
+};
+
+/// Where row `output` of a tile stands in the expert's weight. With a gate, 8 gates and their 8 ups
+/// take turns, so that a thread gets both sums of an element of y.
+__device__ __forceinline__ int weight_row(const Params& p, int output) {
+  if (!p.is_gated) return output < p.rows ? output : -1;
+  const int column = output / 16 * 8 + output % 8;
+  return column < p.columns ? column + output / 8 % 2 * p.columns : -1;
+}
+
+/// Two neighbours of a row of y.
+__device__ __forceinline__ void write_pair(const Params& p, std::int64_t place, int column,
+                                           float low, float high) {
+  if (column >= p.columns) return;
+  *reinterpret_cast<std::uint32_t*>(p.y + place * p.columns + column) = pack_bf16(low, high);
+}
+
+__device__ __forceinline__ float as_written(float value) { return to_float(round_bf16(value)); }
+
+/// The two elements of `sums` that lie side by side in row half `half` of 16 rows, or of two tiles
+/// of them with a gate.
+__device__ __forceinline__ void write_sums(const Params& p, std::int64_t place, int output,
+                                           int half, const float (&sums)[4],
+                                           const float (&next)[4]) {
+  const int own = static_cast<int>(threadIdx.x) % 4 * 2;
+  const float low = sums[half * 2], high = sums[half * 2 + 1];
+  const float next_low = next[half * 2], next_high = next[half * 2 + 1];
+  if (p.is_gated) {
+    write_pair(p, place, output / 2 + own, silu_gated(as_written(low), as_written(next_low)),
+               silu_gated(as_written(high), as_written(next_high)));
+  } else if (p.is_activated) {
+    write_pair(p, place, output + own, relu2(as_written(low)), relu2(as_written(high)));
+    write_pair(p, place, output + own + 8, relu2(as_written(next_low)),
+               relu2(as_written(next_high)));
+  } else {
+    write_pair(p, place, output + own, low, high);
+    write_pair(p, place, output + own + 8, next_low, next_high);
+  }
+}
+
+/// Block (i, tile): 1/gridDim.x of the weight rows of the tile's expert, for the tile's tokens,
+/// which are gathered where they stand. Blocks past the last tile have nothing to do: how many
+/// tiles there are stands on the device. Bounds as linear's, and like there a row's answer does not
+/// depend on the rows beside it.
+template <typename T>
+__global__ void __launch_bounds__(T::threads) moe_tiles_kernel(const Params p) {
+  auto& shared = dynamic_shared<GroupShared<T>>();
+  const int tile = static_cast<int>(blockIdx.y);
+  const int output = static_cast<int>(blockIdx.x) * T::outputs;
+  let_next_kernel_start();
+  wait_for_previous_kernel();
+  if (tile >= p.tiles[0]) return;
+  const std::int64_t expert = p.tiles[2 + 2 * tile], first = p.tiles[3 + 2 * tile];
+  const auto left = static_cast<int>(p.first_place[expert + 1] - first);
+  for (int i = static_cast<int>(threadIdx.x); i < T::tokens; i += T::threads) {
+    const auto place = static_cast<int>(first) + i;
+    const int row = i < left && p.is_activated ? p.visit_of[place] / p.active : place;
+    shared.x_rows[i] = i < left ? row : -1;
+  }
+  sync_block();
+
+  TileOperands operands = p.operands;
+  operands.weight += expert * p.rows * operands.inner;
+  float sums[T::tiles_m][T::tiles_n][4] = {};
+  multiply_tile<T>(
+      shared.tile, operands, [&](int i) { return shared.x_rows[i]; },
+      [&](int i) { return weight_row(p, output + i); }, [] {}, sums);
+
+  const int warp = static_cast<int>(threadIdx.x) / warp_size;
+  const int lane = static_cast<int>(threadIdx.x) % warp_size;
+#pragma unroll
+  for (int m = 0; m < T::tiles_m; ++m) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = T::first_token(warp) + m * 16 + half * 8 + lane / 4;
+      if (row >= left) continue;
+#pragma unroll
+      for (int n = 0; n < T::tiles_n; n += 2) {
+        write_sums(p, first + row, output + T::first_output(warp) + n * 8, half, sums[m][n],
+                   sums[m][n + 1]);
+      }
+    }
+  }
+}
+
+template <typename T>
+void run_tile(Stream& stream, const Params& params, std::int64_t tiles) {
+  // With a gate a last half of 8 outputs has a tile too.
+  const std::int64_t outputs =
+      params.is_gated ? (params.columns + 7) / 8 * 16 : std::int64_t{params.rows};
+  launch(stream,
+         {.blocks = dim3(pieces(outputs, T::outputs), static_cast<unsigned>(tiles)),
+          .threads = T::threads,
+          .shared_bytes = sizeof(GroupShared<T>),
+          .starts_early = true},
+         moe_tiles_kernel<T>, params);
+}
+
+using Tile16 = Tile<1, 4, 1, 2>;   ///< 16 x 64
+using Tile32 = Tile<1, 4, 2, 2>;   ///< 32 x 64
+using Tile64 = Tile<2, 4, 2, 4>;   ///< 64 x 128
+using Tile128 = Tile<2, 4, 4, 4>;  ///< 128 x 128
+
+void run(Stream& stream, const Params& params, const MoeShape& shape) {
+  const int tokens = tile_tokens(shape);
+  const std::int64_t tiles = tiles_max(shape.tokens * shape.active, shape.experts, tokens);
+  if (tokens == Tile16::tokens) return run_tile<Tile16>(stream, params, tiles);
+  if (tokens == Tile32::tokens) return run_tile<Tile32>(stream, params, tiles);
+  if (tokens == Tile64::tokens) return run_tile<Tile64>(stream, params, tiles);
+  run_tile<Tile128>(stream, params, tiles);
+}
+
+}  // namespace
+
+/// Half a tile stays empty where tokens are dealt evenly and each expert has one and a half.
+int tile_tokens(const MoeShape& shape) {
+  const std::int64_t each = shape.tokens * shape.active / shape.experts;
+  if (each <= Tile16::tokens) return Tile16::tokens;
+  if (each <= 2 * Tile32::tokens) return Tile32::tokens;
+  if (each <= 2 * Tile64::tokens) return Tile64::tokens;
+  return Tile128::tokens;
+}
+
+void tile_products(Stream& stream, const ExpertProducts& products, const MoeRoom& room) {
+  const MoeShape& shape = products.shape;
+  const auto hidden = static_cast<int>(shape.hidden), width = static_cast<int>(shape.intermediate);
+  const bool is_gated = products.activation == Activation::silu_gated;
+  const auto weight = [](const Weight& from) {
+    return reinterpret_cast<const bf16*>(from.expert(0));
+  };
+  Params params = {.operands = {.x = products.x.as<bf16>(),
+                                .weight = weight(*products.gate_up),
+                                .x_stride = products.x.row_stride,
+                                .inner = hidden},
+                   .y = room.inner.as<bf16>(),
+                   .tiles = room.tiles.as<std::int32_t>(),
+                   .first_place = room.first_place.as<std::int32_t>(),
+                   .visit_of = room.visit_of.as<std::int32_t>(),
+                   .rows = is_gated ? 2 * width : width,
+                   .columns = width,
+                   .active = static_cast<int>(shape.active),
+                   .is_activated = true,
+                   .is_gated = is_gated};
+  run(stream, params, shape);
+  params.operands = {.x = room.inner.as<bf16>(),
+                     .weight = weight(*products.down),
+                     .x_stride = shape.intermediate,
+                     .inner = width};
+  params.y = room.outputs.as<bf16>();
+  params.rows = params.columns = hidden;
+  params.is_activated = params.is_gated = false;
+  run(stream, params, shape);
+}
+
+}  // namespace hyb::kernels::cuda
