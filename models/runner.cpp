@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/base/error.h"
+#include "kernels/transfer.h"
 
 namespace hyb::models {
 
@@ -22,6 +23,11 @@ StepStaging::Limits staging_limits(const Geometry& geometry, const RunnerOptions
           .groups = static_cast<std::int64_t>(options.memory.layout.groups.size())};
 }
 
+/// One row's.
+std::size_t logits_bytes(const Plan& plan) {
+  return static_cast<std::size_t>(plan.vocab) * sizeof(float);
+}
+
 std::int32_t count_of(const auto& values) { return static_cast<std::int32_t>(values.size()); }
 
 }  // namespace
@@ -35,8 +41,10 @@ ModelRunner::ModelRunner(kernels::Queue& queue, const Plan& plan, const Weights&
       store_(queue, geometry, options.memory, options.mapping),
       decoder_(queue, plan, weights, store_, geometry, limits_of(options)),
       staging_(queue, staging_limits(geometry, options)),
+      graphs_(queue, decoder_, staging_, options.step_rows, options.graphs),
       sample_workspace_(queue.device(),
-                        kernels::sample_workspace_bytes(plan.vocab, queue.threads())) {
+                        kernels::sample_workspace_bytes(plan.vocab, queue.threads())),
+      drawn_logits_(queue.device(), logits_bytes(plan)) {
   const auto rows = static_cast<std::size_t>(options.step_rows);
   sample_params_.reserve(rows);
   biases_.resize(rows);
@@ -51,7 +59,7 @@ Capacity ModelRunner::capacity() const {
 }
 
 std::size_t ModelRunner::workspace_bytes() const {
-  return decoder_.scratch_bytes() + sample_workspace_.bytes() +
+  return decoder_.scratch_bytes() + sample_workspace_.bytes() + drawn_logits_.bytes() +
          StepStaging::bytes(staging_limits(geometry_, options_));
 }
 
@@ -59,7 +67,7 @@ std::size_t ModelRunner::workspace_bytes(kernels::Device device, const Plan& pla
                                          const Geometry& geometry, const RunnerOptions& options,
                                          int threads) {
   return Decoder::scratch_bytes(plan, device, geometry.activation_dtype, limits_of(options)) +
-         kernels::sample_workspace_bytes(plan.vocab, threads) +
+         kernels::sample_workspace_bytes(plan.vocab, threads) + logits_bytes(plan) +
          StepStaging::bytes(staging_limits(geometry, options));
 }
 
@@ -106,8 +114,7 @@ StepResult ModelRunner::run(const Step& step) {
   check(step);
   store_.carry_out(step.orders);
   if (step.spans.empty()) return {};
-  const StepStaging::Staged staged = staging_.stage(step);
-  const Tensor logits = decoder_.run(staged.tables, staged.sample_rows);
+  const Tensor logits = graphs_.run(step);
   if (logits.empty()) return {};
   return sample(step, logits);
 }
@@ -140,11 +147,11 @@ void ModelRunner::add_row(const hyb::SampleRow& row) {
                             .logprobs = params.logprobs});
 }
 
-/// One per row that was added.
+/// One per row that was added; there may be more logits behind them.
 std::vector<SampledToken> ModelRunner::draw_rows(const Tensor& logits) {
   const std::span<kernels::SampledToken> out(sampled_.data(), sample_params_.size());
   const auto workspace = static_cast<std::int64_t>(sample_workspace_.bytes());
-  kernels::sample(queue_, {.logits = logits,
+  kernels::sample(queue_, {.logits = logits.rows(0, std::ssize(out)),
                            .vocab_used = options_.vocab_used,
                            .rows = sample_params_,
                            .out = out,
@@ -171,19 +178,18 @@ StepResult ModelRunner::sample(const Step& step, const Tensor& logits) {
   }
   StepResult result{.sampled = draw_rows(logits), .logits = {}};
   if (!step.keep_logits) return result;
-  for (std::int64_t row = 0; row < logits.dim(0); ++row) {
-    const float* values = logits.row<float>(row);
-    result.logits.insert(result.logits.end(), values, values + logits.dim(1));
-  }
+  result.logits.resize(result.sampled.size() * static_cast<std::size_t>(logits.dim(1)));
+  kernels::download(queue_, std::as_writable_bytes(std::span(result.logits)),
+                    logits.as<std::byte>());
   return result;
 }
 
 SampledToken ModelRunner::draw(std::span<const float> logits, const hyb::SampleRow& row) {
   require(count_of(logits) == options_.vocab_used, "runner: a logit per id that may be drawn");
-  std::vector<float> values(logits.begin(), logits.end());
+  kernels::upload(queue_, drawn_logits_.data(), std::as_bytes(logits));
   sample_params_.clear();
   add_row(row);
-  return draw_rows(Tensor(values.data(), DType::f32, {1, count_of(logits)})).front();
+  return draw_rows(drawn_logits_.tensor(0, DType::f32, {1, count_of(logits)})).front();
 }
 
 }  // namespace hyb::models

@@ -6,6 +6,7 @@
 #include "core/engine/runner.h"
 #include "kernels/ops/sample.h"
 #include "models/decoder.h"
+#include "models/step_graphs.h"
 #include "models/step_staging.h"
 
 namespace hyb::models {
@@ -17,6 +18,7 @@ struct RunnerOptions {
   std::int32_t positions_max;               ///< most tokens of a sequence
   std::int32_t vocab_used;                  ///< ids from here on are padding and never sampled
   kernels::SuperblockMapOptions mapping{};  ///< how memory follows the owners of superblocks
+  GraphOptions graphs{};                    ///< on a card
 };
 
 /// core's Runner on a real model: stages a step's tables, walks the plan, samples.
@@ -31,6 +33,9 @@ class ModelRunner : public Runner {
   SampledToken draw(std::span<const float> logits, const hyb::SampleRow& row) override;
   void read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) override;
   void write(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) override;
+
+  /// CUDA graphs that were recorded so far.
+  std::int32_t graphs_recorded() const { return graphs_.recorded(); }
 
   /// Pools, and everything else the runner holds.
   std::size_t pool_bytes() const { return store_.bytes(); }
@@ -54,7 +59,8 @@ class ModelRunner : public Runner {
   Store store_;
   Decoder decoder_;
   StepStaging staging_;
-  kernels::Buffer sample_workspace_;
+  StepGraphs graphs_;
+  kernels::Buffer sample_workspace_, drawn_logits_;
   std::vector<kernels::SampleRow> sample_params_;
   std::vector<std::vector<kernels::LogitBias>> biases_;
   std::vector<kernels::SampledToken> sampled_;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "core/base/error.h"
 #include "kernels/ops/check.h"
@@ -12,6 +13,7 @@
 #include "kernels/ops/sample_nucleus.h"
 #include "kernels/ops/sample_routes.h"
 #include "kernels/ops/sample_select.h"
+#include "kernels/transfer.h"
 
 namespace hyb::kernels {
 namespace {
@@ -231,6 +233,16 @@ std::size_t sample_workspace_bytes(std::int64_t vocab, int threads) {
 }
 
 void sample(Queue& queue, const Sample& op) {
+  if (queue.device() == Device::cuda) {
+    std::vector<float> logits(static_cast<std::size_t>(op.logits.size()));
+    download(queue, std::as_writable_bytes(std::span(logits)), op.logits.as<std::byte>());
+    std::vector<std::byte> room(sample_workspace_bytes(op.vocab_used, queue.threads()));
+    Queue here(Device::cpu);
+    Sample there = op;
+    there.logits = Tensor(logits.data(), DType::f32, {op.logits.dim(0), op.logits.dim(1)});
+    there.workspace = Tensor(room.data(), DType::u8, {std::ssize(room)});
+    return sample(here, there);
+  }
   check(op, queue.threads());
   const auto vocab = static_cast<std::size_t>(op.vocab_used);
   auto some_rows = [&](int thread, int threads) {

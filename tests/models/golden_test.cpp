@@ -1,83 +1,8 @@
-#include <doctest/doctest.h>
-
-#include <cmath>
-#include <cstring>
-#include <filesystem>
-#include <nlohmann/json.hpp>
-
-#include "core/base/json.h"
-#include "core/io/file.h"
-#include "tests/models/loaded.h"
+#include "tests/models/golden.h"
 
 using namespace hyb;
 using namespace hyb::models;
 using namespace hyb::models::testing;
-
-namespace {
-
-struct Golden {
-  explicit Golden(const std::string& name)
-      : folder(golden_folder / name),
-        json(parse_json(read_whole_file(folder / "golden.json", 1 << 24), name)),
-        tensors(folder / "golden.safetensors") {
-    tensors.map();
-    for (const auto& prompt : json["prompts"]) prompts.push_back(ids(prompt));
-  }
-
-  static std::vector<TokenId> ids(const Json& list) {
-    std::vector<TokenId> tokens;
-    for (const auto& id : list) tokens.push_back(TokenId{id.get<std::int32_t>()});
-    return tokens;
-  }
-
-  std::vector<float> values(const std::string& name) const {
-    const TensorView view = tensors.view(name).value();
-    std::vector<float> out(view.bytes.size() / sizeof(float));
-    std::memcpy(out.data(), view.bytes.data(), view.bytes.size());
-    return out;
-  }
-
-  std::filesystem::path folder;
-  Json json;
-  SafetensorsFile tensors;
-  std::vector<std::vector<TokenId>> prompts;
-};
-
-struct Distance {
-  double max = 0.0, square_sum = 0.0, largest = 0.0;
-  std::size_t count = 0;
-
-  void add(std::span<const float> ours, std::span<const float> expected) {
-    REQUIRE(ours.size() == expected.size());
-    for (std::size_t i = 0; i < ours.size(); ++i) {
-      const double difference = std::abs(double{ours[i]} - expected[i]);
-      REQUIRE(std::isfinite(difference));
-      max = std::max(max, difference);
-      square_sum += difference * difference;
-      largest = std::max(largest, std::abs(double{expected[i]}));
-    }
-    count += ours.size();
-  }
-
-  double relative_max() const { return max / largest; }
-  double relative_rms() const {
-    return std::sqrt(square_sum / static_cast<double>(count)) / largest;
-  }
-};
-
-Distance distance_of_all_prompts(Loaded& loaded, const Golden& golden) {
-  Distance distance;
-  for (std::size_t i = 0; i < golden.prompts.size(); ++i) {
-    distance.add(loaded.run(golden.prompts[i], 0), golden.values("logits." + std::to_string(i)));
-  }
-  return distance;
-}
-
-TokenId likeliest(std::span<const float> row) {
-  return TokenId{static_cast<std::int32_t>(std::max_element(row.begin(), row.end()) - row.begin())};
-}
-
-}  // namespace
 
 TEST_SUITE("models/golden") {
   TEST_CASE("f32 logits of every prompt position are those of transformers") {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/card.h"
 #include "models/model.h"
 #include "models/runner.h"
 
@@ -27,13 +28,17 @@ struct Loaded {
   Loaded(const std::filesystem::path& folder, DType activation, kernels::Isa isa)
       : Loaded(folder, GeometryOptions{.activation = activation}, isa) {}
   Loaded(const std::filesystem::path& folder, const GeometryOptions& options, kernels::Isa isa)
-      : queue(kernels::Device::cpu, {.threads = 2, .isa = isa}),
+      : Loaded(folder, options, kernels::Device::cpu, {.threads = 2, .isa = isa}) {}
+  Loaded(const std::filesystem::path& folder, const GeometryOptions& options,
+         kernels::Device device, const kernels::QueueOptions& queue_options)
+      : queue(device, queue_options),
         model([&] {
           TensorFiles files(folder);
           return load_model(queue, Config::from_folder(folder), files, options);
         }()),
         runner(queue, model.plan, model.weights, model.geometry,
-               {.memory = flat_memory(model.geometry, positions_max / options.page_tokens, 2),
+               {.memory = flat_memory(model.geometry, positions_max / options.page_tokens, 2,
+                                      kernels::handle_bytes_min(device)),
                 .step_tokens = positions_max,
                 .step_rows = positions_max,
                 .positions_max = positions_max,

@@ -164,8 +164,9 @@ struct Life {
 /// A model folder, and what was seen of its logits by all its lives.
 class ReuseFolder {
  public:
-  explicit ReuseFolder(const std::string& name)
-      : queue_(kernels::Device::cpu, {.threads = 2, .isa = {}}), model_([&] {
+  /// On a card: batch-invariant.
+  explicit ReuseFolder(const std::string& name, kernels::Device device = kernels::Device::cpu)
+      : queue_(device, {.threads = 2, .isa = {}, .batch_invariant = true}), model_([&] {
           TensorFiles files(golden_folder / name);
           return load_model(queue_, Config::from_folder(golden_folder / name), files,
                             {.activation = DType::bf16});

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "kernels/recording.h"
+#include "models/decoder.h"
+#include "models/step_staging.h"
+
+namespace hyb::models {
+
+/// Which steps a card does again from recordings (CUDA graphs). The answers are the same.
+struct GraphOptions {
+  bool decode = true;  ///< steps of one token per sequence
+  bool mixed = true;   ///< steps with more tokens, whose shapes come again
+};
+
+/// Runs steps through a decoder. On a card decode steps are padded to so many rows that few sizes
+/// are left, and a step whose shape came before is replayed from its recording: one call instead of
+/// hundreds.
+class StepGraphs {
+ public:
+  /// All but the options outlive it. `rows_max`: most spans of a step.
+  StepGraphs(kernels::Queue& queue, Decoder& decoder, StepStaging& staging, std::int64_t rows_max,
+             const GraphOptions& options);
+
+  /// Logits of the sampled rows, in the order of the spans, as Decoder::run returns them; behind
+  /// them there may be rows of no meaning.
+  kernels::Tensor run(const Step& step);
+
+  /// Recordings that were made so far.
+  std::int32_t recorded() const { return recorded_; }
+
+  /// The rows that a decode step of so many is padded to: 1, 2, 4, 8, then multiples of 8.
+  static std::int64_t padded_rows(std::int64_t rows, std::int64_t rows_max);
+
+ private:
+  /// What a recording depends on: sizes, and where the tables lie whose sizes change.
+  struct Shape {
+    std::int64_t tokens, spans, samples;
+    const void* pages;
+    bool operator==(const Shape&) const = default;
+  };
+  struct Entry {
+    Shape shape;
+    std::uint64_t last_use;
+    std::unique_ptr<kernels::Recording> recording;  ///< null: seen once
+    kernels::Tensor logits;
+  };
+
+  Entry& entry_of(const Shape& shape);
+  void record(Entry& entry, const StepStaging::Staged& staged);
+
+  kernels::Queue& queue_;
+  Decoder& decoder_;
+  StepStaging& staging_;
+  std::int64_t rows_max_;
+  GraphOptions options_;
+  std::vector<Entry> entries_;
+  std::uint64_t uses_ = 0;
+  std::int32_t recorded_ = 0;
+};
+
+}  // namespace hyb::models

@@ -1,0 +1,70 @@
+#include "tests/models/golden.h"
+
+using namespace hyb;
+using namespace hyb::models;
+using namespace hyb::models::testing;
+
+namespace {
+
+Loaded on_card(const Golden& golden, DType activation, bool batch_invariant) {
+  return Loaded(golden.folder, GeometryOptions{.activation = activation}, kernels::Device::cuda,
+                {.threads = 1, .isa = {}, .batch_invariant = batch_invariant});
+}
+
+/// The first tokens of the main prompt in one step, then so many of the answer one by one.
+struct Length {
+  std::size_t prompt = 24, answer = 8;
+};
+
+std::vector<TokenId> greedy(Loaded& loaded, std::span<const TokenId> prompt, std::size_t count) {
+  const auto vocab = static_cast<std::size_t>(loaded.model.plan.vocab);
+  const std::vector<float> logits = loaded.run(prompt, 0);
+  auto position = static_cast<std::int32_t>(prompt.size());
+  std::vector<TokenId> answer = {likeliest(std::span(logits).last(vocab))};
+  while (answer.size() < count) {
+    const std::vector<TokenId> last = {answer.back()};
+    answer.push_back(likeliest(loaded.run(last, position++)));
+  }
+  return answer;
+}
+
+}  // namespace
+
+TEST_SUITE("cuda/golden") {
+  TEST_CASE("f32 logits and greedy tokens are those of transformers") {
+    for (const std::string& name : fixtures()) {
+      CAPTURE(name);
+      const Golden golden(name);
+      Loaded loaded = on_card(golden, DType::f32, false);
+      const auto vocab = static_cast<std::size_t>(loaded.model.plan.vocab);
+      const std::size_t main = golden.json["main_prompt"].get<std::size_t>();
+      const std::vector<TokenId>& prompt = golden.prompts[main];
+      const std::size_t tokens = std::min(prompt.size(), Length().prompt);
+      const std::vector<float> expected = golden.values("logits." + std::to_string(main));
+      Distance distance;
+      distance.add(loaded.run(std::span(prompt).first(tokens), 0),
+                   std::span(expected).first(tokens * vocab));
+      MESSAGE(name, " f32: ", distance.relative_max());
+      CHECK(distance.relative_max() <= 1e-4);
+      std::vector<TokenId> answer = Golden::ids(golden.json["greedy"]);
+      answer.resize(Length().answer);
+      CHECK(greedy(loaded, prompt, Length().answer) == answer);
+      CHECK(loaded.runner.graphs_recorded() == 1);
+    }
+  }
+
+  TEST_CASE("bf16 logits are as near to f32 as those of transformers in bf16") {
+    for (const std::string& name : fixtures()) {
+      for (const bool batch_invariant : {false, true}) {
+        CAPTURE(name);
+        CAPTURE(batch_invariant);
+        const Golden golden(name);
+        Loaded loaded = on_card(golden, DType::bf16, batch_invariant);
+        const Distance ours = distance_of_all_prompts(loaded, golden);
+        const double rms = golden.json["bf16_distance"]["rms"].get<double>();
+        MESSAGE(name, " bf16: rms ratio ", ours.relative_rms() / rms);
+        CHECK(ours.relative_rms() <= 1.5 * rms);
+      }
+    }
+  }
+}
