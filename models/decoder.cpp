@@ -32,16 +32,17 @@ const Wanted* as(const auto& part) {
 }
 
 /// How attention layers share the keys of long sequences.
-std::size_t attention_workspace(const Plan& plan, const Decoder::Limits& limits) {
+std::size_t attention_workspace(const Plan& plan, kernels::Device device,
+                                const Decoder::Limits& limits) {
   const std::size_t bytes = largest(plan, [&](const auto& part) -> std::size_t {
     const auto* attention = as<Attention>(part);
     if (attention == nullptr) return 0;
     // Single-token spans only; a step has at most as many as rows are sampled.
-    return kernels::attention_workspace_bytes(limits.rows, attention->heads, attention->head_dim,
-                                              limits.positions);
+    return kernels::attention_workspace_bytes(device, limits.rows, attention->heads,
+                                              attention->head_dim, limits.positions);
   });
-  // Less only means fewer threads per sequence: a large batch has enough work without sharing.
-  constexpr std::size_t enough = std::size_t{4} << 20;
+  // Less only means fewer workers per sequence: a large batch has enough work without sharing.
+  const std::size_t enough = std::size_t{device == kernels::Device::cpu ? 4U : 64U} << 20;
   return std::min(bytes, enough);
 }
 
@@ -103,7 +104,7 @@ Decoder::Decoder(kernels::Queue& queue, const Plan& plan, const Weights& weights
       page_tokens_(geometry.page_tokens),
       activation_(geometry.activation_dtype),
       scratch_(queue.device(), activations(plan, geometry.activation_dtype, limits)),
-      attention_workspace_(queue.device(), attention_workspace(plan, limits)),
+      attention_workspace_(queue.device(), attention_workspace(plan, queue.device(), limits)),
       moe_workspace_(queue.device(),
                      moe_workspace(plan, queue.device(), geometry.activation_dtype, limits)),
       tickets_(queue.device(), tickets(limits)) {}
@@ -115,7 +116,7 @@ std::size_t Decoder::scratch_bytes() const {
 
 std::size_t Decoder::scratch_bytes(const Plan& plan, kernels::Device device, DType activation,
                                    const Limits& limits) {
-  return activations(plan, activation, limits) + attention_workspace(plan, limits) +
+  return activations(plan, activation, limits) + attention_workspace(plan, device, limits) +
          moe_workspace(plan, device, activation, limits) + tickets(limits);
 }
 

@@ -1,5 +1,6 @@
 #include "kernels/linear/project.h"
 
+#include "kernels/cuda/routes.h"
 #include "kernels/linear/linear.h"
 #include "kernels/ops/check.h"
 #include "kernels/ops/gated_norm.h"
@@ -15,12 +16,26 @@ void check(const Project& op) {
   check.activations(op.x, "x");
   check.that(op.x.rank == 2, "x is a matrix", op.x.rank);
   const std::int64_t rows = op.x.dim(0);
+  const std::int64_t inner = op.x.dim(1);
+  check.that(op.weight->columns() == inner, "weight has K columns", op.weight->columns());
   if (!op.norm.empty()) {
-    check.tensor(op.normed, "normed", op.x.dtype, {rows, op.x.dim(1)});
+    check.tensor(op.normed, "normed", op.x.dtype, {rows, inner});
+    check.tensor(op.norm.weight, "norm", DType::f32, {inner});
+  }
+  if (!op.norm.gate.empty()) {
+    check.tensor(op.norm.gate, "gate", op.x.dtype, {rows, inner});
+    check.that(op.norm.groups >= 1 && inner % op.norm.groups == 0, "groups divides K",
+               op.norm.groups);
   }
   check.that(op.norm.gate.empty() || !op.norm.one_plus, "a gated norm has plain weights", 1);
-  if (!op.activation) return;
+  if (!op.activation) {
+    check.tensor(op.y, "y", op.y.dtype == DType::f32 ? DType::f32 : op.x.dtype,
+                 {rows, op.weight->rows()});
+    return;
+  }
   check.tensor(op.product, "product", op.x.dtype, {rows, op.weight->rows()});
+  const std::int64_t halves = *op.activation == Activation::silu_gated ? 2 : 1;
+  check.tensor(op.y, "y", op.x.dtype, {rows, op.weight->rows() / halves});
   check.that(!op.add && op.scale == 1.0F, "an activation is neither scaled nor added", op.add);
 }
 
@@ -42,6 +57,9 @@ void apply(Queue& queue, const InputNorm& norm, const Tensor& x, const Tensor& y
 
 void project(Queue& queue, const Project& op) {
   check(op);
+  if constexpr (has_cuda) {
+    if (queue.device() == Device::cuda) return cuda::project(queue.stream(), op);
+  }
   Tensor x = op.x;
   if (!op.norm.empty()) {
     apply(queue, op.norm, x, op.normed);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/cuda/routes.h"
 #include "kernels/ops/attention_routes.h"
 #include "kernels/ops/check.h"
 #include "kernels/ops/kv_layout.h"
@@ -15,8 +16,8 @@
 namespace hyb::kernels {
 namespace {
 
-void check(const Attention& op) {
-  const Check check("attention");
+void check(const Attention& op, Device device) {
+  const Check check("attention", device);
   check.activations(op.q, "q");
   check.that(op.kv_heads >= 1 && op.heads % op.kv_heads == 0, "kv_heads divides heads",
              op.kv_heads);
@@ -207,15 +208,23 @@ void attend(Queue& queue, const Attention& op) {
 
 }  // namespace
 
-std::size_t attention_workspace_bytes(std::int64_t tokens, std::int64_t heads,
+std::size_t attention_workspace_bytes(Device device, std::int64_t tokens, std::int64_t heads,
                                       std::int64_t head_dim, std::int64_t positions) {
+  if constexpr (has_cuda) {
+    if (device == Device::cuda) {
+      return cuda::attention_workspace_bytes(tokens, heads, head_dim, positions);
+    }
+  }
   const std::int64_t runs = (positions + attention_run_keys - 1) / attention_run_keys;
   return static_cast<std::size_t>(tokens * heads * runs * attention_record(head_dim)) *
          sizeof(float);
 }
 
 void attention(Queue& queue, const Attention& op) {
-  check(op);
+  check(op, queue.device());
+  if constexpr (has_cuda) {
+    if (queue.device() == Device::cuda) return cuda::attention(queue.stream(), op);
+  }
   visit_float(op.q.dtype, [&]<typename T>(Tag<T>) {
     visit_float(op.pages_of_layer.dtype, [&]<typename K>(Tag<K>) { attend<T, K>(queue, op); });
   });

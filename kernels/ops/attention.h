@@ -40,7 +40,7 @@ inline constexpr std::int64_t attention_run_keys = 512;
 
 /// Bytes with which the threads can share the keys of steps up to `tokens` single-token spans at
 /// positions below `positions`. Fewer bytes change the speed only.
-std::size_t attention_workspace_bytes(std::int64_t tokens, std::int64_t heads,
+std::size_t attention_workspace_bytes(Device device, std::int64_t tokens, std::int64_t heads,
                                       std::int64_t head_dim, std::int64_t positions);
 
 void attention(Queue& queue, const Attention& op);

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "kernels/cuda/routes.h"
 #include "kernels/ops/check.h"
 #include "kernels/ops/pack_snapshot_routes.h"
 #include "kernels/ops/share.h"
@@ -139,6 +140,9 @@ void each_run(Queue& queue, std::span<const SnapshotPiece> pieces, Body&& body) 
 
 void pack_snapshot(Queue& queue, const PackSnapshot& op) {
   check(Check("pack_snapshot"), op.pieces, op.state_dtype, op.slot, op.packed);
+  if constexpr (has_cuda) {
+    if (queue.device() == Device::cuda) return cuda::pack_snapshot(queue.stream(), op);
+  }
   auto* const slot = op.slot.as<std::byte>();
   auto* const packed = op.packed.as<std::byte>();
   visit_float(op.state_dtype, [&]<typename T>(Tag<T>) {
@@ -152,6 +156,9 @@ void pack_snapshot(Queue& queue, const PackSnapshot& op) {
 
 void unpack_snapshot(Queue& queue, const UnpackSnapshot& op) {
   check(Check("unpack_snapshot"), op.pieces, op.state_dtype, op.slot, op.packed);
+  if constexpr (has_cuda) {
+    if (queue.device() == Device::cuda) return cuda::unpack_snapshot(queue.stream(), op);
+  }
   auto* const slot = op.slot.as<std::byte>();
   auto* const packed = op.packed.as<std::byte>();
   visit_float(op.state_dtype, [&]<typename T>(Tag<T>) {

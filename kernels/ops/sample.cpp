@@ -236,8 +236,8 @@ void sample(Queue& queue, const Sample& op) {
   if (queue.device() == Device::cuda) {
     std::vector<float> logits(static_cast<std::size_t>(op.logits.size()));
     download(queue, std::as_writable_bytes(std::span(logits)), op.logits.as<std::byte>());
-    std::vector<std::byte> room(sample_workspace_bytes(op.vocab_used, queue.threads()));
     Queue here(Device::cpu);
+    std::vector<std::byte> room(sample_workspace_bytes(op.vocab_used, here.threads()));
     Sample there = op;
     there.logits = Tensor(logits.data(), DType::f32, {op.logits.dim(0), op.logits.dim(1)});
     there.workspace = Tensor(room.data(), DType::u8, {std::ssize(room)});
