@@ -150,7 +150,8 @@ TEST_SUITE("kernels/ops/attention") {
           TestTensor workspace(
               DType::f32,
               {static_cast<std::int64_t>(
-                  attention_workspace_bytes(Device::cpu, 1, shape.heads, shape.head_dim, tokens) / 4)});
+                  attention_workspace_bytes(Device::cpu, 1, shape.heads, shape.head_dim, tokens) /
+                  4)});
           for (int round = 0; round < 3; ++round) {
             Queue queue = test_queue(isa, 1 + round % 3);
             AttentionFixture cut(dtype, shape, tokens);
