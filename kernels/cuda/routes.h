@@ -63,7 +63,10 @@ std::size_t attention_workspace_bytes(std::int64_t tokens, std::int64_t heads,
                                       std::int64_t head_dim, std::int64_t positions);
 
 void mamba_step(Stream& stream, const MambaStep& op);
-/// Spans without tokens may stand behind the others.
+/// Spans without tokens may stand behind the others. f32, batch_invariant() and steps of mostly
+/// short spans go token by token, with the bits of any other cut and of mamba_step; else bf16 goes
+/// in chunks, where a bf16 state is rounded at the ends of spans only, and cuts change the answer
+/// within the bounds that stand at the kernel.
 void ssd(Stream& stream, const Ssd& op);
 
 /// The pieces travel with the launches. The bytes of the plain loop.

@@ -94,4 +94,20 @@ __device__ __forceinline__ void store_eight(T* to, int left, const float (&value
   }
 }
 
+/// Two neighbours, aligned to both.
+__device__ __forceinline__ float2 load_pair(const float* from) {
+  const uint2 pair = load8(from);
+  return {std::bit_cast<float>(pair.x), std::bit_cast<float>(pair.y)};
+}
+__device__ __forceinline__ float2 load_pair(const bf16* from) {
+  const std::uint32_t pair = *reinterpret_cast<const std::uint32_t*>(from);
+  return {std::bit_cast<float>(pair << 16), std::bit_cast<float>(pair & 0xffff0000U)};
+}
+__device__ __forceinline__ void store_pair(float* to, float a, float b) {
+  store8(to, {std::bit_cast<unsigned>(a), std::bit_cast<unsigned>(b)});
+}
+__device__ __forceinline__ void store_pair(bf16* to, float a, float b) {
+  *reinterpret_cast<std::uint32_t*>(to) = pack_bf16(a, b);
+}
+
 }  // namespace hyb::kernels::cuda

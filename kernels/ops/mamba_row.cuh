@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "kernels/cuda/ptx.h"
+#include "kernels/cuda/reduce.h"
 #include "kernels/cuda/vectors.h"
 
 /// What mamba_step and ssd's scan do to rows of a head's state: the same instructions, so that
@@ -15,17 +16,6 @@ namespace hyb::kernels::cuda {
 
 inline constexpr int warp_rows = 4;
 
-/// How far a token moves the state: dt, softplus and clamped, and what it leaves of the old state.
-struct StepSize {
-  float dt, decay;
-};
-
-__device__ __forceinline__ StepSize step_size(float raw, float a_log, float dt_min, float dt_max) {
-  const float soft = raw > 20.0F ? raw : log1pf(expf(raw));
-  const float dt = fminf(fmaxf(soft, dt_min), dt_max);
-  return {dt, expf(dt * -expf(a_log))};
-}
-
 template <int V>
 inline constexpr int vector_columns = V < 4 ? V : 4;
 
@@ -33,22 +23,6 @@ inline constexpr int vector_columns = V < 4 ? V : 4;
 template <int V>
 __device__ __forceinline__ int column_of(int i) {
   return i * warp_size + static_cast<int>(threadIdx.x) % warp_size * vector_columns<V>;
-}
-
-/// Two neighbours, aligned to both.
-__device__ __forceinline__ float2 load_pair(const float* from) {
-  const uint2 pair = load8(from);
-  return {std::bit_cast<float>(pair.x), std::bit_cast<float>(pair.y)};
-}
-__device__ __forceinline__ float2 load_pair(const bf16* from) {
-  const std::uint32_t pair = *reinterpret_cast<const std::uint32_t*>(from);
-  return {std::bit_cast<float>(pair << 16), std::bit_cast<float>(pair & 0xffff0000U)};
-}
-__device__ __forceinline__ void store_pair(float* to, float a, float b) {
-  store8(to, {std::bit_cast<unsigned>(a), std::bit_cast<unsigned>(b)});
-}
-__device__ __forceinline__ void store_pair(bf16* to, float a, float b) {
-  *reinterpret_cast<std::uint32_t*>(to) = pack_bf16(a, b);
 }
 
 /// The vector at element i of a lane's V.
@@ -165,17 +139,7 @@ __device__ __forceinline__ float advance(float (&state)[warp_rows][V], float dec
       sums[r] = fmaf(state[r][i], c[i], sums[r]);
     }
   }
-  // The halves of the warp, then of the halves, each go on with half of the rows.
-  const int lane = static_cast<int>(threadIdx.x) % warp_size;
-  const bool is_upper = (lane & 16) != 0, is_odd = (lane & 8) != 0;
-  const float first = shuffle_xor(is_upper ? sums[0] : sums[2], 16);
-  const float second = shuffle_xor(is_upper ? sums[1] : sums[3], 16);
-  const float low = (is_upper ? sums[2] : sums[0]) + first;
-  const float high = (is_upper ? sums[3] : sums[1]) + second;
-  float sum = (is_odd ? high : low) + shuffle_xor(is_odd ? low : high, 8);
-#pragma unroll
-  for (int bits = 4; bits > 0; bits /= 2) sum += shuffle_xor(sum, bits);
-  return sum;
+  return warp_sums(sums);
 }
 
 /// Calls body with the number of columns per lane that `columns` need.

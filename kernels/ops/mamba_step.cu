@@ -5,7 +5,7 @@
 #include "kernels/cuda/silu.h"
 #include "kernels/cuda/vectors.h"
 #include "kernels/ops/mamba_row.cuh"
-#include "kernels/ops/ssd.h"
+#include "kernels/ops/ssd_params.cuh"
 #include "kernels/visit.h"
 
 namespace hyb::kernels::cuda {
@@ -130,15 +130,15 @@ __global__ void __launch_bounds__(block_threads, 6) mamba_step_kernel(const Para
 
   if (rows.rows > 0) {
     const float raw = to_float(p.dt[token * p.dt_stride + head]) + p.dt_bias[head];
-    const StepSize step = step_size(raw, p.a_log[head], p.dt_min, p.dt_max);
+    const float dt = step_size(raw, p.dt_min, p.dt_max), decay = step_decay(dt, p.a_log[head]);
     float b_values[V], c_values[V], input[warp_rows];
     load_columns<V>(&shared.b[0], b_values);
     load_columns<V>(&shared.c[0], c_values);
 #pragma unroll
     for (int r = 0; r < warp_rows; ++r) {
-      input[r] = r < rows.rows ? step.dt * shared.x[warp * warp_rows + r] : 0.0F;
+      input[r] = r < rows.rows ? dt * shared.x[warp * warp_rows + r] : 0.0F;
     }
-    const float sum = advance<S, V>(state, step.decay, input, b_values, c_values);
+    const float sum = advance<S, V>(state, decay, input, b_values, c_values);
     store_rows(p.state + to * p.state_stride + at, rows, state);
     const int row = thread % warp_size / 8;
     if (thread % 8 == 0 && row < rows.rows) {

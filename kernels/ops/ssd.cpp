@@ -8,6 +8,7 @@
 #include "kernels/ops/check.h"
 #include "kernels/ops/share.h"
 #include "kernels/ops/ssd_routes.h"
+#include "kernels/ops/ssd_segments.h"
 #include "kernels/visit.h"
 
 namespace hyb::kernels {
@@ -132,6 +133,11 @@ void ssd(Queue& queue, const Ssd& op) {
   } else {
     queue.parallel(body);
   }
+}
+
+std::size_t ssd_workspace_bytes(std::int64_t heads, std::int64_t rows, std::int64_t columns) {
+  return ssd_segment_bytes(heads, rows, columns) *
+         static_cast<std::size_t>(ssd_segments_max(heads, rows, columns));
 }
 
 }  // namespace hyb::kernels

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 
@@ -28,13 +29,20 @@ inline constexpr std::int64_t ssd_columns_max = 256;  ///< N
 /// numbers all in f32; y rounded once. A bf16 state is rounded after every token, before C meets
 ///         it, not only where a span ends: so where a sequence is cut into spans changes no bit.
 /// writes  y and the R named slots, nothing else; y may not alias x
+///
+/// workspace, for CUDA: u8, 16-byte aligned, of ssd_workspace_bytes. With less of it, or none, a
+/// few long spans do not fill a card, and their answers may differ within the route's bounds.
 struct Ssd {
   Tensor x, dt, a_log, d, dt_bias, state, span_begin, read_slot, write_slot, y;
+  Tensor workspace = {};
   std::int64_t groups = 1;
   float dt_min = 0.0F;
   float dt_max = std::numeric_limits<float>::infinity();
 };
 
 void ssd(Queue& queue, const Ssd& op);
+
+/// The most that a call with any number of tokens and spans can use, on CUDA.
+std::size_t ssd_workspace_bytes(std::int64_t heads, std::int64_t rows, std::int64_t columns);
 
 }  // namespace hyb::kernels

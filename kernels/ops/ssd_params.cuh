@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
 #include "kernels/ops/ssd.h"
@@ -26,6 +27,16 @@ struct SsdParams {
     return b_of(head) + static_cast<std::int64_t>(groups) * columns;
   }
 };
+
+/// dt from what the model computes for it: softplus, clamped; NaN stays NaN.
+__device__ __forceinline__ float step_size(float raw, float dt_min, float dt_max) {
+  const float soft = raw > 20.0F ? raw : log1pf(expf(raw));
+  return soft < dt_min ? dt_min : soft > dt_max ? dt_max : soft;
+}
+/// What a step of dt leaves of the old state.
+__device__ __forceinline__ float step_decay(float dt, float a_log) {
+  return expf(dt * -expf(a_log));
+}
 
 template <typename T, typename S>
 SsdParams<T, S> ssd_params(const Ssd& op) {

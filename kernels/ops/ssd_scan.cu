@@ -128,10 +128,9 @@ __global__ void __launch_bounds__(block_threads, 4) ssd_scan_kernel(const Params
   };
   const auto store_steps = [&](float raw, Stage<T, V>& stage) {
     if (thread >= stage_tokens) return;
-    const StepSize step =
-        step_size(raw + p.dt_bias[share.head], p.a_log[share.head], p.dt_min, p.dt_max);
-    stage.dt[thread] = step.dt;
-    stage.decay[thread] = step.decay;
+    const float dt = step_size(raw + p.dt_bias[share.head], p.dt_min, p.dt_max);
+    stage.dt[thread] = dt;
+    stage.decay[thread] = step_decay(dt, p.a_log[share.head]);
   };
   const StateRows rows = {share.rows - warp * warp_rows, p.columns, p.state_is_aligned};
   const std::int64_t at =
