@@ -30,7 +30,6 @@ struct Step {
     for (std::int64_t i = 0; i < arena.size(); ++i) arena.set(i, NAN);
     expected = TestTensor(s.dtype, {tables.tokens, width()});
     std::int64_t positions = 0;
-    Table begin{0}, first{0};
     std::vector<std::int32_t> begins{0}, firsts;
     for (const TestSpan& span : spans) {
       positions += span.position + span.tokens;
@@ -125,11 +124,59 @@ TestTensor attend(const Step& step, std::optional<TestTensor> workspace = {},
   return own;
 }
 
-/// Weights are rounded to bf16 once where keys are bf16, and y is: sum_p w_p |v_p| is below 1 in
-/// these tests for all but the first positions, where it is |v|, below 5.
+/// By the bound of the matrix route, with sum_p w_p |v_p| below 5 at the first positions.
 void check_close(const Step& step, const TestTensor& answer) {
   const bool is_coarse = step.s.dtype == DType::bf16 || step.s.kv_dtype == DType::bf16;
   CHECK(largest_error(answer, step.expected, 1.0) <= (is_coarse ? 0x1p-7 : 4e-6));
+}
+
+/// One sequence whose keys and values are all written; any of its positions can be attended, in any
+/// spans.
+struct Sequence {
+  Sequence(const Shape& shape, std::int32_t tokens)
+      : all(shape, {{0, tokens}}), pages(all.pages()) {}
+
+  /// The answers of the spans' positions, row after row.
+  TestTensor attend(const std::vector<TestSpan>& spans, const Tensor& workspace) const {
+    PagedTables tables;
+    for (const TestSpan& span : spans) {
+      tables.tokens += span.tokens;
+      tables.span_begin.push_back(static_cast<std::int32_t>(tables.tokens));
+      tables.position.push_back(span.position);
+      tables.pages.insert(tables.pages.end(), all.tables.pages.begin(), all.tables.pages.end());
+      tables.page_begin.push_back(static_cast<std::int32_t>(tables.pages.size()));
+    }
+    tables.position_of_row = {0};
+    TestTensor q(all.s.dtype, {tables.tokens, all.width()}), y = q;
+    std::int64_t to = 0;
+    for (const TestSpan& span : spans) {
+      for (std::int64_t i = 0; i < span.tokens * all.width(); ++i) {
+        q.set(to++, all.q.get(span.position * all.width() + i));
+      }
+    }
+    cuda::Stream stream;
+    const DeviceTensor on_q(q), on_y(y);
+    const PagedTensors<DeviceTable> on_tables(tables);
+    cuda::attention(stream, all.op(on_q, pages, on_tables, on_y, workspace));
+    stream.wait();
+    return on_y.fetch();
+  }
+
+  Step all;
+  DeviceTensor pages;
+};
+
+/// Rows of an answer to spans are those of the answer to the whole sequence, bit by bit.
+void check_rows(const Sequence& sequence, const TestTensor& whole,
+                const std::vector<TestSpan>& spans, const Tensor& workspace) {
+  const TestTensor answer = sequence.attend(spans, workspace);
+  std::int64_t at = 0;
+  for (const TestSpan& span : spans) {
+    CAPTURE(span.position);
+    for (std::int64_t i = 0; i < span.tokens * sequence.all.width(); ++i) {
+      REQUIRE(answer.get(at++) == whole.get(span.position * sequence.all.width() + i));
+    }
+  }
 }
 
 TEST_SUITE("cuda/attention") {
@@ -147,10 +194,69 @@ TEST_SUITE("cuda/attention") {
       for (const Shape& shape : shapes) {
         CAPTURE(shape.head_dim);
         const Step step(shape, {{7, 20}, {0, 1}, {70, 3}, {37, 1}, {0, 40}});
-        check_close(step, attend(step, {}, 3, 5));
-        check_close(step, attend(step, workspace_for(step, 128), 3, 5));
+        const TestTensor answer = attend(step, {}, 3, 5);
+        check_close(step, answer);
+        CHECK(same_bytes(attend(step, workspace_for(step, 128), 3, 5), answer));
       }
     });
+  }
+
+  TEST_CASE("is the plain loop's answer at the ends of tiles and runs, runs shared or not") {
+    in_every_schedule([&](const std::string& schedule) {
+      CAPTURE(schedule);
+      for (const Shape& shape : {Shape{3, 1, 64}, Shape{1, 1, 18, DType::f32, DType::f32}}) {
+        const Step step(shape,
+                        {{62, 1}, {63, 2}, {254, 1}, {255, 1}, {256, 1}, {510, 3}, {767, 30}});
+        const TestTensor answer = attend(step);
+        check_close(step, answer);
+        const TestTensor all = workspace_for(step, 800);
+        CHECK(same_bytes(attend(step, all, 2, 2), answer));
+        const TestTensor some(DType::f32, {8192 + 2000});  // not all spans find room
+        CHECK(same_bytes(attend(step, some), answer));
+      }
+    });
+  }
+
+  TEST_CASE("cuts, neighbours and shared runs change no bit") {
+    std::mt19937 engine(5);
+    struct {
+      Shape shape;
+      std::int32_t tokens;
+    } const cases[] = {{{2, 1, 64}, 540},
+                       {{6, 2, 128}, 300},
+                       {{2, 2, 256}, 270},
+                       {{1, 1, 20, DType::f32, DType::f32}, 280}};
+    for (const auto& [shape, tokens] : cases) {
+      CAPTURE(shape.head_dim);
+      const Sequence sequence(shape, tokens);
+      const TestTensor whole = sequence.attend({{0, tokens}}, {});
+      const DeviceTensor room(workspace_for(sequence.all, tokens));
+      for (int round = 0; round < 2; ++round) {
+        const auto cuts = random_cuts(tokens, engine);
+        std::vector<TestSpan> spans;
+        for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
+          spans.push_back({cuts[i], cuts[i + 1] - cuts[i]});
+        }
+        std::shuffle(spans.begin(), spans.end(), engine);
+        check_rows(sequence, whole, spans, round == 0 ? Tensor() : Tensor(room));
+      }
+      std::vector<TestSpan> single;
+      for (int i = 0; i < 6; ++i) {
+        single.push_back({static_cast<std::int32_t>(engine() % static_cast<unsigned>(tokens)), 1});
+      }
+      single.push_back({256, 1});
+      check_rows(sequence, whole, single, room);
+      check_rows(sequence, whole, {{255, 10}}, room);
+      check_rows(sequence, whole, {{tokens - 110, 110}}, room);  // wide tiles share their runs
+    }
+  }
+
+  TEST_CASE("one key gives its value") {
+    const Step step({4, 2, 64}, {{0, 1}, {0, 1}});
+    const TestTensor answer = attend(step);
+    for (std::int64_t i = 0; i < answer.size(); ++i) {
+      REQUIRE(answer.get(i) == step.expected.get(i));
+    }
   }
 }
 

@@ -15,6 +15,7 @@ struct PagedTables {
   std::vector<std::int32_t> span_begin{0}, position, page_begin{0}, pages, position_of_row;
   std::int64_t tokens = 0, pages_max = 0;
 
+  PagedTables() = default;
   PagedTables(const std::vector<TestSpan>& spans, std::int32_t page_tokens, std::uint32_t seed) {
     for (const TestSpan& span : spans) {
       tokens += span.tokens;
