@@ -30,25 +30,37 @@ struct RowTile {
   }
 };
 
-/// The tiles of keys that one block walks: those of runs part, part + parts, ...
+/// The tiles of keys that one block walks: those of runs first_run + part, + parts, ...
 struct KeyWalk {
-  int part, parts, runs;
-  int end;    ///< keys that some row of the block sees
+  int part, parts;
+  int begin, end;  ///< keys that some row of the block sees
+  int whole;       ///< from here on no row's window has passed by
+  int first_run, runs;
   int tiles;  ///< of the block
 
   static constexpr int steps_of_run = attention_run / attention_step;
 
-  __device__ KeyWalk(int of_part, int of_parts, int end_key)
-      : part(of_part),
-        parts(of_parts),
-        runs((end_key + attention_run - 1) / attention_run),
+  /// Of all keys begin_key .. end_key - 1; share() cuts it into parts.
+  __device__ KeyWalk(int begin_key, int whole_key, int end_key)
+      : part(0),
+        parts(1),
+        begin(begin_key),
         end(end_key),
+        whole(whole_key),
+        first_run(begin_key / attention_run),
+        runs((end_key + attention_run - 1) / attention_run - first_run),
         tiles(0) {
-    const int own = (runs - part + parts - 1) / parts, last = part + (own - 1) * parts;
+    share(0, 1);
+  }
+  __device__ void share(int of_part, int of_parts) {
+    part = of_part;
+    parts = of_parts;
+    const int own = (runs - part + parts - 1) / parts;
+    const int last = first_run + part + (own - 1) * parts;
     const int steps = (end - last * attention_run + attention_step - 1) / attention_step;
     tiles = (own - 1) * steps_of_run + (steps < steps_of_run ? steps : steps_of_run);
   }
-  __device__ int run_of(int tile) const { return part + tile / steps_of_run * parts; }
+  __device__ int run_of(int tile) const { return first_run + part + tile / steps_of_run * parts; }
   __device__ int key_of(int tile) const {
     return run_of(tile) * attention_run + tile % steps_of_run * attention_step;
   }
@@ -74,11 +86,12 @@ struct AttentionShared {
   SharedArray<int, 1> is_last;
 };
 
-/// Where a key of one kv head begins in the arena. 0 for keys that no row sees.
+/// Where a key of one kv head begins in the arena. 0 for keys that no row sees: their pages may be
+/// gone.
 template <typename Params>
 __device__ __forceinline__ std::int64_t place_of_key(const Params& p, const AttentionTile& tile,
-                                                     int kv_head, int key, int end) {
-  if (key >= end) return 0;
+                                                     int kv_head, int key, const KeyWalk& walk) {
+  if (key < walk.begin || key >= walk.end) return 0;
   const std::int64_t page = p.pages[tile.page_begin + key / p.layout.page_tokens];
   return page * p.page_stride + p.layout.key(kv_head, key % p.layout.page_tokens);
 }
@@ -105,14 +118,14 @@ __device__ __forceinline__ void copy_item(const Params& p, const KeyWalk& walk, 
   constexpr int eights = S::head_dim / 8;
   const int tile = item / 2;
   if (tile < walk.tiles) {
-    const int left = walk.end - walk.key_of(tile);
+    const int skipped = walk.begin - walk.key_of(tile), left = walk.end - walk.key_of(tile);
     const bf16* const from = p.arena + (item % 2 == 0 ? 0 : p.layout.value_offset());
     auto& to = shared.ring[item % S::stages];
 #pragma unroll
     for (int i = static_cast<int>(threadIdx.x); i < attention_step * eights; i += S::threads) {
       const int key = i / eights, eight = i % eights;
       const std::int64_t place = shared.places[tile % places_kept * attention_step + key];
-      cp_async16(to.at(key, eight), from + place + eight * 8, key < left);
+      cp_async16(to.at(key, eight), from + place + eight * 8, key >= skipped && key < left);
     }
   }
   cp_async_commit();

@@ -26,4 +26,11 @@ __device__ __forceinline__ float merged(float total, float keep, float part, flo
   return fmaf(part, add, total * keep);
 }
 
+/// The sum of a row's weights, a sink's with it: a score that takes weight and has no value.
+__device__ __forceinline__ float weights_with_sink(float weights, float largest, float scale,
+                                                   const float* sink) {
+  constexpr float log2_e = 1.44269504F;
+  return sink == nullptr ? weights : weights + exp2_fast(fmaf(-largest, scale, *sink * log2_e));
+}
+
 }  // namespace hyb::kernels::cuda

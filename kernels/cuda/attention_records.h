@@ -69,14 +69,14 @@ __device__ __forceinline__ bool is_last_of(int parts, unsigned* ticket, SharedAr
 /// neighbouring dimensions of a row.
 template <typename S, typename Params>
 __device__ __forceinline__ void merge_records(const Params& p, const AttentionTile& tile,
-                                              int kv_head, int runs) {
+                                              int kv_head, const KeyWalk& walk) {
   constexpr int fours = S::head_dim / 4;
   for (int i = static_cast<int>(threadIdx.x); i < tile.rows * fours; i += S::threads) {
     const int row = i / fours, column = i % fours * 4;
     float sums[4] = {}, weights = 0.0F, largest = no_score;
-    const float* record = record_of<S::head_dim>(p, tile, kv_head, 0, row);
+    const float* record = record_of<S::head_dim>(p, tile, kv_head, walk.first_run, row);
 #pragma unroll 4
-    for (int run = 0; run < runs; ++run) {
+    for (int run = 0; run < walk.runs; ++run) {
       float part[4];
       unpack(load16(record + column), part);
       const float part_weights = record[S::head_dim], part_largest = record[S::head_dim + 1];
@@ -88,7 +88,8 @@ __device__ __forceinline__ void merge_records(const Params& p, const AttentionTi
       largest = next;
       record += tile.span_rows * record_floats(S::head_dim);
     }
-    const float scale = 1.0F / weights;
+    const float* const sink = p.sink_of(kv_head, tile.first_row + row);
+    const float scale = 1.0F / weights_with_sink(weights, largest, p.scale, sink);
     bf16* const y =
         p.y + p.offset_of(tile.token, kv_head, tile.first_row + row, p.y_stride) + column;
     store8(y, {pack_bf16(sums[0] * scale, sums[1] * scale),

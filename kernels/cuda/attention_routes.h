@@ -33,6 +33,8 @@ AttentionParams<T, K> attention_params(const Attention& op) {
           .spans = static_cast<int>(op.span_begin.dim(0) - 1),
           .kv_heads = static_cast<int>(op.kv_heads),
           .group = static_cast<int>(op.heads / op.kv_heads),
+          .sinks = op.sinks.as<float>(),
+          .window = op.window == 0 ? INT32_MAX : static_cast<int>(op.window),
           .scale = op.scale * log2_e};
 }
 

@@ -50,18 +50,19 @@ __device__ __forceinline__ void score_keys(AttentionShared<S>& shared, KeyTile<S
   }
 }
 
-/// Takes out the scores of keys behind a row's own position; `key` is the tile's first of the warp.
-template <typename S>
-__device__ __forceinline__ void mask_scores(const AttentionShared<S>& shared, int warp_row, int key,
-                                            float (&scores)[S::scores][4]) {
+/// Takes out the scores of keys that a row does not see; `key` is the tile's first of the warp.
+template <typename S, typename Params>
+__device__ __forceinline__ void mask_scores(const Params& p, const AttentionShared<S>& shared,
+                                            int warp_row, int key, float (&scores)[S::scores][4]) {
   const int lane = static_cast<int>(threadIdx.x) % warp_size;
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
-    const int seen = shared.position[warp_row + lane / 4 + i * 8] - key - lane % 4 * 2;
+    const int position = shared.position[warp_row + lane / 4 + i * 8], own = key + lane % 4 * 2;
+    const int first = p.first_key(position) - own, last = position - own;
 #pragma unroll
     for (int n = 0; n < S::scores; ++n) {
-      if (n * 8 > seen) scores[n][2 * i] = no_score;
-      if (n * 8 + 1 > seen) scores[n][2 * i + 1] = no_score;
+      if (n * 8 < first || n * 8 > last) scores[n][2 * i] = no_score;
+      if (n * 8 + 1 < first || n * 8 + 1 > last) scores[n][2 * i + 1] = no_score;
     }
   }
 }

@@ -24,13 +24,20 @@ struct AttentionParams {
   std::int64_t q_stride, y_stride, page_stride;
   KvPage layout;
   int spans, kv_heads, group;
-  float scale;  ///< of scores as powers of two: log2(e) times the op's
+  const float* sinks;  ///< of each head; null: none
+  int window;          ///< a row sees its last so many positions; beyond all of them: no window
+  float scale;         ///< of scores as powers of two: log2(e) times the op's
 
   int rows_min = 1, rows_max = 0;  ///< of the spans that this launch takes
   unsigned* tickets = nullptr;
   float* records = nullptr;
   std::int64_t records_max = 0;
 
+  /// The first key that a row at position `own` sees.
+  __device__ int first_key(int own) const { return own < window ? 0 : own - window + 1; }
+  __device__ const float* sink_of(int kv_head, int row) const {
+    return sinks == nullptr ? nullptr : sinks + kv_head * group + row % group;
+  }
   /// Row `row` of a span that begins at `token`, as an offset for a stride from token to token.
   __device__ std::int64_t offset_of(int token, int kv_head, int row, std::int64_t stride) const {
     return (token + row / group) * stride +

@@ -32,6 +32,8 @@ void check(const Attention& op, Device device) {
   check.activations(op.pages_of_layer, "pages_of_layer");
   check.tensor(op.pages_of_layer, "pages_of_layer", op.pages_of_layer.dtype,
                {pages_max, 2 * op.kv_heads * op.head_dim * op.page_tokens});
+  check.that(op.window >= 0, "window is not negative", op.window);
+  if (!op.sinks.empty()) check.tensor(op.sinks, "sinks", DType::f32, {op.heads});
   check.spans(op.span_begin, tokens);
   check.page_tables(op.span_begin, op.position, op.page_begin, op.pages, op.page_tokens, pages_max);
 }
@@ -45,7 +47,13 @@ void attend_row(const AttentionRows<T, K>& job, std::int64_t row) {
   const T* const q = job.q + token * job.q_stride + offset;
   std::array<float, attention_head_dim_max> sums{};
   float largest = -std::numeric_limits<float>::infinity(), weights = 0.0F;
-  for (std::int64_t position = 0; position <= job.position + token; ++position) {
+  if (job.sinks != nullptr) {
+    largest = job.sinks[row % job.group];
+    weights = 1.0F;
+  }
+  const std::int64_t own = job.position + token;
+  const std::int64_t first = job.window == 0 ? 0 : std::max<std::int64_t>(0, own - job.window + 1);
+  for (std::int64_t position = first; position <= own; ++position) {
     const K* const page = job.pages + job.page_table[position / job.page_tokens] * job.page_stride;
     const std::int64_t place = position % job.page_tokens;
     float dot = 0.0F;
@@ -118,7 +126,9 @@ class Rows {
             .page_tokens = op_.page_tokens,
             .scale = op_.scale,
             .first_row = first,
-            .rows = std::min(rows_max_, rows(span) - first)};
+            .rows = std::min(rows_max_, rows(span) - first),
+            .window = op_.window,
+            .sinks = op_.sinks.empty() ? nullptr : op_.sinks.as<float>() + kv_head * group_};
   }
 
  private:
@@ -131,7 +141,9 @@ class Rows {
 
 template <typename T, typename K>
 AttentionRoutes<T, K> routes_of(Isa isa, const Attention& op) {
-  if (isa == Isa::plain || !fits_vectors(op)) return {attend_rows<T, K>, nullptr, nullptr};
+  const bool is_usual = op.window == 0 && op.sinks.empty();
+  if (isa == Isa::plain || !fits_vectors(op) || !is_usual)
+    return {attend_rows<T, K>, nullptr, nullptr};
   if (isa == Isa::avx2) return avx2::attention_routes<T, K>();
   return avx512::attention_routes<T, K>();
 }

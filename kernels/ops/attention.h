@@ -14,13 +14,15 @@ inline constexpr std::int64_t attention_head_dim_max = 512;
 ///
 ///   y[t,h] = sum_p softmax_p(scale * q[t,h] . k[p,g]) * v[p,g]      p = 0 .. own position
 ///
+/// with a window of W positions p begins at own position - W + 1, and earlier places are not read;
+/// with sinks the softmax has one more score, sinks[h], whose value is zero,
 /// with kv head g = h / (heads/kv_heads); the query of token t in span r is at position
 /// position[r] + t - span_begin[r], and its own key must have been written before.
 ///
 /// shapes  q, y [T, heads*head_dim]; rows may be strided; head_dim is even and at most 512
-///         pages_of_layer, tables and page layout as in kv_write
+///         pages_of_layer, tables and page layout as in kv_write   sinks [heads] or empty
 ///         workspace: any bytes, or empty; what more of it buys is threads for long sequences
-/// types   q, y: f32 or bf16, the same   pages_of_layer: f32 or bf16   tables: i32
+/// types   q, y: f32 or bf16, the same   pages_of_layer: f32 or bf16   sinks: f32   tables: i32
 /// numbers scores, weights and sums in f32, rounded once when y is written; with bf16 keys q is
 ///         rounded to bf16 before it meets them, and the vector routes round each weight
 ///         exp(s - max) to bf16 before it meets its value
@@ -34,6 +36,8 @@ struct Attention {
   std::int64_t heads = 0, kv_heads = 0, head_dim = 0, page_tokens = 16;
   float scale = 1.0F;
   Tensor workspace = {};
+  std::int64_t window = 0;  ///< 0: none
+  Tensor sinks = {};
 };
 
 inline constexpr std::int64_t attention_run_keys = 512;

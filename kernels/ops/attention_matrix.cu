@@ -15,13 +15,16 @@ using Params = AttentionParams<bf16, bf16>;
 /// Which runs of a tile this block takes.
 __device__ __forceinline__ KeyWalk walk_of(const Params& p, const AttentionTile& tile,
                                            std::int64_t ticket) {
-  const int end = tile.position + (tile.first_row + tile.rows - 1) / p.group + 1;
-  const int runs = (end + attention_run - 1) / attention_run;
+  const int first = tile.position + tile.first_row / p.group;
+  const int last = tile.position + (tile.first_row + tile.rows - 1) / p.group;
+  KeyWalk walk(p.first_key(first), p.first_key(last), last + 1);
   const std::int64_t records =
       (tile.record + static_cast<std::int64_t>(tile.span_rows) * tile.span_runs) * p.kv_heads;
-  const int parts = static_cast<int>(gridDim.z) < runs ? static_cast<int>(gridDim.z) : runs;
-  const bool is_shared = ticket < tickets_max && records <= p.records_max;
-  return {static_cast<int>(blockIdx.z), is_shared ? parts : 1, end};
+  if (ticket < tickets_max && records <= p.records_max) {
+    const int parts = static_cast<int>(gridDim.z), part = static_cast<int>(blockIdx.z);
+    walk.share(part, parts < walk.runs ? parts : walk.runs);
+  }
+  return walk;
 }
 
 /// Stores a warp's weights where all column warps find them.
@@ -68,7 +71,7 @@ __device__ __forceinline__ void walk_keys(const Params& p, int kv_head, Attentio
   const int warp_row = warp / S::column_warps * 16, column_warp = warp % S::column_warps;
   const auto place = [&](int t) {
     const int key = t < walk.tiles ? walk.key_of(t) + thread % attention_step : walk.end;
-    return place_of_key(p, tile, kv_head, key, walk.end);
+    return place_of_key(p, tile, kv_head, key, walk);
   };
   std::int64_t next = 0;
   if (thread < attention_step) {
@@ -91,8 +94,8 @@ __device__ __forceinline__ void walk_keys(const Params& p, int kv_head, Attentio
     const int key = walk.key_of(t), warp_key = column_warp * S::scores * 8;
     float scores[S::scores][4], largest[2];
     score_keys<S>(shared, shared.ring[2 * t % S::stages], warp_row, warp_key, scores);
-    if (key + attention_step - 1 > shared.position[0]) {
-      mask_scores<S>(shared, warp_row, key + warp_key, scores);
+    if (key + attention_step - 1 > shared.position[0] || key < walk.whole) {
+      mask_scores<S>(p, shared, warp_row, key + warp_key, scores);
     }
     find_largest<S>(scores, warp_row, column_warp, shared, largest);
     std::uint32_t pairs[S::scores][2], weights[attention_step / 16][4];
@@ -120,7 +123,9 @@ __device__ __forceinline__ void write_rows(const Params& p, const AttentionTile&
   for (int i = 0; i < 2; ++i) {
     const int row = warp / S::column_warps * 16 + lane / 4 + i * 8;
     if (row >= tile.rows) continue;
-    const float scale = 1.0F / total.weights[2 * i];
+    const float* const sink = p.sink_of(kv_head, tile.first_row + row);
+    const float scale =
+        1.0F / weights_with_sink(total.weights[2 * i], total.largest[i], p.scale, sink);
     bf16* const y = p.y + p.offset_of(tile.token, kv_head, tile.first_row + row, p.y_stride);
 #pragma unroll
     for (int n = 0; n < S::sums; ++n) {
@@ -150,7 +155,7 @@ __global__ void __launch_bounds__(S::threads, 1) attention_kernel(const Params p
     shared.position[thread] = tile.position + (tile.first_row + thread) / p.group;
   }
   sync_block();
-  if (walk.part >= walk.parts) return;
+  if (static_cast<int>(blockIdx.z) >= walk.parts) return;
   if (walk.parts == 1) {
     RowSums<S> total;
     total.clear();
@@ -162,7 +167,7 @@ __global__ void __launch_bounds__(S::threads, 1) attention_kernel(const Params p
     write_records<S>(p, tile, kv_head, run, part);
   });
   if (is_last_of(walk.parts, p.tickets + ticket, shared.is_last)) {
-    merge_records<S>(p, tile, kv_head, walk.runs);
+    merge_records<S>(p, tile, kv_head, walk);
   }
 }
 
@@ -200,7 +205,7 @@ template <typename Narrow, typename Wide>
 void launch_spans(Stream& stream, const Attention& op, const Params& params) {
   const std::int64_t tokens = op.q.dim(0), rows = tokens * params.group;
   const std::int64_t positions = op.pages.dim(0) * op.page_tokens;
-  const std::int64_t runs = std::max<std::int64_t>(1, positions / attention_run);
+  const std::int64_t runs = std::max<std::int64_t>(1, pieces(positions, attention_run));
   const bool all_short = tokens <= params.spans || rows <= short_rows;
   // A token of its own has ceil(group / 16) tiles; tokens that share tiles have no more.
   const std::int64_t of_a_token = pieces(params.group, Narrow::rows);

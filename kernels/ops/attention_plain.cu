@@ -42,7 +42,7 @@ template <typename T, typename K>
 struct RowKeys {
   const AttentionParams<T, K>& p;
   const std::int32_t* pages;
-  int kv_head, end;
+  int kv_head, begin, end;  ///< keys begin .. end - 1 are seen
 
   __device__ const K* of(int key) const {
     const std::int64_t page = pages[key / p.layout.page_tokens];
@@ -54,7 +54,7 @@ struct RowKeys {
 template <typename T, typename K>
 __device__ __forceinline__ float score_key(const RowKeys<T, K>& keys, int key,
                                            const SharedArray<float, head_dim_max>& q) {
-  if (key >= keys.end) return no_score;
+  if (key < keys.begin || key >= keys.end) return no_score;
   const K* const k = keys.of(key);
   float dot = 0.0F;
   for (int d = 0; d < keys.p.layout.head_dim; ++d) dot = fmaf(q[d], to_float(k[d]), dot);
@@ -80,7 +80,7 @@ __device__ __forceinline__ void attend_keys(const RowKeys<T, K>& keys, int first
 #pragma unroll
   for (float& sum : part.sums) sum *= shrink;
   const int left = keys.end - first, count = left < warp_size ? left : warp_size;
-  for (int j = 0; j < count; ++j) {
+  for (int j = first < keys.begin ? keys.begin - first : 0; j < count; ++j) {
     const float w = shuffle(weight, j);
     const K* const values = keys.of(first + j) + keys.p.layout.value_offset();
 #pragma unroll
@@ -106,10 +106,12 @@ __global__ void __launch_bounds__(block_warps* warp_size)
   wait_for_previous_kernel();
   if (token >= p.span_begin[p.spans]) return;  // whole warps
   const int span = span_of(p.span_begin, p.spans, token);
+  const int position = p.position[span] + token - p.span_begin[span];
   const RowKeys<T, K> keys = {.p = p,
                               .pages = p.pages + p.page_begin[span],
                               .kv_head = head / p.group,
-                              .end = p.position[span] + token - p.span_begin[span] + 1};
+                              .begin = p.first_key(position),
+                              .end = position + 1};
 
   const std::int64_t column = static_cast<std::int64_t>(head) * head_dim;
   for (int d = lane; d < head_dim; d += warp_size) {
@@ -117,14 +119,15 @@ __global__ void __launch_bounds__(block_warps* warp_size)
   }
   sync_warp();
   LaneSums<Dims> total;
-  for (int run = 0; run < keys.end; run += attention_run) {
+  for (int run = keys.begin / attention_run * attention_run; run < keys.end; run += attention_run) {
     LaneSums<Dims> part;
     for (int first = run; first < run + attention_run && first < keys.end; first += warp_size) {
       attend_keys(keys, first, q, part);
     }
     merge(total, part, p.scale);
   }
-  const float scale = 1.0F / total.weights;
+  const float* const sink = p.sink_of(head / p.group, head % p.group);
+  const float scale = 1.0F / weights_with_sink(total.weights, total.largest, p.scale, sink);
   T* const y = p.y + token * p.y_stride + column;
 #pragma unroll
   for (int i = 0; i < Dims; ++i) {

@@ -21,6 +21,8 @@ struct AttentionRows {
   std::int64_t group, head_dim, page_tokens;
   float scale;
   std::int64_t first_row, rows;
+  std::int64_t window;  ///< 0: none; windows and sinks are the plain loops' alone
+  const float* sinks;   ///< of the kv head's first query head; null: none
 };
 
 /// Rows that one call takes at most: whole register tiles, and records that fit on a stack.

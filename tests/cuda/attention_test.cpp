@@ -17,6 +17,8 @@ struct Shape {
   std::int64_t heads, kv_heads, head_dim;
   DType dtype = DType::bf16, kv_dtype = DType::bf16;
   std::int32_t page_tokens = 16;
+  std::int32_t window = 0;
+  bool has_sinks = false;
 };
 
 /// Sequences with queries, keys and values for every position, and a step that attends the spans.
@@ -29,6 +31,7 @@ struct Step {
     arena = TestTensor(s.kv_dtype, {tables.pages_max, page}, {16, 8});
     for (std::int64_t i = 0; i < arena.size(); ++i) arena.set(i, NAN);
     expected = TestTensor(s.dtype, {tables.tokens, width()});
+    if (s.has_sinks) sinks = random_tensor(DType::f32, {s.heads}, seed + 3, 2.0F);
     std::int64_t positions = 0;
     std::vector<std::int32_t> begins{0}, firsts;
     for (const TestSpan& span : spans) {
@@ -43,17 +46,29 @@ struct Step {
     const Table all_begins(begins), all_firsts(firsts);
     kv_write(plain, {k, v, arena, all_begins, all_firsts, host.page_begin, host.pages, s.kv_heads,
                      s.head_dim, s.page_tokens});
-    kernels::attention(plain, op(q, arena, host, expected));
+    kernels::attention(plain, op(q, arena, host, expected, sinks));
+    if (s.window != 0) forget_pages(spans);
+    pages = device_pages(arena, s.kv_dtype, s.kv_heads, s.head_dim, s.page_tokens);
+  }
+
+  /// Pages that fell out of every window of their span are gone.
+  void forget_pages(const std::vector<TestSpan>& spans) {
+    for (std::size_t r = 0; r < spans.size(); ++r) {
+      const std::int32_t seen = std::max(0, spans[r].position - s.window + 1);
+      for (std::int32_t i = 0; i < seen / s.page_tokens; ++i) {
+        tables.pages[static_cast<std::size_t>(tables.page_begin[r] + i)] = INT32_MAX / 2;
+      }
+    }
   }
 
   std::int64_t width() const { return s.heads * s.head_dim; }
   float scale() const { return 1.0F / std::sqrt(static_cast<float>(s.head_dim)); }
 
   template <typename Tables>
-  Attention op(const Tensor& queries, const Tensor& pages, const Tables& t, const Tensor& y,
-               const Tensor& workspace = {}) const {
+  Attention op(const Tensor& queries, const Tensor& layer, const Tables& t, const Tensor& y,
+               const Tensor& own_sinks, const Tensor& workspace = {}) const {
     return {.q = queries,
-            .pages_of_layer = pages,
+            .pages_of_layer = layer,
             .span_begin = t.span_begin,
             .position = t.position,
             .page_begin = t.page_begin,
@@ -64,15 +79,13 @@ struct Step {
             .head_dim = s.head_dim,
             .page_tokens = s.page_tokens,
             .scale = scale(),
-            .workspace = workspace};
+            .workspace = workspace,
+            .window = s.window,
+            .sinks = own_sinks};
   }
-  TestTensor pages() const {
-    return device_pages(arena, s.kv_dtype, s.kv_heads, s.head_dim, s.page_tokens);
-  }
-
   Shape s;
   PagedTables tables;
-  TestTensor q, arena, expected;
+  TestTensor q, arena, expected, sinks, pages;  // pages: as the device has them
 };
 
 /// Room for records of every run of every row.
@@ -100,11 +113,13 @@ TestTensor attend(const Step& step, std::optional<TestTensor> workspace = {},
     y.set(i, 77.0F);
   }
   cuda::Stream stream;
-  const DeviceTensor on_q(q), on_y(y), on_pages(step.pages());
+  const DeviceTensor on_q(q), on_y(y), on_pages(step.pages);
+  const DeviceTensor on_sinks(step.s.has_sinks ? step.sinks : TestTensor(DType::f32, {1}));
   const DeviceTensor on_workspace(workspace ? *workspace : TestTensor(DType::f32, {4}));
   const PagedTensors<DeviceTable> tables(padded);
   const Attention op =
-      step.op(on_q, on_pages, tables, on_y, workspace ? Tensor(on_workspace) : Tensor());
+      step.op(on_q, on_pages, tables, on_y, step.s.has_sinks ? Tensor(on_sinks) : Tensor(),
+              workspace ? Tensor(on_workspace) : Tensor());
   const cuda::Graph graph(stream, [&] { cuda::attention(stream, op); });
   graph.replay(stream);
   graph.replay(stream);  // on the workspace as the first left it
@@ -112,7 +127,7 @@ TestTensor attend(const Step& step, std::optional<TestTensor> workspace = {},
   const TestTensor answer = on_y.fetch();
   CHECK(answer.guards_intact());
   CHECK(on_q.fetch().everything() == q.everything());
-  CHECK(on_pages.fetch().everything() == step.pages().everything());
+  CHECK(on_pages.fetch().everything() == step.pages.everything());
   if (workspace) {
     const TestTensor after = on_workspace.fetch();
     CHECK(after.guards_intact());
@@ -133,8 +148,7 @@ void check_close(const Step& step, const TestTensor& answer) {
 /// One sequence whose keys and values are all written; any of its positions can be attended, in any
 /// spans.
 struct Sequence {
-  Sequence(const Shape& shape, std::int32_t tokens)
-      : all(shape, {{0, tokens}}), pages(all.pages()) {}
+  Sequence(const Shape& shape, std::int32_t tokens) : all(shape, {{0, tokens}}), pages(all.pages) {}
 
   /// The answers of the spans' positions, row after row.
   TestTensor attend(const std::vector<TestSpan>& spans, const Tensor& workspace) const {
@@ -157,7 +171,7 @@ struct Sequence {
     cuda::Stream stream;
     const DeviceTensor on_q(q), on_y(y);
     const PagedTensors<DeviceTable> on_tables(tables);
-    cuda::attention(stream, all.op(on_q, pages, on_tables, on_y, workspace));
+    cuda::attention(stream, all.op(on_q, pages, on_tables, on_y, {}, workspace));
     stream.wait();
     return on_y.fetch();
   }
@@ -189,32 +203,52 @@ TEST_SUITE("cuda/attention") {
                             {2, 1, 64, DType::f32, DType::f32},
                             {1, 1, 160, DType::f32, DType::bf16},
                             {2, 1, 32, DType::bf16, DType::f32, 4}};
-    in_every_schedule([&](const std::string& schedule) {
-      CAPTURE(schedule);
-      for (const Shape& shape : shapes) {
-        CAPTURE(shape.head_dim);
-        const Step step(shape, {{7, 20}, {0, 1}, {70, 3}, {37, 1}, {0, 40}});
+    for (const Shape& shape : shapes) {
+      CAPTURE(shape.head_dim);
+      const Step step(shape, {{7, 20}, {0, 1}, {70, 3}, {37, 1}, {0, 40}});
+      const TestTensor workspace = workspace_for(step, 128);
+      in_every_schedule([&](const std::string& schedule) {
+        CAPTURE(schedule);
         const TestTensor answer = attend(step, {}, 3, 5);
         check_close(step, answer);
-        CHECK(same_bytes(attend(step, workspace_for(step, 128), 3, 5), answer));
-      }
-    });
+        CHECK(same_bytes(attend(step, workspace, 3, 5), answer));
+      });
+    }
   }
 
   TEST_CASE("is the plain loop's answer at the ends of tiles and runs, runs shared or not") {
-    in_every_schedule([&](const std::string& schedule) {
-      CAPTURE(schedule);
-      for (const Shape& shape : {Shape{3, 1, 64}, Shape{1, 1, 18, DType::f32, DType::f32}}) {
-        const Step step(shape,
-                        {{62, 1}, {63, 2}, {254, 1}, {255, 1}, {256, 1}, {510, 3}, {767, 30}});
+    for (const Shape& shape : {Shape{3, 1, 64}, Shape{1, 1, 18, DType::f32, DType::f32}}) {
+      const Step step(shape, {{62, 1}, {63, 2}, {254, 1}, {255, 1}, {256, 1}, {510, 3}, {767, 30}});
+      const TestTensor all = workspace_for(step, 800);
+      const TestTensor some(DType::f32, {8192 + 2000});  // not all spans find room
+      in_every_schedule([&](const std::string& schedule) {
+        CAPTURE(schedule);
         const TestTensor answer = attend(step);
         check_close(step, answer);
-        const TestTensor all = workspace_for(step, 800);
         CHECK(same_bytes(attend(step, all, 2, 2), answer));
-        const TestTensor some(DType::f32, {8192 + 2000});  // not all spans find room
         CHECK(same_bytes(attend(step, some), answer));
-      }
-    });
+      });
+    }
+  }
+
+  TEST_CASE("windows and sinks are the plain loop's; pages that no row sees are not read") {
+    const Shape shapes[] = {
+        {.heads = 3, .kv_heads = 1, .head_dim = 64, .window = 40, .has_sinks = true},
+        {.heads = 2, .kv_heads = 2, .head_dim = 128, .window = 300},
+        {.heads = 2, .kv_heads = 1, .head_dim = 64, .has_sinks = true},
+        {2, 1, 20, DType::f32, DType::f32, 16, 70, true}};
+    for (const Shape& shape : shapes) {
+      CAPTURE(shape.head_dim);
+      CAPTURE(shape.window);
+      const Step step(shape, {{0, 1}, {30, 25}, {639, 2}, {450, 30}});
+      const TestTensor workspace = workspace_for(step, 800);
+      in_every_schedule([&](const std::string& schedule) {
+        CAPTURE(schedule);
+        const TestTensor answer = attend(step);
+        check_close(step, answer);
+        CHECK(same_bytes(attend(step, workspace), answer));
+      });
+    }
   }
 
   TEST_CASE("cuts, neighbours and shared runs change no bit") {

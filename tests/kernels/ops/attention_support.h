@@ -72,13 +72,17 @@ struct AttentionFixture {
                       .head_dim = s.head_dim,
                       .page_tokens = s.page_tokens,
                       .scale = scale,
-                      .workspace = workspace});
+                      .workspace = workspace,
+                      .window = window,
+                      .sinks = sinks});
   }
 
   AttentionShape s;
   TestTensor q, k, v, arena, y;
   std::vector<std::int32_t> table;
   float scale = 0.25F;
+  std::int64_t window = 0;
+  TestTensor sinks;
 };
 
 }  // namespace hyb::kernels::testing

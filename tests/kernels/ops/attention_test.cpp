@@ -21,9 +21,11 @@ constexpr AttentionShape shapes[] = {{.heads = 4, .kv_heads = 2, .head_dim = 24}
 /// Softmax attention of one query head in doubles.
 std::vector<double> expected(const AttentionFixture& f, std::int64_t token, std::int64_t head) {
   const std::int64_t dim = f.s.head_dim, kv_head = head / (f.s.heads / f.s.kv_heads);
+  const std::int64_t first = f.window == 0 ? 0 : std::max<std::int64_t>(0, token - f.window + 1);
+  const double sink = f.sinks.size() == f.s.heads ? f.sinks.get(head) : -INFINITY;
   std::vector<double> weights, y(static_cast<std::size_t>(dim), 0.0);
-  double largest = -INFINITY, sum = 0.0;
-  for (std::int64_t p = 0; p <= token; ++p) {
+  double largest = sink, sum = 0.0;
+  for (std::int64_t p = first; p <= token; ++p) {
     double dot = 0;
     for (std::int64_t i = 0; i < dim; ++i) {
       dot += static_cast<double>(f.q.get((token * f.s.heads + head) * dim + i)) *
@@ -33,9 +35,10 @@ std::vector<double> expected(const AttentionFixture& f, std::int64_t token, std:
     largest = std::max(largest, weights.back());
   }
   for (double& weight : weights) sum += weight = std::exp(weight - largest);
-  for (std::int64_t p = 0; p <= token; ++p) {
+  sum += std::exp(sink - largest);
+  for (std::int64_t p = first; p <= token; ++p) {
     for (std::int64_t i = 0; i < dim; ++i) {
-      y[static_cast<std::size_t>(i)] += weights[static_cast<std::size_t>(p)] / sum *
+      y[static_cast<std::size_t>(i)] += weights[static_cast<std::size_t>(p - first)] / sum *
                                         f.v.get((p * f.s.kv_heads + kv_head) * dim + i);
     }
   }
@@ -65,6 +68,34 @@ TEST_SUITE("kernels/ops/attention") {
               for (std::int64_t i = 0; i < shape.head_dim; ++i) {
                 const double e = want[static_cast<std::size_t>(i)];
                 const double got = f.y.get((t * shape.heads + h) * shape.head_dim + i);
+                REQUIRE(std::fabs(got - e) <= bound * (std::fabs(e) + 0.5));
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+
+  TEST_CASE("a window hides earlier keys; a sink takes weight") {
+    for (const Isa isa : available_isas()) {
+      for (const DType dtype : {DType::f32, DType::bf16}) {
+        for (const std::int64_t window : {0, 1, 16, 37, 200}) {
+          CAPTURE(name_of(isa));
+          CAPTURE(window);
+          Queue queue = test_queue(isa, 2);
+          AttentionFixture f(dtype, {.heads = 6, .kv_heads = 2, .head_dim = 32}, 85);
+          f.window = window;
+          if (window != 16) f.sinks = random_tensor(DType::f32, {6}, 9, 3.0F);
+          f.write(queue, 0, 85);
+          f.attend(queue, 0, 85);
+          const double bound = dtype == DType::bf16 ? 0.012 : 4e-6;
+          for (std::int64_t t = 0; t < 85; t += 4) {
+            for (std::int64_t h = 0; h < 6; ++h) {
+              const auto want = expected(f, t, h);
+              for (std::int64_t i = 0; i < 32; ++i) {
+                const double e = want[static_cast<std::size_t>(i)];
+                const double got = f.y.get((t * 6 + h) * 32 + i);
                 REQUIRE(std::fabs(got - e) <= bound * (std::fabs(e) + 0.5));
               }
             }
