@@ -111,10 +111,10 @@ __global__ void __launch_bounds__(block_threads, 6) mamba_step_kernel(const Para
   const std::int64_t at = (own + warp * warp_rows) * p.columns;
   float state[warp_rows][V];
   load_rows(from < 0 ? nullptr : p.state + from * p.state_stride + at, rows, state);
+  Taps taps = {};
   if (thread < count) {
-    const Taps taps = load_taps(p, token, own + thread);
+    taps = load_taps(p, token, own + thread);
     shared.x[thread] = convolve(p, own + thread, taps);
-    shift_window(p, token, own + thread, taps);
   }
   for (int n = thread; n < V * warp_size; n += block_threads) {
     const bool is_there = n < p.columns;
@@ -122,11 +122,13 @@ __global__ void __launch_bounds__(block_threads, 6) mamba_step_kernel(const Para
     shared.c[n] = is_there ? convolve(p, c + n, load_taps(p, token, c + n)) : 0.0F;
   }
   sync_block();
+  unsigned ticket =
+      0;  // drawn before anything is written, so that the fence has nothing to wait for
   if (thread == 0) {
     fence();
-    shared.is_last[0] = atomic_add(&p.tickets[token], 1U) + 1 == gridDim.x ? 1 : 0;
-    fence();
+    ticket = atomic_add(&p.tickets[token], 1U);
   }
+  if (thread < count) shift_window(p, token, own + thread, taps);
 
   if (rows.rows > 0) {
     const float raw = to_float(p.dt[token * p.dt_stride + head]) + p.dt_bias[head];
@@ -147,8 +149,10 @@ __global__ void __launch_bounds__(block_threads, 6) mamba_step_kernel(const Para
     }
   }
 
+  if (thread == 0) shared.is_last[0] = ticket + 1 == gridDim.x ? 1 : 0;
   sync_block();
   if (shared.is_last[0] == 0) return;
+  fence();
   for (std::int64_t i = thread; i < 2 * static_cast<std::int64_t>(p.groups) * p.columns;
        i += block_threads) {
     shift_window(p, token, inner + i, load_taps(p, token, inner + i));

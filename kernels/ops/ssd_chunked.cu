@@ -21,7 +21,7 @@ struct alignas(16) SharedOf {
   SharedArray<Inputs<Rows, Columns>, Stages> inputs;
   SharedArray<ChunkTile<chunk_tokens, Columns>, Stages> c;
   ChunkTile<Rows, Columns> state;
-  ChunkSteps steps;
+  SharedArray<ChunkSteps, 2> steps;
 };
 template <int Rows, int Columns>
 inline constexpr int stages_of = sizeof(SharedOf<Rows, Columns, 2>) <= shared_bytes_everywhere ? 2
@@ -32,7 +32,7 @@ using Shared = SharedOf<Rows, Columns, stages_of<Rows, Columns>>;
 template <int Rows, int Columns>
 struct alignas(16) EndShared {
   SharedArray<Inputs<Rows, Columns>, 2> inputs;
-  ChunkSteps steps;
+  SharedArray<ChunkSteps, 2> steps;
 };
 
 /// Tokens first .. last-1 of one span, or of a segment of it.
@@ -144,11 +144,12 @@ __global__ void __launch_bounds__(chunk_threads, 2) ssd_chunk_kernel(const Chunk
   state.spread(shared.state);
   if (makes_steps) {
     const RawSteps raw = load_steps(p, part.head, piece.first, piece.last);
-    make_steps(p, part.head, piece.first, piece.last, raw, shared.steps);
+    make_steps(p, part.head, piece.first, piece.last, raw, shared.steps[0]);
   }
-  int stage = 0;
-  for (int token = piece.first; token < piece.last; token += chunk_tokens) {
+  int turn = 0;
+  for (int token = piece.first;; token += chunk_tokens, turn = 1 - turn) {
     const int next = token + chunk_tokens, tokens = piece.last - token;
+    const int stage = stages > 1 ? turn : 0;
     const bool goes_on = next < piece.last;
     cp_async_wait<0>();
     sync_block();  // inputs, steps and the spread state are there
@@ -157,19 +158,20 @@ __global__ void __launch_bounds__(chunk_threads, 2) ssd_chunk_kernel(const Chunk
     if (makes_steps && goes_on) raw = load_steps(p, part.head, next, piece.last);
 
     const auto& inputs = shared.inputs[stage];
+    const ChunkSteps& steps = shared.steps[turn];
     if (warp * 16 < tokens) {
       ChunkAnswer<Rows> answer;
-      answer.make(shared.c[stage], inputs.b, inputs.x, shared.state, shared.steps);
+      answer.make(shared.c[stage], inputs.b, inputs.x, shared.state, steps);
       answer.store(p.y + token * p.y_stride + part.first_row, p.y_stride, tokens, p.d[part.head],
                    inputs.x);
     }
-    state.move_on(inputs.x, inputs.b, shared.steps, tokens);
+    state.move_on(inputs.x, inputs.b, steps, tokens);
     if (!goes_on) break;
-    sync_block();  // nobody reads them any more
+    // The first warp has the fewest keys, and time for this.
+    if (makes_steps) make_steps(p, part.head, next, piece.last, raw, shared.steps[1 - turn]);
+    sync_block();  // nobody reads the spread state, or a single stage, any more
     if (stages == 1) copy(next, 0);
     state.spread(shared.state);
-    if (makes_steps) make_steps(p, part.head, next, piece.last, raw, shared.steps);
-    if (stages > 1) stage = 1 - stage;
   }
   if (piece.is_last) store_state(p, piece, part, state);
 }
@@ -196,22 +198,22 @@ __global__ void __launch_bounds__(chunk_threads, 2) ssd_segment_kernel(const Chu
   float log_decay = 0.0F;
   if (makes_steps) {
     const RawSteps raw = load_steps(p, part.head, piece.first, piece.last);
-    make_steps(p, part.head, piece.first, piece.last, raw, shared.steps);
+    make_steps(p, part.head, piece.first, piece.last, raw, shared.steps[0]);
   }
-  int stage = 0;
-  for (int token = piece.first; token < piece.last; token += chunk_tokens, stage = 1 - stage) {
+  int turn = 0;
+  for (int token = piece.first;; token += chunk_tokens, turn = 1 - turn) {
     const int next = token + chunk_tokens;
     const bool goes_on = next < piece.last;
     cp_async_wait<0>();
-    sync_block();  // inputs and steps are there
-    if (goes_on) copy(next, 1 - stage);
+    sync_block();  // inputs and steps are there, and nobody reads the others any more
+    if (goes_on) copy(next, 1 - turn);
     RawSteps raw = {};
     if (makes_steps && goes_on) raw = load_steps(p, part.head, next, piece.last);
-    log_decay += shared.steps.total[0];
-    state.move_on(shared.inputs[stage].x, shared.inputs[stage].b, shared.steps, piece.last - token);
+    log_decay += shared.steps[turn].total[0];
+    state.move_on(shared.inputs[turn].x, shared.inputs[turn].b, shared.steps[turn],
+                  piece.last - token);
     if (!goes_on) break;
-    sync_block();  // nobody reads the steps any more
-    if (makes_steps) make_steps(p, part.head, next, piece.last, raw, shared.steps);
+    if (makes_steps) make_steps(p, part.head, next, piece.last, raw, shared.steps[1 - turn]);
   }
   state.store(p.segment_states + piece.segment * p.slot_size() + part.first_row * Columns);
   if (threadIdx.x == 0 && blockIdx.x % static_cast<unsigned>(p.parts) == 0) {
