@@ -37,12 +37,16 @@ struct ChunkTile {
   }
 };
 
-/// Copies tokens first .. last-1 of at most a chunk, `from` being the first one's; zeros behind.
+/// Copies at most a chunk of tokens, of which `from` is the first; zeros behind them. Not unrolled
+/// further: addresses kept from chunk to chunk would take the products' registers.
 template <int Columns>
 __device__ __forceinline__ void copy_chunk(ChunkTile<chunk_tokens, Columns>& to, const bf16* from,
-                                           std::int64_t stride, int tokens) {
-  constexpr int vectors = Columns / 8;
-  for (int i = static_cast<int>(threadIdx.x); i < chunk_tokens * vectors; i += chunk_threads) {
+                                           int stride, int tokens) {
+  constexpr int vectors = Columns / 8, copies = chunk_tokens * vectors / chunk_threads;
+  static_assert(copies * chunk_threads == chunk_tokens * vectors);
+#pragma unroll 2
+  for (int n = 0; n < copies; ++n) {
+    const int i = n * chunk_threads + static_cast<int>(threadIdx.x);
     const int token = i / vectors, column = i % vectors * 8;
     const bool is_there = token < tokens;
     cp_async16(to.at(token, column), from + (is_there ? token * stride + column : 0), is_there);
@@ -75,8 +79,9 @@ inline constexpr float log_decay_min = -100.0F;
 struct ChunkParams : SsdParams<bf16, void> {
   bool state_is_bf16;
   int spans;
-  int parts;  ///< of a head's rows, each a block's
+  int parts;                               ///< of a head's rows, each a block's
   float *segment_states, *segment_decays;  ///< [segments,heads,P,N], [segments,heads]
+  int x_step, y_step;                      ///< from token to token: 64 of them stay below 2^31
   int segment_tokens;                      ///< 0: spans are whole
 
   /// Elements of the state of all heads.
@@ -249,8 +254,7 @@ struct ChunkAnswer {
       std::uint32_t a[4], right[4];
       ldmatrix_x4(a, c.at(warp * 16 + lane % 16, k + lane / 16 * 8));
 #pragma unroll
-      for (int j = 0; j < key_tiles; ++j) {
-        if (j > warp) break;  // keys behind every token of the warp
+      for (int j = 0; j < key_tiles; ++j) {  // all of them: the last warp needs them in any case
         ldmatrix_x4(right, b.at(j * 16 + row, k + column));
         mma_bf16(scores[2 * j], a, right[0], right[1]);
         mma_bf16(scores[2 * j + 1], a, right[2], right[3]);
@@ -281,7 +285,7 @@ struct ChunkAnswer {
         for (int i = 0; i < 4; ++i) {
           const int token = first + i / 2 * 8, key = j * 16 + half * 8 + lane % 4 * 2 + i % 2;
           const float decay = exp_not_above_one(log_decay[i / 2] - steps.log_decay[key]);
-          masked[i] = key <= token ? scores[2 * j + half][i] * (decay * steps.dt[key]) : 0.0F;
+          masked[i] = scores[2 * j + half][i] * (decay * (key <= token ? steps.dt[key] : 0.0F));
         }
         a[2 * half] = pack_bf16(masked[0], masked[1]);
         a[2 * half + 1] = pack_bf16(masked[2], masked[3]);
@@ -298,7 +302,7 @@ struct ChunkAnswer {
   }
 
   /// y = values + d * x, of the chunk's first `tokens`; `y` is the first one's row.
-  __device__ __forceinline__ void store(bf16* y, std::int64_t stride, int tokens, float d,
+  __device__ __forceinline__ void store(bf16* y, int stride, int tokens, float d,
                                         const ChunkTile<chunk_tokens, Rows>& x) const {
     const int column = static_cast<int>(threadIdx.x) % 4 * 2;
 #pragma unroll

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "kernels/cuda/launch.h"
 #include "kernels/ops/ssd_chunk.cuh"
 #include "kernels/ops/ssd_cuda.h"
@@ -8,6 +10,9 @@ namespace {
 
 /// What the smaller cards' multiprocessors give to one block.
 constexpr std::size_t shared_bytes_everywhere = 99 << 10;
+
+/// So that a chunk's offsets are 32-bit numbers.
+constexpr std::int64_t row_stride_max = 1 << 24;
 
 /// Inputs of a chunk. Two stages where they fit: then the next chunk comes while one is computed.
 template <int Rows, int Columns>
@@ -84,8 +89,8 @@ template <int Rows, int Columns>
 __device__ __forceinline__ void copy_inputs(const ChunkParams& p, const Part& part, int token,
                                             int last, Inputs<Rows, Columns>& to) {
   const bf16* const line = p.x + token * p.x_stride;
-  copy_chunk(to.b, line + p.b_of(part.head), p.x_stride, last - token);
-  copy_chunk(to.x, line + part.first_row, p.x_stride, last - token);
+  copy_chunk(to.b, line + p.b_of(part.head), p.x_step, last - token);
+  copy_chunk(to.x, line + part.first_row, p.x_step, last - token);
 }
 
 /// The state before a piece.
@@ -133,7 +138,7 @@ __global__ void __launch_bounds__(chunk_threads, 2) ssd_chunk_kernel(const Chunk
   if (piece.first == piece.last) return;
   const auto copy = [&](int token, int stage) {
     copy_inputs(p, part, token, piece.last, shared.inputs[stage]);
-    copy_chunk(shared.c[stage], p.x + token * p.x_stride + p.c_of(part.head), p.x_stride,
+    copy_chunk(shared.c[stage], p.x + token * p.x_stride + p.c_of(part.head), p.x_step,
                piece.last - token);
     cp_async_commit();
   };
@@ -162,7 +167,7 @@ __global__ void __launch_bounds__(chunk_threads, 2) ssd_chunk_kernel(const Chunk
     if (warp * 16 < tokens) {
       ChunkAnswer<Rows> answer;
       answer.make(shared.c[stage], inputs.b, inputs.x, shared.state, steps);
-      answer.store(p.y + token * p.y_stride + part.first_row, p.y_stride, tokens, p.d[part.head],
+      answer.store(p.y + token * p.y_stride + part.first_row, p.y_step, tokens, p.d[part.head],
                    inputs.x);
     }
     state.move_on(inputs.x, inputs.b, steps, tokens);
@@ -265,6 +270,8 @@ ChunkParams params_of(const Ssd& op, const SsdSegments& plan) {
   params.spans = static_cast<int>(op.read_slot.dim(0));
   params.state_is_bf16 = op.state.dtype == DType::bf16;
   params.parts = params.rows / static_cast<int>(ssd_part_rows(params.rows, params.columns));
+  params.x_step = static_cast<int>(params.x_stride);
+  params.y_step = static_cast<int>(params.y_stride);
   params.segment_tokens = static_cast<int>(plan.tokens);
   params.segment_states = op.workspace.as<float>();
   params.segment_decays = params.segment_states + plan.count * params.slot_size();
@@ -313,7 +320,8 @@ void run_columns(Stream& stream, const ChunkParams& params, const SsdSegments& p
 }  // namespace
 
 bool ssd_chunked_takes(const Ssd& op) {
-  return op.x.dtype == DType::bf16 && ssd_part_rows(op.state.dim(2), op.state.dim(3)) != 0 &&
+  return std::max(op.x.row_stride, op.y.row_stride) <= row_stride_max &&
+         op.x.dtype == DType::bf16 && ssd_part_rows(op.state.dim(2), op.state.dim(3)) != 0 &&
          is_vector_aligned(op.x.as<bf16>(), op.x.row_stride) &&
          reinterpret_cast<std::uintptr_t>(op.y.data) % 4 == 0 && op.y.row_stride % 2 == 0 &&
          reinterpret_cast<std::uintptr_t>(op.state.data) % 8 == 0 && op.state.row_stride % 2 == 0;
