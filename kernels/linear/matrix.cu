@@ -60,12 +60,17 @@ __global__ void __launch_bounds__(T::threads) matrix_kernel(const Dense<bf16, Y>
 }
 
 template <typename T, typename Y>
-void run_tile(Stream& stream, const Dense<bf16, Y>& dense) {
+dim3 blocks_of(const Dense<bf16, Y>& dense) {
   // With silu_gated a last half of 8 outputs has a tile too.
   const std::int64_t outputs =
       dense.epilogue == Epilogue::silu_gated ? (dense.columns + 7) / 8 * 16 : dense.outputs;
+  return dim3(pieces(outputs, T::outputs), pieces(dense.tokens, T::tokens));
+}
+
+template <typename T, typename Y>
+void run_tile(Stream& stream, const Dense<bf16, Y>& dense) {
   launch(stream,
-         {.blocks = dim3(pieces(outputs, T::outputs), pieces(dense.tokens, T::tokens)),
+         {.blocks = blocks_of<T>(dense),
           .threads = T::threads,
           .shared_bytes = sizeof(TileShared<T>),
           .starts_early = true},
@@ -73,13 +78,23 @@ void run_tile(Stream& stream, const Dense<bf16, Y>& dense) {
 }
 
 using WideTile = Tile<2, 4, 4, 4>;    ///< 128 x 128
-using NarrowTile = Tile<1, 4, 2, 2>;  ///< 32 x 64: few tokens, so more blocks share the weight
-constexpr int narrow_tokens_max = 64;
+using NarrowTile = Tile<1, 4, 2, 2>;  ///< 32 x 64
+/// 16 x 16: a warp for itself, with 20 KB of the weight in flight.
+using SmallTile = Tile<1, 1, 1, 2, 128, 6>;
+
+/// Whether the tile is not mostly empty, and its blocks are enough for half of the card.
+template <typename T, typename Y>
+bool is_filled(const Stream& stream, const Dense<bf16, Y>& dense) {
+  const dim3 blocks = blocks_of<T>(dense);
+  return dense.tokens > T::tokens / 2 &&
+         std::int64_t{blocks.x} * blocks.y * 2 >= stream.processors();
+}
 
 template <typename Y>
 void run(Stream& stream, const Dense<bf16, Y>& dense) {
-  if (dense.tokens <= narrow_tokens_max) return run_tile<NarrowTile>(stream, dense);
-  run_tile<WideTile>(stream, dense);
+  if (is_filled<WideTile>(stream, dense)) return run_tile<WideTile>(stream, dense);
+  if (is_filled<NarrowTile>(stream, dense)) return run_tile<NarrowTile>(stream, dense);
+  run_tile<SmallTile>(stream, dense);
 }
 
 }  // namespace

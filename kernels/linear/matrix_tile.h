@@ -8,43 +8,41 @@
 /// moe's grouped products share. Included by .cu files only.
 namespace hyb::kernels::cuda {
 
-/// A block of WarpRows x WarpColumns warps, each with TilesM x TilesN products of 16x8.
-template <int WarpRows, int WarpColumns, int TilesM, int TilesN>
+/// A block of WarpRows x WarpColumns warps, each with TilesM x TilesN products of 16x8, and a ring
+/// of `Stages` stages of `KStep` elements of k. By default two steps of the matrix instructions
+/// between barriers, and 80 KB for 128 x 128: sm_86 and sm_89 have 99 KB for a block.
+template <int WarpRows, int WarpColumns, int TilesM, int TilesN, int KStep = 32, int Stages = 4>
 struct Tile {
   static constexpr int warp_columns = WarpColumns, tiles_m = TilesM, tiles_n = TilesN;
   static constexpr int tokens = WarpRows * TilesM * 16;
   static constexpr int outputs = WarpColumns * TilesN * 8;
   static constexpr int threads = WarpRows * WarpColumns * warp_size;
+  static constexpr int k_step = KStep, stages = Stages;
 
   /// Where a warp's part of the tile begins.
   static constexpr int first_token(int warp) { return warp / WarpColumns * TilesM * 16; }
   static constexpr int first_output(int warp) { return warp % WarpColumns * TilesN * 8; }
 };
 
-/// Two steps of the matrix instructions between barriers, and 80 KB for the wide tile: sm_86 and
-/// sm_89 have 99 KB for a block, so a step of 64 would leave them too few stages.
-inline constexpr int k_step = 32;
-inline constexpr int stages = 4;
-/// Elements of a row in shared memory: 80 bytes, so that the 8 rows of a matrix lie in different
-/// banks.
-inline constexpr int row_elements = k_step + 8;
 inline constexpr int chunk = 8;  ///< elements of one copy
 
-template <int Rows>
-using Stage = SharedArray<SharedArray<bf16, row_elements>, Rows>;
+/// A row has 16 bytes more than its elements, so that the 8 rows of a matrix lie in different
+/// banks.
+template <int Rows, int KStep>
+using Stage = SharedArray<SharedArray<bf16, KStep + chunk>, Rows>;
 
 template <typename T>
 struct alignas(16) TileShared {
-  SharedArray<Stage<T::tokens>, stages> x;
-  SharedArray<Stage<T::outputs>, stages> weight;
+  SharedArray<Stage<T::tokens, T::k_step>, T::stages> x;
+  SharedArray<Stage<T::outputs, T::k_step>, T::stages> weight;
 };
 
-/// Copies k .. k+k_step-1 of `Rows` rows, of which row i is row_of(i), or is zero if that is
+/// Copies k .. k+KStep-1 of `Rows` rows, of which row i is row_of(i), or is zero if that is
 /// negative.
-template <int Rows, int Threads, typename RowOf>
-__device__ __forceinline__ void copy_rows(Stage<Rows>& to, const bf16* from, std::int64_t stride,
-                                          RowOf&& row_of, int k, int inner) {
-  constexpr int chunks = k_step / chunk;
+template <int Threads, int Rows, int KStep, typename RowOf>
+__device__ __forceinline__ void copy_rows(Stage<Rows, KStep>& to, const bf16* from,
+                                          std::int64_t stride, RowOf&& row_of, int k, int inner) {
+  constexpr int chunks = KStep / chunk;
   for (int i = static_cast<int>(threadIdx.x); i < Rows * chunks; i += Threads) {
     const int column = i % chunks * chunk, row = row_of(i / chunks);
     const bool is_there = row >= 0 && k + column < inner;
@@ -55,12 +53,13 @@ __device__ __forceinline__ void copy_rows(Stage<Rows>& to, const bf16* from, std
 
 /// The warp's products of one stage, in ascending k.
 template <typename T>
-__device__ __forceinline__ void multiply(Stage<T::tokens>& x, Stage<T::outputs>& weight,
-                                         int first_token, int first_output,
+__device__ __forceinline__ void multiply(Stage<T::tokens, T::k_step>& x,
+                                         Stage<T::outputs, T::k_step>& weight, int first_token,
+                                         int first_output,
                                          float (&sums)[T::tiles_m][T::tiles_n][4]) {
   const int lane = static_cast<int>(threadIdx.x) % warp_size;
 #pragma unroll
-  for (int k = 0; k < k_step; k += 16) {
+  for (int k = 0; k < T::k_step; k += 16) {
     std::uint32_t a[T::tiles_m][4];
 #pragma unroll
     for (int m = 0; m < T::tiles_m; ++m) {
@@ -96,16 +95,17 @@ __device__ __forceinline__ void multiply_tile(TileShared<T>& shared, const TileO
                                               BeforeX&& before_x,
                                               float (&sums)[T::tiles_m][T::tiles_n][4]) {
   const int warp = static_cast<int>(threadIdx.x) / warp_size;
-  const int steps = (p.inner + k_step - 1) / k_step;
+  constexpr int stages = T::stages;
+  const int steps = (p.inner + T::k_step - 1) / T::k_step;
   const auto copy_weight = [&](int step) {
     if (step >= steps) return;
-    copy_rows<T::outputs, T::threads>(shared.weight[step % stages], p.weight, p.inner, weight_row,
-                                      step * k_step, p.inner);
+    copy_rows<T::threads, T::outputs, T::k_step>(shared.weight[step % stages], p.weight, p.inner,
+                                                 weight_row, step * T::k_step, p.inner);
   };
   const auto copy_x = [&](int step) {
     if (step < steps) {
-      copy_rows<T::tokens, T::threads>(shared.x[step % stages], p.x, p.x_stride, x_row,
-                                       step * k_step, p.inner);
+      copy_rows<T::threads, T::tokens, T::k_step>(shared.x[step % stages], p.x, p.x_stride, x_row,
+                                                  step * T::k_step, p.inner);
     }
     cp_async_commit();
   };

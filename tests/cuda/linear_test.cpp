@@ -148,6 +148,7 @@ TEST_SUITE("cuda/linear") {
 
   TEST_CASE("batch-invariant, a row's bits do not even depend on how many there are") {
     check_rows({130, 70, 264, bf, bf, f32, false, {}}, {1, 2, 8, 9, 64, 65, 129}, true);
+    check_rows({20, 40, 1064, bf, bf, f32, false, {}}, {1, 16, 17}, true);
     check_rows({5, 20, 37, f32, bf, f32, false, {}}, {1, 2}, true);
   }
 }
