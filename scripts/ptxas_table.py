@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+"""Registers, spills and shared memory of every CUDA kernel, as ptxas tells them without a card.
+
+    scripts/ptxas_table.py            # writes kernels/cuda/ptxas.tsv
+    scripts/ptxas_table.py --check    # exit status 1 and one line per finding: a spill, a kernel
+                                      # with over 8 registers more than in the table, or not in it
+
+What was compiled is kept in build/ptxas by the hash of the file and all that it includes.
+"""
+
+import argparse
+import concurrent.futures
+import hashlib
+import json
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+TOP = pathlib.Path(__file__).resolve().parent.parent
+TABLE = TOP / "kernels/cuda/ptxas.tsv"
+ARCHITECTURES = ["80", "86", "89", "90"]
+FLAGS = ["-std=c++20", "-O3", "--expt-relaxed-constexpr", "-DHYB_HAS_CUDA=true", f"-I{TOP}",
+         "-Xptxas", "-v", "-c"]
+PARSER = 1  # another number when parse() reads something else: what was kept is made again
+REGISTERS_MORE_MAX = 8
+COLUMNS = ["file", "kernel", *(f"registers_{a}" for a in ARCHITECTURES), "spill_bytes",
+           "shared_bytes"]
+
+
+def find_nvcc():
+    usual = "/usr/local/cuda/bin/nvcc"
+    return shutil.which("nvcc") or (usual if pathlib.Path(usual).exists() else None)
+
+
+def with_includes(path, seen):
+    """The file and what it includes of this repository."""
+    if path in seen:
+        return
+    seen.add(path)
+    for name in re.findall(r'^#include "([^"]+)"', path.read_text(), re.M):
+        if (TOP / name).is_file():
+            with_includes(TOP / name, seen)
+
+
+def has_kernels(path):
+    files = set()
+    with_includes(path, files)
+    return any("__global__" in file.read_text() for file in files)
+
+
+def key_of(path, nvcc_version):
+    files = set()
+    with_includes(path, files)
+    key = hashlib.sha256(f"{PARSER} {nvcc_version}{FLAGS}{ARCHITECTURES}".encode())
+    for file in sorted(files):
+        key.update(f"{file.relative_to(TOP)}\0".encode() + file.read_bytes())
+    return key.hexdigest()[:32]
+
+
+def demangled(names):
+    """Kernels' names with their template arguments and nothing else."""
+    text = subprocess.run(["c++filt"], input="\n".join(names), check=True, capture_output=True,
+                          text=True).stdout
+    kernels = {}
+    for name, full in zip(names, text.splitlines()):
+        short = re.sub(r"hyb::kernels::|cuda::|\(anonymous namespace\)::", "", full)
+        short = re.sub(r"\((bool|int)\)", "", short).replace("> >", ">>").removeprefix("void ")
+        depth = 0
+        for i, letter in enumerate(short):  # the parameter list is outside of all <>
+            depth += (letter == "<") - (letter == ">")
+            if letter == "(" and depth == 0:
+                short = short[:i]
+                break
+        kernels[name] = short
+    return kernels
+
+
+def parse(text):
+    """{kernel: {architecture: [registers, spill bytes, shared bytes]}} of what ptxas printed."""
+    found, current = {}, None
+    for line in text.splitlines():
+        if entry := re.search(r"Compiling entry function '(\w+)' for 'sm_(\d+)'", line):
+            current = entry.groups()
+        elif spills := re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", line):
+            spilled = int(spills.group(1)) + int(spills.group(2))
+        elif (used := re.search(r"Used (\d+) registers", line)) and current:
+            shared = re.search(r"(\d+) bytes smem", line)
+            kernel = found.setdefault(current[0], {})
+            kernel[current[1]] = [int(used.group(1)), spilled,
+                                  int(shared.group(1)) if shared else 0]
+            current = None
+    names = demangled(sorted(found))
+    return {names[name]: found[name] for name in sorted(found)}
+
+
+def compiled(path, nvcc, nvcc_version, kept):
+    """The file's kernels, from an earlier run where nothing has changed."""
+    result = kept / f"{path.stem}-{key_of(path, nvcc_version)}.json"
+    if result.exists():
+        return json.loads(result.read_text())
+    gencode = [f"-gencode=arch=compute_{a},code=sm_{a}" for a in ARCHITECTURES]
+    run = subprocess.run([nvcc, *FLAGS, *gencode, "-o", "/dev/null", str(path)],
+                         capture_output=True, text=True)
+    if run.returncode != 0:
+        sys.exit(f"{path.relative_to(TOP)} does not compile:\n{run.stderr}{run.stdout}")
+    kernels = parse(run.stderr + run.stdout)
+    for old in kept.glob(f"{path.stem}-*.json"):
+        old.unlink()
+    result.write_text(json.dumps(kernels))
+    return kernels
+
+
+def measure(nvcc, kept):
+    """Rows of the table, of all .cu files, two compilers at a time."""
+    version = subprocess.run([nvcc, "--version"], check=True, capture_output=True,
+                             text=True).stdout
+    kept.mkdir(parents=True, exist_ok=True)
+    paths = sorted(filter(has_kernels, (TOP / "kernels").rglob("*.cu")))
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        results = list(pool.map(lambda path: compiled(path, nvcc, version, kept), paths))
+    rows = {}
+    for path, kernels in zip(paths, results):
+        for name, by_architecture in sorted(kernels.items()):
+            values = [by_architecture[a] for a in ARCHITECTURES]
+            rows[(str(path.relative_to(TOP)), name)] = [
+                *(v[0] for v in values), max(v[1] for v in values), max(v[2] for v in values)]
+    return rows
+
+
+def write_table(rows):
+    lines = ["\t".join(COLUMNS)]
+    lines += ["\t".join([*key, *map(str, values)]) for key, values in rows.items()]
+    TABLE.write_text("\n".join(lines) + "\n")
+
+
+def read_table():
+    rows = {}
+    for line in TABLE.read_text().splitlines()[1:]:
+        file, kernel, *values = line.split("\t")
+        rows[(file, kernel)] = [int(value) for value in values]
+    return rows
+
+
+def findings(rows, table):
+    """What --check says."""
+    for key, values in rows.items():
+        spilled = values[len(ARCHITECTURES)]
+        if spilled > 0:
+            yield f"{' '.join(key)}: spills {spilled} bytes"
+        if key not in table:
+            yield f"{' '.join(key)}: not in {TABLE.relative_to(TOP)}; run scripts/ptxas_table.py"
+            continue
+        for i, architecture in enumerate(ARCHITECTURES):
+            if values[i] > table[key][i] + REGISTERS_MORE_MAX:
+                yield (f"{' '.join(key)}: {values[i]} registers on sm_{architecture}, "
+                       f"{table[key][i]} in the table")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="compare, write nothing")
+    parser.add_argument("--keep", type=pathlib.Path, default=TOP / "build/ptxas",
+                        help="folder for results (default: build/ptxas)")
+    options = parser.parse_args()
+    nvcc = find_nvcc()
+    if nvcc is None:
+        print("nvcc is not here")
+        return 0
+    rows = measure(nvcc, options.keep)
+    if not options.check:
+        write_table(rows)
+        return 0
+    found = list(findings(rows, read_table()))
+    for line in found:
+        print(line)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
