@@ -12,10 +12,6 @@ Loaded on_card(const Golden& golden, DType activation, bool batch_invariant) {
 }
 
 /// The first tokens of the main prompt in one step, then so many of the answer one by one.
-std::vector<std::string> reuse_names() {
-  return {"granite-attention-only", "granite-dense-nope", "granite-dense-rope", "granite-groups"};
-}
-
 struct Length {
   std::size_t prompt = 24, answer = 8;
 };
@@ -32,11 +28,29 @@ std::vector<TokenId> greedy(Loaded& loaded, std::span<const TokenId> prompt, std
   return answer;
 }
 
+/// The middle one of the rows' distances from f32: a rounding that swaps one token's expert moves
+/// few rows, and those far.
+double middle_distance(Loaded& loaded, const Golden& golden) {
+  const auto vocab = static_cast<std::size_t>(loaded.model.plan.vocab);
+  std::vector<double> rows;
+  for (std::size_t i = 0; i < golden.prompts.size(); ++i) {
+    const std::vector<float> ours = loaded.run(golden.prompts[i], 0);
+    const std::vector<float> expected = golden.values("logits." + std::to_string(i));
+    for (std::size_t at = 0; at < expected.size(); at += vocab) {
+      Distance row;
+      row.add(std::span(ours).subspan(at, vocab), std::span(expected).subspan(at, vocab));
+      rows.push_back(row.relative_rms());
+    }
+  }
+  std::ranges::sort(rows);
+  return rows[rows.size() / 2];
+}
+
 }  // namespace
 
 TEST_SUITE("cuda/golden") {
   TEST_CASE("f32 logits and greedy tokens are those of transformers") {
-    for (const std::string& name : reuse_names()) {
+    for (const std::string& name : fixtures()) {
       CAPTURE(name);
       const Golden golden(name);
       Loaded loaded = on_card(golden, DType::f32, false);
@@ -57,17 +71,18 @@ TEST_SUITE("cuda/golden") {
     }
   }
 
-  TEST_CASE("bf16 logits are as near to f32 as those of transformers in bf16") {
-    for (const std::string& name : reuse_names()) {
+  TEST_CASE("bf16 logits are as near to f32 as the CPU's") {
+    for (const std::string& name : fixtures()) {
+      const Golden golden(name);
+      Loaded cpu(golden.folder, DType::bf16, kernels::best_isa());
+      const double expected = middle_distance(cpu, golden);
       for (const bool batch_invariant : {false, true}) {
         CAPTURE(name);
         CAPTURE(batch_invariant);
-        const Golden golden(name);
         Loaded loaded = on_card(golden, DType::bf16, batch_invariant);
-        const Distance ours = distance_of_all_prompts(loaded, golden);
-        const double rms = golden.json["bf16_distance"]["rms"].get<double>();
-        MESSAGE(name, " bf16: rms ratio ", ours.relative_rms() / rms);
-        CHECK(ours.relative_rms() <= 1.5 * rms);
+        const double ours = middle_distance(loaded, golden);
+        MESSAGE(name, " bf16: middle row's distance by the CPU's: ", ours / expected);
+        CHECK(ours <= 1.5 * expected);
       }
     }
   }
