@@ -31,19 +31,27 @@ struct Loaded {
       : Loaded(folder, options, kernels::Device::cpu, {.threads = 2, .isa = isa}) {}
   Loaded(const std::filesystem::path& folder, const GeometryOptions& options,
          kernels::Device device, const kernels::QueueOptions& queue_options)
+      : Loaded(
+            [&](kernels::Queue& on) {
+              TensorFiles files(folder);
+              return load_model(on, Config::from_folder(folder), files, options);
+            },
+            device, queue_options) {}
+  /// load(queue) makes the model.
+  template <typename Load>
+  Loaded(Load load, kernels::Device device, const kernels::QueueOptions& queue_options,
+         const GraphOptions& graphs = {})
       : queue(device, queue_options),
-        model([&] {
-          TensorFiles files(folder);
-          return load_model(queue, Config::from_folder(folder), files, options);
-        }()),
+        model(load(queue)),
         runner(queue, model.plan, model.weights, model.geometry,
-               {.memory = flat_memory(model.geometry, positions_max / options.page_tokens, 2,
+               {.memory = flat_memory(model.geometry, positions_max / model.geometry.page_tokens, 2,
                                       kernels::handle_bytes_min(device)),
                 .step_tokens = positions_max,
                 .step_rows = positions_max,
                 .positions_max = positions_max,
-                .vocab_used = model.plan.vocab}) {
-    const std::int32_t count = positions_max / options.page_tokens;
+                .vocab_used = model.plan.vocab,
+                .graphs = graphs}) {
+    const std::int32_t count = positions_max / model.geometry.page_tokens;
     const MemoryLayout layout = runner.capacity().memory;
     slot = SlotId{layout.first_unit(layout.slot_view()) + 1};
     if (layout.groups.empty()) return;

@@ -11,22 +11,6 @@ using namespace hyb::models::testing;
 
 namespace {
 
-/// All answers, in the order of request and choice; each request is asked twice.
-std::vector<Answer> answers_of(Life& life, const std::vector<Request>& requests,
-                               std::int32_t sequences) {
-  for (int round = 0; round < 2; ++round) {
-    for (const Request& request : requests) {
-      life.engine.submit(request, life.answers);
-      life.engine.step();
-      if (sequences == 1) life.run();
-    }
-    life.run();
-  }
-  std::vector<Answer> all;
-  for (const auto& [who, answer] : life.answers.heard) all.push_back(answer);
-  return all;
-}
-
 /// Teacher-forced: the whole answer in one span, its rows drawn again as they were drawn.
 Answer scored_again(Loaded& loaded, const Request& request, std::int32_t choice,
                     const Answer& answer) {

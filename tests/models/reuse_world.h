@@ -115,7 +115,7 @@ inline constexpr std::int32_t reuse_length_max = 160;
 struct Life {
   Life(kernels::Queue& queue, const Model& model, const Setting& setting, SeenLogits& seen)
       : runner(queue, model.plan, model.weights, model.geometry,
-               {.memory = memory_of(model.geometry, setting, elastic),
+               {.memory = memory_of(model.geometry, setting, queue.device(), elastic),
                 .step_tokens = 128,
                 .step_rows = 16,
                 .positions_max = reuse_length_max,
@@ -151,15 +151,33 @@ struct Life {
 
  private:
   static StoreLayout memory_of(const Geometry& geometry, const Setting& setting,
-                               ModelMemoryLayout& elastic) {
+                               kernels::Device device, ModelMemoryLayout& elastic) {
     const auto pages = reuse_length_max / page_tokens;
-    if (setting.memory == "flat") return flat_memory(geometry, 8 * pages, 20);
+    const std::size_t handle = kernels::handle_bytes_min(device);
+    if (setting.memory == "flat") return flat_memory(geometry, 8 * pages, 20, handle);
     const std::size_t sequence = geometry.slot_bytes + geometry.page_bytes * (pages + 1);
-    elastic = memory_layout_of(
-        geometry, {.pool_bytes = sequence * (setting.is_short() ? 3 : 20), .flat = {}});
+    elastic = memory_layout_of(geometry, {.pool_bytes = sequence * (setting.is_short() ? 3 : 20),
+                                          .flat = {},
+                                          .handle_bytes_min = handle});
     return store_layout(elastic);
   }
 };
+
+/// All answers, in the order of request and choice; each request is asked twice.
+inline std::vector<Answer> answers_of(Life& life, const std::vector<Request>& requests,
+                                      std::int32_t sequences) {
+  for (int round = 0; round < 2; ++round) {
+    for (const Request& request : requests) {
+      life.engine.submit(request, life.answers);
+      life.engine.step();
+      if (sequences == 1) life.run();
+    }
+    life.run();
+  }
+  std::vector<Answer> all;
+  for (const auto& [who, answer] : life.answers.heard) all.push_back(answer);
+  return all;
+}
 
 /// A model folder, and what was seen of its logits by all its lives.
 class ReuseFolder {

@@ -4,9 +4,10 @@
 
 namespace hyb::kernels::cuda {
 
-/// Of a driver that lives as long as the process.
+/// Of a driver that lives as long as the process. Its units are small, so that the pools of tiny
+/// models can be cut into superblocks.
 DriverTable driver() {
-  static testing::FakeDriver emulated(std::size_t{2} << 20);
+  static testing::FakeDriver emulated;
   return emulator::driver_table();
 }
 

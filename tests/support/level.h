@@ -1,0 +1,14 @@
+#pragma once
+
+#include <cstdlib>
+#include <string_view>
+
+namespace hyb::testing {
+
+/// HYB_TEST_LEVEL=full asks for what is too slow for every run.
+inline bool is_full_level() {
+  const char* const level = std::getenv("HYB_TEST_LEVEL");
+  return level != nullptr && std::string_view(level) == "full";
+}
+
+}  // namespace hyb::testing
