@@ -206,16 +206,20 @@ void launch_spans(Stream& stream, const Attention& op, const Params& params) {
   const std::int64_t tokens = op.q.dim(0), rows = tokens * params.group;
   const std::int64_t positions = op.pages.dim(0) * op.page_tokens;
   const std::int64_t runs = std::max<std::int64_t>(1, pieces(positions, attention_run));
-  const bool all_short = tokens <= params.spans || rows <= short_rows;
-  // A token of its own has ceil(group / 16) tiles; tokens that share tiles have no more.
-  const std::int64_t of_a_token = pieces(params.group, Narrow::rows);
-  const std::int64_t narrow =
-      std::min(tokens * of_a_token, all_short ? tiles_max(rows, params.spans, 1, Narrow::rows)
-                                              : params.spans * (short_rows / Narrow::rows));
-  launch_tiles<Narrow>(stream, params, narrow, runs, 1, all_short ? INT64_MAX : short_rows);
-  if (all_short) return;
-  launch_tiles<Wide>(stream, params, tiles_max(rows, params.spans, short_rows + 1, Wide::rows),
-                     runs, short_rows + 1, INT64_MAX);
+  const bool all_narrow = tokens <= params.spans || rows <= short_rows;
+  // A span of its own goes to one kind of tiles, so that a prompt is one launch.
+  const std::int64_t wide_rows_min = params.spans == 1 ? 1 : short_rows + 1;
+  if (all_narrow || wide_rows_min > 1) {
+    // A token of its own has ceil(group / 16) tiles; tokens that share tiles have no more.
+    const std::int64_t of_a_token = pieces(params.group, Narrow::rows);
+    const std::int64_t tiles =
+        std::min(tokens * of_a_token, all_narrow ? tiles_max(rows, params.spans, 1, Narrow::rows)
+                                                 : params.spans * (short_rows / Narrow::rows));
+    launch_tiles<Narrow>(stream, params, tiles, runs, 1, all_narrow ? INT64_MAX : short_rows);
+  }
+  if (all_narrow) return;
+  launch_tiles<Wide>(stream, params, tiles_max(rows, params.spans, wide_rows_min, Wide::rows), runs,
+                     wide_rows_min, INT64_MAX);
 }
 
 }  // namespace
