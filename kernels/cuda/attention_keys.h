@@ -9,7 +9,7 @@ namespace hyb::kernels::cuda {
 
 /// A block of RowWarps x ColumnWarps warps that owns 16 rows per row warp. Column warps share the
 /// keys of a tile when scores are made, and the dimensions when values are added. Keys and values
-/// go through a ring of Stages tiles.
+/// go through a ring of Stages tiles. Heads of fewer dimensions are filled up with zeros.
 template <int HeadDim, int RowWarps, int ColumnWarps, int Stages>
 struct AttentionShape {
   static constexpr int head_dim = HeadDim, column_warps = ColumnWarps, stages = Stages;
@@ -106,7 +106,8 @@ __device__ __forceinline__ void copy_queries(const Params& p, const AttentionTil
     const bool is_there = row < tile.rows;
     const bf16* const from =
         p.q + p.offset_of(tile.token, kv_head, tile.first_row + (is_there ? row : 0), p.q_stride);
-    cp_async16(shared.queries.at(row, eight), from + eight * 8, is_there);
+    cp_async16(shared.queries.at(row, eight), from + eight * 8,
+               is_there && eight * 8 < p.layout.head_dim);
   }
 }
 
@@ -125,7 +126,8 @@ __device__ __forceinline__ void copy_item(const Params& p, const KeyWalk& walk, 
     for (int i = static_cast<int>(threadIdx.x); i < attention_step * eights; i += S::threads) {
       const int key = i / eights, eight = i % eights;
       const std::int64_t place = shared.places[tile % places_kept * attention_step + key];
-      cp_async16(to.at(key, eight), from + place + eight * 8, key >= skipped && key < left);
+      cp_async16(to.at(key, eight), from + place + eight * 8,
+                 key >= skipped && key < left && eight * 8 < p.layout.head_dim);
     }
   }
   cp_async_commit();

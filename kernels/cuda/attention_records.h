@@ -90,6 +90,7 @@ __device__ __forceinline__ void merge_records(const Params& p, const AttentionTi
     }
     const float* const sink = p.sink_of(kv_head, tile.first_row + row);
     const float scale = 1.0F / weights_with_sink(weights, largest, p.scale, sink);
+    if (column >= p.layout.head_dim) continue;
     bf16* const y =
         p.y + p.offset_of(tile.token, kv_head, tile.first_row + row, p.y_stride) + column;
     store8(y, {pack_bf16(sums[0] * scale, sums[1] * scale),

@@ -9,7 +9,8 @@ namespace hyb::kernels::cuda {
 /// The two routes of attention. Which of them an op takes depends on types, head_dim and alignment
 /// only.
 
-/// q, y and pages of bf16, all rows 16-byte aligned; head_dim 64, 128 or 256.
+/// q, y and pages of bf16, all rows 16-byte aligned; head_dim a multiple of 8 up to 256, best 64,
+/// 128 or 256 itself.
 bool fits_attention_matrix(const Attention& op);
 void attention_matrix(Stream& stream, const Attention& op);
 

@@ -60,18 +60,24 @@ struct TileSearch {
 };
 
 struct SpanShape {
-  int rows, runs, tiles;
+  int token = 0, position = 0, page_begin = 0;
+  int rows = 0, runs = 0, tiles = 0;
 };
 
 /// The shape of span r where a launch takes spans of rows_min .. rows_max rows; no tiles for
 /// others.
 template <typename Params>
 __device__ __forceinline__ SpanShape shape_of(const Params& p, int r, int tile_rows) {
-  if (r >= p.spans) return {0, 0, 0};
-  const int tokens = p.span_begin[r + 1] - p.span_begin[r], rows = tokens * p.group;
-  if (rows < p.rows_min || rows > p.rows_max || rows == 0) return {0, 0, 0};
-  return {rows, (p.position[r] + tokens + attention_run - 1) / attention_run,
-          (rows + tile_rows - 1) / tile_rows};
+  if (r >= p.spans) return {};
+  const int token = p.span_begin[r], tokens = p.span_begin[r + 1] - token;
+  const int position = p.position[r], page_begin = p.page_begin[r], rows = tokens * p.group;
+  if (rows < p.rows_min || rows > p.rows_max || rows == 0) return {};
+  return {.token = token,
+          .position = position,
+          .page_begin = page_begin,
+          .rows = rows,
+          .runs = (position + tokens + attention_run - 1) / attention_run,
+          .tiles = (rows + tile_rows - 1) / tile_rows};
 }
 
 __device__ __forceinline__ std::int64_t warp_scan(std::int64_t value) {
@@ -113,14 +119,14 @@ __device__ __forceinline__ bool find_tile(const Params& p, int tile_rows, std::i
     if (is_mine) {
       const int first_row = (shape.tiles - 1 - static_cast<int>(index - tiles)) * tile_rows;
       const int left = shape.rows - first_row;
-      shared.found[0] = {p.span_begin[r],
-                         p.position[r],
-                         p.page_begin[r],
-                         shape.rows,
-                         shape.runs,
-                         first_row,
-                         left < tile_rows ? left : tile_rows,
-                         records};
+      shared.found[0] = {.token = shape.token,
+                         .position = shape.position,
+                         .page_begin = shape.page_begin,
+                         .span_rows = shape.rows,
+                         .span_runs = shape.runs,
+                         .first_row = first_row,
+                         .rows = left < tile_rows ? left : tile_rows,
+                         .record = records};
     }
     if (sync_block_any(is_mine)) return true;
   }

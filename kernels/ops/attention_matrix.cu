@@ -129,7 +129,9 @@ __device__ __forceinline__ void write_rows(const Params& p, const AttentionTile&
     bf16* const y = p.y + p.offset_of(tile.token, kv_head, tile.first_row + row, p.y_stride);
 #pragma unroll
     for (int n = 0; n < S::sums; ++n) {
-      *reinterpret_cast<std::uint32_t*>(y + (column_warp * S::sums + n) * 8 + lane % 4 * 2) =
+      const int column = (column_warp * S::sums + n) * 8;
+      if (column >= p.layout.head_dim) continue;
+      *reinterpret_cast<std::uint32_t*>(y + column + lane % 4 * 2) =
           pack_bf16(total.sums[n][2 * i] * scale, total.sums[n][2 * i + 1] * scale);
     }
   }
@@ -222,6 +224,11 @@ void launch_spans(Stream& stream, const Attention& op, const Params& params) {
                      wide_rows_min, INT64_MAX);
 }
 
+/// Dimensions of the tiles that heads of so many go through.
+std::int64_t tile_dim(std::int64_t head_dim) {
+  return head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 256;
+}
+
 }  // namespace
 
 bool fits_attention_matrix(const Attention& op) {
@@ -229,7 +236,7 @@ bool fits_attention_matrix(const Attention& op) {
     return x.dtype == DType::bf16 && is_vector_aligned(x.as<bf16>(), x.row_stride);
   };
   return is_matrix(op.q) && is_matrix(op.y) && is_matrix(op.pages_of_layer) &&
-         (op.head_dim == 64 || op.head_dim == 128 || op.head_dim == 256);
+         op.head_dim % 8 == 0 && op.head_dim <= 256;
 }
 
 void attention_matrix(Stream& stream, const Attention& op) {
@@ -241,14 +248,14 @@ void attention_matrix(Stream& stream, const Attention& op) {
         op.workspace.size() * static_cast<std::int64_t>(size_of(op.workspace.dtype));
     params.tickets = reinterpret_cast<unsigned*>(bytes);
     params.records = reinterpret_cast<float*>(bytes + tickets_bytes);
-    params.records_max =
-        std::max<std::int64_t>(0, size - tickets_bytes) / (record_floats(op.head_dim) * 4);
+    params.records_max = std::max<std::int64_t>(0, size - tickets_bytes) /
+                         (record_floats(tile_dim(op.head_dim)) * 4);
   }
-  if (op.head_dim == 64) {
+  if (tile_dim(op.head_dim) == 64) {
     return launch_spans<AttentionShape<64, 1, 4, 4>, AttentionShape<64, 8, 1, 4>>(stream, op,
                                                                                   params);
   }
-  if (op.head_dim == 128) {
+  if (tile_dim(op.head_dim) == 128) {
     return launch_spans<AttentionShape<128, 1, 4, 4>, AttentionShape<128, 8, 1, 3>>(stream, op,
                                                                                     params);
   }
@@ -259,7 +266,7 @@ std::size_t attention_workspace_bytes(std::int64_t tokens, std::int64_t heads,
                                       std::int64_t head_dim, std::int64_t positions) {
   const std::int64_t runs = (positions + attention_run - 1) / attention_run;
   return static_cast<std::size_t>(tickets_max * 4 +
-                                  tokens * heads * runs * record_floats(head_dim) * 4);
+                                  tokens * heads * runs * record_floats(tile_dim(head_dim)) * 4);
 }
 
 }  // namespace hyb::kernels::cuda
