@@ -31,121 +31,165 @@ struct Params {
   float dt_min, dt_max;
 };
 
-template <int V>
-struct alignas(16) Shared {
-  SharedArray<float, V * warp_size> b, c;  ///< zeros behind the columns
-  SharedArray<float, block_rows> x;
-  SharedArray<int, 1> is_last;
-};
-
 constexpr int taps_max = 4;
 
-/// A channel's taps: what the window holds, oldest first, then the token's own input.
-struct Taps {
-  float values[taps_max];
+/// One channel of the convolution, in a thread.
+template <typename T>
+struct Channel {
+  std::int64_t index;  ///< -1: none
+  float weight[taps_max], bias;
+  T window[taps_max - 1], x;  ///< what is left of the token, oldest first, and its own input
+
+  __device__ __forceinline__ T tap(int j, int taps) const {
+    return j + 1 < taps_max && j + 1 < taps ? window[j] : x;
+  }
 };
 
 template <typename T, typename S>
-__device__ __forceinline__ Taps load_taps(const Params<T, S>& p, int row, std::int64_t channel) {
-  const std::int64_t slot = p.read_slot[row];
-  const T* const window =
-      p.windows + (slot < 0 ? 0 : slot) * p.window_stride + channel * (p.taps - 1);
-  const float x = to_float(p.x[row * p.x_stride + channel]);
-  Taps taps;
+__device__ __forceinline__ void load_weights(const Params<T, S>& p, Channel<T>& channel) {
+  if (channel.index < 0) return;
+  channel.bias = p.conv_bias == nullptr ? 0.0F : p.conv_bias[channel.index];
 #pragma unroll
   for (int j = 0; j < taps_max; ++j) {
-    taps.values[j] = j == p.taps - 1 ? x : 0.0F;
-    if (j < p.taps - 1 && slot >= 0) taps.values[j] = to_float(window[j]);
+    channel.weight[j] = j < p.taps ? p.conv_weight[channel.index * p.taps + j] : 0.0F;
   }
-  return taps;
+}
+
+template <typename T, typename S>
+__device__ __forceinline__ void load_taps(const Params<T, S>& p, int token, std::int64_t slot,
+                                          Channel<T>& channel) {
+  if (channel.index < 0) return;
+  const T* const window =
+      p.windows + (slot < 0 ? 0 : slot) * p.window_stride + channel.index * (p.taps - 1);
+  channel.x = p.x[token * p.x_stride + channel.index];
+#pragma unroll
+  for (int j = 0; j + 1 < taps_max; ++j) {
+    channel.window[j] = j + 1 < p.taps && slot >= 0 ? window[j] : T{};
+  }
 }
 
 /// As causal_conv: from the bias upwards, one rounding per tap.
 template <typename T, typename S>
-__device__ __forceinline__ float convolve(const Params<T, S>& p, std::int64_t channel,
-                                          const Taps& taps) {
-  float sum = p.conv_bias == nullptr ? 0.0F : p.conv_bias[channel];
+__device__ __forceinline__ float convolve(const Params<T, S>& p, const Channel<T>& channel) {
+  if (channel.index < 0) return 0.0F;
+  float sum = channel.bias;
 #pragma unroll
   for (int j = 0; j < taps_max; ++j) {
-    if (j < p.taps) sum = fmaf(p.conv_weight[channel * p.taps + j], taps.values[j], sum);
+    if (j < p.taps) sum = fmaf(channel.weight[j], to_float(channel.tap(j, p.taps)), sum);
   }
   return to_float(rounded<T>(silu(sum)));
 }
 
-/// Moves a channel's window on by one token.
+/// Moves the channel's window on by one token.
 template <typename T, typename S>
-__device__ __forceinline__ void shift_window(const Params<T, S>& p, int row, std::int64_t channel,
-                                             const Taps& taps) {
-  const std::int64_t slot = p.write_slot[row];
-  T* const to = p.windows + slot * p.window_stride + channel * (p.taps - 1);
+__device__ __forceinline__ void shift_window(const Params<T, S>& p, std::int64_t slot,
+                                             const Channel<T>& channel) {
+  T* const to = p.windows + slot * p.window_stride + channel.index * (p.taps - 1);
 #pragma unroll
   for (int j = 0; j + 1 < taps_max; ++j) {
-    if (j + 1 < p.taps) to[j] = rounded<T>(taps.values[j + 1]);
+    if (j + 1 < p.taps) to[j] = channel.tap(j + 1, p.taps);
   }
 }
 
-/// grid (heads * row pieces, R): a block owns some rows of one head, whose state is asked for
-/// first. Every block of a token makes the token's B and C for itself, from windows that the block
-/// which draws the last ticket moves on: it alone knows that all have read them. Sums over columns
-/// in f32 in a fixed order: y is within (N + 16) * 2^-22 * sum_n |S*C|, besides the roundings of
-/// the contract.
-template <typename T, typename S, int V>
-__global__ void __launch_bounds__(block_threads, 6) mamba_step_kernel(const Params<T, S> p) {
-  auto& shared = shared_object<Shared<V>>();
-  const int thread = static_cast<int>(threadIdx.x), warp = thread / warp_size;
-  const int token = static_cast<int>(blockIdx.y);
+/// What a block convolves: B, C (zeros behind their columns), the inputs of its rows; a thread
+/// every block_threads-th of them, and of the rows' in its last turn.
+template <int V>
+struct alignas(16) Shared {
+  static constexpr int b = 0, c = V * warp_size, x = 2 * V * warp_size;
+  static constexpr int turns = (x + block_rows + block_threads - 1) / block_threads;
+  static_assert(x >= (turns - 1) * block_threads);
+
+  SharedArray<float, turns * block_threads> convolved;
+  SharedArray<int, 1> is_last;
+};
+
+/// Which rows of which head a block owns, and where its channels are.
+struct Share {
+  int head, rows;
+  std::int64_t x, b, c;
+};
+
+template <typename T, typename S>
+__device__ __forceinline__ Share share_of_block(const Params<T, S>& p) {
   const int row_pieces = (p.rows + block_rows - 1) / block_rows;
   const int head = static_cast<int>(blockIdx.x) / row_pieces;
   const int first = static_cast<int>(blockIdx.x) % row_pieces * block_rows;
-  const int count = p.rows - first < block_rows ? p.rows - first : block_rows;
   const std::int64_t inner = static_cast<std::int64_t>(p.heads) * p.rows;
-  const std::int64_t own = static_cast<std::int64_t>(head) * p.rows + first;
   const std::int64_t b = inner + head / (p.heads / p.groups) * p.columns;
-  const std::int64_t c = b + static_cast<std::int64_t>(p.groups) * p.columns;
+  return {head, p.rows - first < block_rows ? p.rows - first : block_rows,
+          static_cast<std::int64_t>(head) * p.rows + first, b,
+          b + static_cast<std::int64_t>(p.groups) * p.columns};
+}
+
+template <int V>
+__device__ __forceinline__ std::int64_t channel_at(const Share& share, int columns, int place) {
+  const int n = place % (V * warp_size), i = place - Shared<V>::x;
+  if (i >= 0) return i < share.rows ? share.x + i : -1;
+  if (n >= columns) return -1;
+  return (place < Shared<V>::c ? share.b : share.c) + n;
+}
+
+/// grid (heads * row pieces, R): a block owns some rows of one head. All it reads is asked for
+/// before any of it is used. Every block of a token makes the token's B and C for itself, from
+/// windows that the block which draws the last ticket moves on: it alone knows that all have read
+/// them. Sums over columns in f32 in a fixed order: y is within (N + 16) * 2^-22 * sum_n |S*C|,
+/// besides the roundings of the contract.
+template <typename T, typename S, int V>
+__global__ void __launch_bounds__(block_threads, 4) mamba_step_kernel(const Params<T, S> p) {
+  auto& shared = shared_object<Shared<V>>();
+  constexpr int turns = Shared<V>::turns;
+  const int thread = static_cast<int>(threadIdx.x), warp = thread / warp_size;
+  const int token = static_cast<int>(blockIdx.y);
+  const Share share = share_of_block(p);
   let_next_kernel_start();
+  Channel<T> channels[turns];
+#pragma unroll
+  for (int i = 0; i < turns; ++i) {
+    channels[i].index = channel_at<V>(share, p.columns, i * block_threads + thread);
+    load_weights(p, channels[i]);
+  }
+  const float a_log = p.a_log[share.head], d = p.d[share.head], bias = p.dt_bias[share.head];
   wait_for_previous_kernel();
   const std::int64_t from = p.read_slot[token], to = p.write_slot[token];
   if (to < 0) return;
 
-  const StateRows rows = {count - warp * warp_rows, p.columns, p.state_is_aligned};
-  const std::int64_t at = (own + warp * warp_rows) * p.columns;
+  const StateRows rows = {share.rows - warp * warp_rows, p.columns, p.state_is_aligned};
+  const std::int64_t at = (share.x + warp * warp_rows) * p.columns;
   float state[warp_rows][V];
   load_rows(from < 0 ? nullptr : p.state + from * p.state_stride + at, rows, state);
-  Taps taps = {};
-  if (thread < count) {
-    taps = load_taps(p, token, own + thread);
-    shared.x[thread] = convolve(p, own + thread, taps);
-  }
-  for (int n = thread; n < V * warp_size; n += block_threads) {
-    const bool is_there = n < p.columns;
-    shared.b[n] = is_there ? convolve(p, b + n, load_taps(p, token, b + n)) : 0.0F;
-    shared.c[n] = is_there ? convolve(p, c + n, load_taps(p, token, c + n)) : 0.0F;
+  const T raw = p.dt[token * p.dt_stride + share.head];
+#pragma unroll
+  for (int i = 0; i < turns; ++i) load_taps(p, token, from, channels[i]);
+#pragma unroll
+  for (int i = 0; i < turns; ++i) {
+    shared.convolved[i * block_threads + thread] = convolve(p, channels[i]);
   }
   sync_block();
-  unsigned ticket =
-      0;  // drawn before anything is written, so that the fence has nothing to wait for
+  unsigned ticket = 0;  // drawn before this thread writes: its fence has little to wait for
   if (thread == 0) {
     fence();
     ticket = atomic_add(&p.tickets[token], 1U);
   }
-  if (thread < count) shift_window(p, token, own + thread, taps);
+  const int last_place = (turns - 1) * block_threads + thread;
+  if (last_place >= Shared<V>::x && channels[turns - 1].index >= 0) {
+    shift_window(p, to, channels[turns - 1]);
+  }
 
   if (rows.rows > 0) {
-    const float raw = to_float(p.dt[token * p.dt_stride + head]) + p.dt_bias[head];
-    const float dt = step_size(raw, p.dt_min, p.dt_max), decay = step_decay(dt, p.a_log[head]);
+    const float dt = step_size(to_float(raw) + bias, p.dt_min, p.dt_max),
+                decay = step_decay(dt, a_log);
+    const int x = Shared<V>::x + warp * warp_rows;
     float b_values[V], c_values[V], input[warp_rows];
-    load_columns<V>(&shared.b[0], b_values);
-    load_columns<V>(&shared.c[0], c_values);
+    load_columns<V>(&shared.convolved[Shared<V>::b], b_values);
+    load_columns<V>(&shared.convolved[Shared<V>::c], c_values);
 #pragma unroll
-    for (int r = 0; r < warp_rows; ++r) {
-      input[r] = r < rows.rows ? dt * shared.x[warp * warp_rows + r] : 0.0F;
-    }
+    for (int r = 0; r < warp_rows; ++r) input[r] = dt * shared.convolved[x + r];
     const float sum = advance<S, V>(state, decay, input, b_values, c_values);
     store_rows(p.state + to * p.state_stride + at, rows, state);
     const int row = thread % warp_size / 8;
     if (thread % 8 == 0 && row < rows.rows) {
-      const int i = warp * warp_rows + row;
-      p.y[token * p.y_stride + own + i] = rounded<T>(fmaf(p.d[head], shared.x[i], sum));
+      T* const y = p.y + token * p.y_stride + share.x + warp * warp_rows;
+      y[row] = rounded<T>(fmaf(d, shared.convolved[x + row], sum));
     }
   }
 
@@ -153,9 +197,13 @@ __global__ void __launch_bounds__(block_threads, 6) mamba_step_kernel(const Para
   sync_block();
   if (shared.is_last[0] == 0) return;
   fence();
+  const std::int64_t inner = static_cast<std::int64_t>(p.heads) * p.rows;
   for (std::int64_t i = thread; i < 2 * static_cast<std::int64_t>(p.groups) * p.columns;
        i += block_threads) {
-    shift_window(p, token, inner + i, load_taps(p, token, inner + i));
+    Channel<T> channel;
+    channel.index = inner + i;
+    load_taps(p, token, from, channel);
+    shift_window(p, to, channel);
   }
   if (thread == 0) p.tickets[token] = 0;
 }
