@@ -35,7 +35,7 @@ struct Shared {
 };
 
 struct Partials {
-  SharedArray<SharedArray<SharedArray<float, warp_size>, block_warps>, 2> sums;
+  SharedArray<SharedArray<float, warp_size>, block_warps> sums;
 };
 
 /// First elements of a group's rows; rows past the end are the last one again, never written.
@@ -105,12 +105,13 @@ class Weights {
   int lane_, first_step_, step_, group_, group_end_, stage_ = 0;
 };
 
-/// The team's sums of its members', in the members' order.
-__device__ __forceinline__ float sum_of_team(float sum, int split, int parity) {
+/// The team's sums of its members', in the members' order. Once in a kernel: split_of gives a team
+/// of several warps one group only.
+__device__ __forceinline__ float sum_of_team(float sum, int split) {
   if (split == 1) return sum;
   const int warp = static_cast<int>(threadIdx.x) / warp_size, team = warp / split;
   const int lane = static_cast<int>(threadIdx.x) % warp_size;
-  auto& partial = shared_object<Partials>().sums[parity];
+  auto& partial = shared_object<Partials>().sums;
   partial[warp][lane] = sum;
   barrier_sync(1 + team, split * warp_size);
   sum = 0.0F;
@@ -151,8 +152,7 @@ __global__ void __launch_bounds__(block_threads, Tokens == 1 ? 4 : 2)
     x = staged;
   }
 
-  int parity = 0;
-  for (int group = begin; group < end; group += teams, parity ^= 1) {
+  for (int group = begin; group < end; group += teams) {
     float sums[group_rows * Tokens] = {};
     for (int k = warp % p.split * k_step; k < inner; k += p.split * k_step) {
       float w[group_rows][8];
@@ -170,7 +170,7 @@ __global__ void __launch_bounds__(block_threads, Tokens == 1 ? 4 : 2)
       }
       weights.refill();
     }
-    const float sum = sum_of_team(warp_sums(sums), p.split, parity);
+    const float sum = sum_of_team(warp_sums(sums), p.split);
     const float up = shuffle_xor(sum, warp_size / 2);  // of the row two below in the group
     constexpr int lanes = warp_size / (group_rows * Tokens);
     const int row = lane / lanes / Tokens, token = lane / lanes % Tokens;

@@ -61,10 +61,7 @@ __global__ void __launch_bounds__(T::threads) matrix_kernel(const Dense<bf16, Y>
 
 template <typename T, typename Y>
 dim3 blocks_of(const Dense<bf16, Y>& dense) {
-  // With silu_gated a last half of 8 outputs has a tile too.
-  const std::int64_t outputs =
-      dense.epilogue == Epilogue::silu_gated ? (dense.columns + 7) / 8 * 16 : dense.outputs;
-  return dim3(pieces(outputs, T::outputs), pieces(dense.tokens, T::tokens));
+  return dim3(pieces(dense.outputs, T::outputs), pieces(dense.tokens, T::tokens));
 }
 
 template <typename T, typename Y>

@@ -138,6 +138,25 @@ TEST_SUITE("cuda/linear") {
     });
   }
 
+  TEST_CASE("what stands beside the columns of x is not read") {
+    for (const std::int64_t tokens : {1, 8, 9, 40, 70}) {
+      for (const std::int64_t inner : {40, 3080}) {
+        const Case c = {tokens, 18, inner, bf, bf, f32, false, {}};
+        auto x = random_tensor(bf, {tokens, inner + 8}, 5);
+        for (std::int64_t i = 0; i < 8 * tokens; ++i) {
+          x.set(i / 8 * (inner + 8) + inner + i % 8, NAN);
+        }
+        const TestWeight weight(bf, c.outputs, inner, weight_bytes(c));
+        const DeviceTensor on_x(x), on_y(TestTensor(f32, {tokens, c.outputs}));
+        cuda::Stream stream;
+        cuda::linear(stream,
+                     {.x = Tensor(on_x).columns(0, inner), .weight = &weight.device, .y = on_y});
+        stream.wait();
+        for (const float value : on_y.fetch().values()) REQUIRE(std::isfinite(value));
+      }
+    }
+  }
+
   TEST_CASE("a row's bits do not depend on the other rows of a route") {
     check_rows({8, 70, 808, bf, bf, f32, false, {}}, {1, 2, 3, 4, 5}, false);
     check_rows({64, 70, 40, bf, bf, f32, false, {}}, {9, 40}, false);
