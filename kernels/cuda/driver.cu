@@ -9,4 +9,6 @@ DriverTable driver() {
   return load_driver();
 }
 
+CublasLt matrix_library() { return open_cublaslt(); }
+
 }  // namespace hyb::kernels::cuda

@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/bounce.h"
 #include "kernels/cuda/check.h"
+#include "kernels/cuda/driver.h"
 #include "kernels/cuda/memory.h"
 #include "kernels/linear/library_products.h"
 
@@ -23,14 +24,35 @@ Bounce& Stream::bounce() {
 
 Stream::~Stream() { cudaStreamDestroy(stream_); }
 
-void Stream::use(std::unique_ptr<LibraryProducts> products) { products_ = std::move(products); }
+void Stream::use(std::unique_ptr<LibraryProducts> products, std::string text) {
+  products_ = std::move(products);
+  products_text_ = std::move(text);
+}
 
 void Stream::wait() { check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize"); }
+
+namespace {
+
+/// A library that is missing or does not start is no error: the kernels here do without it.
+void open_library(Stream& stream) {
+  const CublasLt library = matrix_library();
+  if (!library.is_there()) return stream.use(nullptr, library.text);
+  try {
+    Buffer workspace(Device::cuda, LibraryProducts::workspace_bytes_usual);
+    stream.use(std::make_unique<LibraryProducts>(*library.table, std::move(workspace)),
+               library.text);
+  } catch (const Error& error) {
+    stream.use(nullptr, library.text + ": " + error.what());
+  }
+}
+
+}  // namespace
 
 Stream* make_stream(bool batch_invariant) {
   card();  // or why there is none
   auto stream = std::make_unique<Stream>();
   stream->set_batch_invariant(batch_invariant);
+  if (!batch_invariant) open_library(*stream);
   return stream.release();
 }
 

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 
 struct CUstream_st;
 struct CUgraphExec_st;
@@ -34,10 +35,11 @@ class Stream {
 
   /// Made when it is first asked for.
   Bounce& bounce();
-  /// Dense products of many rows may go to the library from now on.
-  void use(std::unique_ptr<LibraryProducts> products);
-  /// Null where there is no library.
+  /// Dense products of many rows may go to the library from now on, unless it is null. `text` tells
+  /// a person which one it is, or why there is none.
+  void use(std::unique_ptr<LibraryProducts> products, std::string text);
   LibraryProducts* products() const { return products_.get(); }
+  const std::string& products_text() const { return products_text_; }
 
   /// Waits until everything asked for is done; what a kernel did wrong is thrown here.
   void wait();
@@ -49,6 +51,7 @@ class Stream {
   bool can_start_early_ = false;
   bool batch_invariant_ = false;
   std::unique_ptr<LibraryProducts> products_;
+  std::string products_text_ = "not asked for";
 };
 
 /// For who does not see all of the class at link time. Throws Error(usage) where there is no card.

@@ -20,7 +20,7 @@ constexpr DType bf = DType::bf16;
 
 void open_fake(cuda::Stream& stream) {
   const CublasLtTable table = fake_cublaslt::table();
-  stream.use(std::make_unique<LibraryProducts>(table, Buffer(Device::cuda, 4096)));
+  stream.use(std::make_unique<LibraryProducts>(table, Buffer(Device::cuda, 4096)), "a fake");
 }
 
 struct Inputs {
