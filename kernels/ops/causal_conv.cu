@@ -124,21 +124,35 @@ __device__ __forceinline__ void convolve(const Params<T>& p, int token,
   store_values<Aligned>(p.y + token * p.y_stride + own.first, own.left, y);
 }
 
+/// A thread's part of a row as it lies in memory: what is not unpacked yet is not waited for.
+template <bool Aligned, typename T>
+__device__ __forceinline__ uint4 load_packed(const T* from, int left) {
+  if constexpr (Aligned) {
+    return load16(from);
+  } else {
+    float values[vector_size<T>];
+    load_values<false>(from, left, values);
+    return pack(values);
+  }
+}
+
 /// Tokens token .. stop-1, all of one span.
 template <typename T, int K, bool Aligned>
 __device__ __forceinline__ void convolve_run(const Params<T>& p, int token, int stop,
                                              Channels<T, K>& own) {
   for (; token < stop; token += group) {
-    float x[group][vector_size<T>];
+    uint4 packed[group];
 #pragma unroll
     for (int i = 0; i < group; ++i) {
-      if (token + i >= stop) break;
-      load_values<Aligned>(p.x + (token + i) * p.x_stride + own.first, own.left, x[i]);
+      const int there = token + i < stop ? token + i : token;
+      packed[i] = load_packed<Aligned>(p.x + there * p.x_stride + own.first, own.left);
     }
 #pragma unroll
     for (int i = 0; i < group; ++i) {
       if (token + i >= stop) break;
-      convolve<T, K, Aligned>(p, token + i, x[i], own);
+      float x[vector_size<T>];
+      unpack(packed[i], x);
+      convolve<T, K, Aligned>(p, token + i, x, own);
     }
   }
 }
