@@ -163,7 +163,7 @@ __device__ __forceinline__ void convolve_run(const Params<T>& p, int token, int 
 /// slot may be both. Sums in the contract's order with one rounding per tap, as mamba_step's, so
 /// that neither cuts nor tiles change a bit.
 template <typename T, int K, bool Aligned>
-__global__ void __launch_bounds__(block_threads) causal_conv_kernel(const Params<T> p) {
+__global__ void __launch_bounds__(block_threads, 4) causal_conv_kernel(const Params<T> p) {
   Channels<T, K> own;
   own.first = static_cast<int>(blockIdx.x * block_threads + threadIdx.x) * Channels<T, K>::count;
   own.left = p.channels - own.first;
