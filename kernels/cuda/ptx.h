@@ -298,6 +298,9 @@ __device__ __forceinline__ void sine_cosine_of_turns(float turns, float& sine, f
   sincospif(2.0F * turns, &sine, &cosine);
 }
 
+/// a * b, rounded: never part of a fused multiply-add, where the bits of a sum behind it matter.
+__device__ __forceinline__ float product_rounded(float a, float b) { return __fmul_rn(a, b); }
+
 /// Rounded to nearest, ties to even, as to_bf16 does; NaN stays NaN.
 __device__ __forceinline__ std::uint32_t pack_bf16(float low, float high) {
   std::uint32_t pair;

@@ -16,6 +16,7 @@
 #include "kernels/ops/pack_snapshot.h"
 #include "kernels/ops/rms_norm.h"
 #include "kernels/ops/rope_kv_write.h"
+#include "kernels/ops/sample.h"
 #include "kernels/ops/ssd.h"
 
 namespace hyb::kernels::cuda {
@@ -72,6 +73,11 @@ void ssd(Stream& stream, const Ssd& op);
 /// The pieces travel with the launches. The bytes of the plain loop.
 void pack_snapshot(Stream& stream, const PackSnapshot& op);
 void unpack_snapshot(Stream& stream, const UnpackSnapshot& op);
+
+/// Waits for the answers. workspace is not used; logits change and change back. A weight below
+/// 2^-44 of the largest is none; sums are exact, so where rounding alone decides the plain loop may
+/// choose another token.
+void sample(Stream& stream, const Sample& op);
 
 void moe_route(Stream& stream, const MoeRoute& op);
 /// In workspace moe_workspace_bytes of this namespace, zeros before its first use.

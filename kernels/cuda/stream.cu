@@ -7,6 +7,7 @@
 #include "kernels/cuda/driver.h"
 #include "kernels/cuda/memory.h"
 #include "kernels/linear/library_products.h"
+#include "kernels/ops/sampler.h"
 
 namespace hyb::kernels::cuda {
 
@@ -20,6 +21,11 @@ Stream::Stream() {
 Bounce& Stream::bounce() {
   if (!bounce_) bounce_ = std::make_unique<Bounce>();
   return *bounce_;
+}
+
+Sampler& Stream::sampler() {
+  if (!sampler_) sampler_ = std::make_unique<Sampler>(*this);
+  return *sampler_;
 }
 
 Stream::~Stream() { cudaStreamDestroy(stream_); }

@@ -14,6 +14,7 @@ class LibraryProducts;
 namespace hyb::kernels::cuda {
 
 class Bounce;
+class Sampler;
 
 /// Where a device's work goes: in order, behind the host's back. Throws Error(runtime) with CUDA's
 /// reason where there is no device or a call fails.
@@ -33,8 +34,9 @@ class Stream {
   /// The card lets a kernel start before the one in front of it has ended (sm_90 and later).
   bool can_start_early() const { return can_start_early_; }
 
-  /// Made when it is first asked for.
+  /// Made when they are first asked for.
   Bounce& bounce();
+  Sampler& sampler();
   /// Dense products of many rows may go to the library from now on, unless it is null. `text` tells
   /// a person which one it is, or why there is none.
   void use(std::unique_ptr<LibraryProducts> products, std::string text);
@@ -48,6 +50,7 @@ class Stream {
   CUstream_st* stream_ = nullptr;
   int processors_ = 1;
   std::unique_ptr<Bounce> bounce_;
+  std::unique_ptr<Sampler> sampler_;
   bool can_start_early_ = false;
   bool batch_invariant_ = false;
   std::unique_ptr<LibraryProducts> products_;

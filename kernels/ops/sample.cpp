@@ -4,16 +4,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <vector>
 
 #include "core/base/error.h"
+#include "kernels/cuda/routes.h"
 #include "kernels/ops/check.h"
 #include "kernels/ops/philox.h"
 #include "kernels/ops/sample_adjust.h"
 #include "kernels/ops/sample_nucleus.h"
 #include "kernels/ops/sample_routes.h"
 #include "kernels/ops/sample_select.h"
-#include "kernels/transfer.h"
 
 namespace hyb::kernels {
 namespace {
@@ -57,7 +56,7 @@ void check(const SampleRow& row, std::int32_t vocab) {
   }
 }
 
-void check(const Sample& op, int threads) {
+void check(const Sample& op) {
   const Check check_op("sample");
   const std::int64_t rows = op.logits.dim(0), vocab = op.logits.dim(1);
   check_op.tensor(op.logits, "logits", DType::f32, {rows, vocab});
@@ -65,12 +64,16 @@ void check(const Sample& op, int threads) {
                 op.vocab_used);
   check_op.that(std::ssize(op.rows) == rows, "rows has one entry per row", std::ssize(op.rows));
   check_op.that(std::ssize(op.out) == rows, "out has one entry per row", std::ssize(op.out));
+  for (const SampleRow& row : op.rows) check(row, op.vocab_used);
+}
+
+void check_workspace(const Sample& op, int threads) {
   const std::int64_t bytes =
       op.workspace.size() * static_cast<std::int64_t>(size_of(op.workspace.dtype));
-  check_op.that(!op.workspace.empty() && bytes >= static_cast<std::int64_t>(sample_workspace_bytes(
-                                                      op.vocab_used, threads)),
-                "workspace has sample_workspace_bytes", bytes);
-  for (const SampleRow& row : op.rows) check(row, op.vocab_used);
+  Check("sample").that(
+      !op.workspace.empty() &&
+          bytes >= static_cast<std::int64_t>(sample_workspace_bytes(op.vocab_used, threads)),
+      "workspace has sample_workspace_bytes", bytes);
 }
 
 /// One thread's part of the workspace, and the passes of the queue's ISA level.
@@ -233,17 +236,11 @@ std::size_t sample_workspace_bytes(std::int64_t vocab, int threads) {
 }
 
 void sample(Queue& queue, const Sample& op) {
-  if (queue.device() == Device::cuda) {
-    std::vector<float> logits(static_cast<std::size_t>(op.logits.size()));
-    download(queue, std::as_writable_bytes(std::span(logits)), op.logits.as<std::byte>());
-    Queue here(Device::cpu);
-    std::vector<std::byte> room(sample_workspace_bytes(op.vocab_used, here.threads()));
-    Sample there = op;
-    there.logits = Tensor(logits.data(), DType::f32, {op.logits.dim(0), op.logits.dim(1)});
-    there.workspace = Tensor(room.data(), DType::u8, {std::ssize(room)});
-    return sample(here, there);
+  check(op);
+  if constexpr (has_cuda) {
+    if (queue.device() == Device::cuda) return cuda::sample(queue.stream(), op);
   }
-  check(op, queue.threads());
+  check_workspace(op, queue.threads());
   const auto vocab = static_cast<std::size_t>(op.vocab_used);
   auto some_rows = [&](int thread, int threads) {
     const Scratch scratch = scratch_of(op, thread, queue.isa());

@@ -85,6 +85,7 @@ struct Block {
   uint3 index{};
   std::unique_ptr<DeviceThread[]> threads = std::make_unique<DeviceThread[]>(threads_per_block_max);
   unsigned size = 0, live = 0;
+  unsigned stacks = 0;  ///< threads that have one from an earlier block
   std::array<Warp, threads_per_block_max / lanes_per_warp> warps;
   unsigned warps_used = 0;
   std::uint32_t ready_warps = 0;

@@ -14,7 +14,7 @@
 namespace emulator {
 namespace {
 
-constexpr std::size_t resident_threads_max = 4096;  ///< of a grid that needs blocks side by side
+constexpr std::size_t resident_threads_max = 2048;  ///< of a grid that needs blocks side by side
 constexpr std::size_t random_blocks = 3;
 constexpr unsigned idle_rounds_max = 20000;
 
@@ -93,15 +93,30 @@ bool Worker::admit_block(std::size_t index) {
     grid.started.fetch_sub(1, std::memory_order_relaxed);
     return false;
   }
-  if (spare_.empty()) spare_.push_back(std::make_unique<Block>());
-  Resident resident{.block = std::move(spare_.back()), .grid = index};
-  spare_.pop_back();
+  Resident resident{.block = take_spare(grid.block_size()), .grid = index};
   place(*resident.block, grid, nth_block(schedule_, n, grid.block_count()));
   resident_.push_back(std::move(resident));
   return true;
 }
 
+/// The smallest that is large enough, else the one that has to grow least: stacks are never given
+/// back, and if every block grew to the largest size the system would run out of mappings.
+std::unique_ptr<Block> Worker::take_spare(unsigned threads) {
+  if (spare_.empty()) return std::make_unique<Block>();
+  const auto is_better = [&](const std::unique_ptr<Block>& a, const std::unique_ptr<Block>& b) {
+    const bool a_fits = a->stacks >= threads, b_fits = b->stacks >= threads;
+    if (a_fits != b_fits) return a_fits;
+    return a_fits ? a->stacks < b->stacks : a->stacks > b->stacks;
+  };
+  const auto best = std::min_element(spare_.begin(), spare_.end(), is_better);
+  std::unique_ptr<Block> block = std::move(*best);
+  *best = std::move(spare_.back());
+  spare_.pop_back();
+  return block;
+}
+
 void Worker::place(Block& block, Grid& grid, unsigned number) {
+  block.stacks = std::max(block.stacks, grid.block_size());
   block.grid = &grid;
   block.index = {number % grid.blocks.x, number / grid.blocks.x % grid.blocks.y,
                  number / grid.blocks.x / grid.blocks.y};

@@ -26,6 +26,7 @@ class Worker {
 
   bool admit_blocks();
   bool admit_block(std::size_t grid);
+  std::unique_ptr<Block> take_spare(unsigned threads);
   void place(Block& block, Grid& grid, unsigned number);
   std::size_t room_for(const Grid& grid) const;
   Resident* choose();

@@ -375,6 +375,7 @@ inline void sine_cosine_of_turns(float turns, float& sine, float& cosine) {
   sine = static_cast<float>(std::sin(angle));
   cosine = static_cast<float>(std::cos(angle));
 }
+inline float product_rounded(float a, float b) { return a * b; }
 inline std::uint32_t pack_bf16(float low, float high) {
   return to_bf16(low).bits | static_cast<std::uint32_t>(to_bf16(high).bits) << 16;
 }

@@ -1,0 +1,152 @@
+#include <doctest/doctest.h>
+
+#include "kernels/cuda/routes.h"
+#include "kernels/ops/sample.h"
+#include "tests/cuda/support.h"
+
+using namespace hyb;
+using namespace hyb::kernels;
+using namespace hyb::kernels::testing;
+
+namespace {
+
+std::vector<SampledToken> by_plain_loops(const TestTensor& logits, std::span<const SampleRow> rows,
+                                         std::int32_t used) {
+  std::vector<SampledToken> out(rows.size());
+  Queue plain = test_queue(Isa::plain);
+  std::vector<std::byte> room(sample_workspace_bytes(used, plain.threads()));
+  sample(plain, {.logits = logits,
+                 .vocab_used = used,
+                 .rows = rows,
+                 .out = out,
+                 .workspace = {room.data(), DType::u8, {std::ssize(room)}}});
+  return out;
+}
+
+std::vector<SampledToken> on_device(cuda::Stream& stream, const Tensor& logits,
+                                    std::span<const SampleRow> rows, std::int32_t used) {
+  std::vector<SampledToken> out(rows.size());
+  cuda::sample(stream,
+               {.logits = logits, .vocab_used = used, .rows = rows, .out = out, .workspace = {}});
+  return out;
+}
+
+void check_same(const SampledToken& is, const SampledToken& expected) {
+  REQUIRE(is.outcome == expected.outcome);
+  REQUIRE(index(is.token) == index(expected.token));
+  REQUIRE(is.logprob == doctest::Approx(expected.logprob).epsilon(1e-5));
+  REQUIRE(is.alternatives == expected.alternatives);
+  for (std::size_t i = 0; i < static_cast<std::size_t>(is.alternatives); ++i) {
+    REQUIRE(index(is.likeliest[i].token) == index(expected.likeliest[i].token));
+    REQUIRE(is.likeliest[i].logprob ==
+            doctest::Approx(expected.likeliest[i].logprob).epsilon(1e-5));
+  }
+}
+
+/// The whole call is the plain loops', the last row alone too, and the logits are as they were.
+void check_rows(const TestTensor& logits, const std::vector<SampleRow>& rows, std::int32_t used) {
+  const auto expected = by_plain_loops(logits, rows, used);
+  const DeviceTensor there(logits);
+  cuda::Stream stream;
+  const auto answer = on_device(stream, there, rows, used);
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    CAPTURE(r);
+    check_same(answer[r], expected[r]);
+  }
+  const std::size_t last = rows.size() - 1;
+  const Tensor row = Tensor(there).rows(static_cast<std::int64_t>(last), 1);
+  check_same(on_device(stream, row, std::span(rows).last(1), used)[0], expected[last]);
+  CHECK(there.fetch().everything() == logits.everything());
+}
+
+/// Every way to ask, for a vocabulary of at least 8.
+std::vector<SampleRow> all_kinds(std::int32_t used, std::span<const TokenId> history,
+                                 std::span<const LogitBias> bias, std::span<const TokenId> banned) {
+  std::vector<SampleRow> rows = {
+      {.temperature = 0.0F, .logprobs = 0},
+      {.temperature = 0.0F, .repetition_penalty = 1.3F, .history = history, .logprobs = 3},
+      {.logprobs = 20},
+      {.temperature = 0.3F, .min_p = 0.02F},
+      {.temperature = 3.0F, .top_p = 0.9F},
+      {.top_p = 0.4F, .min_p = 0.1F, .logprobs = 1},
+      {.temperature = 2.0F, .top_k = 5},
+      {.temperature = 1.5F, .top_k = used - 1, .top_p = 0.95F},
+      {.temperature = 4.0F, .top_k = 6, .top_p = 0.7F, .min_p = 0.05F},
+      {.top_k = 1},
+      {.top_k = used, .frequency_penalty = 0.4F, .presence_penalty = 0.3F, .history = history},
+      {.temperature = 0.8F,
+       .repetition_penalty = 0.7F,
+       .history = history,
+       .bias = bias,
+       .banned = banned},
+      {.temperature = 50.0F, .top_p = 0.99F, .banned = banned, .logprobs = 2},
+      {.temperature = 1e-4F, .top_p = 0.5F}};
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    rows[r].seed = 5 + r;
+    rows[r].draw = r * 3;
+    rows[r].prompt_tokens = static_cast<std::int32_t>(rows[r].history.size() / 2);
+  }
+  return rows;
+}
+
+/// Logits in steps of `step` (0: none), so that many are equal.
+void check_kinds(std::int32_t used, float step, float deviation, Strides strides) {
+  CAPTURE(used);
+  CAPTURE(step);
+  std::mt19937 random(7);
+  std::vector<TokenId> history;
+  for (int i = 0; i < 40; ++i) {
+    history.push_back(TokenId{static_cast<std::int32_t>(random() % static_cast<unsigned>(used))});
+  }
+  const std::vector<LogitBias> bias = {
+      {TokenId{1}, 2.5F}, {history[3], 0.1F}, {TokenId{1}, -0.7F}, {TokenId{4}, -INFINITY}};
+  const std::vector<TokenId> banned = {TokenId{0}, history[5], TokenId{used - 1}};
+  const auto rows = all_kinds(used, history, bias, banned);
+  auto logits = random_tensor(DType::f32, {std::ssize(rows), used + 3}, 11, deviation, strides);
+  for (std::int64_t i = 0; i < logits.size(); ++i) {
+    if (step > 0) logits.set(i, std::round(logits.get(i) / step) * step);
+    if (i % (used + 3) >= used) logits.set(i, i % 2 == 0 ? NAN : 99.0F);
+    if (i % 7 == 3 && i % (used + 3) < used) logits.set(i, -INFINITY);
+  }
+  check_rows(logits, rows, used);
+}
+
+TEST_SUITE("cuda/sample") {
+  TEST_CASE("chooses as the plain loops do, among equals too, and leaves the logits as they were") {
+    in_every_schedule([&](const std::string& schedule) {
+      CAPTURE(schedule);
+      check_kinds(3001, 0.0F, 2.0F, {2, 1});
+      check_kinds(700, 0.5F, 1.0F, {});
+      check_kinds(9, 1.0F, 1.0F, {1, 0});
+      check_kinds(600, 100.0F, 1.0F, {});  // all alike
+    });
+  }
+
+  TEST_CASE("a row that cannot be sampled says so") {
+    constexpr std::int32_t used = 70;
+    std::vector<TokenId> all;
+    for (int i = 0; i < used; ++i) all.push_back(TokenId{i});
+    const LogitBias huge{TokenId{3}, 3e38F};
+    const std::vector<LogitBias> biases = {huge, huge};
+    TestTensor logits(DType::f32, {6, used});
+    logits.set(33, NAN);
+    logits.set(used + 69, INFINITY);
+    for (int i = 0; i < used; ++i) logits.set(2 * used + i, -INFINITY);
+    std::vector<SampleRow> rows(6);
+    rows[3].banned = all;
+    rows[4].bias = biases;
+    rows[5].logprobs = 1;
+    in_every_schedule([&](const std::string&) { check_rows(logits, rows, used); });
+  }
+
+  TEST_CASE("draws follow the softmax") {
+    const TestTensor logits = random_tensor(DType::f32, {200, 5}, 1);
+    TestTensor same = logits;
+    for (std::int64_t i = 0; i < logits.size(); ++i) same.set(i, logits.get(i % 5));
+    std::vector<SampleRow> rows(200);
+    for (std::size_t r = 0; r < rows.size(); ++r) rows[r] = {.seed = 9, .draw = r};
+    check_rows(same, rows, 5);
+  }
+}
+
+}  // namespace
