@@ -17,6 +17,11 @@ __global__ void divide_kernel(Numbers p) {
   p.quotients[threadIdx.x] = cuda::divide_fast(p.a[threadIdx.x], p.b[threadIdx.x]);
 }
 
+__global__ void subtract_kernel(Numbers p) {
+  const float product = cuda::product_rounded(p.a[threadIdx.x], p.a[threadIdx.x]);
+  p.quotients[threadIdx.x] = product - p.b[threadIdx.x];
+}
+
 constexpr int count = 256;
 
 struct Functions {
@@ -36,6 +41,14 @@ TEST_SUITE("cuda_emulator/numbers") {
     REQUIRE(launch({.threads = 4}, divide_kernel, Numbers{a.data(), b.data(), quotients.data()}) ==
             cudaSuccess);
     CHECK(quotients.values() == std::vector<float>{0.25F, -6, 0, -5 * 0x1p-126F});
+  }
+
+  TEST_CASE("product_rounded is rounded before anything is subtracted from it") {
+    const float x = 1.0F + 0x1p-12F;  // its square needs 25 bits
+    const DeviceArray<float> a({x, -x}), b({1.0F + 0x1p-11F, 0}), differences(2);
+    REQUIRE(launch({.threads = 2}, subtract_kernel,
+                   Numbers{a.data(), b.data(), differences.data()}) == cudaSuccess);
+    CHECK(differences.values() == std::vector<float>{0, 1.0F + 0x1p-11F});
   }
 
   TEST_CASE("powers of two, sines and cosines are within the bounds of their contracts") {
