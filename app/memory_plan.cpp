@@ -43,9 +43,12 @@ std::int32_t wanted_length(const models::Plan& plan, std::int32_t asked) {
 
 }  // namespace
 
-kernels::SuperblockMapOptions mapping_of(const PoolOptions& options) {
+kernels::SuperblockMapOptions mapping_of(const PoolOptions& options, kernels::Device device) {
   kernels::SuperblockMapOptions mapping;
-  if (options.mode == "remap") mapping.mode = kernels::MapMode::remap;
+  const bool auto_is_remap = device == kernels::Device::cpu && !options.strict_vmm;
+  if (options.mode == "remap" || (options.mode == "auto" && auto_is_remap)) {
+    mapping.mode = kernels::MapMode::remap;
+  }
   if (options.mode == "flat") mapping.mode = kernels::MapMode::flat;
   mapping.strict = options.strict_vmm;
   if (mapping.strict && mapping.mode != kernels::MapMode::flip) {
@@ -63,7 +66,7 @@ Budget budget_of(const ModelOptions& options) {
   if (!options.pool_memory.empty() && options.pool_memory != "auto") {
     budget.pool_bytes = budget_bytes(parse_memory(options.pool_memory, "--pool-memory"), device);
   }
-  budget.mapping = mapping_of(options.pools);
+  budget.mapping = mapping_of(options.pools, device);
   budget.packed_snapshots = options.reuse.snapshots == "int8";
   if (budget.packed_snapshots && budget.mapping.mode == kernels::MapMode::flat) {
     throw Error(ErrorKind::usage,
@@ -106,7 +109,7 @@ MemoryPlan plan_memory(const models::Plan& plan, const models::Geometry& geometr
   memory.budget = budget.bytes;
   memory.mapping = budget.mapping;
   memory.length_max = wanted_length(plan, context);
-  memory.weights = models::packed_bytes(plan, geometry.activation_dtype);
+  memory.weights = models::packed_bytes(plan, budget.device, geometry.activation_dtype);
   memory.workspace = models::ModelRunner::workspace_bytes(
       budget.device, plan, geometry, runner_options(plan, memory, shape), threads);
 

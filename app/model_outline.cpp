@@ -24,6 +24,15 @@ kernels::Device device_of(const std::string& name) {
   throw Error(ErrorKind::usage, "--device: '" + name + "' is neither cpu nor cuda");
 }
 
+models::GraphOptions graphs_of(const ModelOptions& options) {
+  if (options.graphs.empty()) return {};
+  if (device_of(options.device) == kernels::Device::cpu) {
+    throw Error(ErrorKind::usage, "--graphs: is of use with --device cuda only");
+  }
+  return {.decode = options.graphs.starts_with("full"),
+          .mixed = options.graphs.ends_with("piecewise")};
+}
+
 ModelOutline outline_of(const ModelSource& source, const ModelOptions& options) {
   models::Config config = source.config();
   const models::Family& family = models::family_of(config);
@@ -43,7 +52,9 @@ ModelOutline outline_of(const ModelSource& source, const ModelOptions& options) 
 }
 
 kernels::Queue make_queue(const ModelOptions& options) {
-  return kernels::Queue(device_of(options.device), {.threads = options.threads, .isa = {}});
+  return kernels::Queue(
+      device_of(options.device),
+      {.threads = options.threads, .isa = {}, .batch_invariant = options.batch_invariant});
 }
 
 void check_loadable(const ModelSource& source, const ModelOutline& outline,
@@ -77,7 +88,8 @@ BareModel open_bare(const ModelOptions& options, const Environment& environment)
   ModelSource source = ModelSource::find(options.model, environment);
   ModelOutline outline = outline_of(source, options);
   check_loadable(source, outline, options);
-  const std::size_t weights = models::packed_bytes(outline.plan, outline.activation);
+  const std::size_t weights =
+      models::packed_bytes(outline.plan, device_of(options.device), outline.activation);
   if (weights > budget) {
     throw Error(ErrorKind::memory,
                 fmt::format("{}: the weights take {}, --memory allows {}", source.name(),
@@ -88,6 +100,7 @@ BareModel open_bare(const ModelOptions& options, const Environment& environment)
   return {.source = std::move(source),
           .outline = std::move(outline),
           .budget = budget,
+          .graphs = graphs_of(options),
           .queue = std::move(queue),
           .model = std::move(model)};
 }

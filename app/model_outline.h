@@ -26,6 +26,9 @@ struct ModelOutline {
 /// cpu or cuda; else Error(usage).
 kernels::Device device_of(const std::string& name);
 
+/// --graphs. Throws Error(usage) where it is given without a card.
+models::GraphOptions graphs_of(const ModelOptions& options);
+
 /// Sizes as --dtype, --kv-dtype, --state-dtype and --page-tokens ask for.
 ModelOutline outline_of(const ModelSource& source, const ModelOptions& options);
 
@@ -46,6 +49,7 @@ struct BareModel {
   ModelSource source;
   ModelOutline outline;
   std::size_t budget;  ///< bytes that --memory allows for all of hyb
+  models::GraphOptions graphs;
   kernels::Queue queue;
   models::Model model;
 

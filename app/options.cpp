@@ -166,6 +166,15 @@ void add_model_options(CLI::App& cli, ModelOptions& options, bool positional_mod
         ->capture_default_str();
   }
   cli.add_option("--device", options.device, "cpu or cuda")->capture_default_str();
+  cli.add_flag("--batch-invariant", options.batch_invariant,
+               "on a card: an answer does not depend on what else runs, on chunks and on reuse; "
+               "slower. Without it answers are the same in every run of the same requests. On the "
+               "CPU it is always so");
+  cli.add_option("--graphs", options.graphs,
+                 "on a card: what is recorded as CUDA graphs: full (steps of one token per "
+                 "sequence), piecewise (steps with prompts, whose shapes come again), "
+                 "full+piecewise (the default) or eager (nothing)")
+      ->check(CLI::IsMember({"eager", "piecewise", "full", "full+piecewise"}));
   cli.add_option("--threads", options.threads, "compute threads; 0: all this process may use")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
@@ -186,8 +195,9 @@ void add_model_options(CLI::App& cli, ModelOptions& options, bool positional_mod
 void add_pool_options(CLI::App& cli, PoolOptions& options) {
   cli.add_option("--memory-mode", options.mode,
                  "how memory moves between pages and states: flip (mapped for both), remap (mapped "
-                 "anew when it moves) or flat (pools that never change, no prefix is kept)")
-      ->check(CLI::IsMember({"flip", "remap", "flat"}))
+                 "anew when it moves), flat (pools that never change, no prefix is kept) or auto "
+                 "(flip on a card, remap on the CPU)")
+      ->check(CLI::IsMember({"auto", "flip", "remap", "flat"}))
       ->capture_default_str();
   cli.add_flag(
       "--strict-vmm", options.strict_vmm,

@@ -34,10 +34,10 @@ struct ReuseOptions {
 
 /// How memory is shared between pages and states.
 struct PoolOptions {
-  /// flip, remap or flat. On the CPU remap is the faster one: aliases need shared memory, which has
-  /// no huge pages by default (reads at 0.73 to 0.98 of a plain buffer's), and many mappings at
-  /// start.
-  std::string mode = "remap";
+  /// auto, flip, remap or flat. Auto is flip on a card, and on the CPU remap, the faster one there:
+  /// aliases need shared memory, which has no huge pages by default (reads at 0.73 to 0.98 of a
+  /// plain buffer's), and many mappings at start.
+  std::string mode = "auto";
   bool strict_vmm = false;
 };
 
@@ -53,6 +53,8 @@ struct ModelOptions {
   std::string kv_dtype = "auto";                ///< auto (as the activations), bf16 or f32
   std::string state_dtype = "auto";             ///< auto (what config.json says), f32 or bf16
   std::int32_t page_tokens = 16;                ///< 16, 32, 64 or 128
+  bool batch_invariant = false;                 ///< on a card; on the CPU always
+  std::string graphs;                           ///< on a card; empty: full+piecewise
   std::optional<std::uint64_t> random_weights;  ///< synthetic weights from a seed
   ReuseOptions reuse;
   PoolOptions pools;

@@ -22,10 +22,12 @@ struct Session::Parts {
   std::int32_t vocab_used() const;
   PrefillCost expected_cost() const;
   PrefixCacheOptions prefix_options() const;
+  bool is_exact() const;
 
   std::chrono::steady_clock::time_point opened = std::chrono::steady_clock::now();
   SessionShape shape;
   ReuseOptions reuse;
+  models::GraphOptions graphs;
   ModelSource source;
   ModelOutline outline;
   ModelTexts texts;
@@ -42,6 +44,7 @@ Session::Parts::Parts(const ModelOptions& asked, const SessionShape& wanted,
                       const Environment& environment)
     : shape(wanted),
       reuse(asked.reuse),
+      graphs(graphs_of(asked)),
       source(ModelSource::find(asked.model, environment)),
       outline(outline_of(source, asked)) {
   // Tokenizer and template are read while the weights are packed.
@@ -80,10 +83,17 @@ PrefillCost Session::Parts::expected_cost() const {
                                flops_per_thread_second * queue->threads());
 }
 
+/// Whether what is reused is what would be run again, to the bit. Where it is not, answers must not
+/// depend on a clock that decides what is remembered.
+bool Session::Parts::is_exact() const {
+  return reuse.snapshots != "int8" && queue->batch_invariant();
+}
+
 PrefixCacheOptions Session::Parts::prefix_options() const {
   PrefixCacheOptions options;
   options.enabled = reuse.prefixes == "on" && memory.mapping.mode != kernels::MapMode::flat;
   if (reuse.snapshots == "int8") options.precision = Precision::int8;
+  options.pages_are_exact = queue->batch_invariant();
   options.cost = expected_cost();
   if (texts.tokenizer && texts.chat_template) {
     options.placement = placement_prior(*texts.chat_template, *texts.tokenizer);
@@ -94,6 +104,7 @@ PrefixCacheOptions Session::Parts::prefix_options() const {
 void Session::Parts::start_engine(const MemoryPlan& plan) {
   models::RunnerOptions options = runner_options(model.plan, plan, shape);
   options.vocab_used = vocab_used();
+  options.graphs = graphs;
   runner = std::make_unique<models::ModelRunner>(*queue, model.plan, model.weights, model.geometry,
                                                  options);
   engine = std::make_unique<Engine>(*runner, texts.tokenizer ? &*texts.tokenizer : nullptr,
@@ -101,7 +112,7 @@ void Session::Parts::start_engine(const MemoryPlan& plan) {
                                                   .sequences_max = shape.sequences_max,
                                                   .chunk_tokens = shape.chunk_tokens,
                                                   .prefixes = prefix_options(),
-                                                  .measures_prefill = reuse.snapshots != "int8",
+                                                  .measures_prefill = is_exact(),
                                                   .audit = reuse.audit});
   if (!reuse.record.empty()) {
     trace = std::make_unique<TraceFile>(reuse.record);

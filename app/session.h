@@ -49,7 +49,7 @@ struct Budget {
 };
 
 /// Throws Error(usage) for what is of no use together.
-kernels::SuperblockMapOptions mapping_of(const PoolOptions& options);
+kernels::SuperblockMapOptions mapping_of(const PoolOptions& options, kernels::Device device);
 
 /// --memory and --pool-memory on this machine, --memory-mode, --strict-vmm and --snapshots.
 Budget budget_of(const ModelOptions& options);

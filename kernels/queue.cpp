@@ -45,6 +45,7 @@ StreamOwner stream_of(Device device, const QueueOptions& options) {
 Queue::Queue(Device device, const QueueOptions& options)
     : device_(device),
       isa_(checked_isa(options.isa)),
+      batch_invariant_(device == Device::cpu || options.batch_invariant),
       pool_(std::make_unique<ThreadPool>(checked_threads(options.threads))),
       stream_(stream_of(device, options)) {}
 

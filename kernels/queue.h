@@ -32,6 +32,8 @@ class Queue {
   Device device() const { return device_; }
   Isa isa() const { return isa_; }
   int threads() const { return pool_->threads(); }
+  /// QueueOptions::batch_invariant, or on the CPU.
+  bool batch_invariant() const { return batch_invariant_; }
   /// Of a queue on a card.
   cuda::Stream& stream() { return *stream_; }
 
@@ -69,6 +71,7 @@ class Queue {
  private:
   Device device_;
   Isa isa_;
+  bool batch_invariant_;
   std::unique_ptr<ThreadPool> pool_;
   std::unique_ptr<cuda::Stream, void (*)(cuda::Stream*)> stream_;  // a card's, where built
 };

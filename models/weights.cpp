@@ -186,9 +186,12 @@ Weights load_weights(kernels::Queue& queue, const Plan& plan, WeightProvider& pr
   return weights;
 }
 
-std::size_t packed_bytes(const Plan& plan, DType activation) {
+std::size_t packed_bytes(const Plan& plan, kernels::Device device, DType activation) {
   const auto matrix = [&](std::int64_t rows, std::int64_t columns, std::int64_t experts = 1) {
-    return static_cast<std::size_t>(experts) * panel_bytes(rows, columns, activation);
+    const std::size_t bytes = device == kernels::Device::cpu
+                                  ? panel_bytes(rows, columns, activation)
+                                  : static_cast<std::size_t>(rows * columns) * size_of(activation);
+    return static_cast<std::size_t>(experts) * bytes;
   };
   std::size_t bytes = matrix(plan.vocab, plan.width) * (plan.tied_head ? 1 : 2);
   const auto add = [&](const auto& part) {

@@ -65,6 +65,6 @@ Weights load_weights(kernels::Queue& queue, const Plan& plan, WeightProvider& pr
                      const LoadOptions& options);
 
 /// What load_weights will hold in memory, from the plan alone.
-std::size_t packed_bytes(const Plan& plan, DType activation);
+std::size_t packed_bytes(const Plan& plan, kernels::Device device, DType activation);
 
 }  // namespace hyb::models

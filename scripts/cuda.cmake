@@ -1,13 +1,34 @@
 # The CUDA backend is the .cu files of the kernels room. HYB_CUDA=ON: nvcc compiles them; no card is
-# needed for that. EMULATED: g++ compiles them against the emulator, whose headers of the same names
-# stand before CUDA's and ours: for tests.
-if(NOT HYB_CUDA MATCHES "^(ON|OFF|EMULATED)$")
-  message(FATAL_ERROR "HYB_CUDA is ON, OFF or EMULATED, not ${HYB_CUDA}")
+# needed for that. AUTO: ON where there is an nvcc that can. EMULATED: g++ compiles them against the
+# emulator, whose headers of the same names stand before CUDA's and ours: for tests.
+if(NOT HYB_CUDA MATCHES "^(AUTO|ON|OFF|EMULATED)$")
+  message(FATAL_ERROR "HYB_CUDA is AUTO, ON, OFF or EMULATED, not ${HYB_CUDA}")
+endif()
+set(cuda_version_min 12.4)
+find_program(NVCC nvcc HINTS /usr/local/cuda/bin)
+set(nvcc_version 0)
+if(NVCC)
+  execute_process(COMMAND ${NVCC} --version OUTPUT_VARIABLE nvcc_text)
+  string(REGEX MATCH "release ([0-9.]+)" ignored "${nvcc_text}")
+  set(nvcc_version ${CMAKE_MATCH_1})
+endif()
+set(HYB_CUDA_KIND ${HYB_CUDA})
+if(HYB_CUDA STREQUAL "AUTO")
+  set(HYB_CUDA_KIND ON)
+  if(nvcc_version VERSION_LESS cuda_version_min)
+    set(HYB_CUDA_KIND OFF)
+    set(card_found STATUS)
+    if(EXISTS /proc/driver/nvidia/version)
+      set(card_found WARNING)  # hyb would run on the CPU beside an idle card
+    endif()
+    message(${card_found} "hyb is built for the CPU only: no nvcc of CUDA ${cuda_version_min} or "
+      "later was found. With the CUDA toolkit (README, CUDA) it also runs on NVIDIA cards.")
+  endif()
 endif()
 file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS kernels/*.cu)
 set(has_cuda true)
-if(HYB_CUDA STREQUAL "ON")
-  find_program(CMAKE_CUDA_COMPILER nvcc HINTS /usr/local/cuda/bin)
+if(HYB_CUDA_KIND STREQUAL "ON")
+  set(CMAKE_CUDA_COMPILER ${NVCC})
   if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
     set(CMAKE_CUDA_ARCHITECTURES 90)
     if(EXISTS /proc/driver/nvidia/version)
@@ -16,12 +37,14 @@ if(HYB_CUDA STREQUAL "ON")
   endif()
   enable_language(CUDA)
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)  # CMake 3.25 does not know that nvcc has it
-  find_package(CUDAToolkit 12.4 REQUIRED)
+  find_package(CUDAToolkit ${cuda_version_min} REQUIRED)
+  set_target_properties(hyb_kernels PROPERTIES
+    CUDA_STANDARD 20 CUDA_ARCHITECTURES "${CMAKE_CUDA_ARCHITECTURES}")
   target_sources(hyb_kernels PRIVATE ${cuda_sources})
   target_compile_options(hyb_kernels PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr
     -Xcompiler=-Wall,-Wextra $<$<BOOL:${HYB_WERROR}>:-Werror=all-warnings>>)
   target_link_libraries(hyb_kernels PUBLIC CUDA::cudart_static)
-elseif(HYB_CUDA STREQUAL "EMULATED")
+elseif(HYB_CUDA_KIND STREQUAL "EMULATED")
   list(FILTER cuda_sources EXCLUDE REGEX "/cuda/driver\\.cu$")  # the emulator has a driver of its own
   file(GLOB emulator_sources CONFIGURE_DEPENDS
     tests/cuda_emulator/device/*.cpp tests/cuda_emulator/runtime/*.cpp)

@@ -61,6 +61,7 @@ Json job_of(const BatchOptions& options, const InputFile& input, const ModelSour
   if (options.model.reuse.snapshots != "exact") {
     settings["snapshots"] = options.model.reuse.snapshots;
   }
+  if (options.model.batch_invariant) settings["batch_invariant"] = true;
   return {{"hyb", version_text()},
           {"input", {{"name", input.name()}, {"format", format}, {"xxh3", hex(input.hash())}}},
           {"model", {{"name", source.name()}, {"xxh3", hex(model)}}},

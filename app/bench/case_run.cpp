@@ -28,7 +28,8 @@ models::RunnerOptions CaseRun::needs(const BareModel& model, const BenchCase& te
           .step_tokens = std::max(longest_span, test.batch),
           .step_rows = test.batch,
           .positions_max = test.length(),
-          .vocab_used = model.model.plan.vocab};
+          .vocab_used = model.model.plan.vocab,
+          .graphs = model.graphs};
 }
 
 CaseRun::CaseRun(BareModel& model, const BenchCase& test, std::int32_t chunk_tokens)

@@ -54,7 +54,8 @@ models::RunnerOptions runner_options(const BareModel& model, const PassageWishes
           .step_tokens = 512,
           .step_rows = sequences,
           .positions_max = wishes.length_max,
-          .vocab_used = wishes.vocab};
+          .vocab_used = wishes.vocab,
+          .graphs = model.graphs};
 }
 
 /// Pools with packed snapshots: room for two sequences and what they leave behind, twice over,
@@ -137,6 +138,7 @@ void check_all(BareModel& model, const models::RunnerOptions& options, Promises&
   promises.check_copies();
   promises.check_resume();
   promises.check_engine();
+  if (model.queue.device() == kernels::Device::cuda) return;
   const int threads = model.queue.threads();
   for (const int others : {1, threads == 2 ? 3 : 2}) {
     if (others == threads) continue;
@@ -205,6 +207,11 @@ std::vector<Passage> passages_for(const Options& options, PassageWishes& wishes,
 
 int run(const Options& options) {
   const Environment environment = read_environment();
+  if (device_of(options.model.device) == kernels::Device::cuda && !options.model.batch_invariant) {
+    throw Error(ErrorKind::usage,
+                "verify: on a card answers are the same whatever else runs with --batch-invariant "
+                "only; give it");
+  }
   BareModel model = open_model(options.model, environment);
   const ModelTexts texts = read_texts(model.source);
   PassageWishes wishes = wishes_for(model, options, texts.tokenizer ? &*texts.tokenizer : nullptr);

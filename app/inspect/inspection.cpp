@@ -112,7 +112,8 @@ Inspection inspect(const ModelSource& source, const ModelOptions& options) {
   const models::Roofline roofline(outline.plan, *outline.family, outline.geometry);
   all.parameters = models::parameters(models::required_weights(outline.plan, *outline.family));
   all.active_parameters = roofline.active_parameters() + roofline.head_parameters();
-  all.packed_bytes = models::packed_bytes(outline.plan, outline.activation);
+  all.packed_bytes =
+      models::packed_bytes(outline.plan, device_of(options.device), outline.activation);
   all.decode_bytes =
       roofline
           .step({.sequences = 1, .tokens = 1, .position = Inspection::decode_position, .rows = 1})

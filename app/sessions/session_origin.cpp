@@ -7,6 +7,15 @@
 
 namespace hyb::app {
 
+namespace {
+
+std::string device_text(const kernels::Queue& queue) {
+  if (queue.device() == kernels::Device::cpu) return "cpu";
+  return queue.batch_invariant() ? "cuda batch-invariant" : "cuda";
+}
+
+}  // namespace
+
 SessionOrigin session_origin(Session& session, const ModelOptions& options) {
   const ModelSource& source = session.source();
   const Hash128 identity = model_identity(source, !options.random_weights);
@@ -21,6 +30,8 @@ SessionOrigin session_origin(Session& session, const ModelOptions& options) {
                           {"activation_dtype", std::string(name_of(geometry.activation_dtype))},
                           {"kv_dtype", std::string(name_of(geometry.kv_dtype))},
                           {"state_dtype", std::string(name_of(geometry.state_dtype))},
+                          // Pages lie differently on a card, and its answers differ.
+                          {"device", device_text(session.queue())},
                           // Answers are the same to the bit within one level only.
                           {"isa", std::to_string(static_cast<int>(session.queue().isa()))}},
           .vocab = std::min(session.need_tokenizer().size(), session.model().plan.vocab)};

@@ -34,7 +34,8 @@ TEST_SUITE("app/memory_plan") {
   TEST_CASE("the parts never exceed the budget, and every sequence has a slot and room") {
     for (const char* name : {"granite-4.0-h-350m", "granite-4.0-h-tiny", "granite-4.0-h-micro"}) {
       const Shape shape(name);
-      const std::size_t weights = models::packed_bytes(shape.plan, DType::bf16);
+      const std::size_t weights =
+          models::packed_bytes(shape.plan, kernels::Device::cpu, DType::bf16);
       for (const std::size_t spare : {gib / 4, gib, 8 * gib}) {
         for (const std::int32_t sequences : {1, 4, 64}) {
           for (const std::int32_t context : {0, 100, 5000}) {
@@ -91,7 +92,7 @@ TEST_SUITE("app/memory_plan") {
   TEST_CASE("fixed pools hold the sequences that they were asked for") {
     const Shape shape("granite-4.0-h-350m");
     Budget budget(4 * gib);
-    budget.mapping = mapping_of({.mode = "flat"});
+    budget.mapping = mapping_of({.mode = "flat"}, kernels::Device::cpu);
     for (const std::int32_t sequences : {1, 8}) {
       const MemoryPlan plan =
           plan_memory(shape.plan, shape.geometry, budget, 2000, 2, {.sequences_max = sequences});
@@ -100,7 +101,10 @@ TEST_SUITE("app/memory_plan") {
       CHECK(plan.pools.layout.fixed_superblocks.size() == 3);
       CHECK(plan.total() <= plan.budget);
     }
-    CHECK_THROWS_AS(mapping_of({.mode = "remap", .strict_vmm = true}), Error);
+    CHECK(mapping_of({}, kernels::Device::cpu).mode == kernels::MapMode::remap);
+    CHECK(mapping_of({}, kernels::Device::cuda).mode == kernels::MapMode::flip);
+    CHECK(mapping_of({.strict_vmm = true}, kernels::Device::cpu).mode == kernels::MapMode::flip);
+    CHECK_THROWS_AS(mapping_of({.mode = "remap", .strict_vmm = true}, kernels::Device::cpu), Error);
   }
 
   TEST_CASE("a small budget shortens the longest sequence before it refuses") {

@@ -288,9 +288,8 @@ TEST_SUITE("app/surface_batch") {
     const Job job(many_lines(40));
     // The demo unpacks into a memory file, which the limit would catch as well: a folder does not.
     const std::string model = HYB_TESTS_DIR "/golden/granite-dense-nope";
-    const ToolResult full =
-        run_shell("ulimit -f 10; $HYB batch " + model + " " + job.in + " -o " +
-                  job.out + " -n 8 --threads 1 --retry-seconds 1");
+    const ToolResult full = run_shell("ulimit -f 10; $HYB batch " + model + " " + job.in + " -o " +
+                                      job.out + " -n 8 --threads 1 --retry-seconds 1");
     CHECK(full.exit_code == 1);
     CHECK(contains(full.err, "File too large"));
     CHECK(contains(full.err, "resume with: "));
