@@ -34,6 +34,7 @@ struct Session::Parts {
   std::unique_ptr<kernels::Queue> queue;
   models::Model model;
   MemoryPlan memory;
+  std::future<std::unique_ptr<kernels::SuperblockMap>> superblocks;
   std::unique_ptr<models::ModelRunner> runner;
   std::unique_ptr<TraceFile> trace;
   std::unique_ptr<Engine> engine;
@@ -67,6 +68,13 @@ void Session::Parts::load(const ModelOptions& options) {
   // Whether it fits is known before a weight is read.
   memory = plan_memory(outline.plan, outline.geometry, budget_of(options), options.context,
                        queue->threads(), shape);
+  // A card's memory is mapped while weights are read: gigabytes of it take seconds.
+  if (queue->device() == kernels::Device::cuda) {
+    superblocks = std::async(std::launch::async, [this] {
+      return models::map_superblocks(kernels::Device::cuda, models::store_layout(memory.pools),
+                                     memory.mapping);
+    });
+  }
   model = load_weights_of(source, outline, options, *queue);
 }
 
@@ -106,7 +114,8 @@ void Session::Parts::start_engine(const MemoryPlan& plan) {
   options.vocab_used = vocab_used();
   options.graphs = graphs;
   runner = std::make_unique<models::ModelRunner>(*queue, model.plan, model.weights, model.geometry,
-                                                 options);
+                                                 options,
+                                                 superblocks.valid() ? superblocks.get() : nullptr);
   engine = std::make_unique<Engine>(*runner, texts.tokenizer ? &*texts.tokenizer : nullptr,
                                     EngineOptions{.length_max = plan.length_max,
                                                   .sequences_max = shape.sequences_max,

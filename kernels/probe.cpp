@@ -1,10 +1,15 @@
 #include "kernels/probe.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <random>
+#include <vector>
 
+#include "kernels/linear/linear.h"
 #include "kernels/probe_routes.h"
+#include "kernels/transfer.h"
 
 namespace hyb::kernels {
 namespace {
@@ -14,6 +19,9 @@ using Clock = std::chrono::steady_clock;
 constexpr std::int64_t piece_bytes = std::int64_t{1} << 20;
 constexpr std::chrono::milliseconds dot_time{50};
 constexpr std::int64_t rounds_between_clock_reads = 20'000;
+
+/// Passes of a copy, and runs of a product, that outweigh what asking for them costs.
+constexpr int card_rounds = 4;
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
@@ -28,11 +36,66 @@ auto dot_of(Isa isa, DType dtype) {
   return isa == Isa::avx2 ? dot_f32_avx2 : dot_f32_plain;
 }
 
+double copied_bytes_per_s(Queue& queue, const Buffer& buffer) {
+  const std::size_t half = buffer.bytes() / 2;
+  wait(queue);
+  const auto begun = Clock::now();
+  for (int i = 0; i < card_rounds; ++i) copy(queue, buffer.data() + half, buffer.data(), half);
+  wait(queue);
+  return static_cast<double>(2 * half) * card_rounds / seconds_since(begun);
+}
+
+/// Numbers between -1 and 1, in a pattern that repeats: zeros would be multiplied at less power,
+/// and so faster, than any model's numbers.
+void fill(Queue& queue, const Buffer& buffer, DType dtype) {
+  std::vector<std::byte> pattern(std::min(buffer.bytes(), std::size_t{1} << 20));
+  std::minstd_rand random(1);
+  for (std::size_t i = 0; i < pattern.size(); i += size_of(dtype)) {
+    const float value = static_cast<float>(random() % 2048) / 1024.0F - 1.0F;
+    const bf16 rounded = to_bf16(value);
+    std::memcpy(&pattern[i], dtype == DType::bf16 ? static_cast<const void*>(&rounded) : &value,
+                size_of(dtype));
+  }
+  for (std::size_t at = 0; at < buffer.bytes(); at += pattern.size()) {
+    upload(queue, buffer.data() + at,
+           std::span(pattern).first(std::min(pattern.size(), buffer.bytes() - at)));
+  }
+}
+
+/// One product of two n x n matrices.
+double product_seconds(Queue& queue, DType dtype, std::int64_t n) {
+  const auto bytes = static_cast<std::size_t>(n * n) * size_of(dtype);
+  const Buffer x(Device::cuda, bytes), y(Device::cuda, bytes), w(Device::cuda, bytes);
+  fill(queue, x, dtype);
+  fill(queue, w, dtype);
+  const Weight weight = Weight::view({dtype, 1, n, n, {w.data(), bytes}});
+  const Linear op = {
+      .x = x.tensor(0, dtype, {n, n}), .weight = &weight, .y = y.tensor(0, dtype, {n, n})};
+  linear(queue, op);
+  wait(queue);
+  const auto begun = Clock::now();
+  for (int i = 0; i < card_rounds; ++i) linear(queue, op);
+  wait(queue);
+  return seconds_since(begun) / card_rounds;
+}
+
+double product_flops_per_s(Queue& queue, DType dtype) {
+  constexpr std::int64_t side_min = 128, side_max = 8192;
+  const double enough = std::chrono::duration<double>(dot_time).count() / (8 * card_rounds);
+  for (std::int64_t n = side_min;; n *= 2) {
+    const double seconds = product_seconds(queue, dtype, n);
+    const double flops =
+        2.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n);
+    if (n == side_max || seconds > enough) return flops / seconds;
+  }
+}
+
 }  // namespace
 
 ReadProbe::ReadProbe(Queue& queue, std::size_t bytes)
     : queue_(&queue), buffer_(queue.device(), bytes / piece_bytes * piece_bytes) {
   require(bytes >= piece_bytes, "probe: at least 1 MiB to read");
+  if (queue.device() == Device::cuda) return;
   const auto pieces = static_cast<std::int64_t>(buffer_.bytes()) / piece_bytes;
   queue_->share(pieces, 1, [&](std::int64_t begin, std::int64_t end, int) {
     std::memset(buffer_.data() + begin * piece_bytes, 1,
@@ -41,6 +104,7 @@ ReadProbe::ReadProbe(Queue& queue, std::size_t bytes)
 }
 
 double ReadProbe::bytes_per_s() {
+  if (queue_->device() == Device::cuda) return copied_bytes_per_s(*queue_, buffer_);
   const auto read = reader_of(queue_->isa());
   const auto pieces = static_cast<std::int64_t>(buffer_.bytes()) / piece_bytes;
   std::atomic<std::uint64_t> sink{0};
@@ -53,6 +117,7 @@ double ReadProbe::bytes_per_s() {
 }
 
 double flops_per_s(Queue& queue, DType dtype) {
+  if (queue.device() == Device::cuda) return product_flops_per_s(queue, dtype);
   const auto dot = dot_of(queue.isa(), dtype);
   std::atomic<std::int64_t> done{0};
   std::atomic<float> sink{0.0F};

@@ -1,6 +1,7 @@
 #include "models/runner.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/base/error.h"
 #include "kernels/transfer.h"
@@ -33,12 +34,13 @@ std::int32_t count_of(const auto& values) { return static_cast<std::int32_t>(val
 }  // namespace
 
 ModelRunner::ModelRunner(kernels::Queue& queue, const Plan& plan, const Weights& weights,
-                         const Geometry& geometry, const RunnerOptions& options)
+                         const Geometry& geometry, const RunnerOptions& options,
+                         std::unique_ptr<kernels::SuperblockMap> superblocks)
     : queue_(queue),
       plan_(plan),
       geometry_(geometry),
       options_(options),
-      store_(queue, geometry, options.memory, options.mapping),
+      store_(queue, geometry, options.memory, options.mapping, std::move(superblocks)),
       decoder_(queue, plan, weights, store_, geometry, limits_of(options)),
       staging_(queue, staging_limits(geometry, options)),
       graphs_(queue, decoder_, staging_, options.step_rows, options.graphs),

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "core/engine/runner.h"
@@ -25,8 +26,10 @@ struct RunnerOptions {
 class ModelRunner : public Runner {
  public:
   /// All but the options outlive the runner. Throws Error(memory) when the machine has not so much.
+  /// `superblocks`: as Store's.
   ModelRunner(kernels::Queue& queue, const Plan& plan, const Weights& weights,
-              const Geometry& geometry, const RunnerOptions& options);
+              const Geometry& geometry, const RunnerOptions& options,
+              std::unique_ptr<kernels::SuperblockMap> superblocks = nullptr);
 
   Capacity capacity() const override;
   StepResult run(const Step& step) override;

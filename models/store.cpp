@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 #include <variant>
 
 #include "core/base/error.h"
@@ -37,13 +38,19 @@ std::int32_t first_superblock(const MemoryLayout& layout, ViewId view) {
 
 }  // namespace
 
+std::unique_ptr<kernels::SuperblockMap> map_superblocks(kernels::Device device,
+                                                        const StoreLayout& memory,
+                                                        const SuperblockMapOptions& options) {
+  return kernels::make_superblocks(device, memory.superblocks, options_for(memory.layout, options));
+}
+
 Store::Store(kernels::Queue& queue, const Geometry& geometry, const StoreLayout& memory,
-             const SuperblockMapOptions& options)
+             const SuperblockMapOptions& options,
+             std::unique_ptr<kernels::SuperblockMap> superblocks)
     : queue_(queue),
       memory_(memory),
       state_dtype_(geometry.state_dtype),
-      map_(kernels::make_superblocks(queue.device(), memory.superblocks,
-                                     options_for(memory.layout, options))),
+      map_(superblocks ? std::move(superblocks) : map_superblocks(queue.device(), memory, options)),
       rows_(static_cast<std::size_t>(memory.layout.views())),
       groups_(geometry.pages.size(), no_piece),
       arenas_(geometry.pages.size()) {

@@ -14,6 +14,12 @@
 
 namespace hyb::models {
 
+/// The physical memory of a store. On a card this takes a while for many gigabytes, and may be done
+/// on a thread of its own while weights are read.
+std::unique_ptr<kernels::SuperblockMap> map_superblocks(
+    kernels::Device device, const StoreLayout& memory,
+    const kernels::SuperblockMapOptions& options);
+
 /// The bytes behind core's pages, slots and packed snapshots. Each attention layer has an arena,
 /// where a page id means the same page in each layer of its group; slots lie one behind the other,
 /// each with all recurrent layers of one sequence. What lies at an address has a meaning only while
@@ -21,10 +27,12 @@ namespace hyb::models {
 class Store {
  public:
   /// The layout is cut for the geometry; its fixed superblocks make the mode `flat`, whatever
-  /// `options` says. The queue outlives the store. Throws Error(memory) when the machine has not so
-  /// much.
+  /// `options` says. The queue outlives the store. `superblocks` are what map_superblocks made of
+  /// the same arguments, or null: then they are made here. Throws Error(memory) when the machine
+  /// has not so much.
   Store(kernels::Queue& queue, const Geometry& geometry, const StoreLayout& memory,
-        const kernels::SuperblockMapOptions& options = {});
+        const kernels::SuperblockMapOptions& options = {},
+        std::unique_ptr<kernels::SuperblockMap> superblocks = nullptr);
 
   /// The arena of an attention layer, by attention ordinal: [pages, page elements], KV type.
   kernels::Tensor arena(std::size_t attention) const { return arenas_[attention]; }

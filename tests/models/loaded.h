@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -11,7 +12,13 @@
 
 namespace hyb::models::testing {
 
-inline const std::filesystem::path golden_folder = std::filesystem::path(HYB_TESTS_DIR) / "golden";
+/// Where the tests' files were when they were built, or where the environment says: a program built
+/// elsewhere finds them so.
+inline std::filesystem::path tests_folder() {
+  const char* const here = std::getenv("HYB_TESTS_DIR");
+  return here != nullptr ? here : HYB_TESTS_DIR;
+}
+inline const std::filesystem::path golden_folder = tests_folder() / "golden";
 inline constexpr std::int32_t positions_max = 256;
 
 inline std::vector<std::string> fixtures() {

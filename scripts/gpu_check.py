@@ -1,0 +1,197 @@
+#!/usr/bin/env python3
+"""Checks and measures hyb on a machine with an NVIDIA card, in at most nine minutes, without network.
+
+    scripts/gpu_check.sh [--build FOLDER] [--out FILE] [SECTION ...]
+
+Sections run in order of value, each within its own time; one that is cut says so. Results are JSON
+objects, one per line, written as they come: to FILE, or to tests/gpu/results-<card>.jsonl. Every line
+names its section; the first says what machine and commit they belong to.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+TOP = pathlib.Path(__file__).resolve().parent.parent
+PRESETS = ("granite-4.0-h-tiny", "granite-4.0-h-micro", "nemotron-nano-12b-v2",
+           "nemotron-3-nano-30b-a3b")
+TOTAL_SECONDS = 540
+CONFORMANCE = "cuda/conformance"
+MODELS = "cuda/golden,cuda/shapes,cuda/reuse"
+
+
+class Results:
+    """Lines go to the file and to stdout at once: what was measured before a cut is kept."""
+
+    def __init__(self, path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.file = open(path, "w", encoding="utf-8")
+        self.failed = False
+
+    def add(self, section, **facts):
+        line = json.dumps({"section": section, **facts})
+        self.file.write(line + "\n")
+        self.file.flush()
+        print(line, flush=True)
+        self.failed = self.failed or facts.get("status") == "failed"
+
+
+def run(command, seconds):
+    """Exit code (None: cut), output of both streams, seconds."""
+    begin = time.monotonic()
+    # Programs that were built elsewhere find the tests' files here.
+    environment = {**os.environ, "HYB_TESTS_DIR": str(TOP / "tests")}
+    process = subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE,
+                               stderr=subprocess.STDOUT, text=True, errors="replace",
+                               env=environment)
+    try:
+        output, _ = process.communicate(timeout=seconds)
+        code = process.returncode
+    except subprocess.TimeoutExpired:
+        process.kill()
+        output, _ = process.communicate()
+        code = None
+    return code, output, round(time.monotonic() - begin, 1)
+
+
+def status_of(code, passed=0):
+    return "cut" if code is None else "ok" if code == passed else "failed"
+
+
+def tests(results, section, build, seconds, suites, others=""):
+    """Test suites on the card, but the others; what fails is in the line."""
+    program = [build / "hyb_tests_cuda", f"-ts={suites}", f"-tse={others}"]
+    code, output, taken = run(program, seconds)
+    counts = re.search(r"test cases: +(\d+) \| +(\d+) passed \| +(\d+) failed", output)
+    failures = [line for line in output.splitlines() if "ERROR" in line or "TEST CASE" in line]
+    results.add(section, status=status_of(code), seconds=taken, suites=suites,
+                cases=[int(n) for n in counts.groups()] if counts else None,
+                failures=failures[:20])
+
+
+def conformance(results, build, seconds):
+    tests(results, "conformance", build, seconds, CONFORMANCE)
+
+
+def laws(results, build, seconds):
+    tests(results, "laws", build, seconds, "cuda/*", f"{CONFORMANCE},{MODELS}")
+
+
+def models(results, build, seconds):
+    tests(results, "models", build, seconds, MODELS)
+
+
+def memory(results, build, seconds):
+    code, output, taken = run([build / "card_memory"], seconds)
+    for line in output.splitlines():
+        if line.startswith("{"):
+            results.add("memory", **json.loads(line))
+    results.add("memory", status=status_of(code), seconds=taken,
+                text="" if code == 0 else output[-500:])
+
+
+def sanitizer(results, build, seconds):
+    tool = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
+    if not pathlib.Path(tool).exists():
+        results.add("sanitizer", status="not here")
+        return
+    for check in ("memcheck", "racecheck", "synccheck", "initcheck"):
+        program = [tool, f"--tool={check}", "--error-exitcode=9", build / "hyb_tests_cuda",
+                   "-ts=cuda/conformance,cuda/rms_norm,cuda/linear,cuda/mamba_step,cuda/attention"]
+        code, output, taken = run(program, seconds / 4)
+        summary = [line for line in output.splitlines() if "ERROR SUMMARY" in line]
+        results.add("sanitizer", tool=check, status=status_of(code), seconds=taken,
+                    text=(summary or output.splitlines() or [""])[-1])
+
+
+def bench_rows(output):
+    rows = []
+    for line in output.splitlines():
+        if line.startswith("{"):
+            rows.append(json.loads(line))
+    return rows
+
+
+def bench(results, build, seconds):
+    """Synthetic weights in the shapes of published models; % of what the same run probes."""
+    end = time.monotonic() + seconds
+    for preset in PRESETS:
+        config = TOP / "models" / "presets" / preset
+        for name, arguments in (("decode", ["-p", "0", "-n", "128", "-d", "1024", "-b", "1,8,64,256"]),
+                                ("prefill", ["-p", "512,8192,32768", "-n", "0"])):
+            left = end - time.monotonic()
+            if left < 5:
+                results.add("bench", model=preset, what=name, status="cut")
+                continue
+            code, output, taken = run([build / "hyb", "bench", config, "--device", "cuda",
+                                       "--random-weights", "1", "-o", "jsonl", *arguments], left)
+            for row in bench_rows(output):
+                results.add("bench", model=preset, what=name, row=row)
+            text = "" if code == 0 else output[-500:]
+            known = code == 3 and "not run yet" in output
+            results.add("bench", model=preset, what=name, seconds=taken, text=text,
+                        status="family does not run yet" if known else status_of(code))
+
+
+def peers(results, build, seconds):
+    """What else is on the machine, on the same shapes."""
+    code, output, taken = run([sys.executable, TOP / "scripts" / "gpu_peers.py"], seconds)
+    for row in bench_rows(output):
+        results.add("peers", **row)
+    results.add("peers", status=status_of(code), seconds=taken,
+                text="" if code == 0 else output[-500:])
+
+
+SECTIONS = {"conformance": (conformance, 40), "laws": (laws, 80), "models": (models, 60),
+            "memory": (memory, 40), "sanitizer": (sanitizer, 100), "bench": (bench, 150),
+            "peers": (peers, 60)}
+
+
+def machine(results, build):
+    _, version, _ = run([build / "hyb", "--version"], 20)
+    _, doctor, _ = run([build / "hyb", "doctor", "--json"], 60)
+    query = "name,driver_version,memory.total,clocks.sm,clocks.max.sm,temperature.gpu,power.limit"
+    smi = shutil.which("nvidia-smi")
+    card = run([smi, f"--query-gpu={query}", "--format=csv,noheader"], 20)[1].strip() if smi else ""
+    results.add("machine", version=version.strip(), card=card, doctor=doctor[:4000])
+
+
+def built(build):
+    """Builds what is missing, where nvcc is."""
+    programs = ("hyb", "hyb_tests_cuda", "card_memory")
+    if all((build / program).exists() for program in programs):
+        return
+    subprocess.run([TOP / "scripts" / "build.sh", build, *programs, "--", "-DHYB_CUDA=ON"], check=True)
+
+
+def card_name():
+    smi = shutil.which("nvidia-smi")
+    name = run([smi, "--query-gpu=name", "--format=csv,noheader"], 20)[1] if smi else "no card"
+    return re.sub(r"[^a-z0-9]+", "-", name.splitlines()[0].lower()).strip("-")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--build", type=pathlib.Path, default=TOP / "build")
+    parser.add_argument("--out", type=pathlib.Path)
+    parser.add_argument("sections", nargs="*", choices=[[], *SECTIONS], default=[])
+    arguments = parser.parse_args()
+    built(arguments.build)
+    out = arguments.out or TOP / "tests" / "gpu" / f"results-{card_name()}.jsonl"
+    results = Results(out)
+    end = time.monotonic() + TOTAL_SECONDS
+    machine(results, arguments.build)
+    for name in arguments.sections or SECTIONS:
+        section, seconds = SECTIONS[name]
+        section(results, arguments.build, max(1, min(seconds, end - time.monotonic())))
+    return 1 if results.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
