@@ -7,6 +7,7 @@
 #include <random>
 #include <vector>
 
+#include "kernels/bf16.h"
 #include "kernels/linear/linear.h"
 #include "kernels/probe_routes.h"
 #include "kernels/transfer.h"

@@ -6,6 +6,7 @@
 #include "kernels/ops/attention.h"
 #include "kernels/ops/embed.h"
 #include "kernels/ops/gather_rows.h"
+#include "kernels/ops/ssd.h"
 
 namespace hyb::models {
 
@@ -44,6 +45,14 @@ std::size_t attention_workspace(const Plan& plan, kernels::Device device,
   // Less only means fewer workers per sequence: a large batch has enough work without sharing.
   const std::size_t enough = std::size_t{device == kernels::Device::cpu ? 4U : 64U} << 20;
   return std::min(bytes, enough);
+}
+
+std::size_t ssd_workspace(const Plan& plan, kernels::Device device) {
+  return largest(plan, [&](const auto& part) -> std::size_t {
+    const auto* ssd = as<Ssd>(part);
+    if (ssd == nullptr || device == kernels::Device::cpu) return 0;
+    return kernels::ssd_workspace_bytes(ssd->heads, ssd->head_dim, ssd->state_dim);
+  });
 }
 
 std::size_t moe_workspace(const Plan& plan, kernels::Device device, DType activation,
@@ -105,19 +114,21 @@ Decoder::Decoder(kernels::Queue& queue, const Plan& plan, const Weights& weights
       activation_(geometry.activation_dtype),
       scratch_(queue.device(), activations(plan, geometry.activation_dtype, limits)),
       attention_workspace_(queue.device(), attention_workspace(plan, queue.device(), limits)),
+      ssd_workspace_(queue.device(), ssd_workspace(plan, queue.device())),
       moe_workspace_(queue.device(),
                      moe_workspace(plan, queue.device(), geometry.activation_dtype, limits)),
       tickets_(queue.device(), tickets(limits)) {}
 
 std::size_t Decoder::scratch_bytes() const {
-  return scratch_.bytes() + attention_workspace_.bytes() + moe_workspace_.bytes() +
-         tickets_.bytes();
+  return scratch_.bytes() + attention_workspace_.bytes() + ssd_workspace_.bytes() +
+         moe_workspace_.bytes() + tickets_.bytes();
 }
 
 std::size_t Decoder::scratch_bytes(const Plan& plan, kernels::Device device, DType activation,
                                    const Limits& limits) {
   return activations(plan, activation, limits) + attention_workspace(plan, device, limits) +
-         moe_workspace(plan, device, activation, limits) + tickets(limits);
+         ssd_workspace(plan, device) + moe_workspace(plan, device, activation, limits) +
+         tickets(limits);
 }
 
 void Decoder::run_part(std::size_t layer, std::size_t block, std::size_t part, const PartCall& call,
@@ -135,7 +146,8 @@ void Decoder::run_part(std::size_t layer, std::size_t block, std::size_t part, c
     const std::size_t ordinal = ordinals.recurrent++;
     const SsdMemory memory = {.windows = store_.windows(ordinal),
                               .states = store_.states(ordinal),
-                              .tickets = all_of(tickets_, DType::i32)};
+                              .tickets = all_of(tickets_, DType::i32),
+                              .workspace = all_of(ssd_workspace_, DType::u8)};
     models::run(*ssd, std::get<SsdWeights>(weights), memory, call);
   } else if (const auto* mlp = std::get_if<Mlp>(&described)) {
     models::run(*mlp, std::get<MlpWeights>(weights), call);

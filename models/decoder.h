@@ -48,7 +48,7 @@ class Decoder {
   DType activation_;
   Scratch scratch_;
   // What ops keep for themselves from call to call: zeros at the start.
-  kernels::Buffer attention_workspace_, moe_workspace_, tickets_;
+  kernels::Buffer attention_workspace_, ssd_workspace_, moe_workspace_, tickets_;
 };
 
 }  // namespace hyb::models

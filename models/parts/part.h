@@ -54,7 +54,8 @@ struct MoeMemory {
 /// One recurrent layer's part of every slot.
 struct SsdMemory {
   kernels::Tensor windows, states;
-  kernels::Tensor tickets;  ///< i32 zeros, one per token of a step
+  kernels::Tensor tickets;    ///< i32 zeros, one per token of a step
+  kernels::Tensor workspace;  ///< kernels::Ssd::workspace
 };
 
 void run(const Attention& part, const AttentionWeights& weights, const AttentionMemory& memory,

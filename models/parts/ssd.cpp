@@ -60,6 +60,7 @@ void mix(const Ssd& part, const SsdWeights& weights, const SsdMemory& memory, co
                             .read_slot = tables.read_slot,
                             .write_slot = tables.write_slot,
                             .y = mixed.y,
+                            .workspace = memory.workspace,
                             .groups = part.groups,
                             .dt_min = part.dt_min,
                             .dt_max = part.dt_max});
