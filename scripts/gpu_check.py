@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Checks and measures hyb on a machine with an NVIDIA card, in at most nine minutes, without network.
+"""Checks and measures hyb on a machine with an NVIDIA card, in nine minutes, without network.
 
     scripts/gpu_check.sh [--build FOLDER] [--out FILE] [SECTION ...]
 
 Sections run in order of value, each within its own time; one that is cut says so. Results are JSON
-objects, one per line, written as they come: to FILE, or to tests/gpu/results-<card>.jsonl. Every line
-names its section; the first says what machine and commit they belong to.
+objects, one per line, written as they come: to FILE, or to tests/gpu/results-<card>.jsonl. Every
+line names its section; the first says what machine and commit they belong to.
 """
 
 import argparse
@@ -123,8 +123,8 @@ def bench(results, build, seconds):
     end = time.monotonic() + seconds
     for preset in PRESETS:
         config = TOP / "models" / "presets" / preset
-        for name, arguments in (("decode", ["-p", "0", "-n", "128", "-d", "1024", "-b", "1,8,64,256"]),
-                                ("prefill", ["-p", "512,8192,32768", "-n", "0"])):
+        for name, arguments in (("decode", "-p 0 -n 128 -d 1024 -b 1,8,64,256".split()),
+                                ("prefill", "-p 512,8192,32768 -n 0".split())):
             left = end - time.monotonic()
             if left < 5:
                 results.add("bench", model=preset, what=name, status="cut")
@@ -167,7 +167,8 @@ def built(build):
     programs = ("hyb", "hyb_tests_cuda", "card_memory")
     if all((build / program).exists() for program in programs):
         return
-    subprocess.run([TOP / "scripts" / "build.sh", build, *programs, "--", "-DHYB_CUDA=ON"], check=True)
+    subprocess.run([TOP / "scripts" / "build.sh", build, *programs, "--", "-DHYB_CUDA=ON"],
+                   check=True)
 
 
 def card_name():

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Times what else can run a hybrid model on this card: transformers with torch, in the shapes of the
-presets with random weights. One JSON object per line; says what is not here. Called by gpu_check.py.
+"""Times what else can run a hybrid model on this card: transformers with torch, in the shapes of
+the presets with random weights. One JSON object per line; says what is not here. For gpu_check.py.
 """
 
 import importlib.util
@@ -37,13 +37,18 @@ def measure(torch, transformers, preset):
     for tokens in (512, 8192):
         ids = torch.randint(0, config.vocab_size, (1, tokens), device="cuda")
         seconds = timed(torch, lambda: model(ids, logits_to_keep=1), 3)
-        say(peer="transformers", model=preset, what="prefill", tokens=tokens, tokens_per_s=tokens / seconds)
+        say(peer="transformers", model=preset, what="prefill", tokens=tokens,
+            tokens_per_s=tokens / seconds)
     for batch in (1, 64):
         ids = torch.randint(0, config.vocab_size, (batch, 1024), device="cuda")
         answer = 32
-        both = timed(torch, lambda: model.generate(ids, max_new_tokens=answer, min_new_tokens=answer,
-                                                   do_sample=False), 1)
-        first = timed(torch, lambda: model.generate(ids, max_new_tokens=1, do_sample=False), 1)
+
+        def generate(tokens):
+            return model.generate(ids, max_new_tokens=tokens, min_new_tokens=tokens,
+                                  do_sample=False)
+
+        both = timed(torch, lambda: generate(answer), 1)
+        first = timed(torch, lambda: generate(1), 1)
         say(peer="transformers", model=preset, what="decode", batch=batch, context=1024,
             tokens_per_s=batch * (answer - 1) / (both - first))
 
