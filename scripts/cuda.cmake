@@ -41,8 +41,9 @@ if(HYB_CUDA_KIND STREQUAL "ON")
   set_target_properties(hyb_kernels PROPERTIES
     CUDA_STANDARD 20 CUDA_ARCHITECTURES "${CMAKE_CUDA_ARCHITECTURES}")
   target_sources(hyb_kernels PRIVATE ${cuda_sources})
-  target_compile_options(hyb_kernels PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr
+  set(nvcc_options $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr
     -Xcompiler=-Wall,-Wextra $<$<BOOL:${HYB_WERROR}>:-Werror=all-warnings>>)
+  target_compile_options(hyb_kernels PRIVATE ${nvcc_options})
   target_link_libraries(hyb_kernels PUBLIC CUDA::cudart_static)
 elseif(HYB_CUDA_KIND STREQUAL "EMULATED")
   list(FILTER cuda_sources EXCLUDE REGEX "/cuda/driver\\.cu$")  # the emulator has a driver of its own

@@ -281,7 +281,7 @@ __device__ __forceinline__ void spin_pause() { __nanosleep(20); }
 
 // numbers
 
-/// Within 2 + |x| units in the last place, or faster than exact: the CUDA programming guide's
+/// Within 2 + 1.173 |x| units in the last place, or faster than exact: the CUDA programming guide's
 /// tables of intrinsics have the bounds.
 __device__ __forceinline__ float exp_fast(float x) { return __expf(x); }
 /// 2^x within 2 units in the last place; denormal answers may be 0; 2^-infinity is 0.

@@ -1,0 +1,348 @@
+#include "tests/cuda/conformance_kernels.h"
+
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/ptx.h"
+
+namespace hyb::kernels::testing {
+namespace {
+
+using namespace cuda;
+
+__device__ __forceinline__ int thread_index() { return static_cast<int>(threadIdx.x); }
+__device__ __forceinline__ int grid_index() {
+  return static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+}
+__device__ __forceinline__ void begin() {
+  let_next_kernel_start();
+  wait_for_previous_kernel();
+}
+
+__global__ void block_votes_kernel(const Words p) {
+  begin();
+  for (int round = 0; round < vote_rounds; ++round) {
+    const int at = round * block_threads + thread_index();
+    const bool vote = p.in[at] != 0;
+    p.out[3 * at] = sync_block_any(vote) ? 1 : 0;
+    p.out[3 * at + 1] = sync_block_all(vote) ? 1 : 0;
+    p.out[3 * at + 2] = static_cast<std::uint32_t>(sync_block_count(vote));
+  }
+}
+
+__global__ void named_barriers_kernel(const Words p) {
+  constexpr int full = 1, empty = 15, taken = 7;
+  auto& values = shared_object<SharedArray<std::uint32_t, half_threads>>();
+  const int t = thread_index() % half_threads;
+  const bool gives = thread_index() >= half_threads;
+  begin();
+  for (int round = 0; round < giving_rounds; ++round) {
+    const int at = round * half_threads + t;
+    if (gives) {
+      if (round > 0) barrier_sync(empty, block_threads);
+      values[t] = p.in[at];
+      barrier_arrive(full, block_threads);
+    } else {
+      barrier_sync(full, block_threads);
+      const std::uint32_t value = values[half_threads - 1 - t];
+      barrier_sync(taken, half_threads);
+      values[t] = value + 1;  // what these two warps only say to each other
+      barrier_sync(taken, half_threads);
+      p.out[at] = values[(t + warp_size) % half_threads];
+      if (round + 1 < giving_rounds) barrier_arrive(empty, block_threads);
+    }
+  }
+}
+
+__global__ void grid_rounds_kernel(const Words p) {
+  const int i = grid_index();
+  begin();
+  p.out[i] = p.in[i];
+  for (int round = 0; round < grid_rounds; ++round) {
+    sync_grid();
+    const std::uint32_t* const from = p.out + round % 2 * grid_count;
+    std::uint32_t* const to = p.out + (round + 1) % 2 * grid_count;
+    to[i] = 3 * from[(i + half_threads + 1) % grid_count] + static_cast<std::uint32_t>(round);
+  }
+}
+
+__global__ void shuffles_kernel(const Words p) {
+  const int lane = thread_index();
+  begin();
+  const std::uint32_t value = p.in[lane];
+  std::uint32_t* out = p.out + lane;
+  for (int bits = smallest_width_bits; bits <= 5; ++bits) {
+    for (int k = 0; k < shuffle_distances; ++k) {
+      const int width = 1 << bits;
+      const std::uint32_t distance = p.in[warp_size + k];
+      out[0] = shuffle(value, static_cast<int>(distance) + 3 * lane, full_warp, width);
+      out[32] = shuffle_xor(value, static_cast<int>(distance), full_warp, width);
+      out[64] = shuffle_up(value, distance, full_warp, width);
+      out[96] = shuffle_down(value, distance, full_warp, width);
+      const float number = shuffle_down(static_cast<float>(value), distance, full_warp, width);
+      out[128] = static_cast<std::uint32_t>(number);
+      out += shuffle_ops * warp_size;
+    }
+  }
+}
+
+__device__ void collect(std::uint32_t mask, std::uint32_t value, bool vote, std::uint32_t* out) {
+  int first = 0;
+  while ((mask >> first & 1U) == 0) ++first;
+  sync_warp(mask);
+  out[0] = ballot(vote, mask);
+  out[1] = any_lane(vote, mask) ? 1 : 0;
+  out[2] = all_lanes(vote, mask) ? 1 : 0;
+  out[3] = match_any(value, mask);
+  out[4] = reduce_add(value, mask);
+  out[5] = reduce_min(value, mask);
+  out[6] = reduce_max(value, mask);
+  out[7] = shuffle(value, first, mask);
+}
+
+__global__ void masked_collectives_kernel(const Words p) {
+  const int lane = thread_index();
+  begin();
+  for (int c = 0; c < mask_cases; ++c) {
+    const std::uint32_t mask = p.in[c];
+    const int at = c * warp_size + lane;
+    const std::uint32_t value = p.in[mask_cases + at];
+    const bool vote = p.in[mask_cases + mask_cases * warp_size + at] != 0;
+    if ((mask >> lane & 1U) != 0) {
+      collect(mask, value, vote, p.out + at * mask_ops);
+    } else {
+      collect(~mask, value, vote, p.out + at * mask_ops);
+    }
+    sync_warp();
+  }
+}
+
+struct Copied {
+  SharedArray<uint4, copies> wide;
+  SharedArray<uint2, copies> middle;
+  SharedArray<std::uint32_t, copies> narrow;
+};
+
+/// Stage `stage` of another thread's copies, once all have waited for it.
+__device__ void take_stage(const Copied& copied, int stage, std::uint32_t* out) {
+  sync_block();
+  const int at = stage * half_threads + thread_index();
+  const int other = stage * half_threads + (thread_index() + 33) % half_threads;
+  store16(out + 4 * at, copied.wide[other]);
+  store8(out + 4 * copies + 2 * at, copied.middle[other]);
+  out[6 * copies + at] = copied.narrow[other];
+}
+
+__global__ void async_copies_kernel(const Words p) {
+  auto& copied = dynamic_shared<Copied>();
+  begin();
+  for (int stage = 0; stage < copy_stages; ++stage) {
+    const int at = stage * half_threads + thread_index();
+    const bool is_there = p.in[7 * copies + at] != 0;
+    cp_async16(&copied.wide[at], is_there ? p.in + 4 * at : nullptr, is_there);
+    cp_async<8>(&copied.middle[at], p.in + 4 * copies + 2 * at, is_there);
+    cp_async<4>(&copied.narrow[at], p.in + 6 * copies + at, is_there);
+    cp_async_commit();
+  }
+  cp_async_wait<3>();
+  take_stage(copied, 0, p.out);
+  cp_async_wait<1>();
+  take_stage(copied, 1, p.out);
+  take_stage(copied, 2, p.out);
+  cp_async_wait<0>();
+  take_stage(copied, 3, p.out);
+}
+
+__global__ void matrix_loads_kernel(const Words p) {
+  constexpr int row_vectors = 3;  // one is the row, the others keep rows apart
+  auto& rows = shared_object<SharedArray<uint4, row_vectors * warp_size>>();
+  const int lane = thread_index();
+  begin();
+  rows[row_vectors * lane] = load16(p.in + 4 * lane);
+  sync_warp();
+  const uint4* const row = &rows[row_vectors * ((5 * lane + 3) % warp_size)];
+  std::uint32_t four[4], turned_four[4], two[2], turned_two[2];
+  ldmatrix_x4(four, row);
+  ldmatrix_x4_transposed(turned_four, row);
+  ldmatrix_x2(two, lane < 16 ? row : &rows[0]);
+  ldmatrix_x2_transposed(turned_two, lane < 16 ? row : &rows[0]);
+  std::uint32_t* const out = p.out + 12 * lane;
+  for (int i = 0; i < 4; ++i) {
+    out[i] = four[i];
+    out[4 + i] = turned_four[i];
+  }
+  for (int i = 0; i < 2; ++i) {
+    out[8 + i] = two[i];
+    out[10 + i] = turned_two[i];
+  }
+}
+
+template <Mma M>
+__global__ void matrix_product_kernel(const Words p) {
+  begin();
+  const std::uint32_t* const in = p.in + 10 * thread_index();
+  const std::uint32_t a[4] = {in[0], in[1], in[2], in[3]};
+  float d[4];
+  for (int i = 0; i < 4; ++i) d[i] = std::bit_cast<float>(in[6 + i]);
+  if constexpr (M == Mma::bf16) mma_bf16(d, a, in[4], in[5]);
+  if constexpr (M == Mma::f16) mma_f16(d, a, in[4], in[5]);
+  if constexpr (M == Mma::tf32) mma_tf32(d, a, in[4], in[5]);
+  for (int i = 0; i < 4; ++i) p.out[4 * thread_index() + i] = std::bit_cast<std::uint32_t>(d[i]);
+}
+
+__global__ void vector_copies_kernel(const Words p) {
+  constexpr int words = 4 * half_threads;
+  const int at = 4 * thread_index();
+  begin();
+  prefetch(p.in + at);
+  store16(p.out + at, load16_once(p.in + at));
+  store16(p.out + words + at, load16(p.in + at));
+  store8(p.out + 2 * words + at, load8(p.in + at));
+  store8(p.out + 2 * words + at + 2, load8(p.in + at + 2));
+}
+
+__global__ void atomics_kernel(const Words p) {
+  const int i = grid_index();
+  begin();
+  const std::uint32_t value = p.in[i];
+  auto* const signed_out = reinterpret_cast<std::int32_t*>(p.out);
+  atomic_add(p.out, value);
+  atomic_min(p.out + 1, value);
+  atomic_max(p.out + 2, value);
+  atomic_or(p.out + 3, value);
+  atomic_min(signed_out + 4, static_cast<std::int32_t>(value));
+  atomic_max(signed_out + 5, static_cast<std::int32_t>(value));
+  atomic_add(signed_out + 6, static_cast<std::int32_t>(value));
+  atomic_add(reinterpret_cast<unsigned long long*>(p.out + 8), 0x100000000ULL + value);
+  std::uint32_t before = 0;  // what stands there is learnt from the first try
+  while (true) {
+    const std::uint32_t found = atomic_compare_exchange(p.out + 10, before, before ^ value);
+    if (found == before) break;
+    before = found;
+  }
+  p.out[atomic_words + i] = atomic_add(p.out + 11, 1U);
+  p.out[atomic_words + grid_count + i] = atomic_exchange(p.out + 12, value);
+}
+
+__global__ void messages_kernel(const Words p) {
+  auto& is_last = shared_object<SharedArray<bool, 1>>();
+  std::uint32_t* const flags = p.out + grid_count;
+  std::uint32_t* const sums = flags + grid_count;
+  const int t = thread_index(), i = grid_index(), block = static_cast<int>(blockIdx.x);
+  begin();
+  std::uint32_t value = p.in[i];
+  if (block > 0) {  // thread by thread, without a barrier
+    const int other = (block - 1) * half_threads + (half_threads - 1 - t);
+    while (load_acquire(flags + other) == 0) spin_pause();
+    value += 3 * p.out[other];
+  }
+  p.out[i] = value;
+  store_release(flags + i, 1);
+  sync_block();
+  if (t == 0) {  // the last block to come sums what all have left
+    std::uint32_t sum = 0;
+    for (int j = 0; j < half_threads; ++j) sum += p.out[block * half_threads + j];
+    sums[block] = sum;
+    fence();
+    is_last[0] = atomic_add(sums + grid_blocks + 1, 1U) == grid_blocks - 1;
+    fence();
+  }
+  sync_block();
+  if (!is_last[0] || t != 0) return;
+  for (int j = 0; j < grid_blocks; ++j) sums[grid_blocks] += sums[j];
+}
+
+struct Link {
+  const std::uint32_t* from;
+  const std::uint32_t* weights;
+  std::uint32_t* to;
+};
+
+__global__ void link_kernel(const Link p) {
+  const int i = grid_index();
+  let_next_kernel_start();
+  const std::uint32_t weight = p.weights[i];
+  wait_for_previous_kernel();
+  p.to[i] = 3 * p.from[(i + half_threads) % grid_count] + weight;
+}
+
+struct Numbers {
+  Words words;
+  int count;
+};
+
+__global__ void numbers_kernel(const Numbers p) {
+  begin();
+  const int i = grid_index();
+  if (i >= p.count) return;
+  const float a = std::bit_cast<float>(p.words.in[2 * i]);
+  const float b = std::bit_cast<float>(p.words.in[2 * i + 1]);
+  std::uint32_t* const out = p.words.out + number_words * i;
+  float sine, cosine;
+  sine_cosine_of_turns(a, sine, cosine);
+  out[0] = pack_bf16(a, b);
+  out[1] = round_bf16(a).bits;
+  out[2] = std::bit_cast<std::uint32_t>(exp_fast(a));
+  out[3] = std::bit_cast<std::uint32_t>(exp2_fast(a));
+  out[4] = std::bit_cast<std::uint32_t>(rsqrt_fast(a));
+  out[5] = std::bit_cast<std::uint32_t>(divide_fast(a, b));
+  out[6] = std::bit_cast<std::uint32_t>(sine);
+  out[7] = std::bit_cast<std::uint32_t>(cosine);
+  out[8] = std::bit_cast<std::uint32_t>(product_rounded(a, b) + a);
+  out[9] = active_mask() >> (thread_index() % warp_size) & 1U;
+}
+
+}  // namespace
+
+void block_votes(Stream& stream, const Words& words) {
+  launch(stream, {.blocks = 1, .threads = block_threads}, block_votes_kernel, words);
+}
+void named_barriers(Stream& stream, const Words& words) {
+  launch(stream, {.blocks = 1, .threads = block_threads}, named_barriers_kernel, words);
+}
+void grid_rounds_of(Stream& stream, const Words& words) {
+  launch(stream, {.blocks = grid_blocks, .threads = half_threads, .cooperative = true},
+         grid_rounds_kernel, words);
+}
+void shuffles(Stream& stream, const Words& words) {
+  launch(stream, {.blocks = 1, .threads = warp_size}, shuffles_kernel, words);
+}
+void masked_collectives(Stream& stream, const Words& words) {
+  launch(stream, {.blocks = 1, .threads = warp_size}, masked_collectives_kernel, words);
+}
+void async_copies(Stream& stream, const Words& words) {
+  launch(stream, {.blocks = 1, .threads = half_threads, .shared_bytes = sizeof(Copied)},
+         async_copies_kernel, words);
+}
+void matrix_loads(Stream& stream, const Words& words) {
+  launch(stream, {.blocks = 1, .threads = warp_size}, matrix_loads_kernel, words);
+}
+void matrix_product(Stream& stream, Mma mma, const Words& words) {
+  const LaunchShape shape = {.blocks = 1, .threads = warp_size};
+  if (mma == Mma::bf16) launch(stream, shape, matrix_product_kernel<Mma::bf16>, words);
+  if (mma == Mma::f16) launch(stream, shape, matrix_product_kernel<Mma::f16>, words);
+  if (mma == Mma::tf32) launch(stream, shape, matrix_product_kernel<Mma::tf32>, words);
+}
+void vector_copies(Stream& stream, const Words& words) {
+  launch(stream, {.blocks = 1, .threads = half_threads}, vector_copies_kernel, words);
+}
+void atomics(Stream& stream, const Words& words) {
+  launch(stream, {.blocks = grid_blocks, .threads = half_threads}, atomics_kernel, words);
+}
+void messages(Stream& stream, const Words& words) {
+  launch(stream, {.blocks = grid_blocks, .threads = half_threads, .cooperative = true},
+         messages_kernel, words);
+}
+void early_chain(Stream& stream, const Words& words) {
+  const std::uint32_t* from = words.in;
+  for (int k = 0; k < chain_length; ++k) {
+    std::uint32_t* const to = words.out + k % 3 * grid_count;
+    launch(stream, {.blocks = grid_blocks, .threads = half_threads, .starts_early = true},
+           link_kernel, Link{.from = from, .weights = words.in + grid_count, .to = to});
+    from = to;
+  }
+}
+void numbers(Stream& stream, const Words& words, int count) {
+  launch(stream, {.blocks = pieces(count, half_threads), .threads = half_threads}, numbers_kernel,
+         Numbers{.words = words, .count = count});
+}
+
+}  // namespace hyb::kernels::testing
