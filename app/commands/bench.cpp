@@ -19,6 +19,7 @@
 #include "app/ui/progress.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "kernels/card.h"
 #include "models/weight_list.h"
 
 namespace hyb::app {
@@ -67,13 +68,20 @@ std::string build_commit() {
   return version.substr(begin, version.find_first_of(",)", begin) - begin);
 }
 
+/// What products run on: an instruction set of the CPU, or the kind of the card.
+std::string instructions_of(const kernels::Queue& queue) {
+  if (queue.device() == kernels::Device::cpu) return name_of(queue.isa());
+  const kernels::Card card = kernels::card();
+  return fmt::format("sm_{}{}", card.major, card.minor);
+}
+
 BenchSetting setting_of(const BareModel& model, const Options& options) {
   const bool is_bf16 = model.outline.activation == DType::bf16;
   const models::Plan& plan = model.model.plan;
   return {.build_commit = build_commit(),
           .cpu = cpu_name(),
           .device = options.model.device,
-          .isa = name_of(model.queue.isa()),
+          .isa = instructions_of(model.queue),
           .model_filename =
               model.source.folder() ? model.source.folder()->string() : model.source.name(),
           .model_type = fmt::format("{} {}", plan.family, is_bf16 ? "BF16" : "F32"),

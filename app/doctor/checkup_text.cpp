@@ -5,6 +5,7 @@
 #include "app/doctor/checkup.h"
 #include "app/machine.h"
 #include "app/options.h"
+#include "app/session.h"
 #include "app/ui/sanitizer.h"
 #include "app/ui/table.h"
 
@@ -35,10 +36,16 @@ const char* isa_text(kernels::Isa isa) {
   return "plain loops, slow: no AVX2 here";
 }
 
+/// What --memory-mode auto is on the CPU.
+std::string memory_mode() {
+  const bool is_remap = mapping_of({}, kernels::Device::cpu).mode == kernels::MapMode::remap;
+  return is_remap ? "remap" : "flip";
+}
+
 /// The default and why; flip is the default where a device has page tables of its own.
 std::string memory_mode_text() {
-  const std::string mode = PoolOptions().mode;
-  return mode + ", the default: on the CPU it starts and reads at least as fast as flip";
+  return memory_mode() +
+         ", the default on the CPU: it starts and reads at least as fast as flip there";
 }
 
 std::string shared_huge_pages_text(const Checkup& checkup) {
@@ -102,7 +109,7 @@ Json checkup_json(const Checkup& checkup) {
           {"huge_pages", checkup.huge_pages},
           {"shared_huge_pages", checkup.shared_huge_pages},
           {"flip_is_slow", flip_is_slow(checkup)},
-          {"memory_mode", PoolOptions().mode},
+          {"memory_mode", memory_mode()},
           {"cuda", checkup.cuda},
           {"stdout_is_terminal", checkup.output_is_terminal},
           {"term", checkup.term},

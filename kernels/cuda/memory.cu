@@ -1,6 +1,6 @@
 #include "kernels/cuda/memory.h"
 
-#include <fmt/format.h>
+#include <string>
 
 #include "kernels/cuda/check.h"
 
@@ -39,10 +39,9 @@ std::byte* allocate(std::size_t bytes) {
     cudaGetLastError();  // forgets it: what is asked for next may be smaller
     const Card full = card();
     throw Error(ErrorKind::memory,
-                fmt::format("memory: the device has {} of {} bytes left, {} ({:.2f} GiB) are asked "
-                            "for; use a smaller model, --context or --memory",
-                            full.free_bytes, full.memory_bytes, bytes,
-                            static_cast<double>(bytes) / (1 << 30)));
+                "memory: the device has " + std::to_string(full.free_bytes) + " of " +
+                    std::to_string(full.memory_bytes) + " bytes left, " + std::to_string(bytes) +
+                    " are asked for; use a smaller model, --context or --memory");
   }
   check(error, "cudaMalloc");
   check(cudaMemset(at, 0, bytes), "cudaMemset");
