@@ -4,6 +4,7 @@
     scripts/ptxas_table.py            # writes kernels/cuda/ptxas.tsv
     scripts/ptxas_table.py --check    # exit status 1 and one line per finding: a spill, a kernel
                                       # with over 8 registers more than in the table, or not in it
+    scripts/ptxas_table.py --check --only 90    # for one architecture: a quarter of the time
 
 What was compiled is kept in build/ptxas by the hash of the file and all that it includes.
 """
@@ -50,10 +51,10 @@ def has_kernels(path):
     return any("__global__" in file.read_text() for file in files)
 
 
-def key_of(path, nvcc_version):
+def key_of(path, nvcc_version, architectures):
     files = set()
     with_includes(path, files)
-    key = hashlib.sha256(f"{PARSER} {nvcc_version}{FLAGS}{ARCHITECTURES}".encode())
+    key = hashlib.sha256(f"{PARSER} {nvcc_version}{FLAGS}{architectures}".encode())
     for file in sorted(files):
         key.update(f"{file.relative_to(TOP)}\0".encode() + file.read_bytes())
     return key.hexdigest()[:32]
@@ -95,12 +96,12 @@ def parse(text):
     return {names[name]: found[name] for name in sorted(found)}
 
 
-def compiled(path, nvcc, nvcc_version, kept):
+def compiled(path, nvcc, nvcc_version, kept, architectures):
     """The file's kernels, from an earlier run where nothing has changed."""
-    result = kept / f"{path.stem}-{key_of(path, nvcc_version)}.json"
+    result = kept / f"{path.stem}-{key_of(path, nvcc_version, architectures)}.json"
     if result.exists():
         return json.loads(result.read_text())
-    gencode = [f"-gencode=arch=compute_{a},code=sm_{a}" for a in ARCHITECTURES]
+    gencode = [f"-gencode=arch=compute_{a},code=sm_{a}" for a in architectures]
     run = subprocess.run([nvcc, *FLAGS, *gencode, "-o", "/dev/null", str(path)],
                          capture_output=True, text=True)
     if run.returncode != 0:
@@ -112,18 +113,19 @@ def compiled(path, nvcc, nvcc_version, kept):
     return kernels
 
 
-def measure(nvcc, kept):
-    """Rows of the table, of all .cu files, two compilers at a time."""
+def measure(nvcc, kept, architectures):
+    """Rows of the table, of all .cu files, two compilers at a time; -1: not compiled."""
     version = subprocess.run([nvcc, "--version"], check=True, capture_output=True,
                              text=True).stdout
     kept.mkdir(parents=True, exist_ok=True)
     paths = sorted(filter(has_kernels, (TOP / "kernels").rglob("*.cu")))
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        results = list(pool.map(lambda path: compiled(path, nvcc, version, kept), paths))
+        results = list(pool.map(lambda path: compiled(path, nvcc, version, kept, architectures),
+                                paths))
     rows = {}
     for path, kernels in zip(paths, results):
         for name, by_architecture in sorted(kernels.items()):
-            values = [by_architecture[a] for a in ARCHITECTURES]
+            values = [by_architecture.get(a, [-1, 0, 0]) for a in ARCHITECTURES]
             rows[(str(path.relative_to(TOP)), name)] = [
                 *(v[0] for v in values), max(v[1] for v in values), max(v[2] for v in values)]
     return rows
@@ -164,12 +166,15 @@ def main():
     parser.add_argument("--check", action="store_true", help="compare, write nothing")
     parser.add_argument("--keep", type=pathlib.Path, default=TOP / "build/ptxas",
                         help="folder for results (default: build/ptxas)")
+    parser.add_argument("--only", choices=ARCHITECTURES, help="with --check: one architecture")
     options = parser.parse_args()
+    if options.only and not options.check:
+        parser.error("--only is of use with --check: the table has all architectures")
     nvcc = find_nvcc()
     if nvcc is None:
         print("nvcc is not here")
         return 0
-    rows = measure(nvcc, options.keep)
+    rows = measure(nvcc, options.keep, [options.only] if options.only else ARCHITECTURES)
     if not options.check:
         write_table(rows)
         return 0

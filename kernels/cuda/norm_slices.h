@@ -23,8 +23,8 @@ __device__ __forceinline__ std::int64_t norm_slice_index() {
   return static_cast<std::int64_t>(blockIdx.x) * (norm_warps / Warps) + warp / Warps;
 }
 
-/// load(i, values, is_first) brings elements i .. of the slice, zeros behind `width`, in the first
-/// pass and again in the second; store(i, values, scale) gets the latter with (mean of the squares
+/// load(i, values) brings elements i .. of the slice, zeros behind `width`, in the first pass and
+/// again in the second; store(i, values, scale) gets the latter with (mean of the squares
 /// + eps)^(-1/2), which is within (width + 8) * 2^-24 of the exact one, relatively.
 template <typename T, int Warps, typename Load, typename Store>
 __device__ __forceinline__ void norm_slice(int width, float eps, Load&& load, Store&& store) {
@@ -35,7 +35,7 @@ __device__ __forceinline__ void norm_slice(int width, float eps, Load&& load, St
   float squares = 0.0F;
   for (int i = first; i < width; i += step) {
     float values[vector_size<T>];
-    load(i, values, true);
+    load(i, values);
     for (const float value : values) squares += value * value;
   }
   squares = warp_sum(squares);
@@ -49,7 +49,7 @@ __device__ __forceinline__ void norm_slice(int width, float eps, Load&& load, St
   const float scale = 1.0F / sqrtf(squares / static_cast<float>(width) + eps);
   for (int i = first; i < width; i += step) {
     float values[vector_size<T>];
-    load(i, values, false);
+    load(i, values);
     store(i, values, scale);
   }
 }

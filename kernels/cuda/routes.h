@@ -3,7 +3,6 @@
 #include "kernels/cuda/stream.h"
 #include "kernels/linear/linear.h"
 #include "kernels/linear/project.h"
-#include "kernels/ops/add_norm.h"
 #include "kernels/ops/attention.h"
 #include "kernels/ops/causal_conv.h"
 #include "kernels/ops/embed.h"
@@ -27,7 +26,6 @@ namespace hyb::kernels::cuda {
 /// run; how far it may be from the plain loop stands at the kernel.
 
 void rms_norm(Stream& stream, const RmsNorm& op);
-void add_norm(Stream& stream, const AddNorm& op);
 void gated_norm(Stream& stream, const GatedNorm& op);
 
 /// weight: rows. x and weight of bf16 whose rows are 16-byte aligned: a route by the row count,

@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(norm_threads) gated_norm_kernel(const Params<T
   const std::int64_t column = slice % p.slices_per_row * p.width;
   const T* const x = p.x + row * p.x_stride + column;
   const T* const gate = p.gate + row * p.gate_stride + column;
-  const auto load = [&](int i, float(&values)[vector_size<T>], bool) {
+  const auto load = [&](int i, float(&values)[vector_size<T>]) {
     float z[vector_size<T>];
     load_values<Aligned>(x + i, p.width - i, values);
     load_values<Aligned>(gate + i, p.width - i, z);

@@ -8,17 +8,15 @@ namespace {
 template <typename T>
 struct Params {
   const T* x;
-  const T* added;  // null: a plain norm
-  T* sum;          // what is normed; x itself for a plain norm
   const float* weight;
   T* y;
-  std::int64_t x_stride, added_stride, y_stride, slices;
+  std::int64_t x_stride, y_stride, slices;
   int slices_per_row, width;
-  float scale, eps, weight_offset;
+  float eps, weight_offset;
 };
 
-/// Within (width + 8) * 2^-24 of the exact answer, relatively, besides the roundings that the
-/// contracts name.
+/// Within (width + 8) * 2^-24 of the exact answer, relatively, besides the rounding that the
+/// contract names.
 template <typename T, int Warps, bool Aligned>
 __global__ void __launch_bounds__(norm_threads) rms_norm_kernel(const Params<T> p) {
   const std::int64_t slice = norm_slice_index<Warps>();
@@ -28,16 +26,8 @@ __global__ void __launch_bounds__(norm_threads) rms_norm_kernel(const Params<T> 
   const std::int64_t row = slice / p.slices_per_row;
   const std::int64_t column = slice % p.slices_per_row * p.width;
   const T* const x = p.x + row * p.x_stride + column;
-  const auto load = [&](int i, float(&values)[vector_size<T>], bool is_first) {
-    const T* const from = is_first ? x : p.sum + row * p.x_stride + column;
-    load_values<Aligned>(from + i, p.width - i, values);
-    if (p.added == nullptr || !is_first) return;
-    float added[vector_size<T>];
-    load_values<Aligned>(p.added + row * p.added_stride + i, p.width - i, added);
-    for (int j = 0; j < vector_size<T>; ++j) {
-      values[j] = to_float(rounded<T>(values[j] + p.scale * added[j]));
-    }
-    store_values<Aligned>(p.sum + row * p.x_stride + i, p.width - i, values);
+  const auto load = [&](int i, float(&values)[vector_size<T>]) {
+    load_values<Aligned>(x + i, p.width - i, values);
   };
   const auto store = [&](int i, float(&values)[vector_size<T>], float scale) {
     for (int j = 0; j < vector_size<T>; ++j) {
@@ -57,10 +47,9 @@ void run_kernel(Stream& stream, const Params<T>& params) {
 
 template <typename T>
 void run(Stream& stream, const Params<T>& params) {
-  const bool is_aligned =
-      params.width % vector_size<T> == 0 && is_vector_aligned(params.x, params.x_stride) &&
-      is_vector_aligned(params.y, params.y_stride) &&
-      (params.added == nullptr || is_vector_aligned(params.added, params.added_stride));
+  const bool is_aligned = params.width % vector_size<T> == 0 &&
+                          is_vector_aligned(params.x, params.x_stride) &&
+                          is_vector_aligned(params.y, params.y_stride);
   if (is_aligned) return run_kernel<T, true>(stream, params);
   run_kernel<T, false>(stream, params);
 }
@@ -70,36 +59,13 @@ void run(Stream& stream, const Params<T>& params) {
 void rms_norm(Stream& stream, const RmsNorm& op) {
   visit_float(op.x.dtype, [&]<typename T>(Tag<T>) {
     run<T>(stream, {.x = op.x.as<T>(),
-                    .added = nullptr,
-                    .sum = op.x.as<T>(),
                     .weight = op.weight.as<float>(),
                     .y = op.y.as<T>(),
                     .x_stride = op.x.row_stride,
-                    .added_stride = 0,
                     .y_stride = op.y.row_stride,
                     .slices = op.x.dim(0) * op.heads,
                     .slices_per_row = static_cast<int>(op.heads),
                     .width = static_cast<int>(op.x.dim(1) / op.heads),
-                    .scale = 1.0F,
-                    .eps = op.eps,
-                    .weight_offset = op.one_plus ? 1.0F : 0.0F});
-  });
-}
-
-void add_norm(Stream& stream, const AddNorm& op) {
-  visit_float(op.x.dtype, [&]<typename T>(Tag<T>) {
-    run<T>(stream, {.x = op.x.as<T>(),
-                    .added = op.added.as<T>(),
-                    .sum = op.x.as<T>(),
-                    .weight = op.weight.as<float>(),
-                    .y = op.y.as<T>(),
-                    .x_stride = op.x.row_stride,
-                    .added_stride = op.added.row_stride,
-                    .y_stride = op.y.row_stride,
-                    .slices = op.x.dim(0),
-                    .slices_per_row = 1,
-                    .width = static_cast<int>(op.x.dim(1)),
-                    .scale = op.scale,
                     .eps = op.eps,
                     .weight_offset = op.one_plus ? 1.0F : 0.0F});
   });

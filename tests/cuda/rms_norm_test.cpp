@@ -64,52 +64,12 @@ void check_norm(const Case& c, DType dtype) {
   CHECK(same_bytes(on_x.fetch(), answer));
 }
 
-void check_add(const Case& c, DType dtype) {
-  CAPTURE(c.width);
-  const auto x = random_tensor(dtype, {c.tokens, c.width}, 3, 2.0F, c.strides);
-  const auto added = random_tensor(dtype, {c.tokens, c.width}, 4, 1.0F);
-  const auto weight = random_tensor(DType::f32, {c.width}, 5);
-  const TestTensor y(dtype, {c.tokens, c.width});
-  TestTensor expected_x = x, expected_y = y;
-  Queue plain = test_queue(Isa::plain);
-  add_norm(plain, {.x = expected_x,
-                   .added = added,
-                   .weight = weight,
-                   .y = expected_y,
-                   .scale = 0.22F,
-                   .one_plus = c.one_plus});
-
-  cuda::Stream stream;
-  const DeviceTensor on_x(x), on_added(added), on_weight(weight), on_y(y);
-  cuda::add_norm(stream, {.x = on_x,
-                          .added = on_added,
-                          .weight = on_weight,
-                          .y = on_y,
-                          .scale = 0.22F,
-                          .one_plus = c.one_plus});
-  stream.wait();
-  const TestTensor sum = on_x.fetch(), answer = on_y.fetch();
-  CHECK(largest_error(sum, expected_x, 1e-3) <= bound_of(dtype));
-  CHECK(largest_error(answer, expected_y, 1e-3) <= bound_of(dtype));
-  CHECK(sum.guards_intact());
-  CHECK(answer.guards_intact());
-}
-
 TEST_SUITE("cuda/rms_norm") {
   TEST_CASE("is the plain loop's answer, alone, among others, in place and from a graph") {
     in_every_schedule([&](const std::string& schedule) {
       CAPTURE(schedule);
       for (const DType dtype : {DType::f32, DType::bf16}) {
         for (const Case& c : cases) check_norm(c, dtype);
-      }
-    });
-  }
-
-  TEST_CASE("adds to the residual stream first") {
-    in_every_schedule([&](const std::string& schedule) {
-      CAPTURE(schedule);
-      for (const DType dtype : {DType::f32, DType::bf16}) {
-        for (const Case& c : cases) check_add(c, dtype);
       }
     });
   }
