@@ -194,7 +194,8 @@ void Store::unpack(const UnpackSlot& order) {
 }
 
 void Store::change(const ChangeOwner& order) {
-  kernels::wait(queue_);  // what is unmapped may still be read by work of the steps before
+  // What is unmapped may still be read by work of the steps before.
+  if (order.to == no_view || map_->own_needs_quiet()) kernels::wait(queue_);
   if (order.to != no_view) {
     map_->own(order.superblock, order.to);
     return;

@@ -71,6 +71,9 @@ class SuperblockMap {
   /// and what it wrote are as before, and the call may be repeated.
   void own(SuperblockId superblock, ViewId view);
 
+  /// Whether own() maps or writes anything: then no work of a card may be under way.
+  bool own_needs_quiet() const { return !maps_all() || options_.poison; }
+
   /// Gives the memory of a superblock that holds nothing of worth back to the machine; nobody owns
   /// it then, also when this throws Error(memory), and touching it faults.
   void give_back(SuperblockId superblock);
