@@ -2,7 +2,6 @@
 
 #include <optional>
 
-#include "kernels/cuda/attention_work.h"
 #include "kernels/cuda/routes.h"
 #include "kernels/ops/kv_write.h"
 #include "tests/cuda/paged_support.h"
