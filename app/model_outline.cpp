@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "app/card_traces.h"
 #include "app/session.h"
 #include "core/base/error.h"
 
@@ -52,6 +53,7 @@ ModelOutline outline_of(const ModelSource& source, const ModelOptions& options) 
 }
 
 kernels::Queue make_queue(const ModelOptions& options) {
+  warn_of_unused_card();
   return kernels::Queue(
       device_of(options.device),
       {.threads = options.threads, .isa = {}, .batch_invariant = options.batch_invariant});

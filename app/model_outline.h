@@ -32,7 +32,8 @@ models::GraphOptions graphs_of(const ModelOptions& options);
 /// Sizes as --dtype, --kv-dtype, --state-dtype and --page-tokens ask for.
 ModelOutline outline_of(const ModelSource& source, const ModelOptions& options);
 
-/// Throws Error(usage) for a name that is neither cpu nor cuda.
+/// Throws Error(usage) for a name that is neither cpu nor cuda. Warns of a card that this build
+/// leaves idle.
 kernels::Queue make_queue(const ModelOptions& options);
 
 /// Throws Error(model) for what more memory would not help: a family that can't be run yet, weights

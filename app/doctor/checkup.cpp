@@ -1,6 +1,5 @@
 #include "app/doctor/checkup.h"
 
-#include <dlfcn.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -31,20 +30,6 @@ std::optional<std::size_t> address_limit() {
   rlimit limit{};
   if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return std::nullopt;
   return limit.rlim_cur;
-}
-
-/// This build has no CUDA device; the machine may have a card all the same.
-std::string cuda_text() {
-  std::error_code ignored;
-  const bool has_card =
-      fs::exists("/dev/nvidiactl", ignored) || fs::exists("/dev/nvidia0", ignored);
-  void* library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
-  const bool has_driver = library != nullptr;
-  if (has_driver) dlclose(library);
-  std::string text = "not in this build; the machine has ";
-  text += has_card ? "an NVIDIA device" : "no NVIDIA device";
-  text += has_driver ? " and libcuda" : " and no libcuda";
-  return text;
 }
 
 HubModel look_at(const std::string& name, const HubEnvironment& environment) {
@@ -112,7 +97,7 @@ Checkup examine(const Environment& environment) {
   std::error_code ignored;
   checkup.has_hub_folder = fs::is_directory(checkup.hub_folder, ignored);
   checkup.hub_models = hub_models(checkup.hub_folder, environment.hub);
-  checkup.cuda = cuda_text();
+  checkup.cuda = examine_cuda();
   checkup.output_is_terminal = is_terminal(Stream::output);
   checkup.term = environment.term;
   checkup.utf8 = environment.utf8;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "app/doctor/card_checkup.h"
 #include "app/environment.h"
 #include "core/base/json.h"
 #include "kernels/device.h"
@@ -35,7 +36,7 @@ struct Checkup {
   std::filesystem::path hub_folder;          ///< empty: nothing says where
   bool has_hub_folder = false;
   std::vector<HubModel> hub_models;
-  std::string cuda;  ///< why there is none
+  CudaCheckup cuda;
   bool output_is_terminal = false;
   std::string term;
   bool utf8 = false;

@@ -79,7 +79,7 @@ std::string checkup_text(const Checkup& checkup) {
   add("huge pages", checkup.huge_pages.empty() ? "unknown" : checkup.huge_pages);
   add("shared huge pages", shared_huge_pages_text(checkup));
   add("memory mode", memory_mode_text());
-  add("cuda", checkup.cuda);
+  for (const auto& [what, text] : cuda_rows(checkup.cuda)) add(what, text);
   add("terminal", fmt::format("stdout is {}; TERM={}, {}",
                               checkup.output_is_terminal ? "a terminal" : "no terminal",
                               checkup.term.empty() ? "(unset)" : checkup.term,
@@ -110,7 +110,7 @@ Json checkup_json(const Checkup& checkup) {
           {"shared_huge_pages", checkup.shared_huge_pages},
           {"flip_is_slow", flip_is_slow(checkup)},
           {"memory_mode", memory_mode()},
-          {"cuda", checkup.cuda},
+          {"cuda", cuda_json(checkup.cuda)},
           {"stdout_is_terminal", checkup.output_is_terminal},
           {"term", checkup.term},
           {"utf8", checkup.utf8},

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "app/card_traces.h"
+#include "core/base/json.h"
+#include "kernels/card.h"
+
+namespace hyb::app {
+
+/// A card that answers, and what was tried on it.
+struct CardCheckup {
+  kernels::Card card;
+  std::size_t mapping_bytes = 0;  ///< the unit in which its memory is mapped; 0: not known
+  bool aliases = false;           ///< memory written at one address was read at another
+  std::string mapping_failure;    ///< why it can't be mapped so; "" where it can
+  bool has_library = false;
+  std::string library;       ///< which cuBLASLt, or why there is none
+  double bytes_per_s = 0.0;  ///< read and written by copies; 0: not measured
+  std::string copy_failure;  ///< why not
+};
+
+/// What this build and machine make of CUDA.
+struct CudaCheckup {
+  bool build_has_cuda = false;
+  CardTraces traces;
+  std::string failure;  ///< why no card answers; "" where one does
+  std::optional<CardCheckup> card;
+};
+
+CudaCheckup examine_cuda();
+
+/// What to install so that cards are used as well as they can be; "" where nothing is missing, or
+/// no card is there to be used.
+std::string cuda_advice(const CudaCheckup& cuda);
+
+/// Rows of doctor's table: what, and what is said about it.
+std::vector<std::pair<std::string, std::string>> cuda_rows(const CudaCheckup& cuda);
+Json cuda_json(const CudaCheckup& cuda);
+
+}  // namespace hyb::app
