@@ -37,17 +37,6 @@ struct Workspace {
   }
 };
 
-MoeShape shape_of(const Moe& op) {
-  return {.tokens = op.x.dim(0),
-          .active = op.active,
-          .experts = op.router->rows(),
-          .hidden = op.x.dim(1),
-          .intermediate = op.down->columns(),
-          .shared_intermediate = op.shared_down == nullptr ? 0 : op.shared_down->columns(),
-          .dtype = op.x.dtype,
-          .activation = op.activation};
-}
-
 /// What the ops that it calls do not check of their own arguments.
 void check(const Moe& op, Device device) {
   const Check check("moe");
@@ -75,6 +64,17 @@ void add_shared(Queue& queue, const Moe& op, const Tensor& normed, const Workspa
 }
 
 }  // namespace
+
+MoeShape shape_of(const Moe& op) {
+  return {.tokens = op.x.dim(0),
+          .active = op.active,
+          .experts = op.router->rows(),
+          .hidden = op.x.dim(1),
+          .intermediate = op.down->columns(),
+          .shared_intermediate = op.shared_down == nullptr ? 0 : op.shared_down->columns(),
+          .dtype = op.x.dtype,
+          .activation = op.activation};
+}
 
 std::size_t moe_workspace_bytes(Device device, const MoeShape& shape) {
   if constexpr (has_cuda) {

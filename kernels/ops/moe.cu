@@ -4,17 +4,6 @@
 namespace hyb::kernels::cuda {
 namespace {
 
-MoeShape shape_of(const Moe& op) {
-  return {.tokens = op.x.dim(0),
-          .active = op.active,
-          .experts = op.router->rows(),
-          .hidden = op.x.dim(1),
-          .intermediate = op.down->columns(),
-          .shared_intermediate = op.shared_down == nullptr ? 0 : op.shared_down->columns(),
-          .dtype = op.x.dtype,
-          .activation = op.activation};
-}
-
 /// Rows of bf16 that can be read in vectors; no weight has none that cannot.
 bool takes_vectors(const Weight* weight) {
   return weight == nullptr ||

@@ -50,6 +50,7 @@ struct MoeShape {
   DType dtype;                                 ///< of x and y
   Activation activation = Activation::silu_gated;
 };
+MoeShape shape_of(const Moe& op);
 std::size_t moe_workspace_bytes(Device device, const MoeShape& shape);
 
 void moe(Queue& queue, const Moe& op);
