@@ -94,7 +94,7 @@ __device__ __forceinline__ void attend_keys(const RowKeys<T, K>& keys, int first
 /// A warp owns a query head of a token. Within (head_dim + 64) * 2^-22 * sum_p w_p (|v_p| + |y|) *
 /// (1 + |scale| * |q| |k|) of the plain loop, besides the rounding of y.
 template <int Dims, typename T, typename K>
-__global__ void __launch_bounds__(block_warps* warp_size)
+__global__ void __launch_bounds__(block_warps* warp_size, 4)
     attention_plain_kernel(const AttentionParams<T, K> p) {
   auto& q = shared_object<Shared>().q[static_cast<int>(threadIdx.x) / warp_size];
   const int lane = static_cast<int>(threadIdx.x) % warp_size;
