@@ -7,9 +7,9 @@
 #include <random>
 #include <vector>
 
-#include "kernels/bf16.h"
 #include "kernels/linear/linear.h"
 #include "kernels/probe_routes.h"
+#include "kernels/published.h"
 #include "kernels/transfer.h"
 
 namespace hyb::kernels {
@@ -51,11 +51,9 @@ double copied_bytes_per_s(Queue& queue, const Buffer& buffer) {
 void fill(Queue& queue, const Buffer& buffer, DType dtype) {
   std::vector<std::byte> pattern(std::min(buffer.bytes(), std::size_t{1} << 20));
   std::minstd_rand random(1);
-  for (std::size_t i = 0; i < pattern.size(); i += size_of(dtype)) {
-    const float value = static_cast<float>(random() % 2048) / 1024.0F - 1.0F;
-    const bf16 rounded = to_bf16(value);
-    std::memcpy(&pattern[i], dtype == DType::bf16 ? static_cast<const void*>(&rounded) : &value,
-                size_of(dtype));
+  const auto values = static_cast<std::int64_t>(pattern.size() / size_of(dtype));
+  for (std::int64_t i = 0; i < values; ++i) {
+    write_value(pattern.data(), dtype, i, static_cast<float>(random() % 2048) / 1024.0F - 1.0F);
   }
   for (std::size_t at = 0; at < buffer.bytes(); at += pattern.size()) {
     upload(queue, buffer.data() + at,

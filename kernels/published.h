@@ -21,4 +21,14 @@ inline float published_value(const std::byte* bytes, DType dtype, std::int64_t i
   return dtype == DType::bf16 ? to_float(bf16{bits}) : half_to_float(bits);
 }
 
+/// Writes element i as `dtype` (f32, or bf16 rounded to nearest) to bytes that may be unaligned.
+inline void write_value(std::byte* bytes, DType dtype, std::int64_t i, float value) {
+  if (dtype == DType::f32) {
+    std::memcpy(bytes + i * 4, &value, sizeof(value));
+    return;
+  }
+  const bf16 rounded = to_bf16(value);
+  std::memcpy(bytes + i * 2, &rounded, sizeof(rounded));
+}
+
 }  // namespace hyb::kernels

@@ -50,8 +50,8 @@ std::size_t attention_workspace(const Plan& plan, kernels::Device device,
 std::size_t ssd_workspace(const Plan& plan, kernels::Device device) {
   return largest(plan, [&](const auto& part) -> std::size_t {
     const auto* ssd = as<Ssd>(part);
-    if (ssd == nullptr || device == kernels::Device::cpu) return 0;
-    return kernels::ssd_workspace_bytes(ssd->heads, ssd->head_dim, ssd->state_dim);
+    if (ssd == nullptr) return 0;
+    return kernels::ssd_workspace_bytes(device, ssd->heads, ssd->head_dim, ssd->state_dim);
   });
 }
 

@@ -24,11 +24,6 @@ StepStaging::Limits staging_limits(const Geometry& geometry, const RunnerOptions
           .groups = static_cast<std::int64_t>(options.memory.layout.groups.size())};
 }
 
-/// A card's queue has its own.
-std::size_t sample_workspace(kernels::Device device, const Plan& plan, int threads) {
-  return device == kernels::Device::cpu ? kernels::sample_workspace_bytes(plan.vocab, threads) : 0;
-}
-
 /// One row's.
 std::size_t logits_bytes(const Plan& plan) {
   return static_cast<std::size_t>(plan.vocab) * sizeof(float);
@@ -49,7 +44,8 @@ ModelRunner::ModelRunner(kernels::Queue& queue, const Plan& plan, const Weights&
       decoder_(queue, plan, weights, store_, geometry, limits_of(options)),
       staging_(queue, staging_limits(geometry, options)),
       graphs_(queue, decoder_, staging_, options.step_rows, options.graphs),
-      sample_workspace_(queue.device(), sample_workspace(queue.device(), plan, queue.threads())),
+      sample_workspace_(queue.device(), kernels::sample_workspace_bytes(queue.device(), plan.vocab,
+                                                                        queue.threads())),
       drawn_logits_(queue.device(), logits_bytes(plan)) {
   const auto rows = static_cast<std::size_t>(options.step_rows);
   sample_params_.reserve(rows);
@@ -73,7 +69,7 @@ std::size_t ModelRunner::workspace_bytes(kernels::Device device, const Plan& pla
                                          const Geometry& geometry, const RunnerOptions& options,
                                          int threads) {
   return Decoder::scratch_bytes(plan, device, geometry.activation_dtype, limits_of(options)) +
-         sample_workspace(device, plan, threads) + logits_bytes(plan) +
+         kernels::sample_workspace_bytes(device, plan.vocab, threads) + logits_bytes(plan) +
          StepStaging::bytes(staging_limits(geometry, options));
 }
 

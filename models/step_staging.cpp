@@ -57,7 +57,7 @@ StepStaging::Staged StepStaging::stage(const Step& step, std::int64_t rows) {
   room_->clear();
   const std::int64_t spans = rows == 0 ? std::ssize(step.spans) : rows;
   stage_tokens(step, rows == 0 ? tokens_of(step) : rows);
-  stage_spans(step, spans);
+  stage_spans(step, spans, rows == 0 ? samples_of(step) : rows);
   stage_pages(step, spans);
   staged_.tables.single_tokens = staged_.tables.tokens.dim(0) == spans;
   room_->upload();
@@ -78,15 +78,12 @@ void StepStaging::stage_tokens(const Step& step, std::int64_t tokens) {
   staged_.tables.position_of_row = positions.device;
 }
 
-void StepStaging::stage_spans(const Step& step, std::int64_t spans) {
-  const std::int64_t tokens = tokens_of(step);
-  const std::int64_t samples =
-      spans == std::ssize(step.spans) ? samples_of(step) : std::max(samples_of(step), spans);
+void StepStaging::stage_spans(const Step& step, std::int64_t spans, std::int64_t samples) {
   const StagedTables::Table begins = room_->take(spans + 1), positions = room_->take(spans),
                             reads = room_->take(spans), writes = room_->take(spans),
                             rows = room_->take(samples);
-  Writer begin(begins.host, to_i32(tokens)), position(positions.host, 0), read(reads.host, -1),
-      write(writes.host, -1), row(rows.host, 0);
+  Writer begin(begins.host, to_i32(tokens_of(step))), position(positions.host, 0),
+      read(reads.host, -1), write(writes.host, -1), row(rows.host, 0);
   std::int32_t first = 0;
   for (const Span& span : step.spans) {
     begin.write(first);

@@ -38,7 +38,7 @@ class StepStaging {
 
  private:
   void stage_tokens(const Step& step, std::int64_t tokens);
-  void stage_spans(const Step& step, std::int64_t spans);
+  void stage_spans(const Step& step, std::int64_t spans, std::int64_t samples);
   void stage_pages(const Step& step, std::int64_t spans);
 
   std::unique_ptr<kernels::StagedTables> room_;

@@ -55,7 +55,6 @@ void open_library(Stream& stream) {
 }  // namespace
 
 Stream* make_stream(bool batch_invariant) {
-  card();  // or why there is none
   auto stream = std::make_unique<Stream>();
   stream->set_batch_invariant(batch_invariant);
   if (!batch_invariant) open_library(*stream);

@@ -55,13 +55,7 @@ void convert(const Panel& panel, std::int64_t first_word, Tile& tile) {
     std::byte* const words =
         reinterpret_cast<std::byte*>(&tile[static_cast<std::size_t>(r * tile_words)]);
     for (std::int64_t i = 0; i < columns; ++i) {
-      const float value = published_value(row, panel.from, first + i);
-      if (per_word == 2) {
-        const bf16 rounded = to_bf16(value);
-        std::memcpy(words + i * 2, &rounded, sizeof(rounded));
-      } else {
-        std::memcpy(words + i * 4, &value, sizeof(value));
-      }
+      write_value(words, panel.to, i, published_value(row, panel.from, first + i));
     }
   }
 }

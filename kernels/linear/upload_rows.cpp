@@ -19,13 +19,7 @@ void convert(const WeightSource& source, DType dtype, std::int64_t first, std::i
     return;
   }
   for (std::int64_t i = 0; i < count; ++i) {
-    const float value = published_value(from, source.dtype, first + i);
-    if (dtype == DType::bf16) {
-      const bf16 rounded = to_bf16(value);
-      std::memcpy(out + i * 2, &rounded, sizeof(rounded));
-    } else {
-      std::memcpy(out + i * 4, &value, sizeof(value));
-    }
+    write_value(out, dtype, i, published_value(from, source.dtype, first + i));
   }
 }
 

@@ -71,8 +71,8 @@ void check_workspace(const Sample& op, int threads) {
   const std::int64_t bytes =
       op.workspace.size() * static_cast<std::int64_t>(size_of(op.workspace.dtype));
   Check("sample").that(
-      !op.workspace.empty() &&
-          bytes >= static_cast<std::int64_t>(sample_workspace_bytes(op.vocab_used, threads)),
+      !op.workspace.empty() && bytes >= static_cast<std::int64_t>(sample_workspace_bytes(
+                                            Device::cpu, op.vocab_used, threads)),
       "workspace has sample_workspace_bytes", bytes);
 }
 
@@ -231,7 +231,8 @@ SampledToken sample_row(const SampleRow& row, std::span<const float> raw, const 
 
 }  // namespace
 
-std::size_t sample_workspace_bytes(std::int64_t vocab, int threads) {
+std::size_t sample_workspace_bytes(Device device, std::int64_t vocab, int threads) {
+  if (device == Device::cuda) return 0;
   return static_cast<std::size_t>(vocab) * static_cast<std::size_t>(threads) * bytes_per_logit;
 }
 

@@ -81,7 +81,8 @@ struct Sample {
   Tensor workspace;
 };
 
-std::size_t sample_workspace_bytes(std::int64_t vocab, int threads);
+/// A card needs none: its queue has what it stages.
+std::size_t sample_workspace_bytes(Device device, std::int64_t vocab, int threads);
 
 void sample(Queue& queue, const Sample& op);
 

@@ -135,7 +135,9 @@ void ssd(Queue& queue, const Ssd& op) {
   }
 }
 
-std::size_t ssd_workspace_bytes(std::int64_t heads, std::int64_t rows, std::int64_t columns) {
+std::size_t ssd_workspace_bytes(Device device, std::int64_t heads, std::int64_t rows,
+                                std::int64_t columns) {
+  if (device == Device::cpu) return 0;
   return ssd_segment_bytes(heads, rows, columns) *
          static_cast<std::size_t>(ssd_segments_max(heads, rows, columns));
 }

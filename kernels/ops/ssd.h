@@ -42,7 +42,8 @@ struct Ssd {
 
 void ssd(Queue& queue, const Ssd& op);
 
-/// The most that a call with any number of tokens and spans can use, on CUDA.
-std::size_t ssd_workspace_bytes(std::int64_t heads, std::int64_t rows, std::int64_t columns);
+/// The most that a call with any number of tokens and spans can use: on the CPU none.
+std::size_t ssd_workspace_bytes(Device device, std::int64_t heads, std::int64_t rows,
+                                std::int64_t columns);
 
 }  // namespace hyb::kernels

@@ -14,7 +14,7 @@ std::vector<SampledToken> by_plain_loops(const TestTensor& logits, std::span<con
                                          std::int32_t used) {
   std::vector<SampledToken> out(rows.size());
   Queue plain = test_queue(Isa::plain);
-  std::vector<std::byte> room(sample_workspace_bytes(used, plain.threads()));
+  std::vector<std::byte> room(sample_workspace_bytes(Device::cpu, used, plain.threads()));
   sample(plain, {.logits = logits,
                  .vocab_used = used,
                  .rows = rows,

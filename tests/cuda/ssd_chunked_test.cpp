@@ -16,7 +16,8 @@ constexpr DType f32 = DType::f32, b16 = DType::bf16;
 /// Device memory that a route may work in; it starts as NaN.
 class Workspace {
  public:
-  explicit Workspace(const SsdCase& c) : size_(ssd_workspace_bytes(c.heads, c.rows, c.columns)) {
+  explicit Workspace(const SsdCase& c)
+      : size_(ssd_workspace_bytes(Device::cuda, c.heads, c.rows, c.columns)) {
     cuda::check(cudaMalloc(&data_, size_), "cudaMalloc");
     cuda::check(cudaMemset(data_, 0xff, size_), "cudaMemset");
   }

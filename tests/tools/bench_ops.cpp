@@ -279,7 +279,7 @@ void bench_snapshot(Queue& queue, DType dtype) {
 void bench_sample(Queue& queue, std::int64_t count) {
   Buffer b[2];
   const Tensor logits = filled(b[0], DType::f32, {count, vocab}, 12.0F);
-  b[1] = Buffer(Device::cpu, sample_workspace_bytes(vocab, queue.threads()));
+  b[1] = Buffer(Device::cpu, sample_workspace_bytes(Device::cpu, vocab, queue.threads()));
   const Tensor workspace = b[1].tensor(0, DType::u8, {static_cast<std::int64_t>(b[1].bytes())});
   std::vector<SampledToken> out(static_cast<std::size_t>(count));
   fmt::print("sample, {} rows of {}\n", count, vocab);

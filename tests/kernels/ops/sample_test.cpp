@@ -15,8 +15,9 @@ namespace {
 std::vector<SampledToken> run(Queue& queue, const TestTensor& logits,
                               const std::vector<SampleRow>& rows, std::int32_t used) {
   std::vector<SampledToken> out(rows.size());
-  TestTensor workspace(DType::u8,
-                       {static_cast<std::int64_t>(sample_workspace_bytes(used, queue.threads()))});
+  TestTensor workspace(
+      DType::u8,
+      {static_cast<std::int64_t>(sample_workspace_bytes(Device::cpu, used, queue.threads()))});
   const auto before = logits.everything();
   sample(queue,
          {.logits = logits, .vocab_used = used, .rows = rows, .out = out, .workspace = workspace});
