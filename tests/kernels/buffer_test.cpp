@@ -42,7 +42,7 @@ TEST_SUITE("kernels/buffer") {
       CHECK(error.kind() == ErrorKind::memory);
       CHECK(std::string(error.what()).find("70368744177664 bytes") != std::string::npos);
     }
-    CHECK_THROWS_AS(Buffer(Device::cuda, 16), Error);
+    if (!has_cuda) CHECK_THROWS_AS(Buffer(Device::cuda, 16), Error);
   }
 
   TEST_CASE("a tensor lies within its buffer") {
