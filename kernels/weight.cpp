@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <cstring>
+#include <algorithm>
 
 #include "kernels/linear/panels.h"
 #include "kernels/linear/upload_rows.h"
@@ -11,43 +11,98 @@
 namespace hyb::kernels {
 namespace {
 
-void check(const WeightSource& source) {
-  if (source.dtype != DType::f32 && source.dtype != DType::bf16 && source.dtype != DType::f16) {
+void check_strip(DType dtype, std::int64_t rows, std::int64_t columns, std::size_t bytes) {
+  if (dtype != DType::f32 && dtype != DType::bf16 && dtype != DType::f16) {
     throw Error(ErrorKind::model,
-                fmt::format("weight: the type is F32, BF16 or F16, got {}", name_of(source.dtype)));
+                fmt::format("weight: the type is F32, BF16 or F16, got {}", name_of(dtype)));
   }
-  require(source.experts >= 1 && source.rows >= 1 && source.columns >= 1,
-          "weight: at least one expert, row and column");
-  std::int64_t bytes = static_cast<std::int64_t>(size_of(source.dtype));
-  bool fits = !__builtin_mul_overflow(bytes, source.experts, &bytes);
-  fits = fits && !__builtin_mul_overflow(bytes, source.rows, &bytes);
-  fits = fits && !__builtin_mul_overflow(bytes, source.columns, &bytes);
-  if (!fits || static_cast<std::size_t>(bytes) != source.bytes.size()) {
-    throw Error(ErrorKind::model, fmt::format("weight: [{},{},{}] of {} does not take {} bytes",
-                                              source.experts, source.rows, source.columns,
-                                              name_of(source.dtype), source.bytes.size()));
+  require(rows >= 1 && columns >= 1, "weight: at least one expert, row and column");
+  std::int64_t expected = static_cast<std::int64_t>(size_of(dtype));
+  bool fits = !__builtin_mul_overflow(expected, rows, &expected);
+  fits = fits && !__builtin_mul_overflow(expected, columns, &expected);
+  if (!fits || static_cast<std::size_t>(expected) != bytes) {
+    throw Error(ErrorKind::model, fmt::format("weight: {} rows of {} {} do not take {} bytes", rows,
+                                              columns, name_of(dtype), bytes));
   }
+}
+
+/// Rows of all experts.
+std::int64_t rows_of(const WeightSource& source) {
+  std::int64_t rows = source.experts;
+  require(source.experts >= 1, "weight: at least one expert, row and column");
+  if (__builtin_mul_overflow(rows, source.rows, &rows)) {
+    throw Error(ErrorKind::model, "weight: experts times rows cannot be counted");
+  }
+  return rows;
+}
+
+void check(const WeightSource& source) {
+  require(!source.strips.empty(), "weight: at least one expert, row and column");
+  const WeightStrip& last = source.strips.back();
+  require(last.first + last.rows == rows_of(source), "weight: the strips hold all rows");
 }
 
 }  // namespace
 
+WeightSource::WeightSource(std::int64_t expert_count, std::int64_t row_count,
+                           std::int64_t column_count)
+    : experts(expert_count), rows(row_count), columns(column_count) {}
+
+WeightSource::WeightSource(DType dtype, std::int64_t expert_count, std::int64_t row_count,
+                           std::int64_t column_count, std::span<const std::byte> bytes)
+    : WeightSource(expert_count, row_count, column_count) {
+  append(dtype, rows_of(*this), bytes);
+}
+
+void WeightSource::append(DType dtype, std::int64_t count, std::span<const std::byte> bytes) {
+  check_strip(dtype, count, columns, bytes.size());
+  const std::int64_t first = strips.empty() ? 0 : strips.back().first + strips.back().rows;
+  strips.push_back({.dtype = dtype, .first = first, .rows = count, .bytes = bytes.data()});
+}
+
+void WeightSource::append(const WeightSource& from, std::int64_t first, std::int64_t count) {
+  require(from.columns == columns, "weight: appended rows are as wide as the others");
+  while (count > 0) {
+    const WeightStrip& strip = from.strip_of(first);
+    const std::int64_t here = std::min(count, strip.first + strip.rows - first);
+    const std::size_t row_bytes = static_cast<std::size_t>(columns) * size_of(strip.dtype);
+    append(strip.dtype, here,
+           {strip.bytes + static_cast<std::size_t>(first - strip.first) * row_bytes,
+            static_cast<std::size_t>(here) * row_bytes});
+    first += here;
+    count -= here;
+  }
+}
+
+const WeightStrip& WeightSource::strip_of(std::int64_t row) const {
+  const auto next =
+      std::upper_bound(strips.begin(), strips.end(), row,
+                       [](std::int64_t wanted, const WeightStrip& s) { return wanted < s.first; });
+  return *(next - 1);
+}
+
 Weight Weight::view(const WeightSource& source) {
   check(source);
+  require(source.strips.size() == 1, "weight: a view is of one tensor");
   Weight weight;
   weight.format_ = WeightFormat::rows;
-  weight.dtype_ = source.dtype;
+  weight.dtype_ = source.strips.front().dtype;
   weight.experts_ = source.experts;
   weight.rows_ = source.rows;
   weight.columns_ = source.columns;
-  weight.view_ = source.bytes.data();
+  weight.view_ = source.strips.front().bytes;
   return weight;
 }
 
 Weight Weight::pack(Queue& queue, const WeightSource& source, DType dtype) {
   require(dtype == DType::bf16 || dtype == DType::f32, "weight: panels are BF16 or F32");
-  Weight weight = view(source);
+  check(source);
+  Weight weight;
+  weight.dtype_ = dtype;
+  weight.experts_ = source.experts;
+  weight.rows_ = source.rows;
+  weight.columns_ = source.columns;
   if (queue.device() == Device::cuda) {
-    weight.dtype_ = dtype;
     const std::int64_t count = source.experts * source.rows * source.columns;
     weight.owned_ = Buffer(Device::cuda, static_cast<std::size_t>(count) * size_of(dtype));
     weight.view_ = weight.owned_.data();
@@ -56,8 +111,6 @@ Weight Weight::pack(Queue& queue, const WeightSource& source, DType dtype) {
   }
   const PanelShape shape = panel_shape(dtype, source.rows, source.columns);
   weight.format_ = WeightFormat::panels;
-  weight.dtype_ = dtype;
-  weight.view_ = nullptr;
   weight.owned_ =
       Buffer(queue.device(), static_cast<std::size_t>(source.experts * shape.expert_bytes()));
   pack_panels(queue, source, dtype, weight.owned_.data());

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "kernels/buffer.h"
 #include "kernels/queue.h"
@@ -20,12 +21,36 @@ namespace hyb::kernels {
 ///           what lies past N or K is zero. Owns its bytes, in the machine's memory.
 enum class WeightFormat : std::uint8_t { rows, panels };
 
-/// Published bytes, possibly unaligned.
+/// Rows of a published tensor that follow each other in it; bytes may be unaligned.
+struct WeightStrip {
+  DType dtype;         ///< f32, bf16 or f16
+  std::int64_t first;  ///< of the source's experts * rows rows
+  std::int64_t rows;
+  const std::byte* bytes;
+};
+
+/// Where a weight's numbers are read from: one published tensor, or rows of several, in the order
+/// that the weight has them.
 struct WeightSource {
-  DType dtype;           ///< f32, bf16 or f16
   std::int64_t experts;  ///< 1 for a plain matrix
   std::int64_t rows, columns;
-  std::span<const std::byte> bytes;
+  std::vector<WeightStrip> strips;
+
+  /// Without rows yet.
+  WeightSource(std::int64_t expert_count, std::int64_t row_count, std::int64_t column_count);
+  /// One tensor as it lies. Throws as append does.
+  WeightSource(DType dtype, std::int64_t expert_count, std::int64_t row_count,
+               std::int64_t column_count, std::span<const std::byte> bytes);
+
+  /// Adds rows behind those that are there. Throws Error(model) if `bytes` are not
+  /// [count,columns] of a dtype that is read.
+  void append(DType dtype, std::int64_t count, std::span<const std::byte> bytes);
+
+  /// The same with rows first .. first+count-1 of another source as wide as this one.
+  void append(const WeightSource& from, std::int64_t first, std::int64_t count);
+
+  /// The strip that holds a row of all experts' rows.
+  const WeightStrip& strip_of(std::int64_t row) const;
 };
 
 class Weight {
@@ -34,7 +59,7 @@ class Weight {
 
   Weight() = default;
 
-  /// A view: no byte is copied or read.
+  /// A view of one strip: no byte is copied or read.
   static Weight view(const WeightSource& source);
 
   /// What the queue's device reads fastest, of `dtype` (bf16 or f32): panels, on a card rows. Made

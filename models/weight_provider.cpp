@@ -74,8 +74,9 @@ bool RandomWeights::has(const WeightKey& key) const { return key.role != "head" 
 kernels::WeightSource RandomWeights::matrix(const WeightKey& key, std::int64_t experts,
                                             std::int64_t rows, std::int64_t columns) {
   const std::int64_t count = experts * rows * columns;
-  bytes_ = kernels::Buffer(kernels::Device::cpu, static_cast<std::size_t>(count) * sizeof(bf16));
-  auto* out = reinterpret_cast<bf16*>(bytes_.data());
+  kernels::Buffer& bytes = bytes_[key] =
+      kernels::Buffer(kernels::Device::cpu, static_cast<std::size_t>(count) * sizeof(bf16));
+  auto* out = reinterpret_cast<bf16*>(bytes.data());
   const std::uint64_t stream = stream_of(key, seed_);
   const float reach = std::sqrt(3.0F / static_cast<float>(columns));
   queue_.parallel([&](int thread, int threads) {
@@ -84,7 +85,7 @@ kernels::WeightSource RandomWeights::matrix(const WeightKey& key, std::int64_t e
       out[i] = kernels::to_bf16(reach * uniform(mix(stream + static_cast<std::uint64_t>(i))));
     }
   });
-  return {DType::bf16, experts, rows, columns, {bytes_.data(), bytes_.bytes()}};
+  return {DType::bf16, experts, rows, columns, {bytes.data(), bytes.bytes()}};
 }
 
 std::vector<float> RandomWeights::vector(const WeightKey& key, std::int64_t count) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "kernels/queue.h"
@@ -55,13 +56,13 @@ class RandomWeights : public WeightProvider {
   kernels::WeightSource matrix(const WeightKey& key, std::int64_t experts, std::int64_t rows,
                                std::int64_t columns) override;
   std::vector<float> vector(const WeightKey& key, std::int64_t count) override;
-  void release(const WeightKey&) override { bytes_ = {}; }
+  void release(const WeightKey& key) override { bytes_.erase(key); }
 
  private:
   kernels::Queue& queue_;
   std::uint64_t seed_;
   bool tied_head_;
-  kernels::Buffer bytes_;
+  std::map<WeightKey, kernels::Buffer> bytes_;  // handed out
 };
 
 }  // namespace hyb::models

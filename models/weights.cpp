@@ -1,8 +1,5 @@
 #include "models/weights.h"
 
-#include <fmt/format.h>
-
-#include <cstring>
 #include <initializer_list>
 #include <span>
 #include <utility>
@@ -12,13 +9,6 @@
 
 namespace hyb::models {
 namespace {
-
-[[noreturn]] void fail_mixed(std::string_view role, DType dtype, DType first) {
-  throw Error(ErrorKind::model,
-              fmt::format("{} is {} where the matrices before it are {}; convert the model to one "
-                          "type of weights",
-                          role, name_of(dtype), name_of(first)));
-}
 
 /// Loads one layer's weights, or the model-wide ones (layer -1).
 class Loader {
@@ -39,30 +29,19 @@ class Loader {
     return packed;
   }
 
-  /// Matrices of one type below each other, as one.
+  /// Matrices below each other, as one.
   kernels::Weight stacked(std::initializer_list<std::pair<std::string_view, std::int64_t>> parts,
                           std::int64_t columns) {
-    kernels::Buffer all;
-    kernels::WeightSource source{DType::f32, 1, 0, columns, {}};
-    std::size_t done = 0;
-    for (const auto& [role, rows] : parts) source.rows += rows;
+    kernels::WeightSource all(1, 0, columns);
     for (const auto& [role, rows] : parts) {
-      const WeightKey key{.role = role, .layer = layer_};
-      const kernels::WeightSource part = provider_.matrix(key, 1, rows, columns);
-      if (done == 0) {
-        source.dtype = part.dtype;
-        all =
-            kernels::Buffer(kernels::Device::cpu, static_cast<std::size_t>(source.rows * columns) *
-                                                      size_of(source.dtype));
-      }
-      if (part.dtype != source.dtype) fail_mixed(role, part.dtype, source.dtype);
-      std::memcpy(all.data() + done, part.bytes.data(), part.bytes.size());
-      done += part.bytes.size();
-      provider_.release(key);
+      const kernels::WeightSource part =
+          provider_.matrix({.role = role, .layer = layer_}, 1, rows, columns);
+      all.append(part, 0, rows);
+      all.rows += rows;
     }
-    source.bytes = {all.data(), done};
-    kernels::Weight packed = kernels::Weight::pack(queue_, source, options_.activation);
+    kernels::Weight packed = kernels::Weight::pack(queue_, all, options_.activation);
     weights_.packed_bytes += packed.owned_bytes();
+    for (const auto& [role, rows] : parts) provider_.release({.role = role, .layer = layer_});
     return packed;
   }
 

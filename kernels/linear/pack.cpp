@@ -16,25 +16,31 @@ constexpr std::int64_t panel_rows = Weight::panel_rows;
 constexpr std::int64_t tile_words = 64;
 using Tile = std::array<std::uint32_t, panel_rows * tile_words>;
 
-struct Panel {
-  const std::byte* first_row;
-  std::int64_t rows;     ///< 1 to 64
-  std::int64_t columns;  ///< of a row
-  DType from, to;
+using RowPointers = std::array<const std::byte*, panel_rows>;
 
-  std::int64_t row_bytes() const { return columns * static_cast<std::int64_t>(size_of(from)); }
+struct Panel {
+  RowPointers rows = {};
+  std::array<DType, panel_rows> types = {};
+  std::int64_t count;    ///< of rows, 1 to 64
+  std::int64_t columns;  ///< of a row
+  DType to;
+
+  /// Whether the rows are what the panel holds, but for their order.
+  bool is_copy() const {
+    return count == panel_rows &&
+           std::all_of(types.begin(), types.end(), [this](DType type) { return type == to; });
+  }
 };
 
-/// words[r][j] -> out[j][r] for 64 rows whose words begin `stride` bytes apart.
-void transpose(const std::byte* words, std::int64_t stride, std::byte* out) {
+/// rows[r][first_byte / 4 + j] -> out[j][r] for 64 rows of words.
+void transpose(const RowPointers& rows, std::int64_t first_byte, std::byte* out) {
   for (std::int64_t j = 0; j < tile_words; j += 4) {
     for (std::int64_t r = 0; r < panel_rows; r += 4) {
-      const std::byte* const from = words + r * stride + j * 4;
       __m128 row[4];
       for (int i = 0; i < 4; ++i) {
-        row[i] = _mm_loadu_ps(reinterpret_cast<const float*>(from + i * stride));
-        _mm_prefetch(reinterpret_cast<const char*>(from + i * stride + tile_words * 4),
-                     _MM_HINT_T0);
+        const std::byte* const from = rows[static_cast<std::size_t>(r + i)] + first_byte + j * 4;
+        row[i] = _mm_loadu_ps(reinterpret_cast<const float*>(from));
+        _mm_prefetch(reinterpret_cast<const char*>(from + tile_words * 4), _MM_HINT_T0);
       }
       _MM_TRANSPOSE4_PS(row[0], row[1], row[2], row[3]);
       float* const to = reinterpret_cast<float*>(out) + j * panel_rows + r;
@@ -50,35 +56,58 @@ void convert(const Panel& panel, std::int64_t first_word, Tile& tile) {
   const std::int64_t first = first_word * per_word;
   const std::int64_t columns = std::min(panel.columns - first, tile_words * per_word);
   tile.fill(0);
-  for (std::int64_t r = 0; r < panel.rows; ++r) {
-    const std::byte* const row = panel.first_row + r * panel.row_bytes();
+  for (std::int64_t r = 0; r < panel.count; ++r) {
+    const std::byte* const row = panel.rows[static_cast<std::size_t>(r)];
+    const DType from = panel.types[static_cast<std::size_t>(r)];
     std::byte* const words =
         reinterpret_cast<std::byte*>(&tile[static_cast<std::size_t>(r * tile_words)]);
     for (std::int64_t i = 0; i < columns; ++i) {
-      write_value(words, panel.to, i, published_value(row, panel.from, first + i));
+      write_value(words, panel.to, i, published_value(row, from, first + i));
     }
   }
 }
 
+void transpose(const Tile& tile, std::byte* out) {
+  RowPointers rows;
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    rows[r] = reinterpret_cast<const std::byte*>(&tile[r * tile_words]);
+  }
+  transpose(rows, 0, out);
+}
+
 void pack_panel(const Panel& panel, std::int64_t words, std::byte* out) {
-  const bool whole_rows = panel.from == panel.to && panel.rows == panel_rows;
+  const std::int64_t row_bytes = panel.columns * static_cast<std::int64_t>(size_of(panel.to));
+  const bool is_copy = panel.is_copy();
   for (std::int64_t word = 0; word < words; word += tile_words) {
     std::byte* const to = out + word * panel_rows * 4;
-    if (whole_rows && (word + tile_words) * 4 <= panel.row_bytes()) {
-      transpose(panel.first_row + word * 4, panel.row_bytes(), to);
+    if (is_copy && (word + tile_words) * 4 <= row_bytes) {
+      transpose(panel.rows, word * 4, to);
       continue;
     }
     Tile tile;
     convert(panel, word, tile);
-    const auto* const bytes = reinterpret_cast<const std::byte*>(tile.data());
     if (word + tile_words <= words) {
-      transpose(bytes, tile_words * 4, to);
+      transpose(tile, to);
       continue;
     }
     Tile turned;
-    transpose(bytes, tile_words * 4, reinterpret_cast<std::byte*>(turned.data()));
+    transpose(tile, reinterpret_cast<std::byte*>(turned.data()));
     std::memcpy(to, turned.data(), static_cast<std::size_t>((words - word) * panel_rows * 4));
   }
+}
+
+/// Rows first .. first+count-1 of all experts' rows.
+Panel panel_of(const WeightSource& source, std::int64_t first, std::int64_t count, DType to) {
+  Panel panel = {.count = count, .columns = source.columns, .to = to};
+  const WeightStrip* strip = &source.strip_of(first);
+  for (std::int64_t r = 0; r < count; ++r) {
+    if (first + r == strip->first + strip->rows) ++strip;
+    const auto row_bytes = source.columns * static_cast<std::int64_t>(size_of(strip->dtype));
+    const auto at = static_cast<std::size_t>(r);
+    panel.rows[at] = strip->bytes + (first + r - strip->first) * row_bytes;
+    panel.types[at] = strip->dtype;
+  }
+  return panel;
 }
 
 }  // namespace
@@ -87,15 +116,10 @@ void pack_panels(Queue& queue, const WeightSource& source, DType dtype, std::byt
   const PanelShape shape = panel_shape(dtype, source.rows, source.columns);
   queue.share(source.experts * shape.panels, 1, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t i = begin; i < end; ++i) {
-      const std::int64_t expert = i / shape.panels;
       const std::int64_t row = i % shape.panels * panel_rows;
-      Panel panel = {.first_row = nullptr,
-                     .rows = std::min(panel_rows, source.rows - row),
-                     .columns = source.columns,
-                     .from = source.dtype,
-                     .to = dtype};
-      panel.first_row = source.bytes.data() + (expert * source.rows + row) * panel.row_bytes();
-      pack_panel(panel, shape.words, out + i * shape.panel_bytes());
+      const std::int64_t first = i / shape.panels * source.rows + row;
+      const std::int64_t count = std::min(panel_rows, source.rows - row);
+      pack_panel(panel_of(source, first, count, dtype), shape.words, out + i * shape.panel_bytes());
     }
   });
 }

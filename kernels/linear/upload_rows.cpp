@@ -9,17 +9,31 @@
 namespace hyb::kernels {
 namespace {
 
-/// Elements first .. first+count-1 of the source, converted.
-void convert(const WeightSource& source, DType dtype, std::int64_t first, std::int64_t count,
+/// Elements first .. first+count-1 of a strip, converted.
+void convert(const WeightStrip& strip, DType dtype, std::int64_t first, std::int64_t count,
              std::byte* out) {
-  const std::byte* const from = source.bytes.data();
-  const auto value_bytes = static_cast<std::int64_t>(size_of(source.dtype));
-  if (source.dtype == dtype) {
-    std::memcpy(out, from + first * value_bytes, static_cast<std::size_t>(count * value_bytes));
+  if (strip.dtype == dtype) {
+    const auto value_bytes = static_cast<std::int64_t>(size_of(dtype));
+    std::memcpy(out, strip.bytes + first * value_bytes,
+                static_cast<std::size_t>(count * value_bytes));
     return;
   }
   for (std::int64_t i = 0; i < count; ++i) {
-    write_value(out, dtype, i, published_value(from, source.dtype, first + i));
+    write_value(out, dtype, i, published_value(strip.bytes, strip.dtype, first + i));
+  }
+}
+
+/// The same of a source.
+void convert(const WeightSource& source, DType dtype, std::int64_t first, std::int64_t count,
+             std::byte* out) {
+  while (count > 0) {
+    const WeightStrip& strip = source.strip_of(first / source.columns);
+    const std::int64_t begin = first - strip.first * source.columns;
+    const std::int64_t here = std::min(count, strip.rows * source.columns - begin);
+    convert(strip, dtype, begin, here, out);
+    out += here * static_cast<std::int64_t>(size_of(dtype));
+    first += here;
+    count -= here;
   }
 }
 

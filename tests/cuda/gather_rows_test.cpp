@@ -68,8 +68,7 @@ void check_embed(const Case& c, DType weight_type, DType dtype) {
   for (std::size_t i = 1; weight_type == DType::f16 && i < bytes.size(); i += 2) {
     bytes[i] &= std::byte{0xbf};
   }
-  const WeightSource source = {weight_type, 1, c.rows, c.width, bytes};
-  const Weight host = Weight::view(source);
+  const Weight host = Weight::view({weight_type, 1, c.rows, c.width, bytes});
   const TestTensor y(dtype, {count, c.width}, c.strides);
   TestTensor expected = y;
   Queue plain = test_queue(Isa::plain);
@@ -81,9 +80,8 @@ void check_embed(const Case& c, DType weight_type, DType dtype) {
   std::byte* data = nullptr;
   cuda::check(cudaMalloc(&data, bytes.size()), "cudaMalloc");
   cuda::check(cudaMemcpy(data, bytes.data(), bytes.size(), cudaMemcpyHostToDevice), "cudaMemcpy");
-  WeightSource on_device = source;
-  on_device.bytes = {data, bytes.size()};
-  const Weight weight = Weight::view(on_device);
+  const Weight weight =
+      Weight::view({weight_type, 1, c.rows, c.width, std::span(data, bytes.size())});
   const DeviceTensor on_y(y);
   const DeviceTable on_tokens(tokens);
   cuda::embed(stream, {.weight = &weight, .tokens = on_tokens, .y = on_y, .scale = 0.3F});

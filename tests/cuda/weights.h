@@ -12,14 +12,11 @@ class TestWeight {
  public:
   TestWeight(DType dtype, std::int64_t rows, std::int64_t columns, std::vector<std::byte> bytes)
       : bytes_(std::move(bytes)) {
-    WeightSource source = {
-        .dtype = dtype, .experts = 1, .rows = rows, .columns = columns, .bytes = bytes_};
-    host = Weight::view(source);
+    host = Weight::view({dtype, 1, rows, columns, bytes_});
     cuda::check(cudaMalloc(&data_, bytes_.size()), "cudaMalloc");
     cuda::check(cudaMemcpy(data_, bytes_.data(), bytes_.size(), cudaMemcpyHostToDevice),
                 "cudaMemcpy");
-    source.bytes = {data_, bytes_.size()};
-    device = Weight::view(source);
+    device = Weight::view({dtype, 1, rows, columns, std::span(data_, bytes_.size())});
   }
   ~TestWeight() { cudaFree(data_); }
   TestWeight(const TestWeight&) = delete;

@@ -88,6 +88,41 @@ TEST_SUITE("kernels/weight") {
     }
   }
 
+  TEST_CASE("rows of several tensors, of any type and in any order, are one weight") {
+    constexpr std::int64_t columns = 150;
+    const Source a(DType::bf16, 1, 90, columns), b(DType::f16, 1, 7, columns);
+    const std::span<const std::byte> a_bytes(a.source().strips[0].bytes, 90 * columns * 2);
+    const std::span<const std::byte> b_bytes(b.source().strips[0].bytes, 7 * columns * 2);
+    WeightSource source(2, 96, columns);  // 192 rows: b, a from row 70 on, a up to 70, a, 5 of b
+    source.append(DType::f16, 7, b_bytes);
+    source.append(DType::bf16, 20, a_bytes.subspan(70 * columns * 2));
+    source.append(DType::bf16, 70, a_bytes.first(70 * columns * 2));
+    source.append(DType::bf16, 90, a_bytes);
+    source.append(DType::f16, 5, b_bytes.first(5 * columns * 2));
+    const auto value = [&](std::int64_t row, std::int64_t k) {
+      if (row < 7) return b.value(0, row, k);
+      if (row < 27) return a.value(0, row - 7 + 70, k);
+      if (row < 97) return a.value(0, row - 27, k);
+      return row < 187 ? a.value(0, row - 97, k) : b.value(0, row - 187, k);
+    };
+    for (const DType to : {DType::bf16, DType::f32}) {
+      for (const int threads : {1, 2}) {
+        Queue queue(Device::cpu, {.threads = threads, .isa = {}});
+        const Weight weight = Weight::pack(queue, source, to);
+        std::vector<float> row(columns);
+        int wrong = 0;
+        for (std::int64_t r = 0; r < 192; ++r) {
+          weight.read_row(r / 96, r % 96, row);
+          for (std::int64_t k = 0; k < columns; ++k) {
+            const float expected = to == DType::f32 ? value(r, k) : to_float(to_bf16(value(r, k)));
+            if (!same_bits(row[static_cast<std::size_t>(k)], expected)) ++wrong;
+          }
+        }
+        CHECK(wrong == 0);
+      }
+    }
+  }
+
   TEST_CASE("what lies past the last row and column is zero") {
     Queue queue(Device::cpu, {.threads = 1, .isa = {}});
     const Source source(DType::bf16, 1, 3, 5);
@@ -105,7 +140,7 @@ TEST_SUITE("kernels/weight") {
     const Source source(DType::f16, 2, 4, 6);
     const Weight weight = Weight::view(source.source());
     CHECK(weight.owned_bytes() == 0);
-    CHECK(weight.expert(1) == source.source().bytes.data() + 4 * 6 * 2);
+    CHECK(weight.expert(1) == source.source().strips[0].bytes + 4 * 6 * 2);
   }
 
   TEST_CASE("bytes that do not fit the shape, and other types, are model errors") {
