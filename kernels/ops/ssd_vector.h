@@ -25,16 +25,6 @@ struct ChunkColumns {
   std::int64_t stride;
 };
 
-/// As it comes back from a state of this type.
-template <typename S>
-[[gnu::always_inline]] inline Vec as_stored(Vec a) {
-  if constexpr (sizeof(S) == 2) {
-    return rounded_to_bf16(a);
-  } else {
-    return a;
-  }
-}
-
 /// Step sizes and decays of some heads over a chunk.
 struct ChunkSteps {
   alignas(64) float dt[chunk_tokens][heads_at_once];

@@ -31,6 +31,16 @@ inline void unscalar(float value, bf16& x) {
   x.bits = static_cast<std::uint16_t>(bits >> 16);
 }
 
+/// As it comes back from a memory of this type.
+template <typename S>
+[[gnu::always_inline]] inline Vec as_stored(Vec a) {
+  if constexpr (sizeof(S) == 2) {
+    return rounded_to_bf16(a);
+  } else {
+    return a;
+  }
+}
+
 /// e^x within 2 ulp; 0 below -104, infinity above 88.7, NaN for NaN. Answers below 2^-126 are
 /// denormal, or 0 in a thread that flushes them.
 ///

@@ -1,0 +1,160 @@
+#include "kernels/ops/delta_rule.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "kernels/cuda/routes.h"
+#include "kernels/ops/check.h"
+#include "kernels/ops/delta_rule_routes.h"
+#include "kernels/ops/share.h"
+#include "kernels/visit.h"
+
+namespace hyb::kernels {
+namespace {
+
+void check(const DeltaRule& op, Device device) {
+  const Check check("delta_rule", device);
+  check.activations(op.x, "x");
+  check.that(op.x.rank == 2, "x is a matrix", op.x.rank);
+  check.that(op.state.rank == 4, "state is [S,value_heads,Dk,Dv]", op.state.rank);
+  const std::int64_t tokens = op.x.dim(0), slots = op.state.dim(0), heads = op.state.dim(1);
+  const std::int64_t rows = op.state.dim(2), columns = op.state.dim(3);
+  check.that(rows >= 1 && rows <= delta_rule_columns_max, "Dk is 1 to 256", rows);
+  check.that(columns >= 1 && columns <= delta_rule_columns_max, "Dv is 1 to 256", columns);
+  check.that(op.key_heads >= 1 && heads % op.key_heads == 0, "key_heads divides value_heads",
+             op.key_heads);
+  check.tensor(op.x, "x", op.x.dtype, {tokens, 2 * op.key_heads * rows + heads * columns});
+  check.tensor(op.b, "b", op.x.dtype, {tokens, heads});
+  check.tensor(op.a, "a", op.x.dtype, {tokens, heads});
+  check.tensor(op.a_log, "a_log", DType::f32, {heads});
+  check.tensor(op.dt_bias, "dt_bias", DType::f32, {heads});
+  check.activations(op.state, "state");
+  check.tensor(op.state, "state", op.state.dtype, {slots, heads, rows, columns});
+  check.tensor(op.y, "y", op.x.dtype, {tokens, heads * columns});
+  check.slots(op.read_slot, op.write_slot, check.spans(op.span_begin, tokens), slots);
+}
+
+float softplus(float value) { return value > 20.0F ? value : std::log1p(std::exp(value)); }
+
+/// values / sqrt(sum values^2 + eps) * scale
+template <typename T>
+void normalise(const T* values, std::int64_t count, float scale, float* out) {
+  float squares = 0.0F;
+  for (std::int64_t i = 0; i < count; ++i) squares += to_float(values[i]) * to_float(values[i]);
+  const float factor = 1.0F / std::sqrt(squares + delta_rule_eps) * scale;
+  for (std::int64_t i = 0; i < count; ++i) out[i] = to_float(values[i]) * factor;
+}
+
+/// The token's step for one head whose state is `state`.
+template <typename T, typename S>
+void step(const DeltaRuleShare<T, S>& job, std::int64_t token, std::int64_t head, S* state) {
+  float q[delta_rule_columns_max], k[delta_rule_columns_max];
+  float read[delta_rule_columns_max] = {}, answer[delta_rule_columns_max] = {};
+  const std::int64_t key_head = job.key_head_of(head);
+  normalise(job.q_of(token, key_head), job.rows, job.q_scale, q);
+  normalise(job.k_of(token, key_head), job.rows, 1.0F, k);
+  const float raw = to_float(job.a[token * job.a_stride + head]) + job.dt_bias[head];
+  const float keep = std::exp(-std::exp(job.a_log[head]) * softplus(raw));
+  const float beta = 1.0F / (1.0F + std::exp(-to_float(job.b[token * job.b_stride + head])));
+  const T* const v = job.v_of(token, head);
+  for (std::int64_t i = 0; i < job.rows; ++i) {
+    for (std::int64_t j = 0; j < job.columns; ++j) {
+      read[j] += to_float(state[i * job.columns + j]) * k[i];
+    }
+  }
+  for (std::int64_t i = 0; i < job.rows; ++i) {
+    for (std::int64_t j = 0; j < job.columns; ++j) {
+      S& cell = state[i * job.columns + j];
+      const float change = beta * (to_float(v[j]) - keep * read[j]);
+      const float next = keep * to_float(cell) + k[i] * change;
+      cell = from_float<S>(next);
+      answer[j] += next * q[i];
+    }
+  }
+  T* const y = job.y + token * job.y_stride + head * job.columns;
+  for (std::int64_t j = 0; j < job.columns; ++j) y[j] = from_float<T>(answer[j]);
+}
+
+template <typename T, typename S>
+void run_head(const DeltaRuleShare<T, S>& job, std::int64_t span, std::int64_t head) {
+  const std::int64_t size = job.rows * job.columns;
+  const std::int32_t from = job.read_slot[span], to = job.write_slot[span];
+  S* const state = job.state + to * job.slot_stride + head * size;
+  const std::size_t bytes = static_cast<std::size_t>(size) * sizeof(S);
+  if (from < 0) {
+    std::memset(state, 0, bytes);
+  } else if (from != to) {
+    std::memcpy(state, job.state + from * job.slot_stride + head * size, bytes);
+  }
+  for (std::int64_t t = job.span_begin[span]; t < job.span_begin[span + 1]; ++t) {
+    step(job, t, head, state);
+  }
+}
+
+template <typename T, typename S>
+void run_share(Isa isa, const DeltaRuleShare<T, S>& job) {
+  if (isa == Isa::avx512) return avx512::delta_rule_share(job);
+  if (isa == Isa::avx2) return avx2::delta_rule_share(job);
+  const Slice heads = slice_of(job.value_heads, 1, job.thread, job.threads);
+  for (std::int64_t span = 0; span < job.spans; ++span) {
+    for (std::int64_t head = heads.begin; head < heads.end; ++head) run_head(job, span, head);
+  }
+}
+
+template <typename T, typename S>
+DeltaRuleShare<T, S> share_of(const DeltaRule& op, int thread, int threads) {
+  return {.x = op.x.as<T>(),
+          .b = op.b.as<T>(),
+          .a = op.a.as<T>(),
+          .a_log = op.a_log.as<float>(),
+          .dt_bias = op.dt_bias.as<float>(),
+          .state = op.state.as<S>(),
+          .y = op.y.as<T>(),
+          .span_begin = op.span_begin.as<std::int32_t>(),
+          .read_slot = op.read_slot.as<std::int32_t>(),
+          .write_slot = op.write_slot.as<std::int32_t>(),
+          .spans = op.read_slot.dim(0),
+          .x_stride = op.x.row_stride,
+          .b_stride = op.b.row_stride,
+          .a_stride = op.a.row_stride,
+          .y_stride = op.y.row_stride,
+          .slot_stride = op.state.row_stride,
+          .key_heads = op.key_heads,
+          .value_heads = op.state.dim(1),
+          .rows = op.state.dim(2),
+          .columns = op.state.dim(3),
+          .q_scale = 1.0F / std::sqrt(static_cast<float>(op.state.dim(2))),
+          .thread = thread,
+          .threads = threads};
+}
+
+}  // namespace
+
+void delta_rule(Queue& queue, const DeltaRule& op) {
+  check(op, queue.device());
+  if constexpr (has_cuda) {
+    if (queue.device() == Device::cuda) {
+      throw Error(ErrorKind::model, "delta_rule: is not supported on a card yet");
+    }
+  }
+  auto body = [&](int thread, int threads) {
+    visit_float(op.x.dtype, [&]<typename T>(Tag<T>) {
+      visit_float(op.state.dtype, [&]<typename S>(Tag<S>) {
+        run_share<T, S>(queue.isa(), share_of<T, S>(op, thread, threads));
+      });
+    });
+  };
+  const std::int64_t elements = op.x.dim(0) * op.state.dim(1) * op.state.dim(2) * op.state.dim(3);
+  if (elements <= elements_alone) {
+    queue.alone(body);
+  } else {
+    queue.parallel(body);
+  }
+}
+
+std::size_t delta_rule_workspace_bytes(Device, std::int64_t, std::int64_t, std::int64_t) {
+  return 0;
+}
+
+}  // namespace hyb::kernels
