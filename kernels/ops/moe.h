@@ -15,15 +15,23 @@ namespace hyb::kernels {
 /// A mixture of experts, with a shared expert beside it or without:
 ///
 ///   n = norm(x)   chosen, weights = moe_route(n * router^T)
-///   y = y + scale * (moe_experts(n, chosen, weights) + down_s * activation(gate_up_s * n))
+///   shared = down_s * activation(gate_up_s * n) * (shared_gate ? sigmoid(shared_gate . n) : 1)
+///   routed = moe_experts(n, chosen, weights), or with latent experts
+///            latent_out * moe_experts(latent_in * n, chosen, weights)
+///   y = y + scale * (routed + shared)
 ///
 /// shapes  x, y [T,H]; rows may be strided   router [E,H]   bias [E] or empty
 ///         gate_up [E,2I,H] ([E,I,H] for relu2)   down [E,H,I]
-///         shared_gate_up [2S,H] ([S,H])   shared_down [H,S], or both null
+///         latent_in [L,H], latent_out [H,L]: then gate_up [E,2I,L] ([E,I,L]), down [E,L,I]; or
+///         both null
+///         shared_gate_up [2S,H] ([S,H])   shared_down [H,S], or both null   shared_gate [1,H]
+///         or null
 ///         workspace: at least moe_workspace_bytes, aligned to 64; zeros before its first use
-/// types   x, y: f32 or bf16, the same   bias: f32   weights: as for linear
-/// numbers those of the parts; logits are f32, a rounding there could swap experts; y is rounded
-///         once for each of the two terms, or once for both
+/// types   x, y: f32 or bf16, the same   bias: f32   weights: as for linear; a router of f32
+///         has the logits of the same rows in f32, and a shared_gate of f32 beside it, too
+/// numbers those of the parts; logits are f32, a rounding there could swap experts; what goes into
+///         and comes from latent experts is rounded to the type of x; y is rounded once for each of
+///         the two terms, or once for both
 /// writes  y and the workspace; y may be x where there is a norm
 struct Moe {
   Tensor x;
@@ -40,6 +48,9 @@ struct Moe {
   Tensor y;
   Tensor workspace = {};
   float scale = 1.0F;
+  const Weight* shared_gate = nullptr;
+  const Weight* latent_in = nullptr;
+  const Weight* latent_out = nullptr;
 };
 
 /// For calls with up to `tokens` tokens.
@@ -49,6 +60,12 @@ struct MoeShape {
   std::int64_t shared_intermediate;            ///< S, 0: none
   DType dtype;                                 ///< of x and y
   Activation activation = Activation::silu_gated;
+  std::int64_t latent = 0;           ///< L, 0: experts see x itself
+  DType router_dtype = DType::bf16;  ///< matters where it is f32 and x is bf16
+  bool has_shared_gate = false;
+
+  /// Columns of what an expert sees and makes.
+  std::int64_t expert_width() const { return latent > 0 ? latent : hidden; }
 };
 MoeShape shape_of(const Moe& op);
 std::size_t moe_workspace_bytes(Device device, const MoeShape& shape);

@@ -141,10 +141,73 @@ TEST_SUITE("kernels/ops/moe_route") {
     CHECK(biased.weights.get(1) == doctest::Approx(2.5 * high / (low + high)));
   }
 
+  TEST_CASE("groups: only experts of those whose two best are best, ties to the lower group") {
+    Queue queue = test_queue(best_isa(), 2);
+    const Routing two = {.score = Routing::Score::sigmoid, .groups = 3, .active_groups = 2};
+    // Two good ones beat one that is better than both.
+    const TestTensor logits = logits_of({3, -9, -9, 1, 1, -9, 0.5F, 0.75F, -9});
+    CHECK(route(queue, logits, 2, two).chosen.values() == std::vector<float>{3, 4});
+    CHECK(route(queue, logits, 6, two).chosen.values() == std::vector<float>{3, 4, 7, 6, 5, 8});
+    const Routing raw = {.groups = 3, .active_groups = 1};
+    CHECK(route(queue, logits_of({5, 1, 2, 4, 3, 3}), 2, raw).chosen.values() ==
+          std::vector<float>{0, 1});
+    CHECK(route(queue, logits_of({-INFINITY, 1, NAN, NAN, 3, 3}), 2, raw).chosen.values() ==
+          std::vector<float>{4, 5});
+    TestTensor bias(DType::f32, {6});
+    bias.set(2, 2.0F);
+    const Routed biased = route(queue, logits_of({0, 0, -1, -1, 0, 0}), 1,
+                                {.score = Routing::Score::sigmoid, .groups = 3}, bias);
+    CHECK(biased.chosen.get(0) == 2.0F);
+    CHECK(biased.weights.get(0) == doctest::Approx(1 / (1 + std::exp(1.0))));
+  }
+
+  TEST_CASE("groups at random: a choice among the experts of the groups that were kept") {
+    Queue queue = test_queue(best_isa(), 2);
+    constexpr std::int64_t tokens = 50, experts = 512, count = 22, size = 64;
+    const TestTensor logits = random_tensor(DType::f32, {tokens, experts}, 5, 2.0F);
+    const TestTensor bias = random_tensor(DType::f32, {experts}, 6, 0.2F);
+    const Routing routing = {
+        .score = Routing::Score::sigmoid, .renormalize = true, .groups = 8, .active_groups = 4};
+    const Routed routed = route(queue, logits, count, routing, bias);
+    for (std::int64_t t = 0; t < tokens; ++t) {
+      std::vector<std::pair<float, std::int64_t>> groups, eligible;
+      std::vector<float> keys;
+      for (std::int64_t e = 0; e < experts; ++e) {
+        keys.push_back(1.0F / (1.0F + std::exp(-logits.get(t * experts + e))) + bias.get(e));
+      }
+      for (std::int64_t g = 0; g < 8; ++g) {
+        std::vector<float> own(keys.begin() + g * size, keys.begin() + (g + 1) * size);
+        std::sort(own.rbegin(), own.rend());
+        groups.emplace_back(-(own[0] + own[1]), g);
+      }
+      std::sort(groups.begin(), groups.end());
+      for (std::int64_t i = 0; i < 4; ++i) {
+        const std::int64_t g = groups[static_cast<std::size_t>(i)].second;
+        for (std::int64_t e = g * size; e < (g + 1) * size; ++e) {
+          eligible.emplace_back(-keys[static_cast<std::size_t>(e)], e);
+        }
+      }
+      std::sort(eligible.begin(), eligible.end());
+      double sum = 0;
+      for (std::int64_t j = 0; j < count; ++j) {
+        CHECK(routed.chosen.get(t * count + j) ==
+              static_cast<float>(eligible[static_cast<std::size_t>(j)].second));
+        sum += static_cast<double>(routed.weights.get(t * count + j));
+      }
+      CHECK(sum == doctest::Approx(1.0).epsilon(1e-5));
+    }
+  }
+
   TEST_CASE("shapes against the contract are errors") {
     Queue queue = test_queue(best_isa(), 1);
     CHECK_THROWS_AS(route(queue, logits_of({1, 2, 3}), 4), Error);
     const TestTensor few(DType::f32, {2});
     CHECK_THROWS_AS(route(queue, logits_of({1, 2, 3}), 1, {}, few), Error);
+    for (const Routing& bad :
+         {Routing{.groups = 0}, Routing{.groups = 4, .active_groups = 4},
+          Routing{.groups = 6, .active_groups = 6}, Routing{.groups = 2, .active_groups = 0},
+          Routing{.groups = 2, .active_groups = 3}, Routing{.groups = 3, .active_groups = 1}}) {
+      CHECK_THROWS_AS(route(queue, logits_of({1, 2, 3, 4, 5, 6}), 3, bad), Error);
+    }
   }
 }

@@ -6,6 +6,7 @@
 #include "kernels/linear/linear.h"
 #include "kernels/ops/moe_experts.h"
 #include "kernels/ops/rms_norm.h"
+#include "tests/kernels/ops/moe_case.h"
 #include "tests/kernels/support.h"
 
 using namespace hyb;
@@ -68,7 +69,144 @@ TestTensor by_parts(Queue& queue, const Weights& w, const TestTensor& x, const T
   return y;
 }
 
+/// A case's weights as the queue packs them, or as they were published.
+struct Packed {
+  Packed(Queue& queue, const MoeNumbers& numbers, bool published) {
+    const auto weight = [&](const MoeMatrix& matrix) {
+      if (!matrix.is_there()) return Weight();
+      if (published) return Weight::view(matrix.source);
+      return Weight::pack(queue, matrix.source, matrix.source.dtype);
+    };
+    router = weight(numbers.router);
+    gate_up = weight(numbers.gate_up);
+    down = weight(numbers.down);
+    shared_gate_up = weight(numbers.shared_gate_up);
+    shared_down = weight(numbers.shared_down);
+    shared_gate = weight(numbers.shared_gate);
+    latent_in = weight(numbers.latent_in);
+    latent_out = weight(numbers.latent_out);
+  }
+  Weight router, gate_up, down, shared_gate_up, shared_down, shared_gate, latent_in, latent_out;
+};
+
+/// Rows begin .. begin+count-1 of y, in place, in a workspace of just the right size.
+void run(Queue& queue, const MoeNumbers& numbers, const Packed& w, TestTensor& y,
+         std::int64_t begin, std::int64_t count) {
+  const MoeCase& c = numbers.c;
+  MoeShape shape = c.shape(numbers.dtype);
+  shape.tokens = count;
+  const auto bytes = static_cast<std::int64_t>(moe_workspace_bytes(Device::cpu, shape));
+  const Buffer room(Device::cpu, static_cast<std::size_t>(bytes));
+  std::fill_n(room.data(), room.bytes(), std::byte{0});
+  const auto there = [](const Weight& weight) { return weight.rows() > 0 ? &weight : nullptr; };
+  moe(queue, {.x = y.view().rows(begin, count),
+              .norm = {.weight = numbers.norm, .eps = 1e-5F},
+              .router = &w.router,
+              .gate_up = &w.gate_up,
+              .down = &w.down,
+              .shared_gate_up = there(w.shared_gate_up),
+              .shared_down = there(w.shared_down),
+              .bias = c.has_bias ? Tensor(numbers.bias) : Tensor(),
+              .routing = c.routing,
+              .active = c.active,
+              .activation = c.activation,
+              .y = y.view().rows(begin, count),
+              .workspace = room.tensor(0, DType::u8, {bytes}),
+              .scale = c.scale,
+              .shared_gate = there(w.shared_gate),
+              .latent_in = there(w.latent_in),
+              .latent_out = there(w.latent_out)});
+}
+
+/// The largest error in terms of what the block adds at most.
+double error_of(Queue& queue, const MoeNumbers& numbers, const TestTensor& answer) {
+  const MoeCase& c = numbers.c;
+  TestTensor normed(numbers.dtype, {c.tokens, c.hidden});
+  rms_norm(queue, {.x = numbers.x, .weight = numbers.norm, .y = normed, .eps = 1e-5F});
+  double worst = 0, largest = 0;
+  for (std::int64_t t = 0; t < c.tokens; ++t) {
+    Doubles n(static_cast<std::size_t>(c.hidden));
+    for (std::size_t i = 0; i < n.size(); ++i) {
+      n[i] = static_cast<double>(normed.get(t * c.hidden + static_cast<std::int64_t>(i)));
+    }
+    const Doubles added = numbers.added(n);
+    for (std::size_t i = 0; i < n.size(); ++i) {
+      const std::int64_t at = t * c.hidden + static_cast<std::int64_t>(i);
+      const double before = static_cast<double>(numbers.x.get(at));
+      const double error = std::fabs(static_cast<double>(answer.get(at)) - before - added[i]);
+      worst = std::max(worst, std::isnan(error) ? INFINITY : error);
+      largest = std::max(largest, std::fabs(before) + std::fabs(added[i]));
+    }
+  }
+  return worst / largest;
+}
+
 TEST_SUITE("kernels/ops/moe") {
+  TEST_CASE("every kind of router, shared expert and latent experts is the formula's") {
+    for (const Isa isa : available_isas()) {
+      Queue queue = test_queue(isa, 2);
+      for (const MoeCase& c : moe_cases()) {
+        for (const DType dtype : {DType::f32, DType::bf16}) {
+          for (const bool published : {false, true}) {
+            CAPTURE(testing::name_of(isa));
+            CAPTURE(c.experts);
+            CAPTURE(published);
+            const MoeNumbers numbers(c, dtype);
+            const Packed weights(queue, numbers, published);
+            TestTensor y = numbers.x;
+            run(queue, numbers, weights, y, 0, c.tokens);
+            CHECK(y.guards_intact());
+            CHECK(error_of(queue, numbers, y) < (dtype == DType::bf16 ? 0.01 : 3e-6));
+          }
+        }
+      }
+    }
+  }
+
+  TEST_CASE("a row's answer is the same bits alone and among others, on any threads") {
+    for (const Isa isa : available_isas()) {
+      Queue one = test_queue(isa, 1), three = test_queue(isa, 3);
+      for (const MoeCase& c : moe_cases()) {
+        for (const DType dtype : {DType::f32, DType::bf16}) {
+          const MoeNumbers numbers(c, dtype);
+          const Packed weights(one, numbers, false);
+          TestTensor whole = numbers.x, cut = numbers.x;
+          run(three, numbers, weights, whole, 0, c.tokens);
+          for (std::int64_t t = c.tokens; t-- > 0;) run(one, numbers, weights, cut, t, 1);
+          CHECK(same_bytes(whole, cut));
+        }
+      }
+    }
+  }
+
+  TEST_CASE("a router of f32 sees what a rounding to bf16 would hide") {
+    Queue queue = test_queue(best_isa());
+    const MoeCase c = {.tokens = 1, .hidden = 2, .experts = 2, .active = 1, .intermediate = 1};
+    for (const float nudge : {-0x1p-14F, 0x1p-14F}) {
+      MoeNumbers numbers(c, DType::bf16);
+      TestTensor router(DType::f32, {2, 2});
+      for (std::int64_t i = 0; i < 4; ++i) router.set(i, 1.0F);
+      router.set(2, 1.0F + nudge);
+      const auto bytes = router.packed();
+      for (const bool published : {false, true}) {
+        Packed weights(queue, numbers, published);
+        const WeightSource source{DType::f32, 1, 2, 2, bytes};
+        weights.router = published ? Weight::view(source) : Weight::pack(queue, source, DType::f32);
+        TestTensor y(DType::bf16, {1, 2}), first(DType::bf16, {1, 2});
+        for (std::int64_t i = 0; i < 2; ++i) y.set(i, 1.0F);
+        // The second expert gives nothing.
+        std::vector<std::byte> down = numbers.down.bytes;
+        std::fill(down.begin() + std::ssize(down) / 2, down.end(), std::byte{0});
+        WeightSource half = numbers.down.source;
+        half.bytes = down;
+        weights.down = published ? Weight::view(half) : Weight::pack(queue, half, DType::bf16);
+        numbers.c.router_is_f32 = true;
+        run(queue, numbers, weights, y, 0, 1);
+        CHECK((y.get(0) == 1.0F) == (nudge > 0));
+      }
+    }
+  }
+
   TEST_CASE("is its parts, in place, with a shared expert and without") {
     for (const Isa isa : available_isas()) {
       for (const DType dtype : {DType::f32, DType::bf16}) {
@@ -110,6 +248,22 @@ TEST_SUITE("kernels/ops/moe") {
                                      .active = active,
                                      .y = x}),
                          "moe: y is x only where there is a norm, got 0", Error);
+    CHECK_THROWS_WITH_AS(moe(queue, {.x = x,
+                                     .router = &w.router.packed,
+                                     .gate_up = &w.gate_up.packed,
+                                     .down = &w.down.packed,
+                                     .active = active,
+                                     .y = x,
+                                     .shared_gate = &w.router.packed}),
+                         "moe: a shared expert's gate has a shared expert, got 0", Error);
+    CHECK_THROWS_WITH_AS(moe(queue, {.x = x,
+                                     .router = &w.router.packed,
+                                     .gate_up = &w.gate_up.packed,
+                                     .down = &w.down.packed,
+                                     .active = active,
+                                     .y = x,
+                                     .latent_in = &w.router.packed}),
+                         "moe: latent experts have both projections, got 0", Error);
   }
 }
 
