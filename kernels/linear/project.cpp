@@ -28,6 +28,7 @@ void check(const Project& op) {
                op.norm.groups);
   }
   check.that(op.norm.gate.empty() || !op.norm.one_plus, "a gated norm has plain weights", 1);
+  check.that(!op.norm.gate.empty() || !op.norm.norm_first, "norm_first is a gated norm's", 1);
   if (!op.activation) {
     check.tensor(op.y, "y", op.y.dtype == DType::f32 ? DType::f32 : op.x.dtype,
                  {rows, op.weight->rows()});
@@ -52,7 +53,8 @@ void apply(Queue& queue, const InputNorm& norm, const Tensor& x, const Tensor& y
                      .weight = norm.weight,
                      .y = y,
                      .eps = norm.eps,
-                     .groups = norm.groups});
+                     .groups = norm.groups,
+                     .norm_first = norm.norm_first});
 }
 
 void project(Queue& queue, const Project& op) {

@@ -15,7 +15,7 @@ DenseNorm norm_of(const Project& op) {
 
 /// Whether the norm goes into the product's own load of x.
 bool norm_is_fused(const Stream& stream, const Project& op, const void* weight) {
-  return !stream.batch_invariant() && op.x.dim(0) <= gemv_tokens_max &&
+  return !stream.batch_invariant() && !op.norm.norm_first && op.x.dim(0) <= gemv_tokens_max &&
          takes_matrices(op, op.x, weight) &&
          (op.norm.gate.empty() ||
           is_vector_aligned(op.norm.gate.as<bf16>(), op.norm.gate.row_stride)) &&
@@ -37,7 +37,8 @@ void apply(Stream& stream, const InputNorm& norm, const Tensor& x, const Tensor&
                             .weight = norm.weight,
                             .y = y,
                             .eps = norm.eps,
-                            .groups = norm.groups});
+                            .groups = norm.groups,
+                            .norm_first = norm.norm_first});
 }
 
 void project(Stream& stream, const Project& op) {

@@ -18,6 +18,7 @@ struct InputNorm {
   bool one_plus = false;    ///< as in RmsNorm
   Tensor gate = {};         ///< [T,K], as in GatedNorm
   std::int64_t groups = 1;  ///< as in GatedNorm
+  bool norm_first = false;  ///< as in GatedNorm
 
   bool empty() const { return weight.empty(); }
 };
@@ -35,7 +36,6 @@ void apply(Queue& queue, const InputNorm& norm, const Tensor& x, const Tensor& y
 /// types   x, normed, product: f32 or bf16, the same   y: the type of x, or f32 without activation
 ///         weight: as for linear
 /// numbers those of rms_norm or gated_norm, linear and gated_activation one after the other, each
-///         with its rounding
 ///         with its rounding; an activation is neither scaled nor added
 /// writes  y, and anything to normed and product; y aliases none of the others
 struct Project {

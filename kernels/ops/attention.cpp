@@ -34,6 +34,10 @@ void check(const Attention& op, Device device) {
                {pages_max, 2 * op.kv_heads * op.head_dim * op.page_tokens});
   check.that(op.window >= 0, "window is not negative", op.window);
   if (!op.sinks.empty()) check.tensor(op.sinks, "sinks", DType::f32, {op.heads});
+  if (!op.gate.empty()) {
+    check.tensor(op.gate, "gate", op.q.dtype, {tokens, width});
+    check.that(op.y.data != op.gate.data, "y is not gate", 0);
+  }
   check.spans(op.span_begin, tokens);
   check.page_tables(op.span_begin, op.position, op.page_begin, op.pages, op.page_tokens, pages_max);
 }
@@ -73,6 +77,11 @@ void attend_row(const AttentionRows<T, K>& job, std::int64_t row) {
   T* const y = job.y + token * job.y_stride + offset;
   for (std::int64_t i = 0; i < job.head_dim; ++i) {
     y[i] = from_float<T>(sums[static_cast<std::size_t>(i)] / weights);
+  }
+  if (job.gate == nullptr) return;
+  const T* const gate = job.gate + token * job.gate_stride + offset;
+  for (std::int64_t i = 0; i < job.head_dim; ++i) {
+    y[i] = from_float<T>(to_float(y[i]) / (1.0F + std::exp(-to_float(gate[i]))));
   }
 }
 
@@ -128,7 +137,9 @@ class Rows {
             .first_row = first,
             .rows = std::min(rows_max_, rows(span) - first),
             .window = op_.window,
-            .sinks = op_.sinks.empty() ? nullptr : op_.sinks.as<float>() + kv_head * group_};
+            .sinks = op_.sinks.empty() ? nullptr : op_.sinks.as<float>() + kv_head * group_,
+            .gate = op_.gate.empty() ? nullptr : op_.gate.row<T>(token) + head,
+            .gate_stride = op_.gate.row_stride};
   }
 
  private:

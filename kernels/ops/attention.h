@@ -16,17 +16,19 @@ inline constexpr std::int64_t attention_head_dim_max = 512;
 ///
 /// with a window of W positions p begins at own position - W + 1, and earlier places are not read;
 /// with sinks the softmax has one more score, sinks[h], whose value is zero,
+/// with a gate y is rounded, times sigmoid(gate[t,h]), and rounded again;
 /// with kv head g = h / (heads/kv_heads); the query of token t in span r is at position
 /// position[r] + t - span_begin[r], and its own key must have been written before.
 ///
 /// shapes  q, y [T, heads*head_dim]; rows may be strided; head_dim is even and at most 512
 ///         pages_of_layer, tables and page layout as in kv_write   sinks [heads] or empty
+///         gate [T, heads*head_dim] or empty; rows may be strided
 ///         workspace: any bytes, or empty; what more of it buys is threads for long sequences
-/// types   q, y: f32 or bf16, the same   pages_of_layer: f32 or bf16   sinks: f32   tables: i32
-/// numbers scores, weights and sums in f32, rounded once when y is written; with bf16 keys q is
+/// types   q, y, gate: f32 or bf16, the same   pages_of_layer: f32 or bf16   sinks: f32   tables:
+/// i32 numbers scores, weights and sums in f32, rounded once when y is written; with bf16 keys q is
 ///         rounded to bf16 before it meets them, and the vector routes round each weight
-///         exp(s - max) to bf16 before it meets its value
-/// writes  y and workspace; y may not alias q
+///         exp(s - max) to bf16 before it meets its value; the gate and its product in f32
+/// writes  y and workspace; y may not alias q or gate
 ///
 /// Keys are taken in tiles and tiles in runs of attention_run_keys, both counted from position 0,
 /// and runs are merged in order: so the answer depends neither on how many threads share the keys
@@ -38,6 +40,7 @@ struct Attention {
   Tensor workspace = {};
   std::int64_t window = 0;  ///< 0: none
   Tensor sinks = {};
+  Tensor gate = {};
 };
 
 inline constexpr std::int64_t attention_run_keys = 512;

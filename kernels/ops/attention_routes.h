@@ -23,6 +23,8 @@ struct AttentionRows {
   std::int64_t first_row, rows;
   std::int64_t window;  ///< 0: none; windows and sinks are the plain loops' alone
   const float* sinks;   ///< of the kv head's first query head; null: none
+  const T* gate;        ///< beside q; null: none
+  std::int64_t gate_stride;
 };
 
 /// Rows that one call takes at most: whole register tiles, and records that fit on a stack.

@@ -175,8 +175,17 @@ void finish_rows(const AttentionRows<T, K>& job, float* records) {
     T* const y = job.y + at / job.group * job.y_stride + at % job.group * job.head_dim;
     const Record record = record_at(records, row, job.head_dim);
     const Vec weights = broadcast(sum_of(load(record.weights)));
+    if (job.gate == nullptr) {
+      each_vector(job.head_dim, [&](std::int64_t i, auto part) {
+        store(y + i, load(record.sums + i, part) / weights, part);
+      });
+      continue;
+    }
+    const T* const gate =
+        job.gate + at / job.group * job.gate_stride + at % job.group * job.head_dim;
     each_vector(job.head_dim, [&](std::int64_t i, auto part) {
-      store(y + i, load(record.sums + i, part) / weights, part);
+      const Vec ungated = as_stored<T>(load(record.sums + i, part) / weights);
+      store(y + i, ungated * sigmoid(load(gate + i, part)), part);
     });
   }
 }

@@ -22,19 +22,24 @@ void check(const GatedNorm& op) {
 }
 
 template <typename T>
-float gated(T x, T gate) {
+float silu(T gate) {
   const float z = to_float(gate);
-  return to_float(x) * (z / (1.0F + std::exp(-z)));
+  return z / (1.0F + std::exp(-z));
 }
 
+/// The columns of one slice.
 template <typename T>
-void norm_slice(const T* x, const T* gate, const float* weight, T* y, std::int64_t width,
-                float eps) {
+void norm_slice(const GatedNormRows<T>& job, const T* x, const T* gate, const float* weight, T* y) {
+  const auto before = [&](std::int64_t i) { return job.norm_first ? 1.0F : silu(gate[i]); };
+  const auto behind = [&](std::int64_t i) { return job.norm_first ? silu(gate[i]) : 1.0F; };
   float squares = 0.0F;
-  for (std::int64_t i = 0; i < width; ++i) squares += gated(x[i], gate[i]) * gated(x[i], gate[i]);
-  const float scale = 1.0F / std::sqrt(squares / static_cast<float>(width) + eps);
-  for (std::int64_t i = 0; i < width; ++i) {
-    y[i] = from_float<T>(gated(x[i], gate[i]) * scale * weight[i]);
+  for (std::int64_t i = 0; i < job.width; ++i) {
+    const float u = to_float(x[i]) * before(i);
+    squares += u * u;
+  }
+  const float scale = 1.0F / std::sqrt(squares / static_cast<float>(job.width) + job.eps);
+  for (std::int64_t i = 0; i < job.width; ++i) {
+    y[i] = from_float<T>(to_float(x[i]) * before(i) * scale * weight[i] * behind(i));
   }
 }
 
@@ -44,8 +49,8 @@ void norm_rows(Isa isa, const GatedNormRows<T>& job) {
   if (isa == Isa::avx2) return avx2::gated_norm_rows(job);
   for (std::int64_t row = 0; row < job.rows; ++row) {
     for (std::int64_t i = 0; i < job.slices * job.width; i += job.width) {
-      norm_slice(job.x + row * job.x_stride + i, job.gate + row * job.gate_stride + i,
-                 job.weight + i, job.y + row * job.y_stride + i, job.width, job.eps);
+      norm_slice(job, job.x + row * job.x_stride + i, job.gate + row * job.gate_stride + i,
+                 job.weight + i, job.y + row * job.y_stride + i);
     }
   }
 }
@@ -69,7 +74,8 @@ void gated_norm(Queue& queue, const GatedNorm& op) {
                                  .y_stride = op.y.row_stride,
                                  .slices = op.groups,
                                  .width = op.x.dim(1) / op.groups,
-                                 .eps = op.eps});
+                                 .eps = op.eps,
+                                 .norm_first = op.norm_first});
     });
   });
 }

@@ -72,6 +72,9 @@ void run(Stream& stream, const GatedNorm& op) {
 }  // namespace
 
 void gated_norm(Stream& stream, const GatedNorm& op) {
+  if (op.norm_first) {
+    throw Error(ErrorKind::model, "gated_norm: norm_first is not supported on a card yet");
+  }
   visit_float(op.x.dtype, [&]<typename T>(Tag<T>) { run<T>(stream, op); });
 }
 

@@ -7,19 +7,25 @@
 
 namespace hyb::kernels {
 
-/// The norm behind a state-space mixer: gate first, then norm, over `groups` equal slices of a row.
+/// The norm behind a recurrent mixer, over `groups` equal slices of a row. Behind a state-space
+/// mixer the gate comes first:
 ///
 ///   u[t,i] = x[t,i] * silu(gate[t,i])
 ///   y[t,i] = u[t,i] * (mean over i's slice of u^2 + eps)^(-1/2) * weight[i]
 ///
+/// or, with norm_first, the norm in front of the gate, as behind a gated delta net:
+///
+///   y[t,i] = x[t,i] * (mean over i's slice of x^2 + eps)^(-1/2) * weight[i] * silu(gate[t,i])
+///
 /// shapes  x, gate, y [T,H]; rows may be strided   weight [H]
 /// types   x, gate, y: f32 or bf16, the same   weight: f32
-/// numbers all in f32, u is not rounded; rounded once when y is written
+/// numbers all in f32, multiplied from left to right; rounded once when y is written
 /// writes  y; y may be x itself
 struct GatedNorm {
   Tensor x, gate, weight, y;
   float eps = 1e-5F;
   std::int64_t groups = 1;
+  bool norm_first = false;
 };
 
 void gated_norm(Queue& queue, const GatedNorm& op);

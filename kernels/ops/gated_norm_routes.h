@@ -16,6 +16,7 @@ struct GatedNormRows {
   std::int64_t rows, x_stride, gate_stride, y_stride;
   std::int64_t slices, width;  ///< a row is `slices` slices of `width`
   float eps;
+  bool norm_first;
 };
 
 namespace avx2 {

@@ -9,9 +9,29 @@ namespace {
 /// Gated values wait here for their norm; what a wider slice has beyond is computed twice.
 constexpr std::int64_t waiting_max = 8192;
 
+[[gnu::always_inline]] inline Vec inverse_root(Vec squares, std::int64_t width, float eps) {
+  const float mean = sum_of(squares) / static_cast<float>(width) + eps;
+  return broadcast(1.0F / _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(mean))));
+}
+
 template <typename T>
-void norm_slice(const T* x, const T* gate, const float* weight, T* y, std::int64_t width,
-                float eps) {
+void norm_then_gate(const T* x, const T* gate, const float* weight, T* y, std::int64_t width,
+                    float eps) {
+  Vec squares = zeros();
+  each_vector(width, [&](std::int64_t i, auto part) {
+    const Vec u = load(x + i, part);
+    squares = fma(u, u, squares);
+  });
+  const Vec scale = inverse_root(squares, width, eps);
+  each_vector(width, [&](std::int64_t i, auto part) {
+    const Vec normed = load(x + i, part) * scale * load(weight + i, part);
+    store(y + i, normed * silu(load(gate + i, part)), part);
+  });
+}
+
+template <typename T>
+void gate_then_norm(const T* x, const T* gate, const float* weight, T* y, std::int64_t width,
+                    float eps) {
   alignas(64) float waiting[waiting_max];
   const auto gated = [&](std::int64_t i, auto part) {
     return load(x + i, part) * silu(load(gate + i, part));
@@ -23,8 +43,7 @@ void norm_slice(const T* x, const T* gate, const float* weight, T* y, std::int64
     if (i < kept) store(waiting + i, u);
     squares = fma(u, u, squares);
   });
-  const float mean = sum_of(squares) / static_cast<float>(width) + eps;
-  const Vec scale = broadcast(1.0F / _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(mean))));
+  const Vec scale = inverse_root(squares, width, eps);
   each_vector(width, [&](std::int64_t i, auto part) {
     const Vec u = i < kept ? load(waiting + i) : gated(i, part);
     store(y + i, u * scale * load(weight + i, part), part);
@@ -33,6 +52,7 @@ void norm_slice(const T* x, const T* gate, const float* weight, T* y, std::int64
 
 template <typename T>
 void norm_rows(const GatedNormRows<T>& job) {
+  const auto norm_slice = job.norm_first ? norm_then_gate<T> : gate_then_norm<T>;
   for (std::int64_t row = 0; row < job.rows; ++row) {
     for (std::int64_t slice = 0; slice < job.slices; ++slice) {
       const std::int64_t at = slice * job.width;

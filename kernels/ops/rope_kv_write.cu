@@ -154,6 +154,9 @@ void run(Stream& stream, const RopeKvWrite& op) {
 void rope_kv_write(Stream& stream, const RopeKvWrite& op) {
   require(op.head_dim % 2 == 0 && op.head_dim <= rope_kv_write_head_dim_max,
           "rope_kv_write: head_dim is even and at most 512");
+  if (!op.q_norm.empty() || !op.k_norm.empty()) {
+    throw Error(ErrorKind::model, "rope_kv_write: norms are not supported on a card yet");
+  }
   if (op.qkv.dim(0) == 0) return;
   visit_float(op.qkv.dtype, [&]<typename T>(Tag<T>) {
     visit_float(op.pages_of_layer.dtype, [&]<typename K>(Tag<K>) { run<T, K>(stream, op); });

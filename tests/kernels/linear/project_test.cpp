@@ -62,19 +62,27 @@ TEST_SUITE("kernels/linear/project") {
   TEST_CASE("gates and norms in groups, and activates what it projects") {
     for_every_route([](Queue& queue, DType dtype) {
       for (const Activation activation : {Activation::silu_gated, Activation::relu2}) {
+        const bool norm_first = activation == Activation::relu2;
         const Inputs in(dtype);
         const Weight weight = Weight::pack(queue, in.source, dtype);
         const std::int64_t columns = activation == Activation::silu_gated ? outputs / 2 : outputs;
         TestTensor normed(dtype, {rows, inner}), product(dtype, {rows, outputs}),
             n = normed, p = product, y(dtype, {rows, columns}, {1, 0}), z = y;
-        project(queue, {.x = in.x,
-                        .norm = {.weight = in.norm, .gate = in.gate, .groups = 4},
-                        .weight = &weight,
-                        .y = y,
-                        .activation = activation,
-                        .normed = normed,
-                        .product = product});
-        gated_norm(queue, {.x = in.x, .gate = in.gate, .weight = in.norm, .y = n, .groups = 4});
+        project(
+            queue,
+            {.x = in.x,
+             .norm = {.weight = in.norm, .gate = in.gate, .groups = 4, .norm_first = norm_first},
+             .weight = &weight,
+             .y = y,
+             .activation = activation,
+             .normed = normed,
+             .product = product});
+        gated_norm(queue, {.x = in.x,
+                           .gate = in.gate,
+                           .weight = in.norm,
+                           .y = n,
+                           .groups = 4,
+                           .norm_first = norm_first});
         linear(queue, {.x = n, .weight = &weight, .y = p});
         gated_activation(queue, {.x = p, .y = z, .activation = activation});
         CHECK(y.everything() == z.everything());
@@ -94,6 +102,12 @@ TEST_SUITE("kernels/linear/project") {
                                          .product = product,
                                          .add = true}),
                          "project: an activation is neither scaled nor added, got 1", Error);
+    CHECK_THROWS_WITH_AS(project(queue, {.x = in.x,
+                                         .norm = {.weight = in.norm, .norm_first = true},
+                                         .weight = &weight,
+                                         .y = product,
+                                         .normed = in.x}),
+                         "project: norm_first is a gated norm's, got 1", Error);
     CHECK_THROWS_AS(
         project(queue, {.x = in.x, .norm = {.weight = in.norm}, .weight = &weight, .y = product}),
         Error);

@@ -74,7 +74,8 @@ struct AttentionFixture {
                       .scale = scale,
                       .workspace = workspace,
                       .window = window,
-                      .sinks = sinks});
+                      .sinks = sinks,
+                      .gate = gate.size() == y.size() ? gate.view().rows(first, count) : Tensor()});
   }
 
   AttentionShape s;
@@ -83,6 +84,7 @@ struct AttentionFixture {
   float scale = 0.25F;
   std::int64_t window = 0;
   TestTensor sinks;
+  TestTensor gate;  ///< of the shape of y, or none
 };
 
 }  // namespace hyb::kernels::testing

@@ -105,6 +105,49 @@ TEST_SUITE("kernels/ops/attention") {
     }
   }
 
+  TEST_CASE("a gate multiplies the rounded answer, on every route, with records merged or not") {
+    constexpr std::int64_t tokens = attention_run_keys + 40;
+    for (const Isa isa : available_isas()) {
+      for (const DType dtype : {DType::f32, DType::bf16}) {
+        for (const std::int64_t window : {0, 30}) {
+          CAPTURE(name_of(isa));
+          CAPTURE(window);
+          const AttentionShape shape{.heads = 3, .kv_heads = 1, .head_dim = 38};
+          const std::int64_t width = shape.heads * shape.head_dim;
+          Queue queue = test_queue(isa, 3);
+          AttentionFixture plain(dtype, shape, tokens), gated = plain;
+          plain.window = gated.window = window;
+          gated.gate = random_tensor(dtype, {tokens, width}, 8, 4.0F, {11, 3});
+          const std::int64_t last = tokens * width - 5;
+          gated.gate.set(last, -200.0F);
+          gated.gate.set(last + 1, 200.0F);
+          gated.gate.set(last + 2, NAN);
+          TestTensor workspace(
+              DType::f32,
+              {static_cast<std::int64_t>(
+                  attention_workspace_bytes(Device::cpu, 1, shape.heads, shape.head_dim, tokens) /
+                  4)});
+          for (AttentionFixture* const f : {&plain, &gated}) {
+            f->write(queue, 0, tokens);
+            f->attend(queue, 0, tokens - 1);
+            f->attend(queue, tokens - 1, 1, workspace);
+          }
+          CHECK(gated.y.guards_intact());
+          CHECK(gated.y.get(last) == 0.0F);
+          CHECK(gated.y.get(last + 1) == plain.y.get(last + 1));
+          CHECK(std::isnan(gated.y.get(last + 2)));
+          gated.y.set(last + 2, 0.0F);
+          const double bound = dtype == DType::bf16 ? 0x1.01p-8 : 0x1p-20;
+          for (std::int64_t i = 0; i < tokens * width; ++i) {
+            if (i == last + 2) continue;
+            const double want = plain.y.get(i) / (1.0 + std::exp(-1.0 * gated.gate.get(i)));
+            REQUIRE(std::fabs(gated.y.get(i) - want) <= bound * std::fabs(want) + 1e-30);
+          }
+        }
+      }
+    }
+  }
+
   TEST_CASE("keys and values of another type than the activations, cut anywhere") {
     std::mt19937 engine(3);
     for (const Isa isa : available_isas()) {
@@ -212,9 +255,10 @@ TEST_SUITE("kernels/ops/attention") {
         f.attend(one, 0, 90);
         // The same sequence three times, at other lengths: rows 40..59, then 89, then 7..30.
         const Table begin{0, 20, 21, 45}, position{40, 89, 7}, page_begin{0, 4, 10, 12};
-        std::vector<std::int32_t> pages(f.table.begin(), f.table.begin() + 4);
-        pages.insert(pages.end(), f.table.begin(), f.table.begin() + 6);
-        pages.insert(pages.end(), f.table.begin(), f.table.begin() + 2);
+        std::vector<std::int32_t> pages;
+        for (const std::size_t count : {4, 6, 2}) {
+          for (std::size_t i = 0; i < count; ++i) pages.push_back(f.table[i]);
+        }
         std::vector<std::int64_t> rows;
         for (std::int64_t t = 40; t < 60; ++t) rows.push_back(t);
         rows.push_back(89);
@@ -273,6 +317,10 @@ TEST_SUITE("kernels/ops/attention") {
     f.table.resize(1);
     CHECK_THROWS_WITH_AS(f.attend(queue, 0, 20),
                          "attention: a page table reaches its span's end, got 20", Error);
+    f.table.resize(2);
+    f.gate = TestTensor(DType::f32, {20, 96});
+    CHECK_THROWS_WITH_AS(f.attend(queue, 0, 8), "attention: gate has the wrong type, got 1", Error);
+    f.gate = {};
     f.s.kv_heads = 3;
     CHECK_THROWS_WITH_AS(f.attend(queue, 0, 8), "attention: kv_heads divides heads, got 3", Error);
   }

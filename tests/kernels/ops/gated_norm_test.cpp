@@ -17,20 +17,20 @@ constexpr Case cases[] = {{1, 1536, 1},  {4, 96, 4},   {3, 33, 1},   {7, 2 * 50,
                           {33, 3072, 1}, {2, 8192, 1}, {1, 8209, 1}, {1, 20000, 1}};
 
 std::vector<double> expected(const TestTensor& x, const TestTensor& gate, const TestTensor& weight,
-                             const Case& c, double eps) {
+                             const Case& c, double eps, bool norm_first) {
   std::vector<double> y;
   const std::int64_t width = c.width / c.groups;
   for (std::int64_t begin = 0; begin < x.size(); begin += width) {
     double squares = 0;
-    std::vector<double> u;
+    std::vector<double> product;
     for (std::int64_t i = begin; i < begin + width; ++i) {
-      const double z = gate.get(i);
-      u.push_back(x.get(i) * z / (1.0 + std::exp(-z)));
-      squares += u.back() * u.back();
+      const double z = gate.get(i), u = x.get(i) * z / (1.0 + std::exp(-z));
+      product.push_back(u);
+      squares += norm_first ? static_cast<double>(x.get(i)) * x.get(i) : u * u;
     }
     const double scale = 1.0 / std::sqrt(squares / static_cast<double>(width) + eps);
     for (std::int64_t i = 0; i < width; ++i) {
-      y.push_back(u[static_cast<std::size_t>(i)] * scale * weight.get((begin + i) % c.width));
+      y.push_back(product[static_cast<std::size_t>(i)] * scale * weight.get((begin + i) % c.width));
     }
   }
   return y;
@@ -41,27 +41,34 @@ TEST_SUITE("kernels/ops/gated_norm") {
     for (const Isa isa : available_isas()) {
       for (const DType dtype : {DType::f32, DType::bf16}) {
         for (const Case& c : cases) {
-          CAPTURE(name_of(isa));
-          CAPTURE(c.width);
-          Queue queue = test_queue(isa, 2);
-          const auto x = random_tensor(dtype, {c.tokens, c.width}, 1, 2.0F, {5, 1});
-          const auto gate = random_tensor(dtype, {c.tokens, c.width}, 2, 6.0F, {9, 1});
-          const auto weight = random_tensor(DType::f32, {c.width}, 3, 1.0F, {0, 3});
-          TestTensor y(dtype, {c.tokens, c.width}, {7, 3});
-          const auto x_before = x.everything();
-          const auto gate_before = gate.everything();
-          gated_norm(
-              queue,
-              {.x = x, .gate = gate, .weight = weight, .y = y, .eps = 1e-5F, .groups = c.groups});
-          CHECK(y.guards_intact());
-          CHECK(x.everything() == x_before);
-          CHECK(gate.everything() == gate_before);
-          const auto want = expected(x, gate, weight, c, 1e-5);
-          const double f32_bound = 3e-6 + 1e-9 * static_cast<double>(c.width);
-          const double bound = dtype == DType::bf16 ? 0.00391 : f32_bound;
-          for (std::int64_t i = 0; i < y.size(); ++i) {
-            const double e = want[static_cast<std::size_t>(i)];
-            REQUIRE(std::fabs(y.get(i) - e) <= bound * std::fabs(e) + 1e-7);
+          for (const bool norm_first : {false, true}) {
+            CAPTURE(name_of(isa));
+            CAPTURE(c.width);
+            CAPTURE(norm_first);
+            Queue queue = test_queue(isa, 2);
+            const auto x = random_tensor(dtype, {c.tokens, c.width}, 1, 2.0F, {5, 1});
+            const auto gate = random_tensor(dtype, {c.tokens, c.width}, 2, 6.0F, {9, 1});
+            const auto weight = random_tensor(DType::f32, {c.width}, 3, 1.0F, {0, 3});
+            TestTensor y(dtype, {c.tokens, c.width}, {7, 3});
+            const auto x_before = x.everything();
+            const auto gate_before = gate.everything();
+            gated_norm(queue, {.x = x,
+                               .gate = gate,
+                               .weight = weight,
+                               .y = y,
+                               .eps = 1e-5F,
+                               .groups = c.groups,
+                               .norm_first = norm_first});
+            CHECK(y.guards_intact());
+            CHECK(x.everything() == x_before);
+            CHECK(gate.everything() == gate_before);
+            const auto want = expected(x, gate, weight, c, 1e-5, norm_first);
+            const double f32_bound = 3e-6 + 1e-9 * static_cast<double>(c.width);
+            const double bound = dtype == DType::bf16 ? 0.00391 : f32_bound;
+            for (std::int64_t i = 0; i < y.size(); ++i) {
+              const double e = want[static_cast<std::size_t>(i)];
+              REQUIRE(std::fabs(y.get(i) - e) <= bound * std::fabs(e) + 1e-7);
+            }
           }
         }
       }
@@ -71,27 +78,59 @@ TEST_SUITE("kernels/ops/gated_norm") {
   TEST_CASE("a row's answer depends on no other row, on no thread and not on writing in place") {
     for (const Isa isa : available_isas()) {
       for (const DType dtype : {DType::f32, DType::bf16}) {
-        const auto x = random_tensor(dtype, {41, 532}, 3);
-        const auto gate = random_tensor(dtype, {41, 532}, 5);
-        const auto weight = random_tensor(DType::f32, {532}, 4);
-        TestTensor whole(dtype, {41, 532});
-        Queue one = test_queue(isa, 1);
-        gated_norm(one, {.x = x, .gate = gate, .weight = weight, .y = whole, .groups = 2});
-        for (const int threads : {2, 3}) {
-          Queue queue = test_queue(isa, threads);
-          TestTensor again = x;
-          gated_norm(queue, {.x = again, .gate = gate, .weight = weight, .y = again, .groups = 2});
-          CHECK(same_bytes(again, whole));
+        for (const bool norm_first : {false, true}) {
+          const auto x = random_tensor(dtype, {41, 532}, 3);
+          const auto gate = random_tensor(dtype, {41, 532}, 5);
+          const auto weight = random_tensor(DType::f32, {532}, 4);
+          const auto norm = [&](Queue& queue, const Tensor& from, const Tensor& z,
+                                const Tensor& y) {
+            gated_norm(queue, {.x = from,
+                               .gate = z,
+                               .weight = weight,
+                               .y = y,
+                               .groups = 2,
+                               .norm_first = norm_first});
+          };
+          TestTensor whole(dtype, {41, 532});
+          Queue one = test_queue(isa, 1);
+          norm(one, x, gate, whole);
+          for (const int threads : {2, 3}) {
+            Queue queue = test_queue(isa, threads);
+            TestTensor again = x;
+            norm(queue, again, gate, again);
+            CHECK(same_bytes(again, whole));
+          }
+          TestTensor rows(dtype, {41, 532}, {3, 1});
+          for (std::int64_t t = 40; t >= 0; --t) {
+            norm(one, x.view().rows(t, 1), gate.view().rows(t, 1), rows.view().rows(t, 1));
+          }
+          CHECK(same_bytes(rows, whole));
         }
-        TestTensor rows(dtype, {41, 532}, {3, 1});
-        for (std::int64_t t = 40; t >= 0; --t) {
-          gated_norm(one, {.x = x.view().rows(t, 1),
-                           .gate = gate.view().rows(t, 1),
-                           .weight = weight,
-                           .y = rows.view().rows(t, 1),
-                           .groups = 2});
+      }
+    }
+  }
+
+  TEST_CASE("with the norm first a gate reaches its own element alone") {
+    for (const Isa isa : available_isas()) {
+      for (const DType dtype : {DType::f32, DType::bf16}) {
+        CAPTURE(name_of(isa));
+        const auto x = random_tensor(dtype, {1, 37}, 1);
+        auto gate = random_tensor(dtype, {1, 37}, 2);
+        const auto weight = random_tensor(DType::f32, {37}, 3);
+        TestTensor y(dtype, {1, 37}), z = y;
+        Queue queue = test_queue(isa);
+        gated_norm(queue, {.x = x, .gate = gate, .weight = weight, .y = y, .norm_first = true});
+        gate.set(3, -200.0F);
+        gate.set(35, NAN);
+        gated_norm(queue, {.x = x, .gate = gate, .weight = weight, .y = z, .norm_first = true});
+        for (std::int64_t i = 0; i < 37; ++i) {
+          CAPTURE(i);
+          if (i == 35) {
+            CHECK(std::isnan(z.get(i)));
+          } else {
+            CHECK(z.get(i) == (i == 3 ? 0.0F : y.get(i)));
+          }
         }
-        CHECK(same_bytes(rows, whole));
       }
     }
   }

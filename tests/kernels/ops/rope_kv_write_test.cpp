@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "kernels/ops/kv_write.h"
+#include "kernels/ops/rms_norm.h"
 #include "kernels/ops/rope.h"
 #include "tests/kernels/support.h"
 
@@ -82,6 +83,46 @@ TEST_SUITE("kernels/ops/rope_kv_write") {
     }
   }
 
+  TEST_CASE("with weights for it is rms_norm of the heads before, and leaves columns behind v") {
+    const Fixture f;
+    constexpr std::int64_t width = q_width + 2 * kv_width, gates = 11;
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      for (const std::int64_t rotary_dim : {0, 10, 24}) {
+        for (const int which : {1, 2, 3}) {  // q, k, both
+          CAPTURE(rotary_dim);
+          CAPTURE(which);
+          Queue queue = test_queue(best_isa(), 2);
+          const auto q_norm = random_tensor(DType::f32, {head_dim}, 2);
+          const auto k_norm = random_tensor(DType::f32, {head_dim}, 3);
+          TestTensor qkv = random_tensor(dtype, {tokens, width + gates}, 1, 3.0F, {5, 1});
+          TestTensor expected_qkv = qkv;
+          const auto norm = [&](std::int64_t first, std::int64_t heads_normed, const Tensor& w) {
+            const Tensor x = expected_qkv.view().columns(first, heads_normed * head_dim);
+            rms_norm(queue, {x, w, x, 1e-3F, which == 2, heads_normed});
+          };
+          if (which & 1) norm(0, heads, q_norm);
+          if (which & 2) norm(q_width, kv_heads, k_norm);
+          TestTensor expected = f.arena(DType::bf16), arena = expected;
+          rope_kv_write(queue, f.op(expected_qkv.view().columns(0, width), expected, rotary_dim));
+
+          RopeKvWrite op = f.op(qkv, arena, rotary_dim);
+          if (which & 1) op.q_norm = q_norm;
+          if (which & 2) op.k_norm = k_norm;
+          op.norm_eps = 1e-3F;
+          op.norm_one_plus = which == 2;
+          rope_kv_write(queue, op);
+          CHECK(arena.everything() == expected.everything());
+          CHECK(qkv.guards_intact());
+          for (std::int64_t i = 0; i < qkv.size(); ++i) {
+            const std::int64_t at = i % (width + gates);
+            if (at >= q_width && at < q_width + kv_width) continue;
+            REQUIRE(qkv.get(i) == expected_qkv.get(i));
+          }
+        }
+      }
+    }
+  }
+
   TEST_CASE("names the broken rule") {
     const Fixture f;
     Queue queue = test_queue(Isa::plain);
@@ -91,6 +132,11 @@ TEST_SUITE("kernels/ops/rope_kv_write") {
     const TestTensor qkv(DType::f32, {tokens, q_width + 2 * kv_width});
     CHECK_THROWS_WITH_AS(rope_kv_write(queue, f.op(qkv, f.arena(DType::f32), -2)),
                          "rope_kv_write: rotary_dim is not negative, got -2", Error);
+    RopeKvWrite op = f.op(qkv, f.arena(DType::f32), 0);
+    const TestTensor norm(DType::f32, {head_dim + 1});
+    op.k_norm = norm;
+    CHECK_THROWS_WITH_AS(rope_kv_write(queue, op),
+                         "rope_kv_write: k_norm needs 24 in dimension 0, got 25", Error);
   }
 }
 

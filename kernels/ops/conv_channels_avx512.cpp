@@ -1,6 +1,6 @@
 #include "kernels/simd/avx512.h"
 
-#include "kernels/ops/causal_conv_vector.h"
+#include "kernels/ops/conv_channels_vector.h"
 
 namespace hyb::kernels::avx512 {
 

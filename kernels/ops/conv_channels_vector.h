@@ -1,13 +1,13 @@
 #pragma once
 
-#include "kernels/ops/causal_conv_routes.h"
+#include "kernels/ops/conv_channels_routes.h"
 #include "kernels/simd/math.h"
 
 namespace hyb::kernels {
 namespace {
 
 constexpr std::int64_t tile_channels = 128;
-constexpr int width_max = 4;
+constexpr int width_max = static_cast<int>(conv_width_max);
 
 /// Weights and bias of a tile, tap by tap, so that lanes are channels.
 struct ConvTile {
@@ -34,12 +34,43 @@ void load_tile(const ConvChannels<T>& job, std::int64_t begin, ConvTile& tile) {
   }
 }
 
-/// One channel vector of one token from its K inputs, oldest first.
-template <int K, typename Input>
-[[gnu::always_inline]] inline Vec tap(const ConvTile& tile, std::int64_t c, Input input) {
+/// A tile's columns. A copy, since the compiler takes any store for one to the job.
+template <typename T>
+struct ConvRows {
+  ConvRows(const ConvChannels<T>& job, std::int64_t begin)
+      : x(job.x + begin),
+        before(job.before == nullptr ? nullptr : job.before + begin),
+        behind(job.before == nullptr ? nullptr : job.behind + begin),
+        y(job.y + begin),
+        x_stride(job.x_stride),
+        y_stride(job.y_stride) {}
+  const T *x, *before, *behind;
+  T* y;
+  std::int64_t x_stride, y_stride;
+};
+
+/// What enters the convolution, of token t from channel c on.
+template <bool Gated, typename T, typename Lanes>
+[[gnu::always_inline]] inline Vec input_of(const ConvRows<T>& rows, std::int64_t t, std::int64_t c,
+                                           Lanes part) {
+  const Vec x = load(rows.x + t * rows.x_stride + c, part);
+  if constexpr (!Gated) return x;
+  return as_stored<T>(load(rows.before + t * rows.x_stride + c, part) * x);
+}
+
+/// Writes one channel vector of y from its K inputs, oldest first.
+template <int K, bool Gated, typename T, typename Lanes, typename Input>
+[[gnu::always_inline]] inline void write_output(const ConvRows<T>& rows, const ConvTile& tile,
+                                                std::int64_t t, std::int64_t c, Lanes part,
+                                                Input input) {
   Vec sum = load(tile.bias + c);
   for (int j = 0; j < K; ++j) sum = fma(load(tile.taps[j] + c), input(j), sum);
-  return silu(sum);
+  if constexpr (Gated) {
+    sum = as_stored<T>(sum) * load(rows.behind + t * rows.x_stride + c, part);
+  } else {
+    sum = silu(sum);
+  }
+  store(rows.y + t * rows.y_stride + c, sum, part);
 }
 
 template <int K, typename T>
@@ -60,7 +91,7 @@ void load_window(const ConvChannels<T>& job, const ConvTile& tile, std::int64_t 
 }
 
 /// The last K-1 inputs: of a short span all are in `edge`, of a longer one some are.
-template <int K, typename T>
+template <int K, bool Gated, typename T>
 void store_window(const ConvChannels<T>& job, const ConvTile& tile, std::int64_t span,
                   ConvEdge& edge) {
   constexpr int history = K - 1;
@@ -68,10 +99,10 @@ void store_window(const ConvChannels<T>& job, const ConvTile& tile, std::int64_t
   int first = static_cast<int>(end - begin);
   if (first > history) {
     first = 0;
+    const ConvRows<T> rows(job, tile.begin);
     for (int j = 0; j < history; ++j) {
-      const T* const x = job.x + (end - history + j) * job.x_stride + tile.begin;
       each_vector(tile.channels, [&](std::int64_t c, auto part) {
-        store(edge.rows[j] + c, load(x + c, part), part);
+        store(edge.rows[j] + c, input_of<Gated>(rows, end - history + j, c, part), part);
       });
     }
   }
@@ -81,47 +112,52 @@ void store_window(const ConvChannels<T>& job, const ConvTile& tile, std::int64_t
   }
 }
 
-template <int K, typename T>
+template <int K, bool Gated, typename T>
 void convolve_span(const ConvChannels<T>& job, const ConvTile& tile, std::int64_t span) {
   constexpr int history = K - 1;
   const std::int64_t begin = job.span_begin[span], end = job.span_begin[span + 1];
   ConvEdge edge;
   load_window<K>(job, tile, span, edge);
+  const ConvRows<T> rows(job, tile.begin);
   std::int64_t t = begin;
   for (; t < end && t < begin + history; ++t) {
     const int at = static_cast<int>(t - begin);
-    const T* const x = job.x + t * job.x_stride + tile.begin;
-    T* const y = job.y + t * job.y_stride + tile.begin;
     each_vector(tile.channels, [&](std::int64_t c, auto part) {
-      store(edge.rows[history + at] + c, load(x + c, part), part);
-      store(y + c, tap<K>(tile, c, [&](int j) { return load(edge.rows[at + j] + c, part); }), part);
+      store(edge.rows[history + at] + c, input_of<Gated>(rows, t, c, part), part);
+      write_output<K, Gated>(rows, tile, t, c, part,
+                             [&](int j) { return load(edge.rows[at + j] + c, part); });
     });
   }
   for (; t < end; ++t) {
-    const T* const x = job.x + (t - history) * job.x_stride + tile.begin;
-    T* const y = job.y + t * job.y_stride + tile.begin;
     each_vector(tile.channels, [&](std::int64_t c, auto part) {
-      store(y + c, tap<K>(tile, c, [&](int j) { return load(x + j * job.x_stride + c, part); }),
-            part);
+      write_output<K, Gated>(rows, tile, t, c, part, [&](int j) {
+        return input_of<Gated>(rows, t - history + j, c, part);
+      });
     });
   }
-  store_window<K>(job, tile, span, edge);
+  store_window<K, Gated>(job, tile, span, edge);
 }
 
-template <int K, typename T>
+template <int K, bool Gated, typename T>
 void convolve_taps(const ConvChannels<T>& job) {
   ConvTile tile;
   for (std::int64_t begin = job.begin; begin < job.end; begin += tile_channels) {
     load_tile<K>(job, begin, tile);
-    for (std::int64_t span = 0; span < job.spans; ++span) convolve_span<K>(job, tile, span);
+    for (std::int64_t span = 0; span < job.spans; ++span) convolve_span<K, Gated>(job, tile, span);
   }
+}
+
+template <bool Gated, typename T>
+void convolve(const ConvChannels<T>& job) {
+  if (job.width == 2) convolve_taps<2, Gated>(job);
+  if (job.width == 3) convolve_taps<3, Gated>(job);
+  if (job.width == 4) convolve_taps<4, Gated>(job);
 }
 
 template <typename T>
 void convolve(const ConvChannels<T>& job) {
-  if (job.width == 2) convolve_taps<2>(job);
-  if (job.width == 3) convolve_taps<3>(job);
-  if (job.width == 4) convolve_taps<4>(job);
+  if (job.before != nullptr) return convolve<true>(job);
+  convolve<false>(job);
 }
 
 }  // namespace
