@@ -5,7 +5,7 @@ chat template. Needs the package `tokenizers`.
 import json
 import os
 
-import granite_checkpoint as checkpoint
+import checkpoint_files as checkpoint
 
 # The pattern of the GPT-4 and Llama 3 tokenizers, which granite 4.0 uses too.
 pattern = (
@@ -61,7 +61,7 @@ def special_ids(config):
     return found
 
 
-def train(texts, size):
+def train(texts, size, pattern=pattern):
     """A byte-level BPE tokenizer of exactly `size` ordinary tokens (256 bytes and merges)."""
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
@@ -141,8 +141,3 @@ def write_settings(folder, config, specials):
     checkpoint.write_json(os.path.join(folder, "tokenizer_config.json"), settings)
     with open(os.path.join(folder, "chat_template.jinja"), "w", encoding="utf-8") as file:
         file.write(chat_template)
-
-
-def write_tiny(folder, config):
-    """For the golden fixtures: the bytes and a few merges."""
-    write_files(folder, ["the red box holds the coin in the den"] * 9, config, indent=None)

@@ -14,8 +14,9 @@ import time
 
 import numpy
 
-import granite_checkpoint as checkpoint
+import checkpoint_files as checkpoint
 import granite_tokenizer
+import reference_families
 
 onsets = """b bl br c ch cl cr d dr f fl fr g gl gr h j k l m n p ph pl pr qu r s sc sh sl sp st
 str t th tr v w wh y z""".split()
@@ -109,7 +110,8 @@ def main():
     os.makedirs(args.out, exist_ok=True)
     write_configs(args.out, path, config)
     start = time.monotonic()
-    size = checkpoint.write_weights(args.out, config, args.seed)
+    table = reference_families.plan_of(config).tensors()
+    size = checkpoint.write_tensors(args.out, checkpoint.drawn(table, args.seed))
     print(f"{size / 1e9:.2f} GB of weights in {time.monotonic() - start:.1f} s", flush=True)
     if not args.no_tokenizer:
         start = time.monotonic()

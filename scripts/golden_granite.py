@@ -1,5 +1,7 @@
 """The golden fixtures of the granitemoehybrid family: config.json and prompt lengths of each."""
 
+from golden_recipe import lengths, recipe
+
 m, a = "mamba", "attention"
 
 common = {
@@ -38,20 +40,18 @@ common = {
     "logits_scaling": 0.9,
 }
 
-lengths = (1, 3, 4, 5, 15, 16, 17, 33)
 
-
-def fixture(layers, lengths=lengths, shards=1, tokenizer=False, **keys):
+def fixture(layers, lengths=lengths, shards=1, tokenizer=None, **keys):
     config = dict(common, num_hidden_layers=len(layers), layer_types=layers)
     config.update(keys)
-    return {"config": config, "lengths": lengths, "shards": shards, "tokenizer": tokenizer}
+    return recipe(config, lengths=lengths, shards=shards, tokenizer=tokenizer)
 
 
 fixtures = {
     "granite-dense-nope": fixture(
         [m, a, m, m],
         lengths=(1, 3, 4, 16, 17, 33),
-        tokenizer=True,
+        tokenizer="granite",
         vocab_size=271,
         eos_token_id=261,
         bos_token_id=261,

@@ -1,0 +1,141 @@
+"""The golden fixtures with FP8 weights, in the three forms that are published."""
+
+import golden_nemotron
+import golden_qwen
+from golden_quantise import Scheme
+from golden_recipe import recipe
+
+block_config = {
+    "activation_scheme": "dynamic",
+    "fmt": "e4m3",
+    "modules_to_not_convert": ["lm_head", "model.embed_tokens"],
+    "quant_method": "fp8",
+    "weight_block_size": [128, 128],
+}
+
+float8 = {"dynamic": False, "num_bits": 8, "type": "float"}
+
+# As in the published 3-Nano: attention and the Mamba layer before it stay bf16.
+modelopt_ignore = [
+    "backbone.layers.2.mixer.in_proj",
+    "backbone.layers.2.mixer.out_proj",
+    "backbone.layers.3.mixer.q_proj",
+    "backbone.layers.3.mixer.k_proj",
+    "backbone.layers.3.mixer.v_proj",
+    "backbone.layers.3.mixer.o_proj",
+    "lm_head",
+]
+modelopt_config = {
+    "config_groups": {
+        "group_0": {"input_activations": float8, "targets": ["Linear"], "weights": float8}
+    },
+    "ignore": modelopt_ignore,
+    "kv_cache_scheme": float8,
+    "producer": {"name": "modelopt", "version": "0.29.0"},
+    "quant_algo": "FP8",
+    "quant_method": "modelopt",
+}
+modelopt_file = {
+    "producer": {"name": "modelopt", "version": "0.29.0"},
+    "quantization": {
+        "exclude_modules": modelopt_ignore,
+        "kv_cache_quant_algo": "FP8",
+        "quant_algo": "FP8",
+    },
+}
+
+
+def compressed(strategy, ignore=("lm_head",)):
+    def quantised(strategy, dynamic):
+        return {
+            "actorder": None,
+            "block_structure": None,
+            "dynamic": dynamic,
+            "group_size": None,
+            "num_bits": 8,
+            "observer": None if dynamic else "minmax",
+            "observer_kwargs": {},
+            "strategy": strategy,
+            "symmetric": True,
+            "type": "float",
+        }
+
+    return {
+        "config_groups": {
+            "group_0": {
+                "input_activations": quantised("token", True),
+                "output_activations": None,
+                "targets": ["Linear"],
+                "weights": quantised(strategy, False),
+            }
+        },
+        "format": "float-quantized",
+        "ignore": list(ignore),
+        "kv_cache_scheme": None,
+        "quant_method": "compressed-tensors",
+        "quantization_status": "compressed",
+    }
+
+
+def fp8_recipe(config, scheme, **wishes):
+    return recipe({**config, "quantization_config": scheme.config}, quantise=scheme, **wishes)
+
+
+next_wide = {
+    **golden_qwen.qwen3_next,
+    "head_dim": 128,
+    "hidden_size": 40,
+    "layer_types": ["linear_attention", "full_attention"],
+    "linear_key_head_dim": 128,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "linear_value_head_dim": 128,
+    "moe_intermediate_size": 20,
+    "num_experts": 4,
+    "num_hidden_layers": 2,
+    "shared_expert_intermediate_size": 132,
+    "vocab_size": 109,
+}
+
+# Blocks that are not whole in both directions; experts stacked, so scales of rank 3.
+moe_wide = golden_qwen.nested(
+    "qwen3_5_moe",
+    golden_qwen.text_of(
+        "qwen3_5_moe_text",
+        ["linear_attention", "full_attention"],
+        **{**golden_qwen.experts, "num_experts": 4, "moe_intermediate_size": 72},
+        head_dim=128,
+        hidden_size=136,
+        linear_num_value_heads=2,
+        num_attention_heads=1,
+        rope_parameters=golden_qwen.rope([6, 5, 5]),
+        tie_word_embeddings=True,
+        vocab_size=101,
+    ),
+)
+
+qwen_kept = ("in_proj_ba", "in_proj_b.", "in_proj_a.", "visual")
+nemotron_kept = ("layers.2.mixer", "layers.3.mixer")
+
+fixtures = {
+    "nemotron-fp8": fp8_recipe(
+        golden_nemotron.moe | {"vocab_size": 131},
+        Scheme(
+            "tensor",
+            modelopt_config,
+            kept=nemotron_kept,
+            input_scales=True,
+            kv_scales=True,
+            files={"hf_quant_config.json": modelopt_file},
+        ),
+        lengths=(1, 3, 5, 17, 33),
+    ),
+    "qwen3-next-fp8": fp8_recipe(
+        next_wide,
+        Scheme("block", block_config, kept=qwen_kept, scale_dtype="BF16"),
+        lengths=(1, 3, 33),
+    ),
+    "qwen3_5-moe-fp8": fp8_recipe(
+        moe_wide, Scheme("block", block_config, kept=qwen_kept), lengths=(1, 3, 33)
+    ),
+}

@@ -1,0 +1,123 @@
+"""FP8 twins of golden fixtures: which linears are stored in FP8, how, and what the folder says.
+
+Magnitudes are made to differ between blocks, rows and tensors, or a scale in the wrong place would
+hardly show.
+"""
+
+import dataclasses
+import os
+
+import numpy
+
+import checkpoint_files
+import quantised_weights as fp8
+
+never = ("embed", "lm_head", "conv", "norm", ".gate.weight", "shared_expert_gate", "mtp.fc")
+
+
+@dataclasses.dataclass(frozen=True)
+class Scheme:
+    """kind: "block", "tensor" or "channel"; kept: parts of names that stay bf16; scale_dtype: BF16
+    or F32; scale_shape: of a tensor's one scale; files: name -> JSON; config: what config.json
+    gets as quantization_config; beside: more tensors for a quantised linear; kv: k_scale, v_scale.
+    """
+
+    kind: str
+    config: dict
+    kept: tuple = ()
+    scale_dtype: str = "F32"
+    scale_shape: tuple = ()
+    input_scales: bool = False
+    kv_scales: bool = False
+    files: dict = dataclasses.field(default_factory=dict)
+
+    def takes(self, name, shape):
+        if len(shape) < 2 or any(part in name for part in (*never, *self.kept)):
+            return False
+        return len(shape) == 2 or "experts" in name
+
+
+def rounded_scale(scale, dtype):
+    """The scale as it is stored, and its value."""
+    if dtype == "BF16":
+        halves = checkpoint_files.to_bf16(scale)
+        return halves, fp8.plain(halves)
+    stored = scale.astype(numpy.float32)
+    return stored, stored.astype(numpy.float64)
+
+
+def tiles(shape):
+    """Numbers of blocks of the last two dimensions."""
+    return (*shape[:-2], -(-shape[-2] // fp8.block), -(-shape[-1] // fp8.block))
+
+
+def pack(values, scheme, rng):
+    """Codes [same shape] and scales as stored."""
+    shape = values.shape
+    if scheme.kind == "block":
+        of = lambda scales: fp8.spread(scales, shape)
+        scales = numpy.zeros(tiles(shape))
+        uneven = values * of(2.0 ** rng.uniform(-1, 1, scales.shape))
+        for i in range(scales.shape[-2]):
+            for j in range(scales.shape[-1]):
+                rows = slice(i * fp8.block, (i + 1) * fp8.block)
+                columns = slice(j * fp8.block, (j + 1) * fp8.block)
+                scales[..., i, j] = numpy.abs(uneven[..., rows, columns]).max((-2, -1))
+    elif scheme.kind == "channel":
+        of = lambda scales: scales
+        uneven = values * 2.0 ** rng.uniform(-1, 1, (shape[0], 1))
+        scales = numpy.abs(uneven).max(1, keepdims=True)
+    else:
+        of = lambda scales: scales.reshape(())
+        uneven = values * 2.0 ** rng.uniform(-1, 1)
+        scales = numpy.abs(uneven).max().reshape(scheme.scale_shape)
+    stored, scales = rounded_scale(scales / fp8.largest, scheme.scale_dtype)
+    return fp8.to_e4m3(uneven / of(scales)), stored
+
+
+def entry(name, dtype, array):
+    return name, dtype, array.shape, array.nbytes, lambda: array
+
+
+def quantised(entries, scheme):
+    """The entries (checkpoint_files.drawn) with the chosen linears in FP8 and their scales."""
+    rng = numpy.random.Generator(numpy.random.PCG64(len(entries)))
+    found = []
+    for name, dtype, shape, _, produce in entries:
+        array = produce()
+        if not scheme.takes(name, shape):
+            found.append(entry(name, dtype, array))
+            continue
+        codes, scales = pack(fp8.plain(array), scheme, rng)
+        end = "_scale_inv" if scheme.kind == "block" else "_scale"
+        found.append(entry(name, "F8_E4M3", codes))
+        found.append(entry(name + end, scheme.scale_dtype, scales))
+        if scheme.input_scales:
+            idle = numpy.array(rng.uniform(0.01, 0.1), numpy.float32)
+            found.append(entry(name.removesuffix("weight") + "input_scale", "F32", idle))
+    if scheme.kv_scales:
+        for name, *_ in entries:
+            for letter in "kv":
+                if name.endswith(f".{letter}_proj.weight"):
+                    idle = numpy.array(rng.uniform(0.01, 0.1), numpy.float32)
+                    at = name.removesuffix("weight") + letter + "_scale"
+                    found.append(entry(at, "F32", idle))
+    return found
+
+
+def write_settings(folder, scheme):
+    for name, value in scheme.files.items():
+        checkpoint_files.write_json(os.path.join(folder, name), value)
+
+
+def with_level_scales(tensors):
+    """The same tensors, each scale replaced by the mean of all that stand in one tensor, or, where
+    a tensor has one only, of all tensors: what the logits move by shows that scales matter."""
+    ends = ("weight_scale", "_scale_inv")
+    scales = {name: fp8.plain(x) for name, x in tensors.items() if name.endswith(ends)}
+    singles = [value.item() for value in scales.values() if value.size == 1]
+    found = dict(tensors)
+    for name, value in scales.items():
+        mean = value.mean() if value.size > 1 else numpy.mean(singles)
+        found[name] = numpy.full(value.shape, mean, numpy.float32)
+    return found

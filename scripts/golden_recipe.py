@@ -1,0 +1,55 @@
+"""What a golden fixture is made from: config.json, and what the folder of it shall be like."""
+
+import reference_families
+
+lengths = (1, 3, 4, 5, 15, 16, 17, 33)
+token_keys = ("bos_token_id", "eos_token_id", "pad_token_id")
+
+
+def recipe(config, **wishes):
+    """The recipe of one fixture. Wishes and their defaults:
+    lengths: of the prompts, the longest last; shards; tokenizer: a style of tiny_tokenizers;
+    padding_rows: rows of the embedding that no token has;
+    prefix, fused: of the tensors, as reference_families.plan_of takes them;
+    kinds: end of a tensor's name -> its kind, where the plan's is not wanted;
+    extra: more tensors (name, shape, kind), for readers to ignore;
+    quantise: a golden_quantise.Scheme;
+    generation: token ids of generation_config.json that config.json says otherwise;
+    peer: keys of config.json that transformers needs besides."""
+    found = {
+        "config": config,
+        "lengths": lengths,
+        "shards": 1,
+        "tokenizer": None,
+        "padding_rows": 0,
+        "prefix": None,
+        "fused": None,
+        "kinds": {},
+        "extra": (),
+        "quantise": None,
+        "generation": {},
+        "peer": {},
+    }
+    unknown = set(wishes) - set(found)
+    if unknown:
+        raise ValueError(f"no such wishes: {unknown}")
+    found.update(wishes)
+    text = reference_families.text_config(config)
+    ids = {key: text[key] for key in token_keys if key in text}
+    found["generation"] = {**ids, **found["generation"]}
+    eos = found["generation"]["eos_token_id"]
+    found["stop"] = set(eos if isinstance(eos, list) else [eos])
+    rows = text["vocab_size"]
+    found["stop"] |= set(range(rows - found["padding_rows"], rows))
+    return found
+
+
+def plan_of(one):
+    return reference_families.plan_of(one["config"], one["prefix"], one["fused"])
+
+
+def tensors_of(one):
+    """(name, shape, kind) of every tensor of a recipe's folder, in file order."""
+    for name, shape, kind in (*plan_of(one).tensors(), *one["extra"]):
+        ends = [end for end in one["kinds"] if name.endswith(end)]
+        yield name, shape, one["kinds"][ends[0]] if ends else kind

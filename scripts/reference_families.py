@@ -1,0 +1,49 @@
+"""Which family a config.json belongs to, and its plan."""
+
+import reference_plans as plans
+import reference_plans_qwen as qwen
+
+# model_type -> (plan of a config, default prefix of the tensors, are experts one tensor by default)
+families = {
+    "granitemoehybrid": (plans.granite, "model.", True),
+    "nemotron_h": (plans.nemotron, "backbone.", False),
+    "bamba": (plans.bamba, "model.", False),
+    "qwen3_next": (qwen.qwen3_next, "model.", False),
+    "qwen3_5": (qwen.qwen3_5, "model.language_model.", False),
+    "qwen3_5_text": (qwen.qwen3_5, "model.", False),
+    "qwen3_5_moe": (qwen.qwen3_5, "model.language_model.", True),
+    "qwen3_5_moe_text": (qwen.qwen3_5, "model.", True),
+    "lfm2": (qwen.lfm2, "model.", False),
+    "lfm2_moe": (qwen.lfm2, "model.", False),
+}
+
+
+def text_config(config):
+    """The keys of the language model: with text_config, those in it, over those beside it."""
+    inner = config.get("text_config")
+    if not inner:
+        return config
+    return {"tie_word_embeddings": config.get("tie_word_embeddings", False), **inner}
+
+
+def plan_of(config, prefix=None, fused=None):
+    kind = config.get("model_type")
+    if kind not in families:
+        raise SystemExit(f"model_type: one of {', '.join(families)} expected, found {kind!r}")
+    make, own_prefix, own_fused = families[kind]
+    prefix = own_prefix if prefix is None else prefix
+    return make(text_config(config), prefix, own_fused if fused is None else fused)
+
+
+def plan_for(config, names):
+    """The plan of a model whose files hold tensors of these names: it tells the prefix and how
+    experts are stored."""
+    ends = ("embed_tokens.weight", "embeddings.weight")
+    prefix = None
+    for name in names:
+        for end in ends:
+            if name.endswith(end) and not name.startswith("mtp."):
+                prefix = name.removesuffix(end)
+    is_fused = any(name.endswith("experts.gate_up_proj") for name in names)
+    is_granite = config.get("model_type") == "granitemoehybrid"
+    return plan_of(config, prefix, is_fused or is_granite)

@@ -1,0 +1,159 @@
+"""Feed-forward parts: an MLP, gated or relu^2, and a mixture of experts with its routers."""
+
+import numpy
+
+from reference_math import sigmoid, silu, softmax
+from reference_part import Part
+
+
+class Mlp(Part):
+    """Options: width; kind: "gated" (gate, up, down), "fused" (gate and up rows in one tensor, gate
+    first) or "relu2" (up, down); term: what switches it off."""
+
+    names = {
+        "gate": "gate_proj.weight",
+        "up": "up_proj.weight",
+        "gate_up": "input_linear.weight",
+        "down": "down_proj.weight",
+    }
+    kind, term = "gated", "mlp"
+
+    def tensors(self):
+        if self.kind == "fused":
+            yield self.name["gate_up"], (2 * self.width, self.hidden), "linear"
+        if self.kind == "gated":
+            yield self.name["gate"], (self.width, self.hidden), "linear"
+        if self.kind != "fused":
+            yield self.name["up"], (self.width, self.hidden), "linear"
+        yield self.name["down"], (self.hidden, self.width), "linear"
+
+    def terms(self):
+        return [self.term]
+
+    def run(self, model, layer, u, memory, start):
+        if not model.has(self.term, layer):
+            return numpy.zeros_like(u)
+        if self.kind == "fused":
+            gate, up = numpy.split(self.apply(model, "gate_up", u), 2, -1)
+            wide = silu(gate) * up
+        elif self.kind == "gated":
+            wide = silu(self.apply(model, "gate", u)) * self.apply(model, "up", u)
+        else:
+            wide = numpy.maximum(self.apply(model, "up", u), 0) ** 2
+        return self.apply(model, "down", wide)
+
+
+class Moe(Part):
+    """Options: experts, top_k, width (of an expert); kind: "fused" (gate_up, gate rows first),
+    "gated" or "relu2"; score: "none", "softmax" (over all) or "sigmoid"; norm: None, "softmax" over
+    the chosen, or what is added to the sum that divides them; bias: kind of the tensor that is
+    added to choose; groups, top_groups; scale; latent (0: none); shared: an Mlp or None;
+    shared_gated. Names of tensors with {} stand for one for each expert."""
+
+    names = {"router": "gate.weight"}
+    router_kind, score, norm, bias, groups, top_groups = "linear", "none", None, None, 1, 1
+    scale, latent, shared, shared_gated = 1.0, 0, None, False
+
+    def tensors(self):
+        inside = self.latent or self.hidden
+        rows = {"gate": self.width, "up": self.width, "gate_up": 2 * self.width}
+        roles = {"fused": ["gate_up"], "gated": ["gate", "up"], "relu2": ["up"]}[self.kind]
+        shapes = {role: (rows[role], inside) for role in roles}
+        shapes["down"] = (inside, self.width)
+        for role, shape in shapes.items():
+            if self.per_expert(role):
+                for j in range(self.experts):
+                    yield self.name[role].format(j), shape, "linear"
+            else:
+                yield self.name[role], (self.experts, *shape), "linear"
+        yield self.name["router"], (self.experts, self.hidden), self.router_kind
+        if self.bias:
+            yield self.name["bias"], (self.experts,), self.bias
+        if self.latent:
+            yield self.name["latent_in"], (self.latent, self.hidden), "linear"
+            yield self.name["latent_out"], (self.hidden, self.latent), "linear"
+        if self.shared:
+            yield from self.shared.tensors()
+        if self.shared_gated:
+            yield self.name["shared_gate"], (1, self.hidden), "linear"
+
+    def terms(self):
+        found = self.shared.terms() if self.shared else []
+        found += ["experts"] + (["router_weights"] if self.top_k > 1 else [])
+        found += ["router_choice"] if self.top_k < self.experts else []
+        found += ["router_bias"] if self.bias else []
+        found += ["router_groups"] if self.top_groups < self.groups else []
+        found += ["router_norm"] if self.norm not in (None, "softmax") else []
+        found += ["router_scale"] if self.scale != 1.0 else []
+        return found + (["shared_gate"] if self.shared_gated else [])
+
+    def run(self, model, layer, u, memory, start):
+        out = numpy.zeros_like(u)
+        if self.shared:
+            extra = self.shared.run(model, layer, u, None, start)
+            if self.shared_gated and model.has("shared_gate", layer):
+                extra = extra * sigmoid(self.apply(model, "shared_gate", u))
+            out = out + extra
+        if model.has("experts", layer):
+            out = out + self.mixture(model, layer, u)
+        return out
+
+    def note_gap(self, model, ranked, chosen, largest):
+        if chosen < ranked.shape[-1]:
+            gap = (ranked[:, chosen - 1] - ranked[:, chosen]) / largest
+            model.router_gap = min(model.router_gap, gap.min())
+
+    def within_groups(self, model, choice):
+        """Of a group counts the sum of its two best; the experts of the others get zero."""
+        best = numpy.sort(choice.reshape(len(choice), self.groups, -1), -1)[..., -2:].sum(-1)
+        order = numpy.argsort(-best, axis=-1, kind="stable")
+        ranked = numpy.take_along_axis(best, order, -1)
+        self.note_gap(model, ranked, self.top_groups, numpy.abs(best).max())
+        kept = numpy.zeros_like(best, bool)
+        numpy.put_along_axis(kept, order[:, : self.top_groups], True, -1)
+        return numpy.where(kept.repeat(self.experts // self.groups, -1), choice, 0.0)
+
+    def route(self, model, layer, u):
+        """The chosen experts and their weights, both [T, top_k]."""
+        k = self.top_k
+        logits = self.apply(model, "router", u)
+        score = {"none": lambda x: x, "softmax": softmax, "sigmoid": sigmoid}[self.score](logits)
+        choice = score
+        if self.bias and model.has("router_bias", layer):
+            choice = score + self.get(model, "bias")
+        if self.top_groups < self.groups and model.has("router_groups", layer):
+            choice = self.within_groups(model, choice)
+        order = numpy.argsort(-choice, axis=-1, kind="stable")
+        ranked = numpy.take_along_axis(choice, order, -1)
+        self.note_gap(model, ranked, k, numpy.abs(choice).max())
+        if not model.has("router_choice", layer):
+            order = order[:, ::-1]
+        share = numpy.take_along_axis(score, order[:, :k], -1)
+        if self.norm == "softmax":
+            share = softmax(share)
+        elif self.norm is not None and model.has("router_norm", layer):
+            share = share / (share.sum(-1, keepdims=True) + self.norm)
+        if not model.has("router_weights", layer):
+            total = 1 if self.norm == "softmax" else share.sum(-1, keepdims=True)
+            share = numpy.full_like(share, 1 / k) * total
+        return order[:, :k], share * (self.scale if model.has("router_scale", layer) else 1.0)
+
+    def mixture(self, model, layer, u):
+        chosen, share = self.route(model, layer, u)
+        x = self.apply(model, "latent_in", u) if self.latent else u
+        narrow = self.stacked(model, "down")
+        if self.kind == "gated":
+            first = numpy.concatenate([self.stacked(model, role) for role in ("gate", "up")], 1)
+        else:
+            first = self.stacked(model, "gate_up" if self.kind == "fused" else "up")
+        out = numpy.zeros_like(x)
+        for t in range(len(x)):
+            for expert, weight in zip(chosen[t], share[t]):
+                wide = first[expert] @ x[t]
+                if self.kind == "relu2":
+                    wide = numpy.maximum(wide, 0) ** 2
+                else:
+                    gate, up = numpy.split(wide, 2)
+                    wide = silu(gate) * up
+                out[t] += weight * (narrow[expert] @ wide)
+        return self.apply(model, "latent_out", out) if self.latent else out

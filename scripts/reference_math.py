@@ -1,0 +1,47 @@
+"""The formulas that several parts of the float64 reference share."""
+
+import numpy
+
+
+def sigmoid(x):
+    return 1 / (1 + numpy.exp(-x))
+
+
+def silu(x):
+    return x / (1 + numpy.exp(-x))
+
+
+def softplus(x):
+    return numpy.where(x > 20, x, numpy.log1p(numpy.exp(numpy.minimum(x, 20))))
+
+
+def softmax(x):
+    e = numpy.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def rms(x, weight, eps):
+    return weight * x / numpy.sqrt((x * x).mean(-1, keepdims=True) + eps)
+
+
+def l2_normal(x, eps=1e-6):
+    """Length one: the sum of squares, not their mean, with eps inside the root."""
+    return x / numpy.sqrt((x * x).sum(-1, keepdims=True) + eps)
+
+
+def rotate(x, positions, theta, dims):
+    """x [T, heads, hd]; of its first `dims` dimensions i and i + dims/2 form a pair."""
+    half = dims // 2
+    angle = positions[:, None] * theta ** (-2.0 * numpy.arange(half) / dims)
+    cos, sin = numpy.cos(angle)[:, None], numpy.sin(angle)[:, None]
+    low, high = x[..., :half], x[..., half:dims]
+    return numpy.concatenate([low * cos - high * sin, high * cos + low * sin, x[..., dims:]], -1)
+
+
+def causal_conv(x, taps, window):
+    """Depthwise: x [T, C], taps [C, K] (the last one meets the current token), window [K - 1, C]:
+    what came before. Returns y [T, C] and the new window."""
+    width = taps.shape[1]
+    padded = numpy.concatenate([window, x])
+    y = sum(taps[:, j] * padded[j : j + len(x)] for j in range(width))
+    return y, padded[len(padded) - (width - 1) :]

@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+"""The hybrid families in float64: an oracle written from the formulas, with a switch per term.
+
+Slow and plain on purpose: recurrences run token by token, nothing is chunked or fused. A term
+that is switched off shows how much the logits depend on it (`reference_part.terms`). Needs numpy
+only. The plans (`reference_plans`) say what a family is; the parts (`reference_attention`, ...)
+what it computes.
+"""
+
+import argparse
+
+import numpy
+
+import checkpoint_files
+import quantised_weights
+import reference_families
+from reference_math import rms
+from reference_part import terms
+
+
+class Memory:
+    """What one sequence remembers: of every layer what its parts do."""
+
+    def __init__(self, plan):
+        self.length = 0
+        self.layers = [[block.part.nothing() for block in blocks] for blocks in plan.layers]
+
+
+class Model:
+    def __init__(self, config, tensors, off=()):
+        """tensors: name -> array (uint16 means bf16); off: terms, or (term, layer) pairs."""
+        self.config = reference_families.text_config(config)
+        self.plan = reference_families.plan_for(config, tensors)
+        self.off = set(off)
+        self.router_gap = numpy.inf
+        self.weights = quantised_weights.dequantised(tensors)
+
+    def without(self, *off):
+        """The same weights with some terms switched off."""
+        other = object.__new__(Model)
+        other.__dict__.update(self.__dict__, off=set(off), router_gap=numpy.inf)
+        return other
+
+    def has(self, term, layer=None):
+        return term not in self.off and (term, layer) not in self.off
+
+    def multiplier(self, name):
+        return self.plan.multipliers.get(name, 1.0) if self.has(name) else 1.0
+
+    def norm(self, name, x, is_on=True):
+        weight = self.weights[name] + (1.0 if self.plan.norm == "rms_1p" else 0.0)
+        return rms(x, weight if is_on else 1.0, self.plan.eps)
+
+    def forward(self, tokens, memory=None):
+        """Logits [T, vocab] and the residual stream [layers + 1, T, hidden] of the next tokens."""
+        memory = memory or Memory(self.plan)
+        embedding = self.weights[self.plan.embed]
+        h = embedding[numpy.asarray(tokens)] * self.multiplier("embedding_multiplier")
+        scale = self.multiplier("residual_multiplier")
+        stream = [h]
+        for layer, blocks in enumerate(self.plan.layers):
+            for block, kept in zip(blocks, memory.layers[layer]):
+                u = self.norm(block.norm, h, self.has("norm_weights", layer))
+                h = h + scale * block.part.run(self, layer, u, kept, memory.length)
+            stream.append(h)
+        memory.length += len(tokens)
+        final = self.norm(self.plan.final_norm, h)
+        head = self.weights[self.plan.head] if self.plan.head else embedding
+        return final @ head.T / self.multiplier("logits_scaling"), numpy.stack(stream)
+
+    def greedy(self, prompt, count):
+        """count tokens, each the most likely one, and the logits [count, vocab] that chose them."""
+        memory = Memory(self.plan)
+        logits = self.forward(prompt, memory)[0][-1]
+        tokens, rows = [], []
+        for _ in range(count):
+            rows.append(logits)
+            tokens.append(int(logits.argmax()))
+            logits = self.forward(tokens[-1:], memory)[0][-1]
+        return tokens, numpy.stack(rows)
+
+    def terms(self):
+        """The terms of this model: term -> layers in which it acts ([None]: the whole model)."""
+        found = {name: [None] for name in self.plan.multipliers}
+        parts = self.plan.parts()
+        if any(getattr(part, "multiplier", None) is not None for part in parts):
+            found["attention_multiplier"] = [None]
+        for layer, blocks in enumerate(self.plan.layers):
+            for term in ["norm_weights"] + [t for block in blocks for t in block.part.terms()]:
+                found.setdefault(term, []).append(layer)
+        return {term: found[term] for term in terms if term in found}
+
+
+def load(folder):
+    config = checkpoint_files.read_json(folder + "/config.json")
+    return Model(config, checkpoint_files.read_weights(folder))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", help="model folder: config.json and safetensors")
+    parser.add_argument("--tokens", required=True, help="prompt: token ids with commas between")
+    parser.add_argument("--count", type=int, default=16, help="tokens to generate greedily")
+    parser.add_argument("--off", action="append", default=[], choices=terms, help="switch off")
+    args = parser.parse_args()
+    model = load(args.folder).without(*args.off)
+    tokens, rows = model.greedy([int(token) for token in args.tokens.split(",")], args.count)
+    for token, row in zip(tokens, rows):
+        second = numpy.partition(row, -2)[-2]
+        print(f"{token}\tlogit {row[token]:.6f}\tmargin {row[token] - second:.6f}")
+
+
+if __name__ == "__main__":
+    main()

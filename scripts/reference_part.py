@@ -1,0 +1,87 @@
+"""What the parts of the float64 reference have in common: attention, ssd, delta, ... of a layer."""
+
+import numpy
+
+# term -> what switching it off means. Where a layer is given, only that layer loses the term.
+terms = {
+    "embedding_multiplier": "is one",
+    "residual_multiplier": "is one",
+    "logits_scaling": "is one",
+    "shared_mlp": "the shared MLP, or the only one, gives zero",
+    "norm_weights": "the weights of the layer's norms are one",
+    "state": "the recurrent state is zero before every token",
+    "decay": "the recurrent state never decays",
+    "conv": "all taps but the current token's are zero",
+    "skip": "D is zero",
+    "dt_bias": "the bias of dt is zero",
+    "gate": "silu(z) is one",
+    "gated_norm_weight": "the weight of the gated norm is one",
+    "conv_bias": "the bias of the convolution is zero",
+    "gated_norm_groups": "the gated norm takes all channels as one group",
+    "ssd_groups": "every head reads B and C of group 0",
+    "past": "attention sees the current token only",
+    "attention_multiplier": "is head_dim^-0.5",
+    "rope": "q and k are not rotated",
+    "experts": "the experts give zero",
+    "router_weights": "every chosen expert has the same weight",
+    "router_choice": "the experts with the smallest scores are chosen",
+    "partial_rope": "all dimensions of q and k are rotated",
+    "qk_norm": "q and k are not normalised",
+    "qk_norm_weights": "the weights of the norms of q and k are one",
+    "output_gate": "the gate of attention is one",
+    "beta": "the delta rule writes in full",
+    "correction": "the delta rule adds v whatever it reads for k",
+    "l2_norm": "q and k of the delta rule are not normalised",
+    "key_heads": "value head j reads key head j modulo their number",
+    "conv_in_gate": "B of the short convolution is one",
+    "conv_out_gate": "C of the short convolution is one",
+    "router_bias": "the bias of the router's choice is zero",
+    "router_groups": "experts of all groups can be chosen",
+    "router_norm": "the weights of the chosen experts are not divided by their sum",
+    "router_scale": "is one",
+    "shared_gate": "the gate of the shared expert is one",
+    "mlp": "the MLP gives zero",
+}
+
+
+class Part:
+    """Computes one part of one layer. `names`: role -> end of the tensor's name behind `prefix`."""
+
+    names = {}
+
+    def __init__(self, hidden, prefix, names=None, **options):
+        self.hidden = hidden
+        self.name = {role: prefix + end for role, end in {**self.names, **(names or {})}.items()}
+        self.__dict__.update(options)
+
+    def tensors(self):
+        """(name, shape, kind) of each; kinds are those of checkpoint_files.values_of."""
+        raise NotImplementedError
+
+    def terms(self):
+        """The terms of the table above that act in this part."""
+        raise NotImplementedError
+
+    def nothing(self):
+        """What a new sequence remembers for this part."""
+        return {}
+
+    def run(self, model, layer, u, memory, start):
+        """u [T, hidden], the tokens from position `start` on -> [T, hidden]."""
+        raise NotImplementedError
+
+    def get(self, model, role):
+        return model.weights[self.name[role]]
+
+    def apply(self, model, role, x):
+        return x @ self.get(model, role).T
+
+    def per_expert(self, role):
+        return "{}" in self.name[role]
+
+    def stacked(self, model, role):
+        """[E, out, in], whether stored as one tensor or as one for each expert."""
+        if not self.per_expert(role):
+            return self.get(model, role)
+        each = [model.weights[self.name[role].format(j)] for j in range(self.experts)]
+        return numpy.stack(each)

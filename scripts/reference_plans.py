@@ -1,0 +1,246 @@
+"""What config.json of each family says: the layers, their parts and the names of their tensors.
+
+A plan is a list of layers, a layer a list of blocks: h = h + multiplier * part(norm(h)).
+"""
+
+import dataclasses
+
+import numpy
+
+from reference_attention import Attention
+from reference_ffn import Mlp, Moe
+from reference_ssd import Ssd
+
+
+@dataclasses.dataclass
+class Block:
+    norm: str
+    part: object
+
+
+@dataclasses.dataclass
+class Plan:
+    vocab: int
+    hidden: int
+    eps: float
+    embed: str
+    final_norm: str
+    head: str | None  # None: the embedding
+    layers: list
+    norm: str = "rms"  # "rms_1p": the weight is 1 + w
+    multipliers: dict = dataclasses.field(default_factory=dict)
+
+    def parts(self):
+        return [block.part for blocks in self.layers for block in blocks]
+
+    def tensors(self):
+        """(name, shape, kind) of every tensor, in file order."""
+        kind = "norm_1p" if self.norm == "rms_1p" else "norm"
+        yield self.embed, (self.vocab, self.hidden), "linear"
+        for blocks in self.layers:
+            for block in blocks:
+                yield block.norm, (self.hidden,), kind
+                yield from block.part.tensors()
+        yield self.final_norm, (self.hidden,), kind
+        if self.head:
+            yield self.head, (self.vocab, self.hidden), "linear"
+
+
+def first(c, *keys):
+    """The value under the first key that is there and not null."""
+    return next((c[key] for key in keys if c.get(key) is not None), None)
+
+
+def kinds_of(c, *keys):
+    same = {"linear_attention": "mamba", "full_attention": "attention"}
+    return [same.get(name, name) for name in first(c, *keys)]
+
+
+def rope_of(c, head_dim, factor=1.0, theta=10000.0):
+    rope = c.get("rope_parameters") or {}
+    factor = first(rope, "partial_rotary_factor") or first(c, "partial_rotary_factor") or factor
+    theta = first(rope, "rope_theta") or first(c, "rope_theta") or theta
+    return {"theta": float(theta), "rope_dims": int(head_dim * factor)}
+
+
+def attention_of(c, hidden, prefix, **options):
+    heads = c["num_attention_heads"]
+    options.setdefault("head_dim", first(c, "head_dim", "attention_head_dim") or hidden // heads)
+    kv_heads = c.get("num_key_value_heads") or heads
+    return Attention(hidden, prefix, heads=heads, kv_heads=kv_heads, **options)
+
+
+def limits_of(c):
+    low, high = c.get("time_step_limit") or (0.0, numpy.inf)
+    return float(low), float(high)
+
+
+def mamba_of(c, hidden, prefix, eps):
+    """The Mamba-2 mixer as granite and bamba spell it."""
+    width = c["mamba_d_head"]
+    if width == "auto":
+        width = c["mamba_expand"] * hidden // c["mamba_n_heads"]
+    return Ssd(
+        hidden,
+        prefix,
+        heads=c["mamba_n_heads"],
+        width=width,
+        groups=c.get("mamba_n_groups", 1),
+        states=c["mamba_d_state"],
+        taps=c.get("mamba_d_conv", 4),
+        conv_bias=c.get("mamba_conv_bias", True),
+        limits=limits_of(c),
+        eps=eps,
+    )
+
+
+def granite_ffn(c, hidden, at):
+    own = {"gate_up": "input_linear.weight", "down": "output_linear.weight"}
+    wide = c["shared_intermediate_size"]
+    term = {"term": "shared_mlp", "kind": "fused"}
+    shared = Mlp(hidden, at + "shared_mlp.", width=wide, **term)
+    shared.name["down"] = at + "shared_mlp.output_linear.weight"
+    if not c.get("num_local_experts"):
+        return shared
+    names = {**own, "router": "router.layer.weight"}
+    k, width = c["num_experts_per_tok"], c["intermediate_size"]
+    options = {"experts": c["num_local_experts"], "top_k": k, "width": width, "shared": shared}
+    moe = at + "block_sparse_moe."
+    return Moe(hidden, moe, names, kind="fused", norm="softmax", **options)
+
+
+def granite(c, prefix, fused):
+    hidden, eps = c["hidden_size"], c["rms_norm_eps"]
+    head_dim = c.get("head_dim") or hidden // c["num_attention_heads"]
+    has_rope = c.get("position_embedding_type") == "rope"
+    rope = rope_of(c, head_dim) if has_rope else {}
+    own = {"multiplier": float(c["attention_multiplier"]), "head_dim": head_dim}
+    layers = []
+    for i, kind in enumerate(kinds_of(c, "layer_types")):
+        at = f"{prefix}layers.{i}."
+        if kind == "mamba":
+            mixer = mamba_of(c, hidden, at + "mamba.", eps)
+        else:
+            mixer = attention_of(c, hidden, at + "self_attn.", **own, **rope)
+        ffn = granite_ffn(c, hidden, at)
+        norms = (at + "input_layernorm.weight", at + "post_attention_layernorm.weight")
+        layers.append([Block(norms[0], mixer), Block(norms[1], ffn)])
+    keys = ("embedding_multiplier", "residual_multiplier", "logits_scaling")
+    multipliers = {key: float(c.get(key, 1.0)) for key in keys}
+    return Plan(
+        vocab=c["vocab_size"],
+        hidden=hidden,
+        eps=eps,
+        embed=prefix + "embed_tokens.weight",
+        final_norm=prefix + "norm.weight",
+        head=None if c.get("tie_word_embeddings", False) else "lm_head.weight",
+        layers=layers,
+        multipliers=multipliers,
+    )
+
+
+def nemotron_letters(c):
+    if "hybrid_override_pattern" in c:
+        return c["hybrid_override_pattern"]
+    letters = {"mamba": "M", "attention": "*", "mlp": "-", "moe": "E"}
+    return "".join(letters[kind] for kind in kinds_of(c, "layers_block_type", "layer_types"))
+
+
+def nemotron_moe(c, hidden, at):
+    names = {
+        "bias": "gate.e_score_correction_bias",
+        "up": "experts.{}.up_proj.weight",
+        "down": "experts.{}.down_proj.weight",
+        "latent_in": "fc1_latent_proj.weight",
+        "latent_out": "fc2_latent_proj.weight",
+    }
+    shared = None
+    if c.get("n_shared_experts", 1):
+        wide = c["moe_shared_expert_intermediate_size"]
+        shared = Mlp(hidden, at + "shared_experts.", width=wide, kind="relu2", term="shared_mlp")
+    return Moe(
+        hidden,
+        at,
+        names,
+        kind="relu2",
+        experts=c["n_routed_experts"],
+        top_k=c["num_experts_per_tok"],
+        width=c["moe_intermediate_size"],
+        score="sigmoid",
+        norm=1e-20 if c.get("norm_topk_prob", True) else None,
+        bias="select_f32",
+        router_kind="linear_f32",
+        groups=c.get("n_group", 1),
+        top_groups=c.get("topk_group", 1),
+        scale=float(c.get("routed_scaling_factor", 1.0)),
+        latent=c.get("moe_latent_size") or 0,
+        shared=shared,
+    )
+
+
+def nemotron_part(c, letter, hidden, eps, at):
+    if letter == "M":
+        return Ssd(
+            hidden,
+            at,
+            heads=c["mamba_num_heads"],
+            width=c["mamba_head_dim"],
+            groups=first(c, "n_groups", "mamba_num_groups"),
+            states=first(c, "ssm_state_size", "mamba_state_dim"),
+            taps=c.get("conv_kernel", 4),
+            conv_bias=c.get("use_conv_bias", True),
+            limits=limits_of(c),
+            eps=eps,
+        )
+    if letter == "*":
+        return attention_of(c, hidden, at)
+    if letter == "-":
+        return Mlp(hidden, at, width=c["intermediate_size"], kind="relu2")
+    return nemotron_moe(c, hidden, at)
+
+
+def nemotron(c, prefix, fused):
+    hidden, eps = c["hidden_size"], first(c, "layer_norm_epsilon", "norm_eps")
+    layers = []
+    for i, letter in enumerate(nemotron_letters(c)):
+        at = f"{prefix}layers.{i}."
+        part = nemotron_part(c, letter, hidden, eps, at + "mixer.")
+        layers.append([Block(at + "norm.weight", part)])
+    return Plan(
+        vocab=c["vocab_size"],
+        hidden=hidden,
+        eps=eps,
+        embed=prefix + "embeddings.weight",
+        final_norm=prefix + "norm_f.weight",
+        head=None if c.get("tie_word_embeddings", False) else "lm_head.weight",
+        layers=layers,
+    )
+
+
+def bamba(c, prefix, fused):
+    hidden, eps = c["hidden_size"], c["rms_norm_eps"]
+    head_dim = c.get("head_dim") or hidden // c["num_attention_heads"]
+    rope = rope_of(c, head_dim, 0.5)
+    layers = []
+    for i in range(c["num_hidden_layers"]):
+        at = f"{prefix}layers.{i}."
+        if "attn_layer_indices" in c:
+            is_attention = i in (c["attn_layer_indices"] or [])
+        else:
+            is_attention = kinds_of(c, "layers_block_type", "layer_types")[i] == "attention"
+        if is_attention:
+            mixer = attention_of(c, hidden, at + "self_attn.", head_dim=head_dim, **rope)
+        else:
+            mixer = mamba_of(c, hidden, at + "mamba.", eps)
+        ffn = Mlp(hidden, at + "feed_forward.", width=c["intermediate_size"])
+        norms = (at + "input_layernorm.weight", at + "pre_ff_layernorm.weight")
+        layers.append([Block(norms[0], mixer), Block(norms[1], ffn)])
+    return Plan(
+        vocab=c["vocab_size"],
+        hidden=hidden,
+        eps=eps,
+        embed=prefix + "embed_tokens.weight",
+        final_norm=prefix + "final_layernorm.weight",
+        head=None if c.get("tie_word_embeddings", False) else "lm_head.weight",
+        layers=layers,
+    )

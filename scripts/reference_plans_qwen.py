@@ -1,0 +1,167 @@
+"""Plans of the Qwen3-Next and Qwen3.5 families, and of LFM2; see reference_plans.py."""
+
+from reference_delta import Delta
+from reference_ffn import Mlp, Moe
+from reference_plans import Block, Plan, attention_of, first, kinds_of, rope_of
+from reference_short_conv import ShortConv
+
+
+def qwen_kinds(c):
+    if c.get("layer_types"):
+        return kinds_of(c, "layer_types")
+    interval = c.get("full_attention_interval", 4)
+    count = c["num_hidden_layers"]
+    return ["mamba" if (i + 1) % interval else "attention" for i in range(count)]
+
+
+def qwen_delta(c, hidden, at, eps, grouped):
+    return Delta(
+        hidden,
+        at,
+        key_heads=c["linear_num_key_heads"],
+        value_heads=c["linear_num_value_heads"],
+        key_dim=c["linear_key_head_dim"],
+        value_dim=c["linear_value_head_dim"],
+        taps=c.get("linear_conv_kernel_dim", 4),
+        eps=eps,
+        grouped=grouped,
+    )
+
+
+def qwen_attention(c, hidden, at, eps):
+    rope = rope_of(c, c["head_dim"], 0.25)
+    return attention_of(c, hidden, at, qk_norm="rms_1p", eps=eps, gated=True, **rope)
+
+
+def qwen_moe(c, hidden, at, fused, must_norm):
+    if fused:
+        names = {"gate_up": "experts.gate_up_proj", "down": "experts.down_proj"}
+    else:
+        names = {role: f"experts.{{}}.{role}_proj.weight" for role in ("gate", "up", "down")}
+    shared, wide = None, c.get("shared_expert_intermediate_size")
+    if wide:
+        names["shared_gate"] = "shared_expert_gate.weight"
+        shared = Mlp(hidden, at + "shared_expert.", width=wide, term="shared_mlp")
+    return Moe(
+        hidden,
+        at,
+        names,
+        kind="fused" if fused else "gated",
+        experts=c["num_experts"],
+        top_k=c["num_experts_per_tok"],
+        width=c["moe_intermediate_size"],
+        score="softmax",
+        norm=0.0 if must_norm or c.get("norm_topk_prob", True) else None,
+        shared=shared,
+        shared_gated=shared is not None,
+    )
+
+
+def is_sparse(c, layer):
+    if not c.get("num_experts") or layer in (c.get("mlp_only_layers") or []):
+        return False
+    return (layer + 1) % c.get("decoder_sparse_step", 1) == 0
+
+
+def qwen_layer(c, kind, sparse, at, grouped, fused):
+    hidden, eps = c["hidden_size"], c["rms_norm_eps"]
+    if kind == "mamba":
+        mixer = qwen_delta(c, hidden, at + "linear_attn.", eps, grouped)
+    else:
+        mixer = qwen_attention(c, hidden, at + "self_attn.", eps)
+    if sparse:
+        ffn = qwen_moe(c, hidden, at + "mlp.", fused, must_norm=not grouped)
+    else:
+        ffn = Mlp(hidden, at + "mlp.", width=c["intermediate_size"])
+    norms = (at + "input_layernorm.weight", at + "post_attention_layernorm.weight")
+    return [Block(norms[0], mixer), Block(norms[1], ffn)]
+
+
+def qwen(c, prefix, fused, grouped):
+    kinds = qwen_kinds(c)
+    layers = []
+    for i, kind in enumerate(kinds):
+        at = f"{prefix}layers.{i}."
+        layers.append(qwen_layer(c, kind, is_sparse(c, i), at, grouped, fused))
+    return Plan(
+        vocab=c["vocab_size"],
+        hidden=c["hidden_size"],
+        eps=c["rms_norm_eps"],
+        embed=prefix + "embed_tokens.weight",
+        final_norm=prefix + "norm.weight",
+        head=None if c.get("tie_word_embeddings", False) else "lm_head.weight",
+        layers=layers,
+        norm="rms_1p",
+    )
+
+
+def qwen3_next(c, prefix, fused):
+    return qwen(c, prefix, fused, grouped=True)
+
+
+def qwen3_5(c, prefix, fused):
+    return qwen(c, prefix, fused, grouped=False)
+
+
+def lfm2_width(c):
+    width = first(c, "block_ff_dim", "intermediate_size")
+    if not c.get("block_auto_adjust_ff_dim", c["model_type"] == "lfm2"):
+        return width
+    multiple = c.get("block_multiple_of", 256)
+    width = int(2 * width / 3)
+    if c.get("block_ffn_dim_multiplier") is not None:
+        width = int(c["block_ffn_dim_multiplier"] * width)
+    return -(-width // multiple) * multiple
+
+
+def lfm2_ffn(c, layer, hidden, at):
+    names = {"gate": "w1.weight", "up": "w3.weight", "down": "w2.weight"}
+    if not c.get("num_experts") or layer < c.get("num_dense_layers", 2):
+        return Mlp(hidden, at, names, width=lfm2_width(c))
+    names = {role: "experts.{}." + end for role, end in names.items()}
+    has_bias = c.get("use_expert_bias", True)
+    return Moe(
+        hidden,
+        at,
+        {**names, "bias": "expert_bias"},
+        kind="gated",
+        experts=c["num_experts"],
+        top_k=c["num_experts_per_tok"],
+        width=c["moe_intermediate_size"],
+        score="sigmoid",
+        norm=1e-6 if c.get("norm_topk_prob", True) else None,
+        bias="select_f32" if has_bias else None,
+        scale=float(c.get("routed_scaling_factor", 1.0)),
+    )
+
+
+def lfm2(c, prefix, fused):
+    hidden, eps = c["hidden_size"], c["norm_eps"]
+    head_dim = c.get("head_dim") or hidden // c["num_attention_heads"]
+    names = {"o": "out_proj.weight", "q_norm": "q_layernorm.weight", "k_norm": "k_layernorm.weight"}
+    own = {"qk_norm": "rms", "eps": eps, "names": names, "head_dim": head_dim}
+    rope = rope_of(c, head_dim, theta=1e6)
+    layers = []
+    for i in range(c["num_hidden_layers"]):
+        at = f"{prefix}layers.{i}."
+        if c.get("layer_types"):
+            is_attention = kinds_of(c, "layer_types")[i] == "attention"
+        else:
+            is_attention = i in c["full_attn_idxs"]
+        if is_attention:
+            mixer = attention_of(c, hidden, at + "self_attn.", **own, **rope)
+        else:
+            mixer = ShortConv(hidden, at + "conv.", taps=c["conv_L_cache"])
+        ffn = lfm2_ffn(c, i, hidden, at + "feed_forward.")
+        norms = (at + "operator_norm.weight", at + "ffn_norm.weight")
+        layers.append([Block(norms[0], mixer), Block(norms[1], ffn)])
+    is_tied = first(c, "tie_embedding", "tie_word_embeddings")
+    return Plan(
+        vocab=c["vocab_size"],
+        hidden=hidden,
+        eps=eps,
+        embed=prefix + "embed_tokens.weight",
+        final_norm=prefix + "embedding_norm.weight",
+        head="lm_head.weight" if is_tied is False else None,
+        layers=layers,
+    )

@@ -1,0 +1,99 @@
+"""Mamba-2: projection, causal convolution, the SSD recurrence token by token, gated norm."""
+
+import numpy
+
+from reference_math import causal_conv, rms, silu, softplus
+from reference_part import Part
+
+
+class Ssd(Part):
+    """Options: heads, width (of a head), groups (of B and C, and of the gated norm), states, taps,
+    conv_bias, limits (of dt), eps."""
+
+    names = {
+        "in": "in_proj.weight",
+        "conv": "conv1d.weight",
+        "conv_bias": "conv1d.bias",
+        "a_log": "A_log",
+        "skip": "D",
+        "dt_bias": "dt_bias",
+        "norm": "norm.weight",
+        "out": "out_proj.weight",
+    }
+
+    @property
+    def inner(self):
+        """Channels: heads x their width, whatever the `expand` of a config says."""
+        return self.heads * self.width
+
+    @property
+    def conv_channels(self):
+        return self.inner + 2 * self.groups * self.states
+
+    def tensors(self):
+        rows = self.inner + self.conv_channels + self.heads
+        yield self.name["in"], (rows, self.hidden), "linear"
+        yield self.name["conv"], (self.conv_channels, 1, self.taps), "linear"
+        if self.conv_bias:
+            yield self.name["conv_bias"], (self.conv_channels,), "bias"
+        yield self.name["a_log"], (self.heads,), "a_log"
+        yield self.name["skip"], (self.heads,), "skip"
+        yield self.name["dt_bias"], (self.heads,), "dt_bias"
+        yield self.name["norm"], (self.inner,), "norm"
+        yield self.name["out"], (self.hidden, self.inner), "linear"
+
+    def terms(self):
+        found = ["state", "decay", "conv", "skip", "dt_bias", "gate", "gated_norm_weight"]
+        found += ["conv_bias"] if self.conv_bias else []
+        return found + (["gated_norm_groups", "ssd_groups"] if self.groups > 1 else [])
+
+    def nothing(self):
+        window = numpy.zeros((self.taps - 1, self.conv_channels))
+        return {"window": window, "s": numpy.zeros((self.heads, self.width, self.states))}
+
+    def convolve(self, model, layer, xbc, memory):
+        taps = self.get(model, "conv")[:, 0]
+        if not model.has("conv", layer):
+            taps = taps * (numpy.arange(self.taps) == self.taps - 1)
+        out, memory["window"] = causal_conv(xbc, taps, memory["window"])
+        if self.conv_bias and model.has("conv_bias", layer):
+            out = out + self.get(model, "conv_bias")
+        return silu(out)
+
+    def recur(self, model, layer, x, b, c, dt, memory):
+        """x [T, heads, P], b and c [T, heads, N], dt [T, heads] -> y [T, heads, P]."""
+        a = -numpy.exp(self.get(model, "a_log"))
+        skip = self.get(model, "skip") * model.has("skip", layer)
+        s = memory["s"]
+        y = numpy.empty_like(x)
+        for t in range(len(x)):
+            if not model.has("state", layer):
+                s = numpy.zeros_like(s)
+            if model.has("decay", layer):
+                s = numpy.exp(dt[t] * a)[:, None, None] * s
+            s = s + (dt[t][:, None] * x[t])[:, :, None] * b[t][:, None, :]
+            y[t] = (s @ c[t][:, :, None])[:, :, 0] + skip[:, None] * x[t]
+        memory["s"] = s
+        return y
+
+    def run(self, model, layer, u, memory, start):
+        projected = self.apply(model, "in", u)
+        z, xbc, dt = numpy.split(projected, [self.inner, self.inner + self.conv_channels], -1)
+        xbc = self.convolve(model, layer, xbc, memory)
+        x, b, c = numpy.split(xbc, [self.inner, self.inner + self.groups * self.states], -1)
+        x = x.reshape(-1, self.heads, self.width)
+        group = numpy.arange(self.heads) // (self.heads // self.groups)
+        group = group * model.has("ssd_groups", layer)
+        b = b.reshape(-1, self.groups, self.states)[:, group]
+        c = c.reshape(-1, self.groups, self.states)[:, group]
+        if model.has("dt_bias", layer):
+            dt = dt + self.get(model, "dt_bias")
+        dt = numpy.clip(softplus(dt), *self.limits)
+        y = self.recur(model, layer, x, b, c, dt, memory).reshape(len(u), self.inner)
+        if model.has("gate", layer):
+            y = y * silu(z)
+        groups = self.groups if model.has("gated_norm_groups", layer) else 1
+        y = rms(y.reshape(len(u), groups, -1), 1.0, self.eps).reshape(len(u), self.inner)
+        if model.has("gated_norm_weight", layer):
+            y = y * self.get(model, "norm")
+        return self.apply(model, "out", y)
