@@ -18,6 +18,10 @@ constexpr int rows_max = 256;
 constexpr int tile_vectors_max = registers / 8;    ///< of columns: 32 KB for 128 rows
 constexpr int direct_vectors_max = registers / 4;  ///< where one token needs no tile
 
+/// How far ahead of the state in use the next lines are asked for where one token meets memory: its
+/// run through a head is too short for the machine's own prefetch.
+constexpr std::int64_t elements_ahead = 2048;
+
 /// The keys and queries of a key head over a chunk, normalised, and their products.
 struct ChunkKeys {
   alignas(64) float k[chunk_tokens * rows_max];
@@ -122,7 +126,7 @@ struct Found {
   Vec by_k[V], by_q[V];
 };
 
-template <int V, typename From>
+template <int V, bool FromMemory, typename From>
 Found<V> find(const From* from, std::int64_t stride, std::int64_t rows, const float* k,
               const float* q) {
   Found<V> found;
@@ -130,6 +134,7 @@ Found<V> find(const From* from, std::int64_t stride, std::int64_t rows, const fl
   for (std::int64_t i = 0; i < rows; ++i, from += stride) {
     const Vec key = broadcast(k[i]), query = broadcast(q[i]);
     for (int v = 0; v < V; ++v) {
+      if constexpr (FromMemory) prefetch(from + v * lanes + elements_ahead);
       const Vec s = load(from + v * lanes);
       found.by_k[v] = fma(s, key, found.by_k[v]);
       found.by_q[v] = fma(s, query, found.by_q[v]);
@@ -212,7 +217,8 @@ void run_token(const DeltaRuleShare<T, S>& job, std::int64_t token, const Strip<
                ChunkInputs& inputs) {
   const Chunk chunk = {token, 1};
   load_inputs(job, chunk, strip.head, inputs);
-  const Found<V> found = find<V>(strip.from, job.columns, job.rows, inputs.keys.k, inputs.keys.q);
+  const Found<V> found =
+      find<V, true>(strip.from, job.columns, job.rows, inputs.keys.k, inputs.keys.q);
   const Change<V> change = answer<V>(job, chunk, inputs, 0, strip, found);
   update<V, S>(strip.from, strip.to, job.columns, job.rows, change);
 }
@@ -221,7 +227,7 @@ template <int V, typename T, typename S>
 void run_chunk(const DeltaRuleShare<T, S>& job, Chunk chunk, const Strip<S>& strip,
                const ChunkInputs& inputs, float* tile) {
   const ChunkKeys& keys = inputs.keys;
-  Found<V> found = find<V>(tile, V * lanes, job.rows, keys.k, keys.q);
+  Found<V> found = find<V, false>(tile, V * lanes, job.rows, keys.k, keys.q);
   for (int t = 0;; ++t) {
     const Change<V> change = answer<V>(job, chunk, inputs, t, strip, found);
     if (t + 1 == chunk.tokens) return update<V, S>(tile, tile, V * lanes, job.rows, change);
