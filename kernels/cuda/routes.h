@@ -5,6 +5,7 @@
 #include "kernels/linear/project.h"
 #include "kernels/ops/attention.h"
 #include "kernels/ops/causal_conv.h"
+#include "kernels/ops/delta_rule.h"
 #include "kernels/ops/embed.h"
 #include "kernels/ops/gated_activation.h"
 #include "kernels/ops/gated_norm.h"
@@ -67,6 +68,9 @@ void mamba_step(Stream& stream, const MambaStep& op);
 /// in chunks, where a bf16 state is rounded at the ends of spans only, and cuts change the answer
 /// within the bounds that stand at the kernel.
 void ssd(Stream& stream, const Ssd& op);
+
+/// Spans without tokens may stand behind the others. Token by token, with the bits of any other cut.
+void delta_rule(Stream& stream, const DeltaRule& op);
 
 /// The pieces travel with the launches. The bytes of the plain loop.
 void pack_snapshot(Stream& stream, const PackSnapshot& op);

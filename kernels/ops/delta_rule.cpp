@@ -134,9 +134,7 @@ DeltaRuleShare<T, S> share_of(const DeltaRule& op, int thread, int threads) {
 void delta_rule(Queue& queue, const DeltaRule& op) {
   check(op, queue.device());
   if constexpr (has_cuda) {
-    if (queue.device() == Device::cuda) {
-      throw Error(ErrorKind::model, "delta_rule: is not supported on a card yet");
-    }
+    if (queue.device() == Device::cuda) return cuda::delta_rule(queue.stream(), op);
   }
   auto body = [&](int thread, int threads) {
     visit_float(op.x.dtype, [&]<typename T>(Tag<T>) {
