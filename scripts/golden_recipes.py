@@ -1,13 +1,11 @@
 """The golden fixtures of all families: name -> recipe (golden_recipe.recipe)."""
 
+import golden_bamba
 import golden_fp8
 import golden_granite
+import golden_lfm2
 import golden_nemotron
 import golden_qwen
 
-fixtures = {
-    **golden_granite.fixtures,
-    **golden_nemotron.fixtures,
-    **golden_qwen.fixtures,
-    **golden_fp8.fixtures,
-}
+families = (golden_granite, golden_nemotron, golden_qwen, golden_bamba, golden_lfm2, golden_fp8)
+fixtures = {name: one for family in families for name, one in family.fixtures.items()}
