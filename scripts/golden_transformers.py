@@ -77,15 +77,19 @@ def residual_stream(model, ids):
 
 
 def greedy_tokens(model, prompt, count):
-    """Token by token through the cache; from the start each time where no layer has attention,
-    because the cache class of transformers refuses such models."""
+    """Token by token through the cache, with positions, which bamba does not count by itself; from
+    the start each time where no layer has attention: the cache class refuses such models."""
     import torch
 
     cached = "full_attention" in model.config.layer_types
     tokens, memory = [], None
     for _ in range(count):
         new = tokens[-1:] if memory else prompt + tokens
-        out = model(torch.tensor([new]), past_key_values=memory, use_cache=cached)
+        end = len(prompt) + len(tokens)
+        places = torch.arange(end - len(new), end).unsqueeze(0)
+        out = model(
+            torch.tensor([new]), position_ids=places, past_key_values=memory, use_cache=cached
+        )
         memory = out.past_key_values if cached else None
         tokens.append(int(out.logits[0, -1].argmax()))
     return tokens

@@ -1,0 +1,303 @@
+"""config.json of published checkpoints, and what is known of their sizes.
+
+The keys and values that decide shapes are those of the publishers; what only trainers need is left
+out. `known` figures come from outside: parameter counts in billions, recurrent state in MiB per
+sequence (f32 or bf16, convolution windows in bf16 both times) and KV bytes per token in bf16.
+"""
+
+import os
+
+import checkpoint_files
+
+presets = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "models", "presets")
+
+
+def preset(name):
+    return checkpoint_files.read_json(os.path.join(presets, name, "config.json"))
+
+
+def known(billions, f32, bf16, kv):
+    return {"billions": billions, "state_mib_f32": f32, "state_mib_bf16": bf16, "kv_bytes": kv}
+
+
+def nemotron(pattern, **keys):
+    """In the order of keys of the presets that were there first."""
+    config = {
+        "model_type": "nemotron_h",
+        "architectures": ["NemotronHForCausalLM"],
+        "hidden_size": 0,
+        "num_hidden_layers": len(pattern),
+        "hybrid_override_pattern": pattern,
+        "num_attention_heads": 40,
+        "num_key_value_heads": 8,
+        "head_dim": 128,
+        "attention_head_dim": 128,
+        "mamba_num_heads": 128,
+        "mamba_head_dim": 80,
+        "ssm_state_size": 128,
+        "n_groups": 8,
+        "conv_kernel": 4,
+        "use_conv_bias": True,
+        "mamba_proj_bias": False,
+        "use_bias": False,
+        "chunk_size": 128,
+        "time_step_limit": [0.0, float("inf")],
+        "intermediate_size": 0,
+        "mlp_hidden_act": "relu2",
+        "layer_norm_epsilon": 1e-05,
+        "tie_word_embeddings": False,
+        "vocab_size": 131072,
+        "max_position_embeddings": 131072,
+        "torch_dtype": "bfloat16",
+        "eos_token_id": 12,
+        "bos_token_id": 1,
+    }
+    config.update(keys)
+    return config
+
+
+super_pattern = (
+    "MEMEMEM*EMEMEMEM*EMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEM*EMEMEMEME"
+)
+
+nemotrons = {
+    "nemotron-h-8b": nemotron(
+        "M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M-",
+        hidden_size=4096,
+        intermediate_size=21504,
+        mamba_head_dim=64,
+        max_position_embeddings=8192,
+        num_attention_heads=32,
+        eos_token_id=2,
+    ),
+    "nemotron-nano-9b-v2": nemotron(
+        "M-M-M-MM-M-M-M*-M-M-M*-M-M-M-M*-M-M-M-M*-M-MM-M-M-M-M-M-",
+        hidden_size=4480,
+        intermediate_size=15680,
+    ),
+    "nemotron-nano-12b-v2": preset("nemotron-nano-12b-v2"),
+    "nemotron-3-nano-4b": nemotron(
+        "M-M-M-MM-M-M*-M-M*-M-M-M*-M-M-MM*-MMM-M-M-",
+        chunk_size=256,
+        hidden_size=3136,
+        intermediate_size=12544,
+        mamba_num_heads=96,
+        max_position_embeddings=262144,
+        mamba_ssm_cache_dtype="float32",
+        eos_token_id=2,
+    ),
+    "nemotron-3-nano-30b-a3b": preset("nemotron-3-nano-30b-a3b"),
+    "nemotron-3-super-120b-a12b": nemotron(
+        super_pattern,
+        hidden_size=4096,
+        intermediate_size=2688,
+        mamba_head_dim=64,
+        max_position_embeddings=262144,
+        num_attention_heads=32,
+        num_key_value_heads=2,
+        mamba_ssm_cache_dtype="float32",
+        eos_token_id=2,
+        n_routed_experts=512,
+        num_experts_per_tok=22,
+        moe_intermediate_size=2688,
+        moe_latent_size=1024,
+        moe_shared_expert_intermediate_size=5376,
+        n_shared_experts=1,
+        n_group=1,
+        topk_group=1,
+        norm_topk_prob=True,
+        routed_scaling_factor=5.0,
+        num_nextn_predict_layers=1,
+        mtp_hybrid_override_pattern="*E",
+    ),
+}
+
+qwen_keys = {
+    "num_attention_heads": 0,
+    "num_key_value_heads": 0,
+    "head_dim": 256,
+    "linear_num_key_heads": 16,
+    "linear_num_value_heads": 0,
+    "linear_key_head_dim": 128,
+    "linear_value_head_dim": 128,
+    "linear_conv_kernel_dim": 4,
+    "hidden_act": "silu",
+    "attention_bias": False,
+    "attn_output_gate": True,
+    "output_gate_type": "swish",
+    "mamba_ssm_dtype": "float32",
+    "mtp_num_hidden_layers": 1,
+    "rope_parameters": {
+        "rope_type": "default",
+        "rope_theta": 10000000,
+        "partial_rotary_factor": 0.25,
+        "mrope_section": [11, 11, 10],
+        "mrope_interleaved": True,
+    },
+    "rms_norm_eps": 1e-06,
+    "vocab_size": 248320,
+    "tie_word_embeddings": False,
+    "max_position_embeddings": 262144,
+    "dtype": "bfloat16",
+    "eos_token_id": 248044,
+}
+
+
+def qwen3_5(kind, hidden, layers, heads, kv_heads, value_heads, **keys):
+    """As published: the language model beside a vision tower, of which only the name is here."""
+    types = ["full_attention" if (i + 1) % 4 == 0 else "linear_attention" for i in range(layers)]
+    text = {
+        "model_type": kind + "_text",
+        "hidden_size": hidden,
+        "num_hidden_layers": layers,
+        "layer_types": types,
+        "full_attention_interval": 4,
+        **qwen_keys,
+    }
+    text.update(num_attention_heads=heads, num_key_value_heads=kv_heads)
+    text.update(linear_num_value_heads=value_heads, **keys)
+    names = {"qwen3_5": "Qwen3_5", "qwen3_5_moe": "Qwen3_5Moe"}
+    return {
+        "model_type": kind,
+        "architectures": [names[kind] + "ForConditionalGeneration"],
+        "text_config": text,
+        "vision_config": {"model_type": kind + "_vision"},
+        "tie_word_embeddings": text["tie_word_embeddings"],
+    }
+
+
+def experts(count, chosen, width):
+    found = {"num_experts": count, "num_experts_per_tok": chosen, "moe_intermediate_size": width}
+    return {**found, "shared_expert_intermediate_size": width}
+
+
+tied = {"tie_word_embeddings": True}
+qwens = {
+    "qwen3-next-80b-a3b": preset("qwen3-next-80b-a3b"),
+    "qwen3.5-0.8b": qwen3_5("qwen3_5", 1024, 24, 8, 2, 16, intermediate_size=3584, **tied),
+    "qwen3.5-4b": qwen3_5("qwen3_5", 2560, 32, 16, 4, 32, intermediate_size=9216, **tied),
+    "qwen3.5-9b": qwen3_5("qwen3_5", 4096, 32, 16, 4, 32, intermediate_size=12288),
+    "qwen3.5-27b": qwen3_5("qwen3_5", 5120, 64, 24, 4, 48, intermediate_size=17408),
+    "qwen3.5-35b-a3b": qwen3_5("qwen3_5_moe", 2048, 40, 16, 2, 32, **experts(256, 8, 512)),
+    "qwen3.5-122b-a10b": qwen3_5("qwen3_5_moe", 3072, 48, 32, 2, 64, **experts(256, 8, 1024)),
+    "qwen3.5-397b-a17b": qwen3_5("qwen3_5_moe", 4096, 60, 32, 2, 64, **experts(512, 10, 1024)),
+}
+
+bambas = {
+    "bamba-9b": {
+        "model_type": "bamba",
+        "architectures": ["BambaForCausalLM"],
+        "hidden_size": 4096,
+        "num_hidden_layers": 32,
+        "attn_layer_indices": [9, 18, 27],
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "mamba_n_heads": 128,
+        "mamba_d_head": 64,
+        "mamba_n_groups": 1,
+        "mamba_d_state": 128,
+        "mamba_d_conv": 4,
+        "mamba_expand": 2,
+        "mamba_chunk_size": 256,
+        "mamba_conv_bias": True,
+        "mamba_proj_bias": False,
+        "intermediate_size": 14336,
+        "hidden_act": "silu",
+        "attention_bias": False,
+        "rope_theta": 10000.0,
+        "rms_norm_eps": 1e-05,
+        "tie_word_embeddings": False,
+        "vocab_size": 128256,
+        "max_position_embeddings": 262144,
+        "torch_dtype": "bfloat16",
+        "bos_token_id": 128000,
+        "eos_token_id": 128001,
+    }
+}
+
+
+def lfm2(kind, hidden, layers, attention, **keys):
+    types = ["full_attention" if i in attention else "conv" for i in range(layers)]
+    return {
+        "model_type": kind,
+        "architectures": [{"lfm2": "Lfm2", "lfm2_moe": "Lfm2Moe"}[kind] + "ForCausalLM"],
+        "hidden_size": hidden,
+        "num_hidden_layers": layers,
+        "layer_types": types,
+        "num_attention_heads": hidden // 64,
+        "num_key_value_heads": 8,
+        "conv_L_cache": 3,
+        "conv_bias": False,
+        **keys,
+        "norm_eps": 1e-05,
+        "rope_theta": 1000000.0,
+        "vocab_size": 65536,
+        "max_position_embeddings": 128000,
+        "bos_token_id": 1,
+        "eos_token_id": 7,
+        "pad_token_id": 0,
+    }
+
+
+def widths(width, adjusted):
+    """Of the dense feed-forward, as LFM2 spells it."""
+    found = {"block_auto_adjust_ff_dim": adjusted, "block_ff_dim": width}
+    found.update(block_ffn_dim_multiplier=1.0, block_multiple_of=256)
+    return {**found, "tie_embedding": True, "torch_dtype": "bfloat16"}
+
+
+early = (2, 5, 8, 10, 12, 14)
+lfm2s = {
+    "lfm2-350m": lfm2("lfm2", 1024, 16, early, **widths(6656, True)),
+    "lfm2-1.2b": lfm2("lfm2", 2048, 16, early, **widths(12288, True)),
+    "lfm2-2.6b": lfm2("lfm2", 2048, 30, (2, 5, 9, 13, 17, 21, 24, 27), **widths(10752, False)),
+    "lfm2-8b-a1b": lfm2(
+        "lfm2_moe",
+        2048,
+        24,
+        (2, 6, 10, 14, 18, 21),
+        intermediate_size=7168,
+        moe_intermediate_size=1792,
+        num_dense_layers=2,
+        num_experts=32,
+        num_experts_per_tok=4,
+        norm_topk_prob=True,
+        use_expert_bias=True,
+        routed_scaling_factor=1.0,
+        tie_word_embeddings=True,
+        dtype="bfloat16",
+    ),
+}
+
+configs = {**nemotrons, **qwens, **bambas, **lfm2s}
+
+figures = {
+    "nemotron-h-8b": known(8.10, 97.4, 49.4, 16384),
+    "nemotron-nano-9b-v2": known(8.89, 136.9, 69.4, 16384),
+    "nemotron-nano-12b-v2": known(12.31, 142.0, 72.0, 24576),
+    "nemotron-3-nano-4b": known(3.97, 79.9, 40.5, 16384),
+    "nemotron-3-nano-30b-a3b": known(31.58, 46.8, 23.8, 6144),
+    "nemotron-3-super-120b-a12b": known(120.67, 162.3, 82.3, 8192),
+    "qwen3-next-80b-a3b": known(79.67, 73.7, 37.7, 24576),
+    "qwen3.5-0.8b": known(None, 18.6, 9.6, 12288),
+    "qwen3.5-4b": known(None, 49.1, 25.1, 32768),
+    "qwen3.5-9b": known(None, 49.1, 25.1, 32768),
+    "qwen3.5-27b": known(None, 146.8, 74.8, 65536),
+    "qwen3.5-35b-a3b": known(None, 61.4, 31.4, 20480),
+    "qwen3.5-122b-a10b": known(None, 146.5, 74.5, 24576),
+    "qwen3.5-397b-a17b": known(None, 183.2, 93.2, 30720),
+    "bamba-9b": known(None, 117.4, 59.4, 12288),
+    "lfm2-350m": known(None, 0.04, 0.04, 12288),
+    "lfm2-1.2b": known(None, 0.08, 0.08, 12288),
+    "lfm2-2.6b": known(None, 0.17, 0.17, 16384),
+    "lfm2-8b-a1b": known(None, 0.14, 0.14, 12288),
+}
+
+# Counts in the headers of published NVFP4 folders. In the first, experts, shared experts and the
+# Mamba projections have 4 tensors each (bytes: half per weight, a scale byte per 16, two F32),
+# except in the Mamba layers before attention (4, 11, 18, 25, 32, 41); routers and their biases are
+# F32, the rest BF16: its numbers follow from that. The second holds several formats.
+nvfp4 = {
+    "nemotron-3-nano-30b-a3b": {"tensors": 24147, "bytes": 19339781632},
+    "nemotron-3-super-120b-a12b": {"tensors": 165860, "bytes": 80297329824},
+}
