@@ -1,5 +1,7 @@
 """The golden fixtures with FP8 weights, in the three forms that are published."""
 
+import golden_bamba
+import golden_lfm2
 import golden_nemotron
 import golden_qwen
 from golden_quantise import Scheme
@@ -137,5 +139,15 @@ fixtures = {
     ),
     "qwen3_5-moe-fp8": fp8_recipe(
         moe_wide, Scheme("block", block_config, kept=qwen_kept), lengths=(1, 3, 21)
+    ),
+    "lfm2-fp8": fp8_recipe(
+        golden_lfm2.moe,
+        Scheme("channel", compressed("channel", ["lm_head", "re:.*gate$"]), scale_dtype="BF16"),
+        lengths=(1, 2, 3, 33),
+    ),
+    "bamba-fp8": fp8_recipe(
+        {**golden_bamba.odd, "num_hidden_layers": 3},
+        Scheme("tensor", compressed("tensor"), scale_shape=(1,)),
+        lengths=(1, 2, 3, 33),
     ),
 }

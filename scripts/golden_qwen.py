@@ -52,9 +52,10 @@ qwen3_next = {
     "bos_token_id": 3,
     "eos_token_id": 5,
     "full_attention_interval": 4,
-    "hidden_size": 36,
+    "hidden_size": 32,
     "intermediate_size": 44,
     "linear_value_head_dim": 32,
+    "moe_intermediate_size": 10,
     "num_hidden_layers": 4,
     "partial_rotary_factor": 0.25,
     "rope_scaling": None,
@@ -202,7 +203,13 @@ experts = {
 
 dense = nested(
     "qwen3_5",
-    text_of("qwen3_5_text", [linear, linear, linear, full], hidden_size=36, intermediate_size=44),
+    text_of(
+        "qwen3_5_text",
+        [linear, linear, linear, full],
+        hidden_size=36,
+        intermediate_size=35,
+        vocab_size=97,
+    ),
 )
 
 # The form of the smallest published models: tied, as many key heads as value heads.
@@ -228,6 +235,7 @@ moe = nested(
         "qwen3_5_moe_text",
         [linear, linear, full],
         **experts,
+        hidden_size=34,
         linear_num_key_heads=2,
         linear_num_value_heads=6,
     ),
@@ -270,7 +278,7 @@ fixtures = {
         moe,
         lengths=lengths,
         shards=2,
-        extra=(*vision_tensors, *mtp_tensors(moe)),
+        extra=vision_tensors,
     ),
     "qwen3_5-moe-text": recipe(moe_text, lengths=lengths, fused=False),
     "qwen3-next": recipe(qwen3_next, lengths=lengths, extra=tuple(mtp_tensors(qwen3_next))),

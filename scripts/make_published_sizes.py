@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write tests/models/published_sizes.json: published checkpoints, their config.json and their sizes.
+"""Write tests/models/published_sizes.json: published checkpoints, their configs and their sizes.
 
 The exact figures are those of the plans of the float64 reference, so they are counted
 independently of what they test; where a figure is known from outside, both have to agree. With
