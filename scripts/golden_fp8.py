@@ -105,14 +105,14 @@ moe_wide = golden_qwen.nested(
     golden_qwen.text_of(
         "qwen3_5_moe_text",
         ["linear_attention", "full_attention"],
-        **{**golden_qwen.experts, "num_experts": 3, "moe_intermediate_size": 66},
+        **{**golden_qwen.experts, "num_experts": 3, "moe_intermediate_size": 65},
         head_dim=128,
         hidden_size=132,
         linear_num_value_heads=2,
         num_attention_heads=1,
         rope_parameters=golden_qwen.rope([6, 5, 5]),
         tie_word_embeddings=True,
-        vocab_size=79,
+        vocab_size=61,
     ),
 )
 
