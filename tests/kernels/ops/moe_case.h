@@ -49,7 +49,10 @@ struct MoeMatrix {
             type, {std::max<std::int64_t>(experts * rows, 1), columns}, seed,
             1.0F / std::sqrt(static_cast<float>(std::max<std::int64_t>(columns, 1))))),
         bytes(values.packed()),
-        source{type, experts, rows, columns, bytes} {}
+        dtype(type),
+        source(experts, rows, columns) {
+    if (is_there()) source.append(type, experts * rows, bytes);
+  }
   MoeMatrix(const MoeMatrix&) = delete;
 
   bool is_there() const { return source.rows > 0 && source.columns > 0; }
@@ -59,6 +62,7 @@ struct MoeMatrix {
 
   TestTensor values;
   std::vector<std::byte> bytes;
+  DType dtype;
   WeightSource source;
 };
 

@@ -75,7 +75,7 @@ struct Packed {
     const auto weight = [&](const MoeMatrix& matrix) {
       if (!matrix.is_there()) return Weight();
       if (published) return Weight::view(matrix.source);
-      return Weight::pack(queue, matrix.source, matrix.source.dtype);
+      return Weight::pack(queue, matrix.source, matrix.dtype);
     };
     router = weight(numbers.router);
     gate_up = weight(numbers.gate_up);
@@ -197,8 +197,7 @@ TEST_SUITE("kernels/ops/moe") {
         // The second expert gives nothing.
         std::vector<std::byte> down = numbers.down.bytes;
         std::fill(down.begin() + std::ssize(down) / 2, down.end(), std::byte{0});
-        WeightSource half = numbers.down.source;
-        half.bytes = down;
+        const WeightSource half(DType::bf16, 2, 2, 1, down);
         weights.down = published ? Weight::view(half) : Weight::pack(queue, half, DType::bf16);
         numbers.c.router_is_f32 = true;
         run(queue, numbers, weights, y, 0, 1);
