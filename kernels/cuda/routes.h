@@ -69,7 +69,10 @@ void mamba_step(Stream& stream, const MambaStep& op);
 /// within the bounds that stand at the kernel.
 void ssd(Stream& stream, const Ssd& op);
 
-/// Spans without tokens may stand behind the others. Token by token, with the bits of any other cut.
+/// Spans without tokens may stand behind the others. f32, batch_invariant(), steps of mostly short
+/// spans and those without a workspace go token by token, with the bits of any other cut; else bf16
+/// goes in chunks, where a bf16 state is rounded at the ends of spans only, and cuts change the
+/// answer within the bounds that stand at the kernel.
 void delta_rule(Stream& stream, const DeltaRule& op);
 
 /// The pieces travel with the launches. The bytes of the plain loop.

@@ -6,6 +6,7 @@
 
 #include "kernels/cuda/routes.h"
 #include "kernels/ops/check.h"
+#include "kernels/ops/delta_rule_chunks.h"
 #include "kernels/ops/delta_rule_routes.h"
 #include "kernels/ops/share.h"
 #include "kernels/visit.h"
@@ -151,8 +152,11 @@ void delta_rule(Queue& queue, const DeltaRule& op) {
   }
 }
 
-std::size_t delta_rule_workspace_bytes(Device, std::int64_t, std::int64_t, std::int64_t) {
-  return 0;
+std::size_t delta_rule_workspace_bytes(Device device, std::int64_t tokens, std::int64_t spans,
+                                       std::int64_t value_heads) {
+  if (device == Device::cpu) return 0;
+  return static_cast<std::size_t>(
+      delta_chunk_bytes(delta_chunk_places(tokens, spans), value_heads));
 }
 
 }  // namespace hyb::kernels

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cuda/chunk_tile.h"
+#include "kernels/cuda/ptx.h"
+#include "kernels/ops/delta_rule_chunks.h"
+#include "kernels/ops/delta_rule_params.cuh"
+
+/// The chunked form of the delta rule. With L_t the sum of the tokens' log keep from the chunk's
+/// first to t, and S the state before the chunk,
+///
+///   d = A (v - exp(L) S^T k')     A = (1 + M)^-1 beta    M_ts = beta_t exp(L_t - L_s) k'_t k'_s, s
+///   < t y = exp(L) S^T q' + B d                              B_ts = exp(L_t - L_s) q'_t k'_s, s <=
+///   t S <- exp(L_last) S + sum_s k'_s exp(L_last - L_s) d_s
+///
+/// A and B do not depend on the state: one launch makes them for all chunks at once, a second walks
+/// each span's chunks. k and q are used as they came: their lengths are part of tokens' factors.
+namespace hyb::kernels::cuda {
+
+static_assert(chunk_tokens == delta_chunk_tokens);
+
+/// Per token: of S^T k and of S^T q in the rules above, of k in the last; exp(L_last).
+struct alignas(16) DeltaFactors {
+  SharedArray<float, chunk_tokens> of_key, of_query, of_write;
+  SharedArray<float, 4> total;  ///< the first only
+};
+static_assert(sizeof(DeltaFactors) == delta_factors_size * sizeof(float));
+
+/// What the kernels are told; the state's type only counts at a span's ends.
+struct DeltaChunkParams : DeltaRuleParams<bf16, void> {
+  bool state_is_bf16;
+  int spans;
+  bf16 *solved, *scores;  ///< A, B: [places,heads,64,64]
+  DeltaFactors* factors;  ///< [places,heads]
+  int x_step, y_step;     ///< from token to token: 64 of them stay below 2^31
+};
+
+__device__ __forceinline__ int delta_chunk_place(int first_token, int span) {
+  return first_token / chunk_tokens + span;
+}
+
+}  // namespace hyb::kernels::cuda

@@ -1,0 +1,374 @@
+#include <algorithm>
+
+#include "kernels/cuda/launch.h"
+#include "kernels/ops/delta_rule_cuda.h"
+#include "kernels/ops/delta_rule_solve.cuh"
+
+namespace hyb::kernels::cuda {
+namespace {
+
+constexpr int part_columns = 32;  ///< of a head's values, a block's
+constexpr int part_tiles = part_columns / 8;
+
+/// So that a chunk's offsets are 32-bit numbers.
+constexpr std::int64_t row_stride_max = 1 << 24;
+
+using Values = ChunkTile<chunk_tokens, part_columns>;
+using Matrix = ChunkTile<chunk_tokens, chunk_tokens>;
+using Answer = float[part_tiles][4];  ///< 16 tokens of a warp, as mma_bf16 leaves them
+
+/// What comes for a chunk is asked for as soon as the one before does not need the place.
+template <int Rows>
+struct alignas(16) Shared {
+  SharedArray<ChunkTile<chunk_tokens, Rows>, 2> k;
+  ChunkTile<chunk_tokens, Rows> q;
+  Values v;
+  Matrix solved, scores;
+  ChunkTile<Rows, part_columns> state;
+  Values errors, changes, weighted;  ///< v - S^T k; d; d as the state takes it
+  SharedArray<DeltaFactors, 2> factors;
+};
+
+/// What a block owns: some columns of a head, in one span.
+struct Share {
+  int head, column;
+  int first, last;  ///< tokens
+  int place;        ///< of the span's first chunk
+};
+
+/// A block's part of the state in registers, as f32: a warp owns a quarter of its rows.
+template <int Rows>
+struct State {
+  static constexpr int warp_rows = Rows / chunk_warps, row_tiles = warp_rows / 16;
+
+  float values[row_tiles][part_tiles][4];
+
+  /// body(row, column, first, second) for every pair of neighbours.
+  template <typename Body>
+  __device__ __forceinline__ void each_pair(Body&& body) {
+    const int lane = static_cast<int>(threadIdx.x) % warp_size;
+    const int row = static_cast<int>(threadIdx.x) / warp_size * warp_rows + lane / 4;
+#pragma unroll
+    for (int m = 0; m < row_tiles; ++m) {
+#pragma unroll
+      for (int n = 0; n < part_tiles; ++n) {
+        float(&tile)[4] = values[m][n];
+        body(row + m * 16, n * 8 + lane % 4 * 2, tile[0], tile[1]);
+        body(row + m * 16 + 8, n * 8 + lane % 4 * 2, tile[2], tile[3]);
+      }
+    }
+  }
+
+  /// From rows `stride` apart; null: zeros.
+  template <typename S>
+  __device__ __forceinline__ void load(const S* from, int stride) {
+    each_pair([&](int row, int column, float& first, float& second) {
+      const float2 pair = from == nullptr ? float2{0, 0} : load_pair(from + row * stride + column);
+      first = pair.x;
+      second = pair.y;
+    });
+  }
+  template <typename S>
+  __device__ __forceinline__ void store(S* to, int stride) {
+    each_pair([&](int row, int column, float first, float second) {
+      store_pair(to + row * stride + column, first, second);
+    });
+  }
+  __device__ __forceinline__ void spread(ChunkTile<Rows, part_columns>& to) {
+    each_pair([&](int row, int column, float first, float second) {
+      store_pair(to.at(row, column), first, second);
+    });
+  }
+
+  /// state <- total * state + k^T weighted
+  __device__ __forceinline__ void move_on(const ChunkTile<chunk_tokens, Rows>& k,
+                                          const Values& weighted, float total, int tokens) {
+    const int lane = static_cast<int>(threadIdx.x) % warp_size;
+    const int row = static_cast<int>(threadIdx.x) / warp_size * warp_rows;
+#pragma unroll
+    for (auto& tiles : values) {
+#pragma unroll
+      for (auto& tile : tiles) {
+#pragma unroll
+        for (float& value : tile) value *= total;
+      }
+    }
+#pragma unroll 1
+    for (int t = 0; t < chunk_tokens && t < tokens; t += 16) {
+      std::uint32_t right[part_tiles / 2][4];
+#pragma unroll
+      for (int n = 0; n < part_tiles / 2; ++n) {
+        ldmatrix_x4_transposed(
+            right[n], weighted.at(t + lane % 8 + lane / 8 % 2 * 8, n * 16 + lane / 16 * 8));
+      }
+#pragma unroll
+      for (int m = 0; m < row_tiles; ++m) {
+        std::uint32_t a[4];
+        ldmatrix_x4_transposed(a,
+                               k.at(t + lane % 8 + lane / 16 * 8, row + m * 16 + lane / 8 % 2 * 8));
+#pragma unroll
+        for (int n = 0; n < part_tiles; ++n) {
+          mma_bf16(values[m][n], a, right[n / 2][n % 2 * 2], right[n / 2][n % 2 * 2 + 1]);
+        }
+      }
+    }
+  }
+};
+
+/// answer += the warp's 16 rows of `left` times `right`, over the tokens up to the warp's last.
+__device__ __forceinline__ void add_tokens(const Matrix& left, const Values& right,
+                                           Answer& answer) {
+  const int warp = static_cast<int>(threadIdx.x) / warp_size;
+  const int lane = static_cast<int>(threadIdx.x) % warp_size;
+#pragma unroll 1
+  for (int t = 0; t <= warp * 16; t += 16) {
+    std::uint32_t a[4];
+    ldmatrix_x4(a, left.at(warp * 16 + lane % 16, t + lane / 16 * 8));
+#pragma unroll
+    for (int n = 0; n < part_tiles; n += 2) {
+      std::uint32_t b[4];
+      ldmatrix_x4_transposed(b, right.at(t + lane % 8 + lane / 8 % 2 * 8, n * 8 + lane / 16 * 8));
+      mma_bf16(answer[n], a, b[0], b[1]);
+      mma_bf16(answer[n + 1], a, b[2], b[3]);
+    }
+  }
+}
+
+/// What the warp's 16 keys and queries find in the state.
+template <int Rows>
+__device__ __forceinline__ void find(const ChunkTile<chunk_tokens, Rows>& k,
+                                     const ChunkTile<chunk_tokens, Rows>& q,
+                                     const ChunkTile<Rows, part_columns>& state, Answer& by_k,
+                                     Answer& by_q) {
+  const int warp = static_cast<int>(threadIdx.x) / warp_size;
+  const int lane = static_cast<int>(threadIdx.x) % warp_size;
+#pragma unroll 2
+  for (int r = 0; r < Rows; r += 16) {
+    std::uint32_t keys[4], queries[4];
+    ldmatrix_x4(keys, k.at(warp * 16 + lane % 16, r + lane / 16 * 8));
+    ldmatrix_x4(queries, q.at(warp * 16 + lane % 16, r + lane / 16 * 8));
+#pragma unroll
+    for (int n = 0; n < part_tiles; n += 2) {
+      std::uint32_t b[4];
+      ldmatrix_x4_transposed(b, state.at(r + lane % 8 + lane / 8 % 2 * 8, n * 8 + lane / 16 * 8));
+      mma_bf16(by_k[n], keys, b[0], b[1]);
+      mma_bf16(by_k[n + 1], keys, b[2], b[3]);
+      mma_bf16(by_q[n], queries, b[0], b[1]);
+      mma_bf16(by_q[n + 1], queries, b[2], b[3]);
+    }
+  }
+}
+
+/// body(token of the chunk, column, first, second) for every pair of an answer.
+template <typename Body>
+__device__ __forceinline__ void each_pair(Answer& answer, Body&& body) {
+  const int lane = static_cast<int>(threadIdx.x) % warp_size;
+  const int token = static_cast<int>(threadIdx.x) / warp_size * 16 + lane / 4;
+#pragma unroll
+  for (int n = 0; n < part_tiles; ++n) {
+    body(token, n * 8 + lane % 4 * 2, answer[n][0], answer[n][1]);
+    body(token + 8, n * 8 + lane % 4 * 2, answer[n][2], answer[n][3]);
+  }
+}
+
+template <int Rows>
+struct Copies {
+  const DeltaChunkParams& p;
+  const Share& share;
+  Shared<Rows>& shared;
+
+  __device__ __forceinline__ const bf16* line(int chunk) const {
+    return p.x + (share.first + chunk * chunk_tokens) * p.x_stride;
+  }
+  __device__ __forceinline__ int left(int chunk) const {
+    return share.last - share.first - chunk * chunk_tokens;
+  }
+  __device__ __forceinline__ std::int64_t at(int chunk) const {
+    return static_cast<std::int64_t>(share.place + chunk) * p.heads + share.head;
+  }
+
+  __device__ __forceinline__ void keys(int chunk) const {
+    if (left(chunk) <= 0) return;
+    const bf16* const k = line(chunk) + p.q_of(share.head) + p.k_distance();
+    copy_chunk(shared.k[chunk % 2], k, p.x_step, left(chunk));
+    const auto* const from = reinterpret_cast<const unsigned char*>(p.factors + at(chunk));
+    auto* const to = reinterpret_cast<unsigned char*>(&shared.factors[chunk % 2]);
+    const int byte = static_cast<int>(threadIdx.x) * 16;
+    if (byte < static_cast<int>(sizeof(DeltaFactors))) cp_async16(to + byte, from + byte);
+  }
+  __device__ __forceinline__ void queries(int chunk) const {
+    if (left(chunk) <= 0) return;
+    copy_chunk(shared.q, line(chunk) + p.q_of(share.head), p.x_step, left(chunk));
+    const bf16* const v = line(chunk) + p.v_of(share.head) + share.column;
+    copy_chunk(shared.v, v, p.x_step, left(chunk));
+  }
+  __device__ __forceinline__ void solved(int chunk) const {
+    if (left(chunk) <= 0) return;
+    copy_chunk(shared.solved, p.solved + at(chunk) * delta_matrix_size, chunk_tokens, chunk_tokens);
+  }
+  __device__ __forceinline__ void scores(int chunk) const {
+    copy_chunk(shared.scores, p.scores + at(chunk) * delta_matrix_size, chunk_tokens, chunk_tokens);
+  }
+};
+
+/// The chunk's answers: a warp's 16 tokens. Two barriers; what no warp reads any more behind each
+/// is asked for again.
+template <int Rows>
+__device__ __forceinline__ void answer_chunk(const Copies<Rows>& copies, int chunk) {
+  const DeltaChunkParams& p = copies.p;
+  Shared<Rows>& shared = copies.shared;
+  const DeltaFactors& factors = shared.factors[chunk % 2];
+  const int tokens = copies.left(chunk);
+  const bool works = static_cast<int>(threadIdx.x) / warp_size * 16 < tokens;
+  Answer found = {}, answer = {};
+  if (works) {
+    find(shared.k[chunk % 2], shared.q, shared.state, found, answer);
+    each_pair(found, [&](int token, int column, float first, float second) {
+      const float factor = -factors.of_key[token];
+      const float2 v = load_pair(shared.v.at(token, column));
+      store_pair(shared.errors.at(token, column), fmaf(factor, first, v.x),
+                 fmaf(factor, second, v.y));
+    });
+    each_pair(answer, [&](int token, int, float& first, float& second) {
+      first *= factors.of_query[token];
+      second *= factors.of_query[token];
+    });
+  }
+  cp_async_wait<1>();
+  sync_block();  // errors are there, and the solved matrix
+  copies.queries(chunk + 1);
+  cp_async_commit();
+  if (works) {
+    Answer changes = {};
+    add_tokens(shared.solved, shared.errors, changes);
+    each_pair(changes, [&](int token, int column, float first, float second) {
+      const float factor = factors.of_write[token];
+      store_pair(shared.changes.at(token, column), first, second);
+      store_pair(shared.weighted.at(token, column), factor * first, factor * second);
+    });
+  }
+  cp_async_wait<1>();
+  sync_block();  // changes are there, and the scores
+  copies.solved(chunk + 1);
+  cp_async_commit();
+  if (!works) return;
+  add_tokens(shared.scores, shared.changes, answer);
+  bf16* const y = p.y + (copies.share.first + chunk * chunk_tokens) * p.y_stride +
+                  static_cast<std::int64_t>(copies.share.head) * p.columns + copies.share.column;
+  each_pair(answer, [&](int token, int column, float first, float second) {
+    if (token < tokens) store_pair(y + token * p.y_step + column, first, second);
+  });
+}
+
+/// grid (heads * parts, spans): a block owns 32 columns of a head and walks its span's chunks with
+/// their state in registers, as f32 from chunk to chunk. The products' operands (state, A, B,
+/// errors, d) are bf16: the state is within 2^-7 of the plain loop's in terms of the largest |v|
+/// and number in the state before the span, y within 2^-9 of the same besides its rounding.
+template <int Rows>
+__global__ void __launch_bounds__(chunk_threads, 2)
+    delta_rule_chunk_kernel(const DeltaChunkParams p) {
+  auto& shared = dynamic_shared<Shared<Rows>>();
+  const int parts = p.columns / part_columns, span = static_cast<int>(blockIdx.y);
+  Share share;
+  share.head = static_cast<int>(blockIdx.x) / parts;
+  share.column = static_cast<int>(blockIdx.x) % parts * part_columns;
+  let_next_kernel_start();
+  wait_for_previous_kernel();
+  share.first = p.span_begin[span];
+  share.last = p.span_begin[span + 1];
+  share.place = delta_chunk_place(share.first, span);
+  const std::int64_t from = p.read_slot[span], to = p.write_slot[span];
+  if (share.first == share.last || to < 0) return;
+
+  const Copies<Rows> copies = {p, share, shared};
+  copies.keys(0);
+  copies.queries(0);
+  cp_async_commit();
+  copies.solved(0);
+  cp_async_commit();
+  const std::int64_t at = p.state_of(share.head) + share.column;
+  State<Rows> state;
+  if (p.state_is_bf16) {
+    const auto* const slots = static_cast<const bf16*>(p.state);
+    state.load(from < 0 ? nullptr : slots + from * p.state_stride + at, p.columns);
+  } else {
+    const auto* const slots = static_cast<const float*>(p.state);
+    state.load(from < 0 ? nullptr : slots + from * p.state_stride + at, p.columns);
+  }
+  for (int chunk = 0; copies.left(chunk) > 0; ++chunk) {
+    state.spread(shared.state);
+    cp_async_wait<1>();
+    sync_block();  // keys, queries, values, factors and the spread state are there
+    copies.scores(chunk);
+    copies.keys(chunk + 1);
+    cp_async_commit();
+    answer_chunk(copies, chunk);
+    state.move_on(shared.k[chunk % 2], shared.weighted, shared.factors[chunk % 2].total[0],
+                  copies.left(chunk));
+  }
+  if (p.state_is_bf16) {
+    state.store(static_cast<bf16*>(p.state) + to * p.state_stride + at, p.columns);
+  } else {
+    state.store(static_cast<float*>(p.state) + to * p.state_stride + at, p.columns);
+  }
+}
+
+std::int64_t places_of(const DeltaRule& op) {
+  return delta_chunk_places(op.x.dim(0), op.read_slot.dim(0));
+}
+
+DeltaChunkParams params_of(const DeltaRule& op) {
+  DeltaChunkParams params;
+  static_cast<DeltaRuleParams<bf16, void>&>(params) = delta_rule_params<bf16, void>(op);
+  const std::int64_t matrices = places_of(op) * params.heads;
+  params.state_is_bf16 = op.state.dtype == DType::bf16;
+  params.spans = static_cast<int>(op.read_slot.dim(0));
+  params.solved = op.workspace.as<bf16>();
+  params.scores = params.solved + matrices * delta_matrix_size;
+  params.factors = reinterpret_cast<DeltaFactors*>(params.scores + matrices * delta_matrix_size);
+  params.x_step = static_cast<int>(params.x_stride);
+  params.y_step = static_cast<int>(params.y_stride);
+  return params;
+}
+
+template <int Rows>
+void run(Stream& stream, const DeltaRule& op) {
+  const DeltaChunkParams params = params_of(op);
+  const auto heads = static_cast<unsigned>(params.heads);
+  launch(stream,
+         {.blocks = dim3(heads, static_cast<unsigned>(places_of(op))),
+          .threads = chunk_threads,
+          .shared_bytes = sizeof(DeltaSolveShared<Rows>),
+          .starts_early = true},
+         delta_rule_solve_kernel<Rows>, params);
+  launch(stream,
+         {.blocks = dim3(heads * pieces(params.columns, part_columns),
+                         static_cast<unsigned>(params.spans)),
+          .threads = chunk_threads,
+          .shared_bytes = sizeof(Shared<Rows>),
+          .starts_early = true},
+         delta_rule_chunk_kernel<Rows>, params);
+}
+
+}  // namespace
+
+bool delta_rule_chunked_takes(const DeltaRule& op) {
+  const std::int64_t rows = op.state.dim(2), columns = op.state.dim(3);
+  const auto address = [](const Tensor& tensor) {
+    return reinterpret_cast<std::uintptr_t>(tensor.data);
+  };
+  return op.x.dtype == DType::bf16 && (rows == 64 || rows == 128) && columns % part_columns == 0 &&
+         std::max(op.x.row_stride, op.y.row_stride) <= row_stride_max &&
+         is_vector_aligned(op.x.as<bf16>(), op.x.row_stride) && address(op.y) % 4 == 0 &&
+         op.y.row_stride % 2 == 0 && address(op.state) % 8 == 0 && op.state.row_stride % 2 == 0 &&
+         !op.workspace.empty() && address(op.workspace) % 16 == 0 &&
+         op.workspace.dim(0) >= delta_chunk_bytes(places_of(op), op.state.dim(1));
+}
+
+void delta_rule_chunked(Stream& stream, const DeltaRule& op) {
+  if (op.x.dim(0) == 0) return;
+  if (op.state.dim(2) == 64) return run<64>(stream, op);
+  run<128>(stream, op);
+}
+
+}  // namespace hyb::kernels::cuda
