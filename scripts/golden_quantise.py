@@ -12,7 +12,8 @@ import numpy
 import checkpoint_files
 import quantised_weights as fp8
 
-never = ("embed", "lm_head", "conv", "norm", ".gate.weight", "shared_expert_gate", "mtp.fc")
+never = ("embed", "lm_head", "conv1d", "conv.conv", "norm")
+never += (".gate.weight", "shared_expert_gate", "mtp.fc")
 
 
 @dataclasses.dataclass(frozen=True)
