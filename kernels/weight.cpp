@@ -1,9 +1,6 @@
 #include "kernels/weight.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-
+#include "kernels/linear/coded_panels.h"
 #include "kernels/linear/panels.h"
 #include "kernels/linear/upload_rows.h"
 #include "kernels/published.h"
@@ -11,79 +8,20 @@
 namespace hyb::kernels {
 namespace {
 
-void check_strip(DType dtype, std::int64_t rows, std::int64_t columns, std::size_t bytes) {
-  if (dtype != DType::f32 && dtype != DType::bf16 && dtype != DType::f16) {
-    throw Error(ErrorKind::model,
-                fmt::format("weight: the type is F32, BF16 or F16, got {}", name_of(dtype)));
-  }
-  require(rows >= 1 && columns >= 1, "weight: at least one expert, row and column");
-  std::int64_t expected = static_cast<std::int64_t>(size_of(dtype));
-  bool fits = !__builtin_mul_overflow(expected, rows, &expected);
-  fits = fits && !__builtin_mul_overflow(expected, columns, &expected);
-  if (!fits || static_cast<std::size_t>(expected) != bytes) {
-    throw Error(ErrorKind::model, fmt::format("weight: {} rows of {} {} do not take {} bytes", rows,
-                                              columns, name_of(dtype), bytes));
-  }
-}
-
-/// Rows of all experts.
-std::int64_t rows_of(const WeightSource& source) {
-  std::int64_t rows = source.experts;
-  require(source.experts >= 1, "weight: at least one expert, row and column");
-  if (__builtin_mul_overflow(rows, source.rows, &rows)) {
-    throw Error(ErrorKind::model, "weight: experts times rows cannot be counted");
-  }
-  return rows;
-}
-
-void check(const WeightSource& source) {
-  require(!source.strips.empty(), "weight: at least one expert, row and column");
-  const WeightStrip& last = source.strips.back();
-  require(last.first + last.rows == rows_of(source), "weight: the strips hold all rows");
+/// What packing makes of the source.
+WeightCode code_of(const WeightSource& source, DType dtype, Quantize quantize) {
+  if (dtype != DType::bf16) return WeightCode::plain;
+  if (quantize == Quantize::q4) return WeightCode::q4;
+  if (source.is_fp8()) return WeightCode::fp8;
+  return quantize == Quantize::q8 ? WeightCode::q8 : WeightCode::plain;
 }
 
 }  // namespace
 
-WeightSource::WeightSource(std::int64_t expert_count, std::int64_t row_count,
-                           std::int64_t column_count)
-    : experts(expert_count), rows(row_count), columns(column_count) {}
-
-WeightSource::WeightSource(DType dtype, std::int64_t expert_count, std::int64_t row_count,
-                           std::int64_t column_count, std::span<const std::byte> bytes)
-    : WeightSource(expert_count, row_count, column_count) {
-  append(dtype, rows_of(*this), bytes);
-}
-
-void WeightSource::append(DType dtype, std::int64_t count, std::span<const std::byte> bytes) {
-  check_strip(dtype, count, columns, bytes.size());
-  const std::int64_t first = strips.empty() ? 0 : strips.back().first + strips.back().rows;
-  strips.push_back({.dtype = dtype, .first = first, .rows = count, .bytes = bytes.data()});
-}
-
-void WeightSource::append(const WeightSource& from, std::int64_t first, std::int64_t count) {
-  require(from.columns == columns, "weight: appended rows are as wide as the others");
-  while (count > 0) {
-    const WeightStrip& strip = from.strip_of(first);
-    const std::int64_t here = std::min(count, strip.first + strip.rows - first);
-    const std::size_t row_bytes = static_cast<std::size_t>(columns) * size_of(strip.dtype);
-    append(strip.dtype, here,
-           {strip.bytes + static_cast<std::size_t>(first - strip.first) * row_bytes,
-            static_cast<std::size_t>(here) * row_bytes});
-    first += here;
-    count -= here;
-  }
-}
-
-const WeightStrip& WeightSource::strip_of(std::int64_t row) const {
-  const auto next =
-      std::upper_bound(strips.begin(), strips.end(), row,
-                       [](std::int64_t wanted, const WeightStrip& s) { return wanted < s.first; });
-  return *(next - 1);
-}
-
 Weight Weight::view(const WeightSource& source) {
-  check(source);
-  require(source.strips.size() == 1, "weight: a view is of one tensor");
+  source.check();
+  require(source.strips.size() == 1 && source.strips.front().scales.bytes.empty(),
+          "weight: a view is of one tensor without scales");
   Weight weight;
   weight.format_ = WeightFormat::rows;
   weight.dtype_ = source.strips.front().dtype;
@@ -94,14 +32,20 @@ Weight Weight::view(const WeightSource& source) {
   return weight;
 }
 
-Weight Weight::pack(Queue& queue, const WeightSource& source, DType dtype) {
+Weight Weight::pack(Queue& queue, const WeightSource& source, DType dtype, Quantize quantize) {
   require(dtype == DType::bf16 || dtype == DType::f32, "weight: panels are BF16 or F32");
-  check(source);
+  require(dtype == DType::bf16 || quantize == Quantize::none, "weight: codes are for BF16");
+  source.check();
   Weight weight;
+  weight.code_ = code_of(source, dtype, quantize);
   weight.dtype_ = dtype;
   weight.experts_ = source.experts;
   weight.rows_ = source.rows;
   weight.columns_ = source.columns;
+  if (weight.code_ != WeightCode::plain) {
+    weight.pack_codes(queue, source);
+    return weight;
+  }
   if (queue.device() == Device::cuda) {
     const std::int64_t count = source.experts * source.rows * source.columns;
     weight.owned_ = Buffer(Device::cuda, static_cast<std::size_t>(count) * size_of(dtype));
@@ -117,11 +61,23 @@ Weight Weight::pack(Queue& queue, const WeightSource& source, DType dtype) {
   return weight;
 }
 
+void Weight::pack_codes(Queue& queue, const WeightSource& source) {
+  if (queue.device() == Device::cuda) {
+    throw Error(ErrorKind::model, "weight: codes are not supported on a card yet");
+  }
+  group_ = group_of(code_, source);
+  format_ = WeightFormat::panels;
+  const CodedShape shape = coded_shape(*this);
+  owned_ = Buffer(queue.device(), static_cast<std::size_t>(experts_ * shape.expert_bytes()));
+  pack_coded_panels(queue, source, shape, owned_.data());
+}
+
 const std::byte* Weight::expert(std::int64_t e) const {
   require(e >= 0 && e < experts_, "weight: expert lies in 0..experts-1");
   if (format_ == WeightFormat::rows) {
     return view_ + e * rows_ * columns_ * static_cast<std::int64_t>(size_of(dtype_));
   }
+  if (code_ != WeightCode::plain) return owned_.data() + e * coded_shape(*this).expert_bytes();
   return owned_.data() + e * panel_shape(dtype_, rows_, columns_).expert_bytes();
 }
 
@@ -133,6 +89,12 @@ void Weight::read_row(std::int64_t e, std::int64_t n, std::span<float> out) cons
     for (std::int64_t k = 0; k < columns_; ++k) {
       out[static_cast<std::size_t>(k)] = published_value(matrix, dtype_, n * columns_ + k);
     }
+    return;
+  }
+  if (code_ != WeightCode::plain) {
+    const CodedShape shape = coded_shape(*this);
+    read_coded_row(shape, matrix + n / panel_rows * shape.panel_bytes(), n % panel_rows,
+                   out.data());
     return;
   }
   const PanelShape shape = panel_shape(dtype_, rows_, columns_);

@@ -19,8 +19,7 @@ using Tile = std::array<std::uint32_t, panel_rows * tile_words>;
 using RowPointers = std::array<const std::byte*, panel_rows>;
 
 struct Panel {
-  RowPointers rows = {};
-  std::array<DType, panel_rows> types = {};
+  std::array<WeightRow, panel_rows> rows = {};
   std::int64_t count;    ///< of rows, 1 to 64
   std::int64_t columns;  ///< of a row
   DType to;
@@ -28,7 +27,13 @@ struct Panel {
   /// Whether the rows are what the panel holds, but for their order.
   bool is_copy() const {
     return count == panel_rows &&
-           std::all_of(types.begin(), types.end(), [this](DType type) { return type == to; });
+           std::all_of(rows.begin(), rows.end(),
+                       [this](const WeightRow& row) { return row.dtype == to; });
+  }
+  RowPointers bytes() const {
+    RowPointers pointers;
+    for (std::size_t r = 0; r < pointers.size(); ++r) pointers[r] = rows[r].bytes;
+    return pointers;
   }
 };
 
@@ -57,12 +62,11 @@ void convert(const Panel& panel, std::int64_t first_word, Tile& tile) {
   const std::int64_t columns = std::min(panel.columns - first, tile_words * per_word);
   tile.fill(0);
   for (std::int64_t r = 0; r < panel.count; ++r) {
-    const std::byte* const row = panel.rows[static_cast<std::size_t>(r)];
-    const DType from = panel.types[static_cast<std::size_t>(r)];
+    const WeightRow& row = panel.rows[static_cast<std::size_t>(r)];
     std::byte* const words =
         reinterpret_cast<std::byte*>(&tile[static_cast<std::size_t>(r * tile_words)]);
     for (std::int64_t i = 0; i < columns; ++i) {
-      write_value(words, panel.to, i, published_value(row, from, first + i));
+      write_value(words, panel.to, i, published_value(row, first + i));
     }
   }
 }
@@ -78,10 +82,11 @@ void transpose(const Tile& tile, std::byte* out) {
 void pack_panel(const Panel& panel, std::int64_t words, std::byte* out) {
   const std::int64_t row_bytes = panel.columns * static_cast<std::int64_t>(size_of(panel.to));
   const bool is_copy = panel.is_copy();
+  const RowPointers rows = panel.bytes();
   for (std::int64_t word = 0; word < words; word += tile_words) {
     std::byte* const to = out + word * panel_rows * 4;
     if (is_copy && (word + tile_words) * 4 <= row_bytes) {
-      transpose(panel.rows, word * 4, to);
+      transpose(rows, word * 4, to);
       continue;
     }
     Tile tile;
@@ -99,13 +104,8 @@ void pack_panel(const Panel& panel, std::int64_t words, std::byte* out) {
 /// Rows first .. first+count-1 of all experts' rows.
 Panel panel_of(const WeightSource& source, std::int64_t first, std::int64_t count, DType to) {
   Panel panel = {.count = count, .columns = source.columns, .to = to};
-  const WeightStrip* strip = &source.strip_of(first);
   for (std::int64_t r = 0; r < count; ++r) {
-    if (first + r == strip->first + strip->rows) ++strip;
-    const auto row_bytes = source.columns * static_cast<std::int64_t>(size_of(strip->dtype));
-    const auto at = static_cast<std::size_t>(r);
-    panel.rows[at] = strip->bytes + (first + r - strip->first) * row_bytes;
-    panel.types[at] = strip->dtype;
+    panel.rows[static_cast<std::size_t>(r)] = source.row(first + r);
   }
   return panel;
 }

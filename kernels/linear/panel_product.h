@@ -6,6 +6,7 @@
 
 #include "kernels/bf16.h"
 #include "kernels/device.h"
+#include "kernels/linear/coded_product.h"
 #include "kernels/linear/panel_routes.h"
 #include "kernels/linear/panels.h"
 
@@ -101,10 +102,14 @@ class WeightProduct {
         x_dtype_(x_dtype),
         published_(weight.format() == WeightFormat::rows),
         kernel_(panel_kernel(published_ ? Isa::plain : isa, x_dtype)),
-        shape_(panel_shape(x_dtype, weight.rows(), weight.columns())) {}
+        shape_(panel_shape(x_dtype, weight.rows(), weight.columns())),
+        coded_kernel_(coded_kernel(isa, weight.code())),
+        coded_shape_(coded_shape(weight)) {}
 
   std::int64_t panels() const { return shape_.panels; }
-  std::int64_t panel_bytes() const { return shape_.panel_bytes(); }
+  std::int64_t panel_bytes() const {
+    return is_coded() ? coded_shape_.panel_bytes() : shape_.panel_bytes();
+  }
   std::int64_t first_output(std::int64_t panel) const { return panel * Weight::panel_rows; }
   std::int64_t outputs(std::int64_t panel) const {
     return std::min(Weight::panel_rows, weight_.rows() - first_output(panel));
@@ -116,11 +121,14 @@ class WeightProduct {
   void multiply(std::int64_t expert, std::int64_t panel, std::int64_t count, RowOf row_of,
                 Emit emit) const {
     if (published_) return multiply_published(expert, panel, count, row_of, emit);
-    panel_product(kernel_, weight_.expert(expert) + panel * panel_bytes(), weight_.columns(), count,
-                  row_of, emit);
+    const std::byte* const first = weight_.expert(expert) + panel * panel_bytes();
+    if (is_coded()) return coded_product(coded_kernel_, coded_shape_, first, count, row_of, emit);
+    panel_product(kernel_, first, weight_.columns(), count, row_of, emit);
   }
 
  private:
+  bool is_coded() const { return coded_kernel_.tile != nullptr; }
+
   template <typename RowOf, typename Emit>
   void multiply_published(std::int64_t expert, std::int64_t panel, std::int64_t count, RowOf row_of,
                           Emit emit) const {
@@ -139,6 +147,8 @@ class WeightProduct {
   bool published_;
   PanelKernel kernel_;
   PanelShape shape_;
+  CodedKernel coded_kernel_;
+  CodedShape coded_shape_;
 };
 
 }  // namespace hyb::kernels

@@ -9,29 +9,22 @@
 namespace hyb::kernels {
 namespace {
 
-/// Elements first .. first+count-1 of a strip, converted.
-void convert(const WeightStrip& strip, DType dtype, std::int64_t first, std::int64_t count,
-             std::byte* out) {
-  if (strip.dtype == dtype) {
-    const auto value_bytes = static_cast<std::int64_t>(size_of(dtype));
-    std::memcpy(out, strip.bytes + first * value_bytes,
-                static_cast<std::size_t>(count * value_bytes));
-    return;
-  }
-  for (std::int64_t i = 0; i < count; ++i) {
-    write_value(out, dtype, i, published_value(strip.bytes, strip.dtype, first + i));
-  }
-}
-
-/// The same of a source.
+/// Elements first .. first+count-1 of a source, converted.
 void convert(const WeightSource& source, DType dtype, std::int64_t first, std::int64_t count,
              std::byte* out) {
+  const auto element = static_cast<std::int64_t>(size_of(dtype));
   while (count > 0) {
-    const WeightStrip& strip = source.strip_of(first / source.columns);
-    const std::int64_t begin = first - strip.first * source.columns;
-    const std::int64_t here = std::min(count, strip.rows * source.columns - begin);
-    convert(strip, dtype, begin, here, out);
-    out += here * static_cast<std::int64_t>(size_of(dtype));
+    const WeightRow row = source.row(first / source.columns);
+    const std::int64_t begin = first % source.columns;
+    const std::int64_t here = std::min(count, source.columns - begin);
+    if (row.dtype == dtype) {
+      std::memcpy(out, row.bytes + begin * element, static_cast<std::size_t>(here * element));
+    } else {
+      for (std::int64_t i = 0; i < here; ++i) {
+        write_value(out, dtype, i, published_value(row, begin + i));
+      }
+    }
+    out += here * element;
     first += here;
     count -= here;
   }

@@ -1,5 +1,7 @@
 #include "kernels/ops/embed.h"
 
+#include <vector>
+
 #include "kernels/cuda/routes.h"
 #include "kernels/linear/panels.h"
 #include "kernels/ops/check.h"
@@ -42,6 +44,14 @@ Row row_of(const Weight& weight, std::int64_t n) {
           4 / value_bytes, Weight::panel_rows * 4};
 }
 
+/// A row of a weight with codes.
+template <typename T>
+void read_row(const Weight& weight, std::int64_t n, float scale, T* y) {
+  std::vector<float> values(static_cast<std::size_t>(weight.columns()));
+  weight.read_row(0, n, values);
+  for (std::size_t k = 0; k < values.size(); ++k) y[k] = from_float<T>(values[k] * scale);
+}
+
 template <typename T>
 void copy_row(const Row& row, DType dtype, std::int64_t columns, float scale, T* y) {
   for (std::int64_t k = 0; k < columns; k += row.per_run) {
@@ -63,7 +73,12 @@ void embed(Queue& queue, const Embed& op) {
   share(queue, op.tokens.dim(0), 1, weight.columns(), [&](std::int64_t begin, std::int64_t end) {
     visit_float(op.y.dtype, [&]<typename T>(Tag<T>) {
       for (std::int64_t t = begin; t < end; ++t) {
-        const Row row = row_of(weight, op.tokens.as<std::int32_t>()[t]);
+        const std::int32_t token = op.tokens.as<std::int32_t>()[t];
+        if (weight.code() != WeightCode::plain) {
+          read_row<T>(weight, token, op.scale, op.y.row<T>(t));
+          continue;
+        }
+        const Row row = row_of(weight, token);
         copy_row<T>(row, weight.dtype(), weight.columns(), op.scale, op.y.row<T>(t));
       }
     });

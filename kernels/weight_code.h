@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstdint>
+
+namespace hyb::kernels {
+
+/// How a weight's numbers are stored.
+///   plain  as its dtype says: f32 or bf16
+///   fp8    F8_E4M3 as published, with an f32 scale for each row and group of 128 columns, or of
+///          1024 where published scales are of whole rows or tensors
+///   q8     8 bits, groups of 32 columns with a bf16 scale: 8.5 bits for a number
+///   q4     4 bits that choose one of 16 levels, groups of 32 columns with a bf16 scale: 4.5 bits
+/// A number is its code's level times its group's scale.
+enum class WeightCode : std::uint8_t { plain, fp8, q8, q4 };
+
+/// What packing shall make of a source.
+///   none  what was published: F8_E4M3 stays fp8
+///   q8    q8; F8_E4M3, which takes as much, stays fp8
+///   q4    q4
+enum class Quantize : std::uint8_t { none, q8, q4 };
+
+}  // namespace hyb::kernels

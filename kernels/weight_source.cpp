@@ -1,0 +1,139 @@
+#include "kernels/weight_source.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "core/base/error.h"
+
+namespace hyb::kernels {
+namespace {
+
+bool is_scale(DType dtype) {
+  return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16;
+}
+
+/// Throws unless `bytes` hold rows * columns of a dtype.
+void check_bytes(DType dtype, std::int64_t rows, std::int64_t columns, std::size_t bytes) {
+  std::int64_t expected = static_cast<std::int64_t>(size_of(dtype));
+  bool fits = !__builtin_mul_overflow(expected, rows, &expected);
+  fits = fits && !__builtin_mul_overflow(expected, columns, &expected);
+  if (!fits || static_cast<std::size_t>(expected) != bytes) {
+    throw Error(ErrorKind::model, fmt::format("weight: {} rows of {} {} do not take {} bytes", rows,
+                                              columns, name_of(dtype), bytes));
+  }
+}
+
+void check_strip(DType dtype, std::int64_t rows, std::int64_t columns, std::size_t bytes,
+                 const WeightScales& scales) {
+  if (!is_scale(dtype) && dtype != DType::f8_e4m3) {
+    throw Error(
+        ErrorKind::model,
+        fmt::format("weight: the type is F32, BF16, F16 or F8_E4M3, got {}", name_of(dtype)));
+  }
+  require(rows >= 1 && columns >= 1, "weight: at least one expert, row and column");
+  check_bytes(dtype, rows, columns, bytes);
+  if (scales.bytes.empty()) return;
+  require(scales.row_block >= 1 && scales.column_block >= 1, "weight: a scale is of some numbers");
+  if (dtype != DType::f8_e4m3 || !is_scale(scales.dtype)) {
+    throw Error(ErrorKind::model,
+                fmt::format("weight: scales are F32, BF16 or F16 and of F8_E4M3, got {} of {}",
+                            name_of(scales.dtype), name_of(dtype)));
+  }
+  check_bytes(scales.dtype, (rows - 1) / scales.row_block + 1,
+              (columns - 1) / scales.column_block + 1, scales.bytes.size());
+}
+
+/// Rows of all experts.
+std::int64_t rows_of(const WeightSource& source) {
+  std::int64_t rows = source.experts;
+  require(source.experts >= 1, "weight: at least one expert, row and column");
+  if (__builtin_mul_overflow(rows, source.rows, &rows)) {
+    throw Error(ErrorKind::model, "weight: experts times rows cannot be counted");
+  }
+  return rows;
+}
+
+}  // namespace
+
+WeightSource::WeightSource(std::int64_t expert_count, std::int64_t row_count,
+                           std::int64_t column_count)
+    : experts(expert_count), rows(row_count), columns(column_count) {}
+
+WeightSource::WeightSource(DType dtype, std::int64_t expert_count, std::int64_t row_count,
+                           std::int64_t column_count, std::span<const std::byte> bytes)
+    : WeightSource(expert_count, row_count, column_count) {
+  append(dtype, rows_of(*this), bytes);
+}
+
+void WeightSource::append(DType dtype, std::int64_t count, std::span<const std::byte> bytes,
+                          const WeightScales& scales) {
+  check_strip(dtype, count, columns, bytes.size(), scales);
+  const std::int64_t first = strips.empty() ? 0 : strips.back().first + strips.back().rows;
+  strips.push_back(
+      {.dtype = dtype, .first = first, .rows = count, .bytes = bytes.data(), .scales = scales});
+}
+
+void WeightSource::append(const WeightSource& from, std::int64_t first, std::int64_t count) {
+  require(from.columns == columns, "weight: appended rows are as wide as the others");
+  while (count > 0) {
+    WeightStrip strip = from.strip_of(first);
+    const std::int64_t begin = first - strip.first;
+    const std::int64_t here = std::min(count, strip.rows - begin);
+    strip.bytes += begin * columns * static_cast<std::int64_t>(size_of(strip.dtype));
+    strip.scales_row += begin;
+    strip.rows = here;
+    strip.first = strips.empty() ? 0 : strips.back().first + strips.back().rows;
+    strips.push_back(strip);
+    first += here;
+    count -= here;
+  }
+}
+
+const WeightStrip& WeightSource::strip_of(std::int64_t row) const {
+  const auto next =
+      std::upper_bound(strips.begin(), strips.end(), row,
+                       [](std::int64_t wanted, const WeightStrip& s) { return wanted < s.first; });
+  return *(next - 1);
+}
+
+WeightRow WeightSource::row(std::int64_t row) const {
+  const WeightStrip& strip = strip_of(row);
+  const WeightScales& scales = strip.scales;
+  const std::int64_t at = row - strip.first;
+  WeightRow found = {
+      .bytes = strip.bytes + at * columns * static_cast<std::int64_t>(size_of(strip.dtype)),
+      .dtype = strip.dtype,
+      .scale_dtype = scales.dtype,
+      .scales = nullptr,
+      .column_block = scales.column_block};
+  if (!scales.bytes.empty()) {
+    const std::int64_t blocks = (columns - 1) / scales.column_block + 1;
+    found.scales = scales.bytes.data() + (strip.scales_row + at) / scales.row_block * blocks *
+                                             static_cast<std::int64_t>(size_of(scales.dtype));
+  }
+  return found;
+}
+
+bool WeightSource::is_fp8() const {
+  return std::all_of(strips.begin(), strips.end(),
+                     [](const WeightStrip& s) { return s.dtype == DType::f8_e4m3; });
+}
+
+std::int64_t WeightSource::scale_columns() const {
+  std::int64_t common = 0;
+  for (const WeightStrip& strip : strips) {
+    const std::int64_t block = strip.scales.column_block;
+    if (!strip.scales.bytes.empty() && block < columns) common = std::gcd(common, block);
+  }
+  return common;
+}
+
+void WeightSource::check() const {
+  require(!strips.empty(), "weight: at least one expert, row and column");
+  const WeightStrip& last = strips.back();
+  require(last.first + last.rows == rows_of(*this), "weight: the strips hold all rows");
+}
+
+}  // namespace hyb::kernels

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/base/dtype.h"
+
+namespace hyb::kernels {
+
+/// The published scales of an F8_E4M3 tensor: a row-major matrix, one element for every row_block x
+/// column_block numbers (fewer at the edges). An element of the tensor is its number times this.
+struct WeightScales {
+  DType dtype = DType::f32;               ///< f32, bf16 or f16
+  std::span<const std::byte> bytes = {};  ///< none: all are 1
+  std::int64_t row_block = 1, column_block = 1;
+};
+
+/// Rows of a published tensor that follow each other in it; bytes may be unaligned.
+struct WeightStrip {
+  DType dtype;         ///< f32, bf16, f16 or f8_e4m3
+  std::int64_t first;  ///< of the source's experts * rows rows
+  std::int64_t rows;
+  const std::byte* bytes;
+  WeightScales scales = {};
+  std::int64_t scales_row = 0;  ///< row of the scaled tensor that the strip begins with
+};
+
+/// One row of a source, [columns]; published.h reads it.
+struct WeightRow {
+  const std::byte* bytes;
+  DType dtype;
+  DType scale_dtype;
+  const std::byte* scales;  ///< null: all are 1
+  std::int64_t column_block;
+};
+
+/// Where a weight's numbers are read from: one published tensor, or rows of several, in the order
+/// that the weight has them.
+struct WeightSource {
+  std::int64_t experts;  ///< 1 for a plain matrix
+  std::int64_t rows, columns;
+  std::vector<WeightStrip> strips;
+
+  /// Without rows yet.
+  WeightSource(std::int64_t expert_count, std::int64_t row_count, std::int64_t column_count);
+  /// One tensor as it lies. Throws as append does.
+  WeightSource(DType dtype, std::int64_t expert_count, std::int64_t row_count,
+               std::int64_t column_count, std::span<const std::byte> bytes);
+
+  /// Adds rows behind those that are there. Throws Error(model) if `bytes` are not
+  /// [count,columns] of a dtype that is read, or `scales` not one for each of their blocks.
+  void append(DType dtype, std::int64_t count, std::span<const std::byte> bytes,
+              const WeightScales& scales = {});
+
+  /// The same with rows first .. first+count-1 of another source as wide as this one.
+  void append(const WeightSource& from, std::int64_t first, std::int64_t count);
+
+  /// The strip that holds a row of all experts' rows, and that row.
+  const WeightStrip& strip_of(std::int64_t row) const;
+  WeightRow row(std::int64_t row) const;
+
+  /// Whether all of it is F8_E4M3.
+  bool is_fp8() const;
+  /// Columns that share a scale in every row: the greatest run that all strips agree on; 0: all.
+  std::int64_t scale_columns() const;
+
+  /// Throws Error or fails by require() unless the strips hold all rows.
+  void check() const;
+};
+
+}  // namespace hyb::kernels

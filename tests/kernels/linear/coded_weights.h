@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "kernels/bf16.h"
+#include "kernels/weight.h"
+
+namespace hyb::kernels::testing {
+
+/// Published numbers: F8_E4M3 with f32 scales of blocks, or bf16.
+struct PublishedMatrix {
+  PublishedMatrix(DType type, std::int64_t experts, std::int64_t rows, std::int64_t columns,
+                  std::int64_t row_block, std::int64_t column_block, unsigned seed)
+      : source(experts, rows, columns) {
+    std::mt19937 engine(seed);
+    std::normal_distribution<float> normal(0.0F, 1.0F / std::sqrt(static_cast<float>(columns)));
+    const std::int64_t all = experts * rows;
+    if (type == DType::f8_e4m3) {
+      for (std::int64_t i = 0; i < all * columns; ++i) {
+        const auto code = static_cast<std::uint8_t>(engine());
+        bytes.push_back(std::byte{code} == std::byte{0x7f} || code == 0xff ? std::byte{3}
+                                                                           : std::byte{code});
+      }
+      const std::int64_t blocks = ((all - 1) / row_block + 1) * ((columns - 1) / column_block + 1);
+      for (std::int64_t i = 0; i < blocks; ++i) scales.push_back(0.01F + std::fabs(normal(engine)));
+    } else {
+      for (std::int64_t i = 0; i < all * columns; ++i) {
+        const std::uint16_t bits = to_bf16(normal(engine)).bits;
+        bytes.push_back(static_cast<std::byte>(bits & 0xffU));
+        bytes.push_back(static_cast<std::byte>(bits >> 8));
+      }
+    }
+    source.append(type, all, bytes,
+                  {.dtype = DType::f32,
+                   .bytes = std::as_bytes(std::span(scales)),
+                   .row_block = row_block,
+                   .column_block = column_block});
+  }
+
+  std::vector<std::byte> bytes;
+  std::vector<float> scales;
+  WeightSource source;
+};
+
+/// A weight with codes, and its numbers.
+struct CodedMatrix {
+  CodedMatrix(Queue& queue, WeightCode code, std::int64_t experts, std::int64_t rows,
+              std::int64_t columns, unsigned seed, bool blocks = true)
+      : published(code == WeightCode::fp8 ? DType::f8_e4m3 : DType::bf16, experts, rows, columns,
+                  blocks ? 128 : 1, blocks ? 128 : columns, seed),
+        weight(Weight::pack(queue, published.source, DType::bf16,
+                            code == WeightCode::q8   ? Quantize::q8
+                            : code == WeightCode::q4 ? Quantize::q4
+                                                     : Quantize::none)) {}
+
+  /// All experts' rows.
+  std::vector<float> values() const {
+    std::vector<float> all(
+        static_cast<std::size_t>(weight.experts() * weight.rows() * weight.columns()));
+    const auto columns = static_cast<std::size_t>(weight.columns());
+    for (std::int64_t r = 0; r < weight.experts() * weight.rows(); ++r) {
+      weight.read_row(r / weight.rows(), r % weight.rows(),
+                      std::span(all).subspan(static_cast<std::size_t>(r) * columns, columns));
+    }
+    return all;
+  }
+
+  PublishedMatrix published;
+  Weight weight;
+};
+
+inline constexpr WeightCode all_codes[] = {WeightCode::fp8, WeightCode::q8, WeightCode::q4};
+
+inline const char* name_of(WeightCode code) {
+  constexpr const char* names[] = {"plain", "fp8", "q8", "q4"};
+  return names[static_cast<int>(code)];
+}
+
+}  // namespace hyb::kernels::testing
