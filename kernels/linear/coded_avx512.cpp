@@ -221,9 +221,8 @@ void from_levels(const CodedTile& tile) {
 
 using Route = void (*)(const CodedTile&);
 constexpr Route nibble_routes[] = {few<1, Nibbles>, few<2, Nibbles>, few<3, Nibbles>,
-                                   few<4, Nibbles>, few<5, Nibbles>, few<6, Nibbles>};
-constexpr Route byte_routes[] = {few<1, Bytes>, few<2, Bytes>, few<3, Bytes>,
-                                 few<4, Bytes>, few<5, Bytes>, few<6, Bytes>};
+                                   few<4, Nibbles>};
+constexpr Route byte_routes[] = {few<1, Bytes>, few<2, Bytes>, few<3, Bytes>, few<4, Bytes>};
 constexpr Route level_routes[] = {from_levels<1>, from_levels<2>, from_levels<3>,
                                   from_levels<4>, from_levels<5>, from_levels<6>};
 

@@ -41,10 +41,23 @@ struct Panel {
   std::byte* group(std::int64_t g) const { return out + g * shape.group_bytes(); }
 };
 
-void put(const CodedShape& shape, std::byte* eights, std::int64_t n, std::int64_t k,
-         std::uint8_t code) {
-  const CodePlace place = place_of(shape.code, n, k % 8);
-  eights[k / 8 * shape.eight_bytes() + place.byte] |= static_cast<std::byte>(code << place.shift);
+/// Writes the codes of eight columns, [8][64]; vectors of the compiler's for codes of 4 bits.
+void put_eight(WeightCode code, const std::uint8_t* codes, std::byte* eight) {
+  if (code == WeightCode::q4) {
+    std::array<std::uint32_t, panel_rows> words = {};
+    for (std::size_t k = 0; k < 8; ++k) {
+      for (std::size_t n = 0; n < words.size(); ++n) {
+        words[n] |= std::uint32_t{codes[k * words.size() + n]} << (k % 2 * 16 + k / 2 * 4);
+      }
+    }
+    std::memcpy(eight, words.data(), sizeof(words));
+    return;
+  }
+  for (std::int64_t n = 0; n < panel_rows; ++n) {
+    for (std::int64_t k = 0; k < 8; ++k) {
+      eight[place_of(code, n, k).byte] = static_cast<std::byte>(codes[k * panel_rows + n]);
+    }
+  }
 }
 
 void pack_fp8(const Panel& panel, std::int64_t g) {
@@ -58,9 +71,10 @@ void pack_fp8(const Panel& panel, std::int64_t g) {
                                               : published_value(row.scales, row.scale_dtype,
                                                                 first / row.column_block);
     std::memcpy(scales + n * 4, &scale, sizeof(scale));
+    std::byte* const eights = scales + shape.scales_bytes();
     for (std::int64_t k = 0; k < columns; ++k) {
-      put(shape, scales + shape.scales_bytes(), n, k,
-          static_cast<std::uint8_t>(row.bytes[first + k]));
+      eights[k / 8 * shape.eight_bytes() + place_of(shape.code, n, k % 8).byte] =
+          row.bytes[first + k];
     }
   }
 }
@@ -70,6 +84,14 @@ void gather(const Panel& panel, std::int64_t first, std::int64_t columns, float*
   std::fill_n(values, quantize_group * panel_rows, 0.0F);
   for (std::int64_t n = 0; n < panel.count; ++n) {
     const WeightRow& row = panel.rows[static_cast<std::size_t>(n)];
+    if (row.dtype == DType::bf16) {
+      for (std::int64_t k = 0; k < columns; ++k) {
+        bf16 value;
+        std::memcpy(&value, row.bytes + (first + k) * 2, sizeof(value));
+        values[k * panel_rows + n] = to_float(value);
+      }
+      continue;
+    }
     for (std::int64_t k = 0; k < columns; ++k) {
       values[k * panel_rows + n] = published_value(row, first + k);
     }
@@ -88,11 +110,10 @@ void pack_quantized(const Panel& panel, std::int64_t g) {
   quantize(shape.code, values.data(), groups);
   std::byte* const scales = panel.group(g);
   std::memcpy(scales, groups.scales.data(), sizeof(groups.scales));
-  for (std::int64_t k = 0; k < (columns + 7) / 8 * 8; ++k) {
-    for (std::int64_t n = 0; n < panel_rows; ++n) {
-      const std::uint8_t code = groups.codes[static_cast<std::size_t>(k * panel_rows + n)];
-      put(shape, scales + shape.scales_bytes(), n, k, k < columns ? code : zero_of(shape.code));
-    }
+  std::fill(groups.codes.begin() + columns * panel_rows, groups.codes.end(), zero_of(shape.code));
+  for (std::int64_t k = 0; k < columns; k += 8) {
+    put_eight(shape.code, groups.codes.data() + k * panel_rows,
+              scales + shape.scales_bytes() + k / 8 * shape.eight_bytes());
   }
 }
 

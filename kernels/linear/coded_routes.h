@@ -38,7 +38,9 @@ void coded_tile_avx512(const CodedTile& tile);
 void coded_tile_avx2(const CodedTile& tile);
 void coded_tile_plain(const CodedTile& tile);
 
-/// The same straight from the codes, for few rows: the levels never leave the registers.
+/// The same straight from the codes, for up to coded_few_rows: the levels never leave the
+/// registers.
+constexpr std::int64_t coded_few_rows = 4;
 void coded_few_avx512(const CodedTile& tile);
 
 }  // namespace hyb::kernels
