@@ -3,6 +3,7 @@
 #include <bit>
 #include <cstdint>
 
+#include "kernels/cuda/attention_gate.h"
 #include "kernels/cuda/attention_rows.h"
 #include "kernels/cuda/vectors.h"
 
@@ -93,8 +94,10 @@ __device__ __forceinline__ void merge_records(const Params& p, const AttentionTi
     if (column >= p.layout.head_dim) continue;
     bf16* const y =
         p.y + p.offset_of(tile.token, kv_head, tile.first_row + row, p.y_stride) + column;
-    store8(y, {pack_bf16(sums[0] * scale, sums[1] * scale),
-               pack_bf16(sums[2] * scale, sums[3] * scale)});
+    const bf16* gate = p.gate_of(tile.token, kv_head, tile.first_row + row);
+    if (gate != nullptr) gate += column;
+    store8(y, {gated_pair(sums[0] * scale, sums[1] * scale, gate),
+               gated_pair(sums[2] * scale, sums[3] * scale, gate == nullptr ? nullptr : gate + 2)});
   }
 }
 

@@ -9,8 +9,8 @@ namespace hyb::kernels::cuda {
 /// The two routes of attention. Which of them an op takes depends on types, head_dim and alignment
 /// only.
 
-/// q, y and pages of bf16, all rows 16-byte aligned; head_dim a multiple of 8 up to 256, best 64,
-/// 128 or 256 itself.
+/// q, y, gate and pages of bf16, all rows 16-byte aligned; head_dim a multiple of 8 up to 256, best
+/// 64, 128 or 256 itself.
 bool fits_attention_matrix(const Attention& op);
 void attention_matrix(Stream& stream, const Attention& op);
 
@@ -36,7 +36,9 @@ AttentionParams<T, K> attention_params(const Attention& op) {
           .group = static_cast<int>(op.heads / op.kv_heads),
           .sinks = op.sinks.as<float>(),
           .window = op.window == 0 ? INT32_MAX : static_cast<int>(op.window),
-          .scale = op.scale * log2_e};
+          .scale = op.scale * log2_e,
+          .gate = op.gate.as<T>(),
+          .gate_stride = op.gate.row_stride};
 }
 
 }  // namespace hyb::kernels::cuda

@@ -27,6 +27,8 @@ struct AttentionParams {
   const float* sinks;  ///< of each head; null: none
   int window;          ///< a row sees its last so many positions; beyond all of them: no window
   float scale;         ///< of scores as powers of two: log2(e) times the op's
+  const T* gate;       ///< null: none
+  std::int64_t gate_stride;
 
   int rows_min = 1, rows_max = 0;  ///< of the spans that this launch takes
   unsigned* tickets = nullptr;
@@ -37,6 +39,10 @@ struct AttentionParams {
   __device__ int first_key(int own) const { return own < window ? 0 : own - window + 1; }
   __device__ const float* sink_of(int kv_head, int row) const {
     return sinks == nullptr ? nullptr : sinks + kv_head * group + row % group;
+  }
+  /// The gate of a row's first dimension; null: none.
+  __device__ const T* gate_of(int token, int kv_head, int row) const {
+    return gate == nullptr ? nullptr : gate + offset_of(token, kv_head, row, gate_stride);
   }
   /// Row `row` of a span that begins at `token`, as an offset for a stride from token to token.
   __device__ std::int64_t offset_of(int token, int kv_head, int row, std::int64_t stride) const {

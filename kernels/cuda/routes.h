@@ -17,6 +17,7 @@
 #include "kernels/ops/rms_norm.h"
 #include "kernels/ops/rope_kv_write.h"
 #include "kernels/ops/sample.h"
+#include "kernels/ops/short_conv.h"
 #include "kernels/ops/ssd.h"
 
 namespace hyb::kernels::cuda {
@@ -47,16 +48,19 @@ void gated_activation(Stream& stream, const GatedActivation& op);
 /// Spans without tokens may stand behind the others. The very bits of any other cut of a sequence,
 /// and of mamba_step's convolution.
 void causal_conv(Stream& stream, const CausalConv& op);
+/// Spans without tokens may stand behind the others. The very bits of any other cut of a sequence.
+void short_conv(Stream& stream, const ShortConv& op);
 
 /// Pages as kernels/cuda/kv_page.h lays them out. k is not written back; a row behind the last span
-/// is neither rotated nor written anywhere. With rotary_dim 0 this is kv_write.
+/// is neither changed nor written anywhere. Without norms and with rotary_dim 0 this is kv_write.
 void rope_kv_write(Stream& stream, const RopeKvWrite& op);
 
 /// Pages as kernels/cuda/kv_page.h lays them out. Spans without tokens may stand behind the others;
 /// rows behind the last span are not written. scale is positive. The bits of an answer depend on
 /// its own position's keys alone, whatever the cut, the neighbours or the workspace. bf16 with
-/// head_dim a multiple of 8 up to 256 and 16-byte aligned rows goes through the matrix
-/// instructions. workspace: 16-byte aligned and zeroed once; launches leave its first bytes zero.
+/// head_dim a multiple of 8 up to 256 and 16-byte aligned rows (the gate's too) goes through the
+/// matrix instructions. workspace: 16-byte aligned and zeroed once; launches leave its first bytes
+/// zero.
 void attention(Stream& stream, const Attention& op);
 /// As kernels::attention_workspace_bytes, for the device.
 std::size_t attention_workspace_bytes(std::int64_t tokens, std::int64_t heads,

@@ -36,6 +36,7 @@ struct DenseNorm {
   float eps = 0.0F;
   float weight_offset = 0.0F;
   int groups = 1;
+  bool norm_first = false;
 };
 
 /// One element of y, from the sum of its row of W and, with silu_gated, that of the row

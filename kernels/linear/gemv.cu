@@ -228,7 +228,7 @@ void run(Stream& stream, const Dense<bf16, Y>& dense, const DenseNorm& norm) {
 
 bool gemv_takes_norm(int tokens, int inner, int groups) {
   return static_cast<std::size_t>(tokens) * inner * sizeof(bf16) <= x_bytes_max &&
-         tokens * groups <= norm_slices_max;
+         (tokens * groups <= norm_slices_max || is_narrow_slice(inner / groups));
 }
 
 void run_gemv(Stream& stream, const Dense<bf16, bf16>& dense, const DenseNorm& norm) {

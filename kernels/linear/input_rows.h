@@ -13,7 +13,7 @@
 /// .cu files only.
 namespace hyb::kernels::cuda {
 
-constexpr int norm_slices_max = 64;  ///< of all rows of a block
+constexpr int norm_slices_max = 64;  ///< of all rows of a block, unless they are narrow
 
 template <int Warps>
 struct NormPartials {
@@ -30,25 +30,65 @@ __device__ __forceinline__ void prefetch_norm(const DenseNorm& norm, int width) 
   }
 }
 
-/// 8 elements of a row as the norm sees them: gated where it has a gate.
-__device__ __forceinline__ void load_input(const bf16* x, const bf16* gate, float (&values)[8]) {
-  unpack(load16(x), values);
-  if (gate == nullptr) return;
+__device__ __forceinline__ void apply_gate(uint4 gate, float (&values)[8]) {
   float z[8];
-  unpack(load16(gate), z);
+  unpack(gate, z);
   for (int j = 0; j < 8; ++j) values[j] *= silu(z[j]);
 }
 
-__device__ __forceinline__ void store_normed(bf16* to, const DenseNorm& norm, int k, float scale,
+/// Elements from `column` of a row on, times what is the slice's and their weights.
+__device__ __forceinline__ void scale_values(const DenseNorm& norm, int column, float scale,
                                              float (&values)[8]) {
   float weight[8];
-  for (int j = 0; j < 8; ++j) weight[j] = norm.weight[k + j];
+  for (int j = 0; j < 8; ++j) weight[j] = norm.weight[column + j];
   if (norm.gate == nullptr) {
     for (int j = 0; j < 8; ++j) values[j] = values[j] * scale * (norm.weight_offset + weight[j]);
   } else {
     for (int j = 0; j < 8; ++j) values[j] *= scale * weight[j];
   }
-  store16(to, pack(values));
+}
+
+/// Whether a slice is a vector for each of some neighbouring lanes, a power of two of them.
+constexpr bool is_narrow_slice(int width) {
+  const int lanes = width / 8;
+  return width % 8 == 0 && lanes <= warp_size && (lanes & (lanes - 1)) == 0;
+}
+
+/// Narrow slices lie side by side in the warps, and two vectors of each thread are under way
+/// together. The lanes that a whole warp would have over add zeros to its sum: the bits are those
+/// of a warp for each slice.
+template <int Warps>
+__device__ __forceinline__ void stage_narrow_slices(bf16* to, const bf16* x, std::int64_t x_stride,
+                                                    int tokens, int inner, const DenseNorm& norm) {
+  constexpr int step = Warps * warp_size * 8, together = 2;
+  const int width = inner / norm.groups, all = tokens * inner;
+  const bool is_gated = norm.gate != nullptr;
+#pragma unroll 1
+  for (int base = 0; base < all; base += together * step) {
+    const int own = base + static_cast<int>(threadIdx.x) * 8;
+    uint4 inputs[together] = {}, gates[together] = {};
+#pragma unroll
+    for (int i = 0; i < together; ++i) {
+      const int at = own + i * step, token = at / inner, column = at % inner;
+      if (at >= all) continue;
+      inputs[i] = load16(x + token * x_stride + column);
+      if (is_gated) gates[i] = load16(norm.gate + token * norm.gate_stride + column);
+    }
+#pragma unroll
+    for (int i = 0; i < together; ++i) {
+      const int at = own + i * step;
+      float values[8], squares = 0.0F;
+      unpack(inputs[i], values);
+      if (is_gated && !norm.norm_first) apply_gate(gates[i], values);
+      for (const float value : values) squares += value * value;
+      for (int bits = width / 16; bits > 0; bits /= 2) squares += shuffle_xor(squares, bits);
+      if (at >= all) continue;
+      const float scale = 1.0F / sqrtf(squares / static_cast<float>(width) + norm.eps);
+      scale_values(norm, at % inner, scale, values);
+      if (norm.norm_first) apply_gate(gates[i], values);
+      store16(to + at, pack(values));
+    }
+  }
 }
 
 /// Writes the normed rows of x to `to`, one behind the other; the caller meets the block at a
@@ -68,6 +108,9 @@ __device__ __forceinline__ void stage_rows(bf16* to, const bf16* x, std::int64_t
     return;
   }
   const int width = inner / norm.groups, slices = tokens * norm.groups;
+  if (is_narrow_slice(width)) {
+    return stage_narrow_slices<Warps>(to, x, x_stride, tokens, inner, norm);
+  }
   const bool is_block_wide = width > norm_width_of_a_warp;
   const int first = (is_block_wide ? thread : thread % warp_size) * 8;
   const int step = (is_block_wide ? Warps : 1) * warp_size * 8;
@@ -81,12 +124,16 @@ __device__ __forceinline__ void stage_rows(bf16* to, const bf16* x, std::int64_t
       body(slice, column, x + token * x_stride + column, gate, to + token * inner + column);
     }
   };
+  const auto load_input = [&](const bf16* from, const bf16* gate, int k, float(&values)[8]) {
+    unpack(load16(from + k), values);
+    if (gate != nullptr && !norm.norm_first) apply_gate(load16(gate + k), values);
+  };
   const auto squares_of = [&](const bf16* from, const bf16* gate) {
     float squares = 0.0F;
 #pragma unroll 1
     for (int k = first; k < width; k += step) {
       float values[8];
-      load_input(from + k, gate == nullptr ? nullptr : gate + k, values);
+      load_input(from, gate, k, values);
       for (const float value : values) squares += value * value;
     }
     return warp_sum(squares);
@@ -97,8 +144,10 @@ __device__ __forceinline__ void stage_rows(bf16* to, const bf16* x, std::int64_t
 #pragma unroll 1
     for (int k = first; k < width; k += step) {
       float values[8];
-      load_input(from + k, gate == nullptr ? nullptr : gate + k, values);
-      store_normed(row + k, norm, column + k, scale, values);
+      load_input(from, gate, k, values);
+      scale_values(norm, column + k, scale, values);
+      if (norm.norm_first) apply_gate(load16(gate + k), values);
+      store16(row + k, pack(values));
     }
   };
   if (!is_block_wide) {

@@ -10,12 +10,13 @@ DenseNorm norm_of(const Project& op) {
           .gate_stride = op.norm.gate.row_stride,
           .eps = op.norm.eps,
           .weight_offset = op.norm.one_plus ? 1.0F : 0.0F,
-          .groups = static_cast<int>(op.norm.groups)};
+          .groups = static_cast<int>(op.norm.groups),
+          .norm_first = op.norm.norm_first};
 }
 
 /// Whether the norm goes into the product's own load of x.
 bool norm_is_fused(const Stream& stream, const Project& op, const void* weight) {
-  return !stream.batch_invariant() && !op.norm.norm_first && op.x.dim(0) <= gemv_tokens_max &&
+  return !stream.batch_invariant() && op.x.dim(0) <= gemv_tokens_max &&
          takes_matrices(op, op.x, weight) &&
          (op.norm.gate.empty() ||
           is_vector_aligned(op.norm.gate.as<bf16>(), op.norm.gate.row_stride)) &&

@@ -5,9 +5,6 @@ namespace hyb::kernels::cuda {
 
 void attention(Stream& stream, const Attention& op) {
   require(op.scale > 0.0F, "attention: scale is positive on the device");
-  if (!op.gate.empty()) {
-    throw Error(ErrorKind::model, "attention: a gate is not supported on a card yet");
-  }
   require(op.head_dim <= attention_head_dim_max, "attention: head_dim is at most 512");
   if (op.q.dim(0) == 0 || op.span_begin.dim(0) == 1) return;
   if (fits_attention_matrix(op)) return attention_matrix(stream, op);

@@ -127,12 +127,14 @@ __device__ __forceinline__ void write_rows(const Params& p, const AttentionTile&
     const float scale =
         1.0F / weights_with_sink(total.weights[2 * i], total.largest[i], p.scale, sink);
     bf16* const y = p.y + p.offset_of(tile.token, kv_head, tile.first_row + row, p.y_stride);
+    const bf16* const gate = p.gate_of(tile.token, kv_head, tile.first_row + row);
 #pragma unroll
     for (int n = 0; n < S::sums; ++n) {
-      const int column = (column_warp * S::sums + n) * 8;
+      const int column = (column_warp * S::sums + n) * 8 + lane % 4 * 2;
       if (column >= p.layout.head_dim) continue;
-      *reinterpret_cast<std::uint32_t*>(y + column + lane % 4 * 2) =
-          pack_bf16(total.sums[n][2 * i] * scale, total.sums[n][2 * i + 1] * scale);
+      *reinterpret_cast<std::uint32_t*>(y + column) =
+          gated_pair(total.sums[n][2 * i] * scale, total.sums[n][2 * i + 1] * scale,
+                     gate == nullptr ? nullptr : gate + column);
     }
   }
 }
@@ -236,7 +238,7 @@ bool fits_attention_matrix(const Attention& op) {
     return x.dtype == DType::bf16 && is_vector_aligned(x.as<bf16>(), x.row_stride);
   };
   return is_matrix(op.q) && is_matrix(op.y) && is_matrix(op.pages_of_layer) &&
-         op.head_dim % 8 == 0 && op.head_dim <= 256;
+         (op.gate.empty() || is_matrix(op.gate)) && op.head_dim % 8 == 0 && op.head_dim <= 256;
 }
 
 void attention_matrix(Stream& stream, const Attention& op) {

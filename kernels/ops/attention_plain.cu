@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "kernels/cuda/attention_gate.h"
 #include "kernels/cuda/attention_merge.h"
 #include "kernels/cuda/attention_routes.h"
 #include "kernels/cuda/launch.h"
@@ -129,10 +130,11 @@ __global__ void __launch_bounds__(block_warps* warp_size, 4)
   const float* const sink = p.sink_of(head / p.group, head % p.group);
   const float scale = 1.0F / weights_with_sink(total.weights, total.largest, p.scale, sink);
   T* const y = p.y + token * p.y_stride + column;
+  const T* const gate = p.gate == nullptr ? nullptr : p.gate + token * p.gate_stride + column;
 #pragma unroll
   for (int i = 0; i < Dims; ++i) {
     const int d = lane + i * warp_size;
-    if (d < head_dim) y[d] = rounded<T>(total.sums[i] * scale);
+    if (d < head_dim) y[d] = gated(total.sums[i] * scale, gate == nullptr ? nullptr : gate + d);
   }
 }
 

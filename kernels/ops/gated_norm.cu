@@ -14,6 +14,7 @@ struct Params {
   std::int64_t x_stride, gate_stride, y_stride, slices;
   int slices_per_row, width;
   float eps;
+  bool norm_first;
 };
 
 /// Within (width + 16) * 2^-24 + 2^-19 of the exact answer, relatively, besides the rounding of y.
@@ -27,16 +28,20 @@ __global__ void __launch_bounds__(norm_threads) gated_norm_kernel(const Params<T
   const std::int64_t column = slice % p.slices_per_row * p.width;
   const T* const x = p.x + row * p.x_stride + column;
   const T* const gate = p.gate + row * p.gate_stride + column;
-  const auto load = [&](int i, float(&values)[vector_size<T>]) {
+  const auto apply_gate = [&](int i, float(&values)[vector_size<T>]) {
     float z[vector_size<T>];
-    load_values<Aligned>(x + i, p.width - i, values);
     load_values<Aligned>(gate + i, p.width - i, z);
     for (int j = 0; j < vector_size<T>; ++j) values[j] *= silu(z[j]);
+  };
+  const auto load = [&](int i, float(&values)[vector_size<T>]) {
+    load_values<Aligned>(x + i, p.width - i, values);
+    if (!p.norm_first) apply_gate(i, values);
   };
   const auto store = [&](int i, float(&values)[vector_size<T>], float scale) {
     for (int j = 0; j < vector_size<T>; ++j) {
       values[j] *= scale * (i + j < p.width ? p.weight[column + i + j] : 0.0F);
     }
+    if (p.norm_first) apply_gate(i, values);
     store_values<Aligned>(p.y + row * p.y_stride + column + i, p.width - i, values);
   };
   norm_slice<T, Warps>(p.width, p.eps, load, store);
@@ -60,7 +65,8 @@ void run(Stream& stream, const GatedNorm& op) {
                             .slices = op.x.dim(0) * op.groups,
                             .slices_per_row = static_cast<int>(op.groups),
                             .width = static_cast<int>(op.x.dim(1) / op.groups),
-                            .eps = op.eps};
+                            .eps = op.eps,
+                            .norm_first = op.norm_first};
   const bool is_aligned = params.width % vector_size<T> == 0 &&
                           is_vector_aligned(params.x, params.x_stride) &&
                           is_vector_aligned(params.gate, params.gate_stride) &&
@@ -72,9 +78,6 @@ void run(Stream& stream, const GatedNorm& op) {
 }  // namespace
 
 void gated_norm(Stream& stream, const GatedNorm& op) {
-  if (op.norm_first) {
-    throw Error(ErrorKind::model, "gated_norm: norm_first is not supported on a card yet");
-  }
   visit_float(op.x.dtype, [&]<typename T>(Tag<T>) { run<T>(stream, op); });
 }
 

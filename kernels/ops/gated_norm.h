@@ -19,7 +19,7 @@ namespace hyb::kernels {
 ///
 /// shapes  x, gate, y [T,H]; rows may be strided   weight [H]
 /// types   x, gate, y: f32 or bf16, the same   weight: f32
-/// numbers all in f32, multiplied from left to right; rounded once when y is written
+/// numbers all in f32, rounded once when y is written
 /// writes  y; y may be x itself
 struct GatedNorm {
   Tensor x, gate, weight, y;

@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "kernels/cuda/kv_page.h"
@@ -16,11 +18,14 @@ constexpr int pairs_max = static_cast<int>(rope_kv_write_head_dim_max) / 2;
 template <typename T, typename K>
 struct Params {
   T* qkv;
+  const float *q_norm, *k_norm;  ///< null: none
   const std::int32_t *position_of_row, *span_begin, *position, *page_begin, *pages;
   K* arena;
   std::int64_t qkv_stride, page_stride;
   KvPage layout;
   int spans, heads, kv_heads, pairs;
+  int lanes;  ///< of a head: a power of two, at most a warp
+  float norm_eps, norm_offset;
   double turns_per_position[pairs_max];  ///< of each pair: its frequency / (2 pi)
 };
 
@@ -62,63 +67,125 @@ __device__ __forceinline__ Piece piece_of(const Params<T, K>& p, int i, bool rot
   return {first, first + Vector, -1};
 }
 
+/// What a thread has of a head: 8 / Vector pieces.
+struct Halves {
+  float first[8] = {}, second[8] = {};
+};
+
+/// `Vector` elements, to or from values[at] on.
 template <int Vector, typename T>
-__device__ __forceinline__ void load_piece(const T* from, float (&values)[8]) {
-  load_eight<Vector == 8>(from, Vector, values);
+__device__ __forceinline__ void load_piece(const T* from, float (&values)[8], int at) {
+  if constexpr (Vector == 8) {
+    load_eight<true>(from, Vector, values);
+  } else {
+    values[at] = to_float(*from);
+  }
 }
 template <int Vector, typename T>
-__device__ __forceinline__ void store_piece(T* to, const float (&values)[8]) {
-  store_eight<Vector == 8>(to, Vector, values);
+__device__ __forceinline__ void store_piece(T* to, const float (&values)[8], int at) {
+  if constexpr (Vector == 8) {
+    store_eight<true>(to, Vector, values);
+  } else {
+    *to = rounded<T>(values[at]);
+  }
 }
 
-/// grid (T, pieces of a token): a thread owns two vectors of one head of one token. Sine and cosine
-/// are within 2^-21 of the contract's for positions below 2^27; all else is exact.
+/// rms_norm of the head that `lanes` threads share; the sum is in the same order for every token.
+/// Every thread of the warp comes here, also where a head has no norm.
+template <typename T, typename K>
+__device__ __forceinline__ void norm_head(const Params<T, K>& p, bool has_norm,
+                                          const Halves& weights, Halves& x) {
+  float squares = 0.0F;
+#pragma unroll
+  for (int i = 0; i < 8; ++i) squares += x.first[i] * x.first[i] + x.second[i] * x.second[i];
+  for (int bits = p.lanes / 2; bits > 0; bits /= 2) squares += shuffle_xor(squares, bits);
+  if (!has_norm) return;
+  const float scale = 1.0F / sqrtf(squares / static_cast<float>(p.layout.head_dim) + p.norm_eps);
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    const float first = x.first[i] * scale * (p.norm_offset + weights.first[i]);
+    const float second = x.second[i] * scale * (p.norm_offset + weights.second[i]);
+    x.first[i] = to_float(rounded<T>(first));
+    x.second[i] = to_float(rounded<T>(second));
+  }
+}
+
+template <int Vector, typename T>
+__device__ __forceinline__ void rotate(const Piece& piece, int at, const Shared& shared,
+                                       Halves& x) {
+#pragma unroll
+  for (int i = at; i < at + Vector; ++i) {
+    const float low = x.first[i], high = x.second[i];
+    const float cosine = shared.cosine[piece.pair + i - at],
+                sine = shared.sine[piece.pair + i - at];
+    x.first[i] = to_float(rounded<T>(low * cosine - high * sine));
+    x.second[i] = to_float(rounded<T>(high * cosine + low * sine));
+  }
+}
+
+/// grid (T, threads of a token): p.lanes threads have one head of one token, each some pieces of
+/// it. Sine and cosine are within 2^-21 of the contract's for positions below 2^27, a norm within
+/// (head_dim + 8) * 2^-24 of the exact one, relatively; all else is exact.
 template <int Vector, typename T, typename K>
 __global__ void __launch_bounds__(block_threads) rope_kv_write_kernel(const Params<T, K> p) {
   Shared& shared = shared_object<Shared>();
   const int token = static_cast<int>(blockIdx.x);
   const int pieces_of_head = p.layout.head_dim / (2 * Vector);
   const int item = static_cast<int>(blockIdx.y * block_threads + threadIdx.x);
-  const int head = item / pieces_of_head;
+  const int head = item / p.lanes;
   const bool is_q = head < p.heads, is_v = head >= p.heads + p.kv_heads;
+  const float* const norm = is_q ? p.q_norm : is_v ? nullptr : p.k_norm;
+  const auto for_each_piece = [&](auto&& body) {
+    if (head >= p.heads + 2 * p.kv_heads) return;
+#pragma unroll
+    for (int j = 0; j < 8 / Vector; ++j) {
+      const int i = item % p.lanes + j * p.lanes;
+      const Piece piece = piece_of<Vector>(p, i, !is_v);
+      const bool changes = !is_q || piece.pair >= 0 || norm != nullptr;
+      if (i < pieces_of_head && changes) body(piece, j * Vector);
+    }
+  };
   let_next_kernel_start();
+  Halves weights;
+  if (norm != nullptr) {
+    for_each_piece([&](const Piece& piece, int at) {
+      load_piece<Vector>(norm + piece.first, weights.first, at);
+      load_piece<Vector>(norm + piece.second, weights.second, at);
+    });
+  }
   wait_for_previous_kernel();
 
-  const Piece piece = piece_of<Vector>(p, item % pieces_of_head, !is_v);
-  const bool has_work = head < p.heads + 2 * p.kv_heads && !(is_q && piece.pair < 0);
   T* const x = p.qkv + token * p.qkv_stride + static_cast<std::int64_t>(head) * p.layout.head_dim;
-  float first[8], second[8];
-  if (has_work) {
-    load_piece<Vector>(x + piece.first, first);
-    load_piece<Vector>(x + piece.second, second);
-  }
+  Halves own;
+  for_each_piece([&](const Piece& piece, int at) {
+    load_piece<Vector>(x + piece.first, own.first, at);
+    load_piece<Vector>(x + piece.second, own.second, at);
+  });
   if (p.pairs > 0) fill_turns(p, p.position_of_row[token], shared);
   K* const place = place_of(p, token);  // its barriers end the writing of shared memory, too
-  if (place == nullptr || !has_work) return;
+  if (place == nullptr) return;
+  if (p.q_norm != nullptr || p.k_norm != nullptr) norm_head(p, norm != nullptr, weights, own);
 
-  if (piece.pair >= 0) {
-    for (int i = 0; i < Vector; ++i) {
-      const float low = first[i], high = second[i];
-      const float cosine = shared.cosine[piece.pair + i], sine = shared.sine[piece.pair + i];
-      first[i] = to_float(rounded<T>(low * cosine - high * sine));
-      second[i] = to_float(rounded<T>(high * cosine + low * sine));
-    }
-  }
-  if (is_q) {
-    store_piece<Vector>(x + piece.first, first);
-    store_piece<Vector>(x + piece.second, second);
-    return;
-  }
   const int kv_head = head - p.heads - (is_v ? p.kv_heads : 0);
-  K* const to = place + p.layout.key(kv_head, 0) + (is_v ? p.layout.value_offset() : 0);
-  store_piece<Vector>(to + piece.first, first);
-  store_piece<Vector>(to + piece.second, second);
+  for_each_piece([&](const Piece& piece, int at) {
+    if (piece.pair >= 0) rotate<Vector, T>(piece, at, shared, own);
+    if (is_q) {
+      store_piece<Vector>(x + piece.first, own.first, at);
+      store_piece<Vector>(x + piece.second, own.second, at);
+      return;
+    }
+    K* const to = place + p.layout.key(kv_head, 0) + (is_v ? p.layout.value_offset() : 0);
+    store_piece<Vector>(to + piece.first, own.first, at);
+    store_piece<Vector>(to + piece.second, own.second, at);
+  });
 }
 
 template <typename T, typename K>
 void run(Stream& stream, const RopeKvWrite& op) {
   const auto head_dim = static_cast<int>(op.head_dim);
   Params<T, K> params = {.qkv = op.qkv.as<T>(),
+                         .q_norm = op.q_norm.as<float>(),
+                         .k_norm = op.k_norm.as<float>(),
                          .position_of_row = op.position_of_row.as<std::int32_t>(),
                          .span_begin = op.span_begin.as<std::int32_t>(),
                          .position = op.position.as<std::int32_t>(),
@@ -132,6 +199,9 @@ void run(Stream& stream, const RopeKvWrite& op) {
                          .heads = static_cast<int>(op.heads),
                          .kv_heads = static_cast<int>(op.kv_heads),
                          .pairs = static_cast<int>(op.rotary_dim / 2),
+                         .lanes = 1,
+                         .norm_eps = op.norm_eps,
+                         .norm_offset = op.norm_one_plus ? 1.0F : 0.0F,
                          .turns_per_position = {}};
   constexpr double turn = 6.283185307179586477;
   for (int i = 0; i < params.pairs; ++i) {
@@ -140,8 +210,12 @@ void run(Stream& stream, const RopeKvWrite& op) {
   }
   const bool is_aligned = head_dim % 16 == 0 && params.pairs % 8 == 0 &&
                           is_vector_aligned(params.qkv, params.qkv_stride) &&
-                          is_vector_aligned(params.arena, params.page_stride);
-  const std::int64_t items = (op.heads + 2 * op.kv_heads) * op.head_dim / (is_aligned ? 16 : 2);
+                          is_vector_aligned(params.arena, params.page_stride) &&
+                          is_vector_aligned(params.q_norm, 0) &&
+                          is_vector_aligned(params.k_norm, 0);
+  const auto pieces_of_head = static_cast<unsigned>(head_dim / (is_aligned ? 16 : 2));
+  params.lanes = std::min(warp_size, static_cast<int>(std::bit_ceil(pieces_of_head)));
+  const std::int64_t items = (op.heads + 2 * op.kv_heads) * params.lanes;
   launch(stream,
          {.blocks = dim3(static_cast<unsigned>(op.qkv.dim(0)), pieces(items, block_threads)),
           .threads = block_threads,
@@ -154,9 +228,6 @@ void run(Stream& stream, const RopeKvWrite& op) {
 void rope_kv_write(Stream& stream, const RopeKvWrite& op) {
   require(op.head_dim % 2 == 0 && op.head_dim <= rope_kv_write_head_dim_max,
           "rope_kv_write: head_dim is even and at most 512");
-  if (!op.q_norm.empty() || !op.k_norm.empty()) {
-    throw Error(ErrorKind::model, "rope_kv_write: norms are not supported on a card yet");
-  }
   if (op.qkv.dim(0) == 0) return;
   visit_float(op.qkv.dtype, [&]<typename T>(Tag<T>) {
     visit_float(op.pages_of_layer.dtype, [&]<typename K>(Tag<K>) { run<T, K>(stream, op); });

@@ -28,8 +28,8 @@ void check(const ShortConv& op, Device device) {
 
 void short_conv(Queue& queue, const ShortConv& op) {
   check(op, queue.device());
-  if (queue.device() == Device::cuda) {
-    throw Error(ErrorKind::model, "short_conv: is not supported on a card yet");
+  if constexpr (has_cuda) {
+    if (queue.device() == Device::cuda) return cuda::short_conv(queue.stream(), op);
   }
   visit_float(op.x.dtype,
               [&]<typename T>(Tag<T>) { convolve(queue, channels_of<T>(op), op.x.dim(0)); });

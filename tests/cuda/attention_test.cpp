@@ -18,6 +18,7 @@ struct Shape {
   std::int32_t page_tokens = 16;
   std::int32_t window = 0;
   bool has_sinks = false;
+  bool has_gate = false;
 };
 
 /// Sequences with queries, keys and values for every position, and a step that attends the spans.
@@ -30,6 +31,7 @@ struct Step {
     arena = TestTensor(s.kv_dtype, {tables.pages_max, page}, {16, 8});
     for (std::int64_t i = 0; i < arena.size(); ++i) arena.set(i, NAN);
     expected = TestTensor(s.dtype, {tables.tokens, width()});
+    if (s.has_gate) gate = random_tensor(s.dtype, {tables.tokens, width()}, seed + 4, 4.0F);
     if (s.has_sinks) sinks = random_tensor(DType::f32, {s.heads}, seed + 3, 2.0F);
     std::int64_t positions = 0;
     std::vector<std::int32_t> begins{0}, firsts;
@@ -45,14 +47,14 @@ struct Step {
     const Table all_begins(begins), all_firsts(firsts);
     kv_write(plain, {k, v, arena, all_begins, all_firsts, host.page_begin, host.pages, s.kv_heads,
                      s.head_dim, s.page_tokens});
-    kernels::attention(plain, op(q, arena, host, expected, sinks));
+    kernels::attention(plain, op(q, arena, host, expected, sinks, gate));
     // The same with the sizes of values: sum_p w_p |v_p|.
     TestTensor magnitudes = v, sized = arena;
     for (std::int64_t i = 0; i < v.size(); ++i) magnitudes.set(i, std::fabs(v.get(i)));
     kv_write(plain, {k, magnitudes, sized, all_begins, all_firsts, host.page_begin, host.pages,
                      s.kv_heads, s.head_dim, s.page_tokens});
     sizes = expected;
-    kernels::attention(plain, op(q, sized, host, sizes, sinks));
+    kernels::attention(plain, op(q, sized, host, sizes, sinks, gate));
     if (s.window != 0) forget_pages(spans);
     pages = device_pages(arena, s.kv_dtype, s.kv_heads, s.head_dim, s.page_tokens);
   }
@@ -72,7 +74,8 @@ struct Step {
 
   template <typename Tables>
   Attention op(const Tensor& queries, const Tensor& layer, const Tables& t, const Tensor& y,
-               const Tensor& own_sinks, const Tensor& workspace = {}) const {
+               const Tensor& own_sinks, const Tensor& own_gate = {},
+               const Tensor& workspace = {}) const {
     return {.q = queries,
             .pages_of_layer = layer,
             .span_begin = t.span_begin,
@@ -87,11 +90,12 @@ struct Step {
             .scale = scale(),
             .workspace = workspace,
             .window = s.window,
-            .sinks = own_sinks};
+            .sinks = own_sinks,
+            .gate = own_gate};
   }
   Shape s;
   PagedTables tables;
-  TestTensor q, arena, expected, sizes, sinks;
+  TestTensor q, arena, expected, sizes, sinks, gate;
   TestTensor pages;  ///< as the device has them
 };
 
@@ -123,10 +127,15 @@ TestTensor attend(const Step& step, std::optional<TestTensor> workspace = {},
   const DeviceTensor on_q(q), on_y(y), on_pages(step.pages);
   const DeviceTensor on_sinks(step.s.has_sinks ? step.sinks : TestTensor(DType::f32, {1}));
   const DeviceTensor on_workspace(workspace ? *workspace : TestTensor(DType::f32, {4}));
+  TestTensor gate(step.s.dtype, {padded.tokens, step.width()}, {24, 16});
+  for (std::int64_t i = 0; i < gate.size(); ++i) {
+    gate.set(i, step.s.has_gate && i < step.q.size() ? step.gate.get(i) : NAN);
+  }
+  const DeviceTensor on_gate(gate);
   const PagedTensors<DeviceTable> tables(padded);
-  const Attention op =
-      step.op(on_q, on_pages, tables, on_y, step.s.has_sinks ? Tensor(on_sinks) : Tensor(),
-              workspace ? Tensor(on_workspace) : Tensor());
+  const Attention op = step.op(
+      on_q, on_pages, tables, on_y, step.s.has_sinks ? Tensor(on_sinks) : Tensor(),
+      step.s.has_gate ? Tensor(on_gate) : Tensor(), workspace ? Tensor(on_workspace) : Tensor());
   const cuda::Graph graph(stream, [&] { cuda::attention(stream, op); });
   graph.replay(stream);
   if (workspace) graph.replay(stream);  // on the workspace as the first left it
@@ -151,7 +160,8 @@ void check_close(const Step& step, const TestTensor& answer) {
   const bool is_matrix =
       step.s.dtype == DType::bf16 && step.s.kv_dtype == DType::bf16 && step.s.head_dim % 8 == 0;
   const double weights = is_matrix ? 0x1p-8 : 0x1p-17;
-  const double rounding = step.s.dtype == DType::bf16 ? 0x1p-8 : 0x1p-23;
+  const double rounding =
+      (step.s.dtype == DType::bf16 ? 0x1p-8 : 0x1p-23) * (step.s.has_gate ? 2.02 : 1.0);
   for (std::int64_t i = 0; i < answer.size(); ++i) {
     const double expected = step.expected.get(i), size = step.sizes.get(i);
     REQUIRE(std::fabs(answer.get(i) - expected) <=
@@ -185,7 +195,7 @@ struct Sequence {
     cuda::Stream stream;
     const DeviceTensor on_q(q), on_y(y);
     const PagedTensors<DeviceTable> on_tables(tables);
-    cuda::attention(stream, all.op(on_q, pages, on_tables, on_y, {}, workspace));
+    cuda::attention(stream, all.op(on_q, pages, on_tables, on_y, {}, {}, workspace));
     stream.wait();
     return on_y.fetch();
   }
@@ -262,6 +272,44 @@ TEST_SUITE("cuda/attention") {
         check_close(step, answer);
         CHECK(same_bytes(attend(step, workspace), answer));
       });
+    }
+  }
+
+  TEST_CASE("a gate multiplies the rounded answer, also where runs are merged") {
+    const Shape shapes[] = {
+        {.heads = 3, .kv_heads = 1, .head_dim = 64, .has_gate = true},
+        {.heads = 2, .kv_heads = 2, .head_dim = 128, .has_gate = true},
+        {.heads = 4, .kv_heads = 1, .head_dim = 256, .has_sinks = true, .has_gate = true},
+        {2, 1, 20, DType::f32, DType::f32, 16, 70, false, true},
+        {2, 1, 36, DType::bf16, DType::bf16, 16, 0, false, true}};
+    for (const Shape& shape : shapes) {
+      CAPTURE(shape.head_dim);
+      Step step(shape, {{0, 1}, {30, 9}, {300, 2}, {250, 12}});
+      const TestTensor workspace = workspace_for(step, 400);
+      in_every_schedule([&](const std::string& schedule) {
+        CAPTURE(schedule);
+        const TestTensor answer = attend(step, {}, 2, 3);
+        check_close(step, answer);
+        CHECK(same_bytes(attend(step, workspace), answer));
+      });
+      step.s.has_gate = false;
+      const TestTensor ungated = attend(step, workspace);
+      step.s.has_gate = true;
+      for (const std::int64_t row : {0, 11}) {  // one key; and merged runs
+        const std::int64_t at = row * step.width();
+        step.gate.set(at, -200.0F);
+        step.gate.set(at + 1, 200.0F);
+        step.gate.set(at + 2, NAN);
+        step.gate.set(at + 3, -INFINITY);
+      }
+      const TestTensor answer = attend(step, workspace);
+      for (const std::int64_t row : {0, 11}) {
+        const std::int64_t at = row * step.width();
+        CHECK(answer.get(at) == 0.0F);
+        CHECK(answer.get(at + 1) == ungated.get(at + 1));
+        CHECK(std::isnan(answer.get(at + 2)));
+        CHECK(answer.get(at + 3) == 0.0F);
+      }
     }
   }
 

@@ -10,7 +10,7 @@ using namespace hyb::kernels::testing;
 
 namespace {
 
-enum class Norm { none, rms, one_plus, gated };
+enum class Norm { none, rms, one_plus, gated, before_gate };
 
 struct Case {
   std::int64_t tokens, outputs, inner;
@@ -32,6 +32,15 @@ const Case cases[] = {
     {5, 30, 1032, Norm::rms, 1, relu2, false, bf, {8, 8}},
     {8, 602, 136, Norm::rms, 1, silu, false, bf, {}},
     {8, 12, 3080, Norm::rms, 1, silu, false, bf, {}},  // x does not fit into shared memory
+    {2, 26, 512, Norm::before_gate, 4, {}, true, bf, {8, 0}},
+    {3, 42, 2080, Norm::before_gate, 2, silu, false, bf, {16, 8}},
+    {8, 20, 264, Norm::before_gate, 33, {}, true, bf, {}},       // narrow slices: of 8
+    {3, 20, 2304, Norm::before_gate, 18, {}, true, bf, {8, 8}},  // of 128
+    {2, 20, 1280, Norm::gated, 5, {}, true, bf, {}},             // of 256
+    {8, 12, 240, Norm::gated, 10, {}, true, bf, {}},  // of 24, and more than a block may norm
+    {9, 34, 264, Norm::before_gate, 3, silu, false, bf, {8, 0}},
+    {2, 18, 60, Norm::before_gate, 4, silu, false, bf, {}},
+    {5, 22, 70, Norm::before_gate, 2, silu, false, f32, {}},
     {7, 6, 256, Norm::none, 1, silu, false, bf, {}},
     {3, 2, 128, Norm::none, 1, silu, false, bf, {}},
     {9, 34, 264, Norm::gated, 3, silu, false, bf, {8, 0}},
@@ -76,7 +85,8 @@ struct Inputs {
 InputNorm norm_of(const Case& c, const Tensor& weight, const Tensor& gate) {
   if (c.norm == Norm::none) return {};
   InputNorm norm = {.weight = weight, .eps = 1e-3F, .one_plus = c.norm == Norm::one_plus};
-  if (c.norm == Norm::gated) norm.gate = gate, norm.groups = c.groups;
+  norm.norm_first = c.norm == Norm::before_gate;
+  if (c.norm == Norm::gated || norm.norm_first) norm.gate = gate, norm.groups = c.groups;
   return norm;
 }
 
@@ -112,13 +122,14 @@ TestTensor one_by_one(cuda::Stream& stream, const Case& c, const Inputs& in) {
   const DeviceTensor on_y(in.before);
   const Project op = on_device(c, in);
   Tensor x = op.x;
-  if (c.norm == Norm::gated) {
+  if (c.norm == Norm::gated || c.norm == Norm::before_gate) {
     cuda::gated_norm(stream, {.x = x,
                               .gate = op.norm.gate,
                               .weight = op.norm.weight,
                               .y = op.normed,
                               .eps = op.norm.eps,
-                              .groups = op.norm.groups});
+                              .groups = op.norm.groups,
+                              .norm_first = op.norm.norm_first});
   } else if (c.norm != Norm::none) {
     cuda::rms_norm(stream, {.x = x,
                             .weight = op.norm.weight,

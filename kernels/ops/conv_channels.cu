@@ -6,13 +6,15 @@
 #include "kernels/cuda/silu.h"
 #include "kernels/cuda/spans.h"
 #include "kernels/cuda/vectors.h"
+#include "kernels/ops/conv_channels.h"
 #include "kernels/visit.h"
 
 namespace hyb::kernels::cuda {
 namespace {
 
 constexpr int block_threads = 128;
-constexpr int group = 4;  ///< tokens whose loads are under way together
+template <bool Gated>
+constexpr int group = Gated ? 2 : 4;  ///< tokens whose loads are under way together
 constexpr std::int64_t tile_tokens_max = 32;
 constexpr std::int64_t blocks_wanted = 1024;  ///< some waves of a large card
 
@@ -20,7 +22,8 @@ template <typename T>
 struct Params {
   const T* x;
   T *y, *windows;
-  const float *weight, *bias;  // bias null: none
+  const float *weight, *bias;  ///< bias null: none
+  const T *before, *behind;    ///< of gates
   const std::int32_t *span_begin, *read_slot, *write_slot;
   std::int64_t x_stride, y_stride, slot_stride;
   int channels, spans, tile_tokens;
@@ -82,8 +85,55 @@ __device__ __forceinline__ void move_on(const float (&x)[vector_size<T>], Channe
   }
 }
 
+/// A thread's part of a token as it lies in memory: what is not unpacked yet is not waited for.
+struct PackedToken {
+  uint4 x, before, behind;
+};
+
+template <bool Aligned, typename T>
+__device__ __forceinline__ uint4 load_packed(const T* from, int left) {
+  if constexpr (Aligned) {
+    return load16(from);
+  } else {
+    float values[vector_size<T>];
+    load_values<false>(from, left, values);
+    return pack(values);
+  }
+}
+
+template <bool Aligned, bool Gated, typename T, int K>
+__device__ __forceinline__ PackedToken load_token(const Params<T>& p, int token,
+                                                  const Channels<T, K>& own) {
+  const std::int64_t at = token * p.x_stride + own.first;
+  PackedToken packed = {.x = load_packed<Aligned>(p.x + at, own.left), .before = {}, .behind = {}};
+  if constexpr (Gated) {
+    packed.before = load_packed<Aligned>(p.before + at, own.left);
+    packed.behind = load_packed<Aligned>(p.behind + at, own.left);
+  }
+  return packed;
+}
+
+/// What enters the convolution.
+template <bool Gated, typename T>
+__device__ __forceinline__ void unpack_input(const PackedToken& packed,
+                                             float (&x)[vector_size<T>]) {
+  unpack(packed.x, x);
+  if constexpr (Gated) {
+    float gate[vector_size<T>];
+    unpack(packed.before, gate);
+#pragma unroll
+    for (int c = 0; c < vector_size<T>; ++c) x[c] = to_float(rounded<T>(gate[c] * x[c]));
+  }
+}
+
+template <bool Aligned, bool Gated, typename T, int K>
+__device__ __forceinline__ void load_input(const Params<T>& p, int token, const Channels<T, K>& own,
+                                           float (&x)[vector_size<T>]) {
+  unpack_input<Gated, T>(load_token<Aligned, Gated>(p, token, own), x);
+}
+
 /// The last K-1 inputs of a span; the taps are what lies left of its first token.
-template <typename T, int K, bool Aligned>
+template <bool Aligned, bool Gated, typename T, int K>
 __device__ __forceinline__ void store_window(const Params<T>& p, std::int64_t slot, int begin,
                                              int end, Channels<T, K> own) {
   constexpr int count = Channels<T, K>::count;
@@ -92,7 +142,7 @@ __device__ __forceinline__ void store_window(const Params<T>& p, std::int64_t sl
     const int token = end - (K - 1) + j;
     if (token < begin) continue;
     float x[count];
-    load_values<Aligned>(p.x + token * p.x_stride + own.first, own.left, x);
+    load_input<Aligned, Gated>(p, token, own, x);
     move_on(x, own);
   }
   float flat[K - 1][count];
@@ -108,51 +158,46 @@ __device__ __forceinline__ void store_window(const Params<T>& p, std::int64_t sl
 }
 
 /// y of one token; the taps move on.
-template <typename T, int K, bool Aligned>
-__device__ __forceinline__ void convolve(const Params<T>& p, int token,
-                                         const float (&x)[vector_size<T>], Channels<T, K>& own) {
+template <bool Aligned, bool Gated, typename T, int K>
+__device__ __forceinline__ void convolve(const Params<T>& p, int token, const PackedToken& packed,
+                                         Channels<T, K>& own) {
   constexpr int count = Channels<T, K>::count;
-  float y[count];
+  float x[count], y[count];
+  unpack_input<Gated, T>(packed, x);
 #pragma unroll
   for (int c = 0; c < count; ++c) {
     float sum = own.bias[c];
 #pragma unroll
     for (int j = 0; j < K - 1; ++j) sum = fmaf(own.weight[c][j], own.taps[j][c], sum);
-    y[c] = silu(fmaf(own.weight[c][K - 1], x[c], sum));
+    y[c] = fmaf(own.weight[c][K - 1], x[c], sum);
+  }
+  if constexpr (Gated) {
+    float gate[count];
+    unpack(packed.behind, gate);
+#pragma unroll
+    for (int c = 0; c < count; ++c) y[c] = gate[c] * to_float(rounded<T>(y[c]));
+  } else {
+#pragma unroll
+    for (int c = 0; c < count; ++c) y[c] = silu(y[c]);
   }
   move_on(x, own);
   store_values<Aligned>(p.y + token * p.y_stride + own.first, own.left, y);
 }
 
-/// A thread's part of a row as it lies in memory: what is not unpacked yet is not waited for.
-template <bool Aligned, typename T>
-__device__ __forceinline__ uint4 load_packed(const T* from, int left) {
-  if constexpr (Aligned) {
-    return load16(from);
-  } else {
-    float values[vector_size<T>];
-    load_values<false>(from, left, values);
-    return pack(values);
-  }
-}
-
 /// Tokens token .. stop-1, all of one span.
-template <typename T, int K, bool Aligned>
+template <bool Aligned, bool Gated, typename T, int K>
 __device__ __forceinline__ void convolve_run(const Params<T>& p, int token, int stop,
                                              Channels<T, K>& own) {
-  for (; token < stop; token += group) {
-    uint4 packed[group];
+  for (; token < stop; token += group<Gated>) {
+    PackedToken packed[group<Gated>];
 #pragma unroll
-    for (int i = 0; i < group; ++i) {
-      const int there = token + i < stop ? token + i : token;
-      packed[i] = load_packed<Aligned>(p.x + there * p.x_stride + own.first, own.left);
+    for (int i = 0; i < group<Gated>; ++i) {
+      packed[i] = load_token<Aligned, Gated>(p, token + i < stop ? token + i : token, own);
     }
 #pragma unroll
-    for (int i = 0; i < group; ++i) {
+    for (int i = 0; i < group<Gated>; ++i) {
       if (token + i >= stop) break;
-      float x[vector_size<T>];
-      unpack(packed[i], x);
-      convolve<T, K, Aligned>(p, token + i, x, own);
+      convolve<Aligned, Gated>(p, token + i, packed[i], own);
     }
   }
 }
@@ -162,8 +207,8 @@ __device__ __forceinline__ void convolve_run(const Params<T>& p, int token, int 
 /// to the tile of its very first one, which alone reads the span's window and writes the next: a
 /// slot may be both. Sums in the contract's order with one rounding per tap, as mamba_step's, so
 /// that neither cuts nor tiles change a bit.
-template <typename T, int K, bool Aligned>
-__global__ void __launch_bounds__(block_threads, 4) causal_conv_kernel(const Params<T> p) {
+template <typename T, int K, bool Aligned, bool Gated>
+__global__ void __launch_bounds__(block_threads, 4) convolve_kernel(const Params<T> p) {
   Channels<T, K> own;
   own.first = static_cast<int>(blockIdx.x * block_threads + threadIdx.x) * Channels<T, K>::count;
   own.left = p.channels - own.first;
@@ -186,7 +231,7 @@ __global__ void __launch_bounds__(block_threads, 4) causal_conv_kernel(const Par
     for (int j = 0; j < K - 1; ++j) {
       const int left = token - (K - 1) + j;
       if (token >= end) continue;
-      load_values<Aligned>(p.x + left * p.x_stride + own.first, own.left, own.taps[j]);
+      load_input<Aligned, Gated>(p, left, own, own.taps[j]);
     }
   }
   for (;;) {
@@ -197,61 +242,76 @@ __global__ void __launch_bounds__(block_threads, 4) causal_conv_kernel(const Par
     }
     if (token == begin) {
       load_window<T, K, Aligned>(p, p.read_slot[span], own);
-      store_window<T, K, Aligned>(p, p.write_slot[span], begin, end, own);
+      store_window<Aligned, Gated>(p, p.write_slot[span], begin, end, own);
     }
     const int owned = begin >= first && begin + K - 1 > last ? begin + K - 1 : last;
     const int stop = owned < end ? owned : end;
     if (token >= stop) return;
-    convolve_run<T, K, Aligned>(p, token, stop, own);
+    convolve_run<Aligned, Gated>(p, token, stop, own);
     token = stop;
   }
 }
 
 template <typename T, int K>
-void run(Stream& stream, const CausalConv& op) {
-  const std::int64_t tokens = op.x.dim(0), channels = op.x.dim(1);
+void run(Stream& stream, const ConvChannels<T>& job, std::int64_t tokens) {
+  const std::int64_t channels = job.end;
   const unsigned blocks = pieces(channels, block_threads * vector_size<T>);
   const std::int64_t tile =
       std::clamp<std::int64_t>(tokens * blocks / blocks_wanted, 1, tile_tokens_max);
-  const Params<T> params = {.x = op.x.as<T>(),
-                            .y = op.y.as<T>(),
-                            .windows = op.windows.as<T>(),
-                            .weight = op.weight.as<float>(),
-                            .bias = op.bias.as<float>(),
-                            .span_begin = op.span_begin.as<std::int32_t>(),
-                            .read_slot = op.read_slot.as<std::int32_t>(),
-                            .write_slot = op.write_slot.as<std::int32_t>(),
-                            .x_stride = op.x.row_stride,
-                            .y_stride = op.y.row_stride,
-                            .slot_stride = op.windows.row_stride,
+  const Params<T> params = {.x = job.x,
+                            .y = job.y,
+                            .windows = job.windows,
+                            .weight = job.weight,
+                            .bias = job.bias,
+                            .before = job.before,
+                            .behind = job.behind,
+                            .span_begin = job.span_begin,
+                            .read_slot = job.read_slot,
+                            .write_slot = job.write_slot,
+                            .x_stride = job.x_stride,
+                            .y_stride = job.y_stride,
+                            .slot_stride = job.slot_stride,
                             .channels = static_cast<int>(channels),
-                            .spans = static_cast<int>(op.read_slot.dim(0)),
+                            .spans = static_cast<int>(job.spans),
                             .tile_tokens = static_cast<int>(tile)};
   const bool is_aligned =
-      channels % vector_size<T> == 0 && is_vector_aligned(params.x, params.x_stride) &&
-      is_vector_aligned(params.y, params.y_stride) &&
-      is_vector_aligned(params.windows, params.slot_stride) && is_vector_aligned(params.weight, 0);
-  launch(stream,
-         {.blocks = dim3(blocks, pieces(tokens, tile)),
-          .threads = block_threads,
-          .starts_early = true},
-         is_aligned ? causal_conv_kernel<T, K, true> : causal_conv_kernel<T, K, false>, params);
+      channels % vector_size<T> == 0 && is_vector_aligned(job.x, job.x_stride) &&
+      is_vector_aligned(job.before, 0) && is_vector_aligned(job.behind, 0) &&
+      is_vector_aligned(job.y, job.y_stride) && is_vector_aligned(job.windows, job.slot_stride) &&
+      is_vector_aligned(job.weight, 0);
+  const auto start = [&](void (*aligned)(Params<T>), void (*any)(Params<T>)) {
+    launch(stream,
+           {.blocks = dim3(blocks, pieces(tokens, tile)),
+            .threads = block_threads,
+            .starts_early = true},
+           is_aligned ? aligned : any, params);
+  };
+  if (job.before == nullptr) {
+    return start(convolve_kernel<T, K, true, false>, convolve_kernel<T, K, false, false>);
+  }
+  start(convolve_kernel<T, K, true, true>, convolve_kernel<T, K, false, true>);
+}
+
+template <typename Op>
+void run_op(Stream& stream, const Op& op) {
+  const std::int64_t tokens = op.x.dim(0);
+  if (tokens == 0 || op.y.dim(1) == 0) return;
+  visit_float(op.x.dtype, [&]<typename T>(Tag<T>) {
+    const ConvChannels<T> job = channels_of<T>(op);
+    switch (job.width) {
+      case 2:
+        return run<T, 2>(stream, job, tokens);
+      case 3:
+        return run<T, 3>(stream, job, tokens);
+      default:
+        return run<T, 4>(stream, job, tokens);
+    }
+  });
 }
 
 }  // namespace
 
-void causal_conv(Stream& stream, const CausalConv& op) {
-  if (op.x.dim(0) == 0 || op.x.dim(1) == 0) return;
-  visit_float(op.x.dtype, [&]<typename T>(Tag<T>) {
-    switch (op.weight.dim(1)) {
-      case 2:
-        return run<T, 2>(stream, op);
-      case 3:
-        return run<T, 3>(stream, op);
-      default:
-        return run<T, 4>(stream, op);
-    }
-  });
-}
+void causal_conv(Stream& stream, const CausalConv& op) { run_op(stream, op); }
+void short_conv(Stream& stream, const ShortConv& op) { run_op(stream, op); }
 
 }  // namespace hyb::kernels::cuda
