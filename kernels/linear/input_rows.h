@@ -48,6 +48,17 @@ __device__ __forceinline__ void scale_values(const DenseNorm& norm, int column, 
   }
 }
 
+template <int Warps>
+__device__ __forceinline__ void copy_rows(bf16* to, const bf16* x, std::int64_t x_stride,
+                                          int tokens, int inner) {
+  for (int t = 0; t < tokens; ++t) {
+#pragma unroll 1
+    for (int k = static_cast<int>(threadIdx.x) * 8; k < inner; k += Warps * warp_size * 8) {
+      store16(to + t * inner + k, load16(x + t * x_stride + k));
+    }
+  }
+}
+
 /// Whether a slice is a vector for each of some neighbouring lanes, a power of two of them.
 constexpr bool is_narrow_slice(int width) {
   const int lanes = width / 8;
@@ -98,15 +109,7 @@ __device__ __forceinline__ void stage_rows(bf16* to, const bf16* x, std::int64_t
                                            int tokens, int inner, const DenseNorm& norm) {
   const int thread = static_cast<int>(threadIdx.x);
   const int warp = thread / warp_size;
-  if (norm.weight == nullptr) {
-    for (int t = 0; t < tokens; ++t) {
-#pragma unroll 1
-      for (int k = thread * 8; k < inner; k += Warps * warp_size * 8) {
-        store16(to + t * inner + k, load16(x + t * x_stride + k));
-      }
-    }
-    return;
-  }
+  if (norm.weight == nullptr) return copy_rows<Warps>(to, x, x_stride, tokens, inner);
   const int width = inner / norm.groups, slices = tokens * norm.groups;
   if (is_narrow_slice(width)) {
     return stage_narrow_slices<Warps>(to, x, x_stride, tokens, inner, norm);
