@@ -59,9 +59,7 @@ kernels::Queue make_queue(const ModelOptions& options) {
       {.threads = options.threads, .isa = {}, .batch_invariant = options.batch_invariant});
 }
 
-void check_loadable(const ModelSource& source, const ModelOutline& outline,
-                    const ModelOptions& options) {
-  models::demand_runs(outline.config, *outline.family);
+void check_loadable(const ModelSource& source, const ModelOptions& options) {
   if (options.random_weights || source.has_tensors()) return;
   throw Error(ErrorKind::model,
               fmt::format("{} holds no model.safetensors and no model.safetensors.index.json; "
@@ -71,7 +69,7 @@ void check_loadable(const ModelSource& source, const ModelOutline& outline,
 
 models::Model load_weights_of(const ModelSource& source, const ModelOutline& outline,
                               const ModelOptions& options, kernels::Queue& queue) {
-  check_loadable(source, outline, options);
+  check_loadable(source, options);
   if (options.random_weights) {
     return models::random_model(queue, outline.config, *options.random_weights, outline.sizes);
   }
@@ -89,7 +87,7 @@ BareModel open_bare(const ModelOptions& options, const Environment& environment)
   const std::size_t budget = budget_bytes(parse_memory(options.memory), device_of(options.device));
   ModelSource source = ModelSource::find(options.model, environment);
   ModelOutline outline = outline_of(source, options);
-  check_loadable(source, outline, options);
+  check_loadable(source, options);
   const std::size_t weights =
       models::packed_bytes(outline.plan, device_of(options.device), outline.activation);
   if (weights > budget) {

@@ -36,10 +36,9 @@ ModelOutline outline_of(const ModelSource& source, const ModelOptions& options);
 /// leaves idle.
 kernels::Queue make_queue(const ModelOptions& options);
 
-/// Throws Error(model) for what more memory would not help: a family that can't be run yet, weights
-/// that are neither there nor to be made up. To be asked before whether the model fits.
-void check_loadable(const ModelSource& source, const ModelOutline& outline,
-                    const ModelOptions& options);
+/// Throws Error(model) for weights that are neither there nor to be made up: more memory would not
+/// help. To be asked before whether the model fits.
+void check_loadable(const ModelSource& source, const ModelOptions& options);
 
 /// Reads or makes up the weights. Throws Error(model) when there are none to read.
 models::Model load_weights_of(const ModelSource& source, const ModelOutline& outline,

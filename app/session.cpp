@@ -64,7 +64,7 @@ Session::Parts::Parts(const ModelOptions& asked, const SessionShape& wanted,
 
 void Session::Parts::load(const ModelOptions& options) {
   queue = std::make_unique<kernels::Queue>(make_queue(options));
-  check_loadable(source, outline, options);
+  check_loadable(source, options);
   // Whether it fits is known before a weight is read.
   memory = plan_memory(outline.plan, outline.geometry, budget_of(options), options.context,
                        queue->threads(), shape);

@@ -4,6 +4,7 @@
 
 #include "kernels/linear/project.h"
 #include "kernels/ops/attention.h"
+#include "kernels/ops/delta_rule.h"
 #include "kernels/ops/embed.h"
 #include "kernels/ops/gather_rows.h"
 #include "kernels/ops/ssd.h"
@@ -47,11 +48,18 @@ std::size_t attention_workspace(const Plan& plan, kernels::Device device,
   return std::min(bytes, enough);
 }
 
-std::size_t ssd_workspace(const Plan& plan, kernels::Device device) {
+/// Recurrent layers run one after the other: they share one.
+std::size_t recurrent_workspace(const Plan& plan, kernels::Device device,
+                                const Decoder::Limits& limits) {
   return largest(plan, [&](const auto& part) -> std::size_t {
-    const auto* ssd = as<Ssd>(part);
-    if (ssd == nullptr) return 0;
-    return kernels::ssd_workspace_bytes(device, ssd->heads, ssd->head_dim, ssd->state_dim);
+    if (const auto* ssd = as<Ssd>(part)) {
+      return kernels::ssd_workspace_bytes(device, ssd->heads, ssd->head_dim, ssd->state_dim);
+    }
+    if (const auto* delta = as<DeltaNet>(part)) {
+      return kernels::delta_rule_workspace_bytes(device, limits.tokens, limits.rows,
+                                                 delta->value_heads);
+    }
+    return 0;
   });
 }
 
@@ -69,13 +77,8 @@ std::size_t tickets(const Decoder::Limits& limits) {
 }
 
 std::size_t activations(const Plan& plan, DType activation, const Decoder::Limits& limits) {
-  const std::size_t part_max = largest(plan, [&](const auto& part) -> std::size_t {
-    using P = std::decay_t<decltype(part)>;
-    if constexpr (std::is_same_v<P, DeltaNet> || std::is_same_v<P, Moe>) {
-      return 0;  // refused when weights are loaded; has a workspace of its own
-    } else {
-      return models::scratch_bytes(part, limits.tokens, plan.width, activation);
-    }
+  const std::size_t part_max = largest(plan, [&](const auto& part) {
+    return models::scratch_bytes(part, limits.tokens, activation);
   });
   const auto rows_bytes = [&](std::int64_t rows, std::int64_t columns, DType dtype) {
     return Scratch::padded(static_cast<std::size_t>(rows * columns) * size_of(dtype));
@@ -114,21 +117,28 @@ Decoder::Decoder(kernels::Queue& queue, const Plan& plan, const Weights& weights
       activation_(geometry.activation_dtype),
       scratch_(queue.device(), activations(plan, geometry.activation_dtype, limits)),
       attention_workspace_(queue.device(), attention_workspace(plan, queue.device(), limits)),
-      ssd_workspace_(queue.device(), ssd_workspace(plan, queue.device())),
+      recurrent_workspace_(queue.device(), recurrent_workspace(plan, queue.device(), limits)),
       moe_workspace_(queue.device(),
                      moe_workspace(plan, queue.device(), geometry.activation_dtype, limits)),
       tickets_(queue.device(), tickets(limits)) {}
 
 std::size_t Decoder::scratch_bytes() const {
-  return scratch_.bytes() + attention_workspace_.bytes() + ssd_workspace_.bytes() +
+  return scratch_.bytes() + attention_workspace_.bytes() + recurrent_workspace_.bytes() +
          moe_workspace_.bytes() + tickets_.bytes();
 }
 
 std::size_t Decoder::scratch_bytes(const Plan& plan, kernels::Device device, DType activation,
                                    const Limits& limits) {
   return activations(plan, activation, limits) + attention_workspace(plan, device, limits) +
-         ssd_workspace(plan, device) + moe_workspace(plan, device, activation, limits) +
-         tickets(limits);
+         recurrent_workspace(plan, device, limits) +
+         moe_workspace(plan, device, activation, limits) + tickets(limits);
+}
+
+RecurrentMemory Decoder::recurrent(std::size_t ordinal) const {
+  return {.windows = store_.windows(ordinal),
+          .states = store_.states(ordinal),
+          .tickets = all_of(tickets_, DType::i32),
+          .workspace = all_of(recurrent_workspace_, DType::u8)};
 }
 
 void Decoder::run_part(std::size_t layer, std::size_t block, std::size_t part, const PartCall& call,
@@ -143,12 +153,11 @@ void Decoder::run_part(std::size_t layer, std::size_t block, std::size_t part, c
                                     .page_tokens = page_tokens_};
     models::run(*attention, std::get<AttentionWeights>(weights), memory, call);
   } else if (const auto* ssd = std::get_if<Ssd>(&described)) {
-    const std::size_t ordinal = ordinals.recurrent++;
-    const SsdMemory memory = {.windows = store_.windows(ordinal),
-                              .states = store_.states(ordinal),
-                              .tickets = all_of(tickets_, DType::i32),
-                              .workspace = all_of(ssd_workspace_, DType::u8)};
-    models::run(*ssd, std::get<SsdWeights>(weights), memory, call);
+    models::run(*ssd, std::get<SsdWeights>(weights), recurrent(ordinals.recurrent++), call);
+  } else if (const auto* delta = std::get_if<DeltaNet>(&described)) {
+    models::run(*delta, std::get<DeltaNetWeights>(weights), recurrent(ordinals.recurrent++), call);
+  } else if (const auto* conv = std::get_if<ShortConv>(&described)) {
+    models::run(*conv, std::get<ShortConvWeights>(weights), recurrent(ordinals.recurrent++), call);
   } else if (const auto* mlp = std::get_if<Mlp>(&described)) {
     models::run(*mlp, std::get<MlpWeights>(weights), call);
   } else {

@@ -33,6 +33,7 @@ class Decoder {
 
  private:
   struct Ordinals;
+  RecurrentMemory recurrent(std::size_t ordinal) const;
   void run_part(std::size_t layer, std::size_t block, std::size_t part, const PartCall& call,
                 Ordinals& ordinals);
   kernels::InputNorm norm_of(Norm kind, const kernels::Tensor& weight) const;
@@ -48,7 +49,7 @@ class Decoder {
   DType activation_;
   Scratch scratch_;
   // What ops keep for themselves from call to call: zeros at the start.
-  kernels::Buffer attention_workspace_, ssd_workspace_, moe_workspace_, tickets_;
+  kernels::Buffer attention_workspace_, recurrent_workspace_, moe_workspace_, tickets_;
 };
 
 }  // namespace hyb::models

@@ -46,6 +46,9 @@ std::optional<Shape> recurrent_shape(const Part& part) {
     return Shape{delta->conv_dim(), delta->conv_width, delta->value_heads, delta->key_dim,
                  delta->value_dim};
   }
+  if (const auto* conv = std::get_if<ShortConv>(&part)) {
+    return Shape{conv->channels, conv->conv_width, 0, 0, 0};
+  }
   return std::nullopt;
 }
 

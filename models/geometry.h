@@ -38,7 +38,7 @@ struct SlotPiece {
   std::int32_t part;
   std::int32_t conv_channels;  ///< the window is [conv_channels, conv_width - 1], activation dtype
   std::int32_t conv_width;
-  std::int32_t heads;    ///< the state is [heads, rows, columns], state dtype:
+  std::int32_t heads;    ///< the state is [heads, rows, columns], state dtype; none: 0
   std::int32_t rows;     ///< ssd: head_dim P; delta net: key_dim
   std::int32_t columns;  ///< ssd: state_dim N; delta net: value_dim
   std::size_t conv_offset;

@@ -16,7 +16,6 @@ namespace {
 
 Model model_of(kernels::Queue& queue, const Config& config, const Family& family,
                WeightProvider& provider, const GeometryOptions& options) {
-  demand_runs(config, family);
   Model model;
   model.plan = family.plan(config);
   model.geometry = geometry_of(model.plan, options);
@@ -41,12 +40,6 @@ void report_extra(const WeightIndex& index, const TensorFiles& files) {
 
 }  // namespace
 
-void demand_runs(const Config& config, const Family& family) {
-  if (family.runs) return;
-  throw Error(ErrorKind::model, config.source() + ": model_type " + config.model_type() +
-                                    " can be inspected (hyb inspect, hyb fit) but not run yet");
-}
-
 DType activation_dtype(const Plan& plan, std::optional<DType> wanted) {
   if (wanted) return *wanted;
   return plan.weight_dtype == DType::bf16 ? DType::bf16 : DType::f32;
@@ -65,7 +58,7 @@ Model load_model(kernels::Queue& queue, const Config& config, TensorFiles& files
 Model random_model(kernels::Queue& queue, const Config& config, std::uint64_t seed,
                    const GeometryOptions& options) {
   const Family& family = family_of(config);
-  RandomWeights provider(queue, seed, family.plan(config).tied_head);
+  RandomWeights provider(queue, seed);
   return model_of(queue, config, family, provider, options);
 }
 

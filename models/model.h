@@ -20,16 +20,13 @@ struct Model {
   Weights weights;
 };
 
-/// Throws Error(model) when the family can be described but not run yet.
-void demand_runs(const Config& config, const Family& family);
-
 /// The type activations have: `wanted`, else bf16 for bf16 weights and f32 for all others (f16
 /// numbers do not fit into bf16).
 DType activation_dtype(const Plan& plan, std::optional<DType> wanted);
 
 /// Loads the files of a model. They may be closed afterwards: every weight was packed. Tensors that
-/// the plan does not ask for are a warning. Throws Error(model) when the family can't be run yet,
-/// or for what WeightIndex and load_weights refuse.
+/// neither the plan nor the family knows are a warning. Throws Error(model) for what WeightIndex
+/// refuses.
 Model load_model(kernels::Queue& queue, const Config& config, TensorFiles& files,
                  const GeometryOptions& options);
 

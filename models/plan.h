@@ -32,7 +32,6 @@ struct Attention {
   std::optional<Rope> rope;     ///< none: no positional encoding
   std::optional<Norm> qk_norm;  ///< per-head norm of q and k
   bool output_gate = false;     ///< q_proj holds [q | gate] per head; out *= sigmoid(gate)
-  bool bias = false;
 };
 
 /// Mamba-2: in_proj -> [z | x B C | dt], causal conv over xBC, recurrence, gated norm, out_proj.
@@ -60,7 +59,15 @@ struct DeltaNet {
   std::int32_t value_dim;  ///< per head
   std::int32_t conv_width;
 
-  std::int32_t conv_dim() const { return 2 * key_heads * key_dim + value_heads * value_dim; }
+  std::int32_t keys() const { return key_heads * key_dim; }
+  std::int32_t values() const { return value_heads * value_dim; }
+  std::int32_t conv_dim() const { return 2 * keys() + values(); }
+};
+
+/// Gated short convolution: in_proj -> [B | C | x], C * conv(B * x), out_proj.
+struct ShortConv {
+  std::int32_t channels;  ///< of each of the three
+  std::int32_t conv_width;
 };
 
 enum class Activation : std::uint8_t { silu, relu2 };
@@ -85,7 +92,9 @@ struct Moe {
   std::int32_t hidden;  ///< per expert
   RouterScore score = RouterScore::softmax_of_selected;
   bool renormalize = false;
+  float renormalize_epsilon = 0.0F;  ///< added to the sum of weights that is divided by
   bool correction_bias = false;
+  bool router_f32 = false;  ///< the router's weights and product are f32, whatever the rest is
   float scale = 1.0F;
   std::int32_t groups = 1;         ///< router groups
   std::int32_t active_groups = 1;  ///< of which so many may be chosen from
@@ -96,7 +105,7 @@ struct Moe {
   bool shared_gate = false;        ///< shared expert times sigmoid(gate . x)
 };
 
-using Part = std::variant<Attention, Ssd, DeltaNet, Mlp, Moe>;
+using Part = std::variant<Attention, Ssd, DeltaNet, ShortConv, Mlp, Moe>;
 
 /// h += residual_scale * sum over parts of part(norm(h)).
 struct Block {

@@ -71,6 +71,7 @@ class Roofline {
   void add_part(const Attention& part);
   void add_part(const Ssd& part);
   void add_part(const DeltaNet& part);
+  void add_part(const ShortConv&) {}
   void add_part(const Mlp&) {}
   void add_part(const Moe&) {}
   double experts_touched(double tokens) const;

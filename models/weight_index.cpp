@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <unordered_set>
 
 #include "core/base/error.h"
@@ -40,11 +41,17 @@ void check(const RequiredWeight& weight, const TensorInfo& found, const TensorFi
 
 }  // namespace
 
+bool is_known_unused(const Plan& plan, const Family& family, std::string_view name) {
+  if (plan.tied_head && name == "lm_head.weight") return true;  // a copy of the embedding
+  return std::any_of(family.unused.begin(), family.unused.end(),
+                     [&](std::string_view start) { return name.starts_with(start); });
+}
+
 WeightIndex::WeightIndex(const Plan& plan, const Family& family, const TensorFiles& files)
     : files_(&files) {
   std::unordered_set<std::string_view> used;
   std::vector<std::string> missing;
-  for (const RequiredWeight& weight : required_weights(plan, family)) {
+  for (const RequiredWeight& weight : required_weights(plan, family, &files)) {
     const TensorInfo* found = find_any(weight, files);
     if (found == nullptr) {
       missing.push_back(fmt::format("{} {}", weight.names.front(), shown(weight.shape)));
@@ -64,7 +71,7 @@ WeightIndex::WeightIndex(const Plan& plan, const Family& family, const TensorFil
                     named < missing.size() ? ", ..." : ""));
   }
   for (const std::string_view name : files.names()) {
-    if (!used.contains(name)) extra_.emplace_back(name);
+    if (!used.contains(name) && !is_known_unused(plan, family, name)) extra_.emplace_back(name);
   }
 }
 

@@ -2,12 +2,16 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/io/tensor_files.h"
 #include "models/weight_list.h"
 
 namespace hyb::models {
+
+/// Whether hyb knows what a tensor is and leaves it: draft layers, vision, the copy of a tied head.
+bool is_known_unused(const Plan& plan, const Family& family, std::string_view name);
 
 /// The required weights of a model, found in its files and checked. TensorFiles must outlive it.
 class WeightIndex {
@@ -27,7 +31,7 @@ class WeightIndex {
   /// Gives back the physical pages of a weight that was packed elsewhere.
   void drop(const WeightKey& key) const { files_->drop(name(key)); }
 
-  /// Tensors in the files that the plan does not need.
+  /// Tensors in the files that neither the plan nor the family knows.
   const std::vector<std::string>& extra() const { return extra_; }
 
  private:

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <type_traits>
+#include <algorithm>
 #include <utility>
 
 #include "core/base/error.h"
@@ -16,7 +16,7 @@ constexpr std::int64_t parameters_max = std::int64_t{1} << 60;
 using Shape = std::vector<std::int64_t>;
 
 /// Puts numbers in the places of `{}`, in order.
-std::string fill_name(std::string_view pattern, std::int32_t layer, std::int32_t expert) {
+std::string fill_numbers(std::string_view pattern, std::int32_t layer, std::int32_t expert) {
   std::string out;
   for (const std::int32_t number : {layer, expert}) {
     const std::size_t place = pattern.find("{}");
@@ -27,11 +27,11 @@ std::string fill_name(std::string_view pattern, std::int32_t layer, std::int32_t
   return out.append(pattern);
 }
 
-/// Collects the weights of a plan; the family says which names, and where it stores several
-/// matrices as one.
+/// Collects the weights of a plan; the family says which names, and in which layout.
 class Lister {
  public:
-  Lister(const Plan& plan, const Family& family) : plan_(plan), family_(family) {}
+  Lister(const Plan& plan, const Family& family, const TensorFiles* files)
+      : plan_(plan), family_(family), files_(files) {}
 
   std::vector<RequiredWeight> list() {
     add("embed", {plan_.vocab, plan_.width});
@@ -51,11 +51,41 @@ class Lister {
   }
 
  private:
-  bool has(std::string_view role) const {
-    for (const TensorName& name : family_.names) {
-      if (name.role == role) return true;
+  /// The spellings of a name, numbers and trunks filled in.
+  void spell(const TensorName& name, std::int32_t expert, std::vector<std::string>& out) const {
+    if (!name.name.starts_with('*')) {
+      out.push_back(fill_numbers(name.name, layer_, expert));
+      return;
     }
-    return false;
+    const std::string rest = fill_numbers(name.name.substr(1), layer_, expert);
+    for (const std::string_view trunk : family_.trunks) out.push_back(std::string(trunk) + rest);
+  }
+
+  bool is_named(std::string_view role) const {
+    return std::any_of(family_.names.begin(), family_.names.end(),
+                       [&](const TensorName& name) { return name.role == role; });
+  }
+
+  bool is_stored(std::string_view role, std::int32_t expert) const {
+    std::vector<std::string> names;
+    for (const TensorName& name : family_.names) {
+      if (name.role == role) spell(name, expert, names);
+    }
+    return std::any_of(names.begin(), names.end(),
+                       [&](const std::string& name) { return files_->find(name) != nullptr; });
+  }
+
+  /// Whether this layer has `a` and not its alternative `b`.
+  bool takes(std::string_view a, std::string_view b, std::int32_t expert_of_b = -1) const {
+    if (!is_named(a) || !is_named(b)) return is_named(a);
+    if (files_ != nullptr) {
+      if (is_stored(a, -1)) return true;
+      if (is_stored(b, expert_of_b)) return false;
+    }
+    const auto first =
+        std::find_if(family_.names.begin(), family_.names.end(),
+                     [&](const TensorName& name) { return name.role == a || name.role == b; });
+    return first->role == a;
   }
 
   void add(std::string_view role, Shape shape, std::int32_t expert = -1) {
@@ -64,7 +94,7 @@ class Lister {
       if (name.role != role) continue;
       // The key refers to the family's table, which outlives everything.
       weight.key = {.role = name.role, .layer = layer_, .expert = expert};
-      weight.names.push_back(fill_name(name.name, layer_, expert));
+      spell(name, expert, weight.names);
     }
     require(!weight.names.empty(), "required_weights: the family names role " + std::string(role));
     if (weights_.size() >= weights_max) {
@@ -88,12 +118,6 @@ class Lister {
       add("attention.q_norm", {a.head_dim});
       add("attention.k_norm", {a.head_dim});
     }
-    if (a.bias) {
-      add("attention.q_bias", {q_rows});
-      add("attention.k_bias", {kv_rows});
-      add("attention.v_bias", {kv_rows});
-      add("attention.o_bias", {plan_.width});
-    }
   }
 
   void add_part(const Ssd& s) {
@@ -108,15 +132,27 @@ class Lister {
   }
 
   void add_part(const DeltaNet& d) {
-    const std::int64_t keys = std::int64_t{d.key_heads} * d.key_dim;
-    const std::int64_t values = std::int64_t{d.value_heads} * d.value_dim;
-    add("delta.qkvz", {2 * keys + 2 * values, plan_.width});
-    add("delta.ba", {2 * std::int64_t{d.value_heads}, plan_.width});
+    const std::int64_t values = d.values();
+    if (takes("delta.qkvz", "delta.qkv")) {
+      add("delta.qkvz", {d.conv_dim() + values, plan_.width});
+      add("delta.ba", {2 * std::int64_t{d.value_heads}, plan_.width});
+    } else {
+      add("delta.qkv", {d.conv_dim(), plan_.width});
+      add("delta.z", {values, plan_.width});
+      add("delta.b", {d.value_heads, plan_.width});
+      add("delta.a", {d.value_heads, plan_.width});
+    }
     add("delta.conv_weight", {d.conv_dim(), 1, d.conv_width});
     add("delta.a_log", {d.value_heads});
     add("delta.dt_bias", {d.value_heads});
     add("delta.norm", {d.value_dim});
     add("delta.out_proj", {plan_.width, values});
+  }
+
+  void add_part(const ShortConv& c) {
+    add("conv.in_proj", {3 * std::int64_t{c.channels}, plan_.width});
+    add("conv.weight", {c.channels, 1, c.conv_width});
+    add("conv.out_proj", {plan_.width, c.channels});
   }
 
   void add_part(const Mlp& m) { add_feed_forward("mlp.", "", m.hidden, m.gated); }
@@ -125,7 +161,7 @@ class Lister {
   void add_feed_forward(const std::string& room, const std::string& prefix, std::int64_t hidden,
                         bool gated) {
     const std::string stem = room + prefix;
-    if (gated && has(stem + "gate_up")) {
+    if (gated && takes(stem + "gate_up", stem + "up")) {
       add(stem + "gate_up", {2 * hidden, plan_.width});
     } else {
       if (gated) add(stem + "gate", {hidden, plan_.width});
@@ -148,8 +184,8 @@ class Lister {
   }
 
   void add_experts(const Moe& m, std::int64_t width) {
-    if (has("moe.gate_up")) {
-      add("moe.gate_up", {m.experts, 2 * std::int64_t{m.hidden}, width});
+    if (takes("moe.gate_up", "moe.expert_up", 0)) {
+      add("moe.gate_up", {m.experts, (m.gated ? 2 : 1) * std::int64_t{m.hidden}, width});
       add("moe.down", {m.experts, width, m.hidden});
       return;
     }
@@ -162,14 +198,16 @@ class Lister {
 
   const Plan& plan_;
   const Family& family_;
+  const TensorFiles* files_;  // none: of config.json alone
   std::int32_t layer_ = -1;
   std::vector<RequiredWeight> weights_;
 };
 
 }  // namespace
 
-std::vector<RequiredWeight> required_weights(const Plan& plan, const Family& family) {
-  std::vector<RequiredWeight> weights = Lister(plan, family).list();
+std::vector<RequiredWeight> required_weights(const Plan& plan, const Family& family,
+                                             const TensorFiles* files) {
+  std::vector<RequiredWeight> weights = Lister(plan, family, files).list();
   parameters(weights);
   return weights;
 }

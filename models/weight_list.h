@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/io/tensor_files.h"
 #include "models/families.h"
 #include "models/plan.h"
 
@@ -28,9 +29,11 @@ struct RequiredWeight {
   std::vector<std::int64_t> shape;
 };
 
-/// Every tensor the plan needs, in layer order. The head is not listed when it is tied.
+/// Every tensor the plan needs, in layer order. The head is not listed when it is tied. Of two
+/// layouts that the family names it is the one that `files` have, or without files the first named.
 /// Throws Error(model) when the plan asks for more than 1,000,000 tensors or 2^60 parameters.
-std::vector<RequiredWeight> required_weights(const Plan& plan, const Family& family);
+std::vector<RequiredWeight> required_weights(const Plan& plan, const Family& family,
+                                             const TensorFiles* files = nullptr);
 
 /// Number of parameters; a tied head counts once.
 std::int64_t parameters(const std::vector<RequiredWeight>& weights);

@@ -69,8 +69,6 @@ std::vector<float> FileWeights::vector(const WeightKey& key, std::int64_t count)
   return values;
 }
 
-bool RandomWeights::has(const WeightKey& key) const { return key.role != "head" || !tied_head_; }
-
 kernels::WeightSource RandomWeights::matrix(const WeightKey& key, std::int64_t experts,
                                             std::int64_t rows, std::int64_t columns) {
   const std::int64_t count = experts * rows * columns;
@@ -97,6 +95,8 @@ std::vector<float> RandomWeights::vector(const WeightKey& key, std::int64_t coun
   } else if (key.role.ends_with("a_log")) {
     centre = 1.4F;  // decay rates exp(0) .. exp(2.8), as initialised for training
     reach = 1.4F;
+  } else if (key.role.ends_with("correction_bias")) {
+    reach = 0.0F;  // all experts alike
   } else if (key.role.ends_with("dt_bias")) {
     centre = -4.0F;  // softplus gives time steps of about 0.002 .. 0.1
     reach = 2.0F;

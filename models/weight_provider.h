@@ -15,7 +15,7 @@ class WeightProvider {
  public:
   virtual ~WeightProvider() = default;
 
-  /// Whether a weight that a model may lack (an untied head, a bias) is there.
+  /// Whether a weight that is stored in one of several layouts is there in this one.
   virtual bool has(const WeightKey& key) const = 0;
 
   /// The bytes of [experts, rows, columns], valid until release(key).
@@ -49,10 +49,10 @@ class FileWeights : public WeightProvider {
 /// have them. Activations neither explode nor vanish, answers mean nothing.
 class RandomWeights : public WeightProvider {
  public:
-  RandomWeights(kernels::Queue& queue, std::uint64_t seed, bool tied_head)
-      : queue_(queue), seed_(seed), tied_head_(tied_head) {}
+  RandomWeights(kernels::Queue& queue, std::uint64_t seed) : queue_(queue), seed_(seed) {}
 
-  bool has(const WeightKey& key) const override;
+  /// Every matrix comes in any layout.
+  bool has(const WeightKey&) const override { return true; }
   kernels::WeightSource matrix(const WeightKey& key, std::int64_t experts, std::int64_t rows,
                                std::int64_t columns) override;
   std::vector<float> vector(const WeightKey& key, std::int64_t count) override;
@@ -61,7 +61,6 @@ class RandomWeights : public WeightProvider {
  private:
   kernels::Queue& queue_;
   std::uint64_t seed_;
-  bool tied_head_;
   std::map<WeightKey, kernels::Buffer> bytes_;  // handed out
 };
 

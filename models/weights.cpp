@@ -1,93 +1,43 @@
 #include "models/weights.h"
 
-#include <initializer_list>
-#include <span>
-#include <utility>
-
 #include "core/base/error.h"
-#include "kernels/transfer.h"
+#include "models/weight_loader.h"
 
 namespace hyb::models {
 namespace {
 
-/// Loads one layer's weights, or the model-wide ones (layer -1).
-class Loader {
- public:
-  Loader(kernels::Queue& queue, WeightProvider& provider, const LoadOptions& options,
-         Weights& weights)
-      : queue_(queue), provider_(provider), options_(options), weights_(weights) {}
-
-  void set_layer(std::int32_t layer) { layer_ = layer; }
-
-  kernels::Weight matrix(std::string_view role, std::int64_t rows, std::int64_t columns,
-                         std::int64_t experts = 1) {
-    const WeightKey key{.role = role, .layer = layer_};
-    kernels::Weight packed = kernels::Weight::pack(
-        queue_, provider_.matrix(key, experts, rows, columns), options_.activation);
-    provider_.release(key);
-    weights_.packed_bytes += packed.owned_bytes();
-    return packed;
+kernels::Weight load_qkv(WeightLoader& loader, std::int64_t width, const Attention& part) {
+  const std::int64_t dim = part.head_dim;
+  const std::int64_t inner = part.heads * dim;
+  const std::int64_t kv = part.kv_heads * dim;
+  if (!part.output_gate) {
+    return loader.stacked({{"attention.q", inner}, {"attention.k", kv}, {"attention.v", kv}},
+                          width);
   }
-
-  /// Matrices below each other, as one.
-  kernels::Weight stacked(std::initializer_list<std::pair<std::string_view, std::int64_t>> parts,
-                          std::int64_t columns) {
-    kernels::WeightSource all(1, 0, columns);
-    for (const auto& [role, rows] : parts) {
-      const kernels::WeightSource part =
-          provider_.matrix({.role = role, .layer = layer_}, 1, rows, columns);
-      all.append(part, 0, rows);
-      all.rows += rows;
-    }
-    kernels::Weight packed = kernels::Weight::pack(queue_, all, options_.activation);
-    weights_.packed_bytes += packed.owned_bytes();
-    for (const auto& [role, rows] : parts) provider_.release({.role = role, .layer = layer_});
-    return packed;
-  }
-
-  kernels::Tensor vector(std::string_view role, std::int64_t rows, std::int64_t columns = 0) {
-    const std::int64_t count = rows * (columns == 0 ? 1 : columns);
-    const WeightKey key{.role = role, .layer = layer_};
-    const std::vector<float> source = provider_.vector(key, count);
-    kernels::Buffer& buffer =
-        weights_.vectors.emplace_back(queue_.device(), source.size() * sizeof(float));
-    kernels::upload(queue_, buffer.data(), std::as_bytes(std::span(source)));
-    auto* const values = reinterpret_cast<float*>(buffer.data());
-    provider_.release(key);
-    if (columns == 0) return kernels::Tensor(values, DType::f32, {rows});
-    return kernels::Tensor(values, DType::f32, {rows, columns});
-  }
-
-  bool has(std::string_view role) const { return provider_.has({.role = role, .layer = layer_}); }
-
- private:
-  kernels::Queue& queue_;
-  WeightProvider& provider_;
-  const LoadOptions& options_;
-  Weights& weights_;
-  std::int32_t layer_ = -1;
-};
-
-[[noreturn]] void fail_unsupported(const Plan& plan, const char* what) {
-  throw Error(ErrorKind::model, plan.family + ": " + what + " can be inspected but not run yet");
+  const kernels::WeightSource q_gate = loader.stored("attention.q", 2 * inner, width);
+  kernels::WeightSource all(1, 2 * inner + 2 * kv, width);
+  for (std::int64_t h = 0; h < part.heads; ++h) all.append(q_gate, 2 * h * dim, dim);
+  all.append(loader.stored("attention.k", kv, width), 0, kv);
+  all.append(loader.stored("attention.v", kv, width), 0, kv);
+  for (std::int64_t h = 0; h < part.heads; ++h) all.append(q_gate, (2 * h + 1) * dim, dim);
+  return loader.pack(all);
 }
 
-PartWeights load(Loader& loader, const Plan& plan, const Attention& part) {
-  if (part.qk_norm || part.output_gate || part.bias) {
-    fail_unsupported(plan, "attention with q/k norm, output gate or bias");
+PartWeights load(WeightLoader& loader, std::int64_t width, const Attention& part) {
+  AttentionWeights weights;
+  weights.qkv = load_qkv(loader, width, part);
+  weights.o = loader.matrix("attention.o", width, std::int64_t{part.heads} * part.head_dim);
+  if (part.qk_norm) {
+    weights.q_norm = loader.vector("attention.q_norm", part.head_dim);
+    weights.k_norm = loader.vector("attention.k_norm", part.head_dim);
   }
-  const std::int64_t inner = std::int64_t{part.heads} * part.head_dim;
-  const std::int64_t kv = std::int64_t{part.kv_heads} * part.head_dim;
-  return AttentionWeights{
-      .qkv = loader.stacked({{"attention.q", inner}, {"attention.k", kv}, {"attention.v", kv}},
-                            plan.width),
-      .o = loader.matrix("attention.o", plan.width, inner)};
+  return weights;
 }
 
-PartWeights load(Loader& loader, const Plan& plan, const Ssd& part) {
+PartWeights load(WeightLoader& loader, std::int64_t width, const Ssd& part) {
   SsdWeights weights;
-  weights.in_proj = loader.matrix("ssd.in_proj", part.projection(), plan.width);
-  weights.out_proj = loader.matrix("ssd.out_proj", plan.width, part.inner());
+  weights.in_proj = loader.matrix("ssd.in_proj", part.projection(), width);
+  weights.out_proj = loader.matrix("ssd.out_proj", width, part.inner());
   weights.conv_weight = loader.vector("ssd.conv_weight", part.conv_dim(), part.conv_width);
   if (part.conv_bias) weights.conv_bias = loader.vector("ssd.conv_bias", part.conv_dim());
   weights.a_log = loader.vector("ssd.a_log", part.heads);
@@ -97,56 +47,134 @@ PartWeights load(Loader& loader, const Plan& plan, const Ssd& part) {
   return weights;
 }
 
-PartWeights load(Loader&, const Plan& plan, const DeltaNet&) {
-  fail_unsupported(plan, "a gated delta net");
-}
-
-PartWeights load(Loader& loader, const Plan& plan, const Mlp& part) {
-  if (!part.gated) fail_unsupported(plan, "an ungated feed-forward");
-  return MlpWeights{
-      .gate_up = loader.matrix("mlp.gate_up", 2 * std::int64_t{part.hidden}, plan.width),
-      .down = loader.matrix("mlp.down", plan.width, part.hidden)};
-}
-
-PartWeights load(Loader& loader, const Plan& plan, const Moe& part) {
-  if (part.score != RouterScore::softmax_of_selected || !part.gated || part.latent != 0 ||
-      part.shared_gate) {
-    fail_unsupported(plan, "a mixture of experts with this router");
+/// Rows stored per key head, [first | second | ...] of the given lengths each, as all firsts, then
+/// all seconds, ...
+kernels::WeightSource ungrouped(const kernels::WeightSource& stored, std::int64_t groups,
+                                std::initializer_list<std::int64_t> lengths) {
+  const std::int64_t group = stored.rows / groups;
+  kernels::WeightSource all(1, stored.rows, stored.columns);
+  std::int64_t offset = 0;
+  for (const std::int64_t length : lengths) {
+    for (std::int64_t g = 0; g < groups; ++g) all.append(stored, g * group + offset, length);
+    offset += length;
   }
-  const std::int64_t width = plan.width;
+  return all;
+}
+
+PartWeights load(WeightLoader& loader, std::int64_t width, const DeltaNet& part) {
+  DeltaNetWeights weights;
+  const std::int64_t values = part.values();
+  const std::int64_t heads = part.value_heads;
+  if (loader.has("delta.qkvz")) {
+    const std::int64_t group_values = values / part.key_heads;
+    const std::int64_t group_heads = heads / part.key_heads;
+    weights.qkvz = loader.pack(
+        ungrouped(loader.stored("delta.qkvz", part.conv_dim() + values, width), part.key_heads,
+                  {part.key_dim, part.key_dim, group_values, group_values}));
+    weights.ba = loader.pack(ungrouped(loader.stored("delta.ba", 2 * heads, width), part.key_heads,
+                                       {group_heads, group_heads}));
+  } else {
+    weights.qkvz = loader.stacked({{"delta.qkv", part.conv_dim()}, {"delta.z", values}}, width);
+    weights.ba = loader.stacked({{"delta.b", heads}, {"delta.a", heads}}, width);
+  }
+  weights.out_proj = loader.matrix("delta.out_proj", width, values);
+  weights.conv_weight = loader.vector("delta.conv_weight", part.conv_dim(), part.conv_width);
+  weights.a_log = loader.vector("delta.a_log", heads);
+  weights.dt_bias = loader.vector("delta.dt_bias", heads);
+  weights.norm = loader.repeated("delta.norm", part.value_dim, heads);
+  return weights;
+}
+
+PartWeights load(WeightLoader& loader, std::int64_t width, const ShortConv& part) {
+  ShortConvWeights weights;
+  weights.in_proj = loader.matrix("conv.in_proj", 3 * std::int64_t{part.channels}, width);
+  weights.out_proj = loader.matrix("conv.out_proj", width, part.channels);
+  weights.conv_weight = loader.vector("conv.weight", part.channels, part.conv_width);
+  return weights;
+}
+
+struct FeedForwardRoles {
+  std::string_view gate_up, gate, up, down;
+};
+constexpr FeedForwardRoles mlp_roles = {"mlp.gate_up", "mlp.gate", "mlp.up", "mlp.down"};
+constexpr FeedForwardRoles shared_roles = {"moe.shared_gate_up", "moe.shared_gate", "moe.shared_up",
+                                           "moe.shared_down"};
+
+MlpWeights load_feed_forward(WeightLoader& loader, std::int64_t width,
+                             const FeedForwardRoles& roles, std::int64_t hidden, bool gated) {
+  MlpWeights weights;
+  if (!gated) {
+    weights.gate_up = loader.matrix(roles.up, hidden, width);
+  } else if (loader.has(roles.gate_up)) {
+    weights.gate_up = loader.matrix(roles.gate_up, 2 * hidden, width);
+  } else {
+    weights.gate_up = loader.stacked({{roles.gate, hidden}, {roles.up, hidden}}, width);
+  }
+  weights.down = loader.matrix(roles.down, width, hidden);
+  return weights;
+}
+
+PartWeights load(WeightLoader& loader, std::int64_t width, const Mlp& part) {
+  return load_feed_forward(loader, width, mlp_roles, part.hidden, part.gated);
+}
+
+/// Both matrices of all experts, which stand in one tensor or in one each.
+void load_experts(WeightLoader& loader, std::int64_t width, const Moe& part, MoeWeights& weights) {
+  const std::int64_t hidden = part.hidden;
+  const std::int64_t rows = part.gated ? 2 * hidden : hidden;
+  if (loader.has("moe.gate_up")) {
+    weights.gate_up = loader.matrix("moe.gate_up", rows, width, part.experts);
+    weights.down = loader.matrix("moe.down", width, hidden, part.experts);
+    return;
+  }
+  kernels::WeightSource gate_up(part.experts, rows, width);
+  for (std::int32_t e = 0; e < part.experts; ++e) {
+    if (part.gated) {
+      gate_up.append(loader.stored("moe.expert_gate", hidden, width, 1, e), 0, hidden);
+    }
+    gate_up.append(loader.stored("moe.expert_up", hidden, width, 1, e), 0, hidden);
+  }
+  weights.gate_up = loader.pack(gate_up);
+  kernels::WeightSource down(part.experts, width, hidden);
+  for (std::int32_t e = 0; e < part.experts; ++e) {
+    down.append(loader.stored("moe.expert_down", width, hidden, 1, e), 0, width);
+  }
+  weights.down = loader.pack(down);
+}
+
+PartWeights load(WeightLoader& loader, std::int64_t width, const Moe& part) {
   MoeWeights weights;
-  weights.router = loader.matrix("moe.router", part.experts, width);
-  weights.gate_up =
-      loader.matrix("moe.gate_up", 2 * std::int64_t{part.hidden}, width, part.experts);
-  weights.down = loader.matrix("moe.down", width, part.hidden, part.experts);
-  if (part.shared_hidden > 0) {
-    weights.shared.gate_up =
-        loader.matrix("moe.shared_gate_up", 2 * std::int64_t{part.shared_hidden}, width);
-    weights.shared.down = loader.matrix("moe.shared_down", width, part.shared_hidden);
+  const kernels::WeightSource router = loader.stored("moe.router", part.experts, width);
+  weights.router = part.router_f32 ? loader.pack(router, DType::f32) : loader.pack(router);
+  if (part.correction_bias) {
+    weights.correction_bias = loader.vector("moe.correction_bias", part.experts);
   }
+  if (part.latent > 0) {
+    weights.latent_in = loader.matrix("moe.latent_in", part.latent, width);
+    weights.latent_out = loader.matrix("moe.latent_out", width, part.latent);
+  }
+  load_experts(loader, part.latent > 0 ? part.latent : width, part, weights);
+  if (part.shared_hidden > 0) {
+    weights.shared = load_feed_forward(loader, width, shared_roles, part.shared_hidden, part.gated);
+  }
+  if (part.shared_gate) weights.shared_gate = loader.matrix("moe.shared_expert_gate", 1, width);
   return weights;
 }
 
 constexpr std::string_view norm_roles[] = {"block0.norm", "block1.norm"};
 
-LayerWeights load_layer(Loader& loader, const Plan& plan, const Layer& layer) {
+LayerWeights load_layer(WeightLoader& loader, std::int64_t width, const Layer& layer) {
   require(layer.blocks.size() <= std::size(norm_roles), "weights: a layer has one or two blocks");
   LayerWeights weights;
   for (std::size_t i = 0; i < layer.blocks.size(); ++i) {
     BlockWeights& block = weights.blocks.emplace_back();
-    block.norm = loader.vector(norm_roles[i], plan.width);
+    block.norm = loader.vector(norm_roles[i], width);
     for (const Part& part : layer.blocks[i].parts) {
       block.parts.push_back(
-          std::visit([&](const auto& known) { return load(loader, plan, known); }, part));
+          std::visit([&](const auto& known) { return load(loader, width, known); }, part));
     }
   }
   return weights;
-}
-
-std::size_t panel_bytes(std::int64_t rows, std::int64_t columns, DType dtype) {
-  constexpr std::int64_t side = kernels::Weight::panel_rows;
-  const std::int64_t depth = dtype == DType::bf16 ? (columns + 1) / 2 * 2 : columns;
-  return static_cast<std::size_t>((rows + side - 1) / side * side * depth) * size_of(dtype);
 }
 
 }  // namespace
@@ -154,58 +182,15 @@ std::size_t panel_bytes(std::int64_t rows, std::int64_t columns, DType dtype) {
 Weights load_weights(kernels::Queue& queue, const Plan& plan, WeightProvider& provider,
                      const LoadOptions& options) {
   Weights weights;
-  Loader loader(queue, provider, options, weights);
+  WeightLoader loader(queue, provider, options, weights);
   weights.embed = loader.matrix("embed", plan.vocab, plan.width);
-  if (loader.has("head")) weights.head = loader.matrix("head", plan.vocab, plan.width);
+  if (!plan.tied_head) weights.head = loader.matrix("head", plan.vocab, plan.width);
   weights.final_norm = loader.vector("final_norm", plan.width);
   for (std::size_t i = 0; i < plan.layers.size(); ++i) {
     loader.set_layer(static_cast<std::int32_t>(i));
-    weights.layers.push_back(load_layer(loader, plan, plan.layers[i]));
+    weights.layers.push_back(load_layer(loader, plan.width, plan.layers[i]));
   }
   return weights;
-}
-
-std::size_t packed_bytes(const Plan& plan, kernels::Device device, DType activation) {
-  const auto matrix = [&](std::int64_t rows, std::int64_t columns, std::int64_t experts = 1) {
-    const std::size_t bytes = device == kernels::Device::cpu
-                                  ? panel_bytes(rows, columns, activation)
-                                  : static_cast<std::size_t>(rows * columns) * size_of(activation);
-    return static_cast<std::size_t>(experts) * bytes;
-  };
-  std::size_t bytes = matrix(plan.vocab, plan.width) * (plan.tied_head ? 1 : 2);
-  const auto add = [&](const auto& part) {
-    using P = std::decay_t<decltype(part)>;
-    const std::int64_t width = plan.width;
-    if constexpr (std::is_same_v<P, Attention>) {
-      const std::int64_t q = std::int64_t{part.heads} * part.head_dim;
-      const std::int64_t kv = std::int64_t{part.kv_heads} * part.head_dim;
-      bytes += matrix((part.output_gate ? 2 * q : q) + 2 * kv, width) + matrix(width, q);
-    } else if constexpr (std::is_same_v<P, Ssd>) {
-      bytes += matrix(part.projection(), width) + matrix(width, part.inner());
-    } else if constexpr (std::is_same_v<P, DeltaNet>) {
-      const std::int64_t values = std::int64_t{part.value_heads} * part.value_dim;
-      bytes +=
-          matrix(part.conv_dim() + values + 2 * part.value_heads, width) + matrix(width, values);
-    } else if constexpr (std::is_same_v<P, Mlp>) {
-      bytes += matrix((part.gated ? 2 : 1) * std::int64_t{part.hidden}, width) +
-               matrix(width, part.hidden);
-    } else {
-      const std::int64_t inner = part.latent != 0 ? part.latent : width;
-      const std::int64_t up = part.gated ? 2 : 1;
-      bytes += matrix(part.experts, width) + matrix(up * part.hidden, inner, part.experts) +
-               matrix(inner, part.hidden, part.experts);
-      if (part.latent != 0) bytes += 2 * matrix(part.latent, width);
-      if (part.shared_hidden != 0) {
-        bytes += matrix(up * part.shared_hidden, width) + matrix(width, part.shared_hidden);
-      }
-    }
-  };
-  for (const Layer& layer : plan.layers) {
-    for (const Block& block : layer.blocks) {
-      for (const Part& part : block.parts) std::visit(add, part);
-    }
-  }
-  return bytes;
 }
 
 }  // namespace hyb::models

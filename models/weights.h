@@ -12,10 +12,12 @@
 
 namespace hyb::models {
 
-/// The weights of one part, in the shapes of families.h. Small tensors are f32 views into
-/// Weights::vectors; an absent one is empty.
+/// The weights of one part. Matrices are [out, in] with their rows in the order stated here, which
+/// is not always the stored one (families.h). Small tensors are f32 views into Weights::vectors; an
+/// absent one is empty.
 struct AttentionWeights {
-  kernels::Weight qkv, o;  ///< qkv: the rows of q, then k, then v
+  kernels::Weight qkv, o;          ///< qkv: rows q | k | v, and with an output gate | gate
+  kernels::Tensor q_norm, k_norm;  ///< [head_dim]
 };
 
 struct SsdWeights {
@@ -23,16 +25,31 @@ struct SsdWeights {
   kernels::Tensor conv_weight, conv_bias, a_log, d, dt_bias, norm;
 };
 
+struct DeltaNetWeights {
+  kernels::Weight qkvz, ba, out_proj;  ///< rows q | k | v | z of all heads; b | a
+  kernels::Tensor conv_weight, a_log, dt_bias;
+  kernels::Tensor norm;  ///< [values], the same for every head
+};
+
+struct ShortConvWeights {
+  kernels::Weight in_proj, out_proj;
+  kernels::Tensor conv_weight;
+};
+
 struct MlpWeights {
-  kernels::Weight gate_up, down;
+  kernels::Weight gate_up, down;  ///< gate_up: rows gate | up, or up alone
 };
 
 struct MoeWeights {
   kernels::Weight router, gate_up, down;
-  MlpWeights shared;  ///< empty without a shared expert
+  kernels::Tensor correction_bias;
+  kernels::Weight latent_in, latent_out;  ///< empty without a latent width
+  MlpWeights shared;                      ///< empty without a shared expert
+  kernels::Weight shared_gate;            ///< [1,H], or empty
 };
 
-using PartWeights = std::variant<AttentionWeights, SsdWeights, MlpWeights, MoeWeights>;
+using PartWeights = std::variant<AttentionWeights, SsdWeights, DeltaNetWeights, ShortConvWeights,
+                                 MlpWeights, MoeWeights>;
 
 struct BlockWeights {
   kernels::Tensor norm;
@@ -59,8 +76,7 @@ struct Weights {
   const kernels::Weight& output() const { return head ? *head : embed; }
 };
 
-/// Reads every weight the plan needs, packs it, and gives the source pages back one by one. Throws
-/// Error(model) for a part that can't be run yet.
+/// Reads every weight the plan needs, packs it, and gives the source pages back one by one.
 Weights load_weights(kernels::Queue& queue, const Plan& plan, WeightProvider& provider,
                      const LoadOptions& options);
 

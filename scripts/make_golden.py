@@ -133,11 +133,17 @@ def write_model(folder, recipe, seed):
 
 
 def distance(found, expected):
-    """Largest and root-mean-square difference over all rows, over the largest logit."""
+    """Largest and root-mean-square difference over all rows, and the root-mean-square difference of
+    the middle row, over the largest logit."""
     largest = max(float(numpy.abs(each).max()) for each in expected)
-    gap = numpy.concatenate([(x - y).ravel() for x, y in zip(found, expected)]).astype(float)
+    gap = numpy.concatenate([x - y for x, y in zip(found, expected)]).astype(float)
+    rows = (gap**2).mean(axis=1) ** 0.5
     rms = (gap**2).mean() ** 0.5
-    return {"max": float(numpy.abs(gap).max() / largest), "rms": float(rms / largest)}
+    return {
+        "max": float(numpy.abs(gap).max() / largest),
+        "rms": float(rms / largest),
+        "middle_row": float(numpy.median(rows) / largest),
+    }
 
 
 def compare(folder, recipe, model, prompts, found):

@@ -16,7 +16,7 @@ namespace hyb::app {
 /// A model found in the Hugging Face cache.
 struct HubModel {
   std::string name;    ///< "org/name"
-  std::string status;  ///< "runs", "inspect only", or why it can't be read
+  std::string status;  ///< "runs", or why it can't be read
   bool runs = false;
 };
 

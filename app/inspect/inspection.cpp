@@ -69,8 +69,8 @@ std::string tensors_text(const std::optional<TensorCheck>& tensors) {
     dtypes += fmt::format("{}{} {}", dtypes.empty() ? "" : ", ", count, dtype);
   }
   text += dtypes;
-  for (const TensorVerdict verdict :
-       {TensorVerdict::missing, TensorVerdict::wrong, TensorVerdict::extra}) {
+  for (const TensorVerdict verdict : {TensorVerdict::missing, TensorVerdict::wrong,
+                                      TensorVerdict::unused, TensorVerdict::extra}) {
     if (const std::int64_t count = tensors->count(verdict)) {
       text += fmt::format("; {} {}", count, name_of(verdict));
     }
@@ -132,7 +132,7 @@ std::string inspection_text(const Inspection& all, bool all_tensors) {
     table.rows.push_back({what, sanitized_line(text)});
   };
   add("model", all.name);
-  add("model_type", plan.family + (all.outline.family->runs ? "" : " (can't be run yet)"));
+  add("model_type", plan.family);
   add("parameters",
       fmt::format("{}, {} per token", counted(all.parameters), counted(all.active_parameters)));
   add("width", fmt::format("{}, vocabulary {}{}", plan.width, plan.vocab,
@@ -174,7 +174,6 @@ Json inspection_json(const Inspection& all, bool all_tensors) {
   }
   Json json = {{"model", all.name},
                {"model_type", plan.family},
-               {"runs", all.outline.family->runs},
                {"parameters", all.parameters},
                {"active_parameters", all.active_parameters},
                {"width", plan.width},
@@ -207,6 +206,7 @@ Json inspection_json(const Inspection& all, bool all_tensors) {
                        {"ok", all.tensors->count(TensorVerdict::right)},
                        {"missing", all.tensors->count(TensorVerdict::missing)},
                        {"wrong", all.tensors->count(TensorVerdict::wrong)},
+                       {"unused", all.tensors->count(TensorVerdict::unused)},
                        {"extra", all.tensors->count(TensorVerdict::extra)}};
   }
   if (all_tensors) {

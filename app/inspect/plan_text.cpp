@@ -13,6 +13,7 @@ using models::Attention;
 using models::DeltaNet;
 using models::Mlp;
 using models::Moe;
+using models::ShortConv;
 using models::Ssd;
 
 PartGroup group_of(const Attention& part) {
@@ -23,7 +24,6 @@ PartGroup group_of(const Attention& part) {
               : "no positions";
   if (part.qk_norm) text += ", q/k norm";
   if (part.output_gate) text += ", output gate";
-  if (part.bias) text += ", bias";
   return {.kind = "attention", .text = std::move(text), .layers = {}};
 }
 
@@ -44,6 +44,13 @@ PartGroup group_of(const DeltaNet& part) {
           .layers = {}};
 }
 
+PartGroup group_of(const ShortConv& part) {
+  return {.kind = "conv",
+          .text = fmt::format("gated short convolution of {}, {} channels", part.conv_width,
+                              part.channels),
+          .layers = {}};
+}
+
 const char* activation_text(models::Activation activation, bool gated) {
   if (activation == models::Activation::relu2) return gated ? "gated relu2" : "relu2";
   return gated ? "gated silu" : "silu";
@@ -59,6 +66,9 @@ PartGroup group_of(const Mlp& part) {
 PartGroup group_of(const Moe& part) {
   std::string text = fmt::format("{} experts, {} active, {} wide, {}", part.experts, part.active,
                                  part.hidden, activation_text(part.activation, part.gated));
+  if (part.groups > 1) {
+    text += fmt::format(", of {} of {} groups", part.active_groups, part.groups);
+  }
   if (part.latent > 0) text += fmt::format(", latent {}", part.latent);
   if (part.shared_hidden > 0) text += fmt::format(", shared expert {} wide", part.shared_hidden);
   return {.kind = "moe", .text = std::move(text), .layers = {}};

@@ -51,6 +51,8 @@ const char* name_of(TensorVerdict verdict) {
       return "missing";
     case TensorVerdict::wrong:
       return "wrong";
+    case TensorVerdict::unused:
+      return "unused";
     case TensorVerdict::extra:
       break;
   }
@@ -71,7 +73,10 @@ TensorCheck check_tensors(const ModelOutline& outline, const TensorFiles& files)
   check.files = files.files().size();
   check.bytes = files.bytes();
   std::unordered_set<std::string_view> used;
-  for (const auto& weight : models::required_weights(outline.plan, *outline.family)) {
+  const auto is_unused = [&](std::string_view name) {
+    return models::is_known_unused(outline.plan, *outline.family, name);
+  };
+  for (const auto& weight : models::required_weights(outline.plan, *outline.family, &files)) {
     const TensorInfo* found = find_any(weight, files);
     check.rows.push_back(found == nullptr ? missing_row(weight) : row_of(weight, *found));
     if (found != nullptr) used.insert(found->name);
@@ -83,7 +88,7 @@ TensorCheck check_tensors(const ModelOutline& outline, const TensorFiles& files)
     check.rows.push_back({.name = info.name,
                           .dtype = std::string(name_of(info.dtype)),
                           .shape = info.shape,
-                          .verdict = TensorVerdict::extra,
+                          .verdict = is_unused(name) ? TensorVerdict::unused : TensorVerdict::extra,
                           .note = {}});
   }
   return check;

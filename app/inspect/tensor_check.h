@@ -10,9 +10,9 @@
 
 namespace hyb::app {
 
-enum class TensorVerdict : std::uint8_t { right, missing, wrong, extra };
+enum class TensorVerdict : std::uint8_t { right, missing, wrong, unused, extra };
 
-/// "ok", "missing", "wrong", "extra".
+/// "ok", "missing", "wrong", "unused" (known, and of no use to hyb), "extra" (not known).
 const char* name_of(TensorVerdict verdict);
 
 /// A tensor that the plan asks for, or that is in the files, or both.
@@ -27,7 +27,7 @@ struct TensorRow {
 /// The tensors of a model folder held against its plan; nothing is thrown for what is wrong, so
 /// that all of it can be shown.
 struct TensorCheck {
-  std::vector<TensorRow> rows;                 ///< in the order of the plan, then the extra ones
+  std::vector<TensorRow> rows;                 ///< in the order of the plan, then all others
   std::map<std::string, std::int64_t> dtypes;  ///< of what is in the files: how many of each
   std::size_t files = 0;
   std::uint64_t bytes = 0;

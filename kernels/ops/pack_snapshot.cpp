@@ -33,8 +33,8 @@ void check(const Check& check, std::span<const SnapshotPiece> pieces, DType stat
                static_cast<std::int64_t>(offset));
   };
   for (const SnapshotPiece& piece : pieces) {
-    check.that(piece.rows >= 1, "a piece has rows", piece.rows);
-    check.that(piece.columns >= 1, "a piece has columns", piece.columns);
+    check.that(piece.rows >= 0, "a piece has rows, or a window alone", piece.rows);
+    check.that(piece.columns >= 1 || piece.rows == 0, "rows have columns", piece.columns);
     const auto window = static_cast<std::int64_t>(piece.window_bytes);
     const std::int64_t values = piece.rows * piece.columns;
     inside(slot, piece.slot_window, window, 1);
@@ -100,38 +100,43 @@ SnapshotRows<T> rows_of(const SnapshotPiece& piece, std::byte* slot, std::byte* 
           .columns = piece.columns};
 }
 
-/// The part of a piece's window that goes with rows first .. first+rows-1.
-void copy_window(const SnapshotPiece& piece, std::byte* to, const std::byte* from,
-                 std::int64_t first, std::int64_t rows) {
-  const auto cut = [&](std::int64_t row) {
-    return piece.window_bytes * static_cast<std::size_t>(row) /
-           static_cast<std::size_t>(piece.rows);
-  };
-  const std::size_t begin = cut(first);
-  std::memcpy(to + begin, from + begin, cut(first + rows) - begin);
+/// A piece is worked off in so many parts: its rows, or its window in one.
+std::int64_t parts_of(const SnapshotPiece& piece) {
+  return std::max(piece.rows, std::int64_t{1});
 }
 
-/// Calls body(piece, first row, rows) until all rows of all pieces are covered.
+/// The share of a piece's window that goes with parts first .. first+count-1.
+void copy_window(const SnapshotPiece& piece, std::byte* to, const std::byte* from,
+                 std::int64_t first, std::int64_t count) {
+  const auto cut = [&](std::int64_t part) {
+    return piece.window_bytes * static_cast<std::size_t>(part) /
+           static_cast<std::size_t>(parts_of(piece));
+  };
+  const std::size_t begin = cut(first);
+  std::memcpy(to + begin, from + begin, cut(first + count) - begin);
+}
+
+/// Calls body(piece, first part, parts) until all parts of all pieces are covered.
 template <typename Body>
 void each_run(Queue& queue, std::span<const SnapshotPiece> pieces, Body&& body) {
-  std::int64_t rows = 0, elements = 0;
+  std::int64_t parts = 0, elements = 0;
   for (const SnapshotPiece& piece : pieces) {
-    rows += piece.rows;
+    parts += parts_of(piece);
     elements += piece.rows * piece.columns;
   }
   const auto cover = [&](std::int64_t begin, std::int64_t end) {
     std::int64_t before = 0;
     for (const SnapshotPiece& piece : pieces) {
       const std::int64_t first = std::max(begin - before, std::int64_t{0});
-      const std::int64_t last = std::min(end - before, piece.rows);
+      const std::int64_t last = std::min(end - before, parts_of(piece));
       if (first < last) body(piece, first, last - first);
-      before += piece.rows;
+      before += parts_of(piece);
     }
   };
   if (elements <= elements_alone) {
-    queue.alone([&](int, int) { cover(0, rows); });
+    queue.alone([&](int, int) { cover(0, parts); });
   } else {
-    queue.share(rows, rows_at_once,
+    queue.share(parts, rows_at_once,
                 [&](std::int64_t begin, std::int64_t end, int) { cover(begin, end); });
   }
 }
@@ -147,8 +152,9 @@ void pack_snapshot(Queue& queue, const PackSnapshot& op) {
   auto* const packed = op.packed.as<std::byte>();
   visit_float(op.state_dtype, [&]<typename T>(Tag<T>) {
     each_run(
-        queue, op.pieces, [&](const SnapshotPiece& piece, std::int64_t first, std::int64_t rows) {
-          copy_window(piece, packed + piece.packed_window, slot + piece.slot_window, first, rows);
+        queue, op.pieces, [&](const SnapshotPiece& piece, std::int64_t first, std::int64_t count) {
+          copy_window(piece, packed + piece.packed_window, slot + piece.slot_window, first, count);
+          const std::int64_t rows = std::min(count, piece.rows);
           pack_rows(queue.isa(), rows_of<const T>(piece, slot, packed, first, rows));
         });
   });
@@ -163,8 +169,9 @@ void unpack_snapshot(Queue& queue, const UnpackSnapshot& op) {
   auto* const packed = op.packed.as<std::byte>();
   visit_float(op.state_dtype, [&]<typename T>(Tag<T>) {
     each_run(
-        queue, op.pieces, [&](const SnapshotPiece& piece, std::int64_t first, std::int64_t rows) {
-          copy_window(piece, slot + piece.slot_window, packed + piece.packed_window, first, rows);
+        queue, op.pieces, [&](const SnapshotPiece& piece, std::int64_t first, std::int64_t count) {
+          copy_window(piece, slot + piece.slot_window, packed + piece.packed_window, first, count);
+          const std::int64_t rows = std::min(count, piece.rows);
           unpack_rows(queue.isa(), rows_of<T>(piece, slot, packed, first, rows));
         });
   });

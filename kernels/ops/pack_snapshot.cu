@@ -163,7 +163,7 @@ void run(Stream& stream, std::span<const SnapshotPiece> pieces_left, const Tenso
     const std::size_t count = std::min(pieces_left.size(), pieces_max);
     Params params = {slot.as<std::byte>(), packed.as<std::byte>(), {}};
     std::copy_n(pieces_left.begin(), count, params.pieces);
-    std::int64_t rows = 0;
+    std::int64_t rows = 1;  // a window alone takes a block, too
     for (const SnapshotPiece& piece : pieces_left.first(count)) rows = std::max(rows, piece.rows);
     launch(
         stream,

@@ -15,7 +15,7 @@ struct SnapshotPiece {
   std::size_t slot_window, slot_state;                      ///< in the slot
   std::size_t packed_window, packed_scales, packed_values;  ///< in the packed snapshot
   std::size_t window_bytes;                                 ///< copied as they are
-  std::int64_t rows;                                        ///< of the state, over all heads
+  std::int64_t rows;  ///< of the state, over all heads; 0: a convolution without a state
   std::int64_t columns;
 };
 

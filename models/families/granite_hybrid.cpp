@@ -39,31 +39,6 @@ Attention read_attention(const Config& c, std::int32_t width) {
   return attention;
 }
 
-Ssd read_ssd(const Config& c, std::int32_t width) {
-  const std::int64_t inner = std::int64_t{width} * c.i("mamba_expand", 2, {1, 64});
-  const std::int32_t heads = c.i("mamba_n_heads");
-  demand_multiple(c, "mamba_expand x hidden_size", inner, "mamba_n_heads", heads);
-  const auto automatic = static_cast<std::int32_t>(inner / heads);
-  const std::int32_t head_dim = c.is_text("mamba_d_head", "auto") ? automatic : c.i("mamba_d_head");
-  if (head_dim != automatic) {
-    c.fail("mamba_d_head",
-           fmt::format("is {}, but mamba_expand x hidden_size / mamba_n_heads is {}", head_dim,
-                       automatic));
-  }
-  Ssd ssd = {.heads = heads,
-             .head_dim = head_dim,
-             .state_dim = c.i("mamba_d_state"),
-             .groups = c.i("mamba_n_groups", 1),
-             .conv_width = c.i("mamba_d_conv", 4, {2, 4}),
-             .conv_bias = c.b("mamba_conv_bias", true)};
-  // As transformers 5 and mamba_ssm have it; 4.x took all channels as one group. Every published
-  // checkpoint has one group, where both are the same.
-  ssd.norm_groups = ssd.groups;
-  read_time_step_limit(c, ssd);
-  check(c, ssd);
-  return ssd;
-}
-
 Part read_feed_forward(const Config& c) {
   // No fallback: a key that is lost must not turn experts off.
   const std::int32_t experts = c.i("num_local_experts", {0, 8192});
@@ -86,7 +61,7 @@ Plan plan(const Config& c) {
 
   const std::int32_t width = c.i("hidden_size");
   const Attention attention = read_attention(c, width);
-  const Ssd ssd = read_ssd(c, width);
+  const Ssd ssd = read_mamba(c, width);
   const Part feed_forward = read_feed_forward(c);
   const auto residual_scale = static_cast<float>(read_factor(c, "residual_multiplier"));
 
@@ -139,6 +114,6 @@ constexpr std::string_view model_types[] = {"granitemoehybrid"};
 
 }  // namespace
 
-const Family granite_hybrid = {model_types, plan, names, true};
+const Family granite_hybrid = {.model_types = model_types, .plan = plan, .names = names};
 
 }  // namespace hyb::models

@@ -31,6 +31,7 @@ std::string read_pattern(const Config& c) {
 }
 
 void check_length(const Config& c, const std::string& pattern) {
+  if (!c.has("num_hidden_layers")) return;  // newer tools derive it from the list of layers
   const std::int32_t layers = layer_count(c);
   const auto length = static_cast<std::int32_t>(std::min<std::size_t>(pattern.size(), 1U << 20));
   // Some exports count the layers that draft tokens.
@@ -77,7 +78,9 @@ Moe read_moe(const Config& c) {
       .hidden = c.i("moe_intermediate_size"),
       .score = RouterScore::sigmoid,
       .renormalize = c.b("norm_topk_prob", true),
+      .renormalize_epsilon = 1e-20F,
       .correction_bias = true,
+      .router_f32 = true,
       .scale = static_cast<float>(c.f("routed_scaling_factor", 1.0)),
       .groups = c.i("n_group", 1),
       .active_groups = c.i("topk_group", 1),
@@ -115,6 +118,7 @@ Plan plan(const Config& c) {
   for (const char* key : {"attention_bias", "mlp_bias", "mamba_proj_bias", "use_bias"}) {
     demand_flag(c, key, false);
   }
+  demand_flag(c, "residual_in_fp32", false);
   const std::string pattern = read_pattern(c);
   check_length(c, pattern);
 
@@ -133,64 +137,44 @@ Plan plan(const Config& c) {
   return p;
 }
 
-// Newer tools write "model." where the published files have "backbone.".
 constexpr TensorName names[] = {
-    {"embed", "backbone.embeddings.weight"},
-    {"embed", "model.embeddings.weight"},
-    {"final_norm", "backbone.norm_f.weight"},
-    {"final_norm", "model.norm_f.weight"},
+    {"embed", "*.embeddings.weight"},
+    {"embed", "*.embed_tokens.weight"},
+    {"final_norm", "*.norm_f.weight"},
     {"head", "lm_head.weight"},
-    {"block0.norm", "backbone.layers.{}.norm.weight"},
-    {"block0.norm", "model.layers.{}.norm.weight"},
-    {"attention.q", "backbone.layers.{}.mixer.q_proj.weight"},
-    {"attention.q", "model.layers.{}.mixer.q_proj.weight"},
-    {"attention.k", "backbone.layers.{}.mixer.k_proj.weight"},
-    {"attention.k", "model.layers.{}.mixer.k_proj.weight"},
-    {"attention.v", "backbone.layers.{}.mixer.v_proj.weight"},
-    {"attention.v", "model.layers.{}.mixer.v_proj.weight"},
-    {"attention.o", "backbone.layers.{}.mixer.o_proj.weight"},
-    {"attention.o", "model.layers.{}.mixer.o_proj.weight"},
-    {"ssd.in_proj", "backbone.layers.{}.mixer.in_proj.weight"},
-    {"ssd.in_proj", "model.layers.{}.mixer.in_proj.weight"},
-    {"ssd.conv_weight", "backbone.layers.{}.mixer.conv1d.weight"},
-    {"ssd.conv_weight", "model.layers.{}.mixer.conv1d.weight"},
-    {"ssd.conv_bias", "backbone.layers.{}.mixer.conv1d.bias"},
-    {"ssd.conv_bias", "model.layers.{}.mixer.conv1d.bias"},
-    {"ssd.a_log", "backbone.layers.{}.mixer.A_log"},
-    {"ssd.a_log", "model.layers.{}.mixer.A_log"},
-    {"ssd.d", "backbone.layers.{}.mixer.D"},
-    {"ssd.d", "model.layers.{}.mixer.D"},
-    {"ssd.dt_bias", "backbone.layers.{}.mixer.dt_bias"},
-    {"ssd.dt_bias", "model.layers.{}.mixer.dt_bias"},
-    {"ssd.norm", "backbone.layers.{}.mixer.norm.weight"},
-    {"ssd.norm", "model.layers.{}.mixer.norm.weight"},
-    {"ssd.out_proj", "backbone.layers.{}.mixer.out_proj.weight"},
-    {"ssd.out_proj", "model.layers.{}.mixer.out_proj.weight"},
-    {"mlp.up", "backbone.layers.{}.mixer.up_proj.weight"},
-    {"mlp.up", "model.layers.{}.mixer.up_proj.weight"},
-    {"mlp.down", "backbone.layers.{}.mixer.down_proj.weight"},
-    {"mlp.down", "model.layers.{}.mixer.down_proj.weight"},
-    {"moe.router", "backbone.layers.{}.mixer.gate.weight"},
-    {"moe.router", "model.layers.{}.mixer.gate.weight"},
-    {"moe.correction_bias", "backbone.layers.{}.mixer.gate.e_score_correction_bias"},
-    {"moe.correction_bias", "model.layers.{}.mixer.gate.e_score_correction_bias"},
-    {"moe.expert_up", "backbone.layers.{}.mixer.experts.{}.up_proj.weight"},
-    {"moe.expert_up", "model.layers.{}.mixer.experts.{}.up_proj.weight"},
-    {"moe.expert_down", "backbone.layers.{}.mixer.experts.{}.down_proj.weight"},
-    {"moe.expert_down", "model.layers.{}.mixer.experts.{}.down_proj.weight"},
-    {"moe.latent_in", "backbone.layers.{}.mixer.fc1_latent_proj.weight"},
-    {"moe.latent_in", "model.layers.{}.mixer.fc1_latent_proj.weight"},
-    {"moe.latent_out", "backbone.layers.{}.mixer.fc2_latent_proj.weight"},
-    {"moe.latent_out", "model.layers.{}.mixer.fc2_latent_proj.weight"},
-    {"moe.shared_up", "backbone.layers.{}.mixer.shared_experts.up_proj.weight"},
-    {"moe.shared_up", "model.layers.{}.mixer.shared_experts.up_proj.weight"},
-    {"moe.shared_down", "backbone.layers.{}.mixer.shared_experts.down_proj.weight"},
-    {"moe.shared_down", "model.layers.{}.mixer.shared_experts.down_proj.weight"},
+    {"head", "language_model.lm_head.weight"},
+    {"block0.norm", "*.layers.{}.norm.weight"},
+    {"attention.q", "*.layers.{}.mixer.q_proj.weight"},
+    {"attention.k", "*.layers.{}.mixer.k_proj.weight"},
+    {"attention.v", "*.layers.{}.mixer.v_proj.weight"},
+    {"attention.o", "*.layers.{}.mixer.o_proj.weight"},
+    {"ssd.in_proj", "*.layers.{}.mixer.in_proj.weight"},
+    {"ssd.conv_weight", "*.layers.{}.mixer.conv1d.weight"},
+    {"ssd.conv_bias", "*.layers.{}.mixer.conv1d.bias"},
+    {"ssd.a_log", "*.layers.{}.mixer.A_log"},
+    {"ssd.d", "*.layers.{}.mixer.D"},
+    {"ssd.dt_bias", "*.layers.{}.mixer.dt_bias"},
+    {"ssd.norm", "*.layers.{}.mixer.norm.weight"},
+    {"ssd.out_proj", "*.layers.{}.mixer.out_proj.weight"},
+    {"mlp.up", "*.layers.{}.mixer.up_proj.weight"},
+    {"mlp.down", "*.layers.{}.mixer.down_proj.weight"},
+    {"moe.router", "*.layers.{}.mixer.gate.weight"},
+    {"moe.correction_bias", "*.layers.{}.mixer.gate.e_score_correction_bias"},
+    {"moe.expert_up", "*.layers.{}.mixer.experts.{}.up_proj.weight"},
+    {"moe.expert_down", "*.layers.{}.mixer.experts.{}.down_proj.weight"},
+    {"moe.latent_in", "*.layers.{}.mixer.fc1_latent_proj.weight"},
+    {"moe.latent_out", "*.layers.{}.mixer.fc2_latent_proj.weight"},
+    {"moe.shared_up", "*.layers.{}.mixer.shared_experts.up_proj.weight"},
+    {"moe.shared_down", "*.layers.{}.mixer.shared_experts.down_proj.weight"},
 };
 constexpr std::string_view model_types[] = {"nemotron_h"};
+// Newer tools write "model" where the published files have "backbone".
+constexpr std::string_view trunks[] = {"backbone", "model", "language_model.backbone"};
+constexpr std::string_view unused[] = {"mtp.", "vision_model.", "sound_", "mlp1."};
 
 }  // namespace
 
-const Family nemotron_h = {model_types, plan, names, false};
+const Family nemotron_h = {
+    .model_types = model_types, .plan = plan, .names = names, .trunks = trunks, .unused = unused};
 
 }  // namespace hyb::models

@@ -1,4 +1,5 @@
-// Qwen3-Next: three gated-delta layers to one gated-attention layer, a sparse MoE after each.
+// Qwen3-Next and Qwen3.5: three gated-delta layers to one gated-attention layer, after each a
+// feed-forward or a sparse MoE.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -49,6 +50,9 @@ DeltaNet read_delta(const Config& c) {
   return delta;
 }
 
+/// Qwen3.5, whose experts are always renormalised and whose layers all are of one kind.
+bool is_qwen35(const Config& c) { return c.model_type().starts_with("qwen3_5"); }
+
 Moe read_moe(const Config& c) {
   const std::int32_t shared = c.i("shared_expert_intermediate_size", 0, count_range);
   const Moe moe = {
@@ -56,7 +60,7 @@ Moe read_moe(const Config& c) {
       .active = c.i("num_experts_per_tok"),
       .hidden = c.i("moe_intermediate_size"),
       .score = RouterScore::softmax,
-      .renormalize = c.b("norm_topk_prob", true),
+      .renormalize = is_qwen35(c) || c.b("norm_topk_prob", true),
       .shared_hidden = shared,
       .shared_gate = shared > 0,
   };
@@ -82,7 +86,9 @@ std::vector<bool> read_sparse_layers(const Config& c, std::int32_t layers) {
 Plan plan(const Config& c) {
   refuse_quantized(c);
   demand(c, "hidden_act", "silu");
+  demand(c, "output_gate_type", "swish");
   demand_flag(c, "attention_bias", false);
+  demand_flag(c, "attn_output_gate", true);
   const Attention attention = read_attention(c);
   const DeltaNet delta = read_delta(c);
   Plan p = {.family = c.model_type(),
@@ -92,6 +98,7 @@ Plan plan(const Config& c) {
             .final_norm = Norm::rms_1p,
             .tied_head = c.b("tie_word_embeddings", false),
             .weight_dtype = c.dtype({"dtype", "torch_dtype"}, DType::bf16),
+            .state_dtype = c.dtype("mamba_ssm_dtype", DType::f32),
             .positions_max = c.i("max_position_embeddings", 0, count_range),
             .has_rope = true,
             .layers = {}};
@@ -108,41 +115,61 @@ Plan plan(const Config& c) {
   return p;
 }
 
+// Qwen3.5 stores what it has in its own way; all others as Qwen3-Next does, which comes last.
 constexpr TensorName names[] = {
-    {"embed", "model.embed_tokens.weight"},
-    {"final_norm", "model.norm.weight"},
+    {"delta.qkv", "*.layers.{}.linear_attn.in_proj_qkv.weight"},
+    {"delta.z", "*.layers.{}.linear_attn.in_proj_z.weight"},
+    {"delta.b", "*.layers.{}.linear_attn.in_proj_b.weight"},
+    {"delta.a", "*.layers.{}.linear_attn.in_proj_a.weight"},
+    {"moe.gate_up", "*.layers.{}.mlp.experts.gate_up_proj"},
+    {"moe.down", "*.layers.{}.mlp.experts.down_proj"},
+    {"embed", "*.embed_tokens.weight"},
+    {"final_norm", "*.norm.weight"},
     {"head", "lm_head.weight"},
-    {"block0.norm", "model.layers.{}.input_layernorm.weight"},
-    {"block1.norm", "model.layers.{}.post_attention_layernorm.weight"},
-    {"attention.q", "model.layers.{}.self_attn.q_proj.weight"},
-    {"attention.k", "model.layers.{}.self_attn.k_proj.weight"},
-    {"attention.v", "model.layers.{}.self_attn.v_proj.weight"},
-    {"attention.o", "model.layers.{}.self_attn.o_proj.weight"},
-    {"attention.q_norm", "model.layers.{}.self_attn.q_norm.weight"},
-    {"attention.k_norm", "model.layers.{}.self_attn.k_norm.weight"},
-    {"delta.qkvz", "model.layers.{}.linear_attn.in_proj_qkvz.weight"},
-    {"delta.ba", "model.layers.{}.linear_attn.in_proj_ba.weight"},
-    {"delta.conv_weight", "model.layers.{}.linear_attn.conv1d.weight"},
-    {"delta.a_log", "model.layers.{}.linear_attn.A_log"},
-    {"delta.dt_bias", "model.layers.{}.linear_attn.dt_bias"},
-    {"delta.norm", "model.layers.{}.linear_attn.norm.weight"},
-    {"delta.out_proj", "model.layers.{}.linear_attn.out_proj.weight"},
-    {"mlp.gate", "model.layers.{}.mlp.gate_proj.weight"},
-    {"mlp.up", "model.layers.{}.mlp.up_proj.weight"},
-    {"mlp.down", "model.layers.{}.mlp.down_proj.weight"},
-    {"moe.router", "model.layers.{}.mlp.gate.weight"},
-    {"moe.expert_gate", "model.layers.{}.mlp.experts.{}.gate_proj.weight"},
-    {"moe.expert_up", "model.layers.{}.mlp.experts.{}.up_proj.weight"},
-    {"moe.expert_down", "model.layers.{}.mlp.experts.{}.down_proj.weight"},
-    {"moe.shared_gate", "model.layers.{}.mlp.shared_expert.gate_proj.weight"},
-    {"moe.shared_up", "model.layers.{}.mlp.shared_expert.up_proj.weight"},
-    {"moe.shared_down", "model.layers.{}.mlp.shared_expert.down_proj.weight"},
-    {"moe.shared_expert_gate", "model.layers.{}.mlp.shared_expert_gate.weight"},
+    {"head", "language_model.lm_head.weight"},
+    {"block0.norm", "*.layers.{}.input_layernorm.weight"},
+    {"block1.norm", "*.layers.{}.post_attention_layernorm.weight"},
+    {"attention.q", "*.layers.{}.self_attn.q_proj.weight"},
+    {"attention.k", "*.layers.{}.self_attn.k_proj.weight"},
+    {"attention.v", "*.layers.{}.self_attn.v_proj.weight"},
+    {"attention.o", "*.layers.{}.self_attn.o_proj.weight"},
+    {"attention.q_norm", "*.layers.{}.self_attn.q_norm.weight"},
+    {"attention.k_norm", "*.layers.{}.self_attn.k_norm.weight"},
+    {"delta.conv_weight", "*.layers.{}.linear_attn.conv1d.weight"},
+    {"delta.a_log", "*.layers.{}.linear_attn.A_log"},
+    {"delta.dt_bias", "*.layers.{}.linear_attn.dt_bias"},
+    {"delta.norm", "*.layers.{}.linear_attn.norm.weight"},
+    {"delta.out_proj", "*.layers.{}.linear_attn.out_proj.weight"},
+    {"mlp.gate", "*.layers.{}.mlp.gate_proj.weight"},
+    {"mlp.up", "*.layers.{}.mlp.up_proj.weight"},
+    {"mlp.down", "*.layers.{}.mlp.down_proj.weight"},
+    {"moe.router", "*.layers.{}.mlp.gate.weight"},
+    {"moe.shared_gate", "*.layers.{}.mlp.shared_expert.gate_proj.weight"},
+    {"moe.shared_up", "*.layers.{}.mlp.shared_expert.up_proj.weight"},
+    {"moe.shared_down", "*.layers.{}.mlp.shared_expert.down_proj.weight"},
+    {"moe.shared_expert_gate", "*.layers.{}.mlp.shared_expert_gate.weight"},
+    {"delta.qkvz", "*.layers.{}.linear_attn.in_proj_qkvz.weight"},
+    {"delta.ba", "*.layers.{}.linear_attn.in_proj_ba.weight"},
+    {"moe.expert_gate", "*.layers.{}.mlp.experts.{}.gate_proj.weight"},
+    {"moe.expert_up", "*.layers.{}.mlp.experts.{}.up_proj.weight"},
+    {"moe.expert_down", "*.layers.{}.mlp.experts.{}.down_proj.weight"},
 };
-constexpr std::string_view model_types[] = {"qwen3_next"};
+constexpr std::size_t names_of_qwen3_5 = 6;
+constexpr std::string_view qwen3_5_types[] = {"qwen3_5", "qwen3_5_text", "qwen3_5_moe",
+                                              "qwen3_5_moe_text"};
+constexpr std::string_view qwen3_next_types[] = {"qwen3_next"};
+constexpr std::string_view trunks[] = {"model", "model.language_model", "language_model.model"};
+constexpr std::string_view unused[] = {"mtp.", "model.mtp.", "model.visual.", "visual."};
 
 }  // namespace
 
-const Family qwen3_next = {model_types, plan, names, false};
+const Family qwen3_5 = {
+    .model_types = qwen3_5_types, .plan = plan, .names = names, .trunks = trunks, .unused = unused};
+
+const Family qwen3_next = {.model_types = qwen3_next_types,
+                           .plan = plan,
+                           .names = std::span(names).subspan(names_of_qwen3_5),
+                           .trunks = trunks,
+                           .unused = unused};
 
 }  // namespace hyb::models

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/io/quote_name.h"
@@ -33,7 +34,8 @@ std::int32_t layer_count(const Config& config) {
   return config.i("num_hidden_layers", IntRange{1, 4096});
 }
 
-std::vector<MixerKind> mixer_kinds(const Config& config) {
+std::vector<MixerKind> mixer_kinds(const Config& config,
+                                   std::initializer_list<std::string_view> recurrent) {
   const std::string_view key = config.has("layer_types") ? "layer_types" : "layers_block_type";
   const std::vector<std::string> names =
       config.strings(config.has(Keys{key}) ? Keys{key} : Keys{"layer_types"});
@@ -43,7 +45,7 @@ std::vector<MixerKind> mixer_kinds(const Config& config) {
   }
   std::vector<MixerKind> kinds;
   for (const std::string& name : names) {
-    if (name == "mamba" || name == "mamba2" || name == "linear_attention") {
+    if (std::find(recurrent.begin(), recurrent.end(), name) != recurrent.end()) {
       kinds.push_back(MixerKind::recurrent);
     } else if (name == "attention" || name == "full_attention") {
       kinds.push_back(MixerKind::attention);
@@ -90,8 +92,9 @@ void demand_multiple(const Config& config, std::string_view key, std::int64_t va
               fmt::format("{} is not a multiple of {}, which is {}", value, divisor_key, divisor));
 }
 
-Rope read_rope(const Config& config, std::int32_t head_dim, double partial_fallback) {
-  double theta = config.f("rope_theta", 10000.0);
+Rope read_rope(const Config& config, std::int32_t head_dim, double partial_fallback,
+               double theta_fallback) {
+  double theta = config.f("rope_theta", theta_fallback);
   double partial = config.f("partial_rotary_factor", partial_fallback);
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     const std::optional<Config> rope = config.object(key);
@@ -125,6 +128,31 @@ void read_time_step_limit(const Config& config, Ssd& ssd) {
   }
   ssd.dt_min = static_cast<float>(limit[0]);
   ssd.dt_max = static_cast<float>(limit[1]);
+}
+
+Ssd read_mamba(const Config& c, std::int32_t width) {
+  const std::int64_t inner = std::int64_t{width} * c.i("mamba_expand", 2, {1, 64});
+  const std::int32_t heads = c.i("mamba_n_heads");
+  demand_multiple(c, "mamba_expand x hidden_size", inner, "mamba_n_heads", heads);
+  const auto automatic = static_cast<std::int32_t>(inner / heads);
+  const std::int32_t head_dim = c.is_text("mamba_d_head", "auto") ? automatic : c.i("mamba_d_head");
+  if (head_dim != automatic) {
+    c.fail("mamba_d_head",
+           fmt::format("is {}, but mamba_expand x hidden_size / mamba_n_heads is {}", head_dim,
+                       automatic));
+  }
+  Ssd ssd = {.heads = heads,
+             .head_dim = head_dim,
+             .state_dim = c.i("mamba_d_state"),
+             .groups = c.i("mamba_n_groups", 1),
+             .conv_width = c.i("mamba_d_conv", 4, {2, 4}),
+             .conv_bias = c.b("mamba_conv_bias", true)};
+  // As transformers 5 and mamba_ssm have it; 4.x took all channels as one group. Every published
+  // checkpoint has one group, where both are the same.
+  ssd.norm_groups = ssd.groups;
+  read_time_step_limit(c, ssd);
+  check(c, ssd);
+  return ssd;
 }
 
 void check(const Config& config, const Attention& attention) {

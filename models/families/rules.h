@@ -1,5 +1,6 @@
 #pragma once
 
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,10 +16,11 @@ namespace hyb::models {
 
 enum class MixerKind : std::uint8_t { recurrent, attention };
 
-/// `layer_types` or `layers_block_type`, in any published spelling: "mamba", "mamba2" and
-/// "linear_attention" are recurrent, "attention" and "full_attention" attention. The list must be
-/// as long as num_hidden_layers.
-std::vector<MixerKind> mixer_kinds(const Config& config);
+/// `layer_types` or `layers_block_type`: "attention" and "full_attention", or one of the words for
+/// a recurrent layer. The list must be as long as num_hidden_layers.
+std::vector<MixerKind> mixer_kinds(const Config& config,
+                                   std::initializer_list<std::string_view> recurrent = {
+                                       "mamba", "mamba2", "linear_attention"});
 
 /// num_hidden_layers, at most 4096.
 std::int32_t layer_count(const Config& config);
@@ -39,7 +41,11 @@ void demand_multiple(const Config& config, std::string_view key, std::int64_t va
 
 /// Reads rope_theta and partial_rotary_factor, at top level or in rope_parameters, and refuses
 /// kinds of scaling that are not implemented. The plain kind has rope_type "default".
-Rope read_rope(const Config& config, std::int32_t head_dim, double partial_fallback);
+Rope read_rope(const Config& config, std::int32_t head_dim, double partial_fallback,
+               double theta_fallback = 10000.0);
+
+/// Mamba-2 as Granite and Bamba describe it: mamba_n_heads, mamba_d_head (or "auto"), ...
+Ssd read_mamba(const Config& config, std::int32_t width);
 
 /// Fills dt_min and dt_max from time_step_limit: a pair of numbers; absent: no limit.
 void read_time_step_limit(const Config& config, Ssd& ssd);

@@ -12,6 +12,10 @@ namespace {
 
 std::int64_t inner(const Attention& part) { return std::int64_t{part.heads} * part.head_dim; }
 std::int64_t kv(const Attention& part) { return std::int64_t{part.kv_heads} * part.head_dim; }
+/// q | k | v, and with an output gate | gate.
+std::int64_t projection(const Attention& part) {
+  return (part.output_gate ? 2 : 1) * inner(part) + 2 * kv(part);
+}
 
 }  // namespace
 
@@ -19,15 +23,18 @@ void run(const Attention& part, const AttentionWeights& weights, const Attention
          const PartCall& call) {
   const ScratchFrame frame(call.scratch);
   const std::int64_t tokens = call.x.dim(0);
-  const Tensor qkv = call.scratch.take(call.x.dtype, {tokens, inner(part) + 2 * kv(part)});
+  const Tensor qkv = call.scratch.take(call.x.dtype, {tokens, projection(part)});
   const Tensor mixed = call.scratch.take(call.x.dtype, {tokens, inner(part)});
   kernels::project(
       call.queue,
       {.x = call.x, .norm = call.norm, .weight = &weights.qkv, .y = qkv, .normed = call.normed});
 
+  const Tensor gate =
+      part.output_gate ? qkv.columns(inner(part) + 2 * kv(part), inner(part)) : Tensor();
+
   const StepTables& tables = call.tables;
   const Tensor& page_begin = tables.page_begin[memory.group];
-  kernels::rope_kv_write(call.queue, {.qkv = qkv,
+  kernels::rope_kv_write(call.queue, {.qkv = qkv.columns(0, inner(part) + 2 * kv(part)),
                                       .position_of_row = tables.position_of_row,
                                       .pages_of_layer = memory.arena,
                                       .span_begin = tables.span_begin,
@@ -39,7 +46,11 @@ void run(const Attention& part, const AttentionWeights& weights, const Attention
                                       .head_dim = part.head_dim,
                                       .page_tokens = memory.page_tokens,
                                       .rotary_dim = part.rope ? part.rope->rotary_dim : 0,
-                                      .theta = part.rope ? part.rope->theta : 1.0});
+                                      .theta = part.rope ? part.rope->theta : 1.0,
+                                      .q_norm = weights.q_norm,
+                                      .k_norm = weights.k_norm,
+                                      .norm_eps = call.norm_eps,
+                                      .norm_one_plus = part.qk_norm == Norm::rms_1p});
   kernels::attention(call.queue, {.q = qkv.columns(0, inner(part)),
                                   .pages_of_layer = memory.arena,
                                   .span_begin = tables.span_begin,
@@ -52,7 +63,8 @@ void run(const Attention& part, const AttentionWeights& weights, const Attention
                                   .head_dim = part.head_dim,
                                   .page_tokens = memory.page_tokens,
                                   .scale = part.scale,
-                                  .workspace = memory.workspace});
+                                  .workspace = memory.workspace,
+                                  .gate = gate});
   kernels::project(call.queue, {.x = mixed,
                                 .weight = &weights.o,
                                 .y = call.residual,
@@ -60,12 +72,11 @@ void run(const Attention& part, const AttentionWeights& weights, const Attention
                                 .add = true});
 }
 
-std::size_t scratch_bytes(const Attention& part, std::int64_t tokens, std::int64_t,
-                          DType activation) {
+std::size_t scratch_bytes(const Attention& part, std::int64_t tokens, DType activation) {
   const auto bytes = [&](std::int64_t columns) {
     return Scratch::padded(static_cast<std::size_t>(tokens * columns) * size_of(activation));
   };
-  return bytes(inner(part) + 2 * kv(part)) + bytes(inner(part));
+  return bytes(projection(part)) + bytes(inner(part));
 }
 
 }  // namespace hyb::models

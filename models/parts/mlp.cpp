@@ -1,3 +1,4 @@
+#include "core/base/error.h"
 #include "kernels/linear/project.h"
 #include "models/parts/part.h"
 
@@ -5,18 +6,32 @@ namespace hyb::models {
 
 using kernels::Tensor;
 
+namespace {
+
+/// Columns of the product that the activation takes.
+std::int64_t product_columns(const Mlp& part) {
+  return (part.gated ? 2 : 1) * std::int64_t{part.hidden};
+}
+
+}  // namespace
+
+kernels::Activation activation_of(Activation activation, bool gated) {
+  require(gated == (activation == Activation::silu), "feed-forwards are gated silu or plain relu2");
+  return gated ? kernels::Activation::silu_gated : kernels::Activation::relu2;
+}
+
 void run(const Mlp& part, const MlpWeights& weights, const PartCall& call) {
   const ScratchFrame frame(call.scratch);
   const std::int64_t tokens = call.x.dim(0);
-  const Tensor both = call.scratch.take(call.x.dtype, {tokens, 2 * std::int64_t{part.hidden}});
+  const Tensor product = call.scratch.take(call.x.dtype, {tokens, product_columns(part)});
   const Tensor active = call.scratch.take(call.x.dtype, {tokens, part.hidden});
   kernels::project(call.queue, {.x = call.x,
                                 .norm = call.norm,
                                 .weight = &weights.gate_up,
                                 .y = active,
-                                .activation = kernels::Activation::silu_gated,
+                                .activation = activation_of(part.activation, part.gated),
                                 .normed = call.normed,
-                                .product = both});
+                                .product = product});
   kernels::project(call.queue, {.x = active,
                                 .weight = &weights.down,
                                 .y = call.residual,
@@ -24,10 +39,11 @@ void run(const Mlp& part, const MlpWeights& weights, const PartCall& call) {
                                 .add = true});
 }
 
-std::size_t scratch_bytes(const Mlp& part, std::int64_t tokens, std::int64_t, DType activation) {
-  const std::size_t row = static_cast<std::size_t>(part.hidden) * size_of(activation);
-  return Scratch::padded(2 * row * static_cast<std::size_t>(tokens)) +
-         Scratch::padded(row * static_cast<std::size_t>(tokens));
+std::size_t scratch_bytes(const Mlp& part, std::int64_t tokens, DType activation) {
+  const auto bytes = [&](std::int64_t columns) {
+    return Scratch::padded(static_cast<std::size_t>(tokens * columns) * size_of(activation));
+  };
+  return bytes(product_columns(part)) + bytes(part.hidden);
 }
 
 }  // namespace hyb::models

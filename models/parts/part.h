@@ -51,26 +51,34 @@ struct MoeMemory {
   kernels::Tensor workspace;  ///< zeros before its first use
 };
 
-/// One recurrent layer's part of every slot.
-struct SsdMemory {
+/// One recurrent layer's part of every slot. Convolutions alone have windows only.
+struct RecurrentMemory {
   kernels::Tensor windows, states;
   kernels::Tensor tickets;    ///< i32 zeros, one per token of a step
-  kernels::Tensor workspace;  ///< kernels::Ssd::workspace
+  kernels::Tensor workspace;  ///< of kernels::Ssd or kernels::DeltaRule
 };
 
 void run(const Attention& part, const AttentionWeights& weights, const AttentionMemory& memory,
          const PartCall& call);
-void run(const Ssd& part, const SsdWeights& weights, const SsdMemory& memory, const PartCall& call);
+void run(const Ssd& part, const SsdWeights& weights, const RecurrentMemory& memory,
+         const PartCall& call);
+void run(const DeltaNet& part, const DeltaNetWeights& weights, const RecurrentMemory& memory,
+         const PartCall& call);
+void run(const ShortConv& part, const ShortConvWeights& weights, const RecurrentMemory& memory,
+         const PartCall& call);
 void run(const Mlp& part, const MlpWeights& weights, const PartCall& call);
 void run(const Moe& part, const MoeWeights& weights, const MoeMemory& memory, const PartCall& call);
 
-/// Bytes of scratch that run() takes for so many tokens of `width` values.
-std::size_t scratch_bytes(const Attention& part, std::int64_t tokens, std::int64_t width,
-                          DType activation);
-std::size_t scratch_bytes(const Ssd& part, std::int64_t tokens, std::int64_t width,
-                          DType activation);
-std::size_t scratch_bytes(const Mlp& part, std::int64_t tokens, std::int64_t width,
-                          DType activation);
+/// The activation of a feed-forward. No family has gates with relu2.
+kernels::Activation activation_of(Activation activation, bool gated);
+
+/// Bytes of scratch that run() takes for so many tokens.
+std::size_t scratch_bytes(const Attention& part, std::int64_t tokens, DType activation);
+std::size_t scratch_bytes(const Ssd& part, std::int64_t tokens, DType activation);
+std::size_t scratch_bytes(const DeltaNet& part, std::int64_t tokens, DType activation);
+std::size_t scratch_bytes(const ShortConv& part, std::int64_t tokens, DType activation);
+std::size_t scratch_bytes(const Mlp& part, std::int64_t tokens, DType activation);
+inline std::size_t scratch_bytes(const Moe&, std::int64_t, DType) { return 0; }  // a workspace
 
 /// Bytes of MoeMemory::workspace for so many tokens.
 std::size_t workspace_bytes(const Moe& part, kernels::Device device, std::int64_t tokens,

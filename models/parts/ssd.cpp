@@ -17,8 +17,8 @@ struct Mixed {
 };
 
 /// One more token of every sequence.
-void step(const Ssd& part, const SsdWeights& weights, const SsdMemory& memory, const PartCall& call,
-          const Mixed& mixed) {
+void step(const Ssd& part, const SsdWeights& weights, const RecurrentMemory& memory,
+          const PartCall& call, const Mixed& mixed) {
   kernels::mamba_step(call.queue, {.x = mixed.x,
                                    .dt = mixed.dt,
                                    .conv_weight = weights.conv_weight,
@@ -38,8 +38,8 @@ void step(const Ssd& part, const SsdWeights& weights, const SsdMemory& memory, c
                                    .dt_max = part.dt_max});
 }
 
-void mix(const Ssd& part, const SsdWeights& weights, const SsdMemory& memory, const PartCall& call,
-         const Mixed& mixed) {
+void mix(const Ssd& part, const SsdWeights& weights, const RecurrentMemory& memory,
+         const PartCall& call, const Mixed& mixed) {
   if (call.tables.single_tokens) return step(part, weights, memory, call, mixed);
   const StepTables& tables = call.tables;
   kernels::causal_conv(call.queue, {.x = mixed.x,
@@ -68,7 +68,7 @@ void mix(const Ssd& part, const SsdWeights& weights, const SsdMemory& memory, co
 
 }  // namespace
 
-void run(const Ssd& part, const SsdWeights& weights, const SsdMemory& memory,
+void run(const Ssd& part, const SsdWeights& weights, const RecurrentMemory& memory,
          const PartCall& call) {
   const ScratchFrame frame(call.scratch);
   const std::int64_t tokens = call.x.dim(0);
@@ -101,7 +101,7 @@ void run(const Ssd& part, const SsdWeights& weights, const SsdMemory& memory,
                                 .add = true});
 }
 
-std::size_t scratch_bytes(const Ssd& part, std::int64_t tokens, std::int64_t, DType activation) {
+std::size_t scratch_bytes(const Ssd& part, std::int64_t tokens, DType activation) {
   const auto bytes = [&](std::int64_t columns) {
     return Scratch::padded(static_cast<std::size_t>(tokens * columns) * size_of(activation));
   };

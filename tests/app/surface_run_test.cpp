@@ -136,7 +136,7 @@ TEST_SUITE("app/surface_run") {
     // What no memory could help is said first.
     const ToolResult other = tool({"run", "qwen3-next-80b-a3b", "-p", "x", "--memory", "1MB"});
     CHECK(other.exit_code == 3);
-    CHECK(contains(other.err, "can be inspected"));
+    CHECK(contains(other.err, "holds no model.safetensors"));
     CHECK(tool({"run", "/nonexistent", "-p", "x"}).exit_code == 3);
     CHECK(tool({"run", "--prompt-file", "/nonexistent"}).exit_code == 3);
     CHECK(tool({"tokenize", path, "-p", "x"}).exit_code == 3);

@@ -35,24 +35,6 @@ std::vector<TokenId> greedy(Loaded& loaded, std::span<const TokenId> prompt, std
   return answer;
 }
 
-/// The middle one of the rows' distances from f32: a rounding that swaps one token's expert moves
-/// few rows, and those far.
-double middle_distance(Loaded& loaded, const Golden& golden) {
-  const auto vocab = static_cast<std::size_t>(loaded.model.plan.vocab);
-  std::vector<double> rows;
-  for (std::size_t i = 0; i < golden.prompts.size(); ++i) {
-    const std::vector<float> ours = loaded.run(golden.prompts[i], 0);
-    const std::vector<float> expected = golden.values("logits." + std::to_string(i));
-    for (std::size_t at = 0; at < expected.size(); at += vocab) {
-      Distance row;
-      row.add(std::span(ours).subspan(at, vocab), std::span(expected).subspan(at, vocab));
-      rows.push_back(row.relative_rms());
-    }
-  }
-  std::ranges::sort(rows);
-  return rows[rows.size() / 2];
-}
-
 }  // namespace
 
 TEST_SUITE("cuda/golden") {
@@ -66,7 +48,7 @@ TEST_SUITE("cuda/golden") {
       const std::vector<TokenId>& prompt = golden.prompts[main];
       const std::size_t tokens = std::min(prompt.size(), Length().prompt);
       const std::vector<float> expected = golden.values("logits." + std::to_string(main));
-      Distance distance;
+      Distance distance{vocab};
       distance.add(loaded.run(std::span(prompt).first(tokens), 0),
                    std::span(expected).first(tokens * vocab));
       MESSAGE(name, " f32: ", distance.relative_max());
@@ -82,12 +64,12 @@ TEST_SUITE("cuda/golden") {
     for (const std::string& name : chosen_fixtures()) {
       const Golden golden(name);
       Loaded cpu(golden.folder, DType::bf16, kernels::best_isa());
-      const double expected = middle_distance(cpu, golden);
+      const double expected = distance_of_all_prompts(cpu, golden).middle_row();
       for (const bool batch_invariant : {false, true}) {
         CAPTURE(name);
         CAPTURE(batch_invariant);
         Loaded loaded = on_card(golden, DType::bf16, batch_invariant);
-        const double ours = middle_distance(loaded, golden);
+        const double ours = distance_of_all_prompts(loaded, golden).middle_row();
         MESSAGE(name, " bf16: middle row's distance by the CPU's: ", ours / expected);
         CHECK(ours <= 1.5 * expected);
       }

@@ -60,16 +60,10 @@ std::vector<float> logits_of(Loaded& loaded, std::initializer_list<std::int32_t>
   return all;
 }
 
-/// Distance of the middle row.
 double middle(const std::vector<float>& ours, const std::vector<float>& expected) {
-  std::vector<double> rows;
-  for (std::size_t at = 0; at < expected.size(); at += 256) {
-    Distance row;
-    row.add(std::span(ours).subspan(at, 256), std::span(expected).subspan(at, 256));
-    rows.push_back(row.relative_rms());
-  }
-  std::ranges::sort(rows);
-  return rows[rows.size() / 2];
+  Distance distance{256};
+  distance.add(ours, expected);
+  return distance.middle_row();
 }
 
 }  // namespace

@@ -28,7 +28,6 @@ TEST_SUITE("models/families") {
     CHECK(&family_of(preset("granite-4.0-h-tiny")) == &granite_hybrid);
     CHECK(&family_of(preset("nemotron-nano-12b-v2")) == &nemotron_h);
     CHECK(&family_of(preset("qwen3-next-80b-a3b")) == &qwen3_next);
-    CHECK(granite_hybrid.runs);
   }
 
   TEST_CASE("an unknown model_type is answered with the nearest and all known ones") {
@@ -37,7 +36,7 @@ TEST_SUITE("models/families") {
     });
     CHECK(contains(error, "config.json: model_type: \"granitemoehybird\" is not known"));
     CHECK(contains(error, "the nearest is granitemoehybrid"));
-    CHECK(contains(error, "granitemoehybrid, nemotron_h, qwen3_next"));
+    CHECK(contains(error, "bamba, granitemoehybrid, lfm2, lfm2_moe, nemotron_h, qwen3_5, "));
     CHECK(contains(model_error([] { family_of(Config::from_text("{}", "config.json")); }),
                    "model_type: is missing"));
   }

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -42,31 +43,43 @@ struct Golden {
   std::vector<std::vector<TokenId>> prompts;
 };
 
-/// Of our logits from the expected ones.
+/// Of our logits from the expected ones, over rows of so many logits.
 struct Distance {
+  std::size_t row_size;
   double max = 0.0, square_sum = 0.0, largest = 0.0;
-  std::size_t count = 0;
+  std::vector<double> rows = {};  ///< root-mean-square difference of each
 
   void add(std::span<const float> ours, std::span<const float> expected) {
     REQUIRE(ours.size() == expected.size());
-    for (std::size_t i = 0; i < ours.size(); ++i) {
-      const double difference = std::abs(double{ours[i]} - expected[i]);
-      REQUIRE(std::isfinite(difference));
-      max = std::max(max, difference);
-      square_sum += difference * difference;
-      largest = std::max(largest, std::abs(double{expected[i]}));
+    REQUIRE(ours.size() % row_size == 0);
+    for (std::size_t begin = 0; begin < ours.size(); begin += row_size) {
+      double row = 0.0;
+      for (std::size_t i = begin; i < begin + row_size; ++i) {
+        const double difference = std::abs(double{ours[i]} - expected[i]);
+        REQUIRE(std::isfinite(difference));
+        max = std::max(max, difference);
+        row += difference * difference;
+        largest = std::max(largest, std::abs(double{expected[i]}));
+      }
+      square_sum += row;
+      rows.push_back(std::sqrt(row / static_cast<double>(row_size)));
     }
-    count += ours.size();
   }
 
   double relative_max() const { return max / largest; }
   double relative_rms() const {
-    return std::sqrt(square_sum / static_cast<double>(count)) / largest;
+    return std::sqrt(square_sum / static_cast<double>(rows.size() * row_size)) / largest;
+  }
+  double middle_row() const {
+    std::vector<double> sorted = rows;
+    std::sort(sorted.begin(), sorted.end());
+    const std::size_t half = sorted.size() / 2;
+    return (sorted[half] + sorted[(sorted.size() - 1) / 2]) / 2 / largest;
   }
 };
 
 inline Distance distance_of_all_prompts(Loaded& loaded, const Golden& golden) {
-  Distance distance;
+  Distance distance{static_cast<std::size_t>(loaded.model.plan.vocab)};
   for (std::size_t i = 0; i < golden.prompts.size(); ++i) {
     distance.add(loaded.run(golden.prompts[i], 0), golden.values("logits." + std::to_string(i)));
   }

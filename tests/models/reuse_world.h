@@ -150,15 +150,27 @@ struct Life {
   Answers answers;
 
  private:
+  /// Of so many bytes, or a few more: not every small number can be cut into superblocks.
+  static ModelMemoryLayout layout_of(const Geometry& geometry, std::size_t bytes,
+                                     std::size_t handle) {
+    for (int more = 0;; ++more) {
+      try {
+        return memory_layout_of(geometry,
+                                {.pool_bytes = bytes, .flat = {}, .handle_bytes_min = handle});
+      } catch (const Error&) {
+        if (more == 8) throw;
+        bytes += bytes / 4;
+      }
+    }
+  }
+
   static StoreLayout memory_of(const Geometry& geometry, const Setting& setting,
                                kernels::Device device, ModelMemoryLayout& elastic) {
     const auto pages = reuse_length_max / page_tokens;
     const std::size_t handle = kernels::handle_bytes_min(device);
     if (setting.memory == "flat") return flat_memory(geometry, 8 * pages, 20, handle);
     const std::size_t sequence = geometry.slot_bytes + geometry.page_bytes * (pages + 1);
-    elastic = memory_layout_of(geometry, {.pool_bytes = sequence * (setting.is_short() ? 3 : 20),
-                                          .flat = {},
-                                          .handle_bytes_min = handle});
+    elastic = layout_of(geometry, setting.is_short() ? 3 * sequence : 20 * sequence, handle);
     return store_layout(elastic);
   }
 };
@@ -234,7 +246,15 @@ class ReuseFolder {
 };
 
 /// One of each: with both kinds of memory, without attention, without recurrence, with groups.
-inline const std::vector<std::string> reuse_folders = {"granite-dense-rope", "granite-mamba-only",
-                                                       "granite-attention-only", "granite-groups"};
+inline const std::vector<std::string> reuse_folders = {"granite-dense-rope",
+                                                       "granite-mamba-only",
+                                                       "granite-attention-only",
+                                                       "granite-groups",
+                                                       "bamba-1",
+                                                       "lfm2-moe",
+                                                       "nemotron-latent",
+                                                       "nemotron-moe",
+                                                       "qwen3-next",
+                                                       "qwen3_5-moe"};
 
 }  // namespace hyb::models::testing

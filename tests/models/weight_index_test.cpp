@@ -73,6 +73,7 @@ TEST_SUITE("models/weight_index") {
     Folder model;
     model.tensors["model.layers.0.mamba.A_log"].dtype = "F32";
     model.tensors["lm_head.weight"] = {.shape = {11, 8}};
+    model.tensors["mtp.layers.0.norm.weight"] = {.shape = {8}};
     model.write();
     TensorFiles files(model.folder.path());
     const WeightIndex index(model.plan, granite_hybrid, files);
@@ -84,7 +85,10 @@ TEST_SUITE("models/weight_index") {
     CHECK(!index.has({"head"}));
     CHECK(!index.has({"attention.q", 0}));
     CHECK_THROWS_AS(index.name({"attention.q", 0}), Error);
-    CHECK(index.extra() == std::vector<std::string>{"lm_head.weight"});
+    // The copy of a tied head is known; draft layers are of other families.
+    CHECK(index.extra() == std::vector<std::string>{"mtp.layers.0.norm.weight"});
+    CHECK(is_known_unused(model.plan, qwen3_next, "mtp.layers.0.norm.weight"));
+    CHECK(!is_known_unused(model.plan, qwen3_next, "model.mtp"));
     index.drop({"embed"});
     CHECK(index.view({"embed"}).bytes[0] == std::byte{'x'});
   }

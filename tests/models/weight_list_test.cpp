@@ -92,7 +92,10 @@ TEST_SUITE("models/weight_list") {
       CHECK(keys.contains({.role = "head"}) != preset(name).b("tie_word_embeddings", false));
     }
     CHECK(weights_of("nemotron-nano-12b-v2")[0].names ==
-          std::vector<std::string>{"backbone.embeddings.weight", "model.embeddings.weight"});
+          std::vector<std::string>{"backbone.embeddings.weight", "model.embeddings.weight",
+                                   "language_model.backbone.embeddings.weight",
+                                   "backbone.embed_tokens.weight", "model.embed_tokens.weight",
+                                   "language_model.backbone.embed_tokens.weight"});
   }
 
   TEST_CASE("a hostile plan does not become a list without end") {

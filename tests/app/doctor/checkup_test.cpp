@@ -44,7 +44,7 @@ TEST_SUITE("app/doctor/checkup") {
     CHECK(!models[1].runs);
     CHECK(models[2].name == "ibm/granite");
     CHECK(models[2].runs);
-    CHECK(models[3].status == "inspect only");
+    CHECK(models[3].status == "runs");
     CHECK(models[4].status.find("gpt2") != std::string::npos);
   }
 

@@ -112,7 +112,8 @@ struct Fixture {
   Bytes slot, packed;
 };
 
-const std::vector<Shape> odd = {{1, 1, 0}, {3, 7, 5}, {257, 16, 1001}, {40, 100, 64}};
+const std::vector<Shape> odd = {{1, 1, 0},       {3, 7, 5},     {0, 0, 31},
+                                {257, 16, 1001}, {40, 100, 64}, {0, 0, 2048}};
 const std::vector<Shape> large = {{48 * 32, 128, 3 * 1792 * 2}, {300, 256, 777}, {520, 33, 1}};
 
 Bytes part_of(const Bytes& all, std::size_t at, std::size_t size) {

@@ -1,0 +1,128 @@
+// LFM2 and LFM2-MoE: gated short convolutions and a few attention layers with rope, a feed-forward
+// or a sparse MoE in every layer.
+#include <cmath>
+#include <vector>
+
+#include "models/families.h"
+#include "models/families/rules.h"
+
+namespace hyb::models {
+namespace {
+
+/// `layer_types`, or `full_attn_idxs`; without both every layer has attention.
+std::vector<MixerKind> read_mixers(const Config& c) {
+  if (c.has("layer_types")) return mixer_kinds(c, {"conv"});
+  const std::int32_t layers = layer_count(c);
+  const bool is_listed = c.has("full_attn_idxs");
+  std::vector<MixerKind> kinds(static_cast<std::size_t>(layers),
+                               is_listed ? MixerKind::recurrent : MixerKind::attention);
+  if (!is_listed) return kinds;
+  for (const std::int32_t layer : c.integers("full_attn_idxs", {0, layers - 1})) {
+    kinds[static_cast<std::size_t>(layer)] = MixerKind::attention;
+  }
+  return kinds;
+}
+
+Attention read_attention(const Config& c, std::int32_t width) {
+  const std::int32_t heads = c.i("num_attention_heads");
+  if (!c.has("head_dim")) demand_multiple(c, "hidden_size", width, "num_attention_heads", heads);
+  const std::int32_t head_dim = c.i("head_dim", width / heads);
+  const Attention attention = {.heads = heads,
+                               .kv_heads = c.i("num_key_value_heads", heads),
+                               .head_dim = head_dim,
+                               .scale = static_cast<float>(1.0 / std::sqrt(head_dim)),
+                               .rope = read_rope(c, head_dim, 1.0, 1e6),
+                               .qk_norm = Norm::rms};
+  check(c, attention);
+  return attention;
+}
+
+/// With block_auto_adjust_ff_dim two thirds of the stated width, rounded up.
+Mlp read_mlp(const Config& c, bool adjust_fallback) {
+  std::int64_t hidden = c.i({"block_ff_dim", "intermediate_size"});
+  if (c.b("block_auto_adjust_ff_dim", adjust_fallback)) {
+    const double factor = c.f("block_ffn_dim_multiplier", 1.0);
+    const std::int64_t multiple = c.i("block_multiple_of", 256);
+    hidden = 2 * hidden / 3;
+    hidden = static_cast<std::int64_t>(static_cast<double>(hidden) * factor);
+    hidden = (hidden + multiple - 1) / multiple * multiple;
+    if (hidden < 1 || hidden > dimension_range.high) {
+      c.fail("block_ffn_dim_multiplier", "makes a feed-forward of an absurd width");
+    }
+  }
+  return {.hidden = static_cast<std::int32_t>(hidden)};
+}
+
+Moe read_moe(const Config& c) {
+  const Moe moe = {.experts = c.i("num_experts", IntRange{1, 8192}),
+                   .active = c.i("num_experts_per_tok"),
+                   .hidden = c.i("moe_intermediate_size"),
+                   .score = RouterScore::sigmoid,
+                   .renormalize = c.b("norm_topk_prob", true),
+                   .renormalize_epsilon = 1e-6F,
+                   .correction_bias = c.b("use_expert_bias", true),
+                   .scale = static_cast<float>(c.f("routed_scaling_factor", 1.0))};
+  check(c, moe);
+  return moe;
+}
+
+Plan plan(const Config& c) {
+  refuse_quantized(c);
+  demand_flag(c, "conv_bias", false);
+  const std::int32_t width = c.i("hidden_size");
+  const bool is_moe = c.model_type() == "lfm2_moe";
+  const Attention attention = read_attention(c, width);
+  const ShortConv conv = {.channels = width, .conv_width = c.i("conv_L_cache", 3, {2, 4})};
+  const Mlp mlp = read_mlp(c, !is_moe);
+  Plan p = {.family = c.model_type(),
+            .vocab = c.i("vocab_size"),
+            .width = width,
+            .norm_eps = read_norm_eps(c),
+            .tied_head = c.b({"tie_embedding", "tie_word_embeddings"}, true),
+            .weight_dtype = c.dtype({"dtype", "torch_dtype"}, DType::bf16),
+            .positions_max = c.i("max_position_embeddings", 0, count_range),
+            .has_rope = true,
+            .layers = {}};
+  const std::vector<MixerKind> mixers = read_mixers(c);
+  const std::int32_t dense =
+      is_moe ? c.i("num_dense_layers", 2, count_range) : dimension_range.high;
+  for (std::int32_t layer = 0; layer < std::ssize(mixers); ++layer) {
+    const bool is_full = mixers[static_cast<std::size_t>(layer)] == MixerKind::attention;
+    const Part mixer = is_full ? Part(attention) : Part(conv);
+    const Part feed_forward = layer < dense ? Part(mlp) : Part(read_moe(c));
+    p.layers.push_back({{{.parts = {mixer}}, {.parts = {feed_forward}}}});
+  }
+  return p;
+}
+
+constexpr TensorName names[] = {
+    {"embed", "model.embed_tokens.weight"},
+    {"final_norm", "model.embedding_norm.weight"},
+    {"head", "lm_head.weight"},
+    {"block0.norm", "model.layers.{}.operator_norm.weight"},
+    {"block1.norm", "model.layers.{}.ffn_norm.weight"},
+    {"attention.q", "model.layers.{}.self_attn.q_proj.weight"},
+    {"attention.k", "model.layers.{}.self_attn.k_proj.weight"},
+    {"attention.v", "model.layers.{}.self_attn.v_proj.weight"},
+    {"attention.o", "model.layers.{}.self_attn.out_proj.weight"},
+    {"attention.q_norm", "model.layers.{}.self_attn.q_layernorm.weight"},
+    {"attention.k_norm", "model.layers.{}.self_attn.k_layernorm.weight"},
+    {"conv.in_proj", "model.layers.{}.conv.in_proj.weight"},
+    {"conv.weight", "model.layers.{}.conv.conv.weight"},
+    {"conv.out_proj", "model.layers.{}.conv.out_proj.weight"},
+    {"mlp.gate", "model.layers.{}.feed_forward.w1.weight"},
+    {"mlp.up", "model.layers.{}.feed_forward.w3.weight"},
+    {"mlp.down", "model.layers.{}.feed_forward.w2.weight"},
+    {"moe.router", "model.layers.{}.feed_forward.gate.weight"},
+    {"moe.correction_bias", "model.layers.{}.feed_forward.expert_bias"},
+    {"moe.expert_gate", "model.layers.{}.feed_forward.experts.{}.w1.weight"},
+    {"moe.expert_up", "model.layers.{}.feed_forward.experts.{}.w3.weight"},
+    {"moe.expert_down", "model.layers.{}.feed_forward.experts.{}.w2.weight"},
+};
+constexpr std::string_view model_types[] = {"lfm2", "lfm2_moe"};
+
+}  // namespace
+
+const Family lfm2 = {.model_types = model_types, .plan = plan, .names = names};
+
+}  // namespace hyb::models

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "models/weights.h"
+
+namespace hyb::models {
+
+/// Reads the stored tensors of one layer after the other, or the model-wide ones (layer -1), brings
+/// their rows into the order in which parts read them, and packs them.
+class WeightLoader {
+ public:
+  /// All outlive the loader; `weights` takes the small tensors and counts the packed bytes.
+  WeightLoader(kernels::Queue& queue, WeightProvider& provider, const LoadOptions& options,
+               Weights& weights)
+      : queue_(queue), provider_(provider), options_(options), weights_(weights) {}
+
+  void set_layer(std::int32_t layer) { layer_ = layer; }
+
+  /// Whether the files have a weight that can be absent or stored otherwise.
+  bool has(std::string_view role) const;
+
+  /// A stored matrix, to take rows from; valid until the next pack().
+  kernels::WeightSource stored(std::string_view role, std::int64_t rows, std::int64_t columns,
+                               std::int64_t experts = 1, std::int32_t expert = -1);
+
+  /// Packs rows of what was stored() since the last call, and gives the memory of those back.
+  kernels::Weight pack(const kernels::WeightSource& source);
+  kernels::Weight pack(const kernels::WeightSource& source, DType dtype);
+
+  /// A stored matrix as it is.
+  kernels::Weight matrix(std::string_view role, std::int64_t rows, std::int64_t columns,
+                         std::int64_t experts = 1);
+
+  /// Stored matrices below each other, as one: role and rows of each.
+  kernels::Weight stacked(std::initializer_list<std::pair<std::string_view, std::int64_t>> parts,
+                          std::int64_t columns);
+
+  /// A small tensor as f32 on the queue's device: [rows], or [rows, columns].
+  kernels::Tensor vector(std::string_view role, std::int64_t rows, std::int64_t columns = 0);
+
+  /// The same `times` times behind each other, [times * rows].
+  kernels::Tensor repeated(std::string_view role, std::int64_t rows, std::int64_t times);
+
+ private:
+  float* upload(const std::vector<float>& values);
+
+  kernels::Queue& queue_;
+  WeightProvider& provider_;
+  const LoadOptions& options_;
+  Weights& weights_;
+  std::int32_t layer_ = -1;
+  std::vector<std::pair<std::string, std::int32_t>> read_;  // role and expert, since pack()
+};
+
+}  // namespace hyb::models
