@@ -6,6 +6,7 @@
 #include "kernels/ops/attention.h"
 #include "kernels/ops/causal_conv.h"
 #include "kernels/ops/delta_rule.h"
+#include "kernels/ops/delta_step.h"
 #include "kernels/ops/embed.h"
 #include "kernels/ops/gated_activation.h"
 #include "kernels/ops/gated_norm.h"
@@ -78,6 +79,8 @@ void ssd(Stream& stream, const Ssd& op);
 /// goes in chunks, where a bf16 state is rounded at the ends of spans only, and cuts change the
 /// answer within the bounds that stand at the kernel.
 void delta_rule(Stream& stream, const DeltaRule& op);
+/// The bits of causal_conv and of delta_rule token by token. convolved is not used.
+void delta_step(Stream& stream, const DeltaStep& op);
 
 /// The pieces travel with the launches. The bytes of the plain loop.
 void pack_snapshot(Stream& stream, const PackSnapshot& op);

@@ -149,8 +149,7 @@ void run(Stream& stream, const DeltaRule& op) {
   Params<T, S> params = {delta_rule_params<T, S>(op), false, false};
   params.x_is_aligned =
       is_vector_aligned(params.x, params.x_stride) && params.rows % vector_size<T> == 0;
-  params.state_is_aligned = params.columns % 4 == 0 && params.state_stride % 4 == 0 &&
-                            reinterpret_cast<std::uintptr_t>(params.state) % 16 == 0;
+  params.state_is_aligned = has_delta_vectors(params.state, params.state_stride, params.columns);
   const std::int64_t tokens = op.x.dim(0), spans = op.read_slot.dim(0);
   const auto blocks = [&](int warps) {
     return params.heads * pieces(params.columns, warps * delta_columns);

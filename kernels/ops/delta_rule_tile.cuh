@@ -7,6 +7,7 @@
 #include "kernels/cuda/ptx.h"
 #include "kernels/cuda/reduce.h"
 #include "kernels/cuda/vectors.h"
+#include "kernels/ops/delta_rule.h"
 
 /// What a warp does to its strip of a head's state, token by token: the same instructions for a
 /// decode step, a chunk and a whole prompt, so that all of them give the same bits.
@@ -211,6 +212,13 @@ void visit_delta_rows(std::int64_t rows, Body&& body) {
   if (rows <= 64) return body(std::integral_constant<int, 8>{});
   if (rows <= 128) return body(std::integral_constant<int, 16>{});
   body(std::integral_constant<int, 32>{});
+}
+
+/// Whether four columns of a state are a vector, and its rows whole numbers of them.
+template <typename S>
+bool has_delta_vectors(const S* state, std::int64_t slot_stride, std::int64_t columns) {
+  return columns % 4 == 0 && reinterpret_cast<std::uintptr_t>(state) % 16 == 0 &&
+         slot_stride % 4 == 0;
 }
 
 }  // namespace hyb::kernels::cuda

@@ -2,8 +2,8 @@
 
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/routes.h"
-#include "kernels/cuda/silu.h"
 #include "kernels/cuda/vectors.h"
+#include "kernels/ops/conv_channel.cuh"
 #include "kernels/ops/mamba_row.cuh"
 #include "kernels/ops/ssd_params.cuh"
 #include "kernels/visit.h"
@@ -30,66 +30,6 @@ struct Params {
   bool state_is_aligned;
   float dt_min, dt_max;
 };
-
-constexpr int taps_max = 4;
-
-/// One channel of the convolution, in a thread.
-template <typename T>
-struct Channel {
-  std::int64_t index;  ///< -1: none
-  float weight[taps_max], bias;
-  T window[taps_max - 1], x;  ///< what is left of the token, oldest first, and its own input
-
-  __device__ __forceinline__ T tap(int j, int taps) const {
-    return j + 1 < taps_max && j + 1 < taps ? window[j] : x;
-  }
-};
-
-template <typename T, typename S>
-__device__ __forceinline__ void load_weights(const Params<T, S>& p, Channel<T>& channel) {
-  if (channel.index < 0) return;
-  channel.bias = p.conv_bias == nullptr ? 0.0F : p.conv_bias[channel.index];
-#pragma unroll
-  for (int j = 0; j < taps_max; ++j) {
-    channel.weight[j] = j < p.taps ? p.conv_weight[channel.index * p.taps + j] : 0.0F;
-  }
-}
-
-template <typename T, typename S>
-__device__ __forceinline__ void load_taps(const Params<T, S>& p, int token, std::int64_t slot,
-                                          Channel<T>& channel) {
-  if (channel.index < 0) return;
-  const T* const window =
-      p.windows + (slot < 0 ? 0 : slot) * p.window_stride + channel.index * (p.taps - 1);
-  channel.x = p.x[token * p.x_stride + channel.index];
-#pragma unroll
-  for (int j = 0; j + 1 < taps_max; ++j) {
-    channel.window[j] = j + 1 < p.taps && slot >= 0 ? window[j] : T{};
-  }
-}
-
-/// As causal_conv: from the bias upwards, one rounding per tap.
-template <typename T, typename S>
-__device__ __forceinline__ float convolve(const Params<T, S>& p, const Channel<T>& channel) {
-  if (channel.index < 0) return 0.0F;
-  float sum = channel.bias;
-#pragma unroll
-  for (int j = 0; j < taps_max; ++j) {
-    if (j < p.taps) sum = fmaf(channel.weight[j], to_float(channel.tap(j, p.taps)), sum);
-  }
-  return to_float(rounded<T>(silu(sum)));
-}
-
-/// Moves the channel's window on by one token.
-template <typename T, typename S>
-__device__ __forceinline__ void shift_window(const Params<T, S>& p, std::int64_t slot,
-                                             const Channel<T>& channel) {
-  T* const to = p.windows + slot * p.window_stride + channel.index * (p.taps - 1);
-#pragma unroll
-  for (int j = 0; j + 1 < taps_max; ++j) {
-    if (j + 1 < p.taps) to[j] = channel.tap(j + 1, p.taps);
-  }
-}
 
 /// What a block convolves: B, C (zeros behind their columns), the inputs of its rows; a thread
 /// every block_threads-th of them, and of the rows' in its last turn.
@@ -142,7 +82,7 @@ __global__ void __launch_bounds__(block_threads, 4) mamba_step_kernel(const Para
   const int token = static_cast<int>(blockIdx.y);
   const Share share = share_of_block(p);
   let_next_kernel_start();
-  Channel<T> channels[turns];
+  ConvChannel<T> channels[turns];
 #pragma unroll
   for (int i = 0; i < turns; ++i) {
     channels[i].index = channel_at<V>(share, p.columns, i * block_threads + thread);
@@ -200,7 +140,7 @@ __global__ void __launch_bounds__(block_threads, 4) mamba_step_kernel(const Para
   const std::int64_t inner = static_cast<std::int64_t>(p.heads) * p.rows;
   for (std::int64_t i = thread; i < 2 * static_cast<std::int64_t>(p.groups) * p.columns;
        i += block_threads) {
-    Channel<T> channel;
+    ConvChannel<T> channel;
     channel.index = inner + i;
     load_taps(p, token, from, channel);
     shift_window(p, to, channel);

@@ -1,0 +1,36 @@
+#pragma once
+
+#include "kernels/queue.h"
+#include "kernels/tensor.h"
+
+namespace hyb::kernels {
+
+/// The convolution and the recurrence of a gated delta net for one more token of every sequence;
+/// token r is the next one of the sequence in slot read_slot[r]:
+///
+///   c = causal_conv(x)   y = delta_rule(c, b, a)
+///
+/// Rows whose write_slot is -1 have no sequence: they stand behind the others, nothing is read or
+/// written for them, and their y may hold anything.
+///
+/// shapes  x [R, 2*key_heads*Dk + value_heads*Dv]   b, a [R,value_heads]   y [R, value_heads*Dv];
+///         rows may be strided   conv_weight [C,K]   conv_bias [C] or empty   windows [S,C,K-1]
+///         with C the columns of x   a_log, dt_bias [value_heads]   state [S,value_heads,Dk,Dv]
+///         read_slot, write_slot [R], as in delta_rule   convolved [R,C]: room to work in
+///         tickets [R]
+/// types   x, b, a, y, windows, convolved: f32 or bf16, the same   state: f32 or bf16
+///         weights: f32   tables and tickets: i32
+/// numbers c and y are rounded as the ops they come from round: the very bits of the two
+/// writes  y, the named slots of windows and state, convolved; tickets are zeros before and after
+struct DeltaStep {
+  Tensor x, b, a;
+  Tensor conv_weight, conv_bias, windows;
+  Tensor a_log, dt_bias, state;
+  Tensor read_slot, write_slot;
+  Tensor y, convolved, tickets;
+  std::int64_t key_heads = 1;
+};
+
+void delta_step(Queue& queue, const DeltaStep& op);
+
+}  // namespace hyb::kernels

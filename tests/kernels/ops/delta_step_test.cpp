@@ -1,0 +1,101 @@
+#include "kernels/ops/delta_step.h"
+
+#include <doctest/doctest.h>
+
+#include "core/base/error.h"
+#include "kernels/ops/causal_conv.h"
+#include "kernels/ops/delta_rule.h"
+#include "tests/kernels/ops/delta_step_case.h"
+
+using namespace hyb;
+using namespace hyb::kernels;
+using namespace hyb::kernels::testing;
+
+namespace {
+
+constexpr std::int64_t used = 3;  ///< rows that have a sequence
+
+DeltaStepCase case_of(DType dtype, DType state) {
+  return {2, 4, 6, 20, 4, dtype, state, {2, -1, 0, -1, -1}, {2, 4, 1, -1, -1}};
+}
+
+void step(Queue& queue, const DeltaStepInputs& in, const Table& read, const Table& write,
+          std::int64_t key_heads = 2) {
+  const Table tickets{0, 0, 0, 0, 0};
+  delta_step(queue, {.x = in.x,
+                     .b = in.b,
+                     .a = in.a,
+                     .conv_weight = in.conv_weight,
+                     .conv_bias = in.conv_bias,
+                     .windows = in.windows,
+                     .a_log = in.a_log,
+                     .dt_bias = in.dt_bias,
+                     .state = in.state,
+                     .read_slot = read,
+                     .write_slot = write,
+                     .y = in.y,
+                     .convolved = in.convolved,
+                     .tickets = tickets,
+                     .key_heads = key_heads});
+}
+
+/// The parts by themselves, for the rows that have a sequence.
+void run_parts(Queue& queue, const DeltaStepInputs& in, const Table& read, const Table& write) {
+  const Table begins{0, 1, 2, 3};
+  const Tensor convolved = in.convolved.view().rows(0, used);
+  const Tensor from = Tensor(read).rows(0, used), to = Tensor(write).rows(0, used);
+  causal_conv(queue, {.x = in.x.view().rows(0, used),
+                      .weight = in.conv_weight,
+                      .bias = in.conv_bias,
+                      .windows = in.windows,
+                      .span_begin = begins,
+                      .read_slot = from,
+                      .write_slot = to,
+                      .y = convolved});
+  delta_rule(queue, {.x = convolved,
+                     .b = in.b.view().rows(0, used),
+                     .a = in.a.view().rows(0, used),
+                     .a_log = in.a_log,
+                     .dt_bias = in.dt_bias,
+                     .state = in.state,
+                     .span_begin = begins,
+                     .read_slot = from,
+                     .write_slot = to,
+                     .y = in.y.view().rows(0, used),
+                     .key_heads = 2});
+}
+
+TEST_SUITE("kernels/ops/delta_step") {
+  TEST_CASE("is its parts for one token per sequence, to the bit, and leaves rows without a slot") {
+    for (const Isa isa : available_isas()) {
+      for (const DType dtype : {DType::f32, DType::bf16}) {
+        for (const DType state : {DType::f32, DType::bf16}) {
+          Queue queue = test_queue(isa, 2);
+          const DeltaStepCase c = case_of(dtype, state);
+          const Table read(c.read), write(c.write);
+          const DeltaStepInputs whole(c), parts(c);
+          step(queue, whole, read, write);
+          run_parts(queue, parts, read, write);
+          CHECK(whole.state.everything() == parts.state.everything());
+          CHECK(whole.windows.everything() == parts.windows.everything());
+          CHECK(whole.y.everything() == parts.y.everything());
+          CHECK(whole.state.everything() != DeltaStepInputs(c).state.everything());
+        }
+      }
+    }
+  }
+
+  TEST_CASE("names the broken rule") {
+    const Table read{0, 1, 2, 3, 4}, write{0, 1, -1, 3, -1};
+    const DeltaStepInputs in(case_of(DType::f32, DType::f32));
+    Queue queue = test_queue(Isa::plain);
+    CHECK_THROWS_WITH_AS(step(queue, in, read, write),
+                         "delta_step: rows without a slot stand last, got 3", Error);
+    CHECK_THROWS_WITH_AS(step(queue, in, read, write, 3),
+                         "delta_step: key_heads divides value_heads, got 3", Error);
+    CHECK_THROWS_WITH_AS(step(queue, in, read, write, 4),
+                         "delta_step: x needs 128 in dimension 1, got 104", Error);
+  }
+}
+
+}  // namespace
