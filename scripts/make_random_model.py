@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Write a complete model folder with random weights for any granitemoehybrid config.json.
+"""Write a complete model folder with random weights for a config.json of any family.
 
 The weights are bf16 and scaled so that activations neither vanish nor explode; the answers are
-noise. It is for measuring speed and memory in real shapes without a download. The tokenizer is a
-byte-level BPE of the config's vocabulary size, trained on made-up words. Needs the packages numpy
-and tokenizers.
+noise. It is for measuring speed and memory in real shapes without a download. The tokenizer (of
+granitemoehybrid only) is a byte-level BPE of the config's vocabulary size, trained on made-up
+words. Needs the packages numpy and tokenizers.
 """
 
 import argparse
@@ -73,19 +73,22 @@ def read_texts(paths):
             yield from file
 
 
-def check_config(config, path):
-    if config.get("model_type") != "granitemoehybrid":
-        kind = config.get("model_type")
-        raise SystemExit(f"{path}: model_type: granitemoehybrid expected, found {kind!r}")
-    if len(config["layer_types"]) != config["num_hidden_layers"]:
-        raise SystemExit(f"{path}: layer_types and num_hidden_layers disagree")
+def check_config(config, path, has_tokenizer):
+    kind = config.get("model_type")
+    if has_tokenizer and kind != "granitemoehybrid":
+        text = f"model_type: a tokenizer can be made for granitemoehybrid only, found {kind!r}"
+        raise SystemExit(f"{path}: {text}; use --no-tokenizer")
+    layers = reference_families.text_config(config)["num_hidden_layers"]
+    if len(reference_families.plan_of(config).layers) != layers:
+        raise SystemExit(f"{path}: the list of layers and num_hidden_layers disagree")
 
 
 def write_configs(out, path, config):
     shutil.copyfile(path, os.path.join(out, "config.json"))
     keys = ("bos_token_id", "eos_token_id", "pad_token_id")
     generation = {"_from_model_config": True}
-    generation.update({key: config[key] for key in keys if config.get(key) is not None})
+    text = reference_families.text_config(config)
+    generation.update({key: text[key] for key in keys if text.get(key) is not None})
     checkpoint.write_json(os.path.join(out, "generation_config.json"), generation)
 
 
@@ -106,7 +109,7 @@ def main():
     if os.path.isdir(path):
         path = os.path.join(path, "config.json")
     config = checkpoint.read_json(path)
-    check_config(config, path)
+    check_config(config, path, not args.no_tokenizer)
     os.makedirs(args.out, exist_ok=True)
     write_configs(args.out, path, config)
     start = time.monotonic()
