@@ -7,10 +7,11 @@ using namespace hyb::models::testing;
 
 namespace {
 
-/// Experts, rope, both kinds of mixers and a head of its own are in the first.
+/// One of each family, with experts where it has some.
 std::vector<std::string> chosen_fixtures() {
   if (hyb::testing::is_full_level()) return fixtures();
-  return {"granite-moe-rope-untied"};
+  return {"bamba-1", "granite-moe-rope-untied", "lfm2-moe", "nemotron-latent", "qwen3-next",
+          "qwen3_5-moe"};
 }
 
 Loaded on_card(const Golden& golden, DType activation, bool batch_invariant) {
