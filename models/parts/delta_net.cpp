@@ -1,6 +1,7 @@
 #include "kernels/linear/project.h"
 #include "kernels/ops/causal_conv.h"
 #include "kernels/ops/delta_rule.h"
+#include "kernels/ops/delta_step.h"
 #include "models/parts/part.h"
 
 namespace hyb::models {
@@ -14,8 +15,29 @@ struct Mixed {
   Tensor x, b, a, convolved, y;
 };
 
+/// One more token of every sequence.
+void step(const DeltaNet& part, const DeltaNetWeights& weights, const RecurrentMemory& memory,
+          const PartCall& call, const Mixed& mixed) {
+  kernels::delta_step(call.queue, {.x = mixed.x,
+                                   .b = mixed.b,
+                                   .a = mixed.a,
+                                   .conv_weight = weights.conv_weight,
+                                   .conv_bias = {},
+                                   .windows = memory.windows,
+                                   .a_log = weights.a_log,
+                                   .dt_bias = weights.dt_bias,
+                                   .state = memory.states,
+                                   .read_slot = call.tables.read_slot,
+                                   .write_slot = call.tables.write_slot,
+                                   .y = mixed.y,
+                                   .convolved = mixed.convolved,
+                                   .tickets = memory.tickets.rows(0, mixed.x.dim(0)),
+                                   .key_heads = part.key_heads});
+}
+
 void mix(const DeltaNet& part, const DeltaNetWeights& weights, const RecurrentMemory& memory,
          const PartCall& call, const Mixed& mixed) {
+  if (call.tables.single_tokens) return step(part, weights, memory, call, mixed);
   const StepTables& tables = call.tables;
   kernels::causal_conv(call.queue, {.x = mixed.x,
                                     .weight = weights.conv_weight,
