@@ -2,6 +2,7 @@
 """Registers, spills and shared memory of every CUDA kernel, as ptxas tells them without a card.
 
     scripts/ptxas_table.py            # writes kernels/cuda/ptxas.tsv
+    scripts/ptxas_table.py FILE...    # the rows of some files, which may be gone by now
     scripts/ptxas_table.py --check    # exit status 1 and one line per finding: a spill, a kernel
                                       # with over 8 registers more than in the table, or not in it
     scripts/ptxas_table.py --check --only 90    # for one architecture: a quarter of the time
@@ -113,12 +114,13 @@ def compiled(path, nvcc, nvcc_version, kept, architectures):
     return kernels
 
 
-def measure(nvcc, kept, architectures):
-    """Rows of the table, of all .cu files, two compilers at a time; -1: not compiled."""
+def measure(nvcc, kept, architectures, files):
+    """Rows of the table, of all .cu files or some, two compilers at a time; -1: not compiled."""
     version = subprocess.run([nvcc, "--version"], check=True, capture_output=True,
                              text=True).stdout
     kept.mkdir(parents=True, exist_ok=True)
-    paths = sorted(filter(has_kernels, (TOP / "kernels").rglob("*.cu")))
+    paths = sorted(path for path in (TOP / "kernels").rglob("*.cu")
+                   if (not files or path in files) and has_kernels(path))
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         results = list(pool.map(lambda path: compiled(path, nvcc, version, kept, architectures),
                                 paths))
@@ -133,7 +135,7 @@ def measure(nvcc, kept, architectures):
 
 def write_table(rows):
     lines = ["\t".join(COLUMNS)]
-    lines += ["\t".join([*key, *map(str, values)]) for key, values in rows.items()]
+    lines += ["\t".join([*key, *map(str, values)]) for key, values in sorted(rows.items())]
     TABLE.write_text("\n".join(lines) + "\n")
 
 
@@ -163,6 +165,7 @@ def findings(rows, table):
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", nargs="*", type=pathlib.Path, help=".cu files (default: all)")
     parser.add_argument("--check", action="store_true", help="compare, write nothing")
     parser.add_argument("--keep", type=pathlib.Path, default=TOP / "build/ptxas",
                         help="folder for results (default: build/ptxas)")
@@ -174,9 +177,12 @@ def main():
     if nvcc is None:
         print("nvcc is not here")
         return 0
-    rows = measure(nvcc, options.keep, [options.only] if options.only else ARCHITECTURES)
+    files = {file.resolve() for file in options.files}
+    rows = measure(nvcc, options.keep, [options.only] if options.only else ARCHITECTURES, files)
     if not options.check:
-        write_table(rows)
+        others = {} if not files else {key: values for key, values in read_table().items()
+                                       if TOP / key[0] not in files}
+        write_table(others | rows)
         return 0
     found = list(findings(rows, read_table()))
     for line in found:

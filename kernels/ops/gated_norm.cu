@@ -19,7 +19,7 @@ struct Params {
 
 /// Within (width + 16) * 2^-24 + 2^-19 of the exact answer, relatively, besides the rounding of y.
 template <typename T, int Warps, bool Aligned>
-__global__ void __launch_bounds__(norm_threads) gated_norm_kernel(const Params<T> p) {
+__global__ void __launch_bounds__(norm_threads, 4) gated_norm_kernel(const Params<T> p) {
   const std::int64_t slice = norm_slice_index<Warps>();
   let_next_kernel_start();
   wait_for_previous_kernel();

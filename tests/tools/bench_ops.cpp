@@ -210,7 +210,6 @@ void bench_attention(Queue& queue, std::int64_t heads_of_q, std::int64_t kv_head
     report("rope",
            seconds_of(
                [&] {
-                 const Tensor tables = begin;
                  std::vector<std::int32_t> where(static_cast<std::size_t>(tokens), 5000);
                  const Table position_of_row(where);
                  rope(queue, {.x = q,
