@@ -14,9 +14,18 @@ using namespace hyb::testing;
 
 namespace {
 
-const char* const presets[] = {"granite-4.0-h-350m",   "granite-4.0-h-micro",
-                               "granite-4.0-h-tiny",   "nemotron-3-nano-30b-a3b",
-                               "nemotron-nano-12b-v2", "qwen3-next-80b-a3b"};
+const char* const presets[] = {"bamba-9b",
+                               "granite-4.0-h-350m",
+                               "granite-4.0-h-micro",
+                               "granite-4.0-h-tiny",
+                               "lfm2-350m",
+                               "lfm2-8b-a1b",
+                               "nemotron-h-8b",
+                               "nemotron-3-nano-30b-a3b",
+                               "nemotron-nano-12b-v2",
+                               "qwen3.5-0.8b",
+                               "qwen3.5-35b-a3b",
+                               "qwen3-next-80b-a3b"};
 
 }  // namespace
 
@@ -96,7 +105,15 @@ TEST_SUITE("models/families") {
                               "linear_conv_kernel_dim",
                               "num_experts",
                               "mlp_only_layers",
-                              "decoder_sparse_step"}) {
+                              "decoder_sparse_step",
+                              "attn_layer_indices",
+                              "block_ff_dim",
+                              "block_ffn_dim_multiplier",
+                              "block_multiple_of",
+                              "conv_L_cache",
+                              "full_attn_idxs",
+                              "moe_intermediate_size",
+                              "num_dense_layers"}) {
         for (const std::string& value : absurd) {
           const std::string error = model_error([&] { plan_of(name, {{key, value}}); });
           error.empty() ? ++plans : ++errors;

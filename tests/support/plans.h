@@ -12,7 +12,8 @@
 
 namespace hyb::testing {
 
-/// Sets a key of config.json to a JSON value; an empty value removes the key.
+/// Sets a key of config.json (of its text_config, if it has one) to a JSON value; an empty value
+/// removes the key.
 struct Edit {
   std::string key;
   std::string value;
@@ -23,9 +24,10 @@ inline models::Config preset(const std::string& name, const std::vector<Edit>& e
       std::filesystem::path(HYB_TESTS_DIR).parent_path() / "models/presets" / name / "config.json";
   const JsonLimits python = {.python_numbers = true};
   Json json = parse_json(read_whole_file(path, 1U << 20), path.string(), python);
+  Json& read = json.contains("text_config") ? json["text_config"] : json;
   for (const Edit& edit : edits) {
-    json.erase(edit.key);
-    if (!edit.value.empty()) json[edit.key] = parse_json(edit.value, edit.key, python);
+    read.erase(edit.key);
+    if (!edit.value.empty()) read[edit.key] = parse_json(edit.value, edit.key, python);
   }
   return models::Config::from_text(to_text(json), name + "/config.json");
 }

@@ -44,6 +44,22 @@ TEST_SUITE("models/families/qwen3_next") {
     CHECK(moe.shared_gate);
   }
 
+  TEST_CASE("Qwen3.5: dense or sparse in every layer, always renormalised") {
+    const Plan small = plan_of("qwen3.5-0.8b");
+    REQUIRE(small.layers.size() == 24);
+    CHECK(std::get<Mlp>(small.layers[0].blocks[1].parts[0]).hidden == 3584);
+    CHECK(std::get<Attention>(small.layers[3].blocks[0].parts[0]).rope->rotary_dim == 64);
+    CHECK(small.tied_head);
+    const Plan sparse = plan_of("qwen3.5-35b-a3b", {{"norm_topk_prob", "false"}});
+    for (const Layer& layer : sparse.layers) {
+      CHECK(std::get<Moe>(layer.blocks[1].parts[0]).renormalize);
+    }
+    CHECK(contains(model_error([] {
+                     plan_of("qwen3.5-0.8b", {{"output_gate_type", "\"sigmoid\""}});
+                   }),
+                   "output_gate_type: \"sigmoid\" is not supported"));
+  }
+
   TEST_CASE("layer_types, sparse steps and lists of plain layers") {
     const std::string types = layer_types(48, {0}, "full_attention", "linear_attention");
     const Plan plan = plan_of(
