@@ -74,10 +74,10 @@ void mamba_step(Stream& stream, const MambaStep& op);
 /// within the bounds that stand at the kernel.
 void ssd(Stream& stream, const Ssd& op);
 
-/// Spans without tokens may stand behind the others. f32, batch_invariant(), steps of mostly short
-/// spans and those without a workspace go token by token, with the bits of any other cut; else bf16
-/// goes in chunks, where a bf16 state is rounded at the ends of spans only, and cuts change the
-/// answer within the bounds that stand at the kernel.
+/// Spans without tokens may stand behind the others. f32, batch_invariant(), few tokens and short
+/// spans beside longer ones go token by token, with the bits of any other cut and of delta_step, as
+/// all does without a workspace; else bf16 goes in chunks, where a bf16 state is rounded at the
+/// ends of spans only, and cuts change the answer within the bounds that stand at the kernel.
 void delta_rule(Stream& stream, const DeltaRule& op);
 /// The bits of causal_conv and of delta_rule token by token. convolved is not used.
 void delta_step(Stream& stream, const DeltaStep& op);

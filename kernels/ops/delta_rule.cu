@@ -4,17 +4,14 @@
 namespace hyb::kernels::cuda {
 namespace {
 
-/// Whether some span is long enough for chunks to pay. The host knows their mean only: a chunk
-/// takes about as long as a few tokens one by one.
-bool has_long_spans(const DeltaRule& op) {
-  const std::int64_t tokens = op.x.dim(0), spans = op.read_slot.dim(0);
-  return tokens >= 4 * spans && tokens >= spans + 31;
-}
+/// Whether some span may be long enough for chunks to pay: a chunk takes about as long as a few
+/// tokens one by one. The host knows the sum only.
+bool may_have_long_spans(const DeltaRule& op) { return op.x.dim(0) >= op.read_slot.dim(0) + 31; }
 
 }  // namespace
 
 void delta_rule(Stream& stream, const DeltaRule& op) {
-  if (!stream.batch_invariant() && has_long_spans(op) && delta_rule_chunked_takes(op)) {
+  if (!stream.batch_invariant() && may_have_long_spans(op) && delta_rule_chunked_takes(op)) {
     delta_rule_chunked(stream, op);
   } else {
     delta_rule_scan(stream, op);

@@ -31,6 +31,7 @@ static_assert(sizeof(DeltaFactors) == delta_factors_size * sizeof(float));
 struct DeltaChunkParams : DeltaRuleParams<bf16, void> {
   bool state_is_bf16;
   int spans;
+  int tokens_min;         ///< of a span; shorter ones are left alone
   bf16 *solved, *scores;  ///< A, B: [places,heads,64,64]
   DeltaFactors* factors;  ///< [places,heads]
   int x_step, y_step;     ///< from token to token: 64 of them stay below 2^31

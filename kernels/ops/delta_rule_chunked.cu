@@ -278,7 +278,7 @@ __global__ void __launch_bounds__(chunk_threads, 2)
   share.last = p.span_begin[span + 1];
   share.place = delta_chunk_place(share.first, span);
   const std::int64_t from = p.read_slot[span], to = p.write_slot[span];
-  if (share.first == share.last || to < 0) return;
+  if (share.first == share.last || share.last - share.first < p.tokens_min || to < 0) return;
 
   const Copies<Rows> copies = {p, share, shared};
   copies.keys(0);
@@ -323,6 +323,7 @@ DeltaChunkParams params_of(const DeltaRule& op) {
   const std::int64_t matrices = places_of(op) * params.heads;
   params.state_is_bf16 = op.state.dtype == DType::bf16;
   params.spans = static_cast<int>(op.read_slot.dim(0));
+  params.tokens_min = params.spans > 1 ? delta_scan_tokens + 1 : 1;
   params.solved = op.workspace.as<bf16>();
   params.scores = params.solved + matrices * delta_matrix_size;
   params.factors = reinterpret_cast<DeltaFactors*>(params.scores + matrices * delta_matrix_size);
@@ -367,8 +368,12 @@ bool delta_rule_chunked_takes(const DeltaRule& op) {
 
 void delta_rule_chunked(Stream& stream, const DeltaRule& op) {
   if (op.x.dim(0) == 0) return;
-  if (op.state.dim(2) == 64) return run<64>(stream, op);
-  run<128>(stream, op);
+  if (op.state.dim(2) == 64) {
+    run<64>(stream, op);
+  } else {
+    run<128>(stream, op);
+  }
+  if (op.read_slot.dim(0) > 1) delta_rule_scan(stream, op, delta_scan_tokens);
 }
 
 }  // namespace hyb::kernels::cuda

@@ -16,6 +16,7 @@ constexpr std::int64_t blocks_full = 264;
 template <typename T, typename S>
 struct Params : DeltaRuleParams<T, S> {
   bool x_is_aligned, state_is_aligned;
+  int tokens_max;  ///< of a span; longer ones are left alone
 };
 
 /// Tokens' q and k as they come, of which one stage is filled while the other is used; and the
@@ -101,7 +102,8 @@ __global__ void __launch_bounds__(block_warps_max* warp_size)
   share.first_token = p.span_begin[span];
   share.last_token = p.span_begin[span + 1];
   const std::int64_t from = p.read_slot[span], to = p.write_slot[span];
-  if (share.first_token == share.last_token || to < 0) return;
+  const int tokens = share.last_token - share.first_token;
+  if (tokens == 0 || tokens > p.tokens_max || to < 0) return;
 
   const DeltaStrip strip = {p.rows, p.columns - first_column, p.columns,
                             p.state_is_aligned && p.rows == Shared<T, V>::rows};
@@ -145,8 +147,8 @@ __global__ void __launch_bounds__(block_warps_max* warp_size)
 }
 
 template <typename T, typename S>
-void run(Stream& stream, const DeltaRule& op) {
-  Params<T, S> params = {delta_rule_params<T, S>(op), false, false};
+void run(Stream& stream, const DeltaRule& op, int tokens_max) {
+  Params<T, S> params = {delta_rule_params<T, S>(op), false, false, tokens_max};
   params.x_is_aligned =
       is_vector_aligned(params.x, params.x_stride) && params.rows % vector_size<T> == 0;
   params.state_is_aligned = has_delta_vectors(params.state, params.state_stride, params.columns);
@@ -169,10 +171,10 @@ void run(Stream& stream, const DeltaRule& op) {
 
 }  // namespace
 
-void delta_rule_scan(Stream& stream, const DeltaRule& op) {
+void delta_rule_scan(Stream& stream, const DeltaRule& op, int tokens_max) {
   if (op.x.dim(0) == 0 || op.read_slot.dim(0) == 0) return;
   visit_float(op.x.dtype, [&]<typename T>(Tag<T>) {
-    visit_float(op.state.dtype, [&]<typename S>(Tag<S>) { run<T, S>(stream, op); });
+    visit_float(op.state.dtype, [&]<typename S>(Tag<S>) { run<T, S>(stream, op, tokens_max); });
   });
 }
 

@@ -31,7 +31,7 @@ __device__ __forceinline__ DeltaChunk delta_chunk_at(const DeltaChunkParams& p, 
   }
   const int span = begun - 1, begin = p.span_begin[span], end = p.span_begin[span + 1];
   const int first = begin + (place - delta_chunk_place(begin, span)) * chunk_tokens;
-  if (first >= end) return {span, first, 0};
+  if (first >= end || end - begin < p.tokens_min) return {span, first, 0};
   return {span, first, end - first < chunk_tokens ? end - first : chunk_tokens};
 }
 

@@ -36,11 +36,11 @@ struct DeltaAnswer {
 };
 using DeltaRoute = std::function<void(cuda::Stream&, const DeltaRule&)>;
 
-/// A route's answer, with two spans behind the real ones that have neither tokens nor slots.
+/// A route's answer, with some spans behind the real ones that have neither tokens nor slots.
 inline DeltaAnswer run_route(const DeltaRoute& route, const DeltaCase& c, const DeltaInputs& in,
-                             bool replayed = false) {
-  const auto padded = [](std::vector<std::int32_t> table, std::int32_t value) {
-    table.insert(table.end(), 2, value);
+                             bool replayed = false, std::size_t spare_spans = 2) {
+  const auto padded = [&](std::vector<std::int32_t> table, std::int32_t value) {
+    table.insert(table.end(), spare_spans, value);
     return table;
   };
   cuda::Stream stream;

@@ -58,7 +58,8 @@ void check_within(const TestTensor& answer, const TestTensor& wanted, double abs
   CHECK(worst <= 1.0);
 }
 
-void check_inputs(const DeltaCase& c, const DeltaInputs& before, bool replayed = false) {
+void check_inputs(const DeltaCase& c, const DeltaInputs& before, bool replayed = false,
+                  std::size_t spare_spans = 2) {
   CAPTURE(c.rows);
   CAPTURE(c.columns);
   DeltaInputs in = before;  // the chunked form keeps f32 until a span ends
@@ -71,7 +72,7 @@ void check_inputs(const DeltaCase& c, const DeltaInputs& before, bool replayed =
     REQUIRE(cuda::delta_rule_chunked_takes(op));
     cuda::delta_rule_chunked(stream, op);
   };
-  const DeltaAnswer answer = run_route(route, c, before, replayed);
+  const DeltaAnswer answer = run_route(route, c, before, replayed, spare_spans);
   const double scale = std::max(largest(before.x), largest(before.state));
   check_within(answer.y, in.y, y_bound * scale, 0x1p-8);
   check_within(answer.state, in.state, state_bound * scale, c.state == b16 ? 0x1p-8 : 1e-6);
@@ -93,6 +94,36 @@ TEST_SUITE("cuda/delta_rule_chunked") {
       for (const DeltaCase& c : cases) check_inputs(c, c.inputs(70));
       check_inputs(cases[0], cases[0].inputs(), true);
     });
+  }
+
+  TEST_CASE("a span without others goes in chunks, however short") {
+    for (const std::int32_t tokens : {1, 15, 64}) {
+      const DeltaCase c = {1, 1, 64, 32, b16, f32, {0, tokens}, {1}, {2}, {}};
+      check_inputs(c, c.inputs(70), false, 0);
+    }
+  }
+
+  TEST_CASE("short spans beside a long one have the bits of the scan") {
+    const DeltaCase c = {1, 1, 64, 32, b16, b16, {0, 16, 17, 87, 90}, {0, 1, 2, 3}, {0, 1, 2, 3},
+                         {}};
+    const Workspace workspace(c, 0);
+    const DeltaAnswer scan = run_route(
+        [](cuda::Stream& stream, const DeltaRule& op) { cuda::delta_rule_scan(stream, op); }, c,
+        c.inputs());
+    const DeltaAnswer mixed = run_route(
+        [&](cuda::Stream& stream, DeltaRule op) {
+          op.workspace = workspace.view();
+          cuda::delta_rule_chunked(stream, op);
+        },
+        c, c.inputs());
+    const std::int64_t inner = 32, size = 64 * 32;
+    for (std::int64_t i = 0; i < mixed.y.size(); ++i) {
+      if (i / inner < 17 || i / inner >= 87) CHECK(mixed.y.get(i) == scan.y.get(i));
+    }
+    for (std::int64_t i = 0; i < 4 * size; ++i) {
+      if (i / size != 2) CHECK(mixed.state.get(i) == scan.state.get(i));
+    }
+    CHECK(!same_bytes(mixed.y, scan.y));
   }
 
   TEST_CASE("gates at their ends, or either in turn") {
@@ -172,7 +203,7 @@ TEST_SUITE("cuda/delta_rule_chunked") {
 
   TEST_CASE("delta_rule: token by token where the stream is batch-invariant, or spans are short") {
     const DeltaCase one = {1, 1, 64, 32, b16, f32, {0, 70}, {2}, {2}, {}};
-    const DeltaCase many = {1, 1, 64, 32, b16, f32, {0, 2, 4, 5, 6}, {0, 1, 2, 3}, {0, 1, 2, 3},
+    const DeltaCase many = {1, 1, 64, 32, b16, f32, {0, 12, 24, 25, 34}, {0, 1, 2, 3}, {0, 1, 2, 3},
                             {}};
     enum class Route { scan, chunked, dispatched, invariant, without_workspace };
     const auto answer = [](const DeltaCase& c, Route wanted) {

@@ -23,13 +23,15 @@ const DeltaCase cases[] = {
     {3, 3, 64, 40, f32, f32, {0, 6}, {3}, {2}, {1, 0}},
 };
 
+void scan(cuda::Stream& stream, const DeltaRule& op) { cuda::delta_rule_scan(stream, op); }
+
 void check_case(const DeltaCase& c, bool replayed) {
   CAPTURE(c.rows);
   CAPTURE(c.columns);
   const DeltaInputs before = c.inputs(2);
   DeltaInputs in = before;
   run_plain(c, in);
-  const DeltaAnswer answer = run_route(cuda::delta_rule_scan, c, before, replayed);
+  const DeltaAnswer answer = run_route(scan, c, before, replayed);
   const double y_bound = c.state == b16 ? 0.05 : c.dtype == b16 ? 0x1p-8 : 2e-5;
   CHECK(largest_error(answer.y, in.y, c.state == b16 ? 1.0 : 0.1) <= y_bound);
   CHECK(largest_error(answer.state, in.state, 0.5) <= (c.state == b16 ? 0.03 : 2e-5));
@@ -51,7 +53,7 @@ DeltaAnswer cut_answer(const DeltaCase& whole, const std::vector<std::int32_t>& 
       piece.ba.set(j, in.ba.get(cuts[i] * 2 * in.s.value_heads + j));
     }
     piece.state = all.state;
-    const DeltaAnswer answer = run_route(cuda::delta_rule_scan, c, piece);
+    const DeltaAnswer answer = run_route(scan, c, piece);
     for (std::int64_t j = 0; j < answer.y.size(); ++j) {
       all.y.set(cuts[i] * in.s.inner() + j, answer.y.get(j));
     }
@@ -96,7 +98,7 @@ TEST_SUITE("cuda/delta_rule_scan") {
         for (std::int64_t i = 0; i < 2 * c.rows; ++i) before.x.set(3 * before.s.line() + i, 0.0F);
         DeltaInputs in = before;
         run_plain(c, in);
-        const DeltaAnswer answer = run_route(cuda::delta_rule_scan, c, before);
+        const DeltaAnswer answer = run_route(scan, c, before);
         CHECK(largest_error(answer.y, in.y, 0.1) <= 2e-5);
         CHECK(largest_error(answer.state, in.state, 0.5) <= 2e-5);
       }
@@ -108,8 +110,8 @@ TEST_SUITE("cuda/delta_rule_scan") {
     const DeltaInputs clean = c.inputs();
     DeltaInputs in = clean;
     in.x.set(0, NAN);
-    const DeltaAnswer wanted = run_route(cuda::delta_rule_scan, c, clean);
-    const DeltaAnswer answer = run_route(cuda::delta_rule_scan, c, in);
+    const DeltaAnswer wanted = run_route(scan, c, clean);
+    const DeltaAnswer answer = run_route(scan, c, in);
     CHECK(std::isnan(answer.y.get(0)));
     for (std::int64_t i = 3 * in.s.inner(); i < answer.y.size(); ++i) {
       CHECK(answer.y.get(i) == wanted.y.get(i));
