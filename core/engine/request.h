@@ -33,6 +33,7 @@ struct Request {
   bool prefill_only = false;
   /// Most of its tokens in one step, where that is less than the engine's own limit; 0: that one.
   std::int32_t chunk_tokens = 0;
+  bool token_times = false;  ///< Completion::token_times is wanted
   /// The logits behind the prompt are kept with a snapshot at its end, so that the same prompt
   /// asked again (with another seed, say) runs nothing. With one choice and keep_snapshots only.
   bool keep_logits = false;
@@ -110,6 +111,8 @@ struct Completion {
   std::string text;                ///< the whole answer, without the stop string
   std::vector<TokenId> tokens;     ///< the engine's own ids, end-of-turn token included when drawn
   std::vector<TokenEvent> events;  ///< per token, only when logprobs were asked for
+  /// When each token was drawn, by the engine's clock; only when asked for.
+  std::vector<std::chrono::steady_clock::time_point> token_times;
   Usage usage;
 };
 

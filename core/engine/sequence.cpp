@@ -157,6 +157,7 @@ std::string Sequence::accept(const SampledToken& sampled, Clock::time_point now)
   usage.decode = now - first_token_;
   ++usage.completion_tokens;
   tokens_.push_back(sampled.token);
+  if (terms_->request.token_times) completion_.token_times.push_back(now);
   if (sampling_.logprobs >= 0) {
     completion_.events.push_back({sampled.token, sampled.logprob, sampled.top});
   }

@@ -23,4 +23,24 @@ TEST_SUITE("app/bench/statistics") {
     const std::vector<double> values = {1e9 + 1, 1e9 + 2, 1e9 + 3};
     CHECK(statistics_of(values).deviation == doctest::Approx(1));
   }
+
+  TEST_CASE("percentiles lie between values, as numpy's do") {
+    const std::vector<double> values = {10, 20, 40, 80};
+    CHECK(percentile(values, 0) == 10);
+    CHECK(percentile(values, 50) == 30);
+    CHECK(percentile(values, 99) == doctest::Approx(78.8));
+    CHECK(percentile(values, 100) == 80);
+    CHECK(percentile(std::vector<double>{5}, 99) == 5);
+    CHECK(percentile({}, 99) == 0);
+  }
+
+  TEST_CASE("a distribution: the order of the values does not matter") {
+    const std::vector<double> percentages = {25, 75};
+    const Distribution all = distribution_of({9, 4, 2, 5, 4, 5, 4, 7}, percentages);
+    CHECK(all.mean == 5);
+    CHECK(all.deviation == 2);
+    CHECK(all.median == 4.5);
+    CHECK(all.percentiles == std::vector<double>{4, 5.5});
+    CHECK(distribution_of({}, percentages).percentiles == std::vector<double>{0, 0});
+  }
 }

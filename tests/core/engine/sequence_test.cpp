@@ -344,4 +344,24 @@ TEST_SUITE("core/engine/sequence") {
     CHECK(usage.reused_tokens == 0);
     CHECK(usage.recomputed_tokens == 2 + 4);
   }
+
+  TEST_CASE("the times of tokens are kept for who asks for them") {
+    Request request = three_tokens();
+    request.token_times = true;
+    const RequestTerms terms = terms_of(request);
+    MemoryPool pool(plenty);
+    Sequence sequence(terms, 0);
+    sequence.start(*pool.start());
+    const Clock::time_point begin = Clock::now();
+    const std::vector<Clock::time_point> times = {begin, begin + std::chrono::milliseconds(3)};
+    static_cast<void>(sequence.accept(drew(4), times[0]));
+    static_cast<void>(sequence.accept(drew(index(toy_end)), times[1]));
+    CHECK(sequence.take_completion().token_times == times);
+
+    const RequestTerms others = terms_of(three_tokens());
+    Sequence quiet(others, 0);
+    quiet.start(*pool.start());
+    CHECK(said(quiet, {4, index(toy_end)}).size() > 0);
+    CHECK(quiet.take_completion().token_times.empty());
+  }
 }

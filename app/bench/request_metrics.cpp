@@ -1,0 +1,165 @@
+#include "app/bench/request_metrics.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <utility>
+
+#include "core/base/error.h"
+
+namespace hyb::app {
+namespace {
+
+constexpr double ms = 1e3;
+
+std::optional<double> number_of(std::string_view text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value)) {
+    return std::nullopt;
+  }
+  return value;
+}
+
+/// vLLM counts the TPOT of an answer of one token as 0 here.
+bool is_good(const RequestRecord& record, const ServiceGoals& goals) {
+  const auto keeps = [](double seconds, const std::optional<double>& goal_ms) {
+    return !goal_ms || seconds * ms <= *goal_ms;
+  };
+  const auto tokens = static_cast<double>(record.token_s.size());
+  const double decode_s = record.token_s.back() - record.token_s.front();
+  return keeps(record.ttft_s(), goals.ttft_ms) &&
+         keeps(tokens > 1 ? decode_s / (tokens - 1) : 0, goals.tpot_ms) &&
+         keeps(record.e2el_s(), goals.e2el_ms);
+}
+
+/// Most tokens of one of the seconds since the first request was sent.
+double best_second(std::span<const RequestRecord> records) {
+  double begin = INFINITY, end = 0;
+  for (const RequestRecord& record : records) {
+    if (!record.is_answered()) continue;
+    begin = std::min(begin, record.started_s);
+    end = std::max(end, record.token_s.back());
+  }
+  if (begin > end) return 0;
+  std::vector<double> tokens(static_cast<std::size_t>(end - begin) + 1);
+  for (const RequestRecord& record : records) {
+    if (!record.is_answered()) continue;
+    for (const double time : record.token_s) ++tokens[static_cast<std::size_t>(time - begin)];
+  }
+  return *std::max_element(tokens.begin(), tokens.end());
+}
+
+std::int64_t most_at_once(std::span<const RequestRecord> records) {
+  std::vector<std::pair<double, int>> changes;  // an end goes before a start of the same moment
+  for (const RequestRecord& record : records) {
+    if (!record.is_answered()) continue;
+    changes.emplace_back(record.started_s, 1);
+    changes.emplace_back(record.ended_s, -1);
+  }
+  std::sort(changes.begin(), changes.end());
+  std::int64_t open = 0, most = 0;
+  for (const auto& [time, change] : changes) most = std::max(most, open += change);
+  return most;
+}
+
+}  // namespace
+
+ServiceGoals parse_goals(std::span<const std::string> texts) {
+  ServiceGoals goals;
+  for (const std::string& text : texts) {
+    const std::size_t colon = std::min(text.find(':'), text.size());
+    const std::string name = text.substr(0, colon);
+    const auto value = number_of(std::string_view(text).substr(std::min(colon + 1, text.size())));
+    std::optional<double>* const goal = name == "ttft"   ? &goals.ttft_ms
+                                        : name == "tpot" ? &goals.tpot_ms
+                                        : name == "e2el" ? &goals.e2el_ms
+                                                         : nullptr;
+    if (goal == nullptr || !value || *value < 0) {
+      throw Error(ErrorKind::usage,
+                  fmt::format("--goodput: '{}' is not ttft:MS, tpot:MS or e2el:MS", text));
+    }
+    *goal = *value;
+  }
+  return goals;
+}
+
+std::vector<double> parse_percentages(const std::string& text) {
+  std::vector<double> percentages;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    const auto value = number_of(std::string_view(text).substr(begin, end - begin));
+    if (!value || *value < 0 || *value > 100) {
+      throw Error(
+          ErrorKind::usage,
+          fmt::format("--metric-percentiles: '{}': numbers from 0 to 100, such as 50,99", text));
+    }
+    percentages.push_back(*value);
+    begin = end + 1;
+  }
+  return percentages;
+}
+
+LatencySamples samples_of(std::span<const RequestRecord> records) {
+  LatencySamples samples;
+  for (const RequestRecord& record : records) {
+    if (!record.is_answered()) continue;
+    const std::vector<double>& times = record.token_s;
+    samples.ttft_ms.push_back(record.ttft_s() * ms);
+    samples.e2el_ms.push_back(record.e2el_s() * ms);
+    samples.client_queue_ms.push_back(record.client_queue_s() * ms);
+    samples.engine_queue_ms.push_back(static_cast<double>(record.usage.queued.count()) / 1e6);
+    if (times.size() < 2) continue;
+    samples.tpot_ms.push_back((times.back() - times.front()) * ms /
+                              static_cast<double>(times.size() - 1));
+    for (std::size_t i = 1; i < times.size(); ++i) {
+      samples.itl_ms.push_back((times[i] - times[i - 1]) * ms);
+    }
+  }
+  return samples;
+}
+
+RequestMetrics metrics_of(std::span<const RequestRecord> records, double duration_s,
+                          const MetricOptions& options) {
+  RequestMetrics metrics;
+  metrics.duration_s = duration_s;
+  std::int64_t good = 0;
+  for (const RequestRecord& record : records) {
+    if (!record.is_answered()) {
+      ++metrics.failed;
+      continue;
+    }
+    ++metrics.completed;
+    metrics.input_tokens += record.prompt_tokens;
+    metrics.output_tokens += std::ssize(record.token_s);
+    metrics.reused_tokens += record.usage.reused_tokens;
+    metrics.prefilled_tokens += record.usage.prefilled_tokens;
+    metrics.recomputed_tokens += record.usage.recomputed_tokens;
+    if (is_good(record, options.goals)) ++good;
+  }
+  const auto per_second = [&](std::int64_t count) {
+    return duration_s > 0 ? static_cast<double>(count) / duration_s : 0.0;
+  };
+  metrics.request_throughput = per_second(metrics.completed);
+  metrics.request_goodput = per_second(good);
+  metrics.output_throughput = per_second(metrics.output_tokens);
+  metrics.total_token_throughput = per_second(metrics.input_tokens + metrics.output_tokens);
+  metrics.output_tokens_per_s_max = best_second(records);
+  metrics.requests_at_once_max = most_at_once(records);
+
+  LatencySamples samples = samples_of(records);
+  const auto figures = [&](std::vector<double>& values) {
+    return distribution_of(std::move(values), options.percentages);
+  };
+  metrics.ttft_ms = figures(samples.ttft_ms);
+  metrics.tpot_ms = figures(samples.tpot_ms);
+  metrics.itl_ms = figures(samples.itl_ms);
+  metrics.e2el_ms = figures(samples.e2el_ms);
+  metrics.client_queue_ms = figures(samples.client_queue_ms);
+  metrics.engine_queue_ms = figures(samples.engine_queue_ms);
+  return metrics;
+}
+
+}  // namespace hyb::app

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "app/bench/request_record.h"
+#include "app/bench/statistics.h"
+
+namespace hyb::app {
+
+/// Latencies that an answer has to keep to count as good; milliseconds.
+struct ServiceGoals {
+  std::optional<double> ttft_ms = {}, tpot_ms = {}, e2el_ms = {};
+
+  bool any() const { return ttft_ms || tpot_ms || e2el_ms; }
+};
+
+/// "ttft:100", "tpot:50", "e2el:2000". Throws Error(usage) for other names and numbers.
+ServiceGoals parse_goals(std::span<const std::string> texts);
+
+/// Percentages of latencies, from 0 to 100: "50,90,99". Throws Error(usage).
+std::vector<double> parse_percentages(const std::string& text);
+
+/// The figures of a workload as vLLM's `bench serve` defines them. Failed requests are counted and
+/// are in no other figure.
+///
+///   TTFT  first token - sent           one per answer
+///   TPOT  (last - first) / (n - 1)     one per answer of n > 1 tokens
+///   ITL   gaps between tokens          all gaps of all answers
+///   E2EL  last token - sent            one per answer
+///
+/// In two figures we differ: `requests_at_once_max` counts requests that really overlap (vLLM's
+/// counts those that touch the same second), and the time a client holds a request back is a
+/// figure of its own.
+struct RequestMetrics {
+  double duration_s = 0;
+  std::int64_t completed = 0, failed = 0;
+  std::int64_t input_tokens = 0, output_tokens = 0;
+  double request_throughput = 0;       ///< answers per second
+  double request_goodput = 0;          ///< answers per second that keep all goals
+  double output_throughput = 0;        ///< generated tokens per second
+  double total_token_throughput = 0;   ///< prompt and generated tokens per second
+  double output_tokens_per_s_max = 0;  ///< of the best of the seconds since the first was sent
+  std::int64_t requests_at_once_max = 0;
+  Distribution ttft_ms, tpot_ms, itl_ms, e2el_ms;
+  Distribution client_queue_ms;  ///< due, but held back by the limit of concurrency
+  Distribution engine_queue_ms;  ///< sent, but in no step yet
+
+  std::int64_t reused_tokens = 0, prefilled_tokens = 0, recomputed_tokens = 0;
+
+  double hit_rate() const {
+    return input_tokens == 0
+               ? 0
+               : static_cast<double>(reused_tokens) / static_cast<double>(input_tokens);
+  }
+};
+
+struct MetricOptions {
+  std::vector<double> percentages = {50, 90, 95, 99};
+  ServiceGoals goals;
+};
+
+RequestMetrics metrics_of(std::span<const RequestRecord> records, double duration_s,
+                          const MetricOptions& options);
+
+/// Milliseconds that metrics_of() takes the distributions of.
+struct LatencySamples {
+  std::vector<double> ttft_ms, tpot_ms, itl_ms, e2el_ms, client_queue_ms, engine_queue_ms;
+};
+LatencySamples samples_of(std::span<const RequestRecord> records);
+
+}  // namespace hyb::app
