@@ -28,6 +28,7 @@ MemoryBudget parse_memory(const std::string& text, const char* flag = "--memory"
 struct ReuseOptions {
   std::string prefixes = "on";      ///< on or off
   std::string snapshots = "exact";  ///< exact or int8
+  std::string eviction = "gd";      ///< gd or lru: who goes first where memory is short
   bool audit = false;
   std::string record;  ///< a file for the trace; empty: none is written
 };

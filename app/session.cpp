@@ -18,8 +18,10 @@ struct Session::Parts {
   Parts(const ModelOptions& asked, const SessionShape& wanted, const Environment& environment);
 
   void load(const ModelOptions& options);
-  void start_engine(const MemoryPlan& plan);
+  void make_runner();
+  void start_engine(Runner& on);
   std::int32_t vocab_used() const;
+  models::Roofline roofline() const { return {model.plan, *outline.family, model.geometry}; }
   PrefillCost expected_cost() const;
   PrefixCacheOptions prefix_options() const;
   bool is_exact() const;
@@ -58,7 +60,8 @@ Session::Parts::Parts(const ModelOptions& asked, const SessionShape& wanted,
                             source.path_of("tokenizer.json"), texts.tokenizer->size() - 1,
                             model.plan.vocab - 1));
   }
-  start_engine(memory);
+  make_runner();
+  start_engine(*runner);
   load_time = std::chrono::steady_clock::now() - opened;
 }
 
@@ -85,8 +88,7 @@ std::int32_t Session::Parts::vocab_used() const {
 /// Until prefill is measured. The speed is a guess; how long prompts compare to short ones is not.
 PrefillCost Session::Parts::expected_cost() const {
   constexpr double flops_per_thread_second = 5e10;
-  const models::PrefillFlops flops =
-      models::Roofline(model.plan, *outline.family, model.geometry).prefill();
+  const models::PrefillFlops flops = roofline().prefill();
   return prefill_cost_of_flops(flops.linear, flops.square,
                                flops_per_thread_second * queue->threads());
 }
@@ -101,6 +103,7 @@ PrefixCacheOptions Session::Parts::prefix_options() const {
   PrefixCacheOptions options;
   options.enabled = reuse.prefixes == "on" && memory.mapping.mode != kernels::MapMode::flat;
   if (reuse.snapshots == "int8") options.precision = Precision::int8;
+  if (reuse.eviction == "lru") options.eviction = EvictionRule::lru;
   options.pages_are_exact = queue->batch_invariant();
   options.cost = expected_cost();
   if (texts.tokenizer && texts.chat_template) {
@@ -109,24 +112,26 @@ PrefixCacheOptions Session::Parts::prefix_options() const {
   return options;
 }
 
-void Session::Parts::start_engine(const MemoryPlan& plan) {
-  models::RunnerOptions options = runner_options(model.plan, plan, shape);
+void Session::Parts::make_runner() {
+  models::RunnerOptions options = runner_options(model.plan, memory, shape);
   options.vocab_used = vocab_used();
   options.graphs = graphs;
   runner = std::make_unique<models::ModelRunner>(*queue, model.plan, model.weights, model.geometry,
                                                  options,
                                                  superblocks.valid() ? superblocks.get() : nullptr);
-  engine = std::make_unique<Engine>(*runner, texts.tokenizer ? &*texts.tokenizer : nullptr,
-                                    EngineOptions{.length_max = plan.length_max,
+}
+
+void Session::Parts::start_engine(Runner& on) {
+  engine.reset();
+  engine = std::make_unique<Engine>(on, texts.tokenizer ? &*texts.tokenizer : nullptr,
+                                    EngineOptions{.length_max = memory.length_max,
                                                   .sequences_max = shape.sequences_max,
                                                   .chunk_tokens = shape.chunk_tokens,
                                                   .prefixes = prefix_options(),
                                                   .measures_prefill = is_exact(),
                                                   .audit = reuse.audit});
-  if (!reuse.record.empty()) {
-    trace = std::make_unique<TraceFile>(reuse.record);
-    engine->record(&trace->recorder());
-  }
+  if (!reuse.record.empty() && !trace) trace = std::make_unique<TraceFile>(reuse.record);
+  if (trace) engine->record(&trace->recorder());
 }
 
 Session Session::open(const ModelOptions& options, const SessionShape& shape,
@@ -140,6 +145,13 @@ Session::~Session() = default;
 
 Engine& Session::engine() { return *parts_->engine; }
 models::ModelRunner& Session::runner() { return *parts_->runner; }
+
+void Session::restart_engine(const ReuseOptions& reuse, Runner& runner) {
+  parts_->reuse = reuse;
+  parts_->start_engine(runner);
+}
+
+models::Roofline Session::roofline() const { return parts_->roofline(); }
 kernels::Queue& Session::queue() { return *parts_->queue; }
 const models::Model& Session::model() const { return parts_->model; }
 const ModelSource& Session::source() const { return parts_->source; }

@@ -14,6 +14,7 @@
 #include "core/text/chat_template.h"
 #include "core/text/tokenizer.h"
 #include "models/model.h"
+#include "models/roofline.h"
 #include "models/runner.h"
 
 namespace hyb::app {
@@ -77,10 +78,15 @@ class Session {
 
   Engine& engine();
   models::ModelRunner& runner();
+  /// Makes the engine anew: nothing is known of earlier requests. `runner` is the session's own or
+  /// passes all calls on to it, and outlives the engine.
+  void restart_engine(const ReuseOptions& reuse, Runner& runner);
   kernels::Queue& queue();
   const models::Model& model() const;
   const ModelSource& source() const;
   const MemoryPlan& memory() const;
+  /// What a step has to move and compute at least.
+  models::Roofline roofline() const;
   std::chrono::nanoseconds load_time() const;
 
   /// Null with --random-weights on a folder without tokenizer.json.

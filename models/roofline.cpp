@@ -105,26 +105,39 @@ double Roofline::experts_touched(double tokens) const {
   return parameters;
 }
 
-Work Roofline::step(const StepShape& shape) const {
+/// Without the weights' bytes, which all spans of a step share.
+Work Roofline::spans(const StepShape& shape) const {
   const auto sequences = static_cast<double>(shape.sequences);
   const auto length = static_cast<double>(shape.tokens);
   const auto position = static_cast<double>(shape.position);
   const auto rows = sequences * static_cast<double>(shape.rows);
   const double tokens = sequences * length;
-  const auto head = static_cast<double>(head_parameters_);
 
-  const double parameters =
-      static_cast<double>(fixed_parameters_) + experts_touched(tokens) + (rows > 0 ? head : 0);
   const double per_sequence = 2 * state_bytes_ + window_bytes_ + kv_bytes_per_token_ * position;
-
   const auto active = static_cast<double>(active_parameters());
+  const auto head = static_cast<double>(head_parameters_);
   const double recurrent =
       state_flops_ + ssd_flops_per_chunk_ * static_cast<double>(std::min(shape.tokens, ssd_chunk)) +
       delta_flops_per_chunk_ * static_cast<double>(std::min(shape.tokens, delta_chunk));
   const double attention =
       4 * attention_width_ * sequences * (length * position + length * length / 2);
-  return {.bytes = parameters * weight_bytes_ + sequences * per_sequence,
+  return {.bytes = sequences * per_sequence,
           .flops = 2 * active * tokens + 2 * head * rows + recurrent * tokens + attention};
+}
+
+Work Roofline::step(std::span<const StepShape> shapes) const {
+  Work work;
+  std::int64_t tokens = 0, rows = 0;
+  for (const StepShape& shape : shapes) {
+    work += spans(shape);
+    tokens += shape.sequences * shape.tokens;
+    rows += shape.sequences * shape.rows;
+  }
+  const double head = rows > 0 ? static_cast<double>(head_parameters_) : 0;
+  const double parameters =
+      static_cast<double>(fixed_parameters_) + experts_touched(static_cast<double>(tokens)) + head;
+  work.bytes += parameters * weight_bytes_;
+  return work;
 }
 
 PrefillFlops Roofline::prefill() const {

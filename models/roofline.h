@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "models/families.h"
@@ -50,7 +51,9 @@ class Roofline {
   /// geometry may go afterwards.
   Roofline(const Plan& plan, const Family& family, const Geometry& geometry);
 
-  Work step(const StepShape& shape) const;
+  Work step(const StepShape& shape) const { return step({&shape, 1}); }
+  /// A step of unequal spans: weights are touched once by all of them.
+  Work step(std::span<const StepShape> shapes) const;
 
   /// Without logits; exact where chunks of recurrent layers are whole.
   PrefillFlops prefill() const;
@@ -75,6 +78,7 @@ class Roofline {
   void add_part(const Mlp&) {}
   void add_part(const Moe&) {}
   double experts_touched(double tokens) const;
+  Work spans(const StepShape& shape) const;
 
   double weight_bytes_;  ///< of one parameter
   std::int64_t fixed_parameters_ = 0, routed_active_ = 0, head_parameters_;

@@ -39,6 +39,8 @@ class ModelRunner : public Runner {
 
   /// CUDA graphs that were recorded so far.
   std::int32_t graphs_recorded() const { return graphs_.recorded(); }
+  /// Steps that were one call of a recorded graph.
+  std::int64_t graphs_replayed() const { return graphs_.replayed(); }
 
   /// Pools, and everything else the runner holds.
   std::size_t pool_bytes() const { return store_.bytes(); }

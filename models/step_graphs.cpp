@@ -51,6 +51,7 @@ kernels::Tensor StepGraphs::run(const Step& step) {
   entry.last_use = ++uses_;
   if (entry.recording == nullptr) return decoder_.run(staged.tables, staged.sample_rows);
   entry.recording->replay();
+  ++replayed_;
   return entry.logits;
 }
 

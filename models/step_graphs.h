@@ -31,6 +31,8 @@ class StepGraphs {
 
   /// Recordings that were made so far.
   std::int32_t recorded() const { return recorded_; }
+  /// Steps that were replayed from one.
+  std::int64_t replayed() const { return replayed_; }
 
   /// The rows that a decode step of so many is padded to: 1, 2, 4, 8, then multiples of 8.
   static std::int64_t padded_rows(std::int64_t rows, std::int64_t rows_max);
@@ -60,6 +62,7 @@ class StepGraphs {
   std::vector<Entry> entries_;
   std::uint64_t uses_ = 0;
   std::int32_t recorded_ = 0;
+  std::int64_t replayed_ = 0;
 };
 
 }  // namespace hyb::models

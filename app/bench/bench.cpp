@@ -3,10 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <ctime>
 
 #include "app/bench/case_run.h"
+#include "app/bench/utc_time.h"
 #include "app/ui/process.h"
 #include "core/base/error.h"
 #include "core/engine/trace_recorder.h"
@@ -16,17 +15,9 @@ namespace {
 
 constexpr std::int32_t probe_passes_min = 5;
 
-std::string utc_now() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  gmtime_r(&now, &parts);
-  std::array<char, 32> text{};
-  return {text.data(), std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &parts)};
-}
-
 /// Whether the probe's buffer and a short case go beside the weights.
 bool has_room_for_reader(const BareModel& model) {
-  const models::RunnerOptions short_case = CaseRun::needs(model, {.generate = 1}, 1);
+  const models::RunnerOptions short_case = CaseRun::needs(model, {.length = 1}, 1);
   return model.model.weights.packed_bytes + model.runner_bytes(short_case) + Probes::read_bytes <=
          model.budget;
 }
@@ -38,6 +29,7 @@ Bench::Bench(BareModel& model, const BenchOptions& options)
       options_(options),
       has_read_probe_(has_room_for_reader(model)),
       probes_(model.queue, model.model.geometry.activation_dtype, has_read_probe_),
+      card_(options.card),
       roofline_(model.model.plan, *model.outline.family, model.model.geometry) {}
 
 std::string Bench::refusal(const BenchCase& test) const {
@@ -49,32 +41,70 @@ std::string Bench::refusal(const BenchCase& test) const {
     return fmt::format("{} tokens are more than the model's {} positions", test.length(),
                        plan.positions_max);
   }
-  const models::RunnerOptions needs = CaseRun::needs(*model_, test, options_.chunk_tokens);
-  const std::size_t bytes = model_->model.weights.packed_bytes + model_->runner_bytes(needs) +
-                            (has_read_probe_ ? Probes::read_bytes : 0);
-  if (bytes > model_->budget) {
+  CaseRoom room;
+  room.include(test);
+  if (const std::size_t bytes = bytes_for(room); bytes > model_->budget) {
     return fmt::format("does not fit: needs {}, --memory allows {}", bytes_text(bytes),
                        bytes_text(model_->budget));
   }
   return "";
 }
 
+std::size_t Bench::bytes_for(const CaseRoom& room) const {
+  return model_->model.weights.packed_bytes +
+         model_->runner_bytes(CaseRun::needs(*model_, room, options_.chunk_tokens)) +
+         (has_read_probe_ ? Probes::read_bytes : 0);
+}
+
+void Bench::expect(std::span<const BenchCase> cases) {
+  CaseRoom room;
+  for (const BenchCase& test : cases) {
+    if (refusal(test).empty()) room.include(test);
+  }
+  shared_.reset();
+  room_ = room.length > 0 && bytes_for(room) <= model_->budget ? room : CaseRoom();
+}
+
+CaseRun& Bench::case_run_for(const BenchCase& test) {
+  alone_.reset();
+  if (room_.has_room_for(test)) {
+    if (!shared_) shared_.emplace(*model_, room_, options_.chunk_tokens);
+    return *shared_;
+  }
+  shared_.reset();
+  CaseRoom room;
+  room.include(test);
+  return alone_.emplace(*model_, room, options_.chunk_tokens);
+}
+
 Measurement Bench::run(const BenchCase& test) {
-  Measurement row = {
-      .test = test, .started = utc_now(), .samples_ns = {}, .work = {}, .ceilings = {}};
+  Measurement row = {.test = test,
+                     .started = utc_now(),
+                     .samples_ns = {},
+                     .work = {},
+                     .ceilings = {},
+                     .card = {},
+                     .failure = {}};
   for (const BenchStep& step : timed_steps(test, options_.chunk_tokens)) {
     row.work += roofline_.step(step.shape);
   }
+  const auto fail = [&](ErrorKind kind, const std::string& why) {
+    row.status = why;
+    row.failure = kind;
+    row.samples_ns.clear();
+    shared_.reset();  // nothing is known of what its slots hold
+  };
   if (const std::string why = refusal(test); !why.empty()) {
     row.status = why;
+    row.failure = ErrorKind::memory;
     return row;
   }
   try {
     measure(row);
   } catch (const Error& error) {
-    row.status = error.what();
+    fail(error.kind(), error.what());
   } catch (const std::bad_alloc&) {
-    row.status = "does not fit: the machine is out of memory";
+    fail(ErrorKind::memory, "does not fit: the machine is out of memory");
   }
   return row;
 }
@@ -93,7 +123,8 @@ void Bench::record(const CaseRun& sequences, const BenchCase& test,
 
 void Bench::measure(Measurement& row) {
   constexpr std::size_t warm_up_tokens = 4;
-  CaseRun sequences(*model_, row.test, options_.chunk_tokens);
+  CaseRun& sequences = case_run_for(row.test);
+  sequences.choose(row.test);
   // Every page of the workspace is touched once before anything counts.
   const std::size_t prompt_steps =
       timed_steps({.prompt = row.test.prompt, .batch = row.test.batch}, options_.chunk_tokens)
@@ -106,7 +137,9 @@ void Bench::measure(Measurement& row) {
     if (i % 2 == 0) probes_.run();
     if (i < options_.repetitions) {
       const auto begin = std::chrono::steady_clock::now();
+      card_.begin();
       const std::int64_t elapsed = sequences.repeat();
+      row.card.add(card_.end());
       if (elapsed >= 0 && options_.recorder != nullptr) record(sequences, row.test, begin);
       go_on = elapsed >= 0;
       if (go_on) row.samples_ns.push_back(elapsed);

@@ -7,19 +7,17 @@
 namespace hyb::app {
 namespace {
 
-/// `tokens` of every sequence, from `position`, chunk by chunk.
-void add_chunks(std::vector<BenchStep>& steps, std::int32_t batch, std::int32_t position,
+/// `tokens` of the sequence, from `position`, chunk by chunk.
+void add_chunks(std::vector<BenchStep>& steps, std::int32_t sequence, std::int32_t position,
                 std::int32_t tokens, std::int32_t chunk_tokens, bool wants_logits) {
-  for (std::int32_t sequence = 0; sequence < batch; ++sequence) {
-    for (std::int32_t done = 0; done < tokens;) {
-      const std::int32_t count = std::min(chunk_tokens, tokens - done);
-      done += count;
-      steps.push_back({.first = sequence,
-                       .shape = {.sequences = 1,
-                                 .tokens = count,
-                                 .position = position + done - count,
-                                 .rows = wants_logits && done == tokens ? 1 : 0}});
-    }
+  for (std::int32_t done = 0; done < tokens;) {
+    const std::int32_t count = std::min(chunk_tokens, tokens - done);
+    done += count;
+    steps.push_back({.first = sequence,
+                     .shape = {.sequences = 1,
+                               .tokens = count,
+                               .position = position + done - count,
+                               .rows = wants_logits && done == tokens ? 1 : 0}});
   }
 }
 
@@ -54,15 +52,18 @@ std::vector<BenchCase> cases_of(const BenchGrid& grid) {
   return cases;
 }
 
-std::vector<BenchStep> depth_steps(const BenchCase& test, std::int32_t chunk_tokens) {
+std::vector<BenchStep> depth_steps(const BenchCase& test, std::int32_t sequence, std::int32_t from,
+                                   std::int32_t chunk_tokens) {
   std::vector<BenchStep> steps;
-  add_chunks(steps, test.batch, 0, test.depth, chunk_tokens, false);
+  add_chunks(steps, sequence, from, test.depth - from, chunk_tokens, false);
   return steps;
 }
 
 std::vector<BenchStep> timed_steps(const BenchCase& test, std::int32_t chunk_tokens) {
   std::vector<BenchStep> steps;
-  add_chunks(steps, test.batch, test.depth, test.prompt, chunk_tokens, true);
+  for (std::int32_t sequence = 0; sequence < test.batch; ++sequence) {
+    add_chunks(steps, sequence, test.depth, test.prompt, chunk_tokens, true);
+  }
   for (std::int32_t i = 0; i < test.generate; ++i) {
     steps.push_back({.first = 0,
                      .shape = {.sequences = test.batch,

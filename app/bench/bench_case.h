@@ -44,8 +44,10 @@ struct BenchStep {
   models::StepShape shape;
 };
 
-/// The steps that bring the sequences to the case's depth; no logits are wanted.
-std::vector<BenchStep> depth_steps(const BenchCase& test, std::int32_t chunk_tokens);
+/// The steps that bring one sequence from position `from` to the case's depth; no logits are
+/// wanted.
+std::vector<BenchStep> depth_steps(const BenchCase& test, std::int32_t sequence, std::int32_t from,
+                                   std::int32_t chunk_tokens);
 
 /// The steps that are timed. Logits are computed for the last prompt token and for every generated
 /// one.

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "app/bench/card_report.h"
 #include "app/bench/statistics.h"
 
 namespace hyb::app {
@@ -47,17 +48,6 @@ std::string parameters_text(std::int64_t parameters) {
   const auto count = static_cast<double>(parameters);
   return parameters < 1'000'000'000 ? fmt::format("{:.2f} M", count / 1e6)
                                     : fmt::format("{:.2f} B", count / 1e9);
-}
-
-std::string csv_cell(const Json& value) {
-  if (value.is_null()) return "";
-  const std::string text = value.is_string() ? value.get<std::string>() : to_text(value);
-  std::string quoted = "\"";
-  for (const char letter : text) {
-    if (letter == '"') quoted += '"';
-    quoted += letter;
-  }
-  return quoted + '"';
 }
 
 /// The cells of one row of the table, without those that only some tables have.
@@ -118,61 +108,27 @@ Table bench_table(const BenchSetting& setting, std::span<const Measurement> rows
 
 Json bench_row(const BenchSetting& setting, const Measurement& row) {
   const Figures figures = figures_of(row);
-  return {{"build_commit", setting.build_commit},
-          {"cpu_info", setting.cpu},
-          {"gpu_info", ""},
-          {"backends", fmt::format("{} {}", setting.device, setting.isa)},
-          {"model_filename", setting.model_filename},
-          {"model_type", setting.model_type},
-          {"model_size", setting.model_bytes},
-          {"model_n_params", setting.parameters},
-          {"n_batch", setting.chunk_tokens},
-          {"n_ubatch", setting.chunk_tokens},
-          {"n_threads", setting.threads},
-          {"type_k", setting.kv_dtype},
-          {"type_v", setting.kv_dtype},
-          {"n_prompt", row.test.prompt},
-          {"n_gen", row.test.generate},
-          {"n_depth", row.test.depth},
-          {"test_time", row.started},
-          {"avg_ns", std::llround(figures.nanoseconds.mean)},
-          {"stddev_ns", std::llround(figures.nanoseconds.deviation)},
-          {"avg_ts", figures.tokens_per_s.mean},
-          {"stddev_ts", figures.tokens_per_s.deviation},
-          {"samples_ns", row.samples_ns},
-          {"samples_ts", figures.samples_tokens_per_s},
-          {"batch", row.test.batch},
-          {"depth", row.test.depth},
-          {"device", setting.device},
-          {"bytes_per_s", number_or_null(figures.bytes_per_s)},
-          {"probe_bytes_per_s", number_or_null(row.ceilings.bytes_per_s)},
-          {"flops_per_s", number_or_null(figures.flops_per_s)},
-          {"probe_flops_per_s", number_or_null(row.ceilings.flops_per_s)},
-          {"status", row.status}};
-}
-
-std::string bench_csv_header() {
-  std::string line;
-  const Json row = bench_row({}, {});
-  for (const auto& [key, value] : row.items()) {
-    if (value.is_array()) continue;
-    if (!line.empty()) line += ',';
-    line += key;
-  }
-  return line;
-}
-
-std::string bench_csv_line(const BenchSetting& setting, const Measurement& row) {
-  std::string line;
-  bool is_first = true;
-  const Json values = bench_row(setting, row);
-  for (const auto& [key, value] : values.items()) {
-    if (value.is_array()) continue;
-    if (!is_first) line += ',';
-    line += csv_cell(value);
-    is_first = false;
-  }
-  return line;
+  Json json = setting_json(setting);
+  json.update(Json({{"n_prompt", row.test.prompt},
+                    {"n_gen", row.test.generate},
+                    {"n_depth", row.test.depth},
+                    {"test_time", row.started},
+                    {"avg_ns", std::llround(figures.nanoseconds.mean)},
+                    {"stddev_ns", std::llround(figures.nanoseconds.deviation)},
+                    {"avg_ts", figures.tokens_per_s.mean},
+                    {"stddev_ts", figures.tokens_per_s.deviation},
+                    {"samples_ns", row.samples_ns},
+                    {"samples_ts", figures.samples_tokens_per_s},
+                    {"batch", row.test.batch},
+                    {"depth", row.test.depth},
+                    {"device", setting.device},
+                    {"bytes_per_s", number_or_null(figures.bytes_per_s)},
+                    {"probe_bytes_per_s", number_or_null(row.ceilings.bytes_per_s)},
+                    {"flops_per_s", number_or_null(figures.flops_per_s)},
+                    {"probe_flops_per_s", number_or_null(row.ceilings.flops_per_s)},
+                    {"status", row.status}}));
+  json.update(card_json(row.card, row.test.tokens() * std::ssize(row.samples_ns)));
+  return json;
 }
 
 }  // namespace hyb::app

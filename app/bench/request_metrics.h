@@ -59,7 +59,7 @@ struct RequestMetrics {
 };
 
 struct MetricOptions {
-  std::vector<double> percentages = {50, 90, 95, 99};
+  std::vector<double> percentages = {90, 95, 99};
   ServiceGoals goals;
 };
 

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <vector>
 
 #include "tests/support/plans.h"
 
@@ -121,6 +122,21 @@ TEST_SUITE("models/roofline") {
     const double head = 100352.0 * 1536;
     CHECK(with.bytes - without.bytes == 2 * head);
     CHECK(with.flops - without.flops == 2 * head);
+  }
+
+  TEST_CASE("spans of one step share the weights and nothing else") {
+    const Roofline of = roofline(tiny);
+    const StepShape chunk = {.sequences = 1, .tokens = 100, .position = 50, .rows = 0};
+    const StepShape decode_rows = {.sequences = 3, .tokens = 1, .position = 1024, .rows = 1};
+    const std::vector<StepShape> both = {chunk, decode_rows};
+    const Work work = of.step(both);
+    CHECK(work.flops ==
+          doctest::Approx(of.step(chunk).flops + of.step(decode_rows).flops).epsilon(1e-12));
+    CHECK(work.bytes < of.step(chunk).bytes + of.step(decode_rows).bytes);
+    CHECK(work.bytes > of.step(chunk).bytes);
+    const std::vector<StepShape> apart(3,
+                                       {.sequences = 1, .tokens = 1, .position = 1024, .rows = 1});
+    CHECK(of.step(apart).bytes == doctest::Approx(of.step(decode_rows).bytes).epsilon(1e-12));
   }
 
   TEST_CASE("a prefill has a linear and a square part") {

@@ -38,7 +38,11 @@ TEST_SUITE("app/bench/bench_case") {
 
   TEST_CASE("steps run every token once, in order, in chunks") {
     const BenchCase test = {.prompt = 1000, .generate = 7, .depth = 600, .batch = 3};
-    CHECK(tokens_of(depth_steps(test, 512)) == 3 * 600);
+    CHECK(tokens_of(depth_steps(test, 0, 0, 512)) == 600);
+    CHECK(tokens_of(depth_steps(test, 2, 250, 100)) == 350);
+    CHECK(depth_steps(test, 2, 250, 100).front().shape.position == 250);
+    CHECK(depth_steps(test, 2, 250, 100).front().first == 2);
+    CHECK(depth_steps(test, 0, 600, 512).empty());
     const std::vector<BenchStep> steps = timed_steps(test, 512);
     CHECK(tokens_of(steps) == test.tokens());
     REQUIRE(steps.size() == 3 * 2 + 7);
@@ -56,7 +60,7 @@ TEST_SUITE("app/bench/bench_case") {
 
   TEST_CASE("logits: none on the way to the depth, one row per prompt, one per generated token") {
     const BenchCase test = {.prompt = 1000, .generate = 7, .depth = 600, .batch = 3};
-    for (const BenchStep& step : depth_steps(test, 512)) CHECK(step.shape.rows == 0);
+    for (const BenchStep& step : depth_steps(test, 0, 0, 512)) CHECK(step.shape.rows == 0);
     std::int64_t rows = 0;
     for (const BenchStep& step : timed_steps(test, 512)) {
       rows += step.shape.rows * step.shape.sequences;

@@ -30,11 +30,9 @@ class ClockRunner final : public Runner {
  public:
   explicit ClockRunner(FakeTimer& timer) : timer_(&timer) {}
 
+  static MemoryLayout flat() { return flat_layout({.pages = 400, .slots = 40, .page_tokens = 4}); }
   Capacity capacity() const override {
-    return {.memory = flat_layout({.pages = 400, .slots = 40, .page_tokens = 4}),
-            .step_tokens = 64,
-            .step_rows = 8,
-            .vocab = 16};
+    return {.memory = memory, .step_tokens = 64, .step_rows = 8, .vocab = 16};
   }
   StepResult run(const Step& step) override {
     ++steps;
@@ -51,6 +49,7 @@ class ClockRunner final : public Runner {
   void read(ViewId, std::int32_t, std::span<std::byte>) override {}
   void write(ViewId, std::int32_t, std::span<const std::byte>) override {}
 
+  MemoryLayout memory = flat();
   bool is_finite = true;
   std::int64_t steps = 0;
 

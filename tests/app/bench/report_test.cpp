@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "app/bench/row_text.h"
+
 using namespace hyb;
 using namespace hyb::app;
 
@@ -12,6 +14,7 @@ namespace {
 
 const BenchSetting setting = {.build_commit = "abc",
                               .cpu = "A \"CPU\", fast",
+                              .gpu = "",
                               .device = "cpu",
                               .isa = "avx2",
                               .model_filename = "m",
@@ -104,8 +107,8 @@ TEST_SUITE("app/bench/report") {
   }
 
   TEST_CASE("CSV: as many cells as titles, quotes doubled") {
-    const std::string header = bench_csv_header();
-    const std::string line = bench_csv_line(setting, measured());
+    const std::string header = csv_header(bench_row(setting, measured()));
+    const std::string line = csv_line(bench_row(setting, measured()));
     CHECK(line.find("\"A \"\"CPU\"\", fast\"") != std::string::npos);
     const auto commas = [](const std::string& text) {
       bool quoted = false;

@@ -1,0 +1,89 @@
+#include "app/bench/bench_plots.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace hyb::app {
+namespace {
+
+PlotLine& line_of(Plot& plot, const std::string& name) {
+  for (PlotLine& line : plot.lines) {
+    if (line.name == name) return line;
+  }
+  plot.lines.push_back({.name = name, .points = {}});
+  return plot.lines.back();
+}
+
+void sort_points(Plot& plot) {
+  for (PlotLine& line : plot.lines) std::sort(line.points.begin(), line.points.end());
+}
+
+std::string line_name(const RequestRow& row) {
+  std::string name = fmt::format("{}, {}", row.test.workload(), name_of(row.test.condition));
+  return row.test.policy.empty() ? name : name + ", " + row.test.policy;
+}
+
+}  // namespace
+
+Plot depth_plot(std::span<const Measurement> rows) {
+  Plot plot = {.title = "Tokens per second over depth",
+               .x_title = "tokens in memory",
+               .y_title = "tokens/s",
+               .lines = {}};
+  for (const Measurement& row : rows) {
+    if (!row.is_measured()) continue;
+    BenchCase test = row.test;
+    test.depth = 0;
+    const std::string batch = test.batch > 1 ? fmt::format(", batch {}", test.batch) : "";
+    double tokens_per_s = 0;
+    for (const std::int64_t elapsed : row.samples_ns) {
+      tokens_per_s += static_cast<double>(test.tokens()) * 1e9 / static_cast<double>(elapsed);
+    }
+    line_of(plot, test.name() + batch)
+        .points.emplace_back(row.test.depth,
+                             tokens_per_s / static_cast<double>(row.samples_ns.size()));
+  }
+  sort_points(plot);
+  return plot;
+}
+
+Plot load_plot(std::span<const RequestRow> rows) {
+  Plot plot = {.title = "Latency over throughput",
+               .x_title = "generated tokens/s",
+               .y_title = "median E2EL, ms",
+               .lines = {}};
+  for (const RequestRow& row : rows) {
+    if (!row.is_measured()) continue;
+    const RequestMetrics all = pooled_metrics(row, {.percentages = {}, .goals = {}});
+    line_of(plot, line_name(row)).points.emplace_back(all.output_throughput, all.e2el_ms.median);
+  }
+  sort_points(plot);
+  return plot;
+}
+
+Plot hit_rate_plot(std::span<const RequestRow> rows) {
+  Plot plot = {.title = "Prompt tokens reused so far",
+               .x_title = "seconds",
+               .y_title = "token hit rate, %",
+               .lines = {}};
+  for (const RequestRow& row : rows) {
+    if (!row.is_measured()) continue;
+    std::vector<const RequestRecord*> records;
+    for (const RequestRecord& record : row.repetitions.front().records) {
+      if (record.is_answered()) records.push_back(&record);
+    }
+    std::sort(records.begin(), records.end(),
+              [](const auto* one, const auto* other) { return one->started_s < other->started_s; });
+    double prompts = 0, reused = 0;
+    PlotLine& line = line_of(plot, line_name(row));
+    for (const RequestRecord* record : records) {
+      prompts += record->prompt_tokens;
+      reused += record->usage.reused_tokens;
+      line.points.emplace_back(record->started_s, 100 * reused / std::max(prompts, 1.0));
+    }
+  }
+  return plot;
+}
+
+}  // namespace hyb::app

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <span>
+
+#include "app/bench/bench.h"
+#include "app/bench/request_row.h"
+#include "app/replay/svg_plot.h"
+
+namespace hyb::app {
+
+/// Tokens per second of tests of one kind over their depth; a line per test and batch.
+Plot depth_plot(std::span<const Measurement> rows);
+
+/// Median E2EL over tokens generated per second, as concurrency or rate grows; a line per workload,
+/// condition and policy.
+Plot load_plot(std::span<const RequestRow> rows);
+
+/// Prompt tokens reused so far, of all so far, over time; a line per row. For traces.
+Plot hit_rate_plot(std::span<const RequestRow> rows);
+
+}  // namespace hyb::app

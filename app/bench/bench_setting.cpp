@@ -1,0 +1,65 @@
+#include "app/bench/bench_setting.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "app/machine.h"
+#include "kernels/card.h"
+#include "models/weight_list.h"
+
+namespace hyb::app {
+namespace {
+
+/// "5f2c1e9" of "hyb 0.1.0 (5f2c1e9, CPU)".
+std::string build_commit(const std::string& version) {
+  const std::size_t begin = version.find('(') + 1;
+  return version.substr(begin, version.find_first_of(",)", begin) - begin);
+}
+
+}  // namespace
+
+BenchSetting setting_of(const ModelSource& source, const ModelOutline& outline,
+                        const models::Model& model, const kernels::Queue& queue,
+                        std::int32_t chunk_tokens, const std::string& version) {
+  const bool is_cpu = queue.device() == kernels::Device::cpu;
+  const models::Plan& plan = model.plan;
+  BenchSetting setting = {
+      .build_commit = build_commit(version),
+      .cpu = cpu_name(),
+      .gpu = "",
+      .device = is_cpu ? "cpu" : "cuda",
+      .isa = is_cpu ? name_of(queue.isa()) : "",
+      .model_filename = source.folder() ? source.folder()->string() : source.name(),
+      .model_type =
+          fmt::format("{} {}", plan.family, outline.activation == DType::bf16 ? "BF16" : "F32"),
+      .model_bytes = model.weights.packed_bytes,
+      .parameters = models::parameters(models::required_weights(plan, *outline.family)),
+      .threads = queue.threads(),
+      .chunk_tokens = chunk_tokens,
+      .kv_dtype = model.geometry.kv_dtype == DType::bf16 ? "bf16" : "f32"};
+  if (!is_cpu) {
+    const kernels::Card card = kernels::card();
+    setting.gpu = card.name;
+    setting.isa = fmt::format("sm_{}{}", card.major, card.minor);
+  }
+  return setting;
+}
+
+Json setting_json(const BenchSetting& setting) {
+  return {{"build_commit", setting.build_commit},
+          {"cpu_info", setting.cpu},
+          {"gpu_info", setting.gpu},
+          {"backends", fmt::format("{} {}", setting.device, setting.isa)},
+          {"model_filename", setting.model_filename},
+          {"model_type", setting.model_type},
+          {"model_size", setting.model_bytes},
+          {"model_n_params", setting.parameters},
+          {"n_batch", setting.chunk_tokens},
+          {"n_ubatch", setting.chunk_tokens},
+          {"n_threads", setting.threads},
+          {"type_k", setting.kv_dtype},
+          {"type_v", setting.kv_dtype}};
+}
+
+}  // namespace hyb::app

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/ui/table.h"
+#include "core/base/json.h"
+
+namespace hyb::app {
+
+struct CompareOptions {
+  double threshold = 0.05;  ///< a change of the mean by less is none
+  double alpha = 0.05;      ///< and so is one that chance alone brings about as often
+};
+
+enum class Verdict : std::uint8_t {
+  same,
+  better,
+  worse,
+  missing,  ///< measured before, and not any more
+  too_few   ///< beyond the threshold, but samples are too few to tell
+};
+
+/// One figure of one row, before and after.
+struct Change {
+  std::string row;     ///< "pp512 @ d4096", "random 1024+128, closed loop, 4 at once, cold"
+  std::string figure;  ///< "t/s", "TTFT ms", ...
+  double before = 0, after = 0;  ///< means
+  std::optional<double> p;
+  Verdict verdict = Verdict::same;
+};
+
+/// Compares two outputs of `hyb bench -o json`: rows of the same name, figure by figure; rates
+/// between repetitions, latencies between requests. Rows that only `after` has are new and left
+/// out. Throws Error(model) for what is no such output, and where no row is in both.
+std::vector<Change> compare(const Json& before, const Json& after, const CompareOptions& options);
+
+/// Whether any figure is worse or missing.
+bool has_regression(const std::vector<Change>& changes);
+
+Table compare_table(const std::vector<Change>& changes);
+
+/// What is not the same in both settings (machine, model, build), in words; empty: nothing.
+std::string setting_difference(const Json& before, const Json& after);
+
+}  // namespace hyb::app

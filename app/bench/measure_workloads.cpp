@@ -1,0 +1,242 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "app/batch/input_file.h"
+#include "app/batch/request_maker.h"
+#include "app/bench/bench_job.h"
+#include "app/bench/bench_plots.h"
+#include "app/bench/nvml_meter.h"
+#include "app/bench/request_bench.h"
+#include "app/bench/request_report.h"
+#include "app/bench/row_text.h"
+#include "app/environment.h"
+#include "app/prompt.h"
+#include "app/trace_file.h"
+#include "app/ui/process.h"
+#include "app/ui/progress.h"
+#include "core/base/error.h"
+#include "core/base/log.h"
+#include "core/io/atomic_file.h"
+#include "core/io/mapped_file.h"
+#include "models/plan.h"
+
+namespace hyb::app {
+namespace {
+
+constexpr const char* usual_prompt =
+    "Human: Give me a fully functional FastAPI server. Show the python code.\n\nAssistant:";
+
+/// The probe's buffer is taken before the model, so that the budget is divided without it. Nothing:
+/// a budget that was given may be too small for both.
+struct ProbeBudget {
+  bool has_reader;
+  std::string memory;  ///< what is left for the model, as --memory says it
+};
+
+ProbeBudget probe_budget(const ModelOptions& options) {
+  const MemoryBudget budget = parse_memory(options.memory);
+  if (budget.kind == MemoryBudget::Kind::automatic) return {true, options.memory};
+  const std::size_t bytes = budget_bytes(budget, device_of(options.device));
+  if (bytes < 4 * Probes::read_bytes) return {false, options.memory};
+  return {true, std::to_string(bytes - Probes::read_bytes)};
+}
+
+bool has_experts(const models::Plan& plan) {
+  for (const models::Layer& layer : plan.layers) {
+    for (const models::Block& block : layer.blocks) {
+      for (const models::Part& part : block.parts) {
+        if (std::holds_alternative<models::Moe>(part)) return true;
+      }
+    }
+  }
+  return false;
+}
+
+std::string note_of(const Session& session, const ModelOptions& options, Dataset dataset) {
+  const bool is_text =
+      dataset == Dataset::corpus || dataset == Dataset::file || dataset == Dataset::send_one;
+  const bool is_moe = has_experts(session.model().plan);
+  if (options.random_weights) {
+    return is_moe ? "synthetic weights: answers mean nothing, routing to experts is near uniform"
+                  : "synthetic weights: answers mean nothing";
+  }
+  return is_moe && !is_text ? "random tokens: routing to experts is not as with text" : "";
+}
+
+std::vector<Request> requests_of(const std::string& path, const Session& session,
+                                 const Engine& engine, const Request& terms) {
+  InputFile file = InputFile::open(path, ".");
+  file.scan(std::nullopt);
+  JobTerms job;
+  job.defaults = terms;
+  job.limits = {
+      .vocab = session.model().plan.vocab, .length_max = engine.length_max(), .has_text = true};
+  RequestMaker maker(session.need_tokenizer(), session.chat_template(), std::move(job));
+  std::vector<Request> requests;
+  for (const InputLine& line : file.lines()) {
+    const RequestLine parsed = file.read(line);
+    if (parsed.failure) {
+      throw Error(ErrorKind::model,
+                  fmt::format("{}: line {}: {}", path, line.number, parsed.failure->message));
+    }
+    requests.push_back(maker.make(parsed));
+  }
+  return requests;
+}
+
+std::vector<TokenId> corpus_of(const std::string& path, const Tokenizer& tokenizer) {
+  const MappedFile file(path);
+  const auto bytes = file.bytes();
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  check_utf8(text, path);
+  return encode_raw(tokenizer, text, false);
+}
+
+PromptMaterial material_of(Session& session, const BenchJob& job, const WorkloadOptions& options,
+                           const RequestCase& first) {
+  const Tokenizer* const tokenizer = session.tokenizer();
+  PromptMaterial material = {.vocab = tokenizer != nullptr
+                                          ? std::min(tokenizer->size(), session.model().plan.vocab)
+                                          : session.model().plan.vocab,
+                             .terms = {},
+                             .range_ratio = options.range_ratio,
+                             .tokenizer = tokenizer,
+                             .corpus = {},
+                             .text = options.text.empty() ? usual_prompt : options.text,
+                             .from_file = {}};
+  material.terms.stop_tokens = session.stop_tokens();
+  material.terms.ignore_eos = options.ignore_eos || job.model.random_weights.has_value();
+  if (first.dataset == Dataset::corpus) {
+    material.corpus = corpus_of(options.path, session.need_tokenizer());
+  } else if (first.dataset == Dataset::file) {
+    Request terms = material.terms;
+    terms.max_tokens = first.output_tokens;
+    material.from_file = requests_of(options.path, session, session.engine(), terms);
+  }
+  return material;
+}
+
+SessionShape shape_of(const BenchJob& job, const std::vector<RequestCase>& cases) {
+  constexpr std::int32_t without_limit = 64;
+  SessionShape shape = {.sequences_max = 1, .chunk_tokens = job.chunk_tokens};
+  for (const RequestCase& test : cases) {
+    const std::int32_t at_once = test.concurrency > 0 ? test.concurrency : without_limit;
+    shape.sequences_max = std::max(shape.sequences_max, at_once);
+  }
+  return shape;
+}
+
+Session open_session(const BenchJob& job, const std::string& memory, const SessionShape& shape,
+                     const Environment& environment) {
+  const StopAtOnce nothing_to_lose;
+  ModelOptions options = job.model;
+  options.memory = memory;
+  return Session::open(options, shape, environment);
+}
+
+RequestBenchOptions bench_options_of(Session& session, const BenchJob& job,
+                                     const WorkloadOptions& options, const RequestCase& first) {
+  RequestBenchOptions bench = {.repetitions = job.repetitions > 0 ? job.repetitions : 3,
+                               .seed = options.seed,
+                               .burstiness = options.burstiness,
+                               .question_tokens = options.question_tokens,
+                               .warm_up_requests = options.warm_up_requests,
+                               .metrics = {.percentages = parse_percentages(options.percentages),
+                                           .goals = parse_goals(options.goals)},
+                               .material = material_of(session, job, options, first),
+                               .reuse = job.model.reuse,
+                               .trace = {},
+                               .trace_times = options.trace_times,
+                               .scale_down = options.scale_down,
+                               .scramble = options.scramble,
+                               .progress = {}};
+  if (first.dataset == Dataset::trace) bench.trace = read_trace(options.path);
+  return bench;
+}
+
+WorkloadSetting setting_of(Session& session, const BenchJob& job, const RequestBenchOptions& bench,
+                           const RequestCase& first) {
+  const bool is_cpu = session.queue().device() == kernels::Device::cpu;
+  const std::string graphs = job.model.graphs.empty() ? "full+piecewise" : job.model.graphs;
+  return {.model = setting_of(session.source(), outline_of(session.source(), job.model),
+                              session.model(), session.queue(), job.chunk_tokens, job.version),
+          .metrics = bench.metrics,
+          .seed = bench.seed,
+          .burstiness = bench.burstiness,
+          .ignore_eos = bench.material.terms.ignore_eos,
+          .graphs = is_cpu ? "" : graphs,
+          .weight_bytes = session.memory().weights,
+          .workspace_bytes = session.memory().workspace,
+          .note = note_of(session, job.model, first.dataset)};
+}
+
+void print_tables(const WorkloadSetting& setting, std::span<const RequestRow> rows) {
+  write_stdout(markdown_text(request_table(setting, rows)));
+  const Table policies = policy_table(rows);
+  if (!policies.rows.empty()) write_stdout('\n' + markdown_text(policies));
+}
+
+/// Every case in turn, printed as soon as it is measured where the format is made of lines.
+std::vector<RequestRow> measure_all(RequestBench& bench, const WorkloadSetting& setting,
+                                    const std::vector<RequestCase>& cases,
+                                    const std::string& format, ProgressLine& progress,
+                                    std::string& title) {
+  RowOutput output(format, "requests");
+  std::vector<RequestRow> rows;
+  for (std::size_t i = 0; i < cases.size() && stop_signal() == 0; ++i) {
+    title = fmt::format("{} of {}: {}, {}, {}", i + 1, cases.size(), cases[i].workload(),
+                        cases[i].experiment(), name_of(cases[i].condition));
+    rows.push_back(bench.run(cases[i], i));
+    progress.clear();
+    output.add(request_row_json(setting, rows.back()));
+    if (format == "md") write_stdout(request_row_text(setting, rows.back()) + '\n');
+  }
+  output.finish();
+  if (format == "md") print_tables(setting, rows);
+  return rows;
+}
+
+}  // namespace
+
+int measure_workloads(const BenchJob& job, const WorkloadOptions& options,
+                      const std::vector<RequestCase>& cases) {
+  const Environment environment = read_environment();
+  ProgressLine progress(environment);
+  progress.show("loading " + job.model.model);
+  const ProbeBudget budget = probe_budget(job.model);
+  kernels::Queue probe_queue = make_queue(job.model);
+  Probes probes(probe_queue, DType::bf16, budget.has_reader);
+  if (!budget.has_reader) {
+    progress.clear();
+    log::warning(
+        "no room for the 1 GiB of the read probe within --memory: shares of it are not shown");
+  }
+  Session session = open_session(job, budget.memory, shape_of(job, cases), environment);
+  std::optional<TraceFile> trace;
+  if (!job.record.empty()) trace.emplace(job.record);
+  const bool is_cpu = session.queue().device() == kernels::Device::cpu;
+  const std::unique_ptr<CardMeter> card = is_cpu ? nullptr : open_nvml();
+
+  std::string title;
+  RequestBenchOptions bench_options = bench_options_of(session, job, options, cases.front());
+  bench_options.card = card.get();
+  bench_options.recorder = trace ? &trace->recorder() : nullptr;
+  bench_options.progress = [&](const std::string& text) { progress.show(title + ": " + text); };
+  const WorkloadSetting setting = setting_of(session, job, bench_options, cases.front());
+  RequestBench bench(session, probes, std::move(bench_options));
+  const std::vector<RequestRow> rows =
+      measure_all(bench, setting, cases, job.output, progress, title);
+  if (!job.svg.empty()) {
+    const bool is_trace = cases.front().dataset == Dataset::trace;
+    write_atomically(job.svg, svg_text(is_trace ? hit_rate_plot(rows) : load_plot(rows)));
+  }
+  const auto is_measured = [](const RequestRow& row) { return row.is_measured(); };
+  return std::any_of(rows.begin(), rows.end(), is_measured) ? 0
+                                                            : static_cast<int>(ErrorKind::memory);
+}
+
+}  // namespace hyb::app

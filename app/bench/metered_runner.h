@@ -1,0 +1,53 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "app/bench/probes.h"
+#include "core/engine/runner.h"
+#include "models/roofline.h"
+
+namespace hyb::app {
+
+/// What a runner did since the meter was set to zero.
+struct StepTotals {
+  std::chrono::nanoseconds inside{0};  ///< from call to return, all steps together
+  models::Work work;                   ///< the least that these steps had to move and compute
+  std::vector<models::Work> steps;     ///< the same of each that ran tokens
+
+  /// The least time that they could take under these ceilings; a ceiling of 0 is none.
+  double bound_s(const Ceilings& ceilings) const;
+};
+
+/// Passes all on to another runner and adds up what its steps come to.
+class MeteredRunner final : public Runner {
+ public:
+  /// `runner` outlives this.
+  MeteredRunner(Runner& runner, models::Roofline roofline)
+      : runner_(&runner), roofline_(std::move(roofline)) {}
+
+  /// Totals since the call before; from now on they begin at zero.
+  StepTotals take_totals() { return std::exchange(totals_, {}); }
+
+  Capacity capacity() const override { return runner_->capacity(); }
+  StepResult run(const Step& step) override;
+  SampledToken draw(std::span<const float> logits, const SampleRow& row) override {
+    return runner_->draw(logits, row);
+  }
+  void read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) override {
+    runner_->read(view, unit, bytes);
+  }
+  void write(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) override {
+    runner_->write(view, unit, bytes);
+  }
+
+ private:
+  Runner* runner_;
+  models::Roofline roofline_;
+  StepTotals totals_;
+  std::vector<models::StepShape> shapes_;
+};
+
+}  // namespace hyb::app

@@ -1,0 +1,226 @@
+#include "app/bench/request_bench.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "app/bench/arrivals.h"
+#include "app/bench/listed_requests.h"
+#include "app/bench/scrambled_pool.h"
+#include "app/bench/trace_requests.h"
+#include "app/bench/utc_time.h"
+#include "app/ui/process.h"
+#include "core/base/error.h"
+
+namespace hyb::app {
+namespace {
+
+constexpr std::uint64_t warm_up_repetition = ~std::uint64_t{0};
+
+std::size_t bytes_in_use(const PoolUsage& usage) {
+  return usage.total() - usage.free_bytes - usage.idle_bytes;
+}
+
+/// "2 of 10 requests failed: ..."
+std::string failures_of(const RequestRow& row) {
+  std::size_t failed = 0, all = 0;
+  std::string first;
+  for (const Repetition& one : row.repetitions) {
+    all += one.records.size();
+    for (const RequestRecord& record : one.records) {
+      if (record.is_answered()) continue;
+      if (failed++ == 0) first = record.error;
+    }
+  }
+  return failed == 0 ? "" : fmt::format("{} of {} requests failed: {}", failed, all, first);
+}
+
+}  // namespace
+
+RequestBench::RequestBench(Session& session, Probes& probes, RequestBenchOptions options)
+    : session_(session),
+      probes_(probes),
+      options_(std::move(options)),
+      meter_(session.runner(), session.roofline()),
+      card_(options_.card) {}
+
+ReuseOptions RequestBench::reuse_for(const RequestCase& test) const {
+  ReuseOptions reuse = options_.reuse;
+  if (test.policy == "none") {
+    reuse.prefixes = "off";
+  } else if (!test.policy.empty()) {
+    reuse.prefixes = "on";
+    reuse.eviction = test.policy;
+  }
+  return reuse;
+}
+
+LoadResult RequestBench::run_work(const RequestCase& test, RequestSource& source,
+                                  const std::function<void(std::size_t)>& progress) {
+  LoadOptions load;
+  load.concurrency_max = test.concurrency;
+  load.is_stopped = [] { return stop_signal() != 0; };
+  load.progress = progress;
+  return run_load(session_.engine(), source, timer_, load);
+}
+
+/// Short requests whose answers end one after the other: steps of every number of sequences come
+/// up, twice, which is when a card records them.
+void RequestBench::warm_up(const RequestCase& test, std::uint64_t number) {
+  constexpr std::int32_t prompt_max = 512, answer_min = 4;
+  options_.progress("warm-up");
+  const std::int32_t at_once = test.concurrency > 0 ? test.concurrency : 8;
+  RequestCase shorter = test;
+  shorter.dataset = Dataset::random;
+  shorter.prompts = options_.warm_up_requests > 0 ? options_.warm_up_requests : at_once;
+  shorter.system_tokens = 0;
+  shorter.input_tokens = std::clamp(test.input_tokens, 1, prompt_max);
+  shorter.output_tokens = answer_min;
+  const DrawSeed seed = {options_.seed, number, warm_up_repetition};
+  std::vector<WorkItem> work = work_of(shorter, options_.material, seed);
+  for (std::size_t i = 0; i < work.size(); ++i) {
+    work[i].request.max_tokens = answer_min + 2 * static_cast<std::int32_t>(i);
+    work[i].request.ignore_eos = true;
+  }
+  ListedRequests source(work);
+  static_cast<void>(run_work(test, source, [](std::size_t) {}));
+}
+
+/// Every prefix once.
+void RequestBench::prime(const RequestCase& test, const std::vector<WorkItem>& work) {
+  std::set<std::vector<TokenId>> known;
+  std::vector<WorkItem> prefixes;
+  for (const WorkItem& item : work) {
+    if (item.primed_tokens < 1) continue;
+    const auto begin = item.request.prompt.begin();
+    const auto [prefix, is_new] = known.emplace(begin, begin + item.primed_tokens);
+    if (!is_new) continue;
+    WorkItem first;
+    first.request.prompt = *prefix;
+    first.request.prefill_only = true;
+    prefixes.push_back(std::move(first));
+  }
+  ListedRequests source(prefixes);
+  static_cast<void>(run_work(test, source, [](std::size_t) {}));
+}
+
+std::vector<WorkItem> RequestBench::prepare(const RequestCase& test, const DrawSeed& seed) {
+  std::vector<WorkItem> work = work_of(test, options_.material, seed);
+  if (test.condition == Condition::warm) {
+    options_.progress("priming");
+    prime(test, work);
+  } else if (test.condition == Condition::turn_2) {
+    options_.progress("first turns");
+    ListedRequests first(work);
+    static_cast<void>(run_work(test, first, [](std::size_t) {}));
+    work = next_turns(std::move(work), first.answers(), options_.question_tokens, options_.material,
+                      seed);
+  }
+  return work;
+}
+
+EngineEvents RequestBench::events() const {
+  return app::events_of(session_.engine().usage(), session_.runner().graphs_recorded(),
+                        session_.runner().graphs_replayed());
+}
+
+void RequestBench::watch_memory(RequestRow& row) {
+  constexpr std::chrono::milliseconds between_looks{100};
+  const Timer::TimePoint now = timer_.now();
+  if (now < next_look_) return;
+  next_look_ = now + between_looks;
+  PoolUsage usage = session_.engine().usage().pool;
+  if (bytes_in_use(usage) >= bytes_in_use(row.fullest)) row.fullest = std::move(usage);
+}
+
+std::unique_ptr<RequestSource> RequestBench::source_of(const RequestCase& test,
+                                                       const DrawSeed& seed) {
+  constexpr std::uint64_t arrivals = 1000;
+  if (test.dataset == Dataset::trace) {
+    TraceOptions options = {.terms = options_.material.terms,
+                            .vocab = options_.material.vocab,
+                            .scale_down = options_.scale_down,
+                            .uses_times = options_.trace_times};
+    std::span<const ReplayRequest> trace = options_.trace;
+    if (test.prompts > 0) {
+      trace = trace.first(std::min(trace.size(), static_cast<std::size_t>(test.prompts)));
+    }
+    return std::make_unique<TraceRequests>(trace, std::move(options));
+  }
+  work_ = prepare(test, seed);
+  return std::make_unique<ListedRequests>(
+      work_, arrival_times(work_.size(), test.request_rate, options_.burstiness,
+                           seed.generator(arrivals)()));
+}
+
+bool RequestBench::measure_load(RequestRow& row, RequestSource& source) {
+  const EngineEvents before = events();
+  static_cast<void>(meter_.take_totals());
+  next_look_ = {};
+  session_.engine().record(options_.recorder);
+  card_.begin();
+  LoadResult result = run_work(row.test, source, [&](std::size_t ended) {
+    options_.progress(fmt::format("{} of {} requests", ended, source.size()));
+    watch_memory(row);
+  });
+  CardFigures card = card_.end();
+  session_.engine().record(nullptr);
+  next_look_ = {};
+  watch_memory(row);
+  if (result.is_interrupted) return false;
+  Repetition one = {.records = std::move(result.records),
+                    .metrics = {},
+                    .events = events() - before,
+                    .steps = meter_.take_totals(),
+                    .card = std::move(card)};
+  one.metrics = metrics_of(one.records, result.duration_s, options_.metrics);
+  row.repetitions.push_back(std::move(one));
+  return true;
+}
+
+bool RequestBench::repeat(RequestRow& row, const DrawSeed& seed) {
+  session_.restart_engine(reuse_for(row.test), meter_);
+  std::optional<ScrambledPool> pieces;
+  if (options_.scramble) pieces.emplace(session_.engine(), *options_.scramble + seed.repetition);
+  const std::unique_ptr<RequestSource> source = source_of(row.test, seed);
+  return stop_signal() == 0 && measure_load(row, *source);
+}
+
+void RequestBench::measure(RequestRow& row, std::uint64_t number) {
+  session_.restart_engine(reuse_for(row.test), meter_);
+  warm_up(row.test, number);
+  probes_.forget();
+  // A-B-B-A: what drifts in the machine meets measurements and probes alike.
+  bool go_on = stop_signal() == 0;
+  for (std::int32_t i = 0; i < options_.repetitions && go_on; ++i) {
+    if (i % 2 == 0) probes_.run();
+    go_on = repeat(row, {options_.seed, number, static_cast<std::uint64_t>(i)});
+    if (i % 2 == 1 || i + 1 == options_.repetitions) probes_.run();
+    go_on = go_on && stop_signal() == 0;
+  }
+  row.ceilings = probes_.best();
+}
+
+RequestRow RequestBench::run(const RequestCase& test, std::uint64_t number) {
+  RequestRow row;
+  row.test = test;
+  row.started = utc_now();
+  try {
+    measure(row, number);
+    const std::string failures = failures_of(row);
+    if (std::ssize(row.repetitions) < options_.repetitions) {
+      row.status = fmt::format("interrupted: {} of {} repetitions", row.repetitions.size(),
+                               options_.repetitions);
+    } else if (!failures.empty()) {
+      row.status = failures;
+    }
+  } catch (const Error& error) {
+    row.status = error.what();
+  } catch (const std::bad_alloc&) {
+    row.status = "does not fit: the machine is out of memory";
+  }
+  return row;
+}
+
+}  // namespace hyb::app

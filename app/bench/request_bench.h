@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/bench/card_watch.h"
+#include "app/bench/load_driver.h"
+#include "app/bench/metered_runner.h"
+#include "app/bench/request_row.h"
+#include "app/bench/work_item.h"
+#include "app/session.h"
+#include "core/replay/trace.h"
+
+namespace hyb {
+class TraceRecorder;
+}
+
+namespace hyb::app {
+
+struct RequestBenchOptions {
+  std::int32_t repetitions = 3;
+  std::uint64_t seed = 0;
+  double burstiness = 1;
+  std::int32_t question_tokens = 64;  ///< of the next turn, in rows of turn 2
+  std::int32_t warm_up_requests = 0;  ///< 0: as many as run at once
+  MetricOptions metrics;
+  PromptMaterial material;
+  ReuseOptions reuse;
+  std::vector<ReplayRequest> trace;       ///< of Dataset::trace
+  bool trace_times = false;               ///< its requests come when it says
+  std::int32_t scale_down = 1;            ///< divides its lengths
+  std::optional<std::uint64_t> scramble;  ///< pools are in pieces before each repetition
+  CardMeter* card = nullptr;              ///< null: its sensors can't be read, or there is none
+  TraceRecorder* recorder = nullptr;      ///< hears of every request that is measured
+  std::function<void(const std::string&)> progress;  ///< what it is at
+};
+
+/// Measures workloads on a session's engine, with probes of the machine between repetitions.
+class RequestBench {
+ public:
+  /// The session and the probes outlive it.
+  RequestBench(Session& session, Probes& probes, RequestBenchOptions options);
+
+  /// Row `number` of the run. A case that cannot be run is a row that says so. Check stop_signal()
+  /// afterwards: an interrupted case keeps the repetitions it has.
+  RequestRow run(const RequestCase& test, std::uint64_t number);
+
+ private:
+  ReuseOptions reuse_for(const RequestCase& test) const;
+  LoadResult run_work(const RequestCase& test, RequestSource& source,
+                      const std::function<void(std::size_t)>& progress);
+  void warm_up(const RequestCase& test, std::uint64_t number);
+  std::unique_ptr<RequestSource> source_of(const RequestCase& test, const DrawSeed& seed);
+  std::vector<WorkItem> prepare(const RequestCase& test, const DrawSeed& seed);
+  void prime(const RequestCase& test, const std::vector<WorkItem>& work);
+  void measure(RequestRow& row, std::uint64_t number);
+  bool repeat(RequestRow& row, const DrawSeed& seed);
+  bool measure_load(RequestRow& row, RequestSource& source);
+  EngineEvents events() const;
+  void watch_memory(RequestRow& row);
+
+  Session& session_;
+  Probes& probes_;
+  RequestBenchOptions options_;
+  MeteredRunner meter_;
+  CardWatch card_;
+  SteadyTimer timer_;
+  std::vector<WorkItem> work_;  ///< of the repetition that runs
+  Timer::TimePoint next_look_;  ///< at memory
+};
+
+}  // namespace hyb::app

@@ -1,0 +1,102 @@
+#include "app/bench/comparison.h"
+
+#include <doctest/doctest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "core/base/error.h"
+
+using namespace hyb;
+using namespace hyb::app;
+
+namespace {
+
+Json kernel_row(std::int32_t prompt, std::vector<double> samples) {
+  return {{"model_filename", "demo"},
+          {"n_prompt", prompt},
+          {"n_gen", 0},
+          {"n_depth", 0},
+          {"batch", 1},
+          {"samples_ts", std::move(samples)}};
+}
+
+Json workload_row(const std::vector<double>& rates, double ttft, double e2el) {
+  return {{"workload", "random 64+16"},
+          {"experiment", "closed loop, 1 at once"},
+          {"condition", "cold"},
+          {"policy", ""},
+          {"output_throughputs", rates},
+          {"ttfts", {ttft, ttft * 1.01, ttft * 0.99}},
+          {"e2els", {e2el, e2el * 1.01, e2el * 0.99}},
+          {"output_lens", {5, 5, 5}}};
+}
+
+Verdict verdict_of(const std::vector<Change>& changes, const std::string& figure) {
+  for (const Change& change : changes) {
+    if (change.figure == figure) return change.verdict;
+  }
+  FAIL("no such figure");
+  return Verdict::same;
+}
+
+}  // namespace
+
+TEST_SUITE("app/bench/comparison") {
+  TEST_CASE("slower beyond threshold and chance is worse, faster is better") {
+    const Json before = Json::array({kernel_row(512, {100, 101, 99})});
+    const auto after = [&](std::vector<double> samples) {
+      return compare(before, Json::array({kernel_row(512, std::move(samples))}), {});
+    };
+    CHECK(after({90, 91, 89})[0].verdict == Verdict::worse);
+    CHECK(has_regression(after({90, 91, 89})));
+    CHECK(after({110, 111, 109})[0].verdict == Verdict::better);
+    CHECK_FALSE(has_regression(after({110, 111, 109})));
+    CHECK(after({97, 98, 96})[0].verdict == Verdict::same);   // within 5 %
+    CHECK(after({60, 130, 80})[0].verdict == Verdict::same);  // by chance
+    CHECK(after({50})[0].verdict == Verdict::too_few);
+    CHECK(after({90, 91, 89})[0].row == "pp512");
+  }
+
+  TEST_CASE("latencies are better when they are less; TPOT is what E2EL and TTFT leave") {
+    const Json before = Json::array({workload_row({10, 10.1, 9.9}, 0.1, 0.5)});
+    const auto changes =
+        compare(before, Json::array({workload_row({20, 20.1, 19.9}, 0.2, 0.4)}), {});
+    CHECK(verdict_of(changes, "out tok/s") == Verdict::better);
+    CHECK(verdict_of(changes, "TTFT ms") == Verdict::worse);
+    CHECK(verdict_of(changes, "E2EL ms") == Verdict::better);
+    CHECK(verdict_of(changes, "TPOT ms") == Verdict::better);
+    CHECK(changes[2].before == doctest::Approx(100));
+  }
+
+  TEST_CASE("what was measured before and is not any more is a regression; what is new is none") {
+    const Json both = Json::array({kernel_row(512, {100, 101}), kernel_row(64, {50, 51})});
+    const Json one = Json::array({kernel_row(512, {100, 101})});
+    const Json failed = Json::array({kernel_row(512, {100, 101}), kernel_row(64, {})});
+    CHECK(has_regression(compare(both, one, {})));
+    CHECK(has_regression(compare(both, failed, {})));
+    CHECK_FALSE(has_regression(compare(one, both, {})));
+    CHECK_FALSE(has_regression(compare(failed, both, {})));
+    const Table table = compare_table(compare(both, one, {}));
+    CHECK(markdown_text(table).find("MISSING") != std::string::npos);
+  }
+
+  TEST_CASE("files that are no outputs, and outputs with nothing in common") {
+    const Json one = Json::array({kernel_row(512, {100, 101})});
+    for (const Json& wrong : {Json::object(), Json::array(), Json::array({1, "x"}), Json(3)}) {
+      CAPTURE(to_text(wrong));
+      CHECK_THROWS_AS(compare(one, wrong, {}), Error);
+      CHECK_THROWS_AS(compare(wrong, one, {}), Error);
+    }
+    CHECK_THROWS_AS(compare(one, Json::array({kernel_row(64, {1, 2})}), {}), Error);
+    Json odd = one;
+    odd[0]["samples_ts"] = "many";
+    CHECK(has_regression(compare(one, odd, {})));
+  }
+
+  TEST_CASE("other machines and models are named") {
+    Json before = Json::array({kernel_row(512, {1, 2})}), after = before;
+    CHECK(setting_difference(before, after).empty());
+    after[0]["model_filename"] = "other";
+    CHECK(setting_difference(before, after) == "model_filename: demo and other");
+  }
+}

@@ -1,0 +1,182 @@
+#include "app/bench/request_report.h"
+
+#include <doctest/doctest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "app/bench/bench_plots.h"
+#include "app/bench/row_text.h"
+
+using namespace hyb;
+using namespace hyb::app;
+using doctest::Approx;
+
+namespace {
+
+WorkloadSetting setting() {
+  WorkloadSetting all;
+  all.model.model_filename = "m";
+  all.metrics.percentages = {99};
+  return all;
+}
+
+RequestRecord answered(double started_s, std::vector<double> token_s) {
+  RequestRecord record;
+  record.started_s = started_s;
+  record.ended_s = token_s.back();
+  record.token_s = std::move(token_s);
+  record.prompt_tokens = 10;
+  record.usage.reused_tokens = 4;
+  record.usage.prefilled_tokens = 6;
+  return record;
+}
+
+/// Two repetitions of two answers each: 4 tokens in 2 s, 4 tokens in 1 s.
+RequestRow measured(const std::string& policy = "") {
+  RequestRow row;
+  row.test.prompts = 2;
+  row.test.input_tokens = 10;
+  row.test.output_tokens = 2;
+  row.test.concurrency = 2;
+  row.test.policy = policy;
+  row.started = "2026-01-31T12:00:00Z";
+  for (const double scale : {2.0, 1.0}) {
+    Repetition one;
+    one.records = {answered(0, {0.5 * scale, 1 * scale}), answered(0, {0.5 * scale, 1 * scale})};
+    one.metrics = metrics_of(one.records, scale, setting().metrics);
+    one.events.flips = 3;
+    one.steps.work = {.bytes = 3e9, .flops = 6e9};
+    one.steps.steps = {{.bytes = 1e9, .flops = 6e9}, {.bytes = 2e9, .flops = 0}};
+    one.steps.inside = std::chrono::milliseconds(500);
+    row.repetitions.push_back(std::move(one));
+  }
+  row.ceilings = {.bytes_per_s = 4e9, .flops_per_s = 12e9};
+  return row;
+}
+
+RequestRow refused() {
+  RequestRow row;
+  row.test.input_tokens = 99;
+  row.status = "does not fit: needs 9 GiB";
+  return row;
+}
+
+}  // namespace
+
+TEST_SUITE("app/bench/request_report") {
+  TEST_CASE("vLLM's keys are all there") {
+    const Json row = request_row_json(setting(), measured());
+    for (const char* key : {"duration",
+                            "completed",
+                            "failed",
+                            "total_input_tokens",
+                            "total_output_tokens",
+                            "request_throughput",
+                            "request_goodput",
+                            "output_throughput",
+                            "total_token_throughput",
+                            "max_output_tokens_per_s",
+                            "max_concurrent_requests",
+                            "input_lens",
+                            "output_lens",
+                            "ttfts",
+                            "itls",
+                            "errors",
+                            "start_times",
+                            "num_prompts",
+                            "request_rate",
+                            "burstiness",
+                            "max_concurrency",
+                            "model_id",
+                            "date"}) {
+      CAPTURE(key);
+      CHECK(row.contains(key));
+    }
+    for (const char* figure : {"ttft", "tpot", "itl", "e2el"}) {
+      for (const char* kind : {"mean_", "median_", "std_", "p99_"}) {
+        const std::string key = std::string(kind) + figure + "_ms";
+        CAPTURE(key);
+        CHECK(row.contains(key));
+      }
+    }
+  }
+
+  TEST_CASE("repetitions are pooled: rates over all their time, latencies of all answers") {
+    const Json row = request_row_json(setting(), measured());
+    CHECK(row["duration"] == Approx(3));
+    CHECK(row["completed"] == 4);
+    CHECK(row["output_throughput"] == Approx(8.0 / 3));
+    CHECK(row["output_throughputs"] == Json({2.0, 4.0}));
+    CHECK(row["output_throughput_sd"] == Approx(std::sqrt(2.0)));
+    CHECK(row["mean_ttft_ms"] == Approx(750));
+    CHECK(row["max_concurrent_requests"] == 2);
+    CHECK(row["hit_rate"] == Approx(0.4));
+    CHECK(row["flips"] == 6);
+    CHECK(row["request_rate"] == "inf");
+    CHECK(row["request_goodput"].is_null());
+    CHECK(row["gpu_watts"].is_null());
+    CHECK(row["bytes_per_s"] == Approx(2e9));
+    CHECK(row["roofline_share"] == Approx(2 * (0.5 + 0.5) / 3));  // each step by its own bound
+    CHECK(row["runner_share"] == Approx(1.0 / 3));
+  }
+
+  TEST_CASE("a case that failed is a row without rates, in every format") {
+    const Json row = request_row_json(setting(), refused());
+    CHECK(row["status"] == "does not fit: needs 9 GiB");
+    CHECK(row["output_throughput"].is_null());
+    CHECK(row["completed"] == 0);
+    CHECK(csv_header(row) == csv_header(request_row_json(setting(), measured())));
+    const std::vector<RequestRow> rows = {measured(), refused()};
+    const Table table = request_table(setting(), rows);
+    for (const auto& cells : table.rows) CHECK(cells.size() == table.columns.size());
+    CHECK(markdown_text(table).find("does not fit: needs 9 GiB") != std::string::npos);
+    CHECK(load_plot(rows).lines.size() == 1);
+  }
+
+  TEST_CASE("vLLM's labels, verbatim") {
+    WorkloadSetting goals = setting();
+    goals.metrics.goals.ttft_ms = 600;
+    RequestRow row = measured();
+    row.test.request_rate = 4;
+    const std::string text = request_row_text(goals, row);
+    for (const char* label : {"============ Serving Benchmark Result ============",
+                              "Successful requests:                     4",
+                              "Failed requests:                         0",
+                              "Maximum request concurrency:             2",
+                              "Request rate configured (RPS):           4.00",
+                              "Benchmark duration (s):                  3.00",
+                              "Total input tokens:                      40",
+                              "Total generated tokens:                  8",
+                              "Request throughput (req/s):              1.33",
+                              "Request goodput (req/s):                 0.67",
+                              "Output token throughput (tok/s):         2.67",
+                              "Peak output token throughput (tok/s):    ",
+                              "Peak concurrent requests:                2.00",
+                              "Total token throughput (tok/s):          16.00",
+                              "---------------Time to First Token----------------",
+                              "Mean TTFT (ms):                          750.00",
+                              "Median TTFT (ms):                        750.00",
+                              "P99 TTFT (ms):                           1000.00",
+                              "-----Time per Output Token (excl. 1st token)------",
+                              "---------------Inter-token Latency----------------",
+                              "----------------End-to-end Latency----------------"}) {
+      CAPTURE(label);
+      CHECK(text.find(label) != std::string::npos);
+    }
+  }
+
+  TEST_CASE("policies stand beside none of the same experiment") {
+    RequestRow faster = measured("gd");
+    for (Repetition& one : faster.repetitions) {
+      for (RequestRecord& record : one.records) record.token_s.front() /= 2;
+    }
+    const std::vector<RequestRow> rows = {measured("none"), faster};
+    const Table table = policy_table(rows);
+    REQUIRE(table.rows.size() == 1);
+    CHECK(table.rows[0][0] == "gd");
+    CHECK(table.rows[0][3] == "375.0 (50 %)");
+    CHECK(policy_table(std::vector<RequestRow>{faster}).rows.empty());
+    CHECK(hit_rate_plot(rows).lines.size() == 2);
+    CHECK(hit_rate_plot(rows).lines[0].points.back().second == Approx(40));
+  }
+}
