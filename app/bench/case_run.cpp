@@ -115,7 +115,7 @@ void CaseRun::run(const BenchStep& step) {
   for (const SampledToken& sampled : result.sampled) {
     if (sampled.finite) continue;
     throw Error(
-        ErrorKind::model,
+        ErrorKind::runtime,
         fmt::format("the model produced NaN logits at position {}: its speed means nothing; "
                     "a weight is damaged or too large for this type",
                     position + step.shape.tokens - 1));

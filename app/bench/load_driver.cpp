@@ -130,6 +130,7 @@ class LoadDriver final : public Sink {
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::usage && error.kind() != ErrorKind::memory) throw;
       record.error = error.what();
+      record.is_refused = true;
       end(i);
     }
   }

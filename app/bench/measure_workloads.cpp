@@ -30,17 +30,14 @@ namespace {
 constexpr const char* usual_prompt =
     "Human: Give me a fully functional FastAPI server. Show the python code.\n\nAssistant:";
 
-/// The probe's buffer is taken before the model, so that the budget is divided without it. Nothing:
-/// a budget that was given may be too small for both.
+/// What --memory leaves for the model beside the probe's buffer.
 struct ProbeBudget {
-  bool has_reader;
-  std::string memory;  ///< what is left for the model, as --memory says it
+  bool has_reader;     ///< else there is too little for both
+  std::string memory;  ///< as --memory says it
 };
 
 ProbeBudget probe_budget(const ModelOptions& options) {
-  const MemoryBudget budget = parse_memory(options.memory);
-  if (budget.kind == MemoryBudget::Kind::automatic) return {true, options.memory};
-  const std::size_t bytes = budget_bytes(budget, device_of(options.device));
+  const std::size_t bytes = budget_bytes(parse_memory(options.memory), device_of(options.device));
   if (bytes < 4 * Probes::read_bytes) return {false, options.memory};
   return {true, std::to_string(bytes - Probes::read_bytes)};
 }
@@ -208,14 +205,13 @@ int measure_workloads(const BenchJob& job, const WorkloadOptions& options,
   ProgressLine progress(environment);
   progress.show("loading " + job.model.model);
   const ProbeBudget budget = probe_budget(job.model);
-  kernels::Queue probe_queue = make_queue(job.model);
-  Probes probes(probe_queue, DType::bf16, budget.has_reader);
   if (!budget.has_reader) {
     progress.clear();
     log::warning(
         "no room for the 1 GiB of the read probe within --memory: shares of it are not shown");
   }
   Session session = open_session(job, budget.memory, shape_of(job, cases), environment);
+  Probes probes(session.queue(), session.model().geometry.activation_dtype, budget.has_reader);
   std::optional<TraceFile> trace;
   if (!job.record.empty()) trace.emplace(job.record);
   const bool is_cpu = session.queue().device() == kernels::Device::cpu;
@@ -234,9 +230,10 @@ int measure_workloads(const BenchJob& job, const WorkloadOptions& options,
     const bool is_trace = cases.front().dataset == Dataset::trace;
     write_atomically(job.svg, svg_text(is_trace ? hit_rate_plot(rows) : load_plot(rows)));
   }
-  const auto is_measured = [](const RequestRow& row) { return row.is_measured(); };
-  return std::any_of(rows.begin(), rows.end(), is_measured) ? 0
-                                                            : static_cast<int>(ErrorKind::memory);
+  for (const RequestRow& row : rows) {
+    if (row.is_measured()) return 0;
+  }
+  return static_cast<int>(rows.empty() ? ErrorKind::memory : rows.front().failure);
 }
 
 }  // namespace hyb::app

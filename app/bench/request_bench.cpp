@@ -22,15 +22,17 @@ std::size_t bytes_in_use(const PoolUsage& usage) {
   return usage.total() - usage.free_bytes - usage.idle_bytes;
 }
 
-/// "2 of 10 requests failed: ..."
-std::string failures_of(const RequestRow& row) {
+/// "2 of 10 requests failed: ..."; the first decides what kind of failure it is.
+std::string failures_of(RequestRow& row) {
   std::size_t failed = 0, all = 0;
   std::string first;
   for (const Repetition& one : row.repetitions) {
     all += one.records.size();
     for (const RequestRecord& record : one.records) {
       if (record.is_answered()) continue;
-      if (failed++ == 0) first = record.error;
+      if (failed++ > 0) continue;
+      first = record.error;
+      row.failure = record.is_refused ? ErrorKind::memory : ErrorKind::runtime;
     }
   }
   return failed == 0 ? "" : fmt::format("{} of {} requests failed: {}", failed, all, first);
@@ -217,6 +219,7 @@ RequestRow RequestBench::run(const RequestCase& test, std::uint64_t number) {
     }
   } catch (const Error& error) {
     row.status = error.what();
+    row.failure = error.kind();
   } catch (const std::bad_alloc&) {
     row.status = "does not fit: the machine is out of memory";
   }

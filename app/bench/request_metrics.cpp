@@ -57,7 +57,7 @@ std::int64_t most_at_once(std::span<const RequestRecord> records) {
   for (const RequestRecord& record : records) {
     if (!record.is_answered()) continue;
     changes.emplace_back(record.started_s, 1);
-    changes.emplace_back(record.ended_s, -1);
+    changes.emplace_back(record.token_s.back(), -1);
   }
   std::sort(changes.begin(), changes.end());
   std::int64_t open = 0, most = 0;

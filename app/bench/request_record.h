@@ -16,7 +16,8 @@ struct RequestRecord {
   std::vector<double> token_s;  ///< when each token of the answer was there
   std::int32_t prompt_tokens = 0;
   Usage usage;
-  std::string error;  ///< why there is no answer; "": there is one
+  bool is_refused = false;  ///< the engine would not take it: it does not fit
+  std::string error;        ///< why there is no answer; "": there is one
 
   bool is_answered() const { return error.empty() && !token_s.empty(); }
   double ttft_s() const { return token_s.front() - started_s; }

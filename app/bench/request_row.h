@@ -10,6 +10,7 @@
 #include "app/bench/probes.h"
 #include "app/bench/request_case.h"
 #include "app/bench/request_metrics.h"
+#include "core/base/error.h"
 #include "core/memory/usage.h"
 
 namespace hyb::app {
@@ -26,8 +27,9 @@ struct Repetition {
 /// A row of the benchmark: also for a case that could not be run.
 struct RequestRow {
   RequestCase test;
-  std::string status = "ok";  ///< else why there are no or fewer repetitions or answers
-  std::string started;        ///< UTC, "2026-01-31T12:00:00Z"
+  std::string status = "ok";              ///< else why there are no or fewer repetitions or answers
+  ErrorKind failure = ErrorKind::memory;  ///< of a row without any answer
+  std::string started;                    ///< UTC, "2026-01-31T12:00:00Z"
   std::vector<Repetition> repetitions;
   Ceilings ceilings;
   PoolUsage fullest;  ///< when the pools were at their fullest in a repetition

@@ -1,11 +1,14 @@
 #include <doctest/doctest.h>
 #include <signal.h>
 
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 
 #include "core/base/json.h"
+#include "core/io/safetensors.h"
 #include "tests/app/run_tool.h"
 #include "tests/support/error_text.h"
 #include "tests/support/temporary_folder.h"
@@ -104,6 +107,40 @@ TEST_SUITE("app/surface_bench") {
     CHECK(result.exit_code == 0);
     CHECK(contains(result.err, "no room for the 1 GiB of the read probe"));
     CHECK(parse_json(result.out, "stdout")[0]["probe_bytes_per_s"].is_null());
+  }
+
+  TEST_CASE("a model whose logits are no numbers has no speed: rows that say so, exit 1") {
+    const TemporaryFolder folder;
+    std::filesystem::copy(std::filesystem::path(HYB_TESTS_DIR).parent_path() / "models/demo",
+                          folder.path(), std::filesystem::copy_options::recursive);
+    const std::filesystem::path weights = folder.path() / "model.safetensors";
+    {
+      const SafetensorsFile file(weights);
+      const std::size_t header = std::filesystem::file_size(weights) - file.tensors().back().end;
+      std::fstream out(weights, std::ios::in | std::ios::out | std::ios::binary);
+      out.seekp(static_cast<std::streamoff>(header + file.find("model.norm.weight")->begin));
+      out.write("\xc0\x7f", 2);  // a bf16 NaN
+    }
+    const std::string model = folder.path().string();
+    const ToolResult steps = bench({model, "-p", "16", "-n", "2", "-r", "2", "-o", "json"});
+    CHECK(steps.exit_code == 1);
+    const Json rows = parse_json(steps.out, "stdout");
+    REQUIRE(rows.size() == 2);
+    for (const Json& row : rows) {
+      CHECK(contains(row["status"].get<std::string>(), "NaN logits"));
+      CHECK(row["samples_ns"].empty());
+    }
+    const ToolResult requests = bench({model, "--dataset-name", "random", "--random-input-len",
+                                       "16", "--num-prompts", "2", "-r", "1", "-o", "jsonl"});
+    CHECK(requests.exit_code == 1);
+    CHECK(contains(requests.out, "2 of 2 requests failed: the model produced NaN logits"));
+  }
+
+  TEST_CASE("deeper rows go on from those before, and give the same work") {
+    const Json all =
+        rows({"demo", "-p", "0", "-n", "4", "-d", "64,0,32,128", "-b", "1,2", "-r", "1"});
+    REQUIRE(all.size() == 8);
+    for (const Json& row : all) CHECK(row["avg_ts"].get<double>() > 0);
   }
 
   TEST_CASE("usage errors") {
