@@ -143,7 +143,8 @@ Found<V> find(const From* from, std::int64_t stride, std::int64_t rows, const fl
   return found;
 }
 
-/// What a token does to the state.
+/// What a token does to the state. Passed by value: what is read through a reference may be what a
+/// store to the tile has changed, and is read again.
 template <int V>
 struct Change {
   Vec keep, delta[V];
@@ -156,8 +157,7 @@ struct Change {
 };
 
 template <int V, typename S, typename From, typename To>
-void update(const From* from, To* to, std::int64_t stride, std::int64_t rows,
-            const Change<V>& change) {
+void update(const From* from, To* to, std::int64_t stride, std::int64_t rows, Change<V> change) {
   for (std::int64_t i = 0; i < rows; ++i, from += stride, to += stride) {
     const Vec key = broadcast(change.k[i]);
     for (int v = 0; v < V; ++v) {
@@ -168,7 +168,7 @@ void update(const From* from, To* to, std::int64_t stride, std::int64_t rows,
 
 /// The change of one token, and what the next one finds.
 template <int V, typename S>
-Found<V> update_and_find(float* tile, std::int64_t rows, const Change<V>& change, const float* k,
+Found<V> update_and_find(float* tile, std::int64_t rows, Change<V> change, const float* k,
                          const float* q) {
   Found<V> found;
   for (int v = 0; v < V; ++v) found.by_k[v] = found.by_q[v] = zeros();
