@@ -14,7 +14,8 @@ struct Card {
   int processors;    ///< streaming multiprocessors
   std::size_t memory_bytes, free_bytes;
   std::size_t l2_bytes;
-  int driver_cuda, runtime_cuda;  ///< CUDA versions: 1000 * major + 10 * minor
+  int driver_cuda, runtime_cuda;     ///< CUDA versions: 1000 * major + 10 * minor
+  std::size_t shared_bytes_max = 0;  ///< shared memory that a block may ask for
 };
 
 /// The card that queues run on. Throws Error(usage) that says what is missing: the build, a driver,

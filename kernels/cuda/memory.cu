@@ -25,7 +25,8 @@ Card card() {
                .free_bytes = 0,
                .l2_bytes = static_cast<std::size_t>(properties.l2CacheSize),
                .driver_cuda = 0,
-               .runtime_cuda = 0};
+               .runtime_cuda = 0,
+               .shared_bytes_max = properties.sharedMemPerBlockOptin};
   check(cudaMemGetInfo(&card.free_bytes, &card.memory_bytes), "cudaMemGetInfo");
   check(cudaDriverGetVersion(&card.driver_cuda), "cudaDriverGetVersion");
   check(cudaRuntimeGetVersion(&card.runtime_cuda), "cudaRuntimeGetVersion");

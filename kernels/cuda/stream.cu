@@ -14,6 +14,7 @@ namespace hyb::kernels::cuda {
 Stream::Stream() {
   const Card own = card();
   processors_ = own.processors;
+  shared_bytes_max_ = own.shared_bytes_max;
   can_start_early_ = own.major >= 9;
   check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <string>
@@ -31,6 +32,8 @@ class Stream {
   void set_batch_invariant(bool wanted) { batch_invariant_ = wanted; }
   /// Of the card, each of which runs some blocks side by side.
   int processors() const { return processors_; }
+  /// Shared memory that a block may ask for.
+  std::size_t shared_bytes_max() const { return shared_bytes_max_; }
   /// The card lets a kernel start before the one in front of it has ended (sm_90 and later).
   bool can_start_early() const { return can_start_early_; }
 
@@ -49,6 +52,7 @@ class Stream {
  private:
   CUstream_st* stream_ = nullptr;
   int processors_ = 1;
+  std::size_t shared_bytes_max_ = 0;
   std::unique_ptr<Bounce> bounce_;
   std::unique_ptr<Sampler> sampler_;
   bool can_start_early_ = false;

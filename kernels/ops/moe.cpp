@@ -2,7 +2,6 @@
 
 #include <cmath>
 
-#include "core/base/error.h"
 #include "kernels/cuda/routes.h"
 #include "kernels/linear/linear.h"
 #include "kernels/ops/check.h"
@@ -175,13 +174,6 @@ std::size_t moe_workspace_bytes(Device device, const MoeShape& shape) {
 void moe(Queue& queue, const Moe& op) {
   check(op, queue.device());
   if constexpr (has_cuda) {
-    const bool is_new =
-        op.latent_in != nullptr || op.shared_gate != nullptr || op.routing.groups > 1;
-    if (queue.device() == Device::cuda && is_new) {
-      throw Error(ErrorKind::model,
-                  "moe: latent experts, groups of experts and a shared expert's gate are not "
-                  "supported on a card yet");
-    }
     if (queue.device() == Device::cuda) return cuda::moe(queue.stream(), op);
   }
   const Workspace room(shape_of(op), op.workspace.as<std::byte>());

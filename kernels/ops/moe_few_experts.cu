@@ -13,23 +13,25 @@ __global__ void __launch_bounds__(few_threads, 2) few_inner_kernel(const FewMoe 
   wait_for_previous_kernel();
   if (v >= p.visited[0]) return;
   const std::int64_t width = p.intermediate, halves = p.is_gated ? 2 : 1;
-  const TileRows weight(p.gate_up + p.visited[1 + v] * halves * width * p.hidden, p.hidden,
-                        p.intermediate, tile, p.is_gated);
-  const SkinnyRange range{.inner = p.hidden, .first = warp_id(), .step = few_warps};
+  const int inner = p.expert_width;
+  const TileRows<bf16> weight(p.gate_up + p.visited[1 + v] * halves * width * inner, inner,
+                              p.intermediate, tile, p.is_gated);
+  const SkinnyRange range{.inner = inner, .first = warp_id(), .step = few_warps};
   PairPieces pieces;
   load_pieces(pieces, weight.rows, range);
 
   const std::int32_t* const visitors = p.visitors + v * skinny_rows_max;
   const int row = lane_id() / 4;
-  const bf16* const low = visitors[row] < 0 ? nullptr : p.normed + row * p.hidden;
-  const bf16* const high = visitors[row + 8] < 0 ? nullptr : p.normed + (row + 8) * p.hidden;
+  const bf16* const x = p.latent_in == nullptr ? p.normed : p.latent;
+  const bf16* const low = visitors[row] < 0 ? nullptr : x + row * inner;
+  const bf16* const high = visitors[row + 8] < 0 ? nullptr : x + (row + 8) * inner;
   const bool is_high = p.tokens > skinny_rows_max / 2;
   float sums[2][4] = {};
   multiply_rows(
       pieces, weight.rows, range, is_high,
-      [&](bool is_upper, int k) {
-        const bf16* const from = is_upper ? high : low;
-        return from != nullptr && k < p.hidden ? load16(from + k) : uint4{};
+      [&](int first_row, int k) {
+        const bf16* const from = first_row > 0 ? high : low;
+        return from != nullptr && k < inner ? load16(from + k) : uint4{};
       },
       sums);
   totals.put(is_high, sums);
@@ -47,28 +49,59 @@ __global__ void __launch_bounds__(few_threads, 2) few_inner_kernel(const FewMoe 
 constexpr int unit_chunks = 4;
 constexpr int unit_elements = unit_chunks * skinny_chunk;
 
-/// A warp's piece of work: some chunks of one expert's rows, or of the shared one's. The shared
-/// expert's come first, for they can be loaded before the experts are known.
+inline constexpr int units_of(int inner) { return (inner + unit_elements - 1) / unit_elements; }
+
+/// A matrix that all tokens go through.
+struct DenseTerm {
+  const bf16 *weight, *x;  ///< [columns, inner], [T, inner]
+  int inner;               ///< 0: there is none
+};
+
+/// y = (add ? y : 0) + scale * (gate * first + second + weighted sum over the visited experts)
+struct FewSum {
+  DenseTerm first, second;
+  const float* gate_logit;  ///< [T], null: 1
+  const bf16 *down, *inner;
+  const float* weights;
+  const std::int32_t *visited, *visitors;
+  int intermediate;  ///< 0: no experts
+  bf16* y;
+  std::int64_t y_stride;
+  int tokens, columns;
+  bool add;
+  float scale;
+};
+
+constexpr int first_term = -2, second_term = -1;  ///< before the experts
+
+/// A warp's piece of work: some chunks of rows of one of the matrices. Those that all tokens go
+/// through come first, for they can be loaded before the experts are known.
 struct Unit {
   const bf16* rows[1];  ///< this lane's
   SkinnyRange range;    ///< inner 0: past the last unit
-  int v;                ///< -1: the shared expert
+  int v;                ///< a term, or which of the visited experts
 
-  __device__ Unit(const FewMoe& p, int unit, int shared_units, int parts, int visited) {
-    const bool is_shared = unit < shared_units;
-    const int routed = unit - shared_units;
-    v = is_shared ? -1 : routed / parts;
-    range = {.inner = is_shared ? p.shared_intermediate : p.intermediate,
-             .first = (is_shared ? unit : routed % parts) * unit_chunks,
-             .step = 1};
+  __device__ Unit(const FewSum& p, int unit, int visited) {
+    const int firsts = units_of(p.first.inner), dense = firsts + units_of(p.second.inner);
     const int column = static_cast<int>(blockIdx.x) * skinny_group + lane_id() / 4;
-    std::int64_t row = at_most(column, p.hidden - 1);
-    if (v >= visited) {
-      range.inner = 0;
-    } else if (v >= 0) {
-      row += static_cast<std::int64_t>(p.visited[1 + v]) * p.hidden;
+    std::int64_t row = at_most(column, p.columns - 1);
+    const bf16* weight = p.down;
+    if (unit < dense) {
+      const bool is_first = unit < firsts;
+      v = is_first ? first_term : second_term;
+      weight = is_first ? p.first.weight : p.second.weight;
+      range = {.inner = is_first ? p.first.inner : p.second.inner,
+               .first = (is_first ? unit : unit - firsts) * unit_chunks,
+               .step = 1};
+    } else {
+      const int parts = at_least(units_of(p.intermediate), 1);
+      v = (unit - dense) / parts;
+      range = {.inner = v < visited ? p.intermediate : 0,
+               .first = (unit - dense) % parts * unit_chunks,
+               .step = 1};
+      if (v < visited) row += static_cast<std::int64_t>(p.visited[1 + v]) * p.columns;
     }
-    rows[0] = (is_shared ? p.shared_down : p.down) + row * range.inner;
+    rows[0] = weight + row * range.inner;
   }
 };
 
@@ -79,13 +112,16 @@ struct UnitInput {
   const bf16 *low, *high;  ///< null: the token does not visit
   float low_weight, high_weight;
 
-  __device__ UnitInput(const FewMoe& p, const Unit& unit) {
+  __device__ UnitInput(const FewSum& p, const Unit& unit) {
     const int row = lane_id() / 4;
     if (unit.v < 0) {
-      const std::int64_t width = p.shared_intermediate;
-      low = row < p.tokens ? p.shared + row * width : nullptr;
-      high = row + 8 < p.tokens ? p.shared + (row + 8) * width : nullptr;
-      low_weight = high_weight = 1.0F;
+      const bool is_first = unit.v == first_term;
+      const bf16* const x = is_first ? p.first.x : p.second.x;
+      const std::int64_t width = unit.range.inner;
+      low = row < p.tokens ? x + row * width : nullptr;
+      high = row + 8 < p.tokens ? x + (row + 8) * width : nullptr;
+      low_weight = is_first ? gate(p, row) : 1.0F;
+      high_weight = is_first ? gate(p, row + 8) : 1.0F;
       return;
     }
     const std::int64_t first = p.visitors[unit.v * skinny_rows_max + row];
@@ -95,16 +131,21 @@ struct UnitInput {
     low_weight = first < 0 ? 0.0F : p.weights[first];
     high_weight = second < 0 ? 0.0F : p.weights[second];
   }
+
+  __device__ static float gate(const FewSum& p, int row) {
+    if (p.gate_logit == nullptr || row >= p.tokens) return 1.0F;
+    return 1.0F / (1.0F + expf(-p.gate_logit[row]));
+  }
 };
 
-__device__ __forceinline__ void add_unit(const FewMoe& p, const Unit& unit, const Unit& next,
+__device__ __forceinline__ void add_unit(const FewSum& p, const Unit& unit, const Unit& next,
                                          UnitPieces& pieces, float (&totals)[1][4]) {
   const UnitInput input(p, unit);
   float sums[1][4] = {};
   multiply_pieces(
       pieces, unit.range, p.tokens > skinny_rows_max / 2,
-      [&](bool is_upper, int k) {
-        const bf16* const from = is_upper ? input.high : input.low;
+      [&](int first_row, int k) {
+        const bf16* const from = first_row > 0 ? input.high : input.low;
         return from != nullptr && k < unit.range.inner ? load16(from + k) : uint4{};
       },
       sums, next.rows, next.range);
@@ -117,26 +158,25 @@ __device__ __forceinline__ void add_unit(const FewMoe& p, const Unit& unit, cons
 
 /// A block owns 8 columns of y; units go to its warps in turns, and each warp adds up its own in
 /// ascending order of experts. Within (I+k+12) * 2^-23 * |scale| * sum_j |weight_j| * sum_k |x*W|,
-/// the shared expert among the j, besides one rounding of y.
-__global__ void __launch_bounds__(few_threads, 2) few_down_kernel(const FewMoe p) {
+/// the other terms among the j, besides one rounding of y.
+__global__ void __launch_bounds__(few_threads, 2) few_sum_kernel(const FewSum p) {
   auto& totals = shared_object<SkinnyTotals<1, few_warps>>();
-  const int parts = (p.intermediate + unit_elements - 1) / unit_elements;
-  const int shared_units = (p.shared_intermediate + unit_elements - 1) / unit_elements;
+  const bool is_known = warp_id() < units_of(p.first.inner) + units_of(p.second.inner);
   UnitPieces pieces;
-  if (warp_id() < shared_units) {
-    const Unit known(p, warp_id(), shared_units, parts, 0);
+  if (is_known) {
+    const Unit known(p, warp_id(), 0);
     load_pieces(pieces, known.rows, known.range);
   }
   let_next_kernel_start();
   wait_for_previous_kernel();
-  const int visited = p.visited[0];
-  Unit unit(p, warp_id(), shared_units, parts, visited);
-  if (warp_id() >= shared_units) load_pieces(pieces, unit.rows, unit.range);
+  const int visited = p.intermediate == 0 ? 0 : p.visited[0];
+  Unit unit(p, warp_id(), visited);
+  if (!is_known) load_pieces(pieces, unit.rows, unit.range);
 
   float sums[1][4] = {};
 #pragma unroll 1
   for (int u = warp_id() + few_warps; unit.range.inner > 0; u += few_warps) {
-    const Unit next(p, u, shared_units, parts, visited);
+    const Unit next(p, u, visited);
     add_unit(p, unit, next, pieces, sums);
     unit = next;
   }
@@ -146,14 +186,19 @@ __global__ void __launch_bounds__(few_threads, 2) few_down_kernel(const FewMoe p
   const int token = static_cast<int>(threadIdx.x) / skinny_group;
   const int column = static_cast<int>(threadIdx.x) % skinny_group;
   const int at = static_cast<int>(blockIdx.x) * skinny_group + column;
-  if (token >= p.tokens || at >= p.hidden) return;
+  if (token >= p.tokens || at >= p.columns) return;
   bf16* const y = p.y + token * p.y_stride + at;
-  *y = round_bf16(to_float(*y) + p.scale * totals.sum(token, column));
+  *y = round_bf16((p.add ? to_float(*y) : 0.0F) + p.scale * totals.sum(token, column));
 }
 
-}  // namespace
+void run_sum(Stream& stream, const FewSum& sum) {
+  launch(
+      stream,
+      {.blocks = pieces(sum.columns, skinny_group), .threads = few_threads, .starts_early = true},
+      few_sum_kernel, sum);
+}
 
-void run_few_experts(Stream& stream, const FewMoe& few) {
+void run_inner(Stream& stream, const FewMoe& few) {
   const std::int64_t visited_max =
       std::min<std::int64_t>(few.route.experts, std::int64_t{few.tokens} * few.route.active);
   launch(stream,
@@ -162,9 +207,43 @@ void run_few_experts(Stream& stream, const FewMoe& few) {
           .threads = few_threads,
           .starts_early = true},
          few_inner_kernel, few);
-  launch(stream,
-         {.blocks = pieces(few.hidden, skinny_group), .threads = few_threads, .starts_early = true},
-         few_down_kernel, few);
+}
+
+}  // namespace
+
+void run_few_experts(Stream& stream, const FewMoe& few) {
+  run_inner(stream, few);
+  const DenseTerm shared = {few.shared_down, few.shared, few.shared_intermediate};
+  const DenseTerm back = {few.latent_out, few.latent_sum, few.expert_width};
+  const float* const gate = few.shared_gate == nullptr ? nullptr : few.shared_logit;
+  const FewSum experts = {.first = {},
+                          .second = {},
+                          .gate_logit = nullptr,
+                          .down = few.down,
+                          .inner = few.inner,
+                          .weights = few.weights,
+                          .visited = few.visited,
+                          .visitors = few.visitors,
+                          .intermediate = few.intermediate,
+                          .y = few.y,
+                          .y_stride = few.y_stride,
+                          .tokens = few.tokens,
+                          .columns = few.hidden,
+                          .add = true,
+                          .scale = few.scale};
+  FewSum sum = experts;
+  sum.first = shared;
+  sum.gate_logit = gate;
+  if (few.latent_in == nullptr) return run_sum(stream, sum);
+  FewSum latent = experts;
+  latent.y = few.latent_sum;
+  latent.y_stride = latent.columns = few.expert_width;
+  latent.add = false;
+  latent.scale = 1.0F;
+  run_sum(stream, latent);
+  sum.second = back;
+  sum.intermediate = 0;
+  run_sum(stream, sum);
 }
 
 }  // namespace hyb::kernels::cuda

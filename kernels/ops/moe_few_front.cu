@@ -1,14 +1,17 @@
 #include <bit>
+#include <type_traits>
 
 #include "kernels/cuda/launch.h"
 #include "kernels/linear/input_rows.h"
 #include "kernels/ops/moe_few.h"
+#include "kernels/ops/moe_split.h"
 
 namespace hyb::kernels::cuda {
 namespace {
 
 constexpr int vector = vector_size<bf16>;
-constexpr int front_blocks = 2;  ///< for each processor: more would only norm x again
+constexpr std::size_t front_blocks_max = 2;    ///< of a processor: more would only norm x again
+constexpr std::size_t system_bytes = 1 << 10;  ///< of shared memory that each block takes besides
 
 constexpr int words_max = static_cast<int>(few_experts_max) / 32;
 
@@ -18,6 +21,46 @@ struct alignas(16) FrontShared {
   SharedArray<int, words_max + 1> visited_before;  ///< how many of them in lower words
   SharedArray<int, 1> is_last;
 };
+
+/// The router's rows, and behind its last one the shared expert's gate.
+template <typename T>
+__device__ __forceinline__ TileRows<T> router_rows(const FewMoe& p, int tile) {
+  TileRows<T> to(static_cast<const T*>(p.router), p.hidden, p.route.experts, tile, false);
+  const int row = tile * pair_columns + lane_id() / 4;
+  for (int g = 0; g < 2; ++g) {
+    if (p.shared_gate != nullptr && row + g * skinny_group >= p.route.experts) {
+      to.rows[g] = static_cast<const T*>(p.shared_gate);
+    }
+  }
+  return to;
+}
+
+/// Of a tile behind the router's.
+__device__ __forceinline__ TileRows<bf16> rows_behind(const FewMoe& p, int tile) {
+  tile -= p.tiles.router;
+  if (tile < p.tiles.shared) {
+    return {p.shared_gate_up, p.hidden, p.shared_intermediate, tile, p.is_gated};
+  }
+  return {p.latent_in, p.hidden, p.expert_width, tile - p.tiles.shared, false};
+}
+
+/// Calls body(rows) with the rows of a tile, which are the router's type's or bf16.
+template <typename Router, typename Body>
+__device__ __forceinline__ void visit_rows(const FewMoe& p, int tile, Body&& body) {
+  if constexpr (std::is_same_v<Router, bf16>) {
+    body(tile < p.tiles.router ? router_rows<bf16>(p, tile) : rows_behind(p, tile));
+  } else if (tile < p.tiles.router) {
+    body(router_rows<Router>(p, tile));
+  } else {
+    body(rows_behind(p, tile));
+  }
+}
+
+template <typename Router>
+__device__ __forceinline__ void load_first(PairPieces& pieces, const FewMoe& p, int tile,
+                                           const SkinnyRange& range) {
+  visit_rows<Router>(p, tile, [&](const auto& weight) { load_pieces(pieces, weight.rows, range); });
+}
 
 /// The rows as the router saw them, for the next kernel.
 __device__ __forceinline__ void write_normed(const FewMoe& p, const bf16* rows) {
@@ -71,28 +114,43 @@ __device__ __forceinline__ void choose(const FewMoe& p, FrontShared& shared, uns
   list_visits(p, shared);
 }
 
+/// What the block has of the shared expert's or the latent tile.
+__device__ __forceinline__ void write_rows(const FewMoe& p, const FrontShared& shared, int tile) {
+  const int token = static_cast<int>(threadIdx.x) / pair_columns;
+  const int column = static_cast<int>(threadIdx.x) % pair_columns;
+  tile -= p.tiles.router;
+  if (token >= p.tokens) return;
+  if (tile >= p.tiles.shared) {
+    const int at = (tile - p.tiles.shared) * pair_columns + column;
+    if (at >= p.expert_width) return;
+    p.latent[token * p.expert_width + at] = round_bf16(shared.totals.sum(token, column));
+    return;
+  }
+  const int columns = p.is_gated ? skinny_group : pair_columns;
+  const int at = tile * columns + column;
+  if (column >= columns || at >= p.shared_intermediate) return;
+  p.shared[token * p.shared_intermediate + at] =
+      activated(shared.totals, token, column, p.is_gated);
+}
+
 /// Writes what the block has of a tile; true to all threads where these were the last logits.
-__device__ __forceinline__ bool write_front(const FewMoe& p, FrontShared& shared, int tile,
-                                            int router_tiles) {
+__device__ __forceinline__ bool write_front(const FewMoe& p, FrontShared& shared, int tile) {
   const int thread = static_cast<int>(threadIdx.x);
   const int token = thread / pair_columns, column = thread % pair_columns;
-  if (tile >= router_tiles) {
-    const int columns = p.is_gated ? skinny_group : pair_columns;
-    const int at = (tile - router_tiles) * columns + column;
-    if (token < p.tokens && column < columns && at < p.shared_intermediate) {
-      p.shared[token * p.shared_intermediate + at] =
-          activated(shared.totals, token, column, p.is_gated);
-    }
+  if (tile >= p.tiles.router) {
+    write_rows(p, shared, tile);
     return false;
   }
   const int expert = tile * pair_columns + column;
   if (token < p.tokens && expert < p.route.experts) {
     p.logits[token * p.route.experts + expert] = shared.totals.sum(token, column);
+  } else if (token < p.tokens && expert == p.route.experts && p.shared_gate != nullptr) {
+    p.shared_logit[token] = shared.totals.sum(token, column);
   }
   sync_block();
   if (thread == 0) {
     fence();
-    const bool is_last = atomic_add(p.ticket, 1U) + 1 == static_cast<unsigned>(router_tiles);
+    const bool is_last = atomic_add(p.ticket, 1U) + 1 == static_cast<unsigned>(p.tiles.router);
     fence();
     if (is_last) *p.ticket = 0;
     shared.is_last[0] = is_last ? 1 : 0;
@@ -102,75 +160,64 @@ __device__ __forceinline__ bool write_front(const FewMoe& p, FrontShared& shared
 }
 
 /// A block owns tiles of 16 weight rows, the router's first; its warps take turns in chunks of k.
-/// While the block with the last logits chooses the experts, the others are at the shared one.
-/// Sums are within (K+4) * 2^-23 * sum_k |x*W|, the norm within (H+8) * 2^-24.
+/// While the block with the last logits chooses the experts, the others are at the tiles behind.
+/// Sums are within (K+4) * 2^-23 * sum_k |x*W|, of a router in f32 within (3K+12) * 2^-23, the norm
+/// within (H+8) * 2^-24.
+template <typename Router>
 __global__ void __launch_bounds__(few_threads, 2) few_front_kernel(const FewMoe p) {
   auto& shared = dynamic_shared<FrontShared>();
   auto* const rows = reinterpret_cast<bf16*>(&shared + 1);
   auto* const keys = reinterpret_cast<unsigned*>(rows + p.tokens * p.hidden);
-  const int router_tiles = tiles_of(p.route.experts, false);
-  const int tiles =
-      router_tiles + (p.shared == nullptr ? 0 : tiles_of(p.shared_intermediate, p.is_gated));
-  const auto rows_of = [&](int tile) {
-    if (tile < router_tiles) return TileRows(p.router, p.hidden, p.route.experts, tile, false);
-    return TileRows(p.shared_gate_up, p.hidden, p.shared_intermediate, tile - router_tiles,
-                    p.is_gated);
-  };
   const SkinnyRange range{.inner = p.hidden, .first = warp_id(), .step = few_warps};
   const bool is_high = p.tokens > skinny_rows_max / 2;
-  const auto x = [&](bool high, int k) {
-    const int row = lane_id() / 4 + (high ? 8 : 0);
+  const auto x = [&](int first_row, int k) {
+    const int row = lane_id() / 4 + first_row;
     return row < p.tokens && k < p.hidden ? load16(rows + row * p.hidden + k) : uint4{};
   };
 
   PairPieces pieces;
   int tile = static_cast<int>(blockIdx.x);
-  load_pieces(pieces, rows_of(tile).rows, range);
+  load_first<Router>(pieces, p, tile, range);
   prefetch_norm(p.norm, p.hidden);
   let_next_kernel_start();
   wait_for_previous_kernel();
   stage_rows<few_warps>(rows, p.x, p.x_stride, p.tokens, p.hidden, p.norm);
   sync_block();
-  if (blockIdx.x == 0) write_normed(p, rows);
-  while (tile < tiles) {
-    const TileRows weight = rows_of(tile);
+  if (blockIdx.x == 0 && p.normed != nullptr) write_normed(p, rows);
+  bool chooses = false;
+  while (tile < p.tiles.count()) {
     float sums[2][4] = {};
-    multiply_rows(pieces, weight.rows, range, is_high, x, sums);
+    visit_rows<Router>(p, tile, [&](const auto& weight) {
+      multiply_rows(pieces, weight.rows, range, is_high, x, sums);
+    });
     shared.totals.put(is_high, sums);
     sync_block();
-    if (write_front(p, shared, tile, router_tiles)) choose(p, shared, keys);
+    chooses = write_front(p, shared, tile) || chooses;
     tile += static_cast<int>(gridDim.x);
-    if (tile < tiles) load_pieces(pieces, rows_of(tile).rows, range);
+    if (tile < p.tiles.count()) load_first<Router>(pieces, p, tile, range);
     sync_block();  // the totals have been read
   }
+  if (chooses) choose(p, shared, keys);
 }
 
 }  // namespace
 
-std::size_t few_front_bytes(const MoeShape& shape) {
-  const auto tokens = static_cast<std::size_t>(shape.tokens);
-  return sizeof(FrontShared) + tokens * static_cast<std::size_t>(shape.hidden) * sizeof(bf16) +
-         std::min<std::size_t>(tokens, few_warps) * static_cast<std::size_t>(shape.experts) *
-             sizeof(unsigned);
+std::size_t few_front_bytes(int tokens, int hidden, int experts) {
+  return sizeof(FrontShared) + static_cast<std::size_t>(tokens) * hidden * sizeof(bf16) +
+         static_cast<std::size_t>(std::min(tokens, few_warps)) * experts * sizeof(unsigned);
 }
 
 void run_few_front(Stream& stream, const FewMoe& few) {
-  const int front_tiles =
-      tiles_of(few.route.experts, false) +
-      (few.shared == nullptr ? 0 : tiles_of(few.shared_intermediate, few.is_gated));
-  launch(
-      stream,
-      {.blocks = static_cast<unsigned>(std::min(front_tiles, front_blocks * stream.processors())),
-       .threads = few_threads,
-       .shared_bytes = few_front_bytes({.tokens = few.tokens,
-                                        .active = few.route.active,
-                                        .experts = few.route.experts,
-                                        .hidden = few.hidden,
-                                        .intermediate = few.intermediate,
-                                        .shared_intermediate = few.shared_intermediate,
-                                        .dtype = DType::bf16}),
-       .starts_early = true},
-      few_front_kernel, few);
+  const std::size_t bytes = few_front_bytes(few.tokens, few.hidden, few.route.experts);
+  const std::size_t blocks = std::clamp<std::size_t>(
+      (stream.shared_bytes_max() + system_bytes) / (bytes + system_bytes), 1, front_blocks_max);
+  launch(stream,
+         {.blocks = static_cast<unsigned>(
+              std::min(few.tiles.count(), static_cast<int>(blocks) * stream.processors())),
+          .threads = few_threads,
+          .shared_bytes = bytes,
+          .starts_early = true},
+         few.router_is_f32 ? few_front_kernel<float> : few_front_kernel<bf16>, few);
 }
 
 }  // namespace hyb::kernels::cuda

@@ -83,7 +83,7 @@ void run(Stream& stream, const ExpertProducts& products, const MoeRoom& room) {
                       .chosen = room.chosen.as<std::int32_t>(),
                       .x_stride = products.x.row_stride,
                       .places = static_cast<int>(shape.tokens * shape.active),
-                      .inner = static_cast<int>(shape.hidden),
+                      .inner = static_cast<int>(shape.expert_width()),
                       .columns = static_cast<int>(shape.intermediate),
                       .active = static_cast<int>(shape.active),
                       .is_activated = true,
@@ -95,7 +95,7 @@ void run(Stream& stream, const ExpertProducts& products, const MoeRoom& room) {
   params.y = room.outputs.as<T>();
   params.x_stride = shape.intermediate;
   params.inner = static_cast<int>(shape.intermediate);
-  params.columns = static_cast<int>(shape.hidden);
+  params.columns = static_cast<int>(shape.expert_width());
   params.is_activated = params.is_gated = false;
   run(stream, params);
 }

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <limits>
 
-#include "core/base/error.h"
 #include "kernels/cuda/routes.h"
 #include "kernels/ops/check.h"
 #include "kernels/ops/share.h"
@@ -152,9 +151,6 @@ void check_routing(const char* op, const Routing& routing, std::int64_t experts,
 void moe_route(Queue& queue, const MoeRoute& op) {
   check(op);
   if constexpr (has_cuda) {
-    if (queue.device() == Device::cuda && op.routing.groups > 1) {
-      throw Error(ErrorKind::model, "moe_route: groups of experts are not supported on a card yet");
-    }
     if (queue.device() == Device::cuda) return cuda::moe_route(queue.stream(), op);
   }
   const std::int64_t work = op.logits.dim(1) * 8;  // an exponential, a comparison

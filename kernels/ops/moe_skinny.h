@@ -57,9 +57,10 @@ __device__ __forceinline__ void load_pieces(SkinnyPieces<Groups, Chunks>& to,
   for (int i = 0; i < 2 * Chunks; ++i) load_piece(to, i / 2, i % 2, rows, range);
 }
 
-/// x(high, k): the 16 bytes at k of row l/4, or with `high` of row l/4+8; zeros where the row ends
-/// or is none. sums[g]: rows l/4 (0,1) and l/4+8 (2,3) of x with weight rows 2*(l%4) and
-/// 2*(l%4)+1 of group g. Every piece that is used makes room for one of `next_rows`.
+/// x(first, k): the 16 bytes at k of row l/4 + first, which is 0 or 8; zeros where the row ends or
+/// is none. Without `is_high` rows from 8 on are not there. sums[g]: rows l/4 (0,1) and l/4+8 (2,3)
+/// of x with weight rows 2*(l%4) and 2*(l%4)+1 of group g. Every piece that is used makes room for
+/// one of `next_rows`.
 template <int Groups, int Chunks, typename X>
 __device__ __forceinline__ void multiply_pieces(SkinnyPieces<Groups, Chunks>& pieces,
                                                 const SkinnyRange& range, bool is_high, X&& x,
@@ -69,7 +70,7 @@ __device__ __forceinline__ void multiply_pieces(SkinnyPieces<Groups, Chunks>& pi
 #pragma unroll
   for (int i = 0; i < 2 * Chunks; ++i) {
     const int k = range.k(i / 2, i % 2);
-    const uint4 low = x(false, k), high = is_high ? x(true, k) : uint4{};
+    const uint4 low = x(0, k), high = is_high ? x(skinny_rows_max / 2, k) : uint4{};
     const std::uint32_t first[4] = {low.x, high.x, low.y, high.y};
     const std::uint32_t second[4] = {low.z, high.z, low.w, high.w};
 #pragma unroll

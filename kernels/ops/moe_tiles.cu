@@ -144,7 +144,8 @@ int tile_tokens(const MoeShape& shape) {
 
 void tile_products(Stream& stream, const ExpertProducts& products, const MoeRoom& room) {
   const MoeShape& shape = products.shape;
-  const auto hidden = static_cast<int>(shape.hidden), width = static_cast<int>(shape.intermediate);
+  const auto hidden = static_cast<int>(shape.expert_width()),
+             width = static_cast<int>(shape.intermediate);
   const bool is_gated = products.activation == Activation::silu_gated;
   const auto weight = [](const Weight& from) {
     return reinterpret_cast<const bf16*>(from.expert(0));

@@ -20,6 +20,10 @@ __device__ __forceinline__ unsigned ordered(float value) {
   const auto bits = std::bit_cast<unsigned>(number);
   return (bits >> 31) != 0 ? ~bits : bits | 0x80000000U;
 }
+/// The number of which `key` was made.
+__device__ __forceinline__ float number_of(unsigned key) {
+  return std::bit_cast<float>((key >> 31) != 0 ? key & 0x7fffffffU : ~key);
+}
 
 __device__ __forceinline__ float warp_largest(float value) {
   for (int bits = warp_size / 2; bits > 0; bits /= 2) {
@@ -66,6 +70,33 @@ struct LaneBest {
   }
 };
 
+/// Two best keys of `count`, added up; 0 in lanes that have no group.
+__device__ __forceinline__ unsigned group_key(const unsigned* keys, int count) {
+  unsigned best = 0, second = 0;
+  for (int i = 0; i < count; ++i) {
+    const unsigned key = keys[i];
+    const unsigned lower = key < best ? key : best;
+    second = lower > second ? lower : second;
+    best = key > best ? key : best;
+  }
+  return ordered(number_of(best) + number_of(second));
+}
+
+/// The groups that the choice is among, a bit for each; a lane owns a group.
+__device__ __forceinline__ unsigned active_groups(const RouteParams& p, int lane,
+                                                  const unsigned* keys) {
+  const auto groups = static_cast<int>(p.routing.groups);
+  const int size = p.experts / groups;
+  unsigned own = lane < groups ? group_key(keys + lane * size, size) : 0, active = 0;
+  for (int i = 0; i < static_cast<int>(p.routing.active_groups); ++i) {
+    const unsigned top = reduce_max(own);
+    const unsigned group = reduce_min(own == top ? static_cast<unsigned>(lane) : 0xffffffffU);
+    active |= 1U << group;
+    if (lane == static_cast<int>(group)) own = 0;
+  }
+  return active;
+}
+
 /// Weights of the experts that were chosen, from their scores, which stand in `weights`.
 __device__ __forceinline__ void weigh_warp(const RouteParams& p, bool lost, int lane,
                                            float* weights) {
@@ -104,6 +135,17 @@ __device__ void route_warp(const RouteParams& p, const T* logits, unsigned* keys
     best.meet(keys[e], e);
   }
   lost = any_lane(lost);
+  if (p.routing.groups > 1) {
+    sync_warp();
+    const unsigned active = active_groups(p, lane, keys);
+    const int size = p.experts / static_cast<int>(p.routing.groups);
+    sync_warp();  // all lanes have read the keys
+    best = {};
+    for (int e = lane; e < p.experts; e += warp_size) {
+      if ((active >> e / size & 1U) == 0) keys[e] = 0;
+      best.meet(keys[e], e);
+    }
+  }
   for (int j = 0; j < p.active; ++j) {
     const unsigned top = reduce_max(best.key);
     const auto expert = static_cast<int>(

@@ -32,6 +32,14 @@ const Case cases[] = {
     {1, 1, 1, {}, DType::f32, false},
     {2, 33, 33, {}, DType::bf16, false},
     {1, 4096, 40, {.score = Score::sigmoid}, DType::f32, true},
+    {6,
+     512,
+     22,
+     {.score = Score::sigmoid, .renormalize = true, .groups = 8, .active_groups = 4},
+     DType::f32,
+     true},
+    {7, 64, 2, {.groups = 32, .active_groups = 1}, DType::f32, false},
+    {5, 96, 64, {.score = Score::softmax, .groups = 3, .active_groups = 2}, DType::bf16, true},
 };
 
 /// Few distinct values, so that experts are often as good as each other, and a token each with NaN,

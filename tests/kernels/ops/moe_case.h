@@ -23,6 +23,7 @@ struct MoeCase {
   bool router_is_f32 = false;
   std::int64_t latent = 0;
   float scale = 1.0F;
+  bool shared_gate_is_f32 = false;
 
   std::int64_t halves() const { return activation == Activation::silu_gated ? 2 : 1; }
   std::int64_t expert_width() const { return latent > 0 ? latent : hidden; }
@@ -68,20 +69,23 @@ struct MoeMatrix {
 
 /// All of its numbers, and its answer in double.
 struct MoeNumbers {
-  MoeNumbers(const MoeCase& the_case, DType type)
+  MoeNumbers(const MoeCase& the_case, DType type) : MoeNumbers(the_case, type, type) {}
+  /// With weights of another type than x; the router's stays f32 where it is.
+  MoeNumbers(const MoeCase& the_case, DType x_type, DType type)
       : c(the_case),
-        dtype(type),
+        dtype(x_type),
         router(c.router_is_f32 ? DType::f32 : type, 1, c.experts, c.hidden, 1),
         gate_up(type, c.experts, c.halves() * c.intermediate, c.expert_width(), 2),
         down(type, c.experts, c.expert_width(), c.intermediate, 3),
         shared_gate_up(type, 1, c.halves() * c.shared, c.hidden, 4),
         shared_down(type, 1, c.hidden, c.shared, 5),
-        shared_gate(type, 1, c.has_shared_gate ? 1 : 0, c.hidden, 6),
+        shared_gate(c.shared_gate_is_f32 ? DType::f32 : type, 1, c.has_shared_gate ? 1 : 0,
+                    c.hidden, 6),
         latent_in(type, 1, c.latent, c.hidden, 7),
         latent_out(type, 1, c.hidden, c.latent, 8),
         bias(random_tensor(DType::f32, {c.experts}, 9, 0.3F)),
         norm(random_tensor(DType::f32, {c.hidden}, 10, 0.2F)),
-        x(random_tensor(type, {c.tokens, c.hidden}, 11, 1.0F, {8, 0})) {
+        x(random_tensor(x_type, {c.tokens, c.hidden}, 11, 1.0F, {8, 0})) {
     for (std::int64_t i = 0; i < c.hidden; ++i) norm.set(i, norm.get(i) + 1.0F);
   }
 
@@ -221,7 +225,7 @@ inline std::vector<MoeCase> moe_cases() {
                                      .active_groups = 3},
                           narrow = {.score = Score::sigmoid, .groups = 4, .active_groups = 1};
   // tokens, hidden, experts, active, intermediate, shared, activation, routing, has_bias,
-  // has_shared_gate, router_is_f32, latent, scale
+  // has_shared_gate, router_is_f32, latent, scale, shared_gate_is_f32
   return {
       {7, 40, 6, 2, 24, 20, silu, selected, false, false, false, 0, 0.7F},
       {5, 33, 9, 3, 21, 0, silu, softmax},
@@ -231,6 +235,7 @@ inline std::vector<MoeCase> moe_cases() {
       {6, 64, 40, 22, 37, 88, relu2, grouped, true, false, false, 24},
       {3, 30, 8, 2, 11, 7, silu, narrow, false, true, true, 13, 0.5F},
       {2, 16, 1, 1, 1, 1, relu2, selected, false, true},
+      {4, 24, 5, 2, 9, 10, silu, sigmoid, false, true, true, 0, 1.0F, true},
   };
 }
 
