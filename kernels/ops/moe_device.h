@@ -78,7 +78,7 @@ inline std::int64_t halves_of(Activation activation) {
 /// Rows that can be read in vectors of whole k: bf16 or f32 in multiples of 8 at multiples of 16
 /// bytes.
 inline bool takes_pieces(const Weight& weight) {
-  if (weight.columns() % 8 != 0) return false;
+  if (weight.code() != WeightCode::plain || weight.columns() % 8 != 0) return false;
   const std::byte* const rows = weight.expert(0);
   if (weight.dtype() == DType::f32)
     return is_vector_aligned(reinterpret_cast<const float*>(rows), 8);
