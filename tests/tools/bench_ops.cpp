@@ -19,6 +19,7 @@
 #include "kernels/ops/rms_norm.h"
 #include "kernels/ops/rope.h"
 #include "kernels/ops/sample.h"
+#include "kernels/ops/short_conv.h"
 #include "kernels/ops/ssd.h"
 #include "kernels/probe.h"
 #include "tests/kernels/support.h"
@@ -149,6 +150,32 @@ void bench_mixer(Queue& queue, std::int32_t spans, std::int32_t each) {
              },
              n),
          28);
+}
+
+/// In the shape of LFM2-350M.
+void bench_short_conv(Queue& queue, std::int32_t tokens) {
+  constexpr std::int64_t channels = 1024;
+  Buffer b[4];
+  const Tensor x = filled(b[0], DType::bf16, {tokens, 3 * channels}, 1.0F);
+  const Tensor weight = filled(b[1], DType::f32, {channels, 3}, 0.5F);
+  const Tensor windows = filled(b[2], DType::bf16, {1, channels, 2}, 1.0F);
+  const Tensor y = filled(b[3], DType::bf16, {tokens, channels}, 1.0F);
+  const Table begin({0, tokens}), slot({0});
+  fmt::print("short convolution, {} tokens\n", tokens);
+  report("short_conv",
+         seconds_of(
+             [&] {
+               short_conv(queue, {.x = x,
+                                  .weight = weight,
+                                  .bias = {},
+                                  .windows = windows,
+                                  .span_begin = begin,
+                                  .read_slot = slot,
+                                  .write_slot = slot,
+                                  .y = y});
+             },
+             tokens > 64 ? 20 : 200),
+         10, static_cast<double>(2 * (x.size() + y.size())));
 }
 
 void bench_attention(Queue& queue, std::int64_t heads_of_q, std::int64_t kv_heads,
@@ -320,6 +347,8 @@ int main(int argc, char** argv) {
   bench_mixer(queue, 1, 512);
   bench_mixer(queue, 1, 1);
   bench_mixer(queue, 16, 1);
+  bench_short_conv(queue, 512);
+  bench_short_conv(queue, 1);
   bench_attention(queue, 12, 4, 64, 1, 512, 0);
   bench_attention(queue, 12, 4, 64, 1, 512, 8192);
   bench_attention(queue, 12, 4, 64, 1, 1, 512);
