@@ -59,27 +59,14 @@ std::string name_of(const Json& row) {
   return name;
 }
 
-/// Of answered requests, in milliseconds: TTFT, TPOT, E2EL.
-std::vector<Figure> latencies_of(const Json& row) {
-  const std::vector<double> ttfts = numbers_of(row, "ttfts"), e2els = numbers_of(row, "e2els"),
-                            lengths = numbers_of(row, "output_lens");
-  std::vector<Figure> figures = {
-      {"TTFT ms", false, {}}, {"TPOT ms", false, {}}, {"E2EL ms", false, {}}};
-  for (std::size_t i = 0; i < std::min({ttfts.size(), e2els.size(), lengths.size()}); ++i) {
-    if (lengths[i] < 1) continue;
-    figures[0].values.push_back(1e3 * ttfts[i]);
-    figures[2].values.push_back(1e3 * e2els[i]);
-    if (lengths[i] < 2) continue;
-    figures[1].values.push_back(1e3 * (e2els[i] - ttfts[i]) / (lengths[i] - 1));
-  }
-  return figures;
-}
-
+/// One value per repetition: the requests of one are no independent samples, what slows the machine
+/// slows all of them.
 std::vector<Figure> figures_of(const Json& row) {
   if (!is_workload(row)) return {{"t/s", true, numbers_of(row, "samples_ts")}};
-  std::vector<Figure> figures = {{"out tok/s", true, numbers_of(row, "output_throughputs")}};
-  for (Figure& figure : latencies_of(row)) figures.push_back(std::move(figure));
-  return figures;
+  return {{"out tok/s", true, numbers_of(row, "output_throughputs")},
+          {"TTFT ms", false, numbers_of(row, "ttft_means_ms")},
+          {"TPOT ms", false, numbers_of(row, "tpot_means_ms")},
+          {"E2EL ms", false, numbers_of(row, "e2el_means_ms")}};
 }
 
 std::map<std::string, const Json*> rows_of(const Json& output, const char* which) {

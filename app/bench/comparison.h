@@ -31,8 +31,8 @@ struct Change {
   Verdict verdict = Verdict::same;
 };
 
-/// Compares two outputs of `hyb bench -o json`: rows of the same name, figure by figure; rates
-/// between repetitions, latencies between requests. Rows that only `after` has are new and left
+/// Compares two outputs of `hyb bench -o json`: rows of the same name, figure by figure, with
+/// one value per repetition. Rows that only `after` has are new and left
 /// out. Throws Error(model) for what is no such output, and where no row is in both.
 std::vector<Change> compare(const Json& before, const Json& after, const CompareOptions& options);
 

@@ -18,6 +18,11 @@ EngineEvents EngineEvents::operator-(const EngineEvents& before) const {
           .graph_replays = graph_replays - before.graph_replays};
 }
 
+EngineEvents& EngineEvents::operator+=(const EngineEvents& more) {
+  const EngineEvents none;
+  return *this = *this - (none - more);
+}
+
 EngineEvents events_of(const EngineUsage& usage, std::int64_t graph_captures,
                        std::int64_t graph_replays) {
   return {.steps = usage.steps,

@@ -19,6 +19,7 @@ struct EngineEvents {
   std::int64_t graph_captures = 0, graph_replays = 0;  ///< on a card
 
   EngineEvents operator-(const EngineEvents& before) const;
+  EngineEvents& operator+=(const EngineEvents& more);
 };
 
 /// All that has happened so far.

@@ -13,8 +13,10 @@
 #include "app/bench/request_bench.h"
 #include "app/bench/request_report.h"
 #include "app/bench/row_text.h"
+#include "app/bench/trace_requests.h"
 #include "app/environment.h"
 #include "app/prompt.h"
+#include "app/replay/shape_option.h"
 #include "app/trace_file.h"
 #include "app/ui/process.h"
 #include "app/ui/progress.h"
@@ -135,8 +137,13 @@ Session open_session(const BenchJob& job, const std::string& memory, const Sessi
   return Session::open(options, shape, environment);
 }
 
+std::string kv_name(const Session& session) {
+  return session.model().geometry.kv_dtype == DType::bf16 ? "bf16" : "f32";
+}
+
 RequestBenchOptions bench_options_of(Session& session, const BenchJob& job,
-                                     const WorkloadOptions& options, const RequestCase& first) {
+                                     const WorkloadOptions& options, const RequestCase& first,
+                                     const Environment& environment) {
   RequestBenchOptions bench = {.repetitions = job.repetitions > 0 ? job.repetitions : 3,
                                .seed = options.seed,
                                .burstiness = options.burstiness,
@@ -148,10 +155,13 @@ RequestBenchOptions bench_options_of(Session& session, const BenchJob& job,
                                .reuse = job.model.reuse,
                                .trace = {},
                                .trace_times = options.trace_times,
-                               .scale_down = options.scale_down,
+                               .shape = {},
                                .scramble = options.scramble,
                                .progress = {}};
-  if (first.dataset == Dataset::trace) bench.trace = read_trace(options.path);
+  if (first.dataset == Dataset::trace) {
+    bench.trace = scaled_trace(read_trace(options.path), options.scale_down);
+    bench.shape = parse_shape(job.model.model, {.kv_dtype = kv_name(session)}, environment);
+  }
   return bench;
 }
 
@@ -218,7 +228,8 @@ int measure_workloads(const BenchJob& job, const WorkloadOptions& options,
   const std::unique_ptr<CardMeter> card = is_cpu ? nullptr : open_nvml();
 
   std::string title;
-  RequestBenchOptions bench_options = bench_options_of(session, job, options, cases.front());
+  RequestBenchOptions bench_options =
+      bench_options_of(session, job, options, cases.front(), environment);
   bench_options.card = card.get();
   bench_options.recorder = trace ? &trace->recorder() : nullptr;
   bench_options.progress = [&](const std::string& text) { progress.show(title + ": " + text); };

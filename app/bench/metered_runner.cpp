@@ -14,6 +14,13 @@ double StepTotals::bound_s(const Ceilings& ceilings) const {
   return seconds;
 }
 
+StepTotals& StepTotals::operator+=(const StepTotals& more) {
+  inside += more.inside;
+  work += more.work;
+  steps.insert(steps.end(), more.steps.begin(), more.steps.end());
+  return *this;
+}
+
 StepResult MeteredRunner::run(const Step& step) {
   const auto begin = std::chrono::steady_clock::now();
   StepResult result = runner_->run(step);

@@ -19,6 +19,8 @@ struct StepTotals {
 
   /// The least time that they could take under these ceilings; a ceiling of 0 is none.
   double bound_s(const Ceilings& ceilings) const;
+
+  StepTotals& operator+=(const StepTotals& more);
 };
 
 /// Passes all on to another runner and adds up what its steps come to.

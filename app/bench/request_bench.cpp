@@ -7,6 +7,7 @@
 
 #include "app/bench/arrivals.h"
 #include "app/bench/listed_requests.h"
+#include "app/bench/policy_replay.h"
 #include "app/bench/scrambled_pool.h"
 #include "app/bench/trace_requests.h"
 #include "app/bench/utc_time.h"
@@ -53,7 +54,7 @@ ReuseOptions RequestBench::reuse_for(const RequestCase& test) const {
     reuse.prefixes = "off";
   } else if (!test.policy.empty()) {
     reuse.prefixes = "on";
-    reuse.eviction = test.policy;
+    if (!is_foreign_policy(test.policy)) reuse.eviction = test.policy;
   }
   return reuse;
 }
@@ -136,19 +137,19 @@ void RequestBench::watch_memory(RequestRow& row) {
   if (bytes_in_use(usage) >= bytes_in_use(row.fullest)) row.fullest = std::move(usage);
 }
 
+std::span<const ReplayRequest> RequestBench::trace_of(const RequestCase& test) const {
+  const std::span<const ReplayRequest> all = options_.trace;
+  return test.prompts > 0 ? all.first(std::min(all.size(), std::size_t(test.prompts))) : all;
+}
+
 std::unique_ptr<RequestSource> RequestBench::source_of(const RequestCase& test,
                                                        const DrawSeed& seed) {
   constexpr std::uint64_t arrivals = 1000;
   if (test.dataset == Dataset::trace) {
-    TraceOptions options = {.terms = options_.material.terms,
-                            .vocab = options_.material.vocab,
-                            .scale_down = options_.scale_down,
-                            .uses_times = options_.trace_times};
-    std::span<const ReplayRequest> trace = options_.trace;
-    if (test.prompts > 0) {
-      trace = trace.first(std::min(trace.size(), static_cast<std::size_t>(test.prompts)));
-    }
-    return std::make_unique<TraceRequests>(trace, std::move(options));
+    return std::make_unique<TraceRequests>(trace_of(test),
+                                           TraceOptions{.terms = options_.material.terms,
+                                                        .vocab = options_.material.vocab,
+                                                        .uses_times = options_.trace_times});
   }
   work_ = prepare(test, seed);
   return std::make_unique<ListedRequests>(
@@ -181,10 +182,45 @@ bool RequestBench::measure_load(RequestRow& row, RequestSource& source) {
   return true;
 }
 
+/// The sensors of a card are left out: they would read what prepares the prefixes, too.
+bool RequestBench::measure_policy(RequestRow& row) {
+  Repetition one;
+  EngineEvents before;
+  const PolicyReplay replay = {
+      .engine = session_.engine(),
+      .trace = trace_of(row.test),
+      .options = {.terms = options_.material.terms, .vocab = options_.material.vocab},
+      .policy = foreign_policy(row.test.policy, session_.memory().pool_bytes()),
+      .shape = options_.shape.value(),
+      .measure =
+          [&](bool is_measured) {
+            if (!is_measured) {
+              one.steps += meter_.take_totals();
+              one.events += events() - before;
+              return;
+            }
+            static_cast<void>(meter_.take_totals());
+            before = events();
+          },
+      .progress =
+          [&](std::size_t ended) {
+            options_.progress(fmt::format("{} of {} requests", ended, options_.trace.size()));
+            watch_memory(row);
+          },
+      .is_stopped = [] { return stop_signal() != 0; }};
+  LoadResult result = run_policy(replay, timer_);
+  if (result.is_interrupted) return false;
+  one.records = std::move(result.records);
+  one.metrics = metrics_of(one.records, result.duration_s, options_.metrics);
+  row.repetitions.push_back(std::move(one));
+  return true;
+}
+
 bool RequestBench::repeat(RequestRow& row, const DrawSeed& seed) {
   session_.restart_engine(reuse_for(row.test), meter_);
   std::optional<ScrambledPool> pieces;
   if (options_.scramble) pieces.emplace(session_.engine(), *options_.scramble + seed.repetition);
+  if (is_foreign_policy(row.test.policy)) return measure_policy(row);
   const std::unique_ptr<RequestSource> source = source_of(row.test, seed);
   return stop_signal() == 0 && measure_load(row, *source);
 }

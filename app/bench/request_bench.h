@@ -13,6 +13,7 @@
 #include "app/bench/request_row.h"
 #include "app/bench/work_item.h"
 #include "app/session.h"
+#include "core/replay/shape.h"
 #include "core/replay/trace.h"
 
 namespace hyb {
@@ -32,7 +33,7 @@ struct RequestBenchOptions {
   ReuseOptions reuse;
   std::vector<ReplayRequest> trace;       ///< of Dataset::trace
   bool trace_times = false;               ///< its requests come when it says
-  std::int32_t scale_down = 1;            ///< divides its lengths
+  std::optional<ReplayShape> shape;       ///< the model, as policies of others see it
   std::optional<std::uint64_t> scramble;  ///< pools are in pieces before each repetition
   CardMeter* card = nullptr;              ///< null: its sensors can't be read, or there is none
   TraceRecorder* recorder = nullptr;      ///< hears of every request that is measured
@@ -60,6 +61,8 @@ class RequestBench {
   void measure(RequestRow& row, std::uint64_t number);
   bool repeat(RequestRow& row, const DrawSeed& seed);
   bool measure_load(RequestRow& row, RequestSource& source);
+  bool measure_policy(RequestRow& row);
+  std::span<const ReplayRequest> trace_of(const RequestCase& test) const;
   EngineEvents events() const;
   void watch_memory(RequestRow& row);
 

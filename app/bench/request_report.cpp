@@ -111,10 +111,12 @@ std::vector<std::string> figure_cells(const RequestRow& row, const RequestMetric
   std::vector<double> rates;
   for (const Repetition& one : row.repetitions) rates.push_back(one.metrics.output_throughput);
   const Achieved achieved = achieved_of(row);
+  std::string rate = fmt::format("{:.2f}", all.output_throughput);
+  if (rates.size() > 1) rate += fmt::format(" ± {:.2f}", statistics_of(rates).deviation);
   return {
       fmt::format("{}/{}", all.completed, all.completed + all.failed),
       fmt::format("{:.2f}", all.request_throughput),
-      fmt::format("{:.2f} ± {:.2f}", all.output_throughput, statistics_of(rates).deviation),
+      rate,
       fmt::format("{:.2f}", all.total_token_throughput),
       fmt::format("{:.1f}", all.ttft_ms.median),
       fmt::format("{:.2f}", all.tpot_ms.median),

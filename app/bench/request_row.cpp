@@ -26,8 +26,8 @@ RequestMetrics pooled_metrics(const RequestRow& row, const MetricOptions& option
 }
 
 EngineEvents events_of(const RequestRow& row) {
-  EngineEvents none, sum;
-  for (const Repetition& one : row.repetitions) sum = sum - (none - one.events);
+  EngineEvents sum;
+  for (const Repetition& one : row.repetitions) sum += one.events;
   return sum;
 }
 

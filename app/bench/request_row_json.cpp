@@ -112,7 +112,8 @@ void add_machine(Json& json, const WorkloadSetting& setting, const RequestRow& r
 void add_samples(Json& json, const RequestRow& row) {
   std::vector<double> rates;
   Json durations = Json::array(), requests = Json::array(), outputs = Json::array(),
-       totals = Json::array();
+       totals = Json::array(), ttft_means = Json::array(), tpot_means = Json::array(),
+       e2el_means = Json::array();
   Json input_lens = Json::array(), output_lens = Json::array(), ttfts = Json::array(),
        itls = Json::array(), starts = Json::array(), e2els = Json::array(), errors = Json::array(),
        reused = Json::array();
@@ -122,6 +123,9 @@ void add_samples(Json& json, const RequestRow& row) {
     requests.push_back(one.metrics.request_throughput);
     outputs.push_back(one.metrics.output_throughput);
     totals.push_back(one.metrics.total_token_throughput);
+    ttft_means.push_back(one.metrics.ttft_ms.mean);
+    tpot_means.push_back(one.metrics.tpot_ms.mean);
+    e2el_means.push_back(one.metrics.e2el_ms.mean);
     for (const RequestRecord& record : one.records) {
       const bool is_answered = record.is_answered();
       input_lens.push_back(record.prompt_tokens);
@@ -144,6 +148,9 @@ void add_samples(Json& json, const RequestRow& row) {
                     {"request_throughputs", std::move(requests)},
                     {"output_throughputs", std::move(outputs)},
                     {"total_token_throughputs", std::move(totals)},
+                    {"ttft_means_ms", std::move(ttft_means)},
+                    {"tpot_means_ms", std::move(tpot_means)},
+                    {"e2el_means_ms", std::move(e2el_means)},
                     {"input_lens", std::move(input_lens)},
                     {"output_lens", std::move(output_lens)},
                     {"start_times", std::move(starts)},

@@ -19,6 +19,17 @@ TokenId token_at(std::int64_t segment, std::int32_t place, std::int32_t vocab) {
 
 }  // namespace
 
+std::vector<ReplayRequest> scaled_trace(std::vector<ReplayRequest> trace, std::int32_t scale_down) {
+  for (ReplayRequest& request : trace) {
+    for (auto* const segments : {&request.prompt, &request.output}) {
+      for (Segment& segment : *segments) {
+        segment.length = (segment.length + scale_down - 1) / scale_down;
+      }
+    }
+  }
+  return trace;
+}
+
 TraceRequests::TraceRequests(std::span<const ReplayRequest> trace, TraceOptions options)
     : trace_(trace), options_(std::move(options)), follows_(trace.size()) {
   std::set<std::int64_t> seen;
@@ -41,13 +52,9 @@ double TraceRequests::due_s(std::size_t i) const {
   return options_.uses_times ? trace_[i].time_s - trace_.front().time_s : 0;
 }
 
-std::int32_t TraceRequests::scaled(std::int32_t length) const {
-  return (length + options_.scale_down - 1) / options_.scale_down;
-}
-
 void TraceRequests::append(std::vector<TokenId>& tokens, const Segment& segment) const {
   const auto given = given_.find(segment.id);
-  const std::int32_t length = scaled(segment.length);
+  const std::int32_t length = segment.length;
   for (std::int32_t place = 0; place < length; ++place) {
     const bool is_given = given != given_.end() && place < std::ssize(given->second);
     tokens.push_back(is_given ? given->second[static_cast<std::size_t>(place)]
@@ -59,7 +66,7 @@ Request TraceRequests::request(std::size_t i) {
   Request request = options_.terms;
   for (const Segment& segment : trace_[i].prompt) append(request.prompt, segment);
   request.max_tokens = 0;
-  for (const Segment& segment : trace_[i].output) request.max_tokens += scaled(segment.length);
+  for (const Segment& segment : trace_[i].output) request.max_tokens += segment.length;
   request.max_tokens = std::max(request.max_tokens, 1);
   return request;
 }
@@ -68,7 +75,7 @@ void TraceRequests::answered(std::size_t i, const Completion& completion) {
   auto next = completion.tokens.begin();
   for (const Segment& segment : trace_[i].output) {
     const auto left = completion.tokens.end() - next;
-    const auto end = next + std::min<std::ptrdiff_t>(scaled(segment.length), left);
+    const auto end = next + std::min<std::ptrdiff_t>(segment.length, left);
     const auto maker = answers_to_come_.find(segment.id);
     if (maker != answers_to_come_.end() && maker->second == i) {
       given_.try_emplace(segment.id, next, end);

@@ -12,11 +12,13 @@
 namespace hyb::app {
 
 struct TraceOptions {
-  Request terms;                ///< what all requests have in common
-  std::int32_t vocab = 0;       ///< of the tokens that segments stand for
-  std::int32_t scale_down = 1;  ///< divides all lengths
-  bool uses_times = false;      ///< requests come when the trace says; else all are due at once
+  Request terms;            ///< what all requests have in common
+  std::int32_t vocab = 0;   ///< of the tokens that segments stand for
+  bool uses_times = false;  ///< requests come when the trace says; else all are due at once
 };
+
+/// The trace with all lengths divided, rounded up: what was shared is shared.
+std::vector<ReplayRequest> scaled_trace(std::vector<ReplayRequest> trace, std::int32_t scale_down);
 
 /// A trace asked of a real model. Where a prompt goes on from an answer of the trace it goes on
 /// from the tokens that the model gave instead, and waits for them.
@@ -32,7 +34,6 @@ class TraceRequests final : public RequestSource {
   void answered(std::size_t i, const Completion& completion) override;
 
  private:
-  std::int32_t scaled(std::int32_t length) const;
   void append(std::vector<TokenId>& tokens, const Segment& segment) const;
 
   std::span<const ReplayRequest> trace_;

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "app/bench/counts.h"
+#include "app/bench/policy_replay.h"
 #include "core/base/error.h"
 
 namespace hyb::app {
@@ -65,7 +66,7 @@ struct Preset {
 constexpr std::array presets = {
     Preset{"vllm-hybrid", Dataset::random, 0, 0, 0, 32768, 128, "1,2,4,8,16,32", true},
     Preset{"sglang-gsp", Dataset::generated_shared_prefix, 50, 10, 10240, 256, 128, "5", true},
-    Preset{"sglang-send-one", Dataset::send_one, 0, 1, 0, 0, 512, "1", false}};
+    Preset{"sglang-send-one", Dataset::send_one, 0, 1, 0, 0, 512, "1", true}};
 
 void set_unless_given(std::vector<std::string>& list, std::int32_t value) {
   if (list.empty() && value > 0) list.push_back(std::to_string(value));
@@ -105,6 +106,10 @@ void check_fields(const WorkloadOptions& options, Dataset dataset) {
   refuse(!options.text.empty() && dataset != Dataset::send_one, dataset, "--prompt");
   refuse(!options.request_rates.empty() && is_trace, dataset, "--request-rate");
   refuse(options.trace_times && !is_trace, dataset, "--trace-times");
+  for (const std::string& policy : options.policies) {
+    refuse(is_foreign_policy(policy) && !is_trace, dataset, "--policy other than gd, lru, none");
+    if (is_foreign_policy(policy)) static_cast<void>(foreign_policy(policy, 1));
+  }
   refuse(!options.conditions.empty() && is_trace, dataset, "--condition");
   if (has_path && options.path.empty()) {
     throw Error(
@@ -125,14 +130,6 @@ RequestGrid grid_of(const WorkloadOptions& options) {
                       .policies = options.policies};
   if (!options.request_rates.empty()) grid.request_rates = parse_rates(options.request_rates);
   constexpr std::int32_t most = 1 << 24;
-  for (const std::string& policy : grid.policies) {
-    if (policy != "gd" && policy != "lru" && policy != "none") {
-      throw Error(ErrorKind::usage,
-                  fmt::format("--policy: '{}' is none of gd, lru, none, which hyb can run; hyb "
-                              "replay --policy simulates others",
-                              policy));
-    }
-  }
   if (parse_dataset(options.dataset) == Dataset::trace && grid.policies.empty()) {
     grid.policies = {"none", "gd"};
   }
@@ -154,6 +151,12 @@ void complete(RequestCase& test, const WorkloadOptions& options) {
   if (test.concurrency == 0 && !is_open) test.concurrency = 1;
   if (test.prompts == 0 && test.dataset != Dataset::file && test.dataset != Dataset::trace) {
     test.prompts = is_open ? 100 : 10 * test.concurrency;
+  }
+  if (is_foreign_policy(test.policy) && (test.concurrency != 1 || options.trace_times)) {
+    throw Error(ErrorKind::usage,
+                fmt::format("--policy {}: the policies of others are served one request after the "
+                            "other; leave --max-concurrency and --trace-times out",
+                            test.policy));
   }
   test.system_tokens = scaled(test.system_tokens, options.scale_down, 1);
   test.input_tokens = scaled(test.input_tokens, options.scale_down, 1);
@@ -239,7 +242,10 @@ void add_workload_options(CLI::App& cli, WorkloadOptions& options) {
       "what is known of the prompts: cold, warm (all but the last token; of shared prefixes the "
       "system prompts), turn-2 (the conversation so far)")
       ->delimiter(',');
-  add("--policy", options.policies, "prefix reuse: gd (hyb's), lru, none")->delimiter(',');
+  add("--policy", options.policies,
+      "prefix reuse: gd (hyb's), lru, none; of a trace also those of hyb replay, prefixes as they "
+      "would have them")
+      ->delimiter(',');
   add("--turn-2-len", options.question_tokens, "tokens of the second turn's question")
       ->check(CLI::Range(1, 1 << 20));
   add("--num-warmups", options.warm_up_requests,

@@ -97,6 +97,31 @@ TEST_SUITE("app/surface_bench_requests") {
     CHECK(contains(traced.out, "TTFT P5 ms (of none)"));
   }
 
+  TEST_CASE("a trace under any policy: the model prefills what the policy would") {
+    const TemporaryFolder folder;
+    const std::string trace = (folder.path() / "t.jsonl").string();
+    std::ofstream(trace)
+        << R"({"t":0,"session":"a","turn":0,"prompt":[[1,100],[2,20]],"output":[[3,8]]})" << '\n'
+        << R"({"t":1,"session":"b","turn":0,"prompt":[[1,100],[4,20]],"output":[[5,8]]})" << '\n'
+        << R"({"t":2,"session":"a","turn":1,"prompt":[[1,100],[2,20],[3,8],[6,20]],)"
+        << R"("output":[[7,8]]})" << '\n';
+    const std::string policies = "none,bound,vllm+,sglang,lru,gd";
+    const ToolResult simulated =
+        run_tool({.arguments = {"replay", trace, "--shape", "demo", "--policy",
+                                "bound,vllm+,sglang", "--json"}});
+    REQUIRE(simulated.exit_code == 0);
+    const Json expected = parse_json(simulated.out, "stdout");
+    const Json all = rows({"demo", "--dataset-name", "trace", "--dataset-path", trace, "--policy",
+                           policies, "--ignore-eos", "-r", "1"});
+    REQUIRE(all.size() == 6);
+    CHECK(all[0]["reused_tokens"] == 0);
+    for (std::size_t i = 0; i < 3; ++i) {
+      CAPTURE(all[i + 1]["policy"]);
+      CHECK(all[i + 1]["reused_tokens"] == expected[i]["reused_tokens"]);
+    }
+    CHECK(all[5]["reused_tokens"].get<int>() > 100);
+  }
+
   TEST_CASE("shared prefixes are prefilled once a group") {
     const Json all =
         rows({"demo", "--preset", "sglang-gsp", "--scale-down", "64", "--gsp-num-groups", "3",

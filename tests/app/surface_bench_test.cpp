@@ -160,8 +160,6 @@ TEST_SUITE("app/surface_bench") {
     }
     CHECK(bench({"/nowhere"}).exit_code == 3);
     CHECK(bench({"granite-4.0-h-350m"}).exit_code == 3);
-    CHECK(bench({"qwen3-next-80b-a3b", "--random-weights", "1", "--memory", "500GB"}).exit_code ==
-          3);
   }
 
   TEST_CASE("Ctrl-C: what was measured is printed, exit 130") {

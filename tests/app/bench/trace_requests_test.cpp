@@ -19,8 +19,8 @@ const std::vector<ReplayRequest> chat = {
      .prompt = {{1, 8}, {2, 4}, {3, 6}, {6, 2}},
      .output = {{7, 2}}}};
 
-TraceOptions options(std::int32_t scale_down = 1, bool uses_times = false) {
-  return {.terms = {}, .vocab = 1000, .scale_down = scale_down, .uses_times = uses_times};
+TraceOptions options(bool uses_times = false) {
+  return {.terms = {}, .vocab = 1000, .uses_times = uses_times};
 }
 
 Completion answer(std::int32_t tokens) {
@@ -76,12 +76,13 @@ TEST_SUITE("app/bench/trace_requests") {
   }
 
   TEST_CASE("times count from the first request; without them all are due at once") {
-    CHECK(TraceRequests(chat, options(1, true)).due_s(2) == 4);
+    CHECK(TraceRequests(chat, options(true)).due_s(2) == 4);
     CHECK(TraceRequests(chat, options()).due_s(2) == 0);
   }
 
   TEST_CASE("scaled down, what was shared is shared") {
-    TraceRequests source(chat, options(4));
+    const std::vector<ReplayRequest> shorter = scaled_trace(chat, 4);
+    TraceRequests source(shorter, options());
     const Request a = source.request(0), b = source.request(1);
     CHECK(a.prompt.size() == 3);
     CHECK(a.max_tokens == 2);

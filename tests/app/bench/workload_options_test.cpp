@@ -93,6 +93,13 @@ TEST_SUITE("app/bench/workload_options") {
     options = of("random");
     options.policies = {"vllm"};
     refused(options);
+    options = of("trace");
+    options.path = "x";
+    options.policies = {"nobody"};
+    refused(options);
+    options.policies = {"vllm"};
+    options.concurrencies = {"2"};
+    refused(options);
     WorkloadOptions both = of("random");
     both.preset = "sglang-gsp";
     CHECK_THROWS_AS(apply_preset(both), Error);
