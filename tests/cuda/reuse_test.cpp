@@ -29,7 +29,7 @@ std::vector<Setting> settings() {
 
 TEST_SUITE("cuda/reuse") {
   TEST_CASE("batch-invariant: neither reuse, company, chunks nor memory changes a bit") {
-    std::vector<std::string> names = {"granite-dense-rope"};
+    std::vector<std::string> names = {"granite-dense-rope", "qwen3_5-dense"};
     if (hyb::testing::is_full_level()) names = reuse_folders;
     for (const std::string& name : names) {
       CAPTURE(name);
