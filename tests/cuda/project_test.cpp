@@ -26,6 +26,7 @@ constexpr auto silu = Activation::silu_gated, relu2 = Activation::relu2;
 const Case cases[] = {
     {1, 22, 1608, Norm::rms, 1, {}, true, bf, {}},
     {1, 70, 264, Norm::one_plus, 1, silu, false, bf, {}},
+    {1, 77, 392, Norm::rms, 1, relu2, false, bf, {}},
     {2, 37, 512, Norm::gated, 1, {}, true, bf, {8, 0}},
     {3, 42, 2080, Norm::gated, 2, silu, false, bf, {16, 8}},
     {4, 301, 64, Norm::gated, 8, {}, false, bf, {}},
@@ -52,6 +53,7 @@ const Case cases[] = {
     {2, 18, 60, Norm::gated, 4, silu, false, bf, {}},  // no multiple of 8
     {3, 18, 33, Norm::rms, 1, silu, false, bf, {1, 1}},
     {5, 22, 70, Norm::gated, 2, silu, false, f32, {}},
+    {1, 21, 68, Norm::rms, 1, relu2, false, f32, {}},
     {2, 9, 64, Norm::rms, 1, {}, true, f32, {3, 1}},
 };
 
