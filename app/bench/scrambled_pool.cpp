@@ -9,7 +9,7 @@
 namespace hyb::app {
 
 ScrambledPool::ScrambledPool(Engine& engine, std::uint64_t seed) {
-  constexpr std::size_t sequences_max = 2048;
+  constexpr std::size_t sequences_max = 256;
   constexpr std::int32_t pages_max = 4;
   constexpr std::size_t one_stays_of = 32;
   MemoryPool& pool = engine.pool();
