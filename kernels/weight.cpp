@@ -1,7 +1,9 @@
 #include "kernels/weight.h"
 
 #include "kernels/linear/coded_panels.h"
+#include "kernels/linear/coded_rows.h"
 #include "kernels/linear/panels.h"
+#include "kernels/linear/upload_codes.h"
 #include "kernels/linear/upload_rows.h"
 #include "kernels/published.h"
 
@@ -63,7 +65,12 @@ Weight Weight::pack(Queue& queue, const WeightSource& source, DType dtype, Quant
 
 void Weight::pack_codes(Queue& queue, const WeightSource& source) {
   if (queue.device() == Device::cuda) {
-    throw Error(ErrorKind::model, "weight: codes are not supported on a card yet");
+    group_ = code_ == WeightCode::fp8 ? CodedRowsShape::chunk_columns : group_of(code_, source);
+    const CodedRowsShape shape = {code_, rows_, columns_};
+    owned_ = Buffer(Device::cuda, static_cast<std::size_t>(experts_ * shape.expert_bytes()));
+    view_ = owned_.data();
+    upload_codes(queue, source, shape, owned_.data());
+    return;
   }
   group_ = group_of(code_, source);
   format_ = WeightFormat::panels;
@@ -74,6 +81,9 @@ void Weight::pack_codes(Queue& queue, const WeightSource& source) {
 
 const std::byte* Weight::expert(std::int64_t e) const {
   require(e >= 0 && e < experts_, "weight: expert lies in 0..experts-1");
+  if (format_ == WeightFormat::rows && code_ != WeightCode::plain) {
+    return view_ + e * CodedRowsShape{code_, rows_, columns_}.expert_bytes();
+  }
   if (format_ == WeightFormat::rows) {
     return view_ + e * rows_ * columns_ * static_cast<std::int64_t>(size_of(dtype_));
   }

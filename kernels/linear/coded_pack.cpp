@@ -98,9 +98,6 @@ void gather(const Panel& panel, std::int64_t first, std::int64_t columns, float*
   }
 }
 
-/// What code stands for 0.
-std::uint8_t zero_of(WeightCode code) { return code == WeightCode::q4 ? 7 : 0; }
-
 void pack_quantized(const Panel& panel, std::int64_t g) {
   const CodedShape& shape = panel.shape;
   const std::int64_t columns = columns_of(shape, g);
@@ -110,7 +107,7 @@ void pack_quantized(const Panel& panel, std::int64_t g) {
   quantize(shape.code, values.data(), groups);
   std::byte* const scales = panel.group(g);
   std::memcpy(scales, groups.scales.data(), sizeof(groups.scales));
-  std::fill(groups.codes.begin() + columns * panel_rows, groups.codes.end(), zero_of(shape.code));
+  std::fill(groups.codes.begin() + columns * panel_rows, groups.codes.end(), zero_code(shape.code));
   for (std::int64_t k = 0; k < columns; k += 8) {
     put_eight(shape.code, groups.codes.data() + k * panel_rows,
               scales + shape.scales_bytes() + k / 8 * shape.eight_bytes());
@@ -166,16 +163,20 @@ void pack_coded_panels(Queue& queue, const WeightSource& source, const CodedShap
   });
 }
 
+std::uint8_t code_at(const CodedShape& shape, const std::byte* panel, std::int64_t n,
+                     std::int64_t k) {
+  const std::byte* const eight = panel + k / shape.group * shape.group_bytes() +
+                                 shape.scales_bytes() + k % shape.group / 8 * shape.eight_bytes();
+  const CodePlace place = place_of(shape.code, n, k % 8);
+  const unsigned bits = static_cast<unsigned>(eight[place.byte]) >> place.shift;
+  return static_cast<std::uint8_t>(shape.code == WeightCode::q4 ? bits & 15U : bits);
+}
+
 void read_coded_row(const CodedShape& shape, const std::byte* panel, std::int64_t n, float* out) {
+  const DType type = shape.code == WeightCode::fp8 ? DType::f32 : DType::bf16;
   for (std::int64_t k = 0; k < shape.columns; ++k) {
     const std::byte* const scales = panel + k / shape.group * shape.group_bytes();
-    const std::byte* const eight =
-        scales + shape.scales_bytes() + k % shape.group / 8 * shape.eight_bytes();
-    const CodePlace place = place_of(shape.code, n, k % 8);
-    const auto bits =
-        static_cast<std::uint8_t>(static_cast<std::uint8_t>(eight[place.byte]) >> place.shift);
-    const DType type = shape.code == WeightCode::fp8 ? DType::f32 : DType::bf16;
-    out[k] = level_of(shape.code, bits) * published_value(scales, type, n);
+    out[k] = level_of(shape.code, code_at(shape, panel, n, k)) * published_value(scales, type, n);
   }
 }
 

@@ -53,6 +53,13 @@ std::int64_t group_of(WeightCode code, const WeightSource& source);
 void pack_coded_panels(Queue& queue, const WeightSource& source, const CodedShape& shape,
                        std::byte* out);
 
+/// What code stands for 0.
+constexpr std::uint8_t zero_code(WeightCode code) { return code == WeightCode::q4 ? 7 : 0; }
+
+/// The code of row n of the panel and column k.
+std::uint8_t code_at(const CodedShape& shape, const std::byte* panel, std::int64_t n,
+                     std::int64_t k);
+
 /// Row n of the panel as `columns` floats.
 void read_coded_row(const CodedShape& shape, const std::byte* panel, std::int64_t n, float* out);
 

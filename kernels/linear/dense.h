@@ -63,15 +63,27 @@ void apply(Stream& stream, const InputNorm& norm, const Tensor& x, const Tensor&
 /// Whether x and W can be read in vectors: bf16 of which each row is 16-byte aligned.
 bool takes_matrices(const Project& op, const Tensor& x, const void* weight);
 
-/// y = activation(W * x), or (add ? y : 0) + scale * W * x, by the route for the row count. `x`
-/// stands for the op's own: normed rows, or by `norm` where its route takes one.
-void multiply(Stream& stream, const Project& op, const Tensor& x, const void* weight,
+/// y = activation(W * x), or (add ? y : 0) + scale * W * x, by the route for the row count, W being
+/// the expert's. `x` stands for the op's own: normed rows, or by `norm` where its route takes one.
+void multiply(Stream& stream, const Project& op, const Tensor& x, std::int64_t expert,
               const DenseNorm& norm);
 
 /// The routes. Any type, any alignment, any row count:
 void run_plain(Stream& stream, const Dense<float, float>& dense);
 void run_plain(Stream& stream, const Dense<bf16, bf16>& dense);
 void run_plain(Stream& stream, const Dense<bf16, float>& dense);
+
+/// A weight with codes and x of bf16, any alignment and row count, in one order of sums:
+struct CodedMatrix;
+void run_codes_plain(Stream& stream, const Dense<bf16, bf16>& dense, const CodedMatrix& weight,
+                     WeightCode code);
+void run_codes_plain(Stream& stream, const Dense<bf16, float>& dense, const CodedMatrix& weight,
+                     WeightCode code);
+/// The same where each row of x is 16-byte aligned and K a multiple of 8:
+void run_codes(Stream& stream, const Dense<bf16, bf16>& dense, const CodedMatrix& weight,
+               WeightCode code);
+void run_codes(Stream& stream, const Dense<bf16, float>& dense, const CodedMatrix& weight,
+               WeightCode code);
 
 /// All others: what takes_matrices. Any row count in one order of sums:
 void run_matrix(Stream& stream, const Dense<bf16, bf16>& dense);

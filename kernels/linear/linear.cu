@@ -1,6 +1,7 @@
 #include <type_traits>
 
 #include "kernels/cuda/routes.h"
+#include "kernels/linear/coded_device.h"
 #include "kernels/linear/dense.h"
 #include "kernels/linear/library_products.h"
 #include "kernels/visit.h"
@@ -64,20 +65,35 @@ void run_matrices(Stream& stream, const Project& op, const Dense<bf16, Y>& dense
   run_matrix(stream, dense);
 }
 
+/// One order of sums for all row counts.
+template <typename Y>
+void run_coded(Stream& stream, const Dense<bf16, Y>& dense, const Weight& weight,
+               std::int64_t expert) {
+  const CodedMatrix matrix = coded_matrix(weight, expert);
+  if (is_vector_aligned(dense.x, dense.x_stride) && dense.inner % vector_size<bf16> == 0) {
+    return run_codes(stream, dense, matrix, weight.code());
+  }
+  run_codes_plain(stream, dense, matrix, weight.code());
+}
+
 }  // namespace
 
 bool takes_matrices(const Project& op, const Tensor& x, const void* weight) {
   return x.dtype == DType::bf16 && op.weight->dtype() == DType::bf16 &&
-         is_vector_aligned(x.as<bf16>(), x.row_stride) &&
+         op.weight->code() == WeightCode::plain && is_vector_aligned(x.as<bf16>(), x.row_stride) &&
          is_vector_aligned(static_cast<const bf16*>(weight), op.weight->columns());
 }
 
-void multiply(Stream& stream, const Project& op, const Tensor& x, const void* weight,
+void multiply(Stream& stream, const Project& op, const Tensor& x, std::int64_t expert,
               const DenseNorm& norm) {
+  const void* const weight = op.weight->expert(expert);
   visit_float(x.dtype, [&]<typename X>(Tag<X>) {
     const auto run = [&]<typename Y>(Tag<Y>) {
       const Dense<X, Y> dense = dense_of<X, Y>(op, x, weight);
       if constexpr (std::is_same_v<X, bf16>) {
+        if (op.weight->code() != WeightCode::plain) {
+          return run_coded(stream, dense, *op.weight, expert);
+        }
         if (takes_matrices(op, x, weight)) return run_matrices(stream, op, dense, norm);
       }
       run_plain(stream, dense);
@@ -91,7 +107,7 @@ void linear(Stream& stream, const Linear& op) {
   if (op.x.dim(0) == 0) return;
   require(op.weight->format() == WeightFormat::rows, "linear: CUDA reads weights in rows");
   multiply(stream, {.x = op.x, .weight = op.weight, .y = op.y, .scale = op.scale, .add = op.add},
-           op.x, op.weight->expert(op.expert), {});
+           op.x, op.expert, {});
 }
 
 }  // namespace hyb::kernels::cuda

@@ -46,10 +46,10 @@ void project(Stream& stream, const Project& op) {
   if (op.x.dim(0) == 0) return;
   require(op.weight->format() == WeightFormat::rows, "project: CUDA reads weights in rows");
   const void* const weight = op.weight->expert(0);
-  if (op.norm.empty()) return multiply(stream, op, op.x, weight, {});
-  if (norm_is_fused(stream, op, weight)) return multiply(stream, op, op.x, weight, norm_of(op));
+  if (op.norm.empty()) return multiply(stream, op, op.x, 0, {});
+  if (norm_is_fused(stream, op, weight)) return multiply(stream, op, op.x, 0, norm_of(op));
   apply(stream, op.norm, op.x, op.normed);
-  multiply(stream, op, op.normed, weight, {});
+  multiply(stream, op, op.normed, 0, {});
 }
 
 }  // namespace hyb::kernels::cuda

@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "kernels/cuda/launch.h"
-#include "kernels/linear/dense.h"
+#include "kernels/linear/row_tiles.h"
 
 namespace hyb::kernels::cuda {
 namespace {
@@ -30,21 +30,6 @@ struct Partials {
   SharedArray<SharedArray<SharedArray<float, warp_size>, TilesN * 4>, block_warps> sums;
 };
 
-/// Column of y that row `row` of a tile's low half has; in the high half stand the 8 columns behind
-/// them, or their ups with silu_gated.
-template <typename Y>
-__device__ __forceinline__ int column_of(const Dense<bf16, Y>& p, int tile, int row) {
-  return tile * (p.epilogue == Epilogue::silu_gated ? 8 : 16) + row;
-}
-
-template <typename Y>
-__device__ __forceinline__ void write_pair(const Dense<bf16, Y>& p, int tile, int token, float low,
-                                           float high) {
-  const int column = column_of(p, tile, static_cast<int>(threadIdx.x) % warp_size / 4);
-  write(p, token, column, low, high);
-  if (p.epilogue != Epilogue::silu_gated) write(p, token, column + 8, high, 0.0F);
-}
-
 /// A matrix product for few tokens: W is the operand with 16 rows, x the one with 8 columns. A lane
 /// holds 8 neighbours in k of its rows of both, 4 to each of two instructions: which k an element
 /// stands for is the same in W and x, and that is all a product needs. So W goes from memory to
@@ -58,13 +43,10 @@ __global__ void __launch_bounds__(block_threads, 2) skinny_kernel(const Params<Y
   const int member = warp % p.split, inner = p.dense.inner;
   const int tile = static_cast<int>(blockIdx.x) * (block_warps / p.split) + warp / p.split;
   auto& ring = dynamic_shared<Shared>().weights[warp];
-  const int low = std::min(column_of(p.dense, tile, lane / 4), p.dense.columns - 1);
-  const int high = p.dense.epilogue == Epilogue::silu_gated
-                       ? low + p.dense.columns
-                       : std::min(column_of(p.dense, tile, lane / 4) + 8, p.dense.outputs - 1);
+  const TileRows rows = rows_of(p.dense, tile);
   const auto* const weight = static_cast<const bf16*>(p.dense.weight) + lane % 4 * 8;
-  const bf16* const low_row = weight + static_cast<std::int64_t>(low) * inner;
-  const bf16* const high_row = weight + static_cast<std::int64_t>(high) * inner;
+  const bf16* const low_row = weight + static_cast<std::int64_t>(rows.low) * inner;
+  const bf16* const high_row = weight + static_cast<std::int64_t>(rows.high) * inner;
   const int k_end = tile < p.tiles ? inner : 0;
   const auto copy = [&](int k, int stage) {
 #pragma unroll
@@ -130,18 +112,6 @@ __global__ void __launch_bounds__(block_threads, 2) skinny_kernel(const Params<Y
   }
 }
 
-/// As few warps on a tile as keep every processor busy; not by the row count, which no sum may
-/// depend on.
-int split_of(const Stream& stream, int tiles, int inner) {
-  const int steps = (inner + k_step - 1) / k_step;
-  int split = 1;
-  while (split < block_warps && split < steps &&
-         (tiles * split + block_warps - 1) / block_warps < stream.processors()) {
-    split *= 2;
-  }
-  return split;
-}
-
 template <int TilesN, typename Y>
 void run_tiles(Stream& stream, const Params<Y>& params) {
   launch(stream,
@@ -156,8 +126,9 @@ template <typename Y>
 void run(Stream& stream, const Dense<bf16, Y>& dense) {
   const int columns = dense.epilogue == Epilogue::silu_gated ? 8 : 16;
   const int tiles = static_cast<int>(pieces(dense.columns, columns));
+  const int steps = (dense.inner + k_step - 1) / k_step;
   const Params<Y> params = {
-      .dense = dense, .tiles = tiles, .split = split_of(stream, tiles, dense.inner)};
+      .dense = dense, .tiles = tiles, .split = warps_of_tile(stream, tiles, steps, block_warps)};
   if (dense.tokens <= 16) return run_tiles<2>(stream, params);
   if (dense.tokens <= 32) return run_tiles<4>(stream, params);
   run_tiles<skinny_tokens_max / 8>(stream, params);

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cuda/vectors.h"
+#include "kernels/linear/coded_rows.h"
+#include "kernels/linear/codes.h"
+#include "kernels/linear/dense.h"
+
+/// Codes on a card. Included by .cu files only.
+namespace hyb::kernels::cuda {
+
+/// An expert's matrix.
+struct CodedMatrix {
+  const std::byte* codes;
+  const std::byte* scales;
+  int chunks;  ///< of a row
+};
+
+inline CodedMatrix coded_matrix(const Weight& weight, std::int64_t expert) {
+  const CodedRowsShape shape = {weight.code(), weight.rows(), weight.columns()};
+  const std::byte* const codes = weight.expert(expert);
+  return {codes, codes + shape.codes_bytes(), static_cast<int>(shape.chunks())};
+}
+
+/// Four of q4_levels as bytes: an array is not there on a card.
+constexpr std::uint32_t q4_levels_word(std::size_t first) {
+  std::uint32_t word = 0;
+  for (std::size_t i = 4; i-- > 0;) {
+    word = word << 8 | static_cast<std::uint8_t>(q4_levels[first + i]);
+  }
+  return word;
+}
+
+__device__ __forceinline__ std::int8_t q4_level(unsigned bits) {
+  constexpr std::uint32_t a = q4_levels_word(0), b = q4_levels_word(4), c = q4_levels_word(8),
+                          d = q4_levels_word(12);
+  const std::uint32_t word = bits < 8 ? (bits < 4 ? a : b) : (bits < 12 ? c : d);
+  return static_cast<std::int8_t>(word >> (bits % 4 * 8));
+}
+
+/// level_of as bf16.
+template <WeightCode code>
+__device__ __forceinline__ std::uint32_t level_bits(unsigned bits) {
+  if constexpr (code == WeightCode::q4) {
+    return pack_bf16(static_cast<float>(q4_level(bits)), 0.0F);
+  } else {
+    return pack_bf16(level_of(code, static_cast<std::uint8_t>(bits)), 0.0F);
+  }
+}
+
+/// What each byte of codes stands for: of 4 bits the bf16 of both, low half first; of 8 bits the
+/// bf16 in both halves. Once for each lane, so that any 32 bytes are looked up in one cycle.
+struct Levels {
+  static constexpr int bytes = 256;
+  SharedArray<std::uint32_t, bytes * warp_size> words;
+
+  /// By the whole block, which then meets at a barrier.
+  template <WeightCode code>
+  __device__ __forceinline__ void fill() {
+    for (int byte = static_cast<int>(threadIdx.x); byte < bytes;
+         byte += static_cast<int>(blockDim.x)) {
+      const auto bits = static_cast<unsigned>(byte);
+      std::uint32_t pair;
+      if constexpr (code == WeightCode::q4) {
+        pair = level_bits<code>(bits & 15U) | level_bits<code>(bits >> 4) << 16;
+      } else {
+        pair = level_bits<code>(bits) * 0x10001U;
+      }
+      for (int i = 0; i < warp_size; ++i) words[byte * warp_size + (byte + i) % warp_size] = pair;
+    }
+  }
+  __device__ __forceinline__ std::uint32_t of(unsigned byte, int lane) const {
+    return words[static_cast<int>(byte) * warp_size + lane];
+  }
+};
+
+}  // namespace hyb::kernels::cuda

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <cstddef>
+
+#include "kernels/linear/coded_rows.h"
+#include "kernels/queue.h"
+#include "kernels/weight.h"
+
+namespace hyb::kernels {
+
+/// Makes codes of a source as pack_coded_panels does, with the same numbers, and writes them to
+/// `out`, experts * expert_bytes() on the queue's card. Needs twice as much of the machine's memory
+/// meanwhile.
+void upload_codes(Queue& queue, const WeightSource& source, const CodedRowsShape& shape,
+                  std::byte* out);
+
+}  // namespace hyb::kernels
