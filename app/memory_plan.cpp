@@ -109,7 +109,7 @@ MemoryPlan plan_memory(const models::Plan& plan, const models::Geometry& geometr
   memory.budget = budget.bytes;
   memory.mapping = budget.mapping;
   memory.length_max = wanted_length(plan, context);
-  memory.weights = models::packed_bytes(plan, budget.device, geometry.activation_dtype);
+  memory.weights = models::packed_bytes(plan, budget.device, geometry.load);
   memory.workspace = models::ModelRunner::workspace_bytes(
       budget.device, plan, geometry, runner_options(plan, memory, shape), threads);
 

@@ -17,6 +17,33 @@ std::optional<DType> wanted_dtype(const std::string& name) {
   return std::nullopt;
 }
 
+kernels::Quantize quantize_of(const ModelOptions& options) {
+  if (options.quantize == "none") return kernels::Quantize::none;
+  if (options.dtype == "f32") {
+    throw Error(ErrorKind::usage,
+                "--quantize: quantised weights are for bf16 activations; leave out --dtype f32");
+  }
+  return options.quantize == "q4" ? kernels::Quantize::q4 : kernels::Quantize::q8;
+}
+
+/// Numbers that the headers say are F8_E4M3; only where config.json lets expect some.
+std::int64_t fp8_parameters(const ModelSource& source, const models::Config& config,
+                            const ModelOptions& options) {
+  if (options.random_weights || !config.has("quantization_config") || !source.has_tensors()) {
+    return 0;
+  }
+  const TensorFiles files = source.tensors();
+  std::int64_t count = 0;
+  for (const std::string_view name : files.names()) {
+    const TensorInfo& tensor = *files.find(name);
+    if (tensor.dtype != DType::f8_e4m3) continue;
+    std::int64_t elements = 1;
+    for (const std::int64_t dimension : tensor.shape) elements *= dimension;
+    count += elements;
+  }
+  return count;
+}
+
 }  // namespace
 
 kernels::Device device_of(const std::string& name) {
@@ -38,11 +65,16 @@ ModelOutline outline_of(const ModelSource& source, const ModelOptions& options) 
   models::Config config = source.config();
   const models::Family& family = models::family_of(config);
   models::Plan plan = family.plan(config);
-  const DType activation = models::activation_dtype(plan, wanted_dtype(options.dtype));
+  const kernels::Quantize quantize = quantize_of(options);
+  std::optional<DType> wanted = wanted_dtype(options.dtype);
+  if (quantize != kernels::Quantize::none) wanted = DType::bf16;
+  const DType activation = models::activation_dtype(plan, wanted);
   const models::GeometryOptions sizes = {.activation = activation,
                                          .kv = wanted_dtype(options.kv_dtype),
                                          .state = wanted_dtype(options.state_dtype),
-                                         .page_tokens = options.page_tokens};
+                                         .page_tokens = options.page_tokens,
+                                         .quantize = quantize,
+                                         .fp8_parameters = fp8_parameters(source, config, options)};
   models::Geometry geometry = models::geometry_of(plan, sizes);
   return {.config = std::move(config),
           .family = &family,
@@ -89,7 +121,7 @@ BareModel open_bare(const ModelOptions& options, const Environment& environment)
   ModelOutline outline = outline_of(source, options);
   check_loadable(source, options);
   const std::size_t weights =
-      models::packed_bytes(outline.plan, device_of(options.device), outline.activation);
+      models::packed_bytes(outline.plan, device_of(options.device), outline.geometry.load);
   if (weights > budget) {
     throw Error(ErrorKind::memory,
                 fmt::format("{}: the weights take {}, --memory allows {}", source.name(),

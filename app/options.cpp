@@ -142,6 +142,12 @@ void add_type_options(CLI::App& cli, ModelOptions& options) {
   cli.add_option("--dtype", options.dtype, "activations and packed weights: auto, bf16 or f32")
       ->check(CLI::IsMember({"auto", "bf16", "f32"}))
       ->capture_default_str();
+  cli.add_option("--quantize", options.quantize,
+                 "linear weights and experts, while loading: none (as published), q8 (8.5 bits; "
+                 "answers hardly change) or q4 (4.5 bits; answers change); the head becomes q8, "
+                 "routers and an embedding for itself stay as they are")
+      ->check(CLI::IsMember({"none", "q8", "q4"}))
+      ->capture_default_str();
   cli.add_option(
          "--kv-dtype", options.kv_dtype,
          "keys and values: auto (as --dtype), bf16 or f32; less than --dtype may change answers")

@@ -51,6 +51,7 @@ struct ModelOptions {
   std::string memory = "auto";
   std::string pool_memory;                      ///< empty: what --memory leaves
   std::string dtype = "auto";                   ///< auto, bf16 or f32
+  std::string quantize = "none";                ///< none, q8 or q4
   std::string kv_dtype = "auto";                ///< auto (as the activations), bf16 or f32
   std::string state_dtype = "auto";             ///< auto (what config.json says), f32 or bf16
   std::int32_t page_tokens = 16;                ///< 16, 32, 64 or 128
@@ -67,7 +68,8 @@ void add_model_options(CLI::App& cli, ModelOptions& options, bool positional_mod
 /// Adds those of commands that open a session: --memory-mode, --strict-vmm.
 void add_pool_options(CLI::App& cli, PoolOptions& options);
 
-/// Adds those that sizes in memory depend on: --dtype, --kv-dtype, --state-dtype, --page-tokens.
+/// Adds those that sizes in memory depend on: --dtype, --quantize, --kv-dtype, --state-dtype,
+/// --page-tokens.
 void add_type_options(CLI::App& cli, ModelOptions& options);
 
 /// What was asked for on the command line; unset fields fall back to the model's

@@ -7,6 +7,7 @@
 
 #include "core/base/dtype.h"
 #include "kernels/ops/pack_snapshot.h"
+#include "models/load_options.h"
 #include "models/plan.h"
 
 namespace hyb::models {
@@ -55,6 +56,8 @@ struct GeometryOptions {
   std::optional<DType> kv = {};     ///< none: as the activations
   std::optional<DType> state = {};  ///< none: what the plan says
   std::int32_t page_tokens = models::page_tokens;
+  kernels::Quantize quantize = kernels::Quantize::none;  ///< as in LoadOptions
+  std::int64_t fp8_parameters = 0;                       ///< as in LoadOptions
 };
 
 /// Bytes that a sequence of this model needs, derived from the plan alone (models.md section 6).
@@ -63,6 +66,7 @@ struct Geometry {
   DType kv_dtype;
   DType activation_dtype;
   DType state_dtype;
+  LoadOptions load;               ///< of the weights
   std::vector<PageLayout> pages;  ///< in layer order; the index is the attention ordinal
   std::vector<SlotPiece> pieces;  ///< in layer order; the index is the recurrent ordinal
 

@@ -19,7 +19,7 @@ Model model_of(kernels::Queue& queue, const Config& config, const Family& family
   Model model;
   model.plan = family.plan(config);
   model.geometry = geometry_of(model.plan, options);
-  model.weights = load_weights(queue, model.plan, provider, {.activation = options.activation});
+  model.weights = load_weights(queue, model.plan, provider, model.geometry.load);
   return model;
 }
 

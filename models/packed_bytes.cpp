@@ -1,3 +1,6 @@
+#include "kernels/linear/coded_panels.h"
+#include "kernels/linear/coded_rows.h"
+#include "kernels/linear/quantize.h"
 #include "models/weights.h"
 
 namespace hyb::models {
@@ -9,16 +12,35 @@ std::size_t panel_bytes(std::int64_t rows, std::int64_t columns, DType dtype) {
   return static_cast<std::size_t>((rows + side - 1) / side * side * depth) * size_of(dtype);
 }
 
+std::size_t coded_bytes(kernels::Quantize quantize, std::int64_t rows, std::int64_t columns,
+                        kernels::Device device) {
+  const kernels::WeightCode code =
+      quantize == kernels::Quantize::q4 ? kernels::WeightCode::q4 : kernels::WeightCode::q8;
+  const std::int64_t bytes =
+      device == kernels::Device::cpu
+          ? kernels::coded_shape(code, rows, columns, kernels::quantize_group).expert_bytes()
+          : kernels::CodedRowsShape{code, rows, columns}.expert_bytes();
+  return static_cast<std::size_t>(bytes);
+}
+
 /// Sums what the matrices of parts take.
 class Sizes {
  public:
-  Sizes(const Plan& plan, kernels::Device device, DType activation)
-      : width_(plan.width), device_(device), activation_(activation) {}
+  Sizes(const Plan& plan, kernels::Device device, const LoadOptions& options)
+      : width_(plan.width), device_(device), options_(options) {}
 
   std::size_t bytes() const { return bytes_; }
 
   void add(std::int64_t rows, std::int64_t columns, std::int64_t experts = 1) {
-    add_as(activation_, rows, columns, experts);
+    add_as(options_.quantize, rows, columns, experts);
+  }
+  void add_as(kernels::Quantize quantize, std::int64_t rows, std::int64_t columns,
+              std::int64_t experts = 1) {
+    if (quantize == kernels::Quantize::none) {
+      add_plain(options_.activation, rows, columns, experts);
+    } else {
+      bytes_ += static_cast<std::size_t>(experts) * coded_bytes(quantize, rows, columns, device_);
+    }
   }
 
   void add_part(const Attention& part) {
@@ -33,7 +55,7 @@ class Sizes {
   }
   void add_part(const DeltaNet& part) {
     add(part.conv_dim() + part.values(), width_);
-    add(2 * std::int64_t{part.value_heads}, width_);
+    add_as(kernels::Quantize::none, 2 * std::int64_t{part.value_heads}, width_);
     add(width_, part.values());
   }
   void add_part(const ShortConv& part) {
@@ -43,7 +65,7 @@ class Sizes {
   void add_part(const Mlp& part) { add_feed_forward(part.hidden, part.gated); }
   void add_part(const Moe& part) {
     const std::int64_t inner = part.latent != 0 ? part.latent : width_;
-    add_as(part.router_f32 ? DType::f32 : activation_, part.experts, width_, 1);
+    add_plain(part.router_f32 ? DType::f32 : options_.activation, part.experts, width_, 1);
     add((part.gated ? 2 : 1) * std::int64_t{part.hidden}, inner, part.experts);
     add(inner, part.hidden, part.experts);
     if (part.latent != 0) {
@@ -51,7 +73,7 @@ class Sizes {
       add(width_, part.latent);
     }
     if (part.shared_hidden != 0) add_feed_forward(part.shared_hidden, part.gated);
-    if (part.shared_gate) add(1, width_);
+    if (part.shared_gate) add_as(kernels::Quantize::none, 1, width_);
   }
 
  private:
@@ -60,7 +82,7 @@ class Sizes {
     add(width_, hidden);
   }
 
-  void add_as(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t experts) {
+  void add_plain(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t experts) {
     const std::size_t one = device_ == kernels::Device::cpu
                                 ? panel_bytes(rows, columns, dtype)
                                 : static_cast<std::size_t>(rows * columns) * size_of(dtype);
@@ -69,16 +91,25 @@ class Sizes {
 
   std::int64_t width_;
   kernels::Device device_;
-  DType activation_;
+  LoadOptions options_;
   std::size_t bytes_ = 0;
 };
 
+/// How much less the published F8_E4M3 takes than what was counted for it.
+std::size_t fp8_saves(const LoadOptions& options) {
+  constexpr double fp8_bytes = 1 + 4.0 / 128;  // with a scale for 128 columns
+  if (options.activation != DType::bf16 || options.quantize == kernels::Quantize::q4) return 0;
+  const double counted = options.quantize == kernels::Quantize::q8 ? 8.5 / 8 : 2;
+  return static_cast<std::size_t>(static_cast<double>(options.fp8_parameters) *
+                                  (counted - fp8_bytes));
+}
+
 }  // namespace
 
-std::size_t packed_bytes(const Plan& plan, kernels::Device device, DType activation) {
-  Sizes sizes(plan, device, activation);
-  sizes.add(plan.vocab, plan.width);
-  if (!plan.tied_head) sizes.add(plan.vocab, plan.width);
+std::size_t packed_bytes(const Plan& plan, kernels::Device device, const LoadOptions& options) {
+  Sizes sizes(plan, device, options);
+  sizes.add_as(head_quantize(options), plan.vocab, plan.width);
+  if (!plan.tied_head) sizes.add_as(kernels::Quantize::none, plan.vocab, plan.width);
   for (const Layer& layer : plan.layers) {
     for (const Block& block : layer.blocks) {
       for (const Part& part : block.parts) {
@@ -86,7 +117,7 @@ std::size_t packed_bytes(const Plan& plan, kernels::Device device, DType activat
       }
     }
   }
-  return sizes.bytes();
+  return sizes.bytes() - fp8_saves(options);
 }
 
 }  // namespace hyb::models

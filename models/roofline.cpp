@@ -36,6 +36,13 @@ const Moe& moe_of(const Layer& layer) {
   throw Error(ErrorKind::runtime, "roofline: experts in a layer without a mixture of experts");
 }
 
+/// Bytes of a parameter.
+double bytes_of(const LoadOptions& load, kernels::Quantize quantize) {
+  if (quantize == kernels::Quantize::q4) return 4.5 / 8;
+  if (quantize == kernels::Quantize::q8) return 8.5 / 8;
+  return static_cast<double>(size_of(load.activation));
+}
+
 }  // namespace
 
 Work& Work::operator+=(const Work& more) {
@@ -45,10 +52,12 @@ Work& Work::operator+=(const Work& more) {
 }
 
 Roofline::Roofline(const Plan& plan, const Family& family, const Geometry& geometry)
-    : weight_bytes_(static_cast<double>(size_of(geometry.activation_dtype))),
+    : weight_bytes_(bytes_of(geometry.load, geometry.load.quantize)),
+      head_bytes_(bytes_of(geometry.load, head_quantize(geometry.load))),
       head_parameters_(std::int64_t{plan.vocab} * plan.width),
       kv_bytes_per_token_(static_cast<double>(geometry.kv_bytes_per_token)) {
   count_weights(plan, family);
+  count_fp8(geometry.load);
   for (const SlotPiece& piece : geometry.pieces) {
     state_bytes_ += static_cast<double>(piece.state_bytes);
     window_bytes_ += static_cast<double>(piece.conv_bytes);
@@ -75,6 +84,16 @@ void Roofline::count_weights(const Plan& plan, const Family& family) {
                         .active = moe.active});
     routed_active_ += parameters / moe.experts * moe.active;
   }
+}
+
+/// What is published as F8_E4M3 counts as that, spread over all weights.
+void Roofline::count_fp8(const LoadOptions& load) {
+  constexpr double fp8_bytes = 1 + 4.0 / 128;
+  if (load.activation != DType::bf16 || load.quantize == kernels::Quantize::q4) return;
+  auto all = static_cast<double>(fixed_parameters_);
+  for (const Experts& layer : experts_) all += layer.parameters;
+  const double share = all > 0 ? std::min(1.0, static_cast<double>(load.fp8_parameters) / all) : 0;
+  weight_bytes_ += share * (fp8_bytes - weight_bytes_);
 }
 
 void Roofline::add_part(const Attention& part) {
@@ -133,10 +152,10 @@ Work Roofline::step(std::span<const StepShape> shapes) const {
     tokens += shape.sequences * shape.tokens;
     rows += shape.sequences * shape.rows;
   }
-  const double head = rows > 0 ? static_cast<double>(head_parameters_) : 0;
   const double parameters =
-      static_cast<double>(fixed_parameters_) + experts_touched(static_cast<double>(tokens)) + head;
+      static_cast<double>(fixed_parameters_) + experts_touched(static_cast<double>(tokens));
   work.bytes += parameters * weight_bytes_;
+  if (rows > 0) work.bytes += static_cast<double>(head_parameters_) * head_bytes_;
   return work;
 }
 

@@ -47,8 +47,8 @@ struct PrefillFlops {
 /// where a step of fewer tokens than Q is one chunk of its own length.
 class Roofline {
  public:
-  /// Weights count with the activation type's size, to which they are packed. The plan and the
-  /// geometry may go afterwards.
+  /// Weights count as they are packed: with the activation type's size, or with that of their codes
+  /// and scales. The plan and the geometry may go afterwards.
   Roofline(const Plan& plan, const Family& family, const Geometry& geometry);
 
   Work step(const StepShape& shape) const { return step({&shape, 1}); }
@@ -71,6 +71,7 @@ class Roofline {
   };
 
   void count_weights(const Plan& plan, const Family& family);
+  void count_fp8(const LoadOptions& load);
   void add_part(const Attention& part);
   void add_part(const Ssd& part);
   void add_part(const DeltaNet& part);
@@ -80,7 +81,7 @@ class Roofline {
   double experts_touched(double tokens) const;
   Work spans(const StepShape& shape) const;
 
-  double weight_bytes_;  ///< of one parameter
+  double weight_bytes_, head_bytes_;  ///< of one parameter
   std::int64_t fixed_parameters_ = 0, routed_active_ = 0, head_parameters_;
   std::vector<Experts> experts_;  ///< one entry per layer that has some
 

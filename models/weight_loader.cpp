@@ -2,6 +2,7 @@
 
 #include <span>
 
+#include "core/base/error.h"
 #include "kernels/transfer.h"
 
 namespace hyb::models {
@@ -19,11 +20,18 @@ kernels::WeightSource WeightLoader::stored(std::string_view role, std::int64_t r
 }
 
 kernels::Weight WeightLoader::pack(const kernels::WeightSource& source) {
-  return pack(source, options_.activation);
+  return pack(source, options_.activation, options_.quantize);
 }
 
-kernels::Weight WeightLoader::pack(const kernels::WeightSource& source, DType dtype) {
-  kernels::Weight packed = kernels::Weight::pack(queue_, source, dtype);
+kernels::Weight WeightLoader::pack(const kernels::WeightSource& source, DType dtype,
+                                   kernels::Quantize quantize) {
+  if (queue_.device() == kernels::Device::cuda && source.experts > 1 && dtype == DType::bf16 &&
+      (quantize != kernels::Quantize::none || source.is_fp8())) {
+    throw Error(ErrorKind::model,
+                "experts in FP8, q8 or q4 are not supported on a card yet; use --device cpu, or the "
+                "folder with bf16 weights without --quantize");
+  }
+  kernels::Weight packed = kernels::Weight::pack(queue_, source, dtype, quantize);
   weights_.packed_bytes += packed.owned_bytes();
   for (const auto& [role, expert] : read_) {
     provider_.release({.role = role, .layer = layer_, .expert = expert});
@@ -37,14 +45,24 @@ kernels::Weight WeightLoader::matrix(std::string_view role, std::int64_t rows, s
   return pack(stored(role, rows, columns, experts));
 }
 
-kernels::Weight WeightLoader::stacked(
+kernels::Weight WeightLoader::matrix_as(kernels::Quantize quantize, std::string_view role,
+                                        std::int64_t rows, std::int64_t columns) {
+  return pack(stored(role, rows, columns), options_.activation, quantize);
+}
+
+kernels::WeightSource WeightLoader::stacked_source(
     std::initializer_list<std::pair<std::string_view, std::int64_t>> parts, std::int64_t columns) {
   kernels::WeightSource all(1, 0, columns);
   for (const auto& [role, rows] : parts) {
     all.append(stored(role, rows, columns), 0, rows);
     all.rows += rows;
   }
-  return pack(all);
+  return all;
+}
+
+kernels::Weight WeightLoader::stacked(
+    std::initializer_list<std::pair<std::string_view, std::int64_t>> parts, std::int64_t columns) {
+  return pack(stacked_source(parts, columns));
 }
 
 float* WeightLoader::upload(const std::vector<float>& values) {

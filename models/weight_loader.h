@@ -21,6 +21,7 @@ class WeightLoader {
       : queue_(queue), provider_(provider), options_(options), weights_(weights) {}
 
   void set_layer(std::int32_t layer) { layer_ = layer; }
+  DType activation() const { return options_.activation; }
 
   /// Whether the files have a weight that can be absent or stored otherwise.
   bool has(std::string_view role) const;
@@ -30,16 +31,23 @@ class WeightLoader {
                                std::int64_t experts = 1, std::int32_t expert = -1);
 
   /// Packs rows of what was stored() since the last call, and gives the memory of those back.
+  /// Quantised as the options ask, or as told.
   kernels::Weight pack(const kernels::WeightSource& source);
-  kernels::Weight pack(const kernels::WeightSource& source, DType dtype);
+  kernels::Weight pack(const kernels::WeightSource& source, DType dtype,
+                       kernels::Quantize quantize = kernels::Quantize::none);
 
   /// A stored matrix as it is.
   kernels::Weight matrix(std::string_view role, std::int64_t rows, std::int64_t columns,
                          std::int64_t experts = 1);
+  /// The same of one that is not quantised with the others.
+  kernels::Weight matrix_as(kernels::Quantize quantize, std::string_view role, std::int64_t rows,
+                            std::int64_t columns);
 
   /// Stored matrices below each other, as one: role and rows of each.
   kernels::Weight stacked(std::initializer_list<std::pair<std::string_view, std::int64_t>> parts,
                           std::int64_t columns);
+  kernels::WeightSource stacked_source(
+      std::initializer_list<std::pair<std::string_view, std::int64_t>> parts, std::int64_t columns);
 
   /// A small tensor as f32 on the queue's device: [rows], or [rows, columns].
   kernels::Tensor vector(std::string_view role, std::int64_t rows, std::int64_t columns = 0);

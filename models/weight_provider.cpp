@@ -54,7 +54,20 @@ float uniform(std::uint64_t bits) {
 kernels::WeightSource FileWeights::matrix(const WeightKey& key, std::int64_t experts,
                                           std::int64_t rows, std::int64_t columns) {
   const TensorView view = index_.view(key);
-  return {view.dtype, experts, rows, columns, view.bytes};
+  const StoredScales* const scales = index_.scales(key);
+  if (scales == nullptr) return {view.dtype, experts, rows, columns, view.bytes};
+  const TensorView all = index_.scales_view(*scales);
+  const std::size_t scale_bytes = static_cast<std::size_t>(scales->per_expert) * size_of(all.dtype);
+  const auto expert_bytes = static_cast<std::size_t>(rows * columns);
+  kernels::WeightSource source(experts, rows, columns);
+  for (std::size_t e = 0; e < static_cast<std::size_t>(experts); ++e) {
+    source.append(view.dtype, rows, view.bytes.subspan(e * expert_bytes, expert_bytes),
+                  {.dtype = all.dtype,
+                   .bytes = all.bytes.subspan(e * scale_bytes, scale_bytes),
+                   .row_block = scales->row_block,
+                   .column_block = scales->column_block});
+  }
+  return source;
 }
 
 std::vector<float> FileWeights::vector(const WeightKey& key, std::int64_t count) {

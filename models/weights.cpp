@@ -72,10 +72,12 @@ PartWeights load(WeightLoader& loader, std::int64_t width, const DeltaNet& part)
         ungrouped(loader.stored("delta.qkvz", part.conv_dim() + values, width), part.key_heads,
                   {part.key_dim, part.key_dim, group_values, group_values}));
     weights.ba = loader.pack(ungrouped(loader.stored("delta.ba", 2 * heads, width), part.key_heads,
-                                       {group_heads, group_heads}));
+                                       {group_heads, group_heads}),
+                             loader.activation());
   } else {
     weights.qkvz = loader.stacked({{"delta.qkv", part.conv_dim()}, {"delta.z", values}}, width);
-    weights.ba = loader.stacked({{"delta.b", heads}, {"delta.a", heads}}, width);
+    weights.ba = loader.pack(loader.stacked_source({{"delta.b", heads}, {"delta.a", heads}}, width),
+                             loader.activation());
   }
   weights.out_proj = loader.matrix("delta.out_proj", width, values);
   weights.conv_weight = loader.vector("delta.conv_weight", part.conv_dim(), part.conv_width);
@@ -145,7 +147,7 @@ void load_experts(WeightLoader& loader, std::int64_t width, const Moe& part, Moe
 PartWeights load(WeightLoader& loader, std::int64_t width, const Moe& part) {
   MoeWeights weights;
   const kernels::WeightSource router = loader.stored("moe.router", part.experts, width);
-  weights.router = part.router_f32 ? loader.pack(router, DType::f32) : loader.pack(router);
+  weights.router = loader.pack(router, part.router_f32 ? DType::f32 : loader.activation());
   if (part.correction_bias) {
     weights.correction_bias = loader.vector("moe.correction_bias", part.experts);
   }
@@ -157,7 +159,10 @@ PartWeights load(WeightLoader& loader, std::int64_t width, const Moe& part) {
   if (part.shared_hidden > 0) {
     weights.shared = load_feed_forward(loader, width, shared_roles, part.shared_hidden, part.gated);
   }
-  if (part.shared_gate) weights.shared_gate = loader.matrix("moe.shared_expert_gate", 1, width);
+  if (part.shared_gate) {
+    weights.shared_gate =
+        loader.matrix_as(kernels::Quantize::none, "moe.shared_expert_gate", 1, width);
+  }
   return weights;
 }
 
@@ -183,8 +188,10 @@ Weights load_weights(kernels::Queue& queue, const Plan& plan, WeightProvider& pr
                      const LoadOptions& options) {
   Weights weights;
   WeightLoader loader(queue, provider, options, weights);
-  weights.embed = loader.matrix("embed", plan.vocab, plan.width);
-  if (!plan.tied_head) weights.head = loader.matrix("head", plan.vocab, plan.width);
+  const kernels::Quantize head = head_quantize(options);
+  weights.embed = loader.matrix_as(plan.tied_head ? head : kernels::Quantize::none, "embed",
+                                   plan.vocab, plan.width);
+  if (!plan.tied_head) weights.head = loader.matrix_as(head, "head", plan.vocab, plan.width);
   weights.final_norm = loader.vector("final_norm", plan.width);
   for (std::size_t i = 0; i < plan.layers.size(); ++i) {
     loader.set_layer(static_cast<std::int32_t>(i));

@@ -7,6 +7,7 @@
 
 #include "kernels/queue.h"
 #include "kernels/weight.h"
+#include "models/load_options.h"
 #include "models/plan.h"
 #include "models/weight_provider.h"
 
@@ -60,10 +61,6 @@ struct LayerWeights {
   std::vector<BlockWeights> blocks;  ///< as Layer::blocks
 };
 
-struct LoadOptions {
-  DType activation = DType::bf16;  ///< bf16 or f32: the type weights are packed to
-};
-
 /// All weights of a model, packed for the routes of the queue. Move-only.
 struct Weights {
   kernels::Weight embed;
@@ -80,7 +77,11 @@ struct Weights {
 Weights load_weights(kernels::Queue& queue, const Plan& plan, WeightProvider& provider,
                      const LoadOptions& options);
 
-/// What load_weights will hold in memory, from the plan alone.
-std::size_t packed_bytes(const Plan& plan, kernels::Device device, DType activation);
+/// What load_weights will hold in memory, from the plan alone. With fp8_parameters it is an
+/// estimate: within the padding of panels and what stacks of FP8 and other types lose.
+std::size_t packed_bytes(const Plan& plan, kernels::Device device, const LoadOptions& options);
+inline std::size_t packed_bytes(const Plan& plan, kernels::Device device, DType activation) {
+  return packed_bytes(plan, device, LoadOptions{.activation = activation});
+}
 
 }  // namespace hyb::models

@@ -62,6 +62,7 @@ Json job_of(const BatchOptions& options, const InputFile& input, const ModelSour
     settings["snapshots"] = options.model.reuse.snapshots;
   }
   if (options.model.batch_invariant) settings["batch_invariant"] = true;
+  if (options.model.quantize != "none") settings["quantize"] = options.model.quantize;
   return {{"hyb", version_text()},
           {"input", {{"name", input.name()}, {"format", format}, {"xxh3", hex(input.hash())}}},
           {"model", {{"name", source.name()}, {"xxh3", hex(model)}}},

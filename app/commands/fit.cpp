@@ -106,6 +106,7 @@ void print_json(const std::string& name, const ModelOutline& outline, const Fit&
   const Json json = {{"model", name},
                      {"model_type", outline.plan.family},
                      {"dtype", name_of(outline.activation)},
+                     {"quantize", models::name_of(outline.geometry.load.quantize)},
                      {"kv_dtype", name_of(outline.geometry.kv_dtype)},
                      {"state_dtype", name_of(outline.geometry.state_dtype)},
                      {"budget_bytes", memory.budget},

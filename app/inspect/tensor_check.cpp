@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "models/weight_index.h"
 #include "models/weight_list.h"
 
 namespace hyb::app {
@@ -18,7 +19,25 @@ const TensorInfo* find_any(const models::RequiredWeight& weight, const TensorFil
   return nullptr;
 }
 
-TensorRow row_of(const models::RequiredWeight& weight, const TensorInfo& found) {
+bool is_read(const models::RequiredWeight& weight, DType dtype) {
+  if (dtype == DType::f8_e4m3) return models::takes_fp8(weight);
+  return dtype == DType::bf16 || dtype == DType::f16 || dtype == DType::f32;
+}
+
+TensorRow scales_row(const TensorInfo& scales, const TensorInfo& weight) {
+  TensorRow row = {.name = scales.name,
+                   .dtype = std::string(name_of(scales.dtype)),
+                   .shape = scales.shape,
+                   .verdict = TensorVerdict::right,
+                   .note = {}};
+  if (models::layout_of(scales, weight)) return row;
+  row.verdict = TensorVerdict::wrong;
+  row.note = "no scales of " + shape_text(weight.shape);
+  return row;
+}
+
+TensorRow row_of(const models::RequiredWeight& weight, const TensorInfo& found,
+                 const TensorFiles& files) {
   TensorRow row = {.name = found.name,
                    .dtype = std::string(name_of(found.dtype)),
                    .shape = found.shape,
@@ -26,8 +45,10 @@ TensorRow row_of(const models::RequiredWeight& weight, const TensorInfo& found) 
                    .note = {}};
   if (found.shape != weight.shape) {
     row.note = "config.json asks for " + shape_text(weight.shape);
-  } else if (found.dtype != DType::bf16 && found.dtype != DType::f16 && found.dtype != DType::f32) {
-    row.note = "BF16, F16 and F32 are read";
+  } else if (!is_read(weight, found.dtype)) {
+    row.note = "BF16, F16 and F32 are read, of matrices F8_E4M3";
+  } else if (found.dtype == DType::f8_e4m3 && models::find_scales(found, files) == nullptr) {
+    row.note = "has neither _scale nor _scale_inv";
   }
   if (!row.note.empty()) row.verdict = TensorVerdict::wrong;
   return row;
@@ -78,8 +99,13 @@ TensorCheck check_tensors(const ModelOutline& outline, const TensorFiles& files)
   };
   for (const auto& weight : models::required_weights(outline.plan, *outline.family, &files)) {
     const TensorInfo* found = find_any(weight, files);
-    check.rows.push_back(found == nullptr ? missing_row(weight) : row_of(weight, *found));
-    if (found != nullptr) used.insert(found->name);
+    check.rows.push_back(found == nullptr ? missing_row(weight) : row_of(weight, *found, files));
+    if (found == nullptr) continue;
+    used.insert(found->name);
+    if (found->dtype != DType::f8_e4m3) continue;
+    const TensorInfo* const scales = models::find_scales(*found, files);
+    if (scales == nullptr || !used.insert(scales->name).second) continue;
+    check.rows.push_back(scales_row(*scales, *found));
   }
   for (const std::string_view name : files.names()) {
     const TensorInfo& info = *files.find(name);

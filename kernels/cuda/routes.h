@@ -32,7 +32,8 @@ void rms_norm(Stream& stream, const RmsNorm& op);
 void gated_norm(Stream& stream, const GatedNorm& op);
 
 /// weight: rows. x and weight of bf16 whose rows are 16-byte aligned: a route by the row count,
-/// each with an order of sums of its own; one for all with batch_invariant(). Else a plain kernel.
+/// each with an order of sums of its own; one for all with batch_invariant(), and where the weight
+/// has codes. Else a plain kernel.
 void linear(Stream& stream, const Linear& op);
 /// weight as for linear. The same bits as the norm, linear and the activation by themselves; normed
 /// and product are not always written.

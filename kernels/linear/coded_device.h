@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "kernels/cuda/vectors.h"
@@ -46,6 +47,31 @@ __device__ __forceinline__ std::uint32_t level_bits(unsigned bits) {
     return pack_bf16(static_cast<float>(q4_level(bits)), 0.0F);
   } else {
     return pack_bf16(level_of(code, static_cast<std::uint8_t>(bits)), 0.0F);
+  }
+}
+
+/// Element k of a row.
+template <WeightCode Code>
+__device__ __forceinline__ float coded_element(const CodedMatrix& weight, int row, int k) {
+  constexpr int chunk_columns = static_cast<int>(CodedRowsShape::chunk_columns);
+  constexpr int chunk_bytes = Code == WeightCode::q4 ? 64 : 128;
+  const std::int64_t chunk = static_cast<std::int64_t>(row) * weight.chunks + k / chunk_columns;
+  const auto place = static_cast<int>(place_in_chunk(k % chunk_columns));
+  const auto* const codes = weight.codes + chunk * chunk_bytes;
+  if constexpr (Code == WeightCode::q4) {
+    const unsigned both = static_cast<unsigned>(codes[place / 2]);
+    const bf16 scale = reinterpret_cast<const bf16*>(weight.scales)[chunk * 4 + k % 128 / 32];
+    const std::uint32_t bits = level_bits<Code>(both >> (place % 2 * 4) & 15U);
+    return std::bit_cast<float>(bits << 16) * to_float(scale);
+  } else {
+    const std::uint32_t bits = level_bits<Code>(static_cast<unsigned>(codes[place]));
+    float scale;
+    if constexpr (Code == WeightCode::fp8) {
+      scale = reinterpret_cast<const float*>(weight.scales)[chunk];
+    } else {
+      scale = to_float(reinterpret_cast<const bf16*>(weight.scales)[chunk * 4 + k % 128 / 32]);
+    }
+    return std::bit_cast<float>(bits << 16) * scale;
   }
 }
 

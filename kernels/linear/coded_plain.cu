@@ -16,38 +16,13 @@ struct Params {
   CodedMatrix weight;
 };
 
-/// Element k of a row.
-template <WeightCode Code>
-__device__ __forceinline__ float element(const CodedMatrix& weight, int row, int k) {
-  constexpr int chunk_columns = static_cast<int>(CodedRowsShape::chunk_columns);
-  constexpr int chunk_bytes = Code == WeightCode::q4 ? 64 : 128;
-  const std::int64_t chunk = static_cast<std::int64_t>(row) * weight.chunks + k / chunk_columns;
-  const auto place = static_cast<int>(place_in_chunk(k % chunk_columns));
-  const auto* const codes = weight.codes + chunk * chunk_bytes;
-  if constexpr (Code == WeightCode::q4) {
-    const unsigned both = static_cast<unsigned>(codes[place / 2]);
-    const bf16 scale = reinterpret_cast<const bf16*>(weight.scales)[chunk * 4 + k % 128 / 32];
-    const std::uint32_t bits = level_bits<Code>(both >> (place % 2 * 4) & 15U);
-    return std::bit_cast<float>(bits << 16) * to_float(scale);
-  } else {
-    const std::uint32_t bits = level_bits<Code>(static_cast<unsigned>(codes[place]));
-    float scale;
-    if constexpr (Code == WeightCode::fp8) {
-      scale = reinterpret_cast<const float*>(weight.scales)[chunk];
-    } else {
-      scale = to_float(reinterpret_cast<const bf16*>(weight.scales)[chunk * 4 + k % 128 / 32]);
-    }
-    return std::bit_cast<float>(bits << 16) * scale;
-  }
-}
-
 template <WeightCode Code, typename Y>
 __device__ __forceinline__ float product(const Params<Y>& p, int token, int output) {
   const bf16* const x = p.dense.x + token * p.dense.x_stride;
   float sum = 0.0F;
 #pragma unroll 1
   for (int k = static_cast<int>(threadIdx.x) % warp_size; k < p.dense.inner; k += warp_size) {
-    sum += to_float(x[k]) * element<Code>(p.weight, output, k);
+    sum += to_float(x[k]) * coded_element<Code>(p.weight, output, k);
   }
   return warp_sum(sum);
 }

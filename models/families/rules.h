@@ -28,7 +28,8 @@ std::int32_t layer_count(const Config& config);
 /// rms_norm_eps and its synonyms: a number above 0.
 float read_norm_eps(const Config& config);
 
-/// Refuses quantised weights by the name of their method.
+/// Refuses quantised weights by the name of their method, but for F8_E4M3 as `fp8` (blocks of 128 x
+/// 128, or none), `modelopt` and `compressed-tensors` (of tensors or channels) write it.
 void refuse_quantized(const Config& config);
 
 /// Refuses a key whose value is not `supported`; absent is fine.

@@ -154,6 +154,33 @@ TEST_SUITE("cuda/coded") {
     }
   }
 
+  TEST_CASE("embed reads rows of codes; a token outside of the vocabulary is NaN") {
+    for (const WeightCode code : all_codes) {
+      for (const DType type : {f32, bf}) {
+        const Pair weight({code, 1, 40, 150, bf, false, true, {}});
+        const std::vector<std::int32_t> tokens = {39, 0, 7, 40, -1};
+        const DeviceTable on_tokens(tokens);
+        const DeviceTensor y(TestTensor(type, {5, 150}, {3, 1}));
+        cuda::Stream stream;
+        cuda::embed(stream,
+                    {.weight = &weight.device.weight, .tokens = on_tokens, .y = y, .scale = 2.0F});
+        stream.wait();
+        const TestTensor answer = y.fetch();
+        const std::vector<float> values = weight.host.values();
+        for (std::int64_t i = 0; i < 5 * 150; ++i) {
+          const std::int32_t token = tokens[static_cast<std::size_t>(i / 150)];
+          if (i >= 3 * 150) {
+            REQUIRE(std::isnan(answer.get(i)));
+            continue;
+          }
+          const float value = 2.0F * values[static_cast<std::size_t>(token * 150 + i % 150)];
+          REQUIRE(answer.get(i) == (type == f32 ? value : to_float(to_bf16(value))));
+        }
+        CHECK(answer.guards_intact());
+      }
+    }
+  }
+
   TEST_CASE("a NaN scale is NaN in its column only") {
     Queue card(Device::cuda, {.threads = 1, .isa = {}});
     PublishedMatrix published(DType::f8_e4m3, 1, 20, 136, 1, 136, 15);
