@@ -2,7 +2,6 @@
 
 #include <span>
 
-#include "core/base/error.h"
 #include "kernels/transfer.h"
 
 namespace hyb::models {
@@ -25,12 +24,6 @@ kernels::Weight WeightLoader::pack(const kernels::WeightSource& source) {
 
 kernels::Weight WeightLoader::pack(const kernels::WeightSource& source, DType dtype,
                                    kernels::Quantize quantize) {
-  if (queue_.device() == kernels::Device::cuda && source.experts > 1 && dtype == DType::bf16 &&
-      (quantize != kernels::Quantize::none || source.is_fp8())) {
-    throw Error(ErrorKind::model,
-                "experts in FP8, q8 or q4 are not supported on a card yet; use --device cpu, or the "
-                "folder with bf16 weights without --quantize");
-  }
   kernels::Weight packed = kernels::Weight::pack(queue_, source, dtype, quantize);
   weights_.packed_bytes += packed.owned_bytes();
   for (const auto& [role, expert] : read_) {

@@ -7,6 +7,7 @@
 #include "kernels/linear/coded_rows.h"
 #include "kernels/linear/codes.h"
 #include "kernels/linear/dense.h"
+#include "kernels/linear/weight_at.h"
 
 /// Codes on a card. Included by .cu files only.
 namespace hyb::kernels::cuda {
@@ -73,6 +74,39 @@ __device__ __forceinline__ float coded_element(const CodedMatrix& weight, int ro
     }
     return std::bit_cast<float>(bits << 16) * scale;
   }
+}
+
+/// A weight in rows of any type or code, for plain kernels.
+struct AnyWeight {
+  const std::byte* data;
+  DType type;
+  WeightCode code;
+  std::int64_t rows, columns, expert_bytes;
+  int chunks;
+
+  __device__ __forceinline__ float at(std::int64_t expert, std::int64_t row, int k) const {
+    if (code == WeightCode::plain) {
+      return weight_at(data, type, (expert * rows + row) * columns + k);
+    }
+    const std::byte* const codes = data + expert * expert_bytes;
+    const std::int64_t chunk_bytes = code == WeightCode::q4 ? 64 : 128;
+    const CodedMatrix matrix = {codes, codes + rows * chunks * chunk_bytes, chunks};
+    const auto n = static_cast<int>(row);
+    if (code == WeightCode::q4) return coded_element<WeightCode::q4>(matrix, n, k);
+    if (code == WeightCode::q8) return coded_element<WeightCode::q8>(matrix, n, k);
+    return coded_element<WeightCode::fp8>(matrix, n, k);
+  }
+};
+
+inline AnyWeight any_weight(const Weight& weight) {
+  const CodedRowsShape shape = {weight.code(), weight.rows(), weight.columns()};
+  return {.data = weight.expert(0),
+          .type = weight.dtype(),
+          .code = weight.code(),
+          .rows = weight.rows(),
+          .columns = weight.columns(),
+          .expert_bytes = shape.expert_bytes(),
+          .chunks = static_cast<int>(shape.chunks())};
 }
 
 /// What each byte of codes stands for: of 4 bits the bf16 of both, low half first; of 8 bits the

@@ -1,4 +1,3 @@
-#include "core/base/error.h"
 #include "kernels/linear/dense.h"
 #include "kernels/ops/moe_device.h"
 
@@ -28,17 +27,8 @@ void multiply_shared(Stream& stream, const Moe& op, const Tensor& x, const MoeRo
   }
 }
 
-void check_plain(const Weight& experts) {
-  if (experts.code() == WeightCode::plain) return;
-  throw Error(ErrorKind::model,
-              "moe: experts' weights are codes, which a card does not read yet; "
-              "use --device cpu, or a model in bf16");
-}
-
 void multiply_experts(Stream& stream, const Moe& op, const MoeShape& shape, const Tensor& x,
                       const MoeRoom& room) {
-  check_plain(*op.gate_up);
-  check_plain(*op.down);
   sort_visits(stream, shape, room, tile_tokens(shape));
   const ExpertProducts products = {
       .x = x, .gate_up = op.gate_up, .down = op.down, .activation = op.activation, .shape = shape};

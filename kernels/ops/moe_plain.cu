@@ -1,7 +1,7 @@
 #include "kernels/cuda/activation.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/reduce.h"
-#include "kernels/linear/weight_at.h"
+#include "kernels/linear/coded_device.h"
 #include "kernels/ops/moe_device.h"
 #include "kernels/visit.h"
 
@@ -15,8 +15,7 @@ constexpr std::int64_t grid_rows_max = 65535;
 template <typename T>
 struct Params {
   const T* x;
-  const void* weight;
-  DType weight_type;
+  AnyWeight weight;
   T* y;
   const std::int32_t *visit_of, *chosen;
   std::int64_t x_stride;
@@ -25,10 +24,12 @@ struct Params {
 };
 
 template <typename T>
-__device__ __forceinline__ float product(const Params<T>& p, const T* x, std::int64_t row) {
+__device__ __forceinline__ float product(const Params<T>& p, const T* x, std::int64_t expert,
+                                         std::int64_t row) {
   float sum = 0.0F;
+#pragma unroll 1
   for (int k = static_cast<int>(threadIdx.x) % warp_size; k < p.inner; k += warp_size) {
-    sum += to_float(x[k]) * weight_at(p.weight, p.weight_type, row * p.inner + k);
+    sum += to_float(x[k]) * p.weight.at(expert, row, k);
   }
   return warp_sum(sum);
 }
@@ -46,11 +47,10 @@ __global__ void __launch_bounds__(block_warps* warp_size) moe_plain_kernel(const
        place += static_cast<int>(gridDim.y)) {
     const std::int32_t visit = p.visit_of[place];
     const T* const x = p.x + (p.is_activated ? visit / p.active : place) * p.x_stride;
-    const std::int64_t rows = p.is_gated ? 2 * static_cast<std::int64_t>(p.columns) : p.columns;
-    const std::int64_t row = p.chosen[visit] * rows + column;
-    float value = product(p, x, row);
+    const std::int64_t expert = p.chosen[visit];
+    float value = product(p, x, expert, column);
     if (p.is_gated) {
-      const float up = product(p, x, row + p.columns);
+      const float up = product(p, x, expert, std::int64_t{column} + p.columns);
       value = silu_gated(to_float(rounded<T>(value)), to_float(rounded<T>(up)));
     } else if (p.is_activated) {
       value = relu2(to_float(rounded<T>(value)));
@@ -76,8 +76,7 @@ void run(Stream& stream, const ExpertProducts& products, const MoeRoom& room) {
   const MoeShape& shape = products.shape;
   const bool is_gated = products.activation == Activation::silu_gated;
   Params<T> params = {.x = products.x.as<T>(),
-                      .weight = products.gate_up->expert(0),
-                      .weight_type = products.gate_up->dtype(),
+                      .weight = any_weight(*products.gate_up),
                       .y = room.inner.as<T>(),
                       .visit_of = room.visit_of.as<std::int32_t>(),
                       .chosen = room.chosen.as<std::int32_t>(),
@@ -90,8 +89,7 @@ void run(Stream& stream, const ExpertProducts& products, const MoeRoom& room) {
                       .is_gated = is_gated};
   run(stream, params);
   params.x = room.inner.as<T>();
-  params.weight = products.down->expert(0);
-  params.weight_type = products.down->dtype();
+  params.weight = any_weight(*products.down);
   params.y = room.outputs.as<T>();
   params.x_stride = shape.intermediate;
   params.inner = static_cast<int>(shape.intermediate);

@@ -43,7 +43,9 @@ struct Folder {
     std::string header = "{";
     std::size_t end = 0;
     for (const auto& [name, stored] : tensors) {
-      std::size_t bytes = stored.dtype == "F32" ? 4 : stored.dtype == "U8" ? 1 : 2;
+      std::size_t bytes = stored.dtype == "F32"                               ? 4
+                          : stored.dtype == "U8" || stored.dtype == "F8_E4M3" ? 1
+                                                                              : 2;
       std::string shape;
       for (const std::int64_t dimension : stored.shape) {
         bytes *= static_cast<std::size_t>(dimension);
@@ -116,5 +118,72 @@ TEST_SUITE("models/weight_index") {
     CHECK(contains(model.error(), "dtype is U8"));
     model.tensors["model.layers.0.mamba.D"] = {.dtype = "F16", .shape = {2}};
     CHECK(model.error() == "");
+  }
+
+  TEST_CASE("F8_E4M3 brings scales of a tensor, of rows or of blocks") {
+    struct Case {
+      const char* suffix;
+      std::vector<std::int64_t> shape;
+      std::int64_t row_block, column_block, count;
+    };
+    for (const Case& c :
+         {Case{"_scale", {}, 8, 8, 1}, Case{"_scale", {1}, 8, 8, 1}, Case{"_scale", {8}, 1, 8, 8},
+          Case{"_scale", {8, 1}, 1, 8, 8}, Case{"_scale_inv", {1, 1}, 128, 128, 1}}) {
+      Folder model;
+      const std::string name = "model.layers.1.self_attn.q_proj.weight";
+      model.tensors[name].dtype = "F8_E4M3";
+      model.tensors[name + c.suffix] = {.dtype = "F32", .shape = c.shape};
+      model.tensors["model.layers.1.self_attn.q_proj.input_scale"] = {.dtype = "F32", .shape = {}};
+      model.tensors["model.layers.1.self_attn.k_proj.k_scale"] = {.dtype = "F32", .shape = {}};
+      model.write();
+      const TensorFiles files(model.folder.path());
+      const WeightIndex index(model.plan, granite_hybrid, files);
+      const StoredScales* const scales = index.scales({"attention.q", 1});
+      REQUIRE(scales != nullptr);
+      CHECK(scales->name == name + c.suffix);
+      CHECK(scales->row_block == c.row_block);
+      CHECK(scales->column_block == c.column_block);
+      CHECK(scales->per_expert == c.count);
+      CHECK(index.scales({"attention.k", 1}) == nullptr);
+      CHECK(index.extra().empty());
+    }
+  }
+
+  TEST_CASE("experts in one tensor have scales behind a first dimension") {
+    const auto layout = [](std::vector<std::int64_t> scales, const char* suffix) {
+      const auto tensor = [](const std::string& name, DType dtype,
+                             std::vector<std::int64_t> shape) {
+        return TensorInfo{
+            .name = name, .dtype = dtype, .shape = std::move(shape), .begin = 0, .end = 0};
+      };
+      return layout_of(tensor(std::string("w") + suffix, DType::bf16, std::move(scales)),
+                       tensor("w", DType::f8_e4m3, {3, 130, 300}));
+    };
+    CHECK(layout({3}, "_scale")->per_expert == 1);
+    CHECK(layout({3, 1, 1}, "_scale")->column_block == 300);
+    CHECK(layout({3, 130}, "_scale")->row_block == 1);
+    CHECK(layout({3, 130, 1}, "_scale")->per_expert == 130);
+    CHECK(layout({3, 2, 3}, "_scale_inv")->per_expert == 6);
+    CHECK(layout({3, 2, 3}, "_scale")->row_block == 128);
+    for (const std::vector<std::int64_t>& wrong :
+         {std::vector<std::int64_t>{}, {2}, {3, 129}, {3, 2, 2}, {2, 3}, {3, 130, 2}}) {
+      CHECK(!layout(wrong, "_scale"));
+    }
+    CHECK(!layout({3}, "_scale_inv"));
+  }
+
+  TEST_CASE("F8_E4M3 without scales, with others', or where no matrix is, is refused by name") {
+    Folder model;
+    const std::string name = "model.layers.1.self_attn.q_proj.weight";
+    model.tensors[name].dtype = "F8_E4M3";
+    CHECK(contains(model.error(), "has neither _scale nor _scale_inv"));
+    model.tensors[name + "_scale"] = {.dtype = "F32", .shape = {7}};
+    CHECK(contains(model.error(), "q_proj.weight_scale\": F32 [7] are no"));
+    model.tensors[name + "_scale"] = {.dtype = "U8", .shape = {8}};
+    CHECK(contains(model.error(), "U8 [8] are no"));
+    model.tensors[name + "_scale"] = {.dtype = "BF16", .shape = {8}};
+    CHECK(model.error() == "");
+    model.tensors["model.layers.0.mamba.conv1d.weight"].dtype = "F8_E4M3";
+    CHECK(contains(model.error(), "dtype is F8_E4M3; BF16, F16 and F32 are read"));
   }
 }
