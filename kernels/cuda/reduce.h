@@ -10,23 +10,27 @@ __device__ __forceinline__ float warp_sum(float value) {
   return value;
 }
 
+/// The upper half of the lanes of 2 * Bits takes over the upper Half sums, the lower the others;
+/// and so on in halves. By recursion: in a loop nvcc leaves the array in memory.
+template <int Half, int Bits, int Count>
+__device__ __forceinline__ void fold_sums(float (&values)[Count]) {
+  const bool is_upper = (static_cast<int>(threadIdx.x) & Bits) != 0;
+#pragma unroll
+  for (int i = 0; i < Half; ++i) {
+    const float low = values[i], high = values[i + Half];
+    values[i] = (is_upper ? high : low) + shuffle_xor(is_upper ? low : high, Bits);
+  }
+  if constexpr (Half > 1) fold_sums<Half / 2, Bits / 2>(values);
+}
+
 /// `Count` sums over the warp at once (a power of two, at most 32), each in the order of warp_sum:
 /// lane l gets sum l * Count / 32. `values` is used up.
 template <int Count>
 __device__ __forceinline__ float warp_sums(float (&values)[Count]) {
-  const int lane = static_cast<int>(threadIdx.x) % warp_size;
-  int bits = warp_size / 2;
-#pragma unroll
-  for (int half = Count / 2; half > 0; half /= 2, bits /= 2) {
-    const bool is_upper = (lane & bits) != 0;
-#pragma unroll
-    for (int i = 0; i < half; ++i) {
-      const float given = is_upper ? values[i] : values[i + half];
-      const float kept = is_upper ? values[i + half] : values[i];
-      values[i] = kept + shuffle_xor(given, bits);
-    }
+  if constexpr (Count > 1) fold_sums<Count / 2, warp_size / 2>(values);
+  for (int bits = warp_size / 2 / Count; bits > 0; bits /= 2) {
+    values[0] += shuffle_xor(values[0], bits);
   }
-  for (; bits > 0; bits /= 2) values[0] += shuffle_xor(values[0], bits);
   return values[0];
 }
 
