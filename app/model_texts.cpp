@@ -52,6 +52,13 @@ Json read_json(const ModelSource& source, const std::string& file) {
   return json;
 }
 
+[[noreturn]] void refuse_without_template(const ModelSource& source) {
+  throw Error(ErrorKind::model,
+              fmt::format("{}: the model has no chat template, so there is no telling how it wants "
+                          "to be talked to; it continues plain text: hyb run {} --raw -p TEXT",
+                          source.name(), source.name()));
+}
+
 }  // namespace
 
 ModelTexts read_texts(const ModelSource& source) {
@@ -60,8 +67,13 @@ ModelTexts read_texts(const ModelSource& source) {
   const std::int32_t vocab = source.config().i("vocab_size");
   add_stop_tokens(texts.generation_config, source.path_of("generation_config.json"), vocab,
                   texts.stop_tokens);
-  add_stop_tokens(read_json(source, "config.json"), source.path_of("config.json"), vocab,
-                  texts.stop_tokens);
+  const Json config = read_json(source, "config.json");
+  add_stop_tokens(config, source.path_of("config.json"), vocab, texts.stop_tokens);
+  // Models of text and pictures have those of the text inside.
+  const auto inner = config.find("text_config");
+  if (inner != config.end() && inner->is_object()) {
+    add_stop_tokens(*inner, source.path_of("config.json"), vocab, texts.stop_tokens);
+  }
   if (const auto text = source.read("tokenizer.json")) {
     texts.tokenizer = Tokenizer::from_json(*text, source.path_of("tokenizer.json"),
                                            source.read("tokenizer_config.json").value_or(""),
@@ -82,10 +94,12 @@ const Tokenizer& need_tokenizer(const ModelTexts& texts, const ModelSource& sour
 }
 
 const ChatTemplate& need_chat_template(const ModelTexts& texts, const ModelSource& source) {
-  if (texts.chat_template) return *texts.chat_template;
-  throw Error(ErrorKind::model, source.path_of("chat_template.jinja") +
-                                    ": is missing, and tokenizer_config.json has no chat_template; "
-                                    "hyb run --raw continues plain text without one");
+  if (!texts.chat_template) refuse_without_template(source);
+  return *texts.chat_template;
+}
+
+void need_chat_template(const ModelSource& source) {
+  if (!source.chat_template("default")) refuse_without_template(source);
 }
 
 }  // namespace hyb::app

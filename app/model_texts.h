@@ -17,7 +17,8 @@ struct ModelTexts {
   Json generation_config = Json::object();
   std::optional<Tokenizer> tokenizer;
   std::optional<ChatTemplate> chat_template;
-  /// End-of-answer tokens: generation_config, config and tokenizer_config together.
+  /// End-of-answer tokens: generation_config, config (its text_config too) and tokenizer_config
+  /// together.
   std::vector<TokenId> stop_tokens;
 };
 
@@ -30,5 +31,8 @@ const Tokenizer& need_tokenizer(const ModelTexts& texts, const ModelSource& sour
 
 /// The chat template; Error(model) naming --raw when there is none.
 const ChatTemplate& need_chat_template(const ModelTexts& texts, const ModelSource& source);
+
+/// The same before anything else of the model is read.
+void need_chat_template(const ModelSource& source);
 
 }  // namespace hyb::app

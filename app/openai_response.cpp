@@ -24,11 +24,18 @@ Json logprobs_json(const Completion& completion, const Tokenizer& tokenizer) {
   return {{"content", std::move(content)}};
 }
 
-Json choice_json(AnswerKind kind, std::size_t index, const Completion& completion,
+Json message_json(const Completion& completion, const AnswerStart& start) {
+  SplitAnswer split = split_answer(completion.text, start);
+  Json message = {{"role", "assistant"}, {"content", std::move(split.content)}};
+  if (split.reasoning) message["reasoning_content"] = std::move(*split.reasoning);
+  return message;
+}
+
+Json choice_json(const ResponseHead& head, std::size_t index, const Completion& completion,
                  const Tokenizer& tokenizer) {
   Json choice = {{"index", index}};
-  if (kind == AnswerKind::chat) {
-    choice["message"] = {{"role", "assistant"}, {"content", completion.text}};
+  if (head.kind == AnswerKind::chat) {
+    choice["message"] = message_json(completion, head.start);
   } else {
     choice["text"] = completion.text;
   }
@@ -44,7 +51,7 @@ Json response_json(const ResponseHead& head, std::span<const Completion> complet
   Json choices = Json::array();
   std::int64_t generated = 0, prefilled = 0;
   for (std::size_t i = 0; i < completions.size(); ++i) {
-    choices.push_back(choice_json(head.kind, i, completions[i], tokenizer));
+    choices.push_back(choice_json(head, i, completions[i], tokenizer));
     generated += completions[i].usage.completion_tokens;
     prefilled += completions[i].usage.prefilled_tokens;
   }

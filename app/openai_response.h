@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "app/thoughts.h"
 #include "core/base/json.h"
 #include "core/engine/request.h"
 #include "core/text/tokenizer.h"
@@ -20,13 +21,15 @@ struct ResponseHead {
   std::string id;     ///< "chatcmpl-..." or "cmpl-..."
   std::string model;  ///< as the user named it
   std::int64_t created_s;
+  AnswerStart start = {};  ///< of all completions
 };
 
-/// A chat.completion or text_completion object with one choice per completion. Log-probabilities
-/// are in the chat form ({"content": [...]}) for both kinds. `usage` holds OpenAI's three counts
-/// and ours, of the prompt: reused_tokens, where they came from (reused_from) and, where that was
-/// not exact, reused_precision; and prefilled_tokens of all choices together: each but the first
-/// runs the last token at least. `tokenizer` spells tokens.
+/// A chat.completion or text_completion object with one choice per completion. A chat's thought is
+/// its message's reasoning_content, beside the content; an answer without one has no such key.
+/// Log-probabilities are in the chat form ({"content": [...]}) for both kinds. `usage` holds
+/// OpenAI's three counts and ours, of the prompt: reused_tokens, where they came from (reused_from)
+/// and, where that was not exact, reused_precision; and prefilled_tokens of all choices together:
+/// each but the first runs the last token at least. `tokenizer` spells tokens.
 Json response_json(const ResponseHead& head, std::span<const Completion> completions,
                    const Tokenizer& tokenizer);
 

@@ -117,9 +117,11 @@ std::pair<std::size_t, std::size_t> user_pieces(const Rendered& rendered, const 
 const OwnTurn* own_turn_of(std::span<const OwnTurn> own_turns, std::size_t& next,
                            std::string_view text) {
   for (std::size_t i = next; i < own_turns.size(); ++i) {
-    if (own_turns[i].text != text || own_turns[i].tokens.empty()) continue;
+    const OwnTurn& own = own_turns[i];
+    if (own.tokens.empty() || text.size() != own.opening.size() + own.text.size()) continue;
+    if (!text.starts_with(own.opening) || !text.ends_with(own.text)) continue;
     next = i + 1;
-    return &own_turns[i];
+    return &own;
   }
   return nullptr;
 }
@@ -144,12 +146,16 @@ EncodedPrompt encode_chat(const ChatTemplate& chat_template, const Tokenizer& to
                              ? own_turn_of(prompt.own_turns, next_own, piece.text)
                              : nullptr;
     if (own != nullptr) {
+      if (!own->opening.empty()) {
+        encoder.add({.text = own->opening, .marked = true, .allow_thinking_markers = true});
+      }
       encoder.add(own->tokens);
     } else {
       encoder.add(text_piece(piece));
     }
   }
   EncodedPrompt encoded = encoder.take();
+  encoded.start = {.may_think = true, .opening = opening_of(rendered)};
   if (encoded.tokens.empty()) {
     throw Error(ErrorKind::model,
                 "the chat template makes an empty prompt of this conversation; hyb run --raw "
@@ -165,9 +171,31 @@ std::vector<TokenId> encode_pieces(const Tokenizer& tokenizer,
   return tokenizer.encode(texts, as_rendered);
 }
 
+std::string opening_of(const Rendered& rendered) {
+  std::string behind;
+  for (std::size_t i = rendered.pieces.size(); i-- > 0;) {
+    const RenderedPiece& piece = rendered.pieces[i];
+    const bool is_last = i + 1 == rendered.pieces.size();
+    // What a person wrote begins no thought, and a past answer has ended with its turn.
+    if (piece.source == TextSource::person) break;
+    if (piece.source == TextSource::assistant && !is_last) break;
+    const std::size_t begin = piece.text.rfind(thought_begin), end = piece.text.rfind(thought_end);
+    const bool has_begin = begin != std::string::npos, has_end = end != std::string::npos;
+    if (has_end && (!has_begin || end > begin)) break;
+    if (has_begin) return piece.text.substr(begin) + behind;
+    behind.insert(0, piece.text);
+  }
+  return {};
+}
+
 std::vector<TokenId> encode_raw(const Tokenizer& tokenizer, std::string_view text,
                                 bool allow_special) {
-  return tokenizer.encode(text, {.add_special_tokens = true, .parse_special = allow_special});
+  auto tokens =
+      tokenizer.encode(text, {.add_special_tokens = true, .parse_special = allow_special});
+  const auto bos = tokenizer.bos();
+  const bool is_double = bos && tokens.size() > 1 && tokens[0] == *bos && tokens[1] == *bos;
+  if (is_double) tokens.erase(tokens.begin());
+  return tokens;
 }
 
 void fit_prompt(std::vector<TokenId>& prompt, std::int32_t prompt_max, Truncate truncate) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "app/thoughts.h"
 #include "core/base/ids.h"
 #include "core/base/json.h"
 #include "core/text/chat_template.h"
@@ -18,6 +19,7 @@ namespace hyb::app {
 struct OwnTurn {
   std::string text;
   std::vector<TokenId> tokens;
+  std::string opening = {};  ///< text that the prompt had begun the answer with
 };
 
 struct ChatPrompt {
@@ -33,10 +35,12 @@ struct EncodedPrompt {
   /// message begins (system prompt and tools stand before it), and that of the last one (all of the
   /// conversation so far does). Ascending, above 0; no token before one depends on what is behind.
   std::vector<std::int32_t> message_ends = {};
+  AnswerStart start = {};
 };
 
 /// Renders messages and encodes them. Text of user, system and tool messages never becomes a
-/// control token; an own turn whose text the template prints unchanged keeps the engine's own ids.
+/// control token; an own turn whose text (with its opening) the template prints unchanged keeps the
+/// engine's own ids.
 /// Throws Error(model) when the template makes nothing of the messages.
 EncodedPrompt encode_chat(const ChatTemplate& chat_template, const Tokenizer& tokenizer,
                           const ChatPrompt& prompt);
@@ -49,7 +53,11 @@ std::vector<TokenId> encode_pieces(const Tokenizer& tokenizer,
 Rendered render_chat(const ChatTemplate& chat_template, const Tokenizer& tokenizer,
                      const ChatPrompt& prompt);
 
-/// A raw prompt: with the tokenizer's own BOS and the like; control tokens only if allowed.
+/// The thought that a prompt has begun and not ended, see AnswerStart.
+std::string opening_of(const Rendered& rendered);
+
+/// A raw prompt: with the tokenizer's own BOS and the like; control tokens only if allowed, and
+/// BOS only once even where the text spells it too.
 std::vector<TokenId> encode_raw(const Tokenizer& tokenizer, std::string_view text,
                                 bool allow_special);
 

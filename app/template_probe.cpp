@@ -1,33 +1,29 @@
 #include "app/template_probe.h"
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "app/prompt.h"
+#include "app/think_option.h"
+#include "app/thoughts.h"
 #include "core/base/error.h"
 
 namespace hyb::app {
 namespace {
 
-constexpr std::string_view thinking_begin = "<think>";
+/// In no template by chance.
+constexpr const char* odd_word = "qzxvj";
 
 Json message(const char* role, const std::string& text) {
   return {{"role", role}, {"content", text}};
 }
 
-std::string rendered(const ChatTemplate& chat_template, const Tokenizer& tokenizer,
-                     const Json& messages) {
-  return render_chat(chat_template, tokenizer, {.messages = messages, .variables = Json::object()})
-      .text();
-}
-
 /// As a model that thinks would answer: where the prompt has begun its thoughts, it goes on there.
-std::string answer_to(const std::string& prompt) {
-  const std::size_t last = prompt.find_last_not_of(" \n");
-  const bool has_begun = last != std::string::npos &&
-                         std::string_view(prompt).substr(0, last + 1).ends_with(thinking_begin);
-  return std::string(has_begun ? "" : "<think>\n") + "Two and two.\n</think>\n\nFour.";
+std::string answer_to(const AnswerStart& start) {
+  return (start.opening.empty() ? "<think>\n" : "") +
+         std::string("Two and two.\n</think>\n\nFour.");
 }
 
 /// Some templates put the space there that the model would have begun its answer with.
@@ -38,27 +34,111 @@ bool goes_on(std::string_view text, std::string_view prompt, std::string_view an
   return text.starts_with(answer);
 }
 
+/// Renders, or nothing where the template refuses what it was not made for.
+class Probe {
+ public:
+  Probe(const ChatTemplate& chat_template, const Tokenizer& tokenizer)
+      : chat_template_(chat_template), tokenizer_(tokenizer) {}
+
+  std::optional<Rendered> rendered(const Json& messages, const Json& variables) const {
+    try {
+      return render_chat(chat_template_, tokenizer_,
+                         {.messages = messages, .variables = variables});
+    } catch (const Error&) {
+      return std::nullopt;
+    }
+  }
+
+  /// The prompt of a first question; empty where it is refused.
+  std::string prompt(const Json& variables) const {
+    const auto made = rendered(Json::array({message("user", "Hello")}), variables);
+    return made ? made->text() : std::string();
+  }
+
+  bool shows_odd_word(const Json& messages, const Json& variables) const {
+    const auto made = rendered(messages, variables);
+    return made && made->text().find(odd_word) != std::string::npos;
+  }
+
+  bool takes_reasoning() const {
+    Json answer = message("assistant", "Four.");
+    answer["reasoning_content"] = odd_word;
+    return shows_odd_word({message("user", "Hello"), answer}, {{"add_generation_prompt", false}});
+  }
+
+  bool takes_tools() const {
+    const Json parameters = {{"type", "object"}, {"properties", Json::object()}};
+    const Json function = {
+        {"name", odd_word}, {"description", "A tool."}, {"parameters", parameters}};
+    const Json tool = {{"type", "function"}, {"function", function}};
+    return shows_odd_word(Json::array({message("user", "Hello")}),
+                          {{"tools", Json::array({tool})}});
+  }
+
+  bool begins_thought() const {
+    const auto made = rendered(Json::array({message("user", "Hello")}), Json::object());
+    return made && !opening_of(*made).empty();
+  }
+
+ private:
+  const ChatTemplate& chat_template_;
+  const Tokenizer& tokenizer_;
+};
+
 }  // namespace
 
 PlacementPrior placement_prior(const ChatTemplate& chat_template, const Tokenizer& tokenizer) {
-  try {
-    Json messages = Json::array();
-    std::string before, answer;
-    for (int turn = 1; turn <= 3; ++turn) {
-      messages.push_back(message("user", "What is two and two?"));
-      const std::string prompt = rendered(chat_template, tokenizer, messages);
-      if (turn > 1 && !goes_on(prompt, before, answer)) {
-        // Some keep the thinking of the last answer only: then either end has its use.
-        return turn == 2 ? PlacementPrior::answers_change : PlacementPrior::unknown;
-      }
-      before = prompt;
-      answer = answer_to(prompt);
-      messages.push_back(message("assistant", answer));
+  const Probe probe(chat_template, tokenizer);
+  const bool reasoning = probe.takes_reasoning();
+  Json messages = Json::array();
+  std::string before, answer;
+  for (int turn = 1; turn <= 3; ++turn) {
+    messages.push_back(message("user", "What is two and two?"));
+    const auto made = probe.rendered(messages, Json::object());
+    if (!made) return PlacementPrior::unknown;
+    const std::string prompt = made->text();
+    if (turn > 1 && !goes_on(prompt, before, answer)) {
+      // Some keep the thinking of the last answer only: then either end has its use.
+      return turn == 2 ? PlacementPrior::answers_change : PlacementPrior::unknown;
     }
-    return PlacementPrior::answers_stay;
-  } catch (const Error&) {
-    return PlacementPrior::unknown;  // a template may refuse to render what it was not made for
+    before = prompt;
+    const AnswerStart start = {.may_think = true, .opening = opening_of(*made)};
+    answer = answer_to(start);
+    messages.push_back(assistant_message(answer, start, reasoning));
   }
+  return PlacementPrior::answers_stay;
+}
+
+std::string_view name_of(Thinking thinking) {
+  switch (thinking) {
+    case Thinking::on:
+      return "on";
+    case Thinking::off:
+      return "off";
+    case Thinking::always:
+      return "always";
+    case Thinking::none:
+      break;
+  }
+  return "none";
+}
+
+TemplateTraits template_traits(const ChatTemplate& chat_template, const Tokenizer& tokenizer) {
+  const Probe probe(chat_template, tokenizer);
+  const std::string off = probe.prompt(think_variables(false));
+  TemplateTraits traits{.obeys_think = off != probe.prompt(think_variables(true)),
+                        .takes_reasoning = probe.takes_reasoning(),
+                        .takes_tools = probe.takes_tools()};
+  if (traits.obeys_think) {
+    traits.thinking = probe.prompt(Json::object()) == off ? Thinking::off : Thinking::on;
+  } else if (probe.begins_thought()) {
+    traits.thinking = Thinking::always;
+  }
+  return traits;
+}
+
+bool takes_reasoning(const ChatTemplate& chat_template, const Tokenizer& tokenizer) {
+  return Probe(chat_template, tokenizer).takes_reasoning();
 }
 
 }  // namespace hyb::app

@@ -61,6 +61,7 @@ Json job_of(const BatchOptions& options, const InputFile& input, const ModelSour
   if (options.model.reuse.snapshots != "exact") {
     settings["snapshots"] = options.model.reuse.snapshots;
   }
+  if (options.think) settings["think"] = *options.think;
   if (options.model.batch_invariant) settings["batch_invariant"] = true;
   if (options.model.quantize != "none") settings["quantize"] = options.model.quantize;
   return {{"hyb", version_text()},
@@ -137,7 +138,6 @@ BatchReport answer(const BatchOptions& options, const InputFile& input, OutputFi
     return Session::open(options.model, {.sequences_max = options.parallel}, environment);
   }();
   add_tiers(session.engine(), options.tiers, environment);
-  if (input.format() == LineFormat::text && !options.raw) session.need_chat_template();
   const Tokenizer& tokenizer = session.need_tokenizer();
   RequestMaker maker(tokenizer, session.chat_template(),
                      terms_of(options, session.request(options.generation),
@@ -200,9 +200,16 @@ struct OpenedJob {
   std::vector<ResultMark> marks;
 };
 
+/// What the chat template cannot do for any line.
+void check_texts(const BatchOptions& options, const InputFile& input, const ModelSource& source) {
+  if (input.format() == LineFormat::text && !options.raw) need_chat_template(source);
+  check_think(options.think, source);
+}
+
 OpenedJob open_job(const BatchOptions& options, const InputFile& input) {
   const ModelSource source = ModelSource::find(options.model.model, read_environment());
   outline_of(source, options.model);  // what cannot run is refused before a file is made
+  check_texts(options, input, source);
   const Json job = job_of(options, input, source);
   refuse_same_file(input, options.output);
   OpenedJob opened{.output = OutputFile::open(options.output), .job = job, .marks = {}};
@@ -237,6 +244,7 @@ JobTerms terms_of(const BatchOptions& options, Request defaults, RequestLimits l
           .limits = limits,
           .model = options.model.model,
           .system = options.system,
+          .think = options.think,
           .raw = options.raw,
           .strict = options.strict,
           .truncate = options.truncate};

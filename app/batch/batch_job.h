@@ -10,6 +10,7 @@
 #include "app/batch/request_maker.h"
 #include "app/options.h"
 #include "app/prompt.h"
+#include "app/think_option.h"
 #include "app/tiers.h"
 
 namespace hyb::app {
@@ -23,6 +24,7 @@ struct BatchOptions {
   std::string input, output;
   std::optional<LineFormat> format;
   std::string system;
+  Think think;
   bool raw = false;
   Truncate truncate = Truncate::refuse;
   std::int32_t parallel = 16;

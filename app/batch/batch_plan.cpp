@@ -67,7 +67,7 @@ std::vector<PlannedLine> BatchPlanner::next() {
     const RequestLine line = input_.read(input_.lines()[index]);
     try {
       if (line.failure) throw Error(ErrorKind::usage, line.failure->message);
-      prompts.push_back(maker_.make(line).prompt);
+      prompts.push_back(maker_.make(line).request.prompt);
       planned.push_back(index);
       tokens += static_cast<std::int64_t>(prompts.back().size());
     } catch (const Error& error) {

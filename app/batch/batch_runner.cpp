@@ -13,6 +13,7 @@ struct BatchRunner::Active {
   std::int64_t place;  ///< among the lines to do
   std::string custom_id;
   AnswerKind kind;
+  AnswerStart start;
   Collector collector;
   RequestId request{};
 };
@@ -68,7 +69,7 @@ void BatchRunner::start(std::int64_t place, const PlannedLine& planned) {
     return;
   }
   try {
-    Request request = maker_.make(line);
+    auto [request, answer_start] = maker_.make(line);
     if (planned.plan) {
       request.message_ends = planned.plan->cuts;
       request.keep_snapshots = !planned.plan->cuts.empty();
@@ -79,6 +80,7 @@ void BatchRunner::start(std::int64_t place, const PlannedLine& planned) {
         std::make_unique<Active>(Active{.place = place,
                                         .custom_id = line.custom_id,
                                         .kind = is_text ? AnswerKind::text : AnswerKind::chat,
+                                        .start = std::move(answer_start),
                                         .collector = Collector(request.choices)});
     active->request = engine_.submit(std::move(request), active->collector);
     active_.push_back(std::move(active));
@@ -126,7 +128,8 @@ void BatchRunner::finish(const Active& active) {
   const Json body = response_json({.kind = active.kind,
                                    .id = prefix + hex(id).substr(0, 24),
                                    .model = options_.model,
-                                   .created_s = std::time(nullptr)},
+                                   .created_s = std::time(nullptr),
+                                   .start = active.start},
                                   active.collector.completions(), tokenizer_);
   writer_.put(active.place, answered_line(active.custom_id, body));
   ++counts_.done;

@@ -37,7 +37,7 @@ void check_messages(const Json& messages) {
 
 }  // namespace
 
-Request RequestMaker::make(const RequestLine& line) {
+MadeRequest RequestMaker::make(const RequestLine& line) {
   look_at_fields(line.body);
   Request request = terms_.defaults;
   apply_body(line.body, request);
@@ -47,7 +47,7 @@ Request RequestMaker::make(const RequestLine& line) {
   fit_prompt(request.prompt, terms_.limits.length_max - 1, terms_.truncate);
   if (request.prompt.size() == length) request.message_ends = std::move(prompt.message_ends);
   check(request, terms_.limits);
-  return request;
+  return {.request = std::move(request), .start = std::move(prompt.start)};
 }
 
 EncodedPrompt RequestMaker::encode(const RequestLine& line) const {
@@ -71,10 +71,15 @@ EncodedPrompt RequestMaker::encode(const RequestLine& line) const {
     messages.push_back({{"role", "user"}, {"content", text}});
   }
   if (chat_template_ == nullptr) {
-    refuse("the model has no chat template; --raw continues prompts without one");
+    refuse(line.form == RequestForm::messages
+               ? "messages: the model has no chat template to take them; it continues a prompt "
+                 "(--raw, or a body of /v1/completions)"
+               : "the model has no chat template; --raw continues prompts without one");
   }
+  Json variables = template_variables(line.body);  // chat_template_kwargs win over all others
+  variables.update(think_variables(terms_.think));
   return encode_chat(*chat_template_, tokenizer_,
-                     {.messages = messages, .variables = template_variables(line.body)});
+                     {.messages = messages, .variables = std::move(variables)});
 }
 
 void RequestMaker::look_at_fields(const Json& body) {

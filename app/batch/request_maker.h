@@ -7,6 +7,7 @@
 
 #include "app/batch/request_line.h"
 #include "app/prompt.h"
+#include "app/think_option.h"
 #include "core/engine/request.h"
 #include "core/text/chat_template.h"
 #include "core/text/tokenizer.h"
@@ -19,9 +20,16 @@ struct JobTerms {
   RequestLimits limits;  ///< of the engine
   std::string model;     ///< as the user named it
   std::string system;    ///< for lines that are only a prompt; may be empty
+  Think think = {};      ///< of lines that are chats and say nothing of it themselves
   bool raw = false;      ///< such lines are continued without the chat template
   bool strict = false;   ///< a line with an unknown field fails
   Truncate truncate = Truncate::refuse;
+};
+
+/// What the engine is asked, and what it is known by of the answer.
+struct MadeRequest {
+  Request request;
+  AnswerStart start;
 };
 
 /// Makes the engine's requests of a job's lines.
@@ -33,7 +41,7 @@ class RequestMaker {
 
   /// The request of a line that has no failure yet. Throws Error(usage) or Error(model) saying what
   /// is wrong with it: it can never run.
-  Request make(const RequestLine& line);
+  MadeRequest make(const RequestLine& line);
 
   /// Warnings for people since the last call, each said once in the life of this.
   std::vector<std::string> take_warnings();

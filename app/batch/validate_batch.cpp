@@ -52,6 +52,7 @@ int validate_batch(const BatchOptions& options) {
   const StopAtOnce nothing_to_lose;
   const InputFile input = scanned_input(options);
   const ModelSource source = ModelSource::find(options.model.model, read_environment());
+  check_think(options.think, source);
   const ModelTexts texts = read_texts(source);
   const Tokenizer& tokenizer = need_tokenizer(texts, source);
   RequestMaker maker(

@@ -82,7 +82,7 @@ std::vector<Request> requests_of(const std::string& path, const Session& session
       throw Error(ErrorKind::model,
                   fmt::format("{}: line {}: {}", path, line.number, parsed.failure->message));
     }
-    requests.push_back(maker.make(parsed));
+    requests.push_back(maker.make(parsed).request);
   }
   return requests;
 }

@@ -11,13 +11,19 @@ namespace {
 
 class StdoutSink : public Sink {
  public:
-  explicit StdoutSink(bool sanitizes) : sanitizes_(sanitizes) {}
+  explicit StdoutSink(const AnswerView& view)
+      : sanitizes_(view.sanitizes), dims_(view.dims_thoughts), scanner_(view.start) {}
 
   void on_text(RequestId, std::int32_t, std::string_view text) override {
-    write(sanitizes_ ? sanitizer_.push(text) : std::string(text));
+    if (dims_) {
+      show(scanner_.push(text));
+    } else {
+      write(shown(text));
+    }
   }
 
   void on_finish(RequestId, std::int32_t, const Completion& completion) override {
+    if (dims_) show(scanner_.finish());
     if (sanitizes_) write(sanitizer_.flush());
     // An answer without text is a line too: whoever reads lines counts them.
     if (!ends_line_) write("\n");
@@ -29,15 +35,25 @@ class StdoutSink : public Sink {
   Answer& answer() { return answer_; }
 
  private:
-  void write(std::string_view text) {
+  std::string shown(std::string_view text) {
+    return sanitizes_ ? sanitizer_.push(text) : std::string(text);
+  }
+
+  void show(const std::vector<ThoughtScanner::Piece>& pieces) {
+    for (const auto& [text, is_thought] : pieces) write(shown(text), is_thought);
+  }
+
+  /// Each text ends what it began: nothing that ends the program leaves a dim terminal behind.
+  void write(const std::string& text, bool is_dim = false) {
     if (text.empty() || has_failed_) return;
     has_failed_ = true;  // also when write_stdout throws: one error is enough
-    answer_.reader_is_gone = !write_stdout(text);
+    answer_.reader_is_gone = !write_stdout(is_dim ? "\x1b[2m" + text + "\x1b[m" : text);
     has_failed_ = answer_.reader_is_gone;
     ends_line_ = text.ends_with('\n');
   }
 
-  bool sanitizes_;
+  bool sanitizes_, dims_;
+  ThoughtScanner scanner_;
   Sanitizer sanitizer_;
   bool ends_line_ = false;
   bool has_failed_ = false;
@@ -71,8 +87,8 @@ class Withdrawal {
 
 }  // namespace
 
-Answer stream_answer(Engine& engine, Request request, bool sanitizes) {
-  StdoutSink sink(sanitizes);
+Answer stream_answer(Engine& engine, Request request, const AnswerView& view) {
+  StdoutSink sink(view);
   const RequestId id = engine.submit(std::move(request), sink);
   const Withdrawal withdrawal(engine, id, sink);
   while (!sink.has_finished()) {

@@ -13,25 +13,6 @@
 #include "core/base/log.h"
 
 namespace hyb::app {
-namespace {
-
-[[noreturn]] void refuse_without_template(const std::string& name) {
-  throw Error(ErrorKind::model,
-              fmt::format("{}: the model has no chat template, so there is no telling how it wants "
-                          "to be talked to; use: hyb run {} --raw -p TEXT",
-                          name, name));
-}
-
-const ChatTemplate& need_template(const Session& session) {
-  if (session.chat_template() == nullptr) refuse_without_template(session.source().name());
-  return *session.chat_template();
-}
-
-}  // namespace
-
-void need_chat_template(const ModelSource& source) {
-  if (!source.chat_template("default")) refuse_without_template(source.name());
-}
 
 Chat::Chat(Session& session, SessionKeeper& keeper, const GenerationOptions& options,
            const ChatManners& manners)
@@ -39,12 +20,17 @@ Chat::Chat(Session& session, SessionKeeper& keeper, const GenerationOptions& opt
       keeper_(&keeper),
       manners_(manners),
       settings_(options, session.generation_config(), session.model().plan.vocab),
-      prompts_(need_template(session), session.need_tokenizer(), manners.history),
+      prompts_(session.need_chat_template(), session.need_tokenizer(), manners.history),
       ahead_(session.engine()) {}
 
 void Chat::set_system(const std::string& text) {
   check_utf8(text, "the system prompt");
   conversation_.set_system(text);
+}
+
+void Chat::set_think(Think think, std::string_view who) {
+  check_think(think, session_->need_chat_template(), session_->need_tokenizer(), who);
+  prompts_.set_think(think);
 }
 
 void Chat::open(const std::string& name) {
@@ -79,9 +65,8 @@ std::vector<std::vector<TokenId>> Chat::sequences(bool all_turns) const {
   std::vector<std::vector<TokenId>> sequences;
   for (const std::int32_t turn : ends) {
     if (turn == 0) continue;
-    const auto& [parent, exchange] = conversation_.turn(turn);
-    std::vector<TokenId> ran = prompts_.prompt(conversation_, parent, exchange.message).tokens;
-    const std::vector<TokenId>& ids = exchange.answer.tokens;
+    std::vector<TokenId> ran = prompts_.prompt_of(conversation_, turn).tokens;
+    const std::vector<TokenId>& ids = conversation_.turn(turn).exchange.answer.tokens;
     ran.insert(ran.end(), ids.begin(), ids.end());
     sequences.push_back(std::move(ran));
     sequences.push_back(prompts_.lasting(conversation_, turn));
@@ -136,6 +121,9 @@ Chat::Next Chat::carry_out(const SlashCommand& command) {
     case Kind::system:
       show_system(command.argument);
       break;
+    case Kind::think:
+      show_think(command.argument);
+      break;
     case Kind::set:
       write_stderr(sanitized(settings_.set(command.argument)));
       break;
@@ -182,6 +170,15 @@ void Chat::show_system(const std::string& argument) {
   if (!argument.empty()) set_system(argument == "none" ? "" : argument);
   const std::string& system = conversation_.system();
   write_stderr(system.empty() ? "no system prompt\n" : "system: " + sanitized(system) + '\n');
+}
+
+void Chat::show_think(const std::string& argument) {
+  if (argument != "" && argument != "on" && argument != "off" && argument != "default") {
+    throw Error(ErrorKind::usage, fmt::format("/think: on, off or default, got '{}'", argument));
+  }
+  if (argument == "default") set_think({}, "/think");
+  if (argument == "on" || argument == "off") set_think(argument == "on", "/think");
+  write_stderr(fmt::format("think: {}\n", name_of(prompts_.think())));
 }
 
 void Chat::drop_draft() {
@@ -272,25 +269,30 @@ Answer Chat::answer(const std::string& message, std::uint64_t seed_shift) {
   request.message_ends = std::move(prompt.message_ends);
   request.keep_logits = true;  // for /regen
   request.sampling.seed += seed_shift;
-  const Answer given = stream_answer(session_->engine(), std::move(request), manners_.sanitizes);
+  const Answer given = stream_answer(session_->engine(), std::move(request),
+                                     {.sanitizes = manners_.sanitizes,
+                                      .dims_thoughts = manners_.dims_thoughts,
+                                      .start = prompt.start});
   const Completion& completion = given.completion;
   if (completion.reason == FinishReason::error) {
     throw Error(ErrorKind::runtime, "the answer broke off: " + completion.error);
   }
   // Before its first token a stopped answer is none.
-  if (!given.was_stopped || !completion.tokens.empty()) keep(message, given);
+  if (!given.was_stopped || !completion.tokens.empty()) keep(message, prompt.start, given);
   comment(given);
   return given;
 }
 
-void Chat::keep(const std::string& message, const Answer& given) {
+void Chat::keep(const std::string& message, const AnswerStart& start, const Answer& given) {
   const Completion& completion = given.completion;
   Exchange exchange{
       .message = message,
       .answer = own_turn(completion, session_->stop_tokens(), session_->need_tokenizer()),
       .answer_text = completion.text,
       .was_interrupted = given.was_stopped,
-      .tokens = completion.usage.prompt_tokens + completion.usage.completion_tokens};
+      .tokens = completion.usage.prompt_tokens + completion.usage.completion_tokens,
+      .opening = start.opening,
+      .think = prompts_.think()};
   if (prompts_.mode() == HistoryMode::preserve) {
     exchange.lead = prompts_.lead(conversation_, conversation_.here(), message);
   }

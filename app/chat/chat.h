@@ -13,7 +13,6 @@
 #include "app/chat/roll_forward.h"
 #include "app/chat/settings.h"
 #include "app/environment.h"
-#include "app/model_source.h"
 #include "app/session.h"
 #include "app/sessions/session_keeper.h"
 #include "app/ui/entry.h"
@@ -22,17 +21,14 @@ namespace hyb::app {
 
 /// How a chat talks.
 struct ChatManners {
-  bool has_person = false;  ///< notices and status lines are shown
-  bool sanitizes = false;   ///< stdout is a terminal
-  bool has_colour = false;  ///< on stderr
+  bool has_person = false;     ///< notices and status lines are shown
+  bool sanitizes = false;      ///< stdout is a terminal
+  bool dims_thoughts = false;  ///< on stdout
+  bool has_colour = false;     ///< on stderr
   bool utf8 = false;
   bool has_editor = false;  ///< an entry can begin with a draft, see Chat::draft()
   HistoryMode history = HistoryMode::as_template;
 };
-
-/// Throws Error(model) that names `hyb run --raw` when the model has no chat template. Reads no
-/// weights.
-void need_chat_template(const ModelSource& source);
 
 /// A conversation with a model: entries in, answers to stdout, all else to stderr. Errors leave the
 /// conversation as it was.
@@ -45,6 +41,9 @@ class Chat {
        const ChatManners& manners);
 
   void set_system(const std::string& text);
+
+  /// Throws Error(usage) that begins with `who` where the chat template knows no such choice.
+  void set_think(Think think, std::string_view who);
 
   /// Goes on with the saved chat of the name, or begins one. Throws Error(model) when it is
   /// damaged.
@@ -84,13 +83,14 @@ class Chat {
   void save(const std::string& name);
   void load(const std::string& name);
   void show_system(const std::string& argument);
+  void show_think(const std::string& argument);
 
   /// Answers `message` behind `turn`; where that gives no answer, the conversation stays where it
   /// was.
   Next say_behind(std::int32_t turn, const std::string& message, std::uint64_t seed_shift);
   /// Streams the answer; adds the exchange when the answer has begun.
   Answer answer(const std::string& message, std::uint64_t seed_shift);
-  void keep(const std::string& message, const Answer& given);
+  void keep(const std::string& message, const AnswerStart& start, const Answer& given);
   Saving saving() const;
   std::vector<std::vector<TokenId>> sequences(bool all_turns) const;
   std::int32_t answered_turn() const;

@@ -27,9 +27,18 @@ class ChatPrompts {
 
   HistoryMode mode() const { return mode_; }
 
-  /// The prompt for `message` said behind `turn`.
+  /// What prompts are made with from now on.
+  void set_think(Think think);
+  Think think() const { return think_; }
+
+  /// The prompt for `message` said behind `turn`. Where the template ends prompts with what the
+  /// next turn's prompt has no more (a thought begun, say), its last message end stands before
+  /// that.
   EncodedPrompt prompt(const Conversation& conversation, std::int32_t turn,
                        const std::string& message) const;
+
+  /// The prompt that `turn` answered, made as it was then.
+  EncodedPrompt prompt_of(const Conversation& conversation, std::int32_t turn) const;
 
   /// The end of every prompt for `message` behind `turn`: from the end of the answer before it to
   /// the begin of its own. An Exchange keeps it as its lead.
@@ -41,17 +50,30 @@ class ChatPrompts {
   std::vector<TokenId> lasting(const Conversation& conversation, std::int32_t turn) const;
 
  private:
+  struct Question {
+    const std::string& message;
+    Think think;
+  };
+
+  EncodedPrompt made(const Conversation& conversation, std::int32_t turn,
+                     const Question& question) const;
   EncodedPrompt rendered(const Conversation& conversation, std::int32_t turn,
-                         const std::string& message) const;
+                         const Question& question) const;
   EncodedPrompt encoded_lead(const Conversation& conversation, std::int32_t turn,
-                             const std::string& message) const;
+                             const Question& question) const;
   EncodedPrompt preserved(const Conversation& conversation, std::int32_t turn,
-                          const std::string& message) const;
+                          const Question& question) const;
+  std::vector<TokenId> lead_ids(const Conversation& conversation, std::int32_t turn,
+                                const Question& question) const;
+  std::int32_t passing_tokens() const;
   std::vector<TokenId> answer_ids(const Exchange& exchange) const;
 
   const ChatTemplate& chat_template_;
   const Tokenizer& tokenizer_;
   HistoryMode mode_;
+  bool takes_reasoning_;
+  Think think_ = {};
+  std::int32_t passing_tokens_ = 0;  ///< at the end of a prompt, gone from the next turn's
 };
 
 }  // namespace hyb::app

@@ -13,6 +13,7 @@ struct SlashCommand {
     help,
     clear,
     system,
+    think,
     set,
     stats,
     memory,

@@ -83,7 +83,8 @@ void Conversation::clear() {
   branch_ = "main";
 }
 
-Json Conversation::messages(std::int32_t turn, const std::string& message) const {
+Json Conversation::messages(std::int32_t turn, const std::string& message,
+                            bool takes_reasoning) const {
   Json all = Json::array();
   const auto say = [&](const char* role, const std::string& text) {
     all.push_back({{"role", role}, {"content", text}});
@@ -92,7 +93,8 @@ Json Conversation::messages(std::int32_t turn, const std::string& message) const
   for (const std::int32_t number : path(turn)) {
     const Exchange& exchange = this->turn(number).exchange;
     say("user", exchange.message);
-    say("assistant", exchange.answer_text);
+    const AnswerStart start = {.may_think = true, .opening = exchange.opening};
+    all.push_back(assistant_message(exchange.answer_text, start, takes_reasoning));
   }
   say("user", message);
   return all;
@@ -101,7 +103,9 @@ Json Conversation::messages(std::int32_t turn, const std::string& message) const
 std::vector<OwnTurn> Conversation::own_turns(std::int32_t turn) const {
   std::vector<OwnTurn> turns;
   for (const std::int32_t number : path(turn)) {
-    turns.push_back(this->turn(number).exchange.answer);
+    const Exchange& exchange = this->turn(number).exchange;
+    turns.push_back(exchange.answer);
+    turns.back().opening = exchange.opening;
   }
   return turns;
 }

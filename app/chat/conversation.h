@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "app/prompt.h"
+#include "app/think_option.h"
 #include "core/base/json.h"
 
 namespace hyb::app {
@@ -20,7 +21,9 @@ struct Exchange {
   bool was_interrupted = false;  ///< the answer is a part of one
   /// The ids that led from the end of the answer before to the begin of this one; empty: not known.
   std::vector<TokenId> lead = {};
-  std::int32_t tokens = 0;  ///< of the prompt and the answer when it was given
+  std::int32_t tokens = 0;   ///< of the prompt and the answer when it was given
+  std::string opening = {};  ///< of a thought, that the prompt had begun: see AnswerStart
+  Think think = {};          ///< what the prompt was made with
 };
 
 /// What has been said: a tree of turns, of which none is lost until clear(), and the branches that
@@ -78,7 +81,8 @@ class Conversation {
   void clear();
 
   /// For the template: system, the exchanges up to `turn`, and `message` that is to be answered.
-  Json messages(std::int32_t turn, const std::string& message) const;
+  /// Past answers are as assistant_message() makes them.
+  Json messages(std::int32_t turn, const std::string& message, bool takes_reasoning = false) const;
 
   /// One per answer in messages().
   std::vector<OwnTurn> own_turns(std::int32_t turn) const;

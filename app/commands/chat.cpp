@@ -14,11 +14,13 @@
 #include "app/commands/commands.h"
 #include "app/environment.h"
 #include "app/idle_memory.h"
+#include "app/model_texts.h"
 #include "app/options.h"
 #include "app/reuse_options.h"
 #include "app/session.h"
 #include "app/sessions/session_keeper.h"
 #include "app/sessions/session_origin.h"
+#include "app/think_option.h"
 #include "app/tiers.h"
 #include "app/ui/line_editor.h"
 #include "app/ui/plain_lines.h"
@@ -35,6 +37,7 @@ struct Options {
   ModelOptions model;
   GenerationOptions generation;
   std::string system;
+  Think think;
   std::string history = "template";
   std::string session;
   std::optional<double> idle_seconds;
@@ -71,7 +74,9 @@ Session open_session(const Options& options, const Environment& environment) {
   if (!options.session.empty()) check_session_name(options.session);
   check_idle(options.idle_seconds, options.model.pools);
   check(sampling_of(options.generation, Json::object()), std::numeric_limits<std::int32_t>::max());
-  need_chat_template(ModelSource::find(options.model.model, environment));
+  const ModelSource source = ModelSource::find(options.model.model, environment);
+  need_chat_template(source);
+  check_think(options.think, source);
   check_tiers(options.tiers);
   Session session = Session::open(options.model, {.sequences_max = 1}, environment);
   add_tiers(session.engine(), options.tiers, environment);
@@ -168,15 +173,18 @@ int run(const Options& options) {
   SnapshotCarrier carrier(engine.pool(), session.runner(), engine.prefixes(),
                           [&engine] { engine.carry_out_orders(); });
   SessionKeeper keeper = make_keeper(options, session, environment, has_person, carrier);
-  Chat chat(session, keeper, options.generation,
-            {.has_person = has_person && is_terminal(Stream::error),
-             .sanitizes = is_terminal(Stream::output),
-             .has_colour = wants_colour(Stream::error, environment),
-             .utf8 = environment.utf8,
-             .has_editor = has_editor(environment),
-             .history =
-                 options.history == "preserve" ? HistoryMode::preserve : HistoryMode::as_template});
+  Chat chat(
+      session, keeper, options.generation,
+      {.has_person = has_person && is_terminal(Stream::error),
+       .sanitizes = is_terminal(Stream::output),
+       .dims_thoughts = is_terminal(Stream::output) && wants_colour(Stream::output, environment),
+       .has_colour = wants_colour(Stream::error, environment),
+       .utf8 = environment.utf8,
+       .has_editor = has_editor(environment),
+       .history =
+           options.history == "preserve" ? HistoryMode::preserve : HistoryMode::as_template});
   chat.set_system(options.system);
+  chat.set_think(options.think, "--think");
   const std::unique_ptr<Input> input = make_input(options, environment);
   if (has_person) greet(session);
   if (!options.session.empty()) chat.open(options.session);
@@ -196,6 +204,7 @@ Action describe(CLI::App& cli) {
   add_generation_options(cli, options->generation);
   add_tier_options(cli, options->tiers);
   cli.add_option("--system", options->system, "the system prompt");
+  add_think_option(cli, options->think);
   cli.add_option("--history", options->history,
                  "past turns as the template wants them, or just as they were given")
       ->check(CLI::IsMember({"template", "preserve"}))

@@ -6,6 +6,7 @@
 #include "app/model_texts.h"
 #include "app/prompt.h"
 #include "app/text_input.h"
+#include "app/think_option.h"
 #include "app/ui/process.h"
 #include "app/ui/sanitizer.h"
 #include "app/ui/terminal.h"
@@ -19,6 +20,7 @@ struct Options {
   std::string model = "demo";
   TextInput input;
   std::string system;
+  Think think;
   std::string messages;
   std::string template_file;
   bool json = false;
@@ -91,6 +93,8 @@ int run(const Options& options) {
   }
   const Tokenizer& tokenizer = need_tokenizer(texts, source);
   const ChatTemplate& chat_template = need_chat_template(texts, source);
+  check_think(options.think, chat_template, tokenizer, "--think");
+  prompt.variables.update(think_variables(options.think));
   if (options.tokens) {
     write_stdout(tokens_text(encode_chat(chat_template, tokenizer, prompt).tokens));
     return 0;
@@ -107,6 +111,7 @@ Action describe(CLI::App& cli) {
       ->capture_default_str();
   add_text_input(cli, options->input);
   cli.add_option("--system", options->system, "the system prompt");
+  add_think_option(cli, options->think);
   cli.add_option("--messages", options->messages,
                  "JSON file (- for stdin): messages, or an object with messages, tools, ...");
   cli.add_option("--template", options->template_file, "a template in place of the model's");

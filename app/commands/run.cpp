@@ -7,12 +7,15 @@
 
 #include "app/chat/answer.h"
 #include "app/commands/commands.h"
+#include "app/model_outline.h"
+#include "app/model_texts.h"
 #include "app/openai_response.h"
 #include "app/options.h"
 #include "app/prompt.h"
 #include "app/reuse_options.h"
 #include "app/session.h"
 #include "app/text_input.h"
+#include "app/think_option.h"
 #include "app/ui/process.h"
 #include "app/ui/terminal.h"
 #include "core/base/error.h"
@@ -26,6 +29,7 @@ struct Options {
   TextInput input;
   std::string system;
   std::string truncate;
+  Think think;
   bool raw = false;
   bool allow_special = false;
   bool json = false;
@@ -48,10 +52,15 @@ EncodedPrompt encode(const Options& options, const Session& session, const std::
   }
   messages.push_back({{"role", "user"}, {"content", text}});
   return encode_chat(session.need_chat_template(), tokenizer,
-                     {.messages = messages, .variables = Json::object()});
+                     {.messages = messages, .variables = think_variables(options.think)});
 }
 
-Request request_of(const Options& options, Session& session, const std::string& text) {
+struct Asked {
+  Request request;
+  AnswerStart start;
+};
+
+Asked ask(const Options& options, Session& session, const std::string& text) {
   Request request = session.request(options.generation);
   request.choices = options.choices;
   request.sampling.logprobs = options.logprobs;
@@ -60,7 +69,7 @@ Request request_of(const Options& options, Session& session, const std::string& 
   const auto length = request.prompt.size();
   fit_prompt(request.prompt, session.engine().length_max() - 1, truncate_of(options.truncate));
   if (request.prompt.size() == length) request.message_ends = std::move(prompt.message_ends);
-  return request;
+  return {.request = std::move(request), .start = std::move(prompt.start)};
 }
 
 std::string statistics(const Usage& usage, std::chrono::nanoseconds load) {
@@ -81,18 +90,22 @@ void fail_on_error(const Completion& completion) {
   }
 }
 
-void stream(const Options& options, Session& session, Request request) {
-  const Answer answer =
-      stream_answer(session.engine(), std::move(request), is_terminal(Stream::output));
+void stream(const Options& options, Session& session, Asked asked) {
+  const bool has_terminal = is_terminal(Stream::output);
+  const Answer answer = stream_answer(
+      session.engine(), std::move(asked.request),
+      {.sanitizes = has_terminal,
+       .dims_thoughts = has_terminal && wants_colour(Stream::output, read_environment()),
+       .start = std::move(asked.start)});
   if (options.verbose) {
     write_stderr(statistics(answer.completion.usage, session.load_time()));
   }
   fail_on_error(answer.completion);
 }
 
-void print_json(const Options& options, Session& session, Request request) {
-  Collector collector(request.choices);
-  const RequestId id = session.engine().submit(std::move(request), collector);
+void print_json(const Options& options, Session& session, Asked asked) {
+  Collector collector(asked.request.choices);
+  const RequestId id = session.engine().submit(std::move(asked.request), collector);
   while (!collector.done()) {
     if (stop_signal() != 0) {
       session.engine().cancel(id);
@@ -105,7 +118,8 @@ void print_json(const Options& options, Session& session, Request request) {
   const Json json = response_json({.kind = is_chat ? AnswerKind::chat : AnswerKind::text,
                                    .id = fmt::format("{}-{}", is_chat ? "chatcmpl" : "cmpl", now),
                                    .model = session.source().name(),
-                                   .created_s = now},
+                                   .created_s = now,
+                                   .start = std::move(asked.start)},
                                   collector.completions(), session.need_tokenizer());
   write_stdout(to_text(json) + "\n");
   for (const Completion& completion : collector.completions()) fail_on_error(completion);
@@ -118,6 +132,7 @@ void check(const Options& options) {
   refuse(options.choices > 1 && !options.json, "--choices needs --json: one stream has one answer");
   refuse(options.logprobs >= 0 && !options.json, "--logprobs needs --json");
   refuse(options.raw && !options.system.empty(), "--system needs a chat: leave --raw out");
+  refuse(options.raw && options.think.has_value(), "--think needs a chat: leave --raw out");
   refuse(options.allow_special && !options.raw,
          "--allow-special needs --raw: in a chat, what a person writes is never a control token");
 }
@@ -130,13 +145,18 @@ int run(const Options& options) {
   if (text.empty()) throw Error(ErrorKind::usage, "the prompt is empty");
   Session session = [&] {
     const StopAtOnce nothing_to_lose;
+    const ModelSource source = ModelSource::find(options.model.model, read_environment());
+    outline_of(source, options.model);  // what cannot run at all is said first
+    check_loadable(source, options.model);
+    if (!options.raw) need_chat_template(source);
+    check_think(options.think, source);
     return Session::open(options.model, {.sequences_max = options.choices}, read_environment());
   }();
-  Request request = request_of(options, session, text);
+  Asked asked = ask(options, session, text);
   if (options.json) {
-    print_json(options, session, std::move(request));
+    print_json(options, session, std::move(asked));
   } else {
-    stream(options, session, std::move(request));
+    stream(options, session, std::move(asked));
   }
   return 0;
 }
@@ -149,6 +169,7 @@ Action describe(CLI::App& cli) {
   add_text_input(cli, options->input);
   add_generation_options(cli, options->generation);
   cli.add_option("--system", options->system, "the system prompt");
+  add_think_option(cli, options->think);
   cli.add_flag("--raw", options->raw, "continue the text as it is, without the chat template");
   cli.add_flag("--allow-special", options->allow_special,
                "with --raw: control tokens spelled in the text become tokens");

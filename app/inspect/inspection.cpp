@@ -28,12 +28,12 @@ std::string told(bool& is_usable, Look&& look) {
   }
 }
 
-std::string look_at_tokenizer(const ModelSource& source) {
+std::string look_at_tokenizer(const ModelSource& source, std::optional<Tokenizer>& kept) {
   const auto text = source.read("tokenizer.json");
   if (!text) return "none";
-  const Tokenizer tokenizer = Tokenizer::from_json(
+  const Tokenizer& tokenizer = kept.emplace(Tokenizer::from_json(
       *text, source.path_of("tokenizer.json"), source.read("tokenizer_config.json").value_or(""),
-      source.path_of("tokenizer_config.json"));
+      source.path_of("tokenizer_config.json")));
   const auto named = [&](const char* name, std::optional<TokenId> token) {
     return token ? fmt::format(", {} {} '{}'", name, index(*token), tokenizer.piece(*token)) : "";
   };
@@ -41,11 +41,21 @@ std::string look_at_tokenizer(const ModelSource& source) {
          named("eos", tokenizer.eos());
 }
 
-std::string look_at_template(const ModelSource& source) {
+std::string traits_text(const TemplateTraits& traits) {
+  constexpr std::string_view switches = ", --think on|off";
+  const bool is_set = traits.thinking == Thinking::on || traits.thinking == Thinking::off;
+  return fmt::format(", thinking: {}{}{}, {}", name_of(traits.thinking),
+                     is_set ? " by default" : "", traits.obeys_think ? switches : "",
+                     traits.takes_tools ? "takes tools" : "takes no tools");
+}
+
+std::string look_at_template(const ModelSource& source, const std::optional<Tokenizer>& tokenizer,
+                             std::optional<TemplateTraits>& traits) {
   const auto text = source.chat_template("default");
   if (!text) return "none";
-  ChatTemplate::parse(*text, source.path_of("chat template"));
-  return fmt::format("{} bytes", text->size());
+  const ChatTemplate parsed = ChatTemplate::parse(*text, source.path_of("chat template"));
+  if (tokenizer) traits = template_traits(parsed, *tokenizer);
+  return fmt::format("{} bytes", text->size()) + (traits ? traits_text(*traits) : "");
 }
 
 std::string counted(std::int64_t parameters) {
@@ -118,7 +128,8 @@ Inspection inspect(const ModelSource& source, const ModelOptions& options) {
                     .outline = outline_of(source, options),
                     .tensors = {},
                     .tokenizer = {},
-                    .chat_template = {}};
+                    .chat_template = {},
+                    .traits = {}};
   const ModelOutline& outline = all.outline;
   const models::Roofline roofline(outline.plan, *outline.family, outline.geometry);
   all.parameters = models::parameters(models::required_weights(outline.plan, *outline.family));
@@ -130,8 +141,10 @@ Inspection inspect(const ModelSource& source, const ModelOptions& options) {
           .step({.sequences = 1, .tokens = 1, .position = Inspection::decode_position, .rows = 1})
           .bytes;
   if (source.has_tensors()) all.tensors = check_tensors(outline, source.tensors());
-  all.tokenizer = told(all.has_tokenizer, [&] { return look_at_tokenizer(source); });
-  all.chat_template = told(all.has_chat_template, [&] { return look_at_template(source); });
+  std::optional<Tokenizer> tokenizer;
+  all.tokenizer = told(all.has_tokenizer, [&] { return look_at_tokenizer(source, tokenizer); });
+  all.chat_template =
+      told(all.has_chat_template, [&] { return look_at_template(source, tokenizer, all.traits); });
   return all;
 }
 
@@ -210,7 +223,15 @@ Json inspection_json(const Inspection& all, bool all_tensors) {
                {"tokenizer", all.tokenizer},
                {"has_chat_template", all.has_chat_template},
                {"chat_template", all.chat_template},
+               {"thinking", nullptr},
+               {"obeys_think", nullptr},
+               {"takes_tools", nullptr},
                {"tensors", nullptr}};
+  if (all.traits) {
+    json["thinking"] = name_of(all.traits->thinking);
+    json["obeys_think"] = all.traits->obeys_think;
+    json["takes_tools"] = all.traits->takes_tools;
+  }
   if (all.tensors) {
     json["tensors"] = {{"files", all.tensors->files},
                        {"bytes", all.tensors->bytes},

@@ -7,6 +7,7 @@
 
 #include "app/inspect/tensor_check.h"
 #include "app/model_outline.h"
+#include "app/template_probe.h"
 #include "models/roofline.h"
 
 namespace hyb::app {
@@ -22,6 +23,7 @@ struct Inspection {
   std::optional<TensorCheck> tensors;    ///< none: the folder has no weights
   std::string tokenizer, chat_template;  ///< what is there, in words; or why it can't be used
   bool has_tokenizer = false, has_chat_template = false;
+  std::optional<TemplateTraits> traits;  ///< of the chat template, where there is a tokenizer too
 
   static constexpr std::int64_t decode_position = 1024;
 };

@@ -20,13 +20,17 @@ Json ids_json(const std::vector<TokenId>& tokens) {
 
 Json turn_json(const Conversation::Turn& turn) {
   const Exchange& exchange = turn.exchange;
-  return {{"behind", turn.parent},
-          {"message", exchange.message},
-          {"answer", exchange.answer_text},
-          {"answer_ids", ids_json(exchange.answer.tokens)},
-          {"lead_ids", ids_json(exchange.lead)},
-          {"interrupted", exchange.was_interrupted},
-          {"tokens", exchange.tokens}};
+  Json json = {{"behind", turn.parent},
+               {"message", exchange.message},
+               {"answer", exchange.answer_text},
+               {"answer_ids", ids_json(exchange.answer.tokens)},
+               {"lead_ids", ids_json(exchange.lead)},
+               {"interrupted", exchange.was_interrupted},
+               {"tokens", exchange.tokens}};
+  // Named only where there is something to say: chats saved before this was known have neither.
+  if (!exchange.opening.empty()) json["opening"] = exchange.opening;
+  if (exchange.think) json["think"] = *exchange.think;
+  return json;
 }
 
 /// Members of an object, by type, or Error(model).
@@ -39,6 +43,8 @@ class Reading {
   [[noreturn]] void fail(const std::string& what) const {
     throw Error(ErrorKind::model, source_ + ": " + what);
   }
+
+  bool has(const char* name) const { return object_.contains(name); }
 
   const Json& member(const char* name) const {
     const auto found = object_.find(name);
@@ -91,6 +97,8 @@ void add_turn(Conversation& conversation, const Json& json, const std::string& s
                     .was_interrupted = turn.flag("interrupted"),
                     .lead = turn.ids("lead_ids"),
                     .tokens = static_cast<std::int32_t>(turn.number("tokens", Reading::int32_max))};
+  if (turn.has("opening")) exchange.opening = turn.text("opening");
+  if (turn.has("think")) exchange.think = turn.flag("think");
   if (!exchange.answer.tokens.empty()) exchange.answer.text = exchange.answer_text;
   conversation.add_behind(static_cast<std::int32_t>(turn.number("behind", conversation.turns())),
                           std::move(exchange));

@@ -81,7 +81,7 @@ std::vector<Passage> read_passages(const std::string& file, const PassageWishes&
     };
     if (line.failure) refuse(line.failure->message);
     try {
-      Request request = maker.make(line);
+      Request request = maker.make(line).request;
       passages.push_back({.prompt = std::move(request.prompt),
                           .sampling = std::move(request.sampling),
                           .answer_tokens = wishes.answer_tokens,

@@ -102,6 +102,13 @@ bool AddedTokens::is_special(TokenId token) const {
   return found != by_id_.end() && rules_[found->second].special;
 }
 
+bool AddedTokens::is_left_out(TokenId token) const {
+  const auto found = by_id_.find(index(token));
+  if (found == by_id_.end()) return false;
+  const Rules& rules = rules_[found->second];
+  return rules.special && rules.guard == Guard::open;
+}
+
 std::string_view AddedTokens::text_of(TokenId token) const {
   const auto found = by_id_.find(index(token));
   return found == by_id_.end() ? std::string_view() : rules_[found->second].text;

@@ -41,6 +41,9 @@ class AddedTokens {
   const Vocabulary& vocabulary() const { return vocabulary_; }
   bool is_special(TokenId token) const;
 
+  /// Whether an answer's text goes without it: it is special and no marker of an assistant's turn.
+  bool is_left_out(TokenId token) const;
+
   /// What a token decodes to: its spelling, as normalised where it is found so. As Hugging Face has
   /// it since 0.21: a text with such tokens comes back the way other words do.
   std::string_view text_of(TokenId token) const;

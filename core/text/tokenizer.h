@@ -57,7 +57,9 @@ class Tokenizer {
                               const EncodeOptions& options) const;
 
   /// The text of `tokens`, as Hugging Face decodes it: always well-formed UTF-8. Ids that the
-  /// vocabulary lacks decode to nothing. `skip_special` leaves special added tokens out.
+  /// vocabulary lacks decode to nothing. `skip_special` leaves special added tokens out, but for
+  /// the markers of thoughts and tool calls (core/text/control_tokens.h): an answer can't be read
+  /// without them, and some files have them as special, some do not.
   std::string decode(std::span<const TokenId> tokens, bool skip_special) const;
 
   /// One more than the largest id; there may be holes below it.

@@ -57,6 +57,19 @@ TEST_SUITE("app/model_texts") {
     CHECK(stop_ids(folder) == std::vector<int>{7, 0});
   }
 
+  TEST_CASE("a model of text and pictures has its end-of-answer tokens in text_config") {
+    TextFolder folder;
+    const Json inner = parse_json(read_whole_file(folder.path() / "config.json", 1 << 20), "c");
+    Json outer = {{"model_type", inner["model_type"]}, {"text_config", inner}};
+    outer["text_config"]["eos_token_id"] = {9, 5};
+    folder.write("config.json", to_text(outer));
+    CHECK(stop_ids(folder) == std::vector<int>{9, 5, 0});
+    outer["eos_token_id"] = 4;
+    folder.write("config.json", to_text(outer));
+    folder.write("generation_config.json", R"({"eos_token_id": 5})");
+    CHECK(stop_ids(folder) == std::vector<int>{5, 4, 9, 0});
+  }
+
   TEST_CASE("an end-of-answer token outside the vocabulary never wraps around to another one") {
     TextFolder folder;
     // 4294967303 is 7 in its lower 32 bits.

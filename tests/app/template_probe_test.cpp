@@ -36,6 +36,34 @@ TEST_SUITE("app/template_probe") {
     }
   }
 
+  TEST_CASE("what templates do about thoughts and tools") {
+    struct Row {
+      const char* name;
+      Thinking thinking;
+      bool obeys, reasoning, tools;
+    };
+    using T = Thinking;
+    const Tokenizer tokenizer = fixture_tokenizer();
+    for (const Row& row :
+         {Row{"chatml", T::none, false, false, false}, Row{"lfm2", T::none, false, false, true},
+          Row{"nemotron2", T::always, false, false, true},
+          Row{"nemotron3", T::on, true, true, true}, Row{"qwen35", T::on, true, true, true}}) {
+      CAPTURE(row.name);
+      const TemplateTraits traits = template_traits(family_template(row.name), tokenizer);
+      CHECK(traits.thinking == row.thinking);
+      CHECK(traits.obeys_think == row.obeys);
+      CHECK(traits.takes_reasoning == row.reasoning);
+      CHECK(traits.takes_tools == row.tools);
+    }
+    const auto thinking = [&](const char* source) {
+      return template_traits(ChatTemplate::parse(source, "t"), tokenizer).thinking;
+    };
+    CHECK(thinking("{{ messages[0].content }}{% if thinking %}<think>{% endif %}") == T::off);
+    // A member of that name is no variable.
+    CHECK(thinking("{{ messages[0].content }}{{ messages[0].thinking }}") == T::none);
+    CHECK(thinking("{{ raise_exception('no') }}") == T::none);
+  }
+
   TEST_CASE("a template that refuses or says nothing of answers") {
     const Tokenizer tokenizer = fixture_tokenizer();
     const auto prior = [&](const char* source) {

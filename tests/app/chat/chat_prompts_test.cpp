@@ -93,7 +93,15 @@ TEST_SUITE("app/chat/chat_prompts") {
         REQUIRE(one.message_ends.size() >= 1);
         CHECK(std::is_sorted(one.message_ends.begin(), one.message_ends.end()));
         CHECK(one.message_ends.front() > 0);
-        CHECK(one.message_ends.back() <= common_tokens(one.tokens, other.tokens));
+        Conversation later = conversation;
+        later.add({.message = "one thing",
+                   .answer = {},
+                   .answer_text = "two\n</think>\n\nFour.",
+                   .opening = one.start.opening});
+        const auto next = texts.prompts.prompt(later, 3, "another");
+        const std::int32_t shared = std::max(common_tokens(one.tokens, other.tokens),
+                                             common_tokens(one.tokens, next.tokens));
+        CHECK(one.message_ends.back() <= shared);
         Conversation new_one;
         new_one.set_system("Be brief.");
         const auto first = texts.prompts.prompt(new_one, 0, "quite another question");
@@ -117,6 +125,73 @@ TEST_SUITE("app/chat/chat_prompts") {
         CHECK(texts.tokenizer.decode(after, false)
                   .ends_with(texts.tokenizer.decode(texts.prompts.lead(conversation, turn, "next"),
                                                     false)));
+      }
+    }
+  }
+
+  TEST_CASE("thoughts of past answers reach the template as it takes them") {
+    const auto past = [](const std::string& family, const char* text, const char* opening) {
+      const Texts texts(family, HistoryMode::as_template);
+      Conversation conversation;
+      conversation.add({.message = "q", .answer = {}, .answer_text = text, .opening = opening});
+      return texts.tokenizer.decode(texts.prompts.prompt(conversation, 1, "r").tokens, false);
+    };
+    for (const char* family : {"nemotron2", "nemotron3", "qwen35"}) {
+      CAPTURE(family);
+      const std::string prompt = past(family, "secret\n</think>\n\nFour.", "<think>\n");
+      CHECK(contains(prompt, "Four."));
+      CHECK_FALSE(contains(prompt, "secret"));
+    }
+    // Cut off in its thought, an answer has said nothing yet.
+    for (const char* family : {"nemotron3", "qwen35"}) {
+      CHECK_FALSE(contains(past(family, "secr", "<think>\n"), "secr"));
+    }
+    CHECK(contains(past("chatml", "secret</think>Four.", "<think>\n"),
+                   "<think>\nsecret</think>Four."));
+  }
+
+  TEST_CASE("an answer whose thought the prompt had begun goes on from it, ids and all") {
+    const Tokenizer tokenizer = fixture_tokenizer();
+    const ChatTemplate chat_template = ChatTemplate::parse(
+        "{% for m in messages %}<{{ m.role }}>{{ m.content }}<end>{% endfor %}<assistant><think>\n",
+        "t");
+    const ChatPrompts prompts(chat_template, tokenizer, HistoryMode::as_template);
+    Conversation conversation;
+    const EncodedPrompt first = prompts.prompt(conversation, 0, "q");
+    CHECK(first.start.opening == "<think>");
+    const std::string text = "two</think>Four.";
+    Exchange exchange{.message = "q", .answer = {text, {}}, .answer_text = text};
+    exchange.opening = first.start.opening;
+    for (const char letter : text) {
+      for (const TokenId id : tokenizer.encode(std::string(1, letter), {})) {
+        exchange.answer.tokens.push_back(id);
+      }
+    }
+    std::vector<TokenId> ran = first.tokens;
+    ran.insert(ran.end(), exchange.answer.tokens.begin(), exchange.answer.tokens.end());
+    conversation.add(std::move(exchange));
+    CHECK(begins_with(prompts.prompt(conversation, 1, "r").tokens, ran));
+  }
+
+  TEST_CASE("a turn's own prompt stays what it was when thinking is switched") {
+    for (const char* family : {"nemotron3", "qwen35"}) {
+      for (const HistoryMode mode : {HistoryMode::as_template, HistoryMode::preserve}) {
+        CAPTURE(family);
+        Texts texts(family, mode);
+        Conversation conversation;
+        texts.prompts.set_think(false);
+        const auto first = texts.prompts.prompt(conversation, 0, "q");
+        CHECK(first.start.opening.empty());
+        conversation.add({.message = "q",
+                          .answer = {"a", texts.tokenizer.encode("a", {})},
+                          .answer_text = "a",
+                          .think = false});
+        texts.prompts.set_think(true);
+        CHECK(texts.prompts.prompt_of(conversation, 1).tokens == first.tokens);
+        CHECK(texts.prompts.prompt(conversation, 0, "q").tokens != first.tokens);
+        const auto second = texts.prompts.prompt(conversation, 1, "r");
+        CHECK(second.start.opening == "<think>\n");
+        if (mode == HistoryMode::preserve) CHECK(begins_with(second.tokens, first.tokens));
       }
     }
   }

@@ -36,6 +36,29 @@ TEST_SUITE("app/sessions/session_record") {
     }
   }
 
+  TEST_CASE("how a turn was asked to think comes back, and is no part of chats that were not") {
+    Conversation conversation;
+    conversation.add({.message = "q", .answer = {}, .answer_text = "a"});
+    const auto text = [&] {
+      return record_text({.model = "m", .saved_s = 5, .conversation = conversation});
+    };
+    CHECK_FALSE(contains(text(), "opening"));
+    CHECK_FALSE(contains(text(), "think"));
+    conversation.add(
+        {.message = "q", .answer = {}, .answer_text = "a", .opening = "<think>\n", .think = false});
+    const Conversation again = parse_record(text(), "s").conversation;
+    CHECK(again.turn(1).exchange.opening.empty());
+    CHECK_FALSE(again.turn(1).exchange.think.has_value());
+    CHECK(again.turn(2).exchange.opening == "<think>\n");
+    CHECK(again.turn(2).exchange.think == Think(false));
+    Json bad = parse_json(text(), "s");
+    bad["turns"][1]["think"] = "no";
+    CHECK(contains(model_error([&] { parse_record(to_text(bad), "place"); }), "place: 'think'"));
+    bad["turns"][1]["think"] = true;
+    bad["turns"][1]["opening"] = 3;
+    CHECK(contains(model_error([&] { parse_record(to_text(bad), "place"); }), "place: 'opening'"));
+  }
+
   TEST_CASE("what breaks the form is refused, and says where it stands") {
     std::mt19937 random(4);
     const std::string good =

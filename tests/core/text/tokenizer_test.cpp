@@ -248,6 +248,27 @@ TEST_SUITE("core/text/tokenizer") {
     CHECK_FALSE(tokenizer.is_special(TokenId{-5}));
   }
 
+  TEST_CASE("markers of thoughts and tool calls stay in answers, special or not") {
+    for (const char* marker : {"<think>", "</think>", "<tool_call>", "<|tool_call_start|>"}) {
+      for (const bool special : {false, true}) {
+        CAPTURE(marker);
+        CAPTURE(special);
+        const Json added = {{"id", 900}, {"content", marker}, {"special", special}};
+        Json file = parse_json(fixture("gpt2.json"), "t");
+        Json& tokens = file["added_tokens"];
+        for (std::size_t i = tokens.size(); i-- > 0;) {
+          if (tokens[i]["content"] == marker) tokens.erase(i);
+        }
+        tokens.push_back(added);
+        const Tokenizer tokenizer = Tokenizer::from_json(to_text(file), "t");
+        const auto ids = tokenizer.encode(marker + std::string("a<|im_end|>"), as_reference);
+        CHECK(ids.front() == TokenId{900});
+        CHECK(tokenizer.decode(ids, true) == marker + std::string("a"));
+        CHECK(streamed(tokenizer, ids) == marker + std::string("a"));
+      }
+    }
+  }
+
   TEST_CASE("long hostile texts take no longer than others of their size") {
     for (const std::string kind : {"llama3", "qwen2", "gpt-4o", "kimi", "spm", "gemma"}) {
       const Tokenizer tokenizer = load(kind);
