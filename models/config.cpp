@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -39,6 +40,14 @@ std::optional<double> as_number(const Json& value) {
   return std::nullopt;
 }
 
+/// A number in quotes, as lists of limits have it.
+std::optional<double> as_decimal(const std::string& text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool is_whole = error == std::errc() && end == text.data() + text.size();
+  return is_whole && std::isfinite(value) ? std::optional(value) : std::nullopt;
+}
+
 std::optional<std::int32_t> as_integer(const Json& value, IntRange range) {
   if (!value.is_number()) return std::nullopt;
   const double number = value.get<double>();
@@ -49,10 +58,12 @@ std::optional<std::int32_t> as_integer(const Json& value, IntRange range) {
   return static_cast<std::int32_t>(number);
 }
 
-/// `text_config` of a model with more than text; what concerns the whole stays visible.
+/// `text_config` (or `llm_config`) of a model with more than text; what concerns the whole stays
+/// visible.
 Json text_part(Json json) {
-  if (!json.contains("text_config") || !json["text_config"].is_object()) return json;
-  Json text = std::move(json["text_config"]);
+  const char* const part = json.contains("text_config") ? "text_config" : "llm_config";
+  if (!json.contains(part) || !json[part].is_object()) return json;
+  Json text = std::move(json[part]);
   for (const char* key : {"quantization_config", "tie_word_embeddings", "dtype", "torch_dtype"}) {
     if (!text.contains(key) && json.contains(key)) text[key] = std::move(json[key]);
   }
@@ -198,7 +209,8 @@ std::vector<double> Config::numbers(const Keys& keys) const {
   std::string_view key;
   std::vector<double> out;
   for (const Json& entry : list(keys, key)) {
-    const std::optional<double> number = as_number(entry);
+    std::optional<double> number = as_number(entry);
+    if (!number && entry.is_string()) number = as_decimal(entry.get_ref<const std::string&>());
     if (!number) fail(key, "must hold numbers only, holds " + shown(entry));
     out.push_back(*number);
   }

@@ -34,9 +34,9 @@ inline constexpr IntRange dimension_range = {1, 1 << 24};
 inline constexpr IntRange count_range = {0, 1 << 24};
 
 /// Typed reading of config.json. Every error is Error(model) naming the file, the key, the rule and
-/// the value. An object `text_config` stands for the whole file when present; null is as if the key
-/// were absent; 4.0 is an integer; "Infinity", "inf" and {"__float__": "Infinity"} are numbers.
-/// Keys nobody asks for are ignored.
+/// the value. An object `text_config` or `llm_config` stands for the whole file when present; null
+/// is as if the key were absent; 4.0 is an integer; "Infinity", "inf" and {"__float__": "Infinity"}
+/// are numbers. Keys nobody asks for are ignored.
 class Config {
  public:
   static Config from_folder(const std::filesystem::path& folder);
@@ -62,7 +62,7 @@ class Config {
 
   std::vector<std::string> strings(const Keys& keys) const;
   std::vector<std::int32_t> integers(const Keys& keys, IntRange range) const;
-  /// Infinities are legal here, NaN is not.
+  /// Infinities are legal here, and numbers in quotes; NaN is not.
   std::vector<double> numbers(const Keys& keys) const;
   /// The object under a key; its errors name "key.inner". nullopt when absent.
   std::optional<Config> object(const Keys& keys) const;

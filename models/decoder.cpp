@@ -89,10 +89,6 @@ std::size_t activations(const Plan& plan, DType activation, const Decoder::Limit
   return 2 * stream + part_max + head;
 }
 
-}  // namespace
-
-namespace {
-
 /// The whole buffer as numbers of a type; empty for none.
 Tensor all_of(const kernels::Buffer& buffer, DType dtype) {
   if (buffer.bytes() == 0) return {};

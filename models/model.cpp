@@ -38,6 +38,22 @@ void report_extra(const WeightIndex& index, const TensorFiles& files) {
                   fmt::join(named, ", "), named.size() < extra.size() ? ", ..." : ""));
 }
 
+/// A head that is stored although config.json says that the embedding serves must be its copy.
+void check_tied_head(const Plan& plan, const Family& family, const TensorFiles& files,
+                     const WeightIndex& index) {
+  if (!plan.tied_head) return;
+  for (const std::string_view name : files.names()) {
+    if (role_of(family, name) != "head") continue;
+    const TensorView head = files.view(name);
+    const TensorView embed = index.view({"embed"});
+    if (head.dtype == embed.dtype && std::ranges::equal(head.bytes, embed.bytes)) continue;
+    throw Error(ErrorKind::model,
+                fmt::format("{}: {} is not the embedding, but config.json says that the head is "
+                            "tied; if it is not, set tie_word_embeddings to false",
+                            files.path_of(name).string(), quote_name(std::string(name))));
+  }
+}
+
 }  // namespace
 
 DType activation_dtype(const Plan& plan, std::optional<DType> wanted) {
@@ -51,6 +67,7 @@ Model load_model(kernels::Queue& queue, const Config& config, TensorFiles& files
   const WeightIndex index(family.plan(config), family, files);
   report_extra(index, files);
   files.map();
+  check_tied_head(family.plan(config), family, files, index);
   FileWeights provider(index);
   return model_of(queue, config, family, provider, options);
 }

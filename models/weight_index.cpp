@@ -96,7 +96,7 @@ std::optional<StoredScales> layout_of(const TensorInfo& scales, const TensorInfo
 }
 
 bool is_known_unused(const Plan& plan, const Family& family, std::string_view name) {
-  if (plan.tied_head && name == "lm_head.weight") return true;  // a copy of the embedding
+  if (plan.tied_head && role_of(family, name) == "head") return true;  // load_model compares it
   for (const std::string_view end : {".input_scale", ".k_scale", ".v_scale"}) {
     if (name.ends_with(end)) return true;
   }
@@ -131,7 +131,15 @@ WeightIndex::WeightIndex(const Plan& plan, const Family& family, const TensorFil
                     named < missing.size() ? ", ..." : ""));
   }
   for (const std::string_view name : files.names()) {
-    if (!used.contains(name) && !is_known_unused(plan, family, name)) extra_.emplace_back(name);
+    if (used.contains(name) || is_known_unused(plan, family, name)) continue;
+    if (const std::string_view role = role_of(family, name); !role.empty()) {
+      throw Error(
+          ErrorKind::model,
+          fmt::format("{}: tensor {} is a {} for which config.json has no place; one of the "
+                      "two belongs to another model",
+                      files.path_of(name).string(), quote_name(std::string(name)), role));
+    }
+    extra_.emplace_back(name);
   }
 }
 

@@ -27,6 +27,20 @@ std::string fill_numbers(std::string_view pattern, std::int32_t layer, std::int3
   return out.append(pattern);
 }
 
+/// Whether a name is a pattern with some numbers in the places of `{}`.
+bool matches(std::string_view pattern, std::string_view name) {
+  for (std::size_t place = pattern.find("{}"); place != std::string_view::npos;
+       place = pattern.find("{}")) {
+    if (!name.starts_with(pattern.substr(0, place))) return false;
+    name.remove_prefix(place);
+    const std::size_t digits = std::min(name.find_first_not_of("0123456789"), name.size());
+    if (digits == 0) return false;
+    name.remove_prefix(digits);
+    pattern.remove_prefix(place + 2);
+  }
+  return name == pattern;
+}
+
 /// Collects the weights of a plan; the family says which names, and in which layout.
 class Lister {
  public:
@@ -75,7 +89,8 @@ class Lister {
                        [&](const std::string& name) { return files_->find(name) != nullptr; });
   }
 
-  /// Whether this layer has `a` and not its alternative `b`.
+  /// Whether this layer has `a` and not its alternative `b`: the one that is stored; where the
+  /// files don't say, the one that the family names, of both the first.
   bool takes(std::string_view a, std::string_view b, std::int32_t expert_of_b = -1) const {
     if (!is_named(a) || !is_named(b)) return is_named(a);
     if (files_ != nullptr) {
@@ -210,6 +225,21 @@ std::vector<RequiredWeight> required_weights(const Plan& plan, const Family& fam
   std::vector<RequiredWeight> weights = Lister(plan, family, files).list();
   parameters(weights);
   return weights;
+}
+
+std::string_view role_of(const Family& family, std::string_view name) {
+  for (const TensorName& known : family.names) {
+    if (!known.name.starts_with('*')) {
+      if (matches(known.name, name)) return known.role;
+      continue;
+    }
+    for (const std::string_view trunk : family.trunks) {
+      if (name.starts_with(trunk) && matches(known.name.substr(1), name.substr(trunk.size()))) {
+        return known.role;
+      }
+    }
+  }
+  return "";
 }
 
 std::int64_t parameters(const std::vector<RequiredWeight>& weights) {

@@ -35,6 +35,9 @@ struct RequiredWeight {
 std::vector<RequiredWeight> required_weights(const Plan& plan, const Family& family,
                                              const TensorFiles* files = nullptr);
 
+/// The role of a tensor in any layer and expert, by its name alone; "" for none of the family's.
+std::string_view role_of(const Family& family, std::string_view name);
+
 /// Number of parameters; a tied head counts once.
 std::int64_t parameters(const std::vector<RequiredWeight>& weights);
 

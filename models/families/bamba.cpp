@@ -1,7 +1,8 @@
 // Bamba: Mamba-2 layers and a few attention layers with partial rope, a feed-forward in every
 // layer.
-#include <cmath>
+#include <fmt/format.h>
 
+#include <cmath>
 #include <vector>
 
 #include "models/families.h"
@@ -26,12 +27,19 @@ Attention read_attention(const Config& c, std::int32_t width) {
   const std::int32_t heads = c.i("num_attention_heads");
   if (!c.has("head_dim")) demand_multiple(c, "hidden_size", width, "num_attention_heads", heads);
   const std::int32_t head_dim = c.i("head_dim", width / heads);
+  // Half of a head turns, though published configs don't say so.
+  const Rope rope = read_rope(c, head_dim, 0.5);
+  if (c.f("partial_rotary_factor", 0.5) != 0.5) {
+    c.fail("partial_rotary_factor", "is fixed at 0.5 in this family");
+  }
+  if (c.i("attn_rotary_emb", rope.rotary_dim) != rope.rotary_dim) {
+    c.fail("attn_rotary_emb", fmt::format("is not {}, half of a head", rope.rotary_dim));
+  }
   const Attention attention = {.heads = heads,
                                .kv_heads = c.i("num_key_value_heads", heads),
                                .head_dim = head_dim,
                                .scale = static_cast<float>(1.0 / std::sqrt(head_dim)),
-                               // Half of a head turns, though published configs don't say so.
-                               .rope = read_rope(c, head_dim, 0.5),
+                               .rope = rope,
                                .qk_norm = {}};
   check(c, attention);
   return attention;
@@ -50,7 +58,7 @@ Plan plan(const Config& c) {
   Plan p = {.family = c.model_type(),
             .vocab = c.i("vocab_size"),
             .width = width,
-            .norm_eps = read_norm_eps(c),
+            .norm_eps = read_norm_eps(c, "rms_norm_eps"),
             .tied_head = c.b("tie_word_embeddings", false),
             .weight_dtype = c.dtype({"dtype", "torch_dtype"}, DType::bf16),
             .positions_max = c.i("max_position_embeddings", 0, count_range),

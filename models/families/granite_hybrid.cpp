@@ -68,7 +68,7 @@ Plan plan(const Config& c) {
   Plan p = {.family = c.model_type(),
             .vocab = c.i("vocab_size"),
             .width = width,
-            .norm_eps = read_norm_eps(c),
+            .norm_eps = read_norm_eps(c, "rms_norm_eps"),
             .embedding_scale = static_cast<float>(read_factor(c, "embedding_multiplier")),
             .logits_scale = static_cast<float>(1.0 / read_factor(c, "logits_scaling")),
             .tied_head = c.b("tie_word_embeddings", false),

@@ -27,11 +27,14 @@ Attention read_attention(const Config& c, std::int32_t width) {
   const std::int32_t heads = c.i("num_attention_heads");
   if (!c.has("head_dim")) demand_multiple(c, "hidden_size", width, "num_attention_heads", heads);
   const std::int32_t head_dim = c.i("head_dim", width / heads);
+  const Rope rope = read_rope(c, head_dim, 1.0, 1e6);
+  if (rope.rotary_dim != head_dim) c.fail("partial_rotary_factor", "is not supported, only 1");
+  if (c.f("theta", rope.theta) != rope.theta) c.fail("theta", "is not rope_theta");
   const Attention attention = {.heads = heads,
                                .kv_heads = c.i("num_key_value_heads", heads),
                                .head_dim = head_dim,
                                .scale = static_cast<float>(1.0 / std::sqrt(head_dim)),
-                               .rope = read_rope(c, head_dim, 1.0, 1e6),
+                               .rope = rope,
                                .qk_norm = Norm::rms};
   check(c, attention);
   return attention;
@@ -77,7 +80,7 @@ Plan plan(const Config& c) {
   Plan p = {.family = c.model_type(),
             .vocab = c.i("vocab_size"),
             .width = width,
-            .norm_eps = read_norm_eps(c),
+            .norm_eps = read_norm_eps(c, {"norm_eps", "block_norm_eps", "rms_norm_eps"}),
             .tied_head = c.b({"tie_embedding", "tie_word_embeddings"}, true),
             .weight_dtype = c.dtype({"dtype", "torch_dtype"}, DType::bf16),
             .positions_max = c.i("max_position_embeddings", 0, count_range),
@@ -118,6 +121,8 @@ constexpr TensorName names[] = {
     {"moe.expert_gate", "model.layers.{}.feed_forward.experts.{}.w1.weight"},
     {"moe.expert_up", "model.layers.{}.feed_forward.experts.{}.w3.weight"},
     {"moe.expert_down", "model.layers.{}.feed_forward.experts.{}.w2.weight"},
+    {"moe.gate_up", "model.layers.{}.feed_forward.experts.gate_up_proj"},
+    {"moe.down", "model.layers.{}.feed_forward.experts.down_proj"},
 };
 constexpr std::string_view model_types[] = {"lfm2", "lfm2_moe"};
 

@@ -11,11 +11,13 @@
 namespace hyb::models {
 namespace {
 
-/// 'M' Mamba-2, '*' attention, '-' feed-forward, 'E' MoE, one letter per layer.
-std::string read_pattern(const Config& c) {
-  if (c.has("hybrid_override_pattern")) return c.s("hybrid_override_pattern");
+constexpr const char* pattern_key = "hybrid_override_pattern";
+constexpr const char* list_key = "layers_block_type";
+
+/// The list of kinds as letters.
+std::string read_list(const Config& c) {
   std::string pattern;
-  for (const std::string& name : c.strings({"layers_block_type", "layer_types"})) {
+  for (const std::string& name : c.strings({list_key, "layer_types"})) {
     if (name == "mamba" || name == "linear_attention")
       pattern += 'M';
     else if (name == "attention" || name == "full_attention")
@@ -25,7 +27,18 @@ std::string read_pattern(const Config& c) {
     else if (name == "moe")
       pattern += 'E';
     else
-      c.fail("layers_block_type", quote_name(name) + " is not a known kind of layer");
+      c.fail(list_key, quote_name(name) + " is not a known kind of layer");
+  }
+  return pattern;
+}
+
+/// 'M' Mamba-2, '*' attention, '-' feed-forward, 'E' MoE, one letter per layer.
+std::string read_pattern(const Config& c) {
+  const bool has_list = c.has({list_key, "layer_types"});
+  const std::string pattern = c.has(pattern_key) ? c.s(pattern_key) : read_list(c);
+  if (pattern.empty()) c.fail(pattern_key, "names no layer");
+  if (has_list && pattern != read_list(c)) {
+    c.fail(pattern_key, "does not say the same layers as layers_block_type");
   }
   return pattern;
 }
@@ -57,13 +70,13 @@ Attention read_attention(const Config& c) {
 
 Ssd read_ssd(const Config& c) {
   // `expand` is not looked at: it is wrong in published configs.
-  const std::int32_t groups = c.i({"n_groups", "mamba_num_groups"});
+  const std::int32_t groups = c.i({"n_groups", "mamba_n_groups", "mamba_num_groups"});
   Ssd ssd = {.heads = c.i("mamba_num_heads"),
              .head_dim = c.i("mamba_head_dim"),
              .state_dim = c.i({"ssm_state_size", "mamba_state_dim"}),
              .groups = groups,
-             .conv_width = c.i("conv_kernel", 4, {2, 4}),
-             .conv_bias = c.b("use_conv_bias", true),
+             .conv_width = c.i({"conv_kernel", "mamba_d_conv"}, 4, {2, 4}),
+             .conv_bias = c.b({"use_conv_bias", "mamba_conv_bias"}, true),
              .norm_groups = groups};
   read_time_step_limit(c, ssd);
   check(c, ssd);
@@ -71,7 +84,7 @@ Ssd read_ssd(const Config& c) {
 }
 
 Moe read_moe(const Config& c) {
-  const bool has_shared = c.i("n_shared_experts", 1, {0, 1}) == 1;
+  c.i("n_shared_experts", 1, {1, 1});  // always one
   const Moe moe = {
       .experts = c.i("n_routed_experts", IntRange{1, 8192}),
       .active = c.i("num_experts_per_tok"),
@@ -87,7 +100,7 @@ Moe read_moe(const Config& c) {
       .latent = c.i("moe_latent_size", 0, count_range),
       .activation = Activation::relu2,
       .gated = false,
-      .shared_hidden = has_shared ? c.i("moe_shared_expert_intermediate_size") : 0,
+      .shared_hidden = c.i("moe_shared_expert_intermediate_size"),
   };
   check(c, moe);
   return moe;
@@ -119,16 +132,17 @@ Plan plan(const Config& c) {
     demand_flag(c, key, false);
   }
   demand_flag(c, "residual_in_fp32", false);
+  if (c.has("sliding_window")) c.fail("sliding_window", "is not supported");
   const std::string pattern = read_pattern(c);
   check_length(c, pattern);
 
   Plan p = {.family = c.model_type(),
             .vocab = c.i("vocab_size"),
             .width = c.i("hidden_size"),
-            .norm_eps = read_norm_eps(c),
+            .norm_eps = read_norm_eps(c, {"layer_norm_epsilon", "norm_eps", "rms_norm_eps"}),
             .tied_head = c.b("tie_word_embeddings", false),
             .weight_dtype = c.dtype({"dtype", "torch_dtype"}, DType::bf16),
-            .state_dtype = c.dtype("mamba_ssm_cache_dtype", DType::f32),
+            .state_dtype = read_state_dtype(c, "mamba_ssm_cache_dtype"),
             .positions_max = c.i("max_position_embeddings", 0, count_range),
             .layers = {}};
   for (std::size_t layer = 0; layer < pattern.size(); ++layer) {
@@ -162,6 +176,8 @@ constexpr TensorName names[] = {
     {"moe.correction_bias", "*.layers.{}.mixer.gate.e_score_correction_bias"},
     {"moe.expert_up", "*.layers.{}.mixer.experts.{}.up_proj.weight"},
     {"moe.expert_down", "*.layers.{}.mixer.experts.{}.down_proj.weight"},
+    {"moe.gate_up", "*.layers.{}.mixer.experts.up_proj"},
+    {"moe.down", "*.layers.{}.mixer.experts.down_proj"},
     {"moe.latent_in", "*.layers.{}.mixer.fc1_latent_proj.weight"},
     {"moe.latent_out", "*.layers.{}.mixer.fc2_latent_proj.weight"},
     {"moe.shared_up", "*.layers.{}.mixer.shared_experts.up_proj.weight"},

@@ -54,7 +54,8 @@ DeltaNet read_delta(const Config& c) {
 bool is_qwen35(const Config& c) { return c.model_type().starts_with("qwen3_5"); }
 
 Moe read_moe(const Config& c) {
-  const std::int32_t shared = c.i("shared_expert_intermediate_size", 0, count_range);
+  // No fallback: a key that is lost must not turn the shared expert off.
+  const std::int32_t shared = c.i("shared_expert_intermediate_size", count_range);
   const Moe moe = {
       .experts = c.i("num_experts", IntRange{1, 8192}),
       .active = c.i("num_experts_per_tok"),
@@ -68,10 +69,13 @@ Moe read_moe(const Config& c) {
   return moe;
 }
 
-/// Which layers have experts; the others have a plain feed-forward.
+/// Which layers have experts; the others have a plain feed-forward. Qwen3.5 has them in all layers
+/// or in none.
 std::vector<bool> read_sparse_layers(const Config& c, std::int32_t layers) {
+  const auto count = static_cast<std::size_t>(layers);
+  if (is_qwen35(c)) return std::vector<bool>(count, c.model_type().starts_with("qwen3_5_moe"));
   const std::int32_t step = c.i("decoder_sparse_step", 1);
-  const bool has_experts = c.i("num_experts", 0, {0, 8192}) > 0;
+  const bool has_experts = c.i("num_experts", {0, 8192}) > 0;
   std::vector<bool> sparse;
   for (std::int32_t layer = 0; layer < layers; ++layer) {
     sparse.push_back(has_experts && (layer + 1) % step == 0);
@@ -86,7 +90,7 @@ std::vector<bool> read_sparse_layers(const Config& c, std::int32_t layers) {
 Plan plan(const Config& c) {
   refuse_quantized(c);
   demand(c, "hidden_act", "silu");
-  demand(c, "output_gate_type", "swish");
+  if (!c.is_text("output_gate_type", "silu")) demand(c, "output_gate_type", "swish");
   demand_flag(c, "attention_bias", false);
   demand_flag(c, "attn_output_gate", true);
   const Attention attention = read_attention(c);
@@ -94,11 +98,11 @@ Plan plan(const Config& c) {
   Plan p = {.family = c.model_type(),
             .vocab = c.i("vocab_size"),
             .width = c.i("hidden_size"),
-            .norm_eps = read_norm_eps(c),
+            .norm_eps = read_norm_eps(c, "rms_norm_eps"),
             .final_norm = Norm::rms_1p,
             .tied_head = c.b("tie_word_embeddings", false),
             .weight_dtype = c.dtype({"dtype", "torch_dtype"}, DType::bf16),
-            .state_dtype = c.dtype("mamba_ssm_dtype", DType::f32),
+            .state_dtype = read_state_dtype(c, "mamba_ssm_dtype"),
             .positions_max = c.i("max_position_embeddings", 0, count_range),
             .has_rope = true,
             .layers = {}};

@@ -8,6 +8,7 @@
 
 #include "core/io/quote_name.h"
 #include "kernels/ops/attention.h"
+#include "kernels/ops/delta_rule.h"
 #include "kernels/ops/moe_route.h"
 #include "kernels/ops/ssd.h"
 
@@ -45,9 +46,10 @@ std::int32_t layer_count(const Config& config) {
 
 std::vector<MixerKind> mixer_kinds(const Config& config,
                                    std::initializer_list<std::string_view> recurrent) {
-  const std::string_view key = config.has("layer_types") ? "layer_types" : "layers_block_type";
-  const std::vector<std::string> names =
-      config.strings(config.has(Keys{key}) ? Keys{key} : Keys{"layer_types"});
+  const std::string_view key = config.has("layers_block_type") && !config.has("layer_types")
+                                   ? "layers_block_type"
+                                   : "layer_types";
+  const std::vector<std::string> names = config.strings(Keys{key});
   const auto layers = static_cast<std::size_t>(layer_count(config));
   if (names.size() != layers) {
     config.fail(key, fmt::format("has {} entries, num_hidden_layers is {}", names.size(), layers));
@@ -66,12 +68,20 @@ std::vector<MixerKind> mixer_kinds(const Config& config,
   return kinds;
 }
 
-float read_norm_eps(const Config& config) {
-  const double eps = config.f({"rms_norm_eps", "layer_norm_epsilon", "norm_eps", "norm_epsilon"});
+float read_norm_eps(const Config& config, const Keys& keys) {
+  const double eps = config.f(keys);
   if (eps <= 0 || eps > 1) {
-    config.fail("rms_norm_eps", fmt::format("must be above 0 and at most 1, is {}", eps));
+    config.fail(keys.spellings.front(), fmt::format("must be above 0 and at most 1, is {}", eps));
   }
   return static_cast<float>(eps);
+}
+
+DType read_state_dtype(const Config& config, std::string_view key) {
+  const DType dtype = config.dtype(Keys{key}, DType::f32);
+  if (dtype != DType::f32 && dtype != DType::bf16) {
+    config.fail(key, fmt::format("{} is not supported, only float32 and bfloat16", name_of(dtype)));
+  }
+  return dtype;
 }
 
 void refuse_quantized(const Config& config) {
@@ -115,6 +125,9 @@ void demand_multiple(const Config& config, std::string_view key, std::int64_t va
 
 Rope read_rope(const Config& config, std::int32_t head_dim, double partial_fallback,
                double theta_fallback) {
+  if (config.has("rope_scaling") && config.has("rope_parameters")) {
+    config.fail("rope_scaling", "stands beside rope_parameters; keep the one that is meant");
+  }
   double theta = config.f("rope_theta", theta_fallback);
   double partial = config.f("partial_rotary_factor", partial_fallback);
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
@@ -123,6 +136,11 @@ Rope read_rope(const Config& config, std::int32_t head_dim, double partial_fallb
     const std::string kind = rope->s({"rope_type", "type"}, "default");
     if (kind != "default") {
       config.fail(key, "rope_type " + quote_name(kind) + " is not supported, only default");
+    }
+    for (const char* layers : {"full_attention", "sliding_attention", "linear_attention"}) {
+      if (rope->has(layers)) {
+        config.fail(key, "says another rope for every kind of layer, which is not supported");
+      }
     }
     theta = rope->f("rope_theta", theta);
     partial = rope->f("partial_rotary_factor", partial);
@@ -198,6 +216,8 @@ void check(const Config& config, const Ssd& ssd) {
 }
 
 void check(const Config& config, const DeltaNet& delta) {
+  demand_at_most(config, "linear_key_head_dim", delta.key_dim, kernels::delta_rule_columns_max);
+  demand_at_most(config, "linear_value_head_dim", delta.value_dim, kernels::delta_rule_columns_max);
   demand_multiple(config, "linear_num_value_heads", delta.value_heads, "linear_num_key_heads",
                   delta.key_heads);
   demand_width(config, "linear key heads x key dim", std::int64_t{delta.key_heads} * delta.key_dim);
@@ -208,6 +228,10 @@ void check(const Config& config, const DeltaNet& delta) {
 void check(const Config& config, const Moe& moe) {
   demand_multiple(config, "number of experts", moe.experts, "n_group", moe.groups);
   demand_at_most(config, "number of experts", moe.experts, kernels::route_experts_max);
+  demand_at_most(config, "n_group", moe.groups, kernels::route_groups_max);
+  if (moe.groups > 1 && moe.experts / moe.groups < 2) {
+    config.fail("n_group", "leaves groups of one expert; they need two or more");
+  }
   if (moe.active_groups > moe.groups) {
     config.fail("topk_group", fmt::format("is {}, n_group is {}", moe.active_groups, moe.groups));
   }

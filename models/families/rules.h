@@ -25,8 +25,12 @@ std::vector<MixerKind> mixer_kinds(const Config& config,
 /// num_hidden_layers, at most 4096.
 std::int32_t layer_count(const Config& config);
 
-/// rms_norm_eps and its synonyms: a number above 0.
-float read_norm_eps(const Config& config);
+/// The family's own spelling comes first: some files carry a second one that nobody reads. A number
+/// above 0.
+float read_norm_eps(const Config& config, const Keys& keys);
+
+/// What recurrent states are to be kept in: f32, where config.json says nothing, or bf16.
+DType read_state_dtype(const Config& config, std::string_view key);
 
 /// Refuses quantised weights by the name of their method, but for F8_E4M3 as `fp8` (blocks of 128 x
 /// 128, or none), `modelopt` and `compressed-tensors` (of tensors or channels) write it.

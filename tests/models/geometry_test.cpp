@@ -167,10 +167,9 @@ TEST_SUITE("models/geometry") {
 
   TEST_CASE("a hostile plan is refused, not wrapped around") {
     const std::vector<Edit> huge = {{"ssm_state_size", "2097152"}, {"mamba_head_dim", "262144"}};
-    const Plan plan = plan_of("qwen3-next-80b-a3b", {{"linear_num_key_heads", "1"},
-                                                     {"linear_num_value_heads", "1"},
-                                                     {"linear_key_head_dim", "16777216"},
-                                                     {"linear_value_head_dim", "16777216"}});
+    Plan plan = plan_of("qwen3-next-80b-a3b");
+    auto& delta = std::get<DeltaNet>(plan.layers[0].blocks[0].parts[0]);
+    delta.key_dim = delta.value_dim = 1 << 24;
     CHECK(contains(model_error([&] { geometry_of(plan); }), "2^44 bytes"));
     CHECK(model_error([&] { plan_of("nemotron-nano-12b-v2", huge); }) != "");
   }

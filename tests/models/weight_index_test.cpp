@@ -95,6 +95,16 @@ TEST_SUITE("models/weight_index") {
     CHECK(index.view({"embed"}).bytes[0] == std::byte{'x'});
   }
 
+  TEST_CASE("a tensor of the family for which config.json has no place is an error") {
+    Folder model;
+    model.tensors["model.layers.7.mamba.A_log"] = {.shape = {1}};
+    CHECK(contains(model.error(), "\"model.layers.7.mamba.A_log\" is a ssd.a_log for which"));
+    CHECK(role_of(nemotron_h, "language_model.backbone.layers.12.mixer.experts.7.up_proj.weight") ==
+          "moe.expert_up");
+    CHECK(role_of(nemotron_h, "backbone.layers.x.mixer.D").empty());
+    CHECK(role_of(nemotron_h, "backbone.layers.1.mixer.Dx").empty());
+  }
+
   TEST_CASE("missing tensors are counted and named") {
     Folder model;
     model.tensors.erase("model.norm.weight");

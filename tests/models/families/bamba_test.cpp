@@ -54,6 +54,8 @@ TEST_SUITE("models/families/bamba") {
 
   TEST_CASE("what is not supported is named") {
     CHECK(contains(error_of("attn_layer_indices", "[32]"), "attn_layer_indices"));
+    CHECK(contains(error_of("partial_rotary_factor", "1.0"), "fixed at 0.5"));
+    CHECK(contains(error_of("attn_rotary_emb", "32"), "half of a head"));
     CHECK(contains(error_of("mamba_proj_bias", "true"), "mamba_proj_bias"));
     CHECK(contains(error_of("mlp_bias", "true"), "mlp_bias"));
     CHECK(contains(error_of("hidden_act", "\"gelu\""), "\"gelu\""));

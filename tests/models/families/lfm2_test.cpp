@@ -75,6 +75,8 @@ TEST_SUITE("models/families/lfm2") {
 
   TEST_CASE("what is not supported is named") {
     CHECK(contains(error_of(dense, "conv_bias", "true"), "conv_bias: true is not supported"));
+    CHECK(contains(error_of(dense, "partial_rotary_factor", "0.5"), "partial_rotary_factor"));
+    CHECK(contains(error_of(dense, "theta", "5"), "theta: is not rope_theta"));
     CHECK(contains(error_of(dense, "conv_L_cache", "5"), "conv_L_cache"));
     CHECK(contains(error_of(dense, "block_ffn_dim_multiplier", "1e9"), "absurd"));
     CHECK(contains(error_of(dense, "rope_parameters", R"({"rope_type":"yarn"})"), "\"yarn\""));

@@ -79,6 +79,10 @@ TEST_SUITE("models/families/nemotron_h") {
     CHECK(contains(error_of("num_hidden_layers", "51"), "has 52 layers, num_hidden_layers is 51"));
     CHECK(contains(error_of("hybrid_override_pattern", "\"" + std::string(51, 'M') + "X\""),
                    "layer 51: \"X\" is not one of M, *, - and E"));
+    CHECK(contains(error_of("hybrid_override_pattern", "\"\""), "names no layer"));
+    CHECK(contains(error_of("layers_block_type", "[\"mamba\"]"), "the same layers"));
+    CHECK(contains(error_of("n_shared_experts", "0"), "n_shared_experts"));
+    CHECK(contains(error_of("sliding_window", "128"), "sliding_window"));
     CHECK(contains(error_of("mlp_hidden_act", "\"silu\""), "mlp_hidden_act: \"silu\""));
     CHECK(contains(error_of("use_bias", "true"), "use_bias: true"));
     CHECK(contains(error_of("n_groups", "7"), "groups, which is 7"));

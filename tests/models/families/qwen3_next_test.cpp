@@ -75,7 +75,17 @@ TEST_SUITE("models/families/qwen3_next") {
     CHECK(std::get<Mlp>(plan.layers[5].blocks[1].parts[0]).hidden == 5120);
   }
 
+  TEST_CASE("a key that is lost does not turn a part off") {
+    CHECK(contains(error_of("num_experts", ""), "num_experts: is missing"));
+    CHECK(contains(error_of("shared_expert_intermediate_size", ""),
+                   "shared_expert_intermediate_size: is missing"));
+  }
+
   TEST_CASE("what contradicts itself is an error by name") {
+    CHECK(contains(error_of("linear_key_head_dim", "512"), "at most 256"));
+    CHECK(contains(error_of("mamba_ssm_dtype", "\"float16\""), "mamba_ssm_dtype: F16"));
+    CHECK(contains(error_of("rope_parameters", R"({"full_attention":{"rope_theta":1}})"),
+                   "every kind of layer"));
     CHECK(contains(error_of("linear_num_value_heads", "33"), "linear_num_key_heads, which is 16"));
     CHECK(contains(error_of("mlp_only_layers", "[48]"), "mlp_only_layers"));
     CHECK(contains(error_of("partial_rotary_factor", "1.5"), "partial_rotary_factor"));
