@@ -17,6 +17,13 @@ std::string build_commit(const std::string& version) {
   return version.substr(begin, version.find_first_of(",)", begin) - begin);
 }
 
+/// What the linear weights are in memory.
+std::string weights_name(const models::LoadOptions& load) {
+  if (load.quantize != kernels::Quantize::none) return std::string(models::name_of(load.quantize));
+  if (load.activation != DType::bf16) return "F32";
+  return load.fp8_parameters > 0 ? "FP8" : "BF16";
+}
+
 }  // namespace
 
 BenchSetting setting_of(const ModelSource& source, const ModelOutline& outline,
@@ -31,8 +38,7 @@ BenchSetting setting_of(const ModelSource& source, const ModelOutline& outline,
       .device = is_cpu ? "cpu" : "cuda",
       .isa = is_cpu ? name_of(queue.isa()) : "",
       .model_filename = source.folder() ? source.folder()->string() : source.name(),
-      .model_type =
-          fmt::format("{} {}", plan.family, outline.activation == DType::bf16 ? "BF16" : "F32"),
+      .model_type = fmt::format("{} {}", plan.family, weights_name(outline.geometry.load)),
       .model_bytes = model.weights.packed_bytes,
       .parameters = models::parameters(models::required_weights(plan, *outline.family)),
       .threads = queue.threads(),
