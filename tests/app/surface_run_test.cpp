@@ -174,15 +174,15 @@ TEST_SUITE("app/surface_run") {
     CHECK(tool({"run", folder.path().string(), "-n", "4", "-p", "Hello"}).exit_code == 0);
   }
 
-  TEST_CASE("weights that config.json does not ask for are a warning") {
+  TEST_CASE("weights of the family for which config.json has no place are refused") {
     const TemporaryFolder folder;
     const std::filesystem::path config = copy_demo(folder) / "config.json";
     Json json = parse_json(read_whole_file(config, 1U << 20), "config.json");
     json["num_local_experts"] = 0;
     folder.write("config.json", to_text(json));
     const ToolResult result = tool({"run", folder.path().string(), "-n", "1", "-p", "Hello"});
-    CHECK(result.exit_code == 0);
-    CHECK(contains(result.err, "tensors are not used"));
+    CHECK(result.exit_code == 3);
+    CHECK(contains(result.err, "for which config.json has no place"));
   }
 
   TEST_CASE("wrong options are usage errors") {
