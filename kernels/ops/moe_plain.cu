@@ -37,7 +37,7 @@ __device__ __forceinline__ float product(const Params<T>& p, const T* x, std::in
 /// A warp owns one column of one place. Within (K+4) * 2^-23 * sum_k |x*W| of the exact sum,
 /// besides the roundings.
 template <typename T>
-__global__ void __launch_bounds__(block_warps* warp_size) moe_plain_kernel(const Params<T> p) {
+__global__ void __launch_bounds__(block_warps* warp_size, 8) moe_plain_kernel(const Params<T> p) {
   const int column =
       static_cast<int>(blockIdx.x) * block_warps + static_cast<int>(threadIdx.x) / warp_size;
   let_next_kernel_start();
