@@ -52,13 +52,17 @@ kernels::Device device_of(const std::string& name) {
   throw Error(ErrorKind::usage, "--device: '" + name + "' is neither cpu nor cuda");
 }
 
+models::GraphOptions parse_graphs(const std::string& mode) {
+  if (mode.empty()) return {};
+  return {.decode = mode.starts_with("full"), .mixed = mode.ends_with("piecewise")};
+}
+
 models::GraphOptions graphs_of(const ModelOptions& options) {
   if (options.graphs.empty()) return {};
   if (device_of(options.device) == kernels::Device::cpu) {
     throw Error(ErrorKind::usage, "--graphs: is of use with --device cuda only");
   }
-  return {.decode = options.graphs.starts_with("full"),
-          .mixed = options.graphs.ends_with("piecewise")};
+  return parse_graphs(options.graphs);
 }
 
 ModelOutline outline_of(const ModelSource& source, const ModelOptions& options) {

@@ -26,6 +26,8 @@ struct ModelOutline {
 /// cpu or cuda; else Error(usage).
 kernels::Device device_of(const std::string& name);
 
+/// What one value of --graphs means; empty: the default.
+models::GraphOptions parse_graphs(const std::string& mode);
 /// --graphs. Throws Error(usage) where it is given without a card.
 models::GraphOptions graphs_of(const ModelOptions& options);
 

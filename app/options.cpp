@@ -115,6 +115,17 @@ SamplingParams file_defaults(const GenerationOptions& options, const Json& confi
   return params;
 }
 
+template <typename Value>
+CLI::Option* add_graphs_option(CLI::App& cli, Value& value, const std::string& more) {
+  return cli
+      .add_option("--graphs", value,
+                  "on a card: what is recorded as CUDA graphs: full (steps of one token per "
+                  "sequence), piecewise (steps with prompts, whose shapes come again), "
+                  "full+piecewise (the default) or eager (nothing)" +
+                      more)
+      ->check(CLI::IsMember({"eager", "piecewise", "full", "full+piecewise"}));
+}
+
 }  // namespace
 
 MemoryBudget parse_memory(const std::string& text, const char* flag) {
@@ -165,6 +176,11 @@ void add_type_options(CLI::App& cli, ModelOptions& options) {
       ->capture_default_str();
 }
 
+void replace_graphs_option(CLI::App& cli, std::vector<std::string>& modes) {
+  cli.remove_option(cli.get_option("--graphs"));
+  add_graphs_option(cli, modes, "; of a list each row is measured in each")->delimiter(',');
+}
+
 void add_model_options(CLI::App& cli, ModelOptions& options, bool positional_model) {
   if (positional_model) {
     cli.add_option("model", options.model,
@@ -176,11 +192,7 @@ void add_model_options(CLI::App& cli, ModelOptions& options, bool positional_mod
                "on a card: an answer does not depend on what else runs, on chunks and on reuse; "
                "slower. Without it answers are the same in every run of the same requests. On the "
                "CPU it is always so");
-  cli.add_option("--graphs", options.graphs,
-                 "on a card: what is recorded as CUDA graphs: full (steps of one token per "
-                 "sequence), piecewise (steps with prompts, whose shapes come again), "
-                 "full+piecewise (the default) or eager (nothing)")
-      ->check(CLI::IsMember({"eager", "piecewise", "full", "full+piecewise"}));
+  add_graphs_option(cli, options.graphs, "");
   cli.add_option("--threads", options.threads, "compute threads; 0: all this process may use")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();

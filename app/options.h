@@ -65,6 +65,9 @@ struct ModelOptions {
 /// Adds MODEL (positional, optional) and the common flags. The options outlive `cli`.
 void add_model_options(CLI::App& cli, ModelOptions& options, bool positional_model = true);
 
+/// In place of the one --graphs that add_model_options() adds: a list of them.
+void replace_graphs_option(CLI::App& cli, std::vector<std::string>& modes);
+
 /// Adds those of commands that open a session: --memory-mode, --strict-vmm.
 void add_pool_options(CLI::App& cli, PoolOptions& options);
 

@@ -37,6 +37,9 @@ class ModelRunner : public Runner {
   void read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) override;
   void write(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) override;
 
+  /// From the next step on; what was recorded under other options is forgotten.
+  void choose_graphs(const GraphOptions& options) { graphs_.choose(options); }
+
   /// CUDA graphs that were recorded so far.
   std::int32_t graphs_recorded() const { return graphs_.recorded(); }
   /// Steps that were one call of a recorded graph.

@@ -24,6 +24,13 @@ StepGraphs::StepGraphs(kernels::Queue& queue, Decoder& decoder, StepStaging& sta
                        std::int64_t rows_max, const GraphOptions& options)
     : queue_(queue), decoder_(decoder), staging_(staging), rows_max_(rows_max), options_(options) {}
 
+void StepGraphs::choose(const GraphOptions& options) {
+  if (options == options_) return;
+  kernels::wait(queue_);  // a recording may still be under way
+  entries_.clear();
+  options_ = options;
+}
+
 std::int64_t StepGraphs::padded_rows(std::int64_t rows, std::int64_t rows_max) {
   std::int64_t padded = 1;
   while (padded < rows && padded < 8) padded *= 2;

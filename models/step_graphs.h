@@ -14,6 +14,8 @@ namespace hyb::models {
 struct GraphOptions {
   bool decode = true;  ///< steps of one token per sequence
   bool mixed = true;   ///< steps with more tokens, whose shapes come again
+
+  bool operator==(const GraphOptions&) const = default;
 };
 
 /// Runs steps through a decoder. On a card decode steps are padded to so many rows that few sizes
@@ -28,6 +30,9 @@ class StepGraphs {
   /// Logits of the sampled rows, in the order of the spans, as Decoder::run returns them; behind
   /// them there may be rows of no meaning.
   kernels::Tensor run(const Step& step);
+
+  /// From the next step on. Other options forget what was recorded.
+  void choose(const GraphOptions& options);
 
   /// Recordings that were made so far.
   std::int32_t recorded() const { return recorded_; }

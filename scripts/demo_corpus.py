@@ -283,6 +283,11 @@ def main():
     parser.add_argument(
         "--long", action="store_true", help="print long chats instead of short ones"
     )
+    parser.add_argument(
+        "--text",
+        action="store_true",
+        help="print what the chats say and nothing else: a corpus for hyb bench",
+    )
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     if arguments.held_out:
@@ -291,7 +296,10 @@ def main():
     corpus, rng = Corpus(), random.Random(arguments.seed)
     for _ in range(arguments.chats):
         messages = corpus.long(rng) if arguments.long else corpus.short(rng)
-        sys.stdout.write(json.dumps({"messages": messages}) + "\n")
+        if arguments.text:
+            sys.stdout.writelines(message["content"] + "\n" for message in messages)
+        else:
+            sys.stdout.write(json.dumps({"messages": messages}) + "\n")
 
 
 if __name__ == "__main__":

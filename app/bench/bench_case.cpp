@@ -33,19 +33,22 @@ std::string BenchCase::name() const {
 
 std::vector<BenchCase> cases_of(const BenchGrid& grid) {
   std::vector<BenchCase> cases;
+  const auto add = [&](BenchCase test) {
+    for (const std::string& graphs : grid.graphs) {
+      test.graphs = graphs;
+      cases.push_back(test);
+    }
+  };
   for (const std::int32_t depth : grid.depths) {
     for (const std::int32_t prompt : grid.prompts) {
-      if (prompt > 0) cases.push_back({.prompt = prompt, .depth = depth});
+      if (prompt > 0) add({.prompt = prompt, .depth = depth});
     }
     for (const std::int32_t batch : grid.batches) {
       for (const std::int32_t generate : grid.generations) {
-        if (generate > 0) {
-          cases.push_back({.generate = generate, .depth = depth, .batch = batch});
-        }
+        if (generate > 0) add({.generate = generate, .depth = depth, .batch = batch});
       }
       for (const CountPair& pair : grid.pairs) {
-        cases.push_back(
-            {.prompt = pair.first, .generate = pair.second, .depth = depth, .batch = batch});
+        add({.prompt = pair.first, .generate = pair.second, .depth = depth, .batch = batch});
       }
     }
   }

@@ -16,6 +16,7 @@ struct BenchCase {
   std::int32_t generate = 0;
   std::int32_t depth = 0;
   std::int32_t batch = 1;
+  std::string graphs = {};  ///< mode of --graphs on a card, else empty
 
   /// "pp512", "tg128", "pp512+tg128", with " @ d4096" behind it.
   std::string name() const;
@@ -30,10 +31,11 @@ struct BenchCase {
 };
 
 /// What was asked for: every depth with every prompt, every generation and every pair; generations
-/// and pairs with every batch. Zeros are skipped.
+/// and pairs with every batch; all in every mode. Zeros are skipped.
 struct BenchGrid {
   std::vector<std::int32_t> prompts, generations, depths, batches;
   std::vector<CountPair> pairs;
+  std::vector<std::string> graphs = {""};
 };
 
 std::vector<BenchCase> cases_of(const BenchGrid& grid);

@@ -67,6 +67,7 @@ void CaseRun::choose(const BenchCase& test) {
   require(room_.has_room_for(test), "bench: there is room for the case");
   test_ = test;
   timed_steps_ = timed_steps(test, chunk_tokens_);
+  runner_.choose_graphs(parse_graphs(test.graphs));
 }
 
 SlotId CaseRun::depth_slot(std::int32_t sequence) const { return SlotId{first_slot_ + sequence}; }
@@ -111,8 +112,8 @@ void CaseRun::run(const BenchStep& step) {
     }
     call.spans.push_back(std::move(span));
   }
-  const StepResult result = runner_.run(call);
-  for (const SampledToken& sampled : result.sampled) {
+  last_ = runner_.run(call);
+  for (const SampledToken& sampled : last_.sampled) {
     if (sampled.finite) continue;
     throw Error(
         ErrorKind::runtime,

@@ -40,6 +40,9 @@ class CaseRun {
         .first(static_cast<std::size_t>(test_.length()));
   }
 
+  /// What the step that ran last drew, in the order of the sequences.
+  std::span<const SampledToken> drawn() const { return last_.sampled; }
+
   /// Runs the steps to the depth that were not run yet. False: a signal asked to stop. This and
   /// repeat() throw Error(runtime) where logits are no numbers: such a model has no speed.
   bool reach_depth();
@@ -62,6 +65,7 @@ class CaseRun {
   std::vector<std::int32_t> stands_at_;  ///< tokens of each sequence whose state is kept
   models::ModelRunner runner_;
   SamplingParams greedy_;
+  StepResult last_;
   std::uint64_t seed_ = 1;
   std::vector<std::vector<TokenId>> tokens_;    ///< of each sequence
   std::vector<std::vector<PageTable>> tables_;  ///< likewise

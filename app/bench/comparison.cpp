@@ -45,18 +45,25 @@ std::string text_of(const Json& row, const char* key) {
 
 bool is_workload(const Json& row) { return row.contains("workload"); }
 
+std::string graphs_suffix(const Json& row) {
+  const std::string mode = text_of(row, "graphs");
+  return mode.empty() ? "" : ", " + mode;
+}
+
 std::string name_of(const Json& row) {
   if (!is_workload(row)) {
     const BenchCase test = {.prompt = count_of(row, "n_prompt"),
                             .generate = count_of(row, "n_gen"),
                             .depth = count_of(row, "n_depth"),
                             .batch = std::max(1, count_of(row, "batch"))};
-    return test.batch > 1 ? fmt::format("{} b{}", test.name(), test.batch) : test.name();
+    const std::string name =
+        test.batch > 1 ? fmt::format("{} b{}", test.name(), test.batch) : test.name();
+    return name + graphs_suffix(row);
   }
   std::string name = fmt::format("{}, {}, {}", text_of(row, "workload"), text_of(row, "experiment"),
                                  text_of(row, "condition"));
   if (!text_of(row, "policy").empty()) name += ", " + text_of(row, "policy");
-  return name;
+  return name + graphs_suffix(row);
 }
 
 /// One value per repetition: the requests of one are no independent samples, what slows the machine

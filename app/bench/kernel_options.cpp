@@ -35,7 +35,8 @@ std::vector<BenchCase> cases_of(const KernelOptions& options) {
                     .generations = parse_counts(options.generations, "-n"),
                     .depths = parse_counts(options.depths, "-d"),
                     .batches = parse_counts(options.batches, "-b"),
-                    .pairs = {}};
+                    .pairs = {},
+                    .graphs = options.graphs};
   for (const std::string& pair : options.pairs) grid.pairs.push_back(parse_pair(pair, "-pg"));
   for (const std::int32_t batch : grid.batches) {
     if (batch < 1 || batch > 4096) {

@@ -15,6 +15,7 @@ struct KernelOptions {
   std::vector<std::string> pairs;
   std::vector<std::string> depths = {"0"};
   std::vector<std::string> batches = {"1"};
+  std::vector<std::string> graphs = {""};  ///< modes that every test is measured in
 };
 
 /// Adds -p, -n, -pg, -d, -b. The options outlive `cli`.

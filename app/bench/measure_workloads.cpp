@@ -167,15 +167,12 @@ RequestBenchOptions bench_options_of(Session& session, const BenchJob& job,
 
 WorkloadSetting setting_of(Session& session, const BenchJob& job, const RequestBenchOptions& bench,
                            const RequestCase& first) {
-  const bool is_cpu = session.queue().device() == kernels::Device::cpu;
-  const std::string graphs = job.model.graphs.empty() ? "full+piecewise" : job.model.graphs;
   return {.model = setting_of(session.source(), outline_of(session.source(), job.model),
                               session.model(), session.queue(), job.chunk_tokens, job.version),
           .metrics = bench.metrics,
           .seed = bench.seed,
           .burstiness = bench.burstiness,
           .ignore_eos = bench.material.terms.ignore_eos,
-          .graphs = is_cpu ? "" : graphs,
           .weight_bytes = session.memory().weights,
           .workspace_bytes = session.memory().workspace,
           .note = note_of(session, job.model, first.dataset)};
@@ -187,20 +184,30 @@ void print_tables(const WorkloadSetting& setting, std::span<const RequestRow> ro
   if (!policies.rows.empty()) write_stdout('\n' + markdown_text(policies));
 }
 
-/// Every case in turn, printed as soon as it is measured where the format is made of lines.
+/// Every case, printed as soon as it is measured where the format is made of lines.
 std::vector<RequestRow> measure_all(RequestBench& bench, const WorkloadSetting& setting,
-                                    const std::vector<RequestCase>& cases,
+                                    const std::vector<RequestCase>& cases, bool in_turns,
                                     const std::string& format, ProgressLine& progress,
                                     std::string& title) {
   RowOutput output(format, "requests");
   std::vector<RequestRow> rows;
-  for (std::size_t i = 0; i < cases.size() && stop_signal() == 0; ++i) {
+  const auto announce = [&](std::size_t i) {
     title = fmt::format("{} of {}: {}, {}, {}", i + 1, cases.size(), cases[i].workload(),
                         cases[i].experiment(), name_of(cases[i].condition));
-    rows.push_back(bench.run(cases[i], i));
+  };
+  const auto print = [&](const RequestRow& row) {
     progress.clear();
-    output.add(request_row_json(setting, rows.back()));
-    if (format == "md") write_stdout(request_row_text(setting, rows.back()) + '\n');
+    output.add(request_row_json(setting, row));
+    if (format == "md") write_stdout(request_row_text(setting, row) + '\n');
+  };
+  if (in_turns) {
+    rows = bench.run_in_turns(cases, announce);
+    for (const RequestRow& row : rows) print(row);
+  }
+  for (std::size_t i = 0; i < cases.size() && stop_signal() == 0 && !in_turns; ++i) {
+    announce(i);
+    rows.push_back(bench.run(cases[i], i));
+    print(rows.back());
   }
   output.finish();
   if (format == "md") print_tables(setting, rows);
@@ -236,7 +243,7 @@ int measure_workloads(const BenchJob& job, const WorkloadOptions& options,
   const WorkloadSetting setting = setting_of(session, job, bench_options, cases.front());
   RequestBench bench(session, probes, std::move(bench_options));
   const std::vector<RequestRow> rows =
-      measure_all(bench, setting, cases, job.output, progress, title);
+      measure_all(bench, setting, cases, options.in_turns, job.output, progress, title);
   if (!job.svg.empty()) {
     const bool is_trace = cases.front().dataset == Dataset::trace;
     write_atomically(job.svg, svg_text(is_trace ? hit_rate_plot(rows) : load_plot(rows)));

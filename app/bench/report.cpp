@@ -77,9 +77,13 @@ std::vector<std::string> cells_of(const BenchSetting& setting, const Measurement
 Table bench_table(const BenchSetting& setting, std::span<const Measurement> rows) {
   const auto has_batch = [](const Measurement& row) { return row.test.batch > 1; };
   const auto has_failed = [](const Measurement& row) { return row.status != "ok"; };
+  const auto has_other_graphs = [&](const Measurement& row) {
+    return row.test.graphs != rows.front().test.graphs;
+  };
+  const bool shows_graphs = std::any_of(rows.begin(), rows.end(), has_other_graphs);
   const bool shows_batch = std::any_of(rows.begin(), rows.end(), has_batch);
   const bool shows_status = std::any_of(rows.begin(), rows.end(), has_failed);
-  constexpr std::ptrdiff_t batch_column = 5;
+  constexpr std::ptrdiff_t test_column = 5;
 
   Table table;
   table.columns = {{"model"},
@@ -93,13 +97,14 @@ Table bench_table(const BenchSetting& setting, std::span<const Measurement> rows
                    {"of read probe", Align::right},
                    {"GFLOP/s", Align::right},
                    {"of FLOP probe", Align::right}};
-  if (shows_batch) {
-    table.columns.insert(table.columns.begin() + batch_column, {"batch", Align::right});
-  }
+  if (shows_graphs) table.columns.insert(table.columns.begin() + test_column, {"graphs"});
+  if (shows_batch)
+    table.columns.insert(table.columns.begin() + test_column, {"batch", Align::right});
   if (shows_status) table.columns.push_back({"status"});
   for (const Measurement& row : rows) {
     std::vector<std::string> cells = cells_of(setting, row);
-    if (shows_batch) cells.insert(cells.begin() + batch_column, std::to_string(row.test.batch));
+    if (shows_graphs) cells.insert(cells.begin() + test_column, row.test.graphs);
+    if (shows_batch) cells.insert(cells.begin() + test_column, std::to_string(row.test.batch));
     if (shows_status) cells.push_back(row.status);
     table.rows.push_back(std::move(cells));
   }
@@ -122,6 +127,7 @@ Json bench_row(const BenchSetting& setting, const Measurement& row) {
                     {"batch", row.test.batch},
                     {"depth", row.test.depth},
                     {"device", setting.device},
+                    {"graphs", row.test.graphs},
                     {"bytes_per_s", number_or_null(figures.bytes_per_s)},
                     {"probe_bytes_per_s", number_or_null(row.ceilings.bytes_per_s)},
                     {"flops_per_s", number_or_null(figures.flops_per_s)},

@@ -11,6 +11,7 @@
 #include "app/bench/scrambled_pool.h"
 #include "app/bench/trace_requests.h"
 #include "app/bench/utc_time.h"
+#include "app/model_outline.h"
 #include "app/ui/process.h"
 #include "core/base/error.h"
 
@@ -21,6 +22,13 @@ constexpr std::uint64_t warm_up_repetition = ~std::uint64_t{0};
 
 std::size_t bytes_in_use(const PoolUsage& usage) {
   return usage.total() - usage.free_bytes - usage.idle_bytes;
+}
+
+RequestRow row_of(const RequestCase& test) {
+  RequestRow row;
+  row.test = test;
+  row.started = utc_now();
+  return row;
 }
 
 /// "2 of 10 requests failed: ..."; the first decides what kind of failure it is.
@@ -225,9 +233,14 @@ bool RequestBench::repeat(RequestRow& row, const DrawSeed& seed) {
   return stop_signal() == 0 && measure_load(row, *source);
 }
 
+void RequestBench::get_ready(const RequestCase& test, std::uint64_t number) {
+  session_.runner().choose_graphs(parse_graphs(test.graphs));
+  session_.restart_engine(reuse_for(test), meter_);
+  warm_up(test, number);
+}
+
 void RequestBench::measure(RequestRow& row, std::uint64_t number) {
-  session_.restart_engine(reuse_for(row.test), meter_);
-  warm_up(row.test, number);
+  get_ready(row.test, number);
   probes_.forget();
   // A-B-B-A: what drifts in the machine meets measurements and probes alike.
   bool go_on = stop_signal() == 0;
@@ -240,26 +253,58 @@ void RequestBench::measure(RequestRow& row, std::uint64_t number) {
   row.ceilings = probes_.best();
 }
 
-RequestRow RequestBench::run(const RequestCase& test, std::uint64_t number) {
-  RequestRow row;
-  row.test = test;
-  row.started = utc_now();
+/// Whatever keeps a row from being measured becomes what the row says.
+void RequestBench::attempt(RequestRow& row, const std::function<void()>& measure) const {
   try {
-    measure(row, number);
-    const std::string failures = failures_of(row);
-    if (std::ssize(row.repetitions) < options_.repetitions) {
-      row.status = fmt::format("interrupted: {} of {} repetitions", row.repetitions.size(),
-                               options_.repetitions);
-    } else if (!failures.empty()) {
-      row.status = failures;
-    }
+    measure();
   } catch (const Error& error) {
     row.status = error.what();
     row.failure = error.kind();
   } catch (const std::bad_alloc&) {
     row.status = "does not fit: the machine is out of memory";
   }
+}
+
+void RequestBench::settle(RequestRow& row) const {
+  if (row.status != "ok") return;
+  const std::string failures = failures_of(row);
+  if (std::ssize(row.repetitions) < options_.repetitions) {
+    row.status = fmt::format("interrupted: {} of {} repetitions", row.repetitions.size(),
+                             options_.repetitions);
+  } else if (!failures.empty()) {
+    row.status = failures;
+  }
+}
+
+RequestRow RequestBench::run(const RequestCase& test, std::uint64_t number) {
+  RequestRow row = row_of(test);
+  attempt(row, [&] { measure(row, number); });
+  settle(row);
   return row;
+}
+
+std::vector<RequestRow> RequestBench::run_in_turns(
+    std::span<const RequestCase> cases, const std::function<void(std::size_t)>& announce) {
+  std::vector<RequestRow> rows;
+  for (const RequestCase& test : cases) rows.push_back(row_of(test));
+  probes_.forget();
+  for (std::int32_t i = 0; i < options_.repetitions; ++i) {
+    for (std::size_t number = 0; number < rows.size() && stop_signal() == 0; ++number) {
+      RequestRow& row = rows[number];
+      if (row.status != "ok") continue;
+      announce(number);
+      attempt(row, [&] {
+        get_ready(row.test, number);
+        probes_.run();
+        static_cast<void>(repeat(row, {options_.seed, number, static_cast<std::uint64_t>(i)}));
+      });
+    }
+  }
+  for (RequestRow& row : rows) {
+    row.ceilings = probes_.best();
+    settle(row);
+  }
+  return rows;
 }
 
 }  // namespace hyb::app

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -50,6 +51,11 @@ class RequestBench {
   /// afterwards: an interrupted case keeps the repetitions it has.
   RequestRow run(const RequestCase& test, std::uint64_t number);
 
+  /// All rows of the run, repetition after repetition: what drifts in the machine is then in the
+  /// spread of each row, not between rows. `announce(number)` comes before each.
+  std::vector<RequestRow> run_in_turns(std::span<const RequestCase> cases,
+                                       const std::function<void(std::size_t)>& announce);
+
  private:
   ReuseOptions reuse_for(const RequestCase& test) const;
   LoadResult run_work(const RequestCase& test, RequestSource& source,
@@ -58,7 +64,10 @@ class RequestBench {
   std::unique_ptr<RequestSource> source_of(const RequestCase& test, const DrawSeed& seed);
   std::vector<WorkItem> prepare(const RequestCase& test, const DrawSeed& seed);
   void prime(const RequestCase& test, const std::vector<WorkItem>& work);
+  void attempt(RequestRow& row, const std::function<void()>& measure) const;
+  void get_ready(const RequestCase& test, std::uint64_t number);
   void measure(RequestRow& row, std::uint64_t number);
+  void settle(RequestRow& row) const;
   bool repeat(RequestRow& row, const DrawSeed& seed);
   bool measure_load(RequestRow& row, RequestSource& source);
   bool measure_policy(RequestRow& row);

@@ -97,6 +97,7 @@ std::vector<RequestCase> cases_of(const RequestCase& base, const RequestGrid& gr
   vary(cases, &RequestCase::prompts, grid.prompts);
   vary(cases, &RequestCase::request_rate, grid.request_rates);
   vary(cases, &RequestCase::concurrency, grid.concurrencies);
+  vary(cases, &RequestCase::graphs, grid.graphs);
   vary(cases, &RequestCase::policy, grid.policies);
   vary(cases, &RequestCase::condition, grid.conditions);
   return cases;

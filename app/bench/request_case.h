@@ -45,6 +45,7 @@ struct RequestCase {
   std::int32_t output_tokens = 0;
   std::int32_t concurrency = 0;  ///< most requests at once; 0: no limit
   double request_rate = std::numeric_limits<double>::infinity();  ///< per second
+  std::string graphs;  ///< mode of --graphs on a card, else empty
   std::string policy;  ///< of the prefix tree; empty: what the session was opened with
 
   /// Every request goes out as soon as there is room: the clients wait for the engine. Else they
@@ -63,10 +64,11 @@ struct RequestGrid {
   std::vector<std::int32_t> concurrencies;
   std::vector<double> request_rates;
   std::vector<Condition> conditions;
-  std::vector<std::string> policies;
+  std::vector<std::string> graphs, policies;
 };
 
-/// Every combination; conditions vary fastest, then policies, concurrencies and rates, then sizes.
+/// Every combination; conditions vary fastest, then policies, graphs, concurrencies and rates, then
+/// sizes.
 std::vector<RequestCase> cases_of(const RequestCase& base, const RequestGrid& grid);
 
 /// "inf", "4,8", "0.5". Throws Error(usage).

@@ -86,6 +86,7 @@ std::string own_block(const WorkloadSetting& setting, const RequestRow& row,
   text += text_line("Experiment:", row.test.experiment());
   text += text_line("Prefixes:", std::string(name_of(row.test.condition)) +
                                      (row.test.policy.empty() ? "" : ", " + row.test.policy));
+  if (!row.test.graphs.empty()) text += text_line("CUDA graphs:", row.test.graphs);
   text += text_line("Repetitions (out tok/s):",
                     fmt::format("{}: {:.2f} ± {:.2f}", rates.size(), statistics_of(rates).mean,
                                 statistics_of(rates).deviation));
@@ -166,9 +167,12 @@ std::string request_row_text(const WorkloadSetting& setting, const RequestRow& r
 Table request_table(const WorkloadSetting& setting, std::span<const RequestRow> rows) {
   const auto has = [&](auto&& holds) { return std::any_of(rows.begin(), rows.end(), holds); };
   const bool shows_policy = has([](const RequestRow& row) { return !row.test.policy.empty(); });
+  const bool shows_graphs =
+      has([&](const RequestRow& row) { return row.test.graphs != rows.front().test.graphs; });
   const bool shows_status = has([](const RequestRow& row) { return row.status != "ok"; });
   Table table;
   table.columns = {{"workload"}, {"experiment"}, {"prefixes"}};
+  if (shows_graphs) table.columns.push_back({"graphs"});
   if (shows_policy) table.columns.push_back({"policy"});
   for (const char* title : {"requests", "req/s", "out tok/s", "total tok/s", "TTFT ms", "TPOT ms",
                             "ITL ms", "E2EL ms", "hit rate", "of roofline"}) {
@@ -179,6 +183,7 @@ Table request_table(const WorkloadSetting& setting, std::span<const RequestRow> 
     const RequestMetrics all = pooled_metrics(row, setting.metrics);
     std::vector<std::string> cells = {row.test.workload(), row.test.experiment(),
                                       std::string(name_of(row.test.condition))};
+    if (shows_graphs) cells.push_back(row.test.graphs);
     if (shows_policy) cells.push_back(row.test.policy);
     std::vector<std::string> figures(10, "-");
     if (row.is_measured()) figures = figure_cells(row, all);

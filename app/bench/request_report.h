@@ -17,7 +17,6 @@ struct WorkloadSetting {
   std::uint64_t seed = 0;
   double burstiness = 1;
   bool ignore_eos = false;
-  std::string graphs;                                 ///< --graphs; empty on the CPU
   std::size_t weight_bytes = 0, workspace_bytes = 0;  ///< memory beside the pools
   std::string note;                                   ///< what a reader has to know; may be empty
 };

@@ -43,7 +43,7 @@ void add_experiment(Json& json, const WorkloadSetting& setting, const RequestRow
             {"burstiness", setting.burstiness},
             {"ignore_eos", setting.ignore_eos},
             {"seed", setting.seed},
-            {"graphs", setting.graphs},
+            {"graphs", test.graphs},
             {"note", setting.note},
             {"status", row.status}}));
 }

@@ -13,17 +13,29 @@
 namespace hyb::app {
 namespace {
 
-constexpr std::array flags = {"--num-prompts",        "--gsp-num-groups",
-                              "--random-prefix-len",  "--random-input-len",
-                              "--random-output-len",  "--random-range-ratio",
-                              "--max-concurrency",    "--request-rate",
-                              "--burstiness",         "--ignore-eos",
-                              "--dataset-path",       "--prompt",
-                              "--condition",          "--policy",
-                              "--turn-2-len",         "--num-warmups",
-                              "--scale-down",         "--seed",
-                              "--metric-percentiles", "--goodput",
-                              "--trace-times",        "--scramble"};
+constexpr std::array flags = {"--num-prompts",
+                              "--gsp-num-groups",
+                              "--random-prefix-len",
+                              "--random-input-len",
+                              "--random-output-len",
+                              "--random-range-ratio",
+                              "--max-concurrency",
+                              "--request-rate",
+                              "--burstiness",
+                              "--ignore-eos",
+                              "--dataset-path",
+                              "--prompt",
+                              "--condition",
+                              "--policy",
+                              "--turn-2-len",
+                              "--num-warmups",
+                              "--scale-down",
+                              "--seed",
+                              "--metric-percentiles",
+                              "--goodput",
+                              "--trace-times",
+                              "--scramble",
+                              "--in-turns"};
 
 /// What a dataset has where nobody says otherwise: vLLM's and SGLang's own values.
 RequestCase usual_case(Dataset dataset) {
@@ -127,6 +139,7 @@ RequestGrid grid_of(const WorkloadOptions& options) {
                       .concurrencies = parse_counts(options.concurrencies, "--max-concurrency"),
                       .request_rates = {},
                       .conditions = parse_conditions(options.conditions),
+                      .graphs = options.graphs,
                       .policies = options.policies};
   if (!options.request_rates.empty()) grid.request_rates = parse_rates(options.request_rates);
   constexpr std::int32_t most = 1 << 24;
@@ -255,6 +268,11 @@ void add_workload_options(CLI::App& cli, WorkloadOptions& options) {
       ->check(CLI::Range(1, 65536));
   cli.add_flag("--trace-times", options.trace_times,
                "trace: requests come when the trace says, not when there is room")
+      ->group("Requests");
+  cli.add_flag(
+         "--in-turns", options.in_turns,
+         "one repetition of every row, then the next of every row: what drifts in the machine "
+         "shows in each row's spread")
       ->group("Requests");
   add("--seed", options.seed, "of prompts and arrivals; every row and repetition has its own");
   add("--scramble", options.scramble, "scatter free pages and slots by this seed before measuring");

@@ -21,12 +21,14 @@ struct WorkloadOptions {
   std::vector<std::string> concurrencies;
   std::string request_rates;
   std::vector<std::string> conditions, policies;
+  std::vector<std::string> graphs;  ///< modes that every row is measured in; empty: no matter
   double burstiness = 1, range_ratio = 0;
   std::int32_t question_tokens = 64;
   std::int32_t warm_up_requests = 0;
   std::int32_t scale_down = 1;
   bool ignore_eos = false;
   bool trace_times = false;
+  bool in_turns = false;
   std::optional<std::uint64_t> scramble;
   std::uint64_t seed = 0;
   std::string percentages = "90,95,99";

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "app/bench/bench_job.h"
 #include "app/bench/compare_command.h"
@@ -20,15 +21,25 @@ struct Options {
   KernelOptions kernels;
   WorkloadOptions workload;
   CompareJob compare;
+  std::vector<std::string> graphs;  ///< --graphs; empty: the default
 };
 
 [[noreturn]] void refuse(const std::string& flag, const char* why) {
   throw Error(ErrorKind::usage, fmt::format("{}: {}", flag, why));
 }
 
+/// The modes of --graphs that every row is measured in; empty text: no card, no mode.
+std::vector<std::string> graph_modes_of(const Options& options) {
+  if (!options.graphs.empty()) return options.graphs;
+  return {device_of(options.job.model.device) == kernels::Device::cpu ? "" : "full+piecewise"};
+}
+
 int run(const CLI::App& cli, Options& options) {
   options.job.version = version_text();
   options.job.record = std::exchange(options.job.model.reuse.record, "");
+  const std::vector<std::string> graphs = graph_modes_of(options);
+  options.job.model.graphs = graphs.front();
+  options.kernels.graphs = options.workload.graphs = graphs;
   if (!options.workload.is_wanted()) {
     const std::string flag = given_workload_flag(cli);
     if (!flag.empty()) refuse(flag, "is for requests: name them with --dataset-name or --preset");
@@ -61,6 +72,7 @@ Action describe(CLI::App& cli) {
   const auto options = std::make_shared<Options>();  // CLI11 keeps pointers into it
   BenchJob& job = options->job;
   add_model_options(cli, job.model);
+  replace_graphs_option(cli, options->graphs);
   add_reuse_options(cli, job.model.reuse);
   add_pool_options(cli, job.model.pools);
   add_kernel_options(cli, options->kernels);

@@ -67,6 +67,25 @@ TEST_SUITE("app/surface_bench_requests") {
     }
   }
 
+  TEST_CASE("in turns: the same requests, every row has all its repetitions") {
+    std::vector<std::string> flags = {
+        "demo", "--dataset-name",      "random",    "--random-input-len",
+        "24",   "--random-output-len", "3",         "--num-prompts",
+        "3",    "--max-concurrency",   "1,2",       "--random-range-ratio",
+        "0.5",  "--condition",         "cold,warm", "-r",
+        "2"};
+    const Json one_by_one = rows(flags);
+    flags.push_back("--in-turns");
+    const Json in_turns = rows(flags);
+    REQUIRE(in_turns.size() == 4);
+    for (std::size_t i = 0; i < in_turns.size(); ++i) {
+      CHECK(in_turns[i]["output_throughputs"].size() == 2);
+      for (const char* key : {"input_lens", "reused_tokens", "condition", "experiment"}) {
+        CHECK(in_turns[i][key] == one_by_one[i][key]);
+      }
+    }
+  }
+
   TEST_CASE("an open loop, goals, percentiles; a trace of what was measured and nothing else") {
     const TemporaryFolder folder;
     const std::string trace = (folder.path() / "t.jsonl").string();

@@ -108,4 +108,18 @@ TEST_SUITE("cuda/shapes") {
       CHECK(card.runner.graphs_recorded() == (graphs.decode ? 1 : 0) + (graphs.mixed ? 1 : 0));
     }
   }
+
+  TEST_CASE("a runner changes its mode between steps: no bit changes, recordings begin anew") {
+    Loaded card = load(kernels::Device::cuda, DType::bf16, false, {.decode = true, .mixed = false});
+    const std::vector<float> expected = logits_of(card);
+    const std::int64_t replayed = card.runner.graphs_replayed();
+    REQUIRE(replayed > 0);
+    card.runner.choose_graphs({.decode = false, .mixed = false});
+    CHECK(logits_of(card) == expected);
+    CHECK(card.runner.graphs_replayed() == replayed);
+    card.runner.choose_graphs({.decode = true, .mixed = false});
+    CHECK(logits_of(card) == expected);
+    CHECK(card.runner.graphs_recorded() == 2);
+    CHECK(card.runner.graphs_replayed() == 2 * replayed);
+  }
 }

@@ -36,6 +36,18 @@ TEST_SUITE("app/bench/bench_case") {
     CHECK(cases[9] == BenchCase{.prompt = 64, .generate = 16, .depth = 1024, .batch = 8});
   }
 
+  TEST_CASE("the grid: every test in every mode, modes fastest") {
+    const std::vector<BenchCase> cases = cases_of({.prompts = {512},
+                                                   .generations = {128},
+                                                   .depths = {0},
+                                                   .batches = {1},
+                                                   .pairs = {},
+                                                   .graphs = {"eager", "full+piecewise"}});
+    REQUIRE(cases.size() == 4);
+    CHECK(cases[1] == BenchCase{.prompt = 512, .graphs = "full+piecewise"});
+    CHECK(cases[2] == BenchCase{.generate = 128, .graphs = "eager"});
+  }
+
   TEST_CASE("steps run every token once, in order, in chunks") {
     const BenchCase test = {.prompt = 1000, .generate = 7, .depth = 600, .batch = 3};
     CHECK(tokens_of(depth_steps(test, 0, 0, 512)) == 600);

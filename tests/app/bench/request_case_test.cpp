@@ -24,6 +24,12 @@ TEST_SUITE("app/bench/request_case") {
     CHECK(cases[3].input_tokens == 64);
     CHECK(cases[11].input_tokens == 128);
     for (const RequestCase& one : cases) CHECK(one.output_tokens == 7);
+    grid.graphs = {"eager", "full"};
+    const std::vector<RequestCase> modes = cases_of(base, grid);
+    REQUIRE(modes.size() == 24);
+    CHECK(modes[2].graphs == "eager");
+    CHECK(modes[3].graphs == "full");
+    CHECK(modes[3].concurrency == 1);
   }
 
   TEST_CASE("closed and open loops are named as what they are") {
