@@ -6,27 +6,12 @@
 #include "kernels/visit.h"
 
 namespace hyb::kernels {
-namespace {
-
-void check(const CausalConv& op, Device device) {
-  const Check check("causal_conv", device);
-  check.activations(op.x, "x");
-  check.that(op.x.rank == 2, "x is a matrix", op.x.rank);
-  check.that(op.weight.rank == 2, "weight is a matrix", op.weight.rank);
-  const std::int64_t tokens = op.x.dim(0), channels = op.x.dim(1), width = op.weight.dim(1);
-  check.that(width >= 2 && width <= conv_width_max, "K is 2, 3 or 4", width);
-  check.tensor(op.weight, "weight", DType::f32, {channels, width});
-  if (!op.bias.empty()) check.tensor(op.bias, "bias", DType::f32, {channels});
-  check.tensor(op.windows, "windows", op.x.dtype, {op.windows.dim(0), channels, width - 1});
-  check.tensor(op.y, "y", op.x.dtype, {tokens, channels});
-  check.that(op.y.data != op.x.data, "y is not x", 0);
-  check.slots(op.read_slot, op.write_slot, check.spans(op.span_begin, tokens), op.windows.dim(0));
-}
-
-}  // namespace
 
 void causal_conv(Queue& queue, const CausalConv& op) {
-  check(op, queue.device());
+  const Check check("causal_conv", queue.device());
+  check_shapes(check, op);
+  check.slots(op.read_slot, op.write_slot, check.spans(op.span_begin, op.x.dim(0)),
+              op.windows.dim(0));
   if constexpr (has_cuda) {
     if (queue.device() == Device::cuda) return cuda::causal_conv(queue.stream(), op);
   }

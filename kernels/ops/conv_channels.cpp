@@ -9,6 +9,22 @@
 namespace hyb::kernels {
 namespace {
 
+/// A row of x has `inputs` values for every channel.
+template <typename Op>
+void check_channels(const Check& check, const Op& op, std::int64_t inputs) {
+  check.activations(op.x, "x");
+  check.that(op.x.rank == 2, "x is a matrix", op.x.rank);
+  check.that(op.weight.rank == 2, "weight is a matrix", op.weight.rank);
+  const std::int64_t tokens = op.x.dim(0), channels = op.weight.dim(0), width = op.weight.dim(1);
+  check.that(width >= 2 && width <= conv_width_max, "K is 2, 3 or 4", width);
+  check.tensor(op.x, "x", op.x.dtype, {tokens, inputs * channels});
+  check.tensor(op.weight, "weight", DType::f32, {channels, width});
+  if (!op.bias.empty()) check.tensor(op.bias, "bias", DType::f32, {channels});
+  check.tensor(op.windows, "windows", op.x.dtype, {op.windows.dim(0), channels, width - 1});
+  check.tensor(op.y, "y", op.x.dtype, {tokens, channels});
+  check.that(op.y.data != op.x.data, "y is not x", 0);
+}
+
 /// What enters the convolution.
 template <typename T>
 T input_of(const ConvChannels<T>& job, std::int64_t t, std::int64_t channel) {
@@ -66,6 +82,9 @@ void share_channels(Queue& queue, const ConvChannels<T>& all, std::int64_t token
 }
 
 }  // namespace
+
+void check_shapes(const Check& check, const CausalConv& op) { check_channels(check, op, 1); }
+void check_shapes(const Check& check, const ShortConv& op) { check_channels(check, op, 3); }
 
 void convolve(Queue& queue, const ConvChannels<float>& all, std::int64_t tokens) {
   share_channels(queue, all, tokens);

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "kernels/ops/causal_conv.h"
+#include "kernels/ops/check.h"
 #include "kernels/ops/conv_channels_routes.h"
 #include "kernels/ops/short_conv.h"
 #include "kernels/queue.h"
@@ -46,6 +47,10 @@ ConvChannels<T> channels_of(const ShortConv& op) {
   job.behind = op.x.as<T>() + channels;
   return job;
 }
+
+/// The rules for an op's shapes and types; its tables aside.
+void check_shapes(const Check& check, const CausalConv& op);
+void check_shapes(const Check& check, const ShortConv& op);
 
 /// All channels of `tokens` tokens, shared by the queue's threads.
 void convolve(Queue& queue, const ConvChannels<float>& all, std::int64_t tokens);
