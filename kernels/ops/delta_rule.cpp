@@ -14,28 +14,6 @@
 namespace hyb::kernels {
 namespace {
 
-void check(const DeltaRule& op, Device device) {
-  const Check check("delta_rule", device);
-  check.activations(op.x, "x");
-  check.that(op.x.rank == 2, "x is a matrix", op.x.rank);
-  check.that(op.state.rank == 4, "state is [S,value_heads,Dk,Dv]", op.state.rank);
-  const std::int64_t tokens = op.x.dim(0), slots = op.state.dim(0), heads = op.state.dim(1);
-  const std::int64_t rows = op.state.dim(2), columns = op.state.dim(3);
-  check.that(rows >= 1 && rows <= delta_rule_columns_max, "Dk is 1 to 256", rows);
-  check.that(columns >= 1 && columns <= delta_rule_columns_max, "Dv is 1 to 256", columns);
-  check.that(op.key_heads >= 1 && heads % op.key_heads == 0, "key_heads divides value_heads",
-             op.key_heads);
-  check.tensor(op.x, "x", op.x.dtype, {tokens, 2 * op.key_heads * rows + heads * columns});
-  check.tensor(op.b, "b", op.x.dtype, {tokens, heads});
-  check.tensor(op.a, "a", op.x.dtype, {tokens, heads});
-  check.tensor(op.a_log, "a_log", DType::f32, {heads});
-  check.tensor(op.dt_bias, "dt_bias", DType::f32, {heads});
-  check.activations(op.state, "state");
-  check.tensor(op.state, "state", op.state.dtype, {slots, heads, rows, columns});
-  check.tensor(op.y, "y", op.x.dtype, {tokens, heads * columns});
-  check.slots(op.read_slot, op.write_slot, check.spans(op.span_begin, tokens), slots);
-}
-
 float softplus(float value) { return value > 20.0F ? value : std::log1p(std::exp(value)); }
 
 /// values / sqrt(sum values^2 + eps) * scale
@@ -132,8 +110,31 @@ DeltaRuleShare<T, S> share_of(const DeltaRule& op, int thread, int threads) {
 
 }  // namespace
 
+void check_shapes(const Check& check, const DeltaRule& op) {
+  check.activations(op.x, "x");
+  check.that(op.x.rank == 2, "x is a matrix", op.x.rank);
+  check.that(op.state.rank == 4, "state is [S,value_heads,Dk,Dv]", op.state.rank);
+  const std::int64_t tokens = op.x.dim(0), slots = op.state.dim(0), heads = op.state.dim(1);
+  const std::int64_t rows = op.state.dim(2), columns = op.state.dim(3);
+  check.that(rows >= 1 && rows <= delta_rule_columns_max, "Dk is 1 to 256", rows);
+  check.that(columns >= 1 && columns <= delta_rule_columns_max, "Dv is 1 to 256", columns);
+  check.that(op.key_heads >= 1 && heads % op.key_heads == 0, "key_heads divides value_heads",
+             op.key_heads);
+  check.tensor(op.x, "x", op.x.dtype, {tokens, 2 * op.key_heads * rows + heads * columns});
+  check.tensor(op.b, "b", op.x.dtype, {tokens, heads});
+  check.tensor(op.a, "a", op.x.dtype, {tokens, heads});
+  check.tensor(op.a_log, "a_log", DType::f32, {heads});
+  check.tensor(op.dt_bias, "dt_bias", DType::f32, {heads});
+  check.activations(op.state, "state");
+  check.tensor(op.state, "state", op.state.dtype, {slots, heads, rows, columns});
+  check.tensor(op.y, "y", op.x.dtype, {tokens, heads * columns});
+}
+
 void delta_rule(Queue& queue, const DeltaRule& op) {
-  check(op, queue.device());
+  const Check check("delta_rule", queue.device());
+  check_shapes(check, op);
+  check.slots(op.read_slot, op.write_slot, check.spans(op.span_begin, op.x.dim(0)),
+              op.state.dim(0));
   if constexpr (has_cuda) {
     if (queue.device() == Device::cuda) return cuda::delta_rule(queue.stream(), op);
   }

@@ -46,6 +46,10 @@ struct DeltaRule {
 
 void delta_rule(Queue& queue, const DeltaRule& op);
 
+class Check;
+/// The rules for shapes and types; the tables aside.
+void check_shapes(const Check& check, const DeltaRule& op);
+
 /// The most that a call with at most so many tokens and spans can use: on the CPU none.
 std::size_t delta_rule_workspace_bytes(Device device, std::int64_t tokens, std::int64_t spans,
                                        std::int64_t value_heads);

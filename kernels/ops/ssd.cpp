@@ -14,27 +14,6 @@
 namespace hyb::kernels {
 namespace {
 
-void check(const Ssd& op, Device device) {
-  const Check check("ssd", device);
-  check.activations(op.x, "x");
-  check.that(op.x.rank == 2, "x is a matrix", op.x.rank);
-  check.that(op.state.rank == 4, "state is [S,heads,P,N]", op.state.rank);
-  const std::int64_t tokens = op.x.dim(0);
-  const std::int64_t slots = op.state.dim(0), heads = op.state.dim(1);
-  const std::int64_t inner = heads * op.state.dim(2), columns = op.state.dim(3);
-  check.that(columns >= 1 && columns <= ssd_columns_max, "N is 1 to 256", columns);
-  check.that(op.groups >= 1 && heads % op.groups == 0, "groups divides heads", op.groups);
-  check.tensor(op.x, "x", op.x.dtype, {tokens, inner + 2 * op.groups * columns});
-  check.tensor(op.dt, "dt", op.x.dtype, {tokens, heads});
-  check.tensor(op.a_log, "a_log", DType::f32, {heads});
-  check.tensor(op.d, "d", DType::f32, {heads});
-  check.tensor(op.dt_bias, "dt_bias", DType::f32, {heads});
-  check.activations(op.state, "state");
-  check.tensor(op.state, "state", op.state.dtype, {slots, heads, op.state.dim(2), columns});
-  check.tensor(op.y, "y", op.x.dtype, {tokens, inner});
-  check.slots(op.read_slot, op.write_slot, check.spans(op.span_begin, tokens), slots);
-}
-
 float softplus(float value) { return value > 20.0F ? value : std::log1p(std::exp(value)); }
 
 /// The token's step for one head whose state is `state`.
@@ -115,8 +94,30 @@ SsdShare<T, S> share_of(const Ssd& op, int thread, int threads) {
 
 }  // namespace
 
+void check_shapes(const Check& check, const Ssd& op) {
+  check.activations(op.x, "x");
+  check.that(op.x.rank == 2, "x is a matrix", op.x.rank);
+  check.that(op.state.rank == 4, "state is [S,heads,P,N]", op.state.rank);
+  const std::int64_t tokens = op.x.dim(0);
+  const std::int64_t slots = op.state.dim(0), heads = op.state.dim(1);
+  const std::int64_t inner = heads * op.state.dim(2), columns = op.state.dim(3);
+  check.that(columns >= 1 && columns <= ssd_columns_max, "N is 1 to 256", columns);
+  check.that(op.groups >= 1 && heads % op.groups == 0, "groups divides heads", op.groups);
+  check.tensor(op.x, "x", op.x.dtype, {tokens, inner + 2 * op.groups * columns});
+  check.tensor(op.dt, "dt", op.x.dtype, {tokens, heads});
+  check.tensor(op.a_log, "a_log", DType::f32, {heads});
+  check.tensor(op.d, "d", DType::f32, {heads});
+  check.tensor(op.dt_bias, "dt_bias", DType::f32, {heads});
+  check.activations(op.state, "state");
+  check.tensor(op.state, "state", op.state.dtype, {slots, heads, op.state.dim(2), columns});
+  check.tensor(op.y, "y", op.x.dtype, {tokens, inner});
+}
+
 void ssd(Queue& queue, const Ssd& op) {
-  check(op, queue.device());
+  const Check check("ssd", queue.device());
+  check_shapes(check, op);
+  check.slots(op.read_slot, op.write_slot, check.spans(op.span_begin, op.x.dim(0)),
+              op.state.dim(0));
   if constexpr (has_cuda) {
     if (queue.device() == Device::cuda) return cuda::ssd(queue.stream(), op);
   }

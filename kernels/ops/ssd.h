@@ -42,6 +42,10 @@ struct Ssd {
 
 void ssd(Queue& queue, const Ssd& op);
 
+class Check;
+/// The rules for shapes and types; the tables aside.
+void check_shapes(const Check& check, const Ssd& op);
+
 /// The most that a call with any number of tokens and spans can use: on the CPU none.
 std::size_t ssd_workspace_bytes(Device device, std::int64_t heads, std::int64_t rows,
                                 std::int64_t columns);

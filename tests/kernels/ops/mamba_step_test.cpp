@@ -97,6 +97,13 @@ TEST_SUITE("kernels/ops/mamba_step") {
     Queue queue = test_queue(Isa::plain);
     CHECK_THROWS_WITH_AS(mamba_step(queue, step.op(read, write, tickets)),
                          "mamba_step: rows without a slot stand last, got 3", Error);
+    MambaStep op = step.op(read, write, tickets);
+    op.groups = 3;
+    CHECK_THROWS_WITH_AS(mamba_step(queue, op), "mamba_step: groups divides heads, got 3", Error);
+    op.groups = groups;
+    op.conv_weight = Tensor(step.conv_weight).rows(0, channels - 1);
+    CHECK_THROWS_WITH_AS(mamba_step(queue, op),
+                         "mamba_step: causal_conv: x needs 87 in dimension 1, got 88", Error);
   }
 }
 
