@@ -7,7 +7,8 @@
 #include "kernels/ops/check.h"
 #include "kernels/tensor.h"
 
-/// What mamba_step and delta_step do alike before their recurrences. A Step is the struct of either.
+/// What mamba_step and delta_step do alike before their recurrences. A Step is the struct of
+/// either.
 namespace hyb::kernels {
 
 /// The first rows of a step, those that have a sequence, as spans of one token each.
@@ -20,8 +21,8 @@ class SingleTokenSpans {
   Tensor begins() { return {begins_.data(), DType::i32, {count() + 1}}; }
   Tensor rows_of(const Tensor& tensor) const { return tensor.rows(0, count()); }
 
-  /// A part of the step (CausalConv, Ssd, DeltaRule) for these rows; what it reads besides x is left
-  /// to the caller.
+  /// A part of the step (CausalConv, Ssd, DeltaRule) for these rows; what it reads besides x is
+  /// left to the caller.
   template <typename Part>
   Part narrowed(Part part) {
     part.x = rows_of(part.x);

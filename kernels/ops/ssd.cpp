@@ -2,19 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "kernels/cuda/routes.h"
 #include "kernels/ops/check.h"
-#include "kernels/ops/share.h"
+#include "kernels/ops/recurrence.h"
 #include "kernels/ops/ssd_routes.h"
 #include "kernels/ops/ssd_segments.h"
-#include "kernels/visit.h"
 
 namespace hyb::kernels {
 namespace {
-
-float softplus(float value) { return value > 20.0F ? value : std::log1p(std::exp(value)); }
 
 /// The token's step for one head whose state is `state`.
 template <typename T, typename S>
@@ -40,29 +36,12 @@ void step(const SsdShare<T, S>& job, std::int64_t token, std::int64_t head, S* s
 }
 
 template <typename T, typename S>
-void run_head(const SsdShare<T, S>& job, std::int64_t span, std::int64_t head) {
-  const std::int64_t size = job.rows * job.columns;
-  const std::int32_t from = job.read_slot[span], to = job.write_slot[span];
-  S* const state = job.state + to * job.slot_stride + head * size;
-  const std::size_t bytes = static_cast<std::size_t>(size) * sizeof(S);
-  if (from < 0) {
-    std::memset(state, 0, bytes);
-  } else if (from != to) {
-    std::memcpy(state, job.state + from * job.slot_stride + head * size, bytes);
-  }
-  for (std::int64_t t = job.span_begin[span]; t < job.span_begin[span + 1]; ++t) {
-    step(job, t, head, state);
-  }
-}
-
-template <typename T, typename S>
 void run_share(Isa isa, const SsdShare<T, S>& job) {
   if (isa == Isa::avx512) return avx512::ssd_share(job);
   if (isa == Isa::avx2) return avx2::ssd_share(job);
-  const Slice heads = slice_of(job.heads, 1, job.thread, job.threads);
-  for (std::int64_t span = 0; span < job.spans; ++span) {
-    for (std::int64_t head = heads.begin; head < heads.end; ++head) run_head(job, span, head);
-  }
+  run_heads(job, job.heads, [&](std::int64_t token, std::int64_t head, S* state) {
+    step(job, token, head, state);
+  });
 }
 
 template <typename T, typename S>
@@ -121,19 +100,10 @@ void ssd(Queue& queue, const Ssd& op) {
   if constexpr (has_cuda) {
     if (queue.device() == Device::cuda) return cuda::ssd(queue.stream(), op);
   }
-  auto body = [&](int thread, int threads) {
-    visit_float(op.x.dtype, [&]<typename T>(Tag<T>) {
-      visit_float(op.state.dtype, [&]<typename S>(Tag<S>) {
-        run_share<T, S>(queue.isa(), share_of<T, S>(op, thread, threads));
-      });
-    });
-  };
-  const std::int64_t elements = op.x.dim(0) * op.state.dim(1) * op.state.dim(2) * op.state.dim(3);
-  if (elements <= elements_alone) {
-    queue.alone(body);
-  } else {
-    queue.parallel(body);
-  }
+  share_recurrence(queue, op.x, op.state,
+                   [&]<typename T, typename S>(Tag<T>, Tag<S>, int thread, int threads) {
+                     run_share(queue.isa(), share_of<T, S>(op, thread, threads));
+                   });
 }
 
 std::size_t ssd_workspace_bytes(Device device, std::int64_t heads, std::int64_t rows,
