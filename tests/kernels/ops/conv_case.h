@@ -24,16 +24,17 @@ struct ConvShape {
   bool has_bias = true;
 };
 
-/// The tensors of one step of CausalConv or ShortConv; x and y are column views in wider matrices.
+/// The tensors of a step of CausalConv or ShortConv.
 template <typename Op>
 struct ConvInputs {
-  ConvInputs(DType dtype, ConvShape shape, std::int64_t slots)
+  ConvInputs(DType dtype, ConvShape shape, std::int64_t slots, Strides strides = {7, 1},
+             Strides weight_strides = {0, 1})
       : s(shape),
-        x(random_tensor(dtype, {s.tokens, conv_inputs<Op> * s.channels}, 1, 1.0F, {7, 1})),
-        weight(random_tensor(DType::f32, {s.channels, s.width}, 2, 0.7F, {0, 1})),
-        bias(random_tensor(DType::f32, {s.channels}, 3, 0.5F, {0, 3})),
-        windows(random_tensor(dtype, {slots, s.channels, s.width - 1}, 4, 1.0F, {11, 1})),
-        y(dtype, {s.tokens, s.channels}, {3, 1}) {}
+        x(random_tensor(dtype, {s.tokens, conv_inputs<Op> * s.channels}, 1, 1.0F, strides)),
+        weight(random_tensor(DType::f32, {s.channels, s.width}, 2, 0.7F, weight_strides)),
+        bias(random_tensor(DType::f32, {s.channels}, 3, 0.5F, weight_strides)),
+        windows(random_tensor(dtype, {slots, s.channels, s.width - 1}, 4, 1.0F, strides)),
+        y(dtype, {s.tokens, s.channels}, strides) {}
 
   /// Tokens `first` and on, as many as the spans have.
   void run(Queue& queue, const Table& begin, const Table& read, const Table& write,
