@@ -15,25 +15,12 @@ namespace {
 
 constexpr DType f32 = DType::f32, b16 = DType::bf16;
 
-/// Device memory that a route may work in; it starts as NaN.
-class Workspace {
- public:
-  explicit Workspace(const DeltaCase& c, std::int64_t spare_tokens)
-      : size_(delta_rule_workspace_bytes(Device::cuda, c.begins.back() + spare_tokens,
-                                         static_cast<std::int64_t>(c.read.size()) + 2,
-                                         c.value_heads)) {
-    cuda::check(cudaMalloc(&data_, size_), "cudaMalloc");
-    cuda::check(cudaMemset(data_, 0xff, size_), "cudaMemset");
-  }
-  ~Workspace() { cudaFree(data_); }
-  Workspace(const Workspace&) = delete;
-  Workspace& operator=(const Workspace&) = delete;
-  Tensor view() const { return {data_, DType::u8, {static_cast<std::int64_t>(size_)}}; }
-
- private:
-  std::byte* data_ = nullptr;
-  std::size_t size_;
-};
+/// As much as the case can use.
+Workspace workspace_of(const DeltaCase& c, std::int64_t spare_tokens = 0) {
+  return Workspace(delta_rule_workspace_bytes(Device::cuda, c.begins.back() + spare_tokens,
+                                              static_cast<std::int64_t>(c.read.size()) + 2,
+                                              c.value_heads));
+}
 
 /// How far the chunked form may be from the plain loop, in terms of the largest value and number in
 /// the state.
@@ -66,13 +53,13 @@ void check_inputs(const DeltaCase& c, const DeltaInputs& before, bool replayed =
   in.state =
       converted(before.state, f32, {delta_slots, c.value_heads, c.rows, c.columns}, c.strides);
   run_plain(c, in);
-  const Workspace workspace(c, before.s.tokens - c.begins.back());
+  const Workspace workspace = workspace_of(c, before.s.tokens - c.begins.back());
   const auto route = [&](cuda::Stream& stream, DeltaRule op) {
     op.workspace = workspace.view();
     REQUIRE(cuda::delta_rule_chunked_takes(op));
     cuda::delta_rule_chunked(stream, op);
   };
-  const DeltaAnswer answer = run_route(route, c, before, replayed, spare_spans);
+  const RecurrentAnswer answer = run_route(route, c, before, replayed, spare_spans);
   const double scale = std::max(largest(before.x), largest(before.state));
   check_within(answer.y, in.y, y_bound * scale, 0x1p-8);
   check_within(answer.state, in.state, state_bound * scale, c.state == b16 ? 0x1p-8 : 1e-6);
@@ -106,11 +93,11 @@ TEST_SUITE("cuda/delta_rule_chunked") {
   TEST_CASE("short spans beside a long one have the bits of the scan") {
     const DeltaCase c = {1, 1, 64, 32, b16, b16, {0, 16, 17, 87, 90}, {0, 1, 2, 3}, {0, 1, 2, 3},
                          {}};
-    const Workspace workspace(c, 0);
-    const DeltaAnswer scan = run_route(
+    const Workspace workspace = workspace_of(c);
+    const RecurrentAnswer scan = run_route(
         [](cuda::Stream& stream, const DeltaRule& op) { cuda::delta_rule_scan(stream, op); }, c,
         c.inputs());
-    const DeltaAnswer mixed = run_route(
+    const RecurrentAnswer mixed = run_route(
         [&](cuda::Stream& stream, DeltaRule op) {
           op.workspace = workspace.view();
           cuda::delta_rule_chunked(stream, op);
@@ -168,12 +155,12 @@ TEST_SUITE("cuda/delta_rule_chunked") {
       }
       DeltaInputs plain = in;
       run_plain(c, plain);
-      const Workspace workspace(c, 0);
+      const Workspace workspace = workspace_of(c);
       const auto route = [&](cuda::Stream& stream, DeltaRule op) {
         op.workspace = workspace.view();
         cuda::delta_rule_chunked(stream, op);
       };
-      const DeltaAnswer answer = run_route(route, c, in);
+      const RecurrentAnswer answer = run_route(route, c, in);
       values = std::max(values, largest(in.state));
       check_within(answer.y, plain.y, y_bound * values, 0x1p-8);
       check_within(answer.state, plain.state, state_bound * values, 1e-6);
@@ -187,7 +174,7 @@ TEST_SUITE("cuda/delta_rule_chunked") {
     beside.read = {2, 0};
     beside.write = {2, 0};
     const auto answer = [](const DeltaCase& c) {
-      const Workspace workspace(c, 0);
+      const Workspace workspace = workspace_of(c);
       return run_route(
           [&](cuda::Stream& stream, DeltaRule op) {
             op.workspace = workspace.view();
@@ -195,7 +182,7 @@ TEST_SUITE("cuda/delta_rule_chunked") {
           },
           c, c.inputs());
     };
-    const DeltaAnswer first = answer(alone), second = answer(alone), third = answer(beside);
+    const RecurrentAnswer first = answer(alone), second = answer(alone), third = answer(beside);
     CHECK(same_bytes(first.y, second.y));
     CHECK(same_bytes(first.state, second.state));
     for (std::int64_t i = 0; i < first.y.size(); ++i) CHECK(first.y.get(i) == third.y.get(i));
@@ -207,7 +194,7 @@ TEST_SUITE("cuda/delta_rule_chunked") {
                             {}};
     enum class Route { scan, chunked, dispatched, invariant, without_workspace };
     const auto answer = [](const DeltaCase& c, Route wanted) {
-      const Workspace workspace(c, 0);
+      const Workspace workspace = workspace_of(c);
       const auto route = [&](cuda::Stream& stream, DeltaRule op) {
         if (wanted != Route::without_workspace) op.workspace = workspace.view();
         stream.set_batch_invariant(wanted == Route::invariant);

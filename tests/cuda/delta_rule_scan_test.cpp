@@ -31,7 +31,7 @@ void check_case(const DeltaCase& c, bool replayed) {
   const DeltaInputs before = c.inputs(2);
   DeltaInputs in = before;
   run_plain(c, in);
-  const DeltaAnswer answer = run_route(scan, c, before, replayed);
+  const RecurrentAnswer answer = run_route(scan, c, before, replayed);
   const double y_bound = c.state == b16 ? 0.05 : c.dtype == b16 ? 0x1p-8 : 2e-5;
   CHECK(largest_error(answer.y, in.y, c.state == b16 ? 1.0 : 0.1) <= y_bound);
   CHECK(largest_error(answer.state, in.state, 0.5) <= (c.state == b16 ? 0.03 : 2e-5));
@@ -39,9 +39,9 @@ void check_case(const DeltaCase& c, bool replayed) {
 }
 
 /// The tokens of the case's only span, cut up into calls.
-DeltaAnswer cut_answer(const DeltaCase& whole, const std::vector<std::int32_t>& cuts) {
+RecurrentAnswer cut_answer(const DeltaCase& whole, const std::vector<std::int32_t>& cuts) {
   const DeltaInputs in = whole.inputs();
-  DeltaAnswer all = {in.y, in.state};
+  RecurrentAnswer all = {in.y, in.state};
   for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
     DeltaCase c = whole;
     c.begins = {0, cuts[i + 1] - cuts[i]};
@@ -53,7 +53,7 @@ DeltaAnswer cut_answer(const DeltaCase& whole, const std::vector<std::int32_t>& 
       piece.ba.set(j, in.ba.get(cuts[i] * 2 * in.s.value_heads + j));
     }
     piece.state = all.state;
-    const DeltaAnswer answer = run_route(scan, c, piece);
+    const RecurrentAnswer answer = run_route(scan, c, piece);
     for (std::int64_t j = 0; j < answer.y.size(); ++j) {
       all.y.set(cuts[i] * in.s.inner() + j, answer.y.get(j));
     }
@@ -77,9 +77,9 @@ TEST_SUITE("cuda/delta_rule_scan") {
     std::mt19937 engine(3);
     for (const DType state : {f32, b16}) {
       const DeltaCase c = {1, 2, 40, 72, b16, state, {0, 30}, {1}, {1}, {}};
-      const DeltaAnswer whole = cut_answer(c, {0, 30});
+      const RecurrentAnswer whole = cut_answer(c, {0, 30});
       for (int i = 0; i < 4; ++i) {
-        const DeltaAnswer cut = cut_answer(c, random_cuts(30, engine));
+        const RecurrentAnswer cut = cut_answer(c, random_cuts(30, engine));
         CHECK(same_bytes(cut.y, whole.y));
         CHECK(same_bytes(cut.state, whole.state));
       }
@@ -98,7 +98,7 @@ TEST_SUITE("cuda/delta_rule_scan") {
         for (std::int64_t i = 0; i < 2 * c.rows; ++i) before.x.set(3 * before.s.line() + i, 0.0F);
         DeltaInputs in = before;
         run_plain(c, in);
-        const DeltaAnswer answer = run_route(scan, c, before);
+        const RecurrentAnswer answer = run_route(scan, c, before);
         CHECK(largest_error(answer.y, in.y, 0.1) <= 2e-5);
         CHECK(largest_error(answer.state, in.state, 0.5) <= 2e-5);
       }
@@ -110,8 +110,8 @@ TEST_SUITE("cuda/delta_rule_scan") {
     const DeltaInputs clean = c.inputs();
     DeltaInputs in = clean;
     in.x.set(0, NAN);
-    const DeltaAnswer wanted = run_route(scan, c, clean);
-    const DeltaAnswer answer = run_route(scan, c, in);
+    const RecurrentAnswer wanted = run_route(scan, c, clean);
+    const RecurrentAnswer answer = run_route(scan, c, in);
     CHECK(std::isnan(answer.y.get(0)));
     for (std::int64_t i = 3 * in.s.inner(); i < answer.y.size(); ++i) {
       CHECK(answer.y.get(i) == wanted.y.get(i));

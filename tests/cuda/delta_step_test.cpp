@@ -1,10 +1,8 @@
 #include <doctest/doctest.h>
 
-#include <numeric>
-
 #include "kernels/cuda/routes.h"
 #include "kernels/ops/delta_rule_cuda.h"
-#include "tests/cuda/support.h"
+#include "tests/cuda/recurrent_support.h"
 #include "tests/kernels/ops/delta_step_case.h"
 
 using namespace hyb;
@@ -103,14 +101,7 @@ void check_case(const DeltaStepCase& c, bool with_bias, bool replayed) {
   const DeltaStepInputs in(c);
   cuda::Stream stream;
   const OnDevice whole(c, in, with_bias), parts(c, in, with_bias);
-  if (replayed) {
-    const cuda::Graph graph(stream, [&] { whole.step(stream); });
-    graph.replay(stream);
-    stream.wait();
-  } else {
-    whole.step(stream);
-    stream.wait();
-  }
+  run_or_replay(stream, replayed, [&] { whole.step(stream); });
   parts.run_parts(stream);
   stream.wait();
   CHECK(whole.y.fetch().everything() == parts.y.fetch().everything());

@@ -1,7 +1,7 @@
 #include <doctest/doctest.h>
 
 #include "kernels/cuda/routes.h"
-#include "tests/cuda/support.h"
+#include "tests/cuda/recurrent_support.h"
 
 using namespace hyb;
 using namespace hyb::kernels;
@@ -43,18 +43,6 @@ struct Step {
   std::int64_t inner, channels, tokens;
   TestTensor x, dt, conv_weight, conv_bias, windows, a_log, d, dt_bias, state, y, convolved;
 };
-
-/// Only the named slots have changed, and nothing outside of slots.
-void check_slots(const Case& c, const TestTensor& before, const TestTensor& after) {
-  CHECK(after.guards_intact());
-  const std::int64_t slot_size = c.heads * c.rows * c.columns;
-  for (std::int32_t slot = 0; slot < slots; ++slot) {
-    if (std::find(c.write.begin(), c.write.end(), slot) != c.write.end()) continue;
-    for (std::int64_t i = slot * slot_size; i < (slot + 1) * slot_size; ++i) {
-      REQUIRE(after.get(i) == before.get(i));
-    }
-  }
-}
 
 void check_case(const Case& c, bool bias, bool replayed) {
   CAPTURE(c.heads);
@@ -104,14 +92,7 @@ void check_case(const Case& c, bool bias, bool replayed) {
                         .groups = c.groups,
                         .dt_min = 0.01F,
                         .dt_max = 4.0F};
-  if (replayed) {
-    const cuda::Graph graph(stream, [&] { cuda::mamba_step(stream, op); });
-    graph.replay(stream);
-    stream.wait();
-  } else {
-    cuda::mamba_step(stream, op);
-    stream.wait();
-  }
+  run_or_replay(stream, replayed, [&] { cuda::mamba_step(stream, op); });
 
   const TestTensor answer = on_y.fetch(), new_state = on_state.fetch();
   const bool is_coarse = c.dtype == DType::bf16 || c.state == DType::bf16;
@@ -121,7 +102,7 @@ void check_case(const Case& c, bool bias, bool replayed) {
   CHECK(on_windows.fetch().everything() == step.windows.everything());
   CHECK(answer.guards_intact());
   CHECK(on_tickets.fetch() == std::vector<std::int32_t>(c.read.size(), 0));
-  check_slots(c, state, new_state);
+  check_slots(c.write, state, new_state);
 }
 
 TEST_SUITE("cuda/mamba_step") {

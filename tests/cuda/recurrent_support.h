@@ -31,6 +31,11 @@ void run_or_replay(cuda::Stream& stream, bool replayed, Body&& body) {
   }
 }
 
+/// What a recurrence leaves.
+struct RecurrentAnswer {
+  TestTensor y, state;
+};
+
 /// Nothing outside of slots has changed, and no slot that is not in `write`.
 inline void check_slots(const std::vector<std::int32_t>& write, const TestTensor& before,
                         const TestTensor& after) {

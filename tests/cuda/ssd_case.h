@@ -1,10 +1,9 @@
 #pragma once
 
-#include <algorithm>
 #include <functional>
 
 #include "kernels/ops/ssd.h"
-#include "tests/cuda/support.h"
+#include "tests/cuda/recurrent_support.h"
 
 namespace hyb::kernels::testing {
 
@@ -54,18 +53,11 @@ inline void run_plain(const SsdCase& c, SsdInputs& in) {
               .dt_max = c.dt_max});
 }
 
-struct SsdAnswer {
-  TestTensor y, state;
-};
 using SsdRoute = std::function<void(cuda::Stream&, const Ssd&)>;
 
 /// A route's answer, with two spans behind the real ones that have neither tokens nor slots.
-inline SsdAnswer run_route(const SsdRoute& route, const SsdCase& c, const SsdInputs& in,
-                           bool replayed = false) {
-  const auto padded = [](std::vector<std::int32_t> table, std::int32_t value) {
-    table.insert(table.end(), 2, value);
-    return table;
-  };
+inline RecurrentAnswer run_route(const SsdRoute& route, const SsdCase& c, const SsdInputs& in,
+                                 bool replayed = false) {
   cuda::Stream stream;
   const DeviceTensor x(in.x), dt(in.dt), a_log(in.a_log), d(in.d), dt_bias(in.dt_bias),
       state(in.state), y(in.y);
@@ -83,30 +75,16 @@ inline SsdAnswer run_route(const SsdRoute& route, const SsdCase& c, const SsdInp
                   .y = y,
                   .groups = c.groups,
                   .dt_max = c.dt_max};
-  if (replayed) {
-    const cuda::Graph graph(stream, [&] { route(stream, op); });
-    graph.replay(stream);
-  } else {
-    route(stream, op);
-  }
-  stream.wait();
+  run_or_replay(stream, replayed, [&] { route(stream, op); });
   CHECK(x.fetch().everything() == in.x.everything());
   return {y.fetch(), state.fetch()};
 }
 
-/// Only the named slots have changed, and nothing outside of slots.
-inline void check_slots(const SsdCase& c, const SsdInputs& before, const SsdAnswer& after) {
-  CHECK(after.state.guards_intact());
+/// Only the named slots have changed.
+inline void check_untouched(const SsdCase& c, const SsdInputs& before,
+                            const RecurrentAnswer& after) {
   CHECK(after.y.guards_intact());
-  const std::size_t slot_bytes = after.state.packed().size() / ssd_slots;
-  const std::vector<std::byte> old = before.state.packed(), now = after.state.packed();
-  for (std::int32_t slot = 0; slot < ssd_slots; ++slot) {
-    if (std::find(c.write.begin(), c.write.end(), slot) != c.write.end()) continue;
-    const auto first = static_cast<std::ptrdiff_t>(slot_bytes) * slot;
-    CHECK(std::equal(old.begin() + first,
-                     old.begin() + first + static_cast<std::ptrdiff_t>(slot_bytes),
-                     now.begin() + first));
-  }
+  check_slots(c.write, before.state, after.state);
 }
 
 }  // namespace hyb::kernels::testing

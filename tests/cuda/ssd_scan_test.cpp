@@ -27,18 +27,18 @@ void check_case(const SsdCase& c, bool replayed) {
   const SsdInputs before(c, 2);
   SsdInputs in = before;
   run_plain(c, in);
-  const SsdAnswer answer = run_route(cuda::ssd_scan, c, before, replayed);
+  const RecurrentAnswer answer = run_route(cuda::ssd_scan, c, before, replayed);
   const double y_bound = c.state == b16 ? 0.05 : c.dtype == b16 ? 0x1p-8 : 2e-5;
   CHECK(largest_error(answer.y, in.y, c.state == b16 ? 1.0 : 0.1) <= y_bound);
   CHECK(largest_error(answer.state, in.state, 0.5) <= (c.state == b16 ? 0.03 : 2e-5));
-  check_slots(c, before, answer);
+  check_untouched(c, before, answer);
 }
 
 /// One sequence through slot 1, a call for every piece.
-SsdAnswer cut_answer(SsdCase c, const std::vector<std::int32_t>& begins) {
+RecurrentAnswer cut_answer(SsdCase c, const std::vector<std::int32_t>& begins) {
   const SsdInputs in(c);
   SsdInputs piece = in;
-  SsdAnswer all{in.y, in.state};
+  RecurrentAnswer all{in.y, in.state};
   for (std::size_t i = 0; i + 1 < begins.size(); ++i) {
     const std::int32_t first = begins[i], tokens = begins[i + 1] - first;
     c.begins = {0, tokens};
@@ -49,7 +49,7 @@ SsdAnswer cut_answer(SsdCase c, const std::vector<std::int32_t>& begins) {
     for (std::int64_t j = 0; j < piece.x.size(); ++j) piece.x.set(j, in.x.get(first * width + j));
     for (std::int64_t j = 0; j < piece.dt.size(); ++j)
       piece.dt.set(j, in.dt.get(first * heads + j));
-    const SsdAnswer answer = run_route(cuda::ssd_scan, c, piece);
+    const RecurrentAnswer answer = run_route(cuda::ssd_scan, c, piece);
     for (std::int64_t j = 0; j < answer.y.size(); ++j) {
       all.y.set(first * in.inner + j, answer.y.get(j));
     }
@@ -74,9 +74,9 @@ TEST_SUITE("cuda/ssd_scan") {
     std::mt19937 engine(3);
     for (const DType state : {f32, b16}) {
       const SsdCase c = {2, 20, 72, 2, b16, state, {0, 40}, {1}, {1}, {}};
-      const SsdAnswer whole = cut_answer(c, {0, 40});
+      const RecurrentAnswer whole = cut_answer(c, {0, 40});
       for (int i = 0; i < 4; ++i) {
-        const SsdAnswer cut = cut_answer(c, random_cuts(40, engine));
+        const RecurrentAnswer cut = cut_answer(c, random_cuts(40, engine));
         CHECK(same_bytes(cut.y, whole.y));
         CHECK(same_bytes(cut.state, whole.state));
       }
