@@ -94,8 +94,7 @@ void sample(Stream& stream, const Sample& op);
 
 void moe_route(Stream& stream, const MoeRoute& op);
 /// In workspace moe_workspace_bytes of this namespace, zeros before its first use. Up to 16 tokens
-/// of bf16 take three launches, four with latent experts. Experts in codes take
-/// the plain route.
+/// of bf16 take three launches, four with latent experts. Experts in codes take the plain route.
 void moe(Stream& stream, const Moe& op);
 std::size_t moe_workspace_bytes(const MoeShape& shape);
 

@@ -11,9 +11,8 @@ namespace hyb::kernels {
 /// Where things lie in the panels of a weight with codes. A panel is 64 outputs by all columns, as
 /// groups of columns behind each other: first the group's 64 scales, then its columns by eights,
 /// the last one filled up with codes of 0. Eight columns k of 16 outputs n are
-///   8 bits  128 bytes  [k/4][n%16/4][k/2%2][n%4][k%2]: a lane's low and high 8 bytes, each widened
-///   to
-///                      16 bits, are two vectors of pairs of k
+///   8 bits  128 bytes  [k/4][n%16/4][k/2%2][n%4][k%2]: a lane's low and high 8 bytes, each
+///                      widened to 16 bits, are two vectors of pairs of k
 ///   4 bits  64 bytes   [n][k%2] words of 16 bits, k/2 counting their codes from the low end
 /// and the four sixteenths of the outputs stand behind each other.
 struct CodedShape {

@@ -10,9 +10,10 @@
 /// The chunked form of the delta rule. With L_t the sum of the tokens' log keep from the chunk's
 /// first to t, and S the state before the chunk,
 ///
-///   d = A (v - exp(L) S^T k')     A = (1 + M)^-1 beta    M_ts = beta_t exp(L_t - L_s) k'_t k'_s, s
-///   < t y = exp(L) S^T q' + B d                              B_ts = exp(L_t - L_s) q'_t k'_s, s <=
-///   t S <- exp(L_last) S + sum_s k'_s exp(L_last - L_s) d_s
+///   d = A (v - exp(L) S^T k')      A = (1 + M)^-1 beta
+///   y = exp(L) S^T q' + B d        M_ts = beta_t exp(L_t - L_s) k'_t k'_s    s < t
+///   S <- exp(L_last) S             B_ts = exp(L_t - L_s) q'_t k'_s           s <= t
+///        + sum_s k'_s exp(L_last - L_s) d_s
 ///
 /// A and B do not depend on the state: one launch makes them for all chunks at once, a second walks
 /// each span's chunks. k and q are used as they came: their lengths are part of tokens' factors.
