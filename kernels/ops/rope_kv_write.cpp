@@ -11,7 +11,7 @@
 namespace hyb::kernels {
 namespace {
 
-/// On the CPU its parts check the rest.
+/// On the CPU its parts check the numbers in tables; a card's route calls none of them.
 void check(const RopeKvWrite& op, Device device) {
   const Check check("rope_kv_write", device);
   check.activations(op.qkv, "qkv");
@@ -24,6 +24,9 @@ void check(const RopeKvWrite& op, Device device) {
   if (!op.q_norm.empty()) check.tensor(op.q_norm, "q_norm", DType::f32, {op.head_dim});
   if (!op.k_norm.empty()) check.tensor(op.k_norm, "k_norm", DType::f32, {op.head_dim});
   check.that(op.rotary_dim >= 0, "rotary_dim is not negative", op.rotary_dim);
+  check.that(op.rotary_dim % 2 == 0 && op.rotary_dim <= op.head_dim,
+             "rotary_dim is even and within head_dim", op.rotary_dim);
+  if (op.rotary_dim != 0) check.table(op.position_of_row, "position_of_row", op.qkv.dim(0));
   const std::int64_t spans = check.spans(op.span_begin, op.qkv.dim(0));
   check.tensor(op.pages_of_layer, "pages_of_layer", op.pages_of_layer.dtype,
                {op.pages_of_layer.dim(0), 2 * op.kv_heads * op.page_tokens * op.head_dim});

@@ -132,6 +132,8 @@ TEST_SUITE("kernels/ops/rope_kv_write") {
     const TestTensor qkv(DType::f32, {tokens, q_width + 2 * kv_width});
     CHECK_THROWS_WITH_AS(rope_kv_write(queue, f.op(qkv, f.arena(DType::f32), -2)),
                          "rope_kv_write: rotary_dim is not negative, got -2", Error);
+    CHECK_THROWS_WITH_AS(rope_kv_write(queue, f.op(qkv, f.arena(DType::f32), 26)),
+                         "rope_kv_write: rotary_dim is even and within head_dim, got 26", Error);
     RopeKvWrite op = f.op(qkv, f.arena(DType::f32), 0);
     const TestTensor norm(DType::f32, {head_dim + 1});
     op.k_norm = norm;
