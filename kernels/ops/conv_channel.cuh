@@ -5,13 +5,14 @@
 
 #include "kernels/cuda/silu.h"
 #include "kernels/cuda/vectors.h"
+#include "kernels/ops/conv_channels_routes.h"
 
 /// The causal convolution of one token, channel by channel, as a part of a larger kernel: the bits
 /// of causal_conv. Params has its x, conv_weight, conv_bias (null: none), windows, their strides
 /// x_stride and window_stride, and taps.
 namespace hyb::kernels::cuda {
 
-inline constexpr int taps_max = 4;
+inline constexpr int taps_max = static_cast<int>(conv_width_max);
 
 /// One channel of the convolution, in a thread.
 template <typename T>

@@ -12,12 +12,12 @@ namespace hyb::kernels {
 namespace {
 
 /// values / sqrt(sum values^2 + eps) * scale
-template <typename T>
-void normalise(const T* values, std::int64_t count, float scale, float* out) {
+template <typename T, typename S>
+void normalise(const DeltaRuleShare<T, S>& job, const T* values, float scale, float* out) {
   float squares = 0.0F;
-  for (std::int64_t i = 0; i < count; ++i) squares += to_float(values[i]) * to_float(values[i]);
-  const float factor = 1.0F / std::sqrt(squares + delta_rule_eps) * scale;
-  for (std::int64_t i = 0; i < count; ++i) out[i] = to_float(values[i]) * factor;
+  for (std::int64_t i = 0; i < job.rows; ++i) squares += to_float(values[i]) * to_float(values[i]);
+  const float factor = 1.0F / std::sqrt(squares + job.eps) * scale;
+  for (std::int64_t i = 0; i < job.rows; ++i) out[i] = to_float(values[i]) * factor;
 }
 
 /// The token's step for one head whose state is `state`.
@@ -26,8 +26,8 @@ void step(const DeltaRuleShare<T, S>& job, std::int64_t token, std::int64_t head
   float q[delta_rule_columns_max], k[delta_rule_columns_max];
   float read[delta_rule_columns_max] = {}, answer[delta_rule_columns_max] = {};
   const std::int64_t key_head = job.key_head_of(head);
-  normalise(job.q_of(token, key_head), job.rows, job.q_scale, q);
-  normalise(job.k_of(token, key_head), job.rows, 1.0F, k);
+  normalise(job, job.q_of(token, key_head), job.q_scale, q);
+  normalise(job, job.k_of(token, key_head), 1.0F, k);
   const float raw = to_float(job.a[token * job.a_stride + head]) + job.dt_bias[head];
   const float keep = std::exp(-std::exp(job.a_log[head]) * softplus(raw));
   const float beta = 1.0F / (1.0F + std::exp(-to_float(job.b[token * job.b_stride + head])));
@@ -82,6 +82,7 @@ DeltaRuleShare<T, S> share_of(const DeltaRule& op, int thread, int threads) {
           .rows = op.state.dim(2),
           .columns = op.state.dim(3),
           .q_scale = 1.0F / std::sqrt(static_cast<float>(op.state.dim(2))),
+          .eps = delta_rule_eps,
           .thread = thread,
           .threads = threads};
 }

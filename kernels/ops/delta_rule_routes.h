@@ -23,6 +23,7 @@ struct DeltaRuleShare {
   std::int64_t spans, x_stride, b_stride, a_stride, y_stride, slot_stride;
   std::int64_t key_heads, value_heads, rows, columns;  ///< Dk rows of Dv columns
   float q_scale;                                       ///< Dk^-0.5
+  float eps;                                           ///< beside the squares of a q or k
   int thread, threads;
 
   std::int64_t key_head_of(std::int64_t head) const { return head / (value_heads / key_heads); }
