@@ -178,7 +178,9 @@ void add_type_options(CLI::App& cli, ModelOptions& options) {
 
 void replace_graphs_option(CLI::App& cli, std::vector<std::string>& modes) {
   cli.remove_option(cli.get_option("--graphs"));
-  add_graphs_option(cli, modes, "; of a list each row is measured in each")->delimiter(',');
+  add_graphs_option(cli, modes, "; of a list each row is measured in each")
+      ->delimiter(',')
+      ->allow_extra_args(false);
 }
 
 void add_model_options(CLI::App& cli, ModelOptions& options, bool positional_model) {

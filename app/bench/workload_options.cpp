@@ -254,11 +254,13 @@ void add_workload_options(CLI::App& cli, WorkloadOptions& options) {
   add("--condition", options.conditions,
       "what is known of the prompts: cold, warm (all but the last token; of shared prefixes the "
       "system prompts), turn-2 (the conversation so far)")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->allow_extra_args(false);
   add("--policy", options.policies,
       "prefix reuse: gd (hyb's), lru, none; of a trace also those of hyb replay, prefixes as they "
       "would have them")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->allow_extra_args(false);
   add("--turn-2-len", options.question_tokens, "tokens of the second turn's question")
       ->check(CLI::Range(1, 1 << 20));
   add("--num-warmups", options.warm_up_requests,

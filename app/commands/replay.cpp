@@ -130,18 +130,22 @@ void describe_policies(CLI::App& cli, PolicyLists& lists) {
   cli.add_option("--policy", lists.policies,
                  "of none, vllm+, sglang+, marconi, vllm, sglang, lru, gd, bound, all")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->capture_default_str();
   cli.add_option("--snapshots", lists.snapshots, "exact, int8")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->capture_default_str();
   cli.add_option("--budget", lists.budgets, "bytes for keys, values and snapshots: 2GB,6GB")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->capture_default_str();
   cli.add_option("--block", lists.block_tokens, "tokens per block of vllm+")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
   cli.add_option("--ratio", lists.ratios, "bytes of state to bytes of keys and values of sglang")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->capture_default_str();
   cli.add_option("--sglang-states", lists.sglang_states,
                  "where sglang leaves states beside branches: turn-end, both (and prompt end)")

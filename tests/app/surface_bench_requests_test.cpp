@@ -68,12 +68,23 @@ TEST_SUITE("app/surface_bench_requests") {
   }
 
   TEST_CASE("in turns: the same requests, every row has all its repetitions") {
-    std::vector<std::string> flags = {
-        "demo", "--dataset-name",      "random",    "--random-input-len",
-        "24",   "--random-output-len", "3",         "--num-prompts",
-        "3",    "--max-concurrency",   "1,2",       "--random-range-ratio",
-        "0.5",  "--condition",         "cold,warm", "-r",
-        "2"};
+    std::vector<std::string> flags = {"--dataset-name",
+                                      "random",
+                                      "--random-input-len",
+                                      "24",
+                                      "--random-output-len",
+                                      "3",
+                                      "--num-prompts",
+                                      "3",
+                                      "--max-concurrency",
+                                      "1,2",
+                                      "--random-range-ratio",
+                                      "0.5",
+                                      "-r",
+                                      "2",
+                                      "--condition",
+                                      "cold,warm",
+                                      "demo"};
     const Json one_by_one = rows(flags);
     flags.push_back("--in-turns");
     const Json in_turns = rows(flags);
