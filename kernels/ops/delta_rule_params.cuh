@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "kernels/cuda/softplus.h"
 #include "kernels/ops/delta_rule.h"
 
 namespace hyb::kernels::cuda {
@@ -37,9 +38,7 @@ struct DeltaRuleParams {
 
 /// The logarithm of what a token leaves of the state: never above 0; NaN stays NaN.
 __device__ __forceinline__ float log_keep(float a, float dt_bias, float a_log) {
-  const float raw = a + dt_bias;
-  const float soft = raw > 20.0F ? raw : log1pf(expf(raw));
-  return -expf(a_log) * soft;
+  return -expf(a_log) * softplus(a + dt_bias);
 }
 __device__ __forceinline__ float write_strength(float b) { return 1.0F / (1.0F + expf(-b)); }
 

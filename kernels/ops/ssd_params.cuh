@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "kernels/cuda/softplus.h"
 #include "kernels/ops/ssd.h"
 
 namespace hyb::kernels::cuda {
@@ -30,7 +31,7 @@ struct SsdParams {
 
 /// dt from what the model computes for it: softplus, clamped; NaN stays NaN.
 __device__ __forceinline__ float step_size(float raw, float dt_min, float dt_max) {
-  const float soft = raw > 20.0F ? raw : log1pf(expf(raw));
+  const float soft = softplus(raw);
   return soft < dt_min ? dt_min : soft > dt_max ? dt_max : soft;
 }
 /// What a step of dt leaves of the old state.
