@@ -1,6 +1,6 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/reduce.h"
-#include "kernels/linear/weight_at.h"
+#include "kernels/linear/coded_device.h"
 #include "kernels/ops/moe_device.h"
 #include "kernels/visit.h"
 
@@ -13,8 +13,7 @@ constexpr int block_threads = block_warps * warp_size;
 template <typename T>
 struct Params {
   const T *outputs, *shared_output, *gate_x;
-  const void* gate;  ///< null: without shared_output
-  DType gate_type;
+  AnyWeight gate;  ///< without data: no shared_output
   const std::int32_t* place_of;
   const float* weights;
   T* y;
@@ -35,7 +34,7 @@ __device__ __forceinline__ float open_gate(const Params<T>& p, const T* row) {
   const auto thread = static_cast<int>(threadIdx.x);
   float logit = 0.0F;
   for (int i = thread; i < p.width; i += block_threads) {
-    logit += to_float(row[i]) * weight_at(p.gate, p.gate_type, i);
+    logit += to_float(row[i]) * p.gate.at(0, 0, i);
   }
   logit = warp_sum(logit);
   if (thread % warp_size == 0) partials[thread / warp_size] = logit;
@@ -64,7 +63,8 @@ __global__ void __launch_bounds__(block_threads) sum_visits_kernel(const Params<
     places[rank] = place;
     weights[rank] = p.weights[token * p.active + j];
   }
-  const float gate = p.gate == nullptr ? 0.0F : open_gate(p, p.gate_x + token * p.gate_x_stride);
+  const float gate =
+      p.gate.data == nullptr ? 0.0F : open_gate(p, p.gate_x + token * p.gate_x_stride);
   sync_block();
   const int column = (static_cast<int>(blockIdx.y) * block_threads + thread) * vector_size<T>;
   const int left = p.width - column;
@@ -77,7 +77,7 @@ __global__ void __launch_bounds__(block_threads) sum_visits_kernel(const Params<
     for (int i = 0; i < vector_size<T>; ++i) sums[i] += weights[j] * values[i];
   }
   float values[vector_size<T>] = {};
-  if (p.gate != nullptr) {
+  if (p.gate.data != nullptr) {
     load_values<Aligned>(p.shared_output + token * p.width + column, left, values);
     for (int i = 0; i < vector_size<T>; ++i) sums[i] += gate * values[i];
   }
@@ -109,8 +109,7 @@ void sum_visits(Stream& stream, const VisitSum& sum, const MoeRoom& room) {
     const Params<T> params = {.outputs = room.outputs.as<T>(),
                               .shared_output = room.shared_output.as<T>(),
                               .gate_x = sum.gate_x.as<T>(),
-                              .gate = sum.gate == nullptr ? nullptr : sum.gate->expert(0),
-                              .gate_type = sum.gate == nullptr ? DType::f32 : sum.gate->dtype(),
+                              .gate = sum.gate == nullptr ? AnyWeight{} : any_weight(*sum.gate),
                               .place_of = room.place_of.as<std::int32_t>(),
                               .weights = room.weights.as<float>(),
                               .y = sum.y.as<T>(),

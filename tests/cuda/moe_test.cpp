@@ -6,6 +6,7 @@
 #include "kernels/cuda/routes.h"
 #include "kernels/cuda/staging.h"
 #include "tests/cuda/support.h"
+#include "tests/kernels/linear/coded_weights.h"
 #include "tests/kernels/ops/moe_case.h"
 
 using namespace hyb;
@@ -152,11 +153,16 @@ struct Block {
   }
 
   TestTensor by_plain_loops(const TestTensor& x) const {
+    return by_plain_loops(x, shared_gate.on(Device::cpu));
+  }
+  /// With another gate of the shared expert.
+  TestTensor by_plain_loops(const TestTensor& x, const Weight* gate) const {
     Queue plain = test_queue(Isa::plain);
     TestTensor y = x;
     std::vector<std::byte> room(moe_workspace_bytes(Device::cpu, shape()));
     Moe on_host = op(Device::cpu);
     on_host.x = on_host.y = y;
+    on_host.shared_gate = gate;
     on_host.workspace = {room.data(), DType::u8, {std::ssize(room)}};
     moe(plain, on_host);
     return y;
@@ -300,6 +306,27 @@ void check_padding(const Case& c) {
   check_close(c, whole, expected, answer);
 }
 
+/// The shared expert's gate may have codes, as published ones may.
+void check_coded_gate(const Case& c, WeightCode code) {
+  CAPTURE(testing::name_of(code));
+  const Block block(c);
+  const Room room(cuda::moe_workspace_bytes(block.shape()));
+  const TestTensor x = block.rows(12);
+  Queue plain = test_queue(Isa::plain), card(Device::cuda, {.threads = 1, .isa = {}});
+  const CodedMatrix host(plain, code, 1, 1, c.block.hidden, 13),
+      device(card, code, 1, 1, c.block.hidden, 13);
+  card.stream().wait();
+  cuda::Stream stream;
+  const DeviceTensor y(x);
+  Moe op = block.op(Device::cuda);
+  op.x = op.y = y;
+  op.workspace = room.view();
+  op.shared_gate = &device.weight;
+  cuda::moe(stream, op);
+  stream.wait();
+  check_close(c, x, block.by_plain_loops(x, &host.weight), y.fetch());
+}
+
 TEST_SUITE("cuda/moe") {
   TEST_CASE("few tokens: the plain loops' block, replayed, however tokens meet experts") {
     check_cases(few_tokens);
@@ -308,6 +335,12 @@ TEST_SUITE("cuda/moe") {
     check_cases(many_tokens);
   }
   TEST_CASE("any size and type: the plain loops' block, replayed") { check_cases(any_size); }
+
+  TEST_CASE("a shared expert's gate in codes") {
+    for (const WeightCode code : all_codes) {
+      for (const Case& c : {few_tokens[4], many_tokens[7]}) check_coded_gate(c, code);
+    }
+  }
 
   TEST_CASE("batch-invariant: a row's answer is its own") {
     in_every_schedule([&](const std::string& schedule) {
