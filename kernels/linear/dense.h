@@ -39,6 +39,17 @@ struct DenseNorm {
   bool norm_first = false;
 };
 
+/// Of rows of bf16.
+inline DenseNorm norm_of(const InputNorm& norm) {
+  return {.weight = norm.weight.as<float>(),
+          .gate = norm.gate.as<bf16>(),
+          .gate_stride = norm.gate.row_stride,
+          .eps = norm.eps,
+          .weight_offset = norm.one_plus ? 1.0F : 0.0F,
+          .groups = static_cast<int>(norm.groups),
+          .norm_first = norm.norm_first};
+}
+
 /// One element of y, from the sum of its row of W and, with silu_gated, that of the row
 /// `p.columns` below. An activation sees sums rounded as if they had been written.
 template <typename X, typename Y>

@@ -4,16 +4,6 @@
 namespace hyb::kernels::cuda {
 namespace {
 
-DenseNorm norm_of(const Project& op) {
-  return {.weight = op.norm.weight.as<float>(),
-          .gate = op.norm.gate.as<bf16>(),
-          .gate_stride = op.norm.gate.row_stride,
-          .eps = op.norm.eps,
-          .weight_offset = op.norm.one_plus ? 1.0F : 0.0F,
-          .groups = static_cast<int>(op.norm.groups),
-          .norm_first = op.norm.norm_first};
-}
-
 /// Whether the norm goes into the product's own load of x.
 bool norm_is_fused(const Stream& stream, const Project& op, const void* weight) {
   return !stream.batch_invariant() && op.x.dim(0) <= gemv_tokens_max &&
@@ -47,7 +37,7 @@ void project(Stream& stream, const Project& op) {
   require(op.weight->format() == WeightFormat::rows, "project: CUDA reads weights in rows");
   const void* const weight = op.weight->expert(0);
   if (op.norm.empty()) return multiply(stream, op, op.x, 0, {});
-  if (norm_is_fused(stream, op, weight)) return multiply(stream, op, op.x, 0, norm_of(op));
+  if (norm_is_fused(stream, op, weight)) return multiply(stream, op, op.x, 0, norm_of(op.norm));
   apply(stream, op.norm, op.x, op.normed);
   multiply(stream, op, op.normed, 0, {});
 }

@@ -4,14 +4,6 @@
 namespace hyb::kernels::cuda {
 namespace {
 
-bool takes_vectors(const Weight* weight) {
-  return weight->dtype() == DType::bf16 && takes_pieces(*weight);
-}
-
-bool takes_vectors(const Tensor& rows) {
-  return rows.dtype == DType::bf16 && is_vector_aligned(rows.as<bf16>(), rows.row_stride);
-}
-
 /// down_s * activation(gate_up_s * x), added to y, or with a gate as it is to shared_output.
 void multiply_shared(Stream& stream, const Moe& op, const Tensor& x, const MoeRoom& room) {
   project(stream, {.x = x,
@@ -32,7 +24,7 @@ void multiply_experts(Stream& stream, const Moe& op, const MoeShape& shape, cons
   sort_visits(stream, shape, room, tile_tokens(shape));
   const ExpertProducts products = {
       .x = x, .gate_up = op.gate_up, .down = op.down, .activation = op.activation, .shape = shape};
-  if (takes_vectors(x) && takes_vectors(op.gate_up) && takes_vectors(op.down)) {
+  if (takes_vectors(x) && takes_vectors(*op.gate_up) && takes_vectors(*op.down)) {
     tile_products(stream, products, room);
   } else {
     plain_products(stream, products, room);

@@ -71,10 +71,6 @@ struct MoeRoom {
   }
 };
 
-inline std::int64_t halves_of(Activation activation) {
-  return activation == Activation::silu_gated ? 2 : 1;
-}
-
 /// Rows that can be read in vectors of whole k: bf16 or f32 in multiples of 8 at multiples of 16
 /// bytes.
 inline bool takes_pieces(const Weight& weight) {
@@ -83,6 +79,14 @@ inline bool takes_pieces(const Weight& weight) {
   if (weight.dtype() == DType::f32)
     return is_vector_aligned(reinterpret_cast<const float*>(rows), 8);
   return weight.dtype() == DType::bf16 && is_vector_aligned(reinterpret_cast<const bf16*>(rows), 8);
+}
+
+/// The same of bf16 alone.
+inline bool takes_vectors(const Weight& weight) {
+  return weight.dtype() == DType::bf16 && takes_pieces(weight);
+}
+inline bool takes_vectors(const Tensor& rows) {
+  return rows.dtype == DType::bf16 && is_vector_aligned(rows.as<bf16>(), rows.row_stride);
 }
 
 /// Up to few_tokens_max rows of bf16, where few_takes says so.

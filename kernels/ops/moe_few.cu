@@ -4,9 +4,7 @@
 namespace hyb::kernels::cuda {
 namespace {
 
-bool is_bf16(const Weight* weight) {
-  return weight == nullptr || (weight->dtype() == DType::bf16 && takes_pieces(*weight));
-}
+bool takes_if_there(const Weight* weight) { return weight == nullptr || takes_vectors(*weight); }
 
 /// Of one type: the gate is the router's last row.
 bool takes_router(const Moe& op) {
@@ -16,13 +14,9 @@ bool takes_router(const Moe& op) {
 }
 
 bool takes_weights(const Moe& op) {
-  return takes_router(op) && is_bf16(op.gate_up) && is_bf16(op.down) &&
-         is_bf16(op.shared_gate_up) && is_bf16(op.shared_down) && is_bf16(op.latent_in) &&
-         is_bf16(op.latent_out);
-}
-
-bool takes_rows(const Tensor& rows) {
-  return rows.dtype == DType::bf16 && is_vector_aligned(rows.as<bf16>(), rows.row_stride);
+  return takes_router(op) && takes_vectors(*op.gate_up) && takes_vectors(*op.down) &&
+         takes_if_there(op.shared_gate_up) && takes_if_there(op.shared_down) &&
+         takes_if_there(op.latent_in) && takes_if_there(op.latent_out);
 }
 
 FrontTiles front_tiles(const Moe& op) {
@@ -45,13 +39,7 @@ FewMoe few_of(const Moe& op, const MoeRoom& room) {
           .y = op.y.as<bf16>(),
           .x_stride = op.x.row_stride,
           .y_stride = op.y.row_stride,
-          .norm = {.weight = op.norm.weight.as<float>(),
-                   .gate = op.norm.gate.as<bf16>(),
-                   .gate_stride = op.norm.gate.row_stride,
-                   .eps = op.norm.eps,
-                   .weight_offset = op.norm.one_plus ? 1.0F : 0.0F,
-                   .groups = static_cast<int>(op.norm.groups),
-                   .norm_first = op.norm.norm_first},
+          .norm = norm_of(op.norm),
           .router = op.router->expert(0),
           .shared_gate = weight(op.shared_gate),
           .gate_up = weight(op.gate_up),
@@ -93,7 +81,7 @@ bool few_takes(const Stream& stream, const Moe& op, const MoeShape& shape) {
   return !stream.batch_invariant() && shape.tokens <= few_tokens_max &&
          shape.tokens * shape.active <= few_visits_max &&
          shape.tokens * op.norm.groups <= norm_slices_max && shape.experts <= few_experts_max &&
-         takes_rows(op.x) && (op.norm.gate.empty() || takes_rows(op.norm.gate)) &&
+         takes_vectors(op.x) && (op.norm.gate.empty() || takes_vectors(op.norm.gate)) &&
          takes_weights(op) &&
          few_front_bytes(static_cast<int>(shape.tokens), static_cast<int>(shape.hidden),
                          static_cast<int>(shape.experts)) <= stream.shared_bytes_max();
