@@ -225,9 +225,7 @@ void run_code(Stream& stream, const Dense<bf16, Y>& dense, const CodedMatrix& we
 
 template <typename Y>
 void run(Stream& stream, const Dense<bf16, Y>& dense, const CodedMatrix& weight, WeightCode code) {
-  if (code == WeightCode::q4) return run_code<WeightCode::q4>(stream, dense, weight);
-  if (code == WeightCode::q8) return run_code<WeightCode::q8>(stream, dense, weight);
-  run_code<WeightCode::fp8>(stream, dense, weight);
+  visit_code(code, [&]<WeightCode Code>() { run_code<Code>(stream, dense, weight); });
 }
 
 }  // namespace

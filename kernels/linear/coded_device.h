@@ -42,12 +42,12 @@ __device__ __forceinline__ std::int8_t q4_level(unsigned bits) {
 }
 
 /// level_of as bf16.
-template <WeightCode code>
+template <WeightCode Code>
 __device__ __forceinline__ std::uint32_t level_bits(unsigned bits) {
-  if constexpr (code == WeightCode::q4) {
+  if constexpr (Code == WeightCode::q4) {
     return pack_bf16(static_cast<float>(q4_level(bits)), 0.0F);
   } else {
-    return pack_bf16(level_of(code, static_cast<std::uint8_t>(bits)), 0.0F);
+    return pack_bf16(level_of(Code, static_cast<std::uint8_t>(bits)), 0.0F);
   }
 }
 
@@ -74,6 +74,15 @@ __device__ __forceinline__ float coded_element(const CodedMatrix& weight, int ro
     }
     return std::bit_cast<float>(bits << 16) * scale;
   }
+}
+
+/// Calls body.operator()<Code>() with the code of a weight that has codes.
+template <typename Body>
+void visit_code(WeightCode code, Body&& body) {
+  if (code == WeightCode::fp8) return body.template operator()<WeightCode::fp8>();
+  if (code == WeightCode::q8) return body.template operator()<WeightCode::q8>();
+  require(code == WeightCode::q4, "a weight with codes");
+  body.template operator()<WeightCode::q4>();
 }
 
 /// A weight in rows of any type or code, for plain kernels.
@@ -116,16 +125,16 @@ struct Levels {
   SharedArray<std::uint32_t, bytes * warp_size> words;
 
   /// By the whole block, which then meets at a barrier.
-  template <WeightCode code>
+  template <WeightCode Code>
   __device__ __forceinline__ void fill() {
     for (int byte = static_cast<int>(threadIdx.x); byte < bytes;
          byte += static_cast<int>(blockDim.x)) {
       const auto bits = static_cast<unsigned>(byte);
       std::uint32_t pair;
-      if constexpr (code == WeightCode::q4) {
-        pair = level_bits<code>(bits & 15U) | level_bits<code>(bits >> 4) << 16;
+      if constexpr (Code == WeightCode::q4) {
+        pair = level_bits<Code>(bits & 15U) | level_bits<Code>(bits >> 4) << 16;
       } else {
-        pair = level_bits<code>(bits) * 0x10001U;
+        pair = level_bits<Code>(bits) * 0x10001U;
       }
       for (int i = 0; i < warp_size; ++i) words[byte * warp_size + (byte + i) % warp_size] = pair;
     }

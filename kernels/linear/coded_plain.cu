@@ -59,9 +59,7 @@ void run_code(Stream& stream, const Params<Y>& params) {
 
 template <typename Y>
 void run(Stream& stream, const Params<Y>& params, WeightCode code) {
-  if (code == WeightCode::q4) return run_code<WeightCode::q4>(stream, params);
-  if (code == WeightCode::q8) return run_code<WeightCode::q8>(stream, params);
-  run_code<WeightCode::fp8>(stream, params);
+  visit_code(code, [&]<WeightCode Code>() { run_code<Code>(stream, params); });
 }
 
 }  // namespace

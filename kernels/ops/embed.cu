@@ -70,9 +70,9 @@ void run_code(Stream& stream, const Embed& op) {
 
 void embed(Stream& stream, const Embed& op) {
   require(op.weight->format() == WeightFormat::rows, "embed: weights on the device are rows");
-  if (op.weight->code() == WeightCode::q8) return run_code<WeightCode::q8>(stream, op);
-  if (op.weight->code() == WeightCode::q4) return run_code<WeightCode::q4>(stream, op);
-  if (op.weight->code() == WeightCode::fp8) return run_code<WeightCode::fp8>(stream, op);
+  if (op.weight->code() != WeightCode::plain) {
+    return visit_code(op.weight->code(), [&]<WeightCode Code>() { run_code<Code>(stream, op); });
+  }
   if (op.weight->dtype() == DType::f16) return run<Half>(stream, op);
   if (op.weight->dtype() == DType::bf16) return run<bf16>(stream, op);
   run<float>(stream, op);
