@@ -47,11 +47,6 @@ struct alignas(16) Shared {
   Levels levels;
   SharedArray<Ring<Code>, block_warps> rings;
 };
-/// The warps' sums, where all that stood.
-template <int TilesN>
-struct Partials {
-  SharedArray<SharedArray<SharedArray<float, warp_size>, TilesN * 4>, block_warps> sums;
-};
 
 __device__ __forceinline__ float scale_of(unsigned scales, int) {
   return std::bit_cast<float>(scales);
@@ -174,28 +169,7 @@ __global__ void __launch_bounds__(block_threads, TilesN < 4 ? 2 : 1)
     }
   }
 
-  if (p.split == 1) {
-#pragma unroll
-    for (int i = 0; i < TilesN * 2; ++i) {
-      const int token = first_token + i / 2 * 8 + lane % 4 * 2 + i % 2;
-      write_pair(p.dense, tile, token, sums[i / 2][i % 2], sums[i / 2][i % 2 + 2]);
-    }
-    return;
-  }
-  cp_async_wait<0>();
-  sync_block();  // all have left the codes and the levels
-  auto& partial = dynamic_shared<Partials<TilesN>>().sums;
-#pragma unroll
-  for (int i = 0; i < TilesN * 4; ++i) partial[warp][i][lane] = sums[i / 4][i % 4];
-  sync_block();
-  for (int i = member; i < TilesN * 2; i += p.split) {
-    float sum[2] = {};
-    for (int j = warp - member; j < warp - member + p.split; ++j) {
-      sum[0] += partial[j][i / 2 * 4 + i % 2][lane];
-      sum[1] += partial[j][i / 2 * 4 + i % 2 + 2][lane];
-    }
-    write_pair(p.dense, tile, first_token + i / 2 * 8 + lane % 4 * 2 + i % 2, sum[0], sum[1]);
-  }
+  write_tile<block_warps>(p.dense, tile, first_token, p.split, sums);
 }
 
 template <WeightCode Code, int TilesN, typename Y>
@@ -204,7 +178,7 @@ void run_tiles(Stream& stream, const Params<Y>& params) {
          {.blocks = dim3(pieces(params.tiles, block_warps / params.split),
                          pieces(params.dense.tokens, TilesN * 8)),
           .threads = block_threads,
-          .shared_bytes = std::max(sizeof(Shared<Code>), sizeof(Partials<TilesN>)),
+          .shared_bytes = std::max(sizeof(Shared<Code>), sizeof(TileSums<TilesN, block_warps>)),
           .starts_early = true},
          coded_kernel<Code, TilesN, Y>, params);
 }

@@ -33,6 +33,44 @@ __device__ __forceinline__ void write_pair(const Dense<bf16, Y>& p, int tile, in
   if (p.epilogue != Epilogue::silu_gated) write(p, token, column + 8, high, 0.0F);
 }
 
+/// Warps' sums of TilesN times 8 tokens, where their pieces of W stood.
+template <int TilesN, int Warps>
+struct TileSums {
+  SharedArray<SharedArray<SharedArray<float, warp_size>, TilesN * 4>, Warps> of;
+};
+
+/// Writes 8*TilesN tokens of a tile, from first_token on, as mma_bf16 leaves them in its `split`
+/// warps, which lie side by side; where they are several, their sums are added up in their order.
+/// By the whole block, which has read all that it will of W.
+template <int Warps, int TilesN, typename Y>
+__device__ __forceinline__ void write_tile(const Dense<bf16, Y>& p, int tile, int first_token,
+                                           int split, const float (&sums)[TilesN][4]) {
+  const int warp = static_cast<int>(threadIdx.x) / warp_size, member = warp % split;
+  const int lane = static_cast<int>(threadIdx.x) % warp_size;
+  const auto token_of = [&](int i) { return first_token + i / 2 * 8 + lane % 4 * 2 + i % 2; };
+  if (split == 1) {
+#pragma unroll
+    for (int i = 0; i < TilesN * 2; ++i) {
+      write_pair(p, tile, token_of(i), sums[i / 2][i % 2], sums[i / 2][i % 2 + 2]);
+    }
+    return;
+  }
+  cp_async_wait<0>();
+  sync_block();  // no copy arrives any more, and all have left what the sums take the place of
+  auto& partial = dynamic_shared<TileSums<TilesN, Warps>>().of;
+#pragma unroll
+  for (int i = 0; i < TilesN * 4; ++i) partial[warp][i][lane] = sums[i / 4][i % 4];
+  sync_block();
+  for (int i = member; i < TilesN * 2; i += split) {
+    float sum[2] = {};
+    for (int j = warp - member; j < warp - member + split; ++j) {
+      sum[0] += partial[j][i / 2 * 4 + i % 2][lane];
+      sum[1] += partial[j][i / 2 * 4 + i % 2 + 2][lane];
+    }
+    write_pair(p, tile, token_of(i), sum[0], sum[1]);
+  }
+}
+
 /// As few of `warps` warps on a tile as keep every processor busy, a power of two; not by the row
 /// count, which no sum may depend on.
 inline int warps_of_tile(const Stream& stream, int tiles, int steps, int warps) {

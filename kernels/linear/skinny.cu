@@ -24,11 +24,6 @@ using Ring = SharedArray<SharedArray<SharedArray<uint4, warp_size>, pieces_of_st
 struct Shared {
   SharedArray<Ring, block_warps> weights;
 };
-/// The warps' sums, where the weights stood.
-template <int TilesN>
-struct Partials {
-  SharedArray<SharedArray<SharedArray<float, warp_size>, TilesN * 4>, block_warps> sums;
-};
 
 /// A matrix product for few tokens: W is the operand with 16 rows, x the one with 8 columns. A lane
 /// holds 8 neighbours in k of its rows of both, 4 to each of two instructions: which k an element
@@ -88,28 +83,7 @@ __global__ void __launch_bounds__(block_threads, 2) skinny_kernel(const Params<Y
     stage = stage + 1 == stages ? 0 : stage + 1;
   }
 
-  if (p.split == 1) {
-#pragma unroll
-    for (int i = 0; i < TilesN * 2; ++i) {
-      const int token = i / 2 * 8 + lane % 4 * 2 + i % 2;
-      write_pair(p.dense, tile, token, sums[i / 2][i % 2], sums[i / 2][i % 2 + 2]);
-    }
-    return;
-  }
-  cp_async_wait<0>();
-  sync_block();  // all have left the weights
-  auto& partial = dynamic_shared<Partials<TilesN>>().sums;
-#pragma unroll
-  for (int i = 0; i < TilesN * 4; ++i) partial[warp][i][lane] = sums[i / 4][i % 4];
-  sync_block();
-  for (int i = member; i < TilesN * 2; i += p.split) {
-    float sum[2] = {};
-    for (int j = warp - member; j < warp - member + p.split; ++j) {
-      sum[0] += partial[j][i / 2 * 4 + i % 2][lane];
-      sum[1] += partial[j][i / 2 * 4 + i % 2 + 2][lane];
-    }
-    write_pair(p.dense, tile, i / 2 * 8 + lane % 4 * 2 + i % 2, sum[0], sum[1]);
-  }
+  write_tile<block_warps>(p.dense, tile, 0, p.split, sums);
 }
 
 template <int TilesN, typename Y>
@@ -117,7 +91,7 @@ void run_tiles(Stream& stream, const Params<Y>& params) {
   launch(stream,
          {.blocks = pieces(params.tiles, block_warps / params.split),
           .threads = block_threads,
-          .shared_bytes = std::max(sizeof(Shared), sizeof(Partials<TilesN>)),
+          .shared_bytes = std::max(sizeof(Shared), sizeof(TileSums<TilesN, block_warps>)),
           .starts_early = true},
          skinny_kernel<TilesN, Y>, params);
 }
