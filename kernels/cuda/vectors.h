@@ -94,6 +94,31 @@ __device__ __forceinline__ void store_eight(T* to, int left, const float (&value
   }
 }
 
+/// Four neighbours, aligned to all of them.
+__device__ __forceinline__ void load_four(const float* from, float (&values)[4]) {
+  unpack(load16(from), values);
+}
+__device__ __forceinline__ void load_four(const bf16* from, float (&values)[4]) {
+  const uint2 words = load8(from);
+  values[0] = std::bit_cast<float>(words.x << 16);
+  values[1] = std::bit_cast<float>(words.x & 0xffff0000U);
+  values[2] = std::bit_cast<float>(words.y << 16);
+  values[3] = std::bit_cast<float>(words.y & 0xffff0000U);
+}
+__device__ __forceinline__ void store_four(float* to, const float (&values)[4]) {
+  store16(to, pack(values));
+}
+__device__ __forceinline__ void store_four(bf16* to, const float (&values)[4]) {
+  store8(to, {pack_bf16(values[0], values[1]), pack_bf16(values[2], values[3])});
+}
+
+/// Whether four neighbouring columns of a state's rows can be loaded together.
+template <typename S>
+bool has_fours(const S* state, std::int64_t slot_stride, std::int64_t columns) {
+  return columns % 4 == 0 && reinterpret_cast<std::uintptr_t>(state) % 16 == 0 &&
+         slot_stride % 4 == 0;
+}
+
 /// Two neighbours, aligned to both.
 __device__ __forceinline__ float2 load_pair(const float* from) {
   const uint2 pair = load8(from);

@@ -151,7 +151,7 @@ void run(Stream& stream, const DeltaRule& op, int tokens_max) {
   Params<T, S> params = {delta_rule_params<T, S>(op), false, false, tokens_max};
   params.x_is_aligned =
       is_vector_aligned(params.x, params.x_stride) && params.rows % vector_size<T> == 0;
-  params.state_is_aligned = has_delta_vectors(params.state, params.state_stride, params.columns);
+  params.state_is_aligned = has_fours(params.state, params.state_stride, params.columns);
   const std::int64_t tokens = op.x.dim(0), spans = op.read_slot.dim(0);
   const auto blocks = [&](int warps) {
     return params.heads * pieces(params.columns, warps * delta_columns);

@@ -157,22 +157,6 @@ struct DeltaTile {
       place += (i % 4 == 3 ? 4 * delta_row_lanes - 3 : 1) * strip.stride;
     }
   }
-  __device__ __forceinline__ static void load_four(const float* from, float (&values)[4]) {
-    unpack(load16(from), values);
-  }
-  __device__ __forceinline__ static void load_four(const bf16* from, float (&values)[4]) {
-    const uint2 words = load8(from);
-    values[0] = std::bit_cast<float>(words.x << 16);
-    values[1] = std::bit_cast<float>(words.x & 0xffff0000U);
-    values[2] = std::bit_cast<float>(words.y << 16);
-    values[3] = std::bit_cast<float>(words.y & 0xffff0000U);
-  }
-  __device__ __forceinline__ static void store_four(float* to, const float (&values)[4]) {
-    store16(to, pack(values));
-  }
-  __device__ __forceinline__ static void store_four(bf16* to, const float (&values)[4]) {
-    store8(to, {pack_bf16(values[0], values[1]), pack_bf16(values[2], values[3])});
-  }
 };
 
 /// A token's q and k, as a warp makes them for the tile: `q` and `k` may be in shared memory; V*8
@@ -212,13 +196,6 @@ void visit_delta_rows(std::int64_t rows, Body&& body) {
   if (rows <= 64) return body(std::integral_constant<int, 8>{});
   if (rows <= 128) return body(std::integral_constant<int, 16>{});
   body(std::integral_constant<int, 32>{});
-}
-
-/// Whether four columns of a state are a vector, and its rows whole numbers of them.
-template <typename S>
-bool has_delta_vectors(const S* state, std::int64_t slot_stride, std::int64_t columns) {
-  return columns % 4 == 0 && reinterpret_cast<std::uintptr_t>(state) % 16 == 0 &&
-         slot_stride % 4 == 0;
 }
 
 }  // namespace hyb::kernels::cuda

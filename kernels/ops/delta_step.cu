@@ -165,7 +165,7 @@ void run(Stream& stream, const DeltaStep& op) {
   params.tickets = op.tickets.as<unsigned>();
   params.window_stride = op.windows.row_stride;
   params.taps = static_cast<int>(op.conv_weight.dim(1));
-  params.state_is_aligned = has_delta_vectors(params.state, params.state_stride, params.columns);
+  params.state_is_aligned = has_fours(params.state, params.state_stride, params.columns);
   visit_delta_rows(params.rows, [&](auto lane_rows) {
     launch(
         stream,

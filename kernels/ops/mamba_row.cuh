@@ -1,6 +1,5 @@
 #pragma once
 
-#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <type_traits>
@@ -29,17 +28,11 @@ __device__ __forceinline__ int column_of(int i) {
 template <int V, typename T>
 __device__ __forceinline__ void load_vector(const T* from, float (&values)[V], int i) {
   constexpr int width = vector_columns<V>;
-  if constexpr (width == 4 && std::is_same_v<T, float>) {
+  if constexpr (width == 4) {
     float four[4];
-    unpack(load16(from), four);
+    load_four(from, four);
 #pragma unroll
     for (int j = 0; j < 4; ++j) values[i + j] = four[j];
-  } else if constexpr (width == 4) {
-    const uint2 words = load8(from);
-    values[i] = std::bit_cast<float>(words.x << 16);
-    values[i + 1] = std::bit_cast<float>(words.x & 0xffff0000U);
-    values[i + 2] = std::bit_cast<float>(words.y << 16);
-    values[i + 3] = std::bit_cast<float>(words.y & 0xffff0000U);
   } else if constexpr (width == 2) {
     const float2 pair = load_pair(from);
     values[i] = pair.x;
@@ -51,10 +44,8 @@ __device__ __forceinline__ void load_vector(const T* from, float (&values)[V], i
 template <int V, typename T>
 __device__ __forceinline__ void store_vector(T* to, const float (&values)[V], int i) {
   constexpr int width = vector_columns<V>;
-  if constexpr (width == 4 && std::is_same_v<T, float>) {
-    store16(to, pack({values[i], values[i + 1], values[i + 2], values[i + 3]}));
-  } else if constexpr (width == 4) {
-    store8(to, {pack_bf16(values[i], values[i + 1]), pack_bf16(values[i + 2], values[i + 3])});
+  if constexpr (width == 4) {
+    store_four(to, {values[i], values[i + 1], values[i + 2], values[i + 3]});
   } else if constexpr (width == 2) {
     store_pair(to, values[i], values[i + 1]);
   } else {
@@ -149,13 +140,6 @@ void visit_columns(std::int64_t columns, Body&& body) {
   if (columns <= 64) return body(std::integral_constant<int, 2>{});
   if (columns <= 128) return body(std::integral_constant<int, 4>{});
   body(std::integral_constant<int, 8>{});
-}
-
-/// Whether rows of a state can be read in the vectors that lanes own.
-template <typename S>
-bool has_vectors(const S* state, std::int64_t slot_stride, std::int64_t columns) {
-  return columns % 4 == 0 && reinterpret_cast<std::uintptr_t>(state) % 16 == 0 &&
-         slot_stride % 4 == 0;
 }
 
 }  // namespace hyb::kernels::cuda

@@ -176,7 +176,7 @@ void run(Stream& stream, const MambaStep& op) {
       .columns = static_cast<int>(op.state.dim(3)),
       .groups = static_cast<int>(op.groups),
       .taps = static_cast<int>(op.conv_weight.dim(1)),
-      .state_is_aligned = has_vectors(op.state.as<S>(), op.state.row_stride, op.state.dim(3)),
+      .state_is_aligned = has_fours(op.state.as<S>(), op.state.row_stride, op.state.dim(3)),
       .dt_min = op.dt_min,
       .dt_max = op.dt_max};
   visit_columns(params.columns, [&](auto lane_columns) {

@@ -165,7 +165,7 @@ void run(Stream& stream, const Ssd& op) {
   Params<T, S> params = {ssd_params<T, S>(op), false, false};
   params.x_is_aligned = is_vector_aligned(params.x, params.x_stride) &&
                         params.rows % vector_size<T> == 0 && params.columns % vector_size<T> == 0;
-  params.state_is_aligned = has_vectors(params.state, params.state_stride, params.columns);
+  params.state_is_aligned = has_fours(params.state, params.state_stride, params.columns);
   visit_columns(params.columns, [&](auto lane_columns) {
     launch(stream,
            {.blocks = dim3(static_cast<unsigned>(params.heads) * pieces(params.rows, block_rows),
