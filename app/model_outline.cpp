@@ -26,12 +26,10 @@ kernels::Quantize quantize_of(const ModelOptions& options) {
   return options.quantize == "q4" ? kernels::Quantize::q4 : kernels::Quantize::q8;
 }
 
-/// Numbers that the headers say are F8_E4M3; only where config.json lets expect some.
+/// Numbers that the headers say are F8_E4M3; only where the configs let expect some.
 std::int64_t fp8_parameters(const ModelSource& source, const models::Config& config,
                             const ModelOptions& options) {
-  if (options.random_weights || !config.has("quantization_config") || !source.has_tensors()) {
-    return 0;
-  }
+  if (options.random_weights || !config.quantization() || !source.has_tensors()) return 0;
   const TensorFiles files = source.tensors();
   std::int64_t count = 0;
   for (const std::string_view name : files.names()) {

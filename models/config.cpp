@@ -70,6 +70,14 @@ Json text_part(Json json) {
   return text;
 }
 
+Json parse_object(std::string_view text, std::string_view source) {
+  Json json = parse_json(text, source, {.bytes_max = bytes_max, .python_numbers = true});
+  if (!json.is_object()) {
+    throw Error(ErrorKind::model, std::string(source) + ": must be a JSON object");
+  }
+  return json;
+}
+
 }  // namespace
 
 Config::Config(Json json, std::string source, std::string prefix)
@@ -82,16 +90,28 @@ Config& Config::operator=(Config&&) noexcept = default;
 Config::~Config() = default;
 
 Config Config::from_text(std::string_view text, std::string_view source) {
-  Json json = parse_json(text, source, {.bytes_max = bytes_max, .python_numbers = true});
-  if (!json.is_object()) {
-    throw Error(ErrorKind::model, std::string(source) + ": must be a JSON object");
-  }
-  return {text_part(std::move(json)), std::string(source), ""};
+  return {text_part(parse_object(text, source)), std::string(source), ""};
+}
+
+Config Config::from_modelopt(const std::filesystem::path& path) {
+  const Config file(parse_object(read_whole_file(path, bytes_max), path.string()), path.string(),
+                    "");
+  const std::optional<Config> producer = file.object("producer");
+  const std::optional<Config> quantization = file.object("quantization");
+  if (!quantization) file.fail("quantization", "is missing");
+  Json json = *quantization->json_;
+  json["quant_method"] = producer ? producer->s("name", "unknown") : "unknown";
+  return {std::move(json), file.source_, quantization->prefix_};
 }
 
 Config Config::from_folder(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / "config.json";
-  return from_text(read_whole_file(path, bytes_max), path.string());
+  Config config = from_text(read_whole_file(path, bytes_max), path.string());
+  const std::filesystem::path beside = folder / "hf_quant_config.json";
+  if (!config.has("quantization_config") && is_listed(beside)) {
+    config.modelopt_ = std::make_unique<const Config>(from_modelopt(beside));
+  }
+  return config;
 }
 
 void Config::fail(std::string_view key, const std::string& text) const {
@@ -117,6 +137,11 @@ const Json& Config::at(const Keys& keys, std::string_view& found) const {
 bool Config::has(const Keys& keys) const {
   std::string_view found;
   return find(keys, found) != nullptr;
+}
+
+bool Config::is_null(std::string_view key) const {
+  const auto place = json_->find(key);
+  return place != json_->end() && place->is_null();
 }
 
 std::int32_t Config::i(const Keys& keys, IntRange range) const {
@@ -223,6 +248,27 @@ std::optional<Config> Config::object(const Keys& keys) const {
   if (value == nullptr) return std::nullopt;
   if (!value->is_object()) fail(key, "must be an object, is " + shown(*value));
   return Config(*value, source_, prefix_ + std::string(key) + ".");
+}
+
+std::vector<std::pair<std::string, Config>> Config::objects(const Keys& keys) const {
+  std::string_view key;
+  const Json& value = at(keys, key);
+  if (!value.is_object()) fail(key, "must be an object, is " + shown(value));
+  std::vector<std::pair<std::string, Config>> out;
+  for (const auto& [name, entry] : value.items()) {
+    if (entry.is_null()) continue;
+    const std::string place = fmt::format("{}.{}", key, quote_name(name));
+    if (!entry.is_object()) fail(place, "must be an object, is " + shown(entry));
+    out.emplace_back(name, Config(entry, source_, prefix_ + place + "."));
+  }
+  return out;
+}
+
+std::optional<Config> Config::quantization() const {
+  if (!has("quantization_config") && modelopt_ != nullptr) {
+    return Config(*modelopt_->json_, modelopt_->source_, modelopt_->prefix_);
+  }
+  return object("quantization_config");
 }
 
 DType Config::dtype(const Keys& keys, DType fallback) const {

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/base/dtype.h"
@@ -39,6 +40,7 @@ inline constexpr IntRange count_range = {0, 1 << 24};
 /// are numbers. Keys nobody asks for are ignored.
 class Config {
  public:
+  /// config.json; and hf_quant_config.json, where config.json has no quantization_config.
   static Config from_folder(const std::filesystem::path& folder);
   static Config from_text(std::string_view text, std::string_view source);
 
@@ -47,6 +49,8 @@ class Config {
   ~Config();
 
   bool has(const Keys& keys) const;
+  /// Whether the key is there and null, where that is not as if it were absent.
+  bool is_null(std::string_view key) const;
 
   std::int32_t i(const Keys& keys, IntRange range = dimension_range) const;
   std::int32_t i(const Keys& keys, std::int32_t fallback, IntRange range = dimension_range) const;
@@ -66,6 +70,12 @@ class Config {
   std::vector<double> numbers(const Keys& keys) const;
   /// The object under a key; its errors name "key.inner". nullopt when absent.
   std::optional<Config> object(const Keys& keys) const;
+  /// The objects in the object under a key, by their names, which errors quote; null is left out.
+  std::vector<std::pair<std::string, Config>> objects(const Keys& keys) const;
+
+  /// How the weights are quantised: `quantization_config`, else what hf_quant_config.json says,
+  /// with the name of its producer ("modelopt") as `quant_method`. nullopt: neither is there.
+  std::optional<Config> quantization() const;
 
   /// dtype / torch_dtype: "bfloat16", "float32", "float16"; `fallback` when absent.
   DType dtype(const Keys& keys, DType fallback) const;
@@ -80,6 +90,7 @@ class Config {
 
  private:
   Config(Json json, std::string source, std::string prefix);
+  static Config from_modelopt(const std::filesystem::path& path);
 
   const Json* find(const Keys& keys, std::string_view& found) const;
   const Json& at(const Keys& keys, std::string_view& found) const;
@@ -87,7 +98,8 @@ class Config {
 
   std::unique_ptr<const Json> json_;
   std::string source_;
-  std::string prefix_;  // "" or "rope_parameters."
+  std::string prefix_;                      // "" or "rope_parameters."
+  std::unique_ptr<const Config> modelopt_;  // of hf_quant_config.json, where it counts
 };
 
 }  // namespace hyb::models

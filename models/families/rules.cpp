@@ -1,7 +1,6 @@
 #include "models/families/rules.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -28,14 +27,6 @@ void demand_at_most(const Config& config, std::string_view what, std::int64_t va
                     std::int64_t most) {
   if (value <= most) return;
   config.fail(what, fmt::format("is {}, at most {} is supported", value, most));
-}
-
-/// Empty, or what is not read of `fp8`.
-std::string refused_blocks(const Config& quantization) {
-  if (!quantization.has("weight_block_size")) return {};
-  const std::vector<double> sizes = quantization.numbers("weight_block_size");
-  if (sizes == std::vector<double>{128, 128}) return {};
-  return fmt::format("fp8 in blocks of {}", fmt::join(sizes, " x "));
 }
 
 }  // namespace
@@ -82,27 +73,6 @@ DType read_state_dtype(const Config& config, std::string_view key) {
     config.fail(key, fmt::format("{} is not supported, only float32 and bfloat16", name_of(dtype)));
   }
   return dtype;
-}
-
-void refuse_quantized(const Config& config) {
-  const std::optional<Config> quantization = config.object("quantization_config");
-  if (!quantization) return;
-  const std::string method = quantization->s({"quant_method"}, "unknown");
-  std::string refused = method;
-  if (method == "fp8") {
-    refused = refused_blocks(*quantization);
-  } else if (method == "modelopt") {
-    const std::string algorithm = quantization->s({"quant_algo"}, "unknown");
-    refused = algorithm == "FP8" ? "" : method + " " + algorithm;
-  } else if (method == "compressed-tensors") {
-    const std::string format = quantization->s({"format"}, "unknown");
-    refused = format == "float-quantized" ? "" : method + " " + format;
-  }
-  if (refused.empty()) return;
-  config.fail("quantization_config",
-              fmt::format("weights quantised by {} are not supported; use the folder with bf16 or "
-                          "FP8 weights",
-                          quote_name(refused)));
 }
 
 void demand_flag(const Config& config, std::string_view key, bool supported) {

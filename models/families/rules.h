@@ -33,7 +33,8 @@ float read_norm_eps(const Config& config, const Keys& keys);
 DType read_state_dtype(const Config& config, std::string_view key);
 
 /// Refuses quantised weights by the name of their method, but for F8_E4M3 as `fp8` (blocks of 128 x
-/// 128, or none), `modelopt` and `compressed-tensors` (of tensors or channels) write it.
+/// 128, or none), `modelopt` (FP8 for all or for some layers) and `compressed-tensors` (of tensors
+/// or channels) write it. How a weight is stored is told by the files alone.
 void refuse_quantized(const Config& config);
 
 /// Refuses a key whose value is not `supported`; absent is fine.
