@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "core/base/error.h"
 #include "core/base/log.h"
@@ -14,10 +15,10 @@
 namespace hyb::models {
 namespace {
 
-Model model_of(kernels::Queue& queue, const Config& config, const Family& family,
-               WeightProvider& provider, const GeometryOptions& options) {
+Model model_of(kernels::Queue& queue, Plan plan, WeightProvider& provider,
+               const GeometryOptions& options) {
   Model model;
-  model.plan = family.plan(config);
+  model.plan = std::move(plan);
   model.geometry = geometry_of(model.plan, options);
   model.weights = load_weights(queue, model.plan, provider, model.geometry.load);
   return model;
@@ -64,19 +65,19 @@ DType activation_dtype(const Plan& plan, std::optional<DType> wanted) {
 Model load_model(kernels::Queue& queue, const Config& config, TensorFiles& files,
                  const GeometryOptions& options) {
   const Family& family = family_of(config);
-  const WeightIndex index(family.plan(config), family, files);
+  Plan plan = family.plan(config);
+  const WeightIndex index(plan, family, files);
   report_extra(index, files);
   files.map();
-  check_tied_head(family.plan(config), family, files, index);
+  check_tied_head(plan, family, files, index);
   FileWeights provider(index);
-  return model_of(queue, config, family, provider, options);
+  return model_of(queue, std::move(plan), provider, options);
 }
 
 Model random_model(kernels::Queue& queue, const Config& config, std::uint64_t seed,
                    const GeometryOptions& options) {
-  const Family& family = family_of(config);
   RandomWeights provider(queue, seed);
-  return model_of(queue, config, family, provider, options);
+  return model_of(queue, family_of(config).plan(config), provider, options);
 }
 
 }  // namespace hyb::models

@@ -1,16 +1,11 @@
 #include "kernels/linear/coded_panels.h"
 #include "kernels/linear/coded_rows.h"
+#include "kernels/linear/panels.h"
 #include "kernels/linear/quantize.h"
 #include "models/weights.h"
 
 namespace hyb::models {
 namespace {
-
-std::size_t panel_bytes(std::int64_t rows, std::int64_t columns, DType dtype) {
-  constexpr std::int64_t side = kernels::Weight::panel_rows;
-  const std::int64_t depth = dtype == DType::bf16 ? (columns + 1) / 2 * 2 : columns;
-  return static_cast<std::size_t>((rows + side - 1) / side * side * depth) * size_of(dtype);
-}
 
 std::size_t coded_bytes(kernels::Quantize quantize, std::int64_t rows, std::int64_t columns,
                         kernels::Device device) {
@@ -83,10 +78,10 @@ class Sizes {
   }
 
   void add_plain(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t experts) {
-    const std::size_t one = device_ == kernels::Device::cpu
-                                ? panel_bytes(rows, columns, dtype)
-                                : static_cast<std::size_t>(rows * columns) * size_of(dtype);
-    bytes_ += static_cast<std::size_t>(experts) * one;
+    const std::int64_t one = device_ == kernels::Device::cpu
+                                 ? kernels::panel_shape(dtype, rows, columns).expert_bytes()
+                                 : rows * columns * std::int64_t(size_of(dtype));
+    bytes_ += static_cast<std::size_t>(experts) * static_cast<std::size_t>(one);
   }
 
   std::int64_t width_;

@@ -22,6 +22,11 @@ class Scratch {
     return (bytes + alignment - 1) / alignment * alignment;
   }
 
+  /// The same of a tensor [tokens, columns].
+  static std::size_t space(DType dtype, std::int64_t tokens, std::int64_t columns) {
+    return padded(static_cast<std::size_t>(tokens * columns) * size_of(dtype));
+  }
+
   kernels::Tensor take(DType dtype, std::initializer_list<std::int64_t> shape) {
     std::size_t bytes = size_of(dtype);
     for (const std::int64_t dim : shape) bytes *= static_cast<std::size_t>(dim);

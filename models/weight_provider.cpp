@@ -1,34 +1,14 @@
 #include "models/weight_provider.h"
 
 #include <cmath>
-#include <cstring>
 
 #include "kernels/bf16.h"
+#include "kernels/published.h"
 
 namespace hyb::models {
 namespace {
 
 using kernels::bf16;
-
-float half_to_float(std::uint16_t bits) {
-  const int exponent = (bits >> 10) & 31;
-  const auto fraction = static_cast<float>(bits & 1023);
-  const float sign = (bits & 0x8000) != 0 ? -1.0F : 1.0F;
-  if (exponent == 0) return sign * std::ldexp(fraction, -24);
-  if (exponent == 31) return fraction == 0.0F ? sign * INFINITY : NAN;
-  return sign * std::ldexp(1024.0F + fraction, exponent - 25);
-}
-
-float read_element(DType dtype, const std::byte* bytes) {
-  if (dtype == DType::f32) {
-    float value = 0.0F;
-    std::memcpy(&value, bytes, sizeof value);
-    return value;
-  }
-  std::uint16_t bits = 0;
-  std::memcpy(&bits, bytes, sizeof bits);
-  return dtype == DType::bf16 ? kernels::to_float(bf16{bits}) : half_to_float(bits);
-}
 
 /// SplitMix64: every counter gives an independent-looking 64-bit number.
 std::uint64_t mix(std::uint64_t counter) {
@@ -72,12 +52,11 @@ kernels::WeightSource FileWeights::matrix(const WeightKey& key, std::int64_t exp
 
 std::vector<float> FileWeights::vector(const WeightKey& key, std::int64_t count) {
   const TensorView view = index_.view(key);
-  const std::size_t element = size_of(view.dtype);
-  require(view.bytes.size() == static_cast<std::size_t>(count) * element,
+  require(view.bytes.size() == static_cast<std::size_t>(count) * size_of(view.dtype),
           "weights: the index checked every shape");
-  std::vector<float> values(static_cast<std::size_t>(count));
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    values[i] = read_element(view.dtype, view.bytes.data() + i * element);
+  std::vector<float> values;
+  for (std::int64_t i = 0; i < count; ++i) {
+    values.push_back(kernels::published_value(view.bytes.data(), view.dtype, i));
   }
   return values;
 }

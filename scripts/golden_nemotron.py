@@ -1,7 +1,5 @@
 """The golden fixtures of the nemotron_h family."""
 
-import copy
-
 from golden_recipe import recipe
 from reference_families import plan_of
 
@@ -69,16 +67,11 @@ def mtp_tensors(config):
     hidden = config["hidden_size"]
     draft = {key: value for key, value in config.items() if key != "layers_block_type"}
     draft["hybrid_override_pattern"] = "*E"
-    plan = plan_of(copy.deepcopy(draft), "mtp.")
-    found = [("mtp.layers.0.enorm.weight", (hidden,), "norm")]
-    found.append(("mtp.layers.0.hnorm.weight", (hidden,), "norm"))
-    found.append(("mtp.layers.0.eh_proj.weight", (hidden, 2 * hidden), "linear"))
-    for blocks in plan.layers:
-        for block in blocks:
-            found.append((block.norm, (hidden,), "norm"))
-            found += block.part.tensors()
-    found.append(("mtp.layers.1.final_layernorm.weight", (hidden,), "norm"))
-    return found
+    yield "mtp.layers.0.enorm.weight", (hidden,), "norm"
+    yield "mtp.layers.0.hnorm.weight", (hidden,), "norm"
+    yield "mtp.layers.0.eh_proj.weight", (hidden, 2 * hidden), "linear"
+    yield from plan_of(draft, "mtp.").layer_tensors()
+    yield "mtp.layers.1.final_layernorm.weight", (hidden,), "norm"
 
 
 dense = config_of(

@@ -1,9 +1,7 @@
 """The golden fixtures of the qwen3_next, qwen3_5 and qwen3_5_moe families."""
 
-import copy
-
 from golden_recipe import recipe
-from reference_families import plan_of
+from reference_families import plan_of, text_config
 
 linear, full = "linear_attention", "full_attention"
 
@@ -179,27 +177,17 @@ vision_tensors = (
 
 def mtp_tensors(config):
     """Of the layer that drafts tokens: not read yet, and not to trip over."""
-    text = copy.deepcopy(config.get("text_config") or config)
-    text.update(layer_types=[full], num_hidden_layers=1, mlp_only_layers=[], decoder_sparse_step=1)
+    sparse = {"mlp_only_layers": [], "decoder_sparse_step": 1}
+    text = {**text_config(config), "layer_types": [full], "num_hidden_layers": 1, **sparse}
     hidden = text["hidden_size"]
-    found = [("mtp.fc.weight", (hidden, 2 * hidden), "linear")]
+    yield "mtp.fc.weight", (hidden, 2 * hidden), "linear"
     for name in ("pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm"):
-        found.append((f"mtp.{name}.weight", (hidden,), "norm_1p"))
-    (blocks,) = plan_of(text, "mtp.").layers
-    for block in blocks:
-        found.append((block.norm, (hidden,), "norm_1p"))
-        found += block.part.tensors()
-    return found
+        yield f"mtp.{name}.weight", (hidden,), "norm_1p"
+    yield from plan_of(text, "mtp.").layer_tensors()
 
 
-experts = {
-    "moe_intermediate_size": 12,
-    "num_experts": 6,
-    "num_experts_per_tok": 2,
-    "output_router_logits": False,
-    "router_aux_loss_coef": 0.001,
-    "shared_expert_intermediate_size": 20,
-}
+next_only = ("decoder_sparse_step", "mlp_only_layers", "norm_topk_prob")
+experts = {key: value for key, value in next_experts.items() if key not in next_only}
 
 dense = nested(
     "qwen3_5",

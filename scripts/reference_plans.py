@@ -33,15 +33,22 @@ class Plan:
     def parts(self):
         return [block.part for blocks in self.layers for block in blocks]
 
-    def tensors(self):
-        """(name, shape, kind) of every tensor, in file order."""
-        kind = "norm_1p" if self.norm == "rms_1p" else "norm"
-        yield self.embed, (self.vocab, self.hidden), "linear"
+    @property
+    def norm_kind(self):
+        return "norm_1p" if self.norm == "rms_1p" else "norm"
+
+    def layer_tensors(self):
+        """(name, shape, kind) of every tensor of a layer, in file order."""
         for blocks in self.layers:
             for block in blocks:
-                yield block.norm, (self.hidden,), kind
+                yield block.norm, (self.hidden,), self.norm_kind
                 yield from block.part.tensors()
-        yield self.final_norm, (self.hidden,), kind
+
+    def tensors(self):
+        """(name, shape, kind) of every tensor, in file order."""
+        yield self.embed, (self.vocab, self.hidden), "linear"
+        yield from self.layer_tensors()
+        yield self.final_norm, (self.hidden,), self.norm_kind
         if self.head:
             yield self.head, (self.vocab, self.hidden), "linear"
 
@@ -49,6 +56,24 @@ class Plan:
 def first(c, *keys):
     """The value under the first key that is there and not null."""
     return next((c[key] for key in keys if c.get(key) is not None), None)
+
+
+def plan_with(c, prefix, layers, **options):
+    """A plan of layers; options of Plan where they are not the common ones."""
+    own = {
+        "vocab": c["vocab_size"],
+        "hidden": c["hidden_size"],
+        "eps": c.get("rms_norm_eps"),
+        "embed": prefix + "embed_tokens.weight",
+        "final_norm": prefix + "norm.weight",
+        "head": None if c.get("tie_word_embeddings", False) else "lm_head.weight",
+    }
+    return Plan(**{**own, **options}, layers=layers)
+
+
+def pair(at, mixer, ffn, norms=("input_layernorm", "post_attention_layernorm")):
+    """A layer of two blocks, `at` before the names of their norms."""
+    return [Block(f"{at}{norm}.weight", part) for norm, part in zip(norms, (mixer, ffn))]
 
 
 def kinds_of(c, *keys):
@@ -123,20 +148,10 @@ def granite(c, prefix, fused):
         else:
             mixer = attention_of(c, hidden, at + "self_attn.", **own, **rope)
         ffn = granite_ffn(c, hidden, at)
-        norms = (at + "input_layernorm.weight", at + "post_attention_layernorm.weight")
-        layers.append([Block(norms[0], mixer), Block(norms[1], ffn)])
+        layers.append(pair(at, mixer, ffn))
     keys = ("embedding_multiplier", "residual_multiplier", "logits_scaling")
     multipliers = {key: float(c.get(key, 1.0)) for key in keys}
-    return Plan(
-        vocab=c["vocab_size"],
-        hidden=hidden,
-        eps=eps,
-        embed=prefix + "embed_tokens.weight",
-        final_norm=prefix + "norm.weight",
-        head=None if c.get("tie_word_embeddings", False) else "lm_head.weight",
-        layers=layers,
-        multipliers=multipliers,
-    )
+    return plan_with(c, prefix, layers, multipliers=multipliers)
 
 
 def nemotron_letters(c):
@@ -206,15 +221,8 @@ def nemotron(c, prefix, fused):
         at = f"{prefix}layers.{i}."
         part = nemotron_part(c, letter, hidden, eps, at + "mixer.")
         layers.append([Block(at + "norm.weight", part)])
-    return Plan(
-        vocab=c["vocab_size"],
-        hidden=hidden,
-        eps=eps,
-        embed=prefix + "embeddings.weight",
-        final_norm=prefix + "norm_f.weight",
-        head=None if c.get("tie_word_embeddings", False) else "lm_head.weight",
-        layers=layers,
-    )
+    names = {"embed": prefix + "embeddings.weight", "final_norm": prefix + "norm_f.weight"}
+    return plan_with(c, prefix, layers, eps=eps, **names)
 
 
 def bamba(c, prefix, fused):
@@ -233,14 +241,5 @@ def bamba(c, prefix, fused):
         else:
             mixer = mamba_of(c, hidden, at + "mamba.", eps)
         ffn = Mlp(hidden, at + "feed_forward.", width=c["intermediate_size"])
-        norms = (at + "input_layernorm.weight", at + "pre_ff_layernorm.weight")
-        layers.append([Block(norms[0], mixer), Block(norms[1], ffn)])
-    return Plan(
-        vocab=c["vocab_size"],
-        hidden=hidden,
-        eps=eps,
-        embed=prefix + "embed_tokens.weight",
-        final_norm=prefix + "final_layernorm.weight",
-        head=None if c.get("tie_word_embeddings", False) else "lm_head.weight",
-        layers=layers,
-    )
+        layers.append(pair(at, mixer, ffn, ("input_layernorm", "pre_ff_layernorm")))
+    return plan_with(c, prefix, layers, final_norm=prefix + "final_layernorm.weight")

@@ -2,7 +2,7 @@
 
 from reference_delta import Delta
 from reference_ffn import Mlp, Moe
-from reference_plans import Block, Plan, attention_of, first, kinds_of, rope_of
+from reference_plans import attention_of, first, kinds_of, pair, plan_with, rope_of
 from reference_short_conv import ShortConv
 
 
@@ -73,8 +73,7 @@ def qwen_layer(c, kind, sparse, at, grouped, fused):
         ffn = qwen_moe(c, hidden, at + "mlp.", fused, must_norm=not grouped)
     else:
         ffn = Mlp(hidden, at + "mlp.", width=c["intermediate_size"])
-    norms = (at + "input_layernorm.weight", at + "post_attention_layernorm.weight")
-    return [Block(norms[0], mixer), Block(norms[1], ffn)]
+    return pair(at, mixer, ffn)
 
 
 def qwen(c, prefix, fused, grouped):
@@ -83,16 +82,7 @@ def qwen(c, prefix, fused, grouped):
     for i, kind in enumerate(kinds):
         at = f"{prefix}layers.{i}."
         layers.append(qwen_layer(c, kind, is_sparse(c, i), at, grouped, fused))
-    return Plan(
-        vocab=c["vocab_size"],
-        hidden=c["hidden_size"],
-        eps=c["rms_norm_eps"],
-        embed=prefix + "embed_tokens.weight",
-        final_norm=prefix + "norm.weight",
-        head=None if c.get("tie_word_embeddings", False) else "lm_head.weight",
-        layers=layers,
-        norm="rms_1p",
-    )
+    return plan_with(c, prefix, layers, norm="rms_1p")
 
 
 def qwen3_next(c, prefix, fused):
@@ -153,15 +143,8 @@ def lfm2(c, prefix, fused):
         else:
             mixer = ShortConv(hidden, at + "conv.", taps=c["conv_L_cache"])
         ffn = lfm2_ffn(c, i, hidden, at + "feed_forward.")
-        norms = (at + "operator_norm.weight", at + "ffn_norm.weight")
-        layers.append([Block(norms[0], mixer), Block(norms[1], ffn)])
+        layers.append(pair(at, mixer, ffn, ("operator_norm", "ffn_norm")))
     is_tied = first(c, "tie_embedding", "tie_word_embeddings")
-    return Plan(
-        vocab=c["vocab_size"],
-        hidden=hidden,
-        eps=eps,
-        embed=prefix + "embed_tokens.weight",
-        final_norm=prefix + "embedding_norm.weight",
-        head="lm_head.weight" if is_tied is False else None,
-        layers=layers,
-    )
+    head = "lm_head.weight" if is_tied is False else None
+    final_norm = prefix + "embedding_norm.weight"
+    return plan_with(c, prefix, layers, eps=eps, final_norm=final_norm, head=head)

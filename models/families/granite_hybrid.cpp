@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "core/io/quote_name.h"
-#include "models/families.h"
+#include "models/families/names.h"
 #include "models/families/rules.h"
 
 namespace hyb::models {
@@ -25,20 +25,6 @@ double read_factor(const Config& c, const char* key) {
   return factor;
 }
 
-Attention read_attention(const Config& c, std::int32_t width) {
-  const std::int32_t heads = c.i("num_attention_heads");
-  if (!c.has("head_dim")) demand_multiple(c, "hidden_size", width, "num_attention_heads", heads);
-  Attention attention = {.heads = heads,
-                         .kv_heads = c.i("num_key_value_heads", heads),
-                         .head_dim = c.i("head_dim", width / heads),
-                         .scale = static_cast<float>(read_factor(c, "attention_multiplier")),
-                         .rope = {},
-                         .qk_norm = {}};
-  if (uses_rope(c)) attention.rope = read_rope(c, attention.head_dim, 1.0);
-  check(c, attention);
-  return attention;
-}
-
 Part read_feed_forward(const Config& c) {
   // No fallback: a key that is lost must not turn experts off.
   const std::int32_t experts = c.i("num_local_experts", {0, 8192});
@@ -53,29 +39,21 @@ Part read_feed_forward(const Config& c) {
 }
 
 Plan plan(const Config& c) {
-  refuse_quantized(c);
   demand(c, "hidden_act", "silu");
   demand(c, "normalization_function", "rmsnorm");
   demand_flag(c, "attention_bias", false);
   demand_flag(c, "mamba_proj_bias", false);
 
-  const std::int32_t width = c.i("hidden_size");
-  const Attention attention = read_attention(c, width);
-  const Ssd ssd = read_mamba(c, width);
+  Plan p = read_plan(c, "rms_norm_eps");
+  p.embedding_scale = static_cast<float>(read_factor(c, "embedding_multiplier"));
+  p.logits_scale = static_cast<float>(1.0 / read_factor(c, "logits_scaling"));
+  p.has_rope = uses_rope(c);
+  Attention attention = read_attention(c, read_head_dim(c));
+  attention.scale = static_cast<float>(read_factor(c, "attention_multiplier"));
+  if (p.has_rope) attention.rope = read_rope(c, attention.head_dim, 1.0);
+  const Ssd ssd = read_mamba(c, p.width);
   const Part feed_forward = read_feed_forward(c);
   const auto residual_scale = static_cast<float>(read_factor(c, "residual_multiplier"));
-
-  Plan p = {.family = c.model_type(),
-            .vocab = c.i("vocab_size"),
-            .width = width,
-            .norm_eps = read_norm_eps(c, "rms_norm_eps"),
-            .embedding_scale = static_cast<float>(read_factor(c, "embedding_multiplier")),
-            .logits_scale = static_cast<float>(1.0 / read_factor(c, "logits_scaling")),
-            .tied_head = c.b("tie_word_embeddings", false),
-            .weight_dtype = c.dtype({"dtype", "torch_dtype"}, DType::bf16),
-            .positions_max = c.i("max_position_embeddings", 0, count_range),
-            .has_rope = attention.rope.has_value(),
-            .layers = {}};
   for (const MixerKind kind : mixer_kinds(c)) {
     const Part mixer = kind == MixerKind::attention ? Part(attention) : Part(ssd);
     p.layers.push_back({{{.parts = {mixer}, .residual_scale = residual_scale},
@@ -84,24 +62,10 @@ Plan plan(const Config& c) {
   return p;
 }
 
-constexpr TensorName names[] = {
-    {"embed", "model.embed_tokens.weight"},
+constexpr TensorName own_names[] = {
     {"final_norm", "model.norm.weight"},
-    {"head", "lm_head.weight"},
     {"block0.norm", "model.layers.{}.input_layernorm.weight"},
     {"block1.norm", "model.layers.{}.post_attention_layernorm.weight"},
-    {"attention.q", "model.layers.{}.self_attn.q_proj.weight"},
-    {"attention.k", "model.layers.{}.self_attn.k_proj.weight"},
-    {"attention.v", "model.layers.{}.self_attn.v_proj.weight"},
-    {"attention.o", "model.layers.{}.self_attn.o_proj.weight"},
-    {"ssd.in_proj", "model.layers.{}.mamba.in_proj.weight"},
-    {"ssd.conv_weight", "model.layers.{}.mamba.conv1d.weight"},
-    {"ssd.conv_bias", "model.layers.{}.mamba.conv1d.bias"},
-    {"ssd.a_log", "model.layers.{}.mamba.A_log"},
-    {"ssd.d", "model.layers.{}.mamba.D"},
-    {"ssd.dt_bias", "model.layers.{}.mamba.dt_bias"},
-    {"ssd.norm", "model.layers.{}.mamba.norm.weight"},
-    {"ssd.out_proj", "model.layers.{}.mamba.out_proj.weight"},
     {"mlp.gate_up", "model.layers.{}.shared_mlp.input_linear.weight"},
     {"mlp.down", "model.layers.{}.shared_mlp.output_linear.weight"},
     {"moe.router", "model.layers.{}.block_sparse_moe.router.layer.weight"},
@@ -110,6 +74,7 @@ constexpr TensorName names[] = {
     {"moe.shared_gate_up", "model.layers.{}.shared_mlp.input_linear.weight"},
     {"moe.shared_down", "model.layers.{}.shared_mlp.output_linear.weight"},
 };
+constexpr auto names = joined(model_names, attention_names, mamba_names, own_names);
 constexpr std::string_view model_types[] = {"granitemoehybrid"};
 
 }  // namespace

@@ -1,9 +1,8 @@
 // LFM2 and LFM2-MoE: gated short convolutions and a few attention layers with rope, a feed-forward
 // or a sparse MoE in every layer.
-#include <cmath>
 #include <vector>
 
-#include "models/families.h"
+#include "models/families/names.h"
 #include "models/families/rules.h"
 
 namespace hyb::models {
@@ -12,32 +11,15 @@ namespace {
 /// `layer_types`, or `full_attn_idxs`; without both every layer has attention.
 std::vector<MixerKind> read_mixers(const Config& c) {
   if (c.has("layer_types")) return mixer_kinds(c, {"conv"});
-  const std::int32_t layers = layer_count(c);
-  const bool is_listed = c.has("full_attn_idxs");
-  std::vector<MixerKind> kinds(static_cast<std::size_t>(layers),
-                               is_listed ? MixerKind::recurrent : MixerKind::attention);
-  if (!is_listed) return kinds;
-  for (const std::int32_t layer : c.integers("full_attn_idxs", {0, layers - 1})) {
-    kinds[static_cast<std::size_t>(layer)] = MixerKind::attention;
-  }
-  return kinds;
+  if (c.has("full_attn_idxs")) return mixer_kinds_at(c, "full_attn_idxs");
+  return std::vector(static_cast<std::size_t>(layer_count(c)), MixerKind::attention);
 }
 
-Attention read_attention(const Config& c, std::int32_t width) {
-  const std::int32_t heads = c.i("num_attention_heads");
-  if (!c.has("head_dim")) demand_multiple(c, "hidden_size", width, "num_attention_heads", heads);
-  const std::int32_t head_dim = c.i("head_dim", width / heads);
+Rope read_full_rope(const Config& c, std::int32_t head_dim) {
   const Rope rope = read_rope(c, head_dim, 1.0, 1e6);
   if (rope.rotary_dim != head_dim) c.fail("partial_rotary_factor", "is not supported, only 1");
   if (c.f("theta", rope.theta) != rope.theta) c.fail("theta", "is not rope_theta");
-  const Attention attention = {.heads = heads,
-                               .kv_heads = c.i("num_key_value_heads", heads),
-                               .head_dim = head_dim,
-                               .scale = static_cast<float>(1.0 / std::sqrt(head_dim)),
-                               .rope = rope,
-                               .qk_norm = Norm::rms};
-  check(c, attention);
-  return attention;
+  return rope;
 }
 
 /// With block_auto_adjust_ff_dim two thirds of the stated width, rounded up.
@@ -70,22 +52,16 @@ Moe read_moe(const Config& c) {
 }
 
 Plan plan(const Config& c) {
-  refuse_quantized(c);
   demand_flag(c, "conv_bias", false);
-  const std::int32_t width = c.i("hidden_size");
   const bool is_moe = c.model_type() == "lfm2_moe";
-  const Attention attention = read_attention(c, width);
-  const ShortConv conv = {.channels = width, .conv_width = c.i("conv_L_cache", 3, {2, 4})};
+  Plan p = read_plan(c, {"norm_eps", "block_norm_eps", "rms_norm_eps"});
+  p.tied_head = c.b({"tie_embedding", "tie_word_embeddings"}, true);
+  p.has_rope = true;
+  Attention attention = read_attention(c, read_head_dim(c));
+  attention.rope = read_full_rope(c, attention.head_dim);
+  attention.qk_norm = Norm::rms;
+  const ShortConv conv = {.channels = p.width, .conv_width = c.i("conv_L_cache", 3, {2, 4})};
   const Mlp mlp = read_mlp(c, !is_moe);
-  Plan p = {.family = c.model_type(),
-            .vocab = c.i("vocab_size"),
-            .width = width,
-            .norm_eps = read_norm_eps(c, {"norm_eps", "block_norm_eps", "rms_norm_eps"}),
-            .tied_head = c.b({"tie_embedding", "tie_word_embeddings"}, true),
-            .weight_dtype = c.dtype({"dtype", "torch_dtype"}, DType::bf16),
-            .positions_max = c.i("max_position_embeddings", 0, count_range),
-            .has_rope = true,
-            .layers = {}};
   const std::vector<MixerKind> mixers = read_mixers(c);
   const std::int32_t dense =
       is_moe ? c.i("num_dense_layers", 2, count_range) : dimension_range.high;
@@ -98,10 +74,8 @@ Plan plan(const Config& c) {
   return p;
 }
 
-constexpr TensorName names[] = {
-    {"embed", "model.embed_tokens.weight"},
+constexpr TensorName own_names[] = {
     {"final_norm", "model.embedding_norm.weight"},
-    {"head", "lm_head.weight"},
     {"block0.norm", "model.layers.{}.operator_norm.weight"},
     {"block1.norm", "model.layers.{}.ffn_norm.weight"},
     {"attention.q", "model.layers.{}.self_attn.q_proj.weight"},
@@ -124,6 +98,7 @@ constexpr TensorName names[] = {
     {"moe.gate_up", "model.layers.{}.feed_forward.experts.gate_up_proj"},
     {"moe.down", "model.layers.{}.feed_forward.experts.down_proj"},
 };
+constexpr auto names = joined(model_names, own_names);
 constexpr std::string_view model_types[] = {"lfm2", "lfm2_moe"};
 
 }  // namespace

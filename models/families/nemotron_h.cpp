@@ -2,7 +2,7 @@
 // positions, relu^2 feed-forward or MoE), each behind one norm.
 #include <fmt/format.h>
 
-#include <cmath>
+#include <algorithm>
 
 #include "core/io/quote_name.h"
 #include "models/families.h"
@@ -54,20 +54,6 @@ void check_length(const Config& c, const std::string& pattern) {
          fmt::format("has {} layers, num_hidden_layers is {}", length, layers));
 }
 
-Attention read_attention(const Config& c) {
-  const std::int32_t head_dim = c.i({"head_dim", "attention_head_dim"});
-  const std::int32_t heads = c.i("num_attention_heads");
-  // rope_theta stands in the published configs and is not used.
-  const Attention attention = {.heads = heads,
-                               .kv_heads = c.i("num_key_value_heads", heads),
-                               .head_dim = head_dim,
-                               .scale = static_cast<float>(1.0 / std::sqrt(head_dim)),
-                               .rope = {},
-                               .qk_norm = {}};
-  check(c, attention);
-  return attention;
-}
-
 Ssd read_ssd(const Config& c) {
   // `expand` is not looked at: it is wrong in published configs.
   const std::int32_t groups = c.i({"n_groups", "mamba_n_groups", "mamba_num_groups"});
@@ -111,7 +97,8 @@ Part read_part(const Config& c, char letter, std::size_t layer) {
     case 'M':
       return read_ssd(c);
     case '*':
-      return read_attention(c);
+      // rope_theta stands in the published configs and is not used.
+      return read_attention(c, c.i({"head_dim", "attention_head_dim"}));
     case '-':
       return Mlp{
           .hidden = c.i("intermediate_size"), .activation = Activation::relu2, .gated = false};
@@ -125,7 +112,6 @@ Part read_part(const Config& c, char letter, std::size_t layer) {
 }
 
 Plan plan(const Config& c) {
-  refuse_quantized(c);
   demand(c, "mlp_hidden_act", "relu2");
   demand(c, "mamba_hidden_act", "silu");
   for (const char* key : {"attention_bias", "mlp_bias", "mamba_proj_bias", "use_bias"}) {
@@ -136,15 +122,8 @@ Plan plan(const Config& c) {
   const std::string pattern = read_pattern(c);
   check_length(c, pattern);
 
-  Plan p = {.family = c.model_type(),
-            .vocab = c.i("vocab_size"),
-            .width = c.i("hidden_size"),
-            .norm_eps = read_norm_eps(c, {"layer_norm_epsilon", "norm_eps", "rms_norm_eps"}),
-            .tied_head = c.b("tie_word_embeddings", false),
-            .weight_dtype = c.dtype({"dtype", "torch_dtype"}, DType::bf16),
-            .state_dtype = read_state_dtype(c, "mamba_ssm_cache_dtype"),
-            .positions_max = c.i("max_position_embeddings", 0, count_range),
-            .layers = {}};
+  Plan p = read_plan(c, {"layer_norm_epsilon", "norm_eps", "rms_norm_eps"});
+  p.state_dtype = read_state_dtype(c, "mamba_ssm_cache_dtype");
   for (std::size_t layer = 0; layer < pattern.size(); ++layer) {
     p.layers.push_back({{{.parts = {read_part(c, pattern[layer], layer)}}}});
   }

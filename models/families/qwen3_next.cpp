@@ -1,11 +1,8 @@
 // Qwen3-Next and Qwen3.5: three gated-delta layers to one gated-attention layer, after each a
 // feed-forward or a sparse MoE.
-#include <fmt/format.h>
+#include <vector>
 
-#include <algorithm>
-#include <cmath>
-
-#include "models/families.h"
+#include "models/families/names.h"
 #include "models/families/rules.h"
 
 namespace hyb::models {
@@ -22,19 +19,11 @@ std::vector<MixerKind> read_mixers(const Config& c) {
   return kinds;
 }
 
-Attention read_attention(const Config& c) {
-  const std::int32_t head_dim = c.i("head_dim");
-  const std::int32_t heads = c.i("num_attention_heads");
-  const Attention attention = {
-      .heads = heads,
-      .kv_heads = c.i("num_key_value_heads", heads),
-      .head_dim = head_dim,
-      .scale = static_cast<float>(1.0 / std::sqrt(head_dim)),
-      .rope = read_rope(c, head_dim, 0.25),
-      .qk_norm = Norm::rms_1p,
-      .output_gate = true,
-  };
-  check(c, attention);
+Attention read_gated_attention(const Config& c) {
+  Attention attention = read_attention(c, c.i("head_dim"));
+  attention.rope = read_rope(c, attention.head_dim, 0.25);
+  attention.qk_norm = Norm::rms_1p;
+  attention.output_gate = true;
   return attention;
 }
 
@@ -71,43 +60,32 @@ Moe read_moe(const Config& c) {
 
 /// Which layers have experts; the others have a plain feed-forward. Qwen3.5 has them in all layers
 /// or in none.
-std::vector<bool> read_sparse_layers(const Config& c, std::int32_t layers) {
-  const auto count = static_cast<std::size_t>(layers);
-  if (is_qwen35(c)) return std::vector<bool>(count, c.model_type().starts_with("qwen3_5_moe"));
-  const std::int32_t step = c.i("decoder_sparse_step", 1);
+std::vector<bool> read_sparse_layers(const Config& c) {
+  const auto layers = static_cast<std::size_t>(layer_count(c));
+  if (is_qwen35(c)) return std::vector<bool>(layers, c.model_type().starts_with("qwen3_5_moe"));
+  const auto step = static_cast<std::size_t>(c.i("decoder_sparse_step", 1));
   const bool has_experts = c.i("num_experts", {0, 8192}) > 0;
+  const std::vector<bool> plain = layers_at(c, "mlp_only_layers");
   std::vector<bool> sparse;
-  for (std::int32_t layer = 0; layer < layers; ++layer) {
-    sparse.push_back(has_experts && (layer + 1) % step == 0);
-  }
-  if (!c.has("mlp_only_layers")) return sparse;
-  for (const std::int32_t layer : c.integers("mlp_only_layers", {0, layers - 1})) {
-    sparse[static_cast<std::size_t>(layer)] = false;
+  for (std::size_t layer = 0; layer < layers; ++layer) {
+    sparse.push_back(has_experts && !plain[layer] && (layer + 1) % step == 0);
   }
   return sparse;
 }
 
 Plan plan(const Config& c) {
-  refuse_quantized(c);
   demand(c, "hidden_act", "silu");
   if (!c.is_text("output_gate_type", "silu")) demand(c, "output_gate_type", "swish");
   demand_flag(c, "attention_bias", false);
   demand_flag(c, "attn_output_gate", true);
-  const Attention attention = read_attention(c);
+  Plan p = read_plan(c, "rms_norm_eps");
+  p.final_norm = Norm::rms_1p;
+  p.state_dtype = read_state_dtype(c, "mamba_ssm_dtype");
+  p.has_rope = true;
+  const Attention attention = read_gated_attention(c);
   const DeltaNet delta = read_delta(c);
-  Plan p = {.family = c.model_type(),
-            .vocab = c.i("vocab_size"),
-            .width = c.i("hidden_size"),
-            .norm_eps = read_norm_eps(c, "rms_norm_eps"),
-            .final_norm = Norm::rms_1p,
-            .tied_head = c.b("tie_word_embeddings", false),
-            .weight_dtype = c.dtype({"dtype", "torch_dtype"}, DType::bf16),
-            .state_dtype = read_state_dtype(c, "mamba_ssm_dtype"),
-            .positions_max = c.i("max_position_embeddings", 0, count_range),
-            .has_rope = true,
-            .layers = {}};
   const std::vector<MixerKind> mixers = read_mixers(c);
-  const std::vector<bool> sparse = read_sparse_layers(c, static_cast<std::int32_t>(mixers.size()));
+  const std::vector<bool> sparse = read_sparse_layers(c);
   for (std::size_t layer = 0; layer < mixers.size(); ++layer) {
     const bool is_full = mixers[layer] == MixerKind::attention;
     const Part mixer = is_full ? Part(attention) : Part(delta);
@@ -119,14 +97,7 @@ Plan plan(const Config& c) {
   return p;
 }
 
-// Qwen3.5 stores what it has in its own way; all others as Qwen3-Next does, which comes last.
-constexpr TensorName names[] = {
-    {"delta.qkv", "*.layers.{}.linear_attn.in_proj_qkv.weight"},
-    {"delta.z", "*.layers.{}.linear_attn.in_proj_z.weight"},
-    {"delta.b", "*.layers.{}.linear_attn.in_proj_b.weight"},
-    {"delta.a", "*.layers.{}.linear_attn.in_proj_a.weight"},
-    {"moe.gate_up", "*.layers.{}.mlp.experts.gate_up_proj"},
-    {"moe.down", "*.layers.{}.mlp.experts.down_proj"},
+constexpr TensorName common_names[] = {
     {"embed", "*.embed_tokens.weight"},
     {"final_norm", "*.norm.weight"},
     {"head", "lm_head.weight"},
@@ -152,13 +123,30 @@ constexpr TensorName names[] = {
     {"moe.shared_up", "*.layers.{}.mlp.shared_expert.up_proj.weight"},
     {"moe.shared_down", "*.layers.{}.mlp.shared_expert.down_proj.weight"},
     {"moe.shared_expert_gate", "*.layers.{}.mlp.shared_expert_gate.weight"},
+};
+constexpr TensorName grouped_delta_names[] = {
     {"delta.qkvz", "*.layers.{}.linear_attn.in_proj_qkvz.weight"},
     {"delta.ba", "*.layers.{}.linear_attn.in_proj_ba.weight"},
+};
+constexpr TensorName plain_delta_names[] = {
+    {"delta.qkv", "*.layers.{}.linear_attn.in_proj_qkv.weight"},
+    {"delta.z", "*.layers.{}.linear_attn.in_proj_z.weight"},
+    {"delta.b", "*.layers.{}.linear_attn.in_proj_b.weight"},
+    {"delta.a", "*.layers.{}.linear_attn.in_proj_a.weight"},
+};
+constexpr TensorName single_expert_names[] = {
     {"moe.expert_gate", "*.layers.{}.mlp.experts.{}.gate_proj.weight"},
     {"moe.expert_up", "*.layers.{}.mlp.experts.{}.up_proj.weight"},
     {"moe.expert_down", "*.layers.{}.mlp.experts.{}.down_proj.weight"},
 };
-constexpr std::size_t names_of_qwen3_5 = 6;
+constexpr TensorName stacked_expert_names[] = {
+    {"moe.gate_up", "*.layers.{}.mlp.experts.gate_up_proj"},
+    {"moe.down", "*.layers.{}.mlp.experts.down_proj"},
+};
+// The layout in which each family is published comes first.
+constexpr auto qwen3_5_names = joined(common_names, plain_delta_names, grouped_delta_names,
+                                      stacked_expert_names, single_expert_names);
+constexpr auto qwen3_next_names = joined(common_names, grouped_delta_names, single_expert_names);
 constexpr std::string_view qwen3_5_types[] = {"qwen3_5", "qwen3_5_text", "qwen3_5_moe",
                                               "qwen3_5_moe_text"};
 constexpr std::string_view qwen3_next_types[] = {"qwen3_next"};
@@ -167,12 +155,15 @@ constexpr std::string_view unused[] = {"mtp.", "model.mtp.", "model.visual.", "v
 
 }  // namespace
 
-const Family qwen3_5 = {
-    .model_types = qwen3_5_types, .plan = plan, .names = names, .trunks = trunks, .unused = unused};
+const Family qwen3_5 = {.model_types = qwen3_5_types,
+                        .plan = plan,
+                        .names = qwen3_5_names,
+                        .trunks = trunks,
+                        .unused = unused};
 
 const Family qwen3_next = {.model_types = qwen3_next_types,
                            .plan = plan,
-                           .names = std::span(names).subspan(names_of_qwen3_5),
+                           .names = qwen3_next_names,
                            .trunks = trunks,
                            .unused = unused};
 

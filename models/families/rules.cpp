@@ -31,6 +31,18 @@ void demand_at_most(const Config& config, std::string_view what, std::int64_t va
 
 }  // namespace
 
+Plan read_plan(const Config& config, const Keys& norm_eps) {
+  refuse_quantized(config);
+  return {.family = config.model_type(),
+          .vocab = config.i("vocab_size"),
+          .width = config.i("hidden_size"),
+          .norm_eps = read_norm_eps(config, norm_eps),
+          .tied_head = config.b("tie_word_embeddings", false),
+          .weight_dtype = config.dtype({"dtype", "torch_dtype"}, DType::bf16),
+          .positions_max = config.i("max_position_embeddings", 0, count_range),
+          .layers = {}};
+}
+
 std::int32_t layer_count(const Config& config) {
   return config.i("num_hidden_layers", IntRange{1, 4096});
 }
@@ -55,6 +67,24 @@ std::vector<MixerKind> mixer_kinds(const Config& config,
       config.fail(key, fmt::format("entry {}: {} is not a known kind of layer", kinds.size(),
                                    quote_name(name)));
     }
+  }
+  return kinds;
+}
+
+std::vector<bool> layers_at(const Config& config, std::string_view key) {
+  const std::int32_t layers = layer_count(config);
+  std::vector<bool> named(static_cast<std::size_t>(layers), false);
+  if (!config.has(Keys{key})) return named;
+  for (const std::int32_t layer : config.integers(Keys{key}, {0, layers - 1})) {
+    named[static_cast<std::size_t>(layer)] = true;
+  }
+  return named;
+}
+
+std::vector<MixerKind> mixer_kinds_at(const Config& config, std::string_view key) {
+  std::vector<MixerKind> kinds;
+  for (const bool is_named : layers_at(config, key)) {
+    kinds.push_back(is_named ? MixerKind::attention : MixerKind::recurrent);
   }
   return kinds;
 }
@@ -91,6 +121,26 @@ void demand_multiple(const Config& config, std::string_view key, std::int64_t va
   if (value % divisor == 0) return;
   config.fail(key,
               fmt::format("{} is not a multiple of {}, which is {}", value, divisor_key, divisor));
+}
+
+std::int32_t read_head_dim(const Config& config) {
+  if (config.has("head_dim")) return config.i("head_dim");
+  const std::int32_t width = config.i("hidden_size");
+  const std::int32_t heads = config.i("num_attention_heads");
+  demand_multiple(config, "hidden_size", width, "num_attention_heads", heads);
+  return width / heads;
+}
+
+Attention read_attention(const Config& config, std::int32_t head_dim) {
+  const std::int32_t heads = config.i("num_attention_heads");
+  const Attention attention = {.heads = heads,
+                               .kv_heads = config.i("num_key_value_heads", heads),
+                               .head_dim = head_dim,
+                               .scale = static_cast<float>(1.0 / std::sqrt(head_dim)),
+                               .rope = {},
+                               .qk_norm = {}};
+  check(config, attention);
+  return attention;
 }
 
 Rope read_rope(const Config& config, std::int32_t head_dim, double partial_fallback,

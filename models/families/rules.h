@@ -16,14 +16,24 @@ namespace hyb::models {
 
 enum class MixerKind : std::uint8_t { recurrent, attention };
 
+/// What every family spells alike: a plan without layers, factors and rope, its head tied where
+/// tie_word_embeddings says so. Refuses what no family reads (refuse_quantized).
+Plan read_plan(const Config& config, const Keys& norm_eps);
+
+/// num_hidden_layers, at most 4096.
+std::int32_t layer_count(const Config& config);
+
 /// `layer_types` or `layers_block_type`: "attention" and "full_attention", or one of the words for
 /// a recurrent layer. The list must be as long as num_hidden_layers.
 std::vector<MixerKind> mixer_kinds(const Config& config,
                                    std::initializer_list<std::string_view> recurrent = {
                                        "mamba", "mamba2", "linear_attention"});
 
-/// num_hidden_layers, at most 4096.
-std::int32_t layer_count(const Config& config);
+/// The same where a list of layers with attention stands under `key`; absent: none has.
+std::vector<MixerKind> mixer_kinds_at(const Config& config, std::string_view key);
+
+/// Of every layer whether the list under `key` names it; absent: no layer.
+std::vector<bool> layers_at(const Config& config, std::string_view key);
 
 /// The family's own spelling comes first: some files carry a second one that nobody reads. A number
 /// above 0.
@@ -44,6 +54,13 @@ void demand(const Config& config, std::string_view key, std::string_view support
 /// Throws unless `value` (of key) is a multiple of `divisor` (of divisor_key).
 void demand_multiple(const Config& config, std::string_view key, std::int64_t value,
                      std::string_view divisor_key, std::int64_t divisor);
+
+/// head_dim, or hidden_size / num_attention_heads where it is absent.
+std::int32_t read_head_dim(const Config& config);
+
+/// num_attention_heads and num_key_value_heads (absent: as many), q.k scaled by 1/sqrt(head_dim);
+/// no rope, no norms, no gate: those are the family's.
+Attention read_attention(const Config& config, std::int32_t head_dim);
 
 /// Reads rope_theta and partial_rotary_factor, at top level or in rope_parameters, and refuses
 /// kinds of scaling that are not implemented. The plain kind has rope_type "default".

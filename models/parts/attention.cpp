@@ -73,10 +73,8 @@ void run(const Attention& part, const AttentionWeights& weights, const Attention
 }
 
 std::size_t scratch_bytes(const Attention& part, std::int64_t tokens, DType activation) {
-  const auto bytes = [&](std::int64_t columns) {
-    return Scratch::padded(static_cast<std::size_t>(tokens * columns) * size_of(activation));
-  };
-  return bytes(projection(part)) + bytes(inner(part));
+  return Scratch::space(activation, tokens, projection(part)) +
+         Scratch::space(activation, tokens, inner(part));
 }
 
 }  // namespace hyb::models

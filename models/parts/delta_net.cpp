@@ -100,11 +100,10 @@ void run(const DeltaNet& part, const DeltaNetWeights& weights, const RecurrentMe
 }
 
 std::size_t scratch_bytes(const DeltaNet& part, std::int64_t tokens, DType activation) {
-  const auto bytes = [&](std::int64_t columns) {
-    return Scratch::padded(static_cast<std::size_t>(tokens * columns) * size_of(activation));
-  };
-  return bytes(part.conv_dim() + part.values()) + bytes(2 * std::int64_t{part.value_heads}) +
-         bytes(part.conv_dim()) + bytes(part.values());
+  return Scratch::space(activation, tokens, part.conv_dim() + part.values()) +
+         Scratch::space(activation, tokens, 2 * std::int64_t{part.value_heads}) +
+         Scratch::space(activation, tokens, part.conv_dim()) +
+         Scratch::space(activation, tokens, part.values());
 }
 
 }  // namespace hyb::models

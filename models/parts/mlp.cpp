@@ -40,10 +40,8 @@ void run(const Mlp& part, const MlpWeights& weights, const PartCall& call) {
 }
 
 std::size_t scratch_bytes(const Mlp& part, std::int64_t tokens, DType activation) {
-  const auto bytes = [&](std::int64_t columns) {
-    return Scratch::padded(static_cast<std::size_t>(tokens * columns) * size_of(activation));
-  };
-  return bytes(product_columns(part)) + bytes(part.hidden);
+  return Scratch::space(activation, tokens, product_columns(part)) +
+         Scratch::space(activation, tokens, part.hidden);
 }
 
 }  // namespace hyb::models

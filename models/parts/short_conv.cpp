@@ -35,9 +35,8 @@ void run(const ShortConv& part, const ShortConvWeights& weights, const Recurrent
 }
 
 std::size_t scratch_bytes(const ShortConv& part, std::int64_t tokens, DType activation) {
-  const std::size_t row = static_cast<std::size_t>(part.channels) * size_of(activation);
-  return Scratch::padded(3 * row * static_cast<std::size_t>(tokens)) +
-         Scratch::padded(row * static_cast<std::size_t>(tokens));
+  return Scratch::space(activation, tokens, 3 * std::int64_t{part.channels}) +
+         Scratch::space(activation, tokens, part.channels);
 }
 
 }  // namespace hyb::models

@@ -102,10 +102,9 @@ void run(const Ssd& part, const SsdWeights& weights, const RecurrentMemory& memo
 }
 
 std::size_t scratch_bytes(const Ssd& part, std::int64_t tokens, DType activation) {
-  const auto bytes = [&](std::int64_t columns) {
-    return Scratch::padded(static_cast<std::size_t>(tokens * columns) * size_of(activation));
-  };
-  return bytes(part.projection()) + bytes(part.conv_dim()) + bytes(part.inner());
+  return Scratch::space(activation, tokens, part.projection()) +
+         Scratch::space(activation, tokens, part.conv_dim()) +
+         Scratch::space(activation, tokens, part.inner());
 }
 
 }  // namespace hyb::models
