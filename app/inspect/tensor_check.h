@@ -7,10 +7,11 @@
 
 #include "app/model_outline.h"
 #include "core/io/tensor_files.h"
+#include "models/weight_check.h"
 
 namespace hyb::app {
 
-enum class TensorVerdict : std::uint8_t { right, missing, wrong, unused, extra };
+using models::TensorVerdict;
 
 /// "ok", "missing", "wrong", "unused" (known, and of no use to hyb), "extra" (not known).
 const char* name_of(TensorVerdict verdict);

@@ -183,6 +183,9 @@ TEST_SUITE("app/surface_run") {
     const ToolResult result = tool({"run", folder.path().string(), "-n", "1", "-p", "Hello"});
     CHECK(result.exit_code == 3);
     CHECK(contains(result.err, "for which config.json has no place"));
+    const ToolResult inspected = tool({"inspect", folder.path().string()});
+    CHECK(inspected.exit_code == 3);
+    CHECK(contains(inspected.out, "for which config.json has no place"));
   }
 
   TEST_CASE("wrong options are usage errors") {

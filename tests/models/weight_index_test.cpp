@@ -98,7 +98,8 @@ TEST_SUITE("models/weight_index") {
   TEST_CASE("a tensor of the family for which config.json has no place is an error") {
     Folder model;
     model.tensors["model.layers.7.mamba.A_log"] = {.shape = {1}};
-    CHECK(contains(model.error(), "\"model.layers.7.mamba.A_log\" is a ssd.a_log for which"));
+    CHECK(contains(model.error(),
+                   "\"model.layers.7.mamba.A_log\" is BF16 [1]: a ssd.a_log for which"));
     CHECK(role_of(nemotron_h, "language_model.backbone.layers.12.mixer.experts.7.up_proj.weight") ==
           "moe.expert_up");
     CHECK(role_of(nemotron_h, "backbone.layers.x.mixer.D").empty());
@@ -122,10 +123,9 @@ TEST_SUITE("models/weight_index") {
     Folder model;
     model.tensors["model.layers.0.mamba.D"].shape = {3};
     CHECK(contains(model.error(),
-                   "tensor \"model.layers.0.mamba.D\": shape is [3], config.json asks "
-                   "for [2]"));
+                   "tensor \"model.layers.0.mamba.D\" is BF16 [3]: config.json asks for [2]"));
     model.tensors["model.layers.0.mamba.D"] = {.dtype = "U8", .shape = {2}};
-    CHECK(contains(model.error(), "dtype is U8"));
+    CHECK(contains(model.error(), "is U8 [2]: BF16, F16 and F32 are read, of matrices"));
     model.tensors["model.layers.0.mamba.D"] = {.dtype = "F16", .shape = {2}};
     CHECK(model.error() == "");
   }
@@ -188,12 +188,13 @@ TEST_SUITE("models/weight_index") {
     model.tensors[name].dtype = "F8_E4M3";
     CHECK(contains(model.error(), "has neither _scale nor _scale_inv"));
     model.tensors[name + "_scale"] = {.dtype = "F32", .shape = {7}};
-    CHECK(contains(model.error(), "q_proj.weight_scale\": F32 [7] are no"));
+    CHECK(contains(model.error(),
+                   "q_proj.weight_scale\" is F32 [7]: no BF16, F16 or F32 scales of [8, 8]"));
     model.tensors[name + "_scale"] = {.dtype = "U8", .shape = {8}};
-    CHECK(contains(model.error(), "U8 [8] are no"));
+    CHECK(contains(model.error(), "is U8 [8]: no BF16"));
     model.tensors[name + "_scale"] = {.dtype = "BF16", .shape = {8}};
     CHECK(model.error() == "");
     model.tensors["model.layers.0.mamba.conv1d.weight"].dtype = "F8_E4M3";
-    CHECK(contains(model.error(), "dtype is F8_E4M3; BF16, F16 and F32 are read"));
+    CHECK(contains(model.error(), "is F8_E4M3 [14, 1, 4]: BF16, F16 and F32 are read"));
   }
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "models/weight_index.h"
 #include "tests/support/plans.h"
 #include "tests/support/temporary_folder.h"
 
@@ -54,6 +55,21 @@ TEST_SUITE("app/inspect/tensor_check") {
     REQUIRE(find(check, "model.norm.weight") != nullptr);
     CHECK(find(check, "model.norm.weight")->verdict == TensorVerdict::missing);
     CHECK(find(check, "model.worm.weight")->verdict == TensorVerdict::extra);
+  }
+
+  TEST_CASE(
+      "a tensor of the family for which config.json has no place is wrong, as for the loader") {
+    ModelOutline other = outline();
+    other.plan.layers.pop_back();
+    const TensorCheck check = check_tensors(other, TensorFiles(golden));
+    CHECK(!check.is_complete());
+    CHECK(check.count(TensorVerdict::extra) == 0);
+    CHECK(check.count(TensorVerdict::wrong) > 5);
+    const TensorRow* const norm = find(check, "model.layers.3.input_layernorm.weight");
+    REQUIRE(norm != nullptr);
+    CHECK(norm->verdict == TensorVerdict::wrong);
+    CHECK(norm->note.starts_with("a block0.norm for which config.json has no place"));
+    CHECK_THROWS_AS(models::WeightIndex(other.plan, *other.family, TensorFiles(golden)), Error);
   }
 
   TEST_CASE("another shape or type is wrong and says what is asked for") {
