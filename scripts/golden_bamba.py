@@ -89,8 +89,22 @@ odd = {
     "vocab_size": 157,
 }
 
+# One step at a time transformers has no limits, only over whole prompts.
+limits = {
+    **common,
+    "attn_layer_indices": [1],
+    "mamba_d_state": 16,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "rope_theta": 10000.0,
+    "time_step_limit": [0.15, 0.7],
+    "torch_dtype": "bfloat16",
+    "vocab_size": 113,
+}
+
 fixtures = {
     "bamba-1": recipe(first, lengths=(1, 3, 4, 33), tokenizer="bamba"),
     "bamba-2": recipe(second, lengths=(1, 4, 15, 17, 33)),
+    "bamba-limits": recipe(limits, lengths=(1, 3, 17, 33), whole_passes=True),
     "bamba-odd": recipe(odd, lengths=(1, 2, 3, 9, 33), shards=2),
 }

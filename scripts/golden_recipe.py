@@ -15,7 +15,8 @@ def recipe(config, **wishes):
     extra: more tensors (name, shape, kind), for readers to ignore;
     quantise: a golden_quantise.Scheme;
     generation: token ids of generation_config.json that config.json says otherwise;
-    peer: keys of config.json that transformers needs besides."""
+    peer: keys of config.json that transformers needs besides;
+    whole_passes: its greedy tokens come from whole passes, not through its cache."""
     found = {
         "config": config,
         "lengths": lengths,
@@ -29,6 +30,7 @@ def recipe(config, **wishes):
         "quantise": None,
         "generation": {},
         "peer": {},
+        "whole_passes": False,
     }
     unknown = set(wishes) - set(found)
     if unknown:

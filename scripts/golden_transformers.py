@@ -76,12 +76,13 @@ def residual_stream(model, ids):
     return numpy.stack([each.reshape(ids.shape[1], -1).float().numpy() for each in stream])
 
 
-def greedy_tokens(model, prompt, count):
+def greedy_tokens(model, prompt, count, whole_passes):
     """Token by token through the cache, with positions, which bamba does not count by itself; from
-    the start each time where no layer has attention: the cache class refuses such models."""
+    the start each time where that is wished, and where no layer has attention: the cache class
+    refuses such models."""
     import torch
 
-    cached = "full_attention" in model.config.layer_types
+    cached = "full_attention" in model.config.layer_types and not whole_passes
     tokens, memory = [], None
     for _ in range(count):
         new = tokens[-1:] if memory else prompt + tokens
@@ -104,7 +105,7 @@ def run(folder, recipe, dtype, prompts, count):
         model = load(out, dtype)
         logits = [model(torch.tensor([each]), use_cache=False).logits[0] for each in prompts]
         stream = residual_stream(model, torch.tensor([prompts[-1]]))
-        tokens = greedy_tokens(model, prompts[-1], count)
+        tokens = greedy_tokens(model, prompts[-1], count, recipe["whole_passes"])
     return [each.float().numpy() for each in logits], stream, tokens
 
 

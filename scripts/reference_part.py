@@ -14,6 +14,8 @@ terms = {
     "conv": "all taps but the current token's are zero",
     "skip": "D is zero",
     "dt_bias": "the bias of dt is zero",
+    "dt_min": "time steps have no lower limit",
+    "dt_max": "time steps have no upper limit",
     "gate": "silu(z) is one",
     "gated_norm_weight": "the weight of the gated norm is one",
     "conv_bias": "the bias of the convolution is zero",

@@ -45,6 +45,8 @@ class Ssd(Part):
     def terms(self):
         found = ["state", "decay", "conv", "skip", "dt_bias", "gate", "gated_norm_weight"]
         found += ["conv_bias"] if self.conv_bias else []
+        found += ["dt_min"] if self.limits[0] > 0 else []
+        found += ["dt_max"] if self.limits[1] < numpy.inf else []
         return found + (["gated_norm_groups", "ssd_groups"] if self.groups > 1 else [])
 
     def nothing(self):
@@ -88,7 +90,9 @@ class Ssd(Part):
         c = c.reshape(-1, self.groups, self.states)[:, group]
         if model.has("dt_bias", layer):
             dt = dt + self.get(model, "dt_bias")
-        dt = numpy.clip(softplus(dt), *self.limits)
+        low = self.limits[0] if model.has("dt_min", layer) else 0.0
+        high = self.limits[1] if model.has("dt_max", layer) else numpy.inf
+        dt = numpy.clip(softplus(dt), low, high)
         y = self.recur(model, layer, x, b, c, dt, memory).reshape(len(u), self.inner)
         if model.has("gate", layer):
             y = y * silu(z)
