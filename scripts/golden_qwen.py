@@ -106,6 +106,14 @@ qwen3_next_odd = {
     "vocab_size": 285,
 }
 
+# As transformers 5 holds experts, and may write them.
+qwen3_next_stacked = {
+    **qwen3_next,
+    "full_attention_interval": 2,
+    "num_hidden_layers": 2,
+    "vocab_size": 101,
+}
+
 
 def rope(section, theta=10000000):
     return {
@@ -271,6 +279,7 @@ fixtures = {
     "qwen3_5-moe-text": recipe(moe_text, lengths=lengths, fused=False),
     "qwen3-next": recipe(qwen3_next, lengths=lengths, extra=tuple(mtp_tensors(qwen3_next))),
     "qwen3-next-sparse": recipe(qwen3_next_sparse, lengths=(1, 3, 4, 33)),
+    "qwen3-next-stacked": recipe(qwen3_next_stacked, lengths=(1, 3, 33), fused=True),
     "qwen3-next-odd": recipe(
         qwen3_next_odd,
         lengths=(1, 2, 3, 33),

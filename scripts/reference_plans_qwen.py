@@ -97,11 +97,9 @@ def lfm2_width(c):
     width = first(c, "block_ff_dim", "intermediate_size")
     if not c.get("block_auto_adjust_ff_dim", c["model_type"] == "lfm2"):
         return width
-    multiple = c.get("block_multiple_of", 256)
     width = int(2 * width / 3)
-    if c.get("block_ffn_dim_multiplier") is not None:
-        width = int(c["block_ffn_dim_multiplier"] * width)
-    return -(-width // multiple) * multiple
+    factor, multiple = c.get("block_ffn_dim_multiplier", 1.0), c.get("block_multiple_of", 256)
+    return width if factor is None else -(-int(factor * width) // multiple) * multiple
 
 
 def lfm2_ffn(c, layer, hidden, at):

@@ -22,17 +22,21 @@ Rope read_full_rope(const Config& c, std::int32_t head_dim) {
   return rope;
 }
 
-/// With block_auto_adjust_ff_dim two thirds of the stated width, rounded up.
-Mlp read_mlp(const Config& c, bool adjust_fallback) {
+/// With block_auto_adjust_ff_dim two thirds of the stated width; times a factor and rounded up,
+/// unless the factor is null. Absent it is 1.
+Mlp read_adjusted_mlp(const Config& c) {
   std::int64_t hidden = c.i({"block_ff_dim", "intermediate_size"});
-  if (c.b("block_auto_adjust_ff_dim", adjust_fallback)) {
-    const double factor = c.f("block_ffn_dim_multiplier", 1.0);
-    const std::int64_t multiple = c.i("block_multiple_of", 256);
+  if (c.b("block_auto_adjust_ff_dim", true)) {
+    constexpr const char* key = "block_ffn_dim_multiplier";
     hidden = 2 * hidden / 3;
-    hidden = static_cast<std::int64_t>(static_cast<double>(hidden) * factor);
-    hidden = (hidden + multiple - 1) / multiple * multiple;
+    if (!c.is_null(key)) {
+      const double factor = c.f(key, 1.0);
+      const std::int64_t multiple = c.i("block_multiple_of", 256);
+      hidden = static_cast<std::int64_t>(static_cast<double>(hidden) * factor);
+      hidden = (hidden + multiple - 1) / multiple * multiple;
+    }
     if (hidden < 1 || hidden > dimension_range.high) {
-      c.fail("block_ffn_dim_multiplier", "makes a feed-forward of an absurd width");
+      c.fail(key, "makes a feed-forward of an absurd width");
     }
   }
   return {.hidden = static_cast<std::int32_t>(hidden)};
@@ -61,7 +65,7 @@ Plan plan(const Config& c) {
   attention.rope = read_full_rope(c, attention.head_dim);
   attention.qk_norm = Norm::rms;
   const ShortConv conv = {.channels = p.width, .conv_width = c.i("conv_L_cache", 3, {2, 4})};
-  const Mlp mlp = read_mlp(c, !is_moe);
+  const Mlp mlp = is_moe ? Mlp{.hidden = c.i("intermediate_size")} : read_adjusted_mlp(c);
   const std::vector<MixerKind> mixers = read_mixers(c);
   const std::int32_t dense =
       is_moe ? c.i("num_dense_layers", 2, count_range) : dimension_range.high;

@@ -64,7 +64,7 @@ Ssd read_ssd(const Config& c) {
              .conv_width = c.i({"conv_kernel", "mamba_d_conv"}, 4, {2, 4}),
              .conv_bias = c.b({"use_conv_bias", "mamba_conv_bias"}, true),
              .norm_groups = groups};
-  read_time_step_limit(c, ssd);
+  read_time_step_limit(c, {"mamba_dt_limit", "time_step_limit"}, ssd);
   check(c, ssd);
   return ssd;
 }

@@ -146,7 +146,8 @@ constexpr TensorName stacked_expert_names[] = {
 // The layout in which each family is published comes first.
 constexpr auto qwen3_5_names = joined(common_names, plain_delta_names, grouped_delta_names,
                                       stacked_expert_names, single_expert_names);
-constexpr auto qwen3_next_names = joined(common_names, grouped_delta_names, single_expert_names);
+constexpr auto qwen3_next_names =
+    joined(common_names, grouped_delta_names, single_expert_names, stacked_expert_names);
 constexpr std::string_view qwen3_5_types[] = {"qwen3_5", "qwen3_5_text", "qwen3_5_moe",
                                               "qwen3_5_moe_text"};
 constexpr std::string_view qwen3_next_types[] = {"qwen3_next"};

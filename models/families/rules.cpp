@@ -29,10 +29,21 @@ void demand_at_most(const Config& config, std::string_view what, std::int64_t va
   config.fail(what, fmt::format("is {}, at most {} is supported", value, most));
 }
 
+/// Of transformers 5: a layer's index -> other values of any keys.
+void refuse_layer_values(const Config& config) {
+  constexpr const char* key = "per_layer_config";
+  if (!config.has(key)) return;
+  for (const auto& [layer, values] : config.objects(key)) {
+    config.fail(key, fmt::format("layer {} has values of its own, which is not supported",
+                                 quote_name(layer)));
+  }
+}
+
 }  // namespace
 
 Plan read_plan(const Config& config, const Keys& norm_eps) {
   refuse_quantized(config);
+  refuse_layer_values(config);
   return {.family = config.model_type(),
           .vocab = config.i("vocab_size"),
           .width = config.i("hidden_size"),
@@ -178,15 +189,17 @@ Rope read_rope(const Config& config, std::int32_t head_dim, double partial_fallb
   return {.rotary_dim = rotary_dim, .theta = theta};
 }
 
-void read_time_step_limit(const Config& config, Ssd& ssd) {
-  constexpr const char* key = "time_step_limit";
-  if (!config.has(key)) return;
-  const std::vector<double> limit = config.numbers(key);
-  if (limit.size() != 2 || std::isnan(limit[0]) || limit[0] < 0 || limit[0] > limit[1]) {
-    config.fail(key, "must be two numbers, 0 or more, in rising order");
+void read_time_step_limit(const Config& config, const Keys& keys, Ssd& ssd) {
+  for (const std::string_view key : keys.spellings) {
+    if (!config.has(Keys{key})) continue;
+    const std::vector<double> limit = config.numbers(Keys{key});
+    if (limit.size() != 2 || std::isnan(limit[0]) || limit[0] < 0 || limit[0] > limit[1]) {
+      config.fail(key, "must be two numbers, 0 or more, in rising order");
+    }
+    ssd.dt_min = static_cast<float>(limit[0]);
+    ssd.dt_max = static_cast<float>(limit[1]);
+    return;
   }
-  ssd.dt_min = static_cast<float>(limit[0]);
-  ssd.dt_max = static_cast<float>(limit[1]);
 }
 
 Ssd read_mamba(const Config& c, std::int32_t width) {
@@ -209,7 +222,7 @@ Ssd read_mamba(const Config& c, std::int32_t width) {
   // As transformers 5 and mamba_ssm have it; 4.x took all channels as one group. Every published
   // checkpoint has one group, where both are the same.
   ssd.norm_groups = ssd.groups;
-  read_time_step_limit(c, ssd);
+  read_time_step_limit(c, "time_step_limit", ssd);
   check(c, ssd);
   return ssd;
 }

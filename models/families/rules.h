@@ -17,7 +17,8 @@ namespace hyb::models {
 enum class MixerKind : std::uint8_t { recurrent, attention };
 
 /// What every family spells alike: a plan without layers, factors and rope, its head tied where
-/// tie_word_embeddings says so. Refuses what no family reads (refuse_quantized).
+/// tie_word_embeddings says so. Refuses what no family reads: quantised weights (refuse_quantized)
+/// and layers with values of their own (`per_layer_config`).
 Plan read_plan(const Config& config, const Keys& norm_eps);
 
 /// num_hidden_layers, at most 4096.
@@ -70,8 +71,8 @@ Rope read_rope(const Config& config, std::int32_t head_dim, double partial_fallb
 /// Mamba-2 as Granite and Bamba describe it: mamba_n_heads, mamba_d_head (or "auto"), ...
 Ssd read_mamba(const Config& config, std::int32_t width);
 
-/// Fills dt_min and dt_max from time_step_limit: a pair of numbers; absent: no limit.
-void read_time_step_limit(const Config& config, Ssd& ssd);
+/// Fills dt_min and dt_max from a pair of numbers; absent: no limit.
+void read_time_step_limit(const Config& config, const Keys& keys, Ssd& ssd);
 
 /// The rules that every part obeys: products small enough for 32 bits, heads that divide.
 void check(const Config& config, const Attention& attention);

@@ -60,6 +60,17 @@ TEST_SUITE("models/families") {
     }
   }
 
+  TEST_CASE("every family refuses layers with values of their own") {
+    for (const char* name : presets) {
+      const auto error_of = [&](const char* layers) {
+        return model_error([&] { plan_of(name, {{"per_layer_config", layers}}); });
+      };
+      CHECK(error_of("{}") == "");
+      CHECK(contains(error_of(R"({"3":{"head_dim":32}})"), "per_layer_config: layer \"3\" has"));
+      CHECK(contains(error_of("[1]"), "per_layer_config: must be an object"));
+    }
+  }
+
   TEST_CASE("any one absurd value is an error that names a key, or a plan; never a crash") {
     const std::vector<std::string> absurd = {
         "",   "-1",   "0",    "1",   "3", "16777216",     "1e300", "\"x\"", "[]",

@@ -58,12 +58,18 @@ TEST_SUITE("models/families/lfm2") {
                                        {"block_multiple_of", "64"}};
     CHECK(mlp_width(by_hand) == 1024);  // int(2/3 * 1000) = 666, * 1.5 = 999, up to 64s
     CHECK(mlp_width({{"block_auto_adjust_ff_dim", "false"}, {"block_ff_dim", "777"}}) == 777);
+    // Null is no factor and no rounding; an absent one is 1.
+    CHECK(mlp_width({{"block_ff_dim", "1000"}, {"block_ffn_dim_multiplier", "null"}}) == 666);
+    CHECK(mlp_width({{"block_ff_dim", "1000"}, {"block_ffn_dim_multiplier", ""}}) == 768);
   }
 
   TEST_CASE(
       "the first layers of the sparse kind are dense; its router chooses by biased sigmoids") {
     const Plan plan = plan_of(sparse);
     CHECK(std::get<Mlp>(plan.layers[1].blocks[1].parts[0]).hidden == 7168);
+    const Plan other =
+        plan_of(sparse, {{"block_ff_dim", "9000"}});  // of the dense kind's keys none
+    CHECK(std::get<Mlp>(other.layers[1].blocks[1].parts[0]).hidden == 7168);
     const auto& moe = std::get<Moe>(plan.layers[2].blocks[1].parts[0]);
     CHECK(moe.score == RouterScore::sigmoid);
     CHECK(moe.correction_bias);
