@@ -18,7 +18,7 @@ constexpr std::int32_t length_default = 131072;
 std::int32_t wanted_length(const models::Plan& plan, std::int32_t asked) {
   const std::int32_t own = plan.positions_max > 0 ? plan.positions_max : length_default;
   if (asked == 0) return own;
-  if (plan.has_rope && asked > own) {
+  if (plan.has_rope() && asked > own) {
     throw Error(
         ErrorKind::usage,
         fmt::format("--context {}: the model has positions for {} tokens only", asked, own));

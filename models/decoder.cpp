@@ -19,11 +19,7 @@ namespace {
 template <typename BytesOf>
 std::size_t largest(const Plan& plan, BytesOf bytes_of) {
   std::size_t bytes = 0;
-  for (const Layer& layer : plan.layers) {
-    for (const Block& block : layer.blocks) {
-      for (const Part& part : block.parts) bytes = std::max(bytes, std::visit(bytes_of, part));
-    }
-  }
+  plan.visit_parts([&](const auto& part) { bytes = std::max(bytes, bytes_of(part)); });
   return bytes;
 }
 
@@ -32,6 +28,12 @@ const Wanted* as(const auto& part) {
   if constexpr (std::is_same_v<std::decay_t<decltype(part)>, Wanted>) return &part;
   return nullptr;
 }
+
+/// One function for each kind of part.
+template <typename... Kinds>
+struct Runs : Kinds... {
+  using Kinds::operator()...;
+};
 
 /// How attention layers share the keys of long sequences.
 std::size_t attention_workspace(const Plan& plan, kernels::Device device,
@@ -80,12 +82,9 @@ std::size_t activations(const Plan& plan, DType activation, const Decoder::Limit
   const std::size_t part_max = largest(plan, [&](const auto& part) {
     return models::scratch_bytes(part, limits.tokens, activation);
   });
-  const auto rows_bytes = [&](std::int64_t rows, std::int64_t columns, DType dtype) {
-    return Scratch::padded(static_cast<std::size_t>(rows * columns) * size_of(dtype));
-  };
-  const std::size_t stream = rows_bytes(limits.tokens, plan.width, activation);
-  const std::size_t head = rows_bytes(limits.rows, plan.width, activation) +
-                           rows_bytes(limits.rows, plan.vocab, DType::f32);
+  const std::size_t stream = Scratch::space(activation, limits.tokens, plan.width);
+  const std::size_t head = Scratch::space(activation, limits.rows, plan.width) +
+                           Scratch::space(DType::f32, limits.rows, plan.vocab);
   return 2 * stream + part_max + head;
 }
 
@@ -139,27 +138,28 @@ RecurrentMemory Decoder::recurrent(std::size_t ordinal) const {
 
 void Decoder::run_part(std::size_t layer, std::size_t block, std::size_t part, const PartCall& call,
                        Ordinals& ordinals) {
-  const Part& described = plan_.layers[layer].blocks[block].parts[part];
   const PartWeights& weights = weights_.layers[layer].blocks[block].parts[part];
-  if (const auto* attention = std::get_if<Attention>(&described)) {
-    const std::size_t ordinal = ordinals.attention++;
-    const AttentionMemory memory = {.arena = store_.arena(ordinal),
-                                    .group = store_.group(ordinal),
-                                    .workspace = all_of(attention_workspace_, DType::u8),
-                                    .page_tokens = page_tokens_};
-    models::run(*attention, std::get<AttentionWeights>(weights), memory, call);
-  } else if (const auto* ssd = std::get_if<Ssd>(&described)) {
-    models::run(*ssd, std::get<SsdWeights>(weights), recurrent(ordinals.recurrent++), call);
-  } else if (const auto* delta = std::get_if<DeltaNet>(&described)) {
-    models::run(*delta, std::get<DeltaNetWeights>(weights), recurrent(ordinals.recurrent++), call);
-  } else if (const auto* conv = std::get_if<ShortConv>(&described)) {
-    models::run(*conv, std::get<ShortConvWeights>(weights), recurrent(ordinals.recurrent++), call);
-  } else if (const auto* mlp = std::get_if<Mlp>(&described)) {
-    models::run(*mlp, std::get<MlpWeights>(weights), call);
-  } else {
-    models::run(std::get<Moe>(described), std::get<MoeWeights>(weights),
-                {.workspace = all_of(moe_workspace_, DType::u8)}, call);
-  }
+  const auto recur = [&](const auto& known, const auto& own) {
+    models::run(known, own, recurrent(ordinals.recurrent++), call);
+  };
+  const Runs runs = {
+      [&](const Attention& known) {
+        const std::size_t ordinal = ordinals.attention++;
+        const AttentionMemory memory = {.arena = store_.arena(ordinal),
+                                        .group = store_.group(ordinal),
+                                        .workspace = all_of(attention_workspace_, DType::u8),
+                                        .page_tokens = page_tokens_};
+        models::run(known, std::get<AttentionWeights>(weights), memory, call);
+      },
+      [&](const Ssd& known) { recur(known, std::get<SsdWeights>(weights)); },
+      [&](const DeltaNet& known) { recur(known, std::get<DeltaNetWeights>(weights)); },
+      [&](const ShortConv& known) { recur(known, std::get<ShortConvWeights>(weights)); },
+      [&](const Mlp& known) { models::run(known, std::get<MlpWeights>(weights), call); },
+      [&](const Moe& known) {
+        models::run(known, std::get<MoeWeights>(weights),
+                    {.workspace = all_of(moe_workspace_, DType::u8)}, call);
+      }};
+  std::visit(runs, plan_.layers[layer].blocks[block].parts[part]);
 }
 
 kernels::InputNorm Decoder::norm_of(Norm kind, const Tensor& weight) const {

@@ -38,19 +38,19 @@ struct Shape {
   std::int32_t columns;
 };
 
-std::optional<Shape> recurrent_shape(const Part& part) {
-  if (const auto* ssd = std::get_if<Ssd>(&part)) {
-    return Shape{ssd->conv_dim(), ssd->conv_width, ssd->heads, ssd->head_dim, ssd->state_dim};
-  }
-  if (const auto* delta = std::get_if<DeltaNet>(&part)) {
-    return Shape{delta->conv_dim(), delta->conv_width, delta->value_heads, delta->key_dim,
-                 delta->value_dim};
-  }
-  if (const auto* conv = std::get_if<ShortConv>(&part)) {
-    return Shape{conv->channels, conv->conv_width, 0, 0, 0};
-  }
-  return std::nullopt;
+// Of parts with recurrent memory; a new kind of part says here whether it has some.
+std::optional<Shape> recurrent_shape(const Ssd& part) {
+  return Shape{part.conv_dim(), part.conv_width, part.heads, part.head_dim, part.state_dim};
 }
+std::optional<Shape> recurrent_shape(const DeltaNet& part) {
+  return Shape{part.conv_dim(), part.conv_width, part.value_heads, part.key_dim, part.value_dim};
+}
+std::optional<Shape> recurrent_shape(const ShortConv& part) {
+  return Shape{part.channels, part.conv_width, 0, 0, 0};
+}
+std::optional<Shape> recurrent_shape(const Attention&) { return std::nullopt; }
+std::optional<Shape> recurrent_shape(const Mlp&) { return std::nullopt; }
+std::optional<Shape> recurrent_shape(const Moe&) { return std::nullopt; }
 
 struct Place {
   std::int32_t layer;
@@ -121,9 +121,10 @@ Geometry geometry_of(const Plan& plan, const GeometryOptions& options) {
         const Part& part = blocks[b].parts[p];
         if (const auto* attention = std::get_if<Attention>(&part)) {
           add_attention(geometry, at, *attention);
-        } else if (const std::optional<Shape> shape = recurrent_shape(part)) {
-          add_recurrent(geometry, at, *shape);
         }
+        const auto shape =
+            std::visit([](const auto& known) { return recurrent_shape(known); }, part);
+        if (shape) add_recurrent(geometry, at, *shape);
       }
     }
   }

@@ -60,7 +60,7 @@ struct GeometryOptions {
   std::int64_t fp8_parameters = 0;                       ///< as in LoadOptions
 };
 
-/// Bytes that a sequence of this model needs, derived from the plan alone (models.md section 6).
+/// Bytes that a sequence of this model needs, derived from the plan alone.
 struct Geometry {
   std::int32_t page_tokens;
   DType kv_dtype;

@@ -105,13 +105,7 @@ std::size_t packed_bytes(const Plan& plan, kernels::Device device, const LoadOpt
   Sizes sizes(plan, device, options);
   sizes.add_as(head_quantize(options), plan.vocab, plan.width);
   if (!plan.tied_head) sizes.add_as(kernels::Quantize::none, plan.vocab, plan.width);
-  for (const Layer& layer : plan.layers) {
-    for (const Block& block : layer.blocks) {
-      for (const Part& part : block.parts) {
-        std::visit([&](const auto& known) { sizes.add_part(known); }, part);
-      }
-    }
-  }
+  plan.visit_parts([&](const auto& part) { sizes.add_part(part); });
   return sizes.bytes() - fp8_saves(options);
 }
 

@@ -4,6 +4,7 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <variant>
 #include <vector>
 
@@ -79,7 +80,7 @@ struct Mlp {
   bool gated = true;
 };
 
-/// How router logits become expert weights (models.md 1.9).
+/// How router logits become expert weights.
 enum class RouterScore : std::uint8_t {
   softmax_of_selected,  ///< top-k of the logits, softmax over those k
   softmax,              ///< softmax over all, then top-k
@@ -130,8 +131,35 @@ struct Plan {
   DType weight_dtype = DType::bf16;  ///< what config.json says the weights are
   DType state_dtype = DType::f32;    ///< of the recurrent matrices
   std::int32_t positions_max = 0;    ///< max_position_embeddings; 0: not stated
-  bool has_rope = false;             ///< positions past positions_max degrade
   std::vector<Layer> layers;
+
+  /// visit(const Attention&), visit(const Ssd&), ... of every part, in order.
+  template <typename Visit>
+  void visit_parts(const Visit& visit) const {
+    for (const Layer& layer : layers) {
+      for (const Block& block : layer.blocks) {
+        for (const Part& part : block.parts) std::visit(visit, part);
+      }
+    }
+  }
+
+  /// Whether some part is a T, of which `is_meant` is true.
+  template <typename T, typename IsMeant>
+  bool has(const IsMeant& is_meant) const {
+    bool found = false;
+    visit_parts([&](const auto& part) {
+      if constexpr (std::is_same_v<std::decay_t<decltype(part)>, T>) found |= is_meant(part);
+    });
+    return found;
+  }
+
+  /// Whether positions past positions_max degrade.
+  bool has_rope() const {
+    return has<Attention>([](const Attention& part) { return part.rope.has_value(); });
+  }
+  bool has_experts() const {
+    return has<Moe>([](const Moe&) { return true; });
+  }
 };
 
 }  // namespace hyb::models

@@ -62,13 +62,7 @@ Roofline::Roofline(const Plan& plan, const Family& family, const Geometry& geome
     state_bytes_ += static_cast<double>(piece.state_bytes);
     window_bytes_ += static_cast<double>(piece.conv_bytes);
   }
-  for (const Layer& layer : plan.layers) {
-    for (const Block& block : layer.blocks) {
-      for (const Part& part : block.parts) {
-        std::visit([this](const auto& known) { add_part(known); }, part);
-      }
-    }
-  }
+  plan.visit_parts([this](const auto& part) { add_part(part); });
 }
 
 void Roofline::count_weights(const Plan& plan, const Family& family) {

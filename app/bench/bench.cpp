@@ -37,7 +37,7 @@ std::string Bench::refusal(const BenchCase& test) const {
   if (options_.length_max > 0 && test.length() > options_.length_max) {
     return fmt::format("{} tokens are more than --context {}", test.length(), options_.length_max);
   }
-  if (plan.has_rope && plan.positions_max > 0 && test.length() > plan.positions_max) {
+  if (plan.has_rope() && plan.positions_max > 0 && test.length() > plan.positions_max) {
     return fmt::format("{} tokens are more than the model's {} positions", test.length(),
                        plan.positions_max);
   }

@@ -24,7 +24,6 @@
 #include "core/base/log.h"
 #include "core/io/atomic_file.h"
 #include "core/io/mapped_file.h"
-#include "models/plan.h"
 
 namespace hyb::app {
 namespace {
@@ -44,21 +43,10 @@ ProbeBudget probe_budget(const ModelOptions& options) {
   return {true, std::to_string(bytes - Probes::read_bytes)};
 }
 
-bool has_experts(const models::Plan& plan) {
-  for (const models::Layer& layer : plan.layers) {
-    for (const models::Block& block : layer.blocks) {
-      for (const models::Part& part : block.parts) {
-        if (std::holds_alternative<models::Moe>(part)) return true;
-      }
-    }
-  }
-  return false;
-}
-
 std::string note_of(const Session& session, const ModelOptions& options, Dataset dataset) {
   const bool is_text =
       dataset == Dataset::corpus || dataset == Dataset::file || dataset == Dataset::send_one;
-  const bool is_moe = has_experts(session.model().plan);
+  const bool is_moe = session.model().plan.has_experts();
   if (options.random_weights) {
     return is_moe ? "synthetic weights: answers mean nothing, routing to experts is near uniform"
                   : "synthetic weights: answers mean nothing";

@@ -185,7 +185,7 @@ PassageWishes wishes_for(const BareModel& model, const Options& options,
     if (most > 0) wishes.length_max = std::min(wishes.length_max, most);
   };
   limit(options.model.context);
-  if (plan.has_rope) limit(plan.positions_max);
+  if (plan.has_rope()) limit(plan.positions_max);
   if (wishes.length_max <= wishes.answer_tokens) {
     throw Error(ErrorKind::usage, fmt::format("-n: {} tokens leave no room for a prompt within {}",
                                               wishes.answer_tokens, wishes.length_max));

@@ -11,7 +11,7 @@ MemoryPlan Fit::plan(std::int32_t context, std::int32_t sequences) const {
 
 bool Fit::has_positions(std::int32_t length) const {
   const models::Plan& plan = outline_->plan;
-  return !plan.has_rope || plan.positions_max == 0 || length <= plan.positions_max;
+  return !plan.has_rope() || plan.positions_max == 0 || length <= plan.positions_max;
 }
 
 bool Fit::holds(std::int32_t length, std::int32_t sequences) const {

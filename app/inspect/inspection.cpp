@@ -67,7 +67,7 @@ std::string counted(std::int64_t parameters) {
 std::string positions_text(const models::Plan& plan) {
   if (plan.positions_max == 0) return "not stated";
   return fmt::format("{}{}", plan.positions_max,
-                     plan.has_rope ? "" : " stated; no rope, so more is possible");
+                     plan.has_rope() ? "" : " stated; no rope, so more is possible");
 }
 
 /// How they are stored in memory.
@@ -206,7 +206,7 @@ Json inspection_json(const Inspection& all, bool all_tensors) {
                {"layers", layer_counts(plan)},
                {"parts", parts},
                {"positions_max", plan.positions_max},
-               {"has_rope", plan.has_rope},
+               {"has_rope", plan.has_rope()},
                {"dtype", name_of(all.outline.activation)},
                {"quantize", models::name_of(geometry.load.quantize)},
                {"weights_bytes", all.packed_bytes},

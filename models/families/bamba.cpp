@@ -33,7 +33,6 @@ Plan plan(const Config& c) {
     demand_flag(c, key, false);
   }
   Plan p = read_plan(c, "rms_norm_eps");
-  p.has_rope = true;
   Attention attention = read_attention(c, read_head_dim(c));
   attention.rope = read_half_rope(c, attention.head_dim);
   const Ssd ssd = read_mamba(c, p.width);

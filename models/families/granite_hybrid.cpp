@@ -47,10 +47,9 @@ Plan plan(const Config& c) {
   Plan p = read_plan(c, "rms_norm_eps");
   p.embedding_scale = static_cast<float>(read_factor(c, "embedding_multiplier"));
   p.logits_scale = static_cast<float>(1.0 / read_factor(c, "logits_scaling"));
-  p.has_rope = uses_rope(c);
   Attention attention = read_attention(c, read_head_dim(c));
   attention.scale = static_cast<float>(read_factor(c, "attention_multiplier"));
-  if (p.has_rope) attention.rope = read_rope(c, attention.head_dim, 1.0);
+  if (uses_rope(c)) attention.rope = read_rope(c, attention.head_dim, 1.0);
   const Ssd ssd = read_mamba(c, p.width);
   const Part feed_forward = read_feed_forward(c);
   const auto residual_scale = static_cast<float>(read_factor(c, "residual_multiplier"));

@@ -60,7 +60,6 @@ Plan plan(const Config& c) {
   const bool is_moe = c.model_type() == "lfm2_moe";
   Plan p = read_plan(c, {"norm_eps", "block_norm_eps", "rms_norm_eps"});
   p.tied_head = c.b({"tie_embedding", "tie_word_embeddings"}, true);
-  p.has_rope = true;
   Attention attention = read_attention(c, read_head_dim(c));
   attention.rope = read_full_rope(c, attention.head_dim);
   attention.qk_norm = Norm::rms;

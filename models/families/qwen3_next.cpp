@@ -81,7 +81,6 @@ Plan plan(const Config& c) {
   Plan p = read_plan(c, "rms_norm_eps");
   p.final_norm = Norm::rms_1p;
   p.state_dtype = read_state_dtype(c, "mamba_ssm_dtype");
-  p.has_rope = true;
   const Attention attention = read_gated_attention(c);
   const DeltaNet delta = read_delta(c);
   const std::vector<MixerKind> mixers = read_mixers(c);

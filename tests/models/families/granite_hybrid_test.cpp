@@ -36,7 +36,7 @@ TEST_SUITE("models/families/granite_hybrid") {
     CHECK(plan.weight_dtype == DType::bf16);
     CHECK(plan.state_dtype == DType::f32);
     CHECK(plan.positions_max == 131072);
-    CHECK(!plan.has_rope);
+    CHECK(!plan.has_rope());
     REQUIRE(plan.layers.size() == 40);
     CHECK(attention(plan, 5).heads == 12);
     CHECK(attention(plan, 5).kv_heads == 4);
@@ -85,14 +85,14 @@ TEST_SUITE("models/families/granite_hybrid") {
       CHECK(ssd(plan, 0).head_dim == 64);
       CHECK(ssd(plan, 0).dt_max == ssd(old, 0).dt_max);
       CHECK(attention(plan, 35).heads == 12);
-      CHECK(!plan.has_rope);
+      CHECK(!plan.has_rope());
     }
   }
 
   TEST_CASE("rope only when position_embedding_type says so, from either place") {
     Plan plan = plan_of("granite-4.0-h-tiny",
                         {{"position_embedding_type", "\"rope\""}, {"rope_theta", "5000"}});
-    CHECK(plan.has_rope);
+    CHECK(plan.has_rope());
     REQUIRE(attention(plan, 5).rope);
     CHECK(attention(plan, 5).rope->rotary_dim == 128);
     CHECK(attention(plan, 5).rope->theta == 5000.0);

@@ -32,7 +32,7 @@ TEST_SUITE("models/families/nemotron_h") {
     CHECK(count<Moe>(nano) == 23);
     CHECK(count<Attention>(nano) == 6);
     CHECK(!nano.tied_head);
-    CHECK(!nano.has_rope);
+    CHECK(!nano.has_rope());
     const Ssd& ssd = std::get<Ssd>(nano.layers[0].blocks[0].parts[0]);
     CHECK(ssd.inner() == 4096);  // not expand x hidden_size
     CHECK(ssd.norm_groups == 8);

@@ -28,7 +28,7 @@ TEST_SUITE("models/families/qwen3_next") {
     for (std::size_t layer = 0; layer < 48; ++layer)
       CHECK(is_full(plan, layer) == (layer % 4 == 3));
     CHECK(plan.final_norm == Norm::rms_1p);
-    CHECK(plan.has_rope);
+    CHECK(plan.has_rope());
     const auto& attention = std::get<Attention>(plan.layers[3].blocks[0].parts[0]);
     CHECK(attention.output_gate);
     CHECK(attention.qk_norm == Norm::rms_1p);
