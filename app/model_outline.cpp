@@ -14,6 +14,7 @@ namespace {
 std::optional<DType> wanted_dtype(const std::string& name) {
   if (name == "bf16") return DType::bf16;
   if (name == "f32") return DType::f32;
+  if (name == "fp8") return DType::f8_e4m3;
   return std::nullopt;
 }
 
@@ -43,6 +44,10 @@ std::int64_t fp8_parameters(const ModelSource& source, const models::Config& con
 }
 
 }  // namespace
+
+std::string kv_dtype_name(DType dtype) {
+  return dtype == DType::f8_e4m3 ? "fp8" : dtype == DType::bf16 ? "bf16" : "f32";
+}
 
 kernels::Device device_of(const std::string& name) {
   if (name == "cpu") return kernels::Device::cpu;

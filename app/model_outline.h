@@ -23,6 +23,9 @@ struct ModelOutline {
   models::Geometry geometry;
 };
 
+/// As --kv-dtype says it: f32, bf16 or fp8.
+std::string kv_dtype_name(DType dtype);
+
 /// cpu or cuda; else Error(usage).
 kernels::Device device_of(const std::string& name);
 

@@ -51,11 +51,6 @@ std::string no_minus(const std::string& text) {
   return text.starts_with('-') ? "must be 0 or more, is " + text : std::string();
 }
 
-std::string no_fp8(const std::string& text) {
-  return text.starts_with("fp8") || text.starts_with("f8") ? text + " is not supported yet"
-                                                           : std::string();
-}
-
 /// Reads generation_config.json; null is as if a key were absent.
 class FileDefaults {
  public:
@@ -161,14 +156,13 @@ void add_type_options(CLI::App& cli, ModelOptions& options) {
       ->capture_default_str();
   cli.add_option(
          "--kv-dtype", options.kv_dtype,
-         "keys and values: auto (as --dtype), bf16 or f32; less than --dtype may change answers")
-      ->check(no_fp8)
-      ->check(CLI::IsMember({"auto", "bf16", "f32"}))
+         "keys and values: auto (as --dtype), bf16, f32 or fp8 (F8_E4M3 with scale 1, half of "
+         "bf16); less than --dtype may change answers")
+      ->check(CLI::IsMember({"auto", "bf16", "f32", "fp8"}))
       ->capture_default_str();
   cli.add_option("--state-dtype", options.state_dtype,
                  "recurrent states: auto (config.json, else f32), f32 or bf16; bf16 halves them "
                  "and may change answers")
-      ->check(no_fp8)
       ->check(CLI::IsMember({"auto", "f32", "bf16"}))
       ->capture_default_str();
   cli.add_option("--page-tokens", options.page_tokens, "tokens in a page: 16, 32, 64 or 128")

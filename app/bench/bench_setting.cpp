@@ -43,7 +43,7 @@ BenchSetting setting_of(const ModelSource& source, const ModelOutline& outline,
       .parameters = models::parameters(models::required_weights(plan, *outline.family)),
       .threads = queue.threads(),
       .chunk_tokens = chunk_tokens,
-      .kv_dtype = model.geometry.kv_dtype == DType::bf16 ? "bf16" : "f32"};
+      .kv_dtype = kv_dtype_name(model.geometry.kv_dtype)};
   if (!is_cpu) {
     const kernels::Card card = kernels::card();
     setting.gpu = card.name;

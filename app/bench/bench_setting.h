@@ -22,7 +22,7 @@ struct BenchSetting {
   std::int64_t parameters = 0;
   int threads = 0;
   std::int32_t chunk_tokens = 0;
-  std::string kv_dtype;  ///< "bf16"
+  std::string kv_dtype;  ///< "bf16", as --kv-dtype says it
 };
 
 /// Of this model on this machine. `version` is what --version prints.

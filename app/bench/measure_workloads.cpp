@@ -125,10 +125,6 @@ Session open_session(const BenchJob& job, const std::string& memory, const Sessi
   return Session::open(options, shape, environment);
 }
 
-std::string kv_name(const Session& session) {
-  return session.model().geometry.kv_dtype == DType::bf16 ? "bf16" : "f32";
-}
-
 RequestBenchOptions bench_options_of(Session& session, const BenchJob& job,
                                      const WorkloadOptions& options, const RequestCase& first,
                                      const Environment& environment) {
@@ -148,7 +144,9 @@ RequestBenchOptions bench_options_of(Session& session, const BenchJob& job,
                                .progress = {}};
   if (first.dataset == Dataset::trace) {
     bench.trace = scaled_trace(read_trace(options.path), options.scale_down);
-    bench.shape = parse_shape(job.model.model, {.kv_dtype = kv_name(session)}, environment);
+    bench.shape =
+        parse_shape(job.model.model, {.kv_dtype = kv_dtype_name(session.model().geometry.kv_dtype)},
+                    environment);
   }
   return bench;
 }

@@ -2,32 +2,24 @@
 
 #include <cstdint>
 
-#include "kernels/bf16.h"
-#include "kernels/cuda/attention_work.h"
+#include "kernels/cuda/attention_ring.h"
 
 namespace hyb::kernels::cuda {
 
 /// A block of RowWarps x ColumnWarps warps that owns 16 rows per row warp. Column warps share the
 /// keys of a tile when scores are made, and the dimensions when values are added. Keys and values
-/// go through a ring of Stages tiles. Heads of fewer dimensions are filled up with zeros.
-template <int HeadDim, int RowWarps, int ColumnWarps, int Stages>
+/// of type K go through a ring of Stages tiles. Heads of fewer dimensions are filled up with zeros.
+template <int HeadDim, int RowWarps, int ColumnWarps, int Stages, typename K>
 struct AttentionShape {
+  using Kv = K;
+  static constexpr bool is_coded = std::is_same_v<K, e4m3>;
+  /// Of bf16 that codes are widened to. Two of 256 dimensions are more than a block has room for.
+  static constexpr int wide_tiles = HeadDim <= 128 ? 2 : 1;
   static constexpr int head_dim = HeadDim, column_warps = ColumnWarps, stages = Stages;
   static constexpr int rows = RowWarps * 16;
   static constexpr int threads = RowWarps * ColumnWarps * warp_size;
   static constexpr int scores = attention_step / 8 / ColumnWarps;  ///< columns of a warp, in eights
   static constexpr int sums = HeadDim / 8 / ColumnWarps;
-};
-
-/// Queries, or a tile's keys or values: 16 bytes at a time permuted within a row, so that the 8
-/// rows of a matrix lie in different banks.
-template <int HeadDim, int Rows>
-struct RowTile {
-  SharedArray<SharedArray<bf16, HeadDim>, Rows> rows;
-
-  __device__ __forceinline__ bf16* at(int row, int eight) {
-    return &rows[row][(eight ^ (row & 7)) * 8];
-  }
 };
 
 /// The tiles of keys that one block walks: those of runs first_run + part, + parts, ...
@@ -69,11 +61,8 @@ struct KeyWalk {
 inline constexpr int places_kept = 4;  ///< tiles whose places are in shared memory
 
 template <typename S>
-using KeyTile = RowTile<S::head_dim, attention_step>;
-
-template <typename S>
 struct AttentionShared {
-  alignas(128) SharedArray<KeyTile<S>, S::stages> ring;
+  alignas(128) KeyRing<S> ring;
   RowTile<S::head_dim, S::rows> queries;
   /// Weights of column warps that others need; rows are padded, so that they lie in other banks.
   alignas(16) SharedArray<SharedArray<bf16, attention_step + 8>,
@@ -116,18 +105,17 @@ __device__ __forceinline__ void copy_queries(const Params& p, const AttentionTil
 template <typename S, typename Params>
 __device__ __forceinline__ void copy_item(const Params& p, const KeyWalk& walk, int item,
                                           AttentionShared<S>& shared) {
-  constexpr int eights = S::head_dim / 8;
+  constexpr int pieces = KeyRing<S>::pieces, size = S::head_dim / pieces;
   const int tile = item / 2;
   if (tile < walk.tiles) {
     const int skipped = walk.begin - walk.key_of(tile), left = walk.end - walk.key_of(tile);
-    const bf16* const from = p.arena + (item % 2 == 0 ? 0 : p.layout.value_offset());
-    auto& to = shared.ring[item % S::stages];
+    const auto* const from = p.arena + (item % 2 == 0 ? 0 : p.layout.value_offset());
 #pragma unroll
-    for (int i = static_cast<int>(threadIdx.x); i < attention_step * eights; i += S::threads) {
-      const int key = i / eights, eight = i % eights;
+    for (int i = static_cast<int>(threadIdx.x); i < attention_step * pieces; i += S::threads) {
+      const int key = i / pieces, piece = i % pieces;
       const std::int64_t place = shared.places[tile % places_kept * attention_step + key];
-      cp_async16(to.at(key, eight), from + place + eight * 8,
-                 key >= skipped && key < left && eight * 8 < p.layout.head_dim);
+      cp_async16(shared.ring.at(item, key, piece), from + place + piece * size,
+                 key >= skipped && key < left && piece * size < p.layout.head_dim);
     }
   }
   cp_async_commit();

@@ -9,8 +9,9 @@ namespace hyb::kernels::cuda {
 /// The two routes of attention. Which of them an op takes depends on types, head_dim and alignment
 /// only.
 
-/// q, y, gate and pages of bf16, all rows 16-byte aligned; head_dim a multiple of 8 up to 256, best
-/// 64, 128 or 256 itself.
+/// q, y and gate of bf16, pages of bf16 or F8_E4M3, all rows 16-byte aligned; head_dim a multiple
+/// of 8, of F8_E4M3 of 16, up to 256, best 64, 128 or 256 itself. Answers over pages of F8_E4M3 are
+/// to the bit those over pages of bf16 with the same numbers.
 bool fits_attention_matrix(const Attention& op);
 void attention_matrix(Stream& stream, const Attention& op);
 

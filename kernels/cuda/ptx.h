@@ -237,6 +237,12 @@ __device__ __forceinline__ void mma_tf32(float (&d)[4], const std::uint32_t (&a)
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+/// The same number, which the compiler cannot foresee: nothing made of it outlives a loop's round.
+__device__ __forceinline__ int hidden(int number) {
+  asm volatile("" : "+r"(number));
+  return number;
+}
+
 // between blocks
 
 /// Of integers only: floats would be summed in an order that changes from run to run.
@@ -300,6 +306,19 @@ __device__ __forceinline__ void sine_cosine_of_turns(float turns, float& sine, f
 
 /// a * b, rounded: never part of a fused multiply-add, where the bits of a sum behind it matter.
 __device__ __forceinline__ float product_rounded(float a, float b) { return __fmul_rn(a, b); }
+
+/// Byte i is byte `selector >> 4i & 7` of a (0 to 3) and b (4 to 7).
+__device__ __forceinline__ std::uint32_t permute_bytes(std::uint32_t a, std::uint32_t b,
+                                                       std::uint32_t selector) {
+  return __byte_perm(a, b, selector);
+}
+
+/// The products of two pairs of bf16, each rounded to nearest; denormal factors count.
+__device__ __forceinline__ std::uint32_t multiply_pairs(std::uint32_t a, std::uint32_t b) {
+  std::uint32_t pair;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(pair) : "r"(a), "r"(b), "r"(0x80008000U));
+  return pair;
+}
 
 /// Rounded to nearest, ties to even, as to_bf16 does; NaN stays NaN.
 __device__ __forceinline__ std::uint32_t pack_bf16(float low, float high) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "kernels/bf16.h"
+#include "kernels/cuda/fp8.h"
 #include "kernels/cuda/ptx.h"
 
 namespace hyb::kernels::cuda {
@@ -19,6 +20,7 @@ inline bool is_vector_aligned(const T* data, std::int64_t row_stride) {
 
 __device__ __forceinline__ float round_to(float value, float) { return value; }
 __device__ __forceinline__ bf16 round_to(float value, bf16) { return round_bf16(value); }
+__device__ __forceinline__ e4m3 round_to(float value, e4m3) { return to_e4m3(value); }
 
 /// Rounded once to T.
 template <typename T>
@@ -68,7 +70,7 @@ __device__ __forceinline__ void store_values(T* to, int left,
 }
 
 /// Eight elements of either type, for kernels that read one type and write another: as load_values
-/// and store_values.
+/// and store_values. Of F8_E4M3 they are 8 aligned bytes.
 template <bool Aligned, typename T>
 __device__ __forceinline__ void load_eight(const T* from, int left, float (&values)[8]) {
   if constexpr (Aligned && vector_size<T> == 8) {
@@ -84,7 +86,10 @@ __device__ __forceinline__ void load_eight(const T* from, int left, float (&valu
 }
 template <bool Aligned, typename T>
 __device__ __forceinline__ void store_eight(T* to, int left, const float (&values)[8]) {
-  if constexpr (Aligned && vector_size<T> == 8) {
+  if constexpr (Aligned && vector_size<T> == 16) {
+    store8(to, {pack_e4m3(values[0], values[1], values[2], values[3]),
+                pack_e4m3(values[4], values[5], values[6], values[7])});
+  } else if constexpr (Aligned && vector_size<T> == 8) {
     store16(to, pack(values));
   } else if constexpr (Aligned) {
     store16(to, pack({values[0], values[1], values[2], values[3]}));

@@ -1,10 +1,9 @@
-#include <immintrin.h>
-
 #include <cstddef>
 #include <cstdint>
 
 #include "kernels/linear/coded_routes.h"
 #include "kernels/linear/panel_routes.h"
+#include "kernels/simd/byte_levels_avx2.h"
 
 namespace hyb::kernels {
 namespace {
@@ -51,28 +50,17 @@ class Nibbles {
   __m256i low_, high_;
 };
 
-/// The same for codes of 8 bits: 8 tables of 16 bytes each for the low and the high bytes.
+/// The same for codes of 8 bits.
 class Bytes {
  public:
   static constexpr int eight_bytes = 512;
 
-  explicit Bytes(const void* table) : table_(static_cast<const std::byte*>(table)) {}
+  explicit Bytes(const void* table) : lookup_(table) {}
 
   void read_eight(const std::byte* eight, int pairs, std::byte* out) const {
     for (int c = 0; c < 8; ++c) {  // 8 outputs
       for (int v = 0; v * 2 < pairs; ++v) {
-        const __m256i codes = load(eight + c / 2 * 128 + v * 64 + c % 2 * 32);
-        const __m256i sizes = _mm256_and_si256(codes, _mm256_set1_epi8(0x7f));
-        __m256i low = _mm256_setzero_si256(), high = low;
-        for (int i = 0; i < 8; ++i) {
-          // 0x70 .. 0x7f for the sizes of this sixteen; all others have the highest bit and give 0
-          const __m256i index =
-              _mm256_adds_epu8(_mm256_sub_epi8(sizes, _mm256_set1_epi8(static_cast<char>(i * 16))),
-                               _mm256_set1_epi8(0x70));
-          low = _mm256_or_si256(low, _mm256_shuffle_epi8(sixteen(i), index));
-          high = _mm256_or_si256(high, _mm256_shuffle_epi8(sixteen(8 + i), index));
-        }
-        high = _mm256_or_si256(high, _mm256_and_si256(codes, _mm256_set1_epi8(-128)));
+        const auto [low, high] = lookup_.of(load(eight + c / 2 * 128 + v * 64 + c % 2 * 32));
         std::byte* const to = out + v * 512 + c * 32;
         store(to, _mm256_unpacklo_epi8(low, high));
         if (pairs > v * 2 + 1) store(to + 256, _mm256_unpackhi_epi8(low, high));
@@ -81,11 +69,7 @@ class Bytes {
   }
 
  private:
-  __m256i sixteen(int i) const {
-    return _mm256_broadcastsi128_si256(
-        _mm_loadu_si128(reinterpret_cast<const __m128i*>(table_ + i * 16)));
-  }
-  const std::byte* table_;
+  ByteLookup lookup_;
 };
 
 template <typename Codes>

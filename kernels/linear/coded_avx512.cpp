@@ -1,9 +1,8 @@
-#include <immintrin.h>
-
 #include <cstddef>
 #include <cstdint>
 
 #include "kernels/linear/coded_routes.h"
+#include "kernels/simd/byte_levels_avx512.h"
 
 namespace hyb::kernels {
 namespace {
@@ -71,11 +70,7 @@ class Bytes {
  public:
   static constexpr int eight_bytes = 512;
 
-  explicit Bytes(const void* table) {
-    const auto* const bytes = static_cast<const std::byte*>(table);
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) table_[i] = _mm512_loadu_si512(bytes + i * 64);
-  }
+  explicit Bytes(const void* table) : lookup_(table) {}
 
   template <typename Use>
   inline __attribute__((always_inline)) void each_pair(const std::byte* eight, int c, int pairs,
@@ -83,18 +78,14 @@ class Bytes {
 #pragma GCC unroll 2
     for (int v = 0; v < 2; ++v) {
       if (pairs <= v * 2) return;
-      const __m512i codes = _mm512_loadu_si512(eight + c * 128 + v * 64);
-      const __m512i low = _mm512_permutex2var_epi8(table_[0], codes, table_[1]);
-      const __m512i size = _mm512_permutex2var_epi8(table_[2], codes, table_[3]);
-      // size | (codes & 0x80)
-      const __m512i high = _mm512_ternarylogic_epi32(size, codes, _mm512_set1_epi8(-128), 0xf8);
+      const auto [low, high] = lookup_.of(_mm512_loadu_si512(eight + c * 128 + v * 64));
       use(v * 2, _mm512_unpacklo_epi8(low, high));
       if (pairs > v * 2 + 1) use(v * 2 + 1, _mm512_unpackhi_epi8(low, high));
     }
   }
 
  private:
-  __m512i table_[4];
+  ByteLookup lookup_;
 };
 
 /// Both elements of a pair of x, or the last one and 0.

@@ -5,13 +5,12 @@
 namespace hyb::kernels {
 namespace {
 
-alignas(64) constexpr ByteLevels fp8_table = byte_levels(WeightCode::fp8);
 alignas(64) constexpr ByteLevels q8_table = byte_levels(WeightCode::q8);
 alignas(64) constexpr std::array<std::uint16_t, 32> q4_table = nibble_levels();
 
 const void* table_of(WeightCode code) {
   if (code == WeightCode::q4) return q4_table.data();
-  return code == WeightCode::q8 ? &q8_table : &fp8_table;
+  return code == WeightCode::q8 ? &q8_table : &fp8_levels;
 }
 
 }  // namespace

@@ -40,6 +40,8 @@ constexpr ByteLevels byte_levels(WeightCode code) {
   return levels;
 }
 
+inline constexpr ByteLevels fp8_levels = byte_levels(WeightCode::fp8);
+
 /// The bf16 of a code of 4 bits by the code and any fifth bit above it.
 constexpr std::array<std::uint16_t, 32> nibble_levels() {
   std::array<std::uint16_t, 32> levels = {};

@@ -10,6 +10,7 @@
 #include "kernels/ops/attention_routes.h"
 #include "kernels/ops/check.h"
 #include "kernels/ops/kv_layout.h"
+#include "kernels/ops/kv_operand.h"
 #include "kernels/ops/share.h"
 #include "kernels/visit.h"
 
@@ -29,7 +30,7 @@ void check(const Attention& op, Device device) {
   check.tensor(op.y, "y", op.q.dtype, {tokens, width});
   check.that(op.y.data != op.q.data, "y is not q", 0);
   const std::int64_t pages_max = op.pages_of_layer.dim(0);
-  check.activations(op.pages_of_layer, "pages_of_layer");
+  check.keys_and_values(op.pages_of_layer, "pages_of_layer");
   check.tensor(op.pages_of_layer, "pages_of_layer", op.pages_of_layer.dtype,
                {pages_max, 2 * op.kv_heads * op.head_dim * op.page_tokens});
   check.that(op.window >= 0, "window is not negative", op.window);
@@ -46,7 +47,7 @@ void check(const Attention& op, Device device) {
 /// larger score comes, what was summed so far shrinks by exp(old maximum - new maximum).
 template <typename T, typename K>
 void attend_row(const AttentionRows<T, K>& job, std::int64_t row) {
-  const KvLayout layout{job.head_dim, job.page_tokens, sizeof(K) == 2 ? 2 : 1};
+  const KvLayout layout(job.head_dim, job.page_tokens, sizeof(K));
   const std::int64_t token = row / job.group, offset = row % job.group * job.head_dim;
   const T* const q = job.q + token * job.q_stride + offset;
   std::array<float, attention_head_dim_max> sums{};
@@ -62,7 +63,8 @@ void attend_row(const AttentionRows<T, K>& job, std::int64_t row) {
     const std::int64_t place = position % job.page_tokens;
     float dot = 0.0F;
     for (std::int64_t i = 0; i < job.head_dim; ++i) {
-      dot += to_float(from_float<K>(to_float(q[i]))) * to_float(page[layout.key(place, i)]);
+      dot +=
+          to_float(from_float<KvOperand<K>>(to_float(q[i]))) * to_float(page[layout.key(place, i)]);
     }
     const float score = dot * job.scale;
     const float next = std::fmax(largest, score);
@@ -249,7 +251,7 @@ void attention(Queue& queue, const Attention& op) {
     if (queue.device() == Device::cuda) return cuda::attention(queue.stream(), op);
   }
   visit_float(op.q.dtype, [&]<typename T>(Tag<T>) {
-    visit_float(op.pages_of_layer.dtype, [&]<typename K>(Tag<K>) { attend<T, K>(queue, op); });
+    visit_kv(op.pages_of_layer.dtype, [&]<typename K>(Tag<K>) { attend<T, K>(queue, op); });
   });
 }
 

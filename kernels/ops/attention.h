@@ -24,11 +24,12 @@ inline constexpr std::int64_t attention_head_dim_max = 512;
 ///         pages_of_layer, tables and page layout as in kv_write   sinks [heads] or empty
 ///         gate [T, heads*head_dim] or empty; rows may be strided
 ///         workspace: any bytes, or empty; what more of it buys is threads for long sequences
-/// types   q, y, gate: f32 or bf16, the same   pages_of_layer: f32 or bf16   sinks: f32
+/// types   q, y, gate: f32 or bf16, the same   pages_of_layer as in kv_write   sinks: f32
 ///         tables: i32
-/// numbers scores, weights and sums in f32, rounded when y is written; with bf16 keys q is rounded
-///         to bf16 before it meets them, and the vector routes round each weight exp(s - max) to
-///         bf16 before it meets its value; the gate and its product in f32
+/// numbers scores, weights and sums in f32, rounded when y is written; with keys of bf16 or
+///         F8_E4M3 q is rounded to bf16 before it meets them, and the vector routes round each
+///         weight exp(s - max) to bf16 before it meets its value; pages of F8_E4M3 answer to the
+///         bit as pages of bf16 with the same numbers; the gate and its product in f32
 /// writes  y and workspace; y may not alias q or gate
 ///
 /// Keys are taken in tiles and tiles in runs of attention_run_keys, both counted from position 0,

@@ -1,4 +1,4 @@
-#include "kernels/simd/avx2.h"
+#include "kernels/simd/byte_levels_avx2.h"
 
 #include "kernels/ops/attention_vector.h"
 
@@ -13,5 +13,7 @@ template AttentionRoutes<float, float> attention_routes();
 template AttentionRoutes<float, bf16> attention_routes();
 template AttentionRoutes<bf16, float> attention_routes();
 template AttentionRoutes<bf16, bf16> attention_routes();
+template AttentionRoutes<float, e4m3> attention_routes();
+template AttentionRoutes<bf16, e4m3> attention_routes();
 
 }  // namespace hyb::kernels::avx2

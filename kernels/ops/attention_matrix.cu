@@ -10,10 +10,12 @@
 namespace hyb::kernels::cuda {
 namespace {
 
-using Params = AttentionParams<bf16, bf16>;
+template <typename S>
+using Params = AttentionParams<bf16, typename S::Kv>;
 
 /// Which runs of a tile this block takes.
-__device__ __forceinline__ KeyWalk walk_of(const Params& p, const AttentionTile& tile,
+template <typename P>
+__device__ __forceinline__ KeyWalk walk_of(const P& p, const AttentionTile& tile,
                                            std::int64_t ticket) {
   const int first = tile.position + tile.first_row / p.group;
   const int last = tile.position + (tile.first_row + tile.rows - 1) / p.group;
@@ -63,8 +65,8 @@ __device__ __forceinline__ void load_weights(const std::uint32_t (&pairs)[S::sco
 /// Walks the block's keys and calls run_ends(run, its sums) after each run. What is not needed all
 /// the time stands in shared memory: registers are scarce.
 template <typename S, typename RunEnds>
-__device__ __forceinline__ void walk_keys(const Params& p, int kv_head, AttentionShared<S>& shared,
-                                          RunEnds run_ends) {
+__device__ __forceinline__ void walk_keys(const Params<S>& p, int kv_head,
+                                          AttentionShared<S>& shared, RunEnds run_ends) {
   const AttentionTile& tile = shared.search.found[0];
   const KeyWalk& walk = shared.walk[0];
   const int thread = static_cast<int>(threadIdx.x), warp = thread / warp_size;
@@ -85,7 +87,9 @@ __device__ __forceinline__ void walk_keys(const Params& p, int kv_head, Attentio
   RowSums<S> part;
   part.clear();
   for (int t = 0; t < walk.tiles; ++t) {
+    if constexpr (S::is_coded && S::wide_tiles == 1) sync_block();  // all have left the values
     cp_async_wait<S::stages - 2>();
+    shared.ring.arrive(2 * t);
     sync_block();  // the keys are there for all, and all have left what is written next
     if (thread < attention_step) {
       shared.places[(t + places_kept - 1) % places_kept * attention_step + thread] = next;
@@ -93,7 +97,7 @@ __device__ __forceinline__ void walk_keys(const Params& p, int kv_head, Attentio
     copy_item<S>(p, walk, 2 * t + S::stages - 1, shared);
     const int key = walk.key_of(t), warp_key = column_warp * S::scores * 8;
     float scores[S::scores][4], largest[2];
-    score_keys<S>(shared, shared.ring[2 * t % S::stages], warp_row, warp_key, scores);
+    score_keys<S>(shared, shared.ring.tile(2 * t), warp_row, warp_key, scores);
     if (key + attention_step - 1 > shared.position[0] || key < walk.whole) {
       mask_scores<S>(p, shared, warp_row, key + warp_key, scores);
     }
@@ -102,11 +106,12 @@ __device__ __forceinline__ void walk_keys(const Params& p, int kv_head, Attentio
     weigh<S>(scores, largest, p.scale, part, pairs);
     if constexpr (S::column_warps > 1) share_weights<S>(pairs, warp_row, column_warp, shared);
     cp_async_wait<S::stages - 2>();
+    shared.ring.arrive(2 * t + 1);
     sync_block();  // the values, and all weights
     copy_item<S>(p, walk, 2 * t + S::stages, shared);
     if (thread < attention_step) next = place(t + places_kept);
     load_weights<S>(pairs, warp_row, shared, weights);
-    add_values<S>(weights, shared.ring[(2 * t + 1) % S::stages], column_warp, part);
+    add_values<S>(weights, shared.ring.tile(2 * t + 1), column_warp, part);
     if ((t + 1) % KeyWalk::steps_of_run == 0 || t + 1 == walk.tiles) {
       run_ends(walk.run_of(t), part);
       part.clear();
@@ -115,8 +120,8 @@ __device__ __forceinline__ void walk_keys(const Params& p, int kv_head, Attentio
 }
 
 template <typename S>
-__device__ __forceinline__ void write_rows(const Params& p, const AttentionTile& tile, int kv_head,
-                                           const RowSums<S>& total) {
+__device__ __forceinline__ void write_rows(const Params<S>& p, const AttentionTile& tile,
+                                           int kv_head, const RowSums<S>& total) {
   const int thread = static_cast<int>(threadIdx.x), warp = thread / warp_size;
   const int lane = thread % warp_size, column_warp = warp % S::column_warps;
 #pragma unroll
@@ -144,7 +149,7 @@ __device__ __forceinline__ void write_rows(const Params& p, const AttentionTile&
 /// rounded to bf16 before they meet values and are summed as rounded. Values behind a row's own
 /// position must be finite where they share a tile with it: they are multiplied by zero.
 template <typename S>
-__global__ void __launch_bounds__(S::threads, 1) attention_kernel(const Params p) {
+__global__ void __launch_bounds__(S::threads, 1) attention_kernel(const Params<S> p) {
   auto& shared = dynamic_shared<AttentionShared<S>>();
   const int kv_head = static_cast<int>(blockIdx.y);
   const std::int64_t ticket = static_cast<std::int64_t>(blockIdx.x) * gridDim.y + blockIdx.y;
@@ -182,9 +187,10 @@ constexpr std::int64_t blocks_wanted = 384;
 constexpr std::int64_t short_rows = 64;
 
 template <typename S>
-void launch_tiles(Stream& stream, Params params, std::int64_t tiles, std::int64_t runs,
+void launch_tiles(Stream& stream, Params<S> params, std::int64_t tiles, std::int64_t runs,
                   std::int64_t rows_min, std::int64_t rows_max) {
   static_assert(sizeof(AttentionShared<S>) <= 99 << 10, "what sm_86 and sm_89 have for a block");
+  static_assert(S::wide_tiles == 2 || S::column_warps > 1, "a barrier between scores and values");
   params.rows_min = static_cast<int>(rows_min);
   params.rows_max = static_cast<int>(std::min<std::int64_t>(rows_max, INT32_MAX));
   const std::int64_t blocks = tiles * params.kv_heads;
@@ -206,7 +212,7 @@ std::int64_t tiles_max(std::int64_t rows, std::int64_t spans, std::int64_t rows_
 }
 
 template <typename Narrow, typename Wide>
-void launch_spans(Stream& stream, const Attention& op, const Params& params) {
+void launch_spans(Stream& stream, const Attention& op, const Params<Narrow>& params) {
   const std::int64_t tokens = op.q.dim(0), rows = tokens * params.group;
   const std::int64_t positions = op.pages.dim(0) * op.page_tokens;
   const std::int64_t runs = std::max<std::int64_t>(1, pieces(positions, attention_run));
@@ -231,18 +237,9 @@ std::int64_t tile_dim(std::int64_t head_dim) {
   return head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 256;
 }
 
-}  // namespace
-
-bool fits_attention_matrix(const Attention& op) {
-  const auto is_matrix = [](const Tensor& x) {
-    return x.dtype == DType::bf16 && is_vector_aligned(x.as<bf16>(), x.row_stride);
-  };
-  return is_matrix(op.q) && is_matrix(op.y) && is_matrix(op.pages_of_layer) &&
-         (op.gate.empty() || is_matrix(op.gate)) && op.head_dim % 8 == 0 && op.head_dim <= 256;
-}
-
-void attention_matrix(Stream& stream, const Attention& op) {
-  Params params = attention_params<bf16, bf16>(op);
+template <typename K>
+void attend(Stream& stream, const Attention& op) {
+  auto params = attention_params<bf16, K>(op);
   constexpr std::int64_t tickets_bytes = tickets_max * sizeof(unsigned);
   if (!op.workspace.empty()) {
     auto* const bytes = static_cast<std::byte*>(op.workspace.data);
@@ -254,14 +251,36 @@ void attention_matrix(Stream& stream, const Attention& op) {
                          (record_floats(tile_dim(op.head_dim)) * 4);
   }
   if (tile_dim(op.head_dim) == 64) {
-    return launch_spans<AttentionShape<64, 1, 4, 4>, AttentionShape<64, 8, 1, 4>>(stream, op,
-                                                                                  params);
+    return launch_spans<AttentionShape<64, 1, 4, 4, K>, AttentionShape<64, 8, 1, 4, K>>(stream, op,
+                                                                                        params);
   }
   if (tile_dim(op.head_dim) == 128) {
-    return launch_spans<AttentionShape<128, 1, 4, 4>, AttentionShape<128, 8, 1, 3>>(stream, op,
-                                                                                    params);
+    return launch_spans<AttentionShape<128, 1, 4, 4, K>, AttentionShape<128, 8, 1, 3, K>>(
+        stream, op, params);
   }
-  launch_spans<AttentionShape<256, 1, 4, 2>, AttentionShape<256, 2, 4, 2>>(stream, op, params);
+  constexpr int stages = sizeof(K) == 1 ? 3 : 2;
+  launch_spans<AttentionShape<256, 1, 4, stages, K>, AttentionShape<256, 2, 4, 2, K>>(stream, op,
+                                                                                 params);
+}
+
+}  // namespace
+
+bool fits_attention_matrix(const Attention& op) {
+  const auto is_matrix = [](const Tensor& x) {
+    return x.dtype == DType::bf16 && is_vector_aligned(x.as<bf16>(), x.row_stride);
+  };
+  const Tensor& pages = op.pages_of_layer;
+  const bool is_coded = pages.dtype == DType::f8_e4m3;
+  const bool fits_pages =
+      is_coded ? is_vector_aligned(pages.as<e4m3>(), pages.row_stride) : is_matrix(pages);
+  return is_matrix(op.q) && is_matrix(op.y) && fits_pages &&
+         (op.gate.empty() || is_matrix(op.gate)) && op.head_dim % (is_coded ? 16 : 8) == 0 &&
+         op.head_dim <= 256;
+}
+
+void attention_matrix(Stream& stream, const Attention& op) {
+  if (op.pages_of_layer.dtype == DType::f8_e4m3) return attend<e4m3>(stream, op);
+  attend<bf16>(stream, op);
 }
 
 std::size_t attention_workspace_bytes(std::int64_t tokens, std::int64_t heads,

@@ -7,6 +7,7 @@
 #include "kernels/cuda/reduce.h"
 #include "kernels/cuda/spans.h"
 #include "kernels/cuda/vectors.h"
+#include "kernels/ops/kv_operand.h"
 #include "kernels/visit.h"
 
 namespace hyb::kernels::cuda {
@@ -116,7 +117,7 @@ __global__ void __launch_bounds__(block_warps* warp_size, 4)
 
   const std::int64_t column = static_cast<std::int64_t>(head) * head_dim;
   for (int d = lane; d < head_dim; d += warp_size) {
-    q[d] = to_float(rounded<K>(to_float(p.q[token * p.q_stride + column + d])));
+    q[d] = to_float(rounded<KvOperand<K>>(to_float(p.q[token * p.q_stride + column + d])));
   }
   sync_warp();
   LaneSums<Dims> total;
@@ -151,7 +152,7 @@ void run(Stream& stream, const Attention& op) {
 
 void attention_plain(Stream& stream, const Attention& op) {
   visit_float(op.q.dtype, [&]<typename T>(Tag<T>) {
-    visit_float(op.pages_of_layer.dtype, [&]<typename K>(Tag<K>) {
+    visit_kv(op.pages_of_layer.dtype, [&]<typename K>(Tag<K>) {
       if (op.head_dim <= 128) return run<4, T, K>(stream, op);
       run<head_dim_max / warp_size, T, K>(stream, op);
     });

@@ -15,9 +15,9 @@ constexpr int rows_at_once = registers == 32 ? 6 : 2;
 constexpr std::int64_t tile_rows_max = 32;
 
 template <typename T>
-constexpr int unit_size = sizeof(T) == 2 ? 2 : 1;
+constexpr int unit_size = sizeof(T) == 4 ? 1 : 2;
 
-/// Where a tile's keys and values begin, segment by segment.
+/// Where a tile's keys and values begin, segment by segment; in units of T (unit_size<T>).
 template <typename T>
 struct TilePages {
   const T* keys[tile_segments];

@@ -2,6 +2,7 @@
 
 #include "kernels/ops/attention_products.h"
 #include "kernels/ops/attention_routes.h"
+#include "kernels/ops/attention_widen.h"
 
 namespace hyb::kernels {
 namespace {
@@ -16,20 +17,21 @@ static_assert(row_elements_max >= 12 * 256 && row_elements_max >= 6 * 512);
 template <typename K>
 struct TileScratch {
   alignas(64) Scores scores;
-  alignas(64) Weights<K> weights;
-  const K* q[tile_rows_max];
+  alignas(64) Weights<KvOperand<K>> weights;
+  const KvOperand<K>* q[tile_rows_max];
+  TileOperands<K> operands;
 };
 
-/// Queries in the type of keys, where theirs is another.
-template <typename T, typename K>
+/// Queries in the type in which keys meet them, where theirs is another.
+template <typename T, typename Q>
 struct ConvertedRows {
-  const K* of(std::int64_t row, const T* q, std::int64_t head_dim) {
-    K* const to = values + row * head_dim;
+  const Q* of(std::int64_t row, const T* q, std::int64_t head_dim) {
+    Q* const to = values + row * head_dim;
     each_vector(head_dim,
                 [&](std::int64_t i, auto part) { store(to + i, load(q + i, part), part); });
     return to;
   }
-  alignas(64) K values[row_elements_max];
+  alignas(64) Q values[row_elements_max];
 };
 template <typename T>
 struct ConvertedRows<T, T> {
@@ -113,8 +115,9 @@ void attend_tile(const AttentionRows<T, K>& job, std::int64_t first_key, TileScr
   const std::int64_t record = attention_record(job.head_dim);
   const std::int64_t begin = first_row_at(job, first_key);
   const std::int64_t whole = first_row_at(job, first_key + tile_keys - 1);
-  TilePages<K> tile;
-  find_tile(job, first_key, position_of(job, job.rows - 1), tile);
+  TilePages<K> found;
+  find_tile(job, first_key, position_of(job, job.rows - 1), found);
+  const TilePages<KvOperand<K>>& tile = scratch.operands.of(found, job.head_dim);
   score_rows(scratch.q, tile, job.head_dim, job.scale, begin, job.rows, scratch.scores);
   for (std::int64_t row = begin; row < job.rows; ++row) {
     weigh_row(position_of(job, row) - first_key + 1, scratch.scores[row], scratch.weights[row],
@@ -133,7 +136,7 @@ void attend_tile(const AttentionRows<T, K>& job, std::int64_t first_key, TileScr
 template <typename T, typename K>
 void attend_keys_of_run(const AttentionRows<T, K>& job, std::int64_t run, float* records) {
   TileScratch<K> scratch;
-  ConvertedRows<T, K> converted;
+  ConvertedRows<T, KvOperand<K>> converted;
   for (std::int64_t row = 0; row < job.rows; ++row) {
     const std::int64_t at = job.first_row + row;
     const T* const q = job.q + at / job.group * job.q_stride + at % job.group * job.head_dim;

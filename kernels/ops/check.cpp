@@ -34,6 +34,12 @@ void Check::activations(const Tensor& tensor, const char* name) const {
   }
 }
 
+void Check::keys_and_values(const Tensor& tensor, const char* name) const {
+  if (tensor.dtype != DType::f32 && tensor.dtype != DType::bf16 && tensor.dtype != DType::f8_e4m3) {
+    fail(name, "is f32, bf16 or F8_E4M3", static_cast<int>(tensor.dtype));
+  }
+}
+
 void Check::table(const Tensor& tensor, const char* name, std::int64_t count) const {
   this->tensor(tensor, name, DType::i32, {count});
 }

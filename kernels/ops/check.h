@@ -25,6 +25,8 @@ class Check {
               std::initializer_list<std::int64_t> dims) const;
   /// f32 or bf16, as activations are.
   void activations(const Tensor& tensor, const char* name) const;
+  /// f32, bf16 or F8_E4M3, as keys and values in pages are.
+  void keys_and_values(const Tensor& tensor, const char* name) const;
   /// An i32 table of `count` numbers.
   void table(const Tensor& tensor, const char* name, std::int64_t count) const;
 

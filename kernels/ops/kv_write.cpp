@@ -18,7 +18,7 @@ void check(const KvWrite& op) {
   check.tensor(op.k, "k", op.k.dtype, {tokens, width});
   check.tensor(op.v, "v", op.k.dtype, {tokens, width});
   const std::int64_t pages_max = op.pages_of_layer.dim(0);
-  check.activations(op.pages_of_layer, "pages_of_layer");
+  check.keys_and_values(op.pages_of_layer, "pages_of_layer");
   check.tensor(op.pages_of_layer, "pages_of_layer", op.pages_of_layer.dtype,
                {pages_max, 2 * width * op.page_tokens});
   check.spans(op.span_begin, tokens);
@@ -41,7 +41,7 @@ void write_token(const KvWrite& op, const KvLayout& layout, std::int64_t token, 
 
 template <typename T, typename K>
 void write_tokens(const KvWrite& op, std::int64_t begin, std::int64_t end) {
-  const KvLayout layout{op.head_dim, op.page_tokens, sizeof(K) == 2 ? 2 : 1};
+  const KvLayout layout(op.head_dim, op.page_tokens, sizeof(K));
   const auto* const span_begin = op.span_begin.as<std::int32_t>();
   std::int64_t span = 0;
   for (std::int64_t token = begin; token < end; ++token) {
@@ -60,8 +60,8 @@ void kv_write(Queue& queue, const KvWrite& op) {
   check(op);
   share(queue, op.k.dim(0), 1, 2 * op.k.dim(1), [&](std::int64_t begin, std::int64_t end) {
     visit_float(op.k.dtype, [&]<typename T>(Tag<T>) {
-      visit_float(op.pages_of_layer.dtype,
-                  [&]<typename K>(Tag<K>) { write_tokens<T, K>(op, begin, end); });
+      visit_kv(op.pages_of_layer.dtype,
+               [&]<typename K>(Tag<K>) { write_tokens<T, K>(op, begin, end); });
     });
   });
 }

@@ -18,8 +18,11 @@ namespace hyb::kernels {
 ///         pages_of_layer [pages, 2*kv_heads*page_tokens*head_dim], row_stride from page to page
 ///         span_begin, page_begin [R+1]   position [R]   pages [page_begin[R]]
 ///         page_tokens and head_dim are even
-/// types   k, v: f32 or bf16, the same   pages_of_layer: f32 or bf16   tables: i32
-/// numbers copied; rounded to nearest where pages are bf16 and k, v are not
+/// types   k, v: f32 or bf16, the same   pages_of_layer: f32, bf16 or F8_E4M3
+///         tables: i32
+/// numbers copied; rounded to nearest, ties to even, where pages hold fewer bits than k and v.
+/// F8_E4M3
+///         has no scale: sizes above 448 become 448, NaN stays NaN
 /// writes  the named places, nothing else; no two tokens may share a place
 struct KvWrite {
   Tensor k, v, pages_of_layer, span_begin, position, page_begin, pages;

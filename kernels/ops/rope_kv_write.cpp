@@ -28,6 +28,7 @@ void check(const RopeKvWrite& op, Device device) {
              "rotary_dim is even and within head_dim", op.rotary_dim);
   if (op.rotary_dim != 0) check.table(op.position_of_row, "position_of_row", op.qkv.dim(0));
   const std::int64_t spans = check.spans(op.span_begin, op.qkv.dim(0));
+  check.keys_and_values(op.pages_of_layer, "pages_of_layer");
   check.tensor(op.pages_of_layer, "pages_of_layer", op.pages_of_layer.dtype,
                {op.pages_of_layer.dim(0), 2 * op.kv_heads * op.page_tokens * op.head_dim});
   check.table(op.position, "position", spans);

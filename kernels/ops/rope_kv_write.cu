@@ -230,7 +230,7 @@ void rope_kv_write(Stream& stream, const RopeKvWrite& op) {
           "rope_kv_write: head_dim is even and at most 512");
   if (op.qkv.dim(0) == 0) return;
   visit_float(op.qkv.dtype, [&]<typename T>(Tag<T>) {
-    visit_float(op.pages_of_layer.dtype, [&]<typename K>(Tag<K>) { run<T, K>(stream, op); });
+    visit_kv(op.pages_of_layer.dtype, [&]<typename K>(Tag<K>) { run<T, K>(stream, op); });
   });
 }
 

@@ -18,7 +18,7 @@ inline constexpr std::int64_t rope_kv_write_head_dim_max = 512;
 ///         position_of_row [T], not read where rotary_dim is 0; else position_of_row[t] is the
 ///         token's position as kv_write counts it   head_dim at most 512
 ///         q_norm, k_norm [head_dim] or empty   all else as in kv_write
-/// types   qkv: f32 or bf16   pages_of_layer: f32 or bf16   q_norm, k_norm: f32   tables: i32
+/// types   qkv: f32 or bf16   pages_of_layer as in kv_write   q_norm, k_norm: f32   tables: i32
 /// numbers as in rms_norm and rope: q and k are rounded to the type of qkv behind either, and k
 ///         before it goes to the pages
 /// writes  the columns of q, and the named places of the pages. The columns of k may hold k before

@@ -135,6 +135,40 @@ TEST_SUITE("cuda/conformance") {
     });
   }
 
+  TEST_CASE("bytes are picked, pairs of bf16 multiplied, denormal ones too") {
+    Array in = random_words(3 * 900, 21);
+    for (int i = 0; i < 900; ++i) {
+      at(in, 3 * i + 2) &= 0x7777U;
+      if (i % 3 == 0) at(in, 3 * i) &= 0x807f807fU;
+      if (i % 3 == 0) at(in, 3 * i + 1) = (at(in, 3 * i + 1) & 0x807f807fU) | 0x7b007b00U;
+    }
+    const Array answer =
+        answer_of([](cuda::Stream& stream, const Words& w) { pairs_of(stream, w, 900); }, in, 1800);
+    const auto number = [](U32 bits) {  // of a bf16, on any host
+      const double size = (bits & 0x7f80U) == 0 ? (bits & 0x7fU) * 0x1p-133
+                                                : double{as_float((bits & 0x7fffU) << 16)};
+      return (bits & 0x8000U) != 0 ? -size : size;
+    };
+    int products = 0;
+    for (int i = 0; i < 900; ++i) {
+      const U32 a = at(in, 3 * i), b = at(in, 3 * i + 1), selector = at(in, 3 * i + 2);
+      for (int byte = 0; byte < 4; ++byte) {
+        const U32 from = selector >> 4 * byte & 7U;
+        const U32 expected = (from < 4 ? a >> 8 * from : b >> 8 * (from - 4)) & 0xffU;
+        CHECK((at(answer, 2 * i) >> 8 * byte & 0xffU) == expected);
+      }
+      for (const int half : {0, 16}) {
+        const double exact = number(a >> half & 0xffffU) * number(b >> half & 0xffffU);
+        const float got = as_float(at(answer, 2 * i + 1) >> half << 16);
+        if (std::isnan(exact)) CHECK(std::isnan(got));
+        if (std::isnan(exact) || (std::fabs(exact) < 0x1p-125 && exact != 0)) continue;
+        CHECK(as_bits(got) == as_bits(to_float(to_bf16(static_cast<float>(exact)))));
+        ++products;
+      }
+    }
+    CHECK(products > 900);
+  }
+
   TEST_CASE("bf16 is rounded as to_bf16 does, whatever the bits are") {
     Array pairs = random_words(1000, 15);
     for (const U32 sign : {0U, 0x80000000U}) {

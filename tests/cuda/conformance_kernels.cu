@@ -290,6 +290,15 @@ __global__ void numbers_kernel(const Numbers p) {
   out[9] = active_mask() >> (thread_index() % warp_size) & 1U;
 }
 
+__global__ void pairs_kernel(const Numbers p) {
+  begin();
+  const int i = grid_index();
+  if (i >= p.count) return;
+  const std::uint32_t* const in = p.words.in + 3 * i;
+  p.words.out[2 * i] = permute_bytes(in[0], in[1], in[2]);
+  p.words.out[2 * i + 1] = multiply_pairs(in[0], in[1]);
+}
+
 }  // namespace
 
 void block_votes(Stream& stream, const Words& words) {
@@ -342,6 +351,10 @@ void early_chain(Stream& stream, const Words& words) {
 }
 void numbers(Stream& stream, const Words& words, int count) {
   launch(stream, {.blocks = pieces(count, half_threads), .threads = half_threads}, numbers_kernel,
+         Numbers{.words = words, .count = count});
+}
+void pairs_of(Stream& stream, const Words& words, int count) {
+  launch(stream, {.blocks = pieces(count, half_threads), .threads = half_threads}, pairs_kernel,
          Numbers{.words = words, .count = count});
 }
 

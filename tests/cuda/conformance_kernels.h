@@ -59,5 +59,7 @@ void early_chain(cuda::Stream& stream, const Words& words);
 /// sine, cosine of a turns; a * b + a with a rounded product; whether the active mask has the lane.
 inline constexpr int number_words = 10;
 void numbers(cuda::Stream& stream, const Words& words, int count);
+/// in[count]: a, b, a selector. out[count][2]: bytes of a and b by the selector, a * b as pairs.
+void pairs_of(cuda::Stream& stream, const Words& words, int count);
 
 }  // namespace hyb::kernels::testing

@@ -1,3 +1,5 @@
+#include <optional>
+
 #include "tests/models/golden.h"
 #include "tests/support/level.h"
 
@@ -14,8 +16,10 @@ std::vector<std::string> chosen_fixtures() {
           "qwen3_5-moe", "qwen3-next-fp8",          "nemotron-fp8"};
 }
 
-Loaded on_card(const Golden& golden, DType activation, bool batch_invariant) {
-  return Loaded(golden.folder, GeometryOptions{.activation = activation}, kernels::Device::cuda,
+Loaded on_card(const Golden& golden, DType activation, bool batch_invariant,
+               std::optional<DType> kv = {}) {
+  return Loaded(golden.folder, GeometryOptions{.activation = activation, .kv = kv},
+                kernels::Device::cuda,
                 {.threads = 1, .isa = {}, .batch_invariant = batch_invariant});
 }
 
@@ -73,6 +77,28 @@ TEST_SUITE("cuda/golden") {
         MESSAGE(name, " bf16: middle row's ratio ", ours / theirs);
         CHECK(ours <= 1.5 * theirs);
       }
+    }
+  }
+
+  TEST_CASE("f32 logits over pages of F8_E4M3 are the CPU's") {
+    for (const std::string name : {"granite-moe-rope-untied", "qwen3_5-moe"}) {
+      CAPTURE(name);
+      const Golden golden(name);
+      Loaded card = on_card(golden, DType::f32, false, DType::f8_e4m3);
+      Loaded cpu(golden.folder, {.activation = DType::f32, .kv = DType::f8_e4m3},
+                 kernels::Isa::plain);
+      Loaded exact(golden.folder, DType::f32, kernels::Isa::plain);
+      const std::vector<TokenId>& prompt =
+          golden.prompts[golden.json["main_prompt"].get<std::size_t>()];
+      const std::span<const TokenId> tokens = std::span(prompt).first(Length().prompt);
+      const std::vector<float> expected = cpu.run(tokens, 0);
+      const auto vocab = static_cast<std::size_t>(cpu.model.plan.vocab);
+      Distance of_card{vocab}, of_pages{vocab};
+      of_card.add(card.run(tokens, 0), expected);
+      of_pages.add(exact.run(tokens, 0), expected);
+      MESSAGE(name, " kv fp8: card ", of_card.relative_max(), ", pages ", of_pages.relative_max());
+      CHECK(of_pages.relative_max() > 1e-3);
+      CHECK(of_card.relative_max() <= 1e-3);
     }
   }
 }

@@ -65,9 +65,9 @@ struct PagedTensors {
 inline TestTensor device_pages(const TestTensor& arena, DType dtype, std::int64_t kv_heads,
                                std::int64_t head_dim, std::int64_t page_tokens) {
   const std::int64_t pages = arena.view().dim(0), page = 2 * kv_heads * head_dim * page_tokens;
-  const KvLayout from{head_dim, page_tokens, dtype == DType::bf16 ? 2 : 1};
+  const KvLayout from(head_dim, page_tokens, size_of(dtype));
   const cuda::KvPage to{static_cast<int>(head_dim), static_cast<int>(page_tokens)};
-  TestTensor moved(dtype, {pages, page}, {16, 8});
+  TestTensor moved(dtype, {pages, page}, {16, dtype == DType::f8_e4m3 ? 16 : 8});
   for (std::int64_t at = 0; at < pages * kv_heads * page_tokens * head_dim; ++at) {
     const std::int64_t i = at % head_dim, place = at / head_dim % page_tokens;
     const std::int64_t head = at / head_dim / page_tokens % kv_heads;

@@ -25,6 +25,19 @@ std::vector<Setting> settings() {
   return chosen;
 }
 
+void check_settings(ReuseFolder& folder, const std::vector<Setting>& chosen) {
+  const std::vector<Request> requests = folder.requests();
+  const auto plain = folder.live({});
+  const std::vector<Answer> expected = answers_of(*plain, requests, 1);
+  for (const Setting& setting : chosen) {
+    CAPTURE(setting.memory);
+    CAPTURE(setting.chunk);
+    const auto life = folder.live(setting);
+    CHECK(answers_of(*life, requests, setting.sequences) == expected);
+    CHECK(life->witness.differences == 0);
+  }
+}
+
 }  // namespace
 
 TEST_SUITE("cuda/reuse") {
@@ -34,16 +47,12 @@ TEST_SUITE("cuda/reuse") {
     for (const std::string& name : names) {
       CAPTURE(name);
       ReuseFolder folder(name, kernels::Device::cuda);
-      const std::vector<Request> requests = folder.requests();
-      const auto plain = folder.live({});
-      const std::vector<Answer> expected = answers_of(*plain, requests, 1);
-      for (const Setting& setting : settings()) {
-        CAPTURE(setting.memory);
-        CAPTURE(setting.chunk);
-        const auto life = folder.live(setting);
-        CHECK(answers_of(*life, requests, setting.sequences) == expected);
-        CHECK(life->witness.differences == 0);
-      }
+      check_settings(folder, settings());
     }
+  }
+
+  TEST_CASE("batch-invariant: the same over pages of F8_E4M3") {
+    ReuseFolder folder("qwen3_5-dense", kernels::Device::cuda, fp8_pages);
+    check_settings(folder, {settings().front()});
   }
 }

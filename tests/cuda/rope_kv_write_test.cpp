@@ -107,8 +107,9 @@ void check_case(const Case& c, DType dtype, DType kv_dtype) {
   // A normed head may end on two sides of a rounding before it is rotated.
   const double once = is_coarse ? 0.0079 : 4e-6;
   const double bound = c.norms != Norms::none ? 2 * once : c.rotary_dim == 0 ? 0.0 : once;
+  // What is on two sides of a rounding may become neighbours of three bits of mantissa.
   check_same(on_arena.fetch(), device_pages(pages, kv_dtype, c.kv_heads, c.head_dim, c.page_tokens),
-             bound);
+             kv_dtype == DType::f8_e4m3 && bound != 0.0 ? 0.126 : bound);
   for (std::int64_t t = 0; t < tokens + padding; ++t) {
     for (std::int64_t i = 0; i < width; ++i) {
       const std::int64_t at = t * width + i;
@@ -132,6 +133,8 @@ TEST_SUITE("cuda/rope_kv_write") {
         check_case(c, DType::f32, DType::f32);
         check_case(c, DType::f32, DType::bf16);
         check_case(c, DType::bf16, DType::f32);
+        check_case(c, DType::bf16, DType::f8_e4m3);
+        check_case(c, DType::f32, DType::f8_e4m3);
       }
     });
   }
@@ -141,9 +144,38 @@ TEST_SUITE("cuda/rope_kv_write") {
       CAPTURE(schedule);
       for (const Case& c : normed_cases) {
         check_case(c, DType::bf16, DType::bf16);
+        if (c.head_dim == 80) check_case(c, DType::bf16, DType::f8_e4m3);
         if (c.head_dim < 200) check_case(c, DType::f32, DType::f32);
       }
     });
+  }
+
+  TEST_CASE("pages of F8_E4M3 hold the nearest code of every bf16, and of f32 in between") {
+    const Case c = {1, 8, 64, 0, 16, {}};
+    constexpr std::int64_t kv = 2 * 8 * 64, tokens = (1 << 16) / kv;
+    const PagedTables tables({{0, static_cast<std::int32_t>(tokens)}}, c.page_tokens, 3);
+    for (const DType dtype : {DType::bf16, DType::f32}) {
+      for (const std::int64_t offset : {0, 1}) {  // eight at a time, and one by one
+        TestTensor qkv(dtype, {tokens, 64 + kv}, {0, offset});
+        std::mt19937 engine(5);
+        for (std::int64_t i = 0; i < tokens * kv; ++i) {
+          const auto upper = static_cast<std::uint32_t>(i) << 16;
+          const std::uint32_t lower = dtype == DType::f32 ? engine() & 0xffffU : 0;
+          qkv.set(i / kv * (64 + kv) + 64 + i % kv, std::bit_cast<float>(upper | lower));
+        }
+        TestTensor pages = empty_arena(c, DType::f8_e4m3, tables.pages_max), read = qkv;
+        const TestTensor empty = device_pages(pages, DType::f8_e4m3, 8, 64, c.page_tokens);
+        Queue plain = test_queue(Isa::plain);
+        rope_kv_write(plain, op_of(c, read, pages, PagedTensors<Table>(tables)));
+        cuda::Stream stream;
+        const DeviceTensor on_qkv(qkv), on_arena(empty);
+        const PagedTensors<DeviceTable> on_tables(tables);
+        cuda::rope_kv_write(stream, op_of(c, on_qkv, on_arena, on_tables));
+        stream.wait();
+        CHECK(on_arena.fetch().packed() ==
+              device_pages(pages, DType::f8_e4m3, 8, 64, c.page_tokens).packed());
+      }
+    }
   }
 
   TEST_CASE("angles are exact enough at far positions") {

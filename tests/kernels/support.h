@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "kernels/bf16.h"
+#include "kernels/fp8.h"
 #include "kernels/queue.h"
 #include "kernels/tensor.h"
 
@@ -51,6 +52,7 @@ class TestTensor {
   float get(std::int64_t i) const {
     const std::byte* const at = element(i);
     if (view_.dtype == DType::bf16) return to_float(read<bf16>(at));
+    if (view_.dtype == DType::f8_e4m3) return to_float(read<e4m3>(at));
     if (view_.dtype == DType::i32) return static_cast<float>(read<std::int32_t>(at));
     return read<float>(at);
   }
@@ -58,6 +60,9 @@ class TestTensor {
     std::byte* const at = const_cast<std::byte*>(element(i));
     if (view_.dtype == DType::bf16) {
       const bf16 rounded = to_bf16(value);
+      std::memcpy(at, &rounded, sizeof(rounded));
+    } else if (view_.dtype == DType::f8_e4m3) {
+      const e4m3 rounded = to_e4m3(value);
       std::memcpy(at, &rounded, sizeof(rounded));
     } else {
       std::memcpy(at, &value, sizeof(value));

@@ -139,12 +139,11 @@ TEST_SUITE("models/geometry") {
   TEST_CASE("sizes for any type of keys, values and states, and any page") {
     const Plan plan = plan_of("nemotron-3-nano-30b-a3b");
     const Geometry usual = geometry_of(plan);
-    for (const DType kv : {DType::bf16, DType::f32}) {
+    for (const DType kv : {DType::f8_e4m3, DType::bf16, DType::f32}) {
       for (const DType state : {DType::bf16, DType::f32}) {
         for (const std::int32_t page : {16, 32, 64, 128}) {
           const Geometry g = geometry_of(plan, {.kv = kv, .state = state, .page_tokens = page});
-          const std::size_t times = kv == DType::f32 ? 2 : 1;
-          CHECK(g.kv_bytes_per_token == times * usual.kv_bytes_per_token);
+          CHECK(2 * g.kv_bytes_per_token == size_of(kv) * usual.kv_bytes_per_token);
           CHECK(g.page_bytes == g.kv_bytes_per_token * static_cast<std::size_t>(page));
           CHECK(g.state_dtype == state);
           CHECK((g.slot_bytes < usual.slot_bytes) == (state == DType::bf16));

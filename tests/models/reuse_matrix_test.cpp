@@ -40,6 +40,33 @@ Answer scored_again(Loaded& loaded, const Request& request, std::int32_t choice,
   return again;
 }
 
+void check_settings(ReuseFolder& folder) {
+  const std::vector<Request> requests = folder.requests();
+  const auto plain = folder.live({});
+  const std::vector<Answer> expected = answers_of(*plain, requests, 1);
+  REQUIRE(expected.size() == 2 * 7);
+  const std::int64_t reused = plain->answers.reused;
+  CHECK(reused == 2 * 2 * 59);  // further choices go on from the first one's prompt
+  const std::size_t logits = folder.logits_seen();
+  for (int i = 0; i < 60; ++i) {
+    static const char* const memories[] = {"flat", "flip", "remap", "tiny", "small"};
+    const Setting setting = {.memory = memories[i % 5],
+                             .remembers = i / 5 % 2 == 1,
+                             .sequences = i / 10 % 2 == 1 ? 8 : 1,
+                             .chunk = std::array{64, 16, 5}[static_cast<std::size_t>(i / 20)]};
+    CAPTURE(setting.memory);
+    CAPTURE(setting.remembers);
+    CAPTURE(setting.sequences);
+    CAPTURE(setting.chunk);
+    const auto life = folder.live(setting);
+    CHECK(answers_of(*life, requests, setting.sequences) == expected);
+    CHECK(life->witness.differences == 0);
+    if (!setting.remembers || setting.is_short()) continue;
+    CHECK(life->answers.reused > reused + 200);
+  }
+  CHECK(folder.logits_seen() == logits);  // nobody ever saw other tokens
+}
+
 }  // namespace
 
 TEST_SUITE("models/reuse_matrix") {
@@ -47,30 +74,15 @@ TEST_SUITE("models/reuse_matrix") {
     for (const std::string& name : reuse_folders) {
       CAPTURE(name);
       ReuseFolder folder(name);
-      const std::vector<Request> requests = folder.requests();
-      const auto plain = folder.live({});
-      const std::vector<Answer> expected = answers_of(*plain, requests, 1);
-      REQUIRE(expected.size() == 2 * 7);
-      const std::int64_t reused = plain->answers.reused;
-      CHECK(reused == 2 * 2 * 59);  // further choices go on from the first one's prompt
-      const std::size_t logits = folder.logits_seen();
-      for (int i = 0; i < 60; ++i) {
-        static const char* const memories[] = {"flat", "flip", "remap", "tiny", "small"};
-        const Setting setting = {.memory = memories[i % 5],
-                                 .remembers = i / 5 % 2 == 1,
-                                 .sequences = i / 10 % 2 == 1 ? 8 : 1,
-                                 .chunk = std::array{64, 16, 5}[static_cast<std::size_t>(i / 20)]};
-        CAPTURE(setting.memory);
-        CAPTURE(setting.remembers);
-        CAPTURE(setting.sequences);
-        CAPTURE(setting.chunk);
-        const auto life = folder.live(setting);
-        CHECK(answers_of(*life, requests, setting.sequences) == expected);
-        CHECK(life->witness.differences == 0);
-        if (!setting.remembers || setting.is_short()) continue;
-        CHECK(life->answers.reused > reused + 200);
-      }
-      CHECK(folder.logits_seen() == logits);  // nobody ever saw other tokens
+      check_settings(folder);
+    }
+  }
+
+  TEST_CASE("the same with keys and values in F8_E4M3") {
+    for (const std::string& name : fp8_folders) {
+      CAPTURE(name);
+      ReuseFolder folder(name, kernels::Device::cpu, fp8_pages);
+      check_settings(folder);
     }
   }
 

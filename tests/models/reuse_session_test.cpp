@@ -164,11 +164,16 @@ TEST_SUITE("models/reuse_session") {
     }
   }
 
-  TEST_CASE("a session goes from any kind of pool to any other") {
+  TEST_CASE("a session goes from any kind of pool to any other, pages of F8_E4M3 too") {
     const TemporaryFolder folder;
-    for (const std::string& name : reuse_folders) {
+    std::vector<std::string> names = reuse_folders;
+    names.insert(names.end(), fp8_folders.begin(), fp8_folders.end());
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      const std::string& name = names[i];
       CAPTURE(name);
-      ReuseFolder model(name);
+      const bool is_fp8 = i >= reuse_folders.size();
+      ReuseFolder model(name, kernels::Device::cpu,
+                        is_fp8 ? fp8_pages : models::GeometryOptions{.activation = DType::bf16});
       Talk plain(model);
       Talk talk = plain;
       converse(model, plain, {Setting{}}, false, {});

@@ -195,11 +195,11 @@ inline std::vector<Answer> answers_of(Life& life, const std::vector<Request>& re
 class ReuseFolder {
  public:
   /// On a card: batch-invariant.
-  explicit ReuseFolder(const std::string& name, kernels::Device device = kernels::Device::cpu)
+  explicit ReuseFolder(const std::string& name, kernels::Device device = kernels::Device::cpu,
+                       const GeometryOptions& options = {.activation = DType::bf16})
       : queue_(device, {.threads = 2, .isa = {}, .batch_invariant = true}), model_([&] {
           TensorFiles files(golden_folder / name);
-          return load_model(queue_, Config::from_folder(golden_folder / name), files,
-                            {.activation = DType::bf16});
+          return load_model(queue_, Config::from_folder(golden_folder / name), files, options);
         }()) {}
 
   std::unique_ptr<Life> live(const Setting& setting) {
@@ -256,5 +256,10 @@ inline const std::vector<std::string> reuse_folders = {"granite-dense-rope",
                                                        "nemotron-moe",
                                                        "qwen3-next",
                                                        "qwen3_5-moe"};
+
+inline const GeometryOptions fp8_pages = {.activation = DType::bf16, .kv = DType::f8_e4m3};
+/// Without and with norms of q and k; without recurrence.
+inline const std::vector<std::string> fp8_folders = {"granite-dense-rope", "granite-attention-only",
+                                                     "qwen3_5-moe", "lfm2-moe"};
 
 }  // namespace hyb::models::testing

@@ -22,6 +22,7 @@
 #include "kernels/ops/short_conv.h"
 #include "kernels/ops/ssd.h"
 #include "kernels/probe.h"
+#include "kernels/visit.h"
 #include "tests/kernels/support.h"
 
 namespace {
@@ -73,11 +74,7 @@ Tensor filled(Buffer& buffer, DType dtype, std::initializer_list<std::int64_t> d
   std::minstd_rand engine(3);
   for (std::int64_t i = 0; i < size; ++i) {
     const float value = spread * (static_cast<float>(engine() % 2001) / 1000.0F - 1.0F);
-    if (dtype == DType::bf16) {
-      view.as<bf16>()[i] = to_bf16(value);
-    } else {
-      view.as<float>()[i] = value;
-    }
+    visit_kv(dtype, [&]<typename T>(Tag<T>) { view.as<T>()[i] = from_float<T>(value); });
   }
   return view;
 }
@@ -180,14 +177,13 @@ void bench_short_conv(Queue& queue, std::int32_t tokens) {
 
 void bench_attention(Queue& queue, std::int64_t heads_of_q, std::int64_t kv_heads,
                      std::int64_t head_dim, std::int32_t spans, std::int32_t each,
-                     std::int32_t position) {
+                     std::int32_t position, DType kv = DType::bf16) {
   const std::int64_t tokens = std::int64_t{spans} * each;
   const std::int32_t pages_each = (position + each + 15) / 16;
   Buffer b[4];
   const Tensor q = filled(b[0], DType::bf16, {tokens, heads_of_q * head_dim}, 1.0F);
   const Tensor k = filled(b[1], DType::bf16, {tokens, kv_heads * head_dim}, 1.0F);
-  const Tensor arena =
-      filled(b[2], DType::bf16, {spans * pages_each, 2 * kv_heads * 16 * head_dim}, 1.0F);
+  const Tensor arena = filled(b[2], kv, {spans * pages_each, 2 * kv_heads * 16 * head_dim}, 1.0F);
   const Tensor y = filled(b[3], DType::bf16, {tokens, heads_of_q * head_dim}, 1.0F);
   std::vector<std::int32_t> begins, positions, page_begins, ids;
   for (std::int32_t r = 0; r <= spans; ++r) {
@@ -198,8 +194,8 @@ void bench_attention(Queue& queue, std::int64_t heads_of_q, std::int64_t kv_head
   for (std::int32_t i = 0; i < spans * pages_each; ++i) ids.push_back(i);
   std::shuffle(ids.begin(), ids.end(), std::minstd_rand(1));
   const Table begin(begins), at(positions), page_begin(page_begins), pages(ids);
-  fmt::print("attention {}/{} heads of {}, {} spans of {} tokens at {}\n", heads_of_q, kv_heads,
-             head_dim, spans, each, position);
+  fmt::print("attention {}/{} heads of {}, {} spans of {} tokens at {}, {}\n", heads_of_q, kv_heads,
+             head_dim, spans, each, position, name_of(kv));
   const int n = 10;
   report("kv_write",
          seconds_of(
@@ -232,7 +228,7 @@ void bench_attention(Queue& queue, std::int64_t heads_of_q, std::int64_t kv_head
                                  .scale = 0.125F});
              },
              n),
-         4, each == 1 ? 2.0 * static_cast<double>(arena.size()) : 0.0);
+         4, each == 1 ? static_cast<double>(arena.size()) * static_cast<double>(size_of(kv)) : 0.0);
   if (each > 1) {
     report("rope",
            seconds_of(
@@ -349,11 +345,13 @@ int main(int argc, char** argv) {
   bench_mixer(queue, 16, 1);
   bench_short_conv(queue, 512);
   bench_short_conv(queue, 1);
-  bench_attention(queue, 12, 4, 64, 1, 512, 0);
-  bench_attention(queue, 12, 4, 64, 1, 512, 8192);
-  bench_attention(queue, 12, 4, 64, 1, 1, 512);
-  bench_attention(queue, 12, 4, 64, 1, 1, 32767);
-  bench_attention(queue, 12, 4, 128, 16, 1, 8191);
+  for (const DType kv : {DType::bf16, DType::f8_e4m3}) {
+    bench_attention(queue, 12, 4, 64, 1, 512, 0, kv);
+    bench_attention(queue, 12, 4, 64, 1, 512, 8192, kv);
+    bench_attention(queue, 12, 4, 64, 1, 1, 512, kv);
+    bench_attention(queue, 12, 4, 64, 1, 1, 32767, kv);
+    bench_attention(queue, 12, 4, 128, 16, 1, 8191, kv);
+  }
   bench_snapshot(queue, DType::f32);
   bench_snapshot(queue, DType::bf16);
   bench_sample(queue, 1);

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "kernels/ops/attention.h"
+#include "kernels/ops/kv_layout.h"
 #include "kernels/ops/kv_write.h"
 #include "tests/kernels/support.h"
 
@@ -13,6 +14,23 @@ struct AttentionShape {
   std::int64_t heads, kv_heads, head_dim;
   std::int64_t page_tokens = 16;
 };
+
+/// The same pages in another type; `page` has the sizes of one.
+inline TestTensor pages_as(const TestTensor& arena, DType from, DType to,
+                           const AttentionShape& page) {
+  const KvLayout before(page.head_dim, page.page_tokens, size_of(from));
+  const KvLayout after(page.head_dim, page.page_tokens, size_of(to));
+  TestTensor pages(to, {arena.view().dim(0), arena.view().dim(1)}, {32, 1});
+  const std::int64_t head = before.head_size();
+  for (std::int64_t first = 0; first < arena.size(); first += head) {
+    for (std::int64_t i = 0; i < head / 2; ++i) {
+      const std::int64_t place = i / page.head_dim, dim = i % page.head_dim;
+      pages.set(first + after.key(place, dim), arena.get(first + before.key(place, dim)));
+      pages.set(first + after.value(place, dim), arena.get(first + before.value(place, dim)));
+    }
+  }
+  return pages;
+}
 
 /// One sequence's queries, keys and values, and an arena with room for it in pages of any order.
 /// Places that nobody has written hold NaN.

@@ -191,15 +191,16 @@ TEST_SUITE("kernels/ops/attention") {
 
   TEST_CASE("the size of a page changes no bit") {
     for (const Isa isa : available_isas()) {
-      for (const DType dtype : {DType::f32, DType::bf16}) {
+      for (const DType kv : {DType::f32, DType::bf16, DType::f8_e4m3}) {
+        const DType own = kv == DType::f32 ? DType::f32 : DType::bf16;
         Queue queue = test_queue(isa, 2);
-        AttentionFixture usual(dtype, {.heads = 4, .kv_heads = 2, .head_dim = 64}, 300);
+        AttentionFixture usual(own, {.heads = 4, .kv_heads = 2, .head_dim = 64}, 300, 1, kv);
         usual.write(queue, 0, 300);
         usual.attend(queue, 0, 300);
         for (const std::int64_t page : {32, 64, 128}) {
           AttentionShape shape = usual.s;
           shape.page_tokens = page;
-          AttentionFixture f(dtype, shape, 300);
+          AttentionFixture f(own, shape, 300, 1, kv);
           f.write(queue, 0, 300);
           f.attend(queue, 0, 300);
           CHECK(same_bytes(f.y, usual.y));

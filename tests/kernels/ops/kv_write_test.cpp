@@ -52,6 +52,23 @@ TEST_SUITE("kernels/ops/kv_write") {
     }
   }
 
+  TEST_CASE("what is written is the nearest number that a page can hold") {
+    Queue queue = test_queue(best_isa(), 2);
+    AttentionFixture wide(DType::f32, shape, 21);
+    for (std::int64_t i = 0; i < wide.k.size(); ++i) {
+      wide.k.set(i, wide.k.get(i) * std::ldexp(1.0F, static_cast<int>(i % 24) - 12));
+    }
+    wide.k.set(3, NAN);
+    wide.k.set(4, -INFINITY);
+    wide.write(queue, 0, 21);
+    for (const DType kv : {DType::bf16, DType::f8_e4m3}) {
+      AttentionFixture f(DType::f32, shape, 21, 1, kv);
+      f.k = wide.k;
+      f.write(queue, 0, 21);
+      CHECK(same_bytes(f.arena, pages_as(wide.arena, DType::f32, kv, shape)));
+    }
+  }
+
   TEST_CASE("names the broken rule") {
     Queue queue = test_queue(Isa::plain);
     AttentionFixture f(DType::bf16, shape, 20);
@@ -61,6 +78,9 @@ TEST_SUITE("kernels/ops/kv_write") {
     f.table.resize(1);
     CHECK_THROWS_WITH_AS(f.write(queue, 0, 20),
                          "kv_write: a page table reaches its span's end, got 20", Error);
+    AttentionFixture other(DType::bf16, shape, 20, 1, DType::i32);
+    CHECK_THROWS_WITH_AS(other.write(queue, 0, 20),
+                         "kv_write: pages_of_layer is f32, bf16 or F8_E4M3, got 7", Error);
   }
 }
 

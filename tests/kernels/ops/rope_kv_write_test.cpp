@@ -47,7 +47,7 @@ TEST_SUITE("kernels/ops/rope_kv_write") {
   TEST_CASE("is rope on q and on k, then kv_write, byte for byte") {
     const Fixture f;
     for (const DType dtype : {DType::f32, DType::bf16}) {
-      for (const DType kv_dtype : {DType::f32, DType::bf16}) {
+      for (const DType kv_dtype : {DType::f32, DType::bf16, DType::f8_e4m3}) {
         for (const std::int64_t rotary_dim : {0, 10, 24}) {
           Queue queue = test_queue(best_isa(), 2);
           TestTensor qkv = random_tensor(dtype, {tokens, q_width + 2 * kv_width}, 1, 1.0F, {5, 1});

@@ -379,6 +379,21 @@ inline float product_rounded(float a, float b) { return a * b; }
 inline std::uint32_t pack_bf16(float low, float high) {
   return to_bf16(low).bits | static_cast<std::uint32_t>(to_bf16(high).bits) << 16;
 }
+inline int hidden(int number) { return number; }
+inline std::uint32_t permute_bytes(std::uint32_t a, std::uint32_t b, std::uint32_t selector) {
+  const std::uint64_t both = a | static_cast<std::uint64_t>(b) << 32;
+  std::uint64_t bytes = 0;
+  for (int i = 0; i < 4; ++i) bytes |= (both >> 8 * (selector >> 4 * i & 7U) & 0xffU) << 8 * i;
+  return static_cast<std::uint32_t>(bytes);
+}
+inline std::uint32_t multiply_pairs(std::uint32_t a, std::uint32_t b) {
+  const auto number = [](std::uint32_t pair) -> double {  // the host may flush denormals
+    const double denormal = (pair & 0x7fU) * ((pair & 0x8000U) != 0 ? -0x1p-133 : 0x1p-133);
+    return (pair & 0x7f80U) == 0 ? denormal : std::bit_cast<float>(pair << 16);
+  };
+  return pack_bf16(static_cast<float>(number(a) * number(b)),
+                   static_cast<float>(number(a >> 16) * number(b >> 16)));
+}
 inline bf16 round_bf16(float value) { return to_bf16(value); }
 
 }  // namespace hyb::kernels::cuda

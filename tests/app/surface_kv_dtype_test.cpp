@@ -1,0 +1,113 @@
+#include <doctest/doctest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "core/base/json.h"
+#include "tests/app/run_tool.h"
+#include "tests/support/error_text.h"
+#include "tests/support/temporary_folder.h"
+
+using namespace hyb;
+using namespace hyb::testing;
+
+namespace {
+
+const std::string normed = HYB_TESTS_DIR "/golden/lfm2-dense";  // norms of q and k
+
+struct Home {
+  ToolResult hyb(std::vector<std::string> arguments, const std::string& input = "") const {
+    return run_tool({.arguments = std::move(arguments),
+                     .input = input,
+                     .environment = {{"XDG_DATA_HOME", folder.path().string()}}});
+  }
+  ToolResult chat(const std::string& input, std::vector<std::string> more) const {
+    std::vector<std::string> arguments = {"chat", normed, "-n", "8"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return hyb(std::move(arguments), input);
+  }
+  Json json(std::vector<std::string> arguments) const {
+    const ToolResult result = hyb(std::move(arguments));
+    CHECK(result.exit_code == 0);
+    return parse_json(result.out, "stdout");
+  }
+
+  TemporaryFolder folder;
+};
+
+}  // namespace
+
+TEST_SUITE("app/surface_kv_dtype") {
+  TEST_CASE("fit and inspect count half the bytes of bf16, and more fits") {
+    const Home home;
+    for (const char* const command : {"fit", "inspect"}) {
+      const Json bf16 = home.json({command, "granite-4.0-h-micro", "--json"});
+      const Json fp8 = home.json({command, "granite-4.0-h-micro", "--json", "--kv-dtype", "fp8"});
+      CHECK(bf16["kv_dtype"] == "BF16");
+      CHECK(fp8["kv_dtype"] == "F8_E4M3");
+      CHECK(2 * fp8["kv_bytes_per_token"].get<int>() == bf16["kv_bytes_per_token"].get<int>());
+      CHECK(fp8["state_bytes_per_sequence"] == bf16["state_bytes_per_sequence"]);
+    }
+    const auto longest = [&](const char* kv) {
+      return home
+          .json({"fit", "granite-4.0-h-micro", "--json", "--memory", "6.2GiB", "--kv-dtype",
+                 kv})["single_length_max"]
+          .get<int>();
+    };
+    CHECK(longest("fp8") > 1.8 * longest("bf16"));
+  }
+
+  TEST_CASE("run, verify and bench with fp8") {
+    const Home home;
+    const ToolResult run = home.hyb({"run", "-p", "What is 12 plus 30?", "--kv-dtype", "fp8"});
+    CHECK(run.exit_code == 0);
+    CHECK(contains(run.out, "42"));
+    for (const std::string& model : {std::string("demo"), normed}) {
+      const Json verdicts = home.json(
+          {"verify", model, "--json", "--prompts", "3", "--length", "90", "--kv-dtype", "fp8"});
+      CHECK(verdicts["ok"] == true);
+    }
+    const Json rows = home.json({"bench", "-p", "16", "-n", "2", "-d", "0,40", "-r", "1", "-o",
+                                 "json", "--kv-dtype", "fp8"});
+    for (const Json& row : rows) {
+      CHECK(row["type_k"] == "fp8");
+      CHECK(row["type_v"] == "fp8");
+      CHECK(row["status"] == "ok");
+    }
+  }
+
+  TEST_CASE("a batch goes on with the type that it began with, and with no other") {
+    const Home home;
+    const std::string in = (home.folder.path() / "in.txt").string();
+    const std::string out = (home.folder.path() / "out.jsonl").string();
+    std::ofstream(in) << "a b c\nd e f\n";
+    const std::vector<std::string> job = {"batch", normed, in, "-o", out, "-n", "4", "--kv-dtype"};
+    const auto with = [&](const char* kv) {
+      std::vector<std::string> arguments = job;
+      arguments.emplace_back(kv);
+      return home.hyb(std::move(arguments));
+    };
+    CHECK(with("fp8").exit_code == 0);
+    CHECK(with("fp8").exit_code == 0);
+    const ToolResult other = with("bf16");
+    CHECK(other.exit_code == 2);
+    CHECK(contains(other.err, "kv_dtype"));
+  }
+
+  TEST_CASE("a saved chat goes on over pages of its own type, and is run anew over others") {
+    const std::vector<std::string> fp8 = {"--kv-dtype", "fp8"};
+    const std::vector<std::string> saved = {"--kv-dtype", "fp8", "--session", "s"};
+    const Home home;
+    const std::string whole = home.chat("a\nb\nc\n", fp8).out;
+    const std::string begin = home.chat("a\nb\n", saved).out;
+    const ToolResult rest = home.chat("c\n", saved);
+    CHECK(rest.exit_code == 0);
+    CHECK(rest.err.empty());
+    CHECK(begin + rest.out == whole);
+    const ToolResult other = home.chat("d\n", {"--session", "s"});
+    CHECK(other.exit_code == 0);
+    CHECK(contains(other.err, "anew"));
+  }
+}
