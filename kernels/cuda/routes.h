@@ -60,9 +60,9 @@ void rope_kv_write(Stream& stream, const RopeKvWrite& op);
 /// Pages as kernels/cuda/kv_page.h lays them out. Spans without tokens may stand behind the others;
 /// rows behind the last span are not written. scale is positive. The bits of an answer depend on
 /// its own position's keys alone, whatever the cut, the neighbours or the workspace. bf16 with
-/// head_dim a multiple of 8 up to 256 and 16-byte aligned rows (the gate's too) goes through the
-/// matrix instructions. workspace: 16-byte aligned and zeroed once; launches leave its first bytes
-/// zero.
+/// head_dim a multiple of 8 (16 where pages are F8_E4M3) up to 256 and 16-byte aligned rows (the
+/// gate's too) goes through the matrix instructions. workspace: 16-byte aligned and zeroed once;
+/// launches leave its first bytes zero.
 void attention(Stream& stream, const Attention& op);
 /// As kernels::attention_workspace_bytes, for the device.
 std::size_t attention_workspace_bytes(std::int64_t tokens, std::int64_t heads,

@@ -20,9 +20,8 @@ namespace hyb::kernels {
 ///         page_tokens and head_dim are even
 /// types   k, v: f32 or bf16, the same   pages_of_layer: f32, bf16 or F8_E4M3
 ///         tables: i32
-/// numbers copied; rounded to nearest, ties to even, where pages hold fewer bits than k and v.
-/// F8_E4M3
-///         has no scale: sizes above 448 become 448, NaN stays NaN
+/// numbers copied; rounded to nearest, ties to even, where pages hold fewer bits than k and v;
+///         F8_E4M3 has scale 1: sizes above 448 become 448, NaN stays NaN
 /// writes  the named places, nothing else; no two tokens may share a place
 struct KvWrite {
   Tensor k, v, pages_of_layer, span_begin, position, page_begin, pages;
