@@ -115,9 +115,14 @@ void attend_tile(const AttentionRows<T, K>& job, std::int64_t first_key, TileScr
   const std::int64_t record = attention_record(job.head_dim);
   const std::int64_t begin = first_row_at(job, first_key);
   const std::int64_t whole = first_row_at(job, first_key + tile_keys - 1);
+  const std::int64_t last_key = position_of(job, job.rows - 1), next_key = first_key + tile_keys;
   TilePages<K> found;
-  find_tile(job, first_key, position_of(job, job.rows - 1), found);
-  const TilePages<KvOperand<K>>& tile = scratch.operands.of(found, job.head_dim);
+  find_tile(job, first_key, last_key, found);
+  const TilePages<KvOperand<K>>& tile = scratch.operands.of(found, job.head_dim, [&] {
+    TilePages<K> soon;
+    find_tile(job, next_key <= last_key ? next_key : first_key, last_key, soon);
+    return soon;
+  });
   score_rows(scratch.q, tile, job.head_dim, job.scale, begin, job.rows, scratch.scores);
   for (std::int64_t row = begin; row < job.rows; ++row) {
     weigh_row(position_of(job, row) - first_key + 1, scratch.scores[row], scratch.weights[row],
