@@ -43,7 +43,8 @@ struct EngineUsage {
   PrefixCacheStats prefixes;
   PrefillCost cost;               ///< that eviction counts with
   std::int32_t snapshots = 0;     ///< that the prefix tree holds now
-  std::int64_t steps = 0;         ///< calls of the runner
+  std::int64_t steps = 0;         ///< that the runner was given
+  std::int64_t steps_ahead = 0;   ///< of these, the ones begun before the last one's text was told
   std::int64_t failed_steps = 0;  ///< of these, the ones that threw
   std::int64_t preemptions = 0;   ///< sequences that gave their memory back and waited again
   std::int64_t deferrals = 0;     ///< times that one could not get on, or start, for want of memory
@@ -73,10 +74,13 @@ class Engine {
 
   /// Ends a request: its sequences run no more (what they ran stays known as a prefix), its sink
   /// hears FinishReason::cancelled for each choice that had not ended, before this returns (from
-  /// inside a sink: soon after). Does nothing when the request has ended already.
+  /// inside a sink: soon after). Does nothing when the request has ended already. Waits for the
+  /// step that is under way, if one is: it draws nothing for this request any more.
   void cancel(RequestId request);
 
-  /// One call of the runner. False when there was nothing to do. When the runner throws, that
+  /// One step of the runner, to its end. Where its steps run beside the host the next one may be
+  /// under way when this returns: it runs while the sinks hear of this one, and whatever the caller
+  /// does until the next call. False when there was nothing to do. When the runner throws, that
   /// leaves this call too; no request is lost: their memory is released, and the next step() starts
   /// to recompute it from the tokens. Snapshots are lost, too.
   bool step();
@@ -92,7 +96,8 @@ class Engine {
   EngineUsage usage() const;
 
   /// The snapshots and the memory they are in, for those who keep them elsewhere (session files,
-  /// tiers). Between steps only.
+  /// tiers). Not from inside a step. Each call ends the step that is under way, and throws as
+  /// step() does; what it returned is good until the next step().
   PrefixCache& prefixes();
   MemoryPool& pool();
   SnapshotCarrier carrier();

@@ -98,6 +98,23 @@ class Runner {
   /// was to write is then never read again.
   virtual StepResult run(const Step& step) = 0;
 
+  /// Whether a step can run beside the host: then run() is also to be had in two parts, launch(),
+  /// until whose return views in the step live, and wait(). One step is under way at a time, and
+  /// nobody reads, writes or draws meanwhile. What either throws ends the step, as in run(). Where
+  /// this is false none of the four below is called.
+  virtual bool runs_beside() const { return false; }
+  virtual void launch(const Step& step);
+  virtual StepResult wait();
+
+  /// While a step is under way in which every span has one sampled row, its last token's: the step
+  /// that may come next. It has the same sequences in the same order, one token each, which is the
+  /// one that the step under way draws: what stands in `next` for it means nothing, and history
+  /// ends before it, so no row has penalties. There are no orders. Views live until this returns.
+  /// After wait() it begins with launch_prepared(), or never, when launch() comes first; until then
+  /// it has read and written nothing that another step may see.
+  virtual void prepare(const Step& next);
+  virtual void launch_prepared();
+
   /// Draws from logits that an earlier step returned for a row, of which `logits` has the first
   /// capacity().vocab: the token that the step would have drawn with these parameters. Between
   /// steps; row.token means nothing. Only asked for where requests keep logits.

@@ -30,6 +30,12 @@ struct SamplingParams {
 /// Throws Error(usage) naming the parameter, its range and the value. `vocab` bounds token ids.
 void check(const SamplingParams& params, std::int32_t vocab);
 
+/// Whether the tokens drawn so far change what is drawn next.
+inline bool has_penalties(const SamplingParams& params) {
+  return params.repetition_penalty != 1.0F || params.frequency_penalty != 0.0F ||
+         params.presence_penalty != 0.0F;
+}
+
 struct TokenLogprob {
   TokenId token;
   float logprob;

@@ -89,6 +89,15 @@ std::span<const Assignment> Scheduler::plan() {
   return plan_;
 }
 
+bool Scheduler::foresees_next(std::span<const Assignment> plan) {
+  const bool is_full = running() >= std::min(limits_.sequences_max, limits_.step_tokens);
+  if (may_start_ && !waiting_.empty() && !is_full) return false;
+  if (plan.size() != running_.size()) return false;
+  return std::all_of(plan.begin(), plan.end(), [](const Assignment& entry) {
+    return entry.sequence->is_foreseen() && entry.sequence->memory().reserve(2);
+  });
+}
+
 void Scheduler::ran(Sequence& sequence) {
   if (const std::optional<SnapshotPlace> place = sequence.take_cut()) {
     prefixes_->publish(sequence.known(), sequence.memory(), *place);

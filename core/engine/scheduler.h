@@ -69,6 +69,11 @@ class Scheduler {
   /// wait for a tier. Valid until the next call.
   std::span<const Assignment> plan();
 
+  /// While the step that was planned runs: whether the next plan will be the same sequences again,
+  /// with one token each that this step draws, unless one of them ends by it. Then there is memory
+  /// for that already, and nobody of them is about to leave a snapshot.
+  bool foresees_next(std::span<const Assignment> plan);
+
   /// The step is done and the sequence has said so: leaves a snapshot where one is wanted.
   void ran(Sequence& sequence);
 

@@ -93,6 +93,25 @@ void Sequence::fill(Span& span, std::int32_t count) const {
   span.samples.back().token = count - 1;
 }
 
+bool Sequence::is_foreseen() const {
+  if (pending() != 1 || holds_at_prompt_end_ || terms_->request.prefill_only) return false;
+  if (tokens() + 1 >= length_last() || has_penalties(sampling_)) return false;
+  const std::int32_t stands = memory_.length() + 1;
+  return std::none_of(cuts_.begin(), cuts_.end(),
+                      [&](const Cut& cut) { return cut.length == stands; });
+}
+
+/// The step under way writes the slot that this one reads.
+void Sequence::fill_next(Span& span) const {
+  span.tokens = known().last(1);
+  span.position = memory_.length() + 1;
+  span.tables = memory_.tables();
+  span.read_slot = memory_.write_slot();
+  span.write_slot = memory_.write_slot();
+  span.samples.assign(1, sample_row());
+  ++span.samples.back().draw;
+}
+
 bool Sequence::keeps_logits() const {
   const Request& request = terms_->request;
   return request.keep_logits && request.keep_snapshots && request.choices == 1 &&

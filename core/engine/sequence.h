@@ -130,6 +130,17 @@ class Sequence {
   /// Makes `span` the next `count` pending tokens; valid until the sequence changes.
   void fill(Span& span, std::int32_t count) const;
 
+  /// While its last token runs: whether another one will be drawn, and run, unless the next one
+  /// ends the answer; whether no snapshot is wanted between the two, and its choice depends on
+  /// nothing that is not known yet.
+  bool is_foreseen() const;
+  /// Of such a sequence: whether this token, drawn next, leaves it unended, if its text does.
+  bool goes_on_after(const SampledToken& sampled) const {
+    return sampled.finite && !is_stop_token(sampled.token);
+  }
+  /// Makes `span` the token to come, as Runner::prepare wants it; valid until the sequence changes.
+  void fill_next(Span& span) const;
+
   /// The step that held `count` tokens of it is done; it began at `begin`.
   void ran(std::int32_t count, Clock::time_point begin);
 

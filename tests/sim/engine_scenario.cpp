@@ -1,7 +1,9 @@
 #include "tests/sim/engine_scenario.h"
 
 #include <algorithm>
-#include <set>
+#include <chrono>
+#include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -134,11 +136,15 @@ Request make_request(Random& random, const Setting& setting, std::int32_t length
 
 class Scenario : private Listener {
  public:
-  Scenario(std::uint64_t seed, Bug bug, bool checks_rules)
+  Scenario(std::uint64_t seed, Bug bug, bool checks_rules, std::optional<LateBug> late = {})
       : random_(seed),
         setting_(make_setting(random_)),
         runner_(setting_.capacity, setting_.model, bug, checks_rules),
-        engine_(runner_, setting_.tokenizer, setting_.options) {
+        late_(runner_, seed, late.value_or(LateBug::none)),
+        is_late_(late.has_value()),
+        keeps_extra_token_(late == LateBug::extra_token_kept),
+        engine_(is_late_ ? static_cast<Runner&>(late_) : runner_, setting_.tokenizer,
+                with_clock(setting_.options)) {
     runner_.fails = [this] {
       const bool fails = setting_.is_rough && counts_.failed_steps < 10 && random_.chance(3);
       if (fails) ++counts_.failed_steps;
@@ -163,7 +169,11 @@ class Scenario : private Listener {
     }
     counts_.spans_max = runner_.spans_max;
     counts_.draws = runner_.draws;
+    late_.check();
     const EngineUsage usage = engine_.usage();
+    if (usage.steps_ahead != late_.begun_early) throw Violation("steps begun early are counted");
+    counts_.steps_ahead = usage.steps_ahead;
+    counts_.dropped = late_.prepared - late_.begun_early;
     counts_.hits = usage.prefixes.hits;
     counts_.evicted = usage.prefixes.evicted;
     counts_.prefix_waits = usage.prefix_waits;
@@ -178,6 +188,7 @@ class Scenario : private Listener {
  private:
   void submit() {
     Request request = make_request(random_, setting_, engine_.length_max(), earlier_tokens());
+    request.token_times = is_late_;
     const RequestId id = engine_.submit(request, *this);
     asked_.emplace_back(id, std::move(request));
   }
@@ -200,7 +211,8 @@ class Scenario : private Listener {
   /// A few times only, or everything that got stuck would be cancelled in the end.
   void cancel(RequestId id) {
     if (cancels_left_-- <= 0) return;
-    cancelled_.insert(id);
+    cancelled_.emplace(id, now_);
+    if (keeps_extra_token_) engine_.pool();  // ends the step under way, which takes what it drew
     engine_.cancel(id);
   }
 
@@ -250,6 +262,9 @@ class Scenario : private Listener {
     if (got.reason == FinishReason::cancelled) {
       ++counts_.cancelled;
       if (!cancelled_.contains(id)) throw Violation("cancelled, but by nobody");
+      for (const std::chrono::steady_clock::time_point time : got.token_times) {
+        if (time > cancelled_.at(id)) throw Violation("a token was drawn after its request's end");
+      }
       if (got.tokens.size() > expected.tokens.size() ||
           !std::equal(got.tokens.begin(), got.tokens.end(), expected.tokens.begin())) {
         throw Violation("a cancelled answer is not the begin of the naive one");
@@ -283,12 +298,22 @@ class Scenario : private Listener {
     if (got.events.size() != events) throw Violation("one event per token when asked for");
   }
 
+  /// Every look at the clock finds it later.
+  EngineOptions with_clock(EngineOptions options) {
+    if (is_late_) options.now = [this] { return now_ += std::chrono::nanoseconds(1); };
+    return options;
+  }
+
   Random random_;
   Setting setting_;
   ToyRunner runner_;
+  LateRunner late_;
+  bool is_late_, keeps_extra_token_;
+  std::chrono::steady_clock::time_point now_{std::chrono::hours(1)};
   Engine engine_;
   std::vector<std::pair<RequestId, Request>> asked_;
-  std::set<RequestId> cancelled_;
+  std::map<RequestId, std::chrono::steady_clock::time_point>
+      cancelled_;  ///< and when for the first time
   std::int32_t cancels_left_ = random_.between(0, 4);
   EngineCounts counts_;
 };
@@ -297,6 +322,10 @@ class Scenario : private Listener {
 
 EngineCounts run_engine_scenario(std::uint64_t seed, Bug bug, bool checks_rules) {
   return Scenario(seed, bug, checks_rules).run();
+}
+
+EngineCounts run_late_scenario(std::uint64_t seed, LateBug bug) {
+  return Scenario(seed, Bug::rejected_tokens_kept, true, bug).run();
 }
 
 }  // namespace hyb::sim

@@ -1,0 +1,187 @@
+// How one step follows another.
+#include <algorithm>
+#include <utility>
+
+#include "core/base/error.h"
+#include "core/base/marked.h"
+#include "core/engine/engine_books.h"
+
+namespace hyb {
+
+/// The spans keep their buffers from step to step.
+void Engine::Books::launch(std::span<const Assignment> plan) {
+  step.spans.resize(plan.size());
+  step.keep_logits = false;
+  for (std::size_t i = 0; i < plan.size(); ++i) {
+    const Sequence& sequence = *plan[i].sequence;
+    sequence.fill(step.spans[i], plan[i].tokens);
+    const bool draws_first = !step.spans[i].samples.empty() && sequence.is_unanswered();
+    step.keep_logits = step.keep_logits || (draws_first && sequence.keeps_logits());
+  }
+  under_way = {.plan = plan, .begin = now()};
+  begin();
+}
+
+/// Where steps do not run beside the host, this one runs in wait().
+void Engine::Books::begin() {
+  pool.take_orders(step.orders);
+  ++steps;
+  if (!runner->runs_beside()) return;
+  try {
+    const Marked running(in_run);
+    runner->launch(step);
+  } catch (...) {
+    fail();
+    throw;
+  }
+}
+
+/// A failed step leaves unknown bytes in what it was to write, so nothing that holds memory is
+/// trusted after it.
+void Engine::Books::fail() {
+  under_way = {};
+  ++failed_steps;
+  scheduler.release_all();
+}
+
+/// The sequences of the step are as they were before it.
+StepResult Engine::Books::wait() {
+  std::size_t rows = 0;
+  for (const Span& span : step.spans) rows += span.samples.size();
+  try {
+    const Marked running(in_run);
+    StepResult result = runner->runs_beside() ? runner->wait() : runner->run(step);
+    require(result.sampled.size() == rows, "engine: the runner answers every row");
+    for (const SampledToken& sampled : result.sampled) {
+      require(
+          !sampled.finite || (index(sampled.token) >= 0 && index(sampled.token) < capacity.vocab),
+          "engine: the runner draws from the vocabulary");
+    }
+    return result;
+  } catch (...) {
+    fail();
+    throw;
+  }
+}
+
+/// The step that is under way, to its end. Then the next one may be under way.
+void Engine::Books::finish_step() {
+  const bool is_prepared = prepare_next();
+  const StepResult result = wait();
+  const Clock::time_point end = now();
+  const auto [plan, begin] = std::exchange(under_way, {});
+  if (watch) learn_cost(end - begin);
+  if (!is_prepared || !goes_on(plan, result)) {
+    std::size_t rows = 0;
+    for (std::size_t i = 0; i < plan.size(); ++i) {
+      const bool is_sampled = !step.spans[i].samples.empty();
+      settle(plan[i], result, is_sampled ? std::optional(rows++) : std::nullopt, begin, end);
+    }
+    return;
+  }
+
+  // Those whose text may end them are told first.
+  const std::int32_t unended = unfinished;
+  const auto settle_those = [&](bool with_stop_strings) {
+    for (std::size_t i = 0; i < plan.size(); ++i) {
+      if (stop_in_text[i] == with_stop_strings) settle(plan[i], result, i, begin, end);
+    }
+  };
+  settle_those(true);
+  std::exception_ptr failure;
+  if (unfinished == unended) failure = launch_next(plan);
+  settle_those(false);
+  if (failure == nullptr) return;
+  fail();
+  std::rethrow_exception(failure);
+}
+
+/// Makes the step that may follow the one under way. False: it has to be planned.
+bool Engine::Books::prepare_next() {
+  const std::span<const Assignment> plan = under_way.plan;
+  if (!runner->runs_beside() || step.keep_logits || (desk && desk->is_awaited())) return false;
+  // Orders would ride in it, and it may never come.
+  if (pool.has_orders() || !scheduler.foresees_next(plan) || pool.has_orders()) return false;
+  next_step.orders.clear();
+  next_step.keep_logits = false;
+  next_step.spans.resize(plan.size());
+  stop_in_text.resize(plan.size());
+  for (std::size_t i = 0; i < plan.size(); ++i) {
+    plan[i].sequence->fill_next(next_step.spans[i]);
+    stop_in_text[i] = !plan[i].sequence->request().stop.empty();
+  }
+  try {
+    const Marked running(in_run);
+    runner->prepare(next_step);
+  } catch (...) {
+    abandon();
+    fail();
+    throw;
+  }
+  return true;
+}
+
+bool Engine::Books::goes_on(std::span<const Assignment> plan, const StepResult& result) const {
+  for (std::size_t i = 0; i < plan.size(); ++i) {
+    if (!plan[i].sequence->goes_on_after(result.sampled[i])) return false;
+  }
+  return true;
+}
+
+/// The step before is not settled yet, so what goes wrong is returned.
+std::exception_ptr Engine::Books::launch_next(std::span<const Assignment> plan) {
+  std::swap(step, next_step);
+  under_way = {.plan = plan, .begin = now()};
+  ++steps;
+  ++steps_ahead;
+  try {
+    const Marked running(in_run);
+    runner->launch_prepared();
+  } catch (...) {
+    return std::current_exception();
+  }
+  return nullptr;
+}
+
+/// Afterwards no step is under way, and memory is what the books say. Only a step that was begun
+/// early can be under way here: every sequence in it has drawn a token.
+void Engine::Books::land(std::optional<RequestId> cancelled) {
+  if (under_way.plan.empty()) return;
+  const StepResult result = wait();
+  const Clock::time_point end = now();
+  const auto [plan, begin] = std::exchange(under_way, {});
+  for (std::size_t i = 0; i < plan.size(); ++i) {
+    const bool is_dropped = plan[i].sequence->age().request == cancelled;
+    settle(plan[i], result, is_dropped ? std::nullopt : std::optional(i), begin, end);
+  }
+}
+
+/// Whoever destroys an engine does not want what its last step drew.
+void Engine::Books::abandon() noexcept {
+  if (under_way.plan.empty()) return;
+  try {
+    runner->wait();
+  } catch (...) {
+    // The step is over either way.
+  }
+  under_way = {};
+}
+
+void Engine::Books::carry_out_orders() {
+  require(!in_run, "engine: a runner does not give orders");
+  land();
+  if (!pool.has_orders()) return;
+  step.spans.clear();
+  step.keep_logits = false;
+  begin();
+  wait();
+}
+
+void Engine::Books::learn_cost(Clock::duration elapsed) {
+  const std::optional<PrefillCost> cost = watch->ran(step, elapsed);
+  if (!cost) return;
+  prefixes.set_cost(*cost);
+  if (tier != nullptr) tier->set_cost(*cost);
+}
+
+}  // namespace hyb

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <list>
+#include <optional>
+#include <vector>
+
+#include "core/engine/runner.h"
+#include "tests/sim/random.h"
+
+namespace hyb::sim {
+
+/// Mistakes of a runner whose steps run beside the host, or of an engine on it.
+enum class LateBug {
+  none,
+  delivered_twice,   ///< the answers of a step are told again as the next one's
+  token_lost,        ///< a step that was begun early reads the tokens of the step before the last
+  rows_exchanged,    ///< the same, the tokens of other sequences
+  runs_unasked,      ///< what is prepared is run, also when it is never begun: it writes memory
+  step_lost,         ///< a step that was begun early is not run when it comes to it
+  extra_token_kept,  ///< who is cancelled keeps what the step under way draws: see the scenario
+};
+
+const char* name_of(LateBug bug);
+
+/// Steps that run beside the host: they are done at some moment between launch() and the end of
+/// wait(), or fail then, and see what was said in launch(). What a step is to see is copied, so
+/// whoever changes it before the step is done finds that it made no difference.
+class LateRunner : public Runner {
+ public:
+  /// The runner that does the steps outlives this one.
+  LateRunner(Runner& runner, std::uint64_t seed, LateBug bug)
+      : runner_(&runner), random_(seed), bug_(bug) {}
+
+  Capacity capacity() const override { return runner_->capacity(); }
+  bool runs_beside() const override { return true; }
+  StepResult run(const Step& step) override;
+  void launch(const Step& step) override;
+  void prepare(const Step& next) override;
+  void launch_prepared() override;
+  StepResult wait() override;
+  SampledToken draw(std::span<const float> logits, const SampleRow& row) override;
+  void read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) override;
+  void write(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) override;
+
+  /// Throws what went wrong with a step whose end nobody saw.
+  void check() const;
+
+  std::int64_t prepared = 0, begun_early = 0;
+
+ private:
+  /// All that a step's views show, as it was.
+  struct Kept {
+    explicit Kept(const Step& from);
+    void give(std::size_t row, TokenId token);
+
+    Step step;
+    std::list<std::vector<TokenId>> tokens;
+    std::list<std::vector<PageTable>> tables;
+    std::list<SamplingParams> params;
+  };
+
+  void done();
+  void begin(Kept step);
+
+  Runner* runner_;
+  Random random_;
+  LateBug bug_;
+  std::optional<Kept> under_way_, next_;
+  bool is_done_ = false;
+  std::exception_ptr failure_, violation_;
+  StepResult result_, last_;  ///< of the step under way, once it is done; of the one before it
+};
+
+}  // namespace hyb::sim
