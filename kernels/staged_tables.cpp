@@ -20,7 +20,7 @@ class HostTables final : public StagedTables {
             .device = count == 0 ? Tensor() : table};
   }
 
-  void upload() override {}
+  void upload(bool) override {}
 
  private:
   Buffer room_;

@@ -25,8 +25,9 @@ class StagedTables {
   virtual void clear() = 0;
   /// Room for `count` numbers of any value.
   virtual Table take(std::int64_t count) = 0;
-  /// Once a round, before the ops that read it.
-  virtual void upload() = 0;
+  /// Once a round, before the ops that read it. `keeps_first`: the round's first table stays as ops
+  /// have left it where a take of that size stood first before.
+  virtual void upload(bool keeps_first) = 0;
 };
 
 /// Takes of at most `bytes` in all, each rounded up to 64, allocate nothing. Throws Error(memory).

@@ -31,6 +31,23 @@ std::size_t logits_bytes(const Plan& plan) {
 
 std::int32_t count_of(const auto& values) { return static_cast<std::int32_t>(values.size()); }
 
+std::unique_ptr<kernels::DeviceSampler> sampler_for(kernels::Queue& queue, std::int64_t rows) {
+  if (queue.device() == kernels::Device::cpu) return nullptr;
+  return kernels::make_device_sampler(queue, rows);
+}
+
+hyb::SampledToken token_of(const kernels::SampledToken& drawn) {
+  hyb::SampledToken token = {.token = drawn.token,
+                             .finite = drawn.outcome == kernels::SampleOutcome::chosen,
+                             .logprob = drawn.logprob,
+                             .top = {}};
+  for (int i = 0; i < drawn.alternatives; ++i) {
+    const kernels::TokenLogprob& likely = drawn.likeliest[static_cast<std::size_t>(i)];
+    token.top.push_back({likely.token, likely.logprob});
+  }
+  return token;
+}
+
 }  // namespace
 
 ModelRunner::ModelRunner(kernels::Queue& queue, const Plan& plan, const Weights& weights,
@@ -43,7 +60,9 @@ ModelRunner::ModelRunner(kernels::Queue& queue, const Plan& plan, const Weights&
       store_(queue, geometry, options.memory, options.mapping, std::move(superblocks)),
       decoder_(queue, plan, weights, store_, geometry, limits_of(options)),
       staging_(queue, staging_limits(geometry, options)),
-      graphs_(queue, decoder_, staging_, options.step_rows, options.graphs),
+      sampler_(sampler_for(queue, options.step_rows)),
+      graphs_(queue, decoder_, staging_, sampler_.get(), options.step_rows, options.vocab_used,
+              options.graphs),
       sample_workspace_(queue.device(), kernels::sample_workspace_bytes(queue.device(), plan.vocab,
                                                                         queue.threads())),
       drawn_logits_(queue.device(), logits_bytes(plan)) {
@@ -62,6 +81,7 @@ Capacity ModelRunner::capacity() const {
 
 std::size_t ModelRunner::workspace_bytes() const {
   return decoder_.scratch_bytes() + sample_workspace_.bytes() + drawn_logits_.bytes() +
+         kernels::device_sampler_bytes(queue_.device(), options_.step_rows) +
          StepStaging::bytes(staging_limits(geometry_, options_));
 }
 
@@ -70,6 +90,7 @@ std::size_t ModelRunner::workspace_bytes(kernels::Device device, const Plan& pla
                                          int threads) {
   return Decoder::scratch_bytes(plan, device, geometry.activation_dtype, limits_of(options)) +
          kernels::sample_workspace_bytes(device, plan.vocab, threads) + logits_bytes(plan) +
+         kernels::device_sampler_bytes(device, options.step_rows) +
          StepStaging::bytes(staging_limits(geometry, options));
 }
 
@@ -113,12 +134,69 @@ void ModelRunner::check(const Step& step) const {
 }
 
 StepResult ModelRunner::run(const Step& step) {
+  if (runs_beside()) {
+    launch(step);
+    return wait();
+  }
   check(step);
   store_.carry_out(step.orders);
   if (step.spans.empty()) return {};
   const Tensor logits = graphs_.run(step);
   if (logits.empty()) return {};
-  return sample(step, logits);
+  add_rows(step);
+  StepResult result{.sampled = draw_rows(logits), .logits = {}};
+  if (step.keep_logits) result.logits = download(logits, result.sampled.size());
+  return result;
+}
+
+void ModelRunner::stage(const Step& step, bool is_next) {
+  check(step);
+  add_rows(step);
+  graphs_.stage(step, sample_params_, is_next);
+  keeps_next_logits_ = step.keep_logits;
+}
+
+void ModelRunner::launch(const Step& step) {
+  require(!is_under_way_, "runner: one step at a time");
+  is_prepared_ = false;
+  launched_ = {};
+  store_.carry_out(step.orders);
+  if (!step.spans.empty()) {
+    stage(step, false);
+    begin_staged();
+  }
+  is_under_way_ = true;
+}
+
+void ModelRunner::prepare(const Step& next) {
+  require(is_under_way_ && is_decode(next) && next.orders.empty(),
+          "runner: a decode step is prepared beside the one that draws its tokens");
+  stage(next, true);
+  is_prepared_ = true;
+}
+
+void ModelRunner::launch_prepared() {
+  require(!is_under_way_ && std::exchange(is_prepared_, false), "runner: a step was prepared");
+  begin_staged();
+  is_under_way_ = true;
+}
+
+/// The answers are on their way as soon as they are there.
+void ModelRunner::begin_staged() {
+  keeps_logits_ = keeps_next_logits_;
+  launched_ = graphs_.launch();
+  if (!launched_.logits.empty()) sampler_->ask(launched_.tokens);
+}
+
+StepResult ModelRunner::wait() {
+  require(std::exchange(is_under_way_, false), "runner: a step is under way");
+  StepResult result;
+  if (launched_.logits.empty()) return result;
+  for (const kernels::SampledToken& drawn : sampler_->answers()) {
+    result.sampled.push_back(token_of(drawn));
+  }
+  if (keeps_logits_) result.logits = download(launched_.logits, result.sampled.size());
+  return result;
 }
 
 void ModelRunner::read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) {
@@ -149,44 +227,36 @@ void ModelRunner::add_row(const hyb::SampleRow& row) {
                             .logprobs = params.logprobs});
 }
 
-/// One per row that was added; there may be more logits behind them.
+void ModelRunner::add_rows(const Step& step) {
+  sample_params_.clear();
+  for (const Span& span : step.spans) {
+    for (const hyb::SampleRow& row : span.samples) add_row(row);
+  }
+}
+
+/// One per row that was added.
 std::vector<SampledToken> ModelRunner::draw_rows(const Tensor& logits) {
   const std::span<kernels::SampledToken> out(sampled_.data(), sample_params_.size());
   const auto workspace = static_cast<std::int64_t>(sample_workspace_.bytes());
-  kernels::sample(queue_, {.logits = logits.rows(0, std::ssize(out)),
+  kernels::sample(queue_, {.logits = logits,
                            .vocab_used = options_.vocab_used,
                            .rows = sample_params_,
                            .out = out,
                            .workspace = sample_workspace_.tensor(0, DType::u8, {workspace})});
   std::vector<SampledToken> tokens;
-  for (const kernels::SampledToken& drawn : out) {
-    SampledToken& token = tokens.emplace_back();
-    token = {.token = drawn.token,
-             .finite = drawn.outcome == kernels::SampleOutcome::chosen,
-             .logprob = drawn.logprob,
-             .top = {}};
-    for (int i = 0; i < drawn.alternatives; ++i) {
-      const kernels::TokenLogprob& likely = drawn.likeliest[static_cast<std::size_t>(i)];
-      token.top.push_back({likely.token, likely.logprob});
-    }
-  }
+  for (const kernels::SampledToken& drawn : out) tokens.push_back(token_of(drawn));
   return tokens;
 }
 
-StepResult ModelRunner::sample(const Step& step, const Tensor& logits) {
-  sample_params_.clear();
-  for (const Span& span : step.spans) {
-    for (const hyb::SampleRow& row : span.samples) add_row(row);
-  }
-  StepResult result{.sampled = draw_rows(logits), .logits = {}};
-  if (!step.keep_logits) return result;
-  result.logits.resize(result.sampled.size() * static_cast<std::size_t>(logits.dim(1)));
-  kernels::download(queue_, std::as_writable_bytes(std::span(result.logits)),
-                    logits.as<std::byte>());
-  return result;
+/// Of the first rows; waits for them.
+std::vector<float> ModelRunner::download(const Tensor& logits, std::size_t rows) {
+  std::vector<float> out(rows * static_cast<std::size_t>(logits.dim(1)));
+  kernels::download(queue_, std::as_writable_bytes(std::span(out)), logits.as<std::byte>());
+  return out;
 }
 
 SampledToken ModelRunner::draw(std::span<const float> logits, const hyb::SampleRow& row) {
+  require(!is_under_way_, "runner: draws come between steps");
   require(count_of(logits) == options_.vocab_used, "runner: a logit per id that may be drawn");
   kernels::upload(queue_, drawn_logits_.data(), std::as_bytes(logits));
   sample_params_.clear();

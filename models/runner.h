@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/engine/runner.h"
-#include "kernels/ops/sample.h"
+#include "kernels/ops/device_sampler.h"
 #include "models/decoder.h"
 #include "models/step_graphs.h"
 #include "models/step_staging.h"
@@ -22,7 +22,8 @@ struct RunnerOptions {
   GraphOptions graphs{};                    ///< on a card
 };
 
-/// core's Runner on a real model: stages a step's tables, walks the plan, samples.
+/// core's Runner on a real model: stages a step's tables, walks the plan, samples. On a card steps
+/// run beside the host, and decode steps draw inside of their graph.
 class ModelRunner : public Runner {
  public:
   /// All but the options outlive the runner. Throws Error(memory) when the machine has not so much.
@@ -33,6 +34,11 @@ class ModelRunner : public Runner {
 
   Capacity capacity() const override;
   StepResult run(const Step& step) override;
+  bool runs_beside() const override { return sampler_ != nullptr; }
+  void launch(const Step& step) override;
+  void prepare(const Step& next) override;
+  void launch_prepared() override;
+  StepResult wait() override;
   SampledToken draw(std::span<const float> logits, const hyb::SampleRow& row) override;
   void read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) override;
   void write(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) override;
@@ -56,9 +62,12 @@ class ModelRunner : public Runner {
  private:
   void check(const Step& step) const;
   void check(const Span& span) const;
-  StepResult sample(const Step& step, const kernels::Tensor& logits);
   void add_row(const hyb::SampleRow& row);
+  void add_rows(const Step& step);
   std::vector<SampledToken> draw_rows(const kernels::Tensor& logits);
+  std::vector<float> download(const kernels::Tensor& logits, std::size_t rows);
+  void stage(const Step& step, bool is_next);
+  void begin_staged();
 
   kernels::Queue& queue_;
   const Plan& plan_;
@@ -67,11 +76,17 @@ class ModelRunner : public Runner {
   Store store_;
   Decoder decoder_;
   StepStaging staging_;
+  std::unique_ptr<kernels::DeviceSampler> sampler_;  ///< a card's
   StepGraphs graphs_;
   kernels::Buffer sample_workspace_, drawn_logits_;
   std::vector<kernels::SampleRow> sample_params_;
   std::vector<std::vector<kernels::LogitBias>> biases_;
   std::vector<kernels::SampledToken> sampled_;
+  // Of the step under way, if there is one.
+  StepGraphs::Launched launched_;
+  bool is_under_way_ = false, keeps_logits_ = false;
+  bool keeps_next_logits_ = false;  ///< what is staged does
+  bool is_prepared_ = false;
 };
 
 }  // namespace hyb::models

@@ -2,8 +2,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
+#include "kernels/ops/device_sampler.h"
 #include "kernels/recording.h"
 #include "models/decoder.h"
 #include "models/step_staging.h"
@@ -18,21 +20,35 @@ struct GraphOptions {
   bool operator==(const GraphOptions&) const = default;
 };
 
-/// Runs steps through a decoder. On a card decode steps are padded to so many rows that few sizes
-/// are left, and a step whose shape came before is replayed from its recording: one call instead of
-/// hundreds.
+/// Runs steps through a decoder. On a card it draws the tokens of the sampled rows, too; decode
+/// steps are padded to so many rows that few sizes are left, and a step whose shape came before is
+/// replayed from its recording: one call instead of hundreds.
 class StepGraphs {
  public:
-  /// All but the options outlive it. `rows_max`: most spans of a step.
-  StepGraphs(kernels::Queue& queue, Decoder& decoder, StepStaging& staging, std::int64_t rows_max,
+  /// All but the options outlive it. `rows_max`: most spans of a step; ids from `vocab_used` on are
+  /// never drawn; `sampler` is null on the CPU.
+  StepGraphs(kernels::Queue& queue, Decoder& decoder, StepStaging& staging,
+             kernels::DeviceSampler* sampler, std::int64_t rows_max, std::int32_t vocab_used,
              const GraphOptions& options);
 
-  /// Logits of the sampled rows, in the order of the spans, as Decoder::run returns them; behind
-  /// them there may be rows of no meaning.
+  /// On the CPU: logits of the sampled rows, in the order of the spans, as Decoder::run returns
+  /// them.
   kernels::Tensor run(const Step& step);
 
   /// From the next step on. Other options forget what was recorded.
   void choose(const GraphOptions& options);
+
+  /// On a card, where the step before may still be running: brings the tables of this one there.
+  /// `rows` are its sampled rows. `keeps_tokens`: it is a decode step, and its tokens are those
+  /// that the step before draws.
+  void stage(const Step& step, std::span<const kernels::SampleRow> rows, bool keeps_tokens);
+
+  struct Launched {
+    kernels::Tensor logits;  ///< as run()'s; behind them there may be rows of no meaning
+    kernels::Tensor tokens;  ///< as DeviceSampler::draw leaves them, on the card, one per row
+  };
+  /// Begins the step that was staged last; may be called once. Empty where nothing is sampled.
+  Launched launch();
 
   /// Recordings that were made so far.
   std::int32_t recorded() const { return recorded_; }
@@ -53,17 +69,22 @@ class StepGraphs {
     Shape shape;
     std::uint64_t last_use;
     std::unique_ptr<kernels::Recording> recording;  ///< null: seen once
-    kernels::Tensor logits;
+    Launched launched;
   };
 
   Entry& entry_of(const Shape& shape);
-  void record(Entry& entry, const StepStaging::Staged& staged);
+  void record(Entry& entry);
+  Launched run_staged();
 
   kernels::Queue& queue_;
   Decoder& decoder_;
   StepStaging& staging_;
+  kernels::DeviceSampler* sampler_;
   std::int64_t rows_max_;
+  std::int32_t vocab_used_;
   GraphOptions options_;
+  StepStaging::Staged staged_;
+  bool decodes_ = false;  ///< what is staged does
   std::vector<Entry> entries_;
   std::uint64_t uses_ = 0;
   std::int32_t recorded_ = 0;

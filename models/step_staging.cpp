@@ -53,14 +53,14 @@ std::size_t StepStaging::bytes(const Limits& limits) {
 StepStaging::StepStaging(kernels::Queue& queue, const Limits& limits)
     : room_(kernels::make_staged_tables(queue, bytes(limits))), groups_(limits.groups) {}
 
-StepStaging::Staged StepStaging::stage(const Step& step, std::int64_t rows) {
+StepStaging::Staged StepStaging::stage(const Step& step, std::int64_t rows, bool keeps_tokens) {
   room_->clear();
   const std::int64_t spans = rows == 0 ? std::ssize(step.spans) : rows;
   stage_tokens(step, rows == 0 ? tokens_of(step) : rows);
   stage_spans(step, spans, rows == 0 ? samples_of(step) : rows);
   stage_pages(step, spans);
   staged_.tables.single_tokens = staged_.tables.tokens.dim(0) == spans;
-  room_->upload();
+  room_->upload(keeps_tokens);
   return staged_;
 }
 

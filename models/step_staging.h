@@ -31,8 +31,10 @@ class StepStaging {
 
   /// The tables of a step within the limits, valid until the next call. With `rows`, as many spans
   /// and sampled rows as that: every span of the step has one token, which is sampled, and what
-  /// stands behind them has neither slots nor pages.
-  Staged stage(const Step& step, std::int64_t rows = 0);
+  /// stands behind them has neither slots nor pages. `keeps_tokens`: on a card what stands in the
+  /// table of tokens stays there; the step's are not looked at. That table always stands at the
+  /// same place.
+  Staged stage(const Step& step, std::int64_t rows = 0, bool keeps_tokens = false);
 
   static std::size_t bytes(const Limits& limits);
 

@@ -21,11 +21,7 @@ StepTotals& StepTotals::operator+=(const StepTotals& more) {
   return *this;
 }
 
-StepResult MeteredRunner::run(const Step& step) {
-  const auto begin = std::chrono::steady_clock::now();
-  StepResult result = runner_->run(step);
-  totals_.inside += std::chrono::steady_clock::now() - begin;
-  if (step.spans.empty()) return result;
+models::Work MeteredRunner::work_of(const Step& step) {
   shapes_.clear();
   for (const Span& span : step.spans) {
     shapes_.push_back({.sequences = 1,
@@ -33,8 +29,45 @@ StepResult MeteredRunner::run(const Step& step) {
                        .position = span.position,
                        .rows = std::ssize(span.samples)});
   }
-  totals_.steps.push_back(roofline_.step(shapes_));
-  totals_.work += totals_.steps.back();
+  return roofline_.step(shapes_);
+}
+
+void MeteredRunner::add(const models::Work& work) {
+  totals_.steps.push_back(work);
+  totals_.work += work;
+}
+
+StepResult MeteredRunner::run(const Step& step) {
+  const auto begin = std::chrono::steady_clock::now();
+  StepResult result = runner_->run(step);
+  totals_.inside += std::chrono::steady_clock::now() - begin;
+  if (!step.spans.empty()) add(work_of(step));
+  return result;
+}
+
+void MeteredRunner::launch(const Step& step) {
+  has_tokens_ = !step.spans.empty();
+  if (has_tokens_) work_ = work_of(step);
+  begin_ = std::chrono::steady_clock::now();
+  runner_->launch(step);
+}
+
+void MeteredRunner::prepare(const Step& next) {
+  runner_->prepare(next);
+  next_work_ = work_of(next);
+}
+
+void MeteredRunner::launch_prepared() {
+  begin_ = std::chrono::steady_clock::now();
+  runner_->launch_prepared();
+  work_ = next_work_;
+  has_tokens_ = true;
+}
+
+StepResult MeteredRunner::wait() {
+  StepResult result = runner_->wait();
+  totals_.inside += std::chrono::steady_clock::now() - begin_;
+  if (has_tokens_) add(work_);
   return result;
 }
 

@@ -13,7 +13,7 @@ namespace hyb::app {
 
 /// What a runner did since the meter was set to zero.
 struct StepTotals {
-  std::chrono::nanoseconds inside{0};  ///< from call to return, all steps together
+  std::chrono::nanoseconds inside{0};  ///< from a step's begin to its end, all steps together
   models::Work work;                   ///< the least that these steps had to move and compute
   std::vector<models::Work> steps;     ///< the same of each that ran tokens
 
@@ -35,6 +35,11 @@ class MeteredRunner final : public Runner {
 
   Capacity capacity() const override { return runner_->capacity(); }
   StepResult run(const Step& step) override;
+  bool runs_beside() const override { return runner_->runs_beside(); }
+  void launch(const Step& step) override;
+  void prepare(const Step& next) override;
+  void launch_prepared() override;
+  StepResult wait() override;
   SampledToken draw(std::span<const float> logits, const SampleRow& row) override {
     return runner_->draw(logits, row);
   }
@@ -46,10 +51,17 @@ class MeteredRunner final : public Runner {
   }
 
  private:
+  models::Work work_of(const Step& step);
+  void add(const models::Work& work);
+
   Runner* runner_;
   models::Roofline roofline_;
   StepTotals totals_;
   std::vector<models::StepShape> shapes_;
+  // Of the step under way, and of the one prepared to follow it.
+  std::chrono::steady_clock::time_point begin_;
+  models::Work work_, next_work_;
+  bool has_tokens_ = false;
 };
 
 }  // namespace hyb::app

@@ -10,18 +10,23 @@ class DeviceTables final : public StagedTables {
  public:
   DeviceTables(Stream& stream, std::size_t bytes) : staging_(stream) { staging_.reserve(bytes); }
 
-  void clear() override { staging_.clear(); }
+  void clear() override {
+    staging_.clear();
+    first_bytes_ = 0;
+  }
 
   Table take(std::int64_t count) override {
     const Staged<std::int32_t> place = staging_.take<std::int32_t>(count);
     if (count == 0) return {.host = {}, .device = {}};
+    if (first_bytes_ == 0) first_bytes_ = place.host.size_bytes();
     return {.host = place.host, .device = Tensor(place.device, DType::i32, {count})};
   }
 
-  void upload() override { staging_.upload(); }
+  void upload(bool keeps_first) override { staging_.upload(keeps_first ? first_bytes_ : 0); }
 
  private:
   Staging staging_;
+  std::size_t first_bytes_ = 0;
 };
 
 class RecordedGraph final : public Recording {

@@ -1,16 +1,20 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 
+#include "kernels/ops/device_sampler.h"
 #include "kernels/recording.h"
 #include "kernels/staged_tables.h"
 
 namespace hyb::kernels::cuda {
 
-/// What make_staged_tables() and record() are on a card.
+/// What make_staged_tables(), record() and those of device_sampler.h are on a card.
 std::unique_ptr<StagedTables> make_staged_tables(Stream& stream, std::size_t bytes);
 std::unique_ptr<Recording> record(Stream& stream, const std::function<void()>& body);
+std::unique_ptr<DeviceSampler> make_device_sampler(Stream& stream, std::int64_t rows_max);
+std::size_t device_sampler_bytes(std::int64_t rows_max);
 
 }  // namespace hyb::kernels::cuda

@@ -76,12 +76,15 @@ Staging::Place Staging::take_bytes(std::size_t bytes) {
   return {.host = chunk->host[side_].get() + at, .device = chunk->device.get() + at};
 }
 
-void Staging::upload() {
+void Staging::upload(std::size_t kept) {
+  std::size_t begin = aligned(kept);
   for (const Chunk& chunk : chunks_) {
-    if (chunk.used == 0) continue;
-    check(cudaMemcpyAsync(chunk.device.get(), chunk.host[side_].get(), chunk.used,
-                          cudaMemcpyHostToDevice, stream_.handle()),
-          "cudaMemcpyAsync");
+    if (chunk.used > begin) {
+      check(cudaMemcpyAsync(chunk.device.get() + begin, chunk.host[side_].get() + begin,
+                            chunk.used - begin, cudaMemcpyHostToDevice, stream_.handle()),
+            "cudaMemcpyAsync");
+    }
+    begin = 0;
   }
   uploaded_[side_].record(stream_);
 }
@@ -95,7 +98,7 @@ void Readback::reserve(std::size_t bytes) {
 }
 
 void Readback::clear() {
-  done_.wait();
+  if (!is_waited_for_) wait();
   for (Chunk& chunk : chunks_) chunk.used = 0;
 }
 
@@ -111,12 +114,19 @@ const std::byte* Readback::copy_bytes(const void* device, std::size_t bytes) {
   chunk->used += wanted;
   check(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, stream_.handle()),
         "cudaMemcpyAsync");
+  is_marked_ = is_waited_for_ = false;
   return host;
 }
 
-void Readback::wait() {
+void Readback::mark() {
   done_.record(stream_);
+  is_marked_ = true;
+}
+
+void Readback::wait() {
+  if (!is_marked_) mark();
   done_.wait();
+  is_waited_for_ = true;
 }
 
 }  // namespace hyb::kernels::cuda

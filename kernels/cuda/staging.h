@@ -59,8 +59,8 @@ class Staging {
   }
 
   /// Asks for the copy of all that was taken in this round; once a round, and not inside of a
-  /// graph.
-  void upload();
+  /// graph. The first `kept` bytes, whole takes, are not copied: there the device has written.
+  void upload(std::size_t kept = 0);
 
  private:
   struct Chunk {
@@ -100,7 +100,11 @@ class Readback {
     return {reinterpret_cast<const T*>(copy_bytes(device, bytes)), static_cast<std::size_t>(count)};
   }
 
-  /// Returns when all that the stream was asked for until now is done.
+  /// What wait() will wait for is what the stream was asked for until now; more may follow.
+  void mark();
+
+  /// Returns when the copies are done, and all that the stream was asked for before the mark: now,
+  /// where there was none.
   void wait();
 
  private:
@@ -113,6 +117,7 @@ class Readback {
   Stream& stream_;
   std::vector<Chunk> chunks_;
   Event done_;
+  bool is_marked_ = false, is_waited_for_ = true;
 };
 
 }  // namespace hyb::kernels::cuda

@@ -25,7 +25,7 @@ Bounce& Stream::bounce() {
 }
 
 Sampler& Stream::sampler() {
-  if (!sampler_) sampler_ = std::make_unique<Sampler>(*this);
+  if (!sampler_) sampler_ = std::make_unique<Sampler>(*this, 1);
   return *sampler_;
 }
 

@@ -64,7 +64,7 @@ void check(const Sample& op) {
                 op.vocab_used);
   check_op.that(std::ssize(op.rows) == rows, "rows has one entry per row", std::ssize(op.rows));
   check_op.that(std::ssize(op.out) == rows, "out has one entry per row", std::ssize(op.out));
-  for (const SampleRow& row : op.rows) check(row, op.vocab_used);
+  check_rows(op.rows, op.vocab_used);
 }
 
 void check_workspace(const Sample& op, int threads) {
@@ -230,6 +230,10 @@ SampledToken sample_row(const SampleRow& row, std::span<const float> raw, const 
 }
 
 }  // namespace
+
+void check_rows(std::span<const SampleRow> rows, std::int32_t vocab_used) {
+  for (const SampleRow& row : rows) check(row, vocab_used);
+}
 
 std::size_t sample_workspace_bytes(Device device, std::int64_t vocab, int threads) {
   if (device == Device::cuda) return 0;

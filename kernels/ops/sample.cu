@@ -20,27 +20,26 @@ struct Params {
 };
 
 /// As adjust_logits, to the bit: products are rounded before anything is subtracted.
-__device__ __forceinline__ void adjust(const Params& p, const SampleJob& job, float* logits) {
+__device__ __forceinline__ void adjust(const SampleJob& job, float* logits) {
   for (int i = static_cast<int>(threadIdx.x); i < job.adjustments; i += sample_threads) {
-    const TokenAdjustment& own = p.tables.adjustments[job.first_adjustment + i];
+    const TokenAdjustment& own = job.adjustment[i];
     float logit = logits[own.token];
-    p.tables.saved[job.first_adjustment + i] = logit;
+    job.saved[i] = logit;
     if (own.is_penalized) {
       logit = logit > 0.0F ? logit / job.repetition_penalty
                            : product_rounded(logit, job.repetition_penalty);
       logit -= own.penalty;
     }
-    for (int j = 0; j < own.biases; ++j) logit += p.tables.biases[own.first_bias + j];
+    for (int j = 0; j < own.biases; ++j) logit += job.biases[own.first_bias + j];
     logits[own.token] = own.is_banned ? -INFINITY : logit;
   }
   sync_block();
 }
 
-__device__ __forceinline__ void restore(const Params& p, const SampleJob& job, float* logits) {
+__device__ __forceinline__ void restore(const SampleJob& job, float* logits) {
   sync_block();
   for (int i = static_cast<int>(threadIdx.x); i < job.adjustments; i += sample_threads) {
-    logits[p.tables.adjustments[job.first_adjustment + i].token] =
-        p.tables.saved[job.first_adjustment + i];
+    logits[job.adjustment[i].token] = job.saved[i];
   }
   sync_block();
 }
@@ -125,10 +124,14 @@ __device__ int draw_token(SampleShared& shared, const LogitRow& row, const Sampl
   return find_last(shared, row, find_place(shared, row, true, need));
 }
 
-__device__ void answer(SampledToken& out, SampleOutcome outcome, int token) {
+__device__ void answer(const Params& p, SampleOutcome outcome, int token) {
   if (threadIdx.x != 0) return;
+  SampledToken& out = p.tables.out[blockIdx.x];
   out.outcome = outcome;
   out.token = TokenId{token};
+  if (p.tables.tokens == nullptr) return;
+  p.tables.tokens[blockIdx.x] =
+      outcome == SampleOutcome::chosen ? token : -static_cast<int>(outcome);
 }
 
 /// A block owns a row. Weights are f32, cut off at 2^-44 of the largest, and summed exactly: the
@@ -139,6 +142,7 @@ __global__ void __launch_bounds__(sample_threads, 1) sample_kernel(const Params 
   let_next_kernel_start();
   wait_for_previous_kernel();
   const SampleJob job = p.tables.jobs[blockIdx.x];
+  if (!job.is_wanted) return answer(p, SampleOutcome::chosen, 0);
   SampledToken& out = p.tables.out[blockIdx.x];
   LogitRow row{.logits = p.logits + blockIdx.x * p.stride, .count = p.vocab_used};
   if (threadIdx.x == 0) {
@@ -147,7 +151,7 @@ __global__ void __launch_bounds__(sample_threads, 1) sample_kernel(const Params 
   }
   Largest best = find_largest(shared, row);
   if (!best.is_number || std::isinf(best.value)) {
-    return answer(out, SampleOutcome::not_a_number, -1);
+    return answer(p, SampleOutcome::not_a_number, -1);
   }
   row.largest = best.value;
   double log_sum = 0.0;
@@ -155,7 +159,7 @@ __global__ void __launch_bounds__(sample_threads, 1) sample_kernel(const Params 
 
   SampleOutcome outcome = SampleOutcome::chosen;
   if (job.adjustments > 0) {
-    adjust(p, job, row.logits);
+    adjust(job, row.logits);
     best = find_largest(shared, row);
     if (!best.is_number || std::isinf(best.value)) {
       outcome = best.is_number && best.value < 0.0F ? SampleOutcome::all_banned
@@ -168,27 +172,28 @@ __global__ void __launch_bounds__(sample_threads, 1) sample_kernel(const Params 
     row.inverse_temperature = job.inverse_temperature;
     token = draw_token(shared, row, job);
   }
-  if (job.adjustments > 0) restore(p, job, row.logits);
+  if (job.adjustments > 0) restore(job, row.logits);
   if (outcome != SampleOutcome::chosen) {
     if (threadIdx.x == 0) out.alternatives = 0;
-    return answer(out, outcome, -1);
+    return answer(p, outcome, -1);
   }
-  answer(out, outcome, token);
+  answer(p, outcome, token);
   if (threadIdx.x == 0 && job.logprobs >= 0) out.logprob = logprob_of(row.logits[token], log_sum);
 }
 
 }  // namespace
 
-void launch_sample(Stream& stream, const Sample& op, const SampleTables& tables) {
+void launch_sample(Stream& stream, const Tensor& logits, std::int32_t vocab_used,
+                   const SampleTables& tables) {
   launch(stream,
-         {.blocks = static_cast<unsigned>(op.rows.size()),
+         {.blocks = static_cast<unsigned>(logits.dim(0)),
           .threads = sample_threads,
           .shared_bytes = sizeof(SampleShared),
           .starts_early = true},
          sample_kernel,
-         {.logits = op.logits.as<float>(),
-          .stride = op.logits.row_stride,
-          .vocab_used = op.vocab_used,
+         {.logits = logits.as<float>(),
+          .stride = logits.row_stride,
+          .vocab_used = vocab_used,
           .tables = tables});
 }
 

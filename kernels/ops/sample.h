@@ -81,6 +81,9 @@ struct Sample {
   Tensor workspace;
 };
 
+/// Throws as sample() does for rows over a vocabulary of so many ids.
+void check_rows(std::span<const SampleRow> rows, std::int32_t vocab_used);
+
 /// A card needs none: its queue has what it stages.
 std::size_t sample_workspace_bytes(Device device, std::int64_t vocab, int threads);
 

@@ -2,21 +2,51 @@
 
 #include <algorithm>
 
+#include "core/base/error.h"
 #include "kernels/cuda/check.h"
+#include "kernels/cuda/recorded.h"
 #include "kernels/ops/philox.h"
 #include "kernels/ops/sample_adjust.h"
 
 namespace hyb::kernels::cuda {
 namespace {
 
+/// Other tables take their room behind the jobs, and more where they do not fit.
+constexpr std::size_t tables_bytes = 64 << 10;
+
+std::size_t staged_bytes(std::int64_t rows) {
+  return static_cast<std::size_t>(rows) * sizeof(SampleJob) + tables_bytes;
+}
+std::size_t out_bytes(std::int64_t rows) {
+  return static_cast<std::size_t>(rows) * sizeof(SampledToken);
+}
+
 template <typename T>
-T* stage(Staging& staging, const std::vector<T>& values) {
+T* stage_table(Staging& staging, const std::vector<T>& values) {
   const Staged<T> place = staging.take<T>(std::ssize(values));
   std::copy(values.begin(), values.end(), place.host.begin());
   return place.device;
 }
 
 }  // namespace
+
+Sampler::Sampler(Stream& stream, std::int64_t rows_max)
+    : stream_(stream), staging_(stream), readback_(stream) {
+  reserve(rows_max);
+}
+
+std::size_t Sampler::device_bytes(std::int64_t rows_max) {
+  return staged_bytes(rows_max) + out_bytes(rows_max);
+}
+
+void Sampler::reserve(std::int64_t rows) {
+  if (rows <= rows_max_) return;
+  stream_.wait();
+  staging_.reserve(staged_bytes(rows));
+  readback_.reserve(out_bytes(rows));
+  out_ = make_device(out_bytes(rows));
+  rows_max_ = rows;
+}
 
 TokenAdjustment& Sampler::adjustment_of(TokenId token) {
   std::int32_t& place = place_of_[static_cast<std::size_t>(index(token))];
@@ -65,6 +95,7 @@ void Sampler::add(const SampleRow& row) {
   for (std::size_t i = row_begin_; i < adjustments_.size(); ++i) {
     place_of_[static_cast<std::size_t>(adjustments_[i].token)] = -1;
   }
+  wants_logprobs_ = wants_logprobs_ || row.logprobs >= 0;
   jobs_.push_back({.temperature = row.temperature,
                    .inverse_temperature = 1.0F / row.temperature,
                    .top_p = row.top_p,
@@ -72,31 +103,92 @@ void Sampler::add(const SampleRow& row) {
                    .repetition_penalty = row.repetition_penalty,
                    .top_k = row.top_k,
                    .logprobs = row.logprobs,
-                   .first_adjustment = static_cast<std::int32_t>(row_begin_),
                    .adjustments = static_cast<std::int32_t>(adjustments_.size() - row_begin_),
-                   .draw = uniform_draw(row.seed, row.draw)});
+                   .adjustment = nullptr,
+                   .biases = nullptr,
+                   .saved = nullptr,
+                   .draw = uniform_draw(row.seed, row.draw),
+                   .is_wanted = true});
 }
 
-void Sampler::sample(const Sample& op) {
+/// Behind the jobs, which have to know where they stand.
+void Sampler::stage_adjustments() {
+  const TokenAdjustment* adjustment = stage_table(staging_, adjustments_);
+  const float* const biases = stage_table(staging_, biases_);
+  float* saved = staging_.take<float>(std::ssize(adjustments_)).device;
+  for (SampleJob& job : jobs_) {
+    job.adjustment = adjustment;
+    job.biases = biases;
+    job.saved = saved;
+    adjustment += job.adjustments;
+    saved += job.adjustments;
+  }
+}
+
+void Sampler::stage(std::span<const SampleRow> rows, std::int64_t count, std::int32_t vocab_used) {
+  check_rows(rows, vocab_used);
+  require(std::ssize(rows) <= count && count <= rows_max_, "sampler: a round of at most rows_max");
   jobs_.clear();
   adjustments_.clear();
   biases_.clear();
-  place_of_.resize(std::max(place_of_.size(), static_cast<std::size_t>(op.vocab_used)), -1);
-  for (const SampleRow& row : op.rows) add(row);
+  wants_logprobs_ = false;
+  place_of_.resize(std::max(place_of_.size(), static_cast<std::size_t>(vocab_used)), -1);
+  for (const SampleRow& row : rows) add(row);
+  rows_ = std::ssize(rows);
 
   staging_.clear();
-  const SampleTables tables = {.jobs = stage(staging_, jobs_),
-                               .adjustments = stage(staging_, adjustments_),
-                               .biases = stage(staging_, biases_),
-                               .saved = staging_.take<float>(std::ssize(adjustments_)).device,
-                               .out = staging_.take<SampledToken>(std::ssize(jobs_)).device};
+  const Staged<SampleJob> place = staging_.take<SampleJob>(count);
+  if (!adjustments_.empty()) stage_adjustments();
+  const auto end = std::copy(jobs_.begin(), jobs_.end(), place.host.begin());
+  std::fill(end, place.host.end(), SampleJob{});
+  staged_ = place.device;
   staging_.upload();
-  launch_sample(stream_, op, tables);
+}
+
+void Sampler::draw(const Tensor& logits, std::int32_t vocab_used, const Tensor& tokens) {
+  launch_sample(stream_, logits, vocab_used,
+                {.jobs = staged_,
+                 .out = reinterpret_cast<SampledToken*>(out_.get()),
+                 .tokens = tokens.as<std::int32_t>()});
+}
+
+void Sampler::ask(const Tensor& tokens) {
   readback_.clear();
-  const auto answers = readback_.copy(tables.out, std::ssize(jobs_));
+  whole_ = {};
+  ids_ = {};
+  if (wants_logprobs_ || tokens.empty()) {
+    whole_ = readback_.copy(reinterpret_cast<const SampledToken*>(out_.get()), rows_);
+  } else {
+    ids_ = readback_.copy(tokens.as<std::int32_t>(), rows_);
+  }
+  readback_.mark();
+}
+
+std::span<const SampledToken> Sampler::answers() {
   readback_.wait();
   check(cudaGetLastError(), "sample");
-  std::copy(answers.begin(), answers.end(), op.out.begin());
+  if (!whole_.empty()) return whole_;
+  answers_.clear();
+  for (const std::int32_t id : ids_) {
+    const auto outcome = static_cast<SampleOutcome>(id < 0 ? -id : 0);
+    answers_.push_back({.outcome = outcome, .token = TokenId{id < 0 ? -1 : id}});
+  }
+  return answers_;
 }
+
+void Sampler::sample(const Sample& op) {
+  reserve(std::ssize(op.rows));
+  stage(op.rows, std::ssize(op.rows), op.vocab_used);
+  draw(op.logits, op.vocab_used, {});
+  ask({});
+  const std::span<const SampledToken> drawn = answers();
+  std::copy(drawn.begin(), drawn.end(), op.out.begin());
+}
+
+std::unique_ptr<DeviceSampler> make_device_sampler(Stream& stream, std::int64_t rows_max) {
+  return std::make_unique<Sampler>(stream, rows_max);
+}
+
+std::size_t device_sampler_bytes(std::int64_t rows_max) { return Sampler::device_bytes(rows_max); }
 
 }  // namespace hyb::kernels::cuda

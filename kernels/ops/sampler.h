@@ -1,33 +1,53 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
 
 #include "kernels/cuda/staging.h"
+#include "kernels/ops/device_sampler.h"
 #include "kernels/ops/sample_device.h"
 
 namespace hyb::kernels::cuda {
 
 /// The host's side of sampling on a card: what rows ask for becomes tables, the answers come back.
-/// Keeps its memory from call to call.
-class Sampler {
+/// Keeps its memory from call to call; what a recording needs of it stays where it is.
+class Sampler final : public DeviceSampler {
  public:
-  explicit Sampler(Stream& stream) : stream_(stream), staging_(stream), readback_(stream) {}
+  /// For rounds of at most `rows_max` rows; calls of sample() may have more.
+  Sampler(Stream& stream, std::int64_t rows_max);
 
-  /// Waits for the answers.
+  void stage(std::span<const SampleRow> rows, std::int64_t count, std::int32_t vocab_used) override;
+  void draw(const Tensor& logits, std::int32_t vocab_used, const Tensor& tokens) override;
+  void ask(const Tensor& tokens) override;
+  std::span<const SampledToken> answers() override;
+
+  /// A whole round. Waits for the answers.
   void sample(const Sample& op);
 
+  static std::size_t device_bytes(std::int64_t rows_max);
+
  private:
+  void reserve(std::int64_t rows);
   void add(const SampleRow& row);
   void add_penalties(const SampleRow& row);
   void add_biases(const SampleRow& row);
   /// The row's one adjustment of this token.
   TokenAdjustment& adjustment_of(TokenId token);
+  void stage_adjustments();
 
   Stream& stream_;
   Staging staging_;
   Readback readback_;
+  DeviceBytes out_;
+  std::int64_t rows_max_ = 0;
+  const SampleJob* staged_ = nullptr;  ///< where the jobs stand on the device
+  std::int64_t rows_ = 0;              ///< of the round, those that ask for something
+  bool wants_logprobs_ = false;
+  std::span<const SampledToken> whole_;  ///< what was asked for: either these
+  std::span<const std::int32_t> ids_;    ///< or these
+  std::vector<SampledToken> answers_;
   std::vector<SampleJob> jobs_;
   std::vector<TokenAdjustment> adjustments_;
   std::vector<float> biases_;

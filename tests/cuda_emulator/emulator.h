@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "tests/cuda_emulator/device/schedule.h"
@@ -12,6 +13,17 @@ void set_schedule(const Schedule& schedule);
 /// What went wrong first since the last reset, in words; empty when nothing did. Work that was
 /// asked for and not waited for has not run.
 std::string fault_text();
+
+/// What the host asked for outside of captures. A graph's launch is one call.
+struct HostCalls {
+  std::int64_t kernels = 0, graphs = 0, copies = 0, events = 0;
+  std::int64_t waits = 0;           ///< for a stream or an event
+  std::int64_t waits_for_work = 0;  ///< of these, the ones that found work undone
+  bool operator==(const HostCalls&) const = default;
+};
+
+/// Since the last call of this.
+HostCalls take_host_calls();
 
 /// Forgets faults and work that is not done, and sets the schedule back. Allocations stay.
 void reset();

@@ -65,6 +65,7 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, std::si
                                 Launcher::cooperative_threads_max) {
     return m.note(cudaErrorCooperativeLaunchTooLarge);
   }
+  if (stream->captured_by == nullptr) ++m.calls.kernels;
   if (m.error() == cudaSuccess) m.add(stream, std::move(launch));
   return m.note(cudaSuccess);
 }
@@ -72,6 +73,11 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, std::si
 void set_schedule(const Schedule& schedule) {
   const std::lock_guard lock(machine().mutex);
   machine().schedule = schedule;
+}
+
+HostCalls take_host_calls() {
+  const std::lock_guard lock(machine().mutex);
+  return std::exchange(machine().calls, {});
 }
 
 std::string fault_text() { return fault_log().text(); }

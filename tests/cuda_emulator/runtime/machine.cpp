@@ -90,6 +90,12 @@ void Machine::advance(const Moment& moment) {
   while (!is_done(moment)) do_front(*found->second, moment.position);
 }
 
+void Machine::wait_for(const Moment& moment) {
+  ++calls.waits;
+  if (!is_done(moment)) ++calls.waits_for_work;
+  advance(moment);
+}
+
 void Machine::advance_all() {
   for (const auto& [number, stream] : streams_) advance(stream.get());
 }

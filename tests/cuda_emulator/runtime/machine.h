@@ -15,6 +15,7 @@
 
 #include "tests/cuda_emulator/device/launcher.h"
 #include "tests/cuda_emulator/device/schedule.h"
+#include "tests/cuda_emulator/emulator.h"
 
 namespace emulator {
 
@@ -81,6 +82,8 @@ class Machine {
   /// Does what stands in the stream before the moment.
   void advance(const Moment& moment);
   void advance(cudaStream_t stream) { advance({stream->number, stream->end()}); }
+  /// The same, because the host waits for it.
+  void wait_for(const Moment& moment);
   void advance_all();
   /// What a call that names no stream waits for.
   void advance_blocking();
@@ -96,6 +99,7 @@ class Machine {
   void reset();
 
   Schedule schedule;
+  HostCalls calls;
   std::map<const void*, int> shared_bytes_max;  ///< by kernel, where it was set
   std::recursive_mutex mutex;
 

@@ -94,6 +94,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   if (!is_direction_right(to, from, bytes, kind)) return m.note(cudaErrorInvalidValue);
   const bool is_pageable =
       !device_memory().contains(from, bytes) && !device_memory().is_pinned(from);
+  if (stream->captured_by == nullptr) ++m.calls.copies;
   m.add(stream, copy_action(to, from, bytes, is_pageable && stream->captured_by == nullptr));
   return m.note(cudaSuccess);
 }

@@ -58,7 +58,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t name) {
   const std::lock_guard lock(m.mutex);
   const cudaStream_t stream = m.find(name);
   if (const cudaError_t error = why_not_wait(stream)) return m.note(error);
-  m.advance(stream);
+  m.wait_for({stream->number, stream->end()});
   return m.note(cudaSuccess);
 }
 
@@ -111,6 +111,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t name) {
   if (stream == nullptr || !m.knows(event)) return m.note(cudaErrorInvalidResourceHandle);
   event->captured_by = stream->captured_by;
   if (stream->captured_by != nullptr) return m.note(cudaSuccess);
+  ++m.calls.events;
   m.add(stream, emulator::Record{event->number});
   event->moment = {.stream = stream->number, .position = stream->end()};
   return m.note(cudaSuccess);
@@ -121,7 +122,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   const std::lock_guard lock(m.mutex);
   if (!m.knows(event)) return m.note(cudaErrorInvalidResourceHandle);
   if (event->captured_by != nullptr) return m.note(cudaErrorStreamCaptureUnsupported);
-  m.advance(event->moment);
+  m.wait_for(event->moment);
   return m.note(cudaSuccess);
 }
 
@@ -187,6 +188,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t name) {
   const std::lock_guard lock(m.mutex);
   const cudaStream_t stream = m.find(name);
   if (stream == nullptr) return m.note(cudaErrorInvalidResourceHandle);
+  ++m.calls.graphs;
   for (const emulator::Operation& operation : executable->operations) m.add(stream, operation);
   return m.note(cudaSuccess);
 }

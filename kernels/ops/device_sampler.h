@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "kernels/ops/sample.h"
+#include "kernels/queue.h"
+#include "kernels/tensor.h"
+
+namespace hyb::kernels {
+
+/// sample() on a card in parts, so that the part between logits and tokens can be recorded with the
+/// ops before it, and the answers fetched while the host does something else. Round after round:
+/// stage, draw (or the replay of a recording that has it), ask, answers. The next round may be
+/// staged before the answers of this one have come.
+class DeviceSampler {
+ public:
+  virtual ~DeviceSampler() = default;
+
+  /// What the rows ask for, on its way to the card; behind them stand rows that ask for nothing, as
+  /// many as make `count` of all. Throws Error(usage) as sample() does.
+  virtual void stage(std::span<const SampleRow> rows, std::int64_t count,
+                     std::int32_t vocab_used) = 0;
+
+  /// Chooses for the rows staged last, from f32 logits [count, V]. `tokens` (i32 [count], on the
+  /// card) becomes the ids: 0 where nothing was asked for, -SampleOutcome where no token could be
+  /// chosen. May be recorded: a replay wants the same count.
+  virtual void draw(const Tensor& logits, std::int32_t vocab_used, const Tensor& tokens) = 0;
+
+  /// Asks for the answers to the rows staged last, of which draw() gave `tokens`: these alone,
+  /// unless a row wants logprobs.
+  virtual void ask(const Tensor& tokens) = 0;
+
+  /// Waits for what was asked for: one per row. Valid until the next call of this.
+  virtual std::span<const SampledToken> answers() = 0;
+};
+
+/// For rounds of at most `rows_max` rows, on a queue on a card, which outlives it. Throws
+/// Error(memory).
+std::unique_ptr<DeviceSampler> make_device_sampler(Queue& queue, std::int64_t rows_max);
+
+/// What it takes of the card's memory; 0 on the CPU.
+std::size_t device_sampler_bytes(Device device, std::int64_t rows_max);
+
+}  // namespace hyb::kernels
