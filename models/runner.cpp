@@ -200,10 +200,12 @@ StepResult ModelRunner::wait() {
 }
 
 void ModelRunner::read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) {
+  require(!is_under_way_, "runner: memory is read between steps");
   store_.read(view, unit, bytes);
 }
 
 void ModelRunner::write(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) {
+  require(!is_under_way_, "runner: memory is written between steps");
   store_.write(view, unit, bytes);
 }
 
