@@ -2,6 +2,7 @@
 """Checks and measures hyb on a machine with an NVIDIA card, in nine minutes, without network.
 
     scripts/gpu_check.sh [--build FOLDER] [--out FILE] [SECTION ...]
+    scripts/gpu_check.sh --out requests.jsonl requests      # another nine minutes
 
 Sections run in order of value, each within its own time; one that is cut says so. Results are JSON
 objects, one per line, written as they come: to FILE, or to tests/gpu/results-<card>.jsonl. Every
@@ -118,25 +119,38 @@ def bench_rows(output):
     return rows
 
 
+def bench_of(results, section, build, seconds, preset, what, arguments):
+    """Rows of one call on synthetic weights in a published shape, and how it ended."""
+    if seconds < 5:
+        results.add(section, model=preset, what=what, status="cut")
+        return
+    config = TOP / "models" / "presets" / preset
+    code, output, taken = run([build / "hyb", "bench", config, "--device", "cuda",
+                               "--random-weights", "1", "-o", "jsonl", *arguments], seconds)
+    for row in bench_rows(output):
+        results.add(section, model=preset, what=what, row=row)
+    results.add(section, model=preset, what=what, status=status_of(code), seconds=taken,
+                text="" if code == 0 else output[-500:])
+
+
 def bench(results, build, seconds):
-    """Synthetic weights in the shapes of published models; % of what the same run probes."""
+    """Kernels in the order of a step; % of what the same run probes."""
     end = time.monotonic() + seconds
     for preset in PRESETS:
-        config = TOP / "models" / "presets" / preset
-        for name, arguments in (("decode", "-p 0 -n 128 -d 1024 -b 1,8,64,256".split()),
+        for what, arguments in (("decode", "-p 0 -n 128 -d 1024 -b 1,8,64,256".split()),
                                 ("prefill", "-p 512,8192,32768 -n 0".split())):
-            left = end - time.monotonic()
-            if left < 5:
-                results.add("bench", model=preset, what=name, status="cut")
-                continue
-            code, output, taken = run([build / "hyb", "bench", config, "--device", "cuda",
-                                       "--random-weights", "1", "-o", "jsonl", *arguments], left)
-            for row in bench_rows(output):
-                results.add("bench", model=preset, what=name, row=row)
-            text = "" if code == 0 else output[-500:]
-            known = code == 3 and "not run yet" in output
-            results.add("bench", model=preset, what=name, seconds=taken, text=text,
-                        status="family does not run yet" if known else status_of(code))
+            bench_of(results, "bench", build, end - time.monotonic(), preset, what, arguments)
+
+
+def requests(results, build, seconds):
+    """vLLM's workload for hybrids at full size, in every mode of --graphs, then more at once."""
+    end = time.monotonic() + seconds
+    modes = "eager,piecewise,full,full+piecewise"
+    for preset in ("granite-4.0-h-tiny", "nemotron-nano-12b-v2"):
+        for what, arguments in (("graphs", ["--max-concurrency", "1,2,4,8", "--graphs", modes]),
+                                ("load", ["--max-concurrency", "16,32"])):
+            bench_of(results, "requests", build, end - time.monotonic(), preset, what,
+                     ["--preset", "vllm-hybrid", "-r", "1", *arguments])
 
 
 def peers(results, build, seconds):
@@ -150,7 +164,8 @@ def peers(results, build, seconds):
 
 SECTIONS = {"conformance": (conformance, 40), "laws": (laws, 80), "models": (models, 60),
             "memory": (memory, 40), "sanitizer": (sanitizer, 100), "bench": (bench, 150),
-            "peers": (peers, 60)}
+            "peers": (peers, 60), "requests": (requests, 530)}
+BY_NAME_ONLY = ("requests",)  # takes all the time there is
 
 
 def machine(results, build):
@@ -188,7 +203,7 @@ def main():
     results = Results(out)
     end = time.monotonic() + TOTAL_SECONDS
     machine(results, arguments.build)
-    for name in arguments.sections or SECTIONS:
+    for name in arguments.sections or [name for name in SECTIONS if name not in BY_NAME_ONLY]:
         section, seconds = SECTIONS[name]
         section(results, arguments.build, max(1, min(seconds, end - time.monotonic())))
     return 1 if results.failed else 0
