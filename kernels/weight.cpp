@@ -3,6 +3,7 @@
 #include "kernels/linear/coded_panels.h"
 #include "kernels/linear/coded_rows.h"
 #include "kernels/linear/panels.h"
+#include "kernels/linear/random_rows.h"
 #include "kernels/linear/upload_codes.h"
 #include "kernels/linear/upload_rows.h"
 #include "kernels/published.h"
@@ -22,7 +23,8 @@ WeightCode code_of(const WeightSource& source, DType dtype, Quantize quantize) {
 
 Weight Weight::view(const WeightSource& source) {
   source.check();
-  require(source.strips.size() == 1 && source.strips.front().scales.bytes.empty(),
+  require(source.strips.size() == 1 && source.strips.front().scales.bytes.empty() &&
+              !source.is_random(),
           "weight: a view is of one tensor without scales");
   Weight weight;
   weight.format_ = WeightFormat::rows;
@@ -38,6 +40,14 @@ Weight Weight::pack(Queue& queue, const WeightSource& source, DType dtype, Quant
   require(dtype == DType::bf16 || dtype == DType::f32, "weight: panels are BF16 or F32");
   require(dtype == DType::bf16 || quantize == Quantize::none, "weight: codes are for BF16");
   source.check();
+  const bool is_plain = code_of(source, dtype, quantize) == WeightCode::plain;
+  if (source.is_random() && !(is_plain && queue.device() == Device::cuda)) {
+    const Buffer rows = make_rows(queue, source);
+    return pack(
+        queue,
+        {DType::bf16, source.experts, source.rows, source.columns, {rows.data(), rows.bytes()}},
+        dtype, quantize);
+  }
   Weight weight;
   weight.code_ = code_of(source, dtype, quantize);
   weight.dtype_ = dtype;
@@ -52,7 +62,11 @@ Weight Weight::pack(Queue& queue, const WeightSource& source, DType dtype, Quant
     const std::int64_t count = source.experts * source.rows * source.columns;
     weight.owned_ = Buffer(Device::cuda, static_cast<std::size_t>(count) * size_of(dtype));
     weight.view_ = weight.owned_.data();
-    upload_rows(queue, source, dtype, weight.owned_.data());
+    if (source.is_random()) {
+      fill_rows(queue, source, dtype, weight.owned_.data());
+    } else {
+      upload_rows(queue, source, dtype, weight.owned_.data());
+    }
     return weight;
   }
   const PanelShape shape = panel_shape(dtype, source.rows, source.columns);

@@ -67,6 +67,17 @@ WeightSource::WeightSource(DType dtype, std::int64_t expert_count, std::int64_t 
   append(dtype, rows_of(*this), bytes);
 }
 
+WeightSource::WeightSource(const RandomNumbers& numbers, std::int64_t expert_count,
+                           std::int64_t row_count, std::int64_t column_count)
+    : WeightSource(expert_count, row_count, column_count) {
+  require(row_count >= 1 && column_count >= 1, "weight: at least one expert, row and column");
+  strips.push_back({.dtype = DType::bf16,
+                    .first = 0,
+                    .rows = rows_of(*this),
+                    .bytes = nullptr,
+                    .random = numbers});
+}
+
 void WeightSource::append(DType dtype, std::int64_t count, std::span<const std::byte> bytes,
                           const WeightScales& scales) {
   check_strip(dtype, count, columns, bytes.size(), scales);
@@ -81,7 +92,11 @@ void WeightSource::append(const WeightSource& from, std::int64_t first, std::int
     WeightStrip strip = from.strip_of(first);
     const std::int64_t begin = first - strip.first;
     const std::int64_t here = std::min(count, strip.rows - begin);
-    strip.bytes += begin * columns * static_cast<std::int64_t>(size_of(strip.dtype));
+    if (strip.random) {
+      strip.random = strip.random->from(begin * columns);
+    } else {
+      strip.bytes += begin * columns * static_cast<std::int64_t>(size_of(strip.dtype));
+    }
     strip.scales_row += begin;
     strip.rows = here;
     strip.first = strips.empty() ? 0 : strips.back().first + strips.back().rows;
@@ -100,6 +115,7 @@ const WeightStrip& WeightSource::strip_of(std::int64_t row) const {
 
 WeightRow WeightSource::row(std::int64_t row) const {
   const WeightStrip& strip = strip_of(row);
+  require(!strip.random, "weight: what is made up has no bytes");
   const WeightScales& scales = strip.scales;
   const std::int64_t at = row - strip.first;
   WeightRow found = {

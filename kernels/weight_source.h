@@ -2,10 +2,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "core/base/dtype.h"
+#include "kernels/random_numbers.h"
 
 namespace hyb::kernels {
 
@@ -25,6 +27,7 @@ struct WeightStrip {
   const std::byte* bytes;
   WeightScales scales = {};
   std::int64_t scales_row = 0;  ///< row of the scaled tensor that the strip begins with
+  std::optional<RandomNumbers> random = {};  ///< made up, as bf16: number 0 comes first; no bytes
 };
 
 /// One row of a source, [columns]; published.h reads it.
@@ -43,6 +46,9 @@ struct WeightSource {
   std::int64_t rows, columns;
   std::vector<WeightStrip> strips;
 
+  /// Made-up rows, as of one BF16 tensor.
+  WeightSource(const RandomNumbers& numbers, std::int64_t expert_count, std::int64_t row_count,
+               std::int64_t column_count);
   /// Without rows yet.
   WeightSource(std::int64_t expert_count, std::int64_t row_count, std::int64_t column_count);
   /// One tensor as it lies. Throws as append does.
@@ -61,6 +67,8 @@ struct WeightSource {
   const WeightStrip& strip_of(std::int64_t row) const;
   WeightRow row(std::int64_t row) const;
 
+  /// Whether there are no bytes: then row() may not be asked for.
+  bool is_random() const { return !strips.empty() && strips.front().random.has_value(); }
   /// Whether all of it is F8_E4M3.
   bool is_fp8() const;
   /// Columns that share a scale in every row: the greatest run that all strips agree on; 0: all.

@@ -76,7 +76,7 @@ Model load_model(kernels::Queue& queue, const Config& config, TensorFiles& files
 
 Model random_model(kernels::Queue& queue, const Config& config, std::uint64_t seed,
                    const GeometryOptions& options) {
-  RandomWeights provider(queue, seed);
+  RandomWeights provider(seed);
   return model_of(queue, family_of(config).plan(config), provider, options);
 }
 

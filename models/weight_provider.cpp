@@ -9,24 +9,12 @@ namespace hyb::models {
 namespace {
 
 using kernels::bf16;
-
-/// SplitMix64: every counter gives an independent-looking 64-bit number.
-std::uint64_t mix(std::uint64_t counter) {
-  std::uint64_t z = counter + 0x9e3779b97f4a7c15U;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebU;
-  return z ^ (z >> 31);
-}
+using kernels::mix;
 
 std::uint64_t stream_of(const WeightKey& key, std::uint64_t seed) {
   std::uint64_t hash = mix(seed) ^ static_cast<std::uint64_t>(key.layer + 1);
   for (const char letter : key.role) hash = mix(hash ^ static_cast<unsigned char>(letter));
   return hash;
-}
-
-/// Uniform in [-1, 1).
-float uniform(std::uint64_t bits) {
-  return static_cast<float>(static_cast<std::int32_t>(bits >> 40) - (1 << 23)) * 0x1p-23F;
 }
 
 }  // namespace
@@ -63,19 +51,9 @@ std::vector<float> FileWeights::vector(const WeightKey& key, std::int64_t count)
 
 kernels::WeightSource RandomWeights::matrix(const WeightKey& key, std::int64_t experts,
                                             std::int64_t rows, std::int64_t columns) {
-  const std::int64_t count = experts * rows * columns;
-  kernels::Buffer& bytes = bytes_[key] =
-      kernels::Buffer(kernels::Device::cpu, static_cast<std::size_t>(count) * sizeof(bf16));
-  auto* out = reinterpret_cast<bf16*>(bytes.data());
-  const std::uint64_t stream = stream_of(key, seed_);
   const float reach = std::sqrt(3.0F / static_cast<float>(columns));
-  queue_.parallel([&](int thread, int threads) {
-    const kernels::Slice mine = kernels::slice_of(count, 4096, thread, threads);
-    for (std::int64_t i = mine.begin; i < mine.end; ++i) {
-      out[i] = kernels::to_bf16(reach * uniform(mix(stream + static_cast<std::uint64_t>(i))));
-    }
-  });
-  return {DType::bf16, experts, rows, columns, {bytes.data(), bytes.bytes()}};
+  return {kernels::RandomNumbers{.stream = stream_of(key, seed_), .reach = reach}, experts, rows,
+          columns};
 }
 
 std::vector<float> RandomWeights::vector(const WeightKey& key, std::int64_t count) {
@@ -96,7 +74,7 @@ std::vector<float> RandomWeights::vector(const WeightKey& key, std::int64_t coun
   const std::uint64_t stream = stream_of(key, seed_);
   std::vector<float> values(static_cast<std::size_t>(count));
   for (std::size_t i = 0; i < values.size(); ++i) {
-    values[i] = centre + reach * uniform(mix(stream + i));
+    values[i] = centre + reach * kernels::uniform(mix(stream + i));
   }
   return values;
 }

@@ -1,10 +1,8 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <vector>
 
-#include "kernels/queue.h"
 #include "kernels/weight.h"
 #include "models/weight_index.h"
 
@@ -46,22 +44,21 @@ class FileWeights : public WeightProvider {
 
 /// Synthetic bf16 weights from a seed, for speed measurements without a download. Matrices are
 /// uniform with variance 1/columns; norms are near 1; decay and time step lie where trained models
-/// have them. Activations neither explode nor vanish, answers mean nothing.
+/// have them. Activations neither explode nor vanish, answers mean nothing. Matrices are made where
+/// they are packed: plain ones on the card itself.
 class RandomWeights : public WeightProvider {
  public:
-  RandomWeights(kernels::Queue& queue, std::uint64_t seed) : queue_(queue), seed_(seed) {}
+  explicit RandomWeights(std::uint64_t seed) : seed_(seed) {}
 
   /// Every matrix comes in any layout.
   bool has(const WeightKey&) const override { return true; }
   kernels::WeightSource matrix(const WeightKey& key, std::int64_t experts, std::int64_t rows,
                                std::int64_t columns) override;
   std::vector<float> vector(const WeightKey& key, std::int64_t count) override;
-  void release(const WeightKey& key) override { bytes_.erase(key); }
+  void release(const WeightKey&) override {}
 
  private:
-  kernels::Queue& queue_;
   std::uint64_t seed_;
-  std::map<WeightKey, kernels::Buffer> bytes_;  // handed out
 };
 
 }  // namespace hyb::models
