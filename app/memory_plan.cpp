@@ -31,8 +31,9 @@ std::int32_t wanted_length(const models::Plan& plan, std::int32_t asked) {
       ErrorKind::memory,
       fmt::format("the model does not fit: it needs {} (weights {}, workspace {}, one short "
                   "sequence {}), --memory allows {}",
-                  bytes_text(needed), bytes_text(memory.weights), bytes_text(memory.workspace),
-                  bytes_text(needed - memory.weights - memory.workspace),
+                  bytes_text(needed), bytes_text(memory.weights),
+                  bytes_text(memory.workspace + memory.library),
+                  bytes_text(needed - memory.weights - memory.workspace - memory.library),
                   bytes_text(memory.budget)));
 }
 
@@ -66,6 +67,8 @@ Budget budget_of(const ModelOptions& options) {
   if (!options.pool_memory.empty() && options.pool_memory != "auto") {
     budget.pool_bytes = budget_bytes(parse_memory(options.pool_memory, "--pool-memory"), device);
   }
+  budget.library = kernels::queue_bytes(
+      device, {.threads = 0, .isa = {}, .batch_invariant = options.batch_invariant});
   budget.mapping = mapping_of(options.pools, device);
   budget.packed_snapshots = options.reuse.snapshots == "int8";
   if (budget.packed_snapshots && budget.mapping.mode == kernels::MapMode::flat) {
@@ -109,11 +112,21 @@ MemoryPlan plan_memory(const models::Plan& plan, const models::Geometry& geometr
   memory.budget = budget.bytes;
   memory.mapping = budget.mapping;
   memory.length_max = wanted_length(plan, context);
-  memory.weights = models::packed_bytes(plan, budget.device, geometry.load);
-  memory.workspace = models::ModelRunner::workspace_bytes(
-      budget.device, plan, geometry, runner_options(plan, memory, shape), threads);
+  memory.weights =
+      models::packed_bytes(plan, budget.device, geometry.load) + models::vector_bytes(plan);
+  memory.library = budget.library;
 
-  const std::size_t fixed = memory.weights + memory.workspace;
+  const bool is_flat = budget.mapping.mode == kernels::MapMode::flat;
+  const auto set_workspace = [&] {
+    const models::RunnerOptions runner = runner_options(plan, memory, shape);
+    memory.workspace =
+        models::ModelRunner::workspace_bytes(budget.device, plan, geometry, runner, threads);
+    memory.pinned = models::ModelRunner::pinned_bytes(budget.device, geometry, runner);
+  };
+  // With the tables of the longest sequence; how long that is pools of a size have still to say.
+  memory.pools.layout.groups.resize(models::page_groups(geometry, is_flat));
+  set_workspace();
+  const std::size_t fixed = memory.weights + memory.workspace + memory.library;
   const std::size_t least = geometry.page_bytes + geometry.slot_bytes;
   if (fixed + least > budget.bytes) fail_too_small(memory, fixed + least);
   if (least > budget.pool_bytes) fail_pools_too_small(budget, least);
@@ -122,12 +135,13 @@ MemoryPlan plan_memory(const models::Plan& plan, const models::Geometry& geometr
   options.pool_bytes = std::min(budget.bytes - fixed, budget.pool_bytes);
   options.packed = budget.packed_snapshots;
   options.handle_bytes_min = kernels::handle_bytes_min(budget.device);
-  if (budget.mapping.mode == kernels::MapMode::flat) {
+  if (is_flat) {
     options.flat = {.sequences = shape.sequences_max, .tokens = memory.length_max};
   }
   memory.pools = models::memory_layout_of(geometry, options);
   const MemoryLayout& layout = memory.pools.layout;
   memory.length_max = length_max(layout, memory.length_max, shape.chunk_tokens);
+  set_workspace();
   memory.sequences = std::max(1, sequences_at_once(layout, memory.length_max, shape.sequences_max));
   return memory;
 }

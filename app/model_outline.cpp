@@ -107,13 +107,15 @@ void check_loadable(const ModelSource& source, const ModelOptions& options) {
 }
 
 models::Model load_weights_of(const ModelSource& source, const ModelOutline& outline,
-                              const ModelOptions& options, kernels::Queue& queue) {
+                              const ModelOptions& options, kernels::Queue& queue,
+                              const models::MakeRoom& make_room) {
   check_loadable(source, options);
   if (options.random_weights) {
-    return models::random_model(queue, outline.config, *options.random_weights, outline.sizes);
+    return models::random_model(queue, outline.config, *options.random_weights, outline.sizes,
+                                make_room);
   }
   TensorFiles files = source.tensors();
-  return models::load_model(queue, outline.config, files, outline.sizes);
+  return models::load_model(queue, outline.config, files, outline.sizes, make_room);
 }
 
 std::size_t BareModel::runner_bytes(const models::RunnerOptions& options) const {

@@ -47,7 +47,8 @@ void check_loadable(const ModelSource& source, const ModelOptions& options);
 
 /// Reads or makes up the weights. Throws Error(model) when there are none to read.
 models::Model load_weights_of(const ModelSource& source, const ModelOutline& outline,
-                              const ModelOptions& options, kernels::Queue& queue);
+                              const ModelOptions& options, kernels::Queue& queue,
+                              const models::MakeRoom& make_room = {});
 
 /// A model without an engine, for commands that drive a runner themselves.
 struct BareModel {

@@ -10,6 +10,8 @@
 #include "app/template_probe.h"
 #include "app/trace_file.h"
 #include "core/base/error.h"
+#include "core/base/log.h"
+#include "kernels/card.h"
 #include "models/roofline.h"
 
 namespace hyb::app {
@@ -18,7 +20,10 @@ struct Session::Parts {
   Parts(const ModelOptions& asked, const SessionShape& wanted, const Environment& environment);
 
   void load(const ModelOptions& options);
+  void plan();
+  bool free_pools();
   void make_runner();
+  void shrink_pools(const Error& reason);
   void start_engine(Runner& on);
   std::int32_t vocab_used() const;
   models::Roofline roofline() const { return {model.plan, *outline.family, model.geometry}; }
@@ -35,6 +40,9 @@ struct Session::Parts {
   ModelTexts texts;
   std::unique_ptr<kernels::Queue> queue;
   models::Model model;
+  Budget budget{0};
+  bool may_shrink = false;  ///< nobody said how much memory it shall be
+  std::int32_t context = 0;
   MemoryPlan memory;
   std::future<std::unique_ptr<kernels::SuperblockMap>> superblocks;
   std::unique_ptr<models::ModelRunner> runner;
@@ -66,11 +74,12 @@ Session::Parts::Parts(const ModelOptions& asked, const SessionShape& wanted,
 }
 
 void Session::Parts::load(const ModelOptions& options) {
-  queue = std::make_unique<kernels::Queue>(make_queue(options));
   check_loadable(source, options);
-  // Whether it fits is known before a weight is read.
-  memory = plan_memory(outline.plan, outline.geometry, budget_of(options), options.context,
-                       queue->threads(), shape);
+  budget = budget_of(options);  // of what is free before anything is taken
+  queue = std::make_unique<kernels::Queue>(make_queue(options));
+  may_shrink = options.memory == "auto";
+  context = options.context;
+  plan();  // whether it fits is known before a weight is read
   // A card's memory is mapped while weights are read: gigabytes of it take seconds.
   if (queue->device() == kernels::Device::cuda) {
     superblocks = std::async(std::launch::async, [this] {
@@ -78,7 +87,22 @@ void Session::Parts::load(const ModelOptions& options) {
                                      memory.mapping);
     });
   }
-  model = load_weights_of(source, outline, options, *queue);
+  model = load_weights_of(source, outline, options, *queue, [this] { return free_pools(); });
+}
+
+void Session::Parts::plan() {
+  memory = plan_memory(outline.plan, outline.geometry, budget, context, queue->threads(), shape);
+}
+
+/// For a weight that finds no room: pools can be made anew, and smaller.
+bool Session::Parts::free_pools() {
+  if (!may_shrink || !superblocks.valid()) return false;
+  try {
+    superblocks.get();
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::memory) throw;
+  }
+  return true;
 }
 
 std::int32_t Session::Parts::vocab_used() const {
@@ -116,9 +140,43 @@ void Session::Parts::make_runner() {
   models::RunnerOptions options = runner_options(model.plan, memory, shape);
   options.vocab_used = vocab_used();
   options.graphs = graphs;
-  runner = std::make_unique<models::ModelRunner>(*queue, model.plan, model.weights, model.geometry,
-                                                 options,
-                                                 superblocks.valid() ? superblocks.get() : nullptr);
+  while (!runner) {
+    try {
+      runner = std::make_unique<models::ModelRunner>(
+          *queue, model.plan, model.weights, model.geometry, options,
+          superblocks.valid() ? superblocks.get() : nullptr);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::memory) throw;
+      shrink_pools(error);
+      options.memory = models::store_layout(memory.pools);
+      options.positions_max = memory.length_max;
+    }
+  }
+}
+
+/// The device has less than it said, or gave some to another process meanwhile.
+void Session::Parts::shrink_pools(const Error& reason) {
+  const std::size_t before = memory.pool_bytes();
+  const auto holdings = [&] {
+    return fmt::format("{}; of {} allowed the weights take {}, the workspace {}, the pools {}",
+                       reason.what(), bytes_text(memory.budget), bytes_text(memory.weights),
+                       bytes_text(memory.workspace), bytes_text(before));
+  };
+  if (!may_shrink) throw Error(ErrorKind::memory, holdings());
+  budget.pool_bytes = before - before / 8;
+  if (queue->device() == kernels::Device::cuda) {
+    const std::size_t free = kernels::card().free_bytes;
+    const std::size_t room = free > memory.workspace ? free - memory.workspace : 0;
+    budget.pool_bytes = std::min(budget.pool_bytes, room);
+  }
+  try {
+    plan();
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::memory) throw;
+    throw Error(ErrorKind::memory, holdings() + ", and smaller ones hold no sequence");
+  }
+  log::warning(fmt::format("{}; the pools shrink from {} to {}", reason.what(), bytes_text(before),
+                           bytes_text(memory.pool_bytes())));
 }
 
 void Session::Parts::start_engine(Runner& on) {

@@ -30,13 +30,15 @@ struct MemoryPlan {
   std::size_t budget = 0;
   std::size_t weights = 0;
   std::size_t workspace = 0;
+  std::size_t library = 0;  ///< a card's cuBLASLt, where it is there
+  std::size_t pinned = 0;   ///< of the machine's memory, beside a card's budget
   models::ModelMemoryLayout pools{};
   kernels::SuperblockMapOptions mapping{};
   std::int32_t length_max = 0;  ///< most tokens of one sequence
   std::int32_t sequences = 0;   ///< that can run at once at length_max
 
   std::size_t pool_bytes() const { return pools.layout.bytes(); }
-  std::size_t total() const { return weights + workspace + pool_bytes(); }
+  std::size_t total() const { return weights + workspace + library + pool_bytes(); }
 };
 
 /// Bytes that may be held, how much of them pages and slots may take, and how these share it.
@@ -44,6 +46,7 @@ struct Budget {
   Budget(std::size_t all, std::size_t pools_max = unlimited) : bytes(all), pool_bytes(pools_max) {}
   static constexpr std::size_t unlimited = ~std::size_t{0};
   std::size_t bytes, pool_bytes;
+  std::size_t library = 0;  ///< of bytes, what a queue takes from its start
   kernels::Device device = kernels::Device::cpu;
   kernels::SuperblockMapOptions mapping{};
   bool packed_snapshots = false;  ///< the pools have room for int8 snapshots

@@ -42,6 +42,13 @@ StreamOwner stream_of(Device device, const QueueOptions& options) {
 
 }  // namespace
 
+std::size_t queue_bytes(Device device, const QueueOptions& options) {
+  if constexpr (has_cuda) {
+    if (device == Device::cuda) return cuda::stream_bytes(options.batch_invariant);
+  }
+  return 0;
+}
+
 Queue::Queue(Device device, const QueueOptions& options)
     : device_(device),
       isa_(checked_isa(options.isa)),

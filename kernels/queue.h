@@ -22,6 +22,9 @@ struct QueueOptions {
   bool batch_invariant = false;
 };
 
+/// What a queue holds of a card from its start on: the workspace of cuBLASLt, where there is one.
+std::size_t queue_bytes(Device device, const QueueOptions& options);
+
 /// Where ops run: the threads of the CPU, or one stream of a card, behind the caller's back; then
 /// the threads do what is left to the CPU. Ops on one queue run in order. A Queue on a device that
 /// this build or machine lacks throws Error(usage) that says why.

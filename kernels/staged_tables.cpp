@@ -29,6 +29,13 @@ class HostTables final : public StagedTables {
 
 }  // namespace
 
+StagedBytes staged_bytes(Device device, std::size_t bytes) {
+  if constexpr (has_cuda) {
+    if (device == Device::cuda) return cuda::device_tables_bytes(bytes);
+  }
+  return {.device = bytes, .pinned = 0};
+}
+
 std::unique_ptr<StagedTables> make_staged_tables(Queue& queue, std::size_t bytes) {
   if constexpr (has_cuda) {
     if (queue.device() == Device::cuda) return cuda::make_staged_tables(queue.stream(), bytes);

@@ -30,6 +30,12 @@ class StagedTables {
   virtual void upload(bool keeps_first) = 0;
 };
 
+/// What they hold, on the queue's device and of pinned memory beside it.
+struct StagedBytes {
+  std::size_t device, pinned;
+};
+StagedBytes staged_bytes(Device device, std::size_t bytes);
+
 /// Takes of at most `bytes` in all, each rounded up to 64, allocate nothing. Throws Error(memory).
 std::unique_ptr<StagedTables> make_staged_tables(Queue& queue, std::size_t bytes);
 

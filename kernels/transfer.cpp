@@ -46,6 +46,12 @@ void copy(Queue& queue, std::byte* to, const std::byte* from, std::size_t bytes)
   copy_here(queue, to, from, bytes);
 }
 
+void end_uploads(Queue& queue) {
+  if constexpr (has_cuda) {
+    if (queue.device() == Device::cuda) queue.stream().drop_bounce();
+  }
+}
+
 void wait(Queue& queue) {
   if constexpr (has_cuda) {
     if (queue.device() == Device::cuda) queue.stream().wait();

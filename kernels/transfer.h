@@ -16,6 +16,10 @@ void download(Queue& queue, std::span<std::byte> to, const std::byte* from);
 /// On the queue's device, in its order. The ranges do not overlap.
 void copy(Queue& queue, std::byte* to, const std::byte* from, std::size_t bytes);
 
+/// After the last large upload for a while, such as that of weights: what they went through on
+/// their way goes back to the machine.
+void end_uploads(Queue& queue);
+
 /// Returns when all work of the queue is done.
 void wait(Queue& queue);
 

@@ -295,6 +295,12 @@ kernels::SuperblockShape ModelMemoryLayout::shape() const {
   return shape;
 }
 
+std::size_t page_groups(const Geometry& geometry, bool is_flat) {
+  ModelMemoryLayout memory;
+  group_layers(geometry, is_flat, memory);
+  return memory.layers.size();
+}
+
 ModelMemoryLayout memory_layout_of(const Geometry& geometry, const MemoryLayoutOptions& options) {
   ModelMemoryLayout memory;
   memory.slot_bytes = geometry.slot_bytes;

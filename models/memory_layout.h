@@ -60,6 +60,9 @@ struct ModelMemoryLayout {
   kernels::SuperblockShape shape() const;
 };
 
+/// How many page groups a layout of the model has.
+std::size_t page_groups(const Geometry& geometry, bool is_flat);
+
 /// Layers of one reach form a page group, in the order of their first layers. Of all superblocks
 /// that waste at most 3 % in every view the one is taken that leaves the fewest bytes idle: what
 /// views cannot use, and half a superblock per view that is not full yet. Up to 25 % may be wasted

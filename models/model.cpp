@@ -16,11 +16,11 @@ namespace hyb::models {
 namespace {
 
 Model model_of(kernels::Queue& queue, Plan plan, WeightProvider& provider,
-               const GeometryOptions& options) {
+               const GeometryOptions& options, const MakeRoom& make_room) {
   Model model;
   model.plan = std::move(plan);
   model.geometry = geometry_of(model.plan, options);
-  model.weights = load_weights(queue, model.plan, provider, model.geometry.load);
+  model.weights = load_weights(queue, model.plan, provider, model.geometry.load, make_room);
   return model;
 }
 
@@ -63,7 +63,7 @@ DType activation_dtype(const Plan& plan, std::optional<DType> wanted) {
 }
 
 Model load_model(kernels::Queue& queue, const Config& config, TensorFiles& files,
-                 const GeometryOptions& options) {
+                 const GeometryOptions& options, const MakeRoom& make_room) {
   const Family& family = family_of(config);
   Plan plan = family.plan(config);
   const WeightIndex index(plan, family, files);
@@ -71,13 +71,13 @@ Model load_model(kernels::Queue& queue, const Config& config, TensorFiles& files
   files.map();
   check_tied_head(plan, family, files, index);
   FileWeights provider(index);
-  return model_of(queue, std::move(plan), provider, options);
+  return model_of(queue, std::move(plan), provider, options, make_room);
 }
 
 Model random_model(kernels::Queue& queue, const Config& config, std::uint64_t seed,
-                   const GeometryOptions& options) {
+                   const GeometryOptions& options, const MakeRoom& make_room) {
   RandomWeights provider(seed);
-  return model_of(queue, family_of(config).plan(config), provider, options);
+  return model_of(queue, family_of(config).plan(config), provider, options, make_room);
 }
 
 }  // namespace hyb::models

@@ -28,10 +28,10 @@ DType activation_dtype(const Plan& plan, std::optional<DType> wanted);
 /// neither the plan nor the family knows are a warning. Throws Error(model) for what WeightIndex
 /// refuses.
 Model load_model(kernels::Queue& queue, const Config& config, TensorFiles& files,
-                 const GeometryOptions& options);
+                 const GeometryOptions& options, const MakeRoom& make_room = {});
 
 /// The same with synthetic weights.
 Model random_model(kernels::Queue& queue, const Config& config, std::uint64_t seed,
-                   const GeometryOptions& options);
+                   const GeometryOptions& options, const MakeRoom& make_room = {});
 
 }  // namespace hyb::models

@@ -101,6 +101,41 @@ std::size_t fp8_saves(const LoadOptions& options) {
 
 }  // namespace
 
+namespace {
+
+std::int64_t vector_numbers(const Attention& part) {
+  return part.qk_norm ? 2 * std::int64_t{part.head_dim} : 0;
+}
+std::int64_t vector_numbers(const Ssd& part) {
+  const std::int64_t conv = part.conv_dim();
+  return conv * part.conv_width + (part.conv_bias ? conv : 0) + 3 * std::int64_t{part.heads} +
+         part.inner();
+}
+std::int64_t vector_numbers(const DeltaNet& part) {
+  return std::int64_t{part.conv_dim()} * part.conv_width + 2 * std::int64_t{part.value_heads} +
+         part.values();
+}
+std::int64_t vector_numbers(const ShortConv& part) {
+  return std::int64_t{part.channels} * part.conv_width;
+}
+std::int64_t vector_numbers(const Mlp&) { return 0; }
+std::int64_t vector_numbers(const Moe& part) { return part.correction_bias ? part.experts : 0; }
+
+}  // namespace
+
+std::size_t vector_bytes(const Plan& plan) {
+  std::int64_t numbers = plan.width;  // of the final norm
+  for (const Layer& layer : plan.layers) {
+    for (const Block& block : layer.blocks) {
+      numbers += plan.width;
+      for (const Part& part : block.parts) {
+        numbers += std::visit([](const auto& known) { return vector_numbers(known); }, part);
+      }
+    }
+  }
+  return static_cast<std::size_t>(numbers) * sizeof(float);
+}
+
 std::size_t packed_bytes(const Plan& plan, kernels::Device device, const LoadOptions& options) {
   Sizes sizes(plan, device, options);
   sizes.add_as(head_quantize(options), plan.vocab, plan.width);

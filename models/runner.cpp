@@ -1,5 +1,7 @@
 #include "models/runner.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -29,6 +31,16 @@ std::size_t logits_bytes(const Plan& plan) {
   return static_cast<std::size_t>(plan.vocab) * sizeof(float);
 }
 
+kernels::StagedBytes staged_bytes(kernels::Device device, const Geometry& geometry,
+                                  const RunnerOptions& options) {
+  kernels::StagedBytes bytes =
+      kernels::staged_bytes(device, StepStaging::bytes(staging_limits(geometry, options)));
+  const kernels::StagedBytes sampler = kernels::device_sampler_bytes(device, options.step_rows);
+  bytes.device += sampler.device;
+  bytes.pinned += sampler.pinned;
+  return bytes;
+}
+
 std::int32_t count_of(const auto& values) { return static_cast<std::int32_t>(values.size()); }
 
 std::unique_ptr<kernels::DeviceSampler> sampler_for(kernels::Queue& queue, std::int64_t rows) {
@@ -55,6 +67,7 @@ ModelRunner::ModelRunner(kernels::Queue& queue, const Plan& plan, const Weights&
                          std::unique_ptr<kernels::SuperblockMap> superblocks)
     : queue_(queue),
       plan_(plan),
+      weights_(weights),
       geometry_(geometry),
       options_(options),
       store_(queue, geometry, options.memory, options.mapping, std::move(superblocks)),
@@ -81,8 +94,7 @@ Capacity ModelRunner::capacity() const {
 
 std::size_t ModelRunner::workspace_bytes() const {
   return decoder_.scratch_bytes() + sample_workspace_.bytes() + drawn_logits_.bytes() +
-         kernels::device_sampler_bytes(queue_.device(), options_.step_rows) +
-         StepStaging::bytes(staging_limits(geometry_, options_));
+         staged_bytes(queue_.device(), geometry_, options_).device;
 }
 
 std::size_t ModelRunner::workspace_bytes(kernels::Device device, const Plan& plan,
@@ -90,8 +102,20 @@ std::size_t ModelRunner::workspace_bytes(kernels::Device device, const Plan& pla
                                          int threads) {
   return Decoder::scratch_bytes(plan, device, geometry.activation_dtype, limits_of(options)) +
          kernels::sample_workspace_bytes(device, plan.vocab, threads) + logits_bytes(plan) +
-         kernels::device_sampler_bytes(device, options.step_rows) +
-         StepStaging::bytes(staging_limits(geometry, options));
+         staged_bytes(device, geometry, options).device;
+}
+
+std::size_t ModelRunner::pinned_bytes(kernels::Device device, const Geometry& geometry,
+                                      const RunnerOptions& options) {
+  return staged_bytes(device, geometry, options).pinned;
+}
+
+std::string ModelRunner::holdings() const {
+  constexpr double mib = 1 << 20;
+  return fmt::format(
+      "hyb holds {:.1f} MiB of weights, {:.1f} MiB of pools (of {:.1f}), {:.1f} MiB of workspace",
+      static_cast<double>(weights_.bytes()) / mib, static_cast<double>(store_.bytes_backed()) / mib,
+      static_cast<double>(store_.bytes()) / mib, static_cast<double>(workspace_bytes()) / mib);
 }
 
 void ModelRunner::check(const Span& span) const {

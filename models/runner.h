@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "core/engine/runner.h"
@@ -40,11 +41,17 @@ class ModelRunner : public Runner {
   void launch_prepared() override;
   StepResult wait() override;
   SampledToken draw(std::span<const float> logits, const hyb::SampleRow& row) override;
+  bool back(SuperblockId superblock, bool may_create) override {
+    return store_.back(superblock, may_create);
+  }
   void read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) override;
   void write(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) override;
 
   /// From the next step on; what was recorded under other options is forgotten.
   void choose_graphs(const GraphOptions& options) { graphs_.choose(options); }
+
+  void give_way() override { graphs_.drop(); }
+  std::string holdings() const override;
 
   /// CUDA graphs that were recorded so far.
   std::int32_t graphs_recorded() const { return graphs_.recorded(); }
@@ -54,6 +61,10 @@ class ModelRunner : public Runner {
   /// Pools, and everything else the runner holds.
   std::size_t pool_bytes() const { return store_.bytes(); }
   std::size_t workspace_bytes() const;
+
+  /// Pinned memory of the machine, through which a card's tables and answers go.
+  static std::size_t pinned_bytes(kernels::Device device, const Geometry& geometry,
+                                  const RunnerOptions& options);
 
   static std::size_t workspace_bytes(kernels::Device device, const Plan& plan,
                                      const Geometry& geometry, const RunnerOptions& options,
@@ -71,6 +82,7 @@ class ModelRunner : public Runner {
 
   kernels::Queue& queue_;
   const Plan& plan_;
+  const Weights& weights_;
   const Geometry& geometry_;
   RunnerOptions options_;
   Store store_;

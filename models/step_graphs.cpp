@@ -69,7 +69,13 @@ StepGraphs::Launched StepGraphs::launch() {
   if (entry.recording == nullptr && entry.last_use != 0) record(entry);
   entry.last_use = ++uses_;
   if (entry.recording == nullptr) return run_staged();
-  entry.recording->replay();
+  try {
+    entry.recording->replay();
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::memory) throw;
+    drop();  // nothing of it was begun
+    return run_staged();
+  }
   ++replayed_;
   return entry.launched;
 }
@@ -95,11 +101,25 @@ StepGraphs::Entry& StepGraphs::entry_of(const Shape& shape) {
   return oldest;
 }
 
+void StepGraphs::drop() {
+  kernels::wait(queue_);
+  for (Entry& entry : entries_) entry.recording.reset();
+}
+
 /// At a shape's second step: the first loads what a recording may not load, and shapes that come
 /// once are not worth one.
 void StepGraphs::record(Entry& entry) {
-  try {
+  const auto attempt = [&] {
     entry.recording = kernels::record(queue_, [&] { entry.launched = run_staged(); });
+  };
+  try {
+    try {
+      attempt();
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::memory) throw;
+      drop();
+      attempt();
+    }
     ++recorded_;
     log::debug(fmt::format("graph {}: {} tokens, {} sequences, {} sampled", recorded_,
                            entry.shape.tokens, entry.shape.spans, entry.shape.samples));

@@ -50,6 +50,10 @@ class StepGraphs {
   /// Begins the step that was staged last; may be called once. Empty where nothing is sampled.
   Launched launch();
 
+  /// Gives back what recordings take of the card, once their work is done; shapes that come again
+  /// are recorded anew.
+  void drop();
+
   /// Recordings that were made so far.
   std::int32_t recorded() const { return recorded_; }
   /// Steps that were replayed from one.

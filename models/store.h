@@ -47,6 +47,11 @@ class Store {
   /// refuses a new owner; orders behind it are then not carried out.
   void carry_out(std::span<const Order> orders);
 
+  /// As Runner::back.
+  bool back(SuperblockId superblock, bool may_create) const {
+    return map_->back(superblock, may_create);
+  }
+
   /// The bytes of a unit: of a page layer by layer. What a slot's stride adds to it reads as zeros.
   void read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) const;
   void write(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) const;

@@ -2,9 +2,21 @@
 
 #include <span>
 
+#include "core/base/error.h"
 #include "kernels/transfer.h"
 
 namespace hyb::models {
+
+/// What `make` makes; once more where it found no room and some was made.
+template <typename Make>
+auto WeightLoader::with_room(const Make& make) const {
+  try {
+    return make();
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::memory || !make_room_ || !make_room_()) throw;
+  }
+  return make();
+}
 
 bool WeightLoader::has(std::string_view role) const {
   return provider_.has({.role = role, .layer = layer_});
@@ -24,7 +36,8 @@ kernels::Weight WeightLoader::pack(const kernels::WeightSource& source) {
 
 kernels::Weight WeightLoader::pack(const kernels::WeightSource& source, DType dtype,
                                    kernels::Quantize quantize) {
-  kernels::Weight packed = kernels::Weight::pack(queue_, source, dtype, quantize);
+  kernels::Weight packed =
+      with_room([&] { return kernels::Weight::pack(queue_, source, dtype, quantize); });
   weights_.packed_bytes += packed.owned_bytes();
   for (const auto& [role, expert] : read_) {
     provider_.release({.role = role, .layer = layer_, .expert = expert});
@@ -59,8 +72,8 @@ kernels::Weight WeightLoader::stacked(
 }
 
 float* WeightLoader::upload(const std::vector<float>& values) {
-  kernels::Buffer& buffer =
-      weights_.vectors.emplace_back(queue_.device(), values.size() * sizeof(float));
+  kernels::Buffer& buffer = weights_.vectors.emplace_back(
+      with_room([&] { return kernels::Buffer(queue_.device(), values.size() * sizeof(float)); }));
   kernels::upload(queue_, buffer.data(), std::as_bytes(std::span(values)));
   return reinterpret_cast<float*>(buffer.data());
 }

@@ -17,8 +17,12 @@ class WeightLoader {
  public:
   /// All outlive the loader; `weights` takes the small tensors and counts the packed bytes.
   WeightLoader(kernels::Queue& queue, WeightProvider& provider, const LoadOptions& options,
-               Weights& weights)
-      : queue_(queue), provider_(provider), options_(options), weights_(weights) {}
+               Weights& weights, const MakeRoom& make_room = {})
+      : queue_(queue),
+        provider_(provider),
+        options_(options),
+        weights_(weights),
+        make_room_(make_room) {}
 
   void set_layer(std::int32_t layer) { layer_ = layer; }
   DType activation() const { return options_.activation; }
@@ -57,11 +61,14 @@ class WeightLoader {
 
  private:
   float* upload(const std::vector<float>& values);
+  template <typename Make>
+  auto with_room(const Make& make) const;
 
   kernels::Queue& queue_;
   WeightProvider& provider_;
   const LoadOptions& options_;
   Weights& weights_;
+  const MakeRoom& make_room_;
   std::int32_t layer_ = -1;
   std::vector<std::pair<std::string, std::int32_t>> read_;  // role and expert, since pack()
 };

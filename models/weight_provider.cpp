@@ -8,7 +8,6 @@
 namespace hyb::models {
 namespace {
 
-using kernels::bf16;
 using kernels::mix;
 
 std::uint64_t stream_of(const WeightKey& key, std::uint64_t seed) {

@@ -1,6 +1,7 @@
 #include "models/weights.h"
 
 #include "core/base/error.h"
+#include "kernels/transfer.h"
 #include "models/weight_loader.h"
 
 namespace hyb::models {
@@ -182,12 +183,36 @@ LayerWeights load_layer(WeightLoader& loader, std::int64_t width, const Layer& l
   return weights;
 }
 
+/// Ends them, also where loading fails: then that failure is the one to tell of.
+class Uploads {
+ public:
+  explicit Uploads(kernels::Queue& queue) : queue_(queue) {}
+  ~Uploads() {
+    try {
+      kernels::end_uploads(queue_);
+    } catch (const Error&) {
+    }
+  }
+  Uploads(const Uploads&) = delete;
+  Uploads& operator=(const Uploads&) = delete;
+
+ private:
+  kernels::Queue& queue_;
+};
+
 }  // namespace
 
+std::size_t Weights::bytes() const {
+  std::size_t sum = packed_bytes;
+  for (const kernels::Buffer& buffer : vectors) sum += buffer.bytes();
+  return sum;
+}
+
 Weights load_weights(kernels::Queue& queue, const Plan& plan, WeightProvider& provider,
-                     const LoadOptions& options) {
+                     const LoadOptions& options, const MakeRoom& make_room) {
+  const Uploads uploads(queue);
   Weights weights;
-  WeightLoader loader(queue, provider, options, weights);
+  WeightLoader loader(queue, provider, options, weights, make_room);
   const kernels::Quantize head = head_quantize(options);
   weights.embed = loader.matrix_as(plan.tied_head ? head : kernels::Quantize::none, "embed",
                                    plan.vocab, plan.width);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <optional>
 #include <variant>
 #include <vector>
@@ -70,15 +71,26 @@ struct Weights {
   std::vector<kernels::Buffer> vectors;  ///< of the small tensors, on the queue's device
   std::size_t packed_bytes = 0;          ///< what packing copied, padding included
 
+  /// All that they hold of the queue's device.
+  std::size_t bytes() const;
+
   const kernels::Weight& output() const { return head ? *head : embed; }
 };
 
-/// Reads every weight the plan needs, packs it, and gives the source pages back one by one.
-Weights load_weights(kernels::Queue& queue, const Plan& plan, WeightProvider& provider,
-                     const LoadOptions& options);
+/// Asked when the device refuses memory for a weight: gives some back, and the weight is asked for
+/// once more. False: there is nothing to give.
+using MakeRoom = std::function<bool()>;
 
-/// What load_weights will hold in memory, from the plan alone. With fp8_parameters it is an
-/// estimate: within the padding of panels and what stacks of FP8 and other types lose.
+/// Reads every weight the plan needs, packs it, and gives the source pages back one by one. Throws
+/// Error(memory), with the numbers, where the device has too little.
+Weights load_weights(kernels::Queue& queue, const Plan& plan, WeightProvider& provider,
+                     const LoadOptions& options, const MakeRoom& make_room = {});
+
+/// What the small tensors of a plan take.
+std::size_t vector_bytes(const Plan& plan);
+
+/// What the matrices that load_weights makes will hold, from the plan alone. With fp8_parameters it
+/// is an estimate: within the padding of panels and what stacks of FP8 and other types lose.
 std::size_t packed_bytes(const Plan& plan, kernels::Device device, const LoadOptions& options);
 inline std::size_t packed_bytes(const Plan& plan, kernels::Device device, DType activation) {
   return packed_bytes(plan, device, LoadOptions{.activation = activation});

@@ -43,6 +43,11 @@ class MeteredRunner final : public Runner {
   SampledToken draw(std::span<const float> logits, const SampleRow& row) override {
     return runner_->draw(logits, row);
   }
+  bool back(SuperblockId superblock, bool may_create) override {
+    return runner_->back(superblock, may_create);
+  }
+  void give_way() override { runner_->give_way(); }
+  std::string holdings() const override { return runner_->holdings(); }
   void read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) override {
     runner_->read(view, unit, bytes);
   }

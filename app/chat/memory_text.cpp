@@ -38,6 +38,12 @@ void add_pool(OwnerTable& table, const PoolUsage& pool) {
   table.row("free among these", pool.idle_bytes + pool.remainder_bytes);
   table.row("free", pool.free_bytes,
             fmt::format("{} of {} superblocks", pool.superblocks_free, pool.superblocks));
+  if (pool.superblocks_withheld > 0) {
+    const auto withheld = static_cast<std::size_t>(pool.superblocks_withheld);
+    const auto free = static_cast<std::size_t>(pool.superblocks_free);
+    table.row("of which the device lacks", pool.free_bytes / free * withheld,
+              fmt::format("{} superblocks", withheld));
+  }
 }
 
 std::string tree_text(const EngineUsage& usage) {
@@ -67,10 +73,12 @@ std::string memory_text(const MemoryPlan& plan, const EngineUsage& usage) {
   OwnerTable table;
   table.row("weights", plan.weights);
   table.row("workspace", plan.workspace);
+  if (plan.library > 0) table.row("cuBLASLt", plan.library);
   add_pool(table, usage.pool);
-  const std::size_t given = plan.weights + plan.workspace + usage.pool.total();
+  const std::size_t given = plan.weights + plan.workspace + plan.library + usage.pool.total();
   table.row("not asked for", plan.budget > given ? plan.budget - given : 0);
   table.row("budget", plan.budget, fmt::format("{} tokens a sequence", plan.length_max));
+  if (plan.pinned > 0) table.row("pinned", plan.pinned, "of the machine's memory, besides");
   return table.text() + tree_text(usage);
 }
 

@@ -45,7 +45,8 @@ void print_text(const std::string& name, const ModelOutline& outline, const Fit&
     parts.rows.push_back({part, bytes_text(bytes), what});
   };
   add("weights", memory.weights, name_of(outline.activation).data());
-  add("workspace", memory.workspace, "activations of one step");
+  add("workspace", memory.workspace, "activations and tables of one step");
+  if (memory.library > 0) add("cuBLASLt", memory.library, "what it computes in");
   const MemoryLayout& layout = memory.pools.layout;
   add("pools", memory.pool_bytes(),
       fmt::format("{} superblocks of {}, each of which is", layout.superblocks,
@@ -61,6 +62,10 @@ void print_text(const std::string& name, const ModelOutline& outline, const Fit&
                                       bytes_text(geometry.slot_bytes))});
   }
   add("total", memory.total(), fmt::format("of {} allowed", bytes_text(memory.budget)));
+  if (memory.pinned > 0) {
+    add("pinned", memory.pinned,
+        "of the machine's memory besides: tables on their way to the card");
+  }
 
   Table table = {.columns = {{"tokens each", Align::right}, {"sequences at once", Align::right}},
                  .rows = {}};
@@ -112,6 +117,8 @@ void print_json(const std::string& name, const ModelOutline& outline, const Fit&
                      {"budget_bytes", memory.budget},
                      {"weights_bytes", memory.weights},
                      {"workspace_bytes", memory.workspace},
+                     {"library_bytes", memory.library},
+                     {"pinned_bytes", memory.pinned},
                      {"pool_bytes", memory.pool_bytes()},
                      {"total_bytes", memory.total()},
                      {"superblock_bytes", memory.pools.layout.superblock_bytes},

@@ -79,16 +79,25 @@ bool Engine::step() {
   require(!books.in_delivery && !books.in_run, "engine: step() is not called from inside a step");
   bool told = !books.events.empty();
   books.deliver();
+  std::span<const Assignment> plan;
   if (books.under_way.plan.empty()) {
-    const std::span<const Assignment> plan = books.plan();
+    plan = books.plan();
     if (plan.empty()) {
       told = told || !books.events.empty();
       books.deliver();
       return told;
     }
-    books.launch(plan);
   }
-  books.finish_step();
+  const std::int64_t failed = books.failed_steps;
+  try {
+    if (!plan.empty()) books.launch(plan);
+    books.finish_step();
+  } catch (const Error& error) {
+    if (books.failed_steps == failed) throw;
+    if (!books.relief.relieve(books.pool, *books.runner, error)) {
+      throw with_holdings(error, *books.runner);
+    }
+  }
   if (books.audits) audit();
   books.deliver();
   return true;

@@ -82,7 +82,9 @@ class Engine {
   /// under way when this returns: it runs while the sinks hear of this one, and whatever the caller
   /// does until the next call. False when there was nothing to do. When the runner throws, that
   /// leaves this call too; no request is lost: their memory is released, and the next step() starts
-  /// to recompute it from the tokens. Snapshots are lost, too.
+  /// to recompute it from the tokens. Snapshots are lost, too. Error(memory) leaves it only when
+  /// that comes again before a token was drawn: the first time an eighth of the superblocks goes
+  /// back to the device, for good, and the next step() starts to recompute.
   bool step();
 
   /// Has the runner carry out what is ordered and not yet done, as the next step() would: after it

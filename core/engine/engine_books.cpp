@@ -27,6 +27,9 @@ Engine::Books::Books(Runner& runner_, const Tokenizer* tokenizer_, const EngineO
                  .shared_tokens_min = options.shared_tokens_min,
                  .look_ahead = options.look_ahead}),
       now(options.now) {
+  pool.set_backing([this](SuperblockId superblock, bool may_create) {
+    return runner->back(superblock, may_create);
+  });
   if (!options.measures_prefill) return;
   watch.emplace(options.prefixes.cost, options.chunk_tokens, length_max);
 }

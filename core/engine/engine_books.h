@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/engine/engine.h"
+#include "core/engine/memory_relief.h"
 #include "core/engine/prefill_watch.h"
 #include "core/engine/scheduler.h"
 #include "core/engine/sequence.h"
@@ -90,6 +91,7 @@ struct Engine::Books {
   Step next_step;                  ///< what it is to be given then
   std::vector<bool> stop_in_text;  ///< of next_step's sequences: which have stop strings
   StepUnderWay under_way;
+  MemoryRelief relief;
   std::function<Clock::time_point()> now;
   std::optional<PrefillWatch> watch;  ///< none: prefill costs what it was said to cost
   TraceRecorder* recorder = nullptr;

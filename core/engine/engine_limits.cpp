@@ -22,6 +22,14 @@ void check_engine(const Capacity& capacity, const EngineOptions& options) {
   if (options.chunk_tokens < 1) refuse("a chunk has at least 1 token", options.chunk_tokens);
 }
 
+void check_result(const StepResult& result, std::size_t rows, std::int32_t vocab) {
+  require(result.sampled.size() == rows, "engine: the runner answers every row");
+  for (const SampledToken& sampled : result.sampled) {
+    require(!sampled.finite || (index(sampled.token) >= 0 && index(sampled.token) < vocab),
+            "engine: the runner draws from the vocabulary");
+  }
+}
+
 std::int32_t length_limit(const MemoryPool& pool, std::int32_t asked) {
   const auto fits = [&](std::int32_t length) { return pool.can_ever_hold(length, 1); };
   if (!fits(2)) {

@@ -11,6 +11,9 @@ namespace hyb {
 /// Throws Error(usage) for options that are out of range.
 void check_engine(const Capacity& capacity, const EngineOptions& options);
 
+/// A bug of the runner's: it did not answer `rows` rows from the vocabulary.
+void check_result(const StepResult& result, std::size_t rows, std::int32_t vocab);
+
 /// The longest sequence of up to `asked` tokens that fits when it has all memory to itself, run
 /// token by token if need be. Throws Error(memory) when not even 2 tokens fit.
 std::int32_t length_limit(const MemoryPool& pool, std::int32_t asked);

@@ -5,6 +5,7 @@
 #include "core/base/error.h"
 #include "core/base/marked.h"
 #include "core/engine/engine_books.h"
+#include "core/engine/engine_limits.h"
 
 namespace hyb {
 
@@ -51,12 +52,8 @@ StepResult Engine::Books::wait() {
   try {
     const Marked running(in_run);
     StepResult result = runner->runs_beside() ? runner->wait() : runner->run(step);
-    require(result.sampled.size() == rows, "engine: the runner answers every row");
-    for (const SampledToken& sampled : result.sampled) {
-      require(
-          !sampled.finite || (index(sampled.token) >= 0 && index(sampled.token) < capacity.vocab),
-          "engine: the runner draws from the vocabulary");
-    }
+    check_result(result, rows, capacity.vocab);
+    if (rows > 0) relief.get_on();
     return result;
   } catch (...) {
     fail();

@@ -128,7 +128,7 @@ bool MemoryDemand::fits_beside(std::span<Sequence* const> running) const {
     if (!layout.fixed_superblocks.empty() && needed > layout.fixed_superblocks[at]) return false;
     superblocks += needed;
   }
-  return superblocks <= layout.superblocks;
+  return superblocks <= layout.superblocks - pool_->superblocks_withheld();
 }
 
 }  // namespace hyb

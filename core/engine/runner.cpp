@@ -20,4 +20,6 @@ SampledToken Runner::draw(std::span<const float>, const SampleRow&) {
   throw Error(ErrorKind::runtime, "runner: it draws from no logits but those of its steps");
 }
 
+bool Runner::back(SuperblockId, bool) { return true; }
+
 }  // namespace hyb

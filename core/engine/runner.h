@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <variant>
 #include <vector>
 
@@ -119,6 +120,17 @@ class Runner {
   /// capacity().vocab: the token that the step would have drawn with these parameters. Between
   /// steps; row.token means nothing. Only asked for where requests keep logits.
   virtual SampledToken draw(std::span<const float> logits, const SampleRow& row);
+
+  /// Whether there is memory behind a superblock, so that its next owner gets it for sure. Where
+  /// there is none and it `may_create` some, that is tried. A step may be under way. Here: there
+  /// always is.
+  virtual bool back(SuperblockId superblock, bool may_create);
+
+  /// After a step that lacked memory: gives back what it holds of the device and can make anew.
+  virtual void give_way() {}
+
+  /// What the runner holds of its device, in words, for messages; empty: there is nothing to say.
+  virtual std::string holdings() const { return {}; }
 
   /// The bytes of one unit of a view, as of the last step: for the disk tier and session files.
   /// `bytes` has the view's unit_bytes. Called between steps only.

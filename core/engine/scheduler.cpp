@@ -1,5 +1,7 @@
 #include "core/engine/scheduler.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -68,6 +70,45 @@ std::vector<Sequence*> Scheduler::about_to_start() const {
 }
 
 std::span<const Assignment> Scheduler::plan() {
+  std::int32_t withheld = -1;
+  // Where the device refused memory meanwhile, those who run are planned for what there is.
+  while (withheld < 0 || (plan_.empty() && pool_->superblocks_withheld() > withheld)) {
+    check_backed();
+    withheld = pool_->superblocks_withheld();
+    plan_all();
+  }
+  const auto waits = [](const Sequence* one) { return one->tier_look() == TierLook::awaited; };
+  require(
+      !plan_.empty() || (running_.empty() && std::all_of(waiting_.begin(), waiting_.end(), waits)),
+      "scheduler: somebody can always go on");
+  return plan_;
+}
+
+/// Nobody gets on where the oldest does not: it would start anew for ever.
+void Scheduler::check_backed() {
+  if (pool_->superblocks_withheld() == 0 || (running_.empty() && waiting_.empty())) return;
+  const Sequence& oldest = running_.empty() ? **waiting_.begin() : *running_.front();
+  if (pool_->can_hold_now(oldest.tokens())) {
+    has_asked_ = false;
+    return;
+  }
+  if (!has_asked_) {
+    has_asked_ = true;
+    pool_->release_withheld();
+    if (pool_->can_hold_now(oldest.tokens())) return;
+  }
+  has_asked_ = false;
+  const MemoryLayout& layout = pool_->layout();
+  throw Error(
+      ErrorKind::memory,
+      fmt::format("memory: the device has memory for {} of {} superblocks of {} bytes now, "
+                  "and a sequence of {} tokens needs {} bytes; end what else uses the "
+                  "device, or ask for less with --memory or --context",
+                  layout.superblocks - pool_->superblocks_withheld(), layout.superblocks,
+                  layout.superblock_bytes, oldest.tokens(), pool_->bytes_peak(oldest.tokens(), 1)));
+}
+
+void Scheduler::plan_all() {
   plan_.clear();
   tokens_left_ = limits_.step_tokens;
   preempted_ = false;
@@ -82,11 +123,6 @@ std::span<const Assignment> Scheduler::plan() {
     while (!running_.empty()) preempt_youngest();
     plan_newcomers();
   }
-  const auto waits = [](const Sequence* one) { return one->tier_look() == TierLook::awaited; };
-  require(
-      !plan_.empty() || (running_.empty() && std::all_of(waiting_.begin(), waiting_.end(), waits)),
-      "scheduler: somebody can always go on");
-  return plan_;
 }
 
 bool Scheduler::foresees_next(std::span<const Assignment> plan) {

@@ -66,7 +66,8 @@ class Scheduler {
   void wake() { may_start_ = true; }
 
   /// Spans for the next step, with memory reserved. Empty only when nobody is here but those that
-  /// wait for a tier. Valid until the next call.
+  /// wait for a tier. Valid until the next call. Throws Error(memory), with the figures, when the
+  /// device has not even the memory that the oldest sequence needs.
   std::span<const Assignment> plan();
 
   /// While the step that was planned runs: whether the next plan will be the same sequences again,
@@ -99,6 +100,8 @@ class Scheduler {
   };
   enum class Admission : std::uint8_t { started, follows, awaits_tier, no_room };
 
+  void plan_all();
+  void check_backed();
   void spare_awaited();
   void plan_single_tokens();
   void plan_chunks();
@@ -136,6 +139,7 @@ class Scheduler {
   SchedulerCounts counts_;
   std::int32_t tokens_left_ = 0;
   bool preempted_ = false;
+  bool has_asked_ = false;  ///< the device, for what the oldest lacks, and it had nothing yet
   bool may_start_ = false;  ///< something happened since a newcomer found no room
 };
 

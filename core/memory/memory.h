@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -172,6 +173,24 @@ class MemoryPool {
   /// idle can go back to the machine. Returns how many there were.
   std::int32_t give_back(std::int32_t superblocks_max);
 
+  /// Asked before a superblock that was nobody's gets an owner: whether the device has memory
+  /// behind it, and, where it `may_create` some, has it now. Where it has not, the pool does
+  /// without that superblock, and asks again some steps later. Without it there is memory behind
+  /// all of them.
+  using Backing = std::function<bool(SuperblockId, bool may_create)>;
+  void set_backing(Backing backing) { backing_ = std::move(backing); }
+
+  /// Does without so many of the free superblocks for good, and orders that their memory goes back
+  /// to the device, which needs it elsewhere. Returns how many there were.
+  std::int32_t shrink(std::int32_t superblocks_max);
+
+  /// Free superblocks that the device has no memory for.
+  std::int32_t superblocks_withheld() const { return superblocks_.superblocks_withheld(); }
+  /// The device is asked for them again when they are needed.
+  void release_withheld() { superblocks_.release_withheld(); }
+  /// Whether a sequence could get there with all that the device has memory for.
+  bool can_hold_now(std::int32_t length) const;
+
   /// Most bytes that one step copies to empty superblocks for a view that is dry, at first those
   /// of one superblock; 0: none.
   void limit_compaction(std::size_t bytes_per_step);
@@ -222,6 +241,9 @@ class MemoryPool {
   friend class Memory;
   friend class Checkpoint;
 
+  /// A device that had nothing is asked again after so many steps, then twice as many, ...
+  static constexpr std::int32_t steps_between_asks_min = 16, steps_between_asks_max = 1024;
+
   bool needs(std::int32_t group, std::int32_t page, std::int32_t length) const {
     return layout().holds_page(group, page, length);
   }
@@ -233,6 +255,7 @@ class MemoryPool {
   // A page may be shared by several checkpoints and sequences; a snapshot by its checkpoint and the
   // sequences that have yet to read it.
   std::optional<std::int32_t> take(ViewId view, std::int32_t after = -1);
+  bool is_backed(SuperblockId superblock, bool may_create);
   std::optional<PageId> take_page(std::int32_t group, const PageTable& table);
   std::optional<SlotId> take_slot();
   std::optional<PackedId> take_packed();
@@ -247,6 +270,9 @@ class MemoryPool {
   Registry<Memory> memories_;
   Registry<Checkpoint> checkpoints_;
   std::vector<Order> orders_;
+  Backing backing_;
+  std::int32_t steps_to_ask_ = 0;  ///< until withheld superblocks are asked for again,
+  std::int32_t steps_between_asks_ = steps_between_asks_min;
   std::size_t compaction_bytes_max_ = 0, compaction_bytes_left_ = 0;
   std::int64_t owner_changes_ = 0;
   std::int64_t compacted_units_ = 0;

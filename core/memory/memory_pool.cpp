@@ -129,6 +129,7 @@ std::vector<Order> MemoryPool::take_orders() {
 
 void MemoryPool::take_orders(std::vector<Order>& orders) {
   compaction_bytes_left_ = compaction_bytes_max_;
+  if (steps_to_ask_ > 0 && --steps_to_ask_ == 0) release_withheld();
   orders.clear();
   orders.swap(orders_);
 }
@@ -145,7 +146,8 @@ void MemoryPool::repeat_owners() {
     const SuperblockId superblock{at};
     if (superblocks_.is_free(superblock)) {
       superblocks_.forget_owner(superblock);
-    } else {
+    } else if (superblocks_.owner(superblock) != no_view ||
+               superblocks_.is_withheld_for_good(superblock)) {
       orders_.push_back(ChangeOwner{
           .superblock = superblock, .from = no_view, .to = superblocks_.owner(superblock)});
     }
@@ -165,19 +167,59 @@ std::int32_t MemoryPool::give_back(std::int32_t superblocks_max) {
   return given;
 }
 
+std::int32_t MemoryPool::shrink(std::int32_t superblocks_max) {
+  std::int32_t given = 0;
+  for (std::int32_t at = layout().superblocks; at-- > 0 && given < superblocks_max;) {
+    const SuperblockId superblock{at};
+    if (!superblocks_.is_free(superblock)) continue;
+    orders_.push_back(ChangeOwner{
+        .superblock = superblock, .from = superblocks_.owner(superblock), .to = no_view});
+    superblocks_.withhold(superblock, true);
+    ++given;
+  }
+  return given;
+}
+
+bool MemoryPool::can_hold_now(std::int32_t length) const {
+  MemoryLayout backed = layout();
+  if (backed.fixed_superblocks.empty()) backed.superblocks -= superblocks_withheld();
+  return hyb::can_ever_hold(backed, length, 1);
+}
+
 std::optional<std::int32_t> MemoryPool::take(ViewId view, std::int32_t after) {
-  std::optional<TakenUnit> taken = superblocks_.take(view, after);
-  if (!taken && layout().units_per_superblock(view) > 0 && compact_for(view)) {
-    taken = superblocks_.take(view);
-  }
-  if (!taken) return std::nullopt;
-  if (taken->owner_changed) {
-    orders_.push_back(ChangeOwner{.superblock = superblocks_.superblock_of(view, taken->unit),
-                                  .from = taken->owner_before,
-                                  .to = view});
+  bool was_refused = false;
+  for (;;) {
+    std::optional<TakenUnit> taken = superblocks_.take(view, after);
+    if (!taken && layout().units_per_superblock(view) > 0 && compact_for(view)) {
+      taken = superblocks_.take(view);
+    }
+    if (!taken) return std::nullopt;
+    if (!taken->owner_changed) return taken->unit;
+    const SuperblockId superblock = superblocks_.superblock_of(view, taken->unit);
+    if (taken->owner_before == no_view && !is_backed(superblock, !was_refused)) {
+      was_refused = true;  // others may have memory all the same: that of their last owner
+      superblocks_.drop(view, taken->unit);
+      superblocks_.withhold(superblock, false);
+      continue;
+    }
+    orders_.push_back(
+        ChangeOwner{.superblock = superblock, .from = taken->owner_before, .to = view});
     if (taken->owner_before != no_view) ++owner_changes_;
+    return taken->unit;
   }
-  return taken->unit;
+}
+
+bool MemoryPool::is_backed(SuperblockId superblock, bool may_create) {
+  if (!backing_) return true;
+  if (backing_(superblock, may_create)) {
+    if (superblocks_withheld() == 0) steps_between_asks_ = steps_between_asks_min;
+    return true;
+  }
+  if (may_create) {
+    steps_to_ask_ = steps_between_asks_;
+    steps_between_asks_ = std::min(2 * steps_between_asks_, steps_between_asks_max);
+  }
+  return false;
 }
 
 /// Behind the last page of the table where that is free: runs of pages are read faster.

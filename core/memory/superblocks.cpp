@@ -173,6 +173,27 @@ void Superblocks::forget_owner(SuperblockId superblock) {
   list(superblock);
 }
 
+void Superblocks::withhold(SuperblockId superblock, bool for_good) {
+  forget_owner(superblock);
+  unlist(superblock);
+  entry(superblock).is_free = false;
+  entry(superblock).withheld = for_good ? Withheld::for_good : Withheld::for_now;
+  --superblocks_free_;
+  ++superblocks_withheld_;
+}
+
+void Superblocks::release_withheld() {
+  for (std::int32_t at = layout_.superblocks; at-- > 0;) {
+    Superblock& superblock = entry(SuperblockId{at});
+    if (superblock.withheld != Withheld::for_now) continue;
+    superblock.withheld = Withheld::no;
+    superblock.is_free = true;
+    list(SuperblockId{at});
+    ++superblocks_free_;
+    --superblocks_withheld_;
+  }
+}
+
 std::int32_t Superblocks::fullness_list(ViewId view, std::int32_t used) const {
   const auto fullness = static_cast<std::int32_t>(std::int64_t{used} * classes / books(view).units);
   return index(view) * lists_per_view + fullness;
@@ -261,7 +282,7 @@ void Superblocks::mark_taken(ViewId view, std::int32_t unit) {
 }
 
 void Superblocks::audit() const {
-  std::int32_t free = 0;
+  std::int32_t free = 0, withheld = 0;
   std::vector<std::int64_t> used(books_.size(), 0), open(books_.size(), 0);
   std::vector<std::int32_t> in_use(books_.size(), 0);
   for (std::int32_t at = 0; at < layout_.superblocks; ++at) {
@@ -283,7 +304,11 @@ void Superblocks::audit() const {
       }
     }
     require(users_found == superblock.used, who + " counts its units wrongly");
-    require(superblock.is_free == (!is_fixed() && users_found == 0), who + " is free or it is not");
+    const bool is_withheld = superblock.withheld != Withheld::no;
+    require((superblock.is_free || is_withheld) == (!is_fixed() && users_found == 0) &&
+                !(superblock.is_free && is_withheld),
+            who + " is free or it is not");
+    if (is_withheld) ++withheld;
     if (superblock.is_free) ++free;
     if (superblock.is_free || superblock.owner == no_view) continue;
     const auto owner = static_cast<std::size_t>(index(superblock.owner));
@@ -291,7 +316,8 @@ void Superblocks::audit() const {
     in_use[owner] += users_found > 0 ? 1 : 0;
     if (!superblock.is_closed) open[owner] += books_[owner].units - users_found;
   }
-  require(free == superblocks_free_, "memory: free superblocks are counted");
+  require(free == superblocks_free_ && withheld == superblocks_withheld_,
+          "memory: free superblocks are counted");
   for (std::size_t view = 0; view < books_.size(); ++view) {
     const Book& book = books_[view];
     require(used[view] == book.units_used && open[view] == book.units_open &&

@@ -66,6 +66,16 @@ class Superblocks {
   /// The last owner of a free superblock is of no matter any more.
   void forget_owner(SuperblockId superblock);
 
+  /// A free superblock that is not to be handed out, for now or for good: the device has no memory
+  /// for it. Its last owner is forgotten.
+  void withhold(SuperblockId superblock, bool for_good);
+  /// Those withheld for now are free again.
+  void release_withheld();
+  std::int32_t superblocks_withheld() const { return superblocks_withheld_; }
+  bool is_withheld_for_good(SuperblockId superblock) const {
+    return entry(superblock).withheld == Withheld::for_good;
+  }
+
   /// Throws when the books do not add up: our own bug.
   void audit() const;
 
@@ -80,11 +90,13 @@ class Superblocks {
     std::int64_t units_open = 0;  ///< free ones in superblocks of the view's lists of fullness
     std::int32_t superblocks_used = 0;
   };
+  enum class Withheld : std::uint8_t { no, for_now, for_good };
   struct Superblock {
     ViewId owner = no_view;
     std::int32_t used = 0;  ///< units with users
     bool is_free = false;   ///< any view may have it
     bool is_closed = false;
+    Withheld withheld = Withheld::no;
   };
 
   Book& books(ViewId view) { return books_[static_cast<std::size_t>(index(view))]; }
@@ -111,7 +123,7 @@ class Superblocks {
   std::vector<Book> books_;
   std::vector<Superblock> superblocks_;
   SuperblockLists lists_;
-  std::int32_t superblocks_free_ = 0;
+  std::int32_t superblocks_free_ = 0, superblocks_withheld_ = 0;
 };
 
 }  // namespace hyb

@@ -61,7 +61,7 @@ SuperblockMap::SuperblockMap(std::unique_ptr<Arena> arena, SuperblockShape shape
     reserve();
     if (options_.mode != MapMode::flip) return;
     for (std::int32_t b = 0; b < shape_.superblocks; ++b) {
-      back(superblocks_[static_cast<std::size_t>(b)], handles_per_superblock());
+      create(superblocks_[static_cast<std::size_t>(b)], handles_per_superblock());
       if (maps_all()) show(b, no_view);
     }
   } catch (...) {
@@ -84,8 +84,10 @@ void SuperblockMap::own(SuperblockId id, ViewId view) {
   require(options_.mode != MapMode::flat || before == no_view || before == view,
           "superblocks: in mode flat owners never change");
   try {
-    back(superblock, maps_all() ? handles_per_superblock()
-                                : views_[static_cast<std::size_t>(index(view))].handles);
+    // In mode flat no other view ever needs what this one leaves over.
+    create(superblock, options_.mode == MapMode::flat
+                           ? views_[static_cast<std::size_t>(index(view))].handles
+                           : handles_per_superblock());
     show(index(id), view);
     if (options_.poison && view != before) poison(index(id), view);
   } catch (...) {
@@ -93,6 +95,21 @@ void SuperblockMap::own(SuperblockId id, ViewId view) {
     throw;
   }
   superblock.owner = view;
+}
+
+bool SuperblockMap::back(SuperblockId id, bool may_create) {
+  Superblock& superblock = superblocks_[place(id)];
+  if (superblock.handles.size() >= handles_per_superblock()) return true;
+  if (!may_create) return false;
+  try {
+    create(superblock, handles_per_superblock());
+    if (maps_all()) show(index(id), no_view);
+    return true;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::memory) throw;
+    restore(index(id));
+    return false;
+  }
 }
 
 void SuperblockMap::give_back(SuperblockId id) {
@@ -177,7 +194,7 @@ std::size_t SuperblockMap::handles_per_superblock() const {
   return most;
 }
 
-void SuperblockMap::back(Superblock& superblock, std::size_t handles) {
+void SuperblockMap::create(Superblock& superblock, std::size_t handles) {
   superblock.handles.reserve(handles);
   while (superblock.handles.size() < handles) superblock.handles.push_back(arena_->create());
 }
@@ -223,7 +240,7 @@ void SuperblockMap::show(std::int32_t b, ViewId view) {
   }
 }
 
-/// After a failed change of owner.
+/// After a failed change of owner, or of what is behind a superblock.
 void SuperblockMap::restore(std::int32_t b) noexcept {
   const ViewId owner = superblocks_[static_cast<std::size_t>(b)].owner;
   try {

@@ -71,6 +71,11 @@ class SuperblockMap {
   /// and what it wrote are as before, and the call may be repeated.
   void own(SuperblockId superblock, ViewId view);
 
+  /// Whether there is memory behind the superblock, so that own() needs no more. Where there is
+  /// none and it `may_create` some, the device is asked; false: it has not so much now, and nothing
+  /// has changed. Kernels may run meanwhile.
+  bool back(SuperblockId superblock, bool may_create);
+
   /// Whether own() maps or writes anything: then no work of a card may be under way.
   bool own_needs_quiet() const { return !maps_all() || options_.poison; }
 
@@ -109,7 +114,7 @@ class SuperblockMap {
 
   std::size_t handles_per_superblock() const;
   bool maps_all() const { return options_.mode == MapMode::flip && !options_.strict; }
-  void back(Superblock& superblock, std::size_t handles);
+  void create(Superblock& superblock, std::size_t handles);
   void map(std::int32_t superblock, std::size_t view);
   void unmap(std::int32_t superblock, std::size_t view);
   void show(std::int32_t superblock, ViewId view);

@@ -33,17 +33,21 @@ Card card() {
   return card;
 }
 
+void fail_out_of_memory(const char* call, std::size_t bytes) {
+  cudaGetLastError();
+  std::size_t free = 0, all = 0;
+  cudaMemGetInfo(&free, &all);
+  throw Error(ErrorKind::memory,
+              std::string("memory: ") + call + " was refused" +
+                  (bytes == 0 ? std::string() : " " + std::to_string(bytes) + " bytes") + "; " +
+                  std::to_string(free) + " of the card's " + std::to_string(all) +
+                  " bytes are free; use a smaller --memory, --context or model");
+}
+
 std::byte* allocate(std::size_t bytes) {
   std::byte* at = nullptr;
   const cudaError_t error = cudaMalloc(&at, bytes);
-  if (error == cudaErrorMemoryAllocation) {
-    cudaGetLastError();  // forgets it: what is asked for next may be smaller
-    const Card full = card();
-    throw Error(ErrorKind::memory,
-                "memory: the device has " + std::to_string(full.free_bytes) + " of " +
-                    std::to_string(full.memory_bytes) + " bytes left, " + std::to_string(bytes) +
-                    " are asked for; use a smaller model, --context or --memory");
-  }
+  if (error == cudaErrorMemoryAllocation) fail_out_of_memory("cudaMalloc", bytes);
   check(error, "cudaMalloc");
   check(cudaMemset(at, 0, bytes), "cudaMemset");
   check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");

@@ -43,6 +43,11 @@ class RecordedGraph final : public Recording {
 
 }  // namespace
 
+StagedBytes device_tables_bytes(std::size_t bytes) {
+  const std::size_t held = Staging::reserved_bytes(bytes);
+  return {.device = held, .pinned = 2 * held};
+}
+
 std::unique_ptr<StagedTables> make_staged_tables(Stream& stream, std::size_t bytes) {
   return std::make_unique<DeviceTables>(stream, bytes);
 }

@@ -33,13 +33,17 @@ void FreeDevice::operator()(std::byte* bytes) const { cudaFree(bytes); }
 
 PinnedBytes make_pinned(std::size_t bytes) {
   void* data = nullptr;
-  check(cudaMallocHost(&data, bytes), "cudaMallocHost");
+  const cudaError_t error = cudaMallocHost(&data, bytes);
+  if (error == cudaErrorMemoryAllocation) fail_out_of_memory("cudaMallocHost", bytes);
+  check(error, "cudaMallocHost");
   return PinnedBytes(static_cast<std::byte*>(data));
 }
 
 DeviceBytes make_device(std::size_t bytes) {
   void* data = nullptr;
-  check(cudaMalloc(&data, bytes), "cudaMalloc");
+  const cudaError_t error = cudaMalloc(&data, bytes);
+  if (error == cudaErrorMemoryAllocation) fail_out_of_memory("cudaMalloc", bytes);
+  check(error, "cudaMalloc");
   return DeviceBytes(static_cast<std::byte*>(data));
 }
 
@@ -55,7 +59,11 @@ void Staging::reserve(std::size_t bytes) {
   if (!chunks_.empty() && chunks_.front().bytes >= bytes) return;
   stream_.wait();  // a copy may still read what is freed here
   chunks_.clear();
-  add_chunk(std::max(aligned(bytes), chunk_bytes_min));
+  add_chunk(reserved_bytes(bytes));
+}
+
+std::size_t Staging::reserved_bytes(std::size_t bytes) {
+  return std::max(aligned(bytes), chunk_bytes_min);
 }
 
 void Staging::clear() {
@@ -93,7 +101,7 @@ void Readback::reserve(std::size_t bytes) {
   if (!chunks_.empty() && chunks_.front().bytes >= bytes) return;
   stream_.wait();
   chunks_.clear();
-  const std::size_t wanted = std::max(aligned(bytes), chunk_bytes_min);
+  const std::size_t wanted = Staging::reserved_bytes(bytes);
   chunks_.push_back({.host = make_pinned(wanted), .bytes = wanted});
 }
 

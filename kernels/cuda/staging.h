@@ -45,6 +45,9 @@ class Staging {
   /// rounded up to 64. What was taken before is gone.
   void reserve(std::size_t bytes);
 
+  /// What reserve(bytes) takes of the card, and twice of pinned memory; a Readback's takes it once.
+  static std::size_t reserved_bytes(std::size_t bytes);
+
   /// Begins a round: all room is free again. Waits for the upload of the round before the last.
   void clear();
 

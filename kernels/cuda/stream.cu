@@ -24,6 +24,11 @@ Bounce& Stream::bounce() {
   return *bounce_;
 }
 
+void Stream::drop_bounce() {
+  wait();
+  bounce_.reset();
+}
+
 Sampler& Stream::sampler() {
   if (!sampler_) sampler_ = std::make_unique<Sampler>(*this, 1);
   return *sampler_;
@@ -60,6 +65,11 @@ Stream* make_stream(bool batch_invariant) {
   stream->set_batch_invariant(batch_invariant);
   if (!batch_invariant) open_library(*stream);
   return stream.release();
+}
+
+std::size_t stream_bytes(bool batch_invariant) {
+  if (batch_invariant || !matrix_library().is_there()) return 0;
+  return LibraryProducts::workspace_bytes_usual;
 }
 
 void delete_stream(Stream* stream) { delete stream; }

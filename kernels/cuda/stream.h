@@ -39,6 +39,8 @@ class Stream {
 
   /// Made when they are first asked for.
   Bounce& bounce();
+  /// Gives it back once its copies are done.
+  void drop_bounce();
   Sampler& sampler();
   /// Dense products of many rows may go to the library from now on, unless it is null. `text` tells
   /// a person which one it is, or why there is none.
@@ -63,6 +65,8 @@ class Stream {
 
 /// For who does not see all of the class at link time. Throws Error(usage) where there is no card.
 Stream* make_stream(bool batch_invariant);
+/// What it holds of the card then.
+std::size_t stream_bytes(bool batch_invariant);
 void delete_stream(Stream* stream);
 
 /// Work that was written down once and is done again with one call: the same kernels with the same

@@ -19,6 +19,7 @@ using Status = int;
 using Object = void*;  ///< opaque: a handle, description, layout or preference
 
 inline constexpr Status success = 0;         ///< CUBLAS_STATUS_SUCCESS
+inline constexpr Status alloc_failed = 3;    ///< CUBLAS_STATUS_ALLOC_FAILED
 inline constexpr Status invalid_value = 7;   ///< CUBLAS_STATUS_INVALID_VALUE
 inline constexpr Status not_supported = 15;  ///< CUBLAS_STATUS_NOT_SUPPORTED
 

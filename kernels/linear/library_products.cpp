@@ -14,6 +14,12 @@ using cublaslt::Status;
 
 void check(Status status, const char* call) {
   if (status == cublaslt::success) return;
+  if (status == cublaslt::alloc_failed) {
+    throw Error(ErrorKind::memory,
+                fmt::format("memory: {} found too little; use a smaller --memory, --context or "
+                            "model",
+                            call));
+  }
   throw Error(ErrorKind::runtime,
               fmt::format("cublaslt: {} failed with status {}; remove the library from the "
                           "linker's path to run without it",

@@ -11,11 +11,11 @@ std::unique_ptr<DeviceSampler> make_device_sampler(Queue& queue, std::int64_t ro
   return nullptr;
 }
 
-std::size_t device_sampler_bytes(Device device, std::int64_t rows_max) {
+StagedBytes device_sampler_bytes(Device device, std::int64_t rows_max) {
   if constexpr (has_cuda) {
     if (device == Device::cuda) return cuda::device_sampler_bytes(rows_max);
   }
-  return 0;
+  return {.device = 0, .pinned = 0};
 }
 
 }  // namespace hyb::kernels

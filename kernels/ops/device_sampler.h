@@ -7,6 +7,7 @@
 
 #include "kernels/ops/sample.h"
 #include "kernels/queue.h"
+#include "kernels/staged_tables.h"
 #include "kernels/tensor.h"
 
 namespace hyb::kernels {
@@ -41,7 +42,7 @@ class DeviceSampler {
 /// Error(memory).
 std::unique_ptr<DeviceSampler> make_device_sampler(Queue& queue, std::int64_t rows_max);
 
-/// What it takes of the card's memory; 0 on the CPU.
-std::size_t device_sampler_bytes(Device device, std::int64_t rows_max);
+/// What it takes of the card's memory and of pinned memory; nothing on the CPU.
+StagedBytes device_sampler_bytes(Device device, std::int64_t rows_max);
 
 }  // namespace hyb::kernels

@@ -35,8 +35,10 @@ Sampler::Sampler(Stream& stream, std::int64_t rows_max)
   reserve(rows_max);
 }
 
-std::size_t Sampler::device_bytes(std::int64_t rows_max) {
-  return staged_bytes(rows_max) + out_bytes(rows_max);
+StagedBytes Sampler::bytes(std::int64_t rows_max) {
+  const std::size_t staged = Staging::reserved_bytes(staged_bytes(rows_max));
+  return {.device = staged + out_bytes(rows_max),
+          .pinned = 2 * staged + Staging::reserved_bytes(out_bytes(rows_max))};
 }
 
 void Sampler::reserve(std::int64_t rows) {
@@ -189,6 +191,6 @@ std::unique_ptr<DeviceSampler> make_device_sampler(Stream& stream, std::int64_t 
   return std::make_unique<Sampler>(stream, rows_max);
 }
 
-std::size_t device_sampler_bytes(std::int64_t rows_max) { return Sampler::device_bytes(rows_max); }
+StagedBytes device_sampler_bytes(std::int64_t rows_max) { return Sampler::bytes(rows_max); }
 
 }  // namespace hyb::kernels::cuda

@@ -26,7 +26,7 @@ class Sampler final : public DeviceSampler {
   /// A whole round. Waits for the answers.
   void sample(const Sample& op);
 
-  static std::size_t device_bytes(std::int64_t rows_max);
+  static StagedBytes bytes(std::int64_t rows_max);
 
  private:
   void reserve(std::int64_t rows);

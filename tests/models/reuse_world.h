@@ -74,6 +74,9 @@ class Witness : public Runner {
     return runner_->draw(logits, row);
   }
 
+  bool back(SuperblockId superblock, bool may_create) override {
+    return runner_->back(superblock, may_create);
+  }
   void read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) override {
     runner_->read(view, unit, bytes);
   }

@@ -80,7 +80,11 @@ class Scenario : private Listener {
         runner_(capacity_, model_, fault, checks_rules),
         engine_(runner_, nullptr, make_options()) {
     if (random_.chance(30)) steps_to_fail_ = random_.between(1, 120);
-    runner_.fails = [this] { return --steps_to_fail_ == 0; };
+    fails_for_memory_ = random_.chance(50);
+    runner_.fails = [this] { return fails_now(); };
+    is_scarce_ = random_.chance(30);
+    if (is_scarce_) runner_.start_without_memory();
+    runner_.has_memory = [this] { return runner_.superblocks_backed() < device_superblocks_; };
     if (random_.chance(60)) add_tier();
   }
 
@@ -91,6 +95,9 @@ class Scenario : private Listener {
       const bool more = requests_.size() < static_cast<std::size_t>(planned);
       if (more && (engine_.idle() || random_.chance(15))) submit();
       if (random_.chance(1) && !requests_.empty()) cancel(any_request());
+      if (is_scarce_ && random_.chance(4)) {
+        device_superblocks_ = random_.between(0, capacity_.memory.superblocks);
+      }
       if (engine_.tier()) engine_.tier()->run_transfers(disk_pace());
       if (engine_.tier() && engine_.tier()->pending() > 0 && random_.chance(40)) {
         cancel(std::prev(requests_.end())->first);
@@ -216,7 +223,26 @@ class Scenario : private Listener {
     } catch (const StepFailure&) {
       ++failed_steps_;
       if (random_.chance(50)) steps_to_fail_ = random_.between(1, 60);
+    } catch (const Error& error) {
+      const bool is_short = failed_for_memory_ > 0 || engine_.pool().superblocks_withheld() > 0;
+      if (error.kind() != ErrorKind::memory || !is_short) throw;
+      ++short_of_memory_;
+      device_superblocks_ = capacity_.memory.superblocks;
+      // What was given back for good may be what one of them cannot do without.
+      for (const auto& [id, request] : requests_) {
+        if (failed_for_memory_ > 0) cancel(id);
+      }
     }
+    if (engine_.pool().superblocks_withheld() > 0) ++withheld_;
+  }
+
+  /// Asked at every call of the runner that may fail.
+  bool fails_now() {
+    if (--steps_to_fail_ != 0) return false;
+    if (!fails_for_memory_) return true;
+    ++failed_for_memory_;
+    steps_to_fail_ = random_.between(1, 120);
+    throw Error(ErrorKind::memory, "device: too little, as planned");
   }
 
   void after_event(RequestId request) override {
@@ -282,7 +308,10 @@ class Scenario : private Listener {
             .failed_disks = any(disk_failures_),
             .cancelled = any(static_cast<std::int64_t>(cancelled_.size())),
             .packed = any(runner_.packed),
-            .moved = any(engine_compacted())};
+            .moved = any(engine_compacted()),
+            .withheld = any(withheld_),
+            .shrunk = any(failed_for_memory_),
+            .short_of_memory = any(short_of_memory_)};
   }
 
   std::int64_t engine_compacted() { return engine_.pool().compacted_units(); }
@@ -294,6 +323,9 @@ class Scenario : private Listener {
   LayeredRunner runner_;
   Engine engine_;
   std::int64_t disk_failures_ = 0, failed_steps_ = 0, answers_ = 0, steps_ = 0;
+  std::int64_t failed_for_memory_ = 0, short_of_memory_ = 0, withheld_ = 0;
+  std::int64_t device_superblocks_ = 1 << 30;  ///< that it has memory for
+  bool fails_for_memory_ = false, is_scarce_ = false;
   std::int32_t steps_to_fail_ = 0;
   bool disk_is_slow_ = false, was_reused_from_disk_ = false;
   std::map<RequestId, Request> requests_;

@@ -44,6 +44,9 @@ void add(ElasticCounts& sum, const ElasticCounts& one) {
   sum.cancelled += one.cancelled;
   sum.packed += one.packed;
   sum.moved += one.moved;
+  sum.withheld += one.withheld;
+  sum.shrunk += one.shrunk;
+  sum.short_of_memory += one.short_of_memory;
 }
 
 bool is_found(Fault fault, bool checks_rules) {
@@ -69,15 +72,18 @@ TEST_SUITE("sim/elastic") {
                          << ", dropped fetches " << sum.dropped_fetches << ", merged pages "
                          << sum.merges << ", failed steps " << sum.failed_steps << ", failed disks "
                          << sum.failed_disks << ", cancelled " << sum.cancelled << ", packed "
-                         << sum.packed << ", moved " << sum.moved);
+                         << sum.packed << ", moved " << sum.moved << ", superblocks withheld "
+                         << sum.withheld << ", given back " << sum.shrunk << ", short of memory "
+                         << sum.short_of_memory);
     if (!are_all) return;
     const std::int64_t few = sum.schedules / 20;
     for (const std::int64_t count :
          {sum.hits, sum.evictions, sum.owner_changes, sum.preemptions, sum.deferrals,
           sum.prefix_waits, sum.spills, sum.fetches, sum.tier_waits, sum.failed_steps,
-          sum.failed_disks, sum.cancelled, sum.packed}) {
+          sum.failed_disks, sum.cancelled, sum.packed, sum.withheld, sum.shrunk}) {
       CHECK(count > few);
     }
+    CHECK(sum.short_of_memory > sum.schedules / 100);
   }
 
   TEST_CASE("planted faults are found, by the rules and by the answers alone") {

@@ -134,9 +134,21 @@ void LayeredRunner::copy_page(const PageCopy& copy) {
 }
 
 /// Nothing is left of the superblock's bytes, seen from anywhere.
+bool LayeredRunner::back(SuperblockId superblock, bool may_create) {
+  if (backed_.empty()) return true;
+  const auto at = static_cast<std::size_t>(index(superblock));
+  if (!backed_.at(at) && may_create) backed_.at(at) = has_memory();
+  return backed_.at(at);
+}
+
 void LayeredRunner::change_owner(const ChangeOwner& change) {
   rule(!owners_.empty(), "fixed superblocks do not change");
   if (owners_.empty()) return;
+  if (!backed_.empty()) {
+    const auto at = static_cast<std::size_t>(index(change.superblock));
+    rule(change.to == no_view || backed_.at(at), "who owns a superblock has memory behind it");
+    if (change.to == no_view) backed_.at(at) = false;
+  }
   ++owner_changes;
   owners_.at(static_cast<std::size_t>(index(change.superblock))) = change.to;
   const auto lose = [&](auto& units, std::int32_t count) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -53,6 +54,16 @@ class LayeredRunner : public Runner {
 
   /// Asked before each step and at each change of owner: true makes the step fail there.
   std::function<bool()> fails = [] { return false; };
+  /// Asked before a superblock gets memory behind it; true: the device has some.
+  std::function<bool()> has_memory = [] { return true; };
+
+  /// From now on there is memory behind a superblock only where back() made some: until it goes
+  /// back.
+  void start_without_memory() { backed_.assign(owners_.size(), false); }
+  bool back(SuperblockId superblock, bool may_create) override;
+  std::int64_t superblocks_backed() const {
+    return std::count(backed_.begin(), backed_.end(), true);
+  }
 
   std::int64_t steps = 0, owner_changes = 0, page_copies = 0, packed = 0;
 
@@ -96,6 +107,7 @@ class LayeredRunner : public Runner {
   std::vector<Slot> slots_;
   std::vector<Slot> packed_;
   std::vector<ViewId> owners_;                                ///< empty: fixed
+  std::vector<bool> backed_;                                  ///< empty: all are
   std::map<std::pair<std::size_t, PageId>, PageId> aliases_;  ///< of partial_page_shared
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "core/base/error.h"
@@ -225,5 +226,69 @@ TEST_SUITE("core/memory/memory_pool") {
       CHECK(std::get<ChangeOwner>(order).from == no_view);
       CHECK(std::get<ChangeOwner>(order).to != no_view);
     }
+  }
+
+  TEST_CASE("a superblock that the device has no memory for is done without, and asked for again") {
+    MemoryPool pool(elastic(4));
+    std::set<std::int32_t> backed;
+    std::size_t most = 2;
+    int asked = 0;
+    pool.set_backing([&](SuperblockId superblock, bool may_create) {
+      if (backed.contains(index(superblock))) return true;
+      if (!may_create) return false;
+      ++asked;
+      if (backed.size() == most) return false;
+      backed.insert(index(superblock));
+      return true;
+    });
+    {
+      Memory memory = *pool.start();
+      CHECK(memory.reserve(16));
+      CHECK(!memory.reserve(17));  // two superblocks: a slot's and four pages
+      CHECK(memory.room() == 16);
+      CHECK(asked == 3);
+      CHECK(!memory.reserve(17));
+      CHECK(asked == 3);
+      CHECK(pool.superblocks_withheld() == 2);
+      CHECK(pool.superblocks_free() == 0);
+      CHECK(pool.usage().superblocks_withheld == 2);
+      CHECK(pool.can_hold_now(16));
+      CHECK(!pool.can_hold_now(17));
+      pool.audit();
+    }
+    // What is backed serves any view.
+    const Memory first = *pool.start(), second = *pool.start(), third = *pool.start();
+    CHECK(asked == 3);
+    pool.take_orders();
+    pool.audit();
+    for (int steps = 1; steps < 16; ++steps) {
+      CHECK(pool.superblocks_withheld() == 2);
+      pool.take_orders();
+    }
+    CHECK(pool.superblocks_withheld() == 0);
+    most = 4;
+    Memory fourth = *pool.start();
+    CHECK(fourth.reserve(17));
+    CHECK(pool.superblocks_withheld() == 0);
+  }
+
+  TEST_CASE("a pool that shrinks does without superblocks for good") {
+    MemoryPool pool(elastic(4));
+    { const Memory memory = ran(pool, 16); }
+    pool.take_orders();
+    CHECK(pool.shrink(1) == 1);
+    const std::vector<Order> orders = pool.take_orders();
+    REQUIRE(orders.size() == 1);
+    CHECK(std::get<ChangeOwner>(orders.front()).to == no_view);
+    pool.release_withheld();
+    CHECK(pool.superblocks_withheld() == 1);
+    pool.audit();
+    // A failed step may have lost the order.
+    pool.repeat_owners();
+    CHECK(pool.take_orders().size() == 1);
+    CHECK(pool.shrink(10) == 3);
+    CHECK(!pool.start());
+    CHECK(pool.all_free());
+    pool.audit();
   }
 }

@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "tests/cuda_emulator/device/ledger.h"
+
 namespace emulator {
 namespace {
 
@@ -17,11 +19,14 @@ std::size_t round_up(std::size_t bytes, std::size_t to) { return (bytes + to - 1
 }  // namespace
 
 void* DeviceMemory::allocate(std::size_t bytes) {
-  if (bytes == 0 || bytes > bytes_max - std::min(bytes_max, bytes_held_)) return nullptr;
+  if (bytes == 0 || !ledger().take(Holder::allocation, bytes)) return nullptr;
   const std::size_t body = round_up(round_up(bytes, alignment), page);
   void* const mapped = mmap(nullptr, body + 2 * page, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (mapped == MAP_FAILED) return nullptr;
+  if (mapped == MAP_FAILED) {
+    ledger().give_back(Holder::allocation, bytes);
+    return nullptr;
+  }
   auto* const first = static_cast<std::byte*>(mapped) + page;
   std::byte* const at = first + body - round_up(bytes, alignment);
   std::memset(at, 0xff, bytes);
@@ -30,7 +35,6 @@ void* DeviceMemory::allocate(std::size_t bytes) {
   mprotect(first + body, page, PROT_NONE);
   if (!open_) mprotect(first, body, PROT_NONE);
   ranges_[address(at)] = {.bytes = bytes, .mapped = first, .mapped_bytes = body};
-  bytes_held_ += bytes;
   return at;
 }
 
@@ -38,7 +42,7 @@ bool DeviceMemory::release(void* at) {
   const auto found = ranges_.find(address(at));
   if (found == ranges_.end() || found->second.mapped == nullptr) return false;
   munmap(found->second.mapped - page, found->second.mapped_bytes + 2 * page);
-  bytes_held_ -= found->second.bytes;
+  ledger().give_back(Holder::allocation, found->second.bytes);
   ranges_.erase(found);
   return true;
 }
@@ -73,13 +77,17 @@ void DeviceMemory::add_mapping(void* at, std::size_t bytes) {
 }
 
 void* DeviceMemory::allocate_pinned(std::size_t bytes) {
+  if (!ledger().take(Holder::pinned, bytes)) return nullptr;
   void* const at = std::aligned_alloc(page, round_up(std::max<std::size_t>(bytes, 1), page));
   if (at != nullptr) pinned_[address(at)] = bytes;
   return at;
 }
 
 bool DeviceMemory::release_pinned(void* at) {
-  if (pinned_.erase(address(at)) == 0) return false;
+  const auto found = pinned_.find(address(at));
+  if (found == pinned_.end()) return false;
+  ledger().give_back(Holder::pinned, found->second);
+  pinned_.erase(found);
   std::free(at);
   return true;
 }

@@ -41,9 +41,6 @@ class DeviceMemory {
   std::string damage() const;
   void mend();  ///< forgets such damage
 
-  std::size_t bytes_held() const { return bytes_held_; }
-  std::size_t bytes_max = std::size_t{1} << 30;  ///< of all allocations
-
  private:
   struct Range {
     std::size_t bytes;
@@ -56,7 +53,6 @@ class DeviceMemory {
 
   std::map<std::uintptr_t, Range> ranges_;
   std::map<std::uintptr_t, std::size_t> pinned_;
-  std::size_t bytes_held_ = 0;
   bool open_ = false;
 };
 

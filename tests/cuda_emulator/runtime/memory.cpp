@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tests/cuda_emulator/device/device_memory.h"
+#include "tests/cuda_emulator/device/ledger.h"
 #include "tests/cuda_emulator/runtime/machine.h"
 
 using emulator::device_memory;
@@ -78,9 +79,8 @@ cudaError_t cudaFreeHost(void* at) {
 
 cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total_bytes) {
   const std::lock_guard lock(machine().mutex);
-  *total_bytes = device_memory().bytes_max;
-  *free_bytes =
-      device_memory().bytes_max - std::min(device_memory().bytes_max, device_memory().bytes_held());
+  *total_bytes = emulator::ledger().bytes_max;
+  *free_bytes = emulator::ledger().free_bytes();
   return machine().note(cudaSuccess);
 }
 

@@ -3,12 +3,21 @@
 #include <memory>
 #include <utility>
 
+#include "tests/cuda_emulator/device/ledger.h"
 #include "tests/cuda_emulator/runtime/machine.h"
 
+using emulator::Holder;
+using emulator::ledger;
 using emulator::Machine;
 using emulator::machine;
 
 namespace {
+
+/// What a graph takes of the card; how much is the emulator's guess.
+template <typename Graph>
+std::size_t bytes_of(const Graph& graph) {
+  return 4096 * graph.operations.size();
+}
 
 /// What the runtime answers to a call on a stream that does not exist, or that may not be waited
 /// for because a graph captures it. cudaSuccess: go on.
@@ -177,6 +186,10 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
                                  unsigned long long) {
   const std::lock_guard lock(machine().mutex);
+  *executable = nullptr;
+  if (!ledger().take(Holder::graph, bytes_of(*graph))) {
+    return machine().note(cudaErrorMemoryAllocation);
+  }
   auto made = std::make_unique<CUgraphExec_st>();
   made->operations = graph->operations;
   *executable = made.release();
@@ -199,6 +212,8 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
 }
 
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
+  const std::lock_guard lock(machine().mutex);
   const std::unique_ptr<CUgraphExec_st> ended(executable);
+  if (ended != nullptr) ledger().give_back(Holder::graph, bytes_of(*ended));
   return machine().note(cudaSuccess);
 }

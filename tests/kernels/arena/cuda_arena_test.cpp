@@ -3,10 +3,13 @@
 #include <doctest/doctest.h>
 
 #include <array>
+#include <memory>
 #include <string>
 
+#include "kernels/arena/superblock_map.h"
 #include "tests/kernels/arena/arena_laws.h"
 #include "tests/kernels/arena/fake_driver.h"
+#include "tests/kernels/arena/shapes.h"
 #include "tests/support/error_text.h"
 
 using namespace hyb;
@@ -74,5 +77,43 @@ TEST_SUITE("kernels/arena/cuda_arena") {
       CHECK(arena.handles_held() == 0);
     }
     CHECK(refused == 16);  // reserve, 3 create, 3 map, access, fill, 3 unmap, 3 release, free
+  }
+
+  TEST_CASE("memory is there before an owner comes, or the device has none and nothing changed") {
+    const NamedShape granite = granite_shape();
+    for (const SuperblockMapOptions& options : {SuperblockMapOptions{.mode = MapMode::flip},
+                                                SuperblockMapOptions{.mode = MapMode::remap}}) {
+      int refused = 0;
+      for (int n = 1; n < 40; ++n) {
+        FakeDriver driver;
+        {
+          SuperblockMap map(std::make_unique<CudaArena>(FakeDriver::table(), 0,
+                                                        SuperblockMap::handle_bytes(granite.shape)),
+                            granite.shape, options);
+          for (int b = 0; b < 3; ++b) map.own(SuperblockId{b}, ViewId{0});
+          map.give_back(SuperblockId{1});
+          CHECK(map.back(SuperblockId{0}, false));
+          CHECK(!map.back(SuperblockId{1}, false));
+          const std::size_t bytes = map.bytes_backed();
+          driver.refuse_call(n);
+          if (!map.back(SuperblockId{1}, true)) {
+            ++refused;
+            CHECK(map.bytes_backed() == bytes);
+            CHECK(map.owner(SuperblockId{1}) == no_view);
+            CHECK(!map.back(SuperblockId{1}, false));
+            CHECK(map.back(SuperblockId{1}, true));
+          }
+          driver.refuse_call(0);
+          const int calls = driver.calls();
+          CHECK(map.back(SuperblockId{1}, true));
+          CHECK(driver.calls() == calls);
+          map.own(SuperblockId{1}, ViewId{1});
+          if (options.mode == MapMode::flip) CHECK(driver.calls() == calls);
+        }
+        CHECK(driver.broken_rules().empty());
+        CHECK(driver.is_clean());
+      }
+      CHECK(refused >= 4);
+    }
   }
 }
