@@ -287,7 +287,13 @@ SampledToken ModelRunner::draw(std::span<const float> logits, const hyb::SampleR
   kernels::upload(queue_, drawn_logits_.data(), std::as_bytes(logits));
   sample_params_.clear();
   add_row(row);
-  return draw_rows(drawn_logits_.tensor(0, DType::f32, {1, count_of(logits)})).front();
+  const Tensor rows = drawn_logits_.tensor(0, DType::f32, {1, count_of(logits)});
+  if (sampler_ == nullptr) return draw_rows(rows).front();
+  is_prepared_ = false;
+  sampler_->stage(sample_params_, 1, options_.vocab_used);
+  sampler_->draw(rows, options_.vocab_used, {});
+  sampler_->ask({});
+  return token_of(sampler_->answers().front());
 }
 
 }  // namespace hyb::models

@@ -1,0 +1,192 @@
+#include <doctest/doctest.h>
+
+#include <random>
+
+#include "app/chat/memory_text.h"
+#include "app/fit/fit.h"
+#include "app/session.h"
+#include "core/base/log.h"
+#include "tests/cuda_emulator/device/ledger.h"
+#include "tests/models/loaded.h"
+
+using namespace hyb;
+using namespace hyb::app;
+using emulator::Holder;
+using emulator::ledger;
+
+namespace {
+
+struct Quiet {
+  Quiet() { log::set_level(log::Level::error); }
+  ~Quiet() { log::set_level(log::Level::info); }
+};
+
+/// What the card and its pinned memory hold, beyond what they held before.
+struct Held {
+  std::size_t allocations = ledger().bytes(Holder::allocation),
+              handles = ledger().bytes(Holder::handle), pinned = ledger().bytes(Holder::pinned);
+
+  Held since(const Held& before) const {
+    Held more = *this;
+    more.allocations -= before.allocations;
+    more.handles -= before.handles;
+    more.pinned -= before.pinned;
+    return more;
+  }
+  bool operator==(const Held&) const = default;
+};
+
+const SessionShape shape = {.sequences_max = 3, .chunk_tokens = 64};
+
+ModelOptions options_for(const std::string& name) {
+  ModelOptions options;
+  options.model = (models::testing::golden_folder / name).string();
+  options.device = "cuda";
+  options.threads = 2;
+  options.memory = "24MiB";
+  options.context = 200;
+  return options;
+}
+
+class Collected : public Sink {
+ public:
+  void on_text(RequestId, std::int32_t, std::string_view) override {}
+  void on_finish(RequestId, std::int32_t, const Completion& completion) override {
+    tokens = completion.tokens;
+  }
+  std::vector<TokenId> tokens;
+};
+
+std::vector<TokenId> answer_of(Session& session) {
+  Request request;
+  for (std::int32_t i = 0; i < 40; ++i) request.prompt.push_back(TokenId{(i * 7 + 3) % 50});
+  request.max_tokens = 6;
+  request.ignore_eos = true;
+  Collected sink;
+  session.engine().submit(request, sink);
+  while (!session.engine().idle()) session.engine().step();
+  return sink.tokens;
+}
+
+bool has_row(const std::string& text, const std::string& owner, std::size_t bytes) {
+  for (std::size_t at = text.find(owner); at != std::string::npos; at = text.find(owner, at + 1)) {
+    const std::string line = text.substr(at, text.find('\n', at) - at);
+    if (line.find(bytes_text(bytes)) != std::string::npos) return true;
+  }
+  return false;
+}
+
+/// What fit says is what opening takes, what /mem shows and what the card counts.
+void check_fit(const ModelOptions& options) {
+  const ModelSource source = ModelSource::find(options.model, {});
+  const ModelOutline outline = outline_of(source, options);
+  const MemoryPlan fit = Fit(outline, budget_of(options), options.threads, shape.chunk_tokens)
+                             .plan(options.context, shape.sequences_max);
+  const Held before;
+  {
+    Session session = Session::open(options, shape, {});
+    const Held held = Held().since(before);
+    CHECK(held.allocations == fit.weights + fit.workspace + fit.library);
+    const bool is_backed = options.pools.mode != "remap";
+    if (is_backed) CHECK(held.handles == fit.pool_bytes());
+    CHECK(held.pinned == fit.pinned);
+    CHECK(session.memory().weights == fit.weights);
+    CHECK(session.memory().workspace == fit.workspace);
+    CHECK(session.memory().total() == fit.total());
+    CHECK(session.runner().workspace_bytes() == fit.workspace);
+    CHECK(session.model().weights.bytes() == fit.weights);
+    answer_of(session);
+    // Nothing more is taken while it runs, but for graphs.
+    const Held later = Held().since(before);
+    CHECK(later.allocations == held.allocations);
+    CHECK(later.pinned == held.pinned);
+    if (is_backed) CHECK(later.handles == held.handles);
+    const EngineUsage usage = session.engine().usage();
+    const std::string text = memory_text(session.memory(), usage);
+    CHECK(usage.pool.total() == fit.pool_bytes());
+    CHECK(has_row(text, "weights", fit.weights));
+    CHECK(has_row(text, "workspace", fit.workspace));
+    CHECK(has_row(text, "pinned", fit.pinned));
+    CHECK(has_row(text, "budget", fit.budget));
+  }
+  CHECK(Held() == before);
+}
+
+}  // namespace
+
+TEST_SUITE("cuda_emulator/session_memory") {
+  TEST_CASE("fit tells what a session takes of the card, to the byte") {
+    for (const char* const mode : {"auto", "remap", "flat"}) {
+      CAPTURE(mode);
+      ModelOptions options = options_for("granite-moe-nope");
+      options.pools.mode = mode;
+      check_fit(options);
+    }
+    for (const char* const name : {"qwen3-next", "nemotron-latent", "lfm2-moe", "granite-groups"}) {
+      CAPTURE(name);
+      check_fit(options_for(name));
+    }
+    for (const char* const quantize : {"q8", "q4"}) {
+      CAPTURE(quantize);
+      ModelOptions options = options_for("granite-moe-nope");
+      options.quantize = quantize;
+      options.random_weights = 5;
+      check_fit(options);
+    }
+    ModelOptions options = options_for("granite-moe-nope");
+    options.dtype = "bf16";
+    options.kv_dtype = "f32";
+    options.state_dtype = "bf16";
+    options.reuse.snapshots = "int8";
+    options.batch_invariant = true;
+    options.random_weights = 5;
+    check_fit(options);
+  }
+
+  TEST_CASE("whatever is refused while a model is opened, it opens, or says what it would take") {
+    const Quiet quiet;
+    ModelOptions options = options_for("granite-dense-rope");
+    options.memory = "auto";
+    options.pool_memory = "16MiB";
+    const Held before;
+    std::vector<TokenId> expected;
+    std::int64_t all = 0;
+    {
+      const std::int64_t requests = ledger().requests();
+      Session session = Session::open(options, shape, {});
+      all = ledger().requests() - requests;
+      expected = answer_of(session);
+    }
+    std::mt19937 random(1);
+    int opened = 0, shrunk = 0;
+    for (int i = 0; i < 12; ++i) {
+      const auto n = 1 + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(all));
+      const std::int64_t count = i % 2 == 0 ? 1 : 1 + static_cast<std::int64_t>(random() % 6);
+      CAPTURE(n);
+      CAPTURE(count);
+      ledger().refuse(n, count);
+      try {
+        Session session = Session::open(options, shape, {});
+        ledger().refuse(0);
+        CHECK(answer_of(session) == expected);
+        ++opened;
+        if (session.memory().pool_bytes() < (15U << 20)) ++shrunk;
+      } catch (const Error& error) {
+        CHECK(error.kind() == ErrorKind::memory);
+        CHECK(std::string(error.what()).find("refused") != std::string::npos);
+      }
+      ledger().refuse(0);
+      CHECK(Held() == before);
+    }
+    MESSAGE("opened " << opened << " of 12, with smaller pools " << shrunk);
+    CHECK(opened > 6);
+    CHECK(shrunk > 0);
+
+    options.memory = "24MiB";  // as much as was asked for, or none
+    ledger().refuse(all - 2);
+    CHECK_THROWS_WITH_AS(Session::open(options, shape, {}), doctest::Contains("the weights take"),
+                         Error);
+    ledger().refuse(0);
+    CHECK(Held() == before);
+  }
+}
