@@ -49,6 +49,12 @@ std::string kv_dtype_name(DType dtype) {
   return dtype == DType::f8_e4m3 ? "fp8" : dtype == DType::bf16 ? "bf16" : "f32";
 }
 
+std::string weights_name(const models::LoadOptions& load) {
+  if (load.quantize != kernels::Quantize::none) return std::string(models::name_of(load.quantize));
+  if (load.activation != DType::bf16) return "F32";
+  return load.fp8_parameters > 0 ? "FP8" : "BF16";
+}
+
 kernels::Device device_of(const std::string& name) {
   if (name == "cpu") return kernels::Device::cpu;
   if (name == "cuda") return kernels::Device::cuda;

@@ -26,6 +26,9 @@ struct ModelOutline {
 /// As --kv-dtype says it: f32, bf16 or fp8.
 std::string kv_dtype_name(DType dtype);
 
+/// What linear weights are in memory: BF16, F32, FP8, q8 or q4.
+std::string weights_name(const models::LoadOptions& load);
+
 /// cpu or cuda; else Error(usage).
 kernels::Device device_of(const std::string& name);
 

@@ -17,13 +17,6 @@ std::string build_commit(const std::string& version) {
   return version.substr(begin, version.find_first_of(",)", begin) - begin);
 }
 
-/// What the linear weights are in memory.
-std::string weights_name(const models::LoadOptions& load) {
-  if (load.quantize != kernels::Quantize::none) return std::string(models::name_of(load.quantize));
-  if (load.activation != DType::bf16) return "F32";
-  return load.fp8_parameters > 0 ? "FP8" : "BF16";
-}
-
 }  // namespace
 
 BenchSetting setting_of(const ModelSource& source, const ModelOutline& outline,

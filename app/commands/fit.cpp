@@ -44,7 +44,7 @@ void print_text(const std::string& name, const ModelOutline& outline, const Fit&
   const auto add = [&](const char* part, std::size_t bytes, const std::string& what) {
     parts.rows.push_back({part, bytes_text(bytes), what});
   };
-  add("weights", memory.weights, name_of(outline.activation).data());
+  add("weights", memory.weights, weights_name(geometry.load));
   add("workspace", memory.workspace, "activations and tables of one step");
   if (memory.library > 0) add("cuBLASLt", memory.library, "what it computes in");
   const MemoryLayout& layout = memory.pools.layout;
