@@ -24,6 +24,7 @@ Engine::Books::Books(Runner& runner_, const Tokenizer* tokenizer_, const EngineO
                      std::min({options.sequences_max, capacity.step_rows, capacity.step_tokens}),
                  .chunk_tokens = options.chunk_tokens,
                  .step_tokens = capacity.step_tokens,
+                 .step_spans = capacity.step_spans,
                  .shared_tokens_min = options.shared_tokens_min,
                  .look_ahead = options.look_ahead}),
       now(options.now) {

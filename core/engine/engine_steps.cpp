@@ -15,7 +15,7 @@ void Engine::Books::launch(std::span<const Assignment> plan) {
   step.keep_logits = false;
   for (std::size_t i = 0; i < plan.size(); ++i) {
     const Sequence& sequence = *plan[i].sequence;
-    sequence.fill(step.spans[i], plan[i].tokens);
+    sequence.fill(step.spans[i], plan[i].tokens, plan[i].cuts);
     const bool draws_first = !step.spans[i].samples.empty() && sequence.is_unanswered();
     step.keep_logits = step.keep_logits || (draws_first && sequence.keeps_logits());
   }

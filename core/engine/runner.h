@@ -56,13 +56,16 @@ struct SampleRow {
   std::int32_t prompt_tokens;        ///< so many of history, from its front, are the prompt
 };
 
-/// One sequence's consecutive tokens in a step: a chunk of its prompt, one token, or drafts.
+/// One sequence's consecutive tokens in a step: a chunk of its prompt, one token, or drafts. Where
+/// its state is wanted within a chunk, the chunk is several spans, one right behind the other: each
+/// goes on where the one before it ends, in the same tables, and reads the slot that that one
+/// writes.
 struct Span {
   std::span<const TokenId> tokens;
   std::int32_t position;              ///< of tokens[0]
   std::span<const PageTable> tables;  ///< one per page group, room for all these tokens
   SlotId read_slot;                   ///< state before tokens[0]; no_slot: zeros
-  SlotId write_slot;                  ///< state after the last token; nothing else is written
+  SlotId write_slot;                  ///< state after the last token
   std::vector<SampleRow> samples;
 };
 
@@ -81,8 +84,9 @@ struct StepResult {
 struct Capacity {
   MemoryLayout memory;
   std::int32_t step_tokens;  ///< most tokens in one step
-  std::int32_t step_rows;    ///< most spans, and most sampled rows, in one step
+  std::int32_t step_rows;    ///< most sequences, and most sampled rows, in one step
   std::int32_t vocab;
+  std::int32_t step_spans = 0;  ///< most spans in one step; below step_rows: as many as those
 };
 
 /// What the engine needs from a model. The one interface that core states and a higher room
@@ -94,9 +98,10 @@ class Runner {
 
   /// Carries out the orders, then all spans; there may be orders alone. The result depends only on
   /// the tokens and the memory named, never on what else is in the step. What one span writes (its
-  /// write slot, its positions in its pages) no other span of the step reads or writes. Views in
-  /// the step live until run() returns. Throws Error when the step cannot be carried out; what it
-  /// was to write is then never read again.
+  /// write slot, its positions in its pages) no other span of the step reads or writes, but for
+  /// those of its own sequence that go on from it. Views in the step live until run() returns.
+  /// Throws Error when the step cannot be carried out; what it was to write is then never read
+  /// again.
   virtual StepResult run(const Step& step) = 0;
 
   /// Whether a step can run beside the host: then run() is also to be had in two parts, launch(),

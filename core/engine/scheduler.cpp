@@ -110,7 +110,9 @@ void Scheduler::check_backed() {
 
 void Scheduler::plan_all() {
   plan_.clear();
+  for (Sequence* const sequence : running_) sequence->memory().drop_cuts();  // of one never run
   tokens_left_ = limits_.step_tokens;
+  spans_spare_ = std::max(0, limits_.step_spans - limits_.sequences_max);
   preempted_ = false;
   spare_awaited();
   plan_single_tokens();
@@ -251,18 +253,53 @@ void Scheduler::assign(Sequence& sequence, std::int32_t tokens) {
   tokens_left_ -= tokens;
 }
 
+/// Of so many tokens behind those assigned, what is behind a cut, while nobody has to give up
+/// anything for that.
+void Scheduler::assign_behind_cuts(Sequence& sequence, std::int32_t tokens) {
+  Memory& memory = sequence.memory();
+  std::int32_t length = memory.length() + plan_.back().tokens;
+  while (tokens > 0 && spans_spare_ > 0 && sequence.is_cut_at(length)) {
+    const std::int32_t piece = std::min(tokens, sequence.next_cut(length) - length);
+    const std::int32_t growth = length + piece - memory.length();
+    if (!MemoryDemand(*pool_).add_growth(memory, growth).add_slots(1).fits()) return;
+    if (!memory.reserve(growth) || !memory.reserve_cut(length)) return;
+    plan_.push_back({.sequence = &sequence, .tokens = piece, .cuts = memory.cuts_reserved()});
+    tokens_left_ -= piece;
+    --spans_spare_;
+    length += piece;
+    tokens -= piece;
+  }
+}
+
+/// Takes back what the plan has for it. Returns how many tokens that were.
+std::int32_t Scheduler::unassign(Sequence& sequence) {
+  std::int32_t tokens = 0;
+  for (const Assignment& entry : plan_) {
+    if (entry.sequence == &sequence) tokens += entry.tokens;
+  }
+  std::erase_if(plan_, [&](const Assignment& entry) { return entry.sequence == &sequence; });
+  tokens_left_ += tokens;
+  spans_spare_ += sequence.memory().cuts_reserved();
+  sequence.memory().drop_cuts();
+  return tokens;
+}
+
 /// As much as there is room for without snapshots; false when that is nothing.
 bool Scheduler::assign_chunk(Sequence& sequence) {
   Memory& memory = sequence.memory();
-  std::int32_t tokens = std::min({sequence.pending_to_cut(), limits_.chunk_tokens, tokens_left_});
+  const std::int32_t length = memory.length();
+  const std::int32_t wanted =
+      std::min({sequence.pending_in_step(), limits_.chunk_tokens, tokens_left_});
+  std::int32_t tokens = std::min(wanted, sequence.next_cut(length) - length);
   const auto has_room = [&] { return MemoryDemand(*pool_).add_growth(memory, tokens).fits(); };
   while (!has_room() && prefixes_->evict()) {
   }
   // Groups are served one after the other: the first must leave the others what they need.
   while (pool_->groups() > 1 && tokens > 1 && !has_room()) tokens /= 2;
-  if (!memory.reserve(tokens)) tokens = std::min(tokens, memory.room() - memory.length());
+  if (!memory.reserve(tokens)) tokens = std::min(tokens, memory.room() - length);
   if (tokens <= 0) return false;
   assign(sequence, tokens);
+  assign_behind_cuts(sequence, wanted - tokens);
   return true;
 }
 

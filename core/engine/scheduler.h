@@ -17,14 +17,17 @@ struct SchedulerLimits {
   std::int32_t sequences_max;  ///< that hold memory at once; at most the tokens of a step
   std::int32_t chunk_tokens;   ///< of one sequence in one step
   std::int32_t step_tokens;
+  std::int32_t step_spans = 0;          ///< below sequences_max: as many as those
   std::int32_t shared_tokens_min = 64;  ///< fewer are run again rather than waited for
   std::int32_t look_ahead = 8;          ///< of those that wait, so many have their snapshots spared
 };
 
-/// What one sequence does in the next step.
+/// What one sequence does in the next step, or one of several pieces of that: they stand one behind
+/// the other, and after each but the last a snapshot is wanted.
 struct Assignment {
   Sequence* sequence;
   std::int32_t tokens;
+  std::int32_t cuts = 0;  ///< pieces of the sequence before this one
 };
 
 struct SchedulerCounts {
@@ -35,8 +38,9 @@ struct SchedulerCounts {
 
 /// Decides who runs. Sequences that need one token come first, then chunks of prompts, oldest
 /// first, then those that wait, in order of age: only one that waits for a prefix that an older one
-/// is running is passed by others. Sequences start from the deepest snapshot there is, and chunks
-/// end where a snapshot is wanted.
+/// is running is passed by others. Sequences start from the deepest snapshot there is. A chunk is
+/// cut where a snapshot is wanted; what is behind a cut runs in the same step where there is memory
+/// for it and for one slot more.
 ///
 /// When the pool is dry, snapshots go first (those that the next few who wait will resume from
 /// after all others), then the prompts held for further choices, then the youngest sequence gives
@@ -107,6 +111,8 @@ class Scheduler {
   void plan_chunks();
   void plan_newcomers();
   void assign(Sequence& sequence, std::int32_t tokens);
+  void assign_behind_cuts(Sequence& sequence, std::int32_t tokens);
+  std::int32_t unassign(Sequence& sequence);
   bool assign_chunk(Sequence& sequence);
 
   Admission admit(Sequence& sequence);
@@ -138,6 +144,7 @@ class Scheduler {
   std::vector<Snapshot*> spared_;
   SchedulerCounts counts_;
   std::int32_t tokens_left_ = 0;
+  std::int32_t spans_spare_ = 0;  ///< beyond one for each sequence
   bool preempted_ = false;
   bool has_asked_ = false;  ///< the device, for what the oldest lacks, and it had nothing yet
   bool may_start_ = false;  ///< something happened since a newcomer found no room

@@ -71,15 +71,15 @@ bool Scheduler::follows(Sequence& sequence, std::int32_t resumable) {
   return true;
 }
 
-/// Has a running sequence leave a snapshot there; what it was to run beyond that waits.
+/// Has a running sequence leave a snapshot there.
 void Scheduler::cut(Sequence& sequence, std::int32_t length) {
   sequence.add_cut({.length = length, .place = SnapshotPlace::branch});
-  for (Assignment& entry : plan_) {
-    if (entry.sequence != &sequence) continue;
-    const std::int32_t tokens = std::min(entry.tokens, sequence.pending_to_cut());
-    tokens_left_ += entry.tokens - tokens;
-    entry.tokens = tokens;
-  }
+  const std::int32_t tokens = unassign(sequence);
+  if (tokens == 0) return;
+  const std::int32_t stands = sequence.memory().length();
+  const std::int32_t first = std::min(tokens, sequence.next_cut(stands) - stands);
+  assign(sequence, first);
+  assign_behind_cuts(sequence, tokens - first);
 }
 
 /// Where a sequence can be resumed at every point that it has passed, another that began alike

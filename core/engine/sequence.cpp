@@ -21,13 +21,9 @@ Sequence::Sequence(const RequestTerms& terms, std::int32_t choice)
   completion_.usage.prompt_tokens = prompt_tokens_;
 }
 
-std::int32_t Sequence::pending_to_cut() const {
+std::int32_t Sequence::pending_in_step() const {
   const std::int32_t chunk = terms_->request.chunk_tokens;
-  const std::int32_t wanted = chunk > 0 ? std::min(pending(), chunk) : pending();
-  for (const Cut& cut : cuts_) {
-    if (cut.length > memory_.length()) return std::min(wanted, cut.length - memory_.length());
-  }
-  return wanted;
+  return chunk > 0 ? std::min(pending(), chunk) : pending();
 }
 
 void Sequence::start(Memory memory, const Resumed& resumed) {
@@ -64,6 +60,18 @@ void Sequence::add_cut(const Cut& cut) {
   if (at == cuts_.end() || at->length != cut.length) cuts_.insert(at, cut);
 }
 
+bool Sequence::is_cut_at(std::int32_t length) const {
+  return std::any_of(cuts_.begin(), cuts_.end(),
+                     [&](const Cut& cut) { return cut.length == length; });
+}
+
+std::int32_t Sequence::next_cut(std::int32_t length) const {
+  for (const Cut& cut : cuts_) {
+    if (cut.length > length) return cut.length;
+  }
+  return tokens();
+}
+
 std::optional<SnapshotPlace> Sequence::take_cut() {
   if (cuts_.empty()) return std::nullopt;
   std::optional<SnapshotPlace> place;
@@ -80,13 +88,13 @@ void Sequence::follow(const std::optional<Leader>& leader) {
   if (leader) completion_.usage.waited_for_prefix = true;
 }
 
-void Sequence::fill(Span& span, std::int32_t count) const {
-  const std::int32_t begin = memory_.length();
+void Sequence::fill(Span& span, std::int32_t count, std::int32_t cuts) const {
+  const auto [begin, read_slot, write_slot] = memory_.piece(cuts);
   span.tokens = known().subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(count));
   span.position = begin;
   span.tables = memory_.tables();
-  span.read_slot = memory_.read_slot();
-  span.write_slot = memory_.write_slot();
+  span.read_slot = read_slot;
+  span.write_slot = write_slot;
   span.samples.clear();
   if (begin + count < tokens() || terms_->request.prefill_only) return;
   span.samples.push_back(sample_row());
@@ -96,9 +104,7 @@ void Sequence::fill(Span& span, std::int32_t count) const {
 bool Sequence::is_foreseen() const {
   if (pending() != 1 || holds_at_prompt_end_ || terms_->request.prefill_only) return false;
   if (tokens() + 1 >= length_last() || has_penalties(sampling_)) return false;
-  const std::int32_t stands = memory_.length() + 1;
-  return std::none_of(cuts_.begin(), cuts_.end(),
-                      [&](const Cut& cut) { return cut.length == stands; });
+  return !is_cut_at(memory_.length() + 1);
 }
 
 /// The step under way writes the slot that this one reads.

@@ -76,8 +76,8 @@ class Sequence {
     return goal - memory_.length();
   }
 
-  /// Of these, those before the next point where a snapshot is wanted.
-  std::int32_t pending_to_cut() const;
+  /// Of these, as many as its request lets run in one step.
+  std::int32_t pending_in_step() const;
 
   /// Stops short of the last prompt token until released from it: there the other choices join.
   void hold_at_prompt_end() { holds_at_prompt_end_ = true; }
@@ -99,6 +99,9 @@ class Sequence {
   void set_cuts(std::vector<Cut> cuts) { cuts_ = std::move(cuts); }
   const std::vector<Cut>& cuts() const { return cuts_; }
   void add_cut(const Cut& cut);
+  bool is_cut_at(std::int32_t length) const;
+  /// The first behind `length`, or where the sequence ends.
+  std::int32_t next_cut(std::int32_t length) const;
   /// The one wanted where the sequence stands, once.
   std::optional<SnapshotPlace> take_cut();
 
@@ -127,8 +130,9 @@ class Sequence {
   /// Nothing was drawn yet.
   bool is_unanswered() const { return generated() == 0; }
 
-  /// Makes `span` the next `count` pending tokens; valid until the sequence changes.
-  void fill(Span& span, std::int32_t count) const;
+  /// Makes `span` the next `count` pending tokens, or, with cuts reserved in its memory, those
+  /// behind so many of them; valid until the sequence changes.
+  void fill(Span& span, std::int32_t count, std::int32_t cuts = 0) const;
 
   /// While its last token runs: whether another one will be drawn, and run, unless the next one
   /// ends the answer; whether no snapshot is wanted between the two, and its choice depends on
@@ -141,7 +145,8 @@ class Sequence {
   /// Makes `span` the token to come, as Runner::prepare wants it; valid until the sequence changes.
   void fill_next(Span& span) const;
 
-  /// The step that held `count` tokens of it is done; it began at `begin`.
+  /// The step that held `count` tokens of it is done; it began at `begin`. In pieces, one after the
+  /// other, where cuts were reserved.
   void ran(std::int32_t count, Clock::time_point begin);
 
   /// A prefill_only sequence that has nothing left to run ends here.

@@ -46,9 +46,11 @@ void MemoryPool::audit() const {
   }
   for (const Memory* memory : memories_.all()) {
     // A write slot has one holder, or a step would write into someone's snapshot.
-    require(memory->write_slot_ == no_slot ||
-                superblocks_.users(layout().slot_view(), index(memory->write_slot_)) == 1,
-            "memory: a write slot is shared");
+    for (std::int32_t cuts = 0; cuts <= memory->cuts_reserved(); ++cuts) {
+      const SlotId slot = memory->piece(cuts).write_slot;
+      require(slot == no_slot || superblocks_.users(layout().slot_view(), index(slot)) == 1,
+              "memory: a write slot is shared");
+    }
     check_table(memory->tables_, memory->length_);
     for (const PageTable& table : memory->tables_) {
       // What is still to be written is shared with a checkpoint at most, behind whose length it is.
@@ -103,6 +105,7 @@ void MemoryPool::audit(std::span<const Memory* const> memories,
       count(found[group], memory->tables_[group]);
     }
     count(slots, index(memory->write_slot_));
+    for (const Memory::ReservedCut& cut : memory->cuts_) count(slots, index(cut.next_slot));
     if (memory->read_slot_ != memory->write_slot_) count(slots, index(memory->read_slot_));
   }
   for (const Checkpoint* checkpoint : checkpoints) {

@@ -76,6 +76,7 @@ void MemoryPool::empty(SuperblockId superblock) {
     if (view == layout().slot_view()) {
       moves.apply(memory->read_slot_);
       moves.apply(memory->write_slot_);
+      for (Memory::ReservedCut& cut : memory->cuts_) moves.apply(cut.next_slot);
     } else if (view != layout().packed_view()) {
       for (PageId& page : memory->tables_[static_cast<std::size_t>(index(view))]) moves.apply(page);
     }

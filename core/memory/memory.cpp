@@ -62,6 +62,7 @@ Memory::~Memory() {
   for (std::int32_t group = 0; group < pool_->groups(); ++group) {
     pool_->drop(group, tables_[static_cast<std::size_t>(group)]);
   }
+  drop_cuts();
   if (read_slot_ != write_slot_) pool_->drop(read_slot_);
   pool_->drop(write_slot_);
   pool_->memories_.remove(*this);
@@ -74,6 +75,7 @@ void Memory::swap(Memory& other) noexcept {
   std::swap(settled_, other.settled_);
   std::swap(read_slot_, other.read_slot_);
   std::swap(write_slot_, other.write_slot_);
+  std::swap(cuts_, other.cuts_);
   std::swap(length_, other.length_);
   if (pool_ != nullptr) pool_->memories_.moved(*this);
   if (other.pool_ != nullptr) other.pool_->memories_.moved(other);
@@ -106,15 +108,44 @@ bool Memory::reserve(std::int32_t tokens) {
   return true;
 }
 
+bool Memory::reserve_cut(std::int32_t length) {
+  require(pool_ != nullptr && length > (cuts_.empty() ? length_ : cuts_.back().length),
+          "memory: cuts are reserved ahead, one behind the other");
+  std::optional<SlotId> slot = no_slot;
+  if (pool_->has_slots()) slot = pool_->take_slot();
+  if (!slot) return false;
+  cuts_.push_back({.length = length, .next_slot = *slot});
+  return true;
+}
+
+void Memory::drop_cuts() {
+  for (const ReservedCut& cut : cuts_) pool_->drop(cut.next_slot);
+  cuts_.clear();
+}
+
+Memory::Piece Memory::piece(std::int32_t cuts) const {
+  const auto slot_behind = [&](std::int32_t count) {
+    return count == 0 ? write_slot_ : cuts_.at(static_cast<std::size_t>(count - 1)).next_slot;
+  };
+  if (cuts == 0) return {.begin = length_, .read_slot = read_slot_, .write_slot = write_slot_};
+  return {.begin = cuts_.at(static_cast<std::size_t>(cuts - 1)).length,
+          .read_slot = slot_behind(cuts - 1),
+          .write_slot = slot_behind(cuts)};
+}
+
 void Memory::keep(std::int32_t tokens) {
   require(pool_ != nullptr && tokens >= 0, "memory: keep() needs a started sequence");
   if (tokens == 0) return;
   require(length_ + std::int64_t{tokens} <= room(), "memory: what is kept was reserved before");
+  require(cuts_.empty() || length_ + tokens == cuts_.front().length,
+          "memory: what is cut off is kept whole");
   length_ += tokens;
   for (std::int32_t group = 0; group < pool_->groups(); ++group) give_back_unneeded(group);
-  if (read_slot_ == write_slot_) return;
-  pool_->drop(read_slot_);
+  if (read_slot_ != write_slot_) pool_->drop(read_slot_);
   read_slot_ = write_slot_;
+  if (cuts_.empty()) return;
+  write_slot_ = cuts_.front().next_slot;
+  cuts_.erase(cuts_.begin());
 }
 
 /// From the oldest page on: kinds let go of pages in this order (MemoryKind::needs).

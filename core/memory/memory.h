@@ -75,8 +75,17 @@ class Memory {
   /// Room for `tokens` more. False: the pool is dry, a normal outcome; what was taken stays.
   bool reserve(std::int32_t tokens);
 
-  /// Of the last step's tokens the first `tokens` stand; the rest never happened. From now on the
-  /// sequence reads the slot that the step wrote. Pages that no kind needs any more are given back.
+  /// Has the next step leave its state at `length` tokens, too, in a slot of its own: it runs in
+  /// pieces, one up to each cut and one behind the last. Cuts are reserved from length() on, one
+  /// behind the other. False: no slot is free.
+  bool reserve_cut(std::int32_t length);
+  std::int32_t cuts_reserved() const { return static_cast<std::int32_t>(cuts_.size()); }
+  /// The next step runs in one piece.
+  void drop_cuts();
+
+  /// Of the last step's tokens, or of those of its next piece, the first `tokens` stand; the rest
+  /// never happened. From now on the sequence reads the slot that was written behind them. Pages
+  /// that no kind needs any more are given back.
   void keep(std::int32_t tokens);
 
   /// A resumable point at length() > 0, between steps. exact: the live slot becomes the snapshot
@@ -100,9 +109,21 @@ class Memory {
   SlotId read_slot() const { return read_slot_; }
   SlotId write_slot() const { return write_slot_; }
 
+  /// A part of the next step: the tokens from `begin` to the next cut, or to the step's end.
+  struct Piece {
+    std::int32_t begin;
+    SlotId read_slot, write_slot;
+  };
+  /// The one behind so many of the reserved cuts.
+  Piece piece(std::int32_t cuts) const;
+
  private:
   friend class MemoryPool;
   friend class Registry<Memory>;
+  struct ReservedCut {
+    std::int32_t length;
+    SlotId next_slot;  ///< that is written from there on
+  };
   explicit Memory(MemoryPool& pool);
   void swap(Memory& other) noexcept;
   void give_back_unneeded(std::int32_t group);
@@ -115,6 +136,7 @@ class Memory {
   std::vector<std::int32_t> settled_;  ///< per group: pages before stay for ever or are given back
   SlotId read_slot_ = no_slot;
   SlotId write_slot_ = no_slot;
+  std::vector<ReservedCut> cuts_;
   std::int32_t length_ = 0;
 };
 

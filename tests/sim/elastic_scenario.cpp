@@ -75,7 +75,8 @@ class Scenario : private Listener {
         capacity_{.memory = random_layout(random_, model_),
                   .step_tokens = random_.between(8, 30),
                   .step_rows = random_.between(2, 8),
-                  .vocab = model_.vocab()},
+                  .vocab = model_.vocab(),
+                  .step_spans = random_.between(2, 12)},
         fault_(fault),
         runner_(capacity_, model_, fault, checks_rules),
         engine_(runner_, nullptr, make_options()) {
@@ -311,7 +312,8 @@ class Scenario : private Listener {
             .moved = any(engine_compacted()),
             .withheld = any(withheld_),
             .shrunk = any(failed_for_memory_),
-            .short_of_memory = any(short_of_memory_)};
+            .short_of_memory = any(short_of_memory_),
+            .chained = any(runner_.chained_spans)};
   }
 
   std::int64_t engine_compacted() { return engine_.pool().compacted_units(); }

@@ -47,6 +47,7 @@ void add(ElasticCounts& sum, const ElasticCounts& one) {
   sum.withheld += one.withheld;
   sum.shrunk += one.shrunk;
   sum.short_of_memory += one.short_of_memory;
+  sum.chained += one.chained;
 }
 
 bool is_found(Fault fault, bool checks_rules) {
@@ -74,13 +75,13 @@ TEST_SUITE("sim/elastic") {
                          << sum.failed_disks << ", cancelled " << sum.cancelled << ", packed "
                          << sum.packed << ", moved " << sum.moved << ", superblocks withheld "
                          << sum.withheld << ", given back " << sum.shrunk << ", short of memory "
-                         << sum.short_of_memory);
+                         << sum.short_of_memory << ", chunks in pieces " << sum.chained);
     if (!are_all) return;
     const std::int64_t few = sum.schedules / 20;
     for (const std::int64_t count :
          {sum.hits, sum.evictions, sum.owner_changes, sum.preemptions, sum.deferrals,
           sum.prefix_waits, sum.spills, sum.fetches, sum.tier_waits, sum.failed_steps,
-          sum.failed_disks, sum.cancelled, sum.packed, sum.withheld, sum.shrunk}) {
+          sum.failed_disks, sum.cancelled, sum.packed, sum.withheld, sum.shrunk, sum.chained}) {
       CHECK(count > few);
     }
     CHECK(sum.short_of_memory > sum.schedules / 100);
@@ -88,10 +89,11 @@ TEST_SUITE("sim/elastic") {
 
   TEST_CASE("planted faults are found, by the rules and by the answers alone") {
     const Quiet quiet;
-    for (const Fault fault : {Fault::partial_page_shared, Fault::slot_not_cleared,
-                              Fault::wrong_chunk_published, Fault::conv_window_cut_short,
-                              Fault::written_after_publishing, Fault::owner_changed_too_early,
-                              Fault::copies_of_one_group_lost, Fault::packed_without_pages}) {
+    for (const Fault fault :
+         {Fault::partial_page_shared, Fault::slot_not_cleared, Fault::wrong_chunk_published,
+          Fault::conv_window_cut_short, Fault::written_after_publishing,
+          Fault::owner_changed_too_early, Fault::copies_of_one_group_lost,
+          Fault::packed_without_pages, Fault::piece_starts_anew}) {
       CAPTURE(name_of(fault));
       CHECK(is_found(fault, true));
       CHECK(is_found(fault, false));

@@ -74,7 +74,8 @@ Setting make_setting(Random& random) {
   setting.capacity = {.memory = {},
                       .step_tokens = random.between(1, random.chance(30) ? 3 : 40),
                       .step_rows = random.between(1, 10),
-                      .vocab = setting.model.vocab};
+                      .vocab = setting.model.vocab,
+                      .step_spans = random.between(1, 16)};
   if (setting.is_tight) {
     sizes.page_tokens = random.between(1, 3);
     sizes.pages = random.between(12, 24) / sizes.page_tokens;

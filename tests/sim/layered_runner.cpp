@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
-#include <set>
 #include <utility>
+
+#include "tests/sim/step_rules.h"
 
 namespace hyb::sim {
 namespace {
@@ -36,7 +37,8 @@ const char* name_of(Fault fault) {
                                       "owner changed too early",
                                       "copies of one group lost",
                                       "buffer reused before it was written",
-                                      "state restored without its pages"};
+                                      "state restored without its pages",
+                                      "piece starts anew"};
   return names[static_cast<int>(fault)];
 }
 
@@ -71,9 +73,21 @@ StepResult LayeredRunner::run(const Step& step) {
   carry_out(step.orders);
   check(step);
   StepResult result;
-  // From the last to the first: no span may count on what another one of the step writes.
+  // From the last to the first: no span may count on what another one of the step writes, but for
+  // the one that it goes on from.
+  const std::vector<std::size_t> first = first_spans(step);
+  for (std::size_t i = 0; i < first.size(); ++i) chained_spans += first[i] != i ? 1 : 0;
   std::vector<StepResult> results(step.spans.size());
-  for (std::size_t i = step.spans.size(); i-- > 0;) run_span(step.spans[i], results[i]);
+  for (std::size_t end = step.spans.size(); end > 0;) {
+    const std::size_t begin = first[end - 1];
+    for (std::size_t i = begin; i < end; ++i) {
+      if (checks_rules_) check(step.spans[i]);
+      Span span = step.spans[i];
+      if (fault_ == Fault::piece_starts_anew && i > begin) span.read_slot = span.write_slot;
+      run_span(span, results[i]);
+    }
+    end = begin;
+  }
   for (StepResult& one : results) {
     result.sampled.insert(result.sampled.end(), one.sampled.begin(), one.sampled.end());
   }
@@ -133,7 +147,6 @@ void LayeredRunner::copy_page(const PageCopy& copy) {
   std::copy_n(at(copy.from), page_tokens(), at(copy.to));
 }
 
-/// Nothing is left of the superblock's bytes, seen from anywhere.
 bool LayeredRunner::back(SuperblockId superblock, bool may_create) {
   if (backed_.empty()) return true;
   const auto at = static_cast<std::size_t>(index(superblock));
@@ -141,6 +154,7 @@ bool LayeredRunner::back(SuperblockId superblock, bool may_create) {
   return backed_.at(at);
 }
 
+/// Nothing is left of the superblock's bytes, seen from anywhere.
 void LayeredRunner::change_owner(const ChangeOwner& change) {
   rule(!owners_.empty(), "fixed superblocks do not change");
   if (owners_.empty()) return;
@@ -176,15 +190,16 @@ void LayeredRunner::check(const Step& step) const {
   if (!checks_rules_) return;
   std::size_t tokens = 0, samples = 0;
   for (const Span& span : step.spans) {
-    check(span);
     tokens += span.tokens.size();
     samples += span.samples.size();
   }
   rule(tokens <= static_cast<std::size_t>(capacity_.step_tokens), "at most step_tokens tokens");
+  const std::int32_t spans = std::max(capacity_.step_spans, capacity_.step_rows);
   rule(samples <= static_cast<std::size_t>(capacity_.step_rows) &&
-           step.spans.size() <= static_cast<std::size_t>(capacity_.step_rows),
-       "at most step_rows spans and samples");
-  check_apart(step);
+           step.spans.size() <= static_cast<std::size_t>(spans),
+       "at most step_rows samples and step_spans spans");
+  const char* const broken = broken_rule(step, page_tokens());
+  rule(broken == nullptr, broken);
 }
 
 /// Every page that a layer may read is there and holds its positions; what is gone is not needed.
@@ -222,36 +237,6 @@ void LayeredRunner::check(const Span& span) const {
   const std::int32_t offset = span.position - read.position;
   rule(read.position >= 0 && offset >= 0 && offset < static_cast<std::int32_t>(read.states.size()),
        "the slot stands at the span's position");
-}
-
-/// What one span writes no other span reads or writes.
-void LayeredRunner::check_apart(const Step& step) const {
-  std::set<SlotId> written;
-  std::set<std::pair<std::size_t, PageId>> pages;
-  const auto each_page = [&](const Span& span, std::int32_t from, std::int32_t to, auto&& visit) {
-    for (std::size_t group = 0; group < rows_.size(); ++group) {
-      for (std::int32_t i = from; i <= to; ++i) {
-        const PageId page = span.tables[group][static_cast<std::size_t>(i)];
-        if (page != no_page) visit(std::pair{group, page});
-      }
-    }
-  };
-  const std::int32_t size = std::max(page_tokens(), 1);
-  for (const Span& span : step.spans) {
-    rule(span.write_slot == no_slot || written.insert(span.write_slot).second,
-         "write slots are distinct");
-    const auto last = span.position + static_cast<std::int32_t>(span.tokens.size()) - 1;
-    each_page(span, span.position / size, last / size,
-              [&](auto page) { rule(pages.insert(page).second, "written pages are distinct"); });
-  }
-  for (const Span& span : step.spans) {
-    rule(span.read_slot == no_slot || span.read_slot == span.write_slot ||
-             !written.contains(span.read_slot),
-         "a slot that one span reads no other writes");
-    // A partly filled page may be shared with its writer, who writes behind what this one reads.
-    each_page(span, 0, span.position / size - 1,
-              [&](auto page) { rule(!pages.contains(page), "a full page is not written"); });
-  }
 }
 
 Recurrence LayeredRunner::recurrence_before(const Span& span) const {

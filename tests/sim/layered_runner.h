@@ -30,6 +30,7 @@ enum class Fault {
   copies_of_one_group_lost,  ///< pages of the second group stay where they were
   buffer_reused_too_early,   ///< a disk writes what its buffer holds one write later
   packed_without_pages,      ///< what is written back to pages is lost, what goes to slots is not
+  piece_starts_anew,         ///< a span that goes on reads what its own slot held before
 };
 
 const char* name_of(Fault fault);
@@ -65,7 +66,8 @@ class LayeredRunner : public Runner {
     return std::count(backed_.begin(), backed_.end(), true);
   }
 
-  std::int64_t steps = 0, owner_changes = 0, page_copies = 0, packed = 0;
+  std::int64_t steps = 0, owner_changes = 0, page_copies = 0, packed = 0,
+               chained_spans = 0;  ///< that go on where the span before them ends
 
  private:
   struct Row {
@@ -88,7 +90,6 @@ class LayeredRunner : public Runner {
   void change_owner(const ChangeOwner& change);
   void check(const Step& step) const;
   void check(const Span& span) const;
-  void check_apart(const Step& step) const;
   void check_owner(ViewId view, std::int32_t unit) const;
   Recurrence recurrence_before(const Span& span) const;
   void run_span(const Span& span, StepResult& result);

@@ -84,7 +84,6 @@ class ToyRunner : public Runner {
   void rule(bool holds, const std::string& text) const;
   void check(const Step& step) const;
   void check(const Span& span) const;
-  void check_apart(const Step& step) const;
   void check(const Span& span, const SampleRow& row) const;
   void carry_out(std::vector<Order> orders);
   void carry_out(const Order& order);

@@ -40,11 +40,15 @@ class Desk {
 
   std::vector<Assignment> step() {
     const std::span<const Assignment> plan = scheduler_.plan();
-    std::vector<Assignment> copy(plan.begin(), plan.end());
-    for (const Assignment& entry : copy) {
-      Span span;
-      entry.sequence->fill(span, entry.tokens);
-      const bool samples = !span.samples.empty();
+    std::vector<Assignment> copy;
+    std::vector<Span> spans;
+    for (const Assignment& entry : plan) {
+      copy.push_back(entry);
+      entry.sequence->fill(spans.emplace_back(), entry.tokens, entry.cuts);
+    }
+    for (std::size_t i = 0; i < copy.size(); ++i) {
+      const Assignment& entry = copy[i];
+      const bool samples = !spans[i].samples.empty();
       entry.sequence->ran(entry.tokens, Clock::now());
       scheduler_.ran(*entry.sequence);
       if (samples) entry.sequence->accept({.token = TokenId{1}, .top = {}}, Clock::now());
@@ -180,6 +184,55 @@ TEST_SUITE("core/engine/scheduler") {
       CHECK(most >= 1);
       CHECK(desk.scheduler().running() == 0);
     }
+  }
+
+  TEST_CASE("what is behind a cut runs in the same step") {
+    const PrefixCacheOptions prefixes = {.enabled = true};
+    const std::vector<TokenId> prompt(40, TokenId{1});
+    const auto plan_of = [&](std::int32_t slots, std::int32_t spans) {
+      Desk desk(sizes(100, slots),
+                {.sequences_max = 1, .chunk_tokens = 50, .step_tokens = 50, .step_spans = spans},
+                prefixes);
+      desk.add(prompt, 2);
+      std::vector<Assignment> plan = desk.step();
+      // Either way a snapshot is left before the prompt's last token, if it may have the slot.
+      CHECK(desk.prefixes().look_up(prompt).resumable == (slots > 1 ? 39 : 0));
+      return plan;
+    };
+    const std::vector<Assignment> whole = plan_of(4, 2);
+    REQUIRE(whole.size() == 2);
+    CHECK(whole[0].tokens == 39);
+    CHECK(whole[0].cuts == 0);
+    CHECK(whole[1].tokens == 1);
+    CHECK(whole[1].cuts == 1);
+    // Without a slot for the state there, or a span for what is behind it, that waits.
+    for (const auto& plan : {plan_of(2, 1), plan_of(1, 2)}) {
+      REQUIRE(plan.size() == 1);
+      CHECK(plan[0].tokens == 39);
+    }
+  }
+
+  TEST_CASE("one that waits for a prefix cuts the chunk of the one that runs it") {
+    Desk desk(sizes(100, 8),
+              {.sequences_max = 2,
+               .chunk_tokens = 200,
+               .step_tokens = 200,
+               .step_spans = 8,
+               .shared_tokens_min = 16},
+              {.enabled = true});
+    std::vector<TokenId> first(80, TokenId{1}), second = first;
+    std::fill(first.begin() + 50, first.end(), TokenId{2});
+    desk.add(first, 2);
+    desk.add(second, 2);
+    const std::vector<Assignment> plan = desk.step();
+    REQUIRE(plan.size() == 3);
+    CHECK(plan[0].tokens == 50);
+    CHECK(plan[1].tokens == 29);
+    CHECK(plan[2].tokens == 1);
+    CHECK(desk.prefixes().look_up(second).resumable == 50);
+    const std::vector<Assignment> next = desk.step();
+    CHECK(next.back().sequence->memory().length() == 80);
+    CHECK(next.back().sequence->prompt().back() == TokenId{1});
   }
 
   TEST_CASE("random loads in tiny pools all come to an end") {

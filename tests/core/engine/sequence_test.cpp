@@ -94,7 +94,7 @@ TEST_SUITE("core/engine/sequence") {
     CHECK(sequence.pending() == 1);
   }
 
-  TEST_CASE("a span ends where a snapshot is wanted, and each is wanted once") {
+  TEST_CASE("a snapshot is wanted once, and where it was not left, again") {
     const RequestTerms terms = terms_of(three_tokens());
     MemoryPool pool(plenty);
     Sequence sequence(terms, 0);
@@ -108,18 +108,39 @@ TEST_SUITE("core/engine/sequence") {
       sequence.ran(tokens, Clock::now());
     };
     CHECK(sequence.pending() == 3);
-    CHECK(sequence.pending_to_cut() == 1);
     CHECK_FALSE(sequence.take_cut());
     run(1);
     CHECK(sequence.take_cut() == SnapshotPlace::message_end);
     CHECK_FALSE(sequence.take_cut());
-    CHECK(sequence.pending_to_cut() == 1);
     sequence.release();
     sequence.start(*pool.start());
-    CHECK(sequence.pending_to_cut() == 2);
     run(2);
     CHECK(sequence.take_cut() == SnapshotPlace::prompt_end);
-    CHECK(sequence.pending_to_cut() == 1);
+    CHECK(sequence.cuts().empty());
+  }
+
+  TEST_CASE("in pieces, each span begins where the one before it ends") {
+    const RequestTerms terms = terms_of(three_tokens());
+    MemoryPool pool(plenty);
+    Sequence sequence(terms, 0);
+    sequence.start(*pool.start());
+    REQUIRE(sequence.memory().reserve(3));
+    REQUIRE(sequence.memory().reserve_cut(1));
+    REQUIRE(sequence.memory().reserve_cut(2));
+    Span first, second, last;
+    sequence.fill(first, 1, 0);
+    sequence.fill(second, 1, 1);
+    sequence.fill(last, 1, 2);
+    CHECK(first.position == 0);
+    CHECK(second.position == 1);
+    CHECK(last.position == 2);
+    CHECK(last.tokens.data() == sequence.prompt().data() + 2);
+    CHECK(first.samples.empty());
+    CHECK(second.samples.empty());
+    CHECK(last.samples.size() == 1);
+    CHECK(first.read_slot == no_slot);
+    CHECK(second.read_slot == first.write_slot);
+    CHECK(last.read_slot == second.write_slot);
   }
 
   TEST_CASE("a point that was passed is wanted no more") {

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <set>
 #include <utility>
 
 #include "core/base/error.h"
@@ -90,6 +91,58 @@ TEST_SUITE("core/memory/memory") {
     CHECK(memory.read_slot() == memory.write_slot());
     CHECK(memory.read_slot() != live);
     CHECK(pool.slots_free() == 1);
+  }
+
+  TEST_CASE("a step leaves its state at cuts, each in a slot of its own") {
+    MemoryPool pool(sizes(8, 4));
+    Memory memory = ran(pool, 2);
+    const SlotId live = memory.write_slot();
+    REQUIRE(memory.reserve(6));
+    REQUIRE(memory.reserve_cut(5));
+    REQUIRE(memory.reserve_cut(7));
+    CHECK(memory.cuts_reserved() == 2);
+    pool.audit({{&memory}}, {});
+    const SlotId second = memory.piece(1).write_slot, third = memory.piece(2).write_slot;
+    CHECK(memory.piece(0).begin == 2);
+    CHECK(memory.piece(0).read_slot == live);
+    CHECK(memory.piece(0).write_slot == live);
+    CHECK(memory.piece(1).begin == 5);
+    CHECK(memory.piece(1).read_slot == live);
+    CHECK(memory.piece(2).begin == 7);
+    CHECK(memory.piece(2).read_slot == second);
+    CHECK(std::set<SlotId>{live, second, third}.size() == 3);
+
+    memory.keep(3);
+    const std::optional<Checkpoint> checkpoint = memory.checkpoint();
+    REQUIRE(checkpoint);
+    CHECK(checkpoint->length() == 5);
+    CHECK(checkpoint->slot() == live);
+    CHECK(memory.piece(0).read_slot == live);
+    CHECK(memory.piece(0).write_slot == second);
+    memory.keep(2);  // nobody wants this one
+    CHECK(memory.read_slot() == second);
+    CHECK(memory.write_slot() == third);
+    memory.keep(1);
+    CHECK(memory.length() == 8);
+    CHECK(memory.read_slot() == third);
+    CHECK(memory.write_slot() == third);
+    pool.audit({{&memory}}, {{&*checkpoint}});
+    CHECK(pool.slots_free() == 2);
+  }
+
+  TEST_CASE("a cut without a free slot is refused, and one that is dropped gives its slot back") {
+    MemoryPool pool(sizes(8, 2));
+    {
+      Memory memory = ran(pool, 1);
+      REQUIRE(memory.reserve_cut(3));
+      CHECK_FALSE(memory.reserve_cut(4));
+      CHECK(memory.cuts_reserved() == 1);
+      memory.drop_cuts();
+      CHECK(memory.cuts_reserved() == 0);
+      CHECK(pool.slots_free() == 1);
+      REQUIRE(memory.reserve_cut(2));  // goes with the sequence
+    }
+    CHECK(all_free(pool));
   }
 
   TEST_CASE("a checkpoint shares all pages, and who resumes copies the partial one") {
