@@ -32,17 +32,17 @@ void check_idle(const std::optional<double>& seconds, const PoolOptions& pools) 
 }
 
 IdleMemory::IdleMemory(Engine& engine, const std::optional<double>& seconds, Clock::time_point now)
-    : engine_(&engine), begin_(now), superblocks_(engine.pool().superblocks_idle()) {
+    : engine_(&engine), begin_(now), superblocks_(engine.usage().pool.superblocks_idle) {
   if (seconds) delay_ = std::chrono::duration<double>(*seconds);
 }
 
 void IdleMemory::look(Clock::time_point now) {
   if (!delay_) return;
-  superblocks_ = std::min(superblocks_, engine_->pool().superblocks_idle());
+  superblocks_ = std::min(superblocks_, engine_->usage().pool.superblocks_idle);
   if (now - begin_ < *delay_) return;
   if (superblocks_ > 0) give_back(*engine_, superblocks_);
   begin_ = now;
-  superblocks_ = engine_->pool().superblocks_idle();
+  superblocks_ = engine_->usage().pool.superblocks_idle;
 }
 
 std::function<bool()> give_back_when_idle(Engine& engine, std::chrono::duration<double> delay,

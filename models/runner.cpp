@@ -215,7 +215,10 @@ void ModelRunner::begin_staged() {
 StepResult ModelRunner::wait() {
   require(std::exchange(is_under_way_, false), "runner: a step is under way");
   StepResult result;
-  if (launched_.logits.empty()) return result;
+  if (launched_.logits.empty()) {
+    kernels::wait(queue_);
+    return result;
+  }
   for (const kernels::SampledToken& drawn : sampler_->answers()) {
     result.sampled.push_back(token_of(drawn));
   }

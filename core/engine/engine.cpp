@@ -79,24 +79,16 @@ bool Engine::step() {
   require(!books.in_delivery && !books.in_run, "engine: step() is not called from inside a step");
   bool told = !books.events.empty();
   books.deliver();
-  std::span<const Assignment> plan;
-  if (books.under_way.plan.empty()) {
-    plan = books.plan();
-    if (plan.empty()) {
+  const std::int64_t failed = books.failed_steps;
+  try {
+    if (!books.run_step()) {
       told = told || !books.events.empty();
       books.deliver();
       return told;
     }
-  }
-  const std::int64_t failed = books.failed_steps;
-  try {
-    if (!plan.empty()) books.launch(plan);
-    books.finish_step();
   } catch (const Error& error) {
     if (books.failed_steps == failed) throw;
-    if (!books.relief.relieve(books.pool, *books.runner, error)) {
-      throw with_holdings(error, *books.runner);
-    }
+    books.relieve(error);
   }
   if (books.audits) audit();
   books.deliver();

@@ -63,7 +63,7 @@ class Engine {
   ~Engine();
 
   /// The most tokens one sequence can have: the smallest of options.length_max and what the pools
-  /// hold.
+  /// hold; less when memory had to be given back to the device.
   std::int32_t length_max() const;
 
   /// Queues a request. Throws Error(usage) at once when it can never run: an empty prompt, a token
@@ -82,13 +82,16 @@ class Engine {
   /// under way when this returns: it runs while the sinks hear of this one, and whatever the caller
   /// does until the next call. False when there was nothing to do. When the runner throws, that
   /// leaves this call too; no request is lost: their memory is released, and the next step() starts
-  /// to recompute it from the tokens. Snapshots are lost, too. Error(memory) leaves it only when
-  /// that comes again before a token was drawn: the first time an eighth of the superblocks goes
-  /// back to the device, for good, and the next step() starts to recompute.
+  /// to recompute it from the tokens. Snapshots are lost, too. A step that lacks memory is tried
+  /// again by the next step(), once before a token is drawn, after an eighth of the superblocks
+  /// went back to the device for good; a request that can then never be held ends with an error. So
+  /// Error(memory) leaves this call when that did not help, or, with nothing lost, when the device
+  /// has not even what the oldest sequence needs.
   bool step();
 
   /// Has the runner carry out what is ordered and not yet done, as the next step() would: after it
-  /// Runner::read sees the bytes of every snapshot. Not from inside a step. Throws as step() does.
+  /// Runner::read sees the bytes of every snapshot. Not from inside a step. Throws what the runner
+  /// throws.
   void carry_out_orders();
 
   bool idle() const;             ///< no request is unfinished, no event undelivered
@@ -98,8 +101,8 @@ class Engine {
   EngineUsage usage() const;
 
   /// The snapshots and the memory they are in, for those who keep them elsewhere (session files,
-  /// tiers). Not from inside a step. Each call ends the step that is under way, and throws as
-  /// step() does; what it returned is good until the next step().
+  /// tiers). Not from inside a step. Each call ends the step that is under way, and throws what
+  /// the runner throws, without another try; what it returned is good until the next step().
   PrefixCache& prefixes();
   MemoryPool& pool();
   SnapshotCarrier carrier();

@@ -1,5 +1,7 @@
 #include "core/engine/engine_books.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -58,6 +60,28 @@ std::span<const Assignment> Engine::Books::plan() {
   return assignments;
 }
 
+/// The next step may run what the one that failed was to run; else the error is thrown. What can
+/// never be held any more ends here.
+void Engine::Books::relieve(const Error& error) {
+  if (!relief.relieve(pool, *runner, error)) throw with_holdings(error, *runner);
+  length_max = length_limit(pool, length_max);
+  std::vector<Sequence*> too_long;
+  for (auto& [id, active] : requests) {
+    active.terms.length_max = std::min(active.terms.length_max, length_max);
+    for (const auto& choice : active.choices) {
+      if (choice != nullptr && choice->tokens() >= length_max) too_long.push_back(choice.get());
+    }
+  }
+  for (Sequence* const sequence : too_long) {
+    ActiveRequest& active = requests.at(sequence->age().request);
+    say(active, *sequence,
+        sequence->fail(fmt::format("memory: the device took back what {} tokens need; it has room "
+                                   "for {} now; end what else uses it, or shorten the prompt",
+                                   sequence->tokens(), length_max)));
+    finish(active, *sequence);
+  }
+}
+
 /// From logits that were kept. The sequence then starts behind its prompt, as one that was
 /// preempted there.
 void Engine::Books::draw_early(ActiveRequest& active, Sequence& sequence) {
@@ -79,19 +103,18 @@ void Engine::Books::keep_logits(Sequence& sequence, const StepResult& result, st
   scheduler.keep_logits(sequence, std::span(result.logits).subspan(row * width, vocab));
 }
 
-/// One sequence's part of a step that is done: it ran from `begin` to `end`. `row`: where among the
-/// sampled ones its own is, if there is one that it is to have.
+/// One sequence's part, or piece, of a step that is done. `row`: where among the sampled ones its
+/// own is, if there is one that it is to have.
 void Engine::Books::settle(const Assignment& entry, const StepResult& result,
-                           std::optional<std::size_t> row, Clock::time_point begin,
-                           Clock::time_point end) {
+                           std::optional<std::size_t> row, const StepTimes& times) {
   Sequence& sequence = *entry.sequence;
-  sequence.ran(entry.tokens, begin);
+  sequence.ran(entry.tokens, times.begin);
   scheduler.ran(sequence);
   if (sequence.is_prefilled()) {
-    sequence.end_prefill(end);
+    sequence.end_prefill(times.end);
   } else if (row) {
     keep_logits(sequence, result, *row);
-    std::string text = sequence.accept(result.sampled[*row], end);
+    std::string text = sequence.accept(result.sampled[*row], times.end);
     if (!text.empty()) say(requests.at(sequence.age().request), sequence, std::move(text));
   }
   if (sequence.finished()) finish(requests.at(sequence.age().request), sequence);
@@ -111,10 +134,13 @@ void Engine::Books::finish(ActiveRequest& active, Sequence& sequence) {
   const Age age = sequence.age();
   if (desk) desk->leave(sequence);
   Completion completion = sequence.take_completion();
-  if (completion.reason == FinishReason::error) {
+  std::exception_ptr failure;
+  try {
+    completion.reason == FinishReason::error ? scheduler.remove(sequence)
+                                             : scheduler.retire(sequence);
+  } catch (...) {
     scheduler.remove(sequence);
-  } else {
-    scheduler.retire(sequence);
+    failure = std::current_exception();  // it could not leave a snapshot; its answer stands
   }
   if (recorder != nullptr && !active.terms.request.prefill_only) {
     recorder->ended(age.request, age.choice, completion.tokens);
@@ -127,6 +153,7 @@ void Engine::Books::finish(ActiveRequest& active, Sequence& sequence) {
   active.choices[static_cast<std::size_t>(age.choice)].reset();
   --unfinished;
   if (--active.unfinished == 0) requests.erase(age.request);
+  if (failure != nullptr) std::rethrow_exception(failure);
 }
 
 /// A sink may submit, cancel or throw: an event leaves the queue before it is told.

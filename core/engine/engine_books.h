@@ -43,6 +43,11 @@ struct StepUnderWay {
   Clock::time_point begin;
 };
 
+/// When a step that is done was launched, and when its tokens were there.
+struct StepTimes {
+  Clock::time_point begin, end;
+};
+
 /// What an engine knows, and how its steps follow each other (engine_steps.cpp).
 ///
 /// A step goes through launch, wait and settle; then its events are delivered. On a runner whose
@@ -59,16 +64,16 @@ struct Engine::Books {
   Books(Runner& runner_, const Tokenizer* tokenizer_, const EngineOptions& options);
 
   // engine_steps.cpp
-  void launch(std::span<const Assignment> plan);
-  void finish_step();
+  bool run_step();
   void land(std::optional<RequestId> cancelled = std::nullopt);
   void abandon() noexcept;
   void carry_out_orders();
 
   // engine_books.cpp
   std::span<const Assignment> plan();
+  void relieve(const Error& error);
   void settle(const Assignment& entry, const StepResult& result, std::optional<std::size_t> row,
-              Clock::time_point begin, Clock::time_point end);
+              const StepTimes& times);
   void say(const ActiveRequest& active, const Sequence& sequence, std::string text);
   void finish(ActiveRequest& active, Sequence& sequence);
   void deliver();
@@ -102,9 +107,20 @@ struct Engine::Books {
   bool in_delivery = false;
 
  private:
+  void launch(std::span<const Assignment> plan);
+  void finish_step();
   void begin();
   StepResult wait();
   void fail();
+  template <typename Call>
+  void call_runner(const Call& call);
+  template <typename Action>
+  void or_fail(const Action& action);
+  template <typename Wanted>
+  void settle_those(std::span<const Assignment> plan, const StepResult& result,
+                    const StepTimes& times, const Wanted& is_wanted);
+  void launch_next_and_settle(std::span<const Assignment> plan, const StepResult& result,
+                              const StepTimes& times);
   bool prepare_next();
   bool goes_on(std::span<const Assignment> plan, const StepResult& result) const;
   std::exception_ptr launch_next(std::span<const Assignment> plan);

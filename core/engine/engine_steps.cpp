@@ -9,6 +9,17 @@
 
 namespace hyb {
 
+/// False where there is nothing to do.
+bool Engine::Books::run_step() {
+  if (under_way.plan.empty()) {
+    const std::span<const Assignment> planned = plan();
+    if (planned.empty()) return false;
+    launch(planned);
+  }
+  finish_step();
+  return true;
+}
+
 /// The spans keep their buffers from step to step.
 void Engine::Books::launch(std::span<const Assignment> plan) {
   step.spans.resize(plan.size());
@@ -27,20 +38,25 @@ void Engine::Books::launch(std::span<const Assignment> plan) {
 void Engine::Books::begin() {
   pool.take_orders(step.orders);
   ++steps;
-  if (!runner->runs_beside()) return;
+  if (runner->runs_beside()) call_runner([&] { runner->launch(step); });
+}
+
+/// What the runner throws ends the step.
+template <typename Call>
+void Engine::Books::call_runner(const Call& call) {
   try {
     const Marked running(in_run);
-    runner->launch(step);
+    call();
   } catch (...) {
+    under_way = {};
     fail();
     throw;
   }
 }
 
-/// A failed step leaves unknown bytes in what it was to write, so nothing that holds memory is
-/// trusted after it.
+/// A failed step leaves unknown bytes in what it was to write, and one that is not settled whole
+/// leaves sequences that stand elsewhere than their states: nothing that holds memory is trusted.
 void Engine::Books::fail() {
-  under_way = {};
   ++failed_steps;
   scheduler.release_all();
 }
@@ -49,54 +65,71 @@ void Engine::Books::fail() {
 StepResult Engine::Books::wait() {
   std::size_t rows = 0;
   for (const Span& span : step.spans) rows += span.samples.size();
-  try {
-    const Marked running(in_run);
-    StepResult result = runner->runs_beside() ? runner->wait() : runner->run(step);
+  StepResult result;
+  call_runner([&] {
+    result = runner->runs_beside() ? runner->wait() : runner->run(step);
     check_result(result, rows, capacity.vocab);
-    if (rows > 0) relief.get_on();
-    return result;
-  } catch (...) {
-    fail();
-    throw;
-  }
+  });
+  if (rows > 0) relief.get_on();
+  return result;
 }
 
 /// The step that is under way, to its end. Then the next one may be under way.
 void Engine::Books::finish_step() {
   const bool is_prepared = prepare_next();
   const StepResult result = wait();
-  const Clock::time_point end = now();
-  const auto [plan, begin] = std::exchange(under_way, {});
-  if (watch) learn_cost(end - begin);
-  if (!is_prepared || !goes_on(plan, result)) {
-    std::size_t rows = 0;
-    for (std::size_t i = 0; i < plan.size(); ++i) {
-      const bool is_sampled = !step.spans[i].samples.empty();
-      settle(plan[i], result, is_sampled ? std::optional(rows++) : std::nullopt, begin, end);
+  const StepUnderWay done = std::exchange(under_way, {});
+  const StepTimes times = {.begin = done.begin, .end = now()};
+  or_fail([&] {
+    if (is_prepared && goes_on(done.plan, result)) {
+      launch_next_and_settle(done.plan, result, times);
+    } else {
+      if (watch) learn_cost(times.end - times.begin);
+      settle_those(done.plan, result, times, [](std::size_t) { return true; });
     }
-    return;
-  }
+  });
+}
 
-  // Those whose text may end them are told first.
+/// Of a step that ran: what goes wrong while it is settled leaves none under way.
+template <typename Action>
+void Engine::Books::or_fail(const Action& action) {
+  try {
+    action();
+  } catch (...) {
+    abandon();
+    fail();
+    throw;
+  }
+}
+
+/// `step` has its spans, or those of the next, whose rows are the same.
+template <typename Wanted>
+void Engine::Books::settle_those(std::span<const Assignment> plan, const StepResult& result,
+                                 const StepTimes& times, const Wanted& is_wanted) {
+  std::size_t rows = 0;
+  for (std::size_t i = 0; i < plan.size(); ++i) {
+    const bool is_sampled = !step.spans[i].samples.empty();
+    const std::optional<std::size_t> row = is_sampled ? std::optional(rows++) : std::nullopt;
+    if (is_wanted(i)) settle(plan[i], result, row, times);
+  }
+}
+
+/// Those whose text may end them are told first; the others may be told while the next step runs.
+void Engine::Books::launch_next_and_settle(std::span<const Assignment> plan,
+                                           const StepResult& result, const StepTimes& times) {
   const std::int32_t unended = unfinished;
-  const auto settle_those = [&](bool with_stop_strings) {
-    for (std::size_t i = 0; i < plan.size(); ++i) {
-      if (stop_in_text[i] == with_stop_strings) settle(plan[i], result, i, begin, end);
-    }
-  };
-  settle_those(true);
+  settle_those(plan, result, times, [&](std::size_t i) { return stop_in_text[i]; });
   std::exception_ptr failure;
   if (unfinished == unended) failure = launch_next(plan);
-  settle_those(false);
-  if (failure == nullptr) return;
-  fail();
-  std::rethrow_exception(failure);
+  settle_those(plan, result, times, [&](std::size_t i) { return !stop_in_text[i]; });
+  if (failure != nullptr) std::rethrow_exception(failure);
 }
 
 /// Makes the step that may follow the one under way. False: it has to be planned.
 bool Engine::Books::prepare_next() {
   const std::span<const Assignment> plan = under_way.plan;
   if (!runner->runs_beside() || step.keep_logits || (desk && desk->is_awaited())) return false;
+  if (!newcomers.empty()) return false;  // one whose logits are known needs no step
   // Orders would ride in it, and it may never come.
   if (pool.has_orders() || !scheduler.foresees_next(plan) || pool.has_orders()) return false;
   next_step.orders.clear();
@@ -110,10 +143,8 @@ bool Engine::Books::prepare_next() {
   try {
     const Marked running(in_run);
     runner->prepare(next_step);
-  } catch (...) {
-    abandon();
-    fail();
-    throw;
+  } catch (const std::exception&) {
+    return false;  // nothing was touched: the launch after this step meets what is wrong
   }
   return true;
 }
@@ -128,7 +159,7 @@ bool Engine::Books::goes_on(std::span<const Assignment> plan, const StepResult& 
 /// The step before is not settled yet, so what goes wrong is returned.
 std::exception_ptr Engine::Books::launch_next(std::span<const Assignment> plan) {
   std::swap(step, next_step);
-  under_way = {.plan = plan, .begin = now()};
+  pool.pass_step();
   ++steps;
   ++steps_ahead;
   try {
@@ -137,6 +168,7 @@ std::exception_ptr Engine::Books::launch_next(std::span<const Assignment> plan) 
   } catch (...) {
     return std::current_exception();
   }
+  under_way = {.plan = plan, .begin = now()};
   return nullptr;
 }
 
@@ -145,15 +177,17 @@ std::exception_ptr Engine::Books::launch_next(std::span<const Assignment> plan) 
 void Engine::Books::land(std::optional<RequestId> cancelled) {
   if (under_way.plan.empty()) return;
   const StepResult result = wait();
-  const Clock::time_point end = now();
-  const auto [plan, begin] = std::exchange(under_way, {});
-  for (std::size_t i = 0; i < plan.size(); ++i) {
-    const bool is_dropped = plan[i].sequence->age().request == cancelled;
-    settle(plan[i], result, is_dropped ? std::nullopt : std::optional(i), begin, end);
-  }
+  const StepUnderWay done = std::exchange(under_way, {});
+  const StepTimes times = {.begin = done.begin, .end = now()};
+  or_fail([&] {
+    for (std::size_t i = 0; i < done.plan.size(); ++i) {
+      const bool is_dropped = done.plan[i].sequence->age().request == cancelled;
+      settle(done.plan[i], result, is_dropped ? std::nullopt : std::optional(i), times);
+    }
+  });
 }
 
-/// Whoever destroys an engine does not want what its last step drew.
+/// What the step under way drew is not wanted.
 void Engine::Books::abandon() noexcept {
   if (under_way.plan.empty()) return;
   try {

@@ -14,9 +14,9 @@ bool MemoryRelief::relieve(MemoryPool& pool, Runner& runner, const Error& error)
   is_short_ = true;
   runner.give_way();
   const std::int32_t superblocks = pool.shrink(std::max(1, pool.superblocks_free() / 8));
-  log::warning(fmt::format(
-      "{}; {} of {} superblocks of the pools go back to the device, and what ran is run again",
-      error.what(), superblocks, pool.layout().superblocks));
+  const std::string given =
+      superblocks == 0 ? "" : fmt::format(" {} superblocks of the pools go back,", superblocks);
+  log::warning(fmt::format("{};{} what ran is run again", error.what(), given));
   return true;
 }
 

@@ -9,10 +9,10 @@ namespace hyb {
 /// What an engine does where the device lacks memory for a step.
 class MemoryRelief {
  public:
-  /// After a failed step that released all it had. True: the runner gives way, and an eighth of the
-  /// superblocks goes back to the device for good; the next step may run what the failed one was to
-  /// run. False: the error is no such one, or it came again before a token was drawn: then that did
-  /// not help.
+  /// After a failed step that released all it had. True: the runner gives way, and the memory of
+  /// an eighth of the superblocks, of those that have some, goes back to the device for good; the
+  /// next step may run what the failed one was to run. False: the error is no such one, or it came
+  /// again before a token was drawn: then that did not help.
   bool relieve(MemoryPool& pool, Runner& runner, const Error& error);
 
   /// Tokens were drawn.

@@ -106,8 +106,9 @@ class Runner {
 
   /// Whether a step can run beside the host: then run() is also to be had in two parts, launch(),
   /// until whose return views in the step live, and wait(). One step is under way at a time, and
-  /// nobody reads, writes or draws meanwhile. What either throws ends the step, as in run(). Where
-  /// this is false none of the four below is called.
+  /// nobody reads, writes or draws meanwhile; when wait() returns the step has run, also one
+  /// without sampled rows. What either throws ends the step, as in run(). Where this is false none
+  /// of the four below is called.
   virtual bool runs_beside() const { return false; }
   virtual void launch(const Step& step);
   virtual StepResult wait();
@@ -117,7 +118,8 @@ class Runner {
   /// one that the step under way draws: what stands in `next` for it means nothing, and history
   /// ends before it, so no row has penalties. There are no orders. Views live until this returns.
   /// After wait() it begins with launch_prepared(), or never, when launch() comes first; until then
-  /// it has read and written nothing that another step may see.
+  /// it has read and written nothing that another step may see. What prepare() throws leaves the
+  /// step under way as it is.
   virtual void prepare(const Step& next);
   virtual void launch_prepared();
 

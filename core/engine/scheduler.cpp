@@ -70,6 +70,8 @@ std::vector<Sequence*> Scheduler::about_to_start() const {
 }
 
 std::span<const Assignment> Scheduler::plan() {
+  // What the device has memory for again is offered to those who wait.
+  if (pool_->superblocks_withheld() < withheld_) may_start_ = true;
   std::int32_t withheld = -1;
   // Where the device refused memory meanwhile, those who run are planned for what there is.
   while (withheld < 0 || (plan_.empty() && pool_->superblocks_withheld() > withheld)) {
@@ -77,6 +79,7 @@ std::span<const Assignment> Scheduler::plan() {
     withheld = pool_->superblocks_withheld();
     plan_all();
   }
+  withheld_ = pool_->superblocks_withheld();
   const auto waits = [](const Sequence* one) { return one->tier_look() == TierLook::awaited; };
   require(
       !plan_.empty() || (running_.empty() && std::all_of(waiting_.begin(), waiting_.end(), waits)),

@@ -145,6 +145,7 @@ class Scheduler {
   SchedulerCounts counts_;
   std::int32_t tokens_left_ = 0;
   std::int32_t spans_spare_ = 0;  ///< beyond one for each sequence
+  std::int32_t withheld_ = 0;     ///< superblocks, when the last plan was made
   bool preempted_ = false;
   bool has_asked_ = false;  ///< the device, for what the oldest lacks, and it had nothing yet
   bool may_start_ = false;  ///< something happened since a newcomer found no room

@@ -168,11 +168,10 @@ void Sequence::end_prefill(Clock::time_point now) {
 
 std::string Sequence::accept(const SampledToken& sampled, Clock::time_point now) {
   if (!sampled.finite) {
-    completion_.error = fmt::format(
+    return fail(fmt::format(
         "the model produced NaN logits at position {}: a weight is damaged or too large for this "
         "type; download the weights again, or try --dtype f32",
-        tokens() - 1);
-    return end(FinishReason::error);
+        tokens() - 1));
   }
   Usage& usage = completion_.usage;
   if (generated() == 0) {
@@ -204,6 +203,11 @@ std::string Sequence::end(FinishReason reason) {
   completion_.reason = stopped ? FinishReason::stop : reason;
   finished_ = true;
   return text;
+}
+
+std::string Sequence::fail(std::string error) {
+  completion_.error = std::move(error);
+  return end(FinishReason::error);
 }
 
 Completion Sequence::take_completion() {

@@ -158,6 +158,8 @@ class Sequence {
 
   /// Ends the sequence from outside and returns the text held back.
   std::string end(FinishReason reason);
+  /// The same for a reason that is told.
+  std::string fail(std::string error);
 
   bool finished() const { return finished_; }
 

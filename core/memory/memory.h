@@ -183,6 +183,8 @@ class MemoryPool {
   std::vector<Order> take_orders();
   /// The same into a list that is used again and again: nothing is allocated for it.
   void take_orders(std::vector<Order>& orders);
+  /// A step begins that has no orders.
+  void pass_step();
   bool has_orders() const { return !orders_.empty(); }
   std::span<const Order> orders() const { return orders_; }
 
@@ -202,8 +204,8 @@ class MemoryPool {
   using Backing = std::function<bool(SuperblockId, bool may_create)>;
   void set_backing(Backing backing) { backing_ = std::move(backing); }
 
-  /// Does without so many of the free superblocks for good, and orders that their memory goes back
-  /// to the device, which needs it elsewhere. Returns how many there were.
+  /// Does without so many of the free superblocks that have memory, for good, and orders that it
+  /// goes back to the device, which needs it elsewhere. Returns how many there were.
   std::int32_t shrink(std::int32_t superblocks_max);
 
   /// Free superblocks that the device has no memory for.
@@ -241,9 +243,8 @@ class MemoryPool {
   std::size_t bytes_peak(std::int32_t length, std::int32_t chunk_tokens) const {
     return hyb::bytes_peak(layout(), length, chunk_tokens);
   }
-  bool can_ever_hold(std::int32_t length, std::int32_t chunk_tokens) const {
-    return hyb::can_ever_hold(layout(), length, chunk_tokens);
-  }
+  /// Without what was given up for good.
+  bool can_ever_hold(std::int32_t length, std::int32_t chunk_tokens) const;
 
   /// Nobody holds anything.
   bool all_free() const;
@@ -269,6 +270,8 @@ class MemoryPool {
   bool needs(std::int32_t group, std::int32_t page, std::int32_t length) const {
     return layout().holds_page(group, page, length);
   }
+  bool can_hold(std::int32_t length, std::int32_t chunk_tokens,
+                std::int32_t superblocks_lacking) const;
   void check_table(std::span<const PageTable> tables, std::int32_t length) const;
 
   void empty(SuperblockId superblock);

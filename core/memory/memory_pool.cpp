@@ -128,10 +128,14 @@ std::vector<Order> MemoryPool::take_orders() {
 }
 
 void MemoryPool::take_orders(std::vector<Order>& orders) {
-  compaction_bytes_left_ = compaction_bytes_max_;
-  if (steps_to_ask_ > 0 && --steps_to_ask_ == 0) release_withheld();
+  pass_step();
   orders.clear();
   orders.swap(orders_);
+}
+
+void MemoryPool::pass_step() {
+  compaction_bytes_left_ = compaction_bytes_max_;
+  if (steps_to_ask_ > 0 && --steps_to_ask_ == 0) release_withheld();
 }
 
 void MemoryPool::limit_compaction(std::size_t bytes_per_step) {
@@ -172,6 +176,7 @@ std::int32_t MemoryPool::shrink(std::int32_t superblocks_max) {
   for (std::int32_t at = layout().superblocks; at-- > 0 && given < superblocks_max;) {
     const SuperblockId superblock{at};
     if (!superblocks_.is_free(superblock)) continue;
+    if (backing_ && !backing_(superblock, false)) continue;
     orders_.push_back(ChangeOwner{
         .superblock = superblock, .from = superblocks_.owner(superblock), .to = no_view});
     superblocks_.withhold(superblock, true);
@@ -180,10 +185,19 @@ std::int32_t MemoryPool::shrink(std::int32_t superblocks_max) {
   return given;
 }
 
+bool MemoryPool::can_hold(std::int32_t length, std::int32_t chunk_tokens,
+                          std::int32_t superblocks_lacking) const {
+  MemoryLayout rest = layout();
+  if (rest.fixed_superblocks.empty()) rest.superblocks -= superblocks_lacking;
+  return hyb::can_ever_hold(rest, length, chunk_tokens);
+}
+
 bool MemoryPool::can_hold_now(std::int32_t length) const {
-  MemoryLayout backed = layout();
-  if (backed.fixed_superblocks.empty()) backed.superblocks -= superblocks_withheld();
-  return hyb::can_ever_hold(backed, length, 1);
+  return can_hold(length, 1, superblocks_withheld());
+}
+
+bool MemoryPool::can_ever_hold(std::int32_t length, std::int32_t chunk_tokens) const {
+  return can_hold(length, chunk_tokens, superblocks_.superblocks_given_up());
 }
 
 std::optional<std::int32_t> MemoryPool::take(ViewId view, std::int32_t after) {
@@ -212,7 +226,8 @@ std::optional<std::int32_t> MemoryPool::take(ViewId view, std::int32_t after) {
 bool MemoryPool::is_backed(SuperblockId superblock, bool may_create) {
   if (!backing_) return true;
   if (backing_(superblock, may_create)) {
-    if (superblocks_withheld() == 0) steps_between_asks_ = steps_between_asks_min;
+    const bool is_all = superblocks_withheld() == superblocks_.superblocks_given_up();
+    if (is_all) steps_between_asks_ = steps_between_asks_min;
     return true;
   }
   if (may_create) {

@@ -62,6 +62,7 @@ PoolUsage MemoryPool::usage() const {
   usage.superblocks = cut.superblocks;
   usage.superblocks_free = cut.superblocks - superblocks_used;
   usage.free_bytes = static_cast<std::size_t>(usage.superblocks_free) * cut.superblock_bytes;
+  usage.superblocks_idle = superblocks_idle();
   usage.superblocks_withheld = superblocks_.superblocks_withheld();
   usage.owner_changes = owner_changes_;
   usage.compacted_units = compacted_units_;

@@ -180,6 +180,7 @@ void Superblocks::withhold(SuperblockId superblock, bool for_good) {
   entry(superblock).withheld = for_good ? Withheld::for_good : Withheld::for_now;
   --superblocks_free_;
   ++superblocks_withheld_;
+  if (for_good) ++superblocks_given_up_;
 }
 
 void Superblocks::release_withheld() {
@@ -282,7 +283,7 @@ void Superblocks::mark_taken(ViewId view, std::int32_t unit) {
 }
 
 void Superblocks::audit() const {
-  std::int32_t free = 0, withheld = 0;
+  std::int32_t free = 0, withheld = 0, given_up = 0;
   std::vector<std::int64_t> used(books_.size(), 0), open(books_.size(), 0);
   std::vector<std::int32_t> in_use(books_.size(), 0);
   for (std::int32_t at = 0; at < layout_.superblocks; ++at) {
@@ -309,6 +310,7 @@ void Superblocks::audit() const {
                 !(superblock.is_free && is_withheld),
             who + " is free or it is not");
     if (is_withheld) ++withheld;
+    if (superblock.withheld == Withheld::for_good) ++given_up;
     if (superblock.is_free) ++free;
     if (superblock.is_free || superblock.owner == no_view) continue;
     const auto owner = static_cast<std::size_t>(index(superblock.owner));
@@ -316,7 +318,8 @@ void Superblocks::audit() const {
     in_use[owner] += users_found > 0 ? 1 : 0;
     if (!superblock.is_closed) open[owner] += books_[owner].units - users_found;
   }
-  require(free == superblocks_free_ && withheld == superblocks_withheld_,
+  require(free == superblocks_free_ && withheld == superblocks_withheld_ &&
+              given_up == superblocks_given_up_,
           "memory: free superblocks are counted");
   for (std::size_t view = 0; view < books_.size(); ++view) {
     const Book& book = books_[view];

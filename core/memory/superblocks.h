@@ -72,6 +72,9 @@ class Superblocks {
   /// Those withheld for now are free again.
   void release_withheld();
   std::int32_t superblocks_withheld() const { return superblocks_withheld_; }
+  std::int32_t superblocks_given_up() const {
+    return superblocks_given_up_;
+  }  ///< of these, for good
   bool is_withheld_for_good(SuperblockId superblock) const {
     return entry(superblock).withheld == Withheld::for_good;
   }
@@ -123,7 +126,7 @@ class Superblocks {
   std::vector<Book> books_;
   std::vector<Superblock> superblocks_;
   SuperblockLists lists_;
-  std::int32_t superblocks_free_ = 0, superblocks_withheld_ = 0;
+  std::int32_t superblocks_free_ = 0, superblocks_withheld_ = 0, superblocks_given_up_ = 0;
 };
 
 }  // namespace hyb

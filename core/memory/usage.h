@@ -28,6 +28,7 @@ struct PoolUsage {
   std::size_t remainder_bytes = 0;  ///< of superblocks in use, what their view has no unit for
 
   std::int32_t superblocks = 0, superblocks_free = 0;
+  std::int32_t superblocks_idle = 0;      ///< of the free ones: with the bytes of their last owner
   std::int32_t superblocks_withheld = 0;  ///< of the free ones: the device has no memory for them
   std::int64_t owner_changes = 0;         ///< superblocks that went from one view to another
   std::int64_t compacted_units = 0;       ///< copied to empty a superblock

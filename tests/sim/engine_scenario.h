@@ -12,6 +12,7 @@ struct EngineCounts {
                failed_steps = 0, sink_failures = 0, spans_max = 0;
   std::int64_t hits = 0, evicted = 0, prefix_waits = 0, owner_changes = 0, draws = 0;
   std::int64_t steps_ahead = 0, dropped = 0;  ///< begun early; prepared, but never begun
+  std::int64_t refused = 0;                   ///< could not be prepared
 };
 
 /// A random life of one engine: random pools, chunks and limits; prompts that begin like earlier

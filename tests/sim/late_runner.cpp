@@ -86,6 +86,10 @@ void LateRunner::prepare(const Step& next) {
               !has_penalties(*next.spans[i].samples[0].params);
   }
   if (!follows) throw Violation("what is prepared follows the step under way");
+  if (random_.chance(2)) {
+    ++refused;
+    throw StepFailure();
+  }
   next_.emplace(next);
   ++prepared;
   if (random_.chance(30)) done();

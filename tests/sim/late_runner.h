@@ -48,6 +48,7 @@ class LateRunner : public Runner {
   void check() const;
 
   std::int64_t prepared = 0, begun_early = 0;
+  std::int64_t refused = 0;  ///< steps that could not be prepared
 
  private:
   /// All that a step's views show, as it was.

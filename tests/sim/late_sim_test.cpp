@@ -14,6 +14,7 @@ TEST_SUITE("sim/late") {
       sum.steps += counts.steps;
       sum.steps_ahead += counts.steps_ahead;
       sum.dropped += counts.dropped;
+      sum.refused += counts.refused;
       sum.answers += counts.answers;
       sum.cancelled += counts.cancelled;
       sum.failed_steps += counts.failed_steps;
@@ -23,13 +24,15 @@ TEST_SUITE("sim/late") {
       sum.hits += counts.hits;
     });
     MESSAGE("steps " << sum.steps << ", begun early " << sum.steps_ahead << ", prepared in vain "
-                     << sum.dropped << ", answers " << sum.answers << ", cancelled "
-                     << sum.cancelled << ", failed steps " << sum.failed_steps << ", failed sinks "
-                     << sum.sink_failures << ", reused " << sum.reused << ", preempted tokens "
-                     << sum.preempted_tokens << ", hits " << sum.hits);
+                     << sum.dropped << ", not prepared " << sum.refused << ", answers "
+                     << sum.answers << ", cancelled " << sum.cancelled << ", failed steps "
+                     << sum.failed_steps << ", failed sinks " << sum.sink_failures << ", reused "
+                     << sum.reused << ", preempted tokens " << sum.preempted_tokens << ", hits "
+                     << sum.hits);
     if (!are_all) return;
     CHECK(sum.steps_ahead > 10'000);
     CHECK(sum.dropped > 300);
+    CHECK(sum.refused > 300);
     CHECK(sum.cancelled > 300);
     CHECK(sum.failed_steps > 500);
     CHECK(sum.sink_failures > 100);
