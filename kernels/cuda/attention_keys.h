@@ -18,9 +18,18 @@ struct AttentionShape {
   static constexpr int head_dim = HeadDim, column_warps = ColumnWarps, stages = Stages;
   static constexpr int rows = RowWarps * 16;
   static constexpr int threads = RowWarps * ColumnWarps * warp_size;
-  static constexpr int scores = attention_step / 8 / ColumnWarps;  ///< columns of a warp, in eights
+  static constexpr int scores = tile_keys / 8 / ColumnWarps;  ///< columns of a warp, in eights
   static constexpr int sums = HeadDim / 8 / ColumnWarps;
 };
+
+/// For the rows of few tokens.
+template <int HeadDim, typename K>
+using NarrowShape = AttentionShape < HeadDim,
+      1, 4,
+      HeadDim<256              ? 4
+              : sizeof(K) == 1 ? 3
+                               : 2,
+              K>;
 
 /// The tiles of keys that one block walks: those of runs first_run + part, + parts, ...
 struct KeyWalk {
@@ -30,7 +39,7 @@ struct KeyWalk {
   int first_run, runs;
   int tiles;  ///< of the block
 
-  static constexpr int steps_of_run = attention_run / attention_step;
+  static constexpr int tiles_of_run = attention_run / tile_keys;
 
   /// Of all keys begin_key .. end_key - 1; share() cuts it into parts.
   __device__ KeyWalk(int begin_key, int whole_key, int end_key)
@@ -49,12 +58,12 @@ struct KeyWalk {
     parts = of_parts;
     const int own = (runs - part + parts - 1) / parts;
     const int last = first_run + part + (own - 1) * parts;
-    const int steps = (end - last * attention_run + attention_step - 1) / attention_step;
-    tiles = (own - 1) * steps_of_run + (steps < steps_of_run ? steps : steps_of_run);
+    const int steps = (end - last * attention_run + tile_keys - 1) / tile_keys;
+    tiles = (own - 1) * tiles_of_run + (steps < tiles_of_run ? steps : tiles_of_run);
   }
-  __device__ int run_of(int tile) const { return first_run + part + tile / steps_of_run * parts; }
+  __device__ int run_of(int tile) const { return first_run + part + tile / tiles_of_run * parts; }
   __device__ int key_of(int tile) const {
-    return run_of(tile) * attention_run + tile % steps_of_run * attention_step;
+    return run_of(tile) * attention_run + tile % tiles_of_run * tile_keys;
   }
 };
 
@@ -65,10 +74,10 @@ struct AttentionShared {
   alignas(128) KeyRing<S> ring;
   RowTile<S::head_dim, S::rows> queries;
   /// Weights of column warps that others need; rows are padded, so that they lie in other banks.
-  alignas(16) SharedArray<SharedArray<bf16, attention_step + 8>,
-                          S::column_warps == 1 ? 1 : S::rows> weights;
+  alignas(16)
+      SharedArray<SharedArray<bf16, tile_keys + 8>, S::column_warps == 1 ? 1 : S::rows> weights;
   SharedArray<SharedArray<float, S::column_warps>, S::rows> largest;
-  SharedArray<std::int64_t, places_kept * attention_step> places;
+  SharedArray<std::int64_t, places_kept * tile_keys> places;
   TileSearch search;
   SharedArray<int, S::rows> position;  ///< of each row
   SharedArray<KeyWalk, 1> walk;
@@ -100,20 +109,21 @@ __device__ __forceinline__ void copy_queries(const Params& p, const AttentionTil
   }
 }
 
-/// Asks for item `item` of a walk: the keys of tile item / 2, or its values. Keys that no row sees
-/// are zeros, whatever stands in memory.
+/// Asks for item `item` of a walk: the keys of tile item / 2, or its values. Keys that no row
+/// sees, and the last `own_keys` of the walk, are zeros, whatever stands in memory.
 template <typename S, typename Params>
 __device__ __forceinline__ void copy_item(const Params& p, const KeyWalk& walk, int item,
-                                          AttentionShared<S>& shared) {
+                                          int own_keys, AttentionShared<S>& shared) {
   constexpr int pieces = KeyRing<S>::pieces, size = S::head_dim / pieces;
   const int tile = item / 2;
   if (tile < walk.tiles) {
-    const int skipped = walk.begin - walk.key_of(tile), left = walk.end - walk.key_of(tile);
+    const int skipped = walk.begin - walk.key_of(tile),
+              left = walk.end - own_keys - walk.key_of(tile);
     const auto* const from = p.arena + (item % 2 == 0 ? 0 : p.layout.value_offset());
 #pragma unroll
-    for (int i = static_cast<int>(threadIdx.x); i < attention_step * pieces; i += S::threads) {
+    for (int i = static_cast<int>(threadIdx.x); i < tile_keys * pieces; i += S::threads) {
       const int key = i / pieces, piece = i % pieces;
-      const std::int64_t place = shared.places[tile % places_kept * attention_step + key];
+      const std::int64_t place = shared.places[tile % places_kept * tile_keys + key];
       cp_async16(shared.ring.at(item, key, piece), from + place + piece * size,
                  key >= skipped && key < left && piece * size < p.layout.head_dim);
     }

@@ -21,7 +21,7 @@ struct RowTile {
 };
 
 template <typename S>
-using KeyTile = RowTile<S::head_dim, attention_step>;
+using KeyTile = RowTile<S::head_dim, tile_keys>;
 
 /// The last tiles of keys and values, on their way or there: item 2t is the keys of a block's tile
 /// t, item 2t + 1 its values. They come in pieces of 16 bytes.
@@ -44,7 +44,7 @@ template <typename S>
 struct CodedRing {
   static constexpr int pieces = S::head_dim / 16;
   SharedArray<KeyTile<S>, S::wide_tiles> tiles;
-  SharedArray<SharedArray<SharedArray<e4m3, S::head_dim>, attention_step>, S::stages> codes;
+  SharedArray<SharedArray<SharedArray<e4m3, S::head_dim>, tile_keys>, S::stages> codes;
 
   __device__ __forceinline__ void* at(int item, int key, int piece) {
     return &codes[item % S::stages][key][piece * 16];
@@ -52,7 +52,7 @@ struct CodedRing {
   __device__ __forceinline__ void arrive(int item) {
     KeyTile<S>& to = tile(item);
 #pragma unroll
-    for (int i = static_cast<int>(threadIdx.x); i < attention_step * pieces; i += S::threads) {
+    for (int i = static_cast<int>(threadIdx.x); i < tile_keys * pieces; i += S::threads) {
       const int key = i / pieces, piece = i % pieces;
       uint4 halves[2];
       widen(load16(at(item, key, piece)), halves[0], halves[1]);

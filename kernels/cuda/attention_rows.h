@@ -124,12 +124,12 @@ __device__ __forceinline__ void weigh(float (&scores)[S::scores][4], const float
 
 /// Adds weights * values of one tile, 16 keys after the other.
 template <typename S>
-__device__ __forceinline__ void add_values(const std::uint32_t (&weights)[attention_step / 16][4],
+__device__ __forceinline__ void add_values(const std::uint32_t (&weights)[tile_keys / 16][4],
                                            KeyTile<S>& values, int column_warp, RowSums<S>& rows) {
   constexpr std::uint32_t ones = 0x3f803f80;
   const int lane = static_cast<int>(threadIdx.x) % warp_size;
 #pragma unroll
-  for (int k = 0; k < attention_step / 16; ++k) {
+  for (int k = 0; k < tile_keys / 16; ++k) {
     mma_bf16(rows.weights, weights[k], ones, ones);
 #pragma unroll
     for (int n = 0; n < S::sums; n += 2) {

@@ -7,11 +7,11 @@
 
 namespace hyb::kernels::cuda {
 
-/// Keys are taken in tiles of attention_step, tiles in runs of attention_run, both counted from
+/// Keys are taken in tiles of tile_keys, tiles in runs of attention_run, both counted from
 /// position 0. Within a run scores meet a running maximum; runs are merged in ascending order.
 /// Every route and tile size does the same sums in the same order, so a row's answer does not
 /// depend on how a sequence is cut, on who shares the runs, or on the other rows.
-inline constexpr int attention_step = 64;
+inline constexpr int tile_keys = 64;
 inline constexpr int attention_run = 256;
 
 /// What all routes read. Row r of a span and kv head is query head r % group of token r / group.

@@ -4,6 +4,7 @@
 #include "kernels/linear/linear.h"
 #include "kernels/linear/project.h"
 #include "kernels/ops/attention.h"
+#include "kernels/ops/attention_step.h"
 #include "kernels/ops/causal_conv.h"
 #include "kernels/ops/delta_rule.h"
 #include "kernels/ops/delta_step.h"
@@ -64,6 +65,10 @@ void rope_kv_write(Stream& stream, const RopeKvWrite& op);
 /// gate's too) goes through the matrix instructions. workspace: 16-byte aligned and zeroed once;
 /// launches leave its first bytes zero.
 void attention(Stream& stream, const Attention& op);
+/// The very bits of rope_kv_write and attention, and places of spans without tokens as there. One
+/// launch where attention takes the matrix instructions, with head_dim and rotary_dim multiples of
+/// 16 and 16-byte aligned norms; else the two.
+void attention_step(Stream& stream, const AttentionStep& op);
 /// As kernels::attention_workspace_bytes, for the device.
 std::size_t attention_workspace_bytes(std::int64_t tokens, std::int64_t heads,
                                       std::int64_t head_dim, std::int64_t positions);

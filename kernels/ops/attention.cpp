@@ -17,32 +17,6 @@
 namespace hyb::kernels {
 namespace {
 
-void check(const Attention& op, Device device) {
-  const Check check("attention", device);
-  check.activations(op.q, "q");
-  check.that(op.kv_heads >= 1 && op.heads % op.kv_heads == 0, "kv_heads divides heads",
-             op.kv_heads);
-  check.that(op.head_dim >= 2 && op.head_dim % 2 == 0, "head_dim is even", op.head_dim);
-  check.that(op.head_dim <= attention_head_dim_max, "head_dim is at most 512", op.head_dim);
-  check.that(op.page_tokens >= 2 && op.page_tokens % 2 == 0, "page_tokens is even", op.page_tokens);
-  const std::int64_t tokens = op.q.dim(0), width = op.heads * op.head_dim;
-  check.tensor(op.q, "q", op.q.dtype, {tokens, width});
-  check.tensor(op.y, "y", op.q.dtype, {tokens, width});
-  check.that(op.y.data != op.q.data, "y is not q", 0);
-  const std::int64_t pages_max = op.pages_of_layer.dim(0);
-  check.keys_and_values(op.pages_of_layer, "pages_of_layer");
-  check.tensor(op.pages_of_layer, "pages_of_layer", op.pages_of_layer.dtype,
-               {pages_max, 2 * op.kv_heads * op.head_dim * op.page_tokens});
-  check.that(op.window >= 0, "window is not negative", op.window);
-  if (!op.sinks.empty()) check.tensor(op.sinks, "sinks", DType::f32, {op.heads});
-  if (!op.gate.empty()) {
-    check.tensor(op.gate, "gate", op.q.dtype, {tokens, width});
-    check.that(op.y.data != op.gate.data, "y is not gate", 0);
-  }
-  check.spans(op.span_begin, tokens);
-  check.page_tables(op.span_begin, op.position, op.page_begin, op.pages, op.page_tokens, pages_max);
-}
-
 /// The plain loops: one row against the keys of its sequence, one after the other. Whenever a
 /// larger score comes, what was summed so far shrinks by exp(old maximum - new maximum).
 template <typename T, typename K>
@@ -243,6 +217,32 @@ std::size_t attention_workspace_bytes(Device device, std::int64_t tokens, std::i
   const std::int64_t runs = (positions + attention_run_keys - 1) / attention_run_keys;
   return static_cast<std::size_t>(tokens * heads * runs * attention_record(head_dim)) *
          sizeof(float);
+}
+
+void check(const Attention& op, Device device) {
+  const Check check("attention", device);
+  check.activations(op.q, "q");
+  check.that(op.kv_heads >= 1 && op.heads % op.kv_heads == 0, "kv_heads divides heads",
+             op.kv_heads);
+  check.that(op.head_dim >= 2 && op.head_dim % 2 == 0, "head_dim is even", op.head_dim);
+  check.that(op.head_dim <= attention_head_dim_max, "head_dim is at most 512", op.head_dim);
+  check.that(op.page_tokens >= 2 && op.page_tokens % 2 == 0, "page_tokens is even", op.page_tokens);
+  const std::int64_t tokens = op.q.dim(0), width = op.heads * op.head_dim;
+  check.tensor(op.q, "q", op.q.dtype, {tokens, width});
+  check.tensor(op.y, "y", op.q.dtype, {tokens, width});
+  check.that(op.y.data != op.q.data, "y is not q", 0);
+  const std::int64_t pages_max = op.pages_of_layer.dim(0);
+  check.keys_and_values(op.pages_of_layer, "pages_of_layer");
+  check.tensor(op.pages_of_layer, "pages_of_layer", op.pages_of_layer.dtype,
+               {pages_max, 2 * op.kv_heads * op.head_dim * op.page_tokens});
+  check.that(op.window >= 0, "window is not negative", op.window);
+  if (!op.sinks.empty()) check.tensor(op.sinks, "sinks", DType::f32, {op.heads});
+  if (!op.gate.empty()) {
+    check.tensor(op.gate, "gate", op.q.dtype, {tokens, width});
+    check.that(op.y.data != op.gate.data, "y is not gate", 0);
+  }
+  check.spans(op.span_begin, tokens);
+  check.page_tables(op.span_begin, op.position, op.page_begin, op.pages, op.page_tokens, pages_max);
 }
 
 void attention(Queue& queue, const Attention& op) {

@@ -52,6 +52,9 @@ inline constexpr std::int64_t attention_run_keys = 512;
 std::size_t attention_workspace_bytes(Device device, std::int64_t tokens, std::int64_t heads,
                                       std::int64_t head_dim, std::int64_t positions);
 
+/// The rules that its arguments keep. What stands in tables is looked at on the CPU only.
+void check(const Attention& op, Device device);
+
 void attention(Queue& queue, const Attention& op);
 
 }  // namespace hyb::kernels

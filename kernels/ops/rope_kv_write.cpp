@@ -11,6 +11,18 @@
 namespace hyb::kernels {
 namespace {
 
+void norm_heads(Queue& queue, const RopeKvWrite& op, const Tensor& weight, const Tensor& heads) {
+  if (weight.empty()) return;
+  rms_norm(queue, {.x = heads,
+                   .weight = weight,
+                   .y = heads,
+                   .eps = op.norm_eps,
+                   .one_plus = op.norm_one_plus,
+                   .heads = heads.dim(1) / op.head_dim});
+}
+
+}  // namespace
+
 /// On the CPU its parts check the numbers in tables; a card's route calls none of them.
 void check(const RopeKvWrite& op, Device device) {
   const Check check("rope_kv_write", device);
@@ -34,18 +46,6 @@ void check(const RopeKvWrite& op, Device device) {
   check.table(op.position, "position", spans);
   check.table(op.page_begin, "page_begin", spans + 1);
 }
-
-void norm_heads(Queue& queue, const RopeKvWrite& op, const Tensor& weight, const Tensor& heads) {
-  if (weight.empty()) return;
-  rms_norm(queue, {.x = heads,
-                   .weight = weight,
-                   .y = heads,
-                   .eps = op.norm_eps,
-                   .one_plus = op.norm_one_plus,
-                   .heads = heads.dim(1) / op.head_dim});
-}
-
-}  // namespace
 
 void rope_kv_write(Queue& queue, const RopeKvWrite& op) {
   check(op, queue.device());

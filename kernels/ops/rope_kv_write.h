@@ -33,6 +33,9 @@ struct RopeKvWrite {
   bool norm_one_plus = false;  ///< as in RmsNorm
 };
 
+/// The rules that its arguments keep, but for the numbers in tables.
+void check(const RopeKvWrite& op, Device device);
+
 void rope_kv_write(Queue& queue, const RopeKvWrite& op);
 
 }  // namespace hyb::kernels

@@ -1,0 +1,200 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cuda/attention_records.h"
+
+/// What a block does with a tile of rows: it walks the keys and writes answers or records. `Rows`
+/// says where queries and keys come from: Rows::own_keys of the walk's last keys do not stand in
+/// pages yet, and
+///   prepare()        is called before a barrier that all meet before anything is asked for,
+///   fill_queries()   behind the first copies, and ends with queries for all or with their copies,
+///   arrive(t, item)  when the thread's own pieces of an item of tile t have arrived.
+namespace hyb::kernels::cuda {
+
+/// Queries that are ready, and keys that all stand in pages.
+template <typename S, typename Params>
+struct ReadyRows {
+  static constexpr int own_keys = 0;
+
+  const Params& p;
+  int kv_head;
+  AttentionShared<S>& shared;
+
+  __device__ __forceinline__ void prepare() const {  // with the first keys' group
+    copy_queries<S>(p, shared.search.found[0], kv_head, shared);
+  }
+  __device__ __forceinline__ void fill_queries() const {}
+  __device__ __forceinline__ void arrive(int, int) const {}
+};
+
+/// Which runs of a tile this block takes.
+template <typename Params>
+__device__ __forceinline__ KeyWalk walk_of(const Params& p, const AttentionTile& tile,
+                                           std::int64_t ticket) {
+  const int first = tile.position + tile.first_row / p.group;
+  const int last = tile.position + (tile.first_row + tile.rows - 1) / p.group;
+  KeyWalk walk(p.first_key(first), p.first_key(last), last + 1);
+  const std::int64_t records =
+      (tile.record + static_cast<std::int64_t>(tile.span_rows) * tile.span_runs) * p.kv_heads;
+  if (ticket < tickets_max && records <= p.records_max) {
+    const int parts = static_cast<int>(gridDim.z), part = static_cast<int>(blockIdx.z);
+    walk.share(part, parts < walk.runs ? parts : walk.runs);
+  }
+  return walk;
+}
+
+/// Stores a warp's weights where all column warps find them.
+template <typename S>
+__device__ __forceinline__ void share_weights(const std::uint32_t (&pairs)[S::scores][2],
+                                              int warp_row, int column_warp,
+                                              AttentionShared<S>& shared) {
+  const int lane = static_cast<int>(threadIdx.x) % warp_size;
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+#pragma unroll
+    for (int n = 0; n < S::scores; ++n) {
+      const int key = (column_warp * S::scores + n) * 8 + lane % 4 * 2;
+      *reinterpret_cast<std::uint32_t*>(&shared.weights[warp_row + lane / 4 + i * 8][key]) =
+          pairs[n][i];
+    }
+  }
+}
+
+/// A tile's weights as operands: the warp's own, or what all column warps have shared.
+template <typename S>
+__device__ __forceinline__ void load_weights(const std::uint32_t (&pairs)[S::scores][2],
+                                             int warp_row, AttentionShared<S>& shared,
+                                             std::uint32_t (&weights)[tile_keys / 16][4]) {
+  const int lane = static_cast<int>(threadIdx.x) % warp_size;
+#pragma unroll
+  for (int k = 0; k < tile_keys / 16; ++k) {
+    if constexpr (S::column_warps == 1) {
+      for (int i = 0; i < 4; ++i) weights[k][i] = pairs[2 * k + i / 2][i % 2];
+    } else {
+      ldmatrix_x4(weights[k], &shared.weights[warp_row + lane % 16][k * 16 + lane / 16 * 8]);
+    }
+  }
+}
+
+/// Walks the block's keys and calls run_ends(run, its sums) after each run. What is not needed all
+/// the time stands in shared memory: registers are scarce.
+template <typename S, typename Params, typename Rows, typename RunEnds>
+__device__ __forceinline__ void walk_keys(const Params& p, int kv_head, const Rows& rows,
+                                          AttentionShared<S>& shared, RunEnds run_ends) {
+  const AttentionTile& tile = shared.search.found[0];
+  const KeyWalk& walk = shared.walk[0];
+  const int thread = static_cast<int>(threadIdx.x), warp = thread / warp_size;
+  const int warp_row = warp / S::column_warps * 16, column_warp = warp % S::column_warps;
+  const auto place = [&](int t) {
+    const int key = t < walk.tiles ? walk.key_of(t) + thread % tile_keys : walk.end;
+    return place_of_key(p, tile, kv_head, key, walk);
+  };
+  std::int64_t next = 0;
+  if (thread < tile_keys) {
+    for (int t = 0; t + 1 < places_kept; ++t) shared.places[t * tile_keys + thread] = place(t);
+    next = place(places_kept - 1);
+  }
+  rows.prepare();
+  sync_block();
+  for (int i = 0; i + 1 < S::stages; ++i) copy_item<S>(p, walk, i, Rows::own_keys, shared);
+  rows.fill_queries();
+
+  RowSums<S> part;
+  part.clear();
+  for (int t = 0; t < walk.tiles; ++t) {
+    if constexpr (S::is_coded && S::wide_tiles == 1) sync_block();  // all have left the values
+    cp_async_wait<S::stages - 2>();
+    rows.arrive(t, 2 * t);
+    shared.ring.arrive(2 * t);
+    sync_block();  // the keys are there for all, and all have left what is written next
+    if (thread < tile_keys) {
+      shared.places[(t + places_kept - 1) % places_kept * tile_keys + thread] = next;
+    }
+    copy_item<S>(p, walk, 2 * t + S::stages - 1, Rows::own_keys, shared);
+    const int key = walk.key_of(t), warp_key = column_warp * S::scores * 8;
+    float scores[S::scores][4], largest[2];
+    score_keys<S>(shared, shared.ring.tile(2 * t), warp_row, warp_key, scores);
+    if (key + tile_keys - 1 > shared.position[0] || key < walk.whole) {
+      mask_scores<S>(p, shared, warp_row, key + warp_key, scores);
+    }
+    find_largest<S>(scores, warp_row, column_warp, shared, largest);
+    std::uint32_t pairs[S::scores][2], weights[tile_keys / 16][4];
+    weigh<S>(scores, largest, p.scale, part, pairs);
+    if constexpr (S::column_warps > 1) share_weights<S>(pairs, warp_row, column_warp, shared);
+    cp_async_wait<S::stages - 2>();
+    rows.arrive(t, 2 * t + 1);
+    shared.ring.arrive(2 * t + 1);
+    sync_block();  // the values, and all weights
+    copy_item<S>(p, walk, 2 * t + S::stages, Rows::own_keys, shared);
+    if (thread < tile_keys) next = place(t + places_kept);
+    load_weights<S>(pairs, warp_row, shared, weights);
+    add_values<S>(weights, shared.ring.tile(2 * t + 1), column_warp, part);
+    if ((t + 1) % KeyWalk::tiles_of_run == 0 || t + 1 == walk.tiles) {
+      run_ends(walk.run_of(t), part);
+      part.clear();
+    }
+  }
+}
+
+template <typename S, typename Params>
+__device__ __forceinline__ void write_rows(const Params& p, const AttentionTile& tile, int kv_head,
+                                           const RowSums<S>& total) {
+  const int thread = static_cast<int>(threadIdx.x), warp = thread / warp_size;
+  const int lane = thread % warp_size, column_warp = warp % S::column_warps;
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const int row = warp / S::column_warps * 16 + lane / 4 + i * 8;
+    if (row >= tile.rows) continue;
+    const float* const sink = p.sink_of(kv_head, tile.first_row + row);
+    const float scale =
+        1.0F / weights_with_sink(total.weights[2 * i], total.largest[i], p.scale, sink);
+    bf16* const y = p.y + p.offset_of(tile.token, kv_head, tile.first_row + row, p.y_stride);
+    const bf16* const gate = p.gate_of(tile.token, kv_head, tile.first_row + row);
+#pragma unroll
+    for (int n = 0; n < S::sums; ++n) {
+      const int column = (column_warp * S::sums + n) * 8 + lane % 4 * 2;
+      if (column >= p.layout.head_dim) continue;
+      *reinterpret_cast<std::uint32_t*>(y + column) =
+          gated_pair(total.sums[n][2 * i] * scale, total.sums[n][2 * i + 1] * scale,
+                     gate == nullptr ? nullptr : gate + column);
+    }
+  }
+}
+
+/// The block's tile of a grid (tiles of rows, kv heads, parts of the runs), where there is one.
+/// Within 2^-8 * sum_p w_p |v_p| + 2^-8 |y| of the plain loop, w being the weights after softmax,
+/// besides what f32 scores are off: weights are rounded to bf16 before they meet values and are
+/// summed as rounded. Values behind a row's own position must be finite where they share a tile
+/// with it: they are multiplied by zero.
+template <typename S, typename Params, typename Rows>
+__device__ __forceinline__ void attend_tile(const Params& p, const Rows& rows,
+                                            AttentionShared<S>& shared) {
+  const int kv_head = static_cast<int>(blockIdx.y);
+  const std::int64_t ticket = static_cast<std::int64_t>(blockIdx.x) * gridDim.y + blockIdx.y;
+  if (!find_tile(p, S::rows, blockIdx.x, shared.search)) return;
+  const AttentionTile& tile = shared.search.found[0];
+  const KeyWalk& walk = shared.walk[0];
+  const int thread = static_cast<int>(threadIdx.x);
+  if (thread == 0) shared.walk[0] = walk_of(p, tile, ticket);
+  if (thread < S::rows) {
+    shared.position[thread] = tile.position + (tile.first_row + thread) / p.group;
+  }
+  sync_block();
+  if (static_cast<int>(blockIdx.z) >= walk.parts) return;
+  if (walk.parts == 1) {
+    RowSums<S> total;
+    total.clear();
+    walk_keys<S>(p, kv_head, rows, shared,
+                 [&](int, const RowSums<S>& part) { merge(total, part, p.scale); });
+    return write_rows<S>(p, tile, kv_head, total);
+  }
+  walk_keys<S>(p, kv_head, rows, shared, [&](int run, const RowSums<S>& part) {
+    write_records<S>(p, tile, kv_head, run, part);
+  });
+  if (is_last_of(walk.parts, p.tickets + ticket, shared.is_last)) {
+    merge_records<S>(p, tile, kv_head, walk);
+  }
+}
+
+}  // namespace hyb::kernels::cuda

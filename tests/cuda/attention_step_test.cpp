@@ -1,0 +1,326 @@
+#include "kernels/ops/attention_step.h"
+
+#include <doctest/doctest.h>
+
+#include "kernels/cuda/routes.h"
+#include "kernels/ops/kv_write.h"
+#include "tests/cuda/paged_support.h"
+
+using namespace hyb;
+using namespace hyb::kernels;
+using namespace hyb::kernels::testing;
+
+namespace {
+
+constexpr DType bf = DType::bf16, fp8 = DType::f8_e4m3, f32 = DType::f32;
+
+struct Case {
+  std::int64_t heads, kv_heads, head_dim, rotary_dim = 0;
+  bool has_norms = false, has_gate = false, has_sinks = false;
+  std::int32_t window = 0, page_tokens = 16;
+  DType dtype = bf, kv_dtype = bf;
+  std::int64_t offset = 8;  ///< of qkv, in elements
+};
+
+/// One more token for each of some sequences, whose keys and values before it stand in pages.
+/// Places that no token has reached hold NaN.
+struct Step {
+  Step(const Case& shape, const std::vector<std::int32_t>& positions, std::int64_t more = 0)
+      : c(shape), padding(more) {
+    std::vector<TestSpan> spans;
+    for (const std::int32_t position : positions) spans.push_back({position, 1});
+    tables = PagedTables(spans, c.page_tokens, 3);
+    padded = tables.padded(padding, padding);
+    qkv = random_tensor(c.dtype, {padded.tokens, width()}, 1, 1.0F, {16, c.offset});
+    y = TestTensor(c.dtype, {padded.tokens, inner()}, {8, 8});
+    for (std::int64_t i = 0; i < y.size(); ++i) y.set(i, 77.0F);
+    q_norm = random_tensor(f32, {c.head_dim}, 2);
+    k_norm = random_tensor(f32, {c.head_dim}, 3);
+    sinks = random_tensor(f32, {c.heads}, 4, 2.0F);
+    fill_arena(positions);
+    pages = device_pages(arena, c.kv_dtype, c.kv_heads, c.head_dim, c.page_tokens);
+  }
+
+  void fill_arena(const std::vector<std::int32_t>& positions) {
+    const std::int64_t page = 2 * c.kv_heads * c.head_dim * c.page_tokens;
+    arena = TestTensor(c.kv_dtype, {tables.pages_max, page}, {16, 8});
+    for (std::int64_t i = 0; i < arena.size(); ++i) arena.set(i, NAN);
+    Queue plain = test_queue(Isa::plain);
+    const Table own_pages(tables.pages);
+    for (std::size_t r = 0; r < positions.size(); ++r) {
+      if (positions[r] == 0) continue;
+      const auto seed = static_cast<std::uint32_t>(10 + 2 * r);
+      const auto k = random_tensor(c.dtype, {positions[r], c.kv_heads * c.head_dim}, seed);
+      const auto v = random_tensor(c.dtype, {positions[r], c.kv_heads * c.head_dim}, seed + 1);
+      const Table begin{0, positions[r]}, from{0},
+          page_begin{tables.page_begin[r], tables.page_begin[r + 1]};
+      kv_write(plain, {k, v, arena, begin, from, page_begin, own_pages, c.kv_heads, c.head_dim,
+                       c.page_tokens});
+    }
+  }
+
+  std::int64_t inner() const { return c.heads * c.head_dim; }
+  std::int64_t width() const {
+    return (c.heads + 2 * c.kv_heads) * c.head_dim + (c.has_gate ? inner() : 0);
+  }
+
+  template <typename Tables>
+  AttentionStep op(const Tensor& own_qkv, const Tensor& own_pages, const Tables& t,
+                   const Tensor& own_y, const Tensor (&weights)[3], const Tensor& workspace) const {
+    return {.qkv = own_qkv,
+            .pages_of_layer = own_pages,
+            .span_begin = t.span_begin,
+            .position = t.position,
+            .page_begin = t.page_begin,
+            .pages = t.pages,
+            .y = own_y,
+            .heads = c.heads,
+            .kv_heads = c.kv_heads,
+            .head_dim = c.head_dim,
+            .page_tokens = c.page_tokens,
+            .scale = 1.0F / std::sqrt(static_cast<float>(c.head_dim)),
+            .rotary_dim = c.rotary_dim,
+            .theta = 10000.0,
+            .q_norm = c.has_norms ? weights[0] : Tensor(),
+            .k_norm = c.has_norms ? weights[1] : Tensor(),
+            .norm_eps = 1e-3F,
+            .norm_one_plus = c.has_gate,
+            .workspace = workspace,
+            .window = c.window,
+            .sinks = c.has_sinks ? weights[2] : Tensor(),
+            .gate = c.has_gate ? own_qkv.columns(width() - inner(), inner()) : Tensor()};
+  }
+
+  /// Room for the records of every run of every row.
+  TestTensor workspace() const {
+    const auto bytes = cuda::attention_workspace_bytes(
+        padded.tokens, c.heads, c.head_dim,
+        static_cast<std::int64_t>(padded.pages.size()) * c.page_tokens);
+    return TestTensor(f32, {static_cast<std::int64_t>(bytes / 4)});
+  }
+
+  Case c;
+  std::int64_t padding;
+  PagedTables tables, padded;
+  TestTensor qkv, y, q_norm, k_norm, sinks, arena;
+  TestTensor pages;  ///< as the device has them
+};
+
+struct Answer {
+  TestTensor y, pages;
+};
+
+/// From a graph; by the op or by the two that it stands for.
+Answer attend(const Step& step, const TestTensor& workspace, bool fused = true) {
+  cuda::Stream stream;
+  DeviceTensor qkv(step.qkv), y(step.y);
+  const DeviceTensor pages(step.pages), room(workspace);
+  const DeviceTensor q_norm(step.q_norm), k_norm(step.k_norm), sinks(step.sinks);
+  const PagedTensors<DeviceTable> tables(step.padded);
+  const AttentionStep op = step.op(qkv, pages, tables, y, {q_norm, k_norm, sinks},
+                                   workspace.size() > 4 ? Tensor(room) : Tensor());
+  const cuda::Graph graph(stream, [&] {
+    if (fused) return cuda::attention_step(stream, op);
+    cuda::rope_kv_write(stream, write_of(op));
+    cuda::attention(stream, attention_of(op));
+  });
+  graph.replay(stream);
+  stream.wait();
+  const TestTensor first = y.fetch();
+  qkv.set(step.qkv);
+  y.set(step.y);
+  graph.replay(stream);  // on the workspace and the pages as the first left them
+  stream.wait();
+  Answer answer{y.fetch(), pages.fetch()};
+  CHECK(same_bytes(answer.y, first));
+  CHECK(answer.y.guards_intact());
+  CHECK(answer.pages.guards_intact());
+  const TestTensor left = room.fetch(), qkv_left = qkv.fetch();
+  CHECK(left.guards_intact());
+  CHECK(qkv_left.guards_intact());
+  for (std::int64_t i = 0; i < std::min<std::int64_t>(left.size(), 8192); ++i) {
+    REQUIRE(left.get(i) == 0.0F);
+  }
+  for (std::int64_t i = 0; i < qkv_left.size(); ++i) {  // of q and k it may leave either
+    const std::int64_t t = i / step.width(), at = i % step.width();
+    const bool is_free = at < (step.c.heads + step.c.kv_heads) * step.c.head_dim;
+    if (!is_free || t >= step.tables.tokens) REQUIRE(qkv_left.get(i) == step.qkv.get(i));
+  }
+  return answer;
+}
+
+/// The plain loops' answer; and nothing but the rows of the new tokens is written to pages.
+void check_close(const Step& step, const Answer& answer) {
+  const Case& c = step.c;
+  TestTensor qkv = step.qkv, arena = step.arena;
+  TestTensor expected(c.dtype, {step.tables.tokens, step.inner()});
+  Queue plain = test_queue(Isa::plain);
+  attention_step(plain, step.op(qkv.view().rows(0, step.tables.tokens), arena,
+                                PagedTensors<Table>(step.tables), expected,
+                                {step.q_norm, step.k_norm, step.sinks}, {}));
+  const bool is_coarse = c.dtype == bf || c.kv_dtype != f32;
+  const bool changes = c.has_norms || c.rotary_dim != 0;
+  for (std::int64_t i = 0; i < step.y.size(); ++i) {
+    const double got = answer.y.get(i);
+    if (i >= expected.size()) {
+      REQUIRE(got == 77.0);
+    } else {  // q and k may be on two sides of a rounding, and so may every number of fp8
+      const double bound = !is_coarse ? 3e-5 : changes && c.kv_dtype == fp8 ? 0.06 : 0.02;
+      REQUIRE(std::fabs(got - expected.get(i)) <= bound * (1.0 + std::fabs(expected.get(i))));
+    }
+  }
+  const TestTensor pages = device_pages(arena, c.kv_dtype, c.kv_heads, c.head_dim, c.page_tokens);
+  const double bound = !changes ? 0.0 : c.kv_dtype == fp8 ? 0.126 : is_coarse ? 0.016 : 8e-6;
+  for (std::int64_t i = 0; i < pages.size(); ++i) {
+    const double got = answer.pages.get(i), wanted = pages.get(i);
+    REQUIRE(std::isnan(got) == std::isnan(wanted));
+    if (!std::isnan(got)) REQUIRE(std::fabs(got - wanted) <= bound * (std::fabs(wanted) + 0.5));
+  }
+}
+
+void check_case(const Case& c, const std::vector<std::int32_t>& positions) {
+  CAPTURE(c.heads);
+  CAPTURE(c.head_dim);
+  CAPTURE(c.rotary_dim);
+  CAPTURE(name_of(c.kv_dtype));
+  const Step step(c, positions, 3);
+  const TestTensor none(f32, {4}), all = step.workspace();
+  const TestTensor some(f32, {8192 + 5 * (c.head_dim + 4)});  // not all spans find room
+  const Answer two = attend(step, none, false);
+  check_close(step, two);
+  const auto check_one = [&](const TestTensor& room) {
+    const Answer one = attend(step, room);
+    CHECK(same_bytes(one.y, two.y));
+    CHECK(one.pages.everything() == two.pages.everything());
+  };
+  check_one(some);
+  in_every_schedule([&](const std::string& schedule) {
+    CAPTURE(schedule);
+    check_one(none);
+    check_one(all);
+  });
+}
+
+TEST_SUITE("cuda/attention_step") {
+  TEST_CASE(
+      "to the bit what the two ops say and write, near the plain loops; rows of nobody rest") {
+    const Case cases[] = {
+        {.heads = 4, .kv_heads = 2, .head_dim = 64, .rotary_dim = 64},
+        {.heads = 3, .kv_heads = 1, .head_dim = 128},
+        {.heads = 2,
+         .kv_heads = 2,
+         .head_dim = 256,
+         .rotary_dim = 64,
+         .has_norms = true,
+         .has_gate = true},
+        {.heads = 20, .kv_heads = 1, .head_dim = 64, .rotary_dim = 32, .has_norms = true},
+        {.heads = 2,
+         .kv_heads = 1,
+         .head_dim = 80,
+         .rotary_dim = 16,
+         .has_sinks = true,
+         .window = 40,
+         .page_tokens = 6},
+        {.heads = 4,
+         .kv_heads = 1,
+         .head_dim = 64,
+         .has_norms = true,
+         .has_gate = true,
+         .window = 300}};
+    for (Case c : cases) {
+      for (const DType kv_dtype : {bf, fp8}) {
+        c.kv_dtype = kv_dtype;
+        check_case(c, {0, 15, 63, 64, 256, 290});
+      }
+    }
+  }
+
+  TEST_CASE("at the ends of pages, tiles and runs") {
+    for (const DType kv_dtype : {bf, fp8}) {
+      check_case({.heads = 2,
+                  .kv_heads = 1,
+                  .head_dim = 64,
+                  .rotary_dim = 64,
+                  .has_norms = true,
+                  .kv_dtype = kv_dtype},
+                 {1, 16, 17, 62, 127, 128, 254, 255, 511, 512, 513, 767});
+      check_case(
+          {.heads = 17, .kv_heads = 1, .head_dim = 128, .rotary_dim = 128, .kv_dtype = kv_dtype},
+          {600, 255});
+    }
+  }
+
+  TEST_CASE("types and sizes that the two ops take one after the other") {
+    const Case cases[] = {
+        {.heads = 2, .kv_heads = 1, .head_dim = 20, .rotary_dim = 20, .has_norms = true},
+        {.heads = 2, .kv_heads = 1, .head_dim = 24, .kv_dtype = fp8},
+        {.heads = 2,
+         .kv_heads = 2,
+         .head_dim = 64,
+         .rotary_dim = 64,
+         .has_norms = true,
+         .has_gate = true,
+         .dtype = f32,
+         .kv_dtype = f32},
+        {.heads = 1,
+         .kv_heads = 1,
+         .head_dim = 32,
+         .rotary_dim = 32,
+         .has_sinks = true,
+         .window = 20,
+         .dtype = f32},
+        {.heads = 2, .kv_heads = 1, .head_dim = 64, .rotary_dim = 24},
+        {.heads = 2, .kv_heads = 1, .head_dim = 64, .rotary_dim = 64, .kv_dtype = f32},
+        {.heads = 2, .kv_heads = 1, .head_dim = 64, .rotary_dim = 64, .offset = 1}};
+    for (const Case& c : cases) check_case(c, {0, 33, 256});
+  }
+
+  TEST_CASE("token by token the bits of a whole prompt, in answers and in pages") {
+    constexpr std::int32_t first = 253, tokens = 6;
+    for (const DType kv_dtype : {bf, fp8}) {
+      for (const std::int64_t head_dim : {64, 128, 256}) {
+        const Case c = {.heads = 4,
+                        .kv_heads = 2,
+                        .head_dim = head_dim,
+                        .rotary_dim = head_dim / 2,
+                        .has_norms = true,
+                        .kv_dtype = kv_dtype};
+        // All tokens' rows stand in the sequence's qkv; its pages have room for the last one.
+        Step whole(c, {first}), last(c, {first + tokens - 1});
+        whole.tables = whole.padded = PagedTables({{first, tokens}}, c.page_tokens, 3);
+        whole.qkv = random_tensor(c.dtype, {tokens, whole.width()}, 7, 1.0F, {16, 8});
+        whole.y = TestTensor(c.dtype, {tokens, whole.inner()}, {8, 8});
+        whole.fill_arena({first});
+        whole.pages = device_pages(whole.arena, c.kv_dtype, c.kv_heads, head_dim, c.page_tokens);
+
+        cuda::Stream stream;
+        stream.set_batch_invariant(true);
+        const DeviceTensor q_norm(whole.q_norm), k_norm(whole.k_norm), none(whole.sinks);
+        const DeviceTensor room(last.workspace());
+        const DeviceTensor qkv(whole.qkv), y(whole.y), pages(whole.pages);
+        const PagedTensors<DeviceTable> tables(whole.tables);
+        const AttentionStep op = whole.op(qkv, pages, tables, y, {q_norm, k_norm, none}, Tensor());
+        RopeKvWrite write = write_of(op);
+        write.position_of_row = tables.position_of_row;
+        cuda::rope_kv_write(stream, write);
+        cuda::attention(stream, attention_of(op));
+
+        const DeviceTensor own_qkv(whole.qkv), own_y(whole.y), own_pages(whole.pages);
+        for (std::int32_t i = 0; i < tokens; ++i) {
+          PagedTables at = whole.tables;
+          at.span_begin = {0, 1};
+          at.position = {first + i};
+          const PagedTensors<DeviceTable> own(at);
+          cuda::attention_step(
+              stream, whole.op(Tensor(own_qkv).rows(i, 1), own_pages, own, Tensor(own_y).rows(i, 1),
+                               {q_norm, k_norm, none}, room));
+          stream.wait();
+        }
+        CHECK(same_bytes(own_y.fetch(), y.fetch()));
+        CHECK(own_pages.fetch().everything() == pages.fetch().everything());
+      }
+    }
+  }
+}
+
+}  // namespace

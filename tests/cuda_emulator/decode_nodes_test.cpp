@@ -1,0 +1,56 @@
+#include <doctest/doctest.h>
+
+#include "tests/cuda_emulator/emulator.h"
+#include "tests/models/loaded.h"
+
+using namespace hyb;
+using namespace hyb::models;
+using namespace hyb::models::testing;
+
+namespace {
+
+/// Kernels of a decode step of one sequence through the first layers of a model, and so many blocks
+/// of one more.
+std::int64_t kernels_of_step(const std::string& name, std::size_t layers, std::size_t blocks,
+                             bool batch_invariant) {
+  const auto load = [&](kernels::Queue& on) {
+    TensorFiles files(golden_folder / name);
+    Model model = load_model(on, Config::from_folder(golden_folder / name), files,
+                             {.activation = DType::bf16});
+    model.plan.layers.resize(layers + 1);
+    model.plan.layers.back().blocks.resize(blocks);
+    return model;
+  };
+  Loaded loaded(load, kernels::Device::cuda,
+                {.threads = 1, .isa = {}, .batch_invariant = batch_invariant},
+                {.decode = false, .mixed = false});
+  const std::vector<TokenId> prompt = {TokenId{5}, TokenId{3}, TokenId{8}}, next = {TokenId{7}};
+  loaded.run(prompt, 0);
+  emulator::take_host_calls();
+  loaded.run(next, 3);
+  return emulator::take_host_calls().kernels;
+}
+
+}  // namespace
+
+TEST_SUITE("cuda_emulator/decode_nodes") {
+  TEST_CASE("attention is three nodes of a decode step: into it, attention itself, out of it") {
+    struct {
+      const char* name;
+      std::size_t layer;  ///< whose first block is attention
+      bool is_coded;      ///< weights have codes: the norm in front of a product is a node, too
+    } const cases[] = {{"nemotron-moe", 3, false},        // no rope
+                       {"granite-dense-rope", 0, false},  // rope
+                       {"granite-dense-rope", 3, false},
+                       {"qwen3-next-fp8", 1, true}};  // norms of heads, partial rope, a gate
+    for (const auto& [name, layer, is_coded] : cases) {
+      for (const bool batch_invariant : {false, true}) {
+        CAPTURE(std::string(name));
+        CAPTURE(batch_invariant);
+        const std::int64_t nodes = kernels_of_step(name, layer, 1, batch_invariant) -
+                                   kernels_of_step(name, layer, 0, batch_invariant);
+        CHECK(nodes == (batch_invariant || is_coded ? 4 : 3));
+      }
+    }
+  }
+}
