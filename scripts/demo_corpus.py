@@ -290,6 +290,9 @@ def main():
     )
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
+    if arguments.chats == 0 and (arguments.text or arguments.long or not arguments.held_out):
+        parser.error("--chats N or --held-out FILE says what to print; --text and --long need "
+                     "--chats")
     if arguments.held_out:
         with open(arguments.held_out, "w", encoding="utf-8") as out:
             out.writelines(json.dumps(row) + "\n" for row in held_out())

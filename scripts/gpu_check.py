@@ -2,11 +2,15 @@
 """Checks and measures hyb on a machine with an NVIDIA card, in nine minutes, without network.
 
     scripts/gpu_check.sh [--build FOLDER] [--out FILE] [SECTION ...]
-    scripts/gpu_check.sh --out requests.jsonl requests      # another nine minutes
+    scripts/gpu_check.sh requests                           # another nine minutes
 
 Sections run in order of value, each within its own time; one that is cut says so. Results are JSON
-objects, one per line, written as they come: to FILE, or to tests/gpu/results-<card>.jsonl. Every
-line names its section; the first says what machine and commit they belong to.
+objects, one per line, written as they come: to FILE, or to tests/gpu/results-<card>.jsonl, with the
+names of the sections behind <card> where some are named. Every line names its section; the first
+says what machine and commit they belong to. Exit code 1: something failed.
+
+Sections: conformance, laws, models (tests on the card), memory, sanitizer, bench, peers; requests
+runs by name only, because it takes all the time there is. Where nvcc is, what changed is built.
 """
 
 import argparse
@@ -40,7 +44,7 @@ class Results:
         self.file.write(line + "\n")
         self.file.flush()
         print(line, flush=True)
-        self.failed = self.failed or facts.get("status") == "failed"
+        self.failed = self.failed or facts.get("status", "ok") not in ("ok", "cut", "not here")
 
 
 def run(command, seconds):
@@ -120,37 +124,49 @@ def bench_rows(output):
 
 
 def bench_of(results, section, build, seconds, preset, what, arguments):
-    """Rows of one call on synthetic weights in a published shape, and how it ended."""
+    """Rows of one call on synthetic weights in a published shape, and how it ended: a row that says
+    itself that it is not ok is a failure, too."""
     if seconds < 5:
         results.add(section, model=preset, what=what, status="cut")
         return
     config = TOP / "models" / "presets" / preset
     code, output, taken = run([build / "hyb", "bench", config, "--device", "cuda",
                                "--random-weights", "1", "-o", "jsonl", *arguments], seconds)
+    faults = []
     for row in bench_rows(output):
         results.add(section, model=preset, what=what, row=row)
-    results.add(section, model=preset, what=what, status=status_of(code), seconds=taken,
-                text="" if code == 0 else output[-500:])
+        if row.get("status", "ok") != "ok":
+            faults.append(row["status"])
+    results.add(section, model=preset, what=what,
+                status="failed" if faults else status_of(code), seconds=taken,
+                text="; ".join(faults) if faults else "" if code == 0 else output[-500:])
+
+
+def bench_all(results, section, build, seconds, calls):
+    """Calls of bench_of: each has its share of the time that those before it left."""
+    end = time.monotonic() + seconds
+    for number, (preset, what, arguments) in enumerate(calls):
+        share = (end - time.monotonic()) / (len(calls) - number)
+        bench_of(results, section, build, share, preset, what, arguments)
 
 
 def bench(results, build, seconds):
     """Kernels in the order of a step; % of what the same run probes."""
-    end = time.monotonic() + seconds
-    for preset in PRESETS:
-        for what, arguments in (("decode", "-p 0 -n 128 -d 1024 -b 1,8,64,256".split()),
-                                ("prefill", "-p 512,8192,32768 -n 0".split())):
-            bench_of(results, "bench", build, end - time.monotonic(), preset, what, arguments)
+    kinds = (("decode", "-p 0 -n 128 -d 1024 -b 1,8,64,256"), ("prefill", "-p 512,8192,32768 -n 0"))
+    bench_all(results, "bench", build, seconds,
+              [(preset, what, line.split()) for preset in PRESETS for what, line in kinds])
 
 
 def requests(results, build, seconds):
-    """vLLM's workload for hybrids at full size, in every mode of --graphs, then more at once."""
-    end = time.monotonic() + seconds
-    modes = "eager,piecewise,full,full+piecewise"
-    for preset in ("granite-4.0-h-tiny", "nemotron-nano-12b-v2"):
-        for what, arguments in (("graphs", ["--max-concurrency", "1,2,4,8", "--graphs", modes]),
-                                ("load", ["--max-concurrency", "16,32"])):
-            bench_of(results, "requests", build, end - time.monotonic(), preset, what,
-                     ["--preset", "vllm-hybrid", "-r", "1", *arguments])
+    """vLLM's workload for hybrids at full length, in every mode of --graphs, then more at once. So
+    few prompts that each call comes to its end: 2 million tokens to prefill."""
+    kinds = (("graphs", "--max-concurrency 1,8 --num-prompts 8 "
+                        "--graphs eager,piecewise,full,full+piecewise"),
+             ("load", "--max-concurrency 16,32 --num-prompts 32"))
+    bench_all(results, "requests", build, seconds,
+              [(preset, what, ["--preset", "vllm-hybrid", "-r", "1", *line.split()])
+               for preset in ("granite-4.0-h-tiny", "nemotron-nano-12b-v2")
+               for what, line in kinds])
 
 
 def peers(results, build, seconds):
@@ -177,10 +193,12 @@ def machine(results, build):
     results.add("machine", version=version.strip(), card=card, doctor=doctor[:4000])
 
 
-def built(build):
-    """Builds what is missing, where nvcc is."""
+def build_programs(build):
+    """Builds what changed, where nvcc is. Programs that were built elsewhere stay as they are."""
     programs = ("hyb", "hyb_tests_cuda", "card_memory")
-    if all((build / program).exists() for program in programs):
+    has_nvcc = shutil.which("nvcc") or pathlib.Path("/usr/local/cuda/bin/nvcc").exists()
+    can_build = has_nvcc and (build / "build.ninja").exists()
+    if not can_build and all((build / program).exists() for program in programs):
         return
     subprocess.run([TOP / "scripts" / "build.sh", build, *programs, "--", "-DHYB_CUDA=ON"],
                    check=True)
@@ -192,15 +210,24 @@ def card_name():
     return re.sub(r"[^a-z0-9]+", "-", name.splitlines()[0].lower()).strip("-")
 
 
+def default_file(card, sections):
+    """A run of some sections does not take the place of a full one."""
+    return TOP / "tests" / "gpu" / f"results-{'-'.join([card, *sections])}.jsonl"
+
+
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--build", type=pathlib.Path, default=TOP / "build")
-    parser.add_argument("--out", type=pathlib.Path)
-    parser.add_argument("sections", nargs="*", choices=[[], *SECTIONS], default=[])
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", type=pathlib.Path, default=TOP / "build",
+                        help="where the programs are, or are to be; %(default)s")
+    parser.add_argument("--out", type=pathlib.Path, metavar="FILE",
+                        help="else tests/gpu/results-<card>[-SECTION...].jsonl")
+    parser.add_argument("sections", nargs="*", choices=[[], *SECTIONS], default=[],
+                        metavar="SECTION", help=f"of {', '.join(SECTIONS)}; else all but "
+                                                f"{', '.join(BY_NAME_ONLY)}")
     arguments = parser.parse_args()
-    built(arguments.build)
-    out = arguments.out or TOP / "tests" / "gpu" / f"results-{card_name()}.jsonl"
-    results = Results(out)
+    build_programs(arguments.build)
+    results = Results(arguments.out or default_file(card_name(), arguments.sections))
     end = time.monotonic() + TOTAL_SECONDS
     machine(results, arguments.build)
     for name in arguments.sections or [name for name in SECTIONS if name not in BY_NAME_ONLY]:

@@ -37,7 +37,10 @@ def parse_pair(text):
 
 def bench_rows(command):
     """Rows of one run, by test: {"pp512": row, "tg128": row}. Both programs have the same keys."""
-    done = subprocess.run(command, capture_output=True, text=True)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True)
+    except OSError as error:
+        raise SystemExit(f"{command[0]}: {error.strerror}") from None
     if done.returncode != 0:
         raise SystemExit(f"{' '.join(command)}: exit {done.returncode}\n{done.stderr[-2000:]}")
     rows = {}
