@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "app/white_space.h"
 #include "core/base/common_tokens.h"
 #include "core/base/error.h"
 
@@ -79,13 +80,6 @@ class Encoder {
   std::vector<std::size_t> marks_;  ///< indices of pending_
   EncodedPrompt out_;
 };
-
-std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view space = " \t\r\n";
-  const std::size_t begin = text.find_first_not_of(space);
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(space) + 1 - begin);
-}
 
 /// The text of the first user message; empty where it is not a plain text.
 std::string_view first_user_text(const Json& messages) {

@@ -20,6 +20,9 @@ Json message(const char* role, const std::string& text) {
   return {{"role", role}, {"content", text}};
 }
 
+/// A first question.
+Json hello() { return Json::array({message("user", "Hello")}); }
+
 /// As a model that thinks would answer: where the prompt has begun its thoughts, it goes on there.
 std::string answer_to(const AnswerStart& start) {
   return (start.opening.empty() ? "<think>\n" : "") +
@@ -51,7 +54,7 @@ class Probe {
 
   /// The prompt of a first question; empty where it is refused.
   std::string prompt(const Json& variables) const {
-    const auto made = rendered(Json::array({message("user", "Hello")}), variables);
+    const auto made = rendered(hello(), variables);
     return made ? made->text() : std::string();
   }
 
@@ -61,9 +64,10 @@ class Probe {
   }
 
   bool takes_reasoning() const {
-    Json answer = message("assistant", "Four.");
-    answer["reasoning_content"] = odd_word;
-    return shows_odd_word({message("user", "Hello"), answer}, {{"add_generation_prompt", false}});
+    Json messages = hello();
+    messages.push_back(message("assistant", "Four."));
+    messages.back()["reasoning_content"] = odd_word;
+    return shows_odd_word(messages, {{"add_generation_prompt", false}});
   }
 
   bool takes_tools() const {
@@ -71,12 +75,11 @@ class Probe {
     const Json function = {
         {"name", odd_word}, {"description", "A tool."}, {"parameters", parameters}};
     const Json tool = {{"type", "function"}, {"function", function}};
-    return shows_odd_word(Json::array({message("user", "Hello")}),
-                          {{"tools", Json::array({tool})}});
+    return shows_odd_word(hello(), {{"tools", Json::array({tool})}});
   }
 
   bool begins_thought() const {
-    const auto made = rendered(Json::array({message("user", "Hello")}), Json::object());
+    const auto made = rendered(hello(), Json::object());
     return made && !opening_of(*made).empty();
   }
 

@@ -3,22 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "app/white_space.h"
+
 namespace hyb::app {
-namespace {
-
-constexpr std::string_view white_space = " \t\r\n";
-
-std::string_view without_front(std::string_view text) {
-  text.remove_prefix(std::min(text.find_first_not_of(white_space), text.size()));
-  return text;
-}
-
-std::string_view trimmed(std::string_view text) {
-  text = without_front(text);
-  return text.substr(0, text.find_last_not_of(white_space) + 1);
-}
-
-}  // namespace
 
 ThoughtScanner::ThoughtScanner(const AnswerStart& start)
     : place_(!start.may_think        ? Place::answer

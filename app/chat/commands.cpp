@@ -8,6 +8,7 @@
 #include <numeric>
 #include <optional>
 
+#include "app/white_space.h"
 #include "core/base/error.h"
 
 namespace hyb::app {
@@ -106,13 +107,6 @@ std::string nearest(std::string_view word) {
   return *std::min_element(names.begin(), names.end(), [&](const auto& a, const auto& b) {
     return distance(word, a) < distance(word, b);
   });
-}
-
-std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view space = " \t\n";
-  const std::size_t begin = text.find_first_not_of(space);
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(space) + 1 - begin);
 }
 
 const Row& row_of(std::string_view word) {
