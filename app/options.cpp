@@ -46,11 +46,6 @@ LogitBias parse_bias(const std::string& text) {
   return {TokenId{*token}, *bias};
 }
 
-/// CLI11 would wrap a negative number around.
-std::string no_minus(const std::string& text) {
-  return text.starts_with('-') ? "must be 0 or more, is " + text : std::string();
-}
-
 /// Reads generation_config.json; null is as if a key were absent.
 class FileDefaults {
  public:
@@ -111,7 +106,7 @@ SamplingParams file_defaults(const GenerationOptions& options, const Json& confi
 }
 
 template <typename Value>
-CLI::Option* add_graphs_option(CLI::App& cli, Value& value, const std::string& more) {
+CLI::Option* add_graphs(CLI::App& cli, Value& value, const std::string& more) {
   return cli
       .add_option("--graphs", value,
                   "on a card: what is recorded as CUDA graphs: full (steps of one token per "
@@ -144,6 +139,10 @@ MemoryBudget parse_memory(const std::string& text, const char* flag) {
                                     "' is not a size like 8GiB, 500MB or 80%, and not auto");
 }
 
+std::string no_minus(const std::string& text) {
+  return text.starts_with('-') ? "must be 0 or more, is " + text : std::string();
+}
+
 void add_type_options(CLI::App& cli, ModelOptions& options) {
   cli.add_option("--dtype", options.dtype, "activations and packed weights: auto, bf16 or f32")
       ->check(CLI::IsMember({"auto", "bf16", "f32"}))
@@ -170,9 +169,10 @@ void add_type_options(CLI::App& cli, ModelOptions& options) {
       ->capture_default_str();
 }
 
-void replace_graphs_option(CLI::App& cli, std::vector<std::string>& modes) {
-  cli.remove_option(cli.get_option("--graphs"));
-  add_graphs_option(cli, modes, "; of a list each row is measured in each")
+void add_graphs_option(CLI::App& cli, std::string& mode) { add_graphs(cli, mode, ""); }
+
+void add_graphs_option(CLI::App& cli, std::vector<std::string>& modes) {
+  add_graphs(cli, modes, "; of a list each row is measured in each")
       ->delimiter(',')
       ->allow_extra_args(false);
 }
@@ -188,7 +188,6 @@ void add_model_options(CLI::App& cli, ModelOptions& options, bool positional_mod
                "on a card: an answer does not depend on what else runs, on chunks and on reuse; "
                "slower. Without it answers are the same in every run of the same requests. On the "
                "CPU it is always so");
-  add_graphs_option(cli, options.graphs, "");
   cli.add_option("--threads", options.threads, "compute threads; 0: all this process may use")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
@@ -264,6 +263,12 @@ std::string bytes_text(std::size_t bytes) {
     ++unit;
   }
   return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.1f} {}", value, names[unit]);
+}
+
+std::string parameters_text(std::int64_t parameters) {
+  const auto count = static_cast<double>(parameters);
+  return parameters < 1'000'000'000 ? fmt::format("{:.2f} M", count / 1e6)
+                                    : fmt::format("{:.2f} B", count / 1e9);
 }
 
 }  // namespace hyb::app

@@ -62,11 +62,15 @@ struct ModelOptions {
   PoolOptions pools;
 };
 
+/// A check for options of unsigned numbers: CLI11 would wrap a negative one around.
+std::string no_minus(const std::string& text);
+
 /// Adds MODEL (positional, optional) and the common flags. The options outlive `cli`.
 void add_model_options(CLI::App& cli, ModelOptions& options, bool positional_model = true);
 
-/// In place of the one --graphs that add_model_options() adds: a list of them.
-void replace_graphs_option(CLI::App& cli, std::vector<std::string>& modes);
+/// Adds --graphs, of commands that run a model: one mode, or a list of them.
+void add_graphs_option(CLI::App& cli, std::string& mode);
+void add_graphs_option(CLI::App& cli, std::vector<std::string>& modes);
 
 /// Adds those of commands that open a session: --memory-mode, --strict-vmm.
 void add_pool_options(CLI::App& cli, PoolOptions& options);
@@ -98,5 +102,8 @@ SamplingParams sampling_of(const GenerationOptions& options, const Json& generat
 
 /// "12.3 MiB", "680 MB" style text for people. Binary units.
 std::string bytes_text(std::size_t bytes);
+
+/// "340.33 M", "8.00 B".
+std::string parameters_text(std::int64_t parameters);
 
 }  // namespace hyb::app

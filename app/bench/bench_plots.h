@@ -8,11 +8,12 @@
 
 namespace hyb::app {
 
-/// Tokens per second of tests of one kind over their depth; a line per test and batch.
+/// Tokens per second of tests of one kind over their depth; a line per test, batch and
+/// mode of --graphs.
 Plot depth_plot(std::span<const Measurement> rows);
 
 /// Median E2EL over tokens generated per second, as concurrency or rate grows; a line per workload,
-/// condition and policy.
+/// condition, policy and mode of --graphs.
 Plot load_plot(std::span<const RequestRow> rows);
 
 /// Prompt tokens reused so far, of all so far, over time; a line per row. For traces.

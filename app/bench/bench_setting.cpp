@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/machine.h"
+#include "app/options.h"
 #include "kernels/card.h"
 #include "models/weight_list.h"
 
@@ -36,13 +37,30 @@ BenchSetting setting_of(const ModelSource& source, const ModelOutline& outline,
       .parameters = models::parameters(models::required_weights(plan, *outline.family)),
       .threads = queue.threads(),
       .chunk_tokens = chunk_tokens,
-      .kv_dtype = kv_dtype_name(model.geometry.kv_dtype)};
+      .kv_dtype = kv_dtype_name(model.geometry.kv_dtype),
+      .has_own_kv_dtype = model.geometry.kv_dtype != model.geometry.activation_dtype};
   if (!is_cpu) {
     const kernels::Card card = kernels::card();
     setting.gpu = card.name;
     setting.isa = fmt::format("sm_{}{}", card.major, card.minor);
   }
   return setting;
+}
+
+std::string model_text(const BenchSetting& setting) {
+  std::string text =
+      fmt::format("{}, {}, {}, {} parameters", setting.model_filename, setting.model_type,
+                  bytes_text(setting.model_bytes), parameters_text(setting.parameters));
+  if (setting.has_own_kv_dtype) text += ", keys and values " + setting.kv_dtype;
+  return text;
+}
+
+std::string machine_text(const BenchSetting& setting) {
+  if (!setting.gpu.empty()) {
+    return fmt::format("{}, {} {}", setting.gpu, setting.device, setting.isa);
+  }
+  return fmt::format("{}, {} {}, {} thread{}", setting.cpu, setting.device, setting.isa,
+                     setting.threads, setting.threads == 1 ? "" : "s");
 }
 
 Json setting_json(const BenchSetting& setting) {

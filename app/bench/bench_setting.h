@@ -23,12 +23,21 @@ struct BenchSetting {
   int threads = 0;
   std::int32_t chunk_tokens = 0;
   std::string kv_dtype;  ///< "bf16", as --kv-dtype says it
+  /// Whether keys and values are of another type than activations.
+  bool has_own_kv_dtype = false;
 };
 
 /// Of this model on this machine. `version` is what --version prints.
 BenchSetting setting_of(const ModelSource& source, const ModelOutline& outline,
                         const models::Model& model, const kernels::Queue& queue,
                         std::int32_t chunk_tokens, const std::string& version);
+
+/// "granite-4.0-h-350m, granitemoehybrid BF16, 648.9 MiB, 340.33 M parameters", and "keys and
+/// values fp8" where they are of a type of their own.
+std::string model_text(const BenchSetting& setting);
+
+/// "AMD EPYC, cpu avx512, 2 threads", "NVIDIA H100, cuda sm_90".
+std::string machine_text(const BenchSetting& setting);
 
 /// Under llama-bench's keys, build_commit to type_v.
 Json setting_json(const BenchSetting& setting);

@@ -45,25 +45,69 @@ std::string text_of(const Json& row, const char* key) {
 
 bool is_workload(const Json& row) { return row.contains("workload"); }
 
-std::string graphs_suffix(const Json& row) {
-  const std::string mode = text_of(row, "graphs");
-  return mode.empty() ? "" : ", " + mode;
-}
+/// What a name says of a row only where rows of one file differ in nothing else.
+struct Detail {
+  const char* key;
+  const char* unit;
+};
+constexpr std::array details = {Detail{"graphs", ""}, Detail{"num_prompts", " prompts"}};
 
-std::string name_of(const Json& row) {
+using Details = std::vector<Detail>;
+
+std::string plain_name_of(const Json& row) {
   if (!is_workload(row)) {
     const BenchCase test = {.prompt = count_of(row, "n_prompt"),
                             .generate = count_of(row, "n_gen"),
                             .depth = count_of(row, "n_depth"),
                             .batch = std::max(1, count_of(row, "batch"))};
-    const std::string name =
-        test.batch > 1 ? fmt::format("{} b{}", test.name(), test.batch) : test.name();
-    return name + graphs_suffix(row);
+    return test.batch > 1 ? fmt::format("{} b{}", test.name(), test.batch) : test.name();
   }
   std::string name = fmt::format("{}, {}, {}", text_of(row, "workload"), text_of(row, "experiment"),
                                  text_of(row, "condition"));
   if (!text_of(row, "policy").empty()) name += ", " + text_of(row, "policy");
-  return name + graphs_suffix(row);
+  return name;
+}
+
+std::string name_of(const Json& row, const Details& told) {
+  std::string name = plain_name_of(row);
+  for (const Detail& detail : told) {
+    const std::string text = text_of(row, detail.key);
+    if (!text.empty()) name += fmt::format(", {}{}", text, detail.unit);
+  }
+  return name;
+}
+
+/// The rows of an output; none of what is no output.
+std::vector<const Json*> rows_of(const Json& output) {
+  std::vector<const Json*> rows;
+  if (!output.is_array()) return rows;
+  for (const Json& row : output) {
+    if (row.is_object() && (row.contains("samples_ts") || is_workload(row))) rows.push_back(&row);
+  }
+  return rows;
+}
+
+/// Whether rows that bear the same name so far differ in this.
+bool tells_apart(const std::vector<const Json*>& rows, const Details& told, const Detail& detail) {
+  std::map<std::string, std::string> known;
+  for (const Json* row : rows) {
+    const std::string text = text_of(*row, detail.key);
+    const auto [first, is_new] = known.emplace(name_of(*row, told), text);
+    if (!is_new && first->second != text) return true;
+  }
+  return false;
+}
+
+/// What the names in both files have to say: a setting that is one throughout a file is no part of
+/// its names, so that files of different settings can be compared.
+Details details_of(const Json& before, const Json& after) {
+  Details told;
+  for (const Detail& detail : details) {
+    if (tells_apart(rows_of(before), told, detail) || tells_apart(rows_of(after), told, detail)) {
+      told.push_back(detail);
+    }
+  }
+  return told;
 }
 
 /// One value per repetition: the requests of one are no independent samples, what slows the machine
@@ -76,13 +120,16 @@ std::vector<Figure> figures_of(const Json& row) {
           {"E2EL ms", false, numbers_of(row, "e2el_means_ms")}};
 }
 
-std::map<std::string, const Json*> rows_of(const Json& output, const char* which) {
-  std::map<std::string, const Json*> rows;
-  if (output.is_array()) {
-    for (const Json& row : output) {
-      if (row.is_object() && (row.contains("samples_ts") || is_workload(row))) {
-        rows.emplace(name_of(row), &row);
-      }
+using NamedRows = std::map<std::string, const Json*>;
+
+NamedRows named_rows(const Json& output, const Details& told, const char* which) {
+  NamedRows rows;
+  for (const Json* row : rows_of(output)) {
+    const auto [first, is_new] = rows.emplace(name_of(*row, told), row);
+    if (!is_new) {
+      throw Error(ErrorKind::model,
+                  fmt::format("{}: has two rows \"{}\", and there is no telling which is meant",
+                              which, first->first));
     }
   }
   if (rows.empty()) {
@@ -116,6 +163,22 @@ Change change_of(const std::string& row, const Figure& before, const std::vector
   return change;
 }
 
+/// Of what both files have under one name, rows that differ in this; null where none do.
+std::pair<const Json*, const Json*> differing_rows(const std::vector<const Json*>& before,
+                                                   const std::vector<const Json*>& after,
+                                                   const Details& told, const Detail& detail) {
+  NamedRows named;
+  for (const Json* row : after) named.emplace(name_of(*row, told), row);
+  for (const Json* row : before) {
+    const auto found = named.find(name_of(*row, told));
+    if (found == named.end()) continue;
+    if (text_of(*row, detail.key) != text_of(*found->second, detail.key)) {
+      return {row, found->second};
+    }
+  }
+  return {};
+}
+
 std::string_view text_of(Verdict verdict) {
   constexpr std::array<std::string_view, 5> texts = {"~", "better", "WORSE", "MISSING",
                                                      "? too few samples"};
@@ -125,8 +188,9 @@ std::string_view text_of(Verdict verdict) {
 }  // namespace
 
 std::vector<Change> compare(const Json& before, const Json& after, const CompareOptions& options) {
-  const auto old_rows = rows_of(before, "the first file"),
-             new_rows = rows_of(after, "the second file");
+  const Details told = details_of(before, after);
+  const NamedRows old_rows = named_rows(before, told, "the first file");
+  const NamedRows new_rows = named_rows(after, told, "the second file");
   std::vector<Change> changes;
   bool has_common = false;
   for (const auto& [name, row] : old_rows) {
@@ -141,7 +205,12 @@ std::vector<Change> compare(const Json& before, const Json& after, const Compare
       changes.push_back(change_of(name, figures[i], values, options));
     }
   }
-  if (!has_common) throw Error(ErrorKind::model, "compare: the two files have no row in common");
+  if (!has_common) {
+    throw Error(ErrorKind::model,
+                fmt::format("compare: the two files have no row in common; the first has \"{}\", "
+                            "the second \"{}\"",
+                            old_rows.begin()->first, new_rows.begin()->first));
+  }
   return changes;
 }
 
@@ -174,12 +243,22 @@ Table compare_table(const std::vector<Change>& changes) {
 
 std::string setting_difference(const Json& before, const Json& after) {
   std::string text;
-  if (!before.is_array() || !after.is_array() || before.empty() || after.empty()) return text;
+  const auto tell = [&](const Json& one_row, const Json& other_row, const char* key) {
+    const std::string one = text_of(one_row, key), other = text_of(other_row, key);
+    if (one == other) return;
+    text += fmt::format("{}{}: {} and {}", text.empty() ? "" : "; ", key,
+                        one.empty() ? "none" : one, other.empty() ? "none" : other);
+  };
+  const std::vector<const Json*> old_rows = rows_of(before), new_rows = rows_of(after);
+  if (old_rows.empty() || new_rows.empty()) return text;
   for (const char* key : {"model_filename", "model_type", "model_size", "cpu_info", "gpu_info",
                           "backends", "n_threads", "n_batch", "type_k", "seed", "ignore_eos"}) {
-    const std::string one = text_of(before.front(), key), other = text_of(after.front(), key);
-    if (one == other) continue;
-    text += fmt::format("{}{}: {} and {}", text.empty() ? "" : "; ", key, one, other);
+    tell(*old_rows.front(), *new_rows.front(), key);
+  }
+  const Details told = details_of(before, after);
+  for (const Detail& detail : details) {
+    const auto [one, other] = differing_rows(old_rows, new_rows, told, detail);
+    if (one != nullptr) tell(*one, *other, detail.key);
   }
   return text;
 }

@@ -24,8 +24,10 @@ enum class Verdict : std::uint8_t {
 
 /// One figure of one row, before and after.
 struct Change {
-  std::string row;     ///< "pp512 @ d4096", "random 1024+128, closed loop, 4 at once, cold"
-  std::string figure;  ///< "t/s", "TTFT ms", ...
+  /// "pp512 @ d4096", "random 1024+128, closed loop, 4 at once, cold"; the mode of --graphs and the
+  /// number of prompts where rows of one file differ in nothing else.
+  std::string row;
+  std::string figure;            ///< "t/s", "TTFT ms", ...
   double before = 0, after = 0;  ///< means
   std::optional<double> p;
   Verdict verdict = Verdict::same;
@@ -33,7 +35,8 @@ struct Change {
 
 /// Compares two outputs of `hyb bench -o json`: rows of the same name, figure by figure, with
 /// one value per repetition. Rows that only `after` has are new and left
-/// out. Throws Error(model) for what is no such output, and where no row is in both.
+/// out. Throws Error(model) for what is no such output, where two rows of a file bear one name, and
+/// where no row is in both.
 std::vector<Change> compare(const Json& before, const Json& after, const CompareOptions& options);
 
 /// Whether any figure is worse or missing.
@@ -41,7 +44,8 @@ bool has_regression(const std::vector<Change>& changes);
 
 Table compare_table(const std::vector<Change>& changes);
 
-/// What is not the same in both settings (machine, model, build), in words; empty: nothing.
+/// What is not the same in both settings (machine, model, build; of the rows that are compared the
+/// mode of --graphs and the number of prompts), in words; empty: nothing.
 std::string setting_difference(const Json& before, const Json& after);
 
 }  // namespace hyb::app

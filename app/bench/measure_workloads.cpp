@@ -14,6 +14,7 @@
 #include "app/bench/request_report.h"
 #include "app/bench/row_text.h"
 #include "app/bench/trace_requests.h"
+#include "app/bench/varying.h"
 #include "app/environment.h"
 #include "app/prompt.h"
 #include "app/replay/shape_option.h"
@@ -170,33 +171,46 @@ void print_tables(const WorkloadSetting& setting, std::span<const RequestRow> ro
   if (!policies.rows.empty()) write_stdout('\n' + markdown_text(policies));
 }
 
-/// Every case, printed as soon as it is measured where the format is made of lines.
-std::vector<RequestRow> measure_all(RequestBench& bench, const WorkloadSetting& setting,
-                                    const std::vector<RequestCase>& cases, bool in_turns,
-                                    const std::string& format, ProgressLine& progress,
-                                    std::string& title) {
-  RowOutput output(format, "requests");
+/// What a run shows of its cases, and how.
+struct Showing {
+  const WorkloadSetting& setting;
+  const std::vector<RequestCase>& cases;
+  const std::string& format;
+  ProgressLine& progress;
+  std::string& title;  ///< of the case that runs
+};
+
+std::string title_of(const std::vector<RequestCase>& cases, std::size_t i) {
+  const RequestCase& test = cases[i];
+  std::string title = fmt::format("{} of {}: {}, {}, {}", i + 1, cases.size(), test.workload(),
+                                  test.experiment(), name_of(test.condition));
+  if (!test.policy.empty()) title += ", " + test.policy;
+  if (varies(cases, [](const RequestCase& one) { return one.graphs; })) title += ", " + test.graphs;
+  return title;
+}
+
+/// Every case. A row is printed as soon as it is measured where the format is made of lines; in
+/// turns that is when all are.
+std::vector<RequestRow> measure_all(RequestBench& bench, const Showing& showing, bool in_turns) {
+  RowOutput output(showing.format, "requests");
   std::vector<RequestRow> rows;
-  const auto announce = [&](std::size_t i) {
-    title = fmt::format("{} of {}: {}, {}, {}", i + 1, cases.size(), cases[i].workload(),
-                        cases[i].experiment(), name_of(cases[i].condition));
-  };
+  const auto announce = [&](std::size_t i) { showing.title = title_of(showing.cases, i); };
   const auto print = [&](const RequestRow& row) {
-    progress.clear();
-    output.add(request_row_json(setting, row));
-    if (format == "md") write_stdout(request_row_text(setting, row) + '\n');
+    showing.progress.clear();
+    output.add(request_row_json(showing.setting, row));
+    if (showing.format == "md") write_stdout(request_row_text(showing.setting, row) + '\n');
   };
   if (in_turns) {
-    rows = bench.run_in_turns(cases, announce);
+    rows = bench.run_in_turns(showing.cases, announce);
     for (const RequestRow& row : rows) print(row);
   }
-  for (std::size_t i = 0; i < cases.size() && stop_signal() == 0 && !in_turns; ++i) {
+  for (std::size_t i = 0; i < showing.cases.size() && stop_signal() == 0 && !in_turns; ++i) {
     announce(i);
-    rows.push_back(bench.run(cases[i], i));
+    rows.push_back(bench.run(showing.cases[i], i));
     print(rows.back());
   }
   output.finish();
-  if (format == "md") print_tables(setting, rows);
+  if (showing.format == "md") print_tables(showing.setting, rows);
   return rows;
 }
 
@@ -229,7 +243,7 @@ int measure_workloads(const BenchJob& job, const WorkloadOptions& options,
   const WorkloadSetting setting = setting_of(session, job, bench_options, cases.front());
   RequestBench bench(session, probes, std::move(bench_options));
   const std::vector<RequestRow> rows =
-      measure_all(bench, setting, cases, options.in_turns, job.output, progress, title);
+      measure_all(bench, {setting, cases, job.output, progress, title}, options.in_turns);
   if (!job.svg.empty()) {
     const bool is_trace = cases.front().dataset == Dataset::trace;
     write_atomically(job.svg, svg_text(is_trace ? hit_rate_plot(rows) : load_plot(rows)));

@@ -7,7 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "app/bench/card_report.h"
+#include "app/bench/row_text.h"
 #include "app/bench/statistics.h"
+#include "app/bench/varying.h"
 
 namespace hyb::app {
 namespace {
@@ -38,76 +40,66 @@ Figures figures_of(const Measurement& row) {
   return figures;
 }
 
-Json number_or_null(double value) { return value > 0 ? Json(value) : Json(nullptr); }
-
 std::string share_text(double value, double whole) {
   return value > 0 && whole > 0 ? fmt::format("{:.1f} %", 100 * value / whole) : "-";
 }
 
-std::string parameters_text(std::int64_t parameters) {
-  const auto count = static_cast<double>(parameters);
-  return parameters < 1'000'000'000 ? fmt::format("{:.2f} M", count / 1e6)
-                                    : fmt::format("{:.2f} B", count / 1e9);
+/// Rates of a row, and their shares of what was probed.
+std::vector<std::string> rate_cells(const Measurement& row) {
+  if (!row.is_measured()) return std::vector<std::string>(5, "-");
+  const Figures figures = figures_of(row);
+  return {fmt::format("{:.2f} ± {:.2f}", figures.tokens_per_s.mean, figures.tokens_per_s.deviation),
+          fmt::format("{:.2f}", figures.bytes_per_s / 1e9),
+          share_text(figures.bytes_per_s, row.ceilings.bytes_per_s),
+          fmt::format("{:.1f}", figures.flops_per_s / 1e9),
+          share_text(figures.flops_per_s, row.ceilings.flops_per_s)};
 }
 
-/// The cells of one row of the table, without those that only some tables have.
-std::vector<std::string> cells_of(const BenchSetting& setting, const Measurement& row) {
-  std::vector<std::string> cells = {setting.model_type,
-                                    bytes_text(setting.model_bytes),
-                                    parameters_text(setting.parameters),
-                                    fmt::format("{} {}", setting.device, setting.isa),
-                                    std::to_string(setting.threads),
-                                    row.test.name()};
-  if (!row.is_measured()) {
-    cells.insert(cells.end(), 5, "-");
-    return cells;
+/// Columns that only some tables have.
+struct Shown {
+  bool kv, batch, graphs, status;
+};
+
+std::vector<Column> columns_of(const Shown& shown) {
+  std::vector<Column> columns = {{"model"},
+                                 {"size", Align::right},
+                                 {"params", Align::right},
+                                 {"backend"},
+                                 {"threads", Align::right}};
+  if (shown.kv) columns.push_back({"type_kv"});
+  if (shown.batch) columns.push_back({"batch", Align::right});
+  if (shown.graphs) columns.push_back({"graphs"});
+  for (const char* title : {"test", "t/s", "GB/s", "of read probe", "GFLOP/s", "of FLOP probe"}) {
+    columns.push_back({title, Align::right});
   }
-  const Figures figures = figures_of(row);
-  cells.push_back(
-      fmt::format("{:.2f} ± {:.2f}", figures.tokens_per_s.mean, figures.tokens_per_s.deviation));
-  cells.push_back(fmt::format("{:.2f}", figures.bytes_per_s / 1e9));
-  cells.push_back(share_text(figures.bytes_per_s, row.ceilings.bytes_per_s));
-  cells.push_back(fmt::format("{:.1f}", figures.flops_per_s / 1e9));
-  cells.push_back(share_text(figures.flops_per_s, row.ceilings.flops_per_s));
+  if (shown.status) columns.push_back({"status"});
+  return columns;
+}
+
+std::vector<std::string> cells_of(const BenchSetting& setting, const Measurement& row,
+                                  const Shown& shown) {
+  std::vector<std::string> cells = {
+      setting.model_type, bytes_text(setting.model_bytes), parameters_text(setting.parameters),
+      fmt::format("{} {}", setting.device, setting.isa), std::to_string(setting.threads)};
+  if (shown.kv) cells.push_back(setting.kv_dtype);
+  if (shown.batch) cells.push_back(std::to_string(row.test.batch));
+  if (shown.graphs) cells.push_back(row.test.graphs);
+  cells.push_back(row.test.name());
+  for (std::string& cell : rate_cells(row)) cells.push_back(std::move(cell));
+  if (shown.status) cells.push_back(row.status);
   return cells;
 }
 
 }  // namespace
 
 Table bench_table(const BenchSetting& setting, std::span<const Measurement> rows) {
-  const auto has_batch = [](const Measurement& row) { return row.test.batch > 1; };
-  const auto has_failed = [](const Measurement& row) { return row.status != "ok"; };
-  const auto has_other_graphs = [&](const Measurement& row) {
-    return row.test.graphs != rows.front().test.graphs;
-  };
-  const bool shows_graphs = std::any_of(rows.begin(), rows.end(), has_other_graphs);
-  const bool shows_batch = std::any_of(rows.begin(), rows.end(), has_batch);
-  const bool shows_status = std::any_of(rows.begin(), rows.end(), has_failed);
-  constexpr std::ptrdiff_t test_column = 5;
-
-  Table table;
-  table.columns = {{"model"},
-                   {"size", Align::right},
-                   {"params", Align::right},
-                   {"backend"},
-                   {"threads", Align::right},
-                   {"test", Align::right},
-                   {"t/s", Align::right},
-                   {"GB/s", Align::right},
-                   {"of read probe", Align::right},
-                   {"GFLOP/s", Align::right},
-                   {"of FLOP probe", Align::right}};
-  if (shows_graphs) table.columns.insert(table.columns.begin() + test_column, {"graphs"});
-  if (shows_batch)
-    table.columns.insert(table.columns.begin() + test_column, {"batch", Align::right});
-  if (shows_status) table.columns.push_back({"status"});
-  for (const Measurement& row : rows) {
-    std::vector<std::string> cells = cells_of(setting, row);
-    if (shows_graphs) cells.insert(cells.begin() + test_column, row.test.graphs);
-    if (shows_batch) cells.insert(cells.begin() + test_column, std::to_string(row.test.batch));
-    if (shows_status) cells.push_back(row.status);
-    table.rows.push_back(std::move(cells));
-  }
+  const auto has = [&](auto&& holds) { return std::any_of(rows.begin(), rows.end(), holds); };
+  const Shown shown = {.kv = setting.has_own_kv_dtype,
+                       .batch = has([](const Measurement& row) { return row.test.batch > 1; }),
+                       .graphs = varies_in_graphs(rows),
+                       .status = has([](const Measurement& row) { return row.status != "ok"; })};
+  Table table = {.columns = columns_of(shown), .rows = {}};
+  for (const Measurement& row : rows) table.rows.push_back(cells_of(setting, row, shown));
   return table;
 }
 

@@ -24,13 +24,6 @@ std::size_t bytes_in_use(const PoolUsage& usage) {
   return usage.total() - usage.free_bytes - usage.idle_bytes;
 }
 
-RequestRow row_of(const RequestCase& test) {
-  RequestRow row;
-  row.test = test;
-  row.started = utc_now();
-  return row;
-}
-
 /// "2 of 10 requests failed: ..."; the first decides what kind of failure it is.
 std::string failures_of(RequestRow& row) {
   std::size_t failed = 0, all = 0;
@@ -277,7 +270,9 @@ void RequestBench::settle(RequestRow& row) const {
 }
 
 RequestRow RequestBench::run(const RequestCase& test, std::uint64_t number) {
-  RequestRow row = row_of(test);
+  RequestRow row;
+  row.test = test;
+  row.started = utc_now();
   attempt(row, [&] { measure(row, number); });
   settle(row);
   return row;
@@ -286,13 +281,14 @@ RequestRow RequestBench::run(const RequestCase& test, std::uint64_t number) {
 std::vector<RequestRow> RequestBench::run_in_turns(
     std::span<const RequestCase> cases, const std::function<void(std::size_t)>& announce) {
   std::vector<RequestRow> rows;
-  for (const RequestCase& test : cases) rows.push_back(row_of(test));
+  for (const RequestCase& test : cases) rows.emplace_back().test = test;
   probes_.forget();
   for (std::int32_t i = 0; i < options_.repetitions; ++i) {
     for (std::size_t number = 0; number < rows.size() && stop_signal() == 0; ++number) {
       RequestRow& row = rows[number];
       if (row.status != "ok") continue;
       announce(number);
+      if (i == 0) row.started = utc_now();
       attempt(row, [&] {
         get_ready(row.test, number);
         probes_.run();
@@ -300,6 +296,7 @@ std::vector<RequestRow> RequestBench::run_in_turns(
       });
     }
   }
+  std::erase_if(rows, [](const RequestRow& row) { return row.started.empty(); });
   for (RequestRow& row : rows) {
     row.ceilings = probes_.best();
     settle(row);

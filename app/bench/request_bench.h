@@ -52,7 +52,10 @@ class RequestBench {
   RequestRow run(const RequestCase& test, std::uint64_t number);
 
   /// All rows of the run, repetition after repetition: what drifts in the machine is then in the
-  /// spread of each row, not between rows. `announce(number)` comes before each.
+  /// spread of each row, not between rows. `announce(number)` comes before each. All rows have the
+  /// ceilings that were probed in the whole run. A row that could not be run is not tried again.
+  /// After a signal to stop, rows that have not begun are left out, as where run() is no more asked
+  /// for them; those that have keep the repetitions they have.
   std::vector<RequestRow> run_in_turns(std::span<const RequestCase> cases,
                                        const std::function<void(std::size_t)>& announce);
 

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "app/bench/card_report.h"
+#include "app/bench/varying.h"
 #include "app/options.h"
 
 namespace hyb::app {
@@ -82,6 +83,8 @@ std::string own_block(const WorkloadSetting& setting, const RequestRow& row,
   std::vector<double> rates;
   for (const Repetition& one : row.repetitions) rates.push_back(one.metrics.output_throughput);
   std::string text = rule("Conditions", '-');
+  text += text_line("Model:", model_text(setting.model));
+  text += text_line("Machine:", machine_text(setting.model));
   text += text_line("Workload:", row.test.workload());
   text += text_line("Experiment:", row.test.experiment());
   text += text_line("Prefixes:", std::string(name_of(row.test.condition)) +
@@ -167,8 +170,7 @@ std::string request_row_text(const WorkloadSetting& setting, const RequestRow& r
 Table request_table(const WorkloadSetting& setting, std::span<const RequestRow> rows) {
   const auto has = [&](auto&& holds) { return std::any_of(rows.begin(), rows.end(), holds); };
   const bool shows_policy = has([](const RequestRow& row) { return !row.test.policy.empty(); });
-  const bool shows_graphs =
-      has([&](const RequestRow& row) { return row.test.graphs != rows.front().test.graphs; });
+  const bool shows_graphs = varies_in_graphs(rows);
   const bool shows_status = has([](const RequestRow& row) { return row.status != "ok"; });
   Table table;
   table.columns = {{"workload"}, {"experiment"}, {"prefixes"}};

@@ -5,11 +5,10 @@
 
 #include "app/bench/card_report.h"
 #include "app/bench/request_report.h"
+#include "app/bench/row_text.h"
 
 namespace hyb::app {
 namespace {
-
-Json number_or_null(double value) { return value > 0 ? Json(value) : Json(nullptr); }
 
 /// mean_ttft_ms, median_ttft_ms, std_ttft_ms, p99_ttft_ms, ...
 void add(Json& json, const std::string& name, const Distribution& values,

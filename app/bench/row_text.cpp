@@ -56,6 +56,8 @@ std::string sql_column(const std::string& key, const Json& value) {
 
 }  // namespace
 
+Json number_or_null(double value) { return value > 0 ? Json(value) : Json(nullptr); }
+
 std::string csv_header(const Json& row) {
   return joined(row, [](const std::string& key, const Json&) { return key; });
 }

@@ -11,6 +11,9 @@ namespace hyb::app {
 
 // A row is an object; its arrays are samples, which tables of single values leave out.
 
+/// Null for a rate that was not measured.
+Json number_or_null(double value);
+
 /// The keys as a line of CSV, and the values: strings in quotes, null empty.
 std::string csv_header(const Json& row);
 std::string csv_line(const Json& row);

@@ -8,6 +8,7 @@
 
 #include "app/bench/counts.h"
 #include "app/bench/policy_replay.h"
+#include "app/options.h"
 #include "core/base/error.h"
 
 namespace hyb::app {
@@ -123,6 +124,12 @@ void check_fields(const WorkloadOptions& options, Dataset dataset) {
     if (is_foreign_policy(policy)) static_cast<void>(foreign_policy(policy, 1));
   }
   refuse(!options.conditions.empty() && is_trace, dataset, "--condition");
+  if (dataset == Dataset::file &&
+      parse_counts(options.output_tokens, "--random-output-len").size() > 1) {
+    throw Error(ErrorKind::usage,
+                "--random-output-len: --dataset-name file takes one length, for the lines that "
+                "name none");
+  }
   if (has_path && options.path.empty()) {
     throw Error(
         ErrorKind::usage,
@@ -274,10 +281,12 @@ void add_workload_options(CLI::App& cli, WorkloadOptions& options) {
   cli.add_flag(
          "--in-turns", options.in_turns,
          "one repetition of every row, then the next of every row: what drifts in the machine "
-         "shows in each row's spread")
+         "shows in each row's spread; rows are printed at the end")
       ->group("Requests");
-  add("--seed", options.seed, "of prompts and arrivals; every row and repetition has its own");
-  add("--scramble", options.scramble, "scatter free pages and slots by this seed before measuring");
+  add("--seed", options.seed, "of prompts and arrivals; every row and repetition has its own")
+      ->check(no_minus);
+  add("--scramble", options.scramble, "scatter free pages and slots by this seed before measuring")
+      ->check(no_minus);
   add("--metric-percentiles", options.percentages, "of latencies")->capture_default_str();
   add("--goodput", options.goals, "ttft:MS tpot:MS e2el:MS: what a good answer keeps to");
 }

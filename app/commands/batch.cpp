@@ -83,6 +83,7 @@ Action describe(CLI::App& cli) {
   const auto options = std::make_shared<Options>();  // CLI11 keeps pointers into it
   add_job_options(cli, *options);
   add_model_options(cli, options->job.model, false);
+  add_graphs_option(cli, options->job.model.graphs);
   add_reuse_options(cli, options->job.model.reuse);
   add_pool_options(cli, options->job.model.pools);
   add_idle_option(cli, options->job.idle_seconds);

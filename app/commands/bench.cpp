@@ -28,6 +28,15 @@ struct Options {
   throw Error(ErrorKind::usage, fmt::format("{}: {}", flag, why));
 }
 
+/// The flag that was given of those that only an engine heeds; "": none was.
+std::string given_memory_flag(const CLI::App& cli) {
+  for (const char* flag : {"--prefix-cache", "--snapshots", "--audit", "--memory-mode",
+                           "--pool-memory", "--strict-vmm"}) {
+    if (cli.count(flag) > 0) return flag;
+  }
+  return "";
+}
+
 /// The modes of --graphs that every row is measured in; empty text: no card, no mode.
 std::vector<std::string> graph_modes_of(const Options& options) {
   if (!options.graphs.empty()) return options.graphs;
@@ -43,6 +52,12 @@ int run(const CLI::App& cli, Options& options) {
   if (!options.workload.is_wanted()) {
     const std::string flag = given_workload_flag(cli);
     if (!flag.empty()) refuse(flag, "is for requests: name them with --dataset-name or --preset");
+    const std::string memory_flag = given_memory_flag(cli);
+    if (!memory_flag.empty()) {
+      refuse(memory_flag,
+             "tests of kernels have no pools that are shared and remember no prefix; "
+             "requests do (--dataset-name, --preset)");
+    }
     return measure_kernels(options.job, cases_of(options.kernels));
   }
   const std::string flag = given_kernel_flag(cli);
@@ -72,7 +87,7 @@ Action describe(CLI::App& cli) {
   const auto options = std::make_shared<Options>();  // CLI11 keeps pointers into it
   BenchJob& job = options->job;
   add_model_options(cli, job.model);
-  replace_graphs_option(cli, options->graphs);
+  add_graphs_option(cli, options->graphs);
   add_reuse_options(cli, job.model.reuse);
   add_pool_options(cli, job.model.pools);
   add_kernel_options(cli, options->kernels);

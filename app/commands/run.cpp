@@ -164,6 +164,7 @@ int run(const Options& options) {
 Action describe(CLI::App& cli) {
   const auto options = std::make_shared<Options>();  // CLI11 keeps pointers into it
   add_model_options(cli, options->model);
+  add_graphs_option(cli, options->model.graphs);
   add_reuse_options(cli, options->model.reuse);
   add_pool_options(cli, options->model.pools);
   add_text_input(cli, options->input);

@@ -246,6 +246,7 @@ int run(const Options& options) {
 Action describe(CLI::App& cli) {
   const auto options = std::make_shared<Options>();  // CLI11 keeps pointers into it
   add_model_options(cli, options->model);
+  add_graphs_option(cli, options->model.graphs);
   cli.add_option("--requests", options->requests,
                  "instead of random tokens: requests from this file, as hyb batch takes them");
   cli.add_option("--prompts", options->wishes.prompts,

@@ -58,12 +58,6 @@ std::string look_at_template(const ModelSource& source, const std::optional<Toke
   return fmt::format("{} bytes", text->size()) + (traits ? traits_text(*traits) : "");
 }
 
-std::string counted(std::int64_t parameters) {
-  const auto count = static_cast<double>(parameters);
-  return parameters < 1'000'000'000 ? fmt::format("{:.2f} M", count / 1e6)
-                                    : fmt::format("{:.2f} B", count / 1e9);
-}
-
 std::string positions_text(const models::Plan& plan) {
   if (plan.positions_max == 0) return "not stated";
   return fmt::format("{}{}", plan.positions_max,
@@ -158,7 +152,8 @@ std::string inspection_text(const Inspection& all, bool all_tensors) {
   add("model", all.name);
   add("model_type", plan.family);
   add("parameters",
-      fmt::format("{}, {} per token", counted(all.parameters), counted(all.active_parameters)));
+      fmt::format("{}, {} per token", parameters_text(all.parameters),
+                  parameters_text(all.active_parameters)));
   add("width", fmt::format("{}, vocabulary {}{}", plan.width, plan.vocab,
                            plan.tied_head ? ", tied head" : ""));
   add("layers", std::to_string(plan.layers.size()));

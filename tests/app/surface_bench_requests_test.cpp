@@ -97,6 +97,30 @@ TEST_SUITE("app/surface_bench_requests") {
     }
   }
 
+  TEST_CASE("in turns: every row comes once before any comes again") {
+    const TemporaryFolder folder;
+    const auto lengths = [&](std::vector<std::string> more) {
+      const std::string trace = (folder.path() / std::to_string(more.size())).string();
+      std::vector<std::string> flags = {"demo", "--dataset-name",      "random", "--num-prompts",
+                                        "1",    "--random-output-len", "2",      "-r",
+                                        "2",    "--random-input-len",  "16,24",  "--record",
+                                        trace};
+      flags.insert(flags.end(), more.begin(), more.end());
+      static_cast<void>(rows(flags));
+      std::vector<int> prompts;
+      std::ifstream in(trace);
+      for (std::string line; std::getline(in, line);) {
+        const Json request = parse_json(line, "trace");
+        int tokens = 0;
+        for (const Json& run : request["prompt"]) tokens += run[1].get<int>();
+        prompts.push_back(tokens);
+      }
+      return prompts;
+    };
+    CHECK(lengths({}) == std::vector<int>{16, 16, 24, 24});
+    CHECK(lengths({"--in-turns"}) == std::vector<int>{16, 24, 16, 24});
+  }
+
   TEST_CASE("an open loop, goals, percentiles; a trace of what was measured and nothing else") {
     const TemporaryFolder folder;
     const std::string trace = (folder.path() / "t.jsonl").string();
@@ -239,6 +263,8 @@ TEST_SUITE("app/surface_bench_requests") {
              {"demo", "--preset", "fast"},
              {"demo", "--dataset-name", "trace"},
              {"demo", "--dataset-name", "random", "--goodput", "itl:5"},
+             {"demo", "--dataset-name", "random", "--seed", "-1"},
+             {"demo", "--dataset-name", "random", "--scramble", "-1"},
              {"demo", "--dataset-name", "random", "--scramble", "1", "--audit"}}) {
       CAPTURE(arguments.back());
       const ToolResult result = bench(arguments);

@@ -151,6 +151,12 @@ TEST_SUITE("app/surface_bench") {
                                                {"demo", "-b", "0"},
                                                {"demo", "-pg", "12"},
                                                {"demo", "-r", "0"},
+                                               {"demo", "-p", "8", "--prefix-cache", "off"},
+                                               {"demo", "-p", "8", "--snapshots", "int8"},
+                                               {"demo", "-p", "8", "--audit"},
+                                               {"demo", "-p", "8", "--memory-mode", "flip"},
+                                               {"demo", "-p", "8", "--pool-memory", "1GiB"},
+                                               {"demo", "-p", "8", "--strict-vmm"},
                                                {"demo", "-o", "xml"}}) {
       CAPTURE(arguments.back());
       const ToolResult result = bench(arguments);

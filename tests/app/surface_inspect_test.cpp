@@ -103,6 +103,7 @@ TEST_SUITE("app/surface_inspect") {
   }
 
   TEST_CASE("fit: the numbers add up, exit 4 when nothing fits") {
+    CHECK(hyb_tool({"fit", "demo", "--graphs", "eager"}).exit_code == 2);  // fit runs no model
     const Json json = json_of(
         {"fit", "granite-4.0-h-350m", "--memory", "2GiB", "--parallel", "8", "--context", "4096"});
     CHECK(json["total_bytes"].get<std::int64_t>() <= json["budget_bytes"].get<std::int64_t>());

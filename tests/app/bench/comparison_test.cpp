@@ -41,6 +41,64 @@ Verdict verdict_of(const std::vector<Change>& changes, const std::string& figure
 }  // namespace
 
 TEST_SUITE("app/bench/comparison") {
+  TEST_CASE("a mode of graphs that is one throughout a file is a setting, and no part of names") {
+    const auto with = [](Json row, const char* mode) {
+      row["graphs"] = mode;
+      return row;
+    };
+    const Json old = Json::array({kernel_row(512, {100, 101})});  // of a build without the key
+    const Json cpu = Json::array({with(old[0], "")}), eager = Json::array({with(old[0], "eager")});
+    const Json both = Json::array({with(old[0], "eager"), with(old[0], "full")});
+    for (const Json& one : {old, cpu, eager}) {
+      for (const Json& other : {old, cpu, eager}) {
+        REQUIRE(compare(one, other, {}).size() == 1);
+        CHECK(compare(one, other, {})[0].row == "pp512");
+      }
+    }
+    CHECK(setting_difference(cpu, eager) == "graphs: none and eager");
+    CHECK(setting_difference(old, cpu).empty());
+    const auto changes = compare(eager, both, {});
+    REQUIRE(changes.size() == 1);
+    CHECK(changes[0].row == "pp512, eager");
+    CHECK(setting_difference(eager, both).empty());
+    CHECK(has_regression(compare(both, eager, {})));  // "pp512, full" is missing
+  }
+
+  TEST_CASE("rows that differ in the number of prompts alone are all compared") {
+    const auto with = [](int prompts, double ttft) {
+      Json row = workload_row({10, 10.1, 9.9}, ttft, 5);
+      row["num_prompts"] = prompts;
+      return row;
+    };
+    const Json before = Json::array({with(2, 100), with(4, 100)});
+    const Json after = Json::array({with(2, 100), with(4, 200)});
+    const auto changes = compare(before, after, {});
+    REQUIRE(changes.size() == 6);
+    CHECK(changes[0].row == "random 64+16, closed loop, 1 at once, cold, 2 prompts");
+    CHECK(has_regression(changes));
+    const Json four = Json::array({with(4, 100)}), eight = Json::array({with(8, 100)});
+    CHECK(compare(four, eight, {}).size() == 3);
+    CHECK(setting_difference(four, eight) == "num_prompts: 4 and 8");
+  }
+
+  TEST_CASE("two rows of one name are an error; with no row in common one of each is named") {
+    const auto error_of = [](const Json& before, const Json& after) {
+      try {
+        static_cast<void>(compare(before, after, {}));
+      } catch (const Error& error) {
+        return std::string(error.what());
+      }
+      return std::string();
+    };
+    const Json once = Json::array({kernel_row(512, {100, 101})});
+    const Json twice = Json::array({kernel_row(512, {100, 101}), kernel_row(512, {90, 91})});
+    CHECK(error_of(once, twice).starts_with("the second file: has two rows \"pp512\""));
+    CHECK(error_of(twice, once).starts_with("the first file: has two rows"));
+    CHECK(error_of(once, Json::array({kernel_row(64, {1, 2})})) ==
+          "compare: the two files have no row in common; the first has \"pp512\", the second "
+          "\"pp64\"");
+  }
+
   TEST_CASE("slower beyond threshold and chance is worse, faster is better") {
     const Json before = Json::array({kernel_row(512, {100, 101, 99})});
     const auto after = [&](std::vector<double> samples) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "app/bench/bench_plots.h"
 #include "app/bench/row_text.h"
 
 using namespace hyb;
@@ -104,6 +105,31 @@ TEST_SUITE("app/bench/report") {
     CHECK(has(table, "status"));
     for (const auto& row : table.rows) CHECK(row.size() == table.columns.size());
     CHECK(markdown_text(table).find("does not fit: needs 9 GiB") != std::string::npos);
+  }
+
+  TEST_CASE("modes of graphs and a type of keys and values of its own have columns and lines") {
+    std::vector<Measurement> rows = {measured(), measured()};
+    rows[0].test.graphs = "eager";
+    rows[1].test.graphs = "full";
+    rows[1].samples_ns = {500'000'000};
+    BenchSetting fp8 = setting;
+    fp8.kv_dtype = "fp8";
+    fp8.has_own_kv_dtype = true;
+    const Table table = bench_table(fp8, rows);
+    CHECK(table.columns[5].title == "type_kv");
+    CHECK(table.columns[6].title == "graphs");
+    CHECK(table.columns[7].title == "test");
+    CHECK(table.rows[0][5] == "fp8");
+    CHECK(table.rows[0][6] == "eager");
+    CHECK(table.rows[1][6] == "full");
+    CHECK(table.rows[1][7] == "pp100");
+    for (const auto& row : table.rows) CHECK(row.size() == table.columns.size());
+    const Plot plot = depth_plot(rows);
+    REQUIRE(plot.lines.size() == 2);
+    CHECK(plot.lines[0].name == "pp100, eager");
+    CHECK(plot.lines[1].name == "pp100, full");
+    CHECK(plot.lines[1].points[0].second == doctest::Approx(200));
+    CHECK(depth_plot(std::span(rows).first(1)).lines[0].name == "pp100");
   }
 
   TEST_CASE("CSV: as many cells as titles, quotes doubled") {

@@ -175,8 +175,63 @@ TEST_SUITE("app/bench/request_report") {
     REQUIRE(table.rows.size() == 1);
     CHECK(table.rows[0][0] == "gd");
     CHECK(table.rows[0][3] == "375.0 (50 %)");
+    CHECK(table.columns[0].title == "policy");
     CHECK(policy_table(std::vector<RequestRow>{faster}).rows.empty());
     CHECK(hit_rate_plot(rows).lines.size() == 2);
     CHECK(hit_rate_plot(rows).lines[0].points.back().second == Approx(40));
+  }
+
+  TEST_CASE("modes of graphs and conditions: compared with none of the same, and named") {
+    std::vector<RequestRow> rows;
+    for (const char* mode : {"eager", "full"}) {
+      for (const Condition condition : {Condition::cold, Condition::warm}) {
+        for (const char* policy : {"none", "gd"}) {
+          rows.push_back(measured(policy));
+          rows.back().test.graphs = mode;
+          rows.back().test.condition = condition;
+          if (rows.size() != 2) continue;
+          for (Repetition& one : rows.back().repetitions) {
+            for (RequestRecord& record : one.records) record.token_s.front() /= 2;
+          }
+        }
+      }
+    }
+    const Table table = policy_table(rows);
+    REQUIRE(table.rows.size() == 4);
+    CHECK(table.columns[0].title == "prefixes");
+    CHECK(table.columns[1].title == "graphs");
+    CHECK(table.columns[2].title == "policy");
+    CHECK(table.rows[2][0] == "cold");
+    CHECK(table.rows[2][1] == "full");
+    CHECK(table.rows[0][5] == "375.0 (50 %)");
+    for (std::size_t i = 1; i < 4; ++i) CHECK(table.rows[i][5] == "750.0 (100 %)");
+    for (const auto& row : table.rows) CHECK(row.size() == table.columns.size());
+    CHECK(hit_rate_plot(rows).lines.size() == 8);
+    REQUIRE(load_plot(rows).lines.size() == 8);
+    CHECK(load_plot(rows).lines[0].name == "random 10+2, cold, none, eager");
+    CHECK(load_plot(std::span(rows).first(4)).lines[0].name == "random 10+2, cold, none");
+    rows.push_back(rows.front());
+    rows.back().test.concurrency = 4;
+    CHECK(hit_rate_plot(rows).lines.size() == 9);
+  }
+
+  TEST_CASE("the text names model and machine") {
+    WorkloadSetting on_cpu = setting();
+    on_cpu.model.model_type = "granite q8";
+    on_cpu.model.model_bytes = 1 << 20;
+    on_cpu.model.parameters = 2'000'000;
+    on_cpu.model.cpu = "A CPU";
+    on_cpu.model.device = "cpu";
+    on_cpu.model.isa = "avx2";
+    on_cpu.model.threads = 2;
+    on_cpu.model.kv_dtype = "fp8";
+    const auto says = [&](const std::string& line) {
+      return request_row_text(on_cpu, measured()).find(line) != std::string::npos;
+    };
+    CHECK(says("Model:                                   m, granite q8, 1.0 MiB, 2.00 M param"));
+    CHECK(says("Machine:                                 A CPU, cpu avx2, 2 threads\n"));
+    CHECK_FALSE(says("keys and values"));
+    on_cpu.model.has_own_kv_dtype = true;
+    CHECK(says("parameters, keys and values fp8\n"));
   }
 }

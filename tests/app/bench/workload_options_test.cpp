@@ -87,6 +87,12 @@ TEST_SUITE("app/bench/workload_options") {
     options.path = "x";
     options.request_rates = "1";
     refused(options);
+    options = of("file");
+    options.path = "x";
+    options.output_tokens = {"4,9"};
+    refused(options);
+    options.output_tokens = {"9"};
+    CHECK(cases_of(options)[0].output_tokens == 9);
     options = of("random");
     options.concurrencies = {"0"};
     refused(options);
