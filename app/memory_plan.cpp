@@ -26,15 +26,28 @@ std::int32_t wanted_length(const models::Plan& plan, std::int32_t asked) {
   return asked;
 }
 
-[[noreturn]] void fail_too_small(const MemoryPlan& memory, std::size_t needed) {
+/// What can be asked for that needs less.
+std::string smaller_text(const models::LoadOptions& load) {
+  const bool is_plain = load.quantize == kernels::Quantize::none;
+  std::string text;
+  if (load.quantize != kernels::Quantize::q4) {
+    text += fmt::format("{} makes the weights smaller, ",
+                        is_plain ? "--quantize q8 or q4" : "--quantize q4");
+  }
+  return text + "a smaller --context the workspace";
+}
+
+[[noreturn]] void fail_too_small(const MemoryPlan& memory, std::size_t needed,
+                                 const models::LoadOptions& load) {
+  const std::string library =
+      memory.library > 0 ? fmt::format("cuBLASLt {}, ", bytes_text(memory.library)) : "";
   throw Error(
       ErrorKind::memory,
-      fmt::format("the model does not fit: it needs {} (weights {}, workspace {}, one short "
-                  "sequence {}), --memory allows {}",
-                  bytes_text(needed), bytes_text(memory.weights),
-                  bytes_text(memory.workspace + memory.library),
-                  bytes_text(needed - memory.weights - memory.workspace - memory.library),
-                  bytes_text(memory.budget)));
+      fmt::format("the model does not fit: it needs {} (weights {}, workspace {}, {}one short "
+                  "sequence {}), --memory allows {}; {}",
+                  bytes_text(needed), bytes_text(memory.weights), bytes_text(memory.workspace),
+                  library, bytes_text(needed - memory.weights - memory.workspace - memory.library),
+                  bytes_text(memory.budget), smaller_text(load)));
 }
 
 [[noreturn]] void fail_pools_too_small(const Budget& budget, std::size_t needed) {
@@ -112,8 +125,7 @@ MemoryPlan plan_memory(const models::Plan& plan, const models::Geometry& geometr
   memory.budget = budget.bytes;
   memory.mapping = budget.mapping;
   memory.length_max = wanted_length(plan, context);
-  memory.weights =
-      models::packed_bytes(plan, budget.device, geometry.load) + models::vector_bytes(plan);
+  memory.weights = weight_bytes(plan, budget.device, geometry.load);
   memory.library = budget.library;
 
   const bool is_flat = budget.mapping.mode == kernels::MapMode::flat;
@@ -128,7 +140,7 @@ MemoryPlan plan_memory(const models::Plan& plan, const models::Geometry& geometr
   set_workspace();
   const std::size_t fixed = memory.weights + memory.workspace + memory.library;
   const std::size_t least = geometry.page_bytes + geometry.slot_bytes;
-  if (fixed + least > budget.bytes) fail_too_small(memory, fixed + least);
+  if (fixed + least > budget.bytes) fail_too_small(memory, fixed + least, geometry.load);
   if (least > budget.pool_bytes) fail_pools_too_small(budget, least);
 
   models::MemoryLayoutOptions options;

@@ -55,6 +55,11 @@ std::string weights_name(const models::LoadOptions& load) {
   return load.fp8_parameters > 0 ? "FP8" : "BF16";
 }
 
+std::size_t weight_bytes(const models::Plan& plan, kernels::Device device,
+                         const models::LoadOptions& load) {
+  return models::packed_bytes(plan, device, load) + models::vector_bytes(plan);
+}
+
 kernels::Device device_of(const std::string& name) {
   if (name == "cpu") return kernels::Device::cpu;
   if (name == "cuda") return kernels::Device::cuda;
@@ -136,11 +141,14 @@ BareModel open_bare(const ModelOptions& options, const Environment& environment)
   ModelOutline outline = outline_of(source, options);
   check_loadable(source, options);
   const std::size_t weights =
-      models::packed_bytes(outline.plan, device_of(options.device), outline.geometry.load);
+      weight_bytes(outline.plan, device_of(options.device), outline.geometry.load);
   if (weights > budget) {
     throw Error(ErrorKind::memory,
-                fmt::format("{}: the weights take {}, --memory allows {}", source.name(),
-                            bytes_text(weights), bytes_text(budget)));
+                fmt::format("{}: the weights take {}, --memory allows {}{}", source.name(),
+                            bytes_text(weights), bytes_text(budget),
+                            outline.geometry.load.quantize == kernels::Quantize::q4
+                                ? ""
+                                : "; --quantize makes them smaller"));
   }
   kernels::Queue queue = make_queue(options);
   models::Model model = load_weights_of(source, outline, options, queue);

@@ -29,6 +29,11 @@ std::string kv_dtype_name(DType dtype);
 /// What linear weights are in memory: BF16, F32, FP8, q8 or q4.
 std::string weights_name(const models::LoadOptions& load);
 
+/// What all weights will hold of the device, small tensors included; of published FP8 an estimate,
+/// see models::packed_bytes.
+std::size_t weight_bytes(const models::Plan& plan, kernels::Device device,
+                         const models::LoadOptions& load);
+
 /// cpu or cuda; else Error(usage).
 kernels::Device device_of(const std::string& name);
 
@@ -37,7 +42,9 @@ models::GraphOptions parse_graphs(const std::string& mode);
 /// --graphs. Throws Error(usage) where it is given without a card.
 models::GraphOptions graphs_of(const ModelOptions& options);
 
-/// Sizes as --dtype, --kv-dtype, --state-dtype and --page-tokens ask for.
+/// Sizes as --dtype, --quantize, --kv-dtype, --state-dtype and --page-tokens ask for. Reads
+/// config.json, and the headers of the weights where it lets expect published FP8. Throws
+/// Error(model) for a config that hyb cannot run, Error(usage) for types that do not go together.
 ModelOutline outline_of(const ModelSource& source, const ModelOptions& options);
 
 /// Throws Error(usage) for a name that is neither cpu nor cuda. Warns of a card that this build
@@ -48,7 +55,9 @@ kernels::Queue make_queue(const ModelOptions& options);
 /// help. To be asked before whether the model fits.
 void check_loadable(const ModelSource& source, const ModelOptions& options);
 
-/// Reads or makes up the weights. Throws Error(model) when there are none to read.
+/// Reads or makes up the weights. `make_room` is asked where the device refuses memory for one.
+/// Throws Error(model) when there are none to read, or others than the plan wants; Error(memory),
+/// with the numbers, where they have no room.
 models::Model load_weights_of(const ModelSource& source, const ModelOutline& outline,
                               const ModelOptions& options, kernels::Queue& queue,
                               const models::MakeRoom& make_room = {});

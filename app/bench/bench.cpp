@@ -18,7 +18,7 @@ constexpr std::int32_t probe_passes_min = 5;
 /// Whether the probe's buffer and a short case go beside the weights.
 bool has_room_for_reader(const BareModel& model) {
   const models::RunnerOptions short_case = CaseRun::needs(model, {.length = 1}, 1);
-  return model.model.weights.packed_bytes + model.runner_bytes(short_case) + Probes::read_bytes <=
+  return model.model.weights.bytes() + model.runner_bytes(short_case) + Probes::read_bytes <=
          model.budget;
 }
 
@@ -51,7 +51,7 @@ std::string Bench::refusal(const BenchCase& test) const {
 }
 
 std::size_t Bench::bytes_for(const CaseRoom& room) const {
-  return model_->model.weights.packed_bytes +
+  return model_->model.weights.bytes() +
          model_->runner_bytes(CaseRun::needs(*model_, room, options_.chunk_tokens)) +
          (has_read_probe_ ? Probes::read_bytes : 0);
 }

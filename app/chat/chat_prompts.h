@@ -31,9 +31,10 @@ class ChatPrompts {
   void set_think(Think think);
   Think think() const { return think_; }
 
-  /// The prompt for `message` said behind `turn`. Where the template ends prompts with what the
-  /// next turn's prompt has no more (a thought begun, say), its last message end stands before
-  /// that.
+  /// The prompt for `message` said behind `turn` (0: as the first one). Its message_ends are as
+  /// EncodedPrompt says, with one more where the template ends prompts with what the prompt of the
+  /// next turn does not have at this place any more (a thought begun, say): before that. Throws
+  /// Error(model) where the template makes nothing of the conversation.
   EncodedPrompt prompt(const Conversation& conversation, std::int32_t turn,
                        const std::string& message) const;
 

@@ -76,7 +76,7 @@ models::RunnerOptions packed_options(const BareModel& model, const models::Runne
 }
 
 void check_fits(const BareModel& model, const models::RunnerOptions& options) {
-  const std::size_t bytes = model.model.weights.packed_bytes + 2 * model.runner_bytes(options);
+  const std::size_t bytes = model.model.weights.bytes() + 2 * model.runner_bytes(options);
   if (bytes <= model.budget) return;
   throw Error(ErrorKind::memory,
               fmt::format("verify: needs {}, --memory allows {}; ask for fewer --prompts",

@@ -64,17 +64,6 @@ std::string positions_text(const models::Plan& plan) {
                      plan.has_rope() ? "" : " stated; no rope, so more is possible");
 }
 
-/// How they are stored in memory.
-std::string weights_text(const models::LoadOptions& load) {
-  std::string text(name_of(load.activation));
-  if (load.quantize != kernels::Quantize::none) {
-    text += fmt::format(" and {}", models::name_of(load.quantize));
-  } else if (load.fp8_parameters > 0 && load.activation == DType::bf16) {
-    text += " and F8_E4M3";
-  }
-  return text;
-}
-
 std::string tensors_text(const std::optional<TensorCheck>& tensors) {
   if (!tensors) return "none in this folder";
   std::string text = fmt::format("{} in {} file{}, {}; ", tensors->rows.size(), tensors->files,
@@ -128,8 +117,7 @@ Inspection inspect(const ModelSource& source, const ModelOptions& options) {
   const models::Roofline roofline(outline.plan, *outline.family, outline.geometry);
   all.parameters = models::parameters(models::required_weights(outline.plan, *outline.family));
   all.active_parameters = roofline.active_parameters() + roofline.head_parameters();
-  all.packed_bytes =
-      models::packed_bytes(outline.plan, device_of(options.device), outline.geometry.load);
+  all.weight_bytes = weight_bytes(outline.plan, device_of(options.device), outline.geometry.load);
   all.decode_bytes =
       roofline
           .step({.sequences = 1, .tokens = 1, .position = Inspection::decode_position, .rows = 1})
@@ -151,9 +139,8 @@ std::string inspection_text(const Inspection& all, bool all_tensors) {
   };
   add("model", all.name);
   add("model_type", plan.family);
-  add("parameters",
-      fmt::format("{}, {} per token", parameters_text(all.parameters),
-                  parameters_text(all.active_parameters)));
+  add("parameters", fmt::format("{}, {} per token", parameters_text(all.parameters),
+                                parameters_text(all.active_parameters)));
   add("width", fmt::format("{}, vocabulary {}{}", plan.width, plan.vocab,
                            plan.tied_head ? ", tied head" : ""));
   add("layers", std::to_string(plan.layers.size()));
@@ -163,7 +150,7 @@ std::string inspection_text(const Inspection& all, bool all_tensors) {
   }
   add("positions", positions_text(plan));
   add("weights",
-      fmt::format("{} in memory, {}", bytes_text(all.packed_bytes), weights_text(geometry.load)));
+      fmt::format("{} in memory, {}", bytes_text(all.weight_bytes), weights_name(geometry.load)));
   add("keys and values", fmt::format("{} per token, {}", bytes_text(geometry.kv_bytes_per_token),
                                      name_of(geometry.kv_dtype)));
   add("state",
@@ -204,7 +191,7 @@ Json inspection_json(const Inspection& all, bool all_tensors) {
                {"has_rope", plan.has_rope()},
                {"dtype", name_of(all.outline.activation)},
                {"quantize", models::name_of(geometry.load.quantize)},
-               {"weights_bytes", all.packed_bytes},
+               {"weights_bytes", all.weight_bytes},
                {"kv_dtype", name_of(geometry.kv_dtype)},
                {"state_dtype", name_of(geometry.state_dtype)},
                {"kv_bytes_per_token", geometry.kv_bytes_per_token},

@@ -18,7 +18,7 @@ struct Inspection {
   ModelOutline outline;
   std::int64_t parameters = 0;
   std::int64_t active_parameters = 0;    ///< that one token goes through, the head included
-  std::size_t packed_bytes = 0;          ///< of the weights in memory
+  std::size_t weight_bytes = 0;          ///< of the weights in memory
   double decode_bytes = 0;               ///< moved for one token at position decode_position
   std::optional<TensorCheck> tensors;    ///< none: the folder has no weights
   std::string tokenizer, chat_template;  ///< what is there, in words; or why it can't be used

@@ -21,6 +21,15 @@ struct Shape {
                        {.sequences_max = sequences, .chunk_tokens = 512});
   }
 
+  /// Of a runner with these pools, whose sequences may have `length` tokens.
+  std::size_t workspace_bytes(const MemoryPlan& memory, std::int32_t length,
+                              std::int32_t sequences) const {
+    models::RunnerOptions options =
+        runner_options(plan, memory, {.sequences_max = sequences, .chunk_tokens = 512});
+    options.positions_max = length;
+    return models::ModelRunner::workspace_bytes(kernels::Device::cpu, plan, geometry, options, 2);
+  }
+
   models::Config config;
   models::Plan plan;
   models::Geometry geometry;
@@ -55,7 +64,9 @@ TEST_SUITE("app/memory_plan") {
             // All that is left is theirs, but for what no superblock fits into, and tables of
             // positions that no sequence of these pools reaches.
             const std::size_t tables =
-                plan.length_max < wanted_length(shape, context) ? std::size_t{2} << 20 : 0;
+                shape.workspace_bytes(plan, wanted_length(shape, context), sequences) -
+                plan.workspace;
+            CHECK(plan.total() + tables <= plan.budget);
             CHECK(plan.total() + plan.pools.layout.superblock_bytes + tables > plan.budget);
             if (context != 0) CHECK(plan.length_max <= context);
           }
@@ -74,6 +85,22 @@ TEST_SUITE("app/memory_plan") {
       const std::string text = error.what();
       CHECK(text.find("256.0 MiB") != std::string::npos);
       CHECK(text.find("weights") != std::string::npos);
+      CHECK(text.find("--quantize q8 or q4 makes the weights smaller, a smaller --context") !=
+            std::string::npos);
+      CHECK(text.find("cuBLASLt") == std::string::npos);
+    }
+    Budget card(gib / 4);
+    card.library = 32U << 20;
+    models::GeometryOptions q4;
+    q4.quantize = kernels::Quantize::q4;
+    try {
+      plan_memory(shape.plan, models::geometry_of(shape.plan, q4), card, 0, 2, {});
+      FAIL("no error");
+    } catch (const Error& error) {
+      const std::string text = error.what();
+      CHECK(text.find("cuBLASLt 32.0 MiB") != std::string::npos);
+      CHECK(text.find("--quantize") == std::string::npos);
+      CHECK(text.find("; a smaller --context") != std::string::npos);
     }
   }
 

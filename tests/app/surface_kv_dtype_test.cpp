@@ -6,9 +6,8 @@
 #include <vector>
 
 #include "core/base/json.h"
-#include "tests/app/run_tool.h"
+#include "tests/app/home.h"
 #include "tests/support/error_text.h"
-#include "tests/support/temporary_folder.h"
 
 using namespace hyb;
 using namespace hyb::testing;
@@ -16,26 +15,6 @@ using namespace hyb::testing;
 namespace {
 
 const std::string normed = HYB_TESTS_DIR "/golden/lfm2-dense";  // norms of q and k
-
-struct Home {
-  ToolResult hyb(std::vector<std::string> arguments, const std::string& input = "") const {
-    return run_tool({.arguments = std::move(arguments),
-                     .input = input,
-                     .environment = {{"XDG_DATA_HOME", folder.path().string()}}});
-  }
-  ToolResult chat(const std::string& input, std::vector<std::string> more) const {
-    std::vector<std::string> arguments = {"chat", normed, "-n", "8"};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return hyb(std::move(arguments), input);
-  }
-  Json json(std::vector<std::string> arguments) const {
-    const ToolResult result = hyb(std::move(arguments));
-    CHECK(result.exit_code == 0);
-    return parse_json(result.out, "stdout");
-  }
-
-  TemporaryFolder folder;
-};
 
 }  // namespace
 
@@ -71,6 +50,7 @@ TEST_SUITE("app/surface_kv_dtype") {
     }
     const Json rows = home.json({"bench", "-p", "16", "-n", "2", "-d", "0,40", "-r", "1", "-o",
                                  "json", "--kv-dtype", "fp8"});
+    REQUIRE(rows.size() == 4);
     for (const Json& row : rows) {
       CHECK(row["type_k"] == "fp8");
       CHECK(row["type_v"] == "fp8");
@@ -100,13 +80,15 @@ TEST_SUITE("app/surface_kv_dtype") {
     const std::vector<std::string> fp8 = {"--kv-dtype", "fp8"};
     const std::vector<std::string> saved = {"--kv-dtype", "fp8", "--session", "s"};
     const Home home;
-    const std::string whole = home.chat("a\nb\nc\n", fp8).out;
-    const std::string begin = home.chat("a\nb\n", saved).out;
-    const ToolResult rest = home.chat("c\n", saved);
+    const std::string whole = home.chat(normed, "a\nb\nc\n", fp8).out;
+    const std::string begin = home.chat(normed, "a\nb\n", saved).out;
+    const ToolResult rest = home.chat(normed, "c\n/stats\n", saved);
     CHECK(rest.exit_code == 0);
-    CHECK(rest.err.empty());
+    CHECK(!contains(rest.err, "anew"));
+    CHECK(contains(rest.err, " reused, "));
+    CHECK(!contains(rest.err, "(0 reused, "));
     CHECK(begin + rest.out == whole);
-    const ToolResult other = home.chat("d\n", {"--session", "s"});
+    const ToolResult other = home.chat(normed, "d\n", {"--session", "s"});
     CHECK(other.exit_code == 0);
     CHECK(contains(other.err, "anew"));
   }

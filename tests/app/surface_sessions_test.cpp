@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/base/json.h"
-#include "tests/app/run_tool.h"
+#include "tests/app/home.h"
 #include "tests/support/error_text.h"
 #include "tests/support/temporary_folder.h"
 
@@ -19,27 +19,18 @@ namespace {
 
 const std::string fixture = HYB_TESTS_DIR "/golden/granite-dense-nope";
 
-/// A home in which chats are kept.
-struct Home {
-  ToolResult hyb(std::vector<std::string> arguments, const std::string& input = "") const {
-    return run_tool({.arguments = std::move(arguments),
-                     .input = input,
-                     .environment = {{"XDG_DATA_HOME", folder.path().string()}}});
+/// A home whose chats are with the fixture.
+struct FixtureHome : Home {
+  ToolResult chat(const std::string& input, const std::vector<std::string>& more = {}) const {
+    return Home::chat(fixture, input, more);
   }
-  ToolResult chat(const std::string& input, std::vector<std::string> more = {}) const {
-    std::vector<std::string> arguments = {"chat", fixture, "-n", "8"};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return hyb(std::move(arguments), input);
-  }
-
-  TemporaryFolder folder;
 };
 
 }  // namespace
 
 TEST_SUITE("app/surface_sessions") {
   TEST_CASE("a chat that was saved goes on as if it had not been left") {
-    const Home home;
+    const FixtureHome home;
     const std::string whole = home.chat("a\nb\nc\n").out;
     CHECK(home.hyb({"sessions"}).out == "no sessions\n");  // a script's chat is not kept unasked
     const std::string begin = home.chat("a\nb\n", {"--session", "s"}).out;
@@ -56,7 +47,7 @@ TEST_SUITE("app/surface_sessions") {
   }
 
   TEST_CASE("list, show and rm") {
-    const Home home;
+    const FixtureHome home;
     home.chat("hello\nonce more\n", {"--session", "s"});
     const ToolResult listed = home.hyb({"sessions", "list"});
     CHECK(listed.exit_code == 0);
@@ -77,7 +68,7 @@ TEST_SUITE("app/surface_sessions") {
   }
 
   TEST_CASE("a damaged session is refused and left alone; one of another model is run anew") {
-    const Home home;
+    const FixtureHome home;
     home.chat("a\n", {"--session", "s"});
     const std::string path = (home.folder.path() / "hyb/sessions/s.session").string();
     const ToolResult other = home.hyb({"chat", "-n", "4", "--session", "s"}, "b\n");
@@ -98,7 +89,7 @@ TEST_SUITE("app/surface_sessions") {
   }
 
   TEST_CASE("damaged memory is told of in one line and run anew, and the file is whole again") {
-    const Home home;
+    const FixtureHome home;
     const std::string whole = home.chat("a\nb\nc\n").out;
     const std::string begin = home.chat("a\n", {"--session", "s"}).out;
     const std::string path = (home.folder.path() / "hyb/sessions/s.session").string();
@@ -113,7 +104,7 @@ TEST_SUITE("app/surface_sessions") {
   }
 
   TEST_CASE("a chat that is killed keeps every turn that was answered") {
-    const Home home;
+    const FixtureHome home;
     const ToolResult killed =
         run_shell("(printf 'a\\nb\\n'; sleep 3; printf 'c\\n') | XDG_DATA_HOME=" +
                   home.folder.path().string() + " timeout -s KILL 2 $HYB chat " + fixture +

@@ -1,0 +1,91 @@
+#include <doctest/doctest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/app/home.h"
+#include "tests/support/error_text.h"
+
+using namespace hyb;
+using namespace hyb::testing;
+
+TEST_SUITE("app/surface_quantize") {
+  TEST_CASE("fit and inspect say the same of weights, by name and in bytes") {
+    const Home home;
+    for (const std::string model : {"demo", "granite-4.0-h-micro", "qwen3-next-80b-a3b"}) {
+      double before = 0;
+      for (const std::string quantize : {"none", "q8", "q4"}) {
+        CAPTURE(model);
+        CAPTURE(quantize);
+        const auto with = [&](const char* command, bool json) {
+          std::vector<std::string> arguments = {command, model, "--quantize", quantize};
+          if (std::string(command) == "fit") {
+            arguments.insert(arguments.end(), {"--memory", "1TiB"});
+          }
+          if (json) arguments.emplace_back("--json");
+          return arguments;
+        };
+        const Json fit = home.json(with("fit", true)), inspect = home.json(with("inspect", true));
+        CHECK(fit["quantize"] == quantize);
+        CHECK(inspect["quantize"] == quantize);
+        CHECK(fit["weights_bytes"] == inspect["weights_bytes"]);
+        const double bytes = fit["weights_bytes"].get<double>();
+        if (before > 0) CHECK(bytes < before);
+        before = bytes;
+        const std::string name = quantize == "none" ? "BF16" : quantize;
+        const std::string fit_text = home.hyb(with("fit", false)).out;
+        const std::string inspect_text = home.hyb(with("inspect", false)).out;
+        CHECK(contains(fit_text.substr(fit_text.find("weights")).substr(0, 60), name));
+        CHECK(contains(inspect_text, " in memory, " + name + "\n"));
+      }
+    }
+  }
+
+  TEST_CASE("beside --dtype f32 it is a usage error, of every command that has it") {
+    const Home home;
+    for (const std::vector<std::string>& arguments : {std::vector<std::string>{"fit", "demo"},
+                                                      {"inspect", "demo"},
+                                                      {"run", "-p", "x"},
+                                                      {"bench", "-p", "8"},
+                                                      {"verify"}}) {
+      CAPTURE(arguments.front());
+      std::vector<std::string> words = arguments;
+      words.insert(words.end(), {"--quantize", "q8", "--dtype", "f32"});
+      const ToolResult result = home.hyb(words);
+      CHECK(result.exit_code == 2);
+      CHECK(contains(result.err, "--quantize: quantised weights are for bf16 activations"));
+    }
+  }
+
+  TEST_CASE("a batch goes on with the weights that it began with, and with no others") {
+    const Home home;
+    const std::string in = (home.folder.path() / "in.txt").string();
+    const std::string out = (home.folder.path() / "out.jsonl").string();
+    std::ofstream(in) << "a b c\nd e f\n";
+    const auto with = [&](const char* quantize) {
+      return home.hyb({"batch", "demo", in, "-o", out, "-n", "4", "--quantize", quantize});
+    };
+    CHECK(with("q8").exit_code == 0);
+    CHECK(with("q8").exit_code == 0);
+    for (const char* other : {"q4", "none"}) {
+      const ToolResult refused = with(other);
+      CHECK(refused.exit_code == 2);
+      CHECK(contains(refused.err, "quantize"));
+    }
+  }
+
+  TEST_CASE("a saved chat is gone on with over weights of its own kind, and run anew over others") {
+    const Home home;
+    const auto stats = [&](const char* quantize) {
+      return home.chat("demo", "b\n/stats\n", {"--session", "s", "--quantize", quantize}).err;
+    };
+    CHECK(home.chat("demo", "a\n", {"--session", "s", "--quantize", "q8"}).exit_code == 0);
+    const std::string same = stats("q8");
+    CHECK(!contains(same, "anew"));
+    CHECK(contains(same, " reused, "));
+    CHECK(!contains(same, "(0 reused, "));
+    CHECK(contains(stats("none"), "anew"));
+  }
+}
