@@ -25,7 +25,8 @@ CardTraces card_traces() {
 std::string unused_card_text(bool build_has_cuda, const CardTraces& traces) {
   if (build_has_cuda || !traces.has_device) return "";
   return "this machine has an NVIDIA card, but this hyb was built without CUDA: build it again "
-         "where nvcc of CUDA 12.4 or later is (README, CUDA), then ask for --device cuda; "
+         "where nvcc of CUDA 12.4 or later is (README, On an NVIDIA card), then ask for --device "
+         "cuda; "
          "--device cpu is used";
 }
 

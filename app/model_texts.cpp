@@ -55,8 +55,8 @@ Json read_json(const ModelSource& source, const std::string& file) {
 [[noreturn]] void refuse_without_template(const ModelSource& source) {
   throw Error(ErrorKind::model,
               fmt::format("{}: the model has no chat template, so there is no telling how it wants "
-                          "to be talked to; it continues plain text: hyb run {} --raw -p TEXT",
-                          source.name(), source.name()));
+                          "to be talked to; with --raw it continues plain text",
+                          source.name()));
 }
 
 }  // namespace

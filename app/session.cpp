@@ -41,7 +41,7 @@ struct Session::Parts {
   std::unique_ptr<kernels::Queue> queue;
   models::Model model;
   Budget budget{0};
-  bool may_shrink = false;  ///< nobody said how much memory it shall be
+  bool may_shrink = false;  ///< --memory is auto: pools may become smaller than was planned
   std::int32_t context = 0;
   MemoryPlan memory;
   std::future<std::unique_ptr<kernels::SuperblockMap>> superblocks;
@@ -236,11 +236,15 @@ const Json& Session::generation_config() const { return parts_->texts.generation
 const std::vector<TokenId>& Session::stop_tokens() const { return parts_->texts.stop_tokens; }
 
 Request Session::request(const GenerationOptions& options) const {
+  return request_of(options, parts_->texts);
+}
+
+Request request_of(const GenerationOptions& options, const ModelTexts& texts) {
   Request request;
   request.max_tokens = options.max_tokens.value_or(-1);
-  request.sampling = sampling_of(options, parts_->texts.generation_config);
+  request.sampling = sampling_of(options, texts.generation_config);
   request.stop = options.stop;
-  request.stop_tokens = parts_->texts.stop_tokens;
+  request.stop_tokens = texts.stop_tokens;
   request.ignore_eos = options.ignore_eos;
   return request;
 }

@@ -71,6 +71,9 @@ models::RunnerOptions runner_options(const models::Plan& plan, const MemoryPlan&
 /// Turns "auto", shares and sizes into bytes of this machine's memory, or of its card's.
 std::size_t budget_bytes(const MemoryBudget& budget, kernels::Device device);
 
+/// A request with the model's stop tokens and the options' sampling; the prompt is empty.
+Request request_of(const GenerationOptions& options, const ModelTexts& texts);
+
 /// An opened model with its engine: the only place where all rooms meet.
 class Session {
  public:
@@ -105,7 +108,7 @@ class Session {
   /// End-of-answer tokens: generation_config, config and tokenizer_config together.
   const std::vector<TokenId>& stop_tokens() const;
 
-  /// A request with the session's stop tokens and the options' sampling; the prompt is empty.
+  /// request_of() with this model's texts.
   Request request(const GenerationOptions& options) const;
 
  private:

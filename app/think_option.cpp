@@ -12,7 +12,7 @@ namespace hyb::app {
 
 void add_think_option(CLI::App& cli, Think& think) {
   cli.add_option_function<std::string>(
-         "--think", [&think](const std::string& word) { think = word == "on"; },
+         "--think", [&think](const std::string& word) { think = parse_think(word).value(); },
          "whether the model thinks before it answers: enable_thinking for the chat template, which "
          "decides without it. Some models are told in the system prompt instead (/think, "
          "/no_think)")
@@ -22,6 +22,21 @@ void add_think_option(CLI::App& cli, Think& think) {
 std::string_view name_of(Think think) {
   if (!think) return "default";
   return *think ? "on" : "off";
+}
+
+std::optional<Think> parse_think(std::string_view word) {
+  for (const Think think : {Think(true), Think(false), Think()}) {
+    if (word == name_of(think)) return think;
+  }
+  return std::nullopt;
+}
+
+void add_thoughts_option(CLI::App& cli, std::optional<bool>& shown) {
+  cli.add_option_function<std::string>(
+         "--thoughts", [&shown](const std::string& word) { shown = word == "show"; },
+         "whether thoughts are shown beside answers: show (the default on a terminal) or hide "
+         "(where stdout is none, so that it carries answers and nothing else)")
+      ->check(CLI::IsMember({"show", "hide"}));
 }
 
 Json think_variables(Think think) {

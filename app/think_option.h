@@ -21,6 +21,12 @@ void add_think_option(CLI::App& cli, Think& think);
 /// "on", "off" or "default".
 std::string_view name_of(Think think);
 
+/// What name_of() names; nothing: another word.
+std::optional<Think> parse_think(std::string_view word);
+
+/// Adds --thoughts show|hide; `shown` outlives `cli`, nothing: nobody said.
+void add_thoughts_option(CLI::App& cli, std::optional<bool>& shown);
+
 /// What the template gets to see: enable_thinking and thinking, the two names in use.
 Json think_variables(Think think);
 

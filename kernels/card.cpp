@@ -10,7 +10,8 @@ namespace {
 
 [[noreturn]] void fail_without_cuda() {
   throw Error(ErrorKind::usage,
-              "cuda: this build of hyb has no CUDA; build it where nvcc is (README, CUDA), or use "
+              "cuda: this build of hyb has no CUDA; build it where nvcc is (README, On an NVIDIA "
+              "card), or use "
               "--device cpu");
 }
 

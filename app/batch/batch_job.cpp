@@ -200,12 +200,6 @@ struct OpenedJob {
   std::vector<ResultMark> marks;
 };
 
-/// What the chat template cannot do for any line.
-void check_texts(const BatchOptions& options, const InputFile& input, const ModelSource& source) {
-  if (input.format() == LineFormat::text && !options.raw) need_chat_template(source);
-  check_think(options.think, source);
-}
-
 OpenedJob open_job(const BatchOptions& options, const InputFile& input) {
   const ModelSource source = ModelSource::find(options.model.model, read_environment());
   outline_of(source, options.model);  // what cannot run is refused before a file is made
@@ -236,6 +230,16 @@ InputFile scanned_input(const BatchOptions& options) {
       options.input, has_output ? (folder.empty() ? "." : folder) : std::filesystem::path("/tmp"));
   input.scan(options.format);
   return input;
+}
+
+void check_texts(const BatchOptions& options, const InputFile& input, const ModelSource& source) {
+  const bool is_text = input.format() == LineFormat::text;
+  if (is_text && options.raw && options.think) {
+    throw Error(ErrorKind::usage,
+                "--think needs a chat, and with --raw lines of text are none: leave --raw out");
+  }
+  if (is_text && !options.raw) need_chat_template(source);
+  check_think(options.think, source);
 }
 
 JobTerms terms_of(const BatchOptions& options, Request defaults, RequestLimits limits) {

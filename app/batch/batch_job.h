@@ -8,6 +8,7 @@
 #include "app/batch/input_file.h"
 #include "app/batch/request_line.h"
 #include "app/batch/request_maker.h"
+#include "app/model_source.h"
 #include "app/options.h"
 #include "app/prompt.h"
 #include "app/think_option.h"
@@ -38,6 +39,10 @@ inline constexpr int failed_lines_exit = 5;
 
 /// The input, opened and scanned.
 InputFile scanned_input(const BatchOptions& options);
+
+/// What the chat template cannot do for any line: Error(model) where there is none for texts,
+/// Error(usage) where it obeys no --think.
+void check_texts(const BatchOptions& options, const InputFile& input, const ModelSource& source);
 
 /// What holds for all lines. Throws Error(usage) for sampling options out of range.
 JobTerms terms_of(const BatchOptions& options, Request defaults, RequestLimits limits);

@@ -21,7 +21,7 @@ struct JobTerms {
   std::string model;     ///< as the user named it
   std::string system;    ///< for lines that are only a prompt; may be empty
   Think think = {};      ///< of lines that are chats and say nothing of it themselves
-  bool raw = false;      ///< such lines are continued without the chat template
+  bool raw = false;      ///< lines that are only a prompt are continued without the chat template
   bool strict = false;   ///< a line with an unknown field fails
   Truncate truncate = Truncate::refuse;
 };

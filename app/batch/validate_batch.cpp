@@ -14,15 +14,6 @@
 namespace hyb::app {
 namespace {
 
-Request defaults_of(const BatchOptions& options, const ModelTexts& texts) {
-  Request request;
-  request.max_tokens = options.generation.max_tokens.value_or(-1);
-  request.sampling = sampling_of(options.generation, texts.generation_config);
-  request.stop = options.generation.stop;
-  request.stop_tokens = texts.stop_tokens;
-  return request;
-}
-
 /// What a session of this model would take on.
 RequestLimits limits_of(const BatchOptions& options, const ModelSource& source,
                         const Tokenizer& tokenizer) {
@@ -52,12 +43,12 @@ int validate_batch(const BatchOptions& options) {
   const StopAtOnce nothing_to_lose;
   const InputFile input = scanned_input(options);
   const ModelSource source = ModelSource::find(options.model.model, read_environment());
-  check_think(options.think, source);
+  check_texts(options, input, source);
   const ModelTexts texts = read_texts(source);
   const Tokenizer& tokenizer = need_tokenizer(texts, source);
-  RequestMaker maker(
-      tokenizer, texts.chat_template ? &*texts.chat_template : nullptr,
-      terms_of(options, defaults_of(options, texts), limits_of(options, source, tokenizer)));
+  RequestMaker maker(tokenizer, texts.chat_template ? &*texts.chat_template : nullptr,
+                     terms_of(options, request_of(options.generation, texts),
+                              limits_of(options, source, tokenizer)));
   std::int64_t failed = 0;
   for (const InputLine& place : input.lines()) {
     const RequestLine line = input.read(place);

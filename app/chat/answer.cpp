@@ -5,6 +5,9 @@
 
 #include "app/ui/process.h"
 #include "app/ui/sanitizer.h"
+#include "app/ui/terminal.h"
+#include "app/white_space.h"
+#include "core/base/log.h"
 
 namespace hyb::app {
 namespace {
@@ -12,18 +15,23 @@ namespace {
 class StdoutSink : public Sink {
  public:
   explicit StdoutSink(const AnswerView& view)
-      : sanitizes_(view.sanitizes), dims_(view.dims_thoughts), scanner_(view.start) {}
+      : sanitizes_(view.sanitizes),
+        thoughts_(view.thoughts),
+        opening_(view.thoughts == ThoughtView::whole ? view.start.opening : ""),
+        has_thought_(view.start.may_think && !view.start.opening.empty()),
+        scanner_(view.start) {}
 
   void on_text(RequestId, std::int32_t, std::string_view text) override {
-    if (dims_) {
+    if (scans()) {
       show(scanner_.push(text));
     } else {
+      write(shown(std::exchange(opening_, {})));
       write(shown(text));
     }
   }
 
   void on_finish(RequestId, std::int32_t, const Completion& completion) override {
-    if (dims_) show(scanner_.finish());
+    if (scans()) show(scanner_.finish());
     if (sanitizes_) write(sanitizer_.flush());
     // An answer without text is a line too: whoever reads lines counts them.
     if (!ends_line_) write("\n");
@@ -31,16 +39,42 @@ class StdoutSink : public Sink {
     has_finished_ = true;
   }
 
+  /// All that came was left out.
+  bool hid_all() const {
+    return thoughts_ == ThoughtView::hidden && has_thought_ && !has_answer_ &&
+           !answer_.completion.tokens.empty();
+  }
+
   bool has_finished() const { return has_finished_; }
   Answer& answer() { return answer_; }
 
  private:
+  bool scans() const {
+    return thoughts_ == ThoughtView::dimmed || thoughts_ == ThoughtView::hidden;
+  }
+
   std::string shown(std::string_view text) {
     return sanitizes_ ? sanitizer_.push(text) : std::string(text);
   }
 
   void show(const std::vector<ThoughtScanner::Piece>& pieces) {
-    for (const auto& [text, is_thought] : pieces) write(shown(text), is_thought);
+    for (const auto& [text, is_thought] : pieces) {
+      if (thoughts_ == ThoughtView::dimmed) {
+        write(shown(text), is_thought);
+      } else if (is_thought) {
+        has_thought_ = true;
+      } else {
+        write(shown(begun(text)));
+      }
+    }
+  }
+
+  /// An answer without a thought is as the model gave it; behind one, the white space that stood
+  /// between them goes too.
+  std::string_view begun(std::string_view text) {
+    if (has_thought_ && !has_answer_) text = without_front(text);
+    has_answer_ = has_answer_ || !text.empty();
+    return text;
   }
 
   /// Each text ends what it began: nothing that ends the program leaves a dim terminal behind.
@@ -52,7 +86,11 @@ class StdoutSink : public Sink {
     ends_line_ = text.ends_with('\n');
   }
 
-  bool sanitizes_, dims_;
+  bool sanitizes_;
+  ThoughtView thoughts_;
+  std::string opening_;  ///< still to be written before the answer
+  bool has_thought_;
+  bool has_answer_ = false;  ///< something beside the thought came
   ThoughtScanner scanner_;
   Sanitizer sanitizer_;
   bool ends_line_ = false;
@@ -87,6 +125,19 @@ class Withdrawal {
 
 }  // namespace
 
+AnswerView stdout_view(const Environment& environment, std::optional<bool> shows_thoughts) {
+  const bool has_terminal = is_terminal(Stream::output);
+  AnswerView view = {.sanitizes = has_terminal};
+  if (!shows_thoughts.value_or(has_terminal)) {
+    view.thoughts = ThoughtView::hidden;
+  } else if (!has_terminal) {
+    view.thoughts = ThoughtView::whole;
+  } else if (wants_colour(Stream::output, environment)) {
+    view.thoughts = ThoughtView::dimmed;
+  }
+  return view;
+}
+
 Answer stream_answer(Engine& engine, Request request, const AnswerView& view) {
   StdoutSink sink(view);
   const RequestId id = engine.submit(std::move(request), sink);
@@ -98,6 +149,11 @@ Answer stream_answer(Engine& engine, Request request, const AnswerView& view) {
     } else {
       engine.step();
     }
+  }
+  if (sink.hid_all()) {
+    log::warning(
+        "the answer is empty: its thought was not over when it ended; more tokens (-n) let it go "
+        "on, --thoughts show shows it");
   }
   return std::move(sink.answer());
 }

@@ -35,8 +35,10 @@ void Chat::set_think(Think think, std::string_view who) {
 
 void Chat::open(const std::string& name) {
   const std::string system = conversation_.system();
+  const Think think = prompts_.think();
   go_on_with(keeper_->open(name));
   if (!system.empty()) conversation_.set_system(system);
+  if (think) prompts_.set_think(think);
 }
 
 void Chat::close() {
@@ -48,6 +50,8 @@ void Chat::go_on_with(SessionKeeper::Loaded loaded) {
   last_.reset();
   if (!loaded.remark.empty()) log::warning(sanitized_line(loaded.remark));
   if (conversation_.turns() == 0) return;
+  const std::int32_t here = conversation_.here();
+  if (here != 0) prompts_.set_think(conversation_.turn(here).exchange.think);
   notice(place_text(conversation_));
   if (loaded.restored > 0) notice(fmt::format("{} tokens are remembered", loaded.restored));
 }
@@ -173,11 +177,13 @@ void Chat::show_system(const std::string& argument) {
 }
 
 void Chat::show_think(const std::string& argument) {
-  if (argument != "" && argument != "on" && argument != "off" && argument != "default") {
-    throw Error(ErrorKind::usage, fmt::format("/think: on, off or default, got '{}'", argument));
+  if (!argument.empty()) {
+    const std::optional<Think> think = parse_think(argument);
+    if (!think) {
+      throw Error(ErrorKind::usage, fmt::format("/think: on, off or default, got '{}'", argument));
+    }
+    set_think(*think, "/think");
   }
-  if (argument == "default") set_think({}, "/think");
-  if (argument == "on" || argument == "off") set_think(argument == "on", "/think");
   write_stderr(fmt::format("think: {}\n", name_of(prompts_.think())));
 }
 
@@ -269,10 +275,9 @@ Answer Chat::answer(const std::string& message, std::uint64_t seed_shift) {
   request.message_ends = std::move(prompt.message_ends);
   request.keep_logits = true;  // for /regen
   request.sampling.seed += seed_shift;
-  const Answer given = stream_answer(session_->engine(), std::move(request),
-                                     {.sanitizes = manners_.sanitizes,
-                                      .dims_thoughts = manners_.dims_thoughts,
-                                      .start = prompt.start});
+  AnswerView view = manners_.view;
+  view.start = prompt.start;
+  const Answer given = stream_answer(session_->engine(), std::move(request), view);
   const Completion& completion = given.completion;
   if (completion.reason == FinishReason::error) {
     throw Error(ErrorKind::runtime, "the answer broke off: " + completion.error);

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "app/chat/answer.h"
 #include "app/chat/chat_prompts.h"
 #include "app/chat/commands.h"
 #include "app/chat/conversation.h"
@@ -21,10 +22,9 @@ namespace hyb::app {
 
 /// How a chat talks.
 struct ChatManners {
-  bool has_person = false;     ///< notices and status lines are shown
-  bool sanitizes = false;      ///< stdout is a terminal
-  bool dims_thoughts = false;  ///< on stdout
-  bool has_colour = false;     ///< on stderr
+  bool has_person = false;  ///< notices and status lines are shown
+  AnswerView view = {};     ///< of answers, without their start
+  bool has_colour = false;  ///< on stderr
   bool utf8 = false;
   bool has_editor = false;  ///< an entry can begin with a draft, see Chat::draft()
   HistoryMode history = HistoryMode::as_template;
@@ -45,7 +45,8 @@ class Chat {
   /// Throws Error(usage) that begins with `who` where the chat template knows no such choice.
   void set_think(Think think, std::string_view who);
 
-  /// Goes on with the saved chat of the name, or begins one. Throws Error(model) when it is
+  /// Goes on with the saved chat of the name, or begins one. System prompt and choice of thinking
+  /// are those of its last turn, but where they were set before. Throws Error(model) when it is
   /// damaged.
   void open(const std::string& name);
 

@@ -37,9 +37,6 @@ int run(const Options& options) {
   if (job.raw && !job.system.empty()) {
     throw Error(ErrorKind::usage, "--system needs a chat: leave --raw out");
   }
-  if (job.raw && job.think) {
-    throw Error(ErrorKind::usage, "--think needs a chat: leave --raw out");
-  }
   if (job.output.empty() != job.validate) {
     throw Error(ErrorKind::usage, job.validate ? "--validate writes no results: leave -o out"
                                                : "-o OUT is missing: where results go, and where "
@@ -93,7 +90,7 @@ Action describe(CLI::App& cli) {
                  "the system prompt of lines that are only a prompt");
   add_think_option(cli, options->job.think);
   cli.add_flag("--raw", options->job.raw,
-               "continue such lines as they are, without the chat template");
+               "continue lines that are only a prompt as they are, without the chat template");
   cli.add_option("--truncate", options->truncate,
                  "cut prompts that are too long, from their left or their right end")
       ->check(CLI::IsMember({"left", "right"}));

@@ -38,6 +38,7 @@ struct Options {
   GenerationOptions generation;
   std::string system;
   Think think;
+  std::optional<bool> shows_thoughts;
   std::string history = "template";
   std::string session;
   std::optional<double> idle_seconds;
@@ -173,16 +174,14 @@ int run(const Options& options) {
   SnapshotCarrier carrier(engine.pool(), session.runner(), engine.prefixes(),
                           [&engine] { engine.carry_out_orders(); });
   SessionKeeper keeper = make_keeper(options, session, environment, has_person, carrier);
-  Chat chat(
-      session, keeper, options.generation,
-      {.has_person = has_person && is_terminal(Stream::error),
-       .sanitizes = is_terminal(Stream::output),
-       .dims_thoughts = is_terminal(Stream::output) && wants_colour(Stream::output, environment),
-       .has_colour = wants_colour(Stream::error, environment),
-       .utf8 = environment.utf8,
-       .has_editor = has_editor(environment),
-       .history =
-           options.history == "preserve" ? HistoryMode::preserve : HistoryMode::as_template});
+  Chat chat(session, keeper, options.generation,
+            {.has_person = has_person && is_terminal(Stream::error),
+             .view = stdout_view(environment, options.shows_thoughts),
+             .has_colour = wants_colour(Stream::error, environment),
+             .utf8 = environment.utf8,
+             .has_editor = has_editor(environment),
+             .history =
+                 options.history == "preserve" ? HistoryMode::preserve : HistoryMode::as_template});
   chat.set_system(options.system);
   chat.set_think(options.think, "--think");
   const std::unique_ptr<Input> input = make_input(options, environment);
@@ -206,6 +205,7 @@ Action describe(CLI::App& cli) {
   add_tier_options(cli, options->tiers);
   cli.add_option("--system", options->system, "the system prompt");
   add_think_option(cli, options->think);
+  add_thoughts_option(cli, options->shows_thoughts);
   cli.add_option("--history", options->history,
                  "past turns as the template wants them, or just as they were given")
       ->check(CLI::IsMember({"template", "preserve"}))

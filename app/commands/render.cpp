@@ -43,6 +43,22 @@ ChatPrompt read_messages(const std::string& file) {
   return prompt;
 }
 
+/// --think beside a file that says the same thing itself, or another.
+void check_alone(const Options& options, const Json& variables) {
+  if (!options.think) return;
+  const Json variable = think_variables(options.think);
+  const auto says = [&](const Json& names) {
+    for (const auto& [name, value] : variable.items()) {
+      if (names.contains(name)) return true;
+    }
+    return false;
+  };
+  const auto arguments = variables.find("chat_template_kwargs");
+  if (!says(variables) && (arguments == variables.end() || !says(*arguments))) return;
+  throw Error(ErrorKind::usage,
+              "--think: " + options.messages + " says itself whether to think; leave one out");
+}
+
 ChatPrompt prompt_of(const Options& options) {
   if (!options.messages.empty()) return read_messages(options.messages);
   ChatPrompt prompt{.messages = Json::array(), .variables = Json::object()};
@@ -93,6 +109,7 @@ int run(const Options& options) {
   }
   const Tokenizer& tokenizer = need_tokenizer(texts, source);
   const ChatTemplate& chat_template = need_chat_template(texts, source);
+  check_alone(options, prompt.variables);
   check_think(options.think, chat_template, tokenizer, "--think");
   prompt.variables.update(think_variables(options.think));
   if (options.tokens) {
@@ -110,10 +127,13 @@ Action describe(CLI::App& cli) {
   cli.add_option("model", options->model, "folder, org/name[@revision], or demo")
       ->capture_default_str();
   add_text_input(cli, options->input);
-  cli.add_option("--system", options->system, "the system prompt");
+  CLI::Option* system = cli.add_option("--system", options->system, "the system prompt");
   add_think_option(cli, options->think);
   cli.add_option("--messages", options->messages,
-                 "JSON file (- for stdin): messages, or an object with messages, tools, ...");
+                 "JSON file (- for stdin): messages, or an object with messages, tools, ...")
+      ->excludes(system)
+      ->excludes(cli.get_option("--prompt"))
+      ->excludes(cli.get_option("--prompt-file"));
   cli.add_option("--template", options->template_file, "a template in place of the model's");
   CLI::Option* json = cli.add_flag("--json", options->json,
                                    "pieces with their source: template, person, assistant");

@@ -17,7 +17,6 @@
 #include "app/text_input.h"
 #include "app/think_option.h"
 #include "app/ui/process.h"
-#include "app/ui/terminal.h"
 #include "core/base/error.h"
 
 namespace hyb::app {
@@ -30,6 +29,7 @@ struct Options {
   std::string system;
   std::string truncate;
   Think think;
+  std::optional<bool> shows_thoughts;
   bool raw = false;
   bool allow_special = false;
   bool json = false;
@@ -91,12 +91,9 @@ void fail_on_error(const Completion& completion) {
 }
 
 void stream(const Options& options, Session& session, Asked asked) {
-  const bool has_terminal = is_terminal(Stream::output);
-  const Answer answer = stream_answer(
-      session.engine(), std::move(asked.request),
-      {.sanitizes = has_terminal,
-       .dims_thoughts = has_terminal && wants_colour(Stream::output, read_environment()),
-       .start = std::move(asked.start)});
+  AnswerView view = stdout_view(read_environment(), options.shows_thoughts);
+  view.start = std::move(asked.start);
+  const Answer answer = stream_answer(session.engine(), std::move(asked.request), view);
   if (options.verbose) {
     write_stderr(statistics(answer.completion.usage, session.load_time()));
   }
@@ -133,6 +130,10 @@ void check(const Options& options) {
   refuse(options.logprobs >= 0 && !options.json, "--logprobs needs --json");
   refuse(options.raw && !options.system.empty(), "--system needs a chat: leave --raw out");
   refuse(options.raw && options.think.has_value(), "--think needs a chat: leave --raw out");
+  refuse(options.raw && options.shows_thoughts.has_value(),
+         "--thoughts needs a chat: plain text has no thought that could be told from it");
+  refuse(options.json && options.shows_thoughts.has_value(),
+         "--thoughts is for text: --json has the thought as reasoning_content");
   refuse(options.allow_special && !options.raw,
          "--allow-special needs --raw: in a chat, what a person writes is never a control token");
 }
@@ -171,6 +172,7 @@ Action describe(CLI::App& cli) {
   add_generation_options(cli, options->generation);
   cli.add_option("--system", options->system, "the system prompt");
   add_think_option(cli, options->think);
+  add_thoughts_option(cli, options->shows_thoughts);
   cli.add_flag("--raw", options->raw, "continue the text as it is, without the chat template");
   cli.add_flag("--allow-special", options->allow_special,
                "with --raw: control tokens spelled in the text become tokens");

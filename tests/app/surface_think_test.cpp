@@ -6,64 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "core/base/json.h"
-#include "tests/app/run_tool.h"
+#include "tests/app/thinkers.h"
 #include "tests/support/error_text.h"
 #include "tests/support/file_content.h"
 #include "tests/support/temporary_folder.h"
 
 using namespace hyb;
 using namespace hyb::testing;
-
-namespace {
-
-std::string golden(const std::string& name) { return std::string(HYB_TESTS_DIR "/golden/") + name; }
-
-/// Makes a model say these tokens, each once, in this order.
-std::vector<std::string> script(const std::vector<int>& ids) {
-  std::vector<std::string> words = {"--presence-penalty", "100"};
-  int bias = 96;
-  for (const int id : ids) {
-    words.insert(words.end(), {"--logit-bias", std::to_string(id) + "=" + std::to_string(bias)});
-    bias -= 12;
-  }
-  return words;
-}
-
-ToolResult tool(std::vector<std::string> words, const std::vector<std::string>& more = {},
-                std::string input = {}) {
-  words.insert(words.end(), more.begin(), more.end());
-  return run_tool({.arguments = std::move(words), .input = std::move(input)});
-}
-
-/// The message of `hyb run --json`.
-Json message_of(std::vector<std::string> words, const std::vector<std::string>& more = {}) {
-  words.push_back("--json");
-  const ToolResult result = tool(std::move(words), more);
-  CAPTURE(result.err);
-  REQUIRE(result.exit_code == 0);
-  return parse_json(result.out, "stdout")["choices"][0]["message"];
-}
-
-/// A thinking model's fixture: A and B as tokens, the end of a thought, the end of an answer.
-struct Thinker {
-  const char* name;
-  int a, b, thought_end, answer_end;
-};
-
-constexpr Thinker thinkers[] = {{"nemotron-moe", 48, 49, 13, 11},
-                                {"qwen3_5-text", 32, 33, 283, 279}};
-
-std::vector<std::string> thought_script(const Thinker& thinker) {
-  return script({thinker.a, thinker.thought_end, thinker.b, thinker.answer_end});
-}
-
-std::vector<int> ids_of(const ToolResult& rendered) {
-  REQUIRE(rendered.exit_code == 0);
-  return parse_json(rendered.out, "ids").get<std::vector<int>>();
-}
-
-}  // namespace
 
 TEST_SUITE("app/surface_think") {
   TEST_CASE("every end-of-answer token of every file ends an answer") {
@@ -112,11 +61,14 @@ TEST_SUITE("app/surface_think") {
     const std::string out = (folder.path() / "out").string();
     for (const std::vector<std::string>& words : {std::vector<std::string>{"run", model, "-p", "x"},
                                                   {"chat", model},
-                                                  {"batch", model, in, "-o", out}}) {
+                                                  {"batch", model, in, "-o", out},
+                                                  {"batch", model, in, "--validate"}}) {
       const ToolResult result = tool(words);
       CHECK(result.exit_code == 3);
       CHECK(contains(result.err, "has no chat template"));
       CHECK(contains(result.err, "--raw"));
+      CHECK(!contains(result.err, "hyb run"));
+      CHECK(result.out.empty());
     }
     CHECK(content(out).empty());
     CHECK(tool({"run", model, "--raw", "-p", "x", "-n", "2"}).exit_code == 0);
@@ -157,13 +109,22 @@ TEST_SUITE("app/surface_think") {
           2);
   }
 
-  TEST_CASE("run --json tells the thought from the answer; a pipe gets the text as it is") {
+  TEST_CASE("run --json tells the thought from the answer; a pipe gets the answer alone") {
     for (const Thinker& thinker : thinkers) {
       CAPTURE(thinker.name);
       const std::vector<std::string> words = {"run", golden(thinker.name), "-p", "x", "-n", "9"};
       const Json message = message_of(words, thought_script(thinker));
       CHECK(to_text(message) == R"({"role":"assistant","content":"B","reasoning_content":"A"})");
-      CHECK(tool(words, thought_script(thinker)).out == "A</think>B\n");
+      const ToolResult piped = tool(words, thought_script(thinker));
+      CHECK(piped.out == "B\n");
+      CHECK(piped.err.empty());
+      std::vector<std::string> showing = words;
+      showing.insert(showing.end(), {"--thoughts", "show"});
+      CHECK(tool(showing, thought_script(thinker)).out == "<think>\nA</think>B\n");
+      const ToolResult unfinished = tool(words, script({thinker.a, thinker.b, thinker.answer_end}));
+      CHECK(unfinished.exit_code == 0);
+      CHECK(unfinished.out == "\n");
+      CHECK(contains(unfinished.err, "the answer is empty: its thought was not over"));
       const Json cut = message_of(words, script({thinker.a, thinker.b, thinker.answer_end}));
       CHECK(to_text(cut) == R"({"role":"assistant","content":"","reasoning_content":"AB"})");
       std::vector<std::string> off = script({thinker.b, thinker.answer_end});
@@ -174,6 +135,18 @@ TEST_SUITE("app/surface_think") {
     const std::vector<std::string> words = {"run", golden("qwen3-next-odd"), "-p", "x", "-n", "9"};
     CHECK(to_text(message_of(words, script({281, 32, 282, 33, 278}))) ==
           R"({"role":"assistant","content":"B","reasoning_content":"A"})");
+    CHECK(tool(words, script({281, 32, 282, 33, 278})).out == "B\n");
+    std::vector<std::string> whole = words;
+    whole.insert(whole.end(), {"--thoughts", "show"});
+    CHECK(tool(whole, script({281, 32, 282, 33, 278})).out == "<think>A</think>B\n");
+    std::vector<std::string> continued = words;
+    continued.push_back("--raw");
+    CHECK(tool(continued, script({281, 32, 282, 33, 278})).out == "<think>A</think>B\n");
+    for (const char* other : {"--raw", "--json"}) {
+      std::vector<std::string> refused = whole;
+      refused.emplace_back(other);
+      CHECK(tool(refused).exit_code == 2);
+    }
     std::vector<std::string> raw = words;
     raw.insert(raw.end(), {"--raw", "--json"});
     const ToolResult plain = tool(raw, script({281, 32, 282, 33, 278}));
@@ -184,14 +157,15 @@ TEST_SUITE("app/surface_think") {
     const Thinker& thinker = thinkers[0];
     std::string line = std::string(HYB_BINARY) + " run " + golden(thinker.name) + " -p x -n 9";
     for (const std::string& word : thought_script(thinker)) line += " " + word;
-    const auto shown = [&](const std::string& variable) {
-      return run_tool({.arguments = {"-qec", variable + " " + line, "/dev/null"},
+    const auto shown = [&](const std::string& variable, const std::string& more = "") {
+      return run_tool({.arguments = {"-qec", variable + " " + line + more, "/dev/null"},
                        .environment = {{"TERM", "xterm"}},
                        .program = "script"})
           .out;
     };
     CHECK(shown("") == "\x1b[2mA\x1b[m\x1b[2m</think>\x1b[mB\r\n");
     CHECK(shown("NO_COLOR=1") == "A</think>B\r\n");
+    CHECK(shown("", " --thoughts hide") == "B\r\n");
   }
 
   TEST_CASE("batch: thoughts beside answers; a line's own word counts for more than the flag") {
@@ -253,7 +227,7 @@ TEST_SUITE("app/surface_think") {
       const ToolResult result =
           tool({"chat", model, "-n", "9"}, thought_script(thinker), "x\ny\n/stats\n");
       CHECK(result.exit_code == 0);
-      CHECK(result.out == "A</think>B\nA</think>B\n");
+      CHECK(result.out == "B\nB\n");
       CAPTURE(result.err);
       CHECK(contains(result.err, "prompt               " + std::to_string(second.size()) + " tok"));
       // All that the template lets stay is reused, up to the thought that the first prompt began.
@@ -304,6 +278,70 @@ TEST_SUITE("app/surface_think") {
     const ToolResult whole =
         tool({"chat", golden(thinker.name), "-n", "9"}, thought_script(thinker), "x\ny\n/stats\n");
     CHECK(prompt(second) == prompt(whole));
+  }
+
+  TEST_CASE("a chat that is gone on with thinks as its last turn was told to") {
+    const TemporaryFolder home;
+    const auto chat = [&](const std::string& input, const std::vector<std::string>& more = {}) {
+      std::vector<std::string> words = {"chat", golden("nemotron-moe"), "-n", "4", "--session",
+                                        "s"};
+      words.insert(words.end(), more.begin(), more.end());
+      return run_tool({.arguments = words,
+                       .input = input,
+                       .environment = {{"XDG_DATA_HOME", home.path().string()}}});
+    };
+    CHECK(chat("/think off\nx\n").exit_code == 0);
+    CHECK(contains(chat("/think\n").err, "think: off\n"));
+    CHECK(contains(chat("/think\ny\n", {"--think", "on"}).err, "think: on\n"));
+    CHECK(contains(chat("/think\n/undo\n").err, "think: on\n"));
+    CHECK(contains(chat("/think\n").err, "think: off\n"));  // the turn that /undo went back to
+  }
+
+  TEST_CASE("batch --raw --think: for the lines that are chats; refused where none can be") {
+    const Thinker& thinker = thinkers[0];
+    const TemporaryFolder folder;
+    const std::string out = (folder.path() / "out").string();
+    const std::string chats = folder
+                                  .write("chats", R"({"id":"raw","prompt":"x"}
+{"id":"chat","messages":[{"role":"user","content":"x"}]}
+)")
+                                  .string();
+    CHECK(tool({"batch", golden(thinker.name), chats, "-o", out, "-n", "9", "--raw", "--think",
+                "off"},
+               thought_script(thinker))
+              .exit_code == 0);
+    CHECK(contains(content(out), R"("content":"A</think>B")"));
+    CHECK(!contains(content(out), "reasoning_content"));  // no thought was begun
+    const std::string texts = folder.write("texts", "x\n").string();
+    const ToolResult refused =
+        tool({"batch", golden(thinker.name), texts, "--validate", "--raw", "--think", "off"});
+    CHECK(refused.exit_code == 2);
+    CHECK(contains(refused.err, "--think needs a chat"));
+  }
+
+  TEST_CASE("render --messages stands alone, and says itself whether to think, or leaves it") {
+    const TemporaryFolder folder;
+    const auto file = [&](const char* name, const std::string& more) {
+      return folder.write(name, R"({"messages":[{"role":"user","content":"x"}])" + more + "}")
+          .string();
+    };
+    const std::string plain = file("plain", "");
+    const std::string told = file("told", R"(,"chat_template_kwargs":{"enable_thinking":true})");
+    const std::string direct = file("direct", R"(,"enable_thinking":true)");
+    const auto render = [&](const std::string& messages, const std::vector<std::string>& more) {
+      return tool({"render", golden("nemotron-moe"), "--messages", messages}, more);
+    };
+    CHECK(render(plain, {"--think", "off"}).out.ends_with("<think></think>"));
+    CHECK(render(told, {}).exit_code == 0);
+    for (const std::string& saying : {told, direct}) {
+      const ToolResult refused = render(saying, {"--think", "off"});
+      CHECK(refused.exit_code == 2);
+      CHECK(contains(refused.err, "says itself whether to think"));
+    }
+    for (const std::vector<std::string>& more :
+         {std::vector<std::string>{"--system", "s"}, {"-p", "x"}, {"--prompt-file", plain}}) {
+      CHECK(render(plain, more).exit_code == 2);
+    }
   }
 
   TEST_CASE("inspect names what the template does about thoughts and tools") {
