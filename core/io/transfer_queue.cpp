@@ -139,7 +139,13 @@ void TransferQueue::write(std::span<const Extent> extents, std::size_t bytes,
   Buffer buffer = take_buffer(bytes);
   bytes_written_ += bytes;
   lock.unlock();
-  fill({buffer.get(), bytes});
+  try {
+    fill({buffer.get(), bytes});
+  } catch (...) {
+    lock.lock();
+    bytes_written_ -= bytes;
+    throw;
+  }
   lock.lock();
   add(true, extents, bytes, std::move(buffer));
 }

@@ -45,8 +45,9 @@ class TransferQueue {
   TransferQueue(const TransferQueue&) = delete;
   TransferQueue& operator=(const TransferQueue&) = delete;
 
-  /// Has `bytes` bytes written to the extents. `fill` makes them, before this returns. Waits for
-  /// earlier writes where there is no room.
+  /// Has `bytes` bytes written to the extents. `fill` makes them, before this returns; what it
+  /// throws leaves this call, and nothing is written. Waits for earlier writes where there is no
+  /// room.
   void write(std::span<const Extent> extents, std::size_t bytes,
              const std::function<void(std::span<std::byte>)>& fill);
 

@@ -152,8 +152,13 @@ void SnapshotTier::spill(std::span<const TokenId> key, const Snapshot& snapshot)
   }
   const std::vector<CheckpointUnit> sources = units_of(checkpoint, carrier_.layout());
   require(sources.size() == units.size(), "tier: a checkpoint has the units of its kinds");
-  for (std::size_t i = 0; i < units.size(); ++i) {
-    if (is_new[i]) store(units[i], sources[i]);
+  try {
+    for (std::size_t i = 0; i < units.size(); ++i) {
+      if (is_new[i]) store(units[i], sources[i]);
+    }
+  } catch (...) {
+    remove(entry);  // a unit of it has no bytes
+    throw;
   }
   ++stats_.spilled;
 }

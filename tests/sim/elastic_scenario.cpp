@@ -83,6 +83,8 @@ class Scenario : private Listener {
     if (random_.chance(30)) steps_to_fail_ = random_.between(1, 120);
     fails_for_memory_ = random_.chance(50);
     runner_.fails = [this] { return fails_now(); };
+    if (random_.chance(30))
+      runner_.read_fails = [this] { return random_.chance(3) && ++failed_reads_ > 0; };
     is_scarce_ = random_.chance(30);
     if (is_scarce_) runner_.start_without_memory();
     runner_.has_memory = [this] { return runner_.superblocks_backed() < device_superblocks_; };
@@ -109,6 +111,7 @@ class Scenario : private Listener {
     for (const auto& [id, request] : requests_) {
       for (std::int32_t choice = 0; choice < request.choices; ++choice) compare(id, choice);
     }
+    runner_.read_fails = [] { return false; };
     if (engine_.tier()) end_tier();
     const EngineUsage usage = engine_.usage();
     if (usage.pool.total() != capacity_.memory.bytes()) throw Violation("bytes are missing");
@@ -208,7 +211,10 @@ class Scenario : private Listener {
 
   void cancel(RequestId id) {
     cancelled_.insert(id);
-    engine_.cancel(id);
+    try {
+      engine_.cancel(id);
+    } catch (const StepFailure&) {  // what it leaves could not be read
+    }
   }
 
   void step() {
@@ -310,6 +316,7 @@ class Scenario : private Listener {
             .dropped_fetches = any(tier.dropped),
             .merges = any(usage.prefixes.pages_merged),
             .failed_steps = any(failed_steps_),
+            .failed_reads = any(failed_reads_),
             .failed_disks = any(disk_failures_),
             .cancelled = any(static_cast<std::int64_t>(cancelled_.size())),
             .packed = any(runner_.packed),
@@ -329,7 +336,7 @@ class Scenario : private Listener {
   LayeredRunner runner_;
   Engine engine_;
   std::int32_t length_max_ = engine_.length_max();  ///< at first
-  std::int64_t disk_failures_ = 0, failed_steps_ = 0, answers_ = 0, steps_ = 0;
+  std::int64_t disk_failures_ = 0, failed_steps_ = 0, failed_reads_ = 0, answers_ = 0, steps_ = 0;
   std::int64_t failed_for_memory_ = 0, short_of_memory_ = 0, withheld_ = 0;
   std::int64_t device_superblocks_ = 1 << 30;  ///< that it has memory for
   bool fails_for_memory_ = false, is_scarce_ = false;

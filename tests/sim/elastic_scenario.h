@@ -11,8 +11,8 @@ struct ElasticCounts {
   // Schedules in which it happened.
   std::int64_t hits = 0, evictions = 0, owner_changes = 0, preemptions = 0, deferrals = 0,
                prefix_waits = 0, spills = 0, fetches = 0, tier_waits = 0, dropped_fetches = 0,
-               merges = 0, failed_steps = 0, failed_disks = 0, cancelled = 0, packed = 0, moved = 0,
-               withheld = 0, shrunk = 0, short_of_memory = 0, chained = 0;
+               merges = 0, failed_steps = 0, failed_reads = 0, failed_disks = 0, cancelled = 0,
+               packed = 0, moved = 0, withheld = 0, shrunk = 0, short_of_memory = 0, chained = 0;
 };
 
 /// A random life of the real engine, scheduler, prefix tree, pool and disk tier over a model with

@@ -312,6 +312,7 @@ LayeredRunner::Slot& LayeredRunner::slot_of(ViewId view, std::int32_t unit) {
 }
 
 void LayeredRunner::read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) {
+  if (read_fails()) throw StepFailure();
   check_owner(view, unit);
   if (index(view) >= static_cast<std::int32_t>(rows_.size())) {
     const Slot& from = slot_of(view, unit);

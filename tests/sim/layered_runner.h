@@ -55,6 +55,8 @@ class LayeredRunner : public Runner {
 
   /// Asked before each step and at each change of owner: true makes the step fail there.
   std::function<bool()> fails = [] { return false; };
+  /// The same of read().
+  std::function<bool()> read_fails = [] { return false; };
   /// Asked before a superblock gets memory behind it; true: the device has some.
   std::function<bool()> has_memory = [] { return true; };
 
