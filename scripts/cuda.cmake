@@ -22,7 +22,8 @@ if(HYB_CUDA STREQUAL "AUTO")
       set(card_found WARNING)  # hyb would run on the CPU beside an idle card
     endif()
     message(${card_found} "hyb is built for the CPU only: no nvcc of CUDA ${cuda_version_min} or "
-      "later was found. With the CUDA toolkit (README, CUDA) it also runs on NVIDIA cards.")
+      "later was found. With the CUDA toolkit it also runs on NVIDIA cards (README, On an NVIDIA "
+      "card).")
   endif()
 endif()
 file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS kernels/*.cu)
