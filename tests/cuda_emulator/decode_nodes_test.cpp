@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include "tests/cuda/attention_step_case.h"
 #include "tests/cuda_emulator/emulator.h"
 #include "tests/models/loaded.h"
 
@@ -31,6 +32,21 @@ std::int64_t kernels_of_step(const std::string& name, std::size_t layers, std::s
   return emulator::take_host_calls().kernels;
 }
 
+/// Kernels of one attention_step.
+std::int64_t kernels_of_attention(const kernels::testing::AttentionStepCase& shape) {
+  using kernels::testing::DeviceTensor, kernels::testing::DeviceTable;
+  const kernels::testing::SingleTokens step(shape, {3, 0});
+  kernels::cuda::Stream stream;
+  const DeviceTensor qkv(step.qkv), pages(step.pages), y(step.y), q_norm(step.q_norm),
+      k_norm(step.k_norm), sinks(step.sinks);
+  const kernels::testing::PagedTensors<DeviceTable> tables(step.tables);
+  emulator::take_host_calls();
+  kernels::cuda::attention_step(stream,
+                                step.op(qkv, pages, tables, y, {q_norm, k_norm, sinks}, {}));
+  stream.wait();
+  return emulator::take_host_calls().kernels;
+}
+
 }  // namespace
 
 TEST_SUITE("cuda_emulator/decode_nodes") {
@@ -52,5 +68,25 @@ TEST_SUITE("cuda_emulator/decode_nodes") {
         CHECK(nodes == (batch_invariant || is_coded ? 4 : 3));
       }
     }
+  }
+
+  TEST_CASE("attention_step is one kernel for the sizes of heads that models have") {
+    for (const DType kv_dtype : {DType::bf16, DType::f8_e4m3}) {
+      for (const std::int64_t head_dim : {16, 64, 80, 96, 128, 176, 256}) {
+        for (const std::int64_t rotary_dim : {std::int64_t{0}, std::int64_t{16}, head_dim}) {
+          CAPTURE(head_dim);
+          CAPTURE(rotary_dim);
+          CHECK(kernels_of_attention({.heads = 2,
+                                      .kv_heads = 1,
+                                      .head_dim = head_dim,
+                                      .rotary_dim = rotary_dim,
+                                      .has_norms = true,
+                                      .has_gate = true,
+                                      .kv_dtype = kv_dtype}) == 1);
+        }
+      }
+    }
+    CHECK(kernels_of_attention({.heads = 2, .kv_heads = 1, .head_dim = 64, .dtype = DType::f32}) ==
+          2);
   }
 }
