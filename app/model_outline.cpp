@@ -7,6 +7,7 @@
 #include "app/card_traces.h"
 #include "app/session.h"
 #include "core/base/error.h"
+#include "models/weight_check.h"
 
 namespace hyb::app {
 namespace {
@@ -27,20 +28,11 @@ kernels::Quantize quantize_of(const ModelOptions& options) {
   return options.quantize == "q4" ? kernels::Quantize::q4 : kernels::Quantize::q8;
 }
 
-/// Numbers that the headers say are F8_E4M3; only where the configs let expect some.
+/// Looked for only where the configs let expect some.
 std::int64_t fp8_parameters(const ModelSource& source, const models::Config& config,
-                            const ModelOptions& options) {
+                            const models::Plan& plan, const ModelOptions& options) {
   if (options.random_weights || !config.quantization() || !source.has_tensors()) return 0;
-  const TensorFiles files = source.tensors();
-  std::int64_t count = 0;
-  for (const std::string_view name : files.names()) {
-    const TensorInfo& tensor = *files.find(name);
-    if (tensor.dtype != DType::f8_e4m3) continue;
-    std::int64_t elements = 1;
-    for (const std::int64_t dimension : tensor.shape) elements *= dimension;
-    count += elements;
-  }
-  return count;
+  return models::fp8_parameters(plan, models::family_of(config), source.tensors());
 }
 
 }  // namespace
@@ -87,12 +79,13 @@ ModelOutline outline_of(const ModelSource& source, const ModelOptions& options) 
   std::optional<DType> wanted = wanted_dtype(options.dtype);
   if (quantize != kernels::Quantize::none) wanted = DType::bf16;
   const DType activation = models::activation_dtype(plan, wanted);
-  const models::GeometryOptions sizes = {.activation = activation,
-                                         .kv = wanted_dtype(options.kv_dtype),
-                                         .state = wanted_dtype(options.state_dtype),
-                                         .page_tokens = options.page_tokens,
-                                         .quantize = quantize,
-                                         .fp8_parameters = fp8_parameters(source, config, options)};
+  const models::GeometryOptions sizes = {
+      .activation = activation,
+      .kv = wanted_dtype(options.kv_dtype),
+      .state = wanted_dtype(options.state_dtype),
+      .page_tokens = options.page_tokens,
+      .quantize = quantize,
+      .fp8_parameters = fp8_parameters(source, config, plan, options)};
   models::Geometry geometry = models::geometry_of(plan, sizes);
   return {.config = std::move(config),
           .family = &family,

@@ -15,8 +15,8 @@ struct LoadOptions {
   /// Of linear weights and experts; only with bf16. The head becomes q8, and so does the embedding
   /// where it is the head; routers, their like and an embedding for itself stay plain.
   kernels::Quantize quantize = kernels::Quantize::none;
-  /// So many parameters of them are published as F8_E4M3, as the files' headers tell; for sizes
-  /// only, the weights themselves know.
+  /// So many of the plan's parameters are published as F8_E4M3 (models/weight_check.h). Sizes are
+  /// estimated with it; loading goes by the files.
   std::int64_t fp8_parameters = 0;
 };
 

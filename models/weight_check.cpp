@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 #include <unordered_set>
 #include <utility>
 
@@ -57,7 +59,7 @@ CheckedWeight check(RequiredWeight weight, const TensorFiles& files) {
   CheckedTensor tensor = check_stored(weight, *stored, scales);
   CheckedWeight checked = {std::move(weight), std::move(tensor)};
   if (scales == nullptr) return checked;
-  checked.scales = layout_of(*scales, *stored);
+  checked.scales = scales_layout(*scales, *stored);
   checked.scale_tensor =
       checked.scales
           ? CheckedTensor{TensorVerdict::right, scales}
@@ -79,7 +81,7 @@ CheckedTensor check_other(const Plan& plan, const Family& family, const TensorIn
 
 }  // namespace
 
-std::optional<StoredScales> layout_of(const TensorInfo& scales, const TensorInfo& weight) {
+std::optional<StoredScales> scales_layout(const TensorInfo& scales, const TensorInfo& weight) {
   constexpr std::int64_t block = 128;
   std::span<const std::int64_t> own = scales.shape;
   const std::span<const std::int64_t> shape = weight.shape;
@@ -124,6 +126,17 @@ WeightCheck check_weights(const Plan& plan, const Family& family, const TensorFi
     all.others.push_back(check_other(plan, family, *files.find(name)));
   }
   return all;
+}
+
+std::int64_t fp8_parameters(const Plan& plan, const Family& family, const TensorFiles& files) {
+  std::int64_t count = 0;
+  for (const CheckedWeight& checked : check_weights(plan, family, files).weights) {
+    const TensorInfo* const stored = checked.tensor.stored;
+    if (checked.tensor.verdict != TensorVerdict::right || stored->dtype != DType::f8_e4m3) continue;
+    count += std::accumulate(stored->shape.begin(), stored->shape.end(), std::int64_t{1},
+                             std::multiplies<>());
+  }
+  return count;
 }
 
 }  // namespace hyb::models

@@ -23,7 +23,7 @@ struct StoredScales {
 };
 
 /// How scales lie, by the shapes of both; none: they are not this weight's.
-std::optional<StoredScales> layout_of(const TensorInfo& scales, const TensorInfo& weight);
+std::optional<StoredScales> scales_layout(const TensorInfo& scales, const TensorInfo& weight);
 
 /// unused: known, and of no use to hyb; extra: not known.
 enum class TensorVerdict : std::uint8_t { right, missing, wrong, unused, extra };
@@ -42,7 +42,8 @@ struct CheckedWeight {
   std::optional<StoredScales> scales = {};         ///< where that is right
 };
 
-/// What decides whether a model can be loaded, for the loader and for all who tell before.
+/// What decides whether a model can be loaded, for the loader and for all who tell before. The
+/// files outlive it.
 struct WeightCheck {
   std::vector<CheckedWeight> weights;  ///< of the plan, in its order
   std::vector<CheckedTensor> others;   ///< what else is in the files
@@ -54,5 +55,8 @@ struct WeightCheck {
 /// also what the family would name so, had the plan a place for it. Throws Error(model) as
 /// required_weights does.
 WeightCheck check_weights(const Plan& plan, const Family& family, const TensorFiles& files);
+
+/// The plan's parameters that the files have as F8_E4M3. Throws as required_weights does.
+std::int64_t fp8_parameters(const Plan& plan, const Family& family, const TensorFiles& files);
 
 }  // namespace hyb::models

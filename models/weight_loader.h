@@ -17,7 +17,7 @@ class WeightLoader {
  public:
   /// All outlive the loader; `weights` takes the small tensors and counts the packed bytes.
   WeightLoader(kernels::Queue& queue, WeightProvider& provider, const LoadOptions& options,
-               Weights& weights, const MakeRoom& make_room = {})
+               Weights& weights, const MakeRoom& make_room)
       : queue_(queue),
         provider_(provider),
         options_(options),

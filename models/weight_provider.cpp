@@ -42,6 +42,7 @@ std::vector<float> FileWeights::vector(const WeightKey& key, std::int64_t count)
   require(view.bytes.size() == static_cast<std::size_t>(count) * size_of(view.dtype),
           "weights: the index checked every shape");
   std::vector<float> values;
+  values.reserve(static_cast<std::size_t>(count));
   for (std::int64_t i = 0; i < count; ++i) {
     values.push_back(kernels::published_value(view.bytes.data(), view.dtype, i));
   }

@@ -183,11 +183,16 @@ LayerWeights load_layer(WeightLoader& loader, std::int64_t width, const Layer& l
   return weights;
 }
 
-/// Ends them, also where loading fails: then that failure is the one to tell of.
+/// Ends them where loading fails: then that failure is the one to tell of.
 class Uploads {
  public:
   explicit Uploads(kernels::Queue& queue) : queue_(queue) {}
+  void end() {
+    is_ended_ = true;
+    kernels::end_uploads(queue_);
+  }
   ~Uploads() {
+    if (is_ended_) return;
     try {
       kernels::end_uploads(queue_);
     } catch (const Error&) {
@@ -198,6 +203,7 @@ class Uploads {
 
  private:
   kernels::Queue& queue_;
+  bool is_ended_ = false;
 };
 
 }  // namespace
@@ -210,7 +216,7 @@ std::size_t Weights::bytes() const {
 
 Weights load_weights(kernels::Queue& queue, const Plan& plan, WeightProvider& provider,
                      const LoadOptions& options, const MakeRoom& make_room) {
-  const Uploads uploads(queue);
+  Uploads uploads(queue);
   Weights weights;
   WeightLoader loader(queue, provider, options, weights, make_room);
   const kernels::Quantize head = head_quantize(options);
@@ -222,6 +228,7 @@ Weights load_weights(kernels::Queue& queue, const Plan& plan, WeightProvider& pr
     loader.set_layer(static_cast<std::int32_t>(i));
     weights.layers.push_back(load_layer(loader, plan.width, plan.layers[i]));
   }
+  uploads.end();
   return weights;
 }
 

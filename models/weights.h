@@ -90,10 +90,7 @@ Weights load_weights(kernels::Queue& queue, const Plan& plan, WeightProvider& pr
 std::size_t vector_bytes(const Plan& plan);
 
 /// What the matrices that load_weights makes will hold, from the plan alone. With fp8_parameters it
-/// is an estimate: within the padding of panels and what stacks of FP8 and other types lose.
+/// is an estimate, but for the padding of panels and what stacks of FP8 and other types lose.
 std::size_t packed_bytes(const Plan& plan, kernels::Device device, const LoadOptions& options);
-inline std::size_t packed_bytes(const Plan& plan, kernels::Device device, DType activation) {
-  return packed_bytes(plan, device, LoadOptions{.activation = activation});
-}
 
 }  // namespace hyb::models

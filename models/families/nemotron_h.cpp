@@ -44,14 +44,17 @@ std::string read_pattern(const Config& c) {
 }
 
 void check_length(const Config& c, const std::string& pattern) {
+  constexpr std::size_t layers_max = 4096;
+  if (pattern.size() > layers_max) {
+    c.fail(pattern_key, fmt::format("has {} layers, at most {}", pattern.size(), layers_max));
+  }
   if (!c.has("num_hidden_layers")) return;  // newer tools derive it from the list of layers
   const std::int32_t layers = layer_count(c);
-  const auto length = static_cast<std::int32_t>(std::min<std::size_t>(pattern.size(), 1U << 20));
+  const auto length = static_cast<std::int32_t>(pattern.size());
   // Some exports count the layers that draft tokens.
   const std::int32_t drafting = c.i("num_nextn_predict_layers", 0, {0, 4096});
   if (length == layers || length + drafting == layers) return;
-  c.fail("hybrid_override_pattern",
-         fmt::format("has {} layers, num_hidden_layers is {}", length, layers));
+  c.fail(pattern_key, fmt::format("has {} layers, num_hidden_layers is {}", length, layers));
 }
 
 Ssd read_ssd(const Config& c) {

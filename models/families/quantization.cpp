@@ -23,6 +23,7 @@ void check_blocks(const Config& quantization) {
   if (!quantization.has(key)) return;
   const std::vector<double> sizes = quantization.numbers(key);
   if (sizes == std::vector<double>{128, 128}) return;
+  if (sizes.size() != 2) quantization.fail(key, fmt::format("has {} sizes, not 2", sizes.size()));
   refuse(quantization, key, fmt::format("fp8 in blocks of {}", fmt::join(sizes, " x ")));
 }
 

@@ -33,10 +33,10 @@ void demand_at_most(const Config& config, std::string_view what, std::int64_t va
 void refuse_layer_values(const Config& config) {
   constexpr const char* key = "per_layer_config";
   if (!config.has(key)) return;
-  for (const auto& [layer, values] : config.objects(key)) {
-    config.fail(key, fmt::format("layer {} has values of its own, which is not supported",
-                                 quote_name(layer)));
-  }
+  const auto layers = config.objects(key);
+  if (layers.empty()) return;
+  config.fail(key, fmt::format("layer {} has values of its own, which is not supported",
+                               quote_name(layers.front().first)));
 }
 
 }  // namespace

@@ -48,7 +48,7 @@ TEST_SUITE("app/memory_plan") {
     for (const char* name : {"granite-4.0-h-350m", "granite-4.0-h-tiny", "granite-4.0-h-micro"}) {
       const Shape shape(name);
       const std::size_t weights =
-          models::packed_bytes(shape.plan, kernels::Device::cpu, DType::bf16);
+          models::packed_bytes(shape.plan, kernels::Device::cpu, {.activation = DType::bf16});
       for (const std::size_t spare : {gib / 4, gib, 8 * gib}) {
         for (const std::int32_t sequences : {1, 4, 64}) {
           for (const std::int32_t context : {0, 100, 5000}) {

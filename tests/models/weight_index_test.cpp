@@ -159,6 +159,17 @@ TEST_SUITE("models/weight_index") {
     }
   }
 
+  TEST_CASE("parameters published as F8_E4M3 are counted where the plan uses them") {
+    Folder model;
+    const std::string name = "model.layers.1.self_attn.q_proj.weight";
+    model.tensors[name].dtype = "F8_E4M3";
+    model.tensors[name + "_scale"] = {.dtype = "F32", .shape = {}};
+    model.tensors["of.another.model"] = {.dtype = "F8_E4M3", .shape = {500, 8}};
+    model.write();
+    const TensorFiles files(model.folder.path());
+    CHECK(fp8_parameters(model.plan, granite_hybrid, files) == 8 * 8);
+  }
+
   TEST_CASE("experts in one tensor have scales behind a first dimension") {
     const auto layout = [](std::vector<std::int64_t> scales, const char* suffix) {
       const auto tensor = [](const std::string& name, DType dtype,
@@ -166,7 +177,7 @@ TEST_SUITE("models/weight_index") {
         return TensorInfo{
             .name = name, .dtype = dtype, .shape = std::move(shape), .begin = 0, .end = 0};
       };
-      return layout_of(tensor(std::string("w") + suffix, DType::bf16, std::move(scales)),
+      return scales_layout(tensor(std::string("w") + suffix, DType::bf16, std::move(scales)),
                        tensor("w", DType::f8_e4m3, {3, 130, 300}));
     };
     CHECK(layout({3}, "_scale")->per_expert == 1);

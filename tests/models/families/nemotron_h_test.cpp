@@ -90,6 +90,8 @@ TEST_SUITE("models/families/nemotron_h") {
     CHECK(contains(error_of("hybrid_override_pattern", "\"" + std::string(51, 'M') + "X\""),
                    "layer 51: \"X\" is not one of M, *, - and E"));
     CHECK(contains(error_of("hybrid_override_pattern", "\"\""), "names no layer"));
+    CHECK(contains(error_of("hybrid_override_pattern", "\"" + std::string(5000, 'M') + "\""),
+                   "has 5000 layers, at most 4096"));
     CHECK(contains(error_of("layers_block_type", "[\"mamba\"]"), "the same layers"));
     CHECK(contains(error_of("n_shared_experts", "0"), "n_shared_experts"));
     CHECK(contains(error_of("sliding_window", "128"), "sliding_window"));
