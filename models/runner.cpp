@@ -7,6 +7,7 @@
 
 #include "core/base/error.h"
 #include "kernels/transfer.h"
+#include "models/step_chains.h"
 
 namespace hyb::models {
 
@@ -155,6 +156,7 @@ void ModelRunner::check(const Step& step) const {
   require(tokens <= options_.step_tokens && rows <= options_.step_rows &&
               count_of(step.spans) <= options_.step_rows,
           "runner: a step within capacity()");
+  if (geometry_.slot_bytes > 0) check_chains(step);
 }
 
 StepResult ModelRunner::run(const Step& step) {

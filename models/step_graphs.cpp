@@ -65,6 +65,7 @@ StepGraphs::Launched StepGraphs::launch() {
   Entry& entry = entry_of({.tokens = staged_.tables.tokens.dim(0),
                            .spans = staged_.tables.position.dim(0),
                            .samples = size_of_table(staged_.sample_rows),
+                           .single_tokens = staged_.tables.single_tokens,
                            .pages = staged_.tables.pages.data});
   if (entry.recording == nullptr && entry.last_use != 0) record(entry);
   entry.last_use = ++uses_;

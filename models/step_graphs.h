@@ -63,9 +63,11 @@ class StepGraphs {
   static std::int64_t padded_rows(std::int64_t rows, std::int64_t rows_max);
 
  private:
-  /// What a recording depends on: sizes, and where the tables lie whose sizes change.
+  /// What a recording depends on: sizes, what the walker does with them, and where the tables lie
+  /// whose sizes change.
   struct Shape {
     std::int64_t tokens, spans, samples;
+    bool single_tokens;
     const void* pages;
     bool operator==(const Shape&) const = default;
   };

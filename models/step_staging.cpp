@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "models/step_chains.h"
+
 namespace hyb::models {
 
 using kernels::StagedTables;
@@ -37,9 +39,10 @@ class Writer {
 }  // namespace
 
 bool is_decode(const Step& step) {
-  return !step.spans.empty() && std::ranges::all_of(step.spans, [](const Span& span) {
-    return span.tokens.size() == 1 && span.samples.size() == 1;
-  });
+  return !step.spans.empty() && !has_chain(step) &&
+         std::ranges::all_of(step.spans, [](const Span& span) {
+           return span.tokens.size() == 1 && span.samples.size() == 1;
+         });
 }
 
 std::size_t StepStaging::bytes(const Limits& limits) {
@@ -59,7 +62,7 @@ StepStaging::Staged StepStaging::stage(const Step& step, std::int64_t rows, bool
   stage_tokens(step, rows == 0 ? tokens_of(step) : rows);
   stage_spans(step, spans, rows == 0 ? samples_of(step) : rows);
   stage_pages(step, spans);
-  staged_.tables.single_tokens = staged_.tables.tokens.dim(0) == spans;
+  staged_.tables.single_tokens = staged_.tables.tokens.dim(0) == spans && !has_chain(step);
   room_->upload(keeps_tokens);
   return staged_;
 }

@@ -49,7 +49,7 @@ class StepStaging {
   Staged staged_;
 };
 
-/// Whether every span has one token and wants its logits: what a decode step is.
+/// Whether every span has one token, wants its logits and is in no chain: what a decode step is.
 bool is_decode(const Step& step);
 
 }  // namespace hyb::models

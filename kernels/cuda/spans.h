@@ -26,4 +26,29 @@ __device__ __forceinline__ int span_of_by_block(const std::int32_t* span_begin, 
   return begun - 1;
 }
 
+/// What the tables tell of a span, and how it stands to its neighbours: see CausalConv for chains.
+struct SpanEntry {
+  int first, last;  ///< tokens first .. last-1
+  int read_slot, write_slot;
+  bool is_continued;  ///< it goes on where the span before it ends
+  bool goes_on;       ///< the next one goes on where it ends
+};
+
+/// Params has the tables span_begin, read_slot and write_slot.
+template <typename Params>
+__device__ __forceinline__ SpanEntry span_at(const Params& p, int span, int spans) {
+  const int first = p.span_begin[span], last = p.span_begin[span + 1];
+  const int from = p.read_slot[span], to = p.write_slot[span];
+  const int before = span > 0 ? p.write_slot[span - 1] : -1;
+  const int behind = span + 1 < spans ? p.read_slot[span + 1] : -1;
+  return {first, last, from, to, from >= 0 && from == before, to >= 0 && to == behind};
+}
+
+/// The token behind the chain that begins with the span, which may be all of it.
+template <typename Params>
+__device__ __forceinline__ int end_of_chain(const Params& p, int index, SpanEntry span, int spans) {
+  while (span.goes_on) span = span_at(p, ++index, spans);
+  return span.last;
+}
+
 }  // namespace hyb::kernels::cuda

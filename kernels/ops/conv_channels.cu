@@ -202,11 +202,20 @@ __device__ __forceinline__ void convolve_run(const Params<T>& p, int token, int 
   }
 }
 
+/// The first token of a span's chain where it is less than K-1 tokens before `token`, which is the
+/// span's; else any that is not.
+template <int K, typename T>
+__device__ __forceinline__ int chain_of(const Params<T>& p, int index, SpanEntry span, int token) {
+  while (span.is_continued && span.first > token - (K - 1)) span = span_at(p, --index, p.spans);
+  return span.first;
+}
+
 /// grid (pieces of the channels, tiles of tokens): a thread owns neighbouring channels, 16 bytes of
-/// a row, and walks the tile's tokens with the taps in registers. A span's first K-1 tokens belong
-/// to the tile of its very first one, which alone reads the span's window and writes the next: a
-/// slot may be both. Sums in the contract's order with one rounding per tap, as mamba_step's, so
-/// that neither cuts nor tiles change a bit.
+/// a row, and walks the tile's tokens with the taps in registers. The first K-1 tokens of a chain
+/// (of a span that is in none) belong to the tile of its very first one, which alone reads a
+/// window: a slot may be read and written. Who owns a span's first token writes its window; within
+/// a chain all else comes from x. Sums in the contract's order with one rounding per tap, as
+/// mamba_step's, so that neither cuts nor tiles change a bit.
 template <typename T, int K, bool Aligned, bool Gated>
 __global__ void __launch_bounds__(block_threads, 4) convolve_kernel(const Params<T> p) {
   Channels<T, K> own;
@@ -220,35 +229,35 @@ __global__ void __launch_bounds__(block_threads, 4) convolve_kernel(const Params
   const int tokens = p.span_begin[p.spans];
   if (first >= tokens) return;
   const int last = first + p.tile_tokens < tokens ? first + p.tile_tokens : tokens;
-  int span = span_of(p.span_begin, p.spans, first);
+  int index = span_of(p.span_begin, p.spans, first);
   if (own.left <= 0) return;
 
-  int begin = p.span_begin[span], end = p.span_begin[span + 1], token = first;
-  if (begin < first) {
-    const int after = begin + K - 1 < end ? begin + K - 1 : end;
-    token = first > after ? first : after;
+  SpanEntry span = span_at(p, index, p.spans);
+  const int chain = chain_of<K>(p, index, span, first);
+  int token = first;
+  if (chain < first) {
+    token = first > chain + K - 1 ? first : chain + K - 1;
+    while (token >= span.last && span.goes_on) span = span_at(p, ++index, p.spans);
+    if (token > span.last) token = span.last;
 #pragma unroll
     for (int j = 0; j < K - 1; ++j) {
       const int left = token - (K - 1) + j;
-      if (token >= end) continue;
+      if (token >= span.last) continue;
       load_input<Aligned, Gated>(p, left, own, own.taps[j]);
     }
   }
+  int owned = chain >= first && chain + K - 1 > last ? chain + K - 1 : last;  // tokens before it
   for (;;) {
-    if (token == end && token < last) {
-      ++span;
-      begin = end;
-      end = p.span_begin[span + 1];
+    const int stop = owned < span.last ? owned : span.last;
+    if (token == span.first && token < stop) {
+      if (!span.is_continued) load_window<T, K, Aligned>(p, span.read_slot, own);
+      store_window<Aligned, Gated>(p, span.write_slot, span.first, span.last, own);
     }
-    if (token == begin) {
-      load_window<T, K, Aligned>(p, p.read_slot[span], own);
-      store_window<Aligned, Gated>(p, p.write_slot[span], begin, end, own);
-    }
-    const int owned = begin >= first && begin + K - 1 > last ? begin + K - 1 : last;
-    const int stop = owned < end ? owned : end;
-    if (token >= stop) return;
     convolve_run<Aligned, Gated>(p, token, stop, own);
+    if (stop < span.last || stop >= (span.goes_on ? owned : last)) return;
     token = stop;
+    span = span_at(p, ++index, p.spans);
+    if (!span.is_continued) owned = token + K - 1 > last ? token + K - 1 : last;
   }
 }
 

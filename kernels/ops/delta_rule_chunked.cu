@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/spans.h"
 #include "kernels/ops/delta_rule_cuda.h"
 #include "kernels/ops/delta_rule_solve.cuh"
 
@@ -34,6 +35,7 @@ struct Share {
   int head, column;
   int first, last;  ///< tokens
   int place;        ///< of the span's first chunk
+  int read_slot, write_slot;
 };
 
 /// A block's part of the state in registers, as f32: a warp owns a quarter of its rows.
@@ -260,32 +262,17 @@ __device__ __forceinline__ void answer_chunk(const Copies<Rows>& copies, int chu
   });
 }
 
-/// grid (heads * parts, spans): a block owns 32 columns of a head and walks its span's chunks with
-/// their state in registers, as f32 from chunk to chunk. The products' operands (state, A, B,
-/// errors, d) are bf16: the state is within 2^-7 of the plain loop's in terms of the largest |v|
-/// and number in the state before the span, y within 2^-9 of the same besides its rounding.
+/// A block's share of a span that has tokens, from slot to slot.
 template <int Rows>
-__global__ void __launch_bounds__(chunk_threads, 2)
-    delta_rule_chunk_kernel(const DeltaChunkParams p) {
-  auto& shared = dynamic_shared<Shared<Rows>>();
-  const int parts = p.columns / part_columns, span = static_cast<int>(blockIdx.y);
-  Share share;
-  share.head = static_cast<int>(blockIdx.x) / parts;
-  share.column = static_cast<int>(blockIdx.x) % parts * part_columns;
-  let_next_kernel_start();
-  wait_for_previous_kernel();
-  share.first = p.span_begin[span];
-  share.last = p.span_begin[span + 1];
-  share.place = delta_chunk_place(share.first, span);
-  const std::int64_t from = p.read_slot[span], to = p.write_slot[span];
-  if (share.first == share.last || share.last - share.first < p.tokens_min || to < 0) return;
-
+__device__ __forceinline__ void run_span(const DeltaChunkParams& p, const Share& share,
+                                         Shared<Rows>& shared) {
   const Copies<Rows> copies = {p, share, shared};
   copies.keys(0);
   copies.queries(0);
   cp_async_commit();
   copies.solved(0);
   cp_async_commit();
+  const std::int64_t from = share.read_slot, to = share.write_slot;
   const std::int64_t at = p.state_of(share.head) + share.column;
   State<Rows> state;
   if (p.state_is_bf16) {
@@ -310,6 +297,39 @@ __global__ void __launch_bounds__(chunk_threads, 2)
     state.store(static_cast<bf16*>(p.state) + to * p.state_stride + at, p.columns);
   } else {
     state.store(static_cast<float*>(p.state) + to * p.state_stride + at, p.columns);
+  }
+}
+
+/// grid (heads * parts, spans): a block owns 32 columns of a head and walks the chunks of its span,
+/// or of the chain that begins with it, with their state in registers, as f32 from chunk to chunk.
+/// The products' operands (state, A, B, errors, d) are bf16: the state is within 2^-7 of the plain
+/// loop's in terms of the largest |v| and number in the state before the span, y within 2^-9 of the
+/// same besides its rounding.
+template <int Rows>
+__global__ void __launch_bounds__(chunk_threads, 2)
+    delta_rule_chunk_kernel(const DeltaChunkParams p) {
+  auto& shared = dynamic_shared<Shared<Rows>>();
+  const int parts = p.columns / part_columns;
+  Share share;
+  share.head = static_cast<int>(blockIdx.x) / parts;
+  share.column = static_cast<int>(blockIdx.x) % parts * part_columns;
+  let_next_kernel_start();
+  wait_for_previous_kernel();
+  int index = static_cast<int>(blockIdx.y);
+  SpanEntry span = span_at(p, index, p.spans);
+  if (span.is_continued || span.write_slot < 0) return;
+  const int tokens = end_of_chain(p, index, span, p.spans) - span.first;
+  if (tokens == 0 || tokens < p.tokens_min) return;
+  for (;;) {
+    share.first = span.first;
+    share.last = span.last;
+    share.place = delta_chunk_place(span.first, index);
+    share.read_slot = span.read_slot;
+    share.write_slot = span.write_slot;
+    run_span(p, share, shared);
+    if (!span.goes_on) return;
+    span = span_at(p, ++index, p.spans);
+    sync_block();  // nobody reads the last chunk any more
   }
 }
 

@@ -1,4 +1,5 @@
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/spans.h"
 #include "kernels/ops/delta_rule_cuda.h"
 #include "kernels/ops/delta_rule_params.cuh"
 #include "kernels/ops/delta_rule_tile.cuh"
@@ -16,7 +17,7 @@ constexpr std::int64_t blocks_full = 264;
 template <typename T, typename S>
 struct Params : DeltaRuleParams<T, S> {
   bool x_is_aligned, state_is_aligned;
-  int tokens_max;  ///< of a span; longer ones are left alone
+  int tokens_max;  ///< of a chain; longer ones are left alone
 };
 
 /// Tokens' q and k as they come, of which one stage is filled while the other is used; and the
@@ -30,7 +31,7 @@ struct alignas(16) Shared {
   SharedArray<float, stage_tokens> beta, keep, product;
 };
 
-/// What a block owns: a head, in one span.
+/// What a block owns: a head, in one chain.
 struct Share {
   int head, warps, first_token, last_token;
 };
@@ -80,16 +81,16 @@ __device__ __forceinline__ void make_tokens(const Params<T, S>& p, const Share& 
   }
 }
 
-/// grid (heads * column pieces, R): a warp owns 16 columns of a head's state in one span, in
-/// registers from the span's first token to its last; the block's warps share what the tokens
-/// bring. Sums over rows in f32 in a fixed order: within (Dk + 16) * 2^-23 of the sum of their
-/// terms' magnitudes, for every token.
+/// grid (heads * column pieces, R): a warp owns 16 columns of a head's state in one chain of spans,
+/// in registers from its first token to its last; the block, which is that of the chain's first
+/// span, shares what the tokens bring. Sums over rows in f32 in a fixed order: within
+/// (Dk + 16) * 2^-23 of the sum of their terms' magnitudes, for every token.
 template <typename T, typename S, int V>
 __global__ void __launch_bounds__(block_warps_max* warp_size)
     delta_rule_scan_kernel(const Params<T, S> p) {
   auto& shared = dynamic_shared<Shared<T, V>>();
   const int warp = static_cast<int>(threadIdx.x) / warp_size;
-  const int span = static_cast<int>(blockIdx.y);
+  const int spans = static_cast<int>(gridDim.y);
   Share share;
   share.warps = static_cast<int>(blockDim.x) / warp_size;
   const int pieces_of_head =
@@ -99,16 +100,18 @@ __global__ void __launch_bounds__(block_warps_max* warp_size)
       (static_cast<int>(blockIdx.x) % pieces_of_head * share.warps + warp) * delta_columns;
   let_next_kernel_start();
   wait_for_previous_kernel();
-  share.first_token = p.span_begin[span];
-  share.last_token = p.span_begin[span + 1];
-  const std::int64_t from = p.read_slot[span], to = p.write_slot[span];
-  const int tokens = share.last_token - share.first_token;
-  if (tokens == 0 || tokens > p.tokens_max || to < 0) return;
+  int index = static_cast<int>(blockIdx.y);
+  SpanEntry span = span_at(p, index, spans);
+  if (span.is_continued || span.first == span.last || span.write_slot < 0) return;
+  share.first_token = span.first;
+  share.last_token = end_of_chain(p, index, span, spans);
+  if (share.last_token - share.first_token > p.tokens_max) return;
 
   const DeltaStrip strip = {p.rows, p.columns - first_column, p.columns,
                             p.state_is_aligned && p.rows == Shared<T, V>::rows};
   const bool works = strip.columns > 0;
   const std::int64_t at = p.state_of(share.head) + first_column;
+  const std::int64_t from = span.read_slot;
   DeltaTile<V> tile;
   tile.load(from < 0 || !works ? nullptr : p.state + from * p.state_stride + at, strip);
   copy_tokens(p, share, share.first_token, 0, shared);
@@ -133,17 +136,24 @@ __global__ void __launch_bounds__(block_warps_max* warp_size)
     if (!works) continue;
     const int left = share.last_token - token;
     const int count = left < stage_tokens ? left : stage_tokens;
+    for (int t = 0;;) {
+      const int stop = span.last - token < count ? span.last - token : count;
 #pragma unroll 1
-    for (int t = 0; t < count; ++t, y += p.y_stride) {
-      v += p.x_stride;
-      const float next = has_column && t + 1 < left ? to_float(*v) : 0.0F;
-      const DeltaGates gates = {shared.beta[t], shared.keep[t], shared.product[t]};
-      const float answer = tile.template advance<S>(&shared.k[t][0], &shared.q[t][0], gates, value);
-      if (writes) *y = rounded<T>(answer);
-      value = next;
+      for (; t < stop; ++t, y += p.y_stride) {
+        v += p.x_stride;
+        const float next = has_column && t + 1 < left ? to_float(*v) : 0.0F;
+        const DeltaGates gates = {shared.beta[t], shared.keep[t], shared.product[t]};
+        const float answer =
+            tile.template advance<S>(&shared.k[t][0], &shared.q[t][0], gates, value);
+        if (writes) *y = rounded<T>(answer);
+        value = next;
+      }
+      if (token + stop < span.last) break;
+      tile.store(p.state + span.write_slot * p.state_stride + at, strip);
+      if (!span.goes_on) break;
+      span = span_at(p, ++index, spans);
     }
   }
-  if (works) tile.store(p.state + to * p.state_stride + at, strip);
 }
 
 template <typename T, typename S>

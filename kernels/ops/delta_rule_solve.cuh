@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/spans.h"
 #include "kernels/cuda/vectors.h"
 #include "kernels/ops/delta_rule_chunk.cuh"
 
@@ -19,20 +20,23 @@ struct alignas(16) DeltaSolveShared {
 };
 
 struct DeltaChunk {
-  int span, first, tokens;  ///< tokens 0: no such chunk
+  int first, tokens;  ///< tokens 0: no such chunk
 };
 
-/// The chunk at a place, by the whole block.
+/// The chunk at a place, by the whole block. Those of chains are made however short they are: some
+/// for nothing.
 __device__ __forceinline__ DeltaChunk delta_chunk_at(const DeltaChunkParams& p, int place) {
   int begun = 0;
   for (int first = 0; first < p.spans; first += static_cast<int>(blockDim.x)) {
     const int i = first + static_cast<int>(threadIdx.x);
     begun += sync_block_count(i < p.spans && delta_chunk_place(p.span_begin[i], i) <= place);
   }
-  const int span = begun - 1, begin = p.span_begin[span], end = p.span_begin[span + 1];
-  const int first = begin + (place - delta_chunk_place(begin, span)) * chunk_tokens;
-  if (first >= end || end - begin < p.tokens_min) return {span, first, 0};
-  return {span, first, end - first < chunk_tokens ? end - first : chunk_tokens};
+  const int index = begun - 1;
+  const SpanEntry span = span_at(p, index, p.spans);
+  const int first = span.first + (place - delta_chunk_place(span.first, index)) * chunk_tokens;
+  const bool is_short = span.last - span.first < p.tokens_min;
+  if (first >= span.last || (is_short && !span.is_continued && !span.goes_on)) return {first, 0};
+  return {first, span.last - first < chunk_tokens ? span.last - first : chunk_tokens};
 }
 
 /// L and beta, by one warp. Tokens that are not there write nothing and leave all.

@@ -41,7 +41,7 @@ void delta_step(Queue& queue, const DeltaStep& op) {
   if constexpr (has_cuda) {
     if (queue.device() == Device::cuda) return cuda::delta_step(queue.stream(), op);
   }
-  SingleTokenSpans spans(rules, op.write_slot);
+  SingleTokenSpans spans(rules, op.read_slot, op.write_slot);
   if (spans.count() == 0) return;
   causal_conv(queue, spans.narrowed(convolution_of(op)));
   DeltaRule recurrence = spans.narrowed(recurrence_of(op));

@@ -43,7 +43,7 @@ void mamba_step(Queue& queue, const MambaStep& op) {
   if constexpr (has_cuda) {
     if (queue.device() == Device::cuda) return cuda::mamba_step(queue.stream(), op);
   }
-  SingleTokenSpans spans(rules, op.write_slot);
+  SingleTokenSpans spans(rules, op.read_slot, op.write_slot);
   if (spans.count() == 0) return;
   causal_conv(queue, spans.narrowed(convolution_of(op)));
   Ssd recurrence = spans.narrowed(recurrence_of(op));

@@ -14,7 +14,8 @@ namespace hyb::kernels {
 ///   c = causal_conv(x)   y = ssd(c, dt)
 ///
 /// Rows whose write_slot is -1 have no sequence: they stand behind the others, nothing is read or
-/// written for them, and their y may hold anything.
+/// written for them, and their y may hold anything. Rows are taken in no order, so no row may go on
+/// where the one before it ends: chains are for causal_conv and ssd.
 ///
 /// shapes  x [R, heads*P + 2*G*N]   y [R, heads*P]   dt [R,heads]; rows may be strided
 ///         conv_weight [C,K]   conv_bias [C] or empty   windows [S,C,K-1] with C the columns of x

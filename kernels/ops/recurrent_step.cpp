@@ -4,11 +4,16 @@
 
 namespace hyb::kernels {
 
-SingleTokenSpans::SingleTokenSpans(const Check& check, const Tensor& write_slot) {
+SingleTokenSpans::SingleTokenSpans(const Check& check, const Tensor& read_slot,
+                                   const Tensor& write_slot) {
+  const auto* const reads = read_slot.as<std::int32_t>();
   const auto* const slots = write_slot.as<std::int32_t>();
   const std::int64_t rows = write_slot.dim(0);
   std::int64_t used = 0;
-  while (used < rows && slots[used] >= 0) ++used;
+  for (; used < rows && slots[used] >= 0; ++used) {
+    check.that(used == 0 || reads[used] != slots[used - 1],
+               "no row goes on where the one before it ends", reads[used]);
+  }
   for (std::int64_t row = used; row < rows; ++row) {
     check.that(slots[row] < 0, "rows without a slot stand last", slots[row]);
   }

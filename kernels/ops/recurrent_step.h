@@ -14,8 +14,9 @@ namespace hyb::kernels {
 /// The first rows of a step, those that have a sequence, as spans of one token each.
 class SingleTokenSpans {
  public:
-  /// Rows without a slot stand last: else an error of `check`.
-  SingleTokenSpans(const Check& check, const Tensor& write_slot);
+  /// Rows without a slot stand last, and no row goes on where another ends: else an error of
+  /// `check`.
+  SingleTokenSpans(const Check& check, const Tensor& read_slot, const Tensor& write_slot);
 
   std::int64_t count() const { return static_cast<std::int64_t>(begins_.size()) - 1; }
   Tensor begins() { return {begins_.data(), DType::i32, {count() + 1}}; }

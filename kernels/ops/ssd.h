@@ -18,12 +18,13 @@ inline constexpr std::int64_t ssd_columns_max = 256;  ///< N
 ///   y[t,h,:] = S * C[t,g,:] + d[h] * x[t,h,:]
 ///
 /// A row of `x` is [x: heads*P | B: G*N | C: G*N], as causal_conv leaves it. Span r starts from the
-/// state in slot read_slot[r] (no_slot: zeros) and leaves its last state in write_slot[r].
+/// state in slot read_slot[r] (no_slot: zeros) and leaves its last state in write_slot[r]. Where
+/// read_slot[r] is write_slot[r-1], span r goes on where span r-1 ends: such spans are a chain.
 ///
 /// shapes  x [T, heads*P + 2*G*N]   dt [T,heads]   a_log, d, dt_bias [heads]
 ///         state [S,heads,P,N], row_stride from slot to slot   y [T, heads*P]
 ///         span_begin [R+1]   read_slot, write_slot [R]; all write_slot different, and none is read
-///         by another span; rows of x, dt, y may be strided; N is at most 256
+///         by another span but the next one; rows of x, dt, y may be strided; N is at most 256
 /// types   x, dt, y: f32 or bf16, the same   state: f32 or bf16   a_log, d, dt_bias: f32
 ///         tables: i32
 /// numbers all in f32; y rounded once. A bf16 state is rounded after every token, before C meets

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/spans.h"
 #include "kernels/ops/ssd_chunk.cuh"
 #include "kernels/ops/ssd_cuda.h"
 #include "kernels/ops/ssd_segments.h"
@@ -42,8 +43,9 @@ struct alignas(16) EndShared {
 
 /// Tokens first .. last-1 of one span, or of a segment of it.
 struct Piece {
-  int span, first, last;
-  int segment;   ///< over all spans; segments of a span follow each other
+  SpanEntry span;
+  int first, last;
+  int index;     ///< of the span, or of the segment over all spans, where they follow each other
   bool is_last;  ///< of its span
 };
 
@@ -52,20 +54,23 @@ __device__ __forceinline__ int segments_of(const ChunkParams& p, int span) {
   return (tokens + p.segment_tokens - 1) / p.segment_tokens;
 }
 
+__device__ __forceinline__ Piece whole_span(const ChunkParams& p, int index) {
+  const SpanEntry span = span_at(p, index, p.spans);
+  return {span, span.first, span.last, index, true};
+}
+
 /// Piece blockIdx.y; one without tokens where there are fewer pieces.
 __device__ __forceinline__ Piece piece_of_block(const ChunkParams& p) {
   const int index = static_cast<int>(blockIdx.y);
-  if (p.segment_tokens == 0) {
-    return {index, p.span_begin[index], p.span_begin[index + 1], index, true};
-  }
+  if (p.segment_tokens == 0) return whole_span(p, index);
   int before = 0;
-  for (int span = 0; span < p.spans; ++span) {
-    const int count = segments_of(p, span);
+  for (int i = 0; i < p.spans; ++i) {
+    const int count = segments_of(p, i);
     if (index < before + count) {
-      const int first = p.span_begin[span] + (index - before) * p.segment_tokens;
+      const SpanEntry span = span_at(p, i, p.spans);
+      const int first = span.first + (index - before) * p.segment_tokens;
       const bool is_last = index + 1 == before + count;
-      return {span, first, is_last ? p.span_begin[span + 1] : first + p.segment_tokens, index,
-              is_last};
+      return {span, first, is_last ? span.last : first + p.segment_tokens, index, is_last};
     }
     before += count;
   }
@@ -98,9 +103,8 @@ template <int Rows, int Columns>
 __device__ __forceinline__ void load_state(const ChunkParams& p, const Piece& piece,
                                            const Part& part, ChunkState<Rows, Columns>& state) {
   const std::int64_t at = part.first_row * Columns;
-  if (p.segment_tokens != 0)
-    return state.load(p.segment_states + piece.segment * p.slot_size() + at);
-  const std::int64_t slot = p.read_slot[piece.span];
+  if (p.segment_tokens != 0) return state.load(p.segment_states + piece.index * p.slot_size() + at);
+  const std::int64_t slot = piece.span.read_slot;
   const std::int64_t from = slot * p.state_stride + at;
   if (p.state_is_bf16) {
     state.load(slot < 0 ? nullptr : static_cast<const bf16*>(p.state) + from);
@@ -112,7 +116,7 @@ __device__ __forceinline__ void load_state(const ChunkParams& p, const Piece& pi
 template <int Rows, int Columns>
 __device__ __forceinline__ void store_state(const ChunkParams& p, const Piece& piece,
                                             const Part& part, ChunkState<Rows, Columns>& state) {
-  const std::int64_t to = p.write_slot[piece.span] * p.state_stride + part.first_row * Columns;
+  const std::int64_t to = piece.span.write_slot * p.state_stride + part.first_row * Columns;
   if (p.state_is_bf16) {
     state.store(static_cast<bf16*>(p.state) + to);
   } else {
@@ -120,22 +124,13 @@ __device__ __forceinline__ void store_state(const ChunkParams& p, const Piece& p
   }
 }
 
-/// grid (heads * parts, spans or segments): a block owns some rows of a head and walks its piece's
-/// chunks with their state in registers, as f32 from chunk to chunk. Against the plain loop: let A
-/// be what it answers where x, B, C and the state are replaced by their magnitudes; then y is
-/// within 2^-7 * A, besides its rounding, and the state within 2^-8 * A; the products' operands
-/// (state, weighted B, decayed C*B) are bf16.
+/// A block's part of a piece that has tokens.
 template <int Rows, int Columns>
-__global__ void __launch_bounds__(chunk_threads, 2) ssd_chunk_kernel(const ChunkParams p) {
-  auto& shared = dynamic_shared<Shared<Rows, Columns>>();
+__device__ __forceinline__ void run_piece(const ChunkParams& p, const Part& part,
+                                          const Piece& piece, Shared<Rows, Columns>& shared) {
   constexpr int stages = stages_of<Rows, Columns>;
   const bool makes_steps = threadIdx.x < warp_size;
   const int warp = static_cast<int>(threadIdx.x) / warp_size;
-  const Part part = part_of_block<Rows>(p);
-  let_next_kernel_start();
-  wait_for_previous_kernel();
-  const Piece piece = piece_of_block(p);
-  if (piece.first == piece.last) return;
   const auto copy = [&](int token, int stage) {
     copy_inputs(p, part, token, piece.last, shared.inputs[stage]);
     copy_chunk(shared.c[stage], p.x + token * p.x_stride + p.c_of(part.head), p.x_step,
@@ -181,8 +176,30 @@ __global__ void __launch_bounds__(chunk_threads, 2) ssd_chunk_kernel(const Chunk
   if (piece.is_last) store_state(p, piece, part, state);
 }
 
+/// grid (heads * parts, spans or segments): a block owns some rows of a head and walks the chunks
+/// of its segment, or of its span and of those that go on from it, with their state in registers,
+/// as f32 from chunk to chunk. Against the plain loop: let A be what it answers where x, B, C and
+/// the state are replaced by their magnitudes; then y is within 2^-7 * A, besides its rounding, and
+/// the state within 2^-8 * A; the products' operands (state, weighted B, decayed C*B) are bf16.
+template <int Rows, int Columns>
+__global__ void __launch_bounds__(chunk_threads, 2) ssd_chunk_kernel(const ChunkParams p) {
+  auto& shared = dynamic_shared<Shared<Rows, Columns>>();
+  const Part part = part_of_block<Rows>(p);
+  let_next_kernel_start();
+  wait_for_previous_kernel();
+  const bool in_segments = p.segment_tokens != 0;
+  Piece piece = piece_of_block(p);
+  if (piece.first == piece.last || (!in_segments && piece.span.is_continued)) return;
+  for (;;) {
+    run_piece<Rows, Columns>(p, part, piece, shared);
+    if (in_segments || !piece.span.goes_on) return;
+    piece = whole_span(p, piece.index + 1);
+    sync_block();  // nobody reads the last chunk any more
+  }
+}
+
 /// grid (heads * parts, segments): the state that a segment would leave if it began with zeros, and
-/// what it leaves of another. Nobody asks for a span's last.
+/// what it leaves of another. Nobody asks for the last of a span, unless another goes on from it.
 template <int Rows, int Columns>
 __global__ void __launch_bounds__(chunk_threads, 2) ssd_segment_kernel(const ChunkParams p) {
   auto& shared = dynamic_shared<EndShared<Rows, Columns>>();
@@ -191,7 +208,7 @@ __global__ void __launch_bounds__(chunk_threads, 2) ssd_segment_kernel(const Chu
   let_next_kernel_start();
   wait_for_previous_kernel();
   const Piece piece = piece_of_block(p);
-  if (piece.first == piece.last || piece.is_last) return;
+  if (piece.first == piece.last || (piece.is_last && !piece.span.goes_on)) return;
   const auto copy = [&](int token, int stage) {
     copy_inputs(p, part, token, piece.last, shared.inputs[stage]);
     cp_async_commit();
@@ -220,9 +237,9 @@ __global__ void __launch_bounds__(chunk_threads, 2) ssd_segment_kernel(const Chu
     if (!goes_on) break;
     if (makes_steps) make_steps(p, part.head, next, piece.last, raw, shared.steps[1 - turn]);
   }
-  state.store(p.segment_states + piece.segment * p.slot_size() + part.first_row * Columns);
+  state.store(p.segment_states + piece.index * p.slot_size() + part.first_row * Columns);
   if (threadIdx.x == 0 && blockIdx.x % static_cast<unsigned>(p.parts) == 0) {
-    p.segment_decays[piece.segment * p.heads + part.head] = exp_not_above_one(log_decay);
+    p.segment_decays[piece.index * p.heads + part.head] = exp_not_above_one(log_decay);
   }
 }
 
@@ -230,19 +247,21 @@ constexpr int start_threads = 256;
 constexpr int start_elements = 4;  ///< of a thread
 
 /// grid (shares of a state, spans): what stands before every segment, from what the ones in front
-/// of it leave; a thread owns neighbouring elements and walks its span's segments.
+/// of it leave; a thread owns neighbouring elements and walks the segments of its span and of those
+/// that go on from it.
 __global__ void __launch_bounds__(start_threads) ssd_start_kernel(const ChunkParams p) {
   const std::int64_t at =
       (static_cast<std::int64_t>(blockIdx.x) * start_threads + threadIdx.x) * start_elements;
-  const int span = static_cast<int>(blockIdx.y);
+  int index = static_cast<int>(blockIdx.y);
   let_next_kernel_start();
   wait_for_previous_kernel();
-  const int count = segments_of(p, span);
-  if (at >= p.slot_size() || count == 0) return;
+  SpanEntry span = span_at(p, index, p.spans);
+  int left = segments_of(p, index);
+  if (at >= p.slot_size() || left == 0 || span.is_continued) return;
   std::int64_t segment = 0;
-  for (int i = 0; i < span; ++i) segment += segments_of(p, i);
+  for (int i = 0; i < index; ++i) segment += segments_of(p, i);
   const std::int64_t head = at / (static_cast<std::int64_t>(p.rows) * p.columns);
-  const std::int64_t slot = p.read_slot[span];
+  const std::int64_t slot = span.read_slot;
   float state[start_elements] = {};
   if (slot >= 0) {
     for (int i = 0; i < start_elements; i += 2) {
@@ -253,14 +272,19 @@ __global__ void __launch_bounds__(start_threads) ssd_start_kernel(const ChunkPar
       state[i + 1] = pair.y;
     }
   }
-  for (int i = 0; i < count; ++i, ++segment) {
+  for (;; ++segment) {
     float* const place = p.segment_states + segment * p.slot_size() + at;
-    if (i + 1 == count) return store16(place, pack(state));
+    if (--left == 0 && !span.goes_on) return store16(place, pack(state));
     float end[start_elements];
     unpack(load16(place), end);
     const float decay = p.segment_decays[segment * p.heads + head];
     store16(place, pack(state));
     for (int j = 0; j < start_elements; ++j) state[j] = fmaf(decay, state[j], end[j]);
+    if (left > 0) continue;
+    span = span_at(p, ++index, p.spans);
+    left = segments_of(p, index);
+    if (!p.state_is_bf16) continue;
+    for (float& value : state) value = to_float(rounded<bf16>(value));  // as the slot keeps it
   }
 }
 

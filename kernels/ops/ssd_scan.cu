@@ -1,4 +1,5 @@
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/spans.h"
 #include "kernels/ops/mamba_row.cuh"
 #include "kernels/ops/ssd_cuda.h"
 #include "kernels/ops/ssd_params.cuh"
@@ -30,7 +31,7 @@ struct Shared {
   SharedArray<Stage<T, V>, 2> stages;
 };
 
-/// What a block owns: some rows of one head, in one span.
+/// What a block owns: some rows of one head, in one chain.
 struct Share {
   int head, first_row, rows;
   int first_token, last_token;
@@ -76,22 +77,20 @@ __device__ __forceinline__ void clear_padding(const Params<T, S>& p, Shared<T, V
   }
 }
 
-/// The warp's rows over the tokens of a stage.
+/// The warp's rows over the tokens of a stage, from `token` on, that are before `stop`.
 template <typename T, typename S, int V>
 __device__ __forceinline__ void run_stage(const Params<T, S>& p, const Share& share,
-                                          const Stage<T, V>& stage, int token,
+                                          const Stage<T, V>& stage, int first, int token, int stop,
                                           float (&state)[warp_rows][V]) {
   const int lane = static_cast<int>(threadIdx.x) % warp_size;
   const int warp_row = static_cast<int>(threadIdx.x) / warp_size * warp_rows;
   const int row = warp_row + lane / 8;
   const bool writes = lane % 8 == 0 && row < share.rows;
-  const int left = share.last_token - token;
-  const int count = left < stage_tokens ? left : stage_tokens;
   const float d = p.d[share.head];
   T* y = p.y + token * p.y_stride + static_cast<std::int64_t>(share.head) * p.rows +
          share.first_row + row;
 #pragma unroll 2
-  for (int t = 0; t < count; ++t, y += p.y_stride) {
+  for (int t = token - first; t < stop - first; ++t, y += p.y_stride) {
     float b[V], c[V], input[warp_rows];
     load_columns<V>(&stage.b[t][0], b);
     load_columns<V>(&stage.c[t][0], c);
@@ -103,14 +102,15 @@ __device__ __forceinline__ void run_stage(const Params<T, S>& p, const Share& sh
   }
 }
 
-/// grid (heads * row pieces, R): a block owns some rows of one head in one span, in registers from
-/// the span's first token to its last. The next tokens are on their way while it computes. The
-/// bound of mamba_step holds for every token.
+/// grid (heads * row pieces, R): a block owns some rows of one head in one chain of spans, in
+/// registers from its first token to its last: it is that of the chain's first span. The next
+/// tokens are on their way while it computes. The bound of mamba_step holds for every token.
 template <typename T, typename S, int V>
-__global__ void __launch_bounds__(block_threads, 4) ssd_scan_kernel(const Params<T, S> p) {
+__global__ void __launch_bounds__(block_threads, V <= 2 ? 5 : 4)
+    ssd_scan_kernel(const Params<T, S> p) {
   auto& shared = dynamic_shared<Shared<T, V>>();
   const int thread = static_cast<int>(threadIdx.x), warp = thread / warp_size;
-  const int span = static_cast<int>(blockIdx.y);
+  const int spans = static_cast<int>(gridDim.y);
   const int row_pieces = (p.rows + block_rows - 1) / block_rows;
   Share share;
   share.head = static_cast<int>(blockIdx.x) / row_pieces;
@@ -118,9 +118,11 @@ __global__ void __launch_bounds__(block_threads, 4) ssd_scan_kernel(const Params
   share.rows = p.rows - share.first_row < block_rows ? p.rows - share.first_row : block_rows;
   let_next_kernel_start();
   wait_for_previous_kernel();
-  share.first_token = p.span_begin[span];
-  share.last_token = p.span_begin[span + 1];
-  if (share.first_token == share.last_token) return;
+  int index = static_cast<int>(blockIdx.y);
+  SpanEntry span = span_at(p, index, spans);
+  if (span.is_continued || span.first == span.last) return;
+  share.first_token = span.first;
+  share.last_token = end_of_chain(p, index, span, spans);
 
   const auto load_dt = [&](int token) {
     const bool is_there = thread < stage_tokens && token + thread < share.last_token;
@@ -136,7 +138,7 @@ __global__ void __launch_bounds__(block_threads, 4) ssd_scan_kernel(const Params
   const std::int64_t at =
       (static_cast<std::int64_t>(share.head) * p.rows + share.first_row + warp * warp_rows) *
       p.columns;
-  const std::int64_t from = p.read_slot[span], to = p.write_slot[span];
+  const std::int64_t from = span.read_slot;
   float state[warp_rows][V];
   load_rows(from < 0 ? nullptr : p.state + from * p.state_stride + at, rows, state);
   stage_tokens_from(p, share, share.first_token, shared.stages[0]);
@@ -153,11 +155,19 @@ __global__ void __launch_bounds__(block_threads, 4) ssd_scan_kernel(const Params
       stage_tokens_from(p, share, next, shared.stages[1 - stage]);
       raw = load_dt(next);
     }
-    if (rows.rows > 0) run_stage(p, share, shared.stages[stage], token, state);
+    const int end = next < share.last_token ? next : share.last_token;
+    for (int begin = token; rows.rows > 0;) {
+      const int stop = span.last < end ? span.last : end;
+      run_stage(p, share, shared.stages[stage], token, begin, stop, state);
+      if (stop < span.last) break;
+      store_rows(p.state + span.write_slot * p.state_stride + at, rows, state);
+      if (!span.goes_on) break;
+      begin = stop;
+      span = span_at(p, ++index, spans);
+    }
     if (next < share.last_token) store_steps(raw, shared.stages[1 - stage]);
     stage = 1 - stage;
   }
-  store_rows(p.state + to * p.state_stride + at, rows, state);
 }
 
 template <typename T, typename S>

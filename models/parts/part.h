@@ -11,8 +11,9 @@
 
 namespace hyb::models {
 
-/// A step's tables on the device (i32). T tokens in R spans. On a card there may be room for more:
-/// spans without tokens stand last, their slots are -1; tokens of no span have any position.
+/// A step's tables on the device (i32). T tokens in R spans, some of which may be chains, as in
+/// kernels::CausalConv. On a card there may be room for more: spans without tokens stand last,
+/// their slots are -1; tokens of no span have any position.
 struct StepTables {
   kernels::Tensor tokens;           ///< [T]
   kernels::Tensor position_of_row;  ///< [T] of each token in its sequence
@@ -23,7 +24,7 @@ struct StepTables {
   kernels::Tensor pages;            ///< page tables of all groups and spans, one behind the other
   /// By page group, [R+1]: where each span's table begins and ends in `pages`.
   std::span<const kernels::Tensor> page_begin;
-  bool single_tokens = false;  ///< every span has one token: T equals R
+  bool single_tokens = false;  ///< every span has one token, T equals R, and none is in a chain
 };
 
 /// What a part reads and adds to. `residual += residual_scale * part(x)`.

@@ -36,6 +36,10 @@ TEST_SUITE("cuda/causal_conv") {
     check_cuts_on_card<CausalConv>(4, DType::f32);
     check_cuts_on_card<CausalConv>(4, DType::bf16);
   }
+
+  TEST_CASE("a chain of spans leaves the bytes of a call for each of them") {
+    check_chains_on_card<CausalConv>();
+  }
 }
 
 }  // namespace

@@ -104,4 +104,52 @@ void check_cuts_on_card(std::int64_t taps, DType dtype) {
   for (int i = 0; i < 5; ++i) CHECK(cut_answer<Op>(c, random_cuts(40, engine)) == whole);
 }
 
+/// A chain's one call leaves the bytes of a call for each of its spans, and nothing else.
+template <typename Op>
+void check_chain_on_card(const ChainedSpans& spans, std::int64_t channels, std::int64_t taps,
+                         DType dtype, Strides strides, bool replayed) {
+  CAPTURE(channels);
+  CAPTURE(taps);
+  constexpr std::int64_t spare_tokens = 3;
+  const ConvShape shape = {spans.begins.back() + spare_tokens, channels, taps};
+  const ConvInputs<Op> in(dtype, shape, spans.slots() + 1, strides, {});
+  const ConvOnDevice<Op> chain(in), apart(in);
+  cuda::Stream stream;
+  const DeviceTable begins(padded(spans.begins, spans.begins.back())), read(padded(spans.read, -1)),
+      write(padded(spans.write, -1));
+  const Op op = chain.op(0, in.s.tokens, begins, read, write);
+  run_or_replay(stream, replayed, [&] { run(stream, op); });
+  spans.each([&](const Table& begin, const Table& from, const Table& to, std::int32_t first) {
+    const DeviceTable span(begin.values()), slot(from.values()), next(to.values());
+    run(stream, apart.op(first, begin.values()[1], span, slot, next));
+    stream.wait();
+  });
+  CHECK(chain.y.fetch().everything() == apart.y.fetch().everything());
+  CHECK(chain.windows.fetch().everything() == apart.windows.fetch().everything());
+}
+
+/// Chains of single tokens and of more, some across tiles of several tokens.
+template <typename Op>
+void check_chains_on_card() {
+  in_every_schedule([&](const std::string& schedule) {
+    CAPTURE(schedule);
+    std::mt19937 engine(7);
+    for (const std::int64_t taps : {2, 3, 4}) {
+      check_chain_on_card<Op>(chained({0, 1, 2, 3, 4, 5, 6}, false, true), 24, taps, DType::bf16,
+                              {}, false);
+      check_chain_on_card<Op>(random_chain(20, engine), 17, taps, DType::f32, {3, 1}, true);
+      const std::int32_t cut = 4000 + static_cast<std::int32_t>(engine() % 20);
+      check_chain_on_card<Op>(
+          chained({0, 1, 3, cut, cut + 1, cut + 2, cut + 4, 4900, 4901}, false, engine() % 2 == 0),
+          8, taps, DType::bf16, {}, false);
+    }
+  });
+  // Every place of a short chain in the tiles.
+  for (std::int32_t first = 4500; first < 4506; ++first) {
+    check_chain_on_card<Op>(
+        {{0, first, first + 1, first + 2, first + 3, first + 9}, {0, 1, 1, 2, 3}, {0, 1, 2, 3, 4}},
+        8, 4, DType::bf16, {}, false);
+  }
+}
+
 }  // namespace hyb::kernels::testing

@@ -113,6 +113,41 @@ TEST_SUITE("cuda/delta_rule_chunked") {
     CHECK(!same_bytes(mixed.y, scan.y));
   }
 
+  TEST_CASE(
+      "a chain goes in chunks, or by the scan where all of it is short; cuts are spans' ends") {
+    const auto chunked = [](const Workspace& workspace) {
+      return [&](cuda::Stream& stream, DeltaRule op) {
+        op.workspace = workspace.view();
+        cuda::delta_rule_chunked(stream, op);
+      };
+    };
+    const auto scan = [](cuda::Stream& stream, const DeltaRule& op) {
+      cuda::delta_rule_scan(stream, op);
+    };
+    in_every_schedule([&](const std::string& schedule) {
+      CAPTURE(schedule);
+      for (const DeltaCase& shape : {cases[0], cases[1]}) {
+        for (const ChainedSpans& spans :
+             {ChainedSpans{{0, 1, 64, 65, 67, 140}, {3, 4, 5, 6, 7}, {4, 5, 6, 7, 8}},
+              ChainedSpans{{0, 129, 130}, {-1, 1}, {1, 2}},
+              ChainedSpans{{0, 16, 17}, {2, 2}, {2, 3}}}) {
+          const DeltaCase c = shape.with(spans);
+          const Workspace workspace = workspace_of(c, 2);
+          check_chain(chunked(workspace), chunked(workspace), c, false);
+        }
+      }
+    });
+    const DeltaCase shape = {1, 1, 64, 32, b16, b16, {}, {}, {}, {}};
+    // Neighbours are short, and so is all of this chain.
+    const DeltaCase c = shape.with(chained({0, 3, 4, 16}, false, true));
+    const Workspace workspace = workspace_of(c, 2);
+    check_chain(chunked(workspace), scan, c, true);
+    check_inputs(shape.with(chained({0, 5, 80, 81}, true, false)),
+                 shape.with(chained({0, 5, 80, 81}, true, false)).inputs(), true);
+    check_inputs(shape.with(chained({0, 70, 71}, false, true)),
+                 shape.with(chained({0, 70, 71}, false, true)).inputs());
+  }
+
   TEST_CASE("gates at their ends, or either in turn") {
     std::mt19937 engine(17);
     const DeltaCase c = {1, 1, 64, 32, b16, f32, {0, 100}, {1}, {2}, {}};

@@ -86,6 +86,17 @@ TEST_SUITE("cuda/delta_rule_scan") {
     }
   }
 
+  TEST_CASE("a chain of spans leaves the bytes of a call for each of them") {
+    in_every_schedule([&](const std::string& schedule) {
+      CAPTURE(schedule);
+      for (const DeltaCase& c : cases) {
+        check_chain(scan, scan, c.with(chained({0, 1, 2, 8, 9, 20}, false, true)));
+      }
+      check_chain(scan, scan, cases[0].with(chained({0, 7, 15, 16, 17}, true, false)), true);
+      check_chain(scan, scan, cases[2].with(chained({0, 8, 16}, false, false)), true);
+    });
+  }
+
   TEST_CASE("gates at their ends, and keys of zeros") {
     for (const float b : {-1e4F, 1e4F}) {
       for (const float a : {-1e4F, 1e4F}) {

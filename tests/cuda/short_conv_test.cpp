@@ -38,6 +38,10 @@ TEST_SUITE("cuda/short_conv") {
     check_cuts_on_card<ShortConv>(4, DType::f32);
     check_cuts_on_card<ShortConv>(3, DType::bf16);
   }
+
+  TEST_CASE("a chain of spans leaves the bytes of a call for each of them") {
+    check_chains_on_card<ShortConv>();
+  }
 }
 
 }  // namespace

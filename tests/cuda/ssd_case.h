@@ -4,6 +4,7 @@
 
 #include "kernels/ops/ssd.h"
 #include "tests/cuda/recurrent_support.h"
+#include "tests/kernels/ops/chain_case.h"
 
 namespace hyb::kernels::testing {
 
@@ -14,8 +15,17 @@ struct SsdCase {
   std::vector<std::int32_t> begins, read, write;
   Strides strides;
   float dt_max = 4.0F;
+
+  SsdCase with(const ChainedSpans& spans) const {
+    SsdCase other = *this;
+    other.begins = spans.begins;
+    other.read = spans.read;
+    other.write = spans.write;
+    return other;
+  }
+  ChainedSpans spans() const { return {begins, read, write}; }
 };
-inline constexpr std::int64_t ssd_slots = 6;
+inline constexpr std::int64_t ssd_slots = 10;
 
 /// All tensors of a call, on the host, with room for tokens that no span has.
 struct SsdInputs {
@@ -78,6 +88,42 @@ inline RecurrentAnswer run_route(const SsdRoute& route, const SsdCase& c, const 
   run_or_replay(stream, replayed, [&] { route(stream, op); });
   CHECK(x.fetch().everything() == in.x.everything());
   return {y.fetch(), state.fetch()};
+}
+
+/// A route's answer in a call for every span.
+inline RecurrentAnswer run_apart(const SsdRoute& route, const SsdCase& c, const SsdInputs& in) {
+  cuda::Stream stream;
+  const DeviceTensor x(in.x), dt(in.dt), a_log(in.a_log), d(in.d), dt_bias(in.dt_bias),
+      state(in.state), y(in.y);
+  c.spans().each([&](const Table& begin, const Table& from, const Table& to, std::int32_t first) {
+    const DeviceTable begins(begin.values()), read(from.values()), write(to.values());
+    const std::int32_t tokens = begin.values()[1];
+    route(stream, {.x = Tensor(x).rows(first, tokens),
+                   .dt = Tensor(dt).rows(first, tokens),
+                   .a_log = a_log,
+                   .d = d,
+                   .dt_bias = dt_bias,
+                   .state = state,
+                   .span_begin = begins,
+                   .read_slot = read,
+                   .write_slot = write,
+                   .y = Tensor(y).rows(first, tokens),
+                   .groups = c.groups,
+                   .dt_max = c.dt_max});
+    stream.wait();
+  });
+  return {y.fetch(), state.fetch()};
+}
+
+/// A chain's one call leaves the bytes of a call for each of its spans.
+inline void check_chain(const SsdRoute& route, const SsdCase& c, bool replayed = false) {
+  CAPTURE(c.rows);
+  CAPTURE(c.columns);
+  const SsdInputs in(c, 2);
+  const RecurrentAnswer chain = run_route(route, c, in, replayed), apart = run_apart(route, c, in);
+  CHECK(same_rows(chain.y, apart.y, c.begins.back()));
+  CHECK(chain.y.guards_intact());
+  CHECK(chain.state.everything() == apart.state.everything());
 }
 
 /// Only the named slots have changed.

@@ -84,6 +84,19 @@ TEST_SUITE("cuda/ssd_scan") {
   }
 }
 
+TEST_SUITE("cuda/ssd_scan") {
+  TEST_CASE("a chain of spans leaves the bytes of a call for each of them") {
+    in_every_schedule([&](const std::string& schedule) {
+      CAPTURE(schedule);
+      for (const SsdCase& c : cases) {
+        check_chain(cuda::ssd_scan, c.with(chained({0, 1, 2, 16, 17, 40}, false, true)));
+      }
+      check_chain(cuda::ssd_scan, cases[0].with(chained({0, 15, 31, 32, 33}, true, false)), true);
+      check_chain(cuda::ssd_scan, cases[2].with(chained({0, 16, 32}, false, false)), true);
+    });
+  }
+}
+
 /// A sequence of `tokens` in slot 2, by causal_conv and ssd at once or by mamba_step one by one.
 struct Mixer {
   static constexpr std::int64_t tokens = 21, heads = 2, rows = 24, groups = 1, taps = 4;

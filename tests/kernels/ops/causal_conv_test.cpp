@@ -46,6 +46,10 @@ TEST_SUITE("kernels/ops/causal_conv") {
     check_cuts<CausalConv>();
   }
 
+  TEST_CASE("a chain of spans leaves what a call for each of them leaves, on any threads") {
+    check_chains<CausalConv>();
+  }
+
   TEST_CASE("permuting spans permutes outputs, and only the named slots are written") {
     for (const Isa isa : available_isas()) {
       Queue queue = test_queue(isa, 2);

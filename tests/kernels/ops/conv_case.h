@@ -8,6 +8,7 @@
 
 #include "kernels/ops/causal_conv.h"
 #include "kernels/ops/short_conv.h"
+#include "tests/kernels/ops/chain_case.h"
 #include "tests/kernels/support.h"
 
 namespace hyb::kernels::testing {
@@ -116,6 +117,29 @@ void check_cuts() {
         }
         CHECK(same_bytes(cut.y, whole.y));
         CHECK(same_bytes(cut.windows, whole.windows));
+      }
+    }
+  }
+}
+
+/// Chains cut anywhere, into single tokens, too.
+template <typename Op>
+void check_chains() {
+  std::mt19937 engine(9);
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    for (const std::int64_t width : {2, 3, 4}) {
+      for (int round = 0; round < 10; ++round) {
+        const ChainedSpans spans = round == 0   ? chained({0, 1, 2, 3, 4, 5, 6}, true, false)
+                                   : round == 1 ? chained({0, 1, 2, 4, 5, 8, 9}, false, true)
+                                                : random_chain(29, engine);
+        const ConvShape shape{spans.begins.back(), 150, width};
+        check_chain(
+            spans, 1 + round % 3,
+            [&] { return ConvInputs<Op>(dtype, shape, std::max(spans.slots(), 4)); },
+            [](const ConvInputs<Op>& in, Queue& queue, const Table& begins, const Table& read,
+               const Table& write,
+               std::int32_t first) { in.run(queue, begins, read, write, first); },
+            [](const ConvInputs<Op>& in) -> const TestTensor& { return in.windows; });
       }
     }
   }

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/kernels/ops/chain_case.h"
 #include "tests/kernels/ops/delta_rule_case.h"
 
 using namespace hyb;
@@ -152,6 +153,27 @@ TEST_SUITE("kernels/ops/delta_rule") {
             CHECK(same_bytes(cut.state, whole.state));
           }
         }
+      }
+    }
+  }
+
+  TEST_CASE("a chain of spans leaves what a call for each of them leaves, on any threads") {
+    std::mt19937 engine(9);
+    int round = 0;
+    for (const DeltaShape& shape : shapes) {
+      for (const DType state : {f32, b16}) {
+        const ChainedSpans spans =
+            random_chain(shape.rows * shape.columns > 10000 ? 9 : 37, engine);
+        const DeltaShape s{spans.begins.back(), shape.key_heads, shape.value_heads, shape.rows,
+                           shape.columns};
+        const DType dtype = round % 2 == 0 ? b16 : f32;
+        check_chain(
+            spans, 1 + round++ % 3,
+            [&] { return DeltaInputs(dtype, s, std::max(spans.slots(), 4), state); },
+            [](const DeltaInputs& in, Queue& queue, const Table& begins, const Table& read,
+               const Table& write,
+               std::int32_t first) { in.run(queue, begins, read, write, first); },
+            [](const DeltaInputs& in) -> const TestTensor& { return in.state; });
       }
     }
   }

@@ -91,6 +91,9 @@ TEST_SUITE("kernels/ops/delta_step") {
     Queue queue = test_queue(Isa::plain);
     CHECK_THROWS_WITH_AS(step(queue, in, read, write),
                          "delta_step: rows without a slot stand last, got 3", Error);
+    const Table chained{0, 1, 3, 2, 4}, used{1, 3, 0, 4, -1};
+    CHECK_THROWS_WITH_AS(step(queue, in, chained, used),
+                         "delta_step: no row goes on where the one before it ends, got 1", Error);
     CHECK_THROWS_WITH_AS(step(queue, in, read, write, 3),
                          "delta_step: key_heads divides value_heads, got 3", Error);
     CHECK_THROWS_WITH_AS(step(queue, in, read, write, 4),

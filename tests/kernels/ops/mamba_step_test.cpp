@@ -97,6 +97,9 @@ TEST_SUITE("kernels/ops/mamba_step") {
     Queue queue = test_queue(Isa::plain);
     CHECK_THROWS_WITH_AS(mamba_step(queue, step.op(read, write, tickets)),
                          "mamba_step: rows without a slot stand last, got 3", Error);
+    const Table chained{0, 1, 3, 2, 4}, used{1, 3, 0, 4, -1};
+    CHECK_THROWS_WITH_AS(mamba_step(queue, step.op(chained, used, tickets)),
+                         "mamba_step: no row goes on where the one before it ends, got 1", Error);
     MambaStep op = step.op(read, write, tickets);
     op.groups = 3;
     CHECK_THROWS_WITH_AS(mamba_step(queue, op), "mamba_step: groups divides heads, got 3", Error);

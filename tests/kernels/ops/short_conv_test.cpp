@@ -61,6 +61,10 @@ TEST_SUITE("kernels/ops/short_conv") {
     check_cuts<ShortConv>();
   }
 
+  TEST_CASE("a chain of spans leaves what a call for each of them leaves, on any threads") {
+    check_chains<ShortConv>();
+  }
+
   TEST_CASE(
       "permuting spans permutes outputs, only the named slots are written, and what is not a "
       "number stays in its span") {

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include "tests/kernels/support.h"
+#include "tests/kernels/ops/chain_case.h"
 
 using namespace hyb;
 using namespace hyb::kernels;
@@ -185,6 +185,22 @@ TEST_SUITE("kernels/ops/ssd") {
           CHECK(same_bytes(cut.state, whole.state));
         }
       }
+    }
+  }
+
+  TEST_CASE("a chain of spans leaves what a call for each of them leaves, on any threads") {
+    std::mt19937 engine(9);
+    int round = 0;
+    for (const auto& [shape, state] : shapes_and_states()) {
+      const ChainedSpans spans = random_chain(shape.columns == 256 ? 9 : 37, engine);
+      const Shape s{spans.begins.back(), shape.heads, shape.rows, shape.columns, shape.groups};
+      const DType dtype = round % 2 == 0 ? DType::bf16 : DType::f32;
+      check_chain(
+          spans, 1 + round++ % 3,
+          [&, state = state] { return Fixture(dtype, s, std::max(spans.slots(), 4), state); },
+          [](Fixture& f, Queue& queue, const Table& begins, const Table& read, const Table& write,
+             std::int32_t first) { f.run(queue, begins, read, write, first); },
+          [](const Fixture& f) -> const TestTensor& { return f.state; });
     }
   }
 
