@@ -58,7 +58,7 @@ std::size_t recurrent_workspace(const Plan& plan, kernels::Device device,
       return kernels::ssd_workspace_bytes(device, ssd->heads, ssd->head_dim, ssd->state_dim);
     }
     if (const auto* delta = as<DeltaNet>(part)) {
-      return kernels::delta_rule_workspace_bytes(device, limits.tokens, limits.rows,
+      return kernels::delta_rule_workspace_bytes(device, limits.tokens, limits.spans,
                                                  delta->value_heads);
     }
     return 0;

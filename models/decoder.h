@@ -12,6 +12,7 @@ class Decoder {
  public:
   struct Limits {
     std::int64_t tokens;     ///< most tokens of a step
+    std::int64_t spans;      ///< most spans of a step
     std::int64_t rows;       ///< most rows of logits
     std::int64_t positions;  ///< most tokens of a sequence
   };

@@ -15,13 +15,25 @@ using kernels::Tensor;
 
 namespace {
 
-Decoder::Limits limits_of(const RunnerOptions& options) {
-  return {
-      .tokens = options.step_tokens, .rows = options.step_rows, .positions = options.positions_max};
+/// Cuts in the chunks of one step. A prompt has one before its last token, and some at branches and
+/// messages; each costs a span's tables, and a delta net room for one more piece of a chunk.
+constexpr std::int32_t cuts_max = 16;
+
+/// One for each sequence, and what is cut from chunks; without recurrent state nobody cuts.
+std::int32_t step_spans(const Geometry& geometry, const RunnerOptions& options) {
+  return options.step_rows + (geometry.slot_bytes > 0 ? cuts_max : 0);
+}
+
+Decoder::Limits limits_of(const Geometry& geometry, const RunnerOptions& options) {
+  return {.tokens = options.step_tokens,
+          .spans = step_spans(geometry, options),
+          .rows = options.step_rows,
+          .positions = options.positions_max};
 }
 
 StepStaging::Limits staging_limits(const Geometry& geometry, const RunnerOptions& options) {
   return {.tokens = options.step_tokens,
+          .spans = step_spans(geometry, options),
           .rows = options.step_rows,
           .pages = (options.positions_max + geometry.page_tokens - 1) / geometry.page_tokens + 1,
           .groups = static_cast<std::int64_t>(options.memory.layout.groups.size())};
@@ -72,7 +84,7 @@ ModelRunner::ModelRunner(kernels::Queue& queue, const Plan& plan, const Weights&
       geometry_(geometry),
       options_(options),
       store_(queue, geometry, options.memory, options.mapping, std::move(superblocks)),
-      decoder_(queue, plan, weights, store_, geometry, limits_of(options)),
+      decoder_(queue, plan, weights, store_, geometry, limits_of(geometry, options)),
       staging_(queue, staging_limits(geometry, options)),
       sampler_(sampler_for(queue, options.step_rows)),
       graphs_(queue, decoder_, staging_, sampler_.get(), options.step_rows, options.vocab_used,
@@ -90,7 +102,8 @@ Capacity ModelRunner::capacity() const {
   return {.memory = options_.memory.layout,
           .step_tokens = options_.step_tokens,
           .step_rows = options_.step_rows,
-          .vocab = options_.vocab_used};
+          .vocab = options_.vocab_used,
+          .step_spans = step_spans(geometry_, options_)};
 }
 
 std::size_t ModelRunner::workspace_bytes() const {
@@ -101,7 +114,8 @@ std::size_t ModelRunner::workspace_bytes() const {
 std::size_t ModelRunner::workspace_bytes(kernels::Device device, const Plan& plan,
                                          const Geometry& geometry, const RunnerOptions& options,
                                          int threads) {
-  return Decoder::scratch_bytes(plan, device, geometry.activation_dtype, limits_of(options)) +
+  return Decoder::scratch_bytes(plan, device, geometry.activation_dtype,
+                                limits_of(geometry, options)) +
          kernels::sample_workspace_bytes(device, plan.vocab, threads) + logits_bytes(plan) +
          staged_bytes(device, geometry, options).device;
 }
@@ -154,7 +168,7 @@ void ModelRunner::check(const Step& step) const {
     }
   }
   require(tokens <= options_.step_tokens && rows <= options_.step_rows &&
-              count_of(step.spans) <= options_.step_rows,
+              count_of(step.spans) <= step_spans(geometry_, options_),
           "runner: a step within capacity()");
   if (geometry_.slot_bytes > 0) check_chains(step);
 }

@@ -16,7 +16,7 @@ namespace hyb::models {
 struct RunnerOptions {
   StoreLayout memory;                       ///< cut for this model
   std::int32_t step_tokens;                 ///< most tokens of a step
-  std::int32_t step_rows;                   ///< most spans, and most sampled rows, of a step
+  std::int32_t step_rows;                   ///< most sequences, and most sampled rows, of a step
   std::int32_t positions_max;               ///< most tokens of a sequence
   std::int32_t vocab_used;                  ///< ids from here on are padding and never sampled
   kernels::SuperblockMapOptions mapping{};  ///< how memory follows the owners of superblocks

@@ -25,8 +25,8 @@ struct GraphOptions {
 /// replayed from its recording: one call instead of hundreds.
 class StepGraphs {
  public:
-  /// All but the options outlive it. `rows_max`: most spans of a step; ids from `vocab_used` on are
-  /// never drawn; `sampler` is null on the CPU.
+  /// All but the options outlive it. `rows_max`: most sequences of a step; ids from `vocab_used` on
+  /// are never drawn; `sampler` is null on the CPU.
   StepGraphs(kernels::Queue& queue, Decoder& decoder, StepStaging& staging,
              kernels::DeviceSampler* sampler, std::int64_t rows_max, std::int32_t vocab_used,
              const GraphOptions& options);

@@ -47,8 +47,8 @@ bool is_decode(const Step& step) {
 
 std::size_t StepStaging::bytes(const Limits& limits) {
   // Every take is rounded up to 64 bytes: 7 of them, and one per group.
-  const std::int64_t numbers = 2 * limits.tokens + 5 * limits.rows + 1 +
-                               limits.groups * (limits.rows + 1 + limits.rows * limits.pages) +
+  const std::int64_t numbers = 2 * limits.tokens + 4 * limits.spans + 1 + limits.rows +
+                               limits.groups * (limits.spans + 1 + limits.spans * limits.pages) +
                                16 * (8 + limits.groups);
   return static_cast<std::size_t>(numbers) * sizeof(std::int32_t);
 }

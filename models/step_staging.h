@@ -16,7 +16,8 @@ class StepStaging {
  public:
   struct Limits {
     std::int64_t tokens;  ///< most tokens of a step
-    std::int64_t rows;    ///< most spans, and most sampled rows, of a step
+    std::int64_t spans;   ///< most spans of a step
+    std::int64_t rows;    ///< most sampled rows of a step
     std::int64_t pages;   ///< most pages of a span's table
     std::int64_t groups;  ///< page groups
   };

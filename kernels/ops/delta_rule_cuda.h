@@ -15,8 +15,8 @@ void delta_rule_scan(Stream& stream, const DeltaRule& op,
 
 /// In chunks of 64 tokens, by matrix instructions; where there are several spans, those of at most
 /// delta_scan_tokens go token by token, with the bits of the scan: a chain goes one way or the
-/// other by its sum. A bf16 state is rounded where a span ends only; where a sequence is cut changes the
-/// answer, within the bounds that stand at the kernel.
+/// other by its sum. A bf16 state is rounded where a span ends only; where a sequence is cut
+/// changes the answer, within the bounds that stand at the kernel.
 inline constexpr int delta_scan_tokens = 16;
 void delta_rule_chunked(Stream& stream, const DeltaRule& op);
 /// bf16 x, a shape and alignment that it has a kernel for, and workspace enough.
