@@ -32,7 +32,8 @@ void check_link(const Span& before, const Span& span) {
 }  // namespace
 
 bool goes_on(const Span& before, const Span& span) {
-  return index(before.write_slot) >= 0 && span.read_slot == before.write_slot;
+  if (index(before.write_slot) >= 0) return span.read_slot == before.write_slot;
+  return !span.tables.empty() && span.tables.data() == before.tables.data();
 }
 
 bool has_chain(const Step& step) {

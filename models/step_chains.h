@@ -5,7 +5,8 @@
 namespace hyb::models {
 
 /// Whether a span goes on where the one in front of it in the step ends. Such spans are a chain:
-/// one sequence, cut where its recurrent state is wanted.
+/// one sequence, cut where its recurrent state is wanted. Where there are no slots, its page tables
+/// tell.
 bool goes_on(const Span& before, const Span& span);
 bool has_chain(const Step& step);
 

@@ -81,12 +81,19 @@ __device__ __forceinline__ void make_tokens(const Params<T, S>& p, const Share& 
   }
 }
 
+/// Blocks of a multiprocessor that registers leave room for; 0: as the compiler likes. With 4 for
+/// Dk of 128 it spills.
+template <int V>
+constexpr int blocks_min = V == 4   ? 6
+                           : V == 8 ? 5
+                                    : 0;
+
 /// grid (heads * column pieces, R): a warp owns 16 columns of a head's state in one chain of spans,
 /// in registers from its first token to its last; the block, which is that of the chain's first
 /// span, shares what the tokens bring. Sums over rows in f32 in a fixed order: within
 /// (Dk + 16) * 2^-23 of the sum of their terms' magnitudes, for every token.
 template <typename T, typename S, int V>
-__global__ void __launch_bounds__(block_warps_max* warp_size)
+__global__ void __launch_bounds__(block_warps_max* warp_size, blocks_min<V>)
     delta_rule_scan_kernel(const Params<T, S> p) {
   auto& shared = dynamic_shared<Shared<T, V>>();
   const int warp = static_cast<int>(threadIdx.x) / warp_size;

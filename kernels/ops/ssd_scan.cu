@@ -106,7 +106,7 @@ __device__ __forceinline__ void run_stage(const Params<T, S>& p, const Share& sh
 /// registers from its first token to its last: it is that of the chain's first span. The next
 /// tokens are on their way while it computes. The bound of mamba_step holds for every token.
 template <typename T, typename S, int V>
-__global__ void __launch_bounds__(block_threads, V <= 2 ? 5 : 4)
+__global__ void __launch_bounds__(block_threads, V <= 4 ? 5 : 4)
     ssd_scan_kernel(const Params<T, S> p) {
   auto& shared = dynamic_shared<Shared<T, V>>();
   const int thread = static_cast<int>(threadIdx.x), warp = thread / warp_size;
