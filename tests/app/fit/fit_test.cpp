@@ -49,7 +49,7 @@ TEST_SUITE("app/fit") {
     for (const char* name : {"granite-4.0-h-350m", "granite-4.0-h-micro", "qwen3-next-80b-a3b"}) {
       const ModelOutline model = outline(name);
       const std::size_t weights =
-          models::packed_bytes(model.plan, kernels::Device::cpu, model.activation);
+          models::packed_bytes(model.plan, kernels::Device::cpu, {.activation = model.activation});
       for (const std::size_t spare : {gib / 2, 3 * gib}) {
         const Fit fit(model, weights + spare, 2);
         std::int32_t before = Fit::sequences_max;
@@ -77,7 +77,9 @@ TEST_SUITE("app/fit") {
   TEST_CASE("the longest sequence fits alone, and not when it is some percent longer") {
     const ModelOutline model = outline("granite-4.0-h-micro");
     const Fit fit(
-        model, models::packed_bytes(model.plan, kernels::Device::cpu, model.activation) + gib / 2,
+        model,
+        models::packed_bytes(model.plan, kernels::Device::cpu, {.activation = model.activation}) +
+            gib / 2,
         2);
     const std::int32_t length = fit.length_max();
     CHECK(length < model.plan.positions_max);
