@@ -101,11 +101,22 @@ TEST_SUITE("cuda/chains") {
     const std::vector<CutSequence> decode = {{0, {4, 5}}, {1, {3, 4}}, {2, {3, 4}}};
     const std::vector<CutSequence> chain = {{0, {2, 3, 4}}, {1, {5, 6}}, {2, {3, 4}}};
     const std::vector<CutSequence> other = {{0, {3, 4}}, {1, {5, 6}}, {2, {2, 3, 4}}};
-    for (const auto& step : {decode, decode, chain, other, decode}) {
+    const auto check = [&](const std::vector<CutSequence>& step) {
       CHECK(run_at_once(at_once, step) == run_apart(apart, step));
+    };
+    check(decode);
+    check(decode);
+    std::vector<Span> spans;
+    for (const CutSequence& cut : chain) {
+      at_once.start(cut.sequence, cut.begins[0]);
+      for (const Span& span : at_once.spans(cut)) spans.push_back(span);
     }
-    CHECK(at_once.runner.graphs_recorded() > 1);
-    CHECK(at_once.runner.graphs_replayed() > 2);
+    const std::int64_t replayed = at_once.runner.graphs_replayed();
+    CHECK(replayed > 0);
+    at_once.run(spans);
+    CHECK(at_once.runner.graphs_replayed() == replayed);  // its shape is a new one
+    for (const auto& step : {chain, other, decode}) check(step);
+    CHECK(at_once.runner.graphs_replayed() > replayed);
   }
 
   TEST_CASE("in chunks: logits of chains are as near to f32 as the CPU's, at their cuts too") {
