@@ -43,7 +43,8 @@ struct SuperblockShape {
 /// those of the planes before it. So the planes of one view never overlap in memory, and units that
 /// divide plane_bytes evenly have linear addresses.
 ///
-/// At the start nobody owns anything. One thread calls, while no kernel runs.
+/// At the start nobody owns anything. One thread calls, while no kernel runs unless a function says
+/// otherwise.
 class SuperblockMap {
  public:
   /// Handles of an arena are made as large as all planes allow, so that the driver is called

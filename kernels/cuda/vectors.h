@@ -70,9 +70,10 @@ __device__ __forceinline__ void store_values(T* to, int left,
 }
 
 /// Eight elements of either type, for kernels that read one type and write another: as load_values
-/// and store_values. Of F8_E4M3 they are 8 aligned bytes.
+/// and store_values.
 template <bool Aligned, typename T>
 __device__ __forceinline__ void load_eight(const T* from, int left, float (&values)[8]) {
+  static_assert(sizeof(T) > 1, "F8_E4M3 is written only");
   if constexpr (Aligned && vector_size<T> == 8) {
     unpack(load16(from), values);
   } else if constexpr (Aligned) {
@@ -84,6 +85,7 @@ __device__ __forceinline__ void load_eight(const T* from, int left, float (&valu
     for (int i = 0; i < 8; ++i) values[i] = i < left ? to_float(from[i]) : 0.0F;
   }
 }
+/// F8_E4M3, too, as 8 aligned bytes.
 template <bool Aligned, typename T>
 __device__ __forceinline__ void store_eight(T* to, int left, const float (&values)[8]) {
   if constexpr (Aligned && vector_size<T> == 16) {

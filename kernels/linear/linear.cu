@@ -96,6 +96,7 @@ void multiply(Stream& stream, const Project& op, const Tensor& x, std::int64_t e
         }
         if (takes_matrices(op, x, weight)) return run_matrices(stream, op, dense, norm);
       }
+      require(op.weight->code() == WeightCode::plain, "linear: on a card codes meet bf16 rows");
       run_plain(stream, dense);
     };
     if (op.y.dtype == DType::f32) return run(Tag<float>{});

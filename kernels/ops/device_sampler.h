@@ -25,16 +25,16 @@ class DeviceSampler {
   virtual void stage(std::span<const SampleRow> rows, std::int64_t count,
                      std::int32_t vocab_used) = 0;
 
-  /// Chooses for the rows staged last, from f32 logits [count, V]. `tokens` (i32 [count], on the
-  /// card) becomes the ids: 0 where nothing was asked for, -SampleOutcome where no token could be
-  /// chosen. May be recorded: a replay wants the same count.
+  /// Chooses for the rows staged last, with the same `vocab_used`, from f32 logits [count, V].
+  /// `tokens` (i32 [count], on the card; or empty) becomes the ids: 0 where nothing was asked for,
+  /// -SampleOutcome where no token could be chosen. May be recorded: a replay wants the same count.
   virtual void draw(const Tensor& logits, std::int32_t vocab_used, const Tensor& tokens) = 0;
 
-  /// Asks for the answers to the rows staged last, of which draw() gave `tokens`: these alone,
-  /// unless a row wants logprobs.
+  /// Asks for the answers to the rows staged last, of which draw() gave `tokens`: the ids alone,
+  /// unless `tokens` is empty or a row wants logprobs.
   virtual void ask(const Tensor& tokens) = 0;
 
-  /// Waits for what was asked for: one per row. Valid until the next call of this.
+  /// Waits for what was asked for: one per row. Valid until the next ask().
   virtual std::span<const SampledToken> answers() = 0;
 };
 

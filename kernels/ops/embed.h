@@ -13,7 +13,8 @@ namespace hyb::kernels {
 /// shapes  tokens [T]   weight [V,H], any format   y [T,H]; rows may be strided
 /// types   tokens: i32   y: f32 or bf16
 /// numbers multiplied in f32, rounded once
-/// errors  a token outside 0..V-1 is Error(runtime) before anything is written
+/// errors  a token outside 0..V-1 is Error(runtime) before anything is written; on a card, which
+///         alone knows its tokens, its row of y is NaN
 /// writes  y
 struct Embed {
   const Weight* weight = nullptr;

@@ -29,8 +29,9 @@ void check(const RopeKvWrite& op, Device device) {
   check.activations(op.qkv, "qkv");
   check.that(op.heads >= 1, "heads is positive", op.heads);
   check.that(op.kv_heads >= 1, "kv_heads is positive", op.kv_heads);
-  check.that(op.head_dim >= 2 && op.head_dim <= rope_kv_write_head_dim_max,
-             "head_dim is within 2..512", op.head_dim);
+  check.that(op.head_dim >= 2 && op.head_dim % 2 == 0 && op.head_dim <= rope_kv_write_head_dim_max,
+             "head_dim is even and within 2..512", op.head_dim);
+  check.that(op.page_tokens >= 2 && op.page_tokens % 2 == 0, "page_tokens is even", op.page_tokens);
   const std::int64_t width = (op.heads + 2 * op.kv_heads) * op.head_dim;
   check.tensor(op.qkv, "qkv", op.qkv.dtype, {op.qkv.dim(0), std::max(width, op.qkv.dim(1))});
   if (!op.q_norm.empty()) check.tensor(op.q_norm, "q_norm", DType::f32, {op.head_dim});
@@ -39,12 +40,12 @@ void check(const RopeKvWrite& op, Device device) {
   check.that(op.rotary_dim % 2 == 0 && op.rotary_dim <= op.head_dim,
              "rotary_dim is even and within head_dim", op.rotary_dim);
   if (op.rotary_dim != 0) check.table(op.position_of_row, "position_of_row", op.qkv.dim(0));
-  const std::int64_t spans = check.spans(op.span_begin, op.qkv.dim(0));
+  check.spans(op.span_begin, op.qkv.dim(0));
   check.keys_and_values(op.pages_of_layer, "pages_of_layer");
   check.tensor(op.pages_of_layer, "pages_of_layer", op.pages_of_layer.dtype,
                {op.pages_of_layer.dim(0), 2 * op.kv_heads * op.page_tokens * op.head_dim});
-  check.table(op.position, "position", spans);
-  check.table(op.page_begin, "page_begin", spans + 1);
+  check.page_tables(op.span_begin, op.position, op.page_begin, op.pages, op.page_tokens,
+                    op.pages_of_layer.dim(0));
 }
 
 void rope_kv_write(Queue& queue, const RopeKvWrite& op) {

@@ -97,8 +97,6 @@ void run(Stream& stream, const RopeKvWrite& op) {
 }  // namespace
 
 void rope_kv_write(Stream& stream, const RopeKvWrite& op) {
-  require(op.head_dim % 2 == 0 && op.head_dim <= rope_kv_write_head_dim_max,
-          "rope_kv_write: head_dim is even and at most 512");
   if (op.qkv.dim(0) == 0) return;
   visit_float(op.qkv.dtype, [&]<typename T>(Tag<T>) {
     visit_kv(op.pages_of_layer.dtype, [&]<typename K>(Tag<K>) { run<T, K>(stream, op); });

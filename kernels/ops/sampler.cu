@@ -14,7 +14,7 @@ namespace {
 /// Other tables take their room behind the jobs, and more where they do not fit.
 constexpr std::size_t tables_bytes = 64 << 10;
 
-std::size_t staged_bytes(std::int64_t rows) {
+std::size_t table_bytes(std::int64_t rows) {
   return static_cast<std::size_t>(rows) * sizeof(SampleJob) + tables_bytes;
 }
 std::size_t out_bytes(std::int64_t rows) {
@@ -36,7 +36,7 @@ Sampler::Sampler(Stream& stream, std::int64_t rows_max)
 }
 
 StagedBytes Sampler::bytes(std::int64_t rows_max) {
-  const std::size_t staged = Staging::reserved_bytes(staged_bytes(rows_max));
+  const std::size_t staged = Staging::reserved_bytes(table_bytes(rows_max));
   return {.device = staged + out_bytes(rows_max),
           .pinned = 2 * staged + Staging::reserved_bytes(out_bytes(rows_max))};
 }
@@ -44,7 +44,7 @@ StagedBytes Sampler::bytes(std::int64_t rows_max) {
 void Sampler::reserve(std::int64_t rows) {
   if (rows <= rows_max_) return;
   stream_.wait();
-  staging_.reserve(staged_bytes(rows));
+  staging_.reserve(table_bytes(rows));
   readback_.reserve(out_bytes(rows));
   out_ = make_device(out_bytes(rows));
   rows_max_ = rows;
@@ -137,6 +137,8 @@ void Sampler::stage(std::span<const SampleRow> rows, std::int64_t count, std::in
   place_of_.resize(std::max(place_of_.size(), static_cast<std::size_t>(vocab_used)), -1);
   for (const SampleRow& row : rows) add(row);
   rows_ = std::ssize(rows);
+  count_ = count;
+  vocab_used_ = vocab_used;
 
   staging_.clear();
   const Staged<SampleJob> place = staging_.take<SampleJob>(count);
@@ -148,6 +150,11 @@ void Sampler::stage(std::span<const SampleRow> rows, std::int64_t count, std::in
 }
 
 void Sampler::draw(const Tensor& logits, std::int32_t vocab_used, const Tensor& tokens) {
+  require(vocab_used == vocab_used_ && logits.dtype == DType::f32 && logits.dim(0) == count_ &&
+              logits.dim(1) >= vocab_used,
+          "sampler: logits for the rows that were staged");
+  require(tokens.empty() || (tokens.dtype == DType::i32 && tokens.dim(0) == count_),
+          "sampler: a table of tokens for all rows");
   launch_sample(stream_, logits, vocab_used,
                 {.jobs = staged_,
                  .out = reinterpret_cast<SampledToken*>(out_.get()),

@@ -43,7 +43,9 @@ class Sampler final : public DeviceSampler {
   DeviceBytes out_;
   std::int64_t rows_max_ = 0;
   const SampleJob* staged_ = nullptr;  ///< where the jobs stand on the device
-  std::int64_t rows_ = 0;              ///< of the round, those that ask for something
+  std::int64_t rows_ = 0;              ///< of the round, those that ask for something,
+  std::int64_t count_ = 0;             ///< and all
+  std::int32_t vocab_used_ = 0;
   bool wants_logprobs_ = false;
   std::span<const SampledToken> whole_;  ///< what was asked for: either these
   std::span<const std::int32_t> ids_;    ///< or these

@@ -181,6 +181,14 @@ TEST_SUITE("cuda/coded") {
     }
   }
 
+  TEST_CASE("codes meet bf16 rows only") {
+    Queue card(Device::cuda, {.threads = 1, .isa = {}});
+    const PublishedMatrix published(DType::f8_e4m3, 1, 8, 128, 1, 128, 15);
+    const Weight weight = Weight::pack(card, published.source, DType::bf16);
+    const DeviceTensor x(random_tensor(f32, {2, 128}, 3)), y(TestTensor(f32, {2, 8}));
+    CHECK_THROWS_AS(linear(card, {.x = x, .weight = &weight, .y = y}), Error);
+  }
+
   TEST_CASE("a NaN scale is NaN in its column only") {
     Queue card(Device::cuda, {.threads = 1, .isa = {}});
     PublishedMatrix published(DType::f8_e4m3, 1, 20, 136, 1, 136, 15);

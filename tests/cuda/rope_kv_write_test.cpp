@@ -139,6 +139,33 @@ TEST_SUITE("cuda/rope_kv_write") {
     });
   }
 
+  TEST_CASE("pages of no tokens, and tables that are none, are refused before the card sees them") {
+    Queue card(Device::cuda, {.threads = 1, .isa = {}});
+    TestTensor qkv(DType::bf16, {1, 48}), pages_of_layer(DType::bf16, {2, 2 * 16 * 16}),
+        one(DType::i32, {1}), two(DType::i32, {2});
+    const RopeKvWrite good = {.qkv = qkv,
+                              .position_of_row = one,
+                              .pages_of_layer = pages_of_layer,
+                              .span_begin = two,
+                              .position = one,
+                              .page_begin = two,
+                              .pages = one,
+                              .heads = 1,
+                              .kv_heads = 1,
+                              .head_dim = 16,
+                              .page_tokens = 16};
+    CHECK_NOTHROW(check(good, Device::cuda));
+    const auto is_refused = [&](auto&& change) {
+      RopeKvWrite op = good;
+      change(op);
+      CHECK_THROWS_AS(rope_kv_write(card, op), Error);
+    };
+    is_refused([](RopeKvWrite& op) { op.page_tokens = 0; });
+    is_refused([](RopeKvWrite& op) { op.head_dim = 15; });
+    is_refused([&](RopeKvWrite& op) { op.pages = qkv; });
+    is_refused([&](RopeKvWrite& op) { op.page_begin = one; });
+  }
+
   TEST_CASE("norms heads as the plain parts do, and leaves columns behind v") {
     in_every_schedule([&](const std::string& schedule) {
       CAPTURE(schedule);

@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include "kernels/cuda/routes.h"
+#include "kernels/ops/device_sampler.h"
 #include "kernels/ops/sample.h"
 #include "tests/cuda/support.h"
 
@@ -137,6 +138,38 @@ TEST_SUITE("cuda/sample") {
     rows[4].bias = biases;
     rows[5].logprobs = 1;
     in_every_schedule([&](const std::string&) { check_rows(logits, rows, used); });
+  }
+
+  TEST_CASE("a round draws for what was staged; ids alone are the whole answers' ids") {
+    Queue card(Device::cuda, {.threads = 1, .isa = {}});
+    constexpr std::int32_t used = 40;
+    const auto sampler = make_device_sampler(card, 8);
+    const DeviceTensor logits(random_tensor(DType::f32, {5, used}, 3));
+    TestTensor bad = random_tensor(DType::f32, {5, used}, 3);
+    bad.set(used + 1, NAN);
+    const DeviceTensor with_nan(bad), tokens(TestTensor(DType::i32, {5}));
+    const std::vector<SampleRow> rows(3, SampleRow{.temperature = 0.0F});
+    CHECK_THROWS_AS(sampler->stage(rows, 9, used), Error);
+    sampler->stage(rows, 5, used);
+    CHECK_THROWS_AS(sampler->draw(Tensor(logits).rows(0, 3), used, {}), Error);
+    CHECK_THROWS_AS(sampler->draw(logits, used - 1, {}), Error);
+
+    sampler->draw(with_nan, used, tokens);
+    sampler->ask(tokens);
+    const std::span<const SampledToken> ids = sampler->answers();
+    REQUIRE(ids.size() == 3);
+    const std::vector<SampledToken> first(ids.begin(), ids.end());
+    sampler->ask({});
+    const std::span<const SampledToken> whole = sampler->answers();
+    for (std::size_t i = 0; i < 3; ++i) {
+      CHECK(first[i].outcome == whole[i].outcome);
+      if (i != 1) CHECK(first[i].token == whole[i].token);
+    }
+    CHECK(first[1].outcome != SampleOutcome::chosen);
+    const TestTensor table = tokens.fetch();
+    CHECK(table.get(1) < 0);
+    CHECK(table.get(3) == 0);  // nobody asked
+    CHECK(table.get(4) == 0);
   }
 
   TEST_CASE("draws follow the softmax") {
