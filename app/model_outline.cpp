@@ -4,10 +4,10 @@
 
 #include <utility>
 
-#include "app/card_traces.h"
 #include "app/session.h"
+#include "app/trace_file.h"
 #include "core/base/error.h"
-#include "models/weight_check.h"
+#include "models/weight_index.h"
 
 namespace hyb::app {
 namespace {

@@ -1,14 +1,15 @@
 #include "app/options.h"
 
-#include <fmt/format.h>
-
 #include <array>
 #include <charconv>
 #include <cmath>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <type_traits>
 
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "app/prompt.h"
 #include "core/base/error.h"
 
 namespace hyb::app {
@@ -19,7 +20,7 @@ struct Unit {
   double bytes;
 };
 
-constexpr std::array units = {
+constexpr std::array byte_units = {
     Unit{"", 1},         Unit{"B", 1},        Unit{"KB", 1e3},     Unit{"MB", 1e6},
     Unit{"GB", 1e9},     Unit{"TB", 1e12},    Unit{"KiB", 0x1p10}, Unit{"MiB", 0x1p20},
     Unit{"GiB", 0x1p30}, Unit{"TiB", 0x1p40}, Unit{"K", 0x1p10},   Unit{"M", 0x1p20},
@@ -128,7 +129,7 @@ MemoryBudget parse_memory(const std::string& text, const char* flag) {
     if (unit == "%" && *number <= 100) {
       return {.kind = MemoryBudget::Kind::share, .share = *number / 100};
     }
-    for (const Unit& known : units) {
+    for (const Unit& known : byte_units) {
       if (unit == known.name && *number * known.bytes < 0x1p62) {
         return {.kind = MemoryBudget::Kind::bytes,
                 .bytes = static_cast<std::size_t>(*number * known.bytes)};
@@ -269,6 +270,78 @@ std::string parameters_text(std::int64_t parameters) {
   const auto count = static_cast<double>(parameters);
   return parameters < 1'000'000'000 ? fmt::format("{:.2f} M", count / 1e6)
                                     : fmt::format("{:.2f} B", count / 1e9);
+}
+
+void add_reuse_options(CLI::App& cli, ReuseOptions& options) {
+  cli.add_option("--prefix-cache", options.prefixes,
+                 "remember what prompts began with, so that it is not run again")
+      ->check(CLI::IsMember({"on", "off"}))
+      ->capture_default_str();
+  cli.add_option("--snapshots", options.snapshots,
+                 "of recurrent state: exact, or int8, which holds about four times as many and "
+                 "changes answers a little")
+      ->check(CLI::IsMember({"exact", "int8"}))
+      ->capture_default_str();
+  cli.add_flag("--audit", options.audit, "check all books of memory after every step: slow");
+  cli.add_option("--record", options.record,
+                 "write what was asked as a trace for hyb replay: lengths and what prompts have in "
+                 "common, no text");
+}
+
+void add_think_option(CLI::App& cli, Think& think) {
+  cli.add_option_function<std::string>(
+         "--think", [&think](const std::string& word) { think = parse_think(word).value(); },
+         "whether the model thinks before it answers: enable_thinking for the chat template, which "
+         "decides without it. Some models are told in the system prompt instead (/think, "
+         "/no_think)")
+      ->check(CLI::IsMember({"on", "off"}));
+}
+
+std::string_view name_of(Think think) {
+  if (!think) return "default";
+  return *think ? "on" : "off";
+}
+
+std::optional<Think> parse_think(std::string_view word) {
+  for (const Think think : {Think(true), Think(false), Think()}) {
+    if (word == name_of(think)) return think;
+  }
+  return std::nullopt;
+}
+
+void add_thoughts_option(CLI::App& cli, std::optional<bool>& shown) {
+  cli.add_option_function<std::string>(
+         "--thoughts", [&shown](const std::string& word) { shown = word == "show"; },
+         "whether thoughts are shown beside answers: show (the default on a terminal) or hide "
+         "(where stdout is none, so that it carries answers and nothing else)")
+      ->check(CLI::IsMember({"show", "hide"}));
+}
+
+Json think_variables(Think think) {
+  Json variables = Json::object();
+  if (think) variables = {{"enable_thinking", *think}, {"thinking", *think}};
+  return variables;
+}
+
+void check_think(Think think, const ChatTemplate& chat_template, const Tokenizer& tokenizer,
+                 std::string_view who) {
+  if (!think) return;
+  const TemplateTraits traits = template_traits(chat_template, tokenizer);
+  if (traits.obeys_think) return;
+  const bool always = traits.thinking == Thinking::always;
+  throw Error(ErrorKind::usage,
+              fmt::format("{}: the model's chat template reads neither enable_thinking nor "
+                          "thinking, so it would change nothing{}",
+                          who,
+                          always ? "; it begins every answer with a thought, unless the system "
+                                   "prompt has a word against it (such as /no_think)"
+                                 : ""));
+}
+
+void check_think(Think think, const ModelSource& source) {
+  if (!think) return;
+  const ModelTexts texts = read_texts(source);
+  check_think(think, need_chat_template(texts, source), need_tokenizer(texts, source), "--think");
 }
 
 }  // namespace hyb::app

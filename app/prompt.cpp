@@ -1,17 +1,186 @@
 #include "app/prompt.h"
 
-#include <fmt/format.h>
+#include <unistd.h>
 #include <utf8proc.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
 
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "app/options.h"
+#include "app/ui/process.h"
+#include "app/ui/terminal.h"
 #include "app/white_space.h"
-#include "core/base/common_tokens.h"
 #include "core/base/error.h"
+#include "core/base/ids.h"
+#include "core/base/log.h"
+#include "core/io/file.h"
 
 namespace hyb::app {
+namespace {
+
+void add_once(std::vector<TokenId>& tokens, TokenId token) {
+  if (std::find(tokens.begin(), tokens.end(), token) == tokens.end()) tokens.push_back(token);
+}
+
+/// eos_token_id: a number or a list of them. Some files say -1 for none.
+void add_stop_tokens(const Json& config, const std::string& path, std::int32_t vocab,
+                     std::vector<TokenId>& tokens) {
+  const auto found = config.find("eos_token_id");
+  if (found == config.end() || found->is_null()) return;
+  const auto add = [&](const Json& id) {
+    if (!id.is_number_integer()) {
+      throw Error(ErrorKind::model,
+                  fmt::format("{}: eos_token_id must be a whole number or a list of them, is {}",
+                              path, to_text(*found).substr(0, 60)));
+    }
+    const auto number = id.get<std::int64_t>();
+    if (number >= 0 && number < vocab) {
+      add_once(tokens, TokenId{static_cast<std::int32_t>(number)});
+    } else {
+      log::warning(
+          fmt::format("{}: eos_token_id {} is none of the model's tokens, 0 to {}; it is "
+                      "ignored",
+                      path, to_text(id), vocab - 1));
+    }
+  };
+  if (found->is_array()) {
+    for (const Json& id : *found) add(id);
+  } else {
+    add(*found);
+  }
+}
+
+Json read_json(const ModelSource& source, const std::string& file) {
+  const auto text = source.read(file);
+  if (!text) return Json::object();
+  Json json = parse_json(*text, source.path_of(file), {.python_numbers = true});
+  if (!json.is_object()) {
+    throw Error(ErrorKind::model, source.path_of(file) + ": the top level is not an object");
+  }
+  return json;
+}
+
+[[noreturn]] void refuse_without_template(const ModelSource& source) {
+  throw Error(ErrorKind::model,
+              fmt::format("{}: the model has no chat template, so there is no telling how it wants "
+                          "to be talked to; with --raw it continues plain text",
+                          source.name()));
+}
+
+}  // namespace
+
+ModelTexts read_texts(const ModelSource& source) {
+  ModelTexts texts;
+  texts.generation_config = read_json(source, "generation_config.json");
+  const std::int32_t vocab = source.config().i("vocab_size");
+  add_stop_tokens(texts.generation_config, source.path_of("generation_config.json"), vocab,
+                  texts.stop_tokens);
+  const Json config = read_json(source, "config.json");
+  add_stop_tokens(config, source.path_of("config.json"), vocab, texts.stop_tokens);
+  // Models of text and pictures have those of the text inside.
+  const auto inner = config.find("text_config");
+  if (inner != config.end() && inner->is_object()) {
+    add_stop_tokens(*inner, source.path_of("config.json"), vocab, texts.stop_tokens);
+  }
+  if (const auto text = source.read("tokenizer.json")) {
+    texts.tokenizer = Tokenizer::from_json(*text, source.path_of("tokenizer.json"),
+                                           source.read("tokenizer_config.json").value_or(""),
+                                           source.path_of("tokenizer_config.json"));
+    const auto eos = texts.tokenizer->eos();
+    if (eos && index(*eos) < vocab) add_once(texts.stop_tokens, *eos);
+  }
+  if (const auto text = source.chat_template("default")) {
+    texts.chat_template = ChatTemplate::parse(*text, source.path_of("chat template"));
+  }
+  return texts;
+}
+
+const Tokenizer& need_tokenizer(const ModelTexts& texts, const ModelSource& source) {
+  if (texts.tokenizer) return *texts.tokenizer;
+  throw Error(ErrorKind::model, source.path_of("tokenizer.json") +
+                                    ": is missing; without it there is no text in or out");
+}
+
+const ChatTemplate& need_chat_template(const ModelTexts& texts, const ModelSource& source) {
+  if (!texts.chat_template) refuse_without_template(source);
+  return *texts.chat_template;
+}
+
+void need_chat_template(const ModelSource& source) {
+  if (!source.chat_template("default")) refuse_without_template(source);
+}
+
+ThoughtScanner::ThoughtScanner(const AnswerStart& start)
+    : place_(!start.may_think        ? Place::answer
+             : start.opening.empty() ? Place::begin
+                                     : Place::thought) {}
+
+std::vector<ThoughtScanner::Piece> ThoughtScanner::in_thought(std::string_view text) {
+  const std::size_t seen = held_.size();
+  held_ += text;
+  const std::size_t end = held_.find(thought_end);
+  if (end == std::string::npos) {
+    held_.erase(0, held_.size() - std::min(held_.size(), thought_end.size() - 1));
+    return {{std::string(text), true}};
+  }
+  place_ = Place::answer;
+  const std::size_t cut = end + thought_end.size() - seen;
+  std::vector<Piece> pieces = {{std::string(text.substr(0, cut)), true}};
+  if (cut < text.size()) pieces.push_back({std::string(text.substr(cut)), false});
+  return pieces;
+}
+
+std::vector<ThoughtScanner::Piece> ThoughtScanner::push(std::string_view text) {
+  if (text.empty()) return {};
+  if (place_ == Place::thought) return in_thought(text);
+  if (place_ == Place::answer) return {{std::string(text), false}};
+  held_ += text;
+  const std::string_view word = without_front(held_);
+  if (word.size() < thought_begin.size() && thought_begin.starts_with(word)) return {};
+  place_ = word.starts_with(thought_begin) ? Place::thought : Place::answer;
+  return push(std::exchange(held_, {}));
+}
+
+std::vector<ThoughtScanner::Piece> ThoughtScanner::finish() {
+  if (place_ != Place::begin || held_.empty()) return {};
+  return {{std::exchange(held_, {}), false}};
+}
+
+SplitAnswer split_answer(std::string_view text, const AnswerStart& start) {
+  ThoughtScanner scanner(start);
+  std::string thought, rest;
+  for (const auto& pieces : {scanner.push(text), scanner.finish()}) {
+    for (const ThoughtScanner::Piece& piece : pieces)
+      (piece.is_thought ? thought : rest) += piece.text;
+  }
+  const bool has_begun = start.may_think && !start.opening.empty();
+  if (thought.empty() && !has_begun) return {.reasoning = {}, .content = std::move(rest)};
+  std::string_view inner = without_front(thought);
+  // Some models begin the thought again that their prompt has begun.
+  if (inner.starts_with(thought_begin)) inner.remove_prefix(thought_begin.size());
+  if (inner.ends_with(thought_end)) inner.remove_suffix(thought_end.size());
+  return {.reasoning = std::string(trimmed(inner)), .content = std::string(without_front(rest))};
+}
+
+Json assistant_message(std::string_view text, const AnswerStart& start, bool takes_reasoning) {
+  Json message = {{"role", "assistant"}, {"content", start.opening + std::string(text)}};
+  if (!takes_reasoning) return message;
+  SplitAnswer split = split_answer(text, start);
+  if (!split.reasoning) return message;
+  message["content"] = std::move(split.content);
+  message["reasoning_content"] = std::move(*split.reasoning);
+  return message;
+}
+
 namespace {
 
 Json variables_of(const Tokenizer& tokenizer, const Json& asked) {
@@ -218,6 +387,170 @@ void check_utf8(std::string_view text, std::string_view what) {
       throw Error(ErrorKind::usage, fmt::format("{} is not valid UTF-8 at byte {}", what, at));
     }
     at += static_cast<std::size_t>(read);
+  }
+}
+
+namespace {
+
+/// In no template by chance.
+constexpr const char* odd_word = "qzxvj";
+
+Json message(const char* role, const std::string& text) {
+  return {{"role", role}, {"content", text}};
+}
+
+/// A first question.
+Json hello() { return Json::array({message("user", "Hello")}); }
+
+/// As a model that thinks would answer: where the prompt has begun its thoughts, it goes on there.
+std::string answer_to(const AnswerStart& start) {
+  return (start.opening.empty() ? "<think>\n" : "") +
+         std::string("Two and two.\n</think>\n\nFour.");
+}
+
+/// Some templates put the space there that the model would have begun its answer with.
+bool goes_on(std::string_view text, std::string_view prompt, std::string_view answer) {
+  if (!text.starts_with(prompt)) return false;
+  text.remove_prefix(prompt.size());
+  if (!answer.starts_with(' ') && text.starts_with(' ')) text.remove_prefix(1);
+  return text.starts_with(answer);
+}
+
+/// Renders, or nothing where the template refuses what it was not made for.
+class Probe {
+ public:
+  Probe(const ChatTemplate& chat_template, const Tokenizer& tokenizer)
+      : chat_template_(chat_template), tokenizer_(tokenizer) {}
+
+  std::optional<Rendered> rendered(const Json& messages, const Json& variables) const {
+    try {
+      return render_chat(chat_template_, tokenizer_,
+                         {.messages = messages, .variables = variables});
+    } catch (const Error&) {
+      return std::nullopt;
+    }
+  }
+
+  /// The prompt of a first question; empty where it is refused.
+  std::string prompt(const Json& variables) const {
+    const auto made = rendered(hello(), variables);
+    return made ? made->text() : std::string();
+  }
+
+  bool shows_odd_word(const Json& messages, const Json& variables) const {
+    const auto made = rendered(messages, variables);
+    return made && made->text().find(odd_word) != std::string::npos;
+  }
+
+  bool takes_reasoning() const {
+    Json messages = hello();
+    messages.push_back(message("assistant", "Four."));
+    messages.back()["reasoning_content"] = odd_word;
+    return shows_odd_word(messages, {{"add_generation_prompt", false}});
+  }
+
+  bool takes_tools() const {
+    const Json parameters = {{"type", "object"}, {"properties", Json::object()}};
+    const Json function = {
+        {"name", odd_word}, {"description", "A tool."}, {"parameters", parameters}};
+    const Json tool = {{"type", "function"}, {"function", function}};
+    return shows_odd_word(hello(), {{"tools", Json::array({tool})}});
+  }
+
+  bool begins_thought() const {
+    const auto made = rendered(hello(), Json::object());
+    return made && !opening_of(*made).empty();
+  }
+
+ private:
+  const ChatTemplate& chat_template_;
+  const Tokenizer& tokenizer_;
+};
+
+}  // namespace
+
+PlacementPrior placement_prior(const ChatTemplate& chat_template, const Tokenizer& tokenizer) {
+  const Probe probe(chat_template, tokenizer);
+  const bool reasoning = probe.takes_reasoning();
+  Json messages = Json::array();
+  std::string before, answer;
+  for (int turn = 1; turn <= 3; ++turn) {
+    messages.push_back(message("user", "What is two and two?"));
+    const auto made = probe.rendered(messages, Json::object());
+    if (!made) return PlacementPrior::unknown;
+    const std::string prompt = made->text();
+    if (turn > 1 && !goes_on(prompt, before, answer)) {
+      // Some keep the thinking of the last answer only: then either end has its use.
+      return turn == 2 ? PlacementPrior::answers_change : PlacementPrior::unknown;
+    }
+    before = prompt;
+    const AnswerStart start = {.may_think = true, .opening = opening_of(*made)};
+    answer = answer_to(start);
+    messages.push_back(assistant_message(answer, start, reasoning));
+  }
+  return PlacementPrior::answers_stay;
+}
+
+std::string_view name_of(Thinking thinking) {
+  switch (thinking) {
+    case Thinking::on:
+      return "on";
+    case Thinking::off:
+      return "off";
+    case Thinking::always:
+      return "always";
+    case Thinking::none:
+      break;
+  }
+  return "none";
+}
+
+TemplateTraits template_traits(const ChatTemplate& chat_template, const Tokenizer& tokenizer) {
+  const Probe probe(chat_template, tokenizer);
+  const std::string off = probe.prompt(think_variables(false));
+  TemplateTraits traits{.obeys_think = off != probe.prompt(think_variables(true)),
+                        .takes_reasoning = probe.takes_reasoning(),
+                        .takes_tools = probe.takes_tools()};
+  if (traits.obeys_think) {
+    traits.thinking = probe.prompt(Json::object()) == off ? Thinking::off : Thinking::on;
+  } else if (probe.begins_thought()) {
+    traits.thinking = Thinking::always;
+  }
+  return traits;
+}
+
+bool takes_reasoning(const ChatTemplate& chat_template, const Tokenizer& tokenizer) {
+  return Probe(chat_template, tokenizer).takes_reasoning();
+}
+
+void add_text_input(CLI::App& cli, TextInput& input) {
+  CLI::Option* text = cli.add_option("-p,--prompt", input.text, "the text");
+  cli.add_option("--prompt-file", input.file, "a file that holds the text; else stdin is read")
+      ->excludes(text);
+}
+
+std::string read_text(const TextInput& input) {
+  constexpr std::size_t bytes_max = std::size_t{1} << 30;
+  if (input.text) return *input.text;
+  if (input.file) return read_whole_file(*input.file, bytes_max);
+  if (is_terminal(Stream::input)) {
+    throw Error(ErrorKind::usage,
+                "no text: give it with -p TEXT, with --prompt-file FILE, or through a pipe");
+  }
+  return read_stdin();
+}
+
+std::string read_stdin() {
+  std::string text;
+  std::array<char, 65536> piece;
+  for (;;) {
+    const ssize_t count = read(STDIN_FILENO, piece.data(), piece.size());
+    if (count == 0) return text;
+    if (count > 0) {
+      text.append(piece.data(), static_cast<std::size_t>(count));
+    } else if (errno != EINTR || stop_signal() != 0) {
+      throw Error(ErrorKind::runtime, std::string("stdin can't be read: ") + std::strerror(errno));
+    }
   }
 }
 

@@ -1,19 +1,98 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "app/thoughts.h"
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "app/model_source.h"
 #include "core/base/ids.h"
 #include "core/base/json.h"
+#include "core/memory/prefix/snapshot_policy.h"
 #include "core/text/chat_template.h"
 #include "core/text/tokenizer.h"
 
 namespace hyb::app {
+
+/// Everything of a model that is about text; no weight is read for it.
+struct ModelTexts {
+  Json generation_config = Json::object();
+  std::optional<Tokenizer> tokenizer;
+  std::optional<ChatTemplate> chat_template;
+  /// End-of-answer tokens: generation_config, config (its text_config too) and tokenizer_config
+  /// together.
+  std::vector<TokenId> stop_tokens;
+};
+
+/// Throws Error(model) naming the file that is damaged. An eos_token_id outside the vocabulary is a
+/// warning: no answer can end with it.
+ModelTexts read_texts(const ModelSource& source);
+
+/// The tokenizer; Error(model) saying which file is missing when there is none.
+const Tokenizer& need_tokenizer(const ModelTexts& texts, const ModelSource& source);
+
+/// The chat template; Error(model) naming --raw when there is none.
+const ChatTemplate& need_chat_template(const ModelTexts& texts, const ModelSource& source);
+
+/// The same before anything else of the model is read.
+void need_chat_template(const ModelSource& source);
+
+/// What the prompt says of the begin of its answer.
+struct AnswerStart {
+  /// False: the answer is plain text, and nothing in it is a marker of thoughts.
+  bool may_think = false;
+  /// The thought that the prompt has begun, from its marker on ("<think>\n"); empty: the answer
+  /// begins one itself, or has none.
+  std::string opening = {};
+};
+
+/// Markers of thoughts, as all families in models/families spell them.
+inline constexpr std::string_view thought_begin = "<think>", thought_end = "</think>";
+
+/// Tells the thought at an answer's begin from the rest, while the text comes in. The marker that
+/// ends the thought belongs to it; whatever follows is the answer, further markers included.
+class ThoughtScanner {
+ public:
+  explicit ThoughtScanner(const AnswerStart& start);
+
+  struct Piece {
+    std::string text;
+    bool is_thought;
+  };
+
+  /// All pieces together are all texts together. A few characters are held back while they may
+  /// become the begin of a thought.
+  std::vector<Piece> push(std::string_view text);
+
+  /// What is held back, at the end of the answer.
+  std::vector<Piece> finish();
+
+ private:
+  enum class Place { begin, thought, answer };
+
+  std::vector<Piece> in_thought(std::string_view text);
+
+  Place place_;
+  std::string held_;  ///< at the begin: all so far; in a thought: its last characters, given out
+};
+
+/// A whole answer, taken apart: white space around the thought and before the content left out.
+struct SplitAnswer {
+  std::optional<std::string> reasoning;  ///< nothing: the answer has no thought
+  std::string content;                   ///< empty where the answer was cut off in its thought
+};
+
+SplitAnswer split_answer(std::string_view text, const AnswerStart& start);
+
+/// The answer as a past message for a template: {role, content, reasoning_content} where it has a
+/// thought and the template `takes_reasoning` by that name; else {role, content} with all of its
+/// text, the part that its prompt had begun included.
+Json assistant_message(std::string_view text, const AnswerStart& start, bool takes_reasoning);
 
 /// An answer the engine itself gave: its text and its own ids, end-of-turn token left out.
 struct OwnTurn {
@@ -69,5 +148,52 @@ void fit_prompt(std::vector<TokenId>& prompt, std::int32_t prompt_max, Truncate 
 
 /// Throws Error(usage) naming `what` and the byte offset when text is not UTF-8.
 void check_utf8(std::string_view text, std::string_view what);
+
+/// Whether the prompt of the next turn begins with this turn's prompt and its answer as it was
+/// given, thinking included: told by rendering a conversation of three turns. Unknown where the
+/// template refuses it, and where it keeps the last answer only as it was.
+PlacementPrior placement_prior(const ChatTemplate& chat_template, const Tokenizer& tokenizer);
+
+/// What a template does about thoughts when nobody says anything of them.
+enum class Thinking : std::uint8_t {
+  none,   ///< it begins none, and can't be told to
+  on,     ///< as when told to think, or undecided in a way of its own
+  off,    ///< as when told not to
+  always  ///< it begins a thought, and no variable changes that
+};
+
+/// "none", "on", "off", "always".
+std::string_view name_of(Thinking thinking);
+
+/// What a template does with what it is given: told by rendering short conversations, so that only
+/// what changes a prompt counts.
+struct TemplateTraits {
+  Thinking thinking = Thinking::none;
+  bool obeys_think = false;      ///< enable_thinking or thinking make a difference
+  bool takes_reasoning = false;  ///< reads reasoning_content of past answers
+  bool takes_tools = false;      ///< shows tools to the model
+};
+
+TemplateTraits template_traits(const ChatTemplate& chat_template, const Tokenizer& tokenizer);
+
+/// TemplateTraits::takes_reasoning alone.
+bool takes_reasoning(const ChatTemplate& chat_template, const Tokenizer& tokenizer);
+
+/// Where a command's text comes from: -p, --prompt-file, or stdin when it is no terminal.
+struct TextInput {
+  std::optional<std::string> text;
+  std::optional<std::string> file;
+};
+
+/// Adds -p/--prompt and --prompt-file, of which one at most may be given.
+void add_text_input(CLI::App& cli, TextInput& input);
+
+/// The text. stdin is read only when neither option is given: in a shell's read loop it belongs to
+/// the loop. Throws Error(usage) when there is nothing to read, so that nobody waits at a terminal,
+/// and Error(model) for a file that can't be read or is over 1 GiB.
+std::string read_text(const TextInput& input);
+
+/// All of stdin. Throws Error(runtime) when reading fails.
+std::string read_stdin();
 
 }  // namespace hyb::app

@@ -1,16 +1,26 @@
 #include "app/session.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <filesystem>
 #include <future>
+#include <limits>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "app/environment.h"
 #include "app/model_outline.h"
-#include "app/template_probe.h"
+#include "app/options.h"
+#include "app/prompt.h"
 #include "app/trace_file.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/io/storage.h"
+#include "core/memory/pool/layout.h"
+#include "core/memory/tier/snapshot_tier.h"
 #include "kernels/card.h"
 #include "models/roofline.h"
 
@@ -248,5 +258,303 @@ Request request_of(const GenerationOptions& options, const ModelTexts& texts) {
   request.ignore_eos = options.ignore_eos;
   return request;
 }
+
+namespace {
+
+/// Length of a sequence when neither the model nor the user states one.
+constexpr std::int32_t length_default = 131072;
+
+std::int32_t wanted_length(const models::Plan& plan, std::int32_t asked) {
+  const std::int32_t own = plan.positions_max > 0 ? plan.positions_max : length_default;
+  if (asked == 0) return own;
+  if (plan.has_rope() && asked > own) {
+    throw Error(
+        ErrorKind::usage,
+        fmt::format("--context {}: the model has positions for {} tokens only", asked, own));
+  }
+  return asked;
+}
+
+/// What can be asked for that needs less.
+std::string smaller_text(const models::LoadOptions& load) {
+  const bool is_plain = load.quantize == kernels::Quantize::none;
+  std::string text;
+  if (load.quantize != kernels::Quantize::q4) {
+    text += fmt::format("{} makes the weights smaller, ",
+                        is_plain ? "--quantize q8 or q4" : "--quantize q4");
+  }
+  return text + "a smaller --context the workspace";
+}
+
+[[noreturn]] void fail_too_small(const MemoryPlan& memory, std::size_t needed,
+                                 const models::LoadOptions& load) {
+  const std::string library =
+      memory.library > 0 ? fmt::format("cuBLASLt {}, ", bytes_text(memory.library)) : "";
+  throw Error(
+      ErrorKind::memory,
+      fmt::format("the model does not fit: it needs {} (weights {}, workspace {}, {}one short "
+                  "sequence {}), --memory allows {}; {}",
+                  bytes_text(needed), bytes_text(memory.weights), bytes_text(memory.workspace),
+                  library, bytes_text(needed - memory.weights - memory.workspace - memory.library),
+                  bytes_text(memory.budget), smaller_text(load)));
+}
+
+[[noreturn]] void fail_pools_too_small(const Budget& budget, std::size_t needed) {
+  throw Error(ErrorKind::memory, fmt::format("--pool-memory allows {}, one short sequence needs {}",
+                                             bytes_text(budget.pool_bytes), bytes_text(needed)));
+}
+
+}  // namespace
+
+kernels::SuperblockMapOptions mapping_of(const PoolOptions& options, kernels::Device device) {
+  kernels::SuperblockMapOptions mapping;
+  const bool auto_is_remap = device == kernels::Device::cpu && !options.strict_vmm;
+  if (options.mode == "remap" || (options.mode == "auto" && auto_is_remap)) {
+    mapping.mode = kernels::MapMode::remap;
+  }
+  if (options.mode == "flat") mapping.mode = kernels::MapMode::flat;
+  mapping.strict = options.strict_vmm;
+  if (mapping.strict && mapping.mode != kernels::MapMode::flip) {
+    throw Error(
+        ErrorKind::usage,
+        fmt::format("--strict-vmm: is of use with --memory-mode flip only, not {}", options.mode));
+  }
+  return mapping;
+}
+
+Budget budget_of(const ModelOptions& options) {
+  const kernels::Device device = device_of(options.device);
+  Budget budget(budget_bytes(parse_memory(options.memory), device));
+  budget.device = device;
+  if (!options.pool_memory.empty() && options.pool_memory != "auto") {
+    budget.pool_bytes = budget_bytes(parse_memory(options.pool_memory, "--pool-memory"), device);
+  }
+  budget.library = kernels::queue_bytes(
+      device, {.threads = 0, .isa = {}, .batch_invariant = options.batch_invariant});
+  budget.mapping = mapping_of(options.pools, device);
+  budget.packed_snapshots = options.reuse.snapshots == "int8";
+  if (budget.packed_snapshots && budget.mapping.mode == kernels::MapMode::flat) {
+    throw Error(ErrorKind::usage,
+                "--snapshots int8: --memory-mode flat keeps no snapshots; use flip or remap");
+  }
+  return budget;
+}
+
+std::size_t budget_bytes(const MemoryBudget& budget, kernels::Device device) {
+  const bool is_card = device == kernels::Device::cuda;
+  switch (budget.kind) {
+    case MemoryBudget::Kind::bytes:
+      return budget.bytes;
+    case MemoryBudget::Kind::share:
+      return static_cast<std::size_t>(
+          budget.share *
+          static_cast<double>(is_card ? kernels::card().memory_bytes : machine_bytes()));
+    case MemoryBudget::Kind::automatic:
+      break;
+  }
+  const std::size_t available = is_card ? kernels::card().free_bytes : available_bytes();
+  const std::size_t room = std::clamp(available / 8, std::size_t{256} << 20, std::size_t{2} << 30);
+  return available > 2 * room ? available - room : available / 2;
+}
+
+models::RunnerOptions runner_options(const models::Plan& plan, const MemoryPlan& memory,
+                                     const SessionShape& shape) {
+  return {.memory = models::store_layout(memory.pools),
+          .step_tokens = shape.chunk_tokens + shape.sequences_max,
+          .step_rows = shape.sequences_max,
+          .positions_max = memory.length_max,
+          .vocab_used = plan.vocab,
+          .mapping = memory.mapping};
+}
+
+MemoryPlan plan_memory(const models::Plan& plan, const models::Geometry& geometry,
+                       const Budget& budget, std::int32_t context, int threads,
+                       const SessionShape& shape) {
+  MemoryPlan memory;
+  memory.budget = budget.bytes;
+  memory.mapping = budget.mapping;
+  memory.length_max = wanted_length(plan, context);
+  memory.weights = weight_bytes(plan, budget.device, geometry.load);
+  memory.library = budget.library;
+
+  const bool is_flat = budget.mapping.mode == kernels::MapMode::flat;
+  const auto set_workspace = [&] {
+    const models::RunnerOptions runner = runner_options(plan, memory, shape);
+    memory.workspace =
+        models::ModelRunner::workspace_bytes(budget.device, plan, geometry, runner, threads);
+    memory.pinned = models::ModelRunner::pinned_bytes(budget.device, geometry, runner);
+  };
+  // With the tables of the longest sequence; how long that is pools of a size have still to say.
+  memory.pools.layout.groups.resize(models::page_groups(geometry, is_flat));
+  set_workspace();
+  const std::size_t fixed = memory.weights + memory.workspace + memory.library;
+  const std::size_t least = geometry.page_bytes + geometry.slot_bytes;
+  if (fixed + least > budget.bytes) fail_too_small(memory, fixed + least, geometry.load);
+  if (least > budget.pool_bytes) fail_pools_too_small(budget, least);
+
+  models::MemoryLayoutOptions options;
+  options.pool_bytes = std::min(budget.bytes - fixed, budget.pool_bytes);
+  options.packed = budget.packed_snapshots;
+  options.handle_bytes_min = kernels::handle_bytes_min(budget.device);
+  if (is_flat) {
+    options.flat = {.sequences = shape.sequences_max, .tokens = memory.length_max};
+  }
+  memory.pools = models::memory_layout_of(geometry, options);
+  const MemoryLayout& layout = memory.pools.layout;
+  memory.length_max = length_max(layout, memory.length_max, shape.chunk_tokens);
+  set_workspace();
+  memory.sequences = std::max(1, sequences_at_once(layout, memory.length_max, shape.sequences_max));
+  return memory;
+}
+
+namespace {
+
+/// $XDG_CACHE_HOME/hyb or ~/.cache/hyb.
+std::filesystem::path cache_folder(const Environment& environment) {
+  const HubEnvironment& known = environment.hub;
+  if (known.xdg_cache_home && !known.xdg_cache_home->empty()) {
+    return std::filesystem::path(*known.xdg_cache_home) / "hyb";
+  }
+  if (known.home && !known.home->empty()) {
+    return std::filesystem::path(*known.home) / ".cache" / "hyb";
+  }
+  throw Error(ErrorKind::usage,
+              "--disk-tier: there is no home for its file; say where with --disk-tier-folder");
+}
+
+std::size_t disk_bytes(const TierFlags& flags) {
+  const MemoryBudget size = parse_memory(flags.disk_tier, "--disk-tier");
+  if (size.kind == MemoryBudget::Kind::bytes) return size.bytes;
+  throw Error(ErrorKind::usage,
+              "--disk-tier: '" + flags.disk_tier + "' is not a size like 20GB or 8GiB");
+}
+
+}  // namespace
+
+void add_tier_options(CLI::App& cli, TierFlags& flags) {
+  cli.add_option("--disk-tier", flags.disk_tier,
+                 "keep what memory has no room for on disk, up to this size: 20GB, 8GiB");
+  cli.add_option("--disk-tier-folder", flags.disk_tier_folder,
+                 "where; its file has no name and goes with the process (default: the cache "
+                 "folder)");
+  cli.add_option("--host-tier", flags.host_tier,
+                 "the same in the host's memory: for devices with memory of their own");
+}
+
+void check_tiers(const TierFlags& flags) {
+  if (!flags.host_tier.empty()) {
+    throw Error(ErrorKind::usage,
+                "--host-tier: on the CPU the pools are in the host's memory already; give them "
+                "more with --memory, or use --disk-tier");
+  }
+  if (!flags.disk_tier.empty()) {
+    disk_bytes(flags);
+  } else if (!flags.disk_tier_folder.empty()) {
+    throw Error(ErrorKind::usage, "--disk-tier-folder: there is no --disk-tier");
+  }
+}
+
+void add_tiers(Engine& engine, const TierFlags& flags, const Environment& environment) {
+  check_tiers(flags);
+  if (flags.disk_tier.empty()) return;
+  const std::filesystem::path folder = flags.disk_tier_folder.empty()
+                                           ? cache_folder(environment)
+                                           : std::filesystem::path(flags.disk_tier_folder);
+  std::error_code ignored;  // what is wrong with the folder the file says
+  std::filesystem::create_directories(folder, ignored);
+  try {
+    engine.add_tier("disk tier", std::make_unique<FileStorage>(folder),
+                    {.budget_bytes = disk_bytes(flags), .cost = engine.prefixes().options().cost});
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::runtime) throw;
+    log::warning(std::string("disk tier: off: ") + error.what());
+  }
+}
+
+namespace {
+
+/// So long an entry waits that is finished meanwhile; nobody feels it.
+constexpr std::chrono::milliseconds nap(20);
+
+void give_back(Engine& engine, std::int32_t superblocks_max) {
+  if (engine.pool().give_back(superblocks_max) > 0) engine.carry_out_orders();
+}
+
+}  // namespace
+
+void add_idle_option(CLI::App& cli, std::optional<double>& seconds) {
+  cli.add_option("--memory-idle", seconds,
+                 "give memory back to the machine that was not needed for so many seconds")
+      ->check(CLI::Range(0.0, 1e9));
+}
+
+void check_idle(const std::optional<double>& seconds, const PoolOptions& pools) {
+  if (seconds && pools.mode == "flat") {
+    throw Error(ErrorKind::usage, "--memory-idle: --memory-mode flat gives no memory back");
+  }
+}
+
+IdleMemory::IdleMemory(Engine& engine, const std::optional<double>& seconds, Clock::time_point now)
+    : engine_(&engine), begin_(now), superblocks_(engine.usage().pool.superblocks_idle) {
+  if (seconds) delay_ = std::chrono::duration<double>(*seconds);
+}
+
+void IdleMemory::look(Clock::time_point now) {
+  if (!delay_) return;
+  superblocks_ = std::min(superblocks_, engine_->usage().pool.superblocks_idle);
+  if (now - begin_ < *delay_) return;
+  if (superblocks_ > 0) give_back(*engine_, superblocks_);
+  begin_ = now;
+  superblocks_ = engine_->usage().pool.superblocks_idle;
+}
+
+std::function<bool()> give_back_when_idle(Engine& engine, std::chrono::duration<double> delay,
+                                          std::function<bool()> ahead) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point begin = Clock::now();
+  return [&engine, delay, begin, ahead = std::move(ahead)]() mutable {
+    if (ahead && ahead()) return true;
+    ahead = nullptr;
+    if (Clock::now() - begin < delay) {
+      std::this_thread::sleep_for(nap);
+      return true;
+    }
+    give_back(engine, std::numeric_limits<std::int32_t>::max());
+    return false;
+  };
+}
+
+MemoryPlan Fit::plan(std::int32_t context, std::int32_t sequences) const {
+  return plan_memory(outline_->plan, outline_->geometry, budget_, context, threads_,
+                     {.sequences_max = sequences, .chunk_tokens = chunk_tokens_});
+}
+
+bool Fit::has_positions(std::int32_t length) const {
+  const models::Plan& plan = outline_->plan;
+  return !plan.has_rope() || plan.positions_max == 0 || length <= plan.positions_max;
+}
+
+bool Fit::holds(std::int32_t length, std::int32_t sequences) const {
+  try {
+    const MemoryPlan memory = plan(length, sequences);
+    return memory.length_max >= length && memory.sequences >= sequences;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::memory) throw;
+    return false;
+  }
+}
+
+std::int32_t Fit::sequences_of(std::int32_t length) const {
+  if (!has_positions(length) || !holds(length, 1)) return 0;
+  std::int32_t good = 1;
+  std::int32_t bad = sequences_max + 1;
+  while (bad - good > 1) {
+    const std::int32_t middle = good + (bad - good) / 2;
+    (holds(length, middle) ? good : bad) = middle;
+  }
+  return good;
+}
+
+std::int32_t Fit::length_max() const { return plan(0, 1).length_max; }
 
 }  // namespace hyb::app

@@ -2,14 +2,19 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include <CLI/CLI.hpp>
+
+#include "app/environment.h"
+#include "app/model_outline.h"
 #include "app/model_source.h"
-#include "app/model_texts.h"
 #include "app/options.h"
+#include "app/prompt.h"
 #include "core/engine/engine.h"
 #include "core/text/chat_template.h"
 #include "core/text/tokenizer.h"
@@ -115,6 +120,87 @@ class Session {
   struct Parts;
   explicit Session(std::unique_ptr<Parts> parts);
   std::unique_ptr<Parts> parts_;
+};
+
+/// Where snapshots go that the pools have no room for.
+struct TierFlags {
+  std::string disk_tier;         ///< a size; empty: nowhere
+  std::string disk_tier_folder;  ///< empty: hyb's cache folder
+  std::string host_tier;         ///< refused on the CPU: it would be the pools' own memory
+};
+
+/// Adds --disk-tier, --disk-tier-folder and --host-tier. The flags outlive `cli`.
+void add_tier_options(CLI::App& cli, TierFlags& flags);
+
+/// Throws Error(usage) for what is no size, and for --host-tier.
+void check_tiers(const TierFlags& flags);
+
+/// Gives the engine the tiers that the flags ask for. The file has no name and is gone with the
+/// process. Where none can be made there is a warning and no tier. Throws as check_tiers() does.
+void add_tiers(Engine& engine, const TierFlags& flags, const Environment& environment);
+
+/// --memory-idle, for commands that may have memory that they do not need for a while.
+void add_idle_option(CLI::App& cli, std::optional<double>& seconds);
+
+/// Throws Error(usage) where the memory mode gives nothing back.
+void check_idle(const std::optional<double>& seconds, const PoolOptions& pools);
+
+/// While an engine works: gives the superblocks back to the machine that nobody needed for so long.
+/// They come back by themselves when they are needed.
+class IdleMemory {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  /// The engine outlives this. Without seconds nothing is given back.
+  IdleMemory(Engine& engine, const std::optional<double>& seconds,
+             Clock::time_point now = Clock::now());
+
+  /// Between steps, often. Throws as Engine::carry_out_orders does.
+  void look(Clock::time_point now = Clock::now());
+
+ private:
+  Engine* engine_;
+  std::optional<std::chrono::duration<double>> delay_;
+  Clock::time_point begin_;   ///< since then
+  std::int32_t superblocks_;  ///< at least so many were idle all the time
+};
+
+/// Work for the time in which a person does nothing (Asking::work): first `ahead`, if there is any;
+/// then, when `delay` has passed since this call, the superblocks that hold nothing go back to the
+/// machine. They come back by themselves when they are needed. The engine outlives the result.
+std::function<bool()> give_back_when_idle(Engine& engine, std::chrono::duration<double> delay,
+                                          std::function<bool()> ahead);
+
+/// What fits into a budget, known from config.json alone. Every number is what opening the model
+/// would really set aside: plan_memory is asked, not imitated.
+class Fit {
+ public:
+  /// The outline outlives it. `threads` take part in the workspace.
+  Fit(const ModelOutline& outline, const Budget& budget, int threads,
+      std::int32_t chunk_tokens = 512)
+      : outline_(&outline), budget_(budget), threads_(threads), chunk_tokens_(chunk_tokens) {}
+
+  /// How the budget is divided. Throws Error(memory) when not even one short sequence fits, and
+  /// Error(usage) when the model has no positions for `context`.
+  MemoryPlan plan(std::int32_t context, std::int32_t sequences) const;
+
+  /// How many sequences of so many tokens run at once, up to sequences_max. 0: none.
+  std::int32_t sequences_of(std::int32_t length) const;
+  static constexpr std::int32_t sequences_max = 4096;
+
+  /// Most tokens of a single sequence: what memory holds, within what the model states.
+  std::int32_t length_max() const;
+
+  /// Whether the model has positions for so many tokens.
+  bool has_positions(std::int32_t length) const;
+
+ private:
+  bool holds(std::int32_t length, std::int32_t sequences) const;
+
+  const ModelOutline* outline_;
+  Budget budget_;
+  int threads_;
+  std::int32_t chunk_tokens_;
 };
 
 }  // namespace hyb::app

@@ -1,6 +1,6 @@
 #include <immintrin.h>
 
-#include "kernels/probe_routes.h"
+#include "kernels/simd/routes.h"
 
 namespace hyb::kernels {
 namespace {

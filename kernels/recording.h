@@ -1,11 +1,44 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 
 #include "kernels/queue.h"
+#include "kernels/tensor.h"
 
 namespace hyb::kernels {
+
+/// Small i32 tables on their way to the ops of a step: clear, take and fill, upload, run. On a card
+/// the same takes get the same addresses in every round, as recorded work needs it.
+class StagedTables {
+ public:
+  struct Table {
+    std::span<std::int32_t> host;  ///< to be filled before upload()
+    Tensor device;                 ///< [count], for ops after it; empty for none
+  };
+
+  virtual ~StagedTables() = default;
+
+  /// Begins a round: all room is free again.
+  virtual void clear() = 0;
+  /// Room for `count` numbers of any value.
+  virtual Table take(std::int64_t count) = 0;
+  /// Once a round, before the ops that read it. `keeps_first`: the round's first table stays as ops
+  /// have left it where a take of that size stood first before.
+  virtual void upload(bool keeps_first) = 0;
+};
+
+/// What they hold, on the queue's device and of pinned memory beside it.
+struct StagedBytes {
+  std::size_t device, pinned;
+};
+StagedBytes staged_bytes(Device device, std::size_t bytes);
+
+/// Takes of at most `bytes` in all, each rounded up to 64, allocate nothing. Throws Error(memory).
+std::unique_ptr<StagedTables> make_staged_tables(Queue& queue, std::size_t bytes);
 
 /// Work that a card was asked for once, to be done again with one call: the same ops on the same
 /// addresses, whatever stands there then.

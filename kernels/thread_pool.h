@@ -1,10 +1,35 @@
 #pragma once
 
+#include <xmmintrin.h>
+
 #include <cstdint>
+#include <filesystem>
 #include <memory>
+#include <optional>
+#include <string_view>
 #include <type_traits>
 
 namespace hyb::kernels {
+
+/// CPUs' worth of time that the control groups of a process grant it, the least over the group and
+/// its parents; none where nothing is limited. Knows cpu.max (v2, also in a hybrid hierarchy) and
+/// cpu.cfs_quota_us (v1). `memberships` is the text of /proc/self/cgroup, `root` is /sys/fs/cgroup.
+/// A group that a container cannot see under its own name is looked for at the mounts' roots.
+std::optional<double> cpu_quota(std::string_view memberships, const std::filesystem::path& root);
+
+/// While it lives, this thread reads denormals as zero and writes zero for them: a recurrent state
+/// that fades away would otherwise cost a hundred times more per element.
+class FlushDenormals {
+ public:
+  FlushDenormals() : saved_(_mm_getcsr()) { _mm_setcsr(saved_ | flush_and_zero); }
+  ~FlushDenormals() { _mm_setcsr(saved_); }
+  FlushDenormals(const FlushDenormals&) = delete;
+  FlushDenormals& operator=(const FlushDenormals&) = delete;
+
+ private:
+  static constexpr unsigned flush_and_zero = 0x8040;
+  unsigned saved_;
+};
 
 /// How many CPUs this process may really use: affinity mask, then cgroup cpu.max rounded down, at
 /// least 1. `quota_binds` when cpu.max leaves less than the mask: then nothing is pinned, since a

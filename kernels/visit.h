@@ -4,8 +4,7 @@
 
 #include "core/base/dtype.h"
 #include "core/base/error.h"
-#include "kernels/bf16.h"
-#include "kernels/fp8.h"
+#include "kernels/floats.h"
 
 namespace hyb::kernels {
 

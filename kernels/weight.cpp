@@ -1,12 +1,9 @@
 #include "kernels/weight.h"
 
-#include "kernels/linear/coded_panels.h"
-#include "kernels/linear/coded_rows.h"
-#include "kernels/linear/panels.h"
+#include "kernels/linear/pack.h"
 #include "kernels/linear/random_rows.h"
-#include "kernels/linear/upload_codes.h"
-#include "kernels/linear/upload_rows.h"
-#include "kernels/published.h"
+#include "kernels/linear/upload.h"
+#include "kernels/weight_source.h"
 
 namespace hyb::kernels {
 namespace {

@@ -2,14 +2,42 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "core/base/dtype.h"
-#include "kernels/random_numbers.h"
+#include "kernels/floats.h"
 
 namespace hyb::kernels {
+
+/// SplitMix64: every counter gives an independent-looking 64-bit number.
+constexpr std::uint64_t mix(std::uint64_t counter) {
+  std::uint64_t z = counter + 0x9e3779b97f4a7c15U;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebU;
+  return z ^ (z >> 31);
+}
+
+/// Uniform in [-1, 1), of the upper 24 bits.
+constexpr float uniform(std::uint64_t bits) {
+  return static_cast<float>(static_cast<std::int32_t>(bits >> 40) - (1 << 23)) * 0x1p-23F;
+}
+
+/// Made-up numbers, uniform in [-reach, reach): number i depends on nothing but the stream and i.
+struct RandomNumbers {
+  std::uint64_t stream = 0;
+  float reach = 0;
+
+  constexpr bf16 operator[](std::int64_t i) const {
+    return to_bf16(reach * uniform(mix(stream + static_cast<std::uint64_t>(i))));
+  }
+  /// Those from number `first` on.
+  constexpr RandomNumbers from(std::int64_t first) const {
+    return {.stream = stream + static_cast<std::uint64_t>(first), .reach = reach};
+  }
+};
 
 /// The published scales of an F8_E4M3 tensor: a row-major matrix, one element for every row_block x
 /// column_block numbers (fewer at the edges). An element of the tensor is its number times this.
@@ -77,5 +105,35 @@ struct WeightSource {
   /// Throws Error or fails by require() unless the strips hold all rows.
   void check() const;
 };
+
+/// Element i of published bytes (f32, bf16, f16 or f8_e4m3), which may be unaligned.
+inline float published_value(const std::byte* bytes, DType dtype, std::int64_t i) {
+  if (dtype == DType::f32) {
+    float value;
+    std::memcpy(&value, bytes + i * 4, sizeof(value));
+    return value;
+  }
+  if (dtype == DType::f8_e4m3) return e4m3_to_float(static_cast<std::uint8_t>(bytes[i]));
+  std::uint16_t bits;
+  std::memcpy(&bits, bytes + i * 2, sizeof(bits));
+  return dtype == DType::bf16 ? to_float(bf16{bits}) : half_to_float(bits);
+}
+
+/// Element i of a published row, with its scale.
+inline float published_value(const WeightRow& row, std::int64_t i) {
+  const float value = published_value(row.bytes, row.dtype, i);
+  if (row.scales == nullptr) return value;
+  return value * published_value(row.scales, row.scale_dtype, i / row.column_block);
+}
+
+/// Writes element i as `dtype` (f32, or bf16 rounded to nearest) to bytes that may be unaligned.
+inline void write_value(std::byte* bytes, DType dtype, std::int64_t i, float value) {
+  if (dtype == DType::f32) {
+    std::memcpy(bytes + i * 4, &value, sizeof(value));
+    return;
+  }
+  const bf16 rounded = to_bf16(value);
+  std::memcpy(bytes + i * 2, &rounded, sizeof(rounded));
+}
 
 }  // namespace hyb::kernels

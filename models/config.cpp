@@ -10,12 +10,11 @@
 
 #include "core/base/error.h"
 #include "core/io/file.h"
-#include "core/io/quote_name.h"
 
 namespace hyb::models {
 namespace {
 
-constexpr std::size_t bytes_max = 16U << 20;
+constexpr std::size_t config_bytes_max = 16U << 20;
 constexpr std::size_t list_max = 1U << 16;
 
 /// The value as an error message shows it.
@@ -71,7 +70,7 @@ Json text_part(Json json) {
 }
 
 Json parse_object(std::string_view text, std::string_view source) {
-  Json json = parse_json(text, source, {.bytes_max = bytes_max, .python_numbers = true});
+  Json json = parse_json(text, source, {.bytes_max = config_bytes_max, .python_numbers = true});
   if (!json.is_object()) {
     throw Error(ErrorKind::model, std::string(source) + ": must be a JSON object");
   }
@@ -94,8 +93,8 @@ Config Config::from_text(std::string_view text, std::string_view source) {
 }
 
 Config Config::from_modelopt(const std::filesystem::path& path) {
-  const Config file(parse_object(read_whole_file(path, bytes_max), path.string()), path.string(),
-                    "");
+  const Config file(parse_object(read_whole_file(path, config_bytes_max), path.string()),
+                    path.string(), "");
   const std::optional<Config> producer = file.object("producer");
   const std::optional<Config> quantization = file.object("quantization");
   if (!quantization) file.fail("quantization", "is missing");
@@ -106,7 +105,7 @@ Config Config::from_modelopt(const std::filesystem::path& path) {
 
 Config Config::from_folder(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / "config.json";
-  Config config = from_text(read_whole_file(path, bytes_max), path.string());
+  Config config = from_text(read_whole_file(path, config_bytes_max), path.string());
   const std::filesystem::path beside = folder / "hf_quant_config.json";
   if (!config.has("quantization_config") && is_listed(beside)) {
     config.modelopt_ = std::make_unique<const Config>(from_modelopt(beside));

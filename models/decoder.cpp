@@ -5,8 +5,7 @@
 #include "kernels/linear/project.h"
 #include "kernels/ops/attention.h"
 #include "kernels/ops/delta_rule.h"
-#include "kernels/ops/embed.h"
-#include "kernels/ops/gather_rows.h"
+#include "kernels/ops/gather.h"
 #include "kernels/ops/ssd.h"
 
 namespace hyb::models {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "core/io/quote_name.h"
+#include "core/io/file.h"
 
 namespace hyb::models {
 namespace {

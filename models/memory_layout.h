@@ -6,8 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "core/memory/kind.h"
-#include "core/memory/layout.h"
+#include "core/memory/pool/layout.h"
 #include "kernels/arena/superblock_map.h"
 #include "models/geometry.h"
 
@@ -71,5 +70,24 @@ std::size_t page_groups(const Geometry& geometry, bool is_flat);
 /// other than `flat` one does where there is no room for two: then only sequences that end leave an
 /// exact snapshot. Throws Error(memory) with the numbers when pool_bytes holds less.
 ModelMemoryLayout memory_layout_of(const Geometry& geometry, const MemoryLayoutOptions& options);
+
+/// A model's memory as core decides with it and as the store lays it out. Views stand in the order
+/// of ViewId: page groups, slots, packed snapshots.
+struct StoreLayout {
+  MemoryLayout layout;
+  kernels::SuperblockShape superblocks;
+  /// Of each group its layers by attention ordinal (index in Geometry::pages); the i-th is plane i
+  /// of the group's view.
+  std::vector<std::vector<std::size_t>> layers;
+  SnapshotLayout snapshot;  ///< empty: no packed snapshots
+};
+
+/// How the store lays out a model's memory. The kinds of `memory` outlive the result.
+StoreLayout store_layout(const ModelMemoryLayout& memory);
+
+/// So many pages and slots of a model, for ever (mode `flat`): every attention layer keeps all
+/// positions, snapshots are exact. Handles are multiples of handle_bytes_min.
+StoreLayout flat_memory(const Geometry& geometry, std::int32_t pages, std::int32_t slots,
+                        std::size_t handle_bytes_min = 4096);
 
 }  // namespace hyb::models

@@ -8,9 +8,9 @@
 
 #include "core/base/error.h"
 #include "core/base/log.h"
-#include "core/io/quote_name.h"
+#include "core/io/file.h"
 #include "models/families.h"
-#include "models/weight_list.h"
+#include "models/weight_index.h"
 
 namespace hyb::models {
 namespace {

@@ -1,6 +1,4 @@
-#include "kernels/linear/coded_panels.h"
-#include "kernels/linear/coded_rows.h"
-#include "kernels/linear/panels.h"
+#include "kernels/linear/pack.h"
 #include "kernels/linear/quantize.h"
 #include "models/weights.h"
 

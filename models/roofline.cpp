@@ -6,7 +6,7 @@
 #include <map>
 
 #include "core/base/error.h"
-#include "models/weight_list.h"
+#include "models/weight_index.h"
 
 namespace hyb::models {
 namespace {

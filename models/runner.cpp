@@ -7,7 +7,7 @@
 
 #include "core/base/error.h"
 #include "kernels/transfer.h"
-#include "models/step_chains.h"
+#include "models/steps.h"
 
 namespace hyb::models {
 

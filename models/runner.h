@@ -8,8 +8,7 @@
 #include "core/engine/runner.h"
 #include "kernels/ops/device_sampler.h"
 #include "models/decoder.h"
-#include "models/step_graphs.h"
-#include "models/step_staging.h"
+#include "models/steps.h"
 
 namespace hyb::models {
 

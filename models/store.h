@@ -10,7 +10,7 @@
 #include "kernels/queue.h"
 #include "kernels/tensor.h"
 #include "models/geometry.h"
-#include "models/store_layout.h"
+#include "models/memory_layout.h"
 
 namespace hyb::models {
 

@@ -1,14 +1,400 @@
 #include "models/weight_index.h"
 
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <unordered_set>
+#include <utility>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
-
 #include "core/base/error.h"
-#include "core/io/quote_name.h"
+#include "core/io/file.h"
 
 namespace hyb::models {
+namespace {
+
+constexpr std::size_t weights_max = 1'000'000;
+constexpr std::int64_t parameters_max = std::int64_t{1} << 60;
+
+using Shape = std::vector<std::int64_t>;
+
+/// Puts numbers in the places of `{}`, in order.
+std::string fill_numbers(std::string_view pattern, std::int32_t layer, std::int32_t expert) {
+  std::string out;
+  for (const std::int32_t number : {layer, expert}) {
+    const std::size_t place = pattern.find("{}");
+    if (place == std::string_view::npos) break;
+    out.append(pattern.substr(0, place)).append(std::to_string(number));
+    pattern.remove_prefix(place + 2);
+  }
+  return out.append(pattern);
+}
+
+/// Whether a name is a pattern with some numbers in the places of `{}`.
+bool matches(std::string_view pattern, std::string_view name) {
+  for (std::size_t place = pattern.find("{}"); place != std::string_view::npos;
+       place = pattern.find("{}")) {
+    if (!name.starts_with(pattern.substr(0, place))) return false;
+    name.remove_prefix(place);
+    const std::size_t digits = std::min(name.find_first_not_of("0123456789"), name.size());
+    if (digits == 0) return false;
+    name.remove_prefix(digits);
+    pattern.remove_prefix(place + 2);
+  }
+  return name == pattern;
+}
+
+/// Collects the weights of a plan; the family says which names, and in which layout.
+class Lister {
+ public:
+  Lister(const Plan& plan, const Family& family, const TensorFiles* files)
+      : plan_(plan), family_(family), files_(files) {}
+
+  std::vector<RequiredWeight> list() {
+    add("embed", {plan_.vocab, plan_.width});
+    for (const Layer& layer : plan_.layers) {
+      ++layer_;
+      for (std::size_t block = 0; block < layer.blocks.size(); ++block) {
+        add("block" + std::to_string(block) + ".norm", {plan_.width});
+        for (const Part& part : layer.blocks[block].parts) {
+          std::visit([this](const auto& p) { add_part(p); }, part);
+        }
+      }
+    }
+    layer_ = -1;
+    add("final_norm", {plan_.width});
+    if (!plan_.tied_head) add("head", {plan_.vocab, plan_.width});
+    return std::move(weights_);
+  }
+
+ private:
+  /// The spellings of a name, numbers and trunks filled in.
+  void spell(const TensorName& name, std::int32_t expert, std::vector<std::string>& out) const {
+    if (!name.name.starts_with('*')) {
+      out.push_back(fill_numbers(name.name, layer_, expert));
+      return;
+    }
+    const std::string rest = fill_numbers(name.name.substr(1), layer_, expert);
+    for (const std::string_view trunk : family_.trunks) out.push_back(std::string(trunk) + rest);
+  }
+
+  bool is_named(std::string_view role) const {
+    return std::any_of(family_.names.begin(), family_.names.end(),
+                       [&](const TensorName& name) { return name.role == role; });
+  }
+
+  bool is_stored(std::string_view role, std::int32_t expert) const {
+    std::vector<std::string> names;
+    for (const TensorName& name : family_.names) {
+      if (name.role == role) spell(name, expert, names);
+    }
+    return std::any_of(names.begin(), names.end(),
+                       [&](const std::string& name) { return files_->find(name) != nullptr; });
+  }
+
+  /// Whether this layer has `a` and not its alternative `b`: the one that is stored; where the
+  /// files don't say, the one that the family names, of both the first.
+  bool takes(std::string_view a, std::string_view b, std::int32_t expert_of_b = -1) const {
+    if (!is_named(a) || !is_named(b)) return is_named(a);
+    if (files_ != nullptr) {
+      if (is_stored(a, -1)) return true;
+      if (is_stored(b, expert_of_b)) return false;
+    }
+    const auto first =
+        std::find_if(family_.names.begin(), family_.names.end(),
+                     [&](const TensorName& name) { return name.role == a || name.role == b; });
+    return first->role == a;
+  }
+
+  void add(std::string_view role, Shape shape, std::int32_t expert = -1) {
+    RequiredWeight weight = {.key = {}, .names = {}, .shape = std::move(shape)};
+    for (const TensorName& name : family_.names) {
+      if (name.role != role) continue;
+      // The key refers to the family's table, which outlives everything.
+      weight.key = {.role = name.role, .layer = layer_, .expert = expert};
+      spell(name, expert, weight.names);
+    }
+    require(!weight.names.empty(), "required_weights: the family names role " + std::string(role));
+    if (weights_.size() >= weights_max) {
+      throw Error(ErrorKind::model,
+                  fmt::format("plan: more than {} tensors; look at the numbers of "
+                              "layers and experts in config.json",
+                              weights_max));
+    }
+    weights_.push_back(std::move(weight));
+  }
+
+  void add_part(const Attention& a) {
+    const std::int64_t rows = std::int64_t{a.heads} * a.head_dim;
+    const std::int64_t kv_rows = std::int64_t{a.kv_heads} * a.head_dim;
+    const std::int64_t q_rows = a.output_gate ? 2 * rows : rows;
+    add("attention.q", {q_rows, plan_.width});
+    add("attention.k", {kv_rows, plan_.width});
+    add("attention.v", {kv_rows, plan_.width});
+    add("attention.o", {plan_.width, rows});
+    if (a.qk_norm) {
+      add("attention.q_norm", {a.head_dim});
+      add("attention.k_norm", {a.head_dim});
+    }
+  }
+
+  void add_part(const Ssd& s) {
+    add("ssd.in_proj", {s.projection(), plan_.width});
+    add("ssd.conv_weight", {s.conv_dim(), 1, s.conv_width});
+    if (s.conv_bias) add("ssd.conv_bias", {s.conv_dim()});
+    add("ssd.a_log", {s.heads});
+    add("ssd.d", {s.heads});
+    add("ssd.dt_bias", {s.heads});
+    add("ssd.norm", {s.inner()});
+    add("ssd.out_proj", {plan_.width, s.inner()});
+  }
+
+  void add_part(const DeltaNet& d) {
+    const std::int64_t values = d.values();
+    if (takes("delta.qkvz", "delta.qkv")) {
+      add("delta.qkvz", {d.conv_dim() + values, plan_.width});
+      add("delta.ba", {2 * std::int64_t{d.value_heads}, plan_.width});
+    } else {
+      add("delta.qkv", {d.conv_dim(), plan_.width});
+      add("delta.z", {values, plan_.width});
+      add("delta.b", {d.value_heads, plan_.width});
+      add("delta.a", {d.value_heads, plan_.width});
+    }
+    add("delta.conv_weight", {d.conv_dim(), 1, d.conv_width});
+    add("delta.a_log", {d.value_heads});
+    add("delta.dt_bias", {d.value_heads});
+    add("delta.norm", {d.value_dim});
+    add("delta.out_proj", {plan_.width, values});
+  }
+
+  void add_part(const ShortConv& c) {
+    add("conv.in_proj", {3 * std::int64_t{c.channels}, plan_.width});
+    add("conv.weight", {c.channels, 1, c.conv_width});
+    add("conv.out_proj", {plan_.width, c.channels});
+  }
+
+  void add_part(const Mlp& m) { add_feed_forward("mlp.", "", m.hidden, m.gated); }
+
+  /// gate and up, fused or apart, and down. Roles are room + "gate_up" or room + "gate", ...
+  void add_feed_forward(const std::string& room, const std::string& prefix, std::int64_t hidden,
+                        bool gated) {
+    const std::string stem = room + prefix;
+    if (gated && takes(stem + "gate_up", stem + "up")) {
+      add(stem + "gate_up", {2 * hidden, plan_.width});
+    } else {
+      if (gated) add(stem + "gate", {hidden, plan_.width});
+      add(stem + "up", {hidden, plan_.width});
+    }
+    add(stem + "down", {plan_.width, hidden});
+  }
+
+  void add_part(const Moe& m) {
+    add("moe.router", {m.experts, plan_.width});
+    if (m.correction_bias) add("moe.correction_bias", {m.experts});
+    const std::int64_t width = m.latent > 0 ? m.latent : plan_.width;
+    if (m.latent > 0) {
+      add("moe.latent_in", {width, plan_.width});
+      add("moe.latent_out", {plan_.width, width});
+    }
+    add_experts(m, width);
+    if (m.shared_hidden > 0) add_feed_forward("moe.", "shared_", m.shared_hidden, m.gated);
+    if (m.shared_gate) add("moe.shared_expert_gate", {1, plan_.width});
+  }
+
+  void add_experts(const Moe& m, std::int64_t width) {
+    if (takes("moe.gate_up", "moe.expert_up", 0)) {
+      add("moe.gate_up", {m.experts, (m.gated ? 2 : 1) * std::int64_t{m.hidden}, width});
+      add("moe.down", {m.experts, width, m.hidden});
+      return;
+    }
+    for (std::int32_t expert = 0; expert < m.experts; ++expert) {
+      if (m.gated) add("moe.expert_gate", {m.hidden, width}, expert);
+      add("moe.expert_up", {m.hidden, width}, expert);
+      add("moe.expert_down", {width, m.hidden}, expert);
+    }
+  }
+
+  const Plan& plan_;
+  const Family& family_;
+  const TensorFiles* files_;  // none: of config.json alone
+  std::int32_t layer_ = -1;
+  std::vector<RequiredWeight> weights_;
+};
+
+}  // namespace
+
+std::vector<RequiredWeight> required_weights(const Plan& plan, const Family& family,
+                                             const TensorFiles* files) {
+  std::vector<RequiredWeight> weights = Lister(plan, family, files).list();
+  parameters(weights);
+  return weights;
+}
+
+std::string_view role_of(const Family& family, std::string_view name) {
+  for (const TensorName& known : family.names) {
+    if (!known.name.starts_with('*')) {
+      if (matches(known.name, name)) return known.role;
+      continue;
+    }
+    for (const std::string_view trunk : family.trunks) {
+      if (name.starts_with(trunk) && matches(known.name.substr(1), name.substr(trunk.size()))) {
+        return known.role;
+      }
+    }
+  }
+  return "";
+}
+
+std::int64_t parameters(const std::vector<RequiredWeight>& weights) {
+  std::int64_t sum = 0;
+  for (const RequiredWeight& weight : weights) {
+    std::int64_t count = 1;
+    bool too_many = false;
+    for (const std::int64_t dimension : weight.shape) {
+      too_many |= __builtin_mul_overflow(count, dimension, &count);
+    }
+    too_many |= __builtin_add_overflow(sum, count, &sum) || sum > parameters_max;
+    if (too_many) {
+      throw Error(ErrorKind::model,
+                  fmt::format("plan: more than 2^60 parameters at {}; look at the sizes in "
+                              "config.json",
+                              weight.names.front()));
+    }
+  }
+  return sum;
+}
+
+namespace {
+
+std::string shown(std::span<const std::int64_t> shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
+}
+
+bool is_plain(DType dtype) {
+  return dtype == DType::bf16 || dtype == DType::f16 || dtype == DType::f32;
+}
+
+bool takes_fp8(const RequiredWeight& weight) {
+  return weight.shape.size() >= 2 && !weight.key.role.ends_with("conv_weight") &&
+         weight.key.role != "conv.weight";
+}
+
+const TensorInfo* find_any(const std::vector<std::string>& names, const TensorFiles& files) {
+  for (const std::string& name : names) {
+    if (const TensorInfo* found = files.find(name)) return found;
+  }
+  return nullptr;
+}
+
+CheckedTensor wrong(const TensorInfo& stored, std::string fault) {
+  return {TensorVerdict::wrong, &stored, std::move(fault)};
+}
+
+CheckedTensor check_stored(const RequiredWeight& weight, const TensorInfo& stored,
+                           const TensorInfo* scales) {
+  const bool is_fp8 = stored.dtype == DType::f8_e4m3;
+  if (stored.shape != weight.shape) {
+    return wrong(stored, "config.json asks for " + shown(weight.shape));
+  }
+  if (!is_plain(stored.dtype) && !(is_fp8 && takes_fp8(weight))) {
+    return wrong(stored, "BF16, F16 and F32 are read, of matrices F8_E4M3");
+  }
+  if (is_fp8 && scales == nullptr) return wrong(stored, "it has neither _scale nor _scale_inv");
+  return {TensorVerdict::right, &stored};
+}
+
+CheckedWeight check(RequiredWeight weight, const TensorFiles& files) {
+  const TensorInfo* const stored = find_any(weight.names, files);
+  if (stored == nullptr) return {std::move(weight), {TensorVerdict::missing, nullptr}};
+  const TensorInfo* scales = nullptr;
+  if (stored->dtype == DType::f8_e4m3) {
+    scales = find_any({stored->name + "_scale_inv", stored->name + "_scale"}, files);
+  }
+  CheckedTensor tensor = check_stored(weight, *stored, scales);
+  CheckedWeight checked = {std::move(weight), std::move(tensor)};
+  if (scales == nullptr) return checked;
+  checked.scales = scales_layout(*scales, *stored);
+  checked.scale_tensor =
+      checked.scales
+          ? CheckedTensor{TensorVerdict::right, scales}
+          : wrong(*scales, fmt::format("no BF16, F16 or F32 scales of {}, of its rows or of blocks "
+                                       "of 128 x 128",
+                                       shown(stored->shape)));
+  return checked;
+}
+
+/// A tensor that the plan doesn't ask for.
+CheckedTensor check_other(const Plan& plan, const Family& family, const TensorInfo& stored) {
+  if (is_known_unused(plan, family, stored.name)) return {TensorVerdict::unused, &stored};
+  const std::string_view role = role_of(family, stored.name);
+  if (role.empty()) return {TensorVerdict::extra, &stored};
+  return wrong(stored, fmt::format("a {} for which config.json has no place; one of the two "
+                                   "belongs to another model",
+                                   role));
+}
+
+}  // namespace
+
+std::optional<StoredScales> scales_layout(const TensorInfo& scales, const TensorInfo& weight) {
+  constexpr std::int64_t block = 128;
+  std::span<const std::int64_t> own = scales.shape;
+  const std::span<const std::int64_t> shape = weight.shape;
+  if (shape.size() < 2 || !is_plain(scales.dtype)) return std::nullopt;
+  const std::int64_t rows = shape[shape.size() - 2], columns = shape.back();
+  if (shape.size() == 3) {
+    if (own.empty() || own.front() != shape.front()) return std::nullopt;
+    own = own.subspan(1);
+  }
+  const std::int64_t row_blocks = (rows + block - 1) / block;
+  const std::int64_t column_blocks = (columns + block - 1) / block;
+  const StoredScales blocks = {scales.name, block, block, row_blocks * column_blocks};
+  const bool is_blocks = own.size() == 2 && own[0] == row_blocks && own[1] == column_blocks;
+  if (scales.name.ends_with("_inv")) return is_blocks ? std::optional(blocks) : std::nullopt;
+  const bool is_one = std::all_of(own.begin(), own.end(), [](std::int64_t d) { return d == 1; });
+  if (is_one && own.size() <= 2) return StoredScales{scales.name, rows, columns, 1};
+  if (own.front() == rows && (own.size() == 1 || (own.size() == 2 && own[1] == 1))) {
+    return StoredScales{scales.name, 1, columns, rows};
+  }
+  return is_blocks ? std::optional(blocks) : std::nullopt;
+}
+
+bool is_known_unused(const Plan& plan, const Family& family, std::string_view name) {
+  if (plan.tied_head && role_of(family, name) == "head") return true;  // load_model compares it
+  for (const std::string_view end : {".input_scale", ".k_scale", ".v_scale"}) {
+    if (name.ends_with(end)) return true;
+  }
+  return std::any_of(family.unused.begin(), family.unused.end(),
+                     [&](std::string_view start) { return name.starts_with(start); });
+}
+
+WeightCheck check_weights(const Plan& plan, const Family& family, const TensorFiles& files) {
+  WeightCheck all;
+  std::unordered_set<std::string_view> used;
+  for (RequiredWeight& weight : required_weights(plan, family, &files)) {
+    const CheckedWeight& checked = all.weights.emplace_back(check(std::move(weight), files));
+    if (checked.tensor.stored != nullptr) used.insert(checked.tensor.stored->name);
+    if (checked.scale_tensor) used.insert(checked.scale_tensor->stored->name);
+  }
+  for (const std::string_view name : files.names()) {
+    if (used.contains(name)) continue;
+    all.others.push_back(check_other(plan, family, *files.find(name)));
+  }
+  return all;
+}
+
+std::int64_t fp8_parameters(const Plan& plan, const Family& family, const TensorFiles& files) {
+  std::int64_t count = 0;
+  for (const CheckedWeight& checked : check_weights(plan, family, files).weights) {
+    const TensorInfo* const stored = checked.tensor.stored;
+    if (checked.tensor.verdict != TensorVerdict::right || stored->dtype != DType::f8_e4m3) continue;
+    count += std::accumulate(stored->shape.begin(), stored->shape.end(), std::int64_t{1},
+                             std::multiplies<>());
+  }
+  return count;
+}
+
 namespace {
 
 void refuse_wrong(const CheckedTensor& tensor, const TensorFiles& files) {

@@ -1,14 +1,95 @@
 #pragma once
 
+#include <compare>
+#include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/io/tensor_files.h"
-#include "models/weight_check.h"
+#include "models/families.h"
+#include "models/plan.h"
 
 namespace hyb::models {
+
+/// Where a weight belongs. Model-wide ones (embed, final_norm, head) have layer -1; only tensors
+/// that are stored one per expert have an expert.
+struct WeightKey {
+  std::string_view role;
+  std::int32_t layer = -1;
+  std::int32_t expert = -1;
+
+  auto operator<=>(const WeightKey&) const = default;
+};
+
+/// One tensor that a plan needs, as it is stored in the published files.
+struct RequiredWeight {
+  WeightKey key;
+  std::vector<std::string> names;  ///< spellings in use, in order of preference
+  std::vector<std::int64_t> shape;
+};
+
+/// Every tensor the plan needs, in layer order. The head is not listed when it is tied. Of two
+/// layouts that the family names it is the one that `files` have, or without files the first named.
+/// Throws Error(model) when the plan asks for more than 1,000,000 tensors or 2^60 parameters.
+std::vector<RequiredWeight> required_weights(const Plan& plan, const Family& family,
+                                             const TensorFiles* files = nullptr);
+
+/// The role of a tensor in any layer and expert, by its name alone; "" for none of the family's.
+std::string_view role_of(const Family& family, std::string_view name);
+
+/// Number of parameters; a tied head counts once.
+std::int64_t parameters(const std::vector<RequiredWeight>& weights);
+
+/// Whether hyb knows what a tensor is and leaves it: draft layers, vision, the copy of a tied head,
+/// scales of quantised activations (weights are dequantised, activations stay bf16).
+bool is_known_unused(const Plan& plan, const Family& family, std::string_view name);
+
+/// The scales of a weight that is stored as F8_E4M3.
+struct StoredScales {
+  std::string name;                      ///< of their tensor
+  std::int64_t row_block, column_block;  ///< of a matrix; each expert's begins with a new block
+  std::int64_t per_expert;               ///< how many
+};
+
+/// How scales lie, by the shapes of both; none: they are not this weight's.
+std::optional<StoredScales> scales_layout(const TensorInfo& scales, const TensorInfo& weight);
+
+/// unused: known, and of no use to hyb; extra: not known.
+enum class TensorVerdict : std::uint8_t { right, missing, wrong, unused, extra };
+
+/// A tensor held against a plan.
+struct CheckedTensor {
+  TensorVerdict verdict;
+  const TensorInfo* stored;  ///< in the files; nullptr: missing
+  std::string fault = {};    ///< of a wrong one: "config.json asks for [8]"
+};
+
+struct CheckedWeight {
+  RequiredWeight weight;
+  CheckedTensor tensor;
+  std::optional<CheckedTensor> scale_tensor = {};  ///< where F8_E4M3 has one
+  std::optional<StoredScales> scales = {};         ///< where that is right
+};
+
+/// What decides whether a model can be loaded, for the loader and for all who tell before. The
+/// files outlive it.
+struct WeightCheck {
+  std::vector<CheckedWeight> weights;  ///< of the plan, in its order
+  std::vector<CheckedTensor> others;   ///< what else is in the files
+};
+
+/// Right is a weight of the plan's shape in BF16, F16 or F32; a matrix in F8_E4M3, too, with scales
+/// in P_scale ([], [1]: of all; [out], [out, 1]: of rows) or P_scale_inv (of blocks of 128 x 128),
+/// P being the weight's name. Experts in one tensor have theirs behind a first dimension. Wrong is
+/// also what the family would name so, had the plan a place for it. Throws Error(model) as
+/// required_weights does.
+WeightCheck check_weights(const Plan& plan, const Family& family, const TensorFiles& files);
+
+/// The plan's parameters that the files have as F8_E4M3. Throws as required_weights does.
+std::int64_t fp8_parameters(const Plan& plan, const Family& family, const TensorFiles& files);
 
 /// The required weights of a model, found in its files and checked. TensorFiles must outlive it.
 class WeightIndex {

@@ -1,10 +1,177 @@
 #include "models/weights.h"
 
+#include <cmath>
+#include <span>
+
 #include "core/base/error.h"
+#include "kernels/floats.h"
 #include "kernels/transfer.h"
-#include "models/weight_loader.h"
+#include "kernels/weight_source.h"
 
 namespace hyb::models {
+namespace {
+
+using kernels::mix;
+
+std::uint64_t stream_of(const WeightKey& key, std::uint64_t seed) {
+  std::uint64_t hash = mix(seed) ^ static_cast<std::uint64_t>(key.layer + 1);
+  for (const char letter : key.role) hash = mix(hash ^ static_cast<unsigned char>(letter));
+  return hash;
+}
+
+}  // namespace
+
+kernels::WeightSource FileWeights::matrix(const WeightKey& key, std::int64_t experts,
+                                          std::int64_t rows, std::int64_t columns) {
+  const TensorView view = index_.view(key);
+  const StoredScales* const scales = index_.scales(key);
+  if (scales == nullptr) return {view.dtype, experts, rows, columns, view.bytes};
+  const TensorView all = index_.scales_view(*scales);
+  const std::size_t scale_bytes = static_cast<std::size_t>(scales->per_expert) * size_of(all.dtype);
+  const auto expert_bytes = static_cast<std::size_t>(rows * columns);
+  kernels::WeightSource source(experts, rows, columns);
+  for (std::size_t e = 0; e < static_cast<std::size_t>(experts); ++e) {
+    source.append(view.dtype, rows, view.bytes.subspan(e * expert_bytes, expert_bytes),
+                  {.dtype = all.dtype,
+                   .bytes = all.bytes.subspan(e * scale_bytes, scale_bytes),
+                   .row_block = scales->row_block,
+                   .column_block = scales->column_block});
+  }
+  return source;
+}
+
+std::vector<float> FileWeights::vector(const WeightKey& key, std::int64_t count) {
+  const TensorView view = index_.view(key);
+  require(view.bytes.size() == static_cast<std::size_t>(count) * size_of(view.dtype),
+          "weights: the index checked every shape");
+  std::vector<float> values;
+  values.reserve(static_cast<std::size_t>(count));
+  for (std::int64_t i = 0; i < count; ++i) {
+    values.push_back(kernels::published_value(view.bytes.data(), view.dtype, i));
+  }
+  return values;
+}
+
+kernels::WeightSource RandomWeights::matrix(const WeightKey& key, std::int64_t experts,
+                                            std::int64_t rows, std::int64_t columns) {
+  const float reach = std::sqrt(3.0F / static_cast<float>(columns));
+  return {kernels::RandomNumbers{.stream = stream_of(key, seed_), .reach = reach}, experts, rows,
+          columns};
+}
+
+std::vector<float> RandomWeights::vector(const WeightKey& key, std::int64_t count) {
+  float centre = 0.0F;
+  float reach = 0.5F;
+  if (key.role.ends_with("norm") || key.role.ends_with(".d")) {
+    centre = 1.0F;
+    reach = 0.2F;
+  } else if (key.role.ends_with("a_log")) {
+    centre = 1.4F;  // decay rates exp(0) .. exp(2.8), as initialised for training
+    reach = 1.4F;
+  } else if (key.role.ends_with("correction_bias")) {
+    reach = 0.0F;  // all experts alike
+  } else if (key.role.ends_with("dt_bias")) {
+    centre = -4.0F;  // softplus gives time steps of about 0.002 .. 0.1
+    reach = 2.0F;
+  }
+  const std::uint64_t stream = stream_of(key, seed_);
+  std::vector<float> values(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = centre + reach * kernels::uniform(mix(stream + i));
+  }
+  return values;
+}
+
+/// What `make` makes; once more where it found no room and some was made.
+template <typename Make>
+auto WeightLoader::with_room(const Make& make) const {
+  try {
+    return make();
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::memory || !make_room_ || !make_room_()) throw;
+  }
+  return make();
+}
+
+bool WeightLoader::has(std::string_view role) const {
+  return provider_.has({.role = role, .layer = layer_});
+}
+
+kernels::WeightSource WeightLoader::stored(std::string_view role, std::int64_t rows,
+                                           std::int64_t columns, std::int64_t experts,
+                                           std::int32_t expert) {
+  read_.emplace_back(role, expert);
+  return provider_.matrix({.role = role, .layer = layer_, .expert = expert}, experts, rows,
+                          columns);
+}
+
+kernels::Weight WeightLoader::pack(const kernels::WeightSource& source) {
+  return pack(source, options_.activation, options_.quantize);
+}
+
+kernels::Weight WeightLoader::pack(const kernels::WeightSource& source, DType dtype,
+                                   kernels::Quantize quantize) {
+  kernels::Weight packed =
+      with_room([&] { return kernels::Weight::pack(queue_, source, dtype, quantize); });
+  weights_.packed_bytes += packed.owned_bytes();
+  for (const auto& [role, expert] : read_) {
+    provider_.release({.role = role, .layer = layer_, .expert = expert});
+  }
+  read_.clear();
+  return packed;
+}
+
+kernels::Weight WeightLoader::matrix(std::string_view role, std::int64_t rows, std::int64_t columns,
+                                     std::int64_t experts) {
+  return pack(stored(role, rows, columns, experts));
+}
+
+kernels::Weight WeightLoader::matrix_as(kernels::Quantize quantize, std::string_view role,
+                                        std::int64_t rows, std::int64_t columns) {
+  return pack(stored(role, rows, columns), options_.activation, quantize);
+}
+
+kernels::WeightSource WeightLoader::stacked_source(
+    std::initializer_list<std::pair<std::string_view, std::int64_t>> parts, std::int64_t columns) {
+  kernels::WeightSource all(1, 0, columns);
+  for (const auto& [role, rows] : parts) {
+    all.append(stored(role, rows, columns), 0, rows);
+    all.rows += rows;
+  }
+  return all;
+}
+
+kernels::Weight WeightLoader::stacked(
+    std::initializer_list<std::pair<std::string_view, std::int64_t>> parts, std::int64_t columns) {
+  return pack(stacked_source(parts, columns));
+}
+
+float* WeightLoader::upload(const std::vector<float>& values) {
+  kernels::Buffer& buffer = weights_.vectors.emplace_back(
+      with_room([&] { return kernels::Buffer(queue_.device(), values.size() * sizeof(float)); }));
+  kernels::upload(queue_, buffer.data(), std::as_bytes(std::span(values)));
+  return reinterpret_cast<float*>(buffer.data());
+}
+
+kernels::Tensor WeightLoader::vector(std::string_view role, std::int64_t rows,
+                                     std::int64_t columns) {
+  const WeightKey key{.role = role, .layer = layer_};
+  float* const values = upload(provider_.vector(key, rows * (columns == 0 ? 1 : columns)));
+  provider_.release(key);
+  if (columns == 0) return kernels::Tensor(values, DType::f32, {rows});
+  return kernels::Tensor(values, DType::f32, {rows, columns});
+}
+
+kernels::Tensor WeightLoader::repeated(std::string_view role, std::int64_t rows,
+                                       std::int64_t times) {
+  const WeightKey key{.role = role, .layer = layer_};
+  const std::vector<float> once = provider_.vector(key, rows);
+  provider_.release(key);
+  std::vector<float> all;
+  for (std::int64_t i = 0; i < times; ++i) all.insert(all.end(), once.begin(), once.end());
+  return kernels::Tensor(upload(all), DType::f32, {rows * times});
+}
+
 namespace {
 
 kernels::Weight load_qkv(WeightLoader& loader, std::int64_t width, const Attention& part) {

@@ -1,29 +1,165 @@
 #include "app/batch/batch_job.h"
 
-#include <fmt/format.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <chrono>
+#include <fstream>
+#include <vector>
 
-#include "app/batch/batch_plan.h"
-#include "app/batch/batch_report.h"
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
 #include "app/batch/batch_runner.h"
 #include "app/batch/input_file.h"
-#include "app/batch/job_file.h"
-#include "app/batch/model_identity.h"
 #include "app/batch/output_file.h"
-#include "app/batch/resume_command.h"
+#include "app/batch/request_maker.h"
 #include "app/commands/commands.h"
-#include "app/idle_memory.h"
+#include "app/digest.h"
 #include "app/model_outline.h"
 #include "app/session.h"
 #include "app/ui/process.h"
 #include "app/ui/progress.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/io/file.h"
 
 namespace hyb::app {
+namespace {
+
+std::string difference(const std::string& name, const Json& was, const Json& is) {
+  if (!was.is_object() || !is.is_object()) {
+    return was == is ? "" : fmt::format("{} is {}, was {}", name, to_text(is), to_text(was));
+  }
+  const auto member = [](const Json& object, const std::string& key) {
+    const auto found = object.find(key);
+    return found == object.end() ? Json() : *found;
+  };
+  const auto inside = [&](const std::string& key) {
+    if (key == "name" || key == "hyb" || key == "last_run") return std::string();
+    return difference(name.empty() ? key : name + "." + key, member(was, key), member(is, key));
+  };
+  for (const auto& [key, value] : is.items()) {
+    if (std::string found = inside(key); !found.empty()) return found;
+  }
+  for (const auto& [key, value] : was.items()) {
+    if (std::string found = inside(key); !found.empty()) return found;
+  }
+  return {};
+}
+
+}  // namespace
+
+std::filesystem::path JobFile::beside(const std::filesystem::path& output) {
+  std::filesystem::path path = output;
+  path += ".job";
+  return path;
+}
+
+std::optional<Json> JobFile::read(const std::filesystem::path& path) {
+  if (!std::filesystem::exists(path)) return std::nullopt;
+  Json job = parse_json(read_whole_file(path, std::size_t{1} << 20), path.string());
+  if (!job.is_object()) throw Error(ErrorKind::model, path.string() + ": is no job file");
+  return job;
+}
+
+void JobFile::write(const std::filesystem::path& path, const Json& job) {
+  write_atomically(path, job.dump(2) + "\n", FileAccess::umask);
+}
+
+std::string job_difference(const Json& was, const Json& is) { return difference("", was, is); }
+
+namespace {
+
+bool is_plain(const std::string& word) {
+  constexpr std::string_view plain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./=:,@%+";
+  return !word.empty() && word.find_first_not_of(plain) == std::string::npos;
+}
+
+std::string quoted(const std::string& word) {
+  if (is_plain(word)) return word;
+  std::string text = "'";
+  for (const char letter : word) {
+    if (letter == '\'') {
+      text += "'\\''";
+    } else {
+      text += letter;
+    }
+  }
+  return text + "'";
+}
+
+}  // namespace
+
+std::string shell_line(std::span<const std::string> words) {
+  std::string line;
+  for (const std::string& word : words) {
+    if (!line.empty()) line += ' ';
+    line += quoted(word);
+  }
+  return line;
+}
+
+std::string resume_command() {
+  std::vector<std::string> words;
+  std::ifstream arguments("/proc/self/cmdline", std::ios::binary);
+  for (std::string word; std::getline(arguments, word, '\0');) {
+    if (word != "--force" && word != "--retry-failed") words.push_back(word);
+  }
+  return words.empty() ? "the same command" : shell_line(words);
+}
+
+namespace {
+
+/// What a session of this model would take on.
+RequestLimits limits_of(const BatchOptions& options, const ModelSource& source,
+                        const Tokenizer& tokenizer) {
+  const ModelOutline outline = outline_of(source, options.model);
+  const MemoryPlan memory =
+      plan_memory(outline.plan, outline.geometry, budget_of(options.model), options.model.context,
+                  make_queue(options.model).threads(), {.sequences_max = options.parallel});
+  return {.vocab = std::min(tokenizer.size(), outline.plan.vocab),
+          .length_max = memory.length_max,
+          .has_text = true};
+}
+
+std::optional<LineFailure> failure_of(const RequestLine& line, RequestMaker& maker) {
+  if (line.failure) return line.failure;
+  try {
+    maker.make(line);
+    return std::nullopt;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::usage && error.kind() != ErrorKind::model) throw;
+    return LineFailure{.code = "invalid_request", .message = error.what()};
+  }
+}
+
+}  // namespace
+
+int validate_batch(const BatchOptions& options) {
+  const StopAtOnce nothing_to_lose;
+  const InputFile input = scanned_input(options);
+  const ModelSource source = ModelSource::find(options.model.model, read_environment());
+  check_texts(options, input, source);
+  const ModelTexts texts = read_texts(source);
+  const Tokenizer& tokenizer = need_tokenizer(texts, source);
+  RequestMaker maker(tokenizer, texts.chat_template ? &*texts.chat_template : nullptr,
+                     terms_of(options, request_of(options.generation, texts),
+                              limits_of(options, source, tokenizer)));
+  std::int64_t failed = 0;
+  for (const InputLine& place : input.lines()) {
+    const RequestLine line = input.read(place);
+    const auto failure = failure_of(line, maker);
+    for (const std::string& text : maker.take_warnings()) log::warning(text);
+    if (!failure) continue;
+    ++failed;
+    if (!write_stdout(failed_line(line.custom_id, *failure))) return failed_lines_exit;
+  }
+  write_stderr(fmt::format("{} lines, {} would fail\n", input.lines().size(), failed));
+  return failed > 0 ? failed_lines_exit : 0;
+}
+
 namespace {
 
 Json settings_of(const BatchOptions& options) {

@@ -1,18 +1,19 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 
-#include "app/batch/batch_plan.h"
+#include "app/batch/batch_runner.h"
 #include "app/batch/input_file.h"
-#include "app/batch/request_line.h"
 #include "app/batch/request_maker.h"
 #include "app/model_source.h"
 #include "app/options.h"
 #include "app/prompt.h"
-#include "app/think_option.h"
-#include "app/tiers.h"
+#include "app/session.h"
+#include "core/base/json.h"
 
 namespace hyb::app {
 
@@ -55,5 +56,28 @@ int run_batch(const BatchOptions& options);
 /// Makes every request without answering it and prints the results of those that fail. Reads no
 /// weights. Returns 0 or 5.
 int validate_batch(const BatchOptions& options);
+
+/// What a batch job is made of, kept beside the output as OUT.job: a rerun must find the same
+/// input, model and settings, or its results would be of another job.
+struct JobFile {
+  static std::filesystem::path beside(const std::filesystem::path& output);
+
+  /// Nothing when there is none. Throws Error(model) for what is no job file.
+  static std::optional<Json> read(const std::filesystem::path& path);
+
+  /// Replaces it at once and durably. Throws Error(runtime).
+  static void write(const std::filesystem::path& path, const Json& job);
+};
+
+/// The first difference as "temperature is 0.7, was 0.0"; empty: none. Members named "name",
+/// "hyb" and "last_run" are for people and not compared.
+std::string job_difference(const Json& was, const Json& is);
+
+/// `words` as a line for a POSIX shell.
+std::string shell_line(std::span<const std::string> words);
+
+/// The command line of this process without what a rerun must not repeat (--force and
+/// --retry-failed).
+std::string resume_command();
 
 }  // namespace hyb::app

@@ -1,17 +1,84 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "app/batch/hash128.h"
-#include "app/batch/request_line.h"
+#include <nlohmann/json.hpp>
+
+#include "app/digest.h"
+#include "core/base/json.h"
 #include "core/io/file.h"
 
 namespace hyb::app {
+
+/// Where a line of a file lies.
+struct LinePlace {
+  std::uint64_t offset = 0;
+  std::uint64_t bytes = 0;    ///< without the line break
+  bool is_terminated = true;  ///< false: the file ends without a line break here
+};
+
+/// Reads a file line by line with bounded memory.
+class LineReader {
+ public:
+  /// Lines longer than `kept_max` bytes are told but not kept. The descriptor stays the caller's.
+  LineReader(int descriptor, std::size_t kept_max);
+
+  /// The next line and its first kept_max bytes; false at the end. An empty rest behind the last
+  /// line break is no line. Throws Error(model) when reading fails.
+  bool next(LinePlace& place, std::string& text);
+
+ private:
+  bool fill();
+
+  int descriptor_;
+  std::size_t kept_max_;
+  std::uint64_t offset_ = 0;  ///< of the next byte to look at
+  std::vector<char> buffer_;
+  std::size_t begin_ = 0, end_ = 0;
+};
+
+/// What the lines of an input are.
+enum class LineFormat : std::uint8_t { jsonl, text };
+
+inline constexpr std::size_t line_bytes_max = std::size_t{16} << 20;
+
+/// Why a line cannot be answered: the `error` of its result.
+struct LineFailure {
+  std::string code;  ///< invalid_json, invalid_request, line_too_long or generation_failed
+  std::string message;
+};
+
+/// What a line asks for.
+enum class RequestForm : std::uint8_t {
+  messages,    ///< a chat
+  completion,  ///< body.prompt of OpenAI's completions: the text is continued as it is
+  prompt,      ///< {"prompt": ...} or a line of plain text: what `hyb run -p` would be given
+};
+
+/// One line, taken apart.
+struct RequestLine {
+  std::string custom_id;  ///< "line-N" where the line has none or cannot be read
+  RequestForm form = RequestForm::prompt;
+  Json body = Json::object();  ///< the fields of the request; `prompt` also for plain text
+  std::optional<LineFailure> failure = {};
+};
+
+bool is_blank(std::string_view line);
+
+/// Takes line `number` (from 1) apart; never throws for what is wrong with it. Three shapes are
+/// known: {"custom_id", "body": {...}} with optional url and method, an object that is a body
+/// itself with an optional custom_id or id beside its fields, and plain text.
+RequestLine parse_request_line(std::string_view line, std::int64_t number, LineFormat format);
+
+/// The result of a line over line_bytes_max.
+RequestLine too_long_line(std::uint64_t bytes, std::int64_t number);
 
 /// Where a line lies and what it calls itself; 32 bytes a line is all that is kept in memory.
 struct InputLine {

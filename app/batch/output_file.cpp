@@ -1,18 +1,61 @@
 #include "app/batch/output_file.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <thread>
 
-#include "app/batch/line_reader.h"
+#include <fmt/format.h>
+
+#include "app/batch/input_file.h"
 #include "core/base/error.h"
-#include "core/io/descriptor_io.h"
+#include "core/io/file.h"
 
 namespace hyb::app {
+namespace {
+
+std::string line_of(const std::string& custom_id, Json response, Json error) {
+  const Json line = {{"id", "batch_req_" + hex(hash_of(custom_id)).substr(0, 24)},
+                     {"custom_id", custom_id},
+                     {"response", std::move(response)},
+                     {"error", std::move(error)}};
+  return to_text(line) + "\n";
+}
+
+}  // namespace
+
+std::string answered_line(const std::string& custom_id, const Json& response_body) {
+  return line_of(custom_id,
+                 {{"status_code", 200},
+                  {"request_id", "req_" + hex(hash_of(custom_id)).substr(0, 24)},
+                  {"body", response_body}},
+                 nullptr);
+}
+
+std::string failed_line(const std::string& custom_id, const LineFailure& failure) {
+  return line_of(custom_id, nullptr, {{"code", failure.code}, {"message", failure.message}});
+}
+
+std::optional<ResultMark> read_result(std::string_view line) {
+  try {
+    const Json result =
+        parse_json(line, "result", {.bytes_max = std::size_t{1} << 30, .depth_max = 64});
+    if (!result.is_object() || !result.contains("response") || !result.contains("error")) {
+      return std::nullopt;
+    }
+    const auto id = result.find("custom_id");
+    if (id == result.end() || !id->is_string()) return std::nullopt;
+    return ResultMark{.id = hash_of(id->get_ref<const std::string&>()),
+                      .failed = !result["error"].is_null()};
+  } catch (const Error&) {  // torn: an expected outcome
+    return std::nullopt;
+  }
+}
+
 namespace {
 
 constexpr std::size_t result_bytes_max = std::size_t{1} << 30;
@@ -174,6 +217,37 @@ void OutputFile::sync() {
 
 void OutputFile::sync_if_due() {
   if (Clock::now() - synced_ >= std::chrono::seconds(1)) sync();
+}
+
+void ResultWriter::put(std::int64_t place, std::string line) {
+  if (!options_.ordered) {
+    write(line);
+    return;
+  }
+  early_.emplace(place, std::move(line));
+  while (!early_.empty() && early_.begin()->first == written_) {
+    write(early_.begin()->second);
+    early_.erase(early_.begin());
+  }
+}
+
+void ResultWriter::write(const std::string& line) {
+  using namespace std::chrono_literals;
+  const auto give_up = std::chrono::steady_clock::now() + options_.patience;
+  std::chrono::milliseconds pause = 50ms;
+  for (bool is_first = true;; is_first = false) {
+    const int reason = output_.append(line);
+    if (reason == 0) break;
+    const std::string problem =
+        fmt::format("{}: can't be written: {}", output_.path().string(), std::strerror(reason));
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+        give_up - std::chrono::steady_clock::now());
+    if (left <= 0ms || options_.is_stopped()) throw Error(ErrorKind::runtime, problem);
+    if (is_first) options_.say(fmt::format("{}; trying again", problem));
+    std::this_thread::sleep_for(std::min(pause, left));
+    pause = std::min<std::chrono::milliseconds>(pause * 2, 2s);
+  }
+  ++written_;
 }
 
 }  // namespace hyb::app

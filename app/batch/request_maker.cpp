@@ -1,12 +1,229 @@
 #include "app/batch/request_maker.h"
 
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <string_view>
+
 #include <fmt/format.h>
 
-#include "app/batch/body_fields.h"
-#include "app/ui/sanitizer.h"
+#include "app/ui/text.h"
 #include "core/base/error.h"
 
 namespace hyb::app {
+namespace {
+
+constexpr std::array<std::string_view, 33> body_fields = {"messages",
+                                                          "prompt",
+                                                          "model",
+                                                          "max_tokens",
+                                                          "max_completion_tokens",
+                                                          "temperature",
+                                                          "top_p",
+                                                          "top_k",
+                                                          "min_p",
+                                                          "seed",
+                                                          "stop",
+                                                          "n",
+                                                          "logprobs",
+                                                          "top_logprobs",
+                                                          "frequency_penalty",
+                                                          "presence_penalty",
+                                                          "repetition_penalty",
+                                                          "logit_bias",
+                                                          "ignore_eos",
+                                                          "chat_template_kwargs",
+                                                          "tools",
+                                                          "tool_choice",
+                                                          "documents",
+                                                          "reasoning_effort",
+                                                          "response_format",
+                                                          "add_generation_prompt",
+                                                          "user",
+                                                          "metadata",
+                                                          "store",
+                                                          "service_tier",
+                                                          "stream",
+                                                          "stream_options",
+                                                          "parallel_tool_calls"};
+
+[[noreturn]] void refuse(const char* field, const std::string& rule, const Json& value) {
+  std::string text = to_text(value);
+  if (text.size() > 60) text = text.substr(0, 57) + "...";
+  throw Error(ErrorKind::usage, fmt::format("{}: {}, got {}", field, rule, text));
+}
+
+const Json* set_value(const Json& body, const char* field) {
+  const auto found = body.find(field);
+  return found == body.end() || found->is_null() ? nullptr : &*found;
+}
+
+void take(const Json& body, const char* field, float& into) {
+  const Json* value = set_value(body, field);
+  if (value == nullptr) return;
+  if (!value->is_number()) refuse(field, "is a number", *value);
+  const auto number = value->get<double>();
+  if (!(std::abs(number) <= std::numeric_limits<float>::max())) {
+    refuse(field, "is a number of ordinary size", *value);
+  }
+  into = static_cast<float>(number);
+}
+
+std::int32_t int32_of(const char* field, const Json& value) {
+  constexpr auto most = std::numeric_limits<std::int32_t>::max();
+  const bool fits = value.is_number_unsigned()
+                        ? value.get<std::uint64_t>() <= static_cast<std::uint64_t>(most)
+                        : value.is_number_integer() && value.get<std::int64_t>() >= -most;
+  if (!fits) refuse(field, "is a whole number of ordinary size", value);
+  return value.get<std::int32_t>();
+}
+
+void take(const Json& body, const char* field, std::int32_t& into) {
+  if (const Json* value = set_value(body, field)) into = int32_of(field, *value);
+}
+
+void take(const Json& body, const char* field, bool& into) {
+  const Json* value = set_value(body, field);
+  if (value == nullptr) return;
+  if (!value->is_boolean()) refuse(field, "is true or false", *value);
+  into = value->get<bool>();
+}
+
+void take_max_tokens(const Json& body, Request& request) {
+  for (const char* field : {"max_tokens", "max_completion_tokens"}) {
+    const Json* value = set_value(body, field);
+    if (value == nullptr) continue;
+    request.max_tokens = int32_of(field, *value);
+    if (request.max_tokens < 1) refuse(field, "is 1 or more", *value);
+  }
+}
+
+void take_seed(const Json& body, SamplingParams& sampling) {
+  const Json* value = set_value(body, "seed");
+  if (value == nullptr) return;
+  if (!value->is_number_integer()) refuse("seed", "is a whole number", *value);
+  sampling.seed = value->is_number_unsigned()
+                      ? value->get<std::uint64_t>()
+                      : static_cast<std::uint64_t>(value->get<std::int64_t>());
+}
+
+void take_stop(const Json& body, Request& request) {
+  const Json* value = set_value(body, "stop");
+  if (value == nullptr) return;
+  request.stop.clear();
+  const auto add = [&](const Json& text) {
+    if (!text.is_string()) refuse("stop", "is a text or a list of texts", *value);
+    request.stop.push_back(text.get<std::string>());
+  };
+  if (value->is_array()) {
+    for (const Json& text : *value) add(text);
+  } else {
+    add(*value);
+  }
+}
+
+/// A chat says logprobs: true and top_logprobs: 5, a completion logprobs: 5.
+void take_logprobs(const Json& body, SamplingParams& sampling) {
+  constexpr std::int32_t most = 20;
+  const Json* asked = set_value(body, "logprobs");
+  const Json* top = set_value(body, "top_logprobs");
+  if (asked != nullptr && !asked->is_boolean()) {
+    sampling.logprobs = int32_of("logprobs", *asked);
+    if (sampling.logprobs < 0 || sampling.logprobs > most) {
+      refuse("logprobs", "is true, false or 0 to 20", *asked);
+    }
+  } else {
+    sampling.logprobs = asked != nullptr && asked->get<bool>() ? 0 : -1;
+  }
+  if (top == nullptr) return;
+  if (sampling.logprobs < 0) refuse("top_logprobs", "needs logprobs: true", *top);
+  sampling.logprobs = int32_of("top_logprobs", *top);
+  if (sampling.logprobs < 0 || sampling.logprobs > most) {
+    refuse("top_logprobs", "is 0 to 20", *top);
+  }
+}
+
+void take_logit_bias(const Json& body, SamplingParams& sampling) {
+  const Json* value = set_value(body, "logit_bias");
+  if (value == nullptr) return;
+  if (!value->is_object()) refuse("logit_bias", "is an object of token id: bias", *value);
+  sampling.bias.clear();
+  for (const auto& [key, bias] : value->items()) {
+    std::int32_t id = -1;
+    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
+    if (error != std::errc() || end != key.data() + key.size()) {
+      refuse("logit_bias", "has token ids as keys", Json(key));
+    }
+    float amount = 0.0F;
+    take(Json::object({{"logit_bias", bias}}), "logit_bias", amount);
+    sampling.bias.push_back({.token = TokenId{id}, .bias = amount});
+  }
+}
+
+/// What would change the answer and is not there: better no answer than a silently different one.
+void refuse_unsupported(const Json& body) {
+  const Json* response_format = set_value(body, "response_format");
+  if (response_format != nullptr && *response_format != Json{{"type", "text"}}) {
+    refuse("response_format", "only {\"type\":\"text\"} is supported", *response_format);
+  }
+  const Json* tool_choice = set_value(body, "tool_choice");
+  if (tool_choice != nullptr && *tool_choice != "auto" && *tool_choice != "none") {
+    refuse("tool_choice", "only auto and none are supported", *tool_choice);
+  }
+  for (const char* field : {"tools", "documents"}) {
+    const Json* value = set_value(body, field);
+    if (value != nullptr && !value->is_array()) refuse(field, "is a list", *value);
+  }
+  const Json* arguments = set_value(body, "chat_template_kwargs");
+  if (arguments != nullptr && !arguments->is_object()) {
+    refuse("chat_template_kwargs", "is an object", *arguments);
+  }
+}
+
+}  // namespace
+
+void apply_body(const Json& body, Request& request) {
+  refuse_unsupported(body);
+  SamplingParams& sampling = request.sampling;
+  take_max_tokens(body, request);
+  take(body, "temperature", sampling.temperature);
+  take(body, "top_p", sampling.top_p);
+  take(body, "top_k", sampling.top_k);
+  if (sampling.top_k == -1) sampling.top_k = 0;  // vLLM's word for all
+  take(body, "min_p", sampling.min_p);
+  take(body, "repetition_penalty", sampling.repetition_penalty);
+  take(body, "frequency_penalty", sampling.frequency_penalty);
+  take(body, "presence_penalty", sampling.presence_penalty);
+  take_seed(body, sampling);
+  take_stop(body, request);
+  take_logprobs(body, sampling);
+  take_logit_bias(body, sampling);
+  take(body, "n", request.choices);
+  take(body, "ignore_eos", request.ignore_eos);
+}
+
+Json template_variables(const Json& body) {
+  Json variables = Json::object();
+  const Json* choice = set_value(body, "tool_choice");
+  for (const char* field : {"tools", "documents", "chat_template_kwargs", "reasoning_effort",
+                            "add_generation_prompt"}) {
+    if (field == std::string_view("tools") && choice != nullptr && *choice == "none") continue;
+    if (const Json* value = set_value(body, field)) variables[field] = *value;
+  }
+  return variables;
+}
+
+std::vector<std::string> unknown_fields(const Json& body) {
+  std::vector<std::string> unknown;
+  for (const auto& [key, value] : body.items()) {
+    if (std::find(body_fields.begin(), body_fields.end(), key) == body_fields.end())
+      unknown.push_back(key);
+  }
+  return unknown;
+}
+
 namespace {
 
 constexpr std::size_t warnings_max = 20;

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "app/bench/varying.h"
+#include "app/bench/report.h"
 
 namespace hyb::app {
 namespace {

@@ -2,9 +2,9 @@
 
 #include <span>
 
-#include "app/bench/bench.h"
-#include "app/bench/request_row.h"
-#include "app/replay/svg_plot.h"
+#include "app/bench/kernel_bench.h"
+#include "app/bench/request_metrics.h"
+#include "app/ui/svg_plot.h"
 
 namespace hyb::app {
 

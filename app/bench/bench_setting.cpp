@@ -1,15 +1,26 @@
 #include "app/bench/bench_setting.h"
 
-#include <fmt/format.h>
+#include <array>
+#include <ctime>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "app/machine.h"
+#include "app/environment.h"
 #include "app/options.h"
 #include "kernels/card.h"
-#include "models/weight_list.h"
+#include "models/weight_index.h"
 
 namespace hyb::app {
+
+std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  std::array<char, 32> text{};
+  return {text.data(), std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &parts)};
+}
+
 namespace {
 
 /// "5f2c1e9" of "hyb 0.1.0 (5f2c1e9, CPU)".

@@ -9,6 +9,9 @@
 
 namespace hyb::app {
 
+/// "2026-01-31T12:00:00Z"
+std::string utc_now();
+
 /// What is the same in all rows.
 struct BenchSetting {
   std::string build_commit;

@@ -1,8 +1,15 @@
 #include "app/bench/card_watch.h"
 
+#include <dlfcn.h>
+
 #include <algorithm>
+#include <array>
 #include <condition_variable>
+#include <cstdint>
 #include <stop_token>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 namespace hyb::app {
 namespace {
@@ -80,6 +87,153 @@ CardFigures CardWatch::end() {
   look();
   if (first_joules_ && last_joules_) figures_.joules = *last_joules_ - *first_joules_;
   return figures_;
+}
+
+namespace {
+
+Json json_of(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
+
+std::optional<double> joules_per_token(const CardFigures& figures, std::int64_t tokens) {
+  if (!figures.joules || tokens <= 0) return std::nullopt;
+  return *figures.joules / static_cast<double>(tokens);
+}
+
+}  // namespace
+
+Json card_json(const CardFigures& figures, std::int64_t tokens) {
+  return {{"gpu_mhz_mean", json_of(figures.processor_mhz_mean)},
+          {"gpu_mhz_min", json_of(figures.processor_mhz_min)},
+          {"gpu_memory_mhz_min", json_of(figures.memory_mhz_min)},
+          {"gpu_watts", json_of(figures.watts_mean)},
+          {"gpu_joules", json_of(figures.joules)},
+          {"joules_per_token", json_of(joules_per_token(figures, tokens))},
+          {"gpu_celsius_max", json_of(figures.celsius_max)},
+          {"gpu_throttling", figures.readings > 0 ? Json(figures.throttling) : Json(nullptr)}};
+}
+
+std::string card_text(const CardFigures& figures, std::int64_t tokens) {
+  std::string text;
+  const auto add = [&](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
+  if (figures.processor_mhz_mean && figures.processor_mhz_min) {
+    add(fmt::format("{:.0f} MHz (least {:.0f})", *figures.processor_mhz_mean,
+                    *figures.processor_mhz_min));
+  }
+  if (figures.watts_mean) add(fmt::format("{:.0f} W", *figures.watts_mean));
+  if (const auto joules = joules_per_token(figures, tokens)) {
+    add(fmt::format("{:.3g} J/token", *joules));
+  }
+  if (figures.celsius_max) add(fmt::format("{:.0f} °C", *figures.celsius_max));
+  if (!figures.throttling.empty()) add("throttled: " + figures.throttling);
+  return text;
+}
+
+namespace {
+
+// The part of NVML's C interface that is used, as its manual has it.
+using NvmlDevice = void*;
+constexpr int success = 0;
+constexpr unsigned processor_clock = 1, memory_clock = 2;
+constexpr unsigned on_the_card = 0;  ///< the temperature sensor
+
+struct ThrottleReason {
+  unsigned long long bit;
+  const char* name;
+};
+/// Idle (bit 0) and clocks that an application asked for (bit 1) hold nobody down.
+constexpr std::array<ThrottleReason, 6> throttle_reasons = {{{0x04, "power cap"},
+                                                             {0x08, "hardware slowdown"},
+                                                             {0x20, "software thermal slowdown"},
+                                                             {0x40, "hardware thermal slowdown"},
+                                                             {0x80, "power brake"},
+                                                             {0x10, "sync boost"}}};
+
+class NvmlMeter final : public CardMeter {
+ public:
+  explicit NvmlMeter(void* library) : library_(library) {
+    if (!find(init_, "nvmlInit_v2") || init_() != success) return;
+    find(shutdown_, "nvmlShutdown");
+    int (*handle)(unsigned, NvmlDevice*) = nullptr;
+    is_open_ = find(handle, "nvmlDeviceGetHandleByIndex_v2") && handle(0, &device_) == success;
+    find(clock_, "nvmlDeviceGetClockInfo");
+    find(power_, "nvmlDeviceGetPowerUsage");
+    find(energy_, "nvmlDeviceGetTotalEnergyConsumption");
+    find(temperature_, "nvmlDeviceGetTemperature");
+    find(throttle_, "nvmlDeviceGetCurrentClocksThrottleReasons");
+  }
+  ~NvmlMeter() override {
+    if (shutdown_ != nullptr) shutdown_();
+    dlclose(library_);
+  }
+  NvmlMeter(const NvmlMeter&) = delete;
+  NvmlMeter& operator=(const NvmlMeter&) = delete;
+
+  bool is_open() const { return is_open_; }
+
+  CardReading read() override {
+    CardReading reading;
+    reading.processor_mhz = clock(processor_clock);
+    reading.memory_mhz = clock(memory_clock);
+    unsigned milliwatts = 0, celsius = 0;
+    unsigned long long millijoules = 0, reasons = 0;
+    if (power_ != nullptr && power_(device_, &milliwatts) == success) {
+      reading.watts = milliwatts / 1e3;
+    }
+    if (energy_ != nullptr && energy_(device_, &millijoules) == success) {
+      reading.joules = static_cast<double>(millijoules) / 1e3;
+    }
+    if (temperature_ != nullptr && temperature_(device_, on_the_card, &celsius) == success) {
+      reading.celsius = celsius;
+    }
+    if (throttle_ == nullptr || throttle_(device_, &reasons) != success) return reading;
+    for (const ThrottleReason& reason : throttle_reasons) {
+      if ((reasons & reason.bit) == 0) continue;
+      reading.throttling += (reading.throttling.empty() ? "" : ", ") + std::string(reason.name);
+    }
+    return reading;
+  }
+
+  std::string driver() const override {
+    int (*version)(char*, unsigned) = nullptr;
+    std::array<char, 96> text{};
+    const auto length = static_cast<unsigned>(text.size());
+    const bool is_known =
+        find(version, "nvmlSystemGetDriverVersion") && version(text.data(), length) == success;
+    return is_known ? text.data() : "";
+  }
+
+ private:
+  template <typename Function>
+  bool find(Function& function, const char* name) const {
+    function = reinterpret_cast<Function>(dlsym(library_, name));
+    return function != nullptr;
+  }
+
+  std::optional<double> clock(unsigned which) const {
+    unsigned mhz = 0;
+    if (clock_ == nullptr || clock_(device_, which, &mhz) != success) return std::nullopt;
+    return mhz;
+  }
+
+  void* library_;
+  NvmlDevice device_ = nullptr;
+  bool is_open_ = false;
+  int (*init_)() = nullptr;
+  int (*shutdown_)() = nullptr;
+  int (*clock_)(NvmlDevice, unsigned, unsigned*) = nullptr;
+  int (*power_)(NvmlDevice, unsigned*) = nullptr;
+  int (*energy_)(NvmlDevice, unsigned long long*) = nullptr;
+  int (*temperature_)(NvmlDevice, unsigned, unsigned*) = nullptr;
+  int (*throttle_)(NvmlDevice, unsigned long long*) = nullptr;
+};
+
+}  // namespace
+
+std::unique_ptr<CardMeter> open_nvml() {
+  void* const library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) return nullptr;
+  auto meter = std::make_unique<NvmlMeter>(library);
+  if (!meter->is_open()) return nullptr;
+  return meter;
 }
 
 }  // namespace hyb::app

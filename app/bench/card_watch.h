@@ -1,14 +1,33 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
 
-#include "app/bench/card_meter.h"
+#include "core/base/json.h"
 
 namespace hyb::app {
+
+/// What a card's driver says at a moment; nothing where it does not say.
+struct CardReading {
+  std::optional<double> processor_mhz, memory_mhz;  ///< clocks
+  std::optional<double> watts;
+  std::optional<double> joules;  ///< since the driver was loaded
+  std::optional<double> celsius;
+  std::string throttling;  ///< why clocks are held down; "": they are not
+};
+
+/// Reads a card's sensors.
+class CardMeter {
+ public:
+  virtual ~CardMeter() = default;
+  virtual CardReading read() = 0;
+  virtual std::string driver() const { return ""; }  ///< its version
+};
 
 /// What a card did between two moments; nothing where its driver does not say.
 struct CardFigures {
@@ -48,5 +67,16 @@ class CardWatch {
   std::optional<double> first_joules_, last_joules_;
   std::jthread reader_;
 };
+
+/// gpu_mhz_mean, gpu_mhz_min, gpu_memory_mhz_min, gpu_watts, gpu_joules, joules_per_token,
+/// gpu_celsius_max, gpu_throttling; null where nobody said. `tokens` were generated meanwhile.
+Json card_json(const CardFigures& figures, std::int64_t tokens);
+
+/// "1980 MHz (least 1965), 412 W, 3.1 J/token, 61 °C, throttled: power cap"; "": nobody said.
+std::string card_text(const CardFigures& figures, std::int64_t tokens);
+
+/// The first card, through NVIDIA's management library, which is opened at run time. Null where
+/// there is no such library, no driver or no card.
+std::unique_ptr<CardMeter> open_nvml();
 
 }  // namespace hyb::app

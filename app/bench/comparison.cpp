@@ -1,17 +1,19 @@
 #include "app/bench/comparison.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <map>
+
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "app/bench/bench_case.h"
-#include "app/bench/significance.h"
+#include "app/bench/cases.h"
 #include "app/bench/statistics.h"
+#include "app/ui/process.h"
 #include "core/base/error.h"
+#include "core/base/log.h"
+#include "core/io/mapped_file.h"
 
 namespace hyb::app {
 namespace {
@@ -68,7 +70,7 @@ std::string plain_name_of(const Json& row) {
   return name;
 }
 
-std::string name_of(const Json& row, const Details& told) {
+std::string row_name(const Json& row, const Details& told) {
   std::string name = plain_name_of(row);
   for (const Detail& detail : told) {
     const std::string text = text_of(row, detail.key);
@@ -92,7 +94,7 @@ bool tells_apart(const std::vector<const Json*>& rows, const Details& told, cons
   std::map<std::string, std::string> known;
   for (const Json* row : rows) {
     const std::string text = text_of(*row, detail.key);
-    const auto [first, is_new] = known.emplace(name_of(*row, told), text);
+    const auto [first, is_new] = known.emplace(row_name(*row, told), text);
     if (!is_new && first->second != text) return true;
   }
   return false;
@@ -125,7 +127,7 @@ using NamedRows = std::map<std::string, const Json*>;
 NamedRows named_rows(const Json& output, const Details& told, const char* which) {
   NamedRows rows;
   for (const Json* row : rows_of(output)) {
-    const auto [first, is_new] = rows.emplace(name_of(*row, told), row);
+    const auto [first, is_new] = rows.emplace(row_name(*row, told), row);
     if (!is_new) {
       throw Error(ErrorKind::model,
                   fmt::format("{}: has two rows \"{}\", and there is no telling which is meant",
@@ -148,7 +150,7 @@ Change change_of(const std::string& row, const Figure& before, const std::vector
                    .after = statistics_of(after).mean,
                    .p = welch_p(before.values, after)};
   if (after.empty()) {
-    change.verdict = Verdict::missing;
+    change.verdict = Difference::missing;
     return change;
   }
   if (std::abs(change.after - change.before) <= options.threshold * std::abs(change.before)) {
@@ -156,9 +158,9 @@ Change change_of(const std::string& row, const Figure& before, const std::vector
   }
   const bool is_better = (change.after > change.before) == before.more_is_better;
   if (!change.p) {
-    change.verdict = Verdict::too_few;
+    change.verdict = Difference::too_few;
   } else if (*change.p < options.alpha) {
-    change.verdict = is_better ? Verdict::better : Verdict::worse;
+    change.verdict = is_better ? Difference::better : Difference::worse;
   }
   return change;
 }
@@ -168,9 +170,9 @@ std::pair<const Json*, const Json*> differing_rows(const std::vector<const Json*
                                                    const std::vector<const Json*>& after,
                                                    const Details& told, const Detail& detail) {
   NamedRows named;
-  for (const Json* row : after) named.emplace(name_of(*row, told), row);
+  for (const Json* row : after) named.emplace(row_name(*row, told), row);
   for (const Json* row : before) {
-    const auto found = named.find(name_of(*row, told));
+    const auto found = named.find(row_name(*row, told));
     if (found == named.end()) continue;
     if (text_of(*row, detail.key) != text_of(*found->second, detail.key)) {
       return {row, found->second};
@@ -179,7 +181,7 @@ std::pair<const Json*, const Json*> differing_rows(const std::vector<const Json*
   return {};
 }
 
-std::string_view text_of(Verdict verdict) {
+std::string_view text_of(Difference verdict) {
   constexpr std::array<std::string_view, 5> texts = {"~", "better", "WORSE", "MISSING",
                                                      "? too few samples"};
   return texts[static_cast<std::size_t>(verdict)];
@@ -216,7 +218,7 @@ std::vector<Change> compare(const Json& before, const Json& after, const Compare
 
 bool has_regression(const std::vector<Change>& changes) {
   return std::any_of(changes.begin(), changes.end(), [](const Change& change) {
-    return change.verdict == Verdict::worse || change.verdict == Verdict::missing;
+    return change.verdict == Difference::worse || change.verdict == Difference::missing;
   });
 }
 
@@ -230,7 +232,7 @@ Table compare_table(const std::vector<Change>& changes) {
                    {"p", Align::right},
                    {"verdict"}};
   for (const Change& change : changes) {
-    const bool is_missing = change.verdict == Verdict::missing;
+    const bool is_missing = change.verdict == Difference::missing;
     const double share = change.before != 0 ? change.after / change.before - 1 : 0;
     table.rows.push_back({change.row, change.figure, fmt::format("{:.2f}", change.before),
                           is_missing ? "-" : fmt::format("{:.2f}", change.after),
@@ -261,6 +263,29 @@ std::string setting_difference(const Json& before, const Json& after) {
     if (one != nullptr) tell(*one, *other, detail.key);
   }
   return text;
+}
+
+namespace {
+
+constexpr int regression = 6;
+
+Json read_rows(const std::string& path) {
+  const MappedFile file(path);
+  const auto bytes = file.bytes();
+  const JsonLimits limits = {.bytes_max = std::size_t{1} << 30};
+  return parse_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path, limits);
+}
+
+}  // namespace
+
+int compare_files(const CompareJob& job) {
+  const Json before = read_rows(job.before), after = read_rows(job.after);
+  const std::vector<Change> changes =
+      compare(before, after, {.threshold = job.threshold_percent / 100, .alpha = job.alpha});
+  const std::string difference = setting_difference(before, after);
+  if (!difference.empty()) log::warning("not the same setting: " + difference);
+  write_stdout(markdown_text(compare_table(changes)));
+  return has_regression(changes) ? regression : 0;
 }
 
 }  // namespace hyb::app

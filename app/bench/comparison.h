@@ -14,7 +14,7 @@ struct CompareOptions {
   double alpha = 0.05;      ///< and so is one that chance alone brings about as often
 };
 
-enum class Verdict : std::uint8_t {
+enum class Difference : std::uint8_t {
   same,
   better,
   worse,
@@ -30,7 +30,7 @@ struct Change {
   std::string figure;            ///< "t/s", "TTFT ms", ...
   double before = 0, after = 0;  ///< means
   std::optional<double> p;
-  Verdict verdict = Verdict::same;
+  Difference verdict = Difference::same;
 };
 
 /// Compares two outputs of `hyb bench -o json`: rows of the same name, figure by figure, with
@@ -47,5 +47,15 @@ Table compare_table(const std::vector<Change>& changes);
 /// What is not the same in both settings (machine, model, build; of the rows that are compared the
 /// mode of --graphs and the number of prompts), in words; empty: nothing.
 std::string setting_difference(const Json& before, const Json& after);
+
+/// What `hyb bench compare` takes.
+struct CompareJob {
+  std::string before, after;  ///< files
+  double threshold_percent = 5;
+  double alpha = 0.05;
+};
+
+/// Prints the table. Returns 0, or 6 where a figure has become worse.
+int compare_files(const CompareJob& job);
 
 }  // namespace hyb::app

@@ -3,11 +3,18 @@
 #include <algorithm>
 #include <map>
 #include <queue>
+#include <thread>
 #include <utility>
 
 #include "core/base/error.h"
 
 namespace hyb::app {
+
+void SteadyTimer::wait_until(TimePoint time) {
+  constexpr std::chrono::milliseconds wait_max{50};
+  std::this_thread::sleep_until(std::min(time, now() + wait_max));
+}
+
 namespace {
 
 class LoadDriver final : public Sink {

@@ -1,21 +1,75 @@
 #include "app/bench/request_bench.h"
 
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <random>
+#include <set>
+#include <utility>
+#include <vector>
+
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <set>
-
-#include "app/bench/arrivals.h"
-#include "app/bench/listed_requests.h"
-#include "app/bench/policy_replay.h"
-#include "app/bench/scrambled_pool.h"
-#include "app/bench/trace_requests.h"
-#include "app/bench/utc_time.h"
+#include "app/bench/bench_setting.h"
+#include "app/bench/workload.h"
 #include "app/model_outline.h"
+#include "app/replay/policy_replay.h"
 #include "app/ui/process.h"
 #include "core/base/error.h"
 
 namespace hyb::app {
+
+/// Requests that are known beforehand, and the answers they got.
+class ListedRequests final : public RequestSource {
+ public:
+  /// `due_s`: when each comes; empty: all at once. The work outlives this.
+  explicit ListedRequests(std::span<const WorkItem> work, std::vector<double> due_s = {})
+      : work_(work), due_s_(std::move(due_s)), answers_(work.size()) {}
+
+  std::size_t size() const override { return work_.size(); }
+  double due_s(std::size_t i) const override { return due_s_.empty() ? 0 : due_s_[i]; }
+  Request request(std::size_t i) override { return work_[i].request; }
+  void answered(std::size_t i, const Completion& completion) override {
+    answers_[i] = completion.tokens;
+  }
+
+  /// Empty where there is none.
+  const std::vector<std::vector<TokenId>>& answers() const { return answers_; }
+
+ private:
+  std::span<const WorkItem> work_;
+  std::vector<double> due_s_;
+  std::vector<std::vector<TokenId>> answers_;
+};
+
+ScrambledPool::ScrambledPool(Engine& engine, std::uint64_t seed) {
+  constexpr std::size_t sequences_max = 256;
+  constexpr std::int32_t pages_max = 4;
+  constexpr std::size_t one_stays_of = 32;
+  MemoryPool& pool = engine.pool();
+  std::mt19937_64 random(seed);
+  std::vector<Memory> all;
+  // A quarter of the memory at most: what is held must not make the rest scarce.
+  while (all.size() < sequences_max &&
+         pool.superblocks_free() > pool.layout().superblocks / 4 * 3) {
+    std::optional<Memory> memory = pool.start();
+    if (!memory) break;
+    const auto pages = static_cast<std::int32_t>(random() % pages_max) + 1;
+    const std::int32_t tokens = std::max(1, pages * pool.page_tokens());
+    if (!memory->reserve(tokens)) break;
+    all.push_back(std::move(*memory));
+  }
+  if (all.empty()) {
+    throw Error(ErrorKind::usage, "--scramble: --memory-mode flat has no superblocks to scatter");
+  }
+  std::shuffle(all.begin(), all.end(), random);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (i % one_stays_of == 0) held_.push_back(std::move(all[i]));
+  }
+  all.clear();
+  engine.carry_out_orders();
+}
+
 namespace {
 
 constexpr std::uint64_t warm_up_repetition = ~std::uint64_t{0};

@@ -11,11 +11,30 @@
 #include "app/bench/card_watch.h"
 #include "app/bench/load_driver.h"
 #include "app/bench/metered_runner.h"
-#include "app/bench/request_row.h"
-#include "app/bench/work_item.h"
+#include "app/bench/request_metrics.h"
+#include "app/bench/workload.h"
+#include "app/replay/shape.h"
 #include "app/session.h"
-#include "core/replay/shape.h"
-#include "core/replay/trace.h"
+#include "core/engine/engine.h"
+#include "core/engine/trace.h"
+
+namespace hyb::app {
+
+/// Brings an idle engine's pools into the state of one that has run for long: what is free lies
+/// scattered, and here and there a page or a slot is held as long as this lives. Sequences that run
+/// afterwards get pages far apart. The engine outlives it.
+class ScrambledPool {
+ public:
+  ScrambledPool(Engine& engine, std::uint64_t seed);
+
+  /// Sequences that stay.
+  std::size_t held() const { return held_.size(); }
+
+ private:
+  std::vector<Memory> held_;
+};
+
+}  // namespace hyb::app
 
 namespace hyb {
 class TraceRecorder;

@@ -1,11 +1,11 @@
 #include "app/bench/request_metrics.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "core/base/error.h"
 
@@ -160,6 +160,93 @@ RequestMetrics metrics_of(std::span<const RequestRecord> records, double duratio
   metrics.client_queue_ms = figures(samples.client_queue_ms);
   metrics.engine_queue_ms = figures(samples.engine_queue_ms);
   return metrics;
+}
+
+EngineEvents EngineEvents::operator-(const EngineEvents& before) const {
+  return {.steps = steps - before.steps,
+          .failed_steps = failed_steps - before.failed_steps,
+          .flips = flips - before.flips,
+          .grown = grown - before.grown,
+          .compacted = compacted - before.compacted,
+          .snapshots = snapshots - before.snapshots,
+          .resumes = resumes - before.resumes,
+          .evictions = evictions - before.evictions,
+          .preemptions = preemptions - before.preemptions,
+          .deferrals = deferrals - before.deferrals,
+          .prefix_waits = prefix_waits - before.prefix_waits,
+          .graph_captures = graph_captures - before.graph_captures,
+          .graph_replays = graph_replays - before.graph_replays};
+}
+
+EngineEvents& EngineEvents::operator+=(const EngineEvents& more) {
+  const EngineEvents none;
+  return *this = *this - (none - more);
+}
+
+EngineEvents events_of(const EngineUsage& usage, std::int64_t graph_captures,
+                       std::int64_t graph_replays) {
+  return {.steps = usage.steps,
+          .failed_steps = usage.failed_steps,
+          .flips = usage.pool.owner_changes,
+          .grown = usage.pool.superblocks - usage.pool.superblocks_free,
+          .compacted = usage.pool.compacted_units,
+          .snapshots = usage.prefixes.published,
+          .resumes = usage.prefixes.hits,
+          .evictions = usage.prefixes.evicted,
+          .preemptions = usage.preemptions,
+          .deferrals = usage.deferrals,
+          .prefix_waits = usage.prefix_waits,
+          .graph_captures = graph_captures,
+          .graph_replays = graph_replays};
+}
+
+bool RequestRow::is_measured() const {
+  return std::any_of(repetitions.begin(), repetitions.end(),
+                     [](const Repetition& one) { return one.metrics.completed > 0; });
+}
+
+RequestMetrics pooled_metrics(const RequestRow& row, const MetricOptions& options) {
+  std::vector<RequestRecord> records;
+  double duration_s = 0, best_second = 0;
+  std::int64_t most_at_once = 0;
+  for (const Repetition& one : row.repetitions) {
+    records.insert(records.end(), one.records.begin(), one.records.end());
+    duration_s += one.metrics.duration_s;
+    best_second = std::max(best_second, one.metrics.output_tokens_per_s_max);
+    most_at_once = std::max(most_at_once, one.metrics.requests_at_once_max);
+  }
+  RequestMetrics all = metrics_of(records, duration_s, options);
+  all.output_tokens_per_s_max = best_second;
+  all.requests_at_once_max = most_at_once;
+  return all;
+}
+
+EngineEvents events_of(const RequestRow& row) {
+  EngineEvents sum;
+  for (const Repetition& one : row.repetitions) sum += one.events;
+  return sum;
+}
+
+CardFigures card_of(const RequestRow& row) {
+  CardFigures all;
+  for (const Repetition& one : row.repetitions) all.add(one.card);
+  return all;
+}
+
+Achieved achieved_of(const RequestRow& row) {
+  double duration_s = 0, bound_s = 0, inside_s = 0;
+  models::Work work;
+  for (const Repetition& one : row.repetitions) {
+    duration_s += one.metrics.duration_s;
+    bound_s += one.steps.bound_s(row.ceilings);
+    inside_s += std::chrono::duration<double>(one.steps.inside).count();
+    work += one.steps.work;
+  }
+  if (duration_s <= 0) return {};
+  return {.bytes_per_s = work.bytes / duration_s,
+          .flops_per_s = work.flops / duration_s,
+          .roofline_share = bound_s / duration_s,
+          .runner_share = inside_s / duration_s};
 }
 
 }  // namespace hyb::app

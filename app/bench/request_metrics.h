@@ -6,8 +6,14 @@
 #include <string>
 #include <vector>
 
-#include "app/bench/request_record.h"
+#include "app/bench/card_watch.h"
+#include "app/bench/cases.h"
+#include "app/bench/load_driver.h"
+#include "app/bench/metered_runner.h"
 #include "app/bench/statistics.h"
+#include "core/base/error.h"
+#include "core/engine/engine.h"
+#include "core/memory/pool/memory_pool.h"
 
 namespace hyb::app {
 
@@ -71,5 +77,63 @@ struct LatencySamples {
   std::vector<double> ttft_ms, tpot_ms, itl_ms, e2el_ms, client_queue_ms, engine_queue_ms;
 };
 LatencySamples samples_of(std::span<const RequestRecord> records);
+
+/// What happened in an engine and its runner beside answers: nothing of it is free.
+struct EngineEvents {
+  std::int64_t steps = 0, failed_steps = 0;
+  std::int64_t flips = 0;      ///< superblocks that changed their owner
+  std::int64_t grown = 0;      ///< superblocks in use that were not before
+  std::int64_t compacted = 0;  ///< pages and slots that were copied to empty a superblock
+  std::int64_t snapshots = 0;  ///< that were taken
+  std::int64_t resumes = 0;    ///< sequences that began from one
+  std::int64_t evictions = 0;  ///< of snapshots
+  std::int64_t preemptions = 0, deferrals = 0, prefix_waits = 0;
+  std::int64_t graph_captures = 0, graph_replays = 0;  ///< on a card
+
+  EngineEvents operator-(const EngineEvents& before) const;
+  EngineEvents& operator+=(const EngineEvents& more);
+};
+
+/// All that has happened so far.
+EngineEvents events_of(const EngineUsage& usage, std::int64_t graph_captures,
+                       std::int64_t graph_replays);
+
+/// A workload, run once.
+struct Repetition {
+  std::vector<RequestRecord> records;
+  RequestMetrics metrics;
+  EngineEvents events;
+  StepTotals steps;
+  CardFigures card = {};
+};
+
+/// A row of the benchmark: also for a case that could not be run.
+struct RequestRow {
+  RequestCase test;
+  std::string status = "ok";              ///< else why there are no or fewer repetitions or answers
+  ErrorKind failure = ErrorKind::memory;  ///< of a row without any answer
+  std::string started;                    ///< UTC, "2026-01-31T12:00:00Z"
+  std::vector<Repetition> repetitions;
+  Ceilings ceilings;
+  PoolUsage fullest;  ///< when the pools were at their fullest in a repetition
+
+  bool is_measured() const;
+};
+
+/// Of all repetitions together: rates over the sum of the durations, latencies of all answers.
+RequestMetrics pooled_metrics(const RequestRow& row, const MetricOptions& options);
+
+/// Sums over the repetitions.
+EngineEvents events_of(const RequestRow& row);
+
+CardFigures card_of(const RequestRow& row);
+
+/// What the runner achieved in all repetitions; 0 where nothing was measured.
+struct Achieved {
+  double bytes_per_s = 0, flops_per_s = 0;  ///< of the least work, over the whole duration
+  double roofline_share = 0;  ///< least time under the ceilings, over the whole duration
+  double runner_share = 0;    ///< of the duration, inside the runner
+};
+Achieved achieved_of(const RequestRow& row);
 
 }  // namespace hyb::app

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "app/chat/checkpoints.h"
-#include "app/chat/memory_text.h"
+#include "app/chat/commands.h"
+#include "app/chat/prompts.h"
 #include "app/ui/process.h"
-#include "app/ui/sanitizer.h"
+#include "app/ui/text.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
 

@@ -6,17 +6,14 @@
 #include <string_view>
 #include <vector>
 
-#include "app/chat/answer.h"
-#include "app/chat/chat_prompts.h"
+#include "app/answer.h"
 #include "app/chat/commands.h"
 #include "app/chat/conversation.h"
-#include "app/chat/report.h"
-#include "app/chat/roll_forward.h"
-#include "app/chat/settings.h"
+#include "app/chat/prompts.h"
 #include "app/environment.h"
 #include "app/session.h"
 #include "app/sessions/session_keeper.h"
-#include "app/ui/entry.h"
+#include "app/ui/editing.h"
 
 namespace hyb::app {
 

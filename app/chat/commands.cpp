@@ -1,89 +1,109 @@
 #include "app/chat/commands.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <chrono>
+#include <cmath>
 #include <numeric>
 #include <optional>
+#include <string_view>
+#include <utility>
 
+#include <fmt/format.h>
+
+#include "app/options.h"
+#include "app/ui/table.h"
 #include "app/white_space.h"
 #include "core/base/error.h"
 
 namespace hyb::app {
 namespace {
 
-using Kind = SlashCommand::Kind;
-
 enum class Takes : std::uint8_t { nothing, text, count, place };
 
 struct Row {
-  Kind kind;
+  SlashCommand::Kind kind;
   Takes takes;
   std::array<std::string_view, 3> names;  ///< the first is the one to advertise
   std::string_view usage;
   std::string_view about;
 };
 
-constexpr std::array rows = {
-    Row{Kind::help, Takes::nothing, {"/help", "/?"}, "/help", "this list"},
-    Row{Kind::clear,
+constexpr std::array command_rows = {
+    Row{SlashCommand::Kind::help, Takes::nothing, {"/help", "/?"}, "/help", "this list"},
+    Row{SlashCommand::Kind::clear,
         Takes::nothing,
         {"/clear", "/new"},
         "/clear",
         "forget the conversation, keep the system prompt"},
-    Row{Kind::system,
+    Row{SlashCommand::Kind::system,
         Takes::text,
         {"/system"},
         "/system [TEXT|none]",
         "show, replace or remove the system prompt"},
-    Row{Kind::think,
+    Row{SlashCommand::Kind::think,
         Takes::text,
         {"/think"},
         "/think [on|off|default]",
         "whether the model thinks before it answers"},
-    Row{Kind::set,
+    Row{SlashCommand::Kind::set,
         Takes::text,
         {"/set"},
         "/set [NAME [VALUE|default]]",
         "show or change how answers are drawn"},
-    Row{Kind::stats, Takes::nothing, {"/stats"}, "/stats", "tokens and times of the last answer"},
-    Row{Kind::regen,
+    Row{SlashCommand::Kind::stats,
+        Takes::nothing,
+        {"/stats"},
+        "/stats",
+        "tokens and times of the last answer"},
+    Row{SlashCommand::Kind::regen,
         Takes::count,
         {"/regen"},
         "/regen [N]",
         "answer the last message anew with another seed; N: go N messages back"},
-    Row{Kind::undo, Takes::count, {"/undo"}, "/undo [N]", "take the last N messages back"},
-    Row{Kind::edit,
+    Row{SlashCommand::Kind::undo,
+        Takes::count,
+        {"/undo"},
+        "/undo [N]",
+        "take the last N messages back"},
+    Row{SlashCommand::Kind::edit,
         Takes::place,
         {"/edit"},
         "/edit [N [TEXT]]",
         "say message N (the last one) differently and go on from there"},
-    Row{Kind::fork,
+    Row{SlashCommand::Kind::fork,
         Takes::text,
         {"/fork"},
         "/fork [NAME]",
         "go on in a branch of its own; this one stays as it is"},
-    Row{Kind::go_to,
+    Row{SlashCommand::Kind::go_to,
         Takes::text,
         {"/goto"},
         "/goto NAME|N",
         "go on in another branch, or behind turn N; 0 is the beginning"},
-    Row{Kind::checkpoints,
+    Row{SlashCommand::Kind::checkpoints,
         Takes::nothing,
         {"/checkpoints"},
         "/checkpoints",
         "all turns and branches, and what is remembered of each"},
-    Row{Kind::save,
+    Row{SlashCommand::Kind::save,
         Takes::text,
         {"/save"},
         "/save [NAME]",
         "save the chat; from then on every turn is saved"},
-    Row{Kind::load, Takes::text, {"/load"}, "/load NAME", "go on with a saved chat"},
-    Row{Kind::sessions, Takes::nothing, {"/sessions"}, "/sessions", "the saved chats"},
-    Row{Kind::memory, Takes::nothing, {"/mem"}, "/mem", "what memory is used for"},
-    Row{Kind::exit, Takes::nothing, {"/exit", "/quit", "/bye"}, "/exit", "leave, as Ctrl-D does"},
+    Row{SlashCommand::Kind::load, Takes::text, {"/load"}, "/load NAME", "go on with a saved chat"},
+    Row{SlashCommand::Kind::sessions,
+        Takes::nothing,
+        {"/sessions"},
+        "/sessions",
+        "the saved chats"},
+    Row{SlashCommand::Kind::memory, Takes::nothing, {"/mem"}, "/mem", "what memory is used for"},
+    Row{SlashCommand::Kind::exit,
+        Takes::nothing,
+        {"/exit", "/quit", "/bye"},
+        "/exit",
+        "leave, as Ctrl-D does"},
 };
 
 /// Insertions, deletions and replacements from one word to the other.
@@ -110,7 +130,7 @@ std::string nearest(std::string_view word) {
 }
 
 const Row& row_of(std::string_view word) {
-  for (const Row& row : rows) {
+  for (const Row& row : command_rows) {
     const auto& names = row.names;
     if (std::find(names.begin(), names.end(), word) != names.end()) return row;
   }
@@ -156,7 +176,7 @@ SlashCommand parse_slash_command(std::string_view text) {
 
 std::vector<std::string> slash_names() {
   std::vector<std::string> names;
-  for (const Row& row : rows) {
+  for (const Row& row : command_rows) {
     for (const std::string_view name : row.names) {
       if (!name.empty()) names.emplace_back(name);
     }
@@ -167,7 +187,7 @@ std::vector<std::string> slash_names() {
 
 std::string slash_help() {
   std::string help;
-  for (const Row& row : rows) {
+  for (const Row& row : command_rows) {
     std::string aliases;
     for (const std::string_view name : row.names) {
       if (!name.empty() && name != row.names.front()) aliases += fmt::format(", also {}", name);
@@ -180,6 +200,268 @@ std::string slash_help() {
          "A line that ends in a backslash goes on in the next; so does one after Ctrl-J or\n"
          "Alt-Enter. Ctrl-C stops an answer or clears the line, Ctrl-D leaves, Ctrl-R searches\n"
          "what was entered before.\n";
+}
+
+namespace {
+
+template <typename T>
+void assign(std::optional<T>& field, std::string_view name, std::string_view value) {
+  if (value == "default") {
+    field.reset();
+    return;
+  }
+  T number{};
+  const auto [end, failed] = std::from_chars(value.data(), value.data() + value.size(), number);
+  bool is_good = failed == std::errc() && end == value.data() + value.size();
+  if constexpr (std::is_floating_point_v<T>) is_good = is_good && std::isfinite(number);
+  if (!is_good) {
+    throw Error(ErrorKind::usage, fmt::format("/set {}: '{}' is not {}", name, value,
+                                              std::is_floating_point_v<T> ? "a number"
+                                              : std::is_unsigned_v<T> ? "a whole number from 0 on"
+                                                                      : "a whole number in range"));
+  }
+  field = number;
+}
+
+struct Setting {
+  std::string_view name;
+  void (*assign)(GenerationOptions& options, std::string_view name, std::string_view value);
+  std::string (*show)(const GenerationOptions& options, const SamplingParams& params);
+};
+
+/// A field of GenerationOptions that sampling_of() turns into one of SamplingParams.
+template <auto asked, auto used>
+constexpr Setting setting(std::string_view name) {
+  return {name,
+          [](GenerationOptions& options, std::string_view shown, std::string_view value) {
+            assign(options.*asked, shown, value);
+          },
+          [](const GenerationOptions&, const SamplingParams& params) {
+            return fmt::format("{}", params.*used);
+          }};
+}
+
+using G = GenerationOptions;
+using S = SamplingParams;
+
+constexpr std::array settings = {
+    setting<&G::temperature, &S::temperature>("temperature"),
+    setting<&G::top_k, &S::top_k>("top_k"),
+    setting<&G::top_p, &S::top_p>("top_p"),
+    setting<&G::min_p, &S::min_p>("min_p"),
+    setting<&G::repetition_penalty, &S::repetition_penalty>("repetition_penalty"),
+    setting<&G::frequency_penalty, &S::frequency_penalty>("frequency_penalty"),
+    setting<&G::presence_penalty, &S::presence_penalty>("presence_penalty"),
+    setting<&G::seed, &S::seed>("seed"),
+    Setting{"max_tokens",
+            [](G& options, std::string_view name, std::string_view value) {
+              assign(options.max_tokens, name, value);
+              if (options.max_tokens.value_or(1) >= 1) return;
+              throw Error(ErrorKind::usage, fmt::format("max_tokens: must be 1 or more, got {}",
+                                                        *options.max_tokens));
+            },
+            [](const G& options, const S&) {
+              return options.max_tokens ? fmt::format("{}", *options.max_tokens)
+                                        : std::string("no limit but the conversation's");
+            }},
+};
+
+const Setting& find_setting(std::string_view name) {
+  std::string names;
+  for (const Setting& setting : settings) {
+    if (setting.name == name) return setting;
+    names.append(names.empty() ? "" : ", ").append(setting.name);
+  }
+  throw Error(ErrorKind::usage, fmt::format("/set: no '{}'; there are {}", name, names));
+}
+
+std::pair<std::string_view, std::string_view> split(std::string_view text) {
+  const std::size_t space = text.find_first_of(" \t=");
+  if (space == std::string_view::npos) return {text, {}};
+  std::string_view value = text.substr(space);
+  value.remove_prefix(std::min(value.find_first_not_of(" \t="), value.size()));
+  return {text.substr(0, space), value};
+}
+
+}  // namespace
+
+Settings::Settings(GenerationOptions options, const Json& generation_config, std::int32_t vocab)
+    : generation_config_(&generation_config), options_(std::move(options)), vocab_(vocab) {
+  check(sampling_of(options_, *generation_config_), vocab_);
+}
+
+std::string Settings::set(std::string_view argument) {
+  const SamplingParams now = sampling_of(options_, *generation_config_);
+  const auto [name, value] = split(argument);
+  if (name.empty()) {
+    std::string all;
+    for (const Setting& setting : settings)
+      all += fmt::format("  {:<20} {}\n", setting.name, setting.show(options_, now));
+    return all;
+  }
+  const Setting& setting = find_setting(name);
+  if (!value.empty()) {
+    GenerationOptions changed = options_;
+    setting.assign(changed, name, value);
+    check(sampling_of(changed, *generation_config_), vocab_);
+    options_ = std::move(changed);
+  }
+  return fmt::format("  {:<20} {}\n", setting.name,
+                     setting.show(options_, sampling_of(options_, *generation_config_)));
+}
+
+namespace {
+
+double seconds(std::chrono::nanoseconds time) {
+  return std::chrono::duration<double>(time).count();
+}
+
+std::string counted(std::int64_t count, std::string_view noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
+/// Why no more was reused, and what the reused part cost.
+std::string why(const Usage& usage) {
+  std::string text(text_of(usage.reuse_limit));
+  if (usage.reused_from == SnapshotSource::disk) text += ", from disk";
+  if (usage.reused_from == SnapshotSource::session) text += ", from the session file";
+  if (usage.resumed_packed) text += ", from an int8 snapshot";
+  return text;
+}
+
+/// What was known of a prompt and could not be used.
+std::int32_t lost_tokens(const Usage& usage) {
+  return std::max(usage.matched_tokens - usage.reused_tokens, 0);
+}
+
+}  // namespace
+
+double tokens_per_second(const Usage& usage) {
+  const double time = seconds(usage.decode);
+  return usage.completion_tokens < 2 || time <= 0 ? 0.0 : (usage.completion_tokens - 1) / time;
+}
+
+std::string status_line(const Answer& answer, bool utf8) {
+  const Usage& usage = answer.completion.usage;
+  const std::string_view dot = utf8 ? " \u00B7 " : ", ";
+  std::string line = answer.was_stopped ? fmt::format("[stopped{}", dot) : "[";
+  line +=
+      fmt::format("reused {}{}prefilled {}{}{}{}", usage.reused_tokens, dot, usage.prefilled_tokens,
+                  usage.reuse_limit == ReuseLimit::off ? "" : fmt::format(" ({})", why(usage)), dot,
+                  counted(usage.completion_tokens, "token"));
+  if (const double rate = tokens_per_second(usage); rate > 0) {
+    line += fmt::format("{}{:.1f} tok/s", dot, rate);
+  }
+  return line += ']';
+}
+
+void ChatTotals::add(const Usage& usage) {
+  ++answers;
+  reused_tokens += usage.reused_tokens;
+  prefilled_tokens += usage.prefilled_tokens;
+  completion_tokens += usage.completion_tokens;
+}
+
+std::string stats_text(const Answer& last, const ChatTotals& totals) {
+  const Completion& completion = last.completion;
+  const Usage& usage = completion.usage;
+  std::string text = fmt::format(
+      "last answer\n"
+      "  prompt               {} ({} reused, {} prefilled)\n"
+      "  known before         {} ({} not reused), {}\n"
+      "  generated            {}, ended by {}\n"
+      "  time to first token  {:.3f} s\n",
+      counted(usage.prompt_tokens, "token"), usage.reused_tokens, usage.prefilled_tokens,
+      counted(usage.matched_tokens, "token"), lost_tokens(usage), why(usage),
+      counted(usage.completion_tokens, "token"), name_of(completion.reason),
+      seconds(usage.queued + usage.prefill));
+  if (const double rate = tokens_per_second(usage); rate > 0) {
+    text += fmt::format("  generation           {:.1f} tok/s\n", rate);
+  }
+  if (usage.recomputed_tokens > 0) {
+    text += fmt::format("  recomputed           {}\n", counted(usage.recomputed_tokens, "token"));
+  }
+  text += fmt::format("this chat\n  {}: {} reused, {} prefilled, {} generated\n",
+                      counted(totals.answers, "answer"), totals.reused_tokens,
+                      totals.prefilled_tokens, totals.completion_tokens);
+  if (totals.ahead_tokens > 0) {
+    text += fmt::format("  {} run while you typed\n", counted(totals.ahead_tokens, "token"));
+  }
+  return text;
+}
+
+namespace {
+
+/// Rows of owner, bytes and a note.
+class OwnerTable {
+ public:
+  void row(std::string_view owner, std::size_t bytes, std::string note = {}) {
+    table_.rows.push_back({std::string(owner), bytes_text(bytes), std::move(note)});
+  }
+
+  /// The same for what may be absent: a row of nothing is left out.
+  void units(std::string_view owner, const UnitUsage& usage, std::string_view unit) {
+    if (usage.units > 0) row(owner, usage.bytes, fmt::format("{} {}", usage.units, unit));
+  }
+
+  std::string text() const { return plain_text(table_); }
+
+ private:
+  Table table_{.columns = {{""}, {"", Align::right}, {""}}, .rows = {}};
+};
+
+void add_pool(OwnerTable& table, const PoolUsage& pool) {
+  for (const PoolUsage::Group& group : pool.groups) {
+    table.units(fmt::format("keys and values, {}", group.kind), group.pages, "pages");
+  }
+  table.units("recurrent state, running", pool.live_slots, "slots");
+  table.units("recurrent state, snapshots", pool.snapshot_slots, "slots");
+  table.units("int8 snapshots", pool.packed, "units");
+  table.row("free among these", pool.idle_bytes + pool.remainder_bytes);
+  table.row("free", pool.free_bytes,
+            fmt::format("{} of {} superblocks", pool.superblocks_free, pool.superblocks));
+  if (pool.superblocks_withheld > 0) {
+    const auto withheld = static_cast<std::size_t>(pool.superblocks_withheld);
+    const auto free = static_cast<std::size_t>(pool.superblocks_free);
+    table.row("of which the device lacks", pool.free_bytes / free * withheld,
+              fmt::format("{} superblocks", withheld));
+  }
+}
+
+std::string tree_text(const EngineUsage& usage) {
+  const PrefixCacheStats& tree = usage.prefixes;
+  return fmt::format(
+      "prefix tree: {} snapshots; {} of {} prompts resumed, {} of {} known tokens; {} evicted\n"
+      "memory: {} superblocks changed owner, {} sequences gave way, {} waited\n",
+      usage.snapshots, tree.hits, tree.lookups, tree.tokens_resumed, tree.tokens_matched,
+      tree.evicted, usage.pool.owner_changes, usage.preemptions, usage.deferrals);
+}
+
+}  // namespace
+
+std::string kept_logits_text(const PrefixTree& tree) {
+  std::size_t prompts = 0, bytes = 0;
+  for (const Snapshot* snapshot : tree.snapshots()) {
+    if (snapshot->logits.empty()) continue;
+    ++prompts;
+    bytes += snapshot->logits.size() * sizeof(float);
+  }
+  if (prompts == 0) return {};
+  return fmt::format("kept for /regen, beside the budget: logits of {} prompts, {}\n", prompts,
+                     bytes_text(bytes));
+}
+
+std::string memory_text(const MemoryPlan& plan, const EngineUsage& usage) {
+  OwnerTable table;
+  table.row("weights", plan.weights);
+  table.row("workspace", plan.workspace);
+  if (plan.library > 0) table.row("cuBLASLt", plan.library);
+  add_pool(table, usage.pool);
+  const std::size_t given = plan.weights + plan.workspace + plan.library + usage.pool.total();
+  table.row("not asked for", plan.budget > given ? plan.budget - given : 0);
+  table.row("budget", plan.budget, fmt::format("{} tokens a sequence", plan.length_max));
+  if (plan.pinned > 0) table.row("pinned", plan.pinned, "of the machine's memory, besides");
+  return table.text() + tree_text(usage);
 }
 
 }  // namespace hyb::app

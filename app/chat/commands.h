@@ -5,6 +5,13 @@
 #include <string_view>
 #include <vector>
 
+#include "app/answer.h"
+#include "app/options.h"
+#include "app/session.h"
+#include "core/base/json.h"
+#include "core/engine/engine.h"
+#include "core/memory/prefix/prefix_tree.h"
+
 namespace hyb::app {
 
 /// A line that begins with a slash.
@@ -47,5 +54,50 @@ std::vector<std::string> slash_names();
 
 /// What /help shows.
 std::string slash_help();
+
+/// What /set changes: the generation options of a chat by name, over the model's own defaults.
+class Settings {
+ public:
+  /// `generation_config` and the vocabulary's size are the model's.
+  Settings(GenerationOptions options, const Json& generation_config, std::int32_t vocab);
+
+  const GenerationOptions& options() const { return options_; }
+
+  /// "NAME VALUE" changes, "NAME" and "" show; "default" as the value takes a change back. Returns
+  /// what to show. Throws Error(usage): unknown name, not a number, out of range; nothing changes
+  /// then.
+  std::string set(std::string_view argument);
+
+ private:
+  const Json* generation_config_;
+  GenerationOptions options_;
+  std::int32_t vocab_;
+};
+
+/// One line about an answer: "[reused 90 · prefilled 37 (the rest is new) · 12 tokens · 45.1
+/// tok/s]", without a line break; in plain ASCII unless `utf8`. The reason why no more was reused
+/// is left out where nothing is remembered at all.
+std::string status_line(const Answer& answer, bool utf8);
+
+/// Generated tokens per second, without the first; 0 when there is no second.
+double tokens_per_second(const Usage& usage);
+
+/// Sums over a chat.
+struct ChatTotals {
+  std::int32_t answers = 0;
+  std::int64_t reused_tokens = 0, prefilled_tokens = 0, completion_tokens = 0;
+  std::int64_t ahead_tokens = 0;  ///< run while a person typed
+
+  void add(const Usage& usage);
+};
+
+/// What /stats shows of the last answer and of all.
+std::string stats_text(const Answer& last, const ChatTotals& totals);
+
+/// What /mem shows: every byte of the budget by owner, and what the prefix tree made of its share.
+std::string memory_text(const MemoryPlan& plan, const EngineUsage& usage);
+
+/// The logits that are kept at ends of prompts, which the budget does not count; empty: none are.
+std::string kept_logits_text(const PrefixTree& tree);
 
 }  // namespace hyb::app

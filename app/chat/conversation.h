@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "app/options.h"
 #include "app/prompt.h"
-#include "app/think_option.h"
 #include "core/base/json.h"
 
 namespace hyb::app {

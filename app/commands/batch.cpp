@@ -6,21 +6,20 @@
 
 #include "app/batch/batch_job.h"
 #include "app/commands/commands.h"
-#include "app/idle_memory.h"
 #include "app/options.h"
-#include "app/reuse_options.h"
+#include "app/session.h"
 #include "core/base/error.h"
 
 namespace hyb::app {
 namespace {
 
-struct Options {
+struct BatchFlags {
   BatchOptions job;
   std::vector<std::string> names;  ///< [MODEL] IN
   std::string format, truncate, order;
 };
 
-int run(const Options& options) {
+int batch_main(const BatchFlags& options) {
   BatchOptions job = options.job;
   job.input = options.names.back();
   if (options.names.size() == 2) job.model.model = options.names.front();
@@ -45,7 +44,7 @@ int run(const Options& options) {
   return job.validate ? validate_batch(job) : run_batch(job);
 }
 
-void add_job_options(CLI::App& cli, Options& options) {
+void add_job_options(CLI::App& cli, BatchFlags& options) {
   cli.add_option("files", options.names,
                  "the model (default: demo) and the file of requests (-: stdin)")
       ->required()
@@ -76,8 +75,8 @@ void add_job_options(CLI::App& cli, Options& options) {
       ->capture_default_str();
 }
 
-Action describe(CLI::App& cli) {
-  const auto options = std::make_shared<Options>();  // CLI11 keeps pointers into it
+Action describe_batch(CLI::App& cli) {
+  const auto options = std::make_shared<BatchFlags>();  // CLI11 keeps pointers into it
   add_job_options(cli, *options);
   add_model_options(cli, options->job.model, false);
   add_graphs_option(cli, options->job.model.graphs);
@@ -94,12 +93,12 @@ Action describe(CLI::App& cli) {
   cli.add_option("--truncate", options->truncate,
                  "cut prompts that are too long, from their left or their right end")
       ->check(CLI::IsMember({"left", "right"}));
-  return [options] { return run(*options); };
+  return [options] { return batch_main(*options); };
 }
 
 }  // namespace
 
 const Command batch_command = {"batch", "Answer a file of requests; a rerun goes on where it ended",
-                               describe};
+                               describe_batch};
 
 }  // namespace hyb::app

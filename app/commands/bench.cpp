@@ -4,19 +4,17 @@
 #include <string>
 #include <vector>
 
-#include "app/bench/bench_job.h"
-#include "app/bench/compare_command.h"
-#include "app/bench/kernel_options.h"
-#include "app/bench/workload_options.h"
+#include "app/bench/bench_options.h"
+#include "app/bench/comparison.h"
+#include "app/bench/measure.h"
 #include "app/commands/commands.h"
 #include "app/options.h"
-#include "app/reuse_options.h"
 #include "core/base/error.h"
 
 namespace hyb::app {
 namespace {
 
-struct Options {
+struct BenchFlags {
   BenchJob job;
   KernelOptions kernels;
   WorkloadOptions workload;
@@ -38,12 +36,12 @@ std::string given_memory_flag(const CLI::App& cli) {
 }
 
 /// The modes of --graphs that every row is measured in; empty text: no card, no mode.
-std::vector<std::string> graph_modes_of(const Options& options) {
+std::vector<std::string> graph_modes_of(const BenchFlags& options) {
   if (!options.graphs.empty()) return options.graphs;
   return {device_of(options.job.model.device) == kernels::Device::cpu ? "" : "full+piecewise"};
 }
 
-int run(const CLI::App& cli, Options& options) {
+int bench_main(const CLI::App& cli, BenchFlags& options) {
   options.job.version = version_text();
   options.job.record = std::exchange(options.job.model.reuse.record, "");
   const std::vector<std::string> graphs = graph_modes_of(options);
@@ -83,8 +81,8 @@ const CLI::App* describe_compare(CLI::App& cli, CompareJob& job) {
   return compare;
 }
 
-Action describe(CLI::App& cli) {
-  const auto options = std::make_shared<Options>();  // CLI11 keeps pointers into it
+Action describe_bench(CLI::App& cli) {
+  const auto options = std::make_shared<BenchFlags>();  // CLI11 keeps pointers into it
   BenchJob& job = options->job;
   add_model_options(cli, job.model);
   add_graphs_option(cli, options->graphs);
@@ -106,12 +104,13 @@ Action describe(CLI::App& cli) {
                  "over time");
   const CLI::App* const compare = describe_compare(cli, options->compare);
   return [options, &cli, compare] {
-    return compare->parsed() ? compare_files(options->compare) : run(cli, *options);
+    return compare->parsed() ? compare_files(options->compare) : bench_main(cli, *options);
   };
 }
 
 }  // namespace
 
-const Command bench_command = {"bench", "Measure speed against what the machine can do", describe};
+const Command bench_command = {"bench", "Measure speed against what the machine can do",
+                               describe_bench};
 
 }  // namespace hyb::app

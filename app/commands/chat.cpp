@@ -13,27 +13,21 @@
 #include "app/chat/commands.h"
 #include "app/commands/commands.h"
 #include "app/environment.h"
-#include "app/idle_memory.h"
-#include "app/model_texts.h"
 #include "app/options.h"
-#include "app/reuse_options.h"
+#include "app/prompt.h"
 #include "app/session.h"
 #include "app/sessions/session_keeper.h"
-#include "app/sessions/session_origin.h"
-#include "app/think_option.h"
-#include "app/tiers.h"
 #include "app/ui/line_editor.h"
-#include "app/ui/plain_lines.h"
 #include "app/ui/process.h"
-#include "app/ui/sanitizer.h"
 #include "app/ui/terminal.h"
+#include "app/ui/text.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
 
 namespace hyb::app {
 namespace {
 
-struct Options {
+struct ChatFlags {
   ModelOptions model;
   GenerationOptions generation;
   std::string system;
@@ -51,7 +45,7 @@ bool has_editor(const Environment& environment) {
          can_move_cursor(Stream::output, environment);
 }
 
-std::unique_ptr<Input> make_input(const Options& options, const Environment& environment) {
+std::unique_ptr<Input> make_input(const ChatFlags& options, const Environment& environment) {
   if (!has_editor(environment)) return std::make_unique<PlainLines>(is_terminal(Stream::input));
   const bool has_file = !options.no_history && environment.state_folder;
   return std::make_unique<LineEditor>(
@@ -61,8 +55,9 @@ std::unique_ptr<Input> make_input(const Options& options, const Environment& env
 }
 
 /// A chat of a person is kept without being asked to; a script's, only under a name.
-SessionKeeper make_keeper(const Options& options, Session& session, const Environment& environment,
-                          bool has_person, SnapshotCarrier& carrier) {
+SessionKeeper make_keeper(const ChatFlags& options, Session& session,
+                          const Environment& environment, bool has_person,
+                          SnapshotCarrier& carrier) {
   std::optional<SessionFolder> folder;
   if (environment.data_folder) folder.emplace(*environment.data_folder / "sessions");
   return {std::move(folder), session_origin(session, options.model),
@@ -70,7 +65,7 @@ SessionKeeper make_keeper(const Options& options, Session& session, const Enviro
 }
 
 /// What can be refused without reading weights is refused first.
-Session open_session(const Options& options, const Environment& environment) {
+Session open_session(const ChatFlags& options, const Environment& environment) {
   const StopAtOnce nothing_to_lose;
   if (!options.session.empty()) check_session_name(options.session);
   check_idle(options.idle_seconds, options.model.pools);
@@ -166,7 +161,7 @@ class Talk {
   int exit_code_ = 0;
 };
 
-int run(const Options& options) {
+int chat_main(const ChatFlags& options) {
   const Environment environment = read_environment();
   Session session = open_session(options, environment);
   const bool has_person = is_terminal(Stream::input);
@@ -194,8 +189,8 @@ int run(const Options& options) {
   return exit_code;
 }
 
-Action describe(CLI::App& cli) {
-  const auto options = std::make_shared<Options>();  // CLI11 keeps pointers into it
+Action describe_chat(CLI::App& cli) {
+  const auto options = std::make_shared<ChatFlags>();  // CLI11 keeps pointers into it
   add_model_options(cli, options->model);
   add_graphs_option(cli, options->model.graphs);
   add_reuse_options(cli, options->model.reuse);
@@ -214,11 +209,11 @@ Action describe(CLI::App& cli) {
                "keep neither the entries nor, without --session, the chat");
   cli.add_option("--session", options->session,
                  "go on with the saved chat of this name, or begin it; every turn is saved");
-  return [options] { return run(*options); };
+  return [options] { return chat_main(*options); };
 }
 
 }  // namespace
 
-const Command chat_command = {"chat", "Talk with a model", describe};
+const Command chat_command = {"chat", "Talk with a model", describe_chat};
 
 }  // namespace hyb::app

@@ -1,10 +1,22 @@
 #pragma once
 
+#include <functional>
 #include <span>
 
-#include "app/command.h"
+#include <CLI/CLI.hpp>
 
 namespace hyb::app {
+
+/// What a command does once its options are parsed; returns the exit code.
+using Action = std::function<int()>;
+
+/// One command: a row of the dispatcher's table, one file in commands/.
+struct Command {
+  const char* name;
+  const char* about;
+  /// Declares options on `cli` and returns what to do with them.
+  Action (*describe)(CLI::App& cli);
+};
 
 extern const Command batch_command;
 extern const Command bench_command;

@@ -7,25 +7,24 @@
 
 #include "app/commands/commands.h"
 #include "app/environment.h"
-#include "app/fit/fit.h"
 #include "app/options.h"
-#include "app/ui/pretty_json.h"
+#include "app/session.h"
 #include "app/ui/process.h"
-#include "app/ui/sanitizer.h"
 #include "app/ui/table.h"
+#include "app/ui/text.h"
 #include "core/base/error.h"
 #include "kernels/thread_pool.h"
 
 namespace hyb::app {
 namespace {
 
-struct Options {
+struct FitFlags {
   ModelOptions model;
   std::int32_t parallel = 1;
   bool json = false;
 };
 
-constexpr std::array<std::int32_t, 4> lengths = {1024, 4096, 32768, 131072};
+constexpr std::array<std::int32_t, 4> context_lengths = {1024, 4096, 32768, 131072};
 
 std::string count_text(const Fit& fit, std::int32_t length) {
   if (!fit.has_positions(length)) return "-";
@@ -38,7 +37,7 @@ std::string length_text(std::int32_t length) {
 }
 
 void print_text(const std::string& name, const ModelOutline& outline, const Fit& fit,
-                const MemoryPlan& memory, const Options& options) {
+                const MemoryPlan& memory, const FitFlags& options) {
   const models::Geometry& geometry = outline.geometry;
   Table parts = {.columns = {{"part"}, {"bytes", Align::right}, {"what"}}, .rows = {}};
   const auto add = [&](const char* part, std::size_t bytes, const std::string& what) {
@@ -69,7 +68,7 @@ void print_text(const std::string& name, const ModelOutline& outline, const Fit&
 
   Table table = {.columns = {{"tokens each", Align::right}, {"sequences at once", Align::right}},
                  .rows = {}};
-  for (const std::int32_t length : lengths) {
+  for (const std::int32_t length : context_lengths) {
     table.rows.push_back({length_text(length), count_text(fit, length)});
   }
   write_stdout(
@@ -102,9 +101,9 @@ Json views_json(const MemoryPlan& memory) {
 }
 
 void print_json(const std::string& name, const ModelOutline& outline, const Fit& fit,
-                const MemoryPlan& memory, const Options& options) {
+                const MemoryPlan& memory, const FitFlags& options) {
   Json counts = Json::array();
-  for (const std::int32_t length : lengths) {
+  for (const std::int32_t length : context_lengths) {
     if (!fit.has_positions(length)) continue;
     counts.push_back({{"length", length}, {"sequences", fit.sequences_of(length)}});
   }
@@ -135,7 +134,7 @@ void print_json(const std::string& name, const ModelOutline& outline, const Fit&
   write_stdout(pretty_json(json));
 }
 
-int run(const Options& options) {
+int fit_main(const FitFlags& options) {
   const Environment environment = read_environment();
   const ModelSource source = ModelSource::find(options.model.model, environment);
   const ModelOutline outline = outline_of(source, options.model);
@@ -148,19 +147,20 @@ int run(const Options& options) {
   return 0;
 }
 
-Action describe(CLI::App& cli) {
-  const auto options = std::make_shared<Options>();  // CLI11 keeps pointers into it
+Action describe_fit(CLI::App& cli) {
+  const auto options = std::make_shared<FitFlags>();  // CLI11 keeps pointers into it
   add_model_options(cli, options->model);
   add_pool_options(cli, options->model.pools);
   cli.add_option("--parallel", options->parallel, "sequences that are to run at once")
       ->check(CLI::Range(1, Fit::sequences_max))
       ->capture_default_str();
   cli.add_flag("--json", options->json, "one JSON object");
-  return [options] { return run(*options); };
+  return [options] { return fit_main(*options); };
 }
 
 }  // namespace
 
-const Command fit_command = {"fit", "Say what fits into memory, before a weight is read", describe};
+const Command fit_command = {"fit", "Say what fits into memory, before a weight is read",
+                             describe_fit};
 
 }  // namespace hyb::app

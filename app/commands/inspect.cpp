@@ -6,21 +6,21 @@
 #include "app/environment.h"
 #include "app/inspect/inspection.h"
 #include "app/options.h"
-#include "app/ui/pretty_json.h"
 #include "app/ui/process.h"
+#include "app/ui/table.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
 
 namespace hyb::app {
 namespace {
 
-struct Options {
+struct InspectFlags {
   ModelOptions model;
   bool tensors = false;
   bool json = false;
 };
 
-int run(const Options& options) {
+int inspect_main(const InspectFlags& options) {
   const ModelSource source = ModelSource::find(options.model.model, read_environment());
   const Inspection all = inspect(source, options.model);
   write_stdout(options.json ? pretty_json(inspection_json(all, options.tensors))
@@ -32,8 +32,8 @@ int run(const Options& options) {
   return 0;
 }
 
-Action describe(CLI::App& cli) {
-  const auto options = std::make_shared<Options>();  // CLI11 keeps pointers into it
+Action describe_inspect(CLI::App& cli) {
+  const auto options = std::make_shared<InspectFlags>();  // CLI11 keeps pointers into it
   cli.add_option("model", options->model.model,
                  "folder (config.json alone is enough), org/name[@revision] in the Hugging Face "
                  "cache, demo, or the name of a published configuration")
@@ -41,12 +41,12 @@ Action describe(CLI::App& cli) {
   add_type_options(cli, options->model);
   cli.add_flag("--tensors", options->tensors, "list every tensor");
   cli.add_flag("--json", options->json, "one JSON object");
-  return [options] { return run(*options); };
+  return [options] { return inspect_main(*options); };
 }
 
 }  // namespace
 
 const Command inspect_command = {"inspect", "Show what a model is made of and what it costs",
-                                 describe};
+                                 describe_inspect};
 
 }  // namespace hyb::app

@@ -3,20 +3,18 @@
 
 #include "app/commands/commands.h"
 #include "app/environment.h"
-#include "app/model_texts.h"
+#include "app/options.h"
 #include "app/prompt.h"
-#include "app/text_input.h"
-#include "app/think_option.h"
 #include "app/ui/process.h"
-#include "app/ui/sanitizer.h"
 #include "app/ui/terminal.h"
+#include "app/ui/text.h"
 #include "core/base/error.h"
 #include "core/io/file.h"
 
 namespace hyb::app {
 namespace {
 
-struct Options {
+struct RenderFlags {
   std::string model = "demo";
   TextInput input;
   std::string system;
@@ -44,7 +42,7 @@ ChatPrompt read_messages(const std::string& file) {
 }
 
 /// --think beside a file that says the same thing itself, or another.
-void check_alone(const Options& options, const Json& variables) {
+void check_alone(const RenderFlags& options, const Json& variables) {
   if (!options.think) return;
   const Json variable = think_variables(options.think);
   const auto says = [&](const Json& names) {
@@ -59,7 +57,7 @@ void check_alone(const Options& options, const Json& variables) {
               "--think: " + options.messages + " says itself whether to think; leave one out");
 }
 
-ChatPrompt prompt_of(const Options& options) {
+ChatPrompt prompt_of(const RenderFlags& options) {
   if (!options.messages.empty()) return read_messages(options.messages);
   ChatPrompt prompt{.messages = Json::array(), .variables = Json::object()};
   const std::string text = read_text(options.input);
@@ -72,7 +70,7 @@ ChatPrompt prompt_of(const Options& options) {
   return prompt;
 }
 
-const char* name_of(TextSource source) {
+const char* source_name(TextSource source) {
   switch (source) {
     case TextSource::tmpl:
       return "template";
@@ -87,7 +85,7 @@ const char* name_of(TextSource source) {
 std::string pieces_text(const Rendered& rendered) {
   Json pieces = Json::array();
   for (const RenderedPiece& piece : rendered.pieces) {
-    pieces.push_back({{"source", name_of(piece.source)}, {"text", piece.text}});
+    pieces.push_back({{"source", source_name(piece.source)}, {"text", piece.text}});
   }
   return to_text(pieces) + "\n";
 }
@@ -98,7 +96,7 @@ std::string tokens_text(const std::vector<TokenId>& tokens) {
   return to_text(ids) + "\n";
 }
 
-int run(const Options& options) {
+int render_main(const RenderFlags& options) {
   ChatPrompt prompt = prompt_of(options);
   if (options.no_generation_prompt) prompt.variables["add_generation_prompt"] = false;
   const ModelSource source = ModelSource::find(options.model, read_environment());
@@ -122,8 +120,8 @@ int run(const Options& options) {
   return 0;
 }
 
-Action describe(CLI::App& cli) {
-  const auto options = std::make_shared<Options>();  // CLI11 keeps pointers into it
+Action describe_render(CLI::App& cli) {
+  const auto options = std::make_shared<RenderFlags>();  // CLI11 keeps pointers into it
   cli.add_option("model", options->model, "folder, org/name[@revision], or demo")
       ->capture_default_str();
   add_text_input(cli, options->input);
@@ -140,12 +138,12 @@ Action describe(CLI::App& cli) {
   cli.add_flag("--tokens", options->tokens, "the token ids")->excludes(json);
   cli.add_flag("--no-generation-prompt", options->no_generation_prompt,
                "without the begin of the answer");
-  return [options] { return run(*options); };
+  return [options] { return render_main(*options); };
 }
 
 }  // namespace
 
 const Command render_command = {"render", "Show what the chat template makes of messages",
-                                describe};
+                                describe_render};
 
 }  // namespace hyb::app

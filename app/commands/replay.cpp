@@ -11,22 +11,20 @@
 #include "app/commands/commands.h"
 #include "app/environment.h"
 #include "app/options.h"
-#include "app/replay/analysis.h"
-#include "app/replay/policy_list.h"
-#include "app/replay/run_rows.h"
-#include "app/replay/shape_option.h"
-#include "app/replay/superblock_pools.h"
-#include "app/replay/svg_plot.h"
-#include "app/ui/pretty_json.h"
+#include "app/replay/replay.h"
+#include "app/replay/report.h"
+#include "app/replay/shape.h"
+#include "app/replay/tree_policy.h"
 #include "app/ui/process.h"
-#include "core/io/atomic_file.h"
-#include "core/replay/replay.h"
+#include "app/ui/svg_plot.h"
+#include "app/ui/table.h"
+#include "core/io/file.h"
 #include "kernels/thread_pool.h"
 
 namespace hyb::app {
 namespace {
 
-struct Options {
+struct ReplayFlags {
   std::string trace;
   std::string shape = "nemotron-3-nano-30b-a3b";
   ShapeOptions sizes;
@@ -53,7 +51,8 @@ Analysis analysis_of(const std::string& name) {
 }
 
 /// Hit rate over budgets, a line per policy.
-Plot plot_of(const Options& options, const ReplayShape& shape, std::span<const ReplayRun> runs) {
+Plot plot_of(const ReplayFlags& options, const ReplayShape& shape,
+             std::span<const ReplayRun> runs) {
   Plot plot = {.title = fmt::format("Prompt tokens reused: {}, {}", options.trace, shape.name),
                .x_title = "budget, GB",
                .y_title = "token hit rate, %",
@@ -73,7 +72,7 @@ Plot plot_of(const Options& options, const ReplayShape& shape, std::span<const R
   return plot;
 }
 
-std::string heading(const Options& options, const ReplayShape& shape,
+std::string heading(const ReplayFlags& options, const ReplayShape& shape,
                     std::span<const ReplayRequest> trace) {
   std::int64_t tokens = 0;
   for (const ReplayRequest& request : trace) tokens += tokens_of(request.prompt);
@@ -100,7 +99,7 @@ std::vector<models::ModelMemoryLayout> give_superblocks(std::vector<PolicyOption
   return pools;
 }
 
-int run(const Options& options) {
+int replay_main(const ReplayFlags& options) {
   const StopAtOnce at_once;  // nothing here is lost
   const ReplayShape shape = parse_shape(options.shape, options.sizes, read_environment());
   std::vector<PolicyOptions> policies = policy_options(options.lists);
@@ -153,8 +152,8 @@ void describe_policies(CLI::App& cli, PolicyLists& lists) {
       ->capture_default_str();
 }
 
-Action describe(CLI::App& cli) {
-  const auto options = std::make_shared<Options>();  // CLI11 keeps pointers into it
+Action describe_replay(CLI::App& cli) {
+  const auto options = std::make_shared<ReplayFlags>();  // CLI11 keeps pointers into it
   cli.add_option(
          "trace", options->trace,
          "JSONL, a request a line: --record of chat, run, batch and bench writes such files, "
@@ -195,11 +194,12 @@ Action describe(CLI::App& cli) {
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
   cli.add_flag("--json", options->json, "an array of rows");
-  return [options] { return run(*options); };
+  return [options] { return replay_main(*options); };
 }
 
 }  // namespace
 
-const Command replay_command = {"replay", "Run the prefix cache over a request trace", describe};
+const Command replay_command = {"replay", "Run the prefix cache over a request trace",
+                                describe_replay};
 
 }  // namespace hyb::app

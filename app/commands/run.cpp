@@ -5,24 +5,19 @@
 #include <memory>
 #include <string>
 
-#include "app/chat/answer.h"
+#include "app/answer.h"
 #include "app/commands/commands.h"
 #include "app/model_outline.h"
-#include "app/model_texts.h"
-#include "app/openai_response.h"
 #include "app/options.h"
 #include "app/prompt.h"
-#include "app/reuse_options.h"
 #include "app/session.h"
-#include "app/text_input.h"
-#include "app/think_option.h"
 #include "app/ui/process.h"
 #include "core/base/error.h"
 
 namespace hyb::app {
 namespace {
 
-struct Options {
+struct RunFlags {
   ModelOptions model;
   GenerationOptions generation;
   TextInput input;
@@ -43,7 +38,7 @@ Truncate truncate_of(const std::string& name) {
   return name == "right" ? Truncate::right : Truncate::refuse;
 }
 
-EncodedPrompt encode(const Options& options, const Session& session, const std::string& text) {
+EncodedPrompt encode(const RunFlags& options, const Session& session, const std::string& text) {
   const Tokenizer& tokenizer = session.need_tokenizer();
   if (options.raw) return {.tokens = encode_raw(tokenizer, text, options.allow_special)};
   Json messages = Json::array();
@@ -60,7 +55,7 @@ struct Asked {
   AnswerStart start;
 };
 
-Asked ask(const Options& options, Session& session, const std::string& text) {
+Asked ask(const RunFlags& options, Session& session, const std::string& text) {
   Request request = session.request(options.generation);
   request.choices = options.choices;
   request.sampling.logprobs = options.logprobs;
@@ -90,7 +85,7 @@ void fail_on_error(const Completion& completion) {
   }
 }
 
-void stream(const Options& options, Session& session, Asked asked) {
+void stream(const RunFlags& options, Session& session, Asked asked) {
   AnswerView view = stdout_view(read_environment(), options.shows_thoughts);
   view.start = std::move(asked.start);
   const Answer answer = stream_answer(session.engine(), std::move(asked.request), view);
@@ -100,7 +95,7 @@ void stream(const Options& options, Session& session, Asked asked) {
   fail_on_error(answer.completion);
 }
 
-void print_json(const Options& options, Session& session, Asked asked) {
+void print_json(const RunFlags& options, Session& session, Asked asked) {
   Collector collector(asked.request.choices);
   const RequestId id = session.engine().submit(std::move(asked.request), collector);
   while (!collector.done()) {
@@ -122,7 +117,7 @@ void print_json(const Options& options, Session& session, Asked asked) {
   for (const Completion& completion : collector.completions()) fail_on_error(completion);
 }
 
-void check(const Options& options) {
+void check(const RunFlags& options) {
   const auto refuse = [](bool wrong, const char* text) {
     if (wrong) throw Error(ErrorKind::usage, text);
   };
@@ -138,7 +133,7 @@ void check(const Options& options) {
          "--allow-special needs --raw: in a chat, what a person writes is never a control token");
 }
 
-int run(const Options& options) {
+int run_main(const RunFlags& options) {
   check(options);
   const std::string text = read_text(options.input);
   check_utf8(text, "the prompt");
@@ -162,8 +157,8 @@ int run(const Options& options) {
   return 0;
 }
 
-Action describe(CLI::App& cli) {
-  const auto options = std::make_shared<Options>();  // CLI11 keeps pointers into it
+Action describe_run(CLI::App& cli) {
+  const auto options = std::make_shared<RunFlags>();  // CLI11 keeps pointers into it
   add_model_options(cli, options->model);
   add_graphs_option(cli, options->model.graphs);
   add_reuse_options(cli, options->model.reuse);
@@ -187,11 +182,11 @@ Action describe(CLI::App& cli) {
                  "with --json: log-probabilities of the tokens and of so many alternatives")
       ->check(CLI::Range(0, 20));
   cli.add_flag("-v,--verbose", options->verbose, "statistics on stderr");
-  return [options] { return run(*options); };
+  return [options] { return run_main(*options); };
 }
 
 }  // namespace
 
-const Command run_command = {"run", "Answer one prompt and leave", describe};
+const Command run_command = {"run", "Answer one prompt and leave", describe_run};
 
 }  // namespace hyb::app

@@ -6,17 +6,16 @@
 #include "app/commands/commands.h"
 #include "app/environment.h"
 #include "app/sessions/session_folder.h"
-#include "app/sessions/session_list.h"
-#include "app/ui/pretty_json.h"
 #include "app/ui/process.h"
-#include "app/ui/sanitizer.h"
+#include "app/ui/table.h"
 #include "app/ui/terminal.h"
+#include "app/ui/text.h"
 #include "core/base/error.h"
 
 namespace hyb::app {
 namespace {
 
-struct Options {
+struct SessionsFlags {
   std::string action = "list";
   std::vector<std::string> names;
   bool json = false;
@@ -31,7 +30,7 @@ void say(const std::string& text) {
   write_stdout(is_terminal(Stream::output) ? sanitized(text) : text);
 }
 
-int run(const Options& options) {
+int sessions_main(const SessionsFlags& options) {
   const SessionFolder folder = folder_of(read_environment());
   if (options.action == "list") {
     if (!options.names.empty()) {
@@ -54,18 +53,19 @@ int run(const Options& options) {
   return 0;
 }
 
-Action describe(CLI::App& cli) {
-  const auto options = std::make_shared<Options>();  // CLI11 keeps pointers into it
+Action describe_sessions(CLI::App& cli) {
+  const auto options = std::make_shared<SessionsFlags>();  // CLI11 keeps pointers into it
   cli.add_option("action", options->action, "list them, show what was said, or rm")
       ->check(CLI::IsMember({"list", "show", "rm"}))
       ->capture_default_str();
   cli.add_option("names", options->names, "which sessions to show or remove");
   cli.add_flag("--json", options->json, "the list as JSON");
-  return [options] { return run(*options); };
+  return [options] { return sessions_main(*options); };
 }
 
 }  // namespace
 
-const Command sessions_command = {"sessions", "List, show or remove saved chats", describe};
+const Command sessions_command = {"sessions", "List, show or remove saved chats",
+                                  describe_sessions};
 
 }  // namespace hyb::app

@@ -6,18 +6,16 @@
 
 #include "app/commands/commands.h"
 #include "app/environment.h"
-#include "app/model_texts.h"
 #include "app/prompt.h"
-#include "app/text_input.h"
 #include "app/ui/process.h"
-#include "app/ui/sanitizer.h"
 #include "app/ui/terminal.h"
+#include "app/ui/text.h"
 #include "core/base/error.h"
 
 namespace hyb::app {
 namespace {
 
-struct Options {
+struct TokenizeFlags {
   std::string model = "demo";
   TextInput input;
   bool allow_special = false;
@@ -29,7 +27,7 @@ struct Options {
   bool decode = false;
 };
 
-std::vector<TokenId> encode(const Options& options, const Tokenizer& tokenizer,
+std::vector<TokenId> encode(const TokenizeFlags& options, const Tokenizer& tokenizer,
                             std::string_view text) {
   return tokenizer.encode(
       text, {.add_special_tokens = !options.bare, .parse_special = options.allow_special});
@@ -49,7 +47,8 @@ std::string spelled(const Tokenizer& tokenizer, TokenId token) {
   return to_text(Json(tokenizer.decode(std::span(&token, 1), false)));
 }
 
-std::string output(const Options& options, const Tokenizer& tokenizer, std::string_view text) {
+std::string output(const TokenizeFlags& options, const Tokenizer& tokenizer,
+                   std::string_view text) {
   const std::vector<TokenId> tokens = encode(options, tokenizer, text);
   if (options.count) return fmt::format("{}\n", tokens.size());
   if (options.json) return "[" + ids_text(tokens, ",") + "]\n";
@@ -85,7 +84,7 @@ std::string for_terminal(std::string text) {
   return is_terminal(Stream::output) ? sanitized(text) : text;
 }
 
-int run(const Options& options) {
+int tokenize_main(const TokenizeFlags& options) {
   const std::string text = read_text(options.input);
   const ModelSource source = ModelSource::find(options.model, read_environment());
   const ModelTexts texts = read_texts(source);
@@ -108,8 +107,8 @@ int run(const Options& options) {
   return 0;
 }
 
-Action describe(CLI::App& cli) {
-  const auto options = std::make_shared<Options>();  // CLI11 keeps pointers into it
+Action describe_tokenize(CLI::App& cli) {
+  const auto options = std::make_shared<TokenizeFlags>();  // CLI11 keeps pointers into it
   cli.add_option("model", options->model, "folder, org/name[@revision], or demo")
       ->capture_default_str();
   add_text_input(cli, options->input);
@@ -125,11 +124,12 @@ Action describe(CLI::App& cli) {
       ->excludes(lines)
       ->excludes(ids)
       ->excludes(json);
-  return [options] { return run(*options); };
+  return [options] { return tokenize_main(*options); };
 }
 
 }  // namespace
 
-const Command tokenize_command = {"tokenize", "Turn text into token ids, or back", describe};
+const Command tokenize_command = {"tokenize", "Turn text into token ids, or back",
+                                  describe_tokenize};
 
 }  // namespace hyb::app

@@ -8,14 +8,13 @@
 
 #include "app/commands/commands.h"
 #include "app/environment.h"
-#include "app/machine.h"
 #include "app/model_outline.h"
-#include "app/model_texts.h"
 #include "app/options.h"
-#include "app/ui/pretty_json.h"
+#include "app/prompt.h"
 #include "app/ui/process.h"
 #include "app/ui/progress.h"
-#include "app/ui/sanitizer.h"
+#include "app/ui/table.h"
+#include "app/ui/text.h"
 #include "app/verify/passages.h"
 #include "app/verify/promises.h"
 #include "app/verify/snapshot_cost.h"
@@ -28,7 +27,7 @@ namespace {
 constexpr int verification_failed = 6;
 constexpr std::int32_t requests_length_max = 1 << 20;
 
-struct Options {
+struct VerifyFlags {
   ModelOptions model;
   PassageWishes wishes = {.vocab = 0};
   std::string requests;
@@ -169,13 +168,13 @@ std::vector<Cost> measure_packed(BareModel& model, const models::RunnerOptions& 
   return costs;
 }
 
-BareModel open_model(const ModelOptions& options, const Environment& environment) {
+BareModel open_bare_model(const ModelOptions& options, const Environment& environment) {
   const StopAtOnce nothing_to_lose;
   return open_bare(options, environment);
 }
 
 /// What the options ask for, within what the model can take. Requests are as long as they are.
-PassageWishes wishes_for(const BareModel& model, const Options& options,
+PassageWishes wishes_for(const BareModel& model, const VerifyFlags& options,
                          const Tokenizer* tokenizer) {
   const models::Plan& plan = model.model.plan;
   PassageWishes wishes = options.wishes;
@@ -193,7 +192,7 @@ PassageWishes wishes_for(const BareModel& model, const Options& options,
   return wishes;
 }
 
-std::vector<Passage> passages_for(const Options& options, PassageWishes& wishes,
+std::vector<Passage> passages_for(const VerifyFlags& options, PassageWishes& wishes,
                                   const ModelTexts& texts) {
   if (options.requests.empty()) {
     return make_passages(wishes, texts.tokenizer ? &*texts.tokenizer : nullptr);
@@ -205,14 +204,14 @@ std::vector<Passage> passages_for(const Options& options, PassageWishes& wishes,
   return passages;
 }
 
-int run(const Options& options) {
+int verify_main(const VerifyFlags& options) {
   const Environment environment = read_environment();
   if (device_of(options.model.device) == kernels::Device::cuda && !options.model.batch_invariant) {
     throw Error(ErrorKind::usage,
                 "verify: on a card answers are the same whatever else runs with --batch-invariant "
                 "only; give it");
   }
-  BareModel model = open_model(options.model, environment);
+  BareModel model = open_bare_model(options.model, environment);
   const ModelTexts texts = read_texts(model.source);
   PassageWishes wishes = wishes_for(model, options, texts.tokenizer ? &*texts.tokenizer : nullptr);
   const std::vector<Passage> passages = passages_for(options, wishes, texts);
@@ -243,8 +242,8 @@ int run(const Options& options) {
   return all_kept ? 0 : verification_failed;
 }
 
-Action describe(CLI::App& cli) {
-  const auto options = std::make_shared<Options>();  // CLI11 keeps pointers into it
+Action describe_verify(CLI::App& cli) {
+  const auto options = std::make_shared<VerifyFlags>();  // CLI11 keeps pointers into it
   add_model_options(cli, options->model);
   add_graphs_option(cli, options->model.graphs);
   cli.add_option("--requests", options->requests,
@@ -266,12 +265,12 @@ Action describe(CLI::App& cli) {
       ->check(CLI::IsMember({"exact", "int8"}))
       ->capture_default_str();
   cli.add_flag("--json", options->json, "one JSON object");
-  return [options] { return run(*options); };
+  return [options] { return verify_main(*options); };
 }
 
 }  // namespace
 
 const Command verify_command = {"verify", "Check that the same question gets the same answer",
-                                describe};
+                                describe_verify};
 
 }  // namespace hyb::app

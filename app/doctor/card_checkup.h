@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "app/card_traces.h"
+#include "app/trace_file.h"
 #include "core/base/json.h"
 #include "kernels/card.h"
 

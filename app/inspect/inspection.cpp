@@ -1,19 +1,197 @@
 #include "app/inspect/inspection.h"
 
-#include <fmt/format.h>
-
-#include <nlohmann/json.hpp>
+#include <algorithm>
 #include <utility>
 
-#include "app/inspect/plan_text.h"
-#include "app/ui/sanitizer.h"
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
 #include "app/ui/table.h"
+#include "app/ui/text.h"
 #include "core/base/error.h"
 #include "core/text/chat_template.h"
 #include "core/text/tokenizer.h"
-#include "models/weight_list.h"
+#include "models/weight_index.h"
 
 namespace hyb::app {
+namespace {
+
+using models::Attention;
+using models::DeltaNet;
+using models::Mlp;
+using models::Moe;
+using models::ShortConv;
+using models::Ssd;
+
+PartGroup group_of(const Attention& part) {
+  std::string text =
+      fmt::format("{} heads x {}, {} kv heads, ", part.heads, part.head_dim, part.kv_heads);
+  text += part.rope
+              ? fmt::format("rope over {} dims, theta {}", part.rope->rotary_dim, part.rope->theta)
+              : "no positions";
+  if (part.qk_norm) text += ", q/k norm";
+  if (part.output_gate) text += ", output gate";
+  return {.kind = "attention", .text = std::move(text), .layers = {}};
+}
+
+PartGroup group_of(const Ssd& part) {
+  return {.kind = "ssd",
+          .text = fmt::format("Mamba-2, {} heads x {} x {}, {} group{}, convolution of {}",
+                              part.heads, part.head_dim, part.state_dim, part.groups,
+                              part.groups == 1 ? "" : "s", part.conv_width),
+          .layers = {}};
+}
+
+PartGroup group_of(const DeltaNet& part) {
+  return {.kind = "delta",
+          .text = fmt::format("gated delta net, {} value heads, {} key heads, {} x {}, "
+                              "convolution of {}",
+                              part.value_heads, part.key_heads, part.key_dim, part.value_dim,
+                              part.conv_width),
+          .layers = {}};
+}
+
+PartGroup group_of(const ShortConv& part) {
+  return {.kind = "conv",
+          .text = fmt::format("gated short convolution of {}, {} channels", part.conv_width,
+                              part.channels),
+          .layers = {}};
+}
+
+const char* activation_text(models::Activation activation, bool gated) {
+  if (activation == models::Activation::relu2) return gated ? "gated relu2" : "relu2";
+  return gated ? "gated silu" : "silu";
+}
+
+PartGroup group_of(const Mlp& part) {
+  return {
+      .kind = "mlp",
+      .text = fmt::format("{} wide, {}", part.hidden, activation_text(part.activation, part.gated)),
+      .layers = {}};
+}
+
+PartGroup group_of(const Moe& part) {
+  std::string text = fmt::format("{} experts, {} active, {} wide, {}", part.experts, part.active,
+                                 part.hidden, activation_text(part.activation, part.gated));
+  if (part.groups > 1) {
+    text += fmt::format(", of {} of {} groups", part.active_groups, part.groups);
+  }
+  if (part.latent > 0) text += fmt::format(", latent {}", part.latent);
+  if (part.shared_hidden > 0) text += fmt::format(", shared expert {} wide", part.shared_hidden);
+  return {.kind = "moe", .text = std::move(text), .layers = {}};
+}
+
+}  // namespace
+
+std::vector<PartGroup> part_groups(const models::Plan& plan) {
+  std::vector<PartGroup> groups;
+  for (std::size_t layer = 0; layer < plan.layers.size(); ++layer) {
+    for (const models::Block& block : plan.layers[layer].blocks) {
+      for (const models::Part& part : block.parts) {
+        PartGroup group = std::visit([](const auto& known) { return group_of(known); }, part);
+        auto same = std::find_if(groups.begin(), groups.end(), [&](const PartGroup& other) {
+          return other.kind == group.kind && other.text == group.text;
+        });
+        if (same == groups.end()) same = groups.insert(same, std::move(group));
+        same->layers.push_back(static_cast<std::int32_t>(layer));
+      }
+    }
+  }
+  return groups;
+}
+
+std::string runs_text(const std::vector<std::int32_t>& numbers) {
+  std::string text;
+  for (std::size_t begin = 0; begin < numbers.size();) {
+    std::size_t end = begin + 1;
+    while (end < numbers.size() && numbers[end] == numbers[end - 1] + 1) ++end;
+    if (!text.empty()) text += ", ";
+    text += std::to_string(numbers[begin]);
+    if (end - begin > 1) text += fmt::format("-{}", numbers[end - 1]);
+    begin = end;
+  }
+  return text;
+}
+
+Json layer_counts(const models::Plan& plan) {
+  Json counts = {{"total", plan.layers.size()}};
+  for (const PartGroup& group : part_groups(plan)) {
+    counts[group.kind] = counts.value(group.kind, std::size_t{0}) + group.layers.size();
+  }
+  return counts;
+}
+
+namespace {
+
+TensorRow row_of(const models::CheckedTensor& checked) {
+  return {.name = checked.stored->name,
+          .dtype = std::string(name_of(checked.stored->dtype)),
+          .shape = checked.stored->shape,
+          .verdict = checked.verdict,
+          .note = checked.fault};
+}
+
+TensorRow missing_row(const models::RequiredWeight& weight) {
+  return {.name = weight.names.front(),
+          .dtype = {},
+          .shape = weight.shape,
+          .verdict = TensorVerdict::missing,
+          .note = {}};
+}
+
+}  // namespace
+
+const char* verdict_name(TensorVerdict verdict) {
+  switch (verdict) {
+    case TensorVerdict::right:
+      return "ok";
+    case TensorVerdict::missing:
+      return "missing";
+    case TensorVerdict::wrong:
+      return "wrong";
+    case TensorVerdict::unused:
+      return "unused";
+    case TensorVerdict::extra:
+      break;
+  }
+  return "extra";
+}
+
+std::string shape_text(const std::vector<std::int64_t>& shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
+}
+
+std::int64_t TensorCheck::count(TensorVerdict verdict) const {
+  return std::count_if(rows.begin(), rows.end(),
+                       [&](const TensorRow& row) { return row.verdict == verdict; });
+}
+
+TensorCheck check_tensors(const ModelOutline& outline, const TensorFiles& files) {
+  TensorCheck check;
+  check.files = files.files().size();
+  check.bytes = files.bytes();
+  const models::WeightCheck found = models::check_weights(outline.plan, *outline.family, files);
+  for (const models::CheckedWeight& weight : found.weights) {
+    const bool is_missing = weight.tensor.verdict == TensorVerdict::missing;
+    check.rows.push_back(is_missing ? missing_row(weight.weight) : row_of(weight.tensor));
+    if (weight.scale_tensor) check.rows.push_back(row_of(*weight.scale_tensor));
+  }
+  for (const models::CheckedTensor& other : found.others) check.rows.push_back(row_of(other));
+  for (const std::string_view name : files.names()) {
+    ++check.dtypes[std::string(name_of(files.find(name)->dtype))];
+  }
+  return check;
+}
+
+TensorCheck required_tensors(const ModelOutline& outline) {
+  TensorCheck check;
+  for (const auto& weight : models::required_weights(outline.plan, *outline.family)) {
+    check.rows.push_back(missing_row(weight));
+  }
+  return check;
+}
+
 namespace {
 
 /// Looks at a text of the model; what is wrong with it is told, not thrown.
@@ -76,7 +254,7 @@ std::string tensors_text(const std::optional<TensorCheck>& tensors) {
   for (const TensorVerdict verdict : {TensorVerdict::missing, TensorVerdict::wrong,
                                       TensorVerdict::unused, TensorVerdict::extra}) {
     if (const std::int64_t count = tensors->count(verdict)) {
-      text += fmt::format("; {} {}", count, name_of(verdict));
+      text += fmt::format("; {} {}", count, verdict_name(verdict));
     }
   }
   return text;
@@ -87,7 +265,7 @@ Table tensor_table(const TensorCheck& check, bool all) {
   for (const TensorRow& row : check.rows) {
     if (!all && row.verdict == TensorVerdict::right) continue;
     table.rows.push_back({sanitized_line(row.name), row.dtype, shape_text(row.shape),
-                          name_of(row.verdict), row.note});
+                          verdict_name(row.verdict), row.note});
   }
   return table;
 }
@@ -98,7 +276,7 @@ Json tensor_json(const TensorCheck& check) {
     list.push_back({{"name", row.name},
                     {"dtype", row.dtype},
                     {"shape", row.shape},
-                    {"verdict", name_of(row.verdict)},
+                    {"verdict", verdict_name(row.verdict)},
                     {"note", row.note}});
   }
   return list;

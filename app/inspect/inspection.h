@@ -1,16 +1,74 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "app/inspect/tensor_check.h"
 #include "app/model_outline.h"
-#include "app/template_probe.h"
+#include "app/prompt.h"
+#include "core/base/json.h"
+#include "core/io/tensor_files.h"
+#include "models/plan.h"
 #include "models/roofline.h"
+#include "models/weight_index.h"
 
 namespace hyb::app {
+
+/// Layers that have a part of the same kind and size, and how to say what it is.
+struct PartGroup {
+  std::string kind;  ///< "attention", "ssd", "delta", "mlp", "moe"
+  std::string text;  ///< "12 heads x 128, 4 kv heads"
+  std::vector<std::int32_t> layers;
+};
+
+/// In the order of first appearance.
+std::vector<PartGroup> part_groups(const models::Plan& plan);
+
+/// "0-4, 6, 8-9".
+std::string runs_text(const std::vector<std::int32_t>& numbers);
+
+/// How many layers hold a part of each kind: {"attention": 4, "ssd": 36, ...}.
+Json layer_counts(const models::Plan& plan);
+
+using models::TensorVerdict;
+
+/// "ok", "missing", "wrong", "unused" (known, and of no use to hyb), "extra" (not known).
+const char* name_of(TensorVerdict verdict);
+
+/// A tensor that the plan asks for, or that is in the files, or both.
+struct TensorRow {
+  std::string name;
+  std::string dtype;                ///< "BF16"; "" when it is missing
+  std::vector<std::int64_t> shape;  ///< in the files; as asked for when it is missing
+  TensorVerdict verdict;
+  std::string note;  ///< what is wrong
+};
+
+/// The tensors of a model folder held against its plan; nothing is thrown for what is wrong, so
+/// that all of it can be shown.
+struct TensorCheck {
+  std::vector<TensorRow> rows;                 ///< in the order of the plan, then all others
+  std::map<std::string, std::int64_t> dtypes;  ///< of what is in the files: how many of each
+  std::size_t files = 0;
+  std::uint64_t bytes = 0;
+
+  std::int64_t count(TensorVerdict verdict) const;
+
+  /// Whether the model could be loaded.
+  bool is_complete() const {
+    return count(TensorVerdict::missing) == 0 && count(TensorVerdict::wrong) == 0;
+  }
+};
+
+TensorCheck check_tensors(const ModelOutline& outline, const TensorFiles& files);
+
+/// The rows that a plan asks for, all of them missing: what a folder without weights lacks.
+TensorCheck required_tensors(const ModelOutline& outline);
+
+/// "[12, 4]".
+std::string shape_text(const std::vector<std::int64_t>& shape);
 
 /// All that `hyb inspect` says of a model. Reads headers and texts, no weights.
 struct Inspection {

@@ -3,13 +3,28 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "app/sessions/session_record.h"
-#include "core/memory/session_file.h"
-#include "core/memory/session_memory.h"
+#include "app/chat/conversation.h"
+#include "core/base/json.h"
+#include "core/memory/session/session.h"
 
 namespace hyb::app {
+
+/// A saved chat: what the app's section of a session file holds.
+struct SessionRecord {
+  std::string model;         ///< as the user named it; for people
+  std::int64_t saved_s = 0;  ///< since 1970
+  Conversation conversation;
+};
+
+/// As JSON: every turn with its texts and ids, the branches, the system prompt.
+std::string record_text(const SessionRecord& record);
+
+/// Reads it back. The text is untrusted: whatever breaks the form is Error(model) that begins with
+/// `source`. Ids are numbers from 0 on; that the vocabulary has them is for the caller to check.
+SessionRecord parse_record(std::string_view text, const std::string& source);
 
 /// The name under which a chat without one is saved; the next such chat takes its place.
 inline constexpr const char* last_session = "last";
@@ -63,5 +78,15 @@ class SessionFolder {
  private:
   std::filesystem::path folder_;
 };
+
+/// A table of all sessions: name, turns, tokens of the last answer's prompt and answer, bytes of
+/// the file, when it was saved, with which model; of a damaged one, why it can't be read.
+std::string session_list_text(const SessionFolder& folder);
+
+/// The same as an array of objects.
+Json session_list_json(const SessionFolder& folder);
+
+/// What was said on the session's branch: "user: ..." and "assistant: ..." paragraphs.
+std::string transcript(const Conversation& conversation);
 
 }  // namespace hyb::app

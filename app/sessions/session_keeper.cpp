@@ -1,6 +1,5 @@
 #include "app/sessions/session_keeper.h"
 
-#include <fmt/format.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -8,7 +7,11 @@
 #include <ctime>
 #include <utility>
 
-#include "app/sessions/session_list.h"
+#include <fmt/format.h>
+
+#include "app/commands/commands.h"
+#include "app/digest.h"
+#include "app/sessions/session_folder.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
 
@@ -185,6 +188,37 @@ std::string SessionKeeper::list_text() const { return session_list_text(need_fol
 void SessionKeeper::forget_name() {
   name_.clear();
   version_ = {};
+}
+
+namespace {
+
+std::string device_text(const kernels::Queue& queue) {
+  if (queue.device() == kernels::Device::cpu) return "cpu";
+  return queue.batch_invariant() ? "cuda batch-invariant" : "cuda";
+}
+
+}  // namespace
+
+SessionOrigin session_origin(Session& session, const ModelOptions& options) {
+  const ModelSource& source = session.source();
+  const Hash128 identity = model_identity(source, !options.random_weights);
+  std::string weights = hex(identity);
+  if (options.random_weights) weights += "-random-" + std::to_string(*options.random_weights);
+  const models::Geometry& geometry = session.model().geometry;
+  return {.model = source.name(),
+          .fingerprint = {{"model", std::move(weights)},
+                          // Of kernels and packing: another build may round differently.
+                          {"hyb", version_text()},
+                          {"tokenizer", hex(hash_of(source.read("tokenizer.json").value_or("")))},
+                          {"activation_dtype", std::string(name_of(geometry.activation_dtype))},
+                          {"quantize", std::string(models::name_of(geometry.load.quantize))},
+                          {"kv_dtype", std::string(name_of(geometry.kv_dtype))},
+                          {"state_dtype", std::string(name_of(geometry.state_dtype))},
+                          // Pages lie differently on a card, and its answers differ.
+                          {"device", device_text(session.queue())},
+                          // Answers are the same to the bit within one level only.
+                          {"isa", std::to_string(static_cast<int>(session.queue().isa()))}},
+          .vocab = std::min(session.need_tokenizer().size(), session.model().plan.vocab)};
 }
 
 }  // namespace hyb::app

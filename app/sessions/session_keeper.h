@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "app/chat/conversation.h"
+#include "app/options.h"
+#include "app/session.h"
 #include "app/sessions/session_folder.h"
 
 namespace hyb::app {
@@ -99,5 +101,8 @@ class SessionKeeper {
   std::string name_;
   Version version_;  ///< of the file as this chat knows it
 };
+
+/// What chats with this model are saved with. Reads a few KiB per tensor.
+SessionOrigin session_origin(Session& session, const ModelOptions& options);
 
 }  // namespace hyb::app

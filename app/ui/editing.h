@@ -1,18 +1,110 @@
 #pragma once
 
 #include <cstddef>
+#include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "app/ui/entry.h"
-#include "app/ui/history.h"
 #include "app/ui/keys.h"
-#include "app/ui/line_buffer.h"
 
 namespace hyb::app {
+
+/// What a person entered, with the marks of multi-line input taken out.
+struct Entry {
+  std::string text;
+  bool is_literal = false;  ///< stood between """ marks: never a command
+};
+
+/// Reads a text at the end of a line. None: it goes on in the next line, because it ends in a
+/// backslash, or because it begins with """ and the closing """ is not at its end yet.
+std::optional<Entry> finish_entry(std::string_view text);
+
+/// What an unfinished text becomes when the next line begins: the backslash that asked for it makes
+/// room for the line break.
+std::string continued(std::string text);
+
+/// What to enter so that finish_entry() gives `text` back, wherever that is possible: a text that
+/// itself has """ marks and ends in a backslash is returned as it is.
+std::string as_entry(const std::string& text);
+
+/// The entries of an editor, oldest first, kept in a file across runs when there is one. The file
+/// has one line per entry: "\n" for a line break, "\\" for a backslash; mode 0600. A file that
+/// cannot be read or written is warned of once, and history goes on without it.
+class History {
+ public:
+  static constexpr std::size_t entries_max = 1000;
+  static constexpr std::size_t stored_bytes_max =
+      64 * 1024;  ///< longer entries stay out of the file
+
+  /// Without a file: entries of this run only.
+  History() = default;
+  explicit History(std::filesystem::path file);
+
+  const std::vector<std::string>& entries() const { return entries_; }
+
+  /// Adds an entry, unless it is empty or the same as the last one.
+  void add(const std::string& entry);
+
+ private:
+  void load();
+  void append(const std::string& entry);
+  void rewrite();
+  void give_up(const std::string& reason);
+
+  std::optional<std::filesystem::path> file_;
+  std::vector<std::string> entries_;
+};
+
+/// Text being edited, and where the cursor stands in it. The text is well-formed UTF-8 and may have
+/// several lines; the cursor is a byte offset and never stands inside a grapheme cluster by its own
+/// moves. Words are runs of letters, digits and everything beyond ASCII.
+class LineBuffer {
+ public:
+  const std::string& text() const { return text_; }
+  std::size_t cursor() const { return cursor_; }
+  bool empty() const { return text_.empty(); }
+
+  /// Replaces everything; the cursor goes to the end.
+  void set(std::string text);
+
+  /// At the cursor; what is ill-formed becomes U+FFFD.
+  void insert(std::string_view text);
+
+  void move_left();
+  void move_right();
+  void move_word_left();
+  void move_word_right();
+  void move_home();  ///< to the begin of the line; from there, to the begin of the line above
+  void move_end();   ///< to the end of the line; from there, to the end of the line below
+  bool move_up();    ///< false: already in the first line
+  bool move_down();  ///< false: already in the last line
+
+  void erase_left();
+  void erase_right();
+
+  // What these take away is kept for yank().
+  void kill_to_end();  ///< of the line; at its end, the line break
+  void kill_to_begin();
+  void kill_word_left();   ///< back to white space, as a shell does
+  void kill_word_right();  ///< to the end of the word
+  void yank();
+
+ private:
+  std::size_t line_begin(std::size_t at) const;
+  std::size_t line_end(std::size_t at) const;
+  std::size_t word_left() const;
+  std::size_t word_right() const;
+  void move_to_column(std::size_t begin, int column);
+  void kill(std::size_t begin, std::size_t end);
+
+  std::string text_;
+  std::size_t cursor_ = 0;
+  std::string killed_;
+};
 
 /// What a key did, seen from outside.
 enum class Outcome : std::uint8_t {

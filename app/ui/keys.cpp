@@ -8,77 +8,78 @@
 namespace hyb::app {
 namespace {
 
-using Kind = Key::Kind;
-
 constexpr char escape = '\x1b';
 constexpr std::string_view paste_end = "\x1b[201~";
 
 template <typename Name>
 struct Meaning {
   Name name;
-  Kind kind;
+  Key::Kind kind;
 };
 
 constexpr std::array control_keys = {
-    Meaning<char>{'\x01', Kind::home},
-    Meaning<char>{'\x02', Kind::left},
-    Meaning<char>{'\x03', Kind::interrupt},
-    Meaning<char>{'\x04', Kind::end_of_input},
-    Meaning<char>{'\x05', Kind::end},
-    Meaning<char>{'\x06', Kind::right},
-    Meaning<char>{'\x08', Kind::erase_left},
-    Meaning<char>{'\x09', Kind::tab},
-    Meaning<char>{'\x0a', Kind::line_break},
-    Meaning<char>{'\x0b', Kind::kill_to_end},
-    Meaning<char>{'\x0c', Kind::clear_screen},
-    Meaning<char>{'\x0d', Kind::enter},
-    Meaning<char>{'\x0e', Kind::history_forward},
-    Meaning<char>{'\x10', Kind::history_back},
-    Meaning<char>{'\x12', Kind::search},
-    Meaning<char>{'\x15', Kind::kill_to_begin},
-    Meaning<char>{'\x17', Kind::kill_word_left},
-    Meaning<char>{'\x19', Kind::yank},
-    Meaning<char>{'\x1a', Kind::suspend},
-    Meaning<char>{'\x7f', Kind::erase_left},
+    Meaning<char>{'\x01', Key::Kind::home},
+    Meaning<char>{'\x02', Key::Kind::left},
+    Meaning<char>{'\x03', Key::Kind::interrupt},
+    Meaning<char>{'\x04', Key::Kind::end_of_input},
+    Meaning<char>{'\x05', Key::Kind::end},
+    Meaning<char>{'\x06', Key::Kind::right},
+    Meaning<char>{'\x08', Key::Kind::erase_left},
+    Meaning<char>{'\x09', Key::Kind::tab},
+    Meaning<char>{'\x0a', Key::Kind::line_break},
+    Meaning<char>{'\x0b', Key::Kind::kill_to_end},
+    Meaning<char>{'\x0c', Key::Kind::clear_screen},
+    Meaning<char>{'\x0d', Key::Kind::enter},
+    Meaning<char>{'\x0e', Key::Kind::history_forward},
+    Meaning<char>{'\x10', Key::Kind::history_back},
+    Meaning<char>{'\x12', Key::Kind::search},
+    Meaning<char>{'\x15', Key::Kind::kill_to_begin},
+    Meaning<char>{'\x17', Key::Kind::kill_word_left},
+    Meaning<char>{'\x19', Key::Kind::yank},
+    Meaning<char>{'\x1a', Key::Kind::suspend},
+    Meaning<char>{'\x7f', Key::Kind::erase_left},
 };
 
 // After Escape: what Alt with a key sends.
 constexpr std::array alt_keys = {
-    Meaning<char>{'\r', Kind::line_break},       Meaning<char>{'\n', Kind::line_break},
-    Meaning<char>{'b', Kind::word_left},         Meaning<char>{'f', Kind::word_right},
-    Meaning<char>{'d', Kind::kill_word_right},   Meaning<char>{'\x7f', Kind::kill_word_left},
-    Meaning<char>{'\x08', Kind::kill_word_left},
+    Meaning<char>{'\r', Key::Kind::line_break},
+    Meaning<char>{'\n', Key::Kind::line_break},
+    Meaning<char>{'b', Key::Kind::word_left},
+    Meaning<char>{'f', Key::Kind::word_right},
+    Meaning<char>{'d', Key::Kind::kill_word_right},
+    Meaning<char>{'\x7f', Key::Kind::kill_word_left},
+    Meaning<char>{'\x08', Key::Kind::kill_word_left},
 };
 
 // Parameters and final byte of a control sequence, as xterm, rxvt, the Linux console and the
 // kitty protocol send them. ESC O x counts as ESC [ x.
 constexpr std::array sequences = {
-    Meaning<std::string_view>{"A", Kind::up},
-    Meaning<std::string_view>{"B", Kind::down},
-    Meaning<std::string_view>{"C", Kind::right},
-    Meaning<std::string_view>{"D", Kind::left},
-    Meaning<std::string_view>{"H", Kind::home},
-    Meaning<std::string_view>{"F", Kind::end},
-    Meaning<std::string_view>{"M", Kind::enter},
-    Meaning<std::string_view>{"1~", Kind::home},
-    Meaning<std::string_view>{"7~", Kind::home},
-    Meaning<std::string_view>{"4~", Kind::end},
-    Meaning<std::string_view>{"8~", Kind::end},
-    Meaning<std::string_view>{"3~", Kind::erase_right},
-    Meaning<std::string_view>{"3;5~", Kind::kill_word_right},
-    Meaning<std::string_view>{"1;5C", Kind::word_right},
-    Meaning<std::string_view>{"1;5D", Kind::word_left},
-    Meaning<std::string_view>{"1;3C", Kind::word_right},
-    Meaning<std::string_view>{"1;3D", Kind::word_left},
-    Meaning<std::string_view>{"c", Kind::word_right},
-    Meaning<std::string_view>{"d", Kind::word_left},
-    Meaning<std::string_view>{"13;2u", Kind::line_break},
-    Meaning<std::string_view>{"13;3u", Kind::line_break},
-    Meaning<std::string_view>{"27;2;13~", Kind::line_break},
+    Meaning<std::string_view>{"A", Key::Kind::up},
+    Meaning<std::string_view>{"B", Key::Kind::down},
+    Meaning<std::string_view>{"C", Key::Kind::right},
+    Meaning<std::string_view>{"D", Key::Kind::left},
+    Meaning<std::string_view>{"H", Key::Kind::home},
+    Meaning<std::string_view>{"F", Key::Kind::end},
+    Meaning<std::string_view>{"M", Key::Kind::enter},
+    Meaning<std::string_view>{"1~", Key::Kind::home},
+    Meaning<std::string_view>{"7~", Key::Kind::home},
+    Meaning<std::string_view>{"4~", Key::Kind::end},
+    Meaning<std::string_view>{"8~", Key::Kind::end},
+    Meaning<std::string_view>{"3~", Key::Kind::erase_right},
+    Meaning<std::string_view>{"3;5~", Key::Kind::kill_word_right},
+    Meaning<std::string_view>{"1;5C", Key::Kind::word_right},
+    Meaning<std::string_view>{"1;5D", Key::Kind::word_left},
+    Meaning<std::string_view>{"1;3C", Key::Kind::word_right},
+    Meaning<std::string_view>{"1;3D", Key::Kind::word_left},
+    Meaning<std::string_view>{"c", Key::Kind::word_right},
+    Meaning<std::string_view>{"d", Key::Kind::word_left},
+    Meaning<std::string_view>{"13;2u", Key::Kind::line_break},
+    Meaning<std::string_view>{"13;3u", Key::Kind::line_break},
+    Meaning<std::string_view>{"27;2;13~", Key::Kind::line_break},
 };
 
 template <typename Table, typename Name>
-std::optional<Kind> meaning_of(const Table& table, const Name& name) {
+std::optional<Key::Kind> meaning_of(const Table& table, const Name& name) {
   const auto found =
       std::find_if(table.begin(), table.end(), [&](const auto& row) { return row.name == name; });
   if (found == table.end()) return std::nullopt;
@@ -103,10 +104,10 @@ std::string with_line_breaks(std::string_view text) {
 
 void append_text(std::string text, std::vector<Key>& keys) {
   if (text.empty()) return;
-  if (!keys.empty() && keys.back().kind == Kind::text) {
+  if (!keys.empty() && keys.back().kind == Key::Kind::text) {
     keys.back().text += text;
   } else {
-    keys.push_back({Kind::text, std::move(text)});
+    keys.push_back({Key::Kind::text, std::move(text)});
   }
 }
 
@@ -176,7 +177,7 @@ std::size_t KeyDecoder::push_paste(std::string_view bytes, std::vector<Key>& key
   const std::size_t found = paste_.find(paste_end, searched);
   if (found == std::string::npos) return bytes.size();
   paste_.resize(found);
-  keys.push_back({Kind::paste, with_line_breaks(paste_)});
+  keys.push_back({Key::Kind::paste, with_line_breaks(paste_)});
   paste_ = {};
   phase_ = Phase::plain;
   return found + paste_end.size() - before;

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/text/utf8_stream.h"
+#include "core/text/unicode.h"
 
 namespace hyb::app {
 

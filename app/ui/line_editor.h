@@ -1,17 +1,67 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <deque>
+#include <functional>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "app/ui/editing.h"
-#include "app/ui/history.h"
-#include "app/ui/input.h"
 #include "app/ui/keys.h"
-#include "app/ui/line_view.h"
 #include "app/ui/terminal.h"
 
 namespace hyb::app {
+
+struct InputEvent {
+  enum class Kind : std::uint8_t {
+    entered,      ///< entry is what was entered
+    interrupted,  ///< Ctrl-C with nothing entered
+    ended,        ///< end of input, or the process was asked to end
+  };
+  Kind kind;
+  Entry entry = {};
+};
+
+/// How an entry is asked for. An editor heeds all of it, plain lines the work only.
+struct Asking {
+  std::string prompt = "> ";
+  std::string draft = {};  ///< what stands there to begin with
+  /// Work for the time in which a person types or does nothing, a small piece a call: an entry,
+  /// with plain lines a key, waits for the piece that runs. It may be done on another thread.
+  /// False: nothing is left to do.
+  std::function<bool()> work = {};
+};
+
+/// Where a person's or a script's entries come from.
+class Input {
+ public:
+  virtual ~Input() = default;
+
+  /// Waits for the next one.
+  virtual InputEvent read(const Asking& asking) = 0;
+};
+
+struct ViewOptions {
+  std::string_view prompt;        ///< before the first line, "> "
+  std::string_view continuation;  ///< before every other line, as wide as the prompt
+  int columns = 80;
+  int rows_max = 24;
+};
+
+/// An edited text as rows of a terminal.
+struct View {
+  std::vector<std::string> rows;  ///< each at most `columns` wide, harmless to a terminal
+  int cursor_row = 0;
+  int cursor_column = 0;
+};
+
+/// Lays out the part of `text` around the cursor (a byte offset) that fits into the rows, in time
+/// that depends on the rows and not on the text. Control characters show as ^X, tabs as four
+/// spaces; a row "..." says that there is more above or below.
+View lay_out(std::string_view text, std::size_t cursor, const ViewOptions& options);
 
 struct LineEditorOptions {
   std::string continuation = ". ";
@@ -49,6 +99,22 @@ class LineEditor : public Input {
   std::deque<Key> keys_;
   View drawn_;  ///< what stands on the screen, and where its cursor is
   int changes_seen_ = 0;
+};
+
+/// Lines of stdin without an editor: from a pipe or file each line is an entry as it stands; a
+/// person at a simple terminal sees a prompt on stderr and may enter several lines as one.
+class PlainLines : public Input {
+ public:
+  explicit PlainLines(bool is_person) : is_person_(is_person) {}
+  InputEvent read(const Asking& asking) override;
+
+ private:
+  std::optional<std::string> next_line(const Asking& asking);
+
+  bool is_person_;
+  bool has_ended_ = false;
+  std::string pending_;       ///< read and not yet given out
+  std::size_t searched_ = 0;  ///< of pending_, has no line break
 };
 
 }  // namespace hyb::app

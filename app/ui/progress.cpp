@@ -5,9 +5,8 @@
 #include <algorithm>
 
 #include "app/ui/process.h"
-#include "app/ui/sanitizer.h"
 #include "app/ui/terminal.h"
-#include "app/ui/text_width.h"
+#include "app/ui/text.h"
 
 namespace hyb::app {
 namespace {

@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <string_view>
 
-#include "app/ui/sanitizer.h"
-#include "app/ui/text_width.h"
+#include <nlohmann/json.hpp>
+
+#include "app/ui/text.h"
 #include "core/base/error.h"
 
 namespace hyb::app {
@@ -96,6 +97,10 @@ std::string plain_text(const Table& table) {
   std::string out;
   for (std::size_t i = has_titles ? 0 : 1; i < printer.lines(); ++i) out += printer.line(i);
   return out;
+}
+
+std::string pretty_json(const Json& json) {
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
 }
 
 }  // namespace hyb::app

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "core/base/json.h"
+
 namespace hyb::app {
 
 enum class Align : std::uint8_t { left, right };
@@ -25,5 +27,8 @@ std::string markdown_text(const Table& table);
 
 /// Columns two spaces apart, titles first where there are any, no space at line ends.
 std::string plain_text(const Table& table);
+
+/// Indented by two, with a line break at the end; invalid UTF-8 (a folder's name) becomes U+FFFD.
+std::string pretty_json(const Json& json);
 
 }  // namespace hyb::app

@@ -1,16 +1,180 @@
 #include "app/verify/passages.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <optional>
 #include <random>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "app/batch/input_file.h"
 #include "app/batch/request_maker.h"
+#include "app/ui/process.h"
 #include "core/base/error.h"
 
 namespace hyb::app {
+namespace {
+
+std::int32_t count_of(const auto& values) { return static_cast<std::int32_t>(values.size()); }
+
+[[noreturn]] void fail_dry() {
+  throw Error(ErrorKind::memory, "verify: the pools are too small for the passages");
+}
+
+}  // namespace
+
+/// A passage while it runs.
+struct Replay::Voice {
+  Voice(const Passage& told, Memory start)
+      : passage(&told), memory(std::move(start)), tokens(told.prompt) {}
+
+  std::int32_t length_max() const {
+    // The last token is drawn and not run.
+    return count_of(passage->prompt) + passage->answer_tokens - 1;
+  }
+  bool is_done() const { return memory.length() == length_max(); }
+
+  /// Tokens of the next span, at most `room`; stops at `stop`, where a checkpoint is taken.
+  std::int32_t next_count(std::int32_t room) {
+    std::int32_t count = std::min(count_of(tokens) - memory.length(), room);
+    if (memory.length() < stop) count = std::min(count, stop - memory.length());
+    if (next_cut < passage->cuts.size()) count = std::min(count, passage->cuts[next_cut++]);
+    return count;
+  }
+
+  const Passage* passage;
+  Memory memory;
+  std::vector<TokenId> tokens;
+  Trace trace;
+  std::size_t next_cut = 0;
+  std::int32_t stop = 0;
+};
+
+std::string difference(const Trace& expected, const Trace& found) {
+  if (expected.tokens.size() != found.tokens.size()) {
+    return fmt::format("{} rows instead of {}", found.tokens.size(), expected.tokens.size());
+  }
+  if (expected.logits.size() != found.logits.size()) return "another number of logits";
+  const std::size_t rows = expected.tokens.size();
+  const std::size_t width = rows == 0 ? 0 : expected.logits.size() / rows;
+  for (std::size_t row = 0; row < rows; ++row) {
+    const float* a = expected.logits.data() + row * width;
+    const float* b = found.logits.data() + row * width;
+    if (std::memcmp(a, b, width * sizeof(float)) != 0) {
+      float largest = 0;
+      for (std::size_t i = 0; i < width; ++i) largest = std::max(largest, std::abs(a[i] - b[i]));
+      return fmt::format("row {}: logits differ by up to {}", row, largest);
+    }
+    if (expected.tokens[row] != found.tokens[row]) {
+      return fmt::format("row {}: token {} instead of {}", row, index(found.tokens[row]),
+                         index(expected.tokens[row]));
+    }
+  }
+  return "";
+}
+
+void Replay::advance(std::span<Voice> voices) {
+  if (stop_signal() != 0) throw Error(ErrorKind::runtime, "interrupted");
+  Step step;
+  step.keep_logits = true;
+  std::vector<Voice*> taking_part;
+  std::int32_t room = step_tokens_;
+  auto waiting = static_cast<std::int32_t>(voices.size());
+  for (Voice& voice : voices) {
+    --waiting;
+    if (voice.is_done()) continue;
+    const std::int32_t count = voice.next_count(room - waiting);  // one token each for the others
+    room -= count;
+    if (!voice.memory.reserve(count)) fail_dry();
+    const auto begin = static_cast<std::size_t>(voice.memory.length());
+    Span span = {
+        .tokens =
+            std::span<const TokenId>(voice.tokens).subspan(begin, static_cast<std::size_t>(count)),
+        .position = voice.memory.length(),
+        .tables = voice.memory.tables(),
+        .read_slot = voice.memory.read_slot(),
+        .write_slot = voice.memory.write_slot(),
+        .samples = {}};
+    if (voice.memory.length() + count == count_of(voice.tokens)) {
+      const std::int32_t prompt = count_of(voice.passage->prompt);
+      span.samples.push_back({.token = count - 1,
+                              .params = &voice.passage->sampling,
+                              .draw = static_cast<std::uint64_t>(count_of(voice.tokens) - prompt),
+                              .history = voice.tokens,
+                              .prompt_tokens = prompt});
+    }
+    step.spans.push_back(std::move(span));
+    taking_part.push_back(&voice);
+  }
+  step.orders = pool_.take_orders();
+  const StepResult result = runner_->run(step);
+
+  const std::size_t width =
+      result.sampled.empty() ? 0 : result.logits.size() / result.sampled.size();
+  std::size_t row = 0;
+  for (std::size_t i = 0; i < taking_part.size(); ++i) {
+    Voice& voice = *taking_part[i];
+    voice.memory.keep(count_of(step.spans[i].tokens));
+    if (step.spans[i].samples.empty()) continue;
+    // A row of NaNs names no token. Any will do to go on with: the logits tell.
+    const SampledToken& sampled = result.sampled[row];
+    voice.tokens.push_back(sampled.finite ? sampled.token : TokenId{0});
+    voice.trace.tokens.push_back(voice.tokens.back());
+    const auto logits = result.logits.begin() + static_cast<std::ptrdiff_t>(row * width);
+    voice.trace.logits.insert(voice.trace.logits.end(), logits,
+                              logits + static_cast<std::ptrdiff_t>(width));
+    ++row;
+  }
+}
+
+void Replay::play(std::span<Voice> voices) {
+  while (!std::all_of(voices.begin(), voices.end(), [](const Voice& v) { return v.is_done(); })) {
+    advance(voices);
+  }
+}
+
+std::vector<Trace> Replay::run(std::span<const Passage> passages) {
+  std::vector<Voice> voices;
+  for (const Passage& passage : passages) {
+    std::optional<Memory> memory = pool_.start();
+    if (!memory) fail_dry();
+    voices.emplace_back(passage, std::move(*memory));
+  }
+  play(voices);
+  std::vector<Trace> traces;
+  for (Voice& voice : voices) traces.push_back(std::move(voice.trace));
+  return traces;
+}
+
+Replay::Resumed Replay::run_resumed(const Passage& passage, std::int32_t tokens,
+                                    Precision precision) {
+  std::optional<Memory> memory = pool_.start();
+  if (!memory) fail_dry();
+  std::vector<Voice> first;
+  first.emplace_back(passage, std::move(*memory));
+  Voice& voice = first.front();
+  voice.stop = tokens;
+  while (voice.memory.length() < tokens) advance(first);
+  const std::vector<TokenId> known = voice.tokens;
+  const std::optional<Checkpoint> checkpoint = voice.memory.checkpoint(precision);
+  if (!checkpoint) fail_dry();
+  voice.trace = {};
+  play(first);
+
+  std::vector<Voice> later;
+  for (int i = 0; i < 2; ++i) {
+    std::optional<Memory> resumed = pool_.resume(*checkpoint);
+    if (!resumed) fail_dry();
+    later.emplace_back(passage, std::move(*resumed)).tokens = known;
+  }
+  play(later);
+  return {.straight_on = std::move(voice.trace),
+          .first = std::move(later[0].trace),
+          .second = std::move(later[1].trace)};
+}
+
 namespace {
 
 constexpr std::string_view texts[] = {

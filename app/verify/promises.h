@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "app/verify/replay.h"
+#include "app/verify/passages.h"
 
 namespace hyb::app {
 

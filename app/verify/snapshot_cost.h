@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "app/verify/replay.h"
+#include "app/verify/passages.h"
 #include "core/engine/runner.h"
-#include "core/memory/memory.h"
+#include "core/memory/pool/memory_pool.h"
 
 namespace hyb::app {
 

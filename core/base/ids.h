@@ -1,6 +1,8 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <span>
 #include <type_traits>
 
 namespace hyb {
@@ -34,6 +36,12 @@ concept IdType = std::is_enum_v<Id> && std::is_same_v<std::underlying_type_t<Id>
 template <IdType Id>
 constexpr std::int32_t index(Id id) {
   return static_cast<std::int32_t>(id);
+}
+
+/// How many tokens both begin with.
+inline std::int32_t common_tokens(std::span<const TokenId> one, std::span<const TokenId> other) {
+  const auto ends = std::mismatch(one.begin(), one.end(), other.begin(), other.end());
+  return static_cast<std::int32_t>(ends.first - one.begin());
 }
 
 }  // namespace hyb

@@ -1,15 +1,140 @@
 #include "core/engine/engine.h"
 
+#include <algorithm>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "core/base/error.h"
-#include "core/engine/engine_books.h"
+#include "core/base/marked.h"
 #include "core/engine/engine_limits.h"
-#include "core/engine/trace_recorder.h"
+#include "core/engine/prefill_watch.h"
+#include "core/engine/scheduler.h"
+#include "core/engine/sequence.h"
+#include "core/engine/tier_waiter.h"
+#include "core/engine/trace.h"
+#include "core/memory/tier/snapshot_tier.h"
 
 namespace hyb {
+
+struct ActiveRequest {
+  RequestTerms terms;
+  Sink* sink;
+  std::vector<std::unique_ptr<Sequence>> choices;  ///< null: ended
+  std::size_t unfinished = 0;
+};
+
+/// What a sink is still to hear: text, or the end.
+struct Event {
+  Sink* sink;
+  RequestId request;
+  std::int32_t choice;
+  std::string text;
+  std::optional<Completion> completion;
+};
+
+/// A step that the runner was given: who runs in it, and since when.
+struct StepUnderWay {
+  std::span<const Assignment> plan;  ///< the scheduler's; empty: no step is under way
+  Clock::time_point begin;
+};
+
+/// When a step that is done was launched, and when its tokens were there.
+struct StepTimes {
+  Clock::time_point begin, end;
+};
+
+/// What an engine knows, and how its steps follow each other (engine_steps.cpp).
+///
+/// A step goes through launch, wait and settle; then its events are delivered. On a runner whose
+/// steps run beside the host, the next step is begun before the last one is settled, where it can
+/// be foreseen: a step of one token for each sequence that runs, none of which ends, is cut for a
+/// snapshot or makes another one start. Its tables are made while the step before runs, and its
+/// tokens are already on the device when the host sees them: between the arrival of a step's tokens
+/// and the launch of the next nothing is done but to look at each for an end of the answer.
+/// Detokenising, telling, printing and recording wait until the device is busy again. So no token
+/// is ever run that a sequence does not have, and no snapshot stands elsewhere than without this;
+/// but who is cancelled while a step is under way has run its last token in it: what that drew is
+/// dropped, and its memory stands at all its tokens instead of one before.
+struct Engine::Books {
+  Books(Runner& runner_, const Tokenizer* tokenizer_, const EngineOptions& options);
+
+  // engine_steps.cpp
+  bool run_step();
+  void land(std::optional<RequestId> cancelled = std::nullopt);
+  void abandon() noexcept;
+  void carry_out_orders();
+
+  // engine_books.cpp
+  std::span<const Assignment> plan();
+  void relieve(const Error& error);
+  void settle(const Assignment& entry, const StepResult& result, std::optional<std::size_t> row,
+              const StepTimes& times);
+  void say(const ActiveRequest& active, const Sequence& sequence, std::string text);
+  void finish(ActiveRequest& active, Sequence& sequence);
+  void deliver();
+
+  Runner* runner;
+  const Tokenizer* tokenizer;
+  Capacity capacity;
+  std::int32_t length_asked;
+  bool audits;
+  MemoryPool pool;
+  std::int32_t length_max;
+  PrefixCache prefixes;
+  std::unique_ptr<SnapshotTier> tier;
+  std::vector<RequestId> newcomers;  ///< what is known of their prompts was not looked for yet
+  std::map<RequestId, ActiveRequest> requests;
+  Scheduler scheduler;
+  std::optional<TierDesk> desk;  ///< there is one where there is a tier
+  std::deque<Event> events;
+  Step step;                       ///< the runner's last one
+  Step next_step;                  ///< what it is to be given then
+  std::vector<bool> stop_in_text;  ///< of next_step's sequences: which have stop strings
+  StepUnderWay under_way;
+  MemoryRelief relief;
+  std::function<Clock::time_point()> now;
+  std::optional<PrefillWatch> watch;  ///< none: prefill costs what it was said to cost
+  TraceRecorder* recorder = nullptr;
+  std::int64_t submitted = 0;
+  std::int64_t steps = 0, steps_ahead = 0, failed_steps = 0;
+  std::int32_t unfinished = 0;
+  bool in_run = false;
+  bool in_delivery = false;
+
+ private:
+  void launch(std::span<const Assignment> plan);
+  void finish_step();
+  void begin();
+  StepResult wait();
+  void fail();
+  template <typename Call>
+  void call_runner(const Call& call);
+  template <typename Action>
+  void or_fail(const Action& action);
+  template <typename Wanted>
+  void settle_those(std::span<const Assignment> plan, const StepResult& result,
+                    const StepTimes& times, const Wanted& is_wanted);
+  void launch_next_and_settle(std::span<const Assignment> plan, const StepResult& result,
+                              const StepTimes& times);
+  bool prepare_next();
+  bool goes_on(std::span<const Assignment> plan, const StepResult& result) const;
+  std::exception_ptr launch_next(std::span<const Assignment> plan);
+  void learn_cost(Clock::duration elapsed);
+  void receive_newcomers();
+  void draw_early(ActiveRequest& active, Sequence& sequence);
+  void keep_logits(Sequence& sequence, const StepResult& result, std::size_t row);
+};
 
 Engine::Engine(Runner& runner, const Tokenizer* tokenizer, const EngineOptions& options)
     : books_(std::make_unique<Books>(runner, tokenizer, options)) {}
@@ -161,6 +286,371 @@ void Engine::audit() const {
           "engine: unfinished choices are counted once");
   require(unfinished > 0 || books_->prefixes.tree().size() > 0 || books_->pool.all_free(),
           "engine: nobody is there, and yet memory is held");
+}
+
+Engine::Books::Books(Runner& runner_, const Tokenizer* tokenizer_, const EngineOptions& options)
+    : runner(&runner_),
+      tokenizer(tokenizer_),
+      capacity((check_engine(runner_.capacity(), options), runner_.capacity())),
+      length_asked(options.length_max),
+      audits(options.audit),
+      pool(capacity.memory),
+      length_max(length_limit(pool, options.length_max)),
+      prefixes(pool, options.prefixes),
+      scheduler(pool, prefixes,
+                {.sequences_max =
+                     std::min({options.sequences_max, capacity.step_rows, capacity.step_tokens}),
+                 .chunk_tokens = options.chunk_tokens,
+                 .step_tokens = capacity.step_tokens,
+                 .step_spans = capacity.step_spans,
+                 .shared_tokens_min = options.shared_tokens_min,
+                 .look_ahead = options.look_ahead}),
+      now(options.now) {
+  pool.set_backing([this](SuperblockId superblock, bool may_create) {
+    return runner->back(superblock, may_create);
+  });
+  if (!options.measures_prefill) return;
+  watch.emplace(options.prefixes.cost, options.chunk_tokens, length_max);
+}
+
+/// Before they look for what is known of their prompts.
+void Engine::Books::receive_newcomers() {
+  for (const RequestId id : std::exchange(newcomers, {})) {
+    const auto request = requests.find(id);
+    if (request == requests.end()) continue;
+    Sequence* const first = request->second.choices.front().get();
+    if (first != nullptr) draw_early(request->second, *first);
+  }
+}
+
+/// Empty where there is nothing to do. When all that could run wait for the tier, so does this.
+std::span<const Assignment> Engine::Books::plan() {
+  receive_newcomers();
+  if (desk) desk->look();
+  std::span<const Assignment> assignments = scheduler.plan();
+  while (assignments.empty() && desk && desk->is_awaited()) {
+    desk->wait();
+    desk->look();
+    assignments = scheduler.plan();
+  }
+  return assignments;
+}
+
+/// The next step may run what the one that failed was to run; else the error is thrown. What can
+/// never be held any more ends here.
+void Engine::Books::relieve(const Error& error) {
+  if (!relief.relieve(pool, *runner, error)) throw with_holdings(error, *runner);
+  length_max = length_limit(pool, length_max);
+  std::vector<Sequence*> too_long;
+  for (auto& [id, active] : requests) {
+    active.terms.length_max = std::min(active.terms.length_max, length_max);
+    for (const auto& choice : active.choices) {
+      if (choice != nullptr && choice->tokens() >= length_max) too_long.push_back(choice.get());
+    }
+  }
+  for (Sequence* const sequence : too_long) {
+    ActiveRequest& active = requests.at(sequence->age().request);
+    say(active, *sequence,
+        sequence->fail(fmt::format("memory: the device took back what {} tokens need; it has room "
+                                   "for {} now; end what else uses it, or shorten the prompt",
+                                   sequence->tokens(), length_max)));
+    finish(active, *sequence);
+  }
+}
+
+/// From logits that were kept. The sequence then starts behind its prompt, as one that was
+/// preempted there.
+void Engine::Books::draw_early(ActiveRequest& active, Sequence& sequence) {
+  if (!sequence.keeps_logits()) return;
+  const std::span<const float> logits = prefixes.logits(sequence.prompt());
+  if (logits.empty()) return;
+  const SampledToken sampled = runner->draw(logits, sequence.sample_row());
+  if (!sampled.finite) return;
+  const SnapshotSource source = prefixes.tree().standing(sequence.prompt()).here->source;
+  say(active, sequence, sequence.accept_early(sampled, now(), source));
+  if (sequence.finished()) finish(active, sequence);
+}
+
+void Engine::Books::keep_logits(Sequence& sequence, const StepResult& result, std::size_t row) {
+  if (!sequence.keeps_logits() || !sequence.is_unanswered() || !result.sampled[row].finite) return;
+  const std::size_t width = result.logits.size() / result.sampled.size();
+  const auto vocab = static_cast<std::size_t>(capacity.vocab);
+  require(width >= vocab, "engine: a runner that is asked for logits returns them");
+  scheduler.keep_logits(sequence, std::span(result.logits).subspan(row * width, vocab));
+}
+
+/// One sequence's part, or piece, of a step that is done. `row`: where among the sampled ones its
+/// own is, if there is one that it is to have.
+void Engine::Books::settle(const Assignment& entry, const StepResult& result,
+                           std::optional<std::size_t> row, const StepTimes& times) {
+  Sequence& sequence = *entry.sequence;
+  sequence.ran(entry.tokens, times.begin);
+  scheduler.ran(sequence);
+  if (sequence.is_prefilled()) {
+    sequence.end_prefill(times.end);
+  } else if (row) {
+    keep_logits(sequence, result, *row);
+    std::string text = sequence.accept(result.sampled[*row], times.end);
+    if (!text.empty()) say(requests.at(sequence.age().request), sequence, std::move(text));
+  }
+  if (sequence.finished()) finish(requests.at(sequence.age().request), sequence);
+}
+
+void Engine::Books::say(const ActiveRequest& active, const Sequence& sequence, std::string text) {
+  if (text.empty()) return;
+  events.push_back({.sink = active.sink,
+                    .request = active.terms.id,
+                    .choice = sequence.age().choice,
+                    .text = std::move(text),
+                    .completion = std::nullopt});
+}
+
+/// Neither the sequence nor, after its last choice, the request exists after this.
+void Engine::Books::finish(ActiveRequest& active, Sequence& sequence) {
+  const Age age = sequence.age();
+  if (desk) desk->leave(sequence);
+  Completion completion = sequence.take_completion();
+  std::exception_ptr failure;
+  try {
+    completion.reason == FinishReason::error ? scheduler.remove(sequence)
+                                             : scheduler.retire(sequence);
+  } catch (...) {
+    scheduler.remove(sequence);
+    failure = std::current_exception();  // it could not leave a snapshot; its answer stands
+  }
+  if (recorder != nullptr && !active.terms.request.prefill_only) {
+    recorder->ended(age.request, age.choice, completion.tokens);
+  }
+  events.push_back({.sink = active.sink,
+                    .request = age.request,
+                    .choice = age.choice,
+                    .text = {},
+                    .completion = std::move(completion)});
+  active.choices[static_cast<std::size_t>(age.choice)].reset();
+  --unfinished;
+  if (--active.unfinished == 0) requests.erase(age.request);
+  if (failure != nullptr) std::rethrow_exception(failure);
+}
+
+/// A sink may submit, cancel or throw: an event leaves the queue before it is told.
+void Engine::Books::deliver() {
+  if (in_delivery) return;
+  const Marked delivering(in_delivery);
+  while (!events.empty()) {
+    const Event event = std::move(events.front());
+    events.pop_front();
+    if (event.completion) {
+      event.sink->on_finish(event.request, event.choice, *event.completion);
+    } else {
+      event.sink->on_text(event.request, event.choice, event.text);
+    }
+  }
+}
+
+/// False where there is nothing to do.
+bool Engine::Books::run_step() {
+  if (under_way.plan.empty()) {
+    const std::span<const Assignment> planned = plan();
+    if (planned.empty()) return false;
+    launch(planned);
+  }
+  finish_step();
+  return true;
+}
+
+/// The spans keep their buffers from step to step.
+void Engine::Books::launch(std::span<const Assignment> plan) {
+  step.spans.resize(plan.size());
+  step.keep_logits = false;
+  for (std::size_t i = 0; i < plan.size(); ++i) {
+    const Sequence& sequence = *plan[i].sequence;
+    sequence.fill(step.spans[i], plan[i].tokens, plan[i].cuts);
+    const bool draws_first = !step.spans[i].samples.empty() && sequence.is_unanswered();
+    step.keep_logits = step.keep_logits || (draws_first && sequence.keeps_logits());
+  }
+  under_way = {.plan = plan, .begin = now()};
+  begin();
+}
+
+/// Where steps do not run beside the host, this one runs in wait().
+void Engine::Books::begin() {
+  pool.take_orders(step.orders);
+  ++steps;
+  if (runner->runs_beside()) call_runner([&] { runner->launch(step); });
+}
+
+/// What the runner throws ends the step.
+template <typename Call>
+void Engine::Books::call_runner(const Call& call) {
+  try {
+    const Marked running(in_run);
+    call();
+  } catch (...) {
+    under_way = {};
+    fail();
+    throw;
+  }
+}
+
+/// A failed step leaves unknown bytes in what it was to write, and one that is not settled whole
+/// leaves sequences that stand elsewhere than their states: nothing that holds memory is trusted.
+void Engine::Books::fail() {
+  ++failed_steps;
+  scheduler.release_all();
+}
+
+/// The sequences of the step are as they were before it.
+StepResult Engine::Books::wait() {
+  std::size_t rows = 0;
+  for (const Span& span : step.spans) rows += span.samples.size();
+  StepResult result;
+  call_runner([&] {
+    result = runner->runs_beside() ? runner->wait() : runner->run(step);
+    check_result(result, rows, capacity.vocab);
+  });
+  if (rows > 0) relief.get_on();
+  return result;
+}
+
+/// The step that is under way, to its end. Then the next one may be under way.
+void Engine::Books::finish_step() {
+  const bool is_prepared = prepare_next();
+  const StepResult result = wait();
+  const StepUnderWay done = std::exchange(under_way, {});
+  const StepTimes times = {.begin = done.begin, .end = now()};
+  or_fail([&] {
+    if (is_prepared && goes_on(done.plan, result)) {
+      launch_next_and_settle(done.plan, result, times);
+    } else {
+      if (watch) learn_cost(times.end - times.begin);
+      settle_those(done.plan, result, times, [](std::size_t) { return true; });
+    }
+  });
+}
+
+/// Of a step that ran: what goes wrong while it is settled leaves none under way.
+template <typename Action>
+void Engine::Books::or_fail(const Action& action) {
+  try {
+    action();
+  } catch (...) {
+    abandon();
+    fail();
+    throw;
+  }
+}
+
+/// `step` has its spans, or those of the next, whose rows are the same.
+template <typename Wanted>
+void Engine::Books::settle_those(std::span<const Assignment> plan, const StepResult& result,
+                                 const StepTimes& times, const Wanted& is_wanted) {
+  std::size_t rows = 0;
+  for (std::size_t i = 0; i < plan.size(); ++i) {
+    const bool is_sampled = !step.spans[i].samples.empty();
+    const std::optional<std::size_t> row = is_sampled ? std::optional(rows++) : std::nullopt;
+    if (is_wanted(i)) settle(plan[i], result, row, times);
+  }
+}
+
+/// Those whose text may end them are told first; the others may be told while the next step runs.
+void Engine::Books::launch_next_and_settle(std::span<const Assignment> plan,
+                                           const StepResult& result, const StepTimes& times) {
+  const std::int32_t unended = unfinished;
+  settle_those(plan, result, times, [&](std::size_t i) { return stop_in_text[i]; });
+  std::exception_ptr failure;
+  if (unfinished == unended) failure = launch_next(plan);
+  settle_those(plan, result, times, [&](std::size_t i) { return !stop_in_text[i]; });
+  if (failure != nullptr) std::rethrow_exception(failure);
+}
+
+/// Makes the step that may follow the one under way. False: it has to be planned.
+bool Engine::Books::prepare_next() {
+  const std::span<const Assignment> plan = under_way.plan;
+  if (!runner->runs_beside() || step.keep_logits || (desk && desk->is_awaited())) return false;
+  if (!newcomers.empty()) return false;  // one whose logits are known needs no step
+  // Orders would ride in it, and it may never come.
+  if (pool.has_orders() || !scheduler.foresees_next(plan) || pool.has_orders()) return false;
+  next_step.orders.clear();
+  next_step.keep_logits = false;
+  next_step.spans.resize(plan.size());
+  stop_in_text.resize(plan.size());
+  for (std::size_t i = 0; i < plan.size(); ++i) {
+    plan[i].sequence->fill_next(next_step.spans[i]);
+    stop_in_text[i] = !plan[i].sequence->request().stop.empty();
+  }
+  try {
+    const Marked running(in_run);
+    runner->prepare(next_step);
+  } catch (const std::exception&) {
+    return false;  // nothing was touched: the launch after this step meets what is wrong
+  }
+  return true;
+}
+
+bool Engine::Books::goes_on(std::span<const Assignment> plan, const StepResult& result) const {
+  for (std::size_t i = 0; i < plan.size(); ++i) {
+    if (!plan[i].sequence->goes_on_after(result.sampled[i])) return false;
+  }
+  return true;
+}
+
+/// The step before is not settled yet, so what goes wrong is returned.
+std::exception_ptr Engine::Books::launch_next(std::span<const Assignment> plan) {
+  std::swap(step, next_step);
+  pool.pass_step();
+  ++steps;
+  ++steps_ahead;
+  try {
+    const Marked running(in_run);
+    runner->launch_prepared();
+  } catch (...) {
+    return std::current_exception();
+  }
+  under_way = {.plan = plan, .begin = now()};
+  return nullptr;
+}
+
+/// Afterwards no step is under way, and memory is what the books say. Only a step that was begun
+/// early can be under way here: every sequence in it has drawn a token.
+void Engine::Books::land(std::optional<RequestId> cancelled) {
+  if (under_way.plan.empty()) return;
+  const StepResult result = wait();
+  const StepUnderWay done = std::exchange(under_way, {});
+  const StepTimes times = {.begin = done.begin, .end = now()};
+  or_fail([&] {
+    for (std::size_t i = 0; i < done.plan.size(); ++i) {
+      const bool is_dropped = done.plan[i].sequence->age().request == cancelled;
+      settle(done.plan[i], result, is_dropped ? std::nullopt : std::optional(i), times);
+    }
+  });
+}
+
+/// What the step under way drew is not wanted.
+void Engine::Books::abandon() noexcept {
+  if (under_way.plan.empty()) return;
+  try {
+    runner->wait();
+  } catch (...) {
+    // The step is over either way.
+  }
+  under_way = {};
+}
+
+void Engine::Books::carry_out_orders() {
+  require(!in_run, "engine: a runner does not give orders");
+  land();
+  if (!pool.has_orders()) return;
+  step.spans.clear();
+  step.keep_logits = false;
+  begin();
+  wait();
+}
+
+void Engine::Books::learn_cost(Clock::duration elapsed) {
+  const std::optional<PrefillCost> cost = watch->ran(step, elapsed);
+  if (!cost) return;
+  prefixes.set_cost(*cost);
+  if (tier != nullptr) tier->set_cost(*cost);
 }
 
 }  // namespace hyb

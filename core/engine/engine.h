@@ -8,8 +8,8 @@
 
 #include "core/engine/request.h"
 #include "core/engine/runner.h"
-#include "core/memory/memory.h"
-#include "core/memory/prefix_cache.h"
+#include "core/memory/pool/memory_pool.h"
+#include "core/memory/prefix/prefix_cache.h"
 
 namespace hyb {
 

@@ -1,10 +1,13 @@
 #include "core/engine/engine_limits.h"
 
-#include <fmt/format.h>
-
+#include <algorithm>
+#include <string>
 #include <string_view>
 
+#include <fmt/format.h>
+
 #include "core/base/error.h"
+#include "core/base/log.h"
 
 namespace hyb {
 
@@ -53,6 +56,23 @@ void check_fits(const MemoryPool& pool, std::int64_t prompt_tokens, std::int32_t
                   "bytes, enough for a prompt of {} tokens; shorten it, or give more memory",
                   prompt_tokens, pool.bytes_peak(static_cast<std::int32_t>(prompt_tokens) + 1, 1),
                   pool.layout().bytes(), length_max - 1));
+}
+
+bool MemoryRelief::relieve(MemoryPool& pool, Runner& runner, const Error& error) {
+  if (error.kind() != ErrorKind::memory || is_short_) return false;
+  is_short_ = true;
+  runner.give_way();
+  const std::int32_t superblocks = pool.shrink(std::max(1, pool.superblocks_free() / 8));
+  const std::string given =
+      superblocks == 0 ? "" : fmt::format(" {} superblocks of the pools go back,", superblocks);
+  log::warning(fmt::format("{};{} what ran is run again", error.what(), given));
+  return true;
+}
+
+Error with_holdings(const Error& error, const Runner& runner) {
+  const std::string holdings = runner.holdings();
+  if (error.kind() != ErrorKind::memory || holdings.empty()) return error;
+  return Error(error.kind(), fmt::format("{}; {}", error.what(), holdings));
 }
 
 }  // namespace hyb

@@ -6,7 +6,7 @@
 namespace hyb {
 namespace {
 
-constexpr std::int64_t tokens_min = 16;
+constexpr std::int64_t watched_tokens_min = 16;
 constexpr std::int64_t steps_between = 32;  // looks at the cost, the first few powers of two aside
 constexpr double much = 0.1;
 
@@ -26,7 +26,7 @@ std::optional<PrefillCost> PrefillWatch::ran(const Step& step,
     work.positions += end * end - begin * begin;
     if (span.tokens.size() == 1) ++single;
   }
-  if (work.tokens < tokens_min || 4 * single > work.tokens) return std::nullopt;
+  if (work.tokens < watched_tokens_min || 4 * single > work.tokens) return std::nullopt;
   meter_.ran(work);
   const std::int64_t steps = meter_.steps();
   if (!std::has_single_bit(static_cast<std::uint64_t>(steps)) && steps % steps_between != 0) {

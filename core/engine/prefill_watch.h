@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "core/engine/runner.h"
-#include "core/memory/prefill_meter.h"
+#include "core/memory/prefix/prefill_cost.h"
 
 namespace hyb {
 

@@ -9,7 +9,7 @@
 
 #include "core/base/ids.h"
 #include "core/engine/sampling.h"
-#include "core/memory/prefix_tree.h"
+#include "core/memory/prefix/prefix_tree.h"
 
 namespace hyb {
 

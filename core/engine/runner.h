@@ -9,7 +9,7 @@
 
 #include "core/base/ids.h"
 #include "core/engine/sampling.h"
-#include "core/memory/layout.h"
+#include "core/memory/pool/layout.h"
 
 namespace hyb {
 

@@ -1,14 +1,184 @@
 #include "core/engine/scheduler.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "core/base/error.h"
+#include "core/base/ids.h"
+#include "core/memory/pool/memory_pool.h"
 
 namespace hyb {
+namespace {
+
+/// The first point ahead of the leader, from `enough` to `length`, where a snapshot is wanted
+/// anyway; else `length`.
+std::int32_t agreed_length(const Sequence& leader, std::int32_t length, std::int32_t enough) {
+  for (const Cut& cut : leader.cuts()) {
+    if (cut.length > length) break;
+    if (cut.length >= enough && cut.length > leader.memory().length()) return cut.length;
+  }
+  return length;
+}
+
+std::int64_t superblocks_for(std::int64_t units, std::int32_t units_per_superblock) {
+  if (units <= 0) return 0;
+  return (units + units_per_superblock - 1) / units_per_superblock;
+}
+
+/// Units of each view that the sequences hold, shared ones once.
+std::vector<std::int64_t> units_held(const MemoryPool& pool, std::span<Sequence* const> running) {
+  const MemoryLayout& layout = pool.layout();
+  std::vector<std::int64_t> held(static_cast<std::size_t>(layout.views()));
+  std::vector<bool> is_held;
+  const auto hold = [&](ViewId view, std::int32_t unit) {
+    if (unit < 0 || is_held[static_cast<std::size_t>(unit)]) return;
+    is_held[static_cast<std::size_t>(unit)] = true;
+    ++held[static_cast<std::size_t>(index(view))];
+  };
+  const auto forget = [&](ViewId view) {
+    is_held.assign(static_cast<std::size_t>(layout.superblocks) *
+                       static_cast<std::size_t>(layout.units_per_superblock(view)),
+                   false);
+  };
+  for (std::int32_t group = 0; group < pool.groups(); ++group) {
+    forget(ViewId{group});
+    for (const Sequence* sequence : running) {
+      const PageTable& table = sequence->memory().tables()[static_cast<std::size_t>(group)];
+      for (const PageId page : table) hold(ViewId{group}, index(page));
+    }
+  }
+  forget(layout.slot_view());
+  for (const Sequence* sequence : running) {
+    hold(layout.slot_view(), index(sequence->memory().read_slot()));
+    hold(layout.slot_view(), index(sequence->memory().write_slot()));
+  }
+  return held;
+}
+
+}  // namespace
+
+std::optional<Leader> leader_for(const Sequence& newcomer, std::int32_t resumable,
+                                 std::int32_t tokens_min, std::span<Sequence* const> running) {
+  std::optional<Leader> best;
+  const std::int32_t last = newcomer.tokens() - 1;  // is run in any case
+  const std::int32_t enough = resumable + tokens_min;
+  std::int32_t worthwhile = enough;
+  for (const Sequence* other : running) {
+    if (!(other->age() < newcomer.age()) || !other->request().keep_snapshots) continue;
+    // A probe spares most comparisons.
+    const std::int32_t needed = std::max(worthwhile, other->memory().length() + 1);
+    if (needed > last || needed > other->tokens()) continue;
+    const auto probe = static_cast<std::size_t>(needed - 1);
+    if (other->known()[probe] != newcomer.known()[probe]) continue;
+    const std::int32_t common = std::min(common_tokens(other->known(), newcomer.known()), last);
+    if (common < needed) continue;
+    best =
+        Leader{.age = other->age(),
+               .length = agreed_length(*other, common, std::max(enough, common - tokens_min + 1))};
+    worthwhile = common + 1;
+  }
+  return best;
+}
+
+bool is_awaited(const Leader& leader, std::span<Sequence* const> running) {
+  const auto found = std::lower_bound(
+      running.begin(), running.end(), leader.age,
+      [](const Sequence* sequence, const Age& age) { return sequence->age() < age; });
+  return found != running.end() && (*found)->age() == leader.age &&
+         (*found)->memory().length() < leader.length;
+}
+
+MemoryDemand::MemoryDemand(const MemoryPool& pool)
+    : pool_(&pool), units_(static_cast<std::size_t>(pool.layout().views())) {}
+
+/// Of so many pages more, up to `length`, a kind holds no more at once than it needs there.
+void MemoryDemand::add_pages(std::int32_t group, std::int32_t length, std::int64_t pages) {
+  if (pages <= 0) return;
+  units(ViewId{group}) += std::min<std::int64_t>(pages, pool_->pages_held(group, length) + 1);
+}
+
+MemoryDemand& MemoryDemand::add_growth(const Memory& memory, std::int32_t tokens) {
+  const std::int64_t pages = pool_->pages_for(memory.length() + tokens);
+  for (std::int32_t group = 0; group < pool_->groups(); ++group) {
+    const PageTable& table = memory.tables()[static_cast<std::size_t>(group)];
+    units(ViewId{group}) += std::max<std::int64_t>(0, pages - std::ssize(table));
+  }
+  return *this;
+}
+
+MemoryDemand& MemoryDemand::add_running(const Sequence& sequence) {
+  const std::int64_t pages = pool_->pages_for(sequence.tokens());
+  for (std::int32_t group = 0; group < pool_->groups(); ++group) {
+    const PageTable& table = sequence.memory().tables()[static_cast<std::size_t>(group)];
+    add_pages(group, sequence.tokens(), pages - std::ssize(table));
+    ++units(ViewId{group});
+  }
+  return *this;
+}
+
+MemoryDemand& MemoryDemand::add_newcomer(std::int32_t tokens, std::int32_t resumable) {
+  for (std::int32_t group = 0; group < pool_->groups(); ++group) {
+    add_pages(group, tokens, pool_->pages_for(tokens) - resumable / pool_->page_tokens());
+  }
+  return add_slots(1);
+}
+
+MemoryDemand& MemoryDemand::add_slots(std::int32_t slots) {
+  if (pool_->has_slots()) units(pool_->layout().slot_view()) += slots;
+  return *this;
+}
+
+bool MemoryDemand::fits() const {
+  const MemoryLayout& layout = pool_->layout();
+  const bool is_fixed = !layout.fixed_superblocks.empty();
+  const std::int64_t free = pool_->superblocks_free();
+  std::int64_t superblocks = 0;
+  for (std::int32_t i = 0; i < layout.views(); ++i) {
+    const ViewId view{i};
+    const std::int64_t wanted = units_[static_cast<std::size_t>(i)];
+    if (wanted > pool_->units_free(view)) return false;
+    if (wanted == 0 || is_fixed) continue;
+    const std::int32_t each = layout.units_per_superblock(view);
+    superblocks += superblocks_for(wanted - (pool_->units_free(view) - free * each), each);
+  }
+  return superblocks <= free;
+}
+
+ViewId MemoryDemand::driest() const {
+  const MemoryLayout& layout = pool_->layout();
+  const std::int64_t free = pool_->superblocks_free();
+  ViewId driest{0};
+  std::int64_t most = std::numeric_limits<std::int64_t>::min();
+  for (std::int32_t i = 0; i < layout.views(); ++i) {
+    const std::int32_t each = layout.units_per_superblock(ViewId{i});
+    if (units_[static_cast<std::size_t>(i)] == 0) continue;
+    const std::int64_t lacking = superblocks_for(
+        units_[static_cast<std::size_t>(i)] - (pool_->units_free(ViewId{i}) - free * each), each);
+    if (lacking <= most) continue;
+    driest = ViewId{i};
+    most = lacking;
+  }
+  return driest;
+}
+
+bool MemoryDemand::fits_beside(std::span<Sequence* const> running) const {
+  const MemoryLayout& layout = pool_->layout();
+  const std::vector<std::int64_t> held = units_held(*pool_, running);
+  std::int64_t superblocks = 0;
+  for (std::int32_t i = 0; i < layout.views(); ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    if (units_[at] + held[at] == 0) continue;
+    const std::int64_t needed =
+        superblocks_for(units_[at] + held[at], layout.units_per_superblock(ViewId{i}));
+    if (!layout.fixed_superblocks.empty() && needed > layout.fixed_superblocks[at]) return false;
+    superblocks += needed;
+  }
+  return superblocks <= layout.superblocks - pool_->superblocks_withheld();
+}
 
 void Scheduler::add(std::span<Sequence* const> choices) {
   Sequence& first = *choices.front();
@@ -367,6 +537,139 @@ void Scheduler::audit() const {
     require(!std::binary_search(running_.begin(), running_.end(), sequence, Older{}),
             "scheduler: nobody both waits and runs");
   }
+}
+
+Scheduler::Admission Scheduler::admit(Sequence& sequence) {
+  const auto prompt = checkpoints_.find(sequence.age().request);
+  if (prompt != checkpoints_.end()) {
+    if (admit_choice(sequence, prompt->second)) return Admission::started;
+    if (!running_.empty()) return Admission::no_room;
+    checkpoints_.erase(prompt);
+  }
+  if (sequence.tier_look() == TierLook::awaited) return Admission::awaits_tier;
+  if (sequence.leader() && is_awaited(*sequence.leader(), running_)) return Admission::follows;
+  Lookup lookup = prefixes_->look_up(sequence.known());
+  share_anywhere(sequence, lookup);
+  if (follows(sequence, lookup.resumable)) return Admission::follows;
+  if (!running_.empty() && !make_room_for(sequence, lookup)) return Admission::no_room;
+  std::optional<Memory> memory = memory_for(sequence, lookup);
+  if (!memory) return Admission::no_room;
+
+  // Where it leaves what was seen before a snapshot is wanted, be the others in memory or not.
+  lookup.matched = std::max(lookup.matched, sequence.known_to_tier());
+  const Request& request = sequence.request();
+  if (!sequence.was_started() && request.keep_snapshots) {
+    std::vector<Cut> cuts =
+        request.needed_later ? prefixes_->cuts_at(lookup, sequence.prompt(), request.message_ends)
+                             : prefixes_->cuts(lookup, sequence.prompt(), request.message_ends);
+    // With logits the snapshot stands behind the last token, not before it.
+    if (sequence.keeps_logits()) {
+      std::erase_if(cuts, [](const Cut& cut) { return cut.place == SnapshotPlace::prompt_end; });
+    }
+    sequence.set_cuts(std::move(cuts));
+  }
+  start(sequence, *std::move(memory),
+        {.matched = lookup.matched,
+         .snapshot = lookup.snapshot,
+         .is_tracked = prefixes_->options().enabled,
+         .source = lookup.source});
+  return Admission::started;
+}
+
+bool Scheduler::admit_choice(Sequence& sequence, const Checkpoint& prompt) {
+  Lookup lookup = {.matched = prompt.length(), .resumable = prompt.length(), .snapshot = nullptr};
+  if (!running_.empty() && !make_room_for(sequence, lookup)) return false;
+  std::optional<Memory> memory = pool_->resume(prompt);
+  while (!memory && prefixes_->evict()) memory = pool_->resume(prompt);
+  if (!memory) return false;
+  start(sequence, *std::move(memory), {.matched = sequence.tokens(), .is_tracked = true});
+  return true;
+}
+
+/// Whether it had better wait for one that is running a prefix of its own.
+bool Scheduler::follows(Sequence& sequence, std::int32_t resumable) {
+  if (!prefixes_->options().enabled) return false;
+  const std::optional<Leader> leader =
+      leader_for(sequence, resumable, limits_.shared_tokens_min, running_);
+  sequence.follow(leader);
+  if (!leader) return false;
+  const auto found = std::lower_bound(running_.begin(), running_.end(), leader->age, Older{});
+  cut(**found, leader->length);
+  ++counts_.prefix_waits;
+  return true;
+}
+
+/// Has a running sequence leave a snapshot there.
+void Scheduler::cut(Sequence& sequence, std::int32_t length) {
+  sequence.add_cut({.length = length, .place = SnapshotPlace::branch});
+  const std::int32_t tokens = unassign(sequence);
+  if (tokens == 0) return;
+  const std::int32_t stands = sequence.memory().length();
+  const std::int32_t first = std::min(tokens, sequence.next_cut(stands) - stands);
+  assign(sequence, first);
+  assign_behind_cuts(sequence, tokens - first);
+}
+
+/// Where a sequence can be resumed at every point that it has passed, another that began alike
+/// leaves a snapshot at once.
+void Scheduler::share_anywhere(const Sequence& sequence, Lookup& lookup) {
+  if (!prefixes_->options().enabled || !resumes_anywhere(pool_->layout())) return;
+  for (Sequence* other : running_) {
+    const std::int32_t passed = other->memory().length();
+    if (!other->request().keep_snapshots || passed < lookup.resumable + limits_.shared_tokens_min)
+      continue;
+    const auto known = other->known().first(static_cast<std::size_t>(passed));
+    const std::int32_t common = common_tokens(known, sequence.known());
+    if (common < lookup.resumable + limits_.shared_tokens_min) continue;
+    if (prefixes_->publish(known, other->memory(), SnapshotPlace::branch)) {
+      lookup = prefixes_->look_up(sequence.known());
+    }
+  }
+}
+
+MemoryDemand Scheduler::demand_beside_running(const Sequence& sequence,
+                                              std::int32_t resumable) const {
+  MemoryDemand demand(*pool_);
+  for (const Sequence* other : running_) demand.add_running(*other);
+  demand.add_newcomer(sequence.tokens() + 1, resumable);
+  const PrefixCacheOptions& options = prefixes_->options();
+  if (options.enabled && options.precision == Precision::exact) demand.add_slots(1);
+  return demand;
+}
+
+/// Memory for it beside those that run, at the cost of snapshots if need be; none of them goes
+/// when that would not do. What is free in many superblocks, a little in each, is brought together.
+bool Scheduler::make_room_for(const Sequence& sequence, Lookup& lookup) {
+  const MemoryDemand demand = demand_beside_running(sequence, lookup.resumable);
+  if (demand.fits()) return true;
+  if (!demand.fits_beside(running_)) return false;
+  bool evicted = false;
+  while (!demand.fits() && prefixes_->evict(lookup.snapshot)) evicted = true;
+  while (!demand.fits() && pool_->compact_for(demand.driest())) {
+  }
+  if (evicted && lookup.snapshot != nullptr) lookup = prefixes_->look_up(sequence.known());
+  return demand.fits();
+}
+
+std::optional<Memory> Scheduler::memory_for(const Sequence& sequence, Lookup& lookup) {
+  std::optional<Memory> memory = prefixes_->resume(lookup);
+  while (!memory) {
+    // Alone, it does without a snapshot that it has no room to resume from.
+    const bool has_room = make_room(lookup.snapshot) || (running_.empty() && make_room());
+    if (!has_room) return std::nullopt;
+    lookup = prefixes_->look_up(sequence.known());
+    memory = prefixes_->resume(lookup);
+  }
+  return memory;
+}
+
+void Scheduler::start(Sequence& sequence, Memory memory, const Resumed& resumed) {
+  waiting_.erase(&sequence);
+  running_.insert(std::upper_bound(running_.begin(), running_.end(), &sequence, Older{}),
+                  &sequence);
+  sequence.start(std::move(memory), resumed);
+  drop_checkpoint_if_unused(sequence.age().request);
+  if (sequence.at_prompt_end()) let_choices_go(sequence);
 }
 
 }  // namespace hyb

@@ -11,8 +11,8 @@
 #include "core/engine/request.h"
 #include "core/engine/runner.h"
 #include "core/engine/stop_strings.h"
-#include "core/memory/memory.h"
-#include "core/memory/prefix_cache.h"
+#include "core/memory/pool/memory_pool.h"
+#include "core/memory/prefix/prefix_cache.h"
 #include "core/text/tokenizer.h"
 
 namespace hyb {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "core/base/error.h"
-#include "core/text/utf8.h"
+#include "core/text/unicode.h"
 
 namespace hyb {
 namespace {

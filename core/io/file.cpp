@@ -1,17 +1,74 @@
 #include "core/io/file.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstddef>
+#include <string>
 #include <system_error>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "core/base/error.h"
-#include "core/io/descriptor_io.h"
 
 namespace hyb {
+namespace {
+
+/// `transfer(done)` moves some bytes behind the first `done` of `bytes`, as write() and read() do.
+template <typename Transfer>
+ReadResult repeat(std::size_t bytes, Transfer transfer) {
+  std::size_t done = 0;
+  while (done < bytes) {
+    const ssize_t count = transfer(done);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return {done, errno};
+    if (count == 0) break;
+    done += static_cast<std::size_t>(count);
+  }
+  return {done, 0};
+}
+
+int code_of_write(ReadResult written, std::size_t bytes) {
+  return written.code == 0 && written.bytes < bytes ? ENOSPC : written.code;
+}
+
+}  // namespace
+
+int write_at(int descriptor, std::uint64_t offset, std::span<const std::byte> bytes) {
+  const auto written = repeat(bytes.size(), [&](std::size_t done) {
+    return ::pwrite(descriptor, bytes.data() + done, bytes.size() - done,
+                    static_cast<off_t>(offset + done));
+  });
+  return code_of_write(written, bytes.size());
+}
+
+int write_all(int descriptor, std::string_view text) {
+  const auto written = repeat(text.size(), [&](std::size_t done) {
+    return ::write(descriptor, text.data() + done, text.size() - done);
+  });
+  return code_of_write(written, text.size());
+}
+
+ReadResult read_at(int descriptor, std::uint64_t offset, std::span<std::byte> into) {
+  return repeat(into.size(), [&](std::size_t done) {
+    return ::pread(descriptor, into.data() + done, into.size() - done,
+                   static_cast<off_t>(offset + done));
+  });
+}
+
+int sync_folder(const std::filesystem::path& folder) {
+  const char* const name = folder.empty() ? "." : folder.c_str();
+  const Descriptor opened(::open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!opened.is_open()) return errno;
+  return ::fsync(opened.number()) == 0 || errno == EINVAL ? 0 : errno;
+}
+
 namespace {
 
 [[noreturn]] void fail(const std::filesystem::path& path, const std::string& text) {
@@ -82,6 +139,141 @@ std::string read_whole_file(const std::filesystem::path& path, std::size_t bytes
   std::string text(static_cast<std::size_t>(file.size()), '\0');
   file.read(0, std::as_writable_bytes(std::span(text)));
   return text;
+}
+
+namespace {
+
+constexpr std::size_t buffer_bytes = std::size_t{1} << 20;
+
+/// Whether the name still leads to the open file: whoever held the lock before may have renamed it.
+bool leads_to(const std::filesystem::path& path, int descriptor) {
+  struct stat there {};
+  struct stat open {};
+  return ::lstat(path.c_str(), &there) == 0 && ::fstat(descriptor, &open) == 0 &&
+         there.st_ino == open.st_ino && there.st_dev == open.st_dev;
+}
+
+}  // namespace
+
+AtomicFile::AtomicFile(std::filesystem::path path, FileAccess access)
+    : path_(std::move(path)), beside_(path_) {
+  beside_ += ".new";
+  const bool is_private = access == FileAccess::owner;
+  const mode_t mode = is_private ? 0600 : 0666;
+  constexpr int attempts_max = 8;
+  for (int attempt = 0; attempt < attempts_max; ++attempt) {
+    // O_NONBLOCK: a FIFO of that name is refused, not waited for.
+    descriptor_ = Descriptor(
+        ::open(beside_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, mode));
+    if (!descriptor_.is_open()) fail("can't be written", errno);
+    const int descriptor = descriptor_.number();
+    int code = 0;
+    struct stat status {};
+    if (::fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) {
+      code = EINVAL;
+    } else if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
+      code = errno == EWOULDBLOCK ? EBUSY : errno;
+    } else if (leads_to(beside_, descriptor)) {
+      const bool has_rights = !is_private || ::fchmod(descriptor, mode) == 0;
+      if (has_rights && ::ftruncate(descriptor, 0) == 0) return;
+      code = errno;
+    }
+    if (code != 0) fail("can't be written", code);
+  }
+  fail("is being written by others", EBUSY);
+}
+
+AtomicFile::~AtomicFile() {
+  if (descriptor_.is_open()) ::unlink(beside_.c_str());
+}
+
+void AtomicFile::fail(const char* doing, int code) const {
+  throw Error(ErrorKind::runtime,
+              path_.string() + ": " + doing + ": " + std::generic_category().message(code));
+}
+
+void AtomicFile::put(std::uint64_t offset, std::span<const std::byte> bytes) {
+  const int code = write_at(descriptor_.number(), offset, bytes);
+  if (code != 0) fail("can't be written", code);
+}
+
+void AtomicFile::flush() {
+  put(written_, buffer_);
+  written_ += buffer_.size();
+  buffer_.clear();
+}
+
+void AtomicFile::write(std::span<const std::byte> bytes) {
+  if (buffer_.size() + bytes.size() > buffer_bytes) flush();
+  if (bytes.size() > buffer_bytes) {
+    put(written_, bytes);
+    written_ += bytes.size();
+  } else {
+    buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
+  }
+}
+
+void AtomicFile::rewrite_front(std::span<const std::byte> bytes) {
+  require(bytes.size() <= size(), "atomic file: only what was written can be replaced");
+  flush();
+  put(0, bytes);
+}
+
+void AtomicFile::commit() {
+  require(descriptor_.is_open(), "atomic file: committed once");
+  flush();
+  if (::fsync(descriptor_.number()) != 0) fail("did not get to the disk", errno);
+  if (::rename(beside_.c_str(), path_.c_str()) != 0) fail("can't be put in its place", errno);
+  descriptor_ = Descriptor();
+  const int code = sync_folder(path_.parent_path());
+  if (code != 0) fail("its folder can't be synced", code);
+}
+
+void write_atomically(const std::filesystem::path& path, std::string_view text, FileAccess access) {
+  AtomicFile file(path, access);
+  file.write(text);
+  file.commit();
+}
+
+std::uint64_t checksum(std::span<const std::byte> bytes, std::uint64_t seed) {
+  return XXH3_64bits_withSeed(bytes.data(), bytes.size(), seed);
+}
+
+namespace {
+
+constexpr std::size_t quoted_bytes_max = 200;
+
+bool is_continuation(char c) { return (static_cast<unsigned char>(c) & 0xC0U) == 0x80; }
+
+/// C1 controls are U+0080 to U+009F: the bytes C2 80 to C2 9F.
+bool starts_c1_control(std::string_view rest) {
+  return rest.size() >= 2 && rest[0] == '\xC2' && static_cast<unsigned char>(rest[1]) >= 0x80 &&
+         static_cast<unsigned char>(rest[1]) <= 0x9F;
+}
+
+}  // namespace
+
+std::string quote_name(std::string_view name) {
+  const bool cut = name.size() > quoted_bytes_max;
+  if (cut) {
+    std::size_t end = quoted_bytes_max;
+    while (end > 0 && is_continuation(name[end])) --end;
+    name = name.substr(0, end);
+  }
+  std::string out = "\"";
+  for (std::size_t i = 0; i < name.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(name[i]);
+    if (starts_c1_control(name.substr(i))) {
+      out += fmt::format("\\x{:02x}\\x{:02x}", byte, static_cast<unsigned char>(name[i + 1]));
+      ++i;
+    } else if (byte < 0x20 || byte == 0x7F) {
+      out += fmt::format("\\x{:02x}", byte);
+    } else {
+      out += name[i];
+    }
+  }
+  out += cut ? "\"..." : "\"";
+  return out;
 }
 
 }  // namespace hyb

@@ -10,7 +10,6 @@
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/io/file.h"
-#include "core/io/quote_name.h"
 
 namespace hyb {
 namespace {
@@ -20,7 +19,7 @@ namespace fs = std::filesystem;
 constexpr std::size_t commit_length = 40;
 constexpr std::size_t prefix_length_min = 7;
 
-[[noreturn]] void fail(std::string_view model, const std::string& text) {
+[[noreturn]] void refuse_model(std::string_view model, const std::string& text) {
   throw Error(ErrorKind::model, "model " + quote_name(model) + ": " + text);
 }
 
@@ -86,8 +85,8 @@ std::string read_reference(std::string_view model, const fs::path& path) {
   std::string commit = read_whole_file(path, 4096);
   commit.erase(commit.find_last_not_of(" \t\r\n") + 1);
   if (!is_name_part(commit)) {
-    fail(model,
-         fmt::format("{} should hold a commit, holds {}", path.string(), quote_name(commit)));
+    refuse_model(
+        model, fmt::format("{} should hold a commit, holds {}", path.string(), quote_name(commit)));
   }
   return commit;
 }
@@ -103,8 +102,9 @@ fs::path snapshot_of(std::string_view model, const fs::path& repository,
   if (fs::is_regular_file(reference, ignored)) {
     const std::string commit = read_reference(model, reference);
     if (is_folder(snapshots / commit)) return snapshots / commit;
-    fail(model, fmt::format("{} names the commit {}, but {} is not there; download it again",
-                            reference.string(), commit, (snapshots / commit).string()));
+    refuse_model(model,
+                 fmt::format("{} names the commit {}, but {} is not there; download it again",
+                             reference.string(), commit, (snapshots / commit).string()));
   }
   const std::vector<std::string> commits = entries(snapshots);
   std::vector<std::string> matches;
@@ -114,13 +114,14 @@ fs::path snapshot_of(std::string_view model, const fs::path& repository,
   }
   if (matches.size() == 1) return snapshots / matches.front();
   if (matches.size() > 1) {
-    fail(model, fmt::format("{} commits begin with {}: {}; give more digits", matches.size(),
-                            revision, listed(matches)));
+    refuse_model(model, fmt::format("{} commits begin with {}: {}; give more digits",
+                                    matches.size(), revision, listed(matches)));
   }
-  fail(model, fmt::format("revision {} is not in the Hugging Face cache: looked for {} and {}/{}*; "
-                          "there are the branches {} and the commits {}",
-                          quote_name(revision), reference.string(), snapshots.string(), revision,
-                          listed(entries(repository / "refs")), listed(commits)));
+  refuse_model(
+      model, fmt::format("revision {} is not in the Hugging Face cache: looked for {} and {}/{}*; "
+                         "there are the branches {} and the commits {}",
+                         quote_name(revision), reference.string(), snapshots.string(), revision,
+                         listed(entries(repository / "refs")), listed(commits)));
 }
 
 /// A snapshot is links into the cache's own blobs; one that leads elsewhere was made by someone
@@ -144,21 +145,22 @@ fs::path find_in_hub(std::string_view model, const HubEnvironment& environment) 
   const std::string name(model.substr(0, at));
   const std::string revision(at == std::string_view::npos ? "main" : model.substr(at + 1));
   if (!is_hub_name(name)) {
-    fail(model, "no such folder, and not of the form org/name[@revision]");
+    refuse_model(model, "no such folder, and not of the form org/name[@revision]");
   }
-  if (!is_revision(revision)) fail(model, quote_name(revision) + " can't be a revision");
+  if (!is_revision(revision)) refuse_model(model, quote_name(revision) + " can't be a revision");
   const fs::path hub = hub_folder(environment);
   if (hub.empty()) {
-    fail(model,
-         "no such folder, and no Hugging Face cache to look in: HF_HUB_CACHE, HF_HOME, "
-         "XDG_CACHE_HOME and HOME are unset");
+    refuse_model(model,
+                 "no such folder, and no Hugging Face cache to look in: HF_HUB_CACHE, HF_HOME, "
+                 "XDG_CACHE_HOME and HOME are unset");
   }
   std::string folder_name = "models--" + name;
   const std::size_t slash = folder_name.find('/');
   if (slash != std::string::npos) folder_name.replace(slash, 1, "--");
   if (!is_folder(hub / folder_name)) {
-    fail(model, fmt::format("not found: looked for the folders {} and {}; nothing is downloaded",
-                            fs::absolute(fs::path(model)).string(), (hub / folder_name).string()));
+    refuse_model(model,
+                 fmt::format("not found: looked for the folders {} and {}; nothing is downloaded",
+                             fs::absolute(fs::path(model)).string(), (hub / folder_name).string()));
   }
   fs::path snapshot = snapshot_of(model, hub / folder_name, revision);
   report_outside_links(snapshot, hub);
@@ -178,12 +180,13 @@ fs::path hub_folder(const HubEnvironment& environment) {
 }
 
 fs::path find_model_folder(std::string_view model, const HubEnvironment& environment) {
-  if (model.empty()) fail(model, "the name is empty");
-  if (model.find('\0') != std::string_view::npos) fail(model, "the name holds a NUL byte");
+  if (model.empty()) refuse_model(model, "the name is empty");
+  if (model.find('\0') != std::string_view::npos) refuse_model(model, "the name holds a NUL byte");
   fs::path folder(model);
   std::error_code ignored;
   if (!is_folder(folder)) {
-    if (fs::exists(folder, ignored)) fail(model, "is a file; give the folder that holds it");
+    if (fs::exists(folder, ignored))
+      refuse_model(model, "is a file; give the folder that holds it");
     folder = find_in_hub(model, environment);
   }
   // Opened here so that a missing file, or a link to a blob that was never downloaded, is named.

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "core/base/error.h"
-#include "core/io/checksum.h"
+#include "core/io/file.h"
 
 namespace hyb {
 namespace {

@@ -8,7 +8,6 @@
 #include <span>
 #include <string_view>
 
-#include "core/io/atomic_file.h"
 #include "core/io/file.h"
 
 namespace hyb {

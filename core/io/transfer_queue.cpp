@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "core/base/error.h"
-#include "core/io/checksum.h"
+#include "core/io/file.h"
 
 namespace hyb {
 

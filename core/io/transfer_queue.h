@@ -14,7 +14,6 @@
 #include <thread>
 #include <vector>
 
-#include "core/io/extents.h"
 #include "core/io/storage.h"
 
 namespace hyb {

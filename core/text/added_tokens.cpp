@@ -1,14 +1,117 @@
 #include "core/text/added_tokens.h"
 
 #include <algorithm>
+#include <cctype>
+#include <string>
 
 #include "core/base/error.h"
-#include "core/text/control_tokens.h"
-#include "core/text/json_fields.h"
+#include "core/text/tokenizer_json.h"
 #include "core/text/unicode.h"
-#include "core/text/utf8.h"
 
 namespace hyb {
+
+Trie::Trie() : nodes_(1) { first_.fill(none); }
+
+void Trie::add(std::string_view key, std::int32_t value) {
+  Node node = root;
+  for (const char byte : key) {
+    Node following = next(node, byte);
+    if (following == none) {
+      following = static_cast<Node>(nodes_.size());
+      nodes_.emplace_back();
+      const auto plain = static_cast<unsigned char>(byte);
+      if (node == root) first_[plain] = following;
+      auto& edges = nodes_[static_cast<std::size_t>(node)].edges;
+      const auto place = std::lower_bound(edges.begin(), edges.end(), plain,
+                                          [](Edge edge, unsigned char b) { return edge.byte < b; });
+      edges.insert(place, {plain, following});
+    }
+    node = following;
+  }
+  auto& place = nodes_[static_cast<std::size_t>(node)];
+  if (place.value < 0) place.value = value;
+}
+
+Trie::Node Trie::next(Node node, char byte) const {
+  const auto plain = static_cast<unsigned char>(byte);
+  if (node == root) return first_[plain];
+  const auto& edges = nodes_[static_cast<std::size_t>(node)].edges;
+  const auto place = std::lower_bound(edges.begin(), edges.end(), plain,
+                                      [](Edge edge, unsigned char b) { return edge.byte < b; });
+  return place != edges.end() && place->byte == plain ? place->node : none;
+}
+
+namespace {
+
+// Spellings of published templates. A tool's result is no part of an assistant's turn.
+constexpr std::string_view assistant_markers[] = {
+    "<think>",
+    "</think>",
+    "<|think|>",
+    "<|/think|>",
+    "<|begin_of_thought|>",
+    "<|end_of_thought|>",
+    "<seed:think>",
+    "</seed:think>",
+    "[THINK]",
+    "[/THINK]",
+    "<tool_call>",
+    "</tool_call>",
+    "<tool_calls>",
+    "</tool_calls>",
+    "<|tool_call|>",
+    "<|tool_call_start|>",
+    "<|tool_call_end|>",
+    "<|tool_call_begin|>",
+    "<|tool_call_argument_begin|>",
+    "<|tool_calls_section_begin|>",
+    "<|tool_calls_section_end|>",
+    "<TOOLCALL>",
+    "</TOOLCALL>",
+    "[TOOL_CALLS]",
+    "<minimax:tool_call>",
+    "</minimax:tool_call>",
+    "<function_call>",
+    "</function_call>",
+};
+
+// Parts of the spellings of turns and roles, which some files do not mark as special.
+constexpr std::string_view turn_words[] = {
+    "|im_",      "bom",      "turn",     "role",      "header",      "user",
+    "assistant", "system",   "human",    "developer", "observation", "ipython",
+    "start_of",  "end_of",   "begin_of", "endoftext", "startoftext", "eot",
+    "eom",       "eos",      "bos",      "inst",      "channel",     "message",
+    "return",    "response", "result",   "output",    "sentence",    "special",
+};
+
+bool is_white(std::string_view spelling) {
+  constexpr char32_t sentencepiece_space = 0x2581;
+  for (std::size_t at = 0; at < spelling.size();) {
+    const char32_t code_point = next_code_point(spelling, at);
+    if (!is_white_space(code_point) && code_point != sentencepiece_space) return false;
+  }
+  return true;
+}
+
+bool names_turn(std::string_view spelling) {
+  if (spelling == "<s>" || spelling == "</s>") return true;
+  std::string lower(spelling);
+  std::transform(lower.begin(), lower.end(), lower.begin(),
+                 [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
+  return std::any_of(std::begin(turn_words), std::end(turn_words),
+                     [&](std::string_view word) { return lower.find(word) != std::string::npos; });
+}
+
+}  // namespace
+
+Guard guard_allowing(std::string_view spelling, bool special) {
+  if (!special && is_white(spelling)) return Guard::closed;
+  const bool marker = std::find(std::begin(assistant_markers), std::end(assistant_markers),
+                                spelling) != std::end(assistant_markers);
+  if (marker || (!special && !names_turn(spelling))) return Guard::thinking;
+  return Guard::open;
+}
+
 namespace {
 
 /// A walk along a spelling is made at every place of a text that begins like one: this bounds it.

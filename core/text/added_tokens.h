@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -11,10 +12,46 @@
 #include "core/base/ids.h"
 #include "core/text/guarded_text.h"
 #include "core/text/tokenizer_json.h"
-#include "core/text/trie.h"
 #include "core/text/vocabulary.h"
 
 namespace hyb {
+
+/// A set of byte strings, each with a number, to be walked byte by byte.
+class Trie {
+ public:
+  using Node = std::int32_t;
+  static constexpr Node root = 0;
+  static constexpr Node none = -1;
+
+  Trie();
+
+  /// Gives `key`, which is not empty, the value >= 0; the first one given stays.
+  void add(std::string_view key, std::int32_t value);
+
+  Node next(Node node, char byte) const;
+  std::int32_t value(Node node) const {
+    return nodes_[static_cast<std::size_t>(node)].value;
+  }  ///< -1: no key ends here
+
+ private:
+  struct Edge {
+    unsigned char byte;
+    Node node;
+  };
+  struct Place {
+    std::int32_t value = -1;
+    std::vector<Edge> edges;
+  };
+
+  std::array<Node, 256> first_;  // the root's edges: nearly every walk ends there
+  std::vector<Place> nodes_;
+};
+
+/// The strictest guard over which an added token of this spelling may still be found:
+/// closed for plain text (not special, white space only: runs of spaces and newlines), thinking for
+/// what an assistant turn from a file may hold (markers of thoughts and tool calls, and what is not
+/// special and names no turn and no role), open for everything else.
+Guard guard_allowing(std::string_view spelling, bool special);
 
 /// The tokens that are found by their spelling before (normalized: after) normalisation, and never
 /// by merges.

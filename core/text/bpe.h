@@ -4,18 +4,89 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_set>
 #include <vector>
 
 #include "core/base/ids.h"
-#include "core/text/merge_table.h"
 #include "core/text/tokenizer_json.h"
 #include "core/text/vocabulary.h"
-#include "core/text/word_memo.h"
 
 namespace hyb {
+
+/// Which pairs of neighbours merge, in which order, into what.
+class MergeTable {
+ public:
+  using Rank = std::int32_t;
+  static constexpr Rank none = INT32_MAX;
+
+  explicit MergeTable(std::size_t merges);
+
+  /// Ranks grow from 0 with every call. A pair that comes again takes the later rank.
+  void add(TokenId left, TokenId right, TokenId merged);
+
+  /// Lower merges first; `none` where the two do not merge.
+  Rank rank(TokenId left, TokenId right) const;
+
+  TokenId merged(Rank rank) const { return merged_[static_cast<std::size_t>(rank)]; }
+
+ private:
+  struct Slot {
+    std::uint64_t pair = empty;
+    Rank rank = none;
+  };
+  static constexpr std::uint64_t empty = UINT64_MAX;
+
+  std::size_t slot_of(std::uint64_t pair) const;
+
+  std::vector<Slot> slots_;  // open addressing, at most half full
+  std::vector<TokenId> merged_;
+  std::uint64_t seed_;  // hostile files cannot choose colliding pairs
+};
+
+/// Merges neighbours of `symbols` in place until none are left that the table merges: always the
+/// pair of the lowest rank, the leftmost of equal ones. O(n log n) in time and 16 bytes a symbol at
+/// most beside them. At most 2^31 - 2 symbols.
+void merge_symbols(std::vector<TokenId>& symbols, const MergeTable& table);
+
+/// Remembers the ids of the words of one text: most words come again. Bounded: what does not fit
+/// replaces what was there.
+class WordMemo {
+ public:
+  /// Sized for a text of so many bytes: nothing for short ones, a few MB at most.
+  explicit WordMemo(std::size_t text_bytes);
+
+  struct Key {
+    std::uint64_t hash;
+    bool usable;
+  };
+
+  /// `kind` tells apart what encodes the same word differently.
+  Key key(std::string_view word, std::uint32_t kind) const;
+
+  /// The ids of the word, until the next put(); empty where it is not known. (A word without ids is
+  /// never remembered.)
+  std::span<const TokenId> find(Key key, std::string_view word) const;
+
+  void put(Key key, std::string_view word, std::span<const TokenId> tokens);
+
+ private:
+  struct Slot {
+    std::uint64_t hash = 0;
+    std::uint32_t word_begin = 0;
+    std::uint32_t tokens_begin = 0;
+    std::uint16_t word_bytes = 0;
+    std::uint16_t tokens = 0;  // 0: the slot is free
+  };
+
+  std::size_t slot_of(Key key) const { return key.hash & (slots_.size() - 1); }
+
+  std::vector<Slot> slots_;
+  std::string words_;
+  std::vector<TokenId> tokens_;
+};
 
 /// Byte-pair encoding of words: every character is a symbol, neighbouring symbols merge in the
 /// order of the file's list until none can.

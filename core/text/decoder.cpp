@@ -4,15 +4,14 @@
 #include <optional>
 
 #include "core/base/error.h"
-#include "core/text/byte_level.h"
-#include "core/text/json_fields.h"
 #include "core/text/normalizer.h"
-#include "core/text/utf8.h"
+#include "core/text/tokenizer_json.h"
+#include "core/text/unicode.h"
+#include "core/text/vocabulary.h"
 
 namespace hyb {
 namespace {
 
-constexpr int depth_max = 8;
 constexpr std::int64_t strip_max = 1024;
 
 /// The byte of "<0xNN>", exactly two hexadecimal digits.
@@ -86,8 +85,8 @@ Decoder::Decoder(const Json& json, const std::string& where) {
 
 void Decoder::read(const Json& json, const std::string& where, int depth) {
   const JsonFields fields(json, where);
-  if (depth == depth_max)
-    fields.fail("nested deeper than " + std::to_string(depth_max) + " levels");
+  if (depth == nesting_max)
+    fields.fail("nested deeper than " + std::to_string(nesting_max) + " levels");
   const std::string type = fields.text("type");
   if (type == "Sequence") {
     const Json& steps = fields.array("decoders");

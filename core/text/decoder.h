@@ -8,7 +8,7 @@
 
 #include "core/base/json.h"
 #include "core/text/pattern.h"
-#include "core/text/utf8_stream.h"
+#include "core/text/unicode.h"
 
 namespace hyb {
 

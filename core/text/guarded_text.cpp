@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/text/utf8.h"
+#include "core/text/unicode.h"
 
 namespace hyb {
 

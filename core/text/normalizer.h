@@ -8,9 +8,14 @@
 #include "core/base/json.h"
 #include "core/text/guarded_text.h"
 #include "core/text/pattern.h"
-#include "core/text/unicode_form.h"
 
 namespace hyb {
+
+enum class UnicodeForm { nfc, nfd, nfkc, nfkd };
+
+/// Unicode normalisation, in O(n log n) whatever the number of combining marks in a row. Marks that
+/// compose over a join of guards take the stricter guard.
+GuardedText normalize(const GuardedText& source, UnicodeForm form);
 
 /// Rewrites text before it is cut into words: the `normalizer` of a tokenizer.json.
 class Normalizer {

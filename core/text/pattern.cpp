@@ -6,16 +6,12 @@
 
 #include "core/base/error.h"
 #include "core/text/pattern_dialect.h"
-#include "core/text/utf8.h"
+#include "core/text/unicode.h"
 
 namespace hyb {
-namespace {
 
-constexpr std::uint32_t match_limit = 100'000'000;
-constexpr std::uint32_t depth_limit = 100'000;
-constexpr std::uint32_t heap_limit_kib = 256 << 10;
-constexpr std::size_t stack_first = 32 << 10;
-constexpr std::size_t stack_most = 64 << 20;
+/// Owners of what PCRE2 hands out.
+namespace pcre2 {
 
 template <auto release>
 struct Release {
@@ -31,6 +27,16 @@ using MatchOptions = std::unique_ptr<pcre2_match_context, Release<pcre2_match_co
 using MatchData = std::unique_ptr<pcre2_match_data, Release<pcre2_match_data_free>>;
 using Stack = std::unique_ptr<pcre2_jit_stack, Release<pcre2_jit_stack_free>>;
 
+}  // namespace pcre2
+
+namespace {
+
+constexpr std::uint32_t match_limit = 100'000'000;
+constexpr std::uint32_t depth_limit = 100'000;
+constexpr std::uint32_t heap_limit_kib = 256 << 10;
+constexpr std::size_t stack_first = 32 << 10;
+constexpr std::size_t stack_most = 64 << 20;
+
 std::string message_of(int number) {
   std::array<unsigned char, 256> text{};
   pcre2_get_error_message(number, text.data(), text.size());
@@ -38,7 +44,7 @@ std::string message_of(int number) {
 }
 
 /// Every single character that Ruby's syntax could take for something else.
-std::string quoted(std::string_view text) {
+std::string escape_ruby(std::string_view text) {
   constexpr std::string_view special = R"(\^$.[]|()?*+{})";
   std::string out;
   for (const char c : text) {
@@ -48,8 +54,8 @@ std::string quoted(std::string_view text) {
   return out;
 }
 
-MatchOptions make_match_options() {
-  MatchOptions options(pcre2_match_context_create(nullptr));
+pcre2::MatchOptions make_match_options() {
+  pcre2::MatchOptions options(pcre2_match_context_create(nullptr));
   if (!options) throw Error(ErrorKind::memory, "pattern: no memory left for matching");
   pcre2_set_match_limit(options.get(), match_limit);
   pcre2_set_depth_limit(options.get(), depth_limit);
@@ -60,7 +66,7 @@ MatchOptions make_match_options() {
 }  // namespace
 
 struct Pattern::Compiled {
-  Code code;
+  pcre2::Code code;
 };
 
 /// One pass over a text.
@@ -104,21 +110,21 @@ class Pattern::Search {
 
   const Pattern& pattern_;
   std::string_view text_;
-  MatchOptions options_;
-  MatchData data_;
-  Stack stack_;
+  pcre2::MatchOptions options_;
+  pcre2::MatchData data_;
+  pcre2::Stack stack_;
 };
 
 Pattern::Pattern(std::string_view oniguruma, std::string_view source)
     : written_(oniguruma), source_(source) {
   const std::string text = translate_pattern(oniguruma, source);
-  const CompileOptions options(pcre2_compile_context_create(nullptr));
+  const pcre2::CompileOptions options(pcre2_compile_context_create(nullptr));
   if (!options) throw Error(ErrorKind::memory, "pattern: no memory left for compiling");
   pcre2_set_newline(options.get(), PCRE2_NEWLINE_LF);
   pcre2_set_bsr(options.get(), PCRE2_BSR_UNICODE);
   int error = 0;
   PCRE2_SIZE place = 0;
-  Code code(pcre2_compile(
+  pcre2::Code code(pcre2_compile(
       reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
       PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C | PCRE2_NO_AUTO_CAPTURE,
       &error, &place, options.get()));
@@ -136,7 +142,7 @@ Pattern& Pattern::operator=(Pattern&&) noexcept = default;
 Pattern::~Pattern() = default;
 
 Pattern Pattern::literal(std::string_view text, std::string_view source) {
-  return Pattern(quoted(text), source);
+  return Pattern(escape_ruby(text), source);
 }
 
 void Pattern::each_match(std::string_view text, const Found& found) const {

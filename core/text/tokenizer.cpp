@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "core/text/tokenizer_parts.h"
-#include "core/text/utf8.h"
+#include "core/text/unicode.h"
 
 namespace hyb {
 namespace {

@@ -1,19 +1,76 @@
 #include "core/text/tokenizer_json.h"
 
+#include <nlohmann/json.hpp>
+
 #include "core/base/error.h"
 #include "core/base/json_builder.h"
-#include "core/text/utf8.h"
+#include "core/text/unicode.h"
 
 namespace hyb {
 namespace {
 
-constexpr std::size_t file_bytes_max = std::size_t{256} << 20;
-constexpr int depth_max = 64;
+std::string in_quotes(std::string_view key) {
+  std::string text = "\"";
+  text += key;
+  return text += '"';
+}
+
+}  // namespace
+
+JsonFields::JsonFields(const Json& json, std::string where)
+    : json_(json), where_(std::move(where)) {
+  if (!json.is_object()) fail("an object is expected here");
+}
+
+void JsonFields::fail(const std::string& text) const {
+  throw Error(ErrorKind::model, where_ + ": " + text);
+}
+
+const Json& JsonFields::at(std::string_view key) const {
+  const auto found = json_.find(std::string(key));
+  return found == json_.end() ? null_json : *found;
+}
+
+std::string JsonFields::text(std::string_view key) const {
+  const Json& value = at(key);
+  if (!value.is_string()) fail(in_quotes(key) + " has to be a string");
+  return value.get<std::string>();
+}
+
+std::string JsonFields::text_or(std::string_view key, std::string_view otherwise) const {
+  return at(key).is_null() ? std::string(otherwise) : text(key);
+}
+
+bool JsonFields::flag_or(std::string_view key, bool otherwise) const {
+  const Json& value = at(key);
+  if (value.is_null()) return otherwise;
+  if (!value.is_boolean()) fail(in_quotes(key) + " has to be true or false");
+  return value.get<bool>();
+}
+
+std::int64_t JsonFields::integer(std::string_view key) const {
+  const Json& value = at(key);
+  const bool fits = value.is_number_integer() &&
+                    !(value.is_number_unsigned() && value.get<std::uint64_t>() > INT64_MAX);
+  if (!fits) fail(in_quotes(key) + " has to be an integer");
+  return value.get<std::int64_t>();
+}
+
+const Json& JsonFields::array(std::string_view key) const {
+  const Json& value = at(key);
+  if (!value.is_array()) fail(in_quotes(key) + " has to be a list");
+  return value;
+}
+
+namespace {
+
+constexpr std::size_t tokenizer_bytes_max = std::size_t{256} << 20;
+constexpr int json_depth_max = 64;
 
 /// The generic tree costs more than ten times the file; the two tables go where they belong.
 class Reader : public JsonBuilder {
  public:
-  explicit Reader(TokenizerFile& file) : JsonBuilder(file.source, depth_max), file_(file) {}
+  explicit Reader(TokenizerFile& file) : JsonBuilder(file.source, json_depth_max), file_(file) {}
 
   bool null() override { return in_table() ? wrong() : JsonBuilder::null(); }
   bool boolean(bool value) override { return in_table() ? wrong() : JsonBuilder::boolean(value); }
@@ -183,8 +240,8 @@ void TokenizerFile::fail(const std::string& text) const {
 TokenizerFile read_tokenizer_json(std::string_view text, std::string_view source) {
   TokenizerFile file;
   file.source = source;
-  if (text.size() > file_bytes_max) {
-    file.fail("a tokenizer.json has at most " + std::to_string(file_bytes_max) +
+  if (text.size() > tokenizer_bytes_max) {
+    file.fail("a tokenizer.json has at most " + std::to_string(tokenizer_bytes_max) +
               " bytes, this one " + std::to_string(text.size()));
   }
   Reader reader(file);

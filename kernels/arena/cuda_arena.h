@@ -1,12 +1,80 @@
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 #include "kernels/arena/arena.h"
-#include "kernels/arena/driver_table.h"
-#include "kernels/arena/handle_table.h"
 
 namespace hyb::kernels {
+
+/// The part of CUDA's driver interface that an arena needs, declared here so that nothing of CUDA
+/// is needed to build, and held as pointers so that tests can put a driver of their own behind it.
+/// Layouts and numbers are those of cuda.h since CUDA 11 (its *_v1 structs).
+namespace driver {
+
+using Result = int;
+using Address = unsigned long long;
+using Handle = unsigned long long;
+
+inline constexpr Result success = 0;
+inline constexpr int allocation_pinned = 1;        ///< CU_MEM_ALLOCATION_TYPE_PINNED
+inline constexpr int handle_posix_descriptor = 1;  ///< CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+inline constexpr int location_device = 1;          ///< CU_MEM_LOCATION_TYPE_DEVICE
+inline constexpr int access_read_write = 3;        ///< CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+inline constexpr int granularity_minimum = 0;      ///< CU_MEM_ALLOC_GRANULARITY_MINIMUM
+
+struct Location {
+  int type;
+  int id;
+};
+
+struct AllocationProperties {
+  int type;
+  int requested_handle_types;
+  Location location;
+  void* win32_meta_data;
+  struct {
+    unsigned char compression;
+    unsigned char gpu_direct_rdma_capable;
+    unsigned short usage;
+    unsigned char reserved[4];
+  } flags;
+};
+
+struct AccessDescription {
+  Location location;
+  int flags;
+};
+
+}  // namespace driver
+
+/// The functions by their names in libcuda, less the `cu`.
+struct DriverTable {
+  driver::Result (*get_error_name)(driver::Result, const char** name) = nullptr;
+  driver::Result (*mem_get_allocation_granularity)(std::size_t* granularity,
+                                                   const driver::AllocationProperties*,
+                                                   int option) = nullptr;
+  driver::Result (*mem_address_reserve)(driver::Address*, std::size_t bytes, std::size_t alignment,
+                                        driver::Address wished, unsigned long long flags) = nullptr;
+  driver::Result (*mem_address_free)(driver::Address, std::size_t bytes) = nullptr;
+  driver::Result (*mem_create)(driver::Handle*, std::size_t bytes,
+                               const driver::AllocationProperties*,
+                               unsigned long long flags) = nullptr;
+  driver::Result (*mem_release)(driver::Handle) = nullptr;
+  driver::Result (*mem_map)(driver::Address, std::size_t bytes, std::size_t offset, driver::Handle,
+                            unsigned long long flags) = nullptr;
+  driver::Result (*mem_unmap)(driver::Address, std::size_t bytes) = nullptr;
+  driver::Result (*mem_set_access)(driver::Address, std::size_t bytes,
+                                   const driver::AccessDescription*, std::size_t count) = nullptr;
+  driver::Result (*mem_export_to_shareable_handle)(void* shareable, driver::Handle, int handle_type,
+                                                   unsigned long long flags) = nullptr;
+  driver::Result (*memset_d8)(driver::Address, unsigned char value, std::size_t bytes) = nullptr;
+};
+
+/// Opens a driver library, libcuda.so.1 of this machine unless a test names another file, and keeps
+/// it open until the process ends. Throws Error(usage) naming what is missing: the library, or a
+/// function that a driver of CUDA 11 or later has.
+DriverTable load_driver(const char* library = "libcuda.so.1");
 
 /// The memory of one CUDA device, through the driver's virtual-memory calls. The caller has made a
 /// device's primary context current. Handles can be exported (POSIX descriptors), and are mapped

@@ -1,11 +1,58 @@
 #include "kernels/arena/superblocks.h"
 
+#include <fmt/format.h>
+
 #include "core/base/error.h"
+#include "core/base/log.h"
 #include "kernels/arena/cuda_arena.h"
-#include "kernels/arena/host_superblocks.h"
+#include "kernels/arena/host_arena.h"
 #include "kernels/cuda/driver.h"
 
 namespace hyb::kernels {
+namespace {
+
+bool needs_aliases(const SuperblockShape& shape, const SuperblockMapOptions& options) {
+  return options.mode == MapMode::flip && shape.views_with_memory() > 1;
+}
+
+bool has_too_many_mappings(const SuperblockShape& shape, const SuperblockMapOptions& options) {
+  return SuperblockMap::mappings_needed(shape, options) > host_memory::mappings_max();
+}
+
+/// Why views cannot alias here; empty: they can.
+std::string obstacle_to_aliases(const SuperblockShape& shape, const SuperblockMapOptions& options) {
+  const std::size_t bytes = shape.superblock_bytes * static_cast<std::size_t>(shape.superblocks);
+  if (bytes > HostArena::bytes_max()) {
+    return fmt::format("ulimit -f allows {} bytes of shared memory, not {}", HostArena::bytes_max(),
+                       bytes);
+  }
+  if (!options.strict && has_too_many_mappings(shape, options)) {
+    return fmt::format("vm.max_map_count allows {} mappings more, not {}",
+                       host_memory::mappings_max(), SuperblockMap::mappings_needed(shape, options));
+  }
+  return {};
+}
+
+}  // namespace
+
+std::unique_ptr<SuperblockMap> make_host_superblocks(const SuperblockShape& shape,
+                                                     SuperblockMapOptions options) {
+  const std::size_t handle_bytes = SuperblockMap::handle_bytes(shape);
+  std::unique_ptr<Arena> arena;
+  if (needs_aliases(shape, options)) {
+    const std::string obstacle = obstacle_to_aliases(shape, options);
+    if (obstacle.empty()) {
+      arena = std::make_unique<HostArena>(handle_bytes);
+      return std::make_unique<SuperblockMap>(std::move(arena), shape, options);
+    }
+    log::info("memory: " + obstacle + "; --memory-mode is remap instead of flip");
+    options.mode = MapMode::remap;
+  }
+  const Unmapped unmapped =
+      has_too_many_mappings(shape, options) ? Unmapped::zeros : Unmapped::faults;
+  arena = std::make_unique<PrivateArena>(handle_bytes, unmapped);
+  return std::make_unique<SuperblockMap>(std::move(arena), shape, options);
+}
 
 std::unique_ptr<SuperblockMap> make_superblocks(Device device, const SuperblockShape& shape,
                                                 const SuperblockMapOptions& options) {

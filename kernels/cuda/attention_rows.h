@@ -1,12 +1,200 @@
 #pragma once
 
+#include <bit>
 #include <cmath>
 #include <cstdint>
+#include <type_traits>
 
-#include "kernels/cuda/attention_keys.h"
-#include "kernels/cuda/attention_merge.h"
+#include "kernels/cuda/attention_work.h"
+#include "kernels/cuda/vectors.h"
+#include "kernels/floats.h"
 
 namespace hyb::kernels::cuda {
+
+/// Queries, or a tile's keys or values: 16 bytes at a time permuted within a row, so that the 8
+/// rows of a matrix lie in different banks.
+template <int HeadDim, int Rows>
+struct RowTile {
+  SharedArray<SharedArray<bf16, HeadDim>, Rows> rows;
+
+  __device__ __forceinline__ bf16* at(int row, int eight) {
+    return &rows[row][(eight ^ (row & 7)) * 8];
+  }
+};
+
+template <typename S>
+using KeyTile = RowTile<S::head_dim, tile_keys>;
+
+/// The last tiles of keys and values, on their way or there: item 2t is the keys of a block's tile
+/// t, item 2t + 1 its values. They come in pieces of 16 bytes.
+template <typename S>
+struct PlainRing {
+  static constexpr int pieces = S::head_dim / 8;  ///< of a key
+  SharedArray<KeyTile<S>, S::stages> tiles;
+
+  __device__ __forceinline__ void* at(int item, int key, int piece) {
+    return tiles[item % S::stages].at(key, piece);
+  }
+  /// The thread's own pieces of an item have arrived; behind the block's next barrier all have.
+  __device__ __forceinline__ void arrive(int) {}
+  __device__ __forceinline__ KeyTile<S>& tile(int item) { return tiles[item % S::stages]; }
+};
+
+/// The same of codes: a thread widens the pieces that it has asked for itself. With one tile to
+/// widen to, no thread may still read an item when another one arrives; with two, the one before.
+template <typename S>
+struct CodedRing {
+  static constexpr int pieces = S::head_dim / 16;
+  SharedArray<KeyTile<S>, S::wide_tiles> tiles;
+  SharedArray<SharedArray<SharedArray<e4m3, S::head_dim>, tile_keys>, S::stages> codes;
+
+  __device__ __forceinline__ void* at(int item, int key, int piece) {
+    return &codes[item % S::stages][key][piece * 16];
+  }
+  __device__ __forceinline__ void arrive(int item) {
+    KeyTile<S>& to = tile(item);
+#pragma unroll
+    for (int i = static_cast<int>(threadIdx.x); i < tile_keys * pieces; i += S::threads) {
+      const int key = i / pieces, piece = i % pieces;
+      uint4 halves[2];
+      widen(load16(at(item, key, piece)), halves[0], halves[1]);
+      store16(to.at(key, 2 * piece), halves[0]);
+      store16(to.at(key, 2 * piece + 1), halves[1]);
+    }
+  }
+  /// Addresses within it are made anew for every item: there are no registers to hold them.
+  __device__ __forceinline__ KeyTile<S>& tile(int item) {
+    return tiles[hidden(item % S::wide_tiles)];
+  }
+};
+
+template <typename S>
+using KeyRing = std::conditional_t<S::is_coded, CodedRing<S>, PlainRing<S>>;
+
+/// A block of RowWarps x ColumnWarps warps that owns 16 rows per row warp. Column warps share the
+/// keys of a tile when scores are made, and the dimensions when values are added. Keys and values
+/// of type K go through a ring of Stages tiles. Heads of fewer dimensions are filled up with zeros.
+template <int HeadDim, int RowWarps, int ColumnWarps, int Stages, typename K>
+struct AttentionShape {
+  using Kv = K;
+  static constexpr bool is_coded = std::is_same_v<K, e4m3>;
+  /// Of bf16 that codes are widened to. Two of 256 dimensions are more than a block has room for.
+  static constexpr int wide_tiles = HeadDim <= 128 ? 2 : 1;
+  static constexpr int head_dim = HeadDim, column_warps = ColumnWarps, stages = Stages;
+  static constexpr int rows = RowWarps * 16;
+  static constexpr int threads = RowWarps * ColumnWarps * warp_size;
+  static constexpr int scores = tile_keys / 8 / ColumnWarps;  ///< columns of a warp, in eights
+  static constexpr int sums = HeadDim / 8 / ColumnWarps;
+};
+
+/// For the rows of few tokens.
+template <int HeadDim, typename K>
+using NarrowShape = AttentionShape < HeadDim,
+      1, 4,
+      HeadDim<256              ? 4
+              : sizeof(K) == 1 ? 3
+                               : 2,
+              K>;
+
+/// The tiles of keys that one block walks: those of runs first_run + part, + parts, ...
+struct KeyWalk {
+  int part, parts;
+  int begin, end;  ///< keys that some row of the block sees
+  int whole;       ///< from here on no row's window has passed by
+  int first_run, runs;
+  int tiles;  ///< of the block
+
+  static constexpr int tiles_of_run = attention_run / tile_keys;
+
+  /// Of all keys begin_key .. end_key - 1; share() cuts it into parts.
+  __device__ KeyWalk(int begin_key, int whole_key, int end_key)
+      : part(0),
+        parts(1),
+        begin(begin_key),
+        end(end_key),
+        whole(whole_key),
+        first_run(begin_key / attention_run),
+        runs((end_key + attention_run - 1) / attention_run - first_run),
+        tiles(0) {
+    share(0, 1);
+  }
+  __device__ void share(int of_part, int of_parts) {
+    part = of_part;
+    parts = of_parts;
+    const int own = (runs - part + parts - 1) / parts;
+    const int last = first_run + part + (own - 1) * parts;
+    const int steps = (end - last * attention_run + tile_keys - 1) / tile_keys;
+    tiles = (own - 1) * tiles_of_run + (steps < tiles_of_run ? steps : tiles_of_run);
+  }
+  __device__ int run_of(int tile) const { return first_run + part + tile / tiles_of_run * parts; }
+  __device__ int key_of(int tile) const {
+    return run_of(tile) * attention_run + tile % tiles_of_run * tile_keys;
+  }
+};
+
+inline constexpr int places_kept = 4;  ///< tiles whose places are in shared memory
+
+template <typename S>
+struct AttentionShared {
+  alignas(128) KeyRing<S> ring;
+  RowTile<S::head_dim, S::rows> queries;
+  /// Weights of column warps that others need; rows are padded, so that they lie in other banks.
+  alignas(16)
+      SharedArray<SharedArray<bf16, tile_keys + 8>, S::column_warps == 1 ? 1 : S::rows> weights;
+  SharedArray<SharedArray<float, S::column_warps>, S::rows> largest;
+  SharedArray<std::int64_t, places_kept * tile_keys> places;
+  TileSearch search;
+  SharedArray<int, S::rows> position;  ///< of each row
+  SharedArray<KeyWalk, 1> walk;
+  SharedArray<int, 1> is_last;
+};
+
+/// Where a key of one kv head begins in the arena. 0 for keys that no row sees: their pages may be
+/// gone.
+template <typename Params>
+__device__ __forceinline__ std::int64_t place_of_key(const Params& p, const AttentionTile& tile,
+                                                     int kv_head, int key, const KeyWalk& walk) {
+  if (key < walk.begin || key >= walk.end) return 0;
+  const std::int64_t page = p.pages[tile.page_begin + key / p.layout.page_tokens];
+  return page * p.page_stride + p.layout.key(kv_head, key % p.layout.page_tokens);
+}
+
+/// Asks for the queries of a tile of rows, zeros where there is no row.
+template <typename S, typename Params>
+__device__ __forceinline__ void copy_queries(const Params& p, const AttentionTile& tile,
+                                             int kv_head, AttentionShared<S>& shared) {
+  constexpr int eights = S::head_dim / 8;
+  for (int i = static_cast<int>(threadIdx.x); i < S::rows * eights; i += S::threads) {
+    const int row = i / eights, eight = i % eights;
+    const bool is_there = row < tile.rows;
+    const bf16* const from =
+        p.q + p.offset_of(tile.token, kv_head, tile.first_row + (is_there ? row : 0), p.q_stride);
+    cp_async16(shared.queries.at(row, eight), from + eight * 8,
+               is_there && eight * 8 < p.layout.head_dim);
+  }
+}
+
+/// Asks for item `item` of a walk: the keys of tile item / 2, or its values. Keys that no row
+/// sees, and the last `own_keys` of the walk, are zeros, whatever stands in memory.
+template <typename S, typename Params>
+__device__ __forceinline__ void copy_item(const Params& p, const KeyWalk& walk, int item,
+                                          int own_keys, AttentionShared<S>& shared) {
+  constexpr int pieces = KeyRing<S>::pieces, size = S::head_dim / pieces;
+  const int tile = item / 2;
+  if (tile < walk.tiles) {
+    const int skipped = walk.begin - walk.key_of(tile),
+              left = walk.end - own_keys - walk.key_of(tile);
+    const auto* const from = p.arena + (item % 2 == 0 ? 0 : p.layout.value_offset());
+#pragma unroll
+    for (int i = static_cast<int>(threadIdx.x); i < tile_keys * pieces; i += S::threads) {
+      const int key = i / pieces, piece = i % pieces;
+      const std::int64_t place = shared.places[tile % places_kept * tile_keys + key];
+      cp_async16(shared.ring.at(item, key, piece), from + place + piece * size,
+                 key >= skipped && key < left && piece * size < p.layout.head_dim);
+    }
+  }
+  cp_async_commit();
+}
 
 /// What a warp knows of its 16 rows after some keys: lane l has rows l/4 and l/4 + 8 (i of 0 and 1
 /// where it says row i), and of every eight columns those that an mma gives it.
@@ -159,6 +347,98 @@ __device__ __forceinline__ void merge(RowSums<S>& total, const RowSums<S>& part,
         total.sums[n][j] = merged(total.sums[n][j], keep, part.sums[n][j], add);
       }
     }
+  }
+}
+
+/// What blocks that share a tile's runs leave for the one that merges them, for each row and run:
+/// sums [head_dim], the sum of weights, the largest score, two floats of padding.
+constexpr std::int64_t record_floats(std::int64_t head_dim) { return head_dim + 4; }
+
+/// In front of the records: a tile's ticket counts the blocks that are done with it. Zero between
+/// launches. Tiles without a ticket are not shared.
+inline constexpr std::int64_t tickets_max = 8192;
+
+/// Row `row` of a tile after run `run`.
+template <int HeadDim, typename Params>
+__device__ __forceinline__ float* record_of(const Params& p, const AttentionTile& tile, int kv_head,
+                                            int run, int row) {
+  const std::int64_t before = tile.record * p.kv_heads;
+  const std::int64_t runs_before = static_cast<std::int64_t>(kv_head) * tile.span_runs + run;
+  return p.records +
+         (before + runs_before * tile.span_rows + tile.first_row + row) * record_floats(HeadDim);
+}
+
+template <typename S, typename Params>
+__device__ __forceinline__ void write_records(const Params& p, const AttentionTile& tile,
+                                              int kv_head, int run, const RowSums<S>& part) {
+  const int warp = static_cast<int>(threadIdx.x) / warp_size;
+  const int lane = static_cast<int>(threadIdx.x) % warp_size;
+  const int warp_row = warp / S::column_warps * 16, column_warp = warp % S::column_warps;
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const int row = warp_row + lane / 4 + i * 8;
+    if (row >= tile.rows) continue;
+    float* const to = record_of<S::head_dim>(p, tile, kv_head, run, row);
+#pragma unroll
+    for (int n = 0; n < S::sums; ++n) {
+      const uint2 pair = {std::bit_cast<unsigned>(part.sums[n][2 * i]),
+                          std::bit_cast<unsigned>(part.sums[n][2 * i + 1])};
+      store8(to + (column_warp * S::sums + n) * 8 + lane % 4 * 2, pair);
+    }
+    if (column_warp == 0 && lane % 4 == 0) {
+      to[S::head_dim] = part.weights[2 * i];
+      to[S::head_dim + 1] = part.largest[i];
+    }
+  }
+}
+
+/// True in all threads of the last of `parts` blocks to come here with a ticket; the records of the
+/// others are seen then.
+__device__ __forceinline__ bool is_last_of(int parts, unsigned* ticket, SharedArray<int, 1>& vote) {
+  sync_block();
+  if (threadIdx.x == 0) {
+    fence();
+    const bool is_last = atomic_add(ticket, 1U) + 1 == static_cast<unsigned>(parts);
+    if (is_last) *ticket = 0;
+    vote[0] = is_last ? 1 : 0;
+    fence();
+  }
+  sync_block();
+  return vote[0] != 0;
+}
+
+/// Merges all runs of a tile, in ascending order as merge() does, to y. A thread owns four
+/// neighbouring dimensions of a row.
+template <typename S, typename Params>
+__device__ __forceinline__ void merge_records(const Params& p, const AttentionTile& tile,
+                                              int kv_head, const KeyWalk& walk) {
+  constexpr int fours = S::head_dim / 4;
+  for (int i = static_cast<int>(threadIdx.x); i < tile.rows * fours; i += S::threads) {
+    const int row = i / fours, column = i % fours * 4;
+    float sums[4] = {}, weights = 0.0F, largest = no_score;
+    const float* record = record_of<S::head_dim>(p, tile, kv_head, walk.first_run, row);
+#pragma unroll 4
+    for (int run = 0; run < walk.runs; ++run) {
+      float part[4];
+      unpack(load16(record + column), part);
+      const float part_weights = record[S::head_dim], part_largest = record[S::head_dim + 1];
+      const float next = fmaxf(largest, part_largest);
+      const float keep = shrink_of(largest, next, p.scale);
+      const float add = shrink_of(part_largest, next, p.scale);
+      for (int j = 0; j < 4; ++j) sums[j] = merged(sums[j], keep, part[j], add);
+      weights = merged(weights, keep, part_weights, add);
+      largest = next;
+      record += tile.span_rows * record_floats(S::head_dim);
+    }
+    const float* const sink = p.sink_of(kv_head, tile.first_row + row);
+    const float scale = 1.0F / weights_with_sink(weights, largest, p.scale, sink);
+    if (column >= p.layout.head_dim) continue;
+    bf16* const y =
+        p.y + p.offset_of(tile.token, kv_head, tile.first_row + row, p.y_stride) + column;
+    const bf16* gate = p.gate_of(tile.token, kv_head, tile.first_row + row);
+    if (gate != nullptr) gate += column;
+    store8(y, {gated_pair(sums[0] * scale, sums[1] * scale, gate),
+               gated_pair(sums[2] * scale, sums[3] * scale, gate == nullptr ? nullptr : gate + 2)});
   }
 }
 

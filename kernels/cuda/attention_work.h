@@ -1,9 +1,14 @@
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
-#include "kernels/cuda/kv_page.h"
+#include "kernels/cuda/activation.h"
 #include "kernels/cuda/ptx.h"
+#include "kernels/cuda/stream.h"
+#include "kernels/cuda/tables.h"
+#include "kernels/cuda/vectors.h"
+#include "kernels/ops/attention.h"
 
 namespace hyb::kernels::cuda {
 
@@ -137,6 +142,90 @@ __device__ __forceinline__ bool find_tile(const Params& p, int tile_rows, std::i
     if (sync_block_any(is_mine)) return true;
   }
   return false;
+}
+
+/// The arithmetic of a running maximum, the same in every route, and spelled so that no compiler
+/// fuses it in one place and not in another.
+
+inline constexpr float no_score = -__builtin_inff();
+
+/// A maximum that can be subtracted: rows without a key have none.
+__device__ __forceinline__ float subtrahend(float largest) {
+  return largest == no_score ? 0.0F : largest;
+}
+
+/// What sums made under `from` are worth under a maximum that is at least as large. 1 exactly where
+/// the maximum is the same, 0 where `from` had no key.
+__device__ __forceinline__ float shrink_of(float from, float to, float scale) {
+  return exp2_fast((from - subtrahend(to)) * scale);
+}
+
+__device__ __forceinline__ float merged(float total, float keep, float part, float add) {
+  return fmaf(part, add, total * keep);
+}
+
+/// The sum of a row's weights, a sink's with it: a score that takes weight and has no value.
+__device__ __forceinline__ float weights_with_sink(float weights, float largest, float scale,
+                                                   const float* sink) {
+  constexpr float log2_e = 1.44269504F;
+  return sink == nullptr ? weights : weights + exp2_fast(fmaf(-largest, scale, *sink * log2_e));
+}
+
+}  // namespace hyb::kernels::cuda
+
+/// An answer of attention as it is written: rounded, and where there is a gate times its sigmoid
+/// and rounded again.
+namespace hyb::kernels::cuda {
+
+template <typename T>
+__device__ __forceinline__ T gated(float value, const T* gate) {
+  const T plain = rounded<T>(value);
+  return gate == nullptr ? plain : rounded<T>(to_float(plain) * sigmoid(to_float(*gate)));
+}
+
+/// Two neighbours; `gate` is aligned to both.
+__device__ __forceinline__ std::uint32_t gated_pair(float low, float high, const bf16* gate) {
+  const std::uint32_t pair = pack_bf16(low, high);
+  if (gate == nullptr) return pair;
+  const float2 z = load_pair(gate);
+  return pack_bf16(std::bit_cast<float>(pair << 16) * sigmoid(z.x),
+                   std::bit_cast<float>(pair & 0xffff0000U) * sigmoid(z.y));
+}
+
+/// The two routes of attention. Which of them an op takes depends on types, head_dim and alignment
+/// only.
+
+/// q, y and gate of bf16, pages of bf16 or F8_E4M3, all rows 16-byte aligned; head_dim a multiple
+/// of 8, of F8_E4M3 of 16, up to 256, best 64, 128 or 256 itself. Answers over pages of F8_E4M3 are
+/// to the bit those over pages of bf16 with the same numbers.
+bool fits_attention_matrix(const Attention& op);
+void attention_matrix(Stream& stream, const Attention& op);
+
+/// Everything else.
+void attention_plain(Stream& stream, const Attention& op);
+
+template <typename T, typename K>
+AttentionParams<T, K> attention_params(const Attention& op) {
+  constexpr float log2_e = 1.44269504F;
+  return {.q = op.q.as<T>(),
+          .arena = op.pages_of_layer.as<K>(),
+          .y = op.y.as<T>(),
+          .span_begin = op.span_begin.as<std::int32_t>(),
+          .position = op.position.as<std::int32_t>(),
+          .page_begin = op.page_begin.as<std::int32_t>(),
+          .pages = op.pages.as<std::int32_t>(),
+          .q_stride = op.q.row_stride,
+          .y_stride = op.y.row_stride,
+          .page_stride = op.pages_of_layer.row_stride,
+          .layout = {static_cast<int>(op.head_dim), static_cast<int>(op.page_tokens)},
+          .spans = static_cast<int>(op.span_begin.dim(0) - 1),
+          .kv_heads = static_cast<int>(op.kv_heads),
+          .group = static_cast<int>(op.heads / op.kv_heads),
+          .sinks = op.sinks.as<float>(),
+          .window = op.window == 0 ? INT32_MAX : static_cast<int>(op.window),
+          .scale = op.scale * log2_e,
+          .gate = op.gate.as<T>(),
+          .gate_stride = op.gate.row_stride};
 }
 
 }  // namespace hyb::kernels::cuda

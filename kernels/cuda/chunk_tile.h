@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-#include "kernels/bf16.h"
 #include "kernels/cuda/ptx.h"
+#include "kernels/floats.h"
 
 /// What the recurrences' chunked forms share: tiles of a chunk's tokens in shared memory, for
 /// blocks of four warps, and decays from token to token.

@@ -1,6 +1,6 @@
 #include "kernels/cuda/driver.h"
 
-#include "kernels/cuda/check.h"
+#include "kernels/cuda/launch.h"
 
 namespace hyb::kernels::cuda {
 

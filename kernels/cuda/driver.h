@@ -1,7 +1,7 @@
 #pragma once
 
-#include "kernels/arena/driver_table.h"
-#include "kernels/linear/cublaslt_table.h"
+#include "kernels/arena/cuda_arena.h"
+#include "kernels/linear/library_products.h"
 
 namespace hyb::kernels::cuda {
 

@@ -4,11 +4,24 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
-#include "kernels/cuda/check.h"
+#include "core/base/error.h"
 #include "kernels/cuda/stream.h"
 
 namespace hyb::kernels::cuda {
+
+/// Throws Error(memory): `call` was refused `bytes` bytes, and what the card has left. 0: nobody
+/// says how many. CUDA forgets the refusal: what is asked for next may be smaller.
+[[noreturn]] void fail_out_of_memory(const char* call, std::size_t bytes = 0);
+
+/// Throws Error naming the call and CUDA's reason: memory where the device has not so much, else
+/// runtime.
+inline void check(cudaError_t error, const char* call) {
+  if (error == cudaSuccess) return;
+  if (error == cudaErrorMemoryAllocation) fail_out_of_memory(call);
+  throw Error(ErrorKind::runtime, std::string("cuda: ") + call + ": " + cudaGetErrorString(error));
+}
 
 struct LaunchShape {
   dim3 blocks;

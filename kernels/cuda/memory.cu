@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "kernels/cuda/check.h"
+#include "kernels/cuda/launch.h"
 
 namespace hyb::kernels::cuda {
 

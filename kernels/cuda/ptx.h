@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <nv/target>
 
-#include "kernels/bf16.h"
+#include "kernels/floats.h"
 
 /// What a kernel does that plain C++ cannot say: shared memory, warps, barriers, asynchronous
 /// copies, matrix instructions, early starts. The only file with inline PTX and with CUDA's own

@@ -7,7 +7,6 @@
 
 #include "kernels/ops/device_sampler.h"
 #include "kernels/recording.h"
-#include "kernels/staged_tables.h"
 
 namespace hyb::kernels::cuda {
 

@@ -1,25 +1,24 @@
 #pragma once
 
+#include <limits>
+
 #include "kernels/cuda/stream.h"
 #include "kernels/linear/linear.h"
 #include "kernels/linear/project.h"
 #include "kernels/ops/attention.h"
 #include "kernels/ops/attention_step.h"
-#include "kernels/ops/causal_conv.h"
+#include "kernels/ops/conv.h"
 #include "kernels/ops/delta_rule.h"
-#include "kernels/ops/delta_step.h"
-#include "kernels/ops/embed.h"
 #include "kernels/ops/gated_activation.h"
 #include "kernels/ops/gated_norm.h"
-#include "kernels/ops/gather_rows.h"
-#include "kernels/ops/mamba_step.h"
+#include "kernels/ops/gather.h"
 #include "kernels/ops/moe.h"
 #include "kernels/ops/moe_route.h"
 #include "kernels/ops/pack_snapshot.h"
+#include "kernels/ops/recurrent_step.h"
 #include "kernels/ops/rms_norm.h"
 #include "kernels/ops/rope_kv_write.h"
 #include "kernels/ops/sample.h"
-#include "kernels/ops/short_conv.h"
 #include "kernels/ops/ssd.h"
 
 namespace hyb::kernels::cuda {
@@ -102,5 +101,39 @@ void moe_route(Stream& stream, const MoeRoute& op);
 /// of bf16 take three launches, four with latent experts. Experts in codes take the plain route.
 void moe(Stream& stream, const Moe& op);
 std::size_t moe_workspace_bytes(const MoeShape& shape);
+
+}  // namespace hyb::kernels::cuda
+
+/// The routes of cuda::delta_rule, which chooses among them by what the host knows.
+namespace hyb::kernels::cuda {
+
+/// Token by token, the state in registers: the bits of any other cut. Any shape. Chains, or spans
+/// that are in none, of more than `tokens_max` tokens are left alone.
+void delta_rule_scan(Stream& stream, const DeltaRule& op,
+                     int tokens_max = std::numeric_limits<int>::max());
+
+/// In chunks of 64 tokens, by matrix instructions; where there are several spans, those of at most
+/// delta_scan_tokens go token by token, with the bits of the scan: a chain goes one way or the
+/// other by its sum. A bf16 state is rounded where a span ends only; where a sequence is cut
+/// changes the answer, within the bounds that stand at the kernel.
+inline constexpr int delta_scan_tokens = 16;
+void delta_rule_chunked(Stream& stream, const DeltaRule& op);
+/// bf16 x, a shape and alignment that it has a kernel for, and workspace enough.
+bool delta_rule_chunked_takes(const DeltaRule& op);
+
+}  // namespace hyb::kernels::cuda
+
+/// The routes of cuda::ssd, which chooses among them by what the host knows.
+namespace hyb::kernels::cuda {
+
+/// Token by token, the state in registers: the bits of mamba_step and of any other cut. Any shape.
+void ssd_scan(Stream& stream, const Ssd& op);
+
+/// In chunks of 64 tokens, by matrix instructions, cut into segments where spans are few and the
+/// workspace allows it. A bf16 state is rounded where a span ends only; where a sequence is cut
+/// changes the answer, within the bounds that stand at the kernel.
+void ssd_chunked(Stream& stream, const Ssd& op);
+/// bf16 x, and a shape and alignment that it has a kernel for.
+bool ssd_chunked_takes(const Ssd& op);
 
 }  // namespace hyb::kernels::cuda

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "kernels/cuda/check.h"
+#include "kernels/cuda/launch.h"
 
 namespace hyb::kernels::cuda {
 namespace {
@@ -140,6 +140,36 @@ void Readback::wait() {
   if (!is_marked_) mark();
   done_.wait();
   is_waited_for_ = true;
+}
+
+Bounce::Bounce() {
+  for (Piece& piece : pieces_) piece.bytes = make_pinned(piece_bytes);
+}
+
+std::span<std::byte> Bounce::next() {
+  turn_ = 1 - turn_;
+  pieces_[turn_].copied.wait();
+  return {pieces_[turn_].bytes.get(), piece_bytes};
+}
+
+void Bounce::send(Stream& stream, std::byte* to, std::size_t bytes) {
+  check(cudaMemcpyAsync(to, pieces_[turn_].bytes.get(), bytes, cudaMemcpyHostToDevice,
+                        stream.handle()),
+        "cudaMemcpyAsync");
+  pieces_[turn_].copied.record(stream);
+}
+
+void upload_pieces(
+    Stream& stream, std::byte* to, std::size_t bytes,
+    const std::function<void(std::size_t offset, std::span<std::byte> piece)>& fill) {
+  Bounce& bounce = stream.bounce();
+  for (std::size_t offset = 0; offset < bytes;) {
+    const std::span<std::byte> room = bounce.next();
+    const std::size_t piece = std::min(room.size(), bytes - offset);
+    fill(offset, room.first(piece));
+    bounce.send(stream, to + offset, piece);
+    offset += piece;
+  }
 }
 
 }  // namespace hyb::kernels::cuda

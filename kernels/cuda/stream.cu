@@ -2,14 +2,26 @@
 
 #include <memory>
 
-#include "kernels/cuda/bounce.h"
-#include "kernels/cuda/check.h"
 #include "kernels/cuda/driver.h"
+#include "kernels/cuda/launch.h"
 #include "kernels/cuda/memory.h"
+#include "kernels/cuda/staging.h"
 #include "kernels/linear/library_products.h"
 #include "kernels/ops/sampler.h"
 
 namespace hyb::kernels::cuda {
+
+Event::Event() {
+  check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+}
+
+Event::~Event() { cudaEventDestroy(event_); }
+
+void Event::record(Stream& stream) {
+  check(cudaEventRecord(event_, stream.handle()), "cudaEventRecord");
+}
+
+void Event::wait() const { check(cudaEventSynchronize(event_), "cudaEventSynchronize"); }
 
 Stream::Stream() {
   const Card own = card();

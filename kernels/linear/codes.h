@@ -3,8 +3,7 @@
 #include <array>
 #include <cstdint>
 
-#include "kernels/bf16.h"
-#include "kernels/fp8.h"
+#include "kernels/floats.h"
 #include "kernels/weight_code.h"
 
 namespace hyb::kernels {

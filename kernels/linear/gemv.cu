@@ -3,8 +3,8 @@
 
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/reduce.h"
-#include "kernels/linear/dense.h"
 #include "kernels/linear/input_rows.h"
+#include "kernels/linear/linear.cuh"
 
 namespace hyb::kernels::cuda {
 namespace {

@@ -3,10 +3,10 @@
 #include <cmath>
 #include <cstdint>
 
+#include "kernels/cuda/activation.h"
 #include "kernels/cuda/norm_slices.h"
-#include "kernels/cuda/silu.h"
 #include "kernels/cuda/vectors.h"
-#include "kernels/linear/dense.h"
+#include "kernels/linear/linear.cuh"
 
 /// The rows of x that a block multiplies with, normed on their way into shared memory. Sums are in
 /// the order of rms_norm.cu and gated_norm.cu, so that the normed row is their bits. Included by

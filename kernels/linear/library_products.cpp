@@ -1,30 +1,76 @@
 #include "kernels/linear/library_products.h"
 
-#include <fmt/format.h>
+#include <dlfcn.h>
 
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "core/base/error.h"
 
 namespace hyb::kernels {
 namespace {
 
-using cublaslt::Object;
-using cublaslt::Status;
+constexpr const char* usual_names[] = {"libcublasLt.so.13", "libcublasLt.so.12",
+                                       "/usr/local/cuda/lib64/libcublasLt.so.13",
+                                       "/usr/local/cuda/lib64/libcublasLt.so.12"};
 
-void check(Status status, const char* call) {
-  if (status == cublaslt::success) return;
-  if (status == cublaslt::alloc_failed) {
-    throw Error(ErrorKind::memory,
-                fmt::format("memory: {} found too little; use a smaller --memory, --context or "
-                            "model",
-                            call));
-  }
-  throw Error(ErrorKind::runtime,
-              fmt::format("cublaslt: {} failed with status {}; remove the library from the "
-                          "linker's path to run without it",
-                          call, status));
+/// The name of the first function that the library lacks, or null.
+const char* bind_all(void* library, CublasLtTable& table) {
+  const char* missing = nullptr;
+  const auto bind = [&](const char* name, auto& function) {
+    function =
+        reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(library, name));
+    if (function == nullptr && missing == nullptr) missing = name;
+  };
+  bind("cublasLtGetVersion", table.get_version);
+  bind("cublasLtCreate", table.create);
+  bind("cublasLtDestroy", table.destroy);
+  bind("cublasLtMatmulDescCreate", table.matmul_desc_create);
+  bind("cublasLtMatmulDescDestroy", table.matmul_desc_destroy);
+  bind("cublasLtMatmulDescSetAttribute", table.matmul_desc_set_attribute);
+  bind("cublasLtMatrixLayoutCreate", table.matrix_layout_create);
+  bind("cublasLtMatrixLayoutDestroy", table.matrix_layout_destroy);
+  bind("cublasLtMatmulPreferenceCreate", table.matmul_preference_create);
+  bind("cublasLtMatmulPreferenceDestroy", table.matmul_preference_destroy);
+  bind("cublasLtMatmulPreferenceSetAttribute", table.matmul_preference_set_attribute);
+  bind("cublasLtMatmulAlgoGetHeuristic", table.matmul_algo_get_heuristic);
+  bind("cublasLtMatmul", table.matmul);
+  return missing;
 }
+
+/// 130100 is 13.1.0, as CUBLAS_VERSION is made.
+std::string version_text(std::size_t version) {
+  return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+}
+
+}  // namespace
+
+static_assert(sizeof(cublaslt::HeuristicResult) == 96, "as in cublasLt.h");
+
+CublasLt open_cublaslt(std::span<const char* const> libraries) {
+  if (libraries.empty()) libraries = usual_names;
+  CublasLt found;
+  for (const char* const name : libraries) {
+    void* const library = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) {
+      const char* const why = ::dlerror();
+      if (found.text.empty()) found.text = why == nullptr ? name : why;
+      continue;
+    }
+    CublasLtTable table;
+    if (const char* const missing = bind_all(library, table)) {
+      found.text = fmt::format("{} has no {}", name, missing);
+      ::dlclose(library);
+      continue;
+    }
+    return {.table = table,
+            .text = fmt::format("{}, version {}", name, version_text(table.get_version()))};
+  }
+  return found;
+}
+
+namespace cublaslt {
 
 /// Ends with its scope.
 class Owned {
@@ -42,6 +88,28 @@ class Owned {
   Object object_;
   Status (*destroy_)(Object);
 };
+
+}  // namespace cublaslt
+
+namespace {
+
+using cublaslt::Object;
+using cublaslt::Owned;
+using cublaslt::Status;
+
+void check(Status status, const char* call) {
+  if (status == cublaslt::success) return;
+  if (status == cublaslt::alloc_failed) {
+    throw Error(ErrorKind::memory,
+                fmt::format("memory: {} found too little; use a smaller --memory, --context or "
+                            "model",
+                            call));
+  }
+  throw Error(ErrorKind::runtime,
+              fmt::format("cublaslt: {} failed with status {}; remove the library from the "
+                          "linker's path to run without it",
+                          call, status));
+}
 
 Owned make_layout(const CublasLtTable& table, int type, std::int64_t rows, std::int64_t columns,
                   std::int64_t column_stride) {
@@ -82,7 +150,7 @@ struct LibraryProducts::Layouts {
                       tokens, p.y_stride)),
         description(make_description(table)) {}
 
-  Owned weight, x, y, description;
+  cublaslt::Owned weight, x, y, description;
 };
 
 LibraryProducts::LibraryProducts(const CublasLtTable& table, Buffer workspace)

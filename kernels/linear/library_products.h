@@ -3,12 +3,100 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
+#include <span>
+#include <string>
 #include <tuple>
 
 #include "kernels/buffer.h"
-#include "kernels/linear/cublaslt_table.h"
+
+struct CUstream_st;
 
 namespace hyb::kernels {
+
+/// The part of cuBLASLt that a dense product needs, declared here so that nothing of it is needed
+/// to build, and held as pointers so that tests can put a library of their own behind it. Layouts
+/// and numbers are those of cublasLt.h and its kin since CUDA 12.
+namespace cublaslt {
+
+using Status = int;
+using Object = void*;  ///< opaque: a handle, description, layout or preference
+
+inline constexpr Status success = 0;         ///< CUBLAS_STATUS_SUCCESS
+inline constexpr Status alloc_failed = 3;    ///< CUBLAS_STATUS_ALLOC_FAILED
+inline constexpr Status invalid_value = 7;   ///< CUBLAS_STATUS_INVALID_VALUE
+inline constexpr Status not_supported = 15;  ///< CUBLAS_STATUS_NOT_SUPPORTED
+
+inline constexpr int type_f32 = 0;      ///< CUDA_R_32F
+inline constexpr int type_bf16 = 14;    ///< CUDA_R_16BF
+inline constexpr int compute_f32 = 68;  ///< CUBLAS_COMPUTE_32F
+inline constexpr int transposed = 1;    ///< CUBLAS_OP_T
+
+inline constexpr int desc_transpose_a = 3;  ///< CUBLASLT_MATMUL_DESC_TRANSA, i32
+inline constexpr int desc_transpose_b = 4;  ///< CUBLASLT_MATMUL_DESC_TRANSB, i32
+
+inline constexpr int pref_workspace_bytes_max = 1;  ///< ..._PREF_MAX_WORKSPACE_BYTES, u64
+inline constexpr int pref_reduction_schemes = 3;    ///< ..._PREF_REDUCTION_SCHEME_MASK, u32
+inline constexpr int pref_alignment_a = 5;  ///< ..._PREF_MIN_ALIGNMENT_A_BYTES, u32; B, C, D follow
+
+/// Parts of k are summed in f32 in the workspace (CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE), in an
+/// order that is fixed; the other schemes round every part to y's type. That k is not split is
+/// always allowed.
+inline constexpr std::uint32_t reduction_in_f32 = 2;
+
+struct Algorithm {
+  std::uint64_t data[8];
+};
+struct HeuristicResult {
+  Algorithm algorithm;
+  std::size_t workspace_bytes;
+  Status state;
+  float waves;
+  int reserved[4];
+};
+
+}  // namespace cublaslt
+
+/// The functions by their names in libcublasLt, less the `cublasLt`.
+struct CublasLtTable {
+  using Status = cublaslt::Status;
+  using Object = cublaslt::Object;
+
+  std::size_t (*get_version)() = nullptr;
+  Status (*create)(Object* handle) = nullptr;
+  Status (*destroy)(Object handle) = nullptr;
+  Status (*matmul_desc_create)(Object*, int compute_type, int scale_type) = nullptr;
+  Status (*matmul_desc_destroy)(Object) = nullptr;
+  Status (*matmul_desc_set_attribute)(Object, int attribute, const void* value,
+                                      std::size_t bytes) = nullptr;
+  Status (*matrix_layout_create)(Object*, int type, std::uint64_t rows, std::uint64_t columns,
+                                 std::int64_t column_stride) = nullptr;
+  Status (*matrix_layout_destroy)(Object) = nullptr;
+  Status (*matmul_preference_create)(Object*) = nullptr;
+  Status (*matmul_preference_destroy)(Object) = nullptr;
+  Status (*matmul_preference_set_attribute)(Object, int attribute, const void* value,
+                                            std::size_t bytes) = nullptr;
+  Status (*matmul_algo_get_heuristic)(Object handle, Object desc, Object a, Object b, Object c,
+                                      Object d, Object preference, int wanted,
+                                      cublaslt::HeuristicResult* results, int* found) = nullptr;
+  Status (*matmul)(Object handle, Object desc, const void* alpha, const void* a, Object a_layout,
+                   const void* b, Object b_layout, const void* beta, const void* c, Object c_layout,
+                   void* d, Object d_layout, const cublaslt::Algorithm*, void* workspace,
+                   std::size_t workspace_bytes, CUstream_st*) = nullptr;
+};
+
+/// What was found of a library that need not be there.
+struct CublasLt {
+  std::optional<CublasLtTable> table;
+  std::string text;  ///< "libcublasLt.so.13, version 13.1.0", or why there is none
+
+  bool is_there() const { return table.has_value(); }
+};
+
+/// Opens the first of `libraries` that has all functions, and keeps it open until the process ends;
+/// without names cuBLASLt of CUDA 13 or 12, where the system's linker looks and in the toolkit's
+/// usual place.
+CublasLt open_cublaslt(std::span<const char* const> libraries = {});
 
 /// y[t,n] = (add ? y[t,n] : 0) + scale * sum_k x[t,k] * W[n,k], all in rows, on the device.
 struct LibraryProduct {

@@ -1,5 +1,5 @@
 #include "kernels/cuda/launch.h"
-#include "kernels/linear/dense.h"
+#include "kernels/linear/linear.cuh"
 #include "kernels/linear/matrix_tile.h"
 
 namespace hyb::kernels::cuda {

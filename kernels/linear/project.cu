@@ -1,5 +1,5 @@
 #include "kernels/cuda/routes.h"
-#include "kernels/linear/dense.h"
+#include "kernels/linear/linear.cuh"
 
 namespace hyb::kernels::cuda {
 namespace {

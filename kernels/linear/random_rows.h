@@ -4,7 +4,6 @@
 
 #include "kernels/buffer.h"
 #include "kernels/queue.h"
-#include "kernels/random_numbers.h"
 #include "kernels/weight_source.h"
 
 namespace hyb::kernels {

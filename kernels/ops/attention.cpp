@@ -7,11 +7,10 @@
 #include <limits>
 
 #include "kernels/cuda/routes.h"
-#include "kernels/ops/attention_routes.h"
 #include "kernels/ops/check.h"
-#include "kernels/ops/kv_layout.h"
-#include "kernels/ops/kv_operand.h"
-#include "kernels/ops/share.h"
+#include "kernels/ops/rope_kv_write.h"
+#include "kernels/queue.h"
+#include "kernels/simd/routes.h"
 #include "kernels/visit.h"
 
 namespace hyb::kernels {
@@ -131,8 +130,8 @@ AttentionRoutes<T, K> routes_of(Isa isa, const Attention& op) {
   const bool is_usual = op.window == 0 && op.sinks.empty();
   if (isa == Isa::plain || !fits_vectors(op) || !is_usual)
     return {attend_rows<T, K>, nullptr, nullptr};
-  if (isa == Isa::avx2) return avx2::attention_routes<T, K>();
-  return avx512::attention_routes<T, K>();
+  if (isa == Isa::avx2) return attention_routes<Isa::avx2, T, K>();
+  return attention_routes<Isa::avx512, T, K>();
 }
 
 /// Deals numbered items to whichever thread is free: which thread computes an item changes nothing.

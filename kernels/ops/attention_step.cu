@@ -1,6 +1,5 @@
-#include "kernels/cuda/attention_launch.h"
-#include "kernels/cuda/attention_routes.h"
 #include "kernels/cuda/attention_walk.h"
+#include "kernels/cuda/attention_work.h"
 #include "kernels/cuda/routes.h"
 #include "kernels/ops/rope_head.cuh"
 

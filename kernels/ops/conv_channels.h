@@ -2,11 +2,10 @@
 
 #include <cstdint>
 
-#include "kernels/ops/causal_conv.h"
 #include "kernels/ops/check.h"
-#include "kernels/ops/conv_channels_routes.h"
-#include "kernels/ops/short_conv.h"
+#include "kernels/ops/conv.h"
 #include "kernels/queue.h"
+#include "kernels/simd/routes.h"
 
 namespace hyb::kernels {
 

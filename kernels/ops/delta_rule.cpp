@@ -4,9 +4,8 @@
 
 #include "kernels/cuda/routes.h"
 #include "kernels/ops/check.h"
-#include "kernels/ops/delta_rule_chunks.h"
-#include "kernels/ops/delta_rule_routes.h"
 #include "kernels/ops/recurrence.h"
+#include "kernels/simd/routes.h"
 
 namespace hyb::kernels {
 namespace {
@@ -52,8 +51,8 @@ void step(const DeltaRuleShare<T, S>& job, std::int64_t token, std::int64_t head
 
 template <typename T, typename S>
 void run_share(Isa isa, const DeltaRuleShare<T, S>& job) {
-  if (isa == Isa::avx512) return avx512::delta_rule_share(job);
-  if (isa == Isa::avx2) return avx2::delta_rule_share(job);
+  if (isa == Isa::avx512) return delta_rule_share<Isa::avx512>(job);
+  if (isa == Isa::avx2) return delta_rule_share<Isa::avx2>(job);
   run_heads(job, job.value_heads, [&](std::int64_t token, std::int64_t head, S* state) {
     step(job, token, head, state);
   });

@@ -7,7 +7,7 @@
 
 #include "kernels/ops/sample.h"
 #include "kernels/queue.h"
-#include "kernels/staged_tables.h"
+#include "kernels/recording.h"
 #include "kernels/tensor.h"
 
 namespace hyb::kernels {

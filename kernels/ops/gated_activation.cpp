@@ -5,8 +5,8 @@
 
 #include "kernels/cuda/routes.h"
 #include "kernels/ops/check.h"
-#include "kernels/ops/gated_activation_routes.h"
-#include "kernels/ops/share.h"
+#include "kernels/queue.h"
+#include "kernels/simd/routes.h"
 #include "kernels/visit.h"
 
 namespace hyb::kernels {
@@ -41,8 +41,8 @@ void relu2_row(const T* x, T* y, std::int64_t count) {
 template <typename T>
 void run_row(Isa isa, Activation activation, const T* x, T* y, std::int64_t count) {
   if (activation == Activation::relu2) return relu2_row(x, y, count);
-  if (isa == Isa::avx512) return gate_row_avx512(x, x + count, y, count);
-  if (isa == Isa::avx2) return gate_row_avx2(x, x + count, y, count);
+  if (isa == Isa::avx512) return gate_row<Isa::avx512>(x, x + count, y, count);
+  if (isa == Isa::avx2) return gate_row<Isa::avx2>(x, x + count, y, count);
   gate_row_plain(x, x + count, y, count);
 }
 

@@ -4,8 +4,8 @@
 
 #include "kernels/cuda/routes.h"
 #include "kernels/ops/check.h"
-#include "kernels/ops/gated_norm_routes.h"
-#include "kernels/ops/share.h"
+#include "kernels/queue.h"
+#include "kernels/simd/routes.h"
 #include "kernels/visit.h"
 
 namespace hyb::kernels {
@@ -45,8 +45,8 @@ void norm_slice(const GatedNormRows<T>& job, const T* x, const T* gate, const fl
 
 template <typename T>
 void norm_rows(Isa isa, const GatedNormRows<T>& job) {
-  if (isa == Isa::avx512) return avx512::gated_norm_rows(job);
-  if (isa == Isa::avx2) return avx2::gated_norm_rows(job);
+  if (isa == Isa::avx512) return gated_norm_rows<Isa::avx512>(job);
+  if (isa == Isa::avx2) return gated_norm_rows<Isa::avx2>(job);
   for (std::int64_t row = 0; row < job.rows; ++row) {
     for (std::int64_t i = 0; i < job.slices * job.width; i += job.width) {
       norm_slice(job, job.x + row * job.x_stride + i, job.gate + row * job.gate_stride + i,

@@ -1,6 +1,6 @@
+#include "kernels/cuda/activation.h"
 #include "kernels/cuda/norm_slices.h"
 #include "kernels/cuda/routes.h"
-#include "kernels/cuda/silu.h"
 #include "kernels/visit.h"
 
 namespace hyb::kernels::cuda {

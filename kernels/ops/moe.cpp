@@ -6,8 +6,7 @@
 #include "kernels/linear/linear.h"
 #include "kernels/ops/check.h"
 #include "kernels/ops/moe_experts.h"
-#include "kernels/ops/room.h"
-#include "kernels/ops/share.h"
+#include "kernels/queue.h"
 #include "kernels/visit.h"
 
 namespace hyb::kernels {

@@ -12,7 +12,7 @@ namespace {
 std::int64_t halves(Activation activation) { return activation == Activation::silu_gated ? 2 : 1; }
 
 /// A place is one token's visit to one expert; the places of an expert lie side by side.
-struct Workspace {
+struct ExpertsWorkspace {
   std::int32_t* first_place;  ///< [E+1] by expert
   std::int32_t* visited;      ///< [E] experts that have places, ascending
   std::int32_t* token;        ///< [places]
@@ -21,7 +21,7 @@ struct Workspace {
   float* sums;                ///< [H/64 panels, T, 64]
   std::size_t bytes;
 
-  Workspace(const MoeExpertsShape& shape, std::byte* base) {
+  ExpertsWorkspace(const MoeExpertsShape& shape, std::byte* base) {
     const std::int64_t places = shape.tokens * shape.chosen;
     const std::int64_t inner_values = places * halves(shape.activation) * shape.intermediate;
     const std::int64_t panels = (shape.hidden + Weight::panel_rows - 1) / Weight::panel_rows;
@@ -87,7 +87,7 @@ void check(const MoeExperts& op) {
 /// Fills the tables of the workspace; returns how many experts are visited. A token's places are
 /// met in ascending order of expert, whatever the other tokens chose.
 std::int64_t group_by_expert(const MoeExperts& op, const MoeExpertsShape& shape,
-                             const Workspace& work) {
+                             const ExpertsWorkspace& work) {
   std::int32_t* const first = work.first_place;
   std::fill_n(first, shape.experts + 1, 0);
   for (std::int64_t t = 0; t < shape.tokens; ++t) {
@@ -113,7 +113,7 @@ std::int64_t group_by_expert(const MoeExperts& op, const MoeExpertsShape& shape,
 }
 
 /// inner[place] = gate_up[e] * x[token of place], for all places.
-void multiply_gate_up(Queue& queue, const MoeExperts& op, const Workspace& work,
+void multiply_gate_up(Queue& queue, const MoeExperts& op, const ExpertsWorkspace& work,
                       std::int64_t visited) {
   const WeightProduct product(queue.isa(), *op.gate_up, op.x.dtype);
   const auto value_bytes = static_cast<std::int64_t>(size_of(op.x.dtype));
@@ -144,8 +144,8 @@ void multiply_gate_up(Queue& queue, const MoeExperts& op, const Workspace& work,
 }
 
 /// One panel of outputs of all tokens: the experts one after the other, each adding its part.
-void add_down_panel(const MoeExperts& op, const WeightProduct& product, const Workspace& work,
-                    std::int64_t visited, std::int64_t panel) {
+void add_down_panel(const MoeExperts& op, const WeightProduct& product,
+                    const ExpertsWorkspace& work, std::int64_t visited, std::int64_t panel) {
   const auto value_bytes = static_cast<std::int64_t>(size_of(op.x.dtype));
   const std::int64_t inner_bytes = op.gate_up->rows() * value_bytes;
   const std::int64_t tokens = op.x.dim(0);
@@ -180,14 +180,14 @@ void add_down_panel(const MoeExperts& op, const WeightProduct& product, const Wo
 }  // namespace
 
 std::size_t moe_experts_workspace_bytes(const MoeExpertsShape& shape) {
-  return Workspace(shape, nullptr).bytes;
+  return ExpertsWorkspace(shape, nullptr).bytes;
 }
 
 void moe_experts(Queue& queue, const MoeExperts& op) {
   check(op);
   const MoeExpertsShape shape = shape_of(op);
   if (shape.tokens == 0) return;
-  const Workspace work(shape, op.workspace.as<std::byte>());
+  const ExpertsWorkspace work(shape, op.workspace.as<std::byte>());
   const std::int64_t visited = group_by_expert(op, shape, work);
   multiply_gate_up(queue, op, work, visited);
 

@@ -1,7 +1,559 @@
-#include "kernels/linear/input_rows.h"
-#include "kernels/ops/moe_few.h"
+#include <bit>
+#include <type_traits>
 
+#include "kernels/cuda/activation.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/linear/input_rows.h"
+#include "kernels/linear/linear.cuh"
+#include "kernels/ops/moe.cuh"
+#include "kernels/ops/moe_route.cuh"
+
+/// What the kernels of moe for few tokens share. Included by .cu files only.
 namespace hyb::kernels::cuda {
+
+inline constexpr int few_warps = 8;
+inline constexpr int few_threads = few_warps * warp_size;
+inline constexpr int pair_columns = 2 * skinny_group;  ///< weight rows of a tile
+
+/// Tiles of the first kernel, in this order.
+struct FrontTiles {
+  int router, shared, latent;
+
+  __host__ __device__ int count() const { return router + shared + latent; }
+};
+
+struct FewMoe {
+  const bf16* x;
+  bf16* y;
+  std::int64_t x_stride, y_stride;
+  DenseNorm norm;
+  const void *router, *shared_gate;  ///< bf16, or both f32; no gate: null
+  const bf16 *gate_up, *down, *shared_gate_up, *shared_down;
+  const bf16 *latent_in, *latent_out;  ///< null: experts see normed rows
+  RouteParams route;
+  unsigned* ticket;
+  bf16* normed;  ///< null where nobody reads them
+  float *logits, *shared_logit;
+  std::int32_t* chosen;
+  float* weights;
+  bf16 *latent, *latent_sum, *shared;
+  std::int32_t *visited, *visitors;
+  bf16* inner;
+  int tokens, hidden, intermediate, shared_intermediate;
+  int expert_width;  ///< H, or L of latent experts
+  bool router_is_f32, is_gated;
+  float scale;
+  FrontTiles tiles;
+};
+
+__device__ __forceinline__ int lane_id() { return static_cast<int>(threadIdx.x) % warp_size; }
+__device__ __forceinline__ int warp_id() { return static_cast<int>(threadIdx.x) / warp_size; }
+__device__ __forceinline__ int at_most(int value, int limit) {
+  return value < limit ? value : limit;
+}
+__device__ __forceinline__ int at_least(int value, int limit) {
+  return value > limit ? value : limit;
+}
+
+/// This lane's rows of tile `tile`: 8 gates and their 8 ups, or 16 rows one after the other. What
+/// lies past the end is the last row again: nobody writes its sums.
+template <typename T>
+struct TileRows {
+  const T* rows[2];
+
+  __device__ TileRows(const T* weight, int inner, int width, int tile, bool is_gated) {
+    const int row = tile * (is_gated ? skinny_group : pair_columns) + lane_id() / 4;
+    const std::int64_t first = at_most(row, width - 1);
+    const std::int64_t second = is_gated ? width + first : at_most(row + skinny_group, width - 1);
+    rows[0] = weight + first * inner;
+    rows[1] = weight + second * inner;
+  }
+};
+
+inline constexpr int tiles_of(int width, bool is_gated) {
+  const int columns = is_gated ? skinny_group : pair_columns;
+  return (width + columns - 1) / columns;
+}
+
+using PairPieces = SkinnyPieces<2, 2>;
+using PairTotals = SkinnyTotals<2, few_warps>;
+
+/// The activated column that thread (row, column) of a tile has, from sums rounded as if they had
+/// been written.
+__device__ __forceinline__ bf16 activated(const PairTotals& totals, int row, int column,
+                                          bool is_gated) {
+  const float first = to_float(round_bf16(totals.sum(row, column)));
+  if (!is_gated) return round_bf16(relu2(first));
+  return round_bf16(
+      silu_gated(first, to_float(round_bf16(totals.sum(row, column + skinny_group)))));
+}
+
+/// The first kernel: norm, router with the choice, gate and up of the shared expert, what latent
+/// experts see.
+void run_few_front(Stream& stream, const FewMoe& few);
+/// Shared memory that it needs.
+std::size_t few_front_bytes(int tokens, int hidden, int experts);
+/// The other two, or three: gate and up of the visited experts; down of all, and the weighted sum;
+/// with latent experts the way back with the shared expert's down.
+void run_few_experts(Stream& stream, const FewMoe& few);
+
+namespace {
+
+constexpr int vector = vector_size<bf16>;
+constexpr std::size_t front_blocks_max = 2;    ///< of a processor: more would only norm x again
+constexpr std::size_t system_bytes = 1 << 10;  ///< of shared memory that each block takes besides
+
+constexpr int words_max = static_cast<int>(few_experts_max) / 32;
+
+struct alignas(16) FrontShared {
+  PairTotals totals;
+  SharedArray<unsigned, words_max> visited;        ///< a bit for every expert that is
+  SharedArray<int, words_max + 1> visited_before;  ///< how many of them in lower words
+  SharedArray<int, 1> is_last;
+};
+
+/// The router's rows, and behind its last one the shared expert's gate.
+template <typename T>
+__device__ __forceinline__ TileRows<T> router_rows(const FewMoe& p, int tile) {
+  TileRows<T> to(static_cast<const T*>(p.router), p.hidden, p.route.experts, tile, false);
+  const int row = tile * pair_columns + lane_id() / 4;
+  for (int g = 0; g < 2; ++g) {
+    if (p.shared_gate != nullptr && row + g * skinny_group >= p.route.experts) {
+      to.rows[g] = static_cast<const T*>(p.shared_gate);
+    }
+  }
+  return to;
+}
+
+/// Of a tile behind the router's.
+__device__ __forceinline__ TileRows<bf16> rows_behind(const FewMoe& p, int tile) {
+  tile -= p.tiles.router;
+  if (tile < p.tiles.shared) {
+    return {p.shared_gate_up, p.hidden, p.shared_intermediate, tile, p.is_gated};
+  }
+  return {p.latent_in, p.hidden, p.expert_width, tile - p.tiles.shared, false};
+}
+
+/// Calls body(rows) with the rows of a tile, which are the router's type's or bf16.
+template <typename Router, typename Body>
+__device__ __forceinline__ void visit_rows(const FewMoe& p, int tile, Body&& body) {
+  if constexpr (std::is_same_v<Router, bf16>) {
+    body(tile < p.tiles.router ? router_rows<bf16>(p, tile) : rows_behind(p, tile));
+  } else if (tile < p.tiles.router) {
+    body(router_rows<Router>(p, tile));
+  } else {
+    body(rows_behind(p, tile));
+  }
+}
+
+template <typename Router>
+__device__ __forceinline__ void load_first(PairPieces& pieces, const FewMoe& p, int tile,
+                                           const SkinnyRange& range) {
+  visit_rows<Router>(p, tile, [&](const auto& weight) { load_pieces(pieces, weight.rows, range); });
+}
+
+/// The rows as the router saw them, for the next kernel.
+__device__ __forceinline__ void write_normed(const FewMoe& p, const bf16* rows) {
+  for (int i = static_cast<int>(threadIdx.x) * vector; i < p.tokens * p.hidden;
+       i += few_threads * vector) {
+    store16(p.normed + i, load16(rows + i));
+  }
+}
+
+/// Experts that some token visits, ascending, and who visits them.
+__device__ __forceinline__ void list_visits(const FewMoe& p, FrontShared& shared) {
+  const int thread = static_cast<int>(threadIdx.x);
+  const int words = (p.route.experts + 31) / 32, visits = p.tokens * p.route.active;
+  if (thread < words) shared.visited[thread] = 0;
+  sync_block();
+  for (int i = thread; i < visits; i += few_threads) {
+    atomic_or(&shared.visited[p.chosen[i] / 32], 1U << p.chosen[i] % 32);
+  }
+  sync_block();
+  if (thread == 0) {
+    int before = 0;
+    for (int word = 0; word < words; ++word) {
+      shared.visited_before[word] = before;
+      before += std::popcount(shared.visited[word]);
+    }
+    shared.visited_before[words] = before;
+    p.visited[0] = before;
+  }
+  sync_block();
+  for (int i = thread; i < shared.visited_before[words] * skinny_rows_max; i += few_threads) {
+    p.visitors[i] = -1;
+  }
+  sync_block();
+  for (int i = thread; i < visits; i += few_threads) {
+    const int expert = p.chosen[i], word = expert / 32;
+    const unsigned below = shared.visited[word] & ((1U << expert % 32) - 1);
+    const int place = shared.visited_before[word] + std::popcount(below);
+    p.visited[1 + place] = expert;
+    p.visitors[place * skinny_rows_max + i / p.route.active] = i;
+  }
+}
+
+/// By the block that finds all logits written: it chooses for all tokens.
+__device__ __forceinline__ void choose(const FewMoe& p, FrontShared& shared, unsigned* keys) {
+  for (int t = warp_id(); t < p.tokens; t += few_warps) {
+    route_warp(p.route, p.logits + static_cast<std::int64_t>(t) * p.route.experts,
+               keys + warp_id() * p.route.experts, p.chosen + t * p.route.active,
+               p.weights + t * p.route.active);
+  }
+  sync_block();
+  list_visits(p, shared);
+}
+
+/// What the block has of the shared expert's or the latent tile.
+__device__ __forceinline__ void write_rows(const FewMoe& p, const FrontShared& shared, int tile) {
+  const int token = static_cast<int>(threadIdx.x) / pair_columns;
+  const int column = static_cast<int>(threadIdx.x) % pair_columns;
+  tile -= p.tiles.router;
+  if (token >= p.tokens) return;
+  if (tile >= p.tiles.shared) {
+    const int at = (tile - p.tiles.shared) * pair_columns + column;
+    if (at >= p.expert_width) return;
+    p.latent[token * p.expert_width + at] = round_bf16(shared.totals.sum(token, column));
+    return;
+  }
+  const int columns = p.is_gated ? skinny_group : pair_columns;
+  const int at = tile * columns + column;
+  if (column >= columns || at >= p.shared_intermediate) return;
+  p.shared[token * p.shared_intermediate + at] =
+      activated(shared.totals, token, column, p.is_gated);
+}
+
+/// Writes what the block has of a tile; true to all threads where these were the last logits.
+__device__ __forceinline__ bool write_front(const FewMoe& p, FrontShared& shared, int tile) {
+  const int thread = static_cast<int>(threadIdx.x);
+  const int token = thread / pair_columns, column = thread % pair_columns;
+  if (tile >= p.tiles.router) {
+    write_rows(p, shared, tile);
+    return false;
+  }
+  const int expert = tile * pair_columns + column;
+  if (token < p.tokens && expert < p.route.experts) {
+    p.logits[token * p.route.experts + expert] = shared.totals.sum(token, column);
+  } else if (token < p.tokens && expert == p.route.experts && p.shared_gate != nullptr) {
+    p.shared_logit[token] = shared.totals.sum(token, column);
+  }
+  sync_block();
+  if (thread == 0) {
+    fence();
+    const bool is_last = atomic_add(p.ticket, 1U) + 1 == static_cast<unsigned>(p.tiles.router);
+    fence();
+    if (is_last) *p.ticket = 0;
+    shared.is_last[0] = is_last ? 1 : 0;
+  }
+  sync_block();
+  return shared.is_last[0] != 0;
+}
+
+/// A block owns tiles of 16 weight rows, the router's first; its warps take turns in chunks of k.
+/// While the block with the last logits chooses the experts, the others are at the tiles behind.
+/// Sums are within (K+4) * 2^-23 * sum_k |x*W|, of a router in f32 within (3K+12) * 2^-23, the norm
+/// within (H+8) * 2^-24.
+template <typename Router>
+__global__ void __launch_bounds__(few_threads, 2) few_front_kernel(const FewMoe p) {
+  auto& shared = dynamic_shared<FrontShared>();
+  auto* const rows = reinterpret_cast<bf16*>(&shared + 1);
+  auto* const keys = reinterpret_cast<unsigned*>(rows + p.tokens * p.hidden);
+  const SkinnyRange range{.inner = p.hidden, .first = warp_id(), .step = few_warps};
+  const bool is_high = p.tokens > skinny_rows_max / 2;
+  const auto x = [&](int first_row, int k) {
+    const int row = lane_id() / 4 + first_row;
+    return row < p.tokens && k < p.hidden ? load16(rows + row * p.hidden + k) : uint4{};
+  };
+
+  PairPieces pieces;
+  int tile = static_cast<int>(blockIdx.x);
+  load_first<Router>(pieces, p, tile, range);
+  prefetch_norm(p.norm, p.hidden);
+  let_next_kernel_start();
+  wait_for_previous_kernel();
+  stage_rows<few_warps>(rows, p.x, p.x_stride, p.tokens, p.hidden, p.norm);
+  sync_block();
+  if (blockIdx.x == 0 && p.normed != nullptr) write_normed(p, rows);
+  bool chooses = false;
+  while (tile < p.tiles.count()) {
+    float sums[2][4] = {};
+    visit_rows<Router>(p, tile, [&](const auto& weight) {
+      multiply_rows(pieces, weight.rows, range, is_high, x, sums);
+    });
+    shared.totals.put(is_high, sums);
+    sync_block();
+    chooses = write_front(p, shared, tile) || chooses;
+    tile += static_cast<int>(gridDim.x);
+    if (tile < p.tiles.count()) load_first<Router>(pieces, p, tile, range);
+    sync_block();  // the totals have been read
+  }
+  if (chooses) choose(p, shared, keys);
+}
+
+}  // namespace
+
+std::size_t few_front_bytes(int tokens, int hidden, int experts) {
+  return sizeof(FrontShared) + static_cast<std::size_t>(tokens) * hidden * sizeof(bf16) +
+         static_cast<std::size_t>(std::min(tokens, few_warps)) * experts * sizeof(unsigned);
+}
+
+void run_few_front(Stream& stream, const FewMoe& few) {
+  const std::size_t bytes = few_front_bytes(few.tokens, few.hidden, few.route.experts);
+  const std::size_t blocks = std::clamp<std::size_t>(
+      (stream.shared_bytes_max() + system_bytes) / (bytes + system_bytes), 1, front_blocks_max);
+  launch(stream,
+         {.blocks = static_cast<unsigned>(
+              std::min(few.tiles.count(), static_cast<int>(blocks) * stream.processors())),
+          .threads = few_threads,
+          .shared_bytes = bytes,
+          .starts_early = true},
+         few.router_is_f32 ? few_front_kernel<float> : few_front_kernel<bf16>, few);
+}
+
+namespace {
+
+/// Block (tile, v) owns 16 rows of the v-th visited expert, for all its tokens at once. Bounds as
+/// the first kernel's.
+__global__ void __launch_bounds__(few_threads, 2) few_inner_kernel(const FewMoe p) {
+  auto& totals = shared_object<PairTotals>();
+  const int v = static_cast<int>(blockIdx.y), tile = static_cast<int>(blockIdx.x);
+  let_next_kernel_start();
+  wait_for_previous_kernel();
+  if (v >= p.visited[0]) return;
+  const std::int64_t width = p.intermediate, halves = p.is_gated ? 2 : 1;
+  const int inner = p.expert_width;
+  const TileRows<bf16> weight(p.gate_up + p.visited[1 + v] * halves * width * inner, inner,
+                              p.intermediate, tile, p.is_gated);
+  const SkinnyRange range{.inner = inner, .first = warp_id(), .step = few_warps};
+  PairPieces pieces;
+  load_pieces(pieces, weight.rows, range);
+
+  const std::int32_t* const visitors = p.visitors + v * skinny_rows_max;
+  const int row = lane_id() / 4;
+  const bf16* const x = p.latent_in == nullptr ? p.normed : p.latent;
+  const bf16* const low = visitors[row] < 0 ? nullptr : x + row * inner;
+  const bf16* const high = visitors[row + 8] < 0 ? nullptr : x + (row + 8) * inner;
+  const bool is_high = p.tokens > skinny_rows_max / 2;
+  float sums[2][4] = {};
+  multiply_rows(
+      pieces, weight.rows, range, is_high,
+      [&](int first_row, int k) {
+        const bf16* const from = first_row > 0 ? high : low;
+        return from != nullptr && k < inner ? load16(from + k) : uint4{};
+      },
+      sums);
+  totals.put(is_high, sums);
+  sync_block();
+
+  const int token = static_cast<int>(threadIdx.x) / pair_columns;
+  const int column = static_cast<int>(threadIdx.x) % pair_columns;
+  const int columns = p.is_gated ? skinny_group : pair_columns;
+  const int at = tile * columns + column;
+  const std::int64_t visit = visitors[token];
+  if (visit < 0 || column >= columns || at >= p.intermediate) return;
+  p.inner[visit * width + at] = activated(totals, token, column, p.is_gated);
+}
+
+constexpr int unit_chunks = 4;
+constexpr int unit_elements = unit_chunks * skinny_chunk;
+
+inline constexpr int units_of(int inner) { return (inner + unit_elements - 1) / unit_elements; }
+
+/// A matrix that all tokens go through.
+struct DenseTerm {
+  const bf16 *weight, *x;  ///< [columns, inner], [T, inner]
+  int inner;               ///< 0: there is none
+};
+
+/// y = (add ? y : 0) + scale * (gate * first + second + weighted sum over the visited experts)
+struct FewSum {
+  DenseTerm first, second;
+  const float* gate_logit;  ///< [T], null: 1
+  const bf16 *down, *inner;
+  const float* weights;
+  const std::int32_t *visited, *visitors;
+  int intermediate;  ///< 0: no experts
+  bf16* y;
+  std::int64_t y_stride;
+  int tokens, columns;
+  bool add;
+  float scale;
+};
+
+constexpr int first_term = -2, second_term = -1;  ///< before the experts
+
+/// A warp's piece of work: some chunks of rows of one of the matrices. Those that all tokens go
+/// through come first, for they can be loaded before the experts are known.
+struct Unit {
+  const bf16* rows[1];  ///< this lane's
+  SkinnyRange range;    ///< inner 0: past the last unit
+  int v;                ///< a term, or which of the visited experts
+
+  __device__ Unit(const FewSum& p, int unit, int visited) {
+    const int firsts = units_of(p.first.inner), dense = firsts + units_of(p.second.inner);
+    const int column = static_cast<int>(blockIdx.x) * skinny_group + lane_id() / 4;
+    std::int64_t row = at_most(column, p.columns - 1);
+    const bf16* weight = p.down;
+    if (unit < dense) {
+      const bool is_first = unit < firsts;
+      v = is_first ? first_term : second_term;
+      weight = is_first ? p.first.weight : p.second.weight;
+      range = {.inner = is_first ? p.first.inner : p.second.inner,
+               .first = (is_first ? unit : unit - firsts) * unit_chunks,
+               .step = 1};
+    } else {
+      const int parts = at_least(units_of(p.intermediate), 1);
+      v = (unit - dense) / parts;
+      range = {.inner = v < visited ? p.intermediate : 0,
+               .first = (unit - dense) % parts * unit_chunks,
+               .step = 1};
+      if (v < visited) row += static_cast<std::int64_t>(p.visited[1 + v]) * p.columns;
+    }
+    rows[0] = weight + row * range.inner;
+  }
+};
+
+using UnitPieces = SkinnyPieces<1, unit_chunks>;
+
+/// Rows l/4 and l/4+8 of x for a unit, and how much its sums count for them.
+struct UnitInput {
+  const bf16 *low, *high;  ///< null: the token does not visit
+  float low_weight, high_weight;
+
+  __device__ UnitInput(const FewSum& p, const Unit& unit) {
+    const int row = lane_id() / 4;
+    if (unit.v < 0) {
+      const bool is_first = unit.v == first_term;
+      const bf16* const x = is_first ? p.first.x : p.second.x;
+      const std::int64_t width = unit.range.inner;
+      low = row < p.tokens ? x + row * width : nullptr;
+      high = row + 8 < p.tokens ? x + (row + 8) * width : nullptr;
+      low_weight = is_first ? gate(p, row) : 1.0F;
+      high_weight = is_first ? gate(p, row + 8) : 1.0F;
+      return;
+    }
+    const std::int64_t first = p.visitors[unit.v * skinny_rows_max + row];
+    const std::int64_t second = p.visitors[unit.v * skinny_rows_max + row + 8];
+    low = first < 0 ? nullptr : p.inner + first * p.intermediate;
+    high = second < 0 ? nullptr : p.inner + second * p.intermediate;
+    low_weight = first < 0 ? 0.0F : p.weights[first];
+    high_weight = second < 0 ? 0.0F : p.weights[second];
+  }
+
+  __device__ static float gate(const FewSum& p, int row) {
+    if (p.gate_logit == nullptr || row >= p.tokens) return 1.0F;
+    return 1.0F / (1.0F + expf(-p.gate_logit[row]));
+  }
+};
+
+__device__ __forceinline__ void add_unit(const FewSum& p, const Unit& unit, const Unit& next,
+                                         UnitPieces& pieces, float (&totals)[1][4]) {
+  const UnitInput input(p, unit);
+  float sums[1][4] = {};
+  multiply_pieces(
+      pieces, unit.range, p.tokens > skinny_rows_max / 2,
+      [&](int first_row, int k) {
+        const bf16* const from = first_row > 0 ? input.high : input.low;
+        return from != nullptr && k < unit.range.inner ? load16(from + k) : uint4{};
+      },
+      sums, next.rows, next.range);
+  // An infinite weight of an expert that a token does not visit is none of its business.
+  for (int i = 0; i < 2; ++i) {
+    if (input.low != nullptr) totals[0][i] += input.low_weight * sums[0][i];
+    if (input.high != nullptr) totals[0][2 + i] += input.high_weight * sums[0][2 + i];
+  }
+}
+
+/// A block owns 8 columns of y; units go to its warps in turns, and each warp adds up its own in
+/// ascending order of experts. Within (I+k+12) * 2^-23 * |scale| * sum_j |weight_j| * sum_k |x*W|,
+/// the other terms among the j, besides one rounding of y.
+__global__ void __launch_bounds__(few_threads, 2) few_sum_kernel(const FewSum p) {
+  auto& totals = shared_object<SkinnyTotals<1, few_warps>>();
+  const bool is_known = warp_id() < units_of(p.first.inner) + units_of(p.second.inner);
+  UnitPieces pieces;
+  if (is_known) {
+    const Unit known(p, warp_id(), 0);
+    load_pieces(pieces, known.rows, known.range);
+  }
+  let_next_kernel_start();
+  wait_for_previous_kernel();
+  const int visited = p.intermediate == 0 ? 0 : p.visited[0];
+  Unit unit(p, warp_id(), visited);
+  if (!is_known) load_pieces(pieces, unit.rows, unit.range);
+
+  float sums[1][4] = {};
+#pragma unroll 1
+  for (int u = warp_id() + few_warps; unit.range.inner > 0; u += few_warps) {
+    const Unit next(p, u, visited);
+    add_unit(p, unit, next, pieces, sums);
+    unit = next;
+  }
+  totals.put(p.tokens > skinny_rows_max / 2, sums);
+  sync_block();
+
+  const int token = static_cast<int>(threadIdx.x) / skinny_group;
+  const int column = static_cast<int>(threadIdx.x) % skinny_group;
+  const int at = static_cast<int>(blockIdx.x) * skinny_group + column;
+  if (token >= p.tokens || at >= p.columns) return;
+  bf16* const y = p.y + token * p.y_stride + at;
+  *y = round_bf16((p.add ? to_float(*y) : 0.0F) + p.scale * totals.sum(token, column));
+}
+
+void run_sum(Stream& stream, const FewSum& sum) {
+  launch(
+      stream,
+      {.blocks = pieces(sum.columns, skinny_group), .threads = few_threads, .starts_early = true},
+      few_sum_kernel, sum);
+}
+
+void run_inner(Stream& stream, const FewMoe& few) {
+  const std::int64_t visited_max =
+      std::min<std::int64_t>(few.route.experts, std::int64_t{few.tokens} * few.route.active);
+  launch(stream,
+         {.blocks = dim3(static_cast<unsigned>(tiles_of(few.intermediate, few.is_gated)),
+                         static_cast<unsigned>(visited_max)),
+          .threads = few_threads,
+          .starts_early = true},
+         few_inner_kernel, few);
+}
+
+}  // namespace
+
+void run_few_experts(Stream& stream, const FewMoe& few) {
+  run_inner(stream, few);
+  const DenseTerm shared = {few.shared_down, few.shared, few.shared_intermediate};
+  const DenseTerm back = {few.latent_out, few.latent_sum, few.expert_width};
+  const float* const gate = few.shared_gate == nullptr ? nullptr : few.shared_logit;
+  const FewSum experts = {.first = {},
+                          .second = {},
+                          .gate_logit = nullptr,
+                          .down = few.down,
+                          .inner = few.inner,
+                          .weights = few.weights,
+                          .visited = few.visited,
+                          .visitors = few.visitors,
+                          .intermediate = few.intermediate,
+                          .y = few.y,
+                          .y_stride = few.y_stride,
+                          .tokens = few.tokens,
+                          .columns = few.hidden,
+                          .add = true,
+                          .scale = few.scale};
+  FewSum sum = experts;
+  sum.first = shared;
+  sum.gate_logit = gate;
+  if (few.latent_in == nullptr) return run_sum(stream, sum);
+  FewSum latent = experts;
+  latent.y = few.latent_sum;
+  latent.y_stride = latent.columns = few.expert_width;
+  latent.add = false;
+  latent.scale = 1.0F;
+  run_sum(stream, latent);
+  sum.second = back;
+  sum.intermediate = 0;
+  run_sum(stream, sum);
+}
+
 namespace {
 
 bool takes_if_there(const Weight* weight) { return weight == nullptr || takes_vectors(*weight); }

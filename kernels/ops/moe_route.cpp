@@ -7,7 +7,7 @@
 
 #include "kernels/cuda/routes.h"
 #include "kernels/ops/check.h"
-#include "kernels/ops/share.h"
+#include "kernels/queue.h"
 #include "kernels/visit.h"
 
 namespace hyb::kernels {

@@ -1,6 +1,6 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/routes.h"
-#include "kernels/ops/route_warp.h"
+#include "kernels/ops/moe_route.cuh"
 #include "kernels/visit.h"
 
 namespace hyb::kernels::cuda {

@@ -1,13 +1,166 @@
+#include <bit>
+
 #include "kernels/cuda/activation.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/linear/matrix_tile.h"
-#include "kernels/ops/moe_device.h"
+#include "kernels/ops/moe.cuh"
 
 namespace hyb::kernels::cuda {
 namespace {
 
+constexpr int warps_min = 4, warps_max = 32;
+constexpr int visits_of_a_warp = 256;
+constexpr int counts_max = 16384;  ///< 64 KB of them: 4 warps where there are 4096 experts
+
+struct PlaceParams {
+  const std::int32_t* chosen;
+  std::int32_t *first_place, *visit_of, *place_of, *tiles;
+  int visits, experts, tile_tokens;
+};
+
+/// counts [warps,E], then [E+1] first places, then [E+1] first tiles.
+struct Tables {
+  int *counts, *first_place, *first_tile;
+};
+
+/// Calls body(visit, expert, peers) for the warp's slice of the visits, one to a lane, expert -1
+/// where it ends; peers are the lanes that have the same expert. What one turn writes the next one
+/// reads.
+template <typename Body>
+__device__ __forceinline__ void each_visit(const PlaceParams& p, Body&& body) {
+  const int warps = static_cast<int>(blockDim.x) / warp_size;
+  const int warp = static_cast<int>(threadIdx.x) / warp_size;
+  const int lane = static_cast<int>(threadIdx.x) % warp_size;
+  const int turns = (p.visits + warps * warp_size - 1) / (warps * warp_size);
+  for (int turn = 0; turn < turns; ++turn) {
+    const int visit = (warp * turns + turn) * warp_size + lane;
+    const int expert = visit < p.visits ? p.chosen[visit] : -1;
+    const unsigned peers = match_any(static_cast<unsigned>(expert));
+    body(visit, expert, peers);
+    sync_warp();
+  }
+}
+
+/// Sums of all values before each, and behind them that of all, by a warp.
+template <typename Value>
+__device__ __forceinline__ void sum_before(int count, int* sums, Value&& value) {
+  const int lane = static_cast<int>(threadIdx.x) % warp_size;
+  int before = 0;
+  for (int first = 0; first < count; first += warp_size) {
+    const int own = first + lane < count ? value(first + lane) : 0;
+    int sum = own;
+    for (unsigned distance = 1; distance < warp_size; distance *= 2) {
+      const int other = shuffle_up(sum, distance);
+      if (lane >= static_cast<int>(distance)) sum += other;
+    }
+    if (first + lane < count) sums[first + lane] = before + sum - own;
+    before += shuffle(sum, warp_size - 1);
+  }
+  if (lane == 0) sums[count] = before;
+}
+
+/// Turns each warp's count of an expert into that of the warps before it; the totals stand in
+/// first_place.
+__device__ __forceinline__ void sum_warps(const PlaceParams& p, const Tables& tables) {
+  const int warps = static_cast<int>(blockDim.x) / warp_size;
+  for (int e = static_cast<int>(threadIdx.x); e < p.experts; e += static_cast<int>(blockDim.x)) {
+    int before = 0;
+    for (int warp = 0; warp < warps; ++warp) {
+      int& count = tables.counts[warp * p.experts + e];
+      const int own = count;
+      count = before;
+      before += own;
+    }
+    tables.first_place[e] = before;
+  }
+}
+
+/// Writes where the experts' places and tiles begin.
+__device__ __forceinline__ void write_tiles(const PlaceParams& p, const Tables& tables) {
+  for (int e = static_cast<int>(threadIdx.x); e <= p.experts; e += static_cast<int>(blockDim.x)) {
+    p.first_place[e] = tables.first_place[e];
+    if (e == p.experts) {
+      p.tiles[0] = tables.first_tile[e];
+      continue;
+    }
+    for (int tile = tables.first_tile[e]; tile < tables.first_tile[e + 1]; ++tile) {
+      p.tiles[2 + 2 * tile] = e;
+      p.tiles[3 + 2 * tile] = tables.first_place[e] + (tile - tables.first_tile[e]) * p.tile_tokens;
+    }
+  }
+}
+
+/// One block: a stable sort of the visits by expert. Every warp counts and then places one slice of
+/// them, so that places ascend with the visits.
+__global__ void __launch_bounds__(warps_max* warp_size) sort_visits_kernel(const PlaceParams p) {
+  const int warps = static_cast<int>(blockDim.x) / warp_size;
+  const int warp = static_cast<int>(threadIdx.x) / warp_size;
+  const int lane = static_cast<int>(threadIdx.x) % warp_size;
+  int* const counts = &dynamic_shared<int>();
+  int* const first_place = counts + warps * p.experts;
+  const Tables tables{counts, first_place, first_place + p.experts + 1};
+  const auto count_of = [&](int expert) -> int& { return counts[warp * p.experts + expert]; };
+  for (int i = static_cast<int>(threadIdx.x); i < warps * p.experts;
+       i += static_cast<int>(blockDim.x)) {
+    counts[i] = 0;
+  }
+  let_next_kernel_start();
+  wait_for_previous_kernel();
+  sync_block();
+  each_visit(p, [&](int, int expert, unsigned peers) {
+    if (expert >= 0 && std::countr_zero(peers) == lane) count_of(expert) += std::popcount(peers);
+  });
+  sync_block();
+  sum_warps(p, tables);
+  sync_block();
+  if (warp == 0) {
+    sum_before(p.experts, tables.first_tile,
+               [&](int e) { return (tables.first_place[e] + p.tile_tokens - 1) / p.tile_tokens; });
+    sync_warp();
+    sum_before(p.experts, tables.first_place, [&](int e) { return tables.first_place[e]; });
+  }
+  sync_block();
+  write_tiles(p, tables);
+  each_visit(p, [&](int visit, int expert, unsigned peers) {
+    if (expert >= 0) {
+      const int place =
+          tables.first_place[expert] + count_of(expert) + std::popcount(peers & ((1U << lane) - 1));
+      p.visit_of[place] = visit;
+      p.place_of[visit] = place;
+    }
+    sync_warp();
+    if (expert >= 0 && std::countr_zero(peers) == lane) count_of(expert) += std::popcount(peers);
+  });
+}
+
+}  // namespace
+
+void sort_visits(Stream& stream, const MoeShape& shape, const MoeRoom& room, int tile_tokens) {
+  const auto experts = static_cast<int>(shape.experts);
+  const auto visits = static_cast<int>(shape.tokens * shape.active);
+  const int warps = std::min({std::max(visits / visits_of_a_warp, warps_min), warps_max,
+                              std::max(counts_max / experts, 1)});
+  launch(
+      stream,
+      {.blocks = 1,
+       .threads = static_cast<unsigned>(warps * warp_size),
+       .shared_bytes = static_cast<std::size_t>(warps * experts + 2 * (experts + 1)) * sizeof(int),
+       .starts_early = true},
+      sort_visits_kernel,
+      {.chosen = room.chosen.as<std::int32_t>(),
+       .first_place = room.first_place.as<std::int32_t>(),
+       .visit_of = room.visit_of.as<std::int32_t>(),
+       .place_of = room.place_of.as<std::int32_t>(),
+       .tiles = room.tiles.as<std::int32_t>(),
+       .visits = static_cast<int>(shape.tokens * shape.active),
+       .experts = experts,
+       .tile_tokens = tile_tokens});
+}
+
+namespace {
+
 /// One of the two products: y[place,:] = activation(weight[expert] * row of x).
-struct Params {
+struct ProductParams {
   TileOperands operands;  ///< the weight's of expert 0
   bf16* y;
   const std::int32_t *tiles, *first_place, *visit_of;
@@ -23,14 +176,14 @@ struct GroupShared {
 
 /// Where row `output` of a tile stands in the expert's weight. With a gate, 8 gates and their 8 ups
 /// take turns, so that a thread gets both sums of an element of y.
-__device__ __forceinline__ int weight_row(const Params& p, int output) {
+__device__ __forceinline__ int weight_row(const ProductParams& p, int output) {
   if (!p.is_gated) return output < p.rows ? output : -1;
   const int column = output / 16 * 8 + output % 8;
   return column < p.columns ? column + output / 8 % 2 * p.columns : -1;
 }
 
 /// Two neighbours of a row of y.
-__device__ __forceinline__ void write_pair(const Params& p, std::int64_t place, int column,
+__device__ __forceinline__ void write_pair(const ProductParams& p, std::int64_t place, int column,
                                            float low, float high) {
   if (column >= p.columns) return;
   *reinterpret_cast<std::uint32_t*>(p.y + place * p.columns + column) = pack_bf16(low, high);
@@ -40,7 +193,7 @@ __device__ __forceinline__ float as_written(float value) { return to_float(round
 
 /// The two elements of `sums` that lie side by side in row half `half` of 16 rows, or of two tiles
 /// of them with a gate.
-__device__ __forceinline__ void write_sums(const Params& p, std::int64_t place, int output,
+__device__ __forceinline__ void write_sums(const ProductParams& p, std::int64_t place, int output,
                                            int half, const float (&sums)[4],
                                            const float (&next)[4]) {
   const int own = static_cast<int>(threadIdx.x) % 4 * 2;
@@ -64,7 +217,7 @@ __device__ __forceinline__ void write_sums(const Params& p, std::int64_t place, 
 /// tiles there are stands on the device. Bounds as linear's, and like there a row's answer does not
 /// depend on the rows beside it.
 template <typename T>
-__global__ void __launch_bounds__(T::threads) moe_tiles_kernel(const Params p) {
+__global__ void __launch_bounds__(T::threads) moe_tiles_kernel(const ProductParams p) {
   auto& shared = dynamic_shared<GroupShared<T>>();
   const int tile = static_cast<int>(blockIdx.y);
   const int output = static_cast<int>(blockIdx.x) * T::outputs;
@@ -105,7 +258,7 @@ __global__ void __launch_bounds__(T::threads) moe_tiles_kernel(const Params p) {
 }
 
 template <typename T>
-void run_tile(Stream& stream, const Params& params, std::int64_t tiles) {
+void run_tile(Stream& stream, const ProductParams& params, std::int64_t tiles) {
   // With a gate a last half of 8 outputs has a tile too.
   const std::int64_t outputs =
       params.is_gated ? (params.columns + 7) / 8 * 16 : std::int64_t{params.rows};
@@ -122,7 +275,7 @@ using Tile32 = Tile<1, 4, 2, 2>;   ///< 32 x 64
 using Tile64 = Tile<2, 4, 2, 4>;   ///< 64 x 128
 using Tile128 = Tile<2, 4, 4, 4>;  ///< 128 x 128
 
-void run(Stream& stream, const Params& params, const MoeShape& shape) {
+void run(Stream& stream, const ProductParams& params, const MoeShape& shape) {
   const int tokens = tile_tokens(shape);
   const std::int64_t tiles = tiles_max(shape.tokens * shape.active, shape.experts, tokens);
   if (tokens == Tile16::tokens) return run_tile<Tile16>(stream, params, tiles);
@@ -150,19 +303,19 @@ void tile_products(Stream& stream, const ExpertProducts& products, const MoeRoom
   const auto weight = [](const Weight& from) {
     return reinterpret_cast<const bf16*>(from.expert(0));
   };
-  Params params = {.operands = {.x = products.x.as<bf16>(),
-                                .weight = weight(*products.gate_up),
-                                .x_stride = products.x.row_stride,
-                                .inner = hidden},
-                   .y = room.inner.as<bf16>(),
-                   .tiles = room.tiles.as<std::int32_t>(),
-                   .first_place = room.first_place.as<std::int32_t>(),
-                   .visit_of = room.visit_of.as<std::int32_t>(),
-                   .rows = is_gated ? 2 * width : width,
-                   .columns = width,
-                   .active = static_cast<int>(shape.active),
-                   .is_activated = true,
-                   .is_gated = is_gated};
+  ProductParams params = {.operands = {.x = products.x.as<bf16>(),
+                                       .weight = weight(*products.gate_up),
+                                       .x_stride = products.x.row_stride,
+                                       .inner = hidden},
+                          .y = room.inner.as<bf16>(),
+                          .tiles = room.tiles.as<std::int32_t>(),
+                          .first_place = room.first_place.as<std::int32_t>(),
+                          .visit_of = room.visit_of.as<std::int32_t>(),
+                          .rows = is_gated ? 2 * width : width,
+                          .columns = width,
+                          .active = static_cast<int>(shape.active),
+                          .is_activated = true,
+                          .is_gated = is_gated};
   run(stream, params, shape);
   params.operands = {.x = room.inner.as<bf16>(),
                      .weight = weight(*products.down),

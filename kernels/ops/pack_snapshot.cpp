@@ -7,8 +7,8 @@
 
 #include "kernels/cuda/routes.h"
 #include "kernels/ops/check.h"
-#include "kernels/ops/pack_snapshot_routes.h"
-#include "kernels/ops/share.h"
+#include "kernels/queue.h"
+#include "kernels/simd/routes.h"
 #include "kernels/visit.h"
 
 namespace hyb::kernels {
@@ -76,15 +76,15 @@ void unpack_plain(const SnapshotRows<T>& job) {
 
 template <typename T>
 void pack_rows(Isa isa, const SnapshotRows<const T>& job) {
-  if (isa == Isa::avx512) return avx512::pack_rows(job);
-  if (isa == Isa::avx2) return avx2::pack_rows(job);
+  if (isa == Isa::avx512) return pack_rows<Isa::avx512>(job);
+  if (isa == Isa::avx2) return pack_rows<Isa::avx2>(job);
   pack_plain(job);
 }
 
 template <typename T>
 void unpack_rows(Isa isa, const SnapshotRows<T>& job) {
-  if (isa == Isa::avx512) return avx512::unpack_rows(job);
-  if (isa == Isa::avx2) return avx2::unpack_rows(job);
+  if (isa == Isa::avx512) return unpack_rows<Isa::avx512>(job);
+  if (isa == Isa::avx2) return unpack_rows<Isa::avx2>(job);
   unpack_plain(job);
 }
 
@@ -101,9 +101,7 @@ SnapshotRows<T> rows_of(const SnapshotPiece& piece, std::byte* slot, std::byte* 
 }
 
 /// A piece is worked off in so many parts: its rows, or its window in one.
-std::int64_t parts_of(const SnapshotPiece& piece) {
-  return std::max(piece.rows, std::int64_t{1});
-}
+std::int64_t parts_of(const SnapshotPiece& piece) { return std::max(piece.rows, std::int64_t{1}); }
 
 /// The share of a piece's window that goes with parts first .. first+count-1.
 void copy_window(const SnapshotPiece& piece, std::byte* to, const std::byte* from,

@@ -6,7 +6,7 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/routes.h"
 #include "kernels/cuda/vectors.h"
-#include "kernels/ops/pack_snapshot_routes.h"
+#include "kernels/simd/routes.h"
 #include "kernels/visit.h"
 
 namespace hyb::kernels::cuda {

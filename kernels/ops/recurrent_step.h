@@ -1,54 +1,70 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
+#include <limits>
 
-#include "kernels/ops/causal_conv.h"
-#include "kernels/ops/check.h"
+#include "kernels/queue.h"
 #include "kernels/tensor.h"
 
-/// What mamba_step and delta_step do alike before their recurrences. A Step is the struct of
-/// either.
 namespace hyb::kernels {
 
-/// The first rows of a step, those that have a sequence, as spans of one token each.
-class SingleTokenSpans {
- public:
-  /// Rows without a slot stand last, and no row goes on where another ends: else an error of
-  /// `check`.
-  SingleTokenSpans(const Check& check, const Tensor& read_slot, const Tensor& write_slot);
-
-  std::int64_t count() const { return static_cast<std::int64_t>(begins_.size()) - 1; }
-  Tensor begins() { return {begins_.data(), DType::i32, {count() + 1}}; }
-  Tensor rows_of(const Tensor& tensor) const { return tensor.rows(0, count()); }
-
-  /// A part of the step (CausalConv, Ssd, DeltaRule) for these rows; what it reads besides x is
-  /// left to the caller.
-  template <typename Part>
-  Part narrowed(Part part) {
-    part.x = rows_of(part.x);
-    part.span_begin = begins();
-    part.read_slot = rows_of(part.read_slot);
-    part.write_slot = rows_of(part.write_slot);
-    part.y = rows_of(part.y);
-    return part;
-  }
-
- private:
-  std::vector<std::int32_t> begins_;
+/// The convolution and the recurrence of a gated delta net for one more token of every sequence;
+/// token r is the next one of the sequence in slot read_slot[r]:
+///
+///   c = causal_conv(x)   y = delta_rule(c, b, a)
+///
+/// Rows whose write_slot is -1 have no sequence: they stand behind the others, nothing is read or
+/// written for them, and their y may hold anything. Rows are taken in no order, so no row may go on
+/// where the one before it ends: chains are for causal_conv and delta_rule.
+///
+/// shapes  x [R, 2*key_heads*Dk + value_heads*Dv]   b, a [R,value_heads]   y [R, value_heads*Dv];
+///         rows may be strided   conv_weight [C,K]   conv_bias [C] or empty   windows [S,C,K-1]
+///         with C the columns of x   a_log, dt_bias [value_heads]   state [S,value_heads,Dk,Dv]
+///         read_slot, write_slot [R], as in delta_rule   convolved [R,C]: room to work in
+///         tickets [R]
+/// types   x, b, a, y, windows, convolved: f32 or bf16, the same   state: f32 or bf16
+///         weights: f32   tables and tickets: i32
+/// numbers c and y are rounded as the ops they come from round: the very bits of the two
+/// writes  y, the named slots of windows and state, convolved; tickets are zeros before and after
+struct DeltaStep {
+  Tensor x, b, a;
+  Tensor conv_weight, conv_bias, windows;
+  Tensor a_log, dt_bias, state;
+  Tensor read_slot, write_slot;
+  Tensor y, convolved, tickets;
+  std::int64_t key_heads = 1;
 };
 
-/// Of all rows, without spans.
-template <typename Step>
-CausalConv convolution_of(const Step& op) {
-  return {.x = op.x,
-          .weight = op.conv_weight,
-          .bias = op.conv_bias,
-          .windows = op.windows,
-          .span_begin = {},
-          .read_slot = op.read_slot,
-          .write_slot = op.write_slot,
-          .y = op.convolved};
-}
+void delta_step(Queue& queue, const DeltaStep& op);
+
+/// The convolution and the recurrence of a Mamba-2 mixer for one more token of every sequence;
+/// token r is the next one of the sequence in slot read_slot[r]:
+///
+///   c = causal_conv(x)   y = ssd(c, dt)
+///
+/// Rows whose write_slot is -1 have no sequence: they stand behind the others, nothing is read or
+/// written for them, and their y may hold anything. Rows are taken in no order, so no row may go on
+/// where the one before it ends: chains are for causal_conv and ssd.
+///
+/// shapes  x [R, heads*P + 2*G*N]   y [R, heads*P]   dt [R,heads]; rows may be strided
+///         conv_weight [C,K]   conv_bias [C] or empty   windows [S,C,K-1] with C the columns of x
+///         a_log, d, dt_bias [heads]   state [S,heads,P,N]   read_slot, write_slot [R], as in ssd
+///         convolved [R,C]: room to work in   tickets [R]
+/// types   x, dt, y, windows, convolved: f32 or bf16, the same   state: f32 or bf16
+///         weights: f32   tables and tickets: i32
+/// numbers c and y are rounded as the ops they come from round: the very bits of the two
+/// writes  y, the named slots of windows and state, convolved; tickets are zeros before and after
+struct MambaStep {
+  Tensor x, dt;
+  Tensor conv_weight, conv_bias, windows;
+  Tensor a_log, d, dt_bias, state;
+  Tensor read_slot, write_slot;
+  Tensor y, convolved, tickets;
+  std::int64_t groups = 1;
+  float dt_min = 0.0F;
+  float dt_max = std::numeric_limits<float>::infinity();
+};
+
+void mamba_step(Queue& queue, const MambaStep& op);
 
 }  // namespace hyb::kernels

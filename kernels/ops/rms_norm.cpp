@@ -4,8 +4,8 @@
 
 #include "kernels/cuda/routes.h"
 #include "kernels/ops/check.h"
-#include "kernels/ops/rms_norm_routes.h"
-#include "kernels/ops/share.h"
+#include "kernels/queue.h"
+#include "kernels/simd/routes.h"
 #include "kernels/visit.h"
 
 namespace hyb::kernels {
@@ -32,8 +32,8 @@ void norm_slice(const RmsNormRows<T>& job, const T* x, T* y) {
 
 template <typename T>
 void norm_rows(Isa isa, const RmsNormRows<T>& job) {
-  if (isa == Isa::avx512) return avx512::rms_norm_rows(job);
-  if (isa == Isa::avx2) return avx2::rms_norm_rows(job);
+  if (isa == Isa::avx512) return rms_norm_rows<Isa::avx512>(job);
+  if (isa == Isa::avx2) return rms_norm_rows<Isa::avx2>(job);
   for (std::int64_t row = 0; row < job.rows; ++row) {
     for (std::int64_t i = 0; i < job.slices * job.width; i += job.width) {
       norm_slice(job, job.x + row * job.x_stride + i, job.y + row * job.y_stride + i);

@@ -1,14 +1,138 @@
 #include "kernels/ops/rope_kv_write.h"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 
 #include "kernels/cuda/routes.h"
 #include "kernels/ops/check.h"
-#include "kernels/ops/kv_write.h"
 #include "kernels/ops/rms_norm.h"
-#include "kernels/ops/rope.h"
+#include "kernels/queue.h"
+#include "kernels/visit.h"
 
 namespace hyb::kernels {
+namespace {
+
+constexpr std::int64_t pairs_max = 512;
+
+struct Turn {
+  float cosine, sine;
+};
+using Turns = std::array<Turn, pairs_max>;
+
+void check(const Rope& op) {
+  const Check check("rope");
+  check.activations(op.x, "x");
+  check.tensor(op.x, "x", op.x.dtype, {op.x.dim(0), op.heads * op.head_dim});
+  check.table(op.position_of_row, "position_of_row", op.x.dim(0));
+  check.that(op.rotary_dim >= 2 && op.rotary_dim % 2 == 0, "rotary_dim is even", op.rotary_dim);
+  check.that(op.rotary_dim <= op.head_dim, "rotary_dim is within head_dim", op.rotary_dim);
+  check.that(op.rotary_dim <= 2 * pairs_max, "rotary_dim is at most 1024", op.rotary_dim);
+  check.that(op.theta > 0.0, "theta is positive", static_cast<std::int64_t>(op.theta));
+}
+
+void fill_turns(const std::array<double, pairs_max>& frequencies, std::int64_t pairs,
+                std::int32_t position, Turns& turns) {
+  for (std::size_t i = 0; i < static_cast<std::size_t>(pairs); ++i) {
+    const double angle = position * frequencies[i];
+    turns[i] = {static_cast<float>(std::cos(angle)), static_cast<float>(std::sin(angle))};
+  }
+}
+
+template <typename T>
+void turn_head(const Turns& turns, std::int64_t pairs, T* x) {
+  for (std::int64_t i = 0; i < pairs; ++i) {
+    const Turn turn = turns[static_cast<std::size_t>(i)];
+    const float low = to_float(x[i]), high = to_float(x[i + pairs]);
+    x[i] = from_float<T>(low * turn.cosine - high * turn.sine);
+    x[i + pairs] = from_float<T>(high * turn.cosine + low * turn.sine);
+  }
+}
+
+}  // namespace
+
+void rope(Queue& queue, const Rope& op) {
+  check(op);
+  const std::int64_t pairs = op.rotary_dim / 2;
+  std::array<double, pairs_max> frequencies;
+  for (std::int64_t i = 0; i < pairs; ++i) {
+    const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(op.rotary_dim);
+    frequencies[static_cast<std::size_t>(i)] = std::pow(op.theta, exponent);
+  }
+  const std::int64_t elements = op.heads * op.rotary_dim + 32 * pairs;
+  share(queue, op.x.dim(0), 1, elements, [&](std::int64_t begin, std::int64_t end) {
+    Turns turns;
+    for (std::int64_t t = begin; t < end; ++t) {
+      fill_turns(frequencies, pairs, op.position_of_row.as<std::int32_t>()[t], turns);
+      visit_float(op.x.dtype, [&]<typename T>(Tag<T>) {
+        for (std::int64_t head = 0; head < op.heads; ++head) {
+          turn_head<T>(turns, pairs, op.x.row<T>(t) + head * op.head_dim);
+        }
+      });
+    }
+  });
+}
+
+namespace {
+
+void check(const KvWrite& op) {
+  const Check check("kv_write");
+  check.activations(op.k, "k");
+  check.that(op.kv_heads >= 1, "kv_heads is positive", op.kv_heads);
+  check.that(op.head_dim >= 2 && op.head_dim % 2 == 0, "head_dim is even", op.head_dim);
+  check.that(op.page_tokens >= 2 && op.page_tokens % 2 == 0, "page_tokens is even", op.page_tokens);
+  const std::int64_t tokens = op.k.dim(0), width = op.kv_heads * op.head_dim;
+  check.tensor(op.k, "k", op.k.dtype, {tokens, width});
+  check.tensor(op.v, "v", op.k.dtype, {tokens, width});
+  const std::int64_t pages_max = op.pages_of_layer.dim(0);
+  check.keys_and_values(op.pages_of_layer, "pages_of_layer");
+  check.tensor(op.pages_of_layer, "pages_of_layer", op.pages_of_layer.dtype,
+               {pages_max, 2 * width * op.page_tokens});
+  check.spans(op.span_begin, tokens);
+  check.page_tables(op.span_begin, op.position, op.page_begin, op.pages, op.page_tokens, pages_max);
+}
+
+template <typename T, typename K>
+void write_token(const KvWrite& op, const KvLayout& layout, std::int64_t token, K* page,
+                 std::int64_t place) {
+  for (std::int64_t head = 0; head < op.kv_heads; ++head) {
+    const T* const k = op.k.row<T>(token) + head * op.head_dim;
+    const T* const v = op.v.row<T>(token) + head * op.head_dim;
+    K* const to = page + head * layout.head_size();
+    for (std::int64_t i = 0; i < op.head_dim; ++i) {
+      to[layout.key(place, i)] = from_float<K>(to_float(k[i]));
+      to[layout.value(place, i)] = from_float<K>(to_float(v[i]));
+    }
+  }
+}
+
+template <typename T, typename K>
+void write_tokens(const KvWrite& op, std::int64_t begin, std::int64_t end) {
+  const KvLayout layout(op.head_dim, op.page_tokens, sizeof(K));
+  const auto* const span_begin = op.span_begin.as<std::int32_t>();
+  std::int64_t span = 0;
+  for (std::int64_t token = begin; token < end; ++token) {
+    while (span_begin[span + 1] <= token) ++span;
+    const std::int64_t at = op.position.as<std::int32_t>()[span] + token - span_begin[span];
+    const std::int32_t* const pages =
+        op.pages.as<std::int32_t>() + op.page_begin.as<std::int32_t>()[span];
+    write_token<T, K>(op, layout, token, op.pages_of_layer.row<K>(pages[at / op.page_tokens]),
+                      at % op.page_tokens);
+  }
+}
+
+}  // namespace
+
+void kv_write(Queue& queue, const KvWrite& op) {
+  check(op);
+  share(queue, op.k.dim(0), 1, 2 * op.k.dim(1), [&](std::int64_t begin, std::int64_t end) {
+    visit_float(op.k.dtype, [&]<typename T>(Tag<T>) {
+      visit_kv(op.pages_of_layer.dtype,
+               [&]<typename K>(Tag<K>) { write_tokens<T, K>(op, begin, end); });
+    });
+  });
+}
+
 namespace {
 
 void norm_heads(Queue& queue, const RopeKvWrite& op, const Tensor& weight, const Tensor& heads) {

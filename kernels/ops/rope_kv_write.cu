@@ -1,7 +1,6 @@
-#include "kernels/cuda/kv_page.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/routes.h"
-#include "kernels/cuda/spans.h"
+#include "kernels/cuda/tables.h"
 #include "kernels/ops/rope_head.cuh"
 #include "kernels/visit.h"
 

@@ -1,11 +1,76 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "kernels/queue.h"
 #include "kernels/tensor.h"
 
 namespace hyb::kernels {
+
+/// Rotary positions, half-split pairing, in place: of each head's first R = rotary_dim values, i
+/// and i + R/2 are a pair; what lies behind them stays.
+///
+///   angle = position_of_row[t] * theta^(-2i/R)
+///   (x_i, x_j) <- (x_i cos - x_j sin, x_j cos + x_i sin)         i < R/2, j = i + R/2
+///
+/// shapes  x [T, heads*head_dim]; rows may be strided   position_of_row [T]
+/// types   x: f32 or bf16   position_of_row: i32
+/// numbers the angle, its sine and cosine in f64, then f32; rotated in f32, rounded once
+/// writes  x
+struct Rope {
+  Tensor x, position_of_row;
+  std::int64_t heads = 0, head_dim = 0, rotary_dim = 0;
+  double theta = 10000.0;
+};
+
+void rope(Queue& queue, const Rope& op);
+
+/// Where the elements of a page lie: kv head after kv head, each with its keys, then its values.
+///
+///   bf16, fp8   keys [head_dim/2][page_tokens][2]   values [page_tokens/2][head_dim][2]
+///   f32         keys [head_dim][page_tokens]        values [page_tokens][head_dim]
+///
+/// so that one vector holds the same pair of dimensions of neighbouring keys, or the same pair of
+/// positions of neighbouring value dimensions: what a pairwise dot product wants.
+struct KvLayout {
+  std::int64_t head_dim, page_tokens;
+  std::int64_t pair;  ///< 2, of f32 1
+
+  KvLayout(std::int64_t dim, std::int64_t tokens, std::size_t element_bytes)
+      : head_dim(dim), page_tokens(tokens), pair(element_bytes == 4 ? 1 : 2) {}
+
+  std::int64_t head_size() const { return 2 * head_dim * page_tokens; }
+  std::int64_t key(std::int64_t place, std::int64_t i) const {
+    return (i / pair * page_tokens + place) * pair + i % pair;
+  }
+  std::int64_t value(std::int64_t place, std::int64_t i) const {
+    return head_dim * page_tokens + (place / pair * head_dim + i) * pair + place % pair;
+  }
+};
+
+/// Puts the keys and values of a step into the pages of one attention layer.
+///
+/// Token t of span r is at position p = position[r] + t - span_begin[r] of its sequence, and goes
+/// to place p mod page_tokens of page pages[page_begin[r] + p / page_tokens]. How a page is laid
+/// out is private to kv_write and attention, the same at every ISA level; a page may be copied as
+/// bytes, and places that no token has reached yet are never read.
+///
+/// shapes  k, v [T, kv_heads*head_dim]; rows may be strided
+///         pages_of_layer [pages, 2*kv_heads*page_tokens*head_dim], row_stride from page to page
+///         span_begin, page_begin [R+1]   position [R]   pages [page_begin[R]]
+///         page_tokens and head_dim are even
+/// types   k, v: f32 or bf16, the same   pages_of_layer: f32, bf16 or F8_E4M3
+///         tables: i32
+/// numbers copied; rounded to nearest, ties to even, where pages hold fewer bits than k and v;
+///         F8_E4M3 has scale 1: sizes above 448 become 448, NaN stays NaN
+/// writes  the named places, nothing else; no two tokens may share a place
+struct KvWrite {
+  Tensor k, v, pages_of_layer, span_begin, position, page_begin, pages;
+  std::int64_t kv_heads = 0, head_dim = 0, page_tokens = 16;
+};
+
+void kv_write(Queue& queue, const KvWrite& op);
 
 inline constexpr std::int64_t rope_kv_write_head_dim_max = 512;
 

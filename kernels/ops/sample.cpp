@@ -1,20 +1,41 @@
 #include "kernels/ops/sample.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
 
 #include "core/base/error.h"
 #include "kernels/cuda/routes.h"
 #include "kernels/ops/check.h"
-#include "kernels/ops/philox.h"
-#include "kernels/ops/sample_adjust.h"
-#include "kernels/ops/sample_nucleus.h"
-#include "kernels/ops/sample_routes.h"
-#include "kernels/ops/sample_select.h"
+#include "kernels/ops/sample_steps.h"
+#include "kernels/simd/routes.h"
 
 namespace hyb::kernels {
+
+template <>
+LargestLogit largest_logit<Isa::plain>(const float* logits, std::int32_t count) {
+  LargestLogit best{-std::numeric_limits<float>::infinity(), 0, true};
+  for (std::int32_t i = 0; i < count; ++i) {
+    if (std::isnan(logits[i])) return {logits[i], i, false};
+    if (logits[i] > best.value) best = {logits[i], i, true};
+  }
+  return best;
+}
+
+template <>
+double weigh_logits<Isa::plain>(const LogitWeights& job) {
+  double sum = 0.0;
+  for (std::int32_t i = 0; i < job.count; ++i) {
+    float weight = std::exp((job.logits[i] - job.largest) * job.inverse_temperature);
+    if (weight < job.floor) weight = 0.0F;
+    if (job.weights != nullptr) job.weights[i] = weight;
+    sum += weight;
+  }
+  return sum;
+}
+
 namespace {
 
 /// Below this a temperature is 0: logits divided by it leave no second token a chance.
@@ -98,12 +119,12 @@ Scratch scratch_of(const Sample& op, int thread, Isa isa) {
           .counts = {reinterpret_cast<std::int32_t*>(logits + vocab), vocab},
           .weights = {logits + vocab, vocab},
           .candidates = {candidates, vocab},
-          .largest_logit = isa == Isa::avx512 ? avx512::largest_logit
-                           : isa == Isa::avx2 ? avx2::largest_logit
-                                              : largest_logit,
-          .weigh_logits = isa == Isa::avx512 ? avx512::weigh_logits
-                          : isa == Isa::avx2 ? avx2::weigh_logits
-                                             : weigh_logits};
+          .largest_logit = isa == Isa::avx512 ? largest_logit<Isa::avx512>
+                           : isa == Isa::avx2 ? largest_logit<Isa::avx2>
+                                              : largest_logit<Isa::plain>,
+          .weigh_logits = isa == Isa::avx512 ? weigh_logits<Isa::avx512>
+                          : isa == Isa::avx2 ? weigh_logits<Isa::avx2>
+                                             : weigh_logits<Isa::plain>};
 }
 
 /// The token at which the running sum of `weight(i)` passes `target`, at the latest the last one

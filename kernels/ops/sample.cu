@@ -1,12 +1,345 @@
 #include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
 
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/reduce.h"
 #include "kernels/cuda/routes.h"
-#include "kernels/ops/sample_device.h"
-#include "kernels/ops/sample_passes.h"
+#include "kernels/cuda/vectors.h"
 #include "kernels/ops/sampler.h"
 
+/// The passes over a row of logits that sampling consists of, by one block. Weights are summed as
+/// whole numbers, so that sums are exact and the same in every order. Included by .cu files only.
 namespace hyb::kernels::cuda {
+
+constexpr int sample_warps = 16;
+constexpr int sample_threads = sample_warps * warp_size;
+constexpr int sample_bins = 2048;
+
+using Mass = unsigned long long;
+/// 2^44: 2^19 weights of 1 fit, and a sum of a whole vocabulary is within 2^-26 of its weights'.
+constexpr float mass_of_one = 0x1p44F;
+
+/// Falls where the logit rises; 0 and -0 are one.
+__device__ __forceinline__ unsigned rank_key(float logit) {
+  const auto bits = std::bit_cast<unsigned>(logit + 0.0F);
+  return (bits >> 31) != 0 ? bits : ~(bits | 0x80000000U);
+}
+
+/// A row's logits, and how they become weights.
+struct LogitRow {
+  float* logits;
+  int count;
+  float largest = 0.0F, inverse_temperature = 1.0F;
+
+  __device__ float weight(float logit) const {
+    return expf((logit - largest) * inverse_temperature);
+  }
+  __device__ Mass mass(float logit) const { return static_cast<Mass>(weight(logit) * mass_of_one); }
+
+  /// Bins of equal distance from the largest; the last one is for what weighs nothing.
+  __device__ int bin(float logit) const {
+    constexpr float end = 31.0F;  // exp(-31) is less than 2^-44
+    const float distance = (largest - logit) * inverse_temperature;
+    if (!(distance < end)) return sample_bins - 1;
+    return static_cast<int>(distance * ((sample_bins - 2) / end));
+  }
+};
+
+/// What is searched: the likeliest first, of equals the lower ids.
+struct Cut {
+  unsigned key = 0xffffffffU;  ///< of the last one that is in
+  int id = 0x7fffffff;         ///< the last one that is in, of those with this key
+  __device__ bool has(unsigned other, int at) const {
+    return other < key || (other == key && at <= id);
+  }
+};
+
+/// Counts and masses of bins, from the likeliest on.
+struct Histogram {
+  SharedArray<unsigned, sample_bins> counts, low, high;  ///< mass: high * 2^32 + low
+
+  __device__ Mass mass(int bin) const { return static_cast<Mass>(high[bin]) << 32 | low[bin]; }
+
+  __device__ void clear() {
+    for (int i = static_cast<int>(threadIdx.x); i < sample_bins; i += sample_threads) {
+      counts[i] = low[i] = high[i] = 0;
+    }
+    sync_block();
+  }
+  __device__ void add(int bin, Mass mass) {
+    atomic_add(&counts[bin], 1U);
+    const auto part = static_cast<unsigned>(mass);
+    if (mass == 0) return;
+    const bool carries = atomic_add(&low[bin], part) + part < part;
+    const unsigned upper = static_cast<unsigned>(mass >> 32) + (carries ? 1U : 0U);
+    if (upper != 0) atomic_add(&high[bin], upper);
+  }
+};
+
+struct Sums {
+  Mass count = 0, mass = 0;
+  __device__ Sums operator+(const Sums& other) const {
+    return {count + other.count, mass + other.mass};
+  }
+};
+
+struct Found {
+  int bin;
+  Sums before;
+};
+
+struct SampleShared {
+  Histogram by_distance, by_key;
+  SharedArray<Sums, sample_warps> sums;
+  SharedArray<Mass, sample_warps> masses;
+  SharedArray<Found, 1> found;
+  SharedArray<unsigned, sample_warps> flags;
+  SharedArray<int, 1> id, taken;
+  SharedArray<Mass, 32> list;
+};
+
+__device__ __forceinline__ int sample_lane() { return static_cast<int>(threadIdx.x) % warp_size; }
+__device__ __forceinline__ int sample_warp() { return static_cast<int>(threadIdx.x) / warp_size; }
+
+__device__ __forceinline__ Mass warp_total(Mass value) {
+  for (int bits = warp_size / 2; bits > 0; bits /= 2) value += shuffle_xor(value, bits);
+  return value;
+}
+/// The sum of the lanes up to this one.
+__device__ __forceinline__ Mass warp_running(Mass value) {
+  for (unsigned distance = 1; distance < warp_size; distance *= 2) {
+    const Mass other = shuffle_up(value, distance);
+    if (sample_lane() >= static_cast<int>(distance)) value += other;
+  }
+  return value;
+}
+
+/// To all threads.
+__device__ __forceinline__ Mass block_total(SampleShared& shared, Mass value) {
+  value = warp_total(value);
+  sync_block();
+  if (sample_lane() == 0) shared.masses[sample_warp()] = value;
+  sync_block();
+  Mass total = 0;
+  for (int w = 0; w < sample_warps; ++w) total += shared.masses[w];
+  return total;
+}
+
+/// Calls body(id, logit) for every logit of begin .. end-1, dealt to `threads` threads of which
+/// this is number `thread`. Several loads are on their way before the first body.
+template <typename Body>
+__device__ __forceinline__ void each_logit(const LogitRow& row, int begin, int end, int thread,
+                                           int threads, Body&& body) {
+  constexpr int batch = 16;
+  for (int first = begin + thread; first < end; first += batch * threads) {
+    float values[batch];
+#pragma unroll
+    for (int i = 0; i < batch; ++i) {
+      values[i] = first + i * threads < end ? row.logits[first + i * threads] : -INFINITY;
+    }
+#pragma unroll
+    for (int i = 0; i < batch; ++i) {
+      if (first + i * threads < end) body(first + i * threads, values[i]);
+    }
+  }
+}
+template <typename Body>
+__device__ __forceinline__ void each_logit(const LogitRow& row, Body&& body) {
+  each_logit(row, 0, row.count, static_cast<int>(threadIdx.x), sample_threads, body);
+}
+
+struct Largest {
+  float value;
+  int id;
+  bool is_number;
+};
+
+/// The first of the largest.
+__device__ __forceinline__ Largest find_largest(SampleShared& shared, const LogitRow& row) {
+  Mass best = ~Mass{0};
+  bool lost = false;
+  each_logit(row, [&](int id, float logit) {
+    lost = lost || std::isnan(logit);
+    const Mass own = static_cast<Mass>(rank_key(logit)) << 32 | static_cast<unsigned>(id);
+    best = own < best ? own : best;
+  });
+  for (int bits = warp_size / 2; bits > 0; bits /= 2) {
+    const Mass other = shuffle_xor(best, bits);
+    best = other < best ? other : best;
+  }
+  lost = sync_block_any(lost);
+  if (sample_lane() == 0) shared.masses[sample_warp()] = best;
+  sync_block();
+  for (int w = 0; w < sample_warps; ++w) {
+    best = shared.masses[w] < best ? shared.masses[w] : best;
+  }
+  const auto id = static_cast<int>(best & 0xffffffffU);
+  const float value = lost ? NAN : row.logits[id];
+  sync_block();  // all have read the logit, which may change now
+  return {value, id, !lost};
+}
+
+/// The bin in which the running count (or mass) reaches `need`, which is at least 1 and at most the
+/// whole.
+__device__ __forceinline__ Found find_bin(SampleShared& shared, const Histogram& histogram,
+                                          bool by_mass, Mass need) {
+  constexpr int own_bins = sample_bins / sample_warps;
+  Sums own;
+  for (int i = sample_lane(); i < own_bins; i += warp_size) {
+    const int bin = sample_warp() * own_bins + i;
+    own = own + Sums{histogram.counts[bin], histogram.mass(bin)};
+  }
+  own = {warp_total(own.count), warp_total(own.mass)};
+  sync_block();
+  if (sample_lane() == 0) shared.sums[sample_warp()] = own;
+  sync_block();
+  if (sample_warp() == 0) {
+    int warp = 0;
+    Sums before;
+    while (warp + 1 < sample_warps) {
+      const Sums through = before + shared.sums[warp];
+      if ((by_mass ? through.mass : through.count) >= need) break;
+      before = through;
+      ++warp;
+    }
+    bool is_found = false;
+    for (int first = 0; first < own_bins && !is_found; first += warp_size) {
+      const int bin = warp * own_bins + first + sample_lane();
+      const Sums value{histogram.counts[bin], histogram.mass(bin)};
+      const Sums through = before + Sums{warp_running(value.count), warp_running(value.mass)};
+      const unsigned reached = ballot((by_mass ? through.mass : through.count) >= need);
+      is_found = reached != 0;
+      const int lane = is_found ? std::countr_zero(reached) : warp_size - 1;
+      if (is_found && sample_lane() == lane) {
+        shared.found[0] = {bin, {through.count - value.count, through.mass - value.mass}};
+      }
+      before = {shuffle(through.count, lane), shuffle(through.mass, lane)};
+    }
+  }
+  sync_block();
+  return shared.found[0];
+}
+
+/// The id at which the running sum of value(id, logit), in ascending order of ids, reaches `need`,
+/// which is at least 1 and at most the whole.
+template <typename Value>
+__device__ __forceinline__ int find_id(SampleShared& shared, const LogitRow& row, Mass need,
+                                       Value&& value) {
+  int begin = 0, end = row.count;
+  Mass before = 0;
+  while (end - begin > sample_threads) {
+    const int part = (end - begin + sample_warps - 1) / sample_warps;
+    const int first = begin + sample_warp() * part;
+    const int last = first + part < end ? first + part : end;
+    Mass sum = 0;
+    each_logit(row, first, last, sample_lane(), warp_size,
+               [&](int id, float logit) { sum += value(id, logit); });
+    sum = warp_total(sum);
+    sync_block();
+    if (sample_lane() == 0) shared.masses[sample_warp()] = sum;
+    sync_block();
+    int warp = 0;
+    while (warp + 1 < sample_warps && before + shared.masses[warp] < need) {
+      before += shared.masses[warp++];
+    }
+    const int old_begin = begin;
+    begin = old_begin + warp * part;
+    end = begin + part < end ? begin + part : end;
+  }
+  sync_block();
+  if (sample_warp() == 0) {
+    bool is_found = false;
+    for (int first = begin; first < end && !is_found; first += warp_size) {
+      const int id = first + sample_lane();
+      const Mass through = before + warp_running(id < end ? value(id, row.logits[id]) : 0);
+      const unsigned reached = ballot(through >= need);
+      is_found = reached != 0;
+      if (is_found && sample_lane() == std::countr_zero(reached)) shared.id[0] = id;
+      before = shuffle(through, warp_size - 1);
+    }
+  }
+  sync_block();
+  return shared.id[0];
+}
+
+/// Counts and masses by distance from the largest; what is minus infinity is nowhere. Returns both
+/// of the whole row.
+__device__ __forceinline__ Sums count_distances(SampleShared& shared, const LogitRow& row) {
+  Histogram& histogram = shared.by_distance;
+  histogram.clear();
+  Mass alive = 0, mass = 0;
+  each_logit(row, [&](int, float logit) {
+    if (logit == -INFINITY) return;
+    ++alive;
+    const int bin = row.bin(logit);
+    if (bin == sample_bins - 1) return;  // far too many to count one by one
+    const Mass own = row.mass(logit);
+    mass += own;
+    histogram.add(bin, own);
+  });
+  const Sums all{block_total(shared, alive), block_total(shared, mass)};
+  Mass near = 0;
+  for (int i = static_cast<int>(threadIdx.x); i < sample_bins - 1; i += sample_threads) {
+    near += histogram.counts[i];
+  }
+  near = block_total(shared, near);
+  if (threadIdx.x == 0) histogram.counts[sample_bins - 1] = static_cast<unsigned>(all.count - near);
+  sync_block();
+  return all;
+}
+
+/// Where a search ended: among `equals` logits with this key, of which `wanted` are in.
+struct Place {
+  unsigned key;
+  Mass wanted, equals, each;  ///< each: one's mass
+  Sums before;                ///< of all likelier ones
+};
+
+/// The fewest likeliest logits whose count (or mass) reaches `need`. By distance, then by the bits
+/// of the key. After count_distances.
+__device__ __forceinline__ Place find_place(SampleShared& shared, const LogitRow& row, bool by_mass,
+                                            Mass need) {
+  const Found near = find_bin(shared, shared.by_distance, by_mass, need);
+  Sums before = near.before;
+  unsigned key = 0;
+  Found found = near;
+#pragma unroll 1
+  for (int level = 0; level < 3; ++level) {
+    const int shift = level == 0 ? 21 : level == 1 ? 10 : 0, bits = level == 2 ? 10 : 11;
+    shared.by_key.clear();
+    each_logit(row, [&](int, float logit) {
+      if (logit == -INFINITY || row.bin(logit) != near.bin) return;
+      const unsigned own = rank_key(logit);
+      if (level > 0 && own >> (shift + bits) != key) return;
+      shared.by_key.add(static_cast<int>(own >> shift & ((1U << bits) - 1)), row.mass(logit));
+    });
+    sync_block();
+    found = find_bin(shared, shared.by_key, by_mass, need - (by_mass ? before.mass : before.count));
+    key = key << bits | static_cast<unsigned>(found.bin);
+    before = before + found.before;
+  }
+  const Mass equals = shared.by_key.counts[found.bin];
+  const Mass each = shared.by_key.mass(found.bin) / equals;
+  const Mass wanted = by_mass ? (need - before.mass + each - 1) / each : need - before.count;
+  sync_block();
+  return {.key = key, .wanted = wanted, .equals = equals, .each = each, .before = before};
+}
+
+/// The id of the last of a place's wanted ones.
+__device__ __forceinline__ int find_last(SampleShared& shared, const LogitRow& row,
+                                         const Place& place) {
+  return find_id(shared, row, place.wanted,
+                 [&](int, float logit) { return Mass{rank_key(logit) == place.key ? 1U : 0U}; });
+}
+
+__device__ __forceinline__ Cut cut_at(SampleShared& shared, const LogitRow& row,
+                                      const Place& place) {
+  if (place.wanted >= place.equals) return {.key = place.key};
+  return {.key = place.key, .id = find_last(shared, row, place)};
+}
+
 namespace {
 
 /// Below this a temperature is 0, as in the plain loop.

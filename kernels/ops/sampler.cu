@@ -3,10 +3,9 @@
 #include <algorithm>
 
 #include "core/base/error.h"
-#include "kernels/cuda/check.h"
+#include "kernels/cuda/launch.h"
 #include "kernels/cuda/recorded.h"
-#include "kernels/ops/philox.h"
-#include "kernels/ops/sample_adjust.h"
+#include "kernels/ops/sample_steps.h"
 
 namespace hyb::kernels::cuda {
 namespace {

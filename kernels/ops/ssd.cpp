@@ -6,8 +6,7 @@
 #include "kernels/cuda/routes.h"
 #include "kernels/ops/check.h"
 #include "kernels/ops/recurrence.h"
-#include "kernels/ops/ssd_routes.h"
-#include "kernels/ops/ssd_segments.h"
+#include "kernels/simd/routes.h"
 
 namespace hyb::kernels {
 namespace {
@@ -37,8 +36,8 @@ void step(const SsdShare<T, S>& job, std::int64_t token, std::int64_t head, S* s
 
 template <typename T, typename S>
 void run_share(Isa isa, const SsdShare<T, S>& job) {
-  if (isa == Isa::avx512) return avx512::ssd_share(job);
-  if (isa == Isa::avx2) return avx2::ssd_share(job);
+  if (isa == Isa::avx512) return ssd_share<Isa::avx512>(job);
+  if (isa == Isa::avx2) return ssd_share<Isa::avx2>(job);
   run_heads(job, job.heads, [&](std::int64_t token, std::int64_t head, S* state) {
     step(job, token, head, state);
   });

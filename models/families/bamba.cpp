@@ -4,8 +4,7 @@
 
 #include <vector>
 
-#include "models/families/names.h"
-#include "models/families/rules.h"
+#include "models/families/common.h"
 
 namespace hyb::models {
 namespace {

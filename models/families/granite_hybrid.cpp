@@ -2,9 +2,8 @@
 // feed-forward in every layer, and a constant factor wherever one can stand.
 #include <fmt/format.h>
 
-#include "core/io/quote_name.h"
-#include "models/families/names.h"
-#include "models/families/rules.h"
+#include "core/io/file.h"
+#include "models/families/common.h"
 
 namespace hyb::models {
 namespace {

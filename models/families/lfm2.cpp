@@ -2,8 +2,7 @@
 // or a sparse MoE in every layer.
 #include <vector>
 
-#include "models/families/names.h"
-#include "models/families/rules.h"
+#include "models/families/common.h"
 
 namespace hyb::models {
 namespace {

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "core/io/quote_name.h"
+#include "core/io/file.h"
 #include "models/families.h"
-#include "models/families/rules.h"
+#include "models/families/common.h"
 
 namespace hyb::models {
 namespace {

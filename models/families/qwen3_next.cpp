@@ -2,8 +2,7 @@
 // feed-forward or a sparse MoE.
 #include <vector>
 
-#include "models/families/names.h"
-#include "models/families/rules.h"
+#include "models/families/common.h"
 
 namespace hyb::models {
 namespace {

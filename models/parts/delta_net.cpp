@@ -1,7 +1,7 @@
 #include "kernels/linear/project.h"
-#include "kernels/ops/causal_conv.h"
+#include "kernels/ops/conv.h"
 #include "kernels/ops/delta_rule.h"
-#include "kernels/ops/delta_step.h"
+#include "kernels/ops/recurrent_step.h"
 #include "models/parts/part.h"
 
 namespace hyb::models {

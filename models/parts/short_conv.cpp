@@ -1,4 +1,4 @@
-#include "kernels/ops/short_conv.h"
+#include "kernels/ops/conv.h"
 
 #include "kernels/linear/project.h"
 #include "models/parts/part.h"

@@ -1,8 +1,8 @@
 #include "kernels/ops/ssd.h"
 
 #include "kernels/linear/project.h"
-#include "kernels/ops/causal_conv.h"
-#include "kernels/ops/mamba_step.h"
+#include "kernels/ops/conv.h"
+#include "kernels/ops/recurrent_step.h"
 #include "models/parts/part.h"
 
 namespace hyb::models {

@@ -1,16 +1,104 @@
-#include "app/prompt.h"
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <random>
+#include <string>
 
 #include <doctest/doctest.h>
 
-#include <algorithm>
-#include <filesystem>
-
+#include "app/environment.h"
+#include "app/prompt.h"
 #include "core/base/error.h"
 #include "core/io/file.h"
+#include "tests/app/chat/chat_texts.h"
 #include "tests/support/error_text.h"
+#include "tests/support/files.h"
 
 using namespace hyb;
 using namespace hyb::app;
+using namespace hyb::testing;
+
+namespace {
+
+/// The demo's folder without weights, in which one file is replaced.
+class TextFolder {
+ public:
+  TextFolder() {
+    const std::filesystem::path demo =
+        std::filesystem::path(HYB_TESTS_DIR).parent_path() / "models/demo";
+    for (const char* name :
+         {"config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja"}) {
+      folder_.write(name, read_whole_file(demo / name, 16U << 20));
+    }
+  }
+
+  void write(const std::string& name, const std::string& text) { folder_.write(name, text); }
+  std::filesystem::path path() const { return folder_.path(); }
+
+  ModelTexts read() const { return read_texts(ModelSource::find(path().string(), Environment{})); }
+  std::string error() const {
+    return model_error([&] { read(); });
+  }
+
+ private:
+  TemporaryFolder folder_;
+};
+
+std::vector<int> stop_ids(const TextFolder& folder) {
+  std::vector<int> ids;
+  for (const TokenId token : folder.read().stop_tokens) ids.push_back(index(token));
+  return ids;
+}
+
+}  // namespace
+
+TEST_SUITE("app/model_texts") {
+  TEST_CASE("end-of-answer tokens come from all three files, each once") {
+    TextFolder folder;
+    CHECK(stop_ids(folder) == std::vector<int>{0});
+    folder.write("generation_config.json", R"({"eos_token_id": [7, 0, 7]})");
+    CHECK(stop_ids(folder) == std::vector<int>{7, 0});
+  }
+
+  TEST_CASE("a model of text and pictures has its end-of-answer tokens in text_config") {
+    TextFolder folder;
+    const Json inner = parse_json(read_whole_file(folder.path() / "config.json", 1 << 20), "c");
+    Json outer = {{"model_type", inner["model_type"]}, {"text_config", inner}};
+    outer["text_config"]["eos_token_id"] = {9, 5};
+    folder.write("config.json", to_text(outer));
+    CHECK(stop_ids(folder) == std::vector<int>{9, 5, 0});
+    outer["eos_token_id"] = 4;
+    folder.write("config.json", to_text(outer));
+    folder.write("generation_config.json", R"({"eos_token_id": 5})");
+    CHECK(stop_ids(folder) == std::vector<int>{5, 4, 9, 0});
+  }
+
+  TEST_CASE("an end-of-answer token outside the vocabulary never wraps around to another one") {
+    TextFolder folder;
+    // 4294967303 is 7 in its lower 32 bits.
+    folder.write("generation_config.json", R"({"eos_token_id": [-1, 1200, 4294967303, 1199]})");
+    CHECK(stop_ids(folder) == std::vector<int>{1199, 0});
+    for (const char* wrong : {"\"7\"", "1.5", "true", "[[7]]", "{}"}) {
+      CAPTURE(wrong);
+      folder.write("generation_config.json", std::string(R"({"eos_token_id": )") + wrong + "}");
+      CHECK(contains(folder.error(), "generation_config.json: eos_token_id must be a whole"));
+    }
+    folder.write("generation_config.json", R"({"eos_token_id": null})");
+    CHECK(stop_ids(folder) == std::vector<int>{0});
+  }
+
+  TEST_CASE("a link to a file that was never downloaded is an error, not an absent file") {
+    for (const char* name : {"generation_config.json", "tokenizer.json", "tokenizer_config.json",
+                             "chat_template.jinja"}) {
+      CAPTURE(name);
+      const TextFolder folder;
+      std::filesystem::remove(folder.path() / name);
+      CHECK(folder.error().empty());
+      std::filesystem::create_symlink("../blobs/123", folder.path() / name);
+      CHECK(contains(folder.error(), std::string(name) + ": is a link to "));
+    }
+  }
+}
 
 namespace {
 
@@ -144,6 +232,172 @@ TEST_SUITE("app/prompt") {
       } catch (const Error& error) {
         CHECK(std::string(error.what()) == "the prompt is not valid UTF-8 at byte 2");
       }
+    }
+  }
+}
+
+TEST_SUITE("app/template_probe") {
+  TEST_CASE("families that keep past answers as they were, and families that do not") {
+    using P = PlacementPrior;
+    const std::map<std::string, PlacementPrior> families = {
+        {"chatml", P::answers_stay},
+        {"falcon_h1", P::answers_stay},
+        {"gemma", P::answers_stay},
+        {"granite33", P::answers_stay},
+        {"granite4", P::answers_stay},
+        {"jamba", P::answers_stay},
+        {"llama2", P::answers_stay},
+        {"plamo_zamba", P::answers_stay},
+        {"harmony", P::answers_change},  // moves the thinking to a channel of its own
+        {"kimi2", P::answers_change},    // puts empty thinking before past answers
+        {"lfm2", P::unknown},            // drops the thinking of all answers but the last
+        {"nemotron2", P::answers_change},
+        {"nemotron3", P::answers_change},
+        {"qwen35", P::answers_change}};
+    const Tokenizer tokenizer = fixture_tokenizer();
+    for (const auto& [name, prior] : families) {
+      CAPTURE(name);
+      CHECK(placement_prior(family_template(name), tokenizer) == prior);
+    }
+  }
+
+  TEST_CASE("what templates do about thoughts and tools") {
+    struct Row {
+      const char* name;
+      Thinking thinking;
+      bool obeys, reasoning, tools;
+    };
+    using T = Thinking;
+    const Tokenizer tokenizer = fixture_tokenizer();
+    for (const Row& row :
+         {Row{"chatml", T::none, false, false, false}, Row{"lfm2", T::none, false, false, true},
+          Row{"nemotron2", T::always, false, false, true},
+          Row{"nemotron3", T::on, true, true, true}, Row{"qwen35", T::on, true, true, true}}) {
+      CAPTURE(row.name);
+      const TemplateTraits traits = template_traits(family_template(row.name), tokenizer);
+      CHECK(traits.thinking == row.thinking);
+      CHECK(traits.obeys_think == row.obeys);
+      CHECK(traits.takes_reasoning == row.reasoning);
+      CHECK(traits.takes_tools == row.tools);
+    }
+    const auto thinking = [&](const char* source) {
+      return template_traits(ChatTemplate::parse(source, "t"), tokenizer).thinking;
+    };
+    CHECK(thinking("{{ messages[0].content }}{% if thinking %}<think>{% endif %}") == T::off);
+    // A member of that name is no variable.
+    CHECK(thinking("{{ messages[0].content }}{{ messages[0].thinking }}") == T::none);
+    CHECK(thinking("{{ raise_exception('no') }}") == T::none);
+  }
+
+  TEST_CASE("a template that refuses or says nothing of answers") {
+    const Tokenizer tokenizer = fixture_tokenizer();
+    const auto prior = [&](const char* source) {
+      return placement_prior(ChatTemplate::parse(source, "t"), tokenizer);
+    };
+    CHECK(prior("{{ raise_exception('no') }}") == PlacementPrior::unknown);
+    CHECK(prior("{{ messages[-1].content }}") == PlacementPrior::answers_change);
+    CHECK(prior("{% for m in messages %}{{ m.content }}{% endfor %}") ==
+          PlacementPrior::answers_stay);
+  }
+}
+
+namespace {
+
+const AnswerStart raw = {};
+const AnswerStart chat = {.may_think = true};
+const AnswerStart begun = {.may_think = true, .opening = "<think>\n"};
+
+/// Thoughts and the rest, each as one text.
+std::pair<std::string, std::string> scanned(const AnswerStart& start,
+                                            const std::vector<std::string>& chunks) {
+  ThoughtScanner scanner(start);
+  std::pair<std::string, std::string> told;
+  const auto add = [&](const std::vector<ThoughtScanner::Piece>& pieces) {
+    for (const auto& [text, is_thought] : pieces) {
+      CHECK((!is_thought || told.second.empty()));  // the thought comes first
+      (is_thought ? told.first : told.second) += text;
+    }
+  };
+  for (const std::string& chunk : chunks) add(scanner.push(chunk));
+  add(scanner.finish());
+  return told;
+}
+
+std::string shown(const SplitAnswer& split) {
+  return split.reasoning.value_or("(none)") + "|" + split.content;
+}
+
+}  // namespace
+
+TEST_SUITE("app/thoughts") {
+  TEST_CASE("answers that begin in thought, that begin one, and that have none") {
+    const auto text = [](const AnswerStart& start, const char* answer) {
+      return shown(split_answer(answer, start));
+    };
+    CHECK(text(begun, "two\n</think>\n\nFour. ") == "two|Four. ");
+    CHECK(text(begun, "</think>Four.") == "|Four.");
+    CHECK(text(begun, "two and tw") == "two and tw|");
+    CHECK(text(begun, "") == "|");
+    CHECK(text(begun, "<think>\ntwo\n</think>\nFour.") == "two|Four.");
+    CHECK(text(begun, "two </thin </think> a </think> b") == "two </thin|a </think> b");
+    CHECK(text(chat, "<think>\ntwo\n</think>\n\nFour.") == "two|Four.");
+    CHECK(text(chat, "\n <think>two") == "two|");
+    CHECK(text(chat, "<think></think>Four.") == "|Four.");
+    CHECK(text(chat, " Four.") == "(none)| Four.");
+    CHECK(text(chat, "Four. <think>two</think>") == "(none)|Four. <think>two</think>");
+    CHECK(text(chat, "</think>Four.") == "(none)|</think>Four.");
+    CHECK(text(chat, "<thin") == "(none)|<thin");
+    CHECK(text(chat, "<thinks>") == "(none)|<thinks>");
+    CHECK(text(chat, "") == "(none)|");
+    CHECK(text(raw, "<think>two</think>Four.") == "(none)|<think>two</think>Four.");
+  }
+
+  TEST_CASE("nothing is lost, and chunks make no difference") {
+    std::mt19937 random(7);
+    const std::vector<std::string> words = {"<think>", "</think>", "<", "</",    "think>",
+                                            " ",       "\n",       "a", "</thi", "nk>"};
+    for (int round = 0; round < 3000; ++round) {
+      std::string text;
+      for (std::size_t i = random() % 8; i > 0; --i) text += words[random() % words.size()];
+      for (const AnswerStart& start : {raw, chat, begun}) {
+        const auto whole = scanned(start, {text});
+        CAPTURE(text);
+        CHECK(whole.first + whole.second == text);
+        std::vector<std::string> chunks;
+        for (std::size_t at = 0; at < text.size();) {
+          const std::size_t length = 1 + random() % 4;
+          chunks.push_back(text.substr(at, length));
+          at += length;
+        }
+        CHECK(scanned(start, chunks) == whole);
+      }
+    }
+  }
+
+  TEST_CASE("a thought is given out as it comes; only its begin is waited for") {
+    ThoughtScanner scanner(chat);
+    CHECK(scanner.push(" <thi").empty());
+    REQUIRE(scanner.push("nk>a").size() == 1);
+    const auto pieces = scanner.push("b</");
+    REQUIRE(pieces.size() == 1);
+    CHECK(pieces[0].text == "b</");
+    CHECK(pieces[0].is_thought);
+    const auto end = scanner.push("think>c");
+    REQUIRE(end.size() == 2);
+    CHECK(end[0].text == "think>");
+    CHECK(end[1].text == "c");
+    CHECK_FALSE(end[1].is_thought);
+  }
+
+  TEST_CASE("a past answer as a template takes it") {
+    const std::string text = "two\n</think>\n\nFour.";
+    CHECK(to_text(assistant_message(text, begun, true)) ==
+          R"({"role":"assistant","content":"Four.","reasoning_content":"two"})");
+    CHECK(assistant_message(text, begun, false)["content"] == "<think>\n" + text);
+    CHECK(assistant_message("cut o", begun, true)["content"] == "");
+    for (const bool takes_reasoning : {true, false}) {
+      CHECK(to_text(assistant_message("Four.", chat, takes_reasoning)) ==
+            R"({"role":"assistant","content":"Four."})");
     }
   }
 }

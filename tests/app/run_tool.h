@@ -16,6 +16,12 @@
 #include <string_view>
 #include <vector>
 
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include "core/base/json.h"
+#include "tests/support/files.h"
+
 namespace hyb::testing {
 
 /// One run of a program, hyb unless another is named.
@@ -128,5 +134,31 @@ inline ToolResult run_shell(const std::string& line, std::string input = {}) {
                    .environment = {{"HYB", HYB_BINARY}},
                    .program = "/bin/sh"});
 }
+
+/// A home in which chats are kept.
+struct Home {
+  ToolResult hyb(std::vector<std::string> arguments, const std::string& input = "") const {
+    return run_tool({.arguments = std::move(arguments),
+                     .input = input,
+                     .environment = {{"XDG_DATA_HOME", folder.path().string()}}});
+  }
+
+  /// A chat with this model; `more` follows its arguments.
+  ToolResult chat(const std::string& model, const std::string& input,
+                  const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> arguments = {"chat", model, "-n", "8"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return hyb(std::move(arguments), input);
+  }
+
+  /// What a command prints, as JSON.
+  Json json(std::vector<std::string> arguments) const {
+    const ToolResult result = hyb(std::move(arguments));
+    CHECK(result.exit_code == 0);
+    return parse_json(result.out, "stdout");
+  }
+
+  TemporaryFolder folder;
+};
 
 }  // namespace hyb::testing

@@ -11,8 +11,7 @@
 #include "core/base/json.h"
 #include "tests/app/run_tool.h"
 #include "tests/support/error_text.h"
-#include "tests/support/file_content.h"
-#include "tests/support/temporary_folder.h"
+#include "tests/support/files.h"
 
 using namespace hyb;
 using namespace hyb::testing;

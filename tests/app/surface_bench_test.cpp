@@ -1,17 +1,18 @@
-#include <doctest/doctest.h>
 #include <signal.h>
 
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
 
 #include "core/base/json.h"
 #include "core/io/safetensors.h"
 #include "tests/app/run_tool.h"
 #include "tests/support/error_text.h"
-#include "tests/support/temporary_folder.h"
+#include "tests/support/files.h"
 
 using namespace hyb;
 using namespace hyb::testing;
@@ -180,5 +181,264 @@ TEST_SUITE("app/surface_bench") {
     }
     REQUIRE(all.size() >= 1);
     CHECK(all.back()["status"].get<std::string>().starts_with("interrupted: "));
+  }
+}
+
+namespace {
+
+/// The rows of `-o json`; each is sound in itself.
+Json request_rows(std::vector<std::string> arguments) {
+  arguments.insert(arguments.end(), {"-o", "json"});
+  const ToolResult result = bench(std::move(arguments));
+  CHECK(result.exit_code == 0);
+  CHECK(result.err == "");
+  Json all = parse_json(result.out, "stdout");
+  for (const Json& row : all) {
+    CHECK(row["status"] == "ok");
+    CHECK(row["failed"] == 0);
+    std::int64_t inputs = 0, outputs = 0;
+    for (const Json& length : row["input_lens"]) inputs += length.get<std::int64_t>();
+    for (const Json& length : row["output_lens"]) outputs += length.get<std::int64_t>();
+    CHECK(row["total_input_tokens"] == inputs);
+    CHECK(row["total_output_tokens"] == outputs);
+    CHECK(row["reused_tokens"].get<std::int64_t>() + row["prefilled_tokens"].get<std::int64_t>() ==
+          inputs);
+    CHECK(row["completed"] == row["ttfts"].size());
+    CHECK(row["runner_share"].get<double>() > 0);
+    CHECK(row["roofline_share"].get<double>() > 0);
+  }
+  return all;
+}
+
+}  // namespace
+
+TEST_SUITE("app/surface_bench_requests") {
+  TEST_CASE("conditions differ as they must") {
+    const Json all =
+        request_rows({"demo", "--dataset-name", "random", "--random-input-len", "96",
+                      "--random-output-len", "8", "--num-prompts", "4", "--max-concurrency", "1,2",
+                      "--ignore-eos", "-r", "2", "--condition", "cold,warm,turn-2"});
+    REQUIRE(all.size() == 6);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const Json& row = all[i];
+      CHECK(row["completed"] == 8);
+      for (const Json& length : row["output_lens"]) CHECK(length == 8);
+      const auto most = row["max_concurrent_requests"].get<std::int64_t>();
+      CHECK(most == (i < 3 ? 1 : 2));
+      if (row["condition"] == "cold") CHECK(row["reused_tokens"] == 0);
+      if (row["condition"] == "warm") CHECK(row["reused_tokens"] == 8 * 95);
+      if (row["condition"] == "turn-2") {
+        CHECK(row["total_input_tokens"] == 8 * (96 + 8 + 64));
+        CHECK(row["reused_tokens"].get<std::int64_t>() >= 8 * 96);
+      }
+    }
+  }
+
+  TEST_CASE("in turns: the same requests, every row has all its repetitions") {
+    std::vector<std::string> flags = {"--dataset-name",
+                                      "random",
+                                      "--random-input-len",
+                                      "24",
+                                      "--random-output-len",
+                                      "3",
+                                      "--num-prompts",
+                                      "3",
+                                      "--max-concurrency",
+                                      "1,2",
+                                      "--random-range-ratio",
+                                      "0.5",
+                                      "-r",
+                                      "2",
+                                      "--condition",
+                                      "cold,warm",
+                                      "demo"};
+    const Json one_by_one = request_rows(flags);
+    flags.push_back("--in-turns");
+    const Json in_turns = request_rows(flags);
+    REQUIRE(in_turns.size() == 4);
+    for (std::size_t i = 0; i < in_turns.size(); ++i) {
+      CHECK(in_turns[i]["output_throughputs"].size() == 2);
+      for (const char* key : {"input_lens", "reused_tokens", "condition", "experiment"}) {
+        CHECK(in_turns[i][key] == one_by_one[i][key]);
+      }
+    }
+  }
+
+  TEST_CASE("in turns: every row comes once before any comes again") {
+    const TemporaryFolder folder;
+    const auto lengths = [&](std::vector<std::string> more) {
+      const std::string trace = (folder.path() / std::to_string(more.size())).string();
+      std::vector<std::string> flags = {"demo", "--dataset-name",      "random", "--num-prompts",
+                                        "1",    "--random-output-len", "2",      "-r",
+                                        "2",    "--random-input-len",  "16,24",  "--record",
+                                        trace};
+      flags.insert(flags.end(), more.begin(), more.end());
+      static_cast<void>(request_rows(flags));
+      std::vector<int> prompts;
+      std::ifstream in(trace);
+      for (std::string line; std::getline(in, line);) {
+        const Json request = parse_json(line, "trace");
+        int tokens = 0;
+        for (const Json& run : request["prompt"]) tokens += run[1].get<int>();
+        prompts.push_back(tokens);
+      }
+      return prompts;
+    };
+    CHECK(lengths({}) == std::vector<int>{16, 16, 24, 24});
+    CHECK(lengths({"--in-turns"}) == std::vector<int>{16, 24, 16, 24});
+  }
+
+  TEST_CASE("an open loop, goals, percentiles; a trace of what was measured and nothing else") {
+    const TemporaryFolder folder;
+    const std::string trace = (folder.path() / "t.jsonl").string();
+    const Json all = request_rows({"demo",       "--dataset-name",
+                                   "random",     "--random-input-len",
+                                   "32",         "--random-output-len",
+                                   "4",          "--num-prompts",
+                                   "6",          "--request-rate",
+                                   "20",         "--burstiness",
+                                   "0.5",        "--ignore-eos",
+                                   "-r",         "1",
+                                   "--goodput",  "ttft:60000",
+                                   "e2el:60000", "--metric-percentiles",
+                                   "75,99.9",    "--record",
+                                   trace});
+    REQUIRE(all.size() == 1);
+    CHECK(all[0]["experiment"] == "open loop, 20/s");
+    CHECK(all[0]["duration"].get<double>() >= 0.3);
+    CHECK(all[0]["request_goodput"] == all[0]["request_throughput"]);
+    CHECK(all[0].contains("p99.9_itl_ms"));
+    const ToolResult replay =
+        run_tool({.arguments = {"replay", trace, "--policy", "none", "--json"}});
+    CHECK(parse_json(replay.out, "stdout")[0]["requests"] == 6);
+
+    const ToolResult traced =
+        bench({"demo", "--dataset-name", "trace", "--dataset-path", trace, "-r", "1"});
+    CHECK(traced.exit_code == 0);
+    CHECK(contains(traced.out, "TTFT P5 ms (of none)"));
+  }
+
+  TEST_CASE("a trace under any policy: the model prefills what the policy would") {
+    const TemporaryFolder folder;
+    const std::string trace = (folder.path() / "t.jsonl").string();
+    std::ofstream(trace)
+        << R"({"t":0,"session":"a","turn":0,"prompt":[[1,100],[2,20]],"output":[[3,8]]})" << '\n'
+        << R"({"t":1,"session":"b","turn":0,"prompt":[[1,100],[4,20]],"output":[[5,8]]})" << '\n'
+        << R"({"t":2,"session":"a","turn":1,"prompt":[[1,100],[2,20],[3,8],[6,20]],)"
+        << R"("output":[[7,8]]})" << '\n';
+    const std::string policies = "none,bound,vllm+,sglang,lru,gd";
+    const ToolResult simulated =
+        run_tool({.arguments = {"replay", trace, "--shape", "demo", "--policy",
+                                "bound,vllm+,sglang", "--json"}});
+    REQUIRE(simulated.exit_code == 0);
+    const Json expected = parse_json(simulated.out, "stdout");
+    const Json all = request_rows({"demo", "--dataset-name", "trace", "--dataset-path", trace,
+                                   "--policy", policies, "--ignore-eos", "-r", "1"});
+    REQUIRE(all.size() == 6);
+    CHECK(all[0]["reused_tokens"] == 0);
+    for (std::size_t i = 0; i < 3; ++i) {
+      CAPTURE(all[i + 1]["policy"]);
+      CHECK(all[i + 1]["reused_tokens"] == expected[i]["reused_tokens"]);
+    }
+    CHECK(all[5]["reused_tokens"].get<int>() > 100);
+  }
+
+  TEST_CASE("shared prefixes are prefilled once a group") {
+    const Json all =
+        request_rows({"demo", "--preset", "sglang-gsp", "--scale-down", "64", "--gsp-num-groups",
+                      "3", "--gsp-prompts-per-group", "4", "--gsp-output-len", "256", "-r", "1"});
+    REQUIRE(all.size() == 1);
+    CHECK(all[0]["workload"] == "generated-shared-prefix 3x4x160+4+4");
+    CHECK(all[0]["max_concurrency"] == 5);
+    CHECK(all[0]["reused_tokens"] == 3 * 3 * 160);
+  }
+
+  TEST_CASE("vLLM's workload and send_one, scaled down") {
+    const Json vllm = request_rows({"demo", "--preset", "vllm-hybrid", "--scale-down", "256",
+                                    "--max-concurrency", "1,4", "-r", "1"});
+    REQUIRE(vllm.size() == 2);
+    CHECK(vllm[0]["workload"] == "random 128+2");
+    CHECK(vllm[1]["completed"] == 40);
+    const Json one =
+        request_rows({"demo", "--preset", "sglang-send-one", "--scale-down", "64", "-r", "2"});
+    REQUIRE(one.size() == 1);
+    CHECK(one[0]["completed"] == 2);
+    CHECK(one[0]["input_lens"][0] == one[0]["input_lens"][1]);
+  }
+
+  TEST_CASE("a batch file and a text") {
+    const TemporaryFolder folder;
+    const std::string file = (folder.path() / "in.jsonl").string();
+    std::ofstream(file) << R"({"prompt":"What is in the box?","max_tokens":3})" << '\n'
+                        << R"({"prompt":"Who lives here?"})" << '\n';
+    const Json asked = request_rows({"demo", "--dataset-name", "file", "--dataset-path", file,
+                                     "--custom-output-len", "5", "--ignore-eos", "-r", "1"});
+    CHECK(asked[0]["output_lens"] == Json({3, 5}));
+    const Json cut = request_rows({"demo", "--dataset-name", "corpus", "--dataset-path", file,
+                                   "--random-input-len", "12", "--random-output-len", "2",
+                                   "--num-prompts", "3", "--ignore-eos", "-r", "1"});
+    CHECK(cut[0]["input_lens"] == Json({12, 12, 12}));
+  }
+
+  TEST_CASE("scrambled pools give the same counts; synthetic weights never end by themselves") {
+    const Json all = request_rows({"demo", "--random-weights", "3", "--dataset-name", "random",
+                                   "--random-input-len", "40", "--random-output-len", "6",
+                                   "--num-prompts", "2", "-r", "1", "--scramble", "7"});
+    CHECK(all[0]["output_lens"] == Json({6, 6}));
+    CHECK(all[0]["ignore_eos"] == true);
+    CHECK(contains(all[0]["note"].get<std::string>(), "synthetic weights"));
+  }
+
+  TEST_CASE("what does not fit is a row that says so; a plot; other formats") {
+    const TemporaryFolder folder;
+    const std::string svg = (folder.path() / "p.svg").string();
+    const ToolResult some = bench({"demo", "--dataset-name", "random", "--random-input-len",
+                                   "16,5000", "--random-output-len", "2", "--num-prompts", "2",
+                                   "--context", "64", "-r", "1", "--svg", svg, "-o", "csv"});
+    CHECK(some.exit_code == 0);
+    CHECK(contains(some.out, "2 of 2 requests failed: "));
+    CHECK(std::ifstream(svg).good());
+    const ToolResult none = bench({"demo", "--dataset-name", "random", "--random-input-len", "5000",
+                                   "--random-output-len", "2", "--num-prompts", "1", "--context",
+                                   "64", "-r", "1", "-o", "sql"});
+    CHECK(none.exit_code == 4);
+    CHECK(contains(none.out, "INSERT INTO requests"));
+  }
+
+  TEST_CASE("comparing: a run with itself is no regression, a row less is") {
+    const TemporaryFolder folder;
+    const std::string before = (folder.path() / "a.json").string(),
+                      after = (folder.path() / "b.json").string();
+    const ToolResult two = bench({"demo", "-p", "16", "-n", "2", "-r", "3", "-o", "json"});
+    REQUIRE(two.exit_code == 0);
+    Json output = parse_json(two.out, "stdout");
+    std::ofstream(before) << to_text(output);
+    CHECK(bench({"compare", before, before}).exit_code == 0);
+    output.erase(0);
+    std::ofstream(after) << to_text(output);
+    const ToolResult worse = bench({"compare", before, after});
+    CHECK(worse.exit_code == 6);
+    CHECK(contains(worse.out, "MISSING"));
+    CHECK(bench({"compare", before, "/nowhere"}).exit_code == 3);
+    CHECK(bench({"compare", before}).exit_code == 2);
+  }
+
+  TEST_CASE("usage errors") {
+    for (const std::vector<std::string>& arguments : std::vector<std::vector<std::string>>{
+             {"demo", "--num-prompts", "3"},
+             {"demo", "--dataset-name", "random", "-p", "8"},
+             {"demo", "--dataset-name", "sharegpt"},
+             {"demo", "--preset", "fast"},
+             {"demo", "--dataset-name", "trace"},
+             {"demo", "--dataset-name", "random", "--goodput", "itl:5"},
+             {"demo", "--dataset-name", "random", "--seed", "-1"},
+             {"demo", "--dataset-name", "random", "--scramble", "-1"},
+             {"demo", "--dataset-name", "random", "--scramble", "1", "--audit"}}) {
+      CAPTURE(arguments.back());
+      const ToolResult result = bench(arguments);
+      CHECK(result.exit_code == 2);
+      CHECK(result.out == "");
+      CHECK(result.err != "");
+    }
   }
 }

@@ -8,7 +8,7 @@
 #include "kernels/device.h"
 #include "tests/app/run_tool.h"
 #include "tests/support/error_text.h"
-#include "tests/support/temporary_folder.h"
+#include "tests/support/files.h"
 
 using namespace hyb;
 using namespace hyb::testing;

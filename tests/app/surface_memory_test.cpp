@@ -1,7 +1,12 @@
-#include <doctest/doctest.h>
-
+#include <fstream>
 #include <sstream>
+#include <string>
+#include <vector>
 
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include "core/base/json.h"
 #include "tests/app/run_tool.h"
 #include "tests/support/error_text.h"
 
@@ -47,5 +52,118 @@ TEST_SUITE("app/surface_memory") {
     const ToolResult run = run_tool({.arguments = {"run", "--memory-idle", "1", "-p", "x"}});
     CHECK(run.exit_code == 2);
     CHECK(contains(run.err, "--memory-idle"));
+  }
+}
+
+namespace {
+
+// Their shadow memory is part of the process, and no limit of ours.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool is_sanitized = true;
+#else
+constexpr bool is_sanitized = false;
+#endif
+
+}  // namespace
+
+TEST_SUITE("app/surface_limits") {
+  TEST_CASE("a batch stays within its budget, in memory and on disk" *
+            doctest::skip(is_sanitized)) {
+    const ToolResult result = run_tool(
+        {.arguments = {std::string(HYB_TESTS_DIR) + "/../scripts/measure_limits.py", HYB_BINARY,
+                       "demo", "--pool-memory", "32MB", "--beside", "24MB", "--disk-tier", "4MB",
+                       "--requests", "200", "--tokens", "1000", "--option=--threads", "--option=2"},
+         .program = "python3",
+         .time_max = std::chrono::seconds(300)});
+    CAPTURE(result.out);
+    CHECK(result.exit_code == 0);
+    CHECK(result.err == "");
+    for (const char* mode : {"| remap |", "| flip |", "| flat |"}) {
+      CHECK(contains(result.out, mode));
+    }
+  }
+}
+
+using namespace hyb;
+
+namespace {
+
+const std::string normed = HYB_TESTS_DIR "/golden/lfm2-dense";  // norms of q and k
+
+}  // namespace
+
+TEST_SUITE("app/surface_kv_dtype") {
+  TEST_CASE("fit and inspect count half the bytes of bf16, and more fits") {
+    const Home home;
+    for (const char* const command : {"fit", "inspect"}) {
+      const Json bf16 = home.json({command, "granite-4.0-h-micro", "--json"});
+      const Json fp8 = home.json({command, "granite-4.0-h-micro", "--json", "--kv-dtype", "fp8"});
+      CHECK(bf16["kv_dtype"] == "BF16");
+      CHECK(fp8["kv_dtype"] == "F8_E4M3");
+      CHECK(2 * fp8["kv_bytes_per_token"].get<int>() == bf16["kv_bytes_per_token"].get<int>());
+      CHECK(fp8["state_bytes_per_sequence"] == bf16["state_bytes_per_sequence"]);
+    }
+    const auto longest = [&](const char* kv) {
+      return home
+          .json({"fit", "granite-4.0-h-micro", "--json", "--memory", "6.2GiB", "--kv-dtype",
+                 kv})["single_length_max"]
+          .get<int>();
+    };
+    CHECK(longest("fp8") > 1.8 * longest("bf16"));
+  }
+
+  TEST_CASE("run, verify and bench with fp8") {
+    const Home home;
+    const ToolResult run = home.hyb({"run", "-p", "What is 12 plus 30?", "--kv-dtype", "fp8"});
+    CHECK(run.exit_code == 0);
+    CHECK(contains(run.out, "42"));
+    for (const std::string& model : {std::string("demo"), normed}) {
+      const Json verdicts = home.json(
+          {"verify", model, "--json", "--prompts", "3", "--length", "90", "--kv-dtype", "fp8"});
+      CHECK(verdicts["ok"] == true);
+    }
+    const Json rows = home.json({"bench", "-p", "16", "-n", "2", "-d", "0,40", "-r", "1", "-o",
+                                 "json", "--kv-dtype", "fp8"});
+    REQUIRE(rows.size() == 4);
+    for (const Json& row : rows) {
+      CHECK(row["type_k"] == "fp8");
+      CHECK(row["type_v"] == "fp8");
+      CHECK(row["status"] == "ok");
+    }
+  }
+
+  TEST_CASE("a batch goes on with the type that it began with, and with no other") {
+    const Home home;
+    const std::string in = (home.folder.path() / "in.txt").string();
+    const std::string out = (home.folder.path() / "out.jsonl").string();
+    std::ofstream(in) << "a b c\nd e f\n";
+    const std::vector<std::string> job = {"batch", normed, in, "-o", out, "-n", "4", "--kv-dtype"};
+    const auto with = [&](const char* kv) {
+      std::vector<std::string> arguments = job;
+      arguments.emplace_back(kv);
+      return home.hyb(std::move(arguments));
+    };
+    CHECK(with("fp8").exit_code == 0);
+    CHECK(with("fp8").exit_code == 0);
+    const ToolResult other = with("bf16");
+    CHECK(other.exit_code == 2);
+    CHECK(contains(other.err, "kv_dtype"));
+  }
+
+  TEST_CASE("a saved chat goes on over pages of its own type, and is run anew over others") {
+    const std::vector<std::string> fp8 = {"--kv-dtype", "fp8"};
+    const std::vector<std::string> saved = {"--kv-dtype", "fp8", "--session", "s"};
+    const Home home;
+    const std::string whole = home.chat(normed, "a\nb\nc\n", fp8).out;
+    const std::string begin = home.chat(normed, "a\nb\n", saved).out;
+    const ToolResult rest = home.chat(normed, "c\n/stats\n", saved);
+    CHECK(rest.exit_code == 0);
+    CHECK(!contains(rest.err, "anew"));
+    CHECK(contains(rest.err, " reused, "));
+    CHECK(!contains(rest.err, "(0 reused, "));
+    CHECK(begin + rest.out == whole);
+    const ToolResult other = home.chat(normed, "d\n", {"--session", "s"});
+    CHECK(other.exit_code == 0);
+    CHECK(contains(other.err, "anew"));
   }
 }

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/app/home.h"
+#include "tests/app/run_tool.h"
 #include "tests/support/error_text.h"
 
 using namespace hyb;

@@ -9,7 +9,7 @@
 #include "core/io/file.h"
 #include "tests/app/run_tool.h"
 #include "tests/support/error_text.h"
-#include "tests/support/temporary_folder.h"
+#include "tests/support/files.h"
 
 using namespace hyb;
 using namespace hyb::testing;

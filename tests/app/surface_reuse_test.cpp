@@ -10,16 +10,15 @@
 #include "core/base/json.h"
 #include "tests/app/run_tool.h"
 #include "tests/support/error_text.h"
-#include "tests/support/file_content.h"
-#include "tests/support/temporary_folder.h"
+#include "tests/support/files.h"
 
 using namespace hyb;
 using namespace hyb::testing;
 
 namespace {
 
-/// A home in which chats are kept.
-struct Home {
+/// A home in which chats with the demo model are kept.
+struct DemoHome {
   ToolResult chat(const std::string& input, std::vector<std::string> more = {}) const {
     std::vector<std::string> arguments = {"chat", "-n", "8", "--audit", "--pool-memory", "32MiB"};
     arguments.insert(arguments.end(), more.begin(), more.end());
@@ -63,7 +62,7 @@ const std::string question = "The red box holds a coin. The blue bag holds a key
 
 TEST_SUITE("app/surface_reuse") {
   TEST_CASE("of what was said before at most one token is run again, of what was asked none") {
-    const Home home;
+    const DemoHome home;
     const ToolResult talk =
         home.chat(question + "What is in the blue bag?\n/stats\n" +
                   "What is in the red box?\n/stats\n/regen\n/stats\n" +
@@ -88,7 +87,7 @@ TEST_SUITE("app/surface_reuse") {
   }
 
   TEST_CASE("what is remembered changes no answer") {
-    const Home home;
+    const DemoHome home;
     const std::string talk = question + "What is in the blue bag?\nAnd the box?\n/regen\n" +
                              "/fork\n/edit 1 Where is the coin?\n/goto 2\nAnd the coin?\n" +
                              "/goto main\n/undo 2\nWho is there?\n";
@@ -102,7 +101,7 @@ TEST_SUITE("app/surface_reuse") {
   }
 
   TEST_CASE("a chat that goes on runs only what is new, at every turn that it had") {
-    const Home home;
+    const DemoHome home;
     const std::string first = question + "What is in the blue bag?\nWhat is in the red box?\n" +
                               "/regen\n/edit 2 Is it?\n/fork f\n/goto 1\nAnd?\n";
     const std::string asked =
@@ -133,7 +132,7 @@ TEST_SUITE("app/surface_reuse") {
   }
 
   TEST_CASE("a chat that is killed has its memory as of the last answer") {
-    const Home home;
+    const DemoHome home;
     const std::string input = question + "What is in the blue bag?\n";
     const ToolResult killed =
         run_shell("(cat; sleep 5) | XDG_DATA_HOME=" + home.folder.path().string() +
@@ -148,7 +147,7 @@ TEST_SUITE("app/surface_reuse") {
   }
 
   TEST_CASE("an answer from an int8 snapshot says so, in chat, batch and replay") {
-    const Home home;
+    const DemoHome home;
     const std::string talk = question + "What is in the blue bag?\n/stats\n/regen\n/stats\n" +
                              "/undo\nWhat is in the red box?\n/stats\n";
     const ToolResult exact = home.chat(talk), int8 = home.chat(talk, {"--snapshots", "int8"});
@@ -182,7 +181,7 @@ TEST_SUITE("app/surface_reuse") {
   }
 
   TEST_CASE("a chat is recorded for replay without its text") {
-    const Home home;
+    const DemoHome home;
     const std::string trace = (home.folder.path() / "trace").string();
     CHECK(home.chat("Hello\nAgain\n", {"--record", trace}).exit_code == 0);
     std::istringstream lines(content(trace));

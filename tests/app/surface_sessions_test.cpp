@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "core/base/json.h"
-#include "tests/app/home.h"
+#include "tests/app/run_tool.h"
 #include "tests/support/error_text.h"
-#include "tests/support/temporary_folder.h"
+#include "tests/support/files.h"
 
 using namespace hyb;
 using namespace hyb::testing;

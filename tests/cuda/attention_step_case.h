@@ -2,7 +2,7 @@
 
 #include "kernels/cuda/routes.h"
 #include "kernels/ops/attention_step.h"
-#include "kernels/ops/kv_write.h"
+#include "kernels/ops/rope_kv_write.h"
 #include "tests/cuda/paged_support.h"
 
 namespace hyb::kernels::testing {

@@ -1,12 +1,212 @@
-#include "kernels/linear/library_products.h"
+#include <cuda_runtime.h>
+
+#include <memory>
+#include <vector>
 
 #include <doctest/doctest.h>
 
 #include "core/base/error.h"
 #include "kernels/cuda/routes.h"
-#include "tests/cuda/fake_cublaslt.h"
+#include "kernels/floats.h"
+#include "kernels/linear/library_products.h"
 #include "tests/cuda/support.h"
-#include "tests/cuda/weights.h"
+
+/// A library behind CublasLtTable that multiplies on the CPU, in columns and by its layouts, as
+/// cuBLASLt does; it believes nothing that it was not told.
+namespace hyb::kernels::testing::fake_cublaslt {
+
+using cublaslt::Object;
+using cublaslt::Status;
+
+constexpr std::uint64_t own_algorithm = 0x68796221;
+
+struct Description {
+  int compute_type, scale_type;
+  int transpose_a = 0, transpose_b = 0;
+};
+struct Layout {
+  int type;
+  std::int64_t rows, columns, stride;
+};
+struct Preference {
+  std::uint64_t workspace_bytes = 0;
+  std::uint32_t schemes = 7;
+  std::uint32_t alignments[4] = {256, 256, 256, 256};
+};
+/// What was asked, and what is to be answered.
+struct Record {
+  int heuristics = 0, products = 0, objects = 0;
+  std::int64_t tokens = 0;  ///< of the last heuristic
+  Preference preference;    ///< of the last heuristic
+  Status heuristic_status = cublaslt::success, matmul_status = cublaslt::success;
+};
+inline Record& record() {
+  static Record all;
+  return all;
+}
+
+template <typename T, typename... Arguments>
+Status create(Object* object, Arguments... arguments) {
+  *object = std::make_unique<T>(T{arguments...}).release();
+  ++record().objects;
+  return cublaslt::success;
+}
+template <typename T>
+Status destroy(Object object) {
+  const std::unique_ptr<T> owned(static_cast<T*>(object));
+  --record().objects;
+  return cublaslt::success;
+}
+template <typename T>
+T& as(Object object) {
+  return *static_cast<T*>(object);
+}
+
+inline Status set_desc(Object desc, int attribute, const void* value, std::size_t bytes) {
+  REQUIRE(bytes == sizeof(int));
+  if (attribute == cublaslt::desc_transpose_a) {
+    as<Description>(desc).transpose_a = *static_cast<const int*>(value);
+  } else if (attribute == cublaslt::desc_transpose_b) {
+    as<Description>(desc).transpose_b = *static_cast<const int*>(value);
+  } else {
+    return cublaslt::invalid_value;
+  }
+  return cublaslt::success;
+}
+inline Status set_preference(Object object, int attribute, const void* value, std::size_t bytes) {
+  auto& preference = as<Preference>(object);
+  if (attribute == cublaslt::pref_workspace_bytes_max) {
+    REQUIRE(bytes == sizeof(std::uint64_t));
+    preference.workspace_bytes = *static_cast<const std::uint64_t*>(value);
+    return cublaslt::success;
+  }
+  REQUIRE(bytes == sizeof(std::uint32_t));
+  const auto number = *static_cast<const std::uint32_t*>(value);
+  if (attribute == cublaslt::pref_reduction_schemes) {
+    preference.schemes = number;
+  } else {
+    REQUIRE(attribute >= cublaslt::pref_alignment_a);
+    REQUIRE(attribute < cublaslt::pref_alignment_a + 4);
+    preference.alignments[attribute - cublaslt::pref_alignment_a] = number;
+  }
+  return cublaslt::success;
+}
+
+inline Status heuristic(Object, Object, Object, Object b, Object, Object, Object preference,
+                        int wanted, cublaslt::HeuristicResult* results, int* found) {
+  ++record().heuristics;
+  record().tokens = as<Layout>(b).columns;
+  record().preference = as<Preference>(preference);
+  *found = 0;
+  if (record().heuristic_status != cublaslt::success) return record().heuristic_status;
+  REQUIRE(wanted == 1);
+  *found = 1;
+  results[0] = {};
+  results[0].algorithm.data[7] = own_algorithm;
+  results[0].workspace_bytes = 1000;
+  return cublaslt::success;
+}
+
+/// A matrix in columns, here.
+class Matrix {
+ public:
+  Matrix(const Layout& layout, const void* device) : layout_(layout) {
+    REQUIRE(layout.rows <= layout.stride);
+    const auto last = static_cast<std::size_t>((layout.columns - 1) * layout.stride + layout.rows);
+    bytes_.resize(last * (layout.type == cublaslt::type_bf16 ? 2 : 4));
+    REQUIRE(cudaMemcpy(bytes_.data(), device, bytes_.size(), cudaMemcpyDeviceToHost) ==
+            cudaSuccess);
+  }
+  double get(std::int64_t row, std::int64_t column) const {
+    const std::int64_t i = column * layout_.stride + row;
+    if (layout_.type == cublaslt::type_bf16) return to_float(as<bf16>()[i]);
+    return as<float>()[i];
+  }
+  void set(std::int64_t row, std::int64_t column, float value) {
+    const std::int64_t i = column * layout_.stride + row;
+    if (layout_.type == cublaslt::type_bf16) {
+      const_cast<bf16*>(as<bf16>())[i] = to_bf16(value);
+    } else {
+      const_cast<float*>(as<float>())[i] = value;
+    }
+  }
+  void write(void* device) const {
+    REQUIRE(cudaMemcpy(device, bytes_.data(), bytes_.size(), cudaMemcpyHostToDevice) ==
+            cudaSuccess);
+  }
+
+ private:
+  template <typename T>
+  const T* as() const {
+    return reinterpret_cast<const T*>(bytes_.data());
+  }
+  Layout layout_;
+  std::vector<std::byte> bytes_;
+};
+
+inline Status matmul(Object, Object desc, const void* alpha, const void* a, Object a_layout,
+                     const void* b, Object b_layout, const void* beta, const void* c,
+                     Object c_layout, void* d, Object d_layout,
+                     const cublaslt::Algorithm* algorithm, void* workspace,
+                     std::size_t workspace_bytes, CUstream_st* stream) {
+  if (record().matmul_status != cublaslt::success) return record().matmul_status;
+  ++record().products;
+  const auto& how = as<Description>(desc);
+  REQUIRE(how.compute_type == cublaslt::compute_f32);
+  REQUIRE(how.scale_type == cublaslt::type_f32);
+  REQUIRE(algorithm->data[7] == own_algorithm);
+  REQUIRE(workspace != nullptr);
+  REQUIRE(workspace_bytes >= 1000);
+  REQUIRE(c == d);
+  REQUIRE(cudaStreamSynchronize(stream) == cudaSuccess);
+  const Matrix left(as<Layout>(a_layout), a), right(as<Layout>(b_layout), b);
+  Matrix answer(as<Layout>(d_layout), c);
+  const Layout &out = as<Layout>(d_layout), &from = as<Layout>(a_layout);
+  REQUIRE(as<Layout>(c_layout).stride == out.stride);
+  const std::int64_t inner = how.transpose_a == 1 ? from.rows : from.columns;
+  REQUIRE((how.transpose_b == 1 ? as<Layout>(b_layout).columns : as<Layout>(b_layout).rows) ==
+          inner);
+  for (std::int64_t i = 0; i < out.rows; ++i) {
+    for (std::int64_t j = 0; j < out.columns; ++j) {
+      double sum = 0;
+      for (std::int64_t k = 0; k < inner; ++k) {
+        sum += (how.transpose_a == 1 ? left.get(k, i) : left.get(i, k)) *
+               (how.transpose_b == 1 ? right.get(j, k) : right.get(k, j));
+      }
+      const double before = *static_cast<const float*>(beta) == 0 ? 0.0 : answer.get(i, j);
+      answer.set(i, j,
+                 static_cast<float>(*static_cast<const float*>(alpha) * sum +
+                                    *static_cast<const float*>(beta) * before));
+    }
+  }
+  answer.write(d);
+  return cublaslt::success;
+}
+
+inline CublasLtTable table() {
+  record() = {};
+  CublasLtTable all;
+  all.get_version = [] { return std::size_t{130100}; };
+  all.create = create<int>;
+  all.destroy = destroy<int>;
+  all.matmul_desc_create = create<Description, int, int>;
+  all.matmul_desc_destroy = destroy<Description>;
+  all.matmul_desc_set_attribute = set_desc;
+  all.matrix_layout_create = [](Object* object, int type, std::uint64_t rows, std::uint64_t columns,
+                                std::int64_t stride) {
+    return create<Layout>(object, type, static_cast<std::int64_t>(rows),
+                          static_cast<std::int64_t>(columns), stride);
+  };
+  all.matrix_layout_destroy = destroy<Layout>;
+  all.matmul_preference_create = create<Preference>;
+  all.matmul_preference_destroy = destroy<Preference>;
+  all.matmul_preference_set_attribute = set_preference;
+  all.matmul_algo_get_heuristic = heuristic;
+  all.matmul = matmul;
+  return all;
+}
+
+}  // namespace hyb::kernels::testing::fake_cublaslt
 
 using namespace hyb;
 using namespace hyb::kernels;

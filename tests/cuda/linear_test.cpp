@@ -2,7 +2,7 @@
 
 #include "kernels/cuda/routes.h"
 #include "tests/cuda/support.h"
-#include "tests/cuda/weights.h"
+#include "tests/kernels/linear/coded_weights.h"
 
 using namespace hyb;
 using namespace hyb::kernels;
@@ -172,4 +172,199 @@ TEST_SUITE("cuda/linear") {
   }
 }
 
+struct CodedCase {
+  WeightCode code;
+  std::int64_t tokens, outputs, inner;
+  DType y;
+  bool add, blocks;
+  Strides strides;
+};
+
+constexpr WeightCode fp8 = WeightCode::fp8, q8 = WeightCode::q8, q4 = WeightCode::q4;
+const CodedCase coded_cases[] = {
+    {q4, 1, 40, 1608, bf, true, false, {}},
+    {q8, 1, 40, 648, f32, true, false, {}},
+    {fp8, 1, 9, 1304, f32, false, true, {}},
+    {fp8, 3, 20, 1104, bf, true, false, {8, 0}},
+    {q4, 5, 301, 264, bf, false, false, {}},
+    {q8, 8, 70, 128, bf, false, false, {8, 8}},
+    {q4, 9, 33, 40, f32, false, false, {}},
+    {fp8, 16, 50, 136, bf, true, true, {}},
+    {q8, 30, 19, 200, f32, true, false, {}},
+    {q4, 33, 17, 136, bf, false, false, {}},
+    {fp8, 64, 20, 264, bf, false, true, {}},
+    {q4, 130, 24, 72, bf, true, false, {16, 0}},
+    {q8, 65, 16, 96, f32, false, false, {}},
+    // what vectors cannot read
+    {q4, 2, 9, 157, bf, true, false, {}},
+    {q8, 3, 5, 68, f32, false, false, {3, 1}},
+    {fp8, 2, 7, 133, bf, false, true, {}},
+    {fp8, 1, 3, 1, bf, false, false, {}},
+};
+
+/// A weight here and on the emulator or card, with the same numbers.
+struct Pair {
+  explicit Pair(const CodedCase& c)
+      : here(Device::cpu, {.threads = 1, .isa = {}}),
+        card(Device::cuda, {.threads = 1, .isa = {}}),
+        host(here, c.code, 1, c.outputs, c.inner, 7, c.blocks),
+        device(card, c.code, 1, c.outputs, c.inner, 7, c.blocks) {
+    card.stream().wait();
+  }
+  Queue here, card;
+  CodedMatrix host, device;
+};
+
+void check_close(const CodedCase& c, const TestTensor& x, const std::vector<float>& weight,
+                 const TestTensor& before, const TestTensor& answer, float scale) {
+  for (std::int64_t n = 0; n < c.outputs; ++n) {
+    for (std::int64_t t = 0; t < c.tokens; ++t) {
+      double sum = 0, size = 0;
+      for (std::int64_t k = 0; k < c.inner; ++k) {
+        const double product = double{x.get(t * c.inner + k)} *
+                               double{weight[static_cast<std::size_t>(n * c.inner + k)]};
+        sum += product;
+        size += std::fabs(product);
+      }
+      const double exact = (c.add ? before.get(t * c.outputs + n) : 0.0) + scale * sum;
+      const double rounding = c.y == DType::bf16 ? 0x1p-8 : 0x1p-23;
+      const double bound = static_cast<double>(c.inner + 5) * 0x1p-23 * std::fabs(scale) * size +
+                           rounding * std::fabs(exact) + 1e-30;
+      REQUIRE(std::fabs(answer.get(t * c.outputs + n) - exact) <= bound);
+    }
+  }
+}
+
+void check_case(const CodedCase& c) {
+  CAPTURE(testing::name_of(c.code));
+  CAPTURE(c.tokens);
+  CAPTURE(c.inner);
+  constexpr float scale = 0.7F;
+  const auto x = random_tensor(bf, {c.tokens, c.inner}, 5, 1.0F, c.strides);
+  const auto before = random_tensor(c.y, {c.tokens, c.outputs}, 6, 1.0F, {5, 1});
+  Pair weight(c);
+  cuda::Stream stream;
+  const DeviceTensor on_x(x), on_y(before), replayed(before);
+  Linear op = {.x = on_x, .weight = &weight.device.weight, .y = on_y, .scale = scale, .add = c.add};
+  cuda::linear(stream, op);
+  op.y = replayed;
+  const cuda::Graph graph(stream, [&] { cuda::linear(stream, op); });
+  graph.replay(stream);
+  stream.wait();
+  const TestTensor answer = on_y.fetch();
+  check_close(c, x, weight.host.values(), before, answer, scale);
+  CHECK(answer.guards_intact());
+  CHECK(on_x.fetch().everything() == x.everything());
+  CHECK(same_bytes(replayed.fetch(), answer));
+}
+
+/// y of the first `count` rows.
+TestTensor first_rows(const Pair& weight, const Tensor& x, const CodedCase& c, std::int64_t count) {
+  cuda::Stream stream;
+  const DeviceTensor on_y(TestTensor(c.y, {count, c.outputs}));
+  cuda::linear(stream, {.x = x.rows(0, count), .weight = &weight.device.weight, .y = on_y});
+  stream.wait();
+  return on_y.fetch();
+}
+
 }  // namespace
+
+TEST_SUITE("cuda/coded") {
+  TEST_CASE("is the product with the numbers of the CPU's weight, at once and from a graph") {
+    in_every_schedule([&](const std::string& schedule) {
+      CAPTURE(schedule);
+      for (const CodedCase& c : coded_cases) check_case(c);
+    });
+  }
+
+  TEST_CASE("a row's bits do not depend on how many there are") {
+    for (const WeightCode code : all_codes) {
+      const CodedCase c = {code, 130, 40, 392, f32, false, true, {}};
+      const Pair weight(c);
+      const auto x = random_tensor(bf, {c.tokens, c.inner}, 5);
+      const DeviceTensor on_x(x);
+      const TestTensor all = first_rows(weight, on_x, c, c.tokens);
+      for (const std::int64_t count : {1, 8, 9, 17, 33, 65}) {
+        CAPTURE(count);
+        const TestTensor some = first_rows(weight, on_x, c, count);
+        for (std::int64_t i = 0; i < count * c.outputs; ++i) REQUIRE(some.get(i) == all.get(i));
+      }
+    }
+  }
+
+  TEST_CASE("project with an activation: the bits of linear and the activation") {
+    for (const WeightCode code : all_codes) {
+      for (const Activation activation : {Activation::silu_gated, Activation::relu2}) {
+        for (const std::int64_t inner : {136, 67}) {
+          const CodedCase c = {code, 5, 44, inner, bf, false, true, {}};
+          const Pair weight(c);
+          const auto x = random_tensor(bf, {c.tokens, inner}, 5);
+          const std::int64_t columns = activation == Activation::silu_gated ? 22 : 44;
+          const DeviceTensor on_x(x), product(TestTensor(bf, {5, 44})),
+              room(TestTensor(bf, {5, 44})), y(TestTensor(bf, {5, columns})),
+              expected(TestTensor(bf, {5, columns}));
+          cuda::Stream stream;
+          const Weight* const w = &weight.device.weight;
+          cuda::project(
+              stream, {.x = on_x, .weight = w, .y = y, .activation = activation, .product = room});
+          cuda::linear(stream, {.x = on_x, .weight = w, .y = product});
+          cuda::gated_activation(stream, {.x = product, .y = expected, .activation = activation});
+          stream.wait();
+          CHECK(same_bytes(y.fetch(), expected.fetch()));
+        }
+      }
+    }
+  }
+
+  TEST_CASE("embed reads rows of codes; a token outside of the vocabulary is NaN") {
+    for (const WeightCode code : all_codes) {
+      for (const DType type : {f32, bf}) {
+        const Pair weight({code, 1, 40, 150, bf, false, true, {}});
+        const std::vector<std::int32_t> tokens = {39, 0, 7, 40, -1};
+        const DeviceTable on_tokens(tokens);
+        const DeviceTensor y(TestTensor(type, {5, 150}, {3, 1}));
+        cuda::Stream stream;
+        cuda::embed(stream,
+                    {.weight = &weight.device.weight, .tokens = on_tokens, .y = y, .scale = 2.0F});
+        stream.wait();
+        const TestTensor answer = y.fetch();
+        const std::vector<float> values = weight.host.values();
+        for (std::int64_t i = 0; i < 5 * 150; ++i) {
+          const std::int32_t token = tokens[static_cast<std::size_t>(i / 150)];
+          if (i >= 3 * 150) {
+            REQUIRE(std::isnan(answer.get(i)));
+            continue;
+          }
+          const float value = 2.0F * values[static_cast<std::size_t>(token * 150 + i % 150)];
+          REQUIRE(answer.get(i) == (type == f32 ? value : to_float(to_bf16(value))));
+        }
+        CHECK(answer.guards_intact());
+      }
+    }
+  }
+
+  TEST_CASE("codes meet bf16 rows only") {
+    Queue card(Device::cuda, {.threads = 1, .isa = {}});
+    const PublishedMatrix published(DType::f8_e4m3, 1, 8, 128, 1, 128, 15);
+    const Weight weight = Weight::pack(card, published.source, DType::bf16);
+    const DeviceTensor x(random_tensor(f32, {2, 128}, 3)), y(TestTensor(f32, {2, 8}));
+    CHECK_THROWS_AS(linear(card, {.x = x, .weight = &weight, .y = y}), Error);
+  }
+
+  TEST_CASE("a NaN scale is NaN in its column only") {
+    Queue card(Device::cuda, {.threads = 1, .isa = {}});
+    PublishedMatrix published(DType::f8_e4m3, 1, 20, 136, 1, 136, 15);
+    published.scales[4] = NAN;
+    published.bytes[5 * 136 + 135] = std::byte{0x7f};
+    const Weight weight = Weight::pack(card, published.source, DType::bf16);
+    card.stream().wait();
+    const DeviceTensor x(random_tensor(bf, {2, 136}, 3)), y(TestTensor(f32, {2, 20}));
+    cuda::Stream stream;
+    cuda::linear(stream, {.x = x, .weight = &weight, .y = y});
+    stream.wait();
+    const TestTensor answer = y.fetch();
+    for (std::int64_t i = 0; i < 40; ++i) {
+      CHECK(std::isnan(answer.get(i)) == (i % 20 == 4 || i % 20 == 5));
+    }
+  }
+}

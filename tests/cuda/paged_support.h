@@ -1,7 +1,7 @@
 #pragma once
 
-#include "kernels/cuda/kv_page.h"
-#include "kernels/ops/kv_layout.h"
+#include "kernels/cuda/tables.h"
+#include "kernels/ops/rope_kv_write.h"
 #include "tests/cuda/support.h"
 
 namespace hyb::kernels::testing {

@@ -2,7 +2,6 @@
 
 #include "kernels/cuda/routes.h"
 #include "tests/cuda/support.h"
-#include "tests/cuda/weights.h"
 
 using namespace hyb;
 using namespace hyb::kernels;

@@ -3,9 +3,8 @@
 #include <map>
 #include <mutex>
 
-#include "kernels/arena/driver_table.h"
+#include "kernels/arena/cuda_arena.h"
 #include "tests/cuda_emulator/device/device_memory.h"
-#include "tests/cuda_emulator/device/ledger.h"
 #include "tests/cuda_emulator/runtime/machine.h"
 #include "tests/kernels/arena/fake_driver.h"
 

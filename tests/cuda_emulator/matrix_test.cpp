@@ -6,7 +6,7 @@
 #include <random>
 
 #include "kernels/cuda/ptx.h"
-#include "kernels/half.h"
+#include "kernels/floats.h"
 #include "tests/cuda_emulator/support.h"
 
 using namespace emulator::testing;

@@ -3,7 +3,7 @@
 #include <random>
 
 #include "core/base/log.h"
-#include "tests/cuda_emulator/device/ledger.h"
+#include "tests/cuda_emulator/device/device_memory.h"
 #include "tests/cuda_emulator/emulator.h"
 #include "tests/models/reuse_world.h"
 #include "tests/support/level.h"

@@ -2,11 +2,10 @@
 
 #include <random>
 
-#include "app/chat/memory_text.h"
-#include "app/fit/fit.h"
+#include "app/chat/commands.h"
 #include "app/session.h"
 #include "core/base/log.h"
-#include "tests/cuda_emulator/device/ledger.h"
+#include "tests/cuda_emulator/device/device_memory.h"
 #include "tests/models/loaded.h"
 
 using namespace hyb;

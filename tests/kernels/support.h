@@ -12,8 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/bf16.h"
-#include "kernels/fp8.h"
+#include "kernels/floats.h"
 #include "kernels/queue.h"
 #include "kernels/tensor.h"
 

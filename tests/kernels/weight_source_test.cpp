@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "kernels/published.h"
 #include "kernels/queue.h"
 
 using namespace hyb;

@@ -7,9 +7,8 @@
 #include <random>
 #include <vector>
 
-#include "kernels/bf16.h"
-#include "kernels/half.h"
-#include "kernels/published.h"
+#include "kernels/floats.h"
+#include "kernels/weight_source.h"
 
 using namespace hyb;
 using namespace hyb::kernels;

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "tests/support/error_text.h"
-#include "tests/support/temporary_folder.h"
+#include "tests/support/files.h"
 
 using namespace hyb;
 using namespace hyb::models;

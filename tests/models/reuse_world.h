@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "core/engine/engine.h"
-#include "core/io/checksum.h"
-#include "core/memory/snapshot_carrier.h"
+#include "core/io/file.h"
+#include "core/memory/prefix/snapshot_io.h"
 #include "models/memory_layout.h"
 #include "tests/models/loaded.h"
 

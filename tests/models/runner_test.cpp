@@ -8,7 +8,7 @@
 #include <span>
 
 #include "core/base/error.h"
-#include "core/memory/memory.h"
+#include "core/memory/pool/memory_pool.h"
 #include "models/memory_layout.h"
 #include "tests/models/loaded.h"
 

@@ -13,7 +13,7 @@
 
 #include "core/base/error.h"
 #include "kernels/ops/pack_snapshot.h"
-#include "tests/kernels/arena/faults.h"
+#include "tests/kernels/arena/arena_laws.h"
 
 using namespace hyb;
 using namespace hyb::models;

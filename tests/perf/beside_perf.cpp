@@ -8,7 +8,7 @@
 #include "core/engine/engine.h"
 #include "core/text/tokenizer.h"
 #include "kernels/queue.h"
-#include "models/step_staging.h"
+#include "models/steps.h"
 #include "tests/perf/nemotron_layout.h"
 #include "tests/perf/timing.h"
 

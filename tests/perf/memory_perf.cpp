@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <random>
 
-#include "core/memory/memory.h"
+#include "core/memory/pool/memory_pool.h"
 #include "tests/perf/allocations.h"
 #include "tests/perf/nemotron_layout.h"
 #include "tests/perf/timing.h"

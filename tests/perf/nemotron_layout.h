@@ -1,6 +1,6 @@
 #pragma once
 
-#include "core/memory/layout.h"
+#include "core/memory/pool/layout.h"
 
 namespace hyb::perf {
 

@@ -4,10 +4,10 @@
 #include <random>
 #include <string>
 
-#include "core/memory/prefix_cache.h"
+#include "core/memory/prefix/prefix_cache.h"
 #include "tests/perf/nemotron_layout.h"
 #include "tests/perf/timing.h"
-#include "tests/support/prefix_keys.h"
+#include "tests/support/prefix.h"
 
 using namespace hyb;
 using namespace hyb::perf;

@@ -8,7 +8,7 @@
 
 #include "core/engine/engine.h"
 #include "tests/sim/listener.h"
-#include "tests/sim/toy_answer.h"
+#include "tests/sim/toy_model.h"
 #include "tests/sim/toy_runner.h"
 
 namespace hyb::sim {

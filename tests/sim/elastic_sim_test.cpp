@@ -1,10 +1,383 @@
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
 #include <doctest/doctest.h>
 
-#include <cstdlib>
-
+#include "core/base/error.h"
 #include "core/base/log.h"
-#include "tests/sim/elastic_scenario.h"
-#include "tests/sim/seeds.h"
+#include "core/memory/tier/snapshot_tier.h"
+#include "tests/sim/layered_runner.h"
+#include "tests/sim/listener.h"
+#include "tests/sim/random.h"
+
+namespace hyb::sim {
+
+struct ElasticCounts {
+  std::int64_t schedules = 0, steps = 0, answers = 0, requests = 0;
+  // Schedules in which it happened.
+  std::int64_t hits = 0, evictions = 0, owner_changes = 0, preemptions = 0, deferrals = 0,
+               prefix_waits = 0, spills = 0, fetches = 0, tier_waits = 0, dropped_fetches = 0,
+               merges = 0, failed_steps = 0, failed_reads = 0, failed_disks = 0, cancelled = 0,
+               packed = 0, moved = 0, withheld = 0, shrunk = 0, short_of_memory = 0, chained = 0;
+};
+
+/// A random life of the real engine, scheduler, prefix tree, pool and disk tier over a model with
+/// all kinds of layer memory: requests that begin like earlier ones, several choices, cancels,
+/// pools that are dry, steps and disks that fail at any call, a device with less memory than the
+/// pools were promised. Every answer is compared with what
+/// the naive model says alone, and at the end every byte is back. Throws Violation at the first
+/// fault.
+ElasticCounts run_elastic_scenario(std::uint64_t seed, Fault fault = Fault::none,
+                                   bool checks_rules = true);
+
+namespace {
+
+using Tokens = std::vector<TokenId>;
+
+/// Bytes by offset; fails at the call that was chosen, and from then on.
+class FailingDisk final : public Storage {
+ public:
+  FailingDisk(std::int32_t calls, std::int64_t& failures) : calls_(calls), failures_(&failures) {}
+
+  void write(std::uint64_t offset, std::span<const std::byte> bytes) override {
+    count();
+    const auto end = static_cast<std::size_t>(offset) + bytes.size();
+    if (bytes_.size() < end) bytes_.resize(end);
+    std::copy(bytes.begin(), bytes.end(), bytes_.begin() + static_cast<std::ptrdiff_t>(offset));
+  }
+  void read(std::uint64_t offset, std::span<std::byte> bytes) const override {
+    count();
+    if (offset + bytes.size() > bytes_.size()) throw Violation("read what was never written");
+    std::copy_n(bytes_.begin() + static_cast<std::ptrdiff_t>(offset), bytes.size(), bytes.begin());
+  }
+
+ private:
+  void count() const {
+    if (--calls_ >= 0) return;
+    ++*failures_;
+    throw Error(ErrorKind::runtime, "disk: fails, as planned");
+  }
+
+  mutable std::int32_t calls_;
+  std::int64_t* failures_;
+  std::vector<std::byte> bytes_;
+};
+
+/// Writes what is in the buffer one call later, when other bytes are in it.
+class LateDisk final : public Storage {
+ public:
+  explicit LateDisk(std::unique_ptr<Storage> disk) : disk_(std::move(disk)) {}
+
+  void write(std::uint64_t offset, std::span<const std::byte> bytes) override {
+    if (late_) disk_->write(*late_, bytes.first(std::min(bytes.size(), size_)));
+    disk_->write(offset, bytes);
+    late_ = offset;
+    size_ = bytes.size();
+  }
+  void read(std::uint64_t offset, std::span<std::byte> bytes) const override {
+    disk_->read(offset, bytes);
+  }
+
+ private:
+  std::unique_ptr<Storage> disk_;
+  std::optional<std::uint64_t> late_;
+  std::size_t size_ = 0;
+};
+
+class Scenario : private Listener {
+ public:
+  Scenario(std::uint64_t seed, Fault fault, bool checks_rules)
+      : random_(seed),
+        model_(random_),
+        capacity_{.memory = random_layout(random_, model_),
+                  .step_tokens = random_.between(8, 30),
+                  .step_rows = random_.between(2, 8),
+                  .vocab = model_.vocab(),
+                  .step_spans = random_.between(2, 12)},
+        fault_(fault),
+        runner_(capacity_, model_, fault, checks_rules),
+        engine_(runner_, nullptr, make_options()) {
+    if (random_.chance(30)) steps_to_fail_ = random_.between(1, 120);
+    fails_for_memory_ = random_.chance(50);
+    runner_.fails = [this] { return fails_now(); };
+    if (random_.chance(30))
+      runner_.read_fails = [this] { return random_.chance(3) && ++failed_reads_ > 0; };
+    is_scarce_ = random_.chance(30);
+    if (is_scarce_) runner_.start_without_memory();
+    runner_.has_memory = [this] { return runner_.superblocks_backed() < device_superblocks_; };
+    if (random_.chance(60)) add_tier();
+  }
+
+  ElasticCounts run() {
+    const std::int32_t planned = random_.between(4, 9);
+    while (requests_.size() < static_cast<std::size_t>(planned) || !engine_.idle()) {
+      if (++steps_ > 4000) throw Violation("the engine does not come to an end");
+      const bool more = requests_.size() < static_cast<std::size_t>(planned);
+      if (more && (engine_.idle() || random_.chance(15))) submit();
+      if (random_.chance(1) && !requests_.empty()) cancel(any_request());
+      if (is_scarce_ && random_.chance(4)) {
+        device_superblocks_ = random_.between(0, capacity_.memory.superblocks);
+      }
+      if (engine_.tier()) engine_.tier()->run_transfers(disk_pace());
+      if (engine_.tier() && engine_.tier()->pending() > 0 && random_.chance(40)) {
+        cancel(std::prev(requests_.end())->first);
+      }
+      step();
+      if (random_.chance(5)) engine_.audit();
+    }
+    for (const auto& [id, request] : requests_) {
+      for (std::int32_t choice = 0; choice < request.choices; ++choice) compare(id, choice);
+    }
+    runner_.read_fails = [] { return false; };
+    if (engine_.tier()) end_tier();
+    const EngineUsage usage = engine_.usage();
+    if (usage.pool.total() != capacity_.memory.bytes()) throw Violation("bytes are missing");
+    while (engine_.prefixes().evict()) {
+    }
+    engine_.audit();
+    if (!engine_.pool().all_free()) throw Violation("not every byte is back");
+    return counts(usage);
+  }
+
+ private:
+  EngineOptions make_options() {
+    EngineOptions options{.length_max = random_.between(20, 60),
+                          .sequences_max = random_.between(1, 8),
+                          .chunk_tokens = random_.between(1, 16)};
+    options.prefixes.enabled = random_.chance(95);
+    if (model_.is_recurrent() && random_.chance(30)) options.prefixes.precision = Precision::int8;
+    if (random_.chance(30)) options.prefixes.eviction = EvictionRule::lru;
+    options.prefixes.branch_tokens_min = random_.between(1, 6);
+    options.shared_tokens_min = random_.between(1, 12);
+    return options;
+  }
+
+  void add_tier() {
+    const std::int32_t calls = random_.chance(45) ? random_.between(0, 120) : 1 << 30;
+    std::unique_ptr<Storage> disk = std::make_unique<FailingDisk>(calls, disk_failures_);
+    if (fault_ == Fault::buffer_reused_too_early)
+      disk = std::make_unique<LateDisk>(std::move(disk));
+    disk_is_slow_ = random_.chance(60);
+    engine_.add_tier(
+        "disk tier", std::move(disk),
+        TierOptions{.budget_bytes = random_.chance(50) ? std::uint64_t{200'000} : 1 << 30,
+                    .bytes_per_second = 1e30,
+                    .staging_bytes = static_cast<std::size_t>(random_.between(0, 4000)),
+                    .worker = TransferWorker::caller});
+  }
+
+  /// Transfers that the disk carries out before the next step.
+  std::size_t disk_pace() {
+    if (!disk_is_slow_) return 1000;
+    return random_.chance(60) ? 0 : static_cast<std::size_t>(random_.between(1, 4));
+  }
+
+  void end_tier() {
+    SnapshotTier& tier = *engine_.tier();
+    tier.drain();
+    tier.audit();
+    const TierStats stats = tier.stats();
+    if (stats.damaged > 0) throw Violation("the disk gives back what it was given");
+    if (stats.fetched == 0 && was_reused_from_disk_)
+      throw Violation("from a disk, but nothing was");
+  }
+
+  Tokens make_prompt() {
+    Tokens prompt;
+    if (!seen_.empty() && random_.chance(75)) {
+      prompt = seen_[random_.below(seen_.size())];
+      if (random_.chance(50)) prompt.resize(random_.below(prompt.size()) + 1);
+    }
+    const auto room = static_cast<std::size_t>(engine_.length_max() - 1);
+    prompt.resize(std::min(prompt.size(), room));
+    for (int i = random_.between(prompt.empty() ? 1 : 0, 20); i > 0 && prompt.size() < room; --i) {
+      prompt.push_back(TokenId{random_.between(0, model_.vocab() - 1)});
+    }
+    return prompt;
+  }
+
+  void submit() {
+    Request request;
+    request.prompt = make_prompt();
+    request.max_tokens = random_.between(1, 16);
+    request.choices = random_.chance(80) ? 1 : random_.between(2, 4);
+    request.sampling.temperature = random_.chance(50) ? 0.0F : 1.0F;
+    request.sampling.seed = random_.bits();
+    if (random_.chance(30)) {
+      request.message_ends = {random_.between(1, static_cast<std::int32_t>(request.prompt.size()))};
+    }
+    try {
+      const RequestId id = engine_.submit(request, *this);
+      requests_.emplace(id, request);
+      seen_.push_back(request.prompt);
+    } catch (const Error& error) {
+      // More than all memory would hold: refused at once.
+      if (error.kind() != ErrorKind::memory) throw;
+      Request refused;
+      refused.choices = 0;
+      const auto number = static_cast<std::int64_t>(requests_.size());
+      requests_.emplace(RequestId{-1 - number}, refused);
+    }
+  }
+
+  RequestId any_request() {
+    return std::next(requests_.begin(),
+                     static_cast<std::ptrdiff_t>(random_.below(requests_.size())))
+        ->first;
+  }
+
+  void cancel(RequestId id) {
+    cancelled_.insert(id);
+    try {
+      engine_.cancel(id);
+    } catch (const StepFailure&) {  // what it leaves could not be read
+    }
+  }
+
+  void step() {
+    guarded([&] {
+      if (!engine_.step() && !engine_.idle()) throw Violation("nothing to do, and yet not idle");
+    });
+  }
+
+  template <typename Action>
+  void guarded(Action&& action) {
+    try {
+      action();
+    } catch (const StepFailure&) {
+      ++failed_steps_;
+      if (random_.chance(50)) steps_to_fail_ = random_.between(1, 60);
+    } catch (const Error& error) {
+      const bool is_short = failed_for_memory_ > 0 || engine_.pool().superblocks_withheld() > 0;
+      if (error.kind() != ErrorKind::memory || !is_short) throw;
+      ++short_of_memory_;
+      device_superblocks_ = capacity_.memory.superblocks;
+      // What was given back for good may be what one of them cannot do without.
+      for (const auto& [id, request] : requests_) {
+        if (failed_for_memory_ > 0) cancel(id);
+      }
+    }
+    if (engine_.pool().superblocks_withheld() > 0) ++withheld_;
+  }
+
+  /// Asked at every call of the runner that may fail.
+  bool fails_now() {
+    if (--steps_to_fail_ != 0) return false;
+    if (!fails_for_memory_) return true;
+    ++failed_for_memory_;
+    steps_to_fail_ = random_.between(1, 120);
+    throw Error(ErrorKind::memory, "device: too little, as planned");
+  }
+
+  void after_event(RequestId request) override {
+    const auto found = requests_.find(request);
+    const Heard* heard = find(request, 0);
+    if (found == requests_.end() || heard == nullptr || !heard->completion) return;
+    Tokens whole = found->second.prompt;
+    whole.insert(whole.end(), heard->completion->tokens.begin(), heard->completion->tokens.end());
+    if (seen_.size() > 8) seen_.erase(seen_.begin());
+    seen_.push_back(std::move(whole));
+  }
+
+  void compare(RequestId id, std::int32_t choice) {
+    const Request& request = requests_.at(id);
+    const Heard* heard = find(id, choice);
+    if (heard == nullptr || !heard->completion) throw Violation("a choice was never ended");
+    const Completion& got = *heard->completion;
+    ++answers_;
+    const bool was_cancelled = got.reason == FinishReason::cancelled;
+    if (was_cancelled && !cancelled_.contains(id)) throw Violation("cancelled, but by nobody");
+    const auto room = length_max_ - static_cast<std::int32_t>(request.prompt.size());
+    const auto most = static_cast<std::size_t>(std::min(request.max_tokens, room));
+    // Memory that went back to the device may have made it shorter.
+    const bool was_cut = engine_.length_max() < length_max_ && got.tokens.size() < most;
+    if (!was_cancelled && !was_cut && got.tokens.size() != most) {
+      throw Violation("an answer of another length");
+    }
+    SamplingParams sampling = request.sampling;
+    sampling.seed += static_cast<std::uint64_t>(choice);
+    NaiveLayered naive(model_);
+    for (const TokenId token : request.prompt) naive.push(token);
+    for (std::size_t i = 0; i < got.tokens.size(); ++i) {
+      const SampledToken expected = model_.draw(naive.output(), sampling, i);
+      if (got.tokens[i] != expected.token) throw Violation("other tokens than the naive model's");
+      naive.push(expected.token);
+    }
+    const Usage& usage = got.usage;
+    if (usage.reused_from == SnapshotSource::disk) was_reused_from_disk_ = true;
+    if (usage.reused_from.has_value() != (usage.reused_tokens > 0)) {
+      throw Violation("what is reused comes from somewhere");
+    }
+    const std::int32_t known = usage.reused_tokens + usage.prefilled_tokens;
+    if (!got.tokens.empty() && known != static_cast<std::int32_t>(request.prompt.size())) {
+      throw Violation("reused and prefilled tokens are not the prompt");
+    }
+  }
+
+  ElasticCounts counts(const EngineUsage& usage) {
+    const auto any = [](std::int64_t count) { return std::int64_t{count > 0}; };
+    const TierStats tier = engine_.tier() ? engine_.tier()->stats() : TierStats{};
+    return {.schedules = 1,
+            .steps = usage.steps,
+            .answers = answers_,
+            .requests = static_cast<std::int64_t>(requests_.size()),
+            .hits = any(usage.prefixes.hits),
+            .evictions = any(usage.prefixes.evicted),
+            .owner_changes = any(usage.pool.owner_changes),
+            .preemptions = any(usage.preemptions),
+            .deferrals = any(usage.deferrals),
+            .prefix_waits = any(usage.prefix_waits),
+            .spills = any(tier.spilled),
+            .fetches = any(tier.fetched),
+            .tier_waits = any(usage.tier_waits),
+            .dropped_fetches = any(tier.dropped),
+            .merges = any(usage.prefixes.pages_merged),
+            .failed_steps = any(failed_steps_),
+            .failed_reads = any(failed_reads_),
+            .failed_disks = any(disk_failures_),
+            .cancelled = any(static_cast<std::int64_t>(cancelled_.size())),
+            .packed = any(runner_.packed),
+            .moved = any(engine_compacted()),
+            .withheld = any(withheld_),
+            .shrunk = any(failed_for_memory_),
+            .short_of_memory = any(short_of_memory_),
+            .chained = any(runner_.chained_spans)};
+  }
+
+  std::int64_t engine_compacted() { return engine_.pool().compacted_units(); }
+
+  Random random_;
+  LayeredModel model_;
+  Capacity capacity_;
+  Fault fault_;
+  LayeredRunner runner_;
+  Engine engine_;
+  std::int32_t length_max_ = engine_.length_max();  ///< at first
+  std::int64_t disk_failures_ = 0, failed_steps_ = 0, failed_reads_ = 0, answers_ = 0, steps_ = 0;
+  std::int64_t failed_for_memory_ = 0, short_of_memory_ = 0, withheld_ = 0;
+  std::int64_t device_superblocks_ = 1 << 30;  ///< that it has memory for
+  bool fails_for_memory_ = false, is_scarce_ = false;
+  std::int32_t steps_to_fail_ = 0;
+  bool disk_is_slow_ = false, was_reused_from_disk_ = false;
+  std::map<RequestId, Request> requests_;
+  std::set<RequestId> cancelled_;
+  std::vector<Tokens> seen_;
+};
+
+}  // namespace
+
+ElasticCounts run_elastic_scenario(std::uint64_t seed, Fault fault, bool checks_rules) {
+  return Scenario(seed, fault, checks_rules).run();
+}
+
+}  // namespace hyb::sim
 
 using namespace hyb;
 using namespace hyb::sim;

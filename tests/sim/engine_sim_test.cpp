@@ -1,7 +1,361 @@
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
 #include <doctest/doctest.h>
 
-#include "tests/sim/engine_scenario.h"
-#include "tests/sim/seeds.h"
+#include "tests/sim/late_runner.h"
+#include "tests/sim/listener.h"
+#include "tests/sim/random.h"
+#include "tests/sim/toy_model.h"
+#include "tests/sim/toy_runner.h"
+
+namespace hyb::sim {
+
+struct EngineCounts {
+  std::int64_t steps = 0, answers = 0, preempted_tokens = 0, reused = 0, cancelled = 0,
+               failed_steps = 0, sink_failures = 0, spans_max = 0;
+  std::int64_t hits = 0, evicted = 0, prefix_waits = 0, owner_changes = 0, draws = 0;
+  std::int64_t steps_ahead = 0, dropped = 0;  ///< begun early; prepared, but never begun
+  std::int64_t refused = 0;                   ///< could not be prepared
+};
+
+/// A random life of one engine: random pools, chunks and limits; prompts that begin like earlier
+/// ones; requests submitted and cancelled at any time, also from inside a sink; steps and sinks
+/// that throw. Every answer is compared with what the naive model says alone, the books are audited
+/// after every step, and at the end only snapshots are held. Throws Violation at the first fault.
+EngineCounts run_engine_scenario(std::uint64_t seed, Bug bug = Bug::none, bool checks_rules = true);
+
+/// The same on a runner whose steps run beside the host, and whose slots hold nothing but the state
+/// behind the last token that was run. No token of a cancelled request is drawn after the call that
+/// cancels it.
+EngineCounts run_late_scenario(std::uint64_t seed, LateBug bug = LateBug::none);
+
+namespace {
+
+constexpr std::int64_t steps_max = 100'000;
+constexpr std::int32_t requests_max = 14;
+
+/// The sizes of one scenario.
+struct Setting {
+  ToyModel model;
+  Capacity capacity;
+  EngineOptions options;
+  const Tokenizer* tokenizer;
+  bool is_rough;  ///< steps and sinks fail
+  bool is_tight;  ///< so few pages and so long answers that sequences are preempted all the time
+};
+
+const FullAttention full_attention;
+
+/// Superblocks of 60 bytes that hold a few pages, slots or packed snapshots each.
+MemoryLayout elastic_layout(Random& random, const ToyModel& model, const FlatSizes& sizes) {
+  const auto cut = [&] {
+    static constexpr std::int32_t divisors[] = {1, 2, 3, 4, 5, 6};
+    return divisors[random.below(std::size(divisors))];
+  };
+  MemoryLayout layout;
+  layout.superblock_bytes = 60;
+  std::int32_t superblocks = 0;
+  if (model.attention) {
+    const std::int32_t pages = cut();
+    layout.page_tokens = sizes.page_tokens;
+    layout.groups = {{.kind = &full_attention,
+                      .page_bytes = static_cast<std::size_t>(60 / pages),
+                      .pages_per_superblock = pages}};
+    superblocks += (sizes.pages + pages - 1) / pages;
+  }
+  if (model.recurrence) {
+    const std::int32_t slots = cut(), packed = cut();
+    layout.slots = {.bytes = static_cast<std::size_t>(60 / slots), .per_superblock = slots};
+    layout.packed = {.bytes = static_cast<std::size_t>(60 / packed), .per_superblock = packed};
+    superblocks += (sizes.slots + slots - 1) / slots;
+  }
+  layout.superblocks = superblocks;
+  return layout;
+}
+
+Setting make_setting(Random& random) {
+  const std::int32_t kind = random.between(0, 7);
+  Setting setting = {.model = {.attention = kind != 0, .recurrence = kind != 1},
+                     .capacity = {},
+                     .options = {.length_max = random.between(2, 60),
+                                 .sequences_max = random.between(1, 10),
+                                 .chunk_tokens = random.between(1, 20)},
+                     .tokenizer = random.chance(70) ? &toy_tokenizer() : nullptr,
+                     .is_rough = random.chance(50),
+                     .is_tight = kind > 1 && random.chance(30)};
+  if (random.chance(20)) setting.model.nan_every = 60;
+  const bool attention = setting.model.attention;
+  FlatSizes sizes = {.pages = attention ? random.between(2, random.chance(50) ? 12 : 60) : 0,
+                     .slots = setting.model.recurrence ? random.between(1, 8) : 0,
+                     .page_tokens = attention ? random.between(1, 6) : 0};
+  setting.capacity = {.memory = {},
+                      .step_tokens = random.between(1, random.chance(30) ? 3 : 40),
+                      .step_rows = random.between(1, 10),
+                      .vocab = setting.model.vocab,
+                      .step_spans = random.between(1, 16)};
+  if (setting.is_tight) {
+    sizes.page_tokens = random.between(1, 3);
+    sizes.pages = random.between(12, 24) / sizes.page_tokens;
+    sizes.slots = 8;
+    setting.capacity.step_rows = 8;
+    setting.capacity.step_tokens = random.between(8, 20);
+    setting.options.sequences_max = 8;
+    setting.options.length_max = 40;
+  }
+  const bool is_elastic = random.chance(60);
+  setting.capacity.memory =
+      is_elastic ? elastic_layout(random, setting.model, sizes) : flat_layout(sizes);
+  PrefixCacheOptions& prefixes = setting.options.prefixes;
+  prefixes.enabled = random.chance(80);
+  if (is_elastic && random.chance(40)) prefixes.precision = Precision::int8;
+  if (random.chance(30)) prefixes.eviction = EvictionRule::lru;
+  prefixes.branch_tokens_min = random.between(1, 8);
+  setting.options.shared_tokens_min = random.between(1, 12);
+  return setting;
+}
+
+/// `earlier` begins the prompt: it is what another request may have left.
+Request make_request(Random& random, const Setting& setting, std::int32_t length_max,
+                     std::vector<TokenId> earlier) {
+  Request request;
+  const auto room = static_cast<std::size_t>(length_max) - 1;
+  earlier.resize(std::min(earlier.size(), room));
+  request.prompt = std::move(earlier);
+  const std::int32_t most = setting.is_tight ? 4 : 30;
+  const bool is_again = !request.prompt.empty() && random.chance(30);
+  const std::int32_t tokens = is_again ? 0 : random.between(request.prompt.empty() ? 1 : 0, most);
+  for (std::int32_t i = 0; i < tokens && request.prompt.size() < room; ++i) {
+    request.prompt.push_back(TokenId{random.between(0, setting.model.vocab - 1)});
+  }
+  const auto length = static_cast<std::int32_t>(request.prompt.size());
+  for (std::int32_t end = 1; end <= length; ++end) {
+    if (random.chance(4)) request.message_ends.push_back(end);
+  }
+  request.keep_snapshots = random.chance(90);
+  request.keep_logits = random.chance(60);
+  if (random.chance(15)) request.needed_later = random.between(0, length);
+  request.max_tokens = setting.is_tight || random.chance(30) ? -1 : random.between(1, 25);
+  request.choices = random.chance(60) ? 1 : random.between(2, 5);
+  request.sampling.temperature = random.chance(50) ? 0.0F : 1.0F;
+  request.sampling.seed = random.bits();
+  request.sampling.logprobs = random.chance(80) ? -1 : random.between(0, 3);
+  if (random.chance(setting.is_tight ? 20 : 70)) request.stop_tokens = {toy_end};
+  request.ignore_eos = random.chance(20);
+  request.prefill_only = request.choices == 1 && random.chance(6);
+  static const char* const stops[] = {"ab", "aa",   "bca", "aé",          "é",
+                                      "€a", "abba", "bab", "\xEF\xBF\xBD"};
+  if (setting.tokenizer != nullptr && random.chance(50)) {
+    for (int i = random.between(1, 3); i > 0; --i) {
+      request.stop.emplace_back(stops[random.below(std::size(stops))]);
+    }
+  }
+  return request;
+}
+
+class Scenario : private Listener {
+ public:
+  Scenario(std::uint64_t seed, Bug bug, bool checks_rules, std::optional<LateBug> late = {})
+      : random_(seed),
+        setting_(make_setting(random_)),
+        runner_(setting_.capacity, setting_.model, bug, checks_rules),
+        late_(runner_, ~seed, late.value_or(LateBug::none)),  // numbers of its own
+        is_late_(late.has_value()),
+        keeps_extra_token_(late == LateBug::extra_token_kept),
+        engine_(is_late_ ? static_cast<Runner&>(late_) : runner_, setting_.tokenizer,
+                with_clock(setting_.options)) {
+    runner_.fails = [this] {
+      const bool fails = setting_.is_rough && counts_.failed_steps < 10 && random_.chance(3);
+      if (fails) ++counts_.failed_steps;
+      return fails;
+    };
+  }
+
+  EngineCounts run() {
+    const auto planned = static_cast<std::size_t>(random_.between(1, requests_max));
+    while (asked_.size() < planned || !engine_.idle()) {
+      if (asked_.size() < planned && (engine_.idle() || random_.chance(20))) submit();
+      if (random_.chance(2)) guarded([&] { cancel_any(); });
+      guarded([&] {
+        if (!engine_.step() && !engine_.idle()) throw Violation("nothing to do, and yet not idle");
+      });
+      engine_.audit();
+      if (++counts_.steps > steps_max) throw Violation("the engine does not come to an end");
+    }
+    if (engine_.running() != 0 || engine_.waiting() != 0) throw Violation("idle, and yet busy");
+    for (const auto& [id, request] : asked_) {
+      for (std::int32_t choice = 0; choice < request.choices; ++choice) compare(id, choice);
+    }
+    counts_.spans_max = runner_.spans_max;
+    counts_.draws = runner_.draws;
+    late_.check();
+    const EngineUsage usage = engine_.usage();
+    if (usage.steps_ahead != late_.begun_early) throw Violation("steps begun early are counted");
+    counts_.steps_ahead = usage.steps_ahead;
+    counts_.dropped = late_.prepared - late_.begun_early;
+    counts_.refused = late_.refused;
+    counts_.hits = usage.prefixes.hits;
+    counts_.evicted = usage.prefixes.evicted;
+    counts_.prefix_waits = usage.prefix_waits;
+    counts_.owner_changes = usage.pool.owner_changes;
+    if (usage.pool.total() != setting_.capacity.memory.bytes())
+      throw Violation("bytes are missing");
+    engine_.prefixes().clear();
+    if (!engine_.pool().all_free()) throw Violation("memory is lost");
+    return counts_;
+  }
+
+ private:
+  void submit() {
+    Request request = make_request(random_, setting_, engine_.length_max(), earlier_tokens());
+    request.token_times = is_late_;
+    const RequestId id = engine_.submit(request, *this);
+    asked_.emplace_back(id, std::move(request));
+  }
+
+  /// Half of the time the begin of an earlier prompt, with its answer when there is one.
+  std::vector<TokenId> earlier_tokens() {
+    if (asked_.empty() || random_.chance(setting_.is_tight ? 80 : 50)) return {};
+    const auto& [id, request] = asked_[random_.below(asked_.size())];
+    if (random_.chance(30)) return request.prompt;
+    std::vector<TokenId> tokens = request.prompt;
+    const Heard* heard = find(id, 0);
+    if (heard != nullptr && heard->completion && random_.chance(70)) {
+      const std::vector<TokenId>& answer = heard->completion->tokens;
+      tokens.insert(tokens.end(), answer.begin(), answer.end());
+    }
+    if (random_.chance(50)) tokens.resize(random_.below(tokens.size() + 1));
+    return tokens;
+  }
+
+  /// A few times only, or everything that got stuck would be cancelled in the end.
+  void cancel(RequestId id) {
+    if (cancels_left_-- <= 0) return;
+    cancelled_.emplace(id, now_);
+    if (keeps_extra_token_) engine_.pool();  // ends the step under way, which takes what it drew
+    engine_.cancel(id);
+  }
+
+  void cancel_any() {
+    if (!asked_.empty()) cancel(asked_[random_.below(asked_.size())].first);
+  }
+
+  template <typename Action>
+  void guarded(Action&& action) {
+    try {
+      action();
+    } catch (const StepFailure&) {
+    } catch (const SinkFailure&) {
+      ++counts_.sink_failures;
+    }
+  }
+
+  /// The engine is called back, and sometimes let down.
+  void after_event(RequestId request) override {
+    if (random_.chance(1)) cancel(request);
+    if (random_.chance(1)) cancel_any();
+    if (random_.chance(2) && asked_.size() < requests_max) submit();
+    if (setting_.is_rough && random_.chance(2)) throw SinkFailure();
+  }
+
+  void compare(RequestId id, std::int32_t choice) {
+    const auto same = [&](const auto& entry) { return entry.first == id; };
+    const Request& request = std::find_if(asked_.begin(), asked_.end(), same)->second;
+    const Heard* heard = find(id, choice);
+    if (heard == nullptr || !heard->completion) throw Violation("a choice was never ended");
+    const Completion& got = *heard->completion;
+    const ToyAnswer expected =
+        answer_of(setting_.model, setting_.tokenizer, engine_.length_max(), request, choice);
+    ++counts_.answers;
+    if (request.prefill_only) {
+      if (!got.tokens.empty() || !got.text.empty()) throw Violation("tokens of nothing asked");
+      const auto prompt = static_cast<std::int32_t>(request.prompt.size());
+      const std::int32_t known = got.usage.reused_tokens + got.usage.prefilled_tokens;
+      if (got.reason == FinishReason::stop ? known != prompt : !cancelled_.contains(id)) {
+        throw Violation("a prompt was not prefilled");
+      }
+      return;
+    }
+    if (!setting_.is_rough) counts_.preempted_tokens += got.usage.recomputed_tokens;
+    counts_.reused += got.usage.reused_tokens;
+    check_usage(request, got);
+    if (got.reason == FinishReason::cancelled) {
+      ++counts_.cancelled;
+      if (!cancelled_.contains(id)) throw Violation("cancelled, but by nobody");
+      for (const std::chrono::steady_clock::time_point time : got.token_times) {
+        if (time > cancelled_.at(id)) throw Violation("a token was drawn after its request's end");
+      }
+      if (got.tokens.size() > expected.tokens.size() ||
+          !std::equal(got.tokens.begin(), got.tokens.end(), expected.tokens.begin())) {
+        throw Violation("a cancelled answer is not the begin of the naive one");
+      }
+      if (got.text != text_of(setting_.tokenizer, request, got.tokens)) {
+        throw Violation("a cancelled answer has another text");
+      }
+      return;
+    }
+    if (got.tokens != expected.tokens) throw Violation("other tokens than the naive model's");
+    if (got.text != expected.text) throw Violation("another text than the naive one");
+    if (got.reason != expected.reason) throw Violation("another reason than the naive one");
+    if (got.error.empty() != (got.reason != FinishReason::error)) throw Violation("error text");
+  }
+
+  static void check_usage(const Request& request, const Completion& got) {
+    const Usage& usage = got.usage;
+    const auto prompt = static_cast<std::int32_t>(request.prompt.size());
+    if (usage.prompt_tokens != prompt) throw Violation("usage: prompt");
+    if (usage.completion_tokens != static_cast<std::int32_t>(got.tokens.size())) {
+      throw Violation("usage: completion");
+    }
+    const std::int32_t known = usage.reused_tokens + usage.prefilled_tokens;
+    if (known > prompt || (!got.tokens.empty() && known != prompt)) {
+      throw Violation("usage: reused and prefilled tokens are not the prompt");
+    }
+    if (usage.queued.count() < 0 || usage.prefill.count() < 0 || usage.decode.count() < 0) {
+      throw Violation("usage: time runs backwards");
+    }
+    const std::size_t events = request.sampling.logprobs < 0 ? 0 : got.tokens.size();
+    if (got.events.size() != events) throw Violation("one event per token when asked for");
+  }
+
+  /// Every look at the clock finds it later.
+  EngineOptions with_clock(EngineOptions options) {
+    if (is_late_) options.now = [this] { return now_ += std::chrono::nanoseconds(1); };
+    return options;
+  }
+
+  Random random_;
+  Setting setting_;
+  ToyRunner runner_;
+  LateRunner late_;
+  bool is_late_, keeps_extra_token_;
+  std::chrono::steady_clock::time_point now_{std::chrono::hours(1)};
+  Engine engine_;
+  std::vector<std::pair<RequestId, Request>> asked_;
+  std::map<RequestId, std::chrono::steady_clock::time_point>
+      cancelled_;  ///< and when for the first time
+  std::int32_t cancels_left_ = random_.between(0, 4);
+  EngineCounts counts_;
+};
+
+}  // namespace
+
+EngineCounts run_engine_scenario(std::uint64_t seed, Bug bug, bool checks_rules) {
+  return Scenario(seed, bug, checks_rules).run();
+}
+
+EngineCounts run_late_scenario(std::uint64_t seed, LateBug bug) {
+  // No bug where nothing is drafted: a slot holds the state at its span's end alone, as a real one
+  // does, so a token too many in it is seen.
+  return Scenario(seed, Bug::rejected_tokens_kept, true, bug).run();
+}
+
+}  // namespace hyb::sim
 
 using namespace hyb;
 using namespace hyb::sim;
@@ -64,6 +418,50 @@ TEST_SUITE("sim/engine") {
       CAPTURE(name_of(bug));
       CHECK(is_found(bug, true));
       CHECK(is_found(bug, false));
+    }
+  }
+}
+
+TEST_SUITE("sim/late") {
+  TEST_CASE("steps that run beside the host, at any pace, change no answer") {
+    EngineCounts sum;
+    const bool are_all = run_seeds(1500, [&](std::uint64_t seed) {
+      const EngineCounts counts = run_late_scenario(seed);
+      sum.steps += counts.steps;
+      sum.steps_ahead += counts.steps_ahead;
+      sum.dropped += counts.dropped;
+      sum.refused += counts.refused;
+      sum.answers += counts.answers;
+      sum.cancelled += counts.cancelled;
+      sum.failed_steps += counts.failed_steps;
+      sum.sink_failures += counts.sink_failures;
+      sum.reused += counts.reused;
+      sum.preempted_tokens += counts.preempted_tokens;
+      sum.hits += counts.hits;
+    });
+    MESSAGE("steps " << sum.steps << ", begun early " << sum.steps_ahead << ", prepared in vain "
+                     << sum.dropped << ", not prepared " << sum.refused << ", answers "
+                     << sum.answers << ", cancelled " << sum.cancelled << ", failed steps "
+                     << sum.failed_steps << ", failed sinks " << sum.sink_failures << ", reused "
+                     << sum.reused << ", preempted tokens " << sum.preempted_tokens << ", hits "
+                     << sum.hits);
+    if (!are_all) return;
+    CHECK(sum.steps_ahead > 10'000);
+    CHECK(sum.dropped > 300);
+    CHECK(sum.refused > 300);
+    CHECK(sum.cancelled > 300);
+    CHECK(sum.failed_steps > 500);
+    CHECK(sum.sink_failures > 100);
+    CHECK(sum.reused > 10'000);
+    CHECK(sum.hits > 1'000);
+  }
+
+  TEST_CASE("planted bugs are found") {
+    for (const LateBug bug :
+         {LateBug::delivered_twice, LateBug::token_lost, LateBug::rows_exchanged,
+          LateBug::runs_unasked, LateBug::step_lost, LateBug::extra_token_kept}) {
+      CAPTURE(name_of(bug));
+      CHECK(any_seed_fails(300, [&](std::uint64_t seed) { run_late_scenario(seed, bug); }));
     }
   }
 }

@@ -5,7 +5,7 @@
 
 #include "tests/sim/listener.h"
 #include "tests/sim/random.h"
-#include "tests/sim/toy_answer.h"
+#include "tests/sim/toy_model.h"
 #include "tests/sim/toy_runner.h"
 
 using namespace hyb;

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/engine/trace_recorder.h"
+#include "core/engine/trace.h"
 #include "tests/sim/desk.h"
 
 using namespace hyb;

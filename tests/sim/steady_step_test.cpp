@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/engine/engine.h"
-#include "core/memory/kind.h"
+#include "core/memory/pool/layout.h"
 
 namespace {
 

@@ -1,5 +1,7 @@
 #include "tests/sim/toy_model.h"
 
+#include <algorithm>
+
 namespace hyb::sim {
 
 std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
@@ -55,6 +57,102 @@ void NaiveToy::push(TokenId token) {
 std::uint64_t NaiveToy::output() const {
   const auto key = [&](std::int32_t i) { return keys_[static_cast<std::size_t>(i)]; };
   return output_of(model_, static_cast<std::int32_t>(keys_.size()), recurrent_, key);
+}
+
+const Tokenizer& toy_tokenizer() {
+  static const Tokenizer tokenizer = Tokenizer::from_json(R"({
+    "version": "1.0", "truncation": null, "padding": null, "normalizer": null,
+    "post_processor": null,
+    "added_tokens": [{"id": 10, "content": "<end>", "single_word": false, "lstrip": false,
+                      "rstrip": false, "normalized": false, "special": true}],
+    "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true,
+                      "use_regex": false},
+    "decoder": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true,
+                "use_regex": false},
+    "model": {"type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
+              "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false,
+              "vocab": {"a": 0, "b": 1, "c": 2, "ab": 3, "ba": 4, "Ã": 5, "©": 6, "â": 7, "Ĥ": 8,
+                        "¬": 9, "<end>": 10, "aab": 11, "cab": 12, "bb": 13, "aa": 14, "bca": 15},
+              "merges": []}
+  })",
+                                                          "toy tokenizer");
+  return tokenizer;
+}
+
+PlainText cut_at_stop(std::string text, std::span<const std::string> stop) {
+  std::size_t end = std::string::npos, begin = 0;
+  for (const std::string& string : stop) {
+    const std::size_t at = text.find(string);
+    if (at == std::string::npos) continue;
+    const std::size_t after = at + string.size();
+    if (after < end || (after == end && at < begin)) {
+      end = after;
+      begin = at;
+    }
+  }
+  if (end == std::string::npos) return {std::move(text), false};
+  text.resize(begin);
+  return {std::move(text), true};
+}
+
+namespace {
+
+bool is_stop_token(const Request& request, TokenId token) {
+  const auto& stop = request.stop_tokens;
+  return !request.ignore_eos && std::find(stop.begin(), stop.end(), token) != stop.end();
+}
+
+}  // namespace
+
+ToyAnswer answer_of(const ToyModel& model, const Tokenizer* tokenizer, std::int32_t length_max,
+                    const Request& request, std::int32_t choice) {
+  SamplingParams sampling = request.sampling;
+  sampling.seed += static_cast<std::uint64_t>(choice);
+  NaiveToy naive(model);
+  for (const TokenId token : request.prompt) naive.push(token);
+  const auto room = static_cast<std::size_t>(length_max) - request.prompt.size();
+  const std::size_t most =
+      request.max_tokens < 0 ? room : std::min(room, static_cast<std::size_t>(request.max_tokens));
+  ToyAnswer answer;
+  for (;;) {
+    const SampledToken sampled = draw(model, naive.output(), sampling, answer.tokens.size());
+    if (!sampled.finite) {
+      answer.reason = FinishReason::error;
+      break;
+    }
+    answer.tokens.push_back(sampled.token);
+    naive.push(sampled.token);
+    if (is_stop_token(request, sampled.token)) {
+      answer.reason = FinishReason::stop;
+      break;
+    }
+    const bool full = answer.tokens.size() == most;
+    if (tokenizer != nullptr) {
+      TextStream stream(*tokenizer);
+      std::string text;
+      for (const TokenId token : answer.tokens) text += stream.push(token);
+      if (full) text += stream.flush();
+      if (cut_at_stop(text, request.stop).stopped) {
+        answer.reason = FinishReason::stop;
+        break;
+      }
+    }
+    if (full) break;
+  }
+  answer.text = text_of(tokenizer, request, answer.tokens);
+  return answer;
+}
+
+std::string text_of(const Tokenizer* tokenizer, const Request& request,
+                    const std::vector<TokenId>& tokens) {
+  if (tokenizer == nullptr) return {};
+  TextStream stream(*tokenizer);
+  std::string text;
+  for (const TokenId token : tokens) {
+    if (!is_stop_token(request, token)) text += stream.push(token);
+  }
+  text += stream.flush();
+  return cut_at_stop(text, request.stop).text;
 }
 
 }  // namespace hyb::sim

@@ -2,10 +2,13 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "core/base/ids.h"
+#include "core/engine/request.h"
 #include "core/engine/sampling.h"
+#include "core/text/tokenizer.h"
 
 namespace hyb::sim {
 
@@ -61,5 +64,33 @@ class NaiveToy {
   std::vector<std::uint64_t> keys_;
   std::uint64_t recurrent_ = 0;
 };
+
+/// 16 tokens: letters, longer pieces, single bytes of "é" and "€", and one special token.
+const Tokenizer& toy_tokenizer();
+
+inline constexpr TokenId toy_end{10};
+
+/// A text cut before the stop string that is complete first (of those the longest), by plain
+/// search.
+struct PlainText {
+  std::string text;
+  bool stopped = false;
+};
+PlainText cut_at_stop(std::string text, std::span<const std::string> stop);
+
+/// What one choice of a request has to be answered: computed alone, by the naive model, with plain
+/// string search.
+struct ToyAnswer {
+  std::vector<TokenId> tokens;
+  std::string text;
+  FinishReason reason = FinishReason::length;
+};
+
+ToyAnswer answer_of(const ToyModel& model, const Tokenizer* tokenizer, std::int32_t length_max,
+                    const Request& request, std::int32_t choice);
+
+/// The text of an answer that was cut off after `tokens`.
+std::string text_of(const Tokenizer* tokenizer, const Request& request,
+                    const std::vector<TokenId>& tokens);
 
 }  // namespace hyb::sim

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "core/memory/snapshot_carrier.h"
+#include "core/memory/prefix/snapshot_io.h"
 #include "tests/support/byte_runner.h"
 
 namespace hyb::testing {

@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
-#include "core/memory/layout.h"
-#include "kernels/arena/host_superblocks.h"
+#include "core/memory/pool/layout.h"
+#include "kernels/arena/superblocks.h"
 #include "kernels/buffer.h"
 
 using namespace hyb;

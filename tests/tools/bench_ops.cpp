@@ -12,14 +12,12 @@
 #include <random>
 
 #include "kernels/ops/attention.h"
-#include "kernels/ops/causal_conv.h"
+#include "kernels/ops/conv.h"
 #include "kernels/ops/gated_norm.h"
-#include "kernels/ops/kv_write.h"
 #include "kernels/ops/pack_snapshot.h"
 #include "kernels/ops/rms_norm.h"
-#include "kernels/ops/rope.h"
+#include "kernels/ops/rope_kv_write.h"
 #include "kernels/ops/sample.h"
-#include "kernels/ops/short_conv.h"
 #include "kernels/ops/ssd.h"
 #include "kernels/probe.h"
 #include "kernels/visit.h"

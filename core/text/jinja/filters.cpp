@@ -2,16 +2,707 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+#include <optional>
+#include <span>
 
-#include "core/text/jinja/access.h"
-#include "core/text/jinja/fault.h"
 #include "core/text/jinja/format.h"
-#include "core/text/jinja/json_format.h"
+#include "core/text/jinja/globals.h"
+#include "core/text/jinja/json.h"
+#include "core/text/jinja/methods.h"
 #include "core/text/jinja/operators.h"
 #include "core/text/jinja/runtime.h"
+#include "core/text/jinja/text_functions.h"
+#include "core/text/jinja/unicode.h"
+#include "core/text/jinja/value.h"
 
 namespace hyb::jinja {
 namespace {
+
+// Filters that work on text; other values are turned into text first.
+
+template <Text (*function)(Runtime&, const Text&)>
+Value filter_case(Runtime& runtime, const Value& input, const Arguments& arguments) {
+  const Bound in(arguments, "a case filter", {});
+  return Value(function(runtime, to_text(runtime, input)));
+}
+
+Value filter_trim(Runtime& runtime, const Value& input, const Arguments& arguments) {
+  const Bound in(arguments, "trim", {"chars"});
+  const auto characters = in.given(0) ? std::optional<Text>(in.text(0)) : std::nullopt;
+  return Value(strip(runtime, to_text(runtime, input), characters));
+}
+
+Value filter_replace(Runtime& runtime, const Value& input, const Arguments& arguments) {
+  const Bound in(arguments, "replace", {"old", "new", "count"}, 2);
+  return Value(replace(runtime, to_text(runtime, input),
+                       {.old = to_text(runtime, in[0]),
+                        .fresh = to_text(runtime, in[1]),
+                        .count = in.integer(2, -1)}));
+}
+
+Text indention_of(Runtime& runtime, const Bound& in) {
+  if (in[0].is_text()) return in[0].text();
+  const std::int64_t width = std::max<std::int64_t>(in.integer(0, 4), 0);
+  return pad(runtime, Text{}, {.left = static_cast<std::size_t>(width)});
+}
+
+Value filter_indent(Runtime& runtime, const Value& input, const Arguments& arguments) {
+  const Bound in(arguments, "indent", {"width", "first", "blank"});
+  if (!input.is_text()) throw Fault("indent takes a string, got " + type_name(input));
+  const Text indention = indention_of(runtime, in);
+  const bool blank = in.truth(2, false);
+  // A line end is added, so that the last line counts even if it is empty.
+  MarkedBuffer& with_end = runtime.new_buffer();
+  append(runtime.meter(), with_end, input.text());
+  with_end.append(runtime.meter(), "\n", TextSource::tmpl);
+  const std::vector<Text> lines = split_lines(runtime, Runtime::whole(with_end), false);
+  MarkedBuffer& out = runtime.new_buffer();
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    if (i > 0) out.append(runtime.meter(), "\n", TextSource::tmpl);
+    const bool wanted = i == 0 ? in.truth(1, false) : blank || !lines[i].empty();
+    if (wanted) append(runtime.meter(), out, indention);
+    append(runtime.meter(), out, lines[i]);
+  }
+  return Value(Runtime::whole(out));
+}
+
+Value filter_escape(Runtime& runtime, const Value& input, const Arguments& arguments) {
+  const Bound in(arguments, "escape", {});
+  MarkedBuffer& out = runtime.new_buffer();
+  to_text(runtime, input).for_each_run([&](std::string_view bytes, TextSource source) {
+    std::string escaped;
+    for (const char c : bytes) {
+      switch (c) {
+        case '&':
+          escaped += "&amp;";
+          break;
+        case '<':
+          escaped += "&lt;";
+          break;
+        case '>':
+          escaped += "&gt;";
+          break;
+        case '"':
+          escaped += "&#34;";
+          break;
+        case '\'':
+          escaped += "&#39;";
+          break;
+        default:
+          escaped += c;
+      }
+    }
+    out.append(runtime.meter(), escaped, source);
+  });
+  return Value(Runtime::whole(out));
+}
+
+/// urllib.parse.quote with "/" kept.
+Value filter_urlencode(Runtime& runtime, const Value& input, const Arguments& arguments) {
+  const Bound in(arguments, "urlencode", {});
+  if (is_iterable(input) && !input.is_text() && !input.is_undefined()) {
+    throw Fault("urlencode takes a string, got " + type_name(input));
+  }
+  static constexpr std::string_view kept =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-~/";
+  MarkedBuffer& out = runtime.new_buffer();
+  to_text(runtime, input).for_each_run([&](std::string_view bytes, TextSource source) {
+    std::string quoted;
+    for (const char c : bytes) {
+      if (kept.find(c) != std::string_view::npos) {
+        quoted += c;
+        continue;
+      }
+      std::array<char, 4> hex{};
+      std::snprintf(hex.data(), hex.size(), "%%%02X", static_cast<unsigned char>(c));
+      quoted += hex.data();
+    }
+    out.append(runtime.meter(), quoted, source);
+  });
+  return Value(Runtime::whole(out));
+}
+
+Value filter_wordcount(Runtime& runtime, const Value& input, const Arguments& arguments) {
+  const Bound in(arguments, "wordcount", {});
+  const Text text = to_text(runtime, input);
+  const std::string_view view = text.view();
+  runtime.meter().step_bytes(view.size());
+  std::int64_t words = 0;
+  bool inside = false;
+  for (std::size_t at = 0; at < view.size(); at += character_bytes(view, at)) {
+    const char32_t c = decode_character(view, at);
+    const bool word = c == '_' || is_alphabetic(c) || is_numeric(c);
+    words += word && !inside ? 1 : 0;
+    inside = word;
+  }
+  return Value(words);
+}
+
+Value filter_format(Runtime& runtime, const Value& input, const Arguments& arguments) {
+  if (!arguments.positional.empty() && !arguments.named.empty()) {
+    throw Fault("format takes positional or named arguments, not both");
+  }
+  Value values;
+  if (arguments.named.empty()) {
+    List& list = runtime.new_list();
+    for (const Value& value : arguments.positional) runtime.push(list, value);
+    values = Value(Kind::tuple, &list);
+  } else {
+    Dict& dict = runtime.new_dict();
+    for (const auto& [name, value] : arguments.named) {
+      runtime.set(dict, runtime.text_value(name), value);
+    }
+    values = Value(Kind::dict, &dict);
+  }
+  return Value(format_percent(runtime, to_text(runtime, input), values));
+}
+
+Value filter_center(Runtime& runtime, const Value& input, const Arguments& arguments) {
+  const Bound in(arguments, "center", {"width"});
+  const Arguments width{.positional = {Value(in.integer(0, 80))}};
+  return call_method(runtime, Value(to_text(runtime, input)), "center", width);
+}
+
+Value filter_truncate(Runtime& runtime, const Value& input, const Arguments& arguments) {
+  const Bound in(arguments, "truncate", {"length", "killwords", "end", "leeway"});
+  if (!input.is_text()) throw Fault("truncate takes a string, got " + type_name(input));
+  const Text text = input.text();
+  const std::int64_t most = in.integer(0, 255);
+  const Text end = in.text_or(2, runtime.text("..."));
+  const std::int64_t leeway = in.integer(3, 5);
+  const auto end_count = static_cast<std::int64_t>(character_count(end));
+  if (most < end_count || leeway < 0) throw Fault("truncate: 'length' or 'leeway' is too small");
+  runtime.meter().step_bytes(text.size());
+  const auto count = static_cast<std::int64_t>(character_count(text));
+  if (count - leeway <= most) return input;
+  Text kept = text.slice(0, byte_offset(text, static_cast<std::size_t>(most - end_count)));
+  if (!in.truth(1, false)) {
+    const std::size_t space = kept.view().rfind(' ');
+    if (space != std::string_view::npos) kept = kept.slice(0, space);
+  }
+  return Value(runtime.concatenate(kept, end));
+}
+
+std::span<const FunctionEntry> text_filters() {
+  static constexpr FunctionEntry table[] = {{"trim", filter_trim},
+                                            {"upper", filter_case<upper>},
+                                            {"lower", filter_case<lower>},
+                                            {"capitalize", filter_case<capitalize>},
+                                            {"title", filter_case<title_words>},
+                                            {"replace", filter_replace},
+                                            {"indent", filter_indent},
+                                            {"escape", filter_escape},
+                                            {"e", filter_escape},
+                                            {"forceescape", filter_escape},
+                                            {"urlencode", filter_urlencode},
+                                            {"wordcount", filter_wordcount},
+                                            {"format", filter_format},
+                                            {"center", filter_center},
+                                            {"truncate", filter_truncate}};
+  return table;
+}
+
+// Filters that work on numbers.
+
+constexpr std::int64_t precision_max = 300;
+
+std::string_view stripped(std::string_view text) {
+  while (!text.empty() && is_space(static_cast<unsigned char>(text.front()))) text.remove_prefix(1);
+  while (!text.empty() && is_space(static_cast<unsigned char>(text.back()))) text.remove_suffix(1);
+  return text;
+}
+
+/// Takes single underscores between digits out; nothing if they stand elsewhere.
+std::optional<std::string> without_underscores(std::string_view text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '_') {
+      out += text[i];
+      continue;
+    }
+    const auto alphanumeric = [&](std::size_t at) {
+      return at < text.size() && std::isalnum(static_cast<unsigned char>(text[at])) != 0;
+    };
+    if (i == 0 || !alphanumeric(i - 1) || !alphanumeric(i + 1)) return std::nullopt;
+  }
+  return out;
+}
+
+/// int(text, base) of Python; nothing if the text is no integer.
+std::optional<std::int64_t> parse_integer(std::string_view text, int base) {
+  text = stripped(text);
+  const bool negative = text.starts_with('-');
+  if (negative || text.starts_with('+')) text.remove_prefix(1);
+  if (text.size() > 2 && text[0] == '0') {
+    const char mark = static_cast<char>(text[1] | 0x20);
+    const int marked = mark == 'x' ? 16 : (mark == 'o' ? 8 : (mark == 'b' ? 2 : 0));
+    if (marked != 0 && marked == base) text.remove_prefix(text[2] == '_' ? 3 : 2);
+  }
+  const auto digits = without_underscores(text);
+  if (!digits || digits->empty() || (*digits)[0] == '-') return std::nullopt;
+  const std::string signed_digits = negative ? "-" + *digits : *digits;
+  std::int64_t value = 0;
+  const char* end = signed_digits.data() + signed_digits.size();
+  const auto read = std::from_chars(signed_digits.data(), end, value, base);
+  if (read.ec == std::errc::invalid_argument || read.ptr != end) return std::nullopt;
+  if (read.ec != std::errc{}) throw Fault("int: the integer is over 64 bits");
+  return value;
+}
+
+/// float(text) of Python.
+std::optional<double> parse_real(std::string_view text) {
+  text = stripped(text);
+  const bool negative = text.starts_with('-');
+  if (negative || text.starts_with('+')) text.remove_prefix(1);
+  const auto digits = without_underscores(text);
+  if (!digits || digits->empty() || (*digits)[0] == '-') return std::nullopt;
+  double value = 0;
+  const char* end = digits->data() + digits->size();
+  const auto read = std::from_chars(digits->data(), end, value);
+  if (read.ptr != end || read.ec == std::errc::invalid_argument) return std::nullopt;
+  if (read.ec == std::errc::result_out_of_range) value = std::strtod(digits->c_str(), nullptr);
+  if (digits->find('(') != std::string::npos) return std::nullopt;  // nan(...)
+  return negative ? -value : value;
+}
+
+std::int64_t truncated(double real) {
+  if (std::isnan(real)) throw Fault("int: not a number");
+  if (!(std::abs(real) < 9223372036854775808.0)) throw Fault("int: the number is over 64 bits");
+  return static_cast<std::int64_t>(real);
+}
+
+Value filter_int(Runtime&, const Value& input, const Arguments& arguments) {
+  const Bound in(arguments, "int", {"default", "base"});
+  const Value fallback = in.has(0) ? in[0] : Value(std::int64_t{0});
+  if (input.is_undefined()) fail_undefined(input);
+  if (input.is_integral()) return Value(input.integer());
+  if (input.is(Kind::real)) {
+    return std::isnan(input.real()) ? fallback : Value(truncated(input.real()));
+  }
+  if (!input.is_text()) return fallback;
+  const std::int64_t base = in.integer(1, 10);
+  if (base < 2 || base > 36) throw Fault("int: 'base' is 2 to 36");
+  if (const auto integer = parse_integer(input.view(), static_cast<int>(base))) {
+    return Value(*integer);
+  }
+  const auto real = parse_real(input.view());
+  return real && !std::isnan(*real) ? Value(truncated(*real)) : fallback;
+}
+
+Value filter_float(Runtime&, const Value& input, const Arguments& arguments) {
+  const Bound in(arguments, "float", {"default"});
+  const Value fallback = in.has(0) ? in[0] : Value(0.0);
+  if (input.is_undefined()) fail_undefined(input);
+  if (input.is_number()) return Value(input.real());
+  if (!input.is_text()) return fallback;
+  const auto real = parse_real(input.view());
+  return real ? Value(*real) : fallback;
+}
+
+Value filter_abs(Runtime&, const Value& input, const Arguments& arguments) {
+  const Bound in(arguments, "abs", {});
+  if (input.is_undefined()) fail_undefined(input);
+  if (input.is(Kind::real)) return Value(std::abs(input.real()));
+  if (!input.is_integral()) throw Fault("abs takes a number, got " + type_name(input));
+  return input.integer() < 0 ? negate(input) : Value(input.integer());
+}
+
+/// round(real, precision) of Python: the nearest decimal, ties to even, of the exact value.
+double round_real(double real, std::int64_t precision) {
+  if (!std::isfinite(real)) return real;
+  if (precision > precision_max) return real;
+  if (precision >= 0) {
+    std::string text(512 + 2 * precision_max, '\0');
+    const int size =
+        std::snprintf(text.data(), text.size(), "%.*f", static_cast<int>(precision), real);
+    text.resize(static_cast<std::size_t>(size));
+    return std::strtod(text.c_str(), nullptr);
+  }
+  if (precision < -precision_max) return std::copysign(0.0, real);
+  const double unit = std::pow(10.0, static_cast<double>(-precision));
+  return std::nearbyint(real / unit) * unit;
+}
+
+Value round_integer(std::int64_t value, std::int64_t precision) {
+  if (precision >= 0) return Value(value);
+  if (precision < -18) return Value(std::int64_t{0});
+  std::int64_t unit = 1;
+  for (std::int64_t i = precision; i < 0; ++i) unit *= 10;
+  std::int64_t rest = value % unit;
+  if (rest < 0) rest += unit;
+  const std::int64_t low = (value - rest) / unit;
+  const bool up = rest > unit / 2 || (rest == unit / 2 && unit > 1 && low % 2 != 0);
+  std::int64_t rounded = 0;
+  if (__builtin_mul_overflow(low + (up ? 1 : 0), unit, &rounded))
+    throw Fault("round: over 64 bits");
+  return Value(rounded);
+}
+
+Value filter_round(Runtime& runtime, const Value& input, const Arguments& arguments) {
+  const Bound in(arguments, "round", {"precision", "method"});
+  if (input.is_undefined()) fail_undefined(input);
+  if (!input.is_number()) throw Fault("round takes a number, got " + type_name(input));
+  const std::int64_t precision = in.integer(0, 0);
+  const std::string_view method = in.has(1) ? in.text(1).view() : "common";
+  if (method == "common") {
+    return input.is_integral() ? round_integer(input.integer(), precision)
+                               : Value(round_real(input.real(), precision));
+  }
+  if (method != "ceil" && method != "floor")
+    throw Fault("round: 'method' is common, ceil or floor");
+  // As Jinja does it: func(value * 10**precision) / 10**precision.
+  const Value unit =
+      binary(runtime, BinaryOperator::power, Value(std::int64_t{10}), Value(precision));
+  const Value scaled = binary(runtime, BinaryOperator::multiply, input, unit);
+  const double real = scaled.real();
+  if (!std::isfinite(real)) throw Fault("round: the number is not finite");
+  const Value whole = scaled.is_integral()
+                          ? scaled
+                          : Value(truncated(method == "ceil" ? std::ceil(real) : std::floor(real)));
+  return binary(runtime, BinaryOperator::divide, whole, unit);
+}
+
+std::span<const FunctionEntry> number_filters() {
+  static constexpr FunctionEntry table[] = {
+      {"int", filter_int}, {"float", filter_float}, {"abs", filter_abs}, {"round", filter_round}};
+  return table;
+}
+
+// Filters that take sequences apart and put them together.
+
+Value filter_list(Runtime& runtime, const Value& input, const Arguments& arguments) {
+  const Bound in(arguments, "list", {});
+  return Value(Kind::list, &iterate(runtime, input));
+}
+
+Value filter_join(Runtime& runtime, const Value& input, const Arguments& arguments) {
+  const Bound in(arguments, "join", {"d", "attribute"});
+  List& parts = iterate(runtime, input);
+  for (Value& part : parts.items) {
+    part = Value(to_text(runtime, get_path(runtime, part, in[1])));
+  }
+  return Value(join(runtime, in.has(0) ? to_text(runtime, in[0]) : Text{}, parts));
+}
+
+Value filter_first(Runtime& runtime, const Value& input, const Arguments& arguments) {
+  const Bound in(arguments, "first", {});
+  if (input.is(Kind::generator)) {
+    List& from = input.list();
+    return from.next < from.items.size() ? from.items[from.next++] : Value{};
+  }
+  if (input.is(Kind::dict)) {
+    return input.dict().size() > 0 ? input.dict().entries().front().first : Value{};
+  }
+  if (input.is_text() || input.is(Kind::list))
+    return get_item(runtime, input, Value(std::int64_t{0}));
+  const List& items = iterate(runtime, input);
+  return items.items.empty() ? Value{} : items.items.front();
+}
+
+Value filter_last(Runtime& runtime, const Value& input, const Arguments& arguments) {
+  const Bound in(arguments, "last", {});
+  if (input.is(Kind::generator)) throw Fault("last takes a sequence: put |list before it");
+  if (input.is(Kind::dict)) {
+    return input.dict().size() > 0 ? input.dict().entries().back().first : Value{};
+  }
+  if (input.is_text() || input.is(Kind::list)) {
+    return get_item(runtime, input, Value(std::int64_t{-1}));
+  }
+  const List& items = iterate(runtime, input);
+  return items.items.empty() ? Value{} : items.items.back();
+}
+
+Value filter_reverse(Runtime& runtime, const Value& input, const Arguments& arguments) {
+  const Bound in(arguments, "reverse", {});
+  if (input.is_text()) {
+    return get_slice(runtime, input, {.step = Value(std::int64_t{-1})});
+  }
+  List& items = iterate(runtime, input);
+  std::reverse(items.items.begin(), items.items.end());
+  return Value(input.is(Kind::generator) ? Kind::list : Kind::generator, &items);
+}
+
+Value filter_items(Runtime& runtime, const Value& input, const Arguments& arguments) {
+  const Bound in(arguments, "items", {});
+  List& out = runtime.new_list();
+  if (!input.is_undefined()) {
+    if (!input.is(Kind::dict)) throw Fault("items takes a dict, got " + type_name(input));
+    for (const auto& [key, value] : input.dict().entries()) {
+      List& pair = runtime.new_list();
+      runtime.push(pair, key);
+      runtime.push(pair, value);
+      runtime.push(out, Value(Kind::tuple, &pair));
+    }
+  }
+  return Value(Kind::generator, &out);
+}
+
+Value filter_sum(Runtime& runtime, const Value& input, const Arguments& arguments) {
+  const Bound in(arguments, "sum", {"attribute", "start"});
+  Value total = in.has(1) ? in[1] : Value(std::int64_t{0});
+  if (total.is_text()) throw Fault("sum can't add strings: use join");
+  for (const Value& item : iterate(runtime, input).items) {
+    total = binary(runtime, BinaryOperator::add, total, get_path(runtime, item, in[0]));
+  }
+  return total;
+}
+
+Value filter_batch(Runtime& runtime, const Value& input, const Arguments& arguments) {
+  const Bound in(arguments, "batch", {"linecount", "fill_with"}, 1);
+  const std::int64_t most = in.integer(0, 0);
+  List& out = runtime.new_list();
+  List* group = nullptr;
+  for (const Value& item : iterate(runtime, input).items) {
+    if (group == nullptr || static_cast<std::int64_t>(group->items.size()) == most) {
+      group = &runtime.new_list();
+      runtime.push(out, Value(Kind::list, group));
+    }
+    runtime.push(*group, item);
+  }
+  if (group != nullptr && in.given(1)) {
+    while (static_cast<std::int64_t>(group->items.size()) < most) runtime.push(*group, in[1]);
+  }
+  return Value(Kind::generator, &out);
+}
+
+Value filter_slice(Runtime& runtime, const Value& input, const Arguments& arguments) {
+  const Bound in(arguments, "slice", {"slices", "fill_with"}, 1);
+  const std::int64_t slices = in.integer(0, 0);
+  if (slices == 0) throw Fault("slice: division by zero");
+  const std::vector<Value>& items = iterate(runtime, input).items;
+  List& out = runtime.new_list();
+  const std::int64_t count = static_cast<std::int64_t>(items.size());
+  const std::int64_t longer = slices > 0 ? count % slices : 0;
+  std::size_t next = 0;
+  for (std::int64_t number = 0; number < slices; ++number) {
+    List& part = runtime.new_list();
+    const std::int64_t size = count / slices + (number < longer ? 1 : 0);
+    for (std::int64_t i = 0; i < size; ++i) runtime.push(part, items[next++]);
+    if (in.given(1) && number >= longer) runtime.push(part, in[1]);
+    runtime.push(out, Value(Kind::list, &part));
+  }
+  return Value(Kind::generator, &out);
+}
+
+std::span<const FunctionEntry> sequence_filters() {
+  static constexpr FunctionEntry table[] = {
+      {"list", filter_list}, {"join", filter_join},   {"first", filter_first},
+      {"last", filter_last}, {"items", filter_items}, {"reverse", filter_reverse},
+      {"sum", filter_sum},   {"batch", filter_batch}, {"slice", filter_slice}};
+  return table;
+}
+
+// Filters that compare items with one another.
+
+struct Keyed {
+  Value key;
+  Value item;
+};
+
+Value folded(Runtime& runtime, const Value& value, bool case_sensitive) {
+  if (case_sensitive || !value.is_text()) return value;
+  return Value(lower(runtime, value.text()));
+}
+
+void sort_by_key(Runtime& runtime, std::vector<Keyed>& items, bool reverse) {
+  // A stable sort in either direction, as sorted(reverse=True) is.
+  std::stable_sort(items.begin(), items.end(), [&](const Keyed& a, const Keyed& b) {
+    return reverse ? less(runtime, b.key, a.key) : less(runtime, a.key, b.key);
+  });
+}
+
+/// The keys that "name,other.name" selects, as a list that compares in order.
+Value sort_key(Runtime& runtime, const Value& item, const Value& attribute, bool case_sensitive) {
+  List& keys = runtime.new_list();
+  if (!attribute.is_text()) {
+    runtime.push(keys, folded(runtime, get_path(runtime, item, attribute), case_sensitive));
+    return Value(Kind::list, &keys);
+  }
+  const Text comma = runtime.text(",");
+  for (const Value& path : split(runtime, attribute.text(), {.separator = comma}).items) {
+    runtime.push(keys, folded(runtime, get_path(runtime, item, path), case_sensitive));
+  }
+  return Value(Kind::list, &keys);
+}
+
+Value filter_sort(Runtime& runtime, const Value& input, const Arguments& arguments) {
+  const Bound in(arguments, "sort", {"reverse", "case_sensitive", "attribute"});
+  List& list = iterate(runtime, input);
+  std::vector<Keyed> items;
+  for (const Value& item : list.items) {
+    items.push_back({sort_key(runtime, item, in[2], in.truth(1, false)), item});
+  }
+  sort_by_key(runtime, items, in.truth(0, false));
+  for (std::size_t i = 0; i < items.size(); ++i) list.items[i] = items[i].item;
+  return Value(Kind::list, &list);
+}
+
+Value filter_dictsort(Runtime& runtime, const Value& input, const Arguments& arguments) {
+  const Bound in(arguments, "dictsort", {"case_sensitive", "by", "reverse"});
+  if (input.is_undefined()) fail_undefined(input);
+  if (!input.is(Kind::dict)) throw Fault("dictsort takes a dict, got " + type_name(input));
+  const std::string_view by = in.has(1) ? in.text(1).view() : "key";
+  if (by != "key" && by != "value") throw Fault("dictsort: 'by' is key or value");
+  std::vector<Keyed> items;
+  for (const auto& [key, value] : input.dict().entries()) {
+    List& pair = runtime.new_list();
+    runtime.push(pair, key);
+    runtime.push(pair, value);
+    const Value chosen = by == "key" ? key : value;
+    items.push_back({folded(runtime, chosen, in.truth(0, false)), Value(Kind::tuple, &pair)});
+  }
+  sort_by_key(runtime, items, in.truth(2, false));
+  List& out = runtime.new_list();
+  for (const Keyed& item : items) runtime.push(out, item.item);
+  return Value(Kind::list, &out);
+}
+
+Value filter_unique(Runtime& runtime, const Value& input, const Arguments& arguments) {
+  const Bound in(arguments, "unique", {"case_sensitive", "attribute"});
+  Dict& seen = runtime.new_dict();
+  List& out = runtime.new_list();
+  for (const Value& item : iterate(runtime, input).items) {
+    const Value key = folded(runtime, get_path(runtime, item, in[1]), in.truth(0, false));
+    if (seen.find(key) != nullptr) continue;
+    runtime.set(seen, key, item);
+    runtime.push(out, item);
+  }
+  return Value(Kind::generator, &out);
+}
+
+template <bool greatest>
+Value filter_extreme(Runtime& runtime, const Value& input, const Arguments& arguments) {
+  const Bound in(arguments, greatest ? "max" : "min", {"case_sensitive", "attribute"});
+  Value best;
+  Value best_key;
+  bool first = true;
+  for (const Value& item : iterate(runtime, input).items) {
+    const Value key = folded(runtime, get_path(runtime, item, in[1]), in.truth(0, false));
+    const bool better =
+        first || (greatest ? less(runtime, best_key, key) : less(runtime, key, best_key));
+    first = false;
+    if (!better) continue;
+    best = item;
+    best_key = key;
+  }
+  return best;
+}
+
+Value grouping_key(Runtime& runtime, const Value& item, const Bound& in) {
+  const Value key = get_path(runtime, item, in[0]);
+  return key.is_undefined() && in.given(1) ? in[1] : key;
+}
+
+Value filter_groupby(Runtime& runtime, const Value& input, const Arguments& arguments) {
+  const Bound in(arguments, "groupby", {"attribute", "default", "case_sensitive"}, 1);
+  std::vector<Keyed> items;
+  for (const Value& item : iterate(runtime, input).items) {
+    const Value key = folded(runtime, grouping_key(runtime, item, in), in.truth(2, false));
+    items.push_back({key, item});
+  }
+  sort_by_key(runtime, items, false);
+  List& out = runtime.new_list();
+  List* members = nullptr;
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    if (i == 0 || !equals(runtime, items[i - 1].key, items[i].key)) {
+      members = &runtime.new_list();
+      List& group = runtime.new_list();
+      group.label = "group";
+      runtime.push(group, grouping_key(runtime, items[i].item, in));
+      runtime.push(group, Value(Kind::list, members));
+      runtime.push(out, Value(Kind::tuple, &group));
+    }
+    runtime.push(*members, items[i].item);
+  }
+  return Value(Kind::list, &out);
+}
+
+std::span<const FunctionEntry> order_filters() {
+  static constexpr FunctionEntry table[] = {
+      {"sort", filter_sort},          {"dictsort", filter_dictsort}, {"unique", filter_unique},
+      {"min", filter_extreme<false>}, {"max", filter_extreme<true>}, {"groupby", filter_groupby}};
+  return table;
+}
+
+// Filters that apply other filters and tests to items.
+
+/// The name in the first argument, and the arguments after it.
+struct Applied {
+  std::string name;
+  Arguments arguments;
+};
+
+Applied applied_from(const Arguments& arguments, std::size_t first) {
+  const Value& name = arguments.positional[first];
+  if (!name.is_text()) throw Fault("the name of a filter or test is a string");
+  Applied applied{.name = std::string(name.view()), .arguments = {.named = arguments.named}};
+  applied.arguments.positional.assign(
+      arguments.positional.begin() + static_cast<std::ptrdiff_t>(first) + 1,
+      arguments.positional.end());
+  return applied;
+}
+
+Value map_attribute(Runtime& runtime, const Value& input, const Arguments& arguments) {
+  const Bound in({.named = arguments.named}, "map", {"attribute", "default"}, 1);
+  List& out = iterate(runtime, input);
+  for (Value& item : out.items) {
+    item = get_path(runtime, item, in[0]);
+    if (item.is_undefined() && in.given(1)) item = in[1];
+  }
+  return Value(Kind::generator, &out);
+}
+
+Value filter_map(Runtime& runtime, const Value& input, const Arguments& arguments) {
+  if (!is_true(input)) return Value(Kind::generator, &runtime.new_list());
+  if (arguments.positional.empty()) {
+    if (arguments.named.empty()) throw Fault("map needs the name of a filter, or attribute=");
+    return map_attribute(runtime, input, arguments);
+  }
+  const Nested nested(runtime.meter());
+  const Applied filter = applied_from(arguments, 0);
+  List& out = iterate(runtime, input);
+  for (Value& item : out.items) item = apply_filter(runtime, filter.name, item, filter.arguments);
+  return Value(Kind::generator, &out);
+}
+
+struct Selection {
+  bool by_attribute;
+  bool keep;  ///< what passes the test, else what fails it
+};
+
+template <Selection selection>
+Value filter_select(Runtime& runtime, const Value& input, const Arguments& arguments) {
+  List& out = runtime.new_list();
+  if (!is_true(input)) return Value(Kind::generator, &out);
+  const std::size_t offset = selection.by_attribute ? 1 : 0;
+  if (arguments.positional.size() < offset)
+    throw Fault("selectattr needs the name of an attribute");
+  const bool tested = arguments.positional.size() > offset;
+  const Applied test = tested ? applied_from(arguments, offset) : Applied{};
+  for (const Value& item : iterate(runtime, input).items) {
+    const Value value =
+        selection.by_attribute ? get_path(runtime, item, arguments.positional[0]) : item;
+    const bool passes =
+        tested ? apply_test(runtime, test.name, value, test.arguments) : is_true(value);
+    if (passes == selection.keep) runtime.push(out, item);
+  }
+  return Value(Kind::generator, &out);
+}
+
+std::span<const FunctionEntry> selection_filters() {
+  static constexpr FunctionEntry table[] = {{"map", filter_map},
+                                            {"select", filter_select<Selection{false, true}>},
+                                            {"reject", filter_select<Selection{false, false}>},
+                                            {"selectattr", filter_select<Selection{true, true}>},
+                                            {"rejectattr", filter_select<Selection{true, false}>}};
+  return table;
+}
+
+// Filters for values of any kind.
 
 constexpr std::int64_t indent_max = 64;
 

@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-#include "core/text/jinja/arguments.h"
+#include "core/text/jinja/runtime.h"
 
 namespace hyb::jinja {
 
@@ -15,5 +15,9 @@ Value call_global(Runtime& runtime, std::string_view name, const Arguments& argu
 
 /// Calls what joiner() returned.
 Value call_joiner(Callable& joiner);
+
+/// What `value is name(arguments)` asks. Throws Fault for a name that is no test.
+bool apply_test(Runtime& runtime, std::string_view name, const Value& value,
+                const Arguments& arguments);
 
 }  // namespace hyb::jinja

@@ -1,8 +1,13 @@
 #include "core/text/jinja/interpreter.h"
 
-#include "core/text/jinja/fault.h"
+#include <algorithm>
+
+#include "core/text/jinja/filters.h"
 #include "core/text/jinja/format.h"
+#include "core/text/jinja/globals.h"
+#include "core/text/jinja/methods.h"
 #include "core/text/jinja/operators.h"
+#include "core/text/jinja/value.h"
 
 namespace hyb::jinja {
 
@@ -185,5 +190,288 @@ Interpreter::Signal Interpreter::perform(const Generation& node) {
 Interpreter::Signal Interpreter::perform(const Break&) { return Signal::stop_loop; }
 
 Interpreter::Signal Interpreter::perform(const Continue&) { return Signal::next_item; }
+
+namespace {
+
+Value make_literal(Runtime& runtime, const Literal& literal) {
+  struct Maker {
+    Runtime& runtime;
+    Value operator()(std::monostate) const { return Value::none(); }
+    Value operator()(bool boolean) const { return Value(boolean); }
+    Value operator()(std::int64_t integer) const { return Value(integer); }
+    Value operator()(double real) const { return Value(real); }
+    Value operator()(const std::string& text) const { return runtime.text_value(text); }
+  };
+  return std::visit(Maker{runtime}, literal.value);
+}
+
+}  // namespace
+
+Value Interpreter::evaluate(const Expression& expression) {
+  runtime_.meter().step();
+  const Nested nested(runtime_.meter());
+  const Place outer = std::exchange(place_, expression.place);
+  const Value value = std::visit([&](const auto& node) { return value_of(node); }, expression.node);
+  place_ = outer;  // not after a Fault, which so keeps the innermost place
+  return value;
+}
+
+Value Interpreter::optional_value(const ExpressionPtr& expression) {
+  return expression == nullptr ? Value::none() : evaluate(*expression);
+}
+
+Value Interpreter::value_of(const Literal& node) {
+  Value& value = literal(node.number);
+  if (value.is_undefined()) value = make_literal(runtime_, node);
+  return value;
+}
+
+Value Interpreter::value_of(const Name& node) {
+  if (const Value* value = scope_->find(node.name)) return *value;
+  const std::string_view global = find_global(node.name);
+  if (global.empty()) return Value::undefined(runtime_.text(node.name));
+  return Value(&runtime_.new_callable({.kind = Callable::Kind::function, .name = global}));
+}
+
+Value Interpreter::value_of(const Captured&) { return captured_; }
+
+Value Interpreter::value_of(const Sequence& node) {
+  List& list = runtime_.new_list();
+  for (const ExpressionPtr& item : node.items) runtime_.push(list, evaluate(*item));
+  return Value(node.tuple ? Kind::tuple : Kind::list, &list);
+}
+
+Value Interpreter::value_of(const DictLiteral& node) {
+  Dict& dict = runtime_.new_dict();
+  for (const auto& [key, value] : node.entries) {
+    const Value made = evaluate(*key);
+    runtime_.set(dict, made, evaluate(*value));
+  }
+  return Value(Kind::dict, &dict);
+}
+
+Value Interpreter::value_of(const Unary& node) {
+  const Value operand = evaluate(*node.operand);
+  switch (node.op) {
+    case UnaryOperator::negate:
+      return negate(operand);
+    case UnaryOperator::plus:
+      return plus(operand);
+    case UnaryOperator::logical_not:
+      return Value(!is_true(operand));
+  }
+  return {};
+}
+
+Value Interpreter::value_of(const Binary& node) {
+  const Value left = evaluate(*node.left);
+  return binary(runtime_, node.op, left, evaluate(*node.right));
+}
+
+Value Interpreter::value_of(const Logical& node) {
+  const Value left = evaluate(*node.left);
+  return is_true(left) == node.conjunction ? evaluate(*node.right) : left;
+}
+
+Value Interpreter::value_of(const Concatenation& node) {
+  // All parts come first: evaluating one may continue the buffer of another.
+  std::vector<Value> parts;
+  parts.reserve(node.parts.size());
+  for (const ExpressionPtr& part : node.parts) parts.push_back(evaluate(*part));
+  Text text = to_text(runtime_, parts.front());
+  for (std::size_t i = 1; i < parts.size(); ++i) {
+    text = runtime_.concatenate(text, to_text(runtime_, parts[i]));
+  }
+  return Value(text);
+}
+
+Value Interpreter::value_of(const Compare& node) {
+  Value left = evaluate(*node.first);
+  for (const auto& [op, expression] : node.rest) {
+    const Value right = evaluate(*expression);
+    if (!compare(runtime_, op, left, right)) return Value(false);
+    left = right;
+  }
+  return Value(true);
+}
+
+Value Interpreter::value_of(const Conditional& node) {
+  if (is_true(evaluate(*node.condition))) return evaluate(*node.chosen);
+  return node.otherwise == nullptr ? Value{} : evaluate(*node.otherwise);
+}
+
+Value Interpreter::value_of(const Attribute& node) {
+  return get_attribute(runtime_, evaluate(*node.object), node.name);
+}
+
+Value Interpreter::value_of(const Slice&) { throw Fault("a slice stands among several keys"); }
+
+Value Interpreter::value_of(const Subscript& node) {
+  const Value object = evaluate(*node.object);
+  if (const auto* slice = std::get_if<Slice>(&node.key->node)) {
+    const Value start = optional_value(slice->start);
+    const Value stop = optional_value(slice->stop);
+    return get_slice(runtime_, object, {start, stop, optional_value(slice->step)});
+  }
+  return get_item(runtime_, object, evaluate(*node.key));
+}
+
+Value Interpreter::value_of(const Call& node) { return call(node, nullptr); }
+
+Value Interpreter::value_of(const FilterCall& node) {
+  const Value input = evaluate(*node.input);
+  return apply_filter(runtime_, node.name, input, evaluate(node.arguments));
+}
+
+Value Interpreter::value_of(const TestCall& node) {
+  const Value input = evaluate(*node.input);
+  return Value(apply_test(runtime_, node.name, input, evaluate(node.arguments)));
+}
+
+Arguments Interpreter::evaluate(const CallArguments& arguments) {
+  Arguments out;
+  for (const ExpressionPtr& value : arguments.positional)
+    out.positional.push_back(evaluate(*value));
+  for (const auto& [name, value] : arguments.named) out.named.emplace_back(name, evaluate(*value));
+  if (arguments.star != nullptr) {
+    for (const Value& value : iterate(runtime_, evaluate(*arguments.star)).items) {
+      out.positional.push_back(value);
+    }
+  }
+  if (arguments.double_star == nullptr) return out;
+  const Value named = evaluate(*arguments.double_star);
+  if (!named.is(Kind::dict)) throw Fault("'**' takes a dict, got " + type_name(named));
+  for (const auto& [key, value] : named.dict().entries()) {
+    if (!key.is_text()) throw Fault("'**' takes a dict with string keys");
+    // A buffer of its own: names are looked at while other buffers grow.
+    out.named.emplace_back(runtime_.text(key.view()).view(), value);
+  }
+  return out;
+}
+
+Value Interpreter::call(const Call& node, const Value* caller) {
+  if (const auto* attribute = std::get_if<Attribute>(&node.callee->node)) {
+    // A method call needs no bound object.
+    const Value object = evaluate(*attribute->object);
+    if (object.is_undefined()) fail_undefined(object);
+    const std::string_view method = find_method(object, attribute->name);
+    const Value callee =
+        method.empty() ? get_attribute(runtime_, object, attribute->name) : Value{};
+    Arguments arguments = evaluate(node.arguments);
+    if (caller != nullptr) arguments.named.emplace_back("caller", *caller);
+    return method.empty() ? call_value(callee, arguments)
+                          : call_method(runtime_, object, method, arguments);
+  }
+  const Value callee = evaluate(*node.callee);
+  Arguments arguments = evaluate(node.arguments);
+  if (caller != nullptr) arguments.named.emplace_back("caller", *caller);
+  return call_value(callee, arguments);
+}
+
+Value Interpreter::call_value(const Value& callee, const Arguments& arguments) {
+  if (callee.is_undefined()) fail_undefined(callee);
+  if (callee.is(Kind::loop)) return call_loop(callee.loop(), arguments);
+  if (!callee.is(Kind::callable)) throw Fault(type_name(callee) + " can't be called");
+  Callable& callable = callee.callable();
+  switch (callable.kind) {
+    case Callable::Kind::method:
+      return call_method(runtime_, callable.self, callable.name, arguments);
+    case Callable::Kind::function:
+      return call_global(runtime_, callable.name, arguments);
+    case Callable::Kind::macro:
+      return call_macro(callable, arguments);
+    case Callable::Kind::joiner:
+      return call_joiner(callable);
+    case Callable::Kind::cycler:
+      break;
+  }
+  throw Fault("a cycler can't be called: use next()");
+}
+
+Value Interpreter::call_loop(const Loop& loop, const Arguments& arguments) {
+  const Bound in(arguments, "loop", {"iterable"}, 1);
+  if (!loop.tag->recursive) throw Fault("a loop that is called needs 'recursive'");
+  const Nested nested(runtime_.meter());
+  Scope* const outer = scope_;
+  const Text text = capture([&] { run_loop(*loop.tag, *loop.scope, in[0], loop.depth0 + 1); });
+  scope_ = outer;
+  return Value(text);
+}
+
+/// First what the call gives, then the defaults in order: those see all parameters, and never a
+/// name outside that is spelled as one.
+void Interpreter::bind_parameters(const Macro& macro, const Arguments& arguments, Scope& scope) {
+  std::vector<const Parameter*> open;
+  for (std::size_t i = 0; i < macro.parameters.size(); ++i) {
+    const Parameter& parameter = macro.parameters[i];
+    const auto named =
+        std::find_if(arguments.named.begin(), arguments.named.end(),
+                     [&](const auto& argument) { return argument.first == parameter.name; });
+    const bool positional = i < arguments.positional.size();
+    if (positional && named != arguments.named.end()) {
+      throw Fault("macro '" + macro.name + "' got '" + parameter.name + "' twice");
+    }
+    if (positional) {
+      scope.set(parameter.name, arguments.positional[i]);
+    } else if (named != arguments.named.end()) {
+      scope.set(parameter.name, named->second);
+    } else {
+      scope.set(parameter.name, Value::undefined(runtime_.text(parameter.name)));
+      if (parameter.fallback != nullptr) open.push_back(&parameter);
+    }
+  }
+  for (const Parameter* parameter : open) {
+    scope.set(parameter->name, evaluate(*parameter->fallback));
+  }
+}
+
+/// What no parameter took: varargs, kwargs and caller, where the macro uses them.
+void Interpreter::bind_extras(const Macro& macro, Arguments arguments, Scope& scope) {
+  std::erase_if(arguments.named, [&](const auto& argument) {
+    return std::any_of(macro.parameters.begin(), macro.parameters.end(),
+                       [&](const Parameter& p) { return p.name == argument.first; });
+  });
+  if (macro.uses_caller) {
+    const auto caller =
+        std::find_if(arguments.named.begin(), arguments.named.end(),
+                     [](const auto& argument) { return argument.first == "caller"; });
+    const bool given = caller != arguments.named.end();
+    scope.set("caller", given ? caller->second : Value::undefined(runtime_.text("caller")));
+    if (given) arguments.named.erase(caller);
+  }
+  if (macro.uses_kwargs) {
+    Dict& dict = runtime_.new_dict();
+    for (const auto& [name, value] : arguments.named) {
+      runtime_.set(dict, runtime_.text_value(name), value);
+    }
+    scope.set("kwargs", Value(Kind::dict, &dict));
+  } else if (!arguments.named.empty()) {
+    throw Fault("macro '" + macro.name + "' has no parameter '" +
+                std::string(arguments.named.front().first) + "'");
+  }
+  const std::size_t taken = std::min(arguments.positional.size(), macro.parameters.size());
+  if (macro.uses_varargs) {
+    List& list = runtime_.new_list();
+    for (std::size_t i = taken; i < arguments.positional.size(); ++i) {
+      runtime_.push(list, arguments.positional[i]);
+    }
+    scope.set("varargs", Value(Kind::tuple, &list));
+  } else if (arguments.positional.size() > taken) {
+    throw Fault("macro '" + macro.name + "' takes at most " + std::to_string(taken) + " arguments");
+  }
+}
+
+Value Interpreter::call_macro(const Callable& callable, const Arguments& arguments) {
+  const Nested nested(runtime_.meter());
+  const Macro& macro = *callable.macro;
+  Scope& scope = runtime_.new_scope(callable.scope);
+  Scope* const outer = std::exchange(scope_, &scope);
+  bind_parameters(macro, arguments, scope);
+  bind_extras(macro, arguments, scope);
+  const Text text = capture([&] { execute(macro.body); });
+  scope_ = outer;
+  runtime_.free_scope(scope);
+  return Value(text);
+}
 
 }  // namespace hyb::jinja

@@ -3,7 +3,6 @@
 #include <string_view>
 #include <vector>
 
-#include "core/text/jinja/arguments.h"
 #include "core/text/jinja/ast.h"
 #include "core/text/jinja/runtime.h"
 

@@ -2,15 +2,233 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
 
 #include "core/base/error.h"
-#include "core/text/jinja/literals.h"
 #include "core/text/jinja/unicode.h"
 
 namespace hyb::jinja {
+
+struct Number {
+  std::size_t bytes = 0;
+  bool real = false;
+  std::int64_t integer_value = 0;
+  double real_value = 0;
+  std::string problem{};  ///< empty if the number is good
+};
+
+/// Reads the number that `text` begins with, as Jinja spells them: 12, 1_000, 0x1F, 0b1, 0o7, 1.5,
+/// 2e3. Where `real_allowed` is false (after a dot, as in items.0.5) only an integer is taken.
+Number read_number_literal(std::string_view text, bool real_allowed);
+
+/// The inside of a string literal with Python's escapes resolved; `problem` says what is wrong.
+std::string resolve_escapes(std::string_view inside, std::string& problem);
+
+/// Bytes of the identifier that `text` begins with; 0 if there is none.
+std::size_t name_length(std::string_view text);
+
 namespace {
 
-constexpr auto npos = std::string_view::npos;
+bool is_digit_of(char c, int base) {
+  const int lower = c | 0x20;
+  int value = -1;
+  if (c >= '0' && c <= '9')
+    value = c - '0';
+  else if (lower >= 'a' && lower <= 'f')
+    value = lower - 'a' + 10;
+  return value >= 0 && value < base;
+}
+
+/// Bytes of digits with single underscores between them; 0 if there is no digit at `at`.
+std::size_t digits_length(std::string_view text, std::size_t at, int base) {
+  std::size_t end = at;
+  while (end < text.size()) {
+    if (is_digit_of(text[end], base)) {
+      ++end;
+    } else if (end > at && text[end] == '_' && end + 1 < text.size() &&
+               is_digit_of(text[end + 1], base)) {
+      end += 2;
+    } else {
+      break;
+    }
+  }
+  return end - at;
+}
+
+std::string remove_underscores(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (c != '_') out += c;
+  }
+  return out;
+}
+
+/// Bytes of a real number's spelling; 0 if the text begins with an integer only.
+std::size_t real_length(std::string_view text) {
+  std::size_t end = digits_length(text, 0, 10);
+  bool real = false;
+  if (end < text.size() && text[end] == '.') {
+    const std::size_t fraction = digits_length(text, end + 1, 10);
+    if (fraction > 0) {
+      end += 1 + fraction;
+      real = true;
+    }
+  }
+  if (end < text.size() && (text[end] == 'e' || text[end] == 'E')) {
+    std::size_t exponent = end + 1;
+    if (exponent < text.size() && (text[exponent] == '+' || text[exponent] == '-')) ++exponent;
+    const std::size_t digits = digits_length(text, exponent, 10);
+    if (digits > 0) {
+      end = exponent + digits;
+      real = true;
+    }
+  }
+  return real ? end : 0;
+}
+
+Number read_integer(std::string_view text) {
+  int base = 10;
+  std::size_t begin = 0;
+  if (text.size() > 2 && text[0] == '0') {
+    const char mark = static_cast<char>(text[1] | 0x20);
+    const int marked = mark == 'x' ? 16 : (mark == 'o' ? 8 : (mark == 'b' ? 2 : 10));
+    const std::size_t first = text[2] == '_' ? 3 : 2;
+    if (marked != 10 && digits_length(text, first, marked) > 0) {
+      base = marked;
+      begin = first;
+    }
+  }
+  Number number;
+  std::size_t length = digits_length(text, begin, base);
+  if (base == 10 && text[0] == '0') {
+    // A leading zero stands alone or with other zeros.
+    length = 1;
+    while (length < text.size() && (text[length] == '0')) ++length;
+  }
+  const std::string digits = remove_underscores(text.substr(begin, length));
+  const auto result =
+      std::from_chars(digits.data(), digits.data() + digits.size(), number.integer_value, base);
+  if (result.ec != std::errc{}) number.problem = "the integer " + digits + " is over 64 bits";
+  number.bytes = begin + length;
+  return number;
+}
+
+/// Reads exactly `count` hexadecimal digits.
+bool read_hex(std::string_view text, std::size_t at, std::size_t count, char32_t& value) {
+  if (at + count > text.size()) return false;
+  std::uint32_t read = 0;
+  const char* end = text.data() + at + count;
+  const auto result = std::from_chars(text.data() + at, end, read, 16);
+  value = read;
+  return result.ec == std::errc{} && result.ptr == end;
+}
+
+struct Escape {
+  std::size_t bytes;  ///< after the backslash; 0 if it is no escape
+  char32_t value;
+};
+
+Escape read_octal(std::string_view text, std::size_t at) {
+  std::size_t end = at;
+  char32_t value = 0;
+  while (end < text.size() && end < at + 3 && is_digit_of(text[end], 8)) {
+    value = value * 8 + static_cast<char32_t>(text[end++] - '0');
+  }
+  return {end - at, value};
+}
+
+Escape read_escape(std::string_view text, std::size_t at, std::string& problem) {
+  switch (text[at]) {
+    case '\\':
+    case '\'':
+    case '"':
+      return {1, static_cast<char32_t>(text[at])};
+    case 'a':
+      return {1, 7};
+    case 'b':
+      return {1, 8};
+    case 't':
+      return {1, 9};
+    case 'n':
+      return {1, 10};
+    case 'v':
+      return {1, 11};
+    case 'f':
+      return {1, 12};
+    case 'r':
+      return {1, 13};
+    case 'x':
+    case 'u':
+    case 'U':
+      break;
+    default:
+      return read_octal(text, at);
+  }
+  const std::size_t digits = text[at] == 'x' ? 2 : (text[at] == 'u' ? 4 : 8);
+  Escape escape{digits + 1, 0};
+  if (!read_hex(text, at + 1, digits, escape.value)) {
+    problem = "a truncated escape in a string";
+  } else if (escape.value > 0x10FFFF || (escape.value >= 0xD800 && escape.value < 0xE000)) {
+    problem = "an escape in a string is no Unicode character";
+  }
+  return escape;
+}
+
+}  // namespace
+
+Number read_number_literal(std::string_view text, bool real_allowed) {
+  const std::size_t length = real_allowed ? real_length(text) : 0;
+  if (length == 0) return read_integer(text);
+  Number number;
+  number.bytes = length;
+  number.real = true;
+  const std::string digits = remove_underscores(text.substr(0, length));
+  const auto result =
+      std::from_chars(digits.data(), digits.data() + digits.size(), number.real_value);
+  if (result.ec != std::errc{}) number.problem = "the number " + digits + " is out of range";
+  return number;
+}
+
+std::string resolve_escapes(std::string_view inside, std::string& problem) {
+  std::string out;
+  out.reserve(inside.size());
+  for (std::size_t at = 0; at < inside.size();) {
+    if (inside[at] != '\\' || at + 1 >= inside.size()) {
+      out += inside[at++];
+      continue;
+    }
+    if (inside[at + 1] == '\n') {
+      at += 2;
+      continue;
+    }
+    const Escape escape = read_escape(inside, at + 1, problem);
+    if (!problem.empty()) return out;
+    if (escape.bytes == 0) {
+      out += inside[at++];
+      continue;
+    }
+    append_character(out, escape.value);
+    at += 1 + escape.bytes;
+  }
+  return out;
+}
+
+std::size_t name_length(std::string_view text) {
+  std::size_t at = 0;
+  while (at < text.size()) {
+    const char32_t c = decode_character(text, at);
+    const bool start = c == '_' || is_alphabetic(c);
+    if (!start && (at == 0 || !is_numeric(c))) break;
+    at += character_bytes(text, at);
+  }
+  return at;
+}
+
+namespace {
 
 std::size_t skip_spaces(std::string_view text, std::size_t at) {
   while (at < text.size() && is_space(decode_character(text, at))) at += character_bytes(text, at);
@@ -57,7 +275,7 @@ class Lexer {
     std::size_t open = begin;
     do {
       open = source_.find('{', open);
-      if (open == npos || open + 1 >= source_.size()) {
+      if (open == std::string_view::npos || open + 1 >= source_.size()) {
         add(TokenKind::data, begin, source_.substr(begin));
         at_ = source_.size();
         return;
@@ -85,7 +303,7 @@ class Lexer {
 
   /// lstrip_blocks: the spaces between the line's beginning and the tag go.
   std::string_view without_indent(std::string_view data) const {
-    const std::size_t line = data.rfind('\n') + 1;  // npos + 1 is 0
+    const std::size_t line = data.rfind('\n') + 1;  // std::string_view::npos + 1 is 0
     if (line == 0 && !at_line_start_) return data;
     return skip_spaces(data, line) == data.size() ? data.substr(0, line) : data;
   }
@@ -111,7 +329,7 @@ class Lexer {
 
   void read_comment(std::size_t place) {
     const std::size_t close = source_.find("#}", at_);
-    if (close == npos) fail(place, "a comment is not closed");
+    if (close == std::string_view::npos) fail(place, "a comment is not closed");
     const char before = close > at_ ? source_[close - 1] : '\0';
     at_ = before == '-' || before == '+' ? close - 1 : close;
     close_tag("#}", true, true);
@@ -138,7 +356,7 @@ class Lexer {
       return false;
     }
     const std::size_t data_begin = at_;
-    for (std::size_t open = source_.find("{%", at_); open != npos;
+    for (std::size_t open = source_.find("{%", at_); open != std::string_view::npos;
          open = source_.find("{%", open + 1)) {
       at_ = open + 2;
       const char sign = at_ < source_.size() ? source_[at_] : '\0';
@@ -226,8 +444,9 @@ class Lexer {
   void balance(char bracket) {
     static constexpr std::string_view opening = "([{";
     static constexpr std::string_view closing = ")]}";
-    if (const auto which = opening.find(bracket); which != npos) brackets_ += closing[which];
-    if (closing.find(bracket) == npos) return;
+    if (const auto which = opening.find(bracket); which != std::string_view::npos)
+      brackets_ += closing[which];
+    if (closing.find(bracket) == std::string_view::npos) return;
     if (brackets_.empty()) fail(at_, std::string("unexpected '") + bracket + "'");
     if (brackets_.back() != bracket) {
       fail(at_, std::string("unexpected '") + bracket + "', expected '" + brackets_.back() + "'");

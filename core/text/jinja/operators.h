@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/text/jinja/ast.h"
@@ -38,5 +40,26 @@ bool is_iterable(const Value& value);
 /// The items that iterating gives: characters, items, keys. Takes what is left of a generator.
 /// The list is a new one.
 List& iterate(Runtime& runtime, const Value& value);
+
+class Runtime;
+
+/// object.name: a method first, then an item of that name, else undefined. An attribute of an
+/// undefined value is a Fault. `name` must live as long as the template.
+Value get_attribute(Runtime& runtime, const Value& object, std::string_view name);
+
+/// object[key]: an item first; for text keys then a method, else undefined.
+Value get_item(Runtime& runtime, const Value& object, const Value& key);
+
+/// Bounds are integers or None.
+struct SliceBounds {
+  Value start = Value::none();
+  Value stop = Value::none();
+  Value step = Value::none();
+};
+/// Of a string, list, tuple or range; anything else is a Fault.
+Value get_slice(Runtime& runtime, const Value& object, const SliceBounds& bounds);
+
+/// "a.b.0": what the attribute arguments of filters name.
+Value get_path(Runtime& runtime, const Value& object, const Value& path);
 
 }  // namespace hyb::jinja

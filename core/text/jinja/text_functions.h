@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "core/text/jinja/marked_text.h"
+#include "core/text/jinja/value.h"
 
 namespace hyb::jinja {
 

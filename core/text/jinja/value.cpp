@@ -1,10 +1,115 @@
 #include "core/text/jinja/value.h"
 
+#include <algorithm>
 #include <cmath>
+#include <string>
 
-#include "core/text/jinja/fault.h"
+#include "core/text/jinja/unicode.h"
 
 namespace hyb::jinja {
+
+void MarkedBuffer::append(Meter& meter, std::string_view bytes, TextSource source) {
+  if (bytes.empty()) return;
+  meter.hold(bytes.size());
+  meter.step_bytes(bytes.size());
+  ascii_ = ascii_ && is_ascii(bytes);
+  bytes_.append(bytes);
+  if (!runs_.empty() && runs_.back().source == source) {
+    runs_.back().end = size();
+    return;
+  }
+  meter.hold(sizeof(Run));
+  runs_.push_back({size(), source});
+}
+
+std::size_t MarkedBuffer::run_at(std::uint32_t at) const {
+  const auto found =
+      std::upper_bound(runs_.begin(), runs_.end(), at,
+                       [](std::uint32_t byte, const Run& run) { return byte < run.end; });
+  return static_cast<std::size_t>(found - runs_.begin());
+}
+
+void append(Meter& meter, MarkedBuffer& buffer, const Text& text) {
+  if (text.buffer() != &buffer) {
+    text.for_each_run(
+        [&](std::string_view bytes, TextSource source) { buffer.append(meter, bytes, source); });
+    return;
+  }
+  // Growing moves the bytes that are being read, so they are copied aside.
+  struct Piece {
+    std::string bytes;
+    TextSource source;
+  };
+  meter.expect(text.size());
+  std::vector<Piece> pieces;
+  text.for_each_run([&](std::string_view bytes, TextSource source) {
+    pieces.push_back({std::string(bytes), source});
+  });
+  for (const Piece& piece : pieces) buffer.append(meter, piece.bytes, piece.source);
+}
+
+std::size_t character_count(const Text& text) {
+  return text.surely_ascii() ? text.size() : count_characters(text.view());
+}
+
+std::size_t byte_offset(const Text& text, std::size_t character) {
+  if (text.surely_ascii()) return character;
+  const std::string_view view = text.view();
+  std::size_t at = 0;
+  while (character-- > 0 && at < view.size()) at += character_bytes(view, at);
+  return at;
+}
+
+namespace {
+
+/// Offsets into text are 32 bits wide.
+constexpr std::size_t addressable_bytes = std::size_t{2} << 30;
+constexpr std::int64_t steps_between_checks = 4096;
+
+[[noreturn]] void reached(const std::string& what) {
+  throw Fault("the template reached a limit: " + what, FaultKind::limit);
+}
+
+}  // namespace
+
+Meter::Meter(const RenderLimits& limits)
+    : limits_(limits), start_(std::chrono::steady_clock::now()) {
+  limits_.memory_bytes_max = std::min(limits_.memory_bytes_max, addressable_bytes);
+  limits_.output_bytes_max = std::min(limits_.output_bytes_max, addressable_bytes);
+  next_check_ = std::min(steps_between_checks, limits_.steps_max);
+}
+
+void Meter::hold(std::size_t bytes) {
+  expect(bytes);
+  held_bytes_ += bytes;
+}
+
+void Meter::expect(std::size_t bytes) const {
+  if (bytes > limits_.memory_bytes_max || held_bytes_ > limits_.memory_bytes_max - bytes) {
+    reached(std::to_string(limits_.memory_bytes_max) + " bytes of memory");
+  }
+}
+
+void Meter::check_output(std::size_t bytes) const {
+  if (bytes > limits_.output_bytes_max) {
+    reached(std::to_string(limits_.output_bytes_max) + " bytes of output");
+  }
+}
+
+void Meter::enter() {
+  if (depth_ >= limits_.depth_max)
+    reached(std::to_string(limits_.depth_max) + " levels of nesting");
+  ++depth_;
+}
+
+void Meter::check() {
+  if (steps_ >= limits_.steps_max) reached(std::to_string(limits_.steps_max) + " steps");
+  if (std::chrono::steady_clock::now() - start_ > limits_.time_max) {
+    reached(std::to_string(limits_.time_max.count()) + " ms of time");
+  }
+  next_check_ = std::min(steps_ + steps_between_checks, limits_.steps_max);
+}
+
 namespace {
 
 constexpr int key_depth_max = 64;

@@ -5,9 +5,6 @@
 #include <atomic>
 #include <nlohmann/json.hpp>
 
-#include "app/bench/card_report.h"
-#include "app/bench/nvml_meter.h"
-
 using namespace hyb;
 using namespace hyb::app;
 using doctest::Approx;

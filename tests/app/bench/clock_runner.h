@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "app/bench/request_source.h"
-#include "app/bench/timer.h"
+#include "app/bench/load_driver.h"
+#include "app/bench/workload.h"
 #include "core/engine/runner.h"
 
 namespace hyb::testing {

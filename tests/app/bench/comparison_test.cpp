@@ -30,12 +30,12 @@ Json workload_row(const std::vector<double>& rates, double ttft, double tpot) {
           {"tpot_means_ms", {tpot, tpot * 1.01, tpot * 0.99}}};
 }
 
-Verdict verdict_of(const std::vector<Change>& changes, const std::string& figure) {
+Difference verdict_of(const std::vector<Change>& changes, const std::string& figure) {
   for (const Change& change : changes) {
     if (change.figure == figure) return change.verdict;
   }
   FAIL("no such figure");
-  return Verdict::same;
+  return Difference::same;
 }
 
 }  // namespace
@@ -104,22 +104,22 @@ TEST_SUITE("app/bench/comparison") {
     const auto after = [&](std::vector<double> samples) {
       return compare(before, Json::array({kernel_row(512, std::move(samples))}), {});
     };
-    CHECK(after({90, 91, 89})[0].verdict == Verdict::worse);
+    CHECK(after({90, 91, 89})[0].verdict == Difference::worse);
     CHECK(has_regression(after({90, 91, 89})));
-    CHECK(after({110, 111, 109})[0].verdict == Verdict::better);
+    CHECK(after({110, 111, 109})[0].verdict == Difference::better);
     CHECK_FALSE(has_regression(after({110, 111, 109})));
-    CHECK(after({97, 98, 96})[0].verdict == Verdict::same);   // within 5 %
-    CHECK(after({60, 130, 80})[0].verdict == Verdict::same);  // by chance
-    CHECK(after({50})[0].verdict == Verdict::too_few);
+    CHECK(after({97, 98, 96})[0].verdict == Difference::same);   // within 5 %
+    CHECK(after({60, 130, 80})[0].verdict == Difference::same);  // by chance
+    CHECK(after({50})[0].verdict == Difference::too_few);
     CHECK(after({90, 91, 89})[0].row == "pp512");
   }
 
   TEST_CASE("latencies are better when they are less") {
     const Json before = Json::array({workload_row({10, 10.1, 9.9}, 100, 5)});
     const auto changes = compare(before, Json::array({workload_row({20, 20.1, 19.9}, 200, 4)}), {});
-    CHECK(verdict_of(changes, "out tok/s") == Verdict::better);
-    CHECK(verdict_of(changes, "TTFT ms") == Verdict::worse);
-    CHECK(verdict_of(changes, "TPOT ms") == Verdict::better);
+    CHECK(verdict_of(changes, "out tok/s") == Difference::better);
+    CHECK(verdict_of(changes, "TTFT ms") == Difference::worse);
+    CHECK(verdict_of(changes, "TPOT ms") == Difference::better);
     CHECK(changes.size() == 3);  // nothing is known of E2EL
   }
 

@@ -1,15 +1,39 @@
-#include "app/bench/report.h"
+#include <algorithm>
 
 #include <doctest/doctest.h>
-
-#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "app/bench/bench_plots.h"
-#include "app/bench/row_text.h"
+#include "app/bench/report.h"
 
 using namespace hyb;
 using namespace hyb::app;
+
+namespace {
+
+Json row() {
+  Json json = {{"name", "a \"b\", it's"}, {"count", 3}, {"rate", 1.5}, {"is", true}};
+  json["none"] = nullptr;
+  json["samples"] = {1, 2};
+  return json;
+}
+
+}  // namespace
+
+TEST_SUITE("app/bench/row_text") {
+  TEST_CASE("CSV: quotes doubled, null empty, arrays left out") {
+    CHECK(csv_header(row()) == "name,count,rate,is,none");
+    CHECK(csv_line(row()) == "\"a \"\"b\"\", it's\",\"3\",\"1.5\",\"true\",");
+  }
+
+  TEST_CASE("SQL: a table, and rows whose quotes end nothing") {
+    CHECK(sql_header(row(), "t") ==
+          "CREATE TABLE IF NOT EXISTS t (\n  name TEXT,\n  count INTEGER,\n  rate REAL,\n  is "
+          "INTEGER,\n  none REAL\n);");
+    CHECK(sql_line(row(), "t") ==
+          "INSERT INTO t (name,count,rate,is,none) VALUES ('a \"b\", it''s',3,1.5,1,NULL);");
+  }
+}
 
 namespace {
 
@@ -147,5 +171,232 @@ TEST_SUITE("app/bench/report") {
     };
     CHECK(commas(header) == commas(line));
     CHECK(header.find("samples") == std::string::npos);
+  }
+}
+
+using doctest::Approx;
+
+namespace {
+
+WorkloadSetting workload_setting() {
+  WorkloadSetting all;
+  all.model.model_filename = "m";
+  all.metrics.percentages = {99};
+  return all;
+}
+
+RequestRecord answered(double started_s, std::vector<double> token_s) {
+  RequestRecord record;
+  record.started_s = started_s;
+  record.ended_s = token_s.back();
+  record.token_s = std::move(token_s);
+  record.prompt_tokens = 10;
+  record.usage.reused_tokens = 4;
+  record.usage.prefilled_tokens = 6;
+  return record;
+}
+
+/// Two repetitions of two answers each: 4 tokens in 2 s, 4 tokens in 1 s.
+RequestRow measured_row(const std::string& policy = "") {
+  RequestRow row;
+  row.test.prompts = 2;
+  row.test.input_tokens = 10;
+  row.test.output_tokens = 2;
+  row.test.concurrency = 2;
+  row.test.policy = policy;
+  row.started = "2026-01-31T12:00:00Z";
+  for (const double scale : {2.0, 1.0}) {
+    Repetition one;
+    one.records = {answered(0, {0.5 * scale, 1 * scale}), answered(0, {0.5 * scale, 1 * scale})};
+    one.metrics = metrics_of(one.records, scale, workload_setting().metrics);
+    one.events.flips = 3;
+    one.steps.work = {.bytes = 3e9, .flops = 6e9};
+    one.steps.steps = {{.bytes = 1e9, .flops = 6e9}, {.bytes = 2e9, .flops = 0}};
+    one.steps.inside = std::chrono::milliseconds(500);
+    row.repetitions.push_back(std::move(one));
+  }
+  row.ceilings = {.bytes_per_s = 4e9, .flops_per_s = 12e9};
+  return row;
+}
+
+RequestRow refused_row() {
+  RequestRow row;
+  row.test.input_tokens = 99;
+  row.status = "does not fit: needs 9 GiB";
+  return row;
+}
+
+}  // namespace
+
+TEST_SUITE("app/bench/request_report") {
+  TEST_CASE("vLLM's keys are all there") {
+    const Json row = request_row_json(workload_setting(), measured_row());
+    for (const char* key : {"duration",
+                            "completed",
+                            "failed",
+                            "total_input_tokens",
+                            "total_output_tokens",
+                            "request_throughput",
+                            "request_goodput",
+                            "output_throughput",
+                            "total_token_throughput",
+                            "max_output_tokens_per_s",
+                            "max_concurrent_requests",
+                            "input_lens",
+                            "output_lens",
+                            "ttfts",
+                            "itls",
+                            "errors",
+                            "start_times",
+                            "num_prompts",
+                            "request_rate",
+                            "burstiness",
+                            "max_concurrency",
+                            "model_id",
+                            "date"}) {
+      CAPTURE(key);
+      CHECK(row.contains(key));
+    }
+    for (const char* figure : {"ttft", "tpot", "itl", "e2el"}) {
+      for (const char* kind : {"mean_", "median_", "std_", "p99_"}) {
+        const std::string key = std::string(kind) + figure + "_ms";
+        CAPTURE(key);
+        CHECK(row.contains(key));
+      }
+    }
+  }
+
+  TEST_CASE("repetitions are pooled: rates over all their time, latencies of all answers") {
+    const Json row = request_row_json(workload_setting(), measured_row());
+    CHECK(row["duration"] == Approx(3));
+    CHECK(row["completed"] == 4);
+    CHECK(row["output_throughput"] == Approx(8.0 / 3));
+    CHECK(row["output_throughputs"] == Json({2.0, 4.0}));
+    CHECK(row["output_throughput_sd"] == Approx(std::sqrt(2.0)));
+    CHECK(row["mean_ttft_ms"] == Approx(750));
+    CHECK(row["max_concurrent_requests"] == 2);
+    CHECK(row["hit_rate"] == Approx(0.4));
+    CHECK(row["flips"] == 6);
+    CHECK(row["request_rate"] == "inf");
+    CHECK(row["request_goodput"].is_null());
+    CHECK(row["gpu_watts"].is_null());
+    CHECK(row["bytes_per_s"] == Approx(2e9));
+    CHECK(row["roofline_share"] == Approx(2 * (0.5 + 0.5) / 3));  // each step by its own bound
+    CHECK(row["runner_share"] == Approx(1.0 / 3));
+  }
+
+  TEST_CASE("a case that failed is a row without rates, in every format") {
+    const Json row = request_row_json(workload_setting(), refused_row());
+    CHECK(row["status"] == "does not fit: needs 9 GiB");
+    CHECK(row["output_throughput"].is_null());
+    CHECK(row["completed"] == 0);
+    CHECK(csv_header(row) == csv_header(request_row_json(workload_setting(), measured_row())));
+    const std::vector<RequestRow> rows = {measured_row(), refused_row()};
+    const Table table = request_table(workload_setting(), rows);
+    for (const auto& cells : table.rows) CHECK(cells.size() == table.columns.size());
+    CHECK(markdown_text(table).find("does not fit: needs 9 GiB") != std::string::npos);
+    CHECK(load_plot(rows).lines.size() == 1);
+  }
+
+  TEST_CASE("vLLM's labels, verbatim") {
+    WorkloadSetting goals = workload_setting();
+    goals.metrics.goals.ttft_ms = 600;
+    RequestRow row = measured_row();
+    row.test.request_rate = 4;
+    const std::string text = request_row_text(goals, row);
+    for (const char* label : {"============ Serving Benchmark Result ============",
+                              "Successful requests:                     4",
+                              "Failed requests:                         0",
+                              "Maximum request concurrency:             2",
+                              "Request rate configured (RPS):           4.00",
+                              "Benchmark duration (s):                  3.00",
+                              "Total input tokens:                      40",
+                              "Total generated tokens:                  8",
+                              "Request throughput (req/s):              1.33",
+                              "Request goodput (req/s):                 0.67",
+                              "Output token throughput (tok/s):         2.67",
+                              "Peak output token throughput (tok/s):    ",
+                              "Peak concurrent requests:                2.00",
+                              "Total token throughput (tok/s):          16.00",
+                              "---------------Time to First Token----------------",
+                              "Mean TTFT (ms):                          750.00",
+                              "Median TTFT (ms):                        750.00",
+                              "P99 TTFT (ms):                           1000.00",
+                              "-----Time per Output Token (excl. 1st token)------",
+                              "---------------Inter-token Latency----------------",
+                              "----------------End-to-end Latency----------------"}) {
+      CAPTURE(label);
+      CHECK(text.find(label) != std::string::npos);
+    }
+  }
+
+  TEST_CASE("policies stand beside none of the same experiment") {
+    RequestRow faster = measured_row("gd");
+    for (Repetition& one : faster.repetitions) {
+      for (RequestRecord& record : one.records) record.token_s.front() /= 2;
+    }
+    const std::vector<RequestRow> rows = {measured_row("none"), faster};
+    const Table table = policy_table(rows);
+    REQUIRE(table.rows.size() == 1);
+    CHECK(table.rows[0][0] == "gd");
+    CHECK(table.rows[0][3] == "375.0 (50 %)");
+    CHECK(table.columns[0].title == "policy");
+    CHECK(policy_table(std::vector<RequestRow>{faster}).rows.empty());
+    CHECK(hit_rate_plot(rows).lines.size() == 2);
+    CHECK(hit_rate_plot(rows).lines[0].points.back().second == Approx(40));
+  }
+
+  TEST_CASE("modes of graphs and conditions: compared with none of the same, and named") {
+    std::vector<RequestRow> rows;
+    for (const char* mode : {"eager", "full"}) {
+      for (const Condition condition : {Condition::cold, Condition::warm}) {
+        for (const char* policy : {"none", "gd"}) {
+          rows.push_back(measured_row(policy));
+          rows.back().test.graphs = mode;
+          rows.back().test.condition = condition;
+          if (rows.size() != 2) continue;
+          for (Repetition& one : rows.back().repetitions) {
+            for (RequestRecord& record : one.records) record.token_s.front() /= 2;
+          }
+        }
+      }
+    }
+    const Table table = policy_table(rows);
+    REQUIRE(table.rows.size() == 4);
+    CHECK(table.columns[0].title == "prefixes");
+    CHECK(table.columns[1].title == "graphs");
+    CHECK(table.columns[2].title == "policy");
+    CHECK(table.rows[2][0] == "cold");
+    CHECK(table.rows[2][1] == "full");
+    CHECK(table.rows[0][5] == "375.0 (50 %)");
+    for (std::size_t i = 1; i < 4; ++i) CHECK(table.rows[i][5] == "750.0 (100 %)");
+    for (const auto& row : table.rows) CHECK(row.size() == table.columns.size());
+    CHECK(hit_rate_plot(rows).lines.size() == 8);
+    REQUIRE(load_plot(rows).lines.size() == 8);
+    CHECK(load_plot(rows).lines[0].name == "random 10+2, cold, none, eager");
+    CHECK(load_plot(std::span(rows).first(4)).lines[0].name == "random 10+2, cold, none");
+    rows.push_back(rows.front());
+    rows.back().test.concurrency = 4;
+    CHECK(hit_rate_plot(rows).lines.size() == 9);
+  }
+
+  TEST_CASE("the text names model and machine") {
+    WorkloadSetting on_cpu = workload_setting();
+    on_cpu.model.model_type = "granite q8";
+    on_cpu.model.model_bytes = 1 << 20;
+    on_cpu.model.parameters = 2'000'000;
+    on_cpu.model.cpu = "A CPU";
+    on_cpu.model.device = "cpu";
+    on_cpu.model.isa = "avx2";
+    on_cpu.model.threads = 2;
+    on_cpu.model.kv_dtype = "fp8";
+    const auto says = [&](const std::string& line) {
+      return request_row_text(on_cpu, measured_row()).find(line) != std::string::npos;
+    };
+    CHECK(says("Model:                                   m, granite q8, 1.0 MiB, 2.00 M param"));
+    CHECK(says("Machine:                                 A CPU, cpu avx2, 2 threads\n"));
+    CHECK_FALSE(says("keys and values"));
+    on_cpu.model.has_own_kv_dtype = true;
+    CHECK(says("parameters, keys and values fp8\n"));
   }
 }

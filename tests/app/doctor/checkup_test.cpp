@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/io/file.h"
-#include "tests/support/temporary_folder.h"
+#include "tests/support/files.h"
 
 using namespace hyb;
 using namespace hyb::app;

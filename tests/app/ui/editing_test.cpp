@@ -1,9 +1,14 @@
-#include "app/ui/editing.h"
+#include <sys/stat.h>
+
+#include <random>
+#include <string>
+#include <vector>
 
 #include <doctest/doctest.h>
 
-#include <string>
-#include <vector>
+#include "app/ui/editing.h"
+#include "core/text/unicode.h"
+#include "tests/support/files.h"
 
 using namespace hyb::app;
 using Kind = Key::Kind;
@@ -125,5 +130,248 @@ TEST_SUITE("app/ui/editing") {
     CHECK(desk.text() == "red box");
     CHECK(desk.press(Kind::enter) == Outcome::entered);
     CHECK(desk.editing.entry().text == "red box");
+  }
+}
+
+TEST_SUITE("app/ui/entry") {
+  TEST_CASE("a line is an entry as it stands") {
+    CHECK(finish_entry("hello")->text == "hello");
+    CHECK_FALSE(finish_entry("/help")->is_literal);
+    CHECK(finish_entry("")->text.empty());
+    CHECK(finish_entry("a \\\n b")->text == "a \\\n b");
+  }
+
+  TEST_CASE("a backslash at the end asks for another line") {
+    CHECK_FALSE(finish_entry("one\\"));
+    CHECK(continued("one\\") == "one\n");
+    CHECK(finish_entry(continued("one\\") + "two")->text == "one\ntwo");
+  }
+
+  TEST_CASE("between marks a text may have several lines and is no command") {
+    CHECK_FALSE(finish_entry("\"\"\""));
+    CHECK_FALSE(finish_entry("\"\"\"one"));
+    CHECK_FALSE(finish_entry("\"\"\"one\\"));
+    CHECK(continued("\"\"\"one\\") == "\"\"\"one\\\n");
+    const auto entry = finish_entry("\"\"\"\n/help\n two\n\"\"\" ");
+    REQUIRE(entry);
+    CHECK(entry->text == "/help\n two");
+    CHECK(entry->is_literal);
+    CHECK(finish_entry("\"\"\"\"\"\"")->text.empty());
+    CHECK(finish_entry("\"\"\"a\"\"\"")->text == "a");
+    CHECK_FALSE(finish_entry("\"\"\"\""));
+  }
+
+  TEST_CASE("what is entered for a text gives the text back") {
+    for (const char* text : {"", "one", "two\nlines", "ends in \\", "\"\"\"", "\"quoted\" \\",
+                             "two\nlines \\", "\n\\"}) {
+      CAPTURE(text);
+      const auto entry = finish_entry(as_entry(text));
+      if (as_entry(text) == text && !entry) continue;  // marks and a backslash: there is no way
+      REQUIRE(entry);
+      CHECK(entry->text == text);
+    }
+    CHECK(as_entry("ends in \\") != "ends in \\");
+  }
+}
+
+using hyb::testing::content;
+using hyb::testing::TemporaryFolder;
+
+namespace {
+
+mode_t mode(const std::filesystem::path& path) {
+  struct stat about {};
+  REQUIRE(::stat(path.c_str(), &about) == 0);
+  return about.st_mode & 0777U;
+}
+
+}  // namespace
+
+TEST_SUITE("app/ui/history") {
+  TEST_CASE("entries come back in the next run, whatever is in them") {
+    const TemporaryFolder folder;
+    const auto file = folder.path() / "state" / "history";
+    const std::string entries[] = {"plain", "two\nlines", "back\\slash\\n", "漢字 \x1b[31m", "\\"};
+    {
+      History history(file);
+      for (const std::string& entry : entries) history.add(entry);
+    }
+    CHECK(mode(file) == 0600);
+    CHECK(mode(file.parent_path()) == 0700);
+    const History again(file);
+    CHECK(again.entries() == std::vector<std::string>(std::begin(entries), std::end(entries)));
+  }
+
+  TEST_CASE("empty and repeated entries are left out, huge ones stay out of the file") {
+    const TemporaryFolder folder;
+    const auto file = folder.path() / "history";
+    History history(file);
+    history.add("");
+    history.add("a");
+    history.add("a");
+    history.add(std::string(History::stored_bytes_max + 1, 'x'));
+    CHECK(history.entries().size() == 2);
+    CHECK(content(file) == "a\n");
+  }
+
+  TEST_CASE("the file stays small") {
+    const TemporaryFolder folder;
+    std::string lines;
+    for (int i = 0; i < 3000; ++i) lines += "entry " + std::to_string(i) + '\n';
+    const auto file = folder.write("history", lines);
+    const History history(file);
+    CHECK(history.entries().size() == History::entries_max);
+    CHECK(history.entries().back() == "entry 2999");
+    CHECK(History(file).entries() == history.entries());
+    CHECK(content(file).size() < lines.size() / 2);
+    CHECK(mode(file) == 0600);
+  }
+
+  TEST_CASE("a file of many megabytes or of one endless line does no harm") {
+    const TemporaryFolder folder;
+    const auto file = folder.write("history", std::string(9'000'000, 'x') + "\nlast\n");
+    CHECK(History(file).entries() == std::vector<std::string>{"last"});
+    const auto endless = folder.write("endless", std::string(9'000'000, 'x'));
+    CHECK(History(endless).entries().size() == 1);
+  }
+
+  TEST_CASE("a file that cannot be used is given up, entries of the run stay") {
+    const TemporaryFolder folder;
+    std::filesystem::create_directory(folder.path() / "history");
+    for (const auto& path :
+         {folder.path() / "history", std::filesystem::path("/dev/null/x/history")}) {
+      History history(path);
+      history.add("a");
+      history.add("b");
+      CHECK(history.entries().size() == 2);
+    }
+    const auto fifo = folder.path() / "fifo";
+    REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
+    History history(fifo);  // must not wait for a writer
+    history.add("a");
+    CHECK(history.entries().size() == 1);
+  }
+
+  TEST_CASE("bytes that are no UTF-8 are replaced") {
+    const TemporaryFolder folder;
+    const History history(folder.write("history", "ok\n\xff\xfe\n"));
+    REQUIRE(history.entries().size() == 2);
+    CHECK(history.entries()[1] == "\uFFFD\uFFFD");
+  }
+}
+
+using namespace hyb;
+
+namespace {
+
+LineBuffer buffer_of(const std::string& before, const std::string& after = "") {
+  LineBuffer buffer;
+  buffer.insert(after);
+  while (buffer.cursor() > 0) buffer.move_left();
+  buffer.insert(before);
+  return buffer;
+}
+
+std::string shown(const LineBuffer& buffer) {
+  std::string text = buffer.text();
+  return text.insert(buffer.cursor(), "|");
+}
+
+}  // namespace
+
+TEST_SUITE("app/ui/line_buffer") {
+  TEST_CASE("characters go in and out as a whole") {
+    LineBuffer buffer = buffer_of("ae\u0301👩‍👧", "b");
+    buffer.erase_left();
+    CHECK(shown(buffer) == "ae\u0301|b");
+    buffer.move_left();
+    CHECK(shown(buffer) == "a|e\u0301b");
+    buffer.erase_right();
+    CHECK(shown(buffer) == "a|b");
+    buffer.insert("\xff");
+    CHECK(shown(buffer) == "a\uFFFD|b");
+  }
+
+  TEST_CASE("words") {
+    LineBuffer buffer = buffer_of("one, two-three  ");
+    buffer.move_word_left();
+    CHECK(shown(buffer) == "one, two-|three  ");
+    buffer.move_word_left();
+    CHECK(shown(buffer) == "one, |two-three  ");
+    buffer.move_word_right();
+    CHECK(shown(buffer) == "one, two|-three  ");
+    buffer.kill_word_right();
+    CHECK(shown(buffer) == "one, two|  ");
+    buffer.kill_word_left();
+    CHECK(shown(buffer) == "one, |  ");
+    buffer.yank();
+    CHECK(shown(buffer) == "one, two|  ");
+  }
+
+  TEST_CASE("lines: home, end, kill and the way between them") {
+    LineBuffer buffer = buffer_of("first\nsec", "ond\nx\nlonger");
+    buffer.kill_to_end();
+    CHECK(shown(buffer) == "first\nsec|\nx\nlonger");
+    buffer.kill_to_end();
+    CHECK(shown(buffer) == "first\nsec|x\nlonger");
+    buffer.kill_to_begin();
+    CHECK(shown(buffer) == "first\n|x\nlonger");
+    buffer.yank();
+    CHECK(shown(buffer) == "first\nsec|x\nlonger");
+    buffer.move_home();
+    buffer.move_home();
+    CHECK(shown(buffer) == "|first\nsecx\nlonger");
+    buffer.move_end();
+    buffer.move_end();
+    CHECK(shown(buffer) == "first\nsecx|\nlonger");
+    CHECK(buffer.move_down());
+    CHECK(shown(buffer) == "first\nsecx\nlong|er");
+    CHECK_FALSE(buffer.move_down());
+    CHECK(buffer.move_up());
+    CHECK(buffer.move_up());
+    CHECK(shown(buffer) == "firs|t\nsecx\nlonger");
+    CHECK_FALSE(buffer.move_up());
+  }
+
+  TEST_CASE("up and down keep the column on the screen") {
+    LineBuffer buffer = buffer_of("漢字漢字\nabc", "d");
+    CHECK(buffer.move_up());
+    CHECK(shown(buffer) == "漢|字漢字\nabcd");
+  }
+
+  TEST_CASE("whatever is done, text and cursor stay whole") {
+    using Move = void (LineBuffer::*)();
+    constexpr Move moves[] = {&LineBuffer::move_left,
+                              &LineBuffer::move_right,
+                              &LineBuffer::move_word_left,
+                              &LineBuffer::move_word_right,
+                              &LineBuffer::move_home,
+                              &LineBuffer::move_end,
+                              &LineBuffer::erase_left,
+                              &LineBuffer::erase_right,
+                              &LineBuffer::kill_to_end,
+                              &LineBuffer::kill_to_begin,
+                              &LineBuffer::kill_word_left,
+                              &LineBuffer::kill_word_right,
+                              &LineBuffer::yank};
+    const std::string pieces[] = {"a b", "\n", "é漢", "👩‍👧", "\u0301", "🇩🇪", "\t", "\x1b"};
+    std::mt19937 random(11);
+    LineBuffer buffer;
+    for (int round = 0; round < 20000; ++round) {
+      const std::size_t which = random() % 24;
+      if (which < std::size(moves)) {
+        (buffer.*moves[which])();
+      } else if (which == 20) {
+        buffer.move_up();
+      } else if (which == 21) {
+        buffer.move_down();
+      } else {
+        buffer.insert(pieces[random() % std::size(pieces)]);
+      }
+      if (buffer.text().size() > 400) buffer.set("");
+      REQUIRE(buffer.cursor() <= buffer.text().size());
+      REQUIRE(is_well_formed(buffer.text().substr(0, buffer.cursor())));
+      REQUIRE(is_well_formed(buffer.text().substr(buffer.cursor())));
+    }
   }
 }

@@ -1,7 +1,8 @@
-#include "core/engine/engine_limits.h"
-
 #include <doctest/doctest.h>
 
+#include "core/base/log.h"
+#include "core/engine/engine_limits.h"
+#include "tests/sim/desk.h"
 #include "tests/support/error_text.h"
 
 using namespace hyb;
@@ -33,5 +34,114 @@ TEST_SUITE("core/engine/engine_limits") {
     const std::string text = testing::error_text([&] { check_fits(pool, 28, 28, 1000); });
     CHECK(testing::contains(text, "the prompt has 28 tokens"));
     CHECK(testing::contains(text, "enough for a prompt of 27 tokens"));
+  }
+}
+
+using namespace hyb::sim;
+
+namespace {
+
+/// Its steps fail for want of memory as often as asked.
+class PoorRunner : public ToyRunner {
+ public:
+  using ToyRunner::ToyRunner;
+
+  StepResult run(const Step& step) override {
+    for (const Order& order : step.orders) {
+      const auto* const change = std::get_if<ChangeOwner>(&order);
+      if (change != nullptr && change->to == no_view) ++superblocks_back;
+    }
+    if (failures > 0) {
+      --failures;
+      throw Error(ErrorKind::memory, "device: 7 bytes refused");
+    }
+    return ToyRunner::run(step);
+  }
+  void give_way() override { ++times_given_way; }
+  std::string holdings() const override { return "it holds 5 bytes"; }
+
+  int failures = 0, times_given_way = 0, superblocks_back = 0;
+};
+
+struct Quiet {
+  Quiet() { log::set_level(log::Level::error); }
+  ~Quiet() { log::set_level(log::Level::info); }
+};
+
+struct Poor {
+  explicit Poor(std::int32_t superblocks) : runner(elastic(superblocks), model) {}
+  void submit(std::int32_t max_tokens = 6) {
+    engine.submit(request_of(prompt_of(30), max_tokens), sink);
+  }
+
+  Quiet quiet;
+  ToyModel model;
+  PoorRunner runner;
+  Engine engine{runner, nullptr, usual};
+  Listener sink;
+};
+
+}  // namespace
+
+TEST_SUITE("core/engine/memory_relief") {
+  TEST_CASE("a step that lacked memory runs again with smaller pools, to the same answer") {
+    for (int steps = 0; steps < 7; ++steps) {
+      CAPTURE(steps);
+      Poor poor(40);
+      poor.submit();
+      for (int i = 0; i < steps; ++i) poor.engine.step();
+      poor.runner.failures = 1;
+      while (!poor.engine.idle()) poor.engine.step();
+      const Completion& answer = *poor.sink.find(RequestId{0}, 0)->completion;
+      CHECK(answer.tokens ==
+            answer_of(poor.model, nullptr, 2000, request_of(prompt_of(30), 6), 0).tokens);
+      CHECK(poor.runner.times_given_way == 1);
+      CHECK(poor.runner.superblocks_back == 5);
+      CHECK(poor.engine.pool().superblocks_withheld() == 5);
+    }
+  }
+
+  TEST_CASE("when that did not help the error says what is held, and the engine lives") {
+    Poor poor(40);
+    poor.submit();
+    poor.engine.step();
+    poor.runner.failures = 2;
+    const auto run = [&] {
+      while (!poor.engine.idle()) poor.engine.step();
+    };
+    try {
+      run();
+      FAIL("no error");
+    } catch (const Error& error) {
+      CHECK(error.kind() == ErrorKind::memory);
+      CHECK(std::string(error.what()) == "device: 7 bytes refused; it holds 5 bytes");
+    }
+    run();
+    CHECK(poor.sink.find(RequestId{0}, 0)->completion->tokens.size() == 6);
+  }
+
+  TEST_CASE("pools that shrink again and again end what they cannot hold, and nothing else") {
+    Poor poor(12);
+    const std::int32_t length_max = poor.engine.length_max();
+    poor.submit(400);
+    poor.submit(6);
+    int failures = 0;
+    for (int steps = 0; !poor.engine.idle(); ++steps) {
+      REQUIRE(steps < 10000);
+      if (steps % 60 == 59) poor.runner.failures = 1;
+      failures += poor.runner.failures;
+      poor.engine.step();
+    }
+    CHECK(failures >= 3);
+    const Completion& shortened = *poor.sink.find(RequestId{0}, 0)->completion;
+    CHECK(shortened.reason == FinishReason::error);
+    CHECK(shortened.error.find("took back") != std::string::npos);
+    CHECK(shortened.tokens.size() > 100);
+    CHECK(poor.sink.find(RequestId{1}, 0)->completion->tokens.size() == 6);
+    CHECK(poor.engine.pool().all_free());
+
+    // What is longer than the rest holds is refused at once.
+    CHECK(poor.engine.length_max() < length_max);
+    CHECK_THROWS_AS(poor.engine.submit(request_of(prompt_of(length_max - 2), 1), poor.sink), Error);
   }
 }

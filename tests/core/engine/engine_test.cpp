@@ -6,8 +6,7 @@
 
 #include "core/base/error.h"
 #include "tests/sim/listener.h"
-#include "tests/sim/toy_answer.h"
-#include "tests/sim/toy_text.h"
+#include "tests/sim/toy_model.h"
 
 using namespace hyb;
 using namespace hyb::sim;

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "tests/sim/toy_text.h"
+#include "tests/sim/toy_model.h"
 
 using namespace hyb;
 using hyb::sim::toy_end;

@@ -8,7 +8,7 @@
 
 #include "core/base/error.h"
 #include "tests/sim/random.h"
-#include "tests/sim/toy_text.h"
+#include "tests/sim/toy_model.h"
 
 using namespace hyb;
 using hyb::sim::Random;

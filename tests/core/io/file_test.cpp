@@ -1,15 +1,139 @@
-#include "core/io/file.h"
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <string>
+#include <string_view>
+#include <thread>
 
 #include <doctest/doctest.h>
-#include <sys/stat.h>
 
-#include <array>
-
+#include "core/io/file.h"
 #include "tests/support/error_text.h"
-#include "tests/support/temporary_folder.h"
+#include "tests/support/files.h"
 
 using namespace hyb;
 using namespace hyb::testing;
+
+namespace {
+
+Descriptor open_file(const std::filesystem::path& path, int flags) {
+  return Descriptor(::open(path.c_str(), flags | O_CLOEXEC, 0600));
+}
+
+std::string letters(std::size_t count) {
+  std::string text(count, ' ');
+  for (std::size_t i = 0; i < count; ++i) text[i] = static_cast<char>('a' + i * 7 % 26);
+  return text;
+}
+
+std::span<const std::byte> bytes_of(const std::string& text) {
+  return std::as_bytes(std::span(text));
+}
+
+/// While it lives, this thread's system calls are interrupted a thousand times a second.
+class Interruptions {
+ public:
+  Interruptions() {
+    struct sigaction action {};
+    action.sa_handler = [](int) {};
+    ::sigaction(SIGALRM, &action, &before_);
+    const itimerval often{{0, 1000}, {0, 1000}};
+    ::setitimer(ITIMER_REAL, &often, nullptr);
+  }
+  ~Interruptions() {
+    const itimerval never{};
+    ::setitimer(ITIMER_REAL, &never, nullptr);
+    ::sigaction(SIGALRM, &before_, nullptr);
+  }
+  Interruptions(const Interruptions&) = delete;
+  Interruptions& operator=(const Interruptions&) = delete;
+
+ private:
+  struct sigaction before_ {};
+};
+
+}  // namespace
+
+TEST_SUITE("core/io/descriptor_io") {
+  TEST_CASE("what is written somewhere is read there, as far as the file goes") {
+    const TemporaryFolder folder;
+    const Descriptor file = open_file(folder.path() / "f", O_RDWR | O_CREAT);
+    const std::string text = letters(100000);
+    CHECK(write_at(file.number(), 50, bytes_of(text)) == 0);
+    CHECK(write_at(file.number(), 100050, {}) == 0);
+    std::string back(text.size() + 10, '?');
+    const ReadResult read = read_at(file.number(), 50, std::as_writable_bytes(std::span(back)));
+    CHECK(read.code == 0);
+    CHECK(read.bytes == text.size());
+    CHECK(back == text + std::string(10, '?'));
+    CHECK(read_at(file.number(), 200000, std::as_writable_bytes(std::span(back))).bytes == 0);
+  }
+
+  TEST_CASE("all is written though signals and a slow reader cut it in pieces") {
+    std::array<int, 2> ends{};
+    REQUIRE(::pipe2(ends.data(), O_CLOEXEC) == 0);
+    const Descriptor out(ends[0]);
+    const std::string text = letters(1 << 20);
+    std::string arrived;
+    sigset_t alarm, old;
+    ::sigemptyset(&alarm);
+    ::sigaddset(&alarm, SIGALRM);
+    ::pthread_sigmask(SIG_BLOCK, &alarm, &old);  // the reader's thread inherits it
+    std::thread reader([&] {
+      std::array<char, 20000> piece{};
+      for (ssize_t count; (count = ::read(out.number(), piece.data(), piece.size())) > 0;) {
+        arrived.append(piece.data(), static_cast<std::size_t>(count));
+        std::this_thread::sleep_for(std::chrono::milliseconds(3));
+      }
+    });
+    ::pthread_sigmask(SIG_SETMASK, &old, nullptr);
+    {
+      const Descriptor in(ends[1]);
+      const Interruptions interruptions;
+      CHECK(write_all(in.number(), text) == 0);
+    }
+    reader.join();
+    CHECK(arrived == text);
+  }
+
+  TEST_CASE("what stops a transfer is told") {
+    const TemporaryFolder folder;
+    const std::string text = letters(1000);
+    CHECK(write_all(open_file("/dev/full", O_WRONLY).number(), text) == ENOSPC);
+    const Descriptor reader = open_file(folder.write("f", text), O_RDONLY);
+    CHECK(write_at(reader.number(), 0, bytes_of(text)) == EBADF);
+    std::string back(10, '?');
+    CHECK(read_at(open_file(folder.path(), O_RDONLY).number(), 0,
+                  std::as_writable_bytes(std::span(back)))
+              .code == EISDIR);
+
+    const Descriptor writer = open_file(folder.path() / "f", O_WRONLY);
+    rlimit old{};
+    REQUIRE(::getrlimit(RLIMIT_FSIZE, &old) == 0);
+    const auto handler = ::signal(SIGXFSZ, SIG_IGN);
+    const rlimit narrow{1500, old.rlim_max};
+    REQUIRE(::setrlimit(RLIMIT_FSIZE, &narrow) == 0);
+    const int code = write_at(writer.number(), 1000, bytes_of(text));
+    ::setrlimit(RLIMIT_FSIZE, &old);
+    ::signal(SIGXFSZ, handler);
+    CHECK(code == EFBIG);
+    CHECK(std::filesystem::file_size(folder.path() / "f") == 1500);
+  }
+
+  TEST_CASE("folders are synced, what is none is told") {
+    const TemporaryFolder folder;
+    CHECK(sync_folder(folder.path()) == 0);
+    CHECK(sync_folder("") == 0);
+    CHECK(sync_folder(folder.path() / "none") == ENOENT);
+    CHECK(sync_folder(folder.write("f", "")) == ENOTDIR);
+  }
+}
 
 TEST_SUITE("core/io/file") {
   TEST_CASE("folders, FIFOs and missing files are refused by name, without waiting") {
@@ -64,5 +188,155 @@ TEST_SUITE("core/io/file") {
     CHECK(contains(model_error([&] { file.check_unchanged(); }), "was written to"));
     std::filesystem::resize_file(path, 5);
     CHECK(contains(model_error([&] { file.check_unchanged(); }), "10 bytes at first, 5 bytes now"));
+  }
+}
+
+namespace {
+
+std::size_t entries(const std::filesystem::path& folder) {
+  std::size_t count = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder)) ++count;
+  return count;
+}
+
+std::string text_of(const std::filesystem::path& path) {
+  return read_whole_file(path, std::size_t{1} << 30);
+}
+
+unsigned rights(const std::filesystem::path& path) {
+  struct stat status {};
+  REQUIRE(::stat(path.c_str(), &status) == 0);
+  return status.st_mode & 0777U;
+}
+
+}  // namespace
+
+TEST_SUITE("core/io/atomic_file") {
+  TEST_CASE("a file appears with commit, for its owner only") {
+    const TemporaryFolder folder;
+    const auto path = folder.path() / "f";
+    {
+      AtomicFile file(path);
+      file.write("hello ");
+      CHECK(!is_listed(path));
+      file.write("world");
+      file.rewrite_front(std::as_bytes(std::span(std::string_view("J"))));
+      CHECK(file.size() == 11);
+      file.commit();
+    }
+    CHECK(text_of(path) == "Jello world");
+    CHECK(entries(folder.path()) == 1);
+    CHECK(rights(path) == 0600);
+  }
+
+  TEST_CASE("where it is asked for, the umask says who may read") {
+    const TemporaryFolder folder;
+    for (const mode_t mask : {022U, 0U, 077U}) {
+      const mode_t before = ::umask(mask);
+      write_atomically(folder.path() / "f", "x", FileAccess::umask);
+      ::umask(before);
+      CHECK(rights(folder.path() / "f") == (0666U & ~mask));
+    }
+  }
+
+  TEST_CASE("without commit the old file stays and nothing is left") {
+    const TemporaryFolder folder;
+    const auto path = folder.write("f", "old");
+    {
+      AtomicFile file(path);
+      file.write("new");
+    }
+    CHECK(text_of(path) == "old");
+    CHECK(entries(folder.path()) == 1);
+  }
+
+  TEST_CASE("writes of all sizes arrive in order") {
+    const TemporaryFolder folder;
+    const auto path = folder.path() / "f";
+    std::string all;
+    AtomicFile file(path);
+    for (const std::size_t size : {1UL, 0UL, 1UL << 20, 3UL, (1UL << 20) + 1, 700000UL, 700000UL}) {
+      const std::string part(size, static_cast<char>('a' + all.size() % 26));
+      file.write(part);
+      all += part;
+      CHECK(file.size() == all.size());
+    }
+    file.commit();
+    CHECK(text_of(path) == all);
+  }
+
+  TEST_CASE("what a killed process left is overwritten, its rights too") {
+    const TemporaryFolder folder;
+    const auto stale = folder.write("f.new", "a longer text than the new one");
+    REQUIRE(::chmod(stale.c_str(), 0644) == 0);
+    write_atomically(folder.path() / "f", "short");
+    CHECK(text_of(folder.path() / "f") == "short");
+    CHECK(entries(folder.path()) == 1);
+    CHECK(rights(folder.path() / "f") == 0600);
+  }
+
+  TEST_CASE("two writers of one file: the second is refused, the first unharmed") {
+    const TemporaryFolder folder;
+    const auto path = folder.path() / "f";
+    AtomicFile first(path);
+    first.write("first");
+    CHECK(contains(error_text([&] { AtomicFile second(path); }), path.string()));
+    first.commit();
+    CHECK(text_of(path) == "first");
+    write_atomically(path, "second");
+    CHECK(text_of(path) == "second");
+  }
+
+  TEST_CASE("a folder, a missing folder and a FIFO are errors that name the path") {
+    const TemporaryFolder folder;
+    std::filesystem::create_directory(folder.path() / "d.new");
+    REQUIRE(::mkfifo((folder.path() / "p.new").c_str(), 0600) == 0);
+    for (const char* name : {"d", "p", "missing/f"}) {
+      const auto path = folder.path() / name;
+      CHECK(contains(error_text([&] { AtomicFile file(path); }), path.string()));
+    }
+    std::filesystem::create_directory(folder.path() / "taken");
+    folder.write("taken/inside", "x");
+    CHECK(!error_text([&] { write_atomically(folder.path() / "taken", "x"); }).empty());
+    CHECK(!is_listed(folder.path() / "taken.new"));
+  }
+
+  TEST_CASE("a full disk is an error and leaves the old file") {
+    // /dev/full stands for it: a link would be refused, so the limit of file sizes is the rule
+    // here.
+    const TemporaryFolder folder;
+    const auto path = folder.write("f", "old");
+    std::filesystem::create_symlink("/dev/full", folder.path() / "f.new");
+    CHECK(!error_text([&] { write_atomically(path, "x"); }).empty());
+    CHECK(text_of(path) == "old");
+  }
+}
+
+TEST_SUITE("core/io/checksum") {
+  TEST_CASE("the sum is XXH3 of 64 bits, as published") {
+    // XXH3_64bits of no bytes and of "abc" with seed 0, from the specification's test values.
+    CHECK(checksum({}) == 0x2D06800538D394C2U);
+    CHECK(checksum(std::as_bytes(std::span(std::string_view("abc")))) == 0x78AF5F94892F3950U);
+  }
+
+  TEST_CASE("another seed, another sum") {
+    const auto bytes = std::as_bytes(std::span(std::string_view("abc")));
+    CHECK(checksum(bytes, 1) != checksum(bytes, 2));
+  }
+}
+
+TEST_SUITE("core/io/quote_name") {
+  TEST_CASE("control characters are shown, not sent") {
+    CHECK(quote_name("a.b") == "\"a.b\"");
+    CHECK(quote_name("a\x1b[0m\n\x7f") == "\"a\\x1b[0m\\x0a\\x7f\"");
+    CHECK(quote_name("\xc2\x9b") == "\"\\xc2\\x9b\"");
+    CHECK(quote_name("\xc2\xa0\xc3\xa9") == "\"\xc2\xa0\xc3\xa9\"");
+  }
+
+  TEST_CASE("long names are cut between characters") {
+    CHECK(quote_name(std::string(200, 'x')) == "\"" + std::string(200, 'x') + "\"");
+    std::string name(199, 'x');
+    name += "\xc3\xa9 and more";
+    CHECK(quote_name(name) == "\"" + std::string(199, 'x') + "\"...");
   }
 }

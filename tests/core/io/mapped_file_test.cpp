@@ -7,7 +7,7 @@
 
 #include <array>
 
-#include "tests/support/temporary_folder.h"
+#include "tests/support/files.h"
 
 using namespace hyb;
 using namespace hyb::testing;

@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/support/error_text.h"
-#include "tests/support/temporary_folder.h"
+#include "tests/support/files.h"
 
 using namespace hyb;
 using namespace hyb::testing;

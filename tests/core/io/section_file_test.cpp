@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "core/io/checksum.h"
+#include "core/io/file.h"
 #include "tests/support/error_text.h"
-#include "tests/support/temporary_folder.h"
+#include "tests/support/files.h"
 
 using namespace hyb;
 using namespace hyb::testing;

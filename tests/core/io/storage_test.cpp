@@ -1,14 +1,13 @@
-#include "core/io/storage.h"
-
-#include <doctest/doctest.h>
-
 #include <memory>
 #include <random>
 #include <string>
 #include <vector>
 
+#include <doctest/doctest.h>
+
+#include "core/io/storage.h"
 #include "tests/support/error_text.h"
-#include "tests/support/temporary_folder.h"
+#include "tests/support/files.h"
 
 using namespace hyb;
 using namespace hyb::testing;
@@ -66,5 +65,70 @@ TEST_SUITE("core/io/storage") {
     MemoryStorage memory(10);
     CHECK_THROWS(memory.write(1, bytes));
     CHECK_THROWS(memory.read(11, bytes));
+  }
+}
+
+TEST_SUITE("core/io/extents") {
+  TEST_CASE("random taking and giving back: nothing twice, nothing lost, nothing beyond the end") {
+    constexpr std::uint32_t sectors = 200;
+    std::mt19937 random(1);
+    for (int round = 0; round < 20; ++round) {
+      Extents extents(sectors);
+      std::vector<int> users(sectors, 0);
+      std::vector<std::vector<Extent>> taken;
+      const auto count = [&](const std::vector<Extent>& pieces, int change) {
+        std::uint32_t sum = 0;
+        for (const Extent& piece : pieces) {
+          REQUIRE(piece.first + piece.count <= sectors);
+          for (std::uint32_t i = 0; i < piece.count; ++i) {
+            users[piece.first + i] += change;
+            REQUIRE((users[piece.first + i] == 0 || users[piece.first + i] == 1));
+          }
+          sum += piece.count;
+        }
+        return sum;
+      };
+      for (int i = 0; i < 300; ++i) {
+        const std::uint32_t wanted = random() % 40;
+        const std::uint32_t free = extents.free();
+        if (auto pieces = extents.take(wanted)) {
+          CHECK(wanted <= free);
+          CHECK(count(*pieces, 1) == wanted);
+          CHECK(extents.free() == free - wanted);
+          taken.push_back(std::move(*pieces));
+        } else {
+          CHECK(wanted > free);
+          CHECK(extents.free() == free);
+        }
+        if (random() % 2 == 0 && !taken.empty()) {
+          std::swap(taken[random() % taken.size()], taken.back());
+          count(taken.back(), -1);
+          extents.give_back(taken.back());
+          taken.pop_back();
+        }
+      }
+      for (const auto& pieces : taken) extents.give_back(pieces);
+      CHECK(extents.free() == sectors);
+      // Neighbours grew together again.
+      CHECK(extents.take(sectors)->size() == 1);
+    }
+  }
+
+  TEST_CASE("all that is free can be had, in as few pieces as there are") {
+    Extents extents(10);
+    std::vector<std::vector<Extent>> single;
+    for (int i = 0; i < 10; ++i) single.push_back(*extents.take(1));
+    for (int i = 0; i < 10; i += 2) extents.give_back(single[static_cast<std::size_t>(i)]);
+    CHECK(extents.free() == 5);
+    CHECK(extents.take(5)->size() == 5);
+    CHECK(!extents.take(1));
+    CHECK(extents.take(0)->empty());
+  }
+
+  TEST_CASE("giving back twice is a bug of ours") {
+    Extents extents(10);
+    const auto taken = *extents.take(4);
+    extents.give_back(taken);
+    CHECK_THROWS(extents.give_back(taken));
   }
 }

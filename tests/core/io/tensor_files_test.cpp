@@ -5,8 +5,7 @@
 #include <ctime>
 
 #include "tests/support/error_text.h"
-#include "tests/support/safetensors_bytes.h"
-#include "tests/support/temporary_folder.h"
+#include "tests/support/files.h"
 
 using namespace hyb;
 using namespace hyb::testing;

@@ -7,7 +7,7 @@
 #include <random>
 #include <thread>
 
-#include "core/io/checksum.h"
+#include "core/io/file.h"
 #include "tests/support/error_text.h"
 #include "tests/support/shim_storage.h"
 

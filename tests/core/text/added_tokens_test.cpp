@@ -1,13 +1,93 @@
-#include "core/text/added_tokens.h"
-
 #include <doctest/doctest.h>
 
+#include "core/text/added_tokens.h"
 #include "tests/support/error_text.h"
 #include "tests/support/tokenizer_text.h"
 
 using namespace hyb;
 using testing::contains;
 using testing::model_error;
+
+namespace {
+
+int value_of(const Trie& trie, std::string_view key) {
+  Trie::Node node = Trie::root;
+  for (const char byte : key) {
+    node = trie.next(node, byte);
+    if (node == Trie::none) return -2;
+  }
+  return trie.value(node);
+}
+
+}  // namespace
+
+TEST_SUITE("core/text/trie") {
+  TEST_CASE("keys are found, others are not, and the first value stays") {
+    Trie trie;
+    trie.add("<a>", 1);
+    trie.add("<ab>", 2);
+    trie.add("é\xFF", 3);
+    trie.add("<a>", 4);
+    CHECK(value_of(trie, "<a>") == 1);
+    CHECK(value_of(trie, "<ab>") == 2);
+    CHECK(value_of(trie, "é\xFF") == 3);
+    CHECK(value_of(trie, "<a") == -1);
+    CHECK(value_of(trie, "<b") == -2);
+    CHECK(value_of(trie, "x") == -2);
+  }
+}
+
+TEST_SUITE("core/text/control_tokens") {
+  TEST_CASE("white space that is not special is plain text") {
+    for (const char* text : {"  ", "\n\n", "\t", "▁▁▁", "\u3000"}) {
+      CHECK(guard_allowing(text, false) == Guard::closed);
+      CHECK(guard_allowing(text, true) == Guard::open);
+    }
+  }
+
+  TEST_CASE("an assistant's turn may hold thoughts and calls, special or not") {
+    for (const char* text : {"<think>", "</think>", "<tool_call>", "</tool_call>", "[TOOL_CALLS]",
+                             "<|tool_call_start|>"}) {
+      CHECK(guard_allowing(text, true) == Guard::thinking);
+      CHECK(guard_allowing(text, false) == Guard::thinking);
+    }
+    CHECK(guard_allowing("<|fim_prefix|>", false) == Guard::thinking);
+    CHECK(guard_allowing("<table>", false) == Guard::thinking);
+  }
+
+  TEST_CASE("turns, roles and results of tools are never its own") {
+    for (const char* text : {"<|im_start|>",
+                             "<|im_end|>",
+                             "<|start_of_role|>",
+                             "<|end_of_role|>",
+                             "<|end_of_text|>",
+                             "<|endoftext|>",
+                             "<start_of_turn>",
+                             "<end_of_turn>",
+                             "<s>",
+                             "</s>",
+                             "<SPECIAL_10>",
+                             "<SPECIAL_12>",
+                             "<|eot_id|>",
+                             "<|user|>",
+                             "<|Assistant|>",
+                             "<|system|>",
+                             "<tool_response>",
+                             "<|start_header_id|>",
+                             "<|im_middle|>",
+                             "[INST]",
+                             "[/INST]",
+                             "<beginning_of_sentence>",
+                             "<end_of_sentence>",
+                             "<|bom|>",
+                             "<|eom|>"}) {
+      CAPTURE(text);
+      CHECK(guard_allowing(text, false) == Guard::open);
+      CHECK(guard_allowing(text, true) == Guard::open);
+    }
+    CHECK(guard_allowing("<|reserved_7|>", true) == Guard::open);
+  }
+}
 
 namespace {
 

@@ -1,9 +1,9 @@
-#include "core/text/bpe.h"
+#include <algorithm>
+#include <random>
 
 #include <doctest/doctest.h>
 
-#include <random>
-
+#include "core/text/bpe.h"
 #include "tests/support/error_text.h"
 #include "tests/support/tokenizer_text.h"
 
@@ -11,6 +11,124 @@ using namespace hyb;
 using testing::contains;
 using testing::model_error;
 using testing::TokenizerText;
+
+TEST_SUITE("core/text/merge_table") {
+  TEST_CASE("pairs have the rank of their place, the later one when repeated") {
+    MergeTable table(2001);
+    for (int i = 0; i < 2000; ++i) table.add(TokenId{i}, TokenId{i * 31 % 977}, TokenId{5000 + i});
+    for (int i = 0; i < 2000; ++i) {
+      REQUIRE(table.rank(TokenId{i}, TokenId{i * 31 % 977}) == i);
+      REQUIRE(table.merged(i) == TokenId{5000 + i});
+    }
+    CHECK(table.rank(TokenId{5}, TokenId{6}) == MergeTable::none);
+    table.add(TokenId{0}, TokenId{0}, TokenId{1});
+    CHECK(table.rank(TokenId{0}, TokenId{0}) == 2000);
+    CHECK(table.merged(2000) == TokenId{1});
+  }
+
+  TEST_CASE("an empty table merges nothing") {
+    CHECK(MergeTable(0).rank(TokenId{0}, TokenId{0}) == MergeTable::none);
+  }
+}
+
+namespace {
+
+/// By the definition: the lowest rank, the leftmost of equal ones, again and again.
+std::vector<TokenId> merged_plainly(std::vector<TokenId> symbols, const MergeTable& table) {
+  while (true) {
+    MergeTable::Rank lowest = MergeTable::none;
+    std::size_t where = 0;
+    for (std::size_t i = 0; i + 1 < symbols.size(); ++i) {
+      const MergeTable::Rank rank = table.rank(symbols[i], symbols[i + 1]);
+      if (rank < lowest) {
+        lowest = rank;
+        where = i;
+      }
+    }
+    if (lowest == MergeTable::none) return symbols;
+    symbols[where] = table.merged(lowest);
+    symbols.erase(symbols.begin() + static_cast<std::ptrdiff_t>(where) + 1);
+  }
+}
+
+}  // namespace
+
+TEST_SUITE("core/text/merge") {
+  TEST_CASE("short and long words merge as the definition says") {
+    std::mt19937 random(11);
+    for (int round = 0; round < 300; ++round) {
+      // Symbols 0-3 are letters; a merge joins two known symbols into a new one.
+      MergeTable table(60);
+      std::vector<std::pair<int, int>> pairs;
+      for (int id = 4; id < 64; ++id) {
+        const auto known = static_cast<unsigned>(id);
+        const int left = static_cast<int>(random() % (random() % 2 ? 4 : known));
+        const int right = static_cast<int>(random() % (random() % 2 ? 4 : known));
+        pairs.emplace_back(left, right);
+      }
+      // Any order of ranks is allowed, also a long piece before its parts.
+      std::vector<int> order;
+      for (int i = 0; i < 60; ++i) order.push_back(i);
+      std::shuffle(order.begin(), order.end(), random);
+      for (const int i : order) {
+        const auto& [left, right] = pairs[static_cast<std::size_t>(i)];
+        table.add(TokenId{left}, TokenId{right}, TokenId{i + 4});
+      }
+      std::vector<TokenId> word(random() % 200);
+      const unsigned letters = 1 + random() % 4;
+      for (TokenId& symbol : word) symbol = TokenId{static_cast<int>(random() % letters)};
+      const std::vector<TokenId> want = merged_plainly(word, table);
+      merge_symbols(word, table);
+      REQUIRE(word == want);
+    }
+  }
+
+  TEST_CASE("a million equal letters are no trouble") {
+    MergeTable table(10);
+    for (int i = 0; i < 10; ++i) table.add(TokenId{i}, TokenId{i}, TokenId{i + 1});
+    std::vector<TokenId> word(1'000'000, TokenId{0});
+    merge_symbols(word, table);
+    CHECK(word.size() == 1'000'000 / 1024 + 2);  // the rest, 576, is 512 and 64
+    CHECK(word.front() == TokenId{10});
+    CHECK(word.back() == TokenId{6});
+  }
+}
+
+TEST_SUITE("core/text/word_memo") {
+  TEST_CASE("what was put is found, by word and kind") {
+    WordMemo memo(10000);
+    const std::vector<TokenId> tokens = {TokenId{1}, TokenId{2}};
+    memo.put(memo.key("word", 0), "word", tokens);
+    const auto found = memo.find(memo.key("word", 0), "word");
+    CHECK(std::vector<TokenId>(found.begin(), found.end()) == tokens);
+    CHECK(memo.find(memo.key("word", 1), "word").empty());
+    CHECK(memo.find(memo.key("wor", 0), "wor").empty());
+    CHECK(memo.find({memo.key("word", 0).hash, true}, "else").empty());  // the hash is not enough
+  }
+
+  TEST_CASE("short texts and long words are not remembered") {
+    WordMemo none(100);
+    CHECK_FALSE(none.key("word", 0).usable);
+    CHECK_FALSE(WordMemo(10000).key(std::string(1000, 'a'), 0).usable);
+  }
+
+  TEST_CASE("whatever is found is right, however much was put") {
+    WordMemo memo(1 << 20);
+    int found = 0;
+    for (int i = 0; i < 600000; ++i) {
+      const std::string word = "some longer word " + std::to_string(i);
+      const TokenId token{i};
+      memo.put(memo.key(word, 0), word, {&token, 1});
+      const int before = i - static_cast<int>(i % 1000);
+      const std::string old = "some longer word " + std::to_string(before);
+      const auto tokens = memo.find(memo.key(old, 0), old);
+      if (tokens.empty()) continue;
+      ++found;
+      REQUIRE(tokens[0] == TokenId{before});
+    }
+    CHECK(found > 300000);
+  }
+}
 
 namespace {
 

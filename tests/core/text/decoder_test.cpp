@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "core/text/utf8.h"
+#include "core/text/unicode.h"
 #include "tests/support/error_text.h"
 
 using namespace hyb;

@@ -1,14 +1,82 @@
-#include "core/text/normalizer.h"
-
 #include <doctest/doctest.h>
-
 #include <nlohmann/json.hpp>
 
+#include "core/text/normalizer.h"
 #include "tests/support/error_text.h"
 
 using namespace hyb;
 using testing::contains;
 using testing::model_error;
+
+namespace {
+
+std::string form(const std::string& text, UnicodeForm form) {
+  return normalize({text, {}, Guard::open}, form).text;
+}
+
+}  // namespace
+
+TEST_SUITE("core/text/unicode_form") {
+  TEST_CASE("the four forms") {
+    CHECK(form("e\u0301 Å \u212B", UnicodeForm::nfc) == "é Å Å");
+    CHECK(form("é", UnicodeForm::nfd) == "e\u0301");
+    CHECK(form("ﬁ①㎏½ ", UnicodeForm::nfkc) == "fi1kg1\u20442 ");
+    CHECK(form("\u00A0é", UnicodeForm::nfkd) == " e\u0301");
+    CHECK(form("\u1112\u1161\u11ab", UnicodeForm::nfc) == "한");
+    CHECK(form("한", UnicodeForm::nfd) == "\u1112\u1161\u11ab");
+    CHECK(form("\u0958", UnicodeForm::nfc) == "\u0915\u093C");  // excluded from composition
+    CHECK(form("ﬁ", UnicodeForm::nfc) == "ﬁ");
+    CHECK(form("", UnicodeForm::nfc) == "");
+    CHECK(form("plain", UnicodeForm::nfkd) == "plain");
+  }
+
+  TEST_CASE("marks are ordered by class, and block each other") {
+    CHECK(form("a\u0301\u0327", UnicodeForm::nfd) == "a\u0327\u0301");
+    CHECK(form("a\u0308\u0301", UnicodeForm::nfc) == "ä\u0301");
+    CHECK(form("x\u0301\u0327", UnicodeForm::nfc) == "x\u0327\u0301");
+  }
+
+  TEST_CASE("what is younger than the tables is a plain character") {
+    CHECK(form("\U0001FBF2", UnicodeForm::nfkc) == "\U0001FBF2");
+    CHECK(form("\U00011935\U00011930", UnicodeForm::nfc) == "\U00011935\U00011930");
+  }
+
+  TEST_CASE("a form is its own form, whatever the text is cut from") {
+    const char* parts[] = {"e",      "\u0301", "\u0327", "\u0345", "ᄀ",
+                           "\u1161", "\u11a8", "Å",      "x",      "字"};
+    unsigned seed = 1;
+    for (int round = 0; round < 2000; ++round) {
+      std::string text;
+      for (int i = 0; i < 7; ++i) {
+        seed = seed * 1103515245 + 12345;
+        text += parts[(seed >> 16) % 10];
+      }
+      for (const UnicodeForm kind : {UnicodeForm::nfc, UnicodeForm::nfd}) {
+        const std::string once = form(text, kind);
+        REQUIRE(form(once, kind) == once);
+        const UnicodeForm other = kind == UnicodeForm::nfc ? UnicodeForm::nfd : UnicodeForm::nfc;
+        REQUIRE(form(form(text, other), kind) == once);
+      }
+    }
+  }
+
+  TEST_CASE("a flood of marks is no trouble") {
+    std::string flood = "a";
+    for (int i = 0; i < 300000; ++i) flood += "\u0301\u0327";
+    CHECK(form(flood, UnicodeForm::nfc).size() == flood.size() - 1);  // á is as long as its mark
+  }
+
+  TEST_CASE("a guard covers what composes, and no more") {
+    GuardedText text;
+    text.append("字e", Guard::open);
+    text.append("\u0301字", Guard::closed);
+    const GuardedText out = normalize(text, UnicodeForm::nfc);
+    CHECK(out.text == "字é字");
+    CHECK(out.guard(0) == Guard::open);
+    CHECK(out.guard(3) == Guard::closed);
+    CHECK(out.guard(5) == Guard::closed);
+  }
+}
 
 namespace {
 

@@ -1,12 +1,100 @@
-#include "core/text/pattern_dialect.h"
-
 #include <doctest/doctest.h>
 
+#include "core/text/pattern_dialect.h"
 #include "tests/support/error_text.h"
 
 using namespace hyb;
 using testing::contains;
 using testing::model_error;
+
+TEST_SUITE("core/text/char_class") {
+  TEST_CASE("a plain set is one class") {
+    CHECK(write_char_set(set_of("a-z", false)) == "[a-z]");
+    CHECK(write_char_set(set_of("a-z", true)) == "[^a-z]");
+  }
+
+  TEST_CASE("sets nest, and what needs no nesting is made flat") {
+    CharSet set = set_of("a", false);
+    set.parts[0].add("b", false);
+    set.parts[0].add(set_of("c", false));
+    set.parts[0].add("\\p{L}", true);
+    CHECK(write_char_set(set) == "[abc\\P{L}]");
+    set.parts[0].add("xy", true);
+    CHECK(write_char_set(set) == "(?:[abc\\P{L}]|[^xy])");
+  }
+
+  TEST_CASE("an intersection looks ahead, its negation takes any other character") {
+    CharSet set = set_of("a", false);
+    set.parts.push_back({"b", {}});
+    CHECK(write_char_set(set) == "(?:(?=[a])[b])");
+    set.negated = true;
+    CHECK(write_char_set(set) == "(?:(?!(?=[a])[b])[\\x{0}-\\x{10ffff}])");
+  }
+
+  TEST_CASE("names of properties do not depend on case, spaces and underscores") {
+    CHECK(items_of_property("L") == "\\p{L}");
+    CHECK(items_of_property("Upper-case_ letter") == "\\p{Lu}");
+    CHECK(items_of_property("Han") == "\\p{sc:han}");
+    CHECK(items_of_property("alpha") == "\\p{Alphabetic}");
+    CHECK(items_of_property("Klingon").empty());
+    CHECK(items_of_posix("alnum") == "\\p{Alphabetic}\\p{Nd}");
+    CHECK(items_of_posix("letter").empty());
+    CHECK(items_of_escape('d') == "\\p{Nd}");
+    CHECK(items_of_escape('q').empty());
+  }
+}
+
+namespace {
+
+std::string written(const std::string& text) {
+  PatternReader reader(text, "f");
+  const ClassText read = read_class(reader);
+  CHECK(reader.done());
+  return write_char_set(read.set);
+}
+
+std::string class_error(const std::string& text) {
+  return model_error([&] {
+    PatternReader reader(text, "f");
+    read_class(reader);
+  });
+}
+
+}  // namespace
+
+TEST_SUITE("core/text/class_reader") {
+  TEST_CASE("members of a class") {
+    CHECK(written("[a-z_]") == "[a-z\\x5f]");
+    CHECK(written("[^é\\]]") == "[^é\\]]");
+    CHECK(written("[a-]") == "[a\\x2d]");
+    CHECK(written("[\\-x]") == "[\\-x]");
+    CHECK(written("[\\n\\x41\\u00e9\\x{1F600}]") == "[\\n\\x{41}\\x{e9}\\x{1f600}]");
+    CHECK(written("[\\p{L}\\P{Nd}]") == "[\\p{L}\\P{Nd}]");
+    CHECK(written("[[:digit:][:^alpha:]]") == "[\\p{Nd}\\P{Alphabetic}]");
+    CHECK(written("[a[bc][^d]]") == "(?:[abc]|[^d])");
+    CHECK(written("[\\p{L}&&[^\\p{Han}]]") == "(?:(?=[\\p{L}])(?:[^\\p{sc:han}]))");
+    CHECK(written("[\\b]") == "[\\x08]");
+  }
+
+  TEST_CASE("what is damaged or unknown is an error that says where") {
+    CHECK(contains(class_error("[a"), "a class is not closed (at byte 2 of \"[a\")"));
+    CHECK(contains(class_error("[]a]"), "begins with ]"));
+    CHECK(contains(class_error("[a&&]"), "empty part"));
+    CHECK(contains(class_error("[&&a]"), "nothing before &&"));
+    CHECK(contains(class_error("[\\p{Klingon}]"), "Klingon"));
+    CHECK(contains(class_error("[[:klingon:]]"), "klingon"));
+    CHECK(contains(class_error("[\\pL]"), "{name}"));
+    CHECK(contains(class_error("[\\xFF]"), "write \\x{80}"));
+    CHECK(contains(class_error("[\\x{110000}]"), "bad code point"));
+    CHECK(contains(class_error("[\\uD800]"), "bad code point"));
+    CHECK(contains(class_error("[\\u12"), "bad code point") +
+              contains(class_error("[\\u12"), "four") ==
+          1);
+    CHECK(contains(class_error("[\\q]"), "\\q is not supported"));
+    CHECK(contains(class_error("[a-[b]]"), "range"));
+    CHECK(contains(class_error(std::string(40, '[')), "too deep"));
+  }
+}
 
 namespace {
 

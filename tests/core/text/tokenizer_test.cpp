@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "core/base/json.h"
-#include "core/text/utf8.h"
+#include "core/text/unicode.h"
 #include "tests/support/error_text.h"
 #include "tests/support/tokenizer_text.h"
 

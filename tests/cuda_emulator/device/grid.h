@@ -10,7 +10,6 @@
 #include <span>
 #include <vector>
 
-#include "tests/cuda_emulator/device/async_copies.h"
 #include "tests/cuda_emulator/device/fibre.h"
 #include "tests/cuda_emulator/device/shared_memory.h"
 #include "tests/cuda_emulator/runtime/vector_types.h"

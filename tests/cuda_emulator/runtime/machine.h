@@ -13,8 +13,8 @@
 #include <variant>
 #include <vector>
 
-#include "tests/cuda_emulator/device/launcher.h"
 #include "tests/cuda_emulator/device/schedule.h"
+#include "tests/cuda_emulator/device/worker.h"
 #include "tests/cuda_emulator/emulator.h"
 
 namespace emulator {

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "tests/cuda_emulator/device/device_memory.h"
-#include "tests/cuda_emulator/device/ledger.h"
 #include "tests/cuda_emulator/runtime/machine.h"
 
 using emulator::device_memory;

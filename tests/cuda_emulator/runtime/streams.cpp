@@ -3,7 +3,7 @@
 #include <memory>
 #include <utility>
 
-#include "tests/cuda_emulator/device/ledger.h"
+#include "tests/cuda_emulator/device/device_memory.h"
 #include "tests/cuda_emulator/runtime/machine.h"
 
 using emulator::Holder;

@@ -1,22 +1,32 @@
-#include "kernels/arena/cuda_arena.h"
-
-#include <doctest/doctest.h>
-
 #include <array>
 #include <memory>
 #include <string>
 
+#include <doctest/doctest.h>
+
+#include "core/base/error.h"
+#include "kernels/arena/cuda_arena.h"
 #include "kernels/arena/superblock_map.h"
 #include "tests/kernels/arena/arena_laws.h"
 #include "tests/kernels/arena/fake_driver.h"
-#include "tests/kernels/arena/shapes.h"
 #include "tests/support/error_text.h"
 
 using namespace hyb;
 using namespace hyb::kernels;
-using namespace hyb::kernels::testing;
 using hyb::testing::contains;
 using hyb::testing::error_text;
+
+TEST_SUITE("kernels/arena/driver_table") {
+  TEST_CASE("what is missing is named") {
+    const std::string none = error_text([] { load_driver("libno-such-driver.so.1"); });
+    CHECK(contains(none, "libno-such-driver.so.1"));
+    CHECK(contains(none, "--device cpu"));
+    const std::string other = error_text([] { load_driver("libm.so.6"); });
+    CHECK(contains(other, "libm.so.6 has no cuGetErrorName"));
+  }
+}
+
+using namespace hyb::kernels::testing;
 
 TEST_SUITE("kernels/arena/cuda_arena") {
   TEST_CASE("the laws of an arena, and the rules of the driver") {

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/arena/driver_table.h"
+#include "kernels/arena/cuda_arena.h"
 
 namespace hyb::kernels::testing {
 

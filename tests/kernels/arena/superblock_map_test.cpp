@@ -12,10 +12,8 @@
 
 #include "kernels/arena/cuda_arena.h"
 #include "kernels/arena/host_arena.h"
-#include "kernels/arena/private_arena.h"
+#include "tests/kernels/arena/arena_laws.h"
 #include "tests/kernels/arena/fake_driver.h"
-#include "tests/kernels/arena/faults.h"
-#include "tests/kernels/arena/shapes.h"
 #include "tests/support/error_text.h"
 
 using namespace hyb;

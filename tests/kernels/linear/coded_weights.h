@@ -4,7 +4,7 @@
 #include <random>
 #include <vector>
 
-#include "kernels/bf16.h"
+#include "kernels/floats.h"
 #include "kernels/weight.h"
 
 namespace hyb::kernels::testing {

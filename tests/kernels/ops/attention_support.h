@@ -4,8 +4,7 @@
 #include <vector>
 
 #include "kernels/ops/attention.h"
-#include "kernels/ops/kv_layout.h"
-#include "kernels/ops/kv_write.h"
+#include "kernels/ops/rope_kv_write.h"
 #include "tests/kernels/support.h"
 
 namespace hyb::kernels::testing {

@@ -6,8 +6,7 @@
 #include <span>
 #include <type_traits>
 
-#include "kernels/ops/causal_conv.h"
-#include "kernels/ops/short_conv.h"
+#include "kernels/ops/conv.h"
 #include "tests/kernels/ops/chain_case.h"
 #include "tests/kernels/support.h"
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/ops/delta_step.h"
+#include "kernels/ops/recurrent_step.h"
 #include "tests/kernels/support.h"
 
 namespace hyb::kernels::testing {

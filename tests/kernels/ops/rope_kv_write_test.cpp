@@ -1,10 +1,8 @@
-#include "kernels/ops/rope_kv_write.h"
-
 #include <doctest/doctest.h>
 
-#include "kernels/ops/kv_write.h"
 #include "kernels/ops/rms_norm.h"
-#include "kernels/ops/rope.h"
+#include "kernels/ops/rope_kv_write.h"
+#include "tests/kernels/ops/attention_support.h"
 #include "tests/kernels/support.h"
 
 using namespace hyb;
@@ -12,6 +10,155 @@ using namespace hyb::kernels;
 using namespace hyb::kernels::testing;
 
 namespace {
+
+TEST_SUITE("kernels/ops/rope") {
+  TEST_CASE("turns each pair by its angle and leaves the rest, on every route") {
+    constexpr std::int64_t heads = 3, head_dim = 20, rotary_dim = 12;
+    const Table positions{0, 7, 131071, 31};
+    for (const Isa isa : available_isas()) {
+      for (const DType dtype : {DType::f32, DType::bf16}) {
+        Queue queue = test_queue(isa, 2);
+        const auto before = random_tensor(dtype, {4, heads * head_dim}, 1, 1.0F, {5, 1});
+        TestTensor x = before;
+        rope(queue, {.x = x,
+                     .position_of_row = positions,
+                     .heads = heads,
+                     .head_dim = head_dim,
+                     .rotary_dim = rotary_dim,
+                     .theta = 10000.0});
+        CHECK(x.guards_intact());
+        for (std::int64_t t = 0; t < 4; ++t) {
+          for (std::int64_t h = 0; h < heads; ++h) {
+            const std::int64_t at = (t * heads + h) * head_dim;
+            for (std::int64_t i = 0; i < rotary_dim / 2; ++i) {
+              const double angle = positions.values()[static_cast<std::size_t>(t)] *
+                                   std::pow(10000.0, -2.0 * static_cast<double>(i) / rotary_dim);
+              const double low = before.get(at + i), high = before.get(at + i + rotary_dim / 2);
+              const double bound =
+                  (dtype == DType::bf16 ? 0.004 : 3e-7) * (std::fabs(low) + std::fabs(high));
+              REQUIRE(std::fabs(x.get(at + i) - (low * std::cos(angle) - high * std::sin(angle))) <=
+                      bound);
+              REQUIRE(std::fabs(x.get(at + i + rotary_dim / 2) -
+                                (high * std::cos(angle) + low * std::sin(angle))) <= bound);
+            }
+            for (std::int64_t i = rotary_dim; i < head_dim; ++i) {
+              REQUIRE(x.get(at + i) == before.get(at + i));
+            }
+          }
+        }
+      }
+    }
+  }
+
+  TEST_CASE("a row's answer depends on its position only") {
+    for (const Isa isa : available_isas()) {
+      Queue queue = test_queue(isa, 3), one = test_queue(isa, 1);
+      const auto before = random_tensor(DType::bf16, {50, 4 * 64}, 2);
+      std::vector<std::int32_t> positions(50);
+      std::iota(positions.begin(), positions.end(), 900);
+      TestTensor whole = before, rows = before;
+      Rope op;
+      op.heads = 4;
+      op.head_dim = op.rotary_dim = 64;
+      op.theta = 1e6;
+      const Table all(positions);
+      op.x = whole;
+      op.position_of_row = all;
+      rope(queue, op);
+      for (std::int64_t t = 0; t < 50; ++t) {
+        const Table position{positions[static_cast<std::size_t>(t)]};
+        op.x = rows.view().rows(t, 1);
+        op.position_of_row = position;
+        rope(one, op);
+      }
+      CHECK(same_bytes(whole, rows));
+    }
+  }
+
+  TEST_CASE("names the broken rule") {
+    Queue queue = test_queue(Isa::plain);
+    const TestTensor x(DType::f32, {1, 16});
+    const Table position{0};
+    CHECK_THROWS_WITH_AS(
+        rope(queue,
+             {.x = x, .position_of_row = position, .heads = 2, .head_dim = 8, .rotary_dim = 10}),
+        "rope: rotary_dim is within head_dim, got 10", Error);
+  }
+}
+
+constexpr AttentionShape shape{.heads = 4, .kv_heads = 2, .head_dim = 24};
+
+TEST_SUITE("kernels/ops/kv_write") {
+  TEST_CASE("cutting a sequence anywhere leaves the same bytes, on every route and thread count") {
+    std::mt19937 engine(4);
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      Queue plain = test_queue(Isa::plain);
+      AttentionFixture whole(dtype, shape, 75);
+      whole.write(plain, 0, 75);
+      CHECK(whole.arena.guards_intact());
+      for (const Isa isa : available_isas()) {
+        for (int round = 0; round < 6; ++round) {
+          Queue queue = test_queue(isa, 1 + round % 3);
+          AttentionFixture cut(dtype, shape, 75);
+          const auto cuts = random_cuts(75, engine);
+          for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
+            cut.write(queue, cuts[i], cuts[i + 1] - cuts[i]);
+          }
+          CHECK(cut.arena.everything() == whole.arena.everything());
+        }
+      }
+    }
+  }
+
+  TEST_CASE("every key and value has its own place; no other place is written") {
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      Queue queue = test_queue(best_isa(), 2);
+      AttentionFixture f(dtype, shape, 21);
+      f.write(queue, 0, 21);
+      std::vector<float> written, sources = f.k.values();
+      const auto values = f.v.values();
+      sources.insert(sources.end(), values.begin(), values.end());
+      for (std::int64_t i = 0; i < f.arena.size(); ++i) {
+        if (!std::isnan(f.arena.get(i))) written.push_back(f.arena.get(i));
+      }
+      std::sort(written.begin(), written.end());
+      std::sort(sources.begin(), sources.end());
+      CHECK(written == sources);
+      CHECK(f.arena.guards_intact());
+    }
+  }
+
+  TEST_CASE("what is written is the nearest number that a page can hold") {
+    Queue queue = test_queue(best_isa(), 2);
+    AttentionFixture wide(DType::f32, shape, 21);
+    for (std::int64_t i = 0; i < wide.k.size(); ++i) {
+      wide.k.set(i, wide.k.get(i) * std::ldexp(1.0F, static_cast<int>(i % 24) - 12));
+    }
+    wide.k.set(3, NAN);
+    wide.k.set(4, -INFINITY);
+    wide.write(queue, 0, 21);
+    for (const DType kv : {DType::bf16, DType::f8_e4m3}) {
+      AttentionFixture f(DType::f32, shape, 21, 1, kv);
+      f.k = wide.k;
+      f.write(queue, 0, 21);
+      CHECK(same_bytes(f.arena, pages_as(wide.arena, DType::f32, kv, shape)));
+    }
+  }
+
+  TEST_CASE("names the broken rule") {
+    Queue queue = test_queue(Isa::plain);
+    AttentionFixture f(DType::bf16, shape, 20);
+    f.table[1] = 4;
+    CHECK_THROWS_WITH_AS(f.write(queue, 0, 20), "kv_write: pages are within pages_of_layer, got 4",
+                         Error);
+    f.table.resize(1);
+    CHECK_THROWS_WITH_AS(f.write(queue, 0, 20),
+                         "kv_write: a page table reaches its span's end, got 20", Error);
+    AttentionFixture other(DType::bf16, shape, 20, 1, DType::i32);
+    CHECK_THROWS_WITH_AS(other.write(queue, 0, 20),
+                         "kv_write: pages_of_layer is f32, bf16 or F8_E4M3, got 7", Error);
+  }
+}
 
 constexpr std::int64_t heads = 4, kv_heads = 2, head_dim = 24, tokens = 9, page_tokens = 4;
 constexpr std::int64_t q_width = heads * head_dim, kv_width = kv_heads * head_dim;

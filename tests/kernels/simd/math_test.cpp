@@ -1,8 +1,8 @@
 #include <doctest/doctest.h>
 
-#include "kernels/ops/causal_conv.h"
-#include "kernels/ops/sample_routes.h"
+#include "kernels/ops/conv.h"
 #include "kernels/ops/ssd.h"
+#include "kernels/simd/routes.h"
 #include "tests/kernels/support.h"
 
 using namespace hyb;
@@ -36,7 +36,7 @@ std::vector<float> exponentials(Isa isa, const std::vector<float>& xs) {
                          .floor = 0.0F,
                          .weights = ys.data()};
   const FlushDenormals flush;
-  isa == Isa::avx2 ? avx2::weigh_logits(job) : avx512::weigh_logits(job);
+  isa == Isa::avx2 ? weigh_logits<Isa::avx2>(job) : weigh_logits<Isa::avx512>(job);
   return ys;
 }
 

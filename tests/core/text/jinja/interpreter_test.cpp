@@ -9,7 +9,7 @@
 
 #include "core/base/error.h"
 #include "core/text/chat_template.h"
-#include "tests/support/file_content.h"
+#include "tests/support/files.h"
 
 using namespace hyb;
 using hyb::testing::content;

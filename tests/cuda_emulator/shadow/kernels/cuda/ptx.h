@@ -8,8 +8,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "kernels/bf16.h"
-#include "tests/cuda_emulator/device/access.h"
+#include "kernels/floats.h"
 #include "tests/cuda_emulator/device/matrix.h"
 #include "tests/cuda_emulator/device/sync.h"
 

@@ -1,0 +1,243 @@
+#include "app/answer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "app/ui/process.h"
+#include "app/ui/terminal.h"
+#include "app/ui/text.h"
+#include "app/white_space.h"
+#include "core/base/log.h"
+
+namespace hyb::app {
+namespace {
+
+Json token_json(const Tokenizer& tokenizer, TokenId token, float logprob) {
+  const std::string text = tokenizer.decode(std::span(&token, 1), false);
+  Json bytes = Json::array();
+  for (const char byte : text) bytes.push_back(static_cast<unsigned char>(byte));
+  return {{"token", text}, {"id", index(token)}, {"logprob", logprob}, {"bytes", std::move(bytes)}};
+}
+
+Json logprobs_json(const Completion& completion, const Tokenizer& tokenizer) {
+  if (completion.events.empty()) return nullptr;
+  Json content = Json::array();
+  for (const TokenEvent& event : completion.events) {
+    Json token = token_json(tokenizer, event.token, event.logprob);
+    token["top_logprobs"] = Json::array();
+    for (const TokenLogprob& likely : event.top) {
+      token["top_logprobs"].push_back(token_json(tokenizer, likely.token, likely.logprob));
+    }
+    content.push_back(std::move(token));
+  }
+  return {{"content", std::move(content)}};
+}
+
+Json message_json(const Completion& completion, const AnswerStart& start) {
+  SplitAnswer split = split_answer(completion.text, start);
+  Json message = {{"role", "assistant"}, {"content", std::move(split.content)}};
+  if (split.reasoning) message["reasoning_content"] = std::move(*split.reasoning);
+  return message;
+}
+
+Json choice_json(const ResponseHead& head, std::size_t index, const Completion& completion,
+                 const Tokenizer& tokenizer) {
+  Json choice = {{"index", index}};
+  if (head.kind == AnswerKind::chat) {
+    choice["message"] = message_json(completion, head.start);
+  } else {
+    choice["text"] = completion.text;
+  }
+  choice["logprobs"] = logprobs_json(completion, tokenizer);
+  choice["finish_reason"] = name_of(completion.reason);
+  return choice;
+}
+
+}  // namespace
+
+Json response_json(const ResponseHead& head, std::span<const Completion> completions,
+                   const Tokenizer& tokenizer) {
+  Json choices = Json::array();
+  std::int64_t generated = 0, prefilled = 0;
+  for (std::size_t i = 0; i < completions.size(); ++i) {
+    choices.push_back(choice_json(head, i, completions[i], tokenizer));
+    generated += completions[i].usage.completion_tokens;
+    prefilled += completions[i].usage.prefilled_tokens;
+  }
+  // The choices share one prompt: the first one's counts stand for it.
+  const Usage first = completions.empty() ? Usage{} : completions[0].usage;
+  Json usage = {{"prompt_tokens", first.prompt_tokens},
+                {"completion_tokens", generated},
+                {"total_tokens", first.prompt_tokens + generated},
+                {"reused_tokens", first.reused_tokens},
+                {"reused_from", first.reused_from ? Json(name_of(*first.reused_from)) : Json()},
+                {"prefilled_tokens", prefilled}};
+  if (first.resumed_packed) usage["reused_precision"] = "int8";
+  return {{"id", head.id},
+          {"object", head.kind == AnswerKind::chat ? "chat.completion" : "text_completion"},
+          {"created", head.created_s},
+          {"model", head.model},
+          {"choices", std::move(choices)},
+          {"usage", std::move(usage)}};
+}
+
+namespace {
+
+class StdoutSink : public Sink {
+ public:
+  explicit StdoutSink(const AnswerView& view)
+      : sanitizes_(view.sanitizes),
+        thoughts_(view.thoughts),
+        opening_(view.thoughts == ThoughtView::whole ? view.start.opening : ""),
+        has_thought_(view.start.may_think && !view.start.opening.empty()),
+        scanner_(view.start) {}
+
+  void on_text(RequestId, std::int32_t, std::string_view text) override {
+    if (scans()) {
+      show(scanner_.push(text));
+    } else {
+      write(shown(std::exchange(opening_, {})));
+      write(shown(text));
+    }
+  }
+
+  void on_finish(RequestId, std::int32_t, const Completion& completion) override {
+    if (scans()) show(scanner_.finish());
+    if (sanitizes_) write(sanitizer_.flush());
+    // An answer without text is a line too: whoever reads lines counts them.
+    if (!ends_line_) write("\n");
+    answer_.completion = completion;
+    has_finished_ = true;
+  }
+
+  /// All that came was left out.
+  bool hid_all() const {
+    return thoughts_ == ThoughtView::hidden && has_thought_ && !has_answer_ &&
+           !answer_.completion.tokens.empty();
+  }
+
+  bool has_finished() const { return has_finished_; }
+  Answer& answer() { return answer_; }
+
+ private:
+  bool scans() const {
+    return thoughts_ == ThoughtView::dimmed || thoughts_ == ThoughtView::hidden;
+  }
+
+  std::string shown(std::string_view text) {
+    return sanitizes_ ? sanitizer_.push(text) : std::string(text);
+  }
+
+  void show(const std::vector<ThoughtScanner::Piece>& pieces) {
+    for (const auto& [text, is_thought] : pieces) {
+      if (thoughts_ == ThoughtView::dimmed) {
+        write(shown(text), is_thought);
+      } else if (is_thought) {
+        has_thought_ = true;
+      } else {
+        write(shown(begun(text)));
+      }
+    }
+  }
+
+  /// An answer without a thought is as the model gave it; behind one, the white space that stood
+  /// between them goes too.
+  std::string_view begun(std::string_view text) {
+    if (has_thought_ && !has_answer_) text = without_front(text);
+    has_answer_ = has_answer_ || !text.empty();
+    return text;
+  }
+
+  /// Each text ends what it began: nothing that ends the program leaves a dim terminal behind.
+  void write(const std::string& text, bool is_dim = false) {
+    if (text.empty() || has_failed_) return;
+    has_failed_ = true;  // also when write_stdout throws: one error is enough
+    answer_.reader_is_gone = !write_stdout(is_dim ? "\x1b[2m" + text + "\x1b[m" : text);
+    has_failed_ = answer_.reader_is_gone;
+    ends_line_ = text.ends_with('\n');
+  }
+
+  bool sanitizes_;
+  ThoughtView thoughts_;
+  std::string opening_;  ///< still to be written before the answer
+  bool has_thought_;
+  bool has_answer_ = false;  ///< something beside the thought came
+  ThoughtScanner scanner_;
+  Sanitizer sanitizer_;
+  bool ends_line_ = false;
+  bool has_failed_ = false;
+  bool has_finished_ = false;
+  Answer answer_;
+};
+
+/// Takes the request back when an error leaves: the sink is about to go.
+class Withdrawal {
+ public:
+  Withdrawal(Engine& engine, RequestId request, const StdoutSink& sink)
+      : engine_(&engine), request_(request), sink_(&sink) {}
+  ~Withdrawal() {
+    if (sink_->has_finished()) return;
+    try {
+      engine_->cancel(request_);
+      // Had it ended already, its last event is still to be delivered.
+      while (!sink_->has_finished() && engine_->step()) continue;
+    } catch (...) {
+      // The error that brought us here says more than this one could.
+    }
+  }
+  Withdrawal(const Withdrawal&) = delete;
+  Withdrawal& operator=(const Withdrawal&) = delete;
+
+ private:
+  Engine* engine_;
+  RequestId request_;
+  const StdoutSink* sink_;
+};
+
+}  // namespace
+
+AnswerView stdout_view(const Environment& environment, std::optional<bool> shows_thoughts) {
+  const bool has_terminal = is_terminal(Stream::output);
+  AnswerView view = {.sanitizes = has_terminal};
+  if (!shows_thoughts.value_or(has_terminal)) {
+    view.thoughts = ThoughtView::hidden;
+  } else if (!has_terminal) {
+    view.thoughts = ThoughtView::whole;
+  } else if (wants_colour(Stream::output, environment)) {
+    view.thoughts = ThoughtView::dimmed;
+  }
+  return view;
+}
+
+Answer stream_answer(Engine& engine, Request request, const AnswerView& view) {
+  StdoutSink sink(view);
+  const RequestId id = engine.submit(std::move(request), sink);
+  const Withdrawal withdrawal(engine, id, sink);
+  while (!sink.has_finished()) {
+    sink.answer().was_stopped = stop_signal() != 0;
+    if (sink.answer().was_stopped || sink.answer().reader_is_gone) {
+      engine.cancel(id);
+    } else {
+      engine.step();
+    }
+  }
+  if (sink.hid_all()) {
+    log::warning(
+        "the answer is empty: its thought was not over when it ended; more tokens (-n) let it go "
+        "on, --thoughts show shows it");
+  }
+  return std::move(sink.answer());
+}
+
+OwnTurn own_turn(const Completion& completion, const std::vector<TokenId>& stop_tokens,
+                 const Tokenizer& tokenizer) {
+  std::vector<TokenId> tokens = completion.tokens;
+  const auto is_stop = [&](TokenId token) {
+    return std::find(stop_tokens.begin(), stop_tokens.end(), token) != stop_tokens.end();
+  };
+  while (!tokens.empty() && is_stop(tokens.back())) tokens.pop_back();
+  if (tokenizer.decode(tokens, true) != completion.text) return {};
+  return {completion.text, std::move(tokens)};
+}
+
+}  // namespace hyb::app

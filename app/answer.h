@@ -1,0 +1,96 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "app/environment.h"
+#include "app/prompt.h"
+#include "core/base/json.h"
+#include "core/engine/engine.h"
+#include "core/engine/request.h"
+#include "core/text/tokenizer.h"
+
+namespace hyb::app {
+
+/// The words of OpenAI's API for answers: what `hyb run --json` prints and `hyb batch` writes.
+enum class AnswerKind : std::uint8_t { chat, text };
+
+struct ResponseHead {
+  AnswerKind kind;
+  std::string id;     ///< "chatcmpl-..." or "cmpl-..."
+  std::string model;  ///< as the user named it
+  std::int64_t created_s;
+  AnswerStart start = {};  ///< of all completions
+};
+
+/// A chat.completion or text_completion object with one choice per completion. A chat's thought is
+/// its message's reasoning_content, beside the content; an answer without one has no such key.
+/// Log-probabilities are in the chat form ({"content": [...]}) for both kinds. `usage` holds
+/// OpenAI's three counts and ours, of the prompt: reused_tokens, where they came from (reused_from)
+/// and, where that was not exact, reused_precision; and prefilled_tokens of all choices together:
+/// each but the first runs the last token at least. `tokenizer` spells tokens.
+Json response_json(const ResponseHead& head, std::span<const Completion> completions,
+                   const Tokenizer& tokenizer);
+
+/// Keeps what a request's choices came to.
+class Collector : public Sink {
+ public:
+  explicit Collector(std::int32_t choices)
+      : completions_(static_cast<std::size_t>(choices)), open_(choices) {}
+
+  void on_text(RequestId, std::int32_t, std::string_view) override {}
+  void on_finish(RequestId, std::int32_t choice, const Completion& completion) override {
+    completions_[static_cast<std::size_t>(choice)] = completion;
+    --open_;
+  }
+
+  bool done() const { return open_ == 0; }
+  const std::vector<Completion>& completions() const { return completions_; }
+
+ private:
+  std::vector<Completion> completions_;
+  std::int32_t open_;
+};
+
+/// What came of a request.
+struct Answer {
+  Completion completion;
+  bool was_stopped = false;     ///< by Ctrl-C or another signal
+  bool reader_is_gone = false;  ///< nobody reads stdout any more
+};
+
+/// What becomes of the thought that an answer begins with.
+enum class ThoughtView : std::uint8_t {
+  hidden,  ///< left out, with its markers and the white space behind it
+  plain,   ///< as the model gives it: where the prompt has begun it, without its first marker
+  whole,   ///< the same with that marker, so that whoever reads the text finds both
+  dimmed   ///< escape sequences around it, its markers included
+};
+
+/// How an answer's text is shown.
+struct AnswerView {
+  bool sanitizes = false;  ///< made harmless to a terminal
+  ThoughtView thoughts = ThoughtView::plain;
+  AnswerStart start = {};
+};
+
+/// On this stdout. `shows_thoughts` is --thoughts; where nobody said, a terminal shows them and
+/// nothing else does.
+AnswerView stdout_view(const Environment& environment, std::optional<bool> shows_thoughts);
+
+/// Runs a request to its end and writes its text to stdout as it comes; a line break follows when
+/// the text does not end in one. A signal to stop ends the answer with what there is; the signal
+/// stays raised. Warns where a hidden thought was all that came. On errors the engine is left idle.
+Answer stream_answer(Engine& engine, Request request, const AnswerView& view);
+
+/// The answer as history keeps it: with the engine's own ids, end-of-turn tokens left out, where
+/// these say just the text; without ids (and empty) where they do not, as after a stop string.
+OwnTurn own_turn(const Completion& completion, const std::vector<TokenId>& stop_tokens,
+                 const Tokenizer& tokenizer);
+
+}  // namespace hyb::app

@@ -1,0 +1,308 @@
+#include "app/bench/measure.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "app/batch/input_file.h"
+#include "app/batch/request_maker.h"
+#include "app/bench/bench_plots.h"
+#include "app/bench/card_watch.h"
+#include "app/bench/report.h"
+#include "app/bench/request_bench.h"
+#include "app/bench/workload.h"
+#include "app/environment.h"
+#include "app/prompt.h"
+#include "app/replay/shape.h"
+#include "app/trace_file.h"
+#include "app/ui/process.h"
+#include "app/ui/progress.h"
+#include "core/base/error.h"
+#include "core/base/log.h"
+#include "core/io/file.h"
+#include "core/io/mapped_file.h"
+
+namespace hyb::app {
+namespace {
+
+BareModel open_model(const ModelOptions& options, const Environment& environment) {
+  const StopAtOnce nothing_to_lose;
+  return open_bare(options, environment);
+}
+
+}  // namespace
+
+int measure_kernels(const BenchJob& job, const std::vector<BenchCase>& cases) {
+  const Environment environment = read_environment();
+  ProgressLine progress(environment);
+  progress.show("loading " + job.model.model);
+  BareModel model = open_model(job.model, environment);
+  BenchOptions options = {.repetitions = job.repetitions > 0 ? job.repetitions : 5,
+                          .chunk_tokens = job.chunk_tokens,
+                          .length_max = job.model.context};
+  const std::unique_ptr<CardMeter> card =
+      model.queue.device() == kernels::Device::cuda ? open_nvml() : nullptr;
+  options.card = card.get();
+  std::optional<TraceFile> trace;
+  if (!job.record.empty()) {
+    trace.emplace(job.record);
+    options.recorder = &trace->recorder();
+  }
+  Bench bench(model, options);
+  if (!bench.has_read_probe()) {
+    progress.clear();
+    log::warning(
+        "no room for the 1 GiB of the read probe within --memory: shares of it are not shown");
+  }
+  const BenchSetting setting = setting_of(model.source, model.outline, model.model, model.queue,
+                                          job.chunk_tokens, job.version);
+  bench.expect(cases);
+  RowOutput output(job.output, "test");
+  std::vector<Measurement> rows;
+  for (std::size_t i = 0; i < cases.size() && stop_signal() == 0; ++i) {
+    progress.show(fmt::format("{} of {}: {}", i + 1, cases.size(), cases[i].name()));
+    rows.push_back(bench.run(cases[i]));
+    progress.clear();
+    output.add(bench_row(setting, rows.back()));
+  }
+  output.finish();
+  if (job.output == "md") write_stdout(markdown_text(bench_table(setting, rows)));
+  if (!job.svg.empty()) write_atomically(job.svg, svg_text(depth_plot(rows)));
+  for (const Measurement& row : rows) {
+    if (row.is_measured()) return 0;
+  }
+  const bool has_failed = !rows.empty() && rows.front().failure;
+  return static_cast<int>(has_failed ? *rows.front().failure : ErrorKind::memory);
+}
+
+namespace {
+
+constexpr const char* usual_prompt =
+    "Human: Give me a fully functional FastAPI server. Show the python code.\n\nAssistant:";
+
+/// What --memory leaves for the model beside the probe's buffer.
+struct ProbeBudget {
+  bool has_reader;     ///< else there is too little for both
+  std::string memory;  ///< as --memory says it
+};
+
+ProbeBudget probe_budget(const ModelOptions& options) {
+  const std::size_t bytes = budget_bytes(parse_memory(options.memory), device_of(options.device));
+  if (bytes < 4 * Probes::read_bytes) return {false, options.memory};
+  return {true, std::to_string(bytes - Probes::read_bytes)};
+}
+
+std::string note_of(const Session& session, const ModelOptions& options, Dataset dataset) {
+  const bool is_text =
+      dataset == Dataset::corpus || dataset == Dataset::file || dataset == Dataset::send_one;
+  const bool is_moe = session.model().plan.has_experts();
+  if (options.random_weights) {
+    return is_moe ? "synthetic weights: answers mean nothing, routing to experts is near uniform"
+                  : "synthetic weights: answers mean nothing";
+  }
+  return is_moe && !is_text ? "random tokens: routing to experts is not as with text" : "";
+}
+
+std::vector<Request> requests_of(const std::string& path, const Session& session,
+                                 const Engine& engine, const Request& terms) {
+  InputFile file = InputFile::open(path, ".");
+  file.scan(std::nullopt);
+  JobTerms job;
+  job.defaults = terms;
+  job.limits = {
+      .vocab = session.model().plan.vocab, .length_max = engine.length_max(), .has_text = true};
+  RequestMaker maker(session.need_tokenizer(), session.chat_template(), std::move(job));
+  std::vector<Request> requests;
+  for (const InputLine& line : file.lines()) {
+    const RequestLine parsed = file.read(line);
+    if (parsed.failure) {
+      throw Error(ErrorKind::model,
+                  fmt::format("{}: line {}: {}", path, line.number, parsed.failure->message));
+    }
+    requests.push_back(maker.make(parsed).request);
+  }
+  return requests;
+}
+
+std::vector<TokenId> corpus_of(const std::string& path, const Tokenizer& tokenizer) {
+  const MappedFile file(path);
+  const auto bytes = file.bytes();
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  check_utf8(text, path);
+  return encode_raw(tokenizer, text, false);
+}
+
+PromptMaterial material_of(Session& session, const BenchJob& job, const WorkloadOptions& options,
+                           const RequestCase& first) {
+  const Tokenizer* const tokenizer = session.tokenizer();
+  PromptMaterial material = {.vocab = tokenizer != nullptr
+                                          ? std::min(tokenizer->size(), session.model().plan.vocab)
+                                          : session.model().plan.vocab,
+                             .terms = {},
+                             .range_ratio = options.range_ratio,
+                             .tokenizer = tokenizer,
+                             .corpus = {},
+                             .text = options.text.empty() ? usual_prompt : options.text,
+                             .from_file = {}};
+  material.terms.stop_tokens = session.stop_tokens();
+  material.terms.ignore_eos = options.ignore_eos || job.model.random_weights.has_value();
+  if (first.dataset == Dataset::corpus) {
+    material.corpus = corpus_of(options.path, session.need_tokenizer());
+  } else if (first.dataset == Dataset::file) {
+    Request terms = material.terms;
+    terms.max_tokens = first.output_tokens;
+    material.from_file = requests_of(options.path, session, session.engine(), terms);
+  }
+  return material;
+}
+
+SessionShape shape_of(const BenchJob& job, const std::vector<RequestCase>& cases) {
+  constexpr std::int32_t without_limit = 64;
+  SessionShape shape = {.sequences_max = 1, .chunk_tokens = job.chunk_tokens};
+  for (const RequestCase& test : cases) {
+    const std::int32_t at_once = test.concurrency > 0 ? test.concurrency : without_limit;
+    shape.sequences_max = std::max(shape.sequences_max, at_once);
+  }
+  return shape;
+}
+
+Session open_session(const BenchJob& job, const std::string& memory, const SessionShape& shape,
+                     const Environment& environment) {
+  const StopAtOnce nothing_to_lose;
+  ModelOptions options = job.model;
+  options.memory = memory;
+  return Session::open(options, shape, environment);
+}
+
+RequestBenchOptions bench_options_of(Session& session, const BenchJob& job,
+                                     const WorkloadOptions& options, const RequestCase& first,
+                                     const Environment& environment) {
+  RequestBenchOptions bench = {.repetitions = job.repetitions > 0 ? job.repetitions : 3,
+                               .seed = options.seed,
+                               .burstiness = options.burstiness,
+                               .question_tokens = options.question_tokens,
+                               .warm_up_requests = options.warm_up_requests,
+                               .metrics = {.percentages = parse_percentages(options.percentages),
+                                           .goals = parse_goals(options.goals)},
+                               .material = material_of(session, job, options, first),
+                               .reuse = job.model.reuse,
+                               .trace = {},
+                               .trace_times = options.trace_times,
+                               .shape = {},
+                               .scramble = options.scramble,
+                               .progress = {}};
+  if (first.dataset == Dataset::trace) {
+    bench.trace = scaled_trace(read_trace(options.path), options.scale_down);
+    bench.shape =
+        parse_shape(job.model.model, {.kv_dtype = kv_dtype_name(session.model().geometry.kv_dtype)},
+                    environment);
+  }
+  return bench;
+}
+
+WorkloadSetting setting_of(Session& session, const BenchJob& job, const RequestBenchOptions& bench,
+                           const RequestCase& first) {
+  return {.model = setting_of(session.source(), outline_of(session.source(), job.model),
+                              session.model(), session.queue(), job.chunk_tokens, job.version),
+          .metrics = bench.metrics,
+          .seed = bench.seed,
+          .burstiness = bench.burstiness,
+          .ignore_eos = bench.material.terms.ignore_eos,
+          .weight_bytes = session.memory().weights,
+          .workspace_bytes = session.memory().workspace,
+          .note = note_of(session, job.model, first.dataset)};
+}
+
+void print_tables(const WorkloadSetting& setting, std::span<const RequestRow> rows) {
+  write_stdout(markdown_text(request_table(setting, rows)));
+  const Table policies = policy_table(rows);
+  if (!policies.rows.empty()) write_stdout('\n' + markdown_text(policies));
+}
+
+/// What a run shows of its cases, and how.
+struct Showing {
+  const WorkloadSetting& setting;
+  const std::vector<RequestCase>& cases;
+  const std::string& format;
+  ProgressLine& progress;
+  std::string& title;  ///< of the case that runs
+};
+
+std::string title_of(const std::vector<RequestCase>& cases, std::size_t i) {
+  const RequestCase& test = cases[i];
+  std::string title = fmt::format("{} of {}: {}, {}, {}", i + 1, cases.size(), test.workload(),
+                                  test.experiment(), name_of(test.condition));
+  if (!test.policy.empty()) title += ", " + test.policy;
+  if (varies(cases, [](const RequestCase& one) { return one.graphs; })) title += ", " + test.graphs;
+  return title;
+}
+
+/// Every case. A row is printed as soon as it is measured where the format is made of lines; in
+/// turns that is when all are.
+std::vector<RequestRow> measure_all(RequestBench& bench, const Showing& showing, bool in_turns) {
+  RowOutput output(showing.format, "requests");
+  std::vector<RequestRow> rows;
+  const auto announce = [&](std::size_t i) { showing.title = title_of(showing.cases, i); };
+  const auto print = [&](const RequestRow& row) {
+    showing.progress.clear();
+    output.add(request_row_json(showing.setting, row));
+    if (showing.format == "md") write_stdout(request_row_text(showing.setting, row) + '\n');
+  };
+  if (in_turns) {
+    rows = bench.run_in_turns(showing.cases, announce);
+    for (const RequestRow& row : rows) print(row);
+  }
+  for (std::size_t i = 0; i < showing.cases.size() && stop_signal() == 0 && !in_turns; ++i) {
+    announce(i);
+    rows.push_back(bench.run(showing.cases[i], i));
+    print(rows.back());
+  }
+  output.finish();
+  if (showing.format == "md") print_tables(showing.setting, rows);
+  return rows;
+}
+
+}  // namespace
+
+int measure_workloads(const BenchJob& job, const WorkloadOptions& options,
+                      const std::vector<RequestCase>& cases) {
+  const Environment environment = read_environment();
+  ProgressLine progress(environment);
+  progress.show("loading " + job.model.model);
+  const ProbeBudget budget = probe_budget(job.model);
+  if (!budget.has_reader) {
+    progress.clear();
+    log::warning(
+        "no room for the 1 GiB of the read probe within --memory: shares of it are not shown");
+  }
+  Session session = open_session(job, budget.memory, shape_of(job, cases), environment);
+  Probes probes(session.queue(), session.model().geometry.activation_dtype, budget.has_reader);
+  std::optional<TraceFile> trace;
+  if (!job.record.empty()) trace.emplace(job.record);
+  const bool is_cpu = session.queue().device() == kernels::Device::cpu;
+  const std::unique_ptr<CardMeter> card = is_cpu ? nullptr : open_nvml();
+
+  std::string title;
+  RequestBenchOptions bench_options =
+      bench_options_of(session, job, options, cases.front(), environment);
+  bench_options.card = card.get();
+  bench_options.recorder = trace ? &trace->recorder() : nullptr;
+  bench_options.progress = [&](const std::string& text) { progress.show(title + ": " + text); };
+  const WorkloadSetting setting = setting_of(session, job, bench_options, cases.front());
+  RequestBench bench(session, probes, std::move(bench_options));
+  const std::vector<RequestRow> rows =
+      measure_all(bench, {setting, cases, job.output, progress, title}, options.in_turns);
+  if (!job.svg.empty()) {
+    const bool is_trace = cases.front().dataset == Dataset::trace;
+    write_atomically(job.svg, svg_text(is_trace ? hit_rate_plot(rows) : load_plot(rows)));
+  }
+  for (const RequestRow& row : rows) {
+    if (row.is_measured()) return 0;
+  }
+  return static_cast<int>(rows.empty() ? ErrorKind::memory : rows.front().failure);
+}
+
+}  // namespace hyb::app

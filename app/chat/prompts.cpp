@@ -1,0 +1,373 @@
+#include "app/chat/prompts.h"
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <new>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "app/prompt.h"
+#include "app/ui/table.h"
+#include "app/ui/text.h"
+#include "core/base/error.h"
+#include "core/base/ids.h"
+
+namespace hyb::app {
+namespace {
+
+/// A past answer that no template has a reason to change.
+constexpr const char* plain_answer = "ok";
+
+void append(std::vector<TokenId>& tokens, std::span<const TokenId> more) {
+  tokens.insert(tokens.end(), more.begin(), more.end());
+}
+
+}  // namespace
+
+ChatPrompts::ChatPrompts(const ChatTemplate& chat_template, const Tokenizer& tokenizer,
+                         HistoryMode mode)
+    : chat_template_(chat_template),
+      tokenizer_(tokenizer),
+      mode_(mode),
+      takes_reasoning_(takes_reasoning(chat_template, tokenizer)) {
+  set_think({});
+  if (mode_ == HistoryMode::as_template) return;
+  Conversation probe;
+  probe.add({.message = "a", .answer = {}, .answer_text = plain_answer});
+  lead(probe, probe.here(), "b");
+}
+
+EncodedPrompt ChatPrompts::rendered(const Conversation& conversation, std::int32_t turn,
+                                    const Question& question) const {
+  const std::vector<OwnTurn> own_turns = conversation.own_turns(turn);
+  return encode_chat(chat_template_, tokenizer_,
+                     {.messages = conversation.messages(turn, question.message, takes_reasoning_),
+                      .variables = think_variables(question.think),
+                      .own_turns = own_turns});
+}
+
+EncodedPrompt ChatPrompts::encoded_lead(const Conversation& conversation, std::int32_t turn,
+                                        const Question& question) const {
+  Json messages = conversation.messages(turn, question.message);
+  for (Json& past : messages) {
+    if (past["role"] == "assistant") past["content"] = plain_answer;
+  }
+  const Rendered rendered =
+      render_chat(chat_template_, tokenizer_,
+                  {.messages = messages, .variables = think_variables(question.think)});
+  const std::span<const RenderedPiece> pieces(rendered.pieces);
+  std::size_t answered = pieces.size();
+  while (answered > 0 && pieces[answered - 1].source != TextSource::assistant) --answered;
+  if (answered == 0) {
+    throw Error(ErrorKind::model,
+                "the chat template shows no past answers, so they can't be preserved; use "
+                "--history template");
+  }
+  const auto behind = pieces.subspan(answered);
+  EncodedPrompt encoded{.tokens = encode_pieces(tokenizer_, behind),
+                        .start = {.may_think = true, .opening = opening_of(rendered)}};
+  std::size_t asked = 0;  // a template may leave nothing of a message, such as a mere "/think"
+  for (std::size_t i = 0; i < behind.size(); ++i) {
+    if (behind[i].source == TextSource::person) asked = i;
+  }
+  const auto before = encode_pieces(tokenizer_, behind.first(asked));
+  encoded.message_ends = {common_tokens(before, encoded.tokens)};
+  return encoded;
+}
+
+std::vector<TokenId> ChatPrompts::lead(const Conversation& conversation, std::int32_t turn,
+                                       const std::string& message) const {
+  return lead_ids(conversation, turn, {message, think_});
+}
+
+std::vector<TokenId> ChatPrompts::lead_ids(const Conversation& conversation, std::int32_t turn,
+                                           const Question& question) const {
+  if (turn == 0) return rendered(conversation, 0, question).tokens;
+  return encoded_lead(conversation, turn, question).tokens;
+}
+
+/// Of an answer cut at a stop string the ids say more than was shown: then its text counts.
+std::vector<TokenId> ChatPrompts::answer_ids(const Exchange& exchange) const {
+  if (!exchange.answer.tokens.empty() || exchange.answer_text.empty()) {
+    return exchange.answer.tokens;
+  }
+  const RenderedPiece piece{.text = exchange.answer_text, .source = TextSource::assistant};
+  return encode_pieces(tokenizer_, std::span(&piece, 1));
+}
+
+EncodedPrompt ChatPrompts::preserved(const Conversation& conversation, std::int32_t turn,
+                                     const Question& question) const {
+  const std::vector<std::int32_t> path = conversation.path(turn);
+  if (path.empty()) return rendered(conversation, 0, question);
+  // The system prompt may be another one by now: it stands in the first lead.
+  const Exchange& first = conversation.turn(path.front()).exchange;
+  EncodedPrompt prompt = rendered(conversation, 0, {first.message, first.think});
+  std::vector<std::int32_t>& ends = prompt.message_ends;
+  if (ends.size() > 1) ends.erase(ends.begin() + 1, ends.end());
+  for (const std::int32_t number : path) {
+    const auto& [parent, exchange] = conversation.turn(number);
+    if (parent != 0) {
+      append(prompt.tokens, exchange.lead.empty()
+                                ? lead_ids(conversation, parent, {exchange.message, exchange.think})
+                                : exchange.lead);
+    }
+    append(prompt.tokens, answer_ids(exchange));
+  }
+  const EncodedPrompt last = encoded_lead(conversation, turn, question);
+  prompt.start = last.start;
+  for (const std::int32_t end : last.message_ends) {
+    prompt.message_ends.push_back(static_cast<std::int32_t>(prompt.tokens.size()) + end);
+  }
+  append(prompt.tokens, last.tokens);
+  return prompt;
+}
+
+EncodedPrompt ChatPrompts::made(const Conversation& conversation, std::int32_t turn,
+                                const Question& question) const {
+  return mode_ == HistoryMode::preserve ? preserved(conversation, turn, question)
+                                        : rendered(conversation, turn, question);
+}
+
+void ChatPrompts::set_think(Think think) {
+  think_ = think;
+  passing_tokens_ = mode_ == HistoryMode::preserve ? 0 : passing_tokens();
+}
+
+/// Told by example: a question, an answer as a model would give it, another question.
+std::int32_t ChatPrompts::passing_tokens() const {
+  try {
+    const std::string question = "a";
+    Conversation probe;
+    const EncodedPrompt first = rendered(probe, 0, {question, think_});
+    const std::string thought =
+        first.start.opening.empty() ? std::string() : std::string(plain_answer) + "\n</think>\n\n";
+    probe.add({.message = question,
+               .answer = {},
+               .answer_text = thought + plain_answer,
+               .opening = first.start.opening});
+    const EncodedPrompt second = rendered(probe, probe.here(), {question, think_});
+    const std::int32_t common = common_tokens(first.tokens, second.tokens);
+    return static_cast<std::int32_t>(first.tokens.size()) - common;
+  } catch (const Error&) {
+    return 0;  // a real conversation will say what the template refuses
+  }
+}
+
+EncodedPrompt ChatPrompts::prompt(const Conversation& conversation, std::int32_t turn,
+                                  const std::string& message) const {
+  EncodedPrompt prompt = made(conversation, turn, {message, think_});
+  if (passing_tokens_ == 0) return prompt;
+  const std::int32_t end = static_cast<std::int32_t>(prompt.tokens.size()) - passing_tokens_;
+  std::vector<std::int32_t>& ends = prompt.message_ends;
+  if (end > (ends.empty() ? 0 : ends.back())) ends.push_back(end);
+  return prompt;
+}
+
+EncodedPrompt ChatPrompts::prompt_of(const Conversation& conversation, std::int32_t turn) const {
+  const auto& [parent, exchange] = conversation.turn(turn);
+  return made(conversation, parent, {exchange.message, exchange.think});
+}
+
+/// Told by example: what two messages without a common begin have in common. Neither may the text's
+/// first word join the template's last, nor may white space at its begin.
+std::vector<TokenId> ChatPrompts::lasting(const Conversation& conversation,
+                                          std::int32_t turn) const {
+  const std::string letter = "a", figure = "\n\n1";
+  EncodedPrompt word = made(conversation, turn, {letter, think_});
+  const EncodedPrompt number = made(conversation, turn, {figure, think_});
+  auto length = static_cast<std::size_t>(common_tokens(word.tokens, number.tokens));
+  if (word.message_ends.empty()) return {};
+  length = std::min(length, static_cast<std::size_t>(word.message_ends.back()));
+  word.tokens.resize(length);
+  return std::move(word.tokens);
+}
+
+namespace {
+
+constexpr std::size_t tag_bytes_max = 40;
+
+[[noreturn]] void refuse_name(const std::string& text) { throw Error(ErrorKind::usage, text); }
+
+std::optional<std::int32_t> turn_number(std::string_view text) {
+  std::int32_t number = 0;
+  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (failed != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+/// One line of at most so many columns.
+std::string excerpt(const std::string& text, int columns) {
+  return cut_to_columns(sanitized_line(text.substr(0, 400)), columns);
+}
+
+void check_name(const std::string& name) {
+  if (name.size() > tag_bytes_max || name.find_first_of(" \t\n") != std::string::npos) {
+    refuse_name(fmt::format("/fork: a name is one word of at most {} bytes", tag_bytes_max));
+  }
+  if (name.find_first_not_of("0123456789") == std::string::npos) {
+    refuse_name("/fork: '" + name + "' is a number, which /goto would take for a turn");
+  }
+}
+
+std::string free_name(const Conversation& conversation) {
+  for (int i = 1;; ++i) {
+    std::string name = fmt::format("fork-{}", i);
+    if (!conversation.branches().contains(name)) return name;
+  }
+}
+
+std::string branches_at(const Conversation& conversation, std::int32_t turn) {
+  std::string names;
+  for (const auto& [name, end] : conversation.branches()) {
+    if (end != turn) continue;
+    const bool is_here = name == conversation.branch();
+    names.append(names.empty() ? "" : " ").append(is_here ? "*" : "").append(name);
+  }
+  return names;
+}
+
+}  // namespace
+
+std::string place_text(const Conversation& conversation) {
+  const std::int32_t here = conversation.here();
+  const std::string branch = "branch " + conversation.branch() + ", ";
+  if (here == 0) return branch + "at the beginning";
+  return branch + fmt::format("behind turn {}: {}", here,
+                              excerpt(conversation.turn(here).exchange.message, 60));
+}
+
+std::string undo(Conversation& conversation, std::int32_t count) {
+  const std::int32_t here = conversation.here();
+  const auto spoken = static_cast<std::int32_t>(conversation.path(here).size());
+  if (spoken == 0) refuse_name("/undo: nothing has been said yet");
+  const std::int32_t taken = std::min(count, spoken);
+  const std::int32_t first = conversation.before(taken - 1);
+  conversation.go_to(conversation.before(taken));
+  return fmt::format("took back {} of {} messages, from: {}; /goto {} brings them back", taken,
+                     spoken, excerpt(conversation.turn(first).exchange.message, 60), here);
+}
+
+std::string fork(Conversation& conversation, const std::string& name) {
+  const std::string chosen = name.empty() ? free_name(conversation) : name;
+  check_name(chosen);
+  const std::string left = conversation.branch();
+  if (!conversation.fork(chosen)) refuse_name("/fork: there is a branch " + chosen + " already");
+  return place_text(conversation) + fmt::format("; /goto {} goes back", left);
+}
+
+std::string go_to(Conversation& conversation, const std::string& place) {
+  if (place.empty()) refuse_name("/goto: where to? /checkpoints lists turns and branches");
+  if (const auto turn = turn_number(place)) {
+    if (*turn < 0 || *turn > conversation.turns()) {
+      refuse_name(fmt::format("/goto: there is no turn {}, the last one is {}", *turn,
+                              conversation.turns()));
+    }
+    conversation.go_to(*turn);
+  } else if (!conversation.switch_to(place)) {
+    refuse_name("/goto: there is no branch '" + place.substr(0, tag_bytes_max) +
+                "'; /checkpoints lists them");
+  }
+  return place_text(conversation);
+}
+
+std::string checkpoints_text(const Conversation& conversation, const Resumable& resumable) {
+  if (conversation.turns() == 0) return "nothing has been said yet\n";
+  Table table{.columns = {{"turn", Align::right},
+                          {"behind", Align::right},
+                          {"tokens", Align::right},
+                          {"kept", Align::right},
+                          {"branch"},
+                          {"message"}},
+              .rows = {}};
+  for (std::int32_t number = 1; number <= conversation.turns(); ++number) {
+    const auto& [parent, exchange] = conversation.turn(number);
+    table.rows.push_back({fmt::format("{}", number), fmt::format("{}", parent),
+                          fmt::format("{}", exchange.tokens),
+                          resumable ? fmt::format("{}", resumable(number)) : "",
+                          branches_at(conversation, number), excerpt(exchange.message, 40)});
+  }
+  if (!resumable) {
+    table.columns.erase(table.columns.begin() + 3);
+    for (auto& row : table.rows) row.erase(row.begin() + 3);
+  }
+  std::string text = plain_text(table);
+  if (conversation.here() == 0) text += place_text(conversation) + "\n";
+  return text;
+}
+
+namespace {
+
+/// An entry that is finished meanwhile waits for so long at most: less than what is felt.
+constexpr std::chrono::milliseconds piece_time{40};
+constexpr std::int32_t chunk_tokens_min = 4, chunk_tokens_max = 512;
+
+}  // namespace
+
+RollForward::~RollForward() {
+  try {
+    end();
+  } catch (...) {
+    // Whoever destroys this has nothing to do with what the engine could not do.
+  }
+}
+
+void RollForward::begin(std::function<std::vector<TokenId>()> tokens) {
+  end();
+  asked_ = std::move(tokens);
+}
+
+bool RollForward::work() {
+  try {
+    if (asked_) {
+      submit();
+      return running_.has_value();
+    }
+    if (!running_) return false;
+    engine_.step();
+    return running_.has_value();
+  } catch (const Error&) {
+    // The prompt itself will meet the same error, and its asker hears of it.
+  } catch (const std::bad_alloc&) {
+  }
+  end();
+  return false;
+}
+
+void RollForward::submit() {
+  Request request;
+  request.prompt = std::exchange(asked_, nullptr)();
+  request.prefill_only = true;
+  request.chunk_tokens = chunk_tokens_;
+  const auto tokens = static_cast<std::int64_t>(request.prompt.size());
+  if (tokens == 0 || tokens >= engine_.length_max()) return;
+  running_ = engine_.submit(std::move(request), *this);
+}
+
+void RollForward::end() {
+  asked_ = nullptr;
+  if (running_) engine_.cancel(*running_);
+  running_.reset();
+}
+
+void RollForward::on_finish(RequestId, std::int32_t, const Completion& completion) {
+  running_.reset();
+  tokens_ += completion.usage.prefilled_tokens;
+}
+
+void RollForward::learn(const Usage& usage) {
+  const double seconds = std::chrono::duration<double>(usage.prefill).count();
+  constexpr std::int32_t enough = 16;  // fewer tell the cost of a step rather than a rate
+  if (usage.prefilled_tokens < enough || seconds <= 0) return;
+  const double rate = usage.prefilled_tokens / seconds;
+  const double piece = rate * std::chrono::duration<double>(piece_time).count();
+  chunk_tokens_ =
+      static_cast<std::int32_t>(std::clamp<double>(piece, chunk_tokens_min, chunk_tokens_max));
+}
+
+}  // namespace hyb::app

@@ -1,0 +1,145 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/chat/conversation.h"
+#include "app/prompt.h"
+#include "core/engine/engine.h"
+#include "core/text/chat_template.h"
+#include "core/text/tokenizer.h"
+
+namespace hyb::app {
+
+/// How past turns reach the model.
+enum class HistoryMode : std::uint8_t {
+  as_template,  ///< rendered anew, as the template wants past turns (it may drop their thinking)
+  preserve      ///< the ids that the model was given and gave, whatever the template would drop
+};
+
+/// Makes the prompts of a conversation. What a person wrote never becomes a control token, in
+/// either mode.
+class ChatPrompts {
+ public:
+  /// Template and tokenizer outlive this. Throws Error(model) when past turns are to be preserved
+  /// and the template shows no past answers, so that there is no telling what stands between them.
+  ChatPrompts(const ChatTemplate& chat_template, const Tokenizer& tokenizer, HistoryMode mode);
+
+  HistoryMode mode() const { return mode_; }
+
+  /// What prompts are made with from now on.
+  void set_think(Think think);
+  Think think() const { return think_; }
+
+  /// The prompt for `message` said behind `turn` (0: as the first one). Its message_ends are as
+  /// EncodedPrompt says, with one more where the template ends prompts with what the prompt of the
+  /// next turn does not have at this place any more (a thought begun, say): before that. Throws
+  /// Error(model) where the template makes nothing of the conversation.
+  EncodedPrompt prompt(const Conversation& conversation, std::int32_t turn,
+                       const std::string& message) const;
+
+  /// The prompt that `turn` answered, made as it was then.
+  EncodedPrompt prompt_of(const Conversation& conversation, std::int32_t turn) const;
+
+  /// The end of every prompt for `message` behind `turn`: from the end of the answer before it to
+  /// the begin of its own. An Exchange keeps it as its lead.
+  std::vector<TokenId> lead(const Conversation& conversation, std::int32_t turn,
+                            const std::string& message) const;
+
+  /// The tokens with which the prompt of a message said behind `turn` begins, whatever it says; may
+  /// be empty.
+  std::vector<TokenId> lasting(const Conversation& conversation, std::int32_t turn) const;
+
+ private:
+  struct Question {
+    const std::string& message;
+    Think think;
+  };
+
+  EncodedPrompt made(const Conversation& conversation, std::int32_t turn,
+                     const Question& question) const;
+  EncodedPrompt rendered(const Conversation& conversation, std::int32_t turn,
+                         const Question& question) const;
+  EncodedPrompt encoded_lead(const Conversation& conversation, std::int32_t turn,
+                             const Question& question) const;
+  EncodedPrompt preserved(const Conversation& conversation, std::int32_t turn,
+                          const Question& question) const;
+  std::vector<TokenId> lead_ids(const Conversation& conversation, std::int32_t turn,
+                                const Question& question) const;
+  std::int32_t passing_tokens() const;
+  std::vector<TokenId> answer_ids(const Exchange& exchange) const;
+
+  const ChatTemplate& chat_template_;
+  const Tokenizer& tokenizer_;
+  HistoryMode mode_;
+  bool takes_reasoning_;
+  Think think_ = {};
+  std::int32_t passing_tokens_ = 0;  ///< at the end of a prompt, gone from the next turn's
+};
+
+/// Moves within a conversation, as the slash commands name them. Each returns a line that says
+/// where it stands now, and throws Error(usage) when there is no such place.
+
+/// Where it stands, as the others say it.
+std::string place_text(const Conversation& conversation);
+
+/// Takes the last `count` turns back; at least one must be there.
+std::string undo(Conversation& conversation, std::int32_t count);
+
+/// Starts a branch; without a name, "fork-1" or the next number that is free. Names are not
+/// numbers, for /goto.
+std::string fork(Conversation& conversation, const std::string& name);
+
+/// `place`: the name of a branch or the number of a turn.
+std::string go_to(Conversation& conversation, const std::string& place);
+
+/// The tokens of a turn that would not have to be run again to go on behind it.
+using Resumable = std::function<std::int32_t(std::int32_t turn)>;
+
+/// A table of all turns in the order in which they were given: number, the turn before, tokens and
+/// how many of them are kept (left out without `resumable`), branches that end there, message.
+std::string checkpoints_text(const Conversation& conversation, const Resumable& resumable);
+
+/// Runs the begin of the next prompt through the model while a person types, so that the prompt
+/// itself runs only what is new. One thread at a time; between calls nothing goes on.
+class RollForward : public Sink {
+ public:
+  /// The engine outlives this.
+  explicit RollForward(Engine& engine) : engine_(engine) {}
+  ~RollForward() override;
+  RollForward(const RollForward&) = delete;
+  RollForward& operator=(const RollForward&) = delete;
+
+  /// What to run; asked for when there is time. Ends what ran before.
+  void begin(std::function<std::vector<TokenId>()> tokens);
+
+  /// A piece of the work, short enough for an entry to wait for it unnoticed.
+  /// False: nothing is left to do, or it failed: then the prompt runs it all.
+  bool work();
+
+  /// Ends it at once; what was run stays known to the engine.
+  void end();
+
+  /// Learns from an answer how fast prompts run here.
+  void learn(const Usage& usage);
+
+  /// Tokens that were run ahead, of all prompts.
+  std::int64_t tokens() const { return tokens_; }
+
+  void on_text(RequestId, std::int32_t, std::string_view) override {}
+  void on_finish(RequestId, std::int32_t, const Completion& completion) override;
+
+ private:
+  void submit();
+
+  Engine& engine_;
+  std::function<std::vector<TokenId>()> asked_;
+  std::optional<RequestId> running_;
+  std::int32_t chunk_tokens_ = 16;
+  std::int64_t tokens_ = 0;
+};
+
+}  // namespace hyb::app

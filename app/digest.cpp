@@ -1,0 +1,82 @@
+#include "app/digest.h"
+
+#include <xxhash.h>
+
+#include <algorithm>
+#include <new>
+
+#include <fmt/format.h>
+
+#include "core/io/tensor_files.h"
+
+namespace hyb::app {
+namespace {
+
+Hash128 from(const XXH128_hash_t& hash) { return {.high = hash.high64, .low = hash.low64}; }
+
+}  // namespace
+
+struct Hasher::Running {
+  struct Release {
+    void operator()(XXH3_state_t* state) const { XXH3_freeState(state); }
+  };
+  std::unique_ptr<XXH3_state_t, Release> xxh3{XXH3_createState()};
+};
+
+Hash128 hash_of(std::string_view bytes) { return from(XXH3_128bits(bytes.data(), bytes.size())); }
+
+std::string hex(const Hash128& hash) { return fmt::format("{:016x}{:016x}", hash.high, hash.low); }
+
+Hasher::Hasher() : running_(std::make_unique<Running>()) {
+  if (!running_->xxh3) throw std::bad_alloc();
+  XXH3_128bits_reset(running_->xxh3.get());
+}
+
+Hasher::~Hasher() = default;
+
+void Hasher::add(std::string_view bytes) {
+  XXH3_128bits_update(running_->xxh3.get(), bytes.data(), bytes.size());
+}
+
+void Hasher::add_part(std::string_view bytes) {
+  add(std::to_string(bytes.size()) + ":");
+  add(bytes);
+}
+
+Hash128 Hasher::value() const { return from(XXH3_128bits_digest(running_->xxh3.get())); }
+
+namespace {
+
+constexpr std::size_t sample_bytes = 4096;
+
+void add_tensor(const TensorFiles& files, std::string_view name, Hasher& hasher) {
+  const TensorView view = files.view(name);
+  hasher.add_part(name);
+  hasher.add_part(name_of(view.dtype));
+  for (const std::int64_t size : view.shape) hasher.add_part(std::to_string(size));
+  // From the middle: the ends of an embedding are often padding.
+  const std::size_t count = std::min(sample_bytes, view.bytes.size());
+  const auto sample = view.bytes.subspan((view.bytes.size() - count) / 2, count);
+  hasher.add_part({reinterpret_cast<const char*>(sample.data()), sample.size()});
+}
+
+}  // namespace
+
+Hash128 model_identity(const ModelSource& source, bool with_tensors) {
+  Hasher hasher;
+  for (const char* file :
+       {"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"}) {
+    hasher.add_part(file);
+    hasher.add_part(source.read(file).value_or(""));
+  }
+  hasher.add_part(source.chat_template("default").value_or(""));
+  if (!with_tensors || !source.has_tensors()) return hasher.value();
+  TensorFiles files = source.tensors();
+  files.map();
+  std::vector<std::string_view> names = files.names();
+  std::sort(names.begin(), names.end());
+  for (const std::string_view name : names) add_tensor(files, name, hasher);
+  return hasher.value();
+}
+
+}  // namespace hyb::app

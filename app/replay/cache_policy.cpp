@@ -1,0 +1,107 @@
+#include "app/replay/cache_policy.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "app/replay/marconi_policy.h"
+#include "app/replay/sglang_policy.h"
+#include "app/replay/tree_policy.h"
+#include "app/replay/vllm_policy.h"
+#include "core/memory/prefix/token_tree.h"
+
+namespace hyb::app {
+
+/// What no policy can pass in this order of requests: memory without end and a snapshot at every
+/// token.
+class BoundPolicy final : public CachePolicy {
+ public:
+  explicit BoundPolicy(const ReplayShape& shape) : kv_bytes_per_token_(shape.kv_bytes_per_token) {}
+
+  Served serve(const RequestTokens& tokens) override;
+  CacheCounters counters() const override;
+
+ private:
+  struct Nothing {};
+  std::int64_t kv_bytes_per_token_;
+  std::int64_t tokens_ = 0;  ///< in the tree
+  TokenTree<Nothing> tree_;
+};
+
+Served BoundPolicy::serve(const RequestTokens& tokens) {
+  const auto match = tree_.match(tokens.all);
+  const std::int32_t reused = std::min(match.tokens, tokens.prompt_length - 1);
+  if (match.tokens < tokens.length()) {
+    const std::int32_t node =
+        match.partial >= 0 ? tree_.split(match.partial, match.tokens) : match.last();
+    tree_.append(node, std::span(tokens.all).subspan(static_cast<std::size_t>(match.tokens)));
+    tokens_ += tokens.length() - match.tokens;
+  }
+  return {.reused = reused, .matched = reused};
+}
+
+CacheCounters BoundPolicy::counters() const {
+  CacheCounters counters;
+  counters.kv_tokens_created = tokens_;
+  counters.kv_bytes = tokens_ * kv_bytes_per_token_;
+  return counters;
+}
+
+namespace {
+
+constexpr std::array<std::pair<PolicyKind, std::string_view>, 9> policy_names = {{
+    {PolicyKind::none, "none"},
+    {PolicyKind::bound, "bound"},
+    {PolicyKind::vllm_plus, "vllm+"},
+    {PolicyKind::sglang_plus, "sglang+"},
+    {PolicyKind::marconi, "marconi"},
+    {PolicyKind::vllm, "vllm"},
+    {PolicyKind::sglang, "sglang"},
+    {PolicyKind::lru, "lru"},
+    {PolicyKind::gd, "gd"},
+}};
+
+/// Remembers nothing.
+class NoPolicy final : public CachePolicy {
+ public:
+  Served serve(const RequestTokens&) override { return {}; }
+  CacheCounters counters() const override { return {}; }
+};
+
+}  // namespace
+
+std::string_view name_of(PolicyKind kind) {
+  return policy_names[static_cast<std::size_t>(kind)].second;
+}
+
+std::optional<PolicyKind> policy_kind_of(std::string_view name) {
+  for (const auto& [kind, known] : policy_names) {
+    if (known == name) return kind;
+  }
+  return std::nullopt;
+}
+
+std::unique_ptr<CachePolicy> make_policy(const PolicyOptions& options, const ReplayShape& shape) {
+  switch (options.kind) {
+    case PolicyKind::none:
+      break;
+    case PolicyKind::bound:
+      return std::make_unique<BoundPolicy>(shape);
+    case PolicyKind::vllm_plus:
+      return std::make_unique<VllmPlusPolicy>(shape, options);
+    case PolicyKind::sglang_plus:
+      return std::make_unique<MarconiPolicy>(shape, options, MarconiPolicy::Eviction::leaf_lru);
+    case PolicyKind::marconi:
+      return std::make_unique<MarconiPolicy>(shape, options, MarconiPolicy::Eviction::flop_aware);
+    case PolicyKind::vllm:
+      return std::make_unique<VllmPolicy>(shape, options);
+    case PolicyKind::sglang:
+      return std::make_unique<SglangPolicy>(shape, options);
+    case PolicyKind::lru:
+    case PolicyKind::gd:
+      return std::make_unique<TreePolicy>(shape, options);
+  }
+  return std::make_unique<NoPolicy>();
+}
+
+}  // namespace hyb::app

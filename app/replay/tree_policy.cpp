@@ -1,0 +1,211 @@
+#include "app/replay/tree_policy.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "core/memory/pool/layout.h"
+
+namespace hyb::app {
+namespace {
+
+constexpr std::int32_t page_tokens = 16;
+
+PrefixCacheOptions cache_options(const ReplayShape& shape, const PolicyOptions& options) {
+  return {
+      .precision = options.snapshots == SnapshotFormat::int8 ? Precision::int8 : Precision::exact,
+      .eviction = options.kind == PolicyKind::lru ? EvictionRule::lru : EvictionRule::greedy_dual,
+      .cost = {.seconds_per_token = shape.seconds.linear,
+               .seconds_per_token_squared = shape.seconds.square},
+      .placement = PlacementPrior::unknown};
+}
+
+/// Pages, slots and packed snapshots, each in a pool of its own that holds more than the budget: so
+/// the budget alone decides.
+MemoryLayout byte_layout(const ReplayShape& shape, const PolicyOptions& options) {
+  static const FullAttention full;
+  constexpr std::int64_t units_max = std::int64_t{1} << 28;
+  constexpr std::int64_t running_tokens = 2 * TraceReader::request_tokens_max;
+  constexpr std::int64_t running_snapshots = 64;
+  const auto units = [&](std::int64_t bytes, std::int64_t spare) {
+    const std::int64_t count = options.budget_bytes / std::max<std::int64_t>(bytes, 1) + spare;
+    return static_cast<std::int32_t>(std::min(count, units_max));
+  };
+  MemoryLayout layout;
+  layout.fixed_superblocks.clear();
+  if (shape.kv_bytes_per_token > 0) {
+    const std::int64_t page_bytes = page_tokens * shape.kv_bytes_per_token;
+    layout.page_tokens = page_tokens;
+    layout.groups = {{.kind = &full,
+                      .page_bytes = static_cast<std::size_t>(page_bytes),
+                      .pages_per_superblock = units(page_bytes, running_tokens / page_tokens)}};
+    layout.fixed_superblocks.push_back(1);
+  }
+  const bool is_packed = options.snapshots == SnapshotFormat::int8;
+  const auto slots_of = [&](std::int64_t bytes) {
+    return SlotShape{.bytes = static_cast<std::size_t>(bytes),
+                     .per_superblock = units(bytes, running_snapshots)};
+  };
+  if (shape.has_state()) {
+    layout.slots = slots_of(shape.state_bytes);
+    if (is_packed) layout.packed = slots_of(shape.state_bytes_int8);
+  }
+  layout.fixed_superblocks.push_back(shape.has_state() ? 1 : 0);
+  layout.fixed_superblocks.push_back(shape.has_state() && is_packed ? 1 : 0);
+  for (std::int32_t view = 0; view < layout.views(); ++view) {
+    const auto bytes = static_cast<std::size_t>(layout.units_per_superblock(ViewId{view})) *
+                       layout.unit_bytes(ViewId{view});
+    layout.superblock_bytes = std::max(layout.superblock_bytes, bytes);
+  }
+  layout.superblocks = std::accumulate(layout.fixed_superblocks.begin(),
+                                       layout.fixed_superblocks.end(), std::int32_t{0});
+  return layout;
+}
+
+std::size_t aligned(std::size_t bytes) {
+  return (bytes + models::slot_alignment - 1) / models::slot_alignment * models::slot_alignment;
+}
+
+models::Geometry geometry_of(const ReplayShape& shape) {
+  models::Geometry geometry{};
+  geometry.page_tokens = models::page_tokens;
+  geometry.kv_bytes_per_token = static_cast<std::size_t>(shape.kv_bytes_per_token);
+  geometry.page_bytes = geometry.kv_bytes_per_token * models::page_tokens;
+  const auto layers = static_cast<std::size_t>(shape.attention_layers);
+  if (layers > 0) {
+    models::PageLayout page{};
+    page.page_bytes = geometry.page_bytes / layers;
+    geometry.pages.assign(layers, page);
+    geometry.page_bytes = page.page_bytes * layers;
+  }
+  geometry.state_bytes_per_sequence = static_cast<std::size_t>(shape.state_bytes);
+  geometry.slot_bytes = aligned(geometry.state_bytes_per_sequence);
+  if (shape.has_state()) {
+    // What packs to its own size is a piece without rows.
+    models::SlotPiece piece{};
+    piece.conv_bytes = static_cast<std::size_t>(shape.state_bytes_int8);
+    geometry.pieces = {piece};
+  }
+  return geometry;
+}
+
+}  // namespace
+
+TreePolicy::TreePolicy(const ReplayShape& shape, const PolicyOptions& options)
+    : budget_bytes_(options.budget_bytes),
+      counts_bytes_(options.layout == nullptr),
+      pool_(options.layout != nullptr ? *options.layout : byte_layout(shape, options)),
+      cache_(pool_, cache_options(shape, options)) {}
+
+std::int64_t TreePolicy::kv_bytes() const {
+  std::int64_t bytes = 0;
+  for (const PoolUsage::Group& group : pool_.usage().groups) {
+    bytes += static_cast<std::int64_t>(group.pages.bytes);
+  }
+  return bytes;
+}
+
+std::int64_t TreePolicy::snapshot_bytes() const {
+  const PoolUsage usage = pool_.usage();
+  return static_cast<std::int64_t>(usage.snapshot_slots.bytes + usage.packed.bytes);
+}
+
+/// The memory of the request; none where it can never run.
+Lookup TreePolicy::resume(std::span<const TokenId> prompt, std::optional<Memory>& memory) {
+  for (;;) {
+    const Lookup lookup = cache_.look_up(prompt);
+    const bool is_first_use = lookup.snapshot != nullptr && !lookup.snapshot->used;
+    memory = cache_.resume(lookup);
+    if (memory) {
+      if (is_first_use) ++counters_.snapshots_reused;
+      if (lookup.snapshot != nullptr) count_reused(lookup);
+      return lookup;
+    }
+    if (!cache_.evict(lookup.snapshot) && !cache_.evict()) return {};
+  }
+}
+
+void TreePolicy::count_reused(const Lookup& lookup) {
+  if (pool_.groups() == 0) return;
+  const PageTable& pages = lookup.snapshot->checkpoint.tables().front();
+  for (std::int32_t at = 0; at < lookup.resumable; at += page_tokens) {
+    const auto page =
+        static_cast<std::size_t>(index(pages[static_cast<std::size_t>(at / page_tokens)]));
+    if (page_is_reused_[page]) continue;
+    page_is_reused_[page] = true;
+    counters_.kv_tokens_reused += std::min(page_tokens, lookup.resumable - at);
+  }
+}
+
+/// The pages that a request wrote, one that it copied to go on in it included.
+void TreePolicy::count_created(const Memory& memory, std::int32_t resumed) {
+  if (pool_.groups() == 0) return;
+  const PageTable& pages = memory.tables().front();
+  const std::int32_t first = resumed / page_tokens;
+  counters_.kv_tokens_created += memory.length() - first * page_tokens;
+  for (std::size_t i = static_cast<std::size_t>(first); i < pages.size(); ++i) {
+    const auto page = static_cast<std::size_t>(index(pages[i]));
+    if (page >= page_is_reused_.size()) page_is_reused_.resize(page + 1);
+    page_is_reused_[page] = false;
+  }
+}
+
+bool TreePolicy::advance(Memory& memory, std::int32_t length) {
+  const std::int32_t tokens = length - memory.length();
+  while (!memory.reserve(tokens)) {
+    if (!cache_.evict()) return false;
+  }
+  memory.keep(tokens);
+  return true;
+}
+
+Served TreePolicy::serve(const RequestTokens& tokens) {
+  const std::span<const TokenId> all(tokens.all);
+  std::optional<Memory> memory;
+  const Lookup lookup = resume(tokens.prompt(), memory);
+  if (!memory) return {};
+  const std::optional<PromptPlan>& plan = tokens.request->plan;
+  const std::vector<Cut> cuts = plan ? cache_.cuts_at(lookup, tokens.prompt(), plan->cuts)
+                                     : cache_.cuts(lookup, tokens.prompt(), {});
+  bool has_room = true;
+  for (const Cut& cut : cuts) {
+    has_room = advance(*memory, cut.length);
+    if (!has_room) break;
+    cache_.publish(all, *memory, cut.place);
+  }
+  if (has_room && advance(*memory, tokens.length())) {
+    count_created(*memory, lookup.resumable);
+    if (!plan) cache_.conclude(all, *std::move(memory));
+  }
+  if (plan) cache_.devalue(tokens.prompt(), plan->needed_later);
+  memory.reset();
+  pool_.take_orders();
+  while (counts_bytes_ && kv_bytes() + snapshot_bytes() > budget_bytes_ && cache_.evict()) continue;
+  return {.reused = lookup.resumable,
+          .matched = std::min(lookup.matched, tokens.prompt_length - 1)};
+}
+
+CacheCounters TreePolicy::counters() const {
+  CacheCounters counters = counters_;
+  const PrefixCacheStats& stats = cache_.stats();
+  counters.evictions = stats.evicted;
+  counters.snapshots_created = stats.published;
+  counters.kv_bytes = kv_bytes();
+  counters.snapshot_bytes = snapshot_bytes();
+  if (counts_bytes_) return counters;
+  counters.flips = pool_.owner_changes();
+  const PoolUsage usage = pool_.usage();
+  const auto beyond = budget_bytes_ - static_cast<std::int64_t>(pool_.layout().bytes());
+  counters.idle_bytes = static_cast<std::int64_t>(usage.idle_bytes + usage.remainder_bytes) +
+                        std::max<std::int64_t>(beyond, 0);
+  return counters;
+}
+
+models::ModelMemoryLayout superblock_pools(const ReplayShape& shape, std::int64_t budget_bytes,
+                                           SnapshotFormat snapshots) {
+  return models::memory_layout_of(geometry_of(shape),
+                                  {.pool_bytes = static_cast<std::size_t>(budget_bytes),
+                                   .packed = snapshots == SnapshotFormat::int8 && shape.has_state(),
+                                   .flat = {}});
+}
+
+}  // namespace hyb::app

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "app/replay/cache_policy.h"
+#include "app/replay/shape.h"
+#include "core/memory/pool/memory_pool.h"
+#include "core/memory/prefix/prefix_cache.h"
+#include "models/memory_layout.h"
+
+namespace hyb::app {
+
+/// hyb's own prefix tree, eviction, placement and pools, driven as the engine drives them: resume,
+/// cut the prompt where snapshots are wanted, publish, conclude. Nothing computes and nothing has
+/// bytes.
+///
+/// Without options.layout pages and snapshots are counted to the byte, and what the running request
+/// holds is not, as with the other policies. With it they live in the engine's superblocks, which
+/// change owners, and the running request is served out of them too.
+class TreePolicy final : public CachePolicy {
+ public:
+  TreePolicy(const ReplayShape& shape, const PolicyOptions& options);
+
+  Served serve(const RequestTokens& tokens) override;
+  CacheCounters counters() const override;
+
+ private:
+  Lookup resume(std::span<const TokenId> prompt, std::optional<Memory>& memory);
+  bool advance(Memory& memory, std::int32_t length);
+  void count_reused(const Lookup& lookup);
+  void count_created(const Memory& memory, std::int32_t resumed);
+  std::int64_t kv_bytes() const;
+  std::int64_t snapshot_bytes() const;
+
+  std::int64_t budget_bytes_;
+  bool counts_bytes_;  ///< the pool has room for more than the budget
+  MemoryPool pool_;
+  PrefixCache cache_;
+  std::vector<bool> page_is_reused_;  ///< by page
+  CacheCounters counters_;
+};
+
+/// The pools that the engine would cut from so many bytes for a model of this shape: pages of 16
+/// tokens of all attention layers, slots, and packed snapshots where they are int8. The layers are
+/// taken to be alike and to keep all positions. Throws Error(memory) with the numbers when the
+/// bytes hold no sequence.
+models::ModelMemoryLayout superblock_pools(const ReplayShape& shape, std::int64_t budget_bytes,
+                                           SnapshotFormat snapshots);
+
+}  // namespace hyb::app

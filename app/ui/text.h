@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "core/text/unicode.h"
+
+namespace hyb::app {
+
+/// Makes text from a model or a file harmless to a terminal. Control characters (C0 but line break
+/// and tab, DEL, C1) and the bidirectional embeddings, overrides and isolates become U+FFFD, one
+/// for one; so the escape sequence they would have begun is shown as plain text and does nothing.
+/// A carriage return before a line break is dropped. The result is well-formed UTF-8 and does not
+/// depend on how the text is cut into chunks.
+class Sanitizer {
+ public:
+  std::string push(std::string_view chunk);
+
+  /// The rest, at the end of the text. The sanitizer is then as new.
+  std::string flush();
+
+ private:
+  void filter(std::string_view text, std::string& out);
+
+  Utf8Stream stream_;
+  bool carriage_return_ = false;  ///< seen last, and not yet decided on
+};
+
+/// A whole text at once.
+std::string sanitized(std::string_view text);
+
+/// The same on one line: line breaks and tabs become spaces.
+std::string sanitized_line(std::string_view text);
+
+/// Whether Sanitizer replaces this character wherever it stands.
+bool is_unsafe(char32_t code_point);
+
+/// Columns that a terminal needs for well-formed UTF-8 without control characters: each grapheme
+/// cluster is as wide as its widest character, and two wide where it asks for emoji presentation.
+int columns(std::string_view text);
+
+/// Where the grapheme cluster that begins at byte `at` < text.size() ends.
+std::size_t next_grapheme(std::string_view text, std::size_t at);
+
+/// Where the grapheme cluster that ends before byte `at` > 0 begins.
+std::size_t previous_grapheme(std::string_view text, std::size_t at);
+
+/// As much of the front of `text` as fits into `columns_max`, ending in "..." when cut.
+std::string cut_to_columns(std::string_view text, int columns_max);
+
+}  // namespace hyb::app

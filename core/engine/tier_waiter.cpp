@@ -1,0 +1,80 @@
+#include "core/engine/tier_waiter.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace hyb {
+
+/// Those who waited for the fetch wait no more.
+void TierDesk::release(FetchId fetch) {
+  std::erase_if(waiting_, [&](const Waiting& waiting) {
+    if (waiting.fetch != fetch) return false;
+    waiting.sequence->set_tier_look(TierLook::done);
+    return true;
+  });
+  scheduler_->wake();
+}
+
+/// What has come, and what the tier lost, ends here.
+void TierDesk::take_in() {
+  std::vector<FetchId> fetches;
+  for (const Waiting& waiting : waiting_) {
+    if (waiting.fetch) fetches.push_back(*waiting.fetch);
+  }
+  fetches.erase(std::unique(fetches.begin(), fetches.end()), fetches.end());
+  for (const FetchId fetch : fetches) {
+    const bool is_ready = tier_->is_ready(fetch);
+    if (!is_ready && tier_->is_pending(fetch)) continue;
+    std::vector<Sequence*> sequences;
+    for (const Waiting& waiting : waiting_) {
+      if (waiting.fetch == fetch) sequences.push_back(waiting.sequence);
+    }
+    release(fetch);  // first: what throws below must not leave them waiting
+    if (tier_->deliver(fetch) != FetchEnd::damaged) continue;
+    for (Sequence* const sequence : sequences) ask(*sequence);
+  }
+}
+
+void TierDesk::ask(Sequence& sequence) {
+  const auto known = sequence.known();
+  sequence.set_known_to_tier(tier_->known(known));
+  const std::int32_t resumable = prefixes_->look_up(known).resumable;
+  // Whether an answer comes from an int8 snapshot must not depend on how fast a disk is.
+  if (prefixes_->options().precision == Precision::int8) {
+    tier_->fetch(known, resumable);
+    sequence.set_tier_look(TierLook::done);
+    return;
+  }
+  const TierAnswer answer = tier_->ask(known, resumable);
+  const bool waits = answer.fetch.has_value() || answer.is_full;
+  sequence.set_tier_look(waits ? TierLook::awaited : TierLook::done);
+  if (waits) waiting_.push_back({.sequence = &sequence, .fetch = answer.fetch});
+  if (answer.fetch) ++waits_;
+}
+
+/// Those for whom there was no room ask again, if they are still about to start.
+void TierDesk::look() {
+  take_in();
+  std::erase_if(waiting_, [&](const Waiting& waiting) {
+    if (waiting.fetch) return false;
+    waiting.sequence->set_tier_look(TierLook::none);
+    scheduler_->wake();
+    return true;
+  });
+  for (Sequence* const sequence : scheduler_->about_to_start()) ask(*sequence);
+}
+
+void TierDesk::leave(const Sequence& sequence) {
+  const auto found = std::find_if(waiting_.begin(), waiting_.end(), [&](const Waiting& waiting) {
+    return waiting.sequence == &sequence;
+  });
+  if (found == waiting_.end()) return;
+  const std::optional<FetchId> fetch = found->fetch;
+  waiting_.erase(found);
+  const bool is_awaited =
+      std::any_of(waiting_.begin(), waiting_.end(),
+                  [&](const Waiting& waiting) { return waiting.fetch == fetch; });
+  if (fetch && !is_awaited) tier_->drop(*fetch);
+}
+
+}  // namespace hyb

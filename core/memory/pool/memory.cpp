@@ -1,0 +1,306 @@
+#include "core/memory/pool/memory.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "core/base/error.h"
+#include "core/memory/pool/memory_pool.h"
+
+namespace hyb {
+namespace {
+
+/// The first position of the group that a sequence at `length` needs and the table lacks; -1: none.
+std::int32_t missing_position(const MemoryLayout& layout, std::int32_t group,
+                              const PageTable& table, std::int32_t length) {
+  const MemoryKind& kind = *layout.groups[static_cast<std::size_t>(group)].kind;
+  const std::int32_t tokens = layout.page_tokens;
+  for (std::int32_t page = 0; page * tokens < length; ++page) {
+    const auto at = static_cast<std::size_t>(page);
+    if (at < table.size() && table[at] != no_page) continue;
+    if (!layout.holds_page(group, page, length)) continue;
+    std::int32_t position = page * tokens;
+    if (position + tokens > length) return position;
+    while (!kind.needs({position, position + 1}, length)) ++position;
+    return position;
+  }
+  return -1;
+}
+
+}  // namespace
+
+Checkpoint::Checkpoint(MemoryPool& pool, std::int32_t length) : pool_(&pool), length_(length) {
+  tables_.resize(pool.layout().groups.size());
+  pool.checkpoints_.add(*this);
+}
+
+Checkpoint& Checkpoint::operator=(Checkpoint&& other) noexcept {
+  Checkpoint taken(std::move(other));
+  swap(taken);
+  return *this;
+}
+
+Checkpoint::~Checkpoint() {
+  if (pool_ == nullptr) return;
+  for (std::int32_t group = 0; group < pool_->groups(); ++group) {
+    pool_->drop(group, tables_[static_cast<std::size_t>(group)]);
+  }
+  pool_->drop(slot_);
+  pool_->drop(packed_);
+  pool_->checkpoints_.remove(*this);
+}
+
+void Checkpoint::swap(Checkpoint& other) noexcept {
+  std::swap(pool_, other.pool_);
+  std::swap(registry_index_, other.registry_index_);
+  std::swap(tables_, other.tables_);
+  std::swap(slot_, other.slot_);
+  std::swap(packed_, other.packed_);
+  std::swap(length_, other.length_);
+  if (pool_ != nullptr) pool_->checkpoints_.moved(*this);
+  if (other.pool_ != nullptr) other.pool_->checkpoints_.moved(other);
+}
+
+Memory::Memory(MemoryPool& pool) : pool_(&pool) {
+  tables_.resize(pool.layout().groups.size());
+  settled_.resize(tables_.size(), 0);
+  pool.memories_.add(*this);
+}
+
+Memory& Memory::operator=(Memory&& other) noexcept {
+  Memory taken(std::move(other));
+  swap(taken);
+  return *this;
+}
+
+Memory::~Memory() {
+  if (pool_ == nullptr) return;
+  for (std::int32_t group = 0; group < pool_->groups(); ++group) {
+    pool_->drop(group, tables_[static_cast<std::size_t>(group)]);
+  }
+  drop_cuts();
+  if (read_slot_ != write_slot_) pool_->drop(read_slot_);
+  pool_->drop(write_slot_);
+  pool_->memories_.remove(*this);
+}
+
+void Memory::swap(Memory& other) noexcept {
+  std::swap(pool_, other.pool_);
+  std::swap(registry_index_, other.registry_index_);
+  std::swap(tables_, other.tables_);
+  std::swap(settled_, other.settled_);
+  std::swap(read_slot_, other.read_slot_);
+  std::swap(write_slot_, other.write_slot_);
+  std::swap(cuts_, other.cuts_);
+  std::swap(length_, other.length_);
+  if (pool_ != nullptr) pool_->memories_.moved(*this);
+  if (other.pool_ != nullptr) other.pool_->memories_.moved(other);
+}
+
+std::int32_t Memory::room() const {
+  require(pool_ != nullptr, "memory: room() needs a started sequence");
+  std::int64_t pages = length_endless;
+  for (const PageTable& table : tables_) {
+    pages = std::min(pages, static_cast<std::int64_t>(table.size()));
+  }
+  if (tables_.empty()) return length_endless;
+  const std::int64_t positions = pages * pool_->page_tokens();
+  return static_cast<std::int32_t>(
+      std::clamp(positions, std::int64_t{length_}, std::int64_t{length_endless}));
+}
+
+bool Memory::reserve(std::int32_t tokens) {
+  require(pool_ != nullptr && tokens >= 0, "memory: reserve() needs a started sequence");
+  if (tokens == 0) return true;
+  const auto needed = static_cast<std::size_t>(pool_->pages_for(length_ + tokens));
+  for (std::int32_t group = 0; group < pool_->groups(); ++group) {
+    PageTable& table = tables_[static_cast<std::size_t>(group)];
+    while (table.size() < needed) {
+      const std::optional<PageId> page = pool_->take_page(group, table);
+      if (!page) return false;
+      table.push_back(*page);
+    }
+  }
+  return true;
+}
+
+bool Memory::reserve_cut(std::int32_t length) {
+  require(pool_ != nullptr && length > (cuts_.empty() ? length_ : cuts_.back().length),
+          "memory: cuts are reserved ahead, one behind the other");
+  std::optional<SlotId> slot = no_slot;
+  if (pool_->has_slots()) slot = pool_->take_slot();
+  if (!slot) return false;
+  cuts_.push_back({.length = length, .next_slot = *slot});
+  return true;
+}
+
+void Memory::drop_cuts() {
+  for (const ReservedCut& cut : cuts_) pool_->drop(cut.next_slot);
+  cuts_.clear();
+}
+
+Memory::Piece Memory::piece(std::int32_t cuts) const {
+  const auto slot_behind = [&](std::int32_t count) {
+    return count == 0 ? write_slot_ : cuts_.at(static_cast<std::size_t>(count - 1)).next_slot;
+  };
+  if (cuts == 0) return {.begin = length_, .read_slot = read_slot_, .write_slot = write_slot_};
+  return {.begin = cuts_.at(static_cast<std::size_t>(cuts - 1)).length,
+          .read_slot = slot_behind(cuts - 1),
+          .write_slot = slot_behind(cuts)};
+}
+
+void Memory::keep(std::int32_t tokens) {
+  require(pool_ != nullptr && tokens >= 0, "memory: keep() needs a started sequence");
+  if (tokens == 0) return;
+  require(length_ + std::int64_t{tokens} <= room(), "memory: what is kept was reserved before");
+  require(cuts_.empty() || length_ + tokens == cuts_.front().length,
+          "memory: what is cut off is kept whole");
+  length_ += tokens;
+  for (std::int32_t group = 0; group < pool_->groups(); ++group) give_back_unneeded(group);
+  if (read_slot_ != write_slot_) pool_->drop(read_slot_);
+  read_slot_ = write_slot_;
+  if (cuts_.empty()) return;
+  write_slot_ = cuts_.front().next_slot;
+  cuts_.erase(cuts_.begin());
+}
+
+/// From the oldest page on: kinds let go of pages in this order (MemoryKind::needs).
+void Memory::give_back_unneeded(std::int32_t group) {
+  PageTable& table = tables_[static_cast<std::size_t>(group)];
+  std::int32_t& page = settled_[static_cast<std::size_t>(group)];
+  // A page that is still to be written stays.
+  const std::int32_t full = length_ / pool_->page_tokens();
+  for (; page < full; ++page) {
+    if (!pool_->needs(group, page, length_)) {
+      PageId& fallen = table[static_cast<std::size_t>(page)];
+      if (fallen != no_page) pool_->drop(group, fallen);
+      fallen = no_page;
+    } else if (!pool_->needs(group, page, length_endless)) {
+      return;
+    }
+  }
+}
+
+Checkpoint Memory::shared_pages() const {
+  Checkpoint checkpoint(*pool_, length_);
+  const auto pages = static_cast<std::size_t>(pool_->pages_for(length_));
+  for (std::int32_t group = 0; group < pool_->groups(); ++group) {
+    const PageTable& own = tables_[static_cast<std::size_t>(group)];
+    PageTable& table = checkpoint.tables_[static_cast<std::size_t>(group)];
+    table.assign(own.begin(), own.begin() + static_cast<std::ptrdiff_t>(pages));
+    for (auto i = static_cast<std::size_t>(settled_[static_cast<std::size_t>(group)]); i < pages;
+         ++i) {
+      if (!pool_->needs(group, static_cast<std::int32_t>(i), length_)) table[i] = no_page;
+    }
+    for (const PageId page : table) {
+      if (page != no_page) pool_->share(group, page);
+    }
+  }
+  return checkpoint;
+}
+
+std::int64_t Memory::share_full_pages(const Checkpoint& other, std::int32_t tokens) {
+  require(pool_ != nullptr && other.pool_ == pool_, "memory: pages are shared within one pool");
+  if (pool_->groups() == 0) return 0;
+  tokens = std::min({tokens, length_, other.length_});
+  const auto pages = static_cast<std::size_t>(std::max(tokens, 0) / pool_->page_tokens());
+  std::int64_t shared = 0;
+  for (std::int32_t group = 0; group < pool_->groups(); ++group) {
+    PageTable& own = tables_[static_cast<std::size_t>(group)];
+    const PageTable& theirs = other.tables_[static_cast<std::size_t>(group)];
+    for (std::size_t i = 0; i < pages; ++i) {
+      if (own[i] == no_page || theirs[i] == no_page || own[i] == theirs[i]) continue;
+      pool_->share(group, theirs[i]);
+      pool_->drop(group, own[i]);
+      own[i] = theirs[i];
+      ++shared;
+    }
+  }
+  return shared;
+}
+
+bool Memory::pack_into(Checkpoint& checkpoint) const {
+  require(pool_->layout().packed.per_superblock > 0, "memory: there are no packed snapshots");
+  const std::optional<PackedId> packed = pool_->take_packed();
+  if (!packed) return false;
+  checkpoint.packed_ = *packed;
+  pool_->orders_.push_back(PackSlot{.from = read_slot_, .to = *packed});
+  return true;
+}
+
+std::optional<Checkpoint> Memory::checkpoint(Precision precision) {
+  require(pool_ != nullptr && length_ > 0, "memory: checkpoint() needs a sequence that has run");
+  std::optional<Checkpoint> checkpoint;
+  if (precision == Precision::int8 && pool_->has_slots()) {
+    checkpoint = shared_pages();
+    if (!pack_into(*checkpoint)) checkpoint.reset();
+    return checkpoint;
+  }
+  // The live slot is shared with the checkpoint from here on, so the sequence must leave it.
+  if (read_slot_ == write_slot_ && write_slot_ != no_slot) {
+    const std::optional<SlotId> next_slot = pool_->take_slot();
+    if (!next_slot) return std::nullopt;
+    write_slot_ = *next_slot;
+    checkpoint = shared_pages();
+    checkpoint->slot_ = read_slot_;
+    pool_->share(read_slot_);
+    return checkpoint;
+  }
+  checkpoint = shared_pages();
+  checkpoint->slot_ = read_slot_;
+  pool_->share(read_slot_);
+  return checkpoint;
+}
+
+std::optional<Checkpoint> Memory::conclude(Precision precision) && {
+  require(pool_ != nullptr && length_ > 0, "memory: conclude() needs a sequence that has run");
+  const Memory released = std::move(*this);
+  std::optional<Checkpoint> checkpoint = released.shared_pages();
+  if (precision == Precision::int8 && released.pool_->has_slots()) {
+    if (!released.pack_into(*checkpoint)) checkpoint.reset();
+    return checkpoint;
+  }
+  checkpoint->slot_ = released.read_slot_;
+  released.pool_->share(released.read_slot_);
+  return checkpoint;
+}
+
+std::vector<CheckpointUnit> units_of(const Checkpoint& checkpoint, const MemoryLayout& layout) {
+  std::vector<CheckpointUnit> units;
+  for (std::int32_t group = 0; group < static_cast<std::int32_t>(layout.groups.size()); ++group) {
+    const PageTable& table = checkpoint.tables()[static_cast<std::size_t>(group)];
+    for (const std::int32_t page : held_pages(layout, group, checkpoint.length())) {
+      const PageId id = table.at(static_cast<std::size_t>(page));
+      require(id != no_page, "checkpoint: it has the pages that its kinds need");
+      units.push_back({.view = ViewId{group}, .page = page, .unit = index(id)});
+    }
+  }
+  if (checkpoint.slot() != no_slot) {
+    units.push_back({.view = layout.slot_view(), .page = 0, .unit = index(checkpoint.slot())});
+  } else if (checkpoint.packed() != no_packed) {
+    units.push_back({.view = layout.packed_view(), .page = 0, .unit = index(checkpoint.packed())});
+  }
+  return units;
+}
+
+std::int32_t resumable_length(const MemoryLayout& layout, const Checkpoint& checkpoint,
+                              std::int32_t limit) {
+  const std::int32_t own = checkpoint.length();
+  if (own <= limit) return own;
+  if (layout.slots.per_superblock > 0) return 0;
+  for (std::int32_t length = limit; length > 0;) {
+    // A position that is needed at some length is needed at every smaller one behind it, so of the
+    // lengths from here down the first that may do ends at the first missing position.
+    std::int32_t next = length;
+    for (std::size_t group = 0; group < layout.groups.size(); ++group) {
+      const std::int32_t missing = missing_position(layout, static_cast<std::int32_t>(group),
+                                                    checkpoint.tables()[group], length);
+      if (missing >= 0) next = std::min(next, missing);
+    }
+    if (next == length) return length;
+    length = next;
+  }
+  return 0;
+}
+
+}  // namespace hyb

@@ -1,0 +1,180 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "core/base/ids.h"
+#include "core/engine/runner.h"
+#include "core/memory/pool/layout.h"
+
+namespace hyb {
+
+/// Knows where its members are, also after they moved: each carries its index in the registry, and
+/// whoever moves it says so. Constant time per call.
+template <typename Member>
+class Registry {
+ public:
+  void add(Member& member) {
+    member.registry_index_ = members_.size();
+    members_.push_back(&member);
+  }
+  void remove(Member& member) noexcept {
+    Member* const last = members_.back();
+    last->registry_index_ = member.registry_index_;
+    members_[member.registry_index_] = last;
+    members_.pop_back();
+  }
+  /// The member has its registry_index_ already.
+  void moved(Member& member) noexcept { members_[member.registry_index_] = &member; }
+
+  const std::vector<Member*>& all() const { return members_; }
+
+ private:
+  std::vector<Member*> members_;
+};
+
+class MemoryPool;
+
+enum class Precision : std::uint8_t { exact, int8 };
+
+/// A resumable point of a sequence, all at length(): the pages that its kinds need there, shared,
+/// and a snapshot of the recurrent state. Never written again, so it stays good while the sequence
+/// goes on or ends: whoever still writes to a shared page writes behind length(). Move-only; the
+/// destructor gives everything back. The pool must outlive it. It holds what the steps so far have
+/// written; a packed snapshot is made by the next step: when that step fails, checkpoints taken
+/// since the step before are void.
+///
+/// Ids are good until the next call that takes memory: that may move pages and slots together.
+class Checkpoint {
+ public:
+  Checkpoint() = default;
+  Checkpoint(Checkpoint&& other) noexcept { swap(other); }
+  Checkpoint& operator=(Checkpoint&& other) noexcept;
+  ~Checkpoint();
+
+  std::int32_t length() const { return length_; }
+  /// One per page group, pages_for(length()) entries each; no_page where the kind needs nothing.
+  std::span<const PageTable> tables() const { return tables_; }
+  SlotId slot() const { return slot_; }        ///< no_slot: packed, or no recurrent layers
+  PackedId packed() const { return packed_; }  ///< no_packed: exact, or no recurrent layers
+
+ private:
+  friend class Memory;
+  friend class MemoryPool;
+  friend class Registry<Checkpoint>;
+  explicit Checkpoint(MemoryPool& pool, std::int32_t length);
+  void swap(Checkpoint& other) noexcept;
+
+  MemoryPool* pool_ = nullptr;
+  std::size_t registry_index_ = 0;
+  std::vector<PageTable> tables_;
+  SlotId slot_ = no_slot;
+  PackedId packed_ = no_packed;
+  std::int32_t length_ = 0;
+};
+
+/// The whole memory of one running sequence: page tables, slots, length. Five verbs and no others:
+/// reserve, keep, checkpoint, resume (MemoryPool), release (the destructor). Move-only; the pool
+/// must outlive it. Ids are good until the next call that takes memory, as a checkpoint's.
+class Memory {
+ public:
+  Memory() = default;
+  Memory(Memory&& other) noexcept { swap(other); }
+  Memory& operator=(Memory&& other) noexcept;
+  ~Memory();
+
+  /// Tokens that all kinds stand at.
+  std::int32_t length() const { return length_; }
+
+  /// Tokens that there is room for, length() included.
+  std::int32_t room() const;
+
+  /// Room for `tokens` more. False: the pool is dry, a normal outcome; what was taken stays.
+  bool reserve(std::int32_t tokens);
+
+  /// Has the next step leave its state at `length` tokens, too, in a slot of its own: it runs in
+  /// pieces, one up to each cut and one behind the last. Cuts are reserved from length() on, one
+  /// behind the other. False: no slot is free.
+  bool reserve_cut(std::int32_t length);
+  std::int32_t cuts_reserved() const { return static_cast<std::int32_t>(cuts_.size()); }
+  /// The next step runs in one piece.
+  void drop_cuts();
+
+  /// Of the last step's tokens, or of those of its next piece, the first `tokens` stand; the rest
+  /// never happened. From now on the sequence reads the slot that was written behind them. Pages
+  /// that no kind needs any more are given back.
+  void keep(std::int32_t tokens);
+
+  /// A resumable point at length() > 0, between steps. exact: the live slot becomes the snapshot
+  /// and the sequence goes on in another one, which its next step writes: no state is copied. A
+  /// sequence that still reads an exact snapshot shares that one and needs no slot. int8: the
+  /// snapshot is packed by order. Pages are shared, the partly filled last one too. Empty when no
+  /// slot or packed snapshot is free: a checkpoint is never worth failing for.
+  std::optional<Checkpoint> checkpoint(Precision precision = Precision::exact);
+
+  /// The same at the end of a sequence, which is released by it: an exact one hands the slot over
+  /// and cannot fail.
+  std::optional<Checkpoint> conclude(Precision precision = Precision::exact) &&;
+
+  /// Full pages of the first `tokens` tokens, none of them beyond length(), that the checkpoint has
+  /// too are shared with it from here on; this sequence's own are given back. Their bytes have to
+  /// be the same. Between steps. Returns how many there were.
+  std::int64_t share_full_pages(const Checkpoint& other, std::int32_t tokens);
+
+  /// One per page group, in the order of the layout.
+  std::span<const PageTable> tables() const { return tables_; }
+  SlotId read_slot() const { return read_slot_; }
+  SlotId write_slot() const { return write_slot_; }
+
+  /// A part of the next step: the tokens from `begin` to the next cut, or to the step's end.
+  struct Piece {
+    std::int32_t begin;
+    SlotId read_slot, write_slot;
+  };
+  /// The one behind so many of the reserved cuts.
+  Piece piece(std::int32_t cuts) const;
+
+ private:
+  friend class MemoryPool;
+  friend class Registry<Memory>;
+  struct ReservedCut {
+    std::int32_t length;
+    SlotId next_slot;  ///< that is written from there on
+  };
+  explicit Memory(MemoryPool& pool);
+  void swap(Memory& other) noexcept;
+  void give_back_unneeded(std::int32_t group);
+  Checkpoint shared_pages() const;
+  bool pack_into(Checkpoint& checkpoint) const;
+
+  MemoryPool* pool_ = nullptr;
+  std::size_t registry_index_ = 0;
+  std::vector<PageTable> tables_;
+  std::vector<std::int32_t> settled_;  ///< per group: pages before stay for ever or are given back
+  SlotId read_slot_ = no_slot;
+  SlotId write_slot_ = no_slot;
+  std::vector<ReservedCut> cuts_;
+  std::int32_t length_ = 0;
+};
+
+/// A piece of a checkpoint that has bytes.
+struct CheckpointUnit {
+  ViewId view;
+  std::int32_t page;  ///< of the sequence, for a view of pages; else 0
+  std::int32_t unit;  ///< of the view
+};
+
+/// All pieces of a checkpoint: the pages of each group in order, then the slot or packed snapshot.
+/// Two checkpoints of the same length and precision have the same list but for the units. Units are
+/// good until the next call that takes memory.
+std::vector<CheckpointUnit> units_of(const Checkpoint& checkpoint, const MemoryLayout& layout);
+
+/// The deepest position up to `limit` at which every kind of the model can go on from the first
+/// tokens of the checkpoint; 0: none. With recurrent layers only its own length is one.
+std::int32_t resumable_length(const MemoryLayout& layout, const Checkpoint& checkpoint,
+                              std::int32_t limit);
+
+}  // namespace hyb

@@ -1,0 +1,562 @@
+#include "core/memory/pool/memory_pool.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "core/base/error.h"
+
+namespace hyb {
+
+MemoryPool::MemoryPool(MemoryLayout layout) : superblocks_(std::move(layout)) {
+  for (const PageGroup& group : this->layout().groups) {
+    require(group.kind != nullptr && !group.kind->is_recurrent(),
+            "memory: a group of pages has a kind that has pages");
+  }
+  limit_compaction(this->layout().superblock_bytes);
+}
+
+std::optional<Memory> MemoryPool::start() {
+  Memory memory(*this);
+  if (has_slots()) {
+    const std::optional<SlotId> slot = take_slot();
+    if (!slot) return std::nullopt;
+    memory.write_slot_ = *slot;
+  }
+  return memory;
+}
+
+bool MemoryPool::can_resume(const Checkpoint& checkpoint, std::int32_t length) const {
+  if (length <= 0 || length > checkpoint.length_) return false;
+  if (length == checkpoint.length_) return true;
+  if (has_slots()) return false;
+  const auto pages = static_cast<std::size_t>(pages_for(length));
+  for (std::int32_t group = 0; group < groups(); ++group) {
+    const PageTable& table = checkpoint.tables_[static_cast<std::size_t>(group)];
+    for (std::size_t i = 0; i < pages; ++i) {
+      if (table[i] == no_page && needs(group, static_cast<std::int32_t>(i), length)) return false;
+    }
+  }
+  return true;
+}
+
+std::optional<Memory> MemoryPool::resume(const Checkpoint& checkpoint, std::int32_t length) {
+  require(checkpoint.pool_ == this, "memory: a checkpoint is resumed in its own pool");
+  require(can_resume(checkpoint, length), "memory: a checkpoint is resumed where it can be");
+  std::optional<Memory> memory = start();
+  if (!memory) return std::nullopt;
+  const auto pages = static_cast<std::size_t>(pages_for(length));
+  const bool has_partial = !layout().groups.empty() && length % page_tokens() != 0;
+  const std::size_t full = has_partial ? pages - 1 : pages;
+  for (std::int32_t group = 0; group < groups(); ++group) {
+    const PageTable& from = checkpoint.tables_[static_cast<std::size_t>(group)];
+    PageTable& table = memory->tables_[static_cast<std::size_t>(group)];
+    table.assign(pages, no_page);
+    for (std::size_t i = 0; i < full; ++i) {
+      if (from[i] == no_page) continue;
+      const bool wanted =
+          length == checkpoint.length_ || needs(group, static_cast<std::int32_t>(i), length);
+      if (!wanted) continue;
+      share(group, from[i]);
+      table[i] = from[i];
+    }
+    if (!has_partial || !needs(group, static_cast<std::int32_t>(full), length)) continue;
+    const std::optional<PageId> copy = take_page(group, table);
+    if (!copy) return std::nullopt;
+    table[full] = *copy;
+  }
+  // Said only now that nothing fails any more; and taking pages may have moved others.
+  for (std::int32_t group = 0; group < groups(); ++group) {
+    const PageTable& from = checkpoint.tables_[static_cast<std::size_t>(group)];
+    const PageTable& table = memory->tables_[static_cast<std::size_t>(group)];
+    if (has_partial && table[full] != no_page) {
+      orders_.push_back(PageCopy{.group = group, .from = from[full], .to = table[full]});
+    }
+  }
+  memory->length_ = length;
+  if (checkpoint.packed_ != no_packed) {
+    orders_.push_back(UnpackSlot{.from = checkpoint.packed_, .to = memory->write_slot_});
+    memory->read_slot_ = memory->write_slot_;
+    return memory;
+  }
+  share(checkpoint.slot_);
+  memory->read_slot_ = checkpoint.slot_;
+  return memory;
+}
+
+std::optional<Checkpoint> MemoryPool::vacant(std::int32_t length, Precision precision,
+                                             const SharedPrefix& prefix) {
+  require(length > 0, "memory: a checkpoint has a length");
+  require(prefix.from == nullptr || prefix.tokens <= prefix.from->length_,
+          "memory: no more tokens are shared than there are");
+  const std::int32_t pages_shared =
+      prefix.from == nullptr || groups() == 0 ? 0 : std::min(prefix.tokens, length) / page_tokens();
+  Checkpoint checkpoint(*this, length);
+  for (std::int32_t group = 0; group < groups(); ++group) {
+    PageTable& table = checkpoint.tables_[static_cast<std::size_t>(group)];
+    for (std::int32_t page = 0; page < pages_for(length); ++page) {
+      std::optional<PageId> taken = no_page;
+      if (needs(group, page, length)) {
+        const auto at = static_cast<std::size_t>(page);
+        if (page < pages_shared) taken = prefix.from->tables_[static_cast<std::size_t>(group)][at];
+        if (taken != no_page) {
+          share(group, *taken);
+        } else {
+          taken = take_page(group, table);
+        }
+      }
+      if (!taken) return std::nullopt;
+      table.push_back(*taken);
+    }
+  }
+  if (!has_slots()) return checkpoint;
+  if (precision == Precision::int8) {
+    require(layout().packed.per_superblock > 0, "memory: there are no packed snapshots");
+    const std::optional<PackedId> packed = take_packed();
+    if (!packed) return std::nullopt;
+    checkpoint.packed_ = *packed;
+    return checkpoint;
+  }
+  const std::optional<SlotId> slot = take_slot();
+  if (!slot) return std::nullopt;
+  checkpoint.slot_ = *slot;
+  return checkpoint;
+}
+
+std::vector<Order> MemoryPool::take_orders() {
+  std::vector<Order> orders;
+  take_orders(orders);
+  return orders;
+}
+
+void MemoryPool::take_orders(std::vector<Order>& orders) {
+  pass_step();
+  orders.clear();
+  orders.swap(orders_);
+}
+
+void MemoryPool::pass_step() {
+  compaction_bytes_left_ = compaction_bytes_max_;
+  if (steps_to_ask_ > 0 && --steps_to_ask_ == 0) release_withheld();
+}
+
+void MemoryPool::limit_compaction(std::size_t bytes_per_step) {
+  compaction_bytes_max_ = bytes_per_step;
+  compaction_bytes_left_ = bytes_per_step;
+}
+
+void MemoryPool::repeat_owners() {
+  orders_.clear();
+  if (superblocks_.is_fixed()) return;
+  for (std::int32_t at = 0; at < layout().superblocks; ++at) {
+    const SuperblockId superblock{at};
+    if (superblocks_.is_free(superblock)) {
+      superblocks_.forget_owner(superblock);
+    } else if (superblocks_.owner(superblock) != no_view ||
+               superblocks_.is_withheld_for_good(superblock)) {
+      orders_.push_back(ChangeOwner{
+          .superblock = superblock, .from = no_view, .to = superblocks_.owner(superblock)});
+    }
+  }
+}
+
+std::int32_t MemoryPool::give_back(std::int32_t superblocks_max) {
+  std::int32_t given = 0;
+  for (std::int32_t at = layout().superblocks; at-- > 0 && given < superblocks_max;) {
+    const SuperblockId superblock{at};
+    if (!superblocks_.is_free(superblock) || superblocks_.owner(superblock) == no_view) continue;
+    orders_.push_back(ChangeOwner{
+        .superblock = superblock, .from = superblocks_.owner(superblock), .to = no_view});
+    superblocks_.forget_owner(superblock);
+    ++given;
+  }
+  return given;
+}
+
+std::int32_t MemoryPool::shrink(std::int32_t superblocks_max) {
+  std::int32_t given = 0;
+  for (std::int32_t at = layout().superblocks; at-- > 0 && given < superblocks_max;) {
+    const SuperblockId superblock{at};
+    if (!superblocks_.is_free(superblock)) continue;
+    if (backing_ && !backing_(superblock, false)) continue;
+    orders_.push_back(ChangeOwner{
+        .superblock = superblock, .from = superblocks_.owner(superblock), .to = no_view});
+    superblocks_.withhold(superblock, true);
+    ++given;
+  }
+  return given;
+}
+
+bool MemoryPool::can_hold(std::int32_t length, std::int32_t chunk_tokens,
+                          std::int32_t superblocks_lacking) const {
+  MemoryLayout rest = layout();
+  if (rest.fixed_superblocks.empty()) rest.superblocks -= superblocks_lacking;
+  return hyb::can_ever_hold(rest, length, chunk_tokens);
+}
+
+bool MemoryPool::can_hold_now(std::int32_t length) const {
+  return can_hold(length, 1, superblocks_withheld());
+}
+
+bool MemoryPool::can_ever_hold(std::int32_t length, std::int32_t chunk_tokens) const {
+  return can_hold(length, chunk_tokens, superblocks_.superblocks_given_up());
+}
+
+std::optional<std::int32_t> MemoryPool::take(ViewId view, std::int32_t after) {
+  bool was_refused = false;
+  for (;;) {
+    std::optional<TakenUnit> taken = superblocks_.take(view, after);
+    if (!taken && layout().units_per_superblock(view) > 0 && compact_for(view)) {
+      taken = superblocks_.take(view);
+    }
+    if (!taken) return std::nullopt;
+    if (!taken->owner_changed) return taken->unit;
+    const SuperblockId superblock = superblocks_.superblock_of(view, taken->unit);
+    if (taken->owner_before == no_view && !is_backed(superblock, !was_refused)) {
+      was_refused = true;  // others may have memory all the same: that of their last owner
+      superblocks_.drop(view, taken->unit);
+      superblocks_.withhold(superblock, false);
+      continue;
+    }
+    orders_.push_back(
+        ChangeOwner{.superblock = superblock, .from = taken->owner_before, .to = view});
+    if (taken->owner_before != no_view) ++owner_changes_;
+    return taken->unit;
+  }
+}
+
+bool MemoryPool::is_backed(SuperblockId superblock, bool may_create) {
+  if (!backing_) return true;
+  if (backing_(superblock, may_create)) {
+    const bool is_all = superblocks_withheld() == superblocks_.superblocks_given_up();
+    if (is_all) steps_between_asks_ = steps_between_asks_min;
+    return true;
+  }
+  if (may_create) {
+    steps_to_ask_ = steps_between_asks_;
+    steps_between_asks_ = std::min(2 * steps_between_asks_, steps_between_asks_max);
+  }
+  return false;
+}
+
+/// Behind the last page of the table where that is free: runs of pages are read faster.
+std::optional<PageId> MemoryPool::take_page(std::int32_t group, const PageTable& table) {
+  const std::int32_t after = table.empty() ? -1 : index(table.back());
+  const std::optional<std::int32_t> unit = take(ViewId{group}, after);
+  if (!unit) return std::nullopt;
+  return PageId{*unit};
+}
+
+std::optional<SlotId> MemoryPool::take_slot() {
+  const std::optional<std::int32_t> unit = take(layout().slot_view());
+  if (!unit) return std::nullopt;
+  return SlotId{*unit};
+}
+
+std::optional<PackedId> MemoryPool::take_packed() {
+  const std::optional<std::int32_t> unit = take(layout().packed_view());
+  if (!unit) return std::nullopt;
+  return PackedId{*unit};
+}
+
+void MemoryPool::share(SlotId slot) {
+  if (slot != no_slot) superblocks_.share(layout().slot_view(), index(slot));
+}
+
+void MemoryPool::drop(std::int32_t group, PageTable& table) noexcept {
+  for (const PageId page : table) {
+    if (page != no_page) drop(group, page);
+  }
+}
+
+void MemoryPool::drop(std::int32_t group, PageId page) noexcept {
+  superblocks_.drop(ViewId{group}, index(page));
+}
+
+void MemoryPool::drop(SlotId slot) noexcept {
+  if (slot != no_slot) superblocks_.drop(layout().slot_view(), index(slot));
+}
+
+void MemoryPool::drop(PackedId packed) noexcept {
+  if (packed != no_packed) superblocks_.drop(layout().packed_view(), index(packed));
+}
+
+namespace {
+
+/// Where the units of one superblock went.
+class Moves {
+ public:
+  Moves(SuperblockId superblock, std::int32_t units)
+      : first_(index(superblock) * units), to_(static_cast<std::size_t>(units), -1) {}
+
+  void add(std::int32_t from, std::int32_t to) {
+    to_[static_cast<std::size_t>(from - first_)] = to;
+  }
+
+  template <IdType Id>
+  void apply(Id& id) const {
+    // Ids below the first wrap round to large numbers.
+    const auto at = static_cast<std::uint32_t>(index(id)) - static_cast<std::uint32_t>(first_);
+    if (at < to_.size()) id = Id{to_[at]};
+  }
+
+ private:
+  std::int32_t first_;
+  std::vector<std::int32_t> to_;
+};
+
+/// Holders found of every unit of a view.
+using Found = std::vector<std::int32_t>;
+
+void count(Found& found, std::int32_t unit) {
+  if (unit >= 0) ++found.at(static_cast<std::size_t>(unit));
+}
+
+void count(Found& found, const PageTable& table) {
+  for (const PageId page : table) count(found, index(page));
+}
+
+void check_view(const Found& found, const Superblocks& superblocks, ViewId view,
+                const std::string& what) {
+  for (std::size_t unit = 0; unit < found.size(); ++unit) {
+    const std::int32_t users = superblocks.users(view, static_cast<std::int32_t>(unit));
+    require(found[unit] == users, "memory: " + what + " " + std::to_string(unit) + " has " +
+                                      std::to_string(found[unit]) + " holders and counts " +
+                                      std::to_string(users));
+  }
+}
+
+std::string name_of(const MemoryLayout& layout, std::int32_t view) {
+  if (ViewId{view} == layout.slot_view()) return "slot";
+  if (ViewId{view} == layout.packed_view()) return "packed snapshot";
+  return "page";
+}
+
+}  // namespace
+
+/// The superblock that costs the fewest bytes to empty becomes free. False: no other view has room
+/// for one of its own in the others, or this step has copied enough.
+///
+/// A view that was dry has no such room before it gave back a superblock's worth of units, so
+/// memory does not go to and fro.
+bool MemoryPool::compact_for(ViewId dry) {
+  std::optional<SuperblockId> sparsest;
+  std::size_t bytes_least = 0;
+  for (std::int32_t view = 0; view < layout().views(); ++view) {
+    if (ViewId{view} == dry) continue;
+    const std::optional<SuperblockId> found = superblocks_.sparsest(ViewId{view});
+    if (!found) continue;
+    const std::size_t bytes = static_cast<std::size_t>(superblocks_.units_used_of(*found)) *
+                              layout().unit_bytes(ViewId{view});
+    if (bytes > compaction_bytes_left_ || (sparsest && bytes >= bytes_least)) continue;
+    sparsest = found;
+    bytes_least = bytes;
+  }
+  if (!sparsest) return false;
+  compaction_bytes_left_ -= bytes_least;
+  empty(*sparsest);
+  return true;
+}
+
+void MemoryPool::empty(SuperblockId superblock) {
+  const ViewId view = superblocks_.owner(superblock);
+  Moves moves(superblock, layout().units_per_superblock(view));
+  superblocks_.close(superblock);
+  std::int32_t last = -1;
+  for (const std::int32_t from : superblocks_.units_in_use(superblock)) {
+    const std::optional<TakenUnit> taken = superblocks_.take(view, last);
+    require(taken && !taken->owner_changed, "memory: the other superblocks have room");
+    last = taken->unit;
+    moves.add(from, taken->unit);
+    order_copy(view, from, taken->unit);
+    for (std::int32_t users = superblocks_.users(view, from); users > 0; --users) {
+      if (users > 1) superblocks_.share(view, taken->unit);
+      superblocks_.drop(view, from);
+    }
+    ++compacted_units_;
+  }
+  for (Memory* memory : memories_.all()) {
+    if (view == layout().slot_view()) {
+      moves.apply(memory->read_slot_);
+      moves.apply(memory->write_slot_);
+      for (Memory::ReservedCut& cut : memory->cuts_) moves.apply(cut.next_slot);
+    } else if (view != layout().packed_view()) {
+      for (PageId& page : memory->tables_[static_cast<std::size_t>(index(view))]) moves.apply(page);
+    }
+  }
+  for (Checkpoint* checkpoint : checkpoints_.all()) {
+    if (view == layout().slot_view()) {
+      moves.apply(checkpoint->slot_);
+    } else if (view == layout().packed_view()) {
+      moves.apply(checkpoint->packed_);
+    } else {
+      for (PageId& page : checkpoint->tables_[static_cast<std::size_t>(index(view))]) {
+        moves.apply(page);
+      }
+    }
+  }
+}
+
+void MemoryPool::order_copy(ViewId view, std::int32_t from, std::int32_t to) {
+  if (view == layout().slot_view()) {
+    orders_.push_back(SlotCopy{.from = SlotId{from}, .to = SlotId{to}});
+  } else if (view == layout().packed_view()) {
+    orders_.push_back(PackedCopy{.from = PackedId{from}, .to = PackedId{to}});
+  } else {
+    orders_.push_back(PageCopy{.group = index(view), .from = PageId{from}, .to = PageId{to}});
+  }
+}
+
+std::int64_t MemoryPool::pages_free(std::int32_t group) const {
+  return group < groups() ? units_free(ViewId{group}) : 0;
+}
+
+bool MemoryPool::all_free() const {
+  for (std::int32_t view = 0; view < layout().views(); ++view) {
+    if (superblocks_.units_used(ViewId{view}) != 0) return false;
+  }
+  return true;
+}
+
+std::size_t PoolUsage::total() const {
+  std::size_t bytes = live_slots.bytes + snapshot_slots.bytes + packed.bytes + idle_bytes +
+                      free_bytes + remainder_bytes;
+  for (const Group& group : groups) bytes += group.pages.bytes;
+  return bytes;
+}
+
+PoolUsage MemoryPool::usage() const {
+  const MemoryLayout& cut = layout();
+  const auto used = [&](ViewId view) {
+    const std::int64_t units = superblocks_.units_used(view);
+    return UnitUsage{.units = units,
+                     .bytes = static_cast<std::size_t>(units) * cut.unit_bytes(view)};
+  };
+  PoolUsage usage;
+  for (std::int32_t group = 0; group < groups(); ++group) {
+    usage.groups.push_back({.kind = cut.groups[static_cast<std::size_t>(group)].kind->name(),
+                            .pages = used(ViewId{group})});
+  }
+  std::vector<std::int32_t> live;
+  for (const Memory* memory : memories_.all()) {
+    for (const SlotId slot : {memory->read_slot_, memory->write_slot_}) {
+      if (slot != no_slot) live.push_back(index(slot));
+    }
+  }
+  std::sort(live.begin(), live.end());
+  usage.live_slots.units = std::unique(live.begin(), live.end()) - live.begin();
+  usage.live_slots.bytes = static_cast<std::size_t>(usage.live_slots.units) * cut.slots.bytes;
+  const UnitUsage slots = used(cut.slot_view());
+  usage.snapshot_slots = {.units = slots.units - usage.live_slots.units,
+                          .bytes = slots.bytes - usage.live_slots.bytes};
+  usage.packed = used(cut.packed_view());
+
+  std::int32_t superblocks_used = 0;
+  for (std::int32_t view = 0; view < cut.views(); ++view) {
+    const ViewId id{view};
+    const std::size_t bytes =
+        static_cast<std::size_t>(cut.units_per_superblock(id)) * cut.unit_bytes(id);
+    const std::int32_t count = superblocks_.superblocks_used(id);
+    superblocks_used += count;
+    usage.idle_bytes += static_cast<std::size_t>(superblocks_.units_idle(id)) * cut.unit_bytes(id);
+    usage.remainder_bytes += static_cast<std::size_t>(count) * (cut.superblock_bytes - bytes);
+  }
+  usage.superblocks = cut.superblocks;
+  usage.superblocks_free = cut.superblocks - superblocks_used;
+  usage.free_bytes = static_cast<std::size_t>(usage.superblocks_free) * cut.superblock_bytes;
+  usage.superblocks_idle = superblocks_idle();
+  usage.superblocks_withheld = superblocks_.superblocks_withheld();
+  usage.owner_changes = owner_changes_;
+  usage.compacted_units = compacted_units_;
+  return usage;
+}
+
+void MemoryPool::audit() const {
+  superblocks_.audit();
+  for (std::size_t i = 0; i < memories_.all().size(); ++i) {
+    require(memories_.all()[i]->registry_index_ == i, "memory: a sequence is registered once");
+  }
+  for (std::size_t i = 0; i < checkpoints_.all().size(); ++i) {
+    require(checkpoints_.all()[i]->registry_index_ == i, "memory: a checkpoint is registered once");
+  }
+  for (const Memory* memory : memories_.all()) {
+    // A write slot has one holder, or a step would write into someone's snapshot.
+    for (std::int32_t cuts = 0; cuts <= memory->cuts_reserved(); ++cuts) {
+      const SlotId slot = memory->piece(cuts).write_slot;
+      require(slot == no_slot || superblocks_.users(layout().slot_view(), index(slot)) == 1,
+              "memory: a write slot is shared");
+    }
+    check_table(memory->tables_, memory->length_);
+    for (const PageTable& table : memory->tables_) {
+      // What is still to be written is shared with a checkpoint at most, behind whose length it is.
+      const auto next = static_cast<std::size_t>(memory->length_ / page_tokens());
+      require(table.size() >= static_cast<std::size_t>(pages_for(memory->length_)),
+              "memory: fewer pages than tokens");
+      for (std::size_t i = next + 1; i < table.size(); ++i) {
+        const auto group = static_cast<std::int32_t>(&table - memory->tables_.data());
+        require(superblocks_.users(ViewId{group}, index(table[i])) == 1,
+                "memory: a page that is still to be written is shared");
+      }
+    }
+  }
+  for (const Checkpoint* checkpoint : checkpoints_.all()) {
+    check_table(checkpoint->tables_, checkpoint->length_);
+    require(checkpoint->slot_ == no_slot || checkpoint->packed_ == no_packed,
+            "memory: a checkpoint has one snapshot");
+  }
+  require(usage().total() == layout().bytes(), "memory: bytes by owner are not the budget");
+}
+
+/// Pages that the kinds need are there, and those that have fallen out are given back.
+void MemoryPool::check_table(std::span<const PageTable> tables, std::int32_t length) const {
+  for (std::int32_t group = 0; group < groups(); ++group) {
+    const PageTable& table = tables[static_cast<std::size_t>(group)];
+    for (std::int32_t page = 0; page < pages_for(length); ++page) {
+      const bool is_written = (page + 1) * page_tokens() <= length;
+      const bool held = table.at(static_cast<std::size_t>(page)) != no_page;
+      if (needs(group, page, length)) {
+        require(held, "memory: page " + std::to_string(page) + " is needed and not there");
+      } else if (is_written) {
+        require(!held, "memory: page " + std::to_string(page) + " fell out and is still held");
+      }
+    }
+  }
+}
+
+void MemoryPool::audit(std::span<const Memory* const> memories,
+                       std::span<const Checkpoint* const> checkpoints) const {
+  audit();
+  std::vector<Found> found;
+  for (std::int32_t view = 0; view < layout().views(); ++view) {
+    found.emplace_back(static_cast<std::size_t>(layout().superblocks) *
+                           static_cast<std::size_t>(layout().units_per_superblock(ViewId{view})),
+                       0);
+  }
+  Found& slots = found[static_cast<std::size_t>(index(layout().slot_view()))];
+  Found& packed = found[static_cast<std::size_t>(index(layout().packed_view()))];
+  for (const Memory* memory : memories) {
+    if (memory->pool_ != this) continue;
+    for (std::size_t group = 0; group < memory->tables_.size(); ++group) {
+      count(found[group], memory->tables_[group]);
+    }
+    count(slots, index(memory->write_slot_));
+    for (const Memory::ReservedCut& cut : memory->cuts_) count(slots, index(cut.next_slot));
+    if (memory->read_slot_ != memory->write_slot_) count(slots, index(memory->read_slot_));
+  }
+  for (const Checkpoint* checkpoint : checkpoints) {
+    if (checkpoint->pool_ != this) continue;
+    for (std::size_t group = 0; group < checkpoint->tables_.size(); ++group) {
+      count(found[group], checkpoint->tables_[group]);
+    }
+    count(slots, index(checkpoint->slot_));
+    count(packed, index(checkpoint->packed_));
+  }
+  for (std::int32_t view = 0; view < layout().views(); ++view) {
+    check_view(found[static_cast<std::size_t>(view)], superblocks_, ViewId{view},
+               name_of(layout(), view));
+  }
+}
+
+}  // namespace hyb

@@ -1,0 +1,211 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "core/base/ids.h"
+#include "core/engine/runner.h"
+#include "core/memory/pool/layout.h"
+#include "core/memory/pool/memory.h"
+#include "core/memory/pool/superblocks.h"
+
+namespace hyb {
+
+/// Units of one kind in use.
+struct UnitUsage {
+  std::int64_t units = 0;
+  std::size_t bytes = 0;
+};
+
+/// Who has the memory's bytes at a moment. total() is the budget, to the byte.
+struct PoolUsage {
+  struct Group {
+    std::string_view kind;
+    UnitUsage pages;
+  };
+  std::vector<Group> groups;
+  UnitUsage live_slots;             ///< a sequence reads or writes them
+  UnitUsage snapshot_slots;         ///< only checkpoints hold them
+  UnitUsage packed;                 ///< int8 snapshots
+  std::size_t idle_bytes = 0;       ///< free units in superblocks that are in use
+  std::size_t free_bytes = 0;       ///< free superblocks
+  std::size_t remainder_bytes = 0;  ///< of superblocks in use, what their view has no unit for
+
+  std::int32_t superblocks = 0, superblocks_free = 0;
+  std::int32_t superblocks_idle = 0;      ///< of the free ones: with the bytes of their last owner
+  std::int32_t superblocks_withheld = 0;  ///< of the free ones: the device has no memory for them
+  std::int64_t owner_changes = 0;         ///< superblocks that went from one view to another
+  std::int64_t compacted_units = 0;       ///< copied to empty a superblock
+
+  std::size_t total() const;
+};
+
+/// A checkpoint whose first `tokens` tokens another one begins with too.
+struct SharedPrefix {
+  const Checkpoint* from = nullptr;  ///< null: there is none
+  std::int32_t tokens = 0;
+};
+
+/// The memory of all sequences of a model: hands out pages, slots and packed snapshots of one
+/// budget of superblocks. Every order that a call makes rides in the next step.
+class MemoryPool {
+ public:
+  explicit MemoryPool(MemoryLayout layout);
+  MemoryPool(const MemoryPool&) = delete;
+  MemoryPool& operator=(const MemoryPool&) = delete;
+
+  const MemoryLayout& layout() const { return superblocks_.layout(); }
+
+  /// The memory of a fresh sequence: nothing reserved, state all zeros. Empty: no slot is free.
+  std::optional<Memory> start();
+
+  /// Whether every kind of the model can go on from the first `length` tokens of the checkpoint.
+  /// With recurrent layers that is so at its own length only.
+  bool can_resume(const Checkpoint& checkpoint, std::int32_t length) const;
+
+  /// A sequence that stands at the first `length` tokens of the checkpoint (can_resume). Full pages
+  /// are shared; a partly filled last one becomes a copy by order. Empty, and nothing taken, when
+  /// no slot or page is free.
+  std::optional<Memory> resume(const Checkpoint& checkpoint, std::int32_t length);
+  std::optional<Memory> resume(const Checkpoint& checkpoint) {
+    return resume(checkpoint, checkpoint.length());
+  }
+
+  /// A checkpoint whose bytes come from elsewhere (disk tier, session file): pages for exactly the
+  /// positions that the kinds need at `length`, and a slot or packed snapshot. The caller has all
+  /// orders carried out first (a step without spans will do), then fills the units through
+  /// Runner::write before anything resumes from it. Full pages inside the shared prefix are shared
+  /// where the other checkpoint has them. Empty, and nothing taken: the pool is dry.
+  std::optional<Checkpoint> vacant(std::int32_t length, Precision precision,
+                                   const SharedPrefix& prefix = {});
+
+  /// Orders that the next step has to carry out, in this order.
+  std::vector<Order> take_orders();
+  /// The same into a list that is used again and again: nothing is allocated for it.
+  void take_orders(std::vector<Order>& orders);
+  /// A step begins that has no orders.
+  void pass_step();
+  bool has_orders() const { return !orders_.empty(); }
+  std::span<const Order> orders() const { return orders_; }
+
+  /// After a failed step nobody knows which orders were carried out: open ones are dropped and the
+  /// owners of superblocks said anew. Memories and checkpoints that the failed step was to fill are
+  /// void, and where superblocks were compacted all others are too: release them first.
+  void repeat_owners();
+
+  /// Orders that take the bytes of so many free superblocks from their last view: memory that lies
+  /// idle can go back to the machine. Returns how many there were.
+  std::int32_t give_back(std::int32_t superblocks_max);
+
+  /// Asked before a superblock that was nobody's gets an owner: whether the device has memory
+  /// behind it, and, where it `may_create` some, has it now. Where it has not, the pool does
+  /// without that superblock, and asks again some steps later. Without it there is memory behind
+  /// all of them.
+  using Backing = std::function<bool(SuperblockId, bool may_create)>;
+  void set_backing(Backing backing) { backing_ = std::move(backing); }
+
+  /// Does without so many of the free superblocks that have memory, for good, and orders that it
+  /// goes back to the device, which needs it elsewhere. Returns how many there were.
+  std::int32_t shrink(std::int32_t superblocks_max);
+
+  /// Free superblocks that the device has no memory for.
+  std::int32_t superblocks_withheld() const { return superblocks_.superblocks_withheld(); }
+  /// The device is asked for them again when they are needed.
+  void release_withheld() { superblocks_.release_withheld(); }
+  /// Whether a sequence could get there with all that the device has memory for.
+  bool can_hold_now(std::int32_t length) const;
+
+  /// Most bytes that one step copies to empty superblocks for a view that is dry, at first those
+  /// of one superblock; 0: none.
+  void limit_compaction(std::size_t bytes_per_step);
+
+  /// Has a superblock emptied by copies, so that the dry view finds a free one; who takes memory
+  /// from a dry view gets that anyway. False: no other view has room for one of its superblocks in
+  /// its others, or this step has copied enough.
+  bool compact_for(ViewId dry);
+
+  std::int64_t units_free(ViewId view) const { return superblocks_.units_free(view); }
+  std::int32_t superblocks_free() const { return superblocks_.superblocks_free(); }
+  /// Free ones that give_back() would find.
+  std::int32_t superblocks_idle() const { return superblocks_.superblocks_idle(); }
+  std::int64_t pages_free(std::int32_t group = 0) const;  ///< changes of owner included
+  std::int64_t slots_free() const { return units_free(layout().slot_view()); }
+  bool has_slots() const { return layout().slots.per_superblock > 0; }
+  std::int32_t page_tokens() const { return layout().groups.empty() ? 0 : layout().page_tokens; }
+  std::int32_t groups() const { return static_cast<std::int32_t>(layout().groups.size()); }
+
+  // As the functions of core/memory/footprint.h.
+  std::int32_t pages_for(std::int32_t tokens) const { return hyb::pages_for(layout(), tokens); }
+  std::int32_t pages_held(std::int32_t group, std::int32_t length) const {
+    return hyb::pages_held(layout(), group, length);
+  }
+  std::size_t bytes_held(std::int32_t length) const { return hyb::bytes_held(layout(), length); }
+  std::size_t bytes_peak(std::int32_t length, std::int32_t chunk_tokens) const {
+    return hyb::bytes_peak(layout(), length, chunk_tokens);
+  }
+  /// Without what was given up for good.
+  bool can_ever_hold(std::int32_t length, std::int32_t chunk_tokens) const;
+
+  /// Nobody holds anything.
+  bool all_free() const;
+  PoolUsage usage() const;
+  std::int64_t owner_changes() const { return owner_changes_; }
+  std::int64_t compacted_units() const { return compacted_units_; }
+
+  /// Throws when a superblock has two owners, a unit is counted wrongly or held by somebody who
+  /// needs it no more, or the bytes by owner are not the budget: our own bug.
+  void audit() const;
+
+  /// The same, and that these are all who hold memory: nothing leaked.
+  void audit(std::span<const Memory* const> memories,
+             std::span<const Checkpoint* const> checkpoints) const;
+
+ private:
+  friend class Memory;
+  friend class Checkpoint;
+
+  /// A device that had nothing is asked again after so many steps, then twice as many, ...
+  static constexpr std::int32_t steps_between_asks_min = 16, steps_between_asks_max = 1024;
+
+  bool needs(std::int32_t group, std::int32_t page, std::int32_t length) const {
+    return layout().holds_page(group, page, length);
+  }
+  bool can_hold(std::int32_t length, std::int32_t chunk_tokens,
+                std::int32_t superblocks_lacking) const;
+  void check_table(std::span<const PageTable> tables, std::int32_t length) const;
+
+  void empty(SuperblockId superblock);
+  void order_copy(ViewId view, std::int32_t from, std::int32_t to);
+
+  // A page may be shared by several checkpoints and sequences; a snapshot by its checkpoint and the
+  // sequences that have yet to read it.
+  std::optional<std::int32_t> take(ViewId view, std::int32_t after = -1);
+  bool is_backed(SuperblockId superblock, bool may_create);
+  std::optional<PageId> take_page(std::int32_t group, const PageTable& table);
+  std::optional<SlotId> take_slot();
+  std::optional<PackedId> take_packed();
+  void share(std::int32_t group, PageId page) { superblocks_.share(ViewId{group}, index(page)); }
+  void share(SlotId slot);
+  void drop(std::int32_t group, PageTable& table) noexcept;
+  void drop(std::int32_t group, PageId page) noexcept;
+  void drop(SlotId slot) noexcept;
+  void drop(PackedId packed) noexcept;
+
+  Superblocks superblocks_;
+  Registry<Memory> memories_;
+  Registry<Checkpoint> checkpoints_;
+  std::vector<Order> orders_;
+  Backing backing_;
+  std::int32_t steps_to_ask_ = 0;  ///< until withheld superblocks are asked for again,
+  std::int32_t steps_between_asks_ = steps_between_asks_min;
+  std::size_t compaction_bytes_max_ = 0, compaction_bytes_left_ = 0;
+  std::int64_t owner_changes_ = 0;
+  std::int64_t compacted_units_ = 0;
+};
+
+}  // namespace hyb

@@ -1,0 +1,144 @@
+#include "core/memory/prefix/prefill_cost.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+
+#include "core/base/error.h"
+
+namespace hyb {
+
+PrefillCost prefill_cost_of_flops(double linear, double square, double flops_per_second) {
+  require(linear >= 0 && square >= 0 && linear + square > 0 && flops_per_second > 0,
+          "prefill cost: FLOPs and their speed are positive");
+  return {.seconds_per_token = linear / flops_per_second,
+          .seconds_per_token_squared = square / flops_per_second};
+}
+
+namespace {
+
+constexpr std::int64_t steps_min = 4, tokens_min = 128;
+constexpr double fading = 31.0 / 32;
+constexpr double outlier = 4;
+
+/// What a position is at which the preset still has as much to say as one step.
+constexpr double preset_position = 512;
+/// How much a cost per token is preferred to one per step where the steps do not tell them apart.
+constexpr double per_step_doubt = 0.01;
+
+enum Term : std::size_t { per_step, per_token, per_position, terms };
+using Terms = std::array<double, terms>;
+
+/// Least squares by their normal equations.
+struct LeastSquares {
+  std::array<Terms, terms> matrix{};
+  Terms right{};
+
+  /// weight (row * x - target)^2
+  void add(const Terms& row, double target, double weight) {
+    for (std::size_t i = 0; i < terms; ++i) {
+      for (std::size_t j = 0; j < terms; ++j) matrix[i][j] += weight * row[i] * row[j];
+      right[i] += weight * row[i] * target;
+    }
+  }
+};
+
+/// Those of `used` (a set of bits) solved for, the others 0. Empty: they are not told apart.
+std::optional<Terms> solve(const LeastSquares& system, unsigned used) {
+  auto matrix = system.matrix;
+  Terms right = system.right;
+  const auto is_used = [&](std::size_t i) { return (used >> i & 1U) != 0; };
+  for (std::size_t i = 0; i < terms; ++i) {
+    if (!is_used(i)) continue;
+    if (!(matrix[i][i] > 1e-9 * system.matrix[i][i])) return std::nullopt;
+    for (std::size_t row = 0; row < terms; ++row) {
+      if (row == i || !is_used(row)) continue;
+      const double factor = matrix[row][i] / matrix[i][i];
+      for (std::size_t j = 0; j < terms; ++j) matrix[row][j] -= factor * matrix[i][j];
+      right[row] -= factor * right[i];
+    }
+  }
+  Terms x{};
+  for (std::size_t i = 0; i < terms; ++i) {
+    if (is_used(i)) x[i] = right[i] / matrix[i][i];
+  }
+  return x;
+}
+
+/// The best of all solutions without a term below 0.
+Terms solve_not_negative(const LeastSquares& system) {
+  Terms best{};
+  double best_gain = 0;
+  for (unsigned used = 1; used < 1U << terms; ++used) {
+    const std::optional<Terms> x = solve(system, used);
+    if (!x || *std::min_element(x->begin(), x->end()) < 0) continue;
+    double gain = 0;  // by so much the sum of squares is less than with none
+    for (std::size_t i = 0; i < terms; ++i) gain += (*x)[i] * system.right[i];
+    if (gain <= best_gain) continue;
+    best = *x;
+    best_gain = gain;
+  }
+  return best;
+}
+
+std::size_t power_of_two(double value, std::size_t count) {
+  const double power = value < 1 ? 0 : std::floor(std::log2(value));
+  return std::min(static_cast<std::size_t>(power), count - 1);
+}
+
+}  // namespace
+
+PrefillMeter::PrefillMeter(const PrefillCost& preset, std::int32_t chunk_tokens)
+    : chunk_tokens_(chunk_tokens) {
+  require(chunk_tokens > 0 && preset.seconds_per_token > 0 && preset.seconds_per_token_squared >= 0,
+          "prefill meter: a chunk has tokens, and a token costs something");
+  preset_ratio_ = preset.seconds_per_token_squared / preset.seconds_per_token;
+}
+
+PrefillMeter::Average& PrefillMeter::average_of(const PrefillStep& step) {
+  const auto tokens = static_cast<double>(step.tokens);
+  return averages_[power_of_two(tokens, sizes)][power_of_two(step.positions / tokens, places)];
+}
+
+void PrefillMeter::ran(const PrefillStep& step) {
+  if (step.tokens <= 0 || !(step.seconds > 0)) return;
+  Average& average = average_of(step);
+  const auto tokens = static_cast<double>(step.tokens);
+  double seconds = step.seconds;
+  if (average.steps > 2) {
+    seconds = std::min(seconds, outlier * average.seconds / average.tokens * tokens);
+  }
+  average = {.steps = fading * average.steps + 1,
+             .tokens = fading * average.tokens + tokens,
+             .positions = fading * average.positions + step.positions,
+             .seconds = fading * average.seconds + seconds};
+  ++steps_;
+  tokens_ += step.tokens;
+}
+
+std::optional<PrefillCost> PrefillMeter::cost() const {
+  if (steps_ < steps_min || tokens_ < tokens_min) return std::nullopt;
+  LeastSquares system;
+  double seconds = 0, tokens = 0;
+  for (const auto& places_of_size : averages_) {
+    for (const Average& average : places_of_size) {
+      if (average.steps == 0) continue;
+      system.add({average.steps / average.seconds, average.tokens / average.seconds,
+                  average.positions / average.seconds},
+                 1, average.steps);
+      seconds += average.seconds;
+      tokens += average.tokens;
+    }
+  }
+  const double token_seconds = seconds / tokens;
+  system.add({0, -preset_ratio_ * preset_position / token_seconds, preset_position / token_seconds},
+             0, 1);
+  system.add({1 / (chunk_tokens_ * token_seconds), 0, 0}, 0, per_step_doubt);
+  const Terms x = solve_not_negative(system);
+  const PrefillCost cost = {.seconds_per_token = x[per_token] + x[per_step] / chunk_tokens_,
+                            .seconds_per_token_squared = x[per_position]};
+  if (cost.of(1) > 0) return cost;
+  return std::nullopt;
+}
+
+}  // namespace hyb

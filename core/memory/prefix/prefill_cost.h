@@ -1,0 +1,70 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+
+namespace hyb {
+
+/// Seconds to prefill the first `length` tokens of a sequence: a * length + b * length^2.
+struct PrefillCost {
+  double seconds_per_token = 1e-4;
+  double seconds_per_token_squared = 0;
+
+  double of(std::int32_t length) const {
+    const double l = length;
+    return seconds_per_token * l + seconds_per_token_squared * l * l;
+  }
+};
+
+/// The cost of a machine that computes so many FLOPs per second, from the FLOPs of a prefill of
+/// `length` tokens as `linear * length + square * length^2`. For weighing one snapshot against
+/// another the speed is of no matter; for weighing a tier against prefill it is.
+PrefillCost prefill_cost_of_flops(double linear, double square, double flops_per_second);
+
+/// A step that ran prompts, and how long it took.
+struct PrefillStep {
+  std::int64_t tokens = 0;
+  /// Sum over its tokens of 2 position + 1, which is the sum over its spans of end^2 - begin^2.
+  double positions = 0;
+  double seconds = 0;
+};
+
+/// Learns what prefill costs from the steps of a running engine. A step of n tokens is taken to
+/// last
+///   per_step + a n + b positions
+/// and the three are those of least squared relative error, none below 0, over averages by the
+/// steps' sizes and positions: so a thousand short prompts do not outweigh what the few long ones
+/// told. Each average follows its last 32 steps or so; one that takes more than four times as long
+/// as its like counts as four times, for the machine may have slept. Where steps at long positions
+/// are missing, b / a leans to that of the preset.
+class PrefillMeter {
+ public:
+  /// `preset`: what to expect before anything was measured; its ratio counts, not its speed.
+  /// `chunk_tokens`: of the steps that run a long prompt; they share out what each step costs.
+  PrefillMeter(const PrefillCost& preset, std::int32_t chunk_tokens);
+
+  /// Steps without tokens or time do not count.
+  void ran(const PrefillStep& step);
+
+  /// Empty as long as fewer than 4 steps or 128 tokens were measured.
+  std::optional<PrefillCost> cost() const;
+
+  std::int64_t steps() const { return steps_; }
+
+ private:
+  /// Fading sums of the steps of one size and position.
+  struct Average {
+    double steps = 0, tokens = 0, positions = 0, seconds = 0;
+  };
+  static constexpr std::size_t sizes = 16, places = 32;  ///< powers of two
+
+  Average& average_of(const PrefillStep& step);
+
+  double preset_ratio_;  ///< b / a
+  double chunk_tokens_;
+  std::array<std::array<Average, places>, sizes> averages_{};
+  std::int64_t steps_ = 0, tokens_ = 0;
+};
+
+}  // namespace hyb

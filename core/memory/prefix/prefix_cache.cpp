@@ -1,0 +1,334 @@
+#include "core/memory/prefix/prefix_cache.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/base/error.h"
+
+namespace hyb {
+namespace {
+
+/// Without recurrent layers there is nothing to pack.
+PrefixCacheOptions checked(PrefixCacheOptions options, const MemoryLayout& layout) {
+  if (layout.slots.per_superblock == 0) options.precision = Precision::exact;
+  require(options.precision == Precision::exact || layout.packed.per_superblock > 0,
+          "prefix cache: int8 snapshots need a layout with packed ones");
+  return options;
+}
+
+}  // namespace
+
+PrefixCache::PrefixCache(MemoryPool& pool, const PrefixCacheOptions& options)
+    : pool_(&pool),
+      options_(checked(options, pool.layout())),
+      seen_(options.seen_tokens_max),
+      placement_(options.placement),
+      appraisal_(pool.layout(), options_.precision, options.cost),
+      eviction_(options.eviction) {}
+
+Lookup PrefixCache::look_up(std::span<const TokenId> prompt) const {
+  if (!options_.enabled || prompt.empty()) return {};
+  const auto limit = static_cast<std::int32_t>(prompt.size()) - 1;
+  const Match match = tree_.match(prompt, limit, pool_->layout());
+  return {.matched = match.tokens,
+          .resumable = match.length,
+          .snapshot = match.snapshot,
+          .source = match.snapshot ? match.snapshot->source : SnapshotSource::memory};
+}
+
+std::optional<Memory> PrefixCache::resume(const Lookup& lookup) {
+  Snapshot* const snapshot = lookup.snapshot;
+  std::optional<Memory> memory =
+      snapshot == nullptr ? pool_->start() : pool_->resume(snapshot->checkpoint, lookup.resumable);
+  if (!memory || !options_.enabled) return memory;
+  ++stats_.lookups;
+  stats_.tokens_matched += lookup.matched;
+  stats_.tokens_resumed += lookup.resumable;
+  if (snapshot == nullptr) return memory;
+  ++stats_.hits;
+  placement_.used(snapshot->place, snapshot->continued);
+  snapshot->used = true;
+  snapshot->source = SnapshotSource::memory;
+  snapshot->continued = true;
+  const Standing standing = tree_.standing(*snapshot);
+  eviction_.use(*snapshot, worth(standing, snapshot->place, true));
+  return memory;
+}
+
+/// Where the prompt parts from an earlier one. Four prompts are remembered per snapshot that there
+/// is: branches that come up again later than that drive each other out of the tree.
+std::int32_t PrefixCache::see(std::span<const TokenId> prompt) {
+  constexpr std::int32_t prompts_per_snapshot = 4, prompts_min = 16;
+  const std::int32_t prompts = std::max(prompts_min, prompts_per_snapshot * tree_.size());
+  return seen_.see(prompt, static_cast<std::size_t>(prompts));
+}
+
+std::vector<Cut> PrefixCache::cuts(const Lookup& lookup, std::span<const TokenId> prompt,
+                                   std::span<const std::int32_t> message_ends) {
+  std::vector<Cut> cuts;
+  if (!options_.enabled || prompt.empty() || appraisal_.resumes_anywhere()) return cuts;
+  const auto last = static_cast<std::int32_t>(prompt.size()) - 1;
+  const std::int32_t branch = std::min(std::max(lookup.matched, see(prompt)), last);
+  if (branch - lookup.resumable >= options_.branch_tokens_min) {
+    cuts.push_back({branch, SnapshotPlace::branch});
+  }
+  for (const std::int32_t end : message_ends) cuts.push_back({end, SnapshotPlace::message_end});
+  if (placement_.wants(SnapshotPlace::prompt_end)) {
+    cuts.push_back({last, SnapshotPlace::prompt_end});
+  }
+  std::erase_if(
+      cuts, [&](const Cut& cut) { return cut.length <= lookup.resumable || cut.length > last; });
+  // Of several reasons for one position the first above stands.
+  std::stable_sort(cuts.begin(), cuts.end(),
+                   [](const Cut& a, const Cut& b) { return a.length < b.length; });
+  const auto same = [](const Cut& a, const Cut& b) { return a.length == b.length; };
+  cuts.erase(std::unique(cuts.begin(), cuts.end(), same), cuts.end());
+  return cuts;
+}
+
+double PrefixCache::worth(const Standing& standing, SnapshotPlace place, bool continued) const {
+  return worth(standing, place, continued, eviction_.level());
+}
+
+double PrefixCache::worth(const Standing& standing, SnapshotPlace place, bool continued,
+                          double level) const {
+  const double probability = placement_.use_probability(place, continued);
+  double worth = appraisal_.worth(standing, probability);
+  if (options_.eviction == EvictionRule::lru || appraisal_.resumes_anywhere()) return worth;
+  // One above that goes before this one will be no help when this one is missed. More than a few in
+  // a row make no difference.
+  constexpr int above_max = 16;
+  Standing rest = standing;
+  for (int skipped = 0; rest.above != nullptr && skipped < above_max; ++skipped) {
+    if (rest.above->value >= level + worth) break;
+    rest = tree_.without_above(rest);
+    worth = appraisal_.worth(rest, probability);
+  }
+  return worth;
+}
+
+/// One stands there already, or a deeper one can be resumed there as well.
+bool PrefixCache::is_covered(const Standing& standing) const {
+  if (standing.here != nullptr) return true;
+  return appraisal_.resumes_anywhere() && standing.shared == standing.depth;
+}
+
+/// Evicts one that is worth less. False: there is none.
+bool PrefixCache::make_room(double worth, const Snapshot* keep) {
+  Snapshot* const next = victim(keep);
+  if (next == nullptr) return false;
+  if (next->value >= eviction_.value_of(worth)) {
+    eviction_.refuse(worth);
+    ++stats_.refused;
+    return false;
+  }
+  give_up(*next);
+  return true;
+}
+
+/// Two that ran the same tokens at the same time have a copy each until one of them comes here.
+void PrefixCache::merge_pages(const Standing& standing, Memory& memory) {
+  if (!options_.pages_are_exact || was_packed_) return;
+  const Snapshot* const other = standing.here != nullptr ? standing.here : standing.other;
+  if (other == nullptr) return;
+  const std::int32_t tokens = standing.here != nullptr ? standing.depth : standing.shared;
+  stats_.pages_merged += memory.share_full_pages(other->checkpoint, tokens);
+}
+
+Snapshot& PrefixCache::add(std::span<const TokenId> key, Checkpoint checkpoint,
+                           SnapshotPlace place) {
+  was_packed_ = was_packed_ || checkpoint.packed() != no_packed;
+  Snapshot* const snapshot = tree_.insert(key, std::move(checkpoint), place);
+  require(snapshot != nullptr, "prefix cache: one snapshot per position");
+  placement_.created(place);
+  eviction_.add(*snapshot, worth(tree_.standing(*snapshot), place, false));
+  ++stats_.published;
+  return *snapshot;
+}
+
+bool PrefixCache::publish(std::span<const TokenId> key, Memory& memory, SnapshotPlace place) {
+  const auto length = static_cast<std::size_t>(memory.length());
+  require(length <= key.size(), "prefix cache: the key has all tokens of the memory");
+  if (!options_.enabled || length == 0) return false;
+  const auto tokens = key.first(length);
+  const Standing standing = tree_.standing(tokens);
+  merge_pages(standing, memory);
+  if (is_covered(standing)) return false;
+  const double expected = worth(standing, place, false);
+  std::optional<Checkpoint> checkpoint = memory.checkpoint(options_.precision);
+  while (!checkpoint) {
+    if (!make_room(expected, standing.above)) return false;
+    checkpoint = memory.checkpoint(options_.precision);
+  }
+  add(tokens, std::move(*checkpoint), place);
+  return true;
+}
+
+bool PrefixCache::conclude(std::span<const TokenId> key, Memory memory, SnapshotPlace place) {
+  const auto length = static_cast<std::size_t>(memory.length());
+  require(length <= key.size(), "prefix cache: the key has all tokens of the memory");
+  if (!options_.enabled || length == 0) return false;
+  if (!placement_.wants(place)) return false;
+  if (options_.precision == Precision::int8) {
+    return publish(key, memory, place);
+  }
+  const auto tokens = key.first(length);
+  const Standing standing = tree_.standing(tokens);
+  if (is_covered(standing)) return false;
+  merge_pages(standing, memory);
+  std::optional<Checkpoint> checkpoint = std::move(memory).conclude(options_.precision);
+  if (!checkpoint) return false;
+  add(tokens, std::move(*checkpoint), place);
+  return true;
+}
+
+bool PrefixCache::insert(std::span<const TokenId> key, Checkpoint checkpoint, SnapshotPlace place,
+                         SnapshotSource source) {
+  if (!options_.enabled || key.empty() || is_covered(tree_.standing(key))) return false;
+  add(key, std::move(checkpoint), place).source = source;
+  return true;
+}
+
+void PrefixCache::drop_logits(Snapshot& snapshot) {
+  logits_bytes_ -= snapshot.logits.size() * sizeof(float);
+  snapshot.logits = {};
+}
+
+/// Seldom: only when the prompts of many turns are kept.
+void PrefixCache::drop_oldest_logits() {
+  Snapshot* oldest = nullptr;
+  for (Snapshot* const snapshot : tree_.snapshots()) {
+    if (snapshot->logits.empty()) continue;
+    if (oldest == nullptr || snapshot->added < oldest->added) oldest = snapshot;
+  }
+  require(oldest != nullptr, "prefix cache: bytes of logits are somebody's");
+  drop_logits(*oldest);
+}
+
+bool PrefixCache::keep_logits(std::span<const TokenId> key, std::vector<float> logits) {
+  const std::size_t bytes = logits.size() * sizeof(float);
+  if (!options_.enabled || key.empty() || bytes > options_.logits_bytes_max) return false;
+  Snapshot* const here = tree_.standing(key).here;
+  if (here == nullptr) return false;
+  drop_logits(*here);
+  while (logits_bytes_ + bytes > options_.logits_bytes_max) drop_oldest_logits();
+  logits_bytes_ += bytes;
+  here->logits = std::move(logits);
+  return true;
+}
+
+std::span<const float> PrefixCache::logits(std::span<const TokenId> key) const {
+  if (!options_.enabled || key.empty()) return {};
+  const Snapshot* const here = tree_.standing(key).here;
+  return here == nullptr ? std::span<const float>() : std::span<const float>(here->logits);
+}
+
+/// One that would free nothing rests outside the heap until that changes.
+Snapshot* PrefixCache::victim(const Snapshot* keep) {
+  for (;;) {
+    Snapshot* const next = eviction_.victim(keep);
+    if (next == nullptr || !appraisal_.resumes_anywhere()) return next;
+    if (appraisal_.bytes(tree_.standing(*next)) > 0) return next;
+    eviction_.remove(*next);
+  }
+}
+
+void PrefixCache::await(std::span<Snapshot* const> snapshots) {
+  for (Snapshot* const snapshot : awaited_) snapshot->awaited = 0;
+  awaited_.clear();
+  for (Snapshot* const snapshot : snapshots) {
+    if (snapshot->awaited > 0) continue;
+    awaited_.push_back(snapshot);
+    snapshot->awaited = static_cast<std::int32_t>(awaited_.size());
+  }
+}
+
+void PrefixCache::erase(Snapshot& snapshot) {
+  if (snapshot.awaited > 0) std::erase(awaited_, &snapshot);
+  drop_logits(snapshot);
+  tree_.erase(snapshot);
+}
+
+void PrefixCache::give_up(Snapshot& victim) {
+  const Standing standing = tree_.standing(victim);
+  if (on_evict_ && !Eviction::is_devalued(victim)) on_evict_(PrefixTree::key(victim), victim);
+  ++stats_.evicted;
+  stats_.bytes_evicted += static_cast<std::int64_t>(appraisal_.bytes(standing));
+  eviction_.give_up(victim);
+  erase(victim);
+
+  Snapshot* const above = standing.above;
+  if (above == nullptr || !above->node->children.empty()) return;
+  above->continued = false;
+  if (above->heap_index >= 0) return;
+  eviction_.wake(*above, worth(tree_.standing(*above), above->place, false));
+}
+
+bool PrefixCache::evict(const Snapshot* keep) {
+  Snapshot* const next = victim(keep);
+  if (next == nullptr) return false;
+  give_up(*next);
+  return true;
+}
+
+void PrefixCache::set_cost(const PrefillCost& cost) {
+  constexpr std::int32_t length = 4096;  // at which the old and the new second are compared
+  const double scale = cost.of(length) / options_.cost.of(length);
+  options_.cost = cost;
+  appraisal_.set_cost(cost);
+  eviction_.reweigh(scale, [this](const Snapshot& snapshot) {
+    const double level = snapshot.value - snapshot.worth;  // when it was made or used
+    return worth(tree_.standing(snapshot), snapshot.place, snapshot.continued, level);
+  });
+}
+
+void PrefixCache::clear() {
+  for (Snapshot* const snapshot : tree_.snapshots()) {
+    eviction_.remove(*snapshot);
+    erase(*snapshot);
+  }
+}
+
+std::vector<const Checkpoint*> PrefixCache::checkpoints() const {
+  std::vector<const Checkpoint*> checkpoints;
+  for (const Snapshot* snapshot : tree_.snapshots()) checkpoints.push_back(&snapshot->checkpoint);
+  return checkpoints;
+}
+
+void PrefixCache::audit() const {
+  tree_.audit();
+  eviction_.audit();
+  std::size_t in_heap = 0, logits_bytes = 0;
+  for (Snapshot* const snapshot : tree_.snapshots()) {
+    logits_bytes += snapshot->logits.size() * sizeof(float);
+    if (snapshot->heap_index >= 0) {
+      ++in_heap;
+      continue;
+    }
+    require(appraisal_.bytes(tree_.standing(*snapshot)) == 0,
+            "prefix cache: what is not in the heap frees nothing");
+  }
+  require(in_heap == eviction_.size(), "prefix cache: the heap holds snapshots of the tree");
+  require(logits_bytes == logits_bytes_ && logits_bytes <= options_.logits_bytes_max,
+          "prefix cache: logits are counted once and keep to their limit");
+}
+
+std::vector<Cut> PrefixCache::cuts_at(const Lookup& lookup, std::span<const TokenId> prompt,
+                                      std::span<const std::int32_t> lengths) const {
+  std::vector<Cut> cuts;
+  if (!options_.enabled) return cuts;
+  for (const std::int32_t length : lengths) {
+    if (length - lookup.resumable < options_.branch_tokens_min) continue;
+    if (length >= static_cast<std::int32_t>(prompt.size())) break;
+    cuts.push_back({length, SnapshotPlace::branch});
+  }
+  return cuts;
+}
+
+void PrefixCache::devalue(std::span<const TokenId> key, std::int32_t tokens) {
+  for (Snapshot* const snapshot : tree_.on_the_way(key)) {
+    if (snapshot->node->depth > tokens) eviction_.devalue(*snapshot);
+  }
+}
+
+}  // namespace hyb

@@ -1,0 +1,115 @@
+#include "core/memory/prefix/prompts.h"
+
+#include <algorithm>
+#include <cstddef>
+
+#include "core/base/error.h"
+
+namespace hyb {
+
+std::int32_t SeenPrompts::branch_of(const Tree::Match& match, std::size_t length) const {
+  if (match.tokens == static_cast<std::int32_t>(length)) return 0;
+  if (match.partial < 0 && tree_[match.last()].value.is_end) return 0;
+  return match.tokens;
+}
+
+/// The leaf was seen at this time; where it is a new leaf, for the first time.
+void SeenPrompts::rest(std::int32_t leaf, std::int64_t time) {
+  leaf_ages_.erase({tree_[leaf].value.time, leaf});
+  tree_[leaf].value.time = time;
+  leaf_ages_.emplace(time, leaf);
+}
+
+std::int32_t SeenPrompts::see(std::span<const TokenId> prompt, std::size_t endings_max) {
+  if (prompt.empty()) return 0;
+  const Tree::Match match = tree_.match(prompt);
+  const std::int32_t branch = branch_of(match, prompt.size());
+  if (static_cast<std::int64_t>(prompt.size()) > tokens_max_) return branch;
+  std::int32_t node = match.partial >= 0 ? tree_.split(match.partial, match.tokens) : match.last();
+  const auto more = prompt.subspan(static_cast<std::size_t>(match.tokens));
+  if (!more.empty()) {
+    leaf_ages_.erase({tree_[node].value.time, node});  // it may have been a leaf
+    node = tree_.append(node, more);
+    tokens_ += static_cast<std::int64_t>(more.size());
+  }
+  tree_[node].value.is_end = true;
+  if (tree_.is_leaf(node)) rest(node, ++now_);
+  while (tokens_ > tokens_max_ || leaf_ages_.size() > endings_max) forget_oldest();
+  return branch;
+}
+
+void SeenPrompts::forget_oldest() {
+  const auto [time, leaf] = *leaf_ages_.begin();
+  leaf_ages_.erase(leaf_ages_.begin());
+  const std::int32_t parent = tree_[leaf].parent;
+  tokens_ -= tree_[leaf].edge_length();
+  tree_.remove_leaf(leaf);
+  if (parent == 0) return;
+  if (tree_.is_leaf(parent)) {
+    rest(parent, time);  // a prompt ended there that the forgotten ones went on from
+  } else if (tree_[parent].children.size() == 1 && !tree_[parent].value.is_end) {
+    tree_.merge_into_child(parent);
+  }
+}
+
+namespace {
+
+using Depths = std::vector<std::int32_t>;
+
+/// Per prompt, the depths of the nodes with two descendants or more of which it is the first; the
+/// deepest first. A node is an interval of prompts: it ends where less is in common.
+std::vector<Depths> nodes_begun(std::span<const std::int32_t> common) {
+  struct Node {
+    std::size_t begin;
+    std::int32_t depth;
+  };
+  std::vector<Depths> begun(common.size());
+  std::vector<Node> open;
+  for (std::size_t i = 1; i <= common.size(); ++i) {
+    const std::int32_t depth = i < common.size() ? common[i] : 0;
+    std::size_t begin = i - 1;
+    while (!open.empty() && open.back().depth > depth) {
+      begin = open.back().begin;
+      begun[begin].push_back(open.back().depth);
+      open.pop_back();
+    }
+    if (depth > 0 && (open.empty() || open.back().depth < depth)) open.push_back({begin, depth});
+  }
+  return begun;
+}
+
+/// Of nodes in ascending order, where a prompt of this length is to be cut.
+Depths cuts_at(std::span<const std::int32_t> nodes, std::int32_t length) {
+  Depths cuts;
+  std::int32_t last = 0;
+  for (const std::int32_t depth : nodes) {
+    const std::int32_t cut = std::min(depth, length - 1);
+    if (cut - last < cut_tokens_min) continue;
+    cuts.push_back(cut);
+    last = cut;
+  }
+  return cuts;
+}
+
+}  // namespace
+
+std::vector<PromptPlan> plan_depth_first(std::span<const std::int32_t> lengths,
+                                         std::span<const std::int32_t> common) {
+  require(lengths.size() == common.size() && (common.empty() || common[0] == 0),
+          "prompt plan: every prompt has its length and what it shares with the one before");
+  constexpr std::size_t known_nodes_max = 8;
+  const std::vector<Depths> begun = nodes_begun(common);
+  std::vector<PromptPlan> plans;
+  Depths way;  // nodes that the prompt at hand and a later one pass
+  for (std::size_t i = 0; i < lengths.size(); ++i) {
+    const std::int32_t needed_later = i + 1 < common.size() ? common[i + 1] : 0;
+    while (!way.empty() && way.back() > std::min(common[i], needed_later)) way.pop_back();
+    const std::size_t known = std::min(way.size(), known_nodes_max);
+    way.insert(way.end(), begun[i].rbegin(), begun[i].rend());
+    const auto nodes = std::span(way).last(known + begun[i].size());
+    plans.push_back({.cuts = cuts_at(nodes, lengths[i]), .needed_later = needed_later});
+  }
+  return plans;
+}
+
+}  // namespace hyb

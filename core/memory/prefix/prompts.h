@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "core/base/ids.h"
+#include "core/memory/prefix/token_tree.h"
+
+namespace hyb {
+
+/// The tokens of the prompts that came last, without pages or snapshots. They outlive those in the
+/// prefix tree: the second prompt of a group shows where the group branches also when all that the
+/// first one left was given up in between.
+class SeenPrompts {
+ public:
+  /// A prompt of more tokens is not remembered.
+  explicit SeenPrompts(std::int64_t tokens_max) : tokens_max_(tokens_max) {}
+
+  /// Remembers the prompt. Returns how many of its tokens an earlier one had too that went on with
+  /// others; 0: there was none, or some prompt ended just there, so that it is no branch but a
+  /// conversation that goes on. The least recently seen endings go when there are more than
+  /// `endings_max`, 1 or more, or more than `tokens_max` tokens.
+  std::int32_t see(std::span<const TokenId> prompt, std::size_t endings_max);
+
+  /// Equal prefixes count once.
+  std::int64_t tokens() const { return tokens_; }
+
+ private:
+  struct Seen {
+    bool is_end = false;    ///< of a prompt
+    std::int64_t time = 0;  ///< of a leaf: when it was seen last
+  };
+  using Tree = TokenTree<Seen>;
+
+  std::int32_t branch_of(const Tree::Match& match, std::size_t length) const;
+  void rest(std::int32_t leaf, std::int64_t time);
+  void forget_oldest();
+
+  std::int64_t tokens_max_;
+  std::int64_t tokens_ = 0;
+  std::int64_t now_ = 0;
+  Tree tree_;
+  std::set<std::pair<std::int64_t, std::int32_t>> leaf_ages_;  ///< time, leaf
+};
+
+/// What a prompt is to leave behind when all prompts are known before the first one runs.
+struct PromptPlan {
+  /// Snapshots that later prompts will use: ascending, above 0 and below the prompt's length. Each
+  /// prompt of a group names them, so that a later one makes up for what could not be kept.
+  std::vector<std::int32_t> cuts;
+  /// So many of its tokens begin a later prompt, too: snapshots behind them are of no use any more.
+  std::int32_t needed_later = 0;
+};
+
+/// Cuts are at least so far apart: a snapshot for fewer tokens costs more than it saves.
+inline constexpr std::int32_t cut_tokens_min = 16;
+
+/// Plans prompts that stand in the order of a depth-first walk of their radix tree, in which they
+/// will run. `lengths`: their tokens; common[i]: tokens that prompt i has in common with the one
+/// before, common[0] is 0. A prompt is cut at the nodes on its way that later prompts pass too; of
+/// those that are not new, at the deepest eight.
+std::vector<PromptPlan> plan_depth_first(std::span<const std::int32_t> lengths,
+                                         std::span<const std::int32_t> common);
+
+}  // namespace hyb

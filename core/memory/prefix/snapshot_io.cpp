@@ -1,0 +1,117 @@
+#include "core/memory/prefix/snapshot_io.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+#include <variant>
+
+#include "core/base/error.h"
+
+namespace hyb {
+namespace {
+
+/// The unit whose bytes an order makes.
+std::optional<std::pair<ViewId, std::int32_t>> target_of(const Order& order,
+                                                         const MemoryLayout& layout) {
+  if (const auto* page = std::get_if<PageCopy>(&order)) {
+    return std::pair(ViewId{page->group}, index(page->to));
+  }
+  if (const auto* slot = std::get_if<SlotCopy>(&order)) {
+    return std::pair(layout.slot_view(), index(slot->to));
+  }
+  if (const auto* slot = std::get_if<UnpackSlot>(&order)) {
+    return std::pair(layout.slot_view(), index(slot->to));
+  }
+  if (const auto* packed = std::get_if<PackSlot>(&order)) {
+    return std::pair(layout.packed_view(), index(packed->to));
+  }
+  if (const auto* packed = std::get_if<PackedCopy>(&order)) {
+    return std::pair(layout.packed_view(), index(packed->to));
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+void SnapshotCarrier::settle() {
+  if (pool_->has_orders()) carry_out_();
+  require(!pool_->has_orders(), "snapshot carrier: orders are carried out when it says so");
+}
+
+bool SnapshotCarrier::has_bytes(const Checkpoint& checkpoint) const {
+  if (!pool_->has_orders()) return true;
+  std::set<std::pair<ViewId, std::int32_t>> waiting;
+  for (const Order& order : pool_->orders()) {
+    if (const auto target = target_of(order, layout())) waiting.insert(*target);
+  }
+  const std::vector<CheckpointUnit> units = units_of(checkpoint, layout());
+  return std::none_of(units.begin(), units.end(), [&](const CheckpointUnit& unit) {
+    return waiting.contains({unit.view, unit.unit});
+  });
+}
+
+void SnapshotCarrier::read(const CheckpointUnit& unit, std::span<std::byte> bytes) const {
+  runner_->read(unit.view, unit.unit, bytes);
+}
+
+void SnapshotCarrier::write(const CheckpointUnit& unit, std::span<const std::byte> bytes) {
+  require(!pool_->has_orders(), "snapshot carrier: settled before it writes");
+  runner_->write(unit.view, unit.unit, bytes);
+}
+
+std::int32_t SnapshotCarrier::shared_tokens(std::span<const TokenId> key) const {
+  return shared(key).tokens;
+}
+
+bool SnapshotCarrier::has(std::span<const TokenId> key) const {
+  return cache_->tree().standing(key).here != nullptr;
+}
+
+/// What of the key is in the tree already.
+SharedPrefix SnapshotCarrier::shared(std::span<const TokenId> key) const {
+  const Standing standing = cache_->tree().standing(key);
+  if (standing.other == nullptr) return {};
+  return {.from = &standing.other->checkpoint, .tokens = standing.shared};
+}
+
+std::optional<SnapshotRoom> SnapshotCarrier::room(std::span<const TokenId> key, Precision precision,
+                                                  const SharedPrefix& other) {
+  if (precision == Precision::int8 && layout().packed.per_superblock == 0) return std::nullopt;
+  SharedPrefix base = shared(key);
+  if (other.tokens > base.tokens) base = other;
+  std::optional<Checkpoint> checkpoint =
+      pool_->vacant(static_cast<std::int32_t>(key.size()), precision, base);
+  if (!checkpoint) return std::nullopt;
+  SnapshotRoom room{.checkpoint = *std::move(checkpoint), .is_shared = {}};
+  for (const CheckpointUnit& unit : units_of(room.checkpoint, layout())) {
+    const auto group = static_cast<std::size_t>(index(unit.view));
+    bool is_shared = false;
+    if (base.from != nullptr && group < layout().groups.size()) {
+      const PageTable& table = base.from->tables()[group];
+      const auto page = static_cast<std::size_t>(unit.page);
+      is_shared = page < table.size() && index(table[page]) == unit.unit;
+    }
+    room.is_shared.push_back(is_shared);
+  }
+  return room;
+}
+
+bool SnapshotCarrier::evict_for(std::span<const TokenId> key) {
+  return cache_->evict(cache_->tree().standing(key).other);
+}
+
+bool SnapshotCarrier::adopt(std::span<const TokenId> key, Checkpoint checkpoint,
+                            SnapshotPlace place, SnapshotSource source) {
+  return cache_->insert(key, std::move(checkpoint), place, source);
+}
+
+std::size_t SnapshotCarrier::logits_size() const {
+  return static_cast<std::size_t>(runner_->capacity().vocab);
+}
+
+bool SnapshotCarrier::keep_logits(std::span<const TokenId> key, std::vector<float> logits) {
+  require(logits.size() == logits_size(), "snapshot carrier: a logit per id");
+  return cache_->keep_logits(key, std::move(logits));
+}
+
+}  // namespace hyb

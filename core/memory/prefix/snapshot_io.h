@@ -1,0 +1,82 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "core/engine/runner.h"
+#include "core/memory/pool/memory_pool.h"
+#include "core/memory/prefix/prefix_cache.h"
+
+namespace hyb {
+
+/// Room in the pool for a checkpoint whose bytes come from elsewhere.
+struct SnapshotRoom {
+  Checkpoint checkpoint;
+  /// Per unit of units_of(checkpoint): it is shared with a snapshot in the tree and has its bytes.
+  std::vector<bool> is_shared;
+};
+
+/// Carries the bytes of snapshots out of the pool and into it, between steps.
+class SnapshotCarrier {
+ public:
+  /// All outlive the carrier. `carry_out` has the runner carry out the pool's open orders, as a
+  /// step without spans does; what it throws leaves settle().
+  SnapshotCarrier(MemoryPool& pool, Runner& runner, PrefixCache& cache,
+                  std::function<void()> carry_out)
+      : pool_(&pool), runner_(&runner), cache_(&cache), carry_out_(std::move(carry_out)) {}
+
+  const MemoryLayout& layout() const { return pool_->layout(); }
+  const PrefixCache& cache() const { return *cache_; }
+
+  /// Has open orders carried out: before it a unit may have the bytes of its last owner, and what
+  /// is written to it may be overwritten.
+  void settle();
+
+  /// Whether all units have their bytes already: none waits for an order.
+  bool has_bytes(const Checkpoint& checkpoint) const;
+
+  /// `bytes` has the size of the unit. The unit has its bytes.
+  void read(const CheckpointUnit& unit, std::span<std::byte> bytes) const;
+  /// After settle().
+  void write(const CheckpointUnit& unit, std::span<const std::byte> bytes);
+
+  /// Tokens at the front of the key whose full pages room(key) would share.
+  std::int32_t shared_tokens(std::span<const TokenId> key) const;
+
+  /// Room for a checkpoint at the end of the key; full pages that a snapshot in the tree has, or
+  /// `other` if that has more, are shared. Empty: the pool is dry, or has no snapshots of that
+  /// precision.
+  std::optional<SnapshotRoom> room(std::span<const TokenId> key, Precision precision,
+                                   const SharedPrefix& other = {});
+
+  /// Whether a snapshot stands at the end of the key.
+  bool has(std::span<const TokenId> key) const;
+
+  /// Gives up the snapshot of least value, but not the one that room(key) would share pages with.
+  /// False: there is none.
+  bool evict_for(std::span<const TokenId> key);
+
+  /// Puts a checkpoint whose units all have their bytes into the prefix tree. False: one stands
+  /// there already.
+  bool adopt(std::span<const TokenId> key, Checkpoint checkpoint, SnapshotPlace place,
+             SnapshotSource source = SnapshotSource::memory);
+
+  /// Logits that are kept with a snapshot: one per id of the vocabulary.
+  std::size_t logits_size() const;
+  /// As PrefixCache::keep_logits, of so many.
+  bool keep_logits(std::span<const TokenId> key, std::vector<float> logits);
+
+ private:
+  SharedPrefix shared(std::span<const TokenId> key) const;
+
+  MemoryPool* pool_;
+  Runner* runner_;
+  PrefixCache* cache_;
+  std::function<void()> carry_out_;
+};
+
+}  // namespace hyb

@@ -1,0 +1,418 @@
+#include "core/memory/session/session.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "core/base/error.h"
+#include "core/base/ids.h"
+#include "core/memory/session/session_format.h"
+
+namespace hyb {
+namespace {
+
+SessionText read_text_part(SectionReader& reader, const std::filesystem::path& path) {
+  SessionText text;
+  const std::string fingerprint = read_text(reader, SessionSection::fingerprint);
+  text.fingerprint = fingerprint_from(parse_json(fingerprint, path.string()), path.string());
+  text.app = read_text(reader, SessionSection::app);
+  return text;
+}
+
+}  // namespace
+
+void add_session_text(SectionWriter& writer, const SessionText& text) {
+  add_text(writer, SessionSection::fingerprint, to_text(to_json(text.fingerprint)));
+  add_text(writer, SessionSection::app, text.app);
+}
+
+void write_session(const std::filesystem::path& path, const SessionText& text) {
+  SectionWriter writer(path, session_format);
+  add_session_text(writer, text);
+  writer.commit();
+}
+
+SessionReading read_session(const std::filesystem::path& path) {
+  try {
+    SectionReader reader(path, session_format, SectionReader::Size::any);
+    return {.text = read_text_part(reader, path), .refused = {}};
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::model) throw;
+    return {.text = std::nullopt, .refused = error.what()};
+  }
+}
+
+namespace {
+
+/// What goes into the file, in its order.
+struct Selection {
+  struct Entry {
+    const Snapshot* snapshot;
+    std::uint32_t sequence;
+    std::vector<std::uint32_t> units;  // numbers in the file
+  };
+  std::vector<Entry> entries;
+  std::vector<CheckpointUnit> units;
+  SessionSaved saved;
+};
+
+/// Every snapshot on the way of a sequence, once, the deepest first.
+std::vector<Selection::Entry> snapshots_of(const PrefixCache& cache,
+                                           std::span<const std::vector<TokenId>> sequences) {
+  std::vector<Selection::Entry> entries;
+  std::set<const Snapshot*> seen;
+  for (std::size_t i = 0; i < sequences.size(); ++i) {
+    for (const Snapshot* snapshot : cache.tree().on_the_way(sequences[i])) {
+      if (!seen.insert(snapshot).second) continue;
+      entries.push_back(
+          {.snapshot = snapshot, .sequence = static_cast<std::uint32_t>(i), .units = {}});
+    }
+  }
+  std::stable_sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) {
+    return a.snapshot->checkpoint.length() > b.snapshot->checkpoint.length();
+  });
+  return entries;
+}
+
+/// Numbers the units in the order in which they are first needed.
+Selection select(const MemoryLayout& layout, std::vector<Selection::Entry> entries,
+                 std::uint64_t bytes_max) {
+  Selection selection;
+  std::map<std::pair<ViewId, std::int32_t>, std::uint32_t> numbers;
+  for (Selection::Entry& entry : entries) {
+    const std::vector<CheckpointUnit> units = units_of(entry.snapshot->checkpoint, layout);
+    std::uint64_t bytes = selection.saved.bytes + entry.snapshot->logits.size() * sizeof(float);
+    for (const CheckpointUnit& unit : units) {
+      if (!numbers.contains({unit.view, unit.unit})) bytes += layout.content_bytes(unit.view);
+    }
+    if (bytes > bytes_max) {
+      ++selection.saved.left_out;
+      continue;
+    }
+    for (const CheckpointUnit& unit : units) {
+      const auto next = static_cast<std::uint32_t>(selection.units.size());
+      const auto [number, is_new] = numbers.try_emplace({unit.view, unit.unit}, next);
+      if (is_new) selection.units.push_back(unit);
+      entry.units.push_back(number->second);
+    }
+    selection.saved.bytes = bytes;
+    selection.saved.length = std::max(selection.saved.length, entry.snapshot->checkpoint.length());
+    ++selection.saved.snapshots;
+    selection.entries.push_back(std::move(entry));
+  }
+  return selection;
+}
+
+void add_tokens(SectionWriter& writer, std::uint32_t number, std::span<const TokenId> tokens) {
+  std::vector<std::uint32_t> numbers;
+  numbers.reserve(tokens.size());
+  for (const TokenId token : tokens) numbers.push_back(static_cast<std::uint32_t>(index(token)));
+  add_numbers(writer, SessionSection::tokens, number, numbers);
+}
+
+void add_snapshot(SectionWriter& writer, std::uint32_t number, const Selection::Entry& entry) {
+  const Checkpoint& checkpoint = entry.snapshot->checkpoint;
+  const Precision precision = checkpoint.packed() != no_packed ? Precision::int8 : Precision::exact;
+  std::vector<std::uint32_t> numbers = {
+      entry.sequence, static_cast<std::uint32_t>(checkpoint.length()),
+      static_cast<std::uint32_t>(precision), static_cast<std::uint32_t>(entry.snapshot->place)};
+  numbers.insert(numbers.end(), entry.units.begin(), entry.units.end());
+  add_numbers(writer, SessionSection::snapshot, number, numbers);
+}
+
+std::vector<std::uint32_t> with_logits(const Selection& selection) {
+  std::vector<std::uint32_t> numbers;
+  for (std::size_t i = 0; i < selection.entries.size(); ++i) {
+    if (selection.entries[i].snapshot->logits.empty()) continue;
+    numbers.push_back(static_cast<std::uint32_t>(i));
+  }
+  return numbers;
+}
+
+void add_units(SectionWriter& writer, SnapshotCarrier& carrier,
+               std::span<const CheckpointUnit> units) {
+  std::vector<std::byte> bytes;
+  for (std::size_t i = 0; i < units.size(); ++i) {
+    bytes.resize(carrier.layout().unit_bytes(units[i].view));
+    carrier.read(units[i], bytes);
+    writer.add(static_cast<std::uint32_t>(SessionSection::unit), static_cast<std::uint32_t>(i),
+               std::span(bytes).first(carrier.layout().content_bytes(units[i].view)));
+  }
+}
+
+}  // namespace
+
+SessionSaved write_session(const std::filesystem::path& path, const SessionText& text,
+                           SnapshotCarrier& carrier,
+                           std::span<const std::vector<TokenId>> sequences,
+                           std::uint64_t bytes_max) {
+  carrier.settle();
+  const Selection selection =
+      select(carrier.layout(), snapshots_of(carrier.cache(), sequences), bytes_max);
+  SectionWriter writer(path, session_format);
+  add_session_text(writer, text);
+  add_text(writer, SessionSection::outline,
+           to_text(to_json(SessionOutline{.layout = layout_facts(carrier.layout()),
+                                          .sequences = sequences.size(),
+                                          .snapshots = selection.entries.size(),
+                                          .units = selection.units.size(),
+                                          .logits = with_logits(selection)})));
+  for (std::size_t i = 0; i < sequences.size(); ++i) {
+    add_tokens(writer, static_cast<std::uint32_t>(i), sequences[i]);
+  }
+  for (std::size_t i = 0; i < selection.entries.size(); ++i) {
+    add_snapshot(writer, static_cast<std::uint32_t>(i), selection.entries[i]);
+  }
+  for (const std::uint32_t i : with_logits(selection)) {
+    writer.add(static_cast<std::uint32_t>(SessionSection::logits), i,
+               std::as_bytes(std::span(selection.entries[i].snapshot->logits)));
+  }
+  add_units(writer, carrier, selection.units);
+  writer.commit();
+  return selection.saved;
+}
+
+namespace {
+
+constexpr std::int32_t no_view_yet = -1;
+
+/// A snapshot as the file tells of it.
+struct FileSnapshot {
+  std::span<const TokenId> key;  // of one of the file's sequences
+  Precision precision;
+  SnapshotPlace place;
+  std::vector<std::uint32_t> units;  // numbers in the file, in the order of units_of
+  std::vector<float> logits;         // empty: not in the file
+};
+
+/// The whole file but the units' bytes, checked.
+struct FileOutline {
+  std::vector<std::vector<TokenId>> sequences;
+  std::vector<FileSnapshot> snapshots;
+  std::vector<std::int32_t> views;  // of each unit; no_view_yet: nobody needs it
+};
+
+/// Reads a session file from front to back. Every member throws Error(model) for what it refuses.
+class SessionLoader {
+ public:
+  SessionLoader(const std::filesystem::path& path, SnapshotCarrier& carrier)
+      : path_(path.string()), reader_(path, session_format), carrier_(&carrier) {}
+
+  void check(const Fingerprint& here);
+  FileOutline read_outline();
+  void read_units(const FileOutline& outline,
+                  const std::vector<std::vector<CheckpointUnit>>& targets);
+
+ private:
+  std::vector<std::vector<TokenId>> read_sequences(std::size_t count);
+  FileSnapshot read_snapshot(std::uint32_t number, std::span<const std::vector<TokenId>> sequences);
+  std::vector<float> read_logits(std::uint32_t snapshot);
+  void assign_views(const FileSnapshot& snapshot, std::vector<std::int32_t>& views);
+
+  std::string path_;
+  SectionReader reader_;
+  SnapshotCarrier* carrier_;
+};
+
+void SessionLoader::check(const Fingerprint& here) {
+  const std::string text = read_text(reader_, SessionSection::fingerprint);
+  const std::string differs = difference(here, fingerprint_from(parse_json(text, path_), path_));
+  if (!differs.empty()) reader_.fail("is of another model or setting: " + differs);
+  expect_section(reader_, SessionSection::app, 0);
+}
+
+std::vector<std::vector<TokenId>> SessionLoader::read_sequences(std::size_t count) {
+  std::vector<std::vector<TokenId>> sequences;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    std::vector<TokenId>& tokens = sequences.emplace_back();
+    for (const std::uint32_t number : read_numbers(reader_, SessionSection::tokens, i)) {
+      tokens.push_back(TokenId{static_cast<std::int32_t>(number)});
+    }
+  }
+  return sequences;
+}
+
+FileSnapshot SessionLoader::read_snapshot(std::uint32_t number,
+                                          std::span<const std::vector<TokenId>> sequences) {
+  const std::vector<std::uint32_t> numbers =
+      read_numbers(reader_, SessionSection::snapshot, number);
+  const bool is_one = numbers.size() >= 4 && numbers[0] < sequences.size() && numbers[1] > 0 &&
+                      numbers[1] <= sequences[numbers[0]].size() &&
+                      numbers[2] <= static_cast<std::uint32_t>(Precision::int8) &&
+                      numbers[3] < snapshot_places;
+  if (!is_one) reader_.fail("is damaged: snapshot " + std::to_string(number) + " can't be");
+  return {.key = std::span(sequences[numbers[0]]).first(numbers[1]),
+          .precision = static_cast<Precision>(numbers[2]),
+          .place = static_cast<SnapshotPlace>(numbers[3]),
+          .units = {numbers.begin() + 4, numbers.end()},
+          .logits = {}};
+}
+
+std::vector<float> SessionLoader::read_logits(std::uint32_t snapshot) {
+  const SectionHead head = expect_section(reader_, SessionSection::logits, snapshot);
+  std::vector<float> logits(carrier_->logits_size());
+  if (head.length != logits.size() * sizeof(float)) {
+    reader_.fail("is damaged: logits of another vocabulary");
+  }
+  reader_.read(std::as_writable_bytes(std::span(logits)));
+  return logits;
+}
+
+/// A unit belongs to one view, and a snapshot has exactly the units that its kinds need.
+void SessionLoader::assign_views(const FileSnapshot& snapshot, std::vector<std::int32_t>& views) {
+  const MemoryLayout& layout = carrier_->layout();
+  const auto length = static_cast<std::int32_t>(snapshot.key.size());
+  std::vector<std::int32_t> wanted;
+  for (std::int32_t group = 0; group < static_cast<std::int32_t>(layout.groups.size()); ++group) {
+    wanted.insert(wanted.end(), held_pages(layout, group, length).size(), group);
+  }
+  if (layout.slots.per_superblock > 0) {
+    const bool is_exact = snapshot.precision == Precision::exact;
+    wanted.push_back(index(is_exact ? layout.slot_view() : layout.packed_view()));
+  }
+  if (wanted.size() != snapshot.units.size()) {
+    reader_.fail("is damaged: a snapshot of " + std::to_string(length) + " tokens has " +
+                 std::to_string(snapshot.units.size()) + " units, " +
+                 std::to_string(wanted.size()) + " are needed");
+  }
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    if (snapshot.units[i] >= views.size()) reader_.fail("is damaged: a unit is missing");
+    std::int32_t& view = views[snapshot.units[i]];
+    if (view != no_view_yet && view != wanted[i]) {
+      reader_.fail("is damaged: a unit is of two kinds");
+    }
+    view = wanted[i];
+  }
+}
+
+FileOutline SessionLoader::read_outline() {
+  const std::string text = read_text(reader_, SessionSection::outline);
+  const SessionOutline counts = session_outline_from(parse_json(text, path_), path_);
+  const std::string differs = difference(layout_facts(carrier_->layout()), counts.layout);
+  if (!differs.empty()) reader_.fail("has memory of another layout: " + differs);
+  // Each is a section of its own: more than there are can't be claimed.
+  if (counts.sequences + counts.snapshots + counts.logits.size() + counts.units !=
+      reader_.sections_left()) {
+    reader_.fail("is damaged: its sections are not as many as it says");
+  }
+  FileOutline outline{.sequences = read_sequences(counts.sequences),
+                      .snapshots = {},
+                      .views = std::vector<std::int32_t>(counts.units, no_view_yet)};
+  for (std::uint32_t i = 0; i < counts.snapshots; ++i) {
+    outline.snapshots.push_back(read_snapshot(i, outline.sequences));
+    assign_views(outline.snapshots.back(), outline.views);
+  }
+  for (const std::uint32_t snapshot : counts.logits) {
+    if (snapshot >= outline.snapshots.size()) reader_.fail("is damaged: logits of no snapshot");
+    outline.snapshots[snapshot].logits = read_logits(snapshot);
+  }
+  return outline;
+}
+
+/// targets[unit]: where its bytes go to.
+void SessionLoader::read_units(const FileOutline& outline,
+                               const std::vector<std::vector<CheckpointUnit>>& targets) {
+  std::vector<std::byte> bytes;
+  for (std::uint32_t i = 0; i < targets.size(); ++i) {
+    const SectionHead head = expect_section(reader_, SessionSection::unit, i);
+    if (outline.views[i] == no_view_yet) continue;
+    const MemoryLayout& layout = carrier_->layout();
+    const ViewId view{outline.views[i]};
+    if (head.length != layout.content_bytes(view)) {
+      reader_.fail("is damaged: a unit has another size");
+    }
+    bytes.assign(layout.unit_bytes(view), std::byte{0});
+    reader_.read(std::span(bytes).first(layout.content_bytes(view)));
+    for (const CheckpointUnit& target : targets[i]) carrier_->write(target, bytes);
+  }
+  if (reader_.next()) reader_.fail("is damaged: sections behind the last one");
+}
+
+/// A snapshot of the file that has room in the pool.
+struct Placed {
+  const FileSnapshot* snapshot;
+  SnapshotRoom room;
+};
+
+/// Of those that have room, the one that has most tokens in common with the key.
+SharedPrefix nearest(std::span<const Placed> placed, std::span<const TokenId> key) {
+  SharedPrefix best;
+  for (const Placed& other : placed) {
+    const std::int32_t shared = common_tokens(key, other.snapshot->key);
+    if (shared > best.tokens) best = {.from = &other.room.checkpoint, .tokens = shared};
+  }
+  return best;
+}
+
+std::vector<Placed> place(const FileOutline& outline, SnapshotCarrier& carrier,
+                          SessionRestored& restored) {
+  std::vector<Placed> placed;
+  placed.reserve(outline.snapshots.size());  // nearest() points at them
+  for (const FileSnapshot& snapshot : outline.snapshots) {
+    if (carrier.has(snapshot.key)) continue;
+    std::optional<SnapshotRoom> room;
+    do {
+      room = carrier.room(snapshot.key, snapshot.precision, nearest(placed, snapshot.key));
+    } while (!room && carrier.evict_for(snapshot.key));
+    if (room) {
+      placed.push_back({.snapshot = &snapshot, .room = *std::move(room)});
+    } else {
+      ++restored.left_out;
+    }
+  }
+  return placed;
+}
+
+std::vector<std::vector<CheckpointUnit>> targets_of(const FileOutline& outline,
+                                                    std::span<const Placed> placed,
+                                                    const MemoryLayout& layout) {
+  std::vector<std::vector<CheckpointUnit>> targets(outline.views.size());
+  for (const Placed& place : placed) {
+    const std::vector<CheckpointUnit> units = units_of(place.room.checkpoint, layout);
+    require(units.size() == place.snapshot->units.size(), "session: units as the kinds need them");
+    for (std::size_t i = 0; i < units.size(); ++i) {
+      if (!place.room.is_shared[i]) targets[place.snapshot->units[i]].push_back(units[i]);
+    }
+  }
+  return targets;
+}
+
+SessionRestored restore(SessionLoader& loader, SnapshotCarrier& carrier) {
+  SessionRestored restored;
+  const FileOutline outline = loader.read_outline();
+  std::vector<Placed> placed = place(outline, carrier, restored);
+  carrier.settle();
+  loader.read_units(outline, targets_of(outline, placed, carrier.layout()));
+  // From here on all is known to be good. The shallow ones first, as they came to be.
+  for (auto i = placed.rbegin(); i != placed.rend(); ++i) {
+    const FileSnapshot& snapshot = *i->snapshot;
+    if (!carrier.adopt(snapshot.key, std::move(i->room.checkpoint), snapshot.place,
+                       SnapshotSource::session)) {
+      continue;
+    }
+    ++restored.snapshots;
+    restored.length = std::max(restored.length, static_cast<std::int32_t>(snapshot.key.size()));
+    if (!snapshot.logits.empty()) carrier.keep_logits(snapshot.key, snapshot.logits);
+  }
+  return restored;
+}
+
+}  // namespace
+
+SessionRestored restore_session(const std::filesystem::path& path, const Fingerprint& here,
+                                SnapshotCarrier& carrier) {
+  try {
+    SessionLoader loader(path, carrier);
+    loader.check(here);
+    return restore(loader, carrier);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::model) throw;
+    return {.refused = error.what()};
+  }
+}
+
+}  // namespace hyb

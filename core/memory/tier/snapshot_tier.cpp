@@ -1,0 +1,411 @@
+#include "core/memory/tier/snapshot_tier.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/base/error.h"
+#include "core/base/log.h"
+#include "core/io/file.h"
+
+namespace hyb {
+namespace {
+
+std::uint32_t sectors_in(std::uint64_t budget_bytes) {
+  constexpr std::uint64_t sectors_max = 0xFFFFFFFF;
+  return static_cast<std::uint32_t>(std::min(budget_bytes / sector_bytes, sectors_max));
+}
+
+/// Room for a state and the pages that come before it.
+std::size_t staging_bytes_for(const MemoryLayout& layout, std::size_t wanted) {
+  std::size_t largest = 0;
+  for (std::int32_t view = 0; view < layout.views(); ++view) {
+    largest = std::max(largest, layout.unit_bytes(ViewId{view}));
+  }
+  return std::max(wanted, largest + largest / 2);
+}
+
+template <typename Fetches>
+auto find_fetch(Fetches& fetches, FetchId id) {
+  return std::find_if(fetches.begin(), fetches.end(),
+                      [&](const TierFetch& fetch) { return fetch.id == id; });
+}
+
+}  // namespace
+
+SnapshotTier::SnapshotTier(std::string name, const SnapshotCarrier& carrier,
+                           std::unique_ptr<Storage> storage, const TierOptions& options)
+    : name_(std::move(name)),
+      carrier_(carrier),
+      options_(options),
+      extents_(sectors_in(options.budget_bytes)),
+      index_(carrier.layout()),
+      queue_(std::make_unique<TransferQueue>(
+          std::move(storage), staging_bytes_for(carrier.layout(), options.staging_bytes),
+          options.worker)) {}
+
+std::uint32_t SnapshotTier::sectors_of(const TierUnit& unit) const {
+  const std::size_t bytes = carrier_.layout().unit_bytes(unit.view);
+  return static_cast<std::uint32_t>((bytes + sector_bytes - 1) / sector_bytes);
+}
+
+/// Whether it is a page of the first `tokens` tokens.
+bool SnapshotTier::is_within(const TierUnit& unit, std::int32_t tokens) const {
+  const MemoryLayout& layout = carrier_.layout();
+  const bool is_page = index(unit.view) < static_cast<std::int32_t>(layout.groups.size());
+  return is_page && (unit.page + 1) * layout.page_tokens <= tokens;
+}
+
+/// Of all units but the pages of the first `tokens` tokens.
+std::uint64_t SnapshotTier::bytes_of(std::span<const TierUnit> units, std::int32_t tokens) const {
+  std::uint64_t bytes = 0;
+  for (const TierUnit& unit : units) {
+    if (!is_within(unit, tokens)) bytes += carrier_.layout().unit_bytes(unit.view);
+  }
+  return bytes;
+}
+
+void SnapshotTier::switch_off(std::string_view why) {
+  log::warning(name_ + ": off from here on: " + std::string(why));
+  fetches_.clear();
+  index_.reset();
+  queue_.reset();
+}
+
+void SnapshotTier::notice_failure() {
+  if (!is_on()) return;
+  const std::string why = queue_->failure();
+  if (!why.empty()) switch_off(why);
+}
+
+void SnapshotTier::remove(TierEntry& entry) {
+  index_->remove(entry, [this](StoredUnit& unit) { extents_.give_back(unit.extents); });
+}
+
+/// A snapshot is worth the seconds that it saves over the next one above it, per byte.
+void SnapshotTier::rank(TierEntry& entry) {
+  const TierEntry* const above = index_->above(entry);
+  std::uint64_t bytes = 1;
+  for (const TierUnit& unit : index_->units(entry)) {
+    if (unit.stored->users == 1) bytes += sectors_of(unit) * sector_bytes;
+  }
+  const double seconds =
+      options_.cost.of(entry.length) - options_.cost.of(above ? above->length : 0);
+  entry.worth = seconds / static_cast<double>(bytes);
+  index_->rank(entry, level_ + entry.worth);
+}
+
+/// Takes sectors for the units of a new entry. Less valuable ones give way; false: there are not
+/// enough of them.
+bool SnapshotTier::make_room(TierEntry& entry) {
+  const std::vector<TierUnit> units = index_->units(entry);
+  for (;;) {
+    std::uint64_t needed = 0;
+    for (const TierUnit& unit : units) {
+      if (unit.stored->extents.empty()) needed += sectors_of(unit);
+    }
+    if (needed <= extents_.free() && index_->bytes() <= options_.index_bytes_max) break;
+    TierEntry* const victim = index_->first(&entry);
+    if (victim == nullptr || victim->rank.first > entry.rank.first) return false;
+    level_ = std::max(level_, victim->rank.first);
+    remove(*victim);
+    ++stats_.removed;
+  }
+  for (const TierUnit& unit : units) {
+    if (unit.stored->extents.empty()) unit.stored->extents = *extents_.take(sectors_of(unit));
+  }
+  return true;
+}
+
+void SnapshotTier::store(const TierUnit& unit, const CheckpointUnit& source) {
+  const std::size_t bytes = carrier_.layout().unit_bytes(unit.view);
+  queue_->write(unit.stored->extents, bytes, [&](std::span<std::byte> buffer) {
+    carrier_.read(source, buffer);
+    unit.stored->sum = checksum(buffer);
+  });
+  stats_.bytes_written += bytes;
+}
+
+void SnapshotTier::spill(std::span<const TokenId> key, const Snapshot& snapshot) {
+  notice_failure();
+  if (!is_on()) return;
+  const Checkpoint& checkpoint = snapshot.checkpoint;
+  key = key.first(static_cast<std::size_t>(checkpoint.length()));
+  const bool is_packed = checkpoint.packed() != no_packed;
+  const Precision precision = is_packed ? Precision::int8 : Precision::exact;
+  TierEntry* const there = index_->find(key, precision);
+  if (there != nullptr && TierIndex::is_whole(index_->units(*there))) {
+    index_->rank(*there, level_ + there->worth);
+    ++stats_.held;
+    return;
+  }
+  // Evicted before the step that makes its bytes: seldom, and no loss that the books should fear.
+  if (!carrier_.has_bytes(checkpoint)) {
+    ++stats_.declined;
+    return;
+  }
+  // One that lost a unit to damage gets it back.
+  TierEntry& entry = there ? *there : index_->add(key, precision, snapshot.place);
+  const std::vector<TierUnit> units = index_->units(entry);
+  std::vector<bool> is_new;
+  for (const TierUnit& unit : units) is_new.push_back(unit.stored->extents.empty());
+  rank(entry);
+  const bool is_slow = options_.cost.of(entry.length) * options_.bytes_per_second <
+                       static_cast<double>(bytes_of(units, 0));
+  if (is_slow || !make_room(entry)) {
+    remove(entry);
+    ++stats_.declined;
+    return;
+  }
+  const std::vector<CheckpointUnit> sources = units_of(checkpoint, carrier_.layout());
+  require(sources.size() == units.size(), "tier: a checkpoint has the units of its kinds");
+  try {
+    for (std::size_t i = 0; i < units.size(); ++i) {
+      if (is_new[i]) store(units[i], sources[i]);
+    }
+  } catch (...) {
+    remove(entry);  // a unit of it has no bytes
+    throw;
+  }
+  ++stats_.spilled;
+}
+
+TierStats SnapshotTier::stats() const {
+  TierStats stats = stats_;
+  if (is_on()) {
+    stats.bytes_used = std::uint64_t{extents_.total() - extents_.free()} * sector_bytes;
+  }
+  return stats;
+}
+
+void SnapshotTier::audit() const {
+  if (!is_on()) return;
+  index_->audit();
+  for (const TierFetch& fetch : fetches_) {
+    require(fetch.units_come <= fetch.units.size(), "tier: no more comes than was asked for");
+  }
+}
+
+TierAnswer SnapshotTier::ask(std::span<const TokenId> prompt, std::int32_t resumable) {
+  notice_failure();
+  if (!is_on() || prompt.empty()) return {};
+  const TierHit hit = index_->match(prompt, static_cast<std::int32_t>(prompt.size()) - 1);
+  if (hit.length <= resumable) return {};
+  const auto key = prompt.first(static_cast<std::size_t>(hit.length));
+  for (const TierFetch& other : fetches_) {
+    const bool is_same = other.precision == hit.precision &&
+                         std::equal(key.begin(), key.end(), other.key.begin(), other.key.end());
+    if (is_same) return {.fetch = other.id};
+  }
+  const std::int32_t shared = carrier_.shared_tokens(key);
+  const double seconds = options_.cost.of(hit.length) - options_.cost.of(resumable);
+  const std::uint64_t bytes = bytes_of(hit.units, shared);
+  if (seconds * options_.bytes_per_second < static_cast<double>(bytes)) return {};
+  if (!fetches_.empty() && !queue_->can_read(bytes))
+    return {.fetch = std::nullopt, .is_full = true};
+  TierFetch& fetch = fetches_.emplace_back();
+  fetch.id = FetchId{asked_++};
+  fetch.key.assign(key.begin(), key.end());
+  fetch.precision = hit.precision;
+  fetch.place = hit.place;
+  start(fetch, hit.units, shared);
+  return {.fetch = fetch.id};
+}
+
+void SnapshotTier::read(TierFetch& fetch, const TierUnit& unit) {
+  const std::size_t bytes = carrier_.layout().unit_bytes(unit.view);
+  const std::uint64_t sum = unit.stored->sum;
+  fetch.units.push_back({.view = unit.view,
+                         .page = unit.page,
+                         .sum = sum,
+                         .transfer = queue_->read(unit.stored->extents, bytes, sum)});
+  stats_.bytes_read += bytes;
+}
+
+/// Asks for as much as there are buffers for; deliver() sees to the rest.
+void SnapshotTier::start(TierFetch& fetch, std::span<const TierUnit> units, std::int32_t shared) {
+  for (const TierUnit& unit : units) {
+    if (is_within(unit, shared)) continue;
+    const std::size_t bytes = carrier_.layout().unit_bytes(unit.view);
+    if (!queue_->can_read(bytes)) return;
+    read(fetch, unit);
+  }
+}
+
+bool SnapshotTier::is_pending(FetchId fetch) const {
+  return find_fetch(fetches_, fetch) != fetches_.end();
+}
+
+bool SnapshotTier::is_ready(FetchId id) {
+  notice_failure();
+  const auto fetch = find_fetch(fetches_, id);
+  if (fetch == fetches_.end()) return false;
+  auto& come = fetch->units_come;
+  while (come < fetch->units.size() && queue_->outcome(fetch->units[come].transfer)) ++come;
+  return come == fetch->units.size();
+}
+
+void SnapshotTier::release(const TierFetch& fetch) {
+  if (!is_on()) return;
+  for (const FetchedUnit& unit : fetch.units) queue_->release(unit.transfer);
+}
+
+void SnapshotTier::drop(FetchId id) {
+  const auto fetch = find_fetch(fetches_, id);
+  if (fetch == fetches_.end()) return;
+  release(*fetch);
+  fetches_.erase(fetch);
+  ++stats_.dropped;
+}
+
+void SnapshotTier::wait() {
+  if (is_on()) queue_->wait();
+}
+
+void SnapshotTier::drain() {
+  if (is_on()) queue_->drain();
+  notice_failure();
+}
+
+void SnapshotTier::run_transfers(std::size_t count) {
+  if (is_on()) queue_->run(count);
+}
+
+/// The units as the books have them now; empty: what was asked for is no longer there.
+std::vector<TierUnit> SnapshotTier::units_now(const TierFetch& fetch) const {
+  if (TierEntry* const entry = index_->find(fetch.key, fetch.precision)) {
+    return index_->units(*entry);
+  }
+  const auto length = static_cast<std::int32_t>(fetch.key.size());
+  TierHit hit = index_->match(fetch.key, length);
+  return hit.length == length && hit.entry == nullptr ? std::move(hit.units)
+                                                      : std::vector<TierUnit>{};
+}
+
+bool SnapshotTier::is_whole(const TierFetch& fetch) const {
+  return std::all_of(fetch.units.begin(), fetch.units.end(), [&](const FetchedUnit& unit) {
+    return queue_->outcome(unit.transfer) == true;
+  });
+}
+
+/// No snapshot with a damaged unit is whole from here on, so none is tried again. What was written
+/// anew meanwhile stays.
+void SnapshotTier::forget_damaged(const TierFetch& fetch) {
+  const std::vector<TierUnit> now = units_now(fetch);
+  for (const FetchedUnit& unit : fetch.units) {
+    if (queue_->outcome(unit.transfer) != false) continue;
+    ++stats_.damaged;
+    for (const TierUnit& there : now) {
+      const bool is_same =
+          there.view == unit.view && there.page == unit.page && there.stored->sum == unit.sum;
+      if (!is_same || there.stored->extents.empty()) continue;
+      extents_.give_back(there.stored->extents);
+      there.stored->extents.clear();
+    }
+  }
+}
+
+/// What is there is written to the units of the room; false: the rest could not be had.
+bool SnapshotTier::fill(TierFetch& fetch, const SnapshotRoom& room) {
+  const std::vector<CheckpointUnit> targets = units_of(room.checkpoint, carrier_.layout());
+  std::vector<CheckpointUnit> rest;
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    if (room.is_shared[i]) continue;
+    const auto come =
+        std::find_if(fetch.units.begin(), fetch.units.end(), [&](const FetchedUnit& unit) {
+          return unit.view == targets[i].view && unit.page == targets[i].page;
+        });
+    if (come == fetch.units.end()) {
+      rest.push_back(targets[i]);
+    } else {
+      carrier_.write(targets[i], queue_->bytes(come->transfer));
+    }
+  }
+  release(fetch);
+  fetch.units.clear();
+  return rest.empty() || fill_rest(fetch, rest);
+}
+
+/// What had no room in the buffers, or was shared with a snapshot that is gone: read and written
+/// one after the other, as far ahead as there are buffers. Where false, those that were read and
+/// not written are left in the fetch.
+bool SnapshotTier::fill_rest(TierFetch& fetch, std::span<const CheckpointUnit> rest) {
+  const std::vector<TierUnit> now = units_now(fetch);
+  if (now.empty() || !TierIndex::is_whole(now)) return false;
+  std::size_t asked = 0;
+  for (std::size_t written = 0; written < rest.size(); ++written) {
+    for (; asked < rest.size(); ++asked) {
+      const CheckpointUnit& target = rest[asked];
+      const std::size_t bytes = carrier_.layout().unit_bytes(target.view);
+      if (asked > written && !queue_->can_read(bytes)) break;
+      const auto unit = std::find_if(now.begin(), now.end(), [&](const TierUnit& other) {
+        return other.view == target.view && other.page == target.page;
+      });
+      require(unit != now.end(), "tier: a checkpoint has the units of its kinds");
+      read(fetch, *unit);
+    }
+    const TransferId first = fetch.units.front().transfer;
+    queue_->wait_for(first);
+    if (queue_->outcome(first) != true) return false;
+    carrier_.write(rest[written], queue_->bytes(first));
+    queue_->release(first);
+    fetch.units.erase(fetch.units.begin());
+  }
+  return true;
+}
+
+FetchEnd SnapshotTier::deliver(FetchId id) {
+  const auto found = find_fetch(fetches_, id);
+  if (found == fetches_.end()) return FetchEnd::lost;
+  Taken taken{.tier = this, .fetch = std::move(*found)};
+  TierFetch& fetch = taken.fetch;
+  fetches_.erase(found);
+  for (const FetchedUnit& unit : fetch.units) queue_->wait_for(unit.transfer);
+  notice_failure();
+  if (!is_on()) return FetchEnd::lost;
+  if (!is_whole(fetch)) {
+    forget_damaged(fetch);
+    return FetchEnd::damaged;
+  }
+  if (carrier_.has(fetch.key)) return FetchEnd::adopted;
+  std::optional<SnapshotRoom> room = carrier_.room(fetch.key, fetch.precision);
+  while (!room) {
+    if (!carrier_.evict_for(fetch.key)) return FetchEnd::lost;
+    room = carrier_.room(fetch.key, fetch.precision);
+  }
+  if (!is_on()) return FetchEnd::lost;  // what was evicted went to the storage
+  carrier_.settle();
+  if (!fill(fetch, *room)) {
+    notice_failure();
+    if (!is_on() || fetch.units.empty()) return FetchEnd::lost;
+    forget_damaged(fetch);
+    return FetchEnd::damaged;
+  }
+  if (!carrier_.adopt(fetch.key, std::move(room->checkpoint), fetch.place, options_.source)) {
+    return FetchEnd::lost;
+  }
+  if (TierEntry* const entry = index_->find(fetch.key, fetch.precision)) {
+    index_->rank(*entry, level_ + entry->worth);
+  }
+  ++stats_.fetched;
+  stats_.tokens_fetched += static_cast<std::int64_t>(fetch.key.size());
+  return FetchEnd::adopted;
+}
+
+std::int32_t SnapshotTier::fetch(std::span<const TokenId> prompt, std::int32_t resumable) {
+  for (;;) {
+    const TierAnswer answer = ask(prompt, resumable);
+    if (answer.is_full) {
+      wait();
+      continue;
+    }
+    if (!answer.fetch) return 0;
+    while (is_pending(*answer.fetch) && !is_ready(*answer.fetch)) wait();
+    const auto fetch = find_fetch(fetches_, *answer.fetch);
+    if (fetch == fetches_.end()) return 0;
+    const auto length = static_cast<std::int32_t>(fetch->key.size());
+    const FetchEnd end = deliver(*answer.fetch);
+    if (end != FetchEnd::damaged) return end == FetchEnd::adopted ? length : 0;
+  }
+}
+
+}  // namespace hyb

@@ -1,0 +1,180 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/ids.h"
+#include "core/io/transfer_queue.h"
+#include "core/memory/pool/memory_pool.h"
+#include "core/memory/prefix/prefill_cost.h"
+#include "core/memory/prefix/prefix_tree.h"
+#include "core/memory/prefix/snapshot_io.h"
+#include "core/memory/tier/tier_index.h"
+
+namespace hyb {
+
+enum class FetchId : std::int64_t {};
+
+/// A page or slot that is being read.
+struct FetchedUnit {
+  ViewId view;
+  std::int32_t page;  ///< of the sequence, for a view of pages; else 0
+  std::uint64_t sum;  ///< checksum that it was stored with
+  TransferId transfer;
+};
+
+/// A snapshot on its way back from a tier. Nothing of the pool is held for it.
+struct TierFetch {
+  FetchId id{};
+  std::vector<TokenId> key;
+  Precision precision = Precision::exact;
+  SnapshotPlace place = SnapshotPlace::branch;
+  std::vector<FetchedUnit> units{};  ///< in the order in which they come
+  std::size_t units_come = 0;        ///< so many of them are there
+};
+
+struct TierOptions {
+  std::uint64_t budget_bytes = 0;  ///< of the storage; never passed
+  PrefillCost cost{};              ///< of this model on this machine
+  /// At which bytes come back. A snapshot that is computed faster than read is not kept.
+  double bytes_per_second = 1e9;
+  std::size_t index_bytes_max = std::size_t{64} << 20;  ///< memory for the books
+  /// Memory for what is on its way to the storage, and as much for what is on its way back; where a
+  /// page or state is larger than two thirds of it, one and a half times the largest.
+  std::size_t staging_bytes = std::size_t{16} << 20;
+  TransferWorker worker = TransferWorker::thread;
+  SnapshotSource source = SnapshotSource::disk;  ///< what people are told
+};
+
+struct TierStats {
+  std::int64_t spilled = 0;   ///< snapshots that were handed to the storage
+  std::int64_t held = 0;      ///< evicted ones that were there already
+  std::int64_t declined = 0;  ///< not worth their bytes, or without them yet
+  std::int64_t fetched = 0, tokens_fetched = 0;
+  std::int64_t dropped = 0;  ///< on their way back when nobody waited for them any more
+  std::int64_t removed = 0;  ///< gave way to others
+  std::int64_t damaged = 0;  ///< pages and slots that came back with other bytes: dropped
+  std::uint64_t bytes_written = 0, bytes_read = 0;  ///< handed to the storage, asked of it
+  std::uint64_t bytes_used = 0;                     ///< of the storage, now
+};
+
+/// What asking a tier came to: `fetch` is on its way, or there is nothing, or nothing can be said
+/// before others that are on their way have come.
+struct TierAnswer {
+  std::optional<FetchId> fetch;
+  bool is_full = false;
+};
+
+enum class FetchEnd : std::uint8_t {
+  adopted,  ///< it is in the prefix tree
+  lost,     ///< it is not, and asking again is of no use
+  damaged   ///< its bytes were; there may be a shorter one
+};
+
+/// Keeps snapshots with their keys and values outside the pool: written when the prefix tree evicts
+/// them, brought back when a prompt begins with their tokens. Pages that several of them share are
+/// stored once. One kind of storage makes it the disk tier, another the host tier.
+///
+/// The storage is used from a thread of its own: bytes are copied from the pool to staging buffers
+/// and back, so nothing of the pool is held for a transfer, in either direction. The books speak of
+/// what was handed over as if it were done.
+///
+/// A storage that fails switches the tier off, with one warning; nothing but the tier is lost.
+/// Bytes that come back changed cost the one snapshot.
+class SnapshotTier {
+ public:
+  /// `name` is for messages, such as "disk tier".
+  SnapshotTier(std::string name, const SnapshotCarrier& carrier, std::unique_ptr<Storage> storage,
+               const TierOptions& options);
+
+  /// Keeps a snapshot that is about to be evicted; waits for the storage only when it is behind by
+  /// all staging buffers. Never has the runner run: a snapshot whose bytes are still to be made by
+  /// an order is not kept.
+  void spill(std::span<const TokenId> key, const Snapshot& snapshot);
+
+  /// Asks for the deepest snapshot that the prompt begins with and that leaves at least one token
+  /// of it, when that is deeper than `resumable` tokens and faster than to compute it. Who asks for
+  /// what is on its way already gets the same answer.
+  TierAnswer ask(std::span<const TokenId> prompt, std::int32_t resumable);
+
+  /// Tokens at the front of the prompt that a snapshot in the tier has too, in whole pages.
+  std::int32_t known(std::span<const TokenId> prompt) const {
+    return index_ ? index_->known(prompt) : 0;
+  }
+
+  std::size_t pending() const { return fetches_.size(); }  ///< fetches that did not end yet
+  /// The fetch did not end yet. All end when the tier is switched off.
+  bool is_pending(FetchId fetch) const;
+  /// deliver() will not wait for what was asked for; only where that is more than the staging
+  /// buffers hold, for the rest.
+  bool is_ready(FetchId fetch);
+  /// Puts what was fetched into the prefix tree; others may be evicted for it. Between steps.
+  /// Throws what carrying out orders throws. The fetch has ended either way.
+  FetchEnd deliver(FetchId fetch);
+  /// Nobody waits for it any more.
+  void drop(FetchId fetch);
+  /// Until something is done that was under way.
+  void wait();
+  /// Until nothing is under way.
+  void drain();
+  /// Where transfers are the caller's to carry out: so many of them.
+  void run_transfers(std::size_t count);
+
+  /// Asks, waits and delivers. Returns the length of what is in the prefix tree then; 0: nothing.
+  std::int32_t fetch(std::span<const TokenId> prompt, std::int32_t resumable);
+
+  /// From now on what is run instead of read costs this.
+  void set_cost(const PrefillCost& cost) { options_.cost = cost; }
+
+  bool is_on() const { return queue_ != nullptr; }
+  TierStats stats() const;
+  /// Memory that the books take; an estimate.
+  std::size_t index_bytes() const { return index_ ? index_->bytes() : 0; }
+  std::size_t staging_bytes() const { return queue_ ? queue_->bytes_held() : 0; }
+  void audit() const;
+
+ private:
+  /// Taken from the list of those on their way; its buffers are given back in any case.
+  struct Taken {
+    SnapshotTier* tier;
+    TierFetch fetch;
+    ~Taken() { tier->release(fetch); }
+  };
+
+  std::uint32_t sectors_of(const TierUnit& unit) const;
+  bool is_within(const TierUnit& unit, std::int32_t tokens) const;
+  std::uint64_t bytes_of(std::span<const TierUnit> units, std::int32_t tokens) const;
+  bool make_room(TierEntry& entry);
+  void remove(TierEntry& entry);
+  void rank(TierEntry& entry);
+  void store(const TierUnit& unit, const CheckpointUnit& source);
+  void start(TierFetch& fetch, std::span<const TierUnit> units, std::int32_t shared);
+  void read(TierFetch& fetch, const TierUnit& unit);
+  void release(const TierFetch& fetch);
+  std::vector<TierUnit> units_now(const TierFetch& fetch) const;
+  bool is_whole(const TierFetch& fetch) const;
+  void forget_damaged(const TierFetch& fetch);
+  bool fill(TierFetch& fetch, const SnapshotRoom& room);
+  bool fill_rest(TierFetch& fetch, std::span<const CheckpointUnit> rest);
+  void notice_failure();
+  void switch_off(std::string_view why);
+
+  std::string name_;
+  SnapshotCarrier carrier_;
+  TierOptions options_;
+  Extents extents_;
+  std::optional<TierIndex> index_;
+  std::vector<TierFetch> fetches_;  ///< on their way, in the order asked
+  std::int64_t asked_ = 0;
+  double level_ = 0;  ///< of Greedy-Dual, as in Eviction
+  TierStats stats_;
+  std::unique_ptr<TransferQueue> queue_;  ///< null: switched off
+};
+
+}  // namespace hyb

@@ -1,0 +1,258 @@
+#include "core/memory/tier/tier_index.h"
+
+#include <algorithm>
+
+#include "core/base/error.h"
+#include "core/memory/pool/memory_pool.h"
+
+namespace hyb {
+namespace {
+
+constexpr std::int32_t node_tokens_without_pages = 64;
+
+bool is_recurrent(const MemoryLayout& layout) { return layout.slots.per_superblock > 0; }
+
+}  // namespace
+
+TierIndex::TierIndex(const MemoryLayout& layout)
+    : layout_(layout),
+      page_tokens_(layout.groups.empty() ? node_tokens_without_pages : layout.page_tokens) {}
+
+TierIndex::~TierIndex() {
+  // From the leaves up: a long line of nodes must not be destroyed by recursion.
+  std::vector<std::unique_ptr<TierNode>> open;
+  const auto take_children = [&](TierNode& node) {
+    for (auto& [tokens, child] : node.children) open.push_back(std::move(child));
+    node.children.clear();
+  };
+  take_children(root_);
+  while (!open.empty()) {
+    const std::unique_ptr<TierNode> node = std::move(open.back());
+    open.pop_back();
+    take_children(*node);
+  }
+}
+
+const TierNode* TierIndex::walk(std::span<const TokenId> key) const {
+  const TierNode* node = &root_;
+  std::vector<TokenId> page;
+  const auto step = static_cast<std::size_t>(page_tokens_);
+  for (; key.size() >= step; key = key.subspan(step)) {
+    page.assign(key.begin(), key.begin() + static_cast<std::ptrdiff_t>(step));
+    const auto child = node->children.find(page);
+    if (child == node->children.end()) break;
+    node = child->second.get();
+  }
+  return node;
+}
+
+TierNode& TierIndex::grow(std::span<const TokenId> key) {
+  TierNode* node = &root_;
+  const auto step = static_cast<std::size_t>(page_tokens_);
+  for (; key.size() >= step; key = key.subspan(step)) {
+    const auto end = key.begin() + static_cast<std::ptrdiff_t>(step);
+    auto [child, is_new] = node->children.try_emplace(std::vector<TokenId>(key.begin(), end));
+    if (is_new) {
+      child->second = std::make_unique<TierNode>();
+      child->second->parent = node;
+      child->second->tokens = &child->first;
+      child->second->pages = node->pages + 1;
+      child->second->groups.resize(layout_.groups.size());
+      ++nodes_;
+    }
+    node = child->second.get();
+  }
+  return *node;
+}
+
+TierEntry* TierIndex::find(std::span<const TokenId> key, Precision precision) const {
+  const TierNode* node = walk(key);
+  const auto tail = key.subspan(static_cast<std::size_t>(node->pages * page_tokens_));
+  for (const auto& entry : node->entries) {
+    if (entry->precision == precision &&
+        std::equal(tail.begin(), tail.end(), entry->tail.begin(), entry->tail.end())) {
+      return entry.get();
+    }
+  }
+  return nullptr;
+}
+
+/// Units of the first hit.length tokens, of which `node` has the last full page.
+void TierIndex::collect(const TierNode* node, TierEntry* entry, TierHit& hit) const {
+  std::vector<const TierNode*> path(static_cast<std::size_t>(node->pages));
+  for (; node->parent != nullptr; node = node->parent) {
+    path[static_cast<std::size_t>(node->pages - 1)] = node;
+  }
+  for (std::size_t group = 0; group < layout_.groups.size(); ++group) {
+    const auto view = ViewId{static_cast<std::int32_t>(group)};
+    for (const std::int32_t page : held_pages(layout_, index(view), hit.length)) {
+      const auto at = static_cast<std::size_t>(page);
+      StoredUnit* const stored = at < path.size() ? &const_cast<TierNode*>(path[at])->groups[group]
+                                                  : &entry->last_page[group];
+      hit.units.push_back({.view = view, .page = page, .stored = stored});
+    }
+  }
+  if (entry == nullptr || !is_recurrent(layout_)) return;
+  const bool exact = entry->precision == Precision::exact;
+  hit.units.push_back({.view = exact ? layout_.slot_view() : layout_.packed_view(),
+                       .page = 0,
+                       .stored = &entry->state});
+}
+
+bool TierIndex::is_whole(std::span<const TierUnit> units) {
+  return std::all_of(units.begin(), units.end(),
+                     [](const TierUnit& unit) { return !unit.stored->extents.empty(); });
+}
+
+/// Of a node on the way of the key, the deepest entry that is on it too.
+TierEntry* TierIndex::deepest(const TierNode& node, std::span<const TokenId> key) const {
+  const auto begin = static_cast<std::size_t>(node.pages * page_tokens_);
+  if (key.size() < begin) return nullptr;
+  const auto rest = key.subspan(begin);
+  TierEntry* found = nullptr;
+  for (const auto& entry : node.entries) {
+    const bool fits = entry->tail.size() <= rest.size() &&
+                      std::equal(entry->tail.begin(), entry->tail.end(), rest.begin());
+    if (fits && (found == nullptr || entry->length > found->length)) found = entry.get();
+  }
+  return found;
+}
+
+TierHit TierIndex::match(std::span<const TokenId> prompt, std::int32_t limit) const {
+  prompt = prompt.first(std::min(prompt.size(), static_cast<std::size_t>(std::max(limit, 0))));
+  const TierNode* node = walk(prompt);
+  if (!is_recurrent(layout_) && node->pages > 0) {
+    TierHit hit{.length = node->pages * page_tokens_};
+    collect(node, nullptr, hit);
+    if (is_whole(hit.units)) return hit;
+  }
+  for (; node != nullptr; node = node->parent) {
+    TierEntry* const entry = deepest(*node, prompt);
+    if (entry == nullptr) continue;
+    TierHit hit{.length = entry->length,
+                .precision = entry->precision,
+                .place = entry->place,
+                .entry = entry};
+    hit.units = units(*entry);
+    if (is_whole(hit.units)) return hit;
+  }
+  return {};
+}
+
+std::int32_t TierIndex::known(std::span<const TokenId> prompt) const {
+  return walk(prompt)->pages * page_tokens_;
+}
+
+std::vector<TierUnit> TierIndex::units(TierEntry& entry) const {
+  TierHit hit{.length = entry.length};
+  collect(entry.node, &entry, hit);
+  return std::move(hit.units);
+}
+
+TierEntry& TierIndex::add(std::span<const TokenId> key, Precision precision, SnapshotPlace place) {
+  TierNode& node = grow(key);
+  const auto tail = key.subspan(static_cast<std::size_t>(node.pages * page_tokens_));
+  node.entries.push_back(std::make_unique<TierEntry>());
+  TierEntry& entry = *node.entries.back();
+  entry.node = &node;
+  entry.tail.assign(tail.begin(), tail.end());
+  entry.length = static_cast<std::int32_t>(key.size());
+  entry.precision = precision;
+  entry.place = place;
+  entry.last_page.resize(layout_.groups.size());
+  for (const TierUnit& unit : units(entry)) ++unit.stored->users;
+  rank(entry, 0);
+  return entry;
+}
+
+std::vector<TokenId> TierIndex::key(const TierEntry& entry) const {
+  std::vector<TokenId> tokens(static_cast<std::size_t>(entry.length));
+  auto end = std::copy_backward(entry.tail.begin(), entry.tail.end(), tokens.end());
+  for (const TierNode* node = entry.node; node->parent != nullptr; node = node->parent) {
+    end = std::copy_backward(node->tokens->begin(), node->tokens->end(), end);
+  }
+  return tokens;
+}
+
+const TierEntry* TierIndex::above(const TierEntry& entry) const {
+  const std::vector<TokenId> tokens = key(entry);
+  const auto way = std::span(tokens).first(tokens.size() - 1);
+  const TierEntry* found = nullptr;
+  for (const TierNode* node = entry.node; node != nullptr && found == nullptr;
+       node = node->parent) {
+    found = deepest(*node, way);
+  }
+  return found;
+}
+
+void TierIndex::remove(TierEntry& entry, const std::function<void(StoredUnit&)>& frees) {
+  for (const TierUnit& unit : units(entry)) {
+    if (--unit.stored->users > 0) continue;
+    if (!unit.stored->extents.empty()) frees(*unit.stored);
+    unit.stored->extents.clear();
+  }
+  by_rank_.erase(entry.rank);
+  TierNode* const node = entry.node;
+  std::erase_if(node->entries, [&](const auto& other) { return other.get() == &entry; });
+  prune(node);
+}
+
+void TierIndex::prune(TierNode* node) {
+  while (node->parent != nullptr && node->entries.empty() && node->children.empty()) {
+    TierNode* const parent = node->parent;
+    parent->children.erase(parent->children.find(*node->tokens));
+    --nodes_;
+    node = parent;
+  }
+}
+
+void TierIndex::rank(TierEntry& entry, double value) {
+  by_rank_.erase(entry.rank);
+  entry.rank = {value, ++ranked_};
+  by_rank_.emplace(entry.rank, &entry);
+}
+
+TierEntry* TierIndex::first(const TierEntry* keep) const {
+  for (const auto& [rank, entry] : by_rank_) {
+    if (entry != keep) return entry;
+  }
+  return nullptr;
+}
+
+std::size_t TierIndex::bytes() const {
+  const std::size_t unit = sizeof(StoredUnit) + 2 * sizeof(Extent) + 16;
+  const std::size_t node = sizeof(TierNode) + 96 + layout_.groups.size() * unit +
+                           static_cast<std::size_t>(page_tokens_) * sizeof(TokenId);
+  const std::size_t entry = sizeof(TierEntry) + 160 + layout_.groups.size() * unit;
+  return nodes_ * node + entries() * entry;
+}
+
+void TierIndex::audit() const {
+  std::map<const StoredUnit*, std::int32_t> users;
+  for (const auto& [rank, entry] : by_rank_) {
+    require(entry->rank == rank, "tier: an entry knows its rank");
+    for (const TierUnit& unit : units(*entry)) ++users[unit.stored];
+  }
+  for (const auto& [unit, count] : users) require(unit->users == count, "tier: users are counted");
+  std::size_t nodes = 0, entries = 0;
+  std::vector<const TierNode*> open = {&root_};
+  while (!open.empty()) {
+    const TierNode* const node = open.back();
+    open.pop_back();
+    entries += node->entries.size();
+    for (const StoredUnit& unit : node->groups) {
+      require(users.contains(&unit) || (unit.users == 0 && unit.extents.empty()),
+              "tier: what nobody needs is not stored");
+    }
+    for (const auto& [tokens, child] : node->children) {
+      require(child->parent == node && child->pages == node->pages + 1,
+              "tier: nodes hang together");
+      require(!child->children.empty() || !child->entries.empty(), "tier: every leaf has an entry");
+      ++nodes;
+      open.push_back(child.get());
+    }
+  }
+  require(nodes == nodes_ && entries == by_rank_.size(), "tier: nodes and entries are counted");
+}
+
+}  // namespace hyb

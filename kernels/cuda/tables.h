@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "kernels/cuda/ptx.h"
+
+namespace hyb::kernels::cuda {
+
+/// The span that has `token`, for a whole warp. Spans behind the last token are empty.
+__device__ __forceinline__ int span_of(const std::int32_t* span_begin, int spans, int token) {
+  unsigned begun = 0;
+  for (int i = static_cast<int>(threadIdx.x) % warp_size; i < spans; i += warp_size) {
+    begun += span_begin[i] <= token ? 1U : 0U;
+  }
+  return static_cast<int>(reduce_add(begun)) - 1;
+}
+
+/// The same by a whole block; `spans` for a token behind the last span.
+__device__ __forceinline__ int span_of_by_block(const std::int32_t* span_begin, int spans,
+                                                int token) {
+  int begun = 0;
+  for (int first = 0; first <= spans; first += static_cast<int>(blockDim.x)) {
+    const int i = first + static_cast<int>(threadIdx.x);
+    begun += sync_block_count(i <= spans && span_begin[i] <= token);
+  }
+  return begun - 1;
+}
+
+/// What the tables tell of a span, and how it stands to its neighbours: see CausalConv for chains.
+struct SpanEntry {
+  int first, last;  ///< tokens first .. last-1
+  int read_slot, write_slot;
+  bool is_continued;  ///< it goes on where the span before it ends
+  bool goes_on;       ///< the next one goes on where it ends
+};
+
+/// Params has the tables span_begin, read_slot and write_slot.
+template <typename Params>
+__device__ __forceinline__ SpanEntry span_at(const Params& p, int span, int spans) {
+  const int first = p.span_begin[span], last = p.span_begin[span + 1];
+  const int from = p.read_slot[span], to = p.write_slot[span];
+  const int before = span > 0 ? p.write_slot[span - 1] : -1;
+  const int behind = span + 1 < spans ? p.read_slot[span + 1] : -1;
+  return {first, last, from, to, from >= 0 && from == before, to >= 0 && to == behind};
+}
+
+/// The token behind the chain that begins with the span, which may be all of it.
+template <typename Params>
+__device__ __forceinline__ int end_of_chain(const Params& p, int index, SpanEntry span, int spans) {
+  while (span.goes_on) span = span_at(p, ++index, spans);
+  return span.last;
+}
+
+/// Where the elements of a page lie on the device: kv head after kv head, each with its keys
+/// [page_tokens][head_dim], then its values [page_tokens][head_dim]. Plain rows, so that 16 bytes
+/// of one are a copy or a matrix operand. In elements.
+struct KvPage {
+  int head_dim, page_tokens;
+
+  __host__ __device__ std::int64_t key(int kv_head, int place) const {
+    const std::int64_t keys = static_cast<std::int64_t>(page_tokens) * head_dim;
+    return 2 * keys * kv_head + static_cast<std::int64_t>(place) * head_dim;
+  }
+  /// From a key to its value.
+  __host__ __device__ std::int64_t value_offset() const {
+    return static_cast<std::int64_t>(page_tokens) * head_dim;
+  }
+};
+
+}  // namespace hyb::kernels::cuda

@@ -1,0 +1,115 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "core/base/dtype.h"
+#include "kernels/weight.h"
+#include "kernels/weight_code.h"
+
+namespace hyb::kernels {
+
+/// Where things lie in the panels of WeightFormat::panels. Seen as 32-bit words both types are
+/// alike: a word is one f32, or two bf16 of neighbouring k, and a panel is [words][64].
+struct PanelShape {
+  std::int64_t panels;  ///< per expert
+  std::int64_t words;   ///< per output row
+
+  std::int64_t panel_bytes() const { return words * Weight::panel_rows * 4; }
+  std::int64_t expert_bytes() const { return panels * panel_bytes(); }
+};
+
+inline PanelShape panel_shape(DType dtype, std::int64_t rows, std::int64_t columns) {
+  const std::int64_t panels = (rows + Weight::panel_rows - 1) / Weight::panel_rows;
+  return {panels, dtype == DType::bf16 ? (columns + 1) / 2 : columns};
+}
+
+/// Writes all panels of a source to `out`, which holds experts * expert_bytes().
+void pack_panels(Queue& queue, const WeightSource& source, DType dtype, std::byte* out);
+
+/// Where things lie in a weight with codes on a card. An expert is the codes of all its rows, then
+/// the scales of all its rows; a row is chunks of 128 columns, the last one filled up with codes of
+/// 0. A chunk's columns stand as the matrix instructions want them: for each of 4 lanes q what it
+/// takes of the chunk's 4 groups of 32 columns, and of a group the pairs of columns 2q, 8+2q, 16+2q
+/// and 24+2q:
+///   codes   4 bits  64 bytes of a chunk   [q][group][pair], the pair's first code in the low half
+///           8 bits  128 bytes             [q][group][pair][2]
+///   scales  bf16, 4 of a chunk; with fp8 one f32
+struct CodedRowsShape {
+  WeightCode code;
+  std::int64_t rows, columns;  ///< of an expert
+
+  static constexpr std::int64_t chunk_columns = 128;
+
+  std::int64_t chunks() const { return (columns + chunk_columns - 1) / chunk_columns; }
+  std::int64_t chunk_bytes() const { return code == WeightCode::q4 ? 64 : 128; }
+  std::int64_t chunk_scale_bytes() const { return code == WeightCode::fp8 ? 4 : 8; }
+  std::int64_t row_bytes() const { return chunks() * chunk_bytes(); }
+  std::int64_t row_scale_bytes() const { return chunks() * chunk_scale_bytes(); }
+  std::int64_t codes_bytes() const { return rows * row_bytes(); }
+  std::int64_t expert_bytes() const {
+    return codes_bytes() + (rows * row_scale_bytes() + 15) / 16 * 16;
+  }
+};
+
+/// Place of column k in the codes of its chunk, counted in codes.
+constexpr std::int64_t place_in_chunk(std::int64_t k) {
+  return k % 8 / 2 * 32 + k / 32 * 8 + k % 32 / 8 * 2 + k % 2;
+}
+
+/// Where things lie in the panels of a weight with codes. A panel is 64 outputs by all columns, as
+/// groups of columns behind each other: first the group's 64 scales, then its columns by eights,
+/// the last one filled up with codes of 0. Eight columns k of 16 outputs n are
+///   8 bits  128 bytes  [k/4][n%16/4][k/2%2][n%4][k%2]: a lane's low and high 8 bytes, each
+///                      widened to 16 bits, are two vectors of pairs of k
+///   4 bits  64 bytes   [n][k%2] words of 16 bits, k/2 counting their codes from the low end
+/// and the four sixteenths of the outputs stand behind each other.
+struct CodedShape {
+  WeightCode code;
+  std::int64_t panels;   ///< per expert
+  std::int64_t columns;  ///< K
+  std::int64_t group;    ///< columns that share a scale, a multiple of 8
+
+  std::int64_t scale_bytes() const { return code == WeightCode::fp8 ? 4 : 2; }
+  std::int64_t scales_bytes() const { return scale_bytes() * Weight::panel_rows; }
+  /// Of eight columns.
+  std::int64_t eight_bytes() const { return code == WeightCode::q4 ? 256 : 512; }
+  std::int64_t groups() const { return (columns + group - 1) / group; }
+  std::int64_t group_bytes() const { return scales_bytes() + group / 8 * eight_bytes(); }
+  std::int64_t panel_bytes() const {
+    return groups() * scales_bytes() + (columns + 7) / 8 * eight_bytes();
+  }
+  std::int64_t expert_bytes() const { return panels * panel_bytes(); }
+};
+
+/// Columns of a group that hold numbers.
+inline std::int64_t columns_of(const CodedShape& shape, std::int64_t g) {
+  return std::min(shape.group, shape.columns - g * shape.group);
+}
+
+CodedShape coded_shape(WeightCode code, std::int64_t rows, std::int64_t columns,
+                       std::int64_t group);
+
+/// Of a weight in panels.
+CodedShape coded_shape(const Weight& weight);
+
+/// Columns that share a scale where `source` is stored by `code`. Throws Error(model) for published
+/// scales of other blocks than 128 columns, or whole rows.
+std::int64_t group_of(WeightCode code, const WeightSource& source);
+
+/// Writes all panels of a source to `out`, which holds experts * expert_bytes().
+void pack_coded_panels(Queue& queue, const WeightSource& source, const CodedShape& shape,
+                       std::byte* out);
+
+/// What code stands for 0.
+constexpr std::uint8_t zero_code(WeightCode code) { return code == WeightCode::q4 ? 7 : 0; }
+
+/// The code of row n of the panel and column k.
+std::uint8_t code_at(const CodedShape& shape, const std::byte* panel, std::int64_t n,
+                     std::int64_t k);
+
+/// Row n of the panel as `columns` floats.
+void read_coded_row(const CodedShape& shape, const std::byte* panel, std::int64_t n, float* out);
+
+}  // namespace hyb::kernels

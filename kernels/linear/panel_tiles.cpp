@@ -1,0 +1,112 @@
+#include "kernels/linear/panel_tiles.h"
+
+#include <cstring>
+
+#include "kernels/floats.h"
+
+namespace hyb::kernels {
+namespace {
+
+/// The meaning of PanelTile, for panels of T.
+template <typename T>
+void tile_plain(const PanelTile& tile) {
+  constexpr std::int64_t per_word = sizeof(float) / sizeof(T);
+  const T* const panel = static_cast<const T*>(tile.panel);
+  for (std::int64_t r = 0; r < tile.count; ++r) {
+    float* const sums = tile.sums + r * 64;
+    for (int n = 0; n < 64 && tile.first; ++n) sums[n] = 0.0F;
+    const T* const row = static_cast<const T*>(tile.rows[r]);
+    for (std::int64_t k = 0; k < tile.columns; ++k) {
+      const T* const word = panel + k / per_word * 64 * per_word + k % per_word;
+      const float x = to_float(row[k]);
+      for (int n = 0; n < 64; ++n) sums[n] += x * to_float(word[n * per_word]);
+    }
+  }
+}
+
+template <typename T>
+void row_plain(const PanelRow& row) {
+  T* const y = static_cast<T*>(row.y);
+  for (std::int64_t n = 0; n < row.columns; ++n) {
+    const float scaled = row.scale * row.sums[n];
+    y[n] = from_float<T>(row.add ? to_float(y[n]) + scaled : scaled);
+  }
+}
+
+}  // namespace
+
+void panel_tile_bf16_plain(const PanelTile& tile) { tile_plain<bf16>(tile); }
+void panel_tile_f32_plain(const PanelTile& tile) { tile_plain<float>(tile); }
+
+void panel_row_plain(const PanelRow& row) {
+  if (row.y_is_bf16) return row_plain<bf16>(row);
+  row_plain<float>(row);
+}
+
+namespace {
+
+/// The bf16 of column k of an eight and output n, as CodedShape places it.
+std::uint16_t level_of(const CodedTile& tile, const std::uint8_t* eight, int n, int k) {
+  if (tile.has_nibbles) {
+    std::uint16_t word;
+    std::memcpy(&word, eight + n * 4 + k % 2 * 2, sizeof(word));
+    return static_cast<const std::uint16_t*>(tile.table)[word >> (k / 2 * 4) & 15];
+  }
+  const auto* const low = static_cast<const std::uint8_t*>(tile.table);
+  const int in_vector = n % 16 / 4 * 16 + k / 2 % 2 * 8 + n % 4 * 2 + k % 2;
+  const unsigned code = eight[n / 16 * 128 + k / 4 * 64 + in_vector];
+  const unsigned size = code & 0x7fU;
+  return static_cast<std::uint16_t>((low[128 + size] | (code & 0x80U)) << 8 | low[size]);
+}
+
+float scale_of(const CodedTile& tile, const std::byte* scales, int n) {
+  if (tile.scales_are_f32) {
+    float scale;
+    std::memcpy(&scale, scales + n * 4, sizeof(scale));
+    return scale;
+  }
+  bf16 scale;
+  std::memcpy(&scale, scales + n * 2, sizeof(scale));
+  return to_float(scale);
+}
+
+}  // namespace
+
+void read_levels_plain(const CodedTile& tile) {
+  const std::int64_t eight_bytes = tile.has_nibbles ? 256 : 512;
+  auto* const levels = static_cast<std::uint16_t*>(tile.levels);
+  for (std::int64_t k = 0; k < (tile.columns + 1) / 2 * 2; ++k) {
+    const auto* const group =
+        static_cast<const std::uint8_t*>(tile.groups) + k / tile.group * tile.group_bytes;
+    const auto* const eight = group + tile.scales_bytes + k % tile.group / 8 * eight_bytes;
+    for (int n = 0; n < 64; ++n) {
+      levels[k / 2 * 128 + n * 2 + k % 2] = level_of(tile, eight, n, static_cast<int>(k % 8));
+    }
+  }
+}
+
+void coded_tile_plain(const CodedTile& tile) {
+  const auto* group = static_cast<const std::byte*>(tile.groups);
+  for (std::int64_t i = 0; tile.first && i < tile.count * 64; ++i) tile.sums[i] = 0.0F;
+  for (std::int64_t k = 0; k < tile.columns; k += tile.group, group += tile.group_bytes) {
+    const void* rows[panel_tile_rows];
+    float sums[panel_tile_rows * 64];
+    for (std::int64_t r = 0; r < tile.count; ++r) {
+      rows[r] = static_cast<const bf16*>(tile.rows[r]) + k;
+    }
+    const std::int64_t left = tile.columns - k;
+    panel_tile_bf16_plain({.rows = rows,
+                           .count = tile.count,
+                           .panel = static_cast<const bf16*>(tile.levels) + k * 64,
+                           .columns = left < tile.group ? left : tile.group,
+                           .sums = sums,
+                           .first = true,
+                           .soon = nullptr,
+                           .soon_lines = 0});
+    for (std::int64_t i = 0; i < tile.count * 64; ++i) {
+      tile.sums[i] += scale_of(tile, group, static_cast<int>(i % 64)) * sums[i];
+    }
+  }
+}
+
+}  // namespace hyb::kernels

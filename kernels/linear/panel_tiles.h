@@ -1,0 +1,86 @@
+#pragma once
+
+#include <cstdint>
+
+namespace hyb::kernels {
+
+/// One panel times a few rows over a run of k:
+///
+///   sums[r][n] = (first ? 0 : sums[r][n]) + sum over k of rows[r][k] * panel[k][n]     n = 0..63
+///
+/// Each sum is one chain over ascending k (pairs of k), whatever `count` is, so that cutting k into
+/// runs (of even length for bf16) and rows into tiles changes no bit.
+struct PanelTile {
+  const void* const* rows;  ///< `count` pointers to the rows' first element of this run
+  std::int64_t count;       ///< 1 to panel_tile_rows
+  const void* panel;        ///< its first word of this run
+  std::int64_t columns;     ///< length of the run; an odd one ends the rows
+  float* sums;              ///< [count][64]
+  bool first;
+  const void* soon;         ///< where bytes begin that will be wanted next: hints, never read
+  std::int64_t soon_lines;  ///< so many lines (64 bytes) of them to ask for at every word: 0 to 4
+};
+
+constexpr std::int64_t panel_tile_rows = 6;
+
+void panel_tile_bf16_avx512(const PanelTile& tile);
+void panel_tile_f32_avx512(const PanelTile& tile);
+void panel_tile_bf16_avx2(const PanelTile& tile);
+void panel_tile_f32_avx2(const PanelTile& tile);
+void panel_tile_bf16_plain(const PanelTile& tile);
+void panel_tile_f32_plain(const PanelTile& tile);
+
+/// One row of 64 sums to where it belongs: y[n] = (add ? y[n] : 0) + scale * sums[n], rounded once.
+struct PanelRow {
+  const float* sums;
+  std::int64_t columns;  ///< 1 to 64 are written
+  void* y;
+  bool y_is_bf16;  ///< else f32
+  bool add;
+  float scale;
+};
+
+void panel_row_avx512(const PanelRow& row);
+void panel_row_avx2(const PanelRow& row);
+void panel_row_plain(const PanelRow& row);
+
+/// One panel of codes times a few rows of bf16 over a run of k that begins and ends with a group or
+/// with K:
+///
+///   sums[r][n] = (first ? 0 : sums[r][n]) + sum over groups g of
+///                scale[g][n] * (sum over k of g of rows[r][k] * level[k][n])            n = 0..63
+///
+/// A group's sum is one chain over ascending k (pairs of k) from 0, and so are the groups',
+/// whatever `count` is and wherever the levels come from.
+struct CodedTile {
+  const void* const* rows;   ///< `count` pointers to the rows' first element of this run
+  std::int64_t count;        ///< 1 to panel_tile_rows
+  const void* groups;        ///< of the panel, the first one of this run
+  std::int64_t columns;      ///< length of the run
+  std::int64_t group;        ///< columns that share a scale
+  std::int64_t group_bytes;  ///< from one group to the next
+  std::int64_t scales_bytes;
+  bool scales_are_f32;  ///< else bf16
+  bool has_nibbles;     ///< codes of 4 bits, else of 8
+  const void* table;    ///< of levels, as codes.h makes them: nibble_levels or byte_levels
+  void* levels;         ///< room for the run's levels as a panel of bf16: [ceil(columns/2)][64][2]
+  float* sums;          ///< [count][64]
+  bool first;
+};
+
+/// Writes `levels`, reads neither rows nor sums.
+void read_levels_avx512(const CodedTile& tile);
+void read_levels_avx2(const CodedTile& tile);
+void read_levels_plain(const CodedTile& tile);
+
+/// Writes `sums`, from levels that are there.
+void coded_tile_avx512(const CodedTile& tile);
+void coded_tile_avx2(const CodedTile& tile);
+void coded_tile_plain(const CodedTile& tile);
+
+/// The same straight from the codes, for up to coded_few_rows: the levels never leave the
+/// registers.
+constexpr std::int64_t coded_few_rows = 4;
+void coded_few_avx512(const CodedTile& tile);
+
+}  // namespace hyb::kernels

@@ -1,0 +1,429 @@
+#pragma once
+
+#include "kernels/linear/codes.h"
+#include "kernels/simd/math.h"
+#include "kernels/simd/routes.h"
+
+/// The two small matrix products of attention over one tile of keys, as register tiles of R rows by
+/// some vectors. Every element is summed over units in order, whatever R is.
+namespace hyb::kernels {
+namespace {
+
+constexpr int segment_keys = 16;  ///< so many neighbouring keys lie in one page
+constexpr int tile_vectors = 4;
+constexpr int tile_keys = tile_vectors * lanes;
+constexpr int tile_segments = tile_keys / segment_keys;
+constexpr int rows_at_once = registers == 32 ? 6 : 2;
+constexpr std::int64_t tile_rows_max = 32;
+
+template <typename T>
+constexpr int unit_size = sizeof(T) == 4 ? 1 : 2;
+
+/// Where a tile's keys and values begin, segment by segment; in units of T (unit_size<T>).
+template <typename T>
+struct TilePages {
+  const T* keys[tile_segments];
+  const T* values[tile_segments];
+  std::int64_t key_stride;    ///< from unit to unit of dimensions
+  std::int64_t value_stride;  ///< from unit to unit of positions
+};
+
+template <typename T>
+using Weights = T[tile_rows_max][tile_keys];
+using Scores = float[tile_rows_max][tile_keys];
+
+/// scores[r] = scale * q[r] . key, for `R` rows and all keys of the tile.
+template <int R, typename T>
+void score(const T* const* q, const TilePages<T>& tile, std::int64_t head_dim, float scale,
+           float (*scores)[tile_keys]) {
+  Vec sums[R][tile_vectors];
+  for (auto& row : sums) {
+    for (Vec& each : row) each = zeros();
+  }
+  constexpr int size = unit_size<T>;
+  for (std::int64_t u = 0; u < head_dim / size; ++u) {
+    Unit<T> keys[tile_vectors];
+    for (int v = 0; v < tile_vectors; ++v) {
+      const int key = v * lanes;
+      keys[v] = load_units(tile.keys[key / segment_keys] + u * tile.key_stride +
+                           key % segment_keys * size);
+    }
+    for (int r = 0; r < R; ++r) {
+      const Unit<T> x = broadcast_unit(q[r] + u * size);
+      for (int v = 0; v < tile_vectors; ++v) sums[r][v] = dot(sums[r][v], x, keys[v]);
+    }
+  }
+  for (int r = 0; r < R; ++r) {
+    for (int v = 0; v < tile_vectors; ++v) {
+      store(scores[r] + v * lanes, sums[r][v] * broadcast(scale));
+    }
+  }
+}
+
+/// sums[r][d] += weight * value over the first `keys` keys of the tile, for V vectors from
+/// dimension d on. A pair with one key only counts its first.
+template <int R, int V, typename T, typename Lanes>
+void add_values(const T (*weights)[tile_keys], const TilePages<T>& tile, std::int64_t d, int keys,
+                Lanes part, float* sums, std::int64_t record) {
+  constexpr int size = unit_size<T>;
+  Vec acc[R][V];
+  for (int r = 0; r < R; ++r) {
+    for (int v = 0; v < V; ++v) acc[r][v] = load(sums + r * record + d + v * lanes, part);
+  }
+  const auto add = [&](int key, auto values_of) {
+    const T* const at =
+        tile.values[key / segment_keys] + key % segment_keys / size * tile.value_stride + d * size;
+    Unit<T> values[V];
+    for (int v = 0; v < V; ++v) values[v] = values_of(load_units(at + v * lanes * size, part));
+    for (int r = 0; r < R; ++r) {
+      const Unit<T> weight = broadcast_unit(weights[r] + key);
+      for (int v = 0; v < V; ++v) acc[r][v] = dot(acc[r][v], weight, values[v]);
+    }
+  };
+  int key = 0;
+  for (; key + size <= keys; key += size) add(key, [](Unit<T> values) { return values; });
+  if constexpr (size == 2) {
+    if (key < keys) add(key, [](Unit<T> values) { return first_of_pairs(values); });
+  }
+  for (int r = 0; r < R; ++r) {
+    for (int v = 0; v < V; ++v) store(sums + r * record + d + v * lanes, acc[r][v], part);
+  }
+}
+
+/// Calls body.operator()<R>(first row) so that R rows at a time cover begin .. end-1.
+template <int R, typename Body>
+void in_rows(std::int64_t begin, std::int64_t end, Body&& body) {
+  for (; begin + R <= end; begin += R) body.template operator()<R>(begin);
+  if constexpr (R > 1) in_rows<R - 1>(begin, end, body);
+}
+
+template <typename T>
+void score_rows(const T* const* q, const TilePages<T>& tile, std::int64_t head_dim, float scale,
+                std::int64_t begin, std::int64_t end, Scores& scores) {
+  in_rows<rows_at_once>(begin, end, [&]<int R>(std::int64_t row) {
+    score<R>(q + row, tile, head_dim, scale, scores + row);
+  });
+}
+
+/// Rows begin .. end-1 all see the first `keys` keys of the tile.
+template <typename T>
+void add_rows(const Weights<T>& weights, const TilePages<T>& tile, std::int64_t head_dim, int keys,
+              std::int64_t begin, std::int64_t end, float* records, std::int64_t record) {
+  in_rows<rows_at_once>(begin, end, [&]<int R>(std::int64_t row) {
+    std::int64_t d = 0;
+    float* const sums = records + row * record;
+    for (; d + tile_vectors * lanes <= head_dim; d += tile_vectors * lanes) {
+      add_values<R, tile_vectors>(weights + row, tile, d, keys, Full{}, sums, record);
+    }
+    for (; d < head_dim; d += lanes) {
+      add_values<R, 1>(weights + row, tile, d, keys, Part(head_dim - d), sums, record);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace hyb::kernels
+
+/// The keys and values of one tile as both products take them. Included behind byte_levels_*.h.
+namespace hyb::kernels {
+namespace {
+
+/// As they stand in the pages.
+template <typename K>
+struct TileOperands {
+  /// `soon` is called for what comes next.
+  template <typename Soon>
+  const TilePages<K>& of(const TilePages<K>& pages, std::int64_t, Soon) {
+    return pages;
+  }
+};
+
+/// Codes are widened tile by tile, once for all rows: what comes from memory is the codes. They lie
+/// in pieces too short for the machine to foresee, so the next tile's are asked for meanwhile.
+template <>
+struct TileOperands<e4m3> {
+  static constexpr std::int64_t head_dim_max = 512;
+  static constexpr std::int64_t codes = segment_keys * 2;  ///< of a unit and segment, side by side
+
+  template <typename Soon>
+  const TilePages<bf16>& of(const TilePages<e4m3>& pages, std::int64_t head_dim, Soon soon) {
+    const std::int64_t size = segment_keys * head_dim;
+    const TilePages<e4m3> next = soon();
+    for (int i = 0; i < tile_segments; ++i) {
+      widen(pages.keys[i], next.keys[i], pages.key_stride, head_dim / 2, keys + i * size);
+      widen(pages.values[i], next.values[i], codes, head_dim / 2, values + i * size);
+      tile.keys[i] = keys + i * size;
+      tile.values[i] = values + i * size;
+    }
+    tile.key_stride = codes;
+    tile.value_stride = 2 * head_dim;
+    return tile;
+  }
+
+  /// `count` times `codes`, `stride` apart, to places behind each other. An odd one is followed by
+  /// a copy of it.
+  void widen(const e4m3* from, const e4m3* soon, std::int64_t stride, std::int64_t count,
+             bf16* to) {
+    for (std::int64_t i = 0; i < count; i += 2) {
+      prefetch(soon + i * stride);
+      if (stride > codes) prefetch(soon + (i + 1) * stride);
+      const e4m3* const a = from + i * stride;
+      lookup.widen(a, i + 1 < count ? a + stride : a, to + i * codes);
+    }
+  }
+
+  ByteLookup lookup{&fp8_levels};
+  TilePages<bf16> tile;
+  alignas(64) bf16 keys[tile_keys * head_dim_max + codes], values[tile_keys * head_dim_max + codes];
+};
+
+constexpr std::int64_t run_keys = 512;
+constexpr float minus_infinity = -__builtin_inff();
+
+/// Elements of the rows that one call takes at most.
+constexpr std::int64_t row_elements_max = 30 * 128;
+static_assert(row_elements_max >= 12 * 256 && row_elements_max >= 6 * 512);
+
+template <typename K>
+struct TileScratch {
+  alignas(64) Scores scores;
+  alignas(64) Weights<KvOperand<K>> weights;
+  const KvOperand<K>* q[tile_rows_max];
+  TileOperands<K> operands;
+};
+
+/// Queries in the type in which keys meet them, where theirs is another.
+template <typename T, typename Q>
+struct ConvertedRows {
+  const Q* of(std::int64_t row, const T* q, std::int64_t head_dim) {
+    Q* const to = values + row * head_dim;
+    each_vector(head_dim,
+                [&](std::int64_t i, auto part) { store(to + i, load(q + i, part), part); });
+    return to;
+  }
+  alignas(64) Q values[row_elements_max];
+};
+template <typename T>
+struct ConvertedRows<T, T> {
+  const T* of(std::int64_t, const T* q, std::int64_t) { return q; }
+};
+
+template <typename T, typename K>
+std::int64_t position_of(const AttentionRows<T, K>& job, std::int64_t row) {
+  return job.position + (job.first_row + row) / job.group;
+}
+
+/// The first row whose position is at least `position`.
+template <typename T, typename K>
+std::int64_t first_row_at(const AttentionRows<T, K>& job, std::int64_t position) {
+  const std::int64_t row = (position - job.position) * job.group - job.first_row;
+  return row < 0 ? 0 : row > job.rows ? job.rows : row;
+}
+
+/// Segments beyond the last written key point to the first one: their scores are masked.
+template <typename T, typename K>
+void find_tile(const AttentionRows<T, K>& job, std::int64_t first_key, std::int64_t last_key,
+               TilePages<K>& tile) {
+  constexpr int size = unit_size<K>;
+  tile.key_stride = job.page_tokens * size;
+  tile.value_stride = job.head_dim * size;
+  for (int i = 0; i < tile_segments; ++i) {
+    std::int64_t key = first_key + i * segment_keys;
+    if (key > last_key) key = first_key;
+    const std::int64_t place = key % job.page_tokens;
+    const K* const page = job.pages + job.page_table[key / job.page_tokens] * job.page_stride;
+    tile.keys[i] = page + place * size;
+    tile.values[i] = page + job.head_dim * job.page_tokens + place * job.head_dim;
+  }
+}
+
+/// The parts of a row's record.
+struct Record {
+  float* sums;
+  float* weights;
+  float* largest;
+};
+
+Record record_at(float* records, std::int64_t row, std::int64_t head_dim) {
+  float* const sums = records + row * attention_record(head_dim);
+  return {sums, sums + head_dim, sums + head_dim + attention_lanes_max};
+}
+
+void shrink_by(Vec factor, const Record& record, std::int64_t head_dim) {
+  each_vector(head_dim, [&](std::int64_t i, auto part) {
+    store(record.sums + i, load(record.sums + i, part) * factor, part);
+  });
+  store(record.weights, load(record.weights) * factor);
+}
+
+/// Scores to weights exp(score - largest) of one row, whose record shrinks where the largest grew.
+/// Weights are summed as they are stored, so that they add up to one after the last division.
+template <typename T>
+void weigh_row(std::int64_t keys, float* scores, T* weights, const Record& record,
+               std::int64_t head_dim) {
+  for (std::int64_t i = keys; i < tile_keys; ++i) scores[i] = minus_infinity;
+  Vec score[tile_vectors];
+  for (int v = 0; v < tile_vectors; ++v) score[v] = load(scores + v * lanes);
+  const float tile_largest =
+      largest_of(larger(larger(score[0], score[1]), larger(score[2], score[3])));
+  if (tile_largest > *record.largest) {
+    shrink_by(exp(broadcast(*record.largest - tile_largest)), record, head_dim);
+    *record.largest = tile_largest;
+  }
+  const Vec largest = broadcast(*record.largest);
+  Vec sum = load(record.weights);
+  for (int v = 0; v < tile_vectors; ++v) {
+    store(weights + v * lanes, exp(score[v] - largest));
+    sum = sum + load(weights + v * lanes);
+  }
+  store(record.weights, sum);
+}
+
+template <typename T, typename K>
+void attend_tile(const AttentionRows<T, K>& job, std::int64_t first_key, TileScratch<K>& scratch,
+                 float* records) {
+  const std::int64_t record = attention_record(job.head_dim);
+  const std::int64_t begin = first_row_at(job, first_key);
+  const std::int64_t whole = first_row_at(job, first_key + tile_keys - 1);
+  const std::int64_t last_key = position_of(job, job.rows - 1), next_key = first_key + tile_keys;
+  TilePages<K> found;
+  find_tile(job, first_key, last_key, found);
+  const TilePages<KvOperand<K>>& tile = scratch.operands.of(found, job.head_dim, [&] {
+    TilePages<K> soon;
+    find_tile(job, next_key <= last_key ? next_key : first_key, last_key, soon);
+    return soon;
+  });
+  score_rows(scratch.q, tile, job.head_dim, job.scale, begin, job.rows, scratch.scores);
+  for (std::int64_t row = begin; row < job.rows; ++row) {
+    weigh_row(position_of(job, row) - first_key + 1, scratch.scores[row], scratch.weights[row],
+              record_at(records, row, job.head_dim), job.head_dim);
+  }
+  // Rows that end within the tile go one by one: what lies behind them is not theirs to multiply,
+  // not even by zero.
+  for (std::int64_t row = begin; row < whole; ++row) {
+    const int keys = static_cast<int>(position_of(job, row) - first_key + 1);
+    add_rows(scratch.weights, tile, job.head_dim, keys, row, row + 1, records, record);
+  }
+  add_rows(scratch.weights, tile, job.head_dim, tile_keys, whole, job.rows, records, record);
+}
+
+/// The keys of one run; rows that end before it stay empty.
+template <typename T, typename K>
+void attend_keys_of_run(const AttentionRows<T, K>& job, std::int64_t run, float* records) {
+  TileScratch<K> scratch;
+  ConvertedRows<T, KvOperand<K>> converted;
+  for (std::int64_t row = 0; row < job.rows; ++row) {
+    const std::int64_t at = job.first_row + row;
+    const T* const q = job.q + at / job.group * job.q_stride + at % job.group * job.head_dim;
+    scratch.q[row] = converted.of(row, q, job.head_dim);
+    const Record record = record_at(records, row, job.head_dim);
+    for (float* each = record.sums; each != record.largest; ++each) *each = 0.0F;
+    *record.largest = minus_infinity;
+  }
+  const std::int64_t last = position_of(job, job.rows - 1), end = (run + 1) * run_keys;
+  for (std::int64_t key = run * run_keys; key < end && key <= last; key += tile_keys) {
+    attend_tile(job, key, scratch, records);
+  }
+}
+
+void merge(const Record& total, const Record& part, std::int64_t head_dim) {
+  const float largest = *part.largest > *total.largest ? *part.largest : *total.largest;
+  const Vec add = exp(broadcast(*part.largest - largest));
+  shrink_by(exp(broadcast(*total.largest - largest)), total, head_dim);
+  each_vector(head_dim, [&](std::int64_t i, auto lanes_used) {
+    const Vec sums = fma(load(part.sums + i, lanes_used), add, load(total.sums + i, lanes_used));
+    store(total.sums + i, sums, lanes_used);
+  });
+  store(total.weights, fma(load(part.weights), add, load(total.weights)));
+  *total.largest = largest;
+}
+
+/// A row that ends before the run has nothing to merge.
+template <typename T, typename K>
+void merge_rows(const AttentionRows<T, K>& job, std::int64_t run, float* total, float* part) {
+  for (std::int64_t row = first_row_at(job, run * run_keys); row < job.rows; ++row) {
+    merge(record_at(total, row, job.head_dim), record_at(part, row, job.head_dim), job.head_dim);
+  }
+}
+
+template <typename T, typename K>
+void finish_rows(const AttentionRows<T, K>& job, float* records) {
+  for (std::int64_t row = 0; row < job.rows; ++row) {
+    const std::int64_t at = job.first_row + row;
+    T* const y = job.y + at / job.group * job.y_stride + at % job.group * job.head_dim;
+    const Record record = record_at(records, row, job.head_dim);
+    const Vec weights = broadcast(sum_of(load(record.weights)));
+    if (job.gate == nullptr) {
+      each_vector(job.head_dim, [&](std::int64_t i, auto part) {
+        store(y + i, load(record.sums + i, part) / weights, part);
+      });
+      continue;
+    }
+    const T* const gate =
+        job.gate + at / job.group * job.gate_stride + at % job.group * job.head_dim;
+    each_vector(job.head_dim, [&](std::int64_t i, auto part) {
+      const Vec ungated = as_stored<T>(load(record.sums + i, part) / weights);
+      store(y + i, ungated * sigmoid(load(gate + i, part)), part);
+    });
+  }
+}
+
+template <typename T, typename K>
+std::int64_t runs_of(const AttentionRows<T, K>& job) {
+  return position_of(job, job.rows - 1) / run_keys + 1;
+}
+
+template <typename T, typename K>
+void attend_all(const AttentionRows<T, K>& job) {
+  constexpr std::int64_t floats = 30 * attention_record(128);
+  static_assert(floats >= 12 * attention_record(256) && floats >= 6 * attention_record(512));
+  alignas(64) float total[floats], part[floats];
+  attend_keys_of_run(job, 0, total);
+  for (std::int64_t run = 1; run < runs_of(job); ++run) {
+    attend_keys_of_run(job, run, part);
+    merge_rows(job, run, total, part);
+  }
+  finish_rows(job, total);
+}
+
+template <typename T, typename K>
+void merge_all(const AttentionRows<T, K>& job, float* records, std::int64_t run_stride) {
+  for (std::int64_t run = 1; run < runs_of(job); ++run) {
+    merge_rows(job, run, records, records + run * run_stride);
+  }
+  finish_rows(job, records);
+}
+
+template <typename T, typename K>
+AttentionRoutes<T, K> all_routes() {
+  return {attend_all<T, K>, attend_keys_of_run<T, K>, merge_all<T, K>};
+}
+
+}  // namespace
+
+template <>
+AttentionRoutes<float, float> attention_routes<vector_isa>() {
+  return all_routes<float, float>();
+}
+template <>
+AttentionRoutes<float, bf16> attention_routes<vector_isa>() {
+  return all_routes<float, bf16>();
+}
+template <>
+AttentionRoutes<bf16, float> attention_routes<vector_isa>() {
+  return all_routes<bf16, float>();
+}
+template <>
+AttentionRoutes<bf16, bf16> attention_routes<vector_isa>() {
+  return all_routes<bf16, bf16>();
+}
+template <>
+AttentionRoutes<float, e4m3> attention_routes<vector_isa>() {
+  return all_routes<float, e4m3>();
+}
+template <>
+AttentionRoutes<bf16, e4m3> attention_routes<vector_isa>() {
+  return all_routes<bf16, e4m3>();
+}
+
+}  // namespace hyb::kernels

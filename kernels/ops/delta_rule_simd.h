@@ -1,0 +1,353 @@
+#pragma once
+
+#include "kernels/simd/math.h"
+#include "kernels/simd/routes.h"
+
+/// Columns of a state do not know of each other, so a thread takes a strip of them from a span's
+/// first token to its last, in a tile that stays in the first-level cache. For one token
+///
+///   m = S^T k   n = S^T q   d = beta (v - keep m)   y = keep n + (k.q) d   S <- keep S + k d^T
+///
+/// and the state that one token leaves is read for the next one in the same pass. What one column
+/// goes through is the same for any cut and any strip.
+namespace hyb::kernels {
+namespace delta_rule_simd {
+namespace {
+
+constexpr int chunk_tokens = 16;
+constexpr int rows_max = 256;
+constexpr int tile_vectors_max = registers / 8;    ///< of columns: 32 KB for 128 rows
+constexpr int direct_vectors_max = registers / 4;  ///< where one token needs no tile
+
+/// How far ahead of the state in use the next lines are asked for where one token meets memory: its
+/// run through a head is too short for the machine's own prefetch.
+constexpr std::int64_t elements_ahead = 2048;
+
+/// The keys and queries of a key head over a chunk, normalised, and their products.
+struct ChunkKeys {
+  alignas(64) float k[chunk_tokens * rows_max];
+  alignas(64) float q[chunk_tokens * rows_max];
+  float products[chunk_tokens];
+  std::int64_t stride;  ///< from token to token: whole vectors, zeros behind the rows
+};
+
+/// beta and keep of a head over a chunk.
+struct ChunkGates {
+  alignas(64) float beta[chunk_tokens];
+  alignas(64) float keep[chunk_tokens];
+};
+
+struct ChunkInputs {
+  ChunkKeys keys;
+  ChunkGates gates;
+  std::int64_t keys_token = -1, key_head = -1;  ///< what `keys` are of
+  std::int64_t gates_token = -1, head = -1;
+};
+
+struct Chunk {
+  std::int64_t first;
+  int tokens;
+};
+
+/// Which columns of which head, and what stands of them in memory.
+template <typename S>
+struct Strip {
+  std::int64_t head, column, columns;
+  const S* from;  ///< null: zeros
+  S* to;
+};
+
+float root(float value) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(value))); }
+
+/// 1 / sqrt(sum values^2 + eps)
+template <typename T>
+float inverse_length(const T* values, std::int64_t count, float eps) {
+  Vec sum = zeros();
+  each_vector(count, [&](std::int64_t i, auto part) {
+    const Vec a = load(values + i, part);
+    sum = fma(a, a, sum);
+  });
+  return 1.0F / root(sum_of(sum) + eps);
+}
+
+template <typename T, typename S>
+void load_keys(const DeltaRuleShare<T, S>& job, Chunk chunk, std::int64_t key_head,
+               ChunkKeys& out) {
+  out.stride = (job.rows + lanes - 1) / lanes * lanes;
+  for (int t = 0; t < chunk.tokens; ++t) {
+    const T* const q = job.q_of(chunk.first + t, key_head);
+    const T* const k = job.k_of(chunk.first + t, key_head);
+    const Vec q_scale = broadcast(inverse_length(q, job.rows, job.eps) * job.q_scale);
+    const Vec k_scale = broadcast(inverse_length(k, job.rows, job.eps));
+    Vec sum = zeros();
+    each_vector(job.rows, [&](std::int64_t i, auto part) {
+      const Vec a = load(k + i, part) * k_scale, b = load(q + i, part) * q_scale;
+      store(out.k + t * out.stride + i, a);
+      store(out.q + t * out.stride + i, b);
+      sum = fma(a, b, sum);
+    });
+    out.products[t] = sum_of(sum);
+  }
+}
+
+template <typename T, typename S>
+void load_gates(const DeltaRuleShare<T, S>& job, Chunk chunk, std::int64_t head, ChunkGates& out) {
+  alignas(64) float a[chunk_tokens] = {}, b[chunk_tokens] = {};
+  for (int t = 0; t < chunk.tokens; ++t) {
+    a[t] = scalar(job.a[(chunk.first + t) * job.a_stride + head]);
+    b[t] = scalar(job.b[(chunk.first + t) * job.b_stride + head]);
+  }
+  const Vec rate = zeros() - exp(broadcast(job.a_log[head]));
+  const Vec bias = broadcast(job.dt_bias[head]);
+  for (int t = 0; t < chunk.tokens; t += lanes) {
+    store(out.beta + t, sigmoid(load(b + t)));
+    store(out.keep + t, exp(rate * softplus(load(a + t) + bias)));
+  }
+}
+
+template <typename T, typename S>
+void load_inputs(const DeltaRuleShare<T, S>& job, Chunk chunk, std::int64_t head,
+                 ChunkInputs& inputs) {
+  const std::int64_t key_head = job.key_head_of(head);
+  if (inputs.keys_token != chunk.first || inputs.key_head != key_head) {
+    load_keys(job, chunk, key_head, inputs.keys);
+    inputs.keys_token = chunk.first;
+    inputs.key_head = key_head;
+  }
+  if (inputs.gates_token != chunk.first || inputs.head != head) {
+    load_gates(job, chunk, head, inputs.gates);
+    inputs.gates_token = chunk.first;
+    inputs.head = head;
+  }
+}
+
+/// What k and q find in V vectors of columns.
+template <int V>
+struct Found {
+  Vec by_k[V], by_q[V];
+};
+
+template <int V, bool FromMemory, typename From>
+Found<V> find(const From* from, std::int64_t stride, std::int64_t rows, const float* k,
+              const float* q) {
+  Found<V> found;
+  for (int v = 0; v < V; ++v) found.by_k[v] = found.by_q[v] = zeros();
+  for (std::int64_t i = 0; i < rows; ++i, from += stride) {
+    const Vec key = broadcast(k[i]), query = broadcast(q[i]);
+    for (int v = 0; v < V; ++v) {
+      if constexpr (FromMemory) prefetch(from + v * lanes + elements_ahead);
+      const Vec s = load(from + v * lanes);
+      found.by_k[v] = fma(s, key, found.by_k[v]);
+      found.by_q[v] = fma(s, query, found.by_q[v]);
+    }
+  }
+  return found;
+}
+
+/// What a token does to the state. Passed by value: what is read through a reference may be what a
+/// store to the tile has changed, and is read again.
+template <int V>
+struct Change {
+  Vec keep, delta[V];
+  const float* k;
+
+  template <typename S>
+  [[gnu::always_inline]] Vec apply(Vec s, Vec key, int v) const {
+    return as_stored<S>(fma(s, keep, key * delta[v]));
+  }
+};
+
+template <int V, typename S, typename From, typename To>
+void update(const From* from, To* to, std::int64_t stride, std::int64_t rows, Change<V> change) {
+  for (std::int64_t i = 0; i < rows; ++i, from += stride, to += stride) {
+    const Vec key = broadcast(change.k[i]);
+    for (int v = 0; v < V; ++v) {
+      store(to + v * lanes, change.template apply<S>(load(from + v * lanes), key, v));
+    }
+  }
+}
+
+/// The change of one token, and what the next one finds.
+template <int V, typename S>
+Found<V> update_and_find(float* tile, std::int64_t rows, Change<V> change, const float* k,
+                         const float* q) {
+  Found<V> found;
+  for (int v = 0; v < V; ++v) found.by_k[v] = found.by_q[v] = zeros();
+  for (std::int64_t i = 0; i < rows; ++i, tile += V * lanes) {
+    const Vec old_key = broadcast(change.k[i]), key = broadcast(k[i]), query = broadcast(q[i]);
+    for (int v = 0; v < V; ++v) {
+      const Vec s = change.template apply<S>(load(tile + v * lanes), old_key, v);
+      store(tile + v * lanes, s);
+      found.by_k[v] = fma(s, key, found.by_k[v]);
+      found.by_q[v] = fma(s, query, found.by_q[v]);
+    }
+  }
+  return found;
+}
+
+/// Writes y of the chunk's token `t`; how the state changes.
+template <int V, typename T, typename S>
+Change<V> answer(const DeltaRuleShare<T, S>& job, Chunk chunk, const ChunkInputs& inputs, int t,
+                 const Strip<S>& strip, const Found<V>& found) {
+  Change<V> change;
+  change.keep = broadcast(inputs.gates.keep[t]);
+  change.k = inputs.keys.k + t * inputs.keys.stride;
+  const Vec beta = broadcast(inputs.gates.beta[t]), product = broadcast(inputs.keys.products[t]);
+  const T* const v_row = job.v_of(chunk.first + t, strip.head) + strip.column;
+  T* const y = job.y + (chunk.first + t) * job.y_stride + strip.head * job.columns + strip.column;
+  const auto one = [&](int v, auto part) {
+    const Vec value = load(v_row + v * lanes, part);
+    change.delta[v] = beta * (value - change.keep * found.by_k[v]);
+    store(y + v * lanes, fma(product, change.delta[v], change.keep * found.by_q[v]), part);
+  };
+  for (int v = 0; v < V; ++v) {
+    const std::int64_t left = strip.columns - v * lanes;
+    change.delta[v] = zeros();
+    if (left >= lanes) {
+      one(v, Full{});
+    } else if (left > 0) {
+      one(v, Part(left));
+    }
+  }
+  return change;
+}
+
+/// One token, from memory to memory; all V vectors of the strip are full.
+template <int V, typename T, typename S>
+void run_token(const DeltaRuleShare<T, S>& job, std::int64_t token, const Strip<S>& strip,
+               ChunkInputs& inputs) {
+  const Chunk chunk = {token, 1};
+  load_inputs(job, chunk, strip.head, inputs);
+  const Found<V> found =
+      find<V, true>(strip.from, job.columns, job.rows, inputs.keys.k, inputs.keys.q);
+  const Change<V> change = answer<V>(job, chunk, inputs, 0, strip, found);
+  update<V, S>(strip.from, strip.to, job.columns, job.rows, change);
+}
+
+template <int V, typename T, typename S>
+void run_chunk(const DeltaRuleShare<T, S>& job, Chunk chunk, const Strip<S>& strip,
+               const ChunkInputs& inputs, float* tile) {
+  const ChunkKeys& keys = inputs.keys;
+  Found<V> found = find<V, false>(tile, V * lanes, job.rows, keys.k, keys.q);
+  for (int t = 0;; ++t) {
+    const Change<V> change = answer<V>(job, chunk, inputs, t, strip, found);
+    if (t + 1 == chunk.tokens) return update<V, S>(tile, tile, V * lanes, job.rows, change);
+    const std::int64_t next = (t + 1) * keys.stride;
+    found = update_and_find<V, S>(tile, job.rows, change, keys.k + next, keys.q + next);
+  }
+}
+
+/// Calls body(place in the tile, place in the state, Full or Part) for every vector of a strip.
+template <int V, typename Body>
+void each_cell(std::int64_t rows, std::int64_t row_stride, std::int64_t columns, Body&& body) {
+  for (std::int64_t i = 0; i < rows; ++i) {
+    each_vector(columns, [&](std::int64_t j, auto part) {
+      body(i * V * lanes + j, i * row_stride + j, part);
+    });
+  }
+}
+
+/// A span over a strip of at most V vectors.
+template <int V, typename T, typename S>
+void run_tile(const DeltaRuleShare<T, S>& job, std::int64_t span, const Strip<S>& strip,
+              ChunkInputs& inputs) {
+  alignas(64) float tile[rows_max * V * lanes];
+  if (strip.from == nullptr || strip.columns < V * lanes) {
+    for (std::int64_t i = 0; i < job.rows * V * lanes; i += lanes) store(tile + i, zeros());
+  }
+  if (strip.from != nullptr) {
+    each_cell<V>(job.rows, job.columns, strip.columns,
+                 [&](std::int64_t i, std::int64_t j, auto part) {
+                   store(tile + i, load(strip.from + j, part));
+                 });
+  }
+  const std::int64_t end = job.span_begin[span + 1];
+  for (std::int64_t t = job.span_begin[span]; t < end; t += chunk_tokens) {
+    const Chunk chunk = {t, static_cast<int>(end - t < chunk_tokens ? end - t : chunk_tokens)};
+    load_inputs(job, chunk, strip.head, inputs);
+    run_chunk<V>(job, chunk, strip, inputs, tile);
+  }
+  each_cell<V>(job.rows, job.columns, strip.columns,
+               [&](std::int64_t i, std::int64_t j, auto part) {
+                 store(strip.to + j, load(tile + i), part);
+               });
+}
+
+/// As many of the strip's vectors as one call takes; how many these are.
+template <typename T, typename S>
+std::int64_t run_some(const DeltaRuleShare<T, S>& job, std::int64_t span, Strip<S> strip,
+                      ChunkInputs& inputs) {
+  const std::int64_t token = job.span_begin[span], full = strip.columns / lanes;
+  if (strip.from != nullptr && job.span_begin[span + 1] == token + 1 && full > 0) {
+    const auto run = [&]<int V>() {
+      strip.columns = V * lanes;
+      run_token<V>(job, token, strip, inputs);
+      return V;
+    };
+    if constexpr (direct_vectors_max >= 8) {
+      if (full >= 8) return run.template operator()<8>();
+    }
+    if (full >= 4) return run.template operator()<4>();
+    if (full >= 2) return run.template operator()<2>();
+    return run.template operator()<1>();
+  }
+  constexpr std::int64_t widest = tile_vectors_max * lanes;
+  if (strip.columns > widest) strip.columns = widest;
+  const std::int64_t vectors = (strip.columns + lanes - 1) / lanes;
+  if (vectors == 1) {
+    run_tile<1>(job, span, strip, inputs);
+  } else if (vectors == 2) {
+    run_tile<2>(job, span, strip, inputs);
+  } else {
+    run_tile<tile_vectors_max>(job, span, strip, inputs);
+  }
+  return vectors;
+}
+
+template <typename T, typename S>
+void run_share(const DeltaRuleShare<T, S>& job) {
+  const std::int64_t per_head = (job.columns + lanes - 1) / lanes;
+  const std::int64_t items = job.value_heads * per_head;  // vectors of columns
+  const std::int64_t begin = items * job.thread / job.threads;
+  const std::int64_t end = items * (job.thread + 1) / job.threads;
+  if (begin == end) return;
+  ChunkInputs inputs;
+  for (std::int64_t span = 0; span < job.spans; ++span) {
+    const std::int32_t slot = job.read_slot[span];
+    const S* const from = slot < 0 ? nullptr : job.state + slot * job.slot_stride;
+    S* const to = job.state + job.write_slot[span] * job.slot_stride;
+    for (std::int64_t item = begin; item < end;) {
+      const std::int64_t head = item / per_head, column = item % per_head * lanes;
+      const std::int64_t in_share = (end - item) * lanes, in_head = job.columns - column;
+      const std::int64_t at = head * job.rows * job.columns + column;
+      const Strip<S> strip = {.head = head,
+                              .column = column,
+                              .columns = in_share < in_head ? in_share : in_head,
+                              .from = from == nullptr ? nullptr : from + at,
+                              .to = to + at};
+      item += run_some(job, span, strip, inputs);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace delta_rule_simd
+
+template <>
+void delta_rule_share<vector_isa>(const DeltaRuleShare<float, float>& job) {
+  delta_rule_simd::run_share(job);
+}
+template <>
+void delta_rule_share<vector_isa>(const DeltaRuleShare<float, bf16>& job) {
+  delta_rule_simd::run_share(job);
+}
+template <>
+void delta_rule_share<vector_isa>(const DeltaRuleShare<bf16, float>& job) {
+  delta_rule_simd::run_share(job);
+}
+template <>
+void delta_rule_share<vector_isa>(const DeltaRuleShare<bf16, bf16>& job) {
+  delta_rule_simd::run_share(job);
+}
+
+}  // namespace hyb::kernels

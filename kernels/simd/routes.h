@@ -1,0 +1,268 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "kernels/device.h"
+#include "kernels/floats.h"
+
+namespace hyb::kernels {
+
+/// Some rows of one kv head of one span; row r is query head r % group of the span's token
+/// r / group. Vector routes need page_tokens to be 16 times a power of two. T is the type of
+/// activations, K that of keys and values.
+template <typename T, typename K>
+struct AttentionRows {
+  const T* q;  ///< the span's first token, first query head of the kv head
+  T* y;
+  std::int64_t q_stride, y_stride;  ///< from token to token
+  const K* pages;                   ///< the kv head's part of page 0
+  std::int64_t page_stride;
+  const std::int32_t* page_table;
+  std::int64_t position;  ///< of the span's first token
+  std::int64_t group, head_dim, page_tokens;
+  float scale;
+  std::int64_t first_row, rows;
+  std::int64_t window;  ///< 0: none; windows and sinks are the plain loops' alone
+  const float* sinks;   ///< of the kv head's first query head; null: none
+  const T* gate;        ///< beside q; null: none
+  std::int64_t gate_stride;
+};
+
+/// Rows that one call takes at most: whole register tiles, and records that fit on a stack.
+constexpr std::int64_t attention_rows_max(std::int64_t head_dim) {
+  return head_dim <= 128 ? 30 : head_dim <= 256 ? 12 : 6;
+}
+
+/// What is known of a row after some keys, in floats: sums[head_dim], one sum of weights for every
+/// lane, the largest score.
+constexpr std::int64_t attention_lanes_max = 16;
+constexpr std::int64_t attention_record(std::int64_t head_dim) {
+  return head_dim + attention_lanes_max + 1;
+}
+
+/// One body per ISA level. The plain one has `rows` alone.
+template <typename T, typename K>
+struct AttentionRoutes {
+  /// All keys of the rows, to y.
+  void (*rows)(const AttentionRows<T, K>& job);
+  /// The keys of one run, to one record per row.
+  void (*run)(const AttentionRows<T, K>& job, std::int64_t run, float* records);
+  /// Merges the records of all runs, run after run `run_stride` floats apart, into y.
+  void (*merge)(const AttentionRows<T, K>& job, float* records, std::int64_t run_stride);
+};
+
+template <Isa isa, typename T, typename K>
+AttentionRoutes<T, K> attention_routes();
+
+/// As what keys and values of type K meet queries and weights, which are rounded to it: K itself,
+/// or the smallest type of activations that holds every number of K.
+template <typename K>
+using KvOperand = std::conditional_t<std::is_same_v<K, e4m3>, bf16, K>;
+
+inline constexpr std::int64_t conv_width_max = 4;
+
+/// What causal_conv and short_conv have in common, for channels begin .. end-1 in every span. The
+/// convolved inputs are x, or where there are gates `before` * x, rounded to T; behind the sum
+/// stands silu, or the product of the sum, rounded to T, with `behind`.
+template <typename T>
+struct ConvChannels {
+  const T* x;
+  T* y;
+  T* windows;
+  const float* weight;
+  const float* bias;  ///< null: none
+  const T* before;    ///< beside x, and so is `behind`; both null: no gates
+  const T* behind;
+  const std::int32_t* span_begin;
+  const std::int32_t* read_slot;
+  const std::int32_t* write_slot;
+  std::int64_t spans, x_stride, y_stride, slot_stride;
+  std::int64_t width, begin, end;
+};
+
+template <Isa isa>
+void convolve_channels(const ConvChannels<float>& job);
+template <Isa isa>
+void convolve_channels(const ConvChannels<bf16>& job);
+
+/// One thread's part of a DeltaRule: of every span, its share of the vectors of state columns. T is
+/// the type of activations, S of the state.
+template <typename T, typename S>
+struct DeltaRuleShare {
+  const T* x;
+  const T* b;
+  const T* a;
+  const float* a_log;
+  const float* dt_bias;
+  S* state;
+  T* y;
+  const std::int32_t* span_begin;
+  const std::int32_t* read_slot;
+  const std::int32_t* write_slot;
+  std::int64_t spans, x_stride, b_stride, a_stride, y_stride, slot_stride;
+  std::int64_t key_heads, value_heads, rows, columns;  ///< Dk rows of Dv columns
+  float q_scale;                                       ///< Dk^-0.5
+  float eps;                                           ///< beside the squares of a q or k
+  int thread, threads;
+
+  std::int64_t key_head_of(std::int64_t head) const { return head / (value_heads / key_heads); }
+  const T* q_of(std::int64_t token, std::int64_t key_head) const {
+    return x + token * x_stride + key_head * rows;
+  }
+  const T* k_of(std::int64_t token, std::int64_t key_head) const {
+    return q_of(token, key_heads + key_head);
+  }
+  const T* v_of(std::int64_t token, std::int64_t head) const {
+    return q_of(token, 2 * key_heads) + head * columns;
+  }
+};
+
+template <Isa isa>
+void delta_rule_share(const DeltaRuleShare<float, float>& job);
+template <Isa isa>
+void delta_rule_share(const DeltaRuleShare<float, bf16>& job);
+template <Isa isa>
+void delta_rule_share(const DeltaRuleShare<bf16, float>& job);
+template <Isa isa>
+void delta_rule_share(const DeltaRuleShare<bf16, bf16>& job);
+
+/// y[i] = silu(gate[i]) * up[i]; y may be gate.
+template <Isa isa>
+void gate_row(const float* gate, const float* up, float* y, std::int64_t count);
+template <Isa isa>
+void gate_row(const bf16* gate, const bf16* up, bf16* y, std::int64_t count);
+
+/// Some rows of a GatedNorm.
+template <typename T>
+struct GatedNormRows {
+  const T* x;
+  const T* gate;
+  T* y;
+  const float* weight;
+  std::int64_t rows, x_stride, gate_stride, y_stride;
+  std::int64_t slices, width;  ///< a row is `slices` slices of `width`
+  float eps;
+  bool norm_first;
+};
+
+template <Isa isa>
+void gated_norm_rows(const GatedNormRows<float>& job);
+template <Isa isa>
+void gated_norm_rows(const GatedNormRows<bf16>& job);
+
+/// Some rows of one piece, in the slot and packed.
+template <typename T>
+struct SnapshotRows {
+  T* state;
+  bf16* scales;
+  std::int8_t* values;
+  std::int64_t rows, columns;
+};
+
+namespace {
+
+/// The scale of a row from the bits of its largest magnitude; NaN where that is 2^127 or more.
+constexpr bf16 snapshot_scale(std::uint32_t largest_bits) {
+  constexpr std::uint32_t limit = 0x7f000000, scale_min = 0x0080;  // 2^127, 2^-126
+  if (largest_bits >= limit) return {0x7fc0};
+  const auto quotient =
+      __builtin_bit_cast(std::uint32_t, __builtin_bit_cast(float, largest_bits) / 127.0F);
+  const std::uint32_t up = (quotient + 0xffff) >> 16;
+  return {static_cast<std::uint16_t>(up < scale_min ? scale_min : up)};
+}
+
+constexpr float snapshot_scale_value(bf16 scale) {
+  return __builtin_bit_cast(float, static_cast<std::uint32_t>(scale.bits) << 16);
+}
+
+}  // namespace
+
+template <Isa isa>
+void pack_rows(const SnapshotRows<const float>& job);
+template <Isa isa>
+void pack_rows(const SnapshotRows<const bf16>& job);
+template <Isa isa>
+void unpack_rows(const SnapshotRows<float>& job);
+template <Isa isa>
+void unpack_rows(const SnapshotRows<bf16>& job);
+
+/// Some rows of an RmsNorm.
+template <typename T>
+struct RmsNormRows {
+  const T* x;
+  T* y;
+  const float* weight;
+  std::int64_t rows, x_stride, y_stride;
+  std::int64_t slices, width;  ///< a row is `slices` slices of `width`
+  float eps, weight_offset;
+};
+
+template <Isa isa>
+void rms_norm_rows(const RmsNormRows<float>& job);
+template <Isa isa>
+void rms_norm_rows(const RmsNormRows<bf16>& job);
+
+/// The passes over a whole row of logits that sampling consists of; one body per ISA level.
+struct LargestLogit {
+  float value;
+  std::int32_t index;  ///< the first of equals
+  bool is_number;      ///< false: some logit is NaN, and the rest means nothing
+};
+
+/// weights[i] = exp((logits[i] - largest) * inverse_temperature), those below `floor` become 0.
+struct LogitWeights {
+  const float* logits;
+  std::int32_t count;
+  float largest, inverse_temperature, floor;
+  float* weights;  ///< or null: only the sum is wanted
+};
+
+template <Isa isa>
+LargestLogit largest_logit(const float* logits, std::int32_t count);
+template <Isa isa>
+double weigh_logits(const LogitWeights& job);  ///< returns the sum of the weights
+
+/// One thread's part of an Ssd: of every span, its share of the groups of state rows. T is the type
+/// of activations, S of the state.
+template <typename T, typename S>
+struct SsdShare {
+  const T* x;
+  const T* dt;
+  const float* a_log;
+  const float* d;
+  const float* dt_bias;
+  S* state;
+  T* y;
+  const std::int32_t* span_begin;
+  const std::int32_t* read_slot;
+  const std::int32_t* write_slot;
+  std::int64_t spans, x_stride, dt_stride, y_stride, slot_stride;
+  std::int64_t heads, rows, columns, groups;
+  float dt_min, dt_max;
+  int thread, threads;
+};
+
+template <Isa isa>
+void ssd_share(const SsdShare<float, float>& job);
+template <Isa isa>
+void ssd_share(const SsdShare<float, bf16>& job);
+template <Isa isa>
+void ssd_share(const SsdShare<bf16, float>& job);
+template <Isa isa>
+void ssd_share(const SsdShare<bf16, bf16>& job);
+
+/// Reads all bytes (a multiple of 1024); the answer depends on each, so that none is left out.
+std::uint64_t read_all_avx512(const std::byte* bytes, std::size_t count);
+std::uint64_t read_all_avx2(const std::byte* bytes, std::size_t count);
+std::uint64_t read_all_plain(const std::byte* bytes, std::size_t count);
+
+/// Runs `rounds` rounds of independent dot products in registers, adds something that depends on
+/// them to `sink`, and returns the operations done.
+std::int64_t dot_bf16_avx512(std::int64_t rounds, float& sink);
+std::int64_t dot_f32_avx512(std::int64_t rounds, float& sink);
+std::int64_t dot_f32_avx2(std::int64_t rounds, float& sink);
+std::int64_t dot_f32_plain(std::int64_t rounds, float& sink);
+
+}  // namespace hyb::kernels

@@ -1,0 +1,340 @@
+#include "models/families/common.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "core/io/file.h"
+#include "kernels/ops/attention.h"
+#include "kernels/ops/delta_rule.h"
+#include "kernels/ops/moe_route.h"
+#include "kernels/ops/ssd.h"
+
+namespace hyb::models {
+namespace {
+
+constexpr std::int64_t width_max = dimension_range.high;
+
+void demand_width(const Config& config, std::string_view what, std::int64_t width) {
+  if (width > width_max) {
+    config.fail(what, fmt::format("come to {} channels, at most {} make sense", width, width_max));
+  }
+}
+
+/// What the ops take; told here, before a weight is read.
+void demand_at_most(const Config& config, std::string_view what, std::int64_t value,
+                    std::int64_t most) {
+  if (value <= most) return;
+  config.fail(what, fmt::format("is {}, at most {} is supported", value, most));
+}
+
+/// Of transformers 5: a layer's index -> other values of any keys.
+void refuse_layer_values(const Config& config) {
+  constexpr const char* key = "per_layer_config";
+  if (!config.has(key)) return;
+  const auto layers = config.objects(key);
+  if (layers.empty()) return;
+  config.fail(key, fmt::format("layer {} has values of its own, which is not supported",
+                               quote_name(layers.front().first)));
+}
+
+}  // namespace
+
+Plan read_plan(const Config& config, const Keys& norm_eps) {
+  refuse_quantized(config);
+  refuse_layer_values(config);
+  return {.family = config.model_type(),
+          .vocab = config.i("vocab_size"),
+          .width = config.i("hidden_size"),
+          .norm_eps = read_norm_eps(config, norm_eps),
+          .tied_head = config.b("tie_word_embeddings", false),
+          .weight_dtype = config.dtype({"dtype", "torch_dtype"}, DType::bf16),
+          .positions_max = config.i("max_position_embeddings", 0, count_range),
+          .layers = {}};
+}
+
+std::int32_t layer_count(const Config& config) {
+  return config.i("num_hidden_layers", IntRange{1, 4096});
+}
+
+std::vector<MixerKind> mixer_kinds(const Config& config,
+                                   std::initializer_list<std::string_view> recurrent) {
+  const std::string_view key = config.has("layers_block_type") && !config.has("layer_types")
+                                   ? "layers_block_type"
+                                   : "layer_types";
+  const std::vector<std::string> names = config.strings(Keys{key});
+  const auto layers = static_cast<std::size_t>(layer_count(config));
+  if (names.size() != layers) {
+    config.fail(key, fmt::format("has {} entries, num_hidden_layers is {}", names.size(), layers));
+  }
+  std::vector<MixerKind> kinds;
+  for (const std::string& name : names) {
+    if (std::find(recurrent.begin(), recurrent.end(), name) != recurrent.end()) {
+      kinds.push_back(MixerKind::recurrent);
+    } else if (name == "attention" || name == "full_attention") {
+      kinds.push_back(MixerKind::attention);
+    } else {
+      config.fail(key, fmt::format("entry {}: {} is not a known kind of layer", kinds.size(),
+                                   quote_name(name)));
+    }
+  }
+  return kinds;
+}
+
+std::vector<bool> layers_at(const Config& config, std::string_view key) {
+  const std::int32_t layers = layer_count(config);
+  std::vector<bool> named(static_cast<std::size_t>(layers), false);
+  if (!config.has(Keys{key})) return named;
+  for (const std::int32_t layer : config.integers(Keys{key}, {0, layers - 1})) {
+    named[static_cast<std::size_t>(layer)] = true;
+  }
+  return named;
+}
+
+std::vector<MixerKind> mixer_kinds_at(const Config& config, std::string_view key) {
+  std::vector<MixerKind> kinds;
+  for (const bool is_named : layers_at(config, key)) {
+    kinds.push_back(is_named ? MixerKind::attention : MixerKind::recurrent);
+  }
+  return kinds;
+}
+
+float read_norm_eps(const Config& config, const Keys& keys) {
+  const double eps = config.f(keys);
+  if (eps <= 0 || eps > 1) {
+    config.fail(keys.spellings.front(), fmt::format("must be above 0 and at most 1, is {}", eps));
+  }
+  return static_cast<float>(eps);
+}
+
+DType read_state_dtype(const Config& config, std::string_view key) {
+  const DType dtype = config.dtype(Keys{key}, DType::f32);
+  if (dtype != DType::f32 && dtype != DType::bf16) {
+    config.fail(key, fmt::format("{} is not supported, only float32 and bfloat16", name_of(dtype)));
+  }
+  return dtype;
+}
+
+void demand_flag(const Config& config, std::string_view key, bool supported) {
+  if (config.b(Keys{key}, supported) == supported) return;
+  config.fail(key, fmt::format("{} is not supported, only {}", !supported, supported));
+}
+
+void demand(const Config& config, std::string_view key, std::string_view supported) {
+  const std::string value = config.s(Keys{key}, supported);
+  if (value == supported) return;
+  config.fail(key, fmt::format("{} is not supported, only {}", quote_name(value), supported));
+}
+
+void demand_multiple(const Config& config, std::string_view key, std::int64_t value,
+                     std::string_view divisor_key, std::int64_t divisor) {
+  if (value % divisor == 0) return;
+  config.fail(key,
+              fmt::format("{} is not a multiple of {}, which is {}", value, divisor_key, divisor));
+}
+
+std::int32_t read_head_dim(const Config& config) {
+  if (config.has("head_dim")) return config.i("head_dim");
+  const std::int32_t width = config.i("hidden_size");
+  const std::int32_t heads = config.i("num_attention_heads");
+  demand_multiple(config, "hidden_size", width, "num_attention_heads", heads);
+  return width / heads;
+}
+
+Attention read_attention(const Config& config, std::int32_t head_dim) {
+  const std::int32_t heads = config.i("num_attention_heads");
+  const Attention attention = {.heads = heads,
+                               .kv_heads = config.i("num_key_value_heads", heads),
+                               .head_dim = head_dim,
+                               .scale = static_cast<float>(1.0 / std::sqrt(head_dim)),
+                               .rope = {},
+                               .qk_norm = {}};
+  check(config, attention);
+  return attention;
+}
+
+Rope read_rope(const Config& config, std::int32_t head_dim, double partial_fallback,
+               double theta_fallback) {
+  if (config.has("rope_scaling") && config.has("rope_parameters")) {
+    config.fail("rope_scaling", "stands beside rope_parameters; keep the one that is meant");
+  }
+  double theta = config.f("rope_theta", theta_fallback);
+  double partial = config.f("partial_rotary_factor", partial_fallback);
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    const std::optional<Config> rope = config.object(key);
+    if (!rope) continue;
+    const std::string kind = rope->s({"rope_type", "type"}, "default");
+    if (kind != "default") {
+      config.fail(key, "rope_type " + quote_name(kind) + " is not supported, only default");
+    }
+    for (const char* layers : {"full_attention", "sliding_attention", "linear_attention"}) {
+      if (rope->has(layers)) {
+        config.fail(key, "says another rope for every kind of layer, which is not supported");
+      }
+    }
+    theta = rope->f("rope_theta", theta);
+    partial = rope->f("partial_rotary_factor", partial);
+  }
+  if (theta <= 0) config.fail("rope_theta", fmt::format("must be above 0, is {}", theta));
+  if (partial <= 0 || partial > 1) {
+    config.fail("partial_rotary_factor", fmt::format("must be in (0, 1], is {}", partial));
+  }
+  const auto rotary_dim = static_cast<std::int32_t>(head_dim * partial);
+  if (rotary_dim < 2 || rotary_dim % 2 != 0) {
+    config.fail("partial_rotary_factor",
+                fmt::format("turns {} of {} dims of a head; it must be an even number", rotary_dim,
+                            head_dim));
+  }
+  return {.rotary_dim = rotary_dim, .theta = theta};
+}
+
+void read_time_step_limit(const Config& config, const Keys& keys, Ssd& ssd) {
+  for (const std::string_view key : keys.spellings) {
+    if (!config.has(Keys{key})) continue;
+    const std::vector<double> limit = config.numbers(Keys{key});
+    if (limit.size() != 2 || std::isnan(limit[0]) || limit[0] < 0 || limit[0] > limit[1]) {
+      config.fail(key, "must be two numbers, 0 or more, in rising order");
+    }
+    ssd.dt_min = static_cast<float>(limit[0]);
+    ssd.dt_max = static_cast<float>(limit[1]);
+    return;
+  }
+}
+
+Ssd read_mamba(const Config& c, std::int32_t width) {
+  const std::int64_t inner = std::int64_t{width} * c.i("mamba_expand", 2, {1, 64});
+  const std::int32_t heads = c.i("mamba_n_heads");
+  demand_multiple(c, "mamba_expand x hidden_size", inner, "mamba_n_heads", heads);
+  const auto automatic = static_cast<std::int32_t>(inner / heads);
+  const std::int32_t head_dim = c.is_text("mamba_d_head", "auto") ? automatic : c.i("mamba_d_head");
+  if (head_dim != automatic) {
+    c.fail("mamba_d_head",
+           fmt::format("is {}, but mamba_expand x hidden_size / mamba_n_heads is {}", head_dim,
+                       automatic));
+  }
+  Ssd ssd = {.heads = heads,
+             .head_dim = head_dim,
+             .state_dim = c.i("mamba_d_state"),
+             .groups = c.i("mamba_n_groups", 1),
+             .conv_width = c.i("mamba_d_conv", 4, {2, 4}),
+             .conv_bias = c.b("mamba_conv_bias", true)};
+  // As transformers 5 and mamba_ssm have it; 4.x took all channels as one group. Every published
+  // checkpoint has one group, where both are the same.
+  ssd.norm_groups = ssd.groups;
+  read_time_step_limit(c, "time_step_limit", ssd);
+  check(c, ssd);
+  return ssd;
+}
+
+void check(const Config& config, const Attention& attention) {
+  demand_multiple(config, "num_attention_heads", attention.heads, "num_key_value_heads",
+                  attention.kv_heads);
+  demand_width(config, "num_attention_heads x head_dim",
+               std::int64_t{attention.heads} * attention.head_dim);
+  demand_at_most(config, "head_dim", attention.head_dim, kernels::attention_head_dim_max);
+  if (attention.head_dim % 2 != 0) {
+    config.fail("head_dim", fmt::format("must be even, is {}", attention.head_dim));
+  }
+}
+
+void check(const Config& config, const Ssd& ssd) {
+  demand_multiple(config, "number of mamba heads", ssd.heads, "the number of groups", ssd.groups);
+  const std::int64_t inner = std::int64_t{ssd.heads} * ssd.head_dim;
+  demand_width(config, "mamba heads x head dim", inner);
+  demand_width(config, "mamba groups x state size", std::int64_t{ssd.groups} * ssd.state_dim);
+  demand_multiple(config, "mamba heads x head dim", inner, "the number of groups of its norm",
+                  ssd.norm_groups);
+  demand_at_most(config, "mamba state size", ssd.state_dim, kernels::ssd_columns_max);
+}
+
+void check(const Config& config, const DeltaNet& delta) {
+  demand_at_most(config, "linear_key_head_dim", delta.key_dim, kernels::delta_rule_columns_max);
+  demand_at_most(config, "linear_value_head_dim", delta.value_dim, kernels::delta_rule_columns_max);
+  demand_multiple(config, "linear_num_value_heads", delta.value_heads, "linear_num_key_heads",
+                  delta.key_heads);
+  demand_width(config, "linear key heads x key dim", std::int64_t{delta.key_heads} * delta.key_dim);
+  demand_width(config, "linear value heads x value dim",
+               std::int64_t{delta.value_heads} * delta.value_dim);
+}
+
+void check(const Config& config, const Moe& moe) {
+  demand_multiple(config, "number of experts", moe.experts, "n_group", moe.groups);
+  demand_at_most(config, "number of experts", moe.experts, kernels::route_experts_max);
+  demand_at_most(config, "n_group", moe.groups, kernels::route_groups_max);
+  if (moe.groups > 1 && moe.experts / moe.groups < 2) {
+    config.fail("n_group", "leaves groups of one expert; they need two or more");
+  }
+  if (moe.active_groups > moe.groups) {
+    config.fail("topk_group", fmt::format("is {}, n_group is {}", moe.active_groups, moe.groups));
+  }
+  const std::int32_t eligible = moe.experts / moe.groups * moe.active_groups;
+  if (moe.active > eligible) {
+    config.fail("num_experts_per_tok",
+                fmt::format("is {}, only {} experts can be chosen", moe.active, eligible));
+  }
+}
+
+namespace {
+
+constexpr const char* advice = "use the folder with bf16 or FP8 weights";
+
+[[noreturn]] void refuse(const Config& quantization, std::string_view key,
+                         const std::string& format) {
+  quantization.fail(key, fmt::format("weights quantised by {} are not supported; {}",
+                                     quote_name(format), advice));
+}
+
+void check_blocks(const Config& quantization) {
+  constexpr const char* key = "weight_block_size";
+  if (!quantization.has(key)) return;
+  const std::vector<double> sizes = quantization.numbers(key);
+  if (sizes == std::vector<double>{128, 128}) return;
+  if (sizes.size() != 2) quantization.fail(key, fmt::format("has {} sizes, not 2", sizes.size()));
+  refuse(quantization, key, fmt::format("fp8 in blocks of {}", fmt::join(sizes, " x ")));
+}
+
+/// Scales of tensors, or of rows.
+bool is_read(const std::string& algorithm) {
+  return algorithm == "FP8" || algorithm == "FP8_PER_CHANNEL_PER_TOKEN";
+}
+
+void check_layers(const Config& quantization) {
+  constexpr const char* key = "quantized_layers";
+  for (const auto& [layer, how] : quantization.objects(key)) {
+    const std::string algorithm = how.s("quant_algo", "NONE");
+    if (algorithm == "NONE" || is_read(algorithm)) continue;
+    quantization.fail(key, fmt::format("{} is quantised by {}, which is not supported; {}",
+                                       quote_name(layer), quote_name(algorithm), advice));
+  }
+}
+
+void check_modelopt(const Config& quantization) {
+  constexpr const char* key = "quant_algo";
+  if (quantization.is_null(key)) return;  // keys and values alone are quantised
+  const std::string algorithm = quantization.s(key, "unknown");
+  if (algorithm == "MIXED_PRECISION") return check_layers(quantization);
+  if (!is_read(algorithm)) refuse(quantization, key, "modelopt " + algorithm);
+}
+
+void check_compressed_tensors(const Config& quantization) {
+  const std::string format = quantization.s("format", "unknown");
+  if (format != "float-quantized") refuse(quantization, "format", "compressed-tensors " + format);
+}
+
+}  // namespace
+
+void refuse_quantized(const Config& config) {
+  const std::optional<Config> quantization = config.quantization();
+  if (!quantization) return;
+  const std::string method = quantization->s("quant_method", "unknown");
+  if (method == "fp8") return check_blocks(*quantization);
+  if (method == "modelopt") return check_modelopt(*quantization);
+  if (method == "compressed-tensors") return check_compressed_tensors(*quantization);
+  refuse(*quantization, "quant_method", method);
+}
+
+}  // namespace hyb::models

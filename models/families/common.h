@@ -1,0 +1,122 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "models/config.h"
+#include "models/families.h"
+#include "models/plan.h"
+
+namespace hyb::models {
+
+/// Readings and rules that several families share. Every broken rule is Error(model) naming the
+/// keys and their values.
+
+enum class MixerKind : std::uint8_t { recurrent, attention };
+
+/// What every family spells alike: a plan without layers, factors and rope, its head tied where
+/// tie_word_embeddings says so. Refuses what no family reads: quantised weights (refuse_quantized)
+/// and layers with values of their own (`per_layer_config`).
+Plan read_plan(const Config& config, const Keys& norm_eps);
+
+/// num_hidden_layers, at most 4096.
+std::int32_t layer_count(const Config& config);
+
+/// `layer_types` or `layers_block_type`: "attention" and "full_attention", or one of the words for
+/// a recurrent layer. The list must be as long as num_hidden_layers.
+std::vector<MixerKind> mixer_kinds(const Config& config,
+                                   std::initializer_list<std::string_view> recurrent = {
+                                       "mamba", "mamba2", "linear_attention"});
+
+/// The same where a list of layers with attention stands under `key`; absent: none has.
+std::vector<MixerKind> mixer_kinds_at(const Config& config, std::string_view key);
+
+/// Of every layer whether the list under `key` names it; absent: no layer.
+std::vector<bool> layers_at(const Config& config, std::string_view key);
+
+/// The family's own spelling comes first: some files carry a second one that nobody reads. A number
+/// above 0.
+float read_norm_eps(const Config& config, const Keys& keys);
+
+/// What recurrent states are to be kept in: f32, where config.json says nothing, or bf16.
+DType read_state_dtype(const Config& config, std::string_view key);
+
+/// Refuses quantised weights by the name of their method, but for F8_E4M3 as `fp8` (blocks of 128 x
+/// 128, or none), `modelopt` (FP8 for all or for some layers) and `compressed-tensors` (of tensors
+/// or channels) write it. How a weight is stored is told by the files alone.
+void refuse_quantized(const Config& config);
+
+/// Refuses a key whose value is not `supported`; absent is fine.
+void demand_flag(const Config& config, std::string_view key, bool supported);
+void demand(const Config& config, std::string_view key, std::string_view supported);
+
+/// Throws unless `value` (of key) is a multiple of `divisor` (of divisor_key).
+void demand_multiple(const Config& config, std::string_view key, std::int64_t value,
+                     std::string_view divisor_key, std::int64_t divisor);
+
+/// head_dim, or hidden_size / num_attention_heads where it is absent.
+std::int32_t read_head_dim(const Config& config);
+
+/// num_attention_heads and num_key_value_heads (absent: as many), q.k scaled by 1/sqrt(head_dim);
+/// no rope, no norms, no gate: those are the family's.
+Attention read_attention(const Config& config, std::int32_t head_dim);
+
+/// Reads rope_theta and partial_rotary_factor, at top level or in rope_parameters, and refuses
+/// kinds of scaling that are not implemented. The plain kind has rope_type "default".
+Rope read_rope(const Config& config, std::int32_t head_dim, double partial_fallback,
+               double theta_fallback = 10000.0);
+
+/// Mamba-2 as Granite and Bamba describe it: mamba_n_heads, mamba_d_head (or "auto"), ...
+Ssd read_mamba(const Config& config, std::int32_t width);
+
+/// Fills dt_min and dt_max from a pair of numbers; absent: no limit.
+void read_time_step_limit(const Config& config, const Keys& keys, Ssd& ssd);
+
+/// The rules that every part obeys: products small enough for 32 bits, heads that divide.
+void check(const Config& config, const Attention& attention);
+void check(const Config& config, const Ssd& ssd);
+void check(const Config& config, const DeltaNet& delta);
+void check(const Config& config, const Moe& moe);
+
+/// Names of tensors that several families have, to be joined() with a family's own.
+
+inline constexpr TensorName model_names[] = {
+    {"embed", "model.embed_tokens.weight"},
+    {"head", "lm_head.weight"},
+};
+
+inline constexpr TensorName attention_names[] = {
+    {"attention.q", "model.layers.{}.self_attn.q_proj.weight"},
+    {"attention.k", "model.layers.{}.self_attn.k_proj.weight"},
+    {"attention.v", "model.layers.{}.self_attn.v_proj.weight"},
+    {"attention.o", "model.layers.{}.self_attn.o_proj.weight"},
+};
+
+/// Mamba-2 as read_mamba reads it.
+inline constexpr TensorName mamba_names[] = {
+    {"ssd.in_proj", "model.layers.{}.mamba.in_proj.weight"},
+    {"ssd.conv_weight", "model.layers.{}.mamba.conv1d.weight"},
+    {"ssd.conv_bias", "model.layers.{}.mamba.conv1d.bias"},
+    {"ssd.a_log", "model.layers.{}.mamba.A_log"},
+    {"ssd.d", "model.layers.{}.mamba.D"},
+    {"ssd.dt_bias", "model.layers.{}.mamba.dt_bias"},
+    {"ssd.norm", "model.layers.{}.mamba.norm.weight"},
+    {"ssd.out_proj", "model.layers.{}.mamba.out_proj.weight"},
+};
+
+/// One table of several, in that order: of two layouts the one that comes first is preferred.
+template <std::size_t... N>
+constexpr std::array<TensorName, (N + ...)> joined(const TensorName (&... tables)[N]) {
+  std::array<TensorName, (N + ...)> all{};
+  auto end = all.begin();
+  ((end = std::copy(tables, tables + N, end)), ...);
+  return all;
+}
+
+}  // namespace hyb::models

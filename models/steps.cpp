@@ -1,0 +1,307 @@
+#include "models/steps.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "core/base/error.h"
+#include "core/base/log.h"
+#include "kernels/transfer.h"
+
+namespace hyb::models {
+
+using kernels::StagedTables;
+
+namespace {
+
+/// Slot and span of what a step writes, by slot.
+using Writes = std::vector<std::pair<std::int32_t, std::size_t>>;
+
+Writes writes_of(const Step& step) {
+  Writes writes;
+  writes.reserve(step.spans.size());
+  for (std::size_t i = 0; i < step.spans.size(); ++i) {
+    writes.emplace_back(index(step.spans[i].write_slot), i);
+  }
+  std::ranges::sort(writes);
+  return writes;
+}
+
+void check_link(const Span& before, const Span& span) {
+  require(span.position == before.position + std::ssize(before.tokens),
+          "runner: a chained span has the position behind the one before");
+  require(std::ranges::equal(span.tables, before.tables),
+          "runner: chained spans have the same page tables");
+}
+
+}  // namespace
+
+bool goes_on(const Span& before, const Span& span) {
+  if (index(before.write_slot) >= 0) return span.read_slot == before.write_slot;
+  return !span.tables.empty() && span.tables.data() == before.tables.data();
+}
+
+bool has_chain(const Step& step) {
+  return std::ranges::adjacent_find(step.spans, goes_on) != step.spans.end();
+}
+
+void check_chains(const Step& step) {
+  const Writes writes = writes_of(step);
+  require(std::ranges::adjacent_find(writes, {}, &Writes::value_type::first) == writes.end(),
+          "runner: spans write different slots");
+  for (std::size_t i = 0; i < step.spans.size(); ++i) {
+    const Span& span = step.spans[i];
+    const auto write =
+        std::ranges::lower_bound(writes, index(span.read_slot), {}, &Writes::value_type::first);
+    if (write == writes.end() || write->first != index(span.read_slot)) continue;
+    require(write->second == i || write->second + 1 == i,
+            "runner: a span reads what another writes only where it goes on there");
+    if (write->second != i) check_link(step.spans[i - 1], span);
+  }
+}
+
+namespace {
+
+std::int64_t tokens_of(const Step& step) {
+  std::int64_t tokens = 0;
+  for (const Span& span : step.spans) tokens += std::ssize(span.tokens);
+  return tokens;
+}
+
+std::int64_t samples_of(const Step& step) {
+  std::int64_t samples = 0;
+  for (const Span& span : step.spans) samples += std::ssize(span.samples);
+  return samples;
+}
+
+std::int32_t to_i32(std::int64_t value) { return static_cast<std::int32_t>(value); }
+
+/// Numbers behind each other; what is not written reads as `rest`.
+class Writer {
+ public:
+  Writer(std::span<std::int32_t> to, std::int32_t rest) : next_(to.data()) {
+    std::fill(to.begin(), to.end(), rest);
+  }
+  void write(std::int32_t value) { *next_++ = value; }
+
+ private:
+  std::int32_t* next_;
+};
+
+}  // namespace
+
+bool is_decode(const Step& step) {
+  return !step.spans.empty() && !has_chain(step) &&
+         std::ranges::all_of(step.spans, [](const Span& span) {
+           return span.tokens.size() == 1 && span.samples.size() == 1;
+         });
+}
+
+std::size_t StepStaging::bytes(const Limits& limits) {
+  // Every take is rounded up to 64 bytes: 7 of them, and one per group.
+  const std::int64_t numbers = 2 * limits.tokens + 4 * limits.spans + 1 + limits.rows +
+                               limits.groups * (limits.spans + 1 + limits.spans * limits.pages) +
+                               16 * (8 + limits.groups);
+  return static_cast<std::size_t>(numbers) * sizeof(std::int32_t);
+}
+
+StepStaging::StepStaging(kernels::Queue& queue, const Limits& limits)
+    : room_(kernels::make_staged_tables(queue, bytes(limits))), groups_(limits.groups) {}
+
+StepStaging::Staged StepStaging::stage(const Step& step, std::int64_t rows, bool keeps_tokens) {
+  room_->clear();
+  const std::int64_t spans = rows == 0 ? std::ssize(step.spans) : rows;
+  stage_tokens(step, rows == 0 ? tokens_of(step) : rows);
+  stage_spans(step, spans, rows == 0 ? samples_of(step) : rows);
+  stage_pages(step, spans);
+  staged_.tables.single_tokens = staged_.tables.tokens.dim(0) == spans && !has_chain(step);
+  room_->upload(keeps_tokens);
+  return staged_;
+}
+
+void StepStaging::stage_tokens(const Step& step, std::int64_t tokens) {
+  const StagedTables::Table ids = room_->take(tokens), positions = room_->take(tokens);
+  Writer id(ids.host, 0), position(positions.host, 0);
+  for (const Span& span : step.spans) {
+    std::int32_t at = span.position;
+    for (const TokenId token : span.tokens) {
+      id.write(index(token));
+      position.write(at++);
+    }
+  }
+  staged_.tables.tokens = ids.device;
+  staged_.tables.position_of_row = positions.device;
+}
+
+void StepStaging::stage_spans(const Step& step, std::int64_t spans, std::int64_t samples) {
+  const StagedTables::Table begins = room_->take(spans + 1), positions = room_->take(spans),
+                            reads = room_->take(spans), writes = room_->take(spans),
+                            rows = room_->take(samples);
+  Writer begin(begins.host, to_i32(tokens_of(step))), position(positions.host, 0),
+      read(reads.host, -1), write(writes.host, -1), row(rows.host, 0);
+  std::int32_t first = 0;
+  for (const Span& span : step.spans) {
+    begin.write(first);
+    position.write(span.position);
+    read.write(index(span.read_slot));
+    write.write(index(span.write_slot));
+    for (const hyb::SampleRow& sample : span.samples) row.write(first + sample.token);
+    first += to_i32(std::ssize(span.tokens));
+  }
+  staged_.tables.span_begin = begins.device;
+  staged_.tables.position = positions.device;
+  staged_.tables.read_slot = reads.device;
+  staged_.tables.write_slot = writes.device;
+  staged_.sample_rows = rows.device;
+}
+
+/// The pages stand last: their number changes from step to step, and their address must not.
+void StepStaging::stage_pages(const Step& step, std::int64_t spans) {
+  std::int64_t pages = 0;
+  page_begin_.clear();
+  for (std::int64_t group = 0; group < groups_; ++group) {
+    const StagedTables::Table table = room_->take(spans + 1);
+    page_begin_.push_back(table.device);
+    Writer begin(table.host, 0);
+    for (const Span& span : step.spans) {
+      begin.write(to_i32(pages));
+      pages += std::ssize(span.tables[static_cast<std::size_t>(group)]);
+    }
+    std::fill(table.host.begin() + std::ssize(step.spans), table.host.end(), to_i32(pages));
+  }
+  const StagedTables::Table all = room_->take(std::max<std::int64_t>(pages, 1));
+  Writer page(all.host, 0);
+  for (std::int64_t group = 0; group < groups_; ++group) {
+    for (const Span& span : step.spans) {
+      for (const PageId id : span.tables[static_cast<std::size_t>(group)]) page.write(index(id));
+    }
+  }
+  staged_.tables.pages = all.device;
+  staged_.tables.page_begin = page_begin_;
+}
+
+namespace {
+
+/// Shapes that are remembered: all decode sizes up to 256 rows, and as many mixed ones.
+constexpr std::size_t entries_max = 64;
+
+std::int64_t size_of_table(const kernels::Tensor& table) {
+  return table.empty() ? 0 : table.dim(0);
+}
+
+}  // namespace
+
+StepGraphs::StepGraphs(kernels::Queue& queue, Decoder& decoder, StepStaging& staging,
+                       kernels::DeviceSampler* sampler, std::int64_t rows_max,
+                       std::int32_t vocab_used, const GraphOptions& options)
+    : queue_(queue),
+      decoder_(decoder),
+      staging_(staging),
+      sampler_(sampler),
+      rows_max_(rows_max),
+      vocab_used_(vocab_used),
+      options_(options) {}
+
+void StepGraphs::choose(const GraphOptions& options) {
+  if (options == options_) return;
+  kernels::wait(queue_);  // a recording may still be under way
+  entries_.clear();
+  options_ = options;
+}
+
+std::int64_t StepGraphs::padded_rows(std::int64_t rows, std::int64_t rows_max) {
+  std::int64_t padded = 1;
+  while (padded < rows && padded < 8) padded *= 2;
+  if (padded < rows) padded = (rows + 7) / 8 * 8;
+  return std::min(padded, rows_max);
+}
+
+kernels::Tensor StepGraphs::run(const Step& step) {
+  const StepStaging::Staged staged = staging_.stage(step);
+  return decoder_.run(staged.tables, staged.sample_rows);
+}
+
+void StepGraphs::stage(const Step& step, std::span<const kernels::SampleRow> rows,
+                       bool keeps_tokens) {
+  // Padded whether recorded or not: the routes of products go by the number of rows.
+  decodes_ = is_decode(step);
+  require(decodes_ || !keeps_tokens, "graphs: only a decode step's tokens may be there already");
+  const std::int64_t padded = decodes_ ? padded_rows(std::ssize(step.spans), rows_max_) : 0;
+  staged_ = staging_.stage(step, padded, keeps_tokens);
+  if (!rows.empty()) sampler_->stage(rows, size_of_table(staged_.sample_rows), vocab_used_);
+}
+
+StepGraphs::Launched StepGraphs::launch() {
+  if (!(decodes_ ? options_.decode : options_.mixed)) return run_staged();
+  Entry& entry = entry_of({.tokens = staged_.tables.tokens.dim(0),
+                           .spans = staged_.tables.position.dim(0),
+                           .samples = size_of_table(staged_.sample_rows),
+                           .single_tokens = staged_.tables.single_tokens,
+                           .pages = staged_.tables.pages.data});
+  if (entry.recording == nullptr && entry.last_use != 0) record(entry);
+  entry.last_use = ++uses_;
+  if (entry.recording == nullptr) return run_staged();
+  try {
+    entry.recording->replay();
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::memory) throw;
+    drop();  // nothing of it was begun
+    return run_staged();
+  }
+  ++replayed_;
+  return entry.launched;
+}
+
+/// The tokens drawn stand where the next decode step of the same sequences reads its own.
+StepGraphs::Launched StepGraphs::run_staged() {
+  const kernels::Tensor logits = decoder_.run(staged_.tables, staged_.sample_rows);
+  if (logits.empty()) return {};
+  const kernels::Tensor tokens = staged_.tables.tokens.rows(0, logits.dim(0));
+  sampler_->draw(logits, vocab_used_, tokens);
+  return {.logits = logits, .tokens = tokens};
+}
+
+/// The shape's entry; a new one takes the place of the one that was not used for longest.
+StepGraphs::Entry& StepGraphs::entry_of(const Shape& shape) {
+  const auto found = std::ranges::find(entries_, shape, &Entry::shape);
+  if (found != entries_.end()) return *found;
+  Entry entry{.shape = shape, .last_use = 0, .recording = nullptr, .launched = {}};
+  if (entries_.size() < entries_max) return entries_.emplace_back(std::move(entry));
+  kernels::wait(queue_);  // its work may still be under way
+  Entry& oldest = *std::ranges::min_element(entries_, {}, &Entry::last_use);
+  oldest = std::move(entry);
+  return oldest;
+}
+
+void StepGraphs::drop() {
+  kernels::wait(queue_);
+  for (Entry& entry : entries_) entry.recording.reset();
+}
+
+/// At a shape's second step: the first loads what a recording may not load, and shapes that come
+/// once are not worth one.
+void StepGraphs::record(Entry& entry) {
+  const auto attempt = [&] {
+    entry.recording = kernels::record(queue_, [&] { entry.launched = run_staged(); });
+  };
+  try {
+    try {
+      attempt();
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::memory) throw;
+      drop();
+      attempt();
+    }
+    ++recorded_;
+    log::debug(fmt::format("graph {}: {} tokens, {} sequences, {} sampled", recorded_,
+                           entry.shape.tokens, entry.shape.spans, entry.shape.samples));
+  } catch (const Error& error) {
+    log::warning(fmt::format("a step cannot be recorded as a CUDA graph, all run eagerly now: {}",
+                             error.what()));
+    options_ = {.decode = false, .mixed = false};
+  }
+}
+
+}  // namespace hyb::models

@@ -1,0 +1,155 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/engine/runner.h"
+#include "kernels/ops/device_sampler.h"
+#include "kernels/recording.h"
+#include "models/decoder.h"
+#include "models/parts/part.h"
+
+namespace hyb::models {
+
+/// Whether a span goes on where the one in front of it in the step ends. Such spans are a chain:
+/// one sequence, cut where its recurrent state is wanted. Where there are no slots, its page tables
+/// tell.
+bool goes_on(const Span& before, const Span& span);
+bool has_chain(const Step& step);
+
+/// The rules that a step of a model with recurrent state keeps: spans write different slots, and
+/// one reads what another writes only where it goes on there, with the next position and the same
+/// page tables. A broken one is a bug of the caller.
+void check_chains(const Step& step);
+
+/// Turns core's steps into the tables that a decoder reads.
+class StepStaging {
+ public:
+  struct Limits {
+    std::int64_t tokens;  ///< most tokens of a step
+    std::int64_t spans;   ///< most spans of a step
+    std::int64_t rows;    ///< most sampled rows of a step
+    std::int64_t pages;   ///< most pages of a span's table
+    std::int64_t groups;  ///< page groups
+  };
+
+  struct Staged {
+    StepTables tables;
+    kernels::Tensor sample_rows;  ///< [rows] tokens whose logits are wanted; empty for none
+  };
+
+  /// The queue outlives it. Throws Error(memory) when there is not so much.
+  StepStaging(kernels::Queue& queue, const Limits& limits);
+
+  /// The tables of a step within the limits, valid until the next call. With `rows`, as many spans
+  /// and sampled rows as that: every span of the step has one token, which is sampled, and what
+  /// stands behind them has neither slots nor pages. `keeps_tokens`: on a card what stands in the
+  /// table of tokens stays there; the step's are not looked at. That table always stands at the
+  /// same place.
+  Staged stage(const Step& step, std::int64_t rows = 0, bool keeps_tokens = false);
+
+  static std::size_t bytes(const Limits& limits);
+
+ private:
+  void stage_tokens(const Step& step, std::int64_t tokens);
+  void stage_spans(const Step& step, std::int64_t spans, std::int64_t samples);
+  void stage_pages(const Step& step, std::int64_t spans);
+
+  std::unique_ptr<kernels::StagedTables> room_;
+  std::int64_t groups_;
+  std::vector<kernels::Tensor> page_begin_;  ///< of the step, by page group
+  Staged staged_;
+};
+
+/// Whether every span has one token, wants its logits and is in no chain: what a decode step is.
+bool is_decode(const Step& step);
+
+/// Which steps a card does again from recordings (CUDA graphs). The answers are the same.
+struct GraphOptions {
+  bool decode = true;  ///< steps of one token per sequence
+  bool mixed = true;   ///< steps with more tokens, whose shapes come again
+
+  bool operator==(const GraphOptions&) const = default;
+};
+
+/// Runs steps through a decoder. On a card it draws the tokens of the sampled rows, too; decode
+/// steps are padded to so many rows that few sizes are left, and a step whose shape came before is
+/// replayed from its recording: one call instead of hundreds.
+class StepGraphs {
+ public:
+  /// All but the options outlive it. `rows_max`: most sequences of a step; ids from `vocab_used` on
+  /// are never drawn; `sampler` is null on the CPU.
+  StepGraphs(kernels::Queue& queue, Decoder& decoder, StepStaging& staging,
+             kernels::DeviceSampler* sampler, std::int64_t rows_max, std::int32_t vocab_used,
+             const GraphOptions& options);
+
+  /// On the CPU: logits of the sampled rows, in the order of the spans, as Decoder::run returns
+  /// them.
+  kernels::Tensor run(const Step& step);
+
+  /// From the next step on. Other options forget what was recorded.
+  void choose(const GraphOptions& options);
+
+  /// On a card, where the step before may still be running: brings the tables of this one there.
+  /// `rows` are its sampled rows. `keeps_tokens`: it is a decode step, and its tokens are those
+  /// that the step before draws.
+  void stage(const Step& step, std::span<const kernels::SampleRow> rows, bool keeps_tokens);
+
+  struct Launched {
+    kernels::Tensor logits;  ///< as run()'s; behind them there may be rows of no meaning
+    kernels::Tensor tokens;  ///< as DeviceSampler::draw leaves them, on the card, one per row
+  };
+  /// Begins the step that was staged last; may be called once. Empty where nothing is sampled.
+  Launched launch();
+
+  /// Gives back what recordings take of the card, once their work is done; shapes that come again
+  /// are recorded anew.
+  void drop();
+
+  /// Recordings that were made so far.
+  std::int32_t recorded() const { return recorded_; }
+  /// Steps that were replayed from one.
+  std::int64_t replayed() const { return replayed_; }
+
+  /// The rows that a decode step of so many is padded to: 1, 2, 4, 8, then multiples of 8.
+  static std::int64_t padded_rows(std::int64_t rows, std::int64_t rows_max);
+
+ private:
+  /// What a recording depends on: sizes, what the walker does with them, and where the tables lie
+  /// whose sizes change.
+  struct Shape {
+    std::int64_t tokens, spans, samples;
+    bool single_tokens;
+    const void* pages;
+    bool operator==(const Shape&) const = default;
+  };
+  struct Entry {
+    Shape shape;
+    std::uint64_t last_use;
+    std::unique_ptr<kernels::Recording> recording;  ///< null: seen once
+    Launched launched;
+  };
+
+  Entry& entry_of(const Shape& shape);
+  void record(Entry& entry);
+  Launched run_staged();
+
+  kernels::Queue& queue_;
+  Decoder& decoder_;
+  StepStaging& staging_;
+  kernels::DeviceSampler* sampler_;
+  std::int64_t rows_max_;
+  std::int32_t vocab_used_;
+  GraphOptions options_;
+  StepStaging::Staged staged_;
+  bool decodes_ = false;  ///< what is staged does
+  std::vector<Entry> entries_;
+  std::uint64_t uses_ = 0;
+  std::int32_t recorded_ = 0;
+  std::int64_t replayed_ = 0;
+};
+
+}  // namespace hyb::models

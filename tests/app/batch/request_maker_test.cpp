@@ -1,0 +1,104 @@
+#include <doctest/doctest.h>
+
+#include "app/batch/request_maker.h"
+#include "core/base/error.h"
+#include "tests/support/error_text.h"
+
+using namespace hyb;
+using namespace hyb::app;
+using namespace hyb::testing;
+
+namespace {
+
+Request applied(const std::string& body, Request request = {}) {
+  apply_body(parse_json(body, "body"), request);
+  return request;
+}
+
+}  // namespace
+
+TEST_SUITE("app/batch/body_fields") {
+  TEST_CASE("fields reach the request, null and absent ones leave it alone") {
+    const Request request = applied(
+        R"({"max_tokens":5,"temperature":0.5,"top_p":0.9,"top_k":7,"min_p":0.1,"seed":-1,
+            "stop":["a","b"],"n":3,"logprobs":true,"top_logprobs":4,"frequency_penalty":1,
+            "presence_penalty":-1,"repetition_penalty":1.5,"logit_bias":{"12":-100},
+            "ignore_eos":true})");
+    CHECK(request.max_tokens == 5);
+    CHECK(request.sampling.temperature == 0.5F);
+    CHECK(request.sampling.top_p == 0.9F);
+    CHECK(request.sampling.top_k == 7);
+    CHECK(request.sampling.min_p == 0.1F);
+    CHECK(request.sampling.seed == ~std::uint64_t{0});
+    CHECK(request.stop == std::vector<std::string>{"a", "b"});
+    CHECK(request.choices == 3);
+    CHECK(request.sampling.logprobs == 4);
+    CHECK(request.sampling.frequency_penalty == 1.0F);
+    CHECK(request.sampling.presence_penalty == -1.0F);
+    CHECK(request.sampling.repetition_penalty == 1.5F);
+    REQUIRE(request.sampling.bias.size() == 1);
+    CHECK(request.sampling.bias[0].token == TokenId{12});
+    CHECK(request.sampling.bias[0].bias == -100.0F);
+    CHECK(request.ignore_eos);
+
+    Request defaults;
+    defaults.max_tokens = 9;
+    defaults.stop = {"z"};
+    defaults.sampling.temperature = 0.25F;
+    const Request kept = applied(R"({"max_tokens":null,"stop":null,"temperature":null})", defaults);
+    CHECK(kept.max_tokens == 9);
+    CHECK(kept.stop == defaults.stop);
+    CHECK(kept.sampling.temperature == 0.25F);
+  }
+
+  TEST_CASE("other spellings") {
+    CHECK(applied(R"({"max_completion_tokens":6})").max_tokens == 6);
+    CHECK(applied(R"({"stop":"x"})").stop == std::vector<std::string>{"x"});
+    CHECK(applied(R"({"top_k":-1})").sampling.top_k == 0);
+    CHECK(applied(R"({"logprobs":5})").sampling.logprobs == 5);
+    CHECK(applied(R"({"logprobs":true})").sampling.logprobs == 0);
+    CHECK(applied(R"({"logprobs":false})").sampling.logprobs == -1);
+    CHECK(applied(R"({"seed":18446744073709551615})").sampling.seed == ~std::uint64_t{0});
+  }
+
+  TEST_CASE("a wrong type or a number that does not fit names the field") {
+    const std::pair<const char*, const char*> cases[] = {
+        {R"({"temperature":"hot"})", "temperature"},
+        {R"({"temperature":1e300})", "temperature"},
+        {R"({"max_tokens":0})", "max_tokens"},
+        {R"({"max_tokens":1.5})", "max_tokens"},
+        {R"({"max_tokens":99999999999})", "max_tokens"},
+        {R"({"max_completion_tokens":-3})", "max_completion_tokens"},
+        {R"({"top_k":18446744073709551615})", "top_k"},
+        {R"({"seed":1.5})", "seed"},
+        {R"({"stop":[1]})", "stop"},
+        {R"({"stop":{}})", "stop"},
+        {R"({"n":"2"})", "n"},
+        {R"({"logprobs":21})", "logprobs"},
+        {R"({"top_logprobs":3})", "top_logprobs"},
+        {R"({"logprobs":true,"top_logprobs":21})", "top_logprobs"},
+        {R"({"logit_bias":[1]})", "logit_bias"},
+        {R"({"logit_bias":{"x":1}})", "logit_bias"},
+        {R"({"logit_bias":{"1":"x"}})", "logit_bias"},
+        {R"({"ignore_eos":1})", "ignore_eos"},
+        {R"({"response_format":{"type":"json_object"}})", "response_format"},
+        {R"({"tool_choice":"required"})", "tool_choice"},
+        {R"({"tools":{}})", "tools"},
+        {R"({"chat_template_kwargs":[]})", "chat_template_kwargs"},
+    };
+    for (const auto& [body, field] : cases) {
+      CAPTURE(body);
+      CHECK(error_text([&] { applied(body); }).starts_with(std::string(field) + ": "));
+    }
+    CHECK_NOTHROW(applied(R"({"response_format":{"type":"text"},"tool_choice":"auto"})"));
+  }
+
+  TEST_CASE("the template gets its variables, unknown fields are told") {
+    const Json body = parse_json(
+        R"({"messages":[],"tools":[1],"chat_template_kwargs":{"a":1},"zeta":1,"x":2})", "body");
+    CHECK(template_variables(body) ==
+          parse_json(R"({"tools":[1],"chat_template_kwargs":{"a":1}})", "v"));
+    CHECK(unknown_fields(body) == std::vector<std::string>{"zeta", "x"});
+    CHECK(template_variables(parse_json(R"({"tools":[1],"tool_choice":"none"})", "body")).empty());
+  }
+}

@@ -1,0 +1,141 @@
+#include <doctest/doctest.h>
+
+#include "app/replay/replay.h"
+#include "app/replay/tree_policy.h"
+#include "core/base/error.h"
+#include "core/memory/pool/layout.h"
+#include "tests/app/replay/small_shape.h"
+#include "tests/support/traces.h"
+
+using namespace hyb;
+using namespace hyb::app;
+using namespace hyb::testing;
+
+namespace {
+
+/// Pages of 16 bytes and slots of 64; a superblock is 8 pages, 2 slots or 8 packed snapshots.
+MemoryLayout superblock_layout(std::int32_t superblocks) {
+  static const FullAttention full;
+  MemoryLayout layout;
+  layout.page_tokens = 16;
+  layout.groups = {{.kind = &full, .page_bytes = 16, .pages_per_superblock = 8}};
+  layout.slots = {.bytes = 64, .per_superblock = 2};
+  layout.packed = {.bytes = 16, .per_superblock = 8};
+  layout.superblock_bytes = 128;
+  layout.superblocks = superblocks;
+  return layout;
+}
+
+}  // namespace
+
+TEST_SUITE("app/replay/tree_policy") {
+  TEST_CASE("turn ends, prompt ends and branches can be resumed") {
+    for (const PolicyKind kind : {PolicyKind::lru, PolicyKind::gd}) {
+      for (const SnapshotFormat format : {SnapshotFormat::exact, SnapshotFormat::int8}) {
+        const ReplayRequest requests[] = {
+            request_of({{1, 300}}, {{2, 100}}), request_of({{1, 300}, {2, 100}, {3, 9}}),
+            request_of({{1, 299}, {4, 100}}),   request_of({{1, 150}, {5, 100}}),
+            request_of({{1, 150}, {6, 100}}),   request_of({{1, 300}, {2, 100}}),
+        };
+        const std::int32_t expected[] = {0, 400, 299, 0, 150, 299};
+        TreePolicy policy(small_shape(),
+                          {.kind = kind, .snapshots = format, .budget_bytes = 100000});
+        for (std::size_t i = 0; i < std::size(requests); ++i) {
+          CAPTURE(i);
+          CHECK(policy.serve(RequestTokens(requests[i])).reused == expected[i]);
+        }
+        const CacheCounters counters = policy.counters();
+        const std::int64_t each = format == SnapshotFormat::int8 ? 25 : 100;
+        CHECK(counters.snapshot_bytes == counters.snapshots_created * each);
+        CHECK(counters.snapshots_reused == 3);
+        // 400 tokens of the first request, and 150 that the fourth had to compute once more.
+        CHECK(counters.kv_tokens_reused == 550);
+        CHECK(counters.evictions == 0);
+      }
+    }
+  }
+
+  TEST_CASE("superblocks change owners, and cost little") {
+    for (const SnapshotFormat format : {SnapshotFormat::exact, SnapshotFormat::int8}) {
+      ReplayShape shape = small_shape(64);
+      const MemoryLayout layout = superblock_layout(100);
+      const auto trace = random_trace(3, 600, 20);
+      const PolicyOptions counted = {
+          .kind = PolicyKind::gd, .snapshots = format, .budget_bytes = 12800};
+      PolicyOptions real = counted;
+      real.layout = &layout;
+      const ReplayRun ideal = replay(trace, shape, counted);
+      const ReplayRun run = replay(trace, shape, real);
+      CHECK(run.counters.flips > 0);
+      CHECK(ideal.counters.flips == 0);
+      const CacheCounters& held = run.counters;
+      CHECK(held.idle_bytes > 0);
+      CHECK(held.kv_bytes + held.snapshot_bytes + held.idle_bytes <= 12800);
+      CHECK(ideal.counters.idle_bytes == 0);
+      CHECK(run.hit_rate() <= ideal.hit_rate() + 0.02);
+      CHECK(run.hit_rate() > ideal.hit_rate() - 0.12);
+    }
+  }
+
+  TEST_CASE("a request that does not fit is served without memory") {
+    const MemoryLayout layout = superblock_layout(3);
+    TreePolicy policy(small_shape(64),
+                      {.kind = PolicyKind::gd, .budget_bytes = 384, .layout = &layout});
+    const ReplayRequest large = request_of({{1, 5000}}), little = request_of({{2, 40}}, {{3, 10}}),
+                        next = request_of({{2, 40}, {3, 10}, {4, 5}});
+    CHECK(policy.serve(RequestTokens(large)).reused == 0);
+    CHECK(policy.serve(RequestTokens(little)).reused == 0);
+    CHECK(policy.serve(RequestTokens(next)).reused == 50);
+    CHECK(policy.serve(RequestTokens(large)).reused == 0);
+  }
+}
+
+namespace {
+
+/// As Nemotron-3-Nano has it.
+ReplayShape nano_shape() {
+  ReplayShape shape = testing::small_shape();
+  shape.kv_bytes_per_token = 6144;
+  shape.attention_layers = 6;
+  shape.recurrent_layers = 23;
+  shape.state_bytes = 49'082'368;
+  shape.state_bytes_int8 = 13'317'120;
+  return shape;
+}
+
+}  // namespace
+
+TEST_SUITE("app/replay/superblock_pools") {
+  TEST_CASE("units are what the shape says, and little is wasted") {
+    for (const SnapshotFormat format : {SnapshotFormat::exact, SnapshotFormat::int8}) {
+      const ReplayShape shape = nano_shape();
+      const auto pools = superblock_pools(shape, 8'000'000'000, format);
+      REQUIRE(pools.layout.groups.size() == 1);
+      CHECK(pools.layout.groups[0].page_bytes == 16 * 6144);
+      CHECK(pools.layout.slots.bytes >= 49'082'368);
+      CHECK((pools.layout.packed.per_superblock > 0) == (format == SnapshotFormat::int8));
+      CHECK(pools.waste() <= 0.03);
+      CHECK(pools.layout.bytes() <= 8'000'000'000);
+      CHECK(pools.layout.bytes() > 7'600'000'000);
+    }
+  }
+
+  TEST_CASE("a model with one kind of memory has one view in use") {
+    ReplayShape attention = nano_shape();
+    attention.state_bytes = attention.state_bytes_int8 = 0;
+    attention.recurrent_layers = 0;
+    const auto pages = superblock_pools(attention, 1'000'000'000, SnapshotFormat::int8);
+    CHECK(pages.layout.slots.per_superblock == 0);
+    CHECK(pages.layout.packed.per_superblock == 0);
+    ReplayShape recurrent = nano_shape();
+    recurrent.kv_bytes_per_token = 0;
+    recurrent.attention_layers = 0;
+    const auto slots = superblock_pools(recurrent, 1'000'000'000, SnapshotFormat::exact);
+    CHECK(slots.layout.groups.empty());
+    CHECK(slots.layout.slots.per_superblock > 0);
+  }
+
+  TEST_CASE("too few bytes are refused with the numbers") {
+    CHECK_THROWS_AS(superblock_pools(nano_shape(), 10'000'000, SnapshotFormat::exact), Error);
+  }
+}

@@ -1,0 +1,363 @@
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include "app/session.h"
+#include "core/base/error.h"
+#include "core/memory/pool/layout.h"
+#include "models/families.h"
+#include "tests/support/byte_runner.h"
+#include "tests/support/error_text.h"
+
+using namespace hyb;
+using namespace hyb::app;
+
+namespace {
+
+struct Shape {
+  explicit Shape(const std::string& name)
+      : config(ModelSource::find(name, {}).config()),
+        plan(models::family_of(config).plan(config)),
+        geometry(models::geometry_of(plan)) {}
+
+  MemoryPlan divide(const Budget& budget, std::int32_t context, std::int32_t sequences) const {
+    return plan_memory(plan, geometry, budget, context, 2,
+                       {.sequences_max = sequences, .chunk_tokens = 512});
+  }
+
+  /// Of a runner with these pools, whose sequences may have `length` tokens.
+  std::size_t workspace_bytes(const MemoryPlan& memory, std::int32_t length,
+                              std::int32_t sequences) const {
+    models::RunnerOptions options =
+        runner_options(plan, memory, {.sequences_max = sequences, .chunk_tokens = 512});
+    options.positions_max = length;
+    return models::ModelRunner::workspace_bytes(kernels::Device::cpu, plan, geometry, options, 2);
+  }
+
+  models::Config config;
+  models::Plan plan;
+  models::Geometry geometry;
+};
+
+std::int32_t wanted_length(const Shape& shape, std::int32_t context) {
+  return context == 0 ? shape.plan.positions_max : context;
+}
+
+constexpr std::size_t gib = std::size_t{1} << 30;
+
+}  // namespace
+
+TEST_SUITE("app/memory_plan") {
+  TEST_CASE("the parts never exceed the budget, and every sequence has a slot and room") {
+    for (const char* name : {"granite-4.0-h-350m", "granite-4.0-h-tiny", "granite-4.0-h-micro"}) {
+      const Shape shape(name);
+      const std::size_t weights =
+          models::packed_bytes(shape.plan, kernels::Device::cpu, {.activation = DType::bf16});
+      for (const std::size_t spare : {gib / 4, gib, 8 * gib}) {
+        for (const std::int32_t sequences : {1, 4, 64}) {
+          for (const std::int32_t context : {0, 100, 5000}) {
+            CAPTURE(name);
+            CAPTURE(spare);
+            CAPTURE(sequences);
+            CAPTURE(context);
+            const MemoryPlan plan = shape.divide(weights + spare, context, sequences);
+            CHECK(plan.total() <= plan.budget);
+            CHECK(can_ever_hold(plan.pools.layout, plan.length_max, 512));
+            CHECK(sequences_at_once(plan.pools.layout, plan.length_max, sequences) <=
+                  plan.sequences);
+            // All that is left is theirs, but for what no superblock fits into, and tables of
+            // positions that no sequence of these pools reaches.
+            const std::size_t tables =
+                shape.workspace_bytes(plan, wanted_length(shape, context), sequences) -
+                plan.workspace;
+            CHECK(plan.total() + tables <= plan.budget);
+            CHECK(plan.total() + plan.pools.layout.superblock_bytes + tables > plan.budget);
+            if (context != 0) CHECK(plan.length_max <= context);
+          }
+        }
+      }
+    }
+  }
+
+  TEST_CASE("a model that does not fit says what it needs and what it was given") {
+    const Shape shape("granite-4.0-h-350m");
+    try {
+      shape.divide(gib / 4, 0, 1);
+      FAIL("no error");
+    } catch (const Error& error) {
+      CHECK(error.kind() == ErrorKind::memory);
+      const std::string text = error.what();
+      CHECK(text.find("256.0 MiB") != std::string::npos);
+      CHECK(text.find("weights") != std::string::npos);
+      CHECK(text.find("--quantize q8 or q4 makes the weights smaller, a smaller --context") !=
+            std::string::npos);
+      CHECK(text.find("cuBLASLt") == std::string::npos);
+    }
+    Budget card(gib / 4);
+    card.library = 32U << 20;
+    models::GeometryOptions q4;
+    q4.quantize = kernels::Quantize::q4;
+    try {
+      plan_memory(shape.plan, models::geometry_of(shape.plan, q4), card, 0, 2, {});
+      FAIL("no error");
+    } catch (const Error& error) {
+      const std::string text = error.what();
+      CHECK(text.find("cuBLASLt 32.0 MiB") != std::string::npos);
+      CHECK(text.find("--quantize") == std::string::npos);
+      CHECK(text.find("; a smaller --context") != std::string::npos);
+    }
+  }
+
+  TEST_CASE("--pool-memory bounds pages and slots, and says so when they cannot do with it") {
+    const Shape shape("granite-4.0-h-350m");
+    for (const std::size_t pool : {gib / 8, gib / 2, 4 * gib}) {
+      const MemoryPlan plan = shape.divide({4 * gib, pool}, 0, 8);
+      CHECK(plan.pool_bytes() <= pool);
+      CHECK(plan.total() <= 4 * gib);
+      CHECK(plan.sequences >= 1);
+    }
+    CHECK(shape.divide({4 * gib, 64 * gib}, 0, 8).pool_bytes() ==
+          shape.divide(4 * gib, 0, 8).pool_bytes());
+    try {
+      shape.divide({4 * gib, std::size_t{1} << 20}, 0, 8);
+      FAIL("no error");
+    } catch (const Error& error) {
+      CHECK(error.kind() == ErrorKind::memory);
+      CHECK(std::string(error.what()).find("--pool-memory allows 1.0 MiB") == 0);
+    }
+  }
+
+  TEST_CASE("fixed pools hold the sequences that they were asked for") {
+    const Shape shape("granite-4.0-h-350m");
+    Budget budget(4 * gib);
+    budget.mapping = mapping_of({.mode = "flat"}, kernels::Device::cpu);
+    for (const std::int32_t sequences : {1, 8}) {
+      const MemoryPlan plan =
+          plan_memory(shape.plan, shape.geometry, budget, 2000, 2, {.sequences_max = sequences});
+      CHECK(plan.sequences == sequences);
+      CHECK(plan.length_max == 2000);
+      CHECK(plan.pools.layout.fixed_superblocks.size() == 3);
+      CHECK(plan.total() <= plan.budget);
+    }
+    CHECK(mapping_of({}, kernels::Device::cpu).mode == kernels::MapMode::remap);
+    CHECK(mapping_of({}, kernels::Device::cuda).mode == kernels::MapMode::flip);
+    CHECK(mapping_of({.strict_vmm = true}, kernels::Device::cpu).mode == kernels::MapMode::flip);
+    CHECK_THROWS_AS(mapping_of({.mode = "remap", .strict_vmm = true}, kernels::Device::cpu), Error);
+  }
+
+  TEST_CASE("a small budget shortens the longest sequence before it refuses") {
+    const Shape shape("granite-4.0-h-350m");
+    const std::size_t fixed = shape.divide(4 * gib, 0, 1).weights +
+                              shape.divide(4 * gib, 0, 1).workspace + 2 * shape.geometry.slot_bytes;
+    const MemoryPlan tight = shape.divide(fixed + (std::size_t{64} << 20), 0, 1);
+    CHECK(tight.length_max > 1000);
+    CHECK(tight.length_max < shape.plan.positions_max);
+    CHECK(shape.divide(4 * gib, 0, 1).length_max == shape.plan.positions_max);
+  }
+}
+
+using namespace hyb::testing;
+
+TEST_SUITE("app/tiers") {
+  TEST_CASE("sizes and folders that make no sense are refused with what to do") {
+    check_tiers({});
+    check_tiers({.disk_tier = "20GB", .disk_tier_folder = "/tmp", .host_tier = ""});
+    const auto refused = [](const TierFlags& flags) {
+      return error_text([&] { check_tiers(flags); });
+    };
+    for (const char* size : {"auto", "80%", "many", "-1GB"}) {
+      CHECK(contains(refused({.disk_tier = size, .disk_tier_folder = "", .host_tier = ""}),
+                     "--disk-tier: '"));
+    }
+    CHECK(contains(refused({.disk_tier = "", .disk_tier_folder = "", .host_tier = "8GiB"}),
+                   "the pools are in the host's memory already"));
+    CHECK(contains(refused({.disk_tier = "", .disk_tier_folder = "/tmp", .host_tier = ""}),
+                   "there is no --disk-tier"));
+  }
+}
+
+using namespace std::chrono_literals;
+
+namespace {
+
+const FullAttention full;
+
+/// A superblock is 4 pages of 4 tokens, or 2 slots.
+MemoryLayout layout_of(std::int32_t superblocks) {
+  MemoryLayout layout;
+  layout.page_tokens = 4;
+  layout.groups = {{.kind = &full, .page_bytes = 64, .pages_per_superblock = 4}};
+  layout.slots = {.bytes = 128, .per_superblock = 2};
+  layout.superblock_bytes = 256;
+  layout.superblocks = superblocks;
+  return layout;
+}
+
+struct World {
+  ByteRunner runner{layout_of(20)};
+  Engine engine{runner, nullptr, {.length_max = 100}};
+  IdleMemory::Clock::time_point now{};
+
+  Memory hold(std::int32_t tokens) {
+    Memory memory = *engine.pool().start();
+    REQUIRE(memory.reserve(tokens));
+    engine.carry_out_orders();
+    return memory;
+  }
+};
+
+}  // namespace
+
+TEST_SUITE("app/idle_memory") {
+  TEST_CASE("what nobody needed for so long goes back, and not what comes and goes meanwhile") {
+    World world;
+    IdleMemory idle(world.engine, 10.0, world.now);
+    const auto look_after = [&](std::chrono::seconds time) { idle.look(world.now += time); };
+    {
+      const Memory large = world.hold(96);  // 6 superblocks of pages and one of slots
+      look_after(1s);
+    }
+    CHECK(world.engine.pool().superblocks_idle() == 7);
+    look_after(8s);  // the large one held them when the time began
+    look_after(1s);
+    CHECK(world.engine.pool().superblocks_idle() == 7);
+    for (int second = 1; second < 10; ++second) {
+      const Memory small = world.hold(40);  // 3 and 1, every other look
+      look_after(1s);
+      CHECK(world.engine.pool().superblocks_idle() == 3);
+    }
+    look_after(1s);
+    CHECK(world.engine.pool().superblocks_idle() == 4);  // the 3 left over went
+    CHECK_FALSE(world.engine.pool().has_orders());
+    look_after(10s);
+    CHECK(world.engine.pool().superblocks_idle() == 0);
+    const Memory again = world.hold(96);
+    CHECK(world.engine.pool().superblocks_idle() == 0);
+  }
+
+  TEST_CASE("without seconds nothing is given back") {
+    World world;
+    IdleMemory idle(world.engine, std::nullopt, world.now);
+    { const Memory large = world.hold(96); }
+    for (int i = 0; i < 5; ++i) idle.look(world.now += 1000s);
+    CHECK(world.engine.pool().superblocks_idle() == 7);
+  }
+
+  TEST_CASE("while a person types nothing: first the work, then the time, then all that is free") {
+    World world;
+    { const Memory large = world.hold(96); }
+    int pieces = 0;
+    const auto work = give_back_when_idle(world.engine, std::chrono::duration<double>(0.05),
+                                          [&] { return ++pieces < 3; });
+    const auto begin = std::chrono::steady_clock::now();
+    while (work()) {
+    }
+    CHECK(std::chrono::steady_clock::now() - begin >= 50ms);
+    CHECK(pieces == 3);
+    CHECK(world.engine.pool().superblocks_idle() == 0);
+  }
+
+  TEST_CASE("flat pools give nothing back, and say so") {
+    PoolOptions pools;
+    CHECK_NOTHROW(check_idle(5.0, pools));
+    pools.mode = "flat";
+    CHECK_THROWS_AS(check_idle(5.0, pools), Error);
+    CHECK_NOTHROW(check_idle(std::nullopt, pools));
+  }
+}
+
+namespace {
+
+ModelOutline outline(const std::string& name, const ModelOptions& options = {}) {
+  return outline_of(ModelSource::find(name, {}), options);
+}
+
+}  // namespace
+
+TEST_SUITE("app/fit") {
+  TEST_CASE("what is predicted is what opening the model sets aside") {
+    const std::string golden = std::string(HYB_TESTS_DIR) + "/golden/";
+    for (const std::string& name :
+         {std::string("demo"), golden + "granite-dense-nope", golden + "granite-moe-nope",
+          golden + "granite-mamba-only", golden + "granite-attention-only"}) {
+      CAPTURE(name);
+      ModelOptions options;
+      options.model = name;
+      options.memory = "200MiB";
+      options.context = 500;
+      options.threads = 2;
+      if (name != "demo") options.kv_dtype = "fp8";
+      const ModelOutline predicted = outline(name, options);
+      const Fit fit(predicted, 200U << 20, 2);
+      const MemoryPlan plan = fit.plan(500, 3);
+      Session session = Session::open(options, {.sequences_max = 3, .chunk_tokens = 512}, {});
+
+      CHECK(plan.weights == session.model().weights.bytes());
+      CHECK(plan.workspace == session.runner().workspace_bytes());
+      CHECK(plan.pool_bytes() == session.runner().pool_bytes());
+      CHECK(session.memory().total() == plan.total());
+      CHECK(session.engine().length_max() == plan.length_max);
+    }
+  }
+
+  TEST_CASE("as many sequences as are promised fit, and not one more") {
+    for (const char* name : {"granite-4.0-h-350m", "granite-4.0-h-micro", "qwen3-next-80b-a3b"}) {
+      const ModelOutline model = outline(name);
+      const std::size_t weights =
+          models::packed_bytes(model.plan, kernels::Device::cpu, {.activation = model.activation});
+      for (const std::size_t spare : {gib / 2, 3 * gib}) {
+        const Fit fit(model, weights + spare, 2);
+        std::int32_t before = Fit::sequences_max;
+        for (const std::int32_t length : {100, 1024, 4096, 32768}) {
+          CAPTURE(name);
+          CAPTURE(length);
+          const std::int32_t count = fit.sequences_of(length);
+          CHECK(count <= before);
+          before = count;
+          if (count == 0) continue;
+          const MemoryPlan plan = fit.plan(length, count);
+          CHECK(plan.sequences == count);
+          CHECK(plan.length_max == length);
+          CHECK(plan.total() <= plan.budget);
+          // Bytes that one more would need are not there: neither a slot nor its pages.
+          const std::size_t one =
+              model.geometry.slot_bytes +
+              static_cast<std::size_t>((length + 15) / 16) * model.geometry.page_bytes;
+          CHECK(plan.total() + one + one / 8 > plan.budget);
+        }
+      }
+    }
+  }
+
+  TEST_CASE("the longest sequence fits alone, and not when it is some percent longer") {
+    const ModelOutline model = outline("granite-4.0-h-micro");
+    const Fit fit(
+        model,
+        models::packed_bytes(model.plan, kernels::Device::cpu, {.activation = model.activation}) +
+            gib / 2,
+        2);
+    const std::int32_t length = fit.length_max();
+    CHECK(length < model.plan.positions_max);
+    CHECK(fit.sequences_of(length) == 1);
+    CHECK(fit.sequences_of(length + length / 25) == 0);
+  }
+
+  TEST_CASE("a model that does not fit is an error of memory") {
+    const ModelOutline model = outline("qwen3-next-80b-a3b");
+    const Fit fit(model, 20 * gib, 2);
+    CHECK(fit.sequences_of(100) == 0);
+    try {
+      fit.plan(0, 1);
+      FAIL("it fits");
+    } catch (const Error& error) {
+      CHECK(error.kind() == ErrorKind::memory);
+    }
+  }
+
+  TEST_CASE("positions end where rope ends") {
+    const ModelOutline rope = outline("qwen3-next-80b-a3b");
+    CHECK(!Fit(rope, gib, 2).has_positions(rope.plan.positions_max + 1));
+    const ModelOutline nope = outline("granite-4.0-h-350m");
+    CHECK(Fit(nope, gib, 2).has_positions(nope.plan.positions_max + 1));
+  }
+}

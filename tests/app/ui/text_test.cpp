@@ -1,0 +1,121 @@
+#include <random>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "app/ui/text.h"
+#include "core/text/unicode.h"
+
+using namespace hyb;
+using namespace hyb::app;
+
+namespace {
+
+std::string in_pieces(const std::string& text, std::mt19937& random) {
+  Sanitizer sanitizer;
+  std::string out;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t count = 1 + random() % 5;
+    out += sanitizer.push(std::string_view(text).substr(at, count));
+    at += count;
+  }
+  return out + sanitizer.flush();
+}
+
+bool is_harmless(const std::string& text) {
+  for (std::size_t at = 0; at < text.size();) {
+    if (is_unsafe(next_code_point(text, at))) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+TEST_SUITE("app/ui/sanitizer") {
+  TEST_CASE("plain text, line breaks, tabs and other scripts stay as they are") {
+    const std::string text = "a\tb\nδ 漢字 שלום 👩‍👩‍👧 é\u200F\u00A0";
+    CHECK(sanitized(text) == text);
+  }
+
+  TEST_CASE("escape sequences become visible text") {
+    CHECK(sanitized("\x1b[31mred\x1b[0m") == "\uFFFD[31mred\uFFFD[0m");
+    CHECK(sanitized("\x1b]0;title\x07") == "\uFFFD]0;title\uFFFD");
+    CHECK(sanitized("\x1bP1$q\x1b\\") == "\uFFFDP1$q\uFFFD\\");
+    CHECK(sanitized("\u009B31m\u009D0;t\u009C") == "\uFFFD31m\uFFFD0;t\uFFFD");
+    CHECK(sanitized(std::string_view("\0\b\x7f", 3)) == "\uFFFD\uFFFD\uFFFD");
+    CHECK(sanitized("a\u202Eb\u2066c\u2069") == "a\uFFFDb\uFFFDc\uFFFD");
+  }
+
+  TEST_CASE("a bare C1 byte is ill-formed, and gone") {
+    CHECK(sanitized("\x9b"
+                    "31m") == "\uFFFD31m");
+    CHECK(sanitized("ab\xE2\x82") == "ab\uFFFD");
+  }
+
+  TEST_CASE("a carriage return goes before a line break and shows elsewhere") {
+    CHECK(sanitized("a\r\nb\rc\r\r\n\r") == "a\nb\uFFFDc\uFFFD\n\uFFFD");
+    CHECK(sanitized_line("a\r\nb\tc") == "a b c");
+  }
+
+  TEST_CASE("the result does not depend on the cuts, and is harmless") {
+    std::mt19937 random(7);
+    const std::string alphabet("\x1b[]0;m\r\n\t\x07\x9b\xc2\xe2\x80\xae\xf0\x9f\x98\x80 aé", 24);
+    for (int round = 0; round < 2000; ++round) {
+      std::string text;
+      for (std::size_t i = random() % 40; i > 0; --i) text += alphabet[random() % alphabet.size()];
+      const std::string whole = sanitized(text);
+      REQUIRE(is_well_formed(whole));
+      REQUIRE(is_harmless(whole));
+      REQUIRE(in_pieces(text, random) == whole);
+    }
+  }
+}
+
+TEST_SUITE("app/ui/text_width") {
+  TEST_CASE("columns are counted as terminals do") {
+    CHECK(columns("") == 0);
+    CHECK(columns("abc") == 3);
+    CHECK(columns("漢字") == 4);
+    CHECK(columns("e\u0301") == 1);
+    CHECK(columns("😀") == 2);
+    CHECK(columns("❤\uFE0F") == 2);
+    CHECK(columns("🇩🇪") == 2);
+    CHECK(columns("👩‍👩‍👧") == 2);
+  }
+
+  TEST_CASE("clusters stay whole") {
+    const std::string text = "ae\u0301👩‍👩‍👧🇩🇪🇫🇷한";
+    std::vector<std::size_t> ends;
+    for (std::size_t at = 0; at < text.size();) ends.push_back(at = next_grapheme(text, at));
+    CHECK(ends.size() == 6);
+  }
+
+  TEST_CASE("backwards finds the boundaries that forwards found") {
+    const std::vector<std::string> characters = {"a", " ", "\u0301", "é",  "漢", "👩",  "\u200D",
+                                                 "🇩", "🇪", "\r",     "\n", "ᄒ", "ᅡ", "ᆫ"};
+    std::mt19937 random(3);
+    for (int round = 0; round < 500; ++round) {
+      std::string text;
+      for (std::size_t i = random() % 60; i > 0; --i)
+        text += characters[random() % characters.size()];
+      std::vector<std::size_t> begins;
+      for (std::size_t at = 0; at < text.size(); at = next_grapheme(text, at)) begins.push_back(at);
+      std::size_t end = text.size();
+      while (!begins.empty()) {
+        REQUIRE(previous_grapheme(text, end) == begins.back());
+        end = begins.back();
+        begins.pop_back();
+      }
+    }
+  }
+
+  TEST_CASE("a text is cut between clusters to fit") {
+    CHECK(cut_to_columns("abcdef", 6) == "abcdef");
+    CHECK(cut_to_columns("abcdefg", 6) == "abc...");
+    CHECK(cut_to_columns("漢字漢字", 6) == "漢...");
+    CHECK(cut_to_columns("abcdef", 2) == "..");
+    CHECK(cut_to_columns("abcdef", 0).empty());
+    CHECK(cut_to_columns("abcdef", -5).empty());
+  }
+}

@@ -1,0 +1,222 @@
+#include <doctest/doctest.h>
+
+#include "core/engine/engine.h"
+#include "core/engine/tier_waiter.h"
+#include "core/memory/tier/snapshot_tier.h"
+#include "tests/sim/layered_runner.h"
+#include "tests/sim/listener.h"
+#include "tests/support/shim_storage.h"
+
+using namespace hyb;
+using namespace hyb::sim;
+using namespace hyb::testing;
+
+namespace {
+
+using Tokens = std::vector<TokenId>;
+
+Tokens prompt_of(std::int32_t count, std::int32_t salt) {
+  Tokens prompt;
+  for (std::int32_t i = 0; i < count; ++i) prompt.push_back(TokenId{(i * i + salt + i * salt) % 5});
+  return prompt;
+}
+
+/// A model with recurrent layers and full attention.
+LayeredModel recurrent_model() {
+  for (std::uint64_t seed = 0;; ++seed) {
+    Random random(seed);
+    LayeredModel model(random);
+    if (model.is_recurrent() && model.groups() == 1 && model.kind_of(0).name() == "full") {
+      return model;
+    }
+  }
+}
+
+/// A superblock is 6 pages of 4 tokens or a slot.
+MemoryLayout layout_of(const LayeredModel& model, std::int32_t superblocks) {
+  return {.page_tokens = 4,
+          .groups = {{.kind = &model.kind_of(0),
+                      .page_bytes = LayeredRunner::page_bytes(model, 0, 4),
+                      .pages_per_superblock = 6}},
+          .slots = {.bytes = LayeredRunner::slot_bytes(), .per_superblock = 1},
+          .packed = {.bytes = LayeredRunner::slot_bytes(), .per_superblock = 4},
+          .superblock_bytes = 8192,
+          .superblocks = superblocks,
+          .fixed_superblocks = {}};
+}
+
+/// An engine over a tier whose disk stands still until the test lets it go on.
+struct Desk {
+  explicit Desk(Precision precision = Precision::exact, std::int32_t superblocks = 200)
+      : model(recurrent_model()),
+        capacity{.memory = layout_of(model, superblocks),
+                 .step_tokens = 64,
+                 .step_rows = 8,
+                 .vocab = model.vocab()},
+        runner(capacity, model),
+        engine(runner, nullptr,
+               {.length_max = 200,
+                .chunk_tokens = 16,
+                .prefixes = {.precision = precision, .branch_tokens_min = 1},
+                .shared_tokens_min = 8,
+                .audit = true}) {
+    engine.add_tier(
+        "test tier", std::make_unique<ShimStorage>(disk),
+        {.budget_bytes = 1 << 30, .bytes_per_second = 1e30, .worker = TransferWorker::caller});
+  }
+
+  RequestId submit(const Tokens& prompt, std::int32_t max_tokens = 3) {
+    Request request;
+    request.prompt = prompt;
+    request.max_tokens = max_tokens;
+    return engine.submit(request, sink);
+  }
+  const Completion& run(const Tokens& prompt) {
+    const RequestId id = submit(prompt);
+    while (!engine.idle()) engine.step();
+    return *sink.find(id, 0)->completion;
+  }
+  void evict_all() {
+    while (engine.prefixes().evict()) {
+    }
+    engine.tier()->drain();
+  }
+
+  LayeredModel model;
+  Capacity capacity;
+  LayeredRunner runner;
+  ShimDisk disk;
+  Listener sink;
+  Engine engine;
+};
+
+}  // namespace
+
+TEST_SUITE("core/engine/tier_desk") {
+  TEST_CASE("a request waits for what the disk has of it; others go on meanwhile") {
+    Desk desk;
+    const Tokens known = prompt_of(60, 1);
+    const Tokens answer = desk.run(known).tokens;
+    desk.evict_all();
+    const RequestId other = desk.submit(prompt_of(40, 2), 30);
+    desk.engine.step();
+    const RequestId waits = desk.submit(known);
+    for (int i = 0; i < 10; ++i) REQUIRE(desk.engine.step());
+    CHECK(desk.engine.running() == 1);
+    CHECK(desk.sink.find(waits, 0) == nullptr);
+    CHECK(desk.engine.usage().tier_waits == 1);
+    desk.engine.tier()->run_transfers(1000);
+    while (!desk.engine.idle()) desk.engine.step();
+    const Completion& got = *desk.sink.find(waits, 0)->completion;
+    CHECK(got.tokens == answer);
+    CHECK(got.usage.reused_tokens == 59);
+    CHECK(got.usage.reused_from == SnapshotSource::disk);
+    CHECK(desk.sink.find(other, 0)->completion->tokens.size() == 30);
+    // From now on it is in memory.
+    CHECK(desk.run(known).usage.reused_from == SnapshotSource::memory);
+    CHECK(!desk.run(prompt_of(30, 4)).usage.reused_from);
+  }
+
+  TEST_CASE("when nobody else runs, the step waits for the disk") {
+    Desk desk;
+    const Tokens known = prompt_of(60, 1);
+    desk.run(known);
+    desk.evict_all();
+    const RequestId id = desk.submit(known, 1);
+    REQUIRE(desk.engine.step());
+    CHECK(desk.engine.idle());
+    CHECK(desk.sink.find(id, 0)->completion->usage.reused_tokens == 59);
+  }
+
+  TEST_CASE("who is cancelled while it waits is gone, and what it waited for is not delivered") {
+    Desk desk;
+    desk.run(prompt_of(60, 1));
+    desk.evict_all();
+    const RequestId other = desk.submit(prompt_of(40, 2), 30);
+    desk.engine.step();
+    const RequestId one = desk.submit(prompt_of(60, 1));
+    const RequestId two = desk.submit(prompt_of(60, 1));
+    desk.engine.step();
+    CHECK(desk.engine.tier()->pending() == 1);
+    desk.engine.cancel(one);
+    CHECK(desk.engine.tier()->pending() == 1);  // the other one waits for it, too
+    desk.engine.cancel(two);
+    CHECK(desk.engine.tier()->pending() == 0);
+    CHECK(desk.engine.tier()->stats().dropped == 1);
+    while (!desk.engine.idle()) desk.engine.step();
+    CHECK(desk.engine.tier()->stats().fetched == 0);
+    CHECK(desk.sink.find(two, 0)->completion->reason == FinishReason::cancelled);
+    CHECK(desk.sink.find(other, 0)->completion->reason == FinishReason::length);
+    desk.engine.audit();
+  }
+
+  TEST_CASE("with int8 snapshots nobody runs meanwhile: answers don't depend on the disk's speed") {
+    Desk desk(Precision::int8);
+    const Tokens known = prompt_of(60, 1);
+    desk.run(known);
+    desk.evict_all();
+    desk.submit(prompt_of(40, 2), 30);
+    desk.engine.step();
+    const RequestId id = desk.submit(known, 1);
+    desk.engine.step();
+    CHECK(desk.engine.usage().tier_waits == 0);
+    REQUIRE(desk.sink.find(id, 0)->completion.has_value());
+    CHECK(desk.sink.find(id, 0)->completion->usage.resumed_packed);
+  }
+
+  TEST_CASE("where prompts part is cut although only the disk has seen the first of them") {
+    Desk desk;
+    Tokens one = prompt_of(60, 1), two = one, three = one;
+    for (const TokenId token : prompt_of(20, 2)) one.push_back(token);
+    for (const TokenId token : prompt_of(20, 4)) two.push_back(token);
+    for (const TokenId token : prompt_of(20, 5)) three.push_back(token);
+    CHECK(desk.run(one).usage.matched_tokens == 0);
+    desk.evict_all();
+    const Usage second = desk.run(two).usage;
+    CHECK(second.reused_tokens == 0);
+    CHECK(second.matched_tokens > 50);
+    CHECK(second.reuse_limit == ReuseLimit::no_snapshot);
+    desk.evict_all();
+    const Usage third = desk.run(three).usage;
+    CHECK(third.reused_tokens == second.matched_tokens);
+    CHECK(third.reused_from == SnapshotSource::disk);
+  }
+
+  TEST_CASE("who has no room beside the snapshot that the disk gives back starts from nothing") {
+    // One slot and 48 tokens; or two slots and 24 tokens, which is where the snapshot stands. The
+    // 25th token needs a page more: were the snapshot fetched again whenever its reader is sent
+    // away for that, nobody could go on.
+    Desk desk(Precision::exact, 3);
+    const Tokens prompt = prompt_of(25, 1);
+    const Tokens answer = desk.run(prompt).tokens;
+    REQUIRE(answer.size() == 3);
+    desk.evict_all();
+    REQUIRE(desk.engine.tier()->stats().spilled > 0);
+    const Completion& again = desk.run(prompt);
+    CHECK(again.tokens == answer);
+    CHECK(desk.engine.tier()->stats().fetched == 1);
+    CHECK(desk.engine.usage().preemptions > 0);
+    CHECK(again.usage.reused_tokens + again.usage.prefilled_tokens == 25);
+    CHECK(again.usage.reuse_limit == ReuseLimit::memory_was_taken);
+  }
+
+  TEST_CASE("who was sent away looks into the tier again") {
+    Desk desk(Precision::exact, 12);
+    const Tokens answers[] = {desk.run(prompt_of(60, 1)).tokens, desk.run(prompt_of(60, 2)).tokens};
+    desk.evict_all();
+    const std::int64_t fetched = desk.engine.tier()->stats().fetched;
+    std::vector<RequestId> ids;
+    for (const std::int32_t salt : {1, 2}) ids.push_back(desk.submit(prompt_of(60, salt), 90));
+    while (!desk.engine.idle()) {
+      desk.engine.step();
+      desk.engine.tier()->run_transfers(1000);
+    }
+    CHECK(desk.engine.usage().preemptions > 0);
+    CHECK(desk.engine.tier()->stats().fetched > fetched + 2);
+    for (int i : {0, 1}) {
+      const Completion& got = *desk.sink.find(ids[static_cast<std::size_t>(i)], 0)->completion;
+      REQUIRE(got.tokens.size() == 90);
+      CHECK(std::equal(answers[i].begin(), answers[i].end(), got.tokens.begin()));
+    }
+  }
+}

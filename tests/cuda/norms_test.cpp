@@ -1,0 +1,195 @@
+#include <doctest/doctest.h>
+
+#include "kernels/cuda/routes.h"
+#include "kernels/ops/gated_norm.h"
+#include "tests/cuda/support.h"
+
+using namespace hyb;
+using namespace hyb::kernels;
+using namespace hyb::kernels::testing;
+
+namespace {
+
+struct Case {
+  std::int64_t tokens, width, heads;
+  bool one_plus;
+  Strides strides;
+};
+const Case cases[] = {
+    {5, 768, 1, false, {}},     {3, 256, 4, true, {8, 0}}, {3, 17, 1, false, {}},
+    {4, 130, 2, true, {3, 1}},  {2, 1, 1, false, {}},      {2, 2048, 1, false, {16, 8}},
+    {3, 1500, 1, true, {5, 0}}, {2, 1024, 1, false, {}},   {9, 96, 3, false, {8, 8}}};
+
+/// Relative and absolute: the plain loop sums in another order, which bf16 mostly rounds away.
+double bound_of(DType dtype) { return dtype == DType::bf16 ? 0.0079 : 3e-6; }
+
+void check_norm(const Case& c, DType dtype) {
+  CAPTURE(c.width);
+  const auto x = random_tensor(dtype, {c.tokens, c.width}, 1, 3.0F, c.strides);
+  const auto weight = random_tensor(DType::f32, {c.width / c.heads}, 2);
+  const TestTensor y(dtype, {c.tokens, c.width}, c.strides);
+  TestTensor expected = y;
+  Queue plain = test_queue(Isa::plain);
+  rms_norm(plain,
+           {.x = x, .weight = weight, .y = expected, .one_plus = c.one_plus, .heads = c.heads});
+
+  cuda::Stream stream;
+  const DeviceTensor on_x(x), on_weight(weight), on_y(y);
+  const RmsNorm op = {
+      .x = on_x, .weight = on_weight, .y = on_y, .one_plus = c.one_plus, .heads = c.heads};
+  cuda::rms_norm(stream, op);
+  stream.wait();
+  const TestTensor answer = on_y.fetch();
+  CHECK(largest_error(answer, expected, 1e-3) <= bound_of(dtype));
+  CHECK(answer.guards_intact());
+  CHECK(on_x.fetch().everything() == x.everything());
+
+  // One row alone, then all again from a graph and in place: the same bits.
+  TestTensor last(dtype, {1, c.width}, c.strides);
+  const DeviceTensor on_last(last);
+  const Tensor row = Tensor(on_x).rows(c.tokens - 1, 1);
+  cuda::rms_norm(
+      stream,
+      {.x = row, .weight = on_weight, .y = on_last, .one_plus = c.one_plus, .heads = c.heads});
+  const cuda::Graph graph(stream, [&] {
+    cuda::rms_norm(
+        stream,
+        {.x = on_x, .weight = on_weight, .y = on_x, .one_plus = c.one_plus, .heads = c.heads});
+  });
+  graph.replay(stream);
+  stream.wait();
+  last = on_last.fetch();
+  for (std::int64_t i = 0; i < c.width; ++i) {
+    REQUIRE(last.get(i) == answer.get((c.tokens - 1) * c.width + i));
+  }
+  CHECK(same_bytes(on_x.fetch(), answer));
+}
+
+TEST_SUITE("cuda/rms_norm") {
+  TEST_CASE("is the plain loop's answer, alone, among others, in place and from a graph") {
+    in_every_schedule([&](const std::string& schedule) {
+      CAPTURE(schedule);
+      for (const DType dtype : {DType::f32, DType::bf16}) {
+        for (const Case& c : cases) check_norm(c, dtype);
+      }
+    });
+  }
+}
+
+struct GatedCase {
+  std::int64_t tokens, width, groups;
+  Strides strides;
+};
+const GatedCase gated_cases[] = {{5, 768, 1, {}},     {3, 256, 4, {8, 0}},   {3, 17, 1, {}},
+                                 {4, 130, 2, {3, 1}}, {2, 2048, 1, {16, 8}}, {3, 3000, 2, {5, 0}},
+                                 {9, 96, 3, {8, 8}},  {2, 512, 4, {8, 0}}};
+
+void check_norm(const GatedCase& c, DType dtype, bool norm_first) {
+  CAPTURE(c.width);
+  CAPTURE(norm_first);
+  const auto x = random_tensor(dtype, {c.tokens, c.width}, 1, 3.0F, c.strides);
+  const auto gate = random_tensor(dtype, {c.tokens, c.width}, 2, 3.0F, c.strides);
+  const auto weight = random_tensor(DType::f32, {c.width}, 3);
+  const TestTensor y(dtype, {c.tokens, c.width}, c.strides);
+  TestTensor expected = y;
+  Queue plain = test_queue(Isa::plain);
+  gated_norm(plain, {.x = x,
+                     .gate = gate,
+                     .weight = weight,
+                     .y = expected,
+                     .groups = c.groups,
+                     .norm_first = norm_first});
+
+  cuda::Stream stream;
+  const DeviceTensor on_x(x), on_gate(gate), on_weight(weight), on_y(y);
+  const auto norm = [&](const Tensor& to) {
+    cuda::gated_norm(stream, {.x = on_x,
+                              .gate = on_gate,
+                              .weight = on_weight,
+                              .y = to,
+                              .groups = c.groups,
+                              .norm_first = norm_first});
+  };
+  norm(on_y);
+  stream.wait();
+  const TestTensor answer = on_y.fetch();
+  CHECK(largest_error(answer, expected, 1e-3) <= (dtype == DType::bf16 ? 0.0079 : 4e-6));
+  CHECK(answer.guards_intact());
+  CHECK(on_x.fetch().everything() == x.everything());
+
+  const cuda::Graph in_place(stream, [&] { norm(on_x); });
+  in_place.replay(stream);
+  stream.wait();
+  CHECK(same_bytes(on_x.fetch(), answer));
+}
+
+TEST_SUITE("cuda/gated_norm") {
+  TEST_CASE("is the plain loop's answer, also in place and from a graph") {
+    in_every_schedule([&](const std::string& schedule) {
+      CAPTURE(schedule);
+      for (const DType dtype : {DType::f32, DType::bf16}) {
+        for (const GatedCase& c : gated_cases) {
+          check_norm(c, dtype, false);
+          check_norm(c, dtype, true);
+        }
+      }
+    });
+  }
+}
+
+struct ActivationCase {
+  std::int64_t tokens, width;
+  DType dtype;
+  Activation activation;
+  Strides strides;
+};
+const ActivationCase activation_cases[] = {
+    {3, 40, DType::bf16, Activation::silu_gated, {8, 0}},
+    {5, 17, DType::bf16, Activation::silu_gated, {3, 1}},
+    {2, 24, DType::f32, Activation::silu_gated, {}},
+    {300, 8, DType::bf16, Activation::relu2, {}},
+    {3, 9, DType::f32, Activation::relu2, {1, 0}},
+};
+
+void check_case(const ActivationCase& c) {
+  CAPTURE(c.width);
+  const std::int64_t halves = c.activation == Activation::silu_gated ? 2 : 1;
+  auto x = random_tensor(c.dtype, {c.tokens, halves * c.width}, 1, 3.0F, c.strides);
+  x.set(1, NAN);
+  x.set(2, -90.0F);
+  TestTensor y(c.dtype, {c.tokens, c.width}, c.strides);
+  const DeviceTensor on_x(x), on_y(y);
+  Queue plain = test_queue(Isa::plain);
+  gated_activation(plain, {.x = x, .y = y, .activation = c.activation});
+
+  cuda::Stream stream;
+  cuda::gated_activation(stream, {.x = on_x, .y = on_y, .activation = c.activation});
+  const cuda::Graph in_place(stream, [&] {
+    const Tensor first = Tensor(on_x).columns(0, c.width);
+    cuda::gated_activation(stream, {.x = on_x, .y = first, .activation = c.activation});
+  });
+  in_place.replay(stream);
+  stream.wait();
+  const TestTensor answer = on_y.fetch(), both = on_x.fetch();
+  CHECK(answer.guards_intact());
+  CHECK(both.guards_intact());
+  const double rounding = c.dtype == DType::bf16 ? 0x1p-8 : 8 * 0x1p-24;
+  for (std::int64_t i = 0; i < y.size(); ++i) {
+    const double is = answer.get(i), expected = y.get(i);
+    REQUIRE(std::isnan(is) == std::isnan(expected));
+    if (std::isnan(is)) continue;
+    REQUIRE(std::fabs(is - expected) <= rounding * std::fabs(expected));
+    REQUIRE(both.get(i / c.width * halves * c.width + i % c.width) == answer.get(i));
+  }
+}
+
+TEST_SUITE("cuda/gated_activation") {
+  TEST_CASE("is the plain loop's within one rounding, beside x and in place") {
+    in_every_schedule([&](const std::string& schedule) {
+      CAPTURE(schedule);
+      for (const ActivationCase& c : activation_cases) check_case(c);
+    });
+  }
+}
+
+}  // namespace

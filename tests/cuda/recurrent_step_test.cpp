@@ -1,0 +1,234 @@
+#include <doctest/doctest.h>
+
+#include "kernels/cuda/routes.h"
+#include "tests/cuda/recurrent_support.h"
+#include "tests/kernels/ops/delta_step_case.h"
+
+using namespace hyb;
+using namespace hyb::kernels;
+using namespace hyb::kernels::testing;
+
+namespace {
+
+constexpr DType f32 = DType::f32, b16 = DType::bf16;
+
+const DeltaStepCase cases[] = {
+    {2, 4, 16, 32, 4, b16, f32, {0, 2, 5, -1, -1}, {0, 2, 5, -1, -1}},
+    {1, 3, 20, 20, 4, f32, f32, {1, -1}, {3, 0}},
+    {1, 2, 128, 128, 4, b16, f32, {4}, {4}},
+    {1, 1, 128, 128, 3, b16, b16, {4, 0}, {4, 1}},
+    {3, 3, 40, 33, 2, f32, b16, {-1, 1, 2, 4}, {0, 1, 3, 4}},
+    {1, 1, 200, 72, 4, b16, f32, {2}, {1}},
+};
+
+/// The tensors of a step on the device, and what it does there.
+struct OnDevice {
+  OnDevice(const DeltaStepCase& c, const DeltaStepInputs& in, bool with_bias)
+      : x(in.x),
+        b(in.b),
+        a(in.a),
+        conv_weight(in.conv_weight),
+        conv_bias(in.conv_bias),
+        windows(in.windows),
+        a_log(in.a_log),
+        dt_bias(in.dt_bias),
+        state(in.state),
+        y(in.y),
+        convolved(in.convolved),
+        read(c.read),
+        write(c.write),
+        tickets(std::vector<std::int32_t>(c.read.size(), 0)),
+        begins(begins_of(c)),
+        key_heads(c.key_heads),
+        has_bias(with_bias) {}
+
+  /// One token per row that has a slot; the others' spans are empty.
+  static std::vector<std::int32_t> begins_of(const DeltaStepCase& c) {
+    std::vector<std::int32_t> all{0};
+    for (const std::int32_t slot : c.write) all.push_back(all.back() + (slot < 0 ? 0 : 1));
+    return all;
+  }
+
+  void step(cuda::Stream& stream) const {
+    cuda::delta_step(stream, {.x = x,
+                              .b = b,
+                              .a = a,
+                              .conv_weight = conv_weight,
+                              .conv_bias = has_bias ? Tensor(conv_bias) : Tensor(),
+                              .windows = windows,
+                              .a_log = a_log,
+                              .dt_bias = dt_bias,
+                              .state = state,
+                              .read_slot = read,
+                              .write_slot = write,
+                              .y = y,
+                              .convolved = {},
+                              .tickets = tickets,
+                              .key_heads = key_heads});
+  }
+  void run_parts(cuda::Stream& stream) const {
+    cuda::causal_conv(stream, {.x = x,
+                               .weight = conv_weight,
+                               .bias = has_bias ? Tensor(conv_bias) : Tensor(),
+                               .windows = windows,
+                               .span_begin = begins,
+                               .read_slot = read,
+                               .write_slot = write,
+                               .y = convolved});
+    cuda::delta_rule_scan(stream, {.x = convolved,
+                                   .b = b,
+                                   .a = a,
+                                   .a_log = a_log,
+                                   .dt_bias = dt_bias,
+                                   .state = state,
+                                   .span_begin = begins,
+                                   .read_slot = read,
+                                   .write_slot = write,
+                                   .y = y,
+                                   .key_heads = key_heads});
+  }
+
+  DeviceTensor x, b, a, conv_weight, conv_bias, windows, a_log, dt_bias, state, y, convolved;
+  DeviceTable read, write, tickets, begins;
+  std::int64_t key_heads;
+  bool has_bias;
+};
+
+void check_case(const DeltaStepCase& c, bool with_bias, bool replayed) {
+  CAPTURE(c.rows);
+  CAPTURE(with_bias);
+  const DeltaStepInputs in(c);
+  cuda::Stream stream;
+  const OnDevice whole(c, in, with_bias), parts(c, in, with_bias);
+  run_or_replay(stream, replayed, [&] { whole.step(stream); });
+  parts.run_parts(stream);
+  stream.wait();
+  CHECK(whole.y.fetch().everything() == parts.y.fetch().everything());
+  CHECK(whole.state.fetch().everything() == parts.state.fetch().everything());
+  CHECK(whole.windows.fetch().everything() == parts.windows.fetch().everything());
+  CHECK(whole.state.fetch().everything() != in.state.everything());
+  CHECK(whole.tickets.fetch() == std::vector<std::int32_t>(c.read.size(), 0));
+  CHECK(whole.x.fetch().everything() == in.x.everything());
+}
+
+TEST_SUITE("cuda/delta_step") {
+  TEST_CASE("has the bits of causal_conv and the scan, which alone are held to the plain loop") {
+    in_every_schedule([&](const std::string& schedule) {
+      CAPTURE(schedule);
+      for (const DeltaStepCase& c : cases) {
+        check_case(c, true, false);
+        check_case(c, false, true);
+      }
+    });
+  }
+}
+
+struct MambaCase {
+  std::int64_t heads, rows, columns, groups, taps;
+  DType dtype, state;
+  std::vector<std::int32_t> read, write;
+};
+const MambaCase mamba_cases[] = {
+    {4, 16, 32, 1, 4, DType::bf16, DType::f32, {0, 2, 5, -1, -1}, {0, 2, 5, -1, -1}},
+    {6, 20, 40, 2, 4, DType::f32, DType::f32, {1, -1}, {3, 0}},
+    {2, 80, 128, 2, 3, DType::bf16, DType::bf16, {4}, {4}},
+    {3, 33, 16, 3, 2, DType::f32, DType::f32, {-1, 1, 2, 4}, {0, 1, 3, 4}},
+};
+constexpr std::int64_t slots = 6;
+
+/// All tensors of one step, on the host.
+struct Step {
+  explicit Step(const MambaCase& c)
+      : inner(c.heads * c.rows),
+        channels(inner + 2 * c.groups * c.columns),
+        tokens(static_cast<std::int64_t>(c.read.size())),
+        x(random_tensor(c.dtype, {tokens, channels}, 1, 1.0F, {7, 1})),
+        dt(random_tensor(c.dtype, {tokens, c.heads}, 3, 1.0F, {2, 1})),
+        conv_weight(random_tensor(DType::f32, {channels, c.taps}, 4, 0.5F)),
+        conv_bias(random_tensor(DType::f32, {channels}, 5, 0.5F)),
+        windows(random_tensor(c.dtype, {slots, channels, c.taps - 1}, 6, 1.0F, {3, 1})),
+        a_log(random_tensor(DType::f32, {c.heads}, 7)),
+        d(random_tensor(DType::f32, {c.heads}, 8)),
+        dt_bias(random_tensor(DType::f32, {c.heads}, 9)),
+        state(random_tensor(c.state, {slots, c.heads, c.rows, c.columns}, 10, 1.0F, {5, 1})),
+        y(c.dtype, {tokens, inner}, {3, 1}),
+        convolved(c.dtype, {tokens, channels}) {}
+
+  std::int64_t inner, channels, tokens;
+  TestTensor x, dt, conv_weight, conv_bias, windows, a_log, d, dt_bias, state, y, convolved;
+};
+
+void check_case(const MambaCase& c, bool bias, bool replayed) {
+  CAPTURE(c.heads);
+  CAPTURE(bias);
+  Step step(c);
+  const TestTensor windows = step.windows, state = step.state, y = step.y;
+  Queue plain = test_queue(Isa::plain);
+  const Table read(c.read), write(c.write), tickets(std::vector<std::int32_t>(c.read.size(), 0));
+  mamba_step(plain, {.x = step.x,
+                     .dt = step.dt,
+                     .conv_weight = step.conv_weight,
+                     .conv_bias = bias ? Tensor(step.conv_bias) : Tensor(),
+                     .windows = step.windows,
+                     .a_log = step.a_log,
+                     .d = step.d,
+                     .dt_bias = step.dt_bias,
+                     .state = step.state,
+                     .read_slot = read,
+                     .write_slot = write,
+                     .y = step.y,
+                     .convolved = step.convolved,
+                     .tickets = tickets,
+                     .groups = c.groups,
+                     .dt_min = 0.01F,
+                     .dt_max = 4.0F});
+
+  cuda::Stream stream;
+  const DeviceTensor x(step.x), dt(step.dt), conv_weight(step.conv_weight),
+      conv_bias(step.conv_bias), on_windows(windows), a_log(step.a_log), d(step.d),
+      dt_bias(step.dt_bias), on_state(state), on_y(y);
+  const DeviceTable on_read(c.read), on_write(c.write),
+      on_tickets(std::vector<std::int32_t>(c.read.size(), 0));
+  const MambaStep op = {.x = x,
+                        .dt = dt,
+                        .conv_weight = conv_weight,
+                        .conv_bias = bias ? Tensor(conv_bias) : Tensor(),
+                        .windows = on_windows,
+                        .a_log = a_log,
+                        .d = d,
+                        .dt_bias = dt_bias,
+                        .state = on_state,
+                        .read_slot = on_read,
+                        .write_slot = on_write,
+                        .y = on_y,
+                        .convolved = {},
+                        .tickets = on_tickets,
+                        .groups = c.groups,
+                        .dt_min = 0.01F,
+                        .dt_max = 4.0F};
+  run_or_replay(stream, replayed, [&] { cuda::mamba_step(stream, op); });
+
+  const TestTensor answer = on_y.fetch(), new_state = on_state.fetch();
+  const bool is_coarse = c.dtype == DType::bf16 || c.state == DType::bf16;
+  const double bound = is_coarse ? 0.02 : 2e-5;
+  CHECK(largest_error(answer, step.y, 0.5) <= bound);
+  CHECK(largest_error(new_state, step.state, 0.5) <= bound);
+  CHECK(on_windows.fetch().everything() == step.windows.everything());
+  CHECK(answer.guards_intact());
+  CHECK(on_tickets.fetch() == std::vector<std::int32_t>(c.read.size(), 0));
+  check_slots(c.write, state, new_state);
+}
+
+TEST_SUITE("cuda/mamba_step") {
+  TEST_CASE("is the plain parts' answer, and only the named slots change") {
+    in_every_schedule([&](const std::string& schedule) {
+      CAPTURE(schedule);
+      for (const MambaCase& c : mamba_cases) {
+        check_case(c, true, false);
+        check_case(c, false, true);
+      }
+    });
+  }
+}
+
+}  // namespace

@@ -1,0 +1,171 @@
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "kernels/linear/linear.h"
+#include "kernels/linear/panel_product.h"
+#include "tests/kernels/linear/coded_weights.h"
+#include "tests/kernels/support.h"
+
+using namespace hyb;
+using namespace hyb::kernels;
+using namespace hyb::kernels::testing;
+
+namespace {
+
+struct Shape {
+  std::int64_t rows, outputs, columns;  // T, N, K
+};
+
+/// Sizes around the edges of eights, groups, runs, panels and tiles of rows.
+constexpr Shape shapes[] = {{1, 1, 1},     {1, 64, 8},    {2, 65, 31},    {3, 63, 33},
+                            {6, 130, 68},  {7, 20, 157},  {13, 70, 128},  {50, 65, 260},
+                            {4, 64, 2057}, {9, 66, 1025}, {200, 10, 1100}};
+
+/// How far y is from the exact product with the weight's own numbers, in units of linear's bound.
+double worst_error(const TestTensor& y, const TestTensor& x, const CodedMatrix& w, const Shape& s,
+                   double scale) {
+  const std::vector<float> values = w.values();
+  double worst = 0;
+  for (std::int64_t t = 0; t < s.rows; ++t) {
+    for (std::int64_t n = 0; n < s.outputs; ++n) {
+      double sum = 0, sizes = 0;
+      for (std::int64_t k = 0; k < s.columns; ++k) {
+        const double product =
+            static_cast<double>(x.get(t * s.columns + k)) *
+            static_cast<double>(values[static_cast<std::size_t>(n * s.columns + k)]);
+        sum += product;
+        sizes += std::fabs(product);
+      }
+      const double rounding = y.view().dtype == DType::bf16 ? 0x1p-8 : 0x1p-23;
+      const double bound = static_cast<double>(s.columns + 4) * 0x1p-23 * scale * sizes;
+      const double error = std::fabs(y.get(t * s.outputs + n) - scale * sum);
+      const double allowed = bound + rounding * (std::fabs(scale * sum) + bound) + 1e-37;
+      worst = std::max(worst, std::isnan(error) ? INFINITY : error / allowed);
+    }
+  }
+  return worst;
+}
+
+}  // namespace
+
+TEST_SUITE("kernels/linear/coded_product") {
+  TEST_CASE("every route gives the answer of the weight's own numbers, within linear's bound") {
+    for (const Isa isa : available_isas()) {
+      Queue queue = test_queue(isa, 2);
+      for (const WeightCode code : all_codes) {
+        for (const Shape& s : shapes) {
+          for (const bool blocks : {false, true}) {
+            if (blocks && code != WeightCode::fp8) continue;
+            CAPTURE(testing::name_of(isa));
+            CAPTURE(testing::name_of(code));
+            CAPTURE(s.rows);
+            CAPTURE(s.columns);
+            const CodedMatrix w(queue, code, 1, s.outputs, s.columns, 3, blocks);
+            REQUIRE(w.weight.code() == code);
+            const TestTensor x = random_tensor(DType::bf16, {s.rows, s.columns}, 4, 1.0F, {3, 1});
+            for (const DType out : {DType::f32, DType::bf16}) {
+              TestTensor y = random_tensor(out, {s.rows, s.outputs}, 5, 1.0F, {5, 3});
+              const auto x_bytes = x.everything();
+              linear(queue, {.x = x, .weight = &w.weight, .y = y, .scale = 0.75F});
+              CHECK(worst_error(y, x, w, s, 0.75) <= 1.0);
+              CHECK(y.guards_intact());
+              CHECK(x.everything() == x_bytes);
+            }
+          }
+        }
+      }
+    }
+  }
+
+  TEST_CASE("a row's answer is the same bits alone, among others, in any order, on any threads") {
+    for (const Isa isa : available_isas()) {
+      for (const WeightCode code : all_codes) {
+        for (const Shape s : {Shape{67, 200, 77}, Shape{250, 65, 130}, Shape{31, 70, 2300}}) {
+          CAPTURE(testing::name_of(isa));
+          CAPTURE(testing::name_of(code));
+          CAPTURE(s.columns);
+          Queue one = test_queue(isa, 1);
+          const CodedMatrix w(one, code, 1, s.outputs, s.columns, 6, s.columns != 130);
+          const TestTensor x = random_tensor(DType::bf16, {s.rows, s.columns}, 7);
+          TestTensor whole(DType::bf16, {s.rows, s.outputs});
+          linear(one, {.x = x, .weight = &w.weight, .y = whole});
+          std::mt19937 engine(8);
+          for (const int threads : {1, 3}) {
+            Queue queue = test_queue(isa, threads);
+            for (int repeat = 0; repeat < 2; ++repeat) {
+              TestTensor cut(DType::bf16, {s.rows, s.outputs}, {7, 1});
+              const auto begins = random_cuts(static_cast<std::int32_t>(s.rows), engine);
+              for (std::size_t i = begins.size() - 1; i-- > 0;) {
+                const std::int64_t count = begins[i + 1] - begins[i];
+                linear(queue, {.x = x.view().rows(begins[i], count),
+                               .weight = &w.weight,
+                               .y = cut.view().rows(begins[i], count)});
+              }
+              CHECK(same_bytes(whole, cut));
+              CHECK(cut.guards_intact());
+            }
+          }
+        }
+      }
+    }
+  }
+
+  TEST_CASE("each expert has its own matrix") {
+    Queue queue = test_queue(best_isa(), 2);
+    for (const WeightCode code : all_codes) {
+      CAPTURE(testing::name_of(code));
+      const CodedMatrix all(queue, code, 3, 70, 40, 13, false);
+      const TestTensor x = random_tensor(DType::bf16, {4, 40}, 14);
+      for (std::int64_t e = 0; e < 3; ++e) {
+        WeightSource own(1, 70, 40);
+        own.append(all.published.source, e * 70, 70);
+        const Weight one = Weight::pack(queue, own, DType::bf16,
+                                        code == WeightCode::q8   ? Quantize::q8
+                                        : code == WeightCode::q4 ? Quantize::q4
+                                                                 : Quantize::none);
+        TestTensor y(DType::bf16, {4, 70}), expected(DType::bf16, {4, 70});
+        linear(queue, {.x = x, .weight = &all.weight, .expert = e, .y = y});
+        linear(queue, {.x = x, .weight = &one, .y = expected});
+        CHECK(same_bytes(y, expected));
+      }
+    }
+  }
+
+  TEST_CASE("infinity and NaN in x and in scales reach y, and stay in their row or column") {
+    for (const Isa isa : available_isas()) {
+      Queue queue = test_queue(isa, 1);
+      for (const WeightCode code : all_codes) {
+        CAPTURE(testing::name_of(isa));
+        CAPTURE(testing::name_of(code));
+        PublishedMatrix published(code == WeightCode::fp8 ? DType::f8_e4m3 : DType::bf16, 1, 10, 40,
+                                  1, 40, 15);
+        if (code == WeightCode::fp8) {
+          published.scales[4] = NAN;
+        } else {
+          published.bytes[(4 * 40 + 35) * 2 + 1] = std::byte{0x7f};  // bf16 0x7f80 and above
+          published.bytes[(4 * 40 + 35) * 2] |= std::byte{0x81};
+        }
+        const Weight weight = Weight::pack(queue, published.source, DType::bf16,
+                                           code == WeightCode::q8   ? Quantize::q8
+                                           : code == WeightCode::q4 ? Quantize::q4
+                                                                    : Quantize::none);
+        for (const std::int64_t rows : {4, 9}) {
+          TestTensor x = random_tensor(DType::bf16, {rows, 40}, 16);
+          x.set(1 * 40 + 39, INFINITY);
+          x.set(2 * 40 + 0, NAN);
+          TestTensor y(DType::f32, {rows, 10});
+          linear(queue, {.x = x, .weight = &weight, .y = y});
+          for (std::int64_t n = 0; n < 10; ++n) {
+            CHECK(std::isfinite(y.get(n)) == (n != 4));
+            CHECK(!std::isfinite(y.get(10 + n)));
+            CHECK(std::isnan(y.get(20 + n)));
+            CHECK(std::isnan(y.get(30 + n)) == (n == 4));
+          }
+        }
+      }
+    }
+  }
+}

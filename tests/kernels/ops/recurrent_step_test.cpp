@@ -1,0 +1,203 @@
+#include <doctest/doctest.h>
+
+#include "core/base/error.h"
+#include "kernels/ops/conv.h"
+#include "kernels/ops/delta_rule.h"
+#include "kernels/ops/recurrent_step.h"
+#include "kernels/ops/ssd.h"
+#include "tests/kernels/ops/delta_step_case.h"
+#include "tests/kernels/support.h"
+
+using namespace hyb;
+using namespace hyb::kernels;
+using namespace hyb::kernels::testing;
+
+namespace {
+
+constexpr std::int64_t used = 3;  ///< rows that have a sequence
+
+DeltaStepCase case_of(DType dtype, DType state) {
+  return {2, 4, 6, 20, 4, dtype, state, {2, -1, 0, -1, -1}, {2, 4, 1, -1, -1}};
+}
+
+void step(Queue& queue, const DeltaStepInputs& in, const Table& read, const Table& write,
+          std::int64_t key_heads = 2) {
+  const Table tickets{0, 0, 0, 0, 0};
+  delta_step(queue, {.x = in.x,
+                     .b = in.b,
+                     .a = in.a,
+                     .conv_weight = in.conv_weight,
+                     .conv_bias = in.conv_bias,
+                     .windows = in.windows,
+                     .a_log = in.a_log,
+                     .dt_bias = in.dt_bias,
+                     .state = in.state,
+                     .read_slot = read,
+                     .write_slot = write,
+                     .y = in.y,
+                     .convolved = in.convolved,
+                     .tickets = tickets,
+                     .key_heads = key_heads});
+}
+
+/// The parts by themselves, for the rows that have a sequence.
+void run_parts(Queue& queue, const DeltaStepInputs& in, const Table& read, const Table& write) {
+  const Table begins{0, 1, 2, 3};
+  const Tensor convolved = in.convolved.view().rows(0, used);
+  const Tensor from = Tensor(read).rows(0, used), to = Tensor(write).rows(0, used);
+  causal_conv(queue, {.x = in.x.view().rows(0, used),
+                      .weight = in.conv_weight,
+                      .bias = in.conv_bias,
+                      .windows = in.windows,
+                      .span_begin = begins,
+                      .read_slot = from,
+                      .write_slot = to,
+                      .y = convolved});
+  delta_rule(queue, {.x = convolved,
+                     .b = in.b.view().rows(0, used),
+                     .a = in.a.view().rows(0, used),
+                     .a_log = in.a_log,
+                     .dt_bias = in.dt_bias,
+                     .state = in.state,
+                     .span_begin = begins,
+                     .read_slot = from,
+                     .write_slot = to,
+                     .y = in.y.view().rows(0, used),
+                     .key_heads = 2});
+}
+
+TEST_SUITE("kernels/ops/delta_step") {
+  TEST_CASE("is its parts for one token per sequence, to the bit, and leaves rows without a slot") {
+    for (const Isa isa : available_isas()) {
+      for (const DType dtype : {DType::f32, DType::bf16}) {
+        for (const DType state : {DType::f32, DType::bf16}) {
+          Queue queue = test_queue(isa, 2);
+          const DeltaStepCase c = case_of(dtype, state);
+          const Table read(c.read), write(c.write);
+          const DeltaStepInputs whole(c), parts(c);
+          step(queue, whole, read, write);
+          run_parts(queue, parts, read, write);
+          CHECK(whole.state.everything() == parts.state.everything());
+          CHECK(whole.windows.everything() == parts.windows.everything());
+          CHECK(whole.y.everything() == parts.y.everything());
+          CHECK(whole.state.everything() != DeltaStepInputs(c).state.everything());
+        }
+      }
+    }
+  }
+
+  TEST_CASE("names the broken rule") {
+    const Table read{0, 1, 2, 3, 4}, write{0, 1, -1, 3, -1};
+    const DeltaStepInputs in(case_of(DType::f32, DType::f32));
+    Queue queue = test_queue(Isa::plain);
+    CHECK_THROWS_WITH_AS(step(queue, in, read, write),
+                         "delta_step: rows without a slot stand last, got 3", Error);
+    const Table chained{0, 1, 3, 2, 4}, used{1, 3, 0, 4, -1};
+    CHECK_THROWS_WITH_AS(step(queue, in, chained, used),
+                         "delta_step: no row goes on where the one before it ends, got 1", Error);
+    CHECK_THROWS_WITH_AS(step(queue, in, read, write, 3),
+                         "delta_step: key_heads divides value_heads, got 3", Error);
+    CHECK_THROWS_WITH_AS(step(queue, in, read, write, 4),
+                         "delta_step: x needs 128 in dimension 1, got 104", Error);
+  }
+}
+
+constexpr std::int64_t tokens = 5, heads = 4, rows = 6, columns = 16, groups = 2, slots = 5;
+constexpr std::int64_t mamba_used = 3;  ///< rows that have a sequence
+constexpr std::int64_t inner = heads * rows, channels = inner + 2 * groups * columns;
+
+struct Inputs {
+  explicit Inputs(DType dtype, DType state_type)
+      : x(random_tensor(dtype, {tokens, channels}, 1, 1.0F, {3, 1})),
+        dt(random_tensor(dtype, {tokens, heads}, 3)),
+        conv_weight(random_tensor(DType::f32, {channels, 4}, 4)),
+        conv_bias(random_tensor(DType::f32, {channels}, 5)),
+        windows(random_tensor(dtype, {slots, channels, 3}, 6, 1.0F, {5, 0})),
+        a_log(random_tensor(DType::f32, {heads}, 7)),
+        d(random_tensor(DType::f32, {heads}, 8)),
+        dt_bias(random_tensor(DType::f32, {heads}, 9)),
+        state(random_tensor(state_type, {slots, heads, rows, columns}, 10, 1.0F, {7, 0})),
+        y(dtype, {tokens, inner}, {2, 1}),
+        convolved(dtype, {tokens, channels}) {}
+
+  MambaStep op(const Table& read, const Table& write, const Table& tickets) const {
+    return {.x = x,
+            .dt = dt,
+            .conv_weight = conv_weight,
+            .conv_bias = conv_bias,
+            .windows = windows,
+            .a_log = a_log,
+            .d = d,
+            .dt_bias = dt_bias,
+            .state = state,
+            .read_slot = read,
+            .write_slot = write,
+            .y = y,
+            .convolved = convolved,
+            .tickets = tickets,
+            .groups = groups,
+            .dt_max = 5.0F};
+  }
+
+  TestTensor x, dt, conv_weight, conv_bias, windows, a_log, d, dt_bias, state, y, convolved;
+};
+
+TEST_SUITE("kernels/ops/mamba_step") {
+  TEST_CASE("is its parts for one token per sequence, to the bit, and leaves rows without a slot") {
+    const Table read{2, -1, 0, -1, -1}, write{2, 4, 1, -1, -1}, tickets{0, 0, 0, 0, 0};
+    const Table begins{0, 1, 2, 3};
+    for (const Isa isa : available_isas()) {
+      for (const DType dtype : {DType::f32, DType::bf16}) {
+        Queue queue = test_queue(isa, 2);
+        const Inputs step(dtype, DType::f32), parts(dtype, DType::f32);
+        mamba_step(queue, step.op(read, write, tickets));
+        const Tensor convolved = parts.convolved.view().rows(0, mamba_used);
+        const Tensor from = Tensor(read).rows(0, mamba_used),
+                     to = Tensor(write).rows(0, mamba_used);
+        causal_conv(queue, {.x = parts.x.view().rows(0, mamba_used),
+                            .weight = parts.conv_weight,
+                            .bias = parts.conv_bias,
+                            .windows = parts.windows,
+                            .span_begin = begins,
+                            .read_slot = from,
+                            .write_slot = to,
+                            .y = convolved});
+        ssd(queue, {.x = convolved,
+                    .dt = parts.dt.view().rows(0, mamba_used),
+                    .a_log = parts.a_log,
+                    .d = parts.d,
+                    .dt_bias = parts.dt_bias,
+                    .state = parts.state,
+                    .span_begin = begins,
+                    .read_slot = from,
+                    .write_slot = to,
+                    .y = parts.y.view().rows(0, mamba_used),
+                    .groups = groups,
+                    .dt_max = 5.0F});
+        CHECK(step.state.everything() == parts.state.everything());
+        CHECK(step.windows.everything() == parts.windows.everything());
+        CHECK(step.y.everything() == parts.y.everything());
+      }
+    }
+  }
+
+  TEST_CASE("names the broken rule") {
+    const Table read{0, 1, 2, 3, 4}, write{0, 1, -1, 3, -1}, tickets{0, 0, 0, 0, 0};
+    const Inputs step(DType::f32, DType::f32);
+    Queue queue = test_queue(Isa::plain);
+    CHECK_THROWS_WITH_AS(mamba_step(queue, step.op(read, write, tickets)),
+                         "mamba_step: rows without a slot stand last, got 3", Error);
+    const Table chained{0, 1, 3, 2, 4}, mamba_used{1, 3, 0, 4, -1};
+    CHECK_THROWS_WITH_AS(mamba_step(queue, step.op(chained, mamba_used, tickets)),
+                         "mamba_step: no row goes on where the one before it ends, got 1", Error);
+    MambaStep op = step.op(read, write, tickets);
+    op.groups = 3;
+    CHECK_THROWS_WITH_AS(mamba_step(queue, op), "mamba_step: groups divides heads, got 3", Error);
+    op.groups = groups;
+    op.conv_weight = Tensor(step.conv_weight).rows(0, channels - 1);
+    CHECK_THROWS_WITH_AS(mamba_step(queue, op),
+                         "mamba_step: causal_conv: x needs 87 in dimension 1, got 88", Error);
+  }
+}
+
+}  // namespace

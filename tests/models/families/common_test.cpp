@@ -1,0 +1,168 @@
+#include <functional>
+
+#include "models/families/common.h"
+#include "tests/models/golden.h"
+#include "tests/support/error_text.h"
+#include "tests/support/files.h"
+
+using namespace hyb;
+using namespace hyb::models;
+using namespace hyb::models::testing;
+using namespace hyb::testing;
+
+namespace {
+
+std::string error_of(const std::string& quantization) {
+  const std::string text = R"({"quantization_config":)" + quantization + "}";
+  return model_error([&] { refuse_quantized(Config::from_text(text, "config.json")); });
+}
+
+std::string mixed(const std::string& layers) {
+  return error_of(
+      R"({"quant_method":"modelopt","quant_algo":"MIXED_PRECISION","quantized_layers":)" + layers +
+      "}");
+}
+
+Json read_json(const std::filesystem::path& path) {
+  return parse_json(read_whole_file(path, 1U << 20), path.string(), {.python_numbers = true});
+}
+
+/// The fixture nemotron-fp8 with other settings: its weights, and the two files that say how they
+/// are quantised, changed.
+struct Requantised {
+  explicit Requantised(const std::function<void(Json& config, Json& beside)>& change) {
+    const Golden golden("nemotron-fp8");
+    Json config = read_json(golden.folder / "config.json");
+    Json beside = read_json(golden.folder / "hf_quant_config.json");
+    change(config, beside);
+    folder.write("config.json", to_text(config));
+    if (!beside.is_null()) folder.write("hf_quant_config.json", to_text(beside));
+    std::filesystem::copy(golden.folder / "model.safetensors", folder.path());
+  }
+
+  std::vector<float> logits(DType activation) const { return logits_of(folder.path(), activation); }
+
+  static std::vector<float> logits_of(const std::filesystem::path& folder, DType activation) {
+    Loaded loaded(folder, activation, kernels::best_isa());
+    return loaded.run(Golden("nemotron-fp8").prompts.back(), 0);
+  }
+
+  TemporaryFolder folder;
+};
+
+/// A map as ModelOpt writes it for the layers that are FP8 in the fixture.
+Json layers_of(const std::filesystem::path& folder) {
+  Json layers = Json::object();
+  const SafetensorsFile file(folder / "model.safetensors");
+  for (const TensorInfo& tensor : file.tensors()) {
+    if (tensor.dtype != DType::f8_e4m3) continue;
+    layers[tensor.name.substr(0, tensor.name.rfind('.'))] = {{"quant_algo", "FP8"}};
+  }
+  return layers;
+}
+
+}  // namespace
+
+TEST_SUITE("models/families/quantization") {
+  TEST_CASE("what is not read is refused by its key and its name") {
+    struct Case {
+      const char *quantization, *key, *refused;
+    };
+    for (const auto& [quantization, key, refused] :
+         {Case{R"({"quant_method":"gptq"})", "quant_method", "gptq"},
+          Case{R"({"quant_method":"awq"})", "quant_method", "awq"},
+          Case{R"({"quant_method":"bitsandbytes"})", "quant_method", "bitsandbytes"},
+          Case{R"({"quant_method":"mxfp4"})", "quant_method", "mxfp4"},
+          Case{"{}", "quant_method", "unknown"},
+          Case{R"({"quant_method":"modelopt"})", "quant_algo", "modelopt unknown"},
+          Case{R"({"quant_method":"modelopt","quant_algo":"NVFP4"})", "quant_algo",
+               "modelopt NVFP4"},
+          Case{R"({"quant_method":"compressed-tensors","format":"pack-quantized"})", "format",
+               "compressed-tensors pack-quantized"},
+          Case{R"({"quant_method":"fp8","weight_block_size":[64,128]})", "weight_block_size",
+               "fp8 in blocks of 64 x 128"}}) {
+      CHECK(error_of(quantization) ==
+            "config.json: quantization_config." + std::string(key) + ": weights quantised by \"" +
+                refused + "\" are not supported; use the folder with bf16 or FP8 weights");
+    }
+  }
+
+  TEST_CASE("F8_E4M3 is read as all four methods write it") {
+    for (const char* quantization :
+         {R"({"quant_method":"fp8","weight_block_size":[128,128]})", R"({"quant_method":"fp8"})",
+          R"({"quant_method":"modelopt","quant_algo":"FP8"})",
+          R"({"quant_method":"modelopt","quant_algo":"FP8_PER_CHANNEL_PER_TOKEN"})",
+          R"({"quant_method":"compressed-tensors","format":"float-quantized"})", "null"}) {
+      CHECK(error_of(quantization) == "");
+    }
+    // Keys and values alone: the weights are as they were.
+    CHECK(error_of(R"({"quant_method":"modelopt","quant_algo":null})") == "");
+  }
+
+  TEST_CASE("of mixed precisions those are read that are FP8 or none") {
+    CHECK(mixed("{}") == "");
+    CHECK(mixed(R"({"a.q_proj":{"quant_algo":"FP8"},"a.k_proj":{"quant_algo":"NONE"},
+                    "a.v_proj":{"quant_algo":null},"a.o_proj":null})") == "");
+    CHECK(mixed(R"({"a.q_proj":{"quant_algo":"FP8"},
+                    "a.experts.0.up_proj":{"quant_algo":"NVFP4","group_size":16}})") ==
+          "config.json: quantization_config.quantized_layers: \"a.experts.0.up_proj\" is quantised "
+          "by \"NVFP4\", which is not supported; use the folder with bf16 or FP8 weights");
+    CHECK(contains(mixed(R"({"lm_head":{"quant_algo":"W4A16_NVFP4"}})"),
+                   "\"lm_head\" is quantised by \"W4A16_NVFP4\""));
+    CHECK(contains(error_of(R"({"quant_method":"modelopt","quant_algo":"MIXED_PRECISION"})"),
+                   "quantization_config.quantized_layers: is missing"));
+    CHECK(contains(mixed("[]"), "quantized_layers: must be an object"));
+    CHECK(contains(mixed(R"({"a":8})"), "quantized_layers.\"a\": must be an object, is 8"));
+    CHECK(contains(mixed(R"({"\u001b[2J":{"quant_algo":1}})"),
+                   R"(quantized_layers."\x1b[2J".quant_algo: must be text)"));
+  }
+
+  TEST_CASE("the same weights give the same logits, wherever it stands that they are FP8") {
+    const std::filesystem::path published = golden_folder / "nemotron-fp8";
+    const Json layers = layers_of(published);
+    REQUIRE(layers.size() > 5);
+    const Requantised alone([](Json& config, Json&) { config.erase("quantization_config"); });
+    const Requantised mixed([&](Json& config, Json& beside) {
+      config["quantization_config"]["quant_algo"] = "MIXED_PRECISION";
+      config["quantization_config"]["quantized_layers"] = layers;
+      beside = nullptr;
+    });
+    const Requantised mixed_alone([&](Json& config, Json& beside) {
+      config.erase("quantization_config");
+      beside["quantization"]["quant_algo"] = "MIXED_PRECISION";
+      beside["quantization"]["quantized_layers"] = layers;
+    });
+    for (const DType activation : {DType::f32, DType::bf16}) {
+      const std::vector<float> logits = Requantised::logits_of(published, activation);
+      CHECK(alone.logits(activation) == logits);
+      CHECK(mixed.logits(activation) == logits);
+      CHECK(mixed_alone.logits(activation) == logits);
+    }
+  }
+
+  TEST_CASE("hf_quant_config.json refuses what it names, and config.json goes before it") {
+    const auto error_of = [](const Requantised& model) {
+      return model_error([&] { model.logits(DType::f32); });
+    };
+    const Requantised nvfp4([](Json& config, Json& beside) {
+      config.erase("quantization_config");
+      beside["quantization"]["quant_algo"] = "NVFP4";
+    });
+    CHECK(contains(error_of(nvfp4),
+                   "hf_quant_config.json: quantization.quant_algo: weights "
+                   "quantised by \"modelopt NVFP4\" are not supported"));
+    const Requantised stranger([](Json& config, Json& beside) {
+      config.erase("quantization_config");
+      beside["producer"]["name"] = "another";
+    });
+    CHECK(contains(error_of(stranger), "quantised by \"another\""));
+    const Requantised empty([](Json& config, Json& beside) {
+      config.erase("quantization_config");
+      beside.erase("quantization");
+    });
+    CHECK(contains(error_of(empty), "hf_quant_config.json: quantization: is missing"));
+    const Requantised both(
+        [](Json&, Json& beside) { beside["quantization"]["quant_algo"] = "NVFP4"; });
+    CHECK(error_of(both) == "");
+  }
+}

@@ -1,0 +1,73 @@
+#include <cmath>
+
+#include <doctest/doctest.h>
+
+#include "models/roofline.h"
+#include "models/weight_index.h"
+#include "tests/models/golden.h"
+
+using namespace hyb;
+using namespace hyb::models;
+using namespace hyb::models::testing;
+
+TEST_SUITE("models/packed_bytes") {
+  TEST_CASE("the plan tells what loading takes, quantised or not") {
+    kernels::Queue queue(kernels::Device::cpu, {.threads = 2, .isa = {}});
+    for (const char* name : {"granite-moe-rope-untied", "granite-dense-nope", "nemotron-latent",
+                             "qwen3_5-moe", "lfm2-moe"}) {
+      for (const kernels::Quantize quantize :
+           {kernels::Quantize::none, kernels::Quantize::q8, kernels::Quantize::q4}) {
+        CAPTURE(name);
+        CAPTURE(static_cast<int>(quantize));
+        const Golden golden(name);
+        const Config config = Config::from_folder(golden.folder);
+        TensorFiles files(golden.folder);
+        const Model model =
+            load_model(queue, config, files, {.activation = DType::bf16, .quantize = quantize});
+        CHECK(packed_bytes(model.plan, kernels::Device::cpu, model.geometry.load) ==
+              model.weights.packed_bytes);
+      }
+    }
+  }
+
+  TEST_CASE("of published FP8 the plan and the files' headers tell nearly all") {
+    kernels::Queue queue(kernels::Device::cpu, {.threads = 2, .isa = {}});
+    for (const char* name : {"qwen3-next-fp8", "nemotron-fp8", "bamba-fp8"}) {
+      for (const kernels::Quantize quantize :
+           {kernels::Quantize::none, kernels::Quantize::q8, kernels::Quantize::q4}) {
+        CAPTURE(name);
+        CAPTURE(static_cast<int>(quantize));
+        const Golden golden(name);
+        const Config config = Config::from_folder(golden.folder);
+        TensorFiles files(golden.folder);
+        const Family& family = family_of(config);
+        const Model model =
+            load_model(queue, config, files, {.activation = DType::bf16, .quantize = quantize});
+        LoadOptions load = model.geometry.load;
+        load.fp8_parameters = fp8_parameters(model.plan, family, files);
+        CHECK(load.fp8_parameters > 0);
+        // What these small matrices are padded with is taken for bf16: up to 12.2 %.
+        const auto told = static_cast<double>(packed_bytes(model.plan, kernels::Device::cpu, load));
+        CHECK(told ==
+              doctest::Approx(static_cast<double>(model.weights.packed_bytes)).epsilon(0.13));
+      }
+    }
+  }
+
+  TEST_CASE("quantised weights are what a roofline moves") {
+    const Config config = Config::from_folder(Golden("qwen3_5-dense").folder);
+    const Family& family = family_of(config);
+    const Plan plan = family.plan(config);
+    const auto bytes = [&](kernels::Quantize quantize, std::int64_t fp8) {
+      const Geometry geometry = geometry_of(plan, {.quantize = quantize, .fp8_parameters = fp8});
+      return Roofline(plan, family, geometry).step({.tokens = 1, .rows = 0}).bytes;
+    };
+    const auto parameters =
+        static_cast<double>(Roofline(plan, family, geometry_of(plan)).active_parameters());
+    const double plain = bytes(kernels::Quantize::none, 0);
+    CHECK(plain - bytes(kernels::Quantize::q8, 0) == doctest::Approx(parameters * (2 - 8.5 / 8)));
+    CHECK(plain - bytes(kernels::Quantize::q4, 0) == doctest::Approx(parameters * (2 - 4.5 / 8)));
+    CHECK(plain - bytes(kernels::Quantize::none, 1000) ==
+          doctest::Approx(1000 * (2 - 1 - 4.0 / 128)));
+  }
+}
