@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/base/dtype.h"
+#include "kernels/activation.h"
 
 namespace hyb::models {
 
@@ -71,7 +72,7 @@ struct ShortConv {
   std::int32_t conv_width;
 };
 
-enum class Activation : std::uint8_t { silu, relu2 };
+using Activation = kernels::ActivationFunction;
 
 /// Feed-forward: down(act(gate) * up) when gated, else down(act(up)).
 struct Mlp {

@@ -59,9 +59,8 @@ PartGroup group_of(const ShortConv& part) {
           .layers = {}};
 }
 
-const char* activation_text(models::Activation activation, bool gated) {
-  if (activation == models::Activation::relu2) return gated ? "gated relu2" : "relu2";
-  return gated ? "gated silu" : "silu";
+std::string activation_text(models::Activation activation, bool gated) {
+  return std::string(gated ? "gated " : "") + kernels::name_of(activation);
 }
 
 PartGroup group_of(const Mlp& part) {

@@ -1,9 +1,10 @@
 #pragma once
 
+#include <bit>
 #include <cmath>
 
+#include "kernels/activation.h"
 #include "kernels/cuda/ptx.h"
-#include "kernels/ops/gated_activation.h"
 
 namespace hyb::kernels::cuda {
 
@@ -16,14 +17,24 @@ __device__ __forceinline__ float sigmoid(float z) { return divide_fast(1.0F, 1.0
 /// log(1 + exp(v)), or v where it is above 20; NaN stays NaN.
 __device__ __forceinline__ float softplus(float v) { return v > 20.0F ? v : log1pf(expf(v)); }
 
-/// silu(gate) * up, as gated_activation has it.
-__device__ __forceinline__ float silu_gated(float gate, float up) {
-  return gate / (1.0F + expf(-gate)) * up;
+/// The function of an activation, as gated_activation has it. NaN for a value that is none: no
+/// launch passes one.
+__device__ __forceinline__ float activated(ActivationFunction function, float value) {
+  switch (function) {
+    case ActivationFunction::silu:
+      return value / (1.0F + expf(-value));
+    case ActivationFunction::relu2: {
+      const float kept = value > 0.0F || std::isnan(value) ? value : 0.0F;
+      return kept * kept;
+    }
+  }
+  return std::bit_cast<float>(0x7fc00000U);
 }
-/// max(value, 0)^2; NaN stays NaN.
-__device__ __forceinline__ float relu2(float value) {
-  const float kept = value > 0.0F || std::isnan(value) ? value : 0.0F;
-  return kept * kept;
+
+/// activated(value), times `up` where the activation is gated.
+__device__ __forceinline__ float activated(const Activation& activation, float value, float up) {
+  const float result = activated(activation.function, value);
+  return activation.gated ? result * up : result;
 }
 
 }  // namespace hyb::kernels::cuda

@@ -42,8 +42,7 @@ struct Partials {
 template <typename Y>
 __device__ __forceinline__ void find_rows(const Dense<bf16, Y>& p, int group,
                                           const bf16* (&rows)[group_rows]) {
-  const bool is_gated = p.epilogue == Epilogue::silu_gated;
-  const int columns = is_gated ? group_rows / 2 : group_rows;
+  const int columns = p.is_gated ? group_rows / 2 : group_rows;
 #pragma unroll
   for (int i = 0; i < group_rows; ++i) {
     const int column = std::min(group * columns + i % columns, p.columns - 1);
@@ -119,7 +118,7 @@ __device__ __forceinline__ float sum_of_team(float sum, int split) {
   return sum;
 }
 
-/// A team of `split` warps owns 4 rows of W at a time (2 and their ups with silu_gated), all tokens
+/// A team of `split` warps owns 4 rows of W at a time (2 and their ups with a gate), all tokens
 /// of them; a block has a run of such groups. A lane's elements of a row are k%256/8 = lane of
 /// every split-th step, in ascending k; then come the sums of the lanes and of the team: one order
 /// for every row count. Within (K+4) * 2^-23 * |scale| * sum_k |x*W| of the exact sum, besides the
@@ -175,7 +174,7 @@ __global__ void __launch_bounds__(block_threads, Tokens == 1 ? 4 : 2)
     constexpr int lanes = warp_size / (group_rows * Tokens);
     const int row = lane / lanes / Tokens, token = lane / lanes % Tokens;
     if (warp % p.split != 0 || lane % lanes != 0) continue;
-    if (p.dense.epilogue != Epilogue::silu_gated) {
+    if (!p.dense.is_gated) {
       write(p.dense, token, group * group_rows + row, sum, 0.0F);
     } else if (row < group_rows / 2) {
       write(p.dense, token, group * (group_rows / 2) + row, sum, up);
@@ -212,7 +211,7 @@ template <typename Y>
 void run(Stream& stream, const Dense<bf16, Y>& dense, const DenseNorm& norm) {
   require(norm.weight == nullptr || gemv_takes_norm(dense.tokens, dense.inner, norm.groups),
           "gemv: the norm's rows fit");
-  const int columns = dense.epilogue == Epilogue::silu_gated ? group_rows / 2 : group_rows;
+  const int columns = dense.is_gated ? group_rows / 2 : group_rows;
   const int groups = static_cast<int>(pieces(dense.columns, columns));
   const Params<Y> params = {.dense = dense,
                             .norm = norm,

@@ -6,6 +6,7 @@
 #include "kernels/cuda/routes.h"
 #include "kernels/linear/library_products.h"
 #include "kernels/linear/linear.cuh"
+#include "kernels/ops/check.h"
 #include "kernels/visit.h"
 
 namespace hyb::kernels::cuda {
@@ -37,8 +38,7 @@ __global__ void __launch_bounds__(block_warps* warp_size) plain_kernel(const Den
   for (int token = static_cast<int>(blockIdx.y); token < p.tokens;
        token += static_cast<int>(gridDim.y)) {
     const float sum = product(p, token, column);
-    const float up =
-        p.epilogue == Epilogue::silu_gated ? product(p, token, p.columns + column) : 0.0F;
+    const float up = p.is_gated ? product(p, token, p.columns + column) : 0.0F;
     if (threadIdx.x % warp_size == 0) write(p, token, column, sum, up);
   }
 }
@@ -90,9 +90,7 @@ __global__ void __launch_bounds__(block_warps* warp_size) coded_plain_kernel(con
   for (int token = static_cast<int>(blockIdx.y); token < p.dense.tokens;
        token += static_cast<int>(gridDim.y)) {
     const float sum = product<Code>(p, token, column);
-    const float up = p.dense.epilogue == Epilogue::silu_gated
-                         ? product<Code>(p, token, p.dense.columns + column)
-                         : 0.0F;
+    const float up = p.dense.is_gated ? product<Code>(p, token, p.dense.columns + column) : 0.0F;
     if (threadIdx.x % warp_size == 0) write(p.dense, token, column, sum, up);
   }
 }
@@ -126,13 +124,10 @@ void run_codes_plain(Stream& stream, const Dense<bf16, float>& dense, const Code
 
 namespace {
 
-Epilogue epilogue_of(const Project& op) {
-  if (!op.activation) return Epilogue::add;
-  return *op.activation == Activation::silu_gated ? Epilogue::silu_gated : Epilogue::relu2;
-}
-
 template <typename X, typename Y>
 Dense<X, Y> dense_of(const Project& op, const Tensor& x, const void* weight) {
+  const Activation activation = op.activation.value_or(Activation{});
+  Check("project").function(activation);
   return {.x = x.as<X>(),
           .weight = weight,
           .weight_type = op.weight->dtype(),
@@ -145,7 +140,9 @@ Dense<X, Y> dense_of(const Project& op, const Tensor& x, const void* weight) {
           .columns = static_cast<int>(op.y.dim(1)),
           .scale = op.scale,
           .add = op.add,
-          .epilogue = epilogue_of(op)};
+          .is_activated = op.activation.has_value(),
+          .is_gated = op.activation.has_value() && activation.gated,
+          .function = activation.function};
 }
 
 /// By the library, where it takes the product: then the activation is a kernel of its own, behind

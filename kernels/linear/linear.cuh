@@ -17,8 +17,6 @@
 /// counts; linear.cu and project.cu choose. Included by .cu files only.
 namespace hyb::kernels::cuda {
 
-enum class Epilogue : std::uint8_t { add, silu_gated, relu2 };
-
 /// W [outputs, inner] in rows, x and y as in Project without its norm.
 template <typename X, typename Y>
 struct Dense {
@@ -28,10 +26,11 @@ struct Dense {
   Y* y;
   std::int64_t x_stride, y_stride;
   int tokens, outputs, inner;
-  int columns;  ///< of y: half of the outputs with silu_gated
+  int columns;  ///< of y: half of the outputs where is_gated
   float scale;
   bool add;
-  Epilogue epilogue;
+  bool is_activated, is_gated;  ///< gated only where activated; neither scaled nor added
+  ActivationFunction function;
 };
 
 /// The norm of x's rows, as in InputNorm, where a route takes it into its own load of x.
@@ -56,7 +55,7 @@ inline DenseNorm norm_of(const InputNorm& norm) {
           .norm_first = norm.norm_first};
 }
 
-/// One element of y, from the sum of its row of W and, with silu_gated, that of the row
+/// One element of y, from the sum of its row of W and, where is_gated, that of the row
 /// `p.columns` below. An activation sees sums rounded as if they had been written.
 template <typename X, typename Y>
 __device__ __forceinline__ void write(const Dense<X, Y>& p, int token, int column, float sum,
@@ -64,12 +63,11 @@ __device__ __forceinline__ void write(const Dense<X, Y>& p, int token, int colum
   if (token >= p.tokens || column >= p.columns) return;
   Y* const y = p.y + token * p.y_stride + column;
   float value = 0.0F;
-  if (p.epilogue == Epilogue::add) {
-    value = (p.add ? to_float(*y) : 0.0F) + p.scale * sum;
-  } else if (p.epilogue == Epilogue::silu_gated) {
-    value = silu_gated(to_float(rounded<X>(sum)), to_float(rounded<X>(up)));
+  if (p.is_activated) {
+    value =
+        activated({p.function, p.is_gated}, to_float(rounded<X>(sum)), to_float(rounded<X>(up)));
   } else {
-    value = relu2(to_float(rounded<X>(sum)));
+    value = (p.add ? to_float(*y) : 0.0F) + p.scale * sum;
   }
   *y = rounded<Y>(value);
 }

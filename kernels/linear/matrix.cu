@@ -5,11 +5,11 @@
 namespace hyb::kernels::cuda {
 namespace {
 
-/// Where a tile's row of W stands. With silu_gated, 8 gates and their 8 ups take turns, so that a
+/// Where a tile's row of W stands. With a gate, 8 gates and their 8 ups take turns, so that a
 /// thread gets both sums of an element of y.
 template <typename Y>
 __device__ __forceinline__ int weight_row(const Dense<bf16, Y>& p, int output) {
-  if (p.epilogue != Epilogue::silu_gated) return output < p.outputs ? output : -1;
+  if (!p.is_gated) return output < p.outputs ? output : -1;
   const int column = output / 16 * 8 + output % 8;
   return column < p.columns ? column + output / 8 % 2 * p.columns : -1;
 }
@@ -27,7 +27,7 @@ __device__ __forceinline__ void write_sums(const Dense<bf16, Y>& p, int token, i
       for (int i = 0; i < 4; ++i) {
         const int row = token + m * 16 + lane / 4 + i / 2 * 8;
         const int column = lane % 4 * 2 + i % 2;
-        if (p.epilogue == Epilogue::silu_gated) {
+        if (p.is_gated) {
           write(p, row, (output + n * 8) / 2 + column, sums[m][n][i], sums[m][n + 1][i]);
         } else {
           write(p, row, output + n * 8 + column, sums[m][n][i], 0.0F);

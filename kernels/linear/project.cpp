@@ -35,8 +35,8 @@ void check(const Project& op) {
     return;
   }
   check.tensor(op.product, "product", op.x.dtype, {rows, op.weight->rows()});
-  const std::int64_t halves = *op.activation == Activation::silu_gated ? 2 : 1;
-  check.tensor(op.y, "y", op.x.dtype, {rows, op.weight->rows() / halves});
+  check.function(*op.activation);
+  check.tensor(op.y, "y", op.x.dtype, {rows, op.weight->rows() / op.activation->inputs()});
   check.that(!op.add && op.scale == 1.0F, "an activation is neither scaled nor added", op.add);
 }
 

@@ -9,10 +9,10 @@
 namespace hyb::kernels::cuda {
 
 /// Column of y that row `row` of a tile's low half has; in the high half stand the 8 columns behind
-/// them, or their ups with silu_gated.
+/// them, or their ups with a gate.
 template <typename Y>
 __device__ __forceinline__ int column_of(const Dense<bf16, Y>& p, int tile, int row) {
-  return tile * (p.epilogue == Epilogue::silu_gated ? 8 : 16) + row;
+  return tile * (p.is_gated ? 8 : 16) + row;
 }
 
 /// Rows of W of the lane's two rows of a tile; past the end they are the last ones again.
@@ -23,7 +23,7 @@ template <typename Y>
 __device__ __forceinline__ TileRows rows_of(const Dense<bf16, Y>& p, int tile) {
   const int column = column_of(p, tile, static_cast<int>(threadIdx.x) % warp_size / 4);
   const int low = column < p.columns ? column : p.columns - 1;
-  if (p.epilogue == Epilogue::silu_gated) return {low, low + p.columns};
+  if (p.is_gated) return {low, low + p.columns};
   return {low, column + 8 < p.outputs ? column + 8 : p.outputs - 1};
 }
 
@@ -32,7 +32,7 @@ __device__ __forceinline__ void write_pair(const Dense<bf16, Y>& p, int tile, in
                                            float high) {
   const int column = column_of(p, tile, static_cast<int>(threadIdx.x) % warp_size / 4);
   write(p, token, column, low, high);
-  if (p.epilogue != Epilogue::silu_gated) write(p, token, column + 8, high, 0.0F);
+  if (!p.is_gated) write(p, token, column + 8, high, 0.0F);
 }
 
 /// Warps' sums of TilesN times 8 tokens, where their pieces of W stood.
@@ -178,7 +178,7 @@ void run_tiles(Stream& stream, const Params<Y>& params) {
 
 template <typename Y>
 void run(Stream& stream, const Dense<bf16, Y>& dense) {
-  const int columns = dense.epilogue == Epilogue::silu_gated ? 8 : 16;
+  const int columns = dense.is_gated ? 8 : 16;
   const int tiles = static_cast<int>(pieces(dense.columns, columns));
   const int steps = (dense.inner + k_step - 1) / k_step;
   const Params<Y> params = {
@@ -371,7 +371,7 @@ void run_tiles(Stream& stream, const CodedParams<Y>& params) {
 
 template <WeightCode Code, typename Y>
 void run_code(Stream& stream, const Dense<bf16, Y>& dense, const CodedMatrix& weight) {
-  const int columns = dense.epilogue == Epilogue::silu_gated ? 8 : 16;
+  const int columns = dense.is_gated ? 8 : 16;
   const int tiles = static_cast<int>(pieces(dense.columns, columns));
   const CodedParams<Y> params = {.dense = dense,
                                  .weight = weight,

@@ -34,6 +34,11 @@ void Check::activations(const Tensor& tensor, const char* name) const {
   }
 }
 
+void Check::function(const Activation& activation) const {
+  that(name_of(activation.function) != nullptr, "the activation's function exists",
+       static_cast<int>(activation.function));
+}
+
 void Check::keys_and_values(const Tensor& tensor, const char* name) const {
   if (tensor.dtype != DType::f32 && tensor.dtype != DType::bf16 && tensor.dtype != DType::f8_e4m3) {
     fail(name, "is f32, bf16 or F8_E4M3", static_cast<int>(tensor.dtype));

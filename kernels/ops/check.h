@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <initializer_list>
 
+#include "kernels/activation.h"
 #include "kernels/device.h"
 #include "kernels/tensor.h"
 
@@ -25,6 +26,8 @@ class Check {
               std::initializer_list<std::int64_t> dims) const;
   /// f32 or bf16, as activations are.
   void activations(const Tensor& tensor, const char* name) const;
+  /// One of the functions there are.
+  void function(const Activation& activation) const;
   /// f32, bf16 or F8_E4M3, as keys and values in pages are.
   void keys_and_values(const Tensor& tensor, const char* name) const;
   /// An i32 table of `count` numbers.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/base/error.h"
 #include "kernels/cuda/routes.h"
 #include "kernels/ops/check.h"
 #include "kernels/queue.h"
@@ -16,34 +17,37 @@ void check(const GatedActivation& op) {
   const Check check("gated_activation");
   check.activations(op.x, "x");
   check.that(op.x.rank == 2, "x is a matrix", op.x.rank);
-  const std::int64_t halves = op.activation == Activation::silu_gated ? 2 : 1;
-  check.that(op.x.dim(1) % halves == 0, "x holds gate and up of one width", op.x.dim(1));
-  check.tensor(op.y, "y", op.x.dtype, {op.x.dim(0), op.x.dim(1) / halves});
+  check.function(op.activation);
+  const std::int64_t inputs = op.activation.inputs();
+  check.that(op.x.dim(1) % inputs == 0, "x holds gate and up of one width", op.x.dim(1));
+  check.tensor(op.y, "y", op.x.dtype, {op.x.dim(0), op.x.dim(1) / inputs});
+}
+
+float activated(ActivationFunction function, float value) {
+  switch (function) {
+    case ActivationFunction::silu:
+      return value / (1.0F + std::exp(-value));
+    case ActivationFunction::relu2: {
+      const float kept = value > 0.0F || std::isnan(value) ? value : 0.0F;
+      return kept * kept;
+    }
+  }
+  throw Error(ErrorKind::runtime, "gated_activation: a function that does not exist");
 }
 
 template <typename T>
-void gate_row_plain(const T* gate, const T* up, T* y, std::int64_t count) {
-  for (std::int64_t i = 0; i < count; ++i) {
-    const float g = to_float(gate[i]);
-    y[i] = from_float<T>(g / (1.0F + std::exp(-g)) * to_float(up[i]));
+void activate_plain(const ActivationRow<T>& row) {
+  for (std::int64_t i = 0; i < row.count; ++i) {
+    const float value = activated(row.function, to_float(row.x[i]));
+    row.y[i] = from_float<T>(row.up == nullptr ? value : value * to_float(row.up[i]));
   }
 }
 
 template <typename T>
-void relu2_row(const T* x, T* y, std::int64_t count) {
-  for (std::int64_t i = 0; i < count; ++i) {
-    const float v = to_float(x[i]);
-    const float kept = v > 0.0F || std::isnan(v) ? v : 0.0F;
-    y[i] = from_float<T>(kept * kept);
-  }
-}
-
-template <typename T>
-void run_row(Isa isa, Activation activation, const T* x, T* y, std::int64_t count) {
-  if (activation == Activation::relu2) return relu2_row(x, y, count);
-  if (isa == Isa::avx512) return gate_row<Isa::avx512>(x, x + count, y, count);
-  if (isa == Isa::avx2) return gate_row<Isa::avx2>(x, x + count, y, count);
-  gate_row_plain(x, x + count, y, count);
+void activate(Isa isa, const ActivationRow<T>& row) {
+  if (isa == Isa::avx512) return activate_row<Isa::avx512>(row);
+  if (isa == Isa::avx2) return activate_row<Isa::avx2>(row);
+  activate_plain(row);
 }
 
 }  // namespace
@@ -59,7 +63,12 @@ void gated_activation(Queue& queue, const GatedActivation& op) {
   share(queue, op.x.dim(0), 1, width * weight, [&](std::int64_t begin, std::int64_t end) {
     visit_float(op.x.dtype, [&]<typename T>(Tag<T>) {
       for (std::int64_t t = begin; t < end; ++t) {
-        run_row<T>(queue.isa(), op.activation, op.x.row<T>(t), op.y.row<T>(t), width);
+        const T* const x = op.x.row<T>(t);
+        activate<T>(queue.isa(), {.function = op.activation.function,
+                                  .x = x,
+                                  .up = op.activation.gated ? x + width : nullptr,
+                                  .y = op.y.row<T>(t),
+                                  .count = width});
       }
     });
   });

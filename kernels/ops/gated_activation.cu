@@ -5,6 +5,7 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/routes.h"
 #include "kernels/cuda/vectors.h"
+#include "kernels/ops/check.h"
 #include "kernels/visit.h"
 
 namespace hyb::kernels::cuda {
@@ -37,11 +38,10 @@ __global__ void __launch_bounds__(block_threads) gated_activation_kernel(const P
     const T* const x = p.x + row * p.x_stride + column;
     float values[vector_size<T>], up[vector_size<T>];
     load_values<Aligned>(x, left, values);
-    if (p.activation == Activation::silu_gated) {
+    for (float& value : values) value = activated(p.activation.function, value);
+    if (p.activation.gated) {
       load_values<Aligned>(x + p.width, left, up);
-      for (int i = 0; i < vector_size<T>; ++i) values[i] = silu_gated(values[i], up[i]);
-    } else {
-      for (float& value : values) value = relu2(value);
+      for (int i = 0; i < vector_size<T>; ++i) values[i] *= up[i];
     }
     store_values<Aligned>(p.y + row * p.y_stride + column, left, values);
   }
@@ -73,6 +73,7 @@ void run(Stream& stream, const GatedActivation& op) {
 }  // namespace
 
 void gated_activation(Stream& stream, const GatedActivation& op) {
+  Check("gated_activation").function(op.activation);
   if (op.y.size() == 0) return;
   visit_float(op.x.dtype, [&]<typename T>(Tag<T>) { run<T>(stream, op); });
 }

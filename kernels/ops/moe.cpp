@@ -35,8 +35,7 @@ struct Workspace {
   Workspace(const MoeShape& shape, std::byte* base) {
     Room room(base);
     const std::int64_t tokens = shape.tokens;
-    const std::int64_t shared_rows =
-        (shape.activation == Activation::silu_gated ? 2 : 1) * shape.shared_intermediate;
+    const std::int64_t shared_rows = shape.activation.inputs() * shape.shared_intermediate;
     const std::int64_t gated_tokens = shape.has_shared_gate ? tokens : 0;
     normed = room.take(shape.dtype, tokens, shape.hidden);
     wide = room.take(DType::f32, widens(shape) ? tokens : 0, shape.hidden);
@@ -70,6 +69,7 @@ void check(const Moe& op, Device device) {
   check.activations(op.x, "x");
   check.that(op.x.rank == 2, "x is a matrix", op.x.rank);
   check.that(op.x.data != op.y.data || !op.norm.empty(), "y is x only where there is a norm", 0);
+  check.function(op.activation);
   check_routing("moe", op.routing, op.router->rows(), op.active);
   const auto wanted = static_cast<std::int64_t>(moe_workspace_bytes(device, shape_of(op)));
   check.that(op.workspace.dtype == DType::u8 && op.workspace.size() >= wanted,

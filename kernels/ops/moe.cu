@@ -2,6 +2,7 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/reduce.h"
 #include "kernels/linear/linear.cuh"
+#include "kernels/ops/check.h"
 #include "kernels/ops/moe.cuh"
 #include "kernels/visit.h"
 
@@ -79,6 +80,7 @@ void many_moe(Stream& stream, const Moe& op, const MoeShape& shape, const MoeRoo
 std::size_t moe_workspace_bytes(const MoeShape& shape) { return MoeRoom(shape, nullptr).bytes; }
 
 void moe(Stream& stream, const Moe& op) {
+  Check("moe").function(op.activation);
   const MoeShape shape = shape_of(op);
   if (shape.tokens == 0) return;
   const MoeRoom room(shape, op.workspace.as<std::byte>());
@@ -179,7 +181,8 @@ struct PlainParams {
   const std::int32_t *visit_of, *chosen;
   std::int64_t x_stride;
   int places, inner, columns, active;
-  bool is_activated, is_gated;  ///< with an activation x's rows are tokens, else places
+  bool is_activated;  ///< with an activation x's rows are tokens, else places
+  Activation activation;
 };
 
 template <typename T>
@@ -209,11 +212,10 @@ __global__ void __launch_bounds__(plain_warps* warp_size, 8)
     const T* const x = p.x + (p.is_activated ? visit / p.active : place) * p.x_stride;
     const std::int64_t expert = p.chosen[visit];
     float value = product(p, x, expert, column);
-    if (p.is_gated) {
-      const float up = product(p, x, expert, std::int64_t{column} + p.columns);
-      value = silu_gated(to_float(rounded<T>(value)), to_float(rounded<T>(up)));
-    } else if (p.is_activated) {
-      value = relu2(to_float(rounded<T>(value)));
+    if (p.is_activated) {
+      const float up =
+          p.activation.gated ? product(p, x, expert, std::int64_t{column} + p.columns) : 0.0F;
+      value = activated(p.activation, to_float(rounded<T>(value)), to_float(rounded<T>(up)));
     }
     if (threadIdx.x % warp_size == 0) {
       p.y[place * static_cast<std::int64_t>(p.columns) + column] = rounded<T>(value);
@@ -234,7 +236,6 @@ void run(Stream& stream, const PlainParams<T>& params) {
 template <typename T>
 void run(Stream& stream, const ExpertProducts& products, const MoeRoom& room) {
   const MoeShape& shape = products.shape;
-  const bool is_gated = products.activation == Activation::silu_gated;
   PlainParams<T> params = {.x = products.x.as<T>(),
                            .weight = any_weight(*products.gate_up),
                            .y = room.inner.as<T>(),
@@ -246,7 +247,7 @@ void run(Stream& stream, const ExpertProducts& products, const MoeRoom& room) {
                            .columns = static_cast<int>(shape.intermediate),
                            .active = static_cast<int>(shape.active),
                            .is_activated = true,
-                           .is_gated = is_gated};
+                           .activation = products.activation};
   run(stream, params);
   params.x = room.inner.as<T>();
   params.weight = any_weight(*products.down);
@@ -254,7 +255,7 @@ void run(Stream& stream, const ExpertProducts& products, const MoeRoom& room) {
   params.x_stride = shape.intermediate;
   params.inner = static_cast<int>(shape.intermediate);
   params.columns = static_cast<int>(shape.expert_width());
-  params.is_activated = params.is_gated = false;
+  params.is_activated = false;
   run(stream, params);
 }
 

@@ -49,7 +49,6 @@ struct MoeRoom {
     const std::int64_t tokens = shape.tokens, visits = tokens * shape.active;
     const std::int64_t few_visits = std::min({tokens, few_tokens_max}) * shape.active;
     const std::int64_t visited_max = std::min(shape.experts, few_visits);
-    const std::int64_t halves = shape.activation == Activation::silu_gated ? 2 : 1;
     tickets = room.take(DType::u32, 1, tickets_max);
     normed = room.take(shape.dtype, tokens, shape.hidden);
     logits = room.take(DType::f32, tokens, shape.experts);
@@ -57,7 +56,8 @@ struct MoeRoom {
     weights = room.take(DType::f32, tokens, shape.active);
     latent = room.take(shape.dtype, tokens, shape.latent);
     latent_sum = room.take(shape.dtype, tokens, shape.latent);
-    shared_product = room.take(shape.dtype, tokens, halves * shape.shared_intermediate);
+    shared_product =
+        room.take(shape.dtype, tokens, shape.activation.inputs() * shape.shared_intermediate);
     shared = room.take(shape.dtype, tokens, shape.shared_intermediate);
     const std::int64_t gated_tokens = shape.has_shared_gate ? tokens : 0;
     shared_logit = room.take(DType::f32, 1, std::min(gated_tokens, few_tokens_max));

@@ -21,7 +21,7 @@ namespace hyb::kernels {
 ///   y = y + scale * (routed + shared)
 ///
 /// shapes  x, y [T,H]; rows may be strided   router [E,H]   bias [E] or empty
-///         gate_up [E,2I,H] ([E,I,H] for relu2)   down [E,H,I]
+///         gate_up [E,2I,H] ([E,I,H] without a gate)   down [E,H,I]
 ///         latent_in [L,H], latent_out [H,L]: then gate_up [E,2I,L] ([E,I,L]), down [E,L,I]; or
 ///         both null
 ///         shared_gate_up [2S,H] ([S,H])   shared_down [H,S], or both null   shared_gate [1,H]
@@ -44,7 +44,7 @@ struct Moe {
   Tensor bias = {};
   Routing routing = {};
   std::int64_t active = 0;  ///< k
-  Activation activation = Activation::silu_gated;
+  Activation activation = {};
   Tensor y;
   Tensor workspace = {};
   float scale = 1.0F;
@@ -59,7 +59,7 @@ struct MoeShape {
   std::int64_t experts, hidden, intermediate;  ///< E, H, I
   std::int64_t shared_intermediate;            ///< S, 0: none
   DType dtype;                                 ///< of x and y
-  Activation activation = Activation::silu_gated;
+  Activation activation = {};
   std::int64_t latent = 0;           ///< L, 0: experts see x itself
   DType router_dtype = DType::bf16;  ///< matters where it is f32 and x is bf16
   bool has_shared_gate = false;

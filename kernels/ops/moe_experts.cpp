@@ -9,8 +9,6 @@
 namespace hyb::kernels {
 namespace {
 
-std::int64_t halves(Activation activation) { return activation == Activation::silu_gated ? 2 : 1; }
-
 /// A place is one token's visit to one expert; the places of an expert lie side by side.
 struct ExpertsWorkspace {
   std::int32_t* first_place;  ///< [E+1] by expert
@@ -23,7 +21,7 @@ struct ExpertsWorkspace {
 
   ExpertsWorkspace(const MoeExpertsShape& shape, std::byte* base) {
     const std::int64_t places = shape.tokens * shape.chosen;
-    const std::int64_t inner_values = places * halves(shape.activation) * shape.intermediate;
+    const std::int64_t inner_values = places * shape.activation.inputs() * shape.intermediate;
     const std::int64_t panels = (shape.hidden + Weight::panel_rows - 1) / Weight::panel_rows;
     std::size_t at = 0;
     const auto take = [&](std::int64_t count, std::size_t value_bytes) {
@@ -64,13 +62,15 @@ void check_weight(const Check& check, const Weight& weight, const MoeExpertsShap
 void check(const MoeExperts& op) {
   const Check check("moe_experts");
   check.that(op.gate_up != nullptr && op.down != nullptr, "weights are there", 0);
+  check.function(op.activation);
   const MoeExpertsShape shape = shape_of(op);
   check.activations(op.x, "x");
   check.tensor(op.x, "x", shape.dtype, {shape.tokens, shape.hidden});
   check.tensor(op.y, "y", shape.dtype, {shape.tokens, shape.hidden});
   check.tensor(op.chosen, "chosen", DType::i32, {shape.tokens, shape.chosen});
   check.tensor(op.weights, "weights", DType::f32, {shape.tokens, shape.chosen});
-  check_weight(check, *op.gate_up, shape, halves(op.activation) * shape.intermediate, shape.hidden);
+  check_weight(check, *op.gate_up, shape, op.activation.inputs() * shape.intermediate,
+               shape.hidden);
   check_weight(check, *op.down, shape, shape.hidden, shape.intermediate);
   const auto bytes = static_cast<std::int64_t>(moe_experts_workspace_bytes(shape));
   const std::int64_t given =
@@ -192,7 +192,8 @@ void moe_experts(Queue& queue, const MoeExperts& op) {
   multiply_gate_up(queue, op, work, visited);
 
   const std::int64_t places = shape.tokens * shape.chosen;
-  const Tensor inner(work.inner, shape.dtype, {places, halves(op.activation) * shape.intermediate});
+  const Tensor inner(work.inner, shape.dtype,
+                     {places, op.activation.inputs() * shape.intermediate});
   gated_activation(
       queue, {.x = inner, .y = inner.columns(0, shape.intermediate), .activation = op.activation});
 

@@ -16,7 +16,7 @@ namespace hyb::kernels {
 ///            weights[t,j] * down[e] * activation(gate_up[e] * x[t,:])
 ///
 /// shapes  x, y [T,H]; rows may be strided   chosen, weights [T,k]
-///         gate_up [E,2I,H] ([E,I,H] for relu2)   down [E,H,I]
+///         gate_up [E,2I,H] ([E,I,H] without a gate)   down [E,H,I]
 /// types   x, y: f32 or bf16, the same   chosen: i32   weights: f32
 ///         gate_up, down: panels of the type of x; or rows of any type, then by the plain loop
 /// numbers the sums over k are linear's. gate_up * x and the activation are rounded to the type of
@@ -33,7 +33,7 @@ struct MoeExperts {
   const Weight* down = nullptr;
   Tensor y;
   Tensor workspace;  ///< bytes (u8 [n]), aligned to 64
-  Activation activation = Activation::silu_gated;
+  Activation activation = {};
   float scale = 1.0F;
   bool add = false;
 };
@@ -43,7 +43,7 @@ struct MoeExpertsShape {
   std::int64_t tokens, chosen;
   std::int64_t experts, hidden, intermediate;  ///< E, H, I
   DType dtype;                                 ///< of x and y
-  Activation activation = Activation::silu_gated;
+  Activation activation = {};
 };
 std::size_t moe_experts_workspace_bytes(const MoeExpertsShape& shape);
 

@@ -41,7 +41,8 @@ struct FewMoe {
   bf16* inner;
   int tokens, hidden, intermediate, shared_intermediate;
   int expert_width;  ///< H, or L of latent experts
-  bool router_is_f32, is_gated;
+  bool router_is_f32;
+  Activation activation;
   float scale;
   FrontTiles tiles;
 };
@@ -81,11 +82,10 @@ using PairTotals = SkinnyTotals<2, few_warps>;
 /// The activated column that thread (row, column) of a tile has, from sums rounded as if they had
 /// been written.
 __device__ __forceinline__ bf16 activated(const PairTotals& totals, int row, int column,
-                                          bool is_gated) {
-  const float first = to_float(round_bf16(totals.sum(row, column)));
-  if (!is_gated) return round_bf16(relu2(first));
-  return round_bf16(
-      silu_gated(first, to_float(round_bf16(totals.sum(row, column + skinny_group)))));
+                                          const Activation& activation) {
+  const auto sum = [&](int at) { return to_float(round_bf16(totals.sum(row, at))); };
+  const float value = activated(activation.function, sum(column));
+  return round_bf16(activation.gated ? value * sum(column + skinny_group) : value);
 }
 
 /// The first kernel: norm, router with the choice, gate and up of the shared expert, what latent
@@ -129,7 +129,7 @@ __device__ __forceinline__ TileRows<T> router_rows(const FewMoe& p, int tile) {
 __device__ __forceinline__ TileRows<bf16> rows_behind(const FewMoe& p, int tile) {
   tile -= p.tiles.router;
   if (tile < p.tiles.shared) {
-    return {p.shared_gate_up, p.hidden, p.shared_intermediate, tile, p.is_gated};
+    return {p.shared_gate_up, p.hidden, p.shared_intermediate, tile, p.activation.gated};
   }
   return {p.latent_in, p.hidden, p.expert_width, tile - p.tiles.shared, false};
 }
@@ -216,11 +216,11 @@ __device__ __forceinline__ void write_rows(const FewMoe& p, const FrontShared& s
     p.latent[token * p.expert_width + at] = round_bf16(shared.totals.sum(token, column));
     return;
   }
-  const int columns = p.is_gated ? skinny_group : pair_columns;
+  const int columns = p.activation.gated ? skinny_group : pair_columns;
   const int at = tile * columns + column;
   if (column >= columns || at >= p.shared_intermediate) return;
   p.shared[token * p.shared_intermediate + at] =
-      activated(shared.totals, token, column, p.is_gated);
+      activated(shared.totals, token, column, p.activation);
 }
 
 /// Writes what the block has of a tile; true to all threads where these were the last logits.
@@ -320,10 +320,10 @@ __global__ void __launch_bounds__(few_threads, 2) few_inner_kernel(const FewMoe 
   let_next_kernel_start();
   wait_for_previous_kernel();
   if (v >= p.visited[0]) return;
-  const std::int64_t width = p.intermediate, halves = p.is_gated ? 2 : 1;
+  const std::int64_t width = p.intermediate, halves = p.activation.gated ? 2 : 1;
   const int inner = p.expert_width;
   const TileRows<bf16> weight(p.gate_up + p.visited[1 + v] * halves * width * inner, inner,
-                              p.intermediate, tile, p.is_gated);
+                              p.intermediate, tile, p.activation.gated);
   const SkinnyRange range{.inner = inner, .first = warp_id(), .step = few_warps};
   PairPieces pieces;
   load_pieces(pieces, weight.rows, range);
@@ -347,11 +347,11 @@ __global__ void __launch_bounds__(few_threads, 2) few_inner_kernel(const FewMoe 
 
   const int token = static_cast<int>(threadIdx.x) / pair_columns;
   const int column = static_cast<int>(threadIdx.x) % pair_columns;
-  const int columns = p.is_gated ? skinny_group : pair_columns;
+  const int columns = p.activation.gated ? skinny_group : pair_columns;
   const int at = tile * columns + column;
   const std::int64_t visit = visitors[token];
   if (visit < 0 || column >= columns || at >= p.intermediate) return;
-  p.inner[visit * width + at] = activated(totals, token, column, p.is_gated);
+  p.inner[visit * width + at] = activated(totals, token, column, p.activation);
 }
 
 constexpr int unit_chunks = 4;
@@ -510,7 +510,7 @@ void run_inner(Stream& stream, const FewMoe& few) {
   const std::int64_t visited_max =
       std::min<std::int64_t>(few.route.experts, std::int64_t{few.tokens} * few.route.active);
   launch(stream,
-         {.blocks = dim3(static_cast<unsigned>(tiles_of(few.intermediate, few.is_gated)),
+         {.blocks = dim3(static_cast<unsigned>(tiles_of(few.intermediate, few.activation.gated)),
                          static_cast<unsigned>(visited_max)),
           .threads = few_threads,
           .starts_early = true},
@@ -572,13 +572,12 @@ bool takes_weights(const Moe& op) {
 }
 
 FrontTiles front_tiles(const Moe& op) {
-  const bool is_gated = op.activation == Activation::silu_gated;
   const auto rows = [](const Weight* weight) {
     return weight == nullptr ? 0 : static_cast<int>(weight->rows());
   };
   const int shared = op.shared_down == nullptr ? 0 : static_cast<int>(op.shared_down->columns());
   return {.router = tiles_of(rows(op.router) + rows(op.shared_gate), false),
-          .shared = tiles_of(shared, is_gated),
+          .shared = tiles_of(shared, op.activation.gated),
           .latent = tiles_of(rows(op.latent_in), false)};
 }
 
@@ -622,7 +621,7 @@ FewMoe few_of(const Moe& op, const MoeRoom& room) {
           .shared_intermediate = has_shared ? static_cast<int>(op.shared_down->columns()) : 0,
           .expert_width = static_cast<int>(op.down->rows()),
           .router_is_f32 = op.router->dtype() == DType::f32,
-          .is_gated = op.activation == Activation::silu_gated,
+          .activation = op.activation,
           .scale = op.scale,
           .tiles = front_tiles(op)};
 }

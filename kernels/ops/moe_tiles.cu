@@ -164,8 +164,9 @@ struct ProductParams {
   TileOperands operands;  ///< the weight's of expert 0
   bf16* y;
   const std::int32_t *tiles, *first_place, *visit_of;
-  int rows, columns, active;    ///< of an expert's weight; of y
-  bool is_activated, is_gated;  ///< with an activation x's rows are tokens, else places
+  int rows, columns, active;  ///< of an expert's weight; of y
+  bool is_activated;          ///< with an activation x's rows are tokens, else places
+  Activation activation;      ///< gated only where is_activated
 };
 
 template <typename T>
@@ -177,7 +178,7 @@ struct GroupShared {
 /// Where row `output` of a tile stands in the expert's weight. With a gate, 8 gates and their 8 ups
 /// take turns, so that a thread gets both sums of an element of y.
 __device__ __forceinline__ int weight_row(const ProductParams& p, int output) {
-  if (!p.is_gated) return output < p.rows ? output : -1;
+  if (!p.activation.gated) return output < p.rows ? output : -1;
   const int column = output / 16 * 8 + output % 8;
   return column < p.columns ? column + output / 8 % 2 * p.columns : -1;
 }
@@ -199,13 +200,15 @@ __device__ __forceinline__ void write_sums(const ProductParams& p, std::int64_t 
   const int own = static_cast<int>(threadIdx.x) % 4 * 2;
   const float low = sums[half * 2], high = sums[half * 2 + 1];
   const float next_low = next[half * 2], next_high = next[half * 2 + 1];
-  if (p.is_gated) {
-    write_pair(p, place, output / 2 + own, silu_gated(as_written(low), as_written(next_low)),
-               silu_gated(as_written(high), as_written(next_high)));
+  const auto active = [&](float value) {
+    return activated(p.activation.function, as_written(value));
+  };
+  if (p.activation.gated) {
+    write_pair(p, place, output / 2 + own, active(low) * as_written(next_low),
+               active(high) * as_written(next_high));
   } else if (p.is_activated) {
-    write_pair(p, place, output + own, relu2(as_written(low)), relu2(as_written(high)));
-    write_pair(p, place, output + own + 8, relu2(as_written(next_low)),
-               relu2(as_written(next_high)));
+    write_pair(p, place, output + own, active(low), active(high));
+    write_pair(p, place, output + own + 8, active(next_low), active(next_high));
   } else {
     write_pair(p, place, output + own, low, high);
     write_pair(p, place, output + own + 8, next_low, next_high);
@@ -261,7 +264,7 @@ template <typename T>
 void run_tile(Stream& stream, const ProductParams& params, std::int64_t tiles) {
   // With a gate a last half of 8 outputs has a tile too.
   const std::int64_t outputs =
-      params.is_gated ? (params.columns + 7) / 8 * 16 : std::int64_t{params.rows};
+      params.activation.gated ? (params.columns + 7) / 8 * 16 : std::int64_t{params.rows};
   launch(stream,
          {.blocks = dim3(pieces(outputs, T::outputs), static_cast<unsigned>(tiles)),
           .threads = T::threads,
@@ -299,7 +302,7 @@ void tile_products(Stream& stream, const ExpertProducts& products, const MoeRoom
   const MoeShape& shape = products.shape;
   const auto hidden = static_cast<int>(shape.expert_width()),
              width = static_cast<int>(shape.intermediate);
-  const bool is_gated = products.activation == Activation::silu_gated;
+  const Activation activation = products.activation;
   const auto weight = [](const Weight& from) {
     return reinterpret_cast<const bf16*>(from.expert(0));
   };
@@ -311,11 +314,11 @@ void tile_products(Stream& stream, const ExpertProducts& products, const MoeRoom
                           .tiles = room.tiles.as<std::int32_t>(),
                           .first_place = room.first_place.as<std::int32_t>(),
                           .visit_of = room.visit_of.as<std::int32_t>(),
-                          .rows = is_gated ? 2 * width : width,
+                          .rows = static_cast<int>(activation.inputs()) * width,
                           .columns = width,
                           .active = static_cast<int>(shape.active),
                           .is_activated = true,
-                          .is_gated = is_gated};
+                          .activation = activation};
   run(stream, params, shape);
   params.operands = {.x = room.inner.as<bf16>(),
                      .weight = weight(*products.down),
@@ -323,7 +326,7 @@ void tile_products(Stream& stream, const ExpertProducts& products, const MoeRoom
                      .inner = width};
   params.y = room.outputs.as<bf16>();
   params.rows = params.columns = hidden;
-  params.is_activated = params.is_gated = false;
+  params.is_activated = params.activation.gated = false;
   run(stream, params, shape);
 }
 

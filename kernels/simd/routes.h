@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "kernels/activation.h"
 #include "kernels/device.h"
 #include "kernels/floats.h"
 
@@ -128,11 +129,20 @@ void delta_rule_share(const DeltaRuleShare<bf16, float>& job);
 template <Isa isa>
 void delta_rule_share(const DeltaRuleShare<bf16, bf16>& job);
 
-/// y[i] = silu(gate[i]) * up[i]; y may be gate.
+/// y[i] = f(x[i]), or where there is an up f(x[i]) * up[i]; y may be x.
+template <typename T>
+struct ActivationRow {
+  ActivationFunction function;
+  const T* x;
+  const T* up;  ///< null: not gated
+  T* y;
+  std::int64_t count;
+};
+
 template <Isa isa>
-void gate_row(const float* gate, const float* up, float* y, std::int64_t count);
+void activate_row(const ActivationRow<float>& row);
 template <Isa isa>
-void gate_row(const bf16* gate, const bf16* up, bf16* y, std::int64_t count);
+void activate_row(const ActivationRow<bf16>& row);
 
 /// Some rows of a GatedNorm.
 template <typename T>

@@ -15,11 +15,6 @@ std::int64_t product_columns(const Mlp& part) {
 
 }  // namespace
 
-kernels::Activation activation_of(Activation activation, bool gated) {
-  require(gated == (activation == Activation::silu), "feed-forwards are gated silu or plain relu2");
-  return gated ? kernels::Activation::silu_gated : kernels::Activation::relu2;
-}
-
 void run(const Mlp& part, const MlpWeights& weights, const PartCall& call) {
   const ScratchFrame frame(call.scratch);
   const std::int64_t tokens = call.x.dim(0);
@@ -29,7 +24,7 @@ void run(const Mlp& part, const MlpWeights& weights, const PartCall& call) {
                                 .norm = call.norm,
                                 .weight = &weights.gate_up,
                                 .y = active,
-                                .activation = activation_of(part.activation, part.gated),
+                                .activation = {{part.activation, part.gated}},
                                 .normed = call.normed,
                                 .product = product});
   kernels::project(call.queue, {.x = active,

@@ -123,9 +123,6 @@ void run(const ShortConv& part, const ShortConvWeights& weights, const Recurrent
 void run(const Mlp& part, const MlpWeights& weights, const PartCall& call);
 void run(const Moe& part, const MoeWeights& weights, const MoeMemory& memory, const PartCall& call);
 
-/// The activation of a feed-forward. No family has gates with relu2.
-kernels::Activation activation_of(Activation activation, bool gated);
-
 /// Bytes of scratch that run() takes for so many tokens.
 std::size_t scratch_bytes(const Attention& part, std::int64_t tokens, DType activation);
 std::size_t scratch_bytes(const Ssd& part, std::int64_t tokens, DType activation);

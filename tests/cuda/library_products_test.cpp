@@ -277,7 +277,7 @@ TEST_SUITE("cuda/library_products") {
     Project op = {.x = in.on_x,
                   .weight = &in.weight.device,
                   .y = on_y,
-                  .activation = Activation::silu_gated,
+                  .activation = gated_silu,
                   .product = on_product};
     cuda::project(with, op);
     op.y = other;

@@ -294,12 +294,12 @@ TEST_SUITE("cuda/coded") {
 
   TEST_CASE("project with an activation: the bits of linear and the activation") {
     for (const WeightCode code : all_codes) {
-      for (const Activation activation : {Activation::silu_gated, Activation::relu2}) {
+      for (const Activation activation : all_activations) {
         for (const std::int64_t inner : {136, 67}) {
           const CodedCase c = {code, 5, 44, inner, bf, false, true, {}};
           const Pair weight(c);
           const auto x = random_tensor(bf, {c.tokens, inner}, 5);
-          const std::int64_t columns = activation == Activation::silu_gated ? 22 : 44;
+          const std::int64_t columns = activation.gated ? 22 : 44;
           const DeviceTensor on_x(x), product(TestTensor(bf, {5, 44})),
               room(TestTensor(bf, {5, 44})), y(TestTensor(bf, {5, columns})),
               expected(TestTensor(bf, {5, columns}));

@@ -144,17 +144,17 @@ struct ActivationCase {
   Strides strides;
 };
 const ActivationCase activation_cases[] = {
-    {3, 40, DType::bf16, Activation::silu_gated, {8, 0}},
-    {5, 17, DType::bf16, Activation::silu_gated, {3, 1}},
-    {2, 24, DType::f32, Activation::silu_gated, {}},
-    {300, 8, DType::bf16, Activation::relu2, {}},
-    {3, 9, DType::f32, Activation::relu2, {1, 0}},
+    {3, 40, DType::bf16, gated_silu, {8, 0}}, {5, 17, DType::bf16, gated_silu, {3, 1}},
+    {2, 24, DType::f32, gated_silu, {}},      {300, 8, DType::bf16, plain_relu2, {}},
+    {3, 9, DType::f32, plain_relu2, {1, 0}},  {4, 24, DType::bf16, gated_relu2, {}},
+    {4, 25, DType::bf16, plain_silu, {3, 1}}, {2, 7, DType::f32, gated_relu2, {1, 0}},
+    {2, 24, DType::f32, plain_silu, {}},
 };
 
 void check_case(const ActivationCase& c) {
   CAPTURE(c.width);
-  const std::int64_t halves = c.activation == Activation::silu_gated ? 2 : 1;
-  auto x = random_tensor(c.dtype, {c.tokens, halves * c.width}, 1, 3.0F, c.strides);
+  const std::int64_t inputs = c.activation.inputs();
+  auto x = random_tensor(c.dtype, {c.tokens, inputs * c.width}, 1, 3.0F, c.strides);
   x.set(1, NAN);
   x.set(2, -90.0F);
   TestTensor y(c.dtype, {c.tokens, c.width}, c.strides);
@@ -179,7 +179,7 @@ void check_case(const ActivationCase& c) {
     REQUIRE(std::isnan(is) == std::isnan(expected));
     if (std::isnan(is)) continue;
     REQUIRE(std::fabs(is - expected) <= rounding * std::fabs(expected));
-    REQUIRE(both.get(i / c.width * halves * c.width + i % c.width) == answer.get(i));
+    REQUIRE(both.get(i / c.width * inputs * c.width + i % c.width) == answer.get(i));
   }
 }
 
@@ -189,6 +189,14 @@ TEST_SUITE("cuda/gated_activation") {
       CAPTURE(schedule);
       for (const ActivationCase& c : activation_cases) check_case(c);
     });
+  }
+
+  TEST_CASE("a function that the kernel does not know is refused, not run as another") {
+    const DeviceTensor x(TestTensor(DType::f32, {2, 6})), y(TestTensor(DType::f32, {2, 6}));
+    cuda::Stream stream;
+    CHECK_THROWS_WITH_AS(
+        cuda::gated_activation(stream, {.x = x, .y = y, .activation = unknown_activation}),
+        "gated_activation: the activation's function exists, got 99", Error);
   }
 }
 

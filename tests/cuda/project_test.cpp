@@ -13,47 +13,149 @@ enum class Norm { none, rms, one_plus, gated, before_gate };
 
 struct Case {
   std::int64_t tokens, outputs, inner;
-  Norm norm;
-  std::int64_t groups;
-  std::optional<Activation> activation;
-  bool add;
-  DType dtype;
-  Strides strides;
+  Norm norm = Norm::none;
+  std::int64_t groups = 1;
+  std::optional<Activation> activation = {};
+  bool add = false;
+  DType dtype = DType::bf16;
+  Strides strides = {};
 };
 constexpr DType f32 = DType::f32, bf = DType::bf16;
-constexpr auto silu = Activation::silu_gated, relu2 = Activation::relu2;
 const Case cases[] = {
-    {1, 22, 1608, Norm::rms, 1, {}, true, bf, {}},
-    {1, 70, 264, Norm::one_plus, 1, silu, false, bf, {}},
-    {1, 77, 392, Norm::rms, 1, relu2, false, bf, {}},
-    {2, 37, 512, Norm::gated, 1, {}, true, bf, {8, 0}},
-    {3, 42, 2080, Norm::gated, 2, silu, false, bf, {16, 8}},
-    {4, 301, 64, Norm::gated, 8, {}, false, bf, {}},
-    {5, 30, 1032, Norm::rms, 1, relu2, false, bf, {8, 8}},
-    {8, 602, 136, Norm::rms, 1, silu, false, bf, {}},
-    {8, 12, 3080, Norm::rms, 1, silu, false, bf, {}},  // x does not fit into shared memory
-    {2, 26, 512, Norm::before_gate, 4, {}, true, bf, {8, 0}},
-    {3, 42, 2080, Norm::before_gate, 2, silu, false, bf, {16, 8}},
-    {8, 20, 264, Norm::before_gate, 33, {}, true, bf, {}},       // narrow slices: of 8
-    {3, 20, 2304, Norm::before_gate, 18, {}, true, bf, {8, 8}},  // of 128
-    {2, 20, 1280, Norm::gated, 5, {}, true, bf, {}},             // of 256
-    {8, 12, 240, Norm::gated, 10, {}, true, bf, {}},  // of 24, and more than a block may norm
-    {9, 34, 264, Norm::before_gate, 3, silu, false, bf, {8, 0}},
-    {2, 18, 60, Norm::before_gate, 4, silu, false, bf, {}},
-    {5, 22, 70, Norm::before_gate, 2, silu, false, f32, {}},
-    {7, 6, 256, Norm::none, 1, silu, false, bf, {}},
-    {3, 2, 128, Norm::none, 1, silu, false, bf, {}},
-    {9, 34, 264, Norm::gated, 3, silu, false, bf, {8, 0}},
-    {9, 1034, 24, Norm::none, 1, silu, false, bf, {}},
-    {17, 70, 72, Norm::rms, 1, relu2, false, bf, {}},
-    {33, 26, 136, Norm::one_plus, 1, {}, true, bf, {}},
-    {66, 42, 64, Norm::rms, 1, silu, false, bf, {}},
-    {66, 130, 40, Norm::none, 1, relu2, false, bf, {}},
-    {2, 18, 60, Norm::gated, 4, silu, false, bf, {}},  // no multiple of 8
-    {3, 18, 33, Norm::rms, 1, silu, false, bf, {1, 1}},
-    {5, 22, 70, Norm::gated, 2, silu, false, f32, {}},
-    {1, 21, 68, Norm::rms, 1, relu2, false, f32, {}},
-    {2, 9, 64, Norm::rms, 1, {}, true, f32, {3, 1}},
+    {.tokens = 1, .outputs = 22, .inner = 1608, .norm = Norm::rms, .add = true},
+    {.tokens = 1, .outputs = 70, .inner = 264, .norm = Norm::one_plus, .activation = gated_silu},
+    {.tokens = 1, .outputs = 77, .inner = 392, .norm = Norm::rms, .activation = plain_relu2},
+    {.tokens = 2, .outputs = 37, .inner = 512, .norm = Norm::gated, .add = true, .strides = {8, 0}},
+    {.tokens = 3,
+     .outputs = 42,
+     .inner = 2080,
+     .norm = Norm::gated,
+     .groups = 2,
+     .activation = gated_silu,
+     .strides = {16, 8}},
+    {.tokens = 4, .outputs = 301, .inner = 64, .norm = Norm::gated, .groups = 8},
+    {.tokens = 5,
+     .outputs = 30,
+     .inner = 1032,
+     .norm = Norm::rms,
+     .activation = plain_relu2,
+     .strides = {8, 8}},
+    {.tokens = 8, .outputs = 602, .inner = 136, .norm = Norm::rms, .activation = gated_silu},
+    {.tokens = 8,
+     .outputs = 12,
+     .inner = 3080,
+     .norm = Norm::rms,
+     .activation = gated_silu},  // x does not fit into shared memory
+    {.tokens = 2,
+     .outputs = 26,
+     .inner = 512,
+     .norm = Norm::before_gate,
+     .groups = 4,
+     .add = true,
+     .strides = {8, 0}},
+    {.tokens = 3,
+     .outputs = 42,
+     .inner = 2080,
+     .norm = Norm::before_gate,
+     .groups = 2,
+     .activation = gated_silu,
+     .strides = {16, 8}},
+    {.tokens = 8,
+     .outputs = 20,
+     .inner = 264,
+     .norm = Norm::before_gate,
+     .groups = 33,
+     .add = true},  // narrow slices: of 8
+    {.tokens = 3,
+     .outputs = 20,
+     .inner = 2304,
+     .norm = Norm::before_gate,
+     .groups = 18,
+     .add = true,
+     .strides = {8, 8}},  // of 128
+    {.tokens = 2,
+     .outputs = 20,
+     .inner = 1280,
+     .norm = Norm::gated,
+     .groups = 5,
+     .add = true},  // of 256
+    {.tokens = 8,
+     .outputs = 12,
+     .inner = 240,
+     .norm = Norm::gated,
+     .groups = 10,
+     .add = true},  // of 24, and more than a block may norm
+    {.tokens = 9,
+     .outputs = 34,
+     .inner = 264,
+     .norm = Norm::before_gate,
+     .groups = 3,
+     .activation = gated_silu,
+     .strides = {8, 0}},
+    {.tokens = 2,
+     .outputs = 18,
+     .inner = 60,
+     .norm = Norm::before_gate,
+     .groups = 4,
+     .activation = gated_silu},
+    {.tokens = 5,
+     .outputs = 22,
+     .inner = 70,
+     .norm = Norm::before_gate,
+     .groups = 2,
+     .activation = gated_silu,
+     .dtype = f32},
+    {.tokens = 7, .outputs = 6, .inner = 256, .activation = gated_silu},
+    {.tokens = 3, .outputs = 2, .inner = 128, .activation = gated_silu},
+    {.tokens = 9,
+     .outputs = 34,
+     .inner = 264,
+     .norm = Norm::gated,
+     .groups = 3,
+     .activation = gated_silu,
+     .strides = {8, 0}},
+    {.tokens = 9, .outputs = 1034, .inner = 24, .activation = gated_silu},
+    {.tokens = 17, .outputs = 70, .inner = 72, .norm = Norm::rms, .activation = plain_relu2},
+    {.tokens = 33, .outputs = 26, .inner = 136, .norm = Norm::one_plus, .add = true},
+    {.tokens = 66, .outputs = 42, .inner = 64, .norm = Norm::rms, .activation = gated_silu},
+    {.tokens = 66, .outputs = 130, .inner = 40, .activation = plain_relu2},
+    {.tokens = 2,
+     .outputs = 18,
+     .inner = 60,
+     .norm = Norm::gated,
+     .groups = 4,
+     .activation = gated_silu},  // no multiple of 8
+    {.tokens = 3,
+     .outputs = 18,
+     .inner = 33,
+     .norm = Norm::rms,
+     .activation = gated_silu,
+     .strides = {1, 1}},
+    {.tokens = 5,
+     .outputs = 22,
+     .inner = 70,
+     .norm = Norm::gated,
+     .groups = 2,
+     .activation = gated_silu,
+     .dtype = f32},
+    {.tokens = 1,
+     .outputs = 21,
+     .inner = 68,
+     .norm = Norm::rms,
+     .activation = plain_relu2,
+     .dtype = f32},
+    {.tokens = 2,
+     .outputs = 9,
+     .inner = 64,
+     .norm = Norm::rms,
+     .add = true,
+     .dtype = f32,
+     .strides = {3, 1}},
+    {.tokens = 4, .outputs = 70, .inner = 264, .norm = Norm::rms, .activation = gated_relu2},
+    {.tokens = 4, .outputs = 69, .inner = 264, .norm = Norm::rms, .activation = plain_silu},
+    {.tokens = 19, .outputs = 42, .inner = 64, .activation = gated_relu2},
+    {.tokens = 70, .outputs = 43, .inner = 64, .activation = plain_silu},
+    {.tokens = 3, .outputs = 18, .inner = 33, .activation = gated_relu2, .dtype = f32},
 };
 
 /// What a case projects, here and on the device.
@@ -75,7 +177,7 @@ struct Inputs {
         on_product(product) {}
 
   static std::int64_t columns(const Case& c) {
-    return c.activation == silu ? c.outputs / 2 : c.outputs;
+    return c.activation ? c.outputs / c.activation->inputs() : c.outputs;
   }
 
   TestTensor x, gate, norm, before, normed, product;
@@ -177,6 +279,23 @@ TEST_SUITE("cuda/project") {
 
   TEST_CASE("batch-invariant too") {
     for (const Case& c : cases) check_case(c, true);
+  }
+
+  TEST_CASE("a function that no kernel knows is refused for any row count, not run as another") {
+    for (const bool batch_invariant : {false, true}) {
+      for (const std::int64_t tokens : {1, 20, 100}) {
+        const Inputs in(
+            {.tokens = tokens, .outputs = 8, .inner = 64, .activation = unknown_activation});
+        cuda::Stream stream;
+        stream.set_batch_invariant(batch_invariant);
+        CHECK_THROWS_WITH_AS(cuda::project(stream, {.x = in.on_x,
+                                                    .weight = &in.weight.device,
+                                                    .y = in.on_y,
+                                                    .activation = unknown_activation,
+                                                    .product = in.on_product}),
+                             "project: the activation's function exists, got 99", Error);
+      }
+    }
   }
 }
 

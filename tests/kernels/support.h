@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/activation.h"
 #include "kernels/floats.h"
 #include "kernels/queue.h"
 #include "kernels/tensor.h"
@@ -202,6 +203,22 @@ inline double largest_error(const TestTensor& actual, const TestTensor& expected
     if (!(error <= largest)) largest = std::isnan(error) ? INFINITY : error;
   }
   return largest;
+}
+
+inline constexpr Activation gated_silu = {ActivationFunction::silu, true};
+inline constexpr Activation plain_silu = {ActivationFunction::silu, false};
+inline constexpr Activation gated_relu2 = {ActivationFunction::relu2, true};
+inline constexpr Activation plain_relu2 = {ActivationFunction::relu2, false};
+inline constexpr Activation all_activations[] = {gated_silu, plain_silu, gated_relu2, plain_relu2};
+
+/// What no route has: every op refuses it.
+inline constexpr Activation unknown_activation = {static_cast<ActivationFunction>(99), false};
+inline constexpr const char* unknown_activation_rule = "the activation's function exists, got 99";
+
+/// f(value) as an op that computes in f64 would have it.
+inline double activated(ActivationFunction function, double value) {
+  if (function == ActivationFunction::relu2) return value > 0 ? value * value : 0.0;
+  return value / (1 + std::exp(-value));
 }
 
 inline bool same_bytes(const TestTensor& a, const TestTensor& b) {

@@ -61,11 +61,11 @@ TEST_SUITE("kernels/linear/project") {
 
   TEST_CASE("gates and norms in groups, and activates what it projects") {
     for_every_route([](Queue& queue, DType dtype) {
-      for (const Activation activation : {Activation::silu_gated, Activation::relu2}) {
-        const bool norm_first = activation == Activation::relu2;
+      for (const Activation activation : all_activations) {
+        const bool norm_first = activation.function == ActivationFunction::relu2;
         const Inputs in(dtype);
         const Weight weight = Weight::pack(queue, in.source, dtype);
-        const std::int64_t columns = activation == Activation::silu_gated ? outputs / 2 : outputs;
+        const std::int64_t columns = activation.gated ? outputs / 2 : outputs;
         TestTensor normed(dtype, {rows, inner}), product(dtype, {rows, outputs}),
             n = normed, p = product, y(dtype, {rows, columns}, {1, 0}), z = y;
         project(
@@ -98,10 +98,16 @@ TEST_SUITE("kernels/linear/project") {
     CHECK_THROWS_WITH_AS(project(queue, {.x = in.x,
                                          .weight = &weight,
                                          .y = y,
-                                         .activation = Activation::silu_gated,
+                                         .activation = gated_silu,
                                          .product = product,
                                          .add = true}),
                          "project: an activation is neither scaled nor added, got 1", Error);
+    CHECK_THROWS_WITH_AS(project(queue, {.x = in.x,
+                                         .weight = &weight,
+                                         .y = product,
+                                         .activation = unknown_activation,
+                                         .product = product}),
+                         "project: the activation's function exists, got 99", Error);
     CHECK_THROWS_WITH_AS(project(queue, {.x = in.x,
                                          .norm = {.weight = in.norm, .norm_first = true},
                                          .weight = &weight,

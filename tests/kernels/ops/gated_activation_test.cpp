@@ -11,29 +11,34 @@ using namespace hyb::kernels;
 using namespace hyb::kernels::testing;
 
 TEST_SUITE("kernels/ops/gated_activation") {
-  TEST_CASE("silu of the first half times the second, on every route, within its bound") {
+  TEST_CASE("the function, times the second half where gated, on every route, within its bound") {
     for (const Isa isa : available_isas()) {
       for (const DType type : {DType::f32, DType::bf16}) {
-        for (const std::int64_t width : {1, 7, 16, 33, 100}) {
-          CAPTURE(testing::name_of(isa));
-          CAPTURE(width);
-          Queue queue = test_queue(isa, 2);
-          const TestTensor x = random_tensor(type, {5, 2 * width}, 1, 6.0F, {3, 1});
-          const auto before = x.everything();
-          TestTensor y(type, {5, width}, {1, 5});
-          gated_activation(queue, {.x = x, .y = y});
-          // 8 ulp of f32, and half a unit of the last place where bf16 is written.
-          const double bound = std::ldexp(8.0, -23) + (type == DType::bf16 ? 0x1p-8 : 0.0);
-          for (std::int64_t t = 0; t < 5; ++t) {
-            for (std::int64_t i = 0; i < width; ++i) {
-              const double gate = x.get(t * 2 * width + i), up = x.get(t * 2 * width + width + i);
-              const double expected = gate / (1 + std::exp(-gate)) * up;
-              CHECK(std::fabs(y.get(t * width + i) - expected) <=
-                    bound * std::fabs(expected) + 1e-36);
+        for (const Activation activation : all_activations) {
+          for (const std::int64_t width : {1, 7, 16, 33, 100}) {
+            CAPTURE(testing::name_of(isa));
+            CAPTURE(kernels::name_of(activation.function));
+            CAPTURE(activation.gated);
+            CAPTURE(width);
+            Queue queue = test_queue(isa, 2);
+            const std::int64_t columns = activation.inputs() * width;
+            const TestTensor x = random_tensor(type, {5, columns}, 1, 6.0F, {3, 1});
+            const auto before = x.everything();
+            TestTensor y(type, {5, width}, {1, 5});
+            gated_activation(queue, {.x = x, .y = y, .activation = activation});
+            // 8 ulp of f32, and half a unit of the last place where bf16 is written.
+            const double bound = std::ldexp(8.0, -23) + (type == DType::bf16 ? 0x1p-8 : 0.0);
+            for (std::int64_t t = 0; t < 5; ++t) {
+              for (std::int64_t i = 0; i < width; ++i) {
+                const double up = activation.gated ? x.get(t * columns + width + i) : 1.0;
+                const double expected = activated(activation.function, x.get(t * columns + i)) * up;
+                CHECK(std::fabs(y.get(t * width + i) - expected) <=
+                      bound * std::fabs(expected) + 1e-36);
+              }
             }
+            CHECK(y.guards_intact());
+            CHECK(x.everything() == before);
           }
-          CHECK(y.guards_intact());
-          CHECK(x.everything() == before);
         }
       }
     }
@@ -82,16 +87,35 @@ TEST_SUITE("kernels/ops/gated_activation") {
     }
   }
 
-  TEST_CASE("relu2 squares what is positive") {
-    Queue queue = test_queue(best_isa(), 1);
-    TestTensor x(DType::f32, {1, 4}), y(DType::f32, {1, 4});
-    const float values[] = {-3.0F, 0.5F, 0.0F, NAN};
-    for (std::int64_t i = 0; i < 4; ++i) x.set(i, values[i]);
-    gated_activation(queue, {.x = x, .y = y, .activation = Activation::relu2});
-    CHECK(y.get(0) == 0.0F);
-    CHECK(y.get(1) == 0.25F);
-    CHECK(y.get(2) == 0.0F);
-    CHECK(std::isnan(y.get(3)));
+  TEST_CASE("relu2 squares what is positive, on every route") {
+    for (const Isa isa : available_isas()) {
+      Queue queue = test_queue(isa, 1);
+      TestTensor x(DType::f32, {1, 5}), y(DType::f32, {1, 5});
+      const float values[] = {-3.0F, 0.5F, 0.0F, NAN, -0.0F};
+      for (std::int64_t i = 0; i < 5; ++i) x.set(i, values[i]);
+      gated_activation(queue, {.x = x, .y = y, .activation = plain_relu2});
+      CHECK(y.get(0) == 0.0F);
+      CHECK(y.get(1) == 0.25F);
+      CHECK(y.get(2) == 0.0F);
+      CHECK(std::isnan(y.get(3)));
+      CHECK(y.get(4) == 0.0F);
+      CHECK_FALSE(std::signbit(y.get(4)));
+    }
+  }
+
+  TEST_CASE("a function that no route knows is refused by every route: none stands for another") {
+    for (const Isa isa : available_isas()) {
+      for (const bool gated : {false, true}) {
+        Queue queue = test_queue(isa, 1);
+        const TestTensor x(DType::f32, {2, 6}), y(DType::f32, {2, gated ? 3 : 6});
+        Activation activation = unknown_activation;
+        activation.gated = gated;
+        CHECK_THROWS_WITH_AS(gated_activation(queue, {.x = x, .y = y, .activation = activation}),
+                             "gated_activation: the activation's function exists, got 99", Error);
+      }
+    }
+    for (const Activation activation : all_activations) CHECK(name_of(activation.function));
+    CHECK_FALSE(name_of(unknown_activation.function));
   }
 
   TEST_CASE("shapes against the contract are errors") {
@@ -100,7 +124,6 @@ TEST_SUITE("kernels/ops/gated_activation") {
     const TestTensor half(DType::bf16, {2, 3});
     CHECK_THROWS_AS(gated_activation(queue, {.x = odd, .y = y}), Error);
     CHECK_THROWS_AS(gated_activation(queue, {.x = x, .y = half}), Error);
-    CHECK_THROWS_AS(gated_activation(queue, {.x = x, .y = y, .activation = Activation::relu2}),
-                    Error);
+    CHECK_THROWS_AS(gated_activation(queue, {.x = x, .y = y, .activation = plain_relu2}), Error);
   }
 }

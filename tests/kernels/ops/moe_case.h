@@ -16,7 +16,7 @@ using Doubles = std::vector<double>;
 /// What a mixture of experts may be made of.
 struct MoeCase {
   std::int64_t tokens, hidden, experts, active, intermediate, shared = 0;
-  Activation activation = Activation::silu_gated;
+  Activation activation = gated_silu;
   Routing routing = {};
   bool has_bias = false;
   bool has_shared_gate = false;
@@ -25,7 +25,6 @@ struct MoeCase {
   float scale = 1.0F;
   bool shared_gate_is_f32 = false;
 
-  std::int64_t halves() const { return activation == Activation::silu_gated ? 2 : 1; }
   std::int64_t expert_width() const { return latent > 0 ? latent : hidden; }
   MoeShape shape(DType dtype) const {
     return {.tokens = tokens,
@@ -75,9 +74,9 @@ struct MoeNumbers {
       : c(the_case),
         dtype(x_type),
         router(c.router_is_f32 ? DType::f32 : type, 1, c.experts, c.hidden, 1),
-        gate_up(type, c.experts, c.halves() * c.intermediate, c.expert_width(), 2),
+        gate_up(type, c.experts, c.activation.inputs() * c.intermediate, c.expert_width(), 2),
         down(type, c.experts, c.expert_width(), c.intermediate, 3),
-        shared_gate_up(type, 1, c.halves() * c.shared, c.hidden, 4),
+        shared_gate_up(type, 1, c.activation.inputs() * c.shared, c.hidden, 4),
         shared_down(type, 1, c.hidden, c.shared, 5),
         shared_gate(c.shared_gate_is_f32 ? DType::f32 : type, 1, c.has_shared_gate ? 1 : 0,
                     c.hidden, 6),
@@ -114,9 +113,8 @@ struct MoeNumbers {
     Doubles both = times(up, e * rows, rows, row), inner(static_cast<std::size_t>(width));
     for (double& value : both) value = rounded(value);
     for (std::size_t i = 0; i < inner.size(); ++i) {
-      const double positive = std::max(both[i], 0.0);
-      inner[i] = rounded(c.halves() == 1 ? positive * positive
-                                         : both[i] * sigmoid(both[i]) * both[i + inner.size()]);
+      const double factor = c.activation.gated ? both[i + inner.size()] : 1.0;
+      inner[i] = rounded(activated(c.activation.function, both[i]) * factor);
     }
     return times(back, e * back.source.rows, back.source.rows, inner);
   }
@@ -210,32 +208,113 @@ inline Doubles MoeNumbers::added(const Doubles& n) const {
 /// Every kind of block that a family has, in odd sizes.
 inline std::vector<MoeCase> moe_cases() {
   using Score = Routing::Score;
-  constexpr Activation relu2 = Activation::relu2, silu = Activation::silu_gated;
-  const Routing selected, softmax = {.score = Score::softmax},
-                          normal = {.score = Score::softmax, .renormalize = true},
-                          sigmoid = {.score = Score::sigmoid,
-                                     .renormalize = true,
-                                     .renormalize_epsilon = 1e-6F,
-                                     .scale = 2.5F},
-                          grouped = {.score = Score::sigmoid,
-                                     .renormalize = true,
-                                     .renormalize_epsilon = 1e-20F,
-                                     .scale = 5.0F,
-                                     .groups = 5,
-                                     .active_groups = 3},
-                          narrow = {.score = Score::sigmoid, .groups = 4, .active_groups = 1};
-  // tokens, hidden, experts, active, intermediate, shared, activation, routing, has_bias,
-  // has_shared_gate, router_is_f32, latent, scale, shared_gate_is_f32
+  const Routing softmax = {.score = Score::softmax},
+                normal = {.score = Score::softmax, .renormalize = true},
+                sigmoid = {.score = Score::sigmoid,
+                           .renormalize = true,
+                           .renormalize_epsilon = 1e-6F,
+                           .scale = 2.5F},
+                grouped = {.score = Score::sigmoid,
+                           .renormalize = true,
+                           .renormalize_epsilon = 1e-20F,
+                           .scale = 5.0F,
+                           .groups = 5,
+                           .active_groups = 3},
+                narrow = {.score = Score::sigmoid, .groups = 4, .active_groups = 1};
   return {
-      {7, 40, 6, 2, 24, 20, silu, selected, false, false, false, 0, 0.7F},
-      {5, 33, 9, 3, 21, 0, silu, softmax},
-      {9, 72, 48, 10, 16, 56, silu, normal, false, true},
-      {6, 40, 12, 4, 29, 0, silu, sigmoid, true},
-      {8, 48, 16, 6, 40, 72, relu2, sigmoid, true, false, true},
-      {6, 64, 40, 22, 37, 88, relu2, grouped, true, false, false, 24},
-      {3, 30, 8, 2, 11, 7, silu, narrow, false, true, true, 13, 0.5F},
-      {2, 16, 1, 1, 1, 1, relu2, selected, false, true},
-      {4, 24, 5, 2, 9, 10, silu, sigmoid, false, true, true, 0, 1.0F, true},
+      {.tokens = 7,
+       .hidden = 40,
+       .experts = 6,
+       .active = 2,
+       .intermediate = 24,
+       .shared = 20,
+       .scale = 0.7F},
+      {.tokens = 5,
+       .hidden = 33,
+       .experts = 9,
+       .active = 3,
+       .intermediate = 21,
+       .routing = softmax},
+      {.tokens = 9,
+       .hidden = 72,
+       .experts = 48,
+       .active = 10,
+       .intermediate = 16,
+       .shared = 56,
+       .routing = normal,
+       .has_shared_gate = true},
+      {.tokens = 6,
+       .hidden = 40,
+       .experts = 12,
+       .active = 4,
+       .intermediate = 29,
+       .routing = sigmoid,
+       .has_bias = true},
+      {.tokens = 8,
+       .hidden = 48,
+       .experts = 16,
+       .active = 6,
+       .intermediate = 40,
+       .shared = 72,
+       .activation = plain_relu2,
+       .routing = sigmoid,
+       .has_bias = true,
+       .router_is_f32 = true},
+      {.tokens = 6,
+       .hidden = 64,
+       .experts = 40,
+       .active = 22,
+       .intermediate = 37,
+       .shared = 88,
+       .activation = plain_relu2,
+       .routing = grouped,
+       .has_bias = true,
+       .latent = 24},
+      {.tokens = 3,
+       .hidden = 30,
+       .experts = 8,
+       .active = 2,
+       .intermediate = 11,
+       .shared = 7,
+       .routing = narrow,
+       .has_shared_gate = true,
+       .router_is_f32 = true,
+       .latent = 13,
+       .scale = 0.5F},
+      {.tokens = 2,
+       .hidden = 16,
+       .experts = 1,
+       .active = 1,
+       .intermediate = 1,
+       .shared = 1,
+       .activation = plain_relu2,
+       .has_shared_gate = true},
+      {.tokens = 4,
+       .hidden = 24,
+       .experts = 5,
+       .active = 2,
+       .intermediate = 9,
+       .shared = 10,
+       .routing = sigmoid,
+       .has_shared_gate = true,
+       .router_is_f32 = true,
+       .shared_gate_is_f32 = true},
+      {.tokens = 5,
+       .hidden = 40,
+       .experts = 6,
+       .active = 2,
+       .intermediate = 24,
+       .shared = 12,
+       .activation = gated_relu2,
+       .routing = sigmoid},
+      {.tokens = 5,
+       .hidden = 40,
+       .experts = 6,
+       .active = 2,
+       .intermediate = 24,
+       .shared = 12,
+       .activation = plain_silu,
+       .routing = sigmoid},
   };
 }
 

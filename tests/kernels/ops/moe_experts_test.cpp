@@ -20,11 +20,11 @@ struct Shape {
 
 /// The weights of all experts, the activations, and a random choice without repetitions.
 struct Case {
-  Case(Queue& queue, const Shape& s, DType type, Activation kind = Activation::silu_gated)
+  Case(Queue& queue, const Shape& s, DType type, Activation kind = gated_silu)
       : shape(s),
         dtype(type),
         activation(kind),
-        inner(kind == Activation::silu_gated ? 2 * s.intermediate : s.intermediate),
+        inner(kind.inputs() * s.intermediate),
         up_values(random_tensor(type, {s.experts, inner, s.hidden}, 1, 0.3F)),
         down_values(random_tensor(type, {s.experts, s.hidden, s.intermediate}, 2, 0.3F)),
         up_bytes(up_values.packed()),
@@ -99,11 +99,9 @@ struct Case {
         both[static_cast<std::size_t>(n)] = rounded(sum);
       }
       for (std::size_t i = 0; i < static_cast<std::size_t>(shape.intermediate); ++i) {
-        const double positive = std::max(both[i], 0.0);
-        act.push_back(rounded(activation == Activation::relu2
-                                  ? positive * positive
-                                  : both[i] / (1 + std::exp(-both[i])) *
-                                        both[i + static_cast<std::size_t>(shape.intermediate)]));
+        const double factor =
+            activation.gated ? both[i + static_cast<std::size_t>(shape.intermediate)] : 1.0;
+        act.push_back(rounded(activated(activation.function, both[i]) * factor));
       }
       for (std::int64_t n = 0; n < shape.hidden; ++n) {
         double sum = 0;
@@ -138,7 +136,7 @@ TEST_SUITE("kernels/ops/moe_experts") {
       for (const Shape& s :
            {Shape{1, 1, 1, 3, 1}, Shape{9, 3, 8, 70, 24}, Shape{20, 2, 4, 65, 67}}) {
         for (const DType type : {DType::f32, DType::bf16}) {
-          for (const Activation kind : {Activation::silu_gated, Activation::relu2}) {
+          for (const Activation kind : all_activations) {
             for (const bool published : {false, true}) {
               CAPTURE(testing::name_of(isa));
               CAPTURE(s.hidden);
@@ -215,6 +213,10 @@ TEST_SUITE("kernels/ops/moe_experts") {
       for (const float value : y.values()) CHECK(value == 0.0F);
     }
     TestTensor y(DType::f32, {2, 33});
+    Case unknown(queue, {2, 2, 3, 33, 20}, DType::f32, plain_relu2);
+    unknown.activation = unknown_activation;
+    CHECK_THROWS_WITH_AS(unknown.run(queue, 0, 2, y),
+                         "moe_experts: the activation's function exists, got 99", Error);
     const auto bytes = static_cast<std::int64_t>(moe_experts_workspace_bytes(c.op_shape(2)));
     const Buffer small(Device::cpu, static_cast<std::size_t>(bytes) - 1);
     CHECK_THROWS_AS(moe_experts(queue, {.x = c.x,

@@ -240,6 +240,15 @@ TEST_SUITE("kernels/ops/moe") {
     Queue queue = test_queue(Isa::plain);
     const Weights w(queue, DType::f32);
     const TestTensor x(DType::f32, {tokens, hidden});
+    const TestTensor other(DType::f32, {tokens, hidden});
+    CHECK_THROWS_WITH_AS(moe(queue, {.x = x,
+                                     .router = &w.router.packed,
+                                     .gate_up = &w.gate_up.packed,
+                                     .down = &w.down.packed,
+                                     .active = active,
+                                     .activation = unknown_activation,
+                                     .y = other}),
+                         "moe: the activation's function exists, got 99", Error);
     CHECK_THROWS_WITH_AS(moe(queue, {.x = x,
                                      .router = &w.router.packed,
                                      .gate_up = &w.gate_up.packed,
