@@ -146,7 +146,9 @@ TEST_SUITE("kernels/ops/moe_experts") {
               const TestTensor before = y;
               c.run(queue, 0, s.tokens, y, 0.5F, true, published);
               // bf16: an intermediate value may be rounded the other way.
-              const double bound = type == DType::bf16 ? 0.02 : 2e-5;
+              // A gated relu2 is a cube of sums, with three times the relative error of one.
+              const double f32_bound = kind == gated_relu2 ? 6e-5 : 2e-5;
+              const double bound = type == DType::bf16 ? 0.02 : f32_bound;
               double worst = 0;
               for (std::int64_t t = 0; t < s.tokens; ++t) {
                 const auto expected = c.reference(t);
