@@ -8,6 +8,8 @@
 #include "tests/app/chat/chat_texts.h"
 #include "tests/support/error_text.h"
 
+namespace options_test {
+
 using namespace hyb;
 using namespace hyb::app;
 using namespace hyb::testing;
@@ -148,3 +150,5 @@ TEST_SUITE("app/think_option") {
     }
   }
 }
+
+}  // namespace options_test

@@ -14,6 +14,8 @@
 #include "tests/support/error_text.h"
 #include "tests/support/files.h"
 
+namespace prompt_test {
+
 using namespace hyb;
 using namespace hyb::app;
 using namespace hyb::testing;
@@ -401,3 +403,5 @@ TEST_SUITE("app/thoughts") {
     }
   }
 }
+
+}  // namespace prompt_test

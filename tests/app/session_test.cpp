@@ -9,6 +9,8 @@
 #include "tests/support/byte_runner.h"
 #include "tests/support/error_text.h"
 
+namespace app_session_test {
+
 using namespace hyb;
 using namespace hyb::app;
 
@@ -361,3 +363,5 @@ TEST_SUITE("app/fit") {
     CHECK(Fit(nope, gib, 2).has_positions(nope.plan.positions_max + 1));
   }
 }
+
+}  // namespace app_session_test

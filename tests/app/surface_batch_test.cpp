@@ -13,6 +13,8 @@
 #include "tests/support/error_text.h"
 #include "tests/support/files.h"
 
+namespace surface_batch_test {
+
 using namespace hyb;
 using namespace hyb::testing;
 
@@ -302,3 +304,5 @@ TEST_SUITE("app/surface_batch") {
     CHECK(answers(job.out).size() == 40);
   }
 }
+
+}  // namespace surface_batch_test

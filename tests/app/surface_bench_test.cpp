@@ -14,6 +14,8 @@
 #include "tests/support/error_text.h"
 #include "tests/support/files.h"
 
+namespace surface_bench_test {
+
 using namespace hyb;
 using namespace hyb::testing;
 
@@ -442,3 +444,5 @@ TEST_SUITE("app/surface_bench_requests") {
     }
   }
 }
+
+}  // namespace surface_bench_test

@@ -10,6 +10,8 @@
 #include "tests/support/error_text.h"
 #include "tests/support/files.h"
 
+namespace surface_chat_test {
+
 using namespace hyb::testing;
 
 namespace {
@@ -201,3 +203,5 @@ TEST_SUITE("app/surface_chat") {
     }
   }
 }
+
+}  // namespace surface_chat_test

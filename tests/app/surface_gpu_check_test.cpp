@@ -11,6 +11,8 @@
 #include "tests/support/error_text.h"
 #include "tests/support/files.h"
 
+namespace surface_gpu_check_test {
+
 using namespace hyb;
 using namespace hyb::testing;
 
@@ -82,3 +84,5 @@ TEST_SUITE("app/surface_gpu_check") {
     }
   }
 }
+
+}  // namespace surface_gpu_check_test

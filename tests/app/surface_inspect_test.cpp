@@ -10,6 +10,8 @@
 #include "tests/support/error_text.h"
 #include "tests/support/files.h"
 
+namespace surface_inspect_test {
+
 using namespace hyb;
 using namespace hyb::testing;
 
@@ -145,3 +147,5 @@ TEST_SUITE("app/surface_inspect") {
     CHECK(run_shell("$HYB fit demo > /dev/full").exit_code == 1);
   }
 }
+
+}  // namespace surface_inspect_test

@@ -10,6 +10,8 @@
 #include "tests/app/run_tool.h"
 #include "tests/support/error_text.h"
 
+namespace surface_memory_test {
+
 using namespace hyb::testing;
 
 namespace {
@@ -167,3 +169,5 @@ TEST_SUITE("app/surface_kv_dtype") {
     CHECK(contains(other.err, "anew"));
   }
 }
+
+}  // namespace surface_memory_test

@@ -8,6 +8,8 @@
 #include "tests/app/run_tool.h"
 #include "tests/support/error_text.h"
 
+namespace surface_quantize_test {
+
 using namespace hyb;
 using namespace hyb::testing;
 
@@ -89,3 +91,5 @@ TEST_SUITE("app/surface_quantize") {
     CHECK(contains(stats("none"), "anew"));
   }
 }
+
+}  // namespace surface_quantize_test

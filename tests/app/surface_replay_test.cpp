@@ -11,6 +11,8 @@
 #include "tests/support/error_text.h"
 #include "tests/support/files.h"
 
+namespace surface_replay_test {
+
 using namespace hyb;
 using namespace hyb::testing;
 
@@ -154,3 +156,5 @@ TEST_SUITE("app/surface_replay") {
     CHECK(code({"replay", bad.string(), "--memory-mode", "flat"}) == 2);
   }
 }
+
+}  // namespace surface_replay_test

@@ -12,6 +12,8 @@
 #include "tests/support/error_text.h"
 #include "tests/support/files.h"
 
+namespace surface_reuse_test {
+
 using namespace hyb;
 using namespace hyb::testing;
 
@@ -224,3 +226,5 @@ TEST_SUITE("app/surface_reuse") {
     CHECK(stats("off", {"--prefix-cache", "off"})["reused_tokens"] == 0);
   }
 }
+
+}  // namespace surface_reuse_test

@@ -12,6 +12,8 @@
 #include "tests/support/error_text.h"
 #include "tests/support/files.h"
 
+namespace surface_run_test {
+
 using namespace hyb;
 using namespace hyb::testing;
 
@@ -286,3 +288,5 @@ TEST_SUITE("app/surface_run") {
     CHECK(tool({"render", "--messages", "-"}, "no json").exit_code != 0);
   }
 }
+
+}  // namespace surface_run_test

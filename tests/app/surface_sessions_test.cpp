@@ -12,6 +12,8 @@
 #include "tests/support/error_text.h"
 #include "tests/support/files.h"
 
+namespace surface_sessions_test {
+
 using namespace hyb;
 using namespace hyb::testing;
 
@@ -115,3 +117,5 @@ TEST_SUITE("app/surface_sessions") {
     CHECK(killed.out + home.chat("c\n", {"--session", "s"}).out == whole);
   }
 }
+
+}  // namespace surface_sessions_test

@@ -8,6 +8,8 @@
 #include "tests/support/error_text.h"
 #include "tests/support/files.h"
 
+namespace surface_verify_test {
+
 using namespace hyb;
 using namespace hyb::testing;
 
@@ -100,3 +102,5 @@ TEST_SUITE("app/surface_verify") {
               .exit_code == 130);
   }
 }
+
+}  // namespace surface_verify_test

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+namespace cuda_attention_step_test {
+
 using namespace hyb;
 using namespace hyb::kernels;
 using namespace hyb::kernels::testing;
@@ -230,3 +232,5 @@ TEST_SUITE("cuda/attention_step") {
 }
 
 }  // namespace
+
+}  // namespace cuda_attention_step_test

@@ -2,6 +2,8 @@
 
 #include "tests/models/reuse_world.h"
 
+namespace beside_test {
+
 using namespace hyb;
 using namespace hyb::models::testing;
 
@@ -113,3 +115,5 @@ TEST_SUITE("cuda/beside") {
     }
   }
 }
+
+}  // namespace beside_test

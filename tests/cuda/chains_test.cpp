@@ -8,6 +8,8 @@
 #include "tests/models/golden.h"
 #include "tests/support/level.h"
 
+namespace chains_test {
+
 using namespace hyb;
 using namespace hyb::models;
 using namespace hyb::models::testing;
@@ -142,3 +144,5 @@ TEST_SUITE("cuda/chains") {
     }
   }
 }
+
+}  // namespace chains_test

@@ -3,6 +3,8 @@
 #include "kernels/cuda/routes.h"
 #include "tests/cuda/support.h"
 
+namespace cuda_gather_test {
+
 using namespace hyb;
 using namespace hyb::kernels;
 using namespace hyb::kernels::testing;
@@ -114,3 +116,5 @@ TEST_SUITE("cuda/gather_rows") {
 }
 
 }  // namespace
+
+}  // namespace cuda_gather_test

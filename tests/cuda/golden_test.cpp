@@ -3,6 +3,8 @@
 #include "tests/models/golden.h"
 #include "tests/support/level.h"
 
+namespace cuda_golden_test {
+
 using namespace hyb;
 using namespace hyb::models;
 using namespace hyb::models::testing;
@@ -102,3 +104,5 @@ TEST_SUITE("cuda/golden") {
     }
   }
 }
+
+}  // namespace cuda_golden_test

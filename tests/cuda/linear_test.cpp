@@ -4,6 +4,8 @@
 #include "tests/cuda/support.h"
 #include "tests/kernels/linear/coded_weights.h"
 
+namespace cuda_linear_test {
+
 using namespace hyb;
 using namespace hyb::kernels;
 using namespace hyb::kernels::testing;
@@ -368,3 +370,5 @@ TEST_SUITE("cuda/coded") {
     }
   }
 }
+
+}  // namespace cuda_linear_test

@@ -10,6 +10,8 @@
 #include "tests/kernels/linear/coded_weights.h"
 #include "tests/kernels/ops/moe_case.h"
 
+namespace cuda_moe_test {
+
 using namespace hyb;
 using namespace hyb::kernels;
 using namespace hyb::kernels::testing;
@@ -707,3 +709,5 @@ TEST_SUITE("cuda/moe_route") {
 }
 
 }  // namespace
+
+}  // namespace cuda_moe_test

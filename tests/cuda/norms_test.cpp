@@ -4,6 +4,8 @@
 #include "kernels/ops/gated_norm.h"
 #include "tests/cuda/support.h"
 
+namespace norms_test {
+
 using namespace hyb;
 using namespace hyb::kernels;
 using namespace hyb::kernels::testing;
@@ -201,3 +203,5 @@ TEST_SUITE("cuda/gated_activation") {
 }
 
 }  // namespace
+
+}  // namespace norms_test

@@ -5,6 +5,8 @@
 #include "kernels/cuda/routes.h"
 #include "tests/cuda/support.h"
 
+namespace cuda_pack_snapshot_test {
+
 using namespace hyb;
 using namespace hyb::kernels;
 using namespace hyb::kernels::testing;
@@ -145,3 +147,5 @@ TEST_SUITE("cuda/pack_snapshot") {
 }
 
 }  // namespace
+
+}  // namespace cuda_pack_snapshot_test

@@ -3,6 +3,8 @@
 #include "kernels/cuda/routes.h"
 #include "tests/cuda/support.h"
 
+namespace cuda_project_test {
+
 using namespace hyb;
 using namespace hyb::kernels;
 using namespace hyb::kernels::testing;
@@ -300,3 +302,5 @@ TEST_SUITE("cuda/project") {
 }
 
 }  // namespace
+
+}  // namespace cuda_project_test

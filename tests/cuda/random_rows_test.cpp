@@ -6,6 +6,8 @@
 #include "kernels/weight.h"
 #include "tests/cuda/support.h"
 
+namespace random_rows_test {
+
 using namespace hyb;
 using namespace hyb::kernels;
 using namespace hyb::kernels::testing;
@@ -64,3 +66,5 @@ TEST_SUITE("cuda/random_rows") {
     });
   }
 }
+
+}  // namespace random_rows_test

@@ -4,6 +4,8 @@
 #include "tests/cuda/recurrent_support.h"
 #include "tests/kernels/ops/delta_step_case.h"
 
+namespace cuda_recurrent_step_test {
+
 using namespace hyb;
 using namespace hyb::kernels;
 using namespace hyb::kernels::testing;
@@ -232,3 +234,5 @@ TEST_SUITE("cuda/mamba_step") {
 }
 
 }  // namespace
+
+}  // namespace cuda_recurrent_step_test

@@ -3,6 +3,8 @@
 #include "tests/models/reuse_world.h"
 #include "tests/support/level.h"
 
+namespace cuda_reuse_test {
+
 using namespace hyb;
 using namespace hyb::models::testing;
 
@@ -56,3 +58,5 @@ TEST_SUITE("cuda/reuse") {
     check_settings(folder, {settings().front()});
   }
 }
+
+}  // namespace cuda_reuse_test

@@ -3,6 +3,8 @@
 #include "kernels/cuda/routes.h"
 #include "tests/cuda/paged_support.h"
 
+namespace cuda_rope_kv_write_test {
+
 using namespace hyb;
 using namespace hyb::kernels;
 using namespace hyb::kernels::testing;
@@ -234,3 +236,5 @@ TEST_SUITE("cuda/rope_kv_write") {
 }
 
 }  // namespace
+
+}  // namespace cuda_rope_kv_write_test

@@ -5,6 +5,8 @@
 #include "kernels/ops/sample.h"
 #include "tests/cuda/support.h"
 
+namespace cuda_sample_test {
+
 using namespace hyb;
 using namespace hyb::kernels;
 using namespace hyb::kernels::testing;
@@ -183,3 +185,5 @@ TEST_SUITE("cuda/sample") {
 }
 
 }  // namespace
+
+}  // namespace cuda_sample_test

@@ -5,6 +5,8 @@
 #include "core/base/json.h"
 #include "tests/models/golden.h"
 
+namespace shapes_test {
+
 using namespace hyb;
 using namespace hyb::models;
 using namespace hyb::models::testing;
@@ -123,3 +125,5 @@ TEST_SUITE("cuda/shapes") {
     CHECK(card.runner.graphs_replayed() == 2 * replayed);
   }
 }
+
+}  // namespace shapes_test

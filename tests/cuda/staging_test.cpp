@@ -5,6 +5,8 @@
 
 #include "tests/cuda/support.h"
 
+namespace staging_test {
+
 using namespace hyb;
 using namespace hyb::kernels;
 
@@ -101,3 +103,5 @@ TEST_SUITE("cuda/staging") {
 }
 
 }  // namespace
+
+}  // namespace staging_test

@@ -6,6 +6,8 @@
 #include "kernels/cuda/ptx.h"
 #include "tests/cuda_emulator/support.h"
 
+namespace async_copies_test {
+
 using namespace emulator::testing;
 using namespace hyb::kernels::cuda;
 
@@ -141,3 +143,5 @@ TEST_SUITE("cuda_emulator/async_copies") {
 }
 
 }  // namespace
+
+}  // namespace async_copies_test

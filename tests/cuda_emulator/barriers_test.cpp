@@ -6,6 +6,8 @@
 #include "kernels/cuda/ptx.h"
 #include "tests/cuda_emulator/support.h"
 
+namespace barriers_test {
+
 using namespace emulator::testing;
 using namespace hyb::kernels::cuda;
 
@@ -254,3 +256,5 @@ TEST_SUITE("cuda_emulator/barriers") {
 }
 
 }  // namespace
+
+}  // namespace barriers_test

@@ -3,6 +3,8 @@
 #include "tests/cuda_emulator/emulator.h"
 #include "tests/models/reuse_world.h"
 
+namespace decode_calls_test {
+
 using namespace hyb;
 using namespace hyb::models::testing;
 using emulator::HostCalls;
@@ -120,3 +122,5 @@ TEST_SUITE("cuda_emulator/decode_calls") {
     CHECK(synchronous.between == 0);
   }
 }
+
+}  // namespace decode_calls_test

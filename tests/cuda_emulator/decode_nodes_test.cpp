@@ -4,6 +4,8 @@
 #include "tests/cuda_emulator/emulator.h"
 #include "tests/models/loaded.h"
 
+namespace decode_nodes_test {
+
 using namespace hyb;
 using namespace hyb::models;
 using namespace hyb::models::testing;
@@ -90,3 +92,5 @@ TEST_SUITE("cuda_emulator/decode_nodes") {
           2);
   }
 }
+
+}  // namespace decode_nodes_test

@@ -9,6 +9,8 @@
 #include "kernels/cuda/ptx.h"
 #include "tests/cuda_emulator/support.h"
 
+namespace driver_test {
+
 using namespace emulator::testing;
 using namespace hyb::kernels::cuda;
 using hyb::kernels::CudaArena;
@@ -81,3 +83,5 @@ TEST_SUITE("cuda_emulator/driver") {
 }
 
 }  // namespace
+
+}  // namespace driver_test

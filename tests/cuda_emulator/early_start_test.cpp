@@ -4,6 +4,8 @@
 #include "kernels/cuda/ptx.h"
 #include "tests/cuda_emulator/support.h"
 
+namespace early_start_test {
+
 using namespace emulator::testing;
 using namespace hyb::kernels::cuda;
 
@@ -104,3 +106,5 @@ TEST_SUITE("cuda_emulator/early_start") {
 }
 
 }  // namespace
+
+}  // namespace early_start_test

@@ -9,6 +9,8 @@
 #include "kernels/floats.h"
 #include "tests/cuda_emulator/support.h"
 
+namespace matrix_test {
+
 using namespace emulator::testing;
 using namespace hyb::kernels::cuda;
 using hyb::kernels::to_bf16;
@@ -182,3 +184,5 @@ TEST_SUITE("cuda_emulator/matrix") {
 }
 
 }  // namespace
+
+}  // namespace matrix_test

@@ -7,6 +7,8 @@
 #include "kernels/cuda/ptx.h"
 #include "tests/cuda_emulator/support.h"
 
+namespace cuda_emulator_memory_test {
+
 using namespace emulator::testing;
 using namespace hyb::kernels::cuda;
 
@@ -167,3 +169,5 @@ TEST_SUITE("cuda_emulator/memory") {
 }
 
 }  // namespace
+
+}  // namespace cuda_emulator_memory_test

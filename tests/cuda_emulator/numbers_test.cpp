@@ -3,6 +3,8 @@
 #include "kernels/cuda/ptx.h"
 #include "tests/cuda_emulator/support.h"
 
+namespace numbers_test {
+
 using namespace emulator::testing;
 using namespace hyb::kernels;
 
@@ -71,3 +73,5 @@ TEST_SUITE("cuda_emulator/numbers") {
 }
 
 }  // namespace
+
+}  // namespace numbers_test

@@ -8,6 +8,8 @@
 #include "tests/models/reuse_world.h"
 #include "tests/support/level.h"
 
+namespace out_of_memory_test {
+
 using namespace hyb;
 using namespace hyb::models::testing;
 using emulator::ledger;
@@ -144,3 +146,5 @@ TEST_SUITE("cuda_emulator/out_of_memory") {
     CHECK(ledger().device_bytes() == held);
   }
 }
+
+}  // namespace out_of_memory_test

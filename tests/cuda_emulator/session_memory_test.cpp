@@ -8,6 +8,8 @@
 #include "tests/cuda_emulator/device/device_memory.h"
 #include "tests/models/loaded.h"
 
+namespace session_memory_test {
+
 using namespace hyb;
 using namespace hyb::app;
 using emulator::Holder;
@@ -189,3 +191,5 @@ TEST_SUITE("cuda_emulator/session_memory") {
     CHECK(Held() == before);
   }
 }
+
+}  // namespace session_memory_test

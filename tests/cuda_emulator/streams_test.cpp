@@ -4,6 +4,8 @@
 #include "kernels/cuda/ptx.h"
 #include "tests/cuda_emulator/support.h"
 
+namespace streams_test {
+
 using namespace emulator::testing;
 
 namespace {
@@ -191,3 +193,5 @@ TEST_SUITE("cuda_emulator/streams") {
 }
 
 }  // namespace
+
+}  // namespace streams_test

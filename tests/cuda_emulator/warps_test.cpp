@@ -6,6 +6,8 @@
 #include "kernels/cuda/ptx.h"
 #include "tests/cuda_emulator/support.h"
 
+namespace warps_test {
+
 using namespace emulator::testing;
 using namespace hyb::kernels::cuda;
 
@@ -213,3 +215,5 @@ TEST_SUITE("cuda_emulator/warps") {
 }
 
 }  // namespace
+
+}  // namespace warps_test

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <utility>
 
+namespace buffer_test {
+
 using namespace hyb;
 using namespace hyb::kernels;
 
@@ -55,3 +57,5 @@ TEST_SUITE("kernels/buffer") {
     CHECK_THROWS_AS(buffer.tensor(0, DType::f32, {INT64_MAX / 2, 16}), Error);
   }
 }
+
+}  // namespace buffer_test

@@ -6,6 +6,8 @@
 #include "kernels/floats.h"
 #include "tests/kernels/support.h"
 
+namespace floats_test {
+
 using namespace hyb::kernels;
 using namespace hyb::kernels::testing;
 
@@ -80,3 +82,5 @@ TEST_SUITE("kernels/fp8") {
 }
 
 }  // namespace
+
+}  // namespace floats_test

@@ -4,6 +4,8 @@
 
 #include "tests/kernels/support.h"
 
+namespace probe_test {
+
 using namespace hyb;
 using namespace hyb::kernels;
 using namespace hyb::kernels::testing;
@@ -11,7 +13,7 @@ using namespace hyb::kernels::testing;
 TEST_SUITE("kernels/probe") {
   TEST_CASE("figures are those of a machine of this century, on every route") {
     for (const Isa isa : available_isas()) {
-      CAPTURE(testing::name_of(isa));
+      CAPTURE(kernels::testing::name_of(isa));
       Queue queue = test_queue(isa, 1);
       ReadProbe probe(queue, std::size_t{32} << 20);
       const double bytes = probe.bytes_per_s();
@@ -27,3 +29,5 @@ TEST_SUITE("kernels/probe") {
     }
   }
 }
+
+}  // namespace probe_test

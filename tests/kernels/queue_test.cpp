@@ -6,6 +6,8 @@
 
 #include "core/base/error.h"
 
+namespace queue_test {
+
 using namespace hyb;
 using namespace hyb::kernels;
 
@@ -43,3 +45,5 @@ TEST_SUITE("kernels/queue") {
     CHECK(Queue(Device::cpu, {.threads = 1, .isa = Isa::plain}).isa() == Isa::plain);
   }
 }
+
+}  // namespace queue_test

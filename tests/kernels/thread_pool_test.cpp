@@ -21,6 +21,8 @@
 #include "kernels/thread_pool.h"
 #include "tests/support/files.h"
 
+namespace thread_pool_test {
+
 using namespace hyb::kernels;
 namespace fs = std::filesystem;
 
@@ -254,3 +256,5 @@ TEST_SUITE("kernels/thread_pool") {
     CHECK(usable.count <= static_cast<int>(std::max(1U, std::thread::hardware_concurrency())));
   }
 }
+
+}  // namespace thread_pool_test

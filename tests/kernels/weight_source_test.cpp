@@ -10,6 +10,8 @@
 #include "core/base/error.h"
 #include "kernels/queue.h"
 
+namespace weight_source_test {
+
 using namespace hyb;
 using namespace hyb::kernels;
 
@@ -115,3 +117,5 @@ TEST_SUITE("kernels/weight_source") {
     }
   }
 }
+
+}  // namespace weight_source_test

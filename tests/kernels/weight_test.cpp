@@ -10,6 +10,8 @@
 #include "kernels/floats.h"
 #include "kernels/weight_source.h"
 
+namespace weight_test {
+
 using namespace hyb;
 using namespace hyb::kernels;
 
@@ -172,3 +174,5 @@ TEST_SUITE("kernels/weight") {
     CHECK(wrong == 0);
   }
 }
+
+}  // namespace weight_test

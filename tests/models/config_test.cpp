@@ -7,6 +7,8 @@
 #include "tests/support/error_text.h"
 #include "tests/support/files.h"
 
+namespace config_test {
+
 using namespace hyb;
 using namespace hyb::models;
 using namespace hyb::testing;
@@ -109,3 +111,5 @@ TEST_SUITE("models/config") {
     CHECK(Config::from_folder(folder.path()).i("a") == 1);
   }
 }
+
+}  // namespace config_test

@@ -4,6 +4,8 @@
 
 #include "tests/models/loaded.h"
 
+namespace models_decoder_test {
+
 using namespace hyb;
 using namespace hyb::models;
 using namespace hyb::models::testing;
@@ -67,3 +69,5 @@ TEST_SUITE("models/decoder") {
     }
   }
 }
+
+}  // namespace models_decoder_test

@@ -13,6 +13,8 @@
 #include "tests/support/error_text.h"
 #include "tests/support/plans.h"
 
+namespace families_test {
+
 using namespace hyb;
 using namespace hyb::models;
 using namespace hyb::testing;
@@ -188,3 +190,5 @@ TEST_SUITE("models/published_sizes") {
     for (const Json& row : rows) check_sizes(row);
   }
 }
+
+}  // namespace families_test

@@ -7,6 +7,8 @@
 #include "tests/support/error_text.h"
 #include "tests/support/plans.h"
 
+namespace geometry_test {
+
 using namespace hyb;
 using namespace hyb::models;
 using namespace hyb::testing;
@@ -173,3 +175,5 @@ TEST_SUITE("models/geometry") {
     CHECK(model_error([&] { plan_of("nemotron-nano-12b-v2", huge); }) != "");
   }
 }
+
+}  // namespace geometry_test

@@ -1,5 +1,7 @@
 #include "tests/models/golden.h"
 
+namespace models_golden_test {
+
 using namespace hyb;
 using namespace hyb::models;
 using namespace hyb::models::testing;
@@ -58,3 +60,5 @@ TEST_SUITE("models/golden") {
     }
   }
 }
+
+}  // namespace models_golden_test

@@ -8,6 +8,8 @@
 #include "core/base/error.h"
 #include "tests/support/plans.h"
 
+namespace memory_layout_test {
+
 using namespace hyb;
 using namespace hyb::models;
 using namespace hyb::testing;
@@ -327,3 +329,5 @@ TEST_SUITE("models/memory_layout") {
     CHECK(usual.layout.superblock_bytes < huge.layout.superblock_bytes);
   }
 }
+
+}  // namespace memory_layout_test

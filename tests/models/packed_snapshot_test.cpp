@@ -14,6 +14,8 @@
 #include "models/memory_layout.h"
 #include "tests/models/loaded.h"
 
+namespace packed_snapshot_test {
+
 using namespace hyb;
 using namespace hyb::models;
 using namespace hyb::models::testing;
@@ -309,3 +311,5 @@ TEST_SUITE("models/packed_snapshot") {
     CHECK(bytes() == published);
   }
 }
+
+}  // namespace packed_snapshot_test

@@ -7,6 +7,8 @@
 #include "core/text/tokenizer.h"
 #include "tests/models/golden.h"
 
+namespace quantized_quality_test {
+
 using namespace hyb;
 using namespace hyb::models;
 using namespace hyb::models::testing;
@@ -93,3 +95,5 @@ TEST_SUITE("models/quantized_quality") {
     CHECK(quality.agreement > 0.97);
   }
 }
+
+}  // namespace quantized_quality_test

@@ -8,6 +8,8 @@
 #include "tests/models/reuse_world.h"
 #include "tests/support/files.h"
 
+namespace models_reuse_test {
+
 using namespace hyb;
 using namespace hyb::models::testing;
 
@@ -320,3 +322,5 @@ TEST_SUITE("models/reuse_session") {
     }
   }
 }
+
+}  // namespace models_reuse_test

@@ -7,6 +7,8 @@
 
 #include "tests/support/plans.h"
 
+namespace roofline_test {
+
 using namespace hyb;
 using namespace hyb::models;
 using namespace hyb::testing;
@@ -153,3 +155,5 @@ TEST_SUITE("models/roofline") {
     }
   }
 }
+
+}  // namespace roofline_test

@@ -12,6 +12,8 @@
 #include "models/memory_layout.h"
 #include "tests/models/loaded.h"
 
+namespace runner_test {
+
 using namespace hyb;
 using namespace hyb::models;
 using namespace hyb::models::testing;
@@ -259,3 +261,5 @@ TEST_SUITE("models/runner") {
     CHECK_THROWS_AS(bench.run({bench.span(0, good, 5000, no_slot, SlotId{0})}), Error);
   }
 }
+
+}  // namespace runner_test

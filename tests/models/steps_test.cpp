@@ -4,6 +4,8 @@
 #include "models/steps.h"
 #include "tests/models/chained.h"
 
+namespace steps_test {
+
 using namespace hyb;
 using namespace hyb::models;
 using namespace hyb::models::testing;
@@ -83,3 +85,5 @@ TEST_SUITE("models/step_chains") {
     CHECK(bench.run(good).size() == 12 * static_cast<std::size_t>(bench.model.plan.vocab));
   }
 }
+
+}  // namespace steps_test

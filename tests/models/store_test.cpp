@@ -15,6 +15,8 @@
 #include "kernels/ops/pack_snapshot.h"
 #include "tests/kernels/arena/arena_laws.h"
 
+namespace store_test {
+
 using namespace hyb;
 using namespace hyb::models;
 using kernels::MapMode;
@@ -367,3 +369,5 @@ TEST_SUITE("models/store") {
     CHECK_THROWS_AS(Store(queue, geometry, store_layout(memory), {.mode = MapMode::flat}), Error);
   }
 }
+
+}  // namespace store_test

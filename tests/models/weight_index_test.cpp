@@ -9,6 +9,8 @@
 #include "tests/support/files.h"
 #include "tests/support/plans.h"
 
+namespace weight_index_test {
+
 using namespace hyb;
 using namespace hyb::models;
 using namespace hyb::testing;
@@ -320,3 +322,5 @@ TEST_SUITE("models/weight_index") {
     CHECK(contains(model.error(), "is F8_E4M3 [14, 1, 4]: BF16, F16 and F32 are read"));
   }
 }
+
+}  // namespace weight_index_test

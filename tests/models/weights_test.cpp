@@ -6,6 +6,8 @@
 #include "models/weight_index.h"
 #include "tests/models/golden.h"
 
+namespace weights_test {
+
 using namespace hyb;
 using namespace hyb::models;
 using namespace hyb::models::testing;
@@ -71,3 +73,5 @@ TEST_SUITE("models/packed_bytes") {
           doctest::Approx(1000 * (2 - 1 - 4.0 / 128)));
   }
 }
+
+}  // namespace weights_test

@@ -12,6 +12,8 @@
 #include "tests/perf/nemotron_layout.h"
 #include "tests/perf/timing.h"
 
+namespace beside_perf {
+
 using namespace hyb;
 using namespace hyb::perf;
 
@@ -147,3 +149,5 @@ TEST_SUITE("perf/beside") {
     }
   }
 }
+
+}  // namespace beside_perf

@@ -8,6 +8,8 @@
 #include "tests/perf/nemotron_layout.h"
 #include "tests/perf/timing.h"
 
+namespace engine_perf {
+
 using namespace hyb;
 using namespace hyb::perf;
 
@@ -102,3 +104,5 @@ TEST_SUITE("perf/engine") {
     CHECK(engine.running() == sequences);
   }
 }
+
+}  // namespace engine_perf

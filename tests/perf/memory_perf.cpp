@@ -8,6 +8,8 @@
 #include "tests/perf/nemotron_layout.h"
 #include "tests/perf/timing.h"
 
+namespace memory_perf {
+
 using namespace hyb;
 using namespace hyb::perf;
 
@@ -114,3 +116,5 @@ TEST_SUITE("perf/memory") {
            "us");
   }
 }
+
+}  // namespace memory_perf

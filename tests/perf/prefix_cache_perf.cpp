@@ -9,6 +9,8 @@
 #include "tests/perf/timing.h"
 #include "tests/support/prefix.h"
 
+namespace prefix_cache_perf {
+
 using namespace hyb;
 using namespace hyb::perf;
 using namespace hyb::testing;
@@ -145,3 +147,5 @@ TEST_SUITE("perf/prefix_cache") {
     }
   }
 }
+
+}  // namespace prefix_cache_perf

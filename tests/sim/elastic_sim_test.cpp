@@ -17,7 +17,7 @@
 #include "tests/sim/listener.h"
 #include "tests/sim/random.h"
 
-namespace hyb::sim {
+namespace hyb::sim::elastic_sim {
 
 struct ElasticCounts {
   std::int64_t schedules = 0, steps = 0, answers = 0, requests = 0;
@@ -377,8 +377,6 @@ ElasticCounts run_elastic_scenario(std::uint64_t seed, Fault fault, bool checks_
   return Scenario(seed, fault, checks_rules).run();
 }
 
-}  // namespace hyb::sim
-
 using namespace hyb;
 using namespace hyb::sim;
 
@@ -486,3 +484,5 @@ TEST_SUITE("sim/elastic") {
     CHECK(is_found(Fault::buffer_reused_too_early, true));
   }
 }
+
+}  // namespace hyb::sim::elastic_sim

@@ -14,7 +14,7 @@
 #include "tests/sim/toy_model.h"
 #include "tests/sim/toy_runner.h"
 
-namespace hyb::sim {
+namespace hyb::sim::engine_sim {
 
 struct EngineCounts {
   std::int64_t steps = 0, answers = 0, preempted_tokens = 0, reused = 0, cancelled = 0,
@@ -355,8 +355,6 @@ EngineCounts run_late_scenario(std::uint64_t seed, LateBug bug) {
   return Scenario(seed, Bug::rejected_tokens_kept, true, bug).run();
 }
 
-}  // namespace hyb::sim
-
 using namespace hyb;
 using namespace hyb::sim;
 
@@ -465,3 +463,5 @@ TEST_SUITE("sim/late") {
     }
   }
 }
+
+}  // namespace hyb::sim::engine_sim

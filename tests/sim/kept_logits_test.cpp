@@ -4,6 +4,8 @@
 
 #include "tests/sim/desk.h"
 
+namespace kept_logits_test {
+
 using namespace hyb;
 using namespace hyb::sim;
 
@@ -57,3 +59,5 @@ TEST_SUITE("sim/kept_logits") {
     desk.engine.audit();
   }
 }
+
+}  // namespace kept_logits_test

@@ -8,6 +8,8 @@
 #include "tests/sim/toy_model.h"
 #include "tests/sim/toy_runner.h"
 
+namespace look_ahead_test {
+
 using namespace hyb;
 using namespace hyb::sim;
 
@@ -114,3 +116,5 @@ TEST_SUITE("sim/look_ahead") {
     }
   }
 }
+
+}  // namespace look_ahead_test

@@ -6,6 +6,8 @@
 #include "tests/sim/listener.h"
 #include "tests/sim/toy_runner.h"
 
+namespace measured_prefill_test {
+
 using namespace hyb;
 using namespace hyb::sim;
 
@@ -115,3 +117,5 @@ TEST_SUITE("sim/measured_prefill") {
     }
   }
 }
+
+}  // namespace measured_prefill_test

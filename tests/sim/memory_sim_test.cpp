@@ -10,7 +10,7 @@
 #include "tests/sim/random.h"
 #include "tests/sim/toy_runner.h"
 
-namespace hyb::sim {
+namespace hyb::sim::memory_sim {
 
 /// Mistakes that a caller of the verbs, or the verbs themselves, could make.
 enum class CallerBug {
@@ -332,8 +332,6 @@ MemoryCounts run_memory_scenario(std::uint64_t seed, Bug bug, CallerBug caller_b
   return Scenario(seed, bug, caller_bug, checks_rules).run();
 }
 
-}  // namespace hyb::sim
-
 using namespace hyb;
 using namespace hyb::sim;
 
@@ -389,3 +387,5 @@ TEST_SUITE("sim/memory") {
     }
   }
 }
+
+}  // namespace hyb::sim::memory_sim

@@ -12,7 +12,7 @@
 #include "core/memory/pool/memory_pool.h"
 #include "tests/sim/random.h"
 
-namespace hyb::sim {
+namespace hyb::sim::pool_sim {
 
 /// The first `sinks` positions for ever and the last `window`: a kind that only tests know.
 class SinkWindow final : public MemoryKind {
@@ -258,8 +258,6 @@ void ToyStore::fill(const Checkpoint& checkpoint, const History& history) {
   if (checkpoint.packed() != no_packed) packed(index(checkpoint.packed())) = held;
 }
 
-}  // namespace hyb::sim
-
 using namespace hyb;
 using namespace hyb::sim;
 
@@ -497,3 +495,5 @@ TEST_SUITE("sim/pool") {
     CHECK(sum.fallen_pages > 1000);
   }
 }
+
+}  // namespace hyb::sim::pool_sim

@@ -8,6 +8,8 @@
 #include "core/engine/trace.h"
 #include "tests/sim/desk.h"
 
+namespace prefix_reuse_test {
+
 using namespace hyb;
 using namespace hyb::sim;
 
@@ -295,3 +297,5 @@ TEST_SUITE("sim/prefix_reuse") {
     CHECK(lines[1] == R"(,"session":"0","turn":2,"prompt":[[1,20],[2,4],[3,7]],"output":[[4,2]]})");
   }
 }
+
+}  // namespace prefix_reuse_test

@@ -16,7 +16,7 @@
 #include "tests/sim/random.h"
 #include "tests/sim/toy_runner.h"
 
-namespace hyb::sim {
+namespace hyb::sim::prefix_sim {
 
 /// Mistakes of those who use pool and tree, or of a kind; the simulation has to find each.
 enum class Misuse {
@@ -545,8 +545,6 @@ PrefixCounts run_prefix_scenario(std::uint64_t seed, Fault fault, Misuse misuse,
   return Scenario(seed, fault, misuse, checks_rules).run();
 }
 
-}  // namespace hyb::sim
-
 using namespace hyb;
 using namespace hyb::sim;
 
@@ -625,3 +623,5 @@ TEST_SUITE("sim/prefix") {
     }
   }
 }
+
+}  // namespace hyb::sim::prefix_sim

@@ -23,6 +23,8 @@ void* operator new(std::size_t bytes) {
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
+namespace steady_step_test {
+
 using namespace hyb;
 
 namespace {
@@ -94,3 +96,5 @@ TEST_SUITE("sim/steady_step") {
     CHECK(engine.usage().pool.groups[0].pages.units - pages == sequences * 208 / page_tokens);
   }
 }
+
+}  // namespace steady_step_test

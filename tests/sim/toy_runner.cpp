@@ -32,7 +32,7 @@ std::string name_of(Bug bug) {
 
 namespace {
 
-std::size_t units_of(const MemoryLayout& memory, ViewId view) {
+std::size_t toy_units(const MemoryLayout& memory, ViewId view) {
   return static_cast<std::size_t>(memory.superblocks) *
          static_cast<std::size_t>(memory.units_per_superblock(view));
 }
@@ -44,11 +44,11 @@ ToyRunner::ToyRunner(const Capacity& capacity, const ToyModel& model, Bug bug, b
       model_(model),
       bug_(bug),
       checks_rules_(checks_rules),
-      slots_(units_of(capacity.memory, capacity.memory.slot_view())),
-      packed_(units_of(capacity.memory, capacity.memory.packed_view())) {
+      slots_(toy_units(capacity.memory, capacity.memory.slot_view())),
+      packed_(toy_units(capacity.memory, capacity.memory.packed_view())) {
   const MemoryLayout& memory = capacity.memory;
   if (model.attention) {
-    rows_.resize(units_of(memory, ViewId{0}) * static_cast<std::size_t>(memory.page_tokens));
+    rows_.resize(toy_units(memory, ViewId{0}) * static_cast<std::size_t>(memory.page_tokens));
   }
   if (memory.fixed_superblocks.empty()) {
     owners_.assign(static_cast<std::size_t>(memory.superblocks), no_view);

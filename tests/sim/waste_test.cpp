@@ -7,6 +7,8 @@
 
 #include "core/engine/engine.h"
 
+namespace waste_test {
+
 using namespace hyb;
 
 namespace {
@@ -117,3 +119,5 @@ TEST_SUITE("sim/waste") {
     }
   }
 }
+
+}  // namespace waste_test

@@ -31,9 +31,9 @@ struct WorldShape {
 };
 
 inline MemoryLayout world_layout(const WorldShape& shape) {
-  static const FullAttention full;
-  static const SlidingWindow window(10);
-  static const ChunkedAttention chunked(12);
+  static const FullAttention full_attention;
+  static const SlidingWindow sliding_window(10);
+  static const ChunkedAttention chunked_attention(12);
   static const FirstAndLast first_and_last;
   constexpr std::size_t superblock_bytes = 16384;
   const auto count = [](std::size_t bytes) {
@@ -48,10 +48,10 @@ inline MemoryLayout world_layout(const WorldShape& shape) {
   };
   if (shape.has_pages) {
     layout.page_tokens = 4;
-    add(full, 96);
+    add(full_attention, 96);
     if (!shape.only_full) {
-      add(window, 4100);
-      add(chunked, 200);
+      add(sliding_window, 4100);
+      add(chunked_attention, 200);
       add(first_and_last, 160);
     }
   }

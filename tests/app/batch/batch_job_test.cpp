@@ -6,6 +6,8 @@
 #include "tests/support/error_text.h"
 #include "tests/support/files.h"
 
+namespace batch_job_test {
+
 using namespace hyb;
 using namespace hyb::app;
 using namespace hyb::testing;
@@ -47,3 +49,5 @@ TEST_SUITE("app/batch/job_file") {
     CHECK_FALSE(job_difference(Json::object(), was).empty());
   }
 }
+
+}  // namespace batch_job_test

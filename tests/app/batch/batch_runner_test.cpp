@@ -11,6 +11,8 @@
 #include "core/base/ids.h"
 #include "tests/support/error_text.h"
 
+namespace batch_runner_test {
+
 using namespace hyb;
 using namespace hyb::app;
 
@@ -184,3 +186,5 @@ TEST_SUITE("app/batch/batch_report") {
     CHECK_FALSE(contains(summary_text(report), "reused"));
   }
 }
+
+}  // namespace batch_runner_test

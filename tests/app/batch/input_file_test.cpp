@@ -7,6 +7,8 @@
 #include "tests/support/error_text.h"
 #include "tests/support/files.h"
 
+namespace input_file_test {
+
 using namespace hyb;
 using namespace hyb::app;
 using namespace hyb::testing;
@@ -160,3 +162,5 @@ TEST_SUITE("app/batch/request_line") {
     CHECK(failure(deep).starts_with("invalid_json: "));
   }
 }
+
+}  // namespace input_file_test

@@ -14,6 +14,8 @@
 #include "tests/support/error_text.h"
 #include "tests/support/files.h"
 
+namespace output_file_test {
+
 using namespace hyb;
 using namespace hyb::app;
 using namespace hyb::testing;
@@ -198,3 +200,5 @@ TEST_SUITE("app/batch/result_writer") {
     CHECK(content(path) == "first line\n");
   }
 }
+
+}  // namespace output_file_test

@@ -4,6 +4,8 @@
 #include "core/base/error.h"
 #include "tests/support/error_text.h"
 
+namespace request_maker_test {
+
 using namespace hyb;
 using namespace hyb::app;
 using namespace hyb::testing;
@@ -102,3 +104,5 @@ TEST_SUITE("app/batch/body_fields") {
     CHECK(template_variables(parse_json(R"({"tools":[1],"tool_choice":"none"})", "body")).empty());
   }
 }
+
+}  // namespace request_maker_test

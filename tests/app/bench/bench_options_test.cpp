@@ -3,6 +3,8 @@
 #include "app/bench/bench_options.h"
 #include "core/base/error.h"
 
+namespace bench_options_test {
+
 using namespace hyb;
 using namespace hyb::app;
 
@@ -121,3 +123,5 @@ TEST_SUITE("app/bench/workload_options") {
     CHECK(cases[1].policy == "gd");
   }
 }
+
+}  // namespace bench_options_test

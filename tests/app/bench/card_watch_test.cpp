@@ -5,6 +5,8 @@
 #include <atomic>
 #include <nlohmann/json.hpp>
 
+namespace card_watch_test {
+
 using namespace hyb;
 using namespace hyb::app;
 using doctest::Approx;
@@ -92,3 +94,5 @@ TEST_SUITE("app/bench/card_watch") {
     if (real != nullptr) CHECK(real->read().processor_mhz.value_or(1) > 0);
   }
 }
+
+}  // namespace card_watch_test

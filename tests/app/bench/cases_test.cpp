@@ -6,6 +6,8 @@
 #include "app/bench/cases.h"
 #include "core/base/error.h"
 
+namespace cases_test {
+
 using namespace hyb::app;
 
 namespace {
@@ -27,11 +29,11 @@ TEST_SUITE("app/bench/bench_case") {
   }
 
   TEST_CASE("the grid: all combinations, zeros skipped, batches only where tokens are generated") {
-    const std::vector<BenchCase> cases = cases_of({.prompts = {0, 512},
-                                                   .generations = {128, 0},
-                                                   .depths = {0, 1024},
-                                                   .batches = {1, 8},
-                                                   .pairs = {{64, 16}}});
+    const std::vector<BenchCase> cases = cases_of(BenchGrid{.prompts = {0, 512},
+                                                            .generations = {128, 0},
+                                                            .depths = {0, 1024},
+                                                            .batches = {1, 8},
+                                                            .pairs = {{64, 16}}});
     REQUIRE(cases.size() == 2 * (1 + 2 * 2));
     CHECK(cases[0] == BenchCase{.prompt = 512});
     CHECK(cases[1] == BenchCase{.generate = 128});
@@ -41,12 +43,12 @@ TEST_SUITE("app/bench/bench_case") {
   }
 
   TEST_CASE("the grid: every test in every mode, modes fastest") {
-    const std::vector<BenchCase> cases = cases_of({.prompts = {512},
-                                                   .generations = {128},
-                                                   .depths = {0},
-                                                   .batches = {1},
-                                                   .pairs = {},
-                                                   .graphs = {"eager", "full+piecewise"}});
+    const std::vector<BenchCase> cases = cases_of(BenchGrid{.prompts = {512},
+                                                            .generations = {128},
+                                                            .depths = {0},
+                                                            .batches = {1},
+                                                            .pairs = {},
+                                                            .graphs = {"eager", "full+piecewise"}});
     REQUIRE(cases.size() == 4);
     CHECK(cases[1] == BenchCase{.prompt = 512, .graphs = "full+piecewise"});
     CHECK(cases[2] == BenchCase{.generate = 128, .graphs = "eager"});
@@ -194,3 +196,5 @@ TEST_SUITE("app/bench/counts") {
     }
   }
 }
+
+}  // namespace cases_test

@@ -6,6 +6,8 @@
 
 #include "core/base/error.h"
 
+namespace comparison_test {
+
 using namespace hyb;
 using namespace hyb::app;
 
@@ -155,3 +157,5 @@ TEST_SUITE("app/bench/comparison") {
     CHECK(setting_difference(before, after) == "model_filename: demo and other");
   }
 }
+
+}  // namespace comparison_test

@@ -5,6 +5,8 @@
 #include "app/bench/kernel_bench.h"
 #include "app/environment.h"
 
+namespace kernel_bench_test {
+
 using namespace hyb;
 using namespace hyb::app;
 
@@ -79,3 +81,5 @@ TEST_SUITE("app/bench/case_run") {
     CHECK(seen.size() > 3);  // a model that always draws one token would show nothing
   }
 }
+
+}  // namespace kernel_bench_test

@@ -5,6 +5,8 @@
 #include "app/bench/request_metrics.h"
 #include "tests/app/bench/clock_runner.h"
 
+namespace load_driver_test {
+
 using namespace hyb;
 using namespace hyb::app;
 using namespace hyb::testing;
@@ -151,3 +153,5 @@ TEST_SUITE("app/bench/load_driver") {
     CHECK(desk.engine.idle());
   }
 }
+
+}  // namespace load_driver_test

@@ -6,6 +6,8 @@
 #include "app/bench/bench_plots.h"
 #include "app/bench/report.h"
 
+namespace bench_report_test {
+
 using namespace hyb;
 using namespace hyb::app;
 
@@ -400,3 +402,5 @@ TEST_SUITE("app/bench/request_report") {
     CHECK(says("parameters, keys and values fp8\n"));
   }
 }
+
+}  // namespace bench_report_test

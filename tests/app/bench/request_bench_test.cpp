@@ -7,6 +7,8 @@
 #include "core/base/error.h"
 #include "tests/app/bench/clock_runner.h"
 
+namespace request_bench_test {
+
 using namespace hyb;
 using namespace hyb::app;
 using namespace hyb::testing;
@@ -74,3 +76,5 @@ TEST_SUITE("app/bench/scrambled_pool") {
     CHECK_THROWS_AS(ScrambledPool(engine, 1), Error);
   }
 }
+
+}  // namespace request_bench_test

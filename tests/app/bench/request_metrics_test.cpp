@@ -4,6 +4,8 @@
 
 #include "core/base/error.h"
 
+namespace request_metrics_test {
+
 using namespace hyb;
 using namespace hyb::app;
 using doctest::Approx;
@@ -74,3 +76,5 @@ TEST_SUITE("app/bench/request_metrics") {
     }
   }
 }
+
+}  // namespace request_metrics_test

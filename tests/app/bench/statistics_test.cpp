@@ -5,6 +5,8 @@
 
 #include "app/bench/statistics.h"
 
+namespace statistics_test {
+
 using namespace hyb::app;
 
 TEST_SUITE("app/bench/statistics") {
@@ -79,3 +81,5 @@ TEST_SUITE("app/bench/significance") {
     CHECK(*welch_p(std::vector<double>{1, 1}, std::vector<double>{2, 2}) == 0);
   }
 }
+
+}  // namespace statistics_test

@@ -9,6 +9,8 @@
 #include "app/bench/workload.h"
 #include "core/base/error.h"
 
+namespace workload_test {
+
 using namespace hyb::app;
 using doctest::Approx;
 
@@ -268,3 +270,5 @@ TEST_SUITE("app/bench/trace_requests") {
     CHECK(source.request(2).prompt.size() == 2 + 1 + 2 + 1);
   }
 }
+
+}  // namespace workload_test

@@ -5,6 +5,8 @@
 #include "core/base/error.h"
 #include "tests/support/error_text.h"
 
+namespace commands_test {
+
 using namespace hyb;
 using namespace hyb::app;
 using Kind = SlashCommand::Kind;
@@ -221,3 +223,5 @@ TEST_SUITE("app/chat/memory_text") {
     CHECK(contains(memory_text(plan, usage), "4 of 10 superblocks"));
   }
 }
+
+}  // namespace commands_test

@@ -7,6 +7,8 @@
 #include <random>
 #include <set>
 
+namespace conversation_test {
+
 using namespace hyb;
 using namespace hyb::app;
 
@@ -120,3 +122,5 @@ TEST_SUITE("app/chat/conversation") {
     }
   }
 }
+
+}  // namespace conversation_test

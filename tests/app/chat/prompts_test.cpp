@@ -11,6 +11,8 @@
 #include "tests/app/chat/chat_texts.h"
 #include "tests/support/error_text.h"
 
+namespace chat_prompts_test {
+
 using namespace hyb;
 using namespace hyb::app;
 using namespace hyb::testing;
@@ -447,3 +449,5 @@ TEST_SUITE("app/chat/roll_forward") {
     CHECK_FALSE(bench.ahead.work());
   }
 }
+
+}  // namespace chat_prompts_test

@@ -6,6 +6,8 @@
 
 #include "kernels/device.h"
 
+namespace card_checkup_test {
+
 using namespace hyb;
 using namespace hyb::app;
 
@@ -116,3 +118,5 @@ TEST_SUITE("app/doctor/card_checkup") {
 }
 
 }  // namespace
+
+}  // namespace card_checkup_test

@@ -7,6 +7,8 @@
 #include "core/io/file.h"
 #include "tests/support/files.h"
 
+namespace checkup_test {
+
 using namespace hyb;
 using namespace hyb::app;
 using namespace hyb::testing;
@@ -83,3 +85,5 @@ TEST_SUITE("app/doctor/checkup") {
     CHECK(checkup_text(checkup).find("hugging face") != std::string::npos);
   }
 }
+
+}  // namespace checkup_test

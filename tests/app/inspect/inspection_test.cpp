@@ -8,6 +8,8 @@
 #include "tests/support/files.h"
 #include "tests/support/plans.h"
 
+namespace inspection_test {
+
 using namespace hyb;
 using namespace hyb::app;
 using namespace hyb::testing;
@@ -123,3 +125,5 @@ TEST_SUITE("app/inspect/tensor_check") {
     CHECK(check.rows.size() > 10);
   }
 }
+
+}  // namespace inspection_test

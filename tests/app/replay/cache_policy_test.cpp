@@ -7,6 +7,8 @@
 #include "tests/app/replay/small_shape.h"
 #include "tests/support/traces.h"
 
+namespace cache_policy_test {
+
 using namespace hyb;
 using namespace hyb::app;
 using namespace hyb::testing;
@@ -110,3 +112,5 @@ TEST_SUITE("app/replay/cache_policy") {
     }
   }
 }
+
+}  // namespace cache_policy_test

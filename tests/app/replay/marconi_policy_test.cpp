@@ -5,6 +5,8 @@
 #include "tests/app/replay/small_shape.h"
 #include "tests/support/traces.h"
 
+namespace marconi_policy_test {
+
 using namespace hyb;
 using namespace hyb::app;
 using namespace hyb::testing;
@@ -104,3 +106,5 @@ TEST_SUITE("app/replay/marconi_policy") {
     CHECK(policy.counters().alpha == 1.5);
   }
 }
+
+}  // namespace marconi_policy_test

@@ -9,6 +9,8 @@
 #include "tests/support/error_text.h"
 #include "tests/support/traces.h"
 
+namespace replay_test {
+
 using namespace hyb;
 using namespace hyb::app;
 using namespace hyb::testing;
@@ -177,3 +179,5 @@ TEST_SUITE("app/replay/policy_list") {
     CHECK(contains(error_text([&] { policy_options(lists); }), "--ratio 0"));
   }
 }
+
+}  // namespace replay_test

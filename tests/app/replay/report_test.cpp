@@ -4,6 +4,8 @@
 #include "app/replay/report.h"
 #include "app/replay/shape.h"
 
+namespace replay_report_test {
+
 using namespace hyb;
 using namespace hyb::app;
 
@@ -96,3 +98,5 @@ TEST_SUITE("app/replay/analysis") {
     CHECK(runs_table(std::span(&run, 1)).rows[0][2] == "78.8");
   }
 }
+
+}  // namespace replay_report_test

@@ -5,6 +5,8 @@
 #include "tests/app/replay/small_shape.h"
 #include "tests/support/traces.h"
 
+namespace sglang_policy_test {
+
 using namespace hyb;
 using namespace hyb::app;
 using namespace hyb::testing;
@@ -83,3 +85,5 @@ TEST_SUITE("app/replay/sglang_policy") {
     CHECK(best(random_trace(3, 400, 12, 20)) > best(random_trace(3, 400, 2, 2000)));
   }
 }
+
+}  // namespace sglang_policy_test

@@ -4,6 +4,8 @@
 #include "app/replay/vllm_policy.h"
 #include "tests/support/error_text.h"
 
+namespace shape_test {
+
 using namespace hyb;
 using namespace hyb::app;
 
@@ -133,3 +135,5 @@ TEST_SUITE("app/replay/shape_option") {
     CHECK(refused("no-such-model") != "");
   }
 }
+
+}  // namespace shape_test

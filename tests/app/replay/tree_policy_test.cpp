@@ -7,6 +7,8 @@
 #include "tests/app/replay/small_shape.h"
 #include "tests/support/traces.h"
 
+namespace tree_policy_test {
+
 using namespace hyb;
 using namespace hyb::app;
 using namespace hyb::testing;
@@ -139,3 +141,5 @@ TEST_SUITE("app/replay/superblock_pools") {
     CHECK_THROWS_AS(superblock_pools(nano_shape(), 10'000'000, SnapshotFormat::exact), Error);
   }
 }
+
+}  // namespace tree_policy_test

@@ -4,6 +4,8 @@
 #include "tests/app/replay/small_shape.h"
 #include "tests/support/traces.h"
 
+namespace vllm_policy_test {
+
 using namespace hyb;
 using namespace hyb::app;
 using Kind = BlockLru::Kind;
@@ -142,3 +144,5 @@ TEST_SUITE("app/replay/vllm_policy") {
     CHECK(policy.serve(RequestTokens(request_of({{2, 50}}))).reused == 48);
   }
 }
+
+}  // namespace vllm_policy_test

@@ -7,6 +7,8 @@
 #include "tests/app/sessions/conversations.h"
 #include "tests/support/error_text.h"
 
+namespace session_folder_test {
+
 using namespace hyb;
 using namespace hyb::app;
 using namespace hyb::testing;
@@ -96,3 +98,5 @@ TEST_SUITE("app/sessions/session_record") {
     }
   }
 }
+
+}  // namespace session_folder_test

@@ -11,6 +11,8 @@
 #include "tests/support/error_text.h"
 #include "tests/support/files.h"
 
+namespace session_keeper_test {
+
 using namespace hyb;
 using namespace hyb::app;
 using namespace hyb::testing;
@@ -159,3 +161,5 @@ TEST_SUITE("app/sessions/session_keeper") {
     CHECK_THROWS_AS(nowhere.save({talk()}, "a"), Error);
   }
 }
+
+}  // namespace session_keeper_test

@@ -10,6 +10,8 @@
 #include "core/text/unicode.h"
 #include "tests/support/files.h"
 
+namespace editing_test {
+
 using namespace hyb::app;
 using Kind = Key::Kind;
 
@@ -375,3 +377,5 @@ TEST_SUITE("app/ui/line_buffer") {
     }
   }
 }
+
+}  // namespace editing_test

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+namespace keys_test {
+
 using namespace hyb::app;
 using Kind = Key::Kind;
 
@@ -138,3 +140,5 @@ TEST_SUITE("app/ui/keys") {
     CHECK(time < std::chrono::seconds(10));
   }
 }
+
+}  // namespace keys_test

@@ -8,6 +8,8 @@
 #include "app/ui/line_editor.h"
 #include "app/ui/text.h"
 
+namespace line_editor_test {
+
 using namespace hyb::app;
 
 namespace {
@@ -105,3 +107,5 @@ TEST_SUITE("app/ui/line_view") {
     CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(5));
   }
 }
+
+}  // namespace line_editor_test

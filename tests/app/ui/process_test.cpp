@@ -13,6 +13,8 @@
 #include "app/ui/process.h"
 #include "core/base/error.h"
 
+namespace process_test {
+
 using namespace hyb::app;
 
 namespace {
@@ -227,3 +229,5 @@ TEST_SUITE("app/ui/background_work") {
     CHECK_NOTHROW(none.stop());
   }
 }
+
+}  // namespace process_test

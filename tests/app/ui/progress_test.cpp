@@ -4,6 +4,8 @@
 
 #include <chrono>
 
+namespace progress_test {
+
 using namespace hyb::app;
 using namespace std::chrono_literals;
 
@@ -30,3 +32,5 @@ TEST_SUITE("app/ui/progress") {
     CHECK_FALSE(line.is_shown());
   }
 }
+
+}  // namespace progress_test

@@ -3,6 +3,8 @@
 #include "app/ui/svg_plot.h"
 #include "tests/support/error_text.h"
 
+namespace svg_plot_test {
+
 using namespace hyb::app;
 using namespace hyb::testing;
 
@@ -33,3 +35,5 @@ TEST_SUITE("app/replay/svg_plot") {
     CHECK(!contains(svg_text(flat), "nan"));
   }
 }
+
+}  // namespace svg_plot_test

@@ -4,6 +4,8 @@
 
 #include "core/base/error.h"
 
+namespace table_test {
+
 using namespace hyb::app;
 
 TEST_SUITE("app/ui/table") {
@@ -30,3 +32,5 @@ TEST_SUITE("app/ui/table") {
     CHECK_THROWS_AS(plain_text({{{"a"}}, {{"1", "2"}}}), hyb::Error);
   }
 }
+
+}  // namespace table_test

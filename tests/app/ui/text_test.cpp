@@ -7,6 +7,8 @@
 #include "app/ui/text.h"
 #include "core/text/unicode.h"
 
+namespace text_test {
+
 using namespace hyb;
 using namespace hyb::app;
 
@@ -119,3 +121,5 @@ TEST_SUITE("app/ui/text_width") {
     CHECK(cut_to_columns("abcdef", -5).empty());
   }
 }
+
+}  // namespace text_test

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+namespace passages_test {
+
 using namespace hyb;
 using namespace hyb::app;
 
@@ -38,3 +40,5 @@ TEST_SUITE("app/verify/passages") {
     CHECK(first[2].prompt != other[2].prompt);
   }
 }
+
+}  // namespace passages_test

@@ -11,6 +11,8 @@
 #include "app/verify/passages.h"
 #include "models/memory_layout.h"
 
+namespace promises_test {
+
 using namespace hyb;
 using namespace hyb::app;
 
@@ -193,3 +195,5 @@ TEST_SUITE("app/verify/promises") {
     CHECK(difference(zero, other) != "");
   }
 }
+
+}  // namespace promises_test

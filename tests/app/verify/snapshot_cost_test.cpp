@@ -10,6 +10,8 @@
 #include "app/verify/passages.h"
 #include "models/memory_layout.h"
 
+namespace snapshot_cost_test {
+
 using namespace hyb;
 using namespace hyb::app;
 
@@ -108,3 +110,5 @@ TEST_SUITE("app/verify/snapshot_cost") {
     CHECK(SnapshotCost(opened.runner, 1).summary().mean == 0);
   }
 }
+
+}  // namespace snapshot_cost_test

@@ -4,6 +4,8 @@
 
 #include "core/base/ids.h"
 
+namespace ids_test {
+
 using namespace hyb;
 
 TEST_SUITE("core/base/common_tokens") {
@@ -18,3 +20,5 @@ TEST_SUITE("core/base/common_tokens") {
     CHECK(common_tokens(std::vector<TokenId>{}, one) == 0);
   }
 }
+
+}  // namespace ids_test

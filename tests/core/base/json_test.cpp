@@ -6,6 +6,8 @@
 
 #include "core/base/error.h"
 
+namespace json_test {
+
 using namespace hyb;
 
 namespace {
@@ -48,3 +50,5 @@ TEST_SUITE("core/base/json") {
     CHECK(error_of("[NaN]") != "");
   }
 }
+
+}  // namespace json_test

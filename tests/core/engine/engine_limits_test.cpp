@@ -5,6 +5,8 @@
 #include "tests/sim/desk.h"
 #include "tests/support/error_text.h"
 
+namespace engine_limits_test {
+
 using namespace hyb;
 
 namespace {
@@ -145,3 +147,5 @@ TEST_SUITE("core/engine/memory_relief") {
     CHECK_THROWS_AS(poor.engine.submit(request_of(prompt_of(length_max - 2), 1), poor.sink), Error);
   }
 }
+
+}  // namespace engine_limits_test

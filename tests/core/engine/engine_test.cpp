@@ -8,6 +8,8 @@
 #include "tests/sim/listener.h"
 #include "tests/sim/toy_model.h"
 
+namespace engine_test {
+
 using namespace hyb;
 using namespace hyb::sim;
 
@@ -346,3 +348,5 @@ TEST_SUITE("core/engine/engine") {
     CHECK(sink.find(id, 0)->completion->text.empty());
   }
 }
+
+}  // namespace engine_test

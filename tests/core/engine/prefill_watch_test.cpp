@@ -4,6 +4,8 @@
 
 #include <vector>
 
+namespace prefill_watch_test {
+
 using namespace hyb;
 
 namespace {
@@ -69,3 +71,5 @@ TEST_SUITE("core/engine/prefill_watch") {
     }
   }
 }
+
+}  // namespace prefill_watch_test

@@ -7,6 +7,8 @@
 
 #include "core/base/error.h"
 
+namespace request_test {
+
 using namespace hyb;
 
 namespace {
@@ -131,3 +133,5 @@ TEST_SUITE("core/engine/request") {
     CHECK(name_of(FinishReason::error) == "error");
   }
 }
+
+}  // namespace request_test

@@ -8,6 +8,8 @@
 
 #include "core/base/error.h"
 
+namespace sampling_test {
+
 using namespace hyb;
 
 namespace {
@@ -83,3 +85,5 @@ TEST_SUITE("core/engine/sampling") {
     }
   }
 }
+
+}  // namespace sampling_test

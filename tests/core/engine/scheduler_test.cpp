@@ -10,6 +10,8 @@
 #include "core/memory/pool/layout.h"
 #include "tests/sim/random.h"
 
+namespace scheduler_test {
+
 using namespace hyb;
 
 namespace {
@@ -559,3 +561,5 @@ TEST_SUITE("core/engine/scheduler") {
     CHECK(first.tokens() == 15);
   }
 }
+
+}  // namespace scheduler_test

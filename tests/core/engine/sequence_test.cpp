@@ -6,6 +6,8 @@
 
 #include "tests/sim/toy_model.h"
 
+namespace sequence_test {
+
 using namespace hyb;
 using hyb::sim::toy_end;
 using hyb::sim::toy_tokenizer;
@@ -386,3 +388,5 @@ TEST_SUITE("core/engine/sequence") {
     CHECK(quiet.take_completion().token_times.empty());
   }
 }
+
+}  // namespace sequence_test

@@ -10,6 +10,8 @@
 #include "tests/sim/random.h"
 #include "tests/sim/toy_model.h"
 
+namespace stop_strings_test {
+
 using namespace hyb;
 using hyb::sim::Random;
 
@@ -142,3 +144,5 @@ TEST_SUITE("core/engine/stop_strings") {
     CHECK(error_of({"a\xC3"}) == "stop strings: one of them is not valid UTF-8");
   }
 }
+
+}  // namespace stop_strings_test

@@ -7,6 +7,8 @@
 #include "tests/sim/listener.h"
 #include "tests/support/shim_storage.h"
 
+namespace tier_waiter_test {
+
 using namespace hyb;
 using namespace hyb::sim;
 using namespace hyb::testing;
@@ -220,3 +222,5 @@ TEST_SUITE("core/engine/tier_desk") {
     }
   }
 }
+
+}  // namespace tier_waiter_test

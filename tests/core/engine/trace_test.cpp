@@ -12,6 +12,8 @@
 #include "tests/support/files.h"
 #include "tests/support/traces.h"
 
+namespace trace_test {
+
 using namespace hyb;
 
 namespace {
@@ -257,3 +259,5 @@ TEST_SUITE("core/replay/trace") {
                       [](TokenId token) { return index(token) >= 0; }));
   }
 }
+
+}  // namespace trace_test

@@ -17,6 +17,8 @@
 #include "tests/support/error_text.h"
 #include "tests/support/files.h"
 
+namespace file_test {
+
 using namespace hyb;
 using namespace hyb::testing;
 
@@ -340,3 +342,5 @@ TEST_SUITE("core/io/quote_name") {
     CHECK(quote_name(name) == "\"" + std::string(199, 'x') + "\"...");
   }
 }
+
+}  // namespace file_test

@@ -9,6 +9,8 @@
 
 #include "tests/support/files.h"
 
+namespace mapped_file_test {
+
 using namespace hyb;
 using namespace hyb::testing;
 
@@ -106,3 +108,5 @@ TEST_SUITE("core/io/mapped_file") {
     for (int round = 0; round < 3000; ++round) CHECK(MappedFile(file).bytes().size() == 1);
   }
 }
+
+}  // namespace mapped_file_test

@@ -5,6 +5,8 @@
 #include "tests/support/error_text.h"
 #include "tests/support/files.h"
 
+namespace model_folder_test {
+
 using namespace hyb;
 using namespace hyb::testing;
 namespace fs = std::filesystem;
@@ -107,3 +109,5 @@ TEST_SUITE("core/io/model_folder") {
     CHECK(contains(hub.error(std::string("a\0b", 3)), "NUL"));
   }
 }
+
+}  // namespace model_folder_test

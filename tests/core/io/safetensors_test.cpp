@@ -7,6 +7,8 @@
 #include "tests/support/error_text.h"
 #include "tests/support/files.h"
 
+namespace safetensors_test {
+
 using namespace hyb;
 using namespace hyb::testing;
 
@@ -286,3 +288,5 @@ TEST_SUITE("core/io/safetensors") {
     CHECK(legal < 120);
   }
 }
+
+}  // namespace safetensors_test

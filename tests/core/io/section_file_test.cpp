@@ -11,6 +11,8 @@
 #include "tests/support/error_text.h"
 #include "tests/support/files.h"
 
+namespace section_file_test {
+
 using namespace hyb;
 using namespace hyb::testing;
 
@@ -140,3 +142,5 @@ TEST_SUITE("core/io/section_file") {
     CHECK(contains(model_error([&] { read(folder.path() / "cut"); }), "has 100 bytes"));
   }
 }
+
+}  // namespace section_file_test

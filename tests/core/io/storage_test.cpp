@@ -9,6 +9,8 @@
 #include "tests/support/error_text.h"
 #include "tests/support/files.h"
 
+namespace storage_test {
+
 using namespace hyb;
 using namespace hyb::testing;
 
@@ -132,3 +134,5 @@ TEST_SUITE("core/io/extents") {
     CHECK_THROWS(extents.give_back(taken));
   }
 }
+
+}  // namespace storage_test

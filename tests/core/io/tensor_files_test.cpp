@@ -7,6 +7,8 @@
 #include "tests/support/error_text.h"
 #include "tests/support/files.h"
 
+namespace tensor_files_test {
+
 using namespace hyb;
 using namespace hyb::testing;
 
@@ -144,3 +146,5 @@ TEST_SUITE("core/io/tensor_files") {
     CHECK(seconds < 5.0);
   }
 }
+
+}  // namespace tensor_files_test

@@ -11,6 +11,8 @@
 #include "tests/support/error_text.h"
 #include "tests/support/shim_storage.h"
 
+namespace transfer_queue_test {
+
 using namespace hyb;
 using namespace hyb::testing;
 
@@ -160,3 +162,5 @@ TEST_SUITE("core/io/transfer_queue") {
     CHECK(disk.calls == 0);
   }
 }
+
+}  // namespace transfer_queue_test

@@ -4,6 +4,8 @@
 #include "tests/support/error_text.h"
 #include "tests/support/tokenizer_text.h"
 
+namespace added_tokens_test {
+
 using namespace hyb;
 using testing::contains;
 using testing::model_error;
@@ -187,3 +189,5 @@ TEST_SUITE("core/text/added_tokens") {
     CHECK(error_of("[" + entry("ab", 3) + "]").empty());
   }
 }
+
+}  // namespace added_tokens_test

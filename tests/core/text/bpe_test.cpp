@@ -7,6 +7,8 @@
 #include "tests/support/error_text.h"
 #include "tests/support/tokenizer_text.h"
 
+namespace bpe_test {
+
 using namespace hyb;
 using testing::contains;
 using testing::model_error;
@@ -228,3 +230,5 @@ TEST_SUITE("core/text/bpe") {
     CHECK(error_of({.model = R"("dropout":null,"end_of_word_suffix":"")"}).empty());
   }
 }
+
+}  // namespace bpe_test

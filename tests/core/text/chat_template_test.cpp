@@ -9,6 +9,8 @@
 #include "core/text/chat_template.h"
 #include "tests/support/files.h"
 
+namespace chat_template_test {
+
 using namespace hyb;
 
 namespace {
@@ -308,3 +310,5 @@ TEST_SUITE("core/text/find_chat_template") {
           std::string::npos);
   }
 }
+
+}  // namespace chat_template_test

@@ -8,6 +8,8 @@
 #include "core/text/unicode.h"
 #include "tests/support/error_text.h"
 
+namespace text_decoder_test {
+
 using namespace hyb;
 using testing::contains;
 using testing::model_error;
@@ -120,3 +122,5 @@ TEST_SUITE("core/text/decoder") {
     CHECK(contains(error_of("[]"), "object"));
   }
 }
+
+}  // namespace text_decoder_test

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+namespace guarded_text_test {
+
 using namespace hyb;
 
 TEST_SUITE("core/text/guarded_text") {
@@ -50,3 +52,5 @@ TEST_SUITE("core/text/guarded_text") {
     CHECK(out.guard(5) == Guard::closed);
   }
 }
+
+}  // namespace guarded_text_test

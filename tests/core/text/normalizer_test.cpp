@@ -4,6 +4,8 @@
 #include "core/text/normalizer.h"
 #include "tests/support/error_text.h"
 
+namespace normalizer_test {
+
 using namespace hyb;
 using testing::contains;
 using testing::model_error;
@@ -151,3 +153,5 @@ TEST_SUITE("core/text/normalizer") {
     CHECK(contains(error_of(deep), "deeper"));
   }
 }
+
+}  // namespace normalizer_test

@@ -3,6 +3,8 @@
 #include "core/text/pattern_dialect.h"
 #include "tests/support/error_text.h"
 
+namespace pattern_dialect_test {
+
 using namespace hyb;
 using testing::contains;
 using testing::model_error;
@@ -160,3 +162,5 @@ TEST_SUITE("core/text/pattern_dialect") {
     CHECK(contains(error_of("\xFF"), "UTF-8"));
   }
 }
+
+}  // namespace pattern_dialect_test

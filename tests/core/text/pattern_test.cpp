@@ -6,6 +6,8 @@
 
 #include "tests/support/error_text.h"
 
+namespace pattern_test {
+
 using namespace hyb;
 using testing::contains;
 using testing::model_error;
@@ -71,3 +73,5 @@ TEST_SUITE("core/text/pattern") {
     CHECK(contains(model_error([] { Pattern("[b-a]", "f"); }), "out of order"));
   }
 }
+
+}  // namespace pattern_test

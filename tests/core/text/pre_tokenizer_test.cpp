@@ -4,6 +4,8 @@
 #include "core/text/pre_tokenizer.h"
 #include "tests/support/error_text.h"
 
+namespace pre_tokenizer_test {
+
 using namespace hyb;
 using testing::contains;
 using testing::model_error;
@@ -125,3 +127,5 @@ TEST_SUITE("core/text/pre_tokenizer") {
     CHECK(contains(error_of(sequence(R"({"type":"Split","pattern":{"Regex":"\\1"}})")), "\\1"));
   }
 }
+
+}  // namespace pre_tokenizer_test

@@ -5,6 +5,8 @@
 #include "tests/support/error_text.h"
 #include "tests/support/tokenizer_text.h"
 
+namespace tokenizer_json_test {
+
 using namespace hyb;
 using testing::contains;
 using testing::model_error;
@@ -114,3 +116,5 @@ TEST_SUITE("core/text/tokenizer_json") {
     CHECK(contains(error_of(R"({"model":{"vocab":{"\ud800":1}}})"), "not valid JSON"));
   }
 }
+
+}  // namespace tokenizer_json_test

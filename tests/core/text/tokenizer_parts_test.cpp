@@ -5,6 +5,8 @@
 #include "tests/support/error_text.h"
 #include "tests/support/tokenizer_text.h"
 
+namespace tokenizer_parts_test {
+
 using namespace hyb;
 using testing::contains;
 using testing::model_error;
@@ -108,3 +110,5 @@ TEST_SUITE("core/text/tokenizer_parts") {
     CHECK(contains(model_error([&] { parts.read_names("[]", "c.json"); }), "c.json: an object"));
   }
 }
+
+}  // namespace tokenizer_parts_test

@@ -12,6 +12,8 @@
 #include "tests/support/error_text.h"
 #include "tests/support/tokenizer_text.h"
 
+namespace tokenizer_test {
+
 using namespace hyb;
 using testing::model_error;
 using testing::read_test_file;
@@ -312,3 +314,5 @@ TEST_SUITE("core/text/tokenizer") {
     CHECK(refused > 200);
   }
 }
+
+}  // namespace tokenizer_test

@@ -4,6 +4,8 @@
 
 #include "core/text/unicode.h"
 
+namespace text_unicode_test {
+
 using namespace hyb;
 using Kind = Utf8Unit::Kind;
 
@@ -144,3 +146,5 @@ TEST_SUITE("core/text/unicode_age") {
     CHECK_FALSE(is_younger_than_normalization(0x10FFFF));
   }
 }
+
+}  // namespace text_unicode_test

@@ -5,6 +5,8 @@
 #include "core/base/error.h"
 #include "core/text/vocabulary.h"
 
+namespace vocabulary_test {
+
 using namespace hyb;
 
 TEST_SUITE("core/text/vocabulary") {
@@ -69,3 +71,5 @@ TEST_SUITE("core/text/byte_level") {
     CHECK(out == "xĠa b");
   }
 }
+
+}  // namespace vocabulary_test

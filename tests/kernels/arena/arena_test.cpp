@@ -8,6 +8,8 @@
 #include "core/base/error.h"
 #include "kernels/arena/arena.h"
 
+namespace arena_test {
+
 using namespace hyb;
 using namespace hyb::kernels;
 
@@ -46,3 +48,5 @@ TEST_SUITE("kernels/arena/handle_table") {
     CHECK_THROWS_AS(table.check_exists(HandleId{-2}), Error);
   }
 }
+
+}  // namespace arena_test

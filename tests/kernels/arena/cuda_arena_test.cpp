@@ -11,6 +11,8 @@
 #include "tests/kernels/arena/fake_driver.h"
 #include "tests/support/error_text.h"
 
+namespace cuda_arena_test {
+
 using namespace hyb;
 using namespace hyb::kernels;
 using hyb::testing::contains;
@@ -127,3 +129,5 @@ TEST_SUITE("kernels/arena/cuda_arena") {
     }
   }
 }
+
+}  // namespace cuda_arena_test

@@ -15,6 +15,8 @@
 #include "tests/kernels/arena/arena_laws.h"
 #include "tests/support/error_text.h"
 
+namespace host_arena_test {
+
 using namespace hyb;
 using namespace hyb::kernels;
 using namespace hyb::kernels::testing;
@@ -178,3 +180,5 @@ TEST_SUITE("kernels/arena/private_arena") {
     arena.unreserve(at, 2 * bytes);
   }
 }
+
+}  // namespace host_arena_test

@@ -16,6 +16,8 @@
 #include "tests/kernels/arena/fake_driver.h"
 #include "tests/support/error_text.h"
 
+namespace superblock_map_test {
+
 using namespace hyb;
 using namespace hyb::kernels;
 using namespace hyb::kernels::testing;
@@ -388,3 +390,5 @@ TEST_SUITE("kernels/arena/superblock_map") {
     CHECK_THROWS_AS(SuperblockMap(host(wrong), wrong, {}), Error);
   }
 }
+
+}  // namespace superblock_map_test

@@ -8,6 +8,8 @@
 #include "kernels/arena/superblocks.h"
 #include "tests/kernels/arena/arena_laws.h"
 
+namespace arena_superblocks_test {
+
 using namespace hyb;
 using namespace hyb::kernels;
 using namespace hyb::kernels::testing;
@@ -95,3 +97,5 @@ TEST_SUITE("kernels/arena/host_superblocks") {
     CHECK(map->bytes_backed() == 3 * shape.superblock_bytes);
   }
 }
+
+}  // namespace arena_superblocks_test

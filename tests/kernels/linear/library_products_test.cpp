@@ -2,6 +2,8 @@
 
 #include "kernels/linear/library_products.h"
 
+namespace linear_library_products_test {
+
 using namespace hyb::kernels;
 
 TEST_SUITE("kernels/linear/cublaslt_table") {
@@ -16,3 +18,5 @@ TEST_SUITE("kernels/linear/cublaslt_table") {
     CHECK(other.text == "libm.so.6 has no cublasLtGetVersion");
   }
 }
+
+}  // namespace linear_library_products_test

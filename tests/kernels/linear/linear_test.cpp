@@ -9,6 +9,8 @@
 
 #include "tests/kernels/support.h"
 
+namespace linear_linear_test {
+
 using namespace hyb;
 using namespace hyb::kernels;
 using namespace hyb::kernels::testing;
@@ -84,7 +86,7 @@ TEST_SUITE("kernels/linear/linear") {
           for (const DType out : {DType::f32, type}) {
             for (const bool published : {false, true}) {
               for (const bool add : {false, true}) {
-                CAPTURE(testing::name_of(isa));
+                CAPTURE(kernels::testing::name_of(isa));
                 CAPTURE(s.rows);
                 CAPTURE(s.outputs);
                 CAPTURE(s.columns);
@@ -113,7 +115,7 @@ TEST_SUITE("kernels/linear/linear") {
     for (const Isa isa : available_isas()) {
       for (const DType type : {DType::f32, DType::bf16}) {
         for (const Shape s : {Shape{67, 200, 77}, Shape{300, 65, 130}, Shape{31, 70, 4500}}) {
-          CAPTURE(testing::name_of(isa));
+          CAPTURE(kernels::testing::name_of(isa));
           CAPTURE(s.columns);
           Queue one = test_queue(isa, 1);
           const Matrix w(one, type, s.outputs, s.columns, 6);
@@ -146,7 +148,7 @@ TEST_SUITE("kernels/linear/linear") {
     constexpr std::int64_t rows = 8, columns = 91;
     for (const Isa isa : available_isas()) {
       for (const DType type : {DType::f32, DType::bf16}) {
-        CAPTURE(testing::name_of(isa));
+        CAPTURE(kernels::testing::name_of(isa));
         Queue queue = test_queue(isa, 2);
         const Matrix w(queue, type, 150, columns, 9);
         const TestTensor x = random_tensor(type, {rows, columns}, 10);
@@ -172,7 +174,7 @@ TEST_SUITE("kernels/linear/linear") {
   TEST_CASE("bf16 is what f32 gives on the same values, but for the rounding of y") {
     const Shape s = {11, 70, 130};
     for (const Isa isa : available_isas()) {
-      CAPTURE(testing::name_of(isa));
+      CAPTURE(kernels::testing::name_of(isa));
       Queue queue = test_queue(isa, 1);
       const Matrix w(queue, DType::bf16, s.outputs, s.columns, 11);
       const TestTensor x = random_tensor(DType::bf16, {s.rows, s.columns}, 12);
@@ -206,7 +208,7 @@ TEST_SUITE("kernels/linear/linear") {
   TEST_CASE("infinity and NaN in x reach y and stay in their row") {
     for (const Isa isa : available_isas()) {
       for (const DType type : {DType::f32, DType::bf16}) {
-        CAPTURE(testing::name_of(isa));
+        CAPTURE(kernels::testing::name_of(isa));
         Queue queue = test_queue(isa, 1);
         const Matrix w(queue, type, 10, 33, 15);
         TestTensor x = random_tensor(type, {4, 33}, 16);
@@ -240,3 +242,5 @@ TEST_SUITE("kernels/linear/linear") {
     linear(queue, {.x = x.view().rows(0, 0), .weight = &w.panels, .y = y.view().rows(0, 0)});
   }
 }
+
+}  // namespace linear_linear_test

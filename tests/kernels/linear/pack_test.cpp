@@ -12,6 +12,8 @@
 #include "tests/kernels/linear/coded_weights.h"
 #include "tests/kernels/support.h"
 
+namespace pack_test {
+
 using namespace hyb;
 using namespace hyb::kernels;
 using namespace hyb::kernels::testing;
@@ -52,7 +54,7 @@ TEST_SUITE("kernels/linear/coded_pack") {
       for (const WeightCode code : all_codes) {
         for (const int threads : {1, 3}) {
           CAPTURE(s.columns);
-          CAPTURE(testing::name_of(code));
+          CAPTURE(kernels::testing::name_of(code));
           Queue queue = test_queue(best_isa(), threads);
           const CodedMatrix w(queue, code, s.experts, s.rows, s.columns, 9, threads == 1);
           CHECK(w.weight.code() == code);
@@ -134,3 +136,5 @@ TEST_SUITE("kernels/linear/coded_pack") {
     }
   }
 }
+
+}  // namespace pack_test

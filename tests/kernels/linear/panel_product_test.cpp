@@ -9,6 +9,8 @@
 #include "tests/kernels/linear/coded_weights.h"
 #include "tests/kernels/support.h"
 
+namespace panel_product_test {
+
 using namespace hyb;
 using namespace hyb::kernels;
 using namespace hyb::kernels::testing;
@@ -59,8 +61,8 @@ TEST_SUITE("kernels/linear/coded_product") {
         for (const Shape& s : shapes) {
           for (const bool blocks : {false, true}) {
             if (blocks && code != WeightCode::fp8) continue;
-            CAPTURE(testing::name_of(isa));
-            CAPTURE(testing::name_of(code));
+            CAPTURE(kernels::testing::name_of(isa));
+            CAPTURE(kernels::testing::name_of(code));
             CAPTURE(s.rows);
             CAPTURE(s.columns);
             const CodedMatrix w(queue, code, 1, s.outputs, s.columns, 3, blocks);
@@ -84,8 +86,8 @@ TEST_SUITE("kernels/linear/coded_product") {
     for (const Isa isa : available_isas()) {
       for (const WeightCode code : all_codes) {
         for (const Shape s : {Shape{67, 200, 77}, Shape{250, 65, 130}, Shape{31, 70, 2300}}) {
-          CAPTURE(testing::name_of(isa));
-          CAPTURE(testing::name_of(code));
+          CAPTURE(kernels::testing::name_of(isa));
+          CAPTURE(kernels::testing::name_of(code));
           CAPTURE(s.columns);
           Queue one = test_queue(isa, 1);
           const CodedMatrix w(one, code, 1, s.outputs, s.columns, 6, s.columns != 130);
@@ -116,7 +118,7 @@ TEST_SUITE("kernels/linear/coded_product") {
   TEST_CASE("each expert has its own matrix") {
     Queue queue = test_queue(best_isa(), 2);
     for (const WeightCode code : all_codes) {
-      CAPTURE(testing::name_of(code));
+      CAPTURE(kernels::testing::name_of(code));
       const CodedMatrix all(queue, code, 3, 70, 40, 13, false);
       const TestTensor x = random_tensor(DType::bf16, {4, 40}, 14);
       for (std::int64_t e = 0; e < 3; ++e) {
@@ -138,8 +140,8 @@ TEST_SUITE("kernels/linear/coded_product") {
     for (const Isa isa : available_isas()) {
       Queue queue = test_queue(isa, 1);
       for (const WeightCode code : all_codes) {
-        CAPTURE(testing::name_of(isa));
-        CAPTURE(testing::name_of(code));
+        CAPTURE(kernels::testing::name_of(isa));
+        CAPTURE(kernels::testing::name_of(code));
         PublishedMatrix published(code == WeightCode::fp8 ? DType::f8_e4m3 : DType::bf16, 1, 10, 40,
                                   1, 40, 15);
         if (code == WeightCode::fp8) {
@@ -169,3 +171,5 @@ TEST_SUITE("kernels/linear/coded_product") {
     }
   }
 }
+
+}  // namespace panel_product_test

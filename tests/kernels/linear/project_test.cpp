@@ -8,6 +8,8 @@
 #include "kernels/ops/rms_norm.h"
 #include "tests/kernels/support.h"
 
+namespace linear_project_test {
+
 using namespace hyb;
 using namespace hyb::kernels;
 using namespace hyb::kernels::testing;
@@ -121,3 +123,5 @@ TEST_SUITE("kernels/linear/project") {
 }
 
 }  // namespace
+
+}  // namespace linear_project_test

@@ -8,6 +8,8 @@
 
 #include "kernels/linear/codes.h"
 
+namespace quantize_test {
+
 using namespace hyb;
 using namespace hyb::kernels;
 
@@ -126,3 +128,5 @@ TEST_SUITE("kernels/linear/quantize") {
     }
   }
 }
+
+}  // namespace quantize_test

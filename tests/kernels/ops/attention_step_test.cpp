@@ -5,6 +5,8 @@
 #include "core/base/error.h"
 #include "tests/kernels/support.h"
 
+namespace ops_attention_step_test {
+
 using namespace hyb;
 using namespace hyb::kernels;
 using namespace hyb::kernels::testing;
@@ -118,3 +120,5 @@ TEST_SUITE("kernels/ops/attention_step") {
 }
 
 }  // namespace
+
+}  // namespace ops_attention_step_test

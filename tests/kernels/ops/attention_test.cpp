@@ -3,6 +3,8 @@
 #include "kernels/ops/attention.h"
 #include "tests/kernels/ops/attention_support.h"
 
+namespace ops_attention_test {
+
 using namespace hyb;
 using namespace hyb::kernels;
 using namespace hyb::kernels::testing;
@@ -412,3 +414,5 @@ TEST_SUITE("kernels/ops/attention_widen") {
 }
 
 }  // namespace
+
+}  // namespace ops_attention_test

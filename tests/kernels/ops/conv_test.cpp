@@ -3,6 +3,8 @@
 #include "kernels/ops/conv.h"
 #include "tests/kernels/ops/conv_case.h"
 
+namespace ops_conv_test {
+
 using namespace hyb;
 using namespace hyb::kernels;
 using namespace hyb::kernels::testing;
@@ -188,3 +190,5 @@ TEST_SUITE("kernels/ops/short_conv") {
 }
 
 }  // namespace
+
+}  // namespace ops_conv_test

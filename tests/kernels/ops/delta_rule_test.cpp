@@ -5,6 +5,8 @@
 #include "tests/kernels/ops/chain_case.h"
 #include "tests/kernels/ops/delta_rule_case.h"
 
+namespace ops_delta_rule_test {
+
 using namespace hyb;
 using namespace hyb::kernels;
 using namespace hyb::kernels::testing;
@@ -242,3 +244,5 @@ TEST_SUITE("kernels/ops/delta_rule") {
 }
 
 }  // namespace
+
+}  // namespace ops_delta_rule_test

@@ -6,6 +6,8 @@
 
 #include "tests/kernels/support.h"
 
+namespace gated_activation_test {
+
 using namespace hyb;
 using namespace hyb::kernels;
 using namespace hyb::kernels::testing;
@@ -16,7 +18,7 @@ TEST_SUITE("kernels/ops/gated_activation") {
       for (const DType type : {DType::f32, DType::bf16}) {
         for (const Activation activation : all_activations) {
           for (const std::int64_t width : {1, 7, 16, 33, 100}) {
-            CAPTURE(testing::name_of(isa));
+            CAPTURE(kernels::testing::name_of(isa));
             CAPTURE(kernels::name_of(activation.function));
             CAPTURE(activation.gated);
             CAPTURE(width);
@@ -48,7 +50,7 @@ TEST_SUITE("kernels/ops/gated_activation") {
     for (const Isa isa : available_isas()) {
       for (const DType type : {DType::f32, DType::bf16}) {
         constexpr std::int64_t tokens = 200, width = 301;
-        CAPTURE(testing::name_of(isa));
+        CAPTURE(kernels::testing::name_of(isa));
         Queue queue = test_queue(isa, 3), one = test_queue(isa, 1);
         TestTensor x = random_tensor(type, {tokens, 2 * width}, 2, 3.0F);
         TestTensor whole(type, {tokens, width}), narrow(type, {tokens, 2});
@@ -127,3 +129,5 @@ TEST_SUITE("kernels/ops/gated_activation") {
     CHECK_THROWS_AS(gated_activation(queue, {.x = x, .y = y, .activation = plain_relu2}), Error);
   }
 }
+
+}  // namespace gated_activation_test

@@ -4,6 +4,8 @@
 
 #include "tests/kernels/support.h"
 
+namespace gated_norm_test {
+
 using namespace hyb;
 using namespace hyb::kernels;
 using namespace hyb::kernels::testing;
@@ -146,3 +148,5 @@ TEST_SUITE("kernels/ops/gated_norm") {
 }
 
 }  // namespace
+
+}  // namespace gated_norm_test

@@ -5,6 +5,8 @@
 #include "kernels/ops/gather.h"
 #include "tests/kernels/support.h"
 
+namespace ops_gather_test {
+
 using namespace hyb;
 using namespace hyb::kernels;
 using namespace hyb::kernels::testing;
@@ -89,3 +91,5 @@ TEST_SUITE("kernels/ops/gather_rows") {
     }
   }
 }
+
+}  // namespace ops_gather_test

@@ -8,6 +8,8 @@
 
 #include "tests/kernels/support.h"
 
+namespace moe_experts_test {
+
 using namespace hyb;
 using namespace hyb::kernels;
 using namespace hyb::kernels::testing;
@@ -138,7 +140,7 @@ TEST_SUITE("kernels/ops/moe_experts") {
         for (const DType type : {DType::f32, DType::bf16}) {
           for (const Activation kind : all_activations) {
             for (const bool published : {false, true}) {
-              CAPTURE(testing::name_of(isa));
+              CAPTURE(kernels::testing::name_of(isa));
               CAPTURE(s.hidden);
               CAPTURE(published);
               const Case c(queue, s, type, kind);
@@ -171,7 +173,7 @@ TEST_SUITE("kernels/ops/moe_experts") {
   TEST_CASE("a token's answer is the same bits in any company and on any threads") {
     for (const Isa isa : available_isas()) {
       for (const DType type : {DType::f32, DType::bf16}) {
-        CAPTURE(testing::name_of(isa));
+        CAPTURE(kernels::testing::name_of(isa));
         Queue one = test_queue(isa, 1);
         const Shape s = {61, 4, 9, 130, 40};
         const Case c(one, s, type);
@@ -231,3 +233,5 @@ TEST_SUITE("kernels/ops/moe_experts") {
                     Error);
   }
 }
+
+}  // namespace moe_experts_test

@@ -9,6 +9,8 @@
 
 #include "tests/kernels/support.h"
 
+namespace moe_route_test {
+
 using namespace hyb;
 using namespace hyb::kernels;
 using namespace hyb::kernels::testing;
@@ -211,3 +213,5 @@ TEST_SUITE("kernels/ops/moe_route") {
     }
   }
 }
+
+}  // namespace moe_route_test

@@ -9,6 +9,8 @@
 #include "tests/kernels/ops/moe_case.h"
 #include "tests/kernels/support.h"
 
+namespace ops_moe_test {
+
 using namespace hyb;
 using namespace hyb::kernels;
 using namespace hyb::kernels::testing;
@@ -148,7 +150,7 @@ TEST_SUITE("kernels/ops/moe") {
       for (const MoeCase& c : moe_cases()) {
         for (const DType dtype : {DType::f32, DType::bf16}) {
           for (const bool published : {false, true}) {
-            CAPTURE(testing::name_of(isa));
+            CAPTURE(kernels::testing::name_of(isa));
             CAPTURE(c.experts);
             CAPTURE(published);
             const MoeNumbers numbers(c, dtype);
@@ -276,3 +278,5 @@ TEST_SUITE("kernels/ops/moe") {
 }
 
 }  // namespace
+
+}  // namespace ops_moe_test

@@ -4,6 +4,8 @@
 
 #include "tests/kernels/support.h"
 
+namespace ops_pack_snapshot_test {
+
 using namespace hyb;
 using namespace hyb::kernels;
 using namespace hyb::kernels::testing;
@@ -266,3 +268,5 @@ TEST_SUITE("kernels/ops/pack_snapshot") {
     CHECK_THROWS_AS(f.pack(queue), Error);
   }
 }
+
+}  // namespace ops_pack_snapshot_test

@@ -8,6 +8,8 @@
 #include "tests/kernels/ops/delta_step_case.h"
 #include "tests/kernels/support.h"
 
+namespace ops_recurrent_step_test {
+
 using namespace hyb;
 using namespace hyb::kernels;
 using namespace hyb::kernels::testing;
@@ -201,3 +203,5 @@ TEST_SUITE("kernels/ops/mamba_step") {
 }
 
 }  // namespace
+
+}  // namespace ops_recurrent_step_test

@@ -4,6 +4,8 @@
 
 #include "tests/kernels/support.h"
 
+namespace rms_norm_test {
+
 using namespace hyb;
 using namespace hyb::kernels;
 using namespace hyb::kernels::testing;
@@ -98,3 +100,5 @@ TEST_SUITE("kernels/ops/rms_norm") {
 }
 
 }  // namespace
+
+}  // namespace rms_norm_test

@@ -5,6 +5,8 @@
 #include "tests/kernels/ops/attention_support.h"
 #include "tests/kernels/support.h"
 
+namespace ops_rope_kv_write_test {
+
 using namespace hyb;
 using namespace hyb::kernels;
 using namespace hyb::kernels::testing;
@@ -290,3 +292,5 @@ TEST_SUITE("kernels/ops/rope_kv_write") {
 }
 
 }  // namespace
+
+}  // namespace ops_rope_kv_write_test

@@ -8,6 +8,8 @@
 
 #include "kernels/ops/sample_steps.h"
 
+namespace sample_steps_test {
+
 using namespace hyb::kernels;
 
 namespace {
@@ -107,3 +109,5 @@ TEST_SUITE("kernels/ops/sample_nucleus") {
 }
 
 }  // namespace
+
+}  // namespace sample_steps_test

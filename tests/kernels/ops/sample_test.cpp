@@ -6,6 +6,8 @@
 
 #include "tests/kernels/support.h"
 
+namespace ops_sample_test {
+
 using namespace hyb;
 using namespace hyb::kernels;
 using namespace hyb::kernels::testing;
@@ -271,3 +273,5 @@ TEST_SUITE("kernels/ops/sample") {
 }
 
 }  // namespace
+
+}  // namespace ops_sample_test

@@ -4,6 +4,8 @@
 
 #include "tests/kernels/ops/chain_case.h"
 
+namespace ops_ssd_test {
+
 using namespace hyb;
 using namespace hyb::kernels;
 using namespace hyb::kernels::testing;
@@ -242,3 +244,5 @@ TEST_SUITE("kernels/ops/ssd") {
 }
 
 }  // namespace
+
+}  // namespace ops_ssd_test

@@ -5,6 +5,8 @@
 #include "kernels/simd/routes.h"
 #include "tests/kernels/support.h"
 
+namespace math_test {
+
 using namespace hyb;
 using namespace hyb::kernels;
 using namespace hyb::kernels::testing;
@@ -131,3 +133,5 @@ TEST_SUITE("kernels/simd/math") {
 }
 
 }  // namespace
+
+}  // namespace math_test

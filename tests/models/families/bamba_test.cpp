@@ -3,6 +3,8 @@
 #include "tests/support/error_text.h"
 #include "tests/support/plans.h"
 
+namespace bamba_test {
+
 using namespace hyb;
 using namespace hyb::models;
 using namespace hyb::testing;
@@ -61,3 +63,5 @@ TEST_SUITE("models/families/bamba") {
     CHECK(contains(error_of("hidden_act", "\"gelu\""), "\"gelu\""));
   }
 }
+
+}  // namespace bamba_test

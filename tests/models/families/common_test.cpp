@@ -5,6 +5,8 @@
 #include "tests/support/error_text.h"
 #include "tests/support/files.h"
 
+namespace common_test {
+
 using namespace hyb;
 using namespace hyb::models;
 using namespace hyb::models::testing;
@@ -166,3 +168,5 @@ TEST_SUITE("models/families/quantization") {
     CHECK(error_of(both) == "");
   }
 }
+
+}  // namespace common_test

@@ -3,6 +3,8 @@
 #include "tests/support/error_text.h"
 #include "tests/support/plans.h"
 
+namespace granite_hybrid_test {
+
 using namespace hyb;
 using namespace hyb::models;
 using namespace hyb::testing;
@@ -153,3 +155,5 @@ TEST_SUITE("models/families/granite_hybrid") {
     CHECK(contains(error_of("head_dim", "65"), "head_dim: must be even, is 65"));
   }
 }
+
+}  // namespace granite_hybrid_test

@@ -3,6 +3,8 @@
 #include "tests/support/error_text.h"
 #include "tests/support/plans.h"
 
+namespace lfm2_test {
+
 using namespace hyb;
 using namespace hyb::models;
 using namespace hyb::testing;
@@ -89,3 +91,5 @@ TEST_SUITE("models/families/lfm2") {
     CHECK(contains(error_of(sparse, "num_experts_per_tok", "33"), "only 32"));
   }
 }
+
+}  // namespace lfm2_test

@@ -3,6 +3,8 @@
 #include "tests/support/error_text.h"
 #include "tests/support/plans.h"
 
+namespace nemotron_h_test {
+
 using namespace hyb;
 using namespace hyb::models;
 using namespace hyb::testing;
@@ -103,3 +105,5 @@ TEST_SUITE("models/families/nemotron_h") {
     CHECK(contains(error_of("num_experts_per_tok", "129"), "only 128 experts"));
   }
 }
+
+}  // namespace nemotron_h_test

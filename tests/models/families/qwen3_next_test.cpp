@@ -3,6 +3,8 @@
 #include "tests/support/error_text.h"
 #include "tests/support/plans.h"
 
+namespace qwen3_next_test {
+
 using namespace hyb;
 using namespace hyb::models;
 using namespace hyb::testing;
@@ -95,3 +97,5 @@ TEST_SUITE("models/families/qwen3_next") {
     CHECK(contains(error_of("num_experts_per_tok", "513"), "only 512"));
   }
 }
+
+}  // namespace qwen3_next_test

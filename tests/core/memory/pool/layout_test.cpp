@@ -11,6 +11,8 @@
 #include "tests/sim/random.h"
 #include "tests/support/toy_layout.h"
 
+namespace layout_test {
+
 using namespace hyb;
 
 namespace {
@@ -281,3 +283,5 @@ TEST_SUITE("core/memory/footprint") {
     }
   }
 }
+
+}  // namespace layout_test

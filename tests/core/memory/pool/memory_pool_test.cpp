@@ -12,6 +12,8 @@
 #include "tests/support/prefix.h"
 #include "tests/support/toy_layout.h"
 
+namespace memory_pool_test {
+
 using namespace hyb;
 using namespace hyb::testing;
 
@@ -451,3 +453,5 @@ TEST_SUITE("core/memory/audit") {
     CHECK(finding(pool, released, {}) == "");
   }
 }
+
+}  // namespace memory_pool_test

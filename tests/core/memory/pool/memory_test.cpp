@@ -11,6 +11,8 @@
 #include "tests/support/prefix.h"
 #include "tests/support/snapshot_world.h"
 
+namespace pool_memory_test {
+
 using namespace hyb;
 using namespace hyb::testing;
 
@@ -420,3 +422,5 @@ TEST_SUITE("core/memory/resumable") {
     CHECK_FALSE(resumes_anywhere(toy_layout({.kinds = {&full}})));
   }
 }
+
+}  // namespace pool_memory_test

@@ -8,6 +8,8 @@
 #include "core/memory/pool/superblocks.h"
 #include "tests/sim/random.h"
 
+namespace pool_superblocks_test {
+
 using namespace hyb;
 
 namespace {
@@ -204,3 +206,5 @@ TEST_SUITE("core/memory/superblocks") {
     CHECK_THROWS_AS(Superblocks(layout_of(-1, {4, 2, 0})), Error);
   }
 }
+
+}  // namespace pool_superblocks_test

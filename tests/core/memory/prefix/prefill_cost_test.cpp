@@ -8,6 +8,8 @@
 #include "core/base/error.h"
 #include "core/memory/prefix/prefill_cost.h"
 
+namespace prefill_cost_test {
+
 using namespace hyb;
 
 TEST_SUITE("core/memory/prefill_cost") {
@@ -150,3 +152,5 @@ TEST_SUITE("core/memory/prefill_meter") {
     CHECK_THROWS_AS(PrefillMeter({.seconds_per_token = 0}, 512), Error);
   }
 }
+
+}  // namespace prefill_cost_test

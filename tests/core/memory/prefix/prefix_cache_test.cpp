@@ -7,6 +7,8 @@
 #include "tests/support/prefix.h"
 #include "tests/support/toy_layout.h"
 
+namespace prefix_cache_test {
+
 using namespace hyb;
 using namespace hyb::testing;
 
@@ -426,3 +428,5 @@ TEST_SUITE("core/memory/planned_prefixes") {
     CHECK(off.cuts_at({}, prompt, planned).empty());
   }
 }
+
+}  // namespace prefix_cache_test

@@ -10,6 +10,8 @@
 #include "tests/support/prefix.h"
 #include "tests/support/toy_layout.h"
 
+namespace prefix_tree_test {
+
 using namespace hyb;
 
 TEST_SUITE("core/memory/prefix_node") {
@@ -298,3 +300,5 @@ TEST_SUITE("core/memory/prefix_tree") {
     CHECK_THROWS_AS(scenario.tree.insert(Key(), Checkpoint(), SnapshotPlace::branch), Error);
   }
 }
+
+}  // namespace prefix_tree_test

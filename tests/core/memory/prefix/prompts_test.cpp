@@ -7,6 +7,8 @@
 
 #include "core/memory/prefix/prompts.h"
 
+namespace prefix_prompts_test {
+
 using namespace hyb;
 
 namespace {
@@ -216,3 +218,5 @@ TEST_SUITE("core/memory/prompt_plan") {
 
   TEST_CASE("nothing to plan") { CHECK(plan_depth_first({}, {}).empty()); }
 }
+
+}  // namespace prefix_prompts_test

@@ -11,6 +11,8 @@
 #include "core/memory/prefix/snapshot_policy.h"
 #include "tests/support/prefix.h"
 
+namespace snapshot_policy_test {
+
 using namespace hyb;
 using namespace hyb::testing;
 
@@ -493,3 +495,5 @@ TEST_SUITE("core/memory/eviction") {
     CHECK_THROWS_AS(eviction.add(only, 1), Error);
   }
 }
+
+}  // namespace snapshot_policy_test

@@ -6,6 +6,8 @@
 
 #include "core/memory/prefix/token_tree.h"
 
+namespace token_tree_test {
+
 using namespace hyb;
 
 namespace {
@@ -96,3 +98,5 @@ TEST_SUITE("core/memory/token_tree") {
     }
   }
 }
+
+}  // namespace token_tree_test

@@ -13,6 +13,8 @@
 #include "tests/support/files.h"
 #include "tests/support/snapshot_world.h"
 
+namespace session_session_test {
+
 using namespace hyb;
 using namespace hyb::testing;
 
@@ -471,3 +473,5 @@ TEST_SUITE("core/memory/session_restore") {
     }
   }
 }
+
+}  // namespace session_session_test

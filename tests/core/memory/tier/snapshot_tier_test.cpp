@@ -7,6 +7,8 @@
 #include "tests/support/shim_storage.h"
 #include "tests/support/snapshot_world.h"
 
+namespace snapshot_tier_test {
+
 using namespace hyb;
 using namespace hyb::testing;
 
@@ -453,3 +455,5 @@ TEST_SUITE("core/memory/tier_fetch") {
     log::set_level(log::Level::info);
   }
 }
+
+}  // namespace snapshot_tier_test

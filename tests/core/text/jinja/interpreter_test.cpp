@@ -11,6 +11,8 @@
 #include "core/text/chat_template.h"
 #include "tests/support/files.h"
 
+namespace interpreter_test {
+
 using namespace hyb;
 using hyb::testing::content;
 
@@ -168,3 +170,5 @@ TEST_SUITE("core/text/jinja/interpreter") {
     CHECK(rendered(source, Json::object()) == "end");
   }
 }
+
+}  // namespace interpreter_test

@@ -4,6 +4,8 @@
 
 #include "core/base/error.h"
 
+namespace lexer_test {
+
 using namespace hyb;
 using namespace hyb::jinja;
 
@@ -72,3 +74,5 @@ TEST_SUITE("core/text/jinja/lexer") {
     }
   }
 }
+
+}  // namespace lexer_test

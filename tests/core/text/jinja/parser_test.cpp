@@ -6,6 +6,8 @@
 
 #include "core/base/error.h"
 
+namespace parser_test {
+
 using namespace hyb;
 using namespace hyb::jinja;
 
@@ -96,3 +98,5 @@ TEST_SUITE("core/text/jinja/parser") {
     CHECK(parsed > 1000);
   }
 }
+
+}  // namespace parser_test

@@ -4,6 +4,8 @@
 
 #include <random>
 
+namespace jinja_unicode_test {
+
 using namespace hyb::jinja;
 
 namespace {
@@ -58,3 +60,5 @@ TEST_SUITE("core/text/jinja/unicode") {
     }
   }
 }
+
+}  // namespace jinja_unicode_test
