@@ -36,7 +36,7 @@ struct Session::Parts {
   void shrink_pools(const Error& reason);
   void start_engine(Runner& on);
   std::int32_t vocab_used() const;
-  models::Roofline roofline() const { return {model.plan, *outline.family, model.geometry}; }
+  models::Roofline roofline() const { return {model.plan, model.geometry}; }
   PrefillCost expected_cost() const;
   PrefixCacheOptions prefix_options() const;
   bool is_exact() const;

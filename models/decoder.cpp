@@ -3,10 +3,7 @@
 #include <algorithm>
 
 #include "kernels/linear/project.h"
-#include "kernels/ops/attention.h"
-#include "kernels/ops/delta_rule.h"
 #include "kernels/ops/gather.h"
-#include "kernels/ops/ssd.h"
 
 namespace hyb::models {
 
@@ -14,77 +11,50 @@ using kernels::Tensor;
 
 namespace {
 
-/// The largest of what `bytes_of` says of the plan's parts.
-template <typename BytesOf>
-std::size_t largest(const Plan& plan, BytesOf bytes_of) {
-  std::size_t bytes = 0;
-  plan.visit_parts([&](const auto& part) { bytes = std::max(bytes, bytes_of(part)); });
-  return bytes;
-}
-
-template <typename Wanted>
-const Wanted* as(const auto& part) {
-  if constexpr (std::is_same_v<std::decay_t<decltype(part)>, Wanted>) return &part;
-  return nullptr;
-}
-
-/// One function for each kind of part.
-template <typename... Kinds>
-struct Runs : Kinds... {
-  using Kinds::operator()...;
-};
-
-/// How attention layers share the keys of long sequences.
-std::size_t attention_workspace(const Plan& plan, kernels::Device device,
-                                const Decoder::Limits& limits) {
-  const std::size_t bytes = largest(plan, [&](const auto& part) -> std::size_t {
-    const auto* attention = as<Attention>(part);
-    if (attention == nullptr) return 0;
-    // Single-token spans only; a step has at most as many as rows are sampled.
-    return kernels::attention_workspace_bytes(device, limits.rows, attention->heads,
-                                              attention->head_dim, limits.positions);
-  });
-  // Less only means fewer workers per sequence: a large batch has enough work without sharing.
-  const std::size_t enough = std::size_t{device == kernels::Device::cpu ? 4U : 64U} << 20;
-  return std::min(bytes, enough);
-}
-
-/// Recurrent layers run one after the other: they share one.
-std::size_t recurrent_workspace(const Plan& plan, kernels::Device device,
-                                const Decoder::Limits& limits) {
-  return largest(plan, [&](const auto& part) -> std::size_t {
-    if (const auto* ssd = as<Ssd>(part)) {
-      return kernels::ssd_workspace_bytes(device, ssd->heads, ssd->head_dim, ssd->state_dim);
-    }
-    if (const auto* delta = as<DeltaNet>(part)) {
-      return kernels::delta_rule_workspace_bytes(device, limits.tokens, limits.spans,
-                                                 delta->value_heads);
-    }
-    return 0;
-  });
-}
-
-std::size_t moe_workspace(const Plan& plan, kernels::Device device, DType activation,
-                          const Decoder::Limits& limits) {
-  return largest(plan, [&](const auto& part) -> std::size_t {
-    const auto* moe = as<Moe>(part);
-    if (moe == nullptr) return 0;
-    return workspace_bytes(*moe, device, limits.tokens, plan.width, activation);
-  });
-}
-
-std::size_t tickets(const Decoder::Limits& limits) {
+std::size_t ticket_bytes(const StepLimits& limits) {
   return static_cast<std::size_t>(limits.tokens) * sizeof(std::int32_t);
 }
 
-std::size_t activations(const Plan& plan, DType activation, const Decoder::Limits& limits) {
-  const std::size_t part_max = largest(plan, [&](const auto& part) {
-    return models::scratch_bytes(part, limits.tokens, activation);
-  });
-  const std::size_t stream = Scratch::space(activation, limits.tokens, plan.width);
-  const std::size_t head = Scratch::space(activation, limits.rows, plan.width) +
+/// By kind of part: parts of one kind run one after the other and share a workspace.
+std::vector<std::size_t> workspace_sizes(const Plan& plan, const StepSetting& setting) {
+  std::vector<std::size_t> sizes(std::variant_size_v<Part>, 0);
+  for (const Layer& layer : plan.layers) {
+    for (const Block& block : layer.blocks) {
+      for (const Part& part : block.parts) {
+        std::size_t& size = sizes[part.index()];
+        size = std::max(
+            size,
+            std::visit([&](const auto& known) { return known.workspace_bytes(setting); }, part));
+      }
+    }
+  }
+  return sizes;
+}
+
+std::size_t activation_bytes(const Plan& plan, const StepSetting& setting) {
+  std::size_t part_max = 0;
+  plan.visit_parts(
+      [&](const auto& part) { part_max = std::max(part_max, part.scratch_bytes(setting)); });
+  const StepLimits& limits = setting.limits;
+  const std::size_t stream = Scratch::space(setting.activation, limits.tokens, plan.width);
+  const std::size_t head = Scratch::space(setting.activation, limits.rows, plan.width) +
                            Scratch::space(DType::f32, limits.rows, plan.vocab);
   return 2 * stream + part_max + head;
+}
+
+StepSetting setting_of(const Plan& plan, kernels::Device device, DType activation,
+                       const StepLimits& limits) {
+  return {.device = device, .activation = activation, .width = plan.width, .limits = limits};
+}
+
+void run_part(const Part& part, const PartWeights& weights, const PartMemory& memory,
+              const PartCall& call) {
+  std::visit(
+      [&](const auto& known) {
+        using Known = std::decay_t<decltype(known)>;
+        known.run(std::get<typename Known::Weights>(weights), memory, call);
+      },
+      part);
 }
 
 /// The whole buffer as numbers of a type; empty for none.
@@ -95,70 +65,58 @@ Tensor all_of(const kernels::Buffer& buffer, DType dtype) {
 
 }  // namespace
 
-/// Counts attention and recurrent parts along the walk: the indices of the store.
+/// Counts parts with pages and parts with slots along the walk: the indices of the store.
 struct Decoder::Ordinals {
-  std::size_t attention = 0;
-  std::size_t recurrent = 0;
+  std::size_t pages = 0;
+  std::size_t slots = 0;
 };
 
 Decoder::Decoder(kernels::Queue& queue, const Plan& plan, const Weights& weights,
-                 const Store& store, const Geometry& geometry, const Limits& limits)
+                 const Store& store, const Geometry& geometry, const StepLimits& limits)
     : queue_(queue),
       plan_(plan),
       weights_(weights),
       store_(store),
       page_tokens_(geometry.page_tokens),
       activation_(geometry.activation_dtype),
-      scratch_(queue.device(), activations(plan, geometry.activation_dtype, limits)),
-      attention_workspace_(queue.device(), attention_workspace(plan, queue.device(), limits)),
-      recurrent_workspace_(queue.device(), recurrent_workspace(plan, queue.device(), limits)),
-      moe_workspace_(queue.device(),
-                     moe_workspace(plan, queue.device(), geometry.activation_dtype, limits)),
-      tickets_(queue.device(), tickets(limits)) {}
+      tickets_(queue.device(), ticket_bytes(limits)) {
+  const StepSetting setting = setting_of(plan, queue.device(), geometry.activation_dtype, limits);
+  scratch_ = Scratch(queue.device(), activation_bytes(plan, setting));
+  for (const std::size_t bytes : workspace_sizes(plan, setting)) {
+    workspaces_.emplace_back(queue.device(), bytes);
+  }
+}
 
 std::size_t Decoder::scratch_bytes() const {
-  return scratch_.bytes() + attention_workspace_.bytes() + recurrent_workspace_.bytes() +
-         moe_workspace_.bytes() + tickets_.bytes();
+  std::size_t bytes = scratch_.bytes() + tickets_.bytes();
+  for (const kernels::Buffer& workspace : workspaces_) bytes += workspace.bytes();
+  return bytes;
 }
 
 std::size_t Decoder::scratch_bytes(const Plan& plan, kernels::Device device, DType activation,
-                                   const Limits& limits) {
-  return activations(plan, activation, limits) + attention_workspace(plan, device, limits) +
-         recurrent_workspace(plan, device, limits) +
-         moe_workspace(plan, device, activation, limits) + tickets(limits);
+                                   const StepLimits& limits) {
+  const StepSetting setting = setting_of(plan, device, activation, limits);
+  std::size_t bytes = activation_bytes(plan, setting) + ticket_bytes(limits);
+  for (const std::size_t workspace : workspace_sizes(plan, setting)) bytes += workspace;
+  return bytes;
 }
 
-RecurrentMemory Decoder::recurrent(std::size_t ordinal) const {
-  return {.windows = store_.windows(ordinal),
-          .states = store_.states(ordinal),
-          .tickets = all_of(tickets_, DType::i32),
-          .workspace = all_of(recurrent_workspace_, DType::u8)};
-}
-
-void Decoder::run_part(std::size_t layer, std::size_t block, std::size_t part, const PartCall& call,
-                       Ordinals& ordinals) {
-  const PartWeights& weights = weights_.layers[layer].blocks[block].parts[part];
-  const auto recur = [&](const auto& known, const auto& own) {
-    models::run(known, own, recurrent(ordinals.recurrent++), call);
-  };
-  const Runs runs = {
-      [&](const Attention& known) {
-        const std::size_t ordinal = ordinals.attention++;
-        const AttentionMemory memory = {.arena = store_.arena(ordinal),
-                                        .group = store_.group(ordinal),
-                                        .workspace = all_of(attention_workspace_, DType::u8),
-                                        .page_tokens = page_tokens_};
-        models::run(known, std::get<AttentionWeights>(weights), memory, call);
-      },
-      [&](const Ssd& known) { recur(known, std::get<SsdWeights>(weights)); },
-      [&](const DeltaNet& known) { recur(known, std::get<DeltaNetWeights>(weights)); },
-      [&](const ShortConv& known) { recur(known, std::get<ShortConvWeights>(weights)); },
-      [&](const Mlp& known) { models::run(known, std::get<MlpWeights>(weights), call); },
-      [&](const Moe& known) {
-        models::run(known, std::get<MoeWeights>(weights),
-                    {.workspace = all_of(moe_workspace_, DType::u8)}, call);
-      }};
-  std::visit(runs, plan_.layers[layer].blocks[block].parts[part]);
+PartMemory Decoder::memory_of(const Part& part, Ordinals& ordinals) const {
+  const MemoryShape shape = std::visit([](const auto& known) { return known.memory(); }, part);
+  PartMemory memory = {.page_tokens = page_tokens_,
+                       .tickets = all_of(tickets_, DType::i32),
+                       .workspace = all_of(workspaces_[part.index()], DType::u8)};
+  if (shape.kv) {
+    const std::size_t ordinal = ordinals.pages++;
+    memory.pages = store_.arena(ordinal);
+    memory.page_group = store_.group(ordinal);
+  }
+  if (shape.state) {
+    const std::size_t ordinal = ordinals.slots++;
+    memory.windows = store_.windows(ordinal);
+    memory.states = store_.states(ordinal);
+  }
+  return memory;
 }
 
 kernels::InputNorm Decoder::norm_of(Norm kind, const Tensor& weight) const {
@@ -175,7 +133,6 @@ PartCall Decoder::input_of(std::size_t layer, std::size_t block, const StepTable
                    .norm = norm_of(described.norm, weights_.layers[layer].blocks[block].norm),
                    .normed = normed,
                    .residual = residual,
-                   .residual_scale = described.residual_scale,
                    .norm_eps = plan_.norm_eps};
   if (described.parts.size() > 1) {
     // What the first part adds, the second must not see.
@@ -198,11 +155,13 @@ Tensor Decoder::run(const StepTables& tables, const Tensor& sample_rows) {
 
   Ordinals ordinals;
   for (std::size_t layer = 0; layer < plan_.layers.size(); ++layer) {
-    const auto& blocks = plan_.layers[layer].blocks;
+    const std::vector<Block>& blocks = plan_.layers[layer].blocks;
     for (std::size_t block = 0; block < blocks.size(); ++block) {
       const PartCall call = input_of(layer, block, tables, residual, normed);
       for (std::size_t part = 0; part < blocks[block].parts.size(); ++part) {
-        run_part(layer, block, part, call, ordinals);
+        const Part& described = blocks[block].parts[part];
+        run_part(described, weights_.layers[layer].blocks[block].parts[part],
+                 memory_of(described, ordinals), call);
       }
     }
   }

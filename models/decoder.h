@@ -1,8 +1,12 @@
 #pragma once
 
+#include <vector>
+
 #include "models/geometry.h"
 #include "models/parts/part.h"
+#include "models/plan.h"
 #include "models/store.h"
+#include "models/weights.h"
 
 namespace hyb::models {
 
@@ -10,16 +14,9 @@ namespace hyb::models {
 /// and computes the logits of the rows asked for. Knows no family.
 class Decoder {
  public:
-  struct Limits {
-    std::int64_t tokens;     ///< most tokens of a step
-    std::int64_t spans;      ///< most spans of a step
-    std::int64_t rows;       ///< most rows of logits
-    std::int64_t positions;  ///< most tokens of a sequence
-  };
-
   /// All but `limits` outlive the decoder.
   Decoder(kernels::Queue& queue, const Plan& plan, const Weights& weights, const Store& store,
-          const Geometry& geometry, const Limits& limits);
+          const Geometry& geometry, const StepLimits& limits);
 
   /// Runs the spans of `tables`; pages and slots named there are written. Returns f32 logits
   /// [rows, vocab] of the tokens in `sample_rows` (i32 indices into the step's tokens), valid until
@@ -30,13 +27,11 @@ class Decoder {
 
   /// What a decoder of this plan takes, before one is made.
   static std::size_t scratch_bytes(const Plan& plan, kernels::Device device, DType activation,
-                                   const Limits& limits);
+                                   const StepLimits& limits);
 
  private:
   struct Ordinals;
-  RecurrentMemory recurrent(std::size_t ordinal) const;
-  void run_part(std::size_t layer, std::size_t block, std::size_t part, const PartCall& call,
-                Ordinals& ordinals);
+  PartMemory memory_of(const Part& part, Ordinals& ordinals) const;
   kernels::InputNorm norm_of(Norm kind, const kernels::Tensor& weight) const;
   PartCall input_of(std::size_t layer, std::size_t block, const StepTables& tables,
                     const kernels::Tensor& residual, const kernels::Tensor& normed);
@@ -50,7 +45,8 @@ class Decoder {
   DType activation_;
   Scratch scratch_;
   // What ops keep for themselves from call to call: zeros at the start.
-  kernels::Buffer attention_workspace_, recurrent_workspace_, moe_workspace_, tickets_;
+  std::vector<kernels::Buffer> workspaces_;  // by kind of part
+  kernels::Buffer tickets_;
 };
 
 }  // namespace hyb::models

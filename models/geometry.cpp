@@ -30,43 +30,21 @@ std::size_t aligned(std::size_t offset) {
   return (offset + slot_alignment - 1) / slot_alignment * slot_alignment;
 }
 
-struct Shape {
-  std::int32_t conv_channels;
-  std::int32_t conv_width;
-  std::int32_t heads;
-  std::int32_t rows;
-  std::int32_t columns;
-};
-
-// Of parts with recurrent memory; a new kind of part says here whether it has some.
-std::optional<Shape> recurrent_shape(const Ssd& part) {
-  return Shape{part.conv_dim(), part.conv_width, part.heads, part.head_dim, part.state_dim};
-}
-std::optional<Shape> recurrent_shape(const DeltaNet& part) {
-  return Shape{part.conv_dim(), part.conv_width, part.value_heads, part.key_dim, part.value_dim};
-}
-std::optional<Shape> recurrent_shape(const ShortConv& part) {
-  return Shape{part.channels, part.conv_width, 0, 0, 0};
-}
-std::optional<Shape> recurrent_shape(const Attention&) { return std::nullopt; }
-std::optional<Shape> recurrent_shape(const Mlp&) { return std::nullopt; }
-std::optional<Shape> recurrent_shape(const Moe&) { return std::nullopt; }
-
 struct Place {
   std::int32_t layer;
   std::int32_t block;
   std::int32_t part;
 };
 
-void add_attention(Geometry& geometry, const Place& at, const Attention& attention) {
-  const std::size_t elements = product({2, attention.kv_heads, attention.head_dim});
+void add_pages(Geometry& geometry, const Place& at, const KvShape& kv) {
+  const std::size_t elements = product({2, kv.kv_heads, kv.head_dim});
   const std::size_t page_bytes = product(
       {static_cast<std::int64_t>(elements), geometry.page_tokens, bytes_of(geometry.kv_dtype)});
   geometry.pages.push_back({.layer = at.layer,
                             .block = at.block,
                             .part = at.part,
-                            .kv_heads = attention.kv_heads,
-                            .head_dim = attention.head_dim,
+                            .kv_heads = kv.kv_heads,
+                            .head_dim = kv.head_dim,
                             .elements_per_token = static_cast<std::int64_t>(elements),
                             .page_bytes = page_bytes,
                             .reach = {}});
@@ -74,7 +52,7 @@ void add_attention(Geometry& geometry, const Place& at, const Attention& attenti
   geometry.kv_bytes_per_token += page_bytes / static_cast<std::size_t>(geometry.page_tokens);
 }
 
-void add_recurrent(Geometry& geometry, const Place& at, const Shape& shape) {
+void add_state(Geometry& geometry, const Place& at, const StateShape& shape) {
   SlotPiece piece = {
       .layer = at.layer,
       .block = at.block,
@@ -118,13 +96,10 @@ Geometry geometry_of(const Plan& plan, const GeometryOptions& options) {
       for (std::size_t p = 0; p < blocks[b].parts.size(); ++p) {
         const Place at = {static_cast<std::int32_t>(l), static_cast<std::int32_t>(b),
                           static_cast<std::int32_t>(p)};
-        const Part& part = blocks[b].parts[p];
-        if (const auto* attention = std::get_if<Attention>(&part)) {
-          add_attention(geometry, at, *attention);
-        }
-        const auto shape =
-            std::visit([](const auto& known) { return recurrent_shape(known); }, part);
-        if (shape) add_recurrent(geometry, at, *shape);
+        const MemoryShape shape =
+            std::visit([](const auto& part) { return part.memory(); }, blocks[b].parts[p]);
+        if (shape.kv) add_pages(geometry, at, *shape.kv);
+        if (shape.state) add_state(geometry, at, *shape.state);
       }
     }
   }

@@ -1,40 +1,40 @@
 #include "models/roofline.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <map>
 
-#include "core/base/error.h"
-#include "models/weight_index.h"
+#include "models/parts/weight_visitor.h"
 
 namespace hyb::models {
 namespace {
 
-constexpr std::int64_t ssd_chunk = 128;
-constexpr std::int64_t delta_chunk = 64;
+/// Counts the parameters that it is shown, those of routed experts separately.
+class ParameterCounter : public WeightVisitor {
+ public:
+  std::int64_t fixed = 0, routed = 0;
 
-bool is_routed(const RequiredWeight& weight) {
-  constexpr std::array<std::string_view, 2> fused = {"moe.gate_up", "moe.down"};
-  return weight.key.expert >= 0 ||
-         std::find(fused.begin(), fused.end(), weight.key.role) != fused.end();
-}
+  bool is_fused(std::string_view, std::string_view, std::int32_t) override { return true; }
+  kernels::Weight pack(const MatrixRows&, Packing) override { return {}; }
 
-std::int64_t count_of(const RequiredWeight& weight) {
-  std::int64_t count = 1;
-  for (const std::int64_t dimension : weight.shape) count *= dimension;
-  return count;
-}
-
-/// The mixture of experts of a layer that has one.
-const Moe& moe_of(const Layer& layer) {
-  for (const Block& block : layer.blocks) {
-    for (const Part& part : block.parts) {
-      if (const auto* moe = std::get_if<Moe>(&part)) return *moe;
-    }
+ private:
+  StoredMatrix visit(const Matrix& matrix) override {
+    const std::int64_t rows = std::max<std::int64_t>(matrix.experts, 1) * matrix.rows;
+    const bool is_routed = matrix.experts > 0 || matrix.expert >= 0;
+    (is_routed ? routed : fixed) += rows * matrix.columns;
+    return {.role = matrix.role,
+            .expert = matrix.expert,
+            .rows = rows,
+            .source = {1, 0, matrix.columns}};
   }
-  throw Error(ErrorKind::runtime, "roofline: experts in a layer without a mixture of experts");
-}
+
+  float* visit_small(std::string_view, std::initializer_list<std::int64_t> shape,
+                     std::int64_t) override {
+    std::int64_t count = 1;
+    for (const std::int64_t dimension : shape) count *= dimension;
+    fixed += count;
+    return nullptr;
+  }
+};
 
 /// Bytes of a parameter.
 double bytes_of(const LoadOptions& load, kernels::Quantize quantize) {
@@ -51,33 +51,40 @@ Work& Work::operator+=(const Work& more) {
   return *this;
 }
 
-Roofline::Roofline(const Plan& plan, const Family& family, const Geometry& geometry)
+Roofline::Roofline(const Plan& plan, const Geometry& geometry)
     : weight_bytes_(bytes_of(geometry.load, geometry.load.quantize)),
       head_bytes_(bytes_of(geometry.load, head_quantize(geometry.load))),
       head_parameters_(std::int64_t{plan.vocab} * plan.width),
       kv_bytes_per_token_(static_cast<double>(geometry.kv_bytes_per_token)) {
-  count_weights(plan, family);
+  fixed_parameters_ = plan.width;  // of the final norm
+  for (const Layer& layer : plan.layers) {
+    for (const Block& block : layer.blocks) {
+      fixed_parameters_ += plan.width;  // of the block's norm
+      for (const Part& part : block.parts) {
+        std::visit([&](const auto& known) { add_part(known, plan.width); }, part);
+      }
+    }
+  }
   count_fp8(geometry.load);
   for (const SlotPiece& piece : geometry.pieces) {
     state_bytes_ += static_cast<double>(piece.state_bytes);
     window_bytes_ += static_cast<double>(piece.conv_bytes);
   }
-  plan.visit_parts([this](const auto& part) { add_part(part); });
 }
 
-void Roofline::count_weights(const Plan& plan, const Family& family) {
-  std::map<std::int32_t, std::int64_t> routed;  // by layer
-  for (const RequiredWeight& weight : required_weights(plan, family)) {
-    if (weight.key.role == "embed" || weight.key.role == "head") continue;
-    (is_routed(weight) ? routed[weight.key.layer] : fixed_parameters_) += count_of(weight);
-  }
-  for (const auto& [layer, parameters] : routed) {
-    const Moe& moe = moe_of(plan.layers[static_cast<std::size_t>(layer)]);
-    experts_.push_back({.parameters = static_cast<double>(parameters),
-                        .experts = moe.experts,
-                        .active = moe.active});
-    routed_active_ += parameters / moe.experts * moe.active;
-  }
+void Roofline::add_part(const auto& part, std::int64_t width) {
+  const PartWork work = part.work();
+  attention_width_ += work.attention_width;
+  state_flops_ += work.token_flops;
+  if (work.chunk_tokens > 0) chunk_flops_[work.chunk_tokens] += work.chunk_flops;
+  ParameterCounter counter;
+  part.weights(counter, width);
+  fixed_parameters_ += counter.fixed;
+  if (counter.routed == 0) return;
+  experts_.push_back({.parameters = static_cast<double>(counter.routed),
+                      .experts = work.experts,
+                      .active = work.active});
+  routed_active_ += counter.routed / work.experts * work.active;
 }
 
 /// What is published as F8_E4M3 counts as that, spread over all weights.
@@ -88,25 +95,6 @@ void Roofline::count_fp8(const LoadOptions& load) {
   for (const Experts& layer : experts_) all += layer.parameters;
   const double share = all > 0 ? std::min(1.0, static_cast<double>(load.fp8_parameters) / all) : 0;
   weight_bytes_ += share * (fp8_bytes - weight_bytes_);
-}
-
-void Roofline::add_part(const Attention& part) {
-  attention_width_ += static_cast<double>(part.heads) * part.head_dim;
-}
-
-void Roofline::add_part(const Ssd& part) {
-  const double groups = part.groups;
-  const double states = part.state_dim;
-  ssd_flops_per_chunk_ += 2 * groups * states + 2.0 * part.inner();
-  state_flops_ += 4.0 * part.inner() * states;
-}
-
-void Roofline::add_part(const DeltaNet& part) {
-  const double heads = part.value_heads;
-  const double keys = part.key_dim;
-  const double values = part.value_dim;
-  delta_flops_per_chunk_ += 2 * heads * (3 * keys + 2 * values);
-  state_flops_ += 6 * heads * keys * values;
 }
 
 double Roofline::experts_touched(double tokens) const {
@@ -129,9 +117,10 @@ Work Roofline::spans(const StepShape& shape) const {
   const double per_sequence = 2 * state_bytes_ + window_bytes_ + kv_bytes_per_token_ * position;
   const auto active = static_cast<double>(active_parameters());
   const auto head = static_cast<double>(head_parameters_);
-  const double recurrent =
-      state_flops_ + ssd_flops_per_chunk_ * static_cast<double>(std::min(shape.tokens, ssd_chunk)) +
-      delta_flops_per_chunk_ * static_cast<double>(std::min(shape.tokens, delta_chunk));
+  double recurrent = state_flops_;
+  for (const auto& [chunk, flops] : chunk_flops_) {
+    recurrent += flops * static_cast<double>(std::min(shape.tokens, chunk));
+  }
   const double attention =
       4 * attention_width_ * sequences * (length * position + length * length / 2);
   return {.bytes = sequences * per_sequence,

@@ -1,10 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <vector>
 
-#include "models/families.h"
 #include "models/geometry.h"
 #include "models/plan.h"
 
@@ -31,25 +31,23 @@ struct PrefillFlops {
   double linear, square;
 };
 
-/// Counts the work of a step from the plan and from nothing else: what a benchmark holds its
-/// figures against. A route that moves or computes more has only itself to blame.
+/// Counts the work of a step from the plan alone: what a benchmark compares its figures with.
+/// Nothing that a route moves or computes beyond it counts.
 ///
 /// Bytes: weights touched, once (attention, mixers, feed-forwards, norms, and the head when logits
 /// are wanted; not the lookup in the embedding) + per sequence: recurrent matrices twice (read and
-/// written), convolution windows once, keys and values of the positions before the step. Of routed
-/// experts so many are touched as uniform routing touches on average: E (1 - (1 - k/E)^tokens).
+/// written), convolution windows once, keys and values of the positions before the step. Of E
+/// routed experts, k of them active, E (1 - (1 - k/E)^tokens) are touched: the average of uniform
+/// routing.
 ///
-/// FLOPs: 2 x active parameters per token (the head per row of logits) + the recurrences in chunks
-/// of Q tokens + causal attention, 4 heads head_dim (tokens position + tokens^2 / 2) per layer.
-/// Per token and layer
-///   ssd, Q = 128:   2 Q groups N + 2 Q heads P + 4 heads P N
-///   delta, Q = 64:  2 Q heads (3 K + 2 V) + 6 heads K V
-/// where a step of fewer tokens than Q is one chunk of its own length.
+/// FLOPs: 2 x active parameters per token (the head per row of logits) + causal attention, 4 heads
+/// head_dim (tokens position + tokens^2 / 2) per layer + the recurrences, which run in chunks: see
+/// PartWork, and work() of each part.
 class Roofline {
  public:
   /// Weights count as they are packed: with the activation type's size, or with that of their codes
   /// and scales. The plan and the geometry may go afterwards.
-  Roofline(const Plan& plan, const Family& family, const Geometry& geometry);
+  Roofline(const Plan& plan, const Geometry& geometry);
 
   Work step(const StepShape& shape) const { return step({&shape, 1}); }
   /// A step of unequal spans: weights are touched once by all of them.
@@ -70,14 +68,8 @@ class Roofline {
     std::int32_t active;
   };
 
-  void count_weights(const Plan& plan, const Family& family);
+  void add_part(const auto& part, std::int64_t width);
   void count_fp8(const LoadOptions& load);
-  void add_part(const Attention& part);
-  void add_part(const Ssd& part);
-  void add_part(const DeltaNet& part);
-  void add_part(const ShortConv&) {}
-  void add_part(const Mlp&) {}
-  void add_part(const Moe&) {}
   double experts_touched(double tokens) const;
   Work spans(const StepShape& shape) const;
 
@@ -88,8 +80,8 @@ class Roofline {
   double state_bytes_ = 0, window_bytes_ = 0, kv_bytes_per_token_;
   double attention_width_ = 0;  ///< sum of heads x head_dim over the layers
 
-  /// FLOPs per token of the recurrent layers: constant, and per token of chunk length.
-  double state_flops_ = 0, ssd_flops_per_chunk_ = 0, delta_flops_per_chunk_ = 0;
+  double state_flops_ = 0;                      ///< of the recurrences, per token
+  std::map<std::int64_t, double> chunk_flops_;  ///< by chunk: per token and token of its chunk
 };
 
 }  // namespace hyb::models

@@ -24,7 +24,7 @@ std::int32_t step_spans(const Geometry& geometry, const RunnerOptions& options) 
   return options.step_rows + (geometry.slot_bytes > 0 ? cuts_max : 0);
 }
 
-Decoder::Limits limits_of(const Geometry& geometry, const RunnerOptions& options) {
+StepLimits limits_of(const Geometry& geometry, const RunnerOptions& options) {
   return {.tokens = options.step_tokens,
           .spans = step_spans(geometry, options),
           .rows = options.step_rows,

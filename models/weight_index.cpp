@@ -11,6 +11,7 @@
 
 #include "core/base/error.h"
 #include "core/io/file.h"
+#include "models/weights.h"
 
 namespace hyb::models {
 namespace {
@@ -46,37 +47,53 @@ bool matches(std::string_view pattern, std::string_view name) {
   return name == pattern;
 }
 
-/// Collects the weights of a plan; the family says which names, and in which layout.
-class Lister {
+/// Lists the weights of a plan; the family says under which names, and in which layout.
+class WeightLister : public WeightVisitor {
  public:
-  Lister(const Plan& plan, const Family& family, const TensorFiles* files)
-      : plan_(plan), family_(family), files_(files) {}
+  WeightLister(const Family& family, const TensorFiles* files) : family_(family), files_(files) {}
 
-  std::vector<RequiredWeight> list() {
-    add("embed", {plan_.vocab, plan_.width});
-    for (const Layer& layer : plan_.layers) {
-      ++layer_;
-      for (std::size_t block = 0; block < layer.blocks.size(); ++block) {
-        add("block" + std::to_string(block) + ".norm", {plan_.width});
-        for (const Part& part : layer.blocks[block].parts) {
-          std::visit([this](const auto& p) { add_part(p); }, part);
-        }
-      }
+  std::vector<RequiredWeight> take() { return std::move(weights_); }
+
+  /// The layout that is stored; where the files don't say, the one that the family names, of both
+  /// the first.
+  bool is_fused(std::string_view fused, std::string_view piece, std::int32_t expert) override {
+    if (!is_named(fused) || !is_named(piece)) return is_named(fused);
+    if (files_ != nullptr) {
+      if (is_stored(fused, -1)) return true;
+      if (is_stored(piece, expert)) return false;
     }
-    layer_ = -1;
-    add("final_norm", {plan_.width});
-    if (!plan_.tied_head) add("head", {plan_.vocab, plan_.width});
-    return std::move(weights_);
+    const auto first = std::find_if(
+        family_.names.begin(), family_.names.end(),
+        [&](const TensorName& name) { return name.role == fused || name.role == piece; });
+    return first->role == fused;
   }
 
+  kernels::Weight pack(const MatrixRows&, Packing) override { return {}; }
+
  private:
+  StoredMatrix visit(const Matrix& matrix) override {
+    Shape shape = {matrix.rows, matrix.columns};
+    if (matrix.experts > 0) shape.insert(shape.begin(), matrix.experts);
+    add(matrix.role, std::move(shape), matrix.expert);
+    return {.role = matrix.role,
+            .expert = matrix.expert,
+            .rows = std::max<std::int64_t>(matrix.experts, 1) * matrix.rows,
+            .source = {1, 0, matrix.columns}};
+  }
+
+  float* visit_small(std::string_view role, std::initializer_list<std::int64_t> shape,
+                     std::int64_t) override {
+    add(role, shape);
+    return nullptr;
+  }
+
   /// The spellings of a name, numbers and trunks filled in.
   void spell(const TensorName& name, std::int32_t expert, std::vector<std::string>& out) const {
     if (!name.name.starts_with('*')) {
-      out.push_back(fill_numbers(name.name, layer_, expert));
+      out.push_back(fill_numbers(name.name, layer(), expert));
       return;
     }
-    const std::string rest = fill_numbers(name.name.substr(1), layer_, expert);
+    const std::string rest = fill_numbers(name.name.substr(1), layer(), expert);
     for (const std::string_view trunk : family_.trunks) out.push_back(std::string(trunk) + rest);
   }
 
@@ -94,26 +111,12 @@ class Lister {
                        [&](const std::string& name) { return files_->find(name) != nullptr; });
   }
 
-  /// Whether this layer has `a` and not its alternative `b`: the one that is stored; where the
-  /// files don't say, the one that the family names, of both the first.
-  bool takes(std::string_view a, std::string_view b, std::int32_t expert_of_b = -1) const {
-    if (!is_named(a) || !is_named(b)) return is_named(a);
-    if (files_ != nullptr) {
-      if (is_stored(a, -1)) return true;
-      if (is_stored(b, expert_of_b)) return false;
-    }
-    const auto first =
-        std::find_if(family_.names.begin(), family_.names.end(),
-                     [&](const TensorName& name) { return name.role == a || name.role == b; });
-    return first->role == a;
-  }
-
   void add(std::string_view role, Shape shape, std::int32_t expert = -1) {
     RequiredWeight weight = {.key = {}, .names = {}, .shape = std::move(shape)};
     for (const TensorName& name : family_.names) {
       if (name.role != role) continue;
       // The key refers to the family's table, which outlives everything.
-      weight.key = {.role = name.role, .layer = layer_, .expert = expert};
+      weight.key = {.role = name.role, .layer = layer(), .expert = expert};
       spell(name, expert, weight.names);
     }
     require(!weight.names.empty(), "required_weights: the family names role " + std::string(role));
@@ -126,100 +129,8 @@ class Lister {
     weights_.push_back(std::move(weight));
   }
 
-  void add_part(const Attention& a) {
-    const std::int64_t rows = std::int64_t{a.heads} * a.head_dim;
-    const std::int64_t kv_rows = std::int64_t{a.kv_heads} * a.head_dim;
-    const std::int64_t q_rows = a.output_gate ? 2 * rows : rows;
-    add("attention.q", {q_rows, plan_.width});
-    add("attention.k", {kv_rows, plan_.width});
-    add("attention.v", {kv_rows, plan_.width});
-    add("attention.o", {plan_.width, rows});
-    if (a.qk_norm) {
-      add("attention.q_norm", {a.head_dim});
-      add("attention.k_norm", {a.head_dim});
-    }
-  }
-
-  void add_part(const Ssd& s) {
-    add("ssd.in_proj", {s.projection(), plan_.width});
-    add("ssd.conv_weight", {s.conv_dim(), 1, s.conv_width});
-    if (s.conv_bias) add("ssd.conv_bias", {s.conv_dim()});
-    add("ssd.a_log", {s.heads});
-    add("ssd.d", {s.heads});
-    add("ssd.dt_bias", {s.heads});
-    add("ssd.norm", {s.inner()});
-    add("ssd.out_proj", {plan_.width, s.inner()});
-  }
-
-  void add_part(const DeltaNet& d) {
-    const std::int64_t values = d.values();
-    if (takes("delta.qkvz", "delta.qkv")) {
-      add("delta.qkvz", {d.conv_dim() + values, plan_.width});
-      add("delta.ba", {2 * std::int64_t{d.value_heads}, plan_.width});
-    } else {
-      add("delta.qkv", {d.conv_dim(), plan_.width});
-      add("delta.z", {values, plan_.width});
-      add("delta.b", {d.value_heads, plan_.width});
-      add("delta.a", {d.value_heads, plan_.width});
-    }
-    add("delta.conv_weight", {d.conv_dim(), 1, d.conv_width});
-    add("delta.a_log", {d.value_heads});
-    add("delta.dt_bias", {d.value_heads});
-    add("delta.norm", {d.value_dim});
-    add("delta.out_proj", {plan_.width, values});
-  }
-
-  void add_part(const ShortConv& c) {
-    add("conv.in_proj", {3 * std::int64_t{c.channels}, plan_.width});
-    add("conv.weight", {c.channels, 1, c.conv_width});
-    add("conv.out_proj", {plan_.width, c.channels});
-  }
-
-  void add_part(const Mlp& m) { add_feed_forward("mlp.", "", m.hidden, m.gated); }
-
-  /// gate and up, fused or apart, and down. Roles are room + "gate_up" or room + "gate", ...
-  void add_feed_forward(const std::string& room, const std::string& prefix, std::int64_t hidden,
-                        bool gated) {
-    const std::string stem = room + prefix;
-    if (gated && takes(stem + "gate_up", stem + "up")) {
-      add(stem + "gate_up", {2 * hidden, plan_.width});
-    } else {
-      if (gated) add(stem + "gate", {hidden, plan_.width});
-      add(stem + "up", {hidden, plan_.width});
-    }
-    add(stem + "down", {plan_.width, hidden});
-  }
-
-  void add_part(const Moe& m) {
-    add("moe.router", {m.experts, plan_.width});
-    if (m.correction_bias) add("moe.correction_bias", {m.experts});
-    const std::int64_t width = m.latent > 0 ? m.latent : plan_.width;
-    if (m.latent > 0) {
-      add("moe.latent_in", {width, plan_.width});
-      add("moe.latent_out", {plan_.width, width});
-    }
-    add_experts(m, width);
-    if (m.shared_hidden > 0) add_feed_forward("moe.", "shared_", m.shared_hidden, m.gated);
-    if (m.shared_gate) add("moe.shared_expert_gate", {1, plan_.width});
-  }
-
-  void add_experts(const Moe& m, std::int64_t width) {
-    if (takes("moe.gate_up", "moe.expert_up", 0)) {
-      add("moe.gate_up", {m.experts, (m.gated ? 2 : 1) * std::int64_t{m.hidden}, width});
-      add("moe.down", {m.experts, width, m.hidden});
-      return;
-    }
-    for (std::int32_t expert = 0; expert < m.experts; ++expert) {
-      if (m.gated) add("moe.expert_gate", {m.hidden, width}, expert);
-      add("moe.expert_up", {m.hidden, width}, expert);
-      add("moe.expert_down", {width, m.hidden}, expert);
-    }
-  }
-
-  const Plan& plan_;
   const Family& family_;
   const TensorFiles* files_;  // none: of config.json alone
-  std::int32_t layer_ = -1;
   std::vector<RequiredWeight> weights_;
 };
 
@@ -227,7 +138,9 @@ class Lister {
 
 std::vector<RequiredWeight> required_weights(const Plan& plan, const Family& family,
                                              const TensorFiles* files) {
-  std::vector<RequiredWeight> weights = Lister(plan, family, files).list();
+  WeightLister lister(family, files);
+  visit_weights(plan, lister);
+  std::vector<RequiredWeight> weights = lister.take();
   parameters(weights);
   return weights;
 }
@@ -316,12 +229,12 @@ CheckedWeight check(RequiredWeight weight, const TensorFiles& files) {
   CheckedWeight checked = {std::move(weight), std::move(tensor)};
   if (scales == nullptr) return checked;
   checked.scales = scales_layout(*scales, *stored);
-  checked.scale_tensor =
-      checked.scales
-          ? CheckedTensor{TensorVerdict::right, scales}
-          : wrong(*scales, fmt::format("no BF16, F16 or F32 scales of {}, of its rows or of blocks "
-                                       "of 128 x 128",
-                                       shown(stored->shape)));
+  checked.scale_tensor = checked.scales
+                             ? CheckedTensor{TensorVerdict::right, scales}
+                             : wrong(*scales, fmt::format("no BF16, F16 or F32 scales of {}, of "
+                                                          "its rows or of blocks "
+                                                          "of 128 x 128",
+                                                          shown(stored->shape)));
   return checked;
 }
 

@@ -188,7 +188,7 @@ ReplayShape shape_of_config(const std::string& name, const ShapeOptions& options
     shape.conv_bytes += static_cast<std::int64_t>(piece.conv_bytes);
   }
   const models::PrefillFlops flops =
-      models::Roofline(outline.plan, *outline.family, geometry).prefill();
+      models::Roofline(outline.plan, geometry).prefill();
   shape.flops = {.linear = flops.linear, .square = flops.square};
   shape.seconds = {shape.flops.linear / options.flops_per_second,
                    shape.flops.square / options.flops_per_second};

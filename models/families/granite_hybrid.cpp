@@ -24,15 +24,18 @@ double read_factor(const Config& c, const char* key) {
   return factor;
 }
 
-Part read_feed_forward(const Config& c) {
+Part read_feed_forward(const Config& c, float output_scale) {
   // No fallback: a key that is lost must not turn experts off.
   const std::int32_t experts = c.i("num_local_experts", {0, 8192});
-  if (experts == 0) return Mlp{.hidden = c.i("shared_intermediate_size")};
+  if (experts == 0) {
+    return Mlp{.hidden = c.i("shared_intermediate_size"), .output_scale = output_scale};
+  }
   const Moe moe = {.experts = experts,
                    .active = c.i("num_experts_per_tok"),
                    .hidden = c.i("intermediate_size"),
                    .score = RouterScore::softmax_of_selected,
-                   .shared_hidden = c.i("shared_intermediate_size", count_range)};
+                   .shared_hidden = c.i("shared_intermediate_size", count_range),
+                   .output_scale = output_scale};
   check(c, moe);
   return moe;
 }
@@ -46,16 +49,17 @@ Plan plan(const Config& c) {
   Plan p = read_plan(c, "rms_norm_eps");
   p.embedding_scale = static_cast<float>(read_factor(c, "embedding_multiplier"));
   p.logits_scale = static_cast<float>(1.0 / read_factor(c, "logits_scaling"));
+  const auto residual_scale = static_cast<float>(read_factor(c, "residual_multiplier"));
   Attention attention = read_attention(c, read_head_dim(c));
   attention.scale = static_cast<float>(read_factor(c, "attention_multiplier"));
+  attention.output_scale = residual_scale;
   if (uses_rope(c)) attention.rope = read_rope(c, attention.head_dim, 1.0);
-  const Ssd ssd = read_mamba(c, p.width);
-  const Part feed_forward = read_feed_forward(c);
-  const auto residual_scale = static_cast<float>(read_factor(c, "residual_multiplier"));
+  Ssd ssd = read_mamba(c, p.width);
+  ssd.output_scale = residual_scale;
+  const Part feed_forward = read_feed_forward(c, residual_scale);
   for (const MixerKind kind : mixer_kinds(c)) {
     const Part mixer = kind == MixerKind::attention ? Part(attention) : Part(ssd);
-    p.layers.push_back({{{.parts = {mixer}, .residual_scale = residual_scale},
-                         {.parts = {feed_forward}, .residual_scale = residual_scale}}});
+    p.layers.push_back({{{.parts = {mixer}}, {.parts = {feed_forward}}}});
   }
   return p;
 }

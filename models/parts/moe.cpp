@@ -1,25 +1,43 @@
+#include "models/parts/moe.h"
+
+#include <fmt/format.h>
+
 #include "kernels/ops/moe.h"
 
-#include "models/parts/part.h"
-
 namespace hyb::models {
-
-using kernels::Tensor;
-
 namespace {
 
-kernels::MoeShape shape_of(const Moe& part, std::int64_t tokens, std::int64_t width,
-                           DType activation) {
-  return {.tokens = tokens,
+/// Both matrices of all experts, stored in one tensor each or expert by expert.
+void pack_experts(const Moe& part, WeightVisitor& visitor, std::int64_t width,
+                  MoeWeights& weights) {
+  const std::int64_t hidden = part.hidden;
+  MatrixRows gate_up(width, part.experts), down(hidden, part.experts);
+  if (visitor.is_fused("moe.gate_up", "moe.expert_up", 0)) {
+    const std::int64_t rows = part.gated ? 2 * hidden : hidden;
+    gate_up.append(visitor.stored_experts("moe.gate_up", part.experts, rows, width));
+    down.append(visitor.stored_experts("moe.down", part.experts, width, hidden));
+  } else {
+    for (std::int32_t e = 0; e < part.experts; ++e) {
+      if (part.gated) gate_up.append(visitor.stored_expert("moe.expert_gate", e, hidden, width));
+      gate_up.append(visitor.stored_expert("moe.expert_up", e, hidden, width));
+      down.append(visitor.stored_expert("moe.expert_down", e, width, hidden));
+    }
+  }
+  weights.gate_up = visitor.pack(gate_up);
+  weights.down = visitor.pack(down);
+}
+
+kernels::MoeShape shape_of(const Moe& part, const StepSetting& setting) {
+  return {.tokens = setting.limits.tokens,
           .active = part.active,
           .experts = part.experts,
-          .hidden = width,
+          .hidden = setting.width,
           .intermediate = part.hidden,
           .shared_intermediate = part.shared_hidden,
-          .dtype = activation,
+          .dtype = setting.activation,
           .activation = {part.activation, part.gated},
           .latent = part.latent,
-          .router_dtype = part.router_f32 ? DType::f32 : activation,
+          .router_dtype = part.router_f32 ? DType::f32 : setting.activation,
           .has_shared_gate = part.shared_gate};
 }
 
@@ -45,38 +63,66 @@ kernels::Routing routing_of(const Moe& part) {
           .active_groups = part.active_groups};
 }
 
-const kernels::Weight* if_there(bool is_there, const kernels::Weight& weight) {
-  return is_there ? &weight : nullptr;
+const kernels::Weight* if_present(bool is_present, const kernels::Weight& weight) {
+  return is_present ? &weight : nullptr;
 }
 
 }  // namespace
 
-void run(const Moe& part, const MoeWeights& weights, const MoeMemory& memory,
-         const PartCall& call) {
-  const bool is_shared = part.shared_hidden > 0;
-  const bool is_latent = part.latent > 0;
+MoeWeights Moe::weights(WeightVisitor& visitor, std::int64_t width) const {
+  MoeWeights weights;
+  weights.router =
+      visitor.matrix("moe.router", experts, width, router_f32 ? Packing::f32 : Packing::activation);
+  if (correction_bias) weights.correction_bias = visitor.vector("moe.correction_bias", experts);
+  if (latent > 0) {
+    weights.latent_in = visitor.matrix("moe.latent_in", latent, width);
+    weights.latent_out = visitor.matrix("moe.latent_out", width, latent);
+  }
+  pack_experts(*this, visitor, latent > 0 ? latent : width, weights);
+  if (shared_hidden > 0) {
+    constexpr FeedForwardRoles roles = {"moe.shared_gate_up", "moe.shared_gate", "moe.shared_up",
+                                        "moe.shared_down"};
+    weights.shared = feed_forward_weights(visitor, width, roles, shared_hidden, gated);
+  }
+  if (shared_gate) {
+    weights.shared_gate = visitor.matrix("moe.shared_expert_gate", 1, width, Packing::activation);
+  }
+  return weights;
+}
+
+PartText Moe::text() const {
+  std::string text = fmt::format("{} experts, {} active, {} wide, {}", experts, active, hidden,
+                                 activation_text(activation, gated));
+  if (groups > 1) text += fmt::format(", of {} of {} groups", active_groups, groups);
+  if (latent > 0) text += fmt::format(", latent {}", latent);
+  if (shared_hidden > 0) text += fmt::format(", shared expert {} wide", shared_hidden);
+  return {.kind = "moe", .text = std::move(text)};
+}
+
+std::size_t Moe::workspace_bytes(const StepSetting& setting) const {
+  return kernels::moe_workspace_bytes(setting.device, shape_of(*this, setting));
+}
+
+void Moe::run(const MoeWeights& weights, const PartMemory& memory, const PartCall& call) const {
+  const bool is_shared = shared_hidden > 0;
+  const bool is_latent = latent > 0;
   kernels::moe(call.queue, {.x = call.x,
                             .norm = call.norm,
                             .router = &weights.router,
                             .gate_up = &weights.gate_up,
                             .down = &weights.down,
-                            .shared_gate_up = if_there(is_shared, weights.shared.gate_up),
-                            .shared_down = if_there(is_shared, weights.shared.down),
+                            .shared_gate_up = if_present(is_shared, weights.shared.gate_up),
+                            .shared_down = if_present(is_shared, weights.shared.down),
                             .bias = weights.correction_bias,
-                            .routing = routing_of(part),
-                            .active = part.active,
-                            .activation = {part.activation, part.gated},
+                            .routing = routing_of(*this),
+                            .active = active,
+                            .activation = {activation, gated},
                             .y = call.residual,
                             .workspace = memory.workspace,
-                            .scale = call.residual_scale,
-                            .shared_gate = if_there(part.shared_gate, weights.shared_gate),
-                            .latent_in = if_there(is_latent, weights.latent_in),
-                            .latent_out = if_there(is_latent, weights.latent_out)});
-}
-
-std::size_t workspace_bytes(const Moe& part, kernels::Device device, std::int64_t tokens,
-                            std::int64_t width, DType activation) {
-  return kernels::moe_workspace_bytes(device, shape_of(part, tokens, width, activation));
+                            .scale = output_scale,
+                            .shared_gate = if_present(shared_gate, weights.shared_gate),
+                            .latent_in = if_present(is_latent, weights.latent_in),
+                            .latent_out = if_present(is_latent, weights.latent_out)});
 }
 
 }  // namespace hyb::models

@@ -1,21 +1,104 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <initializer_list>
+#include <optional>
 #include <span>
+#include <string>
 
+#include "core/base/dtype.h"
 #include "core/base/error.h"
 #include "kernels/buffer.h"
 #include "kernels/linear/project.h"
 #include "kernels/queue.h"
 #include "kernels/tensor.h"
-#include "models/plan.h"
-#include "models/weights.h"
 
+/// What every part states of itself, and what a step hands it. parts.h lists
+/// the parts and says which members each has.
 namespace hyb::models {
 
-/// Activations of one step: tensors are taken one behind the other and given back together, by
-/// returning to a mark. Nothing is allocated while a step runs.
+/// y = rms(x) * w, or rms(x) * (1 + w).
+enum class Norm : std::uint8_t { rms, rms_1p };
+
+/// Keys and values of every token.
+struct KvShape {
+  std::int32_t kv_heads;
+  std::int32_t head_dim;
+};
+
+/// What a sequence keeps of all its tokens, in a size that does not grow.
+struct StateShape {
+  std::int32_t conv_channels;  ///< the window is [conv_channels, conv_width -
+                               ///< 1], activation dtype
+  std::int32_t conv_width;
+  std::int32_t heads = 0;  ///< the state is [heads, rows, columns], state dtype; none: 0
+  std::int32_t rows = 0;
+  std::int32_t columns = 0;
+};
+
+/// The memory of a part: in every page, and in every slot.
+struct MemoryShape {
+  std::optional<KvShape> kv = {};
+  std::optional<StateShape> state = {};
+};
+
+/// FLOPs of a part besides the products with its weights; a multiplication and
+/// an addition are two.
+struct PartWork {
+  /// Causal attention: 4 x this for every pair of a query and a position before
+  /// it.
+  double attention_width = 0;
+  double token_flops = 0;  ///< per token
+  /// A recurrence that runs in chunks, per token and token of its chunk. A step
+  /// of fewer tokens is one chunk of its own length.
+  double chunk_flops = 0;
+  std::int64_t chunk_tokens = 0;
+  /// Of a mixture of experts: every token goes through `active` of `experts`.
+  std::int32_t experts = 0, active = 0;
+};
+
+/// How `hyb inspect` shows a part: parts of equal texts are shown together.
+struct PartText {
+  std::string kind;  ///< "attention", "ssd", "delta", "conv", "mlp", "moe"
+  std::string text;  ///< "12 heads x 128, 4 kv heads"
+};
+
+struct StepLimits {
+  std::int64_t tokens;     ///< most tokens of a step
+  std::int64_t spans;      ///< most spans of a step
+  std::int64_t rows;       ///< most rows of logits
+  std::int64_t positions;  ///< most tokens of a sequence
+};
+
+/// Where and how large the steps are that a part is asked to run.
+struct StepSetting {
+  kernels::Device device;
+  DType activation;
+  std::int64_t width;  ///< H, of the residual stream
+  StepLimits limits;
+};
+
+/// A step's tables on the device (i32). T tokens in R spans, some of which may
+/// be chains, as in kernels::CausalConv. On a card there may be room for more:
+/// spans without tokens come last, their slots are -1; tokens of no span have
+/// any position.
+struct StepTables {
+  kernels::Tensor tokens;           ///< [T]
+  kernels::Tensor position_of_row;  ///< [T] of each token in its sequence
+  kernels::Tensor span_begin;       ///< [R+1] first token of each span
+  kernels::Tensor position;         ///< [R] of each span's first token
+  kernels::Tensor read_slot;        ///< [R]
+  kernels::Tensor write_slot;       ///< [R]
+  kernels::Tensor pages;            ///< page tables of all groups and spans, one after the other
+  /// By page group, [R+1]: where each span's table begins and ends in `pages`.
+  std::span<const kernels::Tensor> page_begin;
+  bool single_tokens = false;  ///< every span has one token, T equals R, and none is in a chain
+};
+
+/// Activations of one step: tensors are taken one after the other and given
+/// back together, by returning to a mark. Nothing is allocated while a step
+/// runs.
 class Scratch {
  public:
   static constexpr std::size_t alignment = 64;
@@ -23,7 +106,7 @@ class Scratch {
   Scratch() = default;
   Scratch(kernels::Device device, std::size_t bytes) : buffer_(device, bytes) {}
 
-  /// Space that a tensor of so many bytes takes.
+  /// Bytes that a tensor of `bytes` takes.
   static constexpr std::size_t padded(std::size_t bytes) {
     return (bytes + alignment - 1) / alignment * alignment;
   }
@@ -64,23 +147,7 @@ class ScratchFrame {
   std::size_t mark_;
 };
 
-/// A step's tables on the device (i32). T tokens in R spans, some of which may be chains, as in
-/// kernels::CausalConv. On a card there may be room for more: spans without tokens stand last,
-/// their slots are -1; tokens of no span have any position.
-struct StepTables {
-  kernels::Tensor tokens;           ///< [T]
-  kernels::Tensor position_of_row;  ///< [T] of each token in its sequence
-  kernels::Tensor span_begin;       ///< [R+1] first token of each span
-  kernels::Tensor position;         ///< [R] of each span's first token
-  kernels::Tensor read_slot;        ///< [R]
-  kernels::Tensor write_slot;       ///< [R]
-  kernels::Tensor pages;            ///< page tables of all groups and spans, one behind the other
-  /// By page group, [R+1]: where each span's table begins and ends in `pages`.
-  std::span<const kernels::Tensor> page_begin;
-  bool single_tokens = false;  ///< every span has one token, T equals R, and none is in a chain
-};
-
-/// What a part reads and adds to. `residual += residual_scale * part(x)`.
+/// What a part reads and adds to: `residual += output_scale * part(x)`.
 struct PartCall {
   kernels::Queue& queue;
   const StepTables& tables;
@@ -88,51 +155,19 @@ struct PartCall {
   kernels::Tensor x;         ///< [T,H]
   kernels::InputNorm norm;   ///< of x, or none: x is normed
   kernels::Tensor normed;    ///< [T,H] room for the norm of x
-  kernels::Tensor residual;  ///< [T,H] the residual stream; x itself only where there is a norm
-  float residual_scale;
+  kernels::Tensor residual;  ///< [T,H] the residual stream; x itself only where
+                             ///< there is a norm
   float norm_eps;
 };
 
-/// One attention layer's pages.
-struct AttentionMemory {
-  kernels::Tensor arena;
-  std::size_t group;          ///< whose page tables it has
-  kernels::Tensor workspace;  ///< lets the threads share the keys of long sequences
-  std::int32_t page_tokens;
+/// The bytes of a part's memory; empty tensors where it has none.
+struct PartMemory {
+  kernels::Tensor pages = {};  ///< [pages, page elements] of its layer
+  std::size_t page_group = 0;
+  std::int32_t page_tokens = 0;
+  kernels::Tensor windows = {}, states = {};  ///< of every slot
+  kernels::Tensor tickets = {};               ///< i32 zeros, one per token of a step
+  kernels::Tensor workspace = {};             ///< workspace_bytes(), zeros before its first use
 };
-
-struct MoeMemory {
-  kernels::Tensor workspace;  ///< zeros before its first use
-};
-
-/// One recurrent layer's part of every slot. Convolutions alone have windows only.
-struct RecurrentMemory {
-  kernels::Tensor windows, states;
-  kernels::Tensor tickets;    ///< i32 zeros, one per token of a step
-  kernels::Tensor workspace;  ///< of kernels::Ssd or kernels::DeltaRule
-};
-
-void run(const Attention& part, const AttentionWeights& weights, const AttentionMemory& memory,
-         const PartCall& call);
-void run(const Ssd& part, const SsdWeights& weights, const RecurrentMemory& memory,
-         const PartCall& call);
-void run(const DeltaNet& part, const DeltaNetWeights& weights, const RecurrentMemory& memory,
-         const PartCall& call);
-void run(const ShortConv& part, const ShortConvWeights& weights, const RecurrentMemory& memory,
-         const PartCall& call);
-void run(const Mlp& part, const MlpWeights& weights, const PartCall& call);
-void run(const Moe& part, const MoeWeights& weights, const MoeMemory& memory, const PartCall& call);
-
-/// Bytes of scratch that run() takes for so many tokens.
-std::size_t scratch_bytes(const Attention& part, std::int64_t tokens, DType activation);
-std::size_t scratch_bytes(const Ssd& part, std::int64_t tokens, DType activation);
-std::size_t scratch_bytes(const DeltaNet& part, std::int64_t tokens, DType activation);
-std::size_t scratch_bytes(const ShortConv& part, std::int64_t tokens, DType activation);
-std::size_t scratch_bytes(const Mlp& part, std::int64_t tokens, DType activation);
-inline std::size_t scratch_bytes(const Moe&, std::int64_t, DType) { return 0; }  // a workspace
-
-/// Bytes of MoeMemory::workspace for so many tokens.
-std::size_t workspace_bytes(const Moe& part, kernels::Device device, std::int64_t tokens,
-                            std::int64_t width, DType activation);
 
 }  // namespace hyb::models

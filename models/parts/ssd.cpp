@@ -1,9 +1,10 @@
-#include "kernels/ops/ssd.h"
+#include "models/parts/ssd.h"
 
-#include "kernels/linear/project.h"
+#include <fmt/format.h>
+
 #include "kernels/ops/conv.h"
 #include "kernels/ops/recurrent_step.h"
-#include "models/parts/part.h"
+#include "kernels/ops/ssd.h"
 
 namespace hyb::models {
 
@@ -11,13 +12,14 @@ using kernels::Tensor;
 
 namespace {
 
-/// Between the projections: what goes through the convolution and the recurrence.
+/// Between the projections: what goes through the convolution and the
+/// recurrence.
 struct Mixed {
   Tensor x, dt, convolved, y;
 };
 
 /// One more token of every sequence.
-void step(const Ssd& part, const SsdWeights& weights, const RecurrentMemory& memory,
+void step(const Ssd& part, const SsdWeights& weights, const PartMemory& memory,
           const PartCall& call, const Mixed& mixed) {
   kernels::mamba_step(call.queue, {.x = mixed.x,
                                    .dt = mixed.dt,
@@ -38,8 +40,8 @@ void step(const Ssd& part, const SsdWeights& weights, const RecurrentMemory& mem
                                    .dt_max = part.dt_max});
 }
 
-void mix(const Ssd& part, const SsdWeights& weights, const RecurrentMemory& memory,
-         const PartCall& call, const Mixed& mixed) {
+void mix(const Ssd& part, const SsdWeights& weights, const PartMemory& memory, const PartCall& call,
+         const Mixed& mixed) {
   if (call.tables.single_tokens) return step(part, weights, memory, call, mixed);
   const StepTables& tables = call.tables;
   kernels::causal_conv(call.queue, {.x = mixed.x,
@@ -68,43 +70,79 @@ void mix(const Ssd& part, const SsdWeights& weights, const RecurrentMemory& memo
 
 }  // namespace
 
-void run(const Ssd& part, const SsdWeights& weights, const RecurrentMemory& memory,
-         const PartCall& call) {
+SsdWeights Ssd::weights(WeightVisitor& visitor, std::int64_t width) const {
+  SsdWeights weights;
+  weights.in_proj = visitor.matrix("ssd.in_proj", projection(), width);
+  weights.conv_weight = visitor.taps("ssd.conv_weight", conv_dim(), conv_width);
+  if (conv_bias) weights.conv_bias = visitor.vector("ssd.conv_bias", conv_dim());
+  weights.a_log = visitor.vector("ssd.a_log", heads);
+  weights.d = visitor.vector("ssd.d", heads);
+  weights.dt_bias = visitor.vector("ssd.dt_bias", heads);
+  weights.norm = visitor.vector("ssd.norm", inner());
+  weights.out_proj = visitor.matrix("ssd.out_proj", width, inner());
+  return weights;
+}
+
+MemoryShape Ssd::memory() const {
+  return {.state = StateShape{.conv_channels = conv_dim(),
+                              .conv_width = conv_width,
+                              .heads = heads,
+                              .rows = head_dim,
+                              .columns = state_dim}};
+}
+
+/// Chunks of Q = 128: 2 Q groups N + 2 Q heads P + 4 heads P N per token.
+PartWork Ssd::work() const {
+  const double states = state_dim;
+  return {.token_flops = 4.0 * inner() * states,
+          .chunk_flops = 2.0 * groups * states + 2.0 * inner(),
+          .chunk_tokens = 128};
+}
+
+PartText Ssd::text() const {
+  return {.kind = "ssd",
+          .text = fmt::format("Mamba-2, {} heads x {} x {}, {} group{}, convolution of {}", heads,
+                              head_dim, state_dim, groups, groups == 1 ? "" : "s", conv_width)};
+}
+
+std::size_t Ssd::scratch_bytes(const StepSetting& setting) const {
+  return Scratch::space(setting.activation, setting.limits.tokens, projection()) +
+         Scratch::space(setting.activation, setting.limits.tokens, conv_dim()) +
+         Scratch::space(setting.activation, setting.limits.tokens, inner());
+}
+
+std::size_t Ssd::workspace_bytes(const StepSetting& setting) const {
+  return kernels::ssd_workspace_bytes(setting.device, heads, head_dim, state_dim);
+}
+
+void Ssd::run(const SsdWeights& weights, const PartMemory& memory, const PartCall& call) const {
   const ScratchFrame frame(call.scratch);
   const std::int64_t tokens = call.x.dim(0);
   const DType dtype = call.x.dtype;
-  const std::int64_t inner = part.inner();
-  const std::int64_t conv_dim = part.conv_dim();
-  const Tensor projected = call.scratch.take(dtype, {tokens, part.projection()});
-  const Tensor convolved = call.scratch.take(dtype, {tokens, conv_dim});
-  const Tensor mixed = call.scratch.take(dtype, {tokens, inner});
+  const Tensor projected = call.scratch.take(dtype, {tokens, projection()});
+  const Tensor convolved = call.scratch.take(dtype, {tokens, conv_dim()});
+  const Tensor mixed = call.scratch.take(dtype, {tokens, inner()});
 
   kernels::project(call.queue, {.x = call.x,
                                 .norm = call.norm,
                                 .weight = &weights.in_proj,
                                 .y = projected,
                                 .normed = call.normed});
-  mix(part, weights, memory, call,
-      {.x = projected.columns(inner, conv_dim),
-       .dt = projected.columns(inner + conv_dim, part.heads),
+  mix(*this, weights, memory, call,
+      {.x = projected.columns(inner(), conv_dim()),
+       .dt = projected.columns(inner() + conv_dim(), heads),
        .convolved = convolved,
        .y = mixed});
   kernels::project(call.queue, {.x = mixed,
                                 .norm = {.weight = weights.norm,
                                          .eps = call.norm_eps,
-                                         .gate = projected.columns(0, inner),
-                                         .groups = part.norm_groups},
+                                         .gate = projected.columns(0, inner()),
+                                         .groups = norm_groups},
                                 .weight = &weights.out_proj,
                                 .y = call.residual,
                                 .normed = mixed,
-                                .scale = call.residual_scale,
+                                .scale = output_scale,
                                 .add = true});
-}
-
-std::size_t scratch_bytes(const Ssd& part, std::int64_t tokens, DType activation) {
-  return Scratch::space(activation, tokens, part.projection()) +
-         Scratch::space(activation, tokens, part.conv_dim()) +
-         Scratch::space(activation, tokens, part.inner());
 }
 
 }  // namespace hyb::models

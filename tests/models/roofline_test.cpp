@@ -17,9 +17,8 @@ namespace {
 
 Roofline roofline(const std::string& name, const std::vector<Edit>& edits = {}) {
   const Config config = preset(name, edits);
-  const Family& family = family_of(config);
-  const Plan plan = family.plan(config);
-  return Roofline(plan, family, geometry_of(plan));
+  const Plan plan = family_of(config).plan(config);
+  return Roofline(plan, geometry_of(plan));
 }
 
 double billions(std::int64_t count) { return static_cast<double>(count) / 1e9; }

@@ -58,14 +58,13 @@ TEST_SUITE("models/packed_bytes") {
 
   TEST_CASE("quantised weights are what a roofline moves") {
     const Config config = Config::from_folder(Golden("qwen3_5-dense").folder);
-    const Family& family = family_of(config);
-    const Plan plan = family.plan(config);
+    const Plan plan = family_of(config).plan(config);
     const auto bytes = [&](kernels::Quantize quantize, std::int64_t fp8) {
       const Geometry geometry = geometry_of(plan, {.quantize = quantize, .fp8_parameters = fp8});
-      return Roofline(plan, family, geometry).step({.tokens = 1, .rows = 0}).bytes;
+      return Roofline(plan, geometry).step({.tokens = 1, .rows = 0}).bytes;
     };
     const auto parameters =
-        static_cast<double>(Roofline(plan, family, geometry_of(plan)).active_parameters());
+        static_cast<double>(Roofline(plan, geometry_of(plan)).active_parameters());
     const double plain = bytes(kernels::Quantize::none, 0);
     CHECK(plain - bytes(kernels::Quantize::q8, 0) == doctest::Approx(parameters * (2 - 8.5 / 8)));
     CHECK(plain - bytes(kernels::Quantize::q4, 0) == doctest::Approx(parameters * (2 - 4.5 / 8)));

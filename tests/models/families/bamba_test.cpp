@@ -37,7 +37,10 @@ TEST_SUITE("models/families/bamba") {
     for (const Layer& layer : plan.layers) {
       attention += std::holds_alternative<Attention>(layer.blocks[0].parts[0]);
       CHECK(std::get<Mlp>(layer.blocks[1].parts[0]).hidden == 14336);
-      CHECK(layer.blocks[0].residual_scale == 1.0F);
+      for (const Block& block : layer.blocks) {
+        CHECK(std::visit([](const auto& part) { return part.output_scale; }, block.parts[0]) ==
+              1.0F);
+      }
     }
     CHECK(attention == 3);
     const auto& ssd = std::get<Ssd>(plan.layers[0].blocks[0].parts[0]);

@@ -49,9 +49,10 @@ TEST_SUITE("models/families/granite_hybrid") {
     CHECK(ssd(plan, 0).conv_dim() == 3072 + 256);
     CHECK(ssd(plan, 0).norm_groups == 1);
     CHECK(ssd(plan, 39).conv_bias);
-    const Block& second = plan.layers[5].blocks.at(1);
-    CHECK(second.residual_scale == 0.22F);
-    const Moe& moe = std::get<Moe>(second.parts.at(0));
+    const Moe& moe = std::get<Moe>(plan.layers[5].blocks.at(1).parts.at(0));
+    CHECK(attention(plan, 5).output_scale == 0.22F);
+    CHECK(ssd(plan, 0).output_scale == 0.22F);
+    CHECK(moe.output_scale == 0.22F);
     CHECK(moe.experts == 64);
     CHECK(moe.active == 6);
     CHECK(moe.hidden == 512);

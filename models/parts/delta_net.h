@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+
+#include "models/parts/part.h"
+#include "models/parts/weight_visitor.h"
+
+namespace hyb::models {
+
+struct DeltaNetWeights {
+  kernels::Weight qkvz, ba,
+      out_proj;  ///< rows q | k | v | z of all heads; b | a
+  kernels::Tensor conv_weight, a_log, dt_bias;
+  kernels::Tensor norm;  ///< [values], the same for every head
+};
+
+/// Gated delta net.
+struct DeltaNet {
+  std::int32_t key_heads;
+  std::int32_t value_heads;
+  std::int32_t key_dim;    ///< per head
+  std::int32_t value_dim;  ///< per head
+  std::int32_t conv_width;
+  float output_scale = 1.0F;
+
+  using Weights = DeltaNetWeights;
+  Weights weights(WeightVisitor& visitor, std::int64_t width) const;
+  MemoryShape memory() const;
+  PartWork work() const;
+  PartText text() const;
+  std::size_t scratch_bytes(const StepSetting& setting) const;
+  std::size_t workspace_bytes(const StepSetting& setting) const;
+  void run(const Weights& weights, const PartMemory& memory, const PartCall& call) const;
+
+  std::int32_t keys() const { return key_heads * key_dim; }
+  std::int32_t values() const { return value_heads * value_dim; }
+  std::int32_t conv_dim() const { return 2 * keys() + values(); }
+};
+
+}  // namespace hyb::models

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "kernels/activation.h"
+#include "models/parts/part.h"
+#include "models/parts/weight_visitor.h"
+
+namespace hyb::models {
+
+using Activation = kernels::ActivationFunction;
+
+std::string activation_text(Activation activation, bool gated);
+
+struct MlpWeights {
+  kernels::Weight gate_up, down;  ///< gate_up: rows gate | up, or up alone
+};
+
+/// The names of a feed-forward's matrices; gate and up are stored as one, or
+/// apart.
+struct FeedForwardRoles {
+  std::string_view gate_up, gate, up, down;
+};
+MlpWeights feed_forward_weights(WeightVisitor& visitor, std::int64_t width,
+                                const FeedForwardRoles& roles, std::int64_t hidden, bool gated);
+
+/// Feed-forward: down(act(gate) * up) when gated, else down(act(up)).
+struct Mlp {
+  std::int32_t hidden;
+  Activation activation = Activation::silu;
+  bool gated = true;
+  float output_scale = 1.0F;
+
+  using Weights = MlpWeights;
+  Weights weights(WeightVisitor& visitor, std::int64_t width) const;
+  MemoryShape memory() const { return {}; }
+  PartWork work() const { return {}; }
+  PartText text() const;
+  std::size_t scratch_bytes(const StepSetting& setting) const;
+  std::size_t workspace_bytes(const StepSetting&) const { return 0; }
+  void run(const Weights& weights, const PartMemory& memory, const PartCall& call) const;
+};
+
+}  // namespace hyb::models

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+#include "models/parts/part.h"
+#include "models/parts/weight_visitor.h"
+
+namespace hyb::models {
+
+struct SsdWeights {
+  kernels::Weight in_proj, out_proj;
+  kernels::Tensor conv_weight, conv_bias, a_log, d, dt_bias, norm;
+};
+
+/// Mamba-2: in_proj -> [z | x B C | dt], causal conv over xBC, recurrence,
+/// gated norm, out_proj.
+struct Ssd {
+  std::int32_t heads;
+  std::int32_t head_dim;    ///< P
+  std::int32_t state_dim;   ///< N
+  std::int32_t groups;      ///< B and C are shared by heads / groups heads
+  std::int32_t conv_width;  ///< K
+  bool conv_bias = true;
+  std::int32_t norm_groups = 1;  ///< the gated norm runs over inner()/norm_groups channels
+  float dt_min = 0.0F;
+  float dt_max = std::numeric_limits<float>::infinity();
+  float output_scale = 1.0F;
+
+  using Weights = SsdWeights;
+  Weights weights(WeightVisitor& visitor, std::int64_t width) const;
+  MemoryShape memory() const;
+  PartWork work() const;
+  PartText text() const;
+  std::size_t scratch_bytes(const StepSetting& setting) const;
+  std::size_t workspace_bytes(const StepSetting& setting) const;
+  void run(const Weights& weights, const PartMemory& memory, const PartCall& call) const;
+
+  std::int32_t inner() const { return heads * head_dim; }
+  std::int32_t conv_dim() const { return inner() + 2 * groups * state_dim; }
+  std::int32_t projection() const { return inner() + conv_dim() + heads; }
+};
+
+}  // namespace hyb::models

@@ -1,0 +1,125 @@
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "kernels/tensor.h"
+#include "kernels/weight.h"
+
+namespace hyb::models {
+
+/// A published matrix, or one of each of E experts, that a part takes rows
+/// from.
+struct StoredMatrix {
+  std::string_view role;
+  std::int32_t expert;           ///< whose tensor it is; -1: not of one expert
+  std::int64_t rows;             ///< of all experts
+  kernels::WeightSource source;  ///< the numbers; empty where a visitor reads none
+};
+
+/// Rows of published matrices in the order in which a part reads them, to be
+/// packed as one weight.
+class MatrixRows {
+ public:
+  explicit MatrixRows(std::int64_t columns, std::int64_t experts = 1)
+      : columns_(columns), source_(experts, 0, columns) {}
+
+  void append(const StoredMatrix& from) { append(from, 0, from.rows); }
+  void append(const StoredMatrix& from, std::int64_t first, std::int64_t count);
+
+  std::int64_t experts() const { return source_.experts; }
+  std::int64_t rows() const { return rows_ / experts(); }  ///< of each expert
+  std::int64_t columns() const { return columns_; }
+  kernels::WeightSource source() const;
+
+  /// Role and expert of the tensors that rows were taken from.
+  const std::vector<std::pair<std::string_view, std::int32_t>>& stored() const { return stored_; }
+
+ private:
+  std::int64_t columns_;
+  std::int64_t rows_ = 0;
+  kernels::WeightSource source_;
+  std::vector<std::pair<std::string_view, std::int32_t>> stored_;
+};
+
+/// How a matrix is kept in memory.
+enum class Packing : std::uint8_t {
+  linear,      ///< as LoadOptions ask
+  activation,  ///< plain, in the type of the activations
+  f32,         ///< plain, in f32
+  head,        ///< as LoadOptions ask of the head
+};
+
+/// Is shown every weight of a plan, by the parts themselves: what lists the
+/// tensors that a plan needs, loads them, or counts their bytes. What a visitor
+/// hands out is real only where it loads.
+///
+/// A role names a tensor (families.h); the visitor knows the layer. Matrices
+/// are [out, in].
+class WeightVisitor {
+ public:
+  virtual ~WeightVisitor() = default;
+
+  /// Of what follows; -1: of the whole model.
+  void set_layer(std::int32_t layer) { layer_ = layer; }
+
+  /// Of a weight that is stored either whole under `fused` or in pieces, of
+  /// which `piece` is one: whether it is stored whole. `expert`: whose piece.
+  virtual bool is_fused(std::string_view fused, std::string_view piece,
+                        std::int32_t expert = -1) = 0;
+
+  /// A tensor [rows, columns].
+  StoredMatrix stored(std::string_view role, std::int64_t rows, std::int64_t columns) {
+    return visit({.role = role, .rows = rows, .columns = columns});
+  }
+  /// The tensor [rows, columns] of one routed expert.
+  StoredMatrix stored_expert(std::string_view role, std::int32_t expert, std::int64_t rows,
+                             std::int64_t columns) {
+    return visit({.role = role, .rows = rows, .columns = columns, .expert = expert});
+  }
+  /// The tensor [experts, rows, columns] of all routed experts.
+  StoredMatrix stored_experts(std::string_view role, std::int64_t experts, std::int64_t rows,
+                              std::int64_t columns) {
+    return visit({.role = role, .rows = rows, .columns = columns, .experts = experts});
+  }
+
+  /// Packs rows of stored matrices, whose memory may go afterwards.
+  virtual kernels::Weight pack(const MatrixRows& rows, Packing packing = Packing::linear) = 0;
+
+  /// A stored matrix as it is.
+  kernels::Weight matrix(std::string_view role, std::int64_t rows, std::int64_t columns,
+                         Packing packing = Packing::linear);
+  /// Stored matrices one below the other, as one: role and rows of each.
+  kernels::Weight stacked(std::initializer_list<std::pair<std::string_view, std::int64_t>> matrices,
+                          std::int64_t columns, Packing packing = Packing::linear);
+
+  /// A small tensor [count] as f32, `times` times one after the other: [times *
+  /// count].
+  kernels::Tensor vector(std::string_view role, std::int64_t count, std::int64_t times = 1);
+  /// The taps of a convolution, stored as [channels, 1, width], as f32
+  /// [channels, width].
+  kernels::Tensor taps(std::string_view role, std::int64_t channels, std::int64_t width);
+
+ protected:
+  struct Matrix {
+    std::string_view role;
+    std::int64_t rows, columns;
+    std::int64_t experts = 0;  ///< of a tensor of rank 3
+    std::int32_t expert = -1;
+  };
+  virtual StoredMatrix visit(const Matrix& matrix) = 0;
+
+  /// f32 on the queue's device; nullptr where none are read.
+  virtual float* visit_small(std::string_view role, std::initializer_list<std::int64_t> shape,
+                             std::int64_t times) = 0;
+
+  std::int32_t layer() const { return layer_; }
+
+ private:
+  std::int32_t layer_ = -1;
+};
+
+}  // namespace hyb::models
