@@ -28,7 +28,7 @@ kernels::Quantize quantize_of(const ModelOptions& options) {
   return options.quantize == "q4" ? kernels::Quantize::q4 : kernels::Quantize::q8;
 }
 
-/// Looked for only where the configs let expect some.
+/// Counted only where config.json indicates some.
 std::int64_t fp8_parameters(const ModelSource& source, const models::Config& config,
                             const models::Plan& plan, const ModelOptions& options) {
   if (options.random_weights || !config.quantization() || !source.has_tensors()) return 0;

@@ -12,8 +12,7 @@
 
 namespace hyb::app {
 
-/// What config.json says of a model and the sizes that follow from it: known before a weight is
-/// read.
+/// What config.json says of a model and the sizes that follow from it, without reading a weight.
 struct ModelOutline {
   models::Config config;
   const models::Family* family;
@@ -29,8 +28,8 @@ std::string kv_dtype_name(DType dtype);
 /// What linear weights are in memory: BF16, F32, FP8, q8 or q4.
 std::string weights_name(const models::LoadOptions& load);
 
-/// What all weights will hold of the device, small tensors included; of published FP8 an estimate,
-/// see models::packed_bytes.
+/// Memory of all weights on the device, small tensors included; of published FP8 an estimate, see
+/// models::packed_bytes.
 std::size_t weight_bytes(const models::Plan& plan, kernels::Device device,
                          const models::LoadOptions& load);
 
@@ -42,9 +41,9 @@ models::GraphOptions parse_graphs(const std::string& mode);
 /// --graphs. Throws Error(usage) where it is given without a card.
 models::GraphOptions graphs_of(const ModelOptions& options);
 
-/// Sizes as --dtype, --quantize, --kv-dtype, --state-dtype and --page-tokens ask for. Reads
-/// config.json, and the headers of the weights where it lets expect published FP8. Throws
-/// Error(model) for a config that hyb cannot run, Error(usage) for types that do not go together.
+/// Sizes for --dtype, --quantize, --kv-dtype, --state-dtype and --page-tokens. Reads config.json,
+/// and the headers of the weights where it indicates published FP8. Throws Error(model) for a
+/// config that hyb cannot run, Error(usage) for types that do not go together.
 ModelOutline outline_of(const ModelSource& source, const ModelOptions& options);
 
 /// Throws Error(usage) for a name that is neither cpu nor cuda. Warns of a card that this build
@@ -52,10 +51,10 @@ ModelOutline outline_of(const ModelSource& source, const ModelOptions& options);
 kernels::Queue make_queue(const ModelOptions& options);
 
 /// Throws Error(model) for weights that are neither there nor to be made up: more memory would not
-/// help. To be asked before whether the model fits.
+/// help. Check this before whether the model fits.
 void check_loadable(const ModelSource& source, const ModelOptions& options);
 
-/// Reads or makes up the weights. `make_room` is asked where the device refuses memory for one.
+/// Reads or generates the weights. `make_room` is called where the device has no memory for one.
 /// Throws Error(model) when there are none to read, or others than the plan wants; Error(memory),
 /// with the numbers, where they have no room.
 models::Model load_weights_of(const ModelSource& source, const ModelOutline& outline,
@@ -71,7 +70,7 @@ struct BareModel {
   kernels::Queue queue;
   models::Model model;
 
-  /// Bytes that a runner holds beside the weights: pools and workspace.
+  /// Bytes that a runner takes besides the weights: pools and workspace.
   std::size_t runner_bytes(const models::RunnerOptions& options) const;
 };
 

@@ -57,8 +57,8 @@ std::optional<std::int32_t> as_integer(const Json& value, IntRange range) {
   return static_cast<std::int32_t>(number);
 }
 
-/// `text_config` (or `llm_config`) of a model with more than text; what concerns the whole stays
-/// visible.
+/// `text_config` (or `llm_config`) of a model with more than text, with the keys that concern the
+/// whole model.
 Json text_part(Json json) {
   const char* const part = json.contains("text_config") ? "text_config" : "llm_config";
   if (!json.contains(part) || !json[part].is_object()) return json;
@@ -106,9 +106,9 @@ Config Config::from_modelopt(const std::filesystem::path& path) {
 Config Config::from_folder(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / "config.json";
   Config config = from_text(read_whole_file(path, config_bytes_max), path.string());
-  const std::filesystem::path beside = folder / "hf_quant_config.json";
-  if (!config.has("quantization_config") && is_listed(beside)) {
-    config.modelopt_ = std::make_unique<const Config>(from_modelopt(beside));
+  const std::filesystem::path modelopt = folder / "hf_quant_config.json";
+  if (!config.has("quantization_config") && is_listed(modelopt)) {
+    config.modelopt_ = std::make_unique<const Config>(from_modelopt(modelopt));
   }
   return config;
 }
@@ -162,7 +162,7 @@ double Config::f(const Keys& keys) const {
   std::string_view key;
   const Json& value = at(keys, key);
   const std::optional<double> number = as_number(value);
-  // Plans hold floats: what overflows there is as absurd as an infinity.
+  // Plans hold floats: what overflows them is as invalid as an infinity.
   if (!number || !std::isfinite(static_cast<float>(*number))) {
     fail(key, "must be a finite number, is " + shown(value));
   }

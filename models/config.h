@@ -24,7 +24,7 @@ struct Keys {
   std::vector<std::string_view> spellings;
 };
 
-/// Both ends are legal.
+/// Both bounds included.
 struct IntRange {
   std::int32_t low;
   std::int32_t high;
@@ -35,9 +35,9 @@ inline constexpr IntRange dimension_range = {1, 1 << 24};
 inline constexpr IntRange count_range = {0, 1 << 24};
 
 /// Typed reading of config.json. Every error is Error(model) naming the file, the key, the rule and
-/// the value. An object `text_config` or `llm_config` stands for the whole file when present; null
-/// is as if the key were absent; 4.0 is an integer; "Infinity", "inf" and {"__float__": "Infinity"}
-/// are numbers. Keys nobody asks for are ignored.
+/// the value. An object `text_config` or `llm_config` replaces the whole file when present; null is
+/// as if the key were absent; 4.0 is an integer; "Infinity", "inf" and {"__float__": "Infinity"}
+/// are numbers. Keys that are not read are ignored.
 class Config {
  public:
   /// config.json; and hf_quant_config.json, where config.json has no quantization_config.
@@ -61,7 +61,7 @@ class Config {
   std::string s(const Keys& keys) const;
   std::string s(const Keys& keys, std::string_view fallback) const;
 
-  /// Whether the value is this very text: for keys that hold a number or a word.
+  /// Whether the value is exactly this text: for keys that have a number or a word.
   bool is_text(const Keys& keys, std::string_view text) const;
 
   std::vector<std::string> strings(const Keys& keys) const;
@@ -82,7 +82,7 @@ class Config {
 
   std::string model_type() const { return s("model_type"); }
 
-  /// What stands before the key in every error: the file name.
+  /// What precedes the key in every error: the file name.
   const std::string& source() const { return source_; }
 
   /// Throws Error(model) "source: key: text".

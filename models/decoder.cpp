@@ -65,7 +65,7 @@ Tensor all_of(const kernels::Buffer& buffer, DType dtype) {
 
 }  // namespace
 
-/// Counts parts with pages and parts with slots along the walk: the indices of the store.
+/// Counts parts with pages and parts with slots in the order of the plan: the indices of the store.
 struct Decoder::Ordinals {
   std::size_t pages = 0;
   std::size_t slots = 0;
@@ -135,7 +135,7 @@ PartCall Decoder::input_of(std::size_t layer, std::size_t block, const StepTable
                    .residual = residual,
                    .norm_eps = plan_.norm_eps};
   if (described.parts.size() > 1) {
-    // What the first part adds, the second must not see.
+    // No part may see what another one adds.
     kernels::apply(queue_, call.norm, residual, normed);
     call.x = normed;
     call.norm = {};

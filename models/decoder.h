@@ -10,15 +10,15 @@
 
 namespace hyb::models {
 
-/// Walks a plan: embeds the tokens of a step, runs every layer's blocks over the residual stream,
-/// and computes the logits of the rows asked for. Knows no family.
+/// Runs a plan: embeds the tokens of a step, adds every block's parts to the residual stream, and
+/// computes the logits of the sampled rows. Knows no family and no part.
 class Decoder {
  public:
   /// All but `limits` outlive the decoder.
   Decoder(kernels::Queue& queue, const Plan& plan, const Weights& weights, const Store& store,
           const Geometry& geometry, const StepLimits& limits);
 
-  /// Runs the spans of `tables`; pages and slots named there are written. Returns f32 logits
+  /// Runs the spans of `tables`; pages and slots in them are written. Returns f32 logits
   /// [rows, vocab] of the tokens in `sample_rows` (i32 indices into the step's tokens), valid until
   /// the next call.
   kernels::Tensor run(const StepTables& tables, const kernels::Tensor& sample_rows);

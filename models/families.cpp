@@ -39,7 +39,7 @@ std::span<const Family* const> families() {
 }
 
 const Family& family_of(const Config& config) {
-  // Long names are cut: the distance to a name of a megabyte is nobody's question.
+  // A name of a megabyte would take long to compare.
   const std::string wanted = config.model_type().substr(0, 64);
   std::vector<std::string_view> known;
   for (const Family* family : families()) {

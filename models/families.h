@@ -8,10 +8,10 @@
 
 namespace hyb::models {
 
-/// One tensor of a family: the role the walker asks for and the name in the published files. In the
-/// name `*` at the beginning stands for each of the family's trunks, `{}` for the layer index, and
-/// a second `{}` for the expert index. Several rows of one role are spellings in use, the preferred
-/// one first. Matrices are stored [out, in].
+/// One tensor of a family: the role under which a part asks for it and the name in the published
+/// files. In the name, a leading `*` is each of the family's trunks, `{}` the layer index, and a
+/// second `{}` the expert index. Several rows of one role are spellings in use, the preferred one
+/// first. Matrices are stored [out, in].
 ///
 /// Roles (H width, S hidden of a feed-forward, E experts, I hidden of an expert, L latent or H):
 ///   embed [vocab,H]  final_norm [H]  head [vocab,H]        model-wide, no layer index
@@ -35,7 +35,7 @@ namespace hyb::models {
 ///   moe.latent_in [L,H]  moe.latent_out [H,L]
 ///   moe.shared_gate_up [2S,H], or moe.shared_gate and moe.shared_up  moe.shared_down [H,S]
 ///   moe.shared_expert_gate [1,H]                           with shared_gate
-/// Where a family names two layouts, the files say which one it is.
+/// Where a family names two layouts, the files decide.
 struct TensorName {
   std::string_view role;
   std::string_view name;
@@ -46,8 +46,8 @@ struct Family {
   std::span<const std::string_view> model_types;
   Plan (*plan)(const Config&);
   std::span<const TensorName> names;
-  std::span<const std::string_view> trunks = {};  ///< what `*` in names stands for
-  /// How names of tensors begin that are known and not used: draft layers, vision.
+  std::span<const std::string_view> trunks = {};  ///< what replaces `*` in names
+  /// Prefixes of tensors that are known and not used: draft layers, vision.
   std::span<const std::string_view> unused = {};
 };
 
@@ -59,7 +59,7 @@ extern const Family nemotron_h;
 extern const Family qwen3_5;
 extern const Family qwen3_next;
 
-/// Every family hyb knows, in that order.
+/// Every known family, in that order.
 std::span<const Family* const> families();
 
 /// The family of config's model_type. Throws Error(model) that lists the known ones.

@@ -9,7 +9,7 @@
 namespace hyb::models {
 namespace {
 
-/// Refuses what can't be counted; a plan may come from a hostile config.json.
+/// Refuses products that overflow; a plan may come from a hostile config.json.
 std::size_t product(std::initializer_list<std::int64_t> factors) {
   constexpr std::int64_t bytes_max = std::int64_t{1} << 44;
   std::int64_t result = 1;

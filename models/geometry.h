@@ -17,10 +17,11 @@ namespace hyb::models {
 struct LoadOptions {
   DType activation = DType::bf16;  ///< bf16 or f32: what weights are packed for
   /// Of linear weights and experts; only with bf16. The head becomes q8, and so does the embedding
-  /// where it is the head; routers, their like and an embedding for itself stay plain.
+  /// where it is the head; routers and other small matrices, and an embedding that is not the head,
+  /// stay plain.
   kernels::Quantize quantize = kernels::Quantize::none;
-  /// So many of the plan's parameters are published as F8_E4M3 (models/weight_check.h). Sizes are
-  /// estimated with it; loading goes by the files.
+  /// How many of the plan's parameters are published as F8_E4M3 (weight_index.h). Only estimates of
+  /// sizes use it; loading goes by the files.
   std::int64_t fp8_parameters = 0;
 };
 
@@ -55,7 +56,7 @@ struct PageLayout {
   Reach reach = {};
 };
 
-/// Where one recurrent part lives inside a slot. Offsets are multiples of slot_alignment.
+/// The place of one recurrent part in a slot. Offsets are multiples of slot_alignment.
 struct SlotPiece {
   std::int32_t layer;
   std::int32_t block;
@@ -102,7 +103,7 @@ struct Geometry {
 /// Throws Error(model) when the plan asks for more bytes than can be counted.
 Geometry geometry_of(const Plan& plan, const GeometryOptions& options = {});
 
-/// Where everything lies in a packed (int8) snapshot, layer after layer. Offsets are multiples of
+/// The layout of a packed (int8) snapshot, layer after layer. Offsets are multiples of
 /// slot_alignment.
 struct SnapshotLayout {
   std::vector<kernels::SnapshotPiece> pieces;  ///< one per SlotPiece

@@ -24,7 +24,7 @@ Model model_of(kernels::Queue& queue, Plan plan, WeightProvider& provider,
   return model;
 }
 
-/// Weights that the plan leaves out may mean that config.json belongs to another model.
+/// Weights that the plan does not use may mean that config.json belongs to another model.
 void report_extra(const WeightIndex& index, const TensorFiles& files) {
   const std::vector<std::string>& extra = index.extra();
   if (extra.empty()) return;
@@ -39,7 +39,7 @@ void report_extra(const WeightIndex& index, const TensorFiles& files) {
                   fmt::join(named, ", "), named.size() < extra.size() ? ", ..." : ""));
 }
 
-/// A head that is stored although config.json says that the embedding serves must be its copy.
+/// A stored head must equal the embedding where config.json says that they are tied.
 void check_tied_head(const Plan& plan, const Family& family, const TensorFiles& files,
                      const WeightIndex& index) {
   if (!plan.tied_head) return;

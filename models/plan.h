@@ -10,9 +10,8 @@
 
 namespace hyb::models {
 
-/// h += sum over parts of output_scale * part(norm(h)). All parts read the same
-/// norm(h); their outputs are added in the order of `parts`, each rounded to
-/// the type of h.
+/// h += sum over parts of output_scale * part(norm(h)). All parts read the same norm(h); their
+/// outputs are added in the order of `parts`, each rounded to the type of h.
 struct Block {
   Norm norm = Norm::rms;
   std::vector<Part> parts;
@@ -22,9 +21,9 @@ struct Layer {
   std::vector<Block> blocks;
 };
 
-/// What config.json says of a model in words that all families share: values
-/// only, no tensors, no device. State and KV bytes, the list of tensors, `hyb
-/// inspect` and `hyb fit` derive from it without knowing the family.
+/// What config.json says of a model in words that all families share: values only, no tensors, no
+/// device. State and KV bytes, the list of tensors, `hyb inspect` and `hyb fit` derive from it
+/// without knowing the family.
 struct Plan {
   std::string family;  ///< model_type
   std::int32_t vocab;  ///< rows of the embedding

@@ -16,10 +16,10 @@ using kernels::Tensor;
 namespace {
 
 /// Cuts in the chunks of one step. A prompt has one before its last token, and some at branches and
-/// messages; each costs a span's tables, and a delta net room for one more piece of a chunk.
+/// messages; each costs a span's tables, and in a delta net memory for one more piece of a chunk.
 constexpr std::int32_t cuts_max = 16;
 
-/// One for each sequence, and what is cut from chunks; without recurrent state nobody cuts.
+/// One for each sequence, and the cuts of chunks; without recurrent state there are none.
 std::int32_t step_spans(const Geometry& geometry, const RunnerOptions& options) {
   return options.step_rows + (geometry.slot_bytes > 0 ? cuts_max : 0);
 }
@@ -197,39 +197,39 @@ void ModelRunner::stage(const Step& step, bool is_next) {
 }
 
 void ModelRunner::launch(const Step& step) {
-  require(!is_under_way_, "runner: one step at a time");
+  require(!is_running_, "runner: one step at a time");
   is_prepared_ = false;
   launched_ = {};
   store_.carry_out(step.orders);
   if (!step.spans.empty()) {
     stage(step, false);
-    begin_staged();
+    launch_staged();
   }
-  is_under_way_ = true;
+  is_running_ = true;
 }
 
 void ModelRunner::prepare(const Step& next) {
-  require(is_under_way_ && is_decode(next) && next.orders.empty(),
-          "runner: a decode step is prepared beside the one that draws its tokens");
+  require(is_running_ && is_decode(next) && next.orders.empty(),
+          "runner: a decode step is prepared while the one that samples its tokens runs");
   stage(next, true);
   is_prepared_ = true;
 }
 
 void ModelRunner::launch_prepared() {
-  require(!is_under_way_ && std::exchange(is_prepared_, false), "runner: a step was prepared");
-  begin_staged();
-  is_under_way_ = true;
+  require(!is_running_ && std::exchange(is_prepared_, false), "runner: a step was prepared");
+  launch_staged();
+  is_running_ = true;
 }
 
-/// The answers are on their way as soon as they are there.
-void ModelRunner::begin_staged() {
+/// The answers are downloaded as soon as they are there.
+void ModelRunner::launch_staged() {
   keeps_logits_ = keeps_next_logits_;
   launched_ = graphs_.launch();
   if (!launched_.logits.empty()) sampler_->ask(launched_.tokens);
 }
 
 StepResult ModelRunner::wait() {
-  require(std::exchange(is_under_way_, false), "runner: a step is under way");
+  require(std::exchange(is_running_, false), "runner: a step is running");
   StepResult result;
   if (launched_.logits.empty()) {
     kernels::wait(queue_);
@@ -243,12 +243,12 @@ StepResult ModelRunner::wait() {
 }
 
 void ModelRunner::read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) {
-  require(!is_under_way_, "runner: memory is read between steps");
+  require(!is_running_, "runner: memory is read between steps");
   store_.read(view, unit, bytes);
 }
 
 void ModelRunner::write(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) {
-  require(!is_under_way_, "runner: memory is written between steps");
+  require(!is_running_, "runner: memory is written between steps");
   store_.write(view, unit, bytes);
 }
 
@@ -301,7 +301,7 @@ std::vector<float> ModelRunner::download(const Tensor& logits, std::size_t rows)
 }
 
 SampledToken ModelRunner::draw(std::span<const float> logits, const hyb::SampleRow& row) {
-  require(!is_under_way_, "runner: draws come between steps");
+  require(!is_running_, "runner: draws are between steps");
   require(count_of(logits) == options_.vocab_used, "runner: a logit per id that may be drawn");
   kernels::upload(queue_, drawn_logits_.data(), std::as_bytes(logits));
   sample_params_.clear();

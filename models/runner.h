@@ -18,15 +18,15 @@ struct RunnerOptions {
   std::int32_t step_rows;                   ///< most sequences, and most sampled rows, of a step
   std::int32_t positions_max;               ///< most tokens of a sequence
   std::int32_t vocab_used;                  ///< ids from here on are padding and never sampled
-  kernels::SuperblockMapOptions mapping{};  ///< how memory follows the owners of superblocks
+  kernels::SuperblockMapOptions mapping{};  ///< how superblocks are backed by memory
   GraphOptions graphs{};                    ///< on a card
 };
 
-/// core's Runner on a real model: stages a step's tables, walks the plan, samples. On a card steps
-/// run beside the host, and decode steps draw inside of their graph.
+/// core's Runner on a real model: stages a step's tables, runs the plan, samples. On a card steps
+/// run asynchronously, and decode steps sample inside their graph.
 class ModelRunner : public Runner {
  public:
-  /// All but the options outlive the runner. Throws Error(memory) when the machine has not so much.
+  /// All but the options outlive the runner. Throws Error(memory) when there is not enough memory.
   /// `superblocks`: as Store's.
   ModelRunner(kernels::Queue& queue, const Plan& plan, const Weights& weights,
               const Geometry& geometry, const RunnerOptions& options,
@@ -46,22 +46,22 @@ class ModelRunner : public Runner {
   void read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) override;
   void write(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) override;
 
-  /// From the next step on; what was recorded under other options is forgotten.
+  /// From the next step on; a change drops what was recorded.
   void choose_graphs(const GraphOptions& options) { graphs_.choose(options); }
 
   void give_way() override { graphs_.drop(); }
   std::string holdings() const override;
 
-  /// CUDA graphs that were recorded so far.
+  /// CUDA graphs recorded so far.
   std::int32_t graphs_recorded() const { return graphs_.recorded(); }
-  /// Steps that were one call of a recorded graph.
+  /// Steps replayed from one.
   std::int64_t graphs_replayed() const { return graphs_.replayed(); }
 
-  /// Pools, and everything else the runner holds.
+  /// Of the pools, and of everything else the runner owns.
   std::size_t pool_bytes() const { return store_.bytes(); }
   std::size_t workspace_bytes() const;
 
-  /// Pinned memory of the machine, through which a card's tables and answers go.
+  /// Pinned host memory, through which a card's tables and answers go.
   static std::size_t pinned_bytes(kernels::Device device, const Geometry& geometry,
                                   const RunnerOptions& options);
 
@@ -77,7 +77,7 @@ class ModelRunner : public Runner {
   std::vector<SampledToken> draw_rows(const kernels::Tensor& logits);
   std::vector<float> download(const kernels::Tensor& logits, std::size_t rows);
   void stage(const Step& step, bool is_next);
-  void begin_staged();
+  void launch_staged();
 
   kernels::Queue& queue_;
   const Plan& plan_;
@@ -93,10 +93,10 @@ class ModelRunner : public Runner {
   std::vector<kernels::SampleRow> sample_params_;
   std::vector<std::vector<kernels::LogitBias>> biases_;
   std::vector<kernels::SampledToken> sampled_;
-  // Of the step under way, if there is one.
+  // Of the step that is running, if there is one.
   StepGraphs::Launched launched_;
-  bool is_under_way_ = false, keeps_logits_ = false;
-  bool keeps_next_logits_ = false;  ///< what is staged does
+  bool is_running_ = false, keeps_logits_ = false;
+  bool keeps_next_logits_ = false;  ///< of the step that is staged
   bool is_prepared_ = false;
 };
 

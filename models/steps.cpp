@@ -31,7 +31,7 @@ Writes writes_of(const Step& step) {
 
 void check_link(const Span& before, const Span& span) {
   require(span.position == before.position + std::ssize(before.tokens),
-          "runner: a chained span has the position behind the one before");
+          "runner: a chained span has the position after the one before");
   require(std::ranges::equal(span.tables, before.tables),
           "runner: chained spans have the same page tables");
 }
@@ -57,7 +57,7 @@ void check_chains(const Step& step) {
         std::ranges::lower_bound(writes, index(span.read_slot), {}, &Writes::value_type::first);
     if (write == writes.end() || write->first != index(span.read_slot)) continue;
     require(write->second == i || write->second + 1 == i,
-            "runner: a span reads what another writes only where it goes on there");
+            "runner: a span reads what another writes only where it continues it");
     if (write->second != i) check_link(step.spans[i - 1], span);
   }
 }
@@ -78,7 +78,7 @@ std::int64_t samples_of(const Step& step) {
 
 std::int32_t to_i32(std::int64_t value) { return static_cast<std::int32_t>(value); }
 
-/// Numbers behind each other; what is not written reads as `rest`.
+/// Writes numbers one after the other; what is not written reads as `rest`.
 class Writer {
  public:
   Writer(std::span<std::int32_t> to, std::int32_t rest) : next_(to.data()) {
@@ -100,7 +100,7 @@ bool is_decode(const Step& step) {
 }
 
 std::size_t StepStaging::bytes(const Limits& limits) {
-  // Every take is rounded up to 64 bytes: 7 of them, and one per group.
+  // Every table is rounded up to 64 bytes: 7 of them, and one per group.
   const std::int64_t numbers = 2 * limits.tokens + 4 * limits.spans + 1 + limits.rows +
                                limits.groups * (limits.spans + 1 + limits.spans * limits.pages) +
                                16 * (8 + limits.groups);
@@ -136,37 +136,37 @@ void StepStaging::stage_tokens(const Step& step, std::int64_t tokens) {
 }
 
 void StepStaging::stage_spans(const Step& step, std::int64_t spans, std::int64_t samples) {
-  const StagedTables::Table begins = room_->take(spans + 1), positions = room_->take(spans),
+  const StagedTables::Table starts = room_->take(spans + 1), positions = room_->take(spans),
                             reads = room_->take(spans), writes = room_->take(spans),
                             rows = room_->take(samples);
-  Writer begin(begins.host, to_i32(tokens_of(step))), position(positions.host, 0),
+  Writer start(starts.host, to_i32(tokens_of(step))), position(positions.host, 0),
       read(reads.host, -1), write(writes.host, -1), row(rows.host, 0);
   std::int32_t first = 0;
   for (const Span& span : step.spans) {
-    begin.write(first);
+    start.write(first);
     position.write(span.position);
     read.write(index(span.read_slot));
     write.write(index(span.write_slot));
     for (const hyb::SampleRow& sample : span.samples) row.write(first + sample.token);
     first += to_i32(std::ssize(span.tokens));
   }
-  staged_.tables.span_begin = begins.device;
+  staged_.tables.span_begin = starts.device;
   staged_.tables.position = positions.device;
   staged_.tables.read_slot = reads.device;
   staged_.tables.write_slot = writes.device;
   staged_.sample_rows = rows.device;
 }
 
-/// The pages stand last: their number changes from step to step, and their address must not.
+/// The pages come last: their number changes from step to step, and their address must not.
 void StepStaging::stage_pages(const Step& step, std::int64_t spans) {
   std::int64_t pages = 0;
   page_begin_.clear();
   for (std::int64_t group = 0; group < groups_; ++group) {
     const StagedTables::Table table = room_->take(spans + 1);
     page_begin_.push_back(table.device);
-    Writer begin(table.host, 0);
+    Writer start(table.host, 0);
     for (const Span& span : step.spans) {
-      begin.write(to_i32(pages));
+      start.write(to_i32(pages));
       pages += std::ssize(span.tables[static_cast<std::size_t>(group)]);
     }
     std::fill(table.host.begin() + std::ssize(step.spans), table.host.end(), to_i32(pages));
@@ -184,7 +184,7 @@ void StepStaging::stage_pages(const Step& step, std::int64_t spans) {
 
 namespace {
 
-/// Shapes that are remembered: all decode sizes up to 256 rows, and as many mixed ones.
+/// Shapes that are kept: all decode sizes up to 256 rows, and as many mixed ones.
 constexpr std::size_t entries_max = 64;
 
 std::int64_t size_of_table(const kernels::Tensor& table) {
@@ -206,7 +206,7 @@ StepGraphs::StepGraphs(kernels::Queue& queue, Decoder& decoder, StepStaging& sta
 
 void StepGraphs::choose(const GraphOptions& options) {
   if (options == options_) return;
-  kernels::wait(queue_);  // a recording may still be under way
+  kernels::wait(queue_);  // a recording may still be running
   entries_.clear();
   options_ = options;
 }
@@ -225,16 +225,17 @@ kernels::Tensor StepGraphs::run(const Step& step) {
 
 void StepGraphs::stage(const Step& step, std::span<const kernels::SampleRow> rows,
                        bool keeps_tokens) {
-  // Padded whether recorded or not: the routes of products go by the number of rows.
-  decodes_ = is_decode(step);
-  require(decodes_ || !keeps_tokens, "graphs: only a decode step's tokens may be there already");
-  const std::int64_t padded = decodes_ ? padded_rows(std::ssize(step.spans), rows_max_) : 0;
+  // Padded whether recorded or not: the number of rows decides the routes of products.
+  is_decode_ = is_decode(step);
+  require(is_decode_ || !keeps_tokens,
+          "graphs: only a decode step's tokens may be on the card already");
+  const std::int64_t padded = is_decode_ ? padded_rows(std::ssize(step.spans), rows_max_) : 0;
   staged_ = staging_.stage(step, padded, keeps_tokens);
   if (!rows.empty()) sampler_->stage(rows, size_of_table(staged_.sample_rows), vocab_used_);
 }
 
 StepGraphs::Launched StepGraphs::launch() {
-  if (!(decodes_ ? options_.decode : options_.mixed)) return run_staged();
+  if (!(is_decode_ ? options_.decode : options_.mixed)) return run_staged();
   Entry& entry = entry_of({.tokens = staged_.tables.tokens.dim(0),
                            .spans = staged_.tables.position.dim(0),
                            .samples = size_of_table(staged_.sample_rows),
@@ -247,14 +248,14 @@ StepGraphs::Launched StepGraphs::launch() {
     entry.recording->replay();
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::memory) throw;
-    drop();  // nothing of it was begun
+    drop();  // none of it was started
     return run_staged();
   }
   ++replayed_;
   return entry.launched;
 }
 
-/// The tokens drawn stand where the next decode step of the same sequences reads its own.
+/// The sampled tokens are written where the next decode step of the same sequences reads its own.
 StepGraphs::Launched StepGraphs::run_staged() {
   const kernels::Tensor logits = decoder_.run(staged_.tables, staged_.sample_rows);
   if (logits.empty()) return {};
@@ -263,13 +264,13 @@ StepGraphs::Launched StepGraphs::run_staged() {
   return {.logits = logits, .tokens = tokens};
 }
 
-/// The shape's entry; a new one takes the place of the one that was not used for longest.
+/// The shape's entry; a new one replaces the least recently used.
 StepGraphs::Entry& StepGraphs::entry_of(const Shape& shape) {
   const auto found = std::ranges::find(entries_, shape, &Entry::shape);
   if (found != entries_.end()) return *found;
   Entry entry{.shape = shape, .last_use = 0, .recording = nullptr, .launched = {}};
   if (entries_.size() < entries_max) return entries_.emplace_back(std::move(entry));
-  kernels::wait(queue_);  // its work may still be under way
+  kernels::wait(queue_);  // its work may still be running
   Entry& oldest = *std::ranges::min_element(entries_, {}, &Entry::last_use);
   oldest = std::move(entry);
   return oldest;
@@ -280,8 +281,8 @@ void StepGraphs::drop() {
   for (Entry& entry : entries_) entry.recording.reset();
 }
 
-/// At a shape's second step: the first loads what a recording may not load, and shapes that come
-/// once are not worth one.
+/// Called at a shape's second step: the first loads what a recording may not load, and shapes that
+/// never recur are not worth one.
 void StepGraphs::record(Entry& entry) {
   const auto attempt = [&] {
     entry.recording = kernels::record(queue_, [&] { entry.launched = run_staged(); });

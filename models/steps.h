@@ -14,15 +14,15 @@
 
 namespace hyb::models {
 
-/// Whether a span goes on where the one in front of it in the step ends. Such spans are a chain:
-/// one sequence, cut where its recurrent state is wanted. Where there are no slots, its page tables
-/// tell.
+/// Whether a span continues the previous one of the step. Such spans are a chain: one sequence, cut
+/// where its recurrent state is needed. Spans of one chain share slots, or without slots page
+/// tables.
 bool goes_on(const Span& before, const Span& span);
 bool has_chain(const Step& step);
 
-/// The rules that a step of a model with recurrent state keeps: spans write different slots, and
-/// one reads what another writes only where it goes on there, with the next position and the same
-/// page tables. A broken one is a bug of the caller.
+/// The rules for a step of a model with recurrent state: spans write different slots, and one reads
+/// what another writes only where it continues it, with the next position and the same page tables.
+/// A violation is a bug of the caller.
 void check_chains(const Step& step);
 
 /// Turns core's steps into the tables that a decoder reads.
@@ -38,17 +38,16 @@ class StepStaging {
 
   struct Staged {
     StepTables tables;
-    kernels::Tensor sample_rows;  ///< [rows] tokens whose logits are wanted; empty for none
+    kernels::Tensor sample_rows;  ///< [rows] tokens whose logits are needed; empty for none
   };
 
-  /// The queue outlives it. Throws Error(memory) when there is not so much.
+  /// The queue outlives it. Throws Error(memory) when there is not enough memory.
   StepStaging(kernels::Queue& queue, const Limits& limits);
 
-  /// The tables of a step within the limits, valid until the next call. With `rows`, as many spans
-  /// and sampled rows as that: every span of the step has one token, which is sampled, and what
-  /// stands behind them has neither slots nor pages. `keeps_tokens`: on a card what stands in the
-  /// table of tokens stays there; the step's are not looked at. That table always stands at the
-  /// same place.
+  /// The tables of a step within the limits, valid until the next call. With `rows`, padded to that
+  /// many spans and sampled rows: every span of the step has one token, which is sampled, and the
+  /// padding has neither slots nor pages. `keeps_tokens`: the table of tokens on the card keeps its
+  /// contents; those of the step are not read. That table always has the same address.
   Staged stage(const Step& step, std::int64_t rows = 0, bool keeps_tokens = false);
 
   static std::size_t bytes(const Limits& limits);
@@ -64,24 +63,24 @@ class StepStaging {
   Staged staged_;
 };
 
-/// Whether every span has one token, wants its logits and is in no chain: what a decode step is.
+/// Whether every span has one token, which is sampled, and is in no chain.
 bool is_decode(const Step& step);
 
-/// Which steps a card does again from recordings (CUDA graphs). The answers are the same.
+/// Which steps a card replays from recordings (CUDA graphs). The answers are the same.
 struct GraphOptions {
   bool decode = true;  ///< steps of one token per sequence
-  bool mixed = true;   ///< steps with more tokens, whose shapes come again
+  bool mixed = true;   ///< steps with more tokens, whose shapes recur
 
   bool operator==(const GraphOptions&) const = default;
 };
 
-/// Runs steps through a decoder. On a card it draws the tokens of the sampled rows, too; decode
-/// steps are padded to so many rows that few sizes are left, and a step whose shape came before is
-/// replayed from its recording: one call instead of hundreds.
+/// Runs steps through a decoder. On a card it samples as well; decode steps are padded to one of a
+/// few numbers of rows, and a step of a known shape is replayed from its recording: one call
+/// instead of hundreds.
 class StepGraphs {
  public:
   /// All but the options outlive it. `rows_max`: most sequences of a step; ids from `vocab_used` on
-  /// are never drawn; `sampler` is null on the CPU.
+  /// are never sampled; `sampler` is null on the CPU.
   StepGraphs(kernels::Queue& queue, Decoder& decoder, StepStaging& staging,
              kernels::DeviceSampler* sampler, std::int64_t rows_max, std::int32_t vocab_used,
              const GraphOptions& options);
@@ -90,36 +89,36 @@ class StepGraphs {
   /// them.
   kernels::Tensor run(const Step& step);
 
-  /// From the next step on. Other options forget what was recorded.
+  /// From the next step on. A change drops what was recorded.
   void choose(const GraphOptions& options);
 
-  /// On a card, where the step before may still be running: brings the tables of this one there.
-  /// `rows` are its sampled rows. `keeps_tokens`: it is a decode step, and its tokens are those
-  /// that the step before draws.
+  /// Uploads the tables of a step to the card, where the previous one may still be running. `rows`
+  /// are its sampled rows. `keeps_tokens`: it is a decode step, and its tokens are those that the
+  /// previous step samples.
   void stage(const Step& step, std::span<const kernels::SampleRow> rows, bool keeps_tokens);
 
   struct Launched {
-    kernels::Tensor logits;  ///< as run()'s; behind them there may be rows of no meaning
+    kernels::Tensor logits;  ///< as run()'s, followed by rows of padding
     kernels::Tensor tokens;  ///< as DeviceSampler::draw leaves them, on the card, one per row
   };
-  /// Begins the step that was staged last; may be called once. Empty where nothing is sampled.
+  /// Starts the step that was staged last; may be called once. Empty where nothing is sampled.
   Launched launch();
 
-  /// Gives back what recordings take of the card, once their work is done; shapes that come again
-  /// are recorded anew.
+  /// Frees the card's memory of all recordings, once their work is done; shapes that recur are
+  /// recorded again.
   void drop();
 
-  /// Recordings that were made so far.
+  /// Recordings made so far.
   std::int32_t recorded() const { return recorded_; }
   /// Steps that were replayed from one.
   std::int64_t replayed() const { return replayed_; }
 
-  /// The rows that a decode step of so many is padded to: 1, 2, 4, 8, then multiples of 8.
+  /// The number of rows that a decode step is padded to: 1, 2, 4, 8, then multiples of 8.
   static std::int64_t padded_rows(std::int64_t rows, std::int64_t rows_max);
 
  private:
-  /// What a recording depends on: sizes, what the walker does with them, and where the tables lie
-  /// whose sizes change.
+  /// What a recording depends on: sizes, what the decoder does with them, and the address of the
+  /// table whose size changes.
   struct Shape {
     std::int64_t tokens, spans, samples;
     bool single_tokens;
@@ -145,7 +144,7 @@ class StepGraphs {
   std::int32_t vocab_used_;
   GraphOptions options_;
   StepStaging::Staged staged_;
-  bool decodes_ = false;  ///< what is staged does
+  bool is_decode_ = false;  ///< what is staged
   std::vector<Entry> entries_;
   std::uint64_t uses_ = 0;
   std::int32_t recorded_ = 0;

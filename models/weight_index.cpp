@@ -54,8 +54,8 @@ class WeightLister : public WeightVisitor {
 
   std::vector<RequiredWeight> take() { return std::move(weights_); }
 
-  /// The layout that is stored; where the files don't say, the one that the family names, of both
-  /// the first.
+  /// The layout that is stored; where the files don't say, the one that the family names (of two
+  /// the first).
   bool is_fused(std::string_view fused, std::string_view piece, std::int32_t expert) override {
     if (!is_named(fused) || !is_named(piece)) return is_named(fused);
     if (files_ != nullptr) {
@@ -238,7 +238,7 @@ CheckedWeight check(RequiredWeight weight, const TensorFiles& files) {
   return checked;
 }
 
-/// A tensor that the plan doesn't ask for.
+/// A tensor that the plan does not need.
 CheckedTensor check_other(const Plan& plan, const Family& family, const TensorInfo& stored) {
   if (is_known_unused(plan, family, stored.name)) return {TensorVerdict::unused, &stored};
   const std::string_view role = role_of(family, stored.name);

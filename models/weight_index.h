@@ -43,24 +43,24 @@ std::string_view role_of(const Family& family, std::string_view name);
 /// Number of parameters; a tied head counts once.
 std::int64_t parameters(const std::vector<RequiredWeight>& weights);
 
-/// Whether hyb knows what a tensor is and leaves it: draft layers, vision, the copy of a tied head,
-/// scales of quantised activations (weights are dequantised, activations stay bf16).
+/// Whether a tensor is known and ignored: draft layers, vision, the copy of a tied head, scales of
+/// quantised activations (weights are dequantised, activations stay bf16).
 bool is_known_unused(const Plan& plan, const Family& family, std::string_view name);
 
 /// The scales of a weight that is stored as F8_E4M3.
 struct StoredScales {
   std::string name;                      ///< of their tensor
-  std::int64_t row_block, column_block;  ///< of a matrix; each expert's begins with a new block
-  std::int64_t per_expert;               ///< how many
+  std::int64_t row_block, column_block;  ///< of a matrix; each expert starts a new block
+  std::int64_t per_expert;               ///< their number
 };
 
-/// How scales lie, by the shapes of both; none: they are not this weight's.
+/// The layout of scales, by the shapes of both; none: they are not this weight's.
 std::optional<StoredScales> scales_layout(const TensorInfo& scales, const TensorInfo& weight);
 
-/// unused: known, and of no use to hyb; extra: not known.
+/// unused: known, but not used by hyb; extra: unknown.
 enum class TensorVerdict : std::uint8_t { right, missing, wrong, unused, extra };
 
-/// A tensor held against a plan.
+/// A tensor compared with a plan.
 struct CheckedTensor {
   TensorVerdict verdict;
   const TensorInfo* stored;  ///< in the files; nullptr: missing
@@ -74,8 +74,8 @@ struct CheckedWeight {
   std::optional<StoredScales> scales = {};         ///< where that is right
 };
 
-/// What decides whether a model can be loaded, for the loader and for all who tell before. The
-/// files outlive it.
+/// Decides whether a model can be loaded, for the loader and for reports before it. The files
+/// outlive it.
 struct WeightCheck {
   std::vector<CheckedWeight> weights;  ///< of the plan, in its order
   std::vector<CheckedTensor> others;   ///< what else is in the files
@@ -83,9 +83,9 @@ struct WeightCheck {
 
 /// Right is a weight of the plan's shape in BF16, F16 or F32; a matrix in F8_E4M3, too, with scales
 /// in P_scale ([], [1]: of all; [out], [out, 1]: of rows) or P_scale_inv (of blocks of 128 x 128),
-/// P being the weight's name. Experts in one tensor have theirs behind a first dimension. Wrong is
-/// also what the family would name so, had the plan a place for it. Throws Error(model) as
-/// required_weights does.
+/// P being the weight's name. Scales of experts in one tensor have the expert as first dimension. A
+/// tensor whose name is one of the family's, but which the plan does not need, is wrong as well.
+/// Throws Error(model) as required_weights does.
 WeightCheck check_weights(const Plan& plan, const Family& family, const TensorFiles& files);
 
 /// The plan's parameters that the files have as F8_E4M3. Throws as required_weights does.
@@ -100,17 +100,17 @@ class WeightIndex {
 
   bool has(const WeightKey& key) const { return names_.contains(key); }
 
-  /// The name in the files of a weight which is there.
+  /// The name in the files of a weight that is there.
   const std::string& name(const WeightKey& key) const;
 
-  /// The bytes of a weight which is there; files.map() was called before.
+  /// The bytes of a weight that is there; files.map() was called before.
   TensorView view(const WeightKey& key) const { return files_->view(name(key)); }
 
-  /// Of a weight which is there; nullptr: it has none.
+  /// Of a weight that is there; nullptr: it has none.
   const StoredScales* scales(const WeightKey& key) const;
   TensorView scales_view(const StoredScales& scales) const { return files_->view(scales.name); }
 
-  /// Gives back the physical pages of a weight that was packed elsewhere.
+  /// Releases the physical pages of a weight that was packed.
   void drop(const WeightKey& key) const { files_->drop(name(key)); }
 
   /// Tensors in the files that neither the plan nor the family knows.

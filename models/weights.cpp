@@ -88,7 +88,7 @@ std::vector<float> RandomWeights::vector(const WeightKey& key, std::int64_t coun
 
 namespace {
 
-/// What a matrix of a packing is made: its type, and how it is quantised.
+/// The type of a packed matrix, and how it is quantised.
 struct PackedAs {
   DType dtype;
   kernels::Quantize quantize;
@@ -108,7 +108,7 @@ PackedAs packed_as(Packing packing, const LoadOptions& options) {
   return {options.activation, kernels::Quantize::none};
 }
 
-/// Reads what it is shown, packs it, and gives the memory of the source back.
+/// Reads what it is shown, packs it, and releases the memory of the source.
 class WeightLoader : public WeightVisitor {
   /// What `make` makes; once more where it found no memory and some was freed.
   template <typename Make>
@@ -142,7 +142,7 @@ class WeightLoader : public WeightVisitor {
     return packed;
   }
 
-  /// Puts what the weights own besides their matrices into them.
+  /// Moves the buffers of small tensors to the weights, and their byte count.
   void finish(Weights& weights) {
     weights.vectors = std::move(vectors_);
     weights.packed_bytes = packed_bytes_;
@@ -245,7 +245,7 @@ class ByteCounter : public WeightVisitor {
   std::size_t packed_bytes_ = 0, vector_bytes_ = 0;
 };
 
-/// How much less the published F8_E4M3 takes than what was counted for it.
+/// How many bytes less published F8_E4M3 takes than was counted for it.
 std::size_t fp8_savings(const LoadOptions& options) {
   constexpr double fp8_bytes = 1 + 4.0 / 128;  // with a scale for 128 columns
   if (options.activation != DType::bf16 || options.quantize == kernels::Quantize::q4) return 0;

@@ -19,13 +19,12 @@
 
 namespace hyb::models {
 
-/// Where the numbers of a model come from: its files, or a generator.
+/// The source of a model's numbers: its files, or a generator.
 class WeightProvider {
  public:
   virtual ~WeightProvider() = default;
 
-  /// Whether a weight that is stored in one of several layouts is there in this
-  /// one.
+  /// Whether a weight with several layouts is stored in this one.
   virtual bool has(const WeightKey& key) const = 0;
 
   /// The bytes of [experts, rows, columns], valid until release(key).
@@ -35,7 +34,7 @@ class WeightProvider {
   /// `count` numbers as f32.
   virtual std::vector<float> vector(const WeightKey& key, std::int64_t count) = 0;
 
-  /// The bytes handed out for the key were copied: their memory may go.
+  /// The bytes of the key were copied: their memory may be released.
   virtual void release(const WeightKey& key) = 0;
 };
 
@@ -54,16 +53,15 @@ class FileWeights : public WeightProvider {
   const WeightIndex& index_;
 };
 
-/// Synthetic bf16 weights from a seed, for speed measurements without a
-/// download. Matrices are uniform with variance 1/columns; norms are near 1;
-/// decay and time step lie where trained models have them. Activations neither
-/// explode nor vanish, answers mean nothing. Matrices are made where they are
-/// packed: plain ones on the card itself.
+/// Synthetic bf16 weights from a seed, for speed measurements without a download. Matrices are
+/// uniform with variance 1/columns; norms are near 1; decay and time step lie where trained models
+/// have them. Activations neither explode nor vanish; answers mean nothing. Matrices are made where
+/// they are packed: plain ones on the card itself.
 class RandomWeights : public WeightProvider {
  public:
   explicit RandomWeights(std::uint64_t seed) : seed_(seed) {}
 
-  /// Every matrix comes in any layout.
+  /// Every matrix is there in any layout.
   bool has(const WeightKey&) const override { return true; }
   kernels::WeightSource matrix(const WeightKey& key, std::int64_t experts, std::int64_t rows,
                                std::int64_t columns) override;
@@ -83,8 +81,8 @@ struct LayerWeights {
   std::vector<BlockWeights> blocks;  ///< as Layer::blocks
 };
 
-/// All weights of a model, packed for the routes of the queue. Small tensors
-/// are f32 views into `vectors`; an absent one is empty. Move-only.
+/// All weights of a model, packed for the routes of the queue. Small tensors are f32 views into
+/// `vectors`; an absent one is empty. Move-only.
 struct Weights {
   kernels::Weight embed;
   std::optional<kernels::Weight> head;  ///< none: tied, the embedding serves
@@ -93,32 +91,29 @@ struct Weights {
   std::vector<kernels::Buffer> vectors;  ///< of the small tensors, on the queue's device
   std::size_t packed_bytes = 0;          ///< what packing copied, padding included
 
-  /// All that they hold of the queue's device.
+  /// All memory that they take of the queue's device.
   std::size_t bytes() const;
 
   const kernels::Weight& output() const { return head ? *head : embed; }
 };
 
-/// Shows a visitor every weight of a plan, layer after layer; what it hands
-/// out.
+/// Shows a visitor every weight of a plan, layer after layer; what it hands out.
 Weights visit_weights(const Plan& plan, WeightVisitor& visitor);
 
-/// Called when the device has no memory left for a weight: frees some, and the
-/// weight is tried once more. False: there is nothing to free.
+/// Called when the device has no memory left for a weight: frees some, and the weight is tried once
+/// more. False: there is nothing to free.
 using MakeRoom = std::function<bool()>;
 
-/// Reads every weight the plan needs, packs it, and gives the source pages back
-/// one by one. Throws Error(memory), with the numbers, where the device has too
-/// little.
+/// Reads every weight the plan needs, packs it, and releases the source pages one by one. Throws
+/// Error(memory), with the numbers, where the device has too little.
 Weights load_weights(kernels::Queue& queue, const Plan& plan, WeightProvider& provider,
                      const LoadOptions& options, const MakeRoom& make_room = {});
 
 /// Bytes of the small tensors of a plan.
 std::size_t vector_bytes(const Plan& plan);
 
-/// What the matrices that load_weights makes will hold, from the plan alone.
-/// With fp8_parameters it is an estimate, but for the padding of panels and
-/// what stacks of FP8 and other types lose.
+/// Bytes of the matrices that load_weights makes, from the plan alone. With fp8_parameters it is an
+/// estimate, but for the padding of panels and what stacks of FP8 and other types lose.
 std::size_t packed_bytes(const Plan& plan, kernels::Device device, const LoadOptions& options);
 
 }  // namespace hyb::models

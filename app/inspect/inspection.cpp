@@ -37,13 +37,13 @@ std::vector<PartGroup> part_groups(const models::Plan& plan) {
 
 std::string runs_text(const std::vector<std::int32_t>& numbers) {
   std::string text;
-  for (std::size_t begin = 0; begin < numbers.size();) {
-    std::size_t end = begin + 1;
+  for (std::size_t start = 0; start < numbers.size();) {
+    std::size_t end = start + 1;
     while (end < numbers.size() && numbers[end] == numbers[end - 1] + 1) ++end;
     if (!text.empty()) text += ", ";
-    text += std::to_string(numbers[begin]);
-    if (end - begin > 1) text += fmt::format("-{}", numbers[end - 1]);
-    begin = end;
+    text += std::to_string(numbers[start]);
+    if (end - start > 1) text += fmt::format("-{}", numbers[end - 1]);
+    start = end;
   }
   return text;
 }
@@ -128,9 +128,9 @@ TensorCheck required_tensors(const ModelOutline& outline) {
 
 namespace {
 
-/// Looks at a text of the model; what is wrong with it is told, not thrown.
+/// What `look` says of a text of the model; an error becomes the answer.
 template <typename Look>
-std::string told(bool& is_usable, Look&& look) {
+std::string answer_of(bool& is_usable, Look&& look) {
   try {
     std::string text = look();
     is_usable = text != "none";
@@ -236,9 +236,10 @@ Inspection inspect(const ModelSource& source, const ModelOptions& options) {
           .bytes;
   if (source.has_tensors()) all.tensors = check_tensors(outline, source.tensors());
   std::optional<Tokenizer> tokenizer;
-  all.tokenizer = told(all.has_tokenizer, [&] { return look_at_tokenizer(source, tokenizer); });
-  all.chat_template =
-      told(all.has_chat_template, [&] { return look_at_template(source, tokenizer, all.traits); });
+  all.tokenizer =
+      answer_of(all.has_tokenizer, [&] { return look_at_tokenizer(source, tokenizer); });
+  all.chat_template = answer_of(all.has_chat_template,
+                                [&] { return look_at_template(source, tokenizer, all.traits); });
   return all;
 }
 

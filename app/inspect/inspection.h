@@ -16,10 +16,9 @@
 
 namespace hyb::app {
 
-/// Layers that have a part of the same kind and size, and how to say what it is.
+/// Layers that have a part of the same kind and size.
 struct PartGroup {
-  std::string kind;  ///< "attention", "ssd", "delta", "mlp", "moe"
-  std::string text;  ///< "12 heads x 128, 4 kv heads"
+  std::string kind, text;  ///< as models::PartText
   std::vector<std::int32_t> layers;
 };
 
@@ -34,20 +33,20 @@ Json layer_counts(const models::Plan& plan);
 
 using models::TensorVerdict;
 
-/// "ok", "missing", "wrong", "unused" (known, and of no use to hyb), "extra" (not known).
+/// "ok", "missing", "wrong", "unused" (known, but not used by hyb), "extra" (unknown).
 const char* name_of(TensorVerdict verdict);
 
-/// A tensor that the plan asks for, or that is in the files, or both.
+/// A tensor that the plan needs, or that is in the files, or both.
 struct TensorRow {
   std::string name;
   std::string dtype;                ///< "BF16"; "" when it is missing
-  std::vector<std::int64_t> shape;  ///< in the files; as asked for when it is missing
+  std::vector<std::int64_t> shape;  ///< in the files; what the plan needs when it is missing
   TensorVerdict verdict;
   std::string note;  ///< what is wrong
 };
 
-/// The tensors of a model folder held against its plan; nothing is thrown for what is wrong, so
-/// that all of it can be shown.
+/// The tensors of a model folder compared with its plan; faults are entries, not exceptions, so
+/// that all of them can be shown.
 struct TensorCheck {
   std::vector<TensorRow> rows;                 ///< in the order of the plan, then all others
   std::map<std::string, std::int64_t> dtypes;  ///< of what is in the files: how many of each
@@ -64,13 +63,13 @@ struct TensorCheck {
 
 TensorCheck check_tensors(const ModelOutline& outline, const TensorFiles& files);
 
-/// The rows that a plan asks for, all of them missing: what a folder without weights lacks.
+/// The tensors that a plan needs, all of them missing: those of a folder without weights.
 TensorCheck required_tensors(const ModelOutline& outline);
 
 /// "[12, 4]".
 std::string shape_text(const std::vector<std::int64_t>& shape);
 
-/// All that `hyb inspect` says of a model. Reads headers and texts, no weights.
+/// All that `hyb inspect` reports. Reads headers and texts, no weights.
 struct Inspection {
   std::string name;
   ModelOutline outline;

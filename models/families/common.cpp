@@ -21,18 +21,19 @@ constexpr std::int64_t width_max = dimension_range.high;
 
 void demand_width(const Config& config, std::string_view what, std::int64_t width) {
   if (width > width_max) {
-    config.fail(what, fmt::format("come to {} channels, at most {} make sense", width, width_max));
+    config.fail(what,
+                fmt::format("are {} channels together, at most {} make sense", width, width_max));
   }
 }
 
-/// What the ops take; told here, before a weight is read.
+/// The limits of the ops, checked before a weight is read.
 void demand_at_most(const Config& config, std::string_view what, std::int64_t value,
                     std::int64_t most) {
   if (value <= most) return;
   config.fail(what, fmt::format("is {}, at most {} is supported", value, most));
 }
 
-/// Of transformers 5: a layer's index -> other values of any keys.
+/// A key of transformers 5: index of a layer -> other values of any keys.
 void refuse_layer_values(const Config& config) {
   constexpr const char* key = "per_layer_config";
   if (!config.has(key)) return;
@@ -160,7 +161,7 @@ Attention read_attention(const Config& config, std::int32_t head_dim) {
 Rope read_rope(const Config& config, std::int32_t head_dim, double partial_fallback,
                double theta_fallback) {
   if (config.has("rope_scaling") && config.has("rope_parameters")) {
-    config.fail("rope_scaling", "stands beside rope_parameters; keep the one that is meant");
+    config.fail("rope_scaling", "is there as well as rope_parameters; keep one of them");
   }
   double theta = config.f("rope_theta", theta_fallback);
   double partial = config.f("partial_rotary_factor", partial_fallback);
@@ -173,7 +174,7 @@ Rope read_rope(const Config& config, std::int32_t head_dim, double partial_fallb
     }
     for (const char* layers : {"full_attention", "sliding_attention", "linear_attention"}) {
       if (rope->has(layers)) {
-        config.fail(key, "says another rope for every kind of layer, which is not supported");
+        config.fail(key, "has another rope for every kind of layer, which is not supported");
       }
     }
     theta = rope->f("rope_theta", theta);
@@ -186,8 +187,8 @@ Rope read_rope(const Config& config, std::int32_t head_dim, double partial_fallb
   const auto rotary_dim = static_cast<std::int32_t>(head_dim * partial);
   if (rotary_dim < 2 || rotary_dim % 2 != 0) {
     config.fail("partial_rotary_factor",
-                fmt::format("turns {} of {} dims of a head; it must be an even number", rotary_dim,
-                            head_dim));
+                fmt::format("rotates {} of {} dims of a head; it must be an even number",
+                            rotary_dim, head_dim));
   }
   return {.rotary_dim = rotary_dim, .theta = theta};
 }

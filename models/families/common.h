@@ -20,7 +20,7 @@ namespace hyb::models {
 
 enum class MixerKind : std::uint8_t { recurrent, attention };
 
-/// What every family spells alike: a plan without layers, factors and rope, its head tied where
+/// What all families spell alike: a plan without layers, factors and rope, its head tied where
 /// tie_word_embeddings says so. Refuses what no family reads: quantised weights (refuse_quantized)
 /// and layers with values of their own (`per_layer_config`).
 Plan read_plan(const Config& config, const Keys& norm_eps);
@@ -34,22 +34,22 @@ std::vector<MixerKind> mixer_kinds(const Config& config,
                                    std::initializer_list<std::string_view> recurrent = {
                                        "mamba", "mamba2", "linear_attention"});
 
-/// The same where a list of layers with attention stands under `key`; absent: none has.
+/// The same from a list of the layers with attention under `key`; absent: none has.
 std::vector<MixerKind> mixer_kinds_at(const Config& config, std::string_view key);
 
-/// Of every layer whether the list under `key` names it; absent: no layer.
+/// For every layer, whether the list under `key` names it; absent: no layer.
 std::vector<bool> layers_at(const Config& config, std::string_view key);
 
-/// The family's own spelling comes first: some files carry a second one that nobody reads. A number
-/// above 0.
+/// A number above 0. The family's own spelling comes first: some files have a second one that no
+/// engine reads.
 float read_norm_eps(const Config& config, const Keys& keys);
 
-/// What recurrent states are to be kept in: f32, where config.json says nothing, or bf16.
+/// The type of recurrent states: bf16 or f32; f32 where config.json says nothing.
 DType read_state_dtype(const Config& config, std::string_view key);
 
 /// Refuses quantised weights by the name of their method, but for F8_E4M3 as `fp8` (blocks of 128 x
 /// 128, or none), `modelopt` (FP8 for all or for some layers) and `compressed-tensors` (of tensors
-/// or channels) write it. How a weight is stored is told by the files alone.
+/// or channels) write it. How a weight is stored, the files alone decide.
 void refuse_quantized(const Config& config);
 
 /// Refuses a key whose value is not `supported`; absent is fine.
@@ -63,8 +63,8 @@ void demand_multiple(const Config& config, std::string_view key, std::int64_t va
 /// head_dim, or hidden_size / num_attention_heads where it is absent.
 std::int32_t read_head_dim(const Config& config);
 
-/// num_attention_heads and num_key_value_heads (absent: as many), q.k scaled by 1/sqrt(head_dim);
-/// no rope, no norms, no gate: those are the family's.
+/// num_attention_heads and num_key_value_heads (absent: the same number), q.k scaled by
+/// 1/sqrt(head_dim); no rope, no norms, no gate: those are the family's.
 Attention read_attention(const Config& config, std::int32_t head_dim);
 
 /// Reads rope_theta and partial_rotary_factor, at top level or in rope_parameters, and refuses
@@ -110,7 +110,7 @@ inline constexpr TensorName mamba_names[] = {
     {"ssd.out_proj", "model.layers.{}.mamba.out_proj.weight"},
 };
 
-/// One table of several, in that order: of two layouts the one that comes first is preferred.
+/// Several tables as one, in that order: of two layouts the first is preferred.
 template <std::size_t... N>
 constexpr std::array<TensorName, (N + ...)> joined(const TensorName (&... tables)[N]) {
   std::array<TensorName, (N + ...)> all{};

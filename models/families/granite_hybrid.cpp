@@ -1,5 +1,5 @@
 // Granite 4.0 H: Mamba-2 layers and a few attention layers without positions (or with rope), a
-// feed-forward in every layer, and a constant factor wherever one can stand.
+// feed-forward in every layer, and a constant factor wherever one is possible.
 #include <fmt/format.h>
 
 #include "core/io/file.h"
@@ -8,7 +8,7 @@
 namespace hyb::models {
 namespace {
 
-/// "rope" alone turns rope on; whatever else rope keys say, the others have no positions.
+/// Only "rope" has positions, whatever other rope keys say.
 bool uses_rope(const Config& c) {
   const std::string kind = c.s("position_embedding_type", "nope");
   if (kind != "rope" && kind != "nope") {
@@ -25,7 +25,7 @@ double read_factor(const Config& c, const char* key) {
 }
 
 Part read_feed_forward(const Config& c, float output_scale) {
-  // No fallback: a key that is lost must not turn experts off.
+  // No fallback: a missing key must not turn experts off.
   const std::int32_t experts = c.i("num_local_experts", {0, 8192});
   if (experts == 0) {
     return Mlp{.hidden = c.i("shared_intermediate_size"), .output_scale = output_scale};

@@ -1,5 +1,5 @@
 // Nemotron-H, Nemotron Nano v2, Nemotron 3: one sub-layer per layer (Mamba-2, attention without
-// positions, relu^2 feed-forward or MoE), each behind one norm.
+// positions, relu^2 feed-forward or MoE), each after one norm.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -100,7 +100,7 @@ Part read_part(const Config& c, char letter, std::size_t layer) {
     case 'M':
       return read_ssd(c);
     case '*':
-      // rope_theta stands in the published configs and is not used.
+      // rope_theta is in the published configs and is not used.
       return read_attention(c, c.i({"head_dim", "attention_head_dim"}));
     case '-':
       return Mlp{

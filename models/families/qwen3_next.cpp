@@ -1,4 +1,4 @@
-// Qwen3-Next and Qwen3.5: three gated-delta layers to one gated-attention layer, after each a
+// Qwen3-Next and Qwen3.5: three gated-delta layers to one gated-attention layer, each followed by a
 // feed-forward or a sparse MoE.
 #include <vector>
 
@@ -42,7 +42,7 @@ DeltaNet read_delta(const Config& c) {
 bool is_qwen35(const Config& c) { return c.model_type().starts_with("qwen3_5"); }
 
 Moe read_moe(const Config& c) {
-  // No fallback: a key that is lost must not turn the shared expert off.
+  // No fallback: a missing key must not turn the shared expert off.
   const std::int32_t shared = c.i("shared_expert_intermediate_size", count_range);
   const Moe moe = {
       .experts = c.i("num_experts", IntRange{1, 8192}),

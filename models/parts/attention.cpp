@@ -74,8 +74,7 @@ std::size_t Attention::workspace_bytes(const StepSetting& setting) const {
   // Single-token spans only; a step has at most as many as rows are sampled.
   const std::size_t bytes = kernels::attention_workspace_bytes(
       setting.device, setting.limits.rows, heads, head_dim, setting.limits.positions);
-  // Less only means fewer workers per sequence: a large batch has enough work
-  // without sharing.
+  // Less only means fewer workers per sequence: a large batch has enough work without sharing.
   const std::size_t enough = std::size_t{setting.device == kernels::Device::cpu ? 4U : 64U} << 20;
   return std::min(bytes, enough);
 }

@@ -14,8 +14,8 @@ using kernels::Tensor;
 
 namespace {
 
-/// Rows stored per key head, [first | second | ...] of the given lengths each,
-/// as all firsts, then all seconds, ...
+/// Rows stored per key head, [first | second | ...] of the given lengths each, as all firsts, then
+/// all seconds, ...
 void append_ungrouped(MatrixRows& rows, const StoredMatrix& stored, std::int64_t groups,
                       std::initializer_list<std::int64_t> lengths) {
   const std::int64_t group = stored.rows / groups;
@@ -40,8 +40,7 @@ void pack_grouped(const DeltaNet& part, WeightVisitor& visitor, std::int64_t wid
   weights.ba = visitor.pack(ba, Packing::activation);
 }
 
-/// Between the projections: `x` goes through the convolution and, with `b` and
-/// `a`, the delta rule.
+/// Between the projections: `x` goes through the convolution and, with `b` and `a`, the delta rule.
 struct Mixed {
   Tensor x, b, a, convolved, y;
 };

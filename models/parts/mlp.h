@@ -18,8 +18,7 @@ struct MlpWeights {
   kernels::Weight gate_up, down;  ///< gate_up: rows gate | up, or up alone
 };
 
-/// The names of a feed-forward's matrices; gate and up are stored as one, or
-/// apart.
+/// The names of a feed-forward's matrices; gate and up are stored as one, or apart.
 struct FeedForwardRoles {
   std::string_view gate_up, gate, up, down;
 };

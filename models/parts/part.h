@@ -14,8 +14,8 @@
 #include "kernels/queue.h"
 #include "kernels/tensor.h"
 
-/// What every part states of itself, and what a step hands it. parts.h lists
-/// the parts and says which members each has.
+/// What every part states of itself, and what a step hands it. parts.h lists the parts and says
+/// which members each has.
 namespace hyb::models {
 
 /// y = rms(x) * w, or rms(x) * (1 + w).
@@ -43,15 +43,13 @@ struct MemoryShape {
   std::optional<StateShape> state = {};
 };
 
-/// FLOPs of a part besides the products with its weights; a multiplication and
-/// an addition are two.
+/// FLOPs of a part besides the products with its weights; a multiplication and an addition are two.
 struct PartWork {
-  /// Causal attention: 4 x this for every pair of a query and a position before
-  /// it.
+  /// Causal attention: 4 x this for every pair of a query and a position before it.
   double attention_width = 0;
   double token_flops = 0;  ///< per token
-  /// A recurrence that runs in chunks, per token and token of its chunk. A step
-  /// of fewer tokens is one chunk of its own length.
+  /// A recurrence that runs in chunks, per token and token of its chunk. A step of fewer tokens is
+  /// one chunk of its own length.
   double chunk_flops = 0;
   std::int64_t chunk_tokens = 0;
   /// Of a mixture of experts: every token goes through `active` of `experts`.
@@ -79,10 +77,9 @@ struct StepSetting {
   StepLimits limits;
 };
 
-/// A step's tables on the device (i32). T tokens in R spans, some of which may
-/// be chains, as in kernels::CausalConv. On a card there may be room for more:
-/// spans without tokens come last, their slots are -1; tokens of no span have
-/// any position.
+/// A step's tables on the device (i32). T tokens in R spans, some of which may be chains, as in
+/// kernels::CausalConv. On a card there may be room for more: spans without tokens come last, their
+/// slots are -1; tokens of no span have any position.
 struct StepTables {
   kernels::Tensor tokens;           ///< [T]
   kernels::Tensor position_of_row;  ///< [T] of each token in its sequence
@@ -96,9 +93,8 @@ struct StepTables {
   bool single_tokens = false;  ///< every span has one token, T equals R, and none is in a chain
 };
 
-/// Activations of one step: tensors are taken one after the other and given
-/// back together, by returning to a mark. Nothing is allocated while a step
-/// runs.
+/// Activations of one step: tensors are taken one after the other and given back together, by
+/// returning to a mark. Nothing is allocated while a step runs.
 class Scratch {
  public:
   static constexpr std::size_t alignment = 64;

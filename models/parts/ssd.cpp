@@ -12,8 +12,7 @@ using kernels::Tensor;
 
 namespace {
 
-/// Between the projections: what goes through the convolution and the
-/// recurrence.
+/// Between the projections: what goes through the convolution and the recurrence.
 struct Mixed {
   Tensor x, dt, convolved, y;
 };

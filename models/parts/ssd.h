@@ -13,8 +13,7 @@ struct SsdWeights {
   kernels::Tensor conv_weight, conv_bias, a_log, d, dt_bias, norm;
 };
 
-/// Mamba-2: in_proj -> [z | x B C | dt], causal conv over xBC, recurrence,
-/// gated norm, out_proj.
+/// Mamba-2: in_proj -> [z | x B C | dt], causal conv over xBC, recurrence, gated norm, out_proj.
 struct Ssd {
   std::int32_t heads;
   std::int32_t head_dim;    ///< P

@@ -11,8 +11,7 @@
 
 namespace hyb::models {
 
-/// A published matrix, or one of each of E experts, that a part takes rows
-/// from.
+/// A published matrix, or one of each of E experts, that a part takes rows from.
 struct StoredMatrix {
   std::string_view role;
   std::int32_t expert;           ///< whose tensor it is; -1: not of one expert
@@ -20,8 +19,7 @@ struct StoredMatrix {
   kernels::WeightSource source;  ///< the numbers; empty where a visitor reads none
 };
 
-/// Rows of published matrices in the order in which a part reads them, to be
-/// packed as one weight.
+/// Rows of published matrices in the order in which a part reads them, to be packed as one weight.
 class MatrixRows {
  public:
   explicit MatrixRows(std::int64_t columns, std::int64_t experts = 1)
@@ -53,12 +51,10 @@ enum class Packing : std::uint8_t {
   head,        ///< as LoadOptions ask of the head
 };
 
-/// Is shown every weight of a plan, by the parts themselves: what lists the
-/// tensors that a plan needs, loads them, or counts their bytes. What a visitor
-/// hands out is real only where it loads.
+/// Is shown every weight of a plan, by the parts themselves: what lists the tensors that a plan
+/// needs, loads them, or counts their bytes. What a visitor hands out is real only where it loads.
 ///
-/// A role names a tensor (families.h); the visitor knows the layer. Matrices
-/// are [out, in].
+/// A role names a tensor (families.h); the visitor knows the layer. Matrices are [out, in].
 class WeightVisitor {
  public:
   virtual ~WeightVisitor() = default;
@@ -66,8 +62,8 @@ class WeightVisitor {
   /// Of what follows; -1: of the whole model.
   void set_layer(std::int32_t layer) { layer_ = layer; }
 
-  /// Of a weight that is stored either whole under `fused` or in pieces, of
-  /// which `piece` is one: whether it is stored whole. `expert`: whose piece.
+  /// Of a weight that is stored either whole under `fused` or in pieces, of which `piece` is one:
+  /// whether it is stored whole. `expert`: whose piece.
   virtual bool is_fused(std::string_view fused, std::string_view piece,
                         std::int32_t expert = -1) = 0;
 
@@ -96,11 +92,9 @@ class WeightVisitor {
   kernels::Weight stacked(std::initializer_list<std::pair<std::string_view, std::int64_t>> matrices,
                           std::int64_t columns, Packing packing = Packing::linear);
 
-  /// A small tensor [count] as f32, `times` times one after the other: [times *
-  /// count].
+  /// A small tensor [count] as f32, `times` times one after the other: [times * count].
   kernels::Tensor vector(std::string_view role, std::int64_t count, std::int64_t times = 1);
-  /// The taps of a convolution, stored as [channels, 1, width], as f32
-  /// [channels, width].
+  /// The taps of a convolution, stored as [channels, 1, width], as f32 [channels, width].
   kernels::Tensor taps(std::string_view role, std::int64_t channels, std::int64_t width);
 
  protected:
