@@ -1,6 +1,8 @@
-# The CUDA backend is the .cu files of the kernels room. HYB_CUDA=ON: nvcc compiles them; no card is
-# needed for that. AUTO: ON where there is an nvcc that can. EMULATED: g++ compiles them against the
-# emulator, whose headers of the same names stand before CUDA's and ours: for tests.
+# The CUDA backend is the .cu files of the kernels room.
+#   ON        nvcc compiles them; no card is needed for that
+#   AUTO      ON where there are both, an nvcc that can and a card; else OFF
+#   EMULATED  g++ compiles them against the emulator, whose headers of the same names come before
+#             CUDA's and ours: for tests
 if(NOT HYB_CUDA MATCHES "^(AUTO|ON|OFF|EMULATED)$")
   message(FATAL_ERROR "HYB_CUDA is AUTO, ON, OFF or EMULATED, not ${HYB_CUDA}")
 endif()
@@ -14,16 +16,15 @@ if(NVCC)
 endif()
 set(HYB_CUDA_KIND ${HYB_CUDA})
 if(HYB_CUDA STREQUAL "AUTO")
-  set(HYB_CUDA_KIND ON)
-  if(nvcc_version VERSION_LESS cuda_version_min)
-    set(HYB_CUDA_KIND OFF)
-    set(card_found STATUS)
-    if(EXISTS /proc/driver/nvidia/version)
-      set(card_found WARNING)  # hyb would run on the CPU beside an idle card
-    endif()
-    message(${card_found} "hyb is built for the CPU only: no nvcc of CUDA ${cuda_version_min} or "
-      "later was found. With the CUDA toolkit it also runs on NVIDIA cards (README, On an NVIDIA "
-      "card).")
+  set(HYB_CUDA_KIND OFF)
+  if(NOT EXISTS /proc/driver/nvidia/version)
+    message(STATUS "CUDA: off, this machine has no NVIDIA card (-DHYB_CUDA=ON builds it anyway)")
+  elseif(nvcc_version VERSION_LESS cuda_version_min)
+    message(WARNING "CUDA: off, hyb will leave this machine's card idle: no nvcc of CUDA "
+      "${cuda_version_min} or later was found. Install the CUDA toolkit and configure again.")
+  else()
+    set(HYB_CUDA_KIND ON)
+    message(STATUS "CUDA: on, nvcc ${nvcc_version} and an NVIDIA card were found")
   endif()
 endif()
 file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS kernels/*.cu)
