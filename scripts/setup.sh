@@ -1,15 +1,18 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that building hyb needs, if any is missing; with the argument "tests"
-# also those that its tests need.
+# also those that its tests need, with "format" the formatter that CI pins.
 set -euo pipefail
 
 packages=(
   g++ cmake ninja-build git
   libcli11-dev libspdlog-dev libfmt-dev nlohmann-json3-dev doctest-dev
-  libpcre2-dev libutf8proc-dev libxxhash-dev libzstd-dev
+  libpcre2-dev libutf8proc-dev libxxhash-dev
 )
 if [[ " $* " == *" tests "* ]]; then
   packages+=(python3 python3-jinja2 tmux)
+fi
+if [[ " $* " == *" format "* ]]; then
+  packages+=(clang-format-14)
 fi
 
 missing=()

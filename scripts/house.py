@@ -1,0 +1,147 @@
+#!/usr/bin/env python3
+"""How the code is cut, as a table with one column per commit.
+
+    scripts/house.py [COMMIT...]             # default: the first commit that had this layout, and HEAD
+    scripts/house.py --way build-dev         # the sources on the call stack of `hyb run`, one by one
+
+The way is read off a debugger: `hyb run` on one thread is stopped in the innermost kernels while it
+generates and in the readers of weights while it loads, and each frame's function is looked up in the
+object files of that build folder, which therefore must not be a unity build.
+"""
+
+import argparse
+import collections
+import io
+import pathlib
+import re
+import statistics
+import subprocess
+import sys
+import tarfile
+import tempfile
+
+import tidy
+
+TOP = tidy.TOP
+ROOMS = ["core", "kernels", "models", "app"]
+SOURCES = (".cpp", ".h", ".cu", ".cuh")
+BEFORE = "41e33dc"
+
+# A change of each kind touches the files that know its name: what stands for one of its kind, and
+# the rooms where it is looked for.
+CHANGES = {
+    "a family (lfm2)": (r"\blfm2(_family)?\b(?!-)", ROOMS),
+    "a part (short convolution)": (r"\b(ShortConv|short_conv)\w*", ["models", "app"]),
+    "an activation (relu2)": (r"\brelu2\b", ["kernels", "models", "app"]),
+    "a flag of bench (--ignore-eos)": (r"--ignore-eos|\bignore_eos\b", ["app/bench"]),
+}
+
+
+def checkout(commit, folder):
+    data = subprocess.run(["git", "archive", commit, *ROOMS], cwd=TOP, check=True,
+                          capture_output=True).stdout
+    tarfile.open(fileobj=io.BytesIO(data)).extractall(folder)
+
+
+def sources_below(folder):
+    return [path for path in sorted(folder.rglob("*")) if path.suffix in SOURCES]
+
+
+def percent(part, whole):
+    return f"{100 * part / whole:.0f} %"
+
+
+def figures(commit):
+    """{row: value} of one commit."""
+    rows = {}
+    with tempfile.TemporaryDirectory() as name:
+        top = pathlib.Path(name)
+        checkout(commit, top)
+        lengths, functions = [], []
+        for room in ROOMS:
+            paths = sources_below(top / room)
+            headers = [path for path in paths if path.suffix in (".h", ".cuh")]
+            lines = [len(path.read_text().splitlines()) for path in paths]
+            rows[f"{room}: files / headers / lines"] = f"{len(paths)} / {len(headers)} / {sum(lines)}"
+            lengths += lines
+            for path in paths:
+                code = tidy.without_comments_and_strings(path.read_text())
+                functions += [span[1] for span in tidy.function_spans(code)]
+        rows["files / headers / lines"] = " / ".join(str(sum(
+            int(rows[f"{room}: files / headers / lines"].split(" / ")[i]) for room in ROOMS))
+            for i in range(3))
+        rows["median file"] = f"{statistics.median(lengths):.0f} lines"
+        rows["files of at most 50 lines"] = percent(sum(n <= 50 for n in lengths), len(lengths))
+        rows["longest file"] = f"{max(lengths)} lines"
+        functions.sort()
+        rows["functions: median / 90th percentile / longest"] = (
+            f"{statistics.median(functions):.0f} / {functions[len(functions) * 9 // 10]} / "
+            f"{functions[-1]} lines")
+        memory = "".join(tidy.without_comments_and_strings(path.read_text())
+                         for path in sources_below(top / "core/memory"))
+        types = set(re.findall(r"^ *(?:enum )?(?:class|struct) (\w+)[^;{()]*\{", memory, re.M))
+        rows["types in core/memory"] = str(len(types))
+        for change, (pattern, rooms) in CHANGES.items():
+            touched = [path for room in rooms for path in sources_below(top / room)
+                       if re.search(pattern, path.read_text())]
+            rows[f"files that know {change}"] = str(len(touched))
+    return rows
+
+
+def objects_by_function(build):
+    """{demangled name without arguments: source} of every function that the objects define."""
+    known = {}
+    for path in sorted(pathlib.Path(build).rglob("*.o")):
+        listing = subprocess.run(["nm", "-C", "--defined-only", path], capture_output=True, text=True)
+        source = re.sub(r"^.*\.dir/", "", str(path))[:-2]
+        for line in listing.stdout.splitlines():
+            found = re.match(r"[0-9a-f]+ ([TtWw]) (hyb::.*|main)$", line)
+            if found:
+                known.setdefault(found.group(2), []).append(source)
+    return known
+
+
+def stack_sources(build, places):
+    """The sources of all frames, from main on, when `hyb run` stops at each of the places."""
+    known = objects_by_function(build)
+    commands = []
+    for place in places:
+        commands += ["-ex", f"rbreak {place}"]
+    commands += ["-ex", "run", "-ex", "bt -frame-arguments none"]
+    for _ in range(400):
+        commands += ["-ex", "continue", "-ex", "bt -frame-arguments none"]
+    text = subprocess.run(
+        ["gdb", "-batch", *commands, "--args", f"{build}/hyb", "run", "-p", "Hello", "--threads", "1",
+         "--max-tokens", "2"], capture_output=True, text=True).stdout
+    found = collections.OrderedDict()
+    for line in reversed(text.splitlines()):
+        frame = re.match(r"#\d+ +(?:0x[0-9a-f]+ in )?(.*?) \(", line)
+        if not frame:
+            continue
+        for name, places_of in known.items():
+            if name.startswith(frame.group(1)) and len(places_of) == 1:
+                found[places_of[0]] = None
+                break
+    return list(found)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("commits", nargs="*", default=[BEFORE, "HEAD"])
+    parser.add_argument("--way", metavar="BUILD", help="list the sources on the way of `hyb run`")
+    options = parser.parse_args()
+    if options.way:
+        sources = stack_sources(options.way, ["^hyb::kernels::avx.*", "^hyb::models::.*load.*"])
+        print(*sources, f"{len(sources)} sources", sep="\n")
+        return 0
+    columns = [figures(commit) for commit in options.commits]
+    print("| |", *[f" {commit} |" for commit in options.commits], sep="")
+    print("|---|", "---|" * len(columns), sep="")
+    for row in columns[-1]:
+        print(f"| {row} |", *[f" {column.get(row, '')} |" for column in columns], sep="")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
