@@ -19,6 +19,7 @@
 #include "kernels/ops/rms_norm.h"
 #include "kernels/ops/rope_kv_write.h"
 #include "kernels/ops/sample.h"
+#include "kernels/ops/scale_columns.h"
 #include "kernels/ops/ssd.h"
 
 namespace hyb::kernels::cuda {
@@ -46,6 +47,9 @@ void embed(Stream& stream, const Embed& op);
 void gather_rows(Stream& stream, const GatherRows& op);
 
 void gated_activation(Stream& stream, const GatedActivation& op);
+
+/// The bits of the plain loop.
+void scale_columns(Stream& stream, const ScaleColumns& op);
 
 /// Spans without tokens may stand behind the others. The very bits of any other cut of a sequence,
 /// and of mamba_step's convolution.

@@ -18,9 +18,11 @@ void check(const GatedActivation& op) {
   check.activations(op.x, "x");
   check.that(op.x.rank == 2, "x is a matrix", op.x.rank);
   check.function(op.activation);
-  const std::int64_t inputs = op.activation.inputs();
+  check.that(op.up.empty() || op.activation.gated, "up is of a gated activation", 0);
+  const std::int64_t inputs = op.up.empty() ? op.activation.inputs() : 1;
   check.that(op.x.dim(1) % inputs == 0, "x holds gate and up of one width", op.x.dim(1));
   check.tensor(op.y, "y", op.x.dtype, {op.x.dim(0), op.x.dim(1) / inputs});
+  if (!op.up.empty()) check.tensor(op.up, "up", op.x.dtype, {op.x.dim(0), op.x.dim(1)});
 }
 
 float activated(ActivationFunction function, float value) {
@@ -64,9 +66,10 @@ void gated_activation(Queue& queue, const GatedActivation& op) {
     visit_float(op.x.dtype, [&]<typename T>(Tag<T>) {
       for (std::int64_t t = begin; t < end; ++t) {
         const T* const x = op.x.row<T>(t);
+        const T* const up = op.up.empty() ? x + width : op.up.row<T>(t);
         activate<T>(queue.isa(), {.function = op.activation.function,
                                   .x = x,
-                                  .up = op.activation.gated ? x + width : nullptr,
+                                  .up = op.activation.gated ? up : nullptr,
                                   .y = op.y.row<T>(t),
                                   .count = width});
       }

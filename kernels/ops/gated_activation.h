@@ -9,12 +9,14 @@ namespace hyb::kernels {
 /// The activation between the two matrices of a feed-forward.
 ///
 /// shapes  x [T,2I] gated, else [T,I]   y [T,I]; rows may be strided
-/// types   x, y: f32 or bf16, the same
+///         up [T,I], gated: the factors, where they are not the second half of x; x is [T,I] then
+/// types   x, up, y: f32 or bf16, the same
 /// numbers in f32, rounded once; the fast routes' silu is within 8 ulp of the plain loop's
-/// writes  y; y may be the first columns of x
+/// writes  y; y may be up or the first columns of x
 struct GatedActivation {
   Tensor x, y;
   Activation activation = {};
+  Tensor up = {};
 };
 
 void gated_activation(Queue& queue, const GatedActivation& op);

@@ -185,7 +185,32 @@ void check_case(const ActivationCase& c) {
   }
 }
 
+/// Factors that are not beside x, in their place: the same bits.
+void check_factors_elsewhere(const ActivationCase& c) {
+  const auto x = random_tensor(c.dtype, {c.tokens, 2 * c.width}, 1, 3.0F);
+  TestTensor up(c.dtype, {c.tokens, c.width}, c.strides);
+  for (std::int64_t i = 0; i < up.size(); ++i) {
+    up.set(i, x.get(i / c.width * 2 * c.width + c.width + i % c.width));
+  }
+  const DeviceTensor on_x(x), on_up(up), on_y(TestTensor(c.dtype, {c.tokens, c.width}));
+  cuda::Stream stream;
+  cuda::gated_activation(stream, {.x = on_x, .y = on_y, .activation = c.activation});
+  cuda::gated_activation(
+      stream,
+      {.x = Tensor(on_x).columns(0, c.width), .y = on_up, .activation = c.activation, .up = on_up});
+  stream.wait();
+  const TestTensor answer = on_up.fetch();
+  CHECK(answer.guards_intact());
+  CHECK(answer.values() == on_y.fetch().values());
+}
+
 TEST_SUITE("cuda/gated_activation") {
+  TEST_CASE("factors may be elsewhere, and y may be them") {
+    for (const ActivationCase& c : activation_cases) {
+      if (c.activation.gated) check_factors_elsewhere(c);
+    }
+  }
+
   TEST_CASE("is the plain loop's within one rounding, beside x and in place") {
     in_every_schedule([&](const std::string& schedule) {
       CAPTURE(schedule);
@@ -199,6 +224,31 @@ TEST_SUITE("cuda/gated_activation") {
     CHECK_THROWS_WITH_AS(
         cuda::gated_activation(stream, {.x = x, .y = y, .activation = unknown_activation}),
         "gated_activation: the activation's function exists, got 99", Error);
+  }
+}
+
+void check_scaled(const Case& c, DType dtype) {
+  CAPTURE(c.width);
+  std::vector<ColumnSegment> segments = {{(c.width + 1) / 2, -1.7F}};
+  if (c.width > 1) segments.push_back({c.width / 2, 3.1F});
+  TestTensor expected = random_tensor(dtype, {c.tokens, c.width}, 1, 3.0F, c.strides);
+  const DeviceTensor on_x(expected);
+  Queue plain = test_queue(Isa::plain);
+  scale_columns(plain, {.x = expected, .segments = segments});
+  cuda::Stream stream;
+  cuda::scale_columns(stream, {.x = on_x, .segments = segments});
+  stream.wait();
+  CHECK(same_bytes(on_x.fetch(), expected));
+}
+
+TEST_SUITE("cuda/scale_columns") {
+  TEST_CASE("the bits of the plain loop") {
+    in_every_schedule([&](const std::string& schedule) {
+      CAPTURE(schedule);
+      for (const DType dtype : {DType::f32, DType::bf16}) {
+        for (const Case& c : cases) check_scaled(c, dtype);
+      }
+    });
   }
 }
 

@@ -72,6 +72,26 @@ TEST_SUITE("kernels/ops/gated_activation") {
     }
   }
 
+  TEST_CASE("the factors may be elsewhere, and y may be them: the same bits") {
+    for (const Isa isa : available_isas()) {
+      for (const DType type : {DType::f32, DType::bf16}) {
+        constexpr std::int64_t tokens = 5, width = 37;
+        Queue queue = test_queue(isa, 2);
+        const TestTensor x = random_tensor(type, {tokens, 2 * width}, 3, 3.0F);
+        TestTensor up(type, {tokens, width}, {3, 1}), whole(type, {tokens, width});
+        gated_activation(queue, {.x = x, .y = whole});
+        for (std::int64_t t = 0; t < tokens; ++t) {
+          for (std::int64_t i = 0; i < width; ++i) {
+            up.set(t * width + i, x.get(t * 2 * width + width + i));
+          }
+        }
+        gated_activation(queue, {.x = x.view().columns(0, width), .y = up, .up = up});
+        CHECK(up.values() == whole.values());
+        CHECK(up.guards_intact());
+      }
+    }
+  }
+
   TEST_CASE("far out: silu goes to 0 and to x; NaN stays") {
     for (const Isa isa : available_isas()) {
       Queue queue = test_queue(isa, 1);
@@ -126,6 +146,10 @@ TEST_SUITE("kernels/ops/gated_activation") {
     const TestTensor half(DType::bf16, {2, 3});
     CHECK_THROWS_AS(gated_activation(queue, {.x = odd, .y = y}), Error);
     CHECK_THROWS_AS(gated_activation(queue, {.x = x, .y = half}), Error);
+    CHECK_THROWS_AS(gated_activation(queue, {.x = y, .y = y, .up = half}), Error);
+    CHECK_THROWS_AS(gated_activation(queue, {.x = x, .y = y, .up = y}), Error);
+    CHECK_THROWS_AS(gated_activation(queue, {.x = y, .y = y, .activation = plain_relu2, .up = y}),
+                    Error);
     CHECK_THROWS_AS(gated_activation(queue, {.x = x, .y = y, .activation = plain_relu2}), Error);
   }
 }
