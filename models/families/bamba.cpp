@@ -34,7 +34,7 @@ Plan plan(const Config& c) {
   Plan p = read_plan(c, "rms_norm_eps");
   Attention attention = read_attention(c, read_head_dim(c));
   attention.rope = read_half_rope(c, attention.head_dim);
-  const Ssd ssd = read_mamba(c, p.width);
+  const Ssd ssd = read_mamba(c, expanded_channels(c, p.width));
   const Mlp mlp = {.hidden = c.i("intermediate_size")};
   for (const MixerKind kind : read_mixers(c)) {
     const Part mixer = kind == MixerKind::attention ? Part(attention) : Part(ssd);

@@ -206,16 +206,24 @@ void read_time_step_limit(const Config& config, const Keys& keys, Ssd& ssd) {
   }
 }
 
-Ssd read_mamba(const Config& c, std::int32_t width) {
-  const std::int64_t inner = std::int64_t{width} * c.i("mamba_expand", 2, {1, 64});
+double read_factor(const Config& config, std::string_view key) {
+  const double factor = config.f(Keys{key}, 1.0);
+  if (factor <= 0) config.fail(key, fmt::format("must be above 0, is {}", factor));
+  return factor;
+}
+
+MambaChannels expanded_channels(const Config& config, std::int32_t width) {
+  return {std::int64_t{width} * config.i("mamba_expand", 2, {1, 64}), "mamba_expand x hidden_size"};
+}
+
+Ssd read_mamba(const Config& c, const MambaChannels& inner) {
   const std::int32_t heads = c.i("mamba_n_heads");
-  demand_multiple(c, "mamba_expand x hidden_size", inner, "mamba_n_heads", heads);
-  const auto automatic = static_cast<std::int32_t>(inner / heads);
+  demand_multiple(c, inner.key, inner.count, "mamba_n_heads", heads);
+  const auto automatic = static_cast<std::int32_t>(inner.count / heads);
   const std::int32_t head_dim = c.is_text("mamba_d_head", "auto") ? automatic : c.i("mamba_d_head");
   if (head_dim != automatic) {
     c.fail("mamba_d_head",
-           fmt::format("is {}, but mamba_expand x hidden_size / mamba_n_heads is {}", head_dim,
-                       automatic));
+           fmt::format("is {}, but {} / mamba_n_heads is {}", head_dim, inner.key, automatic));
   }
   Ssd ssd = {.heads = heads,
              .head_dim = head_dim,

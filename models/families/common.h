@@ -72,8 +72,20 @@ Attention read_attention(const Config& config, std::int32_t head_dim);
 Rope read_rope(const Config& config, std::int32_t head_dim, double partial_fallback,
                double theta_fallback = 10000.0);
 
+/// A constant factor, 1 where it is absent; above 0: zero would silence a part of the model, and
+/// none is negative.
+double read_factor(const Config& config, std::string_view key);
+
+/// Channels of a Mamba-2 mixer, and how config.json says it.
+struct MambaChannels {
+  std::int64_t count;
+  std::string_view key;
+};
+/// mamba_expand x hidden_size.
+MambaChannels expanded_channels(const Config& config, std::int32_t width);
+
 /// Mamba-2 as Granite and Bamba describe it: mamba_n_heads, mamba_d_head (or "auto"), ...
-Ssd read_mamba(const Config& config, std::int32_t width);
+Ssd read_mamba(const Config& config, const MambaChannels& inner);
 
 /// Fills dt_min and dt_max from a pair of numbers; absent: no limit.
 void read_time_step_limit(const Config& config, const Keys& keys, Ssd& ssd);

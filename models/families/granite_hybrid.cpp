@@ -17,13 +17,6 @@ bool uses_rope(const Config& c) {
   return kind == "rope";
 }
 
-/// One of the constant factors; zero would silence a part of the model, and no one is negative.
-double read_factor(const Config& c, const char* key) {
-  const double factor = c.f(key, 1.0);
-  if (factor <= 0) c.fail(key, fmt::format("must be above 0, is {}", factor));
-  return factor;
-}
-
 Part read_feed_forward(const Config& c, float output_scale) {
   // No fallback: a missing key must not turn experts off.
   const std::int32_t experts = c.i("num_local_experts", {0, 8192});
@@ -54,7 +47,7 @@ Plan plan(const Config& c) {
   attention.scale = static_cast<float>(read_factor(c, "attention_multiplier"));
   attention.output_scale = residual_scale;
   if (uses_rope(c)) attention.rope = read_rope(c, attention.head_dim, 1.0);
-  Ssd ssd = read_mamba(c, p.width);
+  Ssd ssd = read_mamba(c, expanded_channels(c, p.width));
   ssd.output_scale = residual_scale;
   const Part feed_forward = read_feed_forward(c, residual_scale);
   for (const MixerKind kind : mixer_kinds(c)) {

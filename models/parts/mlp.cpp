@@ -2,6 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <array>
+
+#include "kernels/ops/gated_activation.h"
+#include "kernels/ops/scale_columns.h"
+
 namespace hyb::models {
 
 using kernels::Tensor;
@@ -53,13 +58,23 @@ void Mlp::run(const MlpWeights& weights, const PartMemory&, const PartCall& call
   const std::int64_t tokens = call.x.dim(0);
   const Tensor product = call.scratch.take(call.x.dtype, {tokens, product_columns(*this)});
   const Tensor active = call.scratch.take(call.x.dtype, {tokens, hidden});
-  kernels::project(call.queue, {.x = call.x,
-                                .norm = call.norm,
-                                .weight = &weights.gate_up,
-                                .y = active,
-                                .activation = {{activation, gated}},
-                                .normed = call.normed,
-                                .product = product});
+  const kernels::Activation act = {activation, gated};
+  kernels::Project input = {.x = call.x,
+                            .norm = call.norm,
+                            .weight = &weights.gate_up,
+                            .y = product,
+                            .normed = call.normed};
+  if (gate_scale == 1.0F) {
+    input.y = active;
+    input.activation = act;
+    input.product = product;
+    kernels::project(call.queue, input);
+  } else {
+    const std::array<kernels::ColumnSegment, 1> gate = {{{hidden, gate_scale}}};
+    kernels::project(call.queue, input);
+    kernels::scale_columns(call.queue, {.x = product.columns(0, hidden), .segments = gate});
+    kernels::gated_activation(call.queue, {.x = product, .y = active, .activation = act});
+  }
   kernels::project(call.queue, {.x = active,
                                 .weight = &weights.down,
                                 .y = call.residual,

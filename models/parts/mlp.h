@@ -25,11 +25,12 @@ struct FeedForwardRoles {
 MlpWeights feed_forward_weights(WeightVisitor& visitor, std::int64_t width,
                                 const FeedForwardRoles& roles, std::int64_t hidden, bool gated);
 
-/// Feed-forward: down(act(gate) * up) when gated, else down(act(up)).
+/// Feed-forward: down(act(gate_scale * gate) * up) when gated, else down(act(up)).
 struct Mlp {
   std::int32_t hidden;
   Activation activation = Activation::silu;
   bool gated = true;
+  float gate_scale = 1.0F;
   float output_scale = 1.0F;
 
   using Weights = MlpWeights;

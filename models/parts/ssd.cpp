@@ -2,8 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+
 #include "kernels/ops/conv.h"
+#include "kernels/ops/gated_activation.h"
 #include "kernels/ops/recurrent_step.h"
+#include "kernels/ops/scale_columns.h"
 #include "kernels/ops/ssd.h"
 
 namespace hyb::models {
@@ -67,6 +72,18 @@ void mix(const Ssd& part, const SsdWeights& weights, const PartMemory& memory, c
                             .dt_max = part.dt_max});
 }
 
+void scale_projection(const Ssd& part, const PartCall& call, const Tensor& projected) {
+  const auto& scales = part.projection_scales;
+  if (std::ranges::count(scales, 1.0F) == std::ssize(scales)) return;
+  const std::int64_t bc = std::int64_t{part.groups} * part.state_dim;
+  const std::array<kernels::ColumnSegment, 5> segments = {{{part.inner(), scales[0]},
+                                                           {part.inner(), scales[1]},
+                                                           {bc, scales[2]},
+                                                           {bc, scales[3]},
+                                                           {part.heads, scales[4]}}};
+  kernels::scale_columns(call.queue, {.x = projected, .segments = segments});
+}
+
 }  // namespace
 
 SsdWeights Ssd::weights(WeightVisitor& visitor, std::int64_t width) const {
@@ -77,7 +94,7 @@ SsdWeights Ssd::weights(WeightVisitor& visitor, std::int64_t width) const {
   weights.a_log = visitor.vector("ssd.a_log", heads);
   weights.d = visitor.vector("ssd.d", heads);
   weights.dt_bias = visitor.vector("ssd.dt_bias", heads);
-  weights.norm = visitor.vector("ssd.norm", inner());
+  if (gate != SsdGate::gate_only) weights.norm = visitor.vector("ssd.norm", inner());
   weights.out_proj = visitor.matrix("ssd.out_proj", width, inner());
   return weights;
 }
@@ -99,9 +116,12 @@ PartWork Ssd::work() const {
 }
 
 PartText Ssd::text() const {
-  return {.kind = "ssd",
-          .text = fmt::format("Mamba-2, {} heads x {} x {}, {} group{}, convolution of {}", heads,
-                              head_dim, state_dim, groups, groups == 1 ? "" : "s", conv_width)};
+  std::string text =
+      fmt::format("Mamba-2, {} heads x {} x {}, {} group{}, convolution of {}", heads, head_dim,
+                  state_dim, groups, groups == 1 ? "" : "s", conv_width);
+  if (gate == SsdGate::norm_then_gate) text += ", norm before gate";
+  if (gate == SsdGate::gate_only) text += ", no norm";
+  return {.kind = "ssd", .text = std::move(text)};
 }
 
 std::size_t Ssd::scratch_bytes(const StepSetting& setting) const {
@@ -127,16 +147,25 @@ void Ssd::run(const SsdWeights& weights, const PartMemory& memory, const PartCal
                                 .weight = &weights.in_proj,
                                 .y = projected,
                                 .normed = call.normed});
+  scale_projection(*this, call, projected);
   mix(*this, weights, memory, call,
       {.x = projected.columns(inner(), conv_dim()),
        .dt = projected.columns(inner() + conv_dim(), heads),
        .convolved = convolved,
        .y = mixed});
+  const Tensor z = projected.columns(0, inner());
+  kernels::InputNorm norm = {};
+  if (gate == SsdGate::gate_only) {
+    kernels::gated_activation(call.queue, {.x = z, .y = mixed, .up = mixed});
+  } else {
+    norm = {.weight = weights.norm,
+            .eps = call.norm_eps,
+            .gate = z,
+            .groups = norm_groups,
+            .norm_first = gate == SsdGate::norm_then_gate};
+  }
   kernels::project(call.queue, {.x = mixed,
-                                .norm = {.weight = weights.norm,
-                                         .eps = call.norm_eps,
-                                         .gate = projected.columns(0, inner()),
-                                         .groups = norm_groups},
+                                .norm = norm,
                                 .weight = &weights.out_proj,
                                 .y = call.residual,
                                 .normed = mixed,

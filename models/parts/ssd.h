@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <limits>
 
@@ -10,7 +11,15 @@ namespace hyb::models {
 
 struct SsdWeights {
   kernels::Weight in_proj, out_proj;
-  kernels::Tensor conv_weight, conv_bias, a_log, d, dt_bias, norm;
+  kernels::Tensor conv_weight, conv_bias, a_log, d, dt_bias;
+  kernels::Tensor norm;  ///< [inner], empty with SsdGate::gate_only
+};
+
+/// What z does to the output y of the recurrence.
+enum class SsdGate : std::uint8_t {
+  gate_then_norm,  ///< norm(y * silu(z))
+  norm_then_gate,  ///< norm(y) * silu(z)
+  gate_only,       ///< y * silu(z)
 };
 
 /// Mamba-2: in_proj -> [z | x B C | dt], causal conv over xBC, recurrence, gated norm, out_proj.
@@ -22,6 +31,9 @@ struct Ssd {
   std::int32_t conv_width;  ///< K
   bool conv_bias = true;
   std::int32_t norm_groups = 1;  ///< the gated norm runs over inner()/norm_groups channels
+  SsdGate gate = SsdGate::gate_then_norm;
+  /// Factors on what in_proj gives: z, x, B, C and dt.
+  std::array<float, 5> projection_scales = {1.0F, 1.0F, 1.0F, 1.0F, 1.0F};
   float dt_min = 0.0F;
   float dt_max = std::numeric_limits<float>::infinity();
   float output_scale = 1.0F;
