@@ -9,7 +9,7 @@ from reference_part import Part
 class Attention(Part):
     """Options: heads, kv_heads, head_dim; theta and rope_dims (0: no rope); qk_norm: None, "rms" or
     "rms_1p" (weight 1 + w), with eps; gated: q_proj holds q and gate, head by head; multiplier: the
-    scale where it is not head_dim^-0.5."""
+    scale where it is not head_dim^-0.5. Factors: "in" (of the input), "k" (of the keys)."""
 
     names = {
         "q": "q_proj.weight",
@@ -50,9 +50,11 @@ class Attention(Part):
         return rms(x, weight if model.has("qk_norm_weights", layer) else 1.0, self.eps)
 
     def run(self, model, layer, u, memory, start):
+        u = u * self.factor(model, layer, "in")
         q = self.apply(model, "q", u).reshape(len(u), self.heads, -1)
         q, gate = q[..., : self.head_dim], q[..., self.head_dim :]
         k = self.apply(model, "k", u).reshape(-1, self.kv_heads, self.head_dim)
+        k = k * self.factor(model, layer, "k")
         v = self.apply(model, "v", u).reshape(-1, self.kv_heads, self.head_dim)
         q, k = self.normal(model, layer, "q_norm", q), self.normal(model, layer, "k_norm", k)
         positions = start + numpy.arange(len(u))

@@ -8,7 +8,7 @@ from reference_part import Part
 
 class Mlp(Part):
     """Options: width; kind: "gated" (gate, up, down), "fused" (gate and up rows in one tensor, gate
-    first) or "relu2" (up, down); term: what switches it off."""
+    first) or "relu2" (up, down); term: what switches it off. Factor: "gate" (of kind "gated")."""
 
     names = {
         "gate": "gate_proj.weight",
@@ -37,7 +37,8 @@ class Mlp(Part):
             gate, up = numpy.split(self.apply(model, "gate_up", u), 2, -1)
             wide = silu(gate) * up
         elif self.kind == "gated":
-            wide = silu(self.apply(model, "gate", u)) * self.apply(model, "up", u)
+            gate = self.apply(model, "gate", u) * self.factor(model, layer, "gate")
+            wide = silu(gate) * self.apply(model, "up", u)
         else:
             wide = numpy.maximum(self.apply(model, "up", u), 0) ** 2
         return self.apply(model, "down", wide)

@@ -23,7 +23,9 @@ class Memory:
 
     def __init__(self, plan):
         self.length = 0
-        self.layers = [[block.part.nothing() for block in blocks] for blocks in plan.layers]
+        self.layers = [
+            [part.nothing() for block in blocks for part in block.parts] for blocks in plan.layers
+        ]
 
 
 class Model:
@@ -59,14 +61,18 @@ class Model:
         scale = self.multiplier("residual_multiplier")
         stream = [h]
         for layer, blocks in enumerate(self.plan.layers):
-            for block, kept in zip(blocks, memory.layers[layer]):
+            kept = iter(memory.layers[layer])
+            for block in blocks:
                 u = self.norm(block.norm, h, self.has("norm_weights", layer))
-                h = h + scale * block.part.run(self, layer, u, kept, memory.length)
+                for part in block.parts:
+                    y = part.run(self, layer, u, next(kept), memory.length)
+                    h = h + scale * part.factor(self, layer, "out") * y
             stream.append(h)
         memory.length += len(tokens)
         final = self.norm(self.plan.final_norm, h)
         head = self.weights[self.plan.head] if self.plan.head else embedding
-        return final @ head.T / self.multiplier("logits_scaling"), numpy.stack(stream)
+        logits = final @ head.T * self.multiplier("lm_head_multiplier")
+        return logits / self.multiplier("logits_scaling"), numpy.stack(stream)
 
     def greedy(self, prompt, count):
         """count tokens, each the most likely one, and the logits [count, vocab] that chose them."""
@@ -86,8 +92,10 @@ class Model:
         if any(getattr(part, "multiplier", None) is not None for part in parts):
             found["attention_multiplier"] = [None]
         for layer, blocks in enumerate(self.plan.layers):
-            for term in ["norm_weights"] + [t for block in blocks for t in block.part.terms()]:
-                found.setdefault(term, []).append(layer)
+            found.setdefault("norm_weights", []).append(layer)
+            for part in [part for block in blocks for part in block.parts]:
+                for term in [*part.terms(), *part.factor_terms()]:
+                    found.setdefault(term, []).append(layer)
         return {term: found[term] for term in terms if term in found}
 
 

@@ -7,6 +7,19 @@ terms = {
     "embedding_multiplier": "is one",
     "residual_multiplier": "is one",
     "logits_scaling": "is one",
+    "lm_head_multiplier": "is one",
+    "attention_in_multiplier": "is one",
+    "attention_out_multiplier": "is one",
+    "key_multiplier": "is one",
+    "ssm_in_multiplier": "is one",
+    "ssm_out_multiplier": "is one",
+    "ssm_multiplier_z": "is one",
+    "ssm_multiplier_x": "is one",
+    "ssm_multiplier_b": "is one",
+    "ssm_multiplier_c": "is one",
+    "ssm_multiplier_dt": "is one",
+    "mlp_gate_multiplier": "is one",
+    "mlp_down_multiplier": "is one",
     "shared_mlp": "the shared MLP, or the only one, gives zero",
     "norm_weights": "the weights of the layer's norms are one",
     "state": "the recurrent state is zero before every token",
@@ -20,6 +33,7 @@ terms = {
     "gated_norm_weight": "the weight of the gated norm is one",
     "conv_bias": "the bias of the convolution is zero",
     "gated_norm_groups": "the gated norm takes all channels as one group",
+    "gated_norm_order": "the gated norm gates first where it norms first, and the reverse",
     "ssd_groups": "every head reads B and C of group 0",
     "past": "attention sees the current token only",
     "attention_multiplier": "is head_dim^-0.5",
@@ -47,9 +61,10 @@ terms = {
 
 
 class Part:
-    """Computes one part of one layer. `names`: role -> end of the tensor's name behind `prefix`."""
+    """Computes one part of one layer. `names`: role -> end of the tensor's name after `prefix`;
+    `factors`: place -> (term, value), a constant factor; "out" is that of what the part gives."""
 
-    names = {}
+    names, factors = {}, {}
 
     def __init__(self, hidden, prefix, names=None, **options):
         self.hidden = hidden
@@ -71,6 +86,13 @@ class Part:
     def run(self, model, layer, u, memory, start):
         """u [T, hidden], the tokens from position `start` on -> [T, hidden]."""
         raise NotImplementedError
+
+    def factor(self, model, layer, place):
+        term, value = self.factors.get(place, (None, 1.0))
+        return value if model.has(term, layer) else 1.0
+
+    def factor_terms(self):
+        return [term for term, value in self.factors.values() if value != 1.0]
 
     def get(self, model, role):
         return model.weights[self.name[role]]

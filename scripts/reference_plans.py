@@ -1,6 +1,7 @@
 """What config.json of each family says: the layers, their parts and the names of their tensors.
 
-A plan is a list of layers, a layer a list of blocks: h = h + multiplier * part(norm(h)).
+A plan is a list of layers, a layer a list of blocks: h = h + multiplier * part(norm(h)), summed
+over the parts of a block, which all read the same norm(h).
 """
 
 import dataclasses
@@ -15,7 +16,7 @@ from reference_ssd import Ssd
 @dataclasses.dataclass
 class Block:
     norm: str
-    part: object
+    parts: list
 
 
 @dataclasses.dataclass
@@ -31,7 +32,7 @@ class Plan:
     multipliers: dict = dataclasses.field(default_factory=dict)
 
     def parts(self):
-        return [block.part for blocks in self.layers for block in blocks]
+        return [part for blocks in self.layers for block in blocks for part in block.parts]
 
     @property
     def norm_kind(self):
@@ -42,7 +43,8 @@ class Plan:
         for blocks in self.layers:
             for block in blocks:
                 yield block.norm, (self.hidden,), self.norm_kind
-                yield from block.part.tensors()
+                for part in block.parts:
+                    yield from part.tensors()
 
     def tensors(self):
         """(name, shape, kind) of every tensor, in file order."""
@@ -73,7 +75,7 @@ def plan_with(c, prefix, layers, **options):
 
 def pair(at, mixer, ffn, norms=("input_layernorm", "post_attention_layernorm")):
     """A layer of two blocks, `at` before the names of their norms."""
-    return [Block(f"{at}{norm}.weight", part) for norm, part in zip(norms, (mixer, ffn))]
+    return [Block(f"{at}{norm}.weight", [part]) for norm, part in zip(norms, (mixer, ffn))]
 
 
 def kinds_of(c, *keys):
@@ -100,11 +102,12 @@ def limits_of(c):
     return float(low), float(high)
 
 
-def mamba_of(c, hidden, prefix, eps):
-    """The Mamba-2 mixer as granite and bamba spell it."""
+def mamba_of(c, hidden, prefix, eps, **options):
+    """The Mamba-2 mixer as granite, bamba and falcon_h1 spell it."""
     width = c["mamba_d_head"]
     if width == "auto":
-        width = c["mamba_expand"] * hidden // c["mamba_n_heads"]
+        inner = c.get("mamba_d_ssm") or c["mamba_expand"] * hidden
+        width = inner // c["mamba_n_heads"]
     return Ssd(
         hidden,
         prefix,
@@ -116,6 +119,7 @@ def mamba_of(c, hidden, prefix, eps):
         conv_bias=c.get("mamba_conv_bias", True),
         limits=limits_of(c),
         eps=eps,
+        **options,
     )
 
 
@@ -220,7 +224,7 @@ def nemotron(c, prefix, fused):
     for i, letter in enumerate(nemotron_letters(c)):
         at = f"{prefix}layers.{i}."
         part = nemotron_part(c, letter, hidden, eps, at + "mixer.")
-        layers.append([Block(at + "norm.weight", part)])
+        layers.append([Block(at + "norm.weight", [part])])
     names = {"embed": prefix + "embeddings.weight", "final_norm": prefix + "norm_f.weight"}
     return plan_with(c, prefix, layers, eps=eps, **names)
 

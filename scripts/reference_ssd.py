@@ -8,7 +8,8 @@ from reference_part import Part
 
 class Ssd(Part):
     """Options: heads, width (of a head), groups (of B and C, and of the gated norm), states, taps,
-    conv_bias, limits (of dt), eps."""
+    conv_bias, limits (of dt), eps; norm: None (y is gated alone), "gate_first" or "norm_first".
+    Factors: "in" (of the input), "z", "x", "b", "c", "dt" (of what is projected)."""
 
     names = {
         "in": "in_proj.weight",
@@ -20,6 +21,8 @@ class Ssd(Part):
         "norm": "norm.weight",
         "out": "out_proj.weight",
     }
+
+    norm = "gate_first"
 
     @property
     def inner(self):
@@ -39,15 +42,19 @@ class Ssd(Part):
         yield self.name["a_log"], (self.heads,), "a_log"
         yield self.name["skip"], (self.heads,), "skip"
         yield self.name["dt_bias"], (self.heads,), "dt_bias"
-        yield self.name["norm"], (self.inner,), "norm"
+        if self.norm:
+            yield self.name["norm"], (self.inner,), "norm"
         yield self.name["out"], (self.hidden, self.inner), "linear"
 
     def terms(self):
-        found = ["state", "decay", "conv", "skip", "dt_bias", "gate", "gated_norm_weight"]
+        found = ["state", "decay", "conv", "skip", "dt_bias", "gate"]
+        found += ["gated_norm_weight"] if self.norm else []
+        found += ["gated_norm_order"] if self.norm == "norm_first" else []
         found += ["conv_bias"] if self.conv_bias else []
         found += ["dt_min"] if self.limits[0] > 0 else []
         found += ["dt_max"] if self.limits[1] < numpy.inf else []
-        return found + (["gated_norm_groups", "ssd_groups"] if self.groups > 1 else [])
+        found += ["gated_norm_groups"] if self.norm and self.groups > 1 else []
+        return found + (["ssd_groups"] if self.groups > 1 else [])
 
     def nothing(self):
         window = numpy.zeros((self.taps - 1, self.conv_channels))
@@ -78,8 +85,29 @@ class Ssd(Part):
         memory["s"] = s
         return y
 
+    def segment_factors(self, model, layer):
+        widths = {"z": self.inner, "x": self.inner, "b": self.groups * self.states}
+        widths.update(c=self.groups * self.states, dt=self.heads)
+        each = [self.factor(model, layer, place) for place in widths]
+        return numpy.repeat(each, list(widths.values()))
+
+    def gated(self, model, layer, y, z):
+        """y after its gate and norm, in whichever order."""
+        gate = silu(z) if model.has("gate", layer) else 1.0
+        if not self.norm:
+            return y * gate
+        gate_first = (self.norm == "gate_first") == model.has("gated_norm_order", layer)
+        if gate_first:
+            y = y * gate
+        groups = self.groups if model.has("gated_norm_groups", layer) else 1
+        y = rms(y.reshape(len(y), groups, -1), 1.0, self.eps).reshape(len(y), self.inner)
+        if model.has("gated_norm_weight", layer):
+            y = y * self.get(model, "norm")
+        return y if gate_first else y * gate
+
     def run(self, model, layer, u, memory, start):
-        projected = self.apply(model, "in", u)
+        projected = self.apply(model, "in", u * self.factor(model, layer, "in"))
+        projected = projected * self.segment_factors(model, layer)
         z, xbc, dt = numpy.split(projected, [self.inner, self.inner + self.conv_channels], -1)
         xbc = self.convolve(model, layer, xbc, memory)
         x, b, c = numpy.split(xbc, [self.inner, self.inner + self.groups * self.states], -1)
@@ -94,10 +122,5 @@ class Ssd(Part):
         high = self.limits[1] if model.has("dt_max", layer) else numpy.inf
         dt = numpy.clip(softplus(dt), low, high)
         y = self.recur(model, layer, x, b, c, dt, memory).reshape(len(u), self.inner)
-        if model.has("gate", layer):
-            y = y * silu(z)
-        groups = self.groups if model.has("gated_norm_groups", layer) else 1
-        y = rms(y.reshape(len(u), groups, -1), 1.0, self.eps).reshape(len(u), self.inner)
-        if model.has("gated_norm_weight", layer):
-            y = y * self.get(model, "norm")
+        y = self.gated(model, layer, y, z)
         return self.apply(model, "out", y)
