@@ -166,8 +166,7 @@ int chat_main(const ChatFlags& options) {
   Session session = open_session(options, environment);
   const bool has_person = is_terminal(Stream::input);
   Engine& engine = session.engine();
-  SnapshotCarrier carrier(engine.pool(), session.runner(), engine.prefixes(),
-                          [&engine] { engine.carry_out_orders(); });
+  SnapshotCarrier carrier = engine.carrier();
   SessionKeeper keeper = make_keeper(options, session, environment, has_person, carrier);
   Chat chat(session, keeper, options.generation,
             {.has_person = has_person && is_terminal(Stream::error),

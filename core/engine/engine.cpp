@@ -253,7 +253,8 @@ MemoryPool& Engine::pool() {
 SnapshotCarrier Engine::carrier() {
   Books* const books = books_.get();
   books->land();
-  return {books->pool, *books->runner, books->prefixes, [books] { books->carry_out_orders(); }};
+  return {books->pool, *books->runner, books->prefixes, books->capacity.vocab,
+          [books] { books->carry_out_orders(); }};
 }
 
 void Engine::add_tier(const std::string& name, std::unique_ptr<Storage> storage,

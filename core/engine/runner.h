@@ -4,48 +4,14 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "core/base/ids.h"
 #include "core/engine/sampling.h"
+#include "core/memory/orders.h"
 #include "core/memory/pool/layout.h"
 
 namespace hyb {
-
-/// core decides with indices and counts and moves no bytes: copies are orders that ride in the next
-/// step and are carried out before its spans, in the order given. So a page or slot may be handed
-/// out again the moment it is released.
-struct PageCopy {
-  std::int32_t group;
-  PageId from, to;
-};
-struct SlotCopy {
-  SlotId from, to;
-};
-/// Exact to packed and back: the int8 snapshots. Packing loses precision, unpacking none.
-struct PackSlot {
-  SlotId from;
-  PackedId to;
-};
-struct UnpackSlot {
-  PackedId from;
-  SlotId to;
-};
-struct PackedCopy {
-  PackedId from, to;
-};
-/// From here on the superblock is seen through `to` (no_view: free). Nothing is kept of its bytes.
-/// `from` is no_view when it was nobody's, or when nobody knows whose it is after a failed step.
-struct ChangeOwner {
-  SuperblockId superblock;
-  ViewId from, to;
-};
-using Order = std::variant<PageCopy, SlotCopy, PackSlot, UnpackSlot, PackedCopy, ChangeOwner>;
-
-/// One group's pages of one sequence: entry i holds positions [i * page_tokens, (i + 1) *
-/// page_tokens); no_page where they fell out of reach.
-using PageTable = std::vector<PageId>;
 
 /// One row of a span whose logits are wanted.
 struct SampleRow {
@@ -91,9 +57,8 @@ struct Capacity {
 
 /// What the engine needs from a model. The one interface that core states and a higher room
 /// implements.
-class Runner {
+class Runner : public UnitBytes {
  public:
-  virtual ~Runner() = default;
   virtual Capacity capacity() const = 0;
 
   /// Carries out the orders, then all spans; there may be orders alone. The result depends only on
@@ -138,11 +103,6 @@ class Runner {
 
   /// What the runner holds of its device, in words, for messages; empty: there is nothing to say.
   virtual std::string holdings() const { return {}; }
-
-  /// The bytes of one unit of a view, as of the last step: for the disk tier and session files.
-  /// `bytes` has the view's unit_bytes. Called between steps only.
-  virtual void read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) = 0;
-  virtual void write(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) = 0;
 };
 
 }  // namespace hyb

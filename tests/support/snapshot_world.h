@@ -75,7 +75,7 @@ struct SnapshotWorld {
         runner(layout),
         pool(layout),
         cache(pool, PrefixCacheOptions{}),
-        carrier(pool, runner, cache, [this] { carry_out_orders(); }) {}
+        carrier(pool, runner, cache, runner.capacity().vocab, [this] { carry_out_orders(); }) {}
 
   void carry_out_orders() {
     Step step;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/base/ids.h"
-#include "core/engine/runner.h"
+#include "core/memory/orders.h"
 #include "core/memory/pool/layout.h"
 
 namespace hyb {

@@ -51,12 +51,12 @@ bool SnapshotCarrier::has_bytes(const Checkpoint& checkpoint) const {
 }
 
 void SnapshotCarrier::read(const CheckpointUnit& unit, std::span<std::byte> bytes) const {
-  runner_->read(unit.view, unit.unit, bytes);
+  bytes_->read(unit.view, unit.unit, bytes);
 }
 
 void SnapshotCarrier::write(const CheckpointUnit& unit, std::span<const std::byte> bytes) {
   require(!pool_->has_orders(), "snapshot carrier: settled before it writes");
-  runner_->write(unit.view, unit.unit, bytes);
+  bytes_->write(unit.view, unit.unit, bytes);
 }
 
 std::int32_t SnapshotCarrier::shared_tokens(std::span<const TokenId> key) const {
@@ -103,10 +103,6 @@ bool SnapshotCarrier::evict_for(std::span<const TokenId> key) {
 bool SnapshotCarrier::adopt(std::span<const TokenId> key, Checkpoint checkpoint,
                             SnapshotPlace place, SnapshotSource source) {
   return cache_->insert(key, std::move(checkpoint), place, source);
-}
-
-std::size_t SnapshotCarrier::logits_size() const {
-  return static_cast<std::size_t>(runner_->capacity().vocab);
 }
 
 bool SnapshotCarrier::keep_logits(std::span<const TokenId> key, std::vector<float> logits) {

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/engine/runner.h"
+#include "core/memory/orders.h"
 #include "core/memory/pool/memory_pool.h"
 #include "core/memory/prefix/prefix_cache.h"
 
@@ -23,11 +23,15 @@ struct SnapshotRoom {
 /// Carries the bytes of snapshots out of the pool and into it, between steps.
 class SnapshotCarrier {
  public:
-  /// All outlive the carrier. `carry_out` has the runner carry out the pool's open orders, as a
-  /// step without spans does; what it throws leaves settle().
-  SnapshotCarrier(MemoryPool& pool, Runner& runner, PrefixCache& cache,
+  /// All outlive the carrier. `vocab`: logits per row. `carry_out` has the runner carry out the
+  /// pool's open orders, as a step without spans does; what it throws leaves settle().
+  SnapshotCarrier(MemoryPool& pool, UnitBytes& bytes, PrefixCache& cache, std::int32_t vocab,
                   std::function<void()> carry_out)
-      : pool_(&pool), runner_(&runner), cache_(&cache), carry_out_(std::move(carry_out)) {}
+      : pool_(&pool),
+        bytes_(&bytes),
+        cache_(&cache),
+        vocab_(vocab),
+        carry_out_(std::move(carry_out)) {}
 
   const MemoryLayout& layout() const { return pool_->layout(); }
   const PrefixCache& cache() const { return *cache_; }
@@ -66,7 +70,7 @@ class SnapshotCarrier {
              SnapshotSource source = SnapshotSource::memory);
 
   /// Logits that are kept with a snapshot: one per id of the vocabulary.
-  std::size_t logits_size() const;
+  std::size_t logits_size() const { return static_cast<std::size_t>(vocab_); }
   /// As PrefixCache::keep_logits, of so many.
   bool keep_logits(std::span<const TokenId> key, std::vector<float> logits);
 
@@ -74,8 +78,9 @@ class SnapshotCarrier {
   SharedPrefix shared(std::span<const TokenId> key) const;
 
   MemoryPool* pool_;
-  Runner* runner_;
+  UnitBytes* bytes_;
   PrefixCache* cache_;
+  std::int32_t vocab_;
   std::function<void()> carry_out_;
 };
 
