@@ -122,9 +122,7 @@ std::int32_t Session::Parts::vocab_used() const {
 /// Until prefill is measured. The speed is a guess; how long prompts compare to short ones is not.
 PrefillCost Session::Parts::expected_cost() const {
   constexpr double flops_per_thread_second = 5e10;
-  const models::PrefillFlops flops = roofline().prefill();
-  return prefill_cost_of_flops(flops.linear, flops.square,
-                               flops_per_thread_second * queue->threads());
+  return prefill_seconds(roofline().prefill(), flops_per_thread_second * queue->threads());
 }
 
 /// Whether what is reused is what would be run again, to the bit. Where it is not, answers must not

@@ -142,7 +142,7 @@ Work Roofline::step(std::span<const StepShape> shapes) const {
   return work;
 }
 
-PrefillFlops Roofline::prefill() const {
+PrefillCost Roofline::prefill() const {
   constexpr double l = 8192;
   const double once = step({.tokens = 8192, .rows = 0}).flops;
   const double twice = step({.tokens = 16384, .rows = 0}).flops;

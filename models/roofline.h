@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "core/memory/prefix/prefill_cost.h"
 #include "models/geometry.h"
 #include "models/plan.h"
 
@@ -24,11 +25,6 @@ struct StepShape {
   std::int64_t tokens = 1;    ///< of each sequence
   std::int64_t position = 0;  ///< of their first token
   std::int64_t rows = 1;      ///< of logits, of each sequence
-};
-
-/// FLOPs to prefill l tokens of one sequence: linear l + square l^2.
-struct PrefillFlops {
-  double linear, square;
 };
 
 /// Counts the work of a step from the plan alone: what a benchmark compares its figures with.
@@ -53,8 +49,8 @@ class Roofline {
   /// A step of unequal spans: weights are touched once by all of them.
   Work step(std::span<const StepShape> shapes) const;
 
-  /// Without logits; exact where chunks of recurrent layers are whole.
-  PrefillFlops prefill() const;
+  /// FLOPs of one sequence, without logits; exact where chunks of recurrent layers are whole.
+  PrefillCost prefill() const;
 
   /// Parameters that one token goes through, the head left out.
   std::int64_t active_parameters() const { return fixed_parameters_ + routed_active_; }

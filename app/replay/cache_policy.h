@@ -56,7 +56,7 @@ enum class PolicyKind : std::uint8_t {
 
 struct PolicyOptions {
   PolicyKind kind = PolicyKind::gd;
-  SnapshotFormat snapshots = SnapshotFormat::exact;
+  Precision snapshots = Precision::exact;
   std::int64_t budget_bytes = 0;
   std::int32_t block_tokens = 32;     ///< vllm_plus
   double ratio = 0.9;                 ///< sglang: bytes of state to bytes of keys and values

@@ -121,9 +121,9 @@ std::int64_t budget_of(const std::string& text) {
               fmt::format("--budget {}: give bytes, such as 2GB or 512MiB", text));
 }
 
-SnapshotFormat format_of(const std::string& name) {
-  if (name == "exact") return SnapshotFormat::exact;
-  if (name == "int8") return SnapshotFormat::int8;
+Precision precision_of(const std::string& name) {
+  if (name == "exact") return Precision::exact;
+  if (name == "int8") return Precision::int8;
   throw Error(ErrorKind::usage, fmt::format("--snapshots {}: exact or int8", name));
 }
 
@@ -137,7 +137,7 @@ void add_variants(const PolicyOptions& base, const PolicyLists& lists,
     for (std::size_t f = 0; f < formats; ++f) {
       PolicyOptions variant = base;
       if (has_ratio) variant.ratio = lists.ratios[r];
-      if (has_snapshots) variant.snapshots = format_of(lists.snapshots[f]);
+      if (has_snapshots) variant.snapshots = precision_of(lists.snapshots[f]);
       options.push_back(variant);
     }
   }
@@ -197,7 +197,7 @@ std::string label_of(const PolicyOptions& options) {
   std::string label(name_of(options.kind));
   if (options.kind == PolicyKind::vllm_plus) label += fmt::format(" {}", options.block_tokens);
   if (options.kind == PolicyKind::sglang) label += fmt::format(" {}", options.ratio);
-  if (options.snapshots == SnapshotFormat::int8) label += " int8";
+  if (options.snapshots == Precision::int8) label += " int8";
   return label;
 }
 

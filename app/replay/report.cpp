@@ -34,7 +34,7 @@ bool has_budget(const ReplayRun& run) {
 Json run_json(const ReplayRun& run) {
   const PolicyOptions& options = run.options;
   const CacheCounters& counters = run.counters;
-  const bool is_int8 = options.snapshots == SnapshotFormat::int8;
+  const bool is_int8 = options.snapshots == Precision::int8;
   const std::int64_t held = counters.kv_bytes + counters.snapshot_bytes + counters.idle_bytes;
   Json row = {
       {"policy", name_of(options.kind)},

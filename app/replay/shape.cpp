@@ -31,7 +31,7 @@ ReplayShape marconi_shape(const MarconiModel& model, double flops_per_second) {
   shape.flops.linear = model.attention * 8 * width * width + model.mlp * 16 * width * width +
                        model.ssm * (12 * width * width + 16 * width * state_dim + 10 * width);
   shape.flops.square = model.attention * 4 * width;
-  shape.seconds = {shape.flops.linear / flops_per_second, shape.flops.square / flops_per_second};
+  shape.seconds = shape.flops / flops_per_second;
   // A transformer layer has 12 d^2 parameters (attention 4, mlp 8), an ssm layer 6 d^2.
   const std::int64_t transformer_layers = (6 * ssm + 4 * attention + 8 * mlp) / 12;
   shape.transformer_kv_bytes_per_token = transformer_layers * 4 * d;
@@ -94,7 +94,7 @@ ReplayShape shape_of(const PublishedShape& published, double kv_element_bytes,
   shape.flops.linear = 2 * published.active_parameters + 6 * static_cast<double>(layers * matrix);
   shape.flops.square =
       2.0 * published.attention_layers * published.query_heads * published.head_dim;
-  shape.seconds = {shape.flops.linear / flops_per_second, shape.flops.square / flops_per_second};
+  shape.seconds = shape.flops / flops_per_second;
   return shape;
 }
 
@@ -187,11 +187,8 @@ ReplayShape shape_of_config(const std::string& name, const ShapeOptions& options
   for (const models::SlotPiece& piece : geometry.pieces) {
     shape.conv_bytes += static_cast<std::int64_t>(piece.conv_bytes);
   }
-  const models::PrefillFlops flops =
-      models::Roofline(outline.plan, geometry).prefill();
-  shape.flops = {.linear = flops.linear, .square = flops.square};
-  shape.seconds = {shape.flops.linear / options.flops_per_second,
-                   shape.flops.square / options.flops_per_second};
+  shape.flops = models::Roofline(outline.plan, geometry).prefill();
+  shape.seconds = shape.flops / options.flops_per_second;
   return shape;
 }
 

@@ -7,22 +7,10 @@
 #include <string_view>
 
 #include "app/environment.h"
+#include "core/memory/pool/memory.h"
+#include "core/memory/prefix/prefill_cost.h"
 
 namespace hyb::app {
-
-/// Cost of l tokens from nothing: linear l + square l^2, in FLOPs or in seconds. What tokens
-/// [0, h) save of a longer prompt is of(h).
-struct LengthCost {
-  double linear = 0;
-  double square = 0;
-
-  double of(std::int64_t tokens) const {
-    const auto l = static_cast<double>(tokens);
-    return linear * l + square * l * l;
-  }
-};
-
-enum class SnapshotFormat : std::uint8_t { exact, int8 };
 
 /// What a replay knows of a model: bytes and costs, no layers.
 struct ReplayShape {
@@ -35,12 +23,12 @@ struct ReplayShape {
   std::int32_t recurrent_layers = 0;
   /// KV of a pure transformer with as many parameters; 0: not known.
   std::int64_t transformer_kv_bytes_per_token = 0;
-  LengthCost flops{};
-  LengthCost seconds{};
+  PrefillCost flops{};
+  PrefillCost seconds{};
 
   bool has_state() const { return state_bytes > 0; }
-  std::int64_t snapshot_bytes(SnapshotFormat format) const {
-    return format == SnapshotFormat::int8 ? state_bytes_int8 : state_bytes;
+  std::int64_t snapshot_bytes(Precision precision) const {
+    return precision == Precision::int8 ? state_bytes_int8 : state_bytes;
   }
 };
 

@@ -12,10 +12,10 @@ constexpr std::int32_t page_tokens = 16;
 
 PrefixCacheOptions cache_options(const ReplayShape& shape, const PolicyOptions& options) {
   return {
-      .precision = options.snapshots == SnapshotFormat::int8 ? Precision::int8 : Precision::exact,
+      .precision = options.snapshots,
       .eviction = options.kind == PolicyKind::lru ? EvictionRule::lru : EvictionRule::greedy_dual,
-      .cost = {.seconds_per_token = shape.seconds.linear,
-               .seconds_per_token_squared = shape.seconds.square},
+      .cost = {.linear = shape.seconds.linear,
+               .square = shape.seconds.square},
       .placement = PlacementPrior::unknown};
 }
 
@@ -40,7 +40,7 @@ MemoryLayout byte_layout(const ReplayShape& shape, const PolicyOptions& options)
                       .pages_per_superblock = units(page_bytes, running_tokens / page_tokens)}};
     layout.fixed_superblocks.push_back(1);
   }
-  const bool is_packed = options.snapshots == SnapshotFormat::int8;
+  const bool is_packed = options.snapshots == Precision::int8;
   const auto slots_of = [&](std::int64_t bytes) {
     return SlotShape{.bytes = static_cast<std::size_t>(bytes),
                      .per_superblock = units(bytes, running_snapshots)};
@@ -201,10 +201,10 @@ CacheCounters TreePolicy::counters() const {
 }
 
 models::ModelMemoryLayout superblock_pools(const ReplayShape& shape, std::int64_t budget_bytes,
-                                           SnapshotFormat snapshots) {
+                                           Precision snapshots) {
   return models::memory_layout_of(geometry_of(shape),
                                   {.pool_bytes = static_cast<std::size_t>(budget_bytes),
-                                   .packed = snapshots == SnapshotFormat::int8 && shape.has_state(),
+                                   .packed = snapshots == Precision::int8 && shape.has_state(),
                                    .flat = {}});
 }
 

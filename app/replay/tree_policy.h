@@ -48,6 +48,6 @@ class TreePolicy final : public CachePolicy {
 /// taken to be alike and to keep all positions. Throws Error(memory) with the numbers when the
 /// bytes hold no sequence.
 models::ModelMemoryLayout superblock_pools(const ReplayShape& shape, std::int64_t budget_bytes,
-                                           SnapshotFormat snapshots);
+                                           Precision snapshots);
 
 }  // namespace hyb::app

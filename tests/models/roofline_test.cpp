@@ -143,7 +143,7 @@ TEST_SUITE("models/roofline") {
   TEST_CASE("a prefill has a linear and a square part") {
     for (const std::string& name : {tiny, nemotron12}) {
       const Roofline of = roofline(name);
-      const PrefillFlops flops = of.prefill();
+      const PrefillCost flops = of.prefill();
       CHECK(flops.linear > 0);
       CHECK(flops.square > 0);
       for (const std::int64_t tokens : {1024, 32768}) {

@@ -39,7 +39,7 @@ class TimedRunner : public Runner {
   }
 
   double per_step = 5e-3;
-  PrefillCost cost = {.seconds_per_token = 1e-3, .seconds_per_token_squared = 2e-6};
+  PrefillCost cost = {.linear = 1e-3, .square = 2e-6};
   Time now{};
 
  private:
@@ -90,13 +90,13 @@ TEST_SUITE("sim/measured_prefill") {
     desk.run(30, 3);
     desk.run(1500, 4);
     const PrefillCost learned = desk.engine.usage().cost;
-    CHECK(learned.seconds_per_token_squared > 0);
+    CHECK(learned.square > 0);
     CHECK(learned.of(2500) == doctest::Approx(desk.run(2500, 5)).epsilon(0.05));
     CHECK(learned.of(300) == doctest::Approx(desk.run(300, 6)).epsilon(0.05));
 
     Desk told(false);
     told.run(1000, 1);
-    CHECK(told.engine.usage().cost.of(1000) == PrefillCost().of(1000));
+    CHECK(told.engine.usage().cost.of(1000) == default_prefill_cost.of(1000));
   }
 
   TEST_CASE("what was learned decides who is evicted") {

@@ -8,11 +8,11 @@
 
 namespace hyb {
 
-PrefillCost prefill_cost_of_flops(double linear, double square, double flops_per_second) {
-  require(linear >= 0 && square >= 0 && linear + square > 0 && flops_per_second > 0,
+PrefillCost prefill_seconds(const PrefillCost& flops, double flops_per_second) {
+  require(flops.linear >= 0 && flops.square >= 0 && flops.linear + flops.square > 0 &&
+              flops_per_second > 0,
           "prefill cost: FLOPs and their speed are positive");
-  return {.seconds_per_token = linear / flops_per_second,
-          .seconds_per_token_squared = square / flops_per_second};
+  return flops / flops_per_second;
 }
 
 namespace {
@@ -90,9 +90,9 @@ std::size_t power_of_two(double value, std::size_t count) {
 
 PrefillMeter::PrefillMeter(const PrefillCost& preset, std::int32_t chunk_tokens)
     : chunk_tokens_(chunk_tokens) {
-  require(chunk_tokens > 0 && preset.seconds_per_token > 0 && preset.seconds_per_token_squared >= 0,
+  require(chunk_tokens > 0 && preset.linear > 0 && preset.square >= 0,
           "prefill meter: a chunk has tokens, and a token costs something");
-  preset_ratio_ = preset.seconds_per_token_squared / preset.seconds_per_token;
+  preset_ratio_ = preset.square / preset.linear;
 }
 
 PrefillMeter::Average& PrefillMeter::average_of(const PrefillStep& step) {
@@ -135,8 +135,8 @@ std::optional<PrefillCost> PrefillMeter::cost() const {
              0, 1);
   system.add({1 / (chunk_tokens_ * token_seconds), 0, 0}, 0, per_step_doubt);
   const Terms x = solve_not_negative(system);
-  const PrefillCost cost = {.seconds_per_token = x[per_token] + x[per_step] / chunk_tokens_,
-                            .seconds_per_token_squared = x[per_position]};
+  const PrefillCost cost = {.linear = x[per_token] + x[per_step] / chunk_tokens_,
+                            .square = x[per_position]};
   if (cost.of(1) > 0) return cost;
   return std::nullopt;
 }

@@ -6,21 +6,26 @@
 
 namespace hyb {
 
-/// Seconds to prefill the first `length` tokens of a sequence: a * length + b * length^2.
+/// What it costs to prefill the first n tokens of a sequence, in seconds or in FLOPs:
+///   linear n + square n^2
+/// Resuming a longer prompt at n tokens saves of(n).
 struct PrefillCost {
-  double seconds_per_token = 1e-4;
-  double seconds_per_token_squared = 0;
+  double linear = 0;
+  double square = 0;
 
-  double of(std::int32_t length) const {
-    const double l = length;
-    return seconds_per_token * l + seconds_per_token_squared * l * l;
+  double of(std::int64_t tokens) const {
+    const auto n = static_cast<double>(tokens);
+    return linear * n + square * n * n;
   }
+  PrefillCost operator/(double divisor) const { return {linear / divisor, square / divisor}; }
 };
 
-/// The cost of a machine that computes so many FLOPs per second, from the FLOPs of a prefill of
-/// `length` tokens as `linear * length + square * length^2`. For weighing one snapshot against
-/// another the speed is of no matter; for weighing a tier against prefill it is.
-PrefillCost prefill_cost_of_flops(double linear, double square, double flops_per_second);
+/// In seconds, where nothing is known of the model and the machine.
+inline constexpr PrefillCost default_prefill_cost = {.linear = 1e-4};
+
+/// FLOPs as seconds on a machine that computes `flops_per_second`. For comparing two snapshots the
+/// speed does not matter; for comparing a tier with prefill it does.
+PrefillCost prefill_seconds(const PrefillCost& flops, double flops_per_second);
 
 /// A step that ran prompts, and how long it took.
 struct PrefillStep {

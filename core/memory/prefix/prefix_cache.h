@@ -18,7 +18,7 @@ struct PrefixCacheOptions {
   bool enabled = true;                     ///< false: remembers nothing
   Precision precision = Precision::exact;  ///< of snapshots
   EvictionRule eviction = EvictionRule::greedy_dual;
-  PrefillCost cost = {};                               ///< of this model on this machine
+  PrefillCost cost = default_prefill_cost;  ///< of this model on this machine
   PlacementPrior placement = PlacementPrior::unknown;  ///< what the chat template lets expect
   /// A branch point is cut when it is at least so many tokens behind what can be resumed: a cut
   /// costs a step, and a short run of tokens is no dearer to run again.

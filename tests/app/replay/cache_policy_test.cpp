@@ -37,12 +37,12 @@ TEST_SUITE("app/replay/cache_policy") {
       const ReplayRun bound = replay(trace, small_shape(), {.kind = PolicyKind::bound});
       for (const PolicyKind kind : policies) {
         for (const std::int64_t budget : {0, 150, 1000, 5000, 1'000'000}) {
-          for (const SnapshotFormat format : {SnapshotFormat::exact, SnapshotFormat::int8}) {
+          for (const Precision precision : {Precision::exact, Precision::int8}) {
             CAPTURE(name_of(kind));
             CAPTURE(budget);
             const ReplayRun run = replay(
                 trace, small_shape(),
-                {.kind = kind, .snapshots = format, .budget_bytes = budget, .block_tokens = 8});
+                {.kind = kind, .snapshots = precision, .budget_bytes = budget, .block_tokens = 8});
             for (std::size_t i = 0; i < trace.size(); ++i) {
               const Served served = run.requests[i].served;
               // Marconi's model leaves no token to draw from.

@@ -105,8 +105,8 @@ TEST_SUITE("app/replay/replay") {
     const auto ordered = in_depth_first_order(trace);
     const double bound = replay(ordered, small_shape(), {.kind = PolicyKind::bound}).hit_rate();
     for (const PolicyKind kind : {PolicyKind::gd, PolicyKind::lru}) {
-      for (const SnapshotFormat format : {SnapshotFormat::exact, SnapshotFormat::int8}) {
-        const PolicyOptions options = {.kind = kind, .snapshots = format, .budget_bytes = 1500};
+      for (const Precision precision : {Precision::exact, Precision::int8}) {
+        const PolicyOptions options = {.kind = kind, .snapshots = precision, .budget_bytes = 1500};
         const ReplayRun run = replay(ordered, small_shape(), options);
         CHECK(run.hit_rate() > bound - 0.04);
         CHECK(run.hit_rate() <= bound);

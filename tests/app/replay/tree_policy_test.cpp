@@ -33,7 +33,7 @@ MemoryLayout superblock_layout(std::int32_t superblocks) {
 TEST_SUITE("app/replay/tree_policy") {
   TEST_CASE("turn ends, prompt ends and branches can be resumed") {
     for (const PolicyKind kind : {PolicyKind::lru, PolicyKind::gd}) {
-      for (const SnapshotFormat format : {SnapshotFormat::exact, SnapshotFormat::int8}) {
+      for (const Precision precision : {Precision::exact, Precision::int8}) {
         const ReplayRequest requests[] = {
             request_of({{1, 300}}, {{2, 100}}), request_of({{1, 300}, {2, 100}, {3, 9}}),
             request_of({{1, 299}, {4, 100}}),   request_of({{1, 150}, {5, 100}}),
@@ -41,13 +41,13 @@ TEST_SUITE("app/replay/tree_policy") {
         };
         const std::int32_t expected[] = {0, 400, 299, 0, 150, 299};
         TreePolicy policy(small_shape(),
-                          {.kind = kind, .snapshots = format, .budget_bytes = 100000});
+                          {.kind = kind, .snapshots = precision, .budget_bytes = 100000});
         for (std::size_t i = 0; i < std::size(requests); ++i) {
           CAPTURE(i);
           CHECK(policy.serve(RequestTokens(requests[i])).reused == expected[i]);
         }
         const CacheCounters counters = policy.counters();
-        const std::int64_t each = format == SnapshotFormat::int8 ? 25 : 100;
+        const std::int64_t each = precision == Precision::int8 ? 25 : 100;
         CHECK(counters.snapshot_bytes == counters.snapshots_created * each);
         CHECK(counters.snapshots_reused == 3);
         // 400 tokens of the first request, and 150 that the fourth had to compute once more.
@@ -58,12 +58,12 @@ TEST_SUITE("app/replay/tree_policy") {
   }
 
   TEST_CASE("superblocks change owners, and cost little") {
-    for (const SnapshotFormat format : {SnapshotFormat::exact, SnapshotFormat::int8}) {
+    for (const Precision precision : {Precision::exact, Precision::int8}) {
       ReplayShape shape = small_shape(64);
       const MemoryLayout layout = superblock_layout(100);
       const auto trace = random_trace(3, 600, 20);
       const PolicyOptions counted = {
-          .kind = PolicyKind::gd, .snapshots = format, .budget_bytes = 12800};
+          .kind = PolicyKind::gd, .snapshots = precision, .budget_bytes = 12800};
       PolicyOptions real = counted;
       real.layout = &layout;
       const ReplayRun ideal = replay(trace, shape, counted);
@@ -109,13 +109,13 @@ ReplayShape nano_shape() {
 
 TEST_SUITE("app/replay/superblock_pools") {
   TEST_CASE("units are what the shape says, and little is wasted") {
-    for (const SnapshotFormat format : {SnapshotFormat::exact, SnapshotFormat::int8}) {
+    for (const Precision precision : {Precision::exact, Precision::int8}) {
       const ReplayShape shape = nano_shape();
-      const auto pools = superblock_pools(shape, 8'000'000'000, format);
+      const auto pools = superblock_pools(shape, 8'000'000'000, precision);
       REQUIRE(pools.layout.groups.size() == 1);
       CHECK(pools.layout.groups[0].page_bytes == 16 * 6144);
       CHECK(pools.layout.slots.bytes >= 49'082'368);
-      CHECK((pools.layout.packed.per_superblock > 0) == (format == SnapshotFormat::int8));
+      CHECK((pools.layout.packed.per_superblock > 0) == (precision == Precision::int8));
       CHECK(pools.waste() <= 0.03);
       CHECK(pools.layout.bytes() <= 8'000'000'000);
       CHECK(pools.layout.bytes() > 7'600'000'000);
@@ -126,19 +126,19 @@ TEST_SUITE("app/replay/superblock_pools") {
     ReplayShape attention = nano_shape();
     attention.state_bytes = attention.state_bytes_int8 = 0;
     attention.recurrent_layers = 0;
-    const auto pages = superblock_pools(attention, 1'000'000'000, SnapshotFormat::int8);
+    const auto pages = superblock_pools(attention, 1'000'000'000, Precision::int8);
     CHECK(pages.layout.slots.per_superblock == 0);
     CHECK(pages.layout.packed.per_superblock == 0);
     ReplayShape recurrent = nano_shape();
     recurrent.kv_bytes_per_token = 0;
     recurrent.attention_layers = 0;
-    const auto slots = superblock_pools(recurrent, 1'000'000'000, SnapshotFormat::exact);
+    const auto slots = superblock_pools(recurrent, 1'000'000'000, Precision::exact);
     CHECK(slots.layout.groups.empty());
     CHECK(slots.layout.slots.per_superblock > 0);
   }
 
   TEST_CASE("too few bytes are refused with the numbers") {
-    CHECK_THROWS_AS(superblock_pools(nano_shape(), 10'000'000, SnapshotFormat::exact), Error);
+    CHECK_THROWS_AS(superblock_pools(nano_shape(), 10'000'000, Precision::exact), Error);
   }
 }
 

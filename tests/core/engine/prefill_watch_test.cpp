@@ -10,8 +10,8 @@ using namespace hyb;
 
 namespace {
 
-constexpr PrefillCost guess = {.seconds_per_token = 1e-4};
-constexpr PrefillCost truth = {.seconds_per_token = 2e-3, .seconds_per_token_squared = 1e-6};
+constexpr PrefillCost guess = {.linear = 1e-4};
+constexpr PrefillCost truth = {.linear = 2e-3, .square = 1e-6};
 
 /// Steps that take as long as the truth says.
 class Steps {

@@ -14,10 +14,10 @@ using namespace hyb;
 
 TEST_SUITE("core/memory/prefill_cost") {
   TEST_CASE("FLOPs become seconds") {
-    const PrefillCost cost = prefill_cost_of_flops(6e9, 2e5, 1e12);
+    const PrefillCost cost = prefill_seconds({6e9, 2e5}, 1e12);
     CHECK(cost.of(1000) == doctest::Approx((6e9 * 1e3 + 2e5 * 1e6) / 1e12));
-    CHECK_THROWS_AS(prefill_cost_of_flops(0, 0, 1e12), Error);
-    CHECK_THROWS_AS(prefill_cost_of_flops(-1, 1, 1e12), Error);
+    CHECK_THROWS_AS(prefill_seconds({0, 0}, 1e12), Error);
+    CHECK_THROWS_AS(prefill_seconds({-1, 1}, 1e12), Error);
   }
 }
 
@@ -45,7 +45,7 @@ struct Machine {
   }
 };
 
-constexpr PrefillCost linear = {.seconds_per_token = 1e-4};
+constexpr PrefillCost linear = {.linear = 1e-4};
 
 void run_prompt(PrefillMeter& meter, const Machine& machine, std::int64_t tokens,
                 std::int64_t chunk) {
@@ -98,7 +98,7 @@ TEST_SUITE("core/memory/prefill_meter") {
   }
 
   TEST_CASE("short prompts alone show the speed; the rest is as expected before") {
-    const PrefillCost preset = {.seconds_per_token = 1e-4, .seconds_per_token_squared = 2e-9};
+    const PrefillCost preset = {.linear = 1e-4, .square = 2e-9};
     const Machine machine{.per_token = 4e-4, .per_position = 8e-9};
     PrefillMeter meter(preset, 512);
     for (int i = 0; i < 20; ++i) meter.ran(machine.step(0, 100));
@@ -133,8 +133,8 @@ TEST_SUITE("core/memory/prefill_meter") {
       }
       const std::optional<PrefillCost> cost = meter.cost();
       if (!cost) continue;
-      CHECK(cost->seconds_per_token >= 0);
-      CHECK(cost->seconds_per_token_squared >= 0);
+      CHECK(cost->linear >= 0);
+      CHECK(cost->square >= 0);
       CHECK(cost->of(1) > 0);
       CHECK(cost->of(100001) > cost->of(100000));
     }
@@ -149,7 +149,7 @@ TEST_SUITE("core/memory/prefill_meter") {
     CHECK_FALSE(meter.cost());
     meter.ran(Machine{}.step(0, 500));
     CHECK(meter.cost());
-    CHECK_THROWS_AS(PrefillMeter({.seconds_per_token = 0}, 512), Error);
+    CHECK_THROWS_AS(PrefillMeter({.linear = 0}, 512), Error);
   }
 }
 

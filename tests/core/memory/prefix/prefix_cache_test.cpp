@@ -187,7 +187,7 @@ TEST_SUITE("core/memory/prefix_cache") {
         REQUIRE(server.cache.conclude(*key, std::move(memory)));
       }
       if (is_square) {
-        server.cache.set_cost({.seconds_per_token = 1e-6, .seconds_per_token_squared = 1e-4});
+        server.cache.set_cost({.linear = 1e-6, .square = 1e-4});
       }
       server.cache.audit();
       REQUIRE(server.cache.evict());
@@ -326,8 +326,8 @@ TEST_SUITE("core/memory/prefix_cache") {
             const std::int32_t resumed =
                 server.serve(prompt, answer, {static_cast<std::int32_t>(random() % prompt.size())});
             if (request % 40 == 0) {
-              server.cache.set_cost({.seconds_per_token = 1e-3 * (1 + request),
-                                     .seconds_per_token_squared = 1e-4 * (request % 80)});
+              server.cache.set_cost({.linear = 1e-3 * (1 + request),
+                                     .square = 1e-4 * (request % 80)});
             }
             REQUIRE(resumed >= 0);
             REQUIRE(resumed < length_of(prompt));

@@ -88,7 +88,7 @@ TEST_SUITE("core/memory/appraisal") {
 
   TEST_CASE("seconds are those between it and the one above") {
     Shared shared({.kinds = {&full}});
-    const PrefillCost cost{.seconds_per_token = 1, .seconds_per_token_squared = 0.5};
+    const PrefillCost cost{.linear = 1, .square = 0.5};
     const Appraisal appraisal(shared.pool.layout(), Precision::exact, cost);
     shared.insert("abcd");
     Snapshot& deep = shared.insert("abcdefgh", "abcd");

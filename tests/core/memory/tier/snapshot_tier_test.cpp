@@ -226,7 +226,7 @@ TEST_SUITE("core/memory/snapshot_tier") {
     const double seconds_per_token = 1e-4;
     SnapshotTier tier("test tier", world.carrier, std::make_unique<ShimStorage>(disk),
                       {.budget_bytes = roomy,
-                       .cost = {.seconds_per_token = seconds_per_token},
+                       .cost = {.linear = seconds_per_token},
                        .bytes_per_second = 5000 / (20 * seconds_per_token)});
     world.cache.on_evict(
         [&](std::span<const TokenId> key, const Snapshot& snapshot) { tier.spill(key, snapshot); });
