@@ -29,13 +29,12 @@ class BoundPolicy final : public CachePolicy {
 };
 
 Served BoundPolicy::serve(const RequestTokens& tokens) {
-  const auto match = tree_.match(tokens.all);
-  const std::int32_t reused = std::min(match.tokens, tokens.prompt_length - 1);
-  if (match.tokens < tokens.length()) {
-    const std::int32_t node =
-        match.partial >= 0 ? tree_.split(match.partial, match.tokens) : match.last();
-    tree_.append(node, std::span(tokens.all).subspan(static_cast<std::size_t>(match.tokens)));
-    tokens_ += tokens.length() - match.tokens;
+  const auto walk = tree_.walk(tokens.all);
+  const std::int32_t reused = std::min(walk.tokens, tokens.prompt_length - 1);
+  if (walk.tokens < tokens.length()) {
+    tree_.append(tree_.split(walk),
+                 std::span(tokens.all).subspan(static_cast<std::size_t>(walk.tokens)));
+    tokens_ += tokens.length() - walk.tokens;
   }
   return {.reused = reused, .matched = reused};
 }

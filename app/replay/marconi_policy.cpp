@@ -44,85 +44,86 @@ MarconiPolicy::MarconiPolicy(const ReplayShape& shape, const PolicyOptions& opti
   tune_at_ = -1;
 }
 
+void MarconiPolicy::drop_candidate(Tree::Node* node) {
+  Tree::Node* const last = candidates_.back();
+  candidates_[static_cast<std::size_t>(node->value.place)] = last;
+  last->value.place = node->value.place;
+  node->value.place = -1;
+  candidates_.pop_back();
+}
+
 /// Brings a node's place among the possible victims up to date.
-void MarconiPolicy::refresh(std::int32_t node) {
-  if (node == 0) return;
-  Holdings& held = tree_[node].value;
+void MarconiPolicy::refresh(Tree::Node* node) {
+  if (node == tree_.root()) return;
+  Holdings& held = node->value;
   if (eviction_ == Eviction::leaf_lru) {
-    leaf_ages_.erase({held.time, node});
-    if (tree_.is_leaf(node)) leaf_ages_.insert({held.time, node});
+    leaf_ages_.erase({held.time, node->id});
+    if (node->is_leaf()) leaf_ages_.insert({held.time, node->id});
     return;
   }
   const double freed = static_cast<double>(
-      state_bytes_ +
-      (tree_.is_leaf(node) ? tree_[node].edge_length() * shape_.kv_bytes_per_token : 0));
-  const double saved =
-      shape_.flops.of(tree_[node].depth) - shape_.flops.of(tree_[tree_[node].parent].depth);
+      state_bytes_ + (node->is_leaf() ? node->edge_length() * shape_.kv_bytes_per_token : 0));
+  const double saved = shape_.flops.of(node->depth) - shape_.flops.of(node->parent->depth);
   held.efficiency = saved / std::max(freed, 1.0);
-  const bool is_candidate = tree_[node].children.size() <= 1;
+  const bool is_candidate = node->children.size() <= 1;
   if (is_candidate && held.place < 0) {
     held.place = static_cast<std::int32_t>(candidates_.size());
     candidates_.push_back(node);
   } else if (!is_candidate && held.place >= 0) {
-    const std::int32_t last = candidates_.back();
-    candidates_[static_cast<std::size_t>(held.place)] = last;
-    tree_[last].value.place = held.place;
-    held.place = -1;
-    candidates_.pop_back();
+    drop_candidate(node);
   }
 }
 
-void MarconiPolicy::use(const Tree::Match& match) {
+void MarconiPolicy::use(const Tree::Walk& walk) {
   ++now_;
-  const auto touch = [&](std::int32_t node) {
-    if (node == 0) return;
-    if (eviction_ == Eviction::leaf_lru) leaf_ages_.erase({tree_[node].value.time, node});
-    tree_[node].value.time = now_;
+  const auto touch = [&](Tree::Node* node) {
+    if (node == tree_.root()) return;
+    if (eviction_ == Eviction::leaf_lru) leaf_ages_.erase({node->value.time, node->id});
+    node->value.time = now_;
     refresh(node);
   };
-  if (eviction_ == Eviction::flop_aware) return touch(match.last());
-  for (const std::int32_t node : match.path) touch(node);
+  if (eviction_ == Eviction::flop_aware) return touch(walk.last());
+  for (Tree::Node* const node : Tree::path_to(walk.last())) touch(node);
 }
 
 Served MarconiPolicy::reuse(const RequestTokens& tokens) {
-  const Tree::Match match = tree_.match(tokens.prompt());
-  use(match);
+  const Tree::Walk walk = tree_.walk(tokens.prompt());
+  use(walk);
+  Tree::Node* const last = walk.last();
   const std::int32_t limit = tokens.prompt_length;
-  Served served = {.reused = tree_[match.last()].depth, .matched = std::min(match.tokens, limit)};
+  Served served = {.reused = last->depth, .matched = std::min(walk.tokens, limit)};
   if (!shape_.has_state()) served.reused = served.matched;
-  std::int32_t last = 0;
-  for (const std::int32_t node : match.path) {
-    last = node;
-    if (tree_[node].value.is_reused) continue;
-    counters_.kv_tokens_reused += tree_[node].edge_length();
+  if (last != tree_.root() && !last->value.is_reused) ++counters_.snapshots_reused;
+  for (Tree::Node* const node : Tree::path_to(last)) {
+    if (!node->value.is_reused) counters_.kv_tokens_reused += node->edge_length();
+    node->value.is_reused = true;
   }
-  if (last != 0 && !tree_[last].value.is_reused) ++counters_.snapshots_reused;
-  for (const std::int32_t node : match.path) tree_[node].value.is_reused = true;
   return served;
 }
 
-std::int64_t MarconiPolicy::bytes_to_insert(const Tree::Match& match, std::int32_t length) const {
-  const std::int32_t more = length - match.tokens;
-  const int states = (match.partial >= 0 ? 1 : 0) + (more > 0 ? 1 : 0);
+std::int64_t MarconiPolicy::bytes_to_insert(const Tree::Walk& walk, std::int32_t length) const {
+  const std::int32_t more = length - walk.tokens;
+  const int states = (walk.is_partial() ? 1 : 0) + (more > 0 ? 1 : 0);
   return states * state_bytes_ + more * shape_.kv_bytes_per_token;
 }
 
-std::int32_t MarconiPolicy::victim() const {
+/// Null: there is none.
+MarconiPolicy::Tree::Node* MarconiPolicy::victim() {
   if (eviction_ == Eviction::leaf_lru) {
-    return leaf_ages_.empty() ? 0 : leaf_ages_.begin()->second;
+    return leaf_ages_.empty() ? nullptr : tree_.node(leaf_ages_.begin()->second);
   }
   ScoreRange efficiencies, recencies;
   const auto recency = [&](const Holdings& held) {
     return 1.0 / static_cast<double>(now_ + 1 - held.time);
   };
-  for (const std::int32_t node : candidates_) {
-    efficiencies.add(tree_[node].value.efficiency);
-    recencies.add(recency(tree_[node].value));
+  for (const Tree::Node* const node : candidates_) {
+    efficiencies.add(node->value.efficiency);
+    recencies.add(recency(node->value));
   }
-  std::int32_t victim = 0;
+  Tree::Node* victim = nullptr;
   double least = std::numeric_limits<double>::infinity();
-  for (const std::int32_t node : candidates_) {
-    const Holdings& held = tree_[node].value;
+  for (Tree::Node* const node : candidates_) {
+    const Holdings& held = node->value;
     const double score =
         alpha_.value_or(0) * efficiencies.norm(held.efficiency) + recencies.norm(recency(held));
     if (score < least) {
@@ -133,62 +134,58 @@ std::int32_t MarconiPolicy::victim() const {
   return victim;
 }
 
-void MarconiPolicy::evict(std::int32_t node) {
-  const std::int32_t parent = tree_[node].parent;
-  const Holdings held = tree_[node].value;
+void MarconiPolicy::evict(Tree::Node* node) {
+  Tree::Node* const parent = node->parent;
+  const std::int64_t time = node->value.time;
   if (eviction_ == Eviction::leaf_lru) {
-    leaf_ages_.erase({held.time, node});
+    leaf_ages_.erase({time, node->id});
   } else {
-    const std::int32_t last = candidates_.back();
-    candidates_[static_cast<std::size_t>(held.place)] = last;
-    tree_[last].value.place = held.place;
-    candidates_.pop_back();
+    drop_candidate(node);
   }
   ++counters_.evictions;
   counters_.snapshot_bytes -= state_bytes_;
-  if (tree_.is_leaf(node)) {
-    counters_.kv_bytes -= tree_[node].edge_length() * shape_.kv_bytes_per_token;
+  if (node->is_leaf()) {
+    counters_.kv_bytes -= node->edge_length() * shape_.kv_bytes_per_token;
     tree_.remove_leaf(node);
     refresh(parent);
     return;
   }
-  const std::int32_t child = tree_.merge_into_child(node);
-  tree_[child].value.time = std::max(tree_[child].value.time, held.time);
+  Tree::Node* const child = tree_.merge_into_child(node);
+  child->value.time = std::max(child->value.time, time);
   refresh(child);
 }
 
 void MarconiPolicy::insert(std::span<const TokenId> key) {
   const auto length = static_cast<std::int32_t>(key.size());
-  Tree::Match match = tree_.match(key);
-  while (counters_.kv_bytes + counters_.snapshot_bytes + bytes_to_insert(match, length) >
+  Tree::Walk walk = tree_.walk(key);
+  while (counters_.kv_bytes + counters_.snapshot_bytes + bytes_to_insert(walk, length) >
          options_.budget_bytes) {
-    const std::int32_t node = victim();
-    if (node == 0) return;  // larger than the whole budget
+    Tree::Node* const node = victim();
+    if (node == nullptr) return;  // larger than the whole budget
     if (tune_at_ == 0) {
       tune_at_ = bootstrap_factor * static_cast<std::int64_t>(history_.size());
     }
     evict(node);
-    match = tree_.match(key);  // what went may have been on the way
+    walk = tree_.walk(key);  // the victim may have been on the path
   }
-  use(match);
-  counters_.kv_bytes += (length - match.tokens) * shape_.kv_bytes_per_token;
-  counters_.kv_tokens_created += length - match.tokens;
-  std::int32_t node = match.last();
-  const auto born = [&](std::int32_t made) {
-    tree_[made].value.time = ++now_;
+  use(walk);
+  counters_.kv_bytes += (length - walk.tokens) * shape_.kv_bytes_per_token;
+  counters_.kv_tokens_created += length - walk.tokens;
+  const auto add_state = [&](Tree::Node* made) {
+    made->value.time = ++now_;
     counters_.snapshot_bytes += state_bytes_;
     counters_.snapshots_created += shape_.has_state() ? 1 : 0;
     refresh(made);
   };
-  if (match.partial >= 0) {
-    node = tree_.split(match.partial, match.tokens);
-    tree_[node].value.is_reused = tree_[match.partial].value.is_reused;
-    refresh(match.partial);
-    born(node);
+  Tree::Node* const node = tree_.split(walk);
+  if (walk.is_partial()) {
+    node->value.is_reused = walk.node->value.is_reused;
+    refresh(walk.node);
+    add_state(node);
   }
-  if (match.tokens == length) return;
-  const std::int32_t leaf = tree_.append(node, key.subspan(static_cast<std::size_t>(match.tokens)));
-  born(leaf);
+  if (walk.tokens == length) return;
+  Tree::Node* const leaf = tree_.append(node, key.subspan(static_cast<std::size_t>(walk.tokens)));
+  add_state(leaf);
   refresh(node);
 }
 

@@ -47,12 +47,13 @@ class MarconiPolicy final : public CachePolicy {
   using Tree = TokenTree<Holdings>;
 
   Served reuse(const RequestTokens& tokens);
-  std::int64_t bytes_to_insert(const Tree::Match& match, std::int32_t length) const;
+  std::int64_t bytes_to_insert(const Tree::Walk& walk, std::int32_t length) const;
   void insert(std::span<const TokenId> key);
-  void refresh(std::int32_t node);
-  void use(const Tree::Match& match);
-  std::int32_t victim() const;
-  void evict(std::int32_t node);
+  void refresh(Tree::Node* node);
+  void use(const Tree::Walk& walk);
+  Tree::Node* victim();
+  void evict(Tree::Node* node);
+  void drop_candidate(Tree::Node* node);
   void tune();
 
   ReplayShape shape_;
@@ -61,8 +62,8 @@ class MarconiPolicy final : public CachePolicy {
   Tree tree_;
   std::int64_t state_bytes_;
   std::int64_t now_ = 0;
-  std::vector<std::int32_t> candidates_;                       ///< flop_aware
-  std::set<std::pair<std::int64_t, std::int32_t>> leaf_ages_;  ///< leaf_lru
+  std::vector<Tree::Node*> candidates_;                        ///< flop_aware
+  std::set<std::pair<std::int64_t, std::int32_t>> leaf_ages_;  ///< leaf_lru: time, id
   CacheCounters counters_;
 
   // Tuning.

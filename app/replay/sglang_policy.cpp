@@ -19,43 +19,43 @@ SglangPolicy::SglangPolicy(const ReplayShape& shape, const PolicyOptions& option
   kv_budget_ = options.budget_bytes - state_budget_;
 }
 
-void SglangPolicy::use_kv(std::int32_t node) {
-  Holdings& held = tree_[node].value;
-  leaf_ages_.erase({held.kv_time, node});
+void SglangPolicy::use_kv(Tree::Node* node) {
+  Holdings& held = node->value;
+  leaf_ages_.erase({held.kv_time, node->id});
   held.kv_time = now_;
-  if (tree_.is_leaf(node)) leaf_ages_.insert({held.kv_time, node});
+  if (node->is_leaf()) leaf_ages_.insert({held.kv_time, node->id});
 }
 
-void SglangPolicy::use_state(std::int32_t node) {
-  Holdings& held = tree_[node].value;
-  state_ages_.erase({held.state_time, node});
+void SglangPolicy::use_state(Tree::Node* node) {
+  Holdings& held = node->value;
+  state_ages_.erase({held.state_time, node->id});
   held.state_time = now_;
-  state_ages_.insert({held.state_time, node});
+  state_ages_.insert({held.state_time, node->id});
 }
 
-void SglangPolicy::lock_path(std::int32_t node, bool is_locked) {
-  for (; node != 0; node = tree_[node].parent) tree_[node].value.is_locked = is_locked;
+void SglangPolicy::lock_path(Tree::Node* node, bool is_locked) {
+  for (; node->parent != nullptr; node = node->parent) node->value.is_locked = is_locked;
 }
 
-void SglangPolicy::drop_state(std::int32_t node) {
-  Holdings& held = tree_[node].value;
-  state_ages_.erase({held.state_time, node});
+void SglangPolicy::drop_state(Tree::Node* node) {
+  Holdings& held = node->value;
+  state_ages_.erase({held.state_time, node->id});
   held.has_state = false;
   counters_.snapshot_bytes -= state_bytes_;
   ++counters_.evictions;
 }
 
 /// A leaf goes, and with it what is left above without a state and without another child.
-void SglangPolicy::remove_leaf(std::int32_t leaf) {
-  for (std::int32_t node = leaf; node != 0;) {
-    const std::int32_t parent = tree_[node].parent;
-    if (tree_[node].value.has_state) drop_state(node);
-    leaf_ages_.erase({tree_[node].value.kv_time, node});
-    counters_.kv_bytes -= tree_[node].edge_length() * kv_bytes_per_token_;
+void SglangPolicy::remove_leaf(Tree::Node* leaf) {
+  for (Tree::Node* node = leaf; node != tree_.root();) {
+    Tree::Node* const parent = node->parent;
+    if (node->value.has_state) drop_state(node);
+    leaf_ages_.erase({node->value.kv_time, node->id});
+    counters_.kv_bytes -= node->edge_length() * kv_bytes_per_token_;
     tree_.remove_leaf(node);
-    if (parent == 0 || !tree_.is_leaf(parent)) return;
-    leaf_ages_.insert({tree_[parent].value.kv_time, parent});
-    const Holdings& held = tree_[parent].value;
+    if (!parent->is_leaf()) return;
+    const Holdings& held = parent->value;
+    leaf_ages_.insert({held.kv_time, parent->id});
     if (held.is_locked || held.has_state || !has_state_) return;
     node = parent;
   }
@@ -65,70 +65,67 @@ bool SglangPolicy::make_room_for_kv(std::int32_t tokens) {
   const std::int64_t bytes = tokens * kv_bytes_per_token_;
   while (counters_.kv_bytes + bytes > kv_budget_) {
     const auto victim = std::find_if(leaf_ages_.begin(), leaf_ages_.end(), [&](const auto& age) {
-      return !tree_[age.second].value.is_locked;
+      return !tree_.node(age.second)->value.is_locked;
     });
     if (victim == leaf_ages_.end()) return false;
     if (!has_state_) ++counters_.evictions;
-    remove_leaf(victim->second);
+    remove_leaf(tree_.node(victim->second));
   }
   return true;
 }
 
 bool SglangPolicy::make_room_for_state() {
-  // The request that runs holds keys and values of its whole path, but one state: where it resumed.
+  // The running request holds keys and values of its whole path, but one state: where it resumed.
   const auto is_free = [&](const auto& age) {
-    return age.second != resumed_ &&
-           !(tree_.is_leaf(age.second) && tree_[age.second].value.is_locked);
+    const Tree::Node& node = *tree_.node(age.second);
+    return age.second != resumed_ && !(node.is_leaf() && node.value.is_locked);
   };
   while (counters_.snapshot_bytes + state_bytes_ > state_budget_) {
     const auto victim = std::find_if(state_ages_.begin(), state_ages_.end(), is_free);
     if (victim == state_ages_.end()) return false;
-    if (tree_.is_leaf(victim->second)) {
-      remove_leaf(victim->second);
+    Tree::Node* const node = tree_.node(victim->second);
+    if (node->is_leaf()) {
+      remove_leaf(node);
     } else {
-      drop_state(victim->second);
+      drop_state(node);
     }
   }
   return true;
 }
 
-std::int32_t SglangPolicy::extend(std::span<const TokenId> key) {
-  const Tree::Match match = tree_.match(key);
+SglangPolicy::Tree::Node* SglangPolicy::extend(std::span<const TokenId> key) {
+  const Tree::Walk walk = tree_.walk(key);
   const auto length = static_cast<std::int32_t>(key.size());
-  std::int32_t node = match.last();
-  lock_path(node, true);
-  if (match.partial != -1) {
-    tree_[match.partial].value.is_locked = true;
-    node = tree_.split(match.partial, match.tokens);
-    Holdings& held = tree_[node].value;
-    held = {.is_kv_reused = tree_[match.partial].value.is_kv_reused,
-            .is_locked = true,
-            .kv_time = now_};
-    tree_[match.partial].value.is_locked = false;
+  lock_path(walk.last(), true);
+  Tree::Node* const node = tree_.split(walk);
+  if (walk.is_partial()) {
+    node->value = {
+        .is_kv_reused = walk.node->value.is_kv_reused, .is_locked = true, .kv_time = now_};
+    walk.node->value.is_locked = false;
   }
-  if (match.tokens == length) return node;
-  if (!make_room_for_kv(length - match.tokens)) {
+  if (walk.tokens == length) return node;
+  if (!make_room_for_kv(length - walk.tokens)) {
     lock_path(node, false);
-    return -1;
+    return nullptr;
   }
-  leaf_ages_.erase({tree_[node].value.kv_time, node});
-  const std::int32_t leaf = tree_.append(node, key.subspan(static_cast<std::size_t>(match.tokens)));
-  tree_[leaf].value = {.is_locked = true, .kv_time = now_};
-  leaf_ages_.insert({now_, leaf});
-  counters_.kv_bytes += (length - match.tokens) * kv_bytes_per_token_;
-  counters_.kv_tokens_created += length - match.tokens;
+  leaf_ages_.erase({node->value.kv_time, node->id});
+  Tree::Node* const leaf = tree_.append(node, key.subspan(static_cast<std::size_t>(walk.tokens)));
+  leaf->value = {.is_locked = true, .kv_time = now_};
+  leaf_ages_.insert({now_, leaf->id});
+  counters_.kv_bytes += (length - walk.tokens) * kv_bytes_per_token_;
+  counters_.kv_tokens_created += length - walk.tokens;
   return leaf;
 }
 
-void SglangPolicy::place_state(std::int32_t node) {
-  if (!has_state_ || node <= 0) return;
-  if (tree_[node].value.has_state) return use_state(node);
+void SglangPolicy::place_state(Tree::Node* node) {
+  if (!has_state_ || node == tree_.root()) return;
+  if (node->value.has_state) return use_state(node);
   if (!make_room_for_state()) return;
-  Holdings& held = tree_[node].value;
+  Holdings& held = node->value;
   held.has_state = true;
   held.is_state_reused = false;
   held.state_time = now_;
-  state_ages_.insert({held.state_time, node});
+  state_ages_.insert({held.state_time, node->id});
   counters_.snapshot_bytes += state_bytes_;
   ++counters_.snapshots_created;
 }
@@ -137,26 +134,24 @@ Served SglangPolicy::serve(const RequestTokens& tokens) {
   ++now_;
   const std::span<const TokenId> all(tokens.all);
   const std::int32_t limit = tokens.prompt_length - 1;  // one token is left to draw from
-  const Tree::Match match = tree_.match(tokens.prompt());
-  Served served = {.reused = 0, .matched = std::min(match.tokens, limit)};
-  std::int32_t hit = 0;
-  for (const std::int32_t node : match.path) {
-    if (tree_[node].value.has_state && tree_[node].depth <= limit) hit = node;
+  const Tree::Walk walk = tree_.walk(tokens.prompt());
+  const std::vector<Tree::Node*> path = Tree::path_to(walk.last());
+  Served served = {.reused = 0, .matched = std::min(walk.tokens, limit)};
+  Tree::Node* hit = tree_.root();
+  for (Tree::Node* const node : path) {
+    if (node->value.has_state && node->depth <= limit) hit = node;
   }
-  resumed_ = hit;
-  served.reused = has_state_ ? tree_[hit].depth : served.matched;
-  for (const std::int32_t node : match.path) {
-    Holdings& held = tree_[node].value;
-    if (tree_[node].depth <= served.reused && !held.is_kv_reused) {
-      held.is_kv_reused = true;
-      counters_.kv_tokens_reused += tree_[node].edge_length();
-    }
+  resumed_ = hit->id;
+  served.reused = has_state_ ? hit->depth : served.matched;
+  for (Tree::Node* const node : path) {
+    if (node->depth > served.reused || node->value.is_kv_reused) continue;
+    node->value.is_kv_reused = true;
+    counters_.kv_tokens_reused += node->edge_length();
   }
-  if (hit != 0 && has_state_) {
+  if (hit != tree_.root() && has_state_) {
     use_state(hit);
-    Holdings& held = tree_[hit].value;
-    if (!held.is_state_reused) ++counters_.snapshots_reused;
-    held.is_state_reused = true;
+    if (!hit->value.is_state_reused) ++counters_.snapshots_reused;
+    hit->value.is_state_reused = true;
   }
 
   std::vector<std::int32_t> ends;  // where states are left, ascending
@@ -165,15 +160,15 @@ Served SglangPolicy::serve(const RequestTokens& tokens) {
   const std::int32_t prompt_end = limit / chunk_tokens * chunk_tokens;
   if (prompt_end_snapshots_ && prompt_end > served.reused) ends.push_back(prompt_end);
   ends.push_back(tokens.length());
-  std::int32_t last = 0;
+  Tree::Node* last = tree_.root();
   for (const std::int32_t end : ends) {
-    const std::int32_t node = extend(all.first(static_cast<std::size_t>(end)));
-    if (node < 0) break;
+    Tree::Node* const node = extend(all.first(static_cast<std::size_t>(end)));
+    if (node == nullptr) break;
     last = node;
     place_state(node);
   }
   lock_path(last, false);
-  for (std::int32_t node = last; node != 0; node = tree_[node].parent) use_kv(node);
+  for (Tree::Node* node = last; node != tree_.root(); node = node->parent) use_kv(node);
   return served;
 }
 

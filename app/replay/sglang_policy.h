@@ -31,18 +31,18 @@ class SglangPolicy final : public CachePolicy {
     std::int64_t kv_time = 0, state_time = 0;
   };
   using Tree = TokenTree<Holdings>;
-  using Ages = std::set<std::pair<std::int64_t, std::int32_t>>;  ///< time of use, node
+  using Ages = std::set<std::pair<std::int64_t, std::int32_t>>;  ///< time of use, id of the node
 
-  /// The node at the end of the key, made where there is none; its path is locked. -1: no room.
-  std::int32_t extend(std::span<const TokenId> key);
-  void place_state(std::int32_t node);
+  /// The node at the end of the key, made where there is none; its path is locked. Null: no room.
+  Tree::Node* extend(std::span<const TokenId> key);
+  void place_state(Tree::Node* node);
   bool make_room_for_kv(std::int32_t tokens);
   bool make_room_for_state();
-  void remove_leaf(std::int32_t leaf);
-  void drop_state(std::int32_t node);
-  void use_kv(std::int32_t node);
-  void use_state(std::int32_t node);
-  void lock_path(std::int32_t node, bool is_locked);
+  void remove_leaf(Tree::Node* leaf);
+  void drop_state(Tree::Node* node);
+  void use_kv(Tree::Node* node);
+  void use_state(Tree::Node* node);
+  void lock_path(Tree::Node* node, bool is_locked);
 
   bool has_state_;
   bool prompt_end_snapshots_;
@@ -50,7 +50,7 @@ class SglangPolicy final : public CachePolicy {
   std::int64_t kv_budget_, state_budget_;
   Tree tree_;
   Ages leaf_ages_, state_ages_;
-  std::int32_t resumed_ = 0;  ///< where the request that runs has its state from
+  std::int32_t resumed_ = 0;  ///< id of the node whose state the running request resumed from
   std::int64_t now_ = 0;
   CacheCounters counters_;
 };

@@ -14,8 +14,7 @@ PrefixCacheOptions cache_options(const ReplayShape& shape, const PolicyOptions& 
   return {
       .precision = options.snapshots,
       .eviction = options.kind == PolicyKind::lru ? EvictionRule::lru : EvictionRule::greedy_dual,
-      .cost = {.linear = shape.seconds.linear,
-               .square = shape.seconds.square},
+      .cost = {.linear = shape.seconds.linear, .square = shape.seconds.square},
       .placement = PlacementPrior::unknown};
 }
 

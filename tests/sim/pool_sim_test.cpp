@@ -348,7 +348,7 @@ class Life {
     const Saved& saved = saved_[random_.below(saved_.size())];
     std::int32_t length = saved.checkpoint.length();
     if (random_.chance(50)) length = random_.between(0, length);
-    if (!pool_.can_resume(saved.checkpoint, length)) return;
+    if (length == 0 || saved.checkpoint.resumable_length(length) != length) return;
     std::optional<Memory> memory = pool_.resume(saved.checkpoint, length);
     if (!memory) return;
     ++counts_.resumes;

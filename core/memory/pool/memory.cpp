@@ -61,6 +61,25 @@ void Checkpoint::swap(Checkpoint& other) noexcept {
   if (other.pool_ != nullptr) other.pool_->checkpoints_.moved(other);
 }
 
+std::int32_t Checkpoint::resumable_length(std::int32_t limit) const {
+  if (length_ <= limit) return length_;
+  const MemoryLayout& layout = pool_->layout();
+  if (layout.slots.per_superblock > 0) return 0;
+  for (std::int32_t length = limit; length > 0;) {
+    // A position that is needed at some length is needed at every smaller one behind it, so of the
+    // lengths from here down the first that may do ends at the first missing position.
+    std::int32_t next = length;
+    for (std::size_t group = 0; group < layout.groups.size(); ++group) {
+      const std::int32_t missing =
+          missing_position(layout, static_cast<std::int32_t>(group), tables_[group], length);
+      if (missing >= 0) next = std::min(next, missing);
+    }
+    if (next == length) return length;
+    length = next;
+  }
+  return 0;
+}
+
 Memory::Memory(MemoryPool& pool) : pool_(&pool) {
   tables_.resize(pool.layout().groups.size());
   settled_.resize(tables_.size(), 0);
@@ -281,26 +300,6 @@ std::vector<CheckpointUnit> units_of(const Checkpoint& checkpoint, const MemoryL
     units.push_back({.view = layout.packed_view(), .page = 0, .unit = index(checkpoint.packed())});
   }
   return units;
-}
-
-std::int32_t resumable_length(const MemoryLayout& layout, const Checkpoint& checkpoint,
-                              std::int32_t limit) {
-  const std::int32_t own = checkpoint.length();
-  if (own <= limit) return own;
-  if (layout.slots.per_superblock > 0) return 0;
-  for (std::int32_t length = limit; length > 0;) {
-    // A position that is needed at some length is needed at every smaller one behind it, so of the
-    // lengths from here down the first that may do ends at the first missing position.
-    std::int32_t next = length;
-    for (std::size_t group = 0; group < layout.groups.size(); ++group) {
-      const std::int32_t missing = missing_position(layout, static_cast<std::int32_t>(group),
-                                                    checkpoint.tables()[group], length);
-      if (missing >= 0) next = std::min(next, missing);
-    }
-    if (next == length) return length;
-    length = next;
-  }
-  return 0;
 }
 
 }  // namespace hyb

@@ -61,6 +61,10 @@ class Checkpoint {
   SlotId slot() const { return slot_; }        ///< no_slot: packed, or no recurrent layers
   PackedId packed() const { return packed_; }  ///< no_packed: exact, or no recurrent layers
 
+  /// The deepest position up to `limit` at which every kind of the model can go on from the first
+  /// tokens of the checkpoint; 0: none. With recurrent layers it is its own length or none.
+  std::int32_t resumable_length(std::int32_t limit) const;
+
  private:
   friend class Memory;
   friend class MemoryPool;
@@ -171,10 +175,5 @@ struct CheckpointUnit {
 /// Two checkpoints of the same length and precision have the same list but for the units. Units are
 /// good until the next call that takes memory.
 std::vector<CheckpointUnit> units_of(const Checkpoint& checkpoint, const MemoryLayout& layout);
-
-/// The deepest position up to `limit` at which every kind of the model can go on from the first
-/// tokens of the checkpoint; 0: none. With recurrent layers only its own length is one.
-std::int32_t resumable_length(const MemoryLayout& layout, const Checkpoint& checkpoint,
-                              std::int32_t limit);
 
 }  // namespace hyb

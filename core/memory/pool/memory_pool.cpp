@@ -28,23 +28,10 @@ std::optional<Memory> MemoryPool::start() {
   return memory;
 }
 
-bool MemoryPool::can_resume(const Checkpoint& checkpoint, std::int32_t length) const {
-  if (length <= 0 || length > checkpoint.length_) return false;
-  if (length == checkpoint.length_) return true;
-  if (has_slots()) return false;
-  const auto pages = static_cast<std::size_t>(pages_for(length));
-  for (std::int32_t group = 0; group < groups(); ++group) {
-    const PageTable& table = checkpoint.tables_[static_cast<std::size_t>(group)];
-    for (std::size_t i = 0; i < pages; ++i) {
-      if (table[i] == no_page && needs(group, static_cast<std::int32_t>(i), length)) return false;
-    }
-  }
-  return true;
-}
-
 std::optional<Memory> MemoryPool::resume(const Checkpoint& checkpoint, std::int32_t length) {
   require(checkpoint.pool_ == this, "memory: a checkpoint is resumed in its own pool");
-  require(can_resume(checkpoint, length), "memory: a checkpoint is resumed where it can be");
+  require(length > 0 && checkpoint.resumable_length(length) == length,
+          "memory: a checkpoint is resumed where it can be");
   std::optional<Memory> memory = start();
   if (!memory) return std::nullopt;
   const auto pages = static_cast<std::size_t>(pages_for(length));

@@ -64,13 +64,9 @@ class MemoryPool {
   /// The memory of a fresh sequence: nothing reserved, state all zeros. Empty: no slot is free.
   std::optional<Memory> start();
 
-  /// Whether every kind of the model can go on from the first `length` tokens of the checkpoint.
-  /// With recurrent layers that is so at its own length only.
-  bool can_resume(const Checkpoint& checkpoint, std::int32_t length) const;
-
-  /// A sequence that stands at the first `length` tokens of the checkpoint (can_resume). Full pages
-  /// are shared; a partly filled last one becomes a copy by order. Empty, and nothing taken, when
-  /// no slot or page is free.
+  /// A sequence at the first `length` tokens of the checkpoint, where it is resumable
+  /// (resumable_length). Full pages are shared; a partly filled last one becomes a copy by order.
+  /// Empty, and nothing taken, when no slot or page is free.
   std::optional<Memory> resume(const Checkpoint& checkpoint, std::int32_t length);
   std::optional<Memory> resume(const Checkpoint& checkpoint) {
     return resume(checkpoint, checkpoint.length());

@@ -29,11 +29,7 @@ PrefixCache::PrefixCache(MemoryPool& pool, const PrefixCacheOptions& options)
 Lookup PrefixCache::look_up(std::span<const TokenId> prompt) const {
   if (!options_.enabled || prompt.empty()) return {};
   const auto limit = static_cast<std::int32_t>(prompt.size()) - 1;
-  const Match match = tree_.match(prompt, limit, pool_->layout());
-  return {.matched = match.tokens,
-          .resumable = match.length,
-          .snapshot = match.snapshot,
-          .source = match.snapshot ? match.snapshot->source : SnapshotSource::memory};
+  return tree_.look_up(prompt, limit, pool_->layout());
 }
 
 std::optional<Memory> PrefixCache::resume(const Lookup& lookup) {

@@ -18,7 +18,7 @@ struct PrefixCacheOptions {
   bool enabled = true;                     ///< false: remembers nothing
   Precision precision = Precision::exact;  ///< of snapshots
   EvictionRule eviction = EvictionRule::greedy_dual;
-  PrefillCost cost = default_prefill_cost;  ///< of this model on this machine
+  PrefillCost cost = default_prefill_cost;             ///< of this model on this machine
   PlacementPrior placement = PlacementPrior::unknown;  ///< what the chat template lets expect
   /// A branch point is cut when it is at least so many tokens behind what can be resumed: a cut
   /// costs a step, and a short run of tokens is no dearer to run again.
@@ -31,14 +31,6 @@ struct PrefixCacheOptions {
   /// Tokens of past prompts that are remembered without their snapshots, 4 bytes each, to find
   /// branch points by.
   std::int64_t seen_tokens_max = std::int64_t{1} << 20;
-};
-
-/// What a request can expect of the prefix tree. Valid until the cache changes.
-struct Lookup {
-  std::int32_t matched = 0;    ///< tokens that an earlier sequence had too
-  std::int32_t resumable = 0;  ///< of these, the ones that need not be run again
-  Snapshot* snapshot = nullptr;
-  SnapshotSource source = SnapshotSource::memory;  ///< of the snapshot
 };
 
 /// Points of a prompt where a snapshot is wanted, in ascending order: chunks are cut there.

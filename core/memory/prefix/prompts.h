@@ -35,15 +35,15 @@ class SeenPrompts {
   };
   using Tree = TokenTree<Seen>;
 
-  std::int32_t branch_of(const Tree::Match& match, std::size_t length) const;
-  void rest(std::int32_t leaf, std::int64_t time);
+  static std::int32_t branch_of(const Tree::Walk& walk, std::size_t length);
+  void set_time(Tree::Node* leaf, std::int64_t time);
   void forget_oldest();
 
   std::int64_t tokens_max_;
   std::int64_t tokens_ = 0;
   std::int64_t now_ = 0;
   Tree tree_;
-  std::set<std::pair<std::int64_t, std::int32_t>> leaf_ages_;  ///< time, leaf
+  std::set<std::pair<std::int64_t, std::int32_t>> leaf_ages_;  ///< time, id of the leaf
 };
 
 /// What a prompt is to leave behind when all prompts are known before the first one runs.

@@ -40,7 +40,7 @@ struct TierFetch {
 };
 
 struct TierOptions {
-  std::uint64_t budget_bytes = 0;  ///< of the storage; never passed
+  std::uint64_t budget_bytes = 0;           ///< of the storage; never passed
   PrefillCost cost = default_prefill_cost;  ///< of this model on this machine
   /// At which bytes come back. A snapshot that is computed faster than read is not kept.
   double bytes_per_second = 1e9;

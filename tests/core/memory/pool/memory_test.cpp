@@ -9,6 +9,7 @@
 #include "core/memory/pool/layout.h"
 #include "core/memory/pool/memory_pool.h"
 #include "tests/support/prefix.h"
+#include "tests/support/resumable.h"
 #include "tests/support/snapshot_world.h"
 
 namespace pool_memory_test {
@@ -394,11 +395,11 @@ TEST_SUITE("core/memory/resumable") {
         const Checkpoint checkpoint = checkpoint_at(pool, length);
         for (std::int32_t limit = 0; limit <= length + 2; ++limit) {
           std::int32_t expected = std::min(limit, length);
-          while (expected > 0 && !pool.can_resume(checkpoint, expected)) --expected;
+          while (expected > 0 && !can_resume(pool, checkpoint, expected)) --expected;
           CAPTURE(kinds.front()->name());
           CAPTURE(length);
           CAPTURE(limit);
-          REQUIRE(resumable_length(pool.layout(), checkpoint, limit) == expected);
+          REQUIRE(checkpoint.resumable_length(limit) == expected);
         }
       }
     }
@@ -407,9 +408,9 @@ TEST_SUITE("core/memory/resumable") {
   TEST_CASE("recurrent layers resume at the checkpoint's own length and nowhere else") {
     MemoryPool pool(toy_layout({.kinds = {&full}}));
     const Checkpoint checkpoint = checkpoint_at(pool, 20);
-    CHECK(resumable_length(pool.layout(), checkpoint, 20) == 20);
-    CHECK(resumable_length(pool.layout(), checkpoint, 25) == 20);
-    CHECK(resumable_length(pool.layout(), checkpoint, 19) == 0);
+    CHECK(checkpoint.resumable_length(20) == 20);
+    CHECK(checkpoint.resumable_length(25) == 20);
+    CHECK(checkpoint.resumable_length(19) == 0);
   }
 
   TEST_CASE("which kinds keep everything") {

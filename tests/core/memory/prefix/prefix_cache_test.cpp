@@ -326,8 +326,8 @@ TEST_SUITE("core/memory/prefix_cache") {
             const std::int32_t resumed =
                 server.serve(prompt, answer, {static_cast<std::int32_t>(random() % prompt.size())});
             if (request % 40 == 0) {
-              server.cache.set_cost({.linear = 1e-3 * (1 + request),
-                                     .square = 1e-4 * (request % 80)});
+              server.cache.set_cost(
+                  {.linear = 1e-3 * (1 + request), .square = 1e-4 * (request % 80)});
             }
             REQUIRE(resumed >= 0);
             REQUIRE(resumed < length_of(prompt));

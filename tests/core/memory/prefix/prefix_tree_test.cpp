@@ -8,77 +8,12 @@
 #include "core/base/ids.h"
 #include "core/memory/prefix/prefix_tree.h"
 #include "tests/support/prefix.h"
+#include "tests/support/resumable.h"
 #include "tests/support/toy_layout.h"
 
 namespace prefix_tree_test {
 
 using namespace hyb;
-
-TEST_SUITE("core/memory/prefix_node") {
-  TEST_CASE("children are found by the first token of their edge, as in a map") {
-    std::mt19937 random(1);
-    for (const int tokens : {2, 5, 300}) {
-      CAPTURE(tokens);
-      ChildNodes children;
-      std::map<TokenId, PrefixNode*> expected;
-      std::deque<PrefixNode> nodes(500);
-      for (std::size_t i = 0; i < 20000; ++i) {
-        const TokenId first{static_cast<std::int32_t>(random() % tokens) * 1024};
-        PrefixNode* const node = &nodes[random() % nodes.size()];
-        if (!expected.contains(first)) {
-          children.insert(first, node);
-          expected[first] = node;
-        } else if (random() % 4 == 0) {
-          children.replace(first, node);
-          expected[first] = node;
-        } else {
-          children.erase(first);
-          expected.erase(first);
-        }
-        REQUIRE(children.size() == static_cast<std::int32_t>(expected.size()));
-        const TokenId asked{static_cast<std::int32_t>(random() % tokens) * 1024};
-        const auto found = expected.find(asked);
-        REQUIRE(children.find(asked) == (found == expected.end() ? nullptr : found->second));
-        if (i % 100 != 0) continue;
-        std::map<TokenId, PrefixNode*> visited;
-        children.for_each([&](TokenId token, PrefixNode* child) { visited[token] = child; });
-        REQUIRE(visited == expected);
-        for (const auto& [token, child] : expected) REQUIRE(children.find(token) == child);
-      }
-    }
-  }
-
-  TEST_CASE("any child, but not one that is named") {
-    PrefixNode a, b;
-    ChildNodes children;
-    CHECK(children.any() == nullptr);
-    children.insert(TokenId{1}, &a);
-    CHECK(children.any() == &a);
-    CHECK(children.any(&a) == nullptr);
-    children.insert(TokenId{2}, &b);
-    CHECK(children.any(&a) == &b);
-    CHECK(children.any(&b) == &a);
-  }
-
-  TEST_CASE("token -1 and 0 are tokens like others") {
-    PrefixNode a;
-    ChildNodes children;
-    CHECK(children.find(TokenId{0}) == nullptr);
-    CHECK(children.find(TokenId{-1}) == nullptr);
-    children.insert(TokenId{0}, &a);
-    CHECK(children.find(TokenId{0}) == &a);
-    CHECK(children.find(TokenId{-1}) == nullptr);
-  }
-
-  TEST_CASE("two children with one first token are a bug of ours") {
-    PrefixNode a, b;
-    ChildNodes children;
-    children.insert(TokenId{1}, &a);
-    CHECK_THROWS_AS(children.insert(TokenId{1}, &b), Error);
-    CHECK_THROWS_AS(children.replace(TokenId{2}, &b), Error);
-    CHECK_THROWS_AS(children.erase(TokenId{2}), Error);
-  }
-}
 
 using namespace hyb::testing;
 
@@ -111,7 +46,7 @@ struct Scenario {
     for (const auto& [key, snapshot] : snapshots) {
       const std::int32_t common = std::min(limit, common_tokens(key, query));
       for (std::int32_t length = common; length > deepest; --length) {
-        if (pool.can_resume(snapshot->checkpoint, length)) deepest = length;
+        if (can_resume(pool, snapshot->checkpoint, length)) deepest = length;
       }
     }
     return deepest;
@@ -120,15 +55,15 @@ struct Scenario {
   void check_match(const Key& query, std::int32_t limit) const {
     std::int32_t matched = 0;
     for (const Key& key : keys) matched = std::max(matched, common_tokens(key, query));
-    const Match match = tree.match(query, limit, pool.layout());
-    REQUIRE(match.tokens == matched);
-    REQUIRE(match.length == deepest(query, limit));
-    REQUIRE((match.snapshot == nullptr) == (match.length == 0));
-    if (match.snapshot == nullptr) return;
-    const Key key = PrefixTree::key(*match.snapshot);
-    REQUIRE(snapshots.at(key) == match.snapshot);
-    REQUIRE(common_tokens(key, query) >= match.length);
-    REQUIRE(pool.can_resume(match.snapshot->checkpoint, match.length));
+    const Lookup found = tree.look_up(query, limit, pool.layout());
+    REQUIRE(found.matched == matched);
+    REQUIRE(found.resumable == deepest(query, limit));
+    REQUIRE((found.snapshot == nullptr) == (found.resumable == 0));
+    if (found.snapshot == nullptr) return;
+    const Key key = PrefixTree::key(*found.snapshot);
+    REQUIRE(snapshots.at(key) == found.snapshot);
+    REQUIRE(common_tokens(key, query) >= found.resumable);
+    REQUIRE(can_resume(pool, found.snapshot->checkpoint, found.resumable));
   }
 
   /// As if `absent` were not there.
@@ -232,10 +167,10 @@ TEST_SUITE("core/memory/prefix_tree") {
     scenario.insert(key_of("ab"));
     // Only the first three of these tokens may be resumed, but all four match: a key cut to n - 1
     // before the walk would hide that.
-    const Match match = scenario.tree.match(key_of("abcd"), 3, scenario.pool.layout());
-    CHECK(match.tokens == 4);
-    CHECK(match.length == 2);
-    CHECK(scenario.tree.match(key_of("abcde"), 4, scenario.pool.layout()).length == 4);
+    const Lookup found = scenario.tree.look_up(key_of("abcd"), 3, scenario.pool.layout());
+    CHECK(found.matched == 4);
+    CHECK(found.resumable == 2);
+    CHECK(scenario.tree.look_up(key_of("abcde"), 4, scenario.pool.layout()).resumable == 4);
   }
 
   TEST_CASE("a match changes nothing") {
@@ -244,8 +179,8 @@ TEST_SUITE("core/memory/prefix_tree") {
     const PrefixNode* const node = scenario.snapshots.at(key_of("abcdefgh"))->node;
     for (const char* query : {"abc", "abcx", "abcdefghij", "x", ""}) {
       const Key key = key_of(query);
-      (void)scenario.tree.match(key, length_of(key) - 1, scenario.pool.layout());
-      CHECK(node->tokens.size() == 8);
+      (void)scenario.tree.look_up(key, length_of(key) - 1, scenario.pool.layout());
+      CHECK(node->edge.size() == 8);
       CHECK(node->parent->parent == nullptr);
     }
   }
@@ -268,12 +203,12 @@ TEST_SUITE("core/memory/prefix_tree") {
     scenario.insert(key_of("abc"));
     scenario.insert(key_of("abxy"));
     scenario.insert(key_of("abcdefgh"));
-    CHECK(snapshot->node->snapshot.get() == snapshot);
+    CHECK(snapshot->node->value.get() == snapshot);
     CHECK(PrefixTree::key(*snapshot) == key_of("abcdef"));
     for (const char* key : {"abc", "abcdefgh", "abxy"}) {
       scenario.tree.erase(*scenario.snapshots.at(key_of(key)));
     }
-    CHECK(snapshot->node->tokens == key_of("abcdef"));
+    CHECK(snapshot->node->edge == key_of("abcdef"));
     scenario.tree.audit();
   }
 
@@ -286,10 +221,10 @@ TEST_SUITE("core/memory/prefix_tree") {
       snapshots.push_back(scenario.tree.insert(key, checkpoint_at(scenario.pool, token + 1),
                                                SnapshotPlace::turn_end));
     }
-    CHECK(scenario.tree.match(key, 4321, scenario.pool.layout()).snapshot == snapshots[4320]);
+    CHECK(scenario.tree.look_up(key, 4321, scenario.pool.layout()).snapshot == snapshots[4320]);
     for (std::size_t i = 0; i < snapshots.size(); i += 2) scenario.tree.erase(*snapshots[i]);
     scenario.tree.audit();
-    CHECK(scenario.tree.match(key, 4321, scenario.pool.layout()).length == 4320);
+    CHECK(scenario.tree.look_up(key, 4321, scenario.pool.layout()).resumable == 4320);
   }
 
   TEST_CASE("keys and checkpoints of other lengths, and a second erase, are bugs of ours") {

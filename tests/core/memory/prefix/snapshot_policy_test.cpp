@@ -69,7 +69,7 @@ TEST_SUITE("core/memory/appraisal") {
            std::vector<std::vector<const MemoryKind*>>{{}, {&full}, {&window}, {&full, &window}}) {
         if (kinds.empty() && !recurrent) continue;
         Shared shared({.kinds = kinds, .recurrent = recurrent});
-        const Appraisal appraisal(shared.pool.layout(), Precision::exact, {});
+        const Appraisal appraisal(shared.pool.layout(), Precision::exact, default_prefill_cost);
         shared.insert("abcdefgh");
         shared.insert("abcdefghijklmnop", "abcdefgh");
         shared.insert("abcdefghijklmnopqrstuvwxyz012345", "abcdefghijklmnop");
@@ -102,7 +102,7 @@ TEST_SUITE("core/memory/appraisal") {
 
   TEST_CASE("where every position can be resumed, a covered snapshot is worth nothing") {
     Shared shared({.kinds = {&full}, .recurrent = false});
-    const Appraisal appraisal(shared.pool.layout(), Precision::exact, {});
+    const Appraisal appraisal(shared.pool.layout(), Precision::exact, default_prefill_cost);
     CHECK(appraisal.resumes_anywhere());
     Snapshot& covered = shared.insert("abcdefgh");
     CHECK(appraisal.worth(shared.tree.standing(covered), 1) > 0);
@@ -115,8 +115,10 @@ TEST_SUITE("core/memory/appraisal") {
   TEST_CASE("a packed snapshot is that much lighter") {
     Shared shared({.kinds = {&full}});
     const Standing standing{.depth = 8};
-    CHECK(Appraisal(shared.pool.layout(), Precision::exact, {}).bytes(standing) == 256 + 128);
-    CHECK(Appraisal(shared.pool.layout(), Precision::int8, {}).bytes(standing) == 64 + 128);
+    CHECK(Appraisal(shared.pool.layout(), Precision::exact, default_prefill_cost).bytes(standing) ==
+          256 + 128);
+    CHECK(Appraisal(shared.pool.layout(), Precision::int8, default_prefill_cost).bytes(standing) ==
+          64 + 128);
   }
 }
 
