@@ -7,8 +7,8 @@
 #include <fmt/format.h>
 
 #include "app/bench/cases.h"
+#include "app/bench/simulated_policy.h"
 #include "app/options.h"
-#include "app/replay/policy_replay.h"
 #include "core/base/error.h"
 
 namespace hyb::app {
@@ -168,8 +168,8 @@ void check_fields(const WorkloadOptions& options, Dataset dataset) {
   refuse(!options.request_rates.empty() && is_trace, dataset, "--request-rate");
   refuse(options.trace_times && !is_trace, dataset, "--trace-times");
   for (const std::string& policy : options.policies) {
-    refuse(is_foreign_policy(policy) && !is_trace, dataset, "--policy other than gd, lru, none");
-    if (is_foreign_policy(policy)) static_cast<void>(foreign_policy(policy, 1));
+    refuse(is_simulated(policy) && !is_trace, dataset, "--policy other than gd, lru, none");
+    if (is_simulated(policy)) check_simulated_policy(policy);
   }
   refuse(!options.conditions.empty() && is_trace, dataset, "--condition");
   if (dataset == Dataset::file &&
@@ -220,7 +220,7 @@ void complete(RequestCase& test, const WorkloadOptions& options) {
   if (test.prompts == 0 && test.dataset != Dataset::file && test.dataset != Dataset::trace) {
     test.prompts = is_open ? 100 : 10 * test.concurrency;
   }
-  if (is_foreign_policy(test.policy) && (test.concurrency != 1 || options.trace_times)) {
+  if (is_simulated(test.policy) && (test.concurrency != 1 || options.trace_times)) {
     throw Error(ErrorKind::usage,
                 fmt::format("--policy {}: the policies of others are served one request after the "
                             "other; leave --max-concurrency and --trace-times out",

@@ -16,7 +16,6 @@
 #include "app/bench/workload.h"
 #include "app/environment.h"
 #include "app/prompt.h"
-#include "app/replay/shape.h"
 #include "app/trace_file.h"
 #include "app/ui/process.h"
 #include "app/ui/progress.h"
@@ -191,14 +190,13 @@ RequestBenchOptions bench_options_of(Session& session, const BenchJob& job,
                                .reuse = job.model.reuse,
                                .trace = {},
                                .trace_times = options.trace_times,
-                               .shape = {},
+                               .predict = {},
                                .scramble = options.scramble,
                                .progress = {}};
   if (first.dataset == Dataset::trace) {
     bench.trace = scaled_trace(read_trace(options.path), options.scale_down);
-    bench.shape =
-        parse_shape(job.model.model, {.kv_dtype = kv_dtype_name(session.model().geometry.kv_dtype)},
-                    environment);
+    bench.predict = reuse_predictor(job.model.model,
+                                    kv_dtype_name(session.model().geometry.kv_dtype), environment);
   }
   return bench;
 }

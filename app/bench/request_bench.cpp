@@ -11,9 +11,9 @@
 #include <fmt/format.h>
 
 #include "app/bench/bench_setting.h"
+#include "app/bench/simulated_policy.h"
 #include "app/bench/workload.h"
 #include "app/model_outline.h"
-#include "app/replay/policy_replay.h"
 #include "app/ui/process.h"
 #include "core/base/error.h"
 
@@ -109,7 +109,7 @@ ReuseOptions RequestBench::reuse_for(const RequestCase& test) const {
     reuse.prefixes = "off";
   } else if (!test.policy.empty()) {
     reuse.prefixes = "on";
-    if (!is_foreign_policy(test.policy)) reuse.eviction = test.policy;
+    if (!is_simulated(test.policy)) reuse.eviction = test.policy;
   }
   return reuse;
 }
@@ -241,12 +241,13 @@ bool RequestBench::measure_load(RequestRow& row, RequestSource& source) {
 bool RequestBench::measure_policy(RequestRow& row) {
   Repetition one;
   EngineEvents before;
-  const PolicyReplay replay = {
+  const std::unique_ptr<ReusePrediction> prediction =
+      options_.predict(row.test.policy, session_.memory().pool_bytes());
+  const SimulatedRun run = {
       .engine = session_.engine(),
       .trace = trace_of(row.test),
       .options = {.terms = options_.material.terms, .vocab = options_.material.vocab},
-      .policy = foreign_policy(row.test.policy, session_.memory().pool_bytes()),
-      .shape = options_.shape.value(),
+      .prediction = *prediction,
       .measure =
           [&](bool is_measured) {
             if (!is_measured) {
@@ -263,7 +264,7 @@ bool RequestBench::measure_policy(RequestRow& row) {
             watch_memory(row);
           },
       .is_stopped = [] { return stop_signal() != 0; }};
-  LoadResult result = run_policy(replay, timer_);
+  LoadResult result = run_simulated(run, timer_);
   if (result.is_interrupted) return false;
   one.records = std::move(result.records);
   one.metrics = metrics_of(one.records, result.duration_s, options_.metrics);
@@ -275,7 +276,7 @@ bool RequestBench::repeat(RequestRow& row, const DrawSeed& seed) {
   session_.restart_engine(reuse_for(row.test), meter_);
   std::optional<ScrambledPool> pieces;
   if (options_.scramble) pieces.emplace(session_.engine(), *options_.scramble + seed.repetition);
-  if (is_foreign_policy(row.test.policy)) return measure_policy(row);
+  if (is_simulated(row.test.policy)) return measure_policy(row);
   const std::unique_ptr<RequestSource> source = source_of(row.test, seed);
   return stop_signal() == 0 && measure_load(row, *source);
 }

@@ -12,8 +12,8 @@
 #include "app/bench/load_driver.h"
 #include "app/bench/metered_runner.h"
 #include "app/bench/request_metrics.h"
+#include "app/bench/simulated_policy.h"
 #include "app/bench/workload.h"
-#include "app/replay/shape.h"
 #include "app/session.h"
 #include "core/engine/engine.h"
 #include "core/engine/trace.h"
@@ -53,7 +53,7 @@ struct RequestBenchOptions {
   ReuseOptions reuse;
   std::vector<ReplayRequest> trace;       ///< of Dataset::trace
   bool trace_times = false;               ///< its requests come when it says
-  std::optional<ReplayShape> shape;       ///< the model, as policies of others see it
+  PredictReuse predict;                   ///< of Dataset::trace: reuse of simulated policies
   std::optional<std::uint64_t> scramble;  ///< pools are in pieces before each repetition
   CardMeter* card = nullptr;              ///< null: its sensors can't be read, or there is none
   TraceRecorder* recorder = nullptr;      ///< hears of every request that is measured

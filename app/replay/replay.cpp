@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <deque>
 #include <exception>
 #include <map>
 #include <numeric>
@@ -9,7 +10,9 @@
 
 #include <fmt/format.h>
 
+#include "app/bench/simulated_policy.h"
 #include "app/options.h"
+#include "app/replay/shape.h"
 #include "core/base/error.h"
 
 namespace hyb::app {
@@ -143,6 +146,32 @@ void add_variants(const PolicyOptions& base, const PolicyLists& lists,
   }
 }
 
+/// The policy of another system as `hyb bench` asks for it.
+PolicyOptions simulated_policy(const std::string& name, std::size_t budget_bytes) {
+  return policy_options({.policies = {name},
+                         .snapshots = {"exact"},
+                         .budgets = {std::to_string(budget_bytes)},
+                         .ratios = {0.9},
+                         .block_tokens = 32,
+                         .sglang_states = "turn-end"})
+      .front();
+}
+
+class PolicyPrediction final : public ReusePrediction {
+ public:
+  PolicyPrediction(const PolicyOptions& options, const ReplayShape& shape)
+      : shape_(shape), policy_(make_policy(options, shape_)) {}
+
+  std::int32_t reused(const ReplayRequest& request) override {
+    return policy_->serve(served_.emplace_back(request)).reused;
+  }
+
+ private:
+  ReplayShape shape_;
+  std::deque<RequestTokens> served_;  ///< a policy may keep what it served
+  std::unique_ptr<CachePolicy> policy_;
+};
+
 }  // namespace
 
 std::vector<ReplayRequest> in_depth_first_order(std::vector<ReplayRequest> trace) {
@@ -199,6 +228,18 @@ std::string label_of(const PolicyOptions& options) {
   if (options.kind == PolicyKind::sglang) label += fmt::format(" {}", options.ratio);
   if (options.snapshots == Precision::int8) label += " int8";
   return label;
+}
+
+void check_simulated_policy(const std::string& name) {
+  static_cast<void>(simulated_policy(name, 1));
+}
+
+PredictReuse reuse_predictor(const std::string& model, const std::string& kv_dtype,
+                             const Environment& environment) {
+  const ReplayShape shape = parse_shape(model, {.kv_dtype = kv_dtype}, environment);
+  return [shape](const std::string& policy, std::size_t budget_bytes) {
+    return std::make_unique<PolicyPrediction>(simulated_policy(policy, budget_bytes), shape);
+  };
 }
 
 }  // namespace hyb::app
