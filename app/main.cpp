@@ -9,6 +9,7 @@
 #include "app/environment.h"
 #include "app/ui/process.h"
 #include "app/ui/terminal.h"
+#include "app/version.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
 

@@ -34,6 +34,10 @@ ROOM_BANNED = {  # includes that a room may not have
     "app": r"<cuda|\.cuh",
 }
 
+LEAF_FOLDERS = {  # folders that nothing includes but these
+    "app/replay/": ["app/commands/replay.cpp"],  # the laboratory: policies of other systems
+}
+
 
 def tracked(*suffixes):
     listing = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=TOP,
@@ -127,6 +131,56 @@ def check_mirrors(sources):
                 yield "mirror", name, 1, f"tests nothing named {stem}"
 
 
+def includes_of(name):
+    found = re.findall(r'^\s*#include\s*"([^"]+)"', (TOP / name).read_text(), re.M)
+    return [target for target in found if target.split("/")[0] in ROOMS]
+
+
+def cycles(edges):
+    """Sets of folders that include each other, directly or on a way around (Tarjan)."""
+    number, low, stack, found = {}, {}, [], []
+
+    def visit(folder):
+        number[folder] = low[folder] = len(number)
+        stack.append(folder)
+        for target in edges[folder]:
+            if target not in number:
+                visit(target)
+            if target in stack:
+                low[folder] = min(low[folder], low[target])
+        if low[folder] == number[folder]:
+            at = stack.index(folder)
+            found.append(sorted(stack[at:]))
+            del stack[at:]
+
+    for folder in list(edges):
+        if folder not in number:
+            visit(folder)
+    return [members for members in found if len(members) > 1]
+
+
+def check_folders(sources):
+    """Folders do not include each other in a circle; a leaf is included by its users alone.
+
+    Files at the top of a room belong to no folder.
+    """
+    edges = {}
+    for name in sources:
+        room, folder = name.split("/")[0], name.rpartition("/")[0]
+        if room not in ROOMS:
+            continue
+        for target in includes_of(name):
+            other = target.rpartition("/")[0]
+            edges.setdefault(other, set())
+            if folder != other and not {folder, other} & set(ROOMS):
+                edges.setdefault(folder, set()).add(other)
+            for leaf, users in LEAF_FOLDERS.items():
+                if target.startswith(leaf) and not name.startswith((leaf, *users)):
+                    yield "leaf", name, 1, f"nothing but {', '.join(users)} includes {leaf}"
+    for members in cycles(edges):
+        yield "cycle", members[0], 1, "includes go in a circle: " + ", ".join(members)
+
+
 def findings():
     sources = tracked(".cpp", ".h", ".cu", ".cuh")
     for name in sources:
@@ -137,6 +191,7 @@ def findings():
     for name in sources + scripts:
         yield from check_text(name)
     yield from check_mirrors(sources)
+    yield from check_folders(sources)
 
 
 def exceptions():

@@ -8,8 +8,8 @@
 
 #include "app/answer.h"
 #include "app/chat/commands.h"
-#include "app/chat/conversation.h"
 #include "app/chat/prompts.h"
+#include "app/conversation.h"
 #include "app/environment.h"
 #include "app/session.h"
 #include "app/sessions/session_keeper.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "app/chat/conversation.h"
+#include "app/conversation.h"
 #include "app/prompt.h"
 #include "core/engine/engine.h"
 #include "core/text/chat_template.h"

@@ -9,6 +9,7 @@
 #include "app/bench/measure.h"
 #include "app/commands/commands.h"
 #include "app/options.h"
+#include "app/version.h"
 #include "core/base/error.h"
 
 namespace hyb::app {

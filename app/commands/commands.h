@@ -34,7 +34,4 @@ extern const Command verify_command;
 /// All commands, sorted by name.
 std::span<const Command* const> commands();
 
-/// What --version prints.
-const char* version_text();
-
 }  // namespace hyb::app

@@ -9,13 +9,13 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "app/commands/commands.h"
 #include "app/environment.h"
 #include "app/options.h"
 #include "app/session.h"
 #include "app/ui/table.h"
 #include "app/ui/terminal.h"
 #include "app/ui/text.h"
+#include "app/version.h"
 #include "core/base/error.h"
 #include "core/io/model_folder.h"
 #include "kernels/thread_pool.h"

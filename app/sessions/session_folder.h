@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "app/chat/conversation.h"
+#include "app/conversation.h"
 #include "core/base/json.h"
 #include "core/memory/session/session.h"
 

@@ -9,9 +9,9 @@
 
 #include <fmt/format.h>
 
-#include "app/commands/commands.h"
 #include "app/digest.h"
 #include "app/sessions/session_folder.h"
+#include "app/version.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
 

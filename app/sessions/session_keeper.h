@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "app/chat/conversation.h"
+#include "app/conversation.h"
 #include "app/options.h"
 #include "app/session.h"
 #include "app/sessions/session_folder.h"

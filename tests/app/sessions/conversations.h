@@ -3,7 +3,7 @@
 #include <random>
 #include <string>
 
-#include "app/chat/conversation.h"
+#include "app/conversation.h"
 
 namespace hyb::testing {
 

@@ -1,11 +1,11 @@
-#include "app/chat/conversation.h"
-
-#include <doctest/doctest.h>
-
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <random>
 #include <set>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include "app/conversation.h"
 
 namespace conversation_test {
 

@@ -1,8 +1,9 @@
-#include "app/chat/conversation.h"
+#include "app/conversation.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <utility>
+
+#include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
 
