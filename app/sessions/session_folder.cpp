@@ -244,7 +244,7 @@ void SessionFolder::write(const std::string& name, const SavedSession& session,
   }
 }
 
-SessionRestored SessionFolder::restore(const std::string& name, const Fingerprint& here,
+SessionTransfer SessionFolder::restore(const std::string& name, const Fingerprint& here,
                                        SnapshotCarrier& carrier) const {
   return restore_session(path_of(name), here, carrier);
 }

@@ -69,7 +69,7 @@ class SessionFolder {
 
   /// Puts the memory of a session back into the engine; `here` is what the file's fingerprint has
   /// to be equal to.
-  SessionRestored restore(const std::string& name, const Fingerprint& here,
+  SessionTransfer restore(const std::string& name, const Fingerprint& here,
                           SnapshotCarrier& carrier) const;
 
   /// Throws Error(usage) when there is none of the name, Error(runtime) when it can't be removed.

@@ -152,7 +152,7 @@ SessionKeeper::Loaded SessionKeeper::load(const std::string& name) {
 
 void SessionKeeper::restore(const std::string& name, Loaded& loaded) {
   if (carrier_ == nullptr) return;
-  const SessionRestored restored = need_folder().restore(name, origin_.fingerprint, *carrier_);
+  const SessionTransfer restored = need_folder().restore(name, origin_.fingerprint, *carrier_);
   loaded.restored = restored.length;
   if (restored.refused.empty()) return;
   loaded.remark = fmt::format("{}; the conversation is run anew", restored.refused);

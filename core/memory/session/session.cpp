@@ -57,7 +57,7 @@ struct Selection {
   };
   std::vector<Entry> entries;
   std::vector<CheckpointUnit> units;
-  SessionSaved saved;
+  SessionTransfer saved;
 };
 
 /// Every snapshot on the way of a sequence, once, the deepest first.
@@ -146,7 +146,7 @@ void add_units(SectionWriter& writer, SnapshotCarrier& carrier,
 
 }  // namespace
 
-SessionSaved write_session(const std::filesystem::path& path, const SessionText& text,
+SessionTransfer write_session(const std::filesystem::path& path, const SessionText& text,
                            SnapshotCarrier& carrier,
                            std::span<const std::vector<TokenId>> sequences,
                            std::uint64_t bytes_max) {
@@ -349,7 +349,7 @@ SharedPrefix nearest(std::span<const Placed> placed, std::span<const TokenId> ke
 }
 
 std::vector<Placed> place(const FileOutline& outline, SnapshotCarrier& carrier,
-                          SessionRestored& restored) {
+                          SessionTransfer& restored) {
   std::vector<Placed> placed;
   placed.reserve(outline.snapshots.size());  // nearest() points at them
   for (const FileSnapshot& snapshot : outline.snapshots) {
@@ -381,8 +381,8 @@ std::vector<std::vector<CheckpointUnit>> targets_of(const FileOutline& outline,
   return targets;
 }
 
-SessionRestored restore(SessionLoader& loader, SnapshotCarrier& carrier) {
-  SessionRestored restored;
+SessionTransfer restore(SessionLoader& loader, SnapshotCarrier& carrier) {
+  SessionTransfer restored;
   const FileOutline outline = loader.read_outline();
   std::vector<Placed> placed = place(outline, carrier, restored);
   carrier.settle();
@@ -403,7 +403,7 @@ SessionRestored restore(SessionLoader& loader, SnapshotCarrier& carrier) {
 
 }  // namespace
 
-SessionRestored restore_session(const std::filesystem::path& path, const Fingerprint& here,
+SessionTransfer restore_session(const std::filesystem::path& path, const Fingerprint& here,
                                 SnapshotCarrier& carrier) {
   try {
     SessionLoader loader(path, carrier);

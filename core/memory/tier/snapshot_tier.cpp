@@ -43,23 +43,24 @@ SnapshotTier::SnapshotTier(std::string name, const SnapshotCarrier& carrier,
           std::move(storage), staging_bytes_for(carrier.layout(), options.staging_bytes),
           options.worker)) {}
 
-std::uint32_t SnapshotTier::sectors_of(const TierUnit& unit) const {
+std::uint32_t SnapshotTier::sectors_of(const StoredUnit& unit) const {
   const std::size_t bytes = carrier_.layout().unit_bytes(unit.view);
   return static_cast<std::uint32_t>((bytes + sector_bytes - 1) / sector_bytes);
 }
 
 /// Whether it is a page of the first `tokens` tokens.
-bool SnapshotTier::is_within(const TierUnit& unit, std::int32_t tokens) const {
+bool SnapshotTier::is_within(const StoredUnit& unit, std::int32_t tokens) const {
   const MemoryLayout& layout = carrier_.layout();
   const bool is_page = index(unit.view) < static_cast<std::int32_t>(layout.groups.size());
   return is_page && (unit.page + 1) * layout.page_tokens <= tokens;
 }
 
 /// Of all units but the pages of the first `tokens` tokens.
-std::uint64_t SnapshotTier::bytes_of(std::span<const TierUnit> units, std::int32_t tokens) const {
+std::uint64_t SnapshotTier::bytes_of(std::span<StoredUnit* const> units,
+                                     std::int32_t tokens) const {
   std::uint64_t bytes = 0;
-  for (const TierUnit& unit : units) {
-    if (!is_within(unit, tokens)) bytes += carrier_.layout().unit_bytes(unit.view);
+  for (StoredUnit* const unit : units) {
+    if (!is_within(*unit, tokens)) bytes += carrier_.layout().unit_bytes(unit->view);
   }
   return bytes;
 }
@@ -85,8 +86,8 @@ void SnapshotTier::remove(TierEntry& entry) {
 void SnapshotTier::rank(TierEntry& entry) {
   const TierEntry* const above = index_->above(entry);
   std::uint64_t bytes = 1;
-  for (const TierUnit& unit : index_->units(entry)) {
-    if (unit.stored->users == 1) bytes += sectors_of(unit) * sector_bytes;
+  for (StoredUnit* const unit : index_->units(entry)) {
+    if (unit->users == 1) bytes += sectors_of(*unit) * sector_bytes;
   }
   const double seconds =
       options_.cost.of(entry.length) - options_.cost.of(above ? above->length : 0);
@@ -97,11 +98,11 @@ void SnapshotTier::rank(TierEntry& entry) {
 /// Takes sectors for the units of a new entry. Less valuable ones give way; false: there are not
 /// enough of them.
 bool SnapshotTier::make_room(TierEntry& entry) {
-  const std::vector<TierUnit> units = index_->units(entry);
+  const std::vector<StoredUnit*> units = index_->units(entry);
   for (;;) {
     std::uint64_t needed = 0;
-    for (const TierUnit& unit : units) {
-      if (unit.stored->extents.empty()) needed += sectors_of(unit);
+    for (StoredUnit* const unit : units) {
+      if (unit->extents.empty()) needed += sectors_of(*unit);
     }
     if (needed <= extents_.free() && index_->bytes() <= options_.index_bytes_max) break;
     TierEntry* const victim = index_->first(&entry);
@@ -110,17 +111,17 @@ bool SnapshotTier::make_room(TierEntry& entry) {
     remove(*victim);
     ++stats_.removed;
   }
-  for (const TierUnit& unit : units) {
-    if (unit.stored->extents.empty()) unit.stored->extents = *extents_.take(sectors_of(unit));
+  for (StoredUnit* const unit : units) {
+    if (unit->extents.empty()) unit->extents = *extents_.take(sectors_of(*unit));
   }
   return true;
 }
 
-void SnapshotTier::store(const TierUnit& unit, const CheckpointUnit& source) {
+void SnapshotTier::store(StoredUnit& unit, const CheckpointUnit& source) {
   const std::size_t bytes = carrier_.layout().unit_bytes(unit.view);
-  queue_->write(unit.stored->extents, bytes, [&](std::span<std::byte> buffer) {
+  queue_->write(unit.extents, bytes, [&](std::span<std::byte> buffer) {
     carrier_.read(source, buffer);
-    unit.stored->sum = checksum(buffer);
+    unit.sum = checksum(buffer);
   });
   stats_.bytes_written += bytes;
 }
@@ -145,9 +146,9 @@ void SnapshotTier::spill(std::span<const TokenId> key, const Snapshot& snapshot)
   }
   // One that lost a unit to damage gets it back.
   TierEntry& entry = there ? *there : index_->add(key, precision, snapshot.place);
-  const std::vector<TierUnit> units = index_->units(entry);
+  const std::vector<StoredUnit*> units = index_->units(entry);
   std::vector<bool> is_new;
-  for (const TierUnit& unit : units) is_new.push_back(unit.stored->extents.empty());
+  for (StoredUnit* const unit : units) is_new.push_back(unit->extents.empty());
   rank(entry);
   const bool is_slow = options_.cost.of(entry.length) * options_.bytes_per_second <
                        static_cast<double>(bytes_of(units, 0));
@@ -160,7 +161,7 @@ void SnapshotTier::spill(std::span<const TokenId> key, const Snapshot& snapshot)
   require(sources.size() == units.size(), "tier: a checkpoint has the units of its kinds");
   try {
     for (std::size_t i = 0; i < units.size(); ++i) {
-      if (is_new[i]) store(units[i], sources[i]);
+      if (is_new[i]) store(*units[i], sources[i]);
     }
   } catch (...) {
     remove(entry);  // a unit of it has no bytes
@@ -211,23 +212,24 @@ TierAnswer SnapshotTier::ask(std::span<const TokenId> prompt, std::int32_t resum
   return {.fetch = fetch.id};
 }
 
-void SnapshotTier::read(TierFetch& fetch, const TierUnit& unit) {
+void SnapshotTier::read(TierFetch& fetch, const StoredUnit& unit) {
   const std::size_t bytes = carrier_.layout().unit_bytes(unit.view);
-  const std::uint64_t sum = unit.stored->sum;
+  const std::uint64_t sum = unit.sum;
   fetch.units.push_back({.view = unit.view,
                          .page = unit.page,
                          .sum = sum,
-                         .transfer = queue_->read(unit.stored->extents, bytes, sum)});
+                         .transfer = queue_->read(unit.extents, bytes, sum)});
   stats_.bytes_read += bytes;
 }
 
 /// Asks for as much as there are buffers for; deliver() sees to the rest.
-void SnapshotTier::start(TierFetch& fetch, std::span<const TierUnit> units, std::int32_t shared) {
-  for (const TierUnit& unit : units) {
-    if (is_within(unit, shared)) continue;
-    const std::size_t bytes = carrier_.layout().unit_bytes(unit.view);
+void SnapshotTier::start(TierFetch& fetch, std::span<StoredUnit* const> units,
+                         std::int32_t shared) {
+  for (StoredUnit* const unit : units) {
+    if (is_within(*unit, shared)) continue;
+    const std::size_t bytes = carrier_.layout().unit_bytes(unit->view);
     if (!queue_->can_read(bytes)) return;
-    read(fetch, unit);
+    read(fetch, *unit);
   }
 }
 
@@ -246,7 +248,7 @@ bool SnapshotTier::is_ready(FetchId id) {
 
 void SnapshotTier::release(const TierFetch& fetch) {
   if (!is_on()) return;
-  for (const FetchedUnit& unit : fetch.units) queue_->release(unit.transfer);
+  for (const TierFetch::Unit& unit : fetch.units) queue_->release(unit.transfer);
 }
 
 void SnapshotTier::drop(FetchId id) {
@@ -271,18 +273,18 @@ void SnapshotTier::run_transfers(std::size_t count) {
 }
 
 /// The units as the books have them now; empty: what was asked for is no longer there.
-std::vector<TierUnit> SnapshotTier::units_now(const TierFetch& fetch) const {
+std::vector<StoredUnit*> SnapshotTier::units_now(const TierFetch& fetch) const {
   if (TierEntry* const entry = index_->find(fetch.key, fetch.precision)) {
     return index_->units(*entry);
   }
   const auto length = static_cast<std::int32_t>(fetch.key.size());
   TierHit hit = index_->match(fetch.key, length);
   return hit.length == length && hit.entry == nullptr ? std::move(hit.units)
-                                                      : std::vector<TierUnit>{};
+                                                      : std::vector<StoredUnit*>{};
 }
 
 bool SnapshotTier::is_whole(const TierFetch& fetch) const {
-  return std::all_of(fetch.units.begin(), fetch.units.end(), [&](const FetchedUnit& unit) {
+  return std::all_of(fetch.units.begin(), fetch.units.end(), [&](const TierFetch::Unit& unit) {
     return queue_->outcome(unit.transfer) == true;
   });
 }
@@ -290,16 +292,16 @@ bool SnapshotTier::is_whole(const TierFetch& fetch) const {
 /// No snapshot with a damaged unit is whole from here on, so none is tried again. What was written
 /// anew meanwhile stays.
 void SnapshotTier::forget_damaged(const TierFetch& fetch) {
-  const std::vector<TierUnit> now = units_now(fetch);
-  for (const FetchedUnit& unit : fetch.units) {
+  const std::vector<StoredUnit*> now = units_now(fetch);
+  for (const TierFetch::Unit& unit : fetch.units) {
     if (queue_->outcome(unit.transfer) != false) continue;
     ++stats_.damaged;
-    for (const TierUnit& there : now) {
+    for (StoredUnit* const there : now) {
       const bool is_same =
-          there.view == unit.view && there.page == unit.page && there.stored->sum == unit.sum;
-      if (!is_same || there.stored->extents.empty()) continue;
-      extents_.give_back(there.stored->extents);
-      there.stored->extents.clear();
+          there->view == unit.view && there->page == unit.page && there->sum == unit.sum;
+      if (!is_same || there->extents.empty()) continue;
+      extents_.give_back(there->extents);
+      there->extents.clear();
     }
   }
 }
@@ -311,7 +313,7 @@ bool SnapshotTier::fill(TierFetch& fetch, const SnapshotRoom& room) {
   for (std::size_t i = 0; i < targets.size(); ++i) {
     if (room.is_shared[i]) continue;
     const auto come =
-        std::find_if(fetch.units.begin(), fetch.units.end(), [&](const FetchedUnit& unit) {
+        std::find_if(fetch.units.begin(), fetch.units.end(), [&](const TierFetch::Unit& unit) {
           return unit.view == targets[i].view && unit.page == targets[i].page;
         });
     if (come == fetch.units.end()) {
@@ -329,7 +331,7 @@ bool SnapshotTier::fill(TierFetch& fetch, const SnapshotRoom& room) {
 /// one after the other, as far ahead as there are buffers. Where false, those that were read and
 /// not written are left in the fetch.
 bool SnapshotTier::fill_rest(TierFetch& fetch, std::span<const CheckpointUnit> rest) {
-  const std::vector<TierUnit> now = units_now(fetch);
+  const std::vector<StoredUnit*> now = units_now(fetch);
   if (now.empty() || !TierIndex::is_whole(now)) return false;
   std::size_t asked = 0;
   for (std::size_t written = 0; written < rest.size(); ++written) {
@@ -337,11 +339,11 @@ bool SnapshotTier::fill_rest(TierFetch& fetch, std::span<const CheckpointUnit> r
       const CheckpointUnit& target = rest[asked];
       const std::size_t bytes = carrier_.layout().unit_bytes(target.view);
       if (asked > written && !queue_->can_read(bytes)) break;
-      const auto unit = std::find_if(now.begin(), now.end(), [&](const TierUnit& other) {
-        return other.view == target.view && other.page == target.page;
+      const auto unit = std::find_if(now.begin(), now.end(), [&](const StoredUnit* other) {
+        return other->view == target.view && other->page == target.page;
       });
       require(unit != now.end(), "tier: a checkpoint has the units of its kinds");
-      read(fetch, *unit);
+      read(fetch, **unit);
     }
     const TransferId first = fetch.units.front().transfer;
     queue_->wait_for(first);
@@ -359,7 +361,7 @@ FetchEnd SnapshotTier::deliver(FetchId id) {
   Taken taken{.tier = this, .fetch = std::move(*found)};
   TierFetch& fetch = taken.fetch;
   fetches_.erase(found);
-  for (const FetchedUnit& unit : fetch.units) queue_->wait_for(unit.transfer);
+  for (const TierFetch::Unit& unit : fetch.units) queue_->wait_for(unit.transfer);
   notice_failure();
   if (!is_on()) return FetchEnd::lost;
   if (!is_whole(fetch)) {

@@ -21,22 +21,22 @@ namespace hyb {
 
 enum class FetchId : std::int64_t {};
 
-/// A page or slot that is being read.
-struct FetchedUnit {
-  ViewId view;
-  std::int32_t page;  ///< of the sequence, for a view of pages; else 0
-  std::uint64_t sum;  ///< checksum that it was stored with
-  TransferId transfer;
-};
-
 /// A snapshot on its way back from a tier. Nothing of the pool is held for it.
 struct TierFetch {
+  /// A page or slot that is being read.
+  struct Unit {
+    ViewId view;
+    std::int32_t page;  ///< of the sequence, for a view of pages; else 0
+    std::uint64_t sum;  ///< checksum that it was stored with
+    TransferId transfer;
+  };
+
   FetchId id{};
   std::vector<TokenId> key;
   Precision precision = Precision::exact;
   SnapshotPlace place = SnapshotPlace::branch;
-  std::vector<FetchedUnit> units{};  ///< in the order in which they come
-  std::size_t units_come = 0;        ///< so many of them are there
+  std::vector<Unit> units{};   ///< in the order in which they come
+  std::size_t units_come = 0;  ///< so many of them are there
 };
 
 struct TierOptions {
@@ -147,17 +147,17 @@ class SnapshotTier {
     ~Taken() { tier->release(fetch); }
   };
 
-  std::uint32_t sectors_of(const TierUnit& unit) const;
-  bool is_within(const TierUnit& unit, std::int32_t tokens) const;
-  std::uint64_t bytes_of(std::span<const TierUnit> units, std::int32_t tokens) const;
+  std::uint32_t sectors_of(const StoredUnit& unit) const;
+  bool is_within(const StoredUnit& unit, std::int32_t tokens) const;
+  std::uint64_t bytes_of(std::span<StoredUnit* const> units, std::int32_t tokens) const;
   bool make_room(TierEntry& entry);
   void remove(TierEntry& entry);
   void rank(TierEntry& entry);
-  void store(const TierUnit& unit, const CheckpointUnit& source);
-  void start(TierFetch& fetch, std::span<const TierUnit> units, std::int32_t shared);
-  void read(TierFetch& fetch, const TierUnit& unit);
+  void store(StoredUnit& unit, const CheckpointUnit& source);
+  void start(TierFetch& fetch, std::span<StoredUnit* const> units, std::int32_t shared);
+  void read(TierFetch& fetch, const StoredUnit& unit);
   void release(const TierFetch& fetch);
-  std::vector<TierUnit> units_now(const TierFetch& fetch) const;
+  std::vector<StoredUnit*> units_now(const TierFetch& fetch) const;
   bool is_whole(const TierFetch& fetch) const;
   void forget_damaged(const TierFetch& fetch);
   bool fill(TierFetch& fetch, const SnapshotRoom& room);

@@ -57,7 +57,9 @@ TierNode& TierIndex::grow(std::span<const TokenId> key) {
       child->second->parent = node;
       child->second->tokens = &child->first;
       child->second->pages = node->pages + 1;
-      child->second->groups.resize(layout_.groups.size());
+      for (std::int32_t group = 0; group < groups(); ++group) {
+        child->second->groups.push_back({.view = ViewId{group}, .page = node->pages});
+      }
       ++nodes_;
     }
     node = child->second.get();
@@ -84,24 +86,19 @@ void TierIndex::collect(const TierNode* node, TierEntry* entry, TierHit& hit) co
     path[static_cast<std::size_t>(node->pages - 1)] = node;
   }
   for (std::size_t group = 0; group < layout_.groups.size(); ++group) {
-    const auto view = ViewId{static_cast<std::int32_t>(group)};
-    for (const std::int32_t page : held_pages(layout_, index(view), hit.length)) {
+    const auto number = static_cast<std::int32_t>(group);
+    for (const std::int32_t page : held_pages(layout_, number, hit.length)) {
       const auto at = static_cast<std::size_t>(page);
-      StoredUnit* const stored = at < path.size() ? &const_cast<TierNode*>(path[at])->groups[group]
-                                                  : &entry->last_page[group];
-      hit.units.push_back({.view = view, .page = page, .stored = stored});
+      hit.units.push_back(at < path.size() ? &const_cast<TierNode*>(path[at])->groups[group]
+                                           : &entry->last_page[group]);
     }
   }
-  if (entry == nullptr || !is_recurrent(layout_)) return;
-  const bool exact = entry->precision == Precision::exact;
-  hit.units.push_back({.view = exact ? layout_.slot_view() : layout_.packed_view(),
-                       .page = 0,
-                       .stored = &entry->state});
+  if (entry != nullptr && is_recurrent(layout_)) hit.units.push_back(&entry->state);
 }
 
-bool TierIndex::is_whole(std::span<const TierUnit> units) {
+bool TierIndex::is_whole(std::span<StoredUnit* const> units) {
   return std::all_of(units.begin(), units.end(),
-                     [](const TierUnit& unit) { return !unit.stored->extents.empty(); });
+                     [](const StoredUnit* unit) { return !unit->extents.empty(); });
 }
 
 /// Of a node on the way of the key, the deepest entry that is on it too.
@@ -143,7 +140,7 @@ std::int32_t TierIndex::known(std::span<const TokenId> prompt) const {
   return walk(prompt)->pages * page_tokens_;
 }
 
-std::vector<TierUnit> TierIndex::units(TierEntry& entry) const {
+std::vector<StoredUnit*> TierIndex::units(TierEntry& entry) const {
   TierHit hit{.length = entry.length};
   collect(entry.node, &entry, hit);
   return std::move(hit.units);
@@ -159,8 +156,12 @@ TierEntry& TierIndex::add(std::span<const TokenId> key, Precision precision, Sna
   entry.length = static_cast<std::int32_t>(key.size());
   entry.precision = precision;
   entry.place = place;
-  entry.last_page.resize(layout_.groups.size());
-  for (const TierUnit& unit : units(entry)) ++unit.stored->users;
+  for (std::int32_t group = 0; group < groups(); ++group) {
+    entry.last_page.push_back({.view = ViewId{group}, .page = node.pages});
+  }
+  const bool is_exact = precision == Precision::exact;
+  entry.state.view = is_exact ? layout_.slot_view() : layout_.packed_view();
+  for (StoredUnit* const unit : units(entry)) ++unit->users;
   rank(entry, 0);
   return entry;
 }
@@ -186,10 +187,10 @@ const TierEntry* TierIndex::above(const TierEntry& entry) const {
 }
 
 void TierIndex::remove(TierEntry& entry, const std::function<void(StoredUnit&)>& frees) {
-  for (const TierUnit& unit : units(entry)) {
-    if (--unit.stored->users > 0) continue;
-    if (!unit.stored->extents.empty()) frees(*unit.stored);
-    unit.stored->extents.clear();
+  for (StoredUnit* const unit : units(entry)) {
+    if (--unit->users > 0) continue;
+    if (!unit->extents.empty()) frees(*unit);
+    unit->extents.clear();
   }
   by_rank_.erase(entry.rank);
   TierNode* const node = entry.node;
@@ -231,7 +232,7 @@ void TierIndex::audit() const {
   std::map<const StoredUnit*, std::int32_t> users;
   for (const auto& [rank, entry] : by_rank_) {
     require(entry->rank == rank, "tier: an entry knows its rank");
-    for (const TierUnit& unit : units(*entry)) ++users[unit.stored];
+    for (const StoredUnit* const unit : units(*entry)) ++users[unit];
   }
   for (const auto& [unit, count] : users) require(unit->users == count, "tier: users are counted");
   std::size_t nodes = 0, entries = 0;

@@ -18,18 +18,13 @@
 
 namespace hyb {
 
-/// Where a page or a slot lies in a tier, and who uses it there.
+/// A page or a slot in a tier, and how many entries use it.
 struct StoredUnit {
-  std::vector<Extent> extents;  ///< empty: not there (yet)
-  std::uint64_t sum = 0;        ///< checksum of its bytes
-  std::int32_t users = 0;       ///< entries that need it
-};
-
-/// A unit that a checkpoint consists of.
-struct TierUnit {
   ViewId view;
-  std::int32_t page;  ///< of the sequence, for a view of pages; else 0
-  StoredUnit* stored;
+  std::int32_t page = 0;          ///< of the sequence, for a view of pages; else 0
+  std::vector<Extent> extents{};  ///< of the storage; empty: not there (yet)
+  std::uint64_t sum = 0;          ///< checksum of its bytes
+  std::int32_t users = 0;         ///< entries that need it
 };
 
 struct TierNode;
@@ -64,7 +59,7 @@ struct TierHit {
   Precision precision = Precision::exact;
   SnapshotPlace place = SnapshotPlace::branch;
   TierEntry* entry = nullptr;  ///< null: a part of one, from a model without recurrent layers
-  std::vector<TierUnit> units{};
+  std::vector<StoredUnit*> units{};
 };
 
 /// The books of a tier: which snapshots are there, by token ids that are compared on every hit, and
@@ -90,7 +85,7 @@ class TierIndex {
   TierEntry& add(std::span<const TokenId> key, Precision precision, SnapshotPlace place);
 
   /// In the order of units_of(checkpoint).
-  std::vector<TierUnit> units(TierEntry& entry) const;
+  std::vector<StoredUnit*> units(TierEntry& entry) const;
 
   /// The tokens that lead to an entry.
   std::vector<TokenId> key(const TierEntry& entry) const;
@@ -98,7 +93,7 @@ class TierIndex {
   const TierEntry* above(const TierEntry& entry) const;
 
   /// Whether all are there.
-  static bool is_whole(std::span<const TierUnit> units);
+  static bool is_whole(std::span<StoredUnit* const> units);
 
   /// Takes it out; `frees` hears of every unit that nobody needs any more.
   void remove(TierEntry& entry, const std::function<void(StoredUnit&)>& frees);
@@ -117,6 +112,7 @@ class TierIndex {
   void audit() const;
 
  private:
+  std::int32_t groups() const { return static_cast<std::int32_t>(layout_.groups.size()); }
   const TierNode* walk(std::span<const TokenId> key) const;
   TierNode& grow(std::span<const TokenId> key);
   void prune(TierNode* node);

@@ -104,11 +104,11 @@ struct SavedWorld {
   std::filesystem::path path;
   SnapshotWorld world;
   std::vector<std::vector<TokenId>> sequences;
-  SessionSaved saved;
+  SessionTransfer saved;
 };
 
 /// Nothing of a refused file is in the pool; what was accepted is right to the byte.
-void check_sound(SnapshotWorld& world, const SessionRestored& restored) {
+void check_sound(SnapshotWorld& world, const SessionTransfer& restored) {
   world.cache.audit();
   const auto checkpoints = world.cache.checkpoints();
   world.pool.audit({}, checkpoints);
@@ -132,7 +132,7 @@ TEST_SUITE("core/memory/session_memory") {
       other.superblocks = 90;
       other.padding_bytes = seed % 5 * 24;
       SnapshotWorld world(other);
-      const SessionRestored restored = restore_session(old.path, text.fingerprint, world.carrier);
+      const SessionTransfer restored = restore_session(old.path, text.fingerprint, world.carrier);
       CHECK(restored.refused.empty());
       CHECK(restored.left_out == 0);
       CHECK(restored.length == old.saved.length);
@@ -175,7 +175,7 @@ TEST_SUITE("core/memory/session_memory") {
     const TemporaryFolder folder;
     SavedWorld old(folder.path() / "s");
     const auto units = old.world.pool.usage().groups[0].pages.units;
-    const SessionRestored restored = restore_session(old.path, text.fingerprint, old.world.carrier);
+    const SessionTransfer restored = restore_session(old.path, text.fingerprint, old.world.carrier);
     CHECK(restored.refused.empty());
     CHECK(old.world.pool.usage().groups[0].pages.units == units);
     CHECK(old.world.all_right());
@@ -185,7 +185,7 @@ TEST_SUITE("core/memory/session_memory") {
     const TemporaryFolder folder;
     SavedWorld old(folder.path() / "s");
     SnapshotWorld small({.superblocks = 6});
-    const SessionRestored restored = restore_session(old.path, text.fingerprint, small.carrier);
+    const SessionTransfer restored = restore_session(old.path, text.fingerprint, small.carrier);
     CHECK(restored.refused.empty());
     CHECK(restored.left_out > 0);
     CHECK(restored.snapshots > 0);
@@ -193,7 +193,7 @@ TEST_SUITE("core/memory/session_memory") {
     CHECK(small.all_right());
     check_sound(small, restored);
 
-    const SessionSaved less =
+    const SessionTransfer less =
         write_session(old.path, text, old.world.carrier, old.sequences, old.saved.bytes / 2);
     CHECK(less.bytes <= old.saved.bytes / 2);
     CHECK(less.left_out > 0);
@@ -236,7 +236,7 @@ TEST_SUITE("core/memory/session_memory") {
         const std::size_t reach = i % 2 == 0 ? bad.size() : std::min<std::size_t>(2000, bad.size());
         bad[random() % reach] ^= static_cast<char>(1U << random() % 8);
       }
-      const SessionRestored restored =
+      const SessionTransfer restored =
           restore_session(folder.write("bad", bad), text.fingerprint, world.carrier);
       check_sound(world, restored);
       CHECK(world.all_right());
@@ -292,7 +292,7 @@ TEST_SUITE("core/memory/session_memory") {
         writer.add(part.head.kind, part.head.number, std::as_bytes(std::span(part.payload)));
       }
       writer.commit();
-      const SessionRestored restored =
+      const SessionTransfer restored =
           restore_session(folder.path() / "bad", text.fingerprint, world.carrier);
       check_sound(world, restored);
       refused += !restored.refused.empty();
@@ -351,7 +351,7 @@ struct SessionFile {
 
 /// Refused with one line that names the file, and nothing of it is anywhere.
 void check_refused(const std::filesystem::path& path, SnapshotWorld& world) {
-  const SessionRestored restored = restore_session(path, text.fingerprint, world.carrier);
+  const SessionTransfer restored = restore_session(path, text.fingerprint, world.carrier);
   CHECK(restored.refused.starts_with(path.string() + ": "));
   CHECK(restored.refused.find('\n') == std::string::npos);
   CHECK(restored.snapshots == 0);
