@@ -168,7 +168,7 @@ Bench::Bench(BareModel& model, const BenchOptions& options)
       has_read_probe_(has_room_for_reader(model)),
       probes_(model.queue, model.model.geometry.activation_dtype, has_read_probe_),
       card_(options.card),
-      roofline_(model.model.plan, *model.outline.family, model.model.geometry) {}
+      roofline_(model.model.plan, model.model.geometry) {}
 
 std::string Bench::refusal(const BenchCase& test) const {
   const models::Plan& plan = model_->model.plan;
