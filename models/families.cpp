@@ -33,8 +33,8 @@ std::size_t distance(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::span<const Family* const> families() {
-  static constexpr std::array table = {&bamba,      &granite_hybrid, &lfm2,
-                                       &nemotron_h, &qwen3_5,        &qwen3_next};
+  static constexpr std::array table = {&bamba,      &falcon_h1, &granite_hybrid, &lfm2,
+                                       &nemotron_h, &qwen3_5,   &qwen3_next};
   return table;
 }
 

@@ -53,6 +53,7 @@ struct Family {
 
 /// One line per family, sorted by name.
 extern const Family bamba;
+extern const Family falcon_h1;
 extern const Family granite_hybrid;
 extern const Family lfm2;
 extern const Family nemotron_h;

@@ -1,11 +1,20 @@
 """The golden fixtures of all families: name -> recipe (golden_recipe.recipe)."""
 
 import golden_bamba
+import golden_falcon
 import golden_fp8
 import golden_granite
 import golden_lfm2
 import golden_nemotron
 import golden_qwen
 
-families = (golden_granite, golden_nemotron, golden_qwen, golden_bamba, golden_lfm2, golden_fp8)
+families = (
+    golden_granite,
+    golden_nemotron,
+    golden_qwen,
+    golden_bamba,
+    golden_lfm2,
+    golden_falcon,
+    golden_fp8,
+)
 fixtures = {name: one for family in families for name, one in family.fixtures.items()}

@@ -13,6 +13,7 @@ classes = {
     "granitemoehybrid": "GraniteMoeHybridForCausalLM",
     "nemotron_h": "NemotronHForCausalLM",
     "bamba": "BambaForCausalLM",
+    "falcon_h1": "FalconH1ForCausalLM",
     "qwen3_next": "Qwen3NextForCausalLM",
     "qwen3_5": "Qwen3_5ForCausalLM",
     "qwen3_5_text": "Qwen3_5ForCausalLM",
@@ -82,7 +83,8 @@ def greedy_tokens(model, prompt, count, whole_passes):
     refuses such models."""
     import torch
 
-    cached = "full_attention" in model.config.layer_types and not whole_passes
+    has_attention = not {"full_attention", "hybrid"}.isdisjoint(model.config.layer_types)
+    cached = has_attention and not whole_passes
     tokens, memory = [], None
     for _ in range(count):
         new = tokens[-1:] if memory else prompt + tokens

@@ -215,6 +215,50 @@ bambas = {
     }
 }
 
+# Without the keys that decide no shape and are not known here: token ids, the position limit.
+falcons = {
+    "falcon-h1-0.5b": {
+        "model_type": "falcon_h1",
+        "architectures": ["FalconH1ForCausalLM"],
+        "hidden_size": 1024,
+        "num_hidden_layers": 36,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 2,
+        "head_dim": 64,
+        "mamba_d_ssm": 1536,
+        "mamba_n_heads": 24,
+        "mamba_d_head": 64,
+        "mamba_d_state": 128,
+        "mamba_n_groups": 1,
+        "mamba_d_conv": 4,
+        "mamba_expand": 2,
+        "mamba_chunk_size": 256,
+        "mamba_conv_bias": True,
+        "mamba_proj_bias": False,
+        "mamba_rms_norm": False,
+        "mamba_norm_before_gate": False,
+        "projectors_bias": False,
+        "attention_bias": False,
+        "mlp_bias": False,
+        "hidden_act": "silu",
+        "intermediate_size": 2048,
+        "rope_theta": 100000000000.0,
+        "rms_norm_eps": 1e-05,
+        "embedding_multiplier": 5.656854249492381,
+        "lm_head_multiplier": 0.0390625,
+        "attention_in_multiplier": 1.0,
+        "attention_out_multiplier": 0.9375,
+        "key_multiplier": 0.390625,
+        "ssm_in_multiplier": 1.25,
+        "ssm_out_multiplier": 0.23570226039551587,
+        "ssm_multipliers": [0.35355, 0.25, 0.35355, 0.5, 0.35355],
+        "mlp_multipliers": [0.8838834764831844, 0.5859375],
+        "tie_word_embeddings": False,
+        "vocab_size": 32784,
+        "torch_dtype": "bfloat16",
+    }
+}
+
 
 def lfm2(kind, hidden, layers, attention, **keys):
     types = ["full_attention" if i in attention else "conv" for i in range(layers)]
@@ -269,7 +313,7 @@ lfm2s = {
     ),
 }
 
-configs = {**nemotrons, **qwens, **bambas, **lfm2s}
+configs = {**nemotrons, **qwens, **bambas, **falcons, **lfm2s}
 
 figures = {
     "nemotron-h-8b": known(8.10, 97.4, 49.4, 16384),
@@ -287,6 +331,7 @@ figures = {
     "qwen3.5-122b-a10b": known(None, 146.5, 74.5, 24576),
     "qwen3.5-397b-a17b": known(None, 183.2, 93.2, 30720),
     "bamba-9b": known(None, 117.4, 59.4, 12288),
+    "falcon-h1-0.5b": known(None, 27.4, 13.9, 18432),
     "lfm2-350m": known(None, 0.04, 0.04, 12288),
     "lfm2-1.2b": known(None, 0.08, 0.08, 12288),
     "lfm2-2.6b": known(None, 0.17, 0.17, 16384),

@@ -8,6 +8,7 @@ families = {
     "granitemoehybrid": (plans.granite, "model.", True),
     "nemotron_h": (plans.nemotron, "backbone.", False),
     "bamba": (plans.bamba, "model.", False),
+    "falcon_h1": (plans.falcon_h1, "model.", False),
     "qwen3_next": (qwen.qwen3_next, "model.", False),
     "qwen3_5": (qwen.qwen3_5, "model.language_model.", False),
     "qwen3_5_text": (qwen.qwen3_5, "model.", False),

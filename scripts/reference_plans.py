@@ -247,3 +247,42 @@ def bamba(c, prefix, fused):
         ffn = Mlp(hidden, at + "feed_forward.", width=c["intermediate_size"])
         layers.append(pair(at, mixer, ffn, ("input_layernorm", "pre_ff_layernorm")))
     return plan_with(c, prefix, layers, final_norm=prefix + "final_layernorm.weight")
+
+
+def falcon_mamba(c, hidden, at, eps):
+    factors = {
+        "in": ("ssm_in_multiplier", c["ssm_in_multiplier"]),
+        "out": ("ssm_out_multiplier", c["ssm_out_multiplier"]),
+    }
+    for place, value in zip(("z", "x", "b", "c", "dt"), c["ssm_multipliers"]):
+        factors[place] = ("ssm_multiplier_" + place, value)
+    order = "norm_first" if c.get("mamba_norm_before_gate", True) else "gate_first"
+    norm = order if c.get("mamba_rms_norm", False) else None
+    return mamba_of(c, hidden, at, eps, norm=norm, factors=factors)
+
+
+def falcon_h1(c, prefix, fused):
+    """Mamba-2 and attention side by side, after one norm, in every layer."""
+    hidden, eps = c["hidden_size"], c["rms_norm_eps"]
+    head_dim = c.get("head_dim") or hidden // c["num_attention_heads"]
+    attention_factors = {
+        "in": ("attention_in_multiplier", c["attention_in_multiplier"]),
+        "k": ("key_multiplier", c["key_multiplier"]),
+        "out": ("attention_out_multiplier", c["attention_out_multiplier"]),
+    }
+    gate, down = c["mlp_multipliers"]
+    mlp_factors = {"gate": ("mlp_gate_multiplier", gate), "out": ("mlp_down_multiplier", down)}
+    own = {"head_dim": head_dim, "factors": attention_factors, **rope_of(c, head_dim)}
+    layers = []
+    for i in range(c["num_hidden_layers"]):
+        at = f"{prefix}layers.{i}."
+        mamba = falcon_mamba(c, hidden, at + "mamba.", eps)
+        attention = attention_of(c, hidden, at + "self_attn.", **own)
+        width = c["intermediate_size"]
+        ffn = Mlp(hidden, at + "feed_forward.", width=width, factors=mlp_factors)
+        mixers = Block(at + "input_layernorm.weight", [mamba, attention])
+        layers.append([mixers, Block(at + "pre_ff_layernorm.weight", [ffn])])
+    keys = ("embedding_multiplier", "lm_head_multiplier")
+    multipliers = {key: float(c.get(key, 1.0)) for key in keys}
+    final_norm = prefix + "final_layernorm.weight"
+    return plan_with(c, prefix, layers, final_norm=final_norm, multipliers=multipliers)

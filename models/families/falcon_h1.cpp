@@ -1,0 +1,93 @@
+// Falcon-H1: Mamba-2 and attention side by side in every layer, a feed-forward after them, and a
+// constant factor (muP) on nearly everything.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "models/families/common.h"
+
+namespace hyb::models {
+namespace {
+
+/// A list of `count` factors; absent, all are 1.
+std::vector<float> read_factors(const Config& c, const char* key, std::size_t count) {
+  if (!c.has(key)) return std::vector<float>(count, 1.0F);
+  std::vector<float> factors;
+  for (const double factor : c.numbers(key)) {
+    if (factor <= 0 || factor > 1e6) {
+      c.fail(key, fmt::format("must be numbers above 0 and at most 1e6, has {}", factor));
+    }
+    factors.push_back(static_cast<float>(factor));
+  }
+  if (factors.size() != count) {
+    c.fail(key, fmt::format("has {} numbers, not {}", factors.size(), count));
+  }
+  return factors;
+}
+
+/// Factors on the input and on the keys commute with the projections and with rope: on q.k they are
+/// one factor, on v another one of the output.
+Attention read_scaled_attention(const Config& c) {
+  Attention attention = read_attention(c, read_head_dim(c));
+  attention.rope = read_rope(c, attention.head_dim, 1.0);
+  const double in = read_factor(c, "attention_in_multiplier");
+  const double scale = attention.scale * in * in * read_factor(c, "key_multiplier");
+  attention.scale = static_cast<float>(scale);
+  attention.output_scale = static_cast<float>(in * read_factor(c, "attention_out_multiplier"));
+  return attention;
+}
+
+SsdGate read_gate(const Config& c) {
+  if (!c.b("mamba_rms_norm", false)) return SsdGate::gate_only;
+  const bool norm_first = c.b("mamba_norm_before_gate", true);
+  return norm_first ? SsdGate::norm_then_gate : SsdGate::gate_then_norm;
+}
+
+Ssd read_scaled_mamba(const Config& c, std::int32_t width) {
+  constexpr const char* channels = "mamba_d_ssm";
+  Ssd ssd = read_mamba(c, c.is_null(channels) ? expanded_channels(c, width)
+                                              : MambaChannels{c.i(channels, 1024), channels});
+  ssd.gate = read_gate(c);
+  const auto in = static_cast<float>(read_factor(c, "ssm_in_multiplier"));
+  const std::vector<float> scales = read_factors(c, "ssm_multipliers", 5);
+  std::ranges::transform(scales, ssd.projection_scales.begin(),
+                         [&](float scale) { return in * scale; });
+  ssd.output_scale = static_cast<float>(read_factor(c, "ssm_out_multiplier"));
+  return ssd;
+}
+
+Plan plan(const Config& c) {
+  demand(c, "hidden_act", "silu");
+  for (const char* key : {"attention_bias", "mlp_bias", "mamba_proj_bias", "projectors_bias"}) {
+    demand_flag(c, key, false);
+  }
+  Plan p = read_plan(c, "rms_norm_eps");
+  p.embedding_scale = static_cast<float>(read_factor(c, "embedding_multiplier"));
+  p.logits_scale = static_cast<float>(read_factor(c, "lm_head_multiplier"));
+  const Ssd ssd = read_scaled_mamba(c, p.width);
+  const Attention attention = read_scaled_attention(c);
+  const std::vector<float> scales = read_factors(c, "mlp_multipliers", 2);
+  const Mlp mlp = {
+      .hidden = c.i("intermediate_size"), .gate_scale = scales[0], .output_scale = scales[1]};
+  const Layer layer = {{{.parts = {ssd, attention}}, {.parts = {mlp}}}};
+  p.layers.assign(static_cast<std::size_t>(layer_count(c)), layer);
+  return p;
+}
+
+constexpr TensorName own_names[] = {
+    {"final_norm", "model.final_layernorm.weight"},
+    {"block0.norm", "model.layers.{}.input_layernorm.weight"},
+    {"block1.norm", "model.layers.{}.pre_ff_layernorm.weight"},
+    {"mlp.gate", "model.layers.{}.feed_forward.gate_proj.weight"},
+    {"mlp.up", "model.layers.{}.feed_forward.up_proj.weight"},
+    {"mlp.down", "model.layers.{}.feed_forward.down_proj.weight"},
+};
+constexpr auto names = joined(model_names, attention_names, mamba_names, own_names);
+constexpr std::string_view model_types[] = {"falcon_h1"};
+
+}  // namespace
+
+const Family falcon_h1 = {.model_types = model_types, .plan = plan, .names = names};
+
+}  // namespace hyb::models
