@@ -173,9 +173,9 @@ Served TreePolicy::serve(const RequestTokens& tokens) {
   }
   if (has_room && advance(*memory, tokens.length())) {
     count_created(*memory, lookup.resumable);
-    if (!plan) cache_.conclude(all, *std::move(memory));
+    if (!plan) cache_.publish_final(all, *std::move(memory));
   }
-  if (plan) cache_.devalue(tokens.prompt(), plan->needed_later);
+  if (plan) cache_.deprioritize(tokens.prompt(), plan->needed_later);
   memory.reset();
   pool_.take_orders();
   while (counts_bytes_ && kv_bytes() + snapshot_bytes() > budget_bytes_ && cache_.evict()) continue;

@@ -14,7 +14,7 @@
 namespace hyb::app {
 
 /// hyb's own prefix tree, eviction, placement and pools, driven as the engine drives them: resume,
-/// cut the prompt where snapshots are wanted, publish, conclude. Nothing computes and nothing has
+/// cut the prompt where snapshots are wanted, publish, publish_final. Nothing computes and nothing has
 /// bytes.
 ///
 /// Without options.layout pages and snapshots are counted to the byte, and what the running request

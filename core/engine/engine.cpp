@@ -56,10 +56,10 @@ struct StepTimes {
 
 /// What an engine knows, and how its steps follow each other (engine_steps.cpp).
 ///
-/// A step goes through launch, wait and settle; then its events are delivered. On a runner whose
-/// steps run beside the host, the next step is begun before the last one is settled, where it can
-/// be foreseen: a step of one token for each sequence that runs, none of which ends, is cut for a
-/// snapshot or makes another one start. Its tables are made while the step before runs, and its
+/// A step goes through launch, wait and apply_result; then its events are delivered. On a runner
+/// whose steps run beside the host, the next step is begun before the last one is settled, where it
+/// can be foreseen: a step of one token for each sequence that runs, none of which ends, is cut for
+/// a snapshot or makes another one start. Its tables are made while the step before runs, and its
 /// tokens are already on the device when the host sees them: between the arrival of a step's tokens
 /// and the launch of the next nothing is done but to look at each for an end of the answer.
 /// Detokenising, telling, printing and recording wait until the device is busy again. So no token
@@ -71,16 +71,16 @@ struct Engine::Books {
 
   // engine_steps.cpp
   bool run_step();
-  void land(std::optional<RequestId> cancelled = std::nullopt);
+  void drain(std::optional<RequestId> cancelled = std::nullopt);
   void abandon() noexcept;
   void carry_out_orders();
 
   // engine_books.cpp
   std::span<const Assignment> plan();
-  void relieve(const Error& error);
-  void settle(const Assignment& entry, const StepResult& result, std::optional<std::size_t> row,
-              const StepTimes& times);
-  void say(const ActiveRequest& active, const Sequence& sequence, std::string text);
+  void recover(const Error& error);
+  void apply_result(const Assignment& entry, const StepResult& result,
+                    std::optional<std::size_t> row, const StepTimes& times);
+  void emit_text(const ActiveRequest& active, const Sequence& sequence, std::string text);
   void finish(ActiveRequest& active, Sequence& sequence);
   void deliver();
 
@@ -96,13 +96,13 @@ struct Engine::Books {
   std::vector<RequestId> newcomers;  ///< what is known of their prompts was not looked for yet
   std::map<RequestId, ActiveRequest> requests;
   Scheduler scheduler;
-  std::optional<TierDesk> desk;  ///< there is one where there is a tier
+  std::optional<TierWaiter> waiter;  ///< there is one where there is a tier
   std::deque<Event> events;
   Step step;                       ///< the runner's last one
   Step next_step;                  ///< what it is to be given then
   std::vector<bool> stop_in_text;  ///< of next_step's sequences: which have stop strings
   StepUnderWay under_way;
-  MemoryRelief relief;
+  OomRecovery recovery;
   std::function<Clock::time_point()> now;
   std::optional<PrefillWatch> watch;  ///< none: prefill costs what it was said to cost
   TraceRecorder* recorder = nullptr;
@@ -123,10 +123,10 @@ struct Engine::Books {
   template <typename Action>
   void or_fail(const Action& action);
   template <typename Wanted>
-  void settle_those(std::span<const Assignment> plan, const StepResult& result,
-                    const StepTimes& times, const Wanted& is_wanted);
-  void launch_next_and_settle(std::span<const Assignment> plan, const StepResult& result,
-                              const StepTimes& times);
+  void apply_results(std::span<const Assignment> plan, const StepResult& result,
+                     const StepTimes& times, const Wanted& is_wanted);
+  void launch_next_and_apply(std::span<const Assignment> plan, const StepResult& result,
+                             const StepTimes& times);
   bool prepare_next();
   bool goes_on(std::span<const Assignment> plan, const StepResult& result) const;
   std::exception_ptr launch_next(std::span<const Assignment> plan);
@@ -182,7 +182,7 @@ void Engine::cancel(RequestId request) {
   const auto found = books.requests.find(request);
   if (found == books.requests.end()) return;
   try {
-    books.land(request);
+    books.drain(request);
   } catch (...) {
     // Who ran in that step begins anew; what keeps failing is met by the next one.
   }
@@ -191,7 +191,7 @@ void Engine::cancel(RequestId request) {
   for (std::size_t i = 0; i < choices; ++i) {
     Sequence* sequence = active.choices[i].get();
     if (sequence == nullptr) continue;
-    books.say(active, *sequence, sequence->end(FinishReason::cancelled));
+    books.emit_text(active, *sequence, sequence->end(FinishReason::cancelled));
     const bool last = active.unfinished == 1;
     books.finish(active, *sequence);
     if (last) break;
@@ -213,7 +213,7 @@ bool Engine::step() {
     }
   } catch (const Error& error) {
     if (books.failed_steps == failed) throw;
-    books.relieve(error);
+    books.recover(error);
   }
   if (books.audits) audit();
   books.deliver();
@@ -237,22 +237,22 @@ EngineUsage Engine::usage() const {
           .preemptions = counts.preemptions,
           .deferrals = counts.deferrals,
           .prefix_waits = counts.prefix_waits,
-          .tier_waits = books_->desk ? books_->desk->waits() : 0};
+          .tier_waits = books_->waiter ? books_->waiter->waits() : 0};
 }
 
 PrefixCache& Engine::prefixes() {
-  books_->land();
+  books_->drain();
   return books_->prefixes;
 }
 
 MemoryPool& Engine::pool() {
-  books_->land();
+  books_->drain();
   return books_->pool;
 }
 
 SnapshotCarrier Engine::carrier() {
   Books* const books = books_.get();
-  books->land();
+  books->drain();
   return {books->pool, *books->runner, books->prefixes, books->capacity.vocab,
           [books] { books->carry_out_orders(); }};
 }
@@ -262,7 +262,7 @@ void Engine::add_tier(const std::string& name, std::unique_ptr<Storage> storage,
   Books& books = *books_;
   require(books.tier == nullptr, "engine: there is one tier");
   books.tier = std::make_unique<SnapshotTier>(name, carrier(), std::move(storage), options);
-  books.desk.emplace(*books.tier, books.prefixes, books.scheduler);
+  books.waiter.emplace(*books.tier, books.prefixes, books.scheduler);
   books.prefixes.on_evict([&books](std::span<const TokenId> key, const Snapshot& snapshot) {
     books.tier->spill(key, snapshot);
   });
@@ -278,10 +278,10 @@ void Engine::audit() const {
     require(active.unfinished > 0, "engine: a request without choices is gone");
     unfinished += active.unfinished;
     for (const auto& choice : active.choices) {
-      if (choice != nullptr && choice->tier_look() == TierLook::awaited) ++awaiting;
+      if (choice != nullptr && choice->tier_lookup_state() == TierLookupState::awaited) ++awaiting;
     }
   }
-  require(awaiting == (books_->desk ? books_->desk->waiting() : 0),
+  require(awaiting == (books_->waiter ? books_->waiter->waiting() : 0),
           "engine: the tier knows who waits for it, and nobody else");
   require(unfinished == static_cast<std::size_t>(books_->unfinished),
           "engine: unfinished choices are counted once");
@@ -327,11 +327,11 @@ void Engine::Books::receive_newcomers() {
 /// Empty where there is nothing to do. When all that could run wait for the tier, so does this.
 std::span<const Assignment> Engine::Books::plan() {
   receive_newcomers();
-  if (desk) desk->look();
+  if (waiter) waiter->look();
   std::span<const Assignment> assignments = scheduler.plan();
-  while (assignments.empty() && desk && desk->is_awaited()) {
-    desk->wait();
-    desk->look();
+  while (assignments.empty() && waiter && waiter->is_awaited()) {
+    waiter->wait();
+    waiter->look();
     assignments = scheduler.plan();
   }
   return assignments;
@@ -339,8 +339,8 @@ std::span<const Assignment> Engine::Books::plan() {
 
 /// The next step may run what the one that failed was to run; else the error is thrown. What can
 /// never be held any more ends here.
-void Engine::Books::relieve(const Error& error) {
-  if (!relief.relieve(pool, *runner, error)) throw with_holdings(error, *runner);
+void Engine::Books::recover(const Error& error) {
+  if (!recovery.recover(pool, *runner, error)) throw with_holdings(error, *runner);
   length_max = length_limit(pool, length_max);
   std::vector<Sequence*> too_long;
   for (auto& [id, active] : requests) {
@@ -351,7 +351,7 @@ void Engine::Books::relieve(const Error& error) {
   }
   for (Sequence* const sequence : too_long) {
     ActiveRequest& active = requests.at(sequence->age().request);
-    say(active, *sequence,
+    emit_text(active, *sequence,
         sequence->fail(fmt::format("memory: the device took back what {} tokens need; it has room "
                                    "for {} now; end what else uses it, or shorten the prompt",
                                    sequence->tokens(), length_max)));
@@ -367,8 +367,8 @@ void Engine::Books::draw_early(ActiveRequest& active, Sequence& sequence) {
   if (logits.empty()) return;
   const SampledToken sampled = runner->draw(logits, sequence.sample_row());
   if (!sampled.finite) return;
-  const SnapshotSource source = prefixes.tree().standing(sequence.prompt()).here->source;
-  say(active, sequence, sequence.accept_early(sampled, now(), source));
+  const SnapshotSource source = prefixes.tree().neighborhood(sequence.prompt()).here->source;
+  emit_text(active, sequence, sequence.accept_early(sampled, now(), source));
   if (sequence.finished()) finish(active, sequence);
 }
 
@@ -382,8 +382,8 @@ void Engine::Books::keep_logits(Sequence& sequence, const StepResult& result, st
 
 /// One sequence's part, or piece, of a step that is done. `row`: where among the sampled ones its
 /// own is, if there is one that it is to have.
-void Engine::Books::settle(const Assignment& entry, const StepResult& result,
-                           std::optional<std::size_t> row, const StepTimes& times) {
+void Engine::Books::apply_result(const Assignment& entry, const StepResult& result,
+                                 std::optional<std::size_t> row, const StepTimes& times) {
   Sequence& sequence = *entry.sequence;
   sequence.ran(entry.tokens, times.begin);
   scheduler.ran(sequence);
@@ -392,12 +392,12 @@ void Engine::Books::settle(const Assignment& entry, const StepResult& result,
   } else if (row) {
     keep_logits(sequence, result, *row);
     std::string text = sequence.accept(result.sampled[*row], times.end);
-    if (!text.empty()) say(requests.at(sequence.age().request), sequence, std::move(text));
+    if (!text.empty()) emit_text(requests.at(sequence.age().request), sequence, std::move(text));
   }
   if (sequence.finished()) finish(requests.at(sequence.age().request), sequence);
 }
 
-void Engine::Books::say(const ActiveRequest& active, const Sequence& sequence, std::string text) {
+void Engine::Books::emit_text(const ActiveRequest& active, const Sequence& sequence, std::string text) {
   if (text.empty()) return;
   events.push_back({.sink = active.sink,
                     .request = active.terms.id,
@@ -408,8 +408,8 @@ void Engine::Books::say(const ActiveRequest& active, const Sequence& sequence, s
 
 /// Neither the sequence nor, after its last choice, the request exists after this.
 void Engine::Books::finish(ActiveRequest& active, Sequence& sequence) {
-  const Age age = sequence.age();
-  if (desk) desk->leave(sequence);
+  const ArrivalOrder age = sequence.age();
+  if (waiter) waiter->leave(sequence);
   Completion completion = sequence.take_completion();
   std::exception_ptr failure;
   try {
@@ -509,7 +509,7 @@ StepResult Engine::Books::wait() {
     result = runner->runs_beside() ? runner->wait() : runner->run(step);
     check_result(result, rows, capacity.vocab);
   });
-  if (rows > 0) relief.get_on();
+  if (rows > 0) recovery.reset();
   return result;
 }
 
@@ -521,10 +521,10 @@ void Engine::Books::finish_step() {
   const StepTimes times = {.begin = done.begin, .end = now()};
   or_fail([&] {
     if (is_prepared && goes_on(done.plan, result)) {
-      launch_next_and_settle(done.plan, result, times);
+      launch_next_and_apply(done.plan, result, times);
     } else {
       if (watch) learn_cost(times.end - times.begin);
-      settle_those(done.plan, result, times, [](std::size_t) { return true; });
+      apply_results(done.plan, result, times, [](std::size_t) { return true; });
     }
   });
 }
@@ -543,31 +543,31 @@ void Engine::Books::or_fail(const Action& action) {
 
 /// `step` has its spans, or those of the next, whose rows are the same.
 template <typename Wanted>
-void Engine::Books::settle_those(std::span<const Assignment> plan, const StepResult& result,
-                                 const StepTimes& times, const Wanted& is_wanted) {
+void Engine::Books::apply_results(std::span<const Assignment> plan, const StepResult& result,
+                                  const StepTimes& times, const Wanted& is_wanted) {
   std::size_t rows = 0;
   for (std::size_t i = 0; i < plan.size(); ++i) {
     const bool is_sampled = !step.spans[i].samples.empty();
     const std::optional<std::size_t> row = is_sampled ? std::optional(rows++) : std::nullopt;
-    if (is_wanted(i)) settle(plan[i], result, row, times);
+    if (is_wanted(i)) apply_result(plan[i], result, row, times);
   }
 }
 
 /// Those whose text may end them are told first; the others may be told while the next step runs.
-void Engine::Books::launch_next_and_settle(std::span<const Assignment> plan,
-                                           const StepResult& result, const StepTimes& times) {
+void Engine::Books::launch_next_and_apply(std::span<const Assignment> plan,
+                                          const StepResult& result, const StepTimes& times) {
   const std::int32_t unended = unfinished;
-  settle_those(plan, result, times, [&](std::size_t i) { return stop_in_text[i]; });
+  apply_results(plan, result, times, [&](std::size_t i) { return stop_in_text[i]; });
   std::exception_ptr failure;
   if (unfinished == unended) failure = launch_next(plan);
-  settle_those(plan, result, times, [&](std::size_t i) { return !stop_in_text[i]; });
+  apply_results(plan, result, times, [&](std::size_t i) { return !stop_in_text[i]; });
   if (failure != nullptr) std::rethrow_exception(failure);
 }
 
 /// Makes the step that may follow the one under way. False: it has to be planned.
 bool Engine::Books::prepare_next() {
   const std::span<const Assignment> plan = under_way.plan;
-  if (!runner->runs_beside() || step.keep_logits || (desk && desk->is_awaited())) return false;
+  if (!runner->runs_beside() || step.keep_logits || (waiter && waiter->is_awaited())) return false;
   if (!newcomers.empty()) return false;  // one whose logits are known needs no step
   // Orders would ride in it, and it may never come.
   if (pool.has_orders() || !scheduler.foresees_next(plan) || pool.has_orders()) return false;
@@ -613,7 +613,7 @@ std::exception_ptr Engine::Books::launch_next(std::span<const Assignment> plan) 
 
 /// Afterwards no step is under way, and memory is what the books say. Only a step that was begun
 /// early can be under way here: every sequence in it has drawn a token.
-void Engine::Books::land(std::optional<RequestId> cancelled) {
+void Engine::Books::drain(std::optional<RequestId> cancelled) {
   if (under_way.plan.empty()) return;
   const StepResult result = wait();
   const StepUnderWay done = std::exchange(under_way, {});
@@ -621,7 +621,7 @@ void Engine::Books::land(std::optional<RequestId> cancelled) {
   or_fail([&] {
     for (std::size_t i = 0; i < done.plan.size(); ++i) {
       const bool is_dropped = done.plan[i].sequence->age().request == cancelled;
-      settle(done.plan[i], result, is_dropped ? std::nullopt : std::optional(i), times);
+      apply_result(done.plan[i], result, is_dropped ? std::nullopt : std::optional(i), times);
     }
   });
 }
@@ -639,7 +639,7 @@ void Engine::Books::abandon() noexcept {
 
 void Engine::Books::carry_out_orders() {
   require(!in_run, "engine: a runner does not give orders");
-  land();
+  drain();
   if (!pool.has_orders()) return;
   step.spans.clear();
   step.keep_logits = false;

@@ -58,7 +58,7 @@ void check_fits(const MemoryPool& pool, std::int64_t prompt_tokens, std::int32_t
                   pool.layout().bytes(), length_max - 1));
 }
 
-bool MemoryRelief::relieve(MemoryPool& pool, Runner& runner, const Error& error) {
+bool OomRecovery::recover(MemoryPool& pool, Runner& runner, const Error& error) {
   if (error.kind() != ErrorKind::memory || is_short_) return false;
   is_short_ = true;
   runner.give_way();

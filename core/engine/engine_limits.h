@@ -25,16 +25,16 @@ void check_fits(const MemoryPool& pool, std::int64_t prompt_tokens, std::int32_t
                 std::int32_t asked);
 
 /// What an engine does where the device lacks memory for a step.
-class MemoryRelief {
+class OomRecovery {
  public:
   /// After a failed step that released all it had. True: the runner gives way, and the memory of
   /// an eighth of the superblocks, of those that have some, goes back to the device for good; the
   /// next step may run what the failed one was to run. False: the error is no such one, or it came
   /// again before a token was drawn: then that did not help.
-  bool relieve(MemoryPool& pool, Runner& runner, const Error& error);
+  bool recover(MemoryPool& pool, Runner& runner, const Error& error);
 
   /// Tokens were drawn.
-  void get_on() { is_short_ = false; }
+  void reset() { is_short_ = false; }
 
  private:
   bool is_short_ = false;

@@ -14,12 +14,12 @@
 namespace hyb {
 namespace {
 
-/// The first point ahead of the leader, from `enough` to `length`, where a snapshot is wanted
+/// The first point ahead of the prefix_owner, from `enough` to `length`, where a snapshot is wanted
 /// anyway; else `length`.
-std::int32_t agreed_length(const Sequence& leader, std::int32_t length, std::int32_t enough) {
-  for (const Cut& cut : leader.cuts()) {
+std::int32_t agreed_length(const Sequence& prefix_owner, std::int32_t length, std::int32_t enough) {
+  for (const Cut& cut : prefix_owner.cuts()) {
     if (cut.length > length) break;
-    if (cut.length >= enough && cut.length > leader.memory().length()) return cut.length;
+    if (cut.length >= enough && cut.length > prefix_owner.memory().length()) return cut.length;
   }
   return length;
 }
@@ -61,9 +61,10 @@ std::vector<std::int64_t> units_held(const MemoryPool& pool, std::span<Sequence*
 
 }  // namespace
 
-std::optional<Leader> leader_for(const Sequence& newcomer, std::int32_t resumable,
-                                 std::int32_t tokens_min, std::span<Sequence* const> running) {
-  std::optional<Leader> best;
+std::optional<PrefixOwner> prefix_owner_for(const Sequence& newcomer, std::int32_t resumable,
+                                            std::int32_t tokens_min,
+                                            std::span<Sequence* const> running) {
+  std::optional<PrefixOwner> best;
   const std::int32_t last = newcomer.tokens() - 1;  // is run in any case
   const std::int32_t enough = resumable + tokens_min;
   std::int32_t worthwhile = enough;
@@ -76,20 +77,20 @@ std::optional<Leader> leader_for(const Sequence& newcomer, std::int32_t resumabl
     if (other->known()[probe] != newcomer.known()[probe]) continue;
     const std::int32_t common = std::min(common_tokens(other->known(), newcomer.known()), last);
     if (common < needed) continue;
-    best =
-        Leader{.age = other->age(),
-               .length = agreed_length(*other, common, std::max(enough, common - tokens_min + 1))};
+    best = PrefixOwner{
+        .age = other->age(),
+        .length = agreed_length(*other, common, std::max(enough, common - tokens_min + 1))};
     worthwhile = common + 1;
   }
   return best;
 }
 
-bool is_awaited(const Leader& leader, std::span<Sequence* const> running) {
+bool is_awaited(const PrefixOwner& prefix_owner, std::span<Sequence* const> running) {
   const auto found = std::lower_bound(
-      running.begin(), running.end(), leader.age,
-      [](const Sequence* sequence, const Age& age) { return sequence->age() < age; });
-  return found != running.end() && (*found)->age() == leader.age &&
-         (*found)->memory().length() < leader.length;
+      running.begin(), running.end(), prefix_owner.age,
+      [](const Sequence* sequence, const ArrivalOrder& age) { return sequence->age() < age; });
+  return found != running.end() && (*found)->age() == prefix_owner.age &&
+         (*found)->memory().length() < prefix_owner.length;
 }
 
 MemoryDemand::MemoryDemand(const MemoryPool& pool)
@@ -198,7 +199,7 @@ void Scheduler::remove(Sequence& sequence) {
   waiting_.erase(&sequence);
   sequence.release();
   if (const auto held = held_.find(request); held != held_.end()) {
-    if (std::erase(held->second, &sequence) == 0) let_choices_go(sequence);
+    if (std::erase(held->second, &sequence) == 0) release_choices(sequence);
   }
   drop_checkpoint_if_unused(request);
   may_start_ = true;
@@ -208,7 +209,7 @@ void Scheduler::retire(Sequence& sequence) {
   const Request& request = sequence.request();
   const std::int32_t length = sequence.memory().length();
   if (request.needed_later) {
-    prefixes_->devalue(sequence.prompt(), *request.needed_later);
+    prefixes_->deprioritize(sequence.prompt(), *request.needed_later);
   } else if (request.keep_snapshots && length > 0) {
     SnapshotPlace place = SnapshotPlace::turn_end;
     if (request.prefill_only) {
@@ -216,7 +217,7 @@ void Scheduler::retire(Sequence& sequence) {
     } else if (length < static_cast<std::int32_t>(sequence.prompt().size())) {
       place = SnapshotPlace::branch;  // broken off within its prompt, it is no end of a turn
     }
-    prefixes_->conclude(sequence.known(), sequence.take_memory(), place);
+    prefixes_->publish_final(sequence.known(), sequence.take_memory(), place);
   }
   remove(sequence);
 }
@@ -228,7 +229,7 @@ std::vector<Sequence*> Scheduler::about_to_start() const {
   for (Sequence* const sequence : waiting_) {
     if (--places < 0) break;
     if (checkpoints_.contains(sequence->age().request)) continue;
-    if (sequence->tier_look() != TierLook::none) continue;
+    if (sequence->tier_lookup_state() != TierLookupState::none) continue;
     if (!running_.empty()) {
       const Lookup lookup = prefixes_->look_up(sequence->known());
       const MemoryDemand demand = demand_beside_running(*sequence, lookup.resumable);
@@ -245,12 +246,14 @@ std::span<const Assignment> Scheduler::plan() {
   std::int32_t withheld = -1;
   // Where the device refused memory meanwhile, those who run are planned for what there is.
   while (withheld < 0 || (plan_.empty() && pool_->superblocks_withheld() > withheld)) {
-    check_backed();
+    check_committed();
     withheld = pool_->superblocks_withheld();
     plan_all();
   }
   withheld_ = pool_->superblocks_withheld();
-  const auto waits = [](const Sequence* one) { return one->tier_look() == TierLook::awaited; };
+  const auto waits = [](const Sequence* one) {
+    return one->tier_lookup_state() == TierLookupState::awaited;
+  };
   require(
       !plan_.empty() || (running_.empty() && std::all_of(waiting_.begin(), waiting_.end(), waits)),
       "scheduler: somebody can always go on");
@@ -258,7 +261,7 @@ std::span<const Assignment> Scheduler::plan() {
 }
 
 /// Nobody gets on where the oldest does not: it would start anew for ever.
-void Scheduler::check_backed() {
+void Scheduler::check_committed() {
   if (pool_->superblocks_withheld() == 0 || (running_.empty() && waiting_.empty())) return;
   const Sequence& oldest = running_.empty() ? **waiting_.begin() : *running_.front();
   if (pool_->can_hold_now(oldest.tokens())) {
@@ -267,7 +270,7 @@ void Scheduler::check_backed() {
   }
   if (!has_asked_) {
     has_asked_ = true;
-    pool_->release_withheld();
+    pool_->retry_uncommitted();
     if (pool_->can_hold_now(oldest.tokens())) return;
   }
   has_asked_ = false;
@@ -287,7 +290,7 @@ void Scheduler::plan_all() {
   tokens_left_ = limits_.step_tokens;
   spans_spare_ = std::max(0, limits_.step_spans - limits_.sequences_max);
   preempted_ = false;
-  spare_awaited();
+  pin_awaited();
   plan_single_tokens();
   plan_chunks();
   // Who was just sent away does not come straight back.
@@ -314,7 +317,7 @@ void Scheduler::ran(Sequence& sequence) {
     prefixes_->publish(sequence.known(), sequence.memory(), *place);
     may_start_ = true;
   }
-  if (sequence.at_prompt_end()) let_choices_go(sequence);
+  if (sequence.at_prompt_end()) release_choices(sequence);
 }
 
 void Scheduler::keep_logits(Sequence& sequence, std::span<const float> logits) {
@@ -338,12 +341,14 @@ void Scheduler::release_all() {
 
 /// What those will resume from who wait longest is given up last. They are looked up only when they
 /// are others than before or there is something new to be found.
-void Scheduler::spare_awaited() {
+void Scheduler::pin_awaited() {
   if (!prefixes_->options().enabled) return;
   const auto count =
       std::min<std::size_t>(waiting_.size(), static_cast<std::size_t>(limits_.look_ahead));
   const auto end = std::next(waiting_.begin(), static_cast<std::ptrdiff_t>(count));
-  const auto same = [](const Sequence* sequence, const Age& age) { return sequence->age() == age; };
+  const auto same = [](const Sequence* sequence, const ArrivalOrder& age) {
+    return sequence->age() == age;
+  };
   const std::int64_t published = prefixes_->stats().published;
   if (published == spared_at_ &&
       std::equal(waiting_.begin(), end, spared_for_.begin(), spared_for_.end(), same)) {
@@ -357,7 +362,7 @@ void Scheduler::spare_awaited() {
     Snapshot* const snapshot = prefixes_->look_up((*sequence)->known()).snapshot;
     if (snapshot != nullptr) spared_.push_back(snapshot);
   }
-  prefixes_->await(spared_);
+  prefixes_->pin(spared_);
 }
 
 /// From the oldest on, so whoever is preempted has nothing assigned yet.
@@ -478,7 +483,7 @@ bool Scheduler::assign_chunk(Sequence& sequence) {
 
 /// The first choice stands before the last token of the prompt, or is gone: the others may start,
 /// from there if there is room to keep that point for them.
-void Scheduler::let_choices_go(Sequence& first) {
+void Scheduler::release_choices(Sequence& first) {
   const RequestId request = first.age().request;
   const auto held = held_.find(request);
   first.go_on();
@@ -507,7 +512,7 @@ bool Scheduler::drop_checkpoint() {
 void Scheduler::drop_checkpoint_if_unused(RequestId request) {
   const auto found = checkpoints_.find(request);
   if (found == checkpoints_.end()) return;
-  const auto first = waiting_.lower_bound(Age{.request = request, .choice = 0});
+  const auto first = waiting_.lower_bound(ArrivalOrder{.request = request, .choice = 0});
   const bool wanted = first != waiting_.end() && (*first)->age().request == request;
   if (!wanted) checkpoints_.erase(found);
 }
@@ -546,10 +551,11 @@ Scheduler::Admission Scheduler::admit(Sequence& sequence) {
     if (!running_.empty()) return Admission::no_room;
     checkpoints_.erase(prompt);
   }
-  if (sequence.tier_look() == TierLook::awaited) return Admission::awaits_tier;
-  if (sequence.leader() && is_awaited(*sequence.leader(), running_)) return Admission::follows;
+  if (sequence.tier_lookup_state() == TierLookupState::awaited) return Admission::awaits_tier;
+  if (sequence.prefix_owner() && is_awaited(*sequence.prefix_owner(), running_))
+    return Admission::follows;
   Lookup lookup = prefixes_->look_up(sequence.known());
-  share_anywhere(sequence, lookup);
+  publish_shared_prefixes(sequence, lookup);
   if (follows(sequence, lookup.resumable)) return Admission::follows;
   if (!running_.empty() && !make_room_for(sequence, lookup)) return Admission::no_room;
   std::optional<Memory> memory = memory_for(sequence, lookup);
@@ -589,12 +595,12 @@ bool Scheduler::admit_choice(Sequence& sequence, const Checkpoint& prompt) {
 /// Whether it had better wait for one that is running a prefix of its own.
 bool Scheduler::follows(Sequence& sequence, std::int32_t resumable) {
   if (!prefixes_->options().enabled) return false;
-  const std::optional<Leader> leader =
-      leader_for(sequence, resumable, limits_.shared_tokens_min, running_);
-  sequence.follow(leader);
-  if (!leader) return false;
-  const auto found = std::lower_bound(running_.begin(), running_.end(), leader->age, Older{});
-  cut(**found, leader->length);
+  const std::optional<PrefixOwner> prefix_owner =
+      prefix_owner_for(sequence, resumable, limits_.shared_tokens_min, running_);
+  sequence.follow(prefix_owner);
+  if (!prefix_owner) return false;
+  const auto found = std::lower_bound(running_.begin(), running_.end(), prefix_owner->age, Older{});
+  cut(**found, prefix_owner->length);
   ++counts_.prefix_waits;
   return true;
 }
@@ -612,7 +618,7 @@ void Scheduler::cut(Sequence& sequence, std::int32_t length) {
 
 /// Where a sequence can be resumed at every point that it has passed, another that began alike
 /// leaves a snapshot at once.
-void Scheduler::share_anywhere(const Sequence& sequence, Lookup& lookup) {
+void Scheduler::publish_shared_prefixes(const Sequence& sequence, Lookup& lookup) {
   if (!prefixes_->options().enabled || !resumes_anywhere(pool_->layout())) return;
   for (Sequence* other : running_) {
     const std::int32_t passed = other->memory().length();
@@ -669,7 +675,7 @@ void Scheduler::start(Sequence& sequence, Memory memory, const Resumed& resumed)
                   &sequence);
   sequence.start(std::move(memory), resumed);
   drop_checkpoint_if_unused(sequence.age().request);
-  if (sequence.at_prompt_end()) let_choices_go(sequence);
+  if (sequence.at_prompt_end()) release_choices(sequence);
 }
 
 }  // namespace hyb

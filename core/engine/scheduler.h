@@ -15,14 +15,15 @@ namespace hyb {
 
 /// The running sequence that `newcomer`, which can resume at `resumable` without it, had better
 /// wait for: an older one that is yet to run a prefix that both begin with, at least `tokens_min`
-/// longer than what can be resumed. The length is one at which the leader wants a snapshot already
-/// where that costs the newcomer fewer than tokens_min. nullopt: there is none. Only an older one,
-/// so nobody waits for someone who waits for him.
-std::optional<Leader> leader_for(const Sequence& newcomer, std::int32_t resumable,
-                                 std::int32_t tokens_min, std::span<Sequence* const> running);
+/// longer than what can be resumed. The length is one at which the prefix_owner wants a snapshot
+/// already where that costs the newcomer fewer than tokens_min. nullopt: there is none. Only an
+/// older one, so nobody waits for someone who waits for him.
+std::optional<PrefixOwner> prefix_owner_for(const Sequence& newcomer, std::int32_t resumable,
+                                            std::int32_t tokens_min,
+                                            std::span<Sequence* const> running);
 
-/// Whether the leader still runs and has not come to the end of the prefix.
-bool is_awaited(const Leader& leader, std::span<Sequence* const> running);
+/// Whether the prefix_owner still runs and has not come to the end of the prefix.
+bool is_awaited(const PrefixOwner& prefix_owner, std::span<Sequence* const> running);
 
 /// What sequences are going to take from a pool beyond what they hold, in units of each view. An
 /// estimate for deciding who starts; memory is had from Memory::reserve alone.
@@ -115,7 +116,7 @@ class Scheduler {
   /// last sent away. Who starts from the prompt of another choice has no use for one.
   std::vector<Sequence*> about_to_start() const;
   /// Somebody does not wait for a tier any more.
-  void wake() { may_start_ = true; }
+  void retry_admission() { may_start_ = true; }
 
   /// Spans for the next step, with memory reserved. Empty only when nobody is here but those that
   /// wait for a tier. Valid until the next call. Throws Error(memory), with the figures, when the
@@ -147,14 +148,14 @@ class Scheduler {
   struct Older {
     using is_transparent = void;
     bool operator()(const Sequence* a, const Sequence* b) const { return a->age() < b->age(); }
-    bool operator()(const Sequence* a, const Age& b) const { return a->age() < b; }
-    bool operator()(const Age& a, const Sequence* b) const { return a < b->age(); }
+    bool operator()(const Sequence* a, const ArrivalOrder& b) const { return a->age() < b; }
+    bool operator()(const ArrivalOrder& a, const Sequence* b) const { return a < b->age(); }
   };
   enum class Admission : std::uint8_t { started, follows, awaits_tier, no_room };
 
   void plan_all();
-  void check_backed();
-  void spare_awaited();
+  void check_committed();
+  void pin_awaited();
   void plan_single_tokens();
   void plan_chunks();
   void plan_newcomers();
@@ -167,13 +168,13 @@ class Scheduler {
   bool admit_choice(Sequence& sequence, const Checkpoint& prompt);
   bool follows(Sequence& sequence, std::int32_t resumable);
   void cut(Sequence& sequence, std::int32_t length);
-  void share_anywhere(const Sequence& sequence, Lookup& lookup);
+  void publish_shared_prefixes(const Sequence& sequence, Lookup& lookup);
   MemoryDemand demand_beside_running(const Sequence& sequence, std::int32_t resumable) const;
   bool make_room_for(const Sequence& sequence, Lookup& lookup);
   std::optional<Memory> memory_for(const Sequence& sequence, Lookup& lookup);
   void start(Sequence& sequence, Memory memory, const Resumed& resumed);
 
-  void let_choices_go(Sequence& first);
+  void release_choices(Sequence& first);
   bool make_room(const Snapshot* keep = nullptr);
   bool drop_checkpoint();
   void drop_checkpoint_if_unused(RequestId request);
@@ -187,8 +188,8 @@ class Scheduler {
   std::map<RequestId, std::vector<Sequence*>> held_;  ///< choices for which the first runs
   std::map<RequestId, Checkpoint> checkpoints_;  ///< prompts that more choices are to start from
   std::vector<Assignment> plan_;
-  std::vector<Age> spared_for_;  ///< who waited when snapshots were spared,
-  std::int64_t spared_at_ = 0;   ///< and how many had been published
+  std::vector<ArrivalOrder> spared_for_;  ///< who waited when snapshots were spared,
+  std::int64_t spared_at_ = 0;            ///< and how many had been published
   std::vector<Snapshot*> spared_;
   SchedulerCounts counts_;
   std::int32_t tokens_left_ = 0;

@@ -28,7 +28,7 @@ std::int32_t Sequence::pending_in_step() const {
 
 void Sequence::start(Memory memory, const Resumed& resumed) {
   memory_ = std::move(memory);
-  leader_.reset();
+  prefix_owner_.reset();
   const std::int32_t reused = std::max(0, memory_.length() - ran_max_);
   Usage& usage = completion_.usage;
   usage.reused_tokens += reused;
@@ -83,9 +83,9 @@ std::optional<SnapshotPlace> Sequence::take_cut() {
   return place;
 }
 
-void Sequence::follow(const std::optional<Leader>& leader) {
-  leader_ = leader;
-  if (leader) completion_.usage.waited_for_prefix = true;
+void Sequence::follow(const std::optional<PrefixOwner>& prefix_owner) {
+  prefix_owner_ = prefix_owner;
+  if (prefix_owner) completion_.usage.waited_for_prefix = true;
 }
 
 void Sequence::fill(Span& span, std::int32_t count, std::int32_t cuts) const {
@@ -187,7 +187,7 @@ std::string Sequence::accept(const SampledToken& sampled, Clock::time_point now)
   }
   if (is_stop_token(sampled.token)) return end(FinishReason::stop);
 
-  std::string text = text_ ? say(text_->push(sampled.token)) : std::string();
+  std::string text = text_ ? push_text(text_->push(sampled.token)) : std::string();
   if (stop_search_.found()) return text + end(FinishReason::stop);
   if (generated() == terms_->request.max_tokens || tokens() >= terms_->length_max) {
     text += end(FinishReason::length);
@@ -235,7 +235,7 @@ bool Sequence::is_stop_token(TokenId token) const {
   return std::find(stop.begin(), stop.end(), token) != stop.end();
 }
 
-std::string Sequence::say(std::string_view text) {
+std::string Sequence::push_text(std::string_view text) {
   std::string certain = stop_search_.push(text);
   completion_.text += certain;
   return certain;
@@ -243,7 +243,7 @@ std::string Sequence::say(std::string_view text) {
 
 std::string Sequence::flush() {
   if (!text_) return {};
-  std::string text = say(text_->flush());
+  std::string text = push_text(text_->flush());
   std::string held = stop_search_.flush();
   completion_.text += held;
   return text + held;

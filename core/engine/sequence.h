@@ -30,10 +30,10 @@ struct RequestTerms {
 };
 
 /// Who came first; smaller is older. Preemption and waiting never change it.
-struct Age {
+struct ArrivalOrder {
   RequestId request;
   std::int32_t choice;
-  auto operator<=>(const Age&) const = default;
+  auto operator<=>(const ArrivalOrder&) const = default;
 };
 
 /// How a sequence came by the tokens that it need not run.
@@ -45,13 +45,13 @@ struct Resumed {
 };
 
 /// A sequence that is running a prefix that another one needs as well.
-struct Leader {
-  Age age;
-  std::int32_t length;  ///< of the prefix: there the leader leaves a snapshot
+struct PrefixOwner {
+  ArrivalOrder age;
+  std::int32_t length;  ///< of the prefix: there the prefix_owner leaves a snapshot
 };
 
 /// Whether a sequence that is to start knows what a tier has of its tokens.
-enum class TierLook : std::uint8_t { none, awaited, done };
+enum class TierLookupState : std::uint8_t { none, awaited, done };
 
 /// One choice of a request while it runs: its tokens, its memory and what has been said so far.
 /// Memory may be taken away between steps at any time; the tokens are all that is needed to go on.
@@ -60,7 +60,7 @@ class Sequence {
   /// The terms outlive the sequence.
   Sequence(const RequestTerms& terms, std::int32_t choice);
 
-  Age age() const { return {terms_->id, choice_}; }
+  ArrivalOrder age() const { return {terms_->id, choice_}; }
   const Request& request() const { return terms_->request; }
   std::int32_t tokens() const { return static_cast<std::int32_t>(tokens_.size()); }
 
@@ -91,7 +91,7 @@ class Sequence {
   /// Its memory goes; what a tier has of its tokens is asked anew.
   void release() {
     memory_ = Memory();
-    tier_look_ = TierLook::none;
+    tier_lookup_state_ = TierLookupState::none;
   }
   Memory take_memory() { return std::move(memory_); }
 
@@ -106,11 +106,11 @@ class Sequence {
   std::optional<SnapshotPlace> take_cut();
 
   /// Waits for another's snapshot; nullopt: for nobody.
-  void follow(const std::optional<Leader>& leader);
-  const std::optional<Leader>& leader() const { return leader_; }
+  void follow(const std::optional<PrefixOwner>& prefix_owner);
+  const std::optional<PrefixOwner>& prefix_owner() const { return prefix_owner_; }
 
-  TierLook tier_look() const { return tier_look_; }
-  void set_tier_look(TierLook look) { tier_look_ = look; }
+  TierLookupState tier_lookup_state() const { return tier_lookup_state_; }
+  void set_tier_lookup_state(TierLookupState look) { tier_lookup_state_ = look; }
   /// Tokens at its front that the tier has seen, be there a snapshot or not.
   std::int32_t known_to_tier() const { return known_to_tier_; }
   void set_known_to_tier(std::int32_t tokens) { known_to_tier_ = tokens; }
@@ -171,7 +171,7 @@ class Sequence {
   std::int32_t length_last() const;
   ReuseLimit reuse_limit() const;
   bool is_stop_token(TokenId token) const;
-  std::string say(std::string_view text);
+  std::string push_text(std::string_view text);
   std::string flush();
 
   const RequestTerms* terms_;
@@ -181,8 +181,8 @@ class Sequence {
   std::vector<TokenId> tokens_;
   Memory memory_;
   std::vector<Cut> cuts_;
-  std::optional<Leader> leader_;
-  TierLook tier_look_ = TierLook::none;
+  std::optional<PrefixOwner> prefix_owner_;
+  TierLookupState tier_lookup_state_ = TierLookupState::none;
   std::int32_t known_to_tier_ = 0;
   bool was_started_ = false;
   bool reuse_is_tracked_ = false;

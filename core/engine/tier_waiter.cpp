@@ -6,17 +6,17 @@
 namespace hyb {
 
 /// Those who waited for the fetch wait no more.
-void TierDesk::release(FetchId fetch) {
+void TierWaiter::release(FetchId fetch) {
   std::erase_if(waiting_, [&](const Waiting& waiting) {
     if (waiting.fetch != fetch) return false;
-    waiting.sequence->set_tier_look(TierLook::done);
+    waiting.sequence->set_tier_lookup_state(TierLookupState::done);
     return true;
   });
-  scheduler_->wake();
+  scheduler_->retry_admission();
 }
 
 /// What has come, and what the tier lost, ends here.
-void TierDesk::take_in() {
+void TierWaiter::take_in() {
   std::vector<FetchId> fetches;
   for (const Waiting& waiting : waiting_) {
     if (waiting.fetch) fetches.push_back(*waiting.fetch);
@@ -35,36 +35,36 @@ void TierDesk::take_in() {
   }
 }
 
-void TierDesk::ask(Sequence& sequence) {
+void TierWaiter::ask(Sequence& sequence) {
   const auto known = sequence.known();
   sequence.set_known_to_tier(tier_->known(known));
   const std::int32_t resumable = prefixes_->look_up(known).resumable;
   // Whether an answer comes from an int8 snapshot must not depend on how fast a disk is.
   if (prefixes_->options().precision == Precision::int8) {
     tier_->fetch(known, resumable);
-    sequence.set_tier_look(TierLook::done);
+    sequence.set_tier_lookup_state(TierLookupState::done);
     return;
   }
   const TierAnswer answer = tier_->ask(known, resumable);
   const bool waits = answer.fetch.has_value() || answer.is_full;
-  sequence.set_tier_look(waits ? TierLook::awaited : TierLook::done);
+  sequence.set_tier_lookup_state(waits ? TierLookupState::awaited : TierLookupState::done);
   if (waits) waiting_.push_back({.sequence = &sequence, .fetch = answer.fetch});
   if (answer.fetch) ++waits_;
 }
 
 /// Those for whom there was no room ask again, if they are still about to start.
-void TierDesk::look() {
+void TierWaiter::look() {
   take_in();
   std::erase_if(waiting_, [&](const Waiting& waiting) {
     if (waiting.fetch) return false;
-    waiting.sequence->set_tier_look(TierLook::none);
-    scheduler_->wake();
+    waiting.sequence->set_tier_lookup_state(TierLookupState::none);
+    scheduler_->retry_admission();
     return true;
   });
   for (Sequence* const sequence : scheduler_->about_to_start()) ask(*sequence);
 }
 
-void TierDesk::leave(const Sequence& sequence) {
+void TierWaiter::leave(const Sequence& sequence) {
   const auto found = std::find_if(waiting_.begin(), waiting_.end(), [&](const Waiting& waiting) {
     return waiting.sequence == &sequence;
   });

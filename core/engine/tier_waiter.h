@@ -13,10 +13,10 @@ namespace hyb {
 
 /// Where sequences that are about to start wait for what a tier has of their tokens, while others
 /// run. Each asks once, and again after it was sent away.
-class TierDesk {
+class TierWaiter {
  public:
-  /// All outlive the desk.
-  TierDesk(SnapshotTier& tier, const PrefixCache& prefixes, Scheduler& scheduler)
+  /// All outlive the waiter.
+  TierWaiter(SnapshotTier& tier, const PrefixCache& prefixes, Scheduler& scheduler)
       : tier_(&tier), prefixes_(&prefixes), scheduler_(&scheduler) {}
 
   /// Before a plan: what has come goes into the prefix tree, and who is about to start asks. Never

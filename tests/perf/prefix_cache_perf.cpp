@@ -44,7 +44,7 @@ struct LongLine {
     Memory memory = *cache.resume(lookup);
     REQUIRE(memory.reserve(length_of(key) - memory.length()));
     memory.keep(length_of(key) - memory.length());
-    REQUIRE(cache.conclude(key, std::move(memory)));
+    REQUIRE(cache.publish_final(key, std::move(memory)));
     (void)pool.take_orders();
   }
 
@@ -113,7 +113,7 @@ TEST_SUITE("perf/prefix_cache") {
         Memory memory = *cache.resume(cache.look_up(key));
         REQUIRE(memory.reserve(length_of(key) - memory.length()));
         memory.keep(length_of(key) - memory.length());
-        REQUIRE(cache.conclude(key, std::move(memory)));
+        REQUIRE(cache.publish_final(key, std::move(memory)));
         (void)pool.take_orders();
       }
       REQUIRE(cache.tree().size() > snapshots / 2);

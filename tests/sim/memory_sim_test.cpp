@@ -186,7 +186,7 @@ class Scenario {
     if (runs_[run].memory.length() > 0 && random_.chance(50)) {
       const bool packs = capacity_.memory.packed.per_superblock > 0 && random_.chance(40);
       std::optional<Checkpoint> checkpoint =
-          std::move(runs_[run].memory).conclude(packs ? Precision::int8 : Precision::exact);
+          std::move(runs_[run].memory).final_checkpoint(packs ? Precision::int8 : Precision::exact);
       if (!checkpoint && !packs) throw Violation("an exact checkpoint of the end cannot fail");
       if (checkpoint) {
         ++counts_.checkpoints;

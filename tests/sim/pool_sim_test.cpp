@@ -57,7 +57,7 @@ class ToyStore {
 
   /// Runs so many tokens more: writes the span's positions and the write slot.
   void run(const Memory& memory, const History& after, std::int32_t tokens);
-  /// Fills a vacant checkpoint.
+  /// Fills a allocate_empty checkpoint.
   void fill(const Checkpoint& checkpoint, const History& history);
 
  private:
@@ -377,7 +377,7 @@ class Life {
     Run& run = runs_[at];
     if (run.memory.length() > 0 && random_.chance(50)) {
       const Precision precision = any_precision();
-      std::optional<Checkpoint> made = std::move(run.memory).conclude(precision);
+      std::optional<Checkpoint> made = std::move(run.memory).final_checkpoint(precision);
       require(made || precision == Precision::int8, "an exact checkpoint of the end cannot fail");
       if (made) save(std::move(*made), run.history);
     }
@@ -388,7 +388,7 @@ class Life {
     History history;
     for (int i = random_.between(1, 30); i > 0; --i) history.push_back(random_.bits());
     std::optional<Checkpoint> made =
-        pool_.vacant(static_cast<std::int32_t>(history.size()), any_precision());
+        pool_.allocate_empty(static_cast<std::int32_t>(history.size()), any_precision());
     if (!made) return;
     store_.carry_out(pool_.take_orders());
     store_.fill(*made, history);

@@ -152,7 +152,7 @@ struct PrefixCounts {
 };
 
 /// A random life of a pool and a prefix tree under a driver without engine: sequences with common
-/// prefixes that start, resume, run in chunks, keep fewer tokens than they ran, publish, conclude
+/// prefixes that start, resume, run in chunks, keep fewer tokens than they ran, publish, end
 /// and are given up at any time, in pools that are almost always dry. Every draw is compared with
 /// the naive model, every lookup with all snapshots there are (where kinds give up pages the tree
 /// tries the nearest ones only: it may find a shorter prefix, never a longer one), the books are
@@ -353,7 +353,7 @@ class Scenario {
     const std::int32_t length = run->memory.length();
     const Tokens key(run->tokens.begin(), run->tokens.begin() + length);
     const auto before = cache_.stats().published;
-    cache_.conclude(key, std::move(run->memory));
+    cache_.publish_final(key, std::move(run->memory));
     if (cache_.stats().published > before) oracle_.add(key);
     end(run);
   }

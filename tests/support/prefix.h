@@ -79,7 +79,7 @@ inline Memory ran(MemoryPool& pool, std::int32_t tokens) {
 }
 
 inline Checkpoint checkpoint_at(MemoryPool& pool, std::int32_t tokens) {
-  std::optional<Checkpoint> checkpoint = ran(pool, tokens).conclude();
+  std::optional<Checkpoint> checkpoint = ran(pool, tokens).final_checkpoint();
   REQUIRE(checkpoint);
   return std::move(*checkpoint);
 }
@@ -125,7 +125,7 @@ struct PrefixServer {
     Key key = prompt;
     key.insert(key.end(), answer.begin(), answer.end());
     if (!advance(*memory, length_of(key))) return -1;
-    cache.conclude(key, std::move(*memory));
+    cache.publish_final(key, std::move(*memory));
     cache.audit();
     const auto checkpoints = cache.checkpoints();
     pool.audit({}, checkpoints);

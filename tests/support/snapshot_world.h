@@ -107,12 +107,12 @@ struct SnapshotWorld {
   /// Puts a snapshot into the tree. False: one stands there, or there is no room even so.
   bool put(std::span<const TokenId> key, Precision precision = Precision::exact) {
     if (carrier.has(key)) return false;
-    std::optional<SnapshotRoom> room = carrier.room(key, precision);
+    std::optional<Reservation> room = carrier.room(key, precision);
     while (!room) {
       if (!carrier.evict_for(key)) return false;
       room = carrier.room(key, precision);
     }
-    carrier.settle();
+    carrier.flush_orders();
     for (const CheckpointUnit& unit : units_of(room->checkpoint, layout)) {
       carrier.write(unit, wanted(key, unit));
     }
@@ -121,7 +121,7 @@ struct SnapshotWorld {
 
   /// Whether every unit of a snapshot holds what it has to.
   bool is_right(const Snapshot& snapshot) {
-    carrier.settle();
+    carrier.flush_orders();
     const std::vector<TokenId> key = PrefixTree::key(snapshot);
     for (const CheckpointUnit& unit : units_of(snapshot.checkpoint, layout)) {
       std::vector<std::byte> bytes(layout.unit_bytes(unit.view));
@@ -136,7 +136,9 @@ struct SnapshotWorld {
     }
     return true;
   }
-  const Snapshot* at(std::span<const TokenId> key) const { return cache.tree().standing(key).here; }
+  const Snapshot* at(std::span<const TokenId> key) const {
+    return cache.tree().neighborhood(key).here;
+  }
   void evict_all() {
     while (cache.evict()) {
     }

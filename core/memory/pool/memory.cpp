@@ -271,8 +271,8 @@ std::optional<Checkpoint> Memory::checkpoint(Precision precision) {
   return checkpoint;
 }
 
-std::optional<Checkpoint> Memory::conclude(Precision precision) && {
-  require(pool_ != nullptr && length_ > 0, "memory: conclude() needs a sequence that has run");
+std::optional<Checkpoint> Memory::final_checkpoint(Precision precision) && {
+  require(pool_ != nullptr && length_ > 0, "memory: final_checkpoint() needs a sequence that has run");
   const Memory released = std::move(*this);
   std::optional<Checkpoint> checkpoint = released.shared_pages();
   if (precision == Precision::int8 && released.pool_->has_slots()) {

@@ -121,7 +121,7 @@ class Memory {
 
   /// The same at the end of a sequence, which is released by it: an exact one hands the slot over
   /// and cannot fail.
-  std::optional<Checkpoint> conclude(Precision precision = Precision::exact) &&;
+  std::optional<Checkpoint> final_checkpoint(Precision precision = Precision::exact) &&;
 
   /// Full pages of the first `tokens` tokens, none of them beyond length(), that the checkpoint has
   /// too are shared with it from here on; this sequence's own are given back. Their bytes have to

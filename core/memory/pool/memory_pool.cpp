@@ -73,8 +73,8 @@ std::optional<Memory> MemoryPool::resume(const Checkpoint& checkpoint, std::int3
   return memory;
 }
 
-std::optional<Checkpoint> MemoryPool::vacant(std::int32_t length, Precision precision,
-                                             const SharedPrefix& prefix) {
+std::optional<Checkpoint> MemoryPool::allocate_empty(std::int32_t length, Precision precision,
+                                                     const SharedPrefix& prefix) {
   require(length > 0, "memory: a checkpoint has a length");
   require(prefix.from == nullptr || prefix.tokens <= prefix.from->length_,
           "memory: no more tokens are shared than there are");
@@ -126,7 +126,7 @@ void MemoryPool::take_orders(std::vector<Order>& orders) {
 
 void MemoryPool::pass_step() {
   compaction_bytes_left_ = compaction_bytes_max_;
-  if (steps_to_ask_ > 0 && --steps_to_ask_ == 0) release_withheld();
+  if (steps_to_ask_ > 0 && --steps_to_ask_ == 0) retry_uncommitted();
 }
 
 void MemoryPool::limit_compaction(std::size_t bytes_per_step) {
@@ -141,8 +141,7 @@ void MemoryPool::repeat_owners() {
     const SuperblockId superblock{at};
     if (superblocks_.is_free(superblock)) {
       superblocks_.forget_owner(superblock);
-    } else if (superblocks_.owner(superblock) != no_view ||
-               superblocks_.is_withheld_for_good(superblock)) {
+    } else if (superblocks_.owner(superblock) != no_view || superblocks_.is_given_up(superblock)) {
       orders_.push_back(ChangeOwner{
           .superblock = superblock, .from = no_view, .to = superblocks_.owner(superblock)});
     }
@@ -170,7 +169,7 @@ std::int32_t MemoryPool::shrink(std::int32_t superblocks_max) {
     if (backing_ && !backing_(superblock, false)) continue;
     orders_.push_back(ChangeOwner{
         .superblock = superblock, .from = superblocks_.owner(superblock), .to = no_view});
-    superblocks_.withhold(superblock, true);
+    superblocks_.set_uncommitted(superblock, true);
     ++given;
   }
   return given;
@@ -204,7 +203,7 @@ std::optional<std::int32_t> MemoryPool::take(ViewId view, std::int32_t after) {
     if (taken->owner_before == no_view && !is_backed(superblock, !was_refused)) {
       was_refused = true;  // others may have memory all the same: that of their last owner
       superblocks_.drop(view, taken->unit);
-      superblocks_.withhold(superblock, false);
+      superblocks_.set_uncommitted(superblock, false);
       continue;
     }
     orders_.push_back(

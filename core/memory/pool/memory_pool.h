@@ -77,8 +77,8 @@ class MemoryPool {
   /// orders carried out first (a step without spans will do), then fills the units through
   /// Runner::write before anything resumes from it. Full pages inside the shared prefix are shared
   /// where the other checkpoint has them. Empty, and nothing taken: the pool is dry.
-  std::optional<Checkpoint> vacant(std::int32_t length, Precision precision,
-                                   const SharedPrefix& prefix = {});
+  std::optional<Checkpoint> allocate_empty(std::int32_t length, Precision precision,
+                                           const SharedPrefix& prefix = {});
 
   /// Orders that the next step has to carry out, in this order.
   std::vector<Order> take_orders();
@@ -112,7 +112,7 @@ class MemoryPool {
   /// Free superblocks that the device has no memory for.
   std::int32_t superblocks_withheld() const { return superblocks_.superblocks_withheld(); }
   /// The device is asked for them again when they are needed.
-  void release_withheld() { superblocks_.release_withheld(); }
+  void retry_uncommitted() { superblocks_.retry_uncommitted(); }
   /// Whether a sequence could get there with all that the device has memory for.
   bool can_hold_now(std::int32_t length) const;
 

@@ -219,21 +219,21 @@ void Superblocks::forget_owner(SuperblockId superblock) {
   list(superblock);
 }
 
-void Superblocks::withhold(SuperblockId superblock, bool for_good) {
+void Superblocks::set_uncommitted(SuperblockId superblock, bool for_good) {
   forget_owner(superblock);
   unlist(superblock);
   entry(superblock).is_free = false;
-  entry(superblock).withheld = for_good ? Withheld::for_good : Withheld::for_now;
+  entry(superblock).withheld = for_good ? Uncommitted::for_good : Uncommitted::for_now;
   --superblocks_free_;
   ++superblocks_withheld_;
   if (for_good) ++superblocks_given_up_;
 }
 
-void Superblocks::release_withheld() {
+void Superblocks::retry_uncommitted() {
   for (std::int32_t at = layout_.superblocks; at-- > 0;) {
     Superblock& superblock = entry(SuperblockId{at});
-    if (superblock.withheld != Withheld::for_now) continue;
-    superblock.withheld = Withheld::no;
+    if (superblock.withheld != Uncommitted::for_now) continue;
+    superblock.withheld = Uncommitted::no;
     superblock.is_free = true;
     list(SuperblockId{at});
     ++superblocks_free_;
@@ -351,12 +351,12 @@ void Superblocks::audit() const {
       }
     }
     require(users_found == superblock.used, who + " counts its units wrongly");
-    const bool is_withheld = superblock.withheld != Withheld::no;
-    require((superblock.is_free || is_withheld) == (!is_fixed() && users_found == 0) &&
-                !(superblock.is_free && is_withheld),
+    const bool is_uncommitted = superblock.withheld != Uncommitted::no;
+    require((superblock.is_free || is_uncommitted) == (!is_fixed() && users_found == 0) &&
+                !(superblock.is_free && is_uncommitted),
             who + " is free or it is not");
-    if (is_withheld) ++withheld;
-    if (superblock.withheld == Withheld::for_good) ++given_up;
+    if (is_uncommitted) ++withheld;
+    if (superblock.withheld == Uncommitted::for_good) ++given_up;
     if (superblock.is_free) ++free;
     if (superblock.is_free || superblock.owner == no_view) continue;
     const auto owner = static_cast<std::size_t>(index(superblock.owner));

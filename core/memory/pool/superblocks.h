@@ -97,15 +97,15 @@ class Superblocks {
 
   /// A free superblock that is not to be handed out, for now or for good: the device has no memory
   /// for it. Its last owner is forgotten.
-  void withhold(SuperblockId superblock, bool for_good);
+  void set_uncommitted(SuperblockId superblock, bool for_good);
   /// Those withheld for now are free again.
-  void release_withheld();
+  void retry_uncommitted();
   std::int32_t superblocks_withheld() const { return superblocks_withheld_; }
   std::int32_t superblocks_given_up() const {
     return superblocks_given_up_;
   }  ///< of these, for good
-  bool is_withheld_for_good(SuperblockId superblock) const {
-    return entry(superblock).withheld == Withheld::for_good;
+  bool is_given_up(SuperblockId superblock) const {
+    return entry(superblock).withheld == Uncommitted::for_good;
   }
 
   /// Throws when the books do not add up: our own bug.
@@ -122,13 +122,13 @@ class Superblocks {
     std::int64_t units_open = 0;  ///< free ones in superblocks of the view's lists of fullness
     std::int32_t superblocks_used = 0;
   };
-  enum class Withheld : std::uint8_t { no, for_now, for_good };
+  enum class Uncommitted : std::uint8_t { no, for_now, for_good };
   struct Superblock {
     ViewId owner = no_view;
     std::int32_t used = 0;  ///< units with users
     bool is_free = false;   ///< any view may have it
     bool is_closed = false;
-    Withheld withheld = Withheld::no;
+    Uncommitted withheld = Uncommitted::no;
   };
 
   Book& books(ViewId view) { return books_[static_cast<std::size_t>(index(view))]; }

@@ -21,9 +21,9 @@ PrefixCacheOptions checked(PrefixCacheOptions options, const MemoryLayout& layou
 PrefixCache::PrefixCache(MemoryPool& pool, const PrefixCacheOptions& options)
     : pool_(&pool),
       options_(checked(options, pool.layout())),
-      seen_(options.seen_tokens_max),
-      placement_(options.placement),
-      appraisal_(pool.layout(), options_.precision, options.cost),
+      history_(options.seen_tokens_max),
+      policy_(options.placement),
+      value_(pool.layout(), options_.precision, options.cost),
       eviction_(options.eviction) {}
 
 Lookup PrefixCache::look_up(std::span<const TokenId> prompt) const {
@@ -42,12 +42,12 @@ std::optional<Memory> PrefixCache::resume(const Lookup& lookup) {
   stats_.tokens_resumed += lookup.resumable;
   if (snapshot == nullptr) return memory;
   ++stats_.hits;
-  placement_.used(snapshot->place, snapshot->continued);
+  policy_.used(snapshot->place, snapshot->continued);
   snapshot->used = true;
   snapshot->source = SnapshotSource::memory;
   snapshot->continued = true;
-  const Standing standing = tree_.standing(*snapshot);
-  eviction_.use(*snapshot, worth(standing, snapshot->place, true));
+  const Neighborhood neighborhood = tree_.neighborhood(*snapshot);
+  eviction_.use(*snapshot, worth(neighborhood, snapshot->place, true));
   return memory;
 }
 
@@ -56,20 +56,20 @@ std::optional<Memory> PrefixCache::resume(const Lookup& lookup) {
 std::int32_t PrefixCache::see(std::span<const TokenId> prompt) {
   constexpr std::int32_t prompts_per_snapshot = 4, prompts_min = 16;
   const std::int32_t prompts = std::max(prompts_min, prompts_per_snapshot * tree_.size());
-  return seen_.see(prompt, static_cast<std::size_t>(prompts));
+  return history_.see(prompt, static_cast<std::size_t>(prompts));
 }
 
 std::vector<Cut> PrefixCache::cuts(const Lookup& lookup, std::span<const TokenId> prompt,
                                    std::span<const std::int32_t> message_ends) {
   std::vector<Cut> cuts;
-  if (!options_.enabled || prompt.empty() || appraisal_.resumes_anywhere()) return cuts;
+  if (!options_.enabled || prompt.empty() || value_.resumes_anywhere()) return cuts;
   const auto last = static_cast<std::int32_t>(prompt.size()) - 1;
   const std::int32_t branch = std::min(std::max(lookup.matched, see(prompt)), last);
   if (branch - lookup.resumable >= options_.branch_tokens_min) {
     cuts.push_back({branch, SnapshotPlace::branch});
   }
   for (const std::int32_t end : message_ends) cuts.push_back({end, SnapshotPlace::message_end});
-  if (placement_.wants(SnapshotPlace::prompt_end)) {
+  if (policy_.wants(SnapshotPlace::prompt_end)) {
     cuts.push_back({last, SnapshotPlace::prompt_end});
   }
   std::erase_if(
@@ -82,31 +82,32 @@ std::vector<Cut> PrefixCache::cuts(const Lookup& lookup, std::span<const TokenId
   return cuts;
 }
 
-double PrefixCache::worth(const Standing& standing, SnapshotPlace place, bool continued) const {
-  return worth(standing, place, continued, eviction_.level());
+double PrefixCache::worth(const Neighborhood& neighborhood, SnapshotPlace place,
+                          bool continued) const {
+  return worth(neighborhood, place, continued, eviction_.level());
 }
 
-double PrefixCache::worth(const Standing& standing, SnapshotPlace place, bool continued,
+double PrefixCache::worth(const Neighborhood& neighborhood, SnapshotPlace place, bool continued,
                           double level) const {
-  const double probability = placement_.use_probability(place, continued);
-  double worth = appraisal_.worth(standing, probability);
-  if (options_.eviction == EvictionRule::lru || appraisal_.resumes_anywhere()) return worth;
+  const double probability = policy_.use_probability(place, continued);
+  double worth = value_.worth(neighborhood, probability);
+  if (options_.eviction == EvictionRule::lru || value_.resumes_anywhere()) return worth;
   // One above that goes before this one will be no help when this one is missed. More than a few in
   // a row make no difference.
   constexpr int above_max = 16;
-  Standing rest = standing;
+  Neighborhood rest = neighborhood;
   for (int skipped = 0; rest.above != nullptr && skipped < above_max; ++skipped) {
     if (rest.above->value >= level + worth) break;
     rest = tree_.without_above(rest);
-    worth = appraisal_.worth(rest, probability);
+    worth = value_.worth(rest, probability);
   }
   return worth;
 }
 
 /// One stands there already, or a deeper one can be resumed there as well.
-bool PrefixCache::is_covered(const Standing& standing) const {
-  if (standing.here != nullptr) return true;
-  return appraisal_.resumes_anywhere() && standing.shared == standing.depth;
+bool PrefixCache::is_covered(const Neighborhood& neighborhood) const {
+  if (neighborhood.here != nullptr) return true;
+  return value_.resumes_anywhere() && neighborhood.shared == neighborhood.depth;
 }
 
 /// Evicts one that is worth less. False: there is none.
@@ -123,11 +124,13 @@ bool PrefixCache::make_room(double worth, const Snapshot* keep) {
 }
 
 /// Two that ran the same tokens at the same time have a copy each until one of them comes here.
-void PrefixCache::merge_pages(const Standing& standing, Memory& memory) {
+void PrefixCache::merge_pages(const Neighborhood& neighborhood, Memory& memory) {
   if (!options_.pages_are_exact || was_packed_) return;
-  const Snapshot* const other = standing.here != nullptr ? standing.here : standing.other;
+  const Snapshot* const other =
+      neighborhood.here != nullptr ? neighborhood.here : neighborhood.other;
   if (other == nullptr) return;
-  const std::int32_t tokens = standing.here != nullptr ? standing.depth : standing.shared;
+  const std::int32_t tokens =
+      neighborhood.here != nullptr ? neighborhood.depth : neighborhood.shared;
   stats_.pages_merged += memory.share_full_pages(other->checkpoint, tokens);
 }
 
@@ -136,8 +139,8 @@ Snapshot& PrefixCache::add(std::span<const TokenId> key, Checkpoint checkpoint,
   was_packed_ = was_packed_ || checkpoint.packed() != no_packed;
   Snapshot* const snapshot = tree_.insert(key, std::move(checkpoint), place);
   require(snapshot != nullptr, "prefix cache: one snapshot per position");
-  placement_.created(place);
-  eviction_.add(*snapshot, worth(tree_.standing(*snapshot), place, false));
+  policy_.created(place);
+  eviction_.add(*snapshot, worth(tree_.neighborhood(*snapshot), place, false));
   ++stats_.published;
   return *snapshot;
 }
@@ -147,32 +150,32 @@ bool PrefixCache::publish(std::span<const TokenId> key, Memory& memory, Snapshot
   require(length <= key.size(), "prefix cache: the key has all tokens of the memory");
   if (!options_.enabled || length == 0) return false;
   const auto tokens = key.first(length);
-  const Standing standing = tree_.standing(tokens);
-  merge_pages(standing, memory);
-  if (is_covered(standing)) return false;
-  const double expected = worth(standing, place, false);
+  const Neighborhood neighborhood = tree_.neighborhood(tokens);
+  merge_pages(neighborhood, memory);
+  if (is_covered(neighborhood)) return false;
+  const double expected = worth(neighborhood, place, false);
   std::optional<Checkpoint> checkpoint = memory.checkpoint(options_.precision);
   while (!checkpoint) {
-    if (!make_room(expected, standing.above)) return false;
+    if (!make_room(expected, neighborhood.above)) return false;
     checkpoint = memory.checkpoint(options_.precision);
   }
   add(tokens, std::move(*checkpoint), place);
   return true;
 }
 
-bool PrefixCache::conclude(std::span<const TokenId> key, Memory memory, SnapshotPlace place) {
+bool PrefixCache::publish_final(std::span<const TokenId> key, Memory memory, SnapshotPlace place) {
   const auto length = static_cast<std::size_t>(memory.length());
   require(length <= key.size(), "prefix cache: the key has all tokens of the memory");
   if (!options_.enabled || length == 0) return false;
-  if (!placement_.wants(place)) return false;
+  if (!policy_.wants(place)) return false;
   if (options_.precision == Precision::int8) {
     return publish(key, memory, place);
   }
   const auto tokens = key.first(length);
-  const Standing standing = tree_.standing(tokens);
-  if (is_covered(standing)) return false;
-  merge_pages(standing, memory);
-  std::optional<Checkpoint> checkpoint = std::move(memory).conclude(options_.precision);
+  const Neighborhood neighborhood = tree_.neighborhood(tokens);
+  if (is_covered(neighborhood)) return false;
+  merge_pages(neighborhood, memory);
+  std::optional<Checkpoint> checkpoint = std::move(memory).final_checkpoint(options_.precision);
   if (!checkpoint) return false;
   add(tokens, std::move(*checkpoint), place);
   return true;
@@ -180,7 +183,7 @@ bool PrefixCache::conclude(std::span<const TokenId> key, Memory memory, Snapshot
 
 bool PrefixCache::insert(std::span<const TokenId> key, Checkpoint checkpoint, SnapshotPlace place,
                          SnapshotSource source) {
-  if (!options_.enabled || key.empty() || is_covered(tree_.standing(key))) return false;
+  if (!options_.enabled || key.empty() || is_covered(tree_.neighborhood(key))) return false;
   add(key, std::move(checkpoint), place).source = source;
   return true;
 }
@@ -204,7 +207,7 @@ void PrefixCache::drop_oldest_logits() {
 bool PrefixCache::keep_logits(std::span<const TokenId> key, std::vector<float> logits) {
   const std::size_t bytes = logits.size() * sizeof(float);
   if (!options_.enabled || key.empty() || bytes > options_.logits_bytes_max) return false;
-  Snapshot* const here = tree_.standing(key).here;
+  Snapshot* const here = tree_.neighborhood(key).here;
   if (here == nullptr) return false;
   drop_logits(*here);
   while (logits_bytes_ + bytes > options_.logits_bytes_max) drop_oldest_logits();
@@ -215,7 +218,7 @@ bool PrefixCache::keep_logits(std::span<const TokenId> key, std::vector<float> l
 
 std::span<const float> PrefixCache::logits(std::span<const TokenId> key) const {
   if (!options_.enabled || key.empty()) return {};
-  const Snapshot* const here = tree_.standing(key).here;
+  const Snapshot* const here = tree_.neighborhood(key).here;
   return here == nullptr ? std::span<const float>() : std::span<const float>(here->logits);
 }
 
@@ -223,41 +226,41 @@ std::span<const float> PrefixCache::logits(std::span<const TokenId> key) const {
 Snapshot* PrefixCache::victim(const Snapshot* keep) {
   for (;;) {
     Snapshot* const next = eviction_.victim(keep);
-    if (next == nullptr || !appraisal_.resumes_anywhere()) return next;
-    if (appraisal_.bytes(tree_.standing(*next)) > 0) return next;
+    if (next == nullptr || !value_.resumes_anywhere()) return next;
+    if (value_.bytes(tree_.neighborhood(*next)) > 0) return next;
     eviction_.remove(*next);
   }
 }
 
-void PrefixCache::await(std::span<Snapshot* const> snapshots) {
-  for (Snapshot* const snapshot : awaited_) snapshot->awaited = 0;
-  awaited_.clear();
+void PrefixCache::pin(std::span<Snapshot* const> snapshots) {
+  for (Snapshot* const snapshot : pinned_) snapshot->pinned = 0;
+  pinned_.clear();
   for (Snapshot* const snapshot : snapshots) {
-    if (snapshot->awaited > 0) continue;
-    awaited_.push_back(snapshot);
-    snapshot->awaited = static_cast<std::int32_t>(awaited_.size());
+    if (snapshot->pinned > 0) continue;
+    pinned_.push_back(snapshot);
+    snapshot->pinned = static_cast<std::int32_t>(pinned_.size());
   }
 }
 
 void PrefixCache::erase(Snapshot& snapshot) {
-  if (snapshot.awaited > 0) std::erase(awaited_, &snapshot);
+  if (snapshot.pinned > 0) std::erase(pinned_, &snapshot);
   drop_logits(snapshot);
   tree_.erase(snapshot);
 }
 
 void PrefixCache::give_up(Snapshot& victim) {
-  const Standing standing = tree_.standing(victim);
-  if (on_evict_ && !Eviction::is_devalued(victim)) on_evict_(PrefixTree::key(victim), victim);
+  const Neighborhood neighborhood = tree_.neighborhood(victim);
+  if (on_evict_ && !Eviction::is_deprioritized(victim)) on_evict_(PrefixTree::key(victim), victim);
   ++stats_.evicted;
-  stats_.bytes_evicted += static_cast<std::int64_t>(appraisal_.bytes(standing));
+  stats_.bytes_evicted += static_cast<std::int64_t>(value_.bytes(neighborhood));
   eviction_.give_up(victim);
   erase(victim);
 
-  Snapshot* const above = standing.above;
+  Snapshot* const above = neighborhood.above;
   if (above == nullptr || !above->node->children.empty()) return;
   above->continued = false;
   if (above->heap_index >= 0) return;
-  eviction_.wake(*above, worth(tree_.standing(*above), above->place, false));
+  eviction_.reinsert(*above, worth(tree_.neighborhood(*above), above->place, false));
 }
 
 bool PrefixCache::evict(const Snapshot* keep) {
@@ -271,10 +274,10 @@ void PrefixCache::set_cost(const PrefillCost& cost) {
   constexpr std::int32_t length = 4096;  // at which the old and the new second are compared
   const double scale = cost.of(length) / options_.cost.of(length);
   options_.cost = cost;
-  appraisal_.set_cost(cost);
+  value_.set_cost(cost);
   eviction_.reweigh(scale, [this](const Snapshot& snapshot) {
     const double level = snapshot.value - snapshot.worth;  // when it was made or used
-    return worth(tree_.standing(snapshot), snapshot.place, snapshot.continued, level);
+    return worth(tree_.neighborhood(snapshot), snapshot.place, snapshot.continued, level);
   });
 }
 
@@ -301,7 +304,7 @@ void PrefixCache::audit() const {
       ++in_heap;
       continue;
     }
-    require(appraisal_.bytes(tree_.standing(*snapshot)) == 0,
+    require(value_.bytes(tree_.neighborhood(*snapshot)) == 0,
             "prefix cache: what is not in the heap frees nothing");
   }
   require(in_heap == eviction_.size(), "prefix cache: the heap holds snapshots of the tree");
@@ -321,9 +324,9 @@ std::vector<Cut> PrefixCache::cuts_at(const Lookup& lookup, std::span<const Toke
   return cuts;
 }
 
-void PrefixCache::devalue(std::span<const TokenId> key, std::int32_t tokens) {
+void PrefixCache::deprioritize(std::span<const TokenId> key, std::int32_t tokens) {
   for (Snapshot* const snapshot : tree_.on_the_way(key)) {
-    if (snapshot->node->depth > tokens) eviction_.devalue(*snapshot);
+    if (snapshot->node->depth > tokens) eviction_.deprioritize(*snapshot);
   }
 }
 

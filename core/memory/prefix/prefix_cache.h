@@ -86,9 +86,9 @@ class PrefixCache {
   /// with it from here on, and the sequence's own given back.
   bool publish(std::span<const TokenId> key, Memory& memory, SnapshotPlace place);
 
-  /// The same of a sequence that ends; its memory is released either way. Placement decides whether
-  /// the end of the turn is worth keeping.
-  bool conclude(std::span<const TokenId> key, Memory memory,
+  /// The same of a sequence that ends; its memory is released either way. SnapshotPolicy decides
+  /// whether the end of the turn is worth keeping.
+  bool publish_final(std::span<const TokenId> key, Memory memory,
                 SnapshotPlace place = SnapshotPlace::turn_end);
 
   /// A checkpoint that was filled from elsewhere (disk tier, session file), at the end of the key
@@ -105,7 +105,7 @@ class PrefixCache {
 
   /// These are what the next who wait will resume from, the soonest first: they are given up after
   /// all others, the last of them first. No longer those named before.
-  void await(std::span<Snapshot* const> snapshots);
+  void pin(std::span<Snapshot* const> snapshots);
 
   /// Gives up the snapshot of least value. False: there is none. `keep`: never this one. What a
   /// running sequence shares with it stays in use, so this may free less than it had.
@@ -117,9 +117,10 @@ class PrefixCache {
 
   /// Nothing to come has more than the first `tokens` of the key: snapshots behind them on its way
   /// are the first to go, and nobody hears of it. One that is used all the same is as others again.
-  void devalue(std::span<const TokenId> key, std::int32_t tokens);
+  void deprioritize(std::span<const TokenId> key, std::int32_t tokens);
 
-  /// Hears of every snapshot before it is evicted (disk tier, host tier), except devalued ones.
+  /// Hears of every snapshot before it is evicted (disk tier, host tier), except deprioritized
+  /// ones.
   void on_evict(EvictionListener listener) { on_evict_ = std::move(listener); }
 
   /// Gives up everything: after a failed step nothing is to be trusted. Nobody hears of it.
@@ -137,11 +138,12 @@ class PrefixCache {
 
  private:
   std::int32_t see(std::span<const TokenId> prompt);
-  double worth(const Standing& standing, SnapshotPlace place, bool continued) const;
-  double worth(const Standing& standing, SnapshotPlace place, bool continued, double level) const;
-  bool is_covered(const Standing& standing) const;
+  double worth(const Neighborhood& neighborhood, SnapshotPlace place, bool continued) const;
+  double worth(const Neighborhood& neighborhood, SnapshotPlace place, bool continued,
+               double level) const;
+  bool is_covered(const Neighborhood& neighborhood) const;
   bool make_room(double worth, const Snapshot* keep);
-  void merge_pages(const Standing& standing, Memory& memory);
+  void merge_pages(const Neighborhood& neighborhood, Memory& memory);
   Snapshot& add(std::span<const TokenId> key, Checkpoint checkpoint, SnapshotPlace place);
   Snapshot* victim(const Snapshot* keep);
   void give_up(Snapshot& victim);
@@ -152,11 +154,11 @@ class PrefixCache {
   MemoryPool* pool_;
   PrefixCacheOptions options_;
   PrefixTree tree_;
-  SeenPrompts seen_;
-  Placement placement_;
-  Appraisal appraisal_;
+  PromptHistory history_;
+  SnapshotPolicy policy_;
+  SnapshotValue value_;
   Eviction eviction_;
-  std::vector<Snapshot*> awaited_;
+  std::vector<Snapshot*> pinned_;
   EvictionListener on_evict_;
   bool was_packed_ = false;  ///< one was int8: what was run from it is not exact
   PrefixCacheStats stats_;

@@ -45,10 +45,10 @@ Snapshot* nearest_above(const PrefixNode* node) {
 }
 
 /// What a node has in common with others, were nothing at it or below it but what stands there.
-void share_with_parent(Standing& standing, const PrefixNode* node) {
+void share_with_parent(Neighborhood& neighborhood, const PrefixNode* node) {
   const PrefixNode* const parent = node->parent;
-  standing.shared = parent->depth;
-  standing.other =
+  neighborhood.shared = parent->depth;
+  neighborhood.other =
       parent->value != nullptr ? parent->value.get() : any_below(parent->children.any(node));
 }
 
@@ -83,37 +83,38 @@ Lookup PrefixTree::look_up(std::span<const TokenId> key, std::int32_t limit,
   return lookup;
 }
 
-Standing PrefixTree::standing(std::span<const TokenId> key) const {
+Neighborhood PrefixTree::neighborhood(std::span<const TokenId> key) const {
   const SnapshotTree::Walk found = tree_.walk(key);
   const auto depth = static_cast<std::int32_t>(key.size());
   const PrefixNode* const node = found.node;
   if (node->depth == depth && found.tokens == depth && node->value != nullptr) {
-    return standing(*node->value);
+    return neighborhood(*node->value);
   }
-  Standing standing{.depth = depth, .shared = found.tokens, .other = any_below(node)};
+  Neighborhood neighborhood{.depth = depth, .shared = found.tokens, .other = any_below(node)};
   const bool whole = node->depth == found.tokens;  // the edge is on the way to the end of its node
-  standing.above = whole && node->value != nullptr ? node->value.get() : nearest_above(node);
-  return standing;
+  neighborhood.above = whole && node->value != nullptr ? node->value.get() : nearest_above(node);
+  return neighborhood;
 }
 
-Standing PrefixTree::standing(const Snapshot& snapshot) const {
+Neighborhood PrefixTree::neighborhood(const Snapshot& snapshot) const {
   const PrefixNode* const node = snapshot.node;
-  Standing standing{.depth = node->depth, .above = nearest_above(node), .here = node->value.get()};
+  Neighborhood neighborhood{
+      .depth = node->depth, .above = nearest_above(node), .here = node->value.get()};
   if (!node->children.empty()) {
-    standing.shared = node->depth;
-    standing.other = any_below(node->children.any());
-    return standing;
+    neighborhood.shared = node->depth;
+    neighborhood.other = any_below(node->children.any());
+    return neighborhood;
   }
-  share_with_parent(standing, node);
-  return standing;
+  share_with_parent(neighborhood, node);
+  return neighborhood;
 }
 
-Standing PrefixTree::without_above(const Standing& standing) const {
-  const PrefixNode* const above = standing.above->node;
-  Standing without = standing;
+Neighborhood PrefixTree::without_above(const Neighborhood& neighborhood) const {
+  const PrefixNode* const above = neighborhood.above->node;
+  Neighborhood without = neighborhood;
   without.above = nearest_above(above);
-  if (standing.shared > above->depth) return without;
-  const PrefixNode* const own = standing.here == nullptr ? nullptr : standing.here->node;
+  if (neighborhood.shared > above->depth) return without;
+  const PrefixNode* const own = neighborhood.here == nullptr ? nullptr : neighborhood.here->node;
   const PrefixNode* const beside = above->children.any(own);
   if (beside == nullptr) {
     share_with_parent(without, above);

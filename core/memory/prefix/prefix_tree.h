@@ -33,7 +33,7 @@ struct Snapshot {
   double value = 0;              ///< smallest goes first
   double worth = 0;              ///< of the value, what it had by itself when that was set
   std::uint64_t added = 0;       ///< of equal values the one added first goes first
-  std::int32_t awaited = 0;      ///< n: the n-th that somebody waits for; 0: nobody is known to
+  std::int32_t pinned = 0;       ///< n: the n-th that somebody waits for; 0: nobody is known to
   std::int32_t heap_index = -1;  ///< in the eviction heap, kept by it; -1: not in it
   PrefixNode* node = nullptr;
   /// Of the token behind it, one per id of the vocabulary; empty: not kept.
@@ -49,7 +49,7 @@ struct Lookup {
 };
 
 /// What stands around a position, be there a snapshot or not: decides what one there is worth.
-struct Standing {
+struct Neighborhood {
   std::int32_t depth = 0;
   std::int32_t shared = 0;    ///< tokens up to here that another snapshot has too
   Snapshot* above = nullptr;  ///< the nearest on the way here, not at it; null: none
@@ -70,10 +70,10 @@ class PrefixTree {
                  const MemoryLayout& layout) const;
 
   /// What stands around the end of the key.
-  Standing standing(std::span<const TokenId> key) const;
-  Standing standing(const Snapshot& snapshot) const;
+  Neighborhood neighborhood(std::span<const TokenId> key) const;
+  Neighborhood neighborhood(const Snapshot& snapshot) const;
   /// The same, were the snapshot above not there.
-  Standing without_above(const Standing& standing) const;
+  Neighborhood without_above(const Neighborhood& neighborhood) const;
 
   /// Puts a checkpoint at the end of the key of checkpoint.length() > 0 tokens. Null when there is
   /// one already: the older stays.

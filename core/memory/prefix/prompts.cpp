@@ -7,20 +7,20 @@
 
 namespace hyb {
 
-std::int32_t SeenPrompts::branch_of(const Tree::Walk& walk, std::size_t length) {
+std::int32_t PromptHistory::branch_of(const Tree::Walk& walk, std::size_t length) {
   if (walk.tokens == static_cast<std::int32_t>(length)) return 0;
   if (!walk.is_partial() && walk.node->value.is_end) return 0;
   return walk.tokens;
 }
 
 /// The leaf, which may be new, was seen at this time.
-void SeenPrompts::set_time(Tree::Node* leaf, std::int64_t time) {
+void PromptHistory::set_time(Tree::Node* leaf, std::int64_t time) {
   leaf_ages_.erase({leaf->value.time, leaf->id});
   leaf->value.time = time;
   leaf_ages_.emplace(time, leaf->id);
 }
 
-std::int32_t SeenPrompts::see(std::span<const TokenId> prompt, std::size_t endings_max) {
+std::int32_t PromptHistory::see(std::span<const TokenId> prompt, std::size_t endings_max) {
   if (prompt.empty()) return 0;
   const Tree::Walk walk = tree_.walk(prompt);
   const std::int32_t branch = branch_of(walk, prompt.size());
@@ -38,7 +38,7 @@ std::int32_t SeenPrompts::see(std::span<const TokenId> prompt, std::size_t endin
   return branch;
 }
 
-void SeenPrompts::forget_oldest() {
+void PromptHistory::forget_oldest() {
   const auto [time, id] = *leaf_ages_.begin();
   leaf_ages_.erase(leaf_ages_.begin());
   Tree::Node* const leaf = tree_.node(id);

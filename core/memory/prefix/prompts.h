@@ -14,10 +14,10 @@ namespace hyb {
 /// The tokens of the prompts that came last, without pages or snapshots. They outlive those in the
 /// prefix tree: the second prompt of a group shows where the group branches also when all that the
 /// first one left was given up in between.
-class SeenPrompts {
+class PromptHistory {
  public:
   /// A prompt of more tokens is not remembered.
-  explicit SeenPrompts(std::int64_t tokens_max) : tokens_max_(tokens_max) {}
+  explicit PromptHistory(std::int64_t tokens_max) : tokens_max_(tokens_max) {}
 
   /// Remembers the prompt. Returns how many of its tokens an earlier one had too that went on with
   /// others; 0: there was none, or some prompt ended just there, so that it is no branch but a

@@ -33,7 +33,7 @@ std::optional<std::pair<ViewId, std::int32_t>> target_of(const Order& order,
 
 }  // namespace
 
-void SnapshotCarrier::settle() {
+void SnapshotCarrier::flush_orders() {
   if (pool_->has_orders()) carry_out_();
   require(!pool_->has_orders(), "snapshot carrier: orders are carried out when it says so");
 }
@@ -64,25 +64,25 @@ std::int32_t SnapshotCarrier::shared_tokens(std::span<const TokenId> key) const 
 }
 
 bool SnapshotCarrier::has(std::span<const TokenId> key) const {
-  return cache_->tree().standing(key).here != nullptr;
+  return cache_->tree().neighborhood(key).here != nullptr;
 }
 
 /// What of the key is in the tree already.
 SharedPrefix SnapshotCarrier::shared(std::span<const TokenId> key) const {
-  const Standing standing = cache_->tree().standing(key);
-  if (standing.other == nullptr) return {};
-  return {.from = &standing.other->checkpoint, .tokens = standing.shared};
+  const Neighborhood neighborhood = cache_->tree().neighborhood(key);
+  if (neighborhood.other == nullptr) return {};
+  return {.from = &neighborhood.other->checkpoint, .tokens = neighborhood.shared};
 }
 
-std::optional<SnapshotRoom> SnapshotCarrier::room(std::span<const TokenId> key, Precision precision,
-                                                  const SharedPrefix& other) {
+std::optional<Reservation> SnapshotCarrier::room(std::span<const TokenId> key, Precision precision,
+                                                 const SharedPrefix& other) {
   if (precision == Precision::int8 && layout().packed.per_superblock == 0) return std::nullopt;
   SharedPrefix base = shared(key);
   if (other.tokens > base.tokens) base = other;
   std::optional<Checkpoint> checkpoint =
-      pool_->vacant(static_cast<std::int32_t>(key.size()), precision, base);
+      pool_->allocate_empty(static_cast<std::int32_t>(key.size()), precision, base);
   if (!checkpoint) return std::nullopt;
-  SnapshotRoom room{.checkpoint = *std::move(checkpoint), .is_shared = {}};
+  Reservation room{.checkpoint = *std::move(checkpoint), .is_shared = {}};
   for (const CheckpointUnit& unit : units_of(room.checkpoint, layout())) {
     const auto group = static_cast<std::size_t>(index(unit.view));
     bool is_shared = false;
@@ -97,7 +97,7 @@ std::optional<SnapshotRoom> SnapshotCarrier::room(std::span<const TokenId> key, 
 }
 
 bool SnapshotCarrier::evict_for(std::span<const TokenId> key) {
-  return cache_->evict(cache_->tree().standing(key).other);
+  return cache_->evict(cache_->tree().neighborhood(key).other);
 }
 
 bool SnapshotCarrier::adopt(std::span<const TokenId> key, Checkpoint checkpoint,

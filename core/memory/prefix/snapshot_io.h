@@ -14,7 +14,7 @@
 namespace hyb {
 
 /// Room in the pool for a checkpoint whose bytes come from elsewhere.
-struct SnapshotRoom {
+struct Reservation {
   Checkpoint checkpoint;
   /// Per unit of units_of(checkpoint): it is shared with a snapshot in the tree and has its bytes.
   std::vector<bool> is_shared;
@@ -24,7 +24,7 @@ struct SnapshotRoom {
 class SnapshotCarrier {
  public:
   /// All outlive the carrier. `vocab`: logits per row. `carry_out` has the runner carry out the
-  /// pool's open orders, as a step without spans does; what it throws leaves settle().
+  /// pool's open orders, as a step without spans does; what it throws leaves flush_orders().
   SnapshotCarrier(MemoryPool& pool, UnitBytes& bytes, PrefixCache& cache, std::int32_t vocab,
                   std::function<void()> carry_out)
       : pool_(&pool),
@@ -38,14 +38,14 @@ class SnapshotCarrier {
 
   /// Has open orders carried out: before it a unit may have the bytes of its last owner, and what
   /// is written to it may be overwritten.
-  void settle();
+  void flush_orders();
 
   /// Whether all units have their bytes already: none waits for an order.
   bool has_bytes(const Checkpoint& checkpoint) const;
 
   /// `bytes` has the size of the unit. The unit has its bytes.
   void read(const CheckpointUnit& unit, std::span<std::byte> bytes) const;
-  /// After settle().
+  /// After flush_orders().
   void write(const CheckpointUnit& unit, std::span<const std::byte> bytes);
 
   /// Tokens at the front of the key whose full pages room(key) would share.
@@ -54,8 +54,8 @@ class SnapshotCarrier {
   /// Room for a checkpoint at the end of the key; full pages that a snapshot in the tree has, or
   /// `other` if that has more, are shared. Empty: the pool is dry, or has no snapshots of that
   /// precision.
-  std::optional<SnapshotRoom> room(std::span<const TokenId> key, Precision precision,
-                                   const SharedPrefix& other = {});
+  std::optional<Reservation> room(std::span<const TokenId> key, Precision precision,
+                                  const SharedPrefix& other = {});
 
   /// Whether a snapshot stands at the end of the key.
   bool has(std::span<const TokenId> key) const;

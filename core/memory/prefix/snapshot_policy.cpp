@@ -7,7 +7,8 @@
 
 namespace hyb {
 
-Appraisal::Appraisal(const MemoryLayout& layout, Precision precision, const PrefillCost& cost)
+SnapshotValue::SnapshotValue(const MemoryLayout& layout, Precision precision,
+                             const PrefillCost& cost)
     : layout_(&layout),
       cost_(cost),
       state_bytes_(precision == Precision::int8 ? layout.packed.bytes : layout.slots.bytes),
@@ -17,11 +18,12 @@ Appraisal::Appraisal(const MemoryLayout& layout, Precision precision, const Pref
   }
 }
 
-std::size_t Appraisal::page_bytes(std::size_t group, const Standing& standing) const {
+std::size_t SnapshotValue::page_bytes(std::size_t group, const Neighborhood& neighborhood) const {
   const PageGroup& pages = layout_->groups[group];
   const std::int32_t tokens = layout_->page_tokens;
-  const std::int32_t end = (standing.depth + tokens - 1) / tokens;
-  const std::int32_t shared = standing.shared / tokens;  // whole pages; the one behind is private
+  const std::int32_t end = (neighborhood.depth + tokens - 1) / tokens;
+  const std::int32_t shared =
+      neighborhood.shared / tokens;  // whole pages; the one behind is private
   if (keeps_everything_[group]) return static_cast<std::size_t>(end - shared) * pages.page_bytes;
 
   const auto needed_by = [&](const Snapshot* snapshot, PositionRange positions) {
@@ -30,31 +32,31 @@ std::size_t Appraisal::page_bytes(std::size_t group, const Standing& standing) c
   };
   std::size_t count = 0;
   for (std::int32_t page = 0; page < end; ++page) {
-    const PositionRange positions{page * tokens, std::min((page + 1) * tokens, standing.depth)};
-    if (!layout_->holds_page(static_cast<std::int32_t>(group), page, standing.depth)) continue;
-    const bool is_shared = page < shared && (needed_by(standing.other, positions) ||
-                                             needed_by(standing.above, positions));
+    const PositionRange positions{page * tokens, std::min((page + 1) * tokens, neighborhood.depth)};
+    if (!layout_->holds_page(static_cast<std::int32_t>(group), page, neighborhood.depth)) continue;
+    const bool is_shared = page < shared && (needed_by(neighborhood.other, positions) ||
+                                             needed_by(neighborhood.above, positions));
     if (!is_shared) ++count;
   }
   return count * pages.page_bytes;
 }
 
-std::size_t Appraisal::bytes(const Standing& standing) const {
+std::size_t SnapshotValue::bytes(const Neighborhood& neighborhood) const {
   std::size_t bytes = state_bytes_;
   for (std::size_t group = 0; group < layout_->groups.size(); ++group) {
-    bytes += page_bytes(group, standing);
+    bytes += page_bytes(group, neighborhood);
   }
   return bytes;
 }
 
-double Appraisal::seconds(const Standing& standing) const {
-  const std::int32_t above = standing.above == nullptr ? 0 : standing.above->node->depth;
-  return cost_.of(standing.depth) - cost_.of(resumes_anywhere_ ? standing.shared : above);
+double SnapshotValue::seconds(const Neighborhood& neighborhood) const {
+  const std::int32_t above = neighborhood.above == nullptr ? 0 : neighborhood.above->node->depth;
+  return cost_.of(neighborhood.depth) - cost_.of(resumes_anywhere_ ? neighborhood.shared : above);
 }
 
-double Appraisal::worth(const Standing& standing, double use_probability) const {
-  const std::size_t freed = bytes(standing);
-  return freed == 0 ? 0 : use_probability * seconds(standing) / static_cast<double>(freed);
+double SnapshotValue::worth(const Neighborhood& neighborhood, double use_probability) const {
+  const std::size_t freed = bytes(neighborhood);
+  return freed == 0 ? 0 : use_probability * seconds(neighborhood) / static_cast<double>(freed);
 }
 
 namespace {
@@ -66,24 +68,24 @@ constexpr std::int32_t prior_seen = 14;  // just enough unused ones for a kind t
 
 }  // namespace
 
-Placement::Placement(PlacementPrior prior) {
+SnapshotPolicy::SnapshotPolicy(PlacementPrior prior) {
   if (prior == PlacementPrior::unknown) return;
   const bool stay = prior == PlacementPrior::answers_stay;
   count(stay ? SnapshotPlace::prompt_end : SnapshotPlace::turn_end, false) = {prior_seen, 0};
   count(stay ? SnapshotPlace::turn_end : SnapshotPlace::prompt_end, false) = {1, 1};
 }
 
-Placement::Count& Placement::count(SnapshotPlace place, bool is_continued) {
+SnapshotPolicy::Count& SnapshotPolicy::count(SnapshotPlace place, bool is_continued) {
   return counts_[static_cast<std::size_t>(place)][is_continued ? 1 : 0];
 }
 
-void Placement::see(Count& count) {
+void SnapshotPolicy::see(Count& count) {
   if (++count.seen <= seen_max) return;
   count.seen /= 2;
   count.used /= 2;
 }
 
-bool Placement::wants(SnapshotPlace place) {
+bool SnapshotPolicy::wants(SnapshotPlace place) {
   if (place != SnapshotPlace::prompt_end && place != SnapshotPlace::turn_end) return true;
   const SnapshotPlace other =
       place == SnapshotPlace::prompt_end ? SnapshotPlace::turn_end : SnapshotPlace::prompt_end;
@@ -96,14 +98,14 @@ bool Placement::wants(SnapshotPlace place) {
   return true;
 }
 
-void Placement::created(SnapshotPlace place) { see(count(place, false)); }
+void SnapshotPolicy::created(SnapshotPlace place) { see(count(place, false)); }
 
-void Placement::used(SnapshotPlace place, bool was_continued) {
+void SnapshotPolicy::used(SnapshotPlace place, bool was_continued) {
   ++count(place, was_continued).used;
   see(count(place, true));  // from here on it waits for its next use
 }
 
-double Placement::use_probability(SnapshotPlace place, bool is_continued) const {
+double SnapshotPolicy::use_probability(SnapshotPlace place, bool is_continued) const {
   return counts_[static_cast<std::size_t>(place)][is_continued ? 1 : 0].rate(2);
 }
 
@@ -157,16 +159,16 @@ void Eviction::add(Snapshot& snapshot, double worth) {
   push(snapshot);
 }
 
-void Eviction::wake(Snapshot& snapshot, double worth) {
-  if (rule_ == EvictionRule::greedy_dual && !is_devalued(snapshot)) set(snapshot, worth);
+void Eviction::reinsert(Snapshot& snapshot, double worth) {
+  if (rule_ == EvictionRule::greedy_dual && !is_deprioritized(snapshot)) set(snapshot, worth);
   push(snapshot);
 }
 
-void Eviction::devalue(Snapshot& snapshot) {
-  snapshot.value = devalued;
+void Eviction::deprioritize(Snapshot& snapshot) {
+  snapshot.value = deprioritized;
   if (snapshot.heap_index < 0) return;
   const auto place = static_cast<std::size_t>(snapshot.heap_index);
-  heap_[place].value = devalued;
+  heap_[place].value = deprioritized;
   rise(place);
 }
 
@@ -200,12 +202,12 @@ void Eviction::look(std::size_t place, const Snapshot* keep, Victims& victims) c
   const Entry& entry = heap_[place];
   if (victims.least != nullptr && victims.least->goes_before(entry)) return;
   Snapshot* const snapshot = entry.snapshot;
-  if (snapshot != keep && snapshot->awaited == 0) {
+  if (snapshot != keep && snapshot->pinned == 0) {
     victims.least = &entry;
     return;
   }
-  Snapshot*& last = victims.last_awaited;
-  if (snapshot != keep && (last == nullptr || snapshot->awaited > last->awaited)) last = snapshot;
+  Snapshot*& last = victims.last_pinned;
+  if (snapshot != keep && (last == nullptr || snapshot->pinned > last->pinned)) last = snapshot;
   look(2 * place + 1, keep, victims);
   look(2 * place + 2, keep, victims);
 }
@@ -213,7 +215,7 @@ void Eviction::look(std::size_t place, const Snapshot* keep, Victims& victims) c
 Snapshot* Eviction::victim(const Snapshot* keep) const {
   Victims victims;
   look(0, keep, victims);
-  return victims.least != nullptr ? victims.least->snapshot : victims.last_awaited;
+  return victims.least != nullptr ? victims.least->snapshot : victims.last_pinned;
 }
 
 void Eviction::give_up(Snapshot& victim) {
@@ -230,13 +232,13 @@ void Eviction::reweigh(double scale, const std::function<double(const Snapshot&)
   if (rule_ == EvictionRule::lru) return;
   level_ *= scale;
   for (const Entry& entry : heap_) {
-    if (is_devalued(*entry.snapshot)) continue;
+    if (is_deprioritized(*entry.snapshot)) continue;
     entry.snapshot->value *= scale;
     entry.snapshot->worth *= scale;
   }
   for (Entry& entry : heap_) {
     Snapshot& snapshot = *entry.snapshot;
-    if (is_devalued(snapshot)) continue;
+    if (is_deprioritized(snapshot)) continue;
     const double now = worth(snapshot);
     snapshot.value += now - snapshot.worth;
     snapshot.worth = now;

@@ -15,31 +15,31 @@
 namespace hyb {
 
 /// What a snapshot costs and saves where it stands, in bytes and in seconds of prefill.
-class Appraisal {
+class SnapshotValue {
  public:
   /// The layout outlives it.
-  Appraisal(const MemoryLayout& layout, Precision precision, const PrefillCost& cost);
+  SnapshotValue(const MemoryLayout& layout, Precision precision, const PrefillCost& cost);
 
   void set_cost(const PrefillCost& cost) { cost_ = cost; }
 
   /// That go when the snapshot goes: its recurrent state, and the pages that no other snapshot
   /// needs. Pages are told by tokens, as if equal prefixes always shared them; of other snapshots
   /// two are asked: one that has the shared tokens, and the nearest above.
-  std::size_t bytes(const Standing& standing) const;
+  std::size_t bytes(const Neighborhood& neighborhood) const;
 
   /// Of prefill that a request saves that resumes from it, against what it would resume from
   /// without it.
-  double seconds(const Standing& standing) const;
+  double seconds(const Neighborhood& neighborhood) const;
 
   /// Expected seconds saved per byte; 0 when no byte goes with it.
-  double worth(const Standing& standing, double use_probability) const;
+  double worth(const Neighborhood& neighborhood, double use_probability) const;
 
   /// Every position of every snapshot can be resumed: one that a deeper one covers is good for
   /// nothing but to stay when that one goes.
   bool resumes_anywhere() const { return resumes_anywhere_; }
 
  private:
-  std::size_t page_bytes(std::size_t group, const Standing& standing) const;
+  std::size_t page_bytes(std::size_t group, const Neighborhood& neighborhood) const;
 
   const MemoryLayout* layout_;
   PrefillCost cost_;
@@ -63,9 +63,9 @@ enum class PlacementPrior : std::uint8_t {
 /// and have others below them since: the end of a turn is likely to be used once, by the next turn,
 /// and not again as long as that one's end is there; the end of a system prompt is used again and
 /// again. Old experience fades: a class that has seen 512 snapshots forgets half.
-class Placement {
+class SnapshotPolicy {
  public:
-  explicit Placement(PlacementPrior prior = PlacementPrior::unknown);
+  explicit SnapshotPolicy(PlacementPrior prior = PlacementPrior::unknown);
 
   /// Whether this request should leave a snapshot there. Deterministic: counts requests, no clock,
   /// no chance.
@@ -111,17 +111,17 @@ class Eviction {
   void add(Snapshot& snapshot, double worth);
   /// It was used: a new value, in the heap or not before.
   void use(Snapshot& snapshot, double worth);
-  /// It will not be used again: it goes before all that are not devalued, until it is used.
-  void devalue(Snapshot& snapshot);
-  static bool is_devalued(const Snapshot& snapshot) { return snapshot.value == devalued; }
+  /// It will not be used again: it goes before all that are not deprioritized, until it is used.
+  void deprioritize(Snapshot& snapshot);
+  static bool is_deprioritized(const Snapshot& snapshot) { return snapshot.value == deprioritized; }
   /// It was removed because giving it up would free nothing, and now it would: lru gives it the
-  /// value back that it had. A devalued one stays so.
-  void wake(Snapshot& snapshot, double worth);
+  /// value back that it had. A deprioritized one stays so.
+  void reinsert(Snapshot& snapshot, double worth);
   /// Out of the heap for any other reason than its value; nothing where it is not in it.
   void remove(Snapshot& snapshot);
 
-  /// The one of least value that nobody waits for; where all are awaited the last of these. Never
-  /// `keep`; null: there is no other. O(awaited ones).
+  /// The one of least value that nobody waits for; where all are pinned the last of these. Never
+  /// `keep`; null: there is no other. O(pinned ones).
   Snapshot* victim(const Snapshot* keep = nullptr) const;
   /// Removes the victim and raises the level to its value.
   void give_up(Snapshot& victim);
@@ -131,7 +131,7 @@ class Eviction {
 
   /// What a second is worth has changed by `scale`, and what each saves with it: from now on all
   /// values are what they would be had it always been so. O(n) and one call of `worth` for each;
-  /// the devalued stay so.
+  /// the deprioritized stay so.
   void reweigh(double scale, const std::function<double(const Snapshot&)>& worth);
 
   std::size_t size() const { return heap_.size(); }
@@ -141,7 +141,7 @@ class Eviction {
   void audit() const;
 
  private:
-  static constexpr double devalued = -1;  ///< others are 0 or more
+  static constexpr double deprioritized = -1;  ///< others are 0 or more
 
   /// The key lies in the heap itself: comparing then misses no memory.
   struct Entry {
@@ -153,10 +153,10 @@ class Eviction {
       return value != other.value ? value < other.value : added < other.added;
     }
   };
-  /// The victims among the entry and those below it: the least value, and the last awaited.
+  /// The victims among the entry and those below it: the least value, and the last pinned.
   struct Victims {
     const Entry* least = nullptr;
-    Snapshot* last_awaited = nullptr;
+    Snapshot* last_pinned = nullptr;
   };
   void look(std::size_t place, const Snapshot* keep, Victims& victims) const;
   void set(Snapshot& snapshot, double worth) const;

@@ -147,10 +147,10 @@ void add_units(SectionWriter& writer, SnapshotCarrier& carrier,
 }  // namespace
 
 SessionTransfer write_session(const std::filesystem::path& path, const SessionText& text,
-                           SnapshotCarrier& carrier,
-                           std::span<const std::vector<TokenId>> sequences,
-                           std::uint64_t bytes_max) {
-  carrier.settle();
+                              SnapshotCarrier& carrier,
+                              std::span<const std::vector<TokenId>> sequences,
+                              std::uint64_t bytes_max) {
+  carrier.flush_orders();
   const Selection selection =
       select(carrier.layout(), snapshots_of(carrier.cache(), sequences), bytes_max);
   SectionWriter writer(path, session_format);
@@ -335,7 +335,7 @@ void SessionLoader::read_units(const FileOutline& outline,
 /// A snapshot of the file that has room in the pool.
 struct Placed {
   const FileSnapshot* snapshot;
-  SnapshotRoom room;
+  Reservation room;
 };
 
 /// Of those that have room, the one that has most tokens in common with the key.
@@ -354,7 +354,7 @@ std::vector<Placed> place(const FileOutline& outline, SnapshotCarrier& carrier,
   placed.reserve(outline.snapshots.size());  // nearest() points at them
   for (const FileSnapshot& snapshot : outline.snapshots) {
     if (carrier.has(snapshot.key)) continue;
-    std::optional<SnapshotRoom> room;
+    std::optional<Reservation> room;
     do {
       room = carrier.room(snapshot.key, snapshot.precision, nearest(placed, snapshot.key));
     } while (!room && carrier.evict_for(snapshot.key));
@@ -385,7 +385,7 @@ SessionTransfer restore(SessionLoader& loader, SnapshotCarrier& carrier) {
   SessionTransfer restored;
   const FileOutline outline = loader.read_outline();
   std::vector<Placed> placed = place(outline, carrier, restored);
-  carrier.settle();
+  carrier.flush_orders();
   loader.read_units(outline, targets_of(outline, placed, carrier.layout()));
   // From here on all is known to be good. The shallow ones first, as they came to be.
   for (auto i = placed.rbegin(); i != placed.rend(); ++i) {

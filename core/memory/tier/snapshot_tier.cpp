@@ -307,7 +307,7 @@ void SnapshotTier::forget_damaged(const TierFetch& fetch) {
 }
 
 /// What is there is written to the units of the room; false: the rest could not be had.
-bool SnapshotTier::fill(TierFetch& fetch, const SnapshotRoom& room) {
+bool SnapshotTier::fill(TierFetch& fetch, const Reservation& room) {
   const std::vector<CheckpointUnit> targets = units_of(room.checkpoint, carrier_.layout());
   std::vector<CheckpointUnit> rest;
   for (std::size_t i = 0; i < targets.size(); ++i) {
@@ -369,13 +369,13 @@ FetchEnd SnapshotTier::deliver(FetchId id) {
     return FetchEnd::damaged;
   }
   if (carrier_.has(fetch.key)) return FetchEnd::adopted;
-  std::optional<SnapshotRoom> room = carrier_.room(fetch.key, fetch.precision);
+  std::optional<Reservation> room = carrier_.room(fetch.key, fetch.precision);
   while (!room) {
     if (!carrier_.evict_for(fetch.key)) return FetchEnd::lost;
     room = carrier_.room(fetch.key, fetch.precision);
   }
   if (!is_on()) return FetchEnd::lost;  // what was evicted went to the storage
-  carrier_.settle();
+  carrier_.flush_orders();
   if (!fill(fetch, *room)) {
     notice_failure();
     if (!is_on() || fetch.units.empty()) return FetchEnd::lost;

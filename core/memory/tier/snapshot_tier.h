@@ -160,7 +160,7 @@ class SnapshotTier {
   std::vector<StoredUnit*> units_now(const TierFetch& fetch) const;
   bool is_whole(const TierFetch& fetch) const;
   void forget_damaged(const TierFetch& fetch);
-  bool fill(TierFetch& fetch, const SnapshotRoom& room);
+  bool fill(TierFetch& fetch, const Reservation& room);
   bool fill_rest(TierFetch& fetch, std::span<const CheckpointUnit> rest);
   void notice_failure();
   void switch_off(std::string_view why);

@@ -54,9 +54,9 @@ class Crowd {
 
   /// Of the last added.
   std::optional<std::int32_t> length(std::int32_t resumable = 0) const {
-    const std::optional<Leader> leader =
-        leader_for(*running_.back(), resumable, tokens_min, all_but_last());
-    return leader ? std::optional(leader->length) : std::nullopt;
+    const std::optional<PrefixOwner> prefix_owner =
+        prefix_owner_for(*running_.back(), resumable, tokens_min, all_but_last());
+    return prefix_owner ? std::optional(prefix_owner->length) : std::nullopt;
   }
 
  private:
@@ -68,7 +68,7 @@ class Crowd {
 
 }  // namespace
 
-TEST_SUITE("core/engine/leader") {
+TEST_SUITE("core/engine/prefix_owner") {
   TEST_CASE("one waits for an older one with much left of the same prefix") {
     Crowd crowd;
     crowd.add(tokens_of(200, 50, 0));
@@ -78,7 +78,8 @@ TEST_SUITE("core/engine/leader") {
     CHECK_FALSE(crowd.length(137));  // 63 more are not worth it
   }
 
-  TEST_CASE("the last token is run in any case, and the leader may have no more than the prefix") {
+  TEST_CASE(
+      "the last token is run in any case, and the prefix_owner may have no more than the prefix") {
     Crowd crowd;
     crowd.add(tokens_of(200, 0, 0));
     crowd.add(tokens_of(200, 0, 1));
@@ -91,14 +92,15 @@ TEST_SUITE("core/engine/leader") {
     CHECK(crowd.length() == 64);
   }
 
-  TEST_CASE("one that has passed the prefix, is younger or leaves no snapshots is no leader") {
+  TEST_CASE(
+      "one that has passed the prefix, is younger or leaves no snapshots is no prefix_owner") {
     Crowd crowd;
     crowd.add(tokens_of(200, 50, 0), 200);
     crowd.add(tokens_of(200, 50, 1), 0, false);
     Sequence& third = crowd.add(tokens_of(200, 50, 2));
     CHECK_FALSE(crowd.length());
     crowd.add(tokens_of(200, 50, 3));
-    CHECK_FALSE(leader_for(third, 0, tokens_min, crowd.all()));
+    CHECK_FALSE(prefix_owner_for(third, 0, tokens_min, crowd.all()));
     CHECK(crowd.length() == 200);
   }
 
@@ -108,11 +110,11 @@ TEST_SUITE("core/engine/leader") {
     crowd.add(tokens_of(300, 50, 1), 299);
     crowd.add(tokens_of(250, 50, 2), 10);
     crowd.add(tokens_of(300, 50, 3));
-    const std::optional<Leader> leader =
-        leader_for(*crowd.all().back(), 0, tokens_min, crowd.all_but_last());
-    REQUIRE(leader);
-    CHECK(leader->length == 300);
-    CHECK(leader->age.request == RequestId{2});
+    const std::optional<PrefixOwner> prefix_owner =
+        prefix_owner_for(*crowd.all().back(), 0, tokens_min, crowd.all_but_last());
+    REQUIRE(prefix_owner);
+    CHECK(prefix_owner->length == 300);
+    CHECK(prefix_owner->age.request == RequestId{2});
   }
 
   TEST_CASE("a snapshot that is wanted anyway will do, if it is near and ahead") {
@@ -132,20 +134,20 @@ TEST_SUITE("core/engine/leader") {
 
   TEST_CASE("it is waited for as long as it runs and is not there") {
     Crowd crowd;
-    Sequence& leader = crowd.add(tokens_of(200, 50, 0), 100);
+    Sequence& prefix_owner = crowd.add(tokens_of(200, 50, 0), 100);
     crowd.add(tokens_of(200, 50, 1));
-    const std::optional<Leader> found =
-        leader_for(*crowd.all().back(), 0, tokens_min, crowd.all_but_last());
+    const std::optional<PrefixOwner> found =
+        prefix_owner_for(*crowd.all().back(), 0, tokens_min, crowd.all_but_last());
     REQUIRE(found);
     CHECK(is_awaited(*found, crowd.all()));
     CHECK_FALSE(is_awaited(*found, crowd.all().subspan(1)));
     CHECK_FALSE(is_awaited(*found, {}));
-    REQUIRE(leader.memory().reserve(100));
-    leader.ran(100, Clock::now());
+    REQUIRE(prefix_owner.memory().reserve(100));
+    prefix_owner.ran(100, Clock::now());
     CHECK_FALSE(is_awaited(*found, crowd.all()));
   }
 
-  TEST_CASE("a leader is never one that could not serve, whatever the prompts") {
+  TEST_CASE("a prefix_owner is never one that could not serve, whatever the prompts") {
     for (std::uint64_t seed = 0; seed < 300; ++seed) {
       CAPTURE(seed);
       sim::Random random(seed);
@@ -156,8 +158,8 @@ TEST_SUITE("core/engine/leader") {
       }
       const Sequence& newcomer = *crowd.all().back();
       const std::int32_t resumable = random.between(0, newcomer.tokens() - 1);
-      const std::optional<Leader> found =
-          leader_for(newcomer, resumable, tokens_min, crowd.all_but_last());
+      const std::optional<PrefixOwner> found =
+          prefix_owner_for(newcomer, resumable, tokens_min, crowd.all_but_last());
       std::int32_t most = 0;
       for (const Sequence* other : crowd.all_but_last()) {
         const std::int32_t common =

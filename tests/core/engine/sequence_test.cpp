@@ -80,7 +80,7 @@ TEST_SUITE("core/engine/sequence") {
     CHECK(next.samples[0].history.size() == 4);
   }
 
-  TEST_CASE("a leader stops before the last prompt token until told to go on") {
+  TEST_CASE("a prefix_owner stops before the last prompt token until told to go on") {
     const RequestTerms terms = terms_of(three_tokens());
     MemoryPool pool(plenty);
     Sequence sequence(terms, 0);

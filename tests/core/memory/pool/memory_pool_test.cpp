@@ -83,7 +83,7 @@ TEST_SUITE("core/memory/memory_pool") {
 
   TEST_CASE("a copy out of a page comes before the change that takes the page's bytes") {
     MemoryPool pool(elastic(3));
-    std::optional<Checkpoint> checkpoint = std::move(ran(pool, 2)).conclude();
+    std::optional<Checkpoint> checkpoint = std::move(ran(pool, 2)).final_checkpoint();
     Memory other = *pool.resume(*checkpoint);
     checkpoint.reset();  // the page copied from is free now, and its bytes are still to be read
     const PageId copy = other.tables()[0][0];
@@ -152,13 +152,13 @@ TEST_SUITE("core/memory/memory_pool") {
     CHECK(std::get<UnpackSlot>(orders[2]).to == other->write_slot());
   }
 
-  TEST_CASE("a vacant checkpoint has what the kinds need, or takes nothing") {
+  TEST_CASE("a allocate_empty checkpoint has what the kinds need, or takes nothing") {
     static const SlidingWindow window(4);
     MemoryLayout layout = elastic(3);
     layout.groups[0].kind = &window;
     MemoryPool pool(layout);
     {
-      const std::optional<Checkpoint> made = pool.vacant(40, Precision::int8);
+      const std::optional<Checkpoint> made = pool.allocate_empty(40, Precision::int8);
       REQUIRE(made);
       CHECK(made->tables()[0].size() == 10);
       CHECK(std::count(made->tables()[0].begin(), made->tables()[0].end(), no_page) == 9);
@@ -167,7 +167,7 @@ TEST_SUITE("core/memory/memory_pool") {
     }
     const std::optional<Memory> a = pool.start(), b = pool.start(), c = pool.start(),
                                 d = pool.start(), e = pool.start();
-    CHECK_FALSE(pool.vacant(40, Precision::exact));
+    CHECK_FALSE(pool.allocate_empty(40, Precision::exact));
     CHECK(pool.usage().groups[0].pages.units == 0);
     pool.audit();
   }
@@ -189,7 +189,7 @@ TEST_SUITE("core/memory/memory_pool") {
           REQUIRE(memory.reserve(1));
           memory.keep(1);
         }
-        checkpoint = std::move(memory).conclude();
+        checkpoint = std::move(memory).final_checkpoint();
       }
       for (std::int32_t length = 0; length < 40; ++length) {
         // Of the window's pages those from position 26 - 26 % 4 on are left.
@@ -221,7 +221,7 @@ TEST_SUITE("core/memory/memory_pool") {
 
   TEST_CASE("after a failed step owners are said anew, and other orders are dropped") {
     MemoryPool pool(elastic(4));
-    std::optional<Checkpoint> checkpoint = std::move(ran(pool, 6)).conclude();
+    std::optional<Checkpoint> checkpoint = std::move(ran(pool, 6)).final_checkpoint();
     pool.take_orders();
     const std::optional<Memory> memory = pool.resume(*checkpoint);
     pool.repeat_owners();
@@ -285,7 +285,7 @@ TEST_SUITE("core/memory/memory_pool") {
     const std::vector<Order> orders = pool.take_orders();
     REQUIRE(orders.size() == 1);
     CHECK(std::get<ChangeOwner>(orders.front()).to == no_view);
-    pool.release_withheld();
+    pool.retry_uncommitted();
     CHECK(pool.superblocks_withheld() == 1);
     pool.audit();
     // A failed step may have lost the order.

@@ -291,24 +291,28 @@ TEST_SUITE("core/memory/memory") {
     CHECK(all_free(pool));
   }
 
-  TEST_CASE("a vacant checkpoint has room for all, and shares the full pages of a common prefix") {
+  TEST_CASE(
+      "a allocate_empty checkpoint has room for all, and shares the full pages of a common "
+      "prefix") {
     MemoryPool pool(sizes(8, 3));
     {
       Memory memory = ran(pool, 11);
       const Checkpoint other = *memory.checkpoint();
       const auto free = pool.pages_free();
-      const Checkpoint alone = *pool.vacant(10, Precision::exact);
+      const Checkpoint alone = *pool.allocate_empty(10, Precision::exact);
       CHECK(pool.pages_free() == free - 3);
       CHECK(alone.length() == 10);
       CHECK(alone.slot() != no_slot);
-      CHECK(!pool.vacant(4, Precision::exact));  // no slot is left
+      CHECK(!pool.allocate_empty(4, Precision::exact));  // no slot is left
       const PageTable pages = other.tables()[0];
       memory = Memory();
-      const Checkpoint sharing = *pool.vacant(10, Precision::exact, {.from = &other, .tokens = 9});
+      const Checkpoint sharing =
+          *pool.allocate_empty(10, Precision::exact, {.from = &other, .tokens = 9});
       CHECK(pool.pages_free() == free - 4);
       for (const std::size_t page : {0U, 1U}) CHECK(sharing.tables()[0][page] == pages[page]);
       CHECK(sharing.tables()[0][2] != pages[2]);
-      CHECK_THROWS_AS(pool.vacant(20, Precision::exact, {.from = &other, .tokens = 12}), Error);
+      CHECK_THROWS_AS(pool.allocate_empty(20, Precision::exact, {.from = &other, .tokens = 12}),
+                      Error);
     }
     CHECK(all_free(pool));
   }
@@ -354,9 +358,9 @@ TEST_SUITE("core/memory/checkpoint_units") {
     REQUIRE(memory->reserve(21));
     memory->keep(21);
     const Checkpoint ran = *memory->checkpoint();
-    const Checkpoint vacant = *world.pool.vacant(21, Precision::exact);
-    const Checkpoint packed = *world.pool.vacant(21, Precision::int8);
-    CHECK(list(ran) == list(vacant));
+    const Checkpoint allocate_empty = *world.pool.allocate_empty(21, Precision::exact);
+    const Checkpoint packed = *world.pool.allocate_empty(21, Precision::int8);
+    CHECK(list(ran) == list(allocate_empty));
     CHECK(list(ran).size() == list(packed).size());
     CHECK(list(ran).back().first == world.layout.slot_view());
     CHECK(list(packed).back().first == world.layout.packed_view());

@@ -184,7 +184,7 @@ TEST_SUITE("core/memory/prefix_cache") {
       for (const Key* key : {&line, &deep, &shallow}) {
         Memory memory = *server.cache.resume(server.cache.look_up(*key));
         REQUIRE(server.advance(memory, length_of(*key)));
-        REQUIRE(server.cache.conclude(*key, std::move(memory)));
+        REQUIRE(server.cache.publish_final(*key, std::move(memory)));
       }
       if (is_square) {
         server.cache.set_cost({.linear = 1e-6, .square = 1e-4});
@@ -203,8 +203,8 @@ TEST_SUITE("core/memory/prefix_cache") {
     Memory memory = ran(server.pool, 4);
     CHECK(server.cache.publish(key_of("abcd"), memory, SnapshotPlace::branch));
     CHECK_FALSE(server.cache.publish(key_of("abcd"), memory, SnapshotPlace::branch));
-    CHECK_FALSE(server.cache.conclude(key_of("abcd"), std::move(memory)));
-    CHECK_THROWS_AS(server.cache.conclude(key_of("ab"), ran(server.pool, 3)), Error);
+    CHECK_FALSE(server.cache.publish_final(key_of("abcd"), std::move(memory)));
+    CHECK_THROWS_AS(server.cache.publish_final(key_of("ab"), ran(server.pool, 3)), Error);
 
     PrefixServer disabled({.kinds = {&full}}, {.enabled = false});
     CHECK(disabled.serve(key_of("abc"), key_of("def")) == 0);
@@ -213,7 +213,7 @@ TEST_SUITE("core/memory/prefix_cache") {
     CHECK(disabled.pool.all_free());
   }
 
-  TEST_CASE("what is awaited is given up last, and no longer when others are awaited") {
+  TEST_CASE("what is pinned is given up last, and no longer when others are pinned") {
     PrefixServer server({.kinds = {&full}});
     const std::vector<Key> keys = {repeated(1, 20), repeated(2, 30), repeated(3, 40)};
     for (const Key& key : keys) server.serve(key, {});
@@ -223,17 +223,17 @@ TEST_SUITE("core/memory/prefix_cache") {
       return server.cache.look_up(longer).snapshot;
     };
     const std::vector<Snapshot*> first = {snapshot_of(0), snapshot_of(1), snapshot_of(0)};
-    server.cache.await(first);
-    CHECK(first[0]->awaited == 1);
-    CHECK(first[1]->awaited == 2);
-    server.cache.await(std::vector<Snapshot*>{first[1]});
-    CHECK(first[0]->awaited == 0);
+    server.cache.pin(first);
+    CHECK(first[0]->pinned == 1);
+    CHECK(first[1]->pinned == 2);
+    server.cache.pin(std::vector<Snapshot*>{first[1]});
+    CHECK(first[0]->pinned == 0);
     const std::int32_t all = server.cache.tree().size();
     for (std::int32_t i = 0; i < all - 1; ++i) REQUIRE(server.cache.evict());
     CHECK(snapshot_of(1) == first[1]);
     CHECK(server.cache.evict());
     CHECK_FALSE(server.cache.evict());
-    server.cache.await({});
+    server.cache.pin({});
   }
 
   TEST_CASE("without recurrent layers every position of a match is resumed, nothing is cut") {
@@ -288,12 +288,14 @@ TEST_SUITE("core/memory/prefix_cache") {
 
   TEST_CASE("a checkpoint from elsewhere is found like any other") {
     PrefixServer server({.kinds = {&full}});
-    std::optional<Checkpoint> vacant = server.pool.vacant(6, Precision::exact);
-    REQUIRE(vacant);
-    CHECK(server.cache.insert(key_of("abcdef"), std::move(*vacant), SnapshotPlace::turn_end));
+    std::optional<Checkpoint> allocate_empty = server.pool.allocate_empty(6, Precision::exact);
+    REQUIRE(allocate_empty);
+    CHECK(
+        server.cache.insert(key_of("abcdef"), std::move(*allocate_empty), SnapshotPlace::turn_end));
     CHECK(server.cache.look_up(key_of("abcdefg")).resumable == 6);
-    vacant = server.pool.vacant(6, Precision::exact);
-    CHECK_FALSE(server.cache.insert(key_of("abcdef"), std::move(*vacant), SnapshotPlace::branch));
+    allocate_empty = server.pool.allocate_empty(6, Precision::exact);
+    CHECK_FALSE(
+        server.cache.insert(key_of("abcdef"), std::move(*allocate_empty), SnapshotPlace::branch));
     server.cache.clear();
     CHECK(server.pool.all_free());
   }
@@ -396,16 +398,16 @@ TEST_SUITE("core/memory/planned_prefixes") {
       server.serve(key_of("group. one"), key_of("x"), {7});
       server.serve(key_of("group. two"), key_of("x"), {7});
       server.serve(key_of("others"), key_of("y"));
-      server.cache.devalue(key_of("group. two"), 7);  // what is shared stays
+      server.cache.deprioritize(key_of("group. two"), 7);  // what is shared stays
       CHECK(server.serve(key_of("group. six"), key_of("x")) == 7);
-      server.cache.devalue(key_of("group. six"), 3);
+      server.cache.deprioritize(key_of("group. six"), 3);
       server.cache.audit();
       REQUIRE(server.cache.evict());
       CHECK(heard == 0);
       CHECK(server.cache.look_up(key_of("group. new")).resumable == 0);
 
       server.serve(key_of("again. one"), key_of("x"), {7});
-      server.cache.devalue(key_of("again. one"), 0);
+      server.cache.deprioritize(key_of("again. one"), 0);
       CHECK(server.serve(key_of("again. two"), key_of("x")) == 7);
       while (heard == 0) REQUIRE(server.cache.evict());
       CHECK(server.cache.look_up(key_of("again. six")).resumable == 7);

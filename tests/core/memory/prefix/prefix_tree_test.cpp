@@ -67,8 +67,8 @@ struct Scenario {
   }
 
   /// As if `absent` were not there.
-  Standing expected_standing(const Key& query, const Snapshot* absent) const {
-    Standing expected{.depth = length_of(query)};
+  Neighborhood expected_standing(const Key& query, const Snapshot* absent) const {
+    Neighborhood expected{.depth = length_of(query)};
     for (const auto& [key, snapshot] : snapshots) {
       if (snapshot == absent) continue;
       const std::int32_t common = common_tokens(key, query);
@@ -85,24 +85,25 @@ struct Scenario {
     return expected;
   }
 
-  void check_standing(const Key& query, const Standing& standing, const Snapshot* absent) const {
-    const Standing expected = expected_standing(query, absent);
-    REQUIRE(standing.depth == expected.depth);
-    REQUIRE(standing.shared == expected.shared);
-    REQUIRE(standing.above == expected.above);
-    REQUIRE(standing.here == expected.here);
+  void check_standing(const Key& query, const Neighborhood& neighborhood,
+                      const Snapshot* absent) const {
+    const Neighborhood expected = expected_standing(query, absent);
+    REQUIRE(neighborhood.depth == expected.depth);
+    REQUIRE(neighborhood.shared == expected.shared);
+    REQUIRE(neighborhood.above == expected.above);
+    REQUIRE(neighborhood.here == expected.here);
     if (expected.shared == 0) return;
-    REQUIRE(standing.other != nullptr);
-    REQUIRE(standing.other != expected.here);
-    REQUIRE(standing.other != absent);
-    REQUIRE(common_tokens(PrefixTree::key(*standing.other), query) >= expected.shared);
+    REQUIRE(neighborhood.other != nullptr);
+    REQUIRE(neighborhood.other != expected.here);
+    REQUIRE(neighborhood.other != absent);
+    REQUIRE(common_tokens(PrefixTree::key(*neighborhood.other), query) >= expected.shared);
   }
 
   void check_standing(const Key& query) const {
-    const Standing standing = tree.standing(query);
-    check_standing(query, standing, nullptr);
-    if (standing.above == nullptr) return;
-    check_standing(query, tree.without_above(standing), standing.above);
+    const Neighborhood neighborhood = tree.neighborhood(query);
+    check_standing(query, neighborhood, nullptr);
+    if (neighborhood.above == nullptr) return;
+    check_standing(query, tree.without_above(neighborhood), neighborhood.above);
   }
 
   void check_on_the_way(const Key& query) const {

@@ -38,7 +38,7 @@ std::int32_t branch_among(const std::vector<Prompt>& earlier, const Prompt& prom
   return static_cast<std::int32_t>(longest);
 }
 
-std::int32_t see(SeenPrompts& seen, const Prompt& prompt) { return seen.see(prompt, 1000); }
+std::int32_t see(PromptHistory& seen, const Prompt& prompt) { return seen.see(prompt, 1000); }
 
 Prompt random_prompt(std::mt19937& random) {
   Prompt prompt;
@@ -53,7 +53,7 @@ Prompt random_prompt(std::mt19937& random) {
 
 TEST_SUITE("core/memory/seen_prompts") {
   TEST_CASE("a branch is where prompts part, not where one ended") {
-    SeenPrompts seen(1000);
+    PromptHistory seen(1000);
     CHECK(see(seen, prompt_of({1, 2, 3, 4})) == 0);
     CHECK(see(seen, prompt_of({1, 2, 5})) == 2);
     CHECK(see(seen, prompt_of({1, 2, 3, 4, 6, 7})) == 0);  // the next turn of the first
@@ -67,7 +67,7 @@ TEST_SUITE("core/memory/seen_prompts") {
   TEST_CASE("random prompts: as the definition says while nothing is forgotten") {
     std::mt19937 random(1);
     for (int round = 0; round < 20; ++round) {
-      SeenPrompts seen(100000);
+      PromptHistory seen(100000);
       std::vector<Prompt> earlier;
       for (int i = 0; i < 200; ++i) {
         const Prompt prompt = random_prompt(random);
@@ -78,7 +78,7 @@ TEST_SUITE("core/memory/seen_prompts") {
   }
 
   TEST_CASE("forgets what was seen longest ago, and no more than it has to") {
-    SeenPrompts seen(10);
+    PromptHistory seen(10);
     see(seen, prompt_of({1, 1, 1, 1}));
     see(seen, prompt_of({2, 2, 2, 2}));
     see(seen, prompt_of({1, 1, 1, 1}));  // again
@@ -92,7 +92,7 @@ TEST_SUITE("core/memory/seen_prompts") {
   }
 
   TEST_CASE("so many endings are remembered, those seen last") {
-    SeenPrompts seen(1000);
+    PromptHistory seen(1000);
     seen.see(prompt_of({1, 1, 1}), 2);
     seen.see(prompt_of({2, 2, 2}), 2);
     seen.see(prompt_of({3, 3, 3}), 2);
@@ -104,7 +104,7 @@ TEST_SUITE("core/memory/seen_prompts") {
 
   TEST_CASE("random prompts under a limit: a branch is a common prefix, and the limit holds") {
     std::mt19937 random(2);
-    SeenPrompts seen(40);
+    PromptHistory seen(40);
     std::vector<Prompt> earlier;
     int branches = 0;
     for (int i = 0; i < 3000; ++i) {

@@ -35,7 +35,7 @@ struct Shared {
     REQUIRE(memory);
     go_on(*memory, length_of(key) - memory->length());
     Snapshot* const snapshot =
-        tree.insert(key, std::move(*std::move(*memory).conclude()), SnapshotPlace::turn_end);
+        tree.insert(key, std::move(*std::move(*memory).final_checkpoint()), SnapshotPlace::turn_end);
     REQUIRE(snapshot != nullptr);
     snapshots[text] = snapshot;
     return *snapshot;
@@ -69,7 +69,7 @@ TEST_SUITE("core/memory/appraisal") {
            std::vector<std::vector<const MemoryKind*>>{{}, {&full}, {&window}, {&full, &window}}) {
         if (kinds.empty() && !recurrent) continue;
         Shared shared({.kinds = kinds, .recurrent = recurrent});
-        const Appraisal appraisal(shared.pool.layout(), Precision::exact, default_prefill_cost);
+        const SnapshotValue appraisal(shared.pool.layout(), Precision::exact, default_prefill_cost);
         shared.insert("abcdefgh");
         shared.insert("abcdefghijklmnop", "abcdefgh");
         shared.insert("abcdefghijklmnopqrstuvwxyz012345", "abcdefghijklmnop");
@@ -77,8 +77,8 @@ TEST_SUITE("core/memory/appraisal") {
         for (const char* text : {"abcdefghijklmnop", "abcdefghijklmnopqrstuvwxyz012345", "abcdefgh",
                                  "abcdefghABCDEFGH"}) {
           CAPTURE(text);
-          const Standing standing = shared.tree.standing(*shared.snapshots.at(text));
-          const std::size_t expected = appraisal.bytes(standing);
+          const Neighborhood neighborhood = shared.tree.neighborhood(*shared.snapshots.at(text));
+          const std::size_t expected = appraisal.bytes(neighborhood);
           CHECK(shared.erase(text) == expected);
         }
         CHECK(shared.pool.all_free());
@@ -89,36 +89,36 @@ TEST_SUITE("core/memory/appraisal") {
   TEST_CASE("seconds are those between it and the one above") {
     Shared shared({.kinds = {&full}});
     const PrefillCost cost{.linear = 1, .square = 0.5};
-    const Appraisal appraisal(shared.pool.layout(), Precision::exact, cost);
+    const SnapshotValue appraisal(shared.pool.layout(), Precision::exact, cost);
     shared.insert("abcd");
     Snapshot& deep = shared.insert("abcdefgh", "abcd");
-    CHECK(appraisal.seconds(shared.tree.standing(deep)) ==
+    CHECK(appraisal.seconds(shared.tree.neighborhood(deep)) ==
           doctest::Approx(cost.of(8) - cost.of(4)));
-    CHECK(appraisal.worth(shared.tree.standing(deep), 0.5) ==
+    CHECK(appraisal.worth(shared.tree.neighborhood(deep), 0.5) ==
           doctest::Approx(0.5 * (cost.of(8) - cost.of(4)) / (256 + 64)));
     shared.erase("abcd");
-    CHECK(appraisal.seconds(shared.tree.standing(deep)) == doctest::Approx(cost.of(8)));
+    CHECK(appraisal.seconds(shared.tree.neighborhood(deep)) == doctest::Approx(cost.of(8)));
   }
 
   TEST_CASE("where every position can be resumed, a covered snapshot is worth nothing") {
     Shared shared({.kinds = {&full}, .recurrent = false});
-    const Appraisal appraisal(shared.pool.layout(), Precision::exact, default_prefill_cost);
+    const SnapshotValue appraisal(shared.pool.layout(), Precision::exact, default_prefill_cost);
     CHECK(appraisal.resumes_anywhere());
     Snapshot& covered = shared.insert("abcdefgh");
-    CHECK(appraisal.worth(shared.tree.standing(covered), 1) > 0);
+    CHECK(appraisal.worth(shared.tree.neighborhood(covered), 1) > 0);
     Snapshot& deep = shared.insert("abcdefghijkl", "abcdefgh");
-    CHECK(appraisal.bytes(shared.tree.standing(covered)) == 0);
-    CHECK(appraisal.worth(shared.tree.standing(covered), 1) == 0);
-    CHECK(appraisal.worth(shared.tree.standing(deep), 1) > 0);
+    CHECK(appraisal.bytes(shared.tree.neighborhood(covered)) == 0);
+    CHECK(appraisal.worth(shared.tree.neighborhood(covered), 1) == 0);
+    CHECK(appraisal.worth(shared.tree.neighborhood(deep), 1) > 0);
   }
 
   TEST_CASE("a packed snapshot is that much lighter") {
     Shared shared({.kinds = {&full}});
-    const Standing standing{.depth = 8};
-    CHECK(Appraisal(shared.pool.layout(), Precision::exact, default_prefill_cost).bytes(standing) ==
-          256 + 128);
-    CHECK(Appraisal(shared.pool.layout(), Precision::int8, default_prefill_cost).bytes(standing) ==
-          64 + 128);
+    const Neighborhood neighborhood{.depth = 8};
+    CHECK(SnapshotValue(shared.pool.layout(), Precision::exact, default_prefill_cost)
+              .bytes(neighborhood) == 256 + 128);
+    CHECK(SnapshotValue(shared.pool.layout(), Precision::int8, default_prefill_cost)
+              .bytes(neighborhood) == 64 + 128);
   }
 }
 
@@ -129,7 +129,7 @@ constexpr SnapshotPlace turn_end = SnapshotPlace::turn_end;
 
 /// So many requests of a workload in which every snapshot of one place is used by the next turn and
 /// those of the other never are. Returns how often the useless place was taken.
-int serve(Placement& placement, int requests, SnapshotPlace useful) {
+int serve(SnapshotPolicy& placement, int requests, SnapshotPlace useful) {
   int useless_taken = 0;
   for (int request = 0; request < requests; ++request) {
     for (const SnapshotPlace place : {prompt_end, turn_end}) {
@@ -150,7 +150,7 @@ int serve(Placement& placement, int requests, SnapshotPlace useful) {
 TEST_SUITE("core/memory/placement") {
   TEST_CASE("a place that is never used is taken for 1 request in 16") {
     for (const SnapshotPlace useful : {prompt_end, turn_end}) {
-      Placement placement;
+      SnapshotPolicy placement;
       CHECK(serve(placement, 40, useful) < 20);
       CHECK(serve(placement, 1600, useful) == 100);
       CHECK(placement.wants(useful));
@@ -158,19 +158,19 @@ TEST_SUITE("core/memory/placement") {
   }
 
   TEST_CASE("what the template says holds from the first request") {
-    Placement change(PlacementPrior::answers_change);
+    SnapshotPolicy change(PlacementPrior::answers_change);
     CHECK(change.wants(prompt_end));
     CHECK_FALSE(change.wants(turn_end));
-    Placement stay(PlacementPrior::answers_stay);
+    SnapshotPolicy stay(PlacementPrior::answers_stay);
     CHECK_FALSE(stay.wants(prompt_end));
     CHECK(stay.wants(turn_end));
-    Placement unknown;
+    SnapshotPolicy unknown;
     CHECK(unknown.wants(prompt_end));
     CHECK(unknown.wants(turn_end));
   }
 
   TEST_CASE("a wrong prior and a change of workload are unlearned") {
-    Placement placement(PlacementPrior::answers_change);
+    SnapshotPolicy placement(PlacementPrior::answers_change);
     serve(placement, 300, turn_end);
     CHECK(placement.wants(turn_end));
     CHECK(serve(placement, 160, turn_end) <= 10);
@@ -182,7 +182,7 @@ TEST_SUITE("core/memory/placement") {
   }
 
   TEST_CASE("branch points and ends of messages are always wanted") {
-    Placement placement;
+    SnapshotPolicy placement;
     for (int i = 0; i < 100; ++i) {
       placement.created(SnapshotPlace::branch);
       placement.created(SnapshotPlace::message_end);
@@ -192,7 +192,7 @@ TEST_SUITE("core/memory/placement") {
   }
 
   TEST_CASE("where neither place is used, both are taken") {
-    Placement placement;
+    SnapshotPolicy placement;
     for (int i = 0; i < 200; ++i) {
       REQUIRE(placement.wants(turn_end));
       placement.created(turn_end);
@@ -201,7 +201,7 @@ TEST_SUITE("core/memory/placement") {
   }
 
   TEST_CASE("two places that are both used are both wanted") {
-    Placement placement;
+    SnapshotPolicy placement;
     for (int i = 0; i < 200; ++i) {
       for (const SnapshotPlace place : {prompt_end, turn_end}) {
         REQUIRE(placement.wants(place));
@@ -212,7 +212,7 @@ TEST_SUITE("core/memory/placement") {
   }
 
   TEST_CASE("what is continued is a class of its own") {
-    Placement placement;
+    SnapshotPolicy placement;
     CHECK(placement.use_probability(turn_end, false) == 1);
     CHECK(placement.use_probability(turn_end, true) == 1);
     for (int i = 0; i < 98; ++i) {  // each used once, by the next turn, and never again
@@ -228,7 +228,7 @@ TEST_SUITE("core/memory/placement") {
   }
 
   TEST_CASE("a probability stays one while old experience fades") {
-    Placement placement;
+    SnapshotPolicy placement;
     for (int i = 0; i < 5000; ++i) {
       placement.created(turn_end);
       placement.used(turn_end, i % 2 == 0);
@@ -247,7 +247,7 @@ namespace {
 const Snapshot* smallest(const std::set<const Snapshot*>& snapshots, const Snapshot* keep) {
   const Snapshot* smallest = nullptr;
   for (const Snapshot* snapshot : snapshots) {
-    if (snapshot == keep || snapshot->awaited > 0) continue;
+    if (snapshot == keep || snapshot->pinned > 0) continue;
     const bool before = smallest == nullptr || snapshot->value < smallest->value ||
                         (snapshot->value == smallest->value && snapshot->added < smallest->added);
     if (before) smallest = snapshot;
@@ -286,8 +286,8 @@ TEST_SUITE("core/memory/eviction") {
             in.erase(&snapshot);
             break;
           case 3:
-            eviction.devalue(snapshot);
-            CHECK(Eviction::is_devalued(snapshot));
+            eviction.deprioritize(snapshot);
+            CHECK(Eviction::is_deprioritized(snapshot));
             break;
           default:
             Snapshot* const victim = eviction.victim();
@@ -305,22 +305,22 @@ TEST_SUITE("core/memory/eviction") {
     }
   }
 
-  TEST_CASE("what is devalued goes first and raises no level, unless it is used") {
+  TEST_CASE("what is deprioritized goes first and raises no level, unless it is used") {
     for (const EvictionRule rule : {EvictionRule::greedy_dual, EvictionRule::lru}) {
       Eviction eviction(rule);
       Snapshot worthless, dear, used;
       eviction.add(worthless, 0);
       eviction.add(dear, 9);
       eviction.add(used, 9);
-      eviction.devalue(dear);
-      eviction.devalue(used);
+      eviction.deprioritize(dear);
+      eviction.deprioritize(used);
       eviction.use(used, 9);
       CHECK(eviction.victim() == &dear);
       eviction.remove(dear);
-      eviction.wake(dear, 9);  // it rested meanwhile, and is no better for it
+      eviction.reinsert(dear, 9);  // it rested meanwhile, and is no better for it
       CHECK(eviction.victim() == &dear);
       eviction.reweigh(3, [](const Snapshot&) { return 50.0; });  // nor by what a second is worth
-      CHECK(Eviction::is_devalued(dear));
+      CHECK(Eviction::is_deprioritized(dear));
       CHECK(eviction.victim() == &dear);
       const double level = eviction.level();
       eviction.give_up(dear);
@@ -347,17 +347,17 @@ TEST_SUITE("core/memory/eviction") {
     CHECK(eviction.value_of(0) == 3);
   }
 
-  TEST_CASE("what is awaited goes after all others, the last of it first") {
+  TEST_CASE("what is pinned goes after all others, the last of it first") {
     std::mt19937 random(13);
     for (int round = 0; round < 200; ++round) {
       Eviction eviction(EvictionRule::greedy_dual);
       std::deque<Snapshot> all(1 + random() % 40);
       std::set<const Snapshot*> in;
-      std::int32_t awaited = 0;
+      std::int32_t pinned = 0;
       for (Snapshot& snapshot : all) {
         eviction.add(snapshot, static_cast<double>(random() % 20));
         in.insert(&snapshot);
-        if (random() % 3 == 0) snapshot.awaited = ++awaited;
+        if (random() % 3 == 0) snapshot.pinned = ++pinned;
       }
       const Snapshot* const kept = &all[random() % all.size()];
       while (Snapshot* const victim = eviction.victim(kept)) {
@@ -365,7 +365,7 @@ TEST_SUITE("core/memory/eviction") {
           REQUIRE(victim == expected);
         } else {
           for (const Snapshot* other : in) {
-            if (other != kept) REQUIRE(victim->awaited >= other->awaited);
+            if (other != kept) REQUIRE(victim->pinned >= other->pinned);
           }
         }
         eviction.give_up(*victim);
@@ -483,7 +483,7 @@ TEST_SUITE("core/memory/eviction") {
       eviction.add(victim, 3);
       eviction.give_up(victim);
       eviction.add(other, 1);
-      eviction.wake(sleeper, 2);
+      eviction.reinsert(sleeper, 2);
       CHECK((eviction.victim() == &sleeper) == (rule == EvictionRule::lru));
     }
   }

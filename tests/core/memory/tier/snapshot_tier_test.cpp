@@ -265,7 +265,7 @@ TEST_SUITE("core/memory/snapshot_tier") {
       REQUIRE(memory->reserve(9));
       memory->keep(9);
       Checkpoint packed = *memory->checkpoint(Precision::int8);
-      if (settled) world.carrier.settle();
+      if (settled) world.carrier.flush_orders();
       REQUIRE(world.cache.insert(tokens(9), std::move(packed), SnapshotPlace::branch));
       world.evict_all();
       CHECK(world.tier.stats().declined == (settled ? 0 : 1));
