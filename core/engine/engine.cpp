@@ -34,7 +34,7 @@ struct ActiveRequest {
   std::size_t unfinished = 0;
 };
 
-/// What a sink is still to hear: text, or the end.
+/// What a sink has yet to receive: text, or the end.
 struct Event {
   Sink* sink;
   RequestId request;
@@ -43,403 +43,408 @@ struct Event {
   std::optional<Completion> completion;
 };
 
-/// A step that the runner was given: who runs in it, and since when.
-struct StepUnderWay {
-  std::span<const Assignment> plan;  ///< the scheduler's; empty: no step is under way
+/// The step that the runner has: which sequences run in it, and since when.
+struct RunningStep {
+  std::span<const Assignment> plan;  ///< the scheduler's; empty: no step is running
   Clock::time_point begin;
 };
 
-/// When a step that is done was launched, and when its tokens were there.
+/// When a finished step was launched, and when its tokens arrived.
 struct StepTimes {
   Clock::time_point begin, end;
 };
 
-/// What an engine knows, and how its steps follow each other (engine_steps.cpp).
+/// What an engine knows, and how its steps follow each other.
 ///
-/// A step goes through launch, wait and apply_result; then its events are delivered. On a runner
-/// whose steps run beside the host, the next step is begun before the last one is settled, where it
-/// can be foreseen: a step of one token for each sequence that runs, none of which ends, is cut for
-/// a snapshot or makes another one start. Its tables are made while the step before runs, and its
-/// tokens are already on the device when the host sees them: between the arrival of a step's tokens
-/// and the launch of the next nothing is done but to look at each for an end of the answer.
-/// Detokenising, telling, printing and recording wait until the device is busy again. So no token
-/// is ever run that a sequence does not have, and no snapshot stands elsewhere than without this;
-/// but who is cancelled while a step is under way has run its last token in it: what that drew is
-/// dropped, and its memory stands at all its tokens instead of one before.
-struct Engine::Books {
-  Books(Runner& runner_, const Tokenizer* tokenizer_, const EngineOptions& options);
+/// A step is launched, waited for and applied; then its events are delivered. On an asynchronous
+/// runner the next step is launched before the results of the last one are applied, where it can be
+/// foreseen: a step of one token for each running sequence, none of which ends, is cut for a
+/// snapshot or lets another one start. Its tables are made while the previous step runs, and its
+/// tokens are on the device before the host sees them: between the arrival of a step's tokens and
+/// the launch of the next one each is checked for an end of the answer, and nothing else is done.
+/// Detokenising, emitting, printing and recording wait until the device is busy again. So no token
+/// is run that a sequence does not have, and snapshots are where they would be without this; but a
+/// request that is cancelled while a step runs has run its last token in it: what that drew is
+/// dropped, and its memory holds all its tokens instead of all but one.
+class EngineState {
+ public:
+  EngineState(Runner& runner, const Tokenizer* tokenizer, const EngineOptions& options);
+  ~EngineState();
+  EngineState(const EngineState&) = delete;
+  EngineState& operator=(const EngineState&) = delete;
 
-  // engine_steps.cpp
-  bool run_step();
-  void drain(std::optional<RequestId> cancelled = std::nullopt);
-  void abandon() noexcept;
+  // As in Engine.
+  std::int32_t length_max() const { return length_max_; }
+  RequestId submit(Request request, Sink& sink);
+  void cancel(RequestId request);
+  bool step();
   void carry_out_orders();
-
-  // engine_books.cpp
-  std::span<const Assignment> plan();
-  void recover(const Error& error);
-  void apply_result(const Assignment& entry, const StepResult& result,
-                    std::optional<std::size_t> row, const StepTimes& times);
-  void emit_text(const ActiveRequest& active, const Sequence& sequence, std::string text);
-  void finish(ActiveRequest& active, Sequence& sequence);
-  void deliver();
-
-  Runner* runner;
-  const Tokenizer* tokenizer;
-  Capacity capacity;
-  std::int32_t length_asked;
-  bool audits;
-  MemoryPool pool;
-  std::int32_t length_max;
-  PrefixCache prefixes;
-  std::unique_ptr<SnapshotTier> tier;
-  std::vector<RequestId> newcomers;  ///< what is known of their prompts was not looked for yet
-  std::map<RequestId, ActiveRequest> requests;
-  Scheduler scheduler;
-  std::optional<TierWaiter> waiter;  ///< there is one where there is a tier
-  std::deque<Event> events;
-  Step step;                       ///< the runner's last one
-  Step next_step;                  ///< what it is to be given then
-  std::vector<bool> stop_in_text;  ///< of next_step's sequences: which have stop strings
-  StepUnderWay under_way;
-  OomRecovery recovery;
-  std::function<Clock::time_point()> now;
-  std::optional<PrefillWatch> watch;  ///< none: prefill costs what it was said to cost
-  TraceRecorder* recorder = nullptr;
-  std::int64_t submitted = 0;
-  std::int64_t steps = 0, steps_ahead = 0, failed_steps = 0;
-  std::int32_t unfinished = 0;
-  bool in_run = false;
-  bool in_delivery = false;
+  bool idle() const { return unfinished_ == 0 && events_.empty(); }
+  std::int32_t running() const { return scheduler_.running(); }
+  std::int32_t waiting() const { return unfinished_ - running(); }
+  EngineUsage usage() const;
+  PrefixCache& prefixes();
+  MemoryPool& pool();
+  SnapshotCarrier carrier();
+  void add_tier(const std::string& name, std::unique_ptr<Storage> storage,
+                const TierOptions& options);
+  SnapshotTier* tier() { return tier_.get(); }
+  void record(TraceRecorder* recorder) { recorder_ = recorder; }
+  void audit() const;
 
  private:
+  // How one step follows another.
+  bool run_step();
+  std::span<const Assignment> plan();
   void launch(std::span<const Assignment> plan);
-  void finish_step();
-  void begin();
+  void start_step();
   StepResult wait();
+  void finish_step();
+  bool prepare_next();
+  bool goes_on(std::span<const Assignment> plan, const StepResult& result) const;
+  std::exception_ptr launch_next(std::span<const Assignment> plan);
+  void launch_next_and_apply(std::span<const Assignment> plan, const StepResult& result,
+                             const StepTimes& times);
+  template <typename Wanted>
+  void apply_results(std::span<const Assignment> plan, const StepResult& result,
+                     const StepTimes& times, const Wanted& is_wanted);
+  void apply_result(const Assignment& entry, const StepResult& result,
+                    std::optional<std::size_t> row, const StepTimes& times);
+  void drain(std::optional<RequestId> cancelled = std::nullopt);
+  void abandon() noexcept;
   void fail();
   template <typename Call>
   void call_runner(const Call& call);
   template <typename Action>
   void or_fail(const Action& action);
-  template <typename Wanted>
-  void apply_results(std::span<const Assignment> plan, const StepResult& result,
-                     const StepTimes& times, const Wanted& is_wanted);
-  void launch_next_and_apply(std::span<const Assignment> plan, const StepResult& result,
-                             const StepTimes& times);
-  bool prepare_next();
-  bool goes_on(std::span<const Assignment> plan, const StepResult& result) const;
-  std::exception_ptr launch_next(std::span<const Assignment> plan);
+  void recover(const Error& error);
   void learn_cost(Clock::duration elapsed);
+
+  // Requests and what their sinks are sent.
   void receive_newcomers();
   void draw_early(ActiveRequest& active, Sequence& sequence);
   void keep_logits(Sequence& sequence, const StepResult& result, std::size_t row);
+  void emit_text(const ActiveRequest& active, const Sequence& sequence, std::string text);
+  void finish(ActiveRequest& active, Sequence& sequence);
+  void deliver();
+
+  Runner* runner_;
+  const Tokenizer* tokenizer_;
+  Capacity capacity_;
+  std::int32_t length_asked_;
+  bool audits_;
+  MemoryPool pool_;
+  std::int32_t length_max_;
+  PrefixCache prefixes_;
+  std::unique_ptr<SnapshotTier> tier_;
+  std::vector<RequestId> newcomers_;  ///< their prompts have not been looked up yet
+  std::map<RequestId, ActiveRequest> requests_;
+  Scheduler scheduler_;
+  std::optional<TierWaiter> waiter_;  ///< set where there is a tier
+  std::deque<Event> events_;
+  Step step_;                       ///< the runner's last one
+  Step next_step_;                  ///< the one it may get after that
+  std::vector<bool> stop_in_text_;  ///< of next_step_'s sequences: which have stop strings
+  RunningStep running_step_;
+  OomRecovery recovery_;
+  std::function<Clock::time_point()> now_;
+  std::optional<PrefillWatch> watch_;  ///< empty: the cost of prefill is not measured
+  TraceRecorder* recorder_ = nullptr;
+  std::int64_t submitted_ = 0;
+  std::int64_t steps_ = 0, steps_ahead_ = 0, failed_steps_ = 0;
+  std::int32_t unfinished_ = 0;
+  bool in_run_ = false;
+  bool in_delivery_ = false;
 };
 
-Engine::Engine(Runner& runner, const Tokenizer* tokenizer, const EngineOptions& options)
-    : books_(std::make_unique<Books>(runner, tokenizer, options)) {}
+EngineState::EngineState(Runner& runner, const Tokenizer* tokenizer, const EngineOptions& options)
+    : runner_(&runner),
+      tokenizer_(tokenizer),
+      capacity_((check_engine(runner.capacity(), options), runner.capacity())),
+      length_asked_(options.length_max),
+      audits_(options.audit),
+      pool_(capacity_.memory),
+      length_max_(length_limit(pool_, options.length_max)),
+      prefixes_(pool_, options.prefixes),
+      scheduler_(pool_, prefixes_,
+                 {.sequences_max =
+                      std::min({options.sequences_max, capacity_.step_rows, capacity_.step_tokens}),
+                  .chunk_tokens = options.chunk_tokens,
+                  .step_tokens = capacity_.step_tokens,
+                  .step_spans = capacity_.step_spans,
+                  .shared_tokens_min = options.shared_tokens_min,
+                  .look_ahead = options.look_ahead}),
+      now_(options.now) {
+  pool_.set_backing([this](SuperblockId superblock, bool may_create) {
+    return runner_->back(superblock, may_create);
+  });
+  if (!options.measures_prefill) return;
+  watch_.emplace(options.prefixes.cost, options.chunk_tokens, length_max_);
+}
 
-Engine::~Engine() { books_->abandon(); }
-std::int32_t Engine::length_max() const { return books_->length_max; }
+EngineState::~EngineState() { abandon(); }
 
-RequestId Engine::submit(Request request, Sink& sink) {
-  Books& books = *books_;
-  require(!books.in_run, "engine: a runner does not submit");
-  check_fits(books.pool, std::ssize(request.prompt), books.length_max, books.length_asked);
-  hyb::check(request, {.vocab = books.capacity.vocab,
-                       .length_max = books.length_max,
-                       .has_text = books.tokenizer != nullptr});
-  const RequestId id{books.submitted++};
+RequestId EngineState::submit(Request request, Sink& sink) {
+  require(!in_run_, "engine: a runner does not submit");
+  check_fits(pool_, std::ssize(request.prompt), length_max_, length_asked_);
+  hyb::check(
+      request,
+      {.vocab = capacity_.vocab, .length_max = length_max_, .has_text = tokenizer_ != nullptr});
+  const RequestId id{submitted_++};
   StopStrings stop(request.stop);
-  ActiveRequest& active = books.requests[id];
+  ActiveRequest& active = requests_[id];
   active.terms = {.id = id,
                   .request = std::move(request),
                   .stop = std::move(stop),
-                  .length_max = books.length_max,
-                  .tokenizer = books.tokenizer,
-                  .submitted = books.now()};
+                  .length_max = length_max_,
+                  .tokenizer = tokenizer_,
+                  .submitted = now_()};
   active.sink = &sink;
-  books.newcomers.push_back(id);
+  newcomers_.push_back(id);
   const std::int32_t choices = active.terms.request.choices;
   for (std::int32_t choice = 0; choice < choices; ++choice) {
     active.choices.push_back(std::make_unique<Sequence>(active.terms, choice));
   }
   active.unfinished = active.choices.size();
-  books.unfinished += choices;
-  if (books.recorder != nullptr && !active.terms.request.prefill_only) {
-    books.recorder->submitted(id, choices, active.terms.request.prompt, active.terms.submitted);
+  unfinished_ += choices;
+  if (recorder_ != nullptr && !active.terms.request.prefill_only) {
+    recorder_->submitted(id, choices, active.terms.request.prompt, active.terms.submitted);
   }
   active.terms.request.prompt = {};  // every choice has its own by now
   std::vector<Sequence*> sequences;
   for (const auto& sequence : active.choices) sequences.push_back(sequence.get());
-  books.scheduler.add(sequences);
+  scheduler_.add(sequences);
   return id;
 }
 
-void Engine::cancel(RequestId request) {
-  Books& books = *books_;
-  require(!books.in_run, "engine: a runner does not cancel");
-  const auto found = books.requests.find(request);
-  if (found == books.requests.end()) return;
+void EngineState::cancel(RequestId request) {
+  require(!in_run_, "engine: a runner does not cancel");
+  const auto found = requests_.find(request);
+  if (found == requests_.end()) return;
   try {
-    books.drain(request);
+    drain(request);
   } catch (...) {
-    // Who ran in that step begins anew; what keeps failing is met by the next one.
+    // Its sequences start over; an error that persists comes back in the next step.
   }
   ActiveRequest& active = found->second;
   const std::size_t choices = active.choices.size();
   for (std::size_t i = 0; i < choices; ++i) {
     Sequence* sequence = active.choices[i].get();
     if (sequence == nullptr) continue;
-    books.emit_text(active, *sequence, sequence->end(FinishReason::cancelled));
+    emit_text(active, *sequence, sequence->end(FinishReason::cancelled));
     const bool last = active.unfinished == 1;
-    books.finish(active, *sequence);
+    finish(active, *sequence);
     if (last) break;
   }
-  books.deliver();
+  deliver();
 }
 
-bool Engine::step() {
-  Books& books = *books_;
-  require(!books.in_delivery && !books.in_run, "engine: step() is not called from inside a step");
-  bool told = !books.events.empty();
-  books.deliver();
-  const std::int64_t failed = books.failed_steps;
+bool EngineState::step() {
+  require(!in_delivery_ && !in_run_, "engine: step() is not called from inside a step");
+  bool has_events = !events_.empty();
+  deliver();
+  const std::int64_t failed = failed_steps_;
   try {
-    if (!books.run_step()) {
-      told = told || !books.events.empty();
-      books.deliver();
-      return told;
+    if (!run_step()) {
+      has_events = has_events || !events_.empty();
+      deliver();
+      return has_events;
     }
   } catch (const Error& error) {
-    if (books.failed_steps == failed) throw;
-    books.recover(error);
+    if (failed_steps_ == failed) throw;
+    recover(error);
   }
-  if (books.audits) audit();
-  books.deliver();
+  if (audits_) audit();
+  deliver();
   return true;
 }
 
-void Engine::carry_out_orders() { books_->carry_out_orders(); }
-bool Engine::idle() const { return books_->unfinished == 0 && books_->events.empty(); }
-std::int32_t Engine::running() const { return books_->scheduler.running(); }
-std::int32_t Engine::waiting() const { return books_->unfinished - running(); }
-
-EngineUsage Engine::usage() const {
-  const SchedulerCounts& counts = books_->scheduler.counts();
-  return {.pool = books_->pool.usage(),
-          .prefixes = books_->prefixes.stats(),
-          .cost = books_->prefixes.options().cost,
-          .snapshots = books_->prefixes.tree().size(),
-          .steps = books_->steps,
-          .steps_ahead = books_->steps_ahead,
-          .failed_steps = books_->failed_steps,
+EngineUsage EngineState::usage() const {
+  const SchedulerCounts& counts = scheduler_.counts();
+  return {.pool = pool_.usage(),
+          .prefixes = prefixes_.stats(),
+          .cost = prefixes_.options().cost,
+          .snapshots = prefixes_.tree().size(),
+          .steps = steps_,
+          .steps_ahead = steps_ahead_,
+          .failed_steps = failed_steps_,
           .preemptions = counts.preemptions,
           .deferrals = counts.deferrals,
           .prefix_waits = counts.prefix_waits,
-          .tier_waits = books_->waiter ? books_->waiter->waits() : 0};
+          .tier_waits = waiter_ ? waiter_->waits() : 0};
 }
 
-PrefixCache& Engine::prefixes() {
-  books_->drain();
-  return books_->prefixes;
+PrefixCache& EngineState::prefixes() {
+  drain();
+  return prefixes_;
 }
 
-MemoryPool& Engine::pool() {
-  books_->drain();
-  return books_->pool;
+MemoryPool& EngineState::pool() {
+  drain();
+  return pool_;
 }
 
-SnapshotCarrier Engine::carrier() {
-  Books* const books = books_.get();
-  books->drain();
-  return {books->pool, *books->runner, books->prefixes, books->capacity.vocab,
-          [books] { books->carry_out_orders(); }};
+SnapshotCarrier EngineState::carrier() {
+  drain();
+  return {pool_, *runner_, prefixes_, capacity_.vocab, [this] { carry_out_orders(); }};
 }
 
-void Engine::add_tier(const std::string& name, std::unique_ptr<Storage> storage,
-                      const TierOptions& options) {
-  Books& books = *books_;
-  require(books.tier == nullptr, "engine: there is one tier");
-  books.tier = std::make_unique<SnapshotTier>(name, carrier(), std::move(storage), options);
-  books.waiter.emplace(*books.tier, books.prefixes, books.scheduler);
-  books.prefixes.on_evict([&books](std::span<const TokenId> key, const Snapshot& snapshot) {
-    books.tier->spill(key, snapshot);
+void EngineState::add_tier(const std::string& name, std::unique_ptr<Storage> storage,
+                           const TierOptions& options) {
+  require(tier_ == nullptr, "engine: there is one tier");
+  tier_ = std::make_unique<SnapshotTier>(name, carrier(), std::move(storage), options);
+  waiter_.emplace(*tier_, prefixes_, scheduler_);
+  prefixes_.on_evict([this](std::span<const TokenId> key, const Snapshot& snapshot) {
+    tier_->spill(key, snapshot);
   });
 }
 
-SnapshotTier* Engine::tier() { return books_->tier.get(); }
-void Engine::record(TraceRecorder* recorder) { books_->recorder = recorder; }
-
-void Engine::audit() const {
-  books_->scheduler.audit();
-  std::size_t unfinished = 0, awaiting = 0;
-  for (const auto& [id, active] : books_->requests) {
+void EngineState::audit() const {
+  scheduler_.audit();
+  std::size_t found = 0, awaiting = 0;
+  for (const auto& [id, active] : requests_) {
     require(active.unfinished > 0, "engine: a request without choices is gone");
-    unfinished += active.unfinished;
+    found += active.unfinished;
     for (const auto& choice : active.choices) {
       if (choice != nullptr && choice->tier_lookup_state() == TierLookupState::awaited) ++awaiting;
     }
   }
-  require(awaiting == (books_->waiter ? books_->waiter->waiting() : 0),
-          "engine: the tier knows who waits for it, and nobody else");
-  require(unfinished == static_cast<std::size_t>(books_->unfinished),
+  require(awaiting == (waiter_ ? waiter_->waiting() : 0),
+          "engine: the tier waiter holds exactly the sequences that wait");
+  require(found == static_cast<std::size_t>(unfinished_),
           "engine: unfinished choices are counted once");
-  require(unfinished > 0 || books_->prefixes.tree().size() > 0 || books_->pool.all_free(),
-          "engine: nobody is there, and yet memory is held");
+  require(found > 0 || prefixes_.tree().size() > 0 || pool_.all_free(),
+          "engine: without sequences and snapshots no memory is held");
 }
 
-Engine::Books::Books(Runner& runner_, const Tokenizer* tokenizer_, const EngineOptions& options)
-    : runner(&runner_),
-      tokenizer(tokenizer_),
-      capacity((check_engine(runner_.capacity(), options), runner_.capacity())),
-      length_asked(options.length_max),
-      audits(options.audit),
-      pool(capacity.memory),
-      length_max(length_limit(pool, options.length_max)),
-      prefixes(pool, options.prefixes),
-      scheduler(pool, prefixes,
-                {.sequences_max =
-                     std::min({options.sequences_max, capacity.step_rows, capacity.step_tokens}),
-                 .chunk_tokens = options.chunk_tokens,
-                 .step_tokens = capacity.step_tokens,
-                 .step_spans = capacity.step_spans,
-                 .shared_tokens_min = options.shared_tokens_min,
-                 .look_ahead = options.look_ahead}),
-      now(options.now) {
-  pool.set_backing([this](SuperblockId superblock, bool may_create) {
-    return runner->back(superblock, may_create);
-  });
-  if (!options.measures_prefill) return;
-  watch.emplace(options.prefixes.cost, options.chunk_tokens, length_max);
-}
-
-/// Before they look for what is known of their prompts.
-void Engine::Books::receive_newcomers() {
-  for (const RequestId id : std::exchange(newcomers, {})) {
-    const auto request = requests.find(id);
-    if (request == requests.end()) continue;
+/// Before their prompts are looked up.
+void EngineState::receive_newcomers() {
+  for (const RequestId id : std::exchange(newcomers_, {})) {
+    const auto request = requests_.find(id);
+    if (request == requests_.end()) continue;
     Sequence* const first = request->second.choices.front().get();
     if (first != nullptr) draw_early(request->second, *first);
   }
 }
 
-/// Empty where there is nothing to do. When all that could run wait for the tier, so does this.
-std::span<const Assignment> Engine::Books::plan() {
+/// Empty: there is nothing to do. Waits for the tier when every sequence that could run does.
+std::span<const Assignment> EngineState::plan() {
   receive_newcomers();
-  if (waiter) waiter->look();
-  std::span<const Assignment> assignments = scheduler.plan();
-  while (assignments.empty() && waiter && waiter->is_awaited()) {
-    waiter->wait();
-    waiter->look();
-    assignments = scheduler.plan();
+  if (waiter_) waiter_->look();
+  std::span<const Assignment> assignments = scheduler_.plan();
+  while (assignments.empty() && waiter_ && waiter_->is_awaited()) {
+    waiter_->wait();
+    waiter_->look();
+    assignments = scheduler_.plan();
   }
   return assignments;
 }
 
-/// The next step may run what the one that failed was to run; else the error is thrown. What can
-/// never be held any more ends here.
-void Engine::Books::recover(const Error& error) {
-  if (!recovery.recover(pool, *runner, error)) throw with_holdings(error, *runner);
-  length_max = length_limit(pool, length_max);
+/// After this the next step may retry what the failed one was to run; otherwise the error is
+/// thrown. Sequences that no longer fit end here.
+void EngineState::recover(const Error& error) {
+  if (!recovery_.recover(pool_, *runner_, error)) throw with_holdings(error, *runner_);
+  length_max_ = length_limit(pool_, length_max_);
   std::vector<Sequence*> too_long;
-  for (auto& [id, active] : requests) {
-    active.terms.length_max = std::min(active.terms.length_max, length_max);
+  for (auto& [id, active] : requests_) {
+    active.terms.length_max = std::min(active.terms.length_max, length_max_);
     for (const auto& choice : active.choices) {
-      if (choice != nullptr && choice->tokens() >= length_max) too_long.push_back(choice.get());
+      if (choice != nullptr && choice->tokens() >= length_max_) too_long.push_back(choice.get());
     }
   }
   for (Sequence* const sequence : too_long) {
-    ActiveRequest& active = requests.at(sequence->age().request);
-    emit_text(active, *sequence,
+    ActiveRequest& active = requests_.at(sequence->age().request);
+    emit_text(
+        active, *sequence,
         sequence->fail(fmt::format("memory: the device took back what {} tokens need; it has room "
                                    "for {} now; end what else uses it, or shorten the prompt",
-                                   sequence->tokens(), length_max)));
+                                   sequence->tokens(), length_max_)));
     finish(active, *sequence);
   }
 }
 
-/// From logits that were kept. The sequence then starts behind its prompt, as one that was
-/// preempted there.
-void Engine::Books::draw_early(ActiveRequest& active, Sequence& sequence) {
+/// Draws from kept logits. The sequence then starts after its prompt, like one that was preempted
+/// there.
+void EngineState::draw_early(ActiveRequest& active, Sequence& sequence) {
   if (!sequence.keeps_logits()) return;
-  const std::span<const float> logits = prefixes.logits(sequence.prompt());
+  const std::span<const float> logits = prefixes_.logits(sequence.prompt());
   if (logits.empty()) return;
-  const SampledToken sampled = runner->draw(logits, sequence.sample_row());
+  const SampledToken sampled = runner_->draw(logits, sequence.sample_row());
   if (!sampled.finite) return;
-  const SnapshotSource source = prefixes.tree().neighborhood(sequence.prompt()).here->source;
-  emit_text(active, sequence, sequence.accept_early(sampled, now(), source));
+  const SnapshotSource source = prefixes_.tree().neighborhood(sequence.prompt()).here->source;
+  emit_text(active, sequence, sequence.accept_early(sampled, now_(), source));
   if (sequence.finished()) finish(active, sequence);
 }
 
-void Engine::Books::keep_logits(Sequence& sequence, const StepResult& result, std::size_t row) {
+void EngineState::keep_logits(Sequence& sequence, const StepResult& result, std::size_t row) {
   if (!sequence.keeps_logits() || !sequence.is_unanswered() || !result.sampled[row].finite) return;
   const std::size_t width = result.logits.size() / result.sampled.size();
-  const auto vocab = static_cast<std::size_t>(capacity.vocab);
+  const auto vocab = static_cast<std::size_t>(capacity_.vocab);
   require(width >= vocab, "engine: a runner that is asked for logits returns them");
-  scheduler.keep_logits(sequence, std::span(result.logits).subspan(row * width, vocab));
+  scheduler_.keep_logits(sequence, std::span(result.logits).subspan(row * width, vocab));
 }
 
-/// One sequence's part, or piece, of a step that is done. `row`: where among the sampled ones its
-/// own is, if there is one that it is to have.
-void Engine::Books::apply_result(const Assignment& entry, const StepResult& result,
-                                 std::optional<std::size_t> row, const StepTimes& times) {
+/// Of one sequence in a finished step, or of one piece. `row`: the index of its sampled row; empty:
+/// it has none.
+void EngineState::apply_result(const Assignment& entry, const StepResult& result,
+                               std::optional<std::size_t> row, const StepTimes& times) {
   Sequence& sequence = *entry.sequence;
   sequence.ran(entry.tokens, times.begin);
-  scheduler.ran(sequence);
+  scheduler_.ran(sequence);
   if (sequence.is_prefilled()) {
     sequence.end_prefill(times.end);
   } else if (row) {
     keep_logits(sequence, result, *row);
     std::string text = sequence.accept(result.sampled[*row], times.end);
-    if (!text.empty()) emit_text(requests.at(sequence.age().request), sequence, std::move(text));
+    if (!text.empty()) emit_text(requests_.at(sequence.age().request), sequence, std::move(text));
   }
-  if (sequence.finished()) finish(requests.at(sequence.age().request), sequence);
+  if (sequence.finished()) finish(requests_.at(sequence.age().request), sequence);
 }
 
-void Engine::Books::emit_text(const ActiveRequest& active, const Sequence& sequence, std::string text) {
+void EngineState::emit_text(const ActiveRequest& active, const Sequence& sequence,
+                            std::string text) {
   if (text.empty()) return;
-  events.push_back({.sink = active.sink,
-                    .request = active.terms.id,
-                    .choice = sequence.age().choice,
-                    .text = std::move(text),
-                    .completion = std::nullopt});
+  events_.push_back({.sink = active.sink,
+                     .request = active.terms.id,
+                     .choice = sequence.age().choice,
+                     .text = std::move(text),
+                     .completion = std::nullopt});
 }
 
-/// Neither the sequence nor, after its last choice, the request exists after this.
-void Engine::Books::finish(ActiveRequest& active, Sequence& sequence) {
-  const ArrivalOrder age = sequence.age();
-  if (waiter) waiter->leave(sequence);
+/// Destroys the sequence and, after its last choice, the request.
+void EngineState::finish(ActiveRequest& active, Sequence& sequence) {
+  const ArrivalOrder order = sequence.age();
+  if (waiter_) waiter_->leave(sequence);
   Completion completion = sequence.take_completion();
   std::exception_ptr failure;
   try {
-    completion.reason == FinishReason::error ? scheduler.remove(sequence)
-                                             : scheduler.retire(sequence);
+    completion.reason == FinishReason::error ? scheduler_.remove(sequence)
+                                             : scheduler_.retire(sequence);
   } catch (...) {
-    scheduler.remove(sequence);
+    scheduler_.remove(sequence);
     failure = std::current_exception();  // it could not leave a snapshot; its answer stands
   }
-  if (recorder != nullptr && !active.terms.request.prefill_only) {
-    recorder->ended(age.request, age.choice, completion.tokens);
+  if (recorder_ != nullptr && !active.terms.request.prefill_only) {
+    recorder_->ended(order.request, order.choice, completion.tokens);
   }
-  events.push_back({.sink = active.sink,
-                    .request = age.request,
-                    .choice = age.choice,
-                    .text = {},
-                    .completion = std::move(completion)});
-  active.choices[static_cast<std::size_t>(age.choice)].reset();
-  --unfinished;
-  if (--active.unfinished == 0) requests.erase(age.request);
+  events_.push_back({.sink = active.sink,
+                     .request = order.request,
+                     .choice = order.choice,
+                     .text = {},
+                     .completion = std::move(completion)});
+  active.choices[static_cast<std::size_t>(order.choice)].reset();
+  --unfinished_;
+  if (--active.unfinished == 0) requests_.erase(order.request);
   if (failure != nullptr) std::rethrow_exception(failure);
 }
 
-/// A sink may submit, cancel or throw: an event leaves the queue before it is told.
-void Engine::Books::deliver() {
-  if (in_delivery) return;
-  const Marked delivering(in_delivery);
-  while (!events.empty()) {
-    const Event event = std::move(events.front());
-    events.pop_front();
+/// A sink may submit, cancel or throw: an event leaves the queue before it is delivered.
+void EngineState::deliver() {
+  if (in_delivery_) return;
+  const Marked delivering(in_delivery_);
+  while (!events_.empty()) {
+    const Event event = std::move(events_.front());
+    events_.pop_front();
     if (event.completion) {
       event.sink->on_finish(event.request, event.choice, *event.completion);
     } else {
@@ -448,9 +453,9 @@ void Engine::Books::deliver() {
   }
 }
 
-/// False where there is nothing to do.
-bool Engine::Books::run_step() {
-  if (under_way.plan.empty()) {
+/// False: there is nothing to do.
+bool EngineState::run_step() {
+  if (running_step_.plan.empty()) {
     const std::span<const Assignment> planned = plan();
     if (planned.empty()) return false;
     launch(planned);
@@ -460,78 +465,78 @@ bool Engine::Books::run_step() {
 }
 
 /// The spans keep their buffers from step to step.
-void Engine::Books::launch(std::span<const Assignment> plan) {
-  step.spans.resize(plan.size());
-  step.keep_logits = false;
+void EngineState::launch(std::span<const Assignment> plan) {
+  step_.spans.resize(plan.size());
+  step_.keep_logits = false;
   for (std::size_t i = 0; i < plan.size(); ++i) {
     const Sequence& sequence = *plan[i].sequence;
-    sequence.fill(step.spans[i], plan[i].tokens, plan[i].cuts);
-    const bool draws_first = !step.spans[i].samples.empty() && sequence.is_unanswered();
-    step.keep_logits = step.keep_logits || (draws_first && sequence.keeps_logits());
+    sequence.fill(step_.spans[i], plan[i].tokens, plan[i].cuts);
+    const bool draws_first = !step_.spans[i].samples.empty() && sequence.is_unanswered();
+    step_.keep_logits = step_.keep_logits || (draws_first && sequence.keeps_logits());
   }
-  under_way = {.plan = plan, .begin = now()};
-  begin();
+  running_step_ = {.plan = plan, .begin = now_()};
+  start_step();
 }
 
-/// Where steps do not run beside the host, this one runs in wait().
-void Engine::Books::begin() {
-  pool.take_orders(step.orders);
-  ++steps;
-  if (runner->runs_beside()) call_runner([&] { runner->launch(step); });
+/// On a synchronous runner the step runs in wait().
+void EngineState::start_step() {
+  pool_.take_orders(step_.orders);
+  ++steps_;
+  if (runner_->runs_beside()) call_runner([&] { runner_->launch(step_); });
 }
 
 /// What the runner throws ends the step.
 template <typename Call>
-void Engine::Books::call_runner(const Call& call) {
+void EngineState::call_runner(const Call& call) {
   try {
-    const Marked running(in_run);
+    const Marked running(in_run_);
     call();
   } catch (...) {
-    under_way = {};
+    running_step_ = {};
     fail();
     throw;
   }
 }
 
-/// A failed step leaves unknown bytes in what it was to write, and one that is not settled whole
-/// leaves sequences that stand elsewhere than their states: nothing that holds memory is trusted.
-void Engine::Books::fail() {
-  ++failed_steps;
-  scheduler.release_all();
+/// A failed step leaves unknown bytes where it was to write, and a step whose results were applied
+/// in part leaves sequences and states at different lengths: no memory is trusted.
+void EngineState::fail() {
+  ++failed_steps_;
+  scheduler_.release_all();
 }
 
 /// The sequences of the step are as they were before it.
-StepResult Engine::Books::wait() {
+StepResult EngineState::wait() {
   std::size_t rows = 0;
-  for (const Span& span : step.spans) rows += span.samples.size();
+  for (const Span& span : step_.spans) rows += span.samples.size();
   StepResult result;
   call_runner([&] {
-    result = runner->runs_beside() ? runner->wait() : runner->run(step);
-    check_result(result, rows, capacity.vocab);
+    result = runner_->runs_beside() ? runner_->wait() : runner_->run(step_);
+    check_result(result, rows, capacity_.vocab);
   });
-  if (rows > 0) recovery.reset();
+  if (rows > 0) recovery_.reset();
   return result;
 }
 
-/// The step that is under way, to its end. Then the next one may be under way.
-void Engine::Books::finish_step() {
+/// Runs the current step to its end. The next one may be running after this.
+void EngineState::finish_step() {
   const bool is_prepared = prepare_next();
   const StepResult result = wait();
-  const StepUnderWay done = std::exchange(under_way, {});
-  const StepTimes times = {.begin = done.begin, .end = now()};
+  const RunningStep done = std::exchange(running_step_, {});
+  const StepTimes times = {.begin = done.begin, .end = now_()};
   or_fail([&] {
     if (is_prepared && goes_on(done.plan, result)) {
       launch_next_and_apply(done.plan, result, times);
     } else {
-      if (watch) learn_cost(times.end - times.begin);
+      if (watch_) learn_cost(times.end - times.begin);
       apply_results(done.plan, result, times, [](std::size_t) { return true; });
     }
   });
 }
 
-/// Of a step that ran: what goes wrong while it is settled leaves none under way.
+/// For applying results: after an error no step is running.
 template <typename Action>
-void Engine::Books::or_fail(const Action& action) {
+void EngineState::or_fail(const Action& action) {
   try {
     action();
   } catch (...) {
@@ -541,83 +546,85 @@ void Engine::Books::or_fail(const Action& action) {
   }
 }
 
-/// `step` has its spans, or those of the next, whose rows are the same.
+/// step_ has the spans of the finished step, or of the next one, whose rows are the same.
 template <typename Wanted>
-void Engine::Books::apply_results(std::span<const Assignment> plan, const StepResult& result,
-                                  const StepTimes& times, const Wanted& is_wanted) {
+void EngineState::apply_results(std::span<const Assignment> plan, const StepResult& result,
+                                const StepTimes& times, const Wanted& is_wanted) {
   std::size_t rows = 0;
   for (std::size_t i = 0; i < plan.size(); ++i) {
-    const bool is_sampled = !step.spans[i].samples.empty();
+    const bool is_sampled = !step_.spans[i].samples.empty();
     const std::optional<std::size_t> row = is_sampled ? std::optional(rows++) : std::nullopt;
     if (is_wanted(i)) apply_result(plan[i], result, row, times);
   }
 }
 
-/// Those whose text may end them are told first; the others may be told while the next step runs.
-void Engine::Books::launch_next_and_apply(std::span<const Assignment> plan,
-                                          const StepResult& result, const StepTimes& times) {
-  const std::int32_t unended = unfinished;
-  apply_results(plan, result, times, [&](std::size_t i) { return stop_in_text[i]; });
+/// Sequences with stop strings come first, since their text may end them; the others can be applied
+/// while the next step runs.
+void EngineState::launch_next_and_apply(std::span<const Assignment> plan, const StepResult& result,
+                                        const StepTimes& times) {
+  const std::int32_t unended = unfinished_;
+  apply_results(plan, result, times, [&](std::size_t i) { return stop_in_text_[i]; });
   std::exception_ptr failure;
-  if (unfinished == unended) failure = launch_next(plan);
-  apply_results(plan, result, times, [&](std::size_t i) { return !stop_in_text[i]; });
+  if (unfinished_ == unended) failure = launch_next(plan);
+  apply_results(plan, result, times, [&](std::size_t i) { return !stop_in_text_[i]; });
   if (failure != nullptr) std::rethrow_exception(failure);
 }
 
-/// Makes the step that may follow the one under way. False: it has to be planned.
-bool Engine::Books::prepare_next() {
-  const std::span<const Assignment> plan = under_way.plan;
-  if (!runner->runs_beside() || step.keep_logits || (waiter && waiter->is_awaited())) return false;
-  if (!newcomers.empty()) return false;  // one whose logits are known needs no step
-  // Orders would ride in it, and it may never come.
-  if (pool.has_orders() || !scheduler.foresees_next(plan) || pool.has_orders()) return false;
-  next_step.orders.clear();
-  next_step.keep_logits = false;
-  next_step.spans.resize(plan.size());
-  stop_in_text.resize(plan.size());
+/// Prepares the step that may follow the running one. False: it has to be planned.
+bool EngineState::prepare_next() {
+  const std::span<const Assignment> plan = running_step_.plan;
+  if (!runner_->runs_beside() || step_.keep_logits || (waiter_ && waiter_->is_awaited()))
+    return false;
+  if (!newcomers_.empty()) return false;  // one whose logits are known needs no step
+  // Orders would ride in a step that may never be launched.
+  if (pool_.has_orders() || !scheduler_.foresees_next(plan) || pool_.has_orders()) return false;
+  next_step_.orders.clear();
+  next_step_.keep_logits = false;
+  next_step_.spans.resize(plan.size());
+  stop_in_text_.resize(plan.size());
   for (std::size_t i = 0; i < plan.size(); ++i) {
-    plan[i].sequence->fill_next(next_step.spans[i]);
-    stop_in_text[i] = !plan[i].sequence->request().stop.empty();
+    plan[i].sequence->fill_next(next_step_.spans[i]);
+    stop_in_text_[i] = !plan[i].sequence->request().stop.empty();
   }
   try {
-    const Marked running(in_run);
-    runner->prepare(next_step);
+    const Marked running(in_run_);
+    runner_->prepare(next_step_);
   } catch (const std::exception&) {
-    return false;  // nothing was touched: the launch after this step meets what is wrong
+    return false;  // nothing has changed: the next launch fails with the same error
   }
   return true;
 }
 
-bool Engine::Books::goes_on(std::span<const Assignment> plan, const StepResult& result) const {
+bool EngineState::goes_on(std::span<const Assignment> plan, const StepResult& result) const {
   for (std::size_t i = 0; i < plan.size(); ++i) {
     if (!plan[i].sequence->goes_on_after(result.sampled[i])) return false;
   }
   return true;
 }
 
-/// The step before is not settled yet, so what goes wrong is returned.
-std::exception_ptr Engine::Books::launch_next(std::span<const Assignment> plan) {
-  std::swap(step, next_step);
-  pool.pass_step();
-  ++steps;
-  ++steps_ahead;
+/// Results of the previous step are not applied yet, so an error is returned, not thrown.
+std::exception_ptr EngineState::launch_next(std::span<const Assignment> plan) {
+  std::swap(step_, next_step_);
+  pool_.pass_step();
+  ++steps_;
+  ++steps_ahead_;
   try {
-    const Marked running(in_run);
-    runner->launch_prepared();
+    const Marked running(in_run_);
+    runner_->launch_prepared();
   } catch (...) {
     return std::current_exception();
   }
-  under_way = {.plan = plan, .begin = now()};
+  running_step_ = {.plan = plan, .begin = now_()};
   return nullptr;
 }
 
-/// Afterwards no step is under way, and memory is what the books say. Only a step that was begun
-/// early can be under way here: every sequence in it has drawn a token.
-void Engine::Books::drain(std::optional<RequestId> cancelled) {
-  if (under_way.plan.empty()) return;
+/// After this no step is running. Only a step that was launched ahead can be running here: every
+/// sequence in it has drawn a token.
+void EngineState::drain(std::optional<RequestId> cancelled) {
+  if (running_step_.plan.empty()) return;
   const StepResult result = wait();
-  const StepUnderWay done = std::exchange(under_way, {});
-  const StepTimes times = {.begin = done.begin, .end = now()};
+  const RunningStep done = std::exchange(running_step_, {});
+  const StepTimes times = {.begin = done.begin, .end = now_()};
   or_fail([&] {
     for (std::size_t i = 0; i < done.plan.size(); ++i) {
       const bool is_dropped = done.plan[i].sequence->age().request == cancelled;
@@ -626,32 +633,58 @@ void Engine::Books::drain(std::optional<RequestId> cancelled) {
   });
 }
 
-/// What the step under way drew is not wanted.
-void Engine::Books::abandon() noexcept {
-  if (under_way.plan.empty()) return;
+/// Drops what the running step draws.
+void EngineState::abandon() noexcept {
+  if (running_step_.plan.empty()) return;
   try {
-    runner->wait();
+    runner_->wait();
   } catch (...) {
-    // The step is over either way.
+    // The step has ended either way.
   }
-  under_way = {};
+  running_step_ = {};
 }
 
-void Engine::Books::carry_out_orders() {
-  require(!in_run, "engine: a runner does not give orders");
+void EngineState::carry_out_orders() {
+  require(!in_run_, "engine: a runner does not give orders");
   drain();
-  if (!pool.has_orders()) return;
-  step.spans.clear();
-  step.keep_logits = false;
-  begin();
+  if (!pool_.has_orders()) return;
+  step_.spans.clear();
+  step_.keep_logits = false;
+  start_step();
   wait();
 }
 
-void Engine::Books::learn_cost(Clock::duration elapsed) {
-  const std::optional<PrefillCost> cost = watch->ran(step, elapsed);
+void EngineState::learn_cost(Clock::duration elapsed) {
+  const std::optional<PrefillCost> cost = watch_->ran(step_, elapsed);
   if (!cost) return;
-  prefixes.set_cost(*cost);
-  if (tier != nullptr) tier->set_cost(*cost);
+  prefixes_.set_cost(*cost);
+  if (tier_ != nullptr) tier_->set_cost(*cost);
 }
+
+Engine::Engine(Runner& runner, const Tokenizer* tokenizer, const EngineOptions& options)
+    : state_(std::make_unique<EngineState>(runner, tokenizer, options)) {}
+Engine::~Engine() = default;
+
+std::int32_t Engine::length_max() const { return state_->length_max(); }
+RequestId Engine::submit(Request request, Sink& sink) {
+  return state_->submit(std::move(request), sink);
+}
+void Engine::cancel(RequestId request) { state_->cancel(request); }
+bool Engine::step() { return state_->step(); }
+void Engine::carry_out_orders() { state_->carry_out_orders(); }
+bool Engine::idle() const { return state_->idle(); }
+std::int32_t Engine::running() const { return state_->running(); }
+std::int32_t Engine::waiting() const { return state_->waiting(); }
+EngineUsage Engine::usage() const { return state_->usage(); }
+PrefixCache& Engine::prefixes() { return state_->prefixes(); }
+MemoryPool& Engine::pool() { return state_->pool(); }
+SnapshotCarrier Engine::carrier() { return state_->carrier(); }
+void Engine::add_tier(const std::string& name, std::unique_ptr<Storage> storage,
+                      const TierOptions& options) {
+  state_->add_tier(name, std::move(storage), options);
+}
+SnapshotTier* Engine::tier() { return state_->tier(); }
+void Engine::record(TraceRecorder* recorder) { state_->record(recorder); }
+void Engine::audit() const { state_->audit(); }
 
 }  // namespace hyb

@@ -13,6 +13,7 @@
 
 namespace hyb {
 
+class EngineState;
 class SnapshotCarrier;
 class SnapshotTier;
 class Storage;
@@ -121,8 +122,7 @@ class Engine {
   void audit() const;
 
  private:
-  struct Books;
-  std::unique_ptr<Books> books_;
+  std::unique_ptr<EngineState> state_;
 };
 
 }  // namespace hyb
