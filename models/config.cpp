@@ -18,7 +18,7 @@ constexpr std::size_t config_bytes_max = 16U << 20;
 constexpr std::size_t list_max = 1U << 16;
 
 /// The value as an error message shows it.
-std::string shown(const Json& value) {
+std::string quoted_json(const Json& value) {
   if (value.is_string()) return quote_name(value.get_ref<const std::string&>());
   if (value.is_object()) return "an object";
   const std::string text = to_text(value);
@@ -149,7 +149,7 @@ std::int32_t Config::i(const Keys& keys, IntRange range) const {
   const std::optional<std::int32_t> integer = as_integer(value, range);
   if (!integer) {
     fail(key, fmt::format("must be a whole number from {} to {}, is {}", range.low, range.high,
-                          shown(value)));
+                          quoted_json(value)));
   }
   return *integer;
 }
@@ -164,7 +164,7 @@ double Config::f(const Keys& keys) const {
   const std::optional<double> number = as_number(value);
   // Plans hold floats: what overflows them is as invalid as an infinity.
   if (!number || !std::isfinite(static_cast<float>(*number))) {
-    fail(key, "must be a finite number, is " + shown(value));
+    fail(key, "must be a finite number, is " + quoted_json(value));
   }
   return *number;
 }
@@ -175,14 +175,14 @@ bool Config::b(const Keys& keys, bool fallback) const {
   std::string_view key;
   const Json* value = find(keys, key);
   if (value == nullptr) return fallback;
-  if (!value->is_boolean()) fail(key, "must be true or false, is " + shown(*value));
+  if (!value->is_boolean()) fail(key, "must be true or false, is " + quoted_json(*value));
   return value->get<bool>();
 }
 
 std::string Config::s(const Keys& keys) const {
   std::string_view key;
   const Json& value = at(keys, key);
-  if (!value.is_string()) fail(key, "must be text, is " + shown(value));
+  if (!value.is_string()) fail(key, "must be text, is " + quoted_json(value));
   return value.get<std::string>();
 }
 
@@ -198,7 +198,7 @@ bool Config::is_text(const Keys& keys, std::string_view text) const {
 
 const Json& Config::list(const Keys& keys, std::string_view& found) const {
   const Json& value = at(keys, found);
-  if (!value.is_array()) fail(found, "must be a list, is " + shown(value));
+  if (!value.is_array()) fail(found, "must be a list, is " + quoted_json(value));
   if (value.size() > list_max) {
     fail(found, fmt::format("has {} entries, at most {} make sense", value.size(), list_max));
   }
@@ -209,7 +209,7 @@ std::vector<std::string> Config::strings(const Keys& keys) const {
   std::string_view key;
   std::vector<std::string> out;
   for (const Json& entry : list(keys, key)) {
-    if (!entry.is_string()) fail(key, "must hold text only, holds " + shown(entry));
+    if (!entry.is_string()) fail(key, "must hold text only, holds " + quoted_json(entry));
     out.push_back(entry.get<std::string>());
   }
   return out;
@@ -222,7 +222,7 @@ std::vector<std::int32_t> Config::integers(const Keys& keys, IntRange range) con
     const std::optional<std::int32_t> integer = as_integer(entry, range);
     if (!integer) {
       fail(key, fmt::format("must hold whole numbers from {} to {}, holds {}", range.low,
-                            range.high, shown(entry)));
+                            range.high, quoted_json(entry)));
     }
     out.push_back(*integer);
   }
@@ -235,7 +235,7 @@ std::vector<double> Config::numbers(const Keys& keys) const {
   for (const Json& entry : list(keys, key)) {
     std::optional<double> number = as_number(entry);
     if (!number && entry.is_string()) number = as_decimal(entry.get_ref<const std::string&>());
-    if (!number) fail(key, "must hold numbers only, holds " + shown(entry));
+    if (!number) fail(key, "must hold numbers only, holds " + quoted_json(entry));
     out.push_back(*number);
   }
   return out;
@@ -245,19 +245,19 @@ std::optional<Config> Config::object(const Keys& keys) const {
   std::string_view key;
   const Json* value = find(keys, key);
   if (value == nullptr) return std::nullopt;
-  if (!value->is_object()) fail(key, "must be an object, is " + shown(*value));
+  if (!value->is_object()) fail(key, "must be an object, is " + quoted_json(*value));
   return Config(*value, source_, prefix_ + std::string(key) + ".");
 }
 
 std::vector<std::pair<std::string, Config>> Config::objects(const Keys& keys) const {
   std::string_view key;
   const Json& value = at(keys, key);
-  if (!value.is_object()) fail(key, "must be an object, is " + shown(value));
+  if (!value.is_object()) fail(key, "must be an object, is " + quoted_json(value));
   std::vector<std::pair<std::string, Config>> out;
   for (const auto& [name, entry] : value.items()) {
     if (entry.is_null()) continue;
     const std::string place = fmt::format("{}.{}", key, quote_name(name));
-    if (!entry.is_object()) fail(place, "must be an object, is " + shown(entry));
+    if (!entry.is_object()) fail(place, "must be an object, is " + quoted_json(entry));
     out.emplace_back(name, Config(entry, source_, prefix_ + place + "."));
   }
   return out;

@@ -18,13 +18,13 @@ using kernels::Tensor;
 namespace {
 
 /// Between the projections: what goes through the convolution and the recurrence.
-struct Mixed {
+struct SsdActivations {
   Tensor x, dt, convolved, y;
 };
 
 /// One more token of every sequence.
 void step(const Ssd& part, const SsdWeights& weights, const PartMemory& memory,
-          const PartCall& call, const Mixed& mixed) {
+          const PartCall& call, const SsdActivations& mixed) {
   kernels::mamba_step(call.queue, {.x = mixed.x,
                                    .dt = mixed.dt,
                                    .conv_weight = weights.conv_weight,
@@ -45,7 +45,7 @@ void step(const Ssd& part, const SsdWeights& weights, const PartMemory& memory,
 }
 
 void mix(const Ssd& part, const SsdWeights& weights, const PartMemory& memory, const PartCall& call,
-         const Mixed& mixed) {
+         const SsdActivations& mixed) {
   if (call.tables.single_tokens) return step(part, weights, memory, call, mixed);
   const StepTables& tables = call.tables;
   kernels::causal_conv(call.queue, {.x = mixed.x,
