@@ -12,12 +12,12 @@ namespace hyb::models {
 namespace {
 
 constexpr std::array waste_levels = {0.03, 0.02, 0.01, 0.005, 0.0025};
-/// For pools that hold only few of the superblocks that keep to the levels above: the memory that
-/// cannot change its owner would be the larger loss.
+/// For pools with only a few of the superblocks that meet the levels above: memory that cannot
+/// change its owner would be the larger loss.
 constexpr std::array waste_levels_of_few = {0.06, 0.12, 0.25};
 constexpr std::size_t superblocks_few = 16;
 constexpr std::size_t superblock_bytes_max = std::size_t{2} << 30;
-/// A search over more sizes takes long and finds little: larger ones are tried in larger steps.
+/// A search over more sizes takes long and gains little: larger ones are tried in larger steps.
 constexpr std::size_t handles_max = 8192;
 constexpr std::int32_t units_max = std::int32_t{1} << 30;
 
@@ -53,11 +53,11 @@ void group_layers(const Geometry& geometry, bool flat, ModelMemoryLayout& memory
   }
 }
 
-/// Views to cut a superblock for, and what their units really need.
+/// Views to cut a superblock for, and what their units need.
 struct Requests {
   std::vector<ViewRequest> views;
   std::vector<std::size_t> unit_bytes;  ///< 0: no units
-  std::int32_t slots_min = 2;           ///< 1 or 2: what fits at the least
+  std::int32_t slots_min = 2;           ///< 1 or 2 must fit
 };
 
 Requests requests_of(const Geometry& geometry, const ModelMemoryLayout& memory) {
@@ -81,8 +81,8 @@ Requests requests_of(const Geometry& geometry, const ModelMemoryLayout& memory) 
   return requests;
 }
 
-/// The same with slots and snapshots of whole handles, one behind the other, where that costs
-/// little: then nothing has to come out even.
+/// The same with slots and snapshots of whole handles, one after the other, where that costs
+/// little: then no size has to be a multiple of another.
 Requests rounded(const Requests& requests, std::size_t handle_bytes) {
   Requests result = requests;
   for (std::size_t v = 0; v < result.views.size(); ++v) {
@@ -98,7 +98,7 @@ Requests rounded(const Requests& requests, std::size_t handle_bytes) {
   return result;
 }
 
-/// The largest part of a superblock that one of the views cannot use.
+/// The largest share of a superblock that one of the views cannot use.
 double waste_of(const Requests& requests, const SuperblockPlan& plan) {
   double most = 0.0;
   for (std::size_t v = 0; v < requests.views.size(); ++v) {
@@ -117,7 +117,7 @@ std::size_t superblocks_needed(const Requests& requests, const SuperblockPlan& p
   return groups + (slots == 0 ? 0 : slots < requests.slots_min ? 2 : 1);
 }
 
-/// A superblock and the bytes of the pool that are expected to lie idle with it.
+/// A superblock and the bytes of the pool that are expected to be idle with it.
 struct Choice {
   SuperblockPlan plan;
   double idle_bytes;
@@ -132,8 +132,8 @@ double views_used(const Requests& requests) {
          static_cast<double>(std::count(requests.unit_bytes.begin(), requests.unit_bytes.end(), 0));
 }
 
-/// Empty: no superblock of these handles up to bytes_max keeps to the level, or the pool holds too
-/// few of them.
+/// Empty: no superblock of these handles up to bytes_max meets the level, or too few of them fit
+/// the pool.
 std::optional<Choice> try_level(const Requests& requests, std::size_t handle, double waste_max,
                                 std::size_t bytes_max, std::size_t pool_bytes) {
   if (bytes_max < *std::max_element(requests.unit_bytes.begin(), requests.unit_bytes.end())) {
@@ -142,7 +142,7 @@ std::optional<Choice> try_level(const Requests& requests, std::size_t handle, do
   try {
     SuperblockPlan plan = plan_superblocks(requests.views, handle, bytes_max, waste_max);
     const double waste = waste_of(requests, plan);
-    if (waste > waste_max) return std::nullopt;  // what whole handles cost comes on top
+    if (waste > waste_max) return std::nullopt;  // plus what whole handles cost
     const std::size_t superblock = plan.superblock_bytes();
     if (superblocks_needed(requests, plan) * superblock > pool_bytes) return std::nullopt;
     const double open = views_used(requests) * static_cast<double>(superblock) / 2;
@@ -160,7 +160,7 @@ std::optional<Choice> best_of_levels(const Requests& requests, const MemoryLayou
     for (const double level : levels) {
       std::size_t bytes_max =
           std::min({options.pool_bytes, superblock_bytes_max, handles_max * handle});
-      if (best) {  // a larger superblock would lose by its size alone
+      if (best) {  // a larger superblock loses by its size alone
         bytes_max = std::min(bytes_max,
                              static_cast<std::size_t>(2 * best->idle_bytes / views_used(requests)));
       }
@@ -186,7 +186,7 @@ std::optional<Choice> best_superblock(const Requests& requests,
   return better(small, best) ? small : best;
 }
 
-/// As many superblocks in one: all proportions stay.
+/// Several superblocks joined as one: all proportions stay.
 void enlarge(SuperblockPlan& plan, std::int32_t times) {
   plan.handles *= times;
   for (ViewPlan& view : plan.views) {
@@ -213,15 +213,15 @@ void limit_mappings(const MemoryLayoutOptions& options, SuperblockPlan& plan) {
                           options.pool_bytes));
 }
 
-/// Slots for the sequences, as far as half of the superblocks go or what their pages leave over;
-/// the rest pages.
+/// Slots for the sequences, up to half of the superblocks or what their pages leave; the rest is
+/// pages.
 std::vector<std::int32_t> split(const MemoryLayout& layout, const FlatPools& wanted) {
   std::vector<std::int32_t> fixed(static_cast<std::size_t>(layout.views()), 0);
   const std::int32_t per_slots = layout.slots.per_superblock;
   std::int32_t slots = 0;
   if (per_slots != 0) {
-    const std::int32_t asked = (wanted.sequences + per_slots) / per_slots;  // and one to hand over
-    slots = layout.groups.empty() ? layout.superblocks : asked;
+    const std::int32_t needed = (wanted.sequences + per_slots) / per_slots;  // one slot to spare
+    slots = layout.groups.empty() ? layout.superblocks : needed;
   }
   if (!layout.groups.empty()) {
     const PageGroup& group = layout.groups.front();
@@ -322,7 +322,7 @@ ModelMemoryLayout memory_layout_of(const Geometry& geometry, const MemoryLayoutO
 
 namespace {
 
-/// Small pools are cut finely, large ones into few handles.
+/// Small pools have small handles, large ones few handles.
 std::size_t handle_bytes_for(std::size_t pool_bytes) {
   constexpr std::size_t large = std::size_t{1} << 30;
   return pool_bytes < large ? 4096 : 65536;

@@ -86,7 +86,7 @@ Store::Rows Store::rows(ViewId view, std::size_t plane, std::size_t stride,
   require(used <= plane_bytes, "store: the units of a superblock fit into it");
   require(used == plane_bytes ||
               (!layout.fixed_superblocks.empty() && layout.fixed_superblocks[place(view)] <= 1),
-          "store: units lie evenly over superblocks");
+          "store: units are spread evenly over superblocks");
   const auto before = static_cast<std::size_t>(first_superblock(layout, view));
   return {.first = map_->plane(view, plane) + before * (plane_bytes - used),
           .stride = stride,

@@ -14,22 +14,22 @@
 
 namespace hyb::models {
 
-/// The physical memory of a store. On a card this takes a while for many gigabytes, and may be done
-/// on a thread of its own while weights are read.
+/// The physical memory of a store. On a card this takes a while for many gigabytes, and may run on
+/// a separate thread while weights are read.
 std::unique_ptr<kernels::SuperblockMap> map_superblocks(
     kernels::Device device, const StoreLayout& memory,
     const kernels::SuperblockMapOptions& options);
 
-/// The bytes behind core's pages, slots and packed snapshots. Each attention layer has an arena,
-/// where a page id means the same page in each layer of its group; slots lie one behind the other,
-/// each with all recurrent layers of one sequence. What lies at an address has a meaning only while
-/// its superblock belongs to that view.
+/// The bytes of core's pages, slots and packed snapshots. Each attention layer has an arena, where
+/// a page id means the same page in each layer of its group; slots follow each other, each with all
+/// recurrent layers of one sequence. Bytes are valid only while their superblock belongs to the
+/// view.
 class Store {
  public:
-  /// The layout is cut for the geometry; its fixed superblocks make the mode `flat`, whatever
-  /// `options` says. The queue outlives the store. `superblocks` are what map_superblocks made of
-  /// the same arguments, or null: then they are made here. Throws Error(memory) when the machine
-  /// has not so much.
+  /// The layout is cut for the geometry; with fixed superblocks the mode is `flat`, whatever
+  /// `options` says. The queue outlives the store. `superblocks` are the result of map_superblocks
+  /// for the same arguments, or null: then they are made here. Throws Error(memory) when there is
+  /// not enough memory.
   Store(kernels::Queue& queue, const Geometry& geometry, const StoreLayout& memory,
         const kernels::SuperblockMapOptions& options = {},
         std::unique_ptr<kernels::SuperblockMap> superblocks = nullptr);
@@ -43,8 +43,8 @@ class Store {
   kernels::Tensor windows(std::size_t recurrent) const { return windows_[recurrent]; }
   kernels::Tensor states(std::size_t recurrent) const { return states_[recurrent]; }
 
-  /// Copies, packs and changes owners, in the order given. Throws Error(memory) when the system
-  /// refuses a new owner; orders behind it are then not carried out.
+  /// Copies, packs and changes owners, in the order given. Throws Error(memory) when the system has
+  /// no memory for a new owner; the orders after it are then not carried out.
   void carry_out(std::span<const Order> orders);
 
   /// As Runner::back.
@@ -52,21 +52,21 @@ class Store {
     return map_->back(superblock, may_create);
   }
 
-  /// The bytes of a unit: of a page layer by layer. What a slot's stride adds to it reads as zeros.
+  /// The bytes of a unit, those of a page layer by layer. The padding of a slot reads as zeros.
   void read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) const;
   void write(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) const;
 
-  /// The pools' budget, and what of it is backed by memory now (in mode remap, and after idle
-  /// superblocks were given back, it is less).
+  /// The pools' budget, and how much of it is backed by memory now (less in mode remap, and after
+  /// idle superblocks were released).
   std::size_t bytes() const { return memory_.layout.store_bytes(); }
   std::size_t bytes_backed() const { return map_->bytes_backed(); }
 
  private:
-  /// Units of one size behind each other; a page has one part per layer.
+  /// Units of one size, one after the other; a page has one part per layer.
   struct Rows {
     std::byte* first;  ///< where unit 0 is, or would be
     std::size_t stride;
-    std::size_t bytes;  ///< that are of worth
+    std::size_t bytes;  ///< without padding
     std::byte* operator[](std::int32_t unit) const {
       return first + static_cast<std::size_t>(unit) * stride;
     }
