@@ -1,0 +1,83 @@
+# Tests: one doctest binary per room, and checks written in Python. `ninja tests` builds what ctest
+# runs. Included by CMakeLists.txt; scripts/cuda.cmake has set HYB_CUDA_KIND.
+#
+# ctest has one entry per TEST_SUITE, `ctest -N` lists them: scripts/ctest_entries.py asks each
+# binary for its suites after linking and writes their entries, labels and time limits.
+#   ctest --test-dir build -j2 -L unit            by label: unit, simulation, surface, slow, cuda
+#   ctest --test-dir build -R core/text/jinja     by name
+enable_testing()
+add_custom_target(tests DEPENDS hyb)
+
+# Makes a doctest binary and its ctest entries: test_binary(name libraries sources...).
+function(test_binary name libraries)
+  add_executable(${name} EXCLUDE_FROM_ALL ${ARGN})
+  target_link_libraries(${name} PRIVATE ${libraries})
+  target_compile_definitions(${name} PRIVATE HYB_TESTS_DIR="${PROJECT_SOURCE_DIR}/tests")
+  set(entries ${CMAKE_BINARY_DIR}/entries_${name}.cmake)
+  if(NOT EXISTS ${entries})
+    file(WRITE ${entries} "add_test(${name}_is_not_built ${name}_is_not_built)\n")
+  endif()
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${entries})
+  set(sanitized "")
+  if(HYB_SANITIZE)
+    set(sanitized --sanitized)
+  endif()
+  add_custom_command(TARGET ${name} POST_BUILD BYPRODUCTS ${entries} VERBATIM
+    COMMAND python3 ${PROJECT_SOURCE_DIR}/scripts/ctest_entries.py $<TARGET_FILE:${name}>
+            --write ${entries} --card ${HYB_CUDA_KIND} ${sanitized})
+  add_dependencies(tests ${name})
+endfunction()
+
+foreach(room core kernels models app)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS tests/${room}/*_test.cpp)
+  if(room STREQUAL "core")
+    file(GLOB_RECURSE simulations CONFIGURE_DEPENDS tests/sim/*.cpp)
+    list(APPEND sources ${simulations})
+  endif()
+  test_binary(hyb_tests_${room} hyb_${room} tests/support/main.cpp ${sources})
+  target_compile_definitions(hyb_tests_${room} PRIVATE HYB_BINARY="$<TARGET_FILE:hyb>")
+endforeach()
+
+# hyb_tests_cuda runs the ops and whole models on the card, or on the emulator.
+if(NOT HYB_CUDA_KIND STREQUAL "OFF")
+  file(GLOB cuda_tests CONFIGURE_DEPENDS tests/cuda/*_test.cpp)
+  file(GLOB cuda_test_kernels CONFIGURE_DEPENDS tests/cuda/*.cu)
+  set(cuda_main tests/cuda/card_main.cpp)
+  if(HYB_CUDA_KIND STREQUAL "EMULATED")
+    set_source_files_properties(${cuda_test_kernels} PROPERTIES
+      LANGUAGE CXX COMPILE_OPTIONS "-Wno-unknown-pragmas;-fno-strict-aliasing")
+    file(GLOB emulator_tests CONFIGURE_DEPENDS tests/cuda_emulator/*_test.cpp)
+    set(cuda_main tests/support/main.cpp)
+  endif()
+  test_binary(hyb_tests_cuda hyb_app
+    ${cuda_main} ${cuda_tests} ${cuda_test_kernels} ${emulator_tests})
+  target_compile_options(hyb_tests_cuda PRIVATE ${for_gcc}-fno-strict-aliasing> ${nvcc_options})
+endif()
+
+add_test(NAME tidy COMMAND python3 ${PROJECT_SOURCE_DIR}/scripts/tidy.py)
+add_test(NAME entries COMMAND python3 ${PROJECT_SOURCE_DIR}/scripts/ctest_entries.py
+  --check ${CMAKE_BINARY_DIR})
+set_tests_properties(tidy entries PROPERTIES LABELS unit TIMEOUT 60)
+if(NOT HYB_SANITIZE)
+  add_test(NAME binary COMMAND python3 ${PROJECT_SOURCE_DIR}/tests/app/check_binary.py $<TARGET_FILE:hyb>)
+  set_tests_properties(binary PROPERTIES LABELS surface TIMEOUT 60)
+endif()
+
+# Costs: test cases that print figures, built by name.
+file(GLOB perf_sources CONFIGURE_DEPENDS tests/perf/*_perf.cpp)
+add_executable(hyb_perf EXCLUDE_FROM_ALL tests/support/main.cpp ${perf_sources})
+target_link_libraries(hyb_perf PRIVATE hyb_models)
+
+# Tools for measurements and for scripts/, built by name.
+file(GLOB tools CONFIGURE_DEPENDS tests/tools/*.cpp)
+if(HYB_CUDA_KIND STREQUAL "OFF")
+  list(FILTER tools EXCLUDE REGEX "/card_[a-z]+\\.cpp$")
+endif()
+foreach(source IN LISTS tools)
+  get_filename_component(tool ${source} NAME_WE)
+  add_executable(${tool} EXCLUDE_FROM_ALL ${source})
+  target_link_libraries(${tool} PRIVATE hyb_models)
+endforeach()
+
+add_executable(hyb_tokenize_lines EXCLUDE_FROM_ALL tests/tools/tokenize_lines.cpp)
+target_link_libraries(hyb_tokenize_lines PRIVATE hyb_core)
