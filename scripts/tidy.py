@@ -2,16 +2,20 @@
 """Checks the house rules that a machine can check; see README.md of each room for the rules.
 
     scripts/tidy.py            # exit status 1 and one line per finding
+    scripts/tidy.py --english  # the banned words only, with their counts
 
 An exception is a line `rule path  # reason` in scripts/tidy_exceptions.txt; one that is no longer
 needed is a finding too.
 """
 
 import ast
+import collections
+import io
 import pathlib
 import re
 import subprocess
 import sys
+import tokenize
 
 TOP = pathlib.Path(__file__).resolve().parent.parent
 ROOMS = ["core", "kernels", "models", "app"]  # each may include itself and what stands before it
@@ -26,6 +30,28 @@ BANNED = [  # (rule, pattern, where it is allowed, what to do instead)
     ("getenv", r"\bgetenv\b", r"^(app/environment\.cpp$|tests/)", "app/environment.h"),
     ("todo", r"\b(TODO|FIXME|XXX)\b", None, "an issue"),
     ("stdout", r"\bstd::c(out|err)\b", r"^(app/|tests/)", "return values; app talks"),
+]
+# Words of comments, strings and README texts: (pattern, what to write instead). Each is good English
+# elsewhere, and was used here in a sense that readers stumble over.
+ENGLISH = [
+    (r"anew", "again"),
+    (r"asked", "requested, given, needed"),
+    (r"behind(?! (the|its|an|one) (interface|proxy|flag))", "after, following"),
+    (r"beside the host", "asynchronously"),
+    (r"books?", "state, accounts"),
+    (r"deals?|dealt|dealing", "split, distribute, handle"),
+    (r"desks?", "the name of the class"),
+    (r"g[ai]ves? way|giving way|given way", "frees, releases, yields"),
+    (r"hears?|heard|hearing", "is notified, reads"),
+    (r"lands?|landed|landing", "arrive, complete, drain"),
+    (r"mend(s|ed|ing)?", "fix, repair"),
+    (r"nobody|somebody", "no one, none, an owner"),
+    (r"as new|so many", "n, the number of"),
+    (r"stands?(?! for)|stood|standing(?! for)", "is, comes, holds"),
+    (r"tell(s|ing)?(?! apart)|told", "report, emit, pass, distinguish"),
+    (r"the begin", "the start"),
+    (r"(?<!guess )who(ever|m)?", "which, that, the caller"),
+    (r"wish(es|ed|ing)?", "option, request"),
 ]
 ROOM_BANNED = {  # includes that a room may not have
     "core": r'<cuda|"kernels/|<CLI/',
@@ -181,6 +207,50 @@ def check_folders(sources):
         yield "cycle", members[0], 1, "includes go in a circle: " + ", ".join(members)
 
 
+CPP_PROSE = re.compile(r'//[^\n]*|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"', re.S)
+
+
+def prose(name):
+    """(line, text) of what a file says in English: comments, strings with spaces; all of a README."""
+    text = (TOP / name).read_text()
+    if name.endswith(".md"):
+        yield from enumerate(text.split("\n"), 1)
+    elif name.endswith(".py"):
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            is_docstring = token.type == tokenize.STRING and token.string.startswith('"""')
+            if token.type == tokenize.COMMENT or is_docstring:
+                yield from enumerate(token.string.split("\n"), token.start[0])
+    else:
+        for found in CPP_PROSE.finditer(text):
+            piece = found.group()
+            if piece.startswith("//") or (piece.startswith('"') and " " in piece):
+                yield text.count("\n", 0, found.start()) + 1, piece
+
+
+def check_english(name):
+    for number, text in prose(name):
+        for pattern, instead in ENGLISH:
+            for found in re.finditer(rf"\b(?:{pattern})\b", text, re.I):
+                yield "english", name, number, f"\"{found.group()}\" (rather: {instead})"
+
+
+def english_findings():
+    for name in tracked(".cpp", ".h", ".cu", ".cuh", ".md", ".py"):
+        if name != "scripts/tidy.py":
+            yield from check_english(name)
+
+
+def print_english():
+    """Every finding, then how many of each word."""
+    words = collections.Counter()
+    for rule, name, number, text in english_findings():
+        print(f"{name}:{number}: {rule}: {text}")
+        words[re.match(r'"(.*?)"', text).group(1).lower()] += 1
+    for word, count in words.most_common():
+        print(f"{count:6} {word}")
+    return 1 if words else 0
+
+
 def findings():
     sources = tracked(".cpp", ".h", ".cu", ".cuh")
     for name in sources:
@@ -205,6 +275,8 @@ def exceptions():
 
 
 def main():
+    if sys.argv[1:] == ["--english"]:
+        return print_english()
     allowed, count = exceptions(), 0
     for rule, name, number, text in findings():
         if (rule, name) in allowed:
