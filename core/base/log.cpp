@@ -1,7 +1,9 @@
 #include "core/base/log.h"
 
-// fmt and spdlog are packaged as shared libraries only. hyb uses their headers, and this file holds
-// the one instantiation of fmt that the other files link against.
+#include <algorithm>
+
+// fmt and spdlog are packaged as shared libraries only. hyb uses them header-only, and this file
+// holds the one instantiation of fmt that the other files link against.
 #include <fmt/format-inl.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
@@ -42,10 +44,16 @@ spdlog::logger& logger() {
 
 }  // namespace
 
+std::optional<Level> level_from_name(std::string_view name) {
+  const auto* const found = std::find(level_names.begin(), level_names.end(), name);
+  if (found == level_names.end()) return std::nullopt;
+  return static_cast<Level>(found - level_names.begin());
+}
+
 void set_level(Level level) {
-  constexpr spdlog::level::level_enum levels[] = {spdlog::level::debug, spdlog::level::info,
-                                                  spdlog::level::warn, spdlog::level::err};
-  logger().set_level(levels[static_cast<int>(level)]);
+  constexpr std::array levels = {spdlog::level::trace, spdlog::level::debug, spdlog::level::info,
+                                 spdlog::level::warn,  spdlog::level::err,   spdlog::level::off};
+  logger().set_level(levels[static_cast<std::size_t>(level)]);
 }
 
 void set_colour(bool colour) {

@@ -1,15 +1,25 @@
 #pragma once
 
+#include <array>
+#include <cstdint>
+#include <optional>
 #include <string_view>
 
 namespace hyb::log {
 
-enum class Level { debug, info, warning, error };
+enum class Level : std::uint8_t { trace, debug, info, warn, error, off };
 
-/// What is below the level is dropped; `info` at start-up. All text goes to stderr.
+/// The names of the levels, in their order.
+inline constexpr std::array<std::string_view, 6> level_names = {"trace", "debug", "info",
+                                                                "warn",  "error", "off"};
+
+/// Empty for a name that is not in level_names.
+std::optional<Level> level_from_name(std::string_view name);
+
+/// Drops messages below `level`, Level::info by default. All messages go to stderr.
 void set_level(Level level);
 
-/// Whether the level is coloured; without a call, only where stderr is a terminal.
+/// Colours the level; by default only if stderr is a terminal.
 void set_colour(bool colour);
 
 void debug(std::string_view text);

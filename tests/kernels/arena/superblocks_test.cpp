@@ -50,7 +50,7 @@ TEST_SUITE("kernels/arena/host_superblocks") {
 
   TEST_CASE("a small ulimit -f does not stop anybody") {
     const SuperblockShape shape = granite_shape().shape;
-    log::set_level(log::Level::warning);
+    log::set_level(log::Level::warn);
     const FileLimit limit(10000);
     HostArena arena(4096);
     arena.release(arena.create());
@@ -69,7 +69,7 @@ TEST_SUITE("kernels/arena/host_superblocks") {
   TEST_CASE("a system that allows few mappings does not stop anybody") {
     const SuperblockShape shape = granite_shape(40000).shape;
     for (const MapMode mode : {MapMode::flip, MapMode::remap, MapMode::flat}) {
-      log::set_level(log::Level::warning);
+      log::set_level(log::Level::warn);
       const auto map = make_host_superblocks(shape, {.mode = mode});
       log::set_level(log::Level::info);
       for (const std::int32_t b : {39999, 7, 20000}) {
