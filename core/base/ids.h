@@ -16,18 +16,19 @@ enum class SlotId : std::int32_t {};
 
 /// Index of a packed (int8) snapshot of recurrent state.
 enum class PackedId : std::int32_t {};
-/// Index of a superblock: the piece of physical memory that changes owners.
+/// Index of a superblock, the unit of physical memory that changes owners.
 enum class SuperblockId : std::int32_t {};
-/// A way of seeing superblocks: a page group by its number, then slots, then packed snapshots.
+/// How the owner of a superblock divides it: the page groups by their numbers, then slots, then
+/// packed snapshots.
 enum class ViewId : std::int32_t {};
 
-/// In a page table: this page fell out of reach and was given back.
+/// In a page table: this page left the attention window and was freed.
 inline constexpr PageId no_page{-1};
-/// A superblock that nobody owns.
+/// A superblock without an owner.
 inline constexpr ViewId no_view{-1};
 /// A checkpoint that is not packed.
 inline constexpr PackedId no_packed{-1};
-/// The read slot of a sequence that has no history yet: its state is all zeros.
+/// The read slot of a sequence without history: its state is all zeros.
 inline constexpr SlotId no_slot{-1};
 
 template <typename Id>
@@ -38,7 +39,7 @@ constexpr std::int32_t index(Id id) {
   return static_cast<std::int32_t>(id);
 }
 
-/// How many tokens both begin with.
+/// Length of the common prefix of two token sequences.
 inline std::int32_t common_tokens(std::span<const TokenId> one, std::span<const TokenId> other) {
   const auto ends = std::mismatch(one.begin(), one.end(), other.begin(), other.end());
   return static_cast<std::int32_t>(ends.first - one.begin());

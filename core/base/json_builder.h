@@ -12,8 +12,8 @@
 
 namespace hyb {
 
-/// Builds the tree of parse_json() from nlohmann's SAX events while counting depth and watching for
-/// repeated keys. A reader of one format may derive from it to take large tables out of the tree.
+/// Builds the tree of parse_json() from nlohmann's SAX events and checks depth and duplicate keys.
+/// A reader of one format may derive from it to keep large tables out of the tree.
 class JsonBuilder : public nlohmann::json_sax<Json> {
  public:
   JsonBuilder(std::string_view source, int depth_max) : source_(source), depth_max_(depth_max) {}
@@ -66,7 +66,7 @@ class JsonBuilder : public nlohmann::json_sax<Json> {
       parent.push_back(std::move(value));
       return &parent.back();
     }
-    // The key is new (checked above), so the linear search of ordered_json's operator[] is spared.
+    // The key is new (checked above): no need for the linear search of ordered_json's operator[].
     auto& members = parent.get_ref<Json::object_t&>();
     members.Container::emplace_back(std::move(key_), std::move(value));
     return &members.back().second;

@@ -20,7 +20,8 @@
 namespace hyb {
 namespace {
 
-/// `transfer(done)` moves some bytes behind the first `done` of `bytes`, as write() and read() do.
+/// `transfer(done)` transfers some of the bytes that follow the first `done`, as write() and read()
+/// do.
 template <typename Transfer>
 ReadResult repeat(std::size_t bytes, Transfer transfer) {
   std::size_t done = 0;
@@ -145,8 +146,8 @@ namespace {
 
 constexpr std::size_t buffer_bytes = std::size_t{1} << 20;
 
-/// Whether the name still leads to the open file: whoever held the lock before may have renamed it.
-bool leads_to(const std::filesystem::path& path, int descriptor) {
+/// Whether the path still names the open file: the previous holder of the lock may have renamed it.
+bool still_names(const std::filesystem::path& path, int descriptor) {
   struct stat there {};
   struct stat open {};
   return ::lstat(path.c_str(), &there) == 0 && ::fstat(descriptor, &open) == 0 &&
@@ -156,15 +157,15 @@ bool leads_to(const std::filesystem::path& path, int descriptor) {
 }  // namespace
 
 AtomicFile::AtomicFile(std::filesystem::path path, FileAccess access)
-    : path_(std::move(path)), beside_(path_) {
-  beside_ += ".new";
+    : path_(std::move(path)), temporary_path_(path_) {
+  temporary_path_ += ".new";
   const bool is_private = access == FileAccess::owner;
   const mode_t mode = is_private ? 0600 : 0666;
   constexpr int attempts_max = 8;
   for (int attempt = 0; attempt < attempts_max; ++attempt) {
-    // O_NONBLOCK: a FIFO of that name is refused, not waited for.
-    descriptor_ = Descriptor(
-        ::open(beside_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, mode));
+    // O_NONBLOCK: opening a FIFO must not wait for its reader.
+    descriptor_ = Descriptor(::open(
+        temporary_path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, mode));
     if (!descriptor_.is_open()) fail("can't be written", errno);
     const int descriptor = descriptor_.number();
     int code = 0;
@@ -173,23 +174,23 @@ AtomicFile::AtomicFile(std::filesystem::path path, FileAccess access)
       code = EINVAL;
     } else if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
       code = errno == EWOULDBLOCK ? EBUSY : errno;
-    } else if (leads_to(beside_, descriptor)) {
-      const bool has_rights = !is_private || ::fchmod(descriptor, mode) == 0;
-      if (has_rights && ::ftruncate(descriptor, 0) == 0) return;
+    } else if (still_names(temporary_path_, descriptor)) {
+      const bool has_mode = !is_private || ::fchmod(descriptor, mode) == 0;
+      if (has_mode && ::ftruncate(descriptor, 0) == 0) return;
       code = errno;
     }
     if (code != 0) fail("can't be written", code);
   }
-  fail("is being written by others", EBUSY);
+  fail("is being written by another process", EBUSY);
 }
 
 AtomicFile::~AtomicFile() {
-  if (descriptor_.is_open()) ::unlink(beside_.c_str());
+  if (descriptor_.is_open()) ::unlink(temporary_path_.c_str());
 }
 
-void AtomicFile::fail(const char* doing, int code) const {
+void AtomicFile::fail(const char* what, int code) const {
   throw Error(ErrorKind::runtime,
-              path_.string() + ": " + doing + ": " + std::generic_category().message(code));
+              path_.string() + ": " + what + ": " + std::generic_category().message(code));
 }
 
 void AtomicFile::put(std::uint64_t offset, std::span<const std::byte> bytes) {
@@ -214,16 +215,16 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
 }
 
 void AtomicFile::rewrite_front(std::span<const std::byte> bytes) {
-  require(bytes.size() <= size(), "atomic file: only what was written can be replaced");
+  require(bytes.size() <= size(), "atomic file: only written bytes can be overwritten");
   flush();
   put(0, bytes);
 }
 
 void AtomicFile::commit() {
-  require(descriptor_.is_open(), "atomic file: committed once");
+  require(descriptor_.is_open(), "atomic file: commit() is called once");
   flush();
-  if (::fsync(descriptor_.number()) != 0) fail("did not get to the disk", errno);
-  if (::rename(beside_.c_str(), path_.c_str()) != 0) fail("can't be put in its place", errno);
+  if (::fsync(descriptor_.number()) != 0) fail("can't be synced", errno);
+  if (::rename(temporary_path_.c_str(), path_.c_str()) != 0) fail("can't be renamed", errno);
   descriptor_ = Descriptor();
   const int code = sync_folder(path_.parent_path());
   if (code != 0) fail("its folder can't be synced", code);

@@ -39,30 +39,31 @@ class Descriptor {
   int number_ = -1;
 };
 
-/// Whole transfers: signals and pieces are seen to here. Each answers with an errno, 0 for success,
-/// so that its caller can say in its own words what could not be done.
+// Complete transfers: these functions retry after signals and partial transfers. They return an
+// errno value, 0 for success, so that the caller words the error.
 
-/// Writes all of `bytes` from `offset` on. A file that takes no more without saying why: ENOSPC.
-/// After a failure the first of them may have been written.
+/// Writes all of `bytes` at `offset`. A write of 0 bytes counts as ENOSPC. After a failure some of
+/// the bytes may have been written.
 int write_at(int descriptor, std::uint64_t offset, std::span<const std::byte> bytes);
 
-/// Writes all of `text` where the descriptor stands, or at the end of a file opened for appending.
+/// Writes all of `text` at the descriptor's current offset, or at the end of a file opened with
+/// O_APPEND.
 int write_all(int descriptor, std::string_view text);
 
 struct ReadResult {
-  std::size_t bytes;  ///< so many of the first bytes were read
-  int code;           ///< why no more; 0: the file ends there, or all were read
+  std::size_t bytes;  ///< number of bytes read
+  int code;           ///< errno of a failed read; 0: end of file, or everything was read
 };
 
-/// Fills `into` from `offset` on, as far as the file goes.
+/// Fills `into` from `offset` on, up to the end of the file.
 ReadResult read_at(int descriptor, std::uint64_t offset, std::span<std::byte> into);
 
-/// Makes durable which names a folder holds: of files created or renamed in it. "" is the current
-/// folder. Where the file system cannot sync a folder there is nothing to be done: 0.
+/// fsync of a folder: makes the names of files created or renamed in it durable. "" is the current
+/// folder. Returns 0 where the file system cannot sync folders.
 int sync_folder(const std::filesystem::path& folder);
 
-/// An open regular file, for reading. Symbolic links are followed; a folder, FIFO, socket or device
-/// is refused without waiting for it. Every failure is Error(model) that begins with the path.
+/// A regular file, open for reading. Symbolic links are followed; a folder, FIFO, socket or device
+/// is refused without blocking. Every failure is Error(model) that begins with the path.
 class File {
  public:
   explicit File(std::filesystem::path path);
@@ -70,13 +71,13 @@ class File {
   const std::filesystem::path& path() const { return path_; }
   int descriptor() const { return descriptor_.number(); }
 
-  /// Size in bytes when it was opened.
+  /// Size in bytes at the time of opening.
   std::uint64_t size() const { return size_; }
 
-  /// Throws when size or time of change are no longer what they were when it was opened.
+  /// Throws when size or modification time changed since the file was opened.
   void check_unchanged() const;
 
-  /// Fills all of `into` from `offset` on; a file that ends before is an error.
+  /// Fills all of `into` from `offset` on; reaching the end of the file is an error.
   void read(std::uint64_t offset, std::span<std::byte> into) const;
 
  private:
@@ -86,29 +87,28 @@ class File {
   std::int64_t changed_ns_ = 0;
 };
 
-/// Whether a folder has an entry of that name. Also true for a link that leads nowhere, and where
-/// looking is not allowed: opening it says what is wrong.
+/// Whether a folder has an entry of that name. Also true for a dangling link, and where permissions
+/// forbid the look-up: opening the file then reports what is wrong.
 bool is_listed(const std::filesystem::path& path);
 
 /// The bytes of a file that may not be larger than `bytes_max`.
 /// Throws Error(model) that names the file: missing, not a regular file, too large, unreadable.
 std::string read_whole_file(const std::filesystem::path& path, std::size_t bytes_max);
 
-/// Who may open a file that is written anew.
+/// Permissions of a newly written file.
 enum class FileAccess : std::uint8_t {
-  owner,  ///< its owner alone
-  umask,  ///< all whom the process's umask does not exclude
+  owner,  ///< 0600
+  umask,  ///< 0666 minus the process's umask
 };
 
-/// A file that appears whole or not at all: written beside its place under the name PATH.new,
-/// synced, then renamed over it. What a killed process left under that name is overwritten by the
-/// next one. Every failure is Error(runtime) that begins with the path; what stood at the path
-/// before is then untouched.
+/// A file that appears complete or not at all: written as PATH.new, synced, then renamed to PATH. A
+/// PATH.new left by a killed process is overwritten by the next one. Every failure is
+/// Error(runtime) that begins with the path and leaves the previous file untouched.
 class AtomicFile {
  public:
-  /// Fails also when another process is writing the same file.
+  /// Also fails when another process is writing the same file.
   explicit AtomicFile(std::filesystem::path path, FileAccess access = FileAccess::owner);
-  /// Without commit() nothing is left behind.
+  /// Without commit(), removes PATH.new.
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
@@ -117,35 +117,34 @@ class AtomicFile {
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
 
-  /// Replaces the first bytes of what was written.
+  /// Overwrites the first bytes that were written.
   void rewrite_front(std::span<const std::byte> bytes);
 
   std::uint64_t size() const { return written_ + buffer_.size(); }
 
-  /// All is on the disk and the file has its name. Call it once, as the last.
+  /// Syncs the file and gives it its name. Call it once, last.
   void commit();
 
  private:
   void flush();
   void put(std::uint64_t offset, std::span<const std::byte> bytes);
-  [[noreturn]] void fail(const char* doing, int code) const;
+  [[noreturn]] void fail(const char* what, int code) const;
 
-  std::filesystem::path path_, beside_;
+  std::filesystem::path path_, temporary_path_;
   Descriptor descriptor_;
   std::uint64_t written_ = 0;
   std::vector<std::byte> buffer_;
 };
 
-/// The same for a text that is at hand.
+/// Writes a whole text that way.
 void write_atomically(const std::filesystem::path& path, std::string_view text,
                       FileAccess access = FileAccess::owner);
 
-/// XXH3, 64 bits: finds damage, protects from no adversary. With different seeds the same bytes
-/// have different sums.
+/// XXH3 of 64 bits: detects damage, not tampering. Different seeds give different sums.
 std::uint64_t checksum(std::span<const std::byte> bytes, std::uint64_t seed = 0);
 
-/// A name from a file, fit for an error message: in double quotes, control characters (also the
-/// eight-bit ones that terminals obey) as \xNN, cut after 200 bytes with "..." outside the quotes.
+/// A name from a file, made safe for a message: in double quotes, control characters (also the C1
+/// ones that terminals obey) as \xNN, cut after 200 bytes with "..." after the closing quote.
 std::string quote_name(std::string_view name);
 
 }  // namespace hyb

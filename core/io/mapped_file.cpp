@@ -20,13 +20,6 @@
 
 namespace hyb {
 
-/// Registers [begin, begin + size) as the mapping of the file `path`: a SIGBUS inside it is then
-/// answered with one line on stderr that names the file, and exit status 3. Returns the place to
-/// hand to unwatch_mapping. Thread-safe. Throws Error(runtime) when 1024 files are mapped already.
-int watch_mapping(const void* begin, std::size_t size, std::string_view path);
-
-void unwatch_mapping(int watch);
-
 namespace {
 
 enum class Use : int { free, filling, live };
@@ -38,8 +31,8 @@ struct Watch {
   std::array<char, 1024> path;
 };
 
-// The one mutable global: a signal handler can be given nothing else. Lock-free, because the
-// handler may interrupt any code; never allocated, because it may not allocate.
+// A global, because a signal handler takes no context. Lock-free, because the handler may interrupt
+// any code; of fixed size, because it may not allocate.
 std::array<Watch, 1024> watches;
 static_assert(std::atomic<Use>::is_always_lock_free);
 static_assert(std::atomic<std::uintptr_t>::is_always_lock_free);
@@ -47,7 +40,7 @@ static_assert(std::atomic<std::uintptr_t>::is_always_lock_free);
 struct sigaction previous;  // written once, before the handler can run
 
 void write_error(const char* text) {
-  // Nothing can be done about a stderr that takes no text.
+  // A failing stderr has no remedy here.
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text, std::strlen(text));
 }
 
@@ -64,7 +57,7 @@ void on_sigbus(int, siginfo_t* info, void*) {
         "again\n");
     ::_exit(static_cast<int>(ErrorKind::model));
   }
-  // Not ours: the fault happens again under whatever handled it before.
+  // Not ours: the fault is raised again under the previous handler.
   ::sigaction(SIGBUS, &previous, nullptr);
   if (!is_fault) ::raise(SIGBUS);
 }
@@ -87,8 +80,9 @@ void set_path(Watch& watch, std::string_view path) {
   watch.path[length] = '\0';
 }
 
-}  // namespace
-
+/// Registers [begin, begin + size) as the mapping of the file `path` with the SIGBUS handler.
+/// Returns the index for unwatch_mapping. Thread-safe. Throws Error(runtime) when 1024 files are
+/// mapped already.
 int watch_mapping(const void* begin, std::size_t size, std::string_view path) {
   static const bool installed = install_handler();
   require(installed, "watch_mapping: a SIGBUS handler can be installed");
@@ -110,6 +104,8 @@ int watch_mapping(const void* begin, std::size_t size, std::string_view path) {
 void unwatch_mapping(int watch) {
   watches[static_cast<std::size_t>(watch)].use.store(Use::free, std::memory_order_release);
 }
+
+}  // namespace
 
 MappedFile::MappedFile(const File& file) : path_(file.path()) {
   file.check_unchanged();
@@ -158,7 +154,7 @@ void MappedFile::drop(std::size_t offset, std::size_t length) const {
   if (length == 0) return;
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   const std::size_t begin = offset / page * page;
-  // A refusal costs memory, not correctness.
+  // A failure costs memory, not correctness.
   ::madvise(data_ + begin, offset + length - begin, MADV_DONTNEED);
 }
 

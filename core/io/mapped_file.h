@@ -9,15 +9,14 @@
 
 namespace hyb {
 
-/// A whole regular file mapped read-only into memory; nothing is read before it is touched.
+/// A regular file mapped read-only into memory as a whole; pages are read on first access.
 ///
-/// A file that shrinks while it is mapped makes the kernel send SIGBUS to whoever touches the lost
-/// pages. The first mapping installs a handler that recognises this, writes one line naming the
-/// file to stderr and ends the process with exit status 3. Any other SIGBUS keeps its default
-/// effect.
+/// When a mapped file shrinks, the kernel sends SIGBUS on access to the lost pages. The first
+/// mapping installs a handler that recognises this, writes one line with the file's name to stderr
+/// and ends the process with exit status 3. Any other SIGBUS keeps its default effect.
 class MappedFile {
  public:
-  /// Throws Error(model): see File; also when the file changed since it was opened or can't be
+  /// Throws Error(model) as File does; also when the file changed since it was opened or can't be
   /// mapped. An empty file is legal and has no bytes.
   explicit MappedFile(const File& file);
   explicit MappedFile(const std::filesystem::path& path) : MappedFile(File(path)) {}
@@ -27,12 +26,11 @@ class MappedFile {
 
   const std::filesystem::path& path() const { return path_; }
 
-  /// Valid until the destructor; the same addresses after a move.
+  /// Valid until the destructor; a move keeps the addresses.
   std::span<const std::byte> bytes() const { return {data_, size_}; }
 
-  /// Gives the physical pages that hold [offset, offset + length) back to the system. The bytes
-  /// stay readable: a later touch, also of neighbours on the same page, reads them from the file
-  /// again.
+  /// Releases the physical pages that hold [offset, offset + length). The bytes stay readable: a
+  /// later access, also to neighbours on the same page, reads them from the file again.
   void drop(std::size_t offset, std::size_t length) const;
 
  private:
@@ -41,7 +39,7 @@ class MappedFile {
   std::filesystem::path path_;
   std::byte* data_ = nullptr;
   std::size_t size_ = 0;
-  int watch_ = -1;  // place among the ranges that the SIGBUS handler knows
+  int watch_ = -1;  // index among the ranges that the SIGBUS handler knows
 };
 
 }  // namespace hyb

@@ -80,7 +80,7 @@ std::string listed(const std::vector<std::string>& names) {
   return names.empty() ? "nothing" : fmt::format("{}", fmt::join(names, ", "));
 }
 
-/// What refs/<revision> says: the commit, without the line end that some tools write.
+/// The commit in refs/<revision>, without the line end that some tools write.
 std::string read_reference(std::string_view model, const fs::path& path) {
   std::string commit = read_whole_file(path, 4096);
   commit.erase(commit.find_last_not_of(" \t\r\n") + 1);
@@ -124,8 +124,7 @@ fs::path snapshot_of(std::string_view model, const fs::path& repository,
                          listed(entries(repository / "refs")), listed(commits)));
 }
 
-/// A snapshot is links into the cache's own blobs; one that leads elsewhere was made by someone
-/// else.
+/// A snapshot consists of links into the cache's own blobs; huggingface_hub makes no other links.
 void report_outside_links(const fs::path& snapshot, const fs::path& hub) {
   std::error_code ignored;
   const fs::path root = fs::weakly_canonical(hub, ignored);

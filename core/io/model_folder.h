@@ -7,7 +7,7 @@
 
 namespace hyb {
 
-/// What the environment says about the Hugging Face cache. The app fills it in: core reads no
+/// The environment variables that locate the Hugging Face cache. The app fills it in: core reads no
 /// environment. Unset and empty mean the same.
 struct HubEnvironment {
   std::optional<std::string> hf_hub_cache{};    ///< HF_HUB_CACHE
@@ -21,10 +21,10 @@ struct HubEnvironment {
 std::filesystem::path hub_folder(const HubEnvironment& environment);
 
 /// The folder of a model, which holds a readable config.json: `model` is a folder, or
-/// `org/name[@revision]` (also `name[@revision]`) found in the Hugging Face cache, without network.
-/// The revision is a branch or tag (default main), a commit, or the first 7 or more digits of one.
-/// Throws Error(model) that lists what was looked for: no such folder, no such model or revision in
-/// the cache, two commits with those digits, a link whose target was never downloaded.
+/// `org/name[@revision]` (also `name[@revision]`) in the Hugging Face cache; no network access.
+/// The revision is a branch or tag (default main), a commit, or its first 7 or more digits.
+/// Throws Error(model) that lists where it looked: no such folder, no such model or revision in the
+/// cache, an ambiguous commit prefix, a link whose target was never downloaded.
 std::filesystem::path find_model_folder(std::string_view model, const HubEnvironment& environment);
 
 }  // namespace hyb

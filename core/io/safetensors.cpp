@@ -19,9 +19,9 @@ namespace {
 
 constexpr std::size_t rank_max = 64;
 
-/// Receives the tokens of the header and knows where in
-/// {name: {"dtype": text, "shape": [n, ...], "data_offsets": [n, n]}, "__metadata__": {text: text}}
-/// it is. A tree would cost ten times the time and the memory.
+/// SAX handler for
+/// {name: {"dtype": text, "shape": [n, ...], "data_offsets": [n, n]}, "__metadata__": {text:
+/// text}}. A tree would take ten times the time and the memory.
 class HeaderReader {
  public:
   HeaderReader(const std::filesystem::path& path, TensorHeader& header)
@@ -214,14 +214,14 @@ class HeaderReader {
   bool has_offsets_ = false;
 };
 
-/// Sorts by place in the file and demands that the tensors fill the data without gap or overlap.
+/// Sorts by offset and requires that the tensors cover the data without gap or overlap.
 void check_coverage(TensorHeader& header, std::uint64_t data_bytes,
                     const std::filesystem::path& path) {
-  const auto by_place = [](const TensorInfo& a, const TensorInfo& b) {
+  const auto by_offset = [](const TensorInfo& a, const TensorInfo& b) {
     return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
   };
-  if (!std::is_sorted(header.tensors.begin(), header.tensors.end(), by_place)) {
-    std::sort(header.tensors.begin(), header.tensors.end(), by_place);
+  if (!std::is_sorted(header.tensors.begin(), header.tensors.end(), by_offset)) {
+    std::sort(header.tensors.begin(), header.tensors.end(), by_offset);
   }
   std::uint64_t expected = 0;
   for (const TensorInfo& tensor : header.tensors) {
@@ -234,12 +234,12 @@ void check_coverage(TensorHeader& header, std::uint64_t data_bytes,
     expected = tensor.end;
   }
   if (expected == data_bytes) return;
-  const std::string who =
+  const std::string subject =
       header.tensors.empty() ? "header" : "tensor " + quote_name(header.tensors.back().name);
   throw Error(
       ErrorKind::model,
       fmt::format("{}: {}: the last tensor ends at data byte {}, the file at {}; {}", path.string(),
-                  who, expected, data_bytes,
+                  subject, expected, data_bytes,
                   expected > data_bytes ? "the file is truncated" : "the file has trailing bytes"));
 }
 
@@ -252,7 +252,7 @@ TensorHeader parse_tensor_header(std::string_view text, std::uint64_t data_bytes
   if (!text.starts_with('{')) {
     throw Error(ErrorKind::model, path.string() + ": header: must begin with '{'");
   }
-  // JSON has no bare NUL, and the parser would take one for the end of the text.
+  // The parser would take a NUL byte for the end of the text.
   const std::size_t nul = text.find('\0');
   if (nul != std::string_view::npos) reader.fail_as_json(nul);
   nlohmann::json::sax_parse(text.begin(), text.end(), &reader);

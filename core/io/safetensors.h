@@ -21,7 +21,7 @@ struct TensorInfo {
   std::string name;
   DType dtype;
   std::vector<std::int64_t> shape;  ///< empty: a scalar
-  std::uint64_t begin;              ///< first byte, counted from the end of the header
+  std::uint64_t begin;              ///< first byte, relative to the end of the header
   std::uint64_t end;                ///< one past the last byte
 
   std::uint64_t size_bytes() const { return end - begin; }
@@ -38,12 +38,12 @@ struct TensorView {
 
 /// A safetensors file: 8 bytes header length (little-endian), a JSON header, the data.
 ///
-/// The header is read, not mapped, and checked in full before anything is made for a tensor: length
-/// (at most 100,000,000 bytes and inside the file), starts with '{', UTF-8, no duplicate names, no
-/// deep nesting, known dtype, at most 64 dims, shape x dtype = size without overflow, data sections
-/// that follow each other without gap or overlap, the last one ending where the file ends,
-/// __metadata__ from string to string. Zero-size tensors and scalars are legal.
-/// Every violation is Error(model) that names file, tensor, rule and value.
+/// The header is read, not mapped, and checked completely before anything is allocated for a
+/// tensor: length (at most 100,000,000 bytes and inside the file), starts with '{', UTF-8, no
+/// duplicate names, no deep nesting, known dtype, at most 64 dims, shape x dtype = size without
+/// overflow, data without gap or overlap that ends where the file ends, __metadata__ from string to
+/// string. Zero-size tensors and scalars are legal. Every violation is Error(model) that names
+/// file, tensor, rule and value.
 class SafetensorsFile {
  public:
   /// Reads and checks the header; no data is touched.
@@ -51,13 +51,12 @@ class SafetensorsFile {
 
   const std::filesystem::path& path() const { return file_.path(); }
 
-  /// In the order of their data.
+  /// Ordered by data offset.
   std::span<const TensorInfo> tensors() const { return tensors_; }
 
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
-  /// Maps the data, once; size and time of change must still be what they were when the header was
-  /// read.
+  /// Maps the data, once; throws when the file changed since the header was read.
   void map();
 
   /// `tensor` is one of tensors(); map() was called before.
@@ -68,7 +67,7 @@ class SafetensorsFile {
 
   const TensorInfo* find(std::string_view name) const;
 
-  /// Gives back the physical pages of a tensor (MappedFile::drop).
+  /// Releases the physical pages of a tensor (MappedFile::drop).
   void drop(const TensorInfo& tensor) const;
 
  private:
@@ -80,15 +79,15 @@ class SafetensorsFile {
   std::optional<MappedFile> mapping_;
 };
 
-/// What the JSON header of a safetensors file says.
+/// The JSON header of a safetensors file.
 struct TensorHeader {
-  std::vector<TensorInfo> tensors;  ///< in the order of their data
+  std::vector<TensorInfo> tensors;  ///< ordered by data offset
   std::map<std::string, std::string> metadata;
 };
 
 /// Parses a header and checks every rule of the format except unique names (the caller sorts by
-/// name anyway). `data_bytes` is the size of the file without length and header.
-/// Throws Error(model) "path: tensor: rule: value".
+/// name anyway). `data_bytes` is the size of the file minus length field and header. Throws
+/// Error(model) "path: tensor: rule: value".
 TensorHeader parse_tensor_header(std::string_view text, std::uint64_t data_bytes,
                                  const std::filesystem::path& path);
 

@@ -12,7 +12,7 @@
 namespace hyb {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "numbers are copied as they lie");
+static_assert(std::endian::native == std::endian::little, "numbers are copied byte by byte");
 
 struct Front {
   std::array<char, 8> magic;
@@ -37,7 +37,7 @@ std::span<const std::byte> bytes_of(const T& value) {
   return std::as_bytes(std::span(&value, 1));
 }
 
-/// Of all but the checksum, which comes last.
+/// Of everything but the checksum, which is the last field.
 template <typename T>
 std::uint64_t sum_of(const T& value) {
   return checksum(bytes_of(value).first(sizeof(T) - sizeof(value.sum)));
@@ -77,7 +77,7 @@ SectionReader::SectionReader(const std::filesystem::path& path, const SectionFor
   if (file_.size() < sizeof(Front)) fail("is too short for a file of this kind");
   Front front{};
   file_.read(0, std::as_writable_bytes(std::span(&front, 1)));
-  if (front.magic != format.magic) fail("is no file of this kind: it begins with other bytes");
+  if (front.magic != format.magic) fail("is no file of this kind: its magic number is another");
   if (front.version != format.version) {
     fail(fmt::format("has format version {}, this hyb reads {}", front.version, format.version));
   }
@@ -100,7 +100,7 @@ void SectionReader::fail(std::string_view what) const {
 
 std::optional<SectionHead> SectionReader::next() {
   if (sections_left_ == 0) {
-    if (position_ != file_.size()) fail("is damaged: bytes behind the last section");
+    if (position_ != file_.size()) fail("is damaged: bytes after the last section");
     return std::nullopt;
   }
   if (file_.size() - position_ < sizeof(Head)) fail("is damaged: a section is missing");

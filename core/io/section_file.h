@@ -26,11 +26,11 @@ struct SectionFormat {
 
 struct SectionHead {
   std::uint32_t kind = 0;
-  std::uint32_t number = 0;  ///< tells sections of one kind apart
+  std::uint32_t number = 0;  ///< distinguishes sections of one kind
   std::uint64_t length = 0;  ///< bytes of the payload
 };
 
-/// Writes such a file: it appears with commit() or not at all. Failures are Error(runtime).
+/// Writes such a file, which appears with commit() or not at all. Failures are Error(runtime).
 class SectionWriter {
  public:
   SectionWriter(const std::filesystem::path& path, const SectionFormat& format);
@@ -44,28 +44,29 @@ class SectionWriter {
   std::uint64_t sections_ = 0;
 };
 
-/// Reads such a file, which may be hostile: nothing that it says is believed before it was checked
-/// against the size of the file. Every violation is Error(model) that begins with the path.
+/// Reads such a file, which may be hostile: every length is checked against the size of the file
+/// before it is used. Every violation is Error(model) that begins with the path.
 class SectionReader {
  public:
-  /// Who needs the first sections only can do with a file that was cut, or added to, behind them.
+  /// `any` accepts a file that was truncated or extended after the sections that the caller reads.
   enum class Size : std::uint8_t { as_written, any };
 
-  /// Checks the front: magic, version, checksum; as written also the size, and that it has room for
-  /// the sections.
+  /// Checks the front: magic, version, checksum; with `as_written` also the file size, and that it
+  /// has room for the sections.
   SectionReader(const std::filesystem::path& path, const SectionFormat& format,
                 Size size = Size::as_written);
 
-  /// The next section, whether or not the one before was read. Nothing: that was the last one.
+  /// The next section, whether or not the previous one was read; empty after the last one.
   std::optional<SectionHead> next();
 
-  /// The payload of the section that next() named, checked; `into` has its length. Call it once.
+  /// Reads and checks the payload of the section that next() returned; `into` has its length. Call
+  /// it once.
   void read(std::span<std::byte> into);
 
-  /// So many will next() still name.
+  /// Sections that next() has not returned yet.
   std::uint64_t sections_left() const { return sections_left_; }
 
-  /// Ends with Error(model): a rule of the format above was broken.
+  /// Throws Error(model): the file violates the format of its payloads.
   [[noreturn]] void fail(std::string_view what) const;
 
  private:

@@ -19,7 +19,7 @@
 namespace hyb {
 namespace {
 
-/// Some file systems know no files without a name; then the name is taken away at once.
+/// Where the file system has no unnamed files, creates a named one and unlinks it at once.
 Descriptor open_unnamed(const std::filesystem::path& folder) {
   Descriptor unnamed(::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
   if (unnamed.is_open() || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL)) {
@@ -35,12 +35,12 @@ Descriptor open_unnamed(const std::filesystem::path& folder) {
 
 FileStorage::FileStorage(const std::filesystem::path& folder)
     : folder_(folder), descriptor_(open_unnamed(folder)) {
-  if (!descriptor_.is_open()) fail("no file can be made in it", errno);
+  if (!descriptor_.is_open()) fail("no file can be created in it", errno);
 }
 
-void FileStorage::fail(const char* doing, int code) const {
+void FileStorage::fail(const char* what, int code) const {
   throw Error(ErrorKind::runtime,
-              folder_.string() + ": " + doing + ": " + std::generic_category().message(code));
+              folder_.string() + ": " + what + ": " + std::generic_category().message(code));
 }
 
 void FileStorage::write(std::uint64_t offset, std::span<const std::byte> bytes) {
@@ -64,8 +64,8 @@ MemoryStorage::MemoryStorage(std::size_t bytes) : size_(bytes) {
   void* const data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (data == MAP_FAILED) {
-    throw Error(ErrorKind::memory,
-                "host tier: the machine does not give " + std::to_string(bytes) + " bytes");
+    throw Error(ErrorKind::memory, "host tier: " + std::to_string(bytes) +
+                                       " bytes of address space can't be reserved");
   }
   data_ = static_cast<std::byte*>(data);
 }
@@ -73,12 +73,14 @@ MemoryStorage::MemoryStorage(std::size_t bytes) : size_(bytes) {
 MemoryStorage::~MemoryStorage() { ::munmap(data_, size_); }
 
 void MemoryStorage::write(std::uint64_t offset, std::span<const std::byte> bytes) {
-  require(offset <= size_ && bytes.size() <= size_ - offset, "memory storage: inside its size");
+  require(offset <= size_ && bytes.size() <= size_ - offset,
+          "memory storage: range inside its size");
   std::memcpy(data_ + offset, bytes.data(), bytes.size());
 }
 
 void MemoryStorage::read(std::uint64_t offset, std::span<std::byte> bytes) const {
-  require(offset <= size_ && bytes.size() <= size_ - offset, "memory storage: inside its size");
+  require(offset <= size_ && bytes.size() <= size_ - offset,
+          "memory storage: range inside its size");
   std::memcpy(bytes.data(), data_ + offset, bytes.size());
 }
 
@@ -102,7 +104,7 @@ std::optional<std::vector<Extent>> Extents::take(std::uint32_t sectors) {
   if (sectors > free_) return std::nullopt;
   std::vector<Extent> taken;
   while (sectors > 0) {
-    // The smallest that holds all, else the largest: as few pieces as possible.
+    // Best fit, else the largest: as few extents as possible.
     auto found = by_size_.lower_bound({sectors, 0});
     if (found == by_size_.end()) found = std::prev(found);
     const Extent whole{.first = found->second, .count = found->first};
@@ -121,10 +123,11 @@ void Extents::give_back(std::span<const Extent> extents) {
   for (Extent extent : extents) {
     const auto after = by_place_.lower_bound(extent.first);
     require(after == by_place_.end() || after->first >= extent.first + extent.count,
-            "extents: given back once");
+            "extents: no sector is given back twice");
     if (after != by_place_.begin()) {
       const Extent before{.first = std::prev(after)->first, .count = std::prev(after)->second};
-      require(before.first + before.count <= extent.first, "extents: given back once");
+      require(before.first + before.count <= extent.first,
+              "extents: no sector is given back twice");
       if (before.first + before.count == extent.first) {
         remove(before);
         extent = {.first = before.first, .count = before.count + extent.count};
@@ -132,9 +135,9 @@ void Extents::give_back(std::span<const Extent> extents) {
     }
     const auto next = by_place_.find(extent.first + extent.count);
     if (next != by_place_.end()) {
-      const Extent behind{.first = next->first, .count = next->second};
-      remove(behind);
-      extent.count += behind.count;
+      const Extent following{.first = next->first, .count = next->second};
+      remove(following);
+      extent.count += following.count;
     }
     add(extent);
   }

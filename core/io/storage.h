@@ -14,21 +14,20 @@
 
 namespace hyb {
 
-/// A range of bytes outside the pools: a disk, or memory of the host. What was never written is
-/// never read.
+/// A range of bytes outside the pools: on disk, or in host memory. Only written bytes are read.
 class Storage {
  public:
   virtual ~Storage() = default;
-  /// Both throw Error(runtime) when it can't be done.
+  /// Both throw Error(runtime) on failure.
   virtual void write(std::uint64_t offset, std::span<const std::byte> bytes) = 0;
   virtual void read(std::uint64_t offset, std::span<std::byte> bytes) const = 0;
 };
 
-/// A file without a name in a folder, readable by nobody else: it is gone with the process, however
-/// that ends. It is as long as what was written.
+/// An unnamed file in a folder, private to this process and gone with it however it ends. Its
+/// length is that of the bytes written.
 class FileStorage final : public Storage {
  public:
-  /// Throws Error(runtime) when the folder has no room for a file.
+  /// Throws Error(runtime) when no file can be created in the folder.
   explicit FileStorage(const std::filesystem::path& folder);
 
   void write(std::uint64_t offset, std::span<const std::byte> bytes) override;
@@ -37,16 +36,16 @@ class FileStorage final : public Storage {
   std::uint64_t size() const;  ///< of the file, in bytes
 
  private:
-  [[noreturn]] void fail(const char* doing, int code) const;
+  [[noreturn]] void fail(const char* what, int code) const;
 
   std::filesystem::path folder_;
   Descriptor descriptor_;
 };
 
-/// Memory of the host. Pages of it that were never written take none.
+/// Host memory. Pages that were never written take no physical memory.
 class MemoryStorage final : public Storage {
  public:
-  /// Throws Error(memory) when there are not so many addresses.
+  /// Throws Error(memory) when the address range cannot be reserved.
   explicit MemoryStorage(std::size_t bytes);
   ~MemoryStorage() override;
   MemoryStorage(const MemoryStorage&) = delete;
@@ -67,13 +66,13 @@ struct Extent {
 
 inline constexpr std::size_t sector_bytes = 4096;
 
-/// Which sectors of a storage are free. What is asked for is given in as few pieces as there are:
-/// whatever is free can be had, in pieces if need be. O(log n) per piece.
+/// Allocates sectors of a storage, in as few extents as possible: as long as enough sectors are
+/// free, an allocation succeeds, split if necessary. O(log n) per extent.
 class Extents {
  public:
   explicit Extents(std::uint32_t sectors);
 
-  /// Empty, and nothing taken: there are not so many.
+  /// Empty, with nothing taken, when fewer sectors are free.
   std::optional<std::vector<Extent>> take(std::uint32_t sectors);
   void give_back(std::span<const Extent> extents);
 

@@ -17,8 +17,8 @@ namespace {
 constexpr std::size_t index_bytes_max = 100'000'000;
 constexpr int index_depth_max = 16;
 
-/// Takes weight_map out of the index and skips whatever stands beside it: an index can list a
-/// hundred thousand tensors, and a tree of them is slow.
+/// SAX handler that extracts weight_map and skips all other members: an index can list a hundred
+/// thousand tensors, and a tree of them is slow.
 class IndexReader {
  public:
   explicit IndexReader(const std::filesystem::path& path) : path_(path) {}
@@ -64,7 +64,7 @@ class IndexReader {
 
   ShardIndex finish() {
     if (!has_map_ || map_.empty()) fail("weight_map is missing or empty");
-    // Files in the order of their names, whatever the order of the tensors.
+    // Files sorted by name, independent of the order of the tensors.
     ShardIndex index;
     std::vector<std::uint32_t> order(numbers_.size());
     for (const auto& [name, number] : numbers_) {
@@ -120,7 +120,7 @@ class IndexReader {
 ShardIndex read_shard_index(const std::filesystem::path& path) {
   const std::string text = read_whole_file(path, index_bytes_max);
   IndexReader reader(path);
-  // JSON has no bare NUL, and the parser would take one for the end of the text.
+  // The parser would take a NUL byte for the end of the text.
   if (text.find('\0') != std::string::npos) reader.fail("not valid JSON: it holds a NUL byte");
   nlohmann::json::sax_parse(text.begin(), text.end(), &reader);
   return reader.finish();
@@ -138,8 +138,8 @@ constexpr std::string_view index_name = "model.safetensors.index.json";
                           folder.string(), single_name, index_name));
 }
 
-/// Counts what is odd and keeps the first of it for the message.
-struct Oddity {
+/// Counts deviations and keeps the first one for the message.
+struct Deviations {
   std::size_t count = 0;
   std::string first;
 
@@ -196,7 +196,7 @@ void TensorFiles::open_one(const std::filesystem::path& path) {
 
 void TensorFiles::check_against(const ShardIndex& index,
                                 const std::filesystem::path& index_path) const {
-  Oddity missing, moved;
+  Deviations missing, moved;
   for (const auto& [name, file] : index.file) {
     const auto found = places_.find(name);
     if (found == places_.end()) {
@@ -207,22 +207,22 @@ void TensorFiles::check_against(const ShardIndex& index,
                             index.files[file]));
     }
   }
-  const std::string who = index_path.string();
+  const std::string source = index_path.string();
   if (missing.count > 0) {
     throw Error(ErrorKind::model,
                 fmt::format("{}: {} listed tensors are in none of the listed files, such as {}",
-                            who, missing.count, missing.first));
+                            source, missing.count, missing.first));
   }
   if (moved.count > 0) {
     log::warning(fmt::format("{}: {} tensors are in another file than it says ({}); they are used",
-                             who, moved.count, moved.first));
+                             source, moved.count, moved.first));
   }
-  Oddity unlisted;
+  Deviations unlisted;
   for (const auto& [name, place] : places_) {
     if (!index.file.contains(std::string(name))) unlisted.add(quote_name(name));
   }
   if (unlisted.count > 0) {
-    log::warning(fmt::format("{}: {} tensors of the files are not listed, such as {}", who,
+    log::warning(fmt::format("{}: {} tensors of the files are not listed, such as {}", source,
                              unlisted.count, unlisted.first));
   }
 }
@@ -235,7 +235,7 @@ const TensorInfo* TensorFiles::find(std::string_view name) const {
 
 const TensorFiles::Place& TensorFiles::place(std::string_view name) const {
   const auto found = places_.find(name);
-  require(found != places_.end(), "TensorFiles: the tensor is there (find() says so)");
+  require(found != places_.end(), "TensorFiles: the tensor exists");
   return found->second;
 }
 

@@ -32,26 +32,26 @@ void TransferQueue::work() {
   }
 }
 
-/// Others may take the lock while the storage is at work.
+/// The lock is released while the storage works.
 bool TransferQueue::run_next(Lock& lock) {
   if (queue_.empty()) return false;
   Transfer& transfer = *queue_.front();
   queue_.pop_front();
   transfer.is_running = true;
   lock.unlock();
-  std::string why;
+  std::string failure;
   try {
-    carry_out(transfer);
+    execute(transfer);
   } catch (const Error& error) {
-    why = error.what();
+    failure = error.what();
   }
   lock.lock();
-  if (!why.empty()) fail(why);
+  if (!failure.empty()) fail(failure);
   end(transfer);
   return true;
 }
 
-void TransferQueue::carry_out(Transfer& transfer) const {
+void TransferQueue::execute(Transfer& transfer) const {
   std::span<std::byte> bytes(transfer.buffer.get(), transfer.bytes);
   for (const Extent& extent : transfer.extents) {
     const auto piece = bytes.first(std::min(bytes.size(), extent.count * sector_bytes));
@@ -67,10 +67,10 @@ void TransferQueue::carry_out(Transfer& transfer) const {
   transfer.outcome = checksum({transfer.buffer.get(), transfer.bytes}) == transfer.sum;
 }
 
-/// The transfer is gone afterwards unless somebody waits for its bytes.
+/// Erases the transfer unless it is a read that the caller has not released.
 void TransferQueue::end(Transfer& transfer) {
   ++ended_;
-  --under_way_;
+  --pending_;
   transfer.is_running = false;
   if (!failure_.empty()) transfer.outcome = false;
   if (transfer.is_write || transfer.is_released) erase(transfer);
@@ -95,7 +95,7 @@ TransferQueue::Buffer TransferQueue::take_buffer(std::size_t bytes) {
     bytes_idle_ -= bytes;
     return buffer;
   }
-  // Those kept for use again are within the limits, too.
+  // Idle buffers count towards the limits, too.
   while (!idle_.empty() && bytes_written_ + bytes_read_ + bytes_idle_ + bytes > 2 * bytes_max_) {
     bytes_idle_ -= idle_.begin()->first;
     idle_.erase(idle_.begin());
@@ -113,7 +113,7 @@ TransferQueue::Transfer& TransferQueue::add(bool is_write, std::span<const Exten
   transfer->buffer = std::move(buffer);
   transfer->bytes = bytes;
   Transfer& added = *transfers_.emplace(id, std::move(transfer)).first->second;
-  ++under_way_;
+  ++pending_;
   if (failure_.empty()) {
     queue_.push_back(&added);
     has_work_.notify_one();
@@ -176,7 +176,8 @@ std::optional<bool> TransferQueue::outcome(TransferId read) const {
 std::span<const std::byte> TransferQueue::bytes(TransferId read) const {
   const Lock lock(mutex_);
   const Transfer& transfer = *transfers_.at(read);
-  require(!transfer.is_running && transfer.outcome == true, "transfer queue: the bytes have come");
+  require(!transfer.is_running && transfer.outcome == true,
+          "transfer queue: the read has succeeded");
   return {transfer.buffer.get(), transfer.bytes};
 }
 
@@ -190,14 +191,14 @@ void TransferQueue::release(TransferId read) {
   const auto queued = std::find(queue_.begin(), queue_.end(), &transfer);
   if (queued != queue_.end()) {
     queue_.erase(queued);
-    --under_way_;
+    --pending_;
     ++ended_;
   }
   erase(transfer);
 }
 
 void TransferQueue::wait(Lock& lock) {
-  if (under_way_ == 0) return;
+  if (pending_ == 0) return;
   if (worker_ == TransferWorker::caller) {
     run_next(lock);
     return;
@@ -219,11 +220,11 @@ void TransferQueue::wait_for(TransferId read) {
 
 void TransferQueue::drain() {
   Lock lock(mutex_);
-  while (under_way_ > 0) wait(lock);
+  while (pending_ > 0) wait(lock);
 }
 
 std::size_t TransferQueue::run(std::size_t transfers) {
-  require(worker_ == TransferWorker::caller, "transfer queue: its thread carries transfers out");
+  require(worker_ == TransferWorker::caller, "transfer queue: run() is for TransferWorker::caller");
   Lock lock(mutex_);
   std::size_t done = 0;
   while (done < transfers && run_next(lock)) ++done;
@@ -232,7 +233,7 @@ std::size_t TransferQueue::run(std::size_t transfers) {
 
 bool TransferQueue::is_busy() const {
   const Lock lock(mutex_);
-  return under_way_ > 0;
+  return pending_ > 0;
 }
 
 std::string TransferQueue::failure() const {

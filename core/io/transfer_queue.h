@@ -20,65 +20,66 @@ namespace hyb {
 
 enum class TransferId : std::int64_t {};
 
-/// Who carries transfers out.
+/// Which thread runs the transfers.
 enum class TransferWorker : std::uint8_t {
-  thread,  ///< a thread of the queue's own
-  caller,  ///< whoever calls run() or waits
+  thread,  ///< a thread owned by the queue
+  caller,  ///< the one that calls run() or waits
 };
 
-/// Carries bytes to a storage and back while its owner does something else. Transfers are carried
-/// out one after the other in the order of the calls, so a read sees what was written before it,
-/// and sectors may be given to another write as soon as the last read of them was asked for.
+/// Asynchronous reads and writes of a storage. Transfers run one at a time in the order of the
+/// calls, so a read sees all earlier writes, and sectors may be reused by another write as soon as
+/// their last read was enqueued.
 ///
-/// Bytes wait in buffers of the queue's own, of two limits: writes wait for room, reads are refused
-/// it. One transfer larger than a limit is let through alone.
+/// The queue owns the buffers, with one limit for writes and one for reads: write() waits for room,
+/// and can_read() says whether a read fits. A single transfer larger than the limit is admitted
+/// alone.
 ///
-/// The first transfer that fails is the last one: those behind it are not tried, and failure() says
-/// why. One thread calls it.
+/// After the first failed transfer no further one runs; failure() gives the reason. For use by one
+/// thread.
 class TransferQueue {
  public:
-  /// `bytes_max` of buffers for writes, and as many for reads.
+  /// `bytes_max` limits the buffers of writes, and separately those of reads.
   TransferQueue(std::unique_ptr<Storage> storage, std::size_t bytes_max, TransferWorker worker);
-  /// What was not begun is never carried out.
+  /// Discards transfers that have not started.
   ~TransferQueue();
   TransferQueue(const TransferQueue&) = delete;
   TransferQueue& operator=(const TransferQueue&) = delete;
 
-  /// Has `bytes` bytes written to the extents. `fill` makes them, before this returns; what it
-  /// throws leaves this call, and nothing is written. Waits for earlier writes where there is no
-  /// room.
+  /// Enqueues a write of `bytes` bytes to the extents. `fill` produces them before this returns;
+  /// what it throws is passed on, and nothing is written. Waits for earlier writes while there is
+  /// no room.
   void write(std::span<const Extent> extents, std::size_t bytes,
              const std::function<void(std::span<std::byte>)>& fill);
 
-  /// Whether there is room for a read of so many bytes.
+  /// Whether there is room for a read of `bytes` bytes.
   bool can_read(std::size_t bytes) const;
 
-  /// Has bytes read whose checksum is to be `sum`; can_read() or not, it takes its buffer. Its
-  /// caller releases it.
+  /// Enqueues a read of bytes whose checksum must be `sum`, whatever can_read() says. The caller
+  /// releases it.
   TransferId read(std::span<const Extent> extents, std::size_t bytes, std::uint64_t sum);
 
-  /// Of a read that was not released: whether its bytes are what was written. Empty: they have not
-  /// come yet. After a failure nothing comes any more: false.
+  /// Of a read that was not released: whether it succeeded with the right checksum. Empty while it
+  /// is pending; false after a failure of the queue.
   std::optional<bool> outcome(TransferId read) const;
 
   /// The bytes of a read whose outcome is true, until it is released.
   std::span<const std::byte> bytes(TransferId read) const;
 
-  /// Gives up a read, come or not, and its buffer.
+  /// Ends a read, finished or not, and frees its buffer.
   void release(TransferId read);
 
-  /// Until one more transfer is done; at once when none is under way.
+  /// Waits until one more transfer has ended; returns at once when none is pending.
   void wait();
   void wait_for(TransferId read);
-  /// Until nothing is under way.
+  /// Waits until nothing is pending.
   void drain();
 
-  /// Carries out so many transfers, where that is the caller's to do. Returns how many there were.
+  /// With TransferWorker::caller: runs up to `transfers` transfers and returns how many ran.
   std::size_t run(std::size_t transfers);
 
-  bool is_busy() const;            ///< a transfer is under way
-  std::string failure() const;     ///< why nothing more is carried out; empty: nothing failed
-  std::size_t bytes_held() const;  ///< of buffers in use or kept for use
+  bool is_busy() const;            ///< a transfer is pending
+  std::string failure() const;     ///< why no transfer runs any more; empty: nothing failed
+  std::size_t bytes_held() const;  ///< by buffers in use or kept for reuse
 
  private:
   using Buffer = std::unique_ptr<std::byte[]>;
@@ -96,7 +97,7 @@ class TransferQueue {
 
   void work();
   bool run_next(Lock& lock);
-  void carry_out(Transfer& transfer) const;
+  void execute(Transfer& transfer) const;
   void end(Transfer& transfer);
   void fail(const std::string& why);
   void wait(Lock& lock);
@@ -109,14 +110,14 @@ class TransferQueue {
   std::size_t bytes_max_;
   TransferWorker worker_;
 
-  mutable std::mutex mutex_;  ///< for all below
+  mutable std::mutex mutex_;  ///< guards all members below
   std::condition_variable has_work_, has_ended_;
-  std::map<TransferId, std::unique_ptr<Transfer>> transfers_;  ///< in buffers
-  std::deque<Transfer*> queue_;                                ///< not yet begun
-  std::multimap<std::size_t, Buffer> idle_;                    ///< buffers by size, to use again
-  std::size_t bytes_written_ = 0, bytes_read_ = 0, bytes_idle_ = 0;  ///< of buffers
+  std::map<TransferId, std::unique_ptr<Transfer>> transfers_;        ///< those that hold a buffer
+  std::deque<Transfer*> queue_;                                      ///< not started
+  std::multimap<std::size_t, Buffer> idle_;                          ///< buffers by size, for reuse
+  std::size_t bytes_written_ = 0, bytes_read_ = 0, bytes_idle_ = 0;  ///< held by buffers
   std::int64_t added_ = 0, ended_ = 0;
-  std::int32_t under_way_ = 0;
+  std::int32_t pending_ = 0;
   std::string failure_;
   bool stops_ = false;
   std::thread thread_;

@@ -43,7 +43,7 @@ Trie::Node Trie::next(Node node, char byte) const {
 
 namespace {
 
-// Spellings of published templates. A tool's result is no part of an assistant's turn.
+// Spellings in published templates. A tool result is not part of an assistant message.
 constexpr std::string_view assistant_markers[] = {
     "<think>",
     "</think>",
@@ -75,7 +75,7 @@ constexpr std::string_view assistant_markers[] = {
     "</function_call>",
 };
 
-// Parts of the spellings of turns and roles, which some files do not mark as special.
+// Substrings of turn and role tokens, which some files do not mark as special.
 constexpr std::string_view turn_words[] = {
     "|im_",      "bom",      "turn",     "role",      "header",      "user",
     "assistant", "system",   "human",    "developer", "observation", "ipython",
@@ -114,11 +114,11 @@ Guard guard_allowing(std::string_view spelling, bool special) {
 
 namespace {
 
-/// A walk along a spelling is made at every place of a text that begins like one: this bounds it.
+/// Bounds the trie walk that starts at every position of a text.
 constexpr std::size_t spelling_bytes_max = 512;
 
-std::size_t spaces_begin(std::string_view text, std::size_t at, std::size_t least) {
-  while (at > least) {
+std::size_t spaces_begin(std::string_view text, std::size_t at, std::size_t lowest) {
+  while (at > lowest) {
     if (!is_white_space(code_point_before(text, at))) break;
     do --at;
     while ((static_cast<unsigned char>(text[at]) & 0xC0) == 0x80);
@@ -135,7 +135,7 @@ std::size_t spaces_end(std::string_view text, std::size_t at) {
   return at;
 }
 
-bool stands_alone(std::string_view text, std::size_t begin, std::size_t end) {
+bool is_whole_word(std::string_view text, std::size_t begin, std::size_t end) {
   if (begin > 0 && is_word(code_point_before(text, begin))) return false;
   return end == text.size() || !is_word(next_code_point(text, end));
 }
@@ -147,7 +147,7 @@ AddedTokens::AddedTokens(const TokenizerFile& file, const Vocabulary& vocabulary
   const std::string where = file.source + ": added_tokens";
   const auto found = file.rest.find("added_tokens");
   if (found == file.rest.end() || found->is_null()) return;
-  if (!found->is_array()) file.fail("added_tokens has to be a list");
+  if (!found->is_array()) file.fail("added_tokens must be a list");
   for (std::size_t i = 0; i < found->size(); ++i) {
     read((*found)[i], where + "[" + std::to_string(i) + "]", vocabulary);
   }
@@ -156,7 +156,7 @@ AddedTokens::AddedTokens(const TokenizerFile& file, const Vocabulary& vocabulary
     const std::string_view spelling = vocabulary_.piece(rules.token);
     rules.text = rules.normalized ? normalize(spelling) : std::string(spelling);
     if (rules.text.empty()) continue;
-    (rules.normalized ? normalized_ : written_).add(rules.text, static_cast<std::int32_t>(i));
+    (rules.normalized ? normalized_ : raw_).add(rules.text, static_cast<std::int32_t>(i));
   }
 }
 
@@ -205,7 +205,7 @@ bool AddedTokens::is_special(TokenId token) const {
   return found != by_id_.end() && rules_[found->second].special;
 }
 
-bool AddedTokens::is_left_out(TokenId token) const {
+bool AddedTokens::is_omitted(TokenId token) const {
   const auto found = by_id_.find(index(token));
   if (found == by_id_.end()) return false;
   const Rules& rules = rules_[found->second];
@@ -235,9 +235,9 @@ std::optional<AddedTokens::Match> AddedTokens::longest(const GuardedText& text, 
 }
 
 std::vector<AddedTokens::Stretch> AddedTokens::cut(const GuardedText& text, bool normalized) const {
-  const Trie& trie = normalized ? normalized_ : written_;
+  const Trie& trie = normalized ? normalized_ : raw_;
   std::vector<Stretch> stretches;
-  std::size_t done = 0;  // up to here is in a stretch
+  std::size_t done = 0;  // end of the last stretch
   for (std::size_t at = 0; at < text.text.size();) {
     const auto match = longest(text, at, trie);
     if (!match) {
@@ -248,7 +248,7 @@ std::vector<AddedTokens::Stretch> AddedTokens::cut(const GuardedText& text, bool
     std::size_t begin = at;
     std::size_t end = match->end;
     at = end;
-    if (rules.single_word && !stands_alone(text.text, begin, end)) continue;
+    if (rules.single_word && !is_whole_word(text.text, begin, end)) continue;
     if (rules.strip_left)
       begin = std::max(done, spaces_begin(text.text, begin, std::min(done, begin)));
     if (rules.strip_right) end = spaces_end(text.text, end);

@@ -16,7 +16,7 @@
 
 namespace hyb {
 
-/// A set of byte strings, each with a number, to be walked byte by byte.
+/// A map from byte strings to numbers that is traversed byte by byte.
 class Trie {
  public:
   using Node = std::int32_t;
@@ -25,7 +25,7 @@ class Trie {
 
   Trie();
 
-  /// Gives `key`, which is not empty, the value >= 0; the first one given stays.
+  /// Maps a non-empty `key` to a value >= 0; the first value of a key is kept.
   void add(std::string_view key, std::int32_t value);
 
   Node next(Node node, char byte) const;
@@ -47,42 +47,42 @@ class Trie {
   std::vector<Place> nodes_;
 };
 
-/// The strictest guard over which an added token of this spelling may still be found:
-/// closed for plain text (not special, white space only: runs of spaces and newlines), thinking for
-/// what an assistant turn from a file may hold (markers of thoughts and tool calls, and what is not
-/// special and names no turn and no role), open for everything else.
+/// The strictest guard under which an added token of this spelling may be recognised: closed for
+/// plain text (not special, white space only: runs of spaces and newlines), thinking for what an
+/// assistant message may contain (thinking and tool-call markers, and tokens that are not special
+/// and name no turn or role), open for everything else.
 Guard guard_allowing(std::string_view spelling, bool special);
 
-/// The tokens that are found by their spelling before (normalized: after) normalisation, and never
-/// by merges.
+/// The tokens that are matched by spelling before (`normalized`: after) normalisation, and never
+/// produced by merges.
 class AddedTokens {
  public:
   using Normalize = std::function<std::string(std::string_view)>;
 
-  /// Reads `added_tokens` of the file. `vocabulary` is the model's: a token that it has as well
-  /// needs the same id there. Throws Error(model).
+  /// Reads `added_tokens` of the file. A token that is also in `vocabulary`, the model's, must have
+  /// the same id there. Throws Error(model).
   AddedTokens(const TokenizerFile& file, const Vocabulary& vocabulary, const Normalize& normalize);
 
-  /// A stretch of a text: one added token, or what lies between them.
+  /// A stretch of text: one added token, or the text between two of them.
   struct Stretch {
     std::size_t begin;
     std::size_t end;
     std::optional<TokenId> token;
   };
 
-  /// Cuts a text, as written or `normalized`, at the added tokens of that sort: from left to right,
-  /// of several that begin at one place the longest, and only where every byte's guard allows it.
+  /// Cuts a text, raw or `normalized`, at the added tokens of that sort: leftmost longest match,
+  /// only where the guard of every byte allows it.
   std::vector<Stretch> cut(const GuardedText& text, bool normalized) const;
 
-  /// Ids and spellings of all of them.
+  /// Ids and spellings of all added tokens.
   const Vocabulary& vocabulary() const { return vocabulary_; }
   bool is_special(TokenId token) const;
 
-  /// Whether an answer's text goes without it: it is special and no marker of an assistant's turn.
-  bool is_left_out(TokenId token) const;
+  /// Whether the text of an answer omits it: it is special and no marker of an assistant message.
+  bool is_omitted(TokenId token) const;
 
-  /// What a token decodes to: its spelling, as normalised where it is found so. As Hugging Face has
-  /// it since 0.21: a text with such tokens comes back the way other words do.
+  /// What a token decodes to: its spelling, normalised if it is matched after normalisation (as in
+  /// Hugging Face tokenizers since 0.21).
   std::string_view text_of(TokenId token) const;
 
  private:
@@ -93,8 +93,8 @@ class AddedTokens {
     bool strip_right = false;
     bool normalized = false;
     bool special = false;
-    Guard guard = Guard::open;  // the strictest under which it may be found
-    std::string text;           // what it is found by
+    Guard guard = Guard::open;  // the strictest under which it is recognised
+    std::string text;           // what it is matched by
   };
   struct Match {
     std::size_t end;
@@ -107,7 +107,7 @@ class AddedTokens {
   Vocabulary vocabulary_;
   std::vector<Rules> rules_;
   std::unordered_map<std::int32_t, std::size_t> by_id_;
-  Trie written_;     // indices into rules_ by spelling
+  Trie raw_;         // indices into rules_ by spelling
   Trie normalized_;  // the same by normalised spelling
 };
 

@@ -60,7 +60,7 @@ namespace {
 using Rank = MergeTable::Rank;
 using Place = std::int32_t;
 
-/// Looking at every pair for every merge is the fastest way for words of this size.
+/// Up to this size a scan of all pairs for every merge is fastest.
 constexpr std::size_t short_symbols = 48;
 
 void merge_short(std::vector<TokenId>& symbols, const MergeTable& table) {
@@ -82,9 +82,9 @@ void merge_short(std::vector<TokenId>& symbols, const MergeTable& table) {
 }
 
 /// Candidate merges, lowest rank first, then leftmost. All merges of one rank join the same pair
-/// and create other pairs, so nearly all places of a rank are known, in order, before the first of
-/// them is taken: a list for every rank costs four bytes a candidate where one heap costs more and
-/// jumps about in memory.
+/// and create other pairs, so nearly all positions of a rank are known, in order, before the first
+/// one is taken: a list per rank takes four bytes a candidate, less than one heap, and is read
+/// sequentially.
 class MergeQueue {
  public:
   void add(Rank rank, Place place) {
@@ -98,7 +98,7 @@ class MergeQueue {
     }
   }
 
-  /// Takes the first candidate; false where none is left.
+  /// Takes the first candidate; false when none is left.
   bool take(Rank& rank, Place& place) {
     while (!ranks_.empty()) {
       rank = ranks_.top();
@@ -138,8 +138,8 @@ class MergeQueue {
   std::priority_queue<Rank, std::vector<Rank>, std::greater<>> ranks_;
 };
 
-/// A word as a chain: a symbol stands at the place of its first part, and the number of parts at
-/// its first and at its last place.
+/// A word as a chain: a symbol is stored at the position of its first part, and its number of parts
+/// at its first and last positions.
 class Chain {
  public:
   Chain(std::vector<TokenId>& symbols, const MergeTable& table)
@@ -151,7 +151,7 @@ class Chain {
     Rank rank = 0;
     Place place = 0;
     while (queue_.take(rank, place)) {
-      // A candidate is stale when one of its symbols has merged with another meanwhile.
+      // A candidate is stale when one of its symbols has merged with another since.
       if (is_first(place) && rank_at(place) == rank) join(place, rank);
     }
     std::size_t kept = 0;
@@ -192,8 +192,8 @@ class Chain {
 
   std::vector<TokenId>& symbols_;
   const MergeTable& table_;
-  // Of the symbol that begins here, or negative of the symbol that ends here; other places hold
-  // what is no longer read.
+  // Number of parts of the symbol that starts here, negated for the one that ends here; other
+  // positions are not read.
   std::vector<Place> parts_;
   MergeQueue queue_;
 };
@@ -255,7 +255,7 @@ namespace {
 
 constexpr std::size_t part_bytes_min = 48;
 
-/// How a word is encoded: what the memo has to tell apart.
+/// Encodings of a word that the cache distinguishes.
 enum : std::uint32_t { whole_word, part_of_word };
 
 std::uint64_t join_of(char32_t left, char32_t right) {
@@ -367,23 +367,23 @@ bool Bpe::add_byte_tokens(std::string_view character, std::vector<TokenId>& symb
 }
 
 void Bpe::add_symbols(std::string_view word, std::vector<TokenId>& symbols) const {
-  // An unknown character waits for the next known one: runs of them may become one token. Byte
-  // tokens do not end such a run, and so come before its token; Hugging Face has it so.
-  bool unknown_waits = false;
+  // An unknown character is held until the next known one: a run of them may become one token. As
+  // in Hugging Face, byte tokens do not end such a run, and so precede its token.
+  bool unknown_pending = false;
   for (std::size_t at = 0; at < word.size();) {
     const std::size_t begin = at;
     if (const auto token = character(next_code_point(word, at))) {
-      if (unknown_waits) symbols.push_back(*unknown_);
-      unknown_waits = false;
+      if (unknown_pending) symbols.push_back(*unknown_);
+      unknown_pending = false;
       symbols.push_back(*token);
       continue;
     }
     if (byte_fallback_ && add_byte_tokens(word.substr(begin, at - begin), symbols)) continue;
     if (!unknown_) continue;
-    if (unknown_waits && !fuse_unknown_) symbols.push_back(*unknown_);
-    unknown_waits = true;
+    if (unknown_pending && !fuse_unknown_) symbols.push_back(*unknown_);
+    unknown_pending = true;
   }
-  if (unknown_waits) symbols.push_back(*unknown_);
+  if (unknown_pending) symbols.push_back(*unknown_);
 }
 
 void Bpe::add_byte_symbols(std::string_view word, std::vector<TokenId>& symbols) const {
@@ -437,8 +437,8 @@ void Bpe::Run::encode_characters(std::string_view word, std::vector<TokenId>& ou
   }
 }
 
-/// Where a long word may be cut without a change of its tokens: between two characters of the
-/// vocabulary that no merge joins.
+/// The next position where a long word can be cut without changing its tokens: between two
+/// characters of the vocabulary that no merge joins.
 std::size_t Bpe::Run::part_end(std::string_view word, std::size_t begin) const {
   std::size_t at = begin;
   char32_t left = next_code_point(word, at);

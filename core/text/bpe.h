@@ -16,7 +16,7 @@
 
 namespace hyb {
 
-/// Which pairs of neighbours merge, in which order, into what.
+/// Which adjacent pairs merge, in which order, into which token.
 class MergeTable {
  public:
   using Rank = std::int32_t;
@@ -24,10 +24,10 @@ class MergeTable {
 
   explicit MergeTable(std::size_t merges);
 
-  /// Ranks grow from 0 with every call. A pair that comes again takes the later rank.
+  /// Ranks count up from 0 with every call. A repeated pair takes the later rank.
   void add(TokenId left, TokenId right, TokenId merged);
 
-  /// Lower merges first; `none` where the two do not merge.
+  /// Lower ranks merge first; `none` when the pair does not merge.
   Rank rank(TokenId left, TokenId right) const;
 
   TokenId merged(Rank rank) const { return merged_[static_cast<std::size_t>(rank)]; }
@@ -43,19 +43,19 @@ class MergeTable {
 
   std::vector<Slot> slots_;  // open addressing, at most half full
   std::vector<TokenId> merged_;
-  std::uint64_t seed_;  // hostile files cannot choose colliding pairs
+  std::uint64_t seed_;  // random: hostile files cannot construct colliding pairs
 };
 
-/// Merges neighbours of `symbols` in place until none are left that the table merges: always the
-/// pair of the lowest rank, the leftmost of equal ones. O(n log n) in time and 16 bytes a symbol at
-/// most beside them. At most 2^31 - 2 symbols.
+/// Merges adjacent `symbols` in place until the table merges none: always the pair of lowest rank,
+/// the leftmost of equal ones. O(n log n) time, at most 16 bytes of extra memory per symbol. At
+/// most 2^31 - 2 symbols.
 void merge_symbols(std::vector<TokenId>& symbols, const MergeTable& table);
 
-/// Remembers the ids of the words of one text: most words come again. Bounded: what does not fit
-/// replaces what was there.
+/// A bounded cache of encoded words for one text, in which most words repeat. New words replace old
+/// ones.
 class WordMemo {
  public:
-  /// Sized for a text of so many bytes: nothing for short ones, a few MB at most.
+  /// Sized for a text of `text_bytes`: nothing for short ones, a few MB at most.
   explicit WordMemo(std::size_t text_bytes);
 
   struct Key {
@@ -63,11 +63,11 @@ class WordMemo {
     bool usable;
   };
 
-  /// `kind` tells apart what encodes the same word differently.
+  /// `kind` distinguishes encodings of the same word.
   Key key(std::string_view word, std::uint32_t kind) const;
 
-  /// The ids of the word, until the next put(); empty where it is not known. (A word without ids is
-  /// never remembered.)
+  /// The ids of the word, valid until the next put(); empty on a miss. (A word without ids is never
+  /// cached.)
   std::span<const TokenId> find(Key key, std::string_view word) const;
 
   void put(Key key, std::string_view word, std::span<const TokenId> tokens);
@@ -88,24 +88,24 @@ class WordMemo {
   std::vector<TokenId> tokens_;
 };
 
-/// Byte-pair encoding of words: every character is a symbol, neighbouring symbols merge in the
-/// order of the file's list until none can.
+/// Byte-pair encoding of words: every character is a symbol, adjacent symbols merge in the order of
+/// the file's list until none can.
 class Bpe {
  public:
-  /// The fields of `model` and the merges of the file, over the file's vocabulary, which has to
-  /// outlive the model and stay where it is. Throws Error(model).
+  /// Reads `model` and the merges of the file. `vocabulary` is the file's; it must outlive the
+  /// model and not move. Throws Error(model).
   Bpe(const TokenizerFile& file, const Vocabulary& vocabulary);
 
-  /// Encodes the words of one text. Not to be shared by threads.
+  /// Encodes the words of one text. Not thread-safe.
   class Run {
    public:
-    /// `byte_level`: words are bytes, each of which stands for its character (see byte_level.h).
-    /// `text_bytes` sizes the memo of words.
+    /// `byte_level`: words are bytes, each of which is spelled as its byte-level character (see
+    /// vocabulary.h). `text_bytes` sizes the cache of words.
     Run(const Bpe& model, bool byte_level, std::size_t text_bytes);
 
     void encode(std::string_view word, std::vector<TokenId>& out);
 
-    /// The same for a word of characters by the definition: no cuts, no memo, merges always.
+    /// Encodes a word of characters by the definition: no cuts, no cache, always by merges.
     void encode_uncut(std::string_view word, std::vector<TokenId>& out);
 
    private:
@@ -125,7 +125,7 @@ class Bpe {
   void read_characters();
   void read_byte_tokens();
 
-  /// The word's own token, where the file says that it comes before any merge.
+  /// The word's own token, where the file says that it precedes all merges.
   std::optional<TokenId> whole(std::string_view word, bool byte_level) const;
   std::optional<TokenId> character(char32_t code_point) const;
   void add_symbols(std::string_view word, std::vector<TokenId>& symbols) const;
@@ -141,9 +141,9 @@ class Bpe {
   std::optional<TokenId> unknown_;
   std::vector<std::int32_t> characters_;                // by code point of plane 0
   std::array<std::int32_t, 256> byte_tokens_{};         // <0x00> to <0xFF>
-  std::array<std::int32_t, 256> byte_level_symbols_{};  // the piece of each byte's character
+  std::array<std::int32_t, 256> byte_level_symbols_{};  // of each byte's character
   bool byte_level_complete_ = false;
-  // Last and first characters of the two sides of every merge: no merge joins others.
+  // (last character of the left side, first of the right side) of every merge.
   std::unordered_set<std::uint64_t> joins_;
 };
 

@@ -18,8 +18,8 @@ using jinja::FaultKind;
 
 constexpr std::size_t message_bytes_max = 1000;
 
-/// A template's own words, made safe to show in a terminal.
-std::string shown(std::string_view text) {
+/// A message from a template, made safe to show in a terminal.
+std::string sanitized(std::string_view text) {
   std::string out;
   for (const char c : text.substr(0, message_bytes_max)) {
     const bool control = (static_cast<unsigned char>(c) < 0x20 && c != '\n') || c == 0x7F;
@@ -31,10 +31,10 @@ std::string shown(std::string_view text) {
 [[noreturn]] void fail(const jinja::Template& parsed, jinja::Place place, const Fault& fault) {
   if (fault.kind() == FaultKind::raised) {
     throw Error(ErrorKind::usage,
-                parsed.name + ": the chat template refuses this input: " + shown(fault.what()));
+                parsed.name + ": the chat template refuses this input: " + sanitized(fault.what()));
   }
-  throw Error(ErrorKind::model,
-              jinja::where(parsed.name, parsed.source, place) + "template: " + shown(fault.what()));
+  throw Error(ErrorKind::model, jinja::where(parsed.name, parsed.source, place) +
+                                    "template: " + sanitized(fault.what()));
 }
 
 std::vector<RenderedPiece> pieces_of(const jinja::MarkedBuffer& buffer) {
@@ -70,7 +70,7 @@ Rendered render_with(const jinja::Template& parsed, const RenderLimits& limits,
 
 void check_object(const Json& variables) {
   if (!variables.is_object() && !variables.is_null()) {
-    throw Error(ErrorKind::usage, "template variables: a JSON object is wanted");
+    throw Error(ErrorKind::usage, "template variables: must be a JSON object");
   }
 }
 
@@ -96,7 +96,7 @@ Rendered ChatTemplate::render(const Json& messages, const Json& variables,
                               const RenderLimits& limits, std::optional<std::tm> now) const {
   check_object(variables);
   return render_with(*parsed_, limits, now, [&](jinja::Runtime& runtime, jinja::Scope& scope) {
-    // What the reference always defines.
+    // Variables that the reference always defines.
     scope.set("tools", jinja::Value::none());
     scope.set("documents", jinja::Value::none());
     scope.set("add_generation_prompt", jinja::Value(false));
@@ -130,7 +130,7 @@ namespace {
 
 constexpr std::size_t template_bytes_max = std::size_t{16} << 20;
 
-/// Nothing if there is no such file.
+/// Empty if there is no such file.
 std::optional<std::string> read_small_file(const std::filesystem::path& path) {
   if (!is_listed(path)) return std::nullopt;
   return read_whole_file(path, template_bytes_max);
@@ -141,14 +141,14 @@ struct Named {
   std::string text;
 };
 
-/// `chat_template` of a JSON file: a string is the one named default.
+/// `chat_template` of a JSON file; a string is the template named default.
 std::vector<Named> templates_in(const std::filesystem::path& path) {
   const std::optional<std::string> text = read_small_file(path);
   if (!text) return {};
   const Json json = parse_json(*text, path.string(), {.python_numbers = true});
   const auto fail = [&] [[noreturn]] () {
     throw Error(ErrorKind::model,
-                path.string() + ": chat_template is a string or a list of {name, template}");
+                path.string() + ": chat_template must be a string or a list of {name, template}");
   };
   const auto found = json.find("chat_template");
   if (!json.is_object() || found == json.end() || found->is_null()) return {};
@@ -164,7 +164,7 @@ std::vector<Named> templates_in(const std::filesystem::path& path) {
   return named;
 }
 
-/// Earlier ones win over later ones of the same name.
+/// In order of precedence.
 std::vector<Named> all_templates(const std::filesystem::path& folder) {
   std::vector<Named> named;
   if (auto text = read_small_file(folder / "chat_template.jinja")) {

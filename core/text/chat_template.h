@@ -15,33 +15,33 @@
 
 namespace hyb {
 
-/// Where a stretch of a rendered prompt came from. It decides which added tokens the tokenizer may
-/// recognise in it: all in `tmpl`, a limited set in `assistant`, none in `person`.
+/// The origin of a stretch of a rendered prompt. It decides which added tokens the tokenizer
+/// recognises in it: all in `tmpl`, a limited set in `assistant`, none in `person`.
 enum class TextSource : std::uint8_t {
-  tmpl,       ///< the template's own text, trusted variables, and the roles every template knows
+  tmpl,       ///< the template's own text, trusted variables, and the standard role names
   assistant,  ///< anything inside an assistant message
   person,     ///< user, system, developer and tool messages, tool definitions, documents
 };
 
-/// A non-empty stretch of one source.
+/// A non-empty stretch from one source.
 struct RenderedPiece {
   std::string text;
   TextSource source;
 };
 
-/// Neighbouring pieces differ in source; together they are the prompt.
+/// The prompt; adjacent pieces differ in source.
 struct Rendered {
   std::vector<RenderedPiece> pieces;
 
   std::string text() const;
 };
 
-/// What one rendering may cost at most. Past a limit: Error(model) that names it.
+/// Limits of one rendering. Exceeding one is Error(model) that names it.
 struct RenderLimits {
   int depth_max = 1000;  ///< nested statements, expressions and macro calls together
   std::int64_t steps_max = 50'000'000;
   std::size_t output_bytes_max = std::size_t{64} << 20;
-  std::size_t memory_bytes_max = std::size_t{512} << 20;  ///< values made while rendering
+  std::size_t memory_bytes_max = std::size_t{512} << 20;  ///< values created while rendering
   std::chrono::milliseconds time_max{10'000};
 };
 
@@ -51,7 +51,7 @@ struct Template;
 
 /// A chat template in the Jinja dialect that Hugging Face renders: trim_blocks and lstrip_blocks
 /// on, keep_trailing_newline off, no autoescape, break and continue, generation tags passed
-/// through. Templates are untrusted: there are no host objects to reach, and every cost is limited.
+/// through. Templates are untrusted: they reach no host objects, and every cost is limited.
 class ChatTemplate {
  public:
   /// Syntax errors are Error(model) "source_name: line L, column C: ...".
@@ -62,15 +62,15 @@ class ChatTemplate {
   ~ChatTemplate();
 
   /// `messages`: array of objects as in the OpenAI API; `arguments` of tool calls that are JSON
-  /// objects in string form reach the template as objects. `variables`: an object (or null) of
-  /// everything else: tools, documents, bos_token, add_generation_prompt, ...; the members of its
-  /// `chat_template_kwargs` become variables of their own. `now` is what strftime_now formats, the
-  /// local time if absent. What the template itself raises is Error(usage); an error in the
-  /// template is Error(model) with line and column. Safe to call from several threads at once.
+  /// objects in string form are passed as objects. `variables`: an object (or null) of everything
+  /// else: tools, documents, bos_token, add_generation_prompt, ...; the members of its
+  /// `chat_template_kwargs` become variables, too. `now` is the time for strftime_now, the local
+  /// time if absent. What the template raises is Error(usage); an error in the template is
+  /// Error(model) with line and column. Thread-safe.
   Rendered render(const Json& messages, const Json& variables, const RenderLimits& limits = {},
                   std::optional<std::tm> now = std::nullopt) const;
 
-  /// Renders a plain template: every variable is trusted.
+  /// Renders a template without messages, with all variables trusted.
   Rendered render_plain(const Json& variables, const RenderLimits& limits = {},
                         std::optional<std::tm> now = std::nullopt) const;
 
@@ -82,9 +82,9 @@ class ChatTemplate {
 
 /// The template of a model folder: chat_template.jinja first, else `chat_template` of
 /// tokenizer_config.json (a string, or a list of {name, template}), else of chat_template.json.
-/// Named ones also lie in additional_chat_templates/NAME.jinja. An absent "tool_use" gives
-/// "default"; another name that is absent is Error(usage) listing those there are. Files over 16
-/// MiB: Error(model).
+/// Named ones are also in additional_chat_templates/NAME.jinja. A missing "tool_use" falls back to
+/// "default"; any other missing name is Error(usage) with the available ones. Files over 16 MiB are
+/// Error(model).
 std::optional<std::string> find_chat_template(const std::filesystem::path& folder,
                                               std::string_view name = "default");
 

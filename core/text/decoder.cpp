@@ -102,7 +102,7 @@ void Decoder::read(const Json& json, const std::string& where, int depth) {
   } else if (type == "ByteFallback") {
     add(ByteFallback{}, where, type);
   } else if (type == "Fuse") {
-    fused_ = true;  // steps behind it get the text as it comes
+    fused_ = true;  // later steps get the text as a stream
   } else if (type == "Strip") {
     read_strip(json, where);
   } else if (type == "Metaspace") {
@@ -115,7 +115,7 @@ void Decoder::read(const Json& json, const std::string& where, int depth) {
 void Decoder::add(Step step, const std::string& where, const std::string& type) {
   if (fused_ && !is<Strip>(step)) {
     throw Error(ErrorKind::model,
-                where + ": \"" + type + "\" behind Fuse or ByteLevel is not supported");
+                where + ": \"" + type + "\" after Fuse or ByteLevel is not supported");
   }
   steps_.push_back(std::move(step));
 }
@@ -125,7 +125,7 @@ void Decoder::read_strip(const Json& json, const std::string& where) {
   const std::string character = fields.text("content");
   const std::int64_t start = fields.integer("start");
   const std::int64_t stop = fields.integer("stop");
-  if (!is_one_character(character)) fields.fail("\"content\" has to be one character");
+  if (!is_one_character(character)) fields.fail("\"content\" must be one character");
   if (start < 0 || start > strip_max || stop < 0 || stop > strip_max) {
     fields.fail("\"start\" and \"stop\" are 0 to " + std::to_string(strip_max));
   }
@@ -136,25 +136,25 @@ void Decoder::read_strip(const Json& json, const std::string& where) {
 void Decoder::read_metaspace(const Json& json, const std::string& where) {
   const JsonFields fields(json, where);
   const std::string replacement = fields.text_or("replacement", "\xE2\x96\x81");
-  if (!is_one_character(replacement)) fields.fail("\"replacement\" has to be one character");
+  if (!is_one_character(replacement)) fields.fail("\"replacement\" must be one character");
   const bool prefix = fields.flag_or("add_prefix_space", true);  // older files
   const std::string scheme = fields.text_or("prepend_scheme", prefix ? "always" : "never");
   add(Metaspace{replacement, scheme != "never"}, where, "Metaspace");
 }
 
 Decoder::Run::Run(const Decoder& decoder, bool eager)
-    : decoder_(&decoder), eager_(eager), memories_(decoder.steps_.size()) {}
+    : decoder_(&decoder), eager_(eager), states_(decoder.steps_.size()) {}
 
 void Decoder::Run::push(std::string_view piece, std::string& out) { feed(0, piece, out); }
 
 void Decoder::Run::feed(std::size_t step, std::string_view piece, std::string& out) {
-  if (step == memories_.size()) {
+  if (step == states_.size()) {
     out.append(piece);
     return;
   }
   const Step& kind = decoder_->steps_[step];
-  Memory& memory = memories_[step];
-  const bool first = memory.pieces++ == 0;
+  State& state = states_[step];
+  const bool first = state.pieces++ == 0;
   if (is<Join>(kind)) {
     if (!first) out += ' ';
     feed(step + 1, piece, out);
@@ -162,7 +162,7 @@ void Decoder::Run::feed(std::size_t step, std::string_view piece, std::string& o
     std::string bytes;
     append_from_byte_level(piece, bytes);
     std::string text;
-    memory.characters.push(bytes, text);
+    state.characters.push(bytes, text);
     feed(step + 1, text, out);
   } else if (const auto* replace = std::get_if<Replace>(&kind)) {
     feed(step + 1, replaced(replace->pattern, replace->content, piece), out);
@@ -177,67 +177,67 @@ void Decoder::Run::feed(std::size_t step, std::string_view piece, std::string& o
 }
 
 void Decoder::Run::feed_fallback(std::size_t step, std::string_view piece, std::string& out) {
-  Memory& memory = memories_[step];
+  State& state = states_[step];
   const auto byte = byte_of_token(piece);
   if (!byte) {
     end_bytes(step, out);
     return feed(step + 1, piece, out);
   }
   if (!eager_) {
-    memory.bytes += *byte;
+    state.bytes += *byte;
     return;
   }
   std::string text;
-  memory.characters.push({&*byte, 1}, text);
+  state.characters.push({&*byte, 1}, text);
   if (!text.empty()) feed(step + 1, text, out);
 }
 
-/// A run of byte tokens has ended.
+/// Ends a run of byte tokens.
 void Decoder::Run::end_bytes(std::size_t step, std::string& out) {
-  Memory& memory = memories_[step];
+  State& state = states_[step];
   std::string text;
-  memory.characters.flush(text);
-  if (is_well_formed(memory.bytes)) {
-    text += memory.bytes;
+  state.characters.flush(text);
+  if (is_well_formed(state.bytes)) {
+    text += state.bytes;
   } else {
-    for (std::size_t i = 0; i < memory.bytes.size(); ++i) text += replacement_character;
+    for (std::size_t i = 0; i < state.bytes.size(); ++i) text += replacement_character;
   }
-  memory.bytes.clear();
+  state.bytes.clear();
   if (!text.empty()) feed(step + 1, text, out);
 }
 
-/// Strip of the whole text as it comes: the start is taken off, what may be the end is held back.
+/// Strips the whole text as a stream: removes its start, holds back what may be its end.
 void Decoder::Run::feed_strip(std::size_t step, std::string_view text, std::string& out) {
   const Strip& strip = std::get<Strip>(decoder_->steps_[step]);
-  Memory& memory = memories_[step];
-  while (!memory.started && memory.stripped < strip.start && text.starts_with(strip.character)) {
+  State& state = states_[step];
+  while (!state.started && state.stripped < strip.start && text.starts_with(strip.character)) {
     text.remove_prefix(strip.character.size());
-    ++memory.stripped;
+    ++state.stripped;
   }
   if (text.empty()) return;
-  memory.started = true;
-  std::string all = std::move(memory.held) + std::string(text);
+  state.started = true;
+  std::string all = std::move(state.held) + std::string(text);
   std::size_t kept = all.size();
   for (std::size_t i = 0; i < strip.stop; ++i) {
     if (!std::string_view(all).substr(0, kept).ends_with(strip.character)) break;
     kept -= strip.character.size();
   }
-  memory.held = all.substr(kept);
+  state.held = all.substr(kept);
   all.resize(kept);
   feed(step + 1, all, out);
 }
 
 void Decoder::Run::flush(std::string& out) {
-  for (std::size_t step = 0; step < memories_.size(); ++step) {
+  for (std::size_t step = 0; step < states_.size(); ++step) {
     const Step& kind = decoder_->steps_[step];
     if (is<ByteFallback>(kind)) end_bytes(step, out);
     if (is<ByteLevel>(kind)) {
       std::string text;
-      memories_[step].characters.flush(text);
+      states_[step].characters.flush(text);
       if (!text.empty()) feed(step + 1, text, out);
     }
   }
-  memories_.assign(memories_.size(), Memory{});
+  states_.assign(states_.size(), State{});
 }
 
 }  // namespace hyb

@@ -12,35 +12,35 @@
 
 namespace hyb {
 
-/// Turns pieces back into text: the `decoder` of a tokenizer.json. Steps act on one piece after the
-/// other until Fuse or ByteLevel makes one text of them; behind that only Strip may follow.
+/// Turns pieces back into text: the `decoder` of a tokenizer.json. Steps process one piece at a
+/// time until Fuse or ByteLevel joins them into one text; after that only Strip may follow.
 class Decoder {
  public:
-  /// `json` may be null: pieces are joined by spaces. Throws Error(model) that begins with `where`.
+  /// A null `json` joins pieces by spaces. Throws Error(model) that begins with `where`.
   Decoder(const Json& json, const std::string& where);
 
-  /// One text on its way. The decoder has to outlive it.
+  /// Decodes one text. The decoder must outlive it.
   class Run {
    public:
-    /// `eager`: give out the good characters of a run of byte tokens at once. Otherwise all of a
-    /// run that is ill-formed anywhere becomes U+FFFD, one a byte, as Hugging Face does it.
+    /// `eager`: emits the valid characters of a run of byte tokens at once. Otherwise a run that is
+    /// ill-formed anywhere becomes U+FFFD as a whole, one per byte, as in Hugging Face.
     Run(const Decoder& decoder, bool eager);
 
-    /// Appends the text that is certain now to `out`.
+    /// Appends the text that is final so far to `out`.
     void push(std::string_view piece, std::string& out);
 
-    /// Appends the rest. The run is then as new.
+    /// Appends the rest and resets the run.
     void flush(std::string& out);
 
    private:
-    /// What a step remembers between pieces.
-    struct Memory {
+    /// What a step keeps between pieces.
+    struct State {
       Utf8Stream characters;     // ByteLevel, and eager ByteFallback
       std::string bytes;         // ByteFallback
       std::size_t pieces = 0;    // seen so far
-      std::size_t stripped = 0;  // Strip of the whole text: characters taken off its start
-      bool started = false;      // it has met another character
-      std::string held;          // and characters held back, for they may be its end
+      std::size_t stripped = 0;  // Strip of the whole text: characters removed from its start
+      bool started = false;      // another character was seen
+      std::string held;          // characters that may turn out to be its end
     };
 
     void feed(std::size_t step, std::string_view piece, std::string& out);
@@ -50,11 +50,11 @@ class Decoder {
 
     const Decoder* decoder_;
     bool eager_;
-    std::vector<Memory> memories_;
+    std::vector<State> states_;
   };
 
  private:
-  struct Join {};  // by spaces: no decoder
+  struct Join {};  // by spaces; no decoder in the file
   struct ByteLevel {};
   struct Replace {
     Pattern pattern;
@@ -66,7 +66,7 @@ class Decoder {
     std::string character;
     std::size_t start;
     std::size_t stop;
-    bool whole;  // of the whole text, behind Fuse
+    bool whole;  // strips the whole text, after Fuse
   };
   struct Metaspace {
     std::string replacement;

@@ -8,28 +8,28 @@
 
 namespace hyb {
 
-/// Which added tokens may be found over a byte of text; of several bytes the strictest counts.
+/// Which added tokens may be recognised in a byte of text; over several bytes the strictest holds.
 enum class Guard : std::uint8_t {
   open,      ///< all of them
-  thinking,  ///< thinking and tool markers, and those that are plain text
-  closed,    ///< only those that are plain text
+  thinking,  ///< thinking and tool-call markers, and plain text
+  closed,    ///< only plain text, such as runs of spaces
 };
 
 /// Text in well-formed UTF-8 with a guard for every byte.
 struct GuardedText {
   std::string text;
-  std::vector<Guard> guards;  // one per byte of text, or none: then `uniform` holds for all
+  std::vector<Guard> guards;  // one per byte of text; empty: `uniform` holds for all
   Guard uniform = Guard::open;
 
   Guard guard(std::size_t at) const { return guards.empty() ? uniform : guards[at]; }
 
-  /// Appends to the end; guards that differ from the others' are kept per byte from then on.
+  /// Guards are kept per byte once they differ.
   void append(std::string_view more, Guard guard);
 
   GuardedText slice(std::size_t begin, std::size_t end) const;
 };
 
-/// Rewrites a guarded text from left to right, guards going along.
+/// Rewrites a guarded text from left to right together with its guards.
 class GuardedRewrite {
  public:
   explicit GuardedRewrite(const GuardedText& source);
@@ -37,8 +37,8 @@ class GuardedRewrite {
   /// Copies the source's bytes [begin, end).
   void keep(std::size_t begin, std::size_t end);
 
-  /// Puts `text` where the source had [begin, end): it is guarded as the strictest of those bytes
-  /// (where there are none: as the text's most lenient guard, for the tokenizer itself adds it).
+  /// Replaces the source's bytes [begin, end) by `text`, which takes the strictest of their guards
+  /// (Guard::open when there are none: the tokenizer itself inserts it).
   void put(std::string_view text, std::size_t begin, std::size_t end);
 
   GuardedText take() { return std::move(out_); }
@@ -48,7 +48,7 @@ class GuardedRewrite {
   GuardedText out_;
 };
 
-/// A copy in which every ill-formed sequence is U+FFFD.
+/// A copy in which every ill-formed sequence is replaced by U+FFFD.
 GuardedText well_formed(const GuardedText& source);
 
 }  // namespace hyb

@@ -17,7 +17,7 @@ namespace {
 struct FormRules {
   bool compose;
   bool compatible;
-  char32_t stable_below;  // such characters stay as they are and compose with none before them
+  char32_t stable_below;  // characters below it do not change and compose with none before them
 };
 
 FormRules rules_of(UnicodeForm form) {
@@ -53,7 +53,8 @@ void order_marks(std::vector<utf8proc_int32_t>& points) {
   }
 }
 
-/// Appends the normal form of characters that none before or behind them touch, and clears them.
+/// Appends the normal form of characters that interact with none before or after them, and clears
+/// them.
 void append_form(std::vector<utf8proc_int32_t>& points, const FormRules& rules, std::string& out) {
   order_marks(points);
   if (rules.compose) {
@@ -74,7 +75,7 @@ std::string normalize_run(std::string_view run, const FormRules& rules) {
   std::vector<utf8proc_int32_t> points;
   for (std::size_t at = 0; at < run.size();) {
     const char32_t code_point = next_code_point(run, at);
-    if (is_younger_than_normalization(code_point)) {
+    if (is_newer_than_normalization(code_point)) {
       append_form(points, rules, text);
       append_utf8(text, code_point);
       continue;
@@ -89,8 +90,8 @@ std::string normalize_run(std::string_view run, const FormRules& rules) {
   return text;
 }
 
-/// Puts a normalised run. The characters at its ends that stay as they were keep their guards, so
-/// that a change takes no guard from far away.
+/// Puts a normalised run. Unchanged characters at its ends keep their guards, so that a change
+/// inherits no guard from far away.
 void put_run(GuardedRewrite& out, const GuardedText& source, std::size_t begin, std::size_t end,
              const FormRules& rules) {
   const std::string_view old = std::string_view(source.text).substr(begin, end - begin);
@@ -116,8 +117,8 @@ GuardedText normalize(const GuardedText& source, UnicodeForm form) {
   const FormRules rules = rules_of(form);
   const std::string_view text = source.text;
   GuardedRewrite out(source);
-  std::size_t kept = 0;    // up to here is written
-  std::size_t before = 0;  // the last stable character begins here: marks may compose with it
+  std::size_t kept = 0;    // end of what was written
+  std::size_t before = 0;  // start of the last stable character: marks may compose with it
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t here = at;
     if (next_code_point(text, at) < rules.stable_below) {
@@ -143,14 +144,14 @@ GuardedText normalize(const GuardedText& source, UnicodeForm form) {
 
 namespace {
 
-/// A mark to the tables that Hugging Face normalises with.
-bool was_mark(char32_t code_point) {
+/// A mark in the Unicode 9.0 tables that Hugging Face normalises with.
+bool is_mark_in_unicode_9(char32_t code_point) {
   if (code_point == 0x1CF2 || code_point == 0x1CF3) return true;  // letters since Unicode 12
-  const bool is_so_since = code_point == 0x111C9;                 // punctuation before Unicode 11
-  return is_mark(code_point) && !is_so_since && !is_younger_than_normalization(code_point);
+  const bool is_newer_mark = code_point == 0x111C9;               // punctuation before Unicode 11
+  return is_mark(code_point) && !is_newer_mark && !is_newer_than_normalization(code_point);
 }
 
-/// The lower case of a character, by itself (no final sigma).
+/// The lower case of a single character (no final sigma).
 void append_lower(std::string& out, char32_t code_point) {
   constexpr char32_t capital_i_with_dot = 0x130;
   if (code_point == capital_i_with_dot) {
@@ -259,7 +260,7 @@ GuardedText Normalizer::run(StripMarks, const GuardedText& text) {
   GuardedRewrite out(text);
   for (std::size_t at = 0; at < text.text.size();) {
     const std::size_t begin = at;
-    if (!was_mark(next_code_point(text.text, at))) out.keep(begin, at);
+    if (!is_mark_in_unicode_9(next_code_point(text.text, at))) out.keep(begin, at);
   }
   return out.take();
 }

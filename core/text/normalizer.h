@@ -13,14 +13,14 @@ namespace hyb {
 
 enum class UnicodeForm { nfc, nfd, nfkc, nfkd };
 
-/// Unicode normalisation, in O(n log n) whatever the number of combining marks in a row. Marks that
-/// compose over a join of guards take the stricter guard.
+/// Unicode normalisation in O(n log n) for any number of consecutive combining marks. Characters
+/// that compose across different guards take the stricter one.
 GuardedText normalize(const GuardedText& source, UnicodeForm form);
 
-/// Rewrites text before it is cut into words: the `normalizer` of a tokenizer.json.
+/// Rewrites text before it is split into words: the `normalizer` of a tokenizer.json.
 class Normalizer {
  public:
-  /// `json` may be null: text stays as it is. Throws Error(model) that begins with `where`.
+  /// A null `json` leaves text unchanged. Throws Error(model) that begins with `where`.
   Normalizer(const Json& json, const std::string& where);
 
   GuardedText apply(GuardedText text) const;

@@ -43,7 +43,7 @@ std::string message_of(int number) {
   return reinterpret_cast<const char*>(text.data());
 }
 
-/// Every single character that Ruby's syntax could take for something else.
+/// Escapes every character that is special in Ruby's syntax.
 std::string escape_ruby(std::string_view text) {
   constexpr std::string_view special = R"(\^$.[]|()?*+{})";
   std::string out;
@@ -80,7 +80,7 @@ class Pattern::Search {
     if (!data_) throw Error(ErrorKind::memory, "pattern: no memory left for matching");
   }
 
-  /// Finds the first match at or behind `from`.
+  /// Finds the first match at or after `from`.
   bool find(std::size_t from, std::size_t& begin, std::size_t& end) {
     int result = match(from);
     if (result == PCRE2_ERROR_JIT_STACKLIMIT && !stack_) {
@@ -92,8 +92,8 @@ class Pattern::Search {
     if (result < 0) {
       throw Error(ErrorKind::model, pattern_.source_ + ": the pattern \"" +
                                         excerpt(pattern_.written_) +
-                                        "\" gives up on this text at byte " + std::to_string(from) +
-                                        ": " + message_of(result));
+                                        "\" exceeds its match limits on this text at byte " +
+                                        std::to_string(from) + ": " + message_of(result));
     }
     const PCRE2_SIZE* place = pcre2_get_ovector_pointer(data_.get());
     begin = place[0];
@@ -103,7 +103,7 @@ class Pattern::Search {
 
  private:
   int match(std::size_t from) {
-    // The text was validated once; to check the rest of it at every match would be quadratic.
+    // The text was validated once; checking the rest of it for every match would be quadratic.
     return pcre2_match(pattern_.compiled_->code.get(), reinterpret_cast<PCRE2_SPTR>(text_.data()),
                        text_.size(), from, PCRE2_NO_UTF_CHECK, data_.get(), options_.get());
   }
@@ -132,7 +132,7 @@ Pattern::Pattern(std::string_view oniguruma, std::string_view source)
     throw Error(ErrorKind::model,
                 source_ + ": cannot use the pattern \"" + written_ + "\": " + message_of(error));
   }
-  // Without the compiler to machine code the interpreter does the same, slower.
+  // Where PCRE2 has no JIT, its interpreter does the same, slower.
   pcre2_jit_compile(code.get(), PCRE2_JIT_COMPLETE);
   compiled_ = std::make_unique<Compiled>(Compiled{std::move(code)});
 }
@@ -153,7 +153,7 @@ void Pattern::each_match(std::string_view text, const Found& found) const {
   std::size_t last_end = std::string_view::npos;
   while (from <= text.size() && search.find(from, begin, end)) {
     if (begin == end && end == last_end) {
-      // Nothing new here: go on behind the next character.
+      // An empty match directly after the last one: continue after the next character.
       ++from;
       while (from < text.size() && (static_cast<unsigned char>(text[from]) & 0xC0) == 0x80) ++from;
       continue;

@@ -21,7 +21,7 @@ constexpr std::string_view white_space =
     R"(\x09-\x0d\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
 constexpr std::string_view word_members = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
 
-// Names in lower case, without spaces, hyphens and underscores: they do not count.
+// Names in lower case without spaces, hyphens and underscores, which are not significant.
 constexpr std::array<Name, 38> category_names = {{
     {"letter", "L"},
     {"uppercaseletter", "Lu"},
@@ -63,7 +63,8 @@ constexpr std::array<Name, 38> category_names = {{
     {"any", "Any"},
 }};
 
-// Scripts that PCRE2 and Oniguruma spell the same; Han was compared with Oniguruma by character.
+// Scripts that PCRE2 and Oniguruma spell the same; Han was compared with Oniguruma for every
+// character.
 constexpr std::array<std::string_view, 24> scripts = {
     "arabic",   "armenian", "bengali",  "bopomofo", "common",  "cyrillic", "devanagari", "ethiopic",
     "georgian", "greek",    "gujarati", "gurmukhi", "han",     "hangul",   "hebrew",     "hiragana",
@@ -245,7 +246,7 @@ class ClassReader {
     if (next_is("[")) return part.add(read_set(depth + 1));
     if (next_is("\\") && read_set_escape(part)) return;
     const std::string from = read_character();
-    // A hyphen before the end of the class, or before &&, stands for itself.
+    // A hyphen before the end of the class, or before &&, is literal.
     if (!next_is("-") || next_is("-]") || next_is("-&&")) return part.add(from, false);
     reader_.take();
     if (reader_.done()) reader_.fail("a class is not closed");
@@ -268,7 +269,7 @@ class ClassReader {
     return true;
   }
 
-  /// \s, \p{...} and the like; false where the escape stands for one character.
+  /// \s, \p{...} and the like; false for an escape of one character.
   bool read_set_escape(CharSet::Union& part) {
     const std::string_view rest = reader_.rest();
     if (rest.size() < 2) reader_.fail("a backslash at the end");
@@ -391,7 +392,7 @@ namespace {
 constexpr std::size_t pattern_bytes_max = 64 << 10;
 constexpr std::size_t groups_max = 200;
 
-/// Case-blind pairs of letters that are one character's folding as well (U+00DF is "ss", U+FB01 is
+/// Pairs of letters that are also the case folding of one character (U+00DF is "ss", U+FB01 is
 /// "fi"): Oniguruma matches that character, PCRE2 does not.
 constexpr std::string_view folded_pairs[] = {"ss", "ff", "fi", "fl", "st"};
 
@@ -409,9 +410,9 @@ class Translator {
 
  private:
   struct Group {
-    std::size_t start = 0;    // where it begins in the output
+    std::size_t start = 0;    // its offset in the output
     bool caseless = false;    // outside of it, to be restored
-    std::size_t options = 0;  // (?i) and the like, which reach to the end of the group
+    std::size_t options = 0;  // (?i) and the like, which last until the end of the group
   };
 
   void step() {
@@ -435,7 +436,7 @@ class Translator {
     literal(c);
   }
 
-  /// A character that stands for itself.
+  /// A literal character.
   void literal(char first) {
     std::string text(1, first);
     while (!reader_.done() && (static_cast<unsigned char>(reader_.peek()) & 0xC0) == 0x80) {
@@ -480,7 +481,7 @@ class Translator {
     no_atom();
   }
 
-  /// Takes {n}, {n,}, {n,m} or {,m}; false where the brace begins none of them.
+  /// Reads {n}, {n,}, {n,m} or {,m}; false when the brace starts none of them.
   bool interval() {
     const std::string_view rest = reader_.rest();
     const std::size_t end = rest.find('}');
@@ -504,7 +505,7 @@ class Translator {
     if (suffix == '?' && !exact) {
       out_ += reader_.take();
     } else if (suffix == '+' || suffix == '?') {
-      // In Ruby's syntax these repeat the interval, they do not make it possessive or lazy.
+      // In Ruby's syntax these repeat the interval instead of making it possessive or lazy.
       reader_.take();
       out_.insert(atom_, "(?:");
       out_ += std::string(")") + suffix;
@@ -540,8 +541,8 @@ class Translator {
 
   void word_boundary(bool negated) {
     const std::string word = write_char_set(set_of(items_of_escape('w'), false));
-    const auto around = [&](const char* behind, const char* ahead) {
-      out_.append(behind).append(word).append(")").append(ahead).append(word).append(")");
+    const auto around = [&](const char* lookbehind, const char* ahead) {
+      out_.append(lookbehind).append(word).append(")").append(ahead).append(word).append(")");
     };
     out_ += "(?:";
     around("(?<=", negated ? "(?=" : "(?!");
@@ -606,7 +607,7 @@ class Translator {
     if (rest[i] == ':') {
       open_group(opener + ":");
     } else {
-      // It reaches to the end of the group it stands in, alternatives included.
+      // It lasts until the end of the enclosing group, alternatives included.
       out_ += opener + ":";
       ++groups_.back().options;
       no_atom();
@@ -632,7 +633,7 @@ class Translator {
   PatternReader reader_;
   std::string out_;
   std::vector<Group> groups_;
-  std::size_t atom_ = 0;     // where the last atom begins in the output
+  std::size_t atom_ = 0;     // offset of the last atom in the output
   bool repeatable_ = false;  // a quantifier may follow
   bool caseless_ = false;
   char last_letter_ = 0;  // the last literal, in lower case, while case is ignored

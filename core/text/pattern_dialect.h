@@ -6,14 +6,14 @@
 
 namespace hyb {
 
-/// A set of characters as a class expression of Oniguruma describes it: the intersection (&&) of
+/// A set of characters, as an Oniguruma class expression describes it: the intersection (&&) of
 /// unions of items and nested sets, possibly negated.
 struct CharSet {
   struct Union {
-    std::string items;  ///< what may stand between PCRE2's brackets: "a-z\p{L}"
+    std::string items;  ///< the content of a PCRE2 class: "a-z\p{L}"
     std::vector<CharSet> nested;
 
-    /// Adds items, or all characters but these.
+    /// Adds items, or their complement.
     void add(const std::string& more, bool negated);
     void add(CharSet set);
   };
@@ -21,23 +21,23 @@ struct CharSet {
   std::vector<Union> parts;  // their intersection; never empty
 };
 
-/// The set of `items`, or of all characters but these.
+/// The set of `items`, or its complement.
 CharSet set_of(const std::string& items, bool negated);
 
 /// A PCRE2 expression that matches exactly one character of the set.
 std::string write_char_set(const CharSet& set);
 
-/// What an escape (s, w, d or h: space, word, digit, hexadecimal digit) means inside a class;
-/// empty for other letters.
+/// The class items of an escape (s, w, d or h: space, word, digit, hexadecimal digit); empty for
+/// other letters.
 std::string items_of_escape(char letter);
 
-/// What `\p{name}` means inside a class; empty where the name is not known.
+/// The class items of `\p{name}`; empty for an unknown name.
 std::string items_of_property(std::string_view name);
 
-/// What `[:name:]` means inside a class; empty where the name is not known.
+/// The class items of `[:name:]`; empty for an unknown name.
 std::string items_of_posix(std::string_view name);
 
-/// Walks through a pattern; errors quote it.
+/// A cursor over a pattern; errors quote the pattern.
 class PatternReader {
  public:
   PatternReader(std::string_view pattern, std::string source)
@@ -62,7 +62,7 @@ struct ClassText {
   bool ascii;  ///< only single ASCII characters and ranges of them, and \s and \d
 };
 
-/// Reads a bracketed class of Oniguruma, the reader standing at its "[".
+/// Reads a bracketed class of Oniguruma; the reader is at its "[".
 ClassText read_class(PatternReader& reader);
 
 struct Property {
@@ -70,21 +70,21 @@ struct Property {
   bool negated;
 };
 
-/// Reads "{name}" or "{^name}" behind \p or \P.
+/// Reads the "{name}" or "{^name}" after \p or \P.
 Property read_property(PatternReader& reader, bool negated);
 
-/// Reads the rest of an escape that stands for one character, behind `letter`, and writes it for
-/// PCRE2; valid inside and outside of classes. Code points past ASCII are written "\x{...}".
+/// Reads the rest of an escape for one character, after `letter`, and writes it for PCRE2; valid
+/// inside and outside of classes. Code points above ASCII are written "\x{...}".
 std::string read_escaped_character(PatternReader& reader, char letter);
 
-/// Rewrites a pattern from Oniguruma's Ruby syntax to PCRE2 (UTF, UCP, multi-line anchors) such
+/// Translates a pattern from Oniguruma's Ruby syntax to PCRE2 (UTF, UCP, multi-line anchors) so
 /// that it matches the same texts. The dialects differ in: `\s` (no U+180E), `\w`, `\h`, `\v`,
 /// `\b`, properties (a script name is the script, not its extensions; long category names), POSIX
 /// brackets, class intersections `&&` and nested classes, `{n}?`, `{,n}`, `{n,m}+` (no possessive
-/// interval), `(?m)` (dot matches all) and an option's reach over alternatives. Throws Error(model)
-/// beginning with `source` and naming the construct for what has no translation: back-references,
-/// subroutine calls, conditionals, absent operators, `\G \K \R \X`, octal escapes, and case-blind
-/// matching of anything but ASCII.
+/// interval), `(?m)` (dot matches all) and the scope of an option over alternatives. Throws
+/// Error(model) that begins with `source` and names the construct for what has no translation:
+/// back-references, subroutine calls, conditionals, absent operators, `\G \K \R \X`, octal escapes,
+/// and case-insensitive matching of anything but ASCII.
 std::string translate_pattern(std::string_view oniguruma, std::string_view source);
 
 }  // namespace hyb

@@ -13,7 +13,8 @@
 namespace hyb {
 namespace {
 
-/// Joins stretches into pieces as a behaviour asks. A piece is given out when the next one begins.
+/// Joins stretches into pieces according to a behaviour. A piece is emitted when the next one
+/// starts.
 class Joiner {
  public:
   Joiner(SplitBehavior behavior, const Splitter::Piece& piece)
@@ -106,7 +107,7 @@ namespace {
 
 constexpr std::string_view gpt2_words =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
-// Here \w is Rust's: it has the two joiners.
+// Rust's \w includes the two joiners.
 constexpr std::string_view words_and_marks = R"([\w\u200c\u200d]+|[^\w\s\u200c\u200d]+)";
 
 SplitBehavior read_behavior(const JsonFields& fields) {
@@ -200,7 +201,7 @@ void PreTokenizer::read_metaspace(const Json& json, const std::string& where) {
   std::size_t length = 0;
   if (!replacement.empty()) next_code_point(replacement, length);
   if (replacement.empty() || length != replacement.size()) {
-    fields.fail("\"replacement\" has to be one character, got \"" + replacement + "\"");
+    fields.fail("\"replacement\" must be one character, got \"" + replacement + "\"");
   }
   const bool prefix = fields.flag_or("add_prefix_space", true);  // older files
   const std::string scheme = fields.text_or("prepend_scheme", prefix ? "always" : "never");

@@ -12,7 +12,7 @@
 
 namespace hyb {
 
-/// What becomes of the matches that a text is split at.
+/// What happens to the matches at which a text is split.
 enum class SplitBehavior { removed, isolated, merged_with_previous, merged_with_next, contiguous };
 
 /// Splits texts at the matches of a pattern or at characters of a class.
@@ -21,15 +21,15 @@ class Splitter {
   using Character = bool (*)(char32_t);
   using Piece = std::function<void(std::size_t begin, std::size_t end)>;
 
-  /// `invert`: what does not match is what the text is split at.
+  /// `invert`: the text is split at what does not match.
   Splitter(Pattern pattern, SplitBehavior behavior, bool invert = false);
   Splitter(Character character, SplitBehavior behavior);
 
-  /// Calls `piece` for every piece that is not empty, in order.
+  /// Calls `piece` for every non-empty piece, in order.
   void split(std::string_view text, const Piece& piece) const;
 
  private:
-  /// Calls `stretch(begin, end, is_match)` for matches and what lies between, in order.
+  /// Calls `stretch(begin, end, is_match)` for the matches and the text between them, in order.
   template <typename Stretch>
   void stretches(std::string_view text, const Stretch& stretch) const;
 
@@ -38,21 +38,22 @@ class Splitter {
   bool invert_;
 };
 
-/// Cuts normalised text into the words that merges stay within: the `pre_tokenizer` of a
+/// Splits normalised text into words, which merges do not cross: the `pre_tokenizer` of a
 /// tokenizer.json.
 class PreTokenizer {
  public:
   using Word = std::function<void(std::string_view)>;
 
-  /// `json` may be null: the text is one word. Throws Error(model) that begins with `where`.
+  /// With a null `json` the text is one word. Throws Error(model) that begins with `where`.
   PreTokenizer(const Json& json, const std::string& where);
 
-  /// Calls `word` for every word in order; a view is valid during its call only. `at_start`: the
-  /// text begins the whole input. Throws Error(model) where a pattern exceeds its limits.
+  /// Calls `word` for every word in order; its argument is valid during the call only. `at_start`:
+  /// the text is the start of the whole input. Throws Error(model) when a pattern exceeds its
+  /// limits.
   void cut(std::string_view text, bool at_start, const Word& word) const;
 
-  /// The last step spells bytes as characters (see byte_level.h); words come as bytes, and who
-  /// takes them does the spelling.
+  /// The last step spells bytes as characters (see vocabulary.h): words are passed as bytes, and
+  /// the caller spells them.
   bool byte_level() const { return byte_level_; }
 
  private:

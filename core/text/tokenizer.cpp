@@ -36,7 +36,7 @@ class Encoding {
   }
 
  private:
-  /// What lies between added tokens that are found as written.
+  /// Encodes the text between two added tokens.
   void encode_stretch(GuardedText stretch, bool at_start) {
     const GuardedText text = parts_.normalizer.apply(std::move(stretch));
     for (const AddedTokens::Stretch& part : parts_.added.cut(text, true)) {
@@ -92,7 +92,7 @@ std::string Tokenizer::decode(std::span<const TokenId> tokens, bool skip_special
   Decoder::Run run(parts_->decoder, false);
   std::string text;
   for (const TokenId token : tokens) {
-    if (parts_->contains(token) && !(skip_special && parts_->added.is_left_out(token))) {
+    if (parts_->contains(token) && !(skip_special && parts_->added.is_omitted(token))) {
       run.push(parts_->decoded(token), text);
     }
   }
@@ -131,7 +131,7 @@ TextStream::~TextStream() = default;
 std::string TextStream::push(TokenId token) {
   std::string text;
   const TokenizerParts& parts = run_->parts;
-  if (parts.contains(token) && !(run_->skip_special && parts.added.is_left_out(token))) {
+  if (parts.contains(token) && !(run_->skip_special && parts.added.is_omitted(token))) {
     run_->decoder.push(parts.decoded(token), text);
   }
   return text;

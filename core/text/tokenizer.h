@@ -12,30 +12,29 @@
 
 namespace hyb {
 
-/// A run of text to encode. Marked text came from a person, a tool or a file: nothing in it becomes
-/// a control token.
+/// A run of text to encode. Marked text is untrusted (a person, a tool, a file): nothing in it
+/// becomes a control token.
 struct TextPiece {
   std::string_view text;
   bool marked = false;
-  /// Marked text of an assistant turn: thinking and tool markers may become tokens, turn and role
-  /// tokens still may not. Without meaning where `marked` is false.
+  /// Marked text of an assistant message: thinking and tool-call markers may become tokens, turn
+  /// and role tokens may not. Ignored when `marked` is false.
   bool allow_thinking_markers = false;
 };
 
 struct EncodeOptions {
-  bool add_special_tokens = false;  ///< run the post-processor (BOS and the like): raw prompts
-  /// Added tokens spelled in unmarked text become their ids, as Hugging Face does it. When false,
+  bool add_special_tokens = false;  ///< run the post-processor (BOS and the like), for raw prompts
+  /// Added tokens spelled in unmarked text become their ids, as in Hugging Face. When false,
   /// unmarked text is treated as marked: plain text.
   bool parse_special = false;
 };
 
-/// Text to token ids and back, as tokenizer.json describes it. Immutable; every member may be
-/// called from several threads at a time.
+/// Text to token ids and back, as tokenizer.json describes it. Immutable and thread-safe.
 class Tokenizer {
  public:
-  /// Reads the text of a tokenizer.json, and of a tokenizer_config.json where one is given (for the
-  /// names of bos, eos and pad only). `source` names the file in errors. Throws Error(model) for
-  /// what is damaged or not supported.
+  /// Reads the text of a tokenizer.json, and of a tokenizer_config.json if given (only for the
+  /// names of bos, eos and pad). `source` names the file in errors. Throws Error(model) for what is
+  /// damaged or not supported.
   static Tokenizer from_json(std::string_view tokenizer_json, std::string_view source,
                              std::string_view tokenizer_config_json = {},
                              std::string_view config_source = "tokenizer_config.json");
@@ -45,28 +44,28 @@ class Tokenizer {
   ~Tokenizer();
 
   /// Encodes as Hugging Face `tokenizers` does. Each ill-formed UTF-8 sequence (maximal subpart) is
-  /// read as U+FFFD. A character that the vocabulary lacks becomes the unknown token where the file
-  /// names one, else nothing. Throws Error(model) when a pattern of the file exceeds its match
+  /// read as U+FFFD. A character that is not in the vocabulary becomes the unknown token if the
+  /// file names one, else nothing. Throws Error(model) when a pattern of the file exceeds its match
   /// limits on this text.
   std::vector<TokenId> encode(std::string_view text, const EncodeOptions& options) const;
 
   /// Encodes the concatenation of the pieces as one text: words and merges may cross the joins.
-  /// Added tokens are found only where every byte of the spelling allows it (see TextPiece). An
-  /// added token that is not special and spells white space only is plain text to all pieces.
+  /// Added tokens are recognised only where every byte of the spelling allows it (see TextPiece).
+  /// An added token that is not special and spells only white space is plain text in all pieces.
   std::vector<TokenId> encode(std::span<const TextPiece> pieces,
                               const EncodeOptions& options) const;
 
-  /// The text of `tokens`, as Hugging Face decodes it: always well-formed UTF-8. Ids that the
-  /// vocabulary lacks decode to nothing. `skip_special` leaves special added tokens out, but for
-  /// the markers of thoughts and tool calls (core/text/control_tokens.h): an answer can't be read
-  /// without them, and some files have them as special, some do not.
+  /// The text of `tokens`, as Hugging Face decodes it: always well-formed UTF-8. Ids that are not
+  /// in the vocabulary decode to nothing. `skip_special` omits special added tokens except the
+  /// thinking and tool-call markers (core/text/added_tokens.h): an answer can't be parsed without
+  /// them, and only some files mark them as special.
   std::string decode(std::span<const TokenId> tokens, bool skip_special) const;
 
   /// One more than the largest id; there may be holes below it.
   std::int32_t size() const;
 
-  /// The vocabulary's own spelling ("Ġthe", "▁the", "<0x0A>"), empty for holes and ids out of
-  /// range. Valid as long as the tokenizer lives.
+  /// The vocabulary's own spelling ("Ġthe", "▁the", "<0x0A>"); empty for holes and ids out of
+  /// range. Valid for the lifetime of the tokenizer.
   std::string_view piece(TokenId token) const;
 
   /// A vocabulary piece or an added token by its exact spelling.
@@ -75,7 +74,7 @@ class Tokenizer {
   bool is_special(TokenId token) const;  ///< an added token with special = true
   bool is_added(TokenId token) const;
 
-  /// Named by tokenizer_config.json, where that was given and the vocabulary has the token.
+  /// Named by tokenizer_config.json, if that was given and the vocabulary has the token.
   std::optional<TokenId> bos() const;
   std::optional<TokenId> eos() const;
   std::optional<TokenId> pad() const;
@@ -88,13 +87,13 @@ class Tokenizer {
   std::unique_ptr<const Parts> parts_;
 };
 
-/// Streaming detokenisation: feed ids, get the text that is certain so far, in whole characters.
-/// All pushes and the flush together are decode() of all ids, but for one case: where a run of
-/// byte tokens (<0xNN>) is ill-formed, decode() replaces every byte of the run by U+FFFD as Hugging
-/// Face does, and a stream, which has already shown the run's good characters, only the bad bytes.
+/// Streaming detokenisation: push ids, get the text that is final so far, in whole characters. All
+/// pushes and the flush together equal decode() of all ids, with one exception: for an ill-formed
+/// run of byte tokens (<0xNN>), decode() replaces every byte of the run by U+FFFD, as Hugging Face
+/// does, and a stream, which has already emitted the valid characters, only the invalid bytes.
 class TextStream {
  public:
-  /// The tokenizer has to outlive the stream.
+  /// The tokenizer must outlive the stream.
   explicit TextStream(const Tokenizer& tokenizer, bool skip_special = true);
   TextStream(TextStream&&) noexcept;
   TextStream& operator=(TextStream&&) noexcept;
@@ -102,7 +101,7 @@ class TextStream {
 
   std::string push(TokenId token);
 
-  /// The rest: what is left of an incomplete character becomes U+FFFD. The stream is then as new.
+  /// The rest: an incomplete character becomes U+FFFD. Resets the stream.
   std::string flush();
 
  private:

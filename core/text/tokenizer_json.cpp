@@ -33,7 +33,7 @@ const Json& JsonFields::at(std::string_view key) const {
 
 std::string JsonFields::text(std::string_view key) const {
   const Json& value = at(key);
-  if (!value.is_string()) fail(in_quotes(key) + " has to be a string");
+  if (!value.is_string()) fail(in_quotes(key) + " must be a string");
   return value.get<std::string>();
 }
 
@@ -44,7 +44,7 @@ std::string JsonFields::text_or(std::string_view key, std::string_view otherwise
 bool JsonFields::flag_or(std::string_view key, bool otherwise) const {
   const Json& value = at(key);
   if (value.is_null()) return otherwise;
-  if (!value.is_boolean()) fail(in_quotes(key) + " has to be true or false");
+  if (!value.is_boolean()) fail(in_quotes(key) + " must be true or false");
   return value.get<bool>();
 }
 
@@ -52,13 +52,13 @@ std::int64_t JsonFields::integer(std::string_view key) const {
   const Json& value = at(key);
   const bool fits = value.is_number_integer() &&
                     !(value.is_number_unsigned() && value.get<std::uint64_t>() > INT64_MAX);
-  if (!fits) fail(in_quotes(key) + " has to be an integer");
+  if (!fits) fail(in_quotes(key) + " must be an integer");
   return value.get<std::int64_t>();
 }
 
 const Json& JsonFields::array(std::string_view key) const {
   const Json& value = at(key);
-  if (!value.is_array()) fail(in_quotes(key) + " has to be a list");
+  if (!value.is_array()) fail(in_quotes(key) + " must be a list");
   return value;
 }
 
@@ -67,7 +67,7 @@ namespace {
 constexpr std::size_t tokenizer_bytes_max = std::size_t{256} << 20;
 constexpr int json_depth_max = 64;
 
-/// The generic tree costs more than ten times the file; the two tables go where they belong.
+/// Keeps the two large tables out of the generic tree, which takes more than ten times the file.
 class Reader : public JsonBuilder {
  public:
   explicit Reader(TokenizerFile& file) : JsonBuilder(file.source, json_depth_max), file_(file) {}
@@ -145,7 +145,7 @@ class Reader : public JsonBuilder {
 
   [[noreturn]] bool wrong() const {
     if (table_ == Table::vocabulary)
-      fail("model.vocab: the id of \"" + excerpt(piece_) + "\" is no integer");
+      fail("model.vocab: the id of \"" + excerpt(piece_) + "\" is not an integer");
     fail("model.merges: entry " + number() + " is neither \"a b\" nor [\"a\", \"b\"]");
   }
 
@@ -210,7 +210,7 @@ class Reader : public JsonBuilder {
   TokenizerFile& file_;
   int depth_ = 0;
   bool in_model_ = false;
-  Table next_ = Table::none;  // what the value behind this key is
+  Table next_ = Table::none;  // the value of this key
   Table table_ = Table::none;
   std::string piece_;
   bool in_pair_ = false;

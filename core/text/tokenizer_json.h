@@ -12,17 +12,18 @@
 
 namespace hyb {
 
-/// What a tokenizer.json nests (Sequence in Sequence ...) at most this deep.
+/// Limit on the nesting of a tokenizer.json (a Sequence in a Sequence ...).
 inline constexpr int nesting_max = 8;
 
-/// What stands for a value that is missing.
+/// The value of a missing member.
 inline const Json null_json;
 
-/// An object of a tokenizer.json, read field by field. Each reader throws Error(model) that names
-/// the file and the field when a value has another type than asked for.
+/// Typed access to the fields of an object in a tokenizer.json. Throws Error(model) with the file
+/// and the field when a value has another type.
 class JsonFields {
  public:
-  /// `where` begins every error: "tokenizer.json: normalizer". Throws unless `json` is an object.
+  /// Every error begins with `where`: "tokenizer.json: normalizer". Throws unless `json` is an
+  /// object.
   JsonFields(const Json& json, std::string where);
 
   std::string text(std::string_view key) const;
@@ -30,7 +31,7 @@ class JsonFields {
   bool flag_or(std::string_view key, bool otherwise) const;                     // also for null
   std::int64_t integer(std::string_view key) const;
 
-  /// The value, or a null where the key is missing.
+  /// The value, or null when the key is missing.
   const Json& at(std::string_view key) const;
   const Json& array(std::string_view key) const;
 
@@ -42,7 +43,7 @@ class JsonFields {
   std::string where_;
 };
 
-/// A tokenizer.json as it was read: the two large tables apart from the rest.
+/// A parsed tokenizer.json: its two large tables, and the rest as a tree.
 struct TokenizerFile {
   struct Merge {
     std::uint32_t begin;  // in merge_texts: the left piece, directly followed by the right one
@@ -51,10 +52,10 @@ struct TokenizerFile {
   };
 
   std::string source;     ///< the file's name, for errors
-  Vocabulary vocabulary;  ///< model.vocab, where it is an object
+  Vocabulary vocabulary;  ///< model.vocab, if it is an object
   std::string merge_texts;
   std::vector<Merge> merges;  ///< model.merges, spelled "a b" or ["a", "b"], in the file's order
-  Json rest;                  ///< everything, with both tables empty
+  Json rest;                  ///< the whole file with both tables empty
 
   std::string_view left(const Merge& merge) const;
   std::string_view right(const Merge& merge) const;
@@ -64,7 +65,7 @@ struct TokenizerFile {
   [[noreturn]] void fail(const std::string& text) const;
 };
 
-/// Reads and checks the tables; what the rest says is checked by who uses it. Throws Error(model).
+/// Reads and checks the tables; the users of `rest` check it. Throws Error(model).
 TokenizerFile read_tokenizer_json(std::string_view text, std::string_view source);
 
 }  // namespace hyb

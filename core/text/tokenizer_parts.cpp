@@ -42,10 +42,10 @@ void PostProcessor::read(const Json& json, const std::string& where, const Exist
     read_template(json, where, exists);
   } else if (type == "BertProcessing" || type == "RobertaProcessing") {
     read_pair(json, where, exists);
-  } else if (type != "ByteLevel") {  // that one moves offsets only
+  } else if (type != "ByteLevel") {  // which only adjusts offsets
     fields.fail("the post-processor \"" + type + "\" is not supported");
   }
-  if (before_.size() + behind_.size() > tokens_max) {
+  if (before_.size() + after_.size() > tokens_max) {
     fields.fail("adds more than " + std::to_string(tokens_max) + " tokens");
   }
 }
@@ -56,12 +56,12 @@ void PostProcessor::read_template(const Json& json, const std::string& where,
   const JsonFields special(fields.at("special_tokens"), where + ".special_tokens");
   bool text_seen = false;
   std::vector<TokenId> before;
-  std::vector<TokenId> behind;
+  std::vector<TokenId> after;
   for (const Json& piece : fields.array("single")) {
     const JsonFields part(piece, where + ".single");
     if (!part.at("Sequence").is_null()) {
       const JsonFields sequence(part.at("Sequence"), where + ".single.Sequence");
-      if (sequence.text("id") != "A" || text_seen) part.fail("the text A has to come exactly once");
+      if (sequence.text("id") != "A" || text_seen) part.fail("the text A must occur exactly once");
       text_seen = true;
       continue;
     }
@@ -70,28 +70,28 @@ void PostProcessor::read_template(const Json& json, const std::string& where,
     if (special.at(name).is_null()) part.fail("\"" + name + "\" is not in special_tokens");
     const JsonFields entry(special.at(name), special.where() + "." + name);
     for (const Json& id : entry.array("ids")) {
-      (text_seen ? behind : before).push_back(read_token(id, entry.where(), exists));
+      (text_seen ? after : before).push_back(read_token(id, entry.where(), exists));
     }
   }
-  if (!text_seen) fields.fail("the text A has to come exactly once");
+  if (!text_seen) fields.fail("the text A must occur exactly once");
   before_.insert(before_.begin(), before.begin(), before.end());
-  behind_.insert(behind_.end(), behind.begin(), behind.end());
+  after_.insert(after_.end(), after.begin(), after.end());
 }
 
 void PostProcessor::read_pair(const Json& json, const std::string& where, const Exists& exists) {
   const JsonFields fields(json, where);
   const auto token = [&](const char* key) {
     const Json& pair = fields.array(key);
-    if (pair.size() != 2) fields.fail(std::string(key) + " has to be [text, id]");
+    if (pair.size() != 2) fields.fail(std::string(key) + " must be [text, id]");
     return read_token(pair[1], where + "." + key, exists);
   };
   before_.insert(before_.begin(), token("cls"));
-  behind_.push_back(token("sep"));
+  after_.push_back(token("sep"));
 }
 
 void PostProcessor::apply(std::vector<TokenId>& tokens) const {
   tokens.insert(tokens.begin(), before_.begin(), before_.end());
-  tokens.insert(tokens.end(), behind_.begin(), behind_.end());
+  tokens.insert(tokens.end(), after_.begin(), after_.end());
 }
 
 namespace {
@@ -101,7 +101,7 @@ const Json& field(const TokenizerFile& file, const char* key) {
   return found == file.rest.end() ? null_json : *found;
 }
 
-/// The file when it describes a model of the one kind we have.
+/// Returns the file if its model is BPE, the only supported kind.
 const TokenizerFile& checked(const TokenizerFile& file) {
   if (!file.rest.is_object()) file.fail("an object is expected");
   const JsonFields model(field(file, "model"), file.source + ": model");

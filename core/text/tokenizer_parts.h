@@ -18,14 +18,14 @@
 
 namespace hyb {
 
-/// The tokens that a raw prompt gets before and behind its own: the `post_processor` of a
-/// tokenizer.json, for a single text.
+/// Adds tokens before and after those of a raw prompt: the `post_processor` of a tokenizer.json,
+/// for a single text.
 class PostProcessor {
  public:
   using Exists = std::function<bool(TokenId)>;
 
-  /// `json` may be null: nothing is added. `exists` tells which ids there are. Throws Error(model)
-  /// that begins with `where`.
+  /// A null `json` adds nothing. `exists` is true for the ids of the vocabulary. Throws
+  /// Error(model) that begins with `where`.
   PostProcessor(const Json& json, const std::string& where, const Exists& exists);
 
   void apply(std::vector<TokenId>& tokens) const;
@@ -36,10 +36,10 @@ class PostProcessor {
   void read_pair(const Json& json, const std::string& where, const Exists& exists);
 
   std::vector<TokenId> before_;
-  std::vector<TokenId> behind_;
+  std::vector<TokenId> after_;
 };
 
-/// Everything a tokenizer.json describes, checked. Stays where it was made.
+/// Everything a tokenizer.json describes, checked. Does not move: its parts refer to each other.
 struct TokenizerParts {
   /// Throws Error(model) for what is damaged or not supported.
   explicit TokenizerParts(TokenizerFile file);
@@ -50,8 +50,8 @@ struct TokenizerParts {
   void read_names(std::string_view tokenizer_config_json, std::string_view source);
 
   bool contains(TokenId token) const;
-  std::string_view piece(TokenId token) const;    ///< an added token's spelling goes first
-  std::string_view decoded(TokenId token) const;  ///< the piece that goes to the decoder
+  std::string_view piece(TokenId token) const;    ///< of an added token, else of the vocabulary
+  std::string_view decoded(TokenId token) const;  ///< the piece to feed to the decoder
   std::optional<TokenId> find(std::string_view piece) const;
 
   Vocabulary vocabulary;  // the model's

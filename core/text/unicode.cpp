@@ -16,7 +16,7 @@ unsigned byte_at(std::string_view text, std::size_t at) {
   return static_cast<unsigned char>(text[at]);
 }
 
-/// Bytes of a character by its first byte; 0 where none begins so.
+/// Length of a character by its first byte; 0 for a byte that starts none.
 std::size_t length_of(unsigned first) {
   if (first < 0x80) return 1;
   if (first >= 0xC2 && first <= 0xDF) return 2;
@@ -25,7 +25,7 @@ std::size_t length_of(unsigned first) {
   return 0;
 }
 
-/// The second byte decides about overlong forms, surrogates and values past U+10FFFF.
+/// The second byte excludes overlong forms, surrogates and values above U+10FFFF.
 bool second_fits(unsigned first, unsigned second) {
   const unsigned low = first == 0xE0 ? 0xA0 : first == 0xF0 ? 0x90 : 0x80;
   const unsigned high = first == 0xED ? 0x9F : first == 0xF4 ? 0x8F : 0xBF;
@@ -195,9 +195,9 @@ struct Range {
   char32_t last;
 };
 
-// From utf8proc's properties (Unicode 15) and the Age property; what lies between two such
-// characters of one range was not assigned in 9.0 either.
-constexpr std::array<Range, 44> younger = {
+// From utf8proc's properties (Unicode 15) and the Age property; a range may also contain characters
+// that were not assigned in 9.0.
+constexpr std::array<Range, 44> newer = {
     {{0x7FD, 0x7FD},     {0x898, 0x89F},     {0x8CA, 0x8D3},     {0x9FE, 0x9FE},
      {0xAFA, 0xAFF},     {0xB55, 0xB55},     {0xC04, 0xC04},     {0xC3C, 0xC3C},
      {0xCF3, 0xD00},     {0xD3B, 0xD3C},     {0xD81, 0xD81},     {0xEBA, 0xEBA},
@@ -212,12 +212,12 @@ constexpr std::array<Range, 44> younger = {
 
 }  // namespace
 
-bool is_younger_than_normalization(char32_t code_point) {
-  if (code_point < younger.front().first) return false;
+bool is_newer_than_normalization(char32_t code_point) {
+  if (code_point < newer.front().first) return false;
   const auto* range =
-      std::lower_bound(younger.begin(), younger.end(), code_point,
+      std::lower_bound(newer.begin(), newer.end(), code_point,
                        [](const Range& one, char32_t point) { return one.last < point; });
-  return range != younger.end() && range->first <= code_point;
+  return range != newer.end() && range->first <= code_point;
 }
 
 }  // namespace hyb

@@ -17,7 +17,7 @@ std::string_view Vocabulary::text_of(Place place) const {
   return std::string_view(texts_).substr(place.begin, place.bytes);
 }
 
-/// The slot that holds the piece, or the empty one where it would go.
+/// The slot of the piece, or the empty one where it belongs.
 std::size_t Vocabulary::slot_of(std::string_view piece) const {
   const std::size_t mask = slots_.size() - 1;
   std::size_t slot = XXH3_64bits_withSeed(piece.data(), piece.size(), seed_) & mask;

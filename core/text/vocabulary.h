@@ -10,10 +10,10 @@
 
 namespace hyb {
 
-/// Pieces and their ids, both ways. Ids may have holes; no piece and no id occurs twice.
+/// Maps pieces to ids and back. Ids may have holes; no piece and no id occurs twice.
 class Vocabulary {
  public:
-  /// Ids are below this: sixteen times the largest published vocabulary.
+  /// Upper bound of ids: sixteen times the largest published vocabulary.
   static constexpr std::int64_t ids_max = std::int64_t{1} << 22;
 
   enum class Added { yes, repeated_piece, repeated_id };
@@ -24,7 +24,7 @@ class Vocabulary {
   Added add(std::string_view piece, TokenId token);
 
   std::optional<TokenId> find(std::string_view piece) const;
-  std::string_view piece(TokenId token) const;  ///< empty where there is none; else until add()
+  std::string_view piece(TokenId token) const;  ///< empty if there is none; valid until add()
   bool contains(TokenId token) const;
   std::int32_t size() const {
     return static_cast<std::int32_t>(places_.size());
@@ -46,23 +46,23 @@ class Vocabulary {
   std::string texts_;
   std::vector<Place> places_;        // by id
   std::vector<std::int32_t> slots_;  // open addressing: id, or -1
-  std::uint64_t seed_;               // hostile files cannot choose colliding pieces
+  std::uint64_t seed_;               // random: hostile files cannot construct colliding pieces
   std::int32_t count_ = 0;
   std::size_t longest_bytes_ = 0;
 };
 
-/// GPT-2's spelling of bytes in vocabularies: printable Latin-1 bytes stand for themselves, the
-/// other 68 are U+0100 and up in order of their value. A space is U+0120.
+/// GPT-2's spelling of bytes in vocabularies: printable Latin-1 bytes are spelled as themselves,
+/// the other 68 as U+0100 and up in order of their value. A space is U+0120.
 char32_t byte_level_character(unsigned char byte);
 
-/// The byte that a character spells, nothing where it spells none.
+/// The byte that a character spells; empty if it spells none.
 std::optional<unsigned char> byte_level_byte(char32_t character);
 
-/// Every byte of `bytes` as its character, in UTF-8.
+/// Spells every byte of `bytes` as its character, in UTF-8.
 std::string to_byte_level(std::string_view bytes);
 
-/// Appends the bytes that a well-formed `piece` spells; where one character spells none, the piece
-/// stands for itself.
+/// Appends the bytes that a well-formed `piece` spells; if any character spells none, appends the
+/// piece unchanged.
 void append_from_byte_level(std::string_view piece, std::string& bytes);
 
 }  // namespace hyb

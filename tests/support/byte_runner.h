@@ -14,8 +14,8 @@
 namespace hyb::testing {
 
 /// A Runner without a model that owns the bytes of superblocks, as a real one does: all views of a
-/// superblock are the same bytes, a change of owner spoils them, and a unit that is read or written
-/// through any view but its owner's is an error.
+/// superblock alias the same bytes, a change of owner overwrites them, and accessing a unit through
+/// a view that does not own it is an error.
 class ByteRunner final : public Runner {
  public:
   explicit ByteRunner(MemoryLayout layout)

@@ -6,8 +6,8 @@
 
 namespace hyb::testing {
 
-/// The text of the model error that `action` ends with; "" when it ends well. Other kinds of errors
-/// go through and fail the test.
+/// The text of the Error(model) that `action` throws; "" if it throws none. Other errors pass
+/// through and fail the test.
 template <typename Action>
 std::string model_error(const Action& action) {
   try {
@@ -19,7 +19,7 @@ std::string model_error(const Action& action) {
   return "";
 }
 
-/// The text of the error of any kind that `action` ends with; "" when it ends well.
+/// The text of the Error that `action` throws; "" if it throws none.
 template <typename Action>
 std::string error_text(const Action& action) {
   try {

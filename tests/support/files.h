@@ -11,7 +11,7 @@
 
 namespace hyb::testing {
 
-/// An empty folder that goes away with its owner.
+/// An empty folder, removed by the destructor.
 class TemporaryFolder {
  public:
   TemporaryFolder() {
@@ -28,7 +28,7 @@ class TemporaryFolder {
 
   const std::filesystem::path& path() const { return path_; }
 
-  /// Writes a file, with the folders above it.
+  /// Writes a file and creates its parent folders.
   std::filesystem::path write(const std::filesystem::path& name, std::string_view bytes) const {
     const std::filesystem::path path = path_ / name;
     std::filesystem::create_directories(path.parent_path());
@@ -42,13 +42,13 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
-/// The bytes of a file; "" where there is none.
+/// The bytes of a file; "" if there is none.
 inline std::string content(const std::filesystem::path& path) {
   std::ifstream in(path, std::ios::binary);
   return (std::ostringstream() << in.rdbuf()).str();
 }
 
-/// Length, header and data, put together as they are: right or wrong.
+/// Length, header and data, concatenated without checks.
 inline std::string safetensors_bytes(std::string_view header, std::string_view data) {
   std::string out;
   for (int shift = 0; shift < 64; shift += 8) {

@@ -26,7 +26,7 @@ inline Key key_of(std::string_view text) {
 
 inline std::int32_t length_of(const Key& key) { return static_cast<std::int32_t>(key.size()); }
 
-/// A key of up to `length_max` tokens that often begins as one of `keys`.
+/// A key of up to `length_max` tokens that often shares a prefix with one of `keys`.
 inline Key random_key(std::mt19937& random, const std::vector<Key>& keys, int length_max) {
   const auto below = [&](std::size_t bound) { return random() % bound; };
   Key key;
@@ -41,7 +41,7 @@ inline Key random_key(std::mt19937& random, const std::vector<Key>& keys, int le
   return key;
 }
 
-/// Which kinds a toy model has: pages of 4 tokens in superblocks of 8 pages, 2 slots or 8 packed
+/// The memory of a toy model: pages of 4 tokens in superblocks of 8 pages, 2 slots or 8 packed
 /// snapshots.
 struct ToyShape {
   std::vector<const MemoryKind*> kinds;
@@ -64,13 +64,13 @@ inline MemoryLayout toy_layout(const ToyShape& shape) {
   return layout;
 }
 
-/// A sequence that goes on by so many tokens; the pool has room for it.
+/// Extends a sequence by `tokens`; the pool has room for it.
 inline void go_on(Memory& memory, std::int32_t tokens) {
   REQUIRE(memory.reserve(tokens));
   memory.keep(tokens);
 }
 
-/// A sequence that has run so many tokens; the pool has room for it.
+/// A sequence of `tokens` tokens; the pool has room for it.
 inline Memory ran(MemoryPool& pool, std::int32_t tokens) {
   std::optional<Memory> memory = pool.start();
   REQUIRE(memory);
@@ -84,7 +84,7 @@ inline Checkpoint checkpoint_at(MemoryPool& pool, std::int32_t tokens) {
   return std::move(*checkpoint);
 }
 
-/// A cache and a pool, and requests that are served one after the other.
+/// A cache and a pool that serve requests one at a time.
 struct PrefixServer {
   explicit PrefixServer(const ToyShape& shape, PrefixCacheOptions options = {})
       : pool(toy_layout(shape)), cache(pool, lenient(options)) {}

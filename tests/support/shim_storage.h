@@ -14,13 +14,13 @@ namespace hyb::testing {
 
 /// What a ShimStorage does and has seen. Outlives it.
 struct ShimDisk {
-  std::int64_t fails_at = -1;    ///< the call of this number fails, and all behind it; -1: none
+  std::int64_t fails_at = -1;    ///< this call and all later ones fail; -1: none
   std::int64_t damages_at = -1;  ///< the reading of this number has one wrong bit; -1: none
   std::int64_t calls = 0, readings = 0;
   std::uint64_t size = 0;  ///< one past the last byte that was ever written
 };
 
-/// A disk in memory that can be told to fail.
+/// A disk in memory that fails on command.
 class ShimStorage final : public Storage {
  public:
   explicit ShimStorage(ShimDisk& disk) : disk_(&disk) {}

@@ -104,7 +104,7 @@ struct SnapshotWorld {
     return bytes;
   }
 
-  /// Puts a snapshot into the tree. False: one stands there, or there is no room even so.
+  /// Puts a snapshot into the tree. False: there is one already, or no room.
   bool put(std::span<const TokenId> key, Precision precision = Precision::exact) {
     if (carrier.has(key)) return false;
     std::optional<Reservation> room = carrier.room(key, precision);

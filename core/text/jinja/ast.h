@@ -16,7 +16,7 @@ using Place = std::uint32_t;
 struct Expression;
 struct Statement;
 using ExpressionPtr = std::unique_ptr<Expression>;
-/// A run of statements: the whole template, or what stands between two tags.
+/// A list of statements: the whole template, or the body of a tag.
 using Body = std::vector<Statement>;
 
 /// `monostate` is None.
@@ -27,7 +27,7 @@ struct Literal {
 struct Name {
   std::string name;
 };
-/// What a filter or set tag has rendered between its tags; the innermost input of its filters.
+/// The rendered body of a filter or set tag: the innermost input of its filters.
 struct Captured {};
 struct Sequence {
   bool tuple;
@@ -72,7 +72,7 @@ struct Attribute {
   ExpressionPtr object;
   std::string name;
 };
-/// Bounds may be null. Stands only as the key of a Subscript.
+/// Bounds may be null. Occurs only as the key of a Subscript.
 struct Slice {
   ExpressionPtr start;
   ExpressionPtr stop;
@@ -112,7 +112,7 @@ struct Expression {
   int depth;  ///< levels of the tree below and including this one
 };
 
-/// Where a set or for tag writes: a name, an attribute of a namespace, or a tuple of targets.
+/// The target of a set or for tag: a name, an attribute of a namespace, or a tuple of targets.
 struct Target {
   std::string name{};
   std::string attribute{};      ///< empty unless `name.attribute`
@@ -177,7 +177,7 @@ struct With {
   std::vector<std::pair<Target, ExpressionPtr>> bindings;
   Body body;
 };
-/// {% generation %}: its own scope, rendered as is.
+/// {% generation %}: a scope of its own, rendered unchanged.
 struct Generation {
   Body body;
 };

@@ -22,7 +22,7 @@
 namespace hyb::jinja {
 namespace {
 
-// Filters that work on text; other values are turned into text first.
+// Filters on text; other values are converted to text.
 
 template <Text (*function)(Runtime&, const Text&)>
 Value filter_case(Runtime& runtime, const Value& input, const Arguments& arguments) {
@@ -55,7 +55,7 @@ Value filter_indent(Runtime& runtime, const Value& input, const Arguments& argum
   if (!input.is_text()) throw Fault("indent takes a string, got " + type_name(input));
   const Text indention = indention_of(runtime, in);
   const bool blank = in.truth(2, false);
-  // A line end is added, so that the last line counts even if it is empty.
+  // With a final line end, the last line counts even if it is empty.
   MarkedBuffer& with_end = runtime.new_buffer();
   append(runtime.meter(), with_end, input.text());
   with_end.append(runtime.meter(), "\n", TextSource::tmpl);
@@ -206,7 +206,7 @@ std::span<const FunctionEntry> text_filters() {
   return table;
 }
 
-// Filters that work on numbers.
+// Filters on numbers.
 
 constexpr std::int64_t precision_max = 300;
 
@@ -216,7 +216,7 @@ std::string_view stripped(std::string_view text) {
   return text;
 }
 
-/// Takes single underscores between digits out; nothing if they stand elsewhere.
+/// Removes single underscores between digits; empty if there are others.
 std::optional<std::string> without_underscores(std::string_view text) {
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -232,7 +232,7 @@ std::optional<std::string> without_underscores(std::string_view text) {
   return out;
 }
 
-/// int(text, base) of Python; nothing if the text is no integer.
+/// Python's int(text, base); empty if the text is not an integer.
 std::optional<std::int64_t> parse_integer(std::string_view text, int base) {
   text = stripped(text);
   const bool negative = text.starts_with('-');
@@ -253,7 +253,7 @@ std::optional<std::int64_t> parse_integer(std::string_view text, int base) {
   return value;
 }
 
-/// float(text) of Python.
+/// Python's float(text).
 std::optional<double> parse_real(std::string_view text) {
   text = stripped(text);
   const bool negative = text.starts_with('-');
@@ -311,7 +311,7 @@ Value filter_abs(Runtime&, const Value& input, const Arguments& arguments) {
   return input.integer() < 0 ? negate(input) : Value(input.integer());
 }
 
-/// round(real, precision) of Python: the nearest decimal, ties to even, of the exact value.
+/// Python's round(real, precision): the nearest decimal to the exact value, ties to even.
 double round_real(double real, std::int64_t precision) {
   if (!std::isfinite(real)) return real;
   if (precision > precision_max) return real;
@@ -372,7 +372,7 @@ std::span<const FunctionEntry> number_filters() {
   return table;
 }
 
-// Filters that take sequences apart and put them together.
+// Filters on sequences.
 
 Value filter_list(Runtime& runtime, const Value& input, const Arguments& arguments) {
   const Bound in(arguments, "list", {});
@@ -496,7 +496,7 @@ std::span<const FunctionEntry> sequence_filters() {
   return table;
 }
 
-// Filters that compare items with one another.
+// Filters that order items.
 
 struct Keyed {
   Value key;
@@ -515,7 +515,7 @@ void sort_by_key(Runtime& runtime, std::vector<Keyed>& items, bool reverse) {
   });
 }
 
-/// The keys that "name,other.name" selects, as a list that compares in order.
+/// The values of the attributes "name,other.name", as a list.
 Value sort_key(Runtime& runtime, const Value& item, const Value& attribute, bool case_sensitive) {
   List& keys = runtime.new_list();
   if (!attribute.is_text()) {
@@ -702,7 +702,7 @@ std::span<const FunctionEntry> selection_filters() {
   return table;
 }
 
-// Filters for values of any kind.
+// Filters on values of any kind.
 
 constexpr std::int64_t indent_max = 64;
 
@@ -724,7 +724,7 @@ Value filter_string(Runtime& runtime, const Value& input, const Arguments& argum
   return Value(to_text(runtime, input));
 }
 
-/// There is no autoescape, so nothing needs to be marked as safe.
+/// Without autoescape, nothing needs to be marked as safe.
 Value filter_safe(Runtime& runtime, const Value& input, const Arguments& arguments) {
   const Bound in(arguments, "safe", {});
   return Value(to_text(runtime, input));
@@ -733,7 +733,7 @@ Value filter_safe(Runtime& runtime, const Value& input, const Arguments& argumen
 Value filter_attr(Runtime& runtime, const Value& input, const Arguments& arguments) {
   const Bound in(arguments, "attr", {"name"}, 1);
   const Text name = in.text(0);
-  // Items don't count here, unlike with the dot.
+  // Unlike the dot, attr does not look up items.
   if (input.is(Kind::dict)) return Value::undefined(name);
   return get_item(runtime, input, in[0]);
 }

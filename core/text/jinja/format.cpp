@@ -54,7 +54,7 @@ void append_repr_character(std::string& out, char32_t c, char quote) {
   }
 }
 
-/// Walks a value and appends its repr; all that Python adds gets one source.
+/// Appends the repr of a value; everything that Python adds gets one source.
 class Writer {
  public:
   Writer(Runtime& runtime, MarkedBuffer& buffer, TextSource source)
@@ -303,7 +303,7 @@ class PercentFormatter {
 
   bool used_all() const {
     if (values_.is(Kind::tuple)) return taken_ >= values_.list().items.size();
-    // What can be subscripted may go unused, as in Python.
+    // As in Python, unused values are allowed if they support subscripts.
     const bool may_rest =
         values_.is(Kind::dict) || values_.is(Kind::list) || values_.is(Kind::range);
     return taken_ > 0 || keyed_ || may_rest || values_.is_undefined();
@@ -418,7 +418,7 @@ class PercentFormatter {
   bool keyed_ = false;
 };
 
-/// The value that the inside of {...} names.
+/// The value of a replacement field {...}.
 Value braces_value(std::string_view field, const Arguments& arguments, std::size_t& automatic) {
   std::size_t position = 0;
   if (field.empty()) {

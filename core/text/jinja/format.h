@@ -8,14 +8,14 @@ namespace hyb::jinja {
 
 class Runtime;
 
-/// What Python's repr() gives for a float: shortest digits that read back, "1.0", "1e+16", "nan".
+/// Python's repr() of a float: the shortest digits that read back, "1.0", "1e+16", "nan".
 std::string format_real(double real);
 
-/// str(value): texts as they are, an undefined value as nothing. Marks are kept; what Python adds
-/// around texts (quotes, commas) gets the source of the texts it stands around.
+/// str(value): texts unchanged, an undefined value as "". Sources are kept; the quotes and commas
+/// that Python adds get the source of the texts around them.
 Text to_text(Runtime& runtime, const Value& value);
 
-/// repr(value) at the end of the buffer.
+/// Appends repr(value).
 void append_repr(Runtime& runtime, MarkedBuffer& buffer, const Value& value);
 
 /// The least trusted source in the value: person over assistant over tmpl.
@@ -24,11 +24,12 @@ TextSource source_of(Runtime& runtime, const Value& value);
 class Runtime;
 
 /// format % values: %s %r %d %i %u %f %e %g %x %o %c %% with flags, width and precision; %(name)s
-/// takes from a dict. Marks of the format and of the values are kept.
+/// reads from a dict. Sources of format and values are kept.
 Text format_percent(Runtime& runtime, const Text& format, const Value& values);
 
-/// format.format(...): {} {0} {name} {{ }}; conversions and format specifications are Faults.
 struct Arguments;
+
+/// format.format(...): {} {0} {name} {{ }}; conversions and format specifications are Faults.
 Text format_braces(Runtime& runtime, const Text& format, const Arguments& arguments);
 
 }  // namespace hyb::jinja

@@ -16,9 +16,9 @@
 namespace hyb::jinja {
 namespace {
 
-/// What Jinja's sandbox allows.
+/// The limit of Jinja's sandbox.
 constexpr std::int64_t range_max = 100'000;
-/// Far from overflow in start + index * step.
+/// Excludes overflow in start + index * step.
 constexpr std::int64_t bound_max = std::int64_t{1} << 60;
 
 Value global_range(Runtime& runtime, const Value&, const Arguments& arguments) {
@@ -174,7 +174,7 @@ bool is_same(const Value& a, const Value& b) {
   }
 }
 
-/// Tests of one value.
+/// Tests without arguments.
 std::optional<bool> test_alone(Runtime& runtime, std::string_view name, const Value& value) {
   if (name == "defined") return !value.is_undefined();
   if (name == "undefined") return value.is_undefined();

@@ -6,8 +6,8 @@
 
 namespace hyb::jinja {
 
-/// A global function (range, namespace, raise_exception, ...): its name in static storage, empty if
-/// there is none. User variables of the same name come first.
+/// The name of a global function (range, namespace, raise_exception, ...) in static storage; empty
+/// if there is none. Variables shadow globals.
 std::string_view find_global(std::string_view name);
 
 /// Calls a function that find_global found.
@@ -16,7 +16,7 @@ Value call_global(Runtime& runtime, std::string_view name, const Arguments& argu
 /// Calls what joiner() returned.
 Value call_joiner(Callable& joiner);
 
-/// What `value is name(arguments)` asks. Throws Fault for a name that is no test.
+/// `value is name(arguments)`. Throws Fault for an unknown test.
 bool apply_test(Runtime& runtime, std::string_view name, const Value& value,
                 const Arguments& arguments);
 

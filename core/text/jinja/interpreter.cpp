@@ -112,7 +112,7 @@ void Interpreter::assign(const Target& target, const Value& value, Scope& scope)
   if (!target.attribute.empty()) {
     const Value* space = scope.find(target.name);
     if (space == nullptr || !space->is(Kind::space)) {
-      throw Fault("'" + target.name + "' is no namespace: its attributes can't be set");
+      throw Fault("'" + target.name + "' is not a namespace: its attributes can't be set");
     }
     runtime_.set(space->dict(), runtime_.text_value(target.attribute), value);
     return;
@@ -175,7 +175,7 @@ Interpreter::Signal Interpreter::perform(const FilterBody& node) {
 }
 
 Interpreter::Signal Interpreter::perform(const With& node) {
-  // The values don't see the names that stand beside them.
+  // The values don't see the names of the same tag.
   std::vector<Value> values;
   for (const auto& [target, expression] : node.bindings) values.push_back(evaluate(*expression));
   Scope& scope = runtime_.new_scope(scope_);
@@ -212,7 +212,7 @@ Value Interpreter::evaluate(const Expression& expression) {
   const Nested nested(runtime_.meter());
   const Place outer = std::exchange(place_, expression.place);
   const Value value = std::visit([&](const auto& node) { return value_of(node); }, expression.node);
-  place_ = outer;  // not after a Fault, which so keeps the innermost place
+  place_ = outer;  // not reached after a Fault: place() is then the innermost place
   return value;
 }
 
@@ -274,7 +274,7 @@ Value Interpreter::value_of(const Logical& node) {
 }
 
 Value Interpreter::value_of(const Concatenation& node) {
-  // All parts come first: evaluating one may continue the buffer of another.
+  // All parts are evaluated first: evaluating one may extend the buffer of another.
   std::vector<Value> parts;
   parts.reserve(node.parts.size());
   for (const ExpressionPtr& part : node.parts) parts.push_back(evaluate(*part));
@@ -304,7 +304,7 @@ Value Interpreter::value_of(const Attribute& node) {
   return get_attribute(runtime_, evaluate(*node.object), node.name);
 }
 
-Value Interpreter::value_of(const Slice&) { throw Fault("a slice stands among several keys"); }
+Value Interpreter::value_of(const Slice&) { throw Fault("a slice must be the only key"); }
 
 Value Interpreter::value_of(const Subscript& node) {
   const Value object = evaluate(*node.object);
@@ -343,7 +343,7 @@ Arguments Interpreter::evaluate(const CallArguments& arguments) {
   if (!named.is(Kind::dict)) throw Fault("'**' takes a dict, got " + type_name(named));
   for (const auto& [key, value] : named.dict().entries()) {
     if (!key.is_text()) throw Fault("'**' takes a dict with string keys");
-    // A buffer of its own: names are looked at while other buffers grow.
+    // A buffer of its own: the name is used while other buffers grow.
     out.named.emplace_back(runtime_.text(key.view()).view(), value);
   }
   return out;
@@ -351,7 +351,7 @@ Arguments Interpreter::evaluate(const CallArguments& arguments) {
 
 Value Interpreter::call(const Call& node, const Value* caller) {
   if (const auto* attribute = std::get_if<Attribute>(&node.callee->node)) {
-    // A method call needs no bound object.
+    // A method call needs no bound method object.
     const Value object = evaluate(*attribute->object);
     if (object.is_undefined()) fail_undefined(object);
     const std::string_view method = find_method(object, attribute->name);
@@ -398,8 +398,8 @@ Value Interpreter::call_loop(const Loop& loop, const Arguments& arguments) {
   return Value(text);
 }
 
-/// First what the call gives, then the defaults in order: those see all parameters, and never a
-/// name outside that is spelled as one.
+/// Binds the arguments first, then the defaults in order: defaults see all parameters, and no outer
+/// variable of the same name.
 void Interpreter::bind_parameters(const Macro& macro, const Arguments& arguments, Scope& scope) {
   std::vector<const Parameter*> open;
   for (std::size_t i = 0; i < macro.parameters.size(); ++i) {
@@ -425,7 +425,7 @@ void Interpreter::bind_parameters(const Macro& macro, const Arguments& arguments
   }
 }
 
-/// What no parameter took: varargs, kwargs and caller, where the macro uses them.
+/// Binds the remaining arguments to varargs, kwargs and caller, if the macro uses them.
 void Interpreter::bind_extras(const Macro& macro, Arguments arguments, Scope& scope) {
   std::erase_if(arguments.named, [&](const auto& argument) {
     return std::any_of(macro.parameters.begin(), macro.parameters.end(),

@@ -8,10 +8,10 @@
 
 namespace hyb::jinja {
 
-/// Walks a template once and writes what it renders. Throws Fault; `place` then says where.
+/// Renders a template once. Throws Fault; place() is then the position of the error.
 class Interpreter {
  public:
-  /// `root` holds the variables; all references must outlive the interpreter.
+  /// `root` has the variables; all references must outlive the interpreter.
   Interpreter(const Template& parsed, Runtime& runtime, Scope& root, MarkedBuffer& output);
 
   void run();
@@ -88,7 +88,7 @@ class Interpreter {
   Scope* scope_;
   MarkedBuffer* output_;
   Value captured_;
-  std::vector<Value> literals_;  ///< made when first used
+  std::vector<Value> literals_;  ///< created on first use
   Place place_ = 0;
 };
 

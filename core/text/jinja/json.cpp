@@ -210,7 +210,7 @@ Value number_from_json(const Json& json) {
   return Value(json.get<std::int64_t>());
 }
 
-/// The parsed arguments if `json` is a string that holds a JSON object, else null.
+/// The parsed arguments if `json` is a string with a JSON object, else null.
 Json parsed_arguments(const Json& json) {
   if (!json.is_string()) return nullptr;
   const auto& text = json.get_ref<const std::string&>();
@@ -219,7 +219,7 @@ Json parsed_arguments(const Json& json) {
   try {
     return parse_json(text, "arguments");
   } catch (const Error&) {
-    return nullptr;  // what is no JSON stays the text it is
+    return nullptr;  // anything else stays text
   }
 }
 
@@ -286,7 +286,7 @@ class Converter {
   TextSource source_;
 };
 
-/// The first of the names that a message gives its reasoning under, or null.
+/// The first name under which a message has its reasoning, or null.
 const Json* reasoning_of(const Json& message) {
   for (const char* name : {"reasoning_content", "thinking", "reasoning"}) {
     const auto found = message.find(name);

@@ -21,14 +21,14 @@ struct Number {
   std::string problem{};  ///< empty if the number is good
 };
 
-/// Reads the number that `text` begins with, as Jinja spells them: 12, 1_000, 0x1F, 0b1, 0o7, 1.5,
-/// 2e3. Where `real_allowed` is false (after a dot, as in items.0.5) only an integer is taken.
+/// Reads the number at the start of `text` in Jinja's spelling: 12, 1_000, 0x1F, 0b1, 0o7, 1.5,
+/// 2e3. Without `real_allowed` (after a dot, as in items.0.5), only an integer.
 Number read_number_literal(std::string_view text, bool real_allowed);
 
-/// The inside of a string literal with Python's escapes resolved; `problem` says what is wrong.
+/// The content of a string literal with Python's escapes resolved; `problem` describes an error.
 std::string resolve_escapes(std::string_view inside, std::string& problem);
 
-/// Bytes of the identifier that `text` begins with; 0 if there is none.
+/// Length of the identifier at the start of `text`; 0 if there is none.
 std::size_t name_length(std::string_view text);
 
 namespace {
@@ -43,7 +43,7 @@ bool is_digit_of(char c, int base) {
   return value >= 0 && value < base;
 }
 
-/// Bytes of digits with single underscores between them; 0 if there is no digit at `at`.
+/// Length of the digits at `at` with single underscores between them; 0 if there is none.
 std::size_t digits_length(std::string_view text, std::size_t at, int base) {
   std::size_t end = at;
   while (end < text.size()) {
@@ -67,7 +67,7 @@ std::string remove_underscores(std::string_view text) {
   return out;
 }
 
-/// Bytes of a real number's spelling; 0 if the text begins with an integer only.
+/// Length of the real number at the start of the text; 0 if it is only an integer.
 std::size_t real_length(std::string_view text) {
   std::size_t end = digits_length(text, 0, 10);
   bool real = false;
@@ -105,7 +105,7 @@ Number read_integer(std::string_view text) {
   Number number;
   std::size_t length = digits_length(text, begin, base);
   if (base == 10 && text[0] == '0') {
-    // A leading zero stands alone or with other zeros.
+    // A leading zero is followed by nothing or by more zeros.
     length = 1;
     while (length < text.size() && (text[length] == '0')) ++length;
   }
@@ -269,7 +269,7 @@ class Lexer {
 
   bool looking_at(std::string_view text) const { return source_.substr(at_).starts_with(text); }
 
-  /// Text up to the next tag, comment or {{, and then what opens there.
+  /// Text up to the next tag, comment or {{, and the opening delimiter.
   void read_data() {
     const std::size_t begin = at_;
     std::size_t open = begin;
@@ -301,14 +301,14 @@ class Lexer {
       read_inside(open - 1, TokenKind::tag_begin);
   }
 
-  /// lstrip_blocks: the spaces between the line's beginning and the tag go.
+  /// lstrip_blocks: removes the spaces between the start of the line and the tag.
   std::string_view without_indent(std::string_view data) const {
     const std::size_t line = data.rfind('\n') + 1;  // std::string_view::npos + 1 is 0
     if (line == 0 && !at_line_start_) return data;
     return skip_spaces(data, line) == data.size() ? data.substr(0, line) : data;
   }
 
-  /// Takes "-%}" with the spaces after it, "+%}", or "%}" and one line end.
+  /// Skips "-%}" with the spaces after it, "+%}", or "%}" and one line end.
   bool close_tag(std::string_view closing, bool plus_allowed, bool trim_line) {
     const std::size_t begin = at_;
     const char sign = at_ < source_.size() ? source_[at_] : '\0';

@@ -31,14 +31,14 @@ struct Lexeme {
   double real = 0;
 };
 
-/// "source_name: line L, column C: "; both count from 1, columns in characters.
+/// "source_name: line L, column C: ", both from 1, columns in characters.
 std::string where(std::string_view source_name, std::string_view source, Place place);
 
-/// One "\n" for every line end, and without the last one: what places refer to.
+/// Replaces every line end by "\n" and removes the last one. Places are offsets into the result.
 std::string normalise_lines(std::string_view source);
 
-/// Cuts a normalised source into lexemes; the last one is `end`. Comments are gone, raw parts are
-/// data. trim_blocks and lstrip_blocks are on. Throws Error(model).
+/// Splits a normalised source into lexemes; the last one is `end`. Comments are dropped, raw blocks
+/// become data. trim_blocks and lstrip_blocks are on. Throws Error(model).
 std::vector<Lexeme> read_lexemes(std::string_view source, std::string_view source_name);
 
 }  // namespace hyb::jinja

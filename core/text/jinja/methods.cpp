@@ -14,10 +14,10 @@
 namespace hyb::jinja {
 namespace {
 
-// Methods of lists, tuples and dicts. Lists and dicts can be changed: the reference
-// environment refuses that, other engines allow it and published templates do it.
+// Methods of lists, tuples and dicts. Lists and dicts are mutable: the reference environment
+// refuses that, other engines allow it, and published templates rely on it.
 
-/// A position as list.insert takes it: clamped.
+/// A position, clamped as by list.insert.
 std::size_t clamped(std::int64_t position, std::size_t count) {
   const auto size = static_cast<std::int64_t>(count);
   if (position < 0) position = std::max<std::int64_t>(position, -size) + size;
@@ -320,7 +320,7 @@ Value text_join(Runtime& runtime, const Value& self, const Arguments& arguments)
   return Value(join(runtime, self.text(), parts));
 }
 
-/// The part of the text that start and end arguments leave; nothing if start is past its end.
+/// The part of the text that start and end arguments select; invalid if start is past its end.
 struct Window {
   Text text;
   std::int64_t first = 0;  ///< its first character
@@ -487,7 +487,7 @@ std::span<const FunctionEntry> text_methods() {
   return table;
 }
 
-// Methods of the loop variable and of cyclers; the look-up.
+// Methods of the loop variable and of cyclers.
 
 Value loop_cycle(Runtime&, const Value& self, const Arguments& arguments) {
   if (arguments.positional.empty()) throw Fault("loop.cycle needs values");

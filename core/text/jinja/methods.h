@@ -6,7 +6,7 @@
 
 namespace hyb::jinja {
 
-/// The name of a method that the value has, in static storage; empty if it has none of that name.
+/// The name of a method of the value, in static storage; empty if it has none of that name.
 std::string_view find_method(const Value& object, std::string_view name);
 
 /// Calls a method that find_method found.

@@ -13,13 +13,13 @@ namespace hyb::jinja {
 
 class Runtime;
 
-// Python's operators on values. What Python raises is a Fault here; integers are 64 bits wide and
-// overflow is a Fault.
+// Python's operators on values. Python's exceptions are Faults; so is an overflow of 64-bit
+// integers.
 
 /// "str", "int", "list", ... for messages.
 std::string type_name(const Value& value);
 
-/// Throws the error that using an undefined value raises.
+/// Throws the Fault for using an undefined value.
 [[noreturn]] void fail_undefined(const Value& value);
 
 bool is_true(const Value& value);
@@ -37,8 +37,7 @@ Value plus(const Value& value);
 std::int64_t length(const Value& value);
 
 bool is_iterable(const Value& value);
-/// The items that iterating gives: characters, items, keys. Takes what is left of a generator.
-/// The list is a new one.
+/// A new list of what iteration yields: characters, items, keys. Consumes a generator.
 List& iterate(Runtime& runtime, const Value& value);
 
 class Runtime;
@@ -59,7 +58,7 @@ struct SliceBounds {
 /// Of a string, list, tuple or range; anything else is a Fault.
 Value get_slice(Runtime& runtime, const Value& object, const SliceBounds& bounds);
 
-/// "a.b.0": what the attribute arguments of filters name.
+/// Looks up "a.b.0", the form of attribute arguments of filters.
 Value get_path(Runtime& runtime, const Value& object, const Value& path);
 
 }  // namespace hyb::jinja

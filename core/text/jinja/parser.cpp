@@ -17,7 +17,7 @@
 namespace hyb::jinja {
 namespace {
 
-/// The lexemes with a position, and the names that were read so far.
+/// A cursor over the lexemes.
 class LexemeStream {
  public:
   LexemeStream(std::string_view source, std::string_view source_name);
@@ -38,10 +38,10 @@ class LexemeStream {
 
   [[noreturn]] void fail(const std::string& text) const { fail(place(), text); }
   [[noreturn]] void fail(Place place, const std::string& text) const;
-  /// The current lexeme as a message shows it.
+  /// The current lexeme, for messages.
   std::string describe() const;
 
-  /// Throws past 200 levels of tags, brackets and operators inside one another.
+  /// Throws beyond 200 nested tags, brackets and operators.
   void enter();
   void leave() { --depth_; }
 
@@ -61,7 +61,7 @@ class LexemeStream {
   int depth_ = 0;
 };
 
-/// One level of nesting in the source for the life of the object.
+/// One level of nesting in the source for the lifetime of the object.
 class ParseLevel {
  public:
   explicit ParseLevel(LexemeStream& stream) : stream_(stream) { stream.enter(); }
@@ -81,18 +81,18 @@ class ExpressionParser {
 
   ExpressionPtr expression();
   ExpressionPtr without_conditional() { return disjunction(); }
-  /// An expression, or several with commas between them, which make a tuple. It ends at the end of
-  /// the tag, at `stop` (a name) where given, and at a closing parenthesis.
+  /// An expression, or several separated by commas, which form a tuple. Ends at the end of the tag,
+  /// at the name `stop` if given, and at a closing parenthesis.
   ExpressionPtr tuple(bool conditional = true, std::string_view stop = {});
-  /// a, (b, c) or namespace.attribute where `attribute_allowed`.
+  /// a, (b, c), or namespace.attribute if `attribute_allowed`.
   Target target(bool attribute_allowed, std::string_view stop = {});
   /// `| filter(...) | ...` applied to Captured; null if there is none. `first_inline`: the first
-  /// one comes without a bar.
+  /// one has no bar.
   ExpressionPtr captured_filters(bool first_inline);
   /// The number for the next literal or data.
   std::size_t next_literal() { return literals_++; }
   std::size_t literals() const { return literals_; }
-  /// Every name read since the set was emptied: tells which special names a macro uses.
+  /// All names read since the set was cleared: shows which special names a macro uses.
   std::set<std::string>& names() { return names_; }
 
  private:
@@ -132,7 +132,7 @@ class ExpressionParser {
 };
 
 constexpr int source_depth_max = 200;
-/// Trees are walked and freed by recursion.
+/// Trees are traversed and freed recursively.
 constexpr int tree_depth_max = 500;
 
 int depth_of(const ExpressionPtr& expression) {
@@ -333,7 +333,7 @@ ExpressionPtr ExpressionParser::product() {
   return left;
 }
 
-/// From left to right, as Jinja has it (Python goes from right to left).
+/// Left-associative, as in Jinja (in Python it is right-associative).
 ExpressionPtr ExpressionParser::power() {
   ExpressionPtr left = unary(true);
   while (stream_.at_symbol("**")) {
@@ -363,7 +363,7 @@ ExpressionPtr ExpressionParser::literal(Place place, decltype(Literal::value) va
   return make(place, Literal{std::move(value), next_literal()}, 0);
 }
 
-/// Strings that stand beside one another are one.
+/// Adjacent strings are concatenated.
 ExpressionPtr ExpressionParser::string_literal() {
   const Place place = stream_.place();
   std::string value;
@@ -657,7 +657,7 @@ Target ExpressionParser::target(bool attribute_allowed, std::string_view stop) {
   return {.parts = std::move(parts)};
 }
 
-/// Statements: what stands between {% and %}, and the bodies between them.
+/// Parses tags and their bodies.
 class StatementParser {
  public:
   explicit StatementParser(LexemeStream& stream) : stream_(stream), expressions_(stream) {}
@@ -673,7 +673,7 @@ class StatementParser {
  private:
   using Names = std::initializer_list<std::string_view>;
 
-  /// Reads until a tag with one of the names; that name is then current.
+  /// Reads up to a tag with one of the names; that name is then the current lexeme.
   Body statements(Names stops) {
     const ParseLevel level(stream_);
     Body body;
@@ -735,7 +735,7 @@ class StatementParser {
     stream_.fail(place, "unknown tag '" + name + "'");
   }
 
-  /// A body in which the loops around it can't be left.
+  /// A body from which the enclosing loops can't be left.
   Body outside_loops(std::string_view stop) {
     const int loops = std::exchange(loops_, 0);
     Body body = whole_body(stop);
@@ -807,7 +807,7 @@ class StatementParser {
 
   std::unique_ptr<Macro> macro_body(std::string name, std::vector<Parameter> list,
                                     std::string_view stop) {
-    // Names that the body reads are gathered apart: they say what the macro accepts.
+    // The names that the body reads are collected separately: they show which extras it accepts.
     std::set<std::string> outer = std::exchange(expressions_.names(), {});
     auto made = std::make_unique<Macro>();
     made->name = std::move(name);

@@ -9,7 +9,7 @@
 namespace hyb::jinja {
 namespace {
 
-/// About what the map and the vector of a Dict hold for one entry.
+/// Approximate memory per entry in the map and the vector of a Dict.
 constexpr std::size_t entry_bytes = sizeof(Dict::Entry) + sizeof(Value) + 56;
 
 }  // namespace
@@ -114,24 +114,24 @@ Text Runtime::concatenate(const Text& a, const Text& b) {
 Bound::Bound(const Arguments& arguments, std::string_view function,
              std::initializer_list<std::string_view> parameters, std::size_t required)
     : function_(function), parameters_(parameters), values_(parameters.size()) {
-  const std::string who(function);
+  const std::string subject(function);
   if (arguments.positional.size() > parameters.size()) {
-    throw Fault(who + " takes at most " + std::to_string(parameters.size()) + " arguments, got " +
-                std::to_string(arguments.positional.size()));
+    throw Fault(subject + " takes at most " + std::to_string(parameters.size()) +
+                " arguments, got " + std::to_string(arguments.positional.size()));
   }
   for (std::size_t i = 0; i < arguments.positional.size(); ++i)
     values_[i] = arguments.positional[i];
   for (const auto& [name, value] : arguments.named) {
     const auto found = std::find(parameters_.begin(), parameters_.end(), name);
     if (found == parameters_.end()) {
-      throw Fault(who + " has no parameter '" + std::string(name) + "'");
+      throw Fault(subject + " has no parameter '" + std::string(name) + "'");
     }
     auto& place = values_[static_cast<std::size_t>(found - parameters_.begin())];
-    if (place) throw Fault(who + " got '" + std::string(name) + "' twice");
+    if (place) throw Fault(subject + " got '" + std::string(name) + "' twice");
     place = value;
   }
   for (std::size_t i = 0; i < required; ++i) {
-    if (!values_[i]) throw Fault(who + " needs '" + std::string(parameters_[i]) + "'");
+    if (!values_[i]) throw Fault(subject + " needs '" + std::string(parameters_[i]) + "'");
   }
 }
 

@@ -14,11 +14,11 @@
 
 namespace hyb::jinja {
 
-/// Names and their values; what is not found here is looked up in the parent.
+/// Variables; names that are not found here are looked up in the parent.
 struct Scope {
   Scope* parent = nullptr;
   std::vector<std::pair<std::string_view, Value>> names{};
-  bool captured = false;  ///< a macro refers to it: it must stay as it is
+  bool captured = false;  ///< a macro refers to it: it must not be reused
 
   const Value* find(std::string_view name) const;
   void set(std::string_view name, const Value& value);
@@ -27,7 +27,7 @@ struct Scope {
 /// The `loop` variable of one running for tag.
 struct Loop {
   const For* tag;
-  Scope* scope;  ///< the one around the loop
+  Scope* scope;  ///< the enclosing one
   const std::vector<Value>* items = nullptr;
   std::size_t index0 = 0;
   int depth0 = 0;
@@ -39,14 +39,14 @@ struct Callable {
   enum class Kind : std::uint8_t { method, function, macro, cycler, joiner };
   Kind kind;
   Value self{};             ///< methods: the object
-  std::string_view name{};  ///< methods and functions; lives as long as the template
+  std::string_view name{};  ///< methods and functions; outlives the rendering
   const Macro* macro = nullptr;
-  Scope* scope = nullptr;       ///< macros: where they were defined
+  Scope* scope = nullptr;       ///< macros: the scope of their definition
   std::vector<Value> values{};  ///< cycler: its values; joiner: its separator
   std::size_t position = 0;
 };
 
-/// What one rendering owns and counts. Everything made in it lives until it ends.
+/// The memory and the meter of one rendering. All objects live until it ends.
 class Runtime {
  public:
   Runtime(const RenderLimits& limits, std::optional<std::tm> now) : now_(now), meter_(limits) {}
@@ -60,22 +60,22 @@ class Runtime {
   List& new_list();
   Dict& new_dict();
   Scope& new_scope(Scope* parent);
-  /// Takes a scope back for another use unless a macro refers to it.
+  /// Recycles a scope unless a macro refers to it.
   void free_scope(Scope& scope);
   Loop& new_loop(const For& tag, Scope& scope);
   Callable& new_callable(Callable callable);
   Value new_range(const Range& range);
 
-  /// Counts the item before it is added.
+  /// Charges the meter before adding the item.
   void push(List& list, const Value& value);
   void set(Dict& dict, const Value& key, const Value& value);
 
   Text text(std::string_view bytes, TextSource source = TextSource::tmpl);
   Value text_value(std::string_view bytes) { return Value(text(bytes)); }
-  /// Everything that the buffer holds.
+  /// The whole content of the buffer.
   static Text whole(MarkedBuffer& buffer) { return {&buffer, 0, buffer.size()}; }
-  /// In place where `a` is the last thing in its buffer: repeated additions take linear time. Views
-  /// of texts in that buffer become invalid.
+  /// In place when `a` ends its buffer, so that repeated concatenation takes linear time.
+  /// Invalidates views of texts in that buffer.
   Text concatenate(const Text& a, const Text& b);
 
  private:
@@ -99,14 +99,14 @@ struct Arguments {
   std::vector<std::pair<std::string_view, Value>> named{};
 };
 
-/// Arguments assigned to the parameters of a built-in function as Python would do it. Throws Fault
-/// for too many, unknown, doubled or missing ones.
+/// Arguments bound to the parameters of a built-in function, as in Python. Throws Fault for too
+/// many, unknown, repeated or missing ones.
 class Bound {
  public:
   Bound(const Arguments& arguments, std::string_view function,
         std::initializer_list<std::string_view> parameters, std::size_t required = 0);
 
-  /// Given, whatever it is.
+  /// Given, possibly as None.
   bool has(std::size_t parameter) const { return values_[parameter].has_value(); }
   /// Given and not None.
   bool given(std::size_t parameter) const {
@@ -127,7 +127,7 @@ class Bound {
   std::vector<std::optional<Value>> values_;
 };
 
-/// Built-in functions take what they work on (a filter's input, a method's object) first.
+/// A built-in function; `input` is the input of a filter or the object of a method.
 using Function = Value (*)(Runtime& runtime, const Value& input, const Arguments& arguments);
 
 struct FunctionEntry {

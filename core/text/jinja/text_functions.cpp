@@ -10,7 +10,7 @@
 namespace hyb::jinja {
 namespace {
 
-/// Byte before `end` at which the last character of the view begins.
+/// Start of the character that ends at byte `end`.
 std::size_t previous_character(std::string_view view, std::size_t end) {
   std::size_t begin = end - 1;
   while (begin > 0 && end - begin < 4 && (static_cast<unsigned char>(view[begin]) & 0xC0) == 0x80) {
@@ -131,7 +131,7 @@ bool holds(std::string_view characters, std::string_view character) {
 
 Text strip(Runtime& runtime, const Text& text, std::optional<Text> characters, StripEnds ends) {
   const std::string_view view = text.view();
-  const auto goes = [&](std::size_t begin, std::size_t end) {
+  const auto is_stripped = [&](std::size_t begin, std::size_t end) {
     if (!characters) return is_space(decode_character(view, begin));
     runtime.meter().step_bytes(characters->size());
     return holds(characters->view(), view.substr(begin, end - begin));
@@ -139,13 +139,13 @@ Text strip(Runtime& runtime, const Text& text, std::optional<Text> characters, S
   std::size_t begin = 0;
   while (ends.left && begin < view.size()) {
     const std::size_t next = begin + character_bytes(view, begin);
-    if (!goes(begin, next)) break;
+    if (!is_stripped(begin, next)) break;
     begin = next;
   }
   std::size_t end = view.size();
   while (ends.right && end > begin) {
     const std::size_t previous = previous_character(view, end);
-    if (!goes(previous, end)) break;
+    if (!is_stripped(previous, end)) break;
     end = previous;
   }
   runtime.meter().step_bytes(view.size() - (end - begin));
@@ -236,7 +236,7 @@ Text pad(Runtime& runtime, const Text& text, const Padding& padding) {
 
 namespace {
 
-/// Rewrites character by character; `rewrite(out, character)` may remember what came before.
+/// Rewrites character by character; `rewrite(out, character)` may keep state.
 template <typename Rewrite>
 Text map_characters(Runtime& runtime, const Text& text, Rewrite rewrite) {
   MarkedBuffer& out = runtime.new_buffer();
@@ -246,7 +246,7 @@ Text map_characters(Runtime& runtime, const Text& text, Rewrite rewrite) {
     for (std::size_t at = 0; at < bytes.size();) {
       const std::size_t size = character_bytes(bytes, at);
       const char32_t c = decode_character(bytes, at);
-      // A byte that is no character stays as it is.
+      // Invalid bytes are unchanged.
       if (c == 0xFFFD && size == 1)
         mapped += bytes[at];
       else
@@ -258,7 +258,7 @@ Text map_characters(Runtime& runtime, const Text& text, Rewrite rewrite) {
   return Runtime::whole(out);
 }
 
-bool begins_word(char32_t c) {
+bool precedes_word(char32_t c) {
   return is_space(c) || c == '-' || c == '(' || c == '{' || c == '[' || c == '<';
 }
 
@@ -310,7 +310,7 @@ Text title_words(Runtime& runtime, const Text& text) {
       append_upper(out, c);
     else
       append_lower(out, c);
-    first = begins_word(c);
+    first = precedes_word(c);
   });
 }
 

@@ -11,16 +11,16 @@ namespace hyb::jinja {
 class Runtime;
 struct List;
 
-// What str methods and text filters share. All work on characters and keep marks.
+// Shared by str methods and text filters. All operate on characters and keep sources.
 
-/// str.strip of white space, or of the characters of `characters`, at the chosen ends.
+/// str.strip of white space, or of `characters`, at the chosen ends.
 struct StripEnds {
   bool left = true;
   bool right = true;
 };
 Text strip(Runtime& runtime, const Text& text, std::optional<Text> characters, StripEnds ends = {});
 
-/// At most `count` replacements; all if it is negative.
+/// Up to `count` replacements; all if it is negative.
 struct Replacement {
   Text old;
   Text fresh;
@@ -28,8 +28,8 @@ struct Replacement {
 };
 Text replace(Runtime& runtime, const Text& text, const Replacement& replacement);
 
-/// str.split and str.rsplit: at runs of white space if there is no separator. At most `splits`
-/// cuts; any number if it is negative. Throws Fault for an empty separator.
+/// str.split and str.rsplit: at runs of white space without a separator. Up to `splits` cuts; any
+/// number if it is negative. Throws Fault for an empty separator.
 struct Split {
   std::optional<Text> separator{};
   std::int64_t splits = -1;
@@ -37,7 +37,7 @@ struct Split {
 };
 List& split(Runtime& runtime, const Text& text, const Split& how);
 
-/// Also at the rarer line ends that Python knows.
+/// str.splitlines, with all of Python's line ends.
 std::vector<Text> split_lines(Runtime& runtime, const Text& text, bool keep_ends);
 
 Text join(Runtime& runtime, const Text& separator, const List& parts);
@@ -45,11 +45,11 @@ Text join(Runtime& runtime, const Text& separator, const List& parts);
 Text upper(Runtime& runtime, const Text& text);
 Text lower(Runtime& runtime, const Text& text);
 Text swap_case(Runtime& runtime, const Text& text);
-/// First character in title case, the others in lower case.
+/// The first character in title case, the others in lower case.
 Text capitalize(Runtime& runtime, const Text& text);
 /// str.title: each run of letters capitalised.
 Text title(Runtime& runtime, const Text& text);
-/// The title filter of Jinja: words begin after white space and -({[<.
+/// Jinja's title filter: words start after white space and -({[<.
 Text title_words(Runtime& runtime, const Text& text);
 
 /// Spaces (or `fill`) on both sides of the text.

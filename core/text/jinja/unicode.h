@@ -6,10 +6,10 @@
 
 namespace hyb::jinja {
 
-/// Python's view of text is code points; ours is UTF-8. A byte that is not valid UTF-8 counts as
-/// one character of its own (decoded as U+FFFD) everywhere below, so nothing here can fail.
+// Python's strings are code points, ours are UTF-8. Every byte that is not valid UTF-8 counts as a
+// character (decoded as U+FFFD), so these functions cannot fail.
 
-/// Bytes of the character that starts at `at` (1 to 4). `at` must be inside.
+/// Length of the character that starts at `at` < text.size(): 1 to 4 bytes.
 std::size_t character_bytes(std::string_view text, std::size_t at);
 char32_t decode_character(std::string_view text, std::size_t at);
 void append_character(std::string& out, char32_t character);
@@ -18,7 +18,7 @@ std::size_t count_characters(std::string_view text);
 bool is_ascii(std::string_view text);
 bool is_valid_utf8(std::string_view text);
 
-/// str.isspace of one character, which is also what `\s` matches in Python's re.
+/// str.isspace of one character; also `\s` of Python's re.
 bool is_space(char32_t character);
 bool is_alphabetic(char32_t character);
 bool is_decimal_digit(char32_t character);

@@ -35,7 +35,7 @@ void append(Meter& meter, MarkedBuffer& buffer, const Text& text) {
         [&](std::string_view bytes, TextSource source) { buffer.append(meter, bytes, source); });
     return;
   }
-  // Growing moves the bytes that are being read, so they are copied aside.
+  // Appending may move the bytes that are being read, so they are copied first.
   struct Piece {
     std::string bytes;
     TextSource source;
@@ -66,7 +66,7 @@ namespace {
 constexpr std::size_t addressable_bytes = std::size_t{2} << 30;
 constexpr std::int64_t steps_between_checks = 4096;
 
-[[noreturn]] void reached(const std::string& what) {
+[[noreturn]] void fail_limit(const std::string& what) {
   throw Fault("the template reached a limit: " + what, FaultKind::limit);
 }
 
@@ -86,26 +86,26 @@ void Meter::hold(std::size_t bytes) {
 
 void Meter::expect(std::size_t bytes) const {
   if (bytes > limits_.memory_bytes_max || held_bytes_ > limits_.memory_bytes_max - bytes) {
-    reached(std::to_string(limits_.memory_bytes_max) + " bytes of memory");
+    fail_limit(std::to_string(limits_.memory_bytes_max) + " bytes of memory");
   }
 }
 
 void Meter::check_output(std::size_t bytes) const {
   if (bytes > limits_.output_bytes_max) {
-    reached(std::to_string(limits_.output_bytes_max) + " bytes of output");
+    fail_limit(std::to_string(limits_.output_bytes_max) + " bytes of output");
   }
 }
 
 void Meter::enter() {
   if (depth_ >= limits_.depth_max)
-    reached(std::to_string(limits_.depth_max) + " levels of nesting");
+    fail_limit(std::to_string(limits_.depth_max) + " levels of nesting");
   ++depth_;
 }
 
 void Meter::check() {
-  if (steps_ >= limits_.steps_max) reached(std::to_string(limits_.steps_max) + " steps");
+  if (steps_ >= limits_.steps_max) fail_limit(std::to_string(limits_.steps_max) + " steps");
   if (std::chrono::steady_clock::now() - start_ > limits_.time_max) {
-    reached(std::to_string(limits_.time_max.count()) + " ms of time");
+    fail_limit(std::to_string(limits_.time_max.count()) + " ms of time");
   }
   next_check_ = std::min(steps_ + steps_between_checks, limits_.steps_max);
 }

@@ -15,12 +15,12 @@
 namespace hyb::jinja {
 
 enum class FaultKind {
-  failure,  ///< the template does something that Jinja calls an error
+  failure,  ///< an error by the rules of Jinja
   raised,   ///< the template called raise_exception
-  limit,    ///< a RenderLimits was reached
+  limit,    ///< a limit of RenderLimits was reached
 };
 
-/// Ends a rendering; ChatTemplate turns it into an Error that says where.
+/// Ends a rendering; ChatTemplate turns it into an Error with line and column.
 class Fault : public std::runtime_error {
  public:
   explicit Fault(const std::string& text, FaultKind kind = FaultKind::failure)
@@ -34,17 +34,16 @@ class Fault : public std::runtime_error {
 
 class Meter;
 
-/// Bytes that remember, stretch by stretch, where they came from. They only grow, so a Text into
-/// them stays what it is.
+/// Bytes with their sources, run by run. Append-only, so a Text that refers to it never changes.
 class MarkedBuffer {
  public:
-  /// The run ends before `end` and begins where the one before ends.
+  /// Ends before `end` and starts where the previous run ends.
   struct Run {
     std::uint32_t end;
     TextSource source;
   };
 
-  /// Costs are charged to the meter before anything is copied.
+  /// Charges the meter before it copies.
   void append(Meter& meter, std::string_view bytes, TextSource source);
 
   std::string_view bytes() const { return bytes_; }
@@ -60,21 +59,21 @@ class MarkedBuffer {
   bool ascii_ = true;
 };
 
-/// An immutable string value: a stretch of a buffer. The default one is empty.
-/// Offsets below are bytes from the beginning of the text.
+/// An immutable string value: a stretch of a buffer; empty by default. Offsets are bytes from its
+/// start.
 class Text {
  public:
   Text() = default;
   Text(MarkedBuffer* buffer, std::uint32_t begin, std::uint32_t end)
       : buffer_(buffer), begin_(begin), end_(end) {}
 
-  /// Valid until something is appended to the buffer, which only `concatenate` does.
+  /// Valid until the next append to the buffer, which only `concatenate` does.
   std::string_view view() const {
     return buffer_ == nullptr ? std::string_view{} : buffer_->bytes().substr(begin_, end_ - begin_);
   }
   std::size_t size() const { return end_ - begin_; }
   bool empty() const { return begin_ == end_; }
-  /// True only if every character is one byte long; may be false for such a text.
+  /// If true, every character is one byte long; may be false for such a text.
   bool surely_ascii() const { return buffer_ == nullptr || buffer_->ascii(); }
   bool same_stretch(const Text& other) const {
     return buffer_ == other.buffer_ && begin_ == other.begin_ && end_ == other.end_;
@@ -99,7 +98,7 @@ class Text {
     }
   }
 
-  /// True if the text is the last thing in its buffer, so that it may be continued in place.
+  /// Whether the text ends its buffer, so that it can be extended in place.
   bool at_end_of_buffer() const { return buffer_ != nullptr && end_ == buffer_->size(); }
   MarkedBuffer* buffer() const { return buffer_; }
   std::uint32_t begin() const { return begin_; }
@@ -110,7 +109,7 @@ class Text {
   std::uint32_t end_ = 0;
 };
 
-/// Appends a text with its marks; it may be a stretch of the same buffer.
+/// Appends a text with its sources; it may be a stretch of the same buffer.
 void append(Meter& meter, MarkedBuffer& buffer, const Text& text);
 
 /// Number of characters (code points).
@@ -118,22 +117,22 @@ std::size_t character_count(const Text& text);
 /// Byte offset of a character; `character` is at most the count.
 std::size_t byte_offset(const Text& text, std::size_t character);
 
-/// Counts what a rendering costs and throws Fault(limit) past a RenderLimits.
+/// Counts the cost of a rendering and throws Fault(limit) when it exceeds RenderLimits.
 class Meter {
  public:
   explicit Meter(const RenderLimits& limits);
 
-  /// One step is about the work of one expression, one item, or 64 bytes of text.
+  /// A step is roughly the work of one expression, one item, or 64 bytes of text.
   void step(std::size_t steps = 1) {
     steps_ += static_cast<std::int64_t>(steps);
     if (steps_ >= next_check_) check();
   }
   void step_bytes(std::size_t bytes) { step(bytes / 64); }
 
-  /// Memory held; what is never dropped lives until the rendering ends.
+  /// Memory in use; what is not dropped lives until the rendering ends.
   void hold(std::size_t bytes);
   void drop(std::size_t bytes) { held_bytes_ -= bytes; }
-  /// Throws if holding that many more bytes would go past the limit.
+  /// Throws if `bytes` more would exceed the limit.
   void expect(std::size_t bytes) const;
 
   void check_output(std::size_t bytes) const;
@@ -152,7 +151,7 @@ class Meter {
   std::chrono::steady_clock::time_point start_;
 };
 
-/// One level of nesting for the life of the object.
+/// One level of nesting for the lifetime of the object.
 class Nested {
  public:
   explicit Nested(Meter& meter) : meter_(meter) { meter.enter(); }
@@ -175,8 +174,8 @@ enum class Kind : std::uint8_t {
   tuple,
   dict,
   range,
-  generator,  ///< what lazy filters return: can be iterated once
-  view,       ///< dict.items(), .keys(), .values(): a copy here
+  generator,  ///< the result of a lazy filter: can be iterated once
+  view,       ///< dict.items(), .keys(), .values(); here a copy
   space,      ///< namespace()
   loop,       ///< the `loop` variable
   callable,   ///< macros, bound methods, global functions
@@ -188,7 +187,7 @@ struct Range;
 struct Callable;
 struct Loop;
 
-/// A Jinja value: small and copied freely. What it points to is owned by the Heap of the rendering.
+/// A Jinja value: small and cheap to copy. The Runtime of the rendering owns what it points to.
 class Value {
  public:
   Value() : Value(Text{}) { kind_ = Kind::undefined; }
@@ -208,7 +207,7 @@ class Value {
     value.kind_ = Kind::none;
     return value;
   }
-  /// An undefined value whose errors name what was looked for.
+  /// An undefined value that remembers its name for errors.
   static Value undefined(Text name) {
     Value value(name);
     value.kind_ = Kind::undefined;
@@ -226,7 +225,7 @@ class Value {
 
   bool boolean() const { return integer_ != 0; }
   std::int64_t integer() const { return integer_; }
-  /// Of any number.
+  /// The value of any number.
   double real() const { return kind_ == Kind::real ? real_ : static_cast<double>(integer_); }
   /// The text, or the name of an undefined value.
   Text text() const { return text_; }
@@ -236,7 +235,7 @@ class Value {
   Range& range() const { return *range_; }
   Loop& loop() const { return *loop_; }
   Callable& callable() const { return *callable_; }
-  /// Identity of what a value that is no number and no text refers to.
+  /// The identity of the object behind a value that is neither number nor text.
   const void* pointer() const { return list_; }
 
  private:
@@ -253,10 +252,10 @@ class Value {
   };
 };
 
-/// What lists, tuples, generators and views hold.
+/// The content of a list, tuple, generator or view.
 struct List {
   std::vector<Value> items;
-  std::size_t next = 0;      ///< generators: the first item not yet taken
+  std::size_t next = 0;      ///< generators: the next item
   std::string_view label{};  ///< views: "dict_items", ...; tuples of groupby: "group"
 };
 
@@ -278,7 +277,7 @@ struct KeyLess {
   bool operator()(std::string_view a, const Value& b) const;
 };
 
-/// Keeps insertion order.
+/// A map that keeps insertion order.
 class Dict {
  public:
   using Entry = std::pair<Value, Value>;
@@ -288,7 +287,7 @@ class Dict {
 
   const Value* find(const Value& key) const;
   const Value* find(std::string_view key) const;
-  /// An existing key keeps its place and its own spelling.
+  /// An existing key keeps its position and its spelling (1 or 1.0).
   void set(const Value& key, const Value& value);
   void erase(const Value& key);
 

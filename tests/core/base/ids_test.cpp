@@ -9,7 +9,7 @@ namespace ids_test {
 using namespace hyb;
 
 TEST_SUITE("core/base/common_tokens") {
-  TEST_CASE("they end at the first difference or with the shorter one") {
+  TEST_CASE("the common prefix ends at the first difference or with the shorter one") {
     const std::vector<TokenId> one = {TokenId{1}, TokenId{2}, TokenId{3}};
     const std::vector<TokenId> longer = {TokenId{1}, TokenId{2}, TokenId{3}, TokenId{4}};
     const std::vector<TokenId> other = {TokenId{1}, TokenId{5}, TokenId{3}, TokenId{4}};

@@ -31,7 +31,7 @@ TEST_SUITE("core/base/json") {
     CHECK(json["a"][2] == "x");
   }
 
-  TEST_CASE("what a hostile file may hold is an error that names the file") {
+  TEST_CASE("what a hostile file may contain is an error that names the file") {
     CHECK(error_of(R"({"a":1,"a":2})") == "file: duplicate key \"a\"");
     CHECK(error_of("[[[]]]", {.depth_max = 2}).find("deeper than 2") != std::string::npos);
     CHECK(error_of("[1,2]", {.bytes_max = 3}).find("at most 3") != std::string::npos);
@@ -43,7 +43,7 @@ TEST_SUITE("core/base/json") {
     CHECK(error_of(std::string(100000, '[')).find("deeper") != std::string::npos);
   }
 
-  TEST_CASE("python's bare numbers are taken where asked for, and only outside strings") {
+  TEST_CASE("Python's bare numbers are read on request, and only outside strings") {
     const JsonLimits python = {.python_numbers = true};
     CHECK(to_text(parse_json(R"([0.0, Infinity, -Infinity, NaN, "NaN\" Infinity"])", "f",
                              python)) == R"([0.0,"Infinity","-Infinity","NaN","NaN\" Infinity"])");

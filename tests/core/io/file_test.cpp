@@ -38,7 +38,7 @@ std::span<const std::byte> bytes_of(const std::string& text) {
   return std::as_bytes(std::span(text));
 }
 
-/// While it lives, this thread's system calls are interrupted a thousand times a second.
+/// For its lifetime, system calls of this thread are interrupted a thousand times a second.
 class Interruptions {
  public:
   Interruptions() {
@@ -63,7 +63,7 @@ class Interruptions {
 }  // namespace
 
 TEST_SUITE("core/io/descriptor_io") {
-  TEST_CASE("what is written somewhere is read there, as far as the file goes") {
+  TEST_CASE("bytes are read where they were written, up to the end of the file") {
     const TemporaryFolder folder;
     const Descriptor file = open_file(folder.path() / "f", O_RDWR | O_CREAT);
     const std::string text = letters(100000);
@@ -77,7 +77,7 @@ TEST_SUITE("core/io/descriptor_io") {
     CHECK(read_at(file.number(), 200000, std::as_writable_bytes(std::span(back))).bytes == 0);
   }
 
-  TEST_CASE("all is written though signals and a slow reader cut it in pieces") {
+  TEST_CASE("everything is written despite signals and a slow reader") {
     std::array<int, 2> ends{};
     REQUIRE(::pipe2(ends.data(), O_CLOEXEC) == 0);
     const Descriptor out(ends[0]);
@@ -104,7 +104,7 @@ TEST_SUITE("core/io/descriptor_io") {
     CHECK(arrived == text);
   }
 
-  TEST_CASE("what stops a transfer is told") {
+  TEST_CASE("the errno of a failed transfer is returned") {
     const TemporaryFolder folder;
     const std::string text = letters(1000);
     CHECK(write_all(open_file("/dev/full", O_WRONLY).number(), text) == ENOSPC);
@@ -128,7 +128,7 @@ TEST_SUITE("core/io/descriptor_io") {
     CHECK(std::filesystem::file_size(folder.path() / "f") == 1500);
   }
 
-  TEST_CASE("folders are synced, what is none is told") {
+  TEST_CASE("folders are synced, other paths give an errno") {
     const TemporaryFolder folder;
     CHECK(sync_folder(folder.path()) == 0);
     CHECK(sync_folder("") == 0);
@@ -138,7 +138,7 @@ TEST_SUITE("core/io/descriptor_io") {
 }
 
 TEST_SUITE("core/io/file") {
-  TEST_CASE("folders, FIFOs and missing files are refused by name, without waiting") {
+  TEST_CASE("folders, FIFOs and missing files are refused by name, without blocking") {
     const TemporaryFolder folder;
     const auto fifo = folder.path() / "fifo";
     REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
@@ -154,7 +154,7 @@ TEST_SUITE("core/io/file") {
     CHECK(contains(error, "link: is a link to " + (folder.path() / "blobs/123").string()));
   }
 
-  TEST_CASE("what is listed is told from what is not, also where it can't be opened") {
+  TEST_CASE("is_listed() also knows entries that can't be opened") {
     const TemporaryFolder folder;
     folder.write("f", "");
     std::filesystem::create_symlink("nowhere", folder.path() / "dangling");
@@ -171,7 +171,7 @@ TEST_SUITE("core/io/file") {
     CHECK(contains(model_error([&] { read_whole_file(path, 4); }), "5 bytes, at most 4"));
   }
 
-  TEST_CASE("reads inside the file are whole, reads past its end say where it ends") {
+  TEST_CASE("reads inside the file are complete, reads past its end name the end") {
     const TemporaryFolder folder;
     const File file(folder.write("f", "0123456789"));
     CHECK(file.size() == 10);
@@ -181,7 +181,7 @@ TEST_SUITE("core/io/file") {
     CHECK(contains(model_error([&] { file.read(7, four); }), "ends at byte 10; 1 more"));
   }
 
-  TEST_CASE("a change of size or of bytes is noticed") {
+  TEST_CASE("a change of size or content is detected") {
     const TemporaryFolder folder;
     const auto path = folder.write("f", "0123456789");
     const File file(path);
@@ -214,7 +214,7 @@ unsigned rights(const std::filesystem::path& path) {
 }  // namespace
 
 TEST_SUITE("core/io/atomic_file") {
-  TEST_CASE("a file appears with commit, for its owner only") {
+  TEST_CASE("a file appears with commit, readable by its owner only") {
     const TemporaryFolder folder;
     const auto path = folder.path() / "f";
     {
@@ -231,7 +231,7 @@ TEST_SUITE("core/io/atomic_file") {
     CHECK(rights(path) == 0600);
   }
 
-  TEST_CASE("where it is asked for, the umask says who may read") {
+  TEST_CASE("FileAccess::umask leaves the mode to the umask") {
     const TemporaryFolder folder;
     for (const mode_t mask : {022U, 0U, 077U}) {
       const mode_t before = ::umask(mask);
@@ -241,7 +241,7 @@ TEST_SUITE("core/io/atomic_file") {
     }
   }
 
-  TEST_CASE("without commit the old file stays and nothing is left") {
+  TEST_CASE("without commit the old file stays and no temporary file is left") {
     const TemporaryFolder folder;
     const auto path = folder.write("f", "old");
     {
@@ -267,7 +267,7 @@ TEST_SUITE("core/io/atomic_file") {
     CHECK(text_of(path) == all);
   }
 
-  TEST_CASE("what a killed process left is overwritten, its rights too") {
+  TEST_CASE("the rest of a killed process is overwritten, its mode too") {
     const TemporaryFolder folder;
     const auto stale = folder.write("f.new", "a longer text than the new one");
     REQUIRE(::chmod(stale.c_str(), 0644) == 0);
@@ -304,8 +304,7 @@ TEST_SUITE("core/io/atomic_file") {
   }
 
   TEST_CASE("a full disk is an error and leaves the old file") {
-    // /dev/full stands for it: a link would be refused, so the limit of file sizes is the rule
-    // here.
+    // A link to /dev/full would be refused, so a limit on file sizes plays the full disk.
     const TemporaryFolder folder;
     const auto path = folder.write("f", "old");
     std::filesystem::create_symlink("/dev/full", folder.path() / "f.new");
@@ -315,20 +314,20 @@ TEST_SUITE("core/io/atomic_file") {
 }
 
 TEST_SUITE("core/io/checksum") {
-  TEST_CASE("the sum is XXH3 of 64 bits, as published") {
+  TEST_CASE("the checksum is XXH3 of 64 bits, as published") {
     // XXH3_64bits of no bytes and of "abc" with seed 0, from the specification's test values.
     CHECK(checksum({}) == 0x2D06800538D394C2U);
     CHECK(checksum(std::as_bytes(std::span(std::string_view("abc")))) == 0x78AF5F94892F3950U);
   }
 
-  TEST_CASE("another seed, another sum") {
+  TEST_CASE("another seed gives another sum") {
     const auto bytes = std::as_bytes(std::span(std::string_view("abc")));
     CHECK(checksum(bytes, 1) != checksum(bytes, 2));
   }
 }
 
 TEST_SUITE("core/io/quote_name") {
-  TEST_CASE("control characters are shown, not sent") {
+  TEST_CASE("control characters are escaped") {
     CHECK(quote_name("a.b") == "\"a.b\"");
     CHECK(quote_name("a\x1b[0m\n\x7f") == "\"a\\x1b[0m\\x0a\\x7f\"");
     CHECK(quote_name("\xc2\x9b") == "\"\\xc2\\x9b\"");

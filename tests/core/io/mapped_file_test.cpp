@@ -21,7 +21,7 @@ struct Ending {
   std::string errors;
 };
 
-/// Runs `action` in a child and collects its end and its stderr.
+/// Runs `action` in a child process and collects its exit status and its stderr.
 template <typename Action>
 Ending in_child(const Action& action) {
   std::array<int, 2> ends;
@@ -71,7 +71,7 @@ TEST_SUITE("core/io/mapped_file") {
     file.drop(0, 0);
   }
 
-  TEST_CASE("a file that shrinks is exit status 3 and one line that names it") {
+  TEST_CASE("a file that shrinks ends in exit status 3 and one line that names it") {
     const TemporaryFolder folder;
     const auto path = folder.write("weights", std::string(50'000, 'a'));
     const Ending ending = in_child([&] {
@@ -102,7 +102,7 @@ TEST_SUITE("core/io/mapped_file") {
     CHECK((by_signal || by_sanitizer));
   }
 
-  TEST_CASE("places among the watched mappings are given back") {
+  TEST_CASE("slots of the watched mappings are freed") {
     const TemporaryFolder folder;
     const File file(folder.write("f", "x"));
     for (int round = 0; round < 3000; ++round) CHECK(MappedFile(file).bytes().size() == 1);

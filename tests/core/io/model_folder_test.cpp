@@ -67,7 +67,7 @@ TEST_SUITE("core/io/model_folder") {
         "is a file"));
   }
 
-  TEST_CASE("names are resolved by branch, tag, commit and digits of a commit") {
+  TEST_CASE("names are resolved by branch, tag, commit and commit prefix") {
     const Hub hub;
     CHECK(hub.find("org/name") == hub.model / "snapshots" / commit_a);
     CHECK(hub.find("org/name@main") == hub.model / "snapshots" / commit_a);
@@ -77,7 +77,7 @@ TEST_SUITE("core/io/model_folder") {
     CHECK(hub.find("org/name@012345679") == hub.model / "snapshots" / commit_b);
   }
 
-  TEST_CASE("what is not there is listed") {
+  TEST_CASE("an error lists where it looked") {
     const Hub hub;
     CHECK(contains(hub.error("org/other"), (hub.folder.path() / "models--org--other").string()));
     CHECK(contains(hub.error("org/name@v3"), "the branches main, refs, v2 and the commits 0123"));
@@ -95,7 +95,7 @@ TEST_SUITE("core/io/model_folder") {
     CHECK(contains(hub.error("org/name@v2"), (hub.model / "blobs/b1").string()));
   }
 
-  TEST_CASE("no name leads out of the cache") {
+  TEST_CASE("no name escapes the cache") {
     const Hub hub;
     hub.folder.write("models--org--evil/refs/main", "../../models--org--name/snapshots");
     CHECK(contains(hub.error("org/evil"), "should hold a commit"));

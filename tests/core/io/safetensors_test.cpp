@@ -73,7 +73,7 @@ TEST_SUITE("core/io/tensor_header") {
     CHECK(legal < 5'000);  // most others are refused
   }
 
-  TEST_CASE("tensors come in the order of their data") {
+  TEST_CASE("tensors are ordered by data offset") {
     const TensorHeader header = parse_tensor_header(good_header, 12, "file");
     REQUIRE(header.tensors.size() == 2);
     CHECK(header.tensors[0].name == "a");
@@ -139,7 +139,7 @@ TEST_SUITE("core/io/safetensors") {
     CHECK(error_of(R"({"t":{"shape":[2],"data_offsets":[0,2],"dtype":"BOOL"}} )", "12") == "");
   }
 
-  TEST_CASE("a length that can't be is refused before anything is read") {
+  TEST_CASE("an impossible length is refused before anything is read") {
     CHECK(contains(error_of_bytes(""), "0 bytes"));
     CHECK(contains(error_of_bytes("1234567"), "7 bytes"));
     CHECK(contains(error_of_bytes(std::string(8, '\0')), "length is 0"));
@@ -170,7 +170,7 @@ TEST_SUITE("core/io/safetensors") {
     CHECK(contains(error_of(R"({"__metadata__":[]})"), "__metadata__"));
   }
 
-  TEST_CASE("names come once") {
+  TEST_CASE("names are unique") {
     const std::string entry = R"({"dtype":"U8","shape":[0],"data_offsets":[0,0]})";
     CHECK(contains(error_of("{\"t\":" + entry + ",\"t\":" + entry + "}"), "\"t\": duplicate"));
     CHECK(contains(error_of(R"({"__metadata__":{},"__metadata__":{}})"), "duplicate"));
@@ -244,7 +244,7 @@ TEST_SUITE("core/io/safetensors") {
     CHECK(error_of("{\"" + name + "\":5}").size() < 600);
   }
 
-  TEST_CASE("a file that is not there, or no file, is named") {
+  TEST_CASE("a missing file, or a folder, is an error that names it") {
     const TemporaryFolder folder;
     const auto path = folder.path() / "x.safetensors";
     CHECK(contains(model_error([&] { SafetensorsFile file(path); }), path.string()));

@@ -55,7 +55,7 @@ std::string bytes_of(const std::filesystem::path& path) {
 }  // namespace
 
 TEST_SUITE("core/io/section_file") {
-  TEST_CASE("what was written is read, and sections may be skipped") {
+  TEST_CASE("written sections are read back, and may be skipped") {
     const TemporaryFolder folder;
     const auto path = folder.path() / "f";
     for (const auto& sections : {sample, std::vector<Section>{}}) {
@@ -87,7 +87,7 @@ TEST_SUITE("core/io/section_file") {
     CHECK(!model_error([&] { read(folder.path() / "bad"); }).empty());
   }
 
-  TEST_CASE("random damage never does more than an error") {
+  TEST_CASE("random damage is at most an error") {
     const TemporaryFolder folder;
     const auto path = folder.path() / "f";
     write(path, sample);
@@ -128,7 +128,7 @@ TEST_SUITE("core/io/section_file") {
     CHECK(contains(error, "claims 4294967297 sections"));
   }
 
-  TEST_CASE("the reason is named: another kind, another version, a cut") {
+  TEST_CASE("the error names the reason: kind, version, truncation") {
     const TemporaryFolder folder;
     const auto path = folder.path() / "f";
     write(path, sample);

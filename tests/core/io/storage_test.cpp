@@ -41,7 +41,7 @@ void check_round_trip(Storage& storage) {
 }  // namespace
 
 TEST_SUITE("core/io/storage") {
-  TEST_CASE("what was written is read, from a file and from memory") {
+  TEST_CASE("written bytes are read back, from a file and from memory") {
     const TemporaryFolder folder;
     FileStorage file(folder.path());
     check_round_trip(file);
@@ -50,13 +50,13 @@ TEST_SUITE("core/io/storage") {
     check_round_trip(memory);
   }
 
-  TEST_CASE("the file has no name: nothing is left, however the process ends") {
+  TEST_CASE("the file is unnamed: nothing is left, however the process ends") {
     const TemporaryFolder folder;
     const FileStorage file(folder.path());
     CHECK(std::filesystem::is_empty(folder.path()));
   }
 
-  TEST_CASE("reading past the end, and a folder that is none, are errors") {
+  TEST_CASE("reading past the end, and a path that is no folder, are errors") {
     const TemporaryFolder folder;
     FileStorage file(folder.path());
     std::vector<std::byte> bytes(10);
@@ -111,12 +111,12 @@ TEST_SUITE("core/io/extents") {
       }
       for (const auto& pieces : taken) extents.give_back(pieces);
       CHECK(extents.free() == sectors);
-      // Neighbours grew together again.
+      // Adjacent free extents are joined.
       CHECK(extents.take(sectors)->size() == 1);
     }
   }
 
-  TEST_CASE("all that is free can be had, in as few pieces as there are") {
+  TEST_CASE("all free sectors can be allocated, in as few extents as possible") {
     Extents extents(10);
     std::vector<std::vector<Extent>> single;
     for (int i = 0; i < 10; ++i) single.push_back(*extents.take(1));
@@ -127,7 +127,7 @@ TEST_SUITE("core/io/extents") {
     CHECK(extents.take(0)->empty());
   }
 
-  TEST_CASE("giving back twice is a bug of ours") {
+  TEST_CASE("giving back twice is a broken rule") {
     Extents extents(10);
     const auto taken = *extents.take(4);
     extents.give_back(taken);

@@ -87,7 +87,7 @@ TEST_SUITE("core/io/tensor_files") {
     CHECK(TensorFiles(model.folder.path()).find("b") != nullptr);
   }
 
-  TEST_CASE("a file that is not there is named, and so is what was looked for") {
+  TEST_CASE("a missing file is named, and so is what was looked for") {
     const Sharded model;
     const std::string error = model.error(R"({"weight_map":{"a":"four.safetensors"}})");
     CHECK(contains(error, "\"four.safetensors\""));
@@ -99,7 +99,7 @@ TEST_SUITE("core/io/tensor_files") {
     CHECK(contains(model_error([&] { TensorFiles files(empty.path()); }), "blobs/7"));
   }
 
-  TEST_CASE("an index that is not one") {
+  TEST_CASE("a malformed index is an error") {
     const Sharded model;
     for (const char* name :
          {"../one.safetensors", "/etc/passwd", "..", ".", "", "a/b", "x\\u0000"}) {
@@ -142,7 +142,7 @@ TEST_SUITE("core/io/tensor_files") {
     const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
     CHECK(files.names().size() == tensors);
     MESSAGE("165,860 tensors in " << seconds << " s of CPU");
-    // Loose: with sanitizers it takes ten times longer than the 0.2 s it should be.
+    // A loose limit: it takes 0.2 s, and ten times longer with sanitizers.
     CHECK(seconds < 5.0);
   }
 }

@@ -35,7 +35,7 @@ TransferId read(TransferQueue& queue, Extent extent, std::span<const std::byte> 
   return queue.read(std::span(&extent, 1), wanted.size(), checksum(wanted));
 }
 
-/// Stands still until it is told to go on.
+/// Blocks until it is released.
 class GatedStorage final : public Storage {
  public:
   explicit GatedStorage(std::atomic<bool>& open) : open_(&open) {}
@@ -52,7 +52,7 @@ class GatedStorage final : public Storage {
 }  // namespace
 
 TEST_SUITE("core/io/transfer_queue") {
-  TEST_CASE("a read sees what was written before it and nothing that was written behind it") {
+  TEST_CASE("a read sees earlier writes and no later ones") {
     for (const TransferWorker worker : {TransferWorker::thread, TransferWorker::caller}) {
       ShimDisk disk;
       TransferQueue queue(std::make_unique<ShimStorage>(disk), 5 * sector_bytes, worker);
@@ -89,7 +89,7 @@ TEST_SUITE("core/io/transfer_queue") {
     }
   }
 
-  TEST_CASE("other bytes than were written are told from them") {
+  TEST_CASE("a wrong checksum is detected") {
     ShimDisk disk{.damages_at = 1};
     TransferQueue queue(std::make_unique<ShimStorage>(disk), 1 << 20, TransferWorker::thread);
     const auto bytes = pattern(5000, 1);
@@ -102,7 +102,7 @@ TEST_SUITE("core/io/transfer_queue") {
     }
   }
 
-  TEST_CASE("the first failure is the last transfer") {
+  TEST_CASE("no transfer runs after the first failure") {
     for (const TransferWorker worker : {TransferWorker::thread, TransferWorker::caller}) {
       ShimDisk disk{.fails_at = 3};
       TransferQueue queue(std::make_unique<ShimStorage>(disk), 1 << 20, worker);
@@ -124,7 +124,7 @@ TEST_SUITE("core/io/transfer_queue") {
     }
   }
 
-  TEST_CASE("reads are refused room, and one that is larger than all of it is let through alone") {
+  TEST_CASE("reads do not exceed the limit, and a single larger one is admitted alone") {
     ShimDisk disk;
     TransferQueue queue(std::make_unique<ShimStorage>(disk), 1000, TransferWorker::caller);
     const auto bytes = pattern(3000, 1);
@@ -143,7 +143,7 @@ TEST_SUITE("core/io/transfer_queue") {
     queue.release(one);
   }
 
-  TEST_CASE("it ends while transfers are under way; what was not begun is never carried out") {
+  TEST_CASE("destruction with pending transfers: those that have not started never run") {
     std::atomic<bool> open = false;
     ShimDisk disk;
     const auto bytes = pattern(100, 1);

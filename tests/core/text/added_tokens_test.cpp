@@ -24,7 +24,7 @@ int value_of(const Trie& trie, std::string_view key) {
 }  // namespace
 
 TEST_SUITE("core/text/trie") {
-  TEST_CASE("keys are found, others are not, and the first value stays") {
+  TEST_CASE("keys are found, others are not, and the first value is kept") {
     Trie trie;
     trie.add("<a>", 1);
     trie.add("<ab>", 2);
@@ -47,7 +47,7 @@ TEST_SUITE("core/text/control_tokens") {
     }
   }
 
-  TEST_CASE("an assistant's turn may hold thoughts and calls, special or not") {
+  TEST_CASE("an assistant message may contain thoughts and calls, special or not") {
     for (const char* text : {"<think>", "</think>", "<tool_call>", "</tool_call>", "[TOOL_CALLS]",
                              "<|tool_call_start|>"}) {
       CHECK(guard_allowing(text, true) == Guard::thinking);
@@ -57,7 +57,7 @@ TEST_SUITE("core/text/control_tokens") {
     CHECK(guard_allowing("<table>", false) == Guard::thinking);
   }
 
-  TEST_CASE("turns, roles and results of tools are never its own") {
+  TEST_CASE("turn, role and tool-result tokens need the template") {
     for (const char* text : {"<|im_start|>",
                              "<|im_end|>",
                              "<|start_of_role|>",
@@ -121,7 +121,7 @@ const std::string special = R"(,"special":true)";
 }  // namespace
 
 TEST_SUITE("core/text/added_tokens") {
-  TEST_CASE("the longest of the leftmost is found") {
+  TEST_CASE("the leftmost longest match is found") {
     const AddedTokens tokens =
         read("[" + entry("XY", 10, special) + "," + entry("XYZ", 11, special) + "," +
              entry("YZ", 12, special) + "]");
@@ -134,7 +134,7 @@ TEST_SUITE("core/text/added_tokens") {
     CHECK_FALSE(tokens.is_special(TokenId{0}));
   }
 
-  TEST_CASE("spaces at its sides go with a token that strips them") {
+  TEST_CASE("a token with lstrip or rstrip takes the spaces at that side") {
     const AddedTokens tokens = read("[" + entry("L", 10, special + R"(,"lstrip":true)") + "," +
                                     entry("R", 11, special + R"(,"rstrip":true)") + "]");
     CHECK(cut(tokens, "a \u3000L b") == "[a]< \u3000L>[ b]");
@@ -149,7 +149,7 @@ TEST_SUITE("core/text/added_tokens") {
           "<word>[ words xword ]<word>[-é éword ]<word>");
   }
 
-  TEST_CASE("normalized ones are found in normalised text, by their normalised spelling") {
+  TEST_CASE("normalized tokens are found in normalised text by their normalised spelling") {
     const AddedTokens tokens = read("[" + entry("N", 10) + "," + entry("S", 11, special) + "]");
     CHECK(cut(tokens, "~N S") == "[~N ]<S>");
     CHECK(cut(tokens, {"N ~N S", {}, Guard::open}, true) == "[N ]<~N>[ S]");
@@ -158,7 +158,7 @@ TEST_SUITE("core/text/added_tokens") {
     CHECK(tokens.text_of(TokenId{1}).empty());
   }
 
-  TEST_CASE("a guarded byte keeps a token from being found, a shorter one may be") {
+  TEST_CASE("a guarded byte prevents a match, but not a shorter one") {
     const AddedTokens tokens =
         read("[" + entry("<e>", 10, special) + "," + entry("<e>xx", 11, special) + "," +
              entry("<think>", 12, special) + "," + entry("  ", 13, R"(,"normalized":false)") + "]");

@@ -15,7 +15,7 @@ using testing::model_error;
 using testing::TokenizerText;
 
 TEST_SUITE("core/text/merge_table") {
-  TEST_CASE("pairs have the rank of their place, the later one when repeated") {
+  TEST_CASE("pairs are ranked by position, repeated ones by the later position") {
     MergeTable table(2001);
     for (int i = 0; i < 2000; ++i) table.add(TokenId{i}, TokenId{i * 31 % 977}, TokenId{5000 + i});
     for (int i = 0; i < 2000; ++i) {
@@ -35,7 +35,7 @@ TEST_SUITE("core/text/merge_table") {
 
 namespace {
 
-/// By the definition: the lowest rank, the leftmost of equal ones, again and again.
+/// The definition: repeatedly merges the pair of lowest rank, the leftmost of equal ones.
 std::vector<TokenId> merged_plainly(std::vector<TokenId> symbols, const MergeTable& table) {
   while (true) {
     MergeTable::Rank lowest = MergeTable::none;
@@ -85,7 +85,7 @@ TEST_SUITE("core/text/merge") {
     }
   }
 
-  TEST_CASE("a million equal letters are no trouble") {
+  TEST_CASE("a million equal letters merge in time") {
     MergeTable table(10);
     for (int i = 0; i < 10; ++i) table.add(TokenId{i}, TokenId{i}, TokenId{i + 1});
     std::vector<TokenId> word(1'000'000, TokenId{0});
@@ -97,7 +97,7 @@ TEST_SUITE("core/text/merge") {
 }
 
 TEST_SUITE("core/text/word_memo") {
-  TEST_CASE("what was put is found, by word and kind") {
+  TEST_CASE("cached words are found by word and kind") {
     WordMemo memo(10000);
     const std::vector<TokenId> tokens = {TokenId{1}, TokenId{2}};
     memo.put(memo.key("word", 0), "word", tokens);
@@ -108,13 +108,13 @@ TEST_SUITE("core/text/word_memo") {
     CHECK(memo.find({memo.key("word", 0).hash, true}, "else").empty());  // the hash is not enough
   }
 
-  TEST_CASE("short texts and long words are not remembered") {
+  TEST_CASE("short texts and long words are not cached") {
     WordMemo none(100);
     CHECK_FALSE(none.key("word", 0).usable);
     CHECK_FALSE(WordMemo(10000).key(std::string(1000, 'a'), 0).usable);
   }
 
-  TEST_CASE("whatever is found is right, however much was put") {
+  TEST_CASE("every hit is right, however much was put") {
     WordMemo memo(1 << 20);
     int found = 0;
     for (int i = 0; i < 600000; ++i) {
@@ -163,7 +163,7 @@ using Ids = std::vector<int>;
 }  // namespace
 
 TEST_SUITE("core/text/bpe") {
-  TEST_CASE("merges go by rank, and the whole word first where the file says so") {
+  TEST_CASE("merges go by rank, after the whole word with ignore_merges") {
     CHECK(encoded({}, "abcab") == Ids{4, 3});
     CHECK(encoded({.merges = R"(["a b"])"}, "abc") == Ids{3, 2});
     CHECK(encoded({.merges = R"(["a b"])", .model = R"("ignore_merges":true)"}, "abc") == Ids{4});
@@ -174,7 +174,7 @@ TEST_SUITE("core/text/bpe") {
     const auto with = [](const std::string& fields) {
       return TokenizerText{.model = R"("unk_token":"<unk>",)" + fields};
     };
-    CHECK(encoded({}, "a字b") == Ids{3});  // nothing stands between them, as in Hugging Face
+    CHECK(encoded({}, "a字b") == Ids{3});  // nothing between them, as in Hugging Face
     CHECK(encoded(with(R"("fuse_unk":false)"), "a字字b") == Ids{0, 5, 5, 1});
     CHECK(encoded(with(R"("fuse_unk":true)"), "a字字b字") == Ids{0, 5, 1, 5});
     TokenizerText bytes = with(R"("byte_fallback":true)");
@@ -182,8 +182,7 @@ TEST_SUITE("core/text/bpe") {
     bytes.merges = R"([["<0xC3>","<0xA9>"]])";
     bytes.vocab.insert(1, R"("<0xC3><0xA9>":9,)");
     CHECK(encoded(bytes, "aéö") == Ids{0, 9, 2, 4});
-    CHECK(encoded(bytes, "字é") ==
-          Ids{9, 1});  // the waiting unknown token comes behind byte tokens
+    CHECK(encoded(bytes, "字é") == Ids{9, 1});  // the pending unknown token follows the byte tokens
   }
 
   TEST_CASE("byte-level words are bytes") {
@@ -206,7 +205,7 @@ TEST_SUITE("core/text/bpe") {
         const char* letters[] = {"a", "b", "_", "字", "_"};
         std::string word;
         for (int i = 0; i < 120; ++i) word += letters[random() % 5];
-        // The same symbols merged in one go, without cuts: as a table and a chain.
+        // The same symbols merged at once, without cuts.
         const TokenizerFile file = read_tokenizer_json(text.text(), "f");
         const Bpe model(file, file.vocabulary);
         std::vector<TokenId> whole;
@@ -218,7 +217,7 @@ TEST_SUITE("core/text/bpe") {
     }
   }
 
-  TEST_CASE("what contradicts itself is an error that names it") {
+  TEST_CASE("a contradiction is an error that names it") {
     CHECK(error_of({.merges = R"(["a z"])"}) ==
           "f: model.merges: \"a z\" names \"z\", which is not in the vocabulary");
     CHECK(contains(error_of({.merges = R"(["b a"])"}), "names \"ba\""));

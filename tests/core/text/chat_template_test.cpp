@@ -1,4 +1,3 @@
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
@@ -19,7 +18,7 @@ const std::string jinja_folder = std::string(HYB_TESTS_DIR) + "/core/text/jinja/
 
 Json json(const std::string& text) { return parse_json(text, "test"); }
 
-/// "[tmpl][person:...]": the pieces, those of the template without mark.
+/// The pieces: those of a person as P[...], of the assistant as A[...], of the template unmarked.
 std::string marked(const Rendered& rendered) {
   std::string out;
   for (const RenderedPiece& piece : rendered.pieces) {
@@ -36,7 +35,7 @@ std::string render(const std::string& source, const Json& messages,
   return marked(ChatTemplate::parse(source, "t").render(messages, variables));
 }
 
-/// Puts a letter of its own before every word that came from the person (人) or the assistant (助).
+/// Puts `letter` at both ends of every text: 人 for a person, 助 for the assistant.
 Json lettered(const Json& value, const std::string& letter) {
   if (value.is_string()) return letter + value.get<std::string>() + letter;
   Json out = value;
@@ -83,7 +82,7 @@ const Json hello = Json::array(
 }  // namespace
 
 TEST_SUITE("core/text/chat_template") {
-  TEST_CASE("what a person wrote stays theirs, the turn around it is the template's") {
+  TEST_CASE("user text keeps its source, the turn around it is the template's") {
     const std::string chatml =
         "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m['content'] + "
         "'<|im_end|>\\n' "
@@ -131,7 +130,7 @@ TEST_SUITE("core/text/chat_template") {
                  Json::array({{{"role", "tool"}, {"content", "q"}}})) == "[<P[Q]>]");
   }
 
-  TEST_CASE("tools and documents are the person's, other variables the template's") {
+  TEST_CASE("tools and documents count as user text, other variables as the template's") {
     const Json variables = json(
         R"({"tools": [{"n": "<t>"}], "documents": ["<d>"], "bos_token": "<s>",
             "chat_template_kwargs": {"style": "<k>", "tools": ["<k2>"]}})");
@@ -139,7 +138,7 @@ TEST_SUITE("core/text/chat_template") {
                  variables) == "<s>P[<d>]<k>P[<k2>]");
   }
 
-  TEST_CASE("in every template each letter comes out with the mark it went in with") {
+  TEST_CASE("in every template each letter keeps its source") {
     const Json scenarios = json(testing::content(jinja_folder + "scenarios.json"));
     int rendered_count = 0;
     for (const auto& entry : std::filesystem::directory_iterator(jinja_folder + "templates")) {
@@ -164,7 +163,7 @@ TEST_SUITE("core/text/chat_template") {
             CHECK((!holds(piece.text, "人") || piece.source == TextSource::person));
             CHECK((!holds(piece.text, "助") || piece.source == TextSource::assistant));
           }
-          // Nothing of the template is marked as somebody's: control tokens stay whole.
+          // No text of the template is marked: control tokens stay intact.
           for (const RenderedPiece& piece : plain.pieces) {
             if (piece.source == TextSource::tmpl) continue;
             const bool own = holds(piece.text, "<|im_end|>");  // one scenario says it
@@ -172,14 +171,14 @@ TEST_SUITE("core/text/chat_template") {
           }
           ++rendered_count;
         } catch (const Error&) {
-          // Many templates refuse some scenarios; the case list says which.
+          // Many templates refuse some scenarios; the case list names them.
         }
       }
     }
     CHECK(rendered_count > 150);
   }
 
-  TEST_CASE("arguments of tool calls reach the template as objects") {
+  TEST_CASE("arguments of tool calls are passed as objects") {
     const std::string source =
         "{% for k, v in messages[0].tool_calls[0].function.arguments | items %}{{ k }}={{ v }};"
         "{% endfor %}";
@@ -207,7 +206,7 @@ TEST_SUITE("core/text/chat_template") {
                  Json::array()) == "TrueTrueFalseFalse");
   }
 
-  TEST_CASE("errors: the template's words are a usage error, its mistakes a model error") {
+  TEST_CASE("errors: what the template raises is a usage error, its bugs are model errors") {
     const Json none = Json::array();
     const std::string raised =
         error_of("{{ raise_exception('no \x1b[31m way') }}", none, {}, ErrorKind::usage);
@@ -230,27 +229,8 @@ TEST_SUITE("core/text/chat_template") {
 
 namespace {
 
-/// A model folder that is gone when the test ends.
-class Folder {
- public:
-  Folder() {
-    std::string name = (std::filesystem::temp_directory_path() / "hyb-template-XXXXXX").string();
-    REQUIRE(mkdtemp(name.data()) != nullptr);
-    path_ = name;
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
-
-  void write(const std::string& name, const std::string& text) const {
-    std::filesystem::create_directories((path_ / name).parent_path());
-    std::ofstream(path_ / name, std::ios::binary) << text;
-  }
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
-
-std::string error_of(const Folder& folder, std::string_view name, ErrorKind kind) {
+std::string error_of(const testing::TemporaryFolder& folder, std::string_view name,
+                     ErrorKind kind) {
   try {
     find_chat_template(folder.path(), name);
   } catch (const Error& error) {
@@ -264,7 +244,7 @@ std::string error_of(const Folder& folder, std::string_view name, ErrorKind kind
 
 TEST_SUITE("core/text/find_chat_template") {
   TEST_CASE("a folder without one has none") {
-    const Folder folder;
+    const testing::TemporaryFolder folder;
     CHECK(find_chat_template(folder.path()) == std::nullopt);
     CHECK(find_chat_template(folder.path(), "tool_use") == std::nullopt);
     folder.write("tokenizer_config.json", R"({"bos_token": "<s>", "x": Infinity})");
@@ -272,7 +252,7 @@ TEST_SUITE("core/text/find_chat_template") {
   }
 
   TEST_CASE("the file wins over the string in tokenizer_config.json") {
-    const Folder folder;
+    const testing::TemporaryFolder folder;
     folder.write("tokenizer_config.json", R"({"chat_template": "from json"})");
     CHECK(find_chat_template(folder.path()) == "from json");
     CHECK(find_chat_template(folder.path(), "tool_use") == "from json");
@@ -281,7 +261,7 @@ TEST_SUITE("core/text/find_chat_template") {
   }
 
   TEST_CASE("named templates") {
-    const Folder folder;
+    const testing::TemporaryFolder folder;
     folder.write("tokenizer_config.json", R"({"chat_template": [
         {"name": "default", "template": "d"}, {"name": "tool_use", "template": "t"}]})");
     folder.write("additional_chat_templates/rag.jinja", "r");
@@ -293,7 +273,7 @@ TEST_SUITE("core/text/find_chat_template") {
   }
 
   TEST_CASE("damaged folders are errors that name the file") {
-    const Folder folder;
+    const testing::TemporaryFolder folder;
     folder.write("tokenizer_config.json", R"({"chat_template": 5})");
     CHECK(error_of(folder, "default", ErrorKind::model).find("tokenizer_config.json") !=
           std::string::npos);

@@ -74,14 +74,14 @@ TEST_SUITE("core/text/decoder") {
     }
   }
 
-  TEST_CASE("the ends of the whole text are stripped, however it is cut") {
+  TEST_CASE("the ends of the whole text are stripped, whatever the pieces") {
     const std::string both = sequence(fuse + "," + strip(2, 2));
     CHECK(decoded(both, {" ", "  a", " ", " ", "b ", " ", " "}) == " a  b ");
     CHECK(decoded(both, {" "}) == "");
     CHECK(decoded(sequence(fuse + "," + strip(1, 0)), {"", " ", " a"}) == " a");
   }
 
-  TEST_CASE("eager or not, good text comes out the same") {
+  TEST_CASE("eager or not, valid text decodes the same") {
     std::mt19937 random(2);
     const Pieces choices = {"▁a", "b", "▁", "é", "<0x41>"};
     const Pieces smile = {"<0xF0>", "<0x9F>", "<0x98>", "<0x80>"};
@@ -98,7 +98,7 @@ TEST_SUITE("core/text/decoder") {
     }
   }
 
-  TEST_CASE("a flushed run begins anew") {
+  TEST_CASE("flush() resets a run") {
     const Decoder decoder(parse_json(llama, "f"), "f");
     Decoder::Run run(decoder, true);
     for (int round = 0; round < 2; ++round) {
@@ -113,8 +113,8 @@ TEST_SUITE("core/text/decoder") {
 
   TEST_CASE("what is unknown or damaged is an error that names it") {
     CHECK(error_of(R"({"type":"CTC"})") == "f: decoder: the decoder \"CTC\" is not supported");
-    CHECK(contains(error_of(sequence(fuse + "," + replace)), "\"Replace\" behind Fuse"));
-    CHECK(contains(error_of(sequence(bytes + "," + bytes)), "behind Fuse"));
+    CHECK(contains(error_of(sequence(fuse + "," + replace)), "\"Replace\" after Fuse"));
+    CHECK(contains(error_of(sequence(bytes + "," + bytes)), "after Fuse"));
     CHECK(contains(error_of(strip(-1, 0)), "0 to 1024"));
     CHECK(contains(error_of(R"({"type":"Strip","content":"ab","start":1,"stop":0})"),
                    "one character"));

@@ -25,7 +25,7 @@ TEST_SUITE("core/text/guarded_text") {
     CHECK(text.slice(2, 4).guard(1) == Guard::closed);
   }
 
-  TEST_CASE("what replaces bytes is guarded as the strictest of them") {
+  TEST_CASE("a replacement takes the strictest guard of the replaced bytes") {
     GuardedText text;
     text.append("ab", Guard::open);
     text.append("cd", Guard::closed);
@@ -41,7 +41,7 @@ TEST_SUITE("core/text/guarded_text") {
     CHECK(out.guard(4) == Guard::open);
   }
 
-  TEST_CASE("ill-formed bytes become U+FFFD, one a maximal subpart") {
+  TEST_CASE("ill-formed bytes become U+FFFD, one per maximal subpart") {
     GuardedText text;
     text.append("a\xE2\x82", Guard::open);
     text.append("b\xFF", Guard::closed);

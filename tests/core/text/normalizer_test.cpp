@@ -38,12 +38,12 @@ TEST_SUITE("core/text/unicode_form") {
     CHECK(form("x\u0301\u0327", UnicodeForm::nfc) == "x\u0327\u0301");
   }
 
-  TEST_CASE("what is younger than the tables is a plain character") {
+  TEST_CASE("characters newer than the tables do not change") {
     CHECK(form("\U0001FBF2", UnicodeForm::nfkc) == "\U0001FBF2");
     CHECK(form("\U00011935\U00011930", UnicodeForm::nfc) == "\U00011935\U00011930");
   }
 
-  TEST_CASE("a form is its own form, whatever the text is cut from") {
+  TEST_CASE("normalisation is idempotent on random text") {
     const char* parts[] = {"e",      "\u0301", "\u0327", "\u0345", "ᄀ",
                            "\u1161", "\u11a8", "Å",      "x",      "字"};
     unsigned seed = 1;
@@ -62,7 +62,7 @@ TEST_SUITE("core/text/unicode_form") {
     }
   }
 
-  TEST_CASE("a flood of marks is no trouble") {
+  TEST_CASE("a flood of marks takes linear time") {
     std::string flood = "a";
     for (int i = 0; i < 300000; ++i) flood += "\u0301\u0327";
     CHECK(form(flood, UnicodeForm::nfc).size() == flood.size() - 1);  // á is as long as its mark
@@ -119,7 +119,7 @@ TEST_SUITE("core/text/normalizer") {
     CHECK(applied(R"({"type":"Sequence","normalizers":[]})", "a") == "a");
   }
 
-  TEST_CASE("guards go along with the text") {
+  TEST_CASE("guards follow the text") {
     GuardedText text;
     text.append("A b", Guard::open);
     text.append("İ c", Guard::closed);
@@ -140,7 +140,7 @@ TEST_SUITE("core/text/normalizer") {
   TEST_CASE("what is unknown or damaged is an error that names it") {
     CHECK(error_of(R"({"type":"Precompiled"})") ==
           "f: normalizer: the normalizer \"Precompiled\" is not supported");
-    CHECK(contains(error_of(R"({})"), "\"type\" has to be a string"));
+    CHECK(contains(error_of(R"({})"), "\"type\" must be a string"));
     CHECK(contains(error_of("[]"), "an object"));
     CHECK(contains(error_of(R"({"type":"Replace","content":""})"), "normalizer.pattern"));
     CHECK(

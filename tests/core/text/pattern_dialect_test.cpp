@@ -15,7 +15,7 @@ TEST_SUITE("core/text/char_class") {
     CHECK(write_char_set(set_of("a-z", true)) == "[^a-z]");
   }
 
-  TEST_CASE("sets nest, and what needs no nesting is made flat") {
+  TEST_CASE("sets nest, and are flattened where possible") {
     CharSet set = set_of("a", false);
     set.parts[0].add("b", false);
     set.parts[0].add(set_of("c", false));
@@ -78,7 +78,7 @@ TEST_SUITE("core/text/class_reader") {
     CHECK(written("[\\b]") == "[\\x08]");
   }
 
-  TEST_CASE("what is damaged or unknown is an error that says where") {
+  TEST_CASE("what is malformed or unknown is an error with its position") {
     CHECK(contains(class_error("[a"), "a class is not closed (at byte 2 of \"[a\")"));
     CHECK(contains(class_error("[]a]"), "begins with ]"));
     CHECK(contains(class_error("[a&&]"), "empty part"));
@@ -109,7 +109,7 @@ std::string error_of(const std::string& pattern) {
 }  // namespace
 
 TEST_SUITE("core/text/pattern_dialect") {
-  TEST_CASE("what is the same stays as it is") {
+  TEST_CASE("common syntax is unchanged") {
     CHECK(translated("a|b*?c++(?:d)(?=e)(?<!f)") == "a|b*?c++(?:d)(?=e)(?<!f)");
     CHECK(translated("a{2,3}?b{4}") == "a{2,3}?b{4}");
     CHECK(translated("é字 #") == "é字 #");
@@ -122,7 +122,7 @@ TEST_SUITE("core/text/pattern_dialect") {
     CHECK(translated("a{x}") == "a\\{x\\}");
   }
 
-  TEST_CASE("options reach over the alternatives behind them") {
+  TEST_CASE("options cover the alternatives that follow") {
     CHECK(translated("a(?i)b|c") == "a(?i:b|c)");
     CHECK(translated("(x(?m).|y)z") == "(?:x(?s:.|y))z");
     CHECK(translated("(?i:'s|'t)") == "(?i:'s|'t)");

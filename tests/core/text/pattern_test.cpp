@@ -46,22 +46,24 @@ TEST_SUITE("core/text/pattern") {
     CHECK(marked("\\w+", "a_1-Ⅷ") == "[a_1]-[Ⅷ]");
   }
 
-  TEST_CASE("empty matches stand between characters, never right behind a match") {
+  TEST_CASE("empty matches are between characters, never directly after a match") {
     CHECK(marked("x*", "axxb字") == "[]a[xx]b[]字[]");
     CHECK(marked("", "é") == "[]é[]");
     CHECK(marked("a*", "") == "[]");
   }
 
-  TEST_CASE("a literal is matched as it is") {
+  TEST_CASE("a literal is matched exactly") {
     CHECK(marked(Pattern::literal("a.(b)\\[^$|?*+{}]", "f"), "a.(b)\\[^$|?*+{}] axb") ==
           "[a.(b)\\[^$|?*+{}]] axb");
   }
 
-  TEST_CASE("a pattern that does not come to an end is an error") {
+  TEST_CASE("a pattern that does not terminate in time is an error") {
     const Pattern pattern("(?:a+)+\\z", "f: split");
     const std::string text = std::string(60, 'a') + "b";
     const std::string error = model_error([&] { marked(pattern, text); });
-    CHECK(contains(error, "f: split: the pattern \"(?:a+)+\\z\" gives up on this text at byte 0"));
+    CHECK(contains(
+        error,
+        "f: split: the pattern \"(?:a+)+\\z\" exceeds its match limits on this text at byte 0"));
   }
 
   TEST_CASE("groups over long texts get a larger stack") {

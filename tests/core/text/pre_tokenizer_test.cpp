@@ -37,7 +37,7 @@ TEST_SUITE("core/text/split") {
     CHECK(split(SplitBehavior::contiguous, false, text) == "[the][-][final][--][countdown][-]");
   }
 
-  TEST_CASE("inverted, what does not match is what the text is split at") {
+  TEST_CASE("inverted, the text is split at what does not match") {
     const std::string text = "-ab--c";
     CHECK(split(SplitBehavior::removed, true, text) == "[-][-][-]");
     CHECK(split(SplitBehavior::merged_with_previous, true, text) == "[-ab][-][-c]");
@@ -108,9 +108,9 @@ TEST_SUITE("core/text/pre_tokenizer") {
     CHECK(words(meta(R"(,"replacement":"_","split":true)"), "a b") == "[_a][_b]");
   }
 
-  TEST_CASE("steps of a sequence cut the words of the one before") {
+  TEST_CASE("each step of a sequence splits the words of the previous one") {
     CHECK(words(sequence(digits + "," + bytes), "ab 12") == "[ab][ ][1][2]");
-    // Bytes are spelled by the last step only if another follows.
+    // A byte-level step spells bytes only if another step follows.
     CHECK(words(sequence(bytes + "," + digits), "é 1") == "[Ã©][Ġ][1]");
     CHECK(PreTokenizer(parse_json(bytes, "f"), "f").byte_level());
     CHECK_FALSE(PreTokenizer(parse_json(sequence(bytes + "," + digits), "f"), "f").byte_level());

@@ -13,7 +13,7 @@ using testing::model_error;
 using testing::TokenizerText;
 
 TEST_SUITE("core/text/json_fields") {
-  TEST_CASE("fields of the right type are read, null is missing") {
+  TEST_CASE("fields of the right type are read, null counts as missing") {
     const Json json = parse_json(R"({"s":"x","t":true,"i":-7,"l":[1],"n":null})", "f");
     const JsonFields fields(json, "f: here");
     CHECK(fields.text("s") == "x");
@@ -25,10 +25,10 @@ TEST_SUITE("core/text/json_fields") {
     CHECK(fields.at("none").is_null());
   }
 
-  TEST_CASE("others are errors that name the place and the key") {
+  TEST_CASE("other types are errors that name the object and the key") {
     const Json json = parse_json(R"({"s":1,"i":1.5,"u":18446744073709551615})", "f");
     const JsonFields fields(json, "f: here");
-    CHECK(model_error([&] { fields.text("s"); }) == "f: here: \"s\" has to be a string");
+    CHECK(model_error([&] { fields.text("s"); }) == "f: here: \"s\" must be a string");
     CHECK(contains(model_error([&] { fields.text_or("s", ""); }), "\"s\""));
     CHECK(contains(model_error([&] { fields.flag_or("s", true); }), "true or false"));
     CHECK(contains(model_error([&] { fields.integer("i"); }), "integer"));
@@ -54,7 +54,7 @@ std::string merges_error(const std::string& merges) {
 }  // namespace
 
 TEST_SUITE("core/text/tokenizer_json") {
-  TEST_CASE("the tables are taken out of the tree, in both spellings") {
+  TEST_CASE("the tables are kept out of the tree, in both spellings") {
     for (const char* merges : {R"(["#version: 0.2","a b","ab c"])", R"([["a","b"],["ab","c"]])"}) {
       const TokenizerFile file = read_tokenizer_json(TokenizerText{.merges = merges}.text(), "f");
       CHECK(file.vocabulary.count() == 7);
@@ -78,7 +78,7 @@ TEST_SUITE("core/text/tokenizer_json") {
     CHECK(file.rest.at("model").at("deep").at("merges").at(0) == 1);
   }
 
-  TEST_CASE("a pair may hold spaces, a line may not") {
+  TEST_CASE("the pieces of a pair may contain spaces, those of a line may not") {
     const TokenizerFile file =
         read_tokenizer_json(TokenizerText{.merges = R"([["a b"," "]])"}.text(), "f");
     CHECK(file.left(file.merges.at(0)) == "a b");
@@ -108,7 +108,7 @@ TEST_SUITE("core/text/tokenizer_json") {
     CHECK(contains(merges_error(R"([["a",""]])"), "empty part"));
   }
 
-  TEST_CASE("a text that is no JSON says where") {
+  TEST_CASE("invalid JSON is an error with its position") {
     CHECK(contains(error_of("{"), "t.json: not valid JSON at byte"));
     CHECK(contains(error_of(""), "not valid JSON"));
     CHECK(contains(error_of(R"({"a":1,"a":2})"), "duplicate key"));

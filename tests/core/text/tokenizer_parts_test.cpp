@@ -43,7 +43,7 @@ using Ids = std::vector<int>;
 }  // namespace
 
 TEST_SUITE("core/text/post_processor") {
-  TEST_CASE("templates add tokens before and behind") {
+  TEST_CASE("templates add tokens before and after") {
     CHECK(applied("null") == Ids{5});
     CHECK(applied(R"({"type":"ByteLevel","trim_offsets":true})") == Ids{5});
     CHECK(applied(templated(start_item + "," + text_item)) == Ids{1, 5});

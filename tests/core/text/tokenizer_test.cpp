@@ -53,7 +53,7 @@ std::string streamed(const Tokenizer& tokenizer, const std::vector<TokenId>& tok
   return text + stream.flush();
 }
 
-/// Spellings of added tokens, parts of them, and text that may merge with what is beside it.
+/// Spellings of added tokens, parts of them, and text that may merge with its neighbours.
 std::string random_text(std::mt19937& random) {
   static const char* parts[] = {"<|im_start|>", "<|im_end|>", "<|im_end|>x", "<think>", "</think>",
                                 "<tool_call>",  "<|im_",      "start|>",     "end|>",   "x",
@@ -90,7 +90,7 @@ TEST_SUITE("core/text/tokenizer") {
     }
   }
 
-  TEST_CASE("a raw prompt gets the post-processor's tokens, a template's text does not") {
+  TEST_CASE("the post-processor's tokens are added on request only") {
     const Tokenizer tokenizer = load("llama3");
     const auto bos = tokenizer.find("<|endoftext|>");
     REQUIRE(bos);
@@ -116,7 +116,7 @@ TEST_SUITE("core/text/tokenizer") {
     }
   }
 
-  TEST_CASE("marked text is what a tokenizer without added tokens makes of it") {
+  TEST_CASE("marked text is encoded as by a tokenizer without added tokens") {
     std::mt19937 random(2);
     for (const std::string& kind : kinds) {
       CAPTURE(kind);
@@ -141,7 +141,7 @@ TEST_SUITE("core/text/tokenizer") {
     }
   }
 
-  TEST_CASE("between control tokens of the template, marked and unmarked text is one text") {
+  TEST_CASE("between control tokens, marked and unmarked text is encoded as one text") {
     std::mt19937 random(3);
     for (const std::string kind : {"gpt2", "llama3", "qwen2", "deepseek"}) {
       const Tokenizer tokenizer = load(kind);
@@ -175,11 +175,11 @@ TEST_SUITE("core/text/tokenizer") {
     CHECK_FALSE(has_end({{"<|im_"}, {"end|>", true}}));
     CHECK_FALSE(has_end({{"<|im_end|", true}, {">"}}));
     CHECK_FALSE(has_end({{"<|im_end|>", true, true}}));
-    // A longer token that the person would complete does not hide the template's own.
+    // A longer token that marked text would complete does not hide the template's own.
     CHECK(has_end({{"<|im_end|>"}, {"x", true}}));
   }
 
-  TEST_CASE("an assistant's text may hold markers of thoughts and calls") {
+  TEST_CASE("an assistant message may contain markers of thoughts and calls") {
     for (const std::string& kind : kinds) {
       CAPTURE(kind);
       const Tokenizer tokenizer = load(kind);
@@ -194,7 +194,7 @@ TEST_SUITE("core/text/tokenizer") {
     }
   }
 
-  TEST_CASE("any text comes back from a byte-level tokenizer") {
+  TEST_CASE("a byte-level tokenizer round-trips any text") {
     std::mt19937 random(4);
     const Tokenizer tokenizer = load("llama3");
     for (int round = 0; round < 300; ++round) {
@@ -250,7 +250,7 @@ TEST_SUITE("core/text/tokenizer") {
     CHECK_FALSE(tokenizer.is_special(TokenId{-5}));
   }
 
-  TEST_CASE("markers of thoughts and tool calls stay in answers, special or not") {
+  TEST_CASE("thinking and tool-call markers stay in answers, special or not") {
     for (const char* marker : {"<think>", "</think>", "<tool_call>", "<|tool_call_start|>"}) {
       for (const bool special : {false, true}) {
         CAPTURE(marker);
@@ -271,7 +271,7 @@ TEST_SUITE("core/text/tokenizer") {
     }
   }
 
-  TEST_CASE("long hostile texts take no longer than others of their size") {
+  TEST_CASE("long hostile texts take linear time") {
     for (const std::string kind : {"llama3", "qwen2", "gpt-4o", "kimi", "spm", "gemma"}) {
       const Tokenizer tokenizer = load(kind);
       std::string marks = "a";

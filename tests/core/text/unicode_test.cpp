@@ -10,7 +10,7 @@ using namespace hyb;
 using Kind = Utf8Unit::Kind;
 
 TEST_SUITE("core/text/utf8") {
-  TEST_CASE("every code point comes back from both ends") {
+  TEST_CASE("every code point is read from both ends") {
     for (char32_t point = 0; point < 0x110000; ++point) {
       if (point >= 0xD800 && point <= 0xDFFF) continue;
       std::string text = "x";
@@ -27,7 +27,7 @@ TEST_SUITE("core/text/utf8") {
     }
   }
 
-  TEST_CASE("what is ill-formed is cut into maximal subparts") {
+  TEST_CASE("ill-formed text is split into maximal subparts") {
     const auto unit = [](const std::string& text) { return read_utf8(text, 0); };
     CHECK(unit("\x80").kind == Kind::ill_formed);
     CHECK(unit("\xC0\x80").bytes == 1);          // overlong
@@ -70,7 +70,7 @@ std::string lossy(const std::string& bytes) {
 }  // namespace
 
 TEST_SUITE("core/text/utf8_stream") {
-  TEST_CASE("the cuts do not matter, and no character comes in halves") {
+  TEST_CASE("chunks do not matter, and no character is split") {
     std::mt19937 random(5);
     const std::string parts[] = {"a",        "é",        "€",    "😀",       "\xFF",
                                  "\xE2\x82", "\xF0\x9F", "\x80", "\xED\xA0"};
@@ -91,7 +91,7 @@ TEST_SUITE("core/text/utf8_stream") {
     }
   }
 
-  TEST_CASE("a character is given out as soon as it is whole") {
+  TEST_CASE("a character is emitted as soon as it is complete") {
     Utf8Stream stream;
     std::string out;
     stream.push("\xF0\x9F\x98", out);
@@ -136,14 +136,14 @@ TEST_SUITE("core/text/unicode") {
 }
 
 TEST_SUITE("core/text/unicode_age") {
-  TEST_CASE("only what came after Unicode 9 is younger") {
-    CHECK(is_younger_than_normalization(0x1FBF2));        // segmented digit two, 13.0
-    CHECK(is_younger_than_normalization(0x32FF));         // square era name Reiwa, 12.1
-    CHECK(is_younger_than_normalization(0x7FD));          // 11.0
-    CHECK_FALSE(is_younger_than_normalization(0x301));    // 1.1
-    CHECK_FALSE(is_younger_than_normalization(0x1E94A));  // Adlam nukta, 9.0
-    CHECK_FALSE(is_younger_than_normalization(0xAC00));
-    CHECK_FALSE(is_younger_than_normalization(0x10FFFF));
+  TEST_CASE("only characters added after Unicode 9 are newer") {
+    CHECK(is_newer_than_normalization(0x1FBF2));        // segmented digit two, 13.0
+    CHECK(is_newer_than_normalization(0x32FF));         // square era name Reiwa, 12.1
+    CHECK(is_newer_than_normalization(0x7FD));          // 11.0
+    CHECK_FALSE(is_newer_than_normalization(0x301));    // 1.1
+    CHECK_FALSE(is_newer_than_normalization(0x1E94A));  // Adlam nukta, 9.0
+    CHECK_FALSE(is_newer_than_normalization(0xAC00));
+    CHECK_FALSE(is_newer_than_normalization(0x10FFFF));
   }
 }
 

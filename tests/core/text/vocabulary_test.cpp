@@ -30,7 +30,7 @@ TEST_SUITE("core/text/vocabulary") {
     CHECK(vocabulary.piece(TokenId{1 << 30}).empty());
   }
 
-  TEST_CASE("neither a piece nor an id is taken twice") {
+  TEST_CASE("neither a piece nor an id is added twice") {
     Vocabulary vocabulary;
     CHECK(vocabulary.add("a", TokenId{0}) == Vocabulary::Added::yes);
     CHECK(vocabulary.add("a", TokenId{1}) == Vocabulary::Added::repeated_piece);
@@ -43,7 +43,7 @@ TEST_SUITE("core/text/vocabulary") {
 }
 
 TEST_SUITE("core/text/byte_level") {
-  TEST_CASE("every byte has its own character and comes back") {
+  TEST_CASE("every byte round-trips through its own character") {
     std::set<char32_t> seen;
     std::string all;
     for (int byte = 0; byte < 256; ++byte) {
@@ -65,7 +65,7 @@ TEST_SUITE("core/text/byte_level") {
     CHECK_FALSE(byte_level_byte(U'字'));
   }
 
-  TEST_CASE("a piece with a character that spells no byte stands for itself") {
+  TEST_CASE("a piece with a character that spells no byte is unchanged") {
     std::string out = "x";
     append_from_byte_level("Ġa b", out);
     CHECK(out == "xĠa b");

@@ -32,7 +32,7 @@ std::string error_of(std::string_view source) {
 }  // namespace
 
 TEST_SUITE("core/text/jinja/lexer") {
-  TEST_CASE("text, tags and what stands in them") {
+  TEST_CASE("text, tags and their contents") {
     CHECK(kinds_of("a{{ x + 1 }}b") == "D{nsi}D.");
     CHECK(kinds_of("{% if 'a' ~ 1.5 %}") == "%ntsr%.");
     CHECK(kinds_of("{# {{ nothing }} #}") == ".");
