@@ -10,6 +10,8 @@
 
 #include "tests/support/files.h"
 
+namespace log_test {
+
 using namespace hyb;
 
 namespace {
@@ -60,3 +62,5 @@ TEST_SUITE("core/base/log") {
     CHECK(logged_at(log::Level::off).empty());
   }
 }
+
+}  // namespace log_test

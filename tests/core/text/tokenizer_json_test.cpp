@@ -89,11 +89,11 @@ TEST_SUITE("core/text/tokenizer_json") {
     CHECK(contains(vocab_error(R"({"a":-1})"), "the id of \"a\" is out of range"));
     CHECK(contains(vocab_error(R"({"a":4194304})"), "ids are 0 to 4194303"));
     CHECK(contains(vocab_error(R"({"a":18446744073709551615})"), "out of range"));
-    CHECK(contains(vocab_error(R"({"a":1.0})"), "no integer"));
-    CHECK(contains(vocab_error(R"({"a":"1"})"), "no integer"));
-    CHECK(contains(vocab_error(R"({"a":[1]})"), "no integer"));
-    CHECK(contains(vocab_error(R"({"a":{"b":1}})"), "no integer"));
-    CHECK(contains(vocab_error(R"({"a":null})"), "no integer"));
+    CHECK(contains(vocab_error(R"({"a":1.0})"), "not an integer"));
+    CHECK(contains(vocab_error(R"({"a":"1"})"), "not an integer"));
+    CHECK(contains(vocab_error(R"({"a":[1]})"), "not an integer"));
+    CHECK(contains(vocab_error(R"({"a":{"b":1}})"), "not an integer"));
+    CHECK(contains(vocab_error(R"({"a":null})"), "not an integer"));
     CHECK(contains(vocab_error(R"({"a":1,"a":2})"), "duplicate key \"a\""));
     CHECK(contains(vocab_error(R"({"a":1,"b":1})"), "id 1 is given to \"b\""));
   }
