@@ -25,19 +25,15 @@ namespace {
 // Filters on text; other values are converted to text.
 
 template <Text (*function)(Runtime&, const Text&)>
-Value filter_case(Runtime& runtime, const Value& input, const Arguments& arguments) {
-  const Bound in(arguments, "a case filter", {});
+Value filter_case(Runtime& runtime, const Value& input, const Bound&) {
   return Value(function(runtime, to_text(runtime, input)));
 }
 
-Value filter_trim(Runtime& runtime, const Value& input, const Arguments& arguments) {
-  const Bound in(arguments, "trim", {"chars"});
-  const auto characters = in.given(0) ? std::optional<Text>(in.text(0)) : std::nullopt;
-  return Value(strip(runtime, to_text(runtime, input), characters));
+Value filter_trim(Runtime& runtime, const Value& input, const Bound& in) {
+  return Value(strip(runtime, to_text(runtime, input), in.optional_text(0)));
 }
 
-Value filter_replace(Runtime& runtime, const Value& input, const Arguments& arguments) {
-  const Bound in(arguments, "replace", {"old", "new", "count"}, 2);
+Value filter_replace(Runtime& runtime, const Value& input, const Bound& in) {
   return Value(replace(runtime, to_text(runtime, input),
                        {.old = to_text(runtime, in[0]),
                         .fresh = to_text(runtime, in[1]),
@@ -50,8 +46,7 @@ Text indention_of(Runtime& runtime, const Bound& in) {
   return pad(runtime, Text{}, {.left = static_cast<std::size_t>(width)});
 }
 
-Value filter_indent(Runtime& runtime, const Value& input, const Arguments& arguments) {
-  const Bound in(arguments, "indent", {"width", "first", "blank"});
+Value filter_indent(Runtime& runtime, const Value& input, const Bound& in) {
   if (!input.is_text()) throw Fault("indent takes a string, got " + type_name(input));
   const Text indention = indention_of(runtime, in);
   const bool blank = in.truth(2, false);
@@ -70,8 +65,7 @@ Value filter_indent(Runtime& runtime, const Value& input, const Arguments& argum
   return Value(Runtime::whole(out));
 }
 
-Value filter_escape(Runtime& runtime, const Value& input, const Arguments& arguments) {
-  const Bound in(arguments, "escape", {});
+Value filter_escape(Runtime& runtime, const Value& input, const Bound&) {
   MarkedBuffer& out = runtime.new_buffer();
   to_text(runtime, input).for_each_run([&](std::string_view bytes, TextSource source) {
     std::string escaped;
@@ -102,8 +96,7 @@ Value filter_escape(Runtime& runtime, const Value& input, const Arguments& argum
 }
 
 /// urllib.parse.quote with "/" kept.
-Value filter_urlencode(Runtime& runtime, const Value& input, const Arguments& arguments) {
-  const Bound in(arguments, "urlencode", {});
+Value filter_urlencode(Runtime& runtime, const Value& input, const Bound&) {
   if (is_iterable(input) && !input.is_text() && !input.is_undefined()) {
     throw Fault("urlencode takes a string, got " + type_name(input));
   }
@@ -126,8 +119,7 @@ Value filter_urlencode(Runtime& runtime, const Value& input, const Arguments& ar
   return Value(Runtime::whole(out));
 }
 
-Value filter_wordcount(Runtime& runtime, const Value& input, const Arguments& arguments) {
-  const Bound in(arguments, "wordcount", {});
+Value filter_wordcount(Runtime& runtime, const Value& input, const Bound&) {
   const Text text = to_text(runtime, input);
   const std::string_view view = text.view();
   runtime.meter().step_bytes(view.size());
@@ -142,7 +134,8 @@ Value filter_wordcount(Runtime& runtime, const Value& input, const Arguments& ar
   return Value(words);
 }
 
-Value filter_format(Runtime& runtime, const Value& input, const Arguments& arguments) {
+Value filter_format(Runtime& runtime, const Value& input, const Bound& in) {
+  const Arguments& arguments = in.arguments();
   if (!arguments.positional.empty() && !arguments.named.empty()) {
     throw Fault("format takes positional or named arguments, not both");
   }
@@ -161,14 +154,12 @@ Value filter_format(Runtime& runtime, const Value& input, const Arguments& argum
   return Value(format_percent(runtime, to_text(runtime, input), values));
 }
 
-Value filter_center(Runtime& runtime, const Value& input, const Arguments& arguments) {
-  const Bound in(arguments, "center", {"width"});
+Value filter_center(Runtime& runtime, const Value& input, const Bound& in) {
   const Arguments width{.positional = {Value(in.integer(0, 80))}};
   return call_method(runtime, Value(to_text(runtime, input)), "center", width);
 }
 
-Value filter_truncate(Runtime& runtime, const Value& input, const Arguments& arguments) {
-  const Bound in(arguments, "truncate", {"length", "killwords", "end", "leeway"});
+Value filter_truncate(Runtime& runtime, const Value& input, const Bound& in) {
   if (!input.is_text()) throw Fault("truncate takes a string, got " + type_name(input));
   const Text text = input.text();
   const std::int64_t most = in.integer(0, 255);
@@ -187,22 +178,23 @@ Value filter_truncate(Runtime& runtime, const Value& input, const Arguments& arg
   return Value(runtime.concatenate(kept, end));
 }
 
-std::span<const FunctionEntry> text_filters() {
-  static constexpr FunctionEntry table[] = {{"trim", filter_trim},
-                                            {"upper", filter_case<upper>},
-                                            {"lower", filter_case<lower>},
-                                            {"capitalize", filter_case<capitalize>},
-                                            {"title", filter_case<title_words>},
-                                            {"replace", filter_replace},
-                                            {"indent", filter_indent},
-                                            {"escape", filter_escape},
-                                            {"e", filter_escape},
-                                            {"forceescape", filter_escape},
-                                            {"urlencode", filter_urlencode},
-                                            {"wordcount", filter_wordcount},
-                                            {"format", filter_format},
-                                            {"center", filter_center},
-                                            {"truncate", filter_truncate}};
+std::span<const Function> text_filters() {
+  static constexpr Function table[] = {
+      {"trim", "chars?", filter_trim},
+      {"upper", "", filter_case<upper>},
+      {"lower", "", filter_case<lower>},
+      {"capitalize", "", filter_case<capitalize>},
+      {"title", "", filter_case<title_words>},
+      {"replace", "old new count?", filter_replace},
+      {"indent", "width? first? blank?", filter_indent},
+      {"escape", "", filter_escape},
+      {"e", "", filter_escape},
+      {"forceescape", "", filter_escape},
+      {"urlencode", "", filter_urlencode},
+      {"wordcount", "", filter_wordcount},
+      {"format", "*", filter_format},
+      {"center", "width?", filter_center},
+      {"truncate", "length? killwords? end? leeway?", filter_truncate}};
   return table;
 }
 
@@ -275,8 +267,7 @@ std::int64_t truncated(double real) {
   return static_cast<std::int64_t>(real);
 }
 
-Value filter_int(Runtime&, const Value& input, const Arguments& arguments) {
-  const Bound in(arguments, "int", {"default", "base"});
+Value filter_int(Runtime&, const Value& input, const Bound& in) {
   const Value fallback = in.has(0) ? in[0] : Value(std::int64_t{0});
   if (input.is_undefined()) fail_undefined(input);
   if (input.is_integral()) return Value(input.integer());
@@ -293,8 +284,7 @@ Value filter_int(Runtime&, const Value& input, const Arguments& arguments) {
   return real && !std::isnan(*real) ? Value(truncated(*real)) : fallback;
 }
 
-Value filter_float(Runtime&, const Value& input, const Arguments& arguments) {
-  const Bound in(arguments, "float", {"default"});
+Value filter_float(Runtime&, const Value& input, const Bound& in) {
   const Value fallback = in.has(0) ? in[0] : Value(0.0);
   if (input.is_undefined()) fail_undefined(input);
   if (input.is_number()) return Value(input.real());
@@ -303,8 +293,7 @@ Value filter_float(Runtime&, const Value& input, const Arguments& arguments) {
   return real ? Value(*real) : fallback;
 }
 
-Value filter_abs(Runtime&, const Value& input, const Arguments& arguments) {
-  const Bound in(arguments, "abs", {});
+Value filter_abs(Runtime&, const Value& input, const Bound&) {
   if (input.is_undefined()) fail_undefined(input);
   if (input.is(Kind::real)) return Value(std::abs(input.real()));
   if (!input.is_integral()) throw Fault("abs takes a number, got " + type_name(input));
@@ -342,8 +331,7 @@ Value round_integer(std::int64_t value, std::int64_t precision) {
   return Value(rounded);
 }
 
-Value filter_round(Runtime& runtime, const Value& input, const Arguments& arguments) {
-  const Bound in(arguments, "round", {"precision", "method"});
+Value filter_round(Runtime& runtime, const Value& input, const Bound& in) {
   if (input.is_undefined()) fail_undefined(input);
   if (!input.is_number()) throw Fault("round takes a number, got " + type_name(input));
   const std::int64_t precision = in.integer(0, 0);
@@ -366,21 +354,21 @@ Value filter_round(Runtime& runtime, const Value& input, const Arguments& argume
   return binary(runtime, BinaryOperator::divide, whole, unit);
 }
 
-std::span<const FunctionEntry> number_filters() {
-  static constexpr FunctionEntry table[] = {
-      {"int", filter_int}, {"float", filter_float}, {"abs", filter_abs}, {"round", filter_round}};
+std::span<const Function> number_filters() {
+  static constexpr Function table[] = {{"int", "default? base?", filter_int},
+                                       {"float", "default?", filter_float},
+                                       {"abs", "", filter_abs},
+                                       {"round", "precision? method?", filter_round}};
   return table;
 }
 
 // Filters on sequences.
 
-Value filter_list(Runtime& runtime, const Value& input, const Arguments& arguments) {
-  const Bound in(arguments, "list", {});
+Value filter_list(Runtime& runtime, const Value& input, const Bound&) {
   return Value(Kind::list, &iterate(runtime, input));
 }
 
-Value filter_join(Runtime& runtime, const Value& input, const Arguments& arguments) {
-  const Bound in(arguments, "join", {"d", "attribute"});
+Value filter_join(Runtime& runtime, const Value& input, const Bound& in) {
   List& parts = iterate(runtime, input);
   for (Value& part : parts.items) {
     part = Value(to_text(runtime, get_path(runtime, part, in[1])));
@@ -388,8 +376,7 @@ Value filter_join(Runtime& runtime, const Value& input, const Arguments& argumen
   return Value(join(runtime, in.has(0) ? to_text(runtime, in[0]) : Text{}, parts));
 }
 
-Value filter_first(Runtime& runtime, const Value& input, const Arguments& arguments) {
-  const Bound in(arguments, "first", {});
+Value filter_first(Runtime& runtime, const Value& input, const Bound&) {
   if (input.is(Kind::generator)) {
     List& from = input.list();
     return from.next < from.items.size() ? from.items[from.next++] : Value{};
@@ -403,8 +390,7 @@ Value filter_first(Runtime& runtime, const Value& input, const Arguments& argume
   return items.items.empty() ? Value{} : items.items.front();
 }
 
-Value filter_last(Runtime& runtime, const Value& input, const Arguments& arguments) {
-  const Bound in(arguments, "last", {});
+Value filter_last(Runtime& runtime, const Value& input, const Bound&) {
   if (input.is(Kind::generator)) throw Fault("last takes a sequence: put |list before it");
   if (input.is(Kind::dict)) {
     return input.dict().size() > 0 ? input.dict().entries().back().first : Value{};
@@ -416,8 +402,7 @@ Value filter_last(Runtime& runtime, const Value& input, const Arguments& argumen
   return items.items.empty() ? Value{} : items.items.back();
 }
 
-Value filter_reverse(Runtime& runtime, const Value& input, const Arguments& arguments) {
-  const Bound in(arguments, "reverse", {});
+Value filter_reverse(Runtime& runtime, const Value& input, const Bound&) {
   if (input.is_text()) {
     return get_slice(runtime, input, {.step = Value(std::int64_t{-1})});
   }
@@ -426,8 +411,7 @@ Value filter_reverse(Runtime& runtime, const Value& input, const Arguments& argu
   return Value(input.is(Kind::generator) ? Kind::list : Kind::generator, &items);
 }
 
-Value filter_items(Runtime& runtime, const Value& input, const Arguments& arguments) {
-  const Bound in(arguments, "items", {});
+Value filter_items(Runtime& runtime, const Value& input, const Bound&) {
   List& out = runtime.new_list();
   if (!input.is_undefined()) {
     if (!input.is(Kind::dict)) throw Fault("items takes a dict, got " + type_name(input));
@@ -441,8 +425,7 @@ Value filter_items(Runtime& runtime, const Value& input, const Arguments& argume
   return Value(Kind::generator, &out);
 }
 
-Value filter_sum(Runtime& runtime, const Value& input, const Arguments& arguments) {
-  const Bound in(arguments, "sum", {"attribute", "start"});
+Value filter_sum(Runtime& runtime, const Value& input, const Bound& in) {
   Value total = in.has(1) ? in[1] : Value(std::int64_t{0});
   if (total.is_text()) throw Fault("sum can't add strings: use join");
   for (const Value& item : iterate(runtime, input).items) {
@@ -451,8 +434,7 @@ Value filter_sum(Runtime& runtime, const Value& input, const Arguments& argument
   return total;
 }
 
-Value filter_batch(Runtime& runtime, const Value& input, const Arguments& arguments) {
-  const Bound in(arguments, "batch", {"linecount", "fill_with"}, 1);
+Value filter_batch(Runtime& runtime, const Value& input, const Bound& in) {
   const std::int64_t most = in.integer(0, 0);
   List& out = runtime.new_list();
   List* group = nullptr;
@@ -469,8 +451,7 @@ Value filter_batch(Runtime& runtime, const Value& input, const Arguments& argume
   return Value(Kind::generator, &out);
 }
 
-Value filter_slice(Runtime& runtime, const Value& input, const Arguments& arguments) {
-  const Bound in(arguments, "slice", {"slices", "fill_with"}, 1);
+Value filter_slice(Runtime& runtime, const Value& input, const Bound& in) {
   const std::int64_t slices = in.integer(0, 0);
   if (slices == 0) throw Fault("slice: division by zero");
   const std::vector<Value>& items = iterate(runtime, input).items;
@@ -488,11 +469,16 @@ Value filter_slice(Runtime& runtime, const Value& input, const Arguments& argume
   return Value(Kind::generator, &out);
 }
 
-std::span<const FunctionEntry> sequence_filters() {
-  static constexpr FunctionEntry table[] = {
-      {"list", filter_list}, {"join", filter_join},   {"first", filter_first},
-      {"last", filter_last}, {"items", filter_items}, {"reverse", filter_reverse},
-      {"sum", filter_sum},   {"batch", filter_batch}, {"slice", filter_slice}};
+std::span<const Function> sequence_filters() {
+  static constexpr Function table[] = {{"list", "", filter_list},
+                                       {"join", "d? attribute?", filter_join},
+                                       {"first", "", filter_first},
+                                       {"last", "", filter_last},
+                                       {"items", "", filter_items},
+                                       {"reverse", "", filter_reverse},
+                                       {"sum", "attribute? start?", filter_sum},
+                                       {"batch", "linecount fill_with?", filter_batch},
+                                       {"slice", "slices fill_with?", filter_slice}};
   return table;
 }
 
@@ -529,8 +515,7 @@ Value sort_key(Runtime& runtime, const Value& item, const Value& attribute, bool
   return Value(Kind::list, &keys);
 }
 
-Value filter_sort(Runtime& runtime, const Value& input, const Arguments& arguments) {
-  const Bound in(arguments, "sort", {"reverse", "case_sensitive", "attribute"});
+Value filter_sort(Runtime& runtime, const Value& input, const Bound& in) {
   List& list = iterate(runtime, input);
   std::vector<Keyed> items;
   for (const Value& item : list.items) {
@@ -541,8 +526,7 @@ Value filter_sort(Runtime& runtime, const Value& input, const Arguments& argumen
   return Value(Kind::list, &list);
 }
 
-Value filter_dictsort(Runtime& runtime, const Value& input, const Arguments& arguments) {
-  const Bound in(arguments, "dictsort", {"case_sensitive", "by", "reverse"});
+Value filter_dictsort(Runtime& runtime, const Value& input, const Bound& in) {
   if (input.is_undefined()) fail_undefined(input);
   if (!input.is(Kind::dict)) throw Fault("dictsort takes a dict, got " + type_name(input));
   const std::string_view by = in.has(1) ? in.text(1).view() : "key";
@@ -561,8 +545,7 @@ Value filter_dictsort(Runtime& runtime, const Value& input, const Arguments& arg
   return Value(Kind::list, &out);
 }
 
-Value filter_unique(Runtime& runtime, const Value& input, const Arguments& arguments) {
-  const Bound in(arguments, "unique", {"case_sensitive", "attribute"});
+Value filter_unique(Runtime& runtime, const Value& input, const Bound& in) {
   Dict& seen = runtime.new_dict();
   List& out = runtime.new_list();
   for (const Value& item : iterate(runtime, input).items) {
@@ -575,8 +558,7 @@ Value filter_unique(Runtime& runtime, const Value& input, const Arguments& argum
 }
 
 template <bool greatest>
-Value filter_extreme(Runtime& runtime, const Value& input, const Arguments& arguments) {
-  const Bound in(arguments, greatest ? "max" : "min", {"case_sensitive", "attribute"});
+Value filter_extreme(Runtime& runtime, const Value& input, const Bound& in) {
   Value best;
   Value best_key;
   bool first = true;
@@ -597,8 +579,7 @@ Value grouping_key(Runtime& runtime, const Value& item, const Bound& in) {
   return key.is_undefined() && in.given(1) ? in[1] : key;
 }
 
-Value filter_groupby(Runtime& runtime, const Value& input, const Arguments& arguments) {
-  const Bound in(arguments, "groupby", {"attribute", "default", "case_sensitive"}, 1);
+Value filter_groupby(Runtime& runtime, const Value& input, const Bound& in) {
   std::vector<Keyed> items;
   for (const Value& item : iterate(runtime, input).items) {
     const Value key = folded(runtime, grouping_key(runtime, item, in), in.truth(2, false));
@@ -621,10 +602,14 @@ Value filter_groupby(Runtime& runtime, const Value& input, const Arguments& argu
   return Value(Kind::list, &out);
 }
 
-std::span<const FunctionEntry> order_filters() {
-  static constexpr FunctionEntry table[] = {
-      {"sort", filter_sort},          {"dictsort", filter_dictsort}, {"unique", filter_unique},
-      {"min", filter_extreme<false>}, {"max", filter_extreme<true>}, {"groupby", filter_groupby}};
+std::span<const Function> order_filters() {
+  static constexpr Function table[] = {
+      {"sort", "reverse? case_sensitive? attribute?", filter_sort},
+      {"dictsort", "case_sensitive? by? reverse?", filter_dictsort},
+      {"unique", "case_sensitive? attribute?", filter_unique},
+      {"min", "case_sensitive? attribute?", filter_extreme<false>},
+      {"max", "case_sensitive? attribute?", filter_extreme<true>},
+      {"groupby", "attribute default? case_sensitive?", filter_groupby}};
   return table;
 }
 
@@ -646,8 +631,7 @@ Applied applied_from(const Arguments& arguments, std::size_t first) {
   return applied;
 }
 
-Value map_attribute(Runtime& runtime, const Value& input, const Arguments& arguments) {
-  const Bound in({.named = arguments.named}, "map", {"attribute", "default"}, 1);
+Value map_attribute(Runtime& runtime, const Value& input, const Bound& in) {
   List& out = iterate(runtime, input);
   for (Value& item : out.items) {
     item = get_path(runtime, item, in[0]);
@@ -656,11 +640,12 @@ Value map_attribute(Runtime& runtime, const Value& input, const Arguments& argum
   return Value(Kind::generator, &out);
 }
 
-Value filter_map(Runtime& runtime, const Value& input, const Arguments& arguments) {
+Value filter_map(Runtime& runtime, const Value& input, const Bound& in) {
+  const Arguments& arguments = in.arguments();
   if (!is_true(input)) return Value(Kind::generator, &runtime.new_list());
   if (arguments.positional.empty()) {
     if (arguments.named.empty()) throw Fault("map needs the name of a filter, or attribute=");
-    return map_attribute(runtime, input, arguments);
+    return map_attribute(runtime, input, Bound(arguments, "map", "attribute default?"));
   }
   const Nested nested(runtime.meter());
   const Applied filter = applied_from(arguments, 0);
@@ -675,7 +660,8 @@ struct Selection {
 };
 
 template <Selection selection>
-Value filter_select(Runtime& runtime, const Value& input, const Arguments& arguments) {
+Value filter_select(Runtime& runtime, const Value& input, const Bound& in) {
+  const Arguments& arguments = in.arguments();
   List& out = runtime.new_list();
   if (!is_true(input)) return Value(Kind::generator, &out);
   const std::size_t offset = selection.by_attribute ? 1 : 0;
@@ -693,12 +679,12 @@ Value filter_select(Runtime& runtime, const Value& input, const Arguments& argum
   return Value(Kind::generator, &out);
 }
 
-std::span<const FunctionEntry> selection_filters() {
-  static constexpr FunctionEntry table[] = {{"map", filter_map},
-                                            {"select", filter_select<Selection{false, true}>},
-                                            {"reject", filter_select<Selection{false, false}>},
-                                            {"selectattr", filter_select<Selection{true, true}>},
-                                            {"rejectattr", filter_select<Selection{true, false}>}};
+std::span<const Function> selection_filters() {
+  static constexpr Function table[] = {{"map", "*", filter_map},
+                                       {"select", "*", filter_select<Selection{false, true}>},
+                                       {"reject", "*", filter_select<Selection{false, false}>},
+                                       {"selectattr", "*", filter_select<Selection{true, true}>},
+                                       {"rejectattr", "*", filter_select<Selection{true, false}>}};
   return table;
 }
 
@@ -706,32 +692,27 @@ std::span<const FunctionEntry> selection_filters() {
 
 constexpr std::int64_t indent_max = 64;
 
-Value filter_default(Runtime&, const Value& input, const Arguments& arguments) {
-  const Bound in(arguments, "default", {"default_value", "boolean"});
+Value filter_default(Runtime&, const Value& input, const Bound& in) {
   const bool missing = input.is_undefined() || (in.truth(1, false) && !is_true(input));
   if (!missing) return input;
   return in.has(0) ? in[0] : Value(Text{});
 }
 
-Value filter_length(Runtime& runtime, const Value& input, const Arguments& arguments) {
-  const Bound in(arguments, "length", {});
+Value filter_length(Runtime& runtime, const Value& input, const Bound&) {
   if (input.is_text()) runtime.meter().step_bytes(input.text().size());
   return Value(length(input));
 }
 
-Value filter_string(Runtime& runtime, const Value& input, const Arguments& arguments) {
-  const Bound in(arguments, "string", {});
+Value filter_string(Runtime& runtime, const Value& input, const Bound&) {
   return Value(to_text(runtime, input));
 }
 
 /// Without autoescape, nothing needs to be marked as safe.
-Value filter_safe(Runtime& runtime, const Value& input, const Arguments& arguments) {
-  const Bound in(arguments, "safe", {});
+Value filter_safe(Runtime& runtime, const Value& input, const Bound&) {
   return Value(to_text(runtime, input));
 }
 
-Value filter_attr(Runtime& runtime, const Value& input, const Arguments& arguments) {
-  const Bound in(arguments, "attr", {"name"}, 1);
+Value filter_attr(Runtime& runtime, const Value& input, const Bound& in) {
   const Text name = in.text(0);
   // Unlike the dot, attr does not look up items.
   if (input.is(Kind::dict)) return Value::undefined(name);
@@ -746,8 +727,7 @@ std::optional<std::string> indent_of(const Value& value) {
   return std::string(static_cast<std::size_t>(std::max<std::int64_t>(value.integer(), 0)), ' ');
 }
 
-Value filter_tojson(Runtime& runtime, const Value& input, const Arguments& arguments) {
-  const Bound in(arguments, "tojson", {"ensure_ascii", "indent", "separators", "sort_keys"});
+Value filter_tojson(Runtime& runtime, const Value& input, const Bound& in) {
   JsonStyle style;
   style.ensure_ascii = in.truth(0, false);
   style.sort_keys = in.truth(3, false);
@@ -765,22 +745,23 @@ Value filter_tojson(Runtime& runtime, const Value& input, const Arguments& argum
   return Value(to_json(runtime, input, style));
 }
 
-std::span<const FunctionEntry> value_filters() {
-  static constexpr FunctionEntry table[] = {{"default", filter_default}, {"d", filter_default},
-                                            {"tojson", filter_tojson},   {"length", filter_length},
-                                            {"count", filter_length},    {"string", filter_string},
-                                            {"safe", filter_safe},       {"attr", filter_attr}};
+std::span<const Function> value_filters() {
+  static constexpr Function table[] = {
+      {"default", "default_value? boolean?", filter_default},
+      {"d", "default_value? boolean?", filter_default},
+      {"tojson", "ensure_ascii? indent? separators? sort_keys?", filter_tojson},
+      {"length", "", filter_length},
+      {"count", "", filter_length},
+      {"string", "", filter_string},
+      {"safe", "", filter_safe},
+      {"attr", "name", filter_attr}};
   return table;
 }
 
-Function find_filter(std::string_view name) {
-  const std::array<std::span<const FunctionEntry>, 6> tables{value_filters(),  text_filters(),
-                                                             number_filters(), sequence_filters(),
-                                                             order_filters(),  selection_filters()};
-  for (const auto& table : tables) {
-    for (const FunctionEntry& entry : table) {
-      if (entry.name == name) return entry.function;
-    }
+const Function* find_filter(std::string_view name) {
+  for (const auto& table : {value_filters(), text_filters(), number_filters(), sequence_filters(),
+                            order_filters(), selection_filters()}) {
+    if (const Function* function = find_function(table, name)) return function;
   }
   return nullptr;
 }
@@ -791,9 +772,9 @@ bool has_filter(std::string_view name) { return find_filter(name) != nullptr; }
 
 Value apply_filter(Runtime& runtime, std::string_view name, const Value& input,
                    const Arguments& arguments) {
-  const Function function = find_filter(name);
+  const Function* function = find_filter(name);
   if (function == nullptr) throw Fault("unknown filter '" + std::string(name) + "'");
-  return function(runtime, input, arguments);
+  return call(runtime, *function, input, arguments);
 }
 
 }  // namespace hyb::jinja

@@ -21,7 +21,8 @@ constexpr std::int64_t range_max = 100'000;
 /// Excludes overflow in start + index * step.
 constexpr std::int64_t bound_max = std::int64_t{1} << 60;
 
-Value global_range(Runtime& runtime, const Value&, const Arguments& arguments) {
+Value global_range(Runtime& runtime, const Value&, const Bound& in) {
+  const Arguments& arguments = in.arguments();
   const std::size_t count = arguments.positional.size();
   if (!arguments.named.empty() || count < 1 || count > 3)
     throw Fault("range takes 1 to 3 integers");
@@ -65,21 +66,19 @@ Dict& build_dict(Runtime& runtime, const Arguments& arguments) {
   return dict;
 }
 
-Value global_dict(Runtime& runtime, const Value&, const Arguments& arguments) {
-  return Value(Kind::dict, &build_dict(runtime, arguments));
+Value global_dict(Runtime& runtime, const Value&, const Bound& in) {
+  return Value(Kind::dict, &build_dict(runtime, in.arguments()));
 }
 
-Value global_namespace(Runtime& runtime, const Value&, const Arguments& arguments) {
-  return Value(Kind::space, &build_dict(runtime, arguments));
+Value global_namespace(Runtime& runtime, const Value&, const Bound& in) {
+  return Value(Kind::space, &build_dict(runtime, in.arguments()));
 }
 
-Value global_raise(Runtime& runtime, const Value&, const Arguments& arguments) {
-  const Bound in(arguments, "raise_exception", {"message"}, 1);
+Value global_raise(Runtime& runtime, const Value&, const Bound& in) {
   throw Fault(std::string(to_text(runtime, in[0]).view()), FaultKind::raised);
 }
 
-Value global_strftime_now(Runtime& runtime, const Value&, const Arguments& arguments) {
-  const Bound in(arguments, "strftime_now", {"format"}, 1);
+Value global_strftime_now(Runtime& runtime, const Value&, const Bound& in) {
   const std::string format(in.text(0).view());
   if (format.empty()) return Value(Text{});
   std::tm now{};
@@ -96,43 +95,36 @@ Value global_strftime_now(Runtime& runtime, const Value&, const Arguments& argum
   return runtime.text_value({out.data(), size});
 }
 
-Value global_cycler(Runtime& runtime, const Value&, const Arguments& arguments) {
-  if (arguments.positional.empty()) throw Fault("cycler needs values");
-  return Value(
-      &runtime.new_callable({.kind = Callable::Kind::cycler, .values = arguments.positional}));
+Value global_cycler(Runtime& runtime, const Value&, const Bound& in) {
+  const std::vector<Value>& values = in.arguments().positional;
+  if (values.empty()) throw Fault("cycler needs values");
+  return Value(&runtime.new_callable({.kind = Callable::Kind::cycler, .values = values}));
 }
 
-Value global_joiner(Runtime& runtime, const Value&, const Arguments& arguments) {
-  const Bound in(arguments, "joiner", {"sep"});
+Value global_joiner(Runtime& runtime, const Value&, const Bound& in) {
   const Value separator = in.has(0) ? in[0] : runtime.text_value(", ");
   return Value(&runtime.new_callable({.kind = Callable::Kind::joiner, .values = {separator}}));
 }
 
-constexpr FunctionEntry globals[] = {{"range", global_range},
-                                     {"dict", global_dict},
-                                     {"namespace", global_namespace},
-                                     {"raise_exception", global_raise},
-                                     {"strftime_now", global_strftime_now},
-                                     {"cycler", global_cycler},
-                                     {"joiner", global_joiner}};
-
-const FunctionEntry* find_entry(std::string_view name) {
-  const auto* found = std::find_if(std::begin(globals), std::end(globals),
-                                   [&](const FunctionEntry& entry) { return entry.name == name; });
-  return found == std::end(globals) ? nullptr : found;
-}
+constexpr Function globals[] = {{"range", "*", global_range},
+                                {"dict", "*", global_dict},
+                                {"namespace", "*", global_namespace},
+                                {"raise_exception", "message", global_raise},
+                                {"strftime_now", "format", global_strftime_now},
+                                {"cycler", "*", global_cycler},
+                                {"joiner", "sep?", global_joiner}};
 
 }  // namespace
 
 std::string_view find_global(std::string_view name) {
-  const FunctionEntry* entry = find_entry(name);
-  return entry == nullptr ? std::string_view{} : entry->name;
+  const Function* function = find_function(globals, name);
+  return function == nullptr ? std::string_view{} : function->name;
 }
 
 Value call_global(Runtime& runtime, std::string_view name, const Arguments& arguments) {
-  const FunctionEntry* entry = find_entry(name);
-  if (entry == nullptr) throw Fault("unknown function " + std::string(name));
-  return entry->function(runtime, {}, arguments);
+  const Function* function = find_function(globals, name);
+  if (function == nullptr) throw Fault("unknown function " + std::string(name));
+  return call(runtime, *function, {}, arguments);
 }
 
 Value call_joiner(Callable& joiner) {
@@ -222,16 +214,16 @@ bool leaves_rest(Runtime& runtime, const Value& value, std::int64_t divisor, std
 bool apply_test(Runtime& runtime, std::string_view name, const Value& value,
                 const Arguments& arguments) {
   if (const auto answer = test_alone(runtime, name, value)) {
-    const Bound in(arguments, name, {});
+    const Bound in(arguments, name, "");
     return *answer;
   }
   if (name == "odd" || name == "even") {
-    const Bound in(arguments, name, {});
+    const Bound in(arguments, name, "");
     return leaves_rest(runtime, value, 2, name == "odd" ? 1 : 0);
   }
   const auto comparison = comparison_of(name);
   if (comparison || name == "sameas" || name == "divisibleby") {
-    const Bound in(arguments, name, {"other"}, 1);
+    const Bound in(arguments, name, "other");
     if (comparison) return compare(runtime, *comparison, value, in[0]);
     if (name == "sameas") return is_same(value, in[0]);
     const Value rest = binary(runtime, BinaryOperator::modulo, value, in[0]);

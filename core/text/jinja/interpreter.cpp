@@ -389,7 +389,7 @@ Value Interpreter::call_value(const Value& callee, const Arguments& arguments) {
 }
 
 Value Interpreter::call_loop(const Loop& loop, const Arguments& arguments) {
-  const Bound in(arguments, "loop", {"iterable"}, 1);
+  const Bound in(arguments, "loop", "iterable");
   if (!loop.tag->recursive) throw Fault("a loop that is called needs 'recursive'");
   const Nested nested(runtime_.meter());
   Scope* const outer = scope_;

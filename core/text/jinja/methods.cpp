@@ -24,20 +24,17 @@ std::size_t clamped(std::int64_t position, std::size_t count) {
   return static_cast<std::size_t>(std::min(position, size));
 }
 
-Value list_append(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  const Bound in(arguments, "append", {"item"}, 1);
+Value list_append(Runtime& runtime, const Value& self, const Bound& in) {
   runtime.push(self.list(), in[0]);
   return Value::none();
 }
 
-Value list_extend(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  const Bound in(arguments, "extend", {"items"}, 1);
+Value list_extend(Runtime& runtime, const Value& self, const Bound& in) {
   for (const Value& item : iterate(runtime, in[0]).items) runtime.push(self.list(), item);
   return Value::none();
 }
 
-Value list_insert(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  const Bound in(arguments, "insert", {"index", "item"}, 2);
+Value list_insert(Runtime& runtime, const Value& self, const Bound& in) {
   std::vector<Value>& items = self.list().items;
   const std::size_t place = clamped(in.integer(0, 0), items.size());
   runtime.meter().step(items.size() / 64);
@@ -46,8 +43,7 @@ Value list_insert(Runtime& runtime, const Value& self, const Arguments& argument
   return Value::none();
 }
 
-Value list_pop(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  const Bound in(arguments, "pop", {"index"});
+Value list_pop(Runtime& runtime, const Value& self, const Bound& in) {
   std::vector<Value>& items = self.list().items;
   std::int64_t position = in.integer(0, -1);
   if (position < 0) position += static_cast<std::int64_t>(items.size());
@@ -61,26 +57,22 @@ Value list_pop(Runtime& runtime, const Value& self, const Arguments& arguments) 
   return item;
 }
 
-Value list_clear(Runtime&, const Value& self, const Arguments& arguments) {
-  const Bound in(arguments, "clear", {});
+Value list_clear(Runtime&, const Value& self, const Bound&) {
   self.list().items.clear();
   return Value::none();
 }
 
-Value list_reverse(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  const Bound in(arguments, "reverse", {});
+Value list_reverse(Runtime& runtime, const Value& self, const Bound&) {
   runtime.meter().step(self.list().items.size() / 16);
   std::reverse(self.list().items.begin(), self.list().items.end());
   return Value::none();
 }
 
-Value list_copy(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  const Bound in(arguments, "copy", {});
+Value list_copy(Runtime& runtime, const Value& self, const Bound&) {
   return Value(Kind::list, &iterate(runtime, self));
 }
 
-Value sequence_count(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  const Bound in(arguments, "count", {"item"}, 1);
+Value sequence_count(Runtime& runtime, const Value& self, const Bound& in) {
   std::int64_t count = 0;
   for (const Value& item : iterate(runtime, self).items) {
     count += equals(runtime, item, in[0]) ? 1 : 0;
@@ -88,8 +80,7 @@ Value sequence_count(Runtime& runtime, const Value& self, const Arguments& argum
   return Value(count);
 }
 
-Value sequence_index(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  const Bound in(arguments, "index", {"item", "start", "stop"}, 1);
+Value sequence_index(Runtime& runtime, const Value& self, const Bound& in) {
   const std::vector<Value>& items = iterate(runtime, self).items;
   const std::size_t start = clamped(in.integer(1, 0), items.size());
   const std::size_t stop =
@@ -100,8 +91,7 @@ Value sequence_index(Runtime& runtime, const Value& self, const Arguments& argum
   throw Fault("index: the item is not in the list");
 }
 
-Value dict_get(Runtime&, const Value& self, const Arguments& arguments) {
-  const Bound in(arguments, "get", {"key", "default"}, 1);
+Value dict_get(Runtime&, const Value& self, const Bound& in) {
   const Value* found = self.dict().find(in[0]);
   if (found != nullptr) return *found;
   return in.has(1) ? in[1] : Value::none();
@@ -114,8 +104,7 @@ Value pair(Runtime& runtime, const Value& key, const Value& value) {
   return Value(Kind::tuple, &list);
 }
 
-Value dict_items(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  const Bound in(arguments, "items", {});
+Value dict_items(Runtime& runtime, const Value& self, const Bound&) {
   List& view = runtime.new_list();
   view.label = "dict_items";
   for (const auto& [key, value] : self.dict().entries()) {
@@ -124,31 +113,27 @@ Value dict_items(Runtime& runtime, const Value& self, const Arguments& arguments
   return Value(Kind::view, &view);
 }
 
-Value dict_keys(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  const Bound in(arguments, "keys", {});
+Value dict_keys(Runtime& runtime, const Value& self, const Bound&) {
   List& view = runtime.new_list();
   view.label = "dict_keys";
   for (const auto& [key, value] : self.dict().entries()) runtime.push(view, key);
   return Value(Kind::view, &view);
 }
 
-Value dict_values(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  const Bound in(arguments, "values", {});
+Value dict_values(Runtime& runtime, const Value& self, const Bound&) {
   List& view = runtime.new_list();
   view.label = "dict_values";
   for (const auto& [key, value] : self.dict().entries()) runtime.push(view, value);
   return Value(Kind::view, &view);
 }
 
-Value dict_copy(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  const Bound in(arguments, "copy", {});
+Value dict_copy(Runtime& runtime, const Value& self, const Bound&) {
   Dict& dict = runtime.new_dict();
   for (const auto& [key, value] : self.dict().entries()) runtime.set(dict, key, value);
   return Value(Kind::dict, &dict);
 }
 
-Value dict_pop(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  const Bound in(arguments, "pop", {"key", "default"}, 1);
+Value dict_pop(Runtime& runtime, const Value& self, const Bound& in) {
   const Value* found = self.dict().find(in[0]);
   if (found == nullptr) {
     if (in.has(1)) return in[1];
@@ -160,15 +145,15 @@ Value dict_pop(Runtime& runtime, const Value& self, const Arguments& arguments) 
   return value;
 }
 
-Value dict_setdefault(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  const Bound in(arguments, "setdefault", {"key", "default"}, 1);
+Value dict_setdefault(Runtime& runtime, const Value& self, const Bound& in) {
   if (const Value* found = self.dict().find(in[0])) return *found;
   const Value value = in.has(1) ? in[1] : Value::none();
   runtime.set(self.dict(), in[0], value);
   return value;
 }
 
-Value dict_update(Runtime& runtime, const Value& self, const Arguments& arguments) {
+Value dict_update(Runtime& runtime, const Value& self, const Bound& in) {
+  const Arguments& arguments = in.arguments();
   if (arguments.positional.size() > 1) throw Fault("update takes one dict");
   if (!arguments.positional.empty()) {
     const Value& other = arguments.positional[0];
@@ -185,24 +170,31 @@ Value dict_update(Runtime& runtime, const Value& self, const Arguments& argument
   return Value::none();
 }
 
-std::span<const FunctionEntry> list_methods() {
-  static constexpr FunctionEntry table[] = {
-      {"append", list_append}, {"pop", list_pop},         {"extend", list_extend},
-      {"insert", list_insert}, {"index", sequence_index}, {"count", sequence_count},
-      {"copy", list_copy},     {"reverse", list_reverse}, {"clear", list_clear}};
+std::span<const Function> list_methods() {
+  static constexpr Function table[] = {{"append", "item", list_append},
+                                       {"pop", "index?", list_pop},
+                                       {"extend", "items", list_extend},
+                                       {"insert", "index item", list_insert},
+                                       {"index", "item start? stop?", sequence_index},
+                                       {"count", "item", sequence_count},
+                                       {"copy", "", list_copy},
+                                       {"reverse", "", list_reverse},
+                                       {"clear", "", list_clear}};
   return table;
 }
 
-std::span<const FunctionEntry> tuple_methods() {
-  static constexpr FunctionEntry table[] = {{"index", sequence_index}, {"count", sequence_count}};
+std::span<const Function> tuple_methods() {
+  static constexpr Function table[] = {{"index", "item start? stop?", sequence_index},
+                                       {"count", "item", sequence_count}};
   return table;
 }
 
-std::span<const FunctionEntry> dict_methods() {
-  static constexpr FunctionEntry table[] = {{"get", dict_get},   {"items", dict_items},
-                                            {"keys", dict_keys}, {"values", dict_values},
-                                            {"copy", dict_copy}, {"update", dict_update},
-                                            {"pop", dict_pop},   {"setdefault", dict_setdefault}};
+std::span<const Function> dict_methods() {
+  static constexpr Function table[] = {
+      {"get", "key default?", dict_get}, {"items", "", dict_items},
+      {"keys", "", dict_keys},           {"values", "", dict_values},
+      {"copy", "", dict_copy},           {"update", "*", dict_update},
+      {"pop", "key default?", dict_pop}, {"setdefault", "key default?", dict_setdefault}};
   return table;
 }
 
@@ -213,8 +205,7 @@ bool is_seven_bit(char32_t c) { return c < 0x80; }
 
 /// True if the text is not empty (or `empty_counts`) and all its characters are `wanted`.
 template <bool (*wanted)(char32_t), bool empty_counts = false>
-Value all_are(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  const Bound in(arguments, "an is... method", {});
+Value all_are(Runtime& runtime, const Value& self, const Bound&) {
   const std::string_view view = self.view();
   runtime.meter().step_bytes(view.size());
   for (std::size_t at = 0; at < view.size(); at += character_bytes(view, at)) {
@@ -225,8 +216,7 @@ Value all_are(Runtime& runtime, const Value& self, const Arguments& arguments) {
 
 /// True if there is a letter with case and all of those are `wanted`.
 template <bool (*wanted)(char32_t), bool (*other)(char32_t)>
-Value all_cased_are(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  const Bound in(arguments, "an is... method", {});
+Value all_cased_are(Runtime& runtime, const Value& self, const Bound&) {
   const std::string_view view = self.view();
   runtime.meter().step_bytes(view.size());
   bool any = false;
@@ -238,42 +228,35 @@ Value all_cased_are(Runtime& runtime, const Value& self, const Arguments& argume
   return Value(any);
 }
 
-std::span<const FunctionEntry> text_predicate_methods() {
-  static constexpr FunctionEntry table[] = {
-      {"isdigit", all_are<is_decimal_digit>},
-      {"isdecimal", all_are<is_decimal_digit>},
-      {"isnumeric", all_are<is_numeric>},
-      {"isalpha", all_are<is_alphabetic>},
-      {"isalnum", all_are<is_alphanumeric>},
-      {"isspace", all_are<is_space>},
-      {"isascii", all_are<is_seven_bit, true>},
-      {"isupper", all_cased_are<is_upper_case, is_lower_case>},
-      {"islower", all_cased_are<is_lower_case, is_upper_case>}};
+std::span<const Function> text_predicate_methods() {
+  static constexpr Function table[] = {
+      {"isdigit", "", all_are<is_decimal_digit>},
+      {"isdecimal", "", all_are<is_decimal_digit>},
+      {"isnumeric", "", all_are<is_numeric>},
+      {"isalpha", "", all_are<is_alphabetic>},
+      {"isalnum", "", all_are<is_alphanumeric>},
+      {"isspace", "", all_are<is_space>},
+      {"isascii", "", all_are<is_seven_bit, true>},
+      {"isupper", "", all_cased_are<is_upper_case, is_lower_case>},
+      {"islower", "", all_cased_are<is_lower_case, is_upper_case>}};
   return table;
 }
 
 // Methods of strings.
 
-std::optional<Text> characters_of(const Bound& in) {
-  return in.given(0) ? std::optional<Text>(in.text(0)) : std::nullopt;
-}
-
 template <bool left, bool right>
-Value text_strip(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  const Bound in(arguments, "strip", {"chars"});
-  return Value(strip(runtime, self.text(), characters_of(in), {left, right}));
+Value text_strip(Runtime& runtime, const Value& self, const Bound& in) {
+  return Value(strip(runtime, self.text(), in.optional_text(0), {left, right}));
 }
 
 template <bool from_right>
-Value text_split(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  const Bound in(arguments, "split", {"sep", "maxsplit"});
+Value text_split(Runtime& runtime, const Value& self, const Bound& in) {
   const Split how{
-      .separator = characters_of(in), .splits = in.integer(1, -1), .from_right = from_right};
+      .separator = in.optional_text(0), .splits = in.integer(1, -1), .from_right = from_right};
   return Value(Kind::list, &split(runtime, self.text(), how));
 }
 
-Value text_splitlines(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  const Bound in(arguments, "splitlines", {"keepends"});
+Value text_splitlines(Runtime& runtime, const Value& self, const Bound& in) {
   List& list = runtime.new_list();
   for (const Text& line : split_lines(runtime, self.text(), in.truth(0, false))) {
     runtime.push(list, Value(line));
@@ -282,8 +265,7 @@ Value text_splitlines(Runtime& runtime, const Value& self, const Arguments& argu
 }
 
 template <bool from_right>
-Value text_partition(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  const Bound in(arguments, "partition", {"sep"}, 1);
+Value text_partition(Runtime& runtime, const Value& self, const Bound& in) {
   const Text text = self.text();
   const Text separator = in.text(0);
   if (separator.empty()) throw Fault("partition: the separator is empty");
@@ -305,14 +287,12 @@ Value text_partition(Runtime& runtime, const Value& self, const Arguments& argum
   return Value(Kind::tuple, &list);
 }
 
-Value text_replace(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  const Bound in(arguments, "replace", {"old", "new", "count"}, 2);
+Value text_replace(Runtime& runtime, const Value& self, const Bound& in) {
   return Value(replace(runtime, self.text(),
                        {.old = in.text(0), .fresh = in.text(1), .count = in.integer(2, -1)}));
 }
 
-Value text_join(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  const Bound in(arguments, "join", {"iterable"}, 1);
+Value text_join(Runtime& runtime, const Value& self, const Bound& in) {
   const List& parts = iterate(runtime, in[0]);
   for (const Value& part : parts.items) {
     if (!part.is_text()) throw Fault("join takes strings, got " + type_name(part));
@@ -343,8 +323,7 @@ Window window_of(Runtime& runtime, const Text& text, const Bound& in) {
 }
 
 template <bool at_end>
-Value text_has_affix(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  const Bound in(arguments, at_end ? "endswith" : "startswith", {"prefix", "start", "end"}, 1);
+Value text_has_affix(Runtime& runtime, const Value& self, const Bound& in) {
   const Window window = window_of(runtime, self.text(), in);
   const auto matches = [&](const Value& affix) {
     if (!affix.is_text())
@@ -371,15 +350,13 @@ std::int64_t find_in_window(Runtime& runtime, const Value& self, const Bound& in
 }
 
 template <bool last, bool must_find>
-Value text_find(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  const Bound in(arguments, must_find ? "index" : "find", {"sub", "start", "end"}, 1);
+Value text_find(Runtime& runtime, const Value& self, const Bound& in) {
   const std::int64_t found = find_in_window(runtime, self, in, last);
   if (must_find && found < 0) throw Fault("index: the string is not found");
   return Value(found);
 }
 
-Value text_count(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  const Bound in(arguments, "count", {"sub", "start", "end"}, 1);
+Value text_count(Runtime& runtime, const Value& self, const Bound& in) {
   const std::string_view needle = in.text(0).view();
   const Window window = window_of(runtime, self.text(), in);
   if (!window.valid) return Value(std::int64_t{0});
@@ -394,8 +371,7 @@ Value text_count(Runtime& runtime, const Value& self, const Arguments& arguments
 }
 
 template <bool at_end>
-Value text_remove_affix(Runtime&, const Value& self, const Arguments& arguments) {
-  const Bound in(arguments, at_end ? "removesuffix" : "removeprefix", {"affix"}, 1);
+Value text_remove_affix(Runtime&, const Value& self, const Bound& in) {
   const std::string_view affix = in.text(0).view();
   const Text text = self.text();
   if (affix.empty()) return self;
@@ -414,8 +390,7 @@ char fill_of(const Bound& in) {
 
 enum class Align { left, right, center };
 template <Align align>
-Value text_pad(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  const Bound in(arguments, "padding", {"width", "fillchar"}, 1);
+Value text_pad(Runtime& runtime, const Value& self, const Bound& in) {
   const auto count = static_cast<std::int64_t>(character_count(self.text()));
   const std::int64_t width = in.integer(0, 0);
   const char fill = fill_of(in);
@@ -429,8 +404,7 @@ Value text_pad(Runtime& runtime, const Value& self, const Arguments& arguments) 
   return Value(pad(runtime, self.text(), {.left = left, .right = room - left, .fill = fill}));
 }
 
-Value text_zfill(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  const Bound in(arguments, "zfill", {"width"}, 1);
+Value text_zfill(Runtime& runtime, const Value& self, const Bound& in) {
   const Text text = self.text();
   const auto count = static_cast<std::int64_t>(character_count(text));
   if (in.integer(0, 0) <= count) return self;
@@ -444,115 +418,109 @@ Value text_zfill(Runtime& runtime, const Value& self, const Arguments& arguments
 }
 
 template <Text (*function)(Runtime&, const Text&)>
-Value text_case(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  const Bound in(arguments, "a case method", {});
+Value text_case(Runtime& runtime, const Value& self, const Bound&) {
   return Value(function(runtime, self.text()));
 }
 
-Value text_format(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  return Value(format_braces(runtime, self.text(), arguments));
+Value text_format(Runtime& runtime, const Value& self, const Bound& in) {
+  return Value(format_braces(runtime, self.text(), in.arguments()));
 }
 
-std::span<const FunctionEntry> text_methods() {
-  static constexpr FunctionEntry table[] = {{"split", text_split<false>},
-                                            {"strip", text_strip<true, true>},
-                                            {"startswith", text_has_affix<false>},
-                                            {"endswith", text_has_affix<true>},
-                                            {"replace", text_replace},
-                                            {"lstrip", text_strip<true, false>},
-                                            {"rstrip", text_strip<false, true>},
-                                            {"rsplit", text_split<true>},
-                                            {"splitlines", text_splitlines},
-                                            {"join", text_join},
-                                            {"upper", text_case<upper>},
-                                            {"lower", text_case<lower>},
-                                            {"casefold", text_case<lower>},
-                                            {"title", text_case<title>},
-                                            {"capitalize", text_case<capitalize>},
-                                            {"swapcase", text_case<swap_case>},
-                                            {"find", text_find<false, false>},
-                                            {"rfind", text_find<true, false>},
-                                            {"index", text_find<false, true>},
-                                            {"rindex", text_find<true, true>},
-                                            {"count", text_count},
-                                            {"format", text_format},
-                                            {"partition", text_partition<false>},
-                                            {"rpartition", text_partition<true>},
-                                            {"removeprefix", text_remove_affix<false>},
-                                            {"removesuffix", text_remove_affix<true>},
-                                            {"ljust", text_pad<Align::left>},
-                                            {"rjust", text_pad<Align::right>},
-                                            {"center", text_pad<Align::center>},
-                                            {"zfill", text_zfill}};
+std::span<const Function> text_methods() {
+  static constexpr Function table[] = {{"split", "sep? maxsplit?", text_split<false>},
+                                       {"strip", "chars?", text_strip<true, true>},
+                                       {"startswith", "prefix start? end?", text_has_affix<false>},
+                                       {"endswith", "prefix start? end?", text_has_affix<true>},
+                                       {"replace", "old new count?", text_replace},
+                                       {"lstrip", "chars?", text_strip<true, false>},
+                                       {"rstrip", "chars?", text_strip<false, true>},
+                                       {"rsplit", "sep? maxsplit?", text_split<true>},
+                                       {"splitlines", "keepends?", text_splitlines},
+                                       {"join", "iterable", text_join},
+                                       {"upper", "", text_case<upper>},
+                                       {"lower", "", text_case<lower>},
+                                       {"casefold", "", text_case<lower>},
+                                       {"title", "", text_case<title>},
+                                       {"capitalize", "", text_case<capitalize>},
+                                       {"swapcase", "", text_case<swap_case>},
+                                       {"find", "sub start? end?", text_find<false, false>},
+                                       {"rfind", "sub start? end?", text_find<true, false>},
+                                       {"index", "sub start? end?", text_find<false, true>},
+                                       {"rindex", "sub start? end?", text_find<true, true>},
+                                       {"count", "sub start? end?", text_count},
+                                       {"format", "*", text_format},
+                                       {"partition", "sep", text_partition<false>},
+                                       {"rpartition", "sep", text_partition<true>},
+                                       {"removeprefix", "affix", text_remove_affix<false>},
+                                       {"removesuffix", "affix", text_remove_affix<true>},
+                                       {"ljust", "width fillchar?", text_pad<Align::left>},
+                                       {"rjust", "width fillchar?", text_pad<Align::right>},
+                                       {"center", "width fillchar?", text_pad<Align::center>},
+                                       {"zfill", "width", text_zfill}};
   return table;
 }
 
 // Methods of the loop variable and of cyclers.
 
-Value loop_cycle(Runtime&, const Value& self, const Arguments& arguments) {
-  if (arguments.positional.empty()) throw Fault("loop.cycle needs values");
-  return arguments.positional[self.loop().index0 % arguments.positional.size()];
+Value loop_cycle(Runtime&, const Value& self, const Bound& in) {
+  const std::vector<Value>& values = in.arguments().positional;
+  if (values.empty()) throw Fault("loop.cycle needs values");
+  return values[self.loop().index0 % values.size()];
 }
 
-Value loop_changed(Runtime& runtime, const Value& self, const Arguments& arguments) {
+Value loop_changed(Runtime& runtime, const Value& self, const Bound& in) {
+  const std::vector<Value>& values = in.arguments().positional;
   Loop& loop = self.loop();
-  bool same = loop.ever_changed && loop.last_changed.size() == arguments.positional.size();
-  for (std::size_t i = 0; same && i < loop.last_changed.size(); ++i) {
-    same = equals(runtime, loop.last_changed[i], arguments.positional[i]);
-  }
+  const auto equal = [&](const Value& a, const Value& b) { return equals(runtime, a, b); };
+  const bool same =
+      loop.ever_changed && std::equal(loop.last_changed.begin(), loop.last_changed.end(),
+                                      values.begin(), values.end(), equal);
   loop.ever_changed = true;
-  loop.last_changed = arguments.positional;
+  loop.last_changed = values;
   return Value(!same);
 }
 
-Value cycler_next(Runtime&, const Value& self, const Arguments& arguments) {
-  const Bound in(arguments, "next", {});
+Value cycler_next(Runtime&, const Value& self, const Bound&) {
   Callable& cycler = self.callable();
   const Value value = cycler.values[cycler.position];
   cycler.position = (cycler.position + 1) % cycler.values.size();
   return value;
 }
 
-Value cycler_reset(Runtime&, const Value& self, const Arguments& arguments) {
-  const Bound in(arguments, "reset", {});
+Value cycler_reset(Runtime&, const Value& self, const Bound&) {
   self.callable().position = 0;
   return Value::none();
 }
 
-std::span<const FunctionEntry> loop_methods() {
-  static constexpr FunctionEntry table[] = {{"cycle", loop_cycle}, {"changed", loop_changed}};
+std::span<const Function> loop_methods() {
+  static constexpr Function table[] = {{"cycle", "*", loop_cycle}, {"changed", "*", loop_changed}};
   return table;
 }
 
-std::span<const FunctionEntry> cycler_methods() {
-  static constexpr FunctionEntry table[] = {{"next", cycler_next}, {"reset", cycler_reset}};
+std::span<const Function> cycler_methods() {
+  static constexpr Function table[] = {{"next", "", cycler_next}, {"reset", "", cycler_reset}};
   return table;
 }
 
-const FunctionEntry* find_in(std::span<const FunctionEntry> table, std::string_view name) {
-  const auto found = std::find_if(table.begin(), table.end(),
-                                  [&](const FunctionEntry& entry) { return entry.name == name; });
-  return found == table.end() ? nullptr : &*found;
-}
-
-const FunctionEntry* find_entry(const Value& object, std::string_view name) {
+const Function* find_method_entry(const Value& object, std::string_view name) {
   switch (object.kind()) {
     case Kind::text: {
-      const FunctionEntry* found = find_in(text_methods(), name);
-      return found != nullptr ? found : find_in(text_predicate_methods(), name);
+      const Function* found = find_function(text_methods(), name);
+      return found != nullptr ? found : find_function(text_predicate_methods(), name);
     }
     case Kind::list:
-      return find_in(list_methods(), name);
+      return find_function(list_methods(), name);
     case Kind::tuple:
     case Kind::range:
-      return find_in(tuple_methods(), name);
+      return find_function(tuple_methods(), name);
     case Kind::dict:
-      return find_in(dict_methods(), name);
+      return find_function(dict_methods(), name);
     case Kind::loop:
-      return find_in(loop_methods(), name);
+      return find_function(loop_methods(), name);
     case Kind::callable:
-      return object.callable().kind == Callable::Kind::cycler ? find_in(cycler_methods(), name)
-                                                              : nullptr;
+      return object.callable().kind == Callable::Kind::cycler
+                 ? find_function(cycler_methods(), name)
+                 : nullptr;
     default:
       return nullptr;
   }
@@ -561,15 +529,15 @@ const FunctionEntry* find_entry(const Value& object, std::string_view name) {
 }  // namespace
 
 std::string_view find_method(const Value& object, std::string_view name) {
-  const FunctionEntry* entry = find_entry(object, name);
+  const Function* entry = find_method_entry(object, name);
   return entry == nullptr ? std::string_view{} : entry->name;
 }
 
 Value call_method(Runtime& runtime, const Value& object, std::string_view name,
                   const Arguments& arguments) {
-  const FunctionEntry* entry = find_entry(object, name);
+  const Function* entry = find_method_entry(object, name);
   if (entry == nullptr) throw Fault(type_name(object) + " has no method " + std::string(name));
-  return entry->function(runtime, object, arguments);
+  return call(runtime, *entry, object, arguments);
 }
 
 }  // namespace hyb::jinja

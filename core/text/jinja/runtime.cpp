@@ -111,16 +111,28 @@ Text Runtime::concatenate(const Text& a, const Text& b) {
   return whole(buffer);
 }
 
-Bound::Bound(const Arguments& arguments, std::string_view function,
-             std::initializer_list<std::string_view> parameters, std::size_t required)
-    : function_(function), parameters_(parameters), values_(parameters.size()) {
+Bound::Bound(const Arguments& arguments, std::string_view function, std::string_view parameters)
+    : arguments_(arguments), function_(function) {
+  if (parameters == "*") return;
+  std::size_t required = 0;
+  while (!parameters.empty()) {
+    const std::size_t space = std::min(parameters.find(' '), parameters.size());
+    std::string_view parameter = parameters.substr(0, space);
+    parameters.remove_prefix(std::min(space + 1, parameters.size()));
+    if (parameter.ends_with('?')) {
+      parameter.remove_suffix(1);
+    } else {
+      ++required;
+    }
+    parameters_.push_back(parameter);
+  }
+  values_.resize(parameters_.size());
   const std::string subject(function);
-  if (arguments.positional.size() > parameters.size()) {
-    throw Fault(subject + " takes at most " + std::to_string(parameters.size()) +
+  if (arguments.positional.size() > parameters_.size()) {
+    throw Fault(subject + " takes at most " + std::to_string(parameters_.size()) +
                 " arguments, got " + std::to_string(arguments.positional.size()));
   }
-  for (std::size_t i = 0; i < arguments.positional.size(); ++i)
-    values_[i] = arguments.positional[i];
+  std::copy(arguments.positional.begin(), arguments.positional.end(), values_.begin());
   for (const auto& [name, value] : arguments.named) {
     const auto found = std::find(parameters_.begin(), parameters_.end(), name);
     if (found == parameters_.end()) {
@@ -135,25 +147,44 @@ Bound::Bound(const Arguments& arguments, std::string_view function,
   }
 }
 
+void Bound::fail_type(std::size_t parameter, const char* expected) const {
+  throw Fault(std::string(function_) + ": '" + std::string(parameters_[parameter]) + "' is " +
+              expected + ", got " + type_name((*this)[parameter]));
+}
+
 bool Bound::truth(std::size_t parameter, bool fallback) const {
   return has(parameter) ? is_true(*values_[parameter]) : fallback;
 }
 
 std::int64_t Bound::integer(std::size_t parameter, std::int64_t fallback) const {
   if (!given(parameter)) return fallback;
-  if (values_[parameter]->is_integral()) return values_[parameter]->integer();
-  throw Fault(std::string(function_) + ": '" + std::string(parameters_[parameter]) +
-              "' is an integer, got " + type_name(*values_[parameter]));
+  if (!values_[parameter]->is_integral()) fail_type(parameter, "an integer");
+  return values_[parameter]->integer();
 }
 
 Text Bound::text(std::size_t parameter) const {
-  if ((*this)[parameter].is_text()) return values_[parameter]->text();
-  throw Fault(std::string(function_) + ": '" + std::string(parameters_[parameter]) +
-              "' is a string, got " + type_name((*this)[parameter]));
+  if (!(*this)[parameter].is_text()) fail_type(parameter, "a string");
+  return values_[parameter]->text();
 }
 
 Text Bound::text_or(std::size_t parameter, Text fallback) const {
   return given(parameter) ? text(parameter) : fallback;
+}
+
+std::optional<Text> Bound::optional_text(std::size_t parameter) const {
+  return given(parameter) ? std::optional<Text>(text(parameter)) : std::nullopt;
+}
+
+const Function* find_function(std::span<const Function> table, std::string_view name) {
+  const auto found = std::find_if(table.begin(), table.end(),
+                                  [&](const Function& function) { return function.name == name; });
+  return found == table.end() ? nullptr : &*found;
+}
+
+Value call(Runtime& runtime, const Function& function, const Value& input,
+           const Arguments& arguments) {
+  const Bound in(arguments, function.name, function.parameters);
+  return function.body(runtime, input, in);
 }
 
 }  // namespace hyb::jinja

@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <ctime>
 #include <deque>
-#include <initializer_list>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -91,8 +91,6 @@ class Runtime {
   std::deque<Callable> callables_;
 };
 
-class Runtime;
-
 /// Evaluated arguments of a call.
 struct Arguments {
   std::vector<Value> positional{};
@@ -103,9 +101,11 @@ struct Arguments {
 /// many, unknown, repeated or missing ones.
 class Bound {
  public:
-  Bound(const Arguments& arguments, std::string_view function,
-        std::initializer_list<std::string_view> parameters, std::size_t required = 0);
+  /// `parameters`: "old new count?", where "?" marks optional ones; "*" for a function that reads
+  /// arguments() itself. `arguments` and both names must outlive the object.
+  Bound(const Arguments& arguments, std::string_view function, std::string_view parameters);
 
+  const Arguments& arguments() const { return arguments_; }
   /// Given, possibly as None.
   bool has(std::size_t parameter) const { return values_[parameter].has_value(); }
   /// Given and not None.
@@ -120,19 +120,28 @@ class Bound {
   /// A text. Other values: Fault.
   Text text(std::size_t parameter) const;
   Text text_or(std::size_t parameter, Text fallback) const;
+  std::optional<Text> optional_text(std::size_t parameter) const;
 
  private:
+  [[noreturn]] void fail_type(std::size_t parameter, const char* expected) const;
+
+  const Arguments& arguments_;
   std::string_view function_;
   std::vector<std::string_view> parameters_;
   std::vector<std::optional<Value>> values_;
 };
 
 /// A built-in function; `input` is the input of a filter or the object of a method.
-using Function = Value (*)(Runtime& runtime, const Value& input, const Arguments& arguments);
-
-struct FunctionEntry {
+struct Function {
   std::string_view name;
-  Function function;
+  std::string_view parameters;  ///< see Bound
+  Value (*body)(Runtime& runtime, const Value& input, const Bound& in);
 };
+
+/// nullptr if there is none of that name.
+const Function* find_function(std::span<const Function> table, std::string_view name);
+
+Value call(Runtime& runtime, const Function& function, const Value& input,
+           const Arguments& arguments);
 
 }  // namespace hyb::jinja
