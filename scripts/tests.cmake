@@ -13,6 +13,7 @@ function(test_binary name libraries)
   add_executable(${name} EXCLUDE_FROM_ALL ${ARGN})
   target_link_libraries(${name} PRIVATE ${libraries})
   target_compile_definitions(${name} PRIVATE HYB_TESTS_DIR="${PROJECT_SOURCE_DIR}/tests")
+  target_compile_options(${name} PRIVATE ${for_gcc}-O1>)  # compiling takes longer than running
   set(entries ${CMAKE_BINARY_DIR}/entries_${name}.cmake)
   if(NOT EXISTS ${entries})
     file(WRITE ${entries} "add_test(${name}_is_not_built ${name}_is_not_built)\n")
