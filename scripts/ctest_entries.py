@@ -82,7 +82,8 @@ def findings(folder):
         properties = {one["name"]: one["value"] for one in entry.get("properties", [])}
         labels = set(properties.get("LABELS", []))
         if not labels or not labels <= LABELS or "TIMEOUT" not in properties:
-            yield f"{entry['name']}: labels {sorted(labels)}, time limit {properties.get('TIMEOUT')}"
+            limit = properties.get("TIMEOUT")
+            yield f"{entry['name']}: labels {sorted(labels)}, time limit {limit}"
         command = entry.get("command", [""])
         if "hyb_tests_" not in pathlib.Path(command[0]).name:
             continue

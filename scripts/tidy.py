@@ -31,8 +31,8 @@ BANNED = [  # (rule, pattern, where it is allowed, what to do instead)
     ("todo", r"\b(TODO|FIXME|XXX)\b", None, "an issue"),
     ("stdout", r"\bstd::c(out|err)\b", r"^(app/|tests/)", "return values; app talks"),
 ]
-# Words of comments, strings and README texts: (pattern, what to write instead). Each is good English
-# elsewhere, and was used here in a sense that readers stumble over.
+# Words in comments, strings and READMEs: (pattern, what to write instead). Each is good English
+# elsewhere, but was used here in a sense that readers stumble over.
 ENGLISH = [
     (r"anew", "again"),
     (r"asked", "requested, given, needed"),
@@ -211,7 +211,7 @@ CPP_PROSE = re.compile(r'//[^\n]*|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"', re.S)
 
 
 def prose(name):
-    """(line, text) of what a file says in English: comments, strings with spaces; all of a README."""
+    """(line, text) of the English in a file: comments, strings with spaces; all of a README."""
     text = (TOP / name).read_text()
     if name.endswith(".md"):
         yield from enumerate(text.split("\n"), 1)

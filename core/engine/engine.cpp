@@ -16,7 +16,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
-#include "core/base/marked.h"
+#include "core/base/scoped_flag.h"
 #include "core/engine/engine_limits.h"
 #include "core/engine/prefill_watch.h"
 #include "core/engine/scheduler.h"
@@ -441,7 +441,7 @@ void EngineState::finish(ActiveRequest& active, Sequence& sequence) {
 /// A sink may submit, cancel or throw: an event leaves the queue before it is delivered.
 void EngineState::deliver() {
   if (in_delivery_) return;
-  const Marked delivering(in_delivery_);
+  const ScopedFlag delivering(in_delivery_);
   while (!events_.empty()) {
     const Event event = std::move(events_.front());
     events_.pop_front();
@@ -489,7 +489,7 @@ void EngineState::start_step() {
 template <typename Call>
 void EngineState::call_runner(const Call& call) {
   try {
-    const Marked running(in_run_);
+    const ScopedFlag running(in_run_);
     call();
   } catch (...) {
     running_step_ = {};
@@ -587,7 +587,7 @@ bool EngineState::prepare_next() {
     stop_in_text_[i] = !plan[i].sequence->request().stop.empty();
   }
   try {
-    const Marked running(in_run_);
+    const ScopedFlag running(in_run_);
     runner_->prepare(next_step_);
   } catch (const std::exception&) {
     return false;  // nothing has changed: the next launch fails with the same error
@@ -609,7 +609,7 @@ std::exception_ptr EngineState::launch_next(std::span<const Assignment> plan) {
   ++steps_;
   ++steps_ahead_;
   try {
-    const Marked running(in_run_);
+    const ScopedFlag running(in_run_);
     runner_->launch_prepared();
   } catch (...) {
     return std::current_exception();

@@ -235,7 +235,7 @@ class Value {
   Range& range() const { return *range_; }
   Loop& loop() const { return *loop_; }
   Callable& callable() const { return *callable_; }
-  /// The identity of the object behind a value that is neither number nor text.
+  /// The identity of the object of a value that is neither number nor text.
   const void* pointer() const { return list_; }
 
  private:
