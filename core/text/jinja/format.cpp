@@ -21,21 +21,11 @@ void append_hex(std::string& out, char32_t value, int digits) {
 }
 
 void append_repr_character(std::string& out, char32_t c, char quote) {
-  switch (c) {
-    case '\n':
-      out += "\\n";
-      return;
-    case '\r':
-      out += "\\r";
-      return;
-    case '\t':
-      out += "\\t";
-      return;
-    case '\\':
-      out += "\\\\";
-      return;
-    default:
-      break;
+  constexpr std::string_view escaped = "\n\r\t\\", letters = "nrt\\";
+  const std::size_t known = c < 0x80 ? escaped.find(static_cast<char>(c)) : std::string_view::npos;
+  if (known != std::string_view::npos) {
+    out += {'\\', letters[known]};
+    return;
   }
   if (c == static_cast<char32_t>(quote)) {
     out += '\\';

@@ -1,6 +1,7 @@
 #include "core/text/jinja/operators.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -39,18 +40,14 @@ bool equal_ranges(const Range& a, const Range& b) {
   return a.size == 0 || (a.start == b.start && (a.size == 1 || a.step == b.step));
 }
 
+bool is_nan(const Value& value) { return value.is(Kind::real) && std::isnan(value.real()); }
+
 bool less_numbers(const Value& a, const Value& b) {
-  if (a.is_integral() && b.is_integral()) return a.integer() < b.integer();
-  const auto widen = [](const Value& value) {
-    return value.is_integral() ? static_cast<long double>(value.integer())
-                               : static_cast<long double>(value.real());
-  };
-  return widen(a) < widen(b);
+  return !is_nan(a) && !is_nan(b) && compare_numbers(a, b) < 0;
 }
 
 bool equal_numbers(const Value& a, const Value& b) {
-  if (a.is_integral() && b.is_integral()) return a.integer() == b.integer();
-  return !less_numbers(a, b) && !less_numbers(b, a) && a.real() == a.real() && b.real() == b.real();
+  return !is_nan(a) && !is_nan(b) && compare_numbers(a, b) == 0;
 }
 
 bool less_or_equal(Runtime& runtime, const Value& a, const Value& b) {
@@ -61,39 +58,23 @@ bool less_or_equal(Runtime& runtime, const Value& a, const Value& b) {
 }  // namespace
 
 std::string type_name(const Value& value) {
-  switch (value.kind()) {
-    case Kind::undefined:
-      return "an undefined value";
-    case Kind::none:
-      return "none";
-    case Kind::boolean:
-      return "bool";
-    case Kind::integer:
-      return "int";
-    case Kind::real:
-      return "float";
-    case Kind::text:
-      return "str";
-    case Kind::list:
-      return "list";
-    case Kind::tuple:
-      return "tuple";
-    case Kind::dict:
-      return "dict";
-    case Kind::range:
-      return "range";
-    case Kind::generator:
-      return "generator";
-    case Kind::view:
-      return std::string(value.list().label);
-    case Kind::space:
-      return "namespace";
-    case Kind::loop:
-      return "loop";
-    case Kind::callable:
-      return "function";
-  }
-  return "";
+  if (value.is(Kind::view)) return std::string(value.list().label);
+  constexpr std::array names = {"an undefined value",
+                                "none",
+                                "bool",
+                                "int",
+                                "float",
+                                "str",
+                                "list",
+                                "tuple",
+                                "dict",
+                                "range",
+                                "generator",
+                                "view",
+                                "namespace",
+                                "loop",
+                                "function"};
+  return names[static_cast<std::size_t>(value.kind())];
 }
 
 void fail_undefined(const Value& value) {
@@ -301,23 +282,8 @@ List& iterate(Runtime& runtime, const Value& value) {
 namespace {
 
 std::string_view symbol_of(BinaryOperator op) {
-  switch (op) {
-    case BinaryOperator::add:
-      return "+";
-    case BinaryOperator::subtract:
-      return "-";
-    case BinaryOperator::multiply:
-      return "*";
-    case BinaryOperator::divide:
-      return "/";
-    case BinaryOperator::floor_divide:
-      return "//";
-    case BinaryOperator::modulo:
-      return "%";
-    case BinaryOperator::power:
-      return "**";
-  }
-  return "";
+  constexpr std::array<std::string_view, 7> symbols = {"+", "-", "*", "/", "//", "%", "**"};
+  return symbols[static_cast<std::size_t>(op)];
 }
 
 [[noreturn]] void overflow() { throw Fault("an integer is over 64 bits"); }

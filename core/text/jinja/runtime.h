@@ -107,13 +107,17 @@ class Bound {
 
   const Arguments& arguments() const { return arguments_; }
   /// Given, possibly as None.
-  bool has(std::size_t parameter) const { return values_[parameter].has_value(); }
+  bool has(std::size_t parameter) const {
+    return parameter < values_.size() && values_[parameter].has_value();
+  }
   /// Given and not None.
   bool given(std::size_t parameter) const {
     return has(parameter) && !values_[parameter]->is_none();
   }
   /// Undefined if not given.
-  Value operator[](std::size_t parameter) const { return values_[parameter].value_or(Value{}); }
+  Value operator[](std::size_t parameter) const {
+    return has(parameter) ? *values_[parameter] : Value{};
+  }
   bool truth(std::size_t parameter, bool fallback) const;
   /// An integer; None counts as not given. Other values: Fault.
   std::int64_t integer(std::size_t parameter, std::int64_t fallback) const;

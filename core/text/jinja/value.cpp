@@ -151,19 +151,6 @@ int three_way(T a, T b) {
   return a < b ? -1 : (b < a ? 1 : 0);
 }
 
-int compare_numbers(const Value& a, const Value& b) {
-  if (a.is_integral() && b.is_integral()) return three_way(a.integer(), b.integer());
-  // 64 bits of mantissa hold every integer and every double.
-  const auto widen = [](const Value& value) {
-    return value.is_integral() ? static_cast<long double>(value.integer())
-                               : static_cast<long double>(value.real());
-  };
-  const bool a_nan = std::isnan(a.real());
-  const bool b_nan = std::isnan(b.real());
-  if (a_nan || b_nan) return three_way(a_nan, b_nan);
-  return three_way(widen(a), widen(b));
-}
-
 int compare_keys(const Value& a, const Value& b, int depth) {
   const int a_rank = rank(a);
   if (const int order = three_way(a_rank, rank(b)); order != 0) return order;
@@ -190,6 +177,19 @@ int compare_keys(const Value& a, const Value& b, int depth) {
 }
 
 }  // namespace
+
+int compare_numbers(const Value& a, const Value& b) {
+  if (a.is_integral() && b.is_integral()) return three_way(a.integer(), b.integer());
+  // 64 bits of mantissa hold every integer and every double.
+  const auto widen = [](const Value& value) {
+    return value.is_integral() ? static_cast<long double>(value.integer())
+                               : static_cast<long double>(value.real());
+  };
+  const bool a_nan = std::isnan(a.real());
+  const bool b_nan = std::isnan(b.real());
+  if (a_nan || b_nan) return three_way(a_nan, b_nan);
+  return three_way(widen(a), widen(b));
+}
 
 bool KeyLess::operator()(const Value& a, const Value& b) const { return compare_keys(a, b, 0) < 0; }
 

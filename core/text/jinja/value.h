@@ -268,6 +268,9 @@ struct Range {
   std::int64_t at(std::int64_t index) const { return start + index * step; }
 };
 
+/// Negative, 0 or positive: a total order of numbers in which NaN is the largest.
+int compare_numbers(const Value& a, const Value& b);
+
 /// Total order of hashable values in which equal keys are equal as in Python (1 == 1.0 == True).
 /// Throws Fault for lists and dicts, which can't be keys.
 struct KeyLess {
