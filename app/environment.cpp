@@ -44,6 +44,8 @@ Environment read_environment() {
                      .home = variable("HOME")};
   environment.no_color = variable("NO_COLOR").has_value();
   environment.force_color = is_on("CLICOLOR_FORCE") || is_on("FORCE_COLOR");
+  const char* const cards = std::getenv("CUDA_VISIBLE_DEVICES");
+  environment.hides_cards = cards != nullptr && (*cards == '\0' || *cards == '-');
   environment.term = variable("TERM").value_or("");
   for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
     if (const auto locale = variable(name)) {

@@ -16,6 +16,7 @@ struct Environment {
   bool no_color = false;     ///< NO_COLOR is set and not empty
   bool force_color = false;  ///< CLICOLOR_FORCE or FORCE_COLOR is set, not empty and not 0
   std::string term;          ///< TERM
+  bool hides_cards = false;  ///< CUDA_VISIBLE_DEVICES is set and names no card
   bool utf8 = false;         ///< the locale's encoding (LC_ALL, LC_CTYPE, LANG) is UTF-8
   /// $XDG_STATE_HOME/hyb or ~/.local/state/hyb: history. None without a home.
   std::optional<std::filesystem::path> state_folder;

@@ -4,8 +4,8 @@
 
 #include <utility>
 
+#include "app/device.h"
 #include "app/session.h"
-#include "app/trace_file.h"
 #include "core/base/error.h"
 #include "models/weight_index.h"
 
@@ -52,12 +52,6 @@ std::size_t weight_bytes(const models::Plan& plan, kernels::Device device,
   return models::packed_bytes(plan, device, load) + models::vector_bytes(plan);
 }
 
-kernels::Device device_of(const std::string& name) {
-  if (name == "cpu") return kernels::Device::cpu;
-  if (name == "cuda") return kernels::Device::cuda;
-  throw Error(ErrorKind::usage, "--device: '" + name + "' is neither cpu nor cuda");
-}
-
 models::GraphOptions parse_graphs(const std::string& mode) {
   if (mode.empty()) return {};
   return {.decode = mode.starts_with("full"), .mixed = mode.ends_with("piecewise")};
@@ -66,7 +60,7 @@ models::GraphOptions parse_graphs(const std::string& mode) {
 models::GraphOptions graphs_of(const ModelOptions& options) {
   if (options.graphs.empty()) return {};
   if (device_of(options.device) == kernels::Device::cpu) {
-    throw Error(ErrorKind::usage, "--graphs: is of use with --device cuda only");
+    throw Error(ErrorKind::usage, "--graphs: needs a card (--device cuda)");
   }
   return parse_graphs(options.graphs);
 }
@@ -96,7 +90,6 @@ ModelOutline outline_of(const ModelSource& source, const ModelOptions& options) 
 }
 
 kernels::Queue make_queue(const ModelOptions& options) {
-  warn_of_unused_card();
   return kernels::Queue(
       device_of(options.device),
       {.threads = options.threads, .isa = {}, .batch_invariant = options.batch_invariant});

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "app/device.h"
 #include "app/model_source.h"
 #include "app/options.h"
 #include "kernels/queue.h"
@@ -33,9 +34,6 @@ std::string weights_name(const models::LoadOptions& load);
 std::size_t weight_bytes(const models::Plan& plan, kernels::Device device,
                          const models::LoadOptions& load);
 
-/// cpu or cuda; else Error(usage).
-kernels::Device device_of(const std::string& name);
-
 /// What one value of --graphs means; empty: the default.
 models::GraphOptions parse_graphs(const std::string& mode);
 /// --graphs. Throws Error(usage) where it is given without a card.
@@ -46,8 +44,7 @@ models::GraphOptions graphs_of(const ModelOptions& options);
 /// config that hyb cannot run, Error(usage) for types that do not go together.
 ModelOutline outline_of(const ModelSource& source, const ModelOptions& options);
 
-/// Throws Error(usage) for a name that is neither cpu nor cuda. Warns of a card that this build
-/// leaves idle.
+/// A queue on the device that --device means.
 kernels::Queue make_queue(const ModelOptions& options);
 
 /// Throws Error(model) for weights that are neither there nor to be made up: more memory would not

@@ -184,7 +184,9 @@ void add_model_options(CLI::App& cli, ModelOptions& options, bool positional_mod
                    "folder, org/name[@revision] in the Hugging Face cache, or demo")
         ->capture_default_str();
   }
-  cli.add_option("--device", options.device, "cpu or cuda")->capture_default_str();
+  cli.add_option("--device", options.device, "auto (a usable card, else the CPU), cpu or cuda")
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
+      ->capture_default_str();
   cli.add_flag("--batch-invariant", options.batch_invariant,
                "on a card: an answer does not depend on what else runs, on chunks and on reuse; "
                "slower. Without it answers are the same in every run of the same requests. On the "

@@ -50,9 +50,9 @@ struct PoolOptions {
 /// What every command that opens a model takes.
 struct ModelOptions {
   std::string model = "demo";
-  std::string device = "cpu";
-  int threads = 0;           ///< 0: all this process may use
-  std::int32_t context = 0;  ///< most tokens of one sequence; 0: the model's, as far as it fits
+  std::string device = "auto";  ///< auto (a usable card, else the CPU), cpu or cuda
+  int threads = 0;              ///< 0: all this process may use
+  std::int32_t context = 0;     ///< most tokens of one sequence; 0: the model's, as far as it fits
   std::string memory = "auto";
   std::string pool_memory;                      ///< empty: what --memory leaves
   std::string dtype = "auto";                   ///< auto, bf16 or f32

@@ -34,6 +34,7 @@ int inspect_main(const InspectFlags& options) {
 
 Action describe_inspect(CLI::App& cli) {
   const auto options = std::make_shared<InspectFlags>();  // CLI11 keeps pointers into it
+  options->model.device = "cpu";                          // what weights hold there
   cli.add_option("model", options->model.model,
                  "folder (config.json alone is enough), org/name[@revision] in the Hugging Face "
                  "cache, demo, or the name of a published configuration")

@@ -206,12 +206,14 @@ std::vector<Passage> passages_for(const VerifyFlags& options, PassageWishes& wis
 
 int verify_main(const VerifyFlags& options) {
   const Environment environment = read_environment();
-  if (device_of(options.model.device) == kernels::Device::cuda && !options.model.batch_invariant) {
+  ModelOptions wanted = options.model;
+  if (wanted.device == "auto") wanted.batch_invariant = true;  // what is to be verified
+  if (device_of(wanted.device) == kernels::Device::cuda && !wanted.batch_invariant) {
     throw Error(ErrorKind::usage,
                 "verify: on a card answers are the same whatever else runs with --batch-invariant "
                 "only; give it");
   }
-  BareModel model = open_bare_model(options.model, environment);
+  BareModel model = open_bare_model(wanted, environment);
   const ModelTexts texts = read_texts(model.source);
   PassageWishes wishes = wishes_for(model, options, texts.tokenizer ? &*texts.tokenizer : nullptr);
   const std::vector<Passage> passages = passages_for(options, wishes, texts);

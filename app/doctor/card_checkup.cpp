@@ -87,7 +87,9 @@ CardCheckup examine_card() {
 CudaCheckup examine_cuda() {
   CudaCheckup checkup;
   checkup.build_has_cuda = kernels::has_cuda;
-  checkup.traces = card_traces();
+  const CardEvidence evidence = find_card();
+  checkup.traces = evidence.traces;
+  checkup.automatic = choose_device(evidence);
   if (!kernels::has_cuda) return checkup;
   checkup.failure = failure_of([&] { checkup.card = examine_card(); });
   return checkup;
@@ -106,6 +108,12 @@ std::string mapping_text(const CardCheckup& checkup) {
                      bytes_text(checkup.mapping_bytes),
                      checkup.aliases ? "shows the same bytes"
                                      : "does not show the same bytes: use --memory-mode flat");
+}
+
+/// What --device auto means here, and why.
+std::string device_text(const DeviceChoice& choice) {
+  if (choice.device == kernels::Device::cuda) return "cuda, by --device auto";
+  return "cpu, by --device auto" + (choice.reason.empty() ? "" : ": " + choice.reason);
 }
 
 /// Without a card to describe.
@@ -134,15 +142,15 @@ std::string cuda_advice(const CudaCheckup& cuda) {
 }
 
 std::vector<std::pair<std::string, std::string>> cuda_rows(const CudaCheckup& cuda) {
-  std::vector<std::pair<std::string, std::string>> rows;
+  std::vector<std::pair<std::string, std::string>> rows = {{"device", device_text(cuda.automatic)}};
   if (!cuda.card) {
     rows.emplace_back("cuda", absence_text(cuda));
   } else {
     const CardCheckup& checkup = *cuda.card;
     const kernels::Card& card = checkup.card;
-    rows.emplace_back("cuda", fmt::format("{}, the driver's {}; ask for --device cuda",
-                                          cuda_version_text(card.runtime_cuda),
-                                          cuda_version_text(card.driver_cuda)));
+    rows.emplace_back("cuda",
+                      fmt::format("{}, the driver's {}", cuda_version_text(card.runtime_cuda),
+                                  cuda_version_text(card.driver_cuda)));
     rows.emplace_back("card",
                       fmt::format("{}, sm_{}{}, {} multiprocessors, L2 {}", card.name, card.major,
                                   card.minor, card.processors, bytes_text(card.l2_bytes)));
@@ -162,7 +170,10 @@ std::vector<std::pair<std::string, std::string>> cuda_rows(const CudaCheckup& cu
 
 Json cuda_json(const CudaCheckup& cuda) {
   const std::string advice = cuda_advice(cuda);
+  const DeviceChoice& choice = cuda.automatic;
   Json json = {{"in_this_build", cuda.build_has_cuda},
+               {"device", choice.device == kernels::Device::cuda ? "cuda" : "cpu"},
+               {"device_reason", choice.reason.empty() ? Json() : Json(choice.reason)},
                {"has_nvidia_device", cuda.traces.has_device},
                {"has_libcuda", cuda.traces.has_driver},
                {"failure", cuda.failure.empty() ? Json() : Json(cuda.failure)},

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "app/trace_file.h"
+#include "app/device.h"
 #include "core/base/json.h"
 #include "kernels/card.h"
 
@@ -29,6 +29,7 @@ struct CudaCheckup {
   CardTraces traces;
   std::string failure;  ///< why no card answers; "" where one does
   std::optional<CardCheckup> card;
+  DeviceChoice automatic;  ///< what --device auto means here
 };
 
 CudaCheckup examine_cuda();

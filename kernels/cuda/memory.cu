@@ -7,6 +7,7 @@
 namespace hyb::kernels::cuda {
 
 Card card() {
+  constexpr int built_for[] = {__CUDA_ARCH_LIST__};  // ascending: 900 is 9.0
   int devices = 0;
   if (const cudaError_t error = cudaGetDeviceCount(&devices); error != cudaSuccess) {
     throw Error(ErrorKind::usage, std::string("cuda: no card that can be used (") +
@@ -26,7 +27,8 @@ Card card() {
                .l2_bytes = static_cast<std::size_t>(properties.l2CacheSize),
                .driver_cuda = 0,
                .runtime_cuda = 0,
-               .shared_bytes_max = properties.sharedMemPerBlockOptin};
+               .shared_bytes_max = properties.sharedMemPerBlockOptin,
+               .kernels_min = built_for[0] / 10};
   check(cudaMemGetInfo(&card.free_bytes, &card.memory_bytes), "cudaMemGetInfo");
   check(cudaDriverGetVersion(&card.driver_cuda), "cudaDriverGetVersion");
   check(cudaRuntimeGetVersion(&card.runtime_cuda), "cudaRuntimeGetVersion");

@@ -68,6 +68,7 @@ class ToolPipe {
        {"HF_HOME", "HF_HUB_CACHE", "NO_COLOR", "CLICOLOR_FORCE", "FORCE_COLOR"}) {
     ::unsetenv(name);
   }
+  ::setenv("CUDA_VISIBLE_DEVICES", "", 1);  // --device auto is the CPU
   for (const auto& [name, value] : tool.environment) ::setenv(name.c_str(), value.c_str(), 1);
   std::vector<std::string> words = tool.arguments;
   words.insert(words.begin(), tool.program);

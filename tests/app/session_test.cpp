@@ -287,6 +287,7 @@ TEST_SUITE("app/fit") {
       options.model = name;
       options.memory = "200MiB";
       options.context = 500;
+      options.device = "cpu";
       options.threads = 2;
       if (name != "demo") options.kv_dtype = "fp8";
       const ModelOutline predicted = outline(name, options);

@@ -15,6 +15,7 @@ namespace {
 BareModel tiny_model() {
   ModelOptions options;
   options.model = HYB_TESTS_DIR "/golden/granite-moe-nope";
+  options.device = "cpu";
   options.threads = 1;
   return open_bare(options, Environment{});
 }

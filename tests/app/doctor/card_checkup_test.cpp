@@ -102,10 +102,16 @@ TEST_SUITE("app/doctor/card_checkup") {
     CHECK(cuda_json(with(false, both, {}))["card"].is_null());
   }
 
-  TEST_CASE("a build without CUDA beside a card is told") {
-    CHECK(has(unused_card_text(false, device_only), "built without CUDA"));
-    CHECK(unused_card_text(false, nothing) == "");
-    CHECK(unused_card_text(true, both) == "");
+  TEST_CASE("what --device auto means is a row of its own, with the reason") {
+    CudaCheckup cuda = with(true, both, some_card());
+    cuda.automatic = {.device = kernels::Device::cuda};
+    CHECK(has(text_of(cuda), "device: cuda, by --device auto\n"));
+    CHECK(cuda_json(cuda)["device"] == "cuda");
+    CHECK(cuda_json(cuda)["device_reason"].is_null());
+    cuda.automatic = {.reason = "no room"};
+    CHECK(has(text_of(cuda), "device: cpu, by --device auto: no room\n"));
+    CHECK(cuda_json(cuda)["device"] == "cpu");
+    CHECK(cuda_json(cuda)["device_reason"] == "no room");
   }
 
   TEST_CASE("this build says of itself what it is") {

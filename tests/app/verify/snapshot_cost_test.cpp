@@ -23,6 +23,7 @@ struct Opened {
       : model([&] {
           ModelOptions options;
           options.model = std::string(HYB_TESTS_DIR) + "/golden/" + name;
+          options.device = "cpu";
           options.threads = 1;
           return open_bare(options, {});
         }()),

@@ -17,6 +17,7 @@
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
 #define __grid_constant__
+#define __CUDA_ARCH_LIST__ 900
 
 enum cudaError_t {
   cudaSuccess = 0,

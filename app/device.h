@@ -1,0 +1,48 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "kernels/card.h"
+#include "kernels/device.h"
+
+namespace hyb::app {
+
+/// What a machine shows of an NVIDIA card without the use of CUDA.
+struct CardTraces {
+  bool has_device = false;  ///< a device file of a card
+  bool has_driver = false;  ///< libcuda can be opened
+  bool has_module = false;  ///< the kernel module is loaded
+
+  bool shows_card() const { return has_device || has_module; }
+};
+
+CardTraces card_traces();
+
+/// What is known of the machine's card before a device is chosen.
+struct CardEvidence {
+  bool build_has_cuda = false;
+  bool is_hidden = false;  ///< CUDA_VISIBLE_DEVICES hides all cards from this process
+  CardTraces traces = {};
+  std::optional<kernels::Card> card = {};
+  std::string failure = {};  ///< why no card answers; "" where one does, or CUDA was not asked
+};
+
+/// Initialises CUDA where this build has it, which takes a few hundred milliseconds on a card.
+CardEvidence find_card();
+
+/// What --device auto means.
+struct DeviceChoice {
+  kernels::Device device = kernels::Device::cpu;
+  /// Why a card that is present is not used; "" where there is none, it is hidden, or it is used.
+  std::string reason = {};
+};
+
+/// A card that runs this build's kernels and has memory left, else the CPU.
+DeviceChoice choose_device(const CardEvidence& evidence);
+
+/// The value of --device: auto, cpu or cuda; else Error(usage). auto is decided once in a process,
+/// and a card that is present and not used is warned of then.
+kernels::Device device_of(const std::string& name);
+
+}  // namespace hyb::app
