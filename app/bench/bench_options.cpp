@@ -3,51 +3,238 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <string_view>
+#include <variant>
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
-#include "app/bench/cases.h"
 #include "app/bench/simulated_policy.h"
 #include "app/options.h"
 #include "core/base/error.h"
 
 namespace hyb::app {
+namespace {
 
-void add_kernel_options(CLI::App& cli, KernelOptions& options) {
-  const auto add_list = [&](const char* names, std::vector<std::string>& list, const char* about) {
-    cli.add_option(names, list, about)
-        ->allow_extra_args(false)
-        ->capture_default_str()
-        ->group("Kernels");
-  };
-  add_list("-p,--n-prompt", options.prompts,
-           "prompt lengths: 512 or 128,512 or 64-4096*2; 0: none");
-  add_list("-n,--n-gen", options.generations, "tokens to generate, likewise");
-  add_list("--pg", options.pairs, "PP,TG: a prompt and an answer in one test; -pg too");
-  add_list("-d,--n-depth", options.depths, "tokens that stand in memory before each test");
-  add_list("-b,--batch", options.batches, "sequences that generate at once");
+using O = BenchOptions;
+using ListField = std::vector<std::string> O::*;
+using FlagField = std::variant<ListField, std::string O::*, std::int32_t O::*, double O::*,
+                               bool O::*, std::uint64_t O::*, std::optional<std::uint64_t> O::*>;
+
+/// What is measured, as a set: tests of the model alone, and the datasets of requests.
+using Uses = unsigned;
+constexpr Uses use_of(Dataset dataset) { return 1U << static_cast<unsigned>(dataset); }
+
+namespace use {
+constexpr Uses kernels = 1U << 6;
+constexpr Uses random = use_of(Dataset::random);
+constexpr Uses shared = use_of(Dataset::generated_shared_prefix);
+constexpr Uses text = use_of(Dataset::send_one);
+constexpr Uses corpus = use_of(Dataset::corpus);
+constexpr Uses trace = use_of(Dataset::trace);
+constexpr Uses files = corpus | use_of(Dataset::file) | trace;
+constexpr Uses requests = random | shared | text | files;
+constexpr Uses drawn = requests & ~trace;  ///< requests whose sizes and times are ours to say
+constexpr Uses all = kernels | requests;
+}  // namespace use
+
+constexpr double tokens_max = 1 << 24;
+
+/// Of a number, or of each in a list of counts.
+struct Bounds {
+  double least, most;
+  bool are_checked() const { return least < most; }
+};
+
+constexpr Bounds unchecked = {0, 0};
+constexpr Bounds between(double least, double most) { return {least, most}; }
+
+/// A flag of `hyb bench`: all that is said of it.
+struct BenchFlag {
+  const char* names;  ///< as CLI11 takes them; the first one names it in messages
+  FlagField field;
+  Uses uses;  ///< where it has a meaning
+  Bounds bounds;
+  const char* help;
+};
+
+constexpr std::array bench_flags = {
+    BenchFlag{"-r,--repetitions", &O::repetitions, use::all, between(1, 10000),
+              "how often each row is measured; default: 5, of requests 3"},
+    BenchFlag{"-u,--ubatch", &O::chunk_tokens, use::all, between(1, 65536),
+              "prompt tokens of one step"},
+    BenchFlag{"-o,--output", &O::output, use::all, unchecked, "format of the rows"},
+    BenchFlag{
+        "--svg", &O::svg, use::all, unchecked,
+        "write a plot: rates over depth, latency over throughput, of a trace hit rates over time"},
+    BenchFlag{"-p,--n-prompt", &O::prompt_lengths, use::kernels, unchecked,
+              "prompt lengths: 512 or 128,512 or 64-4096*2; 0: none"},
+    BenchFlag{"-n,--n-gen", &O::generation_lengths, use::kernels, unchecked,
+              "tokens to generate, in the same notation"},
+    BenchFlag{"--pg", &O::pairs, use::kernels, unchecked,
+              "PP,TG: a prompt and an answer in one test; also spelled -pg"},
+    BenchFlag{"-d,--n-depth", &O::depths, use::kernels, unchecked,
+              "tokens in memory before each test"},
+    BenchFlag{"-b,--batch", &O::batches, use::kernels, between(1, 4096),
+              "sequences that generate at once"},
+    BenchFlag{
+        "--dataset-name", &O::dataset, use::requests, unchecked,
+        "measure requests on the engine: random, generated-shared-prefix, send_one, corpus, file, "
+        "trace"},
+    BenchFlag{"--preset", &O::preset, use::requests, unchecked,
+              "a workload that is often quoted: vllm-hybrid, sglang-gsp, sglang-send-one; other "
+              "flags "
+              "override it"},
+    BenchFlag{
+        "--dataset-path", &O::path, use::files, unchecked,
+        "corpus: a text; file: requests in a format of hyb batch; trace: a trace of hyb replay"},
+    BenchFlag{"--prompt", &O::text, use::text, unchecked, "the prompt of send_one"},
+    BenchFlag{"--num-prompts,--gsp-prompts-per-group", &O::prompts, use::requests,
+              between(1, tokens_max),
+              "requests (of a group); default: 10 per concurrent request, 100 in an open loop"},
+    BenchFlag{"--gsp-num-groups", &O::groups, use::shared, between(1, tokens_max),
+              "groups of prompts that share a system prompt"},
+    BenchFlag{"--random-prefix-len,--gsp-system-prompt-len", &O::system_tokens,
+              use::shared | use::random, unchecked,
+              "tokens of the prefix that all prompts, or a group, share"},
+    BenchFlag{"--random-input-len,--gsp-question-len", &O::input_tokens,
+              use::shared | use::random | use::corpus, between(1, tokens_max),
+              "tokens of a prompt"},
+    BenchFlag{"--random-output-len,--gsp-output-len,--custom-output-len,--max-new-tokens",
+              &O::output_tokens, use::drawn, between(1, tokens_max), "tokens to generate"},
+    BenchFlag{"--random-range-ratio", &O::range_ratio, use::random, between(0, 1),
+              "lengths vary by up to this share of them"},
+    BenchFlag{"--max-concurrency", &O::concurrencies, use::requests, between(1, 4096),
+              "concurrent requests: 1,2,4 or 1-32*2"},
+    BenchFlag{"--request-rate", &O::request_rates, use::drawn, unchecked,
+              "requests per second, whether the engine keeps up or not: 0.5,1,2 or inf"},
+    BenchFlag{"--burstiness", &O::burstiness, use::requests, between(1e-3, 1e6),
+              "shape of the gaps between arrivals; 1: a Poisson process"},
+    BenchFlag{"--ignore-eos", &O::ignore_eos, use::requests, unchecked,
+              "answers end at their length alone; always so with --random-weights"},
+    BenchFlag{
+        "--condition", &O::conditions, use::drawn, unchecked,
+        "what is cached of the prompts: cold, warm (all but the last token; of shared prefixes "
+        "the system prompts), turn-2 (the conversation so far)"},
+    BenchFlag{"--policy", &O::policies, use::requests, unchecked,
+              "prefix reuse: gd (hyb's), lru, none; of a trace also those of hyb replay, with the "
+              "prefixes that they would reuse"},
+    BenchFlag{"--turn-2-len", &O::question_tokens, use::requests, between(1, 1 << 20),
+              "tokens of the second turn's question"},
+    BenchFlag{"--num-warmups", &O::warm_up_requests, use::requests, between(0, 4096),
+              "short requests before each row; 0: --max-concurrency"},
+    BenchFlag{"--scale-down", &O::scale_down, use::requests, between(1, 65536),
+              "divide all lengths by this"},
+    BenchFlag{"--trace-times", &O::trace_times, use::trace, unchecked,
+              "requests arrive when the trace says, not when there is room"},
+    BenchFlag{
+        "--in-turns", &O::in_turns, use::requests, unchecked,
+        "one repetition of every row, then the next of every row: drift of the machine shows in "
+        "each row's spread; rows are printed at the end"},
+    BenchFlag{"--seed", &O::seed, use::requests, unchecked,
+              "of prompts and arrivals; every row and repetition has its own"},
+    BenchFlag{"--scramble", &O::scramble, use::requests, unchecked,
+              "scatter free pages and slots by this seed before measuring"},
+    BenchFlag{"--metric-percentiles", &O::percentages, use::requests, unchecked, "of latencies"},
+    BenchFlag{"--goodput", &O::goals, use::requests, unchecked,
+              "ttft:MS tpot:MS e2el:MS: bounds of a good answer"},
+};
+
+/// Lists of words; the other lists are of counts, whose commas are their own.
+constexpr std::array<ListField, 2> word_lists = {&O::conditions, &O::policies};
+
+std::string name_of(const BenchFlag& flag) {
+  const std::string_view names = flag.names;
+  return std::string(names.substr(0, names.find(',')));
 }
 
-std::string given_kernel_flag(const CLI::App& cli) {
-  for (const char* flag : {"--n-prompt", "--n-gen", "--pg", "--n-depth", "--batch"}) {
-    if (cli.count(flag) > 0) return flag;
+const BenchFlag& flag_of(const FlagField& field) {
+  return *std::find_if(bench_flags.begin(), bench_flags.end(),
+                       [&](const BenchFlag& flag) { return flag.field == field; });
+}
+
+CLI::Option* add_flag(CLI::App& cli, const BenchFlag& flag, O& options) {
+  return std::visit(
+      [&](auto field) -> CLI::Option* {
+        auto& value = options.*field;
+        using Value = std::remove_reference_t<decltype(value)>;
+        if constexpr (std::is_same_v<Value, bool>) {
+          return cli.add_flag(flag.names, value, flag.help);
+        } else {
+          CLI::Option* const option = cli.add_option(flag.names, value, flag.help);
+          if constexpr (std::is_same_v<Value, std::vector<std::string>>) {
+            const bool has_words =
+                std::find(word_lists.begin(), word_lists.end(), field) != word_lists.end();
+            if (has_words) option->delimiter(',');
+            if (field != &O::goals) option->allow_extra_args(false);
+          } else if constexpr (std::is_same_v<Value, std::int32_t> ||
+                               std::is_same_v<Value, double>) {
+            if (flag.bounds.are_checked()) {
+              option->check(CLI::Range(static_cast<Value>(flag.bounds.least),
+                                       static_cast<Value>(flag.bounds.most)));
+            }
+          } else if constexpr (!std::is_same_v<Value, std::string>) {
+            option->check(no_minus);
+          }
+          return option;
+        }
+      },
+      flag.field);
+}
+
+/// The numbers of a list. Throws Error(usage) naming the flag.
+std::vector<std::int32_t> counts_of(const O& options, ListField field) {
+  const BenchFlag& flag = flag_of(field);
+  const std::vector<std::int32_t> counts = parse_counts(options.*field, name_of(flag));
+  if (!flag.bounds.are_checked()) return counts;
+  for (const std::int32_t count : counts) {
+    if (count < flag.bounds.least || count > flag.bounds.most) {
+      throw Error(ErrorKind::usage, fmt::format("{}: {} is not from {} to {}", name_of(flag), count,
+                                                flag.bounds.least, flag.bounds.most));
+    }
   }
-  return "";
+  return counts;
 }
 
-std::vector<BenchCase> cases_of(const KernelOptions& options) {
-  BenchGrid grid = {.prompts = parse_counts(options.prompts, "-p"),
-                    .generations = parse_counts(options.generations, "-n"),
-                    .depths = parse_counts(options.depths, "-d"),
-                    .batches = parse_counts(options.batches, "-b"),
+}  // namespace
+
+void add_bench_options(CLI::App& cli, BenchOptions& options) {
+  for (const BenchFlag& flag : bench_flags) {
+    CLI::Option* const option = add_flag(cli, flag, options);
+    if (flag.uses == use::kernels) option->group("Kernels")->capture_default_str();
+    if ((flag.uses & use::kernels) == 0) option->group("Requests");
+  }
+  cli.get_option("--output")
+      ->check(CLI::IsMember({"md", "csv", "json", "jsonl", "sql"}))
+      ->capture_default_str();
+  for (const char* const name : {"--ubatch", "--metric-percentiles"}) {
+    cli.get_option(name)->capture_default_str();
+  }
+}
+
+void check_flags(const CLI::App& cli, const BenchOptions& options) {
+  const bool has_requests = options.measures_requests();
+  const Uses measured = has_requests ? use_of(parse_dataset(options.dataset)) : use::kernels;
+  for (const BenchFlag& flag : bench_flags) {
+    const std::string name = name_of(flag);
+    if ((flag.uses & measured) != 0 || cli.count(name) == 0) continue;
+    std::string reason = fmt::format("means nothing for --dataset-name {}", options.dataset);
+    if (!has_requests) reason = "is for requests: name them with --dataset-name or --preset";
+    if (flag.uses == use::kernels) {
+      reason = "is for tests of kernels: leave --dataset-name and --preset out";
+    }
+    throw Error(ErrorKind::usage, name + ": " + reason);
+  }
+}
+
+std::vector<BenchCase> kernel_cases(const BenchOptions& options) {
+  BenchGrid grid = {.prompts = counts_of(options, &O::prompt_lengths),
+                    .generations = counts_of(options, &O::generation_lengths),
+                    .depths = counts_of(options, &O::depths),
+                    .batches = counts_of(options, &O::batches),
                     .pairs = {},
                     .graphs = options.graphs};
   for (const std::string& pair : options.pairs) grid.pairs.push_back(parse_pair(pair, "-pg"));
-  for (const std::int32_t batch : grid.batches) {
-    if (batch < 1 || batch > 4096) {
-      throw Error(ErrorKind::usage, fmt::format("-b: {} is not from 1 to 4096", batch));
-    }
-  }
   std::vector<BenchCase> cases = cases_of(grid);
   if (cases.empty()) {
     throw Error(ErrorKind::usage, "bench: nothing to measure; -p, -n or -pg name a test");
@@ -62,31 +249,7 @@ std::vector<BenchCase> cases_of(const KernelOptions& options) {
 
 namespace {
 
-constexpr std::array dataset_flags = {"--num-prompts",
-                                      "--gsp-num-groups",
-                                      "--random-prefix-len",
-                                      "--random-input-len",
-                                      "--random-output-len",
-                                      "--random-range-ratio",
-                                      "--max-concurrency",
-                                      "--request-rate",
-                                      "--burstiness",
-                                      "--ignore-eos",
-                                      "--dataset-path",
-                                      "--prompt",
-                                      "--condition",
-                                      "--policy",
-                                      "--turn-2-len",
-                                      "--num-warmups",
-                                      "--scale-down",
-                                      "--seed",
-                                      "--metric-percentiles",
-                                      "--goodput",
-                                      "--trace-times",
-                                      "--scramble",
-                                      "--in-turns"};
-
-/// What a dataset has where nobody says otherwise: vLLM's and SGLang's own values.
+/// What a dataset has by default: the values of vLLM and SGLang.
 RequestCase usual_case(Dataset dataset) {
   RequestCase test;
   test.dataset = dataset;
@@ -133,79 +296,44 @@ void set_unless_given(std::vector<std::string>& list, std::int32_t value) {
   if (list.empty() && value > 0) list.push_back(std::to_string(value));
 }
 
-void require_range(const std::vector<std::int32_t>& values, std::int32_t least, std::int32_t most,
-                   const char* option) {
-  for (const std::int32_t value : values) {
-    if (value < least || value > most) {
-      throw Error(ErrorKind::usage,
-                  fmt::format("{}: {} is not from {} to {}", option, value, least, most));
-    }
-  }
-}
-
-/// What the dataset has no use for must not be asked of it.
-void refuse(bool is_given, Dataset dataset, const char* option) {
-  if (!is_given) return;
-  throw Error(ErrorKind::usage,
-              fmt::format("{}: means nothing for --dataset-name {}", option, name_of(dataset)));
-}
-
-void check_fields(const WorkloadOptions& options, Dataset dataset) {
-  const bool is_shared = dataset == Dataset::generated_shared_prefix;
-  const bool is_random = dataset == Dataset::random;
-  const bool has_path =
-      dataset == Dataset::corpus || dataset == Dataset::file || dataset == Dataset::trace;
-  const bool is_trace = dataset == Dataset::trace;
-  refuse(!options.groups.empty() && !is_shared, dataset, "--gsp-num-groups");
-  refuse(!options.system_tokens.empty() && !is_shared && !is_random, dataset,
-         "--random-prefix-len");
-  refuse(!options.input_tokens.empty() && !is_shared && !is_random && dataset != Dataset::corpus,
-         dataset, "--random-input-len");
-  refuse(!options.output_tokens.empty() && is_trace, dataset, "--random-output-len");
-  refuse(options.range_ratio > 0 && !is_random, dataset, "--random-range-ratio");
-  refuse(!options.path.empty() && !has_path, dataset, "--dataset-path");
-  refuse(!options.text.empty() && dataset != Dataset::send_one, dataset, "--prompt");
-  refuse(!options.request_rates.empty() && is_trace, dataset, "--request-rate");
-  refuse(options.trace_times && !is_trace, dataset, "--trace-times");
+void check_fields(const BenchOptions& options, Dataset dataset) {
   for (const std::string& policy : options.policies) {
-    refuse(is_simulated(policy) && !is_trace, dataset, "--policy other than gd, lru, none");
-    if (is_simulated(policy)) check_simulated_policy(policy);
+    if (!is_simulated(policy)) continue;
+    if (dataset != Dataset::trace) {
+      throw Error(ErrorKind::usage,
+                  fmt::format("--policy other than gd, lru, none: means nothing for "
+                              "--dataset-name {}",
+                              name_of(dataset)));
+    }
+    check_simulated_policy(policy);
   }
-  refuse(!options.conditions.empty() && is_trace, dataset, "--condition");
-  if (dataset == Dataset::file &&
-      parse_counts(options.output_tokens, "--random-output-len").size() > 1) {
+  if (dataset == Dataset::file && counts_of(options, &O::output_tokens).size() > 1) {
     throw Error(ErrorKind::usage,
                 "--random-output-len: --dataset-name file takes one length, for the lines that "
                 "name none");
   }
-  if (has_path && options.path.empty()) {
+  if ((use_of(dataset) & use::files) != 0 && options.path.empty()) {
     throw Error(
         ErrorKind::usage,
         fmt::format("--dataset-path is missing: the file of --dataset-name {}", name_of(dataset)));
   }
 }
 
-RequestGrid grid_of(const WorkloadOptions& options) {
-  RequestGrid grid = {.prompts = parse_counts(options.prompts, "--num-prompts"),
-                      .groups = parse_counts(options.groups, "--gsp-num-groups"),
-                      .system_tokens = parse_counts(options.system_tokens, "--random-prefix-len"),
-                      .input_tokens = parse_counts(options.input_tokens, "--random-input-len"),
-                      .output_tokens = parse_counts(options.output_tokens, "--random-output-len"),
-                      .concurrencies = parse_counts(options.concurrencies, "--max-concurrency"),
+RequestGrid grid_of(const BenchOptions& options) {
+  RequestGrid grid = {.prompts = counts_of(options, &O::prompts),
+                      .groups = counts_of(options, &O::groups),
+                      .system_tokens = counts_of(options, &O::system_tokens),
+                      .input_tokens = counts_of(options, &O::input_tokens),
+                      .output_tokens = counts_of(options, &O::output_tokens),
+                      .concurrencies = counts_of(options, &O::concurrencies),
                       .request_rates = {},
                       .conditions = parse_conditions(options.conditions),
                       .graphs = options.graphs,
                       .policies = options.policies};
   if (!options.request_rates.empty()) grid.request_rates = parse_rates(options.request_rates);
-  constexpr std::int32_t most = 1 << 24;
   if (parse_dataset(options.dataset) == Dataset::trace && grid.policies.empty()) {
     grid.policies = {"none", "gd"};
   }
-  require_range(grid.prompts, 1, most, "--num-prompts");
-  require_range(grid.groups, 1, most, "--gsp-num-groups");
-  require_range(grid.input_tokens, 1, most, "--random-input-len");
-  require_range(grid.output_tokens, 1, most, "--random-output-len");
-  require_range(grid.concurrencies, 1, 4096, "--max-concurrency");
   return grid;
 }
 
@@ -214,7 +342,7 @@ std::int32_t scaled(std::int32_t tokens, std::int32_t scale_down, std::int32_t l
 }
 
 /// Whatever does not follow from the command line follows from the row itself.
-void complete(RequestCase& test, const WorkloadOptions& options) {
+void complete(RequestCase& test, const BenchOptions& options) {
   const bool is_open = !std::isinf(test.request_rate) || options.trace_times;
   if (test.concurrency == 0 && !is_open) test.concurrency = 1;
   if (test.prompts == 0 && test.dataset != Dataset::file && test.dataset != Dataset::trace) {
@@ -233,7 +361,7 @@ void complete(RequestCase& test, const WorkloadOptions& options) {
 
 }  // namespace
 
-void apply_preset(WorkloadOptions& options) {
+void apply_preset(BenchOptions& options) {
   if (options.preset.empty()) return;
   const auto preset = std::find_if(presets.begin(), presets.end(),
                                    [&](const Preset& one) { return one.name == options.preset; });
@@ -258,86 +386,12 @@ void apply_preset(WorkloadOptions& options) {
   options.ignore_eos = options.ignore_eos || preset->ignore_eos;
 }
 
-std::vector<RequestCase> cases_of(const WorkloadOptions& options) {
+std::vector<RequestCase> request_cases(const BenchOptions& options) {
   const Dataset dataset = parse_dataset(options.dataset);
   check_fields(options, dataset);
   std::vector<RequestCase> cases = cases_of(usual_case(dataset), grid_of(options));
   for (RequestCase& test : cases) complete(test, options);
   return cases;
-}
-
-std::string given_workload_flag(const CLI::App& cli) {
-  for (const char* flag : dataset_flags) {
-    if (cli.count(flag) > 0) return flag;
-  }
-  return "";
-}
-
-void add_workload_options(CLI::App& cli, WorkloadOptions& options) {
-  const auto add_list = [&](const char* names, std::vector<std::string>& list, const char* about) {
-    return cli.add_option(names, list, about)->allow_extra_args(false)->group("Requests");
-  };
-  const auto add = [&](const char* names, auto& value, const char* about) {
-    return cli.add_option(names, value, about)->group("Requests");
-  };
-  add("--dataset-name", options.dataset,
-      "measure requests on the engine: random, generated-shared-prefix, send_one, corpus, file, "
-      "trace");
-  add("--preset", options.preset,
-      "a workload that is quoted: vllm-hybrid, sglang-gsp, sglang-send-one; other dataset_flags "
-      "change it");
-  add("--dataset-path", options.path,
-      "corpus: a text; file: requests as hyb batch takes them; trace: as hyb replay");
-  add("--prompt", options.text, "send_one: the prompt");
-  add_list("--num-prompts,--gsp-prompts-per-group", options.prompts,
-           "requests (of a group); else 10 for each at once, 100 in an open loop");
-  add_list("--gsp-num-groups", options.groups, "groups of prompts that share a system prompt");
-  add_list("--random-prefix-len,--gsp-system-prompt-len", options.system_tokens,
-           "tokens that all prompts, or those of a group, begin with");
-  add_list("--random-input-len,--gsp-question-len", options.input_tokens, "tokens of a prompt");
-  add_list("--random-output-len,--gsp-output-len,--custom-output-len,--max-new-tokens",
-           options.output_tokens, "tokens to generate");
-  add("--random-range-ratio", options.range_ratio, "lengths vary by so much of them")
-      ->check(CLI::Range(0.0, 1.0));
-  add_list("--max-concurrency", options.concurrencies, "requests at once: 1,2,4 or 1-32*2");
-  add("--request-rate", options.request_rates,
-      "requests per second, which come whatever the engine does: 0.5,1,2 or inf");
-  add("--burstiness", options.burstiness, "shape of the gaps between them; 1: a Poisson process")
-      ->check(CLI::Range(1e-3, 1e6));
-  cli.add_flag("--ignore-eos", options.ignore_eos,
-               "answers end at their length alone; always so with --random-weights")
-      ->group("Requests");
-  add("--condition", options.conditions,
-      "what is known of the prompts: cold, warm (all but the last token; of shared prefixes the "
-      "system prompts), turn-2 (the conversation so far)")
-      ->delimiter(',')
-      ->allow_extra_args(false);
-  add("--policy", options.policies,
-      "prefix reuse: gd (hyb's), lru, none; of a trace also those of hyb replay, prefixes as they "
-      "would have them")
-      ->delimiter(',')
-      ->allow_extra_args(false);
-  add("--turn-2-len", options.question_tokens, "tokens of the second turn's question")
-      ->check(CLI::Range(1, 1 << 20));
-  add("--num-warmups", options.warm_up_requests,
-      "short requests before each row; 0: --max-concurrency")
-      ->check(CLI::Range(0, 4096));
-  add("--scale-down", options.scale_down, "divide all lengths by this")
-      ->check(CLI::Range(1, 65536));
-  cli.add_flag("--trace-times", options.trace_times,
-               "trace: requests come when the trace says, not when there is room")
-      ->group("Requests");
-  cli.add_flag(
-         "--in-turns", options.in_turns,
-         "one repetition of every row, then the next of every row: what drifts in the machine "
-         "shows in each row's spread; rows are printed at the end")
-      ->group("Requests");
-  add("--seed", options.seed, "of prompts and arrivals; every row and repetition has its own")
-      ->check(no_minus);
-  add("--scramble", options.scramble, "scatter free pages and slots by this seed before measuring")
-      ->check(no_minus);
-  add("--metric-percentiles", options.percentages, "of latencies")->capture_default_str();
-  add("--goodput", options.goals, "ttft:MS tpot:MS e2el:MS: what a good answer keeps to");
 }
 
 }  // namespace hyb::app

@@ -5,35 +5,32 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
 #include "app/bench/cases.h"
-#include "app/bench/request_metrics.h"
+
+namespace CLI {
+class App;
+}
 
 namespace hyb::app {
 
-/// llama-bench's tests, as the command line asks for them.
-struct KernelOptions {
-  std::vector<std::string> prompts = {"512"};
-  std::vector<std::string> generations = {"128"};
+/// What `hyb bench` measures, as its command line says it. A list of counts holds texts such as
+/// "128,512" or "64-4096*2"; of requests, an empty one is the preset's or the dataset's own.
+struct BenchOptions {
+  // Both kinds of measurement.
+  std::int32_t repetitions = 0;  ///< 0: 5 of a test, 3 of a workload
+  std::int32_t chunk_tokens = 512;
+  std::string output = "md";
+  std::string svg;                  ///< a file for a plot; empty: none is written
+  std::vector<std::string> graphs;  ///< modes of --graphs that every row is measured in
+
+  // llama-bench's tests of the model alone.
+  std::vector<std::string> prompt_lengths = {"512"};
+  std::vector<std::string> generation_lengths = {"128"};
   std::vector<std::string> pairs;
   std::vector<std::string> depths = {"0"};
   std::vector<std::string> batches = {"1"};
-  std::vector<std::string> graphs = {""};  ///< modes that every test is measured in
-};
 
-/// Adds -p, -n, -pg, -d, -b. The options outlive `cli`.
-void add_kernel_options(CLI::App& cli, KernelOptions& options);
-
-/// The flag among these that was given; "": none was. They are of no use with a dataset.
-std::string given_kernel_flag(const CLI::App& cli);
-
-/// Throws Error(usage) for values out of range, and where nothing is left to measure.
-std::vector<BenchCase> cases_of(const KernelOptions& options);
-
-/// A request workload as the command line asks for it. Lists are as -p's; an empty one is the
-/// preset's or the dataset's own.
-struct WorkloadOptions {
+  // Requests on the engine.
   std::string dataset, preset;
   std::string path;  ///< of a corpus, a batch file, a trace
   std::string text;  ///< of send_one
@@ -41,7 +38,6 @@ struct WorkloadOptions {
   std::vector<std::string> concurrencies;
   std::string request_rates;
   std::vector<std::string> conditions, policies;
-  std::vector<std::string> graphs;  ///< modes that every row is measured in; empty: no matter
   double burstiness = 1, range_ratio = 0;
   std::int32_t question_tokens = 64;
   std::int32_t warm_up_requests = 0;
@@ -54,20 +50,26 @@ struct WorkloadOptions {
   std::string percentages = "90,95,99";
   std::vector<std::string> goals;
 
-  bool is_wanted() const { return !dataset.empty() || !preset.empty(); }
+  bool measures_requests() const { return !dataset.empty() || !preset.empty(); }
 };
 
-/// Adds the flags of vLLM's and SGLang's benchmarks, and ours. The options outlive `cli`.
-void add_workload_options(CLI::App& cli, WorkloadOptions& options);
+/// Adds the flags of llama-bench, of vLLM's and SGLang's benchmarks, and ours: a row each of one
+/// table. The options outlive `cli`.
+void add_bench_options(CLI::App& cli, BenchOptions& options);
 
-/// The flag among these that was given; "": none was. They are of no use without a dataset.
-std::string given_workload_flag(const CLI::App& cli);
+/// Throws Error(usage) naming a flag that was given and has no meaning for what is measured: a test
+/// of the model alone, or requests of this dataset. The preset has been applied.
+void check_flags(const CLI::App& cli, const BenchOptions& options);
 
 /// Fills in what the preset says and the command line does not. Throws Error(usage) for an unknown
 /// one.
-void apply_preset(WorkloadOptions& options);
+void apply_preset(BenchOptions& options);
 
-/// All rows. Throws Error(usage) for values out of range, and for those that the dataset lacks.
-std::vector<RequestCase> cases_of(const WorkloadOptions& options);
+/// All tests of the model alone. Throws Error(usage) for values out of range, and where nothing is
+/// left to measure.
+std::vector<BenchCase> kernel_cases(const BenchOptions& options);
+
+/// All rows of requests. Throws Error(usage) for values out of range, and for what is missing.
+std::vector<RequestCase> request_cases(const BenchOptions& options);
 
 }  // namespace hyb::app

@@ -162,7 +162,7 @@ bool has_room_for_reader(const BareModel& model) {
 
 }  // namespace
 
-Bench::Bench(BareModel& model, const BenchOptions& options)
+KernelBench::KernelBench(BareModel& model, const KernelBenchOptions& options)
     : model_(&model),
       options_(options),
       has_read_probe_(has_room_for_reader(model)),
@@ -170,7 +170,7 @@ Bench::Bench(BareModel& model, const BenchOptions& options)
       card_(options.card),
       roofline_(model.model.plan, model.model.geometry) {}
 
-std::string Bench::refusal(const BenchCase& test) const {
+std::string KernelBench::refusal(const BenchCase& test) const {
   const models::Plan& plan = model_->model.plan;
   if (options_.length_max > 0 && test.length() > options_.length_max) {
     return fmt::format("{} tokens are more than --context {}", test.length(), options_.length_max);
@@ -188,13 +188,13 @@ std::string Bench::refusal(const BenchCase& test) const {
   return "";
 }
 
-std::size_t Bench::bytes_for(const CaseRoom& room) const {
+std::size_t KernelBench::bytes_for(const CaseRoom& room) const {
   return model_->model.weights.bytes() +
          model_->runner_bytes(CaseRun::needs(*model_, room, options_.chunk_tokens)) +
          (has_read_probe_ ? Probes::read_bytes : 0);
 }
 
-void Bench::expect(std::span<const BenchCase> cases) {
+void KernelBench::expect(std::span<const BenchCase> cases) {
   CaseRoom room;
   for (const BenchCase& test : cases) {
     if (refusal(test).empty()) room.include(test);
@@ -203,7 +203,7 @@ void Bench::expect(std::span<const BenchCase> cases) {
   room_ = room.length > 0 && bytes_for(room) <= model_->budget ? room : CaseRoom();
 }
 
-CaseRun& Bench::case_run_for(const BenchCase& test) {
+CaseRun& KernelBench::case_run_for(const BenchCase& test) {
   alone_.reset();
   if (room_.has_room_for(test)) {
     if (!shared_) shared_.emplace(*model_, room_, options_.chunk_tokens);
@@ -215,7 +215,7 @@ CaseRun& Bench::case_run_for(const BenchCase& test) {
   return alone_.emplace(*model_, room, options_.chunk_tokens);
 }
 
-Measurement Bench::run(const BenchCase& test) {
+Measurement KernelBench::run(const BenchCase& test) {
   Measurement row = {.test = test,
                      .started = utc_now(),
                      .samples_ns = {},
@@ -248,8 +248,8 @@ Measurement Bench::run(const BenchCase& test) {
 }
 
 /// A prompt has a token at least: where only an answer is measured, its first one.
-void Bench::record(const CaseRun& sequences, const BenchCase& test,
-                   std::chrono::steady_clock::time_point begin) {
+void KernelBench::record(const CaseRun& sequences, const BenchCase& test,
+                         std::chrono::steady_clock::time_point begin) {
   const auto prompt = static_cast<std::size_t>(std::max(test.depth + test.prompt, 1));
   for (std::int32_t sequence = 0; sequence < test.batch; ++sequence) {
     const RequestId id{recorded_++};
@@ -259,7 +259,7 @@ void Bench::record(const CaseRun& sequences, const BenchCase& test,
   }
 }
 
-void Bench::measure(Measurement& row) {
+void KernelBench::measure(Measurement& row) {
   constexpr std::size_t warm_up_tokens = 4;
   CaseRun& sequences = case_run_for(row.test);
   sequences.choose(row.test);

@@ -102,7 +102,7 @@ struct Measurement {
   bool is_measured() const { return !samples_ns.empty(); }
 };
 
-struct BenchOptions {
+struct KernelBenchOptions {
   std::int32_t repetitions = 5;
   std::int32_t chunk_tokens = 512;
   std::int32_t length_max = 0;  ///< most tokens of a sequence; 0: as the model says
@@ -112,9 +112,9 @@ struct BenchOptions {
 };
 
 /// Measures cases, with probes of the machine between the repetitions.
-class Bench {
+class KernelBench {
  public:
-  Bench(BareModel& model, const BenchOptions& options);
+  KernelBench(BareModel& model, const KernelBenchOptions& options);
 
   /// A case that does not fit is a row that says so. Check stop_signal() afterwards: an interrupted
   /// case keeps the repetitions it has.
@@ -135,7 +135,7 @@ class Bench {
               std::chrono::steady_clock::time_point begin);
 
   BareModel* model_;
-  BenchOptions options_;
+  KernelBenchOptions options_;
   bool has_read_probe_;
   Probes probes_;
   CardWatch card_;

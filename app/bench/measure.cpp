@@ -34,14 +34,16 @@ BareModel open_model(const ModelOptions& options, const Environment& environment
 
 }  // namespace
 
-int measure_kernels(const BenchJob& job, const std::vector<BenchCase>& cases) {
+int measure_kernels(const BenchJob& job) {
+  const std::vector<BenchCase> cases = kernel_cases(job.bench);
   const Environment environment = read_environment();
   ProgressLine progress(environment);
   progress.show("loading " + job.model.model);
   BareModel model = open_model(job.model, environment);
-  BenchOptions options = {.repetitions = job.repetitions > 0 ? job.repetitions : 5,
-                          .chunk_tokens = job.chunk_tokens,
-                          .length_max = job.model.context};
+  KernelBenchOptions options = {
+      .repetitions = job.bench.repetitions > 0 ? job.bench.repetitions : 5,
+      .chunk_tokens = job.bench.chunk_tokens,
+      .length_max = job.model.context};
   const std::unique_ptr<CardMeter> card =
       model.queue.device() == kernels::Device::cuda ? open_nvml() : nullptr;
   options.card = card.get();
@@ -50,16 +52,16 @@ int measure_kernels(const BenchJob& job, const std::vector<BenchCase>& cases) {
     trace.emplace(job.record);
     options.recorder = &trace->recorder();
   }
-  Bench bench(model, options);
+  KernelBench bench(model, options);
   if (!bench.has_read_probe()) {
     progress.clear();
     log::warning(
         "no room for the 1 GiB of the read probe within --memory: shares of it are not shown");
   }
   const BenchSetting setting = setting_of(model.source, model.outline, model.model, model.queue,
-                                          job.chunk_tokens, job.version);
+                                          job.bench.chunk_tokens, job.version);
   bench.expect(cases);
-  RowOutput output(job.output, "test");
+  RowOutput output(job.bench.output, "test");
   std::vector<Measurement> rows;
   for (std::size_t i = 0; i < cases.size() && stop_signal() == 0; ++i) {
     progress.show(fmt::format("{} of {}: {}", i + 1, cases.size(), cases[i].name()));
@@ -68,8 +70,8 @@ int measure_kernels(const BenchJob& job, const std::vector<BenchCase>& cases) {
     output.add(bench_row(setting, rows.back()));
   }
   output.finish();
-  if (job.output == "md") write_stdout(markdown_text(bench_table(setting, rows)));
-  if (!job.svg.empty()) write_atomically(job.svg, svg_text(depth_plot(rows)));
+  if (job.bench.output == "md") write_stdout(markdown_text(bench_table(setting, rows)));
+  if (!job.bench.svg.empty()) write_atomically(job.bench.svg, svg_text(depth_plot(rows)));
   for (const Measurement& row : rows) {
     if (row.is_measured()) return 0;
   }
@@ -134,8 +136,8 @@ std::vector<TokenId> corpus_of(const std::string& path, const Tokenizer& tokeniz
   return encode_raw(tokenizer, text, false);
 }
 
-PromptMaterial material_of(Session& session, const BenchJob& job, const WorkloadOptions& options,
-                           const RequestCase& first) {
+PromptMaterial material_of(Session& session, const BenchJob& job, const RequestCase& first) {
+  const BenchOptions& options = job.bench;
   const Tokenizer* const tokenizer = session.tokenizer();
   PromptMaterial material = {.vocab = tokenizer != nullptr
                                           ? std::min(tokenizer->size(), session.model().plan.vocab)
@@ -160,7 +162,7 @@ PromptMaterial material_of(Session& session, const BenchJob& job, const Workload
 
 SessionShape shape_of(const BenchJob& job, const std::vector<RequestCase>& cases) {
   constexpr std::int32_t without_limit = 64;
-  SessionShape shape = {.sequences_max = 1, .chunk_tokens = job.chunk_tokens};
+  SessionShape shape = {.sequences_max = 1, .chunk_tokens = job.bench.chunk_tokens};
   for (const RequestCase& test : cases) {
     const std::int32_t at_once = test.concurrency > 0 ? test.concurrency : without_limit;
     shape.sequences_max = std::max(shape.sequences_max, at_once);
@@ -177,16 +179,16 @@ Session open_session(const BenchJob& job, const std::string& memory, const Sessi
 }
 
 RequestBenchOptions bench_options_of(Session& session, const BenchJob& job,
-                                     const WorkloadOptions& options, const RequestCase& first,
-                                     const Environment& environment) {
-  RequestBenchOptions bench = {.repetitions = job.repetitions > 0 ? job.repetitions : 3,
+                                     const RequestCase& first, const Environment& environment) {
+  const BenchOptions& options = job.bench;
+  RequestBenchOptions bench = {.repetitions = job.bench.repetitions > 0 ? job.bench.repetitions : 3,
                                .seed = options.seed,
                                .burstiness = options.burstiness,
                                .question_tokens = options.question_tokens,
                                .warm_up_requests = options.warm_up_requests,
                                .metrics = {.percentages = parse_percentages(options.percentages),
                                            .goals = parse_goals(options.goals)},
-                               .material = material_of(session, job, options, first),
+                               .material = material_of(session, job, first),
                                .reuse = job.model.reuse,
                                .trace = {},
                                .trace_times = options.trace_times,
@@ -203,15 +205,16 @@ RequestBenchOptions bench_options_of(Session& session, const BenchJob& job,
 
 WorkloadSetting setting_of(Session& session, const BenchJob& job, const RequestBenchOptions& bench,
                            const RequestCase& first) {
-  return {.model = setting_of(session.source(), outline_of(session.source(), job.model),
-                              session.model(), session.queue(), job.chunk_tokens, job.version),
-          .metrics = bench.metrics,
-          .seed = bench.seed,
-          .burstiness = bench.burstiness,
-          .ignore_eos = bench.material.terms.ignore_eos,
-          .weight_bytes = session.memory().weights,
-          .workspace_bytes = session.memory().workspace,
-          .note = note_of(session, job.model, first.dataset)};
+  return {
+      .model = setting_of(session.source(), outline_of(session.source(), job.model),
+                          session.model(), session.queue(), job.bench.chunk_tokens, job.version),
+      .metrics = bench.metrics,
+      .seed = bench.seed,
+      .burstiness = bench.burstiness,
+      .ignore_eos = bench.material.terms.ignore_eos,
+      .weight_bytes = session.memory().weights,
+      .workspace_bytes = session.memory().workspace,
+      .note = note_of(session, job.model, first.dataset)};
 }
 
 void print_tables(const WorkloadSetting& setting, std::span<const RequestRow> rows) {
@@ -265,8 +268,8 @@ std::vector<RequestRow> measure_all(RequestBench& bench, const Showing& showing,
 
 }  // namespace
 
-int measure_workloads(const BenchJob& job, const WorkloadOptions& options,
-                      const std::vector<RequestCase>& cases) {
+int measure_requests(const BenchJob& job) {
+  const std::vector<RequestCase> cases = request_cases(job.bench);
   const Environment environment = read_environment();
   ProgressLine progress(environment);
   progress.show("loading " + job.model.model);
@@ -284,18 +287,17 @@ int measure_workloads(const BenchJob& job, const WorkloadOptions& options,
   const std::unique_ptr<CardMeter> card = is_cpu ? nullptr : open_nvml();
 
   std::string title;
-  RequestBenchOptions bench_options =
-      bench_options_of(session, job, options, cases.front(), environment);
+  RequestBenchOptions bench_options = bench_options_of(session, job, cases.front(), environment);
   bench_options.card = card.get();
   bench_options.recorder = trace ? &trace->recorder() : nullptr;
   bench_options.progress = [&](const std::string& text) { progress.show(title + ": " + text); };
   const WorkloadSetting setting = setting_of(session, job, bench_options, cases.front());
   RequestBench bench(session, probes, std::move(bench_options));
   const std::vector<RequestRow> rows =
-      measure_all(bench, {setting, cases, job.output, progress, title}, options.in_turns);
-  if (!job.svg.empty()) {
+      measure_all(bench, {setting, cases, job.bench.output, progress, title}, job.bench.in_turns);
+  if (!job.bench.svg.empty()) {
     const bool is_trace = cases.front().dataset == Dataset::trace;
-    write_atomically(job.svg, svg_text(is_trace ? hit_rate_plot(rows) : load_plot(rows)));
+    write_atomically(job.bench.svg, svg_text(is_trace ? hit_rate_plot(rows) : load_plot(rows)));
   }
   for (const RequestRow& row : rows) {
     if (row.is_measured()) return 0;

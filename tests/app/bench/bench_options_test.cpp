@@ -1,6 +1,13 @@
-#include <doctest/doctest.h>
-
 #include "app/bench/bench_options.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <CLI/CLI.hpp>
+
 #include "core/base/error.h"
 
 namespace bench_options_test {
@@ -10,117 +17,137 @@ using namespace hyb::app;
 
 namespace {
 
-std::vector<RequestCase> preset(const std::string& name, std::int32_t scale_down = 1) {
-  WorkloadOptions options;
-  options.preset = name;
-  options.scale_down = scale_down;
+/// The options of a command line.
+BenchOptions parsed(std::vector<std::string> arguments) {
+  CLI::App cli;
+  BenchOptions options;
+  add_bench_options(cli, options);
+  std::reverse(arguments.begin(), arguments.end());
+  cli.parse(arguments);
   apply_preset(options);
-  return cases_of(options);
+  check_flags(cli, options);
+  return options;
 }
 
-WorkloadOptions of(const std::string& dataset) {
-  WorkloadOptions options;
-  options.dataset = dataset;
-  return options;
+std::vector<RequestCase> cases(std::vector<std::string> arguments) {
+  return request_cases(parsed(std::move(arguments)));
+}
+
+/// What is wrong with a command line; "": nothing.
+std::string refusal(std::vector<std::string> arguments) {
+  try {
+    const BenchOptions options = parsed(std::move(arguments));
+    if (options.measures_requests()) {
+      static_cast<void>(request_cases(options));
+    } else {
+      static_cast<void>(kernel_cases(options));
+    }
+    return "";
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::usage);
+    return error.what();
+  }
 }
 
 }  // namespace
 
-TEST_SUITE("app/bench/workload_options") {
+TEST_SUITE("app/bench/bench_options") {
   TEST_CASE("vLLM's workload for hybrids") {
-    const std::vector<RequestCase> cases = preset("vllm-hybrid");
-    REQUIRE(cases.size() == 6);
-    CHECK(cases[0].workload() == "random 32768+128");
-    CHECK(cases[0].prompts == 10);
-    CHECK(cases[5].concurrency == 32);
-    CHECK(cases[5].prompts == 320);
+    const std::vector<RequestCase> all = cases({"--preset", "vllm-hybrid"});
+    REQUIRE(all.size() == 6);
+    CHECK(all[0].workload() == "random 32768+128");
+    CHECK(all[0].prompts == 10);
+    CHECK(all[5].concurrency == 32);
+    CHECK(all[5].prompts == 320);
   }
 
   TEST_CASE("SGLang's workloads") {
-    const std::vector<RequestCase> shared = preset("sglang-gsp");
+    const std::vector<RequestCase> shared = cases({"--preset", "sglang-gsp"});
     REQUIRE(shared.size() == 1);
     CHECK(shared[0].workload() == "generated-shared-prefix 50x10x10240+256+128");
     CHECK(shared[0].concurrency == 5);
-    const std::vector<RequestCase> one = preset("sglang-send-one");
+    const std::vector<RequestCase> one = cases({"--preset", "sglang-send-one"});
     REQUIRE(one.size() == 1);
     CHECK(one[0].workload() == "send_one +512");
     CHECK(one[0].prompts == 1);
   }
 
-  TEST_CASE("a preset gives way to flags, and is scaled down") {
-    WorkloadOptions options;
-    options.preset = "sglang-gsp";
-    options.groups = {"3"};
-    options.concurrencies = {"1,2"};
-    options.scale_down = 64;
-    apply_preset(options);
-    CHECK(options.ignore_eos);
-    const std::vector<RequestCase> cases = cases_of(options);
-    REQUIRE(cases.size() == 2);
-    CHECK(cases[1].workload() == "generated-shared-prefix 3x10x160+4+2");
-    CHECK(cases[1].concurrency == 2);
-    CHECK(preset("vllm-hybrid", 128)[0].workload() == "random 256+2");
+  TEST_CASE("flags override a preset, and scale it down") {
+    const std::vector<std::string> flags = {
+        "--preset",          "sglang-gsp", "--gsp-num-groups", "3",
+        "--max-concurrency", "1,2",        "--scale-down",     "64"};
+    CHECK(parsed(flags).ignore_eos);
+    const std::vector<RequestCase> all = cases(flags);
+    REQUIRE(all.size() == 2);
+    CHECK(all[1].workload() == "generated-shared-prefix 3x10x160+4+2");
+    CHECK(all[1].concurrency == 2);
+    CHECK(cases({"--preset", "vllm-hybrid", "--scale-down", "128"})[0].workload() ==
+          "random 256+2");
   }
 
-  TEST_CASE("how many requests, where nobody says") {
-    WorkloadOptions options = of("random");
-    CHECK(cases_of(options)[0].experiment() == "closed loop, 1 at once");
-    CHECK(cases_of(options)[0].prompts == 10);
-    options.request_rates = "2";
-    CHECK(cases_of(options)[0].experiment() == "open loop, 2/s");
-    CHECK(cases_of(options)[0].prompts == 100);
-    options.prompts = {"7"};
-    CHECK(cases_of(options)[0].prompts == 7);
+  TEST_CASE("how many requests there are by default") {
+    CHECK(cases({"--dataset-name", "random"})[0].experiment() == "closed loop, 1 at once");
+    CHECK(cases({"--dataset-name", "random"})[0].prompts == 10);
+    CHECK(cases({"--dataset-name", "random", "--request-rate", "2"})[0].experiment() ==
+          "open loop, 2/s");
+    CHECK(cases({"--dataset-name", "random", "--request-rate", "2"})[0].prompts == 100);
+    CHECK(cases({"--dataset-name", "random", "--request-rate", "2", "--num-prompts", "7"})[0]
+              .prompts == 7);
   }
 
-  TEST_CASE("flags that mean nothing for a dataset are refused") {
-    const auto refused = [](WorkloadOptions options) {
-      CHECK_THROWS_AS(static_cast<void>(cases_of(options)), Error);
+  TEST_CASE("flags that mean nothing for what is measured are refused by name") {
+    struct Row {
+      std::vector<std::string> arguments;
+      const char* refusal;  ///< how it begins
     };
-    WorkloadOptions options = of("random");
-    options.groups = {"3"};
-    refused(options);
-    options = of("send_one");
-    options.input_tokens = {"3"};
-    refused(options);
-    options = of("trace");
-    refused(options);  // no path
-    options.path = "x";
-    options.request_rates = "1";
-    refused(options);
-    options = of("file");
-    options.path = "x";
-    options.output_tokens = {"4,9"};
-    refused(options);
-    options.output_tokens = {"9"};
-    CHECK(cases_of(options)[0].output_tokens == 9);
-    options = of("random");
-    options.concurrencies = {"0"};
-    refused(options);
-    options = of("random");
-    options.policies = {"vllm"};
-    refused(options);
-    options = of("trace");
-    options.path = "x";
-    options.policies = {"nobody"};
-    refused(options);
-    options.policies = {"vllm"};
-    options.concurrencies = {"2"};
-    refused(options);
-    WorkloadOptions both = of("random");
-    both.preset = "sglang-gsp";
-    CHECK_THROWS_AS(apply_preset(both), Error);
-    both.preset = "unknown";
-    CHECK_THROWS_AS(apply_preset(both), Error);
+    const Row rows[] = {
+        {{"--dataset-name", "random", "--gsp-num-groups", "3"},
+         "--gsp-num-groups: means nothing for --dataset-name random"},
+        {{"--dataset-name", "send_one", "--random-input-len", "3"}, "--random-input-len: "},
+        {{"--dataset-name", "send_one", "--gsp-question-len", "3"}, "--random-input-len: "},
+        {{"--dataset-name", "corpus", "--dataset-path", "x", "--random-range-ratio", "0"},
+         "--random-range-ratio: "},
+        {{"--dataset-name", "random", "--trace-times"}, "--trace-times: "},
+        {{"--dataset-name", "trace"}, "--dataset-path is missing"},
+        {{"--dataset-name", "trace", "--dataset-path", "x", "--request-rate", "1"},
+         "--request-rate: "},
+        {{"--dataset-name", "trace", "--dataset-path", "x", "--condition", "cold"},
+         "--condition: "},
+        {{"--dataset-name", "file", "--dataset-path", "x", "--random-output-len", "4,9"},
+         "--random-output-len: --dataset-name file takes one length"},
+        {{"--dataset-name", "random", "--max-concurrency", "0"},
+         "--max-concurrency: 0 is not from 1 to 4096"},
+        {{"--dataset-name", "random", "--policy", "vllm"}, "--policy other than gd, lru, none"},
+        {{"--dataset-name", "trace", "--dataset-path", "x", "--policy", "nobody"}, ""},
+        {{"--dataset-name", "trace", "--dataset-path", "x", "--policy", "vllm", "--max-concurrency",
+          "2"},
+         "--policy vllm: "},
+        {{"--dataset-name", "random", "--preset", "sglang-gsp"}, "--preset sglang-gsp: "},
+        {{"--preset", "unknown"}, "--preset: 'unknown'"},
+        {{"--dataset-name", "random", "-p", "512"},
+         "-p: is for tests of kernels: leave --dataset-name and --preset out"},
+        {{"--num-prompts", "4"},
+         "--num-prompts: is for requests: name them with --dataset-name or --preset"},
+        {{"-b", "0"}, "-b: 0 is not from 1 to 4096"},
+        {{"-p", "0", "-n", "0"}, "bench: nothing to measure"},
+        {{"-n", "0", "-b", "2"}, "-b: counts sequences"},
+    };
+    for (const Row& row : rows) {
+      CAPTURE(row.refusal);
+      const std::string text = refusal(row.arguments);
+      CHECK(text != "");
+      CHECK(text.starts_with(row.refusal));
+    }
+    CHECK(cases({"--dataset-name", "file", "--dataset-path", "x", "--random-output-len", "9"})[0]
+              .output_tokens == 9);
+    CHECK(refusal({"-p", "8", "-n", "0"}) == "");
   }
 
   TEST_CASE("a trace is run under no policy and hyb's, unless one is named") {
-    WorkloadOptions options = of("trace");
-    options.path = "x";
-    const std::vector<RequestCase> cases = cases_of(options);
-    REQUIRE(cases.size() == 2);
-    CHECK(cases[0].policy == "none");
-    CHECK(cases[1].policy == "gd");
+    const std::vector<RequestCase> all = cases({"--dataset-name", "trace", "--dataset-path", "x"});
+    REQUIRE(all.size() == 2);
+    CHECK(all[0].policy == "none");
+    CHECK(all[1].policy == "gd");
   }
 }
 
