@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include <nlohmann/json.hpp>
+
 #include "app/ui/process.h"
 #include "app/ui/terminal.h"
 #include "app/ui/text.h"

@@ -6,8 +6,6 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "app/environment.h"
 #include "app/prompt.h"
 #include "core/base/json.h"

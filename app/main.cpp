@@ -29,12 +29,12 @@ void rewrite_pair_option(int argc, char** argv) {
 
 int run(int argc, char** argv) {
   rewrite_pair_option(argc, argv);
-  CLI::App cli("hyb - run hybrid language models on one machine");
+  CLI::App cli("hyb - run hybrid language models on one machine", "hyb");
   cli.require_subcommand(1);
   cli.set_version_flag("--version", hyb::app::version_text());
   std::vector<std::pair<CLI::App*, hyb::app::Action>> actions;
   for (const hyb::app::Command* command : hyb::app::commands()) {
-    CLI::App* sub = cli.add_subcommand(command->name, command->about);
+    CLI::App* sub = cli.add_subcommand(command->name, command->about)->group(command->group);
     actions.emplace_back(sub, command->describe(*sub));
   }
   try {

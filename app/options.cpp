@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "app/prompt.h"

@@ -7,14 +7,16 @@
 #include <string_view>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
 #include "app/model_source.h"
 #include "core/base/dtype.h"
 #include "core/base/json.h"
 #include "core/engine/sampling.h"
 #include "core/text/chat_template.h"
 #include "core/text/tokenizer.h"
+
+namespace CLI {
+class App;
+}
 
 namespace hyb::app {
 

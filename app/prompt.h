@@ -7,7 +7,6 @@
 #include <string_view>
 #include <vector>
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "app/model_source.h"
@@ -16,6 +15,10 @@
 #include "core/memory/prefix/snapshot_policy.h"
 #include "core/text/chat_template.h"
 #include "core/text/tokenizer.h"
+
+namespace CLI {
+class App;
+}
 
 namespace hyb::app {
 

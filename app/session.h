@@ -8,8 +8,6 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
 #include "app/environment.h"
 #include "app/model_outline.h"
 #include "app/model_source.h"
@@ -21,6 +19,10 @@
 #include "models/model.h"
 #include "models/roofline.h"
 #include "models/runner.h"
+
+namespace CLI {
+class App;
+}
 
 namespace hyb::app {
 

@@ -3,7 +3,9 @@
 #include <functional>
 #include <span>
 
-#include <CLI/CLI.hpp>
+namespace CLI {
+class App;
+}
 
 namespace hyb::app {
 
@@ -16,14 +18,17 @@ struct Command {
   const char* about;
   /// Declares options on `cli` and returns what to do with them.
   Action (*describe)(CLI::App& cli);
+  const char* group = "Commands";  ///< its heading in the help
 };
 
 extern const Command batch_command;
 extern const Command bench_command;
 extern const Command chat_command;
+extern const Command completion_command;
 extern const Command doctor_command;
 extern const Command fit_command;
 extern const Command inspect_command;
+extern const Command manual_command;
 extern const Command render_command;
 extern const Command replay_command;
 extern const Command run_command;

@@ -1,6 +1,8 @@
 #include <memory>
 #include <string>
 
+#include <CLI/CLI.hpp>
+
 #include "app/commands/commands.h"
 #include "app/environment.h"
 #include "app/options.h"

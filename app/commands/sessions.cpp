@@ -3,6 +3,8 @@
 #include <string>
 #include <vector>
 
+#include <CLI/CLI.hpp>
+
 #include "app/commands/commands.h"
 #include "app/environment.h"
 #include "app/sessions/session_folder.h"

@@ -1,0 +1,392 @@
+#include "app/cli_outline.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+namespace hyb::app {
+namespace {
+
+/// CLI11 writes the values of IsMember into the type: "TEXT:{auto,cpu,cuda}".
+std::vector<std::string> choices_in(const std::string& type) {
+  std::vector<std::string> choices;
+  const std::size_t open = type.find('{'), close = type.find('}');
+  if (open == std::string::npos || close == std::string::npos) return choices;
+  for (std::size_t begin = open + 1; begin < close;) {
+    const std::size_t end = std::min(type.find(',', begin), close);
+    choices.push_back(type.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return choices;
+}
+
+OptionOutline outline(const CLI::Option& option) {
+  OptionOutline outline;
+  for (const std::string& name : option.get_snames()) outline.names.push_back("-" + name);
+  for (const std::string& name : option.get_lnames()) outline.names.push_back("--" + name);
+  if (outline.names.empty()) outline.positional = option.get_name();
+  const std::string type = option.get_type_name();
+  outline.choices = choices_in(type);
+  if (option.get_items_expected_max() > 0) outline.value = type.substr(0, type.find_first_of(": "));
+  outline.takes_file = outline.value == "FILE" || outline.value == "MODEL";
+  if (!outline.choices.empty()) outline.value = fmt::format("{}", fmt::join(outline.choices, "|"));
+  outline.default_value = option.get_default_str();
+  outline.help = option.get_description();
+  outline.group = option.get_group();
+  outline.is_required = option.get_required();
+  return outline;
+}
+
+std::string spaced(const std::vector<std::string>& words, std::string_view separator = " ") {
+  return fmt::format("{}", fmt::join(words, separator));
+}
+
+std::vector<std::string> names_of(const std::vector<CommandOutline>& commands) {
+  std::vector<std::string> names;
+  for (const CommandOutline& command : commands) names.push_back(command.name);
+  return names;
+}
+
+std::vector<std::string> flags_of(const CommandOutline& command) {
+  std::vector<std::string> flags;
+  for (const OptionOutline& option : command.options) {
+    flags.insert(flags.end(), option.names.begin(), option.names.end());
+  }
+  return flags;
+}
+
+/// Calls `visit(path, command)` for the root (""), its commands ("bench") and theirs
+/// ("bench compare").
+template <typename Visit>
+void for_each_command(const CommandOutline& command, const std::string& path, const Visit& visit) {
+  visit(path, command);
+  for (const CommandOutline& sub : command.commands) {
+    for_each_command(sub, path.empty() ? sub.name : path + " " + sub.name, visit);
+  }
+}
+
+}  // namespace
+
+CommandOutline cli_outline(const CLI::App& cli) {
+  CommandOutline all{
+      .name = cli.get_name(), .about = cli.get_description(), .options = {}, .commands = {}};
+  for (const CLI::Option* const option :
+       cli.get_options([](const CLI::Option* one) { return !one->get_group().empty(); })) {
+    all.options.push_back(outline(*option));
+  }
+  for (const CLI::App* const sub : cli.get_subcommands([](const CLI::App*) { return true; })) {
+    all.commands.push_back(cli_outline(*sub));
+  }
+  return all;
+}
+
+namespace {
+
+/// What completes a value: one of a few words, files, or (of any other kind) nothing. `words` come
+/// beside files.
+std::string bash_values(const OptionOutline& option, const std::string& words = "") {
+  if (!option.choices.empty()) return fmt::format("_hyb_words '{}'", spaced(option.choices));
+  return option.takes_file ? fmt::format("_hyb_files '{}'", words) : ":";
+}
+
+constexpr const char* bash_head = R"(# bash completion for hyb, written by: hyb completion bash
+
+_hyb_words() { COMPREPLY=($(compgen -W "$1" -- "$current")); }
+
+_hyb_files() {
+  compopt -o filenames
+  mapfile -t COMPREPLY < <(compgen -W "$1" -- "$current"; compgen -f -- "$current")
+}
+
+_hyb() {
+  local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}
+  local command= i
+  COMPREPLY=()
+  if [[ $current == = ]]; then
+    current=
+  elif [[ $previous == = ]]; then
+    previous=${COMP_WORDS[COMP_CWORD - 2]}
+  fi
+  for ((i = 1; i < COMP_CWORD; i++)); do
+    case "$command ${COMP_WORDS[i]}" in
+)";
+
+}  // namespace
+
+std::string bash_completion(const CommandOutline& root) {
+  std::string text = bash_head, values, words;
+  for_each_command(root, "", [&](const std::string& path, const CommandOutline& command) {
+    for (const CommandOutline& sub : command.commands) {
+      const std::string full = path.empty() ? sub.name : path + " " + sub.name;
+      text += fmt::format("      '{} {}') command='{}' ;;\n", path, sub.name, full);
+    }
+    const std::string subs = spaced(names_of(command.commands));
+    std::string positional = fmt::format("_hyb_words '{}'", subs);
+    for (const OptionOutline& option : command.options) {
+      if (option.names.empty()) {
+        positional = bash_values(option, subs);
+      } else if (!option.is_flag()) {
+        std::vector<std::string> patterns;
+        for (const std::string& name : option.names) {
+          patterns.push_back(fmt::format("'{} {}'", path, name));
+        }
+        values +=
+            fmt::format("    {}) {}; return ;;\n", spaced(patterns, " | "), bash_values(option));
+      }
+    }
+    words += fmt::format(
+        "    '{}')\n"
+        "      if [[ $current == -* ]]; then _hyb_words '{}'; else {}; fi ;;\n",
+        path, spaced(flags_of(command)), positional);
+  });
+  text += "    esac\n  done\n  case \"$command $previous\" in\n" + values + "  esac\n";
+  return text + "  case $command in\n" + words + "  esac\n}\n\ncomplete -F _hyb hyb\n";
+}
+
+namespace {
+
+/// Between single quotes of a shell.
+std::string single_quoted(std::string_view text) {
+  std::string all = "'";
+  for (const char letter : text) {
+    if (letter == '\'') {
+      all += "'\\''";
+    } else {
+      all += letter;
+    }
+  }
+  return all + "'";
+}
+
+/// With a backslash before each of `letters`.
+std::string escaped(std::string_view text, std::string_view letters) {
+  std::string all;
+  for (const char letter : text) {
+    if (letters.find(letter) != std::string_view::npos) all += '\\';
+    all += letter;
+  }
+  return all;
+}
+
+/// ":VALUE:action" of _arguments. `words` come beside files.
+std::string zsh_value(const OptionOutline& option, const std::string& words = "") {
+  const std::string label = option.positional.empty() ? option.value : option.positional;
+  std::string action = " ";
+  if (!option.choices.empty()) {
+    action = fmt::format("({})", spaced(option.choices));
+  } else if (option.takes_file) {
+    action = words.empty() ? "_files" : fmt::format("{{compadd {}; _files}}", words);
+  }
+  return fmt::format(":{}:{}", escaped(label, ":"), action);
+}
+
+std::string zsh_arguments(const CommandOutline& command, std::string_view indent) {
+  std::string text;
+  for (const OptionOutline& option : command.options) {
+    if (option.names.empty()) {
+      text +=
+          fmt::format(" \\\n{}{}", indent,
+                      single_quoted("*" + zsh_value(option, spaced(names_of(command.commands)))));
+      continue;
+    }
+    const std::string about = fmt::format("[{}]", escaped(option.help, "[]\\"));
+    for (const std::string& name : option.names) {
+      // "+": a short option's value may follow at once, "=": a long one's after "=".
+      const std::string mark = option.is_flag() ? "" : name.starts_with("--") ? "=" : "+";
+      const std::string value = option.is_flag() ? "" : zsh_value(option);
+      text += fmt::format(" \\\n{}{}", indent, single_quoted("*" + name + mark + about + value));
+    }
+  }
+  return text;
+}
+
+std::string zsh_name(const std::string& path) {
+  std::string name = "_hyb";
+  for (const char letter : path.empty() ? path : " " + path) name += letter == ' ' ? '_' : letter;
+  return name;
+}
+
+/// The function of the program itself: a command, then that command's function.
+std::string zsh_root(const CommandOutline& root) {
+  std::string commands, cases;
+  for (const CommandOutline& sub : root.commands) {
+    commands += fmt::format("        {}\n", single_quoted(sub.name + ":" + sub.about));
+    cases += fmt::format("        {}) {} ;;\n", sub.name, zsh_name(sub.name));
+  }
+  return fmt::format(
+      "_hyb() {{\n"
+      "  local curcontext=$curcontext state line\n"
+      "  local -A opt_args\n"
+      "  _arguments -s -C{} \\\n    '1: :->command' \\\n    '*:: :->arguments'\n"
+      "  case $state in\n"
+      "    command)\n"
+      "      local -a commands=(\n{}      )\n"
+      "      _describe command commands ;;\n"
+      "    arguments)\n"
+      "      case $line[1] in\n{}      esac ;;\n"
+      "  esac\n}}\n\n",
+      zsh_arguments(root, "    "), commands, cases);
+}
+
+/// The function of a command; a word that names a command of its own hands over to that.
+std::string zsh_function(const std::string& path, const CommandOutline& command) {
+  std::string text = zsh_name(path) + "() {\n";
+  for (const CommandOutline& sub : command.commands) {
+    text += fmt::format(
+        "  if (( $words[(I){0}] )); then\n"
+        "    CURRENT=$(( CURRENT - $words[(i){0}] + 1 ))\n"
+        "    words=(\"${{(@)words[(i){0},-1]}}\")\n"
+        "    {1}\n"
+        "    return\n"
+        "  fi\n",
+        sub.name, zsh_name(path + " " + sub.name));
+  }
+  return text + fmt::format("  _arguments -s{}\n}}\n\n", zsh_arguments(command, "    "));
+}
+
+}  // namespace
+
+std::string zsh_completion(const CommandOutline& root) {
+  std::string text = "#compdef hyb\n# zsh completion for hyb, written by: hyb completion zsh\n\n";
+  for_each_command(root, "", [&](const std::string& path, const CommandOutline& command) {
+    text += path.empty() ? zsh_root(command) : zsh_function(path, command);
+  });
+  return text + "if [ \"$funcstack[1]\" = _hyb ]; then _hyb \"$@\"; else compdef _hyb hyb; fi\n";
+}
+
+std::string fish_completion(const CommandOutline& root) {
+  std::string text =
+      "# fish completion for hyb, written by: hyb completion fish\n\n"
+      "complete -c hyb -f\n";
+  for_each_command(root, "", [&](const std::string& path, const CommandOutline& command) {
+    std::string condition = "__fish_use_subcommand";
+    if (!path.empty())
+      condition = "__fish_seen_subcommand_from " + path.substr(path.rfind(' ') + 1);
+    const std::string head = fmt::format("complete -c hyb -n {}", single_quoted(condition));
+    for (const CommandOutline& sub : command.commands) {
+      text +=
+          fmt::format("{} -a {} -d {}\n", head, single_quoted(sub.name), single_quoted(sub.about));
+    }
+    for (const OptionOutline& option : command.options) {
+      text += head;
+      for (const std::string& name : option.names) {
+        text += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
+      }
+      if (!option.choices.empty()) {
+        text += fmt::format("{} -a {}", option.names.empty() ? "" : " -x",
+                            single_quoted(spaced(option.choices)));
+      } else if (option.takes_file) {
+        text += option.names.empty() ? " -F" : " -r -F";
+      } else if (!option.is_flag()) {
+        text += option.names.empty() ? "" : " -x";
+      }
+      text += fmt::format(" -d {}\n", single_quoted(option.help));
+    }
+  });
+  return text;
+}
+
+namespace {
+
+/// A text for roff: no line of it is a request, a dash is a minus.
+std::string roff(std::string_view text) {
+  std::string all;
+  if (!text.empty() && (text.front() == '.' || text.front() == '\'')) all = "\\&";
+  for (const char letter : text) {
+    if (letter == '\\') {
+      all += "\\e";
+    } else if (letter == '-') {
+      all += "\\-";
+    } else {
+      all += letter;
+    }
+  }
+  return all;
+}
+
+std::string option_entry(const OptionOutline& option) {
+  std::vector<std::string> names;
+  for (const std::string& name : option.names) names.push_back("\\fB" + roff(name) + "\\fR");
+  std::string text = ".TP\n";
+  text += option.names.empty() ? "\\fI" + roff(option.positional) + "\\fR" : spaced(names, ", ");
+  if (!option.names.empty() && !option.value.empty()) text += " \\fI" + roff(option.value) + "\\fR";
+  text += "\n" + roff(option.help);
+  if (!option.default_value.empty()) text += " (default: " + roff(option.default_value) + ")";
+  return text + "\n";
+}
+
+/// Options in the order of their groups, whose names are headings.
+std::string option_entries(const CommandOutline& command) {
+  std::vector<std::string> groups;
+  for (const OptionOutline& option : command.options) {
+    if (std::find(groups.begin(), groups.end(), option.group) == groups.end()) {
+      groups.push_back(option.group);
+    }
+  }
+  std::string text;
+  for (const std::string& group : groups) {
+    if (groups.size() > 1 && group != groups.front()) text += ".PP\n" + roff(group) + ":\n";
+    for (const OptionOutline& option : command.options) {
+      if (option.group == group) text += option_entry(option);
+    }
+  }
+  return text;
+}
+
+struct ManEntry {
+  const char* name;
+  const char* text;
+};
+
+constexpr std::array exit_codes = {
+    ManEntry{"0", "success"},
+    ManEntry{"1", "failed while running"},
+    ManEntry{"2", "usage: an unknown flag, a value out of range, flags that exclude each other"},
+    ManEntry{"3", "a model or a file is damaged, missing or not supported"},
+    ManEntry{"4", "does not fit into memory"},
+    ManEntry{"5", "a batch is finished, some of its lines failed"},
+    ManEntry{"6", "verification failed, or a benchmark became slower"},
+    ManEntry{"130, 143", "stopped by SIGINT or SIGTERM"}};
+
+constexpr std::array variables = {
+    ManEntry{"HF_HUB_CACHE, HF_HOME, XDG_CACHE_HOME",
+             "where the Hugging Face cache is, in which org/name is looked up"},
+    ManEntry{"XDG_STATE_HOME", "holds hyb/history, the entries of chats; else ~/.local/state"},
+    ManEntry{"XDG_DATA_HOME", "holds hyb/sessions, the saved chats; else ~/.local/share"},
+    ManEntry{"NO_COLOR, CLICOLOR_FORCE, FORCE_COLOR", "switch colors off or on"}};
+
+template <typename Entries>
+std::string section(const char* title, const Entries& entries) {
+  std::string text = fmt::format(".SH {}\n", title);
+  for (const ManEntry& entry : entries) {
+    text += fmt::format(".TP\n\\fB{}\\fR\n{}\n", roff(entry.name), roff(entry.text));
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string man_page(const CommandOutline& root, const std::string& version) {
+  std::string text = fmt::format(
+      ".TH HYB 1 \"\" \"{}\" \"User Commands\"\n"
+      ".SH NAME\nhyb \\- run hybrid language models on one machine\n"
+      ".SH SYNOPSIS\n.B hyb\n\\fICOMMAND\\fR [\\fIOPTION\\fR]...\n"
+      ".SH DESCRIPTION\n"
+      "Answers prompts with models that mix attention and recurrent layers, from the folder that "
+      "Hugging Face publishes. Answers and data go to stdout, all else to stderr.\n"
+      ".PP\n\\fIMODEL\\fR is a folder, org/name[@revision] in the Hugging Face cache, or demo, the "
+      "small model inside the binary, which is the default.\n",
+      roff(version));
+  text += ".SH OPTIONS\n" + option_entries(root) + ".SH COMMANDS\n";
+  for_each_command(root, "", [&](const std::string& path, const CommandOutline& command) {
+    if (path.empty()) return;
+    text +=
+        fmt::format(".SS hyb {}\n{}\n{}", roff(path), roff(command.about), option_entries(command));
+  });
+  return text + section("EXIT STATUS", exit_codes) + section("ENVIRONMENT", variables);
+}
+
+}  // namespace hyb::app

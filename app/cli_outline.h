@@ -1,0 +1,47 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+}
+
+namespace hyb::app {
+
+/// One option of a command as its help has it.
+struct OptionOutline {
+  std::vector<std::string> names;  ///< with their dashes, short ones first; of a positional: empty
+  std::string positional;          ///< the name of a positional argument
+  std::string value;               ///< what it takes: "TEXT", "FILE", ...; empty: a flag
+  std::vector<std::string> choices;  ///< the only values it takes; empty: any
+  std::string default_value;
+  std::string help;
+  std::string group;
+  bool is_required = false;
+  bool takes_file = false;
+
+  bool is_flag() const { return positional.empty() && value.empty(); }
+};
+
+/// A command and its subcommands, in the order of the help.
+struct CommandOutline {
+  std::string name;
+  std::string about;
+  std::vector<OptionOutline> options;
+  std::vector<CommandOutline> commands;
+};
+
+/// The command line as it was declared: completions and the man page are made from it, so they
+/// cannot say anything else than --help.
+CommandOutline cli_outline(const CLI::App& cli);
+
+/// Completion scripts: commands, options, the values of those that take one of a few, and files.
+std::string bash_completion(const CommandOutline& root);
+std::string zsh_completion(const CommandOutline& root);
+std::string fish_completion(const CommandOutline& root);
+
+/// hyb(1) in roff with the man macros. `version` is what --version prints.
+std::string man_page(const CommandOutline& root, const std::string& version);
+
+}  // namespace hyb::app
