@@ -183,6 +183,7 @@ void add_model_options(CLI::App& cli, ModelOptions& options, bool positional_mod
   if (positional_model) {
     cli.add_option("model", options.model,
                    "folder, org/name[@revision] in the Hugging Face cache, or demo")
+        ->type_name("MODEL")
         ->capture_default_str();
   }
   cli.add_option("--device", options.device, "auto (a usable card, else the CPU), cpu or cuda")
@@ -288,7 +289,8 @@ void add_reuse_options(CLI::App& cli, ReuseOptions& options) {
   cli.add_flag("--audit", options.audit, "check all books of memory after every step: slow");
   cli.add_option("--record", options.record,
                  "write what was asked as a trace for hyb replay: lengths and what prompts have in "
-                 "common, no text");
+                 "common, no text")
+      ->type_name("FILE");
 }
 
 void add_think_option(CLI::App& cli, Think& think) {

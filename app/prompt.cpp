@@ -527,6 +527,7 @@ bool takes_reasoning(const ChatTemplate& chat_template, const Tokenizer& tokeniz
 void add_text_input(CLI::App& cli, TextInput& input) {
   CLI::Option* text = cli.add_option("-p,--prompt", input.text, "the text");
   cli.add_option("--prompt-file", input.file, "a file that holds the text; else stdin is read")
+      ->type_name("FILE")
       ->excludes(text);
 }
 

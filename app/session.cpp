@@ -435,7 +435,8 @@ void add_tier_options(CLI::App& cli, TierFlags& flags) {
                  "keep what memory has no room for on disk, up to this size: 20GB, 8GiB");
   cli.add_option("--disk-tier-folder", flags.disk_tier_folder,
                  "where; its file has no name and goes with the process (default: the cache "
-                 "folder)");
+                 "folder)")
+      ->type_name("FILE");
   cli.add_option("--host-tier", flags.host_tier,
                  "the same in the host's memory: for devices with memory of their own");
 }

@@ -207,6 +207,9 @@ void add_bench_options(CLI::App& cli, BenchOptions& options) {
   cli.get_option("--output")
       ->check(CLI::IsMember({"md", "csv", "json", "jsonl", "sql"}))
       ->capture_default_str();
+  for (const char* const name : {"--dataset-path", "--svg"}) {
+    cli.get_option(name)->type_name("FILE");
+  }
   for (const char* const name : {"--ubatch", "--metric-percentiles"}) {
     cli.get_option(name)->capture_default_str();
   }

@@ -48,10 +48,12 @@ int batch_main(const BatchFlags& options) {
 void add_job_options(CLI::App& cli, BatchFlags& options) {
   cli.add_option("files", options.names,
                  "the model (default: demo) and the file of requests (-: stdin)")
+      ->type_name("FILE")
       ->required()
       ->option_text("[MODEL] IN")
       ->expected(1, 2);
-  cli.add_option("-o,--output", options.job.output, "results are appended here; a rerun goes on");
+  cli.add_option("-o,--output", options.job.output, "results are appended here; a rerun goes on")
+      ->type_name("FILE");
   cli.add_option("--parallel", options.job.parallel, "requests answered at once")
       ->check(CLI::Range(1, 256))
       ->capture_default_str();

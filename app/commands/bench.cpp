@@ -63,8 +63,8 @@ int bench_main(const CLI::App& cli, BenchFlags& flags) {
 const CLI::App* describe_compare(CLI::App& cli, CompareJob& job) {
   CLI::App* const compare = cli.add_subcommand(
       "compare", "Compare two outputs of -o json; exit 6 where the second is worse");
-  compare->add_option("before", job.before, "a file")->required();
-  compare->add_option("after", job.after, "a file")->required();
+  compare->add_option("before", job.before, "a file")->type_name("FILE")->required();
+  compare->add_option("after", job.after, "a file")->type_name("FILE")->required();
   compare->add_option("--threshold", job.threshold_percent, "percent: smaller changes are none")
       ->check(CLI::Range(0.0, 1000.0))
       ->capture_default_str();

@@ -39,6 +39,7 @@ Action describe_inspect(CLI::App& cli) {
   cli.add_option("model", options->model.model,
                  "folder (config.json alone is enough), org/name[@revision] in the Hugging Face "
                  "cache, demo, or the name of a published configuration")
+      ->type_name("MODEL")
       ->required();
   add_type_options(cli, options->model);
   cli.add_flag("--tensors", options->tensors, "list every tensor");

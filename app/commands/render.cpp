@@ -125,16 +125,19 @@ int render_main(const RenderFlags& options) {
 Action describe_render(CLI::App& cli) {
   const auto options = std::make_shared<RenderFlags>();  // CLI11 keeps pointers into it
   cli.add_option("model", options->model, "folder, org/name[@revision], or demo")
+      ->type_name("MODEL")
       ->capture_default_str();
   add_text_input(cli, options->input);
   CLI::Option* system = cli.add_option("--system", options->system, "the system prompt");
   add_think_option(cli, options->think);
   cli.add_option("--messages", options->messages,
                  "JSON file (- for stdin): messages, or an object with messages, tools, ...")
+      ->type_name("FILE")
       ->excludes(system)
       ->excludes(cli.get_option("--prompt"))
       ->excludes(cli.get_option("--prompt-file"));
-  cli.add_option("--template", options->template_file, "a template in place of the model's");
+  cli.add_option("--template", options->template_file, "a template in place of the model's")
+      ->type_name("FILE");
   CLI::Option* json = cli.add_flag("--json", options->json,
                                    "pieces with their source: template, person, assistant");
   cli.add_flag("--tokens", options->tokens, "the token ids")->excludes(json);

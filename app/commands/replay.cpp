@@ -159,6 +159,7 @@ Action describe_replay(CLI::App& cli) {
          "trace", options->trace,
          "JSONL, a request a line: --record of chat, run, batch and bench writes such files, "
          "and scripts/make_trace.py")
+      ->type_name("FILE")
       ->required();
   describe_policies(cli, options->lists);
   cli.add_option("--shape", options->shape,
@@ -190,7 +191,8 @@ Action describe_replay(CLI::App& cli) {
   cli.add_option("--report", options->report,
                  "instead of the table of policies: reuse, bytes, efficiency, bins, quantiles")
       ->check(CLI::IsMember(std::vector<std::string>(reports.begin(), reports.end())));
-  cli.add_option("--plot", options->plot, "write hit rates over budgets to this SVG file");
+  cli.add_option("--plot", options->plot, "write hit rates over budgets to this SVG file")
+      ->type_name("FILE");
   cli.add_option("--threads", options->threads, "policies run at once; 0: all processors")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();

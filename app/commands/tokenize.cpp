@@ -111,6 +111,7 @@ int tokenize_main(const TokenizeFlags& options) {
 Action describe_tokenize(CLI::App& cli) {
   const auto options = std::make_shared<TokenizeFlags>();  // CLI11 keeps pointers into it
   cli.add_option("model", options->model, "folder, org/name[@revision], or demo")
+      ->type_name("MODEL")
       ->capture_default_str();
   add_text_input(cli, options->input);
   cli.add_flag("--allow-special", options->allow_special,

@@ -250,7 +250,8 @@ Action describe_verify(CLI::App& cli) {
   add_model_options(cli, options->model);
   add_graphs_option(cli, options->model.graphs);
   cli.add_option("--requests", options->requests,
-                 "instead of random tokens: requests from this file, as hyb batch takes them");
+                 "instead of random tokens: requests from this file, as hyb batch takes them")
+      ->type_name("FILE");
   cli.add_option("--prompts", options->wishes.prompts,
                  "so many prompts of random tokens, or of the file's requests, evenly spread")
       ->check(CLI::Range(2, 256))

@@ -4,6 +4,8 @@
 
 #include "core/base/error.h"
 
+namespace device_test {
+
 using namespace hyb;
 using namespace hyb::app;
 using kernels::Device;
@@ -98,3 +100,5 @@ TEST_SUITE("app/device") {
     CHECK_THROWS_AS(device_of("tpu"), Error);
   }
 }
+
+}  // namespace device_test

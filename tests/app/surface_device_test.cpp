@@ -10,6 +10,8 @@
 #include "tests/app/run_tool.h"
 #include "tests/support/error_text.h"
 
+namespace surface_device_test {
+
 using namespace hyb;
 using namespace hyb::testing;
 
@@ -75,3 +77,5 @@ TEST_SUITE("app/surface_device") {
     if (!kernels::has_cuda) CHECK(contains(doctor.out, "built without CUDA"));
   }
 }
+
+}  // namespace surface_device_test
