@@ -82,6 +82,10 @@ DeviceChoice choose_device(const CardEvidence& evidence) {
   return {.reason = evidence.failure.substr(0, evidence.failure.find(';'))};
 }
 
+const char* name_of(kernels::Device device) {
+  return device == kernels::Device::cpu ? "cpu" : "cuda";
+}
+
 kernels::Device device_of(const std::string& name) {
   if (name == "cpu") return kernels::Device::cpu;
   if (name == "cuda") return kernels::Device::cuda;

@@ -41,6 +41,9 @@ struct DeviceChoice {
 /// A card that runs this build's kernels and has memory left, else the CPU.
 DeviceChoice choose_device(const CardEvidence& evidence);
 
+/// "cpu", "cuda".
+const char* name_of(kernels::Device device);
+
 /// The value of --device: auto, cpu or cuda; else Error(usage). auto is decided once in a process,
 /// and a card that is present and not used is warned of then.
 kernels::Device device_of(const std::string& name);

@@ -106,7 +106,6 @@ void check_loadable(const ModelSource& source, const ModelOptions& options) {
 models::Model load_weights_of(const ModelSource& source, const ModelOutline& outline,
                               const ModelOptions& options, kernels::Queue& queue,
                               const models::MakeRoom& make_room) {
-  check_loadable(source, options);
   if (options.random_weights) {
     return models::random_model(queue, outline.config, *options.random_weights, outline.sizes,
                                 make_room);

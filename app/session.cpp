@@ -28,7 +28,8 @@
 namespace hyb::app {
 
 struct Session::Parts {
-  Parts(const ModelOptions& asked, const SessionShape& wanted, const Environment& environment);
+  Parts(const ModelOptions& asked, const SessionShape& wanted, const Environment& environment,
+        const std::function<void(const ModelSource&)>& check);
 
   void load(const ModelOptions& options);
   void plan();
@@ -63,12 +64,15 @@ struct Session::Parts {
 };
 
 Session::Parts::Parts(const ModelOptions& asked, const SessionShape& wanted,
-                      const Environment& environment)
+                      const Environment& environment,
+                      const std::function<void(const ModelSource&)>& check)
     : shape(wanted),
       reuse(asked.reuse),
       graphs(graphs_of(asked)),
       source(ModelSource::find(asked.model, environment)),
       outline(outline_of(source, asked)) {
+  check_loadable(source, asked);
+  if (check) check(source);
   // Tokenizer and template are read while the weights are packed.
   auto reading = std::async(std::launch::async, [this] { return read_texts(source); });
   load(asked);
@@ -85,7 +89,6 @@ Session::Parts::Parts(const ModelOptions& asked, const SessionShape& wanted,
 }
 
 void Session::Parts::load(const ModelOptions& options) {
-  check_loadable(source, options);
   budget = budget_of(options);  // of what is free before anything is taken
   queue = std::make_unique<kernels::Queue>(make_queue(options));
   may_shrink = options.memory == "auto";
@@ -202,8 +205,9 @@ void Session::Parts::start_engine(Runner& on) {
 }
 
 Session Session::open(const ModelOptions& options, const SessionShape& shape,
-                      const Environment& environment) {
-  return Session(std::make_unique<Parts>(options, shape, environment));
+                      const Environment& environment,
+                      const std::function<void(const ModelSource&)>& check) {
+  return Session(std::make_unique<Parts>(options, shape, environment, check));
 }
 
 Session::Session(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}

@@ -84,8 +84,11 @@ Request request_of(const GenerationOptions& options, const ModelTexts& texts);
 /// An opened model with its engine: the only place where all rooms meet.
 class Session {
  public:
+  /// `check` throws for what the caller needs of the model's files and they lack: it is called
+  /// before a weight is read.
   static Session open(const ModelOptions& options, const SessionShape& shape,
-                      const Environment& environment);
+                      const Environment& environment,
+                      const std::function<void(const ModelSource&)>& check = {});
   Session(Session&&) noexcept;
   ~Session();
 

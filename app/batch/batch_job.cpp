@@ -184,7 +184,7 @@ Json settings_of(const BatchOptions& options) {
           {"dtype", options.model.dtype},
           {"kv_dtype", options.model.kv_dtype},
           {"state_dtype", options.model.state_dtype},
-          {"device", options.model.device},
+          {"device", name_of(device_of(options.model.device))},
           {"context", options.model.context},
           {"random_weights", value(options.model.random_weights)}};
 }

@@ -71,11 +71,12 @@ Session open_session(const ChatFlags& options, const Environment& environment) {
   if (!options.session.empty()) check_session_name(options.session);
   check_idle(options.idle_seconds, options.model.pools);
   check(sampling_of(options.generation, Json::object()), std::numeric_limits<std::int32_t>::max());
-  const ModelSource source = ModelSource::find(options.model.model, environment);
-  need_chat_template(source);
-  check_think(options.think, source);
   check_tiers(options.tiers);
-  Session session = Session::open(options.model, {.sequences_max = 1}, environment);
+  Session session = Session::open(options.model, {.sequences_max = 1}, environment,
+                                  [&](const ModelSource& source) {
+                                    need_chat_template(source);
+                                    check_think(options.think, source);
+                                  });
   add_tiers(session.engine(), options.tiers, environment);
   return session;
 }

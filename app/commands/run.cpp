@@ -8,7 +8,6 @@
 
 #include "app/answer.h"
 #include "app/commands/commands.h"
-#include "app/model_outline.h"
 #include "app/options.h"
 #include "app/prompt.h"
 #include "app/session.h"
@@ -51,12 +50,12 @@ EncodedPrompt encode(const RunFlags& options, const Session& session, const std:
                      {.messages = messages, .variables = think_variables(options.think)});
 }
 
-struct Asked {
+struct PreparedRequest {
   Request request;
   AnswerStart start;
 };
 
-Asked ask(const RunFlags& options, Session& session, const std::string& text) {
+PreparedRequest prepare(const RunFlags& options, Session& session, const std::string& text) {
   Request request = session.request(options.generation);
   request.choices = options.choices;
   request.sampling.logprobs = options.logprobs;
@@ -86,19 +85,19 @@ void fail_on_error(const Completion& completion) {
   }
 }
 
-void stream(const RunFlags& options, Session& session, Asked asked) {
+void stream(const RunFlags& options, Session& session, PreparedRequest prepared) {
   AnswerView view = stdout_view(read_environment(), options.shows_thoughts);
-  view.start = std::move(asked.start);
-  const Answer answer = stream_answer(session.engine(), std::move(asked.request), view);
+  view.start = std::move(prepared.start);
+  const Answer answer = stream_answer(session.engine(), std::move(prepared.request), view);
   if (options.verbose) {
     write_stderr(statistics(answer.completion.usage, session.load_time()));
   }
   fail_on_error(answer.completion);
 }
 
-void print_json(const RunFlags& options, Session& session, Asked asked) {
-  Collector collector(asked.request.choices);
-  const RequestId id = session.engine().submit(std::move(asked.request), collector);
+void print_json(const RunFlags& options, Session& session, PreparedRequest prepared) {
+  Collector collector(prepared.request.choices);
+  const RequestId id = session.engine().submit(std::move(prepared.request), collector);
   while (!collector.done()) {
     if (stop_signal() != 0) {
       session.engine().cancel(id);
@@ -112,7 +111,7 @@ void print_json(const RunFlags& options, Session& session, Asked asked) {
                                    .id = fmt::format("{}-{}", is_chat ? "chatcmpl" : "cmpl", now),
                                    .model = session.source().name(),
                                    .created_s = now,
-                                   .start = std::move(asked.start)},
+                                   .start = std::move(prepared.start)},
                                   collector.completions(), session.need_tokenizer());
   write_stdout(to_text(json) + "\n");
   for (const Completion& completion : collector.completions()) fail_on_error(completion);
@@ -142,18 +141,17 @@ int run_main(const RunFlags& options) {
   if (text.empty()) throw Error(ErrorKind::usage, "the prompt is empty");
   Session session = [&] {
     const StopAtOnce nothing_to_lose;
-    const ModelSource source = ModelSource::find(options.model.model, read_environment());
-    outline_of(source, options.model);  // what cannot run at all is said first
-    check_loadable(source, options.model);
-    if (!options.raw) need_chat_template(source);
-    check_think(options.think, source);
-    return Session::open(options.model, {.sequences_max = options.choices}, read_environment());
+    return Session::open(options.model, {.sequences_max = options.choices}, read_environment(),
+                         [&](const ModelSource& source) {
+                           if (!options.raw) need_chat_template(source);
+                           check_think(options.think, source);
+                         });
   }();
-  Asked asked = ask(options, session, text);
+  PreparedRequest prepared = prepare(options, session, text);
   if (options.json) {
-    print_json(options, session, std::move(asked));
+    print_json(options, session, std::move(prepared));
   } else {
-    stream(options, session, std::move(asked));
+    stream(options, session, std::move(prepared));
   }
   return 0;
 }
