@@ -145,7 +145,7 @@ class StdoutSink : public Sink {
   /// An answer without a thought is as the model gave it; behind one, the white space that stood
   /// between them goes too.
   std::string_view begun(std::string_view text) {
-    if (has_thought_ && !has_answer_) text = without_front(text);
+    if (has_thought_ && !has_answer_) text = trim_left(text);
     has_answer_ = has_answer_ || !text.empty();
     return text;
   }
@@ -154,8 +154,8 @@ class StdoutSink : public Sink {
   void write(const std::string& text, bool is_dim = false) {
     if (text.empty() || has_failed_) return;
     has_failed_ = true;  // also when write_stdout throws: one error is enough
-    answer_.reader_is_gone = !write_stdout(is_dim ? "\x1b[2m" + text + "\x1b[m" : text);
-    has_failed_ = answer_.reader_is_gone;
+    answer_.stdout_is_closed = !write_stdout(is_dim ? "\x1b[2m" + text + "\x1b[m" : text);
+    has_failed_ = answer_.stdout_is_closed;
     ends_line_ = text.ends_with('\n');
   }
 
@@ -173,11 +173,11 @@ class StdoutSink : public Sink {
 };
 
 /// Takes the request back when an error leaves: the sink is about to go.
-class Withdrawal {
+class CancelGuard {
  public:
-  Withdrawal(Engine& engine, RequestId request, const StdoutSink& sink)
+  CancelGuard(Engine& engine, RequestId request, const StdoutSink& sink)
       : engine_(&engine), request_(request), sink_(&sink) {}
-  ~Withdrawal() {
+  ~CancelGuard() {
     if (sink_->has_finished()) return;
     try {
       engine_->cancel(request_);
@@ -187,8 +187,8 @@ class Withdrawal {
       // The error that brought us here says more than this one could.
     }
   }
-  Withdrawal(const Withdrawal&) = delete;
-  Withdrawal& operator=(const Withdrawal&) = delete;
+  CancelGuard(const CancelGuard&) = delete;
+  CancelGuard& operator=(const CancelGuard&) = delete;
 
  private:
   Engine* engine_;
@@ -214,10 +214,10 @@ AnswerView stdout_view(const Environment& environment, std::optional<bool> shows
 Answer stream_answer(Engine& engine, Request request, const AnswerView& view) {
   StdoutSink sink(view);
   const RequestId id = engine.submit(std::move(request), sink);
-  const Withdrawal withdrawal(engine, id, sink);
+  const CancelGuard guard(engine, id, sink);
   while (!sink.has_finished()) {
     sink.answer().was_stopped = stop_signal() != 0;
-    if (sink.answer().was_stopped || sink.answer().reader_is_gone) {
+    if (sink.answer().was_stopped || sink.answer().stdout_is_closed) {
       engine.cancel(id);
     } else {
       engine.step();

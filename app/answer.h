@@ -58,8 +58,8 @@ class Collector : public Sink {
 /// What came of a request.
 struct Answer {
   Completion completion;
-  bool was_stopped = false;     ///< by Ctrl-C or another signal
-  bool reader_is_gone = false;  ///< nobody reads stdout any more
+  bool was_stopped = false;       ///< by Ctrl-C or another signal
+  bool stdout_is_closed = false;  ///< nobody reads stdout any more
 };
 
 /// What becomes of the thought that an answer begins with.

@@ -38,12 +38,12 @@ std::int32_t Conversation::before(std::int32_t count) const {
 }
 
 std::int32_t Conversation::add(Exchange exchange) {
-  const std::int32_t number = add_behind(here(), std::move(exchange));
+  const std::int32_t number = add_after(here(), std::move(exchange));
   go_to(number);
   return number;
 }
 
-std::int32_t Conversation::add_behind(std::int32_t parent, Exchange exchange) {
+std::int32_t Conversation::add_after(std::int32_t parent, Exchange exchange) {
   require(parent >= 0 && parent <= turns(), "conversation: a turn follows one that is there");
   turns_.push_back({.parent = parent, .exchange = std::move(exchange)});
   return turns();

@@ -59,7 +59,7 @@ class Conversation {
   std::int32_t add(Exchange exchange);
 
   /// Adds a turn behind any other (to build up what was saved); here stays.
-  std::int32_t add_behind(std::int32_t parent, Exchange exchange);
+  std::int32_t add_after(std::int32_t parent, Exchange exchange);
 
   /// Moves the branch to any turn, or to 0.
   void go_to(std::int32_t turn);

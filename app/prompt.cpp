@@ -145,7 +145,7 @@ std::vector<ThoughtScanner::Piece> ThoughtScanner::push(std::string_view text) {
   if (place_ == Place::thought) return in_thought(text);
   if (place_ == Place::answer) return {{std::string(text), false}};
   held_ += text;
-  const std::string_view word = without_front(held_);
+  const std::string_view word = trim_left(held_);
   if (word.size() < thought_begin.size() && thought_begin.starts_with(word)) return {};
   place_ = word.starts_with(thought_begin) ? Place::thought : Place::answer;
   return push(std::exchange(held_, {}));
@@ -165,11 +165,11 @@ SplitAnswer split_answer(std::string_view text, const AnswerStart& start) {
   }
   const bool has_begun = start.may_think && !start.opening.empty();
   if (thought.empty() && !has_begun) return {.reasoning = {}, .content = std::move(rest)};
-  std::string_view inner = without_front(thought);
+  std::string_view inner = trim_left(thought);
   // Some models begin the thought again that their prompt has begun.
   if (inner.starts_with(thought_begin)) inner.remove_prefix(thought_begin.size());
   if (inner.ends_with(thought_end)) inner.remove_suffix(thought_end.size());
-  return {.reasoning = std::string(trimmed(inner)), .content = std::string(without_front(rest))};
+  return {.reasoning = std::string(trim(inner)), .content = std::string(trim_left(rest))};
 }
 
 Json assistant_message(std::string_view text, const AnswerStart& start, bool takes_reasoning) {
@@ -258,7 +258,7 @@ std::string_view first_user_text(const Json& messages) {
     if (role == message.end() || !role->is_string() || *role != "user") continue;
     const auto content = message.find("content");
     const bool is_text = content != message.end() && content->is_string();
-    return is_text ? trimmed(content->get_ref<const std::string&>()) : std::string_view();
+    return is_text ? trim(content->get_ref<const std::string&>()) : std::string_view();
   }
   return {};
 }
@@ -272,7 +272,7 @@ std::pair<std::size_t, std::size_t> user_pieces(const Rendered& rendered, const 
     if (piece.source != TextSource::person) continue;
     last = i;
     const bool is_first = first == rendered.pieces.size() && !wanted.empty();
-    if (is_first && trimmed(piece.text) == wanted) first = i;
+    if (is_first && trim(piece.text) == wanted) first = i;
   }
   return {first, last};
 }

@@ -33,7 +33,7 @@ struct Session::Parts {
 
   void load(const ModelOptions& options);
   void plan();
-  bool free_pools();
+  bool release_pools();
   void make_runner();
   void shrink_pools(const Error& reason);
   void start_engine(Runner& on);
@@ -101,7 +101,7 @@ void Session::Parts::load(const ModelOptions& options) {
                                      memory.mapping);
     });
   }
-  model = load_weights_of(source, outline, options, *queue, [this] { return free_pools(); });
+  model = load_weights_of(source, outline, options, *queue, [this] { return release_pools(); });
 }
 
 void Session::Parts::plan() {
@@ -109,7 +109,7 @@ void Session::Parts::plan() {
 }
 
 /// For a weight that finds no room: pools can be made anew, and smaller.
-bool Session::Parts::free_pools() {
+bool Session::Parts::release_pools() {
   if (!may_shrink || !superblocks.valid()) return false;
   try {
     superblocks.get();
@@ -503,7 +503,7 @@ IdleMemory::IdleMemory(Engine& engine, const std::optional<double>& seconds, Clo
   if (seconds) delay_ = std::chrono::duration<double>(*seconds);
 }
 
-void IdleMemory::look(Clock::time_point now) {
+void IdleMemory::poll(Clock::time_point now) {
   if (!delay_) return;
   superblocks_ = std::min(superblocks_, engine_->usage().pool.superblocks_idle);
   if (now - begin_ < *delay_) return;
@@ -512,8 +512,8 @@ void IdleMemory::look(Clock::time_point now) {
   superblocks_ = engine_->usage().pool.superblocks_idle;
 }
 
-std::function<bool()> give_back_when_idle(Engine& engine, std::chrono::duration<double> delay,
-                                          std::function<bool()> ahead) {
+std::function<bool()> release_memory_when_idle(Engine& engine, std::chrono::duration<double> delay,
+                                               std::function<bool()> ahead) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point begin = Clock::now();
   return [&engine, delay, begin, ahead = std::move(ahead)]() mutable {

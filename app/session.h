@@ -161,7 +161,7 @@ class IdleMemory {
              Clock::time_point now = Clock::now());
 
   /// Between steps, often. Throws as Engine::carry_out_orders does.
-  void look(Clock::time_point now = Clock::now());
+  void poll(Clock::time_point now = Clock::now());
 
  private:
   Engine* engine_;
@@ -170,11 +170,12 @@ class IdleMemory {
   std::int32_t superblocks_;  ///< at least so many were idle all the time
 };
 
-/// Work for the time in which a person does nothing (Asking::work): first `ahead`, if there is any;
-/// then, when `delay` has passed since this call, the superblocks that hold nothing go back to the
-/// machine. They come back by themselves when they are needed. The engine outlives the result.
-std::function<bool()> give_back_when_idle(Engine& engine, std::chrono::duration<double> delay,
-                                          std::function<bool()> ahead);
+/// Work for the time in which a person does nothing (InputRequest::work): first `ahead`, if there
+/// is any; then, when `delay` has passed since this call, the superblocks that hold nothing go back
+/// to the machine. They come back by themselves when they are needed. The engine outlives the
+/// result.
+std::function<bool()> release_memory_when_idle(Engine& engine, std::chrono::duration<double> delay,
+                                               std::function<bool()> ahead);
 
 /// What fits into a budget, known from config.json alone. Every number is what opening the model
 /// would really set aside: plan_memory is asked, not imitated.

@@ -290,12 +290,12 @@ BatchReport answer(const BatchOptions& options, const InputFile& input, OutputFi
   const auto is_stopped = [] { return stop_signal() != 0; };
   IdleMemory idle(session.engine(), options.idle_seconds);
   const auto is_stopped_waiting = [&] {
-    idle.look();
+    idle.poll();
     return is_stopped();
   };
   ResultWriter writer(output, {.ordered = options.ordered,
                                .patience = std::chrono::seconds(options.retry_seconds),
-                               .say = warn,
+                               .warn = warn,
                                .is_stopped = is_stopped_waiting});
   BatchRunner runner(session.engine(), tokenizer, maker, input, writer,
                      {.sequences_max = options.parallel,
@@ -303,7 +303,7 @@ BatchReport answer(const BatchOptions& options, const InputFile& input, OutputFi
                       .model = session.source().name(),
                       .progress =
                           [&](const BatchCounts& counts) {
-                            idle.look();
+                            idle.poll();
                             line.show(before + counts.done, total,
                                       fmt::format("{} failed", counts.failed));
                           },
@@ -325,7 +325,7 @@ BatchReport answer(const BatchOptions& options, const InputFile& input, OutputFi
   return report;
 }
 
-void say_how_to_go_on(std::int64_t done, std::int64_t left) {
+void print_resume_hint(std::int64_t done, std::int64_t left) {
   write_stderr(fmt::format("done {}, left {}; resume with: {}\n", done, left, resume_command()));
 }
 
@@ -415,7 +415,7 @@ int run_batch(const BatchOptions& options) {
   opened.job["last_run"] = report_json(report);
   JobFile::write(JobFile::beside(opened.output.path()), opened.job);
   if (const std::int64_t left = total - before - report.counts.done; left > 0) {
-    say_how_to_go_on(before + report.counts.done, left);
+    print_resume_hint(before + report.counts.done, left);
   } else {
     write_stderr(summary_text(report));
   }

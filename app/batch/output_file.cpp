@@ -189,7 +189,7 @@ int OutputFile::append(std::string_view line) {
   std::size_t written = 0;
   const int reason = write_once(descriptor(), line, written);
   if (reason != 0) return reason;
-  if (written < line.size()) {  // the disk is full, or will say at the next write what is wrong
+  if (written < line.size()) {  // the disk is full, or the next write fails with the reason
     std::size_t more = 0;
     const int rest = write_once(descriptor(), line.substr(written), more);
     if (rest != 0 || written + more < line.size()) {
@@ -243,7 +243,7 @@ void ResultWriter::write(const std::string& line) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
         give_up - std::chrono::steady_clock::now());
     if (left <= 0ms || options_.is_stopped()) throw Error(ErrorKind::runtime, problem);
-    if (is_first) options_.say(fmt::format("{}; trying again", problem));
+    if (is_first) options_.warn(fmt::format("{}; trying again", problem));
     std::this_thread::sleep_for(std::min(pause, left));
     pause = std::min<std::chrono::milliseconds>(pause * 2, 2s);
   }

@@ -83,9 +83,9 @@ class ResultWriter {
  public:
   struct Options {
     bool ordered = false;
-    std::chrono::milliseconds patience{30'000};   ///< how long a failing write is tried again
-    std::function<void(const std::string&)> say;  ///< tells a person that it waits
-    std::function<bool()> is_stopped;             ///< ends the waiting
+    std::chrono::milliseconds patience{30'000};    ///< how long a failing write is tried again
+    std::function<void(const std::string&)> warn;  ///< tells a person that it waits
+    std::function<bool()> is_stopped;              ///< ends the waiting
   };
 
   /// The output outlives this.

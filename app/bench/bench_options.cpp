@@ -128,7 +128,7 @@ constexpr std::array bench_flags = {
     BenchFlag{"--trace-times", &O::trace_times, use::trace, unchecked,
               "requests arrive when the trace says, not when there is room"},
     BenchFlag{
-        "--in-turns", &O::in_turns, use::requests, unchecked,
+        "--in-turns", &O::interleaved, use::requests, unchecked,
         "one repetition of every row, then the next of every row: drift of the machine shows in "
         "each row's spread; rows are printed at the end"},
     BenchFlag{"--seed", &O::seed, use::requests, unchecked,

@@ -44,7 +44,7 @@ struct BenchOptions {
   std::int32_t scale_down = 1;
   bool ignore_eos = false;
   bool trace_times = false;
-  bool in_turns = false;
+  bool interleaved = false;
   std::optional<std::uint64_t> scramble;
   std::uint64_t seed = 0;
   std::string percentages = "90,95,99";

@@ -51,7 +51,7 @@ void CardFigures::add(const CardFigures& more) {
 
 CardWatch::~CardWatch() { static_cast<void>(end()); }
 
-void CardWatch::look() {
+void CardWatch::sample() {
   const CardReading reading = meter_->read();
   const std::lock_guard lock(mutex_);
   if (!first_joules_) first_joules_ = reading.joules;
@@ -71,12 +71,12 @@ void CardWatch::begin() {
   static_cast<void>(end());
   figures_ = {};
   first_joules_.reset();
-  look();
+  sample();
   reader_ = std::jthread([this](const std::stop_token& stop) {
     std::mutex nobody;
     std::condition_variable_any wake;
     std::unique_lock lock(nobody);
-    while (!wake.wait_for(lock, stop, interval_, [&] { return stop.stop_requested(); })) look();
+    while (!wake.wait_for(lock, stop, interval_, [&] { return stop.stop_requested(); })) sample();
   });
 }
 
@@ -84,7 +84,7 @@ CardFigures CardWatch::end() {
   if (!reader_.joinable()) return {};
   reader_.request_stop();
   reader_.join();
-  look();
+  sample();
   if (first_joules_ && last_joules_) figures_.joules = *last_joules_ - *first_joules_;
   return figures_;
 }

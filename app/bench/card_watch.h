@@ -58,7 +58,7 @@ class CardWatch {
   CardFigures end();
 
  private:
-  void look();
+  void sample();
 
   CardMeter* meter_;
   std::chrono::milliseconds interval_;

@@ -245,7 +245,7 @@ Table compare_table(const std::vector<Change>& changes) {
 
 std::string setting_difference(const Json& before, const Json& after) {
   std::string text;
-  const auto tell = [&](const Json& one_row, const Json& other_row, const char* key) {
+  const auto add_difference = [&](const Json& one_row, const Json& other_row, const char* key) {
     const std::string one = text_of(one_row, key), other = text_of(other_row, key);
     if (one == other) return;
     text += fmt::format("{}{}: {} and {}", text.empty() ? "" : "; ", key,
@@ -255,12 +255,12 @@ std::string setting_difference(const Json& before, const Json& after) {
   if (old_rows.empty() || new_rows.empty()) return text;
   for (const char* key : {"model_filename", "model_type", "model_size", "cpu_info", "gpu_info",
                           "backends", "n_threads", "n_batch", "type_k", "seed", "ignore_eos"}) {
-    tell(*old_rows.front(), *new_rows.front(), key);
+    add_difference(*old_rows.front(), *new_rows.front(), key);
   }
   const Details told = details_of(before, after);
   for (const Detail& detail : details) {
     const auto [one, other] = differing_rows(old_rows, new_rows, told, detail);
-    if (one != nullptr) tell(*one, *other, detail.key);
+    if (one != nullptr) add_difference(*one, *other, detail.key);
   }
   return text;
 }

@@ -54,7 +54,7 @@ CaseRun::CaseRun(BareModel& model, const CaseRoom& room, std::int32_t chunk_toke
               needs(model, room, chunk_tokens)) {
   const auto batch = static_cast<std::size_t>(room.batch);
   tokens_.assign(batch, std::vector<TokenId>(static_cast<std::size_t>(room.length)));
-  stands_at_.assign(batch, 0);
+  kept_tokens_.assign(batch, 0);
   const MemoryLayout layout = runner_.capacity().memory;
   first_slot_ = layout.first_unit(layout.slot_view());
   tables_.assign(batch, std::vector<PageTable>(layout.groups.size()));
@@ -127,7 +127,7 @@ void CaseRun::run(const BenchStep& step) {
 
 bool CaseRun::reach_depth() {
   for (std::int32_t sequence = 0; sequence < test_.batch; ++sequence) {
-    std::int32_t& stands_at = stands_at_[static_cast<std::size_t>(sequence)];
+    std::int32_t& stands_at = kept_tokens_[static_cast<std::size_t>(sequence)];
     if (stands_at > test_.depth) stands_at = 0;  // what is behind the depth can't be taken back
     for (const BenchStep& step : depth_steps(test_, sequence, stands_at, chunk_tokens_)) {
       if (stop_signal() != 0) return false;

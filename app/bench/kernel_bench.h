@@ -69,7 +69,7 @@ class CaseRun {
   CaseRoom room_;
   BenchCase test_;
   std::vector<BenchStep> timed_steps_;
-  std::vector<std::int32_t> stands_at_;  ///< tokens of each sequence whose state is kept
+  std::vector<std::int32_t> kept_tokens_;  ///< tokens of each sequence whose state is kept
   models::ModelRunner runner_;
   SamplingParams greedy_;
   StepResult last_;

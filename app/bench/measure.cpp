@@ -224,7 +224,7 @@ void print_tables(const WorkloadSetting& setting, std::span<const RequestRow> ro
 }
 
 /// What a run shows of its cases, and how.
-struct Showing {
+struct ReportContext {
   const WorkloadSetting& setting;
   const std::vector<RequestCase>& cases;
   const std::string& format;
@@ -243,7 +243,8 @@ std::string title_of(const std::vector<RequestCase>& cases, std::size_t i) {
 
 /// Every case. A row is printed as soon as it is measured where the format is made of lines; in
 /// turns that is when all are.
-std::vector<RequestRow> measure_all(RequestBench& bench, const Showing& showing, bool in_turns) {
+std::vector<RequestRow> measure_all(RequestBench& bench, const ReportContext& showing,
+                                    bool interleaved) {
   RowOutput output(showing.format, "requests");
   std::vector<RequestRow> rows;
   const auto announce = [&](std::size_t i) { showing.title = title_of(showing.cases, i); };
@@ -252,11 +253,11 @@ std::vector<RequestRow> measure_all(RequestBench& bench, const Showing& showing,
     output.add(request_row_json(showing.setting, row));
     if (showing.format == "md") write_stdout(request_row_text(showing.setting, row) + '\n');
   };
-  if (in_turns) {
-    rows = bench.run_in_turns(showing.cases, announce);
+  if (interleaved) {
+    rows = bench.run_interleaved(showing.cases, announce);
     for (const RequestRow& row : rows) print(row);
   }
-  for (std::size_t i = 0; i < showing.cases.size() && stop_signal() == 0 && !in_turns; ++i) {
+  for (std::size_t i = 0; i < showing.cases.size() && stop_signal() == 0 && !interleaved; ++i) {
     announce(i);
     rows.push_back(bench.run(showing.cases[i], i));
     print(rows.back());
@@ -293,8 +294,8 @@ int measure_requests(const BenchJob& job) {
   bench_options.progress = [&](const std::string& text) { progress.show(title + ": " + text); };
   const WorkloadSetting setting = setting_of(session, job, bench_options, cases.front());
   RequestBench bench(session, probes, std::move(bench_options));
-  const std::vector<RequestRow> rows =
-      measure_all(bench, {setting, cases, job.bench.output, progress, title}, job.bench.in_turns);
+  const std::vector<RequestRow> rows = measure_all(
+      bench, {setting, cases, job.bench.output, progress, title}, job.bench.interleaved);
   if (!job.bench.svg.empty()) {
     const bool is_trace = cases.front().dataset == Dataset::trace;
     write_atomically(job.bench.svg, svg_text(is_trace ? hit_rate_plot(rows) : load_plot(rows)));

@@ -449,7 +449,7 @@ std::string memory_text(const WorkloadSetting& setting, const PoolUsage& usage) 
                      bytes_text(usage.idle_bytes + usage.remainder_bytes));
 }
 
-std::string own_block(const WorkloadSetting& setting, const RequestRow& row,
+std::string hyb_block(const WorkloadSetting& setting, const RequestRow& row,
                       const RequestMetrics& all) {
   const Achieved achieved = achieved_of(row);
   std::vector<double> rates;
@@ -536,7 +536,7 @@ std::string request_row_text(const WorkloadSetting& setting, const RequestRow& r
   if (!row.test.is_closed_loop() && row.test.concurrency > 0) {
     text += latency_block("Client Queue Time", "client queue", all.client_queue_ms, percentages);
   }
-  return text + own_block(setting, row, all) + rule("", '=');
+  return text + hyb_block(setting, row, all) + rule("", '=');
 }
 
 Table request_table(const WorkloadSetting& setting, std::span<const RequestRow> rows) {

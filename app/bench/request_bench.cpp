@@ -333,7 +333,7 @@ RequestRow RequestBench::run(const RequestCase& test, std::uint64_t number) {
   return row;
 }
 
-std::vector<RequestRow> RequestBench::run_in_turns(
+std::vector<RequestRow> RequestBench::run_interleaved(
     std::span<const RequestCase> cases, const std::function<void(std::size_t)>& announce) {
   std::vector<RequestRow> rows;
   for (const RequestCase& test : cases) rows.emplace_back().test = test;

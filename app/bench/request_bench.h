@@ -75,8 +75,8 @@ class RequestBench {
   /// ceilings that were probed in the whole run. A row that could not be run is not tried again.
   /// After a signal to stop, rows that have not begun are left out, as where run() is no more asked
   /// for them; those that have keep the repetitions they have.
-  std::vector<RequestRow> run_in_turns(std::span<const RequestCase> cases,
-                                       const std::function<void(std::size_t)>& announce);
+  std::vector<RequestRow> run_interleaved(std::span<const RequestCase> cases,
+                                          const std::function<void(std::size_t)>& announce);
 
  private:
   ReuseOptions reuse_for(const RequestCase& test) const;

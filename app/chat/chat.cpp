@@ -15,12 +15,12 @@
 namespace hyb::app {
 
 Chat::Chat(Session& session, SessionKeeper& keeper, const GenerationOptions& options,
-           const ChatManners& manners)
+           const ChatConfig& config)
     : session_(&session),
       keeper_(&keeper),
-      manners_(manners),
+      config_(config),
       settings_(options, session.generation_config(), session.model().plan.vocab),
-      prompts_(session.need_chat_template(), session.need_tokenizer(), manners.history),
+      prompts_(session.need_chat_template(), session.need_tokenizer(), config.history),
       ahead_(session.engine()) {}
 
 void Chat::set_system(const std::string& text) {
@@ -73,7 +73,7 @@ std::vector<std::vector<TokenId>> Chat::sequences(bool all_turns) const {
     const std::vector<TokenId>& ids = conversation_.turn(turn).exchange.answer.tokens;
     ran.insert(ran.end(), ids.begin(), ids.end());
     sequences.push_back(std::move(ran));
-    sequences.push_back(prompts_.lasting(conversation_, turn));
+    sequences.push_back(prompts_.stable_prefix(conversation_, turn));
   }
   return sequences;
 }
@@ -90,15 +90,15 @@ void Chat::load(const std::string& name) {
 }
 
 void Chat::notice(std::string_view text) const {
-  if (!manners_.has_person) return;
+  if (!config_.is_interactive) return;
   const std::string line = sanitized(text);
-  write_stderr(manners_.has_colour ? "\x1b[2m" + line + "\x1b[m\n" : line + '\n');
+  write_stderr(config_.has_colour ? "\x1b[2m" + line + "\x1b[m\n" : line + '\n');
 }
 
 Chat::Next Chat::take(const Entry& entry) {
   if (!entry.is_literal && is_slash_command(entry.text)) {
     drop_draft();
-    return carry_out(parse_slash_command(entry.text));
+    return execute(parse_slash_command(entry.text));
   }
   const bool is_escaped = !entry.is_literal && entry.text.starts_with("//");
   const std::string message = is_escaped ? entry.text.substr(1) : entry.text;
@@ -106,10 +106,10 @@ Chat::Next Chat::take(const Entry& entry) {
     drop_draft();
     return Next::go_on;
   }
-  return say(message);
+  return send(message);
 }
 
-Chat::Next Chat::carry_out(const SlashCommand& command) {
+Chat::Next Chat::execute(const SlashCommand& command) {
   using Kind = SlashCommand::Kind;
   switch (command.kind) {
     case Kind::help:
@@ -200,10 +200,10 @@ std::int32_t Chat::answered_turn() const {
   return conversation_.turn(path[static_cast<std::size_t>(draft_.message - 1)]).parent;
 }
 
-Chat::Next Chat::say(const std::string& message) {
+Chat::Next Chat::send(const std::string& message) {
   const std::int32_t turn = answered_turn();
   draft_ = {};
-  return say_behind(turn, message, 0);
+  return send_after(turn, message, 0);
 }
 
 Chat::Next Chat::edit(const SlashCommand& command) {
@@ -216,8 +216,8 @@ Chat::Next Chat::edit(const SlashCommand& command) {
                 fmt::format("/edit: there is no message {}, the last one is {}", number, messages));
   }
   const auto& [parent, exchange] = conversation_.turn(path[static_cast<std::size_t>(number - 1)]);
-  if (!command.argument.empty()) return say_behind(parent, command.argument, 0);
-  if (!manners_.has_editor) {
+  if (!command.argument.empty()) return send_after(parent, command.argument, 0);
+  if (!config_.has_editor) {
     throw Error(ErrorKind::usage,
                 fmt::format("/edit: the new text is missing: /edit {} TEXT", number));
   }
@@ -236,10 +236,10 @@ Chat::Next Chat::regenerate(std::int32_t count) {
     notice("greedy answers stay the same whatever the seed; /set temperature 0.8 lets them vary");
   }
   const std::string message = exchange.message;  // the tree grows meanwhile
-  return say_behind(parent, message, ++seed_shift_);
+  return send_after(parent, message, ++seed_shift_);
 }
 
-Chat::Next Chat::say_behind(std::int32_t turn, const std::string& message,
+Chat::Next Chat::send_after(std::int32_t turn, const std::string& message,
                             std::uint64_t seed_shift) {
   check_utf8(message, "the message");
   const std::int32_t here = conversation_.here(), turns = conversation_.turns();
@@ -247,7 +247,7 @@ Chat::Next Chat::say_behind(std::int32_t turn, const std::string& message,
     conversation_.go_to(turn);
     const Answer given = answer(message, seed_shift);
     if (conversation_.turns() == turns) conversation_.go_to(here);
-    return given.reader_is_gone ? Next::leave : Next::go_on;
+    return given.stdout_is_closed ? Next::leave : Next::go_on;
   } catch (...) {
     if (conversation_.turns() == turns) conversation_.go_to(here);
     throw;
@@ -275,7 +275,7 @@ Answer Chat::answer(const std::string& message, std::uint64_t seed_shift) {
   request.message_ends = std::move(prompt.message_ends);
   request.keep_logits = true;  // for /regen
   request.sampling.seed += seed_shift;
-  AnswerView view = manners_.view;
+  AnswerView view = config_.view;
   view.start = prompt.start;
   const Answer given = stream_answer(session_->engine(), std::move(request), view);
   const Completion& completion = given.completion;
@@ -308,18 +308,18 @@ void Chat::keep(const std::string& message, const AnswerStart& start, const Answ
   keeper_->autosave(saving());
 }
 
-std::function<bool()> Chat::work_ahead() {
+std::function<bool()> Chat::prefill_work() {
   if (!session_->engine().prefixes().options().enabled) return {};
-  ahead_.begin([this] { return prompts_.lasting(conversation_, answered_turn()); });
+  ahead_.begin([this] { return prompts_.stable_prefix(conversation_, answered_turn()); });
   return [this] { return ahead_.work(); };
 }
 
-void Chat::stop_working() { ahead_.end(); }
+void Chat::stop_prefill() { ahead_.end(); }
 
 std::string Chat::checkpoints() const {
   const PrefixCache& prefixes = session_->engine().prefixes();
   return checkpoints_text(conversation_, [&](std::int32_t turn) {
-    std::vector<TokenId> tokens = prompts_.lasting(conversation_, turn);
+    std::vector<TokenId> tokens = prompts_.stable_prefix(conversation_, turn);
     tokens.push_back(TokenId{0});  // the last token of a prompt is never resumed
     return prefixes.look_up(tokens).resumable;
   });
@@ -331,7 +331,7 @@ void Chat::comment(const Answer& answer) const {
     notice("[stopped before the answer began; the message was not added]");
     return;
   }
-  notice(status_line(answer, manners_.utf8));
+  notice(status_line(answer, config_.utf8));
   if (completion.reason != FinishReason::length) return;
   const auto length_max = session_->engine().length_max();
   const auto asked = settings_.options().max_tokens;

@@ -18,10 +18,10 @@
 namespace hyb::app {
 
 /// How a chat talks.
-struct ChatManners {
-  bool has_person = false;  ///< notices and status lines are shown
-  AnswerView view = {};     ///< of answers, without their start
-  bool has_colour = false;  ///< on stderr
+struct ChatConfig {
+  bool is_interactive = false;  ///< notices and status lines are shown
+  AnswerView view = {};         ///< of answers, without their start
+  bool has_colour = false;      ///< on stderr
   bool utf8 = false;
   bool has_editor = false;  ///< an entry can begin with a draft, see Chat::draft()
   HistoryMode history = HistoryMode::as_template;
@@ -35,7 +35,7 @@ class Chat {
   /// can't be preserved with; Error(usage) when the options are out of range. Session and
   /// keeper outlive the chat.
   Chat(Session& session, SessionKeeper& keeper, const GenerationOptions& options,
-       const ChatManners& manners);
+       const ChatConfig& config);
 
   void set_system(const std::string& text);
 
@@ -67,14 +67,15 @@ class Chat {
   /// Forgets the draft: the message stays as it is.
   void drop_draft();
 
-  /// What to do while a person types (see Asking::work): runs what the next prompt will begin with.
-  /// Empty where nothing would be remembered of it. Valid until the next call of any other member.
-  std::function<bool()> work_ahead();
-  void stop_working();
+  /// What to do while a person types (see InputRequest::work): runs what the next prompt will begin
+  /// with. Empty where nothing would be remembered of it. Valid until the next call of any other
+  /// member.
+  std::function<bool()> prefill_work();
+  void stop_prefill();
 
  private:
-  Next carry_out(const SlashCommand& command);
-  Next say(const std::string& message);
+  Next execute(const SlashCommand& command);
+  Next send(const std::string& message);
   Next edit(const SlashCommand& command);
   Next regenerate(std::int32_t count);
   void go_on_with(SessionKeeper::Loaded loaded);
@@ -85,7 +86,7 @@ class Chat {
 
   /// Answers `message` behind `turn`; where that gives no answer, the conversation stays where it
   /// was.
-  Next say_behind(std::int32_t turn, const std::string& message, std::uint64_t seed_shift);
+  Next send_after(std::int32_t turn, const std::string& message, std::uint64_t seed_shift);
   /// Streams the answer; adds the exchange when the answer has begun.
   Answer answer(const std::string& message, std::uint64_t seed_shift);
   void keep(const std::string& message, const AnswerStart& start, const Answer& given);
@@ -99,12 +100,12 @@ class Chat {
 
   Session* session_;
   SessionKeeper* keeper_;
-  ChatManners manners_;
+  ChatConfig config_;
   Settings settings_;
   ChatPrompts prompts_;
   Conversation conversation_;
   Draft draft_;
-  RollForward ahead_;
+  PrefillAhead ahead_;
   ChatTotals totals_;
   std::optional<Answer> last_;
   std::uint64_t seed_shift_ = 0;  ///< regenerations so far

@@ -20,87 +20,91 @@
 namespace hyb::app {
 namespace {
 
-enum class Takes : std::uint8_t { nothing, text, count, place };
+enum class ArgKind : std::uint8_t { nothing, text, count, place };
 
 struct Row {
   SlashCommand::Kind kind;
-  Takes takes;
+  ArgKind arg;
   std::array<std::string_view, 3> names;  ///< the first is the one to advertise
   std::string_view usage;
   std::string_view about;
 };
 
 constexpr std::array command_rows = {
-    Row{SlashCommand::Kind::help, Takes::nothing, {"/help", "/?"}, "/help", "this list"},
+    Row{SlashCommand::Kind::help, ArgKind::nothing, {"/help", "/?"}, "/help", "this list"},
     Row{SlashCommand::Kind::clear,
-        Takes::nothing,
+        ArgKind::nothing,
         {"/clear", "/new"},
         "/clear",
         "forget the conversation, keep the system prompt"},
     Row{SlashCommand::Kind::system,
-        Takes::text,
+        ArgKind::text,
         {"/system"},
         "/system [TEXT|none]",
         "show, replace or remove the system prompt"},
     Row{SlashCommand::Kind::think,
-        Takes::text,
+        ArgKind::text,
         {"/think"},
         "/think [on|off|default]",
         "whether the model thinks before it answers"},
     Row{SlashCommand::Kind::set,
-        Takes::text,
+        ArgKind::text,
         {"/set"},
         "/set [NAME [VALUE|default]]",
         "show or change how answers are drawn"},
     Row{SlashCommand::Kind::stats,
-        Takes::nothing,
+        ArgKind::nothing,
         {"/stats"},
         "/stats",
         "tokens and times of the last answer"},
     Row{SlashCommand::Kind::regen,
-        Takes::count,
+        ArgKind::count,
         {"/regen"},
         "/regen [N]",
         "answer the last message anew with another seed; N: go N messages back"},
     Row{SlashCommand::Kind::undo,
-        Takes::count,
+        ArgKind::count,
         {"/undo"},
         "/undo [N]",
         "take the last N messages back"},
     Row{SlashCommand::Kind::edit,
-        Takes::place,
+        ArgKind::place,
         {"/edit"},
         "/edit [N [TEXT]]",
         "say message N (the last one) differently and go on from there"},
     Row{SlashCommand::Kind::fork,
-        Takes::text,
+        ArgKind::text,
         {"/fork"},
         "/fork [NAME]",
         "go on in a branch of its own; this one stays as it is"},
     Row{SlashCommand::Kind::go_to,
-        Takes::text,
+        ArgKind::text,
         {"/goto"},
         "/goto NAME|N",
         "go on in another branch, or behind turn N; 0 is the beginning"},
     Row{SlashCommand::Kind::checkpoints,
-        Takes::nothing,
+        ArgKind::nothing,
         {"/checkpoints"},
         "/checkpoints",
         "all turns and branches, and what is remembered of each"},
     Row{SlashCommand::Kind::save,
-        Takes::text,
+        ArgKind::text,
         {"/save"},
         "/save [NAME]",
         "save the chat; from then on every turn is saved"},
-    Row{SlashCommand::Kind::load, Takes::text, {"/load"}, "/load NAME", "go on with a saved chat"},
+    Row{SlashCommand::Kind::load,
+        ArgKind::text,
+        {"/load"},
+        "/load NAME",
+        "go on with a saved chat"},
     Row{SlashCommand::Kind::sessions,
-        Takes::nothing,
+        ArgKind::nothing,
         {"/sessions"},
         "/sessions",
         "the saved chats"},
-    Row{SlashCommand::Kind::memory, Takes::nothing, {"/mem"}, "/mem", "what memory is used for"},
+    Row{SlashCommand::Kind::memory, ArgKind::nothing, {"/mem"}, "/mem", "what memory is used for"},
     Row{SlashCommand::Kind::exit,
-        Takes::nothing,
+        ArgKind::nothing,
         {"/exit", "/quit", "/bye"},
         "/exit",
         "leave, as Ctrl-D does"},
@@ -159,17 +163,17 @@ bool is_slash_command(std::string_view text) {
 SlashCommand parse_slash_command(std::string_view text) {
   const std::size_t end = std::min(text.find_first_of(" \t\n"), text.size());
   const std::string_view name = text.substr(0, end);
-  const std::string_view argument = trimmed(text.substr(end));
+  const std::string_view argument = trim(text.substr(end));
   const Row& row = row_of(name);
-  if (row.takes == Takes::nothing && !argument.empty()) {
-    throw Error(ErrorKind::usage, fmt::format("{}: takes no argument, got '{}'", name, argument));
+  if (row.arg == ArgKind::nothing && !argument.empty()) {
+    throw Error(ErrorKind::usage, fmt::format("{}: arg no argument, got '{}'", name, argument));
   }
   SlashCommand command{.kind = row.kind, .argument = std::string(argument)};
-  if (row.takes == Takes::count && !argument.empty()) command.count = count_of(name, argument);
-  if (row.takes == Takes::place) {
+  if (row.arg == ArgKind::count && !argument.empty()) command.count = count_of(name, argument);
+  if (row.arg == ArgKind::place) {
     const std::size_t number = std::min(argument.find_first_of(" \t\n"), argument.size());
     command.count = argument.empty() ? 0 : count_of(name, argument.substr(0, number));
-    command.argument = trimmed(argument.substr(number));
+    command.argument = trim(argument.substr(number));
   }
   return command;
 }

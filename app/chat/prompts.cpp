@@ -136,11 +136,11 @@ EncodedPrompt ChatPrompts::made(const Conversation& conversation, std::int32_t t
 
 void ChatPrompts::set_think(Think think) {
   think_ = think;
-  passing_tokens_ = mode_ == HistoryMode::preserve ? 0 : passing_tokens();
+  transient_tokens_ = mode_ == HistoryMode::preserve ? 0 : transient_tokens();
 }
 
 /// Told by example: a question, an answer as a model would give it, another question.
-std::int32_t ChatPrompts::passing_tokens() const {
+std::int32_t ChatPrompts::transient_tokens() const {
   try {
     const std::string question = "a";
     Conversation probe;
@@ -162,8 +162,8 @@ std::int32_t ChatPrompts::passing_tokens() const {
 EncodedPrompt ChatPrompts::prompt(const Conversation& conversation, std::int32_t turn,
                                   const std::string& message) const {
   EncodedPrompt prompt = made(conversation, turn, {message, think_});
-  if (passing_tokens_ == 0) return prompt;
-  const std::int32_t end = static_cast<std::int32_t>(prompt.tokens.size()) - passing_tokens_;
+  if (transient_tokens_ == 0) return prompt;
+  const std::int32_t end = static_cast<std::int32_t>(prompt.tokens.size()) - transient_tokens_;
   std::vector<std::int32_t>& ends = prompt.message_ends;
   if (end > (ends.empty() ? 0 : ends.back())) ends.push_back(end);
   return prompt;
@@ -176,8 +176,8 @@ EncodedPrompt ChatPrompts::prompt_of(const Conversation& conversation, std::int3
 
 /// Told by example: what two messages without a common begin have in common. Neither may the text's
 /// first word join the template's last, nor may white space at its begin.
-std::vector<TokenId> ChatPrompts::lasting(const Conversation& conversation,
-                                          std::int32_t turn) const {
+std::vector<TokenId> ChatPrompts::stable_prefix(const Conversation& conversation,
+                                                std::int32_t turn) const {
   const std::string letter = "a", figure = "\n\n1";
   EncodedPrompt word = made(conversation, turn, {letter, think_});
   const EncodedPrompt number = made(conversation, turn, {figure, think_});
@@ -304,12 +304,12 @@ std::string checkpoints_text(const Conversation& conversation, const Resumable& 
 namespace {
 
 /// An entry that is finished meanwhile waits for so long at most: less than what is felt.
-constexpr std::chrono::milliseconds piece_time{40};
+constexpr std::chrono::milliseconds slice_time{40};
 constexpr std::int32_t chunk_tokens_min = 4, chunk_tokens_max = 512;
 
 }  // namespace
 
-RollForward::~RollForward() {
+PrefillAhead::~PrefillAhead() {
   try {
     end();
   } catch (...) {
@@ -317,12 +317,12 @@ RollForward::~RollForward() {
   }
 }
 
-void RollForward::begin(std::function<std::vector<TokenId>()> tokens) {
+void PrefillAhead::begin(std::function<std::vector<TokenId>()> tokens) {
   end();
   asked_ = std::move(tokens);
 }
 
-bool RollForward::work() {
+bool PrefillAhead::work() {
   try {
     if (asked_) {
       submit();
@@ -339,7 +339,7 @@ bool RollForward::work() {
   return false;
 }
 
-void RollForward::submit() {
+void PrefillAhead::submit() {
   Request request;
   request.prompt = std::exchange(asked_, nullptr)();
   request.prefill_only = true;
@@ -349,23 +349,23 @@ void RollForward::submit() {
   running_ = engine_.submit(std::move(request), *this);
 }
 
-void RollForward::end() {
+void PrefillAhead::end() {
   asked_ = nullptr;
   if (running_) engine_.cancel(*running_);
   running_.reset();
 }
 
-void RollForward::on_finish(RequestId, std::int32_t, const Completion& completion) {
+void PrefillAhead::on_finish(RequestId, std::int32_t, const Completion& completion) {
   running_.reset();
   tokens_ += completion.usage.prefilled_tokens;
 }
 
-void RollForward::learn(const Usage& usage) {
+void PrefillAhead::learn(const Usage& usage) {
   const double seconds = std::chrono::duration<double>(usage.prefill).count();
   constexpr std::int32_t enough = 16;  // fewer tell the cost of a step rather than a rate
   if (usage.prefilled_tokens < enough || seconds <= 0) return;
   const double rate = usage.prefilled_tokens / seconds;
-  const double piece = rate * std::chrono::duration<double>(piece_time).count();
+  const double piece = rate * std::chrono::duration<double>(slice_time).count();
   chunk_tokens_ =
       static_cast<std::int32_t>(std::clamp<double>(piece, chunk_tokens_min, chunk_tokens_max));
 }

@@ -51,7 +51,7 @@ class ChatPrompts {
 
   /// The tokens with which the prompt of a message said behind `turn` begins, whatever it says; may
   /// be empty.
-  std::vector<TokenId> lasting(const Conversation& conversation, std::int32_t turn) const;
+  std::vector<TokenId> stable_prefix(const Conversation& conversation, std::int32_t turn) const;
 
  private:
   struct Question {
@@ -69,7 +69,7 @@ class ChatPrompts {
                           const Question& question) const;
   std::vector<TokenId> lead_ids(const Conversation& conversation, std::int32_t turn,
                                 const Question& question) const;
-  std::int32_t passing_tokens() const;
+  std::int32_t transient_tokens() const;
   std::vector<TokenId> answer_ids(const Exchange& exchange) const;
 
   const ChatTemplate& chat_template_;
@@ -77,7 +77,7 @@ class ChatPrompts {
   HistoryMode mode_;
   bool takes_reasoning_;
   Think think_ = {};
-  std::int32_t passing_tokens_ = 0;  ///< at the end of a prompt, gone from the next turn's
+  std::int32_t transient_tokens_ = 0;  ///< at the end of a prompt, gone from the next turn's
 };
 
 /// Moves within a conversation, as the slash commands name them. Each returns a line that says
@@ -105,13 +105,13 @@ std::string checkpoints_text(const Conversation& conversation, const Resumable& 
 
 /// Runs the begin of the next prompt through the model while a person types, so that the prompt
 /// itself runs only what is new. One thread at a time; between calls nothing goes on.
-class RollForward : public Sink {
+class PrefillAhead : public Sink {
  public:
   /// The engine outlives this.
-  explicit RollForward(Engine& engine) : engine_(engine) {}
-  ~RollForward() override;
-  RollForward(const RollForward&) = delete;
-  RollForward& operator=(const RollForward&) = delete;
+  explicit PrefillAhead(Engine& engine) : engine_(engine) {}
+  ~PrefillAhead() override;
+  PrefillAhead(const PrefillAhead&) = delete;
+  PrefillAhead& operator=(const PrefillAhead&) = delete;
 
   /// What to run; asked for when there is time. Ends what ran before.
   void begin(std::function<std::vector<TokenId>()> tokens);

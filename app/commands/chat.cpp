@@ -57,12 +57,12 @@ std::unique_ptr<Input> make_input(const ChatFlags& options, const Environment& e
 
 /// A chat of a person is kept without being asked to; a script's, only under a name.
 SessionKeeper make_keeper(const ChatFlags& options, Session& session,
-                          const Environment& environment, bool has_person,
+                          const Environment& environment, bool is_interactive,
                           SnapshotCarrier& carrier) {
   std::optional<SessionFolder> folder;
   if (environment.data_folder) folder.emplace(*environment.data_folder / "sessions");
   return {std::move(folder), session_origin(session, options.model),
-          has_person && !options.no_history, &carrier};
+          is_interactive && !options.no_history, &carrier};
 }
 
 /// What can be refused without reading weights is refused first.
@@ -89,21 +89,21 @@ void greet(Session& session) {
 }
 
 /// Talks until the input ends; returns the exit code.
-class Talk {
+class ChatLoop {
  public:
-  Talk(Chat& chat, Input& input, bool has_person, bool has_editor)
-      : chat_(&chat), input_(&input), has_person_(has_person), has_editor_(has_editor) {}
+  ChatLoop(Chat& chat, Input& input, bool is_interactive, bool has_editor)
+      : chat_(&chat), input_(&input), has_person_(is_interactive), has_editor_(has_editor) {}
 
   /// While nothing is entered for so long, free memory goes back to the machine.
-  void give_back_after(Engine& engine, double seconds) {
+  void release_memory_after(Engine& engine, double seconds) {
     engine_ = &engine;
     idle_ = std::chrono::duration<double>(seconds);
   }
 
   int run() {
     for (;;) {
-      const InputEvent event = input_->read(asking());
-      chat_->stop_working();
+      const InputEvent event = input_->read(request());
+      chat_->stop_prefill();
       if (event.kind == InputEvent::Kind::ended) break;
       if (event.kind == InputEvent::Kind::interrupted && chat_->draft().message != 0) {
         chat_->drop_draft();
@@ -124,17 +124,17 @@ class Talk {
   }
 
  private:
-  Asking asking() {
-    Asking asking;
-    if (has_person_) asking.work = chat_->work_ahead();  // a script's runs depend on no pauses
+  InputRequest request() {
+    InputRequest request;
+    if (has_person_) request.work = chat_->prefill_work();  // a script's runs depend on no pauses
     if (engine_ != nullptr) {
-      asking.work = give_back_when_idle(*engine_, idle_, std::move(asking.work));
+      request.work = release_memory_when_idle(*engine_, idle_, std::move(request.work));
     }
     const Chat::Draft& draft = chat_->draft();
-    if (draft.message == 0) return asking;
-    asking.prompt = fmt::format("edit {}> ", draft.message);
-    asking.draft = draft.text;
-    return asking;
+    if (draft.message == 0) return request;
+    request.prompt = fmt::format("edit {}> ", draft.message);
+    request.draft = draft.text;
+    return request;
   }
 
   /// An error ends what was asked, not the chat; a script still learns of it from the exit code.
@@ -166,12 +166,12 @@ class Talk {
 int chat_main(const ChatFlags& options) {
   const Environment environment = read_environment();
   Session session = open_session(options, environment);
-  const bool has_person = is_terminal(Stream::input);
+  const bool is_interactive = is_terminal(Stream::input);
   Engine& engine = session.engine();
   SnapshotCarrier carrier = engine.carrier();
-  SessionKeeper keeper = make_keeper(options, session, environment, has_person, carrier);
+  SessionKeeper keeper = make_keeper(options, session, environment, is_interactive, carrier);
   Chat chat(session, keeper, options.generation,
-            {.has_person = has_person && is_terminal(Stream::error),
+            {.is_interactive = is_interactive && is_terminal(Stream::error),
              .view = stdout_view(environment, options.shows_thoughts),
              .has_colour = wants_colour(Stream::error, environment),
              .utf8 = environment.utf8,
@@ -181,10 +181,10 @@ int chat_main(const ChatFlags& options) {
   chat.set_system(options.system);
   chat.set_think(options.think, "--think");
   const std::unique_ptr<Input> input = make_input(options, environment);
-  if (has_person) greet(session);
+  if (is_interactive) greet(session);
   if (!options.session.empty()) chat.open(options.session);
-  Talk talk(chat, *input, has_person, has_editor(environment));
-  if (options.idle_seconds) talk.give_back_after(engine, *options.idle_seconds);
+  ChatLoop talk(chat, *input, is_interactive, has_editor(environment));
+  if (options.idle_seconds) talk.release_memory_after(engine, *options.idle_seconds);
   const int exit_code = talk.run();
   chat.close();
   return exit_code;
@@ -215,6 +215,6 @@ Action describe_chat(CLI::App& cli) {
 
 }  // namespace
 
-const Command chat_command = {"chat", "Talk with a model", describe_chat};
+const Command chat_command = {"chat", "ChatLoop with a model", describe_chat};
 
 }  // namespace hyb::app

@@ -28,7 +28,7 @@ SessionFolder folder_of(const Environment& environment) {
   throw Error(ErrorKind::usage, "sessions: there is no place for them; set HOME or XDG_DATA_HOME");
 }
 
-void say(const std::string& text) {
+void print(const std::string& text) {
   write_stdout(is_terminal(Stream::output) ? sanitized(text) : text);
 }
 
@@ -38,7 +38,7 @@ int sessions_main(const SessionsFlags& options) {
     if (!options.names.empty()) {
       throw Error(ErrorKind::usage, "sessions list: takes no name; see hyb sessions show");
     }
-    say(options.json ? pretty_json(session_list_json(folder)) : session_list_text(folder));
+    print(options.json ? pretty_json(session_list_json(folder)) : session_list_text(folder));
     return 0;
   }
   if (options.json) throw Error(ErrorKind::usage, "--json goes with hyb sessions list");
@@ -49,7 +49,7 @@ int sessions_main(const SessionsFlags& options) {
     if (options.action == "rm") {
       folder.remove(name);
     } else {
-      say(transcript(folder.read(name).record.conversation));
+      print(transcript(folder.read(name).record.conversation));
     }
   }
   return 0;

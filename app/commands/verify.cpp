@@ -30,7 +30,7 @@ constexpr std::int32_t requests_length_max = 1 << 20;
 
 struct VerifyFlags {
   ModelOptions model;
-  PassageWishes wishes = {.vocab = 0};
+  PassageOptions wishes = {.vocab = 0};
   std::string requests;
   std::string snapshots = "exact";
   bool json = false;
@@ -43,7 +43,7 @@ struct Cost {
 };
 
 /// Room for all passages at once, for copies of the longest, and for checkpoints.
-models::RunnerOptions runner_options(const BareModel& model, const PassageWishes& wishes,
+models::RunnerOptions runner_options(const BareModel& model, const PassageOptions& wishes,
                                      std::size_t passages) {
   const auto sequences = static_cast<std::int32_t>(std::max<std::size_t>(passages, 4)) + 1;
   const models::Geometry& geometry = model.model.geometry;
@@ -175,10 +175,10 @@ BareModel open_bare_model(const ModelOptions& options, const Environment& enviro
 }
 
 /// What the options ask for, within what the model can take. Requests are as long as they are.
-PassageWishes wishes_for(const BareModel& model, const VerifyFlags& options,
-                         const Tokenizer* tokenizer) {
+PassageOptions passage_options_for(const BareModel& model, const VerifyFlags& options,
+                                   const Tokenizer* tokenizer) {
   const models::Plan& plan = model.model.plan;
-  PassageWishes wishes = options.wishes;
+  PassageOptions wishes = options.wishes;
   if (!options.requests.empty()) wishes.length_max = requests_length_max;
   wishes.vocab = tokenizer == nullptr ? plan.vocab : std::min(plan.vocab, tokenizer->size());
   const auto limit = [&](std::int32_t most) {
@@ -193,7 +193,7 @@ PassageWishes wishes_for(const BareModel& model, const VerifyFlags& options,
   return wishes;
 }
 
-std::vector<Passage> passages_for(const VerifyFlags& options, PassageWishes& wishes,
+std::vector<Passage> passages_for(const VerifyFlags& options, PassageOptions& wishes,
                                   const ModelTexts& texts) {
   if (options.requests.empty()) {
     return make_passages(wishes, texts.tokenizer ? &*texts.tokenizer : nullptr);
@@ -216,7 +216,8 @@ int verify_main(const VerifyFlags& options) {
   }
   BareModel model = open_bare_model(wanted, environment);
   const ModelTexts texts = read_texts(model.source);
-  PassageWishes wishes = wishes_for(model, options, texts.tokenizer ? &*texts.tokenizer : nullptr);
+  PassageOptions wishes =
+      passage_options_for(model, options, texts.tokenizer ? &*texts.tokenizer : nullptr);
   const std::vector<Passage> passages = passages_for(options, wishes, texts);
   const models::RunnerOptions runner = runner_options(model, wishes, passages.size());
   check_fits(model, runner);

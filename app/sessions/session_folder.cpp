@@ -110,8 +110,8 @@ void add_turn(Conversation& conversation, const Json& json, const std::string& s
   if (turn.has("opening")) exchange.opening = turn.text("opening");
   if (turn.has("think")) exchange.think = turn.flag("think");
   if (!exchange.answer.tokens.empty()) exchange.answer.text = exchange.answer_text;
-  conversation.add_behind(static_cast<std::int32_t>(turn.number("behind", conversation.turns())),
-                          std::move(exchange));
+  conversation.add_after(static_cast<std::int32_t>(turn.number("behind", conversation.turns())),
+                         std::move(exchange));
 }
 
 void read_branches(Conversation& conversation, const Reading& reading) {

@@ -37,7 +37,7 @@ Conversation filtered(const Conversation& from, Keeps keeps) {
     auto [parent, exchange] = from.turn(turn);
     if (!keeps(exchange.answer.tokens)) exchange.answer = {};
     if (!keeps(exchange.lead)) exchange.lead.clear();
-    to.add_behind(parent, std::move(exchange));
+    to.add_after(parent, std::move(exchange));
   }
   to.set_branches(from.branches(), from.branch());
   return to;

@@ -237,8 +237,8 @@ LineEditor::Wait LineEditor::wait_for_keys(RawMode& mode) {
   return keys_.empty() ? Wait::nothing : Wait::keys;
 }
 
-InputEvent LineEditor::read(const Asking& asking) {
-  asking_ = asking;
+InputEvent LineEditor::read(const InputRequest& request) {
+  asking_ = request;
   RawMode mode(Interrupts::keys);  // to the end of the work: keys pressed meanwhile are not echoed
   BackgroundWork work(std::exchange(asking_.work, nullptr));
   const InputEvent event = edit(mode);
@@ -296,10 +296,10 @@ InputEvent LineEditor::edit(RawMode& mode) {
 }
 
 /// None: the input has ended, or a signal came.
-std::optional<std::string> PlainLines::next_line(const Asking& asking) {
+std::optional<std::string> PlainLines::next_line(const InputRequest& request) {
   // Not for ever: a signal may come just before the wait.
   constexpr int glance_ms = 250;
-  bool has_work = static_cast<bool>(asking.work);
+  bool has_work = static_cast<bool>(request.work);
   for (;;) {
     const std::size_t end = pending_.find('\n', searched_);
     if (end != std::string::npos || (has_ended_ && !pending_.empty())) {
@@ -312,7 +312,7 @@ std::optional<std::string> PlainLines::next_line(const Asking& asking) {
     searched_ = pending_.size();
     if (has_ended_ || stop_signal() != 0) return std::nullopt;
     if (!input_ready(has_work ? 0 : glance_ms)) {
-      if (has_work) has_work = asking.work();
+      if (has_work) has_work = request.work();
       continue;
     }
     std::array<char, 65536> bytes;
@@ -325,11 +325,11 @@ std::optional<std::string> PlainLines::next_line(const Asking& asking) {
   }
 }
 
-InputEvent PlainLines::read(const Asking& asking) {
+InputEvent PlainLines::read(const InputRequest& request) {
   std::string text;
-  if (is_person_) write_stderr(asking.prompt);
+  if (is_person_) write_stderr(request.prompt);
   for (;;) {
-    auto line = next_line(asking);
+    auto line = next_line(request);
     if (!line) {
       if (stop_signal() == SIGINT && is_person_) {
         clear_stop_signal();

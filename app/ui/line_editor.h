@@ -26,7 +26,7 @@ struct InputEvent {
 };
 
 /// How an entry is asked for. An editor heeds all of it, plain lines the work only.
-struct Asking {
+struct InputRequest {
   std::string prompt = "> ";
   std::string draft = {};  ///< what stands there to begin with
   /// Work for the time in which a person types or does nothing, a small piece a call: an entry,
@@ -41,7 +41,7 @@ class Input {
   virtual ~Input() = default;
 
   /// Waits for the next one.
-  virtual InputEvent read(const Asking& asking) = 0;
+  virtual InputEvent read(const InputRequest& request) = 0;
 };
 
 struct ViewOptions {
@@ -77,7 +77,7 @@ class LineEditor : public Input {
   LineEditor(History history, LineEditorOptions options)
       : history_(std::move(history)), options_(std::move(options)) {}
 
-  InputEvent read(const Asking& asking) override;
+  InputEvent read(const InputRequest& request) override;
 
  private:
   enum class Wait : std::uint8_t { keys, nothing, ended };
@@ -93,7 +93,7 @@ class LineEditor : public Input {
 
   History history_;
   LineEditorOptions options_;
-  Asking asking_;
+  InputRequest asking_;
   KeyDecoder decoder_;
   std::vector<Key> decoded_;
   std::deque<Key> keys_;
@@ -106,10 +106,10 @@ class LineEditor : public Input {
 class PlainLines : public Input {
  public:
   explicit PlainLines(bool is_person) : is_person_(is_person) {}
-  InputEvent read(const Asking& asking) override;
+  InputEvent read(const InputRequest& request) override;
 
  private:
-  std::optional<std::string> next_line(const Asking& asking);
+  std::optional<std::string> next_line(const InputRequest& request);
 
   bool is_person_;
   bool has_ended_ = false;

@@ -26,8 +26,8 @@ std::int32_t count_of(const auto& values) { return static_cast<std::int32_t>(val
 }  // namespace
 
 /// A passage while it runs.
-struct Replay::Voice {
-  Voice(const Passage& told, Memory start)
+struct Replay::RunningSequence {
+  RunningSequence(const Passage& told, Memory start)
       : passage(&told), memory(std::move(start)), tokens(told.prompt) {}
 
   std::int32_t length_max() const {
@@ -75,38 +75,39 @@ std::string difference(const Trace& expected, const Trace& found) {
   return "";
 }
 
-void Replay::advance(std::span<Voice> voices) {
+void Replay::advance(std::span<RunningSequence> sequences) {
   if (stop_signal() != 0) throw Error(ErrorKind::runtime, "interrupted");
   Step step;
   step.keep_logits = true;
-  std::vector<Voice*> taking_part;
+  std::vector<RunningSequence*> taking_part;
   std::int32_t room = step_tokens_;
-  auto waiting = static_cast<std::int32_t>(voices.size());
-  for (Voice& voice : voices) {
+  auto waiting = static_cast<std::int32_t>(sequences.size());
+  for (RunningSequence& sequence : sequences) {
     --waiting;
-    if (voice.is_done()) continue;
-    const std::int32_t count = voice.next_count(room - waiting);  // one token each for the others
+    if (sequence.is_done()) continue;
+    const std::int32_t count =
+        sequence.next_count(room - waiting);  // one token each for the others
     room -= count;
-    if (!voice.memory.reserve(count)) fail_dry();
-    const auto begin = static_cast<std::size_t>(voice.memory.length());
-    Span span = {
-        .tokens =
-            std::span<const TokenId>(voice.tokens).subspan(begin, static_cast<std::size_t>(count)),
-        .position = voice.memory.length(),
-        .tables = voice.memory.tables(),
-        .read_slot = voice.memory.read_slot(),
-        .write_slot = voice.memory.write_slot(),
-        .samples = {}};
-    if (voice.memory.length() + count == count_of(voice.tokens)) {
-      const std::int32_t prompt = count_of(voice.passage->prompt);
-      span.samples.push_back({.token = count - 1,
-                              .params = &voice.passage->sampling,
-                              .draw = static_cast<std::uint64_t>(count_of(voice.tokens) - prompt),
-                              .history = voice.tokens,
-                              .prompt_tokens = prompt});
+    if (!sequence.memory.reserve(count)) fail_dry();
+    const auto begin = static_cast<std::size_t>(sequence.memory.length());
+    Span span = {.tokens = std::span<const TokenId>(sequence.tokens)
+                               .subspan(begin, static_cast<std::size_t>(count)),
+                 .position = sequence.memory.length(),
+                 .tables = sequence.memory.tables(),
+                 .read_slot = sequence.memory.read_slot(),
+                 .write_slot = sequence.memory.write_slot(),
+                 .samples = {}};
+    if (sequence.memory.length() + count == count_of(sequence.tokens)) {
+      const std::int32_t prompt = count_of(sequence.passage->prompt);
+      span.samples.push_back(
+          {.token = count - 1,
+           .params = &sequence.passage->sampling,
+           .draw = static_cast<std::uint64_t>(count_of(sequence.tokens) - prompt),
+           .history = sequence.tokens,
+           .prompt_tokens = prompt});
     }
     step.spans.push_back(std::move(span));
-    taking_part.push_back(&voice);
+    taking_part.push_back(&sequence);
   }
   step.orders = pool_.take_orders();
   const StepResult result = runner_->run(step);
@@ -115,36 +116,37 @@ void Replay::advance(std::span<Voice> voices) {
       result.sampled.empty() ? 0 : result.logits.size() / result.sampled.size();
   std::size_t row = 0;
   for (std::size_t i = 0; i < taking_part.size(); ++i) {
-    Voice& voice = *taking_part[i];
-    voice.memory.keep(count_of(step.spans[i].tokens));
+    RunningSequence& sequence = *taking_part[i];
+    sequence.memory.keep(count_of(step.spans[i].tokens));
     if (step.spans[i].samples.empty()) continue;
     // A row of NaNs names no token. Any will do to go on with: the logits tell.
     const SampledToken& sampled = result.sampled[row];
-    voice.tokens.push_back(sampled.finite ? sampled.token : TokenId{0});
-    voice.trace.tokens.push_back(voice.tokens.back());
+    sequence.tokens.push_back(sampled.finite ? sampled.token : TokenId{0});
+    sequence.trace.tokens.push_back(sequence.tokens.back());
     const auto logits = result.logits.begin() + static_cast<std::ptrdiff_t>(row * width);
-    voice.trace.logits.insert(voice.trace.logits.end(), logits,
-                              logits + static_cast<std::ptrdiff_t>(width));
+    sequence.trace.logits.insert(sequence.trace.logits.end(), logits,
+                                 logits + static_cast<std::ptrdiff_t>(width));
     ++row;
   }
 }
 
-void Replay::play(std::span<Voice> voices) {
-  while (!std::all_of(voices.begin(), voices.end(), [](const Voice& v) { return v.is_done(); })) {
-    advance(voices);
+void Replay::play(std::span<RunningSequence> sequences) {
+  while (!std::all_of(sequences.begin(), sequences.end(),
+                      [](const RunningSequence& v) { return v.is_done(); })) {
+    advance(sequences);
   }
 }
 
 std::vector<Trace> Replay::run(std::span<const Passage> passages) {
-  std::vector<Voice> voices;
+  std::vector<RunningSequence> sequences;
   for (const Passage& passage : passages) {
     std::optional<Memory> memory = pool_.start();
     if (!memory) fail_dry();
-    voices.emplace_back(passage, std::move(*memory));
+    sequences.emplace_back(passage, std::move(*memory));
   }
-  play(voices);
+  play(sequences);
   std::vector<Trace> traces;
-  for (Voice& voice : voices) traces.push_back(std::move(voice.trace));
+  for (RunningSequence& sequence : sequences) traces.push_back(std::move(sequence.trace));
   return traces;
 }
 
@@ -152,25 +154,25 @@ Replay::Resumed Replay::run_resumed(const Passage& passage, std::int32_t tokens,
                                     Precision precision) {
   std::optional<Memory> memory = pool_.start();
   if (!memory) fail_dry();
-  std::vector<Voice> first;
+  std::vector<RunningSequence> first;
   first.emplace_back(passage, std::move(*memory));
-  Voice& voice = first.front();
-  voice.stop = tokens;
-  while (voice.memory.length() < tokens) advance(first);
-  const std::vector<TokenId> known = voice.tokens;
-  const std::optional<Checkpoint> checkpoint = voice.memory.checkpoint(precision);
+  RunningSequence& sequence = first.front();
+  sequence.stop = tokens;
+  while (sequence.memory.length() < tokens) advance(first);
+  const std::vector<TokenId> known = sequence.tokens;
+  const std::optional<Checkpoint> checkpoint = sequence.memory.checkpoint(precision);
   if (!checkpoint) fail_dry();
-  voice.trace = {};
+  sequence.trace = {};
   play(first);
 
-  std::vector<Voice> later;
+  std::vector<RunningSequence> later;
   for (int i = 0; i < 2; ++i) {
     std::optional<Memory> resumed = pool_.resume(*checkpoint);
     if (!resumed) fail_dry();
     later.emplace_back(passage, std::move(*resumed)).tokens = known;
   }
   play(later);
-  return {.straight_on = std::move(voice.trace),
+  return {.straight_on = std::move(sequence.trace),
           .first = std::move(later[0].trace),
           .second = std::move(later[1].trace)};
 }
@@ -184,7 +186,7 @@ constexpr std::string_view texts[] = {
 
 }  // namespace
 
-std::vector<Passage> make_passages(const PassageWishes& wishes, const Tokenizer* tokenizer) {
+std::vector<Passage> make_passages(const PassageOptions& wishes, const Tokenizer* tokenizer) {
   std::mt19937_64 random(wishes.seed);
   const auto below = [&](std::int32_t count) {
     return static_cast<std::int32_t>(random() % static_cast<std::uint64_t>(count));
@@ -220,7 +222,7 @@ std::vector<Passage> make_passages(const PassageWishes& wishes, const Tokenizer*
   return passages;
 }
 
-std::vector<Passage> read_passages(const std::string& file, const PassageWishes& wishes,
+std::vector<Passage> read_passages(const std::string& file, const PassageOptions& wishes,
                                    const ModelTexts& texts) {
   InputFile input = InputFile::open(file, "/tmp");
   input.scan(std::nullopt);

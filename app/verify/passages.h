@@ -58,17 +58,17 @@ class Replay {
                       Precision precision = Precision::exact);
 
  private:
-  struct Voice;
+  struct RunningSequence;
 
-  void advance(std::span<Voice> voices);
-  void play(std::span<Voice> voices);
+  void advance(std::span<RunningSequence> sequences);
+  void play(std::span<RunningSequence> sequences);
 
   Runner* runner_;
   std::int32_t step_tokens_;
   MemoryPool pool_;
 };
 
-struct PassageWishes {
+struct PassageOptions {
   std::int32_t prompts = 6;  ///< of random tokens, or so many of a file's requests
   std::int32_t answer_tokens = 16;
   std::int32_t length_max = 320;  ///< of prompt and answer
@@ -78,13 +78,13 @@ struct PassageWishes {
 
 /// Prompts of random tokens, of lengths from one token on, and of some lines of text where there is
 /// a tokenizer. Every other one is sampled, with penalties; the rest is greedy.
-std::vector<Passage> make_passages(const PassageWishes& wishes, const Tokenizer* tokenizer);
+std::vector<Passage> make_passages(const PassageOptions& wishes, const Tokenizer* tokenizer);
 
 /// The prompts of requests as `hyb batch` takes them, `wishes.prompts` of the file's, evenly
 /// spread; greedy unless a request says otherwise. wishes.length_max bounds prompt and answer.
 /// Throws Error(usage) naming the line that is no request or is too long, and Error(model) for a
 /// file that cannot be read.
-std::vector<Passage> read_passages(const std::string& file, const PassageWishes& wishes,
+std::vector<Passage> read_passages(const std::string& file, const PassageOptions& wishes,
                                    const ModelTexts& texts);
 
 }  // namespace hyb::app

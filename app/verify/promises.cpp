@@ -38,11 +38,14 @@ class TokenSink : public Sink {
 }  // namespace
 
 Promises::Promises(Runner& runner, std::vector<Passage> passages, std::uint64_t seed,
-                   std::function<void(const Verdict&)> heard)
-    : runner_(&runner), passages_(std::move(passages)), seed_(seed), heard_(std::move(heard)) {}
+                   std::function<void(const Verdict&)> on_verdict)
+    : runner_(&runner),
+      passages_(std::move(passages)),
+      seed_(seed),
+      on_verdict_(std::move(on_verdict)) {}
 
 void Promises::add(Verdict verdict) {
-  heard_(verdict);
+  on_verdict_(verdict);
   verdicts_.push_back(std::move(verdict));
 }
 

@@ -23,9 +23,9 @@ struct Verdict {
 /// cut differently, resumed, on other numbers of threads and by the engine.
 class Promises {
  public:
-  /// `heard` hears of every verdict as it is known.
+  /// `on_verdict` hears of every verdict as it is known.
   Promises(Runner& runner, std::vector<Passage> passages, std::uint64_t seed,
-           std::function<void(const Verdict&)> heard);
+           std::function<void(const Verdict&)> on_verdict);
 
   /// Runs the passages alone and whole: what all others are held against. Finds logits that are
   /// not numbers.
@@ -52,7 +52,7 @@ class Promises {
   Runner* runner_;
   std::vector<Passage> passages_;
   std::uint64_t seed_;
-  std::function<void(const Verdict&)> heard_;
+  std::function<void(const Verdict&)> on_verdict_;
   std::vector<Trace> alone_;
   std::vector<Verdict> verdicts_;
 };

@@ -214,7 +214,7 @@ TEST_SUITE("app/idle_memory") {
   TEST_CASE("what nobody needed for so long goes back, and not what comes and goes meanwhile") {
     World world;
     IdleMemory idle(world.engine, 10.0, world.now);
-    const auto look_after = [&](std::chrono::seconds time) { idle.look(world.now += time); };
+    const auto look_after = [&](std::chrono::seconds time) { idle.poll(world.now += time); };
     {
       const Memory large = world.hold(96);  // 6 superblocks of pages and one of slots
       look_after(1s);
@@ -224,7 +224,7 @@ TEST_SUITE("app/idle_memory") {
     look_after(1s);
     CHECK(world.engine.pool().superblocks_idle() == 7);
     for (int second = 1; second < 10; ++second) {
-      const Memory small = world.hold(40);  // 3 and 1, every other look
+      const Memory small = world.hold(40);  // 3 and 1, every other one
       look_after(1s);
       CHECK(world.engine.pool().superblocks_idle() == 3);
     }
@@ -241,7 +241,7 @@ TEST_SUITE("app/idle_memory") {
     World world;
     IdleMemory idle(world.engine, std::nullopt, world.now);
     { const Memory large = world.hold(96); }
-    for (int i = 0; i < 5; ++i) idle.look(world.now += 1000s);
+    for (int i = 0; i < 5; ++i) idle.poll(world.now += 1000s);
     CHECK(world.engine.pool().superblocks_idle() == 7);
   }
 
@@ -249,8 +249,8 @@ TEST_SUITE("app/idle_memory") {
     World world;
     { const Memory large = world.hold(96); }
     int pieces = 0;
-    const auto work = give_back_when_idle(world.engine, std::chrono::duration<double>(0.05),
-                                          [&] { return ++pieces < 3; });
+    const auto work = release_memory_when_idle(world.engine, std::chrono::duration<double>(0.05),
+                                               [&] { return ++pieces < 3; });
     const auto begin = std::chrono::steady_clock::now();
     while (work()) {
     }

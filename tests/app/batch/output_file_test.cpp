@@ -151,7 +151,7 @@ TEST_SUITE("app/batch/result_writer") {
     for (int round = 0; round < 20; ++round) {
       const auto path = folder.write("out", "");
       OutputFile output = OutputFile::open(path);
-      ResultWriter writer(output, {.ordered = true, .say = {}, .is_stopped = {}});
+      ResultWriter writer(output, {.ordered = true, .warn = {}, .is_stopped = {}});
       std::vector<int> places(30);
       std::string wanted;
       for (int i = 0; i < 30; ++i) {
@@ -175,9 +175,9 @@ TEST_SUITE("app/batch/result_writer") {
     std::vector<std::string> said;
     int looks = 0;
     auto disk = std::make_unique<FullDisk>(4);
-    const auto say = [&](const std::string& text) { said.push_back(text); };
+    const auto warn = [&](const std::string& text) { said.push_back(text); };
     ResultWriter writer(output,
-                        {.patience = std::chrono::seconds(60), .say = say, .is_stopped = [&] {
+                        {.patience = std::chrono::seconds(60), .warn = warn, .is_stopped = [&] {
                            if (++looks == 3) disk.reset();  // someone made room
                            return false;
                          }});
@@ -187,12 +187,12 @@ TEST_SUITE("app/batch/result_writer") {
 
     disk = std::make_unique<FullDisk>(12);
     ResultWriter hasty(output, {.patience = std::chrono::milliseconds(120),
-                                .say = say,
+                                .warn = warn,
                                 .is_stopped = [] { return false; }});
     const std::string text = error_text([&] { hasty.put(0, "second line\n"); });
     ResultWriter stopped(
         output,
-        {.patience = std::chrono::seconds(60), .say = say, .is_stopped = [] { return true; }});
+        {.patience = std::chrono::seconds(60), .warn = warn, .is_stopped = [] { return true; }});
     CHECK_THROWS_AS(stopped.put(0, "second line\n"), Error);
     disk.reset();
     CHECK(contains(text, "File too large"));

@@ -70,16 +70,16 @@ TEST_SUITE("app/chat/chat_prompts") {
         const Texts texts(family, mode);
         for (const int turns : {0, 1, 2}) {
           const Conversation conversation = texts.conversation(turns);
-          const auto lasting = texts.prompts.lasting(conversation, conversation.here());
+          const auto stable_prefix = texts.prompts.stable_prefix(conversation, conversation.here());
           for (const char* message : {"b", " x", "\n", "1", "<|im_end|>", "\xe4\xbd\xa0"}) {
             const auto prompt = texts.prompts.prompt(conversation, conversation.here(), message);
             CAPTURE(message);
             // White space alone may join the template's own; the chat says no such message.
-            if (message[0] != '\n') CHECK(begins_with(prompt.tokens, lasting));
+            if (message[0] != '\n') CHECK(begins_with(prompt.tokens, stable_prefix));
           }
           const auto prompt = texts.prompts.prompt(conversation, conversation.here(), "b");
-          CHECK(lasting.size() + 64 > prompt.tokens.size());  // the rest begins the answer
-          CHECK(lasting.size() < prompt.tokens.size());
+          CHECK(stable_prefix.size() + 64 > prompt.tokens.size());  // the rest begins the answer
+          CHECK(stable_prefix.size() < prompt.tokens.size());
         }
       }
     }
@@ -376,10 +376,10 @@ struct Bench {
 
   SteadyRunner runner;
   Engine engine{runner, nullptr, {.length_max = 200, .chunk_tokens = 64}};
-  RollForward ahead{engine};
+  PrefillAhead ahead{engine};
 };
 
-int work_all(RollForward& ahead) {
+int work_all(PrefillAhead& ahead) {
   int pieces = 0;
   while (ahead.work()) ++pieces;
   return pieces;

@@ -32,7 +32,7 @@ TEST_SUITE("app/verify/passages") {
   }
 
   TEST_CASE("one seed, one set of prompts") {
-    const PassageWishes wishes = {.vocab = 1000, .seed = 5};
+    const PassageOptions wishes = {.vocab = 1000, .seed = 5};
     const auto first = make_passages(wishes, nullptr);
     const auto again = make_passages(wishes, nullptr);
     const auto other = make_passages({.vocab = 1000, .seed = 6}, nullptr);
