@@ -6,6 +6,7 @@
 #include "app/cli_outline.h"
 #include "app/commands/commands.h"
 #include "app/ui/process.h"
+#include "app/version.h"
 
 namespace hyb::app {
 namespace {
