@@ -11,7 +11,7 @@
 namespace hyb::models::testing {
 
 /// A sequence cut into spans: piece i reads what piece i - 1 left and writes slot i of the
-/// sequence. The first one starts from zeros, or behind the tokens that are not in it from the
+/// sequence. The first one starts from zeros, or after the tokens that are not in it from the
 /// sequence's last slot.
 struct CutSequence {
   std::int32_t sequence;

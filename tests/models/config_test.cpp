@@ -82,7 +82,7 @@ TEST_SUITE("models/config") {
     CHECK(!c.object("other"));
   }
 
-  TEST_CASE("text_config stands for the whole, what concerns both stays visible") {
+  TEST_CASE("text_config replaces the whole file, but for keys that concern both") {
     const Config c = config(R"({"model_type":"outer","hidden_size":1,"tie_word_embeddings":true,
         "text_config":{"model_type":"inner","hidden_size":2}})");
     CHECK(c.model_type() == "inner");

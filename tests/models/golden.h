@@ -43,7 +43,7 @@ struct Golden {
   std::vector<std::vector<TokenId>> prompts;
 };
 
-/// Of our logits from the expected ones, over rows of so many logits.
+/// Of our logits from the expected ones, over rows of row_size logits.
 struct Distance {
   std::size_t row_size;
   double max = 0.0, square_sum = 0.0, largest = 0.0;
@@ -52,9 +52,9 @@ struct Distance {
   void add(std::span<const float> ours, std::span<const float> expected) {
     REQUIRE(ours.size() == expected.size());
     REQUIRE(ours.size() % row_size == 0);
-    for (std::size_t begin = 0; begin < ours.size(); begin += row_size) {
+    for (std::size_t start = 0; start < ours.size(); start += row_size) {
       double row = 0.0;
-      for (std::size_t i = begin; i < begin + row_size; ++i) {
+      for (std::size_t i = start; i < start + row_size; ++i) {
         const double difference = std::abs(double{ours[i]} - expected[i]);
         REQUIRE(std::isfinite(difference));
         max = std::max(max, difference);

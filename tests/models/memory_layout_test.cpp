@@ -278,7 +278,7 @@ TEST_SUITE("models/memory_layout") {
     CHECK(flat.layout.fixed_superblocks[1] * flat.layout.slots.per_superblock >= 9);
   }
 
-  TEST_CASE("flat pools leave room for both, whatever is asked for") {
+  TEST_CASE("flat pools leave room for both, whatever is requested") {
     for (const char* preset : {"granite-4.0-h-350m", "nemotron-nano-12b-v2"}) {
       const Geometry geometry = geometry_of(plan_of(preset));
       for (const std::size_t pool : {gib, 8 * gib}) {

@@ -216,7 +216,7 @@ TEST_SUITE("models/packed_snapshot") {
     }
   }
 
-  TEST_CASE("who leaves int8 snapshots behind answers from exact states") {
+  TEST_CASE("a sequence that leaves int8 snapshots answers from exact states") {
     for (const std::string name : names) {
       CAPTURE(name);
       std::vector<Answer> found;

@@ -17,16 +17,16 @@ namespace {
 
 const std::filesystem::path demo = tests_folder().parent_path() / "models/demo";
 
-/// What was asked and answered, as texts that the demo never saw.
+/// Questions and answers that the demo was not trained on.
 std::vector<std::vector<TokenId>> heldout_texts() {
   const Tokenizer tokenizer =
       Tokenizer::from_json(read_whole_file(demo / "tokenizer.json", 1 << 26), "tokenizer.json");
   const std::string lines = read_whole_file(tests_folder() / "demo/heldout.jsonl", 1 << 26);
   std::vector<std::vector<TokenId>> texts;
-  for (std::size_t begin = 0; begin < lines.size() && texts.size() < 60;) {
-    const std::size_t end = lines.find('\n', begin);
-    const Json line = parse_json(std::string_view(lines).substr(begin, end - begin), "heldout");
-    begin = end == std::string::npos ? lines.size() : end + 1;
+  for (std::size_t start = 0; start < lines.size() && texts.size() < 60;) {
+    const std::size_t end = lines.find('\n', start);
+    const Json line = parse_json(std::string_view(lines).substr(start, end - start), "heldout");
+    start = end == std::string::npos ? lines.size() : end + 1;
     const std::string text = line["messages"].back()["content"].get<std::string>() + ' ' +
                              line["expect"].get<std::string>();
     std::vector<TokenId> tokens = tokenizer.encode(text, {});

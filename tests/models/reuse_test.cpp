@@ -68,7 +68,7 @@ void check_settings(ReuseFolder& folder) {
     if (!setting.remembers || setting.is_short()) continue;
     CHECK(life->answers.reused > reused + 200);
   }
-  CHECK(folder.logits_seen() == logits);  // nobody ever saw other tokens
+  CHECK(folder.logits_seen() == logits);  // no run ever saw other tokens
 }
 
 }  // namespace
@@ -128,14 +128,14 @@ Tokens joined(Tokens a, const Tokens& b) {
 
 std::int32_t length_of(const Tokens& tokens) { return static_cast<std::int32_t>(tokens.size()); }
 
-/// A message said behind a turn; turns are numbered from 1.
-struct Said {
-  std::size_t behind, message;
+/// A message sent after a turn; turns are numbered from 1.
+struct Turn {
+  std::size_t after, message;
   std::uint64_t seed = 0;
 };
 
 /// What /regen, /undo, /edit and /goto come down to.
-const std::vector<Said> script = {
+const std::vector<Turn> script = {
     {0, 0},     // the first message
     {1, 1},     // the second
     {1, 1, 7},  // /regen
@@ -143,7 +143,7 @@ const std::vector<Said> script = {
     {0, 3},     // /edit 1
     {2, 4},     // /goto 2
     {2, 4, 9},  // /regen
-    {1, 1},     // /undo 2, and what was said before
+    {1, 1},     // /undo 2, and the same message as before
 };
 
 /// A conversation of tokens: a beginning that lasts, messages with two tokens that lead to them.
@@ -152,13 +152,13 @@ struct Talk {
     for (int i = 0; i < 5; ++i) messages.push_back(folder.draw(6 + i));
   }
 
-  /// All that was said up to a turn.
+  /// The chat up to a turn.
   Tokens history(std::size_t turn) const {
     return turn == 0 ? system : joined(prompts[turn - 1], answers[turn - 1].tokens);
   }
 
-  Request request(const Said& said) {
-    const Tokens before = joined(history(said.behind), lead);
+  Request request(const Turn& said) {
+    const Tokens before = joined(history(said.after), lead);
     Request request;
     request.prompt = joined(before, messages[said.message]);
     request.message_ends = {length_of(before)};
@@ -222,21 +222,21 @@ std::vector<Usage> converse(ReuseFolder& folder, Talk& talk, const std::vector<S
   return usages;
 }
 
-/// Of what was said before, at most the last token of an answer is run, which was only drawn.
+/// Of the chat so far, at most the last token of an answer is run, which was only sampled.
 void check_reuse(const Talk& talk, const std::vector<Usage>& usages) {
   for (std::size_t turn = 0; turn < script.size(); ++turn) {
     CAPTURE(turn);
-    const Said& said = script[turn];
+    const Turn& said = script[turn];
     bool is_again = false;
     for (std::size_t i = 0; i < turn; ++i) {
-      is_again = is_again || (script[i].behind == said.behind && script[i].message == said.message);
+      is_again = is_again || (script[i].after == said.after && script[i].message == said.message);
     }
     const Usage& usage = usages[turn];
     CHECK(usage.reused_tokens + usage.prefilled_tokens == length_of(talk.prompts[turn]));
     if (is_again) {
       CHECK(usage.prefilled_tokens == 0);
     } else if (turn > 0) {
-      CHECK(usage.reused_tokens >= length_of(talk.history(said.behind)) - 1);
+      CHECK(usage.reused_tokens >= length_of(talk.history(said.after)) - 1);
     }
   }
 }

@@ -42,7 +42,7 @@ class Answers : public Sink {
   std::int64_t reused = 0, prefilled = 0;
 };
 
-/// A checksum of the logits behind each sequence of tokens that was ever sampled.
+/// A checksum of the logits after each sequence of tokens that was ever sampled.
 using SeenLogits = std::map<std::vector<TokenId>, std::uint64_t>;
 
 /// Passes everything on, and counts the rows whose logits are not those that the same tokens had
@@ -153,7 +153,7 @@ struct Life {
   Answers answers;
 
  private:
-  /// Of so many bytes, or a few more: not every small number can be cut into superblocks.
+  /// Of this many bytes, or a few more: not every small number can be cut into superblocks.
   static ModelMemoryLayout layout_of(const Geometry& geometry, std::size_t bytes,
                                      std::size_t handle) {
     for (int more = 0;; ++more) {
@@ -178,7 +178,7 @@ struct Life {
   }
 };
 
-/// All answers, in the order of request and choice; each request is asked twice.
+/// All answers, in the order of request and choice; each request is sent twice.
 inline std::vector<Answer> answers_of(Life& life, const std::vector<Request>& requests,
                                       std::int32_t sequences) {
   for (int round = 0; round < 2; ++round) {
@@ -220,7 +220,7 @@ class ReuseFolder {
 
   std::size_t logits_seen() const { return seen_.size(); }
 
-  /// Requests of which some begin alike and one asks what another one asked.
+  /// Requests of which some share a prefix and one equals another.
   std::vector<Request> requests() {
     std::vector<Request> requests;
     const std::vector<TokenId> system = draw(37);
@@ -254,6 +254,7 @@ inline const std::vector<std::string> reuse_folders = {"granite-dense-rope",
                                                        "granite-attention-only",
                                                        "granite-groups",
                                                        "bamba-1",
+                                                       "falcon-h1-groups",
                                                        "lfm2-moe",
                                                        "nemotron-latent",
                                                        "nemotron-moe",

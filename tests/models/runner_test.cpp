@@ -97,13 +97,13 @@ std::vector<float> run_in_pieces(Bench& bench, std::span<const TokenId> tokens,
   std::vector<float> logits;
   SlotId read{0};
   SlotId write{1};
-  for (std::size_t begin = 0; begin < tokens.size();) {
-    const std::size_t count = std::min<std::size_t>(tokens.size() - begin, 1 + random() % 40);
-    const auto piece = bench.run({bench.span(0, tokens.subspan(begin, count),
-                                             static_cast<std::int32_t>(begin), read, write)});
+  for (std::size_t start = 0; start < tokens.size();) {
+    const std::size_t count = std::min<std::size_t>(tokens.size() - start, 1 + random() % 40);
+    const auto piece = bench.run({bench.span(0, tokens.subspan(start, count),
+                                             static_cast<std::int32_t>(start), read, write)});
     logits.insert(logits.end(), piece.begin(), piece.end());
     std::swap(read, write);
-    begin += count;
+    start += count;
   }
   return logits;
 }
@@ -218,7 +218,7 @@ TEST_SUITE("models/runner") {
     }
   }
 
-  TEST_CASE("copies of pages and slots stand for the originals") {
+  TEST_CASE("copies of pages and slots replace the originals") {
     std::mt19937 random(11);
     Bench bench("granite-moe-nope", DType::bf16, 2);
     const auto prompt = random_tokens(random, 50, bench.model.plan.vocab);

@@ -12,9 +12,9 @@ using namespace hyb::models::testing;
 
 namespace {
 
-/// Of Mamba-2, of gated delta nets, of short convolutions.
-const char* const fixture_names[] = {"granite-moe-nope", "bamba-1", "qwen3_5-dense", "qwen3-next",
-                                     "lfm2-dense"};
+/// Of Mamba-2 (also beside attention), of gated delta nets, of short convolutions.
+const char* const fixture_names[] = {"granite-moe-nope", "bamba-1",    "falcon-h1-norm",
+                                     "qwen3_5-dense",    "qwen3-next", "lfm2-dense"};
 
 ChainBench bench_of(const char* name, DType activation, int threads, kernels::Isa isa) {
   return ChainBench(
@@ -71,7 +71,7 @@ TEST_SUITE("models/step_chains") {
     spans[1].position = 6;
     refused(spans);
     spans = good;
-    std::swap(spans[1], spans[2]);  // a span reads what one behind it writes
+    std::swap(spans[1], spans[2]);  // a span reads what a later one writes
     refused(spans);
     spans = good;
     spans.insert(spans.begin() + 1, bench.span({1, {0, 3}}, 0));  // a neighbour in between

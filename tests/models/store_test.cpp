@@ -270,7 +270,7 @@ TEST_SUITE("models/store") {
     CHECK(offset == bytes.size());
   }
 
-  TEST_CASE("a recurrent layer's part of a slot lies where the geometry says") {
+  TEST_CASE("a recurrent layer's part of a slot is where the geometry says") {
     Bench bench({});
     const ViewId view = bench.layout().slot_view();
     bench.own(2, view);
@@ -321,7 +321,7 @@ TEST_SUITE("models/store") {
     CHECK(grown.store.bytes_backed() <= grown.layout().superblock_bytes);
   }
 
-  TEST_CASE("fixed pools hold what was asked for, each unit apart") {
+  TEST_CASE("fixed pools have the requested units, each on its own") {
     Geometry geometry = small_geometry();
     kernels::Queue queue(kernels::Device::cpu, {.threads = 1, .isa = {}});
     for (const auto& [pages, slots] : {std::pair{7, 3}, {1, 1}, {130, 65}}) {

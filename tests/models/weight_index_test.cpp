@@ -283,7 +283,7 @@ TEST_SUITE("models/weight_index") {
     CHECK(fp8_parameters(model.plan, granite_hybrid, files) == 8 * 8);
   }
 
-  TEST_CASE("experts in one tensor have scales behind a first dimension") {
+  TEST_CASE("scales of experts in one tensor have the expert as first dimension") {
     const auto layout = [](std::vector<std::int64_t> scales, const char* suffix) {
       const auto tensor = [](const std::string& name, DType dtype,
                              std::vector<std::int64_t> shape) {

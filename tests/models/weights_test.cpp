@@ -13,7 +13,7 @@ using namespace hyb::models;
 using namespace hyb::models::testing;
 
 TEST_SUITE("models/packed_bytes") {
-  TEST_CASE("the plan tells what loading takes, quantised or not") {
+  TEST_CASE("the plan predicts what loading takes, quantised or not") {
     kernels::Queue queue(kernels::Device::cpu, {.threads = 2, .isa = {}});
     for (const char* name : {"granite-moe-rope-untied", "granite-dense-nope", "nemotron-latent",
                              "qwen3_5-moe", "lfm2-moe"}) {
@@ -32,7 +32,7 @@ TEST_SUITE("models/packed_bytes") {
     }
   }
 
-  TEST_CASE("of published FP8 the plan and the files' headers tell nearly all") {
+  TEST_CASE("of published FP8 the plan and the files' headers predict it nearly") {
     kernels::Queue queue(kernels::Device::cpu, {.threads = 2, .isa = {}});
     for (const char* name : {"qwen3-next-fp8", "nemotron-fp8", "bamba-fp8"}) {
       for (const kernels::Quantize quantize :
@@ -49,8 +49,9 @@ TEST_SUITE("models/packed_bytes") {
         load.fp8_parameters = fp8_parameters(model.plan, family, files);
         CHECK(load.fp8_parameters > 0);
         // What these small matrices are padded with is taken for bf16: up to 12.2 %.
-        const auto told = static_cast<double>(packed_bytes(model.plan, kernels::Device::cpu, load));
-        CHECK(told ==
+        const auto predicted =
+            static_cast<double>(packed_bytes(model.plan, kernels::Device::cpu, load));
+        CHECK(predicted ==
               doctest::Approx(static_cast<double>(model.weights.packed_bytes)).epsilon(0.13));
       }
     }

@@ -106,7 +106,7 @@ TEST_SUITE("app/inspect/tensor_check") {
     CHECK_THROWS_AS(models::WeightIndex(other.plan, *other.family, TensorFiles(golden)), Error);
   }
 
-  TEST_CASE("another shape or type is wrong and says what is asked for") {
+  TEST_CASE("another shape or type is wrong and says what is needed") {
     ModelOutline other = outline();
     other.plan.vocab += 1;
     const TensorCheck shapes = check_tensors(other, TensorFiles(golden));

@@ -32,13 +32,13 @@ Json read_json(const std::filesystem::path& path) {
 /// The fixture nemotron-fp8 with other settings: its weights, and the two files that say how they
 /// are quantised, changed.
 struct Requantised {
-  explicit Requantised(const std::function<void(Json& config, Json& beside)>& change) {
+  explicit Requantised(const std::function<void(Json& config, Json& modelopt)>& change) {
     const Golden golden("nemotron-fp8");
     Json config = read_json(golden.folder / "config.json");
-    Json beside = read_json(golden.folder / "hf_quant_config.json");
-    change(config, beside);
+    Json modelopt = read_json(golden.folder / "hf_quant_config.json");
+    change(config, modelopt);
     folder.write("config.json", to_text(config));
-    if (!beside.is_null()) folder.write("hf_quant_config.json", to_text(beside));
+    if (!modelopt.is_null()) folder.write("hf_quant_config.json", to_text(modelopt));
     std::filesystem::copy(golden.folder / "model.safetensors", folder.path());
   }
 
@@ -119,20 +119,20 @@ TEST_SUITE("models/families/quantization") {
                    R"(quantized_layers."\x1b[2J".quant_algo: must be text)"));
   }
 
-  TEST_CASE("the same weights give the same logits, wherever it stands that they are FP8") {
+  TEST_CASE("the same weights give the same logits, whichever file says that they are FP8") {
     const std::filesystem::path published = golden_folder / "nemotron-fp8";
     const Json layers = layers_of(published);
     REQUIRE(layers.size() > 5);
     const Requantised alone([](Json& config, Json&) { config.erase("quantization_config"); });
-    const Requantised mixed([&](Json& config, Json& beside) {
+    const Requantised mixed([&](Json& config, Json& modelopt) {
       config["quantization_config"]["quant_algo"] = "MIXED_PRECISION";
       config["quantization_config"]["quantized_layers"] = layers;
-      beside = nullptr;
+      modelopt = nullptr;
     });
-    const Requantised mixed_alone([&](Json& config, Json& beside) {
+    const Requantised mixed_alone([&](Json& config, Json& modelopt) {
       config.erase("quantization_config");
-      beside["quantization"]["quant_algo"] = "MIXED_PRECISION";
-      beside["quantization"]["quantized_layers"] = layers;
+      modelopt["quantization"]["quant_algo"] = "MIXED_PRECISION";
+      modelopt["quantization"]["quantized_layers"] = layers;
     });
     for (const DType activation : {DType::f32, DType::bf16}) {
       const std::vector<float> logits = Requantised::logits_of(published, activation);
@@ -146,25 +146,25 @@ TEST_SUITE("models/families/quantization") {
     const auto error_of = [](const Requantised& model) {
       return model_error([&] { model.logits(DType::f32); });
     };
-    const Requantised nvfp4([](Json& config, Json& beside) {
+    const Requantised nvfp4([](Json& config, Json& modelopt) {
       config.erase("quantization_config");
-      beside["quantization"]["quant_algo"] = "NVFP4";
+      modelopt["quantization"]["quant_algo"] = "NVFP4";
     });
     CHECK(contains(error_of(nvfp4),
                    "hf_quant_config.json: quantization.quant_algo: weights "
                    "quantised by \"modelopt NVFP4\" are not supported"));
-    const Requantised stranger([](Json& config, Json& beside) {
+    const Requantised stranger([](Json& config, Json& modelopt) {
       config.erase("quantization_config");
-      beside["producer"]["name"] = "another";
+      modelopt["producer"]["name"] = "another";
     });
     CHECK(contains(error_of(stranger), "quantised by \"another\""));
-    const Requantised empty([](Json& config, Json& beside) {
+    const Requantised empty([](Json& config, Json& modelopt) {
       config.erase("quantization_config");
-      beside.erase("quantization");
+      modelopt.erase("quantization");
     });
     CHECK(contains(error_of(empty), "hf_quant_config.json: quantization: is missing"));
     const Requantised both(
-        [](Json&, Json& beside) { beside["quantization"]["quant_algo"] = "NVFP4"; });
+        [](Json&, Json& modelopt) { modelopt["quantization"]["quant_algo"] = "NVFP4"; });
     CHECK(error_of(both) == "");
   }
 }
