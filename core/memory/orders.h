@@ -11,8 +11,8 @@
 namespace hyb {
 
 /// core decides with indices and counts and moves no bytes: copies are orders that ride in the next
-/// step and are carried out before its spans, in the order given. So a page or slot may be handed
-/// out again the moment it is released.
+/// step and are carried out before its spans, in the order given. So a page or slot may be reused
+/// as soon as it is released.
 struct PageCopy {
   std::int32_t group;
   PageId from, to;
@@ -20,7 +20,7 @@ struct PageCopy {
 struct SlotCopy {
   SlotId from, to;
 };
-/// Exact to packed and back: the int8 snapshots. Packing loses precision, unpacking none.
+/// Exact to packed (int8) and back. Packing loses precision, unpacking does not.
 struct PackSlot {
   SlotId from;
   PackedId to;
@@ -32,8 +32,8 @@ struct UnpackSlot {
 struct PackedCopy {
   PackedId from, to;
 };
-/// From here on the superblock is seen through `to` (no_view: free). Nothing is kept of its bytes.
-/// `from` is no_view when it was nobody's, or when nobody knows whose it is after a failed step.
+/// From now on the superblock is used through `to` (no_view: free). Its bytes are not kept. `from`
+/// is no_view when it had no owner, or an unknown one after a failed step.
 struct ChangeOwner {
   SuperblockId superblock;
   ViewId from, to;
@@ -41,11 +41,11 @@ struct ChangeOwner {
 using Order = std::variant<PageCopy, SlotCopy, PackSlot, UnpackSlot, PackedCopy, ChangeOwner>;
 
 /// One group's pages of one sequence: entry i holds positions [i * page_tokens, (i + 1) *
-/// page_tokens); no_page where they fell out of reach.
+/// page_tokens); no_page where the page is no longer needed.
 using PageTable = std::vector<PageId>;
 
-/// The bytes of the units that a pool hands out, as of the last step: for tiers and session files.
-/// Called between steps only; `bytes` has the unit_bytes of the view.
+/// The bytes of a pool's units, as of the last step: for tiers and session files. Called between
+/// steps only; `bytes` has the unit_bytes of the view.
 class UnitBytes {
  public:
   virtual ~UnitBytes() = default;

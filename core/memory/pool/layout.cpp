@@ -17,11 +17,11 @@ bool reaches(PositionRange positions, std::int32_t from, std::int32_t length) {
 
 constexpr std::size_t stride_alignment = 64;
 
-/// A view with what the search asks of it at every size.
+/// A view with what the search needs at every size.
 struct Fitting {
   const ViewRequest* view;
   std::size_t unit_bytes = 0;  ///< all planes
-  std::size_t step = 1;        ///< of units: fewer would end inside a handle of some plane
+  std::size_t step = 1;        ///< in units: other counts would end inside a handle of some plane
 };
 
 Fitting fitting_of(const ViewRequest& view, std::size_t handle_bytes) {
@@ -33,8 +33,8 @@ Fitting fitting_of(const ViewRequest& view, std::size_t handle_bytes) {
   return fitting;
 }
 
-/// The most units that fit into the superblock: of planes, that begin and end with handles;
-/// stretched, whose stride fills it to the last byte. 0: those waste too much.
+/// The most units that fit into the superblock: aligned to handles in every plane or, stretched,
+/// with a stride that fills it to the last byte. 0: that wastes too much.
 std::size_t units_in(const Fitting& fitting, std::size_t bytes, double waste_max) {
   const double least = (1 - waste_max) * static_cast<double>(bytes);
   const auto wastes = [&](std::size_t units) {
@@ -75,7 +75,7 @@ std::size_t page_bytes(const MemoryLayout& layout, std::int32_t group) {
   return layout.unit_bytes(ViewId{group});
 }
 
-/// Counts superblocks that views use; each view has whole ones.
+/// Counts the superblocks that views use; each view uses whole ones.
 class Demand {
  public:
   explicit Demand(const MemoryLayout& layout) : layout_(&layout) {}
@@ -101,7 +101,7 @@ class Demand {
   bool fits_ = true;
 };
 
-/// The greatest value in [0, most] for which `fits` holds, given that it holds for all below.
+/// The greatest value in [0, most] for which `fits` holds; it holds for all below that.
 template <typename Fits>
 std::int32_t greatest(std::int32_t most, const Fits& fits) {
   if (fits(most)) return most;
@@ -252,9 +252,8 @@ std::vector<std::int32_t> held_pages(const MemoryLayout& layout, std::int32_t gr
   return pages;
 }
 
-/// Walks through the chunks; of each, the pages from the first one that is still held to its end
-/// are there at once. Of chunks smaller than a page, those that begin in the same page are taken
-/// together.
+/// Walks through the chunks; during each, the pages from the first one still held to the chunk's
+/// end exist at once. Chunks smaller than a page that start in the same page count as one.
 std::int32_t pages_peak(const MemoryLayout& layout, std::int32_t group, std::int32_t length,
                         std::int32_t chunk_tokens) {
   const std::int32_t stride = std::max(chunk_tokens, layout.page_tokens);

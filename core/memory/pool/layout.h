@@ -21,8 +21,8 @@ struct PositionRange {
 };
 
 /// What one kind of layer memory keeps of a sequence. Pools, prefix tree, tiers and session files
-/// know kinds through this alone, so a new kind is one class. Layers that share another layer's
-/// keys and values have no memory of their own and no kind.
+/// know kinds through this interface alone, so a new kind is one class. Layers that share another
+/// layer's keys and values have no memory of their own and no kind.
 class MemoryKind {
  public:
   virtual ~MemoryKind() = default;
@@ -31,10 +31,10 @@ class MemoryKind {
   virtual std::string_view name() const = 0;
 
   /// Whether the token at position `length`, or a later one, may read any of these earlier
-  /// positions. Once false for a length it is false for every greater one: what has fallen out
-  /// never comes back. So a page may be freed when this is false for all its positions, and a
-  /// prefix of `length` tokens can be resumed when every page for which it is true is there. Ranges
-  /// fall out in the order of their positions, but for those that never do.
+  /// positions. Once false for a length it is false for every greater one. So a page may be freed
+  /// when this is false for all its positions, and a prefix of `length` tokens can be resumed when
+  /// every page for which it is true is there. Ranges become unneeded in the order of their
+  /// positions, except those that never do.
   virtual bool needs(PositionRange positions, std::int32_t length) const = 0;
 
   /// The kind has one slot per sequence instead of pages: the prefix can be resumed only where a
@@ -61,7 +61,7 @@ class SlidingWindow final : public MemoryKind {
   std::int32_t window_;
 };
 
-/// The positions from the last multiple of `chunk` on.
+/// The positions from the last multiple of `chunk` on, the token's own included.
 class ChunkedAttention final : public MemoryKind {
  public:
   explicit ChunkedAttention(std::int32_t chunk) : chunk_(chunk) {}
@@ -81,8 +81,8 @@ class RecurrentState final : public MemoryKind {
   bool is_recurrent() const override { return true; }
 };
 
-/// Layers of one kind whose pages are handed out together: page i of the group is page i in the
-/// arena of each of its layers.
+/// Layers of one kind that share page numbers: page i of the group is page i in the arena of each
+/// of its layers.
 struct PageGroup {
   const MemoryKind* kind;  ///< not recurrent
   std::size_t page_bytes;  ///< of page_tokens tokens, all layers of the group
@@ -93,8 +93,8 @@ struct PageGroup {
 struct SlotShape {
   std::size_t bytes = 0;
   std::int32_t per_superblock = 0;  ///< 0: there are none
-  /// Of bytes, at the end: they lie between two slots and mean nothing. How many there are follows
-  /// from the size of the pool, not from the model.
+  /// Part of bytes, at the end: unused bytes between two slots. Their number follows from the size
+  /// of the pool, not from the model.
   std::size_t padding_bytes = 0;
 };
 
@@ -102,7 +102,7 @@ struct SlotShape {
 /// size. Each can be seen through one view per page group, one of slots and one of packed
 /// snapshots; through view v superblock b is the units [b * n, (b + 1) * n), n units per
 /// superblock. One view of it is live at a time: its owner. So memory moves between pages and slots
-/// by a change of owner, and the number of a unit tells its superblock.
+/// by a change of owner, and the number of a unit gives its superblock.
 struct MemoryLayout {
   std::int32_t page_tokens = 0;  ///< 0: no attention, no groups
   std::vector<PageGroup> groups;
@@ -111,13 +111,13 @@ struct MemoryLayout {
   std::size_t superblock_bytes = 0;
   std::int32_t superblocks = 0;
 
-  /// Empty: any superblock can have any owner. Else views own so many superblocks each, in the
-  /// order of ViewId, for ever (mode `flat`).
+  /// Empty: any superblock can have any owner. Otherwise the number of superblocks that each view
+  /// owns, in the order of ViewId, permanently (mode `flat`).
   std::vector<std::int32_t> fixed_superblocks;
 
-  /// Whether a sequence at `length` holds the page of the group: its kind needs it, or it is filled
-  /// in part. That one stays whatever the kind says, so that every page that is held has all its
-  /// positions below the length, and a shorter prefix can be resumed from it.
+  /// Whether a sequence at `length` holds the page of the group: its kind needs it, or it is partly
+  /// filled. A partly filled page is held whatever the kind says, so kinds are asked about pages
+  /// with all positions below the length, and a shorter prefix can be resumed.
   bool holds_page(std::int32_t group, std::int32_t page, std::int32_t length) const;
 
   std::int32_t views() const { return static_cast<std::int32_t>(groups.size()) + 2; }
@@ -125,16 +125,16 @@ struct MemoryLayout {
   ViewId packed_view() const { return ViewId{static_cast<std::int32_t>(groups.size()) + 1}; }
   std::int32_t units_per_superblock(ViewId view) const;
   std::size_t unit_bytes(ViewId view) const;
-  /// Of these the ones at the front that mean something: the same in pools of any size.
+  /// The used bytes at its front: the same in pools of any size.
   std::size_t content_bytes(ViewId view) const;
   std::size_t bytes() const { return static_cast<std::size_t>(superblocks) * superblock_bytes; }
-  /// What it takes to back all units that can be in use at once.
+  /// What it takes to hold all units that can be in use at once.
   std::size_t store_bytes() const;
   /// The view's first unit where superblocks are fixed; else 0.
   std::int32_t first_unit(ViewId view) const;
 };
 
-/// So many pages of full attention and so many slots, for ever: one superblock each.
+/// Fixed numbers of pages of full attention and of slots: one superblock each.
 struct FlatSizes {
   std::int32_t pages = 0, slots = 0;
   std::int32_t page_tokens = 0;  ///< 0: no attention
@@ -142,7 +142,7 @@ struct FlatSizes {
 };
 MemoryLayout flat_layout(const FlatSizes& sizes);
 
-/// A view as the search for a superblock's size sees it. A page group has one plane per layer; a
+/// A view as input of the search for a superblock's size. A page group has one plane per layer; a
 /// page of plane i takes plane_unit_bytes[i]. Slots have one plane, and their stride may be
 /// stretched by a few percent to fill the superblock.
 struct ViewRequest {
@@ -168,7 +168,7 @@ struct SuperblockPlan {
 /// In every plane unit u lies at u * its unit bytes (or stride), so the part of a superblock in a
 /// plane is a whole number of handles and of units. Strides are multiples of 64 bytes. A view
 /// without planes has 0 units. Throws Error(memory) when no superblock of up to `bytes_max` bytes
-/// will do.
+/// fits.
 SuperblockPlan plan_superblocks(std::span<const ViewRequest> views, std::size_t handle_bytes,
                                 std::size_t bytes_max, double waste_max = 0.03);
 
@@ -176,12 +176,12 @@ SuperblockPlan plan_superblocks(std::span<const ViewRequest> views, std::size_t 
 bool keeps_everything(const MemoryKind& kind);
 
 /// Whether every checkpoint can be resumed at every position before its end: all kinds keep
-/// everything and there are no recurrent layers. Then snapshots need not be placed.
+/// everything and there are no recurrent layers. Then no snapshots are needed in between.
 bool resumes_anywhere(const MemoryLayout& layout);
 
-/// What sequences take of a layout's memory, counted and not tried.
+/// What sequences take of a layout's memory, computed without a pool.
 
-/// Pages that so many tokens need in a group that keeps all.
+/// Pages that hold `tokens` tokens in a group that keeps all of them.
 std::int32_t pages_for(const MemoryLayout& layout, std::int32_t tokens);
 
 /// Of a group's pages, those that a sequence at `length` holds.
@@ -191,7 +191,7 @@ std::int32_t pages_held(const MemoryLayout& layout, std::int32_t group, std::int
 std::vector<std::int32_t> held_pages(const MemoryLayout& layout, std::int32_t group,
                                      std::int32_t length);
 
-/// The most that it holds on the way there, in chunks of so many tokens. Up to two more may be said
+/// The most that it holds on the way there, in chunks of `chunk_tokens`. May be up to two too many
 /// where chunks are smaller than pages.
 std::int32_t pages_peak(const MemoryLayout& layout, std::int32_t group, std::int32_t length,
                         std::int32_t chunk_tokens);
@@ -200,14 +200,14 @@ std::int32_t pages_peak(const MemoryLayout& layout, std::int32_t group, std::int
 std::size_t bytes_held(const MemoryLayout& layout, std::int32_t length);
 std::size_t bytes_peak(const MemoryLayout& layout, std::int32_t length, std::int32_t chunk_tokens);
 
-/// Whether a sequence can get there when it has all memory to itself.
+/// Whether a sequence can reach `length` when it has all memory to itself.
 bool can_ever_hold(const MemoryLayout& layout, std::int32_t length, std::int32_t chunk_tokens);
 
-/// The greatest length up to `most` for which that is so; 0: none.
+/// The greatest such length up to `most`; 0: none.
 std::int32_t length_max(const MemoryLayout& layout, std::int32_t most, std::int32_t chunk_tokens);
 
-/// How many sequences at `length` fit at once, and one slot more: a checkpoint hands its slot over
-/// while the next one is taken. At most `most`.
+/// How many sequences at `length` fit at once, with one slot to spare: a checkpoint hands its slot
+/// over while the next one is taken. At most `most`.
 std::int32_t sequences_at_once(const MemoryLayout& layout, std::int32_t length, std::int32_t most);
 
 }  // namespace hyb

@@ -66,8 +66,8 @@ std::int32_t Checkpoint::resumable_length(std::int32_t limit) const {
   const MemoryLayout& layout = pool_->layout();
   if (layout.slots.per_superblock > 0) return 0;
   for (std::int32_t length = limit; length > 0;) {
-    // A position that is needed at some length is needed at every smaller one behind it, so of the
-    // lengths from here down the first that may do ends at the first missing position.
+    // A position that is needed at some length is needed at every smaller length after it, so the
+    // next candidate below ends at the first missing position.
     std::int32_t next = length;
     for (std::size_t group = 0; group < layout.groups.size(); ++group) {
       const std::int32_t missing =
@@ -183,11 +183,11 @@ void Memory::keep(std::int32_t tokens) {
   cuts_.erase(cuts_.begin());
 }
 
-/// From the oldest page on: kinds let go of pages in this order (MemoryKind::needs).
+/// From the oldest page on: kinds stop needing pages in this order (MemoryKind::needs).
 void Memory::give_back_unneeded(std::int32_t group) {
   PageTable& table = tables_[static_cast<std::size_t>(group)];
   std::int32_t& page = settled_[static_cast<std::size_t>(group)];
-  // A page that is still to be written stays.
+  // Pages that are not full yet stay.
   const std::int32_t full = length_ / pool_->page_tokens();
   for (; page < full; ++page) {
     if (!pool_->needs(group, page, length_)) {
@@ -255,7 +255,7 @@ std::optional<Checkpoint> Memory::checkpoint(Precision precision) {
     if (!pack_into(*checkpoint)) checkpoint.reset();
     return checkpoint;
   }
-  // The live slot is shared with the checkpoint from here on, so the sequence must leave it.
+  // The live slot is shared with the checkpoint from now on, so the sequence needs another one.
   if (read_slot_ == write_slot_ && write_slot_ != no_slot) {
     const std::optional<SlotId> next_slot = pool_->take_slot();
     if (!next_slot) return std::nullopt;
@@ -272,7 +272,8 @@ std::optional<Checkpoint> Memory::checkpoint(Precision precision) {
 }
 
 std::optional<Checkpoint> Memory::final_checkpoint(Precision precision) && {
-  require(pool_ != nullptr && length_ > 0, "memory: final_checkpoint() needs a sequence that has run");
+  require(pool_ != nullptr && length_ > 0,
+          "memory: final_checkpoint() needs a sequence that has run");
   const Memory released = std::move(*this);
   std::optional<Checkpoint> checkpoint = released.shared_pages();
   if (precision == Precision::int8 && released.pool_->has_slots()) {

@@ -12,8 +12,8 @@
 
 namespace hyb {
 
-/// Knows where its members are, also after they moved: each carries its index in the registry, and
-/// whoever moves it says so. Constant time per call.
+/// Knows the addresses of its members, also after they moved: each stores its index in the registry
+/// and reports moves. Constant time per call.
 template <typename Member>
 class Registry {
  public:
@@ -27,7 +27,7 @@ class Registry {
     members_[member.registry_index_] = last;
     members_.pop_back();
   }
-  /// The member has its registry_index_ already.
+  /// The member has its registry_index_.
   void moved(Member& member) noexcept { members_[member.registry_index_] = &member; }
 
   const std::vector<Member*>& all() const { return members_; }
@@ -41,13 +41,13 @@ class MemoryPool;
 enum class Precision : std::uint8_t { exact, int8 };
 
 /// A resumable point of a sequence, all at length(): the pages that its kinds need there, shared,
-/// and a snapshot of the recurrent state. Never written again, so it stays good while the sequence
-/// goes on or ends: whoever still writes to a shared page writes behind length(). Move-only; the
-/// destructor gives everything back. The pool must outlive it. It holds what the steps so far have
-/// written; a packed snapshot is made by the next step: when that step fails, checkpoints taken
-/// since the step before are void.
+/// and a snapshot of the recurrent state. Never written again, so it stays valid while the sequence
+/// continues or ends: writes to a shared page are after length(). Move-only; the destructor
+/// releases everything. The pool must outlive it. It holds what the steps so far have written; a
+/// packed snapshot is made by the next step: when that step fails, checkpoints taken since the
+/// previous step are void.
 ///
-/// Ids are good until the next call that takes memory: that may move pages and slots together.
+/// Ids are valid until the next call that takes memory: compaction may move pages and slots.
 class Checkpoint {
  public:
   Checkpoint() = default;
@@ -82,7 +82,7 @@ class Checkpoint {
 
 /// The whole memory of one running sequence: page tables, slots, length. Five verbs and no others:
 /// reserve, keep, checkpoint, resume (MemoryPool), release (the destructor). Move-only; the pool
-/// must outlive it. Ids are good until the next call that takes memory, as a checkpoint's.
+/// must outlive it. Ids are valid until the next call that takes memory, as a checkpoint's.
 class Memory {
  public:
   Memory() = default;
@@ -90,42 +90,43 @@ class Memory {
   Memory& operator=(Memory&& other) noexcept;
   ~Memory();
 
-  /// Tokens that all kinds stand at.
+  /// Tokens in memory, the same for all kinds.
   std::int32_t length() const { return length_; }
 
-  /// Tokens that there is room for, length() included.
+  /// Length up to which pages are reserved.
   std::int32_t room() const;
 
-  /// Room for `tokens` more. False: the pool is dry, a normal outcome; what was taken stays.
+  /// Reserves pages for `tokens` more. False: the pool is dry, a normal outcome; what was taken
+  /// stays reserved.
   bool reserve(std::int32_t tokens);
 
-  /// Has the next step leave its state at `length` tokens, too, in a slot of its own: it runs in
-  /// pieces, one up to each cut and one behind the last. Cuts are reserved from length() on, one
-  /// behind the other. False: no slot is free.
+  /// Has the next step leave its state at `length` tokens, too, in a slot of its own: the step runs
+  /// in pieces, one up to each cut and one after the last. Cuts are reserved in ascending order
+  /// from length() on. False: no slot is free.
   bool reserve_cut(std::int32_t length);
   std::int32_t cuts_reserved() const { return static_cast<std::int32_t>(cuts_.size()); }
   /// The next step runs in one piece.
   void drop_cuts();
 
-  /// Of the last step's tokens, or of those of its next piece, the first `tokens` stand; the rest
-  /// never happened. From now on the sequence reads the slot that was written behind them. Pages
-  /// that no kind needs any more are given back.
+  /// Keeps the first `tokens` tokens of the last step, or of its next piece, and drops the rest.
+  /// From now on the sequence reads the slot that was written after them. Pages that no kind needs
+  /// any more are released.
   void keep(std::int32_t tokens);
 
   /// A resumable point at length() > 0, between steps. exact: the live slot becomes the snapshot
-  /// and the sequence goes on in another one, which its next step writes: no state is copied. A
-  /// sequence that still reads an exact snapshot shares that one and needs no slot. int8: the
-  /// snapshot is packed by order. Pages are shared, the partly filled last one too. Empty when no
-  /// slot or packed snapshot is free: a checkpoint is never worth failing for.
+  /// and the sequence continues in another one, which its next step writes: no state is copied. A
+  /// sequence that still reads an exact snapshot shares it and needs no slot. int8: the snapshot is
+  /// packed by order. Pages are shared, the partly filled last one too. Empty when no slot or
+  /// packed snapshot is free: no reason to fail.
   std::optional<Checkpoint> checkpoint(Precision precision = Precision::exact);
 
-  /// The same at the end of a sequence, which is released by it: an exact one hands the slot over
+  /// The same at the end of a sequence, which it releases: an exact checkpoint takes the slot over
   /// and cannot fail.
   std::optional<Checkpoint> final_checkpoint(Precision precision = Precision::exact) &&;
 
-  /// Full pages of the first `tokens` tokens, none of them beyond length(), that the checkpoint has
-  /// too are shared with it from here on; this sequence's own are given back. Their bytes have to
-  /// be the same. Between steps. Returns how many there were.
+  /// Shares full pages of the first `tokens` tokens (up to length()) with the checkpoint where it
+  /// has them too, and releases this sequence's own. Their bytes have to be equal. Between steps.
+  /// Returns the number of pages.
   std::int64_t share_full_pages(const Checkpoint& other, std::int32_t tokens);
 
   /// One per page group, in the order of the layout.
@@ -138,7 +139,7 @@ class Memory {
     std::int32_t begin;
     SlotId read_slot, write_slot;
   };
-  /// The one behind so many of the reserved cuts.
+  /// The piece after the first `cuts` reserved cuts.
   Piece piece(std::int32_t cuts) const;
 
  private:
@@ -146,7 +147,7 @@ class Memory {
   friend class Registry<Memory>;
   struct ReservedCut {
     std::int32_t length;
-    SlotId next_slot;  ///< that is written from there on
+    SlotId next_slot;  ///< written from there on
   };
   explicit Memory(MemoryPool& pool);
   void swap(Memory& other) noexcept;
@@ -157,14 +158,14 @@ class Memory {
   MemoryPool* pool_ = nullptr;
   std::size_t registry_index_ = 0;
   std::vector<PageTable> tables_;
-  std::vector<std::int32_t> settled_;  ///< per group: pages before stay for ever or are given back
+  std::vector<std::int32_t> settled_;  ///< per group: pages before it are kept for good or released
   SlotId read_slot_ = no_slot;
   SlotId write_slot_ = no_slot;
   std::vector<ReservedCut> cuts_;
   std::int32_t length_ = 0;
 };
 
-/// A piece of a checkpoint that has bytes.
+/// A page, slot or packed snapshot of a checkpoint.
 struct CheckpointUnit {
   ViewId view;
   std::int32_t page;  ///< of the sequence, for a view of pages; else 0
@@ -172,8 +173,8 @@ struct CheckpointUnit {
 };
 
 /// All pieces of a checkpoint: the pages of each group in order, then the slot or packed snapshot.
-/// Two checkpoints of the same length and precision have the same list but for the units. Units are
-/// good until the next call that takes memory.
+/// Lists of checkpoints of equal length and precision differ in `unit` alone. Units are valid until
+/// the next call that takes memory.
 std::vector<CheckpointUnit> units_of(const Checkpoint& checkpoint, const MemoryLayout& layout);
 
 }  // namespace hyb

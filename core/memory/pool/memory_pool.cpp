@@ -54,7 +54,7 @@ std::optional<Memory> MemoryPool::resume(const Checkpoint& checkpoint, std::int3
     if (!copy) return std::nullopt;
     table[full] = *copy;
   }
-  // Said only now that nothing fails any more; and taking pages may have moved others.
+  // Ordered only now that nothing can fail any more; and taking pages may have moved others.
   for (std::int32_t group = 0; group < groups(); ++group) {
     const PageTable& from = checkpoint.tables_[static_cast<std::size_t>(group)];
     const PageTable& table = memory->tables_[static_cast<std::size_t>(group)];
@@ -201,7 +201,7 @@ std::optional<std::int32_t> MemoryPool::take(ViewId view, std::int32_t after) {
     if (!taken->owner_changed) return taken->unit;
     const SuperblockId superblock = superblocks_.superblock_of(view, taken->unit);
     if (taken->owner_before == no_view && !is_backed(superblock, !was_refused)) {
-      was_refused = true;  // others may have memory all the same: that of their last owner
+      was_refused = true;  // others may still have the memory of their last owner
       superblocks_.drop(view, taken->unit);
       superblocks_.set_uncommitted(superblock, false);
       continue;
@@ -227,7 +227,7 @@ bool MemoryPool::is_backed(SuperblockId superblock, bool may_create) {
   return false;
 }
 
-/// Behind the last page of the table where that is free: runs of pages are read faster.
+/// After the last page of the table where that is free: runs of pages are read faster.
 std::optional<PageId> MemoryPool::take_page(std::int32_t group, const PageTable& table) {
   const std::int32_t after = table.empty() ? -1 : index(table.back());
   const std::optional<std::int32_t> unit = take(ViewId{group}, after);
@@ -271,7 +271,7 @@ void MemoryPool::drop(PackedId packed) noexcept {
 
 namespace {
 
-/// Where the units of one superblock went.
+/// Where the units of one superblock moved.
 class Moves {
  public:
   Moves(SuperblockId superblock, std::int32_t units)
@@ -283,7 +283,7 @@ class Moves {
 
   template <IdType Id>
   void apply(Id& id) const {
-    // Ids below the first wrap round to large numbers.
+    // Ids below the first wrap around to large numbers.
     const auto at = static_cast<std::uint32_t>(index(id)) - static_cast<std::uint32_t>(first_);
     if (at < to_.size()) id = Id{to_[at]};
   }
@@ -293,7 +293,7 @@ class Moves {
   std::vector<std::int32_t> to_;
 };
 
-/// Holders found of every unit of a view.
+/// Number of holders found of every unit of a view.
 using Found = std::vector<std::int32_t>;
 
 void count(Found& found, std::int32_t unit) {
@@ -322,11 +322,10 @@ std::string name_of(const MemoryLayout& layout, std::int32_t view) {
 
 }  // namespace
 
-/// The superblock that costs the fewest bytes to empty becomes free. False: no other view has room
-/// for one of its own in the others, or this step has copied enough.
+/// Frees the superblock that costs the fewest bytes to empty.
 ///
-/// A view that was dry has no such room before it gave back a superblock's worth of units, so
-/// memory does not go to and fro.
+/// A view that was dry has no such room until it has released a superblock's worth of units, so
+/// memory does not move back and forth.
 bool MemoryPool::compact_for(ViewId dry) {
   std::optional<SuperblockId> sparsest;
   std::size_t bytes_least = 0;
@@ -468,7 +467,7 @@ void MemoryPool::audit() const {
     require(checkpoints_.all()[i]->registry_index_ == i, "memory: a checkpoint is registered once");
   }
   for (const Memory* memory : memories_.all()) {
-    // A write slot has one holder, or a step would write into someone's snapshot.
+    // A write slot has one holder, or a step would write into a snapshot.
     for (std::int32_t cuts = 0; cuts <= memory->cuts_reserved(); ++cuts) {
       const SlotId slot = memory->piece(cuts).write_slot;
       require(slot == no_slot || superblocks_.users(layout().slot_view(), index(slot)) == 1,
@@ -476,7 +475,7 @@ void MemoryPool::audit() const {
     }
     check_table(memory->tables_, memory->length_);
     for (const PageTable& table : memory->tables_) {
-      // What is still to be written is shared with a checkpoint at most, behind whose length it is.
+      // The page that is written next may be shared with checkpoints that end in it.
       const auto next = static_cast<std::size_t>(memory->length_ / page_tokens());
       require(table.size() >= static_cast<std::size_t>(pages_for(memory->length_)),
               "memory: fewer pages than tokens");
@@ -495,7 +494,7 @@ void MemoryPool::audit() const {
   require(usage().total() == layout().bytes(), "memory: bytes by owner are not the budget");
 }
 
-/// Pages that the kinds need are there, and those that have fallen out are given back.
+/// Pages that the kinds need are there, and pages that they no longer need are released.
 void MemoryPool::check_table(std::span<const PageTable> tables, std::int32_t length) const {
   for (std::int32_t group = 0; group < groups(); ++group) {
     const PageTable& table = tables[static_cast<std::size_t>(group)];

@@ -22,7 +22,7 @@ struct UnitUsage {
   std::size_t bytes = 0;
 };
 
-/// Who has the memory's bytes at a moment. total() is the budget, to the byte.
+/// Bytes of the memory by owner. total() is the budget, to the byte.
 struct PoolUsage {
   struct Group {
     std::string_view kind;
@@ -39,20 +39,20 @@ struct PoolUsage {
   std::int32_t superblocks = 0, superblocks_free = 0;
   std::int32_t superblocks_idle = 0;      ///< of the free ones: with the bytes of their last owner
   std::int32_t superblocks_withheld = 0;  ///< of the free ones: the device has no memory for them
-  std::int64_t owner_changes = 0;         ///< superblocks that went from one view to another
+  std::int64_t owner_changes = 0;         ///< superblocks that moved from one view to another
   std::int64_t compacted_units = 0;       ///< copied to empty a superblock
 
   std::size_t total() const;
 };
 
-/// A checkpoint whose first `tokens` tokens another one begins with too.
+/// A checkpoint that has the first `tokens` tokens of another one.
 struct SharedPrefix {
   const Checkpoint* from = nullptr;  ///< null: there is none
   std::int32_t tokens = 0;
 };
 
-/// The memory of all sequences of a model: hands out pages, slots and packed snapshots of one
-/// budget of superblocks. Every order that a call makes rides in the next step.
+/// The memory of all sequences of a model: allocates pages, slots and packed snapshots from one
+/// budget of superblocks. Orders that a call makes ride in the next step.
 class MemoryPool {
  public:
   explicit MemoryPool(MemoryLayout layout);
@@ -61,7 +61,7 @@ class MemoryPool {
 
   const MemoryLayout& layout() const { return superblocks_.layout(); }
 
-  /// The memory of a fresh sequence: nothing reserved, state all zeros. Empty: no slot is free.
+  /// The memory of a new sequence: nothing reserved, state all zeros. Empty: no slot is free.
   std::optional<Memory> start();
 
   /// A sequence at the first `length` tokens of the checkpoint, where it is resumable
@@ -72,62 +72,61 @@ class MemoryPool {
     return resume(checkpoint, checkpoint.length());
   }
 
-  /// A checkpoint whose bytes come from elsewhere (disk tier, session file): pages for exactly the
+  /// A checkpoint to be filled from outside (disk tier, session file): pages for exactly the
   /// positions that the kinds need at `length`, and a slot or packed snapshot. The caller has all
-  /// orders carried out first (a step without spans will do), then fills the units through
-  /// Runner::write before anything resumes from it. Full pages inside the shared prefix are shared
-  /// where the other checkpoint has them. Empty, and nothing taken: the pool is dry.
+  /// orders carried out first (by a step without spans), then fills the units through
+  /// UnitBytes::write before anything resumes from it. Full pages inside the shared prefix are
+  /// shared where the other checkpoint has them. Empty, and nothing taken: the pool is dry.
   std::optional<Checkpoint> allocate_empty(std::int32_t length, Precision precision,
                                            const SharedPrefix& prefix = {});
 
   /// Orders that the next step has to carry out, in this order.
   std::vector<Order> take_orders();
-  /// The same into a list that is used again and again: nothing is allocated for it.
+  /// The same into a list that is reused, without an allocation.
   void take_orders(std::vector<Order>& orders);
-  /// A step begins that has no orders.
+  /// A step starts without orders.
   void pass_step();
   bool has_orders() const { return !orders_.empty(); }
   std::span<const Order> orders() const { return orders_; }
 
-  /// After a failed step nobody knows which orders were carried out: open ones are dropped and the
-  /// owners of superblocks said anew. Memories and checkpoints that the failed step was to fill are
-  /// void, and where superblocks were compacted all others are too: release them first.
+  /// After a failed step it is unknown which orders were carried out: open ones are dropped and the
+  /// owners of all superblocks are ordered again. Memories and checkpoints that the failed step was
+  /// to fill are void, and where superblocks were compacted all others are too: release them first.
   void repeat_owners();
 
-  /// Orders that take the bytes of so many free superblocks from their last view: memory that lies
-  /// idle can go back to the machine. Returns how many there were.
+  /// Orders that release the memory of up to `superblocks_max` free superblocks to the machine.
+  /// Returns their number.
   std::int32_t give_back(std::int32_t superblocks_max);
 
-  /// Asked before a superblock that was nobody's gets an owner: whether the device has memory
-  /// behind it, and, where it `may_create` some, has it now. Where it has not, the pool does
-  /// without that superblock, and asks again some steps later. Without it there is memory behind
-  /// all of them.
+  /// Called before a superblock without owner gets one: whether the device has memory for it or,
+  /// where it `may_create` some, can allocate it now. Where it cannot, the pool does not use that
+  /// superblock and tries again some steps later. Without this function all superblocks have
+  /// memory.
   using Backing = std::function<bool(SuperblockId, bool may_create)>;
   void set_backing(Backing backing) { backing_ = std::move(backing); }
 
-  /// Does without so many of the free superblocks that have memory, for good, and orders that it
-  /// goes back to the device, which needs it elsewhere. Returns how many there were.
+  /// Gives up to `superblocks_max` free superblocks that have memory up for good, and orders that
+  /// their memory is released to the device, which needs it elsewhere. Returns their number.
   std::int32_t shrink(std::int32_t superblocks_max);
 
-  /// Free superblocks that the device has no memory for.
+  /// Free superblocks for which the device has no memory.
   std::int32_t superblocks_withheld() const { return superblocks_.superblocks_withheld(); }
-  /// The device is asked for them again when they are needed.
+  /// The device is asked for their memory again when they are needed.
   void retry_uncommitted() { superblocks_.retry_uncommitted(); }
-  /// Whether a sequence could get there with all that the device has memory for.
+  /// Whether a sequence could reach `length` with all the memory that the device has now.
   bool can_hold_now(std::int32_t length) const;
 
-  /// Most bytes that one step copies to empty superblocks for a view that is dry, at first those
-  /// of one superblock; 0: none.
+  /// Most bytes that one step may copy for compaction, by default those of one superblock; 0: none.
   void limit_compaction(std::size_t bytes_per_step);
 
-  /// Has a superblock emptied by copies, so that the dry view finds a free one; who takes memory
-  /// from a dry view gets that anyway. False: no other view has room for one of its superblocks in
-  /// its others, or this step has copied enough.
+  /// Empties a superblock by copies, so that the dry view finds a free one; taking memory from a
+  /// dry view does this by itself. False: no other view has room for one of its superblocks in its
+  /// others, or this step has copied enough.
   bool compact_for(ViewId dry);
 
   std::int64_t units_free(ViewId view) const { return superblocks_.units_free(view); }
   std::int32_t superblocks_free() const { return superblocks_.superblocks_free(); }
-  /// Free ones that give_back() would find.
+  /// Free ones that give_back() would release.
   std::int32_t superblocks_idle() const { return superblocks_.superblocks_idle(); }
   std::int64_t pages_free(std::int32_t group = 0) const;  ///< changes of owner included
   std::int64_t slots_free() const { return units_free(layout().slot_view()); }
@@ -144,20 +143,20 @@ class MemoryPool {
   std::size_t bytes_peak(std::int32_t length, std::int32_t chunk_tokens) const {
     return hyb::bytes_peak(layout(), length, chunk_tokens);
   }
-  /// Without what was given up for good.
+  /// Without superblocks that were given up for good.
   bool can_ever_hold(std::int32_t length, std::int32_t chunk_tokens) const;
 
-  /// Nobody holds anything.
+  /// Nothing is allocated.
   bool all_free() const;
   PoolUsage usage() const;
   std::int64_t owner_changes() const { return owner_changes_; }
   std::int64_t compacted_units() const { return compacted_units_; }
 
-  /// Throws when a superblock has two owners, a unit is counted wrongly or held by somebody who
-  /// needs it no more, or the bytes by owner are not the budget: our own bug.
+  /// Throws when a superblock has two owners, a unit is counted wrongly or held without need, or
+  /// the bytes by owner are not the budget: our own bug.
   void audit() const;
 
-  /// The same, and that these are all who hold memory: nothing leaked.
+  /// The same, and that nothing else holds memory: nothing leaked.
   void audit(std::span<const Memory* const> memories,
              std::span<const Checkpoint* const> checkpoints) const;
 
@@ -165,7 +164,7 @@ class MemoryPool {
   friend class Memory;
   friend class Checkpoint;
 
-  /// A device that had nothing is asked again after so many steps, then twice as many, ...
+  /// A device without free memory is asked again after this many steps, then twice as many, ...
   static constexpr std::int32_t steps_between_asks_min = 16, steps_between_asks_max = 1024;
 
   bool needs(std::int32_t group, std::int32_t page, std::int32_t length) const {
@@ -197,7 +196,7 @@ class MemoryPool {
   Registry<Checkpoint> checkpoints_;
   std::vector<Order> orders_;
   Backing backing_;
-  std::int32_t steps_to_ask_ = 0;  ///< until withheld superblocks are asked for again,
+  std::int32_t steps_to_ask_ = 0;  ///< until memory for withheld superblocks is asked for again
   std::int32_t steps_between_asks_ = steps_between_asks_min;
   std::size_t compaction_bytes_max_ = 0, compaction_bytes_left_ = 0;
   std::int64_t owner_changes_ = 0;

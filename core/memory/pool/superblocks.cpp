@@ -15,8 +15,8 @@ std::optional<SuperblockId> found(std::int32_t superblock) {
   return SuperblockId{superblock};
 }
 
-// Superblocks with free units are listed by how full they are, in so many classes per view; one
-// list more holds the free superblocks that the view owned last.
+// Superblocks with free units are listed by how full they are, in this many classes per view; one
+// more list holds the free superblocks that the view owned last.
 constexpr std::int32_t classes = 64;
 constexpr std::int32_t lists_per_view = classes + 1;
 
@@ -183,7 +183,7 @@ std::optional<SuperblockId> Superblocks::sparsest(ViewId view) const {
   if (book.partial == 0 || is_fixed()) return std::nullopt;
   const std::int32_t list = index(view) * lists_per_view + std::countr_zero(book.partial);
   std::optional<SuperblockId> found = lists_.front(list);
-  // Those of one list differ by little; there may be many.
+  // Those of one list differ little, and there may be many.
   std::int32_t looks = classes;
   for (std::optional<SuperblockId> at = found; at && looks-- > 0; at = lists_.next(*at)) {
     if (entry(*at).used < entry(*found).used) found = at;
@@ -255,7 +255,7 @@ std::int32_t Superblocks::superblocks_idle() const {
   return is_fixed() ? 0 : superblocks_free_ - lists_.count(free_list(no_view));
 }
 
-/// Where it belongs by its owner and its units; a full one nowhere.
+/// Puts it into the list for its owner and units; a full one is in none.
 void Superblocks::list(SuperblockId id) {
   const Superblock& superblock = entry(id);
   if (superblock.is_free) return lists_.push(free_list(superblock.owner), id);
@@ -279,15 +279,14 @@ void Superblocks::unlist(SuperblockId id) {
   book.units_open -= book.units - superblock.used;
 }
 
-/// The fullest one that has room.
+/// The fullest superblock of the view that has room.
 std::optional<SuperblockId> Superblocks::fullest(ViewId view) const {
   const std::uint64_t partial = books(view).partial;
   if (partial == 0) return std::nullopt;
   return lists_.front(index(view) * lists_per_view + 63 - std::countl_zero(partial));
 }
 
-/// The view's own before those of nobody, and those before another view's: of these, one of the
-/// view that has most to spare.
+/// First the view's own, then one without owner, then one of the view that has the most free ones.
 std::optional<SuperblockId> Superblocks::any_free(ViewId view) const {
   if (const auto own = lists_.front(free_list(view))) return own;
   if (const auto nobodys = lists_.front(free_list(no_view))) return nobodys;

@@ -9,7 +9,7 @@
 
 namespace hyb {
 
-/// Lists of superblocks, of which each is in one or none. All calls but the constructor take
+/// Lists of superblocks; each superblock is in one list or none. All calls but the constructor take
 /// constant time and allocate nothing.
 class SuperblockLists {
  public:
@@ -17,7 +17,7 @@ class SuperblockLists {
 
   /// At the front. The superblock is in no list.
   void push(std::int32_t list, SuperblockId superblock);
-  /// Does nothing when it is in no list.
+  /// Does nothing when the superblock is in no list.
   void remove(SuperblockId superblock);
 
   std::optional<SuperblockId> front(std::int32_t list) const;
@@ -39,26 +39,26 @@ class SuperblockLists {
   std::vector<Link> links_;
 };
 
-/// A unit handed out, and whether its superblock had another owner before.
+/// An allocated unit, and whether its superblock had another owner before.
 struct TakenUnit {
   std::int32_t unit;
   bool owner_changed = false;
   ViewId owner_before = no_view;
 };
 
-/// Who owns which superblock, and how many users each unit has. Every call takes constant time, but
-/// for the search of a bit among the units of one superblock.
+/// Owners of superblocks and user counts of units. Every call takes constant time, except for the
+/// search of a bit among the units of one superblock.
 ///
-/// A superblock whose last unit is dropped is free: any view may have it, its last owner first, so
-/// that memory does not go back and forth. With fixed superblocks each view keeps its own.
+/// A superblock whose last unit is dropped is free: any view may take it, its last owner first, so
+/// that memory does not move back and forth. With fixed superblocks each view keeps its own.
 class Superblocks {
  public:
   explicit Superblocks(MemoryLayout layout);
 
   const MemoryLayout& layout() const { return layout_; }
 
-  /// A unit with one user: the one behind `after` when that is free (-1: none is wished), else one
-  /// of the fullest superblock that has any, so that sparse ones become empty, else one of a free
+  /// A unit with one user: the one after `after` when that is free (-1: no preference), else one of
+  /// the fullest superblock that has any, so that sparse ones become empty, else one of a free
   /// superblock, which changes owner. nullopt: the view is dry.
   std::optional<TakenUnit> take(ViewId view, std::int32_t after = -1);
 
@@ -80,10 +80,10 @@ class Superblocks {
   std::int64_t units_idle(ViewId view) const;
   bool is_fixed() const { return !layout_.fixed_superblocks.empty(); }
 
-  /// A superblock that the view uses, with about the fewest units in use, when the view's others
-  /// have room for these. nullopt: they have not, or superblocks are fixed.
+  /// A superblock of the view with about the fewest units in use, when the view's others have room
+  /// for these. nullopt: they have not, or superblocks are fixed.
   std::optional<SuperblockId> sparsest(ViewId view) const;
-  /// Hands out no more units of the superblock until it was free.
+  /// Allocates no more units of the superblock until it has been free.
   void close(SuperblockId superblock);
   std::int32_t units_used_of(SuperblockId superblock) const { return entry(superblock).used; }
   /// Units in use of a superblock, in ascending order.
@@ -92,13 +92,13 @@ class Superblocks {
   /// no_view: never owned, or forgotten. Of a free superblock: its last owner.
   ViewId owner(SuperblockId superblock) const { return entry(superblock).owner; }
   bool is_free(SuperblockId superblock) const { return entry(superblock).is_free; }
-  /// The last owner of a free superblock is of no matter any more.
+  /// Forgets the last owner of a free superblock.
   void forget_owner(SuperblockId superblock);
 
-  /// A free superblock that is not to be handed out, for now or for good: the device has no memory
-  /// for it. Its last owner is forgotten.
+  /// Takes a free superblock out of use, for now or for good: the device has no memory for it. Its
+  /// last owner is forgotten.
   void set_uncommitted(SuperblockId superblock, bool for_good);
-  /// Those withheld for now are free again.
+  /// Those taken out of use for now are free again.
   void retry_uncommitted();
   std::int32_t superblocks_withheld() const { return superblocks_withheld_; }
   std::int32_t superblocks_given_up() const {
@@ -108,7 +108,7 @@ class Superblocks {
     return entry(superblock).withheld == Uncommitted::for_good;
   }
 
-  /// Throws when the books do not add up: our own bug.
+  /// Throws when the counts do not add up: our own bug.
   void audit() const;
 
  private:

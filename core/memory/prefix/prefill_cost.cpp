@@ -21,9 +21,9 @@ constexpr std::int64_t steps_min = 4, tokens_min = 128;
 constexpr double fading = 31.0 / 32;
 constexpr double outlier = 4;
 
-/// What a position is at which the preset still has as much to say as one step.
+/// The position at which the preset weighs as much as one step.
 constexpr double preset_position = 512;
-/// How much a cost per token is preferred to one per step where the steps do not tell them apart.
+/// How much a cost per token is preferred to a cost per step where the steps do not separate them.
 constexpr double per_step_doubt = 0.01;
 
 enum Term : std::size_t { per_step, per_token, per_position, terms };
@@ -43,7 +43,7 @@ struct LeastSquares {
   }
 };
 
-/// Those of `used` (a set of bits) solved for, the others 0. Empty: they are not told apart.
+/// Solves for the terms in `used` (a bit set), the others are 0. Empty: the system is singular.
 std::optional<Terms> solve(const LeastSquares& system, unsigned used) {
   auto matrix = system.matrix;
   Terms right = system.right;
@@ -72,7 +72,7 @@ Terms solve_not_negative(const LeastSquares& system) {
   for (unsigned used = 1; used < 1U << terms; ++used) {
     const std::optional<Terms> x = solve(system, used);
     if (!x || *std::min_element(x->begin(), x->end()) < 0) continue;
-    double gain = 0;  // by so much the sum of squares is less than with none
+    double gain = 0;  // decrease of the sum of squares against all terms being 0
     for (std::size_t i = 0; i < terms; ++i) gain += (*x)[i] * system.right[i];
     if (gain <= best_gain) continue;
     best = *x;

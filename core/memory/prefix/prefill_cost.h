@@ -6,7 +6,7 @@
 
 namespace hyb {
 
-/// What it costs to prefill the first n tokens of a sequence, in seconds or in FLOPs:
+/// The cost of prefilling the first n tokens of a sequence, in seconds or in FLOPs:
 ///   linear n + square n^2
 /// Resuming a longer prompt at n tokens saves of(n).
 struct PrefillCost {
@@ -27,10 +27,10 @@ inline constexpr PrefillCost default_prefill_cost = {.linear = 1e-4};
 /// speed does not matter; for comparing a tier with prefill it does.
 PrefillCost prefill_seconds(const PrefillCost& flops, double flops_per_second);
 
-/// A step that ran prompts, and how long it took.
+/// A step with prompt tokens, and its duration.
 struct PrefillStep {
   std::int64_t tokens = 0;
-  /// Sum over its tokens of 2 position + 1, which is the sum over its spans of end^2 - begin^2.
+  /// Sum over its tokens of 2 position + 1, which is the sum over its spans of end^2 - start^2.
   double positions = 0;
   double seconds = 0;
 };
@@ -38,21 +38,21 @@ struct PrefillStep {
 /// Learns what prefill costs from the steps of a running engine. A step of n tokens is taken to
 /// last
 ///   per_step + a n + b positions
-/// and the three are those of least squared relative error, none below 0, over averages by the
-/// steps' sizes and positions: so a thousand short prompts do not outweigh what the few long ones
-/// told. Each average follows its last 32 steps or so; one that takes more than four times as long
-/// as its like counts as four times, for the machine may have slept. Where steps at long positions
-/// are missing, b / a leans to that of the preset.
+/// and the three coefficients minimise the squared relative error, none below 0, over averages by
+/// the steps' sizes and positions: so a thousand short prompts do not outweigh a few long ones.
+/// Each average follows its last 32 steps or so; a step that takes more than four times as long as
+/// others of its class counts as four times, since the machine may have slept. Where steps at long
+/// positions are missing, b / a is drawn towards that of the preset.
 class PrefillMeter {
  public:
-  /// `preset`: what to expect before anything was measured; its ratio counts, not its speed.
-  /// `chunk_tokens`: of the steps that run a long prompt; they share out what each step costs.
+  /// `preset`: expected before anything is measured; its ratio counts, not its speed.
+  /// `chunk_tokens`: of the steps of a long prompt, over which the cost per step is distributed.
   PrefillMeter(const PrefillCost& preset, std::int32_t chunk_tokens);
 
   /// Steps without tokens or time do not count.
   void ran(const PrefillStep& step);
 
-  /// Empty as long as fewer than 4 steps or 128 tokens were measured.
+  /// Empty until 4 steps and 128 tokens have been measured.
   std::optional<PrefillCost> cost() const;
 
   std::int64_t steps() const { return steps_; }

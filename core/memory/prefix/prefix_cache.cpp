@@ -51,8 +51,8 @@ std::optional<Memory> PrefixCache::resume(const Lookup& lookup) {
   return memory;
 }
 
-/// Where the prompt parts from an earlier one. Four prompts are remembered per snapshot that there
-/// is: branches that come up again later than that drive each other out of the tree.
+/// Where the prompt branches off an earlier one. Four prompts are remembered per snapshot: branches
+/// that recur later than that evict each other from the tree.
 std::int32_t PrefixCache::see(std::span<const TokenId> prompt) {
   constexpr std::int32_t prompts_per_snapshot = 4, prompts_min = 16;
   const std::int32_t prompts = std::max(prompts_min, prompts_per_snapshot * tree_.size());
@@ -74,7 +74,7 @@ std::vector<Cut> PrefixCache::cuts(const Lookup& lookup, std::span<const TokenId
   }
   std::erase_if(
       cuts, [&](const Cut& cut) { return cut.length <= lookup.resumable || cut.length > last; });
-  // Of several reasons for one position the first above stands.
+  // Of several reasons for one position the first one above counts.
   std::stable_sort(cuts.begin(), cuts.end(),
                    [](const Cut& a, const Cut& b) { return a.length < b.length; });
   const auto same = [](const Cut& a, const Cut& b) { return a.length == b.length; };
@@ -92,8 +92,8 @@ double PrefixCache::worth(const Neighborhood& neighborhood, SnapshotPlace place,
   const double probability = policy_.use_probability(place, continued);
   double worth = value_.worth(neighborhood, probability);
   if (options_.eviction == EvictionRule::lru || value_.resumes_anywhere()) return worth;
-  // One above that goes before this one will be no help when this one is missed. More than a few in
-  // a row make no difference.
+  // A snapshot above that is evicted before this one does not help when this one is missed. More
+  // than a few in a row make no difference.
   constexpr int above_max = 16;
   Neighborhood rest = neighborhood;
   for (int skipped = 0; rest.above != nullptr && skipped < above_max; ++skipped) {
@@ -104,13 +104,13 @@ double PrefixCache::worth(const Neighborhood& neighborhood, SnapshotPlace place,
   return worth;
 }
 
-/// One stands there already, or a deeper one can be resumed there as well.
+/// There is one already, or a deeper one can be resumed there as well.
 bool PrefixCache::is_covered(const Neighborhood& neighborhood) const {
   if (neighborhood.here != nullptr) return true;
   return value_.resumes_anywhere() && neighborhood.shared == neighborhood.depth;
 }
 
-/// Evicts one that is worth less. False: there is none.
+/// Evicts a snapshot that is worth less. False: there is none.
 bool PrefixCache::make_room(double worth, const Snapshot* keep) {
   Snapshot* const next = victim(keep);
   if (next == nullptr) return false;
@@ -123,7 +123,8 @@ bool PrefixCache::make_room(double worth, const Snapshot* keep) {
   return true;
 }
 
-/// Two that ran the same tokens at the same time have a copy each until one of them comes here.
+/// Two sequences that ran the same tokens at the same time have a copy each until one of them is
+/// published.
 void PrefixCache::merge_pages(const Neighborhood& neighborhood, Memory& memory) {
   if (!options_.pages_are_exact || was_packed_) return;
   const Snapshot* const other =
@@ -193,7 +194,7 @@ void PrefixCache::drop_logits(Snapshot& snapshot) {
   snapshot.logits = {};
 }
 
-/// Seldom: only when the prompts of many turns are kept.
+/// Rare: only when the prompts of many turns are kept.
 void PrefixCache::drop_oldest_logits() {
   Snapshot* oldest = nullptr;
   for (Snapshot* const snapshot : tree_.snapshots()) {
@@ -222,7 +223,7 @@ std::span<const float> PrefixCache::logits(std::span<const TokenId> key) const {
   return here == nullptr ? std::span<const float>() : std::span<const float>(here->logits);
 }
 
-/// One that would free nothing rests outside the heap until that changes.
+/// A snapshot that would free nothing stays outside the heap until that changes.
 Snapshot* PrefixCache::victim(const Snapshot* keep) {
   for (;;) {
     Snapshot* const next = eviction_.victim(keep);
@@ -271,7 +272,7 @@ bool PrefixCache::evict(const Snapshot* keep) {
 }
 
 void PrefixCache::set_cost(const PrefillCost& cost) {
-  constexpr std::int32_t length = 4096;  // at which the old and the new second are compared
+  constexpr std::int32_t length = 4096;  // at which the old and the new cost are compared
   const double scale = cost.of(length) / options_.cost.of(length);
   options_.cost = cost;
   value_.set_cost(cost);

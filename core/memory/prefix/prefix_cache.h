@@ -20,35 +20,35 @@ struct PrefixCacheOptions {
   EvictionRule eviction = EvictionRule::greedy_dual;
   PrefillCost cost = default_prefill_cost;             ///< of this model on this machine
   PlacementPrior placement = PlacementPrior::unknown;  ///< what the chat template lets expect
-  /// A branch point is cut when it is at least so many tokens behind what can be resumed: a cut
-  /// costs a step, and a short run of tokens is no dearer to run again.
+  /// A branch point is cut when it is at least this many tokens after what can be resumed: a
+  /// snapshot has a price, and a short run of tokens is cheap to run again.
   std::int32_t branch_tokens_min = 16;
-  /// For logits at the ends of prompts, beside the pool. Past it the oldest ones go.
+  /// For logits at the ends of prompts, outside of the pool. Beyond it the oldest are dropped.
   std::size_t logits_bytes_max = std::size_t{32} << 20;
-  /// The bytes of a full page follow from the tokens up to its end alone, whatever chunks they were
-  /// run in and beside whom: so it is on the CPU. Then of two equal pages one is enough.
+  /// The bytes of a full page depend on the tokens up to its end alone, whatever the chunks and the
+  /// other sequences of the steps: so it is on the CPU. Then one of two equal pages is enough.
   bool pages_are_exact = true;
   /// Tokens of past prompts that are remembered without their snapshots, 4 bytes each, to find
-  /// branch points by.
+  /// branch points.
   std::int64_t seen_tokens_max = std::int64_t{1} << 20;
 };
 
-/// Points of a prompt where a snapshot is wanted, in ascending order: chunks are cut there.
+/// A point of a prompt where a snapshot is wanted: chunks are cut there.
 struct Cut {
   std::int32_t length;
   SnapshotPlace place;
 };
 
 struct PrefixCacheStats {
-  std::int64_t lookups = 0, hits = 0;  ///< sequences that were started, and those that resumed
+  std::int64_t lookups = 0, hits = 0;  ///< sequences that started, and those that resumed
   std::int64_t tokens_matched = 0, tokens_resumed = 0;
-  std::int64_t published = 0, refused = 0;  ///< refused: worth less than all that there was
+  std::int64_t published = 0, refused = 0;  ///< refused: worth less than all others
   std::int64_t evicted = 0, bytes_evicted = 0;
-  std::int64_t pages_merged = 0;  ///< full pages that two sequences had computed, each for itself
+  std::int64_t pages_merged = 0;  ///< full pages that two sequences had both computed
 };
 
-/// Remembers prefixes of sequences that ran: which snapshots to take, which to give up, and how a
-/// new sequence resumes from them. Policies only; pages and slots are the pool's, tokens the
+/// Remembers prefixes of sequences that ran: decides which snapshots to take and to evict, and how
+/// a new sequence resumes from them. Policies only; pages and slots are the pool's, tokens the
 /// tree's.
 class PrefixCache {
  public:
@@ -60,70 +60,72 @@ class PrefixCache {
   PrefixCache& operator=(const PrefixCache&) = delete;
 
   /// Looks up the whole prompt; at most its length - 1 is resumable, so that one token is left to
-  /// draw from. Counts nothing and refreshes nothing: requests that wait look up again and again.
+  /// draw from. Counts nothing and refreshes nothing: waiting requests look up again and again.
   Lookup look_up(std::span<const TokenId> prompt) const;
 
-  /// The memory of a sequence that stands at lookup.resumable. Refreshes the snapshot that is used
-  /// and no other. Empty: the pool is dry; the caller may evict and look up again.
+  /// The memory of a sequence at lookup.resumable tokens. Refreshes the snapshot that is used and
+  /// no other. Empty: the pool is dry; the caller may evict and look up again.
   std::optional<Memory> resume(const Lookup& lookup);
 
   /// Where the prompt is to be cut: the branch point (matched beyond resumable, or by an earlier
   /// prompt whose snapshots are gone), the ends of messages that the request names, the end of the
-  /// prompt less one token when placement wants it. All > lookup.resumable and < prompt.size().
-  /// None where every position can be resumed without. Once for a request: the prompt is seen then.
+  /// prompt less one token when the policy wants it. All > lookup.resumable and < prompt.size().
+  /// None where every position can be resumed anyway. Once per request: it adds the prompt to the
+  /// history.
   std::vector<Cut> cuts(const Lookup& lookup, std::span<const TokenId> prompt,
                         std::span<const std::int32_t> message_ends);
 
-  /// The same of a prompt whose future is known: those of these lengths, in ascending order, that
-  /// win enough tokens, and no others.
+  /// The same for a prompt whose future is known: those of `lengths` (ascending) that save enough
+  /// tokens, and no others.
   std::vector<Cut> cuts_at(const Lookup& lookup, std::span<const TokenId> prompt,
                            std::span<const std::int32_t> lengths) const;
 
-  /// A snapshot of a running sequence at memory.length(); key are its tokens so far (that many or
-  /// more). Between steps: the step that produced it is done. Evicts to make room as long as the
-  /// new one is worth more than the victim; the snapshot above it stays. False: there was no room
-  /// to be had, or the position is covered already. Full pages that the tree has too are shared
-  /// with it from here on, and the sequence's own given back.
+  /// A snapshot of a running sequence at memory.length(); `key` has its tokens so far (that many or
+  /// more). Between steps. Evicts to make room as long as the new one is worth more than the
+  /// victim; the snapshot above it stays. False: there was no room, or the position is covered
+  /// already. Full pages that the tree has too are shared with it from now on, and the sequence's
+  /// own are released.
   bool publish(std::span<const TokenId> key, Memory& memory, SnapshotPlace place);
 
   /// The same of a sequence that ends; its memory is released either way. SnapshotPolicy decides
   /// whether the end of the turn is worth keeping.
   bool publish_final(std::span<const TokenId> key, Memory memory,
-                SnapshotPlace place = SnapshotPlace::turn_end);
+                     SnapshotPlace place = SnapshotPlace::turn_end);
 
-  /// A checkpoint that was filled from elsewhere (disk tier, session file), at the end of the key
-  /// of checkpoint.length() tokens. False, and it is released: the position is covered already.
+  /// A checkpoint that was filled from outside (disk tier, session file), at the end of the key of
+  /// checkpoint.length() tokens. False, and it is released: the position is covered already.
   bool insert(std::span<const TokenId> key, Checkpoint checkpoint, SnapshotPlace place,
               SnapshotSource source = SnapshotSource::memory);
 
-  /// Keeps the logits behind the key with the snapshot that stands at its end. False: none does, or
-  /// they are more than logits_bytes_max.
+  /// Keeps the logits after the key with the snapshot at its end. False: there is none, or they are
+  /// more than logits_bytes_max.
   bool keep_logits(std::span<const TokenId> key, std::vector<float> logits);
-  /// Logits that were kept behind exactly this key; empty: there are none. Valid until the cache
+  /// Logits that were kept for exactly this key; empty: there are none. Valid until the cache
   /// changes.
   std::span<const float> logits(std::span<const TokenId> key) const;
 
-  /// These are what the next who wait will resume from, the soonest first: they are given up after
-  /// all others, the last of them first. No longer those named before.
+  /// Pins what the next waiting requests will resume from, the soonest first: they are evicted
+  /// after all others, the last of them first. Unpins those pinned before.
   void pin(std::span<Snapshot* const> snapshots);
 
-  /// Gives up the snapshot of least value. False: there is none. `keep`: never this one. What a
+  /// Evicts the snapshot of least value. False: there is none. `keep`: never this one. What a
   /// running sequence shares with it stays in use, so this may free less than it had.
   bool evict(const Snapshot* keep = nullptr);
 
-  /// From now on prefill costs this: all snapshots are weighed anew, which is O(n). It decides who
+  /// From now on prefill costs this: all snapshots get a new value, which is O(n). It decides what
   /// is evicted and nothing else.
   void set_cost(const PrefillCost& cost);
 
-  /// Nothing to come has more than the first `tokens` of the key: snapshots behind them on its way
-  /// are the first to go, and nobody hears of it. One that is used all the same is as others again.
+  /// No request to come has more than the first `tokens` of the key: snapshots after them on its
+  /// path are evicted first, without a call of the listener. One that is used nevertheless is like
+  /// others again.
   void deprioritize(std::span<const TokenId> key, std::int32_t tokens);
 
-  /// Hears of every snapshot before it is evicted (disk tier, host tier), except deprioritized
-  /// ones.
+  /// The listener is called for every snapshot before it is evicted (disk tier, host tier), except
+  /// deprioritized ones.
   void on_evict(EvictionListener listener) { on_evict_ = std::move(listener); }
 
-  /// Gives up everything: after a failed step nothing is to be trusted. Nobody hears of it.
+  /// Drops everything, without a call of the listener: after a failed step nothing can be trusted.
   void clear();
 
   const PrefixTree& tree() const { return tree_; }
@@ -160,7 +162,7 @@ class PrefixCache {
   Eviction eviction_;
   std::vector<Snapshot*> pinned_;
   EvictionListener on_evict_;
-  bool was_packed_ = false;  ///< one was int8: what was run from it is not exact
+  bool was_packed_ = false;  ///< one was int8: what ran from it is not exact
   PrefixCacheStats stats_;
   std::size_t logits_bytes_ = 0;
 };

@@ -11,14 +11,14 @@ namespace hyb {
 
 namespace {
 
-/// A snapshot at the node or below, no matter which.
+/// Any snapshot at the node or below.
 Snapshot* any_below(const PrefixNode* node) {
   while (node != nullptr && node->value == nullptr) node = node->children.any();
   return node == nullptr ? nullptr : node->value.get();
 }
 
-/// The shallowest snapshot at the node or below, of the first 1024 nodes looked at. Of all below it
-/// holds the most of what leads to the node: kinds only ever drop pages as a sequence grows.
+/// The shallowest snapshot at the node or below, among the first 1024 nodes visited. Of all below
+/// it holds the most pages on the path to the node: kinds only drop pages as a sequence grows.
 Snapshot* nearest_below(const PrefixNode* top) {
   if (top->value != nullptr) return top->value.get();
   constexpr std::size_t nodes_max = 1024;
@@ -44,7 +44,7 @@ Snapshot* nearest_above(const PrefixNode* node) {
   return nullptr;
 }
 
-/// What a node has in common with others, were nothing at it or below it but what stands there.
+/// What a node has in common with others, without its descendants.
 void share_with_parent(Neighborhood& neighborhood, const PrefixNode* node) {
   const PrefixNode* const parent = node->parent;
   neighborhood.shared = parent->depth;

@@ -57,7 +57,7 @@ namespace {
 
 using Depths = std::vector<std::int32_t>;
 
-/// Per prompt, the depths of the nodes with two descendants or more of which it is the first; the
+/// Per prompt, the depths of the nodes with two or more descendants of which it is the first; the
 /// deepest first. A node is an interval of prompts: it ends where less is in common.
 std::vector<Depths> nodes_begun(std::span<const std::int32_t> common) {
   struct Node {
@@ -79,7 +79,7 @@ std::vector<Depths> nodes_begun(std::span<const std::int32_t> common) {
   return begun;
 }
 
-/// Of nodes in ascending order, where a prompt of this length is to be cut.
+/// Where a prompt of this length is cut, from the depths of nodes in ascending order.
 Depths cuts_at(std::span<const std::int32_t> nodes, std::int32_t length) {
   Depths cuts;
   std::int32_t last = 0;

@@ -11,18 +11,18 @@
 
 namespace hyb {
 
-/// The tokens of the prompts that came last, without pages or snapshots. They outlive those in the
-/// prefix tree: the second prompt of a group shows where the group branches also when all that the
-/// first one left was given up in between.
+/// The tokens of the last prompts, without pages or snapshots. They outlive those in the prefix
+/// tree: the second prompt of a group shows where the group branches even when all snapshots of the
+/// first were evicted in between.
 class PromptHistory {
  public:
   /// A prompt of more tokens is not remembered.
   explicit PromptHistory(std::int64_t tokens_max) : tokens_max_(tokens_max) {}
 
-  /// Remembers the prompt. Returns how many of its tokens an earlier one had too that went on with
-  /// others; 0: there was none, or some prompt ended just there, so that it is no branch but a
-  /// conversation that goes on. The least recently seen endings go when there are more than
-  /// `endings_max`, 1 or more, or more than `tokens_max` tokens.
+  /// Remembers the prompt. Returns the number of leading tokens that it shares with an earlier
+  /// prompt that then differs; 0: there is none, or a prompt ended exactly there, so that this is a
+  /// conversation that continues and not a branch. The least recently seen endings are dropped when
+  /// there are more than `endings_max` (1 or more), or more than `tokens_max` tokens.
   std::int32_t see(std::span<const TokenId> prompt, std::size_t endings_max);
 
   /// Equal prefixes count once.
@@ -46,22 +46,23 @@ class PromptHistory {
   std::set<std::pair<std::int64_t, std::int32_t>> leaf_ages_;  ///< time, id of the leaf
 };
 
-/// What a prompt is to leave behind when all prompts are known before the first one runs.
+/// Which snapshots a prompt leaves when all prompts are known before the first one runs.
 struct PromptPlan {
   /// Snapshots that later prompts will use: ascending, above 0 and below the prompt's length. Each
-  /// prompt of a group names them, so that a later one makes up for what could not be kept.
+  /// prompt of a group has them, so that a later one can make up for one that was not kept.
   std::vector<std::int32_t> cuts;
-  /// So many of its tokens begin a later prompt, too: snapshots behind them are of no use any more.
+  /// Number of its tokens that a later prompt starts with, too: snapshots after them are not needed
+  /// any more.
   std::int32_t needed_later = 0;
 };
 
-/// Cuts are at least so far apart: a snapshot for fewer tokens costs more than it saves.
+/// The least distance of two cuts: a snapshot for fewer tokens costs more than it saves.
 inline constexpr std::int32_t cut_tokens_min = 16;
 
-/// Plans prompts that stand in the order of a depth-first walk of their radix tree, in which they
-/// will run. `lengths`: their tokens; common[i]: tokens that prompt i has in common with the one
-/// before, common[0] is 0. A prompt is cut at the nodes on its way that later prompts pass too; of
-/// those that are not new, at the deepest eight.
+/// Plans prompts that run in the order of a depth-first walk of their radix tree. `lengths`: their
+/// tokens; common[i]: tokens that prompt i has in common with the one before, common[0] is 0. A
+/// prompt is cut at the nodes on its path that later prompts pass too; of those that are not new,
+/// at the deepest eight.
 std::vector<PromptPlan> plan_depth_first(std::span<const std::int32_t> lengths,
                                          std::span<const std::int32_t> common);
 

@@ -67,7 +67,7 @@ bool SnapshotCarrier::has(std::span<const TokenId> key) const {
   return cache_->tree().neighborhood(key).here != nullptr;
 }
 
-/// What of the key is in the tree already.
+/// The part of the key that is in the tree already.
 SharedPrefix SnapshotCarrier::shared(std::span<const TokenId> key) const {
   const Neighborhood neighborhood = cache_->tree().neighborhood(key);
   if (neighborhood.other == nullptr) return {};

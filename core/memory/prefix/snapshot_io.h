@@ -13,18 +13,20 @@
 
 namespace hyb {
 
-/// Room in the pool for a checkpoint whose bytes come from elsewhere.
+/// Room in the pool for a checkpoint that is filled from outside.
 struct Reservation {
   Checkpoint checkpoint;
-  /// Per unit of units_of(checkpoint): it is shared with a snapshot in the tree and has its bytes.
+  /// Per unit of units_of(checkpoint): it is shared with a snapshot in the tree, whose bytes it
+  /// has.
   std::vector<bool> is_shared;
 };
 
-/// Carries the bytes of snapshots out of the pool and into it, between steps.
+/// Reads and writes the bytes of snapshots in the pool, between steps.
 class SnapshotCarrier {
  public:
-  /// All outlive the carrier. `vocab`: logits per row. `carry_out` has the runner carry out the
-  /// pool's open orders, as a step without spans does; what it throws leaves flush_orders().
+  /// All outlive this object. `vocab`: logits per row. `carry_out` has the runner carry out the
+  /// pool's open orders, as a step without spans does; what it throws is passed on by
+  /// flush_orders().
   SnapshotCarrier(MemoryPool& pool, UnitBytes& bytes, PrefixCache& cache, std::int32_t vocab,
                   std::function<void()> carry_out)
       : pool_(&pool),
@@ -36,11 +38,11 @@ class SnapshotCarrier {
   const MemoryLayout& layout() const { return pool_->layout(); }
   const PrefixCache& cache() const { return *cache_; }
 
-  /// Has open orders carried out: before it a unit may have the bytes of its last owner, and what
+  /// Has open orders carried out: before that a unit may have the bytes of its last owner, and what
   /// is written to it may be overwritten.
   void flush_orders();
 
-  /// Whether all units have their bytes already: none waits for an order.
+  /// Whether all units have their bytes: none waits for an order.
   bool has_bytes(const Checkpoint& checkpoint) const;
 
   /// `bytes` has the size of the unit. The unit has its bytes.
@@ -51,27 +53,27 @@ class SnapshotCarrier {
   /// Tokens at the front of the key whose full pages room(key) would share.
   std::int32_t shared_tokens(std::span<const TokenId> key) const;
 
-  /// Room for a checkpoint at the end of the key; full pages that a snapshot in the tree has, or
+  /// Allocates a checkpoint at the end of the key; full pages that a snapshot in the tree has, or
   /// `other` if that has more, are shared. Empty: the pool is dry, or has no snapshots of that
   /// precision.
   std::optional<Reservation> room(std::span<const TokenId> key, Precision precision,
                                   const SharedPrefix& other = {});
 
-  /// Whether a snapshot stands at the end of the key.
+  /// Whether there is a snapshot at the end of the key.
   bool has(std::span<const TokenId> key) const;
 
-  /// Gives up the snapshot of least value, but not the one that room(key) would share pages with.
+  /// Evicts the snapshot of least value, but not the one that room(key) would share pages with.
   /// False: there is none.
   bool evict_for(std::span<const TokenId> key);
 
-  /// Puts a checkpoint whose units all have their bytes into the prefix tree. False: one stands
-  /// there already.
+  /// Puts a checkpoint whose units all have their bytes into the prefix tree. False: there is one
+  /// already.
   bool adopt(std::span<const TokenId> key, Checkpoint checkpoint, SnapshotPlace place,
              SnapshotSource source = SnapshotSource::memory);
 
-  /// Logits that are kept with a snapshot: one per id of the vocabulary.
+  /// Number of logits that are kept with a snapshot: one per id of the vocabulary.
   std::size_t logits_size() const { return static_cast<std::size_t>(vocab_); }
-  /// As PrefixCache::keep_logits, of so many.
+  /// As PrefixCache::keep_logits, for logits_size() logits.
   bool keep_logits(std::span<const TokenId> key, std::vector<float> logits);
 
  private:

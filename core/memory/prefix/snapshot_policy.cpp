@@ -23,7 +23,7 @@ std::size_t SnapshotValue::page_bytes(std::size_t group, const Neighborhood& nei
   const std::int32_t tokens = layout_->page_tokens;
   const std::int32_t end = (neighborhood.depth + tokens - 1) / tokens;
   const std::int32_t shared =
-      neighborhood.shared / tokens;  // whole pages; the one behind is private
+      neighborhood.shared / tokens;  // whole pages; the one after them is private
   if (keeps_everything_[group]) return static_cast<std::size_t>(end - shared) * pages.page_bytes;
 
   const auto needed_by = [&](const Snapshot* snapshot, PositionRange positions) {
@@ -62,9 +62,9 @@ double SnapshotValue::worth(const Neighborhood& neighborhood, double use_probabi
 namespace {
 
 constexpr double seldom = 0.15;            // of the other kind's rate
-constexpr std::int32_t seldom_turns = 16;  // 1 request in so many
+constexpr std::int32_t seldom_turns = 16;  // 1 request in this many
 constexpr std::int32_t seen_max = 512;
-constexpr std::int32_t prior_seen = 14;  // just enough unused ones for a kind to be seldom
+constexpr std::int32_t prior_seen = 14;  // just enough unused ones for a place to be seldom
 
 }  // namespace
 
@@ -102,7 +102,7 @@ void SnapshotPolicy::created(SnapshotPlace place) { see(count(place, false)); }
 
 void SnapshotPolicy::used(SnapshotPlace place, bool was_continued) {
   ++count(place, was_continued).used;
-  see(count(place, true));  // from here on it waits for its next use
+  see(count(place, true));  // counts its chance of another use
 }
 
 double SnapshotPolicy::use_probability(SnapshotPlace place, bool is_continued) const {

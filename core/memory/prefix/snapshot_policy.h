@@ -14,7 +14,7 @@
 
 namespace hyb {
 
-/// What a snapshot costs and saves where it stands, in bytes and in seconds of prefill.
+/// What a snapshot costs and saves at its position, in bytes and in seconds of prefill.
 class SnapshotValue {
  public:
   /// The layout outlives it.
@@ -22,20 +22,20 @@ class SnapshotValue {
 
   void set_cost(const PrefillCost& cost) { cost_ = cost; }
 
-  /// That go when the snapshot goes: its recurrent state, and the pages that no other snapshot
-  /// needs. Pages are told by tokens, as if equal prefixes always shared them; of other snapshots
-  /// two are asked: one that has the shared tokens, and the nearest above.
+  /// Freed with the snapshot: its recurrent state, and the pages that no other snapshot needs.
+  /// Pages are identified by tokens, as if equal prefixes always shared them; two other snapshots
+  /// are considered: one that has the shared tokens, and the nearest above.
   std::size_t bytes(const Neighborhood& neighborhood) const;
 
-  /// Of prefill that a request saves that resumes from it, against what it would resume from
+  /// Prefill that a request saves by resuming from it, compared with what it would resume from
   /// without it.
   double seconds(const Neighborhood& neighborhood) const;
 
-  /// Expected seconds saved per byte; 0 when no byte goes with it.
+  /// Expected seconds saved per byte; 0 when it frees no byte.
   double worth(const Neighborhood& neighborhood, double use_probability) const;
 
-  /// Every position of every snapshot can be resumed: one that a deeper one covers is good for
-  /// nothing but to stay when that one goes.
+  /// Every position of every snapshot can be resumed: one that a deeper one covers is of use only
+  /// after that one is evicted.
   bool resumes_anywhere() const { return resumes_anywhere_; }
 
  private:
@@ -48,41 +48,42 @@ class SnapshotValue {
   std::vector<bool> keeps_everything_;  ///< by group
 };
 
-/// What the chat template lets expect before anything was seen.
+/// What the chat template suggests before anything was seen.
 enum class PlacementPrior : std::uint8_t {
   unknown,
-  answers_stay,   ///< the next prompt begins with this one and its answer: ends of turns
-  answers_change  ///< past answers are rendered anew (thinking is dropped): ends of prompts
+  answers_stay,   ///< the next prompt starts with this one and its answer: ends of turns
+  answers_change  ///< past answers are rendered differently (thinking is dropped): ends of prompts
 };
 
-/// Learns which snapshots are worth taking and keeping. Of prompt ends and turn ends, the kind that
-/// is used less than 15 % as often as the other is taken for 1 request in 16 only (so it can come
-/// back); where neither is used, both are taken. Branch points and ends of messages always are.
+/// Learns which snapshots are worth taking and keeping. Of prompt ends and turn ends, the place
+/// that is used less than 15 % as often as the other is taken for 1 request in 16 only (so that it
+/// can recover); where neither is used, both are taken. Branch points and ends of messages are
+/// always taken.
 ///
-/// Snapshots are told apart by their place and by whether they are continued, that is, were used
-/// and have others below them since: the end of a turn is likely to be used once, by the next turn,
-/// and not again as long as that one's end is there; the end of a system prompt is used again and
-/// again. Old experience fades: a class that has seen 512 snapshots forgets half.
+/// Snapshots are classified by their place and by whether they are continued, that is, were used
+/// and have had others below them since: the end of a turn is likely to be used once, by the next
+/// turn, and not again while that one's end exists; the end of a system prompt is used again and
+/// again. Old counts fade: a class that has seen 512 snapshots halves them.
 class SnapshotPolicy {
  public:
   explicit SnapshotPolicy(PlacementPrior prior = PlacementPrior::unknown);
 
-  /// Whether this request should leave a snapshot there. Deterministic: counts requests, no clock,
-  /// no chance.
+  /// Whether this request should leave a snapshot there. Deterministic: counts requests, uses no
+  /// clock and no randomness.
   bool wants(SnapshotPlace place);
 
   void created(SnapshotPlace place);
-  /// One of the place was resumed from: it is continued from now on.
+  /// A snapshot of the place was resumed from: it is continued from now on.
   void used(SnapshotPlace place, bool was_continued);
 
-  /// How likely one of the place is to be used (again): (2 + used) / (2 + seen).
+  /// The probability that a snapshot of the place is used (again): (2 + used) / (2 + seen).
   double use_probability(SnapshotPlace place, bool is_continued) const;
 
  private:
   struct Count {
     std::int32_t seen = 0, used = 0;
 
-    /// Of which the first so many, used, are made up.
+    /// With `made_up` used observations as a prior.
     double rate(double made_up) const { return std::min(1.0, (made_up + used) / (made_up + seen)); }
   };
   Count& count(SnapshotPlace place, bool is_continued);
@@ -94,44 +95,46 @@ class SnapshotPolicy {
 
 enum class EvictionRule : std::uint8_t { greedy_dual, lru };
 
-/// One heap over the snapshots that are worth evicting; the smallest value goes first. O(log n) for
-/// every call.
+/// One heap over the snapshots that may be evicted; the smallest value is evicted first. O(log n)
+/// for every call.
 ///
 /// greedy_dual: value = level + worth, set when the snapshot is made and when it is used. Worth is
-/// the expected seconds of prefill it saves per byte that goes with it. The level rises to the
-/// value of each victim, so what is never used is overtaken in the end (Cao & Irani, "Cost-aware
-/// WWW proxy caching algorithms", 1997). lru: value = a counter of makings and uses.
+/// the expected seconds of prefill saved per byte freed. The level rises to the value of each
+/// victim, so what is never used is overtaken in the end (Cao & Irani, "Cost-aware WWW proxy
+/// caching algorithms", 1997). lru: value = a counter of insertions and uses.
 class Eviction {
  public:
   explicit Eviction(EvictionRule rule) : rule_(rule) {}
 
-  /// What a snapshot of this worth would have if it were made or used now.
+  /// The value of a snapshot of this worth if it were made or used now.
   double value_of(double worth) const;
 
   void add(Snapshot& snapshot, double worth);
-  /// It was used: a new value, in the heap or not before.
+  /// It was used: a new value, whether it was in the heap or not.
   void use(Snapshot& snapshot, double worth);
-  /// It will not be used again: it goes before all that are not deprioritized, until it is used.
+  /// It is not expected to be used again: it is evicted before all that are not deprioritized,
+  /// until it is used.
   void deprioritize(Snapshot& snapshot);
   static bool is_deprioritized(const Snapshot& snapshot) { return snapshot.value == deprioritized; }
-  /// It was removed because giving it up would free nothing, and now it would: lru gives it the
-  /// value back that it had. A deprioritized one stays so.
+  /// It was removed because evicting it would have freed nothing, and now it would: lru restores
+  /// its value. A deprioritized one stays so.
   void reinsert(Snapshot& snapshot, double worth);
-  /// Out of the heap for any other reason than its value; nothing where it is not in it.
+  /// Removes it from the heap for a reason other than its value; does nothing where it is not in
+  /// it.
   void remove(Snapshot& snapshot);
 
-  /// The one of least value that nobody waits for; where all are pinned the last of these. Never
+  /// The one of least value that is not pinned; where all are pinned the last of these. Never
   /// `keep`; null: there is no other. O(pinned ones).
   Snapshot* victim(const Snapshot* keep = nullptr) const;
   /// Removes the victim and raises the level to its value.
   void give_up(Snapshot& victim);
-  /// One of this worth was not made, because all others are worth more: as if it were made and
-  /// given up at once.
+  /// A snapshot of this worth was not made, because all others are worth more: as if it were made
+  /// and evicted at once.
   void refuse(double worth);
 
-  /// What a second is worth has changed by `scale`, and what each saves with it: from now on all
-  /// values are what they would be had it always been so. O(n) and one call of `worth` for each;
-  /// the deprioritized stay so.
+  /// The cost of prefill has changed by `scale`, and with it the worth of each snapshot: all values
+  /// become what they would be had it always been so. O(n) and one call of `worth` for each;
+  /// deprioritized ones stay so.
   void reweigh(double scale, const std::function<double(const Snapshot&)>& worth);
 
   std::size_t size() const { return heap_.size(); }
@@ -143,7 +146,7 @@ class Eviction {
  private:
   static constexpr double deprioritized = -1;  ///< others are 0 or more
 
-  /// The key lies in the heap itself: comparing then misses no memory.
+  /// The key is in the heap itself, so comparing causes no cache miss.
   struct Entry {
     double value;
     std::uint64_t added;
@@ -153,7 +156,7 @@ class Eviction {
       return value != other.value ? value < other.value : added < other.added;
     }
   };
-  /// The victims among the entry and those below it: the least value, and the last pinned.
+  /// Candidates among an entry and those below it: the least value, and the last pinned.
   struct Victims {
     const Entry* least = nullptr;
     Snapshot* last_pinned = nullptr;

@@ -148,9 +148,9 @@ class TokenChildren {
   std::int32_t size_ = 0;
 };
 
-/// A radix tree over tokens, with a value of the user's in each node. Token ids are compared on
-/// every walk; nothing is hashed but the first token of an edge. Nodes keep their address, and
-/// their id until they are removed: ids are given again, the last one that became free first.
+/// A radix tree over tokens, with a value in each node. Token ids are compared on every walk;
+/// nothing is hashed but the first token of an edge. A node keeps its address and id until it is
+/// removed; ids are reused, the last freed one first.
 template <typename Value>
 class TokenTree {
  public:

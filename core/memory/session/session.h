@@ -55,9 +55,9 @@ struct SessionTransfer {
 /// with it; a page that several need once. Stops short of `bytes_max` bytes of these. Between
 /// steps. Throws Error(runtime) when the file can't be written; what stood there before stays.
 SessionTransfer write_session(const std::filesystem::path& path, const SessionText& text,
-                           SnapshotCarrier& carrier,
-                           std::span<const std::vector<TokenId>> sequences,
-                           std::uint64_t bytes_max = ~std::uint64_t{0});
+                              SnapshotCarrier& carrier,
+                              std::span<const std::vector<TokenId>> sequences,
+                              std::uint64_t bytes_max = ~std::uint64_t{0});
 
 /// Puts the snapshots of a session back into the prefix tree: a prompt that begins with their
 /// tokens resumes from them. `here` is what the fingerprint of the file has to be equal to. Others
