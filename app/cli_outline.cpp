@@ -351,7 +351,7 @@ constexpr std::array exit_codes = {
     ManEntry{"6", "verification failed, or a benchmark became slower"},
     ManEntry{"130, 143", "stopped by SIGINT or SIGTERM"}};
 
-constexpr std::array variables = {
+constexpr std::array environment_variables = {
     ManEntry{"HF_HUB_CACHE, HF_HOME, XDG_CACHE_HOME",
              "where the Hugging Face cache is, in which org/name is looked up"},
     ManEntry{"XDG_STATE_HOME", "holds hyb/history, the entries of chats; else ~/.local/state"},
@@ -386,7 +386,7 @@ std::string man_page(const CommandOutline& root, const std::string& version) {
     text +=
         fmt::format(".SS hyb {}\n{}\n{}", roff(path), roff(command.about), option_entries(command));
   });
-  return text + section("EXIT STATUS", exit_codes) + section("ENVIRONMENT", variables);
+  return text + section("EXIT STATUS", exit_codes) + section("ENVIRONMENT", environment_variables);
 }
 
 }  // namespace hyb::app

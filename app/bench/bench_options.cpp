@@ -143,7 +143,7 @@ constexpr std::array bench_flags = {
 /// Lists of words; the other lists are of counts, whose commas are their own.
 constexpr std::array<ListField, 2> word_lists = {&O::conditions, &O::policies};
 
-std::string name_of(const BenchFlag& flag) {
+std::string flag_name(const BenchFlag& flag) {
   const std::string_view names = flag.names;
   return std::string(names.substr(0, names.find(',')));
 }
@@ -185,12 +185,12 @@ CLI::Option* add_flag(CLI::App& cli, const BenchFlag& flag, O& options) {
 /// The numbers of a list. Throws Error(usage) naming the flag.
 std::vector<std::int32_t> counts_of(const O& options, ListField field) {
   const BenchFlag& flag = flag_of(field);
-  const std::vector<std::int32_t> counts = parse_counts(options.*field, name_of(flag));
+  const std::vector<std::int32_t> counts = parse_counts(options.*field, flag_name(flag));
   if (!flag.bounds.are_checked()) return counts;
   for (const std::int32_t count : counts) {
     if (count < flag.bounds.least || count > flag.bounds.most) {
-      throw Error(ErrorKind::usage, fmt::format("{}: {} is not from {} to {}", name_of(flag), count,
-                                                flag.bounds.least, flag.bounds.most));
+      throw Error(ErrorKind::usage, fmt::format("{}: {} is not from {} to {}", flag_name(flag),
+                                                count, flag.bounds.least, flag.bounds.most));
     }
   }
   return counts;
@@ -219,7 +219,7 @@ void check_flags(const CLI::App& cli, const BenchOptions& options) {
   const bool has_requests = options.measures_requests();
   const Uses measured = has_requests ? use_of(parse_dataset(options.dataset)) : use::kernels;
   for (const BenchFlag& flag : bench_flags) {
-    const std::string name = name_of(flag);
+    const std::string name = flag_name(flag);
     if ((flag.uses & measured) != 0 || cli.count(name) == 0) continue;
     std::string reason = fmt::format("means nothing for --dataset-name {}", options.dataset);
     if (!has_requests) reason = "is for requests: name them with --dataset-name or --preset";
