@@ -59,31 +59,17 @@ void run_share(Isa isa, const DeltaRuleShare<T, S>& job) {
 }
 
 template <typename T, typename S>
-DeltaRuleShare<T, S> share_of(const DeltaRule& op, int thread, int threads) {
-  return {.x = op.x.as<T>(),
-          .b = op.b.as<T>(),
-          .a = op.a.as<T>(),
-          .a_log = op.a_log.as<float>(),
-          .dt_bias = op.dt_bias.as<float>(),
-          .state = op.state.as<S>(),
-          .y = op.y.as<T>(),
-          .span_begin = op.span_begin.as<std::int32_t>(),
-          .read_slot = op.read_slot.as<std::int32_t>(),
-          .write_slot = op.write_slot.as<std::int32_t>(),
-          .spans = op.read_slot.dim(0),
-          .x_stride = op.x.row_stride,
-          .b_stride = op.b.row_stride,
-          .a_stride = op.a.row_stride,
-          .y_stride = op.y.row_stride,
-          .slot_stride = op.state.row_stride,
-          .key_heads = op.key_heads,
-          .value_heads = op.state.dim(1),
-          .rows = op.state.dim(2),
-          .columns = op.state.dim(3),
-          .q_scale = 1.0F / std::sqrt(static_cast<float>(op.state.dim(2))),
-          .eps = delta_rule_eps,
-          .thread = thread,
-          .threads = threads};
+DeltaRuleShare<T, S> share_of(const DeltaRule& op, const RecurrenceShare<T, S>& common) {
+  DeltaRuleShare<T, S> job{common};
+  job.b = op.b.as<T>();
+  job.a = op.a.as<T>();
+  job.b_stride = op.b.row_stride;
+  job.a_stride = op.a.row_stride;
+  job.key_heads = op.key_heads;
+  job.value_heads = op.state.dim(1);
+  job.q_scale = 1.0F / std::sqrt(static_cast<float>(job.rows));
+  job.eps = delta_rule_eps;
+  return job;
 }
 
 }  // namespace
@@ -111,15 +97,12 @@ void check_shapes(const Check& check, const DeltaRule& op) {
 void delta_rule(Queue& queue, const DeltaRule& op) {
   const Check check("delta_rule", queue.device());
   check_shapes(check, op);
-  check.slots(op.read_slot, op.write_slot, check.spans(op.span_begin, op.x.dim(0)),
-              op.state.dim(0));
+  check_tables(check, op);
   if constexpr (has_cuda) {
     if (queue.device() == Device::cuda) return cuda::delta_rule(queue.stream(), op);
   }
-  share_recurrence(queue, op.x, op.state,
-                   [&]<typename T, typename S>(Tag<T>, Tag<S>, int thread, int threads) {
-                     run_share(queue.isa(), share_of<T, S>(op, thread, threads));
-                   });
+  share_recurrence(queue, op,
+                   [&](const auto& common) { run_share(queue.isa(), share_of(op, common)); });
 }
 
 std::size_t delta_rule_workspace_bytes(Device device, std::int64_t tokens, std::int64_t spans,

@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <cstring>
 
+#include "kernels/ops/check.h"
 #include "kernels/queue.h"
+#include "kernels/simd/routes.h"
 #include "kernels/tensor.h"
 #include "kernels/visit.h"
 
@@ -45,17 +47,44 @@ void run_heads(const Job& job, std::int64_t heads, Step&& step) {
   }
 }
 
-/// Calls body(Tag of activations, Tag of states, thread, threads) on as many threads as there is
-/// work for: every token meets every element of a slot.
-template <typename Body>
-void share_recurrence(Queue& queue, const Tensor& x, const Tensor& state, Body&& body) {
+/// The tables of either op.
+template <typename Op>
+void check_tables(const Check& check, const Op& op) {
+  check.slots(op.read_slot, op.write_slot, check.spans(op.span_begin, op.x.dim(0)),
+              op.state.dim(0));
+}
+
+template <typename T, typename S, typename Op>
+RecurrenceShare<T, S> recurrence_share(const Op& op, int thread, int threads) {
+  return {.x = op.x.template as<T>(),
+          .a_log = op.a_log.template as<float>(),
+          .dt_bias = op.dt_bias.template as<float>(),
+          .state = op.state.template as<S>(),
+          .y = op.y.template as<T>(),
+          .span_begin = op.span_begin.template as<std::int32_t>(),
+          .read_slot = op.read_slot.template as<std::int32_t>(),
+          .write_slot = op.write_slot.template as<std::int32_t>(),
+          .spans = op.read_slot.dim(0),
+          .x_stride = op.x.row_stride,
+          .y_stride = op.y.row_stride,
+          .slot_stride = op.state.row_stride,
+          .rows = op.state.dim(2),
+          .columns = op.state.dim(3),
+          .thread = thread,
+          .threads = threads};
+}
+
+/// Calls body(RecurrenceShare) on as many threads as there is work for: every token meets every
+/// element of a slot.
+template <typename Op, typename Body>
+void share_recurrence(Queue& queue, const Op& op, Body&& body) {
   auto part = [&](int thread, int threads) {
-    visit_float(x.dtype, [&]<typename T>(Tag<T> activations) {
-      visit_float(state.dtype,
-                  [&]<typename S>(Tag<S> states) { body(activations, states, thread, threads); });
+    visit_float(op.x.dtype, [&]<typename T>(Tag<T>) {
+      visit_float(op.state.dtype,
+                  [&]<typename S>(Tag<S>) { body(recurrence_share<T, S>(op, thread, threads)); });
     });
   };
-  const std::int64_t elements = x.dim(0) * state.dim(1) * state.dim(2) * state.dim(3);
+  const std::int64_t elements = op.x.dim(0) * op.state.dim(1) * op.state.dim(2) * op.state.dim(3);
   if (elements <= elements_alone) {
     queue.alone(part);
   } else {

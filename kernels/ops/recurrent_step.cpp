@@ -1,6 +1,7 @@
 #include "kernels/ops/recurrent_step.h"
 
 #include <cstdint>
+#include <initializer_list>
 #include <numeric>
 #include <vector>
 
@@ -12,38 +13,51 @@
 #include "kernels/ops/ssd.h"
 #include "kernels/tensor.h"
 
-/// What mamba_step and delta_step do alike before their recurrences. A Step is the struct of
-/// either.
 namespace hyb::kernels {
+namespace {
 
 /// The first rows of a step, those that have a sequence, as spans of one token each.
 class SingleTokenSpans {
  public:
-  /// Rows without a slot stand last, and no row goes on where another ends: else an error of
-  /// `check`.
-  SingleTokenSpans(const Check& check, const Tensor& read_slot, const Tensor& write_slot);
-
-  std::int64_t count() const { return static_cast<std::int64_t>(begins_.size()) - 1; }
-  Tensor begins() { return {begins_.data(), DType::i32, {count() + 1}}; }
-  Tensor rows_of(const Tensor& tensor) const { return tensor.rows(0, count()); }
-
-  /// A part of the step (CausalConv, Ssd, DeltaRule) for these rows; what it reads besides x is
-  /// left to the caller.
-  template <typename Part>
-  Part narrowed(Part part) {
-    part.x = rows_of(part.x);
-    part.span_begin = begins();
-    part.read_slot = rows_of(part.read_slot);
-    part.write_slot = rows_of(part.write_slot);
-    part.y = rows_of(part.y);
-    return part;
+  /// Rows without a slot come last, and no row continues another: else an error of `check`.
+  SingleTokenSpans(const Check& check, const Tensor& read_slot, const Tensor& write_slot) {
+    const auto* const reads = read_slot.as<std::int32_t>();
+    const auto* const slots = write_slot.as<std::int32_t>();
+    const std::int64_t rows = write_slot.dim(0);
+    std::int64_t used = 0;
+    for (; used < rows && slots[used] >= 0; ++used) {
+      check.that(used == 0 || reads[used] != slots[used - 1],
+                 "no row goes on where the one before it ends", reads[used]);
+    }
+    for (std::int64_t row = used; row < rows; ++row) {
+      check.that(slots[row] < 0, "rows without a slot stand last", slots[row]);
+    }
+    begins_.resize(static_cast<std::size_t>(used) + 1);
+    std::iota(begins_.begin(), begins_.end(), 0);
   }
 
+  std::int64_t count() const { return static_cast<std::int64_t>(begins_.size()) - 1; }
+
+  CausalConv narrowed(CausalConv op) { return narrow(op, {}); }
+  DeltaRule narrowed(DeltaRule op) { return narrow(op, {&op.b, &op.a}); }
+  Ssd narrowed(Ssd op) { return narrow(op, {&op.dt}); }
+
  private:
+  /// `others`: what the op reads per token besides x.
+  template <typename Op>
+  Op narrow(Op& op, std::initializer_list<Tensor*> others) {
+    for (Tensor* const tensor : {&op.x, &op.read_slot, &op.write_slot, &op.y}) {
+      *tensor = tensor->rows(0, count());
+    }
+    for (Tensor* const tensor : others) *tensor = tensor->rows(0, count());
+    op.span_begin = {begins_.data(), DType::i32, {count() + 1}};
+    return op;
+  }
+
   std::vector<std::int32_t> begins_;
 };
 
-/// Of all rows, without spans.
+/// The parts of a step, for all rows, without spans.
 template <typename Step>
 CausalConv convolution_of(const Step& op) {
   return {.x = op.x,
@@ -56,26 +70,6 @@ CausalConv convolution_of(const Step& op) {
           .y = op.convolved};
 }
 
-SingleTokenSpans::SingleTokenSpans(const Check& check, const Tensor& read_slot,
-                                   const Tensor& write_slot) {
-  const auto* const reads = read_slot.as<std::int32_t>();
-  const auto* const slots = write_slot.as<std::int32_t>();
-  const std::int64_t rows = write_slot.dim(0);
-  std::int64_t used = 0;
-  for (; used < rows && slots[used] >= 0; ++used) {
-    check.that(used == 0 || reads[used] != slots[used - 1],
-               "no row goes on where the one before it ends", reads[used]);
-  }
-  for (std::int64_t row = used; row < rows; ++row) {
-    check.that(slots[row] < 0, "rows without a slot stand last", slots[row]);
-  }
-  begins_.resize(static_cast<std::size_t>(used) + 1);
-  std::iota(begins_.begin(), begins_.end(), 0);
-}
-
-namespace {
-
-/// Of all rows, without spans.
 DeltaRule recurrence_of(const DeltaStep& op) {
   return {.x = op.convolved,
           .b = op.b,
@@ -90,35 +84,6 @@ DeltaRule recurrence_of(const DeltaStep& op) {
           .key_heads = op.key_heads};
 }
 
-/// A card's route calls neither of the parts, so their rules are checked here.
-void check(const Check& check, const DeltaStep& op) {
-  check_shapes(Check("delta_step: causal_conv"), convolution_of(op));
-  check_shapes(check, recurrence_of(op));
-  check.table(op.tickets, "tickets", op.x.dim(0));
-  check.table(op.read_slot, "read_slot", op.x.dim(0));
-  check.table(op.write_slot, "write_slot", op.x.dim(0));
-}
-
-}  // namespace
-
-void delta_step(Queue& queue, const DeltaStep& op) {
-  const Check rules("delta_step");
-  check(rules, op);
-  if constexpr (has_cuda) {
-    if (queue.device() == Device::cuda) return cuda::delta_step(queue.stream(), op);
-  }
-  SingleTokenSpans spans(rules, op.read_slot, op.write_slot);
-  if (spans.count() == 0) return;
-  causal_conv(queue, spans.narrowed(convolution_of(op)));
-  DeltaRule recurrence = spans.narrowed(recurrence_of(op));
-  recurrence.b = spans.rows_of(op.b);
-  recurrence.a = spans.rows_of(op.a);
-  delta_rule(queue, recurrence);
-}
-
-namespace {
-
-/// Of all rows, without spans.
 Ssd recurrence_of(const MambaStep& op) {
   return {.x = op.convolved,
           .dt = op.dt,
@@ -135,29 +100,45 @@ Ssd recurrence_of(const MambaStep& op) {
           .dt_max = op.dt_max};
 }
 
-/// A card's route calls neither of the parts, so their rules are checked here.
-void check(const Check& check, const MambaStep& op) {
-  check_shapes(Check("mamba_step: causal_conv"), convolution_of(op));
+/// The CUDA route calls neither of the parts, so their rules are checked here.
+template <typename Step>
+void check_step(const Check& check, const Check& convolution, const Step& op) {
+  check_shapes(convolution, convolution_of(op));
   check_shapes(check, recurrence_of(op));
   check.table(op.tickets, "tickets", op.x.dim(0));
   check.table(op.read_slot, "read_slot", op.x.dim(0));
   check.table(op.write_slot, "write_slot", op.x.dim(0));
 }
 
+void run(Queue& queue, const DeltaRule& op) { delta_rule(queue, op); }
+void run(Queue& queue, const Ssd& op) { ssd(queue, op); }
+
+template <typename Step>
+void run_parts(Queue& queue, const Check& check, const Step& op) {
+  SingleTokenSpans spans(check, op.read_slot, op.write_slot);
+  if (spans.count() == 0) return;
+  causal_conv(queue, spans.narrowed(convolution_of(op)));
+  run(queue, spans.narrowed(recurrence_of(op)));
+}
+
 }  // namespace
 
+void delta_step(Queue& queue, const DeltaStep& op) {
+  const Check check("delta_step");
+  check_step(check, Check("delta_step: causal_conv"), op);
+  if constexpr (has_cuda) {
+    if (queue.device() == Device::cuda) return cuda::delta_step(queue.stream(), op);
+  }
+  run_parts(queue, check, op);
+}
+
 void mamba_step(Queue& queue, const MambaStep& op) {
-  const Check rules("mamba_step");
-  check(rules, op);
+  const Check check("mamba_step");
+  check_step(check, Check("mamba_step: causal_conv"), op);
   if constexpr (has_cuda) {
     if (queue.device() == Device::cuda) return cuda::mamba_step(queue.stream(), op);
   }
-  SingleTokenSpans spans(rules, op.read_slot, op.write_slot);
-  if (spans.count() == 0) return;
-  causal_conv(queue, spans.narrowed(convolution_of(op)));
-  Ssd recurrence = spans.narrowed(recurrence_of(op));
-  recurrence.dt = spans.rows_of(op.dt);
-  ssd(queue, recurrence);
+  run_parts(queue, check, op);
 }
 
 }  // namespace hyb::kernels

@@ -44,30 +44,16 @@ void run_share(Isa isa, const SsdShare<T, S>& job) {
 }
 
 template <typename T, typename S>
-SsdShare<T, S> share_of(const Ssd& op, int thread, int threads) {
-  return {.x = op.x.as<T>(),
-          .dt = op.dt.as<T>(),
-          .a_log = op.a_log.as<float>(),
-          .d = op.d.as<float>(),
-          .dt_bias = op.dt_bias.as<float>(),
-          .state = op.state.as<S>(),
-          .y = op.y.as<T>(),
-          .span_begin = op.span_begin.as<std::int32_t>(),
-          .read_slot = op.read_slot.as<std::int32_t>(),
-          .write_slot = op.write_slot.as<std::int32_t>(),
-          .spans = op.read_slot.dim(0),
-          .x_stride = op.x.row_stride,
-          .dt_stride = op.dt.row_stride,
-          .y_stride = op.y.row_stride,
-          .slot_stride = op.state.row_stride,
-          .heads = op.state.dim(1),
-          .rows = op.state.dim(2),
-          .columns = op.state.dim(3),
-          .groups = op.groups,
-          .dt_min = op.dt_min,
-          .dt_max = op.dt_max,
-          .thread = thread,
-          .threads = threads};
+SsdShare<T, S> share_of(const Ssd& op, const RecurrenceShare<T, S>& common) {
+  SsdShare<T, S> job{common};
+  job.dt = op.dt.as<T>();
+  job.d = op.d.as<float>();
+  job.dt_stride = op.dt.row_stride;
+  job.heads = op.state.dim(1);
+  job.groups = op.groups;
+  job.dt_min = op.dt_min;
+  job.dt_max = op.dt_max;
+  return job;
 }
 
 }  // namespace
@@ -94,15 +80,12 @@ void check_shapes(const Check& check, const Ssd& op) {
 void ssd(Queue& queue, const Ssd& op) {
   const Check check("ssd", queue.device());
   check_shapes(check, op);
-  check.slots(op.read_slot, op.write_slot, check.spans(op.span_begin, op.x.dim(0)),
-              op.state.dim(0));
+  check_tables(check, op);
   if constexpr (has_cuda) {
     if (queue.device() == Device::cuda) return cuda::ssd(queue.stream(), op);
   }
-  share_recurrence(queue, op.x, op.state,
-                   [&]<typename T, typename S>(Tag<T>, Tag<S>, int thread, int threads) {
-                     run_share(queue.isa(), share_of<T, S>(op, thread, threads));
-                   });
+  share_recurrence(queue, op,
+                   [&](const auto& common) { run_share(queue.isa(), share_of(op, common)); });
 }
 
 std::size_t ssd_workspace_bytes(Device device, std::int64_t heads, std::int64_t rows,

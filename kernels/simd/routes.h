@@ -88,13 +88,11 @@ void convolve_channels(const ConvChannels<float>& job);
 template <Isa isa>
 void convolve_channels(const ConvChannels<bf16>& job);
 
-/// One thread's part of a DeltaRule: of every span, its share of the vectors of state columns. T is
-/// the type of activations, S of the state.
+/// One thread's part of a recurrence over ragged spans (delta_rule, ssd): of every span its share
+/// of the heads or of their states. T is the type of activations, S of the state.
 template <typename T, typename S>
-struct DeltaRuleShare {
+struct RecurrenceShare {
   const T* x;
-  const T* b;
-  const T* a;
   const float* a_log;
   const float* dt_bias;
   S* state;
@@ -102,21 +100,30 @@ struct DeltaRuleShare {
   const std::int32_t* span_begin;
   const std::int32_t* read_slot;
   const std::int32_t* write_slot;
-  std::int64_t spans, x_stride, b_stride, a_stride, y_stride, slot_stride;
-  std::int64_t key_heads, value_heads, rows, columns;  ///< Dk rows of Dv columns
-  float q_scale;                                       ///< Dk^-0.5
-  float eps;                                           ///< beside the squares of a q or k
+  std::int64_t spans, x_stride, y_stride, slot_stride;
+  std::int64_t rows, columns;  ///< of a head's state
   int thread, threads;
+};
+
+/// Of a DeltaRule: of every span, the share of the vectors of state columns. Dk rows, Dv columns.
+template <typename T, typename S>
+struct DeltaRuleShare : RecurrenceShare<T, S> {
+  const T* b = nullptr;
+  const T* a = nullptr;
+  std::int64_t b_stride = 0, a_stride = 0;
+  std::int64_t key_heads = 0, value_heads = 0;
+  float q_scale = 0.0F;  ///< Dk^-0.5
+  float eps = 0.0F;      ///< added to the squares of a q or k
 
   std::int64_t key_head_of(std::int64_t head) const { return head / (value_heads / key_heads); }
   const T* q_of(std::int64_t token, std::int64_t key_head) const {
-    return x + token * x_stride + key_head * rows;
+    return this->x + token * this->x_stride + key_head * this->rows;
   }
   const T* k_of(std::int64_t token, std::int64_t key_head) const {
     return q_of(token, key_heads + key_head);
   }
   const T* v_of(std::int64_t token, std::int64_t head) const {
-    return q_of(token, 2 * key_heads) + head * columns;
+    return q_of(token, 2 * key_heads) + head * this->columns;
   }
 };
 
@@ -234,24 +241,13 @@ LargestLogit largest_logit(const float* logits, std::int32_t count);
 template <Isa isa>
 double weigh_logits(const LogitWeights& job);  ///< returns the sum of the weights
 
-/// One thread's part of an Ssd: of every span, its share of the groups of state rows. T is the type
-/// of activations, S of the state.
+/// Of an Ssd: of every span, the share of the groups of state rows.
 template <typename T, typename S>
-struct SsdShare {
-  const T* x;
-  const T* dt;
-  const float* a_log;
-  const float* d;
-  const float* dt_bias;
-  S* state;
-  T* y;
-  const std::int32_t* span_begin;
-  const std::int32_t* read_slot;
-  const std::int32_t* write_slot;
-  std::int64_t spans, x_stride, dt_stride, y_stride, slot_stride;
-  std::int64_t heads, rows, columns, groups;
-  float dt_min, dt_max;
-  int thread, threads;
+struct SsdShare : RecurrenceShare<T, S> {
+  const T* dt = nullptr;
+  const float* d = nullptr;
+  std::int64_t dt_stride = 0, heads = 0, groups = 0;
+  float dt_min = 0.0F, dt_max = 0.0F;
 };
 
 template <Isa isa>
