@@ -9,8 +9,8 @@
 namespace hyb::kernels {
 
 /// Owns bytes on a device, zeroed, aligned to 4096 (a card's: to 256). Move-only. Untouched pages
-/// of a CPU buffer cost no memory. Throws Error(memory) naming the size when the machine has not so
-/// much.
+/// of a CPU buffer cost no memory. Throws Error(memory) naming the size when the machine has not
+/// enough.
 class Buffer {
  public:
   Buffer() = default;

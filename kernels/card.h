@@ -15,7 +15,7 @@ struct Card {
   std::size_t memory_bytes, free_bytes;
   std::size_t l2_bytes;
   int driver_cuda, runtime_cuda;     ///< CUDA versions: 1000 * major + 10 * minor
-  std::size_t shared_bytes_max = 0;  ///< shared memory that a block may ask for
+  std::size_t shared_bytes_max = 0;  ///< the most shared memory of a block
   /// The lowest compute capability that this build's kernels run on, as 10 * major + minor.
   int kernels_min = 0;
 };

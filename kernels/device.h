@@ -7,7 +7,7 @@ namespace hyb::kernels {
 enum class Device : std::uint8_t { cpu, cuda };
 
 /// Whether this build has the ops' CUDA routes. Where it is false, calls of what kernels/cuda/
-/// declares stand behind `if constexpr (has_cuda)` and are left out.
+/// declares are inside `if constexpr (has_cuda)` and are left out.
 inline constexpr bool has_cuda = HYB_HAS_CUDA;
 
 /// Instruction sets that ops have routes for. `avx512` means F, BW, VL, DQ, VBMI and BF16; `avx2`

@@ -27,7 +27,7 @@ std::uint64_t read_all_avx2(const std::byte* bytes, std::size_t count) {
 }
 
 std::int64_t dot_f32_avx2(std::int64_t rounds, float& sink) {
-  constexpr int sums = 12;  // beside the two operands in 16 registers
+  constexpr int sums = 12;  // with the two operands in 16 registers
   __m256 sum[sums] = {};
   __m256 x = _mm256_set1_ps(1.0F), w = x;
   for (__m256& each : sum) forget(each);

@@ -24,7 +24,7 @@ struct QueueOptions {
 /// What a queue holds of a card from its start on: the workspace of cuBLASLt, where there is one.
 std::size_t queue_bytes(Device device, const QueueOptions& options);
 
-/// Where ops run: the threads of the CPU, or one stream of a card, behind the caller's back; then
+/// Where ops run: the threads of the CPU, or one stream of a card, asynchronously; then
 /// the threads do what is left to the CPU. Ops on one queue run in order. A Queue on a device that
 /// this build or machine lacks throws Error(usage) that says why.
 class Queue {
@@ -45,10 +45,10 @@ class Queue {
     pool_->run(body);
   }
 
-  /// Deals the items 0..count-1 in runs of at most `grain` to all threads: body(begin, end,
+  /// Distributes the items 0..count-1 in runs of at most `grain` to all threads: body(begin, end,
   /// thread). Every thread first works through its own slice (the same items on the same thread at
-  /// every call, so its memory is near), then helps the others: a thread that another program holds
-  /// up does not hold up all.
+  /// every call, so its memory is near), then helps the others: a thread that another
+  /// program delays does not delay all.
   template <typename Body>
   void share(std::int64_t count, std::int64_t grain, Body&& body) {
     pool_->deal(count, grain);
@@ -78,7 +78,7 @@ class Queue {
   std::unique_ptr<cuda::Stream, void (*)(cuda::Stream*)> stream_;  // a card's, where built
 };
 
-/// Elements that one thread works off faster than a second one is called (about 1 us).
+/// Elements that one thread processes faster than it wakes a second one (about 1 us).
 inline constexpr std::int64_t elements_alone = 8192;
 
 /// Calls body(begin, end) for contiguous parts of 0..count-1, on all threads when there is enough

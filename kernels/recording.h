@@ -22,16 +22,16 @@ class StagedTables {
 
   virtual ~StagedTables() = default;
 
-  /// Begins a round: all room is free again.
+  /// Starts a round: all room is free again.
   virtual void clear() = 0;
   /// Room for `count` numbers of any value.
   virtual Table take(std::int64_t count) = 0;
   /// Once a round, before the ops that read it. `keeps_first`: the round's first table stays as ops
-  /// have left it where a take of that size stood first before.
+  /// have left it if the first table of the round before had the same size.
   virtual void upload(bool keeps_first) = 0;
 };
 
-/// What they hold, on the queue's device and of pinned memory beside it.
+/// What they hold, on the queue's device and in pinned memory.
 struct StagedBytes {
   std::size_t device, pinned;
 };
@@ -40,15 +40,15 @@ StagedBytes staged_bytes(Device device, std::size_t bytes);
 /// Takes of at most `bytes` in all, each rounded up to 64, allocate nothing. Throws Error(memory).
 std::unique_ptr<StagedTables> make_staged_tables(Queue& queue, std::size_t bytes);
 
-/// Work that a card was asked for once, to be done again with one call: the same ops on the same
-/// addresses, whatever stands there then.
+/// Recorded work of a card, replayed with one call: the same ops on the same addresses, with the
+/// contents that these have then.
 class Recording {
  public:
   virtual ~Recording() = default;
   virtual void replay() = 0;
 };
 
-/// Writes down what `body` asks of the queue, which is on a card, without doing it. The body may
+/// Records what `body` enqueues to the queue, which is on a card, without running it. The body may
 /// neither wait, allocate nor move bytes between card and machine. Throws Error(runtime) with
 /// CUDA's reason.
 std::unique_ptr<Recording> record(Queue& queue, const std::function<void()>& body);

@@ -10,7 +10,7 @@
 
 namespace hyb::kernels {
 
-/// A non-owning typed view of up to four dimensions, row-major, last fastest. Everything behind the
+/// A non-owning typed view of up to four dimensions, row-major, last fastest. Everything after the
 /// first dimension is contiguous; `row_stride` elements lie between two values of the first, so
 /// that the columns of a wider matrix, or one layer's part of every state slot, are views too.
 struct Tensor {

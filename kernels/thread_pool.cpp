@@ -169,7 +169,7 @@ UsableCpus usable_cpus() {
   return {std::max(1, static_cast<int>(*quota)), true};
 }
 
-/// What is left of one thread's slice of a deal.
+/// What is left of one thread's slice of a distribution.
 struct alignas(64) ThreadPool::Deal {
   std::atomic<std::int64_t> next{0};
   std::int64_t end = 0;
@@ -311,7 +311,7 @@ Slice ThreadPool::next_run(int thread) {
 Slice slice_of(std::int64_t count, std::int64_t grain, int thread, int threads) {
   const std::int64_t units = (count + grain - 1) / grain;
   const std::int64_t share = units / threads;
-  const std::int64_t larger = units % threads;  // the first so many threads have one unit more
+  const std::int64_t larger = units % threads;  // the first `larger` threads have one unit more
   const std::int64_t begin = thread * share + std::min<std::int64_t>(thread, larger);
   const std::int64_t end = begin + share + (thread < larger ? 1 : 0);
   return {std::min(begin * grain, count), std::min(end * grain, count)};

@@ -54,7 +54,7 @@ struct WeightStrip {
   std::int64_t rows;
   const std::byte* bytes;
   WeightScales scales = {};
-  std::int64_t scales_row = 0;  ///< row of the scaled tensor that the strip begins with
+  std::int64_t scales_row = 0;  ///< row of the scaled tensor that the strip starts with
   std::optional<RandomNumbers> random = {};  ///< made up, as bf16: number 0 comes first; no bytes
 };
 
@@ -79,11 +79,11 @@ struct WeightSource {
                std::int64_t column_count);
   /// Without rows yet.
   WeightSource(std::int64_t expert_count, std::int64_t row_count, std::int64_t column_count);
-  /// One tensor as it lies. Throws as append does.
+  /// One tensor as it is stored. Throws as append does.
   WeightSource(DType dtype, std::int64_t expert_count, std::int64_t row_count,
                std::int64_t column_count, std::span<const std::byte> bytes);
 
-  /// Adds rows behind those that are there. Throws Error(model) if `bytes` are not
+  /// Appends rows. Throws Error(model) if `bytes` are not
   /// [count,columns] of a dtype that is read, or `scales` not one for each of their blocks.
   void append(DType dtype, std::int64_t count, std::span<const std::byte> bytes,
               const WeightScales& scales = {});
@@ -95,7 +95,7 @@ struct WeightSource {
   const WeightStrip& strip_of(std::int64_t row) const;
   WeightRow row(std::int64_t row) const;
 
-  /// Whether there are no bytes: then row() may not be asked for.
+  /// Whether there are no bytes: then row() may not be called.
   bool is_random() const { return !strips.empty() && strips.front().random.has_value(); }
   /// Whether all of it is F8_E4M3.
   bool is_fp8() const;

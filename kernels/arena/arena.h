@@ -41,7 +41,7 @@ class Arena {
   std::size_t handle_bytes() const { return handle_bytes_; }
   virtual bool aliases() const { return true; }
 
-  /// Addresses without memory behind them: touching one faults.
+  /// Addresses that are not backed by memory: touching one faults.
   virtual std::byte* reserve(std::size_t bytes) = 0;
 
   /// Gives a whole range back. Nothing is mapped in it.
@@ -53,7 +53,7 @@ class Arena {
   /// Gives the memory back to the machine. The handle is mapped nowhere.
   virtual void release(HandleId handle) = 0;
 
-  /// Lets `handles` be read and written at `at`, one behind the other, inside a reserved range
+  /// Lets `handles` be read and written at `at`, one after another, inside a reserved range
   /// where nothing is mapped.
   virtual void map(std::byte* at, std::span<const HandleId> handles) = 0;
 

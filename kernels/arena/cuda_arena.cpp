@@ -138,7 +138,7 @@ void CudaArena::map(std::byte* at, std::span<const HandleId> handles) {
     const std::size_t bytes = handles.size() * handle_bytes();
     check(driver_.mem_set_access(address(at), bytes, &access, 1), "cuMemSetAccess", bytes);
   } catch (...) {
-    // What can't even be undone is lost: the first failure is the one to tell of.
+    // What cannot be undone is lost: the first failure is the one that is reported.
     while (mapped > 0) {
       driver_.mem_unmap(address(at) + --mapped * handle_bytes(), handle_bytes());
     }

@@ -8,7 +8,7 @@
 namespace hyb::kernels {
 
 /// The part of CUDA's driver interface that an arena needs, declared here so that nothing of CUDA
-/// is needed to build, and held as pointers so that tests can put a driver of their own behind it.
+/// is needed to build, and held as pointers so that tests can substitute a driver of their own.
 /// Layouts and numbers are those of cuda.h since CUDA 11 (its *_v1 structs).
 namespace driver {
 
@@ -55,7 +55,7 @@ struct DriverTable {
                                                    const driver::AllocationProperties*,
                                                    int option) = nullptr;
   driver::Result (*mem_address_reserve)(driver::Address*, std::size_t bytes, std::size_t alignment,
-                                        driver::Address wished, unsigned long long flags) = nullptr;
+                                        driver::Address wanted, unsigned long long flags) = nullptr;
   driver::Result (*mem_address_free)(driver::Address, std::size_t bytes) = nullptr;
   driver::Result (*mem_create)(driver::Handle*, std::size_t bytes,
                                const driver::AllocationProperties*,
@@ -82,7 +82,7 @@ DriverTable load_driver(const char* library = "libcuda.so.1");
 /// two replays of a graph: graphs hold addresses only.
 class CudaArena final : public Arena {
  public:
-  /// Throws Error(usage) when the driver can't make handles of this size, else Error(memory).
+  /// Throws Error(usage) when the driver cannot make handles of this size, else Error(memory).
   CudaArena(const DriverTable& driver, int device, std::size_t handle_bytes);
 
   /// What handles of a device are multiples of. Throws Error(memory) when the driver does not say.

@@ -74,7 +74,7 @@ void refuse(const char* call, std::size_t bytes, int error, std::size_t bytes_he
 namespace hyb::kernels {
 namespace {
 
-/// Handles at the front of `handles` that lie one behind the other in the file.
+/// Handles at the front of `handles` that lie one after another in the file.
 std::size_t run_length(std::span<const HandleId> handles) {
   std::size_t run = 1;
   while (run < handles.size() && index(handles[run]) == index(handles[run - 1]) + 1) ++run;

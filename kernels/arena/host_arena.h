@@ -8,7 +8,7 @@
 namespace hyb::kernels {
 
 /// The memory of this machine: handles are pieces of one anonymous file, mapped shared, so that one
-/// physical page can stand at several addresses. An untouched handle holds no memory, not even when
+/// physical page can be mapped at several addresses. An untouched handle holds no memory, not even when
 /// it is mapped; one that was touched holds it until release(), which punches a hole in the file
 /// (dropping the mappings alone frees nothing).
 class HostArena final : public Arena {
@@ -17,7 +17,7 @@ class HostArena final : public Arena {
   explicit HostArena(std::size_t handle_bytes);
   ~HostArena() override;
 
-  /// So many bytes can be in handles: the limit on the size of a file (ulimit -f).
+  /// How many bytes handles can hold: the limit on the size of a file (ulimit -f).
   static std::size_t bytes_max();
 
   std::byte* reserve(std::size_t bytes) override;
@@ -43,10 +43,10 @@ class HostArena final : public Arena {
 /// What is found at an address that nothing is mapped to.
 enum class Unmapped : std::uint8_t {
   faults,  ///< a fault; every neighbourhood of handles is a mapping of its own
-  zeros,   ///< zeros, which cost nothing until they are written: a range is one mapping for ever
+  zeros,   ///< zeros, which cost nothing until they are written: a range stays one mapping
 };
 
-/// The memory of this machine for a handle that stands at one place only: ordinary private memory,
+/// The memory of this machine for handles that are mapped at one place only: ordinary private memory,
 /// for which systems use huge pages more readily than for shared memory, and which no limit on the
 /// size of files (ulimit -f) touches. Nothing aliases: a mapping starts with zeros, and unmapping
 /// frees its bytes. Handles cannot be exported.
@@ -83,7 +83,7 @@ void check_handle_bytes(std::size_t handle_bytes);
 std::byte* reserve(std::size_t bytes, std::size_t bytes_held);
 void unreserve(std::byte* at, std::size_t bytes, std::size_t bytes_held);
 
-/// Puts nothing at a part of a reserved range: touching it faults. False: refused, see errno.
+/// Makes a part of a reserved range fault again. False: refused, see errno.
 bool clear(std::byte* at, std::size_t bytes);
 
 /// Asks for huge pages: a hint, the bytes are the same without.

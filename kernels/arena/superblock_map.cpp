@@ -199,7 +199,7 @@ void SuperblockMap::create(Superblock& superblock, std::size_t handles) {
   while (superblock.handles.size() < handles) superblock.handles.push_back(arena_->create());
 }
 
-/// Maps what is not mapped yet; goes on where a failure stopped it.
+/// Maps what is not mapped yet; resumes where a failure stopped it.
 void SuperblockMap::map(std::int32_t b, std::size_t view) {
   Superblock& superblock = superblocks_[static_cast<std::size_t>(b)];
   std::size_t& mapped = superblock.mapped[view];
@@ -240,7 +240,7 @@ void SuperblockMap::show(std::int32_t b, ViewId view) {
   }
 }
 
-/// After a failed change of owner, or of what is behind a superblock.
+/// After a failed change of owner, or of the memory of a superblock.
 void SuperblockMap::restore(std::int32_t b) noexcept {
   const ViewId owner = superblocks_[static_cast<std::size_t>(b)].owner;
   try {
@@ -250,7 +250,7 @@ void SuperblockMap::restore(std::int32_t b) noexcept {
       show(b, owner);
     }
   } catch (const Error&) {
-    // The first failure is the one to tell of; the next change of owner finishes what is left.
+    // The first failure is the one that is reported; the next change of owner finishes what is left.
   }
 }
 

@@ -12,14 +12,14 @@ namespace hyb::kernels {
 
 /// How physical memory follows the owners of superblocks.
 enum class MapMode : std::uint8_t {
-  flip,   ///< mapped into every view at the start: a change of owner calls nobody
+  flip,   ///< mapped into every view at the start: a change of owner makes no system call
   remap,  ///< mapped into the owner's view alone, from its first owner on
   flat,   ///< as remap, but the first owner of a superblock stays its owner
 };
 
 struct SuperblockMapOptions {
   MapMode mode = MapMode::flip;
-  bool strict = false;  ///< in mode flip too, only the owner's view is mapped: stray access faults
+  bool strict = false;  ///< in mode flip too, only the owner's view is mapped: a stray access faults
   /// A new owner finds all bits set: NaN in every float type. Costs the writes, and when one is
   /// refused the bytes of the old owner. For debugging.
   bool poison = false;
@@ -39,11 +39,11 @@ struct SuperblockShape {
 };
 
 /// Physical memory in superblocks, and the addresses where the views show it. A plane is one range
-/// of addresses: superblock b stands at b * its plane_bytes, and shows there the bytes that follow
+/// of addresses: superblock b is at b * plane_bytes, and shows there the bytes that follow
 /// those of the planes before it. So the planes of one view never overlap in memory, and units that
 /// divide plane_bytes evenly have linear addresses.
 ///
-/// At the start nobody owns anything. One thread calls, while no kernel runs unless a function says
+/// At the start no superblock has an owner. One thread calls, while no kernel runs unless a function says
 /// otherwise.
 class SuperblockMap {
  public:
@@ -67,26 +67,26 @@ class SuperblockMap {
   /// First address of a plane.
   std::byte* plane(ViewId view, std::size_t plane) const;
 
-  /// Makes `view` the owner. What stands in the superblock means nothing to a new owner. Backs the
+  /// Makes `view` the owner. The content of the superblock means nothing to a new owner. Backs the
   /// superblock with memory again when that was given back. When it throws Error(memory), the owner
   /// and what it wrote are as before, and the call may be repeated.
   void own(SuperblockId superblock, ViewId view);
 
-  /// Whether there is memory behind the superblock, so that own() needs no more. Where there is
-  /// none and it `may_create` some, the device is asked; false: it has not so much now, and nothing
+  /// Whether the superblock is backed by memory, so that own() needs no more. Where it is not and
+  /// `may_create`, memory is requested from the device; false: it has not enough now, and nothing
   /// has changed. Kernels may run meanwhile.
   bool back(SuperblockId superblock, bool may_create);
 
   /// Whether own() maps or writes anything: then no work of a card may be under way.
   bool own_needs_quiet() const { return !maps_all() || options_.poison; }
 
-  /// Gives the memory of a superblock that holds nothing of worth back to the machine; nobody owns
-  /// it then, also when this throws Error(memory), and touching it faults.
+  /// Returns the memory of a superblock whose content is not needed to the machine. It has no
+  /// owner then, also when this throws Error(memory), and touching it faults.
   void give_back(SuperblockId superblock);
 
   ViewId owner(SuperblockId superblock) const { return superblocks_[place(superblock)].owner; }
 
-  /// Physical memory in handles. On the CPU those that nobody touched hold none yet.
+  /// Physical memory in handles. On the CPU untouched ones hold none yet.
   std::size_t bytes_backed() const { return arena_->bytes_held(); }
 
   /// The handles of a superblock, in order, for another process; empty when it was given back.

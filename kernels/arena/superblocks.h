@@ -19,7 +19,7 @@ std::unique_ptr<SuperblockMap> make_host_superblocks(const SuperblockShape& shap
                                                      SuperblockMapOptions options);
 
 /// Superblocks in the memory of a device: make_host_superblocks on the CPU; on a card the driver's
-/// virtual memory, where flip is what was asked for.
+/// virtual memory, where flip stays flip.
 std::unique_ptr<SuperblockMap> make_superblocks(Device device, const SuperblockShape& shape,
                                                 const SuperblockMapOptions& options);
 

@@ -35,12 +35,12 @@ struct PlainRing {
   __device__ __forceinline__ void* at(int item, int key, int piece) {
     return tiles[item % S::stages].at(key, piece);
   }
-  /// The thread's own pieces of an item have arrived; behind the block's next barrier all have.
+  /// The thread's own pieces of an item have arrived; after the block's next barrier all have.
   __device__ __forceinline__ void arrive(int) {}
   __device__ __forceinline__ KeyTile<S>& tile(int item) { return tiles[item % S::stages]; }
 };
 
-/// The same of codes: a thread widens the pieces that it has asked for itself. With one tile to
+/// The same of codes: a thread widens the pieces that it has copied itself. With one tile to
 /// widen to, no thread may still read an item when another one arrives; with two, the one before.
 template <typename S>
 struct CodedRing {
@@ -62,7 +62,7 @@ struct CodedRing {
       store16(to.at(key, 2 * piece + 1), halves[1]);
     }
   }
-  /// Addresses within it are made anew for every item: there are no registers to hold them.
+  /// Addresses within it are computed again for every item: there are no registers to hold them.
   __device__ __forceinline__ KeyTile<S>& tile(int item) {
     return tiles[hidden(item % S::wide_tiles)];
   }
@@ -99,7 +99,7 @@ using NarrowShape = AttentionShape < HeadDim,
 /// The tiles of keys that one block walks: those of runs first_run + part, + parts, ...
 struct KeyWalk {
   int part, parts;
-  int begin, end;  ///< keys that some row of the block sees
+  int begin, end;  ///< keys that some row of the block attends to
   int whole;       ///< from here on no row's window has passed by
   int first_run, runs;
   int tiles;  ///< of the block
@@ -149,8 +149,8 @@ struct AttentionShared {
   SharedArray<int, 1> is_last;
 };
 
-/// Where a key of one kv head begins in the arena. 0 for keys that no row sees: their pages may be
-/// gone.
+/// Where a key of one kv head starts in the arena. 0 for keys that no row attends to: their pages
+/// may be gone.
 template <typename Params>
 __device__ __forceinline__ std::int64_t place_of_key(const Params& p, const AttentionTile& tile,
                                                      int kv_head, int key, const KeyWalk& walk) {
@@ -159,7 +159,7 @@ __device__ __forceinline__ std::int64_t place_of_key(const Params& p, const Atte
   return page * p.page_stride + p.layout.key(kv_head, key % p.layout.page_tokens);
 }
 
-/// Asks for the queries of a tile of rows, zeros where there is no row.
+/// Copies the queries of a tile of rows, asynchronously, zeros where there is no row.
 template <typename S, typename Params>
 __device__ __forceinline__ void copy_queries(const Params& p, const AttentionTile& tile,
                                              int kv_head, AttentionShared<S>& shared) {
@@ -174,8 +174,8 @@ __device__ __forceinline__ void copy_queries(const Params& p, const AttentionTil
   }
 }
 
-/// Asks for item `item` of a walk: the keys of tile item / 2, or its values. Keys that no row
-/// sees, and the last `own_keys` of the walk, are zeros, whatever stands in memory.
+/// Copies item `item` of a walk asynchronously: the keys of tile item / 2, or its values. Keys that
+/// no row attends to, and the last `own_keys` of the walk, are zeros, whatever memory holds.
 template <typename S, typename Params>
 __device__ __forceinline__ void copy_item(const Params& p, const KeyWalk& walk, int item,
                                           int own_keys, AttentionShared<S>& shared) {
@@ -285,7 +285,7 @@ __device__ __forceinline__ void find_largest(const float (&scores)[S::scores][4]
   }
 }
 
-/// Scores to weights, in pairs of bf16 as they meet the values; sums shrink where the maximum grew.
+/// Scores to weights, in pairs of bf16 as the product with the values takes them; sums shrink where the maximum grew.
 template <typename S>
 __device__ __forceinline__ void weigh(float (&scores)[S::scores][4], const float (&found)[2],
                                       float scale, RowSums<S>& rows,

@@ -9,14 +9,14 @@
 #include "kernels/ops/attention.h"
 
 /// What a block does with a tile of rows: it walks the keys and writes answers or records. `Rows`
-/// says where queries and keys come from: Rows::own_keys of the walk's last keys do not stand in
+/// says where queries and keys come from: Rows::own_keys of the walk's last keys are not in
 /// pages yet, and
-///   prepare()        is called before a barrier that all meet before anything is asked for,
-///   fill_queries()   behind the first copies, and ends with queries for all or with their copies,
+///   prepare()        is called before a barrier of all threads that precedes every copy,
+///   fill_queries()   after the first copies, and ends with queries for all or with their copies,
 ///   arrive(t, item)  when the thread's own pieces of an item of tile t have arrived.
 namespace hyb::kernels::cuda {
 
-/// Queries that are ready, and keys that all stand in pages.
+/// Queries that are ready, and keys that are all in pages.
 template <typename S, typename Params>
 struct ReadyRows {
   static constexpr int own_keys = 0;
@@ -82,7 +82,7 @@ __device__ __forceinline__ void load_weights(const std::uint32_t (&pairs)[S::sco
 }
 
 /// Walks the block's keys and calls run_ends(run, its sums) after each run. What is not needed all
-/// the time stands in shared memory: registers are scarce.
+/// the time is in shared memory: registers are scarce.
 template <typename S, typename Params, typename Rows, typename RunEnds>
 __device__ __forceinline__ void walk_keys(const Params& p, int kv_head, const Rows& rows,
                                           AttentionShared<S>& shared, RunEnds run_ends) {
@@ -168,8 +168,8 @@ __device__ __forceinline__ void write_rows(const Params& p, const AttentionTile&
 
 /// The block's tile of a grid (tiles of rows, kv heads, parts of the runs), where there is one.
 /// Within 2^-8 * sum_p w_p |v_p| + 2^-8 |y| of the plain loop, w being the weights after softmax,
-/// besides what f32 scores are off: weights are rounded to bf16 before they meet values and are
-/// summed as rounded. Values behind a row's own position must be finite where they share a tile
+/// not counting the error of f32 scores: weights are rounded to bf16 before they are multiplied by
+/// values and are summed as rounded. Values past a row's own position must be finite where they share a tile
 /// with it: they are multiplied by zero.
 template <typename S, typename Params, typename Rows>
 __device__ __forceinline__ void attend_tile(const Params& p, const Rows& rows,
@@ -210,7 +210,7 @@ namespace hyb::kernels::cuda {
 /// where there are fewer.
 inline constexpr std::int64_t blocks_wanted = 384;
 
-/// Dimensions of the tiles that heads of so many go through.
+/// Dimensions of the tiles for heads of `head_dim` dimensions.
 inline std::int64_t tile_dim(std::int64_t head_dim) {
   return head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 256;
 }
@@ -234,7 +234,7 @@ inline std::int64_t runs_max(const Attention& op) {
   return std::max<std::int64_t>(1, pieces(op.pages.dim(0) * op.page_tokens, attention_run));
 }
 
-/// A kernel of shape S with a Shared in dynamic shared memory, over at most so many tiles of spans
+/// A kernel of shape S with a Shared in dynamic shared memory, over at most `tiles` tiles of spans
 /// of rows_min .. rows_max rows.
 template <typename S, typename Shared, typename Params>
 void launch_tiles(Stream& stream, void (*kernel)(Params), Params params, std::int64_t tiles,

@@ -13,9 +13,9 @@
 namespace hyb::kernels::cuda {
 
 /// Keys are taken in tiles of tile_keys, tiles in runs of attention_run, both counted from
-/// position 0. Within a run scores meet a running maximum; runs are merged in ascending order.
+/// position 0. Within a run scores are taken against a running maximum; runs are merged in ascending order.
 /// Every route and tile size does the same sums in the same order, so a row's answer does not
-/// depend on how a sequence is cut, on who shares the runs, or on the other rows.
+/// depend on how a sequence is cut, on how runs are shared, or on the other rows.
 inline constexpr int tile_keys = 64;
 inline constexpr int attention_run = 256;
 
@@ -30,7 +30,7 @@ struct AttentionParams {
   KvPage layout;
   int spans, kv_heads, group;
   const float* sinks;  ///< of each head; null: none
-  int window;          ///< a row sees its last so many positions; beyond all of them: no window
+  int window;          ///< positions that a row attends to; larger than all: no window
   float scale;         ///< of scores as powers of two: log2(e) times the op's
   const T* gate;       ///< null: none
   std::int64_t gate_stride;
@@ -40,7 +40,7 @@ struct AttentionParams {
   float* records = nullptr;
   std::int64_t records_max = 0;
 
-  /// The first key that a row at position `own` sees.
+  /// The first key that a row at position `own` attends to.
   __device__ int first_key(int own) const { return own < window ? 0 : own - window + 1; }
   __device__ const float* sink_of(int kv_head, int row) const {
     return sinks == nullptr ? nullptr : sinks + kv_head * group + row % group;
@@ -49,7 +49,7 @@ struct AttentionParams {
   __device__ const T* gate_of(int token, int kv_head, int row) const {
     return gate == nullptr ? nullptr : gate + offset_of(token, kv_head, row, gate_stride);
   }
-  /// Row `row` of a span that begins at `token`, as an offset for a stride from token to token.
+  /// Row `row` of a span that starts at `token`, as an offset for a stride from token to token.
   __device__ std::int64_t offset_of(int token, int kv_head, int row, std::int64_t stride) const {
     return (token + row / group) * stride +
            (static_cast<std::int64_t>(kv_head) * group + row % group) * layout.head_dim;
@@ -118,7 +118,7 @@ __device__ __forceinline__ bool find_tile(const Params& p, int tile_rows, std::i
       shared.records[warp] = records;
     }
     sync_block();
-    tiles += tiles_before - shape.tiles;  // now what stands before this span
+    tiles += tiles_before - shape.tiles;  // now those of the spans before this one
     records += records_before - own;
     for (int i = 0; i < threads / warp_size; ++i) {
       tiles += i < warp ? shared.tiles[i] : 0;

@@ -33,7 +33,7 @@ struct ChunkTile {
   }
 };
 
-/// Copies at most a chunk of tokens, of which `from` is the first; zeros behind them. Not unrolled
+/// Copies at most a chunk of tokens, of which `from` is the first; zeros past them. Not unrolled
 /// further: addresses kept from chunk to chunk would take the products' registers.
 template <int Columns>
 __device__ __forceinline__ void copy_chunk(ChunkTile<chunk_tokens, Columns>& to, const bf16* from,
@@ -54,7 +54,7 @@ __device__ __forceinline__ float exp_not_above_one(float value) {
   return exp_fast(value > 0.0F ? 0.0F : value);
 }
 
-/// A token's own logarithm counts as at least this: exp of it is zero beside any f32 that was one
+/// A token's own logarithm counts as at least this: exp of it is zero compared with any f32 that was one
 /// before, and sums over a chunk keep their bits.
 inline constexpr float log_decay_min = -100.0F;
 

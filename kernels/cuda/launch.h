@@ -11,11 +11,11 @@
 
 namespace hyb::kernels::cuda {
 
-/// Throws Error(memory): `call` was refused `bytes` bytes, and what the card has left. 0: nobody
-/// says how many. CUDA forgets the refusal: what is asked for next may be smaller.
+/// Throws Error(memory): `call` was refused `bytes` bytes, and what the card has left. 0: not
+/// known. CUDA's sticky error is cleared: the next request may be smaller.
 [[noreturn]] void fail_out_of_memory(const char* call, std::size_t bytes = 0);
 
-/// Throws Error naming the call and CUDA's reason: memory where the device has not so much, else
+/// Throws Error naming the call and CUDA's reason: memory where the device has not enough, else
 /// runtime.
 inline void check(cudaError_t error, const char* call) {
   if (error == cudaSuccess) return;

@@ -9,13 +9,13 @@
 namespace hyb::kernels::cuda {
 
 /// Zeroed bytes on the current device, aligned to 256. Throws Error(memory) with the numbers when
-/// the device has not so much.
+/// the device has not enough.
 std::byte* allocate(std::size_t bytes);
 void release(std::byte* at) noexcept;
 
 /// From the machine to the device; returns when it is there.
 void upload(Stream& stream, std::byte* to, std::span<const std::byte> from);
-/// From the device, after all that the stream was asked for before.
+/// From the device, after all earlier work of the stream.
 void download(Stream& stream, std::span<std::byte> to, const std::byte* from);
 /// On the device, in the stream's order; the ranges do not overlap.
 void copy(Stream& stream, std::byte* to, const std::byte* from, std::size_t bytes);

@@ -23,7 +23,7 @@ __device__ __forceinline__ std::int64_t norm_slice_index() {
   return static_cast<std::int64_t>(blockIdx.x) * (norm_warps / Warps) + warp / Warps;
 }
 
-/// load(i, values) brings elements i .. of the slice, zeros behind `width`, in the first pass and
+/// load(i, values) reads elements i .. of the slice, zeros past `width`, in the first pass and
 /// again in the second; store(i, values, scale) gets the latter with (mean of the squares
 /// + eps)^(-1/2), which is within (width + 8) * 2^-24 of the exact one, relatively.
 template <typename T, int Warps, typename Load, typename Store>

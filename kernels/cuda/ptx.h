@@ -11,8 +11,8 @@
 /// What a kernel does that plain C++ cannot say: shared memory, warps, barriers, asynchronous
 /// copies, matrix instructions, early starts. The only file with inline PTX and with CUDA's own
 /// intrinsics; kernels use these names, CUDA's keywords, threadIdx and its kin, the vector types,
-/// and plain C++ for the rest. tests/cuda_emulator/shadow has a file of the same name that stands
-/// before this one when the kernels are compiled for the emulator: what one gains the other gains.
+/// and plain C++ for the rest. tests/cuda_emulator/shadow has a file of the same name that shadows
+/// this one when the kernels are compiled for the emulator: both have the same functions.
 namespace hyb::kernels::cuda {
 
 inline constexpr int warp_size = 32;
@@ -51,7 +51,7 @@ __device__ __forceinline__ uint2 load8(const void* from) {
 __device__ __forceinline__ uint4 load16(const void* from) {
   return *static_cast<const uint4*>(from);
 }
-/// Global memory that no thread writes during the kernel and nobody reads again: weights.
+/// Global memory that no thread writes during the kernel and that is read once: weights.
 __device__ __forceinline__ uint4 load16_once(const void* from) {
   uint4 value;
   asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
@@ -151,7 +151,7 @@ __device__ __forceinline__ unsigned active_mask() { return __activemask(); }
 // asynchronous copies from global to shared memory
 
 /// Copies 16 aligned bytes, or writes 16 zeros where `is_there` is false: `from` is not read then.
-/// Not to be read before this thread has waited for the group and others have met it at a barrier.
+/// Not to be read before this thread has waited for the group and all have passed a barrier.
 __device__ __forceinline__ void cp_async16(void* to, const void* from, bool is_there = true) {
   const auto at = static_cast<unsigned>(__cvta_generic_to_shared(to));
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from),
@@ -266,13 +266,13 @@ template <typename T>
 __device__ __forceinline__ T atomic_exchange(T* at, T value) {
   return atomicExch(at, value);
 }
-/// Writes `value` where `expected` stood; what stood there.
+/// Replaces `expected` by `value`; returns the old value.
 template <typename T>
 __device__ __forceinline__ T atomic_compare_exchange(T* at, T expected, T value) {
   return atomicCAS(at, expected, value);
 }
 
-/// Writes of this thread before it are seen before writes behind it, by all of the device.
+/// The whole device sees writes of this thread before it earlier than writes after it.
 __device__ __forceinline__ void fence() { __threadfence(); }
 __device__ __forceinline__ unsigned load_acquire(const unsigned* at) {
   unsigned value;
@@ -304,7 +304,7 @@ __device__ __forceinline__ void sine_cosine_of_turns(float turns, float& sine, f
   sincospif(2.0F * turns, &sine, &cosine);
 }
 
-/// a * b, rounded: never part of a fused multiply-add, where the bits of a sum behind it matter.
+/// a * b, rounded: never part of a fused multiply-add, where the bits of a following sum matter.
 __device__ __forceinline__ float product_rounded(float a, float b) { return __fmul_rn(a, b); }
 
 /// Byte i is byte `selector >> 4i & 7` of a (0 to 3) and b (4 to 7).

@@ -25,9 +25,9 @@
 namespace hyb::kernels::cuda {
 
 /// The ops' CUDA routes. Arguments are checked by the op before; addresses are the device's, tables
-/// too. Nothing here allocates, waits or reads what stands on the device: all of it can be captured
+/// too. Nothing here allocates, waits or reads memory of the device: all of it can be captured
 /// in a Graph. Each answer depends on its own inputs and on no other row, and is the same in every
-/// run; how far it may be from the plain loop stands at the kernel.
+/// run; how far it may be from the plain loop is stated at the kernel.
 
 void rms_norm(Stream& stream, const RmsNorm& op);
 void gated_norm(Stream& stream, const GatedNorm& op);
@@ -51,24 +51,24 @@ void gated_activation(Stream& stream, const GatedActivation& op);
 /// The bits of the plain loop.
 void scale_columns(Stream& stream, const ScaleColumns& op);
 
-/// Spans without tokens may stand behind the others. The very bits of any other cut of a sequence,
+/// Spans without tokens may come after the others. The bits of any other cut of a sequence,
 /// and of mamba_step's convolution.
 void causal_conv(Stream& stream, const CausalConv& op);
-/// Spans without tokens may stand behind the others. The very bits of any other cut of a sequence.
+/// Spans without tokens may come after the others. The bits of any other cut of a sequence.
 void short_conv(Stream& stream, const ShortConv& op);
 
-/// Pages as kernels/cuda/kv_page.h lays them out. k is not written back; a row behind the last span
+/// Pages as KvPage (kernels/cuda/tables.h) lays them out. k is not written back; a row after the last span
 /// is neither changed nor written anywhere. Without norms and with rotary_dim 0 this is kv_write.
 void rope_kv_write(Stream& stream, const RopeKvWrite& op);
 
-/// Pages as kernels/cuda/kv_page.h lays them out. Spans without tokens may stand behind the others;
-/// rows behind the last span are not written. scale is positive. The bits of an answer depend on
+/// Pages as KvPage (kernels/cuda/tables.h) lays them out. Spans without tokens may come after the others;
+/// rows after the last span are not written. scale is positive. The bits of an answer depend on
 /// its own position's keys alone, whatever the cut, the neighbours or the workspace. bf16 with
 /// head_dim a multiple of 8 (16 where pages are F8_E4M3) up to 256 and 16-byte aligned rows (the
 /// gate's too) goes through the matrix instructions. workspace: 16-byte aligned and zeroed once;
 /// launches leave its first bytes zero.
 void attention(Stream& stream, const Attention& op);
-/// The very bits of rope_kv_write and attention, and places of spans without tokens as there. One
+/// The bits of rope_kv_write and attention, and places of spans without tokens as there. One
 /// launch where attention takes the matrix instructions, with head_dim and rotary_dim multiples of
 /// 16 and 16-byte aligned norms; else the two.
 void attention_step(Stream& stream, const AttentionStep& op);
@@ -77,16 +77,16 @@ std::size_t attention_workspace_bytes(std::int64_t tokens, std::int64_t heads,
                                       std::int64_t head_dim, std::int64_t positions);
 
 void mamba_step(Stream& stream, const MambaStep& op);
-/// Spans without tokens may stand behind the others. f32, batch_invariant() and steps of mostly
+/// Spans without tokens may come after the others. f32, batch_invariant() and steps of mostly
 /// short spans go token by token, with the bits of any other cut and of mamba_step; else bf16 goes
 /// in chunks, where a bf16 state is rounded at the ends of spans only, and cuts change the answer
-/// within the bounds that stand at the kernel.
+/// within the bounds that are stated at the kernel.
 void ssd(Stream& stream, const Ssd& op);
 
-/// Spans without tokens may stand behind the others. f32, batch_invariant(), few tokens and short
-/// spans beside longer ones go token by token, with the bits of any other cut and of delta_step, as
+/// Spans without tokens may come after the others. f32, batch_invariant(), few tokens and short
+/// spans among longer ones go token by token, with the bits of any other cut and of delta_step, as
 /// all does without a workspace; else bf16 goes in chunks, where a bf16 state is rounded at the
-/// ends of spans only, and cuts change the answer within the bounds that stand at the kernel.
+/// ends of spans only, and cuts change the answer within the bounds that are stated at the kernel.
 void delta_rule(Stream& stream, const DeltaRule& op);
 /// The bits of causal_conv and of delta_rule token by token. convolved is not used.
 void delta_step(Stream& stream, const DeltaStep& op);
@@ -119,7 +119,7 @@ void delta_rule_scan(Stream& stream, const DeltaRule& op,
 /// In chunks of 64 tokens, by matrix instructions; where there are several spans, those of at most
 /// delta_scan_tokens go token by token, with the bits of the scan: a chain goes one way or the
 /// other by its sum. A bf16 state is rounded where a span ends only; where a sequence is cut
-/// changes the answer, within the bounds that stand at the kernel.
+/// changes the answer, within the bounds that are stated at the kernel.
 inline constexpr int delta_scan_tokens = 16;
 void delta_rule_chunked(Stream& stream, const DeltaRule& op);
 /// bf16 x, a shape and alignment that it has a kernel for, and workspace enough.
@@ -135,7 +135,7 @@ void ssd_scan(Stream& stream, const Ssd& op);
 
 /// In chunks of 64 tokens, by matrix instructions, cut into segments where spans are few and the
 /// workspace allows it. A bf16 state is rounded where a span ends only; where a sequence is cut
-/// changes the answer, within the bounds that stand at the kernel.
+/// changes the answer, within the bounds that are stated at the kernel.
 void ssd_chunked(Stream& stream, const Ssd& op);
 /// bf16 x, and a shape and alignment that it has a kernel for.
 bool ssd_chunked_takes(const Ssd& op);

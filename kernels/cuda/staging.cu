@@ -35,7 +35,7 @@ PinnedBytes make_pinned(std::size_t bytes) {
   void* data = nullptr;
   const cudaError_t error = cudaMallocHost(&data, bytes);
   if (error == cudaErrorMemoryAllocation) {
-    cudaGetLastError();  // is told here, and not by the next call
+    cudaGetLastError();  // reported here, and not by the next call
     throw Error(ErrorKind::memory, "memory: cudaMallocHost was refused " + std::to_string(bytes) +
                                        " bytes of pinned memory; the machine has too little left, "
                                        "not the card: end what else uses it");

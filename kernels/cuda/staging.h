@@ -22,11 +22,11 @@ struct FreeDevice {
 /// Host bytes that the device copies from and to without the host's help.
 using PinnedBytes = std::unique_ptr<std::byte, FreePinned>;
 using DeviceBytes = std::unique_ptr<std::byte, FreeDevice>;
-/// Throw Error(memory) where there is not so much.
+/// Throw Error(memory) where there is not enough.
 PinnedBytes make_pinned(std::size_t bytes);
 DeviceBytes make_device(std::size_t bytes);
 
-/// Room for values on the host, and where they will stand on the device.
+/// Room for values on the host, and their address on the device.
 template <typename T>
 struct Staged {
   std::span<T> host;
@@ -34,8 +34,8 @@ struct Staged {
 };
 
 /// Small tables on their way to the device, round after round: clear, take and fill, upload, then
-/// the kernels that read them. The host side is twofold, so that a round may be filled while the
-/// device still works at the one before; the device side is not: upload waits its turn there.
+/// the kernels that read them. The host side is double-buffered, so that a round may be filled while
+/// the device still works on the one before; the device side is not: uploads are in stream order.
 class Staging {
  public:
   explicit Staging(Stream& stream) : stream_(stream) {}
@@ -48,7 +48,7 @@ class Staging {
   /// What reserve(bytes) takes of the card, and twice of pinned memory; a Readback's takes it once.
   static std::size_t reserved_bytes(std::size_t bytes);
 
-  /// Begins a round: all room is free again. Waits for the upload of the round before the last.
+  /// Starts a round: all room is free again. Waits for the upload of the round before the last.
   void clear();
 
   /// Room for `count` values, aligned to 64 bytes, of any contents. Allocates where the room is
@@ -61,7 +61,7 @@ class Staging {
             .device = reinterpret_cast<T*>(place.device)};
   }
 
-  /// Asks for the copy of all that was taken in this round; once a round, and not inside of a
+  /// Enqueues the copy of all that was taken in this round; once a round, and not inside of a
   /// graph. The first `kept` bytes, whole takes, are not copied: there the device has written.
   void upload(std::size_t kept = 0);
 
@@ -83,7 +83,7 @@ class Staging {
   std::size_t side_ = 0;
 };
 
-/// What comes back from the device: clear, ask for copies, wait once, read.
+/// Copies from the device: clear, enqueue copies, wait once, read.
 class Readback {
  public:
   explicit Readback(Stream& stream) : stream_(stream) {}
@@ -94,7 +94,7 @@ class Readback {
   /// All room is free again; the last round's copies were waited for.
   void clear();
 
-  /// Asks for a copy of `count` values from the device. They may be read after wait() and before
+  /// Enqueues a copy of `count` values from the device. They may be read after wait() and before
   /// clear().
   template <typename T>
   std::span<const T> copy(const T* device, std::int64_t count) {
@@ -103,11 +103,11 @@ class Readback {
     return {reinterpret_cast<const T*>(copy_bytes(device, bytes)), static_cast<std::size_t>(count)};
   }
 
-  /// What wait() will wait for is what the stream was asked for until now; more may follow.
+  /// wait() will wait for the work enqueued until now; more may follow.
   void mark();
 
-  /// Returns when the copies are done, and all that the stream was asked for before the mark: now,
-  /// where there was none.
+  /// Returns when the copies are done, and all work enqueued before the mark; before now where
+  /// there is no mark.
   void wait();
 
  private:
@@ -132,7 +132,7 @@ class Bounce {
   Bounce();
   /// The next piece, once its last copy is done.
   std::span<std::byte> next();
-  /// Asks for the copy of the first `bytes` of the piece that next() gave.
+  /// Enqueues the copy of the first `bytes` of the piece that next() gave.
   void send(Stream& stream, std::byte* to, std::size_t bytes);
 
  private:
@@ -145,7 +145,7 @@ class Bounce {
 };
 
 /// Writes `bytes` bytes to the card, piece by piece: fill(offset, piece) writes those of the range
-/// that begins at `offset`, a multiple of 256. Returns when all of them were asked for.
+/// that starts at `offset`, a multiple of 256. Returns when all copies are enqueued.
 void upload_pieces(Stream& stream, std::byte* to, std::size_t bytes,
                    const std::function<void(std::size_t offset, std::span<std::byte> piece)>& fill);
 

@@ -19,9 +19,9 @@ class Event {
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
 
-  /// Behind everything that was asked of the stream until now. Not inside of a graph.
+  /// After everything that was enqueued until now. Not while a graph is captured.
   void record(Stream& stream);
-  /// Returns when the stream has come to where it was recorded last; at once if it never was.
+  /// Returns when the stream has reached the last record(); at once if there was none.
   void wait() const;
 
  private:
@@ -42,7 +42,7 @@ namespace hyb::kernels::cuda {
 class Bounce;
 class Sampler;
 
-/// Where a device's work goes: in order, behind the host's back. Throws Error(runtime) with CUDA's
+/// The work of a device, in order, asynchronous to the host. Throws Error(runtime) with CUDA's
 /// reason where there is no device or a call fails.
 class Stream {
  public:
@@ -55,25 +55,25 @@ class Stream {
   /// QueueOptions::batch_invariant
   bool batch_invariant() const { return batch_invariant_; }
   void set_batch_invariant(bool wanted) { batch_invariant_ = wanted; }
-  /// Of the card, each of which runs some blocks side by side.
+  /// Multiprocessors of the card, each of which runs several blocks at a time.
   int processors() const { return processors_; }
-  /// Shared memory that a block may ask for.
+  /// The most shared memory of a block.
   std::size_t shared_bytes_max() const { return shared_bytes_max_; }
-  /// The card lets a kernel start before the one in front of it has ended (sm_90 and later).
+  /// The card lets a kernel start before the previous one has ended (sm_90 and later).
   bool can_start_early() const { return can_start_early_; }
 
-  /// Made when they are first asked for.
+  /// Made at the first call.
   Bounce& bounce();
   /// Gives it back once its copies are done.
   void drop_bounce();
   Sampler& sampler();
-  /// Dense products of many rows may go to the library from now on, unless it is null. `text` tells
-  /// a person which one it is, or why there is none.
+  /// Dense products of many rows may go to the library from now on, unless it is null. `text` says
+  /// which one it is, or why there is none.
   void use(std::unique_ptr<LibraryProducts> products, std::string text);
   LibraryProducts* products() const { return products_.get(); }
   const std::string& products_text() const { return products_text_; }
 
-  /// Waits until everything asked for is done; what a kernel did wrong is thrown here.
+  /// Waits until all enqueued work is done; errors of kernels are thrown here.
   void wait();
 
  private:
@@ -88,17 +88,17 @@ class Stream {
   std::string products_text_ = "not asked for";
 };
 
-/// For who does not see all of the class at link time. Throws Error(usage) where there is no card.
+/// For code that does not link to all of the class. Throws Error(usage) where there is no card.
 Stream* make_stream(bool batch_invariant);
 /// What it holds of the card then.
 std::size_t stream_bytes(bool batch_invariant);
 void delete_stream(Stream* stream);
 
-/// Work that was written down once and is done again with one call: the same kernels with the same
-/// arguments on whatever stands at their addresses then.
+/// Work that was captured once and is replayed with one call: the same kernels with the same
+/// arguments, on the contents that their addresses have then.
 class Graph {
  public:
-  /// Writes down what `body` asks of the stream. The body may not wait or allocate.
+  /// Captures what `body` enqueues. The body may not wait or allocate.
   Graph(Stream& stream, const std::function<void()>& body);
   ~Graph();
   Graph(const Graph&) = delete;

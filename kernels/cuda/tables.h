@@ -8,32 +8,32 @@
 
 namespace hyb::kernels::cuda {
 
-/// The span that has `token`, for a whole warp. Spans behind the last token are empty.
+/// The span that has `token`, for a whole warp. Spans after the last token are empty.
 __device__ __forceinline__ int span_of(const std::int32_t* span_begin, int spans, int token) {
-  unsigned begun = 0;
+  unsigned started = 0;
   for (int i = static_cast<int>(threadIdx.x) % warp_size; i < spans; i += warp_size) {
-    begun += span_begin[i] <= token ? 1U : 0U;
+    started += span_begin[i] <= token ? 1U : 0U;
   }
-  return static_cast<int>(reduce_add(begun)) - 1;
+  return static_cast<int>(reduce_add(started)) - 1;
 }
 
-/// The same by a whole block; `spans` for a token behind the last span.
+/// The same by a whole block; `spans` for a token after the last span.
 __device__ __forceinline__ int span_of_by_block(const std::int32_t* span_begin, int spans,
                                                 int token) {
-  int begun = 0;
+  int started = 0;
   for (int first = 0; first <= spans; first += static_cast<int>(blockDim.x)) {
     const int i = first + static_cast<int>(threadIdx.x);
-    begun += sync_block_count(i <= spans && span_begin[i] <= token);
+    started += sync_block_count(i <= spans && span_begin[i] <= token);
   }
-  return begun - 1;
+  return started - 1;
 }
 
-/// What the tables tell of a span, and how it stands to its neighbours: see CausalConv for chains.
+/// What the tables say of a span and of its neighbours: see CausalConv for chains.
 struct SpanEntry {
   int first, last;  ///< tokens first .. last-1
   int read_slot, write_slot;
-  bool is_continued;  ///< it goes on where the span before it ends
-  bool goes_on;       ///< the next one goes on where it ends
+  bool is_continued;  ///< it continues the span before it
+  bool goes_on;       ///< the next one continues it
 };
 
 /// Params has the tables span_begin, read_slot and write_slot.
@@ -42,11 +42,11 @@ __device__ __forceinline__ SpanEntry span_at(const Params& p, int span, int span
   const int first = p.span_begin[span], last = p.span_begin[span + 1];
   const int from = p.read_slot[span], to = p.write_slot[span];
   const int before = span > 0 ? p.write_slot[span - 1] : -1;
-  const int behind = span + 1 < spans ? p.read_slot[span + 1] : -1;
-  return {first, last, from, to, from >= 0 && from == before, to >= 0 && to == behind};
+  const int next = span + 1 < spans ? p.read_slot[span + 1] : -1;
+  return {first, last, from, to, from >= 0 && from == before, to >= 0 && to == next};
 }
 
-/// The token behind the chain that begins with the span, which may be all of it.
+/// The token after the chain that starts with the span, which may be all of it.
 template <typename Params>
 __device__ __forceinline__ int end_of_chain(const Params& p, int index, SpanEntry span, int spans) {
   while (span.goes_on) span = span_at(p, ++index, spans);

@@ -9,7 +9,7 @@
 /// F8_E4M3 on a card: kernels/fp8.h, several at a time. Included by .cu files only.
 namespace hyb::kernels::cuda {
 
-/// The highest bit of every byte that stands for NaN.
+/// The highest bit of every byte that is NaN.
 __device__ __forceinline__ std::uint32_t find_nan(std::uint32_t codes) {
   return ((codes & 0x7f7f7f7fU) + 0x01010101U) & 0x80808080U;
 }

@@ -8,13 +8,13 @@
 
 namespace hyb::kernels {
 
-/// What the 16 codes of q4 stand for: closer together near zero, as weights are. Least squares over
+/// The levels of the 16 codes of q4: closer together near zero, as weights are. Least squares over
 /// normal and heavier-tailed (Student's t, 5) groups of 32, each divided by its element of largest
 /// size, with 0 kept: the error is 7.5 % of normal weights' size, that of 16 even steps 8.1 %.
 inline constexpr std::array<std::int8_t, 16> q4_levels = {-99, -75, -57, -43, -30, -19, -9,  0,
                                                           9,   19,  30,  43,  58,  77,  104, 127};
 
-/// What a code stands for before its scale. Every one is a bf16 and no denormal.
+/// The level of a code, before its scale. Every one is a bf16 and no denormal.
 ///   fp8  F8_E4M3   q8  sign and size: -127..127   q4  q4_levels
 constexpr float level_of(WeightCode code, std::uint8_t bits) {
   if (code == WeightCode::fp8) return e4m3_to_float(bits);

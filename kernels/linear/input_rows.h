@@ -65,7 +65,7 @@ constexpr bool is_narrow_slice(int width) {
   return width % 8 == 0 && lanes <= warp_size && (lanes & (lanes - 1)) == 0;
 }
 
-/// Narrow slices lie side by side in the warps, and two vectors of each thread are under way
+/// Narrow slices are contiguous in the warps, and two vectors of each thread are in flight
 /// together. The lanes that a whole warp would have over add zeros to its sum: the bits are those
 /// of a warp for each slice.
 template <int Warps>
@@ -102,7 +102,7 @@ __device__ __forceinline__ void stage_narrow_slices(bf16* to, const bf16* x, std
   }
 }
 
-/// Writes the normed rows of x to `to`, one behind the other; the caller meets the block at a
+/// Writes the normed rows of x to `to`, one after another; the caller meets the block at a
 /// barrier. Both passes give a thread the same elements.
 template <int Warps>
 __device__ __forceinline__ void stage_rows(bf16* to, const bf16* x, std::int64_t x_stride,

@@ -15,7 +15,7 @@ struct CUstream_st;
 namespace hyb::kernels {
 
 /// The part of cuBLASLt that a dense product needs, declared here so that nothing of it is needed
-/// to build, and held as pointers so that tests can put a library of their own behind it. Layouts
+/// to build, and held as pointers so that tests can substitute a library of their own. Layouts
 /// and numbers are those of cublasLt.h and its kin since CUDA 12.
 namespace cublaslt {
 
@@ -110,9 +110,9 @@ struct LibraryProduct {
   bool add = false;
 };
 
-/// cuBLASLt's products, where the library is there. Its choice of an algorithm is asked for once
-/// per shape, with token counts rounded up so that a prompt's length does not ask again, and never
-/// depends on what was asked before: the same product gives the same bits in every run on a card.
+/// cuBLASLt's products, where the library is there. Its choice of an algorithm is requested once
+/// per shape, with token counts rounded up so that another prompt's length is no new request, and
+/// never depends on earlier requests: the same product gives the same bits in every run on a card.
 /// For one stream: products share the workspace.
 class LibraryProducts {
  public:

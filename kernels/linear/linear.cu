@@ -27,7 +27,7 @@ __device__ __forceinline__ float product(const Dense<X, Y>& p, int token, int ou
 }
 
 /// A warp owns one column of y in one token; a lane every 32nd k. Within (K+4) * 2^-23 * |scale| *
-/// sum_k |x*W| of the exact sum, besides the roundings.
+/// sum_k |x*W| of the exact sum, not counting the roundings.
 template <typename X, typename Y>
 __global__ void __launch_bounds__(block_warps* warp_size) plain_kernel(const Dense<X, Y> p) {
   const int column =
@@ -79,7 +79,7 @@ __device__ __forceinline__ float product(const Params<Y>& p, int token, int outp
 }
 
 /// As plain_kernel: a warp owns one column of y in one token. Within (K+5) * 2^-23 * |scale| *
-/// sum_k |x*W| of the exact sum, besides the roundings.
+/// sum_k |x*W| of the exact sum, not counting the roundings.
 template <WeightCode Code, typename Y>
 __global__ void __launch_bounds__(block_warps* warp_size) coded_plain_kernel(const Params<Y> p) {
   const int column =
@@ -145,7 +145,7 @@ Dense<X, Y> dense_of(const Project& op, const Tensor& x, const void* weight) {
           .function = activation.function};
 }
 
-/// By the library, where it takes the product: then the activation is a kernel of its own, behind
+/// By the library, where it takes the product: then the activation is a kernel of its own, after
 /// it.
 template <typename Y>
 bool run_library(Stream& stream, const Project& op, const Dense<bf16, Y>& p) {

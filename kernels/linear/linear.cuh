@@ -79,7 +79,7 @@ void apply(Stream& stream, const InputNorm& norm, const Tensor& x, const Tensor&
 bool takes_matrices(const Project& op, const Tensor& x, const void* weight);
 
 /// y = activation(W * x), or (add ? y : 0) + scale * W * x, by the route for the row count, W being
-/// the expert's. `x` stands for the op's own: normed rows, or by `norm` where its route takes one.
+/// the expert's. `x` replaces the op's own: normed rows, or by `norm` where its route takes one.
 void multiply(Stream& stream, const Project& op, const Tensor& x, std::int64_t expert,
               const DenseNorm& norm);
 
@@ -113,7 +113,7 @@ void run_skinny(Stream& stream, const Dense<bf16, float>& dense);
 inline constexpr int gemv_tokens_max = 8;
 void run_gemv(Stream& stream, const Dense<bf16, bf16>& dense, const DenseNorm& norm);
 void run_gemv(Stream& stream, const Dense<bf16, float>& dense, const DenseNorm& norm);
-/// Whether the rows of x fit beside the weights in flight, which a norm needs.
+/// Whether the rows of x fit in shared memory with the weights in flight, which a norm needs.
 bool gemv_takes_norm(int tokens, int inner, int groups);
 
 /// Element i of a weight in rows of any type.
@@ -234,13 +234,13 @@ inline AnyWeight any_weight(const Weight& weight) {
           .chunks = static_cast<int>(shape.chunks())};
 }
 
-/// What each byte of codes stands for: of 4 bits the bf16 of both, low half first; of 8 bits the
+/// The levels of each byte of codes: of 4 bits the bf16 of both, low half first; of 8 bits the
 /// bf16 in both halves. Once for each lane, so that any 32 bytes are looked up in one cycle.
 struct Levels {
   static constexpr int bytes = 256;
   SharedArray<std::uint32_t, bytes * warp_size> words;
 
-  /// By the whole block, which then meets at a barrier.
+  /// By the whole block, before a barrier.
   template <WeightCode Code>
   __device__ __forceinline__ void fill() {
     for (int byte = static_cast<int>(threadIdx.x); byte < bytes;

@@ -18,7 +18,7 @@ namespace hyb::kernels {
 ///         a card also codes, for x of bf16
 /// numbers summed in f32 over ascending k in one order for every T, so that a row's answer is the
 ///         same bits alone and among others; y is rounded once. Every route is within
-///         (K+4) * 2^-23 * |scale| * sum_k |x[t,k] * W[n,k]| of the exact sum, besides that
+///         (K+4) * 2^-23 * |scale| * sum_k |x[t,k] * W[n,k]| of the exact sum, not counting that
 ///         rounding. avx512 adds bf16 products in pairs of k and takes denormals as zero.
 /// writes  y, nothing else; y may not alias x
 struct Linear {

@@ -5,7 +5,7 @@
 namespace hyb::kernels::cuda {
 namespace {
 
-/// Where a tile's row of W stands. With a gate, 8 gates and their 8 ups take turns, so that a
+/// The row of W of a tile's row. With a gate, 8 gates and their 8 ups take turns, so that a
 /// thread gets both sums of an element of y.
 template <typename Y>
 __device__ __forceinline__ int weight_row(const Dense<bf16, Y>& p, int output) {
@@ -39,8 +39,8 @@ __device__ __forceinline__ void write_sums(const Dense<bf16, Y>& p, int token, i
 }
 
 /// A block owns a tile of y and walks k through a ring of stages. Sums of one element are added in
-/// ascending k in every tile size, so a row's answer does not depend on the rows beside it. Within
-/// (K+4) * 2^-23 * |scale| * sum_k |x*W| of the exact sum, besides the roundings.
+/// ascending k in every tile size, so a row's answer does not depend on the other rows. Within
+/// (K+4) * 2^-23 * |scale| * sum_k |x*W| of the exact sum, not counting the roundings.
 template <typename T, typename Y>
 __global__ void __launch_bounds__(T::threads) matrix_kernel(const Dense<bf16, Y> p) {
   auto& shared = dynamic_shared<TileShared<T>>();

@@ -19,7 +19,7 @@ struct Tile {
   static constexpr int threads = WarpRows * WarpColumns * warp_size;
   static constexpr int k_step = KStep, stages = Stages;
 
-  /// Where a warp's part of the tile begins.
+  /// Where a warp's part of the tile starts.
   static constexpr int first_token(int warp) { return warp / WarpColumns * TilesM * 16; }
   static constexpr int first_output(int warp) { return warp % WarpColumns * TilesN * 8; }
 };

@@ -10,7 +10,7 @@
 
 namespace hyb::kernels {
 
-/// Where things lie in the panels of WeightFormat::panels. Seen as 32-bit words both types are
+/// The layout of the panels of WeightFormat::panels. Seen as 32-bit words both types are
 /// alike: a word is one f32, or two bf16 of neighbouring k, and a panel is [words][64].
 struct PanelShape {
   std::int64_t panels;  ///< per expert
@@ -28,9 +28,9 @@ inline PanelShape panel_shape(DType dtype, std::int64_t rows, std::int64_t colum
 /// Writes all panels of a source to `out`, which holds experts * expert_bytes().
 void pack_panels(Queue& queue, const WeightSource& source, DType dtype, std::byte* out);
 
-/// Where things lie in a weight with codes on a card. An expert is the codes of all its rows, then
+/// The layout of a weight with codes on a card. An expert is the codes of all its rows, then
 /// the scales of all its rows; a row is chunks of 128 columns, the last one filled up with codes of
-/// 0. A chunk's columns stand as the matrix instructions want them: for each of 4 lanes q what it
+/// 0. A chunk's columns are in the order of the matrix instructions: for each of 4 lanes q what it
 /// takes of the chunk's 4 groups of 32 columns, and of a group the pairs of columns 2q, 8+2q, 16+2q
 /// and 24+2q:
 ///   codes   4 bits  64 bytes of a chunk   [q][group][pair], the pair's first code in the low half
@@ -58,13 +58,13 @@ constexpr std::int64_t place_in_chunk(std::int64_t k) {
   return k % 8 / 2 * 32 + k / 32 * 8 + k % 32 / 8 * 2 + k % 2;
 }
 
-/// Where things lie in the panels of a weight with codes. A panel is 64 outputs by all columns, as
-/// groups of columns behind each other: first the group's 64 scales, then its columns by eights,
+/// The layout of the panels of a weight with codes. A panel is 64 outputs by all columns, as
+/// groups of columns one after another: first the group's 64 scales, then its columns by eights,
 /// the last one filled up with codes of 0. Eight columns k of 16 outputs n are
 ///   8 bits  128 bytes  [k/4][n%16/4][k/2%2][n%4][k%2]: a lane's low and high 8 bytes, each
 ///                      widened to 16 bits, are two vectors of pairs of k
 ///   4 bits  64 bytes   [n][k%2] words of 16 bits, k/2 counting their codes from the low end
-/// and the four sixteenths of the outputs stand behind each other.
+/// and the four sixteenths of the outputs follow one another.
 struct CodedShape {
   WeightCode code;
   std::int64_t panels;   ///< per expert
@@ -102,7 +102,7 @@ std::int64_t group_of(WeightCode code, const WeightSource& source);
 void pack_coded_panels(Queue& queue, const WeightSource& source, const CodedShape& shape,
                        std::byte* out);
 
-/// What code stands for 0.
+/// The code of 0.
 constexpr std::uint8_t zero_code(WeightCode code) { return code == WeightCode::q4 ? 7 : 0; }
 
 /// The code of row n of the panel and column k.

@@ -21,13 +21,13 @@ struct CodedKernel {
 
 CodedKernel coded_kernel(Isa isa, WeightCode code);
 
-/// Of K, so many columns' levels wait in the second-level cache (128 KB) while all rows pass by: a
+/// Columns of K whose levels stay in the second-level cache (128 KB) while all rows pass by: a
 /// multiple of every group.
 constexpr std::int64_t coded_run = 1024;
 /// So many rows' sums wait on the stack (48 KB) when K needs several runs.
 constexpr std::int64_t coded_rows_waiting = 192;
 
-/// Up to so many rows go straight from the codes, a few at a time: with 8 rows 419 against 298
+/// Up to this many rows go straight from the codes, a few at a time: with 8 rows 419 against 298
 /// GFLOP/s of a thread, the panel in the second-level cache.
 constexpr std::int64_t coded_direct_rows = 16;
 
@@ -127,7 +127,7 @@ constexpr std::int64_t panel_run_bytes = 8192;
 /// So many rows' sums wait on the stack (48 KB) when K needs several runs.
 constexpr std::int64_t panel_rows_waiting = 192;
 
-/// One tile streams the panel from memory: ask a little ahead. Of several only the first does, and
+/// One tile streams the panel from memory: prefetch a little ahead. Of several only the first does, and
 /// they have time to bring the next panel nearer: each a part of it.
 inline void ask_soon(PanelTile& tile, std::int64_t index, std::int64_t tiles,
                      std::int64_t value_bytes) {
@@ -182,7 +182,7 @@ void panel_product(const PanelKernel& kernel, const std::byte* panel, std::int64
   }
 }
 
-/// Deals pieces of a matrix product to all threads, body(begin, end), or to the caller alone where
+/// Distributes pieces of a matrix product to all threads, body(begin, end), or to the caller alone where
 /// a hand-over costs more than it saves: `bytes` counts a weight's bytes once per row.
 template <typename Body>
 void deal_product(Queue& queue, std::int64_t items, std::int64_t bytes, Body body) {

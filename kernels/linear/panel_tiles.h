@@ -17,8 +17,8 @@ struct PanelTile {
   std::int64_t columns;     ///< length of the run; an odd one ends the rows
   float* sums;              ///< [count][64]
   bool first;
-  const void* soon;         ///< where bytes begin that will be wanted next: hints, never read
-  std::int64_t soon_lines;  ///< so many lines (64 bytes) of them to ask for at every word: 0 to 4
+  const void* soon;         ///< start of the bytes that are needed next: hints, never read
+  std::int64_t soon_lines;  ///< lines (64 bytes) of them to prefetch at every word: 0 to 4
 };
 
 constexpr std::int64_t panel_tile_rows = 6;
@@ -44,7 +44,7 @@ void panel_row_avx512(const PanelRow& row);
 void panel_row_avx2(const PanelRow& row);
 void panel_row_plain(const PanelRow& row);
 
-/// One panel of codes times a few rows of bf16 over a run of k that begins and ends with a group or
+/// One panel of codes times a few rows of bf16 over a run of k that starts and ends with a group or
 /// with K:
 ///
 ///   sums[r][n] = (first ? 0 : sums[r][n]) + sum over groups g of

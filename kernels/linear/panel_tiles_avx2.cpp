@@ -96,7 +96,7 @@ template <Format format, int R>
 void all_strips(const Chunk& chunk) {
   constexpr int C = R == 1 ? 8 : R <= 3 ? 4 : 2;
   constexpr int strips = 8 / C;
-  for (int i = 0; i < strips; ++i) {  // every strip asks for its share of the lines
+  for (int i = 0; i < strips; ++i) {  // every strip prefetches its share of the lines
     const std::int64_t first = chunk.soon_lines * i / strips;
     strip<format, R, C>(chunk, 8 * C * i, first, chunk.soon_lines * (i + 1) / strips);
   }

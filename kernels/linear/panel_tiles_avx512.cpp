@@ -86,7 +86,7 @@ void tile_bf16(const PanelTile& tile) {
     });
     word += 256;
   }
-  if (tile.columns % 2 != 0) {  // what stands beside the last element is not ours
+  if (tile.columns % 2 != 0) {  // what follows the last element is not ours
     step([&](const std::byte* row) __attribute__((always_inline)) {
       std::uint16_t last;
       __builtin_memcpy(&last, row + (tile.columns - 1) * 2, sizeof(last));
@@ -250,7 +250,7 @@ inline int pair_of(const std::byte* row, std::int64_t k, std::int64_t columns) {
   return both;
 }
 
-/// Adds the products of the `left` (1 to 8) columns of an eight that begins with column k.
+/// Adds the products of the `left` (1 to 8) columns of an eight that starts with column k.
 template <int R, typename Codes>
 inline __attribute__((always_inline)) void multiply_eight(CodedSums<R>& sums, const Codes& codes,
                                                           const std::byte* eight,

@@ -10,7 +10,7 @@
 
 namespace hyb::kernels {
 
-/// The norm in front of a matrix product: rms_norm, or with `gate` gated_norm, of its rows. Without
+/// The norm before a matrix product: rms_norm, or with `gate` gated_norm, of its rows. Without
 /// a weight there is none.
 struct InputNorm {
   Tensor weight = {};  ///< [K] f32
@@ -26,7 +26,7 @@ struct InputNorm {
 /// Writes norm(x) to y; y may be x itself. There is a norm.
 void apply(Queue& queue, const InputNorm& norm, const Tensor& x, const Tensor& y);
 
-/// A projection of the residual stream with what stands around it, in one op:
+/// A projection of the residual stream with its norm and activation, in one op:
 ///
 ///   n = norm(x)   p = n * W^T   y = activation(p), or (add ? y : 0) + scale * p
 ///

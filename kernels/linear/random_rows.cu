@@ -49,7 +49,7 @@ void fill_random(Stream& stream, const RandomNumbers& numbers, std::int64_t coun
            is_vector_aligned(to, 0) ? random_kernel<T, true> : random_kernel<T, false>,
            Params<T>{.numbers = numbers, .count = count, .out = to});
   });
-  stream.wait();  // kernels ask for weights before the ones in front of them have ended
+  stream.wait();  // kernels read weights before the previous ones have ended
 }
 
 }  // namespace hyb::kernels::cuda

@@ -8,8 +8,8 @@
 /// with 16 rows share. Included by .cu files only.
 namespace hyb::kernels::cuda {
 
-/// Column of y that row `row` of a tile's low half has; in the high half stand the 8 columns behind
-/// them, or their ups with a gate.
+/// Column of y that row `row` of a tile's low half has; the high half has the next 8 columns,
+/// or their ups with a gate.
 template <typename Y>
 __device__ __forceinline__ int column_of(const Dense<bf16, Y>& p, int tile, int row) {
   return tile * (p.is_gated ? 8 : 16) + row;
@@ -35,14 +35,14 @@ __device__ __forceinline__ void write_pair(const Dense<bf16, Y>& p, int tile, in
   if (!p.is_gated) write(p, token, column + 8, high, 0.0F);
 }
 
-/// Warps' sums of TilesN times 8 tokens, where their pieces of W stood.
+/// Warps' sums of TilesN times 8 tokens, in the place of their pieces of W.
 template <int TilesN, int Warps>
 struct TileSums {
   SharedArray<SharedArray<SharedArray<float, warp_size>, TilesN * 4>, Warps> of;
 };
 
 /// Writes 8*TilesN tokens of a tile, from first_token on, as mma_bf16 leaves them in its `split`
-/// warps, which lie side by side; where they are several, their sums are added up in their order.
+/// warps, which are adjacent; where they are several, their sums are added up in their order.
 /// By the whole block, which has read all that it will of W.
 template <int Warps, int TilesN, typename Y>
 __device__ __forceinline__ void write_tile(const Dense<bf16, Y>& p, int tile, int first_token,
@@ -58,7 +58,7 @@ __device__ __forceinline__ void write_tile(const Dense<bf16, Y>& p, int tile, in
     return;
   }
   cp_async_wait<0>();
-  sync_block();  // no copy arrives any more, and all have left what the sums take the place of
+  sync_block();  // no copy is in flight, and all are done with what the sums replace
   auto& partial = dynamic_shared<TileSums<TilesN, Warps>>().of;
 #pragma unroll
   for (int i = 0; i < TilesN * 4; ++i) partial[warp][i][lane] = sums[i / 4][i % 4];
@@ -106,11 +106,11 @@ struct Shared {
 };
 
 /// A matrix product for few tokens: W is the operand with 16 rows, x the one with 8 columns. A lane
-/// holds 8 neighbours in k of its rows of both, 4 to each of two instructions: which k an element
-/// stands for is the same in W and x, and that is all a product needs. So W goes from memory to
+/// holds 8 neighbours in k of its rows of both, 4 to each of two instructions: the k of an element
+/// is the same in W and x, and that is all a product needs. So W goes from memory to
 /// its registers, past the ring, and x through the first-level cache, without barriers.
 /// `split` warps share a tile's steps; sums over k are in one order for every row count. Within
-/// (K+4) * 2^-23 * |scale| * sum_k |x*W| of the exact sum, besides the roundings.
+/// (K+4) * 2^-23 * |scale| * sum_k |x*W| of the exact sum, not counting the roundings.
 template <int TilesN, typename Y>
 __global__ void __launch_bounds__(block_threads, 2) skinny_kernel(const Params<Y> p) {
   const int warp = static_cast<int>(threadIdx.x) / warp_size;
@@ -275,7 +275,7 @@ __device__ __forceinline__ void load_words(CodedRing<Code>& ring, int stage, int
 /// past the ring and the table of levels to the registers of the matrix instructions, x through the
 /// first-level cache. The products of 32 columns are summed without their scale, then added to the
 /// sum with it: in ascending k, one order for every row count. Within (K+4) * 2^-23 * |scale| *
-/// sum_k |x*W| of the exact sum, besides the roundings.
+/// sum_k |x*W| of the exact sum, not counting the roundings.
 template <WeightCode Code, int TilesN, typename Y>
 __global__ void __launch_bounds__(block_threads, TilesN < 4 ? 2 : 1)
     coded_kernel(const CodedParams<Y> p) {

@@ -55,7 +55,7 @@ template <typename T, typename K>
 struct RowKeys {
   const AttentionParams<T, K>& p;
   const std::int32_t* pages;
-  int kv_head, begin, end;  ///< keys begin .. end - 1 are seen
+  int kv_head, begin, end;  ///< keys begin .. end - 1 are attended to
 
   __device__ const K* of(int key) const {
     const std::int64_t page = pages[key / p.layout.page_tokens];
@@ -105,7 +105,7 @@ __device__ __forceinline__ void attend_keys(const RowKeys<T, K>& keys, int first
 }
 
 /// A warp owns a query head of a token. Within (head_dim + 64) * 2^-22 * sum_p w_p (|v_p| + |y|) *
-/// (1 + |scale| * |q| |k|) of the plain loop, besides the rounding of y.
+/// (1 + |scale| * |q| |k|) of the plain loop, not counting the rounding of y.
 template <int Dims, typename T, typename K>
 __global__ void __launch_bounds__(block_warps* warp_size, 4)
     attention_plain_kernel(const AttentionParams<T, K> p) {
@@ -185,10 +185,10 @@ __global__ void __launch_bounds__(S::threads, 1) attention_kernel(const Params<S
   attend_tile<S>(p, rows, shared);
 }
 
-/// Spans of so many rows and fewer go to the narrow tiles.
+/// Spans of at most this many rows go to the narrow tiles.
 constexpr std::int64_t short_rows = 64;
 
-/// The most tiles that spans of rows_min rows and more can have in a step of so many rows.
+/// The most tiles that spans of rows_min rows and more can have in a step of `rows` rows.
 std::int64_t tiles_max(std::int64_t rows, std::int64_t spans, std::int64_t rows_min,
                        std::int64_t tile_rows) {
   return rows / tile_rows + std::min(spans, rows / rows_min);

@@ -14,7 +14,7 @@ inline constexpr std::int64_t attention_head_dim_max = 512;
 ///
 ///   y[t,h] = sum_p softmax_p(scale * q[t,h] . k[p,g]) * v[p,g]      p = 0 .. own position
 ///
-/// with a window of W positions p begins at own position - W + 1, and earlier places are not read;
+/// with a window of W positions p starts at own position - W + 1, and earlier places are not read;
 /// with sinks the softmax has one more score, sinks[h], whose value is zero,
 /// with a gate y is rounded, times sigmoid(gate[t,h]), and rounded again;
 /// with kv head g = h / (heads/kv_heads); the query of token t in span r is at position
@@ -27,8 +27,8 @@ inline constexpr std::int64_t attention_head_dim_max = 512;
 /// types   q, y, gate: f32 or bf16, the same   pages_of_layer as in kv_write   sinks: f32
 ///         tables: i32
 /// numbers scores, weights and sums in f32, rounded when y is written; with keys of bf16 or
-///         F8_E4M3 q is rounded to bf16 before it meets them, and the vector routes round each
-///         weight exp(s - max) to bf16 before it meets its value; pages of F8_E4M3 answer to the
+///         F8_E4M3 q is rounded to bf16 before the product, and the vector routes round each
+///         weight exp(s - max) to bf16 before the product with its value; pages of F8_E4M3 answer to the
 ///         bit as pages of bf16 with the same numbers, on a card where head_dim is a multiple of 16
 ///         (else only these have a vector route); the gate and its product in f32
 /// writes  y and workspace; y may not alias q or gate
@@ -53,7 +53,7 @@ inline constexpr std::int64_t attention_run_keys = 512;
 std::size_t attention_workspace_bytes(Device device, std::int64_t tokens, std::int64_t heads,
                                       std::int64_t head_dim, std::int64_t positions);
 
-/// The rules that its arguments keep. What stands in tables is looked at on the CPU only.
+/// The rules that its arguments keep. Tables are read on the CPU only.
 void check(const Attention& op, Device device);
 
 void attention(Queue& queue, const Attention& op);

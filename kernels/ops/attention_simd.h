@@ -9,7 +9,7 @@
 namespace hyb::kernels {
 namespace {
 
-constexpr int segment_keys = 16;  ///< so many neighbouring keys lie in one page
+constexpr int segment_keys = 16;  ///< neighbouring keys that are in one page
 constexpr int tile_vectors = 4;
 constexpr int tile_keys = tile_vectors * lanes;
 constexpr int tile_segments = tile_keys / segment_keys;
@@ -19,7 +19,7 @@ constexpr std::int64_t tile_rows_max = 32;
 template <typename T>
 constexpr int unit_size = sizeof(T) == 4 ? 1 : 2;
 
-/// Where a tile's keys and values begin, segment by segment; in units of T (unit_size<T>).
+/// Where a tile's keys and values start, segment by segment; in units of T (unit_size<T>).
 template <typename T>
 struct TilePages {
   const T* keys[tile_segments];
@@ -105,7 +105,7 @@ void score_rows(const T* const* q, const TilePages<T>& tile, std::int64_t head_d
   });
 }
 
-/// Rows begin .. end-1 all see the first `keys` keys of the tile.
+/// Rows begin .. end-1 all attend to the first `keys` keys of the tile.
 template <typename T>
 void add_rows(const Weights<T>& weights, const TilePages<T>& tile, std::int64_t head_dim, int keys,
               std::int64_t begin, std::int64_t end, float* records, std::int64_t record) {
@@ -124,11 +124,11 @@ void add_rows(const Weights<T>& weights, const TilePages<T>& tile, std::int64_t 
 }  // namespace
 }  // namespace hyb::kernels
 
-/// The keys and values of one tile as both products take them. Included behind byte_levels_*.h.
+/// The keys and values of one tile as both products take them.
 namespace hyb::kernels {
 namespace {
 
-/// As they stand in the pages.
+/// As the pages hold them.
 template <typename K>
 struct TileOperands {
   /// `soon` is called for what comes next.
@@ -138,8 +138,8 @@ struct TileOperands {
   }
 };
 
-/// Codes are widened tile by tile, once for all rows: what comes from memory is the codes. They lie
-/// in pieces too short for the machine to foresee, so the next tile's are asked for meanwhile.
+/// Codes are widened tile by tile, once for all rows: what comes from memory is the codes. They are
+/// in pieces too short for the hardware prefetcher, so the next tile's are prefetched meanwhile.
 template <>
 struct TileOperands<e4m3> {
   static constexpr std::int64_t head_dim_max = 512;
@@ -160,7 +160,7 @@ struct TileOperands<e4m3> {
     return tile;
   }
 
-  /// `count` times `codes`, `stride` apart, to places behind each other. An odd one is followed by
+  /// `count` times `codes`, `stride` apart, to consecutive places. An odd one is followed by
   /// a copy of it.
   void widen(const e4m3* from, const e4m3* soon, std::int64_t stride, std::int64_t count,
              bf16* to) {
@@ -192,7 +192,7 @@ struct TileScratch {
   TileOperands<K> operands;
 };
 
-/// Queries in the type in which keys meet them, where theirs is another.
+/// Queries in the type of the product with keys, where theirs is another.
 template <typename T, typename Q>
 struct ConvertedRows {
   const Q* of(std::int64_t row, const T* q, std::int64_t head_dim) {
@@ -298,7 +298,7 @@ void attend_tile(const AttentionRows<T, K>& job, std::int64_t first_key, TileScr
     weigh_row(position_of(job, row) - first_key + 1, scratch.scores[row], scratch.weights[row],
               record_at(records, row, job.head_dim), job.head_dim);
   }
-  // Rows that end within the tile go one by one: what lies behind them is not theirs to multiply,
+  // Rows that end within the tile go one by one: what follows is not theirs to multiply,
   // not even by zero.
   for (std::int64_t row = begin; row < whole; ++row) {
     const int keys = static_cast<int>(position_of(job, row) - first_key + 1);

@@ -104,8 +104,8 @@ struct OwnRows {
     });
   }
 
-  /// The thread that has asked for a piece of the own key, and got zeros, fills it in. Where the
-  /// key is is found anew each time: there are no registers to hold it.
+  /// The thread whose copy of a piece of the own key gave zeros fills it in. The place of the
+  /// key is computed again each time: there are no registers to hold it.
   __device__ __forceinline__ void arrive(int t, int item) const {
     constexpr int pieces = KeyRing<S>::pieces, size = S::head_dim / pieces;
     const int place = hidden(own_place(t));

@@ -7,13 +7,13 @@
 
 namespace hyb::kernels {
 
-/// What stands between a fused projection and the product behind attention, for one more token of
+/// What is between a fused projection and the product after attention, for one more token of
 /// every sequence: token r is the only one of span r.
 ///
 ///   rope_kv_write(qkv)   y = attention(q)
 ///
-/// A span on a card may have no token: such spans stand behind the others, nothing is written for
-/// them. Spans are taken in no order: none may write where another writes, nor go on where another
+/// A span on a card may have no token: such spans come after the others, nothing is written for
+/// them. Spans are taken in no order: none may write where another writes, nor continue another
 /// ends.
 ///
 /// shapes  qkv [R, (heads + 2*kv_heads)*head_dim] or wider   y [R, heads*head_dim]

@@ -85,7 +85,7 @@ __device__ __forceinline__ void move_on(const float (&x)[vector_size<T>], Channe
   }
 }
 
-/// A thread's part of a token as it lies in memory: what is not unpacked yet is not waited for.
+/// A thread's part of a token as it is in memory: what is not unpacked yet is not waited for.
 struct PackedToken {
   uint4 x, before, behind;
 };
@@ -132,7 +132,7 @@ __device__ __forceinline__ void load_input(const Params<T>& p, int token, const 
   unpack_input<Gated, T>(load_token<Aligned, Gated>(p, token, own), x);
 }
 
-/// The last K-1 inputs of a span; the taps are what lies left of its first token.
+/// The last K-1 inputs of a span; the taps are what precedes its first token.
 template <bool Aligned, bool Gated, typename T, int K>
 __device__ __forceinline__ void store_window(const Params<T>& p, std::int64_t slot, int begin,
                                              int end, Channels<T, K> own) {

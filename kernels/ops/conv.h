@@ -9,10 +9,10 @@ namespace hyb::kernels {
 ///
 ///   y[t,c] = silu( bias[c] + sum_j weight[c,j] * x[t-K+1+j, c] )      j = 0..K-1
 ///
-/// Span r is tokens span_begin[r] .. span_begin[r+1]-1. What lies left of its first token is read
+/// Span r is tokens span_begin[r] .. span_begin[r+1]-1. What precedes its first token is read
 /// from slot read_slot[r] (no_slot: zeros); slot write_slot[r] (often the same) then holds the
-/// span's last K-1 *inputs*, oldest first. Where read_slot[r] is write_slot[r-1], span r goes on
-/// where span r-1 ends: such spans are a chain, and answer as in one call each.
+/// span's last K-1 *inputs*, oldest first. Where read_slot[r] is write_slot[r-1], span r
+/// continues where span r-1 ends: such spans are a chain, and answer as in one call each.
 ///
 /// shapes  x, y [T,C]; rows may be strided   weight [C,K]   bias [C] or empty
 ///         windows [S,C,K-1], row_stride from slot to slot   span_begin [R+1]

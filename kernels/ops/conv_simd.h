@@ -16,7 +16,7 @@ struct ConvTile {
   std::int64_t begin, channels;
 };
 
-/// The inputs around a span's begin as floats: K-1 of its left neighbours, then its first K-1.
+/// The inputs around a span's start as floats: K-1 of its left neighbours, then its first K-1.
 struct ConvEdge {
   alignas(64) float rows[2 * (width_max - 1)][tile_channels];
 };

@@ -148,7 +148,7 @@ __global__ void __launch_bounds__(block_warps_max* warp_size, blocks_min<V>)
   int stage = 0;
   for (int token = share.first_token; token < share.last_token; token += stage_tokens) {
     cp_async_wait<0>();
-    sync_block();  // the copies are there for all, and nobody needs the keys before them any more
+    sync_block();  // the copies are there for all, and the keys before them are no longer needed
     if (token + stage_tokens < share.last_token) {
       copy_tokens(p, share, token + stage_tokens, 1 - stage, shared);
     }

@@ -12,7 +12,7 @@
 
 namespace hyb::kernels::cuda {
 
-/// What every kernel of delta_rule is told. T is the type of activations, S of the state.
+/// The parameters of every kernel of delta_rule. T is the type of activations, S of the state.
 template <typename T, typename S>
 struct DeltaRuleParams {
   const T *x, *b, *a;
@@ -24,7 +24,7 @@ struct DeltaRuleParams {
   int key_heads, heads, rows, columns;  ///< heads of values; Dk rows of Dv columns
   float q_scale;                        ///< Dk^-0.5
 
-  /// Where the q of a head's key head begins in a row of x; k lies k_distance() behind.
+  /// Where the q of a head's key head starts in a row of x; k is k_distance() after it.
   __host__ __device__ std::int64_t q_of(int head) const {
     return static_cast<std::int64_t>(head / (heads / key_heads)) * rows;
   }
@@ -158,7 +158,7 @@ struct DeltaTile {
     });
   }
 
-  /// One token: k and q normalised, in shared memory with zeros behind their rows, `value` of the
+  /// One token: k and q normalized, in shared memory with zeros past their rows, `value` of the
   /// lane's own column. The state moves on, as one of type S keeps it; y of the own column comes
   /// back in the upper four row lanes.
   template <typename S>
@@ -223,7 +223,7 @@ struct DeltaTile {
 };
 
 /// A token's q and k, as a warp makes them for the tile: `q` and `k` may be in shared memory; V*8
-/// numbers of each are written, zeros behind the rows. Returns k'q' in every lane.
+/// numbers of each are written, zeros past the rows. Returns k'q' in every lane.
 template <int V, typename T, typename Out>
 __device__ __forceinline__ float delta_normalise(const T* q, const T* k, int rows, float q_scale,
                                                  Out& q_out, Out& k_out) {

@@ -9,7 +9,7 @@
 namespace hyb::kernels {
 
 inline constexpr std::int64_t delta_rule_columns_max = 256;  ///< Dk and Dv
-inline constexpr float delta_rule_eps = 1e-6F;               ///< beside the squares of a q or k
+inline constexpr float delta_rule_eps = 1e-6F;               ///< added to the squares of a q or k
 
 /// The gated delta rule over ragged spans, token by token, per value head h, whose key head is
 /// h / (value_heads / key_heads); q' and k' are its q and k over their length, q' also times
@@ -23,7 +23,7 @@ inline constexpr float delta_rule_eps = 1e-6F;               ///< beside the squ
 ///
 /// A row of `x` is [q: key_heads*Dk | k: key_heads*Dk | v: value_heads*Dv], as causal_conv leaves
 /// it. Span r starts from the state in slot read_slot[r] (no_slot: zeros) and leaves its last state
-/// in write_slot[r]. Where read_slot[r] is write_slot[r-1], span r goes on where span r-1 ends:
+/// in write_slot[r]. Where read_slot[r] is write_slot[r-1], span r continues where span r-1 ends:
 /// such spans are a chain.
 ///
 /// shapes  x [T, 2*key_heads*Dk + value_heads*Dv]   b, a [T,value_heads]
@@ -33,7 +33,7 @@ inline constexpr float delta_rule_eps = 1e-6F;               ///< beside the squ
 ///         strided; Dk and Dv are at most 256; key_heads divides value_heads
 /// types   x, b, a, y: f32 or bf16, the same   state: f32 or bf16   a_log, dt_bias: f32
 ///         tables: i32
-/// numbers all in f32; y rounded once. A bf16 state is rounded after every token, once q' has met
+/// numbers all in f32; y rounded once. A bf16 state is rounded after every token, once q' has read
 ///         it, not only where a span ends: so where a sequence is cut into spans changes no bit.
 /// writes  y and the R named slots, nothing else; y may not alias x
 ///
@@ -51,7 +51,7 @@ class Check;
 /// The rules for shapes and types; the tables aside.
 void check_shapes(const Check& check, const DeltaRule& op);
 
-/// The most that a call with at most so many tokens and spans can use: on the CPU none.
+/// The most that a call with at most `tokens` tokens and `spans` spans can use: on the CPU none.
 std::size_t delta_rule_workspace_bytes(Device device, std::int64_t tokens, std::int64_t spans,
                                        std::int64_t value_heads);
 

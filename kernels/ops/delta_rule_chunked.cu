@@ -31,7 +31,7 @@ struct alignas(16) DeltaFactors {
 };
 static_assert(sizeof(DeltaFactors) == delta_factors_size * sizeof(float));
 
-/// What the kernels are told; the state's type only counts at a span's ends.
+/// The parameters of the kernels; the state's type only counts at a span's ends.
 struct DeltaChunkParams : DeltaRuleParams<bf16, void> {
   bool state_is_bf16;
   int spans;
@@ -308,7 +308,7 @@ using Values = ChunkTile<chunk_tokens, part_columns>;
 using Matrix = ChunkTile<chunk_tokens, chunk_tokens>;
 using Answer = float[part_tiles][4];  ///< 16 tokens of a warp, as mma_bf16 leaves them
 
-/// What comes for a chunk is asked for as soon as the one before does not need the place.
+/// The copies for a chunk are issued as soon as the one before does not need the place.
 template <int Rows>
 struct alignas(16) Shared {
   SharedArray<ChunkTile<chunk_tokens, Rows>, 2> k;
@@ -503,8 +503,8 @@ struct Copies {
   }
 };
 
-/// The chunk's answers: a warp's 16 tokens. Two barriers; what no warp reads any more behind each
-/// is asked for again.
+/// The chunk's answers: a warp's 16 tokens. Two barriers; after each, copies into
+/// what no warp reads any more are issued.
 template <int Rows>
 __device__ __forceinline__ void answer_chunk(const Copies<Rows>& copies, int chunk) {
   const DeltaChunkParams& p = copies.p;
@@ -591,10 +591,10 @@ __device__ __forceinline__ void run_span(const DeltaChunkParams& p, const Share&
 }
 
 /// grid (heads * parts, spans): a block owns 32 columns of a head and walks the chunks of its span,
-/// or of the chain that begins with it, with their state in registers, as f32 from chunk to chunk.
+/// or of the chain that starts with it, with their state in registers, as f32 from chunk to chunk.
 /// The products' operands (state, A, B, errors, d) are bf16: the state is within 2^-7 of the plain
 /// loop's in terms of the largest |v| and number in the state before the span, y within 2^-9 of the
-/// same besides its rounding.
+/// same but for its rounding.
 template <int Rows>
 __global__ void __launch_bounds__(chunk_threads, 2)
     delta_rule_chunk_kernel(const DeltaChunkParams p) {
@@ -619,7 +619,7 @@ __global__ void __launch_bounds__(chunk_threads, 2)
     run_span(p, share, shared);
     if (!span.goes_on) return;
     span = span_at(p, ++index, p.spans);
-    sync_block();  // nobody reads the last chunk any more
+    sync_block();  // the last chunk is no longer read
   }
 }
 

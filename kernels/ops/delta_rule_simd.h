@@ -19,16 +19,16 @@ constexpr int rows_max = 256;
 constexpr int tile_vectors_max = registers / 8;    ///< of columns: 32 KB for 128 rows
 constexpr int direct_vectors_max = registers / 4;  ///< where one token needs no tile
 
-/// How far ahead of the state in use the next lines are asked for where one token meets memory: its
+/// How far ahead of the state in use the next lines are prefetched where one token goes through memory: its
 /// run through a head is too short for the machine's own prefetch.
 constexpr std::int64_t elements_ahead = 2048;
 
-/// The keys and queries of a key head over a chunk, normalised, and their products.
+/// The keys and queries of a key head over a chunk, normalized, and their products.
 struct ChunkKeys {
   alignas(64) float k[chunk_tokens * rows_max];
   alignas(64) float q[chunk_tokens * rows_max];
   float products[chunk_tokens];
-  std::int64_t stride;  ///< from token to token: whole vectors, zeros behind the rows
+  std::int64_t stride;  ///< from token to token: whole vectors, zeros past the rows
 };
 
 /// beta and keep of a head over a chunk.
@@ -49,7 +49,7 @@ struct Chunk {
   int tokens;
 };
 
-/// Which columns of which head, and what stands of them in memory.
+/// Which columns of which head, and what memory holds of them.
 template <typename S>
 struct Strip {
   std::int64_t head, column, columns;

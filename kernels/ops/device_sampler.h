@@ -20,21 +20,21 @@ class DeviceSampler {
  public:
   virtual ~DeviceSampler() = default;
 
-  /// What the rows ask for, on its way to the card; behind them stand rows that ask for nothing, as
-  /// many as make `count` of all. Throws Error(usage) as sample() does.
+  /// Uploads the parameters of the rows, and of rows after them that are not sampled, `count` in
+  /// all. Throws Error(usage) as sample() does.
   virtual void stage(std::span<const SampleRow> rows, std::int64_t count,
                      std::int32_t vocab_used) = 0;
 
   /// Chooses for the rows staged last, with the same `vocab_used`, from f32 logits [count, V].
-  /// `tokens` (i32 [count], on the card; or empty) becomes the ids: 0 where nothing was asked for,
+  /// `tokens` (i32 [count], on the card; or empty) becomes the ids: 0 for a row that is not sampled,
   /// -SampleOutcome where no token could be chosen. May be recorded: a replay wants the same count.
   virtual void draw(const Tensor& logits, std::int32_t vocab_used, const Tensor& tokens) = 0;
 
-  /// Asks for the answers to the rows staged last, of which draw() gave `tokens`: the ids alone,
+  /// Enqueues the copy of the answers to the rows staged last, of which draw() gave `tokens`: the ids alone,
   /// unless `tokens` is empty or a row wants logprobs.
   virtual void ask(const Tensor& tokens) = 0;
 
-  /// Waits for what was asked for: one per row. Valid until the next ask().
+  /// Waits for the copies of ask(): one per row. Valid until the next ask().
   virtual std::span<const SampledToken> answers() = 0;
 };
 

@@ -7,13 +7,13 @@
 
 namespace hyb::kernels {
 
-/// The norm behind a recurrent mixer, over `groups` equal slices of a row. Behind a state-space
+/// The norm after a recurrent mixer, over `groups` equal slices of a row. After a state-space
 /// mixer the gate comes first:
 ///
 ///   u[t,i] = x[t,i] * silu(gate[t,i])
 ///   y[t,i] = u[t,i] * (mean over i's slice of u^2 + eps)^(-1/2) * weight[i]
 ///
-/// or, with norm_first, the norm in front of the gate, as behind a gated delta net:
+/// or, with norm_first, the norm before the gate, as after a gated delta net:
 ///
 ///   y[t,i] = x[t,i] * (mean over i's slice of x^2 + eps)^(-1/2) * weight[i] * silu(gate[t,i])
 ///

@@ -6,7 +6,8 @@
 namespace hyb::kernels {
 namespace {
 
-/// Gated values wait here for their norm; what a wider slice has beyond is computed twice.
+/// Gated values are kept here until the norm is known; those of a wider slice past it are computed
+/// twice.
 constexpr std::int64_t waiting_max = 8192;
 
 [[gnu::always_inline]] inline Vec inverse_root(Vec squares, std::int64_t width, float eps) {

@@ -27,7 +27,7 @@ void check(const Embed& op, Device device) {
   }
 }
 
-/// Element k of a row begins at `first + k / per_run * run_bytes`, runs being what lies together.
+/// Element k of a row is at `first + k / per_run * run_bytes`, runs being what lies together.
 struct Row {
   const std::byte* first;
   std::int64_t per_run;

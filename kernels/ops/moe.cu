@@ -197,7 +197,7 @@ __device__ __forceinline__ float product(const PlainParams<T>& p, const T* x, st
 }
 
 /// A warp owns one column of one place. Within (K+4) * 2^-23 * sum_k |x*W| of the exact sum,
-/// besides the roundings.
+/// not counting the roundings.
 template <typename T>
 __global__ void __launch_bounds__(plain_warps* warp_size, 8)
     moe_plain_kernel(const PlainParams<T> p) {

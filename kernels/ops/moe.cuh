@@ -15,7 +15,7 @@ namespace hyb::kernels::cuda {
 /// Row counts that few_moe may have, and visits (rows times active experts) of them.
 inline constexpr std::int64_t few_tokens_max = 16;
 inline constexpr std::int64_t few_visits_max = 512;
-inline constexpr std::int64_t few_experts_max = 1024;  ///< whose keys fit beside the rows of x
+inline constexpr std::int64_t few_experts_max = 1024;  ///< whose keys fit in shared memory with the rows of x
 
 /// Tokens of a tile of the grouped product, at least.
 inline constexpr int tile_tokens_min = 16;
@@ -27,10 +27,10 @@ inline constexpr std::int64_t tiles_max(std::int64_t visits, std::int64_t expert
 }
 
 /// A visit is one token's to one of its experts: number t * k + j. A place is a visit's place when
-/// those of an expert lie side by side, experts in ascending order, tokens too.
+/// those of an expert are contiguous, experts in ascending order, tokens too.
 struct MoeRoom {
   static constexpr std::int64_t tickets_max = 16;
-  Tensor tickets;                          ///< zeros between calls; where it stands never changes
+  Tensor tickets;                          ///< zeros between calls; its address never changes
   Tensor normed, logits;                   ///< [T,H], [T,E] f32
   Tensor chosen, weights;                  ///< [T,k]
   Tensor latent, latent_sum;               ///< [T,L]: what experts see and make
@@ -137,7 +137,7 @@ void sum_visits(Stream& stream, const VisitSum& sum, const MoeRoom& room);
 /// A warp owns `Groups` times 8 rows of the weight, which are the 8 columns of the instruction; the
 /// rows of x are its 16 rows. Lane l holds row l/4 of a group, and rows l/4 and l/4+8 of x: always
 /// elements 8*(l%4) .. 8*(l%4)+7 of 32, which both sides give to the instruction in one order of
-/// our own. k goes in chunks of 64, so that a row's 128 bytes are asked for together.
+/// our own. k goes in chunks of 64, so that a row's 128 bytes are loaded together.
 namespace hyb::kernels::cuda {
 
 inline constexpr int skinny_rows_max = 16;  ///< of x
@@ -156,7 +156,7 @@ struct SkinnyPieces {
 struct SkinnyRange {
   int inner, first, step;
 
-  /// Where this lane's piece of chunk i begins; not below inner: there is none.
+  /// Where this lane's piece of chunk i starts; not below inner: there is none.
   __device__ int k(int i, int half) const {
     const int lane = static_cast<int>(threadIdx.x) % warp_size;
     return (first + i * step) * skinny_chunk + half * 32 + lane % 4 * 8;
@@ -209,7 +209,7 @@ __device__ __forceinline__ void multiply_pieces(SkinnyPieces<Groups, Chunks>& pi
   }
 }
 
-/// All chunks of `range`, of which the first stand in `pieces`.
+/// All chunks of `range`, of which the first are in `pieces`.
 template <int Groups, int Chunks, typename X>
 __device__ __forceinline__ void multiply_rows(SkinnyPieces<Groups, Chunks>& pieces,
                                               const bf16* const (&rows)[Groups], SkinnyRange range,

@@ -12,7 +12,7 @@
 
 namespace hyb::kernels {
 
-/// A mixture of experts, with a shared expert beside it or without:
+/// A mixture of experts, with a shared expert or without:
 ///
 ///   n = norm(x)   chosen, weights = moe_route(n * router^T)
 ///   shared = down_s * activation(gate_up_s * n) * (shared_gate ? sigmoid(shared_gate . n) : 1)
@@ -28,7 +28,7 @@ namespace hyb::kernels {
 ///         or null
 ///         workspace: at least moe_workspace_bytes, aligned to 64; zeros before its first use
 /// types   x, y: f32 or bf16, the same   bias: f32   weights: as for linear; a router of f32
-///         has the logits of the same rows in f32, and a shared_gate of f32 beside it, too
+///         has the logits of the same rows in f32, and so has a shared_gate of f32
 /// numbers those of the parts; logits are f32, a rounding there could swap experts; what goes into
 ///         and comes from latent experts is rounded to the type of x; y is rounded once for each of
 ///         the two terms, or once for both
@@ -64,7 +64,7 @@ struct MoeShape {
   DType router_dtype = DType::bf16;  ///< matters where it is f32 and x is bf16
   bool has_shared_gate = false;
 
-  /// Columns of what an expert sees and makes.
+  /// Columns of what an expert reads and writes.
   std::int64_t expert_width() const { return latent > 0 ? latent : hidden; }
 };
 MoeShape shape_of(const Moe& op);
@@ -72,7 +72,7 @@ std::size_t moe_workspace_bytes(Device device, const MoeShape& shape);
 
 void moe(Queue& queue, const Moe& op);
 
-/// Tensors one behind the other in an op's workspace, aligned to 64 bytes; without one only their
+/// Tensors one after another in an op's workspace, aligned to 64 bytes; without one only their
 /// bytes are counted.
 class Room {
  public:

@@ -9,7 +9,7 @@
 namespace hyb::kernels {
 namespace {
 
-/// A place is one token's visit to one expert; the places of an expert lie side by side.
+/// A place is one token's visit to one expert; the places of an expert are contiguous.
 struct ExpertsWorkspace {
   std::int32_t* first_place;  ///< [E+1] by expert
   std::int32_t* visited;      ///< [E] experts that have places, ascending
@@ -101,7 +101,7 @@ std::int64_t group_by_expert(const MoeExperts& op, const MoeExpertsShape& shape,
     end += first[e];
     first[e] = end;
   }
-  for (std::int64_t t = shape.tokens; t-- > 0;) {  // backwards, so that first[e] ends as the begin
+  for (std::int64_t t = shape.tokens; t-- > 0;) {  // backwards, so that first[e] ends as the start
     const auto* const chosen = op.chosen.row<std::int32_t>(t);
     for (std::int64_t j = shape.chosen; j-- > 0;) {
       const std::int32_t place = --first[chosen[j]];

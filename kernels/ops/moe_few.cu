@@ -32,7 +32,7 @@ struct FewMoe {
   const bf16 *latent_in, *latent_out;  ///< null: experts see normed rows
   RouteParams route;
   unsigned* ticket;
-  bf16* normed;  ///< null where nobody reads them
+  bf16* normed;  ///< null where they are not read
   float *logits, *shared_logit;
   std::int32_t* chosen;
   float* weights;
@@ -57,7 +57,7 @@ __device__ __forceinline__ int at_least(int value, int limit) {
 }
 
 /// This lane's rows of tile `tile`: 8 gates and their 8 ups, or 16 rows one after the other. What
-/// lies past the end is the last row again: nobody writes its sums.
+/// is past the end is the last row again, whose sums are not written.
 template <typename T>
 struct TileRows {
   const T* rows[2];
@@ -101,7 +101,7 @@ namespace {
 
 constexpr int vector = vector_size<bf16>;
 constexpr std::size_t front_blocks_max = 2;    ///< of a processor: more would only norm x again
-constexpr std::size_t system_bytes = 1 << 10;  ///< of shared memory that each block takes besides
+constexpr std::size_t system_bytes = 1 << 10;  ///< of shared memory that the system takes for each block
 
 constexpr int words_max = static_cast<int>(few_experts_max) / 32;
 
@@ -112,7 +112,7 @@ struct alignas(16) FrontShared {
   SharedArray<int, 1> is_last;
 };
 
-/// The router's rows, and behind its last one the shared expert's gate.
+/// The router's rows, and after its last one the shared expert's gate.
 template <typename T>
 __device__ __forceinline__ TileRows<T> router_rows(const FewMoe& p, int tile) {
   TileRows<T> to(static_cast<const T*>(p.router), p.hidden, p.route.experts, tile, false);
@@ -125,7 +125,7 @@ __device__ __forceinline__ TileRows<T> router_rows(const FewMoe& p, int tile) {
   return to;
 }
 
-/// Of a tile behind the router's.
+/// Of a tile after the router's.
 __device__ __forceinline__ TileRows<bf16> rows_behind(const FewMoe& p, int tile) {
   tile -= p.tiles.router;
   if (tile < p.tiles.shared) {
@@ -160,7 +160,7 @@ __device__ __forceinline__ void write_normed(const FewMoe& p, const bf16* rows) 
   }
 }
 
-/// Experts that some token visits, ascending, and who visits them.
+/// Experts that some token visits, ascending, and the visits to each.
 __device__ __forceinline__ void list_visits(const FewMoe& p, FrontShared& shared) {
   const int thread = static_cast<int>(threadIdx.x);
   const int words = (p.route.experts + 31) / 32, visits = p.tokens * p.route.active;
@@ -250,7 +250,7 @@ __device__ __forceinline__ bool write_front(const FewMoe& p, FrontShared& shared
 }
 
 /// A block owns tiles of 16 weight rows, the router's first; its warps take turns in chunks of k.
-/// While the block with the last logits chooses the experts, the others are at the tiles behind.
+/// While the block with the last logits chooses the experts, the others are at the tiles after them.
 /// Sums are within (K+4) * 2^-23 * sum_k |x*W|, of a router in f32 within (3K+12) * 2^-23, the norm
 /// within (H+8) * 2^-24.
 template <typename Router>
@@ -466,7 +466,7 @@ __device__ __forceinline__ void add_unit(const FewSum& p, const Unit& unit, cons
 
 /// A block owns 8 columns of y; units go to its warps in turns, and each warp adds up its own in
 /// ascending order of experts. Within (I+k+12) * 2^-23 * |scale| * sum_j |weight_j| * sum_k |x*W|,
-/// the other terms among the j, besides one rounding of y.
+/// the other terms among the j, not counting one rounding of y.
 __global__ void __launch_bounds__(few_threads, 2) few_sum_kernel(const FewSum p) {
   auto& totals = shared_object<SkinnyTotals<1, few_warps>>();
   const bool is_known = warp_id() < units_of(p.first.inner) + units_of(p.second.inner);

@@ -7,7 +7,7 @@
 
 namespace hyb::kernels::cuda {
 
-/// What moe_route is told, for the device.
+/// The parameters of moe_route on the device.
 struct RouteParams {
   const float* bias;  ///< null: none
   int experts, active;
@@ -97,7 +97,7 @@ __device__ __forceinline__ unsigned active_groups(const RouteParams& p, int lane
   return active;
 }
 
-/// Weights of the experts that were chosen, from their scores, which stand in `weights`.
+/// Weights of the experts that were chosen, from their scores, which are in `weights`.
 __device__ __forceinline__ void weigh_warp(const RouteParams& p, bool lost, int lane,
                                            float* weights) {
   const bool is_softmax = p.routing.score == Routing::Score::softmax_of_selected;

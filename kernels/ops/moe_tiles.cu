@@ -41,7 +41,7 @@ __device__ __forceinline__ void each_visit(const PlaceParams& p, Body&& body) {
   }
 }
 
-/// Sums of all values before each, and behind them that of all, by a warp.
+/// Sums of all values before each, and at the end that of all, by a warp.
 template <typename Value>
 __device__ __forceinline__ void sum_before(int count, int* sums, Value&& value) {
   const int lane = static_cast<int>(threadIdx.x) % warp_size;
@@ -59,7 +59,7 @@ __device__ __forceinline__ void sum_before(int count, int* sums, Value&& value) 
   if (lane == 0) sums[count] = before;
 }
 
-/// Turns each warp's count of an expert into that of the warps before it; the totals stand in
+/// Turns each warp's count of an expert into that of the warps before it; the totals are in
 /// first_place.
 __device__ __forceinline__ void sum_warps(const PlaceParams& p, const Tables& tables) {
   const int warps = static_cast<int>(blockDim.x) / warp_size;
@@ -75,7 +75,7 @@ __device__ __forceinline__ void sum_warps(const PlaceParams& p, const Tables& ta
   }
 }
 
-/// Writes where the experts' places and tiles begin.
+/// Writes where the experts' places and tiles start.
 __device__ __forceinline__ void write_tiles(const PlaceParams& p, const Tables& tables) {
   for (int e = static_cast<int>(threadIdx.x); e <= p.experts; e += static_cast<int>(blockDim.x)) {
     p.first_place[e] = tables.first_place[e];
@@ -175,7 +175,7 @@ struct GroupShared {
   SharedArray<int, T::tokens> x_rows;
 };
 
-/// Where row `output` of a tile stands in the expert's weight. With a gate, 8 gates and their 8 ups
+/// The row of the expert's weight of row `output` of a tile. With a gate, 8 gates and their 8 ups
 /// take turns, so that a thread gets both sums of an element of y.
 __device__ __forceinline__ int weight_row(const ProductParams& p, int output) {
   if (!p.activation.gated) return output < p.rows ? output : -1;
@@ -192,7 +192,7 @@ __device__ __forceinline__ void write_pair(const ProductParams& p, std::int64_t 
 
 __device__ __forceinline__ float as_written(float value) { return to_float(round_bf16(value)); }
 
-/// The two elements of `sums` that lie side by side in row half `half` of 16 rows, or of two tiles
+/// The two adjacent elements of `sums` in row half `half` of 16 rows, or of two tiles
 /// of them with a gate.
 __device__ __forceinline__ void write_sums(const ProductParams& p, std::int64_t place, int output,
                                            int half, const float (&sums)[4],
@@ -216,9 +216,9 @@ __device__ __forceinline__ void write_sums(const ProductParams& p, std::int64_t 
 }
 
 /// Block (i, tile): 1/gridDim.x of the weight rows of the tile's expert, for the tile's tokens,
-/// which are gathered where they stand. Blocks past the last tile have nothing to do: how many
-/// tiles there are stands on the device. Bounds as linear's, and like there a row's answer does not
-/// depend on the rows beside it.
+/// which are gathered in place. Blocks past the last tile have nothing to do: the number of
+/// tiles is known on the device only. Bounds as linear's, and like there a row's answer does not
+/// depend on the other rows.
 template <typename T>
 __global__ void __launch_bounds__(T::threads) moe_tiles_kernel(const ProductParams p) {
   auto& shared = dynamic_shared<GroupShared<T>>();
@@ -289,7 +289,7 @@ void run(Stream& stream, const ProductParams& params, const MoeShape& shape) {
 
 }  // namespace
 
-/// Half a tile stays empty where tokens are dealt evenly and each expert has one and a half.
+/// Half a tile stays empty where tokens are distributed evenly and each expert has one and a half.
 int tile_tokens(const MoeShape& shape) {
   const std::int64_t each = shape.tokens * shape.active / shape.experts;
   if (each <= Tile16::tokens) return Tile16::tokens;

@@ -100,7 +100,7 @@ SnapshotRows<T> rows_of(const SnapshotPiece& piece, std::byte* slot, std::byte* 
           .columns = piece.columns};
 }
 
-/// A piece is worked off in so many parts: its rows, or its window in one.
+/// Parts of a piece that are done separately: its rows, or its window in one.
 std::int64_t parts_of(const SnapshotPiece& piece) { return std::max(piece.rows, std::int64_t{1}); }
 
 /// The share of a piece's window that goes with parts first .. first+count-1.

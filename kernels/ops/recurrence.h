@@ -74,7 +74,7 @@ RecurrenceShare<T, S> recurrence_share(const Op& op, int thread, int threads) {
           .threads = threads};
 }
 
-/// Calls body(RecurrenceShare) on as many threads as there is work for: every token meets every
+/// Calls body(RecurrenceShare) on as many threads as there is work for: every token touches every
 /// element of a slot.
 template <typename Op, typename Body>
 void share_recurrence(Queue& queue, const Op& op, Body&& body) {
@@ -94,8 +94,8 @@ void share_recurrence(Queue& queue, const Op& op, Body&& body) {
 
 /// How CUDA's chunked delta_rule is cut: every span into chunks of 64 tokens from its first one on.
 /// Chunk i of span r has place span_begin[r] / 64 + r + i, which no other chunk has; so a step has
-/// places enough for all of its chunks, however its tokens are dealt to spans, and nothing is
-/// counted that stands in a table.
+/// places enough for all of its chunks, however its tokens are split into spans, and no
+/// number of a table is needed.
 inline constexpr std::int64_t delta_chunk_tokens = 64;
 
 inline std::int64_t delta_chunk_places(std::int64_t tokens, std::int64_t spans) {
@@ -113,7 +113,7 @@ inline std::int64_t delta_chunk_bytes(std::int64_t places, std::int64_t heads) {
 
 /// How CUDA's chunked ssd is cut. A block owns a part of a head's rows in one span, or in one
 /// segment of it where spans are too few to fill a card: segments' last states from zeros, then
-/// what really stands at their beginnings, then the answers. All of it follows from what the host
+/// the states at their starts, then the answers. All of it follows from what the host
 /// knows, so that a graph stays right when the tables change.
 inline constexpr std::int64_t ssd_chunk_tokens = 64;
 inline constexpr std::int64_t ssd_segment_tokens_min = 4 * ssd_chunk_tokens;
@@ -131,7 +131,7 @@ inline std::int64_t ssd_part_rows(std::int64_t rows, std::int64_t columns) {
 
 struct SsdSegments {
   std::int64_t tokens;  ///< of a segment, counted from its span's first token; 0: spans are whole
-  std::int64_t count;   ///< at most so many in all spans together
+  std::int64_t count;   ///< the most in all spans together
 };
 
 inline SsdSegments ssd_segments(std::int64_t tokens, std::int64_t spans, std::int64_t heads,

@@ -100,7 +100,7 @@ struct alignas(16) DeltaShared {
   static constexpr int turns = (v + block_columns + block_threads - 1) / block_threads;
   static_assert(v >= (turns - 1) * block_threads);
 
-  SharedArray<float, rows> query, key;  ///< normalised
+  SharedArray<float, rows> query, key;  ///< normalized
   SharedArray<float, turns * block_threads> convolved;
   SharedArray<float, 1> product;
   SharedArray<int, 1> is_last;
@@ -142,7 +142,7 @@ __device__ __forceinline__ void answer(const DeltaParams<T, S>& p, const DeltaSh
       column] = rounded<T>(own);
 }
 
-/// grid (heads * column parts, R): a block owns some columns of one head. All it reads is asked for
+/// grid (heads * column parts, R): a block owns some columns of one head. All it reads is loaded
 /// before any of it is used. Every block of a token makes the token's q and k for itself, from
 /// windows that the block which draws the last ticket moves on: it alone knows that all have read
 /// them. The bound of delta_rule's scan holds.
@@ -276,7 +276,7 @@ struct MambaParams {
   float dt_min, dt_max;
 };
 
-/// What a block convolves: B, C (zeros behind their columns), the inputs of its rows; a thread
+/// What a block convolves: B, C (zeros past their columns), the inputs of its rows; a thread
 /// every block_threads-th of them, and of the rows' in its last turn.
 template <int V>
 struct alignas(16) MambaShared {
@@ -315,11 +315,11 @@ __device__ __forceinline__ std::int64_t channel_at(const MambaShare& share, int 
   return (place < MambaShared<V>::c ? share.b : share.c) + n;
 }
 
-/// grid (heads * row pieces, R): a block owns some rows of one head. All it reads is asked for
+/// grid (heads * row pieces, R): a block owns some rows of one head. All it reads is loaded
 /// before any of it is used. Every block of a token makes the token's B and C for itself, from
 /// windows that the block which draws the last ticket moves on: it alone knows that all have read
 /// them. Sums over columns in f32 in a fixed order: y is within (N + 16) * 2^-22 * sum_n |S*C|,
-/// besides the roundings of the contract.
+/// not counting the roundings of the contract.
 template <typename T, typename S, int V>
 __global__ void __launch_bounds__(block_threads, 4) mamba_step_kernel(const MambaParams<T, S> p) {
   auto& shared = shared_object<MambaShared<V>>();

@@ -13,9 +13,9 @@ namespace hyb::kernels {
 ///
 ///   c = causal_conv(x)   y = delta_rule(c, b, a)
 ///
-/// Rows whose write_slot is -1 have no sequence: they stand behind the others, nothing is read or
-/// written for them, and their y may hold anything. Rows are taken in no order, so no row may go on
-/// where the one before it ends: chains are for causal_conv and delta_rule.
+/// Rows whose write_slot is -1 have no sequence: they come after the others, nothing is read or
+/// written for them, and their y may hold anything. Rows are taken in no order, so no row may
+/// continue the one before it: chains are for causal_conv and delta_rule.
 ///
 /// shapes  x [R, 2*key_heads*Dk + value_heads*Dv]   b, a [R,value_heads]   y [R, value_heads*Dv];
 ///         rows may be strided   conv_weight [C,K]   conv_bias [C] or empty   windows [S,C,K-1]
@@ -42,9 +42,9 @@ void delta_step(Queue& queue, const DeltaStep& op);
 ///
 ///   c = causal_conv(x)   y = ssd(c, dt)
 ///
-/// Rows whose write_slot is -1 have no sequence: they stand behind the others, nothing is read or
-/// written for them, and their y may hold anything. Rows are taken in no order, so no row may go on
-/// where the one before it ends: chains are for causal_conv and ssd.
+/// Rows whose write_slot is -1 have no sequence: they come after the others, nothing is read or
+/// written for them, and their y may hold anything. Rows are taken in no order, so no row may
+/// continue the one before it: chains are for causal_conv and ssd.
 ///
 /// shapes  x [R, heads*P + 2*G*N]   y [R, heads*P]   dt [R,heads]; rows may be strided
 ///         conv_weight [C,K]   conv_bias [C] or empty   windows [S,C,K-1] with C the columns of x

@@ -15,7 +15,7 @@ struct Params {
   float eps, weight_offset;
 };
 
-/// Within (width + 8) * 2^-24 of the exact answer, relatively, besides the rounding that the
+/// Within (width + 8) * 2^-24 of the exact answer, relatively, not counting the rounding that the
 /// contract names.
 template <typename T, int Warps, bool Aligned>
 __global__ void __launch_bounds__(norm_threads) rms_norm_kernel(const Params<T> p) {

@@ -105,7 +105,7 @@ __device__ __forceinline__ void store_piece(T* to, const float (&values)[8], int
   }
 }
 
-/// A thread's part of a head. Heads are counted as they stand in qkv: of q, then of k, then of v.
+/// A thread's part of a head. Heads are counted as in qkv: of q, then of k, then of v.
 template <int Vector, int PairsMax>
 struct RopeHead {
   const RopeParams<PairsMax>& p;
@@ -164,7 +164,7 @@ struct RopeHead {
     }
   }
 
-  /// Rotates what stands at `at` on, rounded to T; a piece that is not rotated stays.
+  /// Rotates what is at `at`, rounded to T; a piece that is not rotated stays.
   template <typename T>
   __device__ __forceinline__ void rotate(const HeadPiece& piece, int at,
                                          const RopeTurns<PairsMax>& turns, HeadHalves& x) const {

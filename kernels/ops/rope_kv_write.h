@@ -9,7 +9,7 @@
 namespace hyb::kernels {
 
 /// Rotary positions, half-split pairing, in place: of each head's first R = rotary_dim values, i
-/// and i + R/2 are a pair; what lies behind them stays.
+/// and i + R/2 are a pair; what follows them stays.
 ///
 ///   angle = position_of_row[t] * theta^(-2i/R)
 ///   (x_i, x_j) <- (x_i cos - x_j sin, x_j cos + x_i sin)         i < R/2, j = i + R/2
@@ -26,7 +26,7 @@ struct Rope {
 
 void rope(Queue& queue, const Rope& op);
 
-/// Where the elements of a page lie: kv head after kv head, each with its keys, then its values.
+/// The layout of a page: kv head after kv head, each with its keys, then its values.
 ///
 ///   bf16, fp8   keys [head_dim/2][page_tokens][2]   values [page_tokens/2][head_dim][2]
 ///   f32         keys [head_dim][page_tokens]        values [page_tokens][head_dim]
@@ -74,7 +74,7 @@ void kv_write(Queue& queue, const KvWrite& op);
 
 inline constexpr std::int64_t rope_kv_write_head_dim_max = 512;
 
-/// What stands between a fused projection and attention: rms_norm of every head of q and k where
+/// What is between a fused projection and attention: rms_norm of every head of q and k where
 /// there are weights for it, rope on q and k, then kv_write of k and v.
 ///
 ///   qkv[t] = q heads, then k heads, then v heads, then anything
@@ -84,7 +84,7 @@ inline constexpr std::int64_t rope_kv_write_head_dim_max = 512;
 ///         token's position as kv_write counts it   head_dim at most 512
 ///         q_norm, k_norm [head_dim] or empty   all else as in kv_write
 /// types   qkv: f32 or bf16   pages_of_layer as in kv_write   q_norm, k_norm: f32   tables: i32
-/// numbers as in rms_norm and rope: q and k are rounded to the type of qkv behind either, and k
+/// numbers as in rms_norm and rope: q and k are rounded to the type of qkv after either, and k
 ///         before it goes to the pages
 /// writes  the columns of q, and the named places of the pages. The columns of k may hold k before
 ///         or after its norm and rotation: a route need not write them back.

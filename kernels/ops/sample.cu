@@ -127,7 +127,7 @@ __device__ __forceinline__ Mass block_total(SampleShared& shared, Mass value) {
   return total;
 }
 
-/// Calls body(id, logit) for every logit of begin .. end-1, dealt to `threads` threads of which
+/// Calls body(id, logit) for every logit of begin .. end-1, distributed to `threads` threads of which
 /// this is number `thread`. Several loads are on their way before the first body.
 template <typename Body>
 __device__ __forceinline__ void each_logit(const LogitRow& row, int begin, int end, int thread,

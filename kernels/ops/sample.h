@@ -37,7 +37,7 @@ struct SampleRow {
   std::uint64_t seed = 0;
   std::uint64_t draw = 0;
   std::span<const TokenId> history = {};  ///< prompt, then generated; needed for penalties only
-  std::int32_t prompt_tokens = 0;         ///< the first so many of history are the prompt
+  std::int32_t prompt_tokens = 0;         ///< how many of history are the prompt, which comes first
   std::span<const LogitBias> bias = {};
   std::span<const TokenId> banned = {};
   int logprobs = -1;  ///< -1: none, 0: the chosen token's, n: also those of the n likeliest
@@ -72,7 +72,7 @@ struct SampledToken {
 ///         rows, out [R]   workspace: sample_workspace_bytes
 /// types   logits: f32   workspace: any
 /// writes  out and workspace. Never garbage: a row that cannot be sampled says so in `outcome`.
-/// errors  Error(usage) for a row whose parameters are out of range: who, rule, value
+/// errors  Error(usage) for a row whose parameters are out of range: row, rule, value
 struct Sample {
   Tensor logits;
   std::int32_t vocab_used = 0;
@@ -81,7 +81,7 @@ struct Sample {
   Tensor workspace;
 };
 
-/// Throws as sample() does for rows over a vocabulary of so many ids.
+/// Throws as sample() does for rows over a vocabulary of `vocab_used` ids.
 void check_rows(std::span<const SampleRow> rows, std::int32_t vocab_used);
 
 /// A card needs none: its queue has what it stages.

@@ -6,7 +6,7 @@
 namespace hyb::kernels {
 namespace {
 
-/// What stands for logits beyond the row's end.
+/// Logits past the row's end are -infinity.
 [[gnu::always_inline]] inline Vec load_or_least(const float* p, Full) { return load(p); }
 [[gnu::always_inline]] inline Vec load_or_least(const float* p, Part part) {
   alignas(64) float all[lanes];
@@ -15,7 +15,7 @@ namespace {
   return load(all);
 }
 
-/// The value first, then where it stands: comparing is cheaper than carrying indices along.
+/// The value first, then its index: comparing is cheaper than carrying indices along.
 LargestLogit find_largest(const float* logits, std::int32_t count) {
   Vec best = broadcast(-__builtin_inff()), other = best;
   Mask nan = none();

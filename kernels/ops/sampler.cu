@@ -10,7 +10,7 @@
 namespace hyb::kernels::cuda {
 namespace {
 
-/// Other tables take their room behind the jobs, and more where they do not fit.
+/// Other tables take their room after the jobs, and more where they do not fit.
 constexpr std::size_t tables_bytes = 64 << 10;
 
 std::size_t table_bytes(std::int64_t rows) {
@@ -71,7 +71,7 @@ void Sampler::add_penalties(const SampleRow& row) {
   }
 }
 
-/// A token's biases stand one behind the other, in the order of the row.
+/// A token's biases are contiguous, in the order of the row.
 void Sampler::add_biases(const SampleRow& row) {
   for (const LogitBias& bias : row.bias) ++adjustment_of(bias.token).biases;
   auto end = static_cast<std::int32_t>(biases_.size());
@@ -112,7 +112,7 @@ void Sampler::add(const SampleRow& row) {
                    .is_wanted = true});
 }
 
-/// Behind the jobs, which have to know where they stand.
+/// After the jobs, which need their addresses.
 void Sampler::stage_adjustments() {
   const TokenAdjustment* adjustment = stage_table(staging_, adjustments_);
   const float* const biases = stage_table(staging_, biases_);

@@ -23,8 +23,8 @@ struct TokenAdjustment {
   float penalty = 0.0F;  ///< frequency and presence: subtracted where the token was generated
 };
 
-/// What one row asks for, with the places of its own tables: a recorded launch finds them anew at
-/// every replay.
+/// The parameters of one row, with the addresses of its own tables: a recorded launch reads them
+/// again at every replay.
 struct SampleJob {
   float temperature, inverse_temperature, top_p, min_p, repetition_penalty;
   std::int32_t top_k;  ///< 0: off
@@ -48,7 +48,7 @@ struct SampleTables {
 void launch_sample(Stream& stream, const Tensor& logits, std::int32_t vocab_used,
                    const SampleTables& tables);
 
-/// The host's side of sampling on a card: what rows ask for becomes tables, the answers come back.
+/// The host's side of sampling on a card: rows become tables, the answers are read back.
 /// Keeps its memory from call to call; what a recording needs of it stays where it is.
 class Sampler final : public DeviceSampler {
  public:
@@ -79,12 +79,12 @@ class Sampler final : public DeviceSampler {
   Readback readback_;
   DeviceBytes out_;
   std::int64_t rows_max_ = 0;
-  const SampleJob* staged_ = nullptr;  ///< where the jobs stand on the device
-  std::int64_t rows_ = 0;              ///< of the round, those that ask for something,
+  const SampleJob* staged_ = nullptr;  ///< the jobs on the device
+  std::int64_t rows_ = 0;              ///< of the round, those that are sampled,
   std::int64_t count_ = 0;             ///< and all
   std::int32_t vocab_used_ = 0;
   bool wants_logprobs_ = false;
-  std::span<const SampledToken> whole_;  ///< what was asked for: either these
+  std::span<const SampledToken> whole_;  ///< the requested answers: either these
   std::span<const std::int32_t> ids_;    ///< or these
   std::vector<SampledToken> answers_;
   std::vector<SampleJob> jobs_;

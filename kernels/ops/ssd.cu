@@ -39,7 +39,7 @@ struct Params : SsdParams<T, S> {
 /// What some tokens bring: one stage is filled while the other is used.
 template <typename T, int V>
 struct alignas(16) Stage {
-  SharedArray<SharedArray<T, V * warp_size>, stage_tokens> b, c;  ///< zeros behind the columns
+  SharedArray<SharedArray<T, V * warp_size>, stage_tokens> b, c;  ///< zeros past the columns
   SharedArray<SharedArray<T, block_rows>, stage_tokens> x;
   SharedArray<float, stage_tokens> dt, decay;
 };
@@ -83,7 +83,7 @@ __device__ __forceinline__ void stage_tokens_from(const Params<T, S>& p, const S
   cp_async_commit();
 }
 
-/// What stands behind the columns is never copied over.
+/// What is past the columns is never copied over.
 template <typename T, typename S, int V>
 __device__ __forceinline__ void clear_padding(const Params<T, S>& p, Shared<T, V>& shared) {
   const int padding = V * warp_size - p.columns;

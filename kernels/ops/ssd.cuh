@@ -12,7 +12,7 @@
 
 namespace hyb::kernels::cuda {
 
-/// What every kernel of ssd is told. T is the type of activations, S of the state.
+/// The parameters of every kernel of ssd. T is the type of activations, S of the state.
 template <typename T, typename S>
 struct SsdParams {
   const T *x, *dt;
@@ -24,7 +24,7 @@ struct SsdParams {
   int heads, rows, columns, groups;
   float dt_min, dt_max;
 
-  /// Where B of a head's group begins in a row of x; C lies groups * columns behind.
+  /// Where B of a head's group starts in a row of x; C is groups * columns after it.
   __device__ std::int64_t b_of(int head) const {
     return static_cast<std::int64_t>(heads) * rows + head / (heads / groups) * columns;
   }
@@ -174,7 +174,7 @@ __device__ __forceinline__ void store_rows(S* to, const StateRows& at,
   }
 }
 
-/// One token: the state moves on, as a state of type S keeps it, and meets C. Returns S*C of row
+/// One token: the state advances, rounded to S, and is multiplied by C. Returns S*C of row
 /// lane/8 of the warp's.
 template <typename S, int V>
 __device__ __forceinline__ float advance(float (&state)[warp_rows][V], float decay,

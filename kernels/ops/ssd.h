@@ -19,7 +19,7 @@ inline constexpr std::int64_t ssd_columns_max = 256;  ///< N
 ///
 /// A row of `x` is [x: heads*P | B: G*N | C: G*N], as causal_conv leaves it. Span r starts from the
 /// state in slot read_slot[r] (no_slot: zeros) and leaves its last state in write_slot[r]. Where
-/// read_slot[r] is write_slot[r-1], span r goes on where span r-1 ends: such spans are a chain.
+/// read_slot[r] is write_slot[r-1], span r continues where span r-1 ends: such spans are a chain.
 ///
 /// shapes  x [T, heads*P + 2*G*N]   dt [T,heads]   a_log, d, dt_bias [heads]
 ///         state [S,heads,P,N], row_stride from slot to slot   y [T, heads*P]
@@ -27,7 +27,7 @@ inline constexpr std::int64_t ssd_columns_max = 256;  ///< N
 ///         by another span but the next one; rows of x, dt, y may be strided; N is at most 256
 /// types   x, dt, y: f32 or bf16, the same   state: f32 or bf16   a_log, d, dt_bias: f32
 ///         tables: i32
-/// numbers all in f32; y rounded once. A bf16 state is rounded after every token, before C meets
+/// numbers all in f32; y rounded once. A bf16 state is rounded after every token, before C reads
 ///         it, not only where a span ends: so where a sequence is cut into spans changes no bit.
 /// writes  y and the R named slots, nothing else; y may not alias x
 ///

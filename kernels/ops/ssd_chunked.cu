@@ -12,14 +12,14 @@
 #include "kernels/ops/recurrence.h"
 #include "kernels/ops/ssd.cuh"
 
-/// What a block does with one chunk of tokens, by four warps. Tokens' inputs stand in shared memory
+/// What a block does with one chunk of tokens, by four warps. Tokens' inputs are in shared memory
 /// as bf16, the state in registers as f32: a warp owns a quarter of its columns.
 namespace hyb::kernels::cuda {
 
 static_assert(chunk_tokens == ssd_chunk_tokens);
 
 /// A chunk's step sizes: dt; the logarithm of what is left of the state before the chunk once the
-/// token has been; and the token's weight in the state behind the chunk.
+/// token has been; and the token's weight in the state after the chunk.
 struct ChunkSteps {
   SharedArray<float, chunk_tokens> dt, log_decay, weight;
   SharedArray<float, 1> total;  ///< log_decay of the last token
@@ -31,7 +31,7 @@ __device__ __forceinline__ std::uint32_t scaled_pair(std::uint32_t pair, const f
                    std::bit_cast<float>(pair & 0xffff0000U) * by[1]);
 }
 
-/// What every kernel of the chunked form is told; the state's type only counts at a span's ends.
+/// The parameters of every kernel of the chunked form; the state's type only counts at a span's ends.
 struct ChunkParams : SsdParams<bf16, void> {
   bool state_is_bf16;
   int spans;
@@ -134,7 +134,7 @@ struct ChunkState {
     });
   }
 
-  /// state <- decay * state + x^T (weight * b): to the state behind the chunk.
+  /// state <- decay * state + x^T (weight * b): to the state after the chunk.
   __device__ __forceinline__ void move_on(const ChunkTile<chunk_tokens, Rows>& x,
                                           const ChunkTile<chunk_tokens, Columns>& b,
                                           const ChunkSteps& steps, int tokens) {
@@ -184,7 +184,7 @@ struct ChunkAnswer {
   static constexpr int tiles = Rows / 8;
 
   float values[tiles][4];
-  int first;  ///< this lane's upper token in the chunk; the lower is 8 behind
+  int first;  ///< this lane's upper token in the chunk; the lower is 8 after it
 
   /// values = exp(log_decay) * c state^T + (c b^T, causal and decayed) (dt x)
   template <int Columns>
@@ -437,7 +437,7 @@ __device__ __forceinline__ void run_piece(const ChunkParams& p, const Part& part
     if (!goes_on) break;
     // The first warp has the fewest keys, and time for this.
     if (makes_steps) make_steps(p, part.head, next, piece.last, raw, shared.steps[1 - turn]);
-    sync_block();  // nobody reads the spread state, or a single stage, any more
+    sync_block();  // the spread state, and any single stage, are no longer read
     if (stages == 1) copy(next, 0);
     state.spread(shared.state);
   }
@@ -445,9 +445,9 @@ __device__ __forceinline__ void run_piece(const ChunkParams& p, const Part& part
 }
 
 /// grid (heads * parts, spans or segments): a block owns some rows of a head and walks the chunks
-/// of its segment, or of its span and of those that go on from it, with their state in registers,
+/// of its segment, or of its span and of those that continue it, with their state in registers,
 /// as f32 from chunk to chunk. Against the plain loop: let A be what it answers where x, B, C and
-/// the state are replaced by their magnitudes; then y is within 2^-7 * A, besides its rounding, and
+/// the state are replaced by their magnitudes; then y is within 2^-7 * A, not counting its rounding, and
 /// the state within 2^-8 * A; the products' operands (state, weighted B, decayed C*B) are bf16.
 template <int Rows, int Columns>
 __global__ void __launch_bounds__(chunk_threads, 2) ssd_chunk_kernel(const ChunkParams p) {
@@ -462,12 +462,12 @@ __global__ void __launch_bounds__(chunk_threads, 2) ssd_chunk_kernel(const Chunk
     run_piece<Rows, Columns>(p, part, piece, shared);
     if (in_segments || !piece.span.goes_on) return;
     piece = whole_span(p, piece.index + 1);
-    sync_block();  // nobody reads the last chunk any more
+    sync_block();  // the last chunk is no longer read
   }
 }
 
 /// grid (heads * parts, segments): the state that a segment would leave if it began with zeros, and
-/// what it leaves of another. Nobody asks for the last of a span, unless another goes on from it.
+/// what it leaves of another. That of the last of a span is not needed, unless another span continues it.
 template <int Rows, int Columns>
 __global__ void __launch_bounds__(chunk_threads, 2) ssd_segment_kernel(const ChunkParams p) {
   auto& shared = dynamic_shared<EndShared<Rows, Columns>>();
@@ -495,7 +495,7 @@ __global__ void __launch_bounds__(chunk_threads, 2) ssd_segment_kernel(const Chu
     const int next = token + chunk_tokens;
     const bool goes_on = next < piece.last;
     cp_async_wait<0>();
-    sync_block();  // inputs and steps are there, and nobody reads the others any more
+    sync_block();  // inputs and steps are there, and the others are no longer read
     if (goes_on) copy(next, 1 - turn);
     RawSteps raw = {};
     if (makes_steps && goes_on) raw = load_steps(p, part.head, next, piece.last);
@@ -514,9 +514,9 @@ __global__ void __launch_bounds__(chunk_threads, 2) ssd_segment_kernel(const Chu
 constexpr int start_threads = 256;
 constexpr int start_elements = 4;  ///< of a thread
 
-/// grid (shares of a state, spans): what stands before every segment, from what the ones in front
+/// grid (shares of a state, spans): the state before every segment, from those of the segments before
 /// of it leave; a thread owns neighbouring elements and walks the segments of its span and of those
-/// that go on from it.
+/// that continue it.
 __global__ void __launch_bounds__(start_threads) ssd_start_kernel(const ChunkParams p) {
   const std::int64_t at =
       (static_cast<std::int64_t>(blockIdx.x) * start_threads + threadIdx.x) * start_elements;

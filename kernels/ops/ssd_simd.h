@@ -13,7 +13,7 @@ constexpr int chunk_tokens = 16;
 constexpr int columns_max = 256;
 constexpr int heads_at_once = 32;
 
-/// How far ahead of the state in use the next lines are asked for. A single token leaves the
+/// How far ahead of the state in use the next lines are prefetched. A single token leaves the
 /// machine's own prefetch too little time: without this, decode of granite-4.0-h-350m spent 16 % of
 /// its time here for 7 % of its bytes.
 constexpr std::int64_t elements_ahead = 2048;

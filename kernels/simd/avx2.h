@@ -1,6 +1,6 @@
 #pragma once
 
-// g++ 12 sees an uninitialised value inside of the intrinsics' own headers.
+// g++ 12 sees an uninitialized value inside of the intrinsics' own headers.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"

@@ -1,6 +1,6 @@
 #pragma once
 
-// g++ 12 sees an uninitialised value inside of the intrinsics' own headers.
+// g++ 12 sees an uninitialized value inside of the intrinsics' own headers.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
@@ -31,7 +31,7 @@ struct Vec {
 };
 using Mask = __mmask16;
 
-/// Which lanes a load or store touches: all, or the first so many.
+/// Which lanes a load or store touches: all, or the first `count`.
 struct Full {};
 struct Part {
   explicit Part(std::int64_t count)
@@ -114,7 +114,7 @@ inline void store(std::int8_t* p, Vec a, Part part) {
   _mm_mask_storeu_epi8(p, part.mask, _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(a.v)));
 }
 
-/// One lane of a sum of products: a float, or a pair of bf16 beside each other.
+/// One lane of a sum of products: a float, or a pair of adjacent bf16.
 template <typename T>
 struct Unit;
 template <>
@@ -139,7 +139,7 @@ inline Unit<bf16> broadcast_unit(const bf16* p) {
   __builtin_memcpy(&pair, p, sizeof(pair));
   return {_mm512_set1_epi32(pair)};
 }
-/// The first of every pair, beside a zero.
+/// The first of every pair, with a zero as the second.
 inline Unit<bf16> first_of_pairs(Unit<bf16> a) {
   return {_mm512_and_si512(a.v, _mm512_set1_epi32(0xffff))};
 }

@@ -27,7 +27,7 @@ struct AttentionRows {
   std::int64_t first_row, rows;
   std::int64_t window;  ///< 0: none; windows and sinks are the plain loops' alone
   const float* sinks;   ///< of the kv head's first query head; null: none
-  const T* gate;        ///< beside q; null: none
+  const T* gate;        ///< of the rows of q; null: none
   std::int64_t gate_stride;
 };
 
@@ -57,7 +57,8 @@ struct AttentionRoutes {
 template <Isa isa, typename T, typename K>
 AttentionRoutes<T, K> attention_routes();
 
-/// As what keys and values of type K meet queries and weights, which are rounded to it: K itself,
+/// The type in which keys and values of type K are multiplied with queries and weights, which are
+/// rounded to it: K itself,
 /// or the smallest type of activations that holds every number of K.
 template <typename K>
 using KvOperand = std::conditional_t<std::is_same_v<K, e4m3>, bf16, K>;
@@ -65,8 +66,8 @@ using KvOperand = std::conditional_t<std::is_same_v<K, e4m3>, bf16, K>;
 inline constexpr std::int64_t conv_width_max = 4;
 
 /// What causal_conv and short_conv have in common, for channels begin .. end-1 in every span. The
-/// convolved inputs are x, or where there are gates `before` * x, rounded to T; behind the sum
-/// stands silu, or the product of the sum, rounded to T, with `behind`.
+/// convolved inputs are x, or where there are gates `before` * x, rounded to T; the sum
+/// goes through silu, or, rounded to T, is multiplied by `after`.
 template <typename T>
 struct ConvChannels {
   const T* x;
@@ -74,8 +75,8 @@ struct ConvChannels {
   T* windows;
   const float* weight;
   const float* bias;  ///< null: none
-  const T* before;    ///< beside x, and so is `behind`; both null: no gates
-  const T* behind;
+  const T* before;    ///< with the stride of x, as `after`; both null: no gates
+  const T* after;
   const std::int32_t* span_begin;
   const std::int32_t* read_slot;
   const std::int32_t* write_slot;

@@ -46,7 +46,7 @@ inline void run_plain(const DeltaCase& c, DeltaInputs& in) {
 
 using DeltaRoute = std::function<void(cuda::Stream&, const DeltaRule&)>;
 
-/// A route's answer, with some spans behind the real ones that have neither tokens nor slots.
+/// A route's answer, with some spans after the real ones that have neither tokens nor slots.
 inline RecurrentAnswer run_route(const DeltaRoute& route, const DeltaCase& c, const DeltaInputs& in,
                                  bool replayed = false, std::size_t spare_spans = 2) {
   cuda::Stream stream;

@@ -605,7 +605,7 @@ TEST_SUITE("cuda/moe") {
     });
   }
 
-  TEST_CASE("rows behind the last token may hold anything") {
+  TEST_CASE("rows after the last token may hold anything") {
     in_every_schedule([&](const std::string& schedule) {
       CAPTURE(schedule);
       for (const Case& c : {few_tokens[4], few_tokens[8], many_tokens[7]}) check_padding(c);

@@ -11,7 +11,7 @@
 /// What the tests of ops with slots share.
 namespace hyb::kernels::testing {
 
-/// A table with entries for spans behind the real ones, which have neither tokens nor slots.
+/// A table with entries for spans after the real ones, which have neither tokens nor slots.
 inline std::vector<std::int32_t> padded(std::vector<std::int32_t> table, std::int32_t value,
                                         std::size_t spare_spans = 2) {
   table.insert(table.end(), spare_spans, value);

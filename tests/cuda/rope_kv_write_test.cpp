@@ -18,7 +18,7 @@ struct Case {
   std::int32_t page_tokens;
   Strides strides;
   Norms norms = Norms::none;
-  std::int64_t gates = 0;  ///< columns behind v
+  std::int64_t gates = 0;  ///< columns after v
 };
 const Case cases[] = {{4, 2, 64, 64, 16, {}},
                       {3, 1, 128, 32, 16, {8, 8}},
@@ -168,7 +168,7 @@ TEST_SUITE("cuda/rope_kv_write") {
     is_refused([&](RopeKvWrite& op) { op.page_begin = one; });
   }
 
-  TEST_CASE("norms heads as the plain parts do, and leaves columns behind v") {
+  TEST_CASE("norms heads as the plain parts do, and leaves columns after v") {
     in_every_schedule([&](const std::string& schedule) {
       CAPTURE(schedule);
       for (const Case& c : normed_cases) {

@@ -111,7 +111,7 @@ TEST_SUITE("cuda/shapes") {
     }
   }
 
-  TEST_CASE("a runner changes its mode between steps: no bit changes, recordings begin anew") {
+  TEST_CASE("a runner changes its mode between steps: no bit changes, recordings begin again") {
     Loaded card = load(kernels::Device::cuda, DType::bf16, false, {.decode = true, .mixed = false});
     const std::vector<float> expected = logits_of(card);
     const std::int64_t replayed = card.runner.graphs_replayed();

@@ -67,7 +67,7 @@ inline void run_plain(const SsdCase& c, SsdInputs& in) {
 
 using SsdRoute = std::function<void(cuda::Stream&, const Ssd&)>;
 
-/// A route's answer, with two spans behind the real ones that have neither tokens nor slots.
+/// A route's answer, with two spans after the real ones that have neither tokens nor slots.
 inline RecurrentAnswer run_route(const SsdRoute& route, const SsdCase& c, const SsdInputs& in,
                                  bool replayed = false) {
   cuda::Stream stream;

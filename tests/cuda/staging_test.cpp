@@ -82,7 +82,7 @@ TEST_SUITE("cuda/staging") {
     }
   }
 
-  TEST_CASE("readback gives its room anew after clear and grows past what was reserved") {
+  TEST_CASE("readback gives its room again after clear and grows past what was reserved") {
     cuda::Stream stream;
     cuda::Staging staging(stream);
     staging.clear();

@@ -206,7 +206,7 @@ TEST_SUITE("cuda_emulator/barriers") {
     CHECK(contains(text, "barriers_test.cpp:"));
   }
 
-  TEST_CASE("a loop that waits for ever is a deadlock too") {
+  TEST_CASE("a loop that waits forever is a deadlock too") {
     const std::string text = fault_of({}, [] {
       const DeviceArray<unsigned> flag(std::vector<unsigned>{0});
       launch({.threads = 64}, spin_kernel, flag.data());

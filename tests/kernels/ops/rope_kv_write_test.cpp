@@ -232,7 +232,7 @@ TEST_SUITE("kernels/ops/rope_kv_write") {
     }
   }
 
-  TEST_CASE("with weights for it is rms_norm of the heads before, and leaves columns behind v") {
+  TEST_CASE("with weights for it is rms_norm of the heads before, and leaves columns after v") {
     const Fixture f;
     constexpr std::int64_t width = q_width + 2 * kv_width, gates = 11;
     for (const DType dtype : {DType::f32, DType::bf16}) {
