@@ -81,10 +81,10 @@ auto dot_of(Isa isa, DType dtype) {
 double copied_bytes_per_s(Queue& queue, const Buffer& buffer) {
   const std::size_t half = buffer.bytes() / 2;
   wait(queue);
-  const auto begun = Clock::now();
+  const auto start = Clock::now();
   for (int i = 0; i < card_rounds; ++i) copy(queue, buffer.data() + half, buffer.data(), half);
   wait(queue);
-  return static_cast<double>(2 * half) * card_rounds / seconds_since(begun);
+  return static_cast<double>(2 * half) * card_rounds / seconds_since(start);
 }
 
 /// Numbers between -1 and 1, in a pattern that repeats: zeros would be multiplied at less power,
@@ -113,10 +113,10 @@ double product_seconds(Queue& queue, DType dtype, std::int64_t n) {
       .x = x.tensor(0, dtype, {n, n}), .weight = &weight, .y = y.tensor(0, dtype, {n, n})};
   linear(queue, op);
   wait(queue);
-  const auto begun = Clock::now();
+  const auto start = Clock::now();
   for (int i = 0; i < card_rounds; ++i) linear(queue, op);
   wait(queue);
-  return seconds_since(begun) / card_rounds;
+  return seconds_since(start) / card_rounds;
 }
 
 double product_flops_per_s(Queue& queue, DType dtype) {
@@ -148,12 +148,12 @@ double ReadProbe::bytes_per_s() {
   const auto read = reader_of(queue_->isa());
   const auto pieces = static_cast<std::int64_t>(buffer_.bytes()) / piece_bytes;
   std::atomic<std::uint64_t> sink{0};
-  const auto begun = Clock::now();
+  const auto start = Clock::now();
   queue_->share(pieces, 1, [&](std::int64_t begin, std::int64_t end, int) {
     sink += read(buffer_.data() + begin * piece_bytes,
                  static_cast<std::size_t>((end - begin) * piece_bytes));
   });
-  return static_cast<double>(buffer_.bytes()) / seconds_since(begun);
+  return static_cast<double>(buffer_.bytes()) / seconds_since(start);
 }
 
 double flops_per_s(Queue& queue, DType dtype) {
@@ -161,15 +161,15 @@ double flops_per_s(Queue& queue, DType dtype) {
   const auto dot = dot_of(queue.isa(), dtype);
   std::atomic<std::int64_t> done{0};
   std::atomic<float> sink{0.0F};
-  const auto begun = Clock::now();
+  const auto start = Clock::now();
   queue.parallel([&](int, int) {
     std::int64_t mine = 0;
     float seen = 0.0F;
-    while (Clock::now() - begun < dot_time) mine += dot(rounds_between_clock_reads, seen);
+    while (Clock::now() - start < dot_time) mine += dot(rounds_between_clock_reads, seen);
     done += mine;
     sink.store(seen);
   });
-  return static_cast<double>(done.load()) / seconds_since(begun);
+  return static_cast<double>(done.load()) / seconds_since(start);
 }
 
 }  // namespace hyb::kernels

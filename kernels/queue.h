@@ -51,7 +51,7 @@ class Queue {
   /// program delays does not delay all.
   template <typename Body>
   void share(std::int64_t count, std::int64_t grain, Body&& body) {
-    pool_->deal(count, grain);
+    pool_->distribute(count, grain);
     pool_->run([&](int thread, int) {
       while (true) {
         const Slice run = pool_->next_run(thread);

@@ -170,15 +170,15 @@ UsableCpus usable_cpus() {
 }
 
 /// What is left of one thread's slice of a distribution.
-struct alignas(64) ThreadPool::Deal {
+struct alignas(64) ThreadPool::OwnSlice {
   std::atomic<std::int64_t> next{0};
   std::int64_t end = 0;
 };
 
 /// One call is one epoch: the caller writes call and body, then raises the epoch; every worker that
-/// sees it runs the body and counts `pending` down. Who sleeps says so first, so that nobody pays
-/// for a wake-up that is not needed. The orders of (epoch, sleepers) and (pending, caller_sleeps)
-/// must be the same for all, hence sequentially consistent.
+/// sees it runs the body and counts `pending` down. A thread that is about to sleep announces it,
+/// so that no wake-up is paid for that is not needed. The orders of (epoch, sleepers) and (pending,
+/// caller_sleeps) must be the same for all, hence sequentially consistent.
 struct ThreadPool::Shared {
   int threads = 1;
   bool pinned = false;
@@ -193,7 +193,7 @@ struct ThreadPool::Shared {
   std::atomic<bool> caller_sleeps{false};
   alignas(64) std::atomic<bool> running{false};
   std::vector<std::thread> workers;
-  std::vector<Deal> deals;
+  std::vector<OwnSlice> slices;
   std::int64_t grain = 1;
 
   void work(int thread) {
@@ -240,7 +240,7 @@ ThreadPool::ThreadPool(int threads) : shared_(std::make_unique<Shared>()) {
   require(threads >= 1, "thread pool: at least one thread");
   const UsableCpus usable = usable_cpus();
   shared_->threads = threads;
-  shared_->deals = std::vector<Deal>(static_cast<std::size_t>(threads));
+  shared_->slices = std::vector<OwnSlice>(static_cast<std::size_t>(threads));
   shared_->cpus = allowed_cpus();
   shared_->pinned = threads > 1 && threads == usable.count && !usable.quota_binds;
   // Spinning on time that is rationed, or on a core that another thread needs, only does harm.
@@ -286,24 +286,24 @@ void ThreadPool::run_erased(Call call, void* body) {
   shared_->running.store(false, std::memory_order_release);
 }
 
-void ThreadPool::deal(std::int64_t count, std::int64_t grain) {
-  require(!shared_->running.load(), "thread pool: a deal inside a run");
+void ThreadPool::distribute(std::int64_t count, std::int64_t grain) {
+  require(!shared_->running.load(), "thread pool: distribute() inside of run()");
   shared_->grain = grain;
   for (int thread = 0; thread < shared_->threads; ++thread) {
     const Slice slice = slice_of(count, grain, thread, shared_->threads);
-    Deal& deal = shared_->deals[static_cast<std::size_t>(thread)];
-    deal.next.store(slice.begin, std::memory_order_relaxed);
-    deal.end = slice.end;
+    OwnSlice& own = shared_->slices[static_cast<std::size_t>(thread)];
+    own.next.store(slice.begin, std::memory_order_relaxed);
+    own.end = slice.end;
   }
 }
 
 Slice ThreadPool::next_run(int thread) {
   for (int i = 0; i < shared_->threads; ++i) {
     const int owner = (thread + i) % shared_->threads;
-    Deal& deal = shared_->deals[static_cast<std::size_t>(owner)];
-    if (deal.next.load(std::memory_order_relaxed) >= deal.end) continue;
-    const std::int64_t begin = deal.next.fetch_add(shared_->grain, std::memory_order_relaxed);
-    if (begin < deal.end) return {begin, std::min(begin + shared_->grain, deal.end)};
+    OwnSlice& own = shared_->slices[static_cast<std::size_t>(owner)];
+    if (own.next.load(std::memory_order_relaxed) >= own.end) continue;
+    const std::int64_t begin = own.next.fetch_add(shared_->grain, std::memory_order_relaxed);
+    if (begin < own.end) return {begin, std::min(begin + shared_->grain, own.end)};
   }
   return {0, 0};
 }

@@ -40,8 +40,8 @@ struct UsableCpus {
 };
 UsableCpus usable_cpus();
 
-/// The part of 0..count-1 that a thread owns when `count` items are dealt in contiguous runs, each
-/// but the last a multiple of `grain`.
+/// The part of 0..count-1 that a thread owns when `count` items are split into contiguous runs,
+/// each but the last a multiple of `grain`.
 struct Slice {
   std::int64_t begin, end;
 };
@@ -72,14 +72,14 @@ class ThreadPool {
 
   /// Before a run: lays out items 0..count-1 for next_run, which hands every thread runs of at most
   /// `grain` items of its own slice, then of the others' slices, then empty ones.
-  void deal(std::int64_t count, std::int64_t grain);
+  void distribute(std::int64_t count, std::int64_t grain);
   Slice next_run(int thread);
 
  private:
   using Call = void (*)(void* body, int thread, int threads);
   void run_erased(Call call, void* body);
 
-  struct Deal;
+  struct OwnSlice;
   struct Shared;
   std::unique_ptr<Shared> shared_;
 };

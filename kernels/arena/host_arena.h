@@ -8,9 +8,9 @@
 namespace hyb::kernels {
 
 /// The memory of this machine: handles are pieces of one anonymous file, mapped shared, so that one
-/// physical page can be mapped at several addresses. An untouched handle holds no memory, not even when
-/// it is mapped; one that was touched holds it until release(), which punches a hole in the file
-/// (dropping the mappings alone frees nothing).
+/// physical page can be mapped at several addresses. An untouched handle holds no memory, not even
+/// when it is mapped; one that was touched holds it until release(), which punches a hole in the
+/// file (dropping the mappings alone frees nothing).
 class HostArena final : public Arena {
  public:
   /// `handle_bytes` is a multiple of the system's page. Throws Error(memory).
@@ -46,10 +46,10 @@ enum class Unmapped : std::uint8_t {
   zeros,   ///< zeros, which cost nothing until they are written: a range stays one mapping
 };
 
-/// The memory of this machine for handles that are mapped at one place only: ordinary private memory,
-/// for which systems use huge pages more readily than for shared memory, and which no limit on the
-/// size of files (ulimit -f) touches. Nothing aliases: a mapping starts with zeros, and unmapping
-/// frees its bytes. Handles cannot be exported.
+/// The memory of this machine for handles that are mapped at one place only: ordinary private
+/// memory, for which systems use huge pages more readily than for shared memory, and which no limit
+/// on the size of files (ulimit -f) touches. Nothing aliases: a mapping starts with zeros, and
+/// unmapping frees its bytes. Handles cannot be exported.
 class PrivateArena final : public Arena {
  public:
   /// `handle_bytes` is a multiple of the system's page.

@@ -230,7 +230,7 @@ void SuperblockMap::unmap(std::int32_t b, std::size_t view) {
   }
 }
 
-/// The new owner's view comes before the old one goes, so that a failure can be undone.
+/// The new owner's view is mapped before the old one is unmapped, so that a failure can be undone.
 void SuperblockMap::show(std::int32_t b, ViewId view) {
   for (std::size_t v = 0; v < views_.size(); ++v) {
     if (maps_all() || static_cast<std::int32_t>(v) == index(view)) map(b, v);
@@ -250,7 +250,8 @@ void SuperblockMap::restore(std::int32_t b) noexcept {
       show(b, owner);
     }
   } catch (const Error&) {
-    // The first failure is the one that is reported; the next change of owner finishes what is left.
+    // The first failure is the one that is reported; the next change of owner finishes what is
+    // left.
   }
 }
 

@@ -19,7 +19,8 @@ enum class MapMode : std::uint8_t {
 
 struct SuperblockMapOptions {
   MapMode mode = MapMode::flip;
-  bool strict = false;  ///< in mode flip too, only the owner's view is mapped: a stray access faults
+  bool strict =
+      false;  ///< in mode flip too, only the owner's view is mapped: a stray access faults
   /// A new owner finds all bits set: NaN in every float type. Costs the writes, and when one is
   /// refused the bytes of the old owner. For debugging.
   bool poison = false;
@@ -43,8 +44,8 @@ struct SuperblockShape {
 /// those of the planes before it. So the planes of one view never overlap in memory, and units that
 /// divide plane_bytes evenly have linear addresses.
 ///
-/// At the start no superblock has an owner. One thread calls, while no kernel runs unless a function says
-/// otherwise.
+/// At the start no superblock has an owner. One thread calls, while no kernel runs unless a
+/// function says otherwise.
 class SuperblockMap {
  public:
   /// Handles of an arena are made as large as all planes allow, so that the driver is called

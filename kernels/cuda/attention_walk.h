@@ -8,7 +8,7 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/ops/attention.h"
 
-/// What a block does with a tile of rows: it walks the keys and writes answers or records. `Rows`
+/// What a block does with a tile of rows: it walks the keys and writes answers or partials. `Rows`
 /// says where queries and keys come from: Rows::own_keys of the walk's last keys are not in
 /// pages yet, and
 ///   prepare()        is called before a barrier of all threads that precedes every copy,
@@ -39,9 +39,9 @@ __device__ __forceinline__ KeyWalk walk_of(const Params& p, const AttentionTile&
   const int first = tile.position + tile.first_row / p.group;
   const int last = tile.position + (tile.first_row + tile.rows - 1) / p.group;
   KeyWalk walk(p.first_key(first), p.first_key(last), last + 1);
-  const std::int64_t records =
-      (tile.record + static_cast<std::int64_t>(tile.span_rows) * tile.span_runs) * p.kv_heads;
-  if (ticket < tickets_max && records <= p.records_max) {
+  const std::int64_t partials =
+      (tile.partial + static_cast<std::int64_t>(tile.span_rows) * tile.span_runs) * p.kv_heads;
+  if (ticket < tickets_max && partials <= p.partials_max) {
     const int parts = static_cast<int>(gridDim.z), part = static_cast<int>(blockIdx.z);
     walk.share(part, parts < walk.runs ? parts : walk.runs);
   }
@@ -111,7 +111,7 @@ __device__ __forceinline__ void walk_keys(const Params& p, int kv_head, const Ro
     cp_async_wait<S::stages - 2>();
     rows.arrive(t, 2 * t);
     shared.ring.arrive(2 * t);
-    sync_block();  // the keys are there for all, and all have left what is written next
+    sync_block();  // the keys have arrived for all, and all are done with what is written next
     if (thread < tile_keys) {
       shared.places[(t + places_kept - 1) % places_kept * tile_keys + thread] = next;
     }
@@ -169,8 +169,8 @@ __device__ __forceinline__ void write_rows(const Params& p, const AttentionTile&
 /// The block's tile of a grid (tiles of rows, kv heads, parts of the runs), where there is one.
 /// Within 2^-8 * sum_p w_p |v_p| + 2^-8 |y| of the plain loop, w being the weights after softmax,
 /// not counting the error of f32 scores: weights are rounded to bf16 before they are multiplied by
-/// values and are summed as rounded. Values past a row's own position must be finite where they share a tile
-/// with it: they are multiplied by zero.
+/// values and are summed as rounded. Values past a row's own position must be finite where they
+/// share a tile with it: they are multiplied by zero.
 template <typename S, typename Params, typename Rows>
 __device__ __forceinline__ void attend_tile(const Params& p, const Rows& rows,
                                             AttentionShared<S>& shared) {
@@ -194,10 +194,10 @@ __device__ __forceinline__ void attend_tile(const Params& p, const Rows& rows,
     return write_rows<S>(p, tile, kv_head, total);
   }
   walk_keys<S>(p, kv_head, rows, shared, [&](int run, const RowSums<S>& part) {
-    write_records<S>(p, tile, kv_head, run, part);
+    write_partials<S>(p, tile, kv_head, run, part);
   });
   if (is_last_of(walk.parts, p.tickets + ticket, shared.is_last)) {
-    merge_records<S>(p, tile, kv_head, walk);
+    merge_partials<S>(p, tile, kv_head, walk);
   }
 }
 
@@ -215,18 +215,18 @@ inline std::int64_t tile_dim(std::int64_t head_dim) {
   return head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 256;
 }
 
-/// The op's workspace as tickets and records.
+/// The op's workspace as tickets and partials.
 template <typename Params>
-void lend_workspace(const Attention& op, Params& params) {
+void set_workspace(const Attention& op, Params& params) {
   constexpr std::int64_t tickets_bytes = tickets_max * sizeof(unsigned);
   if (op.workspace.empty()) return;
   auto* const bytes = static_cast<std::byte*>(op.workspace.data);
   const std::int64_t size =
       op.workspace.size() * static_cast<std::int64_t>(size_of(op.workspace.dtype));
   params.tickets = reinterpret_cast<unsigned*>(bytes);
-  params.records = reinterpret_cast<float*>(bytes + tickets_bytes);
-  params.records_max =
-      std::max<std::int64_t>(0, size - tickets_bytes) / (record_floats(tile_dim(op.head_dim)) * 4);
+  params.partials = reinterpret_cast<float*>(bytes + tickets_bytes);
+  params.partials_max =
+      std::max<std::int64_t>(0, size - tickets_bytes) / (partial_floats(tile_dim(op.head_dim)) * 4);
 }
 
 /// The most runs that a span can have.
@@ -245,7 +245,7 @@ void launch_tiles(Stream& stream, void (*kernel)(Params), Params params, std::in
   params.rows_max = static_cast<int>(std::min<std::int64_t>(rows_max, INT32_MAX));
   const std::int64_t blocks = tiles * params.kv_heads;
   const std::int64_t parts =
-      params.records_max == 0 ? 1 : std::clamp<std::int64_t>(blocks_wanted / blocks, 1, runs);
+      params.partials_max == 0 ? 1 : std::clamp<std::int64_t>(blocks_wanted / blocks, 1, runs);
   launch(stream,
          {.blocks = dim3(static_cast<unsigned>(tiles), static_cast<unsigned>(params.kv_heads),
                          static_cast<unsigned>(parts)),

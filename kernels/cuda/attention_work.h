@@ -12,10 +12,10 @@
 
 namespace hyb::kernels::cuda {
 
-/// Keys are taken in tiles of tile_keys, tiles in runs of attention_run, both counted from
-/// position 0. Within a run scores are taken against a running maximum; runs are merged in ascending order.
-/// Every route and tile size does the same sums in the same order, so a row's answer does not
-/// depend on how a sequence is cut, on how runs are shared, or on the other rows.
+/// Split-KV. Keys are taken in tiles of tile_keys, tiles in runs of attention_run, both counted
+/// from position 0. Within a run scores are taken against a running maximum; runs are merged in
+/// ascending order. Every route and tile size does the same sums in the same order, so a row's
+/// answer does not depend on how a sequence is cut, on how runs are shared, or on the other rows.
 inline constexpr int tile_keys = 64;
 inline constexpr int attention_run = 256;
 
@@ -37,8 +37,8 @@ struct AttentionParams {
 
   int rows_min = 1, rows_max = 0;  ///< of the spans that this launch takes
   unsigned* tickets = nullptr;
-  float* records = nullptr;
-  std::int64_t records_max = 0;
+  float* partials = nullptr;
+  std::int64_t partials_max = 0;
 
   /// The first key that a row at position `own` attends to.
   __device__ int first_key(int own) const { return own < window ? 0 : own - window + 1; }
@@ -61,12 +61,12 @@ struct AttentionTile {
   int token, position, page_begin;  ///< of the span's first token; its first page's index
   int span_rows, span_runs;
   int first_row, rows;
-  std::int64_t record;  ///< records of the spans before, for each kv head
+  std::int64_t partial;  ///< partials of the spans before, for each kv head
 };
 
 /// Shared memory of find_tile.
 struct TileSearch {
-  SharedArray<std::int64_t, warp_size> tiles, records;  ///< of each warp
+  SharedArray<std::int64_t, warp_size> tiles, partials;  ///< of each warp
   SharedArray<AttentionTile, 1> found;
 };
 
@@ -107,24 +107,24 @@ __device__ __forceinline__ bool find_tile(const Params& p, int tile_rows, std::i
                                           TileSearch& shared) {
   const int thread = static_cast<int>(threadIdx.x), warp = thread / warp_size;
   const int threads = static_cast<int>(blockDim.x);
-  std::int64_t tiles_before = 0, records_before = 0;
+  std::int64_t tiles_before = 0, partials_before = 0;
   for (int first = 0; first < p.spans; first += threads) {
     const int r = first + thread;
     const SpanShape shape = shape_of(p, r, tile_rows);
     const std::int64_t own = static_cast<std::int64_t>(shape.rows) * shape.runs;
-    std::int64_t tiles = warp_scan(shape.tiles), records = warp_scan(own);
+    std::int64_t tiles = warp_scan(shape.tiles), partials = warp_scan(own);
     if (thread % warp_size == warp_size - 1) {
       shared.tiles[warp] = tiles;
-      shared.records[warp] = records;
+      shared.partials[warp] = partials;
     }
     sync_block();
     tiles += tiles_before - shape.tiles;  // now those of the spans before this one
-    records += records_before - own;
+    partials += partials_before - own;
     for (int i = 0; i < threads / warp_size; ++i) {
       tiles += i < warp ? shared.tiles[i] : 0;
-      records += i < warp ? shared.records[i] : 0;
+      partials += i < warp ? shared.partials[i] : 0;
       tiles_before += shared.tiles[i];
-      records_before += shared.records[i];
+      partials_before += shared.partials[i];
     }
     const bool is_mine = index >= tiles && index < tiles + shape.tiles;
     if (is_mine) {
@@ -137,7 +137,7 @@ __device__ __forceinline__ bool find_tile(const Params& p, int tile_rows, std::i
                          .span_runs = shape.runs,
                          .first_row = first_row,
                          .rows = left < tile_rows ? left : tile_rows,
-                         .record = records};
+                         .partial = partials};
     }
     if (sync_block_any(is_mine)) return true;
   }

@@ -54,8 +54,8 @@ __device__ __forceinline__ float exp_not_above_one(float value) {
   return exp_fast(value > 0.0F ? 0.0F : value);
 }
 
-/// A token's own logarithm counts as at least this: exp of it is zero compared with any f32 that was one
-/// before, and sums over a chunk keep their bits.
+/// A token's own logarithm counts as at least this: exp of it is zero compared with any f32 that
+/// was one before, and sums over a chunk keep their bits.
 inline constexpr float log_decay_min = -100.0F;
 
 }  // namespace hyb::kernels::cuda

@@ -33,13 +33,13 @@ struct LaunchShape {
   bool starts_early = false;
 };
 
-inline constexpr std::size_t shared_bytes_unasked = 48 << 10;
+inline constexpr std::size_t shared_bytes_default = 48 << 10;
 
 /// The only way to start a kernel. Throws Error(runtime) where the device refuses the shape.
 template <typename Params>
 void launch(Stream& stream, const LaunchShape& shape, void (*kernel)(Params),
             const Params& params) {
-  if (shape.shared_bytes > shared_bytes_unasked) {
+  if (shape.shared_bytes > shared_bytes_default) {
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                static_cast<int>(shape.shared_bytes)),
           "cudaFuncSetAttribute");

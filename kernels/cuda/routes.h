@@ -57,16 +57,17 @@ void causal_conv(Stream& stream, const CausalConv& op);
 /// Spans without tokens may come after the others. The bits of any other cut of a sequence.
 void short_conv(Stream& stream, const ShortConv& op);
 
-/// Pages as KvPage (kernels/cuda/tables.h) lays them out. k is not written back; a row after the last span
-/// is neither changed nor written anywhere. Without norms and with rotary_dim 0 this is kv_write.
+/// Pages as KvPage (kernels/cuda/tables.h) lays them out. k is not written back; a row after the
+/// last span is neither changed nor written anywhere. Without norms and with rotary_dim 0 this is
+/// kv_write.
 void rope_kv_write(Stream& stream, const RopeKvWrite& op);
 
-/// Pages as KvPage (kernels/cuda/tables.h) lays them out. Spans without tokens may come after the others;
-/// rows after the last span are not written. scale is positive. The bits of an answer depend on
-/// its own position's keys alone, whatever the cut, the neighbours or the workspace. bf16 with
-/// head_dim a multiple of 8 (16 where pages are F8_E4M3) up to 256 and 16-byte aligned rows (the
-/// gate's too) goes through the matrix instructions. workspace: 16-byte aligned and zeroed once;
-/// launches leave its first bytes zero.
+/// Pages as KvPage (kernels/cuda/tables.h) lays them out. Spans without tokens may come after the
+/// others; rows after the last span are not written. scale is positive. The bits of an answer
+/// depend on its own position's keys alone, whatever the cut, the neighbours or the workspace. bf16
+/// with head_dim a multiple of 8 (16 where pages are F8_E4M3) up to 256 and 16-byte aligned rows
+/// (the gate's too) goes through the matrix instructions. workspace: 16-byte aligned and zeroed
+/// once; launches leave its first bytes zero.
 void attention(Stream& stream, const Attention& op);
 /// The bits of rope_kv_write and attention, and places of spans without tokens as there. One
 /// launch where attention takes the matrix instructions, with head_dim and rotary_dim multiples of
@@ -112,7 +113,7 @@ std::size_t moe_workspace_bytes(const MoeShape& shape);
 namespace hyb::kernels::cuda {
 
 /// Token by token, the state in registers: the bits of any other cut. Any shape. Chains, or spans
-/// that are in none, of more than `tokens_max` tokens are left alone.
+/// that are in none, of more than `tokens_max` tokens are skipped.
 void delta_rule_scan(Stream& stream, const DeltaRule& op,
                      int tokens_max = std::numeric_limits<int>::max());
 

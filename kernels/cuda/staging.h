@@ -34,14 +34,15 @@ struct Staged {
 };
 
 /// Small tables on their way to the device, round after round: clear, take and fill, upload, then
-/// the kernels that read them. The host side is double-buffered, so that a round may be filled while
-/// the device still works on the one before; the device side is not: uploads are in stream order.
+/// the kernels that read them. The host side is double-buffered, so that a round may be filled
+/// while the device still works on the one before; the device side is not: uploads are in stream
+/// order.
 class Staging {
  public:
   explicit Staging(Stream& stream) : stream_(stream) {}
 
   /// Afterwards takes that need no more than `bytes` in all allocate nothing, and the same takes
-  /// get the same device addresses in every round: what a graph needs. One take needs its bytes,
+  /// get the same device addresses in every round, as graphs require. One take needs its bytes,
   /// rounded up to 64. What was taken before is gone.
   void reserve(std::size_t bytes);
 

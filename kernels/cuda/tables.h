@@ -32,8 +32,8 @@ __device__ __forceinline__ int span_of_by_block(const std::int32_t* span_begin, 
 struct SpanEntry {
   int first, last;  ///< tokens first .. last-1
   int read_slot, write_slot;
-  bool is_continued;  ///< it continues the span before it
-  bool goes_on;       ///< the next one continues it
+  bool continues_previous;  ///< it continues the span before it
+  bool next_continues;      ///< the next one continues it
 };
 
 /// Params has the tables span_begin, read_slot and write_slot.
@@ -49,7 +49,7 @@ __device__ __forceinline__ SpanEntry span_at(const Params& p, int span, int span
 /// The token after the chain that starts with the span, which may be all of it.
 template <typename Params>
 __device__ __forceinline__ int end_of_chain(const Params& p, int index, SpanEntry span, int spans) {
-  while (span.goes_on) span = span_at(p, ++index, spans);
+  while (span.next_continues) span = span_at(p, ++index, spans);
   return span.last;
 }
 

@@ -102,7 +102,7 @@ __device__ __forceinline__ void stage_narrow_slices(bf16* to, const bf16* x, std
   }
 }
 
-/// Writes the normed rows of x to `to`, one after another; the caller meets the block at a
+/// Writes the normed rows of x to `to`, one after another; the caller has to pass a
 /// barrier. Both passes give a thread the same elements.
 template <int Warps>
 __device__ __forceinline__ void stage_rows(bf16* to, const bf16* x, std::int64_t x_stride,

@@ -110,10 +110,10 @@ struct LibraryProduct {
   bool add = false;
 };
 
-/// cuBLASLt's products, where the library is there. Its choice of an algorithm is requested once
-/// per shape, with token counts rounded up so that another prompt's length is no new request, and
-/// never depends on earlier requests: the same product gives the same bits in every run on a card.
-/// For one stream: products share the workspace.
+/// cuBLASLt's products, where the library is installed. Its choice of an algorithm is requested
+/// once per shape, with token counts rounded up so that another prompt's length is no new request,
+/// and never depends on earlier requests: the same product gives the same bits in every run on a
+/// card. For one stream: products share the workspace.
 class LibraryProducts {
  public:
   static constexpr std::size_t workspace_bytes_usual = 32 << 20;

@@ -64,13 +64,14 @@ void linear(Queue& queue, const Linear& op) {
       std::clamp((wanted + product.panels() - 1) / product.panels(), std::int64_t{1},
                  std::max(std::int64_t{1}, rows / rows_of_piece_min));
   const std::int64_t bytes = product.panels() * product.panel_bytes() * rows;
-  deal_product(queue, product.panels() * pieces, bytes, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t item = begin; item < end; ++item) {
-      const std::int64_t piece = item % pieces;
-      const std::int64_t first = rows * piece / pieces;
-      times_panel(op, product, item / pieces, first, rows * (piece + 1) / pieces - first);
-    }
-  });
+  parallel_product(
+      queue, product.panels() * pieces, bytes, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t item = begin; item < end; ++item) {
+          const std::int64_t piece = item % pieces;
+          const std::int64_t first = rows * piece / pieces;
+          times_panel(op, product, item / pieces, first, rows * (piece + 1) / pieces - first);
+        }
+      });
 }
 
 }  // namespace hyb::kernels

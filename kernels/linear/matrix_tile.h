@@ -115,7 +115,8 @@ __device__ __forceinline__ void multiply_tile(TileShared<T>& shared, const TileO
   for (int step = 0; step < stages - 1; ++step) copy_x(step);
   for (int step = 0; step < steps; ++step) {
     cp_async_wait<stages - 2>();
-    sync_block();  // the stage is there for all, and all have left the one that is filled next
+    sync_block();  // the stage has arrived for all, and all are done with the one that is filled
+                   // next
     copy_weight(step + stages - 1);
     copy_x(step + stages - 1);
     multiply<T>(shared.x[step % stages], shared.weight[step % stages], T::first_token(warp),

@@ -122,24 +122,24 @@ struct PanelKernel {
 
 PanelKernel panel_kernel(Isa isa, DType dtype);
 
-/// Of K, so much of a panel stays in the second-level cache while all rows pass by (512 KB).
+/// Part of K for which a panel stays in the second-level cache while all rows pass by (512 KB).
 constexpr std::int64_t panel_run_bytes = 8192;
 /// So many rows' sums wait on the stack (48 KB) when K needs several runs.
 constexpr std::int64_t panel_rows_waiting = 192;
 
-/// One tile streams the panel from memory: prefetch a little ahead. Of several only the first does, and
-/// they have time to bring the next panel nearer: each a part of it.
-inline void ask_soon(PanelTile& tile, std::int64_t index, std::int64_t tiles,
-                     std::int64_t value_bytes) {
+/// One tile streams the panel from memory: prefetch a little ahead. Of several only the first does,
+/// and they have time to bring the next panel nearer: each a part of it.
+inline void set_prefetch(PanelTile& tile, std::int64_t index, std::int64_t tiles,
+                         std::int64_t value_bytes) {
   constexpr std::int64_t ahead_bytes = 4096;  // 1 to 8 KB measure alike
   const auto* const panel = static_cast<const std::byte*>(tile.panel);
   const std::int64_t panel_bytes = (tile.columns * value_bytes + 3) / 4 * 4 * Weight::panel_rows;
   if (tiles == 1) {
-    tile.soon = panel + ahead_bytes;
-    tile.soon_lines = 4;
+    tile.prefetch = panel + ahead_bytes;
+    tile.prefetch_lines = 4;
   } else if (index < 4) {
-    tile.soon_lines = tiles < 4 ? 2 : 1;
-    tile.soon = panel + panel_bytes + index * panel_bytes * tile.soon_lines / 4;
+    tile.prefetch_lines = tiles < 4 ? 2 : 1;
+    tile.prefetch = panel + panel_bytes + index * panel_bytes * tile.prefetch_lines / 4;
   }
 }
 
@@ -168,9 +168,9 @@ void panel_product(const PanelKernel& kernel, const std::byte* panel, std::int64
                           .columns = one_run ? columns : std::min(run, columns - k),
                           .sums = sums.data() + first * 64,
                           .first = k == 0,
-                          .soon = nullptr,
-                          .soon_lines = 0};
-        if (one_run) ask_soon(tile, pass, passes, kernel.value_bytes);
+                          .prefetch = nullptr,
+                          .prefetch_lines = 0};
+        if (one_run) set_prefetch(tile, pass, passes, kernel.value_bytes);
         for (std::int64_t r = 0; r < tile.count; ++r) {
           pointers[static_cast<std::size_t>(r)] =
               static_cast<const std::byte*>(row_of(begin + first + r)) + k * kernel.value_bytes;
@@ -182,10 +182,10 @@ void panel_product(const PanelKernel& kernel, const std::byte* panel, std::int64
   }
 }
 
-/// Distributes pieces of a matrix product to all threads, body(begin, end), or to the caller alone where
-/// a hand-over costs more than it saves: `bytes` counts a weight's bytes once per row.
+/// Distributes pieces of a matrix product to all threads, body(begin, end), or to the caller alone
+/// where a hand-over costs more than it saves: `bytes` counts a weight's bytes once per row.
 template <typename Body>
-void deal_product(Queue& queue, std::int64_t items, std::int64_t bytes, Body body) {
+void parallel_product(Queue& queue, std::int64_t items, std::int64_t bytes, Body body) {
   constexpr std::int64_t bytes_worth_sharing = 64 * 1024;
   if (bytes < bytes_worth_sharing) {
     queue.alone([&](int, int) { body(0, items); });

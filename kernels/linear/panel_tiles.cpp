@@ -101,8 +101,8 @@ void coded_tile_plain(const CodedTile& tile) {
                            .columns = left < tile.group ? left : tile.group,
                            .sums = sums,
                            .first = true,
-                           .soon = nullptr,
-                           .soon_lines = 0});
+                           .prefetch = nullptr,
+                           .prefetch_lines = 0});
     for (std::int64_t i = 0; i < tile.count * 64; ++i) {
       tile.sums[i] += scale_of(tile, group, static_cast<int>(i % 64)) * sums[i];
     }

@@ -17,8 +17,8 @@ struct PanelTile {
   std::int64_t columns;     ///< length of the run; an odd one ends the rows
   float* sums;              ///< [count][64]
   bool first;
-  const void* soon;         ///< start of the bytes that are needed next: hints, never read
-  std::int64_t soon_lines;  ///< lines (64 bytes) of them to prefetch at every word: 0 to 4
+  const void* prefetch;         ///< start of the bytes that are needed next: hints, never read
+  std::int64_t prefetch_lines;  ///< lines (64 bytes) of them to prefetch at every word: 0 to 4
 };
 
 constexpr std::int64_t panel_tile_rows = 6;
@@ -73,7 +73,7 @@ void read_levels_avx512(const CodedTile& tile);
 void read_levels_avx2(const CodedTile& tile);
 void read_levels_plain(const CodedTile& tile);
 
-/// Writes `sums`, from levels that are there.
+/// Writes `sums`, from levels that have been read.
 void coded_tile_avx512(const CodedTile& tile);
 void coded_tile_avx2(const CodedTile& tile);
 void coded_tile_plain(const CodedTile& tile);

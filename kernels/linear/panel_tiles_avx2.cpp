@@ -21,8 +21,8 @@ struct Chunk {
   std::int64_t count;      ///< of words
   float* sums;             ///< [R][64]
   bool first;
-  const char* soon;
-  std::int64_t soon_lines;  ///< per word and panel
+  const char* prefetch;
+  std::int64_t prefetch_lines;  ///< per word and panel
 };
 
 enum class Format { f32, bf16 };
@@ -76,11 +76,12 @@ void strip(const Chunk& chunk, int column, std::int64_t first_line, std::int64_t
     }
   }
   const std::byte* word = chunk.words + column * 4;
-  const char* soon = chunk.soon;
+  const char* prefetch = chunk.prefetch;
   constexpr int per_word = format == Format::bf16 ? 2 : 1;
-  for (std::int64_t w = 0; w < chunk.count; ++w, word += 256, soon += chunk.soon_lines * 64) {
+  for (std::int64_t w = 0; w < chunk.count;
+       ++w, word += 256, prefetch += chunk.prefetch_lines * 64) {
     for (std::int64_t i = first_line; i < last_line; ++i) {
-      _mm_prefetch(soon + i * 64, _MM_HINT_T0);
+      _mm_prefetch(prefetch + i * 64, _MM_HINT_T0);
     }
     multiply<format, R, C>(sums, chunk.rows + w * per_word, word, 0);
     if constexpr (per_word == 2) multiply<format, R, C>(sums, chunk.rows + w * 2 + 1, word, 1);
@@ -97,8 +98,8 @@ void all_strips(const Chunk& chunk) {
   constexpr int C = R == 1 ? 8 : R <= 3 ? 4 : 2;
   constexpr int strips = 8 / C;
   for (int i = 0; i < strips; ++i) {  // every strip prefetches its share of the lines
-    const std::int64_t first = chunk.soon_lines * i / strips;
-    strip<format, R, C>(chunk, 8 * C * i, first, chunk.soon_lines * (i + 1) / strips);
+    const std::int64_t first = chunk.prefetch_lines * i / strips;
+    strip<format, R, C>(chunk, 8 * C * i, first, chunk.prefetch_lines * (i + 1) / strips);
   }
 }
 
@@ -137,8 +138,8 @@ void multiply_tile(const PanelTile& tile) {
                  .count = 0,
                  .sums = tile.sums,
                  .first = tile.first,
-                 .soon = static_cast<const char*>(tile.soon),
-                 .soon_lines = tile.soon_lines};
+                 .prefetch = static_cast<const char*>(tile.prefetch),
+                 .prefetch_lines = tile.prefetch_lines};
   for (std::int64_t k = 0; k < tile.columns; k += chunk_words * per_word) {
     const std::int64_t left = tile.columns - k;
     const std::int64_t columns = left < chunk_words * per_word ? left : chunk_words * per_word;
@@ -148,7 +149,7 @@ void multiply_tile(const PanelTile& tile) {
     chunk.count = (columns + per_word - 1) / per_word;
     routes[tile.count - 1](chunk);
     chunk.words += chunk_words * 256;
-    chunk.soon += chunk_words * chunk.soon_lines * 64;
+    chunk.prefetch += chunk_words * chunk.prefetch_lines * 64;
     chunk.first = false;
   }
 }
@@ -334,8 +335,8 @@ void coded_tile_avx2(const CodedTile& tile) {
                           .columns = left < tile.group ? left : tile.group,
                           .sums = sums,
                           .first = true,
-                          .soon = levels,
-                          .soon_lines = 0});
+                          .prefetch = levels,
+                          .prefetch_lines = 0});
     add_group(tile, group, sums, tile.first && k == 0);
   }
 }

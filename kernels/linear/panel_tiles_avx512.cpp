@@ -35,13 +35,13 @@ inline __attribute__((always_inline)) void store(const Sums<R>& sums, const Pane
   }
 }
 
-/// Asks for what comes next while the sums keep the arithmetic busy.
-class Soon {
+/// Prefetches what comes next while the sums keep the arithmetic busy.
+class Prefetcher {
  public:
-  explicit Soon(const PanelTile& tile)
-      : next_(static_cast<const char*>(tile.soon)), lines_(tile.soon_lines) {}
+  explicit Prefetcher(const PanelTile& tile)
+      : next_(static_cast<const char*>(tile.prefetch)), lines_(tile.prefetch_lines) {}
 
-  void ask() {
+  void run() {
     for (std::int64_t i = 0; i < lines_; ++i) _mm_prefetch(next_ + i * 64, _MM_HINT_T0);
     next_ += lines_ * 64;
   }
@@ -56,7 +56,7 @@ class Soon {
 template <int R>
 void tile_bf16(const PanelTile& tile) {
   Sums<R> sums;
-  Soon soon(tile);
+  Prefetcher prefetcher(tile);
   load<R>(sums, tile);
   const std::byte* rows[R];
 #pragma GCC unroll 6
@@ -78,7 +78,7 @@ void tile_bf16(const PanelTile& tile) {
     }
   };
   for (std::int64_t pair = 0; pair < tile.columns / 2; ++pair) {
-    soon.ask();
+    prefetcher.run();
     step([pair](const std::byte* row) __attribute__((always_inline)) {
       int both;
       __builtin_memcpy(&both, row + pair * 4, sizeof(both));
@@ -99,14 +99,14 @@ void tile_bf16(const PanelTile& tile) {
 template <int R>
 void tile_f32(const PanelTile& tile) {
   Sums<R> sums;
-  Soon soon(tile);
+  Prefetcher prefetcher(tile);
   load<R>(sums, tile);
   const float* rows[R];
 #pragma GCC unroll 6
   for (int r = 0; r < R; ++r) rows[r] = static_cast<const float*>(tile.rows[r]);
   const float* word = static_cast<const float*>(tile.panel);
   for (std::int64_t k = 0; k < tile.columns; ++k, word += 64) {
-    soon.ask();
+    prefetcher.run();
     __m512 w[4];
 #pragma GCC unroll 4
     for (int c = 0; c < 4; ++c) w[c] = _mm512_loadu_ps(word + c * 16);

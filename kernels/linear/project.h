@@ -30,7 +30,8 @@ void apply(Queue& queue, const InputNorm& norm, const Tensor& x, const Tensor& y
 ///
 ///   n = norm(x)   p = n * W^T   y = activation(p), or (add ? y : 0) + scale * p
 ///
-/// shapes  x [T,K]   weight [N,K]   y [T,N], or [T,N/2] with a gated activation; rows may be strided
+/// shapes  x [T,K]   weight [N,K]   y [T,N], or [T,N/2] with a gated activation; rows may be
+/// strided
 ///         normed [T,K], with a norm; may be x itself   product [T,N], with an activation: both
 ///         room to work in
 /// types   x, normed, product: f32 or bf16, the same   y: the type of x, or f32 without activation

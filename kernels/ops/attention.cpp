@@ -90,7 +90,7 @@ class Rows {
   }
   /// Workspace of all runs of all rows of one span, in floats.
   std::int64_t floats(std::int64_t span) const {
-    return runs(span) * tokens(span) * op_.heads * attention_record(op_.head_dim);
+    return runs(span) * tokens(span) * op_.heads * attention_partial(op_.head_dim);
   }
 
   template <typename T, typename K>
@@ -134,10 +134,10 @@ AttentionRoutes<T, K> routes_of(Isa isa, const Attention& op) {
   return attention_routes<Isa::avx512, T, K>();
 }
 
-/// Deals numbered items to whichever thread is free: which thread computes an item changes nothing.
+/// Distributes numbered items to free threads: which thread computes an item changes nothing.
 /// `count(span)` items belong to each span; body gets a span and the item's number within it.
 template <typename Count, typename Body>
-void deal(Queue& queue, bool alone, std::int64_t spans, Count count, Body body) {
+void distribute(Queue& queue, bool alone, std::int64_t spans, Count count, Body body) {
   std::atomic<std::int64_t> next{0};
   auto work = [&](int, int) {
     std::int64_t span = 0, before = 0;
@@ -179,28 +179,31 @@ void attend(Queue& queue, const Attention& op) {
     for (std::int64_t span = 0; span < spans; ++span) {
       elements += rows.rows(span) * op.kv_heads * op.head_dim * rows.positions(span);
     }
-    deal(queue, elements <= 8 * elements_alone, spans, items,
-         [&](std::int64_t span, std::int64_t item) { routes.rows(rows.job<T, K>(span, item)); });
+    distribute(
+        queue, elements <= 8 * elements_alone, spans, items,
+        [&](std::int64_t span, std::int64_t item) { routes.rows(rows.job<T, K>(span, item)); });
     return;
   }
-  const std::int64_t record = attention_record(op.head_dim);
-  const auto records_of = [&](std::int64_t span, const AttentionRows<T, K>& job,
-                              std::int64_t item) {
+  const std::int64_t partial = attention_partial(op.head_dim);
+  const auto partials_of = [&](std::int64_t span, const AttentionRows<T, K>& job,
+                               std::int64_t item) {
     float* at = op.workspace.as<float>();
     for (std::int64_t i = 0; i < span; ++i) at += rows.floats(i);
-    return at + (item / rows.tiles(span) * rows.rows(span) + job.first_row) * record;
+    return at + (item / rows.tiles(span) * rows.rows(span) + job.first_row) * partial;
   };
-  const auto run_stride = [&](std::int64_t span) { return rows.rows(span) * op.kv_heads * record; };
-  deal(
+  const auto run_stride = [&](std::int64_t span) {
+    return rows.rows(span) * op.kv_heads * partial;
+  };
+  distribute(
       queue, false, spans, [&](std::int64_t span) { return items(span) * rows.runs(span); },
       [&](std::int64_t span, std::int64_t i) {
         const std::int64_t item = i / rows.runs(span), run = i % rows.runs(span);
         const AttentionRows<T, K> job = rows.job<T, K>(span, item);
-        routes.run(job, run, records_of(span, job, item) + run * run_stride(span));
+        routes.run(job, run, partials_of(span, job, item) + run * run_stride(span));
       });
-  deal(queue, true, spans, items, [&](std::int64_t span, std::int64_t item) {
+  distribute(queue, true, spans, items, [&](std::int64_t span, std::int64_t item) {
     const AttentionRows<T, K> job = rows.job<T, K>(span, item);
-    routes.merge(job, records_of(span, job, item), run_stride(span));
+    routes.merge(job, partials_of(span, job, item), run_stride(span));
   });
 }
 
@@ -214,7 +217,7 @@ std::size_t attention_workspace_bytes(Device device, std::int64_t tokens, std::i
     }
   }
   const std::int64_t runs = (positions + attention_run_keys - 1) / attention_run_keys;
-  return static_cast<std::size_t>(tokens * heads * runs * attention_record(head_dim)) *
+  return static_cast<std::size_t>(tokens * heads * runs * attention_partial(head_dim)) *
          sizeof(float);
 }
 

@@ -219,7 +219,7 @@ void launch_spans(Stream& stream, const Attention& op, const Params<Narrow>& par
 template <typename K>
 void attend(Stream& stream, const Attention& op) {
   auto params = attention_params<bf16, K>(op);
-  lend_workspace(op, params);
+  set_workspace(op, params);
   switch (tile_dim(op.head_dim)) {
     case 64:
       return launch_spans<NarrowShape<64, K>, AttentionShape<64, 8, 1, 4, K>>(stream, op, params);
@@ -254,7 +254,7 @@ std::size_t attention_workspace_bytes(std::int64_t tokens, std::int64_t heads,
                                       std::int64_t head_dim, std::int64_t positions) {
   const std::int64_t runs = (positions + attention_run - 1) / attention_run;
   return static_cast<std::size_t>(tickets_max * 4 +
-                                  tokens * heads * runs * record_floats(tile_dim(head_dim)) * 4);
+                                  tokens * heads * runs * partial_floats(tile_dim(head_dim)) * 4);
 }
 
 }  // namespace hyb::kernels::cuda

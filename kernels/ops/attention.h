@@ -28,9 +28,9 @@ inline constexpr std::int64_t attention_head_dim_max = 512;
 ///         tables: i32
 /// numbers scores, weights and sums in f32, rounded when y is written; with keys of bf16 or
 ///         F8_E4M3 q is rounded to bf16 before the product, and the vector routes round each
-///         weight exp(s - max) to bf16 before the product with its value; pages of F8_E4M3 answer to the
-///         bit as pages of bf16 with the same numbers, on a card where head_dim is a multiple of 16
-///         (else only these have a vector route); the gate and its product in f32
+///         weight exp(s - max) to bf16 before the product with its value; pages of F8_E4M3 answer
+///         to the bit as pages of bf16 with the same numbers, on a card where head_dim is a
+///         multiple of 16 (else only these have a vector route); the gate and its product in f32
 /// writes  y and workspace; y may not alias q or gate
 ///
 /// Keys are taken in tiles and tiles in runs of attention_run_keys, both counted from position 0,

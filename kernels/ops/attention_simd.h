@@ -64,11 +64,11 @@ void score(const T* const* q, const TilePages<T>& tile, std::int64_t head_dim, f
 /// dimension d on. A pair with one key only counts its first.
 template <int R, int V, typename T, typename Lanes>
 void add_values(const T (*weights)[tile_keys], const TilePages<T>& tile, std::int64_t d, int keys,
-                Lanes part, float* sums, std::int64_t record) {
+                Lanes part, float* sums, std::int64_t partial) {
   constexpr int size = unit_size<T>;
   Vec acc[R][V];
   for (int r = 0; r < R; ++r) {
-    for (int v = 0; v < V; ++v) acc[r][v] = load(sums + r * record + d + v * lanes, part);
+    for (int v = 0; v < V; ++v) acc[r][v] = load(sums + r * partial + d + v * lanes, part);
   }
   const auto add = [&](int key, auto values_of) {
     const T* const at =
@@ -86,7 +86,7 @@ void add_values(const T (*weights)[tile_keys], const TilePages<T>& tile, std::in
     if (key < keys) add(key, [](Unit<T> values) { return first_of_pairs(values); });
   }
   for (int r = 0; r < R; ++r) {
-    for (int v = 0; v < V; ++v) store(sums + r * record + d + v * lanes, acc[r][v], part);
+    for (int v = 0; v < V; ++v) store(sums + r * partial + d + v * lanes, acc[r][v], part);
   }
 }
 
@@ -108,15 +108,15 @@ void score_rows(const T* const* q, const TilePages<T>& tile, std::int64_t head_d
 /// Rows begin .. end-1 all attend to the first `keys` keys of the tile.
 template <typename T>
 void add_rows(const Weights<T>& weights, const TilePages<T>& tile, std::int64_t head_dim, int keys,
-              std::int64_t begin, std::int64_t end, float* records, std::int64_t record) {
+              std::int64_t begin, std::int64_t end, float* partials, std::int64_t partial) {
   in_rows<rows_at_once>(begin, end, [&]<int R>(std::int64_t row) {
     std::int64_t d = 0;
-    float* const sums = records + row * record;
+    float* const sums = partials + row * partial;
     for (; d + tile_vectors * lanes <= head_dim; d += tile_vectors * lanes) {
-      add_values<R, tile_vectors>(weights + row, tile, d, keys, Full{}, sums, record);
+      add_values<R, tile_vectors>(weights + row, tile, d, keys, Full{}, sums, partial);
     }
     for (; d < head_dim; d += lanes) {
-      add_values<R, 1>(weights + row, tile, d, keys, Part(head_dim - d), sums, record);
+      add_values<R, 1>(weights + row, tile, d, keys, Part(head_dim - d), sums, partial);
     }
   });
 }
@@ -131,9 +131,9 @@ namespace {
 /// As the pages hold them.
 template <typename K>
 struct TileOperands {
-  /// `soon` is called for what comes next.
-  template <typename Soon>
-  const TilePages<K>& of(const TilePages<K>& pages, std::int64_t, Soon) {
+  /// `find_next` finds the next tile, to prefetch it.
+  template <typename FindNext>
+  const TilePages<K>& of(const TilePages<K>& pages, std::int64_t, FindNext) {
     return pages;
   }
 };
@@ -145,10 +145,11 @@ struct TileOperands<e4m3> {
   static constexpr std::int64_t head_dim_max = 512;
   static constexpr std::int64_t codes = segment_keys * 2;  ///< of a unit and segment, side by side
 
-  template <typename Soon>
-  const TilePages<bf16>& of(const TilePages<e4m3>& pages, std::int64_t head_dim, Soon soon) {
+  template <typename FindNext>
+  const TilePages<bf16>& of(const TilePages<e4m3>& pages, std::int64_t head_dim,
+                            FindNext find_next) {
     const std::int64_t size = segment_keys * head_dim;
-    const TilePages<e4m3> next = soon();
+    const TilePages<e4m3> next = find_next();
     for (int i = 0; i < tile_segments; ++i) {
       widen(pages.keys[i], next.keys[i], pages.key_stride, head_dim / 2, keys + i * size);
       widen(pages.values[i], next.values[i], codes, head_dim / 2, values + i * size);
@@ -162,11 +163,11 @@ struct TileOperands<e4m3> {
 
   /// `count` times `codes`, `stride` apart, to consecutive places. An odd one is followed by
   /// a copy of it.
-  void widen(const e4m3* from, const e4m3* soon, std::int64_t stride, std::int64_t count,
+  void widen(const e4m3* from, const e4m3* next, std::int64_t stride, std::int64_t count,
              bf16* to) {
     for (std::int64_t i = 0; i < count; i += 2) {
-      prefetch(soon + i * stride);
-      if (stride > codes) prefetch(soon + (i + 1) * stride);
+      prefetch(next + i * stride);
+      if (stride > codes) prefetch(next + (i + 1) * stride);
       const e4m3* const a = from + i * stride;
       lookup.widen(a, i + 1 < count ? a + stride : a, to + i * codes);
     }
@@ -237,96 +238,96 @@ void find_tile(const AttentionRows<T, K>& job, std::int64_t first_key, std::int6
   }
 }
 
-/// The parts of a row's record.
-struct Record {
+/// The parts of a row's partial.
+struct Partial {
   float* sums;
   float* weights;
   float* largest;
 };
 
-Record record_at(float* records, std::int64_t row, std::int64_t head_dim) {
-  float* const sums = records + row * attention_record(head_dim);
+Partial partial_at(float* partials, std::int64_t row, std::int64_t head_dim) {
+  float* const sums = partials + row * attention_partial(head_dim);
   return {sums, sums + head_dim, sums + head_dim + attention_lanes_max};
 }
 
-void shrink_by(Vec factor, const Record& record, std::int64_t head_dim) {
+void shrink_by(Vec factor, const Partial& partial, std::int64_t head_dim) {
   each_vector(head_dim, [&](std::int64_t i, auto part) {
-    store(record.sums + i, load(record.sums + i, part) * factor, part);
+    store(partial.sums + i, load(partial.sums + i, part) * factor, part);
   });
-  store(record.weights, load(record.weights) * factor);
+  store(partial.weights, load(partial.weights) * factor);
 }
 
-/// Scores to weights exp(score - largest) of one row, whose record shrinks where the largest grew.
+/// Scores to weights exp(score - largest) of one row, whose partial shrinks where the largest grew.
 /// Weights are summed as they are stored, so that they add up to one after the last division.
 template <typename T>
-void weigh_row(std::int64_t keys, float* scores, T* weights, const Record& record,
+void weigh_row(std::int64_t keys, float* scores, T* weights, const Partial& partial,
                std::int64_t head_dim) {
   for (std::int64_t i = keys; i < tile_keys; ++i) scores[i] = minus_infinity;
   Vec score[tile_vectors];
   for (int v = 0; v < tile_vectors; ++v) score[v] = load(scores + v * lanes);
   const float tile_largest =
       largest_of(larger(larger(score[0], score[1]), larger(score[2], score[3])));
-  if (tile_largest > *record.largest) {
-    shrink_by(exp(broadcast(*record.largest - tile_largest)), record, head_dim);
-    *record.largest = tile_largest;
+  if (tile_largest > *partial.largest) {
+    shrink_by(exp(broadcast(*partial.largest - tile_largest)), partial, head_dim);
+    *partial.largest = tile_largest;
   }
-  const Vec largest = broadcast(*record.largest);
-  Vec sum = load(record.weights);
+  const Vec largest = broadcast(*partial.largest);
+  Vec sum = load(partial.weights);
   for (int v = 0; v < tile_vectors; ++v) {
     store(weights + v * lanes, exp(score[v] - largest));
     sum = sum + load(weights + v * lanes);
   }
-  store(record.weights, sum);
+  store(partial.weights, sum);
 }
 
 template <typename T, typename K>
 void attend_tile(const AttentionRows<T, K>& job, std::int64_t first_key, TileScratch<K>& scratch,
-                 float* records) {
-  const std::int64_t record = attention_record(job.head_dim);
+                 float* partials) {
+  const std::int64_t partial = attention_partial(job.head_dim);
   const std::int64_t begin = first_row_at(job, first_key);
   const std::int64_t whole = first_row_at(job, first_key + tile_keys - 1);
   const std::int64_t last_key = position_of(job, job.rows - 1), next_key = first_key + tile_keys;
   TilePages<K> found;
   find_tile(job, first_key, last_key, found);
   const TilePages<KvOperand<K>>& tile = scratch.operands.of(found, job.head_dim, [&] {
-    TilePages<K> soon;
-    find_tile(job, next_key <= last_key ? next_key : first_key, last_key, soon);
-    return soon;
+    TilePages<K> next;
+    find_tile(job, next_key <= last_key ? next_key : first_key, last_key, next);
+    return next;
   });
   score_rows(scratch.q, tile, job.head_dim, job.scale, begin, job.rows, scratch.scores);
   for (std::int64_t row = begin; row < job.rows; ++row) {
     weigh_row(position_of(job, row) - first_key + 1, scratch.scores[row], scratch.weights[row],
-              record_at(records, row, job.head_dim), job.head_dim);
+              partial_at(partials, row, job.head_dim), job.head_dim);
   }
   // Rows that end within the tile go one by one: what follows is not theirs to multiply,
   // not even by zero.
   for (std::int64_t row = begin; row < whole; ++row) {
     const int keys = static_cast<int>(position_of(job, row) - first_key + 1);
-    add_rows(scratch.weights, tile, job.head_dim, keys, row, row + 1, records, record);
+    add_rows(scratch.weights, tile, job.head_dim, keys, row, row + 1, partials, partial);
   }
-  add_rows(scratch.weights, tile, job.head_dim, tile_keys, whole, job.rows, records, record);
+  add_rows(scratch.weights, tile, job.head_dim, tile_keys, whole, job.rows, partials, partial);
 }
 
 /// The keys of one run; rows that end before it stay empty.
 template <typename T, typename K>
-void attend_keys_of_run(const AttentionRows<T, K>& job, std::int64_t run, float* records) {
+void attend_keys_of_run(const AttentionRows<T, K>& job, std::int64_t run, float* partials) {
   TileScratch<K> scratch;
   ConvertedRows<T, KvOperand<K>> converted;
   for (std::int64_t row = 0; row < job.rows; ++row) {
     const std::int64_t at = job.first_row + row;
     const T* const q = job.q + at / job.group * job.q_stride + at % job.group * job.head_dim;
     scratch.q[row] = converted.of(row, q, job.head_dim);
-    const Record record = record_at(records, row, job.head_dim);
-    for (float* each = record.sums; each != record.largest; ++each) *each = 0.0F;
-    *record.largest = minus_infinity;
+    const Partial partial = partial_at(partials, row, job.head_dim);
+    for (float* each = partial.sums; each != partial.largest; ++each) *each = 0.0F;
+    *partial.largest = minus_infinity;
   }
   const std::int64_t last = position_of(job, job.rows - 1), end = (run + 1) * run_keys;
   for (std::int64_t key = run * run_keys; key < end && key <= last; key += tile_keys) {
-    attend_tile(job, key, scratch, records);
+    attend_tile(job, key, scratch, partials);
   }
 }
 
-void merge(const Record& total, const Record& part, std::int64_t head_dim) {
+void merge(const Partial& total, const Partial& part, std::int64_t head_dim) {
   const float largest = *part.largest > *total.largest ? *part.largest : *total.largest;
   const Vec add = exp(broadcast(*part.largest - largest));
   shrink_by(exp(broadcast(*total.largest - largest)), total, head_dim);
@@ -342,27 +343,27 @@ void merge(const Record& total, const Record& part, std::int64_t head_dim) {
 template <typename T, typename K>
 void merge_rows(const AttentionRows<T, K>& job, std::int64_t run, float* total, float* part) {
   for (std::int64_t row = first_row_at(job, run * run_keys); row < job.rows; ++row) {
-    merge(record_at(total, row, job.head_dim), record_at(part, row, job.head_dim), job.head_dim);
+    merge(partial_at(total, row, job.head_dim), partial_at(part, row, job.head_dim), job.head_dim);
   }
 }
 
 template <typename T, typename K>
-void finish_rows(const AttentionRows<T, K>& job, float* records) {
+void finish_rows(const AttentionRows<T, K>& job, float* partials) {
   for (std::int64_t row = 0; row < job.rows; ++row) {
     const std::int64_t at = job.first_row + row;
     T* const y = job.y + at / job.group * job.y_stride + at % job.group * job.head_dim;
-    const Record record = record_at(records, row, job.head_dim);
-    const Vec weights = broadcast(sum_of(load(record.weights)));
+    const Partial partial = partial_at(partials, row, job.head_dim);
+    const Vec weights = broadcast(sum_of(load(partial.weights)));
     if (job.gate == nullptr) {
       each_vector(job.head_dim, [&](std::int64_t i, auto part) {
-        store(y + i, load(record.sums + i, part) / weights, part);
+        store(y + i, load(partial.sums + i, part) / weights, part);
       });
       continue;
     }
     const T* const gate =
         job.gate + at / job.group * job.gate_stride + at % job.group * job.head_dim;
     each_vector(job.head_dim, [&](std::int64_t i, auto part) {
-      const Vec ungated = as_stored<T>(load(record.sums + i, part) / weights);
+      const Vec ungated = as_stored<T>(load(partial.sums + i, part) / weights);
       store(y + i, ungated * sigmoid(load(gate + i, part)), part);
     });
   }
@@ -375,8 +376,8 @@ std::int64_t runs_of(const AttentionRows<T, K>& job) {
 
 template <typename T, typename K>
 void attend_all(const AttentionRows<T, K>& job) {
-  constexpr std::int64_t floats = 30 * attention_record(128);
-  static_assert(floats >= 12 * attention_record(256) && floats >= 6 * attention_record(512));
+  constexpr std::int64_t floats = 30 * attention_partial(128);
+  static_assert(floats >= 12 * attention_partial(256) && floats >= 6 * attention_partial(512));
   alignas(64) float total[floats], part[floats];
   attend_keys_of_run(job, 0, total);
   for (std::int64_t run = 1; run < runs_of(job); ++run) {
@@ -387,11 +388,11 @@ void attend_all(const AttentionRows<T, K>& job) {
 }
 
 template <typename T, typename K>
-void merge_all(const AttentionRows<T, K>& job, float* records, std::int64_t run_stride) {
+void merge_all(const AttentionRows<T, K>& job, float* partials, std::int64_t run_stride) {
   for (std::int64_t run = 1; run < runs_of(job); ++run) {
-    merge_rows(job, run, records, records + run * run_stride);
+    merge_rows(job, run, partials, partials + run * run_stride);
   }
-  finish_rows(job, records);
+  finish_rows(job, partials);
 }
 
 template <typename T, typename K>

@@ -145,7 +145,7 @@ void run(Stream& stream, const Attention& op, const RopeKvWrite& write) {
       attention_params<bf16, typename S::Kv>(op);
   params.written = op.pages_of_layer.as<typename S::Kv>();
   params.rope = rope_params<Params<S>::pairs_max>(write, true);
-  lend_workspace(op, params);
+  set_workspace(op, params);
   const std::int64_t tiles = op.q.dim(0) * pieces(params.group, S::rows);
   launch_tiles<S, Shared<S>>(stream, attention_step_kernel<S>, params, tiles, runs_max(op), 1,
                              INT64_MAX);

@@ -19,7 +19,7 @@ namespace hyb::kernels {
 /// shapes  qkv [R, (heads + 2*kv_heads)*head_dim] or wider   y [R, heads*head_dim]
 ///         all else as in rope_kv_write and attention   y may not alias qkv
 /// types   as in rope_kv_write and attention
-/// numbers the very bits of the two, whatever the route
+/// numbers bit-identical to the two, whatever the route
 /// writes  y, the named places of the pages, workspace. The columns of q and k may hold either
 ///         before or after their norms and rotations.
 struct AttentionStep {

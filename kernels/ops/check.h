@@ -10,12 +10,12 @@
 namespace hyb::kernels {
 
 /// The rules that ops' arguments keep. A broken one is a bug of the caller: Error(runtime) that
-/// says "op: rule, got value". Numbers in tables of a card are not looked at.
+/// says "op: rule, got value". Numbers in tables on a card are not read.
 class Check {
  public:
   explicit Check(const char* op, Device device = Device::cpu) : op_(op), device_(device) {}
 
-  /// Whether the caller may look at the numbers in tables.
+  /// Whether the caller may read the numbers in tables.
   bool reads_tables() const { return device_ == Device::cpu; }
 
   void that(bool holds, const char* rule, std::int64_t got) const {

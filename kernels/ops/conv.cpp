@@ -41,7 +41,7 @@ T input_of(const ConvChannels<T>& job, std::int64_t t, std::int64_t channel) {
 template <typename T>
 T output_of(const ConvChannels<T>& job, std::int64_t t, std::int64_t channel, float sum) {
   if (job.before == nullptr) return from_float<T>(sum / (1.0F + std::exp(-sum)));
-  const float gate = to_float(job.behind[t * job.x_stride + channel]);
+  const float gate = to_float(job.after[t * job.x_stride + channel]);
   return from_float<T>(gate * to_float(from_float<T>(sum)));
 }
 

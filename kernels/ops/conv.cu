@@ -23,7 +23,7 @@ struct Params {
   const T* x;
   T *y, *windows;
   const float *weight, *bias;  ///< bias null: none
-  const T *before, *behind;    ///< of gates
+  const T *before, *after;     ///< of gates
   const std::int32_t *span_begin, *read_slot, *write_slot;
   std::int64_t x_stride, y_stride, slot_stride;
   int channels, spans, tile_tokens;
@@ -87,7 +87,7 @@ __device__ __forceinline__ void move_on(const float (&x)[vector_size<T>], Channe
 
 /// A thread's part of a token as it is in memory: what is not unpacked yet is not waited for.
 struct PackedToken {
-  uint4 x, before, behind;
+  uint4 x, before, after;
 };
 
 template <bool Aligned, typename T>
@@ -105,10 +105,10 @@ template <bool Aligned, bool Gated, typename T, int K>
 __device__ __forceinline__ PackedToken load_token(const Params<T>& p, int token,
                                                   const Channels<T, K>& own) {
   const std::int64_t at = token * p.x_stride + own.first;
-  PackedToken packed = {.x = load_packed<Aligned>(p.x + at, own.left), .before = {}, .behind = {}};
+  PackedToken packed = {.x = load_packed<Aligned>(p.x + at, own.left), .before = {}, .after = {}};
   if constexpr (Gated) {
     packed.before = load_packed<Aligned>(p.before + at, own.left);
-    packed.behind = load_packed<Aligned>(p.behind + at, own.left);
+    packed.after = load_packed<Aligned>(p.after + at, own.left);
   }
   return packed;
 }
@@ -173,7 +173,7 @@ __device__ __forceinline__ void convolve(const Params<T>& p, int token, const Pa
   }
   if constexpr (Gated) {
     float gate[count];
-    unpack(packed.behind, gate);
+    unpack(packed.after, gate);
 #pragma unroll
     for (int c = 0; c < count; ++c) y[c] = gate[c] * to_float(rounded<T>(y[c]));
   } else {
@@ -206,15 +206,16 @@ __device__ __forceinline__ void convolve_run(const Params<T>& p, int token, int 
 /// span's; else any that is not.
 template <int K, typename T>
 __device__ __forceinline__ int chain_of(const Params<T>& p, int index, SpanEntry span, int token) {
-  while (span.is_continued && span.first > token - (K - 1)) span = span_at(p, --index, p.spans);
+  while (span.continues_previous && span.first > token - (K - 1))
+    span = span_at(p, --index, p.spans);
   return span.first;
 }
 
 /// grid (pieces of the channels, tiles of tokens): a thread owns neighbouring channels, 16 bytes of
 /// a row, and walks the tile's tokens with the taps in registers. The first K-1 tokens of a chain
 /// (of a span that is in none) belong to the tile of its very first one, which alone reads a
-/// window: a slot may be read and written. Who owns a span's first token writes its window; within
-/// a chain all else comes from x. Sums in the contract's order with one rounding per tap, as
+/// window: a slot may be read and written. The owner of a span's first token writes its window;
+/// within a chain all else comes from x. Sums in the contract's order with one rounding per tap, as
 /// mamba_step's, so that neither cuts nor tiles change a bit.
 template <typename T, int K, bool Aligned, bool Gated>
 __global__ void __launch_bounds__(block_threads, 4) convolve_kernel(const Params<T> p) {
@@ -237,7 +238,7 @@ __global__ void __launch_bounds__(block_threads, 4) convolve_kernel(const Params
   int token = first;
   if (chain < first) {
     token = first > chain + K - 1 ? first : chain + K - 1;
-    while (token >= span.last && span.goes_on) span = span_at(p, ++index, p.spans);
+    while (token >= span.last && span.next_continues) span = span_at(p, ++index, p.spans);
     if (token > span.last) token = span.last;
 #pragma unroll
     for (int j = 0; j < K - 1; ++j) {
@@ -250,14 +251,14 @@ __global__ void __launch_bounds__(block_threads, 4) convolve_kernel(const Params
   for (;;) {
     const int stop = owned < span.last ? owned : span.last;
     if (token == span.first && token < stop) {
-      if (!span.is_continued) load_window<T, K, Aligned>(p, span.read_slot, own);
+      if (!span.continues_previous) load_window<T, K, Aligned>(p, span.read_slot, own);
       store_window<Aligned, Gated>(p, span.write_slot, span.first, span.last, own);
     }
     convolve_run<Aligned, Gated>(p, token, stop, own);
-    if (stop < span.last || stop >= (span.goes_on ? owned : last)) return;
+    if (stop < span.last || stop >= (span.next_continues ? owned : last)) return;
     token = stop;
     span = span_at(p, ++index, p.spans);
-    if (!span.is_continued) owned = token + K - 1 > last ? token + K - 1 : last;
+    if (!span.continues_previous) owned = token + K - 1 > last ? token + K - 1 : last;
   }
 }
 
@@ -273,7 +274,7 @@ void run(Stream& stream, const ConvChannels<T>& job, std::int64_t tokens) {
                             .weight = job.weight,
                             .bias = job.bias,
                             .before = job.before,
-                            .behind = job.behind,
+                            .after = job.after,
                             .span_begin = job.span_begin,
                             .read_slot = job.read_slot,
                             .write_slot = job.write_slot,
@@ -285,7 +286,7 @@ void run(Stream& stream, const ConvChannels<T>& job, std::int64_t tokens) {
                             .tile_tokens = static_cast<int>(tile)};
   const bool is_aligned =
       channels % vector_size<T> == 0 && is_vector_aligned(job.x, job.x_stride) &&
-      is_vector_aligned(job.before, 0) && is_vector_aligned(job.behind, 0) &&
+      is_vector_aligned(job.before, 0) && is_vector_aligned(job.after, 0) &&
       is_vector_aligned(job.y, job.y_stride) && is_vector_aligned(job.windows, job.slot_stride) &&
       is_vector_aligned(job.weight, 0);
   const auto start = [&](void (*aligned)(Params<T>), void (*any)(Params<T>)) {

@@ -17,7 +17,7 @@ ConvChannels<T> channels_of(const CausalConv& op) {
           .weight = op.weight.as<float>(),
           .bias = op.bias.as<float>(),
           .before = nullptr,
-          .behind = nullptr,
+          .after = nullptr,
           .span_begin = op.span_begin.as<std::int32_t>(),
           .read_slot = op.read_slot.as<std::int32_t>(),
           .write_slot = op.write_slot.as<std::int32_t>(),
@@ -43,7 +43,7 @@ ConvChannels<T> channels_of(const ShortConv& op) {
                             .y = op.y};
   ConvChannels<T> job = channels_of<T>(inner);
   job.before = op.x.as<T>();
-  job.behind = op.x.as<T>() + channels;
+  job.after = op.x.as<T>() + channels;
   return job;
 }
 

@@ -40,11 +40,11 @@ struct ConvRows {
   ConvRows(const ConvChannels<T>& job, std::int64_t begin)
       : x(job.x + begin),
         before(job.before == nullptr ? nullptr : job.before + begin),
-        behind(job.before == nullptr ? nullptr : job.behind + begin),
+        after(job.before == nullptr ? nullptr : job.after + begin),
         y(job.y + begin),
         x_stride(job.x_stride),
         y_stride(job.y_stride) {}
-  const T *x, *before, *behind;
+  const T *x, *before, *after;
   T* y;
   std::int64_t x_stride, y_stride;
 };
@@ -66,7 +66,7 @@ template <int K, bool Gated, typename T, typename Lanes, typename Input>
   Vec sum = load(tile.bias + c);
   for (int j = 0; j < K; ++j) sum = fma(load(tile.taps[j] + c), input(j), sum);
   if constexpr (Gated) {
-    sum = as_stored<T>(sum) * load(rows.behind + t * rows.x_stride + c, part);
+    sum = as_stored<T>(sum) * load(rows.after + t * rows.x_stride + c, part);
   } else {
     sum = silu(sum);
   }

@@ -32,7 +32,7 @@ constexpr std::int64_t blocks_full = 264;
 template <typename T, typename S>
 struct Params : DeltaRuleParams<T, S> {
   bool x_is_aligned, state_is_aligned;
-  int tokens_max;  ///< of a chain; longer ones are left alone
+  int tokens_max;  ///< of a chain; longer ones are skipped
 };
 
 /// Tokens' q and k as they come, of which one stage is filled while the other is used; and the
@@ -124,7 +124,7 @@ __global__ void __launch_bounds__(block_warps_max* warp_size, blocks_min<V>)
   wait_for_previous_kernel();
   int index = static_cast<int>(blockIdx.y);
   SpanEntry span = span_at(p, index, spans);
-  if (span.is_continued || span.first == span.last || span.write_slot < 0) return;
+  if (span.continues_previous || span.first == span.last || span.write_slot < 0) return;
   share.first_token = span.first;
   share.last_token = end_of_chain(p, index, span, spans);
   if (share.last_token - share.first_token > p.tokens_max) return;
@@ -148,7 +148,7 @@ __global__ void __launch_bounds__(block_warps_max* warp_size, blocks_min<V>)
   int stage = 0;
   for (int token = share.first_token; token < share.last_token; token += stage_tokens) {
     cp_async_wait<0>();
-    sync_block();  // the copies are there for all, and the keys before them are no longer needed
+    sync_block();  // the copies have arrived for all, and the keys before them are no longer needed
     if (token + stage_tokens < share.last_token) {
       copy_tokens(p, share, token + stage_tokens, 1 - stage, shared);
     }
@@ -172,7 +172,7 @@ __global__ void __launch_bounds__(block_warps_max* warp_size, blocks_min<V>)
       }
       if (token + stop < span.last) break;
       tile.store(p.state + span.write_slot * p.state_stride + at, strip);
-      if (!span.goes_on) break;
+      if (!span.next_continues) break;
       span = span_at(p, ++index, spans);
     }
   }

@@ -35,7 +35,7 @@ static_assert(sizeof(DeltaFactors) == delta_factors_size * sizeof(float));
 struct DeltaChunkParams : DeltaRuleParams<bf16, void> {
   bool state_is_bf16;
   int spans;
-  int tokens_min;         ///< of a span; shorter ones are left alone
+  int tokens_min;         ///< of a span; shorter ones are skipped
   bf16 *solved, *scores;  ///< A, B: [places,heads,64,64]
   DeltaFactors* factors;  ///< [places,heads]
   int x_step, y_step;     ///< from token to token: 64 of them stay below 2^31
@@ -67,16 +67,17 @@ struct DeltaChunk {
 /// The chunk at a place, by the whole block. Those of chains are made however short they are: some
 /// for nothing.
 __device__ __forceinline__ DeltaChunk delta_chunk_at(const DeltaChunkParams& p, int place) {
-  int begun = 0;
+  int started = 0;
   for (int first = 0; first < p.spans; first += static_cast<int>(blockDim.x)) {
     const int i = first + static_cast<int>(threadIdx.x);
-    begun += sync_block_count(i < p.spans && delta_chunk_place(p.span_begin[i], i) <= place);
+    started += sync_block_count(i < p.spans && delta_chunk_place(p.span_begin[i], i) <= place);
   }
-  const int index = begun - 1;
+  const int index = started - 1;
   const SpanEntry span = span_at(p, index, p.spans);
   const int first = span.first + (place - delta_chunk_place(span.first, index)) * chunk_tokens;
   const bool is_short = span.last - span.first < p.tokens_min;
-  if (first >= span.last || (is_short && !span.is_continued && !span.goes_on)) return {first, 0};
+  if (first >= span.last || (is_short && !span.continues_previous && !span.next_continues))
+    return {first, 0};
   return {first, span.last - first < chunk_tokens ? span.last - first : chunk_tokens};
 }
 
@@ -527,7 +528,7 @@ __device__ __forceinline__ void answer_chunk(const Copies<Rows>& copies, int chu
     });
   }
   cp_async_wait<1>();
-  sync_block();  // errors are there, and the solved matrix
+  sync_block();  // errors have arrived, and the solved matrix
   copies.queries(chunk + 1);
   cp_async_commit();
   if (works) {
@@ -540,7 +541,7 @@ __device__ __forceinline__ void answer_chunk(const Copies<Rows>& copies, int chu
     });
   }
   cp_async_wait<1>();
-  sync_block();  // changes are there, and the scores
+  sync_block();  // changes have arrived, and the scores
   copies.solved(chunk + 1);
   cp_async_commit();
   if (!works) return;
@@ -575,7 +576,7 @@ __device__ __forceinline__ void run_span(const DeltaChunkParams& p, const Share&
   for (int chunk = 0; copies.left(chunk) > 0; ++chunk) {
     state.spread(shared.state);
     cp_async_wait<1>();
-    sync_block();  // keys, queries, values, factors and the spread state are there
+    sync_block();  // keys, queries, values, factors and the spread state have arrived
     copies.scores(chunk);
     copies.keys(chunk + 1);
     cp_async_commit();
@@ -607,7 +608,7 @@ __global__ void __launch_bounds__(chunk_threads, 2)
   wait_for_previous_kernel();
   int index = static_cast<int>(blockIdx.y);
   SpanEntry span = span_at(p, index, p.spans);
-  if (span.is_continued || span.write_slot < 0) return;
+  if (span.continues_previous || span.write_slot < 0) return;
   const int tokens = end_of_chain(p, index, span, p.spans) - span.first;
   if (tokens == 0 || tokens < p.tokens_min) return;
   for (;;) {
@@ -617,7 +618,7 @@ __global__ void __launch_bounds__(chunk_threads, 2)
     share.read_slot = span.read_slot;
     share.write_slot = span.write_slot;
     run_span(p, share, shared);
-    if (!span.goes_on) return;
+    if (!span.next_continues) return;
     span = span_at(p, ++index, p.spans);
     sync_block();  // the last chunk is no longer read
   }

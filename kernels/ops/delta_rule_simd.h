@@ -19,8 +19,8 @@ constexpr int rows_max = 256;
 constexpr int tile_vectors_max = registers / 8;    ///< of columns: 32 KB for 128 rows
 constexpr int direct_vectors_max = registers / 4;  ///< where one token needs no tile
 
-/// How far ahead of the state in use the next lines are prefetched where one token goes through memory: its
-/// run through a head is too short for the machine's own prefetch.
+/// How far ahead of the state in use the next lines are prefetched where one token goes through
+/// memory: its run through a head is too short for the machine's own prefetch.
 constexpr std::int64_t elements_ahead = 2048;
 
 /// The keys and queries of a key head over a chunk, normalized, and their products.

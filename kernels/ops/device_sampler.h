@@ -15,7 +15,7 @@ namespace hyb::kernels {
 /// sample() on a card in parts, so that the part between logits and tokens can be recorded with the
 /// ops before it, and the answers fetched while the host does something else. Round after round:
 /// stage, draw (or the replay of a recording that has it), ask, answers. The next round may be
-/// staged before the answers of this one have come.
+/// staged before the answers of this one have arrived.
 class DeviceSampler {
  public:
   virtual ~DeviceSampler() = default;
@@ -26,12 +26,13 @@ class DeviceSampler {
                      std::int32_t vocab_used) = 0;
 
   /// Chooses for the rows staged last, with the same `vocab_used`, from f32 logits [count, V].
-  /// `tokens` (i32 [count], on the card; or empty) becomes the ids: 0 for a row that is not sampled,
-  /// -SampleOutcome where no token could be chosen. May be recorded: a replay wants the same count.
+  /// `tokens` (i32 [count], on the card; or empty) becomes the ids: 0 for a row that is not
+  /// sampled, -SampleOutcome where no token could be chosen. May be recorded: a replay wants the
+  /// same count.
   virtual void draw(const Tensor& logits, std::int32_t vocab_used, const Tensor& tokens) = 0;
 
-  /// Enqueues the copy of the answers to the rows staged last, of which draw() gave `tokens`: the ids alone,
-  /// unless `tokens` is empty or a row wants logprobs.
+  /// Enqueues the copy of the answers to the rows staged last, of which draw() gave `tokens`: the
+  /// ids alone, unless `tokens` is empty or a row wants logprobs.
   virtual void ask(const Tensor& tokens) = 0;
 
   /// Waits for the copies of ask(): one per row. Valid until the next ask().

@@ -31,7 +31,7 @@ float silu(T gate) {
 template <typename T>
 void norm_slice(const GatedNormRows<T>& job, const T* x, const T* gate, const float* weight, T* y) {
   const auto before = [&](std::int64_t i) { return job.norm_first ? 1.0F : silu(gate[i]); };
-  const auto behind = [&](std::int64_t i) { return job.norm_first ? silu(gate[i]) : 1.0F; };
+  const auto after = [&](std::int64_t i) { return job.norm_first ? silu(gate[i]) : 1.0F; };
   float squares = 0.0F;
   for (std::int64_t i = 0; i < job.width; ++i) {
     const float u = to_float(x[i]) * before(i);
@@ -39,7 +39,7 @@ void norm_slice(const GatedNormRows<T>& job, const T* x, const T* gate, const fl
   }
   const float scale = 1.0F / std::sqrt(squares / static_cast<float>(job.width) + job.eps);
   for (std::int64_t i = 0; i < job.width; ++i) {
-    y[i] = from_float<T>(to_float(x[i]) * before(i) * scale * weight[i] * behind(i));
+    y[i] = from_float<T>(to_float(x[i]) * before(i) * scale * weight[i] * after(i));
   }
 }
 

@@ -17,7 +17,8 @@ struct Params {
   bool norm_first;
 };
 
-/// Within (width + 16) * 2^-24 + 2^-19 of the exact answer, relatively, not counting the rounding of y.
+/// Within (width + 16) * 2^-24 + 2^-19 of the exact answer, relatively, not counting the rounding
+/// of y.
 template <typename T, int Warps, bool Aligned>
 __global__ void __launch_bounds__(norm_threads, 4) gated_norm_kernel(const Params<T> p) {
   const std::int64_t slice = norm_slice_index<Warps>();

@@ -38,7 +38,7 @@ void multiply_experts(Stream& stream, const Moe& op, const MoeShape& shape, cons
 
 /// The parts one after the other, the experts' products grouped by expert. No sum depends on the
 /// number of rows where linear's do not.
-void many_moe(Stream& stream, const Moe& op, const MoeShape& shape, const MoeRoom& room) {
+void grouped_moe(Stream& stream, const Moe& op, const MoeShape& shape, const MoeRoom& room) {
   Tensor x = op.x;
   if (!op.norm.empty()) {
     x = room.normed;
@@ -84,8 +84,8 @@ void moe(Stream& stream, const Moe& op) {
   const MoeShape shape = shape_of(op);
   if (shape.tokens == 0) return;
   const MoeRoom room(shape, op.workspace.as<std::byte>());
-  if (few_takes(stream, op, shape)) return few_moe(stream, op, room);
-  many_moe(stream, op, shape, room);
+  if (small_batch_takes(stream, op, shape)) return small_batch_moe(stream, op, room);
+  grouped_moe(stream, op, shape, room);
 }
 
 namespace {

@@ -12,10 +12,11 @@
 /// What the CUDA routes of moe share. Included by .cu files only.
 namespace hyb::kernels::cuda {
 
-/// Row counts that few_moe may have, and visits (rows times active experts) of them.
-inline constexpr std::int64_t few_tokens_max = 16;
-inline constexpr std::int64_t few_visits_max = 512;
-inline constexpr std::int64_t few_experts_max = 1024;  ///< whose keys fit in shared memory with the rows of x
+/// Row counts that small_batch_moe may have, and visits (rows times active experts) of them.
+inline constexpr std::int64_t small_batch_tokens_max = 16;
+inline constexpr std::int64_t small_batch_visits_max = 512;
+inline constexpr std::int64_t small_batch_experts_max =
+    1024;  ///< whose keys fit in shared memory with the rows of x
 
 /// Tokens of a tile of the grouped product, at least.
 inline constexpr int tile_tokens_min = 16;
@@ -47,7 +48,7 @@ struct MoeRoom {
   MoeRoom(const MoeShape& shape, std::byte* base) {
     Room room(base);
     const std::int64_t tokens = shape.tokens, visits = tokens * shape.active;
-    const std::int64_t few_visits = std::min({tokens, few_tokens_max}) * shape.active;
+    const std::int64_t few_visits = std::min({tokens, small_batch_tokens_max}) * shape.active;
     const std::int64_t visited_max = std::min(shape.experts, few_visits);
     tickets = room.take(DType::u32, 1, tickets_max);
     normed = room.take(shape.dtype, tokens, shape.hidden);
@@ -60,10 +61,10 @@ struct MoeRoom {
         room.take(shape.dtype, tokens, shape.activation.inputs() * shape.shared_intermediate);
     shared = room.take(shape.dtype, tokens, shape.shared_intermediate);
     const std::int64_t gated_tokens = shape.has_shared_gate ? tokens : 0;
-    shared_logit = room.take(DType::f32, 1, std::min(gated_tokens, few_tokens_max));
+    shared_logit = room.take(DType::f32, 1, std::min(gated_tokens, small_batch_tokens_max));
     shared_output = room.take(shape.dtype, gated_tokens, shape.hidden);
     visited = room.take(DType::i32, 1, 1 + visited_max);
-    visitors = room.take(DType::i32, visited_max, few_tokens_max);
+    visitors = room.take(DType::i32, visited_max, small_batch_tokens_max);
     first_place = room.take(DType::i32, 1, shape.experts + 1);
     visit_of = room.take(DType::i32, 1, visits);
     place_of = room.take(DType::i32, 1, visits);
@@ -92,9 +93,9 @@ inline bool takes_vectors(const Tensor& rows) {
   return rows.dtype == DType::bf16 && is_vector_aligned(rows.as<bf16>(), rows.row_stride);
 }
 
-/// Up to few_tokens_max rows of bf16, where few_takes says so.
-void few_moe(Stream& stream, const Moe& op, const MoeRoom& room);
-bool few_takes(const Stream& stream, const Moe& op, const MoeShape& shape);
+/// Up to small_batch_tokens_max rows of bf16, where small_batch_takes says so.
+void small_batch_moe(Stream& stream, const Moe& op, const MoeRoom& room);
+bool small_batch_takes(const Stream& stream, const Moe& op, const MoeShape& shape);
 
 /// logits = x * router^T in f32, as linear has them; of bf16 rows with a router of f32 by a route
 /// of its own.

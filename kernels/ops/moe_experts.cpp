@@ -85,7 +85,7 @@ void check(const MoeExperts& op) {
 }
 
 /// Fills the tables of the workspace; returns how many experts are visited. A token's places are
-/// met in ascending order of expert, whatever the other tokens chose.
+/// visited in ascending order of expert, whatever the other tokens chose.
 std::int64_t group_by_expert(const MoeExperts& op, const MoeExpertsShape& shape,
                              const ExpertsWorkspace& work) {
   std::int32_t* const first = work.first_place;
@@ -121,7 +121,7 @@ void multiply_gate_up(Queue& queue, const MoeExperts& op, const ExpertsWorkspace
   const std::int64_t inner_bytes = op.gate_up->rows() * value_bytes;
   const std::int64_t items = visited * product.panels();
   const std::int64_t bytes = product.panel_bytes() * product.panels() * op.chosen.size();
-  deal_product(queue, items, bytes, [&](std::int64_t begin, std::int64_t end) {
+  parallel_product(queue, items, bytes, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t item = begin; item < end; ++item) {
       const std::int32_t e = work.visited[item / product.panels()];
       const std::int64_t panel = item % product.panels();
@@ -199,7 +199,7 @@ void moe_experts(Queue& queue, const MoeExperts& op) {
 
   const WeightProduct product(queue.isa(), *op.down, op.x.dtype);
   const std::int64_t bytes = product.panel_bytes() * product.panels() * places;
-  deal_product(queue, product.panels(), bytes, [&](std::int64_t begin, std::int64_t end) {
+  parallel_product(queue, product.panels(), bytes, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t panel = begin; panel < end; ++panel) {
       add_down_panel(op, product, work, visited, panel);
     }

@@ -76,7 +76,7 @@ float group_score(const float* keys, std::int64_t count) {
       second = keys[i];
     }
   }
-  const float sum = best + second;  // NaN where infinities of both signs met
+  const float sum = best + second;  // NaN for infinities of both signs
   return std::isnan(sum) ? lost_key : sum;
 }
 

@@ -38,7 +38,7 @@ struct SnapshotPiece {
 /// shapes  slot u8 [slot bytes]   packed u8 [packed bytes]   state of a piece [rows, columns]
 /// types   state: f32 or bf16   scales: bf16   values: i8; states and scales lie aligned
 /// numbers every row by itself: bytes depend neither on the instruction set nor on the threads
-/// writes  the pieces' windows, scales and values in packed; the gaps between them are left alone
+/// writes  the pieces' windows, scales and values in packed; the gaps between them are not written
 struct PackSnapshot {
   std::span<const SnapshotPiece> pieces;
   DType state_dtype = DType::f32;

@@ -24,7 +24,7 @@ namespace hyb::kernels {
 ///         tickets [R]
 /// types   x, b, a, y, windows, convolved: f32 or bf16, the same   state: f32 or bf16
 ///         weights: f32   tables and tickets: i32
-/// numbers c and y are rounded as the ops they come from round: the very bits of the two
+/// numbers c and y are rounded as the ops they come from round: bit-identical to the two
 /// writes  y, the named slots of windows and state, convolved; tickets are zeros before and after
 struct DeltaStep {
   Tensor x, b, a;
@@ -52,7 +52,7 @@ void delta_step(Queue& queue, const DeltaStep& op);
 ///         convolved [R,C]: room to work in   tickets [R]
 /// types   x, dt, y, windows, convolved: f32 or bf16, the same   state: f32 or bf16
 ///         weights: f32   tables and tickets: i32
-/// numbers c and y are rounded as the ops they come from round: the very bits of the two
+/// numbers c and y are rounded as the ops they come from round: bit-identical to the two
 /// writes  y, the named slots of windows and state, convolved; tickets are zeros before and after
 struct MambaStep {
   Tensor x, dt;

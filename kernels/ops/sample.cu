@@ -127,8 +127,8 @@ __device__ __forceinline__ Mass block_total(SampleShared& shared, Mass value) {
   return total;
 }
 
-/// Calls body(id, logit) for every logit of begin .. end-1, distributed to `threads` threads of which
-/// this is number `thread`. Several loads are on their way before the first body.
+/// Calls body(id, logit) for every logit of begin .. end-1, distributed to `threads` threads of
+/// which this is number `thread`. Several loads are on their way before the first body.
 template <typename Body>
 __device__ __forceinline__ void each_logit(const LogitRow& row, int begin, int end, int thread,
                                            int threads, Body&& body) {

@@ -52,8 +52,8 @@ void adjust_logits(const SampleRow& row, std::span<float> logits, std::span<std:
 
 std::int32_t select_likeliest(std::span<const float> logits, std::int32_t wanted,
                               std::span<Candidate> room) {
-  // Whoever is above the bar gets in; when the room is full, the best `wanted` stay and the last of
-  // them is the new bar. After a few thousand logits hardly any passes it.
+  // Candidates above the bar are kept; when the buffer is full, the best `wanted` stay and the last
+  // of them is the new bar. After a few thousand logits hardly any passes it.
   const auto keep = static_cast<std::size_t>(wanted);
   const std::size_t full = std::min(room.size(), std::max(2 * keep, keep + 1024));
   const auto at = [&](std::size_t i) { return room.begin() + static_cast<std::ptrdiff_t>(i); };

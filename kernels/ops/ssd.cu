@@ -138,7 +138,7 @@ __global__ void __launch_bounds__(block_threads, V <= 4 ? 5 : 4)
   wait_for_previous_kernel();
   int index = static_cast<int>(blockIdx.y);
   SpanEntry span = span_at(p, index, spans);
-  if (span.is_continued || span.first == span.last) return;
+  if (span.continues_previous || span.first == span.last) return;
   share.first_token = span.first;
   share.last_token = end_of_chain(p, index, span, spans);
 
@@ -166,7 +166,7 @@ __global__ void __launch_bounds__(block_threads, V <= 4 ? 5 : 4)
   int stage = 0;
   for (int token = share.first_token; token < share.last_token; token += stage_tokens) {
     cp_async_wait<0>();
-    sync_block();  // the stage is there for all, and all have left the other one
+    sync_block();  // the stage has arrived for all, and all are done with the other one
     const int next = token + stage_tokens;
     float raw = 0.0F;
     if (next < share.last_token) {
@@ -179,7 +179,7 @@ __global__ void __launch_bounds__(block_threads, V <= 4 ? 5 : 4)
       run_stage(p, share, shared.stages[stage], token, begin, stop, state);
       if (stop < span.last) break;
       store_rows(p.state + span.write_slot * p.state_stride + at, rows, state);
-      if (!span.goes_on) break;
+      if (!span.next_continues) break;
       begin = stop;
       span = span_at(p, ++index, spans);
     }

@@ -31,7 +31,8 @@ __device__ __forceinline__ std::uint32_t scaled_pair(std::uint32_t pair, const f
                    std::bit_cast<float>(pair & 0xffff0000U) * by[1]);
 }
 
-/// The parameters of every kernel of the chunked form; the state's type only counts at a span's ends.
+/// The parameters of every kernel of the chunked form; the state's type only counts at a span's
+/// ends.
 struct ChunkParams : SsdParams<bf16, void> {
   bool state_is_bf16;
   int spans;
@@ -418,12 +419,12 @@ __device__ __forceinline__ void run_piece(const ChunkParams& p, const Part& part
   for (int token = piece.first;; token += chunk_tokens, turn = 1 - turn) {
     const int next = token + chunk_tokens, tokens = piece.last - token;
     const int stage = stages > 1 ? turn : 0;
-    const bool goes_on = next < piece.last;
+    const bool next_continues = next < piece.last;
     cp_async_wait<0>();
-    sync_block();  // inputs, steps and the spread state are there
-    if (stages > 1 && goes_on) copy(next, 1 - stage);
+    sync_block();  // inputs, steps and the spread state have arrived
+    if (stages > 1 && next_continues) copy(next, 1 - stage);
     RawSteps raw = {};
-    if (makes_steps && goes_on) raw = load_steps(p, part.head, next, piece.last);
+    if (makes_steps && next_continues) raw = load_steps(p, part.head, next, piece.last);
 
     const auto& inputs = shared.inputs[stage];
     const ChunkSteps& steps = shared.steps[turn];
@@ -434,7 +435,7 @@ __device__ __forceinline__ void run_piece(const ChunkParams& p, const Part& part
                    inputs.x);
     }
     state.move_on(inputs.x, inputs.b, steps, tokens);
-    if (!goes_on) break;
+    if (!next_continues) break;
     // The first warp has the fewest keys, and time for this.
     if (makes_steps) make_steps(p, part.head, next, piece.last, raw, shared.steps[1 - turn]);
     sync_block();  // the spread state, and any single stage, are no longer read
@@ -447,8 +448,9 @@ __device__ __forceinline__ void run_piece(const ChunkParams& p, const Part& part
 /// grid (heads * parts, spans or segments): a block owns some rows of a head and walks the chunks
 /// of its segment, or of its span and of those that continue it, with their state in registers,
 /// as f32 from chunk to chunk. Against the plain loop: let A be what it answers where x, B, C and
-/// the state are replaced by their magnitudes; then y is within 2^-7 * A, not counting its rounding, and
-/// the state within 2^-8 * A; the products' operands (state, weighted B, decayed C*B) are bf16.
+/// the state are replaced by their magnitudes; then y is within 2^-7 * A, not counting its
+/// rounding, and the state within 2^-8 * A; the products' operands (state, weighted B, decayed C*B)
+/// are bf16.
 template <int Rows, int Columns>
 __global__ void __launch_bounds__(chunk_threads, 2) ssd_chunk_kernel(const ChunkParams p) {
   auto& shared = dynamic_shared<Shared<Rows, Columns>>();
@@ -457,17 +459,18 @@ __global__ void __launch_bounds__(chunk_threads, 2) ssd_chunk_kernel(const Chunk
   wait_for_previous_kernel();
   const bool in_segments = p.segment_tokens != 0;
   Piece piece = piece_of_block(p);
-  if (piece.first == piece.last || (!in_segments && piece.span.is_continued)) return;
+  if (piece.first == piece.last || (!in_segments && piece.span.continues_previous)) return;
   for (;;) {
     run_piece<Rows, Columns>(p, part, piece, shared);
-    if (in_segments || !piece.span.goes_on) return;
+    if (in_segments || !piece.span.next_continues) return;
     piece = whole_span(p, piece.index + 1);
     sync_block();  // the last chunk is no longer read
   }
 }
 
 /// grid (heads * parts, segments): the state that a segment would leave if it began with zeros, and
-/// what it leaves of another. That of the last of a span is not needed, unless another span continues it.
+/// what it leaves of another. That of the last of a span is not needed, unless another span
+/// continues it.
 template <int Rows, int Columns>
 __global__ void __launch_bounds__(chunk_threads, 2) ssd_segment_kernel(const ChunkParams p) {
   auto& shared = dynamic_shared<EndShared<Rows, Columns>>();
@@ -476,7 +479,7 @@ __global__ void __launch_bounds__(chunk_threads, 2) ssd_segment_kernel(const Chu
   let_next_kernel_start();
   wait_for_previous_kernel();
   const Piece piece = piece_of_block(p);
-  if (piece.first == piece.last || (piece.is_last && !piece.span.goes_on)) return;
+  if (piece.first == piece.last || (piece.is_last && !piece.span.next_continues)) return;
   const auto copy = [&](int token, int stage) {
     copy_inputs(p, part, token, piece.last, shared.inputs[stage]);
     cp_async_commit();
@@ -493,16 +496,16 @@ __global__ void __launch_bounds__(chunk_threads, 2) ssd_segment_kernel(const Chu
   int turn = 0;
   for (int token = piece.first;; token += chunk_tokens, turn = 1 - turn) {
     const int next = token + chunk_tokens;
-    const bool goes_on = next < piece.last;
+    const bool next_continues = next < piece.last;
     cp_async_wait<0>();
-    sync_block();  // inputs and steps are there, and the others are no longer read
-    if (goes_on) copy(next, 1 - turn);
+    sync_block();  // inputs and steps have arrived, and the others are no longer read
+    if (next_continues) copy(next, 1 - turn);
     RawSteps raw = {};
-    if (makes_steps && goes_on) raw = load_steps(p, part.head, next, piece.last);
+    if (makes_steps && next_continues) raw = load_steps(p, part.head, next, piece.last);
     log_decay += shared.steps[turn].total[0];
     state.move_on(shared.inputs[turn].x, shared.inputs[turn].b, shared.steps[turn],
                   piece.last - token);
-    if (!goes_on) break;
+    if (!next_continues) break;
     if (makes_steps) make_steps(p, part.head, next, piece.last, raw, shared.steps[1 - turn]);
   }
   state.store(p.segment_states + piece.index * p.slot_size() + part.first_row * Columns);
@@ -514,9 +517,9 @@ __global__ void __launch_bounds__(chunk_threads, 2) ssd_segment_kernel(const Chu
 constexpr int start_threads = 256;
 constexpr int start_elements = 4;  ///< of a thread
 
-/// grid (shares of a state, spans): the state before every segment, from those of the segments before
-/// of it leave; a thread owns neighbouring elements and walks the segments of its span and of those
-/// that continue it.
+/// grid (shares of a state, spans): the state before every segment, from those of the segments
+/// before of it leave; a thread owns neighbouring elements and walks the segments of its span and
+/// of those that continue it.
 __global__ void __launch_bounds__(start_threads) ssd_start_kernel(const ChunkParams p) {
   const std::int64_t at =
       (static_cast<std::int64_t>(blockIdx.x) * start_threads + threadIdx.x) * start_elements;
@@ -525,7 +528,7 @@ __global__ void __launch_bounds__(start_threads) ssd_start_kernel(const ChunkPar
   wait_for_previous_kernel();
   SpanEntry span = span_at(p, index, p.spans);
   int left = segments_of(p, index);
-  if (at >= p.slot_size() || left == 0 || span.is_continued) return;
+  if (at >= p.slot_size() || left == 0 || span.continues_previous) return;
   std::int64_t segment = 0;
   for (int i = 0; i < index; ++i) segment += segments_of(p, i);
   const std::int64_t head = at / (static_cast<std::int64_t>(p.rows) * p.columns);
@@ -542,7 +545,7 @@ __global__ void __launch_bounds__(start_threads) ssd_start_kernel(const ChunkPar
   }
   for (;; ++segment) {
     float* const place = p.segment_states + segment * p.slot_size() + at;
-    if (--left == 0 && !span.goes_on) return store16(place, pack(state));
+    if (--left == 0 && !span.next_continues) return store16(place, pack(state));
     float end[start_elements];
     unpack(load16(place), end);
     const float decay = p.segment_decays[segment * p.heads + head];

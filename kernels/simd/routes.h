@@ -31,7 +31,7 @@ struct AttentionRows {
   std::int64_t gate_stride;
 };
 
-/// Rows that one call takes at most: whole register tiles, and records that fit on a stack.
+/// Rows that one call takes at most: whole register tiles, and partials that fit on a stack.
 constexpr std::int64_t attention_rows_max(std::int64_t head_dim) {
   return head_dim <= 128 ? 30 : head_dim <= 256 ? 12 : 6;
 }
@@ -39,7 +39,7 @@ constexpr std::int64_t attention_rows_max(std::int64_t head_dim) {
 /// What is known of a row after some keys, in floats: sums[head_dim], one sum of weights for every
 /// lane, the largest score.
 constexpr std::int64_t attention_lanes_max = 16;
-constexpr std::int64_t attention_record(std::int64_t head_dim) {
+constexpr std::int64_t attention_partial(std::int64_t head_dim) {
   return head_dim + attention_lanes_max + 1;
 }
 
@@ -48,10 +48,10 @@ template <typename T, typename K>
 struct AttentionRoutes {
   /// All keys of the rows, to y.
   void (*rows)(const AttentionRows<T, K>& job);
-  /// The keys of one run, to one record per row.
-  void (*run)(const AttentionRows<T, K>& job, std::int64_t run, float* records);
-  /// Merges the records of all runs, run after run `run_stride` floats apart, into y.
-  void (*merge)(const AttentionRows<T, K>& job, float* records, std::int64_t run_stride);
+  /// The keys of one run, to one partial per row.
+  void (*run)(const AttentionRows<T, K>& job, std::int64_t run, float* partials);
+  /// Merges the partials of all runs, run after run `run_stride` floats apart, into y.
+  void (*merge)(const AttentionRows<T, K>& job, float* partials, std::int64_t run_stride);
 };
 
 template <Isa isa, typename T, typename K>

@@ -15,7 +15,7 @@ struct AttentionStepCase {
   std::int64_t offset = 8;  ///< of qkv, in elements
 };
 
-/// One more token for each of some sequences, whose keys and values before it stand in pages.
+/// One more token for each of some sequences, whose earlier keys and values are in pages.
 /// Places that no token has reached hold NaN.
 struct SingleTokens {
   SingleTokens(const AttentionStepCase& shape, const std::vector<std::int32_t>& positions,
@@ -85,7 +85,7 @@ struct SingleTokens {
             .gate = c.has_gate ? own_qkv.columns(width() - inner(), inner()) : Tensor()};
   }
 
-  /// Room for the records of every run of every row.
+  /// Room for the partials of every run of every row.
   TestTensor workspace() const {
     const auto bytes = cuda::attention_workspace_bytes(
         padded.tokens, c.heads, c.head_dim,

@@ -18,7 +18,7 @@ struct Answer {
   TestTensor y, pages;
 };
 
-/// From a graph; by the op or by the two that it stands for.
+/// From a graph; by the op or by the two that it replaces.
 Answer attend(const Step& step, const TestTensor& workspace, bool fused = true) {
   cuda::Stream stream;
   DeviceTensor qkv(step.qkv), y(step.y);
@@ -111,7 +111,8 @@ void check_case(const Case& c, const std::vector<std::int32_t>& positions) {
 
 TEST_SUITE("cuda/attention_step") {
   TEST_CASE(
-      "to the bit what the two ops say and write, near the plain loops; rows of nobody rest") {
+      "to the bit what the two ops say and write, near the plain loops; padding rows are not "
+      "touched") {
     const Case cases[] = {
         {.heads = 4, .kv_heads = 2, .head_dim = 64, .rotary_dim = 64},
         {.heads = 3, .kv_heads = 1, .head_dim = 128},
@@ -193,7 +194,7 @@ TEST_SUITE("cuda/attention_step") {
                         .rotary_dim = head_dim / 2,
                         .has_norms = true,
                         .kv_dtype = kv_dtype};
-        // All tokens' rows stand in the sequence's qkv; its pages have room for the last one.
+        // All tokens' rows are in the sequence's qkv; its pages have room for the last one.
         Step whole(c, {first}), last(c, {first + tokens - 1});
         whole.tables = whole.padded = PagedTables({{first, tokens}}, c.page_tokens, 3);
         whole.qkv = random_tensor(c.dtype, {tokens, whole.width()}, 7, 1.0F, {16, 8});

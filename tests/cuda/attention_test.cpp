@@ -95,7 +95,7 @@ struct Step {
   TestTensor pages;  ///< as the device has them
 };
 
-/// Room for records of every run of every row.
+/// Room for partials of every run of every row.
 inline TestTensor workspace_for(const Step& step, std::int64_t positions) {
   const auto bytes =
       cuda::attention_workspace_bytes(step.tables.tokens, step.s.heads, step.s.head_dim, positions);
@@ -109,7 +109,7 @@ inline bool is_ready(const TestTensor& workspace) {
                      [](std::byte byte) { return byte == std::byte{0}; });
 }
 
-/// The step's answer, from a graph; padding spans and rows stand behind it.
+/// The step's answer, from a graph; padding spans and rows come after it.
 inline TestTensor attend(const Step& step, std::optional<TestTensor> workspace = {},
                          std::int64_t padding_spans = 0, std::int64_t padding_rows = 0) {
   const PagedTables padded = step.tables.padded(padding_spans, padding_rows);
@@ -225,7 +225,7 @@ void check_rows(const Sequence& sequence, const TestTensor& whole,
 }
 
 TEST_SUITE("cuda/attention") {
-  TEST_CASE("is the plain loop's answer; padding spans and rows are left alone") {
+  TEST_CASE("is the plain loop's answer; padding spans and rows are not written") {
     const Shape shapes[] = {{4, 2, 64},
                             {3, 1, 128},
                             {5, 1, 256},

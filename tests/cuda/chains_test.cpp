@@ -54,7 +54,7 @@ ChainBench wide_bench(const std::string& name, kernels::Device device, DType act
 
 /// Behind every cut of a chain: what its slot answers to the token that comes next, as the chain
 /// itself does.
-std::vector<float> rows_behind_cuts(ChainBench& bench, const CutSequence& cut) {
+std::vector<float> rows_after_cuts(ChainBench& bench, const CutSequence& cut) {
   std::vector<float> rows;
   for (std::size_t i = 1; i + 1 < cut.begins.size(); ++i) {
     const std::int32_t next = cut.begins[i];
@@ -135,7 +135,7 @@ TEST_SUITE("cuda/chains") {
       of_cpu.add(run_at_once(cpu, {cut}).logits, expected);
       const std::vector<float> answers = run_at_once(card, {cut, {1, {0, 2}}}).logits;
       of_card.add(std::span(answers).first(expected.size()), expected);
-      of_cuts.add(rows_behind_cuts(card, cut), rows_of(expected, cut, vocab));
+      of_cuts.add(rows_after_cuts(card, cut), rows_of(expected, cut, vocab));
       MESSAGE(name, ": ", of_card.middle_row() / of_cpu.middle_row(), ", cuts ",
               of_cuts.middle_row() / of_cpu.middle_row());
       CHECK(of_card.middle_row() <= 1.5 * of_cpu.middle_row());

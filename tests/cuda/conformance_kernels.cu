@@ -212,7 +212,7 @@ __global__ void atomics_kernel(const Words p) {
   atomic_max(signed_out + 5, static_cast<std::int32_t>(value));
   atomic_add(signed_out + 6, static_cast<std::int32_t>(value));
   atomic_add(reinterpret_cast<unsigned long long*>(p.out + 8), 0x100000000ULL + value);
-  std::uint32_t before = 0;  // what stands there is learnt from the first try
+  std::uint32_t before = 0;  // the current value is learnt from the first try
   while (true) {
     const std::uint32_t found = atomic_compare_exchange(p.out + 10, before, before ^ value);
     if (found == before) break;

@@ -5,7 +5,7 @@
 #include "kernels/cuda/stream.h"
 
 /// Kernels that do little but call kernels/cuda/ptx.h, each with its launch. What they read and
-/// write, word for word, stands at each; conformance_test.cpp says what the answer has to be.
+/// write, word for word, is stated at each; conformance_test.cpp has the expected answers.
 namespace hyb::kernels::testing {
 
 /// Both on the device, aligned to 16 bytes.
@@ -14,7 +14,7 @@ struct Words {
   std::uint32_t* out;
 };
 
-/// What of the shape the test has to know.
+/// The part of the shape that the test needs.
 inline constexpr int block_threads = 128, half_threads = 64, vote_rounds = 4, giving_rounds = 4;
 inline constexpr int grid_blocks = 4, grid_count = grid_blocks * half_threads, grid_rounds = 5;
 inline constexpr int shuffle_distances = 8, shuffle_ops = 5, smallest_width_bits = 1;
@@ -33,7 +33,8 @@ void grid_rounds_of(cuda::Stream& stream, const Words& words);
 /// being shuffle, xor, up, down and down of a float.
 void shuffles(cuda::Stream& stream, const Words& words);
 /// in[case]: a mask; then values and votes of [case][lane]. Lanes inside and outside of the mask
-/// meet apart. out[case][lane][op]: ballot, any, all, match, sum, min, max, the first's value.
+/// do the same separately. out[case][lane][op]: ballot, any, all, match, sum, min, max, the first's
+/// value.
 void masked_collectives(cuda::Stream& stream, const Words& words);
 /// in: [copies] of 4 words, of 2, of 1, then whether they are there. out: the first three, what
 /// another thread copied.

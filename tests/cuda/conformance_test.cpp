@@ -27,7 +27,7 @@ auto& at(Container& words, int i) {
 inline float as_float(U32 bits) { return std::bit_cast<float>(bits); }
 inline U32 as_bits(float value) { return std::bit_cast<U32>(value); }
 
-/// What `run` makes of `out`. Nothing is written behind it, nor to what is read.
+/// What `run` makes of `out`. Nothing is written past it, nor to what is read.
 inline Array answer_of(const Run& run, const Array& in, Array out) {
   constexpr U32 guard = 0xdeadbeef;
   constexpr std::size_t guard_words = 64;
@@ -61,7 +61,7 @@ using namespace hyb::kernels;
 using namespace hyb::kernels::testing;
 
 /// The contracts of kernels/cuda/ptx.h, word by word against plain C++. The same test holds the
-/// emulator and the card, so the one stands for the other.
+/// emulator and the card, so one can replace the other.
 namespace {
 
 // warps
@@ -146,7 +146,7 @@ TEST_SUITE("cuda/conformance") {
     CHECK(answer_of(shuffles, in, static_cast<int>(expected.size())) == expected);
   }
 
-  TEST_CASE("collectives of the lanes of a mask, while the others meet apart") {
+  TEST_CASE("collectives of the lanes of a mask, while the others do the same separately") {
     in_every_schedule([](const std::string& schedule) {
       CAPTURE(schedule);
       Array in = {0xffffffff, 0x55555555, 0x0000ffff, 0x80000000, 0x7fffffff, 0x12345678};
@@ -310,7 +310,7 @@ TEST_SUITE("cuda/conformance") {
 
 }  // namespace
 
-/// The same as conformance_test.cpp for what goes on between blocks and kernels, and for numbers.
+/// The same for what happens between blocks and kernels, and for numbers.
 namespace {
 
 void check_atomics() {
@@ -335,7 +335,7 @@ void check_atomics() {
   CHECK(at(answer, 10) == std::accumulate(in.begin(), in.end(), 0U, std::bit_xor<>()));
   CHECK(at(answer, 11) == grid_count);
 
-  // Adding gave every number once, exchanging what somebody had put there.
+  // Adding gave every number once, exchanging what another thread had put there.
   const auto tickets_end = answer.begin() + atomic_words + grid_count;
   Array tickets(answer.begin() + atomic_words, tickets_end), numbered(grid_count);
   std::sort(tickets.begin(), tickets.end());

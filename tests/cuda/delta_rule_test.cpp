@@ -324,7 +324,7 @@ TEST_SUITE("cuda/delta_rule_chunked") {
     }
   }
 
-  TEST_CASE("short spans beside a long one have the bits of the scan") {
+  TEST_CASE("short spans next to a long one have the bits of the scan") {
     const DeltaCase c = {1, 1, 64, 32, b16, b16, {0, 16, 17, 87, 90}, {0, 1, 2, 3}, {0, 1, 2, 3},
                          {}};
     const Workspace workspace = workspace_of(c);
@@ -436,7 +436,7 @@ TEST_SUITE("cuda/delta_rule_chunked") {
     }
   }
 
-  TEST_CASE("the same call gives the same bits, beside any other span") {
+  TEST_CASE("the same call gives the same bits, next to any other span") {
     const DeltaCase alone = {1, 1, 64, 32, b16, f32, {0, 90}, {2}, {2}, {}};
     DeltaCase beside = alone;
     beside.begins = {0, 90, 180};

@@ -26,7 +26,7 @@ Loaded on_card(const Golden& golden, DType activation, bool batch_invariant,
                 {.threads = 1, .isa = {}, .batch_invariant = batch_invariant});
 }
 
-/// The first tokens of the main prompt in one step, then so many of the answer one by one.
+/// The first tokens of the main prompt in one step, then tokens of the answer one by one.
 struct Length {
   std::size_t prompt = 24, answer = 8;
 };

@@ -11,8 +11,8 @@
 #include "kernels/linear/library_products.h"
 #include "tests/cuda/support.h"
 
-/// A library behind CublasLtTable that multiplies on the CPU, in columns and by its layouts, as
-/// cuBLASLt does; it believes nothing that it was not told.
+/// A library for CublasLtTable that multiplies on the CPU, in columns and by its layouts, as
+/// cuBLASLt does; it assumes nothing that it is not given.
 namespace hyb::kernels::testing::fake_cublaslt {
 
 using cublaslt::Object;
@@ -33,7 +33,7 @@ struct Preference {
   std::uint32_t schemes = 7;
   std::uint32_t alignments[4] = {256, 256, 256, 256};
 };
-/// What was asked, and what is to be answered.
+/// The requests, and the answers to give.
 struct Record {
   int heuristics = 0, products = 0, objects = 0;
   std::int64_t tokens = 0;  ///< of the last heuristic
@@ -288,7 +288,7 @@ TEST_SUITE("cuda/library_products") {
     CHECK(largest_error(on_y.fetch(), other.fetch()) <= 0.02);
   }
 
-  TEST_CASE("an algorithm is asked for once per shape, by what is given and no more") {
+  TEST_CASE("an algorithm is requested once per shape, with what is given and no more") {
     cuda::Stream stream;
     open_fake(stream);
     for (const std::int64_t tokens : {100, 128, 70, 129}) {

@@ -103,7 +103,7 @@ void check_case(const Case& c) {
   CHECK(same_bytes(replayed.fetch(), answer));
 }
 
-/// Rows begin .. begin+count-1 of y, where only these stood in the op.
+/// Rows begin .. begin+count-1 of y, where the op had only these.
 TestTensor part(const Tensor& x, const Weight& weight, const TestTensor& y, std::int64_t begin,
                 std::int64_t count, bool batch_invariant) {
   cuda::Stream stream;
@@ -140,7 +140,7 @@ TEST_SUITE("cuda/linear") {
     });
   }
 
-  TEST_CASE("what stands beside the columns of x is not read") {
+  TEST_CASE("what is next to the columns of x is not read") {
     for (const std::int64_t tokens : {1, 8, 9, 40, 70}) {
       for (const std::int64_t inner : {40, 3080}) {
         const Case c = {tokens, 18, inner, bf, bf, f32, false, {}};
@@ -345,7 +345,7 @@ TEST_SUITE("cuda/coded") {
     }
   }
 
-  TEST_CASE("codes meet bf16 rows only") {
+  TEST_CASE("codes take bf16 rows only") {
     Queue card(Device::cuda, {.threads = 1, .isa = {}});
     const PublishedMatrix published(DType::f8_e4m3, 1, 8, 128, 1, 128, 15);
     const Weight weight = Weight::pack(card, published.source, DType::bf16);

@@ -414,7 +414,7 @@ struct Block {
   DeviceTensor on_bias, on_norm;
 };
 
-/// Its workspace, of just the right size, with guards behind it.
+/// Its workspace, of just the right size, with guards after it.
 struct Room {
   static constexpr std::size_t guard_bytes = 64;
   explicit Room(std::size_t size) : bytes(size), on_device(cuda::make_device(size + guard_bytes)) {
@@ -511,7 +511,7 @@ TestTensor answer_to_last(cuda::Stream& stream, const Block& block, const TestTe
   return y.fetch();
 }
 
-/// A row alone, among others, and where they stand in another order: the same bits.
+/// A row alone, among others, and in another order: the same bits.
 void check_invariance(const Case& c) {
   CAPTURE(c.block.tokens);
   CAPTURE(c.block.experts);

@@ -211,7 +211,7 @@ TEST_SUITE("cuda/gated_activation") {
     }
   }
 
-  TEST_CASE("is the plain loop's within one rounding, beside x and in place") {
+  TEST_CASE("is the plain loop's within one rounding, out of place and in place") {
     in_every_schedule([&](const std::string& schedule) {
       CAPTURE(schedule);
       for (const ActivationCase& c : activation_cases) check_case(c);

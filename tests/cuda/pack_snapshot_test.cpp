@@ -48,7 +48,7 @@ Tensor view(Bytes& bytes) {
   return {bytes.data(), DType::u8, {static_cast<std::int64_t>(bytes.size())}};
 }
 
-/// A slot and its packed snapshot, with gaps that nobody may touch.
+/// A slot and its packed snapshot, with gaps that must not be touched.
 struct Snapshot {
   Snapshot(DType type, const std::vector<Shape>& shapes, unsigned seed) : dtype(type) {
     std::size_t slot_end = 64, packed_end = 64;

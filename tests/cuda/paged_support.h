@@ -33,7 +33,7 @@ struct PagedTables {
     pages.resize(static_cast<std::size_t>(page_begin.back()));
   }
 
-  /// The same tables with room for more: empty spans and rows of nobody, whose entries name no
+  /// The same tables with room for more: empty spans and padding rows, whose entries name no
   /// page.
   PagedTables padded(std::int64_t spans, std::int64_t rows) const {
     PagedTables more = *this;

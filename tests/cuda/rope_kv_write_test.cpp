@@ -116,7 +116,7 @@ void check_case(const Case& c, DType dtype, DType kv_dtype) {
     for (std::int64_t i = 0; i < width; ++i) {
       const std::int64_t at = t * width + i;
       if (i >= c.heads * c.head_dim || t >= tokens) {
-        REQUIRE(answer.get(at) == qkv.get(at));  // neither k, v nor rows of nobody
+        REQUIRE(answer.get(at) == qkv.get(at));  // neither k, v nor padding rows
       } else {
         const double e = expected.get(at);
         REQUIRE(std::fabs(answer.get(at) - e) <= bound * (std::fabs(e) + 0.5));
@@ -127,7 +127,7 @@ void check_case(const Case& c, DType dtype, DType kv_dtype) {
 }
 
 TEST_SUITE("cuda/rope_kv_write") {
-  TEST_CASE("is the plain parts' answer; rows and spans of nobody write nothing") {
+  TEST_CASE("is the plain parts' answer; padding rows and spans write nothing") {
     in_every_schedule([&](const std::string& schedule) {
       CAPTURE(schedule);
       for (const Case& c : cases) {

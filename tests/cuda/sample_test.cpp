@@ -62,7 +62,7 @@ void check_rows(const TestTensor& logits, const std::vector<SampleRow>& rows, st
   CHECK(there.fetch().everything() == logits.everything());
 }
 
-/// Every way to ask, for a vocabulary of at least 8.
+/// Every kind of parameters, for a vocabulary of at least 8.
 std::vector<SampleRow> all_kinds(std::int32_t used, std::span<const TokenId> history,
                                  std::span<const LogitBias> bias, std::span<const TokenId> banned) {
   std::vector<SampleRow> rows = {
@@ -170,7 +170,7 @@ TEST_SUITE("cuda/sample") {
     CHECK(first[1].outcome != SampleOutcome::chosen);
     const TestTensor table = tokens.fetch();
     CHECK(table.get(1) < 0);
-    CHECK(table.get(3) == 0);  // nobody asked
+    CHECK(table.get(3) == 0);  // not sampled
     CHECK(table.get(4) == 0);
   }
 

@@ -43,7 +43,7 @@ std::vector<TokenId> some_tokens(std::int32_t count) {
   return tokens;
 }
 
-/// Logits behind every token, which are run in steps of so many; single ones behind them.
+/// Logits after every token, which are run in steps of several, then one by one.
 std::vector<float> logits_of(Loaded& loaded, std::initializer_list<std::int32_t> steps = {170}) {
   constexpr std::int32_t all_tokens = 174;
   const std::vector<TokenId> tokens = some_tokens(all_tokens);

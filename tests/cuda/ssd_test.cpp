@@ -355,7 +355,8 @@ void check_within(const TestTensor& answer, const TestTensor& expected, const Te
   CHECK(worst <= 1.0);
 }
 
-/// What roundings of a bf16 state where a span ends and another goes on may add, in terms of reach.
+/// What roundings of a bf16 state where a span ends and another continues it may add, in terms of
+/// reach.
 double cut_bound(const SsdCase& c) {
   double bound = 0;
   for (std::size_t r = 1; c.state == b16 && r < c.read.size(); ++r) {

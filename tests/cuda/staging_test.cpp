@@ -26,7 +26,7 @@ std::vector<int> fetched(cuda::Stream& stream, const int* device, std::int64_t c
 }
 
 TEST_SUITE("cuda/staging") {
-  TEST_CASE("what is taken and uploaded stands on the device, each take in its own place") {
+  TEST_CASE("what is taken and uploaded is on the device, each take in its own place") {
     cuda::Stream stream;
     cuda::Staging staging(stream);
     staging.clear();

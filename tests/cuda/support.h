@@ -44,7 +44,7 @@ class DeviceTensor {
                 "cudaMemcpy");
   }
 
-  /// What stands on the device; the caller has waited for it.
+  /// The content on the device; the caller has waited for it.
   TestTensor fetch() const {
     TestTensor copy = host_;
     auto* const bytes = const_cast<std::byte*>(copy.everything().data());

@@ -13,7 +13,7 @@ using namespace hyb::kernels::cuda;
 
 namespace {
 
-enum class Bug { none, no_wait, wait_behind_barrier, no_barrier_at_end };
+enum class Bug { none, no_wait, wait_after_barrier, no_barrier_at_end };
 
 struct Stages {
   float values[2][128];
@@ -38,7 +38,7 @@ __global__ void sum_rows_kernel(const float* x, float* y, int rows) {
     if constexpr (B == Bug::none || B == Bug::no_barrier_at_end) cp_async_wait<1>();
     if constexpr (B == Bug::no_wait) cp_async_wait<2>();
     sync_block();
-    if constexpr (B == Bug::wait_behind_barrier) cp_async_wait<1>();
+    if constexpr (B == Bug::wait_after_barrier) cp_async_wait<1>();
     sum += stages.values[row % 2][(thread + 64) % 128];
     if constexpr (B != Bug::no_barrier_at_end) sync_block();
   }
@@ -112,9 +112,9 @@ TEST_SUITE("cuda_emulator/async_copies") {
     }
   }
 
-  TEST_CASE("a wait behind the barrier instead of before it shows") {
-    CHECK_FALSE(sums_are_right<Bug::wait_behind_barrier>({.order = Order::last_warp_ahead}));
-    CHECK_FALSE(sums_are_right<Bug::wait_behind_barrier>({.order = Order::permuted}));
+  TEST_CASE("a wait after the barrier instead of before it shows") {
+    CHECK_FALSE(sums_are_right<Bug::wait_after_barrier>({.order = Order::last_warp_ahead}));
+    CHECK_FALSE(sums_are_right<Bug::wait_after_barrier>({.order = Order::permuted}));
   }
 
   TEST_CASE("a stage that is filled again before all have read it shows") {

@@ -195,7 +195,7 @@ TEST_SUITE("cuda_emulator/barriers") {
     }
   }
 
-  TEST_CASE("a deadlock says who waits where") {
+  TEST_CASE("a deadlock reports who waits where") {
     const std::string text = fault_of({}, [] {
       const DeviceArray<int> out(std::size_t{1});
       launch({.threads = 128}, stuck_kernel, out.data());
@@ -227,7 +227,7 @@ TEST_SUITE("cuda_emulator/barriers") {
     const auto fault_of_plain = [](void (*kernel)()) {
       return fault_of({}, [&] { launch({.threads = 64}, kernel); });
     };
-    CHECK(contains(fault(split_barrier_kernel), "its lanes stand at different places"));
+    CHECK(contains(fault(split_barrier_kernel), "its lanes are at different places"));
     CHECK(contains(fault_of_plain(odd_barrier_kernel), "whole warps only"));
     CHECK(contains(fault_of_plain(unlike_barrier_kernel), "where others came to one of"));
   }

@@ -20,14 +20,14 @@ HostCalls sum(const HostCalls& a, const HostCalls& b) {
           .waits_for_work = a.waits_for_work + b.waits_for_work};
 }
 
-/// Passes all on and counts what the host asks of the card: from the arrival of a step's tokens to
-/// the begin of the next step, and otherwise.
+/// Forwards all calls and counts what the host enqueues: from the arrival of a step's tokens to
+/// the start of the next step, and otherwise.
 class Counting final : public Runner {
  public:
-  Counting(Runner& runner, bool beside) : runner_(&runner), beside_(beside) {}
+  Counting(Runner& runner, bool is_async) : runner_(&runner), is_async_(is_async) {}
 
   Capacity capacity() const override { return runner_->capacity(); }
-  bool runs_beside() const override { return beside_; }
+  bool runs_beside() const override { return is_async_; }
   StepResult run(const Step& step) override {
     launch(step);
     return wait();
@@ -57,7 +57,7 @@ class Counting final : public Runner {
   void write(ViewId, std::int32_t, std::span<const std::byte>) override {}
 
   HostCalls critical, hidden, waiting;
-  std::int64_t between = 0;  ///< calls that somebody else made
+  std::int64_t between = 0;  ///< calls from elsewhere
   std::int64_t steps = 0;
   bool is_over = false;
 
@@ -68,7 +68,7 @@ class Counting final : public Runner {
   }
 
   Runner* runner_;
-  bool beside_;
+  bool is_async_;
 };
 
 /// 20 decode steps of 4 sequences, on a model whose decode graph was recorded before.
@@ -101,18 +101,18 @@ HostCalls times(const HostCalls& calls, std::int64_t count) {
 }  // namespace
 
 TEST_SUITE("cuda_emulator/decode_calls") {
-  TEST_CASE("a decode step waits once, and nothing but its graph stands between two steps") {
+  TEST_CASE("a decode step waits once, and nothing but its graph is between two steps") {
     ReuseFolder folder("granite-dense-rope", kernels::Device::cuda);
     const auto life = folder.live({});
-    Counting beside(life->runner, true);
-    decode(folder, beside);
-    // The graph; behind it the copy of the ids and the event that says that they have come.
-    CHECK(beside.critical == times({.graphs = 1, .copies = 1, .events = 1}, 20));
-    // Tables and what rows ask for go up while the step before runs. The room that they take is
-    // free as soon as the copies of the step before that one are done, which is so.
-    CHECK(beside.hidden == times({.copies = 2, .events = 2, .waits = 2}, 20));
-    CHECK(beside.waiting == times({.waits = 1, .waits_for_work = 1}, 20));
-    CHECK(beside.between == 0);
+    Counting is_async(life->runner, true);
+    decode(folder, is_async);
+    // The graph; after it the copy of the ids and the event that says that they have arrived.
+    CHECK(is_async.critical == times({.graphs = 1, .copies = 1, .events = 1}, 20));
+    // Tables and sampling parameters are uploaded while the step before runs. The room that they
+    // take is free as soon as the copies of the step before that one are done, which is so.
+    CHECK(is_async.hidden == times({.copies = 2, .events = 2, .waits = 2}, 20));
+    CHECK(is_async.waiting == times({.waits = 1, .waits_for_work = 1}, 20));
+    CHECK(is_async.between == 0);
 
     const auto other = folder.live({});
     Counting synchronous(other->runner, false);

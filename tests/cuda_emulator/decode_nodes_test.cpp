@@ -12,7 +12,7 @@ using namespace hyb::models::testing;
 
 namespace {
 
-/// Kernels of a decode step of one sequence through the first layers of a model, and so many blocks
+/// Kernels of a decode step of one sequence through the first layers of a model, and the blocks
 /// of one more.
 std::int64_t kernels_of_step(const std::string& name, std::size_t layers, std::size_t blocks,
                              bool batch_invariant) {

@@ -10,11 +10,11 @@ namespace emulator {
 /// How kernels run from now on.
 void set_schedule(const Schedule& schedule);
 
-/// What went wrong first since the last reset, in words; empty when nothing did. Work that was
-/// asked for and not waited for has not run.
+/// What went wrong first since the last reset, as text; empty when nothing did. Work that was
+/// enqueued and not waited for has not run.
 std::string fault_text();
 
-/// What the host asked for outside of captures. A graph's launch is one call.
+/// What the host enqueued outside of captures. A graph's launch is one call.
 struct HostCalls {
   std::int64_t kernels = 0, graphs = 0, copies = 0, events = 0;
   std::int64_t waits = 0;           ///< for a stream or an event

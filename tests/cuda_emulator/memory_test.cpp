@@ -77,12 +77,12 @@ TEST_SUITE("cuda_emulator/memory") {
     CHECK(fault_with(128, plain_write_kernel, 31) == "");
     CHECK(contains(fault_with(128, plain_write_kernel, 32), "outside of shared memory"));
     CHECK(contains(fault_with(128, plain_read_kernel, y.data(), 32), "outside of shared memory"));
-    CHECK(contains(fault_with(124, plain_write_kernel, 31), "behind the 124 bytes"));
+    CHECK(contains(fault_with(124, plain_write_kernel, 31), "past the 124 bytes"));
     CHECK(contains(fault_with(128, plain_write_kernel, -1), "before the dynamic shared memory"));
     CHECK(contains(fault_with(0, object_kernel, y.data(), 4), "outside of a shared object of 16"));
   }
 
-  TEST_CASE("a shared object is one for all who name its type") {
+  TEST_CASE("a shared object is one for all that name its type") {
     for (const Schedule& schedule : schedules()) {
       CHECK(fault_of(schedule, [] {
               const DeviceArray<float> y(std::size_t{64});
@@ -122,7 +122,7 @@ TEST_SUITE("cuda_emulator/memory") {
     const DeviceArray<float> y(std::size_t{100});
     CHECK(fault_with(0, global_write_kernel, y.data(), 99L) == "");
     CHECK(contains(fault_with(0, global_write_kernel, y.data(), 100L),
-                   "behind the end of a device allocation of 400 bytes"));
+                   "past the end of a device allocation of 400 bytes"));
     CHECK(contains(fault_with(0, global_write_kernel, y.data(), 128L),
                    "outside of an allocation of the device"));
     CHECK(

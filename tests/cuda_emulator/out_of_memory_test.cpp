@@ -22,7 +22,7 @@ struct Quiet {
   ~Quiet() { log::set_level(log::Level::info); }
 };
 
-/// No request for memory is refused behind it.
+/// No later request for memory is refused.
 struct Refusals {
   Refusals(std::int64_t n, std::int64_t count) { ledger().refuse(n, count); }
   ~Refusals() { ledger().refuse(0); }
@@ -119,7 +119,7 @@ TEST_SUITE("cuda_emulator/out_of_memory") {
     }
   }
 
-  TEST_CASE("a model that does not load leaves nothing behind") {
+  TEST_CASE("a model that does not load leaks nothing") {
     const std::size_t held = ledger().device_bytes();
     const std::size_t pinned = ledger().bytes(emulator::Holder::pinned);
     kernels::Queue queue(kernels::Device::cuda, {.threads = 1, .isa = {}});

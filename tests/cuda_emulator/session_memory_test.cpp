@@ -116,7 +116,7 @@ void check_fit(const ModelOptions& options) {
 }  // namespace
 
 TEST_SUITE("cuda_emulator/session_memory") {
-  TEST_CASE("fit tells what a session takes of the card, to the byte") {
+  TEST_CASE("fit says what a session takes of the card, to the byte") {
     for (const char* const mode : {"auto", "remap", "flat"}) {
       CAPTURE(mode);
       ModelOptions options = options_for("granite-moe-nope");
@@ -183,7 +183,7 @@ TEST_SUITE("cuda_emulator/session_memory") {
     CHECK(opened > 6);
     CHECK(shrunk > 0);
 
-    options.memory = "24MiB";  // as much as was asked for, or none
+    options.memory = "24MiB";  // as much as was requested, or none
     ledger().refuse(all - 2);
     CHECK_THROWS_WITH_AS(Session::open(options, shape, {}), doctest::Contains("the weights take"),
                          Error);

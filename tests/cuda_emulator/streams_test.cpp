@@ -45,7 +45,7 @@ class Pinned {
 constexpr std::size_t bytes = sizeof(int);
 
 TEST_SUITE("cuda_emulator/streams") {
-  TEST_CASE("work is done in order, and not before somebody waits") {
+  TEST_CASE("work is done in order, and not before the host waits") {
     reset();
     const Stream stream;
     const DeviceArray<int> y(std::vector<int>{5});
@@ -66,7 +66,7 @@ TEST_SUITE("cuda_emulator/streams") {
     const DeviceArray<int> y(std::vector<int>{0});
     const Pinned staged(3);
     cudaMemcpyAsync(y.data(), staged.data(), bytes, cudaMemcpyHostToDevice, stream);
-    *staged = 4;  // the planted bug: nobody has waited
+    *staged = 4;  // the planted bug: nothing has waited
     cudaStreamSynchronize(stream);
     CHECK(y.values()[0] == 4);
     int pageable = 5;

@@ -23,7 +23,7 @@ TEST_SUITE("kernels/buffer") {
     }
   }
 
-  TEST_CASE("moves hand the bytes over; nothing is left behind") {
+  TEST_CASE("moves hand the bytes over; nothing is left") {
     Buffer first(Device::cpu, 100);
     std::byte* const bytes = first.data();
     Buffer second = std::move(first);

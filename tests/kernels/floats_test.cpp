@@ -37,7 +37,7 @@ int nearest_code(double value) {
 }
 
 TEST_SUITE("kernels/fp8") {
-  TEST_CASE("every code stands for the format's number, and is what this is rounded to") {
+  TEST_CASE("every code is the format's number, and is what this is rounded to") {
     for (int code = 0; code < 256; ++code) {
       const float value = e4m3_to_float(static_cast<std::uint8_t>(code));
       const double expected = number_of(code);

@@ -19,8 +19,8 @@
 
 namespace hyb::kernels::testing {
 
-/// Where a test tensor's elements lie: every row followed by `row_padding` elements that nobody may
-/// touch, all of it moved by `offset` elements off the alignment of vectors.
+/// The layout of a test tensor: every row followed by `row_padding` elements that must not be
+/// touched, all of it moved by `offset` elements off the alignment of vectors.
 struct Strides {
   std::int64_t row_padding = 0;
   std::int64_t offset = 0;

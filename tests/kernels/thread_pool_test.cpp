@@ -70,7 +70,7 @@ TEST_SUITE("kernels/cpu_quota") {
     CHECK(cpu_quota("0::/docker/0123abcd\n", root.path()) == 0.5);
   }
 
-  TEST_CASE("version 1, alone or beside version 2; -1 is no limit") {
+  TEST_CASE("version 1, alone or with version 2; -1 is no limit") {
     const Root root;
     root.write("cpu/job/cpu.cfs_quota_us", "300000\n");
     root.write("cpu/job/cpu.cfs_period_us", "100000\n");
@@ -142,7 +142,7 @@ TEST_SUITE("kernels/thread_pool") {
     }
   }
 
-  TEST_CASE("a deal hands out every item once, and runs are no longer than the grain") {
+  TEST_CASE("a distribution hands out every item once, and runs are no longer than the grain") {
     for (const int threads : thread_counts) {
       Queue queue(Device::cpu, {.threads = threads, .isa = {}});
       for (const std::int64_t count : {0, 1, 7, 1000}) {
@@ -165,7 +165,7 @@ TEST_SUITE("kernels/thread_pool") {
     std::atomic<int> done{0};
     std::atomic<bool> all_others_done{false};
     queue.share(100, 1, [&](std::int64_t begin, std::int64_t, int) {
-      if (begin == 0) {  // waits for items 1..49, which lie in the same slice
+      if (begin == 0) {  // waits for items 1..49, which are in the same slice
         const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
         while (done < 99 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
         all_others_done = done == 99;
@@ -219,7 +219,7 @@ TEST_SUITE("kernels/thread_pool") {
     }
   }
 
-  TEST_CASE("a mapped file that shrinks is exit status 3 also where a worker meets it") {
+  TEST_CASE("a mapped file that shrinks is exit status 3 also where a worker hits it") {
     const hyb::testing::TemporaryFolder folder;
     const auto path = folder.write("weights", std::string(1 << 20, 'x'));
     const pid_t child = ::fork();

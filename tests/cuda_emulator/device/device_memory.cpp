@@ -149,7 +149,7 @@ std::string DeviceMemory::damage() const {
     const bool intact =
         std::all_of(begin + range.bytes, end, [](std::byte byte) { return byte == pattern; });
     if (!intact) {
-      return "something was written behind the end of a device allocation of " +
+      return "something was written past the end of a device allocation of " +
              std::to_string(range.bytes) + " bytes";
     }
   }

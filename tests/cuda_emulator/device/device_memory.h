@@ -8,12 +8,12 @@
 
 namespace emulator {
 
-/// What memory is asked for: by cudaMalloc, for physical handles, for graphs; and the host's
+/// What memory is requested: by cudaMalloc, for physical handles, for graphs; and the host's
 /// pinned.
 enum class Holder : std::uint8_t { allocation, handle, graph, pinned };
 
-/// Who holds how many bytes of the card, and which requests for more it refuses. Calls come from
-/// one host thread at a time.
+/// How many bytes of the card each purpose holds, and which requests for more it refuses. Calls
+/// come from one host thread at a time.
 class Ledger {
  public:
   /// False, and nothing is counted: refused.
@@ -48,7 +48,7 @@ class DeviceMemory {
  public:
   static constexpr std::size_t alignment = 256;  ///< of cudaMalloc
 
-  /// Null when so much is not left.
+  /// Null when not enough is left.
   void* allocate(std::size_t bytes);
   /// False when no allocation begins here.
   bool release(void* at);
@@ -56,7 +56,7 @@ class DeviceMemory {
 
   /// Is all of it inside of one allocation, or of mappings of the device that adjoin?
   bool contains(const void* at, std::size_t bytes) const;
-  /// Is it inside of an allocation of the device, or just beside one?
+  /// Is it inside of an allocation of the device, or just next to one?
   bool is_near(const void* at) const;
 
   /// Mappings of the virtual-memory calls are known, but open to the host.
@@ -71,14 +71,14 @@ class DeviceMemory {
   void open();
   void close();
 
-  /// What was written behind an allocation, in words; empty when nothing was.
+  /// What was written past an allocation, as text; empty when nothing was.
   std::string damage() const;
   void mend();  ///< forgets such damage
 
  private:
   struct Range {
     std::size_t bytes;
-    std::byte* mapped = nullptr;  ///< null: a mapping of somebody else's
+    std::byte* mapped = nullptr;  ///< null: a mapping from elsewhere
     std::size_t mapped_bytes = 0;
   };
 

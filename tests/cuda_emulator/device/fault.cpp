@@ -32,7 +32,7 @@ const char* name_of(const void* address) {
 
 thread_local const void* bad_address = nullptr;
 
-/// Runs where a bad access was, from which nothing can be thrown: the frames above are left behind.
+/// Runs where a bad access was, from which nothing can be thrown: the frames above are abandoned.
 [[noreturn]] void report_bad_access() {
   fault_log().report(name_of(bad_address) + describe_current_thread());
   current_thread->waiting = Waiting::gone;
@@ -47,7 +47,7 @@ void on_signal(int number, siginfo_t* info, void* machine) {
         "emulator: host code touched memory that it may not; is it the device's?\n";
     [[maybe_unused]] const auto written = write(STDERR_FILENO, text, sizeof(text) - 1);
     sigaction(number, number == SIGBUS ? &earlier_bus : &earlier_segv, nullptr);
-    return;  // the same access again, for whoever handled it before
+    return;  // the same access again, for the previous handler
   }
   bad_address = info->si_addr;
   // The handler may not leave to another stack: it returns into report_bad_access() on the stack of

@@ -9,7 +9,7 @@
 
 namespace emulator {
 
-/// The first thing that went wrong since it was cleared, in words. Shared by all workers.
+/// The first thing that went wrong since it was cleared, as text. Shared by all workers.
 class FaultLog {
  public:
   void report(const std::string& text);

@@ -23,7 +23,7 @@ class Stack {
 };
 
 /// An execution that can be left in the middle and resumed there. It stays on the thread of the
-/// operating system that made it. Resuming costs some 10 ns; address sanitizers are told.
+/// operating system that made it. Resuming costs some 10 ns; address sanitizers are notified.
 class Fibre {
  public:
   /// The next resume() calls entry(argument). Whatever ran here before is forgotten: no destructor
@@ -33,14 +33,14 @@ class Fibre {
   /// From outside: runs until the fibre leaves.
   void resume();
 
-  /// From inside: back to who resumed it.
+  /// From inside: back to the resumer.
   void leave();
-  [[noreturn]] void leave_for_good();  ///< from the outermost frames, or with frames left behind
+  [[noreturn]] void leave_for_good();  ///< from the outermost frames, or with frames abandoned
 
-  /// Where guard page and stack of this fibre lie, to tell an overflow from other bad accesses.
+  /// The guard page and the stack of this fibre, to tell an overflow from other bad accesses.
   bool is_guard_page(const void* address) const;
 
-  /// From inside: no frame on the stack will be returned to. Where a new one may begin.
+  /// From inside: no frame on the stack will be returned to. A new one may start here.
   std::byte* discard_frames();
 
  private:

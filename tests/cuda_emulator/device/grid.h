@@ -50,7 +50,7 @@ struct DeviceThread {
   Block* block = nullptr;
 
   Waiting waiting = Waiting::nothing;
-  const char* what = "";  ///< what it waits in, and where that stands
+  const char* what = "";  ///< what it waits in, and where that is
   std::source_location where;
   std::uint32_t mask = 0;  ///< of the collective it waits in
   CollectiveAction action = nullptr;
@@ -70,7 +70,7 @@ struct Warp {
   DeviceThread& lane(unsigned i) const { return first[i]; }
 };
 
-/// A barrier of a block. `expected` 0: nobody has come since it last opened.
+/// A barrier of a block. `expected` 0: no one has arrived since it last opened.
 struct Barrier {
   unsigned arrived = 0, expected = 0, votes = 0;
   unsigned outcome = 0;  ///< the votes of the round that was closed last

@@ -6,10 +6,10 @@ namespace emulator {
 
 /// In which order threads run. A kernel that is right gives the same answer in every one.
 enum class Order : std::uint8_t {
-  first_warp_ahead,  ///< the lowest warp that can run goes on until it cannot; lanes likewise
+  first_warp_ahead,  ///< the lowest warp that can run continues until it cannot; lanes likewise
   last_warp_ahead,   ///< the highest
   permuted,          ///< all that can run take turns, in an order drawn from the seed
-  random,            ///< a few blocks at once; who runs next, and how long, is drawn from the seed
+  random,            ///< a few blocks at once; what runs next, and how long, is drawn from the seed
 };
 
 struct Schedule {

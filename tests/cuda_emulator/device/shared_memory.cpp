@@ -77,7 +77,7 @@ std::string SharedMemory::damage() const {
     return "something was written before the dynamic shared memory";
   }
   if (!is_untouched(dynamic_ + dynamic_bytes_, end_)) {
-    return "something was written behind the " + std::to_string(dynamic_bytes_) +
+    return "something was written past the " + std::to_string(dynamic_bytes_) +
            " bytes of dynamic shared memory";
   }
   for (const Object& object : objects_) {

@@ -6,8 +6,8 @@
 
 namespace emulator {
 
-/// The shared memory of one resident block: 0xff bytes (NaN) when a block starts. What lies behind
-/// the dynamic part is a page that may not be touched; what lies around every part is a pattern
+/// The shared memory of one resident block: 0xff bytes (NaN) when a block starts. After
+/// the dynamic part is a page that may not be touched; around every part is a pattern
 /// that must stay as it is.
 class SharedMemory {
  public:
@@ -18,7 +18,7 @@ class SharedMemory {
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
 
-  /// Makes it new for a block with so much dynamic memory.
+  /// Resets it for a block with this much dynamic memory.
   void prepare(std::size_t dynamic_bytes);
 
   std::byte* dynamic() const { return dynamic_; }
@@ -30,10 +30,10 @@ class SharedMemory {
 
   bool contains(const void* at, std::size_t bytes) const;
 
-  /// What was written outside of the parts since prepare(), in words; empty when nothing was.
+  /// What was written outside of the parts since prepare(), as text; empty when nothing was.
   std::string damage() const;
 
-  /// Is it the page behind the dynamic part, or the one before all?
+  /// Is it the page after the dynamic part, or the one before all?
   bool is_guard_page(const void* at) const;
 
  private:
@@ -53,8 +53,8 @@ class SharedMemory {
 
 /// The asynchronous copies (cp.async) of one thread. A copy is done as late as the machine may do
 /// it: when the thread waits for its group. Until then the destination holds 0xff bytes, NaN in
-/// every float type, so that who reads too early sees it; and the source is read late, so that who
-/// overwrites it too early sees that.
+/// every float type, so that a read that is too early shows; and the source is read late, so that
+/// one who overwrites it too early sees that.
 class AsyncCopies {
  public:
   void clear();

@@ -18,7 +18,7 @@ void wait(Waiting waiting, const char* what, const Where& where) {
   thread.fibre.leave();
 }
 
-/// Lets others go first; it can go on.
+/// Lets others go first; it can continue.
 void step_back() {
   DeviceThread& thread = *current_thread;
   thread.block->make_ready(thread);
@@ -56,7 +56,7 @@ void open_if_complete(Block& block, int number) {
     if (before != nullptr && before->warp == thread.warp &&
         !is_same_place(before->where, thread.where)) {
       fault(std::string(thread.what) + " meets one at " + to_text(before->where) +
-                " within a warp: its lanes stand at different places",
+                " within a warp: its lanes are at different places",
             thread.where);
     }
     before = &thread;

@@ -10,9 +10,9 @@ namespace emulator {
 
 using Where = std::source_location;
 
-/// A warp's collective: waits until all lanes of `mask` have come with the same action and mask;
+/// A warp's collective: waits until all lanes of `mask` have arrived with the same action and mask;
 /// the last of them carries it out for all. Faults when the lanes of the mask do different things,
-/// when one has left the kernel, or, for an `aligned` one, when they stand at different places.
+/// when one has left the kernel, or, for an `aligned` one, when they are at different places.
 struct Collective {
   const char* name;
   CollectiveAction action;
@@ -34,7 +34,7 @@ void let_next_kernel_start();
 /// Lets others run before this thread looks at memory again.
 void spin_pause(Where where);
 
-/// What every thread does before it leaves the kernel for good.
+/// What every thread does before it leaves the kernel.
 void leave_kernel();
 
 /// What the threads of a block wait for, one line per warp and place; for a report.

@@ -252,7 +252,8 @@ void Worker::retire_ended() {
   }
 }
 
-/// Nobody can run: opens what has become complete, then lets those look again who wait for others.
+/// No thread can run: opens what has become complete, then lets those that wait for others check
+/// again.
 bool Worker::wake_waiting() {
   bool any = false, any_spins = false;
   for (const Resident& resident : resident_) {

@@ -19,7 +19,7 @@ class Worker {
  public:
   /// Runs blocks of a chain of grids, each of which may start before the one in front of it has
   /// ended, until no block is left to start and all that were started have ended. Several workers
-  /// may share a chain of one grid that is not cooperative. What goes wrong stands in fault_log().
+  /// may share a chain of one grid that is not cooperative. Faults are in fault_log().
   void run(const Schedule& schedule, std::span<Grid* const> chain);
 
  private:
@@ -52,7 +52,7 @@ class Worker {
   unsigned idle_rounds_ = 0;
 };
 
-/// Runs kernels: the blocks of one are dealt to all workers. The first fault ends everything.
+/// Runs kernels: the blocks of one are distributed to all workers. The first fault ends everything.
 class Launcher {
  public:
   static constexpr unsigned cooperative_threads_max = 8192;

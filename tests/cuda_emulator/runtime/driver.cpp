@@ -11,7 +11,7 @@ DriverTable driver() {
   return emulator::driver_table();
 }
 
-/// This machine's would ask this machine's card.
+/// This machine's would query this machine's card.
 CublasLt matrix_library() { return {.table = {}, .text = "none: the card is emulated"}; }
 
 }  // namespace hyb::kernels::cuda

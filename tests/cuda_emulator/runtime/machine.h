@@ -60,9 +60,9 @@ struct CUgraphExec_st {
 
 namespace emulator {
 
-/// The card: its streams, and what was asked of them and is not done yet. Operations are done only
-/// when the host waits, as late as a card may do them: who reads a result before sees the old
-/// bytes, and who overwrites an argument before finds the new ones used.
+/// The card: its streams, and their enqueued work that is not done yet. Operations are done only
+/// when the host waits, as late as a card may do them: a read of a result before that sees the old
+/// bytes, and an argument that is overwritten before that is used with the new ones.
 class Machine {
  public:
   Machine();
@@ -79,7 +79,7 @@ class Machine {
   /// Queues an operation, or writes it down in the graph that captures the stream.
   void add(cudaStream_t stream, Operation operation);
 
-  /// Does what stands in the stream before the moment.
+  /// Does what is in the stream before the moment.
   void advance(const Moment& moment);
   void advance(cudaStream_t stream) { advance({stream->number, stream->end()}); }
   /// The same, because the host waits for it.

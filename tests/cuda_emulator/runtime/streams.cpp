@@ -20,7 +20,7 @@ std::size_t bytes_of(const Graph& graph) {
 }
 
 /// What the runtime answers to a call on a stream that does not exist, or that may not be waited
-/// for because a graph captures it. cudaSuccess: go on.
+/// for because a graph captures it. cudaSuccess: continue.
 cudaError_t why_not_wait(cudaStream_t stream) {
   if (stream == nullptr) return cudaErrorInvalidResourceHandle;
   if (stream->captured_by == nullptr) return cudaSuccess;
@@ -71,7 +71,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t name) {
   return m.note(cudaSuccess);
 }
 
-/// A stream that still has work says so once, and does it: who asks again finds it done.
+/// A stream that still has work says so once, and does it: the next query finds it done.
 cudaError_t cudaStreamQuery(cudaStream_t name) {
   Machine& m = machine();
   const std::lock_guard lock(m.mutex);
@@ -88,7 +88,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t name, cudaEvent_t event, unsigned) 
   const cudaStream_t stream = m.find(name);
   if (stream == nullptr || !m.knows(event)) return m.note(cudaErrorInvalidResourceHandle);
   if (event->captured_by != nullptr) {
-    // Operations stand in a graph in the order of their capture, which keeps every dependency.
+    // Operations are in a graph in the order of their capture, which keeps every dependency.
     stream->captured_by = event->captured_by;
   } else if (stream->captured_by != nullptr) {
     return m.note(why_not_wait(stream));

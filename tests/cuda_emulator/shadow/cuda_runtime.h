@@ -8,7 +8,7 @@
 
 /// What hyb uses of CUDA's runtime interface, for the emulator: names, numbers and meanings are
 /// those of CUDA's header of the same name. Work is done when the host waits for it, not when it is
-/// asked for; what goes wrong in a kernel is the text of cudaErrorLaunchFailure until
+/// enqueued; what goes wrong in a kernel is the text of cudaErrorLaunchFailure until
 /// emulator::reset().
 
 #define __global__

@@ -71,7 +71,7 @@ inline void check_arena_laws(Arena& arena) {
   CHECK(exported.fd >= 0);
   close(exported.fd);
 
-  // Broken rules are told, and change nothing.
+  // Broken rules are reported, and change nothing.
   CHECK_THROWS_AS(arena.release(handles[0]), Error);
   CHECK_THROWS_AS(arena.unmap(first, HandleId{77}), Error);
   CHECK_THROWS_AS(arena.map(first, std::array{HandleId{-1}}), Error);

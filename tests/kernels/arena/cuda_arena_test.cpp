@@ -50,7 +50,7 @@ TEST_SUITE("kernels/arena/cuda_arena") {
     CHECK_THROWS_AS(CudaArena(FakeDriver::table(), 0, 0), Error);
   }
 
-  TEST_CASE("whatever call is refused, nothing leaks and the arena goes on") {
+  TEST_CASE("whatever call is refused, nothing leaks and the arena still works") {
     constexpr std::size_t bytes = 4096;
     int refused = 0;
     for (int n = 1; n < 40; ++n) {
@@ -91,7 +91,8 @@ TEST_SUITE("kernels/arena/cuda_arena") {
     CHECK(refused == 16);  // reserve, 3 create, 3 map, access, fill, 3 unmap, 3 release, free
   }
 
-  TEST_CASE("memory is there before an owner comes, or the device has none and nothing changed") {
+  TEST_CASE(
+      "memory is created before an owner needs it, or the device has none and nothing changed") {
     const NamedShape granite = granite_shape();
     for (const SuperblockMapOptions& options : {SuperblockMapOptions{.mode = MapMode::flip},
                                                 SuperblockMapOptions{.mode = MapMode::remap}}) {

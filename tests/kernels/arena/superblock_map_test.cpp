@@ -38,7 +38,7 @@ std::unique_ptr<Arena> fake_cuda(const SuperblockShape& shape) {
   return std::make_unique<CudaArena>(FakeDriver::table(), 0, SuperblockMap::handle_bytes(shape));
 }
 
-/// The part of a superblock that one plane shows, and where it lies in the superblock.
+/// The part of a superblock that one plane shows, and where it is in the superblock.
 struct Piece {
   std::byte* first;
   std::size_t bytes;
@@ -220,7 +220,7 @@ TEST_SUITE("kernels/arena/superblock_map") {
     CHECK(map.bytes_backed() == 3 * granite.shape.superblock_bytes);
   }
 
-  TEST_CASE("a change of owner in mode flip calls nobody") {
+  TEST_CASE("a change of owner in mode flip makes no call") {
     const NamedShape granite = granite_shape();
     const FakeDriver driver;
     SuperblockMap map(fake_cuda(granite.shape), granite.shape, {});
@@ -303,7 +303,7 @@ TEST_SUITE("kernels/arena/superblock_map") {
     }
   }
 
-  TEST_CASE("a new owner finds poison where that was asked for") {
+  TEST_CASE("a new owner finds poison where the options say so") {
     const NamedShape granite = granite_shape();
     SuperblockMap map(host(granite.shape), granite.shape, {.mode = MapMode::flip, .poison = true});
     map.own(SuperblockId{2}, ViewId{1});

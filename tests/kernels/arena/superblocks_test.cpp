@@ -48,7 +48,7 @@ TEST_SUITE("kernels/arena/host_superblocks") {
     CHECK_FALSE(views_alias(*make_host_superblocks(shape, {.mode = MapMode::flat})));
   }
 
-  TEST_CASE("a small ulimit -f does not stop anybody") {
+  TEST_CASE("a small ulimit -f is no error") {
     const SuperblockShape shape = granite_shape().shape;
     log::set_level(log::Level::warn);
     const FileLimit limit(10000);
@@ -66,7 +66,7 @@ TEST_SUITE("kernels/arena/host_superblocks") {
     map->plane(ViewId{0}, 3)[shape.plane_bytes[0][3]] = std::byte{1};
   }
 
-  TEST_CASE("a system that allows few mappings does not stop anybody") {
+  TEST_CASE("a system that allows few mappings is no error") {
     const SuperblockShape shape = granite_shape(40000).shape;
     for (const MapMode mode : {MapMode::flip, MapMode::remap, MapMode::flat}) {
       log::set_level(log::Level::warn);

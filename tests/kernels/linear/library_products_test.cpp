@@ -7,7 +7,7 @@ namespace linear_library_products_test {
 using namespace hyb::kernels;
 
 TEST_SUITE("kernels/linear/cublaslt_table") {
-  TEST_CASE("a library that is missing or is another one is told, and is no error") {
+  TEST_CASE("a library that is missing or another one is reported, and is no error") {
     const char* const none[] = {"libno-such-library.so.1"};
     const CublasLt missing = open_cublaslt(none);
     CHECK(!missing.is_there());

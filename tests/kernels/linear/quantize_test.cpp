@@ -113,7 +113,7 @@ TEST_SUITE("kernels/linear/quantize") {
     }
   }
 
-  TEST_CASE("a group does not depend on the rows beside it") {
+  TEST_CASE("a group does not depend on the other rows") {
     std::mt19937 engine(4);
     std::normal_distribution<float> normal;
     const Values values = made([&] { return normal(engine); });

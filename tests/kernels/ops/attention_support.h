@@ -32,7 +32,7 @@ inline TestTensor pages_as(const TestTensor& arena, DType from, DType to,
 }
 
 /// One sequence's queries, keys and values, and an arena with room for it in pages of any order.
-/// Places that nobody has written hold NaN.
+/// Places that are not written hold NaN.
 struct AttentionFixture {
   AttentionFixture(DType dtype, AttentionShape shape, std::int64_t tokens, std::uint32_t seed = 1,
                    std::optional<DType> kv_dtype = {})

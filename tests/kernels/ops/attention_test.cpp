@@ -106,7 +106,7 @@ TEST_SUITE("kernels/ops/attention") {
     }
   }
 
-  TEST_CASE("a gate multiplies the rounded answer, on every route, with records merged or not") {
+  TEST_CASE("a gate multiplies the rounded answer, on every route, with partials merged or not") {
     constexpr std::int64_t tokens = attention_run_keys + 40;
     for (const Isa isa : available_isas()) {
       for (const DType dtype : {DType::f32, DType::bf16}) {

@@ -120,7 +120,7 @@ TEST_SUITE("kernels/ops/short_conv") {
         });
   }
 
-  TEST_CASE("in bf16 the sum is rounded before it meets its gate") {
+  TEST_CASE("in bf16 the sum is rounded before the product with its gate") {
     for (const Isa isa : available_isas()) {
       Queue queue = test_queue(isa);
       ShortInputs f(DType::bf16, {64, 48, 2, false}, 2);

@@ -16,7 +16,7 @@ struct DeltaShape {
   std::int64_t slot_size() const { return value_heads * rows * columns; }
 };
 
-/// All tensors of calls of delta_rule, on the host. Rows of b and a lie in one matrix, b first.
+/// All tensors of calls of delta_rule, on the host. Rows of b and a are in one matrix, b first.
 struct DeltaInputs {
   DeltaInputs(DType dtype, DeltaShape shape, std::int64_t slots, DType state_dtype = DType::f32,
               Strides strides = {5, 1})

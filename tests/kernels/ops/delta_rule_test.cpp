@@ -115,7 +115,7 @@ TEST_SUITE("kernels/ops/delta_rule") {
     }
   }
 
-  TEST_CASE("a key that is asked for again gives its value back") {
+  TEST_CASE("a key that is queried again gives its value back") {
     for (const Isa isa : available_isas()) {
       Queue queue = test_queue(isa);
       DeltaInputs in(f32, {2, 1, 1, 16, 16}, 1);
@@ -210,7 +210,7 @@ TEST_SUITE("kernels/ops/delta_rule") {
       const DeltaInputs clean(b16, s, 4);
       DeltaInputs in(b16, s, 4);
       in.x.set(2 * s.rows, NAN);                          // v of the first token's first head
-      for (std::int64_t i = 0; i < s.slot_size(); ++i) {  // what nobody reads
+      for (std::int64_t i = 0; i < s.slot_size(); ++i) {  // what is not read
         in.state.set(1 * s.slot_size() + i, NAN);
       }
       clean.run(queue, {0, 3, 4, 9}, {0, 3, -1}, {0, 3, 2});

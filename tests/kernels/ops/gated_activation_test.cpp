@@ -125,7 +125,7 @@ TEST_SUITE("kernels/ops/gated_activation") {
     }
   }
 
-  TEST_CASE("a function that no route knows is refused by every route: none stands for another") {
+  TEST_CASE("an unknown function is refused by every route, not taken for another") {
     for (const Isa isa : available_isas()) {
       for (const bool gated : {false, true}) {
         Queue queue = test_queue(isa, 1);

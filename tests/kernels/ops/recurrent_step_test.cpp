@@ -93,10 +93,10 @@ TEST_SUITE("kernels/ops/delta_step") {
     const DeltaStepInputs in(case_of(DType::f32, DType::f32));
     Queue queue = test_queue(Isa::plain);
     CHECK_THROWS_WITH_AS(step(queue, in, read, write),
-                         "delta_step: rows without a slot stand last, got 3", Error);
+                         "delta_step: rows without a slot come last, got 3", Error);
     const Table chained{0, 1, 3, 2, 4}, used{1, 3, 0, 4, -1};
     CHECK_THROWS_WITH_AS(step(queue, in, chained, used),
-                         "delta_step: no row goes on where the one before it ends, got 1", Error);
+                         "delta_step: no row continues the one before it, got 1", Error);
     CHECK_THROWS_WITH_AS(step(queue, in, read, write, 3),
                          "delta_step: key_heads divides value_heads, got 3", Error);
     CHECK_THROWS_WITH_AS(step(queue, in, read, write, 4),
@@ -188,10 +188,10 @@ TEST_SUITE("kernels/ops/mamba_step") {
     const Inputs step(DType::f32, DType::f32);
     Queue queue = test_queue(Isa::plain);
     CHECK_THROWS_WITH_AS(mamba_step(queue, step.op(read, write, tickets)),
-                         "mamba_step: rows without a slot stand last, got 3", Error);
+                         "mamba_step: rows without a slot come last, got 3", Error);
     const Table chained{0, 1, 3, 2, 4}, mamba_used{1, 3, 0, 4, -1};
     CHECK_THROWS_WITH_AS(mamba_step(queue, step.op(chained, mamba_used, tickets)),
-                         "mamba_step: no row goes on where the one before it ends, got 1", Error);
+                         "mamba_step: no row continues the one before it, got 1", Error);
     MambaStep op = step.op(read, write, tickets);
     op.groups = 3;
     CHECK_THROWS_WITH_AS(mamba_step(queue, op), "mamba_step: groups divides heads, got 3", Error);

@@ -57,7 +57,7 @@ std::vector<int> histogram(const std::vector<float>& values, SampleRow row, int 
 const SampleRow greedy{.temperature = 0.0F};
 
 TEST_SUITE("kernels/ops/sample") {
-  TEST_CASE("greedy takes the first maximum among the used ids, wherever it stands") {
+  TEST_CASE("greedy takes the first maximum among the used ids, wherever it is") {
     for (const Isa isa : available_isas()) {
       for (const std::int32_t used : {1, 15, 16, 17, 63, 1000}) {
         Queue queue = test_queue(isa, 2);

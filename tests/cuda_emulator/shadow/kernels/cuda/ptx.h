@@ -12,7 +12,7 @@
 #include "tests/cuda_emulator/device/matrix.h"
 #include "tests/cuda_emulator/device/sync.h"
 
-/// The names of kernels/cuda/ptx.h, where the contracts stand, for the emulator. Every function
+/// The names of kernels/cuda/ptx.h, which has the contracts, for the emulator. Every function
 /// takes the place it is called from, so that a fault can name it.
 namespace hyb::kernels::cuda {
 

@@ -30,7 +30,7 @@ class Synchronous final : public Runner {
 };
 
 /// Everything that answers can differ in.
-struct Heard : Sink {
+struct Received : Sink {
   void on_text(RequestId, std::int32_t, std::string_view) override {}
   void on_finish(RequestId request, std::int32_t choice, const Completion& completion) override {
     const std::pair key{request, choice};
@@ -66,7 +66,7 @@ std::vector<Request> requests_of(ReuseFolder& folder) {
 }
 
 struct Run {
-  Heard heard;
+  Received received;
   EngineUsage usage;
 };
 
@@ -79,7 +79,7 @@ Run run(Life& life, Runner& runner, const std::vector<Request>& requests) {
                  .prefixes = {.branch_tokens_min = 4},
                  .audit = true});
   for (const Request& request : requests) {
-    engine.submit(request, run.heard);
+    engine.submit(request, run.received);
     engine.step();
   }
   while (engine.step()) {
@@ -91,8 +91,8 @@ Run run(Life& life, Runner& runner, const std::vector<Request>& requests) {
 
 }  // namespace
 
-TEST_SUITE("cuda/beside") {
-  TEST_CASE("steps begun while the last one is told draw the same tokens") {
+TEST_SUITE("cuda/async_steps") {
+  TEST_CASE("steps that start while the last one is reported draw the same tokens") {
     for (const char* const name : {"granite-dense-rope", "qwen3_5-dense"}) {
       for (const char* const memory : {"flat", "flip"}) {
         CAPTURE(name);
@@ -100,13 +100,13 @@ TEST_SUITE("cuda/beside") {
         ReuseFolder folder(name, kernels::Device::cuda);
         const std::vector<Request> requests = requests_of(folder);
         const Setting setting = {.memory = memory};
-        const auto beside = folder.live(setting), waiting = folder.live(setting);
+        const auto async = folder.live(setting), waiting = folder.live(setting);
         Synchronous synchronous(waiting->runner);
-        const Run got = run(*beside, beside->runner, requests);
+        const Run got = run(*async, async->runner, requests);
         const Run expected = run(*waiting, synchronous, requests);
-        CHECK(got.heard.tokens == expected.heard.tokens);
-        CHECK(got.heard.logprobs == expected.heard.logprobs);
-        CHECK(got.heard.reasons == expected.heard.reasons);
+        CHECK(got.received.tokens == expected.received.tokens);
+        CHECK(got.received.logprobs == expected.received.logprobs);
+        CHECK(got.received.reasons == expected.received.reasons);
         CHECK(got.usage.prefixes.published == expected.usage.prefixes.published);
         CHECK(got.usage.snapshots == expected.usage.snapshots);
         CHECK(got.usage.steps_ahead > 10);

@@ -11,8 +11,8 @@
 /// What the kernels of moe for few tokens share. Included by .cu files only.
 namespace hyb::kernels::cuda {
 
-inline constexpr int few_warps = 8;
-inline constexpr int few_threads = few_warps * warp_size;
+inline constexpr int small_batch_warps = 8;
+inline constexpr int small_batch_threads = small_batch_warps * warp_size;
 inline constexpr int pair_columns = 2 * skinny_group;  ///< weight rows of a tile
 
 /// Tiles of the first kernel, in this order.
@@ -22,7 +22,7 @@ struct FrontTiles {
   __host__ __device__ int count() const { return router + shared + latent; }
 };
 
-struct FewMoe {
+struct SmallBatchMoe {
   const bf16* x;
   bf16* y;
   std::int64_t x_stride, y_stride;
@@ -77,7 +77,7 @@ inline constexpr int tiles_of(int width, bool is_gated) {
 }
 
 using PairPieces = SkinnyPieces<2, 2>;
-using PairTotals = SkinnyTotals<2, few_warps>;
+using PairTotals = SkinnyTotals<2, small_batch_warps>;
 
 /// The activated column that thread (row, column) of a tile has, from sums rounded as if they had
 /// been written.
@@ -90,20 +90,21 @@ __device__ __forceinline__ bf16 activated(const PairTotals& totals, int row, int
 
 /// The first kernel: norm, router with the choice, gate and up of the shared expert, what latent
 /// experts see.
-void run_few_front(Stream& stream, const FewMoe& few);
+void run_small_batch_front(Stream& stream, const SmallBatchMoe& few);
 /// Shared memory that it needs.
-std::size_t few_front_bytes(int tokens, int hidden, int experts);
+std::size_t small_batch_front_bytes(int tokens, int hidden, int experts);
 /// The other two, or three: gate and up of the visited experts; down of all, and the weighted sum;
 /// with latent experts the way back with the shared expert's down.
-void run_few_experts(Stream& stream, const FewMoe& few);
+void run_small_batch_experts(Stream& stream, const SmallBatchMoe& few);
 
 namespace {
 
 constexpr int vector = vector_size<bf16>;
-constexpr std::size_t front_blocks_max = 2;    ///< of a processor: more would only norm x again
-constexpr std::size_t system_bytes = 1 << 10;  ///< of shared memory that the system takes for each block
+constexpr std::size_t front_blocks_max = 2;  ///< of a processor: more would only norm x again
+constexpr std::size_t system_bytes =
+    1 << 10;  ///< of shared memory that the system takes for each block
 
-constexpr int words_max = static_cast<int>(few_experts_max) / 32;
+constexpr int words_max = static_cast<int>(small_batch_experts_max) / 32;
 
 struct alignas(16) FrontShared {
   PairTotals totals;
@@ -114,7 +115,7 @@ struct alignas(16) FrontShared {
 
 /// The router's rows, and after its last one the shared expert's gate.
 template <typename T>
-__device__ __forceinline__ TileRows<T> router_rows(const FewMoe& p, int tile) {
+__device__ __forceinline__ TileRows<T> router_rows(const SmallBatchMoe& p, int tile) {
   TileRows<T> to(static_cast<const T*>(p.router), p.hidden, p.route.experts, tile, false);
   const int row = tile * pair_columns + lane_id() / 4;
   for (int g = 0; g < 2; ++g) {
@@ -126,7 +127,7 @@ __device__ __forceinline__ TileRows<T> router_rows(const FewMoe& p, int tile) {
 }
 
 /// Of a tile after the router's.
-__device__ __forceinline__ TileRows<bf16> rows_behind(const FewMoe& p, int tile) {
+__device__ __forceinline__ TileRows<bf16> rows_after_router(const SmallBatchMoe& p, int tile) {
   tile -= p.tiles.router;
   if (tile < p.tiles.shared) {
     return {p.shared_gate_up, p.hidden, p.shared_intermediate, tile, p.activation.gated};
@@ -136,37 +137,37 @@ __device__ __forceinline__ TileRows<bf16> rows_behind(const FewMoe& p, int tile)
 
 /// Calls body(rows) with the rows of a tile, which are the router's type's or bf16.
 template <typename Router, typename Body>
-__device__ __forceinline__ void visit_rows(const FewMoe& p, int tile, Body&& body) {
+__device__ __forceinline__ void visit_rows(const SmallBatchMoe& p, int tile, Body&& body) {
   if constexpr (std::is_same_v<Router, bf16>) {
-    body(tile < p.tiles.router ? router_rows<bf16>(p, tile) : rows_behind(p, tile));
+    body(tile < p.tiles.router ? router_rows<bf16>(p, tile) : rows_after_router(p, tile));
   } else if (tile < p.tiles.router) {
     body(router_rows<Router>(p, tile));
   } else {
-    body(rows_behind(p, tile));
+    body(rows_after_router(p, tile));
   }
 }
 
 template <typename Router>
-__device__ __forceinline__ void load_first(PairPieces& pieces, const FewMoe& p, int tile,
+__device__ __forceinline__ void load_first(PairPieces& pieces, const SmallBatchMoe& p, int tile,
                                            const SkinnyRange& range) {
   visit_rows<Router>(p, tile, [&](const auto& weight) { load_pieces(pieces, weight.rows, range); });
 }
 
 /// The rows as the router saw them, for the next kernel.
-__device__ __forceinline__ void write_normed(const FewMoe& p, const bf16* rows) {
+__device__ __forceinline__ void write_normed(const SmallBatchMoe& p, const bf16* rows) {
   for (int i = static_cast<int>(threadIdx.x) * vector; i < p.tokens * p.hidden;
-       i += few_threads * vector) {
+       i += small_batch_threads * vector) {
     store16(p.normed + i, load16(rows + i));
   }
 }
 
 /// Experts that some token visits, ascending, and the visits to each.
-__device__ __forceinline__ void list_visits(const FewMoe& p, FrontShared& shared) {
+__device__ __forceinline__ void list_visits(const SmallBatchMoe& p, FrontShared& shared) {
   const int thread = static_cast<int>(threadIdx.x);
   const int words = (p.route.experts + 31) / 32, visits = p.tokens * p.route.active;
   if (thread < words) shared.visited[thread] = 0;
   sync_block();
-  for (int i = thread; i < visits; i += few_threads) {
+  for (int i = thread; i < visits; i += small_batch_threads) {
     atomic_or(&shared.visited[p.chosen[i] / 32], 1U << p.chosen[i] % 32);
   }
   sync_block();
@@ -180,11 +181,12 @@ __device__ __forceinline__ void list_visits(const FewMoe& p, FrontShared& shared
     p.visited[0] = before;
   }
   sync_block();
-  for (int i = thread; i < shared.visited_before[words] * skinny_rows_max; i += few_threads) {
+  for (int i = thread; i < shared.visited_before[words] * skinny_rows_max;
+       i += small_batch_threads) {
     p.visitors[i] = -1;
   }
   sync_block();
-  for (int i = thread; i < visits; i += few_threads) {
+  for (int i = thread; i < visits; i += small_batch_threads) {
     const int expert = p.chosen[i], word = expert / 32;
     const unsigned below = shared.visited[word] & ((1U << expert % 32) - 1);
     const int place = shared.visited_before[word] + std::popcount(below);
@@ -194,8 +196,9 @@ __device__ __forceinline__ void list_visits(const FewMoe& p, FrontShared& shared
 }
 
 /// By the block that finds all logits written: it chooses for all tokens.
-__device__ __forceinline__ void choose(const FewMoe& p, FrontShared& shared, unsigned* keys) {
-  for (int t = warp_id(); t < p.tokens; t += few_warps) {
+__device__ __forceinline__ void choose(const SmallBatchMoe& p, FrontShared& shared,
+                                       unsigned* keys) {
+  for (int t = warp_id(); t < p.tokens; t += small_batch_warps) {
     route_warp(p.route, p.logits + static_cast<std::int64_t>(t) * p.route.experts,
                keys + warp_id() * p.route.experts, p.chosen + t * p.route.active,
                p.weights + t * p.route.active);
@@ -205,7 +208,8 @@ __device__ __forceinline__ void choose(const FewMoe& p, FrontShared& shared, uns
 }
 
 /// What the block has of the shared expert's or the latent tile.
-__device__ __forceinline__ void write_rows(const FewMoe& p, const FrontShared& shared, int tile) {
+__device__ __forceinline__ void write_rows(const SmallBatchMoe& p, const FrontShared& shared,
+                                           int tile) {
   const int token = static_cast<int>(threadIdx.x) / pair_columns;
   const int column = static_cast<int>(threadIdx.x) % pair_columns;
   tile -= p.tiles.router;
@@ -224,7 +228,7 @@ __device__ __forceinline__ void write_rows(const FewMoe& p, const FrontShared& s
 }
 
 /// Writes what the block has of a tile; true to all threads where these were the last logits.
-__device__ __forceinline__ bool write_front(const FewMoe& p, FrontShared& shared, int tile) {
+__device__ __forceinline__ bool write_front(const SmallBatchMoe& p, FrontShared& shared, int tile) {
   const int thread = static_cast<int>(threadIdx.x);
   const int token = thread / pair_columns, column = thread % pair_columns;
   if (tile >= p.tiles.router) {
@@ -250,15 +254,16 @@ __device__ __forceinline__ bool write_front(const FewMoe& p, FrontShared& shared
 }
 
 /// A block owns tiles of 16 weight rows, the router's first; its warps take turns in chunks of k.
-/// While the block with the last logits chooses the experts, the others are at the tiles after them.
-/// Sums are within (K+4) * 2^-23 * sum_k |x*W|, of a router in f32 within (3K+12) * 2^-23, the norm
-/// within (H+8) * 2^-24.
+/// While the block with the last logits chooses the experts, the others are at the tiles after
+/// them. Sums are within (K+4) * 2^-23 * sum_k |x*W|, of a router in f32 within (3K+12) * 2^-23,
+/// the norm within (H+8) * 2^-24.
 template <typename Router>
-__global__ void __launch_bounds__(few_threads, 2) few_front_kernel(const FewMoe p) {
+__global__ void __launch_bounds__(small_batch_threads, 2)
+    small_batch_front_kernel(const SmallBatchMoe p) {
   auto& shared = dynamic_shared<FrontShared>();
   auto* const rows = reinterpret_cast<bf16*>(&shared + 1);
   auto* const keys = reinterpret_cast<unsigned*>(rows + p.tokens * p.hidden);
-  const SkinnyRange range{.inner = p.hidden, .first = warp_id(), .step = few_warps};
+  const SkinnyRange range{.inner = p.hidden, .first = warp_id(), .step = small_batch_warps};
   const bool is_high = p.tokens > skinny_rows_max / 2;
   const auto x = [&](int first_row, int k) {
     const int row = lane_id() / 4 + first_row;
@@ -271,7 +276,7 @@ __global__ void __launch_bounds__(few_threads, 2) few_front_kernel(const FewMoe 
   prefetch_norm(p.norm, p.hidden);
   let_next_kernel_start();
   wait_for_previous_kernel();
-  stage_rows<few_warps>(rows, p.x, p.x_stride, p.tokens, p.hidden, p.norm);
+  stage_rows<small_batch_warps>(rows, p.x, p.x_stride, p.tokens, p.hidden, p.norm);
   sync_block();
   if (blockIdx.x == 0 && p.normed != nullptr) write_normed(p, rows);
   bool chooses = false;
@@ -292,29 +297,30 @@ __global__ void __launch_bounds__(few_threads, 2) few_front_kernel(const FewMoe 
 
 }  // namespace
 
-std::size_t few_front_bytes(int tokens, int hidden, int experts) {
+std::size_t small_batch_front_bytes(int tokens, int hidden, int experts) {
   return sizeof(FrontShared) + static_cast<std::size_t>(tokens) * hidden * sizeof(bf16) +
-         static_cast<std::size_t>(std::min(tokens, few_warps)) * experts * sizeof(unsigned);
+         static_cast<std::size_t>(std::min(tokens, small_batch_warps)) * experts * sizeof(unsigned);
 }
 
-void run_few_front(Stream& stream, const FewMoe& few) {
-  const std::size_t bytes = few_front_bytes(few.tokens, few.hidden, few.route.experts);
+void run_small_batch_front(Stream& stream, const SmallBatchMoe& few) {
+  const std::size_t bytes = small_batch_front_bytes(few.tokens, few.hidden, few.route.experts);
   const std::size_t blocks = std::clamp<std::size_t>(
       (stream.shared_bytes_max() + system_bytes) / (bytes + system_bytes), 1, front_blocks_max);
   launch(stream,
          {.blocks = static_cast<unsigned>(
               std::min(few.tiles.count(), static_cast<int>(blocks) * stream.processors())),
-          .threads = few_threads,
+          .threads = small_batch_threads,
           .shared_bytes = bytes,
           .starts_early = true},
-         few.router_is_f32 ? few_front_kernel<float> : few_front_kernel<bf16>, few);
+         few.router_is_f32 ? small_batch_front_kernel<float> : small_batch_front_kernel<bf16>, few);
 }
 
 namespace {
 
 /// Block (tile, v) owns 16 rows of the v-th visited expert, for all its tokens at once. Bounds as
 /// the first kernel's.
-__global__ void __launch_bounds__(few_threads, 2) few_inner_kernel(const FewMoe p) {
+__global__ void __launch_bounds__(small_batch_threads, 2)
+    small_batch_inner_kernel(const SmallBatchMoe p) {
   auto& totals = shared_object<PairTotals>();
   const int v = static_cast<int>(blockIdx.y), tile = static_cast<int>(blockIdx.x);
   let_next_kernel_start();
@@ -324,7 +330,7 @@ __global__ void __launch_bounds__(few_threads, 2) few_inner_kernel(const FewMoe 
   const int inner = p.expert_width;
   const TileRows<bf16> weight(p.gate_up + p.visited[1 + v] * halves * width * inner, inner,
                               p.intermediate, tile, p.activation.gated);
-  const SkinnyRange range{.inner = inner, .first = warp_id(), .step = few_warps};
+  const SkinnyRange range{.inner = inner, .first = warp_id(), .step = small_batch_warps};
   PairPieces pieces;
   load_pieces(pieces, weight.rows, range);
 
@@ -366,7 +372,7 @@ struct DenseTerm {
 };
 
 /// y = (add ? y : 0) + scale * (gate * first + second + weighted sum over the visited experts)
-struct FewSum {
+struct SmallBatchSum {
   DenseTerm first, second;
   const float* gate_logit;  ///< [T], null: 1
   const bf16 *down, *inner;
@@ -389,7 +395,7 @@ struct Unit {
   SkinnyRange range;    ///< inner 0: past the last unit
   int v;                ///< a term, or which of the visited experts
 
-  __device__ Unit(const FewSum& p, int unit, int visited) {
+  __device__ Unit(const SmallBatchSum& p, int unit, int visited) {
     const int firsts = units_of(p.first.inner), dense = firsts + units_of(p.second.inner);
     const int column = static_cast<int>(blockIdx.x) * skinny_group + lane_id() / 4;
     std::int64_t row = at_most(column, p.columns - 1);
@@ -420,7 +426,7 @@ struct UnitInput {
   const bf16 *low, *high;  ///< null: the token does not visit
   float low_weight, high_weight;
 
-  __device__ UnitInput(const FewSum& p, const Unit& unit) {
+  __device__ UnitInput(const SmallBatchSum& p, const Unit& unit) {
     const int row = lane_id() / 4;
     if (unit.v < 0) {
       const bool is_first = unit.v == first_term;
@@ -440,13 +446,13 @@ struct UnitInput {
     high_weight = second < 0 ? 0.0F : p.weights[second];
   }
 
-  __device__ static float gate(const FewSum& p, int row) {
+  __device__ static float gate(const SmallBatchSum& p, int row) {
     if (p.gate_logit == nullptr || row >= p.tokens) return 1.0F;
     return 1.0F / (1.0F + expf(-p.gate_logit[row]));
   }
 };
 
-__device__ __forceinline__ void add_unit(const FewSum& p, const Unit& unit, const Unit& next,
+__device__ __forceinline__ void add_unit(const SmallBatchSum& p, const Unit& unit, const Unit& next,
                                          UnitPieces& pieces, float (&totals)[1][4]) {
   const UnitInput input(p, unit);
   float sums[1][4] = {};
@@ -467,8 +473,9 @@ __device__ __forceinline__ void add_unit(const FewSum& p, const Unit& unit, cons
 /// A block owns 8 columns of y; units go to its warps in turns, and each warp adds up its own in
 /// ascending order of experts. Within (I+k+12) * 2^-23 * |scale| * sum_j |weight_j| * sum_k |x*W|,
 /// the other terms among the j, not counting one rounding of y.
-__global__ void __launch_bounds__(few_threads, 2) few_sum_kernel(const FewSum p) {
-  auto& totals = shared_object<SkinnyTotals<1, few_warps>>();
+__global__ void __launch_bounds__(small_batch_threads, 2)
+    small_batch_sum_kernel(const SmallBatchSum p) {
+  auto& totals = shared_object<SkinnyTotals<1, small_batch_warps>>();
   const bool is_known = warp_id() < units_of(p.first.inner) + units_of(p.second.inner);
   UnitPieces pieces;
   if (is_known) {
@@ -483,7 +490,7 @@ __global__ void __launch_bounds__(few_threads, 2) few_sum_kernel(const FewSum p)
 
   float sums[1][4] = {};
 #pragma unroll 1
-  for (int u = warp_id() + few_warps; unit.range.inner > 0; u += few_warps) {
+  for (int u = warp_id() + small_batch_warps; unit.range.inner > 0; u += small_batch_warps) {
     const Unit next(p, u, visited);
     add_unit(p, unit, next, pieces, sums);
     unit = next;
@@ -499,51 +506,52 @@ __global__ void __launch_bounds__(few_threads, 2) few_sum_kernel(const FewSum p)
   *y = round_bf16((p.add ? to_float(*y) : 0.0F) + p.scale * totals.sum(token, column));
 }
 
-void run_sum(Stream& stream, const FewSum& sum) {
-  launch(
-      stream,
-      {.blocks = pieces(sum.columns, skinny_group), .threads = few_threads, .starts_early = true},
-      few_sum_kernel, sum);
+void run_sum(Stream& stream, const SmallBatchSum& sum) {
+  launch(stream,
+         {.blocks = pieces(sum.columns, skinny_group),
+          .threads = small_batch_threads,
+          .starts_early = true},
+         small_batch_sum_kernel, sum);
 }
 
-void run_inner(Stream& stream, const FewMoe& few) {
+void run_inner(Stream& stream, const SmallBatchMoe& few) {
   const std::int64_t visited_max =
       std::min<std::int64_t>(few.route.experts, std::int64_t{few.tokens} * few.route.active);
   launch(stream,
          {.blocks = dim3(static_cast<unsigned>(tiles_of(few.intermediate, few.activation.gated)),
                          static_cast<unsigned>(visited_max)),
-          .threads = few_threads,
+          .threads = small_batch_threads,
           .starts_early = true},
-         few_inner_kernel, few);
+         small_batch_inner_kernel, few);
 }
 
 }  // namespace
 
-void run_few_experts(Stream& stream, const FewMoe& few) {
+void run_small_batch_experts(Stream& stream, const SmallBatchMoe& few) {
   run_inner(stream, few);
   const DenseTerm shared = {few.shared_down, few.shared, few.shared_intermediate};
   const DenseTerm back = {few.latent_out, few.latent_sum, few.expert_width};
   const float* const gate = few.shared_gate == nullptr ? nullptr : few.shared_logit;
-  const FewSum experts = {.first = {},
-                          .second = {},
-                          .gate_logit = nullptr,
-                          .down = few.down,
-                          .inner = few.inner,
-                          .weights = few.weights,
-                          .visited = few.visited,
-                          .visitors = few.visitors,
-                          .intermediate = few.intermediate,
-                          .y = few.y,
-                          .y_stride = few.y_stride,
-                          .tokens = few.tokens,
-                          .columns = few.hidden,
-                          .add = true,
-                          .scale = few.scale};
-  FewSum sum = experts;
+  const SmallBatchSum experts = {.first = {},
+                                 .second = {},
+                                 .gate_logit = nullptr,
+                                 .down = few.down,
+                                 .inner = few.inner,
+                                 .weights = few.weights,
+                                 .visited = few.visited,
+                                 .visitors = few.visitors,
+                                 .intermediate = few.intermediate,
+                                 .y = few.y,
+                                 .y_stride = few.y_stride,
+                                 .tokens = few.tokens,
+                                 .columns = few.hidden,
+                                 .add = true,
+                                 .scale = few.scale};
+  SmallBatchSum sum = experts;
   sum.first = shared;
   sum.gate_logit = gate;
   if (few.latent_in == nullptr) return run_sum(stream, sum);
-  FewSum latent = experts;
+  SmallBatchSum latent = experts;
   latent.y = few.latent_sum;
   latent.y_stride = latent.columns = few.expert_width;
   latent.add = false;
@@ -581,7 +589,7 @@ FrontTiles front_tiles(const Moe& op) {
           .latent = tiles_of(rows(op.latent_in), false)};
 }
 
-FewMoe few_of(const Moe& op, const MoeRoom& room) {
+SmallBatchMoe small_batch_of(const Moe& op, const MoeRoom& room) {
   const bool has_shared = op.shared_down != nullptr, is_latent = op.latent_in != nullptr;
   const auto weight = [](const Weight* from) {
     return from == nullptr ? nullptr : reinterpret_cast<const bf16*>(from->expert(0));
@@ -628,20 +636,20 @@ FewMoe few_of(const Moe& op, const MoeRoom& room) {
 
 }  // namespace
 
-bool few_takes(const Stream& stream, const Moe& op, const MoeShape& shape) {
-  return !stream.batch_invariant() && shape.tokens <= few_tokens_max &&
-         shape.tokens * shape.active <= few_visits_max &&
-         shape.tokens * op.norm.groups <= norm_slices_max && shape.experts <= few_experts_max &&
-         takes_vectors(op.x) && (op.norm.gate.empty() || takes_vectors(op.norm.gate)) &&
-         takes_weights(op) &&
-         few_front_bytes(static_cast<int>(shape.tokens), static_cast<int>(shape.hidden),
-                         static_cast<int>(shape.experts)) <= stream.shared_bytes_max();
+bool small_batch_takes(const Stream& stream, const Moe& op, const MoeShape& shape) {
+  return !stream.batch_invariant() && shape.tokens <= small_batch_tokens_max &&
+         shape.tokens * shape.active <= small_batch_visits_max &&
+         shape.tokens * op.norm.groups <= norm_slices_max &&
+         shape.experts <= small_batch_experts_max && takes_vectors(op.x) &&
+         (op.norm.gate.empty() || takes_vectors(op.norm.gate)) && takes_weights(op) &&
+         small_batch_front_bytes(static_cast<int>(shape.tokens), static_cast<int>(shape.hidden),
+                                 static_cast<int>(shape.experts)) <= stream.shared_bytes_max();
 }
 
-void few_moe(Stream& stream, const Moe& op, const MoeRoom& room) {
-  const FewMoe few = few_of(op, room);
-  run_few_front(stream, few);
-  run_few_experts(stream, few);
+void small_batch_moe(Stream& stream, const Moe& op, const MoeRoom& room) {
+  const SmallBatchMoe few = small_batch_of(op, room);
+  run_small_batch_front(stream, few);
+  run_small_batch_experts(stream, few);
 }
 
 }  // namespace hyb::kernels::cuda
