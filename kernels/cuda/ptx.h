@@ -71,7 +71,6 @@ __device__ __forceinline__ void store16(void* to, uint4 value) { *static_cast<ui
 /// All threads of the block that have not left the kernel.
 __device__ __forceinline__ void sync_block() { __syncthreads(); }
 __device__ __forceinline__ bool sync_block_any(bool vote) { return __syncthreads_or(vote) != 0; }
-__device__ __forceinline__ bool sync_block_all(bool vote) { return __syncthreads_and(vote) != 0; }
 __device__ __forceinline__ int sync_block_count(bool vote) { return __syncthreads_count(vote); }
 
 /// Barrier 1 to 15 for `threads` threads, whole warps; arriving does not wait.
@@ -117,20 +116,12 @@ __device__ __forceinline__ T shuffle_up(T value, unsigned distance, unsigned mas
                                         int width = 32) {
   return __shfl_up_sync(mask, value, distance, width);
 }
-template <typename T>
-__device__ __forceinline__ T shuffle_down(T value, unsigned distance, unsigned mask = full_warp,
-                                          int width = 32) {
-  return __shfl_down_sync(mask, value, distance, width);
-}
 
 __device__ __forceinline__ unsigned ballot(bool vote, unsigned mask = full_warp) {
   return __ballot_sync(mask, vote);
 }
 __device__ __forceinline__ bool any_lane(bool vote, unsigned mask = full_warp) {
   return __any_sync(mask, vote) != 0;
-}
-__device__ __forceinline__ bool all_lanes(bool vote, unsigned mask = full_warp) {
-  return __all_sync(mask, vote) != 0;
 }
 /// The lanes of the mask that have the same value.
 __device__ __forceinline__ unsigned match_any(unsigned value, unsigned mask = full_warp) {
@@ -145,8 +136,6 @@ __device__ __forceinline__ unsigned reduce_min(unsigned value, unsigned mask = f
 __device__ __forceinline__ unsigned reduce_max(unsigned value, unsigned mask = full_warp) {
   return __reduce_max_sync(mask, value);
 }
-/// Some lanes that run together now, this one among them; maybe this one alone.
-__device__ __forceinline__ unsigned active_mask() { return __activemask(); }
 
 // asynchronous copies from global to shared memory
 
@@ -194,44 +183,12 @@ __device__ __forceinline__ void ldmatrix_x4_transposed(std::uint32_t (&d)[4], co
                : "r"(at)
                : "memory");
 }
-/// Two matrices; the addresses of lanes 16 to 31 are not used.
-__device__ __forceinline__ void ldmatrix_x2(std::uint32_t (&d)[2], const void* row) {
-  const auto at = static_cast<unsigned>(__cvta_generic_to_shared(row));
-  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];"
-               : "=r"(d[0]), "=r"(d[1])
-               : "r"(at)
-               : "memory");
-}
-__device__ __forceinline__ void ldmatrix_x2_transposed(std::uint32_t (&d)[2], const void* row) {
-  const auto at = static_cast<unsigned>(__cvta_generic_to_shared(row));
-  asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0,%1}, [%2];"
-               : "=r"(d[0]), "=r"(d[1])
-               : "r"(at)
-               : "memory");
-}
 
 /// d[16,8] += a[16,16] * b[16,8] in f32; a row-major, b column-major, two elements to a register.
 __device__ __forceinline__ void mma_bf16(float (&d)[4], const std::uint32_t (&a)[4],
                                          std::uint32_t b0, std::uint32_t b1) {
   asm volatile(
       "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-      "{%0,%1,%2,%3};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-__device__ __forceinline__ void mma_f16(float (&d)[4], const std::uint32_t (&a)[4],
-                                        std::uint32_t b0, std::uint32_t b1) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-      "{%0,%1,%2,%3};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-/// d[16,8] += a[16,8] * b[8,8]; the elements are f32 of which 10 bits of the mantissa count.
-__device__ __forceinline__ void mma_tf32(float (&d)[4], const std::uint32_t (&a)[4],
-                                         std::uint32_t b0, std::uint32_t b1) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
       "{%0,%1,%2,%3};"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
@@ -251,25 +208,8 @@ __device__ __forceinline__ T atomic_add(T* at, T value) {
   return atomicAdd(at, value);
 }
 template <typename T>
-__device__ __forceinline__ T atomic_min(T* at, T value) {
-  return atomicMin(at, value);
-}
-template <typename T>
-__device__ __forceinline__ T atomic_max(T* at, T value) {
-  return atomicMax(at, value);
-}
-template <typename T>
 __device__ __forceinline__ T atomic_or(T* at, T value) {
   return atomicOr(at, value);
-}
-template <typename T>
-__device__ __forceinline__ T atomic_exchange(T* at, T value) {
-  return atomicExch(at, value);
-}
-/// Replaces `expected` by `value`; returns the old value.
-template <typename T>
-__device__ __forceinline__ T atomic_compare_exchange(T* at, T expected, T value) {
-  return atomicCAS(at, expected, value);
 }
 
 /// The whole device sees writes of this thread before it earlier than writes after it.
@@ -296,7 +236,6 @@ __device__ __forceinline__ float exp2_fast(float x) {
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
-__device__ __forceinline__ float rsqrt_fast(float x) { return rsqrtf(x); }
 /// Within 2 units in the last place where |b| is 2^-126 to 2^126; zero where |b| is larger.
 __device__ __forceinline__ float divide_fast(float a, float b) { return __fdividef(a, b); }
 /// Of the angle 2 pi * turns, within 2^-23.

@@ -145,8 +145,6 @@ inline constexpr int skinny_rows_max = 16;  ///< of x
 inline constexpr int skinny_group = 8;      ///< rows of the weight
 inline constexpr int skinny_chunk = 64;
 
-inline constexpr int skinny_chunks(int inner) { return (inner + skinny_chunk - 1) / skinny_chunk; }
-
 /// The weight's pieces of `Chunks` chunks on their way to the registers.
 template <int Groups, int Chunks>
 struct SkinnyPieces {

@@ -22,9 +22,8 @@ __global__ void block_votes_kernel(const Words p) {
   for (int round = 0; round < vote_rounds; ++round) {
     const int at = round * block_threads + thread_index();
     const bool vote = p.in[at] != 0;
-    p.out[3 * at] = sync_block_any(vote) ? 1 : 0;
-    p.out[3 * at + 1] = sync_block_all(vote) ? 1 : 0;
-    p.out[3 * at + 2] = static_cast<std::uint32_t>(sync_block_count(vote));
+    p.out[2 * at] = sync_block_any(vote) ? 1 : 0;
+    p.out[2 * at + 1] = static_cast<std::uint32_t>(sync_block_count(vote));
   }
 }
 
@@ -76,9 +75,8 @@ __global__ void shuffles_kernel(const Words p) {
       out[0] = shuffle(value, static_cast<int>(distance) + 3 * lane, full_warp, width);
       out[32] = shuffle_xor(value, static_cast<int>(distance), full_warp, width);
       out[64] = shuffle_up(value, distance, full_warp, width);
-      out[96] = shuffle_down(value, distance, full_warp, width);
-      const float number = shuffle_down(static_cast<float>(value), distance, full_warp, width);
-      out[128] = static_cast<std::uint32_t>(number);
+      const float number = shuffle_up(static_cast<float>(value), distance, full_warp, width);
+      out[96] = static_cast<std::uint32_t>(number);
       out += shuffle_ops * warp_size;
     }
   }
@@ -90,12 +88,11 @@ __device__ void collect(std::uint32_t mask, std::uint32_t value, bool vote, std:
   sync_warp(mask);
   out[0] = ballot(vote, mask);
   out[1] = any_lane(vote, mask) ? 1 : 0;
-  out[2] = all_lanes(vote, mask) ? 1 : 0;
-  out[3] = match_any(value, mask);
-  out[4] = reduce_add(value, mask);
-  out[5] = reduce_min(value, mask);
-  out[6] = reduce_max(value, mask);
-  out[7] = shuffle(value, first, mask);
+  out[2] = match_any(value, mask);
+  out[3] = reduce_add(value, mask);
+  out[4] = reduce_min(value, mask);
+  out[5] = reduce_max(value, mask);
+  out[6] = shuffle(value, first, mask);
 }
 
 __global__ void masked_collectives_kernel(const Words p) {
@@ -159,32 +156,23 @@ __global__ void matrix_loads_kernel(const Words p) {
   rows[row_vectors * lane] = load16(p.in + 4 * lane);
   sync_warp();
   const uint4* const row = &rows[row_vectors * ((5 * lane + 3) % warp_size)];
-  std::uint32_t four[4], turned_four[4], two[2], turned_two[2];
-  ldmatrix_x4(four, row);
-  ldmatrix_x4_transposed(turned_four, row);
-  ldmatrix_x2(two, lane < 16 ? row : &rows[0]);
-  ldmatrix_x2_transposed(turned_two, lane < 16 ? row : &rows[0]);
-  std::uint32_t* const out = p.out + 12 * lane;
+  std::uint32_t matrices[4], transposed[4];
+  ldmatrix_x4(matrices, row);
+  ldmatrix_x4_transposed(transposed, row);
+  std::uint32_t* const out = p.out + 8 * lane;
   for (int i = 0; i < 4; ++i) {
-    out[i] = four[i];
-    out[4 + i] = turned_four[i];
-  }
-  for (int i = 0; i < 2; ++i) {
-    out[8 + i] = two[i];
-    out[10 + i] = turned_two[i];
+    out[i] = matrices[i];
+    out[4 + i] = transposed[i];
   }
 }
 
-template <Mma M>
 __global__ void matrix_product_kernel(const Words p) {
   begin();
   const std::uint32_t* const in = p.in + 10 * thread_index();
   const std::uint32_t a[4] = {in[0], in[1], in[2], in[3]};
   float d[4];
   for (int i = 0; i < 4; ++i) d[i] = std::bit_cast<float>(in[6 + i]);
-  if constexpr (M == Mma::bf16) mma_bf16(d, a, in[4], in[5]);
-  if constexpr (M == Mma::f16) mma_f16(d, a, in[4], in[5]);
-  if constexpr (M == Mma::tf32) mma_tf32(d, a, in[4], in[5]);
+  mma_bf16(d, a, in[4], in[5]);
   for (int i = 0; i < 4; ++i) p.out[4 * thread_index() + i] = std::bit_cast<std::uint32_t>(d[i]);
 }
 
@@ -203,23 +191,11 @@ __global__ void atomics_kernel(const Words p) {
   const int i = grid_index();
   begin();
   const std::uint32_t value = p.in[i];
-  auto* const signed_out = reinterpret_cast<std::int32_t*>(p.out);
   atomic_add(p.out, value);
-  atomic_min(p.out + 1, value);
-  atomic_max(p.out + 2, value);
-  atomic_or(p.out + 3, value);
-  atomic_min(signed_out + 4, static_cast<std::int32_t>(value));
-  atomic_max(signed_out + 5, static_cast<std::int32_t>(value));
-  atomic_add(signed_out + 6, static_cast<std::int32_t>(value));
-  atomic_add(reinterpret_cast<unsigned long long*>(p.out + 8), 0x100000000ULL + value);
-  std::uint32_t before = 0;  // the current value is learnt from the first try
-  while (true) {
-    const std::uint32_t found = atomic_compare_exchange(p.out + 10, before, before ^ value);
-    if (found == before) break;
-    before = found;
-  }
-  p.out[atomic_words + i] = atomic_add(p.out + 11, 1U);
-  p.out[atomic_words + grid_count + i] = atomic_exchange(p.out + 12, value);
+  atomic_or(p.out + 1, value);
+  atomic_add(reinterpret_cast<std::int32_t*>(p.out) + 2, static_cast<std::int32_t>(value));
+  atomic_add(reinterpret_cast<unsigned long long*>(p.out + 4), 0x100000000ULL + value);
+  p.out[atomic_words + i] = atomic_add(p.out + 3, 1U);
 }
 
 __global__ void messages_kernel(const Words p) {
@@ -282,12 +258,10 @@ __global__ void numbers_kernel(const Numbers p) {
   out[1] = round_bf16(a).bits;
   out[2] = std::bit_cast<std::uint32_t>(exp_fast(a));
   out[3] = std::bit_cast<std::uint32_t>(exp2_fast(a));
-  out[4] = std::bit_cast<std::uint32_t>(rsqrt_fast(a));
-  out[5] = std::bit_cast<std::uint32_t>(divide_fast(a, b));
-  out[6] = std::bit_cast<std::uint32_t>(sine);
-  out[7] = std::bit_cast<std::uint32_t>(cosine);
-  out[8] = std::bit_cast<std::uint32_t>(product_rounded(a, b) + a);
-  out[9] = active_mask() >> (thread_index() % warp_size) & 1U;
+  out[4] = std::bit_cast<std::uint32_t>(divide_fast(a, b));
+  out[5] = std::bit_cast<std::uint32_t>(sine);
+  out[6] = std::bit_cast<std::uint32_t>(cosine);
+  out[7] = std::bit_cast<std::uint32_t>(product_rounded(a, b) + a);
 }
 
 __global__ void pairs_kernel(const Numbers p) {
@@ -324,11 +298,8 @@ void async_copies(Stream& stream, const Words& words) {
 void matrix_loads(Stream& stream, const Words& words) {
   launch(stream, {.blocks = 1, .threads = warp_size}, matrix_loads_kernel, words);
 }
-void matrix_product(Stream& stream, Mma mma, const Words& words) {
-  const LaunchShape shape = {.blocks = 1, .threads = warp_size};
-  if (mma == Mma::bf16) launch(stream, shape, matrix_product_kernel<Mma::bf16>, words);
-  if (mma == Mma::f16) launch(stream, shape, matrix_product_kernel<Mma::f16>, words);
-  if (mma == Mma::tf32) launch(stream, shape, matrix_product_kernel<Mma::tf32>, words);
+void matrix_product(Stream& stream, const Words& words) {
+  launch(stream, {.blocks = 1, .threads = warp_size}, matrix_product_kernel, words);
 }
 void vector_copies(Stream& stream, const Words& words) {
   launch(stream, {.blocks = 1, .threads = half_threads}, vector_copies_kernel, words);

@@ -78,8 +78,7 @@ Array expected_shuffles(const Array& in) {
           int from = lane;
           if (op == 0) from = begin + (distance + 3 * lane) % width;
           if (op == 1 && (lane ^ distance) < end) from = lane ^ distance;
-          if (op == 2 && lane - distance >= begin) from = lane - distance;
-          if (op >= 3 && lane + distance < end) from = lane + distance;
+          if (op >= 2 && lane - distance >= begin) from = lane - distance;
           out.push_back(at(in, from));
         }
       }
@@ -104,8 +103,8 @@ Array expected_collectives(const Array& in) {
         least = std::min(least, values[i]);
         most = std::max(most, values[i]);
       }
-      out.insert(out.end(), {ballot, ballot != 0 ? 1U : 0U, ballot == mask ? 1U : 0U, equal, sum,
-                             least, most, values[std::countr_zero(mask)]});
+      out.insert(out.end(), {ballot, ballot != 0 ? 1U : 0U, equal, sum, least, most,
+                             values[std::countr_zero(mask)]});
     }
   }
   return out;
@@ -124,10 +123,10 @@ TEST_SUITE("cuda/conformance") {
         const auto begin = votes.begin() + round * block_threads;
         const auto count = static_cast<U32>(std::count(begin, begin + block_threads, 1U));
         for (int i = 0; i < block_threads; ++i) {
-          expected.insert(expected.end(), {count > 0, count == block_threads, count});
+          expected.insert(expected.end(), {count > 0, count});
         }
       }
-      CHECK(answer_of(block_votes, votes, 3 * vote_rounds * block_threads) == expected);
+      CHECK(answer_of(block_votes, votes, 2 * vote_rounds * block_threads) == expected);
 
       const Array given = random_words(giving_rounds * half_threads, 2);
       Array taken;
@@ -197,58 +196,37 @@ TEST_SUITE("cuda/conformance") {
     Array expected;
     for (int lane = 0; lane < 32; ++lane) {
       const int row = lane / 4, column = 2 * (lane % 4);
-      for (const int matrices : {4, 2}) {
-        for (int m = 0; m < matrices; ++m) {
-          expected.push_back(element(m, row, column) | element(m, row, column + 1) << 16);
-        }
-        for (int m = 0; m < matrices; ++m) {
-          expected.push_back(element(m, column, row) | element(m, column + 1, row) << 16);
-        }
+      for (int m = 0; m < 4; ++m) {
+        expected.push_back(element(m, row, column) | element(m, row, column + 1) << 16);
+      }
+      for (int m = 0; m < 4; ++m) {
+        expected.push_back(element(m, column, row) | element(m, column + 1, row) << 16);
       }
     }
-    CHECK(answer_of(matrix_loads, in, 12 * 32) == expected);
+    CHECK(answer_of(matrix_loads, in, 8 * 32) == expected);
   }
 }
 
 // matrix products
 
-/// What an element of this kind keeps of an f32 that f16 has no exponent too many for.
-float kept(Mma mma, float value) {
-  return as_float(as_bits(value) & (mma == Mma::bf16 ? 0xffff0000U : 0xffffe000U));
-}
-U32 encoded(Mma mma, float value) {
-  const U32 bits = as_bits(value);
-  if (mma == Mma::tf32) return bits;
-  if (mma == Mma::bf16) return bits >> 16;
-  if (value == 0.0F) return 0;
-  return (bits >> 16 & 0x8000U) | ((bits >> 23 & 0xffU) - 112U) << 10 | (bits >> 13 & 0x3ffU);
-}
+constexpr int depth = 16;
 
 struct Product {
-  Mma mma;
-  int depth;
-  std::vector<float> a, b, c;  // 16 x depth, depth x 8, 16 x 8
+  std::vector<float> a, b, c;  // 16 x depth, depth x 8, 16 x 8; a and b of bf16
 
   /// The words of a lane: a, b, c as the PTX manual's figures of the fragments have them.
   Array fragments() const {
-    const int pair = mma == Mma::tf32 ? 1 : 2;  // elements to a register
     Array words;
+    const auto pair = [](float low, float high) { return as_bits(low) >> 16 | as_bits(high); };
     for (int lane = 0; lane < 32; ++lane) {
-      const int group = lane / 4, column = lane % 4 * pair;
+      const int group = lane / 4, column = lane % 4 * 2;
       for (int i = 0; i < 4; ++i) {
-        U32 word = 0;
-        for (int e = 0; e < pair; ++e) {
-          const int k = column + i / 2 * 4 * pair + e;
-          word |= encoded(mma, at(a, (group + i % 2 * 8) * depth + k)) << 16 * e;
-        }
-        words.push_back(word);
+        const int place = (group + i % 2 * 8) * depth + column + i / 2 * 8;
+        words.push_back(pair(at(a, place), at(a, place + 1)));
       }
       for (int i = 0; i < 2; ++i) {
-        U32 word = 0;
-        for (int e = 0; e < pair; ++e) {
-          word |= encoded(mma, at(b, (column + i * 4 * pair + e) * 8 + group)) << 16 * e;
-        }
-        words.push_back(word);
+        const int place = (column + i * 8) * 8 + group;
+        words.push_back(pair(at(b, place), at(b, place + 8)));
       }
       for (int i = 0; i < 4; ++i) words.push_back(as_bits(at(c, place_of(lane, i))));
     }
@@ -257,41 +235,36 @@ struct Product {
   static int place_of(int lane, int i) { return (lane / 4 + i / 2 * 8) * 8 + lane % 4 * 2 + i % 2; }
 };
 
-Product product_of(Mma mma, unsigned seed, bool integers) {
+Product random_product(unsigned seed, bool integers) {
   std::mt19937 random(seed);
   std::uniform_int_distribution<int> whole(-8, 8);
   std::uniform_real_distribution<float> real(-2.0F, 2.0F);
-  const auto fill = [&](int count, bool exact) {
+  const auto fill = [&](int count, bool is_bf16) {
     std::vector<float> values(static_cast<std::size_t>(count));
     for (float& value : values) {
       value = integers ? static_cast<float>(whole(random)) : real(random);
-      if (!integers && std::fabs(value) < 0.01F) value = 0.5F;  // f16's exponents end
-      if (!exact) value = kept(mma, value);
+      if (is_bf16) value = as_float(as_bits(value) & 0xffff0000U);
     }
     return values;
   };
-  const int depth = mma == Mma::tf32 ? 8 : 16;
-  auto a = fill(16 * depth, false), b = fill(8 * depth, false), c = fill(16 * 8, true);
-  return {mma, depth, std::move(a), std::move(b), std::move(c)};
+  auto a = fill(16 * depth, true), b = fill(8 * depth, true), c = fill(16 * 8, false);
+  return {std::move(a), std::move(b), std::move(c)};
 }
 
 /// Integers exactly; other numbers within what `depth` + 1 truncated sums of 24 bits may lose.
 void check_product(const Product& product, bool integers) {
-  CAPTURE(static_cast<int>(product.mma));
-  const Array answer = answer_of(
-      [&](cuda::Stream& stream, const Words& words) { matrix_product(stream, product.mma, words); },
-      product.fragments(), 4 * 32);
+  const Array answer = answer_of(matrix_product, product.fragments(), 4 * 32);
   for (int lane = 0; lane < 32; ++lane) {
     for (int i = 0; i < 4; ++i) {
       const int place = Product::place_of(lane, i);
       double sum = at(product.c, place), mass = std::fabs(sum);
-      for (int k = 0; k < product.depth; ++k) {
+      for (int k = 0; k < depth; ++k) {
         const double term =
-            double{at(product.a, place / 8 * product.depth + k)} * at(product.b, k * 8 + place % 8);
+            double{at(product.a, place / 8 * depth + k)} * at(product.b, k * 8 + place % 8);
         sum += term;
         mass += std::fabs(term);
       }
-      const double bound = integers ? 0.0 : (product.depth + 1) * 0x1p-23 * mass;
+      const double bound = integers ? 0.0 : (depth + 1) * 0x1p-23 * mass;
       CHECK(std::fabs(as_float(at(answer, 4 * lane + i)) - sum) <= bound);
     }
   }
@@ -299,11 +272,9 @@ void check_product(const Product& product, bool integers) {
 
 TEST_SUITE("cuda/conformance") {
   TEST_CASE("matrix products") {
-    for (const Mma mma : {Mma::bf16, Mma::f16, Mma::tf32}) {
-      for (unsigned seed = 0; seed < 3; ++seed) {
-        check_product(product_of(mma, seed, true), true);
-        check_product(product_of(mma, seed, false), false);
-      }
+    for (unsigned seed = 0; seed < 3; ++seed) {
+      check_product(random_product(seed, true), true);
+      check_product(random_product(seed, false), false);
     }
   }
 }
@@ -315,38 +286,20 @@ namespace {
 
 void check_atomics() {
   const Array in = random_words(grid_count, 11);
-  Array out(atomic_words + 2 * grid_count, 0);
-  at(out, 1) = ~0U;
-  at(out, 4) = 0x7fffffff;
-  at(out, 5) = 0x80000000;
-  at(out, 12) = 12345;
-  const Array answer = answer_of(atomics, in, out);
+  const Array answer = answer_of(atomics, in, atomic_words + grid_count);
   const U32 sum = std::accumulate(in.begin(), in.end(), 0U);
-  const auto by_sign = [](U32 a, U32 b) { return static_cast<int>(a) < static_cast<int>(b); };
   CHECK(at(answer, 0) == sum);
-  CHECK(at(answer, 1) == *std::min_element(in.begin(), in.end()));
-  CHECK(at(answer, 2) == *std::max_element(in.begin(), in.end()));
-  CHECK(at(answer, 3) == std::accumulate(in.begin(), in.end(), 0U, std::bit_or<>()));
-  CHECK(at(answer, 4) == *std::min_element(in.begin(), in.end(), by_sign));
-  CHECK(at(answer, 5) == *std::max_element(in.begin(), in.end(), by_sign));
-  CHECK(at(answer, 6) == sum);
+  CHECK(at(answer, 1) == std::accumulate(in.begin(), in.end(), 0U, std::bit_or<>()));
+  CHECK(at(answer, 2) == sum);
+  CHECK(at(answer, 3) == grid_count);
   const auto wide = std::accumulate(in.begin(), in.end(), std::uint64_t{grid_count} << 32);
-  CHECK((at(answer, 8) | std::uint64_t{at(answer, 9)} << 32) == wide);
-  CHECK(at(answer, 10) == std::accumulate(in.begin(), in.end(), 0U, std::bit_xor<>()));
-  CHECK(at(answer, 11) == grid_count);
+  CHECK((at(answer, 4) | std::uint64_t{at(answer, 5)} << 32) == wide);
 
-  // Adding gave every number once, exchanging what another thread had put there.
-  const auto tickets_end = answer.begin() + atomic_words + grid_count;
-  Array tickets(answer.begin() + atomic_words, tickets_end), numbered(grid_count);
-  std::sort(tickets.begin(), tickets.end());
+  // Adding 1 gave every number once.
+  Array counts(answer.begin() + atomic_words, answer.end()), numbered(grid_count);
+  std::sort(counts.begin(), counts.end());
   std::iota(numbered.begin(), numbered.end(), 0U);
-  CHECK(tickets == numbered);
-  Array exchanged(tickets_end, answer.end()), put = in;
-  exchanged.push_back(at(answer, 12));
-  put.push_back(12345);
-  std::sort(exchanged.begin(), exchanged.end());
-  std::sort(put.begin(), put.end());
-  CHECK(exchanged == put);
+  CHECK(counts == numbered);
 }
 
 void check_grid_rounds() {
@@ -496,7 +449,7 @@ TEST_SUITE("cuda/conformance") {
     }
   }
 
-  TEST_CASE("exponentials, roots, quotients and products within their bounds") {
+  TEST_CASE("exponentials, quotients and products within their bounds") {
     const Array pairs = random_pairs(1000, 16, -60.0F, 60.0F);
     const Numbers answer(pairs);
     for (int i = 0; i < answer.count; ++i) {
@@ -505,10 +458,8 @@ TEST_SUITE("cuda/conformance") {
       CAPTURE(b);
       CHECK(units(answer.value(i, 2), std::exp(double{a})) <= 2.0 + 1.173 * std::fabs(a));
       CHECK(units(answer.value(i, 3), std::exp2(double{a})) <= 2.0);
-      if (a > 0.0F) CHECK(units(answer.value(i, 4), 1.0 / std::sqrt(double{a})) <= 2.0);
-      CHECK(units(answer.value(i, 5), double{a} / b) <= 2.0);
-      CHECK(answer.value(i, 8) == static_cast<float>(double{a} * b) + a);  // one product is exact
-      CHECK(answer.bits(i, 9) == 1);
+      CHECK(units(answer.value(i, 4), double{a} / b) <= 2.0);
+      CHECK(answer.value(i, 7) == static_cast<float>(double{a} * b) + a);  // one product is exact
     }
   }
 
@@ -520,8 +471,8 @@ TEST_SUITE("cuda/conformance") {
         const double turns = as_float(at(pairs, 2 * i));
         const double angle = 6.283185307179586477 * (turns - std::nearbyint(turns));
         CAPTURE(turns);
-        CHECK(std::fabs(answer.value(i, 6) - std::sin(angle)) <= 0x1p-23);
-        CHECK(std::fabs(answer.value(i, 7) - std::cos(angle)) <= 0x1p-23);
+        CHECK(std::fabs(answer.value(i, 5) - std::sin(angle)) <= 0x1p-23);
+        CHECK(std::fabs(answer.value(i, 6) - std::cos(angle)) <= 0x1p-23);
       }
     }
   }
@@ -540,11 +491,9 @@ TEST_SUITE("cuda/conformance") {
       CHECK(answer.value(5, word) == 0.0F);
       CHECK(answer.value(6, word) == infinity);
     }
-    CHECK(answer.value(1, 4) == 0.0F);
-    CHECK(answer.value(3, 4) == infinity);
-    CHECK(std::isnan(answer.value(2, 5)));
-    CHECK(units(answer.value(4, 5), 3.0 * 0x1p-126) <= 2.0);
-    CHECK(answer.value(7, 5) == 0.0F);
+    CHECK(std::isnan(answer.value(2, 4)));
+    CHECK(units(answer.value(4, 4), 3.0 * 0x1p-126) <= 2.0);
+    CHECK(answer.value(7, 4) == 0.0F);
   }
 }
 

@@ -107,8 +107,6 @@ __global__ void vote_kernel(int* y) {
   y[0] = sync_block_count(odd);
   y[1] = sync_block_any(threadIdx.x == 77) ? 1 : 0;
   y[2] = sync_block_any(false) ? 1 : 0;
-  y[3] = sync_block_all(threadIdx.x < 96) ? 1 : 0;
-  y[4] = sync_block_all(threadIdx.x != 5) ? 1 : 0;
 }
 
 /// Half of the block never comes to the barrier that the other half waits at.
@@ -188,9 +186,9 @@ TEST_SUITE("cuda_emulator/barriers") {
   TEST_CASE("votes at a barrier") {
     for (const Schedule& schedule : schedules()) {
       CHECK(fault_of(schedule, [] {
-              const DeviceArray<int> out(std::size_t{5});
+              const DeviceArray<int> out(std::size_t{3});
               launch({.threads = 96}, vote_kernel, out.data());
-              CHECK(out.values() == std::vector<int>{48, 1, 0, 1, 0});
+              CHECK(out.values() == std::vector<int>{48, 1, 0});
             }) == "");
     }
   }

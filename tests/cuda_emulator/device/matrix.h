@@ -15,11 +15,9 @@ struct MmaOperands {
 /// The actions of the warp's matrix instructions. Products are exact and summed in f32 from d
 /// upwards in k, each sum rounded to nearest; a card sums in an order and a rounding of its own.
 void mma_bf16_action(std::uint32_t mask, const LaneSlots& lanes);
-void mma_f16_action(std::uint32_t mask, const LaneSlots& lanes);
-void mma_tf32_action(std::uint32_t mask, const LaneSlots& lanes);
 
 /// ldmatrix: a lane gives the address of a row and takes one register per matrix.
-template <int Matrices, bool Transposed>
+template <bool Transposed>
 void ldmatrix_action(std::uint32_t mask, const LaneSlots& lanes);
 
 }  // namespace emulator

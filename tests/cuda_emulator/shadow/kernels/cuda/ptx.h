@@ -94,9 +94,6 @@ inline int sync_block_count(bool vote, Where where = Where::current()) {
 inline bool sync_block_any(bool vote, Where where = Where::current()) {
   return emulator::sync_block(vote, "sync_block_any", where) > 0;
 }
-inline bool sync_block_all(bool vote, Where where = Where::current()) {
-  return emulator::sync_block(!vote, "sync_block_all", where) == 0;
-}
 inline void barrier_sync(int barrier, int threads, Where where = Where::current()) {
   emulator::sync_barrier(barrier, threads, where);
 }
@@ -172,12 +169,6 @@ T shuffle_up(T value, unsigned distance, unsigned mask = full_warp, int width = 
   return exchange("shuffle_up", value,
                   lane_in_segment(own_lane() - static_cast<int>(distance), width), mask, where);
 }
-template <typename T>
-T shuffle_down(T value, unsigned distance, unsigned mask = full_warp, int width = 32,
-               Where where = Where::current()) {
-  return exchange("shuffle_down", value,
-                  lane_in_segment(own_lane() + static_cast<int>(distance), width), mask, where);
-}
 
 /// A collective in which every lane gets the same number, made from those of all.
 template <typename Fold>
@@ -222,9 +213,6 @@ inline unsigned ballot(bool vote, unsigned mask = full_warp, Where where = Where
 inline bool any_lane(bool vote, unsigned mask = full_warp, Where where = Where::current()) {
   return fold<FoldBallot>("any_lane", vote ? 1 : 0, mask, where) != 0;
 }
-inline bool all_lanes(bool vote, unsigned mask = full_warp, Where where = Where::current()) {
-  return fold<FoldBallot>("all_lanes", vote ? 1 : 0, mask, where) == mask;
-}
 inline unsigned reduce_add(unsigned value, unsigned mask = full_warp,
                            Where where = Where::current()) {
   return fold<FoldAdd>("reduce_add", value, mask, where);
@@ -256,8 +244,6 @@ inline unsigned match_any(unsigned value, unsigned mask = full_warp,
   emulator::meet({"match_any", action}, mask, &value, &out, where);
   return out;
 }
-/// Which lanes run together is the machine's to choose: the least it may be.
-inline unsigned active_mask() { return 1U << own_lane(); }
 
 // Asynchronous copies
 
@@ -278,47 +264,26 @@ void cp_async_wait() {
 
 // Matrix instructions
 
-template <int Matrices, bool Transposed>
-void ldmatrix(std::uint32_t (&d)[Matrices], const void* row, Where where) {
-  if (own_lane() < 8 * Matrices) {
-    emulator::check_alignment("ldmatrix", row, 16, where);
-    emulator::check_shared("ldmatrix", row, 16, where);
-  }
-  emulator::meet({"ldmatrix", emulator::ldmatrix_action<Matrices, Transposed>, true}, full_warp,
-                 &row, d, where);
+template <bool Transposed>
+void ldmatrix(std::uint32_t (&d)[4], const void* row, Where where) {
+  emulator::check_alignment("ldmatrix", row, 16, where);
+  emulator::check_shared("ldmatrix", row, 16, where);
+  emulator::meet({"ldmatrix", emulator::ldmatrix_action<Transposed>, true}, full_warp, &row, d,
+                 where);
 }
 inline void ldmatrix_x4(std::uint32_t (&d)[4], const void* row, Where where = Where::current()) {
-  ldmatrix<4, false>(d, row, where);
+  ldmatrix<false>(d, row, where);
 }
 inline void ldmatrix_x4_transposed(std::uint32_t (&d)[4], const void* row,
                                    Where where = Where::current()) {
-  ldmatrix<4, true>(d, row, where);
-}
-inline void ldmatrix_x2(std::uint32_t (&d)[2], const void* row, Where where = Where::current()) {
-  ldmatrix<2, false>(d, row, where);
-}
-inline void ldmatrix_x2_transposed(std::uint32_t (&d)[2], const void* row,
-                                   Where where = Where::current()) {
-  ldmatrix<2, true>(d, row, where);
+  ldmatrix<true>(d, row, where);
 }
 
-inline void mma(const char* name, emulator::CollectiveAction action, float (&d)[4],
-                const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1, Where where) {
-  const emulator::MmaOperands in{
-      .a = {a[0], a[1], a[2], a[3]}, .b = {b0, b1}, .d = {d[0], d[1], d[2], d[3]}};
-  emulator::meet({name, action, true}, full_warp, &in, d, where);
-}
 inline void mma_bf16(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1,
                      Where where = Where::current()) {
-  mma("mma_bf16", emulator::mma_bf16_action, d, a, b0, b1, where);
-}
-inline void mma_f16(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1,
-                    Where where = Where::current()) {
-  mma("mma_f16", emulator::mma_f16_action, d, a, b0, b1, where);
-}
-inline void mma_tf32(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1,
-                     Where where = Where::current()) {
-  mma("mma_tf32", emulator::mma_tf32_action, d, a, b0, b1, where);
+  const emulator::MmaOperands in{
+      .a = {a[0], a[1], a[2], a[3]}, .b = {b0, b1}, .d = {d[0], d[1], d[2], d[3]}};
+  emulator::meet({"mma_bf16", emulator::mma_bf16_action, true}, full_warp, &in, d, where);
 }
 
 // Between blocks
@@ -330,29 +295,6 @@ T atomic_add(T* at, T value) {
 template <typename T>
 T atomic_or(T* at, T value) {
   return std::atomic_ref<T>(*at).fetch_or(value);
-}
-template <typename T>
-T atomic_exchange(T* at, T value) {
-  return std::atomic_ref<T>(*at).exchange(value);
-}
-template <typename T>
-T atomic_compare_exchange(T* at, T expected, T value) {
-  std::atomic_ref<T>(*at).compare_exchange_strong(expected, value);
-  return expected;
-}
-template <typename T>
-T atomic_min(T* at, T value) {
-  const std::atomic_ref<T> target(*at);
-  T before = target.load();
-  while (value < before && !target.compare_exchange_weak(before, value)) continue;
-  return before;
-}
-template <typename T>
-T atomic_max(T* at, T value) {
-  const std::atomic_ref<T> target(*at);
-  T before = target.load();
-  while (value > before && !target.compare_exchange_weak(before, value)) continue;
-  return before;
 }
 inline void fence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
 inline unsigned load_acquire(const unsigned* at) {
@@ -367,7 +309,6 @@ inline void spin_pause(Where where = Where::current()) { emulator::spin_pause(wh
 
 inline float exp_fast(float x) { return std::exp(x); }
 inline float exp2_fast(float x) { return std::exp2(x); }
-inline float rsqrt_fast(float x) { return 1.0F / std::sqrt(x); }
 inline float divide_fast(float a, float b) { return std::fabs(b) > 0x1p126F ? 0.0F * a : a / b; }
 inline void sine_cosine_of_turns(float turns, float& sine, float& cosine) {
   const double angle = 6.283185307179586477 * turns;
