@@ -16,11 +16,11 @@ namespace hyb::kernels {
 /// Formats
 ///   rows    the published row-major order [E][N][K]: a view of bytes that outlive the weight (a
 ///           mapped file), read by the plain loops only; or bytes of its own on a card, codes as
-///           CodedRowsShape in linear/coded_rows.h has them
+///           CodedRowsShape in linear/pack.h has them
 ///   panels  64 outputs side by side, so that one loop over k serves every row count in one order:
 ///             bf16  [E][ceil(N/64)][ceil(K/2)][64][2]
 ///             f32   [E][ceil(N/64)][K][64]
-///             codes see CodedShape in linear/coded_panels.h
+///             codes see CodedShape in linear/pack.h
 ///           what lies past N or K is zero. Owns its bytes, in the machine's memory.
 enum class WeightFormat : std::uint8_t { rows, panels };
 

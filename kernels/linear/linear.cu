@@ -15,73 +15,50 @@ namespace {
 constexpr int block_warps = 4;
 constexpr std::int64_t grid_rows_max = 65535;
 
-template <typename X, typename Y>
-__device__ __forceinline__ float product(const Dense<X, Y>& p, int token, int output) {
-  const X* const x = p.x + token * p.x_stride;
-  const std::int64_t row = static_cast<std::int64_t>(output) * p.inner;
+/// A matrix in rows of any type, and one of codes, element by element.
+struct PlainMatrix {
+  static constexpr int unroll = 4;
+  const void* weight;
+  DType type;
+  int inner;
+
+  __device__ __forceinline__ float at(int row, int k) const {
+    return weight_at(weight, type, static_cast<std::int64_t>(row) * inner + k);
+  }
+};
+template <WeightCode Code>
+struct PlainCodes {
+  static constexpr int unroll = 1;
+  CodedMatrix weight;
+
+  __device__ __forceinline__ float at(int row, int k) const {
+    return coded_element<Code>(weight, row, k);
+  }
+};
+
+template <typename X, typename Y, typename Matrix>
+struct PlainParams {
+  Dense<X, Y> dense;
+  Matrix matrix;
+};
+
+template <typename X, typename Y, typename Matrix>
+__device__ __forceinline__ float product(const PlainParams<X, Y, Matrix>& p, int token,
+                                         int output) {
+  const X* const x = p.dense.x + token * p.dense.x_stride;
   float sum = 0.0F;
-  for (int k = static_cast<int>(threadIdx.x) % warp_size; k < p.inner; k += warp_size) {
-    sum += to_float(x[k]) * weight_at(p.weight, p.weight_type, row + k);
+#pragma unroll Matrix::unroll
+  for (int k = static_cast<int>(threadIdx.x) % warp_size; k < p.dense.inner; k += warp_size) {
+    sum += to_float(x[k]) * p.matrix.at(output, k);
   }
   return warp_sum(sum);
 }
 
 /// A warp owns one column of y in one token; a lane every 32nd k. Within (K+4) * 2^-23 * |scale| *
-/// sum_k |x*W| of the exact sum, not counting the roundings.
-template <typename X, typename Y>
-__global__ void __launch_bounds__(block_warps* warp_size) plain_kernel(const Dense<X, Y> p) {
-  const int column =
-      static_cast<int>(blockIdx.x) * block_warps + static_cast<int>(threadIdx.x) / warp_size;
-  let_next_kernel_start();
-  wait_for_previous_kernel();
-  if (column >= p.columns) return;
-  for (int token = static_cast<int>(blockIdx.y); token < p.tokens;
-       token += static_cast<int>(gridDim.y)) {
-    const float sum = product(p, token, column);
-    const float up = p.is_gated ? product(p, token, p.columns + column) : 0.0F;
-    if (threadIdx.x % warp_size == 0) write(p, token, column, sum, up);
-  }
-}
-
-template <typename X, typename Y>
-void run(Stream& stream, const Dense<X, Y>& dense) {
-  const auto rows = static_cast<unsigned>(std::min<std::int64_t>(dense.tokens, grid_rows_max));
-  launch(stream,
-         {.blocks = dim3(pieces(dense.columns, block_warps), rows),
-          .threads = block_warps * warp_size,
-          .starts_early = true},
-         plain_kernel<X, Y>, dense);
-}
-
-}  // namespace
-
-void run_plain(Stream& stream, const Dense<float, float>& dense) { run(stream, dense); }
-void run_plain(Stream& stream, const Dense<bf16, bf16>& dense) { run(stream, dense); }
-void run_plain(Stream& stream, const Dense<bf16, float>& dense) { run(stream, dense); }
-
-namespace {
-
-template <typename Y>
-struct Params {
-  Dense<bf16, Y> dense;
-  CodedMatrix weight;
-};
-
-template <WeightCode Code, typename Y>
-__device__ __forceinline__ float product(const Params<Y>& p, int token, int output) {
-  const bf16* const x = p.dense.x + token * p.dense.x_stride;
-  float sum = 0.0F;
-#pragma unroll 1
-  for (int k = static_cast<int>(threadIdx.x) % warp_size; k < p.dense.inner; k += warp_size) {
-    sum += to_float(x[k]) * coded_element<Code>(p.weight, output, k);
-  }
-  return warp_sum(sum);
-}
-
-/// As plain_kernel: a warp owns one column of y in one token. Within (K+5) * 2^-23 * |scale| *
-/// sum_k |x*W| of the exact sum, not counting the roundings.
-template <WeightCode Code, typename Y>
-__global__ void __launch_bounds__(block_warps* warp_size) coded_plain_kernel(const Params<Y> p) {
+/// sum_k |x*W| of the exact sum, with codes K+5, not counting the roundings.
+template <typename X, typename Y, typename Matrix>
+__global__ void __launch_bounds__(block_warps* warp_size)
+    plain_kernel(const PlainParams<X, Y, Matrix> p) {
   const int column =
       static_cast<int>(blockIdx.x) * block_warps + static_cast<int>(threadIdx.x) / warp_size;
   let_next_kernel_start();
@@ -89,40 +66,36 @@ __global__ void __launch_bounds__(block_warps* warp_size) coded_plain_kernel(con
   if (column >= p.dense.columns) return;
   for (int token = static_cast<int>(blockIdx.y); token < p.dense.tokens;
        token += static_cast<int>(gridDim.y)) {
-    const float sum = product<Code>(p, token, column);
-    const float up = p.dense.is_gated ? product<Code>(p, token, p.dense.columns + column) : 0.0F;
+    const float sum = product(p, token, column);
+    const float up = p.dense.is_gated ? product(p, token, p.dense.columns + column) : 0.0F;
     if (threadIdx.x % warp_size == 0) write(p.dense, token, column, sum, up);
   }
 }
 
-template <WeightCode Code, typename Y>
-void run_code(Stream& stream, const Params<Y>& params) {
+template <typename X, typename Y, typename Matrix>
+void run_plain_kernel(Stream& stream, const PlainParams<X, Y, Matrix>& params) {
   const auto rows =
       static_cast<unsigned>(std::min<std::int64_t>(params.dense.tokens, grid_rows_max));
   launch(stream,
          {.blocks = dim3(pieces(params.dense.columns, block_warps), rows),
           .threads = block_warps * warp_size,
           .starts_early = true},
-         coded_plain_kernel<Code, Y>, params);
+         plain_kernel<X, Y, Matrix>, params);
+}
+
+template <typename X, typename Y>
+void run_plain(Stream& stream, const Dense<X, Y>& dense) {
+  run_plain_kernel<X, Y, PlainMatrix>(
+      stream, {dense, {.weight = dense.weight, .type = dense.weight_type, .inner = dense.inner}});
 }
 
 template <typename Y>
-void run(Stream& stream, const Params<Y>& params, WeightCode code) {
-  visit_code(code, [&]<WeightCode Code>() { run_code<Code>(stream, params); });
-}
-
-}  // namespace
-
-void run_codes_plain(Stream& stream, const Dense<bf16, bf16>& dense, const CodedMatrix& weight,
+void run_codes_plain(Stream& stream, const Dense<bf16, Y>& dense, const CodedMatrix& weight,
                      WeightCode code) {
-  run(stream, Params<bf16>{dense, weight}, code);
+  visit_code(code, [&]<WeightCode Code>() {
+    run_plain_kernel<bf16, Y, PlainCodes<Code>>(stream, {dense, {weight}});
+  });
 }
-void run_codes_plain(Stream& stream, const Dense<bf16, float>& dense, const CodedMatrix& weight,
-                     WeightCode code) {
-  run(stream, Params<float>{dense, weight}, code);
-}
-
-namespace {
 
 template <typename X, typename Y>
 Dense<X, Y> dense_of(const Project& op, const Tensor& x, const void* weight) {

@@ -83,18 +83,12 @@ bool takes_matrices(const Project& op, const Tensor& x, const void* weight);
 void multiply(Stream& stream, const Project& op, const Tensor& x, std::int64_t expert,
               const DenseNorm& norm);
 
-/// The routes. Any type, any alignment, any row count:
-void run_plain(Stream& stream, const Dense<float, float>& dense);
-void run_plain(Stream& stream, const Dense<bf16, bf16>& dense);
-void run_plain(Stream& stream, const Dense<bf16, float>& dense);
-
-/// A weight with codes and x of bf16, any alignment and row count, in one order of sums:
+/// The routes, besides the plain kernels of linear.cu, which take any type, alignment and row
+/// count.
+///
+/// A weight with codes and x of bf16 whose rows are 16-byte aligned, K a multiple of 8. Any row
+/// count in one order of sums:
 struct CodedMatrix;
-void run_codes_plain(Stream& stream, const Dense<bf16, bf16>& dense, const CodedMatrix& weight,
-                     WeightCode code);
-void run_codes_plain(Stream& stream, const Dense<bf16, float>& dense, const CodedMatrix& weight,
-                     WeightCode code);
-/// The same where each row of x is 16-byte aligned and K a multiple of 8:
 void run_codes(Stream& stream, const Dense<bf16, bf16>& dense, const CodedMatrix& weight,
                WeightCode code);
 void run_codes(Stream& stream, const Dense<bf16, float>& dense, const CodedMatrix& weight,
@@ -170,26 +164,27 @@ __device__ __forceinline__ std::uint32_t level_bits(unsigned bits) {
 /// Element k of a row.
 template <WeightCode Code>
 __device__ __forceinline__ float coded_element(const CodedMatrix& weight, int row, int k) {
-  constexpr int chunk_columns = static_cast<int>(CodedRowsShape::chunk_columns);
-  constexpr int chunk_bytes = Code == WeightCode::q4 ? 64 : 128;
+  using Shape = CodedRowsShape;
+  constexpr int chunk_columns = static_cast<int>(Shape::chunk_columns);
+  constexpr int chunk_bytes = static_cast<int>(Shape::chunk_bytes(Code));
   const std::int64_t chunk = static_cast<std::int64_t>(row) * weight.chunks + k / chunk_columns;
   const auto place = static_cast<int>(place_in_chunk(k % chunk_columns));
   const auto* const codes = weight.codes + chunk * chunk_bytes;
+  float scale;
+  if constexpr (Code == WeightCode::fp8) {
+    scale = reinterpret_cast<const float*>(weight.scales)[chunk];
+  } else {
+    const int group = k % chunk_columns / static_cast<int>(Shape::group_columns);
+    scale = to_float(reinterpret_cast<const bf16*>(weight.scales)[chunk * Shape::groups + group]);
+  }
+  std::uint32_t bits;
   if constexpr (Code == WeightCode::q4) {
     const unsigned both = static_cast<unsigned>(codes[place / 2]);
-    const bf16 scale = reinterpret_cast<const bf16*>(weight.scales)[chunk * 4 + k % 128 / 32];
-    const std::uint32_t bits = level_bits<Code>(both >> (place % 2 * 4) & 15U);
-    return std::bit_cast<float>(bits << 16) * to_float(scale);
+    bits = level_bits<Code>(both >> (place % 2 * 4) & 15U);
   } else {
-    const std::uint32_t bits = level_bits<Code>(static_cast<unsigned>(codes[place]));
-    float scale;
-    if constexpr (Code == WeightCode::fp8) {
-      scale = reinterpret_cast<const float*>(weight.scales)[chunk];
-    } else {
-      scale = to_float(reinterpret_cast<const bf16*>(weight.scales)[chunk * 4 + k % 128 / 32]);
-    }
-    return std::bit_cast<float>(bits << 16) * scale;
+    bits = level_bits<Code>(static_cast<unsigned>(codes[place]));
   }
+  return std::bit_cast<float>(bits << 16) * scale;
 }
 
 /// Calls body.operator()<Code>() with the code of a weight that has codes.
@@ -214,8 +209,8 @@ struct AnyWeight {
       return weight_at(data, type, (expert * rows + row) * columns + k);
     }
     const std::byte* const codes = data + expert * expert_bytes;
-    const std::int64_t chunk_bytes = code == WeightCode::q4 ? 64 : 128;
-    const CodedMatrix matrix = {codes, codes + rows * chunks * chunk_bytes, chunks};
+    const std::int64_t codes_bytes = rows * chunks * CodedRowsShape::chunk_bytes(code);
+    const CodedMatrix matrix = {codes, codes + codes_bytes, chunks};
     const auto n = static_cast<int>(row);
     if (code == WeightCode::q4) return coded_element<WeightCode::q4>(matrix, n, k);
     if (code == WeightCode::q8) return coded_element<WeightCode::q8>(matrix, n, k);

@@ -131,7 +131,7 @@ void pack_panels(Queue& queue, const WeightSource& source, DType dtype, std::byt
 
 namespace {
 
-constexpr std::int64_t fp8_group = 128;
+constexpr std::int64_t fp8_group = CodedRowsShape::chunk_columns;
 constexpr std::int64_t fp8_group_of_rows = 1024;
 
 /// Where a code lies within eight columns.

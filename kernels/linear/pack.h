@@ -41,12 +41,18 @@ struct CodedRowsShape {
   std::int64_t rows, columns;  ///< of an expert
 
   static constexpr std::int64_t chunk_columns = 128;
+  static constexpr std::int64_t group_columns = 32;  ///< of a scale; with fp8 that is the chunk
+  static constexpr std::int64_t groups = chunk_columns / group_columns;
 
+  static constexpr std::int64_t chunk_bytes(WeightCode code) {
+    return code == WeightCode::q4 ? chunk_columns / 2 : chunk_columns;
+  }
+  static constexpr std::int64_t chunk_scale_bytes(WeightCode code) {
+    return code == WeightCode::fp8 ? 4 : groups * 2;
+  }
   std::int64_t chunks() const { return (columns + chunk_columns - 1) / chunk_columns; }
-  std::int64_t chunk_bytes() const { return code == WeightCode::q4 ? 64 : 128; }
-  std::int64_t chunk_scale_bytes() const { return code == WeightCode::fp8 ? 4 : 8; }
-  std::int64_t row_bytes() const { return chunks() * chunk_bytes(); }
-  std::int64_t row_scale_bytes() const { return chunks() * chunk_scale_bytes(); }
+  std::int64_t row_bytes() const { return chunks() * chunk_bytes(code); }
+  std::int64_t row_scale_bytes() const { return chunks() * chunk_scale_bytes(code); }
   std::int64_t codes_bytes() const { return rows * row_bytes(); }
   std::int64_t expert_bytes() const {
     return codes_bytes() + (rows * row_scale_bytes() + 15) / 16 * 16;

@@ -196,7 +196,9 @@ void run_skinny(Stream& stream, const Dense<bf16, float>& dense) { run(stream, d
 namespace {
 
 constexpr int chunk_columns = static_cast<int>(CodedRowsShape::chunk_columns);
-constexpr int groups = 4;  ///< of 32 columns in a chunk
+constexpr int groups = static_cast<int>(CodedRowsShape::groups);
+constexpr int group_columns = static_cast<int>(CodedRowsShape::group_columns);
+constexpr int chunk_lanes = 4;  ///< that share a chunk of a row
 constexpr int tiles_max = 8;
 
 template <typename Y>
@@ -210,8 +212,9 @@ struct CodedParams {
 /// How a lane takes a chunk of one row.
 template <WeightCode Code>
 struct Piece {
-  static constexpr int vectors = Code == WeightCode::q4 ? 1 : 2;  ///< of 16 bytes
-  static constexpr int scale_bytes = Code == WeightCode::fp8 ? 4 : 8;
+  static constexpr int chunk_bytes = static_cast<int>(CodedRowsShape::chunk_bytes(Code));
+  static constexpr int vectors = chunk_bytes / (chunk_lanes * 16);  ///< of 16 bytes
+  static constexpr int scale_bytes = static_cast<int>(CodedRowsShape::chunk_scale_bytes(Code));
   /// Chunks in flight: with 2 blocks on a processor 64 or 96 KB of codes.
   static constexpr int stages = Code == WeightCode::q4 ? 4 : 3;
   using Scales = std::conditional_t<Code == WeightCode::fp8, unsigned, uint2>;
@@ -280,7 +283,7 @@ template <WeightCode Code, int TilesN, typename Y>
 __global__ void __launch_bounds__(block_threads, TilesN < 4 ? 2 : 1)
     coded_kernel(const CodedParams<Y> p) {
   constexpr int stages = Piece<Code>::stages, vectors = Piece<Code>::vectors;
-  constexpr int chunk_bytes = vectors * 64;
+  constexpr int chunk_bytes = Piece<Code>::chunk_bytes;
   constexpr int scale_bytes = Piece<Code>::scale_bytes;
   auto& shared = dynamic_shared<CodedShared<Code>>();
   const int warp = static_cast<int>(threadIdx.x) / warp_size;
@@ -331,7 +334,7 @@ __global__ void __launch_bounds__(block_threads, TilesN < 4 ? 2 : 1)
       std::uint32_t low[4], high[4];
       read_pairs<Code>(shared.levels, lane, low_words, group, low);
       read_pairs<Code>(shared.levels, lane, high_words, group, high);
-      const int column = chunk * chunk_columns + group * 32 + lane % 4 * 2;
+      const int column = chunk * chunk_columns + group * group_columns + lane % 4 * 2;
       const float low_scale = scale_of(low_scales, group);
       const float high_scale = scale_of(high_scales, group);
 #pragma unroll
