@@ -54,6 +54,7 @@ elseif(HYB_CUDA_KIND STREQUAL "EMULATED")
   # Kernels read vectors where other types were written, as CUDA allows.
   set_source_files_properties(${cuda_sources} PROPERTIES
     LANGUAGE CXX COMPILE_OPTIONS "-Wno-unknown-pragmas;-fno-strict-aliasing")
+  set_source_files_properties(${emulator_sources} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   target_sources(hyb_kernels PRIVATE ${cuda_sources} ${emulator_sources})
   set(shadow ${PROJECT_SOURCE_DIR}/tests/cuda_emulator/shadow)
   target_include_directories(hyb_kernels BEFORE PRIVATE ${shadow})

@@ -17,6 +17,118 @@ using namespace hyb::kernels::testing;
 
 namespace {
 
+using Score = Routing::Score;
+const Routing softmax_routing = {.score = Score::softmax},
+              normal_routing = {.score = Score::softmax, .renormalize = true},
+              sigmoid_routing = {.score = Score::sigmoid,
+                                 .renormalize = true,
+                                 .renormalize_epsilon = 1e-6F,
+                                 .scale = 2.5F},
+              grouped_routing = {.score = Score::sigmoid,
+                                 .renormalize = true,
+                                 .renormalize_epsilon = 1e-20F,
+                                 .scale = 5.0F,
+                                 .groups = 5,
+                                 .active_groups = 3},
+              narrow_routing = {.score = Score::sigmoid, .groups = 4, .active_groups = 1};
+
+/// Every kind of block that a family has, in odd sizes.
+const MoeCase moe_cases[] = {
+    {.tokens = 7,
+     .hidden = 40,
+     .experts = 6,
+     .active = 2,
+     .intermediate = 24,
+     .shared = 20,
+     .scale = 0.7F},
+    {.tokens = 5,
+     .hidden = 33,
+     .experts = 9,
+     .active = 3,
+     .intermediate = 21,
+     .routing = softmax_routing},
+    {.tokens = 9,
+     .hidden = 72,
+     .experts = 48,
+     .active = 10,
+     .intermediate = 16,
+     .shared = 56,
+     .routing = normal_routing,
+     .has_shared_gate = true},
+    {.tokens = 6,
+     .hidden = 40,
+     .experts = 12,
+     .active = 4,
+     .intermediate = 29,
+     .routing = sigmoid_routing,
+     .has_bias = true},
+    {.tokens = 8,
+     .hidden = 48,
+     .experts = 16,
+     .active = 6,
+     .intermediate = 40,
+     .shared = 72,
+     .activation = plain_relu2,
+     .routing = sigmoid_routing,
+     .has_bias = true,
+     .router_is_f32 = true},
+    {.tokens = 6,
+     .hidden = 64,
+     .experts = 40,
+     .active = 22,
+     .intermediate = 37,
+     .shared = 88,
+     .activation = plain_relu2,
+     .routing = grouped_routing,
+     .has_bias = true,
+     .latent = 24},
+    {.tokens = 3,
+     .hidden = 30,
+     .experts = 8,
+     .active = 2,
+     .intermediate = 11,
+     .shared = 7,
+     .routing = narrow_routing,
+     .has_shared_gate = true,
+     .router_is_f32 = true,
+     .latent = 13,
+     .scale = 0.5F},
+    {.tokens = 2,
+     .hidden = 16,
+     .experts = 1,
+     .active = 1,
+     .intermediate = 1,
+     .shared = 1,
+     .activation = plain_relu2,
+     .has_shared_gate = true},
+    {.tokens = 4,
+     .hidden = 24,
+     .experts = 5,
+     .active = 2,
+     .intermediate = 9,
+     .shared = 10,
+     .routing = sigmoid_routing,
+     .has_shared_gate = true,
+     .router_is_f32 = true,
+     .shared_gate_is_f32 = true},
+    {.tokens = 5,
+     .hidden = 40,
+     .experts = 6,
+     .active = 2,
+     .intermediate = 24,
+     .shared = 12,
+     .activation = gated_relu2,
+     .routing = sigmoid_routing},
+    {.tokens = 5,
+     .hidden = 40,
+     .experts = 6,
+     .active = 2,
+     .intermediate = 24,
+     .shared = 12,
+     .activation = plain_silu,
+     .routing = sigmoid_routing},
+};
+
 constexpr std::int64_t tokens = 7, hidden = 40, experts = 6, intermediate = 24, shared = 20,
                        active = 2;
 
@@ -147,7 +259,7 @@ TEST_SUITE("kernels/ops/moe") {
   TEST_CASE("every kind of router, shared expert and latent experts is the formula's") {
     for (const Isa isa : available_isas()) {
       Queue queue = test_queue(isa, 2);
-      for (const MoeCase& c : moe_cases()) {
+      for (const MoeCase& c : moe_cases) {
         for (const DType dtype : {DType::f32, DType::bf16}) {
           for (const bool published : {false, true}) {
             CAPTURE(kernels::testing::name_of(isa));
@@ -168,7 +280,7 @@ TEST_SUITE("kernels/ops/moe") {
   TEST_CASE("a row's answer is the same bits alone and among others, on any threads") {
     for (const Isa isa : available_isas()) {
       Queue one = test_queue(isa, 1), three = test_queue(isa, 3);
-      for (const MoeCase& c : moe_cases()) {
+      for (const MoeCase& c : moe_cases) {
         for (const DType dtype : {DType::f32, DType::bf16}) {
           const MoeNumbers numbers(c, dtype);
           const Packed weights(one, numbers, false);
