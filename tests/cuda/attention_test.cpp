@@ -229,7 +229,7 @@ TEST_SUITE("cuda/attention") {
     const Shape shapes[] = {{4, 2, 64},
                             {3, 1, 128},
                             {5, 1, 256},
-                            {20, 1, 64, DType::bf16, DType::bf16, 6},
+                            {.heads = 20, .kv_heads = 1, .head_dim = 64, .page_tokens = 6},
                             {2, 2, 24},
                             {6, 2, 80},
                             {4, 1, 176},
@@ -267,7 +267,13 @@ TEST_SUITE("cuda/attention") {
         {.heads = 3, .kv_heads = 1, .head_dim = 64, .window = 40, .has_sinks = true},
         {.heads = 2, .kv_heads = 2, .head_dim = 128, .window = 300},
         {.heads = 2, .kv_heads = 1, .head_dim = 64, .has_sinks = true},
-        {2, 1, 20, DType::f32, DType::f32, 16, 70, true}};
+        {.heads = 2,
+         .kv_heads = 1,
+         .head_dim = 20,
+         .dtype = DType::f32,
+         .kv_dtype = DType::f32,
+         .window = 70,
+         .has_sinks = true}};
     for (const Shape& shape : shapes) {
       CAPTURE(shape.head_dim);
       CAPTURE(shape.window);
@@ -287,8 +293,14 @@ TEST_SUITE("cuda/attention") {
         {.heads = 3, .kv_heads = 1, .head_dim = 64, .has_gate = true},
         {.heads = 2, .kv_heads = 2, .head_dim = 128, .has_gate = true},
         {.heads = 4, .kv_heads = 1, .head_dim = 256, .has_sinks = true, .has_gate = true},
-        {2, 1, 20, DType::f32, DType::f32, 16, 70, false, true},
-        {2, 1, 36, DType::bf16, DType::bf16, 16, 0, false, true}};
+        {.heads = 2,
+         .kv_heads = 1,
+         .head_dim = 20,
+         .dtype = DType::f32,
+         .kv_dtype = DType::f32,
+         .window = 70,
+         .has_gate = true},
+        {.heads = 2, .kv_heads = 1, .head_dim = 36, .has_gate = true}};
     for (const Shape& shape : shapes) {
       CAPTURE(shape.head_dim);
       Step step(shape, {{0, 1}, {30, 9}, {300, 2}, {250, 12}});
@@ -389,14 +401,26 @@ Step widened(const Step& step) {
 
 TEST_SUITE("cuda/attention_ring") {
   TEST_CASE("pages of F8_E4M3: the plain loop's answer, and to the bit that over bf16") {
-    const AttentionCase shapes[] = {{4, 2, 64, bf, fp8},
-                                    {3, 1, 128, bf, fp8},
-                                    {5, 1, 256, bf, fp8},
-                                    {20, 1, 64, bf, fp8, 6},
-                                    {6, 2, 80, bf, fp8, 16, 40, true, true},
-                                    {4, 1, 176, bf, fp8},
-                                    {2, 2, 20, bf, fp8},
-                                    {1, 1, 160, DType::f32, fp8, 16, 0, false, true}};
+    const AttentionCase shapes[] = {
+        {.heads = 4, .kv_heads = 2, .head_dim = 64, .kv_dtype = fp8},
+        {.heads = 3, .kv_heads = 1, .head_dim = 128, .kv_dtype = fp8},
+        {.heads = 5, .kv_heads = 1, .head_dim = 256, .kv_dtype = fp8},
+        {.heads = 20, .kv_heads = 1, .head_dim = 64, .kv_dtype = fp8, .page_tokens = 6},
+        {.heads = 6,
+         .kv_heads = 2,
+         .head_dim = 80,
+         .kv_dtype = fp8,
+         .window = 40,
+         .has_sinks = true,
+         .has_gate = true},
+        {.heads = 4, .kv_heads = 1, .head_dim = 176, .kv_dtype = fp8},
+        {.heads = 2, .kv_heads = 2, .head_dim = 20, .kv_dtype = fp8},
+        {.heads = 1,
+         .kv_heads = 1,
+         .head_dim = 160,
+         .dtype = DType::f32,
+         .kv_dtype = fp8,
+         .has_gate = true}};
     for (const AttentionCase& shape : shapes) {
       CAPTURE(shape.head_dim);
       const Step step(shape, {{7, 20}, {0, 1}, {70, 3}, {37, 1}, {0, 40}});

@@ -14,7 +14,7 @@ inline void run(cuda::Stream& stream, const ShortConv& op) { cuda::short_conv(st
 struct ConvCase {
   std::int64_t channels, taps;
   DType dtype;
-  Strides strides;
+  Strides strides = {};
   std::vector<std::int32_t> begins;  ///< the real spans
   std::vector<std::int32_t> read, write;
   bool bias = true;
@@ -162,12 +162,47 @@ using namespace hyb::kernels::testing;
 namespace {
 
 const ConvCase cases[] = {
-    {1040, 4, DType::bf16, {}, {0, 9, 10, 12, 19}, {0, -1, 2, 5}, {0, 3, 2, 4}},
-    {24, 4, DType::f32, {4, 0}, {0, 1, 2, 5}, {1, 3, -1}, {1, 0, 2}, false},
-    {17, 3, DType::bf16, {3, 1}, {0, 2, 7}, {4, -1}, {4, 0}},
-    {8, 2, DType::f32, {0, 1}, {0, 3, 4}, {-1, 2}, {1, 2}},
-    {16, 3, DType::bf16, {8, 8}, {0, 1}, {3}, {5}},
-    {8, 4, DType::bf16, {}, {0, 1, 2, 4, 4500, 5000}, {0, -1, 1, 3, 5}, {0, 2, 1, 3, 5}},  // tiles
+    {.channels = 1040,
+     .taps = 4,
+     .dtype = DType::bf16,
+     .begins = {0, 9, 10, 12, 19},
+     .read = {0, -1, 2, 5},
+     .write = {0, 3, 2, 4}},
+    {.channels = 24,
+     .taps = 4,
+     .dtype = DType::f32,
+     .strides = {4, 0},
+     .begins = {0, 1, 2, 5},
+     .read = {1, 3, -1},
+     .write = {1, 0, 2},
+     .bias = false},
+    {.channels = 17,
+     .taps = 3,
+     .dtype = DType::bf16,
+     .strides = {3, 1},
+     .begins = {0, 2, 7},
+     .read = {4, -1},
+     .write = {4, 0}},
+    {.channels = 8,
+     .taps = 2,
+     .dtype = DType::f32,
+     .strides = {0, 1},
+     .begins = {0, 3, 4},
+     .read = {-1, 2},
+     .write = {1, 2}},
+    {.channels = 16,
+     .taps = 3,
+     .dtype = DType::bf16,
+     .strides = {8, 8},
+     .begins = {0, 1},
+     .read = {3},
+     .write = {5}},
+    {.channels = 8,
+     .taps = 4,
+     .dtype = DType::bf16,
+     .begins = {0, 1, 2, 4, 4500, 5000},
+     .read = {0, -1, 1, 3, 5},
+     .write = {0, 2, 1, 3, 5}},  // tiles
 };
 
 double bound(const ConvCase& c) { return c.dtype == DType::bf16 ? 0x1p-8 : 2e-6; }
@@ -194,13 +229,54 @@ TEST_SUITE("cuda/causal_conv") {
 }
 
 const ConvCase short_cases[] = {
-    {1040, 3, DType::bf16, {}, {0, 9, 10, 12, 19}, {0, -1, 2, 5}, {0, 3, 2, 4}, false},
-    {1024, 3, DType::bf16, {}, {0, 1, 2, 3}, {0, -1, 2}, {0, 3, 5}, false},  // decode
-    {24, 4, DType::f32, {4, 0}, {0, 1, 2, 5}, {1, 3, -1}, {1, 0, 2}},
-    {17, 3, DType::bf16, {3, 1}, {0, 2, 7}, {4, -1}, {4, 0}},
-    {8, 2, DType::f32, {0, 1}, {0, 3, 4}, {-1, 2}, {1, 2}},
-    {16, 4, DType::bf16, {8, 8}, {0, 1}, {3}, {5}},
-    {8, 3, DType::bf16, {}, {0, 1, 2, 4, 3000, 3300}, {0, -1, 1, 3, 5}, {0, 2, 1, 3, 5}},  // tiles
+    {.channels = 1040,
+     .taps = 3,
+     .dtype = DType::bf16,
+     .begins = {0, 9, 10, 12, 19},
+     .read = {0, -1, 2, 5},
+     .write = {0, 3, 2, 4},
+     .bias = false},
+    {.channels = 1024,
+     .taps = 3,
+     .dtype = DType::bf16,
+     .begins = {0, 1, 2, 3},
+     .read = {0, -1, 2},
+     .write = {0, 3, 5},
+     .bias = false},  // decode
+    {.channels = 24,
+     .taps = 4,
+     .dtype = DType::f32,
+     .strides = {4, 0},
+     .begins = {0, 1, 2, 5},
+     .read = {1, 3, -1},
+     .write = {1, 0, 2}},
+    {.channels = 17,
+     .taps = 3,
+     .dtype = DType::bf16,
+     .strides = {3, 1},
+     .begins = {0, 2, 7},
+     .read = {4, -1},
+     .write = {4, 0}},
+    {.channels = 8,
+     .taps = 2,
+     .dtype = DType::f32,
+     .strides = {0, 1},
+     .begins = {0, 3, 4},
+     .read = {-1, 2},
+     .write = {1, 2}},
+    {.channels = 16,
+     .taps = 4,
+     .dtype = DType::bf16,
+     .strides = {8, 8},
+     .begins = {0, 1},
+     .read = {3},
+     .write = {5}},
+    {.channels = 8,
+     .taps = 3,
+     .dtype = DType::bf16,
+     .begins = {0, 1, 2, 4, 3000, 3300},
+     .read = {0, -1, 1, 3, 5},
+     .write = {0, 2, 1, 3, 5}},  // tiles
 };
 
 /// In bf16 the sum may end on two sides of a rounding, and so may its product.

@@ -14,37 +14,45 @@ namespace {
 
 struct Case {
   std::int64_t tokens, outputs, inner;
-  DType x, weight, y;
-  bool add;
-  Strides strides;
+  DType x = DType::bf16, weight = DType::bf16, y = DType::bf16;
+  bool add = false;
+  Strides strides = {};
 };
 constexpr DType f32 = DType::f32, bf = DType::bf16;
 const Case cases[] = {
     // every route of bf16 and the edges between them
-    {1, 40, 1608, bf, bf, bf, true, {}},      // a row of W is shared by 4 warps
-    {1, 9, 6200, bf, bf, f32, false, {}},     // and by 8
-    {2, 603, 24, bf, bf, f32, true, {8, 0}},  // many groups of rows for a warp
-    {3, 70, 264, bf, bf, bf, true, {8, 8}},
-    {4, 301, 520, bf, bf, bf, false, {}},
-    {5, 6, 808, bf, bf, f32, true, {}},
-    {8, 10, 3104, bf, bf, bf, false, {16, 0}},  // x does not fit into shared memory
-    {8, 33, 256, bf, bf, bf, true, {}},
-    {9, 33, 512, bf, bf, f32, true, {8, 0}},
-    {10, 530, 40, bf, bf, bf, false, {}},  // a warp has 16 rows of W to itself
-    {33, 270, 72, bf, bf, bf, true, {}},   // two share them
-    {16, 20, 200, bf, bf, bf, false, {}},
-    {17, 70, 96, bf, bf, bf, true, {}},
-    {64, 40, 136, bf, bf, bf, true, {8, 8}},
-    {65, 30, 72, bf, bf, f32, true, {}},
-    {70, 150, 96, bf, bf, bf, false, {}},
-    {130, 40, 200, bf, bf, f32, true, {8, 0}},
-    {1, 5, 8, bf, bf, f32, false, {}},
+    {.tokens = 1, .outputs = 40, .inner = 1608, .add = true},  // a row of W is shared by 4 warps
+    {.tokens = 1, .outputs = 9, .inner = 6200, .y = f32},      // and by 8
+    {.tokens = 2,
+     .outputs = 603,
+     .inner = 24,
+     .y = f32,
+     .add = true,
+     .strides = {8, 0}},  // many groups of rows for a warp
+    {.tokens = 3, .outputs = 70, .inner = 264, .add = true, .strides = {8, 8}},
+    {.tokens = 4, .outputs = 301, .inner = 520},
+    {.tokens = 5, .outputs = 6, .inner = 808, .y = f32, .add = true},
+    {.tokens = 8,
+     .outputs = 10,
+     .inner = 3104,
+     .strides = {16, 0}},  // x does not fit into shared memory
+    {.tokens = 8, .outputs = 33, .inner = 256, .add = true},
+    {.tokens = 9, .outputs = 33, .inner = 512, .y = f32, .add = true, .strides = {8, 0}},
+    {.tokens = 10, .outputs = 530, .inner = 40},               // a warp has 16 rows of W to itself
+    {.tokens = 33, .outputs = 270, .inner = 72, .add = true},  // two share them
+    {.tokens = 16, .outputs = 20, .inner = 200},
+    {.tokens = 17, .outputs = 70, .inner = 96, .add = true},
+    {.tokens = 64, .outputs = 40, .inner = 136, .add = true, .strides = {8, 8}},
+    {.tokens = 65, .outputs = 30, .inner = 72, .y = f32, .add = true},
+    {.tokens = 70, .outputs = 150, .inner = 96},
+    {.tokens = 130, .outputs = 40, .inner = 200, .y = f32, .add = true, .strides = {8, 0}},
+    {.tokens = 1, .outputs = 5, .inner = 8, .y = f32},
     // what vectors cannot read, and other types
-    {5, 33, 30, bf, bf, bf, false, {3, 1}},
-    {2, 9, 64, bf, bf, bf, false, {1, 0}},
-    {4, 19, 70, f32, f32, f32, true, {}},
-    {2, 9, 65, bf, DType::f16, f32, false, {}},
-    {3, 8, 40, f32, bf, f32, false, {1, 1}},
+    {.tokens = 5, .outputs = 33, .inner = 30, .strides = {3, 1}},
+    {.tokens = 2, .outputs = 9, .inner = 64, .strides = {1, 0}},
+    {.tokens = 4, .outputs = 19, .inner = 70, .x = f32, .weight = f32, .y = f32, .add = true},
+    {.tokens = 2, .outputs = 9, .inner = 65, .weight = DType::f16, .y = f32},
+    {.tokens = 3, .outputs = 8, .inner = 40, .x = f32, .y = f32, .strides = {1, 1}},
 };
 
 std::vector<std::byte> weight_bytes(const Case& c) {
@@ -177,31 +185,31 @@ TEST_SUITE("cuda/linear") {
 struct CodedCase {
   WeightCode code;
   std::int64_t tokens, outputs, inner;
-  DType y;
-  bool add, blocks;
-  Strides strides;
+  DType y = DType::bf16;
+  bool add = false, blocks = false;
+  Strides strides = {};
 };
 
 constexpr WeightCode fp8 = WeightCode::fp8, q8 = WeightCode::q8, q4 = WeightCode::q4;
 const CodedCase coded_cases[] = {
-    {q4, 1, 40, 1608, bf, true, false, {}},
-    {q8, 1, 40, 648, f32, true, false, {}},
-    {fp8, 1, 9, 1304, f32, false, true, {}},
-    {fp8, 3, 20, 1104, bf, true, false, {8, 0}},
-    {q4, 5, 301, 264, bf, false, false, {}},
-    {q8, 8, 70, 128, bf, false, false, {8, 8}},
-    {q4, 9, 33, 40, f32, false, false, {}},
-    {fp8, 16, 50, 136, bf, true, true, {}},
-    {q8, 30, 19, 200, f32, true, false, {}},
-    {q4, 33, 17, 136, bf, false, false, {}},
-    {fp8, 64, 20, 264, bf, false, true, {}},
-    {q4, 130, 24, 72, bf, true, false, {16, 0}},
-    {q8, 65, 16, 96, f32, false, false, {}},
+    {.code = q4, .tokens = 1, .outputs = 40, .inner = 1608, .add = true},
+    {.code = q8, .tokens = 1, .outputs = 40, .inner = 648, .y = f32, .add = true},
+    {.code = fp8, .tokens = 1, .outputs = 9, .inner = 1304, .y = f32, .blocks = true},
+    {.code = fp8, .tokens = 3, .outputs = 20, .inner = 1104, .add = true, .strides = {8, 0}},
+    {.code = q4, .tokens = 5, .outputs = 301, .inner = 264},
+    {.code = q8, .tokens = 8, .outputs = 70, .inner = 128, .strides = {8, 8}},
+    {.code = q4, .tokens = 9, .outputs = 33, .inner = 40, .y = f32},
+    {.code = fp8, .tokens = 16, .outputs = 50, .inner = 136, .add = true, .blocks = true},
+    {.code = q8, .tokens = 30, .outputs = 19, .inner = 200, .y = f32, .add = true},
+    {.code = q4, .tokens = 33, .outputs = 17, .inner = 136},
+    {.code = fp8, .tokens = 64, .outputs = 20, .inner = 264, .blocks = true},
+    {.code = q4, .tokens = 130, .outputs = 24, .inner = 72, .add = true, .strides = {16, 0}},
+    {.code = q8, .tokens = 65, .outputs = 16, .inner = 96, .y = f32},
     // what vectors cannot read
-    {q4, 2, 9, 157, bf, true, false, {}},
-    {q8, 3, 5, 68, f32, false, false, {3, 1}},
-    {fp8, 2, 7, 133, bf, false, true, {}},
-    {fp8, 1, 3, 1, bf, false, false, {}},
+    {.code = q4, .tokens = 2, .outputs = 9, .inner = 157, .add = true},
+    {.code = q8, .tokens = 3, .outputs = 5, .inner = 68, .y = f32, .strides = {3, 1}},
+    {.code = fp8, .tokens = 2, .outputs = 7, .inner = 133, .blocks = true},
+    {.code = fp8, .tokens = 1, .outputs = 3, .inner = 1},
 };
 
 /// A weight here and on the emulator or card, with the same numbers.

@@ -617,31 +617,49 @@ using Score = Routing::Score;
 
 struct RouteCase {
   std::int64_t tokens, experts, active;
-  Routing routing;
-  DType logits;
-  bool bias;
+  Routing routing = {};
+  DType logits = DType::f32;
+  bool bias = false;
 };
 const RouteCase route_cases[] = {
-    {5, 64, 6, {}, DType::f32, false},
-    {3, 97, 10, {.score = Score::softmax, .renormalize = true}, DType::f32, false},
-    {2,
-     128,
-     6,
-     {.score = Score::sigmoid, .renormalize = true, .renormalize_epsilon = 1e-20F, .scale = 2.5F},
-     DType::f32,
-     true},
-    {9, 8, 8, {.score = Score::softmax, .scale = 0.5F}, DType::bf16, true},
-    {1, 1, 1, {}, DType::f32, false},
-    {2, 33, 33, {}, DType::bf16, false},
-    {1, 4096, 40, {.score = Score::sigmoid}, DType::f32, true},
-    {6,
-     512,
-     22,
-     {.score = Score::sigmoid, .renormalize = true, .groups = 8, .active_groups = 4},
-     DType::f32,
-     true},
-    {7, 64, 2, {.groups = 32, .active_groups = 1}, DType::f32, false},
-    {5, 96, 64, {.score = Score::softmax, .groups = 3, .active_groups = 2}, DType::bf16, true},
+    {.tokens = 5, .experts = 64, .active = 6},
+    {.tokens = 3,
+     .experts = 97,
+     .active = 10,
+     .routing = {.score = Score::softmax, .renormalize = true}},
+    {.tokens = 2,
+     .experts = 128,
+     .active = 6,
+     .routing = {.score = Score::sigmoid,
+                 .renormalize = true,
+                 .renormalize_epsilon = 1e-20F,
+                 .scale = 2.5F},
+     .bias = true},
+    {.tokens = 9,
+     .experts = 8,
+     .active = 8,
+     .routing = {.score = Score::softmax, .scale = 0.5F},
+     .logits = DType::bf16,
+     .bias = true},
+    {.tokens = 1, .experts = 1, .active = 1},
+    {.tokens = 2, .experts = 33, .active = 33, .logits = DType::bf16},
+    {.tokens = 1,
+     .experts = 4096,
+     .active = 40,
+     .routing = {.score = Score::sigmoid},
+     .bias = true},
+    {.tokens = 6,
+     .experts = 512,
+     .active = 22,
+     .routing = {.score = Score::sigmoid, .renormalize = true, .groups = 8, .active_groups = 4},
+     .bias = true},
+    {.tokens = 7, .experts = 64, .active = 2, .routing = {.groups = 32, .active_groups = 1}},
+    {.tokens = 5,
+     .experts = 96,
+     .active = 64,
+     .routing = {.score = Score::softmax, .groups = 3, .active_groups = 2},
+     .logits = DType::bf16,
+     .bias = true},
 };
 
 /// Few distinct values, so that experts are often as good as each other, and a token each with NaN,

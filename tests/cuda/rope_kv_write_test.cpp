@@ -14,22 +14,65 @@ namespace {
 enum class Norms { none, both, of_q, of_k };
 
 struct Case {
-  std::int64_t heads, kv_heads, head_dim, rotary_dim;
-  std::int32_t page_tokens;
-  Strides strides;
+  std::int64_t heads, kv_heads, head_dim, rotary_dim = 0;
+  std::int32_t page_tokens = 16;
+  Strides strides = {};
   Norms norms = Norms::none;
   std::int64_t gates = 0;  ///< columns after v
 };
-const Case cases[] = {{4, 2, 64, 64, 16, {}},
-                      {3, 1, 128, 32, 16, {8, 8}},
-                      {6, 2, 32, 0, 4, {}},
-                      {2, 2, 24, 12, 6, {3, 1}},
-                      {2, 1, 80, 80, 16, {1, 0}}};
+const Case cases[] = {
+    {.heads = 4, .kv_heads = 2, .head_dim = 64, .rotary_dim = 64},
+    {.heads = 3, .kv_heads = 1, .head_dim = 128, .rotary_dim = 32, .strides = {8, 8}},
+    {.heads = 6, .kv_heads = 2, .head_dim = 32, .page_tokens = 4},
+    {.heads = 2,
+     .kv_heads = 2,
+     .head_dim = 24,
+     .rotary_dim = 12,
+     .page_tokens = 6,
+     .strides = {3, 1}},
+    {.heads = 2, .kv_heads = 1, .head_dim = 80, .rotary_dim = 80, .strides = {1, 0}}};
 const Case normed_cases[] = {
-    {4, 1, 256, 64, 16, {}, Norms::both, 1024}, {4, 2, 64, 64, 16, {8, 8}, Norms::both},
-    {3, 1, 128, 0, 16, {}, Norms::both, 24},    {2, 1, 512, 512, 2, {}, Norms::of_q},
-    {2, 1, 80, 32, 16, {}, Norms::both},        {1, 1, 176, 96, 4, {3, 1}, Norms::both, 5},
-    {2, 2, 512, 20, 2, {}, Norms::both},        {5, 2, 24, 12, 6, {1, 0}, Norms::of_k}};
+    {.heads = 4,
+     .kv_heads = 1,
+     .head_dim = 256,
+     .rotary_dim = 64,
+     .norms = Norms::both,
+     .gates = 1024},
+    {.heads = 4,
+     .kv_heads = 2,
+     .head_dim = 64,
+     .rotary_dim = 64,
+     .strides = {8, 8},
+     .norms = Norms::both},
+    {.heads = 3, .kv_heads = 1, .head_dim = 128, .norms = Norms::both, .gates = 24},
+    {.heads = 2,
+     .kv_heads = 1,
+     .head_dim = 512,
+     .rotary_dim = 512,
+     .page_tokens = 2,
+     .norms = Norms::of_q},
+    {.heads = 2, .kv_heads = 1, .head_dim = 80, .rotary_dim = 32, .norms = Norms::both},
+    {.heads = 1,
+     .kv_heads = 1,
+     .head_dim = 176,
+     .rotary_dim = 96,
+     .page_tokens = 4,
+     .strides = {3, 1},
+     .norms = Norms::both,
+     .gates = 5},
+    {.heads = 2,
+     .kv_heads = 2,
+     .head_dim = 512,
+     .rotary_dim = 20,
+     .page_tokens = 2,
+     .norms = Norms::both},
+    {.heads = 5,
+     .kv_heads = 2,
+     .head_dim = 24,
+     .rotary_dim = 12,
+     .page_tokens = 6,
+     .strides = {1, 0},
+     .norms = Norms::of_k}};
 const std::vector<TestSpan> spans = {{5, 3}, {0, 1}, {30, 9}, {1000003, 2}};
 
 template <typename Tables>
