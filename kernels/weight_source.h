@@ -58,7 +58,7 @@ struct WeightStrip {
   std::optional<RandomNumbers> random = {};  ///< made up, as bf16: number 0 comes first; no bytes
 };
 
-/// One row of a source, [columns]; published.h reads it.
+/// One row of a source, [columns], which published_value below reads.
 struct WeightRow {
   const std::byte* bytes;
   DType dtype;

@@ -26,8 +26,8 @@ struct SuperblockMapOptions {
   bool poison = false;
 };
 
-/// Sizes of the memory and of the views of it; plan_superblocks() in core/memory/layout.h makes
-/// them. Sizes are whole handles.
+/// Sizes of the memory and of the views of it; plan_superblocks() in core/memory/pool/layout.h
+/// makes them. Sizes are whole handles.
 struct SuperblockShape {
   std::size_t handle_bytes;
   std::size_t superblock_bytes;

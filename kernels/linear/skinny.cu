@@ -5,7 +5,7 @@
 #include "kernels/linear/linear.cuh"
 
 /// Tiles of 16 rows of W times few tokens, a warp's: what the routes that take W as the operand
-/// with 16 rows share. Included by .cu files only.
+/// with 16 rows share.
 namespace hyb::kernels::cuda {
 
 /// Column of y that row `row` of a tile's low half has; the high half has the next 8 columns,

@@ -64,7 +64,7 @@ __device__ __forceinline__ void copy_row(SharedArray<T, Length>& to, const T* fr
   }
 }
 
-/// Asks for the q and k of the tokens from `token` on, warp by warp.
+/// Copies the q and k of the tokens from `token` on, warp by warp.
 template <typename T, typename S, int V>
 __device__ __forceinline__ void copy_tokens(const Params<T, S>& p, const Share& share, int token,
                                             int stage, Shared<T, V>& shared) {

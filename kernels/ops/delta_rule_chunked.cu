@@ -47,7 +47,7 @@ __device__ __forceinline__ int delta_chunk_place(int first_token, int span) {
 
 }  // namespace hyb::kernels::cuda
 
-/// The launch that makes A, B and the factors of every chunk; delta_rule_chunk.cuh has the names.
+/// The launch that makes A, B and the factors of every chunk, with the names of the formulas above.
 namespace hyb::kernels::cuda {
 
 /// 64 x 64 numbers whose rows are vectors apart by banks.

@@ -305,7 +305,7 @@ __device__ __forceinline__ void load_pieces(SplitPieces& to, const float* const 
   load_piece(to, 1, rows, range);
 }
 
-/// As multiply_rows of moe_skinny.h, for `Tiles` times 16 rows of x: x(row, k) has the 16 bytes at
+/// As multiply_rows above, for `Tiles` times 16 rows of x: x(row, k) has the 16 bytes at
 /// k of row l/4 + row, which is 0 or 8 of a tile's 16; without `is_high` the latter are not there.
 template <int Tiles, typename X>
 __device__ __forceinline__ void multiply_rows(SplitPieces& pieces, const float* const (&rows)[2],

@@ -8,7 +8,7 @@
 #include "kernels/ops/moe.cuh"
 #include "kernels/ops/moe_route.cuh"
 
-/// What the kernels of moe for few tokens share. Included by .cu files only.
+/// moe for few tokens, in three kernels, or four with latent experts.
 namespace hyb::kernels::cuda {
 
 inline constexpr int small_batch_warps = 8;
@@ -89,7 +89,7 @@ __device__ __forceinline__ bf16 activated(const PairTotals& totals, int row, int
 }
 
 /// The first kernel: norm, router with the choice, gate and up of the shared expert, what latent
-/// experts see.
+/// experts read.
 void run_small_batch_front(Stream& stream, const SmallBatchMoe& few);
 /// Shared memory that it needs.
 std::size_t small_batch_front_bytes(int tokens, int hidden, int experts);

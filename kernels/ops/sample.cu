@@ -10,7 +10,7 @@
 #include "kernels/ops/sampler.h"
 
 /// The passes over a row of logits that sampling consists of, by one block. Weights are summed as
-/// whole numbers, so that sums are exact and the same in every order. Included by .cu files only.
+/// whole numbers, so that sums are exact and the same in every order.
 namespace hyb::kernels::cuda {
 
 constexpr int sample_warps = 16;

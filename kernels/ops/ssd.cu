@@ -67,7 +67,7 @@ __device__ __forceinline__ void stage_row(SharedArray<T, Length>& to, const T* f
   }
 }
 
-/// Asks for the tokens from `token` on; a warp takes every fourth.
+/// Copies the tokens from `token` on; a warp takes every fourth.
 template <typename T, typename S, int V>
 __device__ __forceinline__ void stage_tokens_from(const Params<T, S>& p, const Share& share,
                                                   int token, Stage<T, V>& stage) {

@@ -518,7 +518,7 @@ constexpr int start_threads = 256;
 constexpr int start_elements = 4;  ///< of a thread
 
 /// grid (shares of a state, spans): the state before every segment, from those of the segments
-/// before of it leave; a thread owns neighbouring elements and walks the segments of its span and
+/// before it; a thread owns neighbouring elements and walks the segments of its span and
 /// of those that continue it.
 __global__ void __launch_bounds__(start_threads) ssd_start_kernel(const ChunkParams p) {
   const std::int64_t at =
