@@ -1,6 +1,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -21,10 +22,24 @@ using hyb::ErrorKind;
 /// llama-bench spells a long option with one dash, which CLI11 would read as -p g.
 void rewrite_pair_option(int argc, char** argv) {
   static char option[] = "--pg";
-  if (argc < 2 || std::string_view(argv[1]) != "bench") return;
-  for (int i = 2; i < argc; ++i) {
-    if (std::string_view(argv[i]) == "-pg") argv[i] = option;
+  bool is_bench = false;
+  for (int i = 1; i < argc; ++i) {
+    is_bench = is_bench || std::string_view(argv[i]) == "bench";
+    if (is_bench && std::string_view(argv[i]) == "-pg") argv[i] = option;
   }
+}
+
+/// --log-level may stand before the command and after it.
+void add_log_option(CLI::App& cli) {
+  const auto& names = hyb::log::level_names;
+  cli.add_option_function<std::string>(
+         "--log-level",
+         [](const std::string& name) {
+           hyb::log::set_level(hyb::log::level_from_name(name).value());
+         },
+         "the least severe messages to print on stderr; default: info")
+      ->check(CLI::IsMember(std::vector<std::string>(names.begin(), names.end())))
+      ->group("Messages");
 }
 
 int run(int argc, char** argv) {
@@ -32,10 +47,12 @@ int run(int argc, char** argv) {
   CLI::App cli("hyb - run hybrid language models on one machine", "hyb");
   cli.require_subcommand(1);
   cli.set_version_flag("--version", hyb::app::version_text());
+  add_log_option(cli);
   std::vector<std::pair<CLI::App*, hyb::app::Action>> actions;
   for (const hyb::app::Command* command : hyb::app::commands()) {
     CLI::App* sub = cli.add_subcommand(command->name, command->about)->group(command->group);
     actions.emplace_back(sub, command->describe(*sub));
+    add_log_option(*sub);
   }
   try {
     cli.parse(argc, argv);

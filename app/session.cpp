@@ -86,6 +86,11 @@ Session::Parts::Parts(const ModelOptions& asked, const SessionShape& wanted,
   make_runner();
   start_engine(*runner);
   load_time = std::chrono::steady_clock::now() - opened;
+  log::debug(
+      fmt::format("{} on {}: weights {}, workspace {}, pools {}, {} sequences of up to {} tokens",
+                  source.name(), name_of(queue->device()), bytes_text(memory.weights),
+                  bytes_text(memory.workspace), bytes_text(memory.pool_bytes()), memory.sequences,
+                  memory.length_max));
 }
 
 void Session::Parts::load(const ModelOptions& options) {

@@ -73,6 +73,8 @@ TEST_SUITE("app/surface_help") {
     CHECK(completions("hyb ver") == "verify\n");
     CHECK(contains(completions("hyb ''"), "completion\n"));
     CHECK(contains(completions("hyb --"), "--version\n"));
+    CHECK(completions("hyb --log-level w") == "warn\n");
+    CHECK(completions("hyb --log-level warn ver") == "verify\n");
     CHECK(completions("hyb run --prompt-f") == "--prompt-file\n");
     CHECK(completions("hyb run --device ''") == "auto\ncpu\ncuda\n");
     CHECK(completions("hyb run --device = c") == "cpu\ncuda\n");
