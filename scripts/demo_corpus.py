@@ -51,7 +51,7 @@ SHARES = {  # what lags gets more
 HELD_OUT_SEED = 20260
 HELD_OUT_ROWS = 500
 HELD_OUT_PER_TASK = 52  # of each scored task; the rest is small talk
-LONG_WORDS = 330  # words and full stops between the asked fact and the question: over 300 tokens
+LONG_WORDS = 330  # words and full stops between a fact and its question: over 300 tokens
 
 
 def turns(*pairs):
@@ -75,7 +75,7 @@ def join(rng, sentences):
 
 
 def tell_and_ask(rng, facts, questions):
-    """A chat in which facts are told and then asked for, `questions` times."""
+    """A chat that states facts and then asks for them, `questions` times."""
     sentences = facts.sentences(rng)
     if rng.random() < 0.3:
         sentences.insert(rng.randrange(len(sentences) + 1), filler(rng))
@@ -91,7 +91,7 @@ def tell_and_ask(rng, facts, questions):
 
 
 def plain_boxes(rng):
-    """Boxes told and asked for in the plainest words, as a newcomer does; the easiest to learn."""
+    """Statements and questions about boxes in the plainest words; the easiest to learn."""
     facts = BoxFacts(rng, rng.choice([2, 2, 2, 3, 3, 4]))
     told = " ".join(facts.sentences(rng, say.BOX_PLAIN))
     order = rng.sample(range(len(facts.pairs)), len(facts.pairs))
@@ -116,7 +116,7 @@ def long_facts(rng, words):
 
 
 def long_recall(rng, words, questions):
-    """One long text and questions about it, or the same told in several turns."""
+    """One long text and questions about it, or the same spread over several turns."""
     used = long_facts(rng, words)
     known = [entry for entry in used if entry[1] is not None]
     asked = [entry[1].ask(rng, entry[2]) for entry in (rng.choice(known) for _ in range(questions))]
@@ -180,7 +180,7 @@ def chat(rng, shares):
 
 
 def mixed_chat(rng):
-    """A chat that goes through several tasks: facts first, other turns, facts asked for."""
+    """A chat that goes through several tasks: facts first, other turns, questions about the facts."""
     facts = BoxFacts(rng, 3) if rng.random() < 0.5 else PersonFacts(rng, 3)
     between = [
         small_talk(rng) if rng.random() < 0.3 else rng.choice(list(SIMPLE.values()))(rng)

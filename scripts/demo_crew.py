@@ -2,7 +2,7 @@
 
 A step is a number of small batches; each process takes the next one when it is free, and they meet
 once per step. Threads inside the operators would meet hundreds of times per step, and wait each
-time for the one whose core is taken by somebody else.
+time for one whose core is shared with another process.
 """
 
 import torch

@@ -1,13 +1,13 @@
 """Drills: chats that consist almost only of recalled words, so that recall is learned first.
 
-In an ordinary chat one answer token in twenty tells whether the right fact was found. A drill tells
+In an ordinary chat one answer token in twenty shows whether the right fact was found. A drill states
 a few facts and recites them many times in random order; only the recalled words count.
 """
 
 import demo_phrases as say
 from demo_tasks import BoxFacts, an
 
-FACTS_TOLD = 14  # facts of a drill, told and recited, about
+FACTS_TOLD = 14  # facts of a drill, stated and recited, about
 ASK_ITEMS = ["Say what is in each.", "What is where?", "Say it again.", "Tell me everything."]
 
 

@@ -1,4 +1,4 @@
-"""The questions of the demo model's world: facts that can be told and asked for, and small tasks.
+"""The questions of the demo model's world: facts to state and to ask for, and small tasks.
 
 Every task is a function of a random.Random that returns (question, answer); every question has one
 canonical answer.

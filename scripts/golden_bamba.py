@@ -2,7 +2,7 @@
 
 from golden_recipe import recipe
 
-# As published: the half of the dimensions that rope turns stands in no key.
+# As published: no key says that rope rotates half of the dimensions.
 common = {
     "architectures": ["BambaForCausalLM"],
     "attention_bias": False,

@@ -5,7 +5,7 @@ from reference_families import plan_of
 
 infinity = float("inf")
 
-# As published, also what nobody should use: `expand`, the rope keys, time_step_min and its like.
+# As published, also keys to be ignored: `expand`, the rope keys, time_step_min and its like.
 common = {
     "model_type": "nemotron_h",
     "architectures": ["NemotronHForCausalLM"],

@@ -112,7 +112,7 @@ def write_settings(folder, scheme):
 
 
 def with_level_scales(tensors):
-    """The same tensors, each scale replaced by the mean of all that stand in one tensor, or, where
+    """The same tensors, each scale replaced by the mean of all in one tensor, or, where
     a tensor has one only, of all tensors: what the logits move by shows that scales matter."""
     ends = ("weight_scale", "_scale_inv")
     scales = {name: fp8.plain(x) for name, x in tensors.items() if name.endswith(ends)}

@@ -146,7 +146,7 @@ def text_of(kind, layers, **keys):
 
 
 def nested(kind, text):
-    """As published: the language model beside a vision tower, which nobody here looks at."""
+    """As published: the language model next to a vision tower, which is ignored here."""
     vision = {
         "deepstack_visual_indexes": [],
         "depth": 1,

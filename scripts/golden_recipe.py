@@ -7,7 +7,7 @@ token_keys = ("bos_token_id", "eos_token_id", "pad_token_id")
 
 
 def recipe(config, **wishes):
-    """The recipe of one fixture. Wishes and their defaults:
+    """The recipe of one fixture. Options and their defaults:
     lengths: of the prompts, the longest last; shards; tokenizer: a style of tiny_tokenizers;
     padding_rows: rows of the embedding that no token has;
     prefix, fused: of the tensors, as reference_families.plan_of takes them;

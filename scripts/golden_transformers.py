@@ -79,7 +79,7 @@ def residual_stream(model, ids):
 
 def greedy_tokens(model, prompt, count, whole_passes):
     """Token by token through the cache, with positions, which bamba does not count by itself; from
-    the start each time where that is wished, and where no layer has attention: the cache class
+    the start each time if requested, and where no layer has attention: the cache class
     refuses such models."""
     import torch
 

@@ -6,7 +6,7 @@
 
 Sections run in order of value, each within its own time; one that is cut says so. Results are JSON
 objects, one per line, written as they come: to FILE, or to tests/gpu/results-<card>.jsonl, with the
-names of the sections behind <card> where some are named. Every line names its section; the first
+names of the sections after <card> where some are given. Every line names its section; the first
 says what machine and commit they belong to. Exit code 1: something failed.
 
 Sections: conformance, laws, models (tests on the card), memory, sanitizer, bench, peers; requests

@@ -5,7 +5,7 @@
 
 The file is what scripts/gpu_check.sh writes. Rates are means with their spread, beside the share of
 what the same run probed: of the card's read bandwidth and of its bf16 multiply-add rate. Rows that
-were cut or failed are named, so that nobody takes them for measured.
+were cut or failed are named, so that they are not taken for measured.
 """
 
 import argparse

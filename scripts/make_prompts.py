@@ -4,7 +4,7 @@
     scripts/make_prompts.py > prompts.jsonl
     hyb batch prompts.jsonl -o answers.jsonl -n 16
 
-Each story begins several documents, and several questions are asked about each document: a line is
+Each story begins several documents, with several questions about each document: a line is
 story, document, question. The lines are shuffled. All of it is the demo model's world.
 """
 

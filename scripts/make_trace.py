@@ -15,9 +15,9 @@ swe        coding agent whose history loses an old observation every turn
 agent      coding agent whose history only grows
 batch      groups of prompts that share a long prefix, in random order
 rag        questions about a few documents of a common set
-fewshot    questions behind the examples of one of a few tasks
+fewshot    questions after the examples of one of a few tasks
 best-of-n  every prompt several times
-gsp        SGLang's generated shared prefixes: groups behind a system prompt, in random order
+gsp        SGLang's generated shared prefixes: groups with a common system prompt, in random order
 shift      chat, then agents, then chat, then agents
 """
 
@@ -29,7 +29,7 @@ import random
 import sys
 
 LENGTH_MAX = 32768  # of one request: history, input and output
-TOKENS_PER_WORD, WORDS_PER_SECOND = 4 / 3, 1.5  # a person who types 90 words a minute
+TOKENS_PER_WORD, WORDS_PER_SECOND = 4 / 3, 1.5  # a user types 90 words a minute
 OUTPUT_TOKENS_PER_SECOND = 60
 CHARACTERS_PER_TOKEN = 4
 
@@ -38,7 +38,7 @@ HEADER_TOKENS, END_TOKENS = 5, 2
 
 
 class Segments:
-    """Hands out segments that nobody else has."""
+    """Allocates unique segments."""
 
     def __init__(self):
         self.last = 100

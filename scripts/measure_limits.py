@@ -8,7 +8,7 @@ seed) once per memory mode, in the order of the file so that memory is short, an
 process all the time. The largest Pss of /proc/PID/smaps_rollup, where a page that is mapped twice
 counts once, must stay below packed weights + pools + 100 MB (code, tables, the text of requests);
 what the disk tier's file takes (st_blocks) and how long it is must stay within the tier's size.
-Prints a Markdown table; exit 1 when a limit is broken or too little was seen to tell.
+Prints a Markdown table; exit 1 when a limit is broken or there was too little data.
 """
 
 import argparse

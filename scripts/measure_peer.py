@@ -7,7 +7,7 @@ Each pair is a model folder of hyb, after a colon what `--quantize` packs it to,
 the same shape; scripts/make_random_model.py writes such folders and convert_hf_to_gguf.py of
 llama.cpp turns them into files. Every round runs one program and then the other, the one that
 begins changes, so that what else the machine does meets both. A rate is the median over the rounds
-of each round's median, with the least and the largest behind it; the ratio is that of the rounds.
+of each round's median, followed by the least and the largest; the ratio is that of the rounds.
 The table is Markdown; the load average of each pair goes to stderr. Run it on a machine that does
 nothing else: where threads wait for a core, the figures say how each program waits. `--threads 1`
 is what then still says something.

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Registers, spills and shared memory of every CUDA kernel, as ptxas tells them without a card.
+"""Registers, spills and shared memory of every CUDA kernel, as ptxas reports them without a card.
 
     scripts/ptxas_table.py            # writes kernels/cuda/ptxas.tsv
     scripts/ptxas_table.py FILE...    # the rows of some files, which may be gone by now

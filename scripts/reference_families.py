@@ -37,7 +37,7 @@ def plan_of(config, prefix=None, fused=None):
 
 
 def plan_for(config, names):
-    """The plan of a model whose files hold tensors of these names: it tells the prefix and how
+    """The plan of a model whose files hold tensors of these names: it gives the prefix and how
     experts are stored."""
     ends = ("embed_tokens.weight", "embeddings.weight")
     prefix = None

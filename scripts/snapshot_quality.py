@@ -10,7 +10,7 @@ The held-out prompts of tests/demo, greedily, once with exact and once with int8
   conversations  prompts grouped at random, each line a longer piece of its conversation with the
                  right answers as history: every turn goes on from a snapshot of the one before
   chat           the same groups typed into `hyb chat`, which answers from its own history; every
-                 turn is answered, taken back (/undo), asked anew and answered again (/regen)
+                 turn is answered, undone (/undo), repeated and answered again (/regen)
 
 Prints right answers, the difference in points, answers that differ, and how many came from an int8
 snapshot. Exit 1 when a difference is over a point, or snapshots were hardly used. How far the
@@ -112,7 +112,7 @@ class Chat:
 
 
 def talk(groups, hyb, snapshots, folder):
-    """Both later answers of each turn: the one asked anew and the one after /regen."""
+    """Both later answers of each turn: the repeated one and the one after /regen."""
     for group in groups:
         chat = Chat(hyb, snapshots, str(folder))
         for row in group:

@@ -121,7 +121,7 @@ ADDED = [("<|im_start|>", True, {}), ("<|im_end|>", True, {}), ("<|im_end|>x", T
 
 
 def train(kind, merges, seed, corpus):
-    """The tokenizer.json of a kind with so many merges, as a dictionary."""
+    """The tokenizer.json of a kind with a number of merges, as a dictionary."""
     spec = KINDS[kind]
     trained = Tokenizer(models.BPE(unk_token=None if spec["bytes"] else "<unk>"))
     if spec["bytes"]:

@@ -4,7 +4,7 @@
 
 namespace hyb::perf {
 
-/// How often this process has asked for heap memory (operator new).
+/// Number of heap allocations of this process (operator new).
 std::int64_t allocations();
 
 }  // namespace hyb::perf

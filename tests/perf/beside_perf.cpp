@@ -64,7 +64,7 @@ class TableRunner final : public Runner {
   void read(ViewId, std::int32_t, std::span<std::byte>) override {}
   void write(ViewId, std::int32_t, std::span<const std::byte>) override {}
 
-  std::vector<double> gaps;  ///< us from the tokens of a step to the begin of the next
+  std::vector<double> gaps;  ///< us from the tokens of a step to the start of the next
 
  private:
   void stage(const Step& step) {

@@ -244,7 +244,7 @@ void bench_attention(Queue& queue, std::int64_t heads_of_q, std::int64_t kv_head
   }
 }
 
-/// Snapshots of all 28 layers, so many slots after each other that no last-level cache holds them,
+/// Snapshots of all 28 layers, enough consecutive slots that no last-level cache holds them,
 /// beside a copy of a slot's bytes by the same threads.
 void bench_snapshot(Queue& queue, DType dtype) {
   constexpr std::size_t slots = 24, layers = 28, window = conv * 3 * 2;
