@@ -47,7 +47,7 @@ class ModelRunner : public Runner {
   void write(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) override;
 
   /// From the next step on; a change drops what was recorded.
-  void choose_graphs(const GraphOptions& options) { graphs_.choose(options); }
+  void choose_graphs(const GraphOptions& options) { graphs_.set_options(options); }
 
   void give_way() override { graphs_.drop(); }
   std::string holdings() const override;

@@ -38,13 +38,13 @@ void check_link(const Span& before, const Span& span) {
 
 }  // namespace
 
-bool goes_on(const Span& before, const Span& span) {
+bool continues(const Span& before, const Span& span) {
   if (index(before.write_slot) >= 0) return span.read_slot == before.write_slot;
   return !span.tables.empty() && span.tables.data() == before.tables.data();
 }
 
 bool has_chain(const Step& step) {
-  return std::ranges::adjacent_find(step.spans, goes_on) != step.spans.end();
+  return std::ranges::adjacent_find(step.spans, continues) != step.spans.end();
 }
 
 void check_chains(const Step& step) {
@@ -204,7 +204,7 @@ StepGraphs::StepGraphs(kernels::Queue& queue, Decoder& decoder, StepStaging& sta
       vocab_used_(vocab_used),
       options_(options) {}
 
-void StepGraphs::choose(const GraphOptions& options) {
+void StepGraphs::set_options(const GraphOptions& options) {
   if (options == options_) return;
   kernels::wait(queue_);  // a recording may still be running
   entries_.clear();

@@ -17,7 +17,7 @@ namespace hyb::models {
 /// Whether a span continues the previous one of the step. Such spans are a chain: one sequence, cut
 /// where its recurrent state is needed. Spans of one chain share slots, or without slots page
 /// tables.
-bool goes_on(const Span& before, const Span& span);
+bool continues(const Span& before, const Span& span);
 bool has_chain(const Step& step);
 
 /// The rules for a step of a model with recurrent state: spans write different slots, and one reads
@@ -90,7 +90,7 @@ class StepGraphs {
   kernels::Tensor run(const Step& step);
 
   /// From the next step on. A change drops what was recorded.
-  void choose(const GraphOptions& options);
+  void set_options(const GraphOptions& options);
 
   /// Uploads the tables of a step to the card, where the previous one may still be running. `rows`
   /// are its sampled rows. `keeps_tokens`: it is a decode step, and its tokens are those that the

@@ -56,8 +56,8 @@ ChainBench wide_bench(const std::string& name, kernels::Device device, DType act
 /// itself does.
 std::vector<float> rows_after_cuts(ChainBench& bench, const CutSequence& cut) {
   std::vector<float> rows;
-  for (std::size_t i = 1; i + 1 < cut.begins.size(); ++i) {
-    const std::int32_t next = cut.begins[i];
+  for (std::size_t i = 1; i + 1 < cut.starts.size(); ++i) {
+    const std::int32_t next = cut.starts[i];
     Span span = bench.span({cut.sequence, {next, next + 1}}, 0);
     span.read_slot = bench.slot(cut.sequence, static_cast<std::int32_t>(i) - 1);
     span.write_slot = bench.slot(cut.sequence, ChainBench::slots_each - 1);
@@ -70,8 +70,8 @@ std::vector<float> rows_after_cuts(ChainBench& bench, const CutSequence& cut) {
 std::vector<float> rows_of(const std::vector<float>& logits, const CutSequence& cut,
                            std::size_t row_size) {
   std::vector<float> rows;
-  for (std::size_t i = 1; i + 1 < cut.begins.size(); ++i) {
-    const auto row = logits.begin() + static_cast<std::ptrdiff_t>(row_size) * cut.begins[i];
+  for (std::size_t i = 1; i + 1 < cut.starts.size(); ++i) {
+    const auto row = logits.begin() + static_cast<std::ptrdiff_t>(row_size) * cut.starts[i];
     rows.insert(rows.end(), row, row + static_cast<std::ptrdiff_t>(row_size));
   }
   return rows;
@@ -110,7 +110,7 @@ TEST_SUITE("cuda/chains") {
     check(decode);
     std::vector<Span> spans;
     for (const CutSequence& cut : chain) {
-      at_once.start(cut.sequence, cut.begins[0]);
+      at_once.start(cut.sequence, cut.starts[0]);
       for (const Span& span : at_once.spans(cut)) spans.push_back(span);
     }
     const std::int64_t replayed = at_once.runner.graphs_replayed();

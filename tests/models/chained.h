@@ -15,7 +15,7 @@ namespace hyb::models::testing {
 /// sequence's last slot.
 struct CutSequence {
   std::int32_t sequence;
-  std::vector<std::int32_t> begins;  ///< of its pieces, then their end
+  std::vector<std::int32_t> starts;  ///< of its pieces, then their end
 };
 
 /// A runner with room for a few sequences on any device; each has slots and pages of its own.
@@ -60,14 +60,14 @@ class ChainBench {
   /// Piece `piece` of a sequence; all its rows are sampled.
   Span span(const CutSequence& cut, std::int32_t piece) const {
     const auto sequence = static_cast<std::size_t>(cut.sequence);
-    const std::int32_t begin = cut.begins[static_cast<std::size_t>(piece)];
-    const std::int32_t count = cut.begins[static_cast<std::size_t>(piece) + 1] - begin;
+    const std::int32_t start = cut.starts[static_cast<std::size_t>(piece)];
+    const std::int32_t count = cut.starts[static_cast<std::size_t>(piece) + 1] - start;
     Span made = {
         .tokens = std::span(tokens_[sequence])
-                      .subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(count)),
-        .position = begin,
+                      .subspan(static_cast<std::size_t>(start), static_cast<std::size_t>(count)),
+        .position = start,
         .tables = tables_[sequence],
-        .read_slot = begin == 0   ? no_slot
+        .read_slot = start == 0   ? no_slot
                      : piece == 0 ? slot(cut.sequence, slots_each - 1)
                                   : slot(cut.sequence, piece - 1),
         .write_slot = slot(cut.sequence, piece),
@@ -80,7 +80,7 @@ class ChainBench {
   }
   std::vector<Span> spans(const CutSequence& cut) const {
     std::vector<Span> all;
-    for (std::size_t i = 0; i + 1 < cut.begins.size(); ++i) {
+    for (std::size_t i = 0; i + 1 < cut.starts.size(); ++i) {
       all.push_back(span(cut, static_cast<std::int32_t>(i)));
     }
     return all;
@@ -131,12 +131,12 @@ inline Left run_at_once(ChainBench& bench, const std::vector<CutSequence>& cuts)
   Left left;
   std::vector<Span> spans;
   for (const CutSequence& cut : cuts) {
-    if (cut.begins[0] > 0) bench.start(cut.sequence, cut.begins[0]);
+    if (cut.starts[0] > 0) bench.start(cut.sequence, cut.starts[0]);
     for (const Span& span : bench.spans(cut)) spans.push_back(span);
   }
   left.logits = bench.run(spans);
   for (const CutSequence& cut : cuts) {
-    for (std::int32_t i = 0; i + 1 < static_cast<std::int32_t>(cut.begins.size()); ++i) {
+    for (std::int32_t i = 0; i + 1 < static_cast<std::int32_t>(cut.starts.size()); ++i) {
       left.slots.push_back(bench.slot_bytes(cut.sequence, i));
     }
   }
@@ -147,8 +147,8 @@ inline Left run_at_once(ChainBench& bench, const std::vector<CutSequence>& cuts)
 inline Left run_apart(ChainBench& bench, const std::vector<CutSequence>& cuts) {
   Left left;
   for (const CutSequence& cut : cuts) {
-    if (cut.begins[0] > 0) bench.start(cut.sequence, cut.begins[0]);
-    for (std::int32_t i = 0; i + 1 < static_cast<std::int32_t>(cut.begins.size()); ++i) {
+    if (cut.starts[0] > 0) bench.start(cut.sequence, cut.starts[0]);
+    for (std::int32_t i = 0; i + 1 < static_cast<std::int32_t>(cut.starts.size()); ++i) {
       const std::vector<float> logits = bench.run({bench.span(cut, i)});
       left.logits.insert(left.logits.end(), logits.begin(), logits.end());
       left.slots.push_back(bench.slot_bytes(cut.sequence, i));

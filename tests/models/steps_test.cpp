@@ -54,8 +54,8 @@ TEST_SUITE("models/step_chains") {
     step.spans.push_back(bench.span({1, {4, 5, 6}}, 1));
     CHECK(has_chain(step));
     CHECK(!is_decode(step));
-    CHECK(!goes_on(step.spans[0], step.spans[1]));
-    CHECK(goes_on(step.spans[1], step.spans[2]));
+    CHECK(!continues(step.spans[0], step.spans[1]));
+    CHECK(continues(step.spans[1], step.spans[2]));
     // Spans without slots, as of models without recurrent state.
     for (Span& span : step.spans) span.read_slot = span.write_slot = no_slot;
     CHECK(has_chain(step));
