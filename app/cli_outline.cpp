@@ -33,6 +33,7 @@ OptionOutline outline(const CLI::Option& option) {
   if (option.get_items_expected_max() > 0) outline.value = type.substr(0, type.find_first_of(": "));
   outline.takes_file = outline.value == "FILE" || outline.value == "MODEL";
   if (!outline.choices.empty()) outline.value = fmt::format("{}", fmt::join(outline.choices, "|"));
+  outline.is_list = option.get_items_expected_max() > 1;
   outline.default_value = option.get_default_str();
   outline.help = option.get_description();
   outline.group = option.get_group();
@@ -124,10 +125,10 @@ std::string bash_completion(const CommandOutline& root) {
       text += fmt::format("      '{} {}') command='{}' ;;\n", path, sub.name, full);
     }
     const std::string subs = spaced(names_of(command.commands));
-    std::string positional = fmt::format("_hyb_words '{}'", subs);
+    std::string positional;  // how the first one is completed
     for (const OptionOutline& option : command.options) {
       if (option.names.empty()) {
-        positional = bash_values(option, subs);
+        if (positional.empty()) positional = bash_values(option, subs);
       } else if (!option.is_flag()) {
         std::vector<std::string> patterns;
         for (const std::string& name : option.names) {
@@ -137,6 +138,7 @@ std::string bash_completion(const CommandOutline& root) {
             fmt::format("    {}) {}; return ;;\n", spaced(patterns, " | "), bash_values(option));
       }
     }
+    if (positional.empty()) positional = fmt::format("_hyb_words '{}'", subs);
     words += fmt::format(
         "    '{}')\n"
         "      if [[ $current == -* ]]; then _hyb_words '{}'; else {}; fi ;;\n",
@@ -187,9 +189,9 @@ std::string zsh_arguments(const CommandOutline& command, std::string_view indent
   std::string text;
   for (const OptionOutline& option : command.options) {
     if (option.names.empty()) {
-      text +=
-          fmt::format(" \\\n{}{}", indent,
-                      single_quoted("*" + zsh_value(option, spaced(names_of(command.commands)))));
+      text += fmt::format(" \\\n{}{}", indent,
+                          single_quoted((option.is_list ? "*" : "") +
+                                        zsh_value(option, spaced(names_of(command.commands)))));
       continue;
     }
     const std::string about = fmt::format("[{}]", escaped(option.help, "[]\\"));

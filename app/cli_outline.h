@@ -20,6 +20,7 @@ struct OptionOutline {
   std::string group;
   bool is_required = false;
   bool takes_file = false;
+  bool is_list = false;  ///< takes any number of values
 
   bool is_flag() const { return positional.empty() && value.empty(); }
 };
