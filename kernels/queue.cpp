@@ -22,8 +22,7 @@ int checked_threads(int threads) {
 Isa checked_isa(const std::optional<Isa>& isa) {
   const Isa best = best_isa();
   if (isa && *isa > best) {
-    throw Error(ErrorKind::usage,
-                "queue: this machine lacks the instruction set that was asked for");
+    throw Error(ErrorKind::usage, "queue: this machine lacks the requested instruction set");
   }
   return isa.value_or(best);
 }

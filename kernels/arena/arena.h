@@ -12,7 +12,7 @@ enum class HandleId : std::int32_t {};
 
 constexpr std::int32_t index(HandleId handle) { return static_cast<std::int32_t>(handle); }
 
-/// A handle as another process can open it: `bytes` bytes at `offset` of the file behind `fd`.
+/// A handle as another process can open it: `bytes` bytes at `offset` of the file of `fd`.
 struct ExportedHandle {
   int fd;  ///< the caller closes it
   std::size_t offset;

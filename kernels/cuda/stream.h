@@ -85,7 +85,7 @@ class Stream {
   bool can_start_early_ = false;
   bool batch_invariant_ = false;
   std::unique_ptr<LibraryProducts> products_;
-  std::string products_text_ = "not asked for";
+  std::string products_text_ = "not requested";
 };
 
 /// For code that does not link to all of the class. Throws Error(usage) where there is no card.

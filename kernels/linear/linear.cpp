@@ -9,7 +9,7 @@
 namespace hyb::kernels {
 namespace {
 
-/// So many pieces of work per thread keep the threads level to the end.
+/// Pieces of work per thread: enough to keep the threads balanced to the end.
 constexpr std::int64_t pieces_per_thread = 16;
 /// Fewer rows than this are not worth streaming a panel through the cache again.
 constexpr std::int64_t rows_of_piece_min = 48;

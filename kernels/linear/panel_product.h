@@ -24,7 +24,7 @@ CodedKernel coded_kernel(Isa isa, WeightCode code);
 /// Columns of K whose levels stay in the second-level cache (128 KB) while all rows pass by: a
 /// multiple of every group.
 constexpr std::int64_t coded_run = 1024;
-/// So many rows' sums wait on the stack (48 KB) when K needs several runs.
+/// Rows whose sums are kept on the stack (48 KB) when K needs several runs.
 constexpr std::int64_t coded_rows_waiting = 192;
 
 /// Up to this many rows go straight from the codes, a few at a time: with 8 rows 419 against 298
@@ -124,7 +124,7 @@ PanelKernel panel_kernel(Isa isa, DType dtype);
 
 /// Part of K for which a panel stays in the second-level cache while all rows pass by (512 KB).
 constexpr std::int64_t panel_run_bytes = 8192;
-/// So many rows' sums wait on the stack (48 KB) when K needs several runs.
+/// Rows whose sums are kept on the stack (48 KB) when K needs several runs.
 constexpr std::int64_t panel_rows_waiting = 192;
 
 /// One tile streams the panel from memory: prefetch a little ahead. Of several only the first does,

@@ -17,7 +17,7 @@ struct Params {
   T* x;
   std::int64_t x_stride, rows;
   int width, pieces_per_row;
-  int ends[segments_max];  ///< behind the last segment: width
+  int ends[segments_max];  ///< after the last segment: width
   float factors[segments_max];
 };
 

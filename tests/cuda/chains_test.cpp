@@ -52,7 +52,7 @@ ChainBench wide_bench(const std::string& name, kernels::Device device, DType act
       device, {.threads = 2, .isa = {}, .batch_invariant = batch_invariant});
 }
 
-/// Behind every cut of a chain: what its slot answers to the token that comes next, as the chain
+/// After every cut of a chain: what its slot answers to the token that comes next, as the chain
 /// itself does.
 std::vector<float> rows_after_cuts(ChainBench& bench, const CutSequence& cut) {
   std::vector<float> rows;

@@ -193,7 +193,7 @@ TEST_SUITE("cuda_emulator/barriers") {
     }
   }
 
-  TEST_CASE("a deadlock reports who waits where") {
+  TEST_CASE("a deadlock reports what waits where") {
     const std::string text = fault_of({}, [] {
       const DeviceArray<int> out(std::size_t{1});
       launch({.threads = 128}, stuck_kernel, out.data());

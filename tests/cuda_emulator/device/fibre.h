@@ -37,7 +37,8 @@ class Fibre {
   void leave();
   [[noreturn]] void leave_for_good();  ///< from the outermost frames, or with frames abandoned
 
-  /// The guard page and the stack of this fibre, to tell an overflow from other bad accesses.
+  /// The guard page and the stack of this fibre, to distinguish an overflow from other bad
+  /// accesses.
   bool is_guard_page(const void* address) const;
 
   /// From inside: no frame on the stack will be returned to. A new one may start here.

@@ -54,7 +54,7 @@ class SharedMemory {
 /// The asynchronous copies (cp.async) of one thread. A copy is done as late as the machine may do
 /// it: when the thread waits for its group. Until then the destination holds 0xff bytes, NaN in
 /// every float type, so that a read that is too early shows; and the source is read late, so that
-/// one who overwrites it too early sees that.
+/// overwriting it too early shows.
 class AsyncCopies {
  public:
   void clear();

@@ -16,8 +16,8 @@
 
 namespace hyb::kernels::testing {
 
-/// CUDA's virtual-memory calls over a file in memory. It keeps the driver's rules, writes down what
-/// broke one, and can refuse the n-th call. Behind table() is the youngest that lives.
+/// CUDA's virtual-memory calls over a file in memory. It keeps the driver's rules, records what
+/// broke one, and can refuse the n-th call. table() is that of the youngest that lives.
 class FakeDriver {
  public:
   static constexpr int invalid_value = 1;

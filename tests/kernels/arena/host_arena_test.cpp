@@ -25,7 +25,7 @@ using hyb::testing::error_text;
 
 namespace {
 
-/// Memory that the file behind a handle holds.
+/// Memory that the file of a handle holds.
 std::size_t physical_bytes(const Arena& arena, HandleId handle) {
   const ExportedHandle exported = arena.export_handle(handle);
   struct stat status {};

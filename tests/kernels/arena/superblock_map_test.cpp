@@ -129,7 +129,7 @@ class Owners {
   int writes_ = 0;
 };
 
-/// So many random changes of owners, and superblocks given back.
+/// Random changes of owners, and superblocks given back.
 template <typename Attempt>
 void shuffle(Owners& owners, const SuperblockShape& shape, int changes, std::uint32_t seed,
              const Attempt& attempt) {
