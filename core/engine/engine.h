@@ -26,36 +26,36 @@ struct EngineOptions {
   std::int32_t sequences_max = 64;      ///< most sequences that run at once
   std::int32_t chunk_tokens = 512;      ///< most prompt tokens of one sequence in one step
   PrefixCacheOptions prefixes = {};     ///< what is remembered of sequences that ran
-  std::int32_t shared_tokens_min = 64;  ///< a sequence waits for a running one that has so many
+  std::int32_t shared_tokens_min = 64;  ///< a sequence waits for a running one that has this many
                                         ///< tokens to run that it needs, too; 1 or more
-  std::int32_t look_ahead = 8;          ///< of those that wait, so many have what they will resume
-                                        ///< from spared when others are evicted
-  /// What prefill costs is learned from the steps, from prefixes.cost on: it drives eviction. Off,
-  /// who is evicted depends on no clock. With int8 snapshots it should be off, for there a reused
-  /// prefix and one that is run again differ.
+  std::int32_t look_ahead = 8;          ///< waiting sequences whose snapshots to resume from are
+                                        ///< pinned while others are evicted
+  /// The cost of prefill is learned from the steps, starting with prefixes.cost: it drives
+  /// eviction. Off, eviction depends on no clock. With int8 snapshots it should be off, since there
+  /// a reused prefix and one that is run again differ.
   bool measures_prefill = false;
   std::function<std::chrono::steady_clock::time_point()> now = std::chrono::steady_clock::now;
-  bool audit = false;  ///< checks all books after every step: slow
+  bool audit = false;  ///< checks all counts after every step: slow
 };
 
-/// What has become of memory and prefixes so far.
+/// Counts of memory and prefixes so far.
 struct EngineUsage {
   PoolUsage pool;
   PrefixCacheStats prefixes;
-  PrefillCost cost;               ///< that eviction counts with
-  std::int32_t snapshots = 0;     ///< that the prefix tree holds now
-  std::int64_t steps = 0;         ///< that the runner was given
-  std::int64_t steps_ahead = 0;   ///< of these, the ones begun before the last one's text was told
+  PrefillCost cost;               ///< used by eviction
+  std::int32_t snapshots = 0;     ///< in the prefix tree now
+  std::int64_t steps = 0;         ///< given to the runner
+  std::int64_t steps_ahead = 0;   ///< of these, launched before the last one's text was emitted
   std::int64_t failed_steps = 0;  ///< of these, the ones that threw
-  std::int64_t preemptions = 0;   ///< sequences that gave their memory back and waited again
-  std::int64_t deferrals = 0;     ///< times that one could not get on, or start, for want of memory
+  std::int64_t preemptions = 0;   ///< sequences that lost their memory and waited again
+  std::int64_t deferrals = 0;  ///< times that one could not continue, or start, for lack of memory
   std::int64_t prefix_waits = 0;  ///< times that one waited for another's prefix
   std::int64_t tier_waits = 0;    ///< times that one waited for what a tier has of its tokens
 };
 
-/// Runs many requests at once on one Runner: every command goes through here and nobody else holds
-/// a Memory. One thread calls it; it starts none but a tier's, which touches a storage and staging
-/// buffers alone.
+/// Runs many requests at once on one Runner: every command goes through here, and nothing else
+/// holds a Memory. It is called from one thread; the only thread that it starts is a tier's, which
+/// touches a storage and staging buffers alone.
 class Engine {
  public:
   /// `tokenizer` may be null: then there is no text, and stop strings are refused. Runner,
@@ -63,8 +63,8 @@ class Engine {
   Engine(Runner& runner, const Tokenizer* tokenizer, const EngineOptions& options);
   ~Engine();
 
-  /// The most tokens one sequence can have: the smallest of options.length_max and what the pools
-  /// hold; less when memory had to be given back to the device.
+  /// The most tokens one sequence can have: the smaller of options.length_max and what the pools
+  /// hold; less after memory had to be released to the device.
   std::int32_t length_max() const;
 
   /// Queues a request. Throws Error(usage) at once when it can never run: an empty prompt, a token
@@ -74,25 +74,24 @@ class Engine {
   RequestId submit(Request request, Sink& sink);
 
   /// Ends a request: its sequences run no more (what they ran stays known as a prefix), its sink
-  /// hears FinishReason::cancelled for each choice that had not ended, before this returns (from
+  /// receives FinishReason::cancelled for each choice that had not ended, before this returns (from
   /// inside a sink: soon after). Does nothing when the request has ended already. Waits for the
-  /// step that is under way, if one is: it draws nothing for this request any more.
+  /// running step, if there is one: what it draws for this request is dropped.
   void cancel(RequestId request);
 
-  /// One step of the runner, to its end. Where its steps run beside the host the next one may be
-  /// under way when this returns: it runs while the sinks hear of this one, and whatever the caller
-  /// does until the next call. False when there was nothing to do. When the runner throws, that
-  /// leaves this call too; no request is lost: their memory is released, and the next step() starts
-  /// to recompute it from the tokens. Snapshots are lost, too. A step that lacks memory is tried
-  /// again by the next step(), once before a token is drawn, after an eighth of the superblocks
-  /// went back to the device for good; a request that can then never be held ends with an error. So
-  /// Error(memory) leaves this call when that did not help, or, with nothing lost, when the device
-  /// has not even what the oldest sequence needs.
+  /// One step of the runner, to its end. On an asynchronous runner the next one may be running when
+  /// this returns: it runs while events of this one are delivered, and during whatever the caller
+  /// does until the next call. False when there was nothing to do. Throws what the runner throws;
+  /// no request is lost by that: memory is released, and the next step() starts to recompute it
+  /// from the tokens. Snapshots are lost, too. A step that lacks memory is retried by the next
+  /// step(), once before a token is drawn, after an eighth of the superblocks was released to the
+  /// device for good; a request that no longer fits then ends with an error. So this throws
+  /// Error(memory) when that did not help or, with nothing lost, when the device has not even what
+  /// the oldest sequence needs.
   bool step();
 
-  /// Has the runner carry out what is ordered and not yet done, as the next step() would: after it
-  /// Runner::read sees the bytes of every snapshot. Not from inside a step. Throws what the runner
-  /// throws.
+  /// Has the runner carry out open orders, as the next step() would: after it Runner::read sees the
+  /// bytes of every snapshot. Not from inside a step. Throws what the runner throws.
   void carry_out_orders();
 
   bool idle() const;             ///< no request is unfinished, no event undelivered
@@ -101,24 +100,24 @@ class Engine {
 
   EngineUsage usage() const;
 
-  /// The snapshots and the memory they are in, for those who keep them elsewhere (session files,
-  /// tiers). Not from inside a step. Each call ends the step that is under way, and throws what
-  /// the runner throws, without another try; what it returned is good until the next step().
+  /// The snapshots and their memory, for session files and tiers. Not from inside a step. Each call
+  /// ends the running step, and throws what the runner throws, without a retry; what it returned is
+  /// valid until the next step().
   PrefixCache& prefixes();
   MemoryPool& pool();
   SnapshotCarrier carrier();
 
-  /// Snapshots that are evicted go to the storage, and come back for a request that is about to
-  /// start, or to start again, and begins with their tokens: it waits for them, others go on. Call
-  /// it once at most. `name` is for messages, such as "disk tier".
+  /// Evicted snapshots are written to the storage, and fetched for a request that is about to
+  /// start, or to start again, with their tokens: it waits for them while others run. Call it at
+  /// most once. `name` is for messages, such as "disk tier".
   void add_tier(const std::string& name, std::unique_ptr<Storage> storage,
                 const TierOptions& options);
   SnapshotTier* tier();  ///< null: there is none
 
-  /// From now on every request is written down (null: no more). The recorder outlives the engine.
+  /// From now on every request is recorded (null: no more). The recorder outlives the engine.
   void record(TraceRecorder* recorder);
 
-  /// Checks that every page and slot is where the books say. Throws on a bug of ours.
+  /// Checks that every page and slot is accounted for. Throws on a bug of ours.
   void audit() const;
 
  private:

@@ -12,25 +12,25 @@ namespace hyb {
 /// Throws Error(usage) for options that are out of range.
 void check_engine(const Capacity& capacity, const EngineOptions& options);
 
-/// A bug of the runner's: it did not answer `rows` rows from the vocabulary.
+/// Throws where the runner did not return `rows` tokens of the vocabulary: a bug of the runner's.
 void check_result(const StepResult& result, std::size_t rows, std::int32_t vocab);
 
 /// The longest sequence of up to `asked` tokens that fits when it has all memory to itself, run
-/// token by token if need be. Throws Error(memory) when not even 2 tokens fit.
+/// token by token if necessary. Throws Error(memory) when not even 2 tokens fit.
 std::int32_t length_limit(const MemoryPool& pool, std::int32_t asked);
 
-/// Throws Error(memory), with the figures, for a prompt that `asked` would allow and the memory,
-/// which holds sequences of `length_max` tokens, does not.
+/// Throws Error(memory), with the figures, for a prompt that `asked` would allow but not the
+/// memory, which holds sequences of `length_max` tokens.
 void check_fits(const MemoryPool& pool, std::int64_t prompt_tokens, std::int32_t length_max,
                 std::int32_t asked);
 
-/// What an engine does where the device lacks memory for a step.
+/// What an engine does when the device lacks memory for a step.
 class OomRecovery {
  public:
-  /// After a failed step that released all it had. True: the runner gives way, and the memory of
-  /// an eighth of the superblocks, of those that have some, goes back to the device for good; the
-  /// next step may run what the failed one was to run. False: the error is no such one, or it came
-  /// again before a token was drawn: then that did not help.
+  /// Call it after a failed step that released all memory. True: the runner releases its caches,
+  /// and the memory of an eighth of the superblocks that have some is released to the device for
+  /// good; the next step may retry. False: the error is another one, or it came again before a
+  /// token was drawn, so that this did not help.
   bool recover(MemoryPool& pool, Runner& runner, const Error& error);
 
   /// Tokens were drawn.
@@ -40,7 +40,7 @@ class OomRecovery {
   bool is_short_ = false;
 };
 
-/// Of Error(memory): the same with what the runner holds.
+/// Error(memory) with what the runner holds added to the message; other errors unchanged.
 Error with_holdings(const Error& error, const Runner& runner);
 
 }  // namespace hyb

@@ -7,7 +7,8 @@ namespace hyb {
 namespace {
 
 constexpr std::int64_t watched_tokens_min = 16;
-constexpr std::int64_t steps_between = 32;  // looks at the cost, the first few powers of two aside
+constexpr std::int64_t steps_between =
+    32;  // steps between two comparisons, after the first few at powers of two
 constexpr double much = 0.1;
 
 bool differ(const PrefillCost& a, const PrefillCost& b, std::int32_t length) {

@@ -9,16 +9,16 @@
 
 namespace hyb {
 
-/// Watches the steps of an engine and tells when prefill costs something else than is counted with.
+/// Watches the steps of an engine and reports when the cost of prefill differs from the one in use.
 class PrefillWatch {
  public:
-  /// `cost` is counted with at first; lengths up to `length_max` matter.
+  /// `cost` is in use at first; lengths up to `length_max` matter.
   PrefillWatch(const PrefillCost& cost, std::int32_t chunk_tokens, std::int32_t length_max)
       : meter_(cost, chunk_tokens), used_(cost), length_max_(length_max) {}
 
-  /// The step took so long. Returns what to count with from now on, when that is more than 10 %
-  /// off: asked seldom, because the change costs time. Steps of few tokens, or of many single ones,
-  /// say nothing about prefill.
+  /// Takes the duration of a step. Returns the cost to use from now on, when it is more than 10 %
+  /// off: rarely, since the change costs time. Steps of few tokens, or of many single ones, say
+  /// nothing about prefill.
   std::optional<PrefillCost> ran(const Step& step, std::chrono::duration<double> elapsed);
 
  private:

@@ -15,7 +15,7 @@ namespace hyb {
 
 enum class RequestId : std::int64_t {};
 
-/// What a person asked.
+/// A prompt and how to answer it.
 struct Request {
   std::vector<TokenId> prompt;
   std::int32_t max_tokens = -1;  ///< 1 or more; -1: up to the limit of the engine
@@ -25,27 +25,28 @@ struct Request {
   bool ignore_eos = false;           ///< stop_tokens are ordinary tokens
   std::int32_t choices = 1;          ///< n answers; choice i draws with seed + i
 
-  /// Lengths of the prompt, ascending, at which a message ends: later prompts are likely to begin
-  /// with so much of this one, so a snapshot is wanted there.
+  /// Lengths of the prompt, ascending, at which a message ends: later prompts are likely to start
+  /// with the same tokens up to there, so a snapshot is wanted there.
   std::vector<std::int32_t> message_ends;
-  /// Runs the prompt, leaves a snapshot at its end and ends with FinishReason::stop and no token:
-  /// a later prompt that begins with this one runs its own tokens only. One choice.
+  /// Runs the prompt, leaves a snapshot at its end and ends with FinishReason::stop and no token: a
+  /// later prompt that starts with this one runs its own tokens only. One choice.
   bool prefill_only = false;
-  /// Most of its tokens in one step, where that is less than the engine's own limit; 0: that one.
+  /// Most of its tokens in one step, where that is less than the engine's limit; 0: the engine's
+  /// limit.
   std::int32_t chunk_tokens = 0;
   bool token_times = false;  ///< Completion::token_times is wanted
-  /// The logits behind the prompt are kept with a snapshot at its end, so that the same prompt
-  /// asked again (with another seed, say) runs nothing. With one choice and keep_snapshots only.
+  /// The logits after the prompt are kept with a snapshot at its end, so that the same prompt (with
+  /// another seed, say) runs nothing. With one choice and keep_snapshots only.
   bool keep_logits = false;
-  /// False: leaves nothing behind in the prefix tree. It may still resume from what is there.
+  /// False: leaves nothing in the prefix tree. It may still resume from what is there.
   bool keep_snapshots = true;
-  /// The requests to come are known, and so many tokens of the prompt are all that they begin with:
-  /// it leaves snapshots at message_ends and nowhere else, and when it has ended, those further on
-  /// its way are the first to go. Nothing: not known.
+  /// The requests to come are known, and they start with at most this many tokens of the prompt: it
+  /// leaves snapshots at message_ends and nowhere else, and when it has ended, those further on its
+  /// path are evicted first. Empty: not known.
   std::optional<std::int32_t> needed_later;
 };
 
-/// What an engine can take on.
+/// What an engine can run.
 struct RequestLimits {
   std::int32_t vocab;
   std::int32_t length_max;  ///< of prompt and answer together
@@ -54,13 +55,13 @@ struct RequestLimits {
 
 inline constexpr std::int32_t choices_max = 128;
 
-/// Throws Error(usage) when the request can never run: it says which rule, by how much it is broken
-/// and what to do.
+/// Throws Error(usage) when the request can never run: with the rule, by how much it is broken and
+/// what to do.
 void check(const Request& request, const RequestLimits& limits);
 
 enum class FinishReason : std::uint8_t { stop, length, cancelled, error };
 
-/// "stop", "length", "cancelled", "error": OpenAI's words and ours.
+/// "stop", "length", "cancelled", "error": OpenAI's words and two more.
 std::string_view name_of(FinishReason reason);
 
 struct TokenEvent {
@@ -72,15 +73,15 @@ struct TokenEvent {
 /// Why no more of a prompt was reused.
 enum class ReuseLimit : std::uint8_t {
   off,              ///< the prefix tree remembers nothing
-  nothing_known,    ///< no earlier sequence began like this
-  new_text,         ///< all that an earlier sequence had too was reused; the rest is new
-  no_snapshot,      ///< an earlier sequence had more of it, but no snapshot stands there (any more)
-  last_token,       ///< all but the last token, which is run: the answer is drawn from it
-  nothing_left,     ///< all was reused, the logits behind it included
+  nothing_known,    ///< no earlier sequence started with its tokens
+  new_text,         ///< all that an earlier sequence had was reused; the rest is new
+  no_snapshot,      ///< an earlier sequence had more of it, but there is no snapshot (any more)
+  last_token,       ///< all but the last token, which is always run: the answer is drawn from it
+  nothing_left,     ///< all was reused, including the logits after it
   memory_was_taken  ///< reused or run before, and run again since: memory was short
 };
 
-/// A short phrase for people, such as "nothing known".
+/// A short phrase such as "nothing known".
 std::string_view text_of(ReuseLimit limit);
 
 /// "memory", "disk", "session": for answers in JSON.
@@ -93,11 +94,11 @@ struct Usage {
   std::int32_t matched_tokens = 0;     ///< of the prompt, that an earlier sequence had too
   std::int32_t reused_tokens = 0;      ///< of the prompt, resumed instead of run
   std::int32_t prefilled_tokens = 0;   ///< of the prompt, run through the model
-  std::int32_t recomputed_tokens = 0;  ///< run again because memory was taken away meanwhile
+  std::int32_t recomputed_tokens = 0;  ///< run again after a preemption
   std::int32_t completion_tokens = 0;
   ReuseLimit reuse_limit = ReuseLimit::off;
-  std::optional<SnapshotPlace> resumed_at;    ///< where the snapshot that was used had been taken
-  std::optional<SnapshotSource> reused_from;  ///< where the bytes of what was reused came from
+  std::optional<SnapshotPlace> resumed_at;    ///< place of the snapshot that was used
+  std::optional<SnapshotSource> reused_from;  ///< where the reused bytes came from
   bool resumed_packed = false;                ///< that or a later one was an int8 snapshot
   bool waited_for_prefix = false;             ///< another request was running the same prefix
   std::chrono::nanoseconds queued{0};         ///< submit -> first span
@@ -116,12 +117,12 @@ struct Completion {
   Usage usage;
 };
 
-/// Hears of a request's progress while Engine::step or Engine::cancel runs. Text comes in whole
+/// Receives a request's progress while Engine::step or Engine::cancel runs. Text comes in whole
 /// characters, and text that may turn out to be a stop string is held back until decided: all
 /// on_text of a choice together are its Completion::text, whatever the reason it ended. After the
 /// on_finish of a request's last choice the engine never uses the sink again. A sink may call
-/// submit() and cancel(), not step(). When it throws, the exception leaves the call that was
-/// running; the event counts as delivered, the others are delivered by the next step() or cancel().
+/// submit() and cancel(), not step(). What it throws is passed on by the running call; the event
+/// counts as delivered, the others are delivered by the next step() or cancel().
 class Sink {
  public:
   virtual ~Sink() = default;

@@ -19,13 +19,12 @@ struct SampleRow {
   const SamplingParams* params;
   std::uint64_t draw;  ///< counts the tokens drawn so far in this sequence: the random counter
   std::span<const TokenId> history;  ///< prompt and generated tokens, for the penalties
-  std::int32_t prompt_tokens;        ///< so many of history, from its front, are the prompt
+  std::int32_t prompt_tokens;  ///< number of tokens at the start of history that are the prompt
 };
 
 /// One sequence's consecutive tokens in a step: a chunk of its prompt, one token, or drafts. Where
-/// its state is wanted within a chunk, the chunk is several spans, one right behind the other: each
-/// goes on where the one before it ends, in the same tables, and reads the slot that that one
-/// writes.
+/// its state is wanted within a chunk, the chunk is several consecutive spans: each continues where
+/// the previous one ends, in the same tables, and reads the slot that the previous one writes.
 struct Span {
   std::span<const TokenId> tokens;
   std::int32_t position;              ///< of tokens[0]
@@ -52,10 +51,10 @@ struct Capacity {
   std::int32_t step_tokens;  ///< most tokens in one step
   std::int32_t step_rows;    ///< most sequences, and most sampled rows, in one step
   std::int32_t vocab;
-  std::int32_t step_spans = 0;  ///< most spans in one step; below step_rows: as many as those
+  std::int32_t step_spans = 0;  ///< most spans in one step; below step_rows: step_rows
 };
 
-/// What the engine needs from a model. The one interface that core states and a higher room
+/// What the engine needs from a model. The one interface that core declares and a higher room
 /// implements.
 class Runner : public UnitBytes {
  public:
@@ -63,45 +62,44 @@ class Runner : public UnitBytes {
 
   /// Carries out the orders, then all spans; there may be orders alone. The result depends only on
   /// the tokens and the memory named, never on what else is in the step. What one span writes (its
-  /// write slot, its positions in its pages) no other span of the step reads or writes, but for
-  /// those of its own sequence that go on from it. Views in the step live until run() returns.
-  /// Throws Error when the step cannot be carried out; what it was to write is then never read
-  /// again.
+  /// write slot, its positions in its pages) no other span of the step reads or writes, except
+  /// those of its own sequence that continue it. Views in the step live until run() returns. Throws
+  /// Error when the step cannot be carried out; what it was to write is then never read.
   virtual StepResult run(const Step& step) = 0;
 
-  /// Whether a step can run beside the host: then run() is also to be had in two parts, launch(),
-  /// until whose return views in the step live, and wait(). One step is under way at a time, and
-  /// nobody reads, writes or draws meanwhile; when wait() returns the step has run, also one
-  /// without sampled rows. What either throws ends the step, as in run(). Where this is false none
-  /// of the four below is called.
+  /// Whether steps are asynchronous: then run() is also available in two parts, launch(), until
+  /// whose return views in the step live, and wait(). One step runs at a time, and meanwhile there
+  /// are no reads, writes or draws; when wait() returns the step has run, also one without sampled
+  /// rows. What either throws ends the step, as in run(). Where this is false none of the four
+  /// below is called.
   virtual bool runs_beside() const { return false; }
   virtual void launch(const Step& step);
   virtual StepResult wait();
 
-  /// While a step is under way in which every span has one sampled row, its last token's: the step
-  /// that may come next. It has the same sequences in the same order, one token each, which is the
-  /// one that the step under way draws: what stands in `next` for it means nothing, and history
+  /// Called while a step runs in which every span has one sampled row, its last token's: prepares
+  /// the step that may come next. It has the same sequences in the same order, one token each,
+  /// which is the one that the running step draws: its value in `next` means nothing, and history
   /// ends before it, so no row has penalties. There are no orders. Views live until this returns.
-  /// After wait() it begins with launch_prepared(), or never, when launch() comes first; until then
-  /// it has read and written nothing that another step may see. What prepare() throws leaves the
-  /// step under way as it is.
+  /// After wait() it is launched by launch_prepared(), or never, when launch() comes first; until
+  /// then it has read and written nothing that another step may see. What prepare() throws leaves
+  /// the running step as it is.
   virtual void prepare(const Step& next);
   virtual void launch_prepared();
 
   /// Draws from logits that an earlier step returned for a row, of which `logits` has the first
   /// capacity().vocab: the token that the step would have drawn with these parameters. Between
-  /// steps; row.token means nothing. Only asked for where requests keep logits.
+  /// steps; row.token means nothing. Only called where requests keep logits.
   virtual SampledToken draw(std::span<const float> logits, const SampleRow& row);
 
-  /// Whether there is memory behind a superblock, so that its next owner gets it for sure. Where
-  /// there is none and it `may_create` some, that is tried. A step may be under way. Here: there
-  /// always is.
+  /// Whether the device has memory for a superblock, so that its next owner gets it for sure. Where
+  /// it has none and `may_create`, tries to allocate some. A step may be running. The default: it
+  /// always has.
   virtual bool back(SuperblockId superblock, bool may_create);
 
-  /// After a step that lacked memory: gives back what it holds of the device and can make anew.
+  /// After a step that lacked memory: releases caches on the device that it can rebuild.
   virtual void give_way() {}
 
-  /// What the runner holds of its device, in words, for messages; empty: there is nothing to say.
+  /// What the runner holds on its device, in words, for messages; empty: nothing to report.
   virtual std::string holdings() const { return {}; }
 };
 

@@ -10,7 +10,7 @@
 namespace hyb {
 namespace {
 
-// Far outside what anyone wants, and far inside what keeps every product finite.
+// Far outside of useful values, and far inside of what keeps every product finite.
 constexpr float temperature_max = 100.0F;
 constexpr float penalty_max = 100.0F;
 constexpr float bias_max = 1000.0F;

@@ -13,7 +13,7 @@ struct LogitBias {
   float bias;
 };
 
-/// How the next token is drawn. The defaults change nothing: greedy over the raw logits.
+/// How the next token is drawn. The defaults are greedy over the raw logits.
 struct SamplingParams {
   float temperature = 0.0F;  ///< 0: greedy
   std::int32_t top_k = 0;    ///< 0: all

@@ -80,8 +80,8 @@ struct Assignment {
 };
 
 struct SchedulerCounts {
-  std::int64_t preemptions = 0;   ///< sequences that gave their memory back and waited again
-  std::int64_t deferrals = 0;     ///< times that one could not get on, or start, for want of memory
+  std::int64_t preemptions = 0;  ///< sequences that lost their memory and waited again
+  std::int64_t deferrals = 0;  ///< times that one could not continue, or start, for lack of memory
   std::int64_t prefix_waits = 0;  ///< times that one waited for another's prefix
 };
 

@@ -87,7 +87,7 @@ class PrefixCache {
   /// own are released.
   bool publish(std::span<const TokenId> key, Memory& memory, SnapshotPlace place);
 
-  /// The same of a sequence that ends; its memory is released either way. SnapshotPolicy decides
+  /// The same for a sequence that ends; its memory is released either way. The policy decides
   /// whether the end of the turn is worth keeping.
   bool publish_final(std::span<const TokenId> key, Memory memory,
                      SnapshotPlace place = SnapshotPlace::turn_end);

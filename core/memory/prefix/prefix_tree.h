@@ -30,7 +30,7 @@ struct Snapshot {
   SnapshotSource source = SnapshotSource::memory;  ///< memory, once a sequence resumed from it
   bool used = false;                               ///< a later request resumed from it
   bool continued = false;   ///< the same, and a continuation of it is still in the tree
-  double value = 0;         ///< smallest goes first
+  double value = 0;         ///< the smallest is removed first
   double worth = 0;         ///< the part of the value that is its own, not the level's
   std::uint64_t added = 0;  ///< among equal values the first one added is evicted first
   std::int32_t pinned =

@@ -50,7 +50,7 @@ class SnapshotCarrier {
   /// After flush_orders().
   void write(const CheckpointUnit& unit, std::span<const std::byte> bytes);
 
-  /// Tokens at the front of the key whose full pages room(key) would share.
+  /// Leading tokens of the key whose full pages room(key) would share.
   std::int32_t shared_tokens(std::span<const TokenId> key) const;
 
   /// Allocates a checkpoint at the end of the key; full pages that a snapshot in the tree has, or

@@ -48,7 +48,7 @@ SessionReading read_session(const std::filesystem::path& path) {
 
 namespace {
 
-/// What goes into the file, in its order.
+/// What is written, in the order of the file.
 struct Selection {
   struct Entry {
     const Snapshot* snapshot;
@@ -60,7 +60,7 @@ struct Selection {
   SessionTransfer saved;
 };
 
-/// Every snapshot on the way of a sequence, once, the deepest first.
+/// Every snapshot on the path of a sequence, once, the deepest first.
 std::vector<Selection::Entry> snapshots_of(const PrefixCache& cache,
                                            std::span<const std::vector<TokenId>> sequences) {
   std::vector<Selection::Entry> entries;
@@ -180,7 +180,7 @@ namespace {
 
 constexpr std::int32_t no_view_yet = -1;
 
-/// A snapshot as the file tells of it.
+/// A snapshot as the file describes it.
 struct FileSnapshot {
   std::span<const TokenId> key;  // of one of the file's sequences
   Precision precision;
@@ -189,14 +189,14 @@ struct FileSnapshot {
   std::vector<float> logits;         // empty: not in the file
 };
 
-/// The whole file but the units' bytes, checked.
+/// The whole file without the units' bytes, checked.
 struct FileOutline {
   std::vector<std::vector<TokenId>> sequences;
   std::vector<FileSnapshot> snapshots;
-  std::vector<std::int32_t> views;  // of each unit; no_view_yet: nobody needs it
+  std::vector<std::int32_t> views;  // of each unit; no_view_yet: no snapshot needs it
 };
 
-/// Reads a session file from front to back. Every member throws Error(model) for what it refuses.
+/// Reads a session file from start to end. Every member throws Error(model) for what it refuses.
 class SessionLoader {
  public:
   SessionLoader(const std::filesystem::path& path, SnapshotCarrier& carrier)
@@ -294,7 +294,7 @@ FileOutline SessionLoader::read_outline() {
   const SessionOutline counts = session_outline_from(parse_json(text, path_), path_);
   const std::string differs = difference(layout_facts(carrier_->layout()), counts.layout);
   if (!differs.empty()) reader_.fail("has memory of another layout: " + differs);
-  // Each is a section of its own: more than there are can't be claimed.
+  // Each is a section of its own, so counts cannot exceed the sections of the file.
   if (counts.sequences + counts.snapshots + counts.logits.size() + counts.units !=
       reader_.sections_left()) {
     reader_.fail("is damaged: its sections are not as many as it says");
@@ -313,7 +313,7 @@ FileOutline SessionLoader::read_outline() {
   return outline;
 }
 
-/// targets[unit]: where its bytes go to.
+/// targets[unit]: the units of the pool that get its bytes.
 void SessionLoader::read_units(const FileOutline& outline,
                                const std::vector<std::vector<CheckpointUnit>>& targets) {
   std::vector<std::byte> bytes;
@@ -332,13 +332,13 @@ void SessionLoader::read_units(const FileOutline& outline,
   if (reader_.next()) reader_.fail("is damaged: sections behind the last one");
 }
 
-/// A snapshot of the file that has room in the pool.
+/// A snapshot of the file, with its room in the pool.
 struct Placed {
   const FileSnapshot* snapshot;
   Reservation room;
 };
 
-/// Of those that have room, the one that has most tokens in common with the key.
+/// Among those with room, the one with the most tokens in common with the key.
 SharedPrefix nearest(std::span<const Placed> placed, std::span<const TokenId> key) {
   SharedPrefix best;
   for (const Placed& other : placed) {
@@ -387,7 +387,7 @@ SessionTransfer restore(SessionLoader& loader, SnapshotCarrier& carrier) {
   std::vector<Placed> placed = place(outline, carrier, restored);
   carrier.flush_orders();
   loader.read_units(outline, targets_of(outline, placed, carrier.layout()));
-  // From here on all is known to be good. The shallow ones first, as they came to be.
+  // From here on everything is known to be valid. The shallow ones first, as they were made.
   for (auto i = placed.rbegin(); i != placed.rend(); ++i) {
     const FileSnapshot& snapshot = *i->snapshot;
     if (!carrier.adopt(snapshot.key, std::move(i->room.checkpoint), snapshot.place,

@@ -17,7 +17,7 @@ std::string value_of(const Fingerprint& fingerprint, const std::string& name) {
 
 std::size_t count_from(const Json& json, const char* name, const std::string& source) {
   const auto found = json.find(name);
-  // The sections are numbered with 32 bits.
+  // Sections are numbered with 32 bits.
   if (found == json.end() || !found->is_number_unsigned() ||
       found->get<std::uint64_t>() > 0xFFFFFFFF) {
     throw Error(ErrorKind::model, source + ": the outline has no count of " + name);
@@ -55,7 +55,7 @@ std::uint64_t section_bytes_max(SessionSection kind) {
     case SessionSection::unit:
       break;
   }
-  return ~std::uint64_t{0};  // a unit has the size that the layout says
+  return ~std::uint64_t{0};  // the layout says the size of a unit
 }
 
 void add(SectionWriter& writer, SessionSection kind, std::uint32_t number,

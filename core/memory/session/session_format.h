@@ -14,8 +14,8 @@
 
 namespace hyb {
 
-/// What has to be equal before bytes of one run are used by another: names of facts and their
-/// values, such as the hash of the weights or the type of the recurrent state.
+/// What has to be equal before bytes of one run are used by another: names and values, such as the
+/// hash of the weights or the type of the recurrent state.
 using Fingerprint = std::map<std::string, std::string>;
 
 /// The first difference as "state_dtype is F32 here and BF16 there"; empty: there is none.
@@ -23,30 +23,30 @@ std::string difference(const Fingerprint& here, const Fingerprint& there);
 
 Json to_json(const Fingerprint& fingerprint);
 
-/// Throws Error(model) that begins with `source` for what is no object of strings.
+/// Throws Error(model) that starts with `source` for anything but an object of strings.
 Fingerprint fingerprint_from(const Json& json, const std::string& source);
 
-/// How many sections of each kind follow in a session file, and for which layout they are.
+/// Counts of the sections that follow in a session file, and the layout that they are for.
 struct SessionOutline {
   Fingerprint layout;
   std::size_t sequences = 0, snapshots = 0, units = 0;
-  std::vector<std::uint32_t> logits;  ///< snapshots that have theirs, ascending
+  std::vector<std::uint32_t> logits;  ///< snapshots that have logits, ascending
 };
 
-/// What of a layout decides whether the bytes of a unit mean the same: page size, kinds, sizes of
-/// units. The number of superblocks does not.
+/// What decides whether the bytes of a unit mean the same in two layouts: page size, kinds, sizes
+/// of units. The number of superblocks does not.
 Fingerprint layout_facts(const MemoryLayout& layout);
 
 Json to_json(const SessionOutline& outline);
 
-/// Throws Error(model) that begins with `source` for what is none.
+/// Throws Error(model) that starts with `source` for anything else.
 SessionOutline session_outline_from(const Json& json, const std::string& source);
 
 inline constexpr SectionFormat session_format{.magic = {'H', 'Y', 'B', 'S', 'E', 'S', 'S', '\n'},
                                               .version = 1};
 
-/// Kinds of sections of a session file, in the order of the file, but that
-/// logits stand before units. Numbers are never used again.
+/// Kinds of sections of a session file, in the order of the file, except that logits come before
+/// units. Numbers are never reused.
 enum class SessionSection : std::uint32_t {
   fingerprint = 1,  ///< JSON: an object of strings
   app = 2,          ///< text
@@ -54,15 +54,15 @@ enum class SessionSection : std::uint32_t {
   tokens = 4,       ///< i32 each; one section per sequence
   snapshot = 5,     ///< u32 each: sequence, length, precision, place, then its units
   unit = 6,         ///< bytes of a page or slot
-  logits = 7,       ///< f32 each: of the token behind a snapshot, whose number it has
+  logits = 7,       ///< f32 each: of the token after a snapshot, whose number it has
 };
 
 void add_text(SectionWriter& writer, SessionSection kind, std::string_view text);
 void add_numbers(SectionWriter& writer, SessionSection kind, std::uint32_t number,
                  std::span<const std::uint32_t> numbers);
 
-/// The next section, which must be this one. Throws Error(model), as the rest does for what breaks
-/// the format or is larger than it may be.
+/// The next section, which must be this one. These three throw Error(model) for what breaks the
+/// format or is larger than allowed.
 SectionHead expect_section(SectionReader& reader, SessionSection kind, std::uint32_t number);
 std::string read_text(SectionReader& reader, SessionSection kind);
 std::vector<std::uint32_t> read_numbers(SectionReader& reader, SessionSection kind,

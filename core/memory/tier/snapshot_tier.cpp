@@ -15,7 +15,7 @@ std::uint32_t sectors_in(std::uint64_t budget_bytes) {
   return static_cast<std::uint32_t>(std::min(budget_bytes / sector_bytes, sectors_max));
 }
 
-/// Room for a state and the pages that come before it.
+/// Room for a state and the pages before it.
 std::size_t staging_bytes_for(const MemoryLayout& layout, std::size_t wanted) {
   std::size_t largest = 0;
   for (std::int32_t view = 0; view < layout.views(); ++view) {
@@ -55,7 +55,7 @@ bool SnapshotTier::is_within(const StoredUnit& unit, std::int32_t tokens) const 
   return is_page && (unit.page + 1) * layout.page_tokens <= tokens;
 }
 
-/// Of all units but the pages of the first `tokens` tokens.
+/// Bytes of all units but the pages of the first `tokens` tokens.
 std::uint64_t SnapshotTier::bytes_of(std::span<StoredUnit* const> units,
                                      std::int32_t tokens) const {
   std::uint64_t bytes = 0;
@@ -82,7 +82,7 @@ void SnapshotTier::remove(TierEntry& entry) {
   index_->remove(entry, [this](StoredUnit& unit) { extents_.give_back(unit.extents); });
 }
 
-/// A snapshot is worth the seconds that it saves over the next one above it, per byte.
+/// A snapshot is worth the seconds that it saves compared with the next one above it, per byte.
 void SnapshotTier::rank(TierEntry& entry) {
   const TierEntry* const above = index_->above(entry);
   std::uint64_t bytes = 1;
@@ -95,8 +95,8 @@ void SnapshotTier::rank(TierEntry& entry) {
   index_->rank(entry, level_ + entry.worth);
 }
 
-/// Takes sectors for the units of a new entry. Less valuable ones give way; false: there are not
-/// enough of them.
+/// Allocates sectors for the units of a new entry and removes less valuable entries for it; false:
+/// there are not enough of these.
 bool SnapshotTier::make_room(TierEntry& entry) {
   const std::vector<StoredUnit*> units = index_->units(entry);
   for (;;) {
@@ -139,12 +139,12 @@ void SnapshotTier::spill(std::span<const TokenId> key, const Snapshot& snapshot)
     ++stats_.held;
     return;
   }
-  // Evicted before the step that makes its bytes: seldom, and no loss that the books should fear.
+  // Evicted before the step that makes its bytes: rare, and no great loss.
   if (!carrier_.has_bytes(checkpoint)) {
     ++stats_.declined;
     return;
   }
-  // One that lost a unit to damage gets it back.
+  // An entry that lost a unit to damage gets it back.
   TierEntry& entry = there ? *there : index_->add(key, precision, snapshot.place);
   const std::vector<StoredUnit*> units = index_->units(entry);
   std::vector<bool> is_new;
@@ -222,7 +222,7 @@ void SnapshotTier::read(TierFetch& fetch, const StoredUnit& unit) {
   stats_.bytes_read += bytes;
 }
 
-/// Asks for as much as there are buffers for; deliver() sees to the rest.
+/// Requests as much as there are buffers for; deliver() reads the rest.
 void SnapshotTier::start(TierFetch& fetch, std::span<StoredUnit* const> units,
                          std::int32_t shared) {
   for (StoredUnit* const unit : units) {
@@ -272,7 +272,7 @@ void SnapshotTier::run_transfers(std::size_t count) {
   if (is_on()) queue_->run(count);
 }
 
-/// The units as the books have them now; empty: what was asked for is no longer there.
+/// The units as the index has them now; empty: the snapshot is no longer there.
 std::vector<StoredUnit*> SnapshotTier::units_now(const TierFetch& fetch) const {
   if (TierEntry* const entry = index_->find(fetch.key, fetch.precision)) {
     return index_->units(*entry);
@@ -289,8 +289,8 @@ bool SnapshotTier::is_whole(const TierFetch& fetch) const {
   });
 }
 
-/// No snapshot with a damaged unit is whole from here on, so none is tried again. What was written
-/// anew meanwhile stays.
+/// No snapshot with a damaged unit is whole after this, so none is tried again. A unit that was
+/// rewritten meanwhile stays.
 void SnapshotTier::forget_damaged(const TierFetch& fetch) {
   const std::vector<StoredUnit*> now = units_now(fetch);
   for (const TierFetch::Unit& unit : fetch.units) {
@@ -306,7 +306,7 @@ void SnapshotTier::forget_damaged(const TierFetch& fetch) {
   }
 }
 
-/// What is there is written to the units of the room; false: the rest could not be had.
+/// Writes what has arrived to the units of the room; false: the rest could not be read.
 bool SnapshotTier::fill(TierFetch& fetch, const Reservation& room) {
   const std::vector<CheckpointUnit> targets = units_of(room.checkpoint, carrier_.layout());
   std::vector<CheckpointUnit> rest;
@@ -327,9 +327,9 @@ bool SnapshotTier::fill(TierFetch& fetch, const Reservation& room) {
   return rest.empty() || fill_rest(fetch, rest);
 }
 
-/// What had no room in the buffers, or was shared with a snapshot that is gone: read and written
-/// one after the other, as far ahead as there are buffers. Where false, those that were read and
-/// not written are left in the fetch.
+/// Reads and writes what had no room in the buffers, or was shared with a snapshot that is gone,
+/// one unit after the other, as far ahead as there are buffers. False: units that were read and not
+/// written are left in the fetch.
 bool SnapshotTier::fill_rest(TierFetch& fetch, std::span<const CheckpointUnit> rest) {
   const std::vector<StoredUnit*> now = units_now(fetch);
   if (now.empty() || !TierIndex::is_whole(now)) return false;
@@ -374,7 +374,8 @@ FetchEnd SnapshotTier::deliver(FetchId id) {
     if (!carrier_.evict_for(fetch.key)) return FetchEnd::lost;
     room = carrier_.room(fetch.key, fetch.precision);
   }
-  if (!is_on()) return FetchEnd::lost;  // what was evicted went to the storage
+  if (!is_on())
+    return FetchEnd::lost;  // the storage failed while evicted snapshots were written to it
   carrier_.flush_orders();
   if (!fill(fetch, *room)) {
     notice_failure();

@@ -21,7 +21,7 @@ namespace hyb {
 
 enum class FetchId : std::int64_t {};
 
-/// A snapshot on its way back from a tier. Nothing of the pool is held for it.
+/// A snapshot that is being fetched from a tier. Nothing of the pool is held for it.
 struct TierFetch {
   /// A page or slot that is being read.
   struct Unit {
@@ -35,37 +35,37 @@ struct TierFetch {
   std::vector<TokenId> key;
   Precision precision = Precision::exact;
   SnapshotPlace place = SnapshotPlace::branch;
-  std::vector<Unit> units{};   ///< in the order in which they come
-  std::size_t units_come = 0;  ///< so many of them are there
+  std::vector<Unit> units{};   ///< in the order in which they arrive
+  std::size_t units_come = 0;  ///< number that has arrived
 };
 
 struct TierOptions {
   std::uint64_t budget_bytes = 0;           ///< of the storage; never passed
   PrefillCost cost = default_prefill_cost;  ///< of this model on this machine
-  /// At which bytes come back. A snapshot that is computed faster than read is not kept.
+  /// Speed of reading. A snapshot that is computed faster than read is not kept.
   double bytes_per_second = 1e9;
-  std::size_t index_bytes_max = std::size_t{64} << 20;  ///< memory for the books
-  /// Memory for what is on its way to the storage, and as much for what is on its way back; where a
-  /// page or state is larger than two thirds of it, one and a half times the largest.
+  std::size_t index_bytes_max = std::size_t{64} << 20;  ///< memory for the index
+  /// Memory for writes that are queued, and the same again for reads; where a page or state is
+  /// larger than two thirds of it, one and a half times the largest.
   std::size_t staging_bytes = std::size_t{16} << 20;
   TransferWorker worker = TransferWorker::thread;
-  SnapshotSource source = SnapshotSource::disk;  ///< what people are told
+  SnapshotSource source = SnapshotSource::disk;  ///< as reported in answers
 };
 
 struct TierStats {
   std::int64_t spilled = 0;   ///< snapshots that were handed to the storage
-  std::int64_t held = 0;      ///< evicted ones that were there already
-  std::int64_t declined = 0;  ///< not worth their bytes, or without them yet
+  std::int64_t held = 0;      ///< evicted ones that the tier had already
+  std::int64_t declined = 0;  ///< not worth their bytes, or their bytes are not made yet
   std::int64_t fetched = 0, tokens_fetched = 0;
-  std::int64_t dropped = 0;  ///< on their way back when nobody waited for them any more
-  std::int64_t removed = 0;  ///< gave way to others
-  std::int64_t damaged = 0;  ///< pages and slots that came back with other bytes: dropped
-  std::uint64_t bytes_written = 0, bytes_read = 0;  ///< handed to the storage, asked of it
+  std::int64_t dropped = 0;  ///< fetches that were not needed any more
+  std::int64_t removed = 0;  ///< evicted from the tier for others
+  std::int64_t damaged = 0;  ///< pages and slots that were read with other bytes: dropped
+  std::uint64_t bytes_written = 0, bytes_read = 0;  ///< queued for the storage, requested from it
   std::uint64_t bytes_used = 0;                     ///< of the storage, now
 };
 
-/// What asking a tier came to: `fetch` is on its way, or there is nothing, or nothing can be said
-/// before others that are on their way have come.
+/// What asking a tier came to: `fetch` has started; or there is nothing; or (is_full) nothing can
+/// be started before other fetches have ended.
 struct TierAnswer {
   std::optional<FetchId> fetch;
   bool is_full = false;
@@ -73,74 +73,73 @@ struct TierAnswer {
 
 enum class FetchEnd : std::uint8_t {
   adopted,  ///< it is in the prefix tree
-  lost,     ///< it is not, and asking again is of no use
+  lost,     ///< it is not, and asking again does not help
   damaged   ///< its bytes were; there may be a shorter one
 };
 
 /// Keeps snapshots with their keys and values outside the pool: written when the prefix tree evicts
-/// them, brought back when a prompt begins with their tokens. Pages that several of them share are
-/// stored once. One kind of storage makes it the disk tier, another the host tier.
+/// them, fetched when a prompt starts with their tokens. Pages that several of them share are
+/// stored once. The storage makes it a disk tier or a host tier.
 ///
-/// The storage is used from a thread of its own: bytes are copied from the pool to staging buffers
-/// and back, so nothing of the pool is held for a transfer, in either direction. The books speak of
-/// what was handed over as if it were done.
+/// The storage is used from its own thread: bytes are copied between the pool and staging buffers,
+/// so nothing of the pool is held for a transfer. The index treats queued writes as done.
 ///
 /// A storage that fails switches the tier off, with one warning; nothing but the tier is lost.
-/// Bytes that come back changed cost the one snapshot.
+/// Bytes that are read with another checksum cost one snapshot.
 class SnapshotTier {
  public:
   /// `name` is for messages, such as "disk tier".
   SnapshotTier(std::string name, const SnapshotCarrier& carrier, std::unique_ptr<Storage> storage,
                const TierOptions& options);
 
-  /// Keeps a snapshot that is about to be evicted; waits for the storage only when it is behind by
-  /// all staging buffers. Never has the runner run: a snapshot whose bytes are still to be made by
-  /// an order is not kept.
+  /// Keeps a snapshot that is about to be evicted; waits for the storage only when all staging
+  /// buffers are in use. Never runs a step: a snapshot whose bytes are still to be made by an order
+  /// is not kept.
   void spill(std::span<const TokenId> key, const Snapshot& snapshot);
 
-  /// Asks for the deepest snapshot that the prompt begins with and that leaves at least one token
-  /// of it, when that is deeper than `resumable` tokens and faster than to compute it. Who asks for
-  /// what is on its way already gets the same answer.
+  /// Starts fetching the deepest snapshot that the prompt starts with and that leaves at least one
+  /// token of it, when that is deeper than `resumable` tokens and faster than computing it. A fetch
+  /// that is running already is returned again.
   TierAnswer ask(std::span<const TokenId> prompt, std::int32_t resumable);
 
-  /// Tokens at the front of the prompt that a snapshot in the tier has too, in whole pages.
+  /// Leading tokens of the prompt that a snapshot in the tier has too, in whole pages.
   std::int32_t known(std::span<const TokenId> prompt) const {
     return index_ ? index_->known(prompt) : 0;
   }
 
-  std::size_t pending() const { return fetches_.size(); }  ///< fetches that did not end yet
-  /// The fetch did not end yet. All end when the tier is switched off.
+  std::size_t pending() const { return fetches_.size(); }  ///< fetches that have not ended yet
+  /// The fetch has not ended yet. All end when the tier is switched off.
   bool is_pending(FetchId fetch) const;
-  /// deliver() will not wait for what was asked for; only where that is more than the staging
-  /// buffers hold, for the rest.
+  /// deliver() will not wait, except for what did not fit into the staging buffers.
   bool is_ready(FetchId fetch);
   /// Puts what was fetched into the prefix tree; others may be evicted for it. Between steps.
-  /// Throws what carrying out orders throws. The fetch has ended either way.
+  /// Throws what carrying out orders throws. The fetch ends either way.
   FetchEnd deliver(FetchId fetch);
-  /// Nobody waits for it any more.
+  /// The fetch is not needed any more.
   void drop(FetchId fetch);
-  /// Until something is done that was under way.
+  /// Waits until some running transfer is done.
   void wait();
-  /// Until nothing is under way.
+  /// Waits until no transfer is running.
   void drain();
-  /// Where transfers are the caller's to carry out: so many of them.
+  /// With TransferWorker::caller: carries out up to `count` transfers.
   void run_transfers(std::size_t count);
 
-  /// Asks, waits and delivers. Returns the length of what is in the prefix tree then; 0: nothing.
+  /// Asks, waits and delivers. Returns the length of the snapshot that is in the prefix tree then;
+  /// 0: none.
   std::int32_t fetch(std::span<const TokenId> prompt, std::int32_t resumable);
 
-  /// From now on what is run instead of read costs this.
+  /// From now on prefill costs this.
   void set_cost(const PrefillCost& cost) { options_.cost = cost; }
 
   bool is_on() const { return queue_ != nullptr; }
   TierStats stats() const;
-  /// Memory that the books take; an estimate.
+  /// Memory of the index; an estimate.
   std::size_t index_bytes() const { return index_ ? index_->bytes() : 0; }
   std::size_t staging_bytes() const { return queue_ ? queue_->bytes_held() : 0; }
   void audit() const;
 
  private:
-  /// Taken from the list of those on their way; its buffers are given back in any case.
+  /// A fetch taken off the list; its buffers are released in any case.
   struct Taken {
     SnapshotTier* tier;
     TierFetch fetch;
@@ -170,7 +169,7 @@ class SnapshotTier {
   TierOptions options_;
   Extents extents_;
   std::optional<TierIndex> index_;
-  std::vector<TierFetch> fetches_;  ///< on their way, in the order asked
+  std::vector<TierFetch> fetches_;  ///< in the order asked
   std::int64_t asked_ = 0;
   double level_ = 0;  ///< of Greedy-Dual, as in Eviction
   TierStats stats_;

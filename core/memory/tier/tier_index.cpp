@@ -19,7 +19,7 @@ TierIndex::TierIndex(const MemoryLayout& layout)
       page_tokens_(layout.groups.empty() ? node_tokens_without_pages : layout.page_tokens) {}
 
 TierIndex::~TierIndex() {
-  // From the leaves up: a long line of nodes must not be destroyed by recursion.
+  // Without recursion: a line of nodes may be long.
   std::vector<std::unique_ptr<TierNode>> open;
   const auto take_children = [&](TierNode& node) {
     for (auto& [tokens, child] : node.children) open.push_back(std::move(child));
@@ -79,7 +79,7 @@ TierEntry* TierIndex::find(std::span<const TokenId> key, Precision precision) co
   return nullptr;
 }
 
-/// Units of the first hit.length tokens, of which `node` has the last full page.
+/// Adds the units of the first hit.length tokens, of which `node` has the last full page.
 void TierIndex::collect(const TierNode* node, TierEntry* entry, TierHit& hit) const {
   std::vector<const TierNode*> path(static_cast<std::size_t>(node->pages));
   for (; node->parent != nullptr; node = node->parent) {
@@ -101,7 +101,7 @@ bool TierIndex::is_whole(std::span<StoredUnit* const> units) {
                      [](const StoredUnit* unit) { return !unit->extents.empty(); });
 }
 
-/// Of a node on the way of the key, the deepest entry that is on it too.
+/// The deepest entry of a node on the path of the key that is on the path, too.
 TierEntry* TierIndex::deepest(const TierNode& node, std::span<const TokenId> key) const {
   const auto begin = static_cast<std::size_t>(node.pages * page_tokens_);
   if (key.size() < begin) return nullptr;

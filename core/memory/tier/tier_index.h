@@ -32,17 +32,17 @@ struct TierNode;
 /// A snapshot in a tier.
 struct TierEntry {
   TierNode* node = nullptr;   ///< of its last full page
-  std::vector<TokenId> tail;  ///< tokens behind that page
+  std::vector<TokenId> tail;  ///< tokens after that page
   std::int32_t length = 0;    ///< tokens that lead to it
   Precision precision = Precision::exact;
   SnapshotPlace place = SnapshotPlace::branch;
   double worth = 0;                         ///< seconds saved per byte
-  std::pair<double, std::uint64_t> rank{};  ///< smallest goes first
+  std::pair<double, std::uint64_t> rank{};  ///< the smallest is removed first
   StoredUnit state;                         ///< slot or packed snapshot
   std::vector<StoredUnit> last_page;        ///< per group: the partly filled one
 };
 
-/// One full page's tokens behind another's. Its keys and values depend on the tokens up to its end
+/// The tokens of one full page after another's. Keys and values depend on the tokens up to its end
 /// alone, so all entries below share them.
 struct TierNode {
   TierNode* parent = nullptr;
@@ -53,7 +53,7 @@ struct TierNode {
   std::vector<std::unique_ptr<TierEntry>> entries;
 };
 
-/// What a tier has of a prompt: units that make a checkpoint of `length` tokens.
+/// What a tier has of a prompt: the units of a checkpoint of `length` tokens.
 struct TierHit {
   std::int32_t length = 0;
   Precision precision = Precision::exact;
@@ -62,7 +62,7 @@ struct TierHit {
   std::vector<StoredUnit*> units{};
 };
 
-/// The books of a tier: which snapshots are there, by token ids that are compared on every hit, and
+/// The index of a tier: which snapshots it has, by token ids that are compared on every hit, and
 /// which units they share. Knows kinds through MemoryKind alone. Moves no bytes.
 class TierIndex {
  public:
@@ -73,15 +73,15 @@ class TierIndex {
   /// The entry at the end of the key; null: there is none.
   TierEntry* find(std::span<const TokenId> key, Precision precision) const;
 
-  /// The deepest position of the prompt, `limit` at most, of which all units are there. Units of
-  /// the hit are good until the index changes.
+  /// The deepest position of the prompt, up to `limit`, of which all units are there. Units of the
+  /// hit are valid until the index changes.
   TierHit match(std::span<const TokenId> prompt, std::int32_t limit) const;
 
-  /// Tokens at the front of the prompt that an entry has too, in whole pages.
+  /// Leading tokens of the prompt that an entry has too, in whole pages.
   std::int32_t known(std::span<const TokenId> prompt) const;
 
-  /// A new entry that uses its units; those that are not there yet have no extents. There is none
-  /// at the end of the key.
+  /// A new entry that uses its units; those that are not stored yet have no extents. There is none
+  /// at the end of the key yet.
   TierEntry& add(std::span<const TokenId> key, Precision precision, SnapshotPlace place);
 
   /// In the order of units_of(checkpoint).
@@ -92,20 +92,20 @@ class TierIndex {
   /// The nearest entry above; null: there is none.
   const TierEntry* above(const TierEntry& entry) const;
 
-  /// Whether all are there.
+  /// Whether all units are stored.
   static bool is_whole(std::span<StoredUnit* const> units);
 
-  /// Takes it out; `frees` hears of every unit that nobody needs any more.
+  /// Removes the entry; `frees` is called for every stored unit that no entry needs any more.
   void remove(TierEntry& entry, const std::function<void(StoredUnit&)>& frees);
 
-  /// Sets the place in the order of removal.
+  /// Sets its position in the order of removal.
   void rank(TierEntry& entry, double value);
-  /// The one that goes first, `keep` excepted; null: there is none.
+  /// The entry to remove first, except `keep`; null: there is none.
   TierEntry* first(const TierEntry* keep) const;
 
   std::size_t entries() const { return by_rank_.size(); }
   std::size_t nodes() const { return nodes_; }
-  /// An estimate of the memory that the books take.
+  /// An estimate of the memory of the index.
   std::size_t bytes() const;
 
   /// Throws when users, ranks or nodes are not what they should be: our own bug.
