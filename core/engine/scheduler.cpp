@@ -14,7 +14,7 @@
 namespace hyb {
 namespace {
 
-/// The first point ahead of the prefix_owner, from `enough` to `length`, where a snapshot is wanted
+/// The first point ahead of the owner, from `enough` to `length`, where a snapshot is wanted
 /// anyway; else `length`.
 std::int32_t agreed_length(const Sequence& prefix_owner, std::int32_t length, std::int32_t enough) {
   for (const Cut& cut : prefix_owner.cuts()) {
@@ -29,7 +29,7 @@ std::int64_t superblocks_for(std::int64_t units, std::int32_t units_per_superblo
   return (units + units_per_superblock - 1) / units_per_superblock;
 }
 
-/// Units of each view that the sequences hold, shared ones once.
+/// Units of each view that the sequences hold, shared ones counted once.
 std::vector<std::int64_t> units_held(const MemoryPool& pool, std::span<Sequence* const> running) {
   const MemoryLayout& layout = pool.layout();
   std::vector<std::int64_t> held(static_cast<std::size_t>(layout.views()));
@@ -65,12 +65,12 @@ std::optional<PrefixOwner> prefix_owner_for(const Sequence& newcomer, std::int32
                                             std::int32_t tokens_min,
                                             std::span<Sequence* const> running) {
   std::optional<PrefixOwner> best;
-  const std::int32_t last = newcomer.tokens() - 1;  // is run in any case
+  const std::int32_t last = newcomer.tokens() - 1;  // is always run
   const std::int32_t enough = resumable + tokens_min;
   std::int32_t worthwhile = enough;
   for (const Sequence* other : running) {
     if (!(other->age() < newcomer.age()) || !other->request().keep_snapshots) continue;
-    // A probe spares most comparisons.
+    // Comparing one token first avoids most comparisons.
     const std::int32_t needed = std::max(worthwhile, other->memory().length() + 1);
     if (needed > last || needed > other->tokens()) continue;
     const auto probe = static_cast<std::size_t>(needed - 1);
@@ -96,7 +96,7 @@ bool is_awaited(const PrefixOwner& prefix_owner, std::span<Sequence* const> runn
 MemoryDemand::MemoryDemand(const MemoryPool& pool)
     : pool_(&pool), units_(static_cast<std::size_t>(pool.layout().views())) {}
 
-/// Of so many pages more, up to `length`, a kind holds no more at once than it needs there.
+/// Adds `pages` pages, up to `length`; a kind holds no more at once than it needs there.
 void MemoryDemand::add_pages(std::int32_t group, std::int32_t length, std::int64_t pages) {
   if (pages <= 0) return;
   units(ViewId{group}) += std::min<std::int64_t>(pages, pool_->pages_held(group, length) + 1);
@@ -215,7 +215,7 @@ void Scheduler::retire(Sequence& sequence) {
     if (request.prefill_only) {
       place = SnapshotPlace::message_end;
     } else if (length < static_cast<std::int32_t>(sequence.prompt().size())) {
-      place = SnapshotPlace::branch;  // broken off within its prompt, it is no end of a turn
+      place = SnapshotPlace::branch;  // it ended within its prompt, which is no end of a turn
     }
     prefixes_->publish_final(sequence.known(), sequence.take_memory(), place);
   }
@@ -241,10 +241,10 @@ std::vector<Sequence*> Scheduler::about_to_start() const {
 }
 
 std::span<const Assignment> Scheduler::plan() {
-  // What the device has memory for again is offered to those who wait.
+  // The device has memory again: waiting sequences may start.
   if (pool_->superblocks_withheld() < withheld_) may_start_ = true;
   std::int32_t withheld = -1;
-  // Where the device refused memory meanwhile, those who run are planned for what there is.
+  // Where the device refused memory meanwhile, plan again with what there is.
   while (withheld < 0 || (plan_.empty() && pool_->superblocks_withheld() > withheld)) {
     check_committed();
     withheld = pool_->superblocks_withheld();
@@ -260,7 +260,7 @@ std::span<const Assignment> Scheduler::plan() {
   return plan_;
 }
 
-/// Nobody gets on where the oldest does not: it would start anew for ever.
+/// Throws where the oldest sequence does not fit: it would start over forever.
 void Scheduler::check_committed() {
   if (pool_->superblocks_withheld() == 0 || (running_.empty() && waiting_.empty())) return;
   const Sequence& oldest = running_.empty() ? **waiting_.begin() : *running_.front();
@@ -286,17 +286,18 @@ void Scheduler::check_committed() {
 
 void Scheduler::plan_all() {
   plan_.clear();
-  for (Sequence* const sequence : running_) sequence->memory().drop_cuts();  // of one never run
+  for (Sequence* const sequence : running_)
+    sequence->memory().drop_cuts();  // of a step that never ran
   tokens_left_ = limits_.step_tokens;
   spans_spare_ = std::max(0, limits_.step_spans - limits_.sequences_max);
   preempted_ = false;
   pin_awaited();
   plan_single_tokens();
   plan_chunks();
-  // Who was just sent away does not come straight back.
+  // A sequence that was just preempted does not start again at once.
   if (!plan_.empty() && (!preempted_ || running_.empty())) plan_newcomers();
-  // Those that run are in each other's way, or their memory lies badly: the oldest starts anew. The
-  // second time no snapshot is left, whose slot it would hold beside its own.
+  // Running sequences block each other, or their memory is fragmented: the oldest starts over. The
+  // second time no snapshot is left whose slot it would hold besides its own.
   for (int attempt = 0; plan_.empty() && attempt < 2; ++attempt) {
     while (!running_.empty()) preempt_youngest();
     plan_newcomers();
@@ -321,7 +322,7 @@ void Scheduler::ran(Sequence& sequence) {
 }
 
 void Scheduler::keep_logits(Sequence& sequence, std::span<const float> logits) {
-  // Asked for, as the ends of messages are: it says nothing of the prompts that nobody asks for.
+  // Requested, like the ends of messages: it says nothing about placements in general.
   prefixes_->publish(sequence.known(), sequence.memory(), SnapshotPlace::message_end);
   prefixes_->keep_logits(sequence.known(), {logits.begin(), logits.end()});
   may_start_ = true;
@@ -339,8 +340,8 @@ void Scheduler::release_all() {
   may_start_ = true;
 }
 
-/// What those will resume from who wait longest is given up last. They are looked up only when they
-/// are others than before or there is something new to be found.
+/// Pins what the oldest waiting sequences will resume from. They are looked up only when they have
+/// changed or something new was published.
 void Scheduler::pin_awaited() {
   if (!prefixes_->options().enabled) return;
   const auto count =
@@ -365,7 +366,7 @@ void Scheduler::pin_awaited() {
   prefixes_->pin(spared_);
 }
 
-/// From the oldest on, so whoever is preempted has nothing assigned yet.
+/// From the oldest on, so that a preempted sequence has nothing assigned yet.
 void Scheduler::plan_single_tokens() {
   for (std::size_t i = 0; i < running_.size() && tokens_left_ > 0; ++i) {
     Sequence& sequence = *running_[i];
@@ -377,14 +378,15 @@ void Scheduler::plan_single_tokens() {
   }
 }
 
-/// As long as there are tokens left, exactly those with one pending token have it assigned by now.
+/// As long as there are tokens left, exactly the sequences with one pending token have it assigned
+/// by now.
 void Scheduler::plan_chunks() {
   for (std::size_t i = 0; i < running_.size() && tokens_left_ > 0; ++i) {
     Sequence& sequence = *running_[i];
     if (sequence.pending() == 1) continue;
     while (!assign_chunk(sequence)) {
       if (make_room()) continue;
-      // A younger one that runs in this step will end and free its pages; an idle one only sits on
+      // A younger one that runs in this step will end and free its pages; an idle one just holds
       // them.
       const Sequence& youngest = *running_.back();
       if (&youngest == &sequence || youngest.pending() == 1) {
@@ -412,7 +414,7 @@ void Scheduler::plan_newcomers() {
       continue;
     }
     if (admission == Admission::awaits_tier) {
-      // A place is kept for it, unless nobody would run for that.
+      // Its place is kept, unless nothing would run because of that.
       if (!running_.empty()) ++followers;
       continue;
     }
@@ -431,8 +433,8 @@ void Scheduler::assign(Sequence& sequence, std::int32_t tokens) {
   tokens_left_ -= tokens;
 }
 
-/// Of so many tokens behind those assigned, what is behind a cut, while nobody has to give up
-/// anything for that.
+/// Assigns pieces after cuts, of up to `tokens` tokens after those assigned, as long as nothing is
+/// evicted for that.
 void Scheduler::assign_behind_cuts(Sequence& sequence, std::int32_t tokens) {
   Memory& memory = sequence.memory();
   std::int32_t length = memory.length() + plan_.back().tokens;
@@ -449,7 +451,7 @@ void Scheduler::assign_behind_cuts(Sequence& sequence, std::int32_t tokens) {
   }
 }
 
-/// Takes back what the plan has for it. Returns how many tokens that were.
+/// Removes the sequence from the plan. Returns the number of its tokens.
 std::int32_t Scheduler::unassign(Sequence& sequence) {
   std::int32_t tokens = 0;
   for (const Assignment& entry : plan_) {
@@ -462,7 +464,7 @@ std::int32_t Scheduler::unassign(Sequence& sequence) {
   return tokens;
 }
 
-/// As much as there is room for without snapshots; false when that is nothing.
+/// As much as there is room for, evicting snapshots; false when that is nothing.
 bool Scheduler::assign_chunk(Sequence& sequence) {
   Memory& memory = sequence.memory();
   const std::int32_t length = memory.length();
@@ -472,7 +474,7 @@ bool Scheduler::assign_chunk(Sequence& sequence) {
   const auto has_room = [&] { return MemoryDemand(*pool_).add_growth(memory, tokens).fits(); };
   while (!has_room() && prefixes_->evict()) {
   }
-  // Groups are served one after the other: the first must leave the others what they need.
+  // Groups reserve one after the other: the first must leave the others what they need.
   while (pool_->groups() > 1 && tokens > 1 && !has_room()) tokens /= 2;
   if (!memory.reserve(tokens)) tokens = std::min(tokens, memory.room() - length);
   if (tokens <= 0) return false;
@@ -481,7 +483,7 @@ bool Scheduler::assign_chunk(Sequence& sequence) {
   return true;
 }
 
-/// The first choice stands before the last token of the prompt, or is gone: the others may start,
+/// The first choice has reached the last token of the prompt, or has ended: the others may start,
 /// from there if there is room to keep that point for them.
 void Scheduler::release_choices(Sequence& first) {
   const RequestId request = first.age().request;
@@ -497,12 +499,12 @@ void Scheduler::release_choices(Sequence& first) {
   may_start_ = true;
 }
 
-/// Gives up what is least needed, but not `keep`. False: there is nothing to give up.
+/// Frees what is least needed, but not `keep`. False: there is nothing to free.
 bool Scheduler::make_room(const Snapshot* keep) {
   return prefixes_->evict(keep) || drop_checkpoint();
 }
 
-/// The youngest; its choices will compute their prompt themselves.
+/// Drops the youngest; its choices will compute their prompt themselves.
 bool Scheduler::drop_checkpoint() {
   if (checkpoints_.empty()) return false;
   checkpoints_.erase(std::prev(checkpoints_.end()));
@@ -561,14 +563,14 @@ Scheduler::Admission Scheduler::admit(Sequence& sequence) {
   std::optional<Memory> memory = memory_for(sequence, lookup);
   if (!memory) return Admission::no_room;
 
-  // Where it leaves what was seen before a snapshot is wanted, be the others in memory or not.
+  // A snapshot is wanted where it leaves what was seen before, in memory or in a tier.
   lookup.matched = std::max(lookup.matched, sequence.known_to_tier());
   const Request& request = sequence.request();
   if (!sequence.was_started() && request.keep_snapshots) {
     std::vector<Cut> cuts =
         request.needed_later ? prefixes_->cuts_at(lookup, sequence.prompt(), request.message_ends)
                              : prefixes_->cuts(lookup, sequence.prompt(), request.message_ends);
-    // With logits the snapshot stands behind the last token, not before it.
+    // With logits the snapshot is after the last token, not before it.
     if (sequence.keeps_logits()) {
       std::erase_if(cuts, [](const Cut& cut) { return cut.place == SnapshotPlace::prompt_end; });
     }
@@ -592,7 +594,7 @@ bool Scheduler::admit_choice(Sequence& sequence, const Checkpoint& prompt) {
   return true;
 }
 
-/// Whether it had better wait for one that is running a prefix of its own.
+/// Whether it should wait for one that is running a prefix of its own.
 bool Scheduler::follows(Sequence& sequence, std::int32_t resumable) {
   if (!prefixes_->options().enabled) return false;
   const std::optional<PrefixOwner> prefix_owner =
@@ -605,7 +607,7 @@ bool Scheduler::follows(Sequence& sequence, std::int32_t resumable) {
   return true;
 }
 
-/// Has a running sequence leave a snapshot there.
+/// Has a running sequence leave a snapshot at `length`.
 void Scheduler::cut(Sequence& sequence, std::int32_t length) {
   sequence.add_cut({.length = length, .place = SnapshotPlace::branch});
   const std::int32_t tokens = unassign(sequence);
@@ -616,8 +618,8 @@ void Scheduler::cut(Sequence& sequence, std::int32_t length) {
   assign_behind_cuts(sequence, tokens - first);
 }
 
-/// Where a sequence can be resumed at every point that it has passed, another that began alike
-/// leaves a snapshot at once.
+/// Where sequences can be resumed at every position, a running one with the same prefix leaves a
+/// snapshot at once.
 void Scheduler::publish_shared_prefixes(const Sequence& sequence, Lookup& lookup) {
   if (!prefixes_->options().enabled || !resumes_anywhere(pool_->layout())) return;
   for (Sequence* other : running_) {
@@ -643,8 +645,8 @@ MemoryDemand Scheduler::demand_beside_running(const Sequence& sequence,
   return demand;
 }
 
-/// Memory for it beside those that run, at the cost of snapshots if need be; none of them goes
-/// when that would not do. What is free in many superblocks, a little in each, is brought together.
+/// Makes room for it next to running sequences, by evicting snapshots if necessary; none is evicted
+/// when that would not be enough. Free units scattered over many superblocks are compacted.
 bool Scheduler::make_room_for(const Sequence& sequence, Lookup& lookup) {
   const MemoryDemand demand = demand_beside_running(sequence, lookup.resumable);
   if (demand.fits()) return true;
@@ -660,7 +662,7 @@ bool Scheduler::make_room_for(const Sequence& sequence, Lookup& lookup) {
 std::optional<Memory> Scheduler::memory_for(const Sequence& sequence, Lookup& lookup) {
   std::optional<Memory> memory = prefixes_->resume(lookup);
   while (!memory) {
-    // Alone, it does without a snapshot that it has no room to resume from.
+    // When nothing else runs, a snapshot that there is no room to resume from is dropped.
     const bool has_room = make_room(lookup.snapshot) || (running_.empty() && make_room());
     if (!has_room) return std::nullopt;
     lookup = prefixes_->look_up(sequence.known());

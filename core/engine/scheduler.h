@@ -13,45 +13,45 @@
 
 namespace hyb {
 
-/// The running sequence that `newcomer`, which can resume at `resumable` without it, had better
-/// wait for: an older one that is yet to run a prefix that both begin with, at least `tokens_min`
-/// longer than what can be resumed. The length is one at which the prefix_owner wants a snapshot
-/// already where that costs the newcomer fewer than tokens_min. nullopt: there is none. Only an
-/// older one, so nobody waits for someone who waits for him.
+/// The running sequence whose prefix `newcomer`, which can resume at `resumable` without it, should
+/// wait for: an older one that has yet to run a prefix that both have, at least `tokens_min` longer
+/// than what can be resumed. The length is one at which that sequence wants a snapshot anyway,
+/// where that costs the newcomer fewer than tokens_min. nullopt: there is none. Only older ones, so
+/// no two wait for each other.
 std::optional<PrefixOwner> prefix_owner_for(const Sequence& newcomer, std::int32_t resumable,
                                             std::int32_t tokens_min,
                                             std::span<Sequence* const> running);
 
-/// Whether the prefix_owner still runs and has not come to the end of the prefix.
+/// Whether the owner still runs and has not reached the end of the prefix.
 bool is_awaited(const PrefixOwner& prefix_owner, std::span<Sequence* const> running);
 
-/// What sequences are going to take from a pool beyond what they hold, in units of each view. An
-/// estimate for deciding who starts; memory is had from Memory::reserve alone.
+/// What sequences will take from a pool beyond what they hold, in units of each view. An estimate
+/// for admission; only Memory::reserve takes memory.
 class MemoryDemand {
  public:
   explicit MemoryDemand(const MemoryPool& pool);
 
-  /// Room for so many tokens more.
+  /// Room for `tokens` more.
   MemoryDemand& add_growth(const Memory& memory, std::int32_t tokens);
 
-  /// A running sequence gets through all tokens known of it, and takes a page more per group:
-  /// starting another one that soon sends it away is wasted work.
+  /// A running sequence runs all its known tokens, and one more page per group: starting another
+  /// one that soon preempts it is wasted work.
   MemoryDemand& add_running(const Sequence& sequence);
 
-  /// One starts that shares the pages of its first `resumable` tokens.
+  /// A sequence starts that shares the pages of its first `resumable` tokens.
   MemoryDemand& add_newcomer(std::int32_t tokens, std::int32_t resumable);
 
-  /// Slots for the snapshots of those that run: a snapshot takes the live slot, and the sequence
-  /// goes on in another one.
+  /// Slots for the snapshots of running sequences: a snapshot takes the live slot, and the sequence
+  /// continues in another one.
   MemoryDemand& add_slots(std::int32_t slots);
 
-  /// Whether what is free now will do.
+  /// Whether what is free now is enough.
   bool fits() const;
 
-  /// The view that lacks most superblocks; whoever gives it one helps.
+  /// The view that lacks the most superblocks.
   ViewId driest() const;
 
-  /// Whether it would do if nobody but these held anything.
+  /// Whether it would fit if nothing but these held memory.
   bool fits_beside(std::span<Sequence* const> running) const;
 
  private:
@@ -66,13 +66,13 @@ struct SchedulerLimits {
   std::int32_t sequences_max;  ///< that hold memory at once; at most the tokens of a step
   std::int32_t chunk_tokens;   ///< of one sequence in one step
   std::int32_t step_tokens;
-  std::int32_t step_spans = 0;          ///< below sequences_max: as many as those
-  std::int32_t shared_tokens_min = 64;  ///< fewer are run again rather than waited for
-  std::int32_t look_ahead = 8;          ///< of those that wait, so many have their snapshots spared
+  std::int32_t step_spans = 0;          ///< below sequences_max: sequences_max
+  std::int32_t shared_tokens_min = 64;  ///< fewer are run again instead of waited for
+  std::int32_t look_ahead = 8;          ///< waiting sequences whose snapshots are pinned
 };
 
-/// What one sequence does in the next step, or one of several pieces of that: they stand one behind
-/// the other, and after each but the last a snapshot is wanted.
+/// What one sequence does in the next step, or one of several consecutive pieces of it: after each
+/// but the last a snapshot is wanted.
 struct Assignment {
   Sequence* sequence;
   std::int32_t tokens;
@@ -85,57 +85,58 @@ struct SchedulerCounts {
   std::int64_t prefix_waits = 0;  ///< times that one waited for another's prefix
 };
 
-/// Decides who runs. Sequences that need one token come first, then chunks of prompts, oldest
-/// first, then those that wait, in order of age: only one that waits for a prefix that an older one
-/// is running is passed by others. Sequences start from the deepest snapshot there is. A chunk is
-/// cut where a snapshot is wanted; what is behind a cut runs in the same step where there is memory
-/// for it and for one slot more.
+/// Decides which sequences run. Those that need one token come first, then chunks of prompts,
+/// oldest first, then waiting ones in order of arrival: only one that waits for a prefix that an
+/// older one is running is overtaken by others. Sequences start from the deepest snapshot there is.
+/// A chunk is cut where a snapshot is wanted; what is after a cut runs in the same step where there
+/// is memory for it and for one more slot.
 ///
-/// When the pool is dry, snapshots go first (those that the next few who wait will resume from
-/// after all others), then the prompts held for further choices, then the youngest sequence gives
-/// its memory back and waits; the oldest always gets on, so every sequence ends. One that waits for
-/// a tier is passed by others; nothing of the pool is held for it.
+/// When the pool is dry, snapshots are evicted first (those that the next few waiting sequences
+/// will resume from after all others), then the prompts held for further choices are dropped, then
+/// the youngest sequence is preempted and waits; the oldest always continues, so every sequence
+/// ends. One that waits for a tier is overtaken by others; nothing of the pool is held for it.
 ///
-/// It holds no sequence: whoever adds one removes or retires it before it dies.
+/// It does not own sequences: a sequence is removed or retired before it is destroyed.
 class Scheduler {
  public:
   Scheduler(MemoryPool& pool, PrefixCache& prefixes, const SchedulerLimits& limits)
       : pool_(&pool), prefixes_(&prefixes), limits_(limits) {}
 
-  /// The choices of one request wait for memory. The first runs the prompt for all of them, but for
-  /// its last token; from there each goes on by itself.
+  /// The choices of one request wait for memory. The first runs the prompt for all of them, except
+  /// its last token; from there each continues by itself.
   void add(std::span<Sequence* const> choices);
 
-  /// The sequence runs no more and its memory is released. It need not be known here.
+  /// The sequence runs no more and its memory is released. It need not have been added.
   void remove(Sequence& sequence);
 
-  /// The same of one that ended well: what it leaves is a snapshot, if that is worth it.
+  /// The same for one that ended normally: it leaves a snapshot, if that is worth it.
   void retire(Sequence& sequence);
 
-  /// Those that the next plan may start and that did not look into a tier since they were added, or
-  /// last sent away. Who starts from the prompt of another choice has no use for one.
+  /// Sequences that the next plan may start and that have not been looked up in a tier since they
+  /// were added or preempted. A sequence that starts from the prompt of another choice needs no
+  /// tier.
   std::vector<Sequence*> about_to_start() const;
-  /// Somebody does not wait for a tier any more.
+  /// A sequence does not wait for a tier any more.
   void retry_admission() { may_start_ = true; }
 
-  /// Spans for the next step, with memory reserved. Empty only when nobody is here but those that
-  /// wait for a tier. Valid until the next call. Throws Error(memory), with the figures, when the
+  /// Spans for the next step, with memory reserved. Empty only when all sequences wait for a tier,
+  /// or there is none. Valid until the next call. Throws Error(memory), with the figures, when the
   /// device has not even the memory that the oldest sequence needs.
   std::span<const Assignment> plan();
 
-  /// While the step that was planned runs: whether the next plan will be the same sequences again,
-  /// with one token each that this step draws, unless one of them ends by it. Then there is memory
-  /// for that already, and nobody of them is about to leave a snapshot.
+  /// While the planned step runs: whether the next plan will have the same sequences, with one
+  /// token each that this step draws, unless one of them ends by it. Then memory for it is
+  /// reserved, and none of them is about to leave a snapshot.
   bool foresees_next(std::span<const Assignment> plan);
 
-  /// The step is done and the sequence has said so: leaves a snapshot where one is wanted.
+  /// The sequence ran in a step: leaves a snapshot where one is wanted.
   void ran(Sequence& sequence);
 
-  /// The same of one whose prompt has run whole: leaves a snapshot there with the logits behind it.
+  /// The same for one whose whole prompt has run: leaves a snapshot there with the logits after it.
   void keep_logits(Sequence& sequence, std::span<const float> logits);
 
-  /// After a failed step no memory is to be trusted: all sequences wait to be computed again, and
-  /// no snapshot is left.
+  /// After a failed step no memory can be trusted: all sequences wait to be computed again, and all
+  /// snapshots are dropped.
   void release_all();
 
   std::int32_t running() const { return static_cast<std::int32_t>(running_.size()); }
@@ -185,19 +186,20 @@ class Scheduler {
   SchedulerLimits limits_;
   std::vector<Sequence*> running_;  ///< oldest first
   std::set<Sequence*, Older> waiting_;
-  std::map<RequestId, std::vector<Sequence*>> held_;  ///< choices for which the first runs
-  std::map<RequestId, Checkpoint> checkpoints_;  ///< prompts that more choices are to start from
+  std::map<RequestId, std::vector<Sequence*>>
+      held_;  ///< choices for which the first one runs the prompt
+  std::map<RequestId, Checkpoint> checkpoints_;  ///< prompts that further choices start from
   std::vector<Assignment> plan_;
-  std::vector<ArrivalOrder> spared_for_;  ///< who waited when snapshots were spared,
-  std::int64_t spared_at_ = 0;            ///< and how many had been published
+  std::vector<ArrivalOrder> spared_for_;  ///< waiting sequences when snapshots were pinned,
+  std::int64_t spared_at_ = 0;            ///< and the number of snapshots published by then
   std::vector<Snapshot*> spared_;
   SchedulerCounts counts_;
   std::int32_t tokens_left_ = 0;
   std::int32_t spans_spare_ = 0;  ///< beyond one for each sequence
-  std::int32_t withheld_ = 0;     ///< superblocks, when the last plan was made
+  std::int32_t withheld_ = 0;     ///< superblocks without memory when the last plan was made
   bool preempted_ = false;
-  bool has_asked_ = false;  ///< the device, for what the oldest lacks, and it had nothing yet
-  bool may_start_ = false;  ///< something happened since a newcomer found no room
+  bool has_asked_ = false;  ///< the device for what the oldest lacks, without success
+  bool may_start_ = false;  ///< something changed since a newcomer found no room
 };
 
 }  // namespace hyb

@@ -36,7 +36,7 @@ void Sequence::start(Memory memory, const Resumed& resumed) {
   const bool is_slower = resumed.source != SnapshotSource::memory;
   if (reused > 0 && (is_slower || !usage.reused_from)) usage.reused_from = resumed.source;
   if (resumed.snapshot != nullptr && resumed.snapshot->checkpoint.packed() != no_packed) {
-    usage.resumed_packed = true;  // one that was sent away and comes back to one says so, too
+    usage.resumed_packed = true;  // also after a preemption
   }
   if (was_started_) return;
   was_started_ = true;
@@ -47,7 +47,7 @@ void Sequence::start(Memory memory, const Resumed& resumed) {
   usage.resumed_at = resumed.snapshot->place;
 }
 
-/// As long as it can become.
+/// Its greatest possible length.
 std::int32_t Sequence::length_last() const {
   const std::int32_t room = std::max(0, terms_->length_max - prompt_tokens_);
   const std::int32_t answer = terms_->request.max_tokens;
@@ -107,7 +107,7 @@ bool Sequence::is_foreseen() const {
   return !is_cut_at(memory_.length() + 1);
 }
 
-/// The step under way writes the slot that this one reads.
+/// The running step writes the slot that this one reads.
 void Sequence::fill_next(Span& span) const {
   span.tokens = known().last(1);
   span.position = memory_.length() + 1;
@@ -198,7 +198,7 @@ std::string Sequence::accept(const SampledToken& sampled, Clock::time_point now)
 std::string Sequence::end(FinishReason reason) {
   require(!finished_, "sequence: it ends once");
   std::string text = flush();
-  // The last character may have completed a stop string: all the better.
+  // The last character may have completed a stop string.
   const bool stopped = reason == FinishReason::length && stop_search_.found();
   completion_.reason = stopped ? FinishReason::stop : reason;
   finished_ = true;

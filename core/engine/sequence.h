@@ -29,32 +29,32 @@ struct RequestTerms {
   Clock::time_point submitted;
 };
 
-/// Who came first; smaller is older. Preemption and waiting never change it.
+/// The order of arrival; smaller is older. Preemption and waiting never change it.
 struct ArrivalOrder {
   RequestId request;
   std::int32_t choice;
   auto operator<=>(const ArrivalOrder&) const = default;
 };
 
-/// How a sequence came by the tokens that it need not run.
+/// Where a sequence has the tokens from that it need not run.
 struct Resumed {
   std::int32_t matched = 0;            ///< tokens that an earlier sequence had too
   const Snapshot* snapshot = nullptr;  ///< the one resumed from; null: none of the prefix tree
-  bool is_tracked = false;             ///< somebody looked for them at all
+  bool is_tracked = false;             ///< the prefix tree was searched at all
   SnapshotSource source = SnapshotSource::memory;  ///< of the snapshot
 };
 
 /// A sequence that is running a prefix that another one needs as well.
 struct PrefixOwner {
   ArrivalOrder age;
-  std::int32_t length;  ///< of the prefix: there the prefix_owner leaves a snapshot
+  std::int32_t length;  ///< of the prefix: where the owner leaves a snapshot
 };
 
-/// Whether a sequence that is to start knows what a tier has of its tokens.
+/// Whether a waiting sequence was looked up in a tier.
 enum class TierLookupState : std::uint8_t { none, awaited, done };
 
-/// One choice of a request while it runs: its tokens, its memory and what has been said so far.
-/// Memory may be taken away between steps at any time; the tokens are all that is needed to go on.
+/// One choice of a request while it runs: its tokens, its memory and its text so far. Memory may be
+/// taken away between steps at any time; the tokens are enough to continue.
 class Sequence {
  public:
   /// The terms outlive the sequence.
@@ -76,10 +76,10 @@ class Sequence {
     return goal - memory_.length();
   }
 
-  /// Of these, as many as its request lets run in one step.
+  /// The same, limited to what its request allows in one step.
   std::int32_t pending_in_step() const;
 
-  /// Stops short of the last prompt token until released from it: there the other choices join.
+  /// Stops before the last prompt token until go_on(): there the other choices join.
   void hold_at_prompt_end() { holds_at_prompt_end_ = true; }
   void go_on() { holds_at_prompt_end_ = false; }
   bool at_prompt_end() const { return holds_at_prompt_end_ && pending() == 0; }
@@ -88,77 +88,77 @@ class Sequence {
   const Memory& memory() const { return memory_; }
   void start(Memory memory, const Resumed& resumed = {});
   bool was_started() const { return was_started_; }
-  /// Its memory goes; what a tier has of its tokens is asked anew.
+  /// Releases its memory; the tier is asked again.
   void release() {
     memory_ = Memory();
     tier_lookup_state_ = TierLookupState::none;
   }
   Memory take_memory() { return std::move(memory_); }
 
-  /// Where snapshots are wanted, ascending. Those before length() are of no use any more.
+  /// Where snapshots are wanted, ascending. Those before length() are not needed any more.
   void set_cuts(std::vector<Cut> cuts) { cuts_ = std::move(cuts); }
   const std::vector<Cut>& cuts() const { return cuts_; }
   void add_cut(const Cut& cut);
   bool is_cut_at(std::int32_t length) const;
-  /// The first behind `length`, or where the sequence ends.
+  /// The first cut after `length`, or the end of the sequence.
   std::int32_t next_cut(std::int32_t length) const;
-  /// The one wanted where the sequence stands, once.
+  /// The place of the cut at the sequence's length, returned once.
   std::optional<SnapshotPlace> take_cut();
 
-  /// Waits for another's snapshot; nullopt: for nobody.
+  /// Waits for another's snapshot; nullopt: no longer.
   void follow(const std::optional<PrefixOwner>& prefix_owner);
   const std::optional<PrefixOwner>& prefix_owner() const { return prefix_owner_; }
 
   TierLookupState tier_lookup_state() const { return tier_lookup_state_; }
   void set_tier_lookup_state(TierLookupState look) { tier_lookup_state_ = look; }
-  /// Tokens at its front that the tier has seen, be there a snapshot or not.
+  /// Leading tokens that the tier has seen, with or without a snapshot.
   std::int32_t known_to_tier() const { return known_to_tier_; }
   void set_known_to_tier(std::int32_t tokens) { known_to_tier_ = tokens; }
 
   /// Whether the logits from which its first token is drawn are to be kept, or were.
   bool keeps_logits() const;
 
-  /// Its next token is drawn with this from the logits behind its tokens; `token` is set by the
-  /// caller. Valid until the sequence changes.
+  /// Draws its next token from the logits after its tokens; `token` is set by the caller. Valid
+  /// until the sequence changes.
   SampleRow sample_row() const;
 
-  /// As accept(), of a first token that was drawn from logits that were kept, before the sequence
-  /// has memory: its prompt is not run. `source` is where the snapshot beside them came from.
+  /// As accept(), for a first token that was drawn from kept logits, before the sequence has
+  /// memory: its prompt is not run. `source` is where their snapshot came from.
   std::string accept_early(const SampledToken& sampled, Clock::time_point now,
                            SnapshotSource source = SnapshotSource::memory);
 
-  /// Nothing was drawn yet.
+  /// No token was drawn yet.
   bool is_unanswered() const { return generated() == 0; }
 
-  /// Makes `span` the next `count` pending tokens, or, with cuts reserved in its memory, those
-  /// behind so many of them; valid until the sequence changes.
+  /// Makes `span` the next `count` pending tokens, after `cuts` of the cuts reserved in its memory;
+  /// valid until the sequence changes.
   void fill(Span& span, std::int32_t count, std::int32_t cuts = 0) const;
 
-  /// While its last token runs: whether another one will be drawn, and run, unless the next one
-  /// ends the answer; whether no snapshot is wanted between the two, and its choice depends on
-  /// nothing that is not known yet.
+  /// While its last token runs: whether another token will be drawn and run, unless the next one
+  /// ends the answer; no snapshot is wanted between the two, and its draw depends on nothing that
+  /// is not known yet.
   bool is_foreseen() const;
-  /// Of such a sequence: whether this token, drawn next, leaves it unended, if its text does.
+  /// For such a sequence: whether it continues after this token, unless its text ends it.
   bool goes_on_after(const SampledToken& sampled) const {
     return sampled.finite && !is_stop_token(sampled.token);
   }
-  /// Makes `span` the token to come, as Runner::prepare wants it; valid until the sequence changes.
+  /// Makes `span` the token to come, for Runner::prepare; valid until the sequence changes.
   void fill_next(Span& span) const;
 
-  /// The step that held `count` tokens of it is done; it began at `begin`. In pieces, one after the
-  /// other, where cuts were reserved.
+  /// A step that ran `count` tokens of it has ended; it was launched at `begin`. Called once per
+  /// piece where cuts were reserved.
   void ran(std::int32_t count, Clock::time_point begin);
 
-  /// A prefill_only sequence that has nothing left to run ends here.
+  /// A prefill_only sequence has nothing left to run.
   bool is_prefilled() const { return terms_->request.prefill_only && pending() == 0; }
   void end_prefill(Clock::time_point now);
 
-  /// Appends a token and returns the text that is certain by now; finished() may become true.
+  /// Appends a token and returns the text that is certain now; finished() may become true.
   std::string accept(const SampledToken& sampled, Clock::time_point now);
 
   /// Ends the sequence from outside and returns the text held back.
   std::string end(FinishReason reason);
-  /// The same for a reason that is told.
+  /// The same for an error, with its message.
   std::string fail(std::string error);
 
   bool finished() const { return finished_; }

@@ -43,20 +43,20 @@ class StopStrings {
   std::vector<std::int32_t> from_root_;  ///< by first byte; 0: none
 };
 
-/// Looks for the stop string that is complete first; of those complete at the same byte the longest
-/// counts. How the text is cut into pushes makes no difference.
+/// Finds the stop string that is complete first; of those complete at the same byte the longest
+/// one. How the text is split into pushes makes no difference.
 class StopSearch {
  public:
   /// The strings outlive the search.
   explicit StopSearch(const StopStrings& strings) : strings_(&strings) {}
 
-  /// Takes more text, which has to be whole characters, and returns what is certainly before any
-  /// stop string. After a stop string was found all text is swallowed.
+  /// Takes more text, in whole characters, and returns what is certainly before any stop string.
+  /// After a stop string was found all text is dropped.
   std::string push(std::string_view text);
 
   bool found() const { return found_; }
 
-  /// The end of the text: what was held back.
+  /// At the end of the text: returns what was held back.
   std::string flush();
 
  private:

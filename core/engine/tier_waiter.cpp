@@ -5,7 +5,7 @@
 
 namespace hyb {
 
-/// Those who waited for the fetch wait no more.
+/// Ends the wait of all sequences that waited for the fetch.
 void TierWaiter::release(FetchId fetch) {
   std::erase_if(waiting_, [&](const Waiting& waiting) {
     if (waiting.fetch != fetch) return false;
@@ -15,7 +15,7 @@ void TierWaiter::release(FetchId fetch) {
   scheduler_->retry_admission();
 }
 
-/// What has come, and what the tier lost, ends here.
+/// Ends fetches that have arrived, or that the tier lost.
 void TierWaiter::take_in() {
   std::vector<FetchId> fetches;
   for (const Waiting& waiting : waiting_) {
@@ -29,7 +29,7 @@ void TierWaiter::take_in() {
     for (const Waiting& waiting : waiting_) {
       if (waiting.fetch == fetch) sequences.push_back(waiting.sequence);
     }
-    release(fetch);  // first: what throws below must not leave them waiting
+    release(fetch);  // first: an exception below must not leave them waiting
     if (tier_->deliver(fetch) != FetchEnd::damaged) continue;
     for (Sequence* const sequence : sequences) ask(*sequence);
   }
@@ -39,7 +39,7 @@ void TierWaiter::ask(Sequence& sequence) {
   const auto known = sequence.known();
   sequence.set_known_to_tier(tier_->known(known));
   const std::int32_t resumable = prefixes_->look_up(known).resumable;
-  // Whether an answer comes from an int8 snapshot must not depend on how fast a disk is.
+  // Whether an answer comes from an int8 snapshot must not depend on the speed of a disk.
   if (prefixes_->options().precision == Precision::int8) {
     tier_->fetch(known, resumable);
     sequence.set_tier_lookup_state(TierLookupState::done);
@@ -52,7 +52,7 @@ void TierWaiter::ask(Sequence& sequence) {
   if (answer.fetch) ++waits_;
 }
 
-/// Those for whom there was no room ask again, if they are still about to start.
+/// Sequences whose fetch had no room are looked up again, if they are still about to start.
 void TierWaiter::look() {
   take_in();
   std::erase_if(waiting_, [&](const Waiting& waiting) {

@@ -11,24 +11,24 @@
 
 namespace hyb {
 
-/// Where sequences that are about to start wait for what a tier has of their tokens, while others
-/// run. Each asks once, and again after it was sent away.
+/// Sequences that are about to start wait here for what a tier has of their tokens, while others
+/// run. Each is looked up once, and again after a preemption.
 class TierWaiter {
  public:
-  /// All outlive the waiter.
+  /// All outlive this object.
   TierWaiter(SnapshotTier& tier, const PrefixCache& prefixes, Scheduler& scheduler)
       : tier_(&tier), prefixes_(&prefixes), scheduler_(&scheduler) {}
 
-  /// Before a plan: what has come goes into the prefix tree, and who is about to start asks. Never
-  /// from inside a plan: the scheduler's last resort is a start from nothing, with no snapshot
-  /// left, and one brought back there would take that memory again. Throws what carrying out orders
-  /// throws; nobody waits for ever because of that.
+  /// Call it before a plan: puts what has arrived into the prefix tree, and looks up sequences that
+  /// are about to start. Never from inside a plan: the scheduler's last resort is a start from
+  /// nothing, with no snapshot left, and a fetched one would take that memory again. Throws what
+  /// carrying out orders throws; no sequence waits forever because of that.
   void look();
 
-  bool is_awaited() const { return !waiting_.empty(); }  ///< somebody waits
-  void wait() { tier_->wait(); }                         ///< for whatever comes next
+  bool is_awaited() const { return !waiting_.empty(); }  ///< some sequence waits
+  void wait() { tier_->wait(); }                         ///< for the next arrival
 
-  /// The sequence waits no more: it has ended.
+  /// The sequence has ended and waits no more.
   void leave(const Sequence& sequence);
 
   std::size_t waiting() const { return waiting_.size(); }  ///< sequences
@@ -37,7 +37,7 @@ class TierWaiter {
  private:
   struct Waiting {
     Sequence* sequence;
-    std::optional<FetchId> fetch;  ///< empty: the tier has no room to fetch for it yet
+    std::optional<FetchId> fetch;  ///< empty: the tier has no room for this fetch yet
   };
 
   void take_in();

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::uint64_t read_bytes = std::uint64_t{1} << 20;
 
-/// Says where a rule of the format is broken.
+/// Reads the fields of a line; errors name the place and the broken rule.
 class LineFields {
  public:
   LineFields(const std::string& line, std::string place)
@@ -227,8 +227,8 @@ void TraceRecorder::ended(RequestId request, std::int32_t choice, std::span<cons
   out_->flush();
 }
 
-/// The pieces that stand for these tokens behind `from`, which is moved behind them. An answer
-/// begins with a segment of its own: a piece has no offset, so it cannot go on within the prompt's.
+/// The pieces for these tokens after `from`, which moves to their end. An answer starts with a
+/// segment of its own: a piece has no offset, so it cannot continue within the prompt's.
 std::vector<TraceRecorder::Piece> TraceRecorder::extend(Point& from,
                                                         std::span<const TokenId> tokens,
                                                         bool is_answer) {
@@ -255,7 +255,8 @@ std::vector<TraceRecorder::Piece> TraceRecorder::extend(Point& from,
   return pieces;
 }
 
-/// That of the longest earlier prompt that this one goes on from, or the first of a new session.
+/// The turn after that of the longest earlier prompt that this one continues, or the first turn of
+/// a new session.
 TraceRecorder::Turn TraceRecorder::turn_of(std::span<const Piece> prompt, Point prompt_end) {
   const Turn* earlier = nullptr;
   for (const Piece& piece : prompt) {

@@ -19,8 +19,7 @@
 
 namespace hyb {
 
-/// So many fixed tokens: the same id stands for the same tokens, a shorter segment for the first of
-/// them.
+/// A run of fixed tokens: the same id means the same tokens, a shorter segment the first of them.
 struct Segment {
   std::int64_t id;
   std::int32_t length;
@@ -39,8 +38,8 @@ struct ReplayRequest {
 
 std::int64_t tokens_of(std::span<const Segment> segments);
 
-/// A request's tokens, prompt first: what equal prefixes of segments make equal and nothing else
-/// does (but for one chance in 2^31 per token).
+/// A request's tokens, prompt first: equal where segments have equal prefixes and nowhere else
+/// (except one chance in 2^31 per token).
 struct RequestTokens {
   explicit RequestTokens(const ReplayRequest& from);
 
@@ -82,13 +81,13 @@ class TraceReader {
 std::vector<ReplayRequest> read_trace(const std::filesystem::path& path);
 
 /// Writes what an engine serves as a trace for `hyb replay`, a line per choice in order of arrival:
-/// {"t": seconds, "session": id, "turn": k, "prompt": [[segment, length], ...], "output": ...}. No
-/// token and no text is in it: a segment id stands for tokens that were seen first in one go, a
-/// shorter length for the first of them, so two sequences have as many tokens in common as their
-/// segments have. A prompt that goes on from an earlier prompt is the next turn of its session.
+/// {"t": seconds, "session": id, "turn": k, "prompt": [[segment, length], ...], "output": ...}. It
+/// contains no token and no text: a segment id means tokens that were first seen together, a
+/// shorter length the first of them, so two sequences have as many tokens in common as their
+/// segments. A prompt that continues an earlier prompt is the next turn of its session.
 class TraceRecorder {
  public:
-  /// `out` outlives the recorder. Whoever owns it looks for errors of writing.
+  /// `out` outlives the recorder. Its owner checks for write errors.
   explicit TraceRecorder(std::ostream& out) : out_(&out) {}
 
   void submitted(RequestId request, std::int32_t choices, std::span<const TokenId> prompt,
@@ -100,12 +99,13 @@ class TraceRecorder {
  private:
   struct Segment {
     std::vector<TokenId> tokens;
-    std::map<std::pair<std::int32_t, TokenId>, std::int32_t> children;  ///< by where and with what
+    std::map<std::pair<std::int32_t, TokenId>, std::int32_t>
+        children;  ///< by position and next token
   };
   struct Piece {
     std::int32_t segment, length;
   };
-  struct Point {  ///< behind so many tokens of a segment
+  struct Point {  ///< after `length` tokens of a segment
     std::int32_t segment = 0, length = 0;
     auto operator<=>(const Point&) const = default;
   };
