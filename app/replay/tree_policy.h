@@ -14,8 +14,8 @@
 namespace hyb::app {
 
 /// hyb's own prefix tree, eviction, placement and pools, driven as the engine drives them: resume,
-/// cut the prompt where snapshots are wanted, publish, publish_final. Nothing computes and nothing has
-/// bytes.
+/// cut the prompt where snapshots are wanted, publish, publish_final. There is no computation and
+/// there are no bytes.
 ///
 /// Without options.layout pages and snapshots are counted to the byte, and what the running request
 /// holds is not, as with the other policies. With it they live in the engine's superblocks, which
