@@ -180,7 +180,7 @@ def chat(rng, shares):
 
 
 def mixed_chat(rng):
-    """A chat that goes through several tasks: facts first, other turns, questions about the facts."""
+    """A chat of several tasks: facts first, other turns, questions about the facts."""
     facts = BoxFacts(rng, 3) if rng.random() < 0.5 else PersonFacts(rng, 3)
     between = [
         small_talk(rng) if rng.random() < 0.3 else rng.choice(list(SIMPLE.values()))(rng)

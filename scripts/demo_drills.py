@@ -1,7 +1,7 @@
 """Drills: chats that consist almost only of recalled words, so that recall is learned first.
 
-In an ordinary chat one answer token in twenty shows whether the right fact was found. A drill states
-a few facts and recites them many times in random order; only the recalled words count.
+In an ordinary chat one answer token in twenty shows whether the right fact was found. A drill
+states a few facts and recites them many times in random order; only the recalled words count.
 """
 
 import demo_phrases as say

@@ -8,8 +8,8 @@ from reference_part import Part
 
 class Delta(Part):
     """Options: key_heads, value_heads, key_dim, value_dim, taps, eps; grouped: the rows of two
-    projections are ordered key head by key head (q, k, v, z and b, a of its value heads), else there are
-    four projections, each in plain order."""
+    projections are ordered key head by key head (q, k, v, z and b, a of its value heads), else
+    there are four projections, each in plain order."""
 
     names = {
         "qkvz": "in_proj_qkvz.weight",
