@@ -267,7 +267,7 @@ class Scenario : private Listener {
     if (engine_.pool().superblocks_withheld() > 0) ++withheld_;
   }
 
-  /// Asked at every call of the runner that may fail.
+  /// Called at every call of the runner that may fail.
   bool fails_now() {
     if (--steps_to_fail_ != 0) return false;
     if (!fails_for_memory_) return true;
@@ -293,7 +293,7 @@ class Scenario : private Listener {
     const Completion& got = *heard->completion;
     ++answers_;
     const bool was_cancelled = got.reason == FinishReason::cancelled;
-    if (was_cancelled && !cancelled_.contains(id)) throw Violation("cancelled, but by nobody");
+    if (was_cancelled && !cancelled_.contains(id)) throw Violation("cancelled without a cancel()");
     const auto room = length_max_ - static_cast<std::int32_t>(request.prompt.size());
     const auto most = static_cast<std::size_t>(std::min(request.max_tokens, room));
     // Memory that went back to the device may have made it shorter.
@@ -388,7 +388,7 @@ struct Quiet {
   ~Quiet() { log::set_level(log::Level::info); }
 };
 
-/// HYB_SIM_SCHEDULES=100000 runs so many.
+/// HYB_SIM_SCHEDULES=100000 runs that many.
 std::uint64_t schedules(std::uint64_t usual) {
   const char* wanted = std::getenv("HYB_SIM_SCHEDULES");
   return wanted == nullptr ? usual : std::strtoull(wanted, nullptr, 10);
@@ -461,7 +461,7 @@ TEST_SUITE("sim/elastic") {
     CHECK(sum.short_of_memory > sum.schedules / 100);
   }
 
-  TEST_CASE("a sequence never stands before the state that its slot holds") {
+  TEST_CASE("a sequence is never shorter than the state in its slot") {
     const Quiet quiet;
     // Nothing is drafted here, so this is no fault: a slot holds the state at its span's end alone,
     // as a real one does.

@@ -26,12 +26,12 @@ struct EngineCounts {
 
 /// A random life of one engine: random pools, chunks and limits; prompts that begin like earlier
 /// ones; requests submitted and cancelled at any time, also from inside a sink; steps and sinks
-/// that throw. Every answer is compared with what the naive model says alone, the books are audited
+/// that throw. Every answer is compared with that of the naive model alone, the pool is audited
 /// after every step, and at the end only snapshots are held. Throws Violation at the first fault.
 EngineCounts run_engine_scenario(std::uint64_t seed, Bug bug = Bug::none, bool checks_rules = true);
 
-/// The same on a runner whose steps run beside the host, and whose slots hold nothing but the state
-/// behind the last token that was run. No token of a cancelled request is drawn after the call that
+/// The same on an asynchronous runner whose slots hold nothing but the state
+/// after the last token that was run. No token of a cancelled request is drawn after the call that
 /// cancels it.
 EngineCounts run_late_scenario(std::uint64_t seed, LateBug bug = LateBug::none);
 
@@ -218,7 +218,7 @@ class Scenario : private Listener {
     asked_.emplace_back(id, std::move(request));
   }
 
-  /// Half of the time the begin of an earlier prompt, with its answer when there is one.
+  /// Half of the time the start of an earlier prompt, with its answer when there is one.
   std::vector<TokenId> earlier_tokens() {
     if (asked_.empty() || random_.chance(setting_.is_tight ? 80 : 50)) return {};
     const auto& [id, request] = asked_[random_.below(asked_.size())];
@@ -273,7 +273,7 @@ class Scenario : private Listener {
         answer_of(setting_.model, setting_.tokenizer, engine_.length_max(), request, choice);
     ++counts_.answers;
     if (request.prefill_only) {
-      if (!got.tokens.empty() || !got.text.empty()) throw Violation("tokens of nothing asked");
+      if (!got.tokens.empty() || !got.text.empty()) throw Violation("tokens of an empty request");
       const auto prompt = static_cast<std::int32_t>(request.prompt.size());
       const std::int32_t known = got.usage.reused_tokens + got.usage.prefilled_tokens;
       if (got.reason == FinishReason::stop ? known != prompt : !cancelled_.contains(id)) {
@@ -286,13 +286,13 @@ class Scenario : private Listener {
     check_usage(request, got);
     if (got.reason == FinishReason::cancelled) {
       ++counts_.cancelled;
-      if (!cancelled_.contains(id)) throw Violation("cancelled, but by nobody");
+      if (!cancelled_.contains(id)) throw Violation("cancelled without a cancel()");
       for (const std::chrono::steady_clock::time_point time : got.token_times) {
         if (time > cancelled_.at(id)) throw Violation("a token was drawn after its request's end");
       }
       if (got.tokens.size() > expected.tokens.size() ||
           !std::equal(got.tokens.begin(), got.tokens.end(), expected.tokens.begin())) {
-        throw Violation("a cancelled answer is not the begin of the naive one");
+        throw Violation("a cancelled answer is not a prefix of the naive one");
       }
       if (got.text != text_of(setting_.tokenizer, request, got.tokens)) {
         throw Violation("a cancelled answer has another text");
@@ -320,7 +320,7 @@ class Scenario : private Listener {
       throw Violation("usage: time runs backwards");
     }
     const std::size_t events = request.sampling.logprobs < 0 ? 0 : got.tokens.size();
-    if (got.events.size() != events) throw Violation("one event per token when asked for");
+    if (got.events.size() != events) throw Violation("one event per token on request");
   }
 
   /// Every look at the clock finds it later.
@@ -421,7 +421,7 @@ TEST_SUITE("sim/engine") {
 }
 
 TEST_SUITE("sim/late") {
-  TEST_CASE("steps that run beside the host, at any pace, change no answer") {
+  TEST_CASE("asynchronous steps, at any pace, change no answer") {
     EngineCounts sum;
     const bool are_all = run_seeds(1500, [&](std::uint64_t seed) {
       const EngineCounts counts = run_late_scenario(seed);

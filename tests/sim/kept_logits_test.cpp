@@ -31,7 +31,7 @@ TEST_SUITE("sim/kept_logits") {
         }
       }
       CHECK(desk.runner.draws == 8);
-      // Not for choices, which share the prompt anyway, nor for those who leave nothing.
+      // Not for choices, which share the prompt anyway, nor for requests that leave nothing.
       request.choices = 2;
       desk.ask(request);
       CHECK(desk.runner.draws == 8);

@@ -133,17 +133,17 @@ StepResult LateRunner::wait() {
 }
 
 SampledToken LateRunner::draw(std::span<const float> logits, const SampleRow& row) {
-  if (under_way_) throw Violation("nobody draws while a step is under way");
+  if (under_way_) throw Violation("no draw while a step is running");
   return runner_->draw(logits, row);
 }
 
 void LateRunner::read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) {
-  if (under_way_) throw Violation("nobody reads while a step is under way");
+  if (under_way_) throw Violation("no read while a step is running");
   runner_->read(view, unit, bytes);
 }
 
 void LateRunner::write(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) {
-  if (under_way_) throw Violation("nobody writes while a step is under way");
+  if (under_way_) throw Violation("no write while a step is running");
   runner_->write(view, unit, bytes);
 }
 

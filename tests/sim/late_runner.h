@@ -11,22 +11,22 @@
 
 namespace hyb::sim {
 
-/// Mistakes of a runner whose steps run beside the host, or of an engine on it.
+/// Bugs of an asynchronous runner, or of an engine on it.
 enum class LateBug {
   none,
-  delivered_twice,   ///< the answers of a step are told again as the next one's
+  delivered_twice,   ///< the answers of a step are returned again as the next one's
   token_lost,        ///< a step that was begun early reads the tokens of the step before the last
   rows_exchanged,    ///< the same, the tokens of other sequences
   runs_unasked,      ///< what is prepared is run, also when it is never begun: it writes memory
   step_lost,         ///< a step that was begun early is not run when it comes to it
-  extra_token_kept,  ///< who is cancelled keeps what the step under way draws: see the scenario
+  extra_token_kept,  ///< a cancelled request keeps what the running step draws: see the scenario
 };
 
 const char* name_of(LateBug bug);
 
-/// Steps that run beside the host: they are done at some moment between launch() and the end of
+/// Asynchronous steps: they are done at some moment between launch() and the end of
 /// wait(), or fail then, and see what was said in launch(). What a step is to see is copied, so
-/// whoever changes it before the step is done finds that it made no difference.
+/// a change before the step is done makes no difference.
 class LateRunner : public Runner {
  public:
   /// The runner that does the steps outlives this one.
@@ -44,7 +44,7 @@ class LateRunner : public Runner {
   void read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) override;
   void write(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) override;
 
-  /// Throws what went wrong with a step whose end nobody saw.
+  /// Throws what went wrong with a step that was not waited for.
   void check() const;
 
   std::int64_t prepared = 0, begun_early = 0;

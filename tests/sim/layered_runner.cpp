@@ -125,7 +125,7 @@ const char* name_of(Fault fault) {
                                       "copies of one group lost",
                                       "buffer reused before it was written",
                                       "state restored without its pages",
-                                      "piece starts anew"};
+                                      "piece starts again"};
   return names[static_cast<int>(fault)];
 }
 
@@ -247,7 +247,7 @@ void LayeredRunner::change_owner(const ChangeOwner& change) {
   if (owners_.empty()) return;
   if (!backed_.empty()) {
     const auto at = static_cast<std::size_t>(index(change.superblock));
-    rule(change.to == no_view || backed_.at(at), "who owns a superblock has memory behind it");
+    rule(change.to == no_view || backed_.at(at), "an owned superblock has memory");
     if (change.to == no_view) backed_.at(at) = false;
   }
   ++owner_changes;
@@ -323,7 +323,7 @@ void LayeredRunner::check(const Span& span) const {
   const Slot& read = slot(span.read_slot);
   const std::int32_t offset = span.position - read.position;
   rule(read.position >= 0 && offset >= 0 && offset < static_cast<std::int32_t>(read.states.size()),
-       "the slot stands at the span's position");
+       "the slot is at the span's position");
 }
 
 Recurrence LayeredRunner::recurrence_before(const Span& span) const {

@@ -137,8 +137,8 @@ class NaiveLayered {
   std::uint64_t output_ = 0;
 };
 
-/// Mistakes of a runner, or of books that it follows, that only superblocks, several kinds and
-/// snapshots make possible.
+/// Bugs of a runner, or of the bookkeeping that it follows, that only superblocks, several kinds
+/// and snapshots make possible.
 enum class Fault {
   none,
   partial_page_shared,       ///< the copy of a partly filled page is another name for it
@@ -175,11 +175,11 @@ class LayeredRunner : public Runner {
                                 std::int32_t page_tokens);
   static std::size_t slot_bytes();
 
-  /// Asked before each step and at each change of owner: true makes the step fail there.
+  /// Called before each step and at each change of owner: true makes the step fail there.
   std::function<bool()> fails = [] { return false; };
   /// The same of read().
   std::function<bool()> read_fails = [] { return false; };
-  /// Asked before a superblock gets memory behind it; true: the device has some.
+  /// Called before a superblock gets memory; true: the device has some.
   std::function<bool()> has_memory = [] { return true; };
 
   /// From now on there is memory behind a superblock only where back() made some: until it goes
@@ -202,7 +202,7 @@ class LayeredRunner : public Runner {
     std::int32_t position = -1;      ///< of states.front(); -1: nothing was written
     std::vector<Recurrence> states;  ///< before the last span and after each of its tokens
   };
-  /// How a slot lies in a file: one that no drafts were run behind.
+  /// How a slot lies in a file: one without drafts after it.
   struct SlotImage {
     std::int32_t position;
     Recurrence state;
@@ -236,7 +236,7 @@ class LayeredRunner : public Runner {
   std::map<std::pair<std::size_t, PageId>, PageId> aliases_;  ///< of partial_page_shared
 };
 
-/// A layout for the model with random page and superblock sizes and so many superblocks.
+/// A layout for the model with random page and superblock sizes and `superblocks` superblocks.
 MemoryLayout random_layout(Random& random, const LayeredModel& model);
 
 }  // namespace hyb::sim

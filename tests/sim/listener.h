@@ -15,7 +15,7 @@ struct SinkFailure : std::runtime_error {
   SinkFailure() : std::runtime_error("the sink failed, as planned") {}
 };
 
-/// Writes down what it hears, and checks that it is told in order and once.
+/// Records what it receives, and checks that it comes in order and once.
 class Listener : public Sink {
  public:
   struct Heard {
@@ -26,7 +26,7 @@ class Listener : public Sink {
   void on_text(RequestId request, std::int32_t choice, std::string_view text) override {
     const Inside inside(*this);
     Heard& heard = heard_[{request, choice}];
-    if (text.empty()) throw Violation("a sink is told no empty text");
+    if (text.empty()) throw Violation("a sink gets no empty text");
     if (heard.completion) throw Violation("text after the end");
     heard.text += text;
     after_event(request);
@@ -36,13 +36,13 @@ class Listener : public Sink {
     const Inside inside(*this);
     Heard& heard = heard_[{request, choice}];
     if (heard.completion) throw Violation("an answer ends once");
-    if (heard.text != completion.text) throw Violation("the text told is not the text of the end");
+    if (heard.text != completion.text) throw Violation("the emitted text is not the final text");
     heard.completion = completion;
     ++finished_;
     after_event(request);
   }
 
-  /// Null: nothing was heard of it.
+  /// Null: nothing was received for it.
   const Heard* find(RequestId request, std::int32_t choice) const {
     const auto found = heard_.find({request, choice});
     return found == heard_.end() ? nullptr : &found->second;

@@ -90,7 +90,8 @@ struct Crowd {
 }  // namespace
 
 TEST_SUITE("sim/look_ahead") {
-  TEST_CASE("what the next who wait will resume from outlasts the rest: less is run again") {
+  TEST_CASE(
+      "snapshots that waiting requests will resume from outlast the rest: less is run again") {
     for (const std::int32_t slots : {6, 8, 10}) {
       CAPTURE(slots);
       std::int64_t with = 0, without = 0, evicted = 0;

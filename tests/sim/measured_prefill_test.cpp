@@ -99,7 +99,7 @@ TEST_SUITE("sim/measured_prefill") {
     CHECK(told.engine.usage().cost.of(1000) == default_prefill_cost.of(1000));
   }
 
-  TEST_CASE("what was learned decides who is evicted") {
+  TEST_CASE("the learned cost decides what is evicted") {
     for (const bool measures : {false, true}) {
       CAPTURE(measures);
       Desk desk(measures);

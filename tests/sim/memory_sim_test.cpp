@@ -28,7 +28,7 @@ struct MemoryCounts {
 
 /// Random lives of several sequences on the five verbs: starts, spans with rejected drafts,
 /// checkpoints and resumes at any moment, releases in any order, pools that run dry. Every sampled
-/// row is compared with the naive model and the books are audited after every action. Throws
+/// row is compared with the naive model and the pool is audited after every action. Throws
 /// Violation at the first fault.
 MemoryCounts run_memory_scenario(std::uint64_t seed, Bug bug = Bug::none,
                                  CallerBug caller_bug = CallerBug::none, bool checks_rules = true);

@@ -40,7 +40,7 @@ struct RandomLayout {
 /// have a part in.
 using History = std::vector<std::uint64_t>;
 
-/// The bytes behind a pool, as numbers: every position of every page, and what every slot holds.
+/// The bytes of a pool, as numbers: every position of every page, and what every slot holds.
 /// Carries out orders, loses what a superblock held when it changes its owner, and compares what a
 /// sequence reads with its history.
 class ToyStore {
@@ -55,7 +55,7 @@ class ToyStore {
   void check_slot(SlotId slot, const History& history) const;
   void check_packed(PackedId packed, const History& history) const;
 
-  /// Runs so many tokens more: writes the span's positions and the write slot.
+  /// Runs `tokens` more: writes the span's positions and the write slot.
   void run(const Memory& memory, const History& after, std::int32_t tokens);
   /// Fills a allocate_empty checkpoint.
   void fill(const Checkpoint& checkpoint, const History& history);
@@ -268,7 +268,7 @@ struct Counts {
                owner_changes = 0, compacted = 0, given_back = 0, fallen_pages = 0;
 };
 
-/// Random lives on a pool of random sizes. After every action the books are audited; in every step
+/// Random lives on a pool of random sizes. After every action the pool is audited; in every step
 /// all that a sequence may read is compared with what it wrote, and so is every checkpoint.
 class Life {
  public:

@@ -17,7 +17,7 @@ TEST_SUITE("sim/prefix_reuse") {
   TEST_CASE("a chat runs what is new of each turn and nothing else") {
     Desk desk;
     Tokens history = prompt_of(50);
-    std::int32_t stands = 0;  // so many tokens of the history were run
+    std::int32_t stands = 0;  // tokens of the history that were run
     for (int turn = 0; turn < 6; ++turn) {
       const Completion& got = desk.ask(request_of(history, 10));
       CHECK(got.usage.reused_tokens == stands);
@@ -76,7 +76,7 @@ TEST_SUITE("sim/prefix_reuse") {
     CHECK(desk.ask(ahead).usage.prefilled_tokens <= 70);
   }
 
-  TEST_CASE("who wants nothing kept leaves nothing") {
+  TEST_CASE("a request that keeps nothing leaves nothing") {
     Desk desk;
     Request request = request_of(prompt_of(100, 20, 1));
     request.keep_snapshots = false;
@@ -150,8 +150,7 @@ TEST_SUITE("sim/prefix_reuse") {
     desk.completion(0);
   }
 
-  TEST_CASE(
-      "who waits for a prefix goes on when its leader is cancelled, and is passed meanwhile") {
+  TEST_CASE("a request that waits for a prefix continues when its owner is cancelled") {
     Desk desk;
     desk.submit(request_of(prompt_of(400, 30, 1)));
     desk.submit(request_of(prompt_of(400, 30, 2)));
@@ -168,7 +167,7 @@ TEST_SUITE("sim/prefix_reuse") {
     desk.completion(2);
   }
 
-  TEST_CASE("a leader that loses its memory holds nobody up") {
+  TEST_CASE("a prefix owner that loses its memory blocks no one else") {
     // The first one's answer takes ever more pages: the leader is sent away in the middle of its
     // prompt, while another one waits for it.
     EngineOptions slow = usual;
@@ -201,7 +200,7 @@ TEST_SUITE("sim/prefix_reuse") {
     CHECK(desk.engine.usage().preemptions > 0);
   }
 
-  TEST_CASE("int8 snapshots are told, and choices fork exactly all the same") {
+  TEST_CASE("int8 snapshots are reported, and choices fork exactly all the same") {
     EngineOptions options = usual;
     options.prefixes.precision = Precision::int8;
     Desk desk(elastic(40), options);
@@ -263,7 +262,7 @@ TEST_SUITE("sim/prefix_reuse") {
     CHECK(desk.completion(1).usage.reuse_limit == ReuseLimit::memory_was_taken);
   }
 
-  TEST_CASE("orders left at the end are carried out when asked for") {
+  TEST_CASE("orders left at the end are executed on request") {
     EngineOptions options = usual;
     options.prefixes.precision = Precision::int8;
     Desk desk(elastic(40), options);
@@ -277,7 +276,7 @@ TEST_SUITE("sim/prefix_reuse") {
     desk.engine.audit();
   }
 
-  TEST_CASE("what is asked for is recorded, what is only prefilled is not") {
+  TEST_CASE("requests are recorded, prefills are not") {
     std::ostringstream out;
     TraceRecorder recorder(out);
     Desk desk;

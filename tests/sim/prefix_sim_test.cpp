@@ -18,7 +18,7 @@
 
 namespace hyb::sim::prefix_sim {
 
-/// Mistakes of those who use pool and tree, or of a kind; the simulation has to find each.
+/// Bugs of users of pool and tree, or of a kind; the simulation has to find each.
 enum class Misuse {
   none,
   published_before_its_step,  ///< a snapshot can be resumed from in the step that makes it
@@ -26,7 +26,7 @@ enum class Misuse {
   reference_leaked,           ///< a checkpoint is never given back
   page_owned_twice,           ///< two sequences write to one page
   window_freed_too_early,     ///< a kind gives up the last page that it needs
-  tail_of_key_forgotten,      ///< a snapshot stands in the tree one token too early
+  tail_of_key_forgotten,      ///< a snapshot is in the tree one token too early
   every_use_twice,            ///< a hit refreshes the snapshots above the used one too
 };
 
@@ -68,7 +68,7 @@ class SnapshotOracle {
   void clear() { known_.clear(); }
 
   /// Takes one out. Throws Violation when there is none, or when `in_order` and others were used
-  /// longer ago: one of those may be spared, because somebody stands on it.
+  /// longer ago: one of those may be spared, because a request resumes from it.
   void evict(std::span<const TokenId> key, bool in_order);
 
   /// The most tokens of the prompt, one less than it has, that can be resumed.
@@ -155,7 +155,7 @@ struct PrefixCounts {
 /// prefixes that start, resume, run in chunks, keep fewer tokens than they ran, publish, end
 /// and are given up at any time, in pools that are almost always dry. Every draw is compared with
 /// the naive model, every lookup with all snapshots there are (where kinds give up pages the tree
-/// tries the nearest ones only: it may find a shorter prefix, never a longer one), the books are
+/// tries the nearest ones only: it may find a shorter prefix, never a longer one), the pool is
 /// audited after every step, and at the end every byte is back. Throws Violation at the first
 /// fault.
 PrefixCounts run_prefix_scenario(std::uint64_t seed, Fault fault = Fault::none,
@@ -170,14 +170,14 @@ struct Run {
   Memory memory;
   Tokens tokens;        ///< prompt, then what was drawn
   std::int32_t prompt;  ///< tokens of it
-  std::int32_t goal;    ///< it concludes with so many tokens
+  std::int32_t goal;    ///< its length at the end
   std::vector<Cut> cuts;
   NaiveLayered naive;  ///< has seen memory.length() tokens
 };
 
 struct Turn {
   Run* run;
-  Tokens tokens;  ///< of the span; behind the known ones stand drafts
+  Tokens tokens;  ///< of the span; the known ones, then drafts
   std::int32_t kept;
   Tokens history;
   SamplingParams params;
@@ -375,7 +375,7 @@ class Scenario {
   PrefixCounts counts_;
 };
 
-/// The next chunk, up to the next cut; behind the last known token some drafts, most of them wrong.
+/// The next chunk, up to the next cut; after the last known token some drafts, most of them wrong.
 std::optional<Turn> Scenario::turn_of(Run& run, std::int32_t tokens_left) {
   const std::int32_t at = run.memory.length();
   std::int32_t known = static_cast<std::int32_t>(run.tokens.size()) - at;
@@ -430,7 +430,7 @@ void Scenario::step() {
         tokens_left -= static_cast<std::int32_t>(turn->tokens.size());
         turns.push_back(*std::move(turn));
       } else if (tokens_left > 0 && turns.empty()) {
-        end(run);  // nothing fits, and nobody else will make room: preempted
+        end(run);  // nothing fits, and no other sequence will free memory: preempted
       }
     }
     run = next;
@@ -529,7 +529,7 @@ void Scenario::publish(Run& run, SnapshotPlace place) {
   if (cache_.publish(key, run.memory, place)) oracle_.add(key);
 }
 
-/// Nobody's memory is to be trusted.
+/// No sequence's memory can be trusted.
 void Scenario::fail() {
   ++counts_.failed_steps;
   while (!runs_.empty()) end(runs_.begin());

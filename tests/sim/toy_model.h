@@ -19,7 +19,7 @@ struct ToyModel {
   bool attention = true;
   bool recurrence = true;
   std::int32_t vocab = 16;
-  std::int32_t nan_every = 0;  ///< about one draw in so many is not finite; 0: none
+  std::int32_t nan_every = 0;  ///< about one draw in this many is not finite; 0: none
 };
 
 std::uint64_t mix(std::uint64_t a, std::uint64_t b);

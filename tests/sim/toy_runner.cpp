@@ -122,7 +122,7 @@ void ToyRunner::check(const Span& span) const {
   rule(slot.written, "a slot is written before it is read");
   const std::int32_t offset = span.position - slot.position;
   rule(offset >= 0 && offset < static_cast<std::int32_t>(slot.states.size()),
-       "the slot stands at the span's position");
+       "the slot is at the span's position");
 }
 
 void ToyRunner::check(const Span& span, const SampleRow& row) const {
@@ -287,11 +287,11 @@ ToyRunner::Row& ToyRunner::row_at(const Span& span, std::int32_t position) {
 }
 
 void ToyRunner::read(ViewId, std::int32_t, std::span<std::byte>) {
-  throw Violation("nobody reads a toy's units");
+  throw Violation("a toy's units are not read");
 }
 
 void ToyRunner::write(ViewId, std::int32_t, std::span<const std::byte>) {
-  throw Violation("nobody writes a toy's units");
+  throw Violation("a toy's units are not written");
 }
 
 /// Every second span is not run at all, the others are run on rubbish: what a step that fails half
@@ -364,7 +364,7 @@ const char* broken_rule(const Step& step, std::int32_t page_tokens) {
     if (span.read_slot != span.write_slot && first[i] == i && slots.contains(span.read_slot)) {
       return "a slot that one span reads no other writes";
     }
-    // A partly filled page may be shared with its writer, who writes behind what this one reads.
+    // A partly filled page may be shared with its writer, which writes after what this one reads.
     for (const Page& page : pages_of(span, 0, span.position / size)) {
       const auto found = pages.find(page);
       if (found != pages.end() && found->second != first[i]) return "a full page is not written";

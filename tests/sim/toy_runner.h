@@ -17,12 +17,13 @@ struct Violation : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Thrown by a step that was told to fail.
+/// Thrown by a step that is set to fail.
 struct StepFailure : std::runtime_error {
   StepFailure() : std::runtime_error("the step failed, as planned") {}
 };
 
-/// Mistakes that a runner, or books that it follows, could make; the simulation has to find each.
+/// Possible bugs of a runner, or of the bookkeeping that it follows; the simulation has to find
+/// each.
 enum class Bug {
   none,
   orders_ignored,            ///< a partial page is not copied
@@ -51,7 +52,7 @@ std::string name_of(Bug bug);
 /// only through the page tables and slots of the step, and checks every rule of the seam. What a
 /// superblock held is lost when it changes its owner. As a real one it may hold more
 /// than was kept: a slot remembers the states within its last span, and the position of the next
-/// span says how many tokens stood.
+/// span says how many tokens there were.
 class ToyRunner : public Runner {
  public:
   ToyRunner(const Capacity& capacity, const ToyModel& model, Bug bug = Bug::none,
@@ -63,7 +64,7 @@ class ToyRunner : public Runner {
   void read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) override;
   void write(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) override;
 
-  /// Asked before each step: true makes it fail, after it has written rubbish into some of what it
+  /// Called before each step: true makes it fail, after it has written rubbish into some of what it
   /// was to write.
   std::function<bool()> fails = [] { return false; };
 

@@ -18,7 +18,7 @@ MemoryLayout layout_of(std::int32_t pages) {
 }  // namespace
 
 TEST_SUITE("core/engine/engine_limits") {
-  TEST_CASE("what is asked for, or what the pool can ever hold") {
+  TEST_CASE("the requested length, or what the pool can ever hold") {
     for (const std::int32_t pages : {1, 2, 7, 100}) {
       const MemoryPool pool(layout_of(pages));
       const std::int32_t limit = length_limit(pool, 1000);
@@ -32,7 +32,8 @@ TEST_SUITE("core/engine/engine_limits") {
   TEST_CASE("a prompt that memory is too small for is refused with the figures") {
     const MemoryPool pool(layout_of(7));
     CHECK_NOTHROW(check_fits(pool, 27, 28, 1000));
-    CHECK_NOTHROW(check_fits(pool, 1000, 28, 1000));  // over what was asked for: another rule's
+    CHECK_NOTHROW(
+        check_fits(pool, 1000, 28, 1000));  // over the requested length: checked elsewhere
     const std::string text = testing::error_text([&] { check_fits(pool, 28, 28, 1000); });
     CHECK(testing::contains(text, "the prompt has 28 tokens"));
     CHECK(testing::contains(text, "enough for a prompt of 27 tokens"));
@@ -43,7 +44,7 @@ using namespace hyb::sim;
 
 namespace {
 
-/// Its steps fail for want of memory as often as asked.
+/// Its steps run out of memory a given number of times.
 class PoorRunner : public ToyRunner {
  public:
   using ToyRunner::ToyRunner;

@@ -100,7 +100,7 @@ TEST_SUITE("core/engine/engine") {
     CHECK_FALSE(bench.engine.step());
   }
 
-  TEST_CASE("the limit is the smaller of what was asked and what the pages hold") {
+  TEST_CASE("the limit is the smaller of the requested length and what the pages hold") {
     const auto limit = [](std::int32_t pages, std::int32_t asked) {
       ToyRunner runner({.memory = flat_layout({.pages = pages, .slots = 1, .page_tokens = 4}),
                         .step_tokens = 4,
@@ -129,7 +129,7 @@ TEST_SUITE("core/engine/engine") {
           "engine: the memory holds less than 2 tokens; give more memory");
   }
 
-  TEST_CASE("a request that can never run is refused at once and leaves nothing behind") {
+  TEST_CASE("a request that can never run is refused at once without a trace") {
     Bench bench;
     Listener sink;
     CHECK(error_of([&] { bench.engine.submit(request_of(100, 1), sink); }, ErrorKind::usage) ==
@@ -324,7 +324,7 @@ TEST_SUITE("core/engine/engine") {
     CHECK(sink.finished() == 1);
   }
 
-  TEST_CASE("logprobs are kept per token when asked for") {
+  TEST_CASE("logprobs are kept per token on request") {
     Bench bench;
     Listener sink;
     Request request = request_of(5, 4);

@@ -23,7 +23,7 @@ class Steps {
     return span;
   }
 
-  /// A chunk of a prompt, beside so many sequences that run one token each.
+  /// A chunk of a prompt, with sequences that run one token each.
   std::optional<PrefillCost> run(std::int32_t position, std::size_t tokens, std::size_t single,
                                  double slower = 1) {
     Step step;
@@ -45,7 +45,7 @@ class Steps {
 }  // namespace
 
 TEST_SUITE("core/engine/prefill_watch") {
-  TEST_CASE("a cost far off is mended at once, and then left alone") {
+  TEST_CASE("a cost far off is corrected at once, and then kept") {
     Steps steps;
     std::optional<PrefillCost> last;
     int changes = 0;

@@ -20,7 +20,7 @@ constexpr std::int32_t tokens_min = 64;
 
 using Tokens = std::vector<TokenId>;
 
-/// `common` equal tokens, then `own` ones that nobody else has.
+/// `common` equal tokens, then `own` unique ones.
 Tokens tokens_of(std::int32_t common, std::int32_t own, std::int32_t who) {
   Tokens tokens(static_cast<std::size_t>(common), TokenId{1});
   tokens.insert(tokens.end(), static_cast<std::size_t>(own), TokenId{100 + who});
@@ -201,7 +201,7 @@ TEST_SUITE("core/engine/memory_demand") {
                                         : flat_layout({.pages = random.between(4, 40),
                                                        .slots = random.between(1, 4),
                                                        .page_tokens = 4}));
-      pool.limit_compaction(0);  // it would find room that nobody can promise
+      pool.limit_compaction(0);  // it would find room that cannot be guaranteed
       std::deque<Memory> memories;
       for (int i = 0; i < 30; ++i) {
         if (std::optional<Memory> started = pool.start(); started && random.chance(30)) {
@@ -298,7 +298,7 @@ TEST_SUITE("core/engine/memory_demand") {
 
 namespace {
 
-/// A scheduler with sequences whose answers are as long as asked, and no model.
+/// A scheduler with sequences with answers of given lengths, and no model.
 class Desk {
  public:
   Desk(const MemoryLayout& memory, const SchedulerLimits& limits)
@@ -383,7 +383,7 @@ TEST_SUITE("core/engine/scheduler") {
     CHECK(plan[2].tokens == 5);
   }
 
-  TEST_CASE("nobody passes an older one that waits") {
+  TEST_CASE("no sequence overtakes an older waiting one") {
     Desk desk(sizes(10, 8), limits);
     desk.add(20, 4);
     desk.step();
@@ -440,7 +440,7 @@ TEST_SUITE("core/engine/scheduler") {
     CHECK(steps == 14);
   }
 
-  TEST_CASE("an endless stream of newcomers delays nobody who was there before") {
+  TEST_CASE("an endless stream of newcomers delays none of the earlier ones") {
     Desk desk(sizes(40, 3), limits);
     Sequence& old = desk.add(30, 30);
     int steps = 0;
@@ -471,7 +471,7 @@ TEST_SUITE("core/engine/scheduler") {
     }
   }
 
-  TEST_CASE("what is behind a cut runs in the same step") {
+  TEST_CASE("what follows a cut runs in the same step") {
     const PrefixCacheOptions prefixes = {.enabled = true};
     const std::vector<TokenId> prompt(40, TokenId{1});
     const auto plan_of = [&](std::int32_t slots, std::int32_t spans) {
@@ -490,7 +490,7 @@ TEST_SUITE("core/engine/scheduler") {
     CHECK(whole[0].cuts == 0);
     CHECK(whole[1].tokens == 1);
     CHECK(whole[1].cuts == 1);
-    // Without a slot for the state there, or a span for what is behind it, that waits.
+    // Without a slot for the state there, or a span for what follows, that waits.
     for (const auto& plan : {plan_of(2, 1), plan_of(1, 2)}) {
       REQUIRE(plan.size() == 1);
       CHECK(plan[0].tokens == 39);

@@ -80,7 +80,7 @@ TEST_SUITE("core/engine/sequence") {
     CHECK(next.samples[0].history.size() == 4);
   }
 
-  TEST_CASE("a prefix_owner stops before the last prompt token until told to go on") {
+  TEST_CASE("a prefix_owner stops before the last prompt token until released") {
     const RequestTerms terms = terms_of(three_tokens());
     MemoryPool pool(plenty);
     Sequence sequence(terms, 0);
@@ -368,7 +368,7 @@ TEST_SUITE("core/engine/sequence") {
     CHECK(usage.recomputed_tokens == 2 + 4);
   }
 
-  TEST_CASE("the times of tokens are kept for who asks for them") {
+  TEST_CASE("the times of tokens are kept on request") {
     Request request = three_tokens();
     request.token_times = true;
     const RequestTerms terms = terms_of(request);

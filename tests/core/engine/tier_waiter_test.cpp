@@ -47,7 +47,7 @@ MemoryLayout layout_of(const LayeredModel& model, std::int32_t superblocks) {
           .fixed_superblocks = {}};
 }
 
-/// An engine over a tier whose disk stands still until the test lets it go on.
+/// An engine over a tier whose disk blocks until the test releases it.
 struct Desk {
   explicit Desk(Precision precision = Precision::exact, std::int32_t superblocks = 200)
       : model(recurrent_model()),
@@ -119,7 +119,7 @@ TEST_SUITE("core/engine/tier_desk") {
     CHECK(!desk.run(prompt_of(30, 4)).usage.reused_from);
   }
 
-  TEST_CASE("when nobody else runs, the step waits for the disk") {
+  TEST_CASE("when nothing else runs, the step waits for the disk") {
     Desk desk;
     const Tokens known = prompt_of(60, 1);
     desk.run(known);
@@ -130,7 +130,7 @@ TEST_SUITE("core/engine/tier_desk") {
     CHECK(desk.sink.find(id, 0)->completion->usage.reused_tokens == 59);
   }
 
-  TEST_CASE("who is cancelled while it waits is gone, and what it waited for is not delivered") {
+  TEST_CASE("a request cancelled while it waits is gone, and its fetch is not delivered") {
     Desk desk;
     desk.run(prompt_of(60, 1));
     desk.evict_all();
@@ -152,7 +152,8 @@ TEST_SUITE("core/engine/tier_desk") {
     desk.engine.audit();
   }
 
-  TEST_CASE("with int8 snapshots nobody runs meanwhile: answers don't depend on the disk's speed") {
+  TEST_CASE(
+      "with int8 snapshots no sequence runs meanwhile: answers don't depend on the disk's speed") {
     Desk desk(Precision::int8);
     const Tokens known = prompt_of(60, 1);
     desk.run(known);
@@ -184,10 +185,10 @@ TEST_SUITE("core/engine/tier_desk") {
     CHECK(third.reused_from == SnapshotSource::disk);
   }
 
-  TEST_CASE("who has no room beside the snapshot that the disk gives back starts from nothing") {
-    // One slot and 48 tokens; or two slots and 24 tokens, which is where the snapshot stands. The
+  TEST_CASE("without room for itself and the fetched snapshot, a sequence starts from nothing") {
+    // One slot and 48 tokens; or two slots and 24 tokens, which is the length of the snapshot. The
     // 25th token needs a page more: were the snapshot fetched again whenever its reader is sent
-    // away for that, nobody could go on.
+    // away for that, no sequence could continue.
     Desk desk(Precision::exact, 3);
     const Tokens prompt = prompt_of(25, 1);
     const Tokens answer = desk.run(prompt).tokens;
@@ -202,7 +203,7 @@ TEST_SUITE("core/engine/tier_desk") {
     CHECK(again.usage.reuse_limit == ReuseLimit::memory_was_taken);
   }
 
-  TEST_CASE("who was sent away looks into the tier again") {
+  TEST_CASE("a preempted sequence looks into the tier again") {
     Desk desk(Precision::exact, 12);
     const Tokens answers[] = {desk.run(prompt_of(60, 1)).tokens, desk.run(prompt_of(60, 2)).tokens};
     desk.evict_all();

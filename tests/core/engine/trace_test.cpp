@@ -92,7 +92,7 @@ TEST_SUITE("core/engine/trace_recorder") {
     recorder.ended(RequestId{0}, 1, tokens_of({8}));
     CHECK(out.str().empty());
     recorder.ended(RequestId{0}, 0, tokens_of({9, 9}));
-    recorder.ended(RequestId{5}, 0, tokens_of({9}));  // nobody knows it
+    recorder.ended(RequestId{5}, 0, tokens_of({9}));  // unknown
     const std::vector<Json> lines = lines_of(out);
     REQUIRE(lines.size() == 3);
     CHECK(meaning(lines[0]).size() == 3);

@@ -53,7 +53,7 @@ std::ptrdiff_t count(const std::vector<Order>& orders) {
 }  // namespace
 
 TEST_SUITE("core/memory/memory_pool") {
-  TEST_CASE("memory moves between pages and slots as it is asked for") {
+  TEST_CASE("memory moves between pages and slots on demand") {
     MemoryPool pool(elastic(3));
     {
       const Memory large = ran(pool, 32);  // two superblocks of pages, one of slots
@@ -105,7 +105,8 @@ TEST_SUITE("core/memory/memory_pool") {
     CHECK(changed > copied);
   }
 
-  TEST_CASE("a dry view gets the superblock that another one uses sparsely, and nobody notices") {
+  TEST_CASE(
+      "a dry view gets the superblock that another one uses sparsely, without any effect on it") {
     MemoryPool pool(elastic(3));
     Spread spread(pool);
     Memory& grows = spread.first;
@@ -219,7 +220,7 @@ TEST_SUITE("core/memory/memory_pool") {
     CHECK(pool.owner_changes() == 0);
   }
 
-  TEST_CASE("after a failed step owners are said anew, and other orders are dropped") {
+  TEST_CASE("after a failed step owners are sent again, and other orders are dropped") {
     MemoryPool pool(elastic(4));
     std::optional<Checkpoint> checkpoint = std::move(ran(pool, 6)).final_checkpoint();
     pool.take_orders();
@@ -233,7 +234,8 @@ TEST_SUITE("core/memory/memory_pool") {
     }
   }
 
-  TEST_CASE("a superblock that the device has no memory for is done without, and asked for again") {
+  TEST_CASE(
+      "a superblock that the device has no memory for is avoided, and requested again later") {
     MemoryPool pool(elastic(4));
     std::set<std::int32_t> backed;
     std::size_t most = 2;
@@ -328,7 +330,7 @@ struct Run {
 };
 
 /// Sequences of random lengths come as soon as there is a slot for them. In a step each that has
-/// its prompt behind it runs one token, and the prompts share 2,048; when memory is dry the
+/// its prompt done runs one token, and the prompts share 2,048; when memory is dry the
 /// youngest is sent away. Returns the largest share of the budget that lay idle while one more
 /// waited.
 double idle_share(MemoryPool& pool, sim::Random& random, int steps) {
@@ -367,7 +369,7 @@ double idle_share(MemoryPool& pool, sim::Random& random, int steps) {
 }  // namespace
 
 TEST_SUITE("core/memory/compaction") {
-  TEST_CASE("while somebody waits, less than 5 percent of the budget lies idle") {
+  TEST_CASE("while a request waits, less than 5 percent of the budget lies idle") {
     // granite-tiny, Nemotron-3-Nano, Nano-12B-v2, Qwen3-Next (memory.md 5.4).
     const Hybrid models[] = {{56, 1, 448}, {48, 1, 512}, {144, 1, 384}, {222, 3, 576}};
     for (const Hybrid& model : models) {
@@ -384,7 +386,7 @@ TEST_SUITE("core/memory/compaction") {
 }
 
 TEST_SUITE("core/memory/pool_figures") {
-  TEST_CASE("usage names who has the bytes, and they add up") {
+  TEST_CASE("usage names the owner of the bytes, and they add up") {
     const FullAttention full;
     MemoryLayout layout =
         page_layout({{.kind = &full, .page_bytes = 100, .pages_per_superblock = 0}}, 4, 1050, 8);
@@ -444,7 +446,7 @@ TEST_SUITE("core/memory/audit") {
     CHECK(finding(pool, twice, saved).find("has 3 holders and counts 2") != std::string::npos);
   }
 
-  TEST_CASE("what was released is nobody's") {
+  TEST_CASE("released memory has no owner") {
     MemoryPool pool(sizes);
     Memory memory = *pool.start();
     REQUIRE(memory.reserve(6));

@@ -125,7 +125,7 @@ TEST_SUITE("core/memory/memory") {
     CHECK(checkpoint->slot() == live);
     CHECK(memory.piece(0).read_slot == live);
     CHECK(memory.piece(0).write_slot == second);
-    memory.keep(2);  // nobody wants this one
+    memory.keep(2);  // dropped at once
     CHECK(memory.read_slot() == second);
     CHECK(memory.write_slot() == third);
     memory.keep(1);
@@ -151,7 +151,7 @@ TEST_SUITE("core/memory/memory") {
     CHECK(all_free(pool));
   }
 
-  TEST_CASE("a checkpoint shares all pages, and who resumes copies the partial one") {
+  TEST_CASE("a checkpoint shares all pages, and resuming copies the partial one") {
     MemoryPool pool(sizes(8, 3));
     Memory memory = ran(pool, 6);
     const std::optional<Checkpoint> checkpoint = memory.checkpoint();

@@ -151,7 +151,7 @@ TEST_SUITE("core/memory/superblocks") {
     }
   }
 
-  TEST_CASE("the unit behind the last one is preferred, then the fullest superblock") {
+  TEST_CASE("the unit after the last one is preferred, then the fullest superblock") {
     Superblocks books(layout_of(3, {4, 2, 0}));
     CHECK(books.take(pages)->unit == 0);
     CHECK(books.take(pages)->unit == 1);

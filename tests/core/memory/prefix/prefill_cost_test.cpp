@@ -105,7 +105,7 @@ TEST_SUITE("core/memory/prefill_meter") {
     CHECK(meter.cost()->of(32768) == doctest::Approx(4 * preset.of(32768)).epsilon(0.02));
   }
 
-  TEST_CASE("a thousand short prompts do not outweigh what the few long ones told") {
+  TEST_CASE("a thousand short prompts do not outweigh the few long ones") {
     const Machine machine{.per_step = 0.05, .per_position = 1e-7};
     PrefillMeter meter(linear, 512);
     run_prompt(meter, machine, 16000, 512);

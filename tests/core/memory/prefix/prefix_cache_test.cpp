@@ -33,7 +33,7 @@ TEST_SUITE("core/memory/prefix_cache") {
     PrefixServer server({.kinds = {&full}});
     server.serve(key_of("a prompt"), key_of("yes"));
     CHECK(server.serve(key_of("a prompt"), key_of("no")) == 7);
-    CHECK(server.serve(key_of("a promptyes"), {}) == 7);  // one snapshot stands at its very end
+    CHECK(server.serve(key_of("a promptyes"), {}) == 7);  // one snapshot is at its very end
   }
 
   TEST_CASE("a shared prefix hits on its third use, and on its second where a message ends") {
@@ -140,7 +140,7 @@ TEST_SUITE("core/memory/prefix_cache") {
     CHECK(refusals <= 4);
   }
 
-  TEST_CASE("the snapshot that a new one stands on is never its victim") {
+  TEST_CASE("the snapshot that a new one continues is never its victim") {
     PrefixServer server({.kinds = {}, .superblocks = 1}, {.eviction = EvictionRule::lru});
     Memory memory = ran(server.pool, 4);
     const Key key = key_of("abcdefgh");
@@ -150,7 +150,8 @@ TEST_SUITE("core/memory/prefix_cache") {
     CHECK(server.cache.look_up(key).resumable == 4);
   }
 
-  TEST_CASE("what is continued goes before what came of it, and is as new when that is gone") {
+  TEST_CASE(
+      "a continued snapshot is evicted before its successor, and is refreshed when that is gone") {
     PrefixServer server({.kinds = {}, .superblocks = 4},
                         {.placement = PlacementPrior::answers_stay});
     // The ends of turns that nothing came of are used, those that were continued are not.
@@ -266,7 +267,7 @@ TEST_SUITE("core/memory/prefix_cache") {
     }
   }
 
-  TEST_CASE("who listens hears key and snapshot before it goes; nobody hears of clear()") {
+  TEST_CASE("the listener gets key and snapshot before an eviction, and nothing from clear()") {
     PrefixServer server({.kinds = {&full}}, {.placement = PlacementPrior::answers_stay});
     std::vector<Key> heard;
     server.cache.on_evict([&](std::span<const TokenId> key, const Snapshot& snapshot) {

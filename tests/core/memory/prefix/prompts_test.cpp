@@ -91,7 +91,7 @@ TEST_SUITE("core/memory/seen_prompts") {
     CHECK(see(seen, prompt_of({7, 7, 8})) == 0);  // more than the limit was not remembered
   }
 
-  TEST_CASE("so many endings are remembered, those seen last") {
+  TEST_CASE("a limited number of endings is kept, the latest ones") {
     PromptHistory seen(1000);
     seen.see(prompt_of({1, 1, 1}), 2);
     seen.see(prompt_of({2, 2, 2}), 2);

@@ -34,8 +34,8 @@ struct Shared {
     }
     REQUIRE(memory);
     go_on(*memory, length_of(key) - memory->length());
-    Snapshot* const snapshot =
-        tree.insert(key, std::move(*std::move(*memory).final_checkpoint()), SnapshotPlace::turn_end);
+    Snapshot* const snapshot = tree.insert(key, std::move(*std::move(*memory).final_checkpoint()),
+                                           SnapshotPlace::turn_end);
     REQUIRE(snapshot != nullptr);
     snapshots[text] = snapshot;
     return *snapshot;
@@ -127,7 +127,7 @@ namespace {
 constexpr SnapshotPlace prompt_end = SnapshotPlace::prompt_end;
 constexpr SnapshotPlace turn_end = SnapshotPlace::turn_end;
 
-/// So many requests of a workload in which every snapshot of one place is used by the next turn and
+/// Requests of a workload in which every snapshot of one place is used by the next turn and
 /// those of the other never are. Returns how often the useless place was taken.
 int serve(SnapshotPolicy& placement, int requests, SnapshotPlace useful) {
   int useless_taken = 0;
@@ -375,7 +375,7 @@ TEST_SUITE("core/memory/eviction") {
     }
   }
 
-  TEST_CASE("weighed anew, all stand as if they had always been worth that") {
+  TEST_CASE("revalued, all rank as if they always had that value") {
     // Twice the same history: once with worths that are known late, once with the right ones.
     std::mt19937 random(11);
     Eviction late(EvictionRule::greedy_dual), right(EvictionRule::greedy_dual);
@@ -446,7 +446,7 @@ TEST_SUITE("core/memory/eviction") {
     CHECK(eviction.level() == 9);
   }
 
-  TEST_CASE("greedy dual: the level passes over nobody's value") {
+  TEST_CASE("greedy dual: the level never exceeds a value") {
     Eviction eviction(EvictionRule::greedy_dual);
     Snapshot kept, other;
     eviction.add(kept, 1);
@@ -473,7 +473,7 @@ TEST_SUITE("core/memory/eviction") {
     CHECK(eviction.level() == 0);
   }
 
-  TEST_CASE("what wakes is as old as it was under lru, and as new as now under greedy dual") {
+  TEST_CASE("a reinserted snapshot keeps its age under lru, and is the newest under greedy dual") {
     for (const EvictionRule rule : {EvictionRule::greedy_dual, EvictionRule::lru}) {
       Eviction eviction(rule);
       Snapshot sleeper, other, victim;

@@ -246,7 +246,8 @@ TEST_SUITE("core/memory/session_memory") {
     CHECK(refused > rounds * 9 / 10);  // only the app's text is not looked at here
   }
 
-  TEST_CASE("numbers that lie, under good checksums: refused, or a snapshot nobody can reach") {
+  TEST_CASE(
+      "numbers that lie, under good checksums: refused, or a snapshot that cannot be reached") {
     const TemporaryFolder folder;
     SavedWorld old(folder.path() / "s");
     struct Part {
@@ -431,7 +432,7 @@ TEST_SUITE("core/memory/session_restore") {
       bad[i].payload.pop_back();
       check_refused(saved.sealed(bad), world);
       bad[i].payload = saved.parts[i].payload + std::string(4, '\0');
-      // Tokens that nobody needs are no harm.
+      // Unused tokens do no harm.
       if (saved.parts[i].head.kind == static_cast<std::uint32_t>(SessionSection::tokens)) continue;
       if (saved.parts[i].head.kind == static_cast<std::uint32_t>(SessionSection::outline) ||
           saved.parts[i].head.kind == static_cast<std::uint32_t>(SessionSection::fingerprint)) {

@@ -273,7 +273,7 @@ TEST_SUITE("core/memory/snapshot_tier") {
     }
   }
 
-  TEST_CASE("the books stay below their limit") {
+  TEST_CASE("the index stays below its limit") {
     SnapshotWorld world({.has_slots = false, .only_full = true});
     ShimDisk disk;
     constexpr std::size_t limit = 100000;
@@ -324,7 +324,7 @@ struct HeldWorld : SnapshotWorld {
 }  // namespace
 
 TEST_SUITE("core/memory/tier_fetch") {
-  TEST_CASE("what is on its way holds nothing of the pool, is asked for once and comes whole") {
+  TEST_CASE("a pending fetch holds nothing of the pool, is requested once and arrives complete") {
     HeldWorld world;
     world.put(tokens(40));
     world.evict_all();
@@ -356,7 +356,7 @@ TEST_SUITE("core/memory/tier_fetch") {
     CHECK(world.all_right());
   }
 
-  TEST_CASE("what nobody waits for any more is not delivered, and its buffers are free") {
+  TEST_CASE("an abandoned fetch is not delivered, and its buffers are free") {
     HeldWorld world;
     world.put(tokens(40));
     world.evict_all();
@@ -424,7 +424,7 @@ TEST_SUITE("core/memory/tier_fetch") {
     }
   }
 
-  TEST_CASE("bytes that were damaged end a fetch, and are asked for no more") {
+  TEST_CASE("damaged bytes end a fetch, and are not requested again") {
     HeldWorld world({}, {.damages_at = 4});
     for (const std::int32_t length : {10, 21}) world.put(tokens(length));
     world.evict_all();
