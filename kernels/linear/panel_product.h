@@ -61,8 +61,8 @@ void point_to(std::array<const void*, panel_tile_rows>& pointers, const CodedTil
 
 /// Straight from the codes.
 template <typename RowOf, typename Emit>
-void coded_product_of_few(const CodedKernel& kernel, const CodedShape& shape,
-                          const std::byte* panel, std::int64_t count, RowOf row_of, Emit emit) {
+void coded_product_few_rows(const CodedKernel& kernel, const CodedShape& shape,
+                            const std::byte* panel, std::int64_t count, RowOf row_of, Emit emit) {
   alignas(64) std::array<float, coded_few_rows * 64> sums;
   std::array<const void*, panel_tile_rows> pointers;
   CodedTile tile = coded_tile(kernel, shape, panel);
@@ -83,7 +83,7 @@ template <typename RowOf, typename Emit>
 void coded_product(const CodedKernel& kernel, const CodedShape& shape, const std::byte* panel,
                    std::int64_t count, RowOf row_of, Emit emit) {
   if (kernel.few != nullptr && count <= coded_direct_rows) {
-    return coded_product_of_few(kernel, shape, panel, count, row_of, emit);
+    return coded_product_few_rows(kernel, shape, panel, count, row_of, emit);
   }
   alignas(64) std::array<float, coded_rows_waiting * 64> sums;
   alignas(64) std::array<std::byte, coded_run * 128> levels;

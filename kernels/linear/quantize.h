@@ -11,7 +11,7 @@ namespace hyb::kernels {
 inline constexpr std::int64_t quantize_rows = 64;
 inline constexpr std::int64_t quantize_group = 32;
 
-/// Groups of one column range of 64 rows, each quantised for itself.
+/// Groups of one column range of 64 rows, each quantized for itself.
 struct QuantizedGroups {
   std::array<bf16, quantize_rows> scales;
   std::array<std::uint8_t, quantize_rows * quantize_group> codes;  ///< [32][64]

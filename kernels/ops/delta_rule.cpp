@@ -12,7 +12,7 @@ namespace {
 
 /// values / sqrt(sum values^2 + eps) * scale
 template <typename T, typename S>
-void normalise(const DeltaRuleShare<T, S>& job, const T* values, float scale, float* out) {
+void normalize(const DeltaRuleShare<T, S>& job, const T* values, float scale, float* out) {
   float squares = 0.0F;
   for (std::int64_t i = 0; i < job.rows; ++i) squares += to_float(values[i]) * to_float(values[i]);
   const float factor = 1.0F / std::sqrt(squares + job.eps) * scale;
@@ -25,8 +25,8 @@ void step(const DeltaRuleShare<T, S>& job, std::int64_t token, std::int64_t head
   float q[delta_rule_columns_max], k[delta_rule_columns_max];
   float read[delta_rule_columns_max] = {}, answer[delta_rule_columns_max] = {};
   const std::int64_t key_head = job.key_head_of(head);
-  normalise(job, job.q_of(token, key_head), job.q_scale, q);
-  normalise(job, job.k_of(token, key_head), 1.0F, k);
+  normalize(job, job.q_of(token, key_head), job.q_scale, q);
+  normalize(job, job.k_of(token, key_head), 1.0F, k);
   const float raw = to_float(job.a[token * job.a_stride + head]) + job.dt_bias[head];
   const float keep = std::exp(-std::exp(job.a_log[head]) * softplus(raw));
   const float beta = 1.0F / (1.0F + std::exp(-to_float(job.b[token * job.b_stride + head])));

@@ -85,7 +85,7 @@ __device__ __forceinline__ void make_tokens(const Params<T, S>& p, const Share& 
   const int lane = static_cast<int>(threadIdx.x) % warp_size;
   for (int i = warp; i < stage_tokens && token + i < share.last_token; i += share.warps) {
     const int from = stage * stage_tokens + i;
-    const float product = delta_normalise<V>(&shared.raw_q[from][0], &shared.raw_k[from][0], p.rows,
+    const float product = delta_normalize<V>(&shared.raw_q[from][0], &shared.raw_k[from][0], p.rows,
                                              p.q_scale, shared.q[i], shared.k[i]);
     if (lane != 0) continue;
     const float a = to_float(p.a[(token + i) * p.a_stride + share.head]);

@@ -225,7 +225,7 @@ struct DeltaTile {
 /// A token's q and k, as a warp makes them for the tile: `q` and `k` may be in shared memory; V*8
 /// numbers of each are written, zeros past the rows. Returns k'q' in every lane.
 template <int V, typename T, typename Out>
-__device__ __forceinline__ float delta_normalise(const T* q, const T* k, int rows, float q_scale,
+__device__ __forceinline__ float delta_normalize(const T* q, const T* k, int rows, float q_scale,
                                                  Out& q_out, Out& k_out) {
   constexpr int each = V * delta_row_lanes / warp_size;
   static_assert(each * warp_size == V * delta_row_lanes);

@@ -62,16 +62,16 @@ __device__ __forceinline__ unsigned magnitude(float value) {
 }
 
 /// An element below 2^-126 counts as zero: the host flushes it, a card does not.
-__device__ __forceinline__ int quantised(float value, float scale) {
+__device__ __forceinline__ int quantized(float value, float scale) {
   return magnitude(value) < 0x00800000U ? 0 : static_cast<int>(rintf(value / scale));
 }
 
 template <bool Aligned, typename T>
-__device__ __forceinline__ void store_quantised(std::int8_t* to, int left, float scale,
+__device__ __forceinline__ void store_quantized(std::int8_t* to, int left, float scale,
                                                 const float (&values)[vector_size<T>]) {
   int whole[vector_size<T>];
   for (int j = 0; j < vector_size<T>; ++j) {
-    whole[j] = std::isnan(scale) ? 0 : quantised(values[j], scale);
+    whole[j] = std::isnan(scale) ? 0 : quantized(values[j], scale);
   }
   if constexpr (Aligned) {
     unsigned words[vector_size<T> / 4] = {};
@@ -100,7 +100,7 @@ __device__ __forceinline__ void pack_row(const T* state, bf16* scale, std::int8_
   for (int i = lane * vector_size<T>; i < columns; i += step) {
     float elements[vector_size<T>];
     load_values<Aligned>(state + i, columns - i, elements);
-    store_quantised<Aligned, T>(values + i, columns - i, snapshot_scale_value(rounded_up),
+    store_quantized<Aligned, T>(values + i, columns - i, snapshot_scale_value(rounded_up),
                                 elements);
   }
 }

@@ -190,7 +190,7 @@ __global__ void __launch_bounds__(block_threads) delta_step_kernel(const DeltaPa
   }
   if (warp == 0) {
     const float product =
-        delta_normalise<V>(&shared.convolved[0], &shared.convolved[DeltaShared<V>::k], p.rows,
+        delta_normalize<V>(&shared.convolved[0], &shared.convolved[DeltaShared<V>::k], p.rows,
                            p.q_scale, shared.query, shared.key);
     if (thread == 0) shared.product[0] = product;
   }

@@ -20,7 +20,7 @@ TEST_SUITE("kernels/probe") {
       CHECK(bytes > 1e7);
       CHECK(bytes < 1e13);
       for (const DType type : {DType::f32, DType::bf16}) {
-        // A core does at most some 256 operations per cycle: more means that the loop was optimised
+        // A core does at most some 256 operations per cycle: more means that the loop was optimized
         // away.
         const double operations = flops_per_s(queue, type);
         CHECK(operations > 1e7);

@@ -83,7 +83,7 @@ TEST_SUITE("kernels/linear/coded_pack") {
     CHECK(bits(WeightCode::fp8, false) == 8.03125);
   }
 
-  TEST_CASE("what a source becomes: FP8 stays under q8, mixes are plain, f32 is dequantised") {
+  TEST_CASE("what a source becomes: FP8 stays under q8, mixes are plain, f32 is dequantized") {
     Queue queue = test_queue(best_isa(), 1);
     const PublishedMatrix fp8(DType::f8_e4m3, 1, 70, 200, 128, 128, 4);
     const PublishedMatrix half(DType::bf16, 1, 10, 200, 1, 200, 5);

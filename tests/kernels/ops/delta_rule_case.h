@@ -79,7 +79,7 @@ struct DeltaInputs {
 inline std::vector<double> recur(const DeltaInputs& in, std::vector<double>& state) {
   const DeltaShape& s = in.s;
   std::vector<double> y;
-  const auto normalised = [&](std::int64_t at, double scale) {
+  const auto normalized = [&](std::int64_t at, double scale) {
     std::vector<double> values;
     double squares = 0;
     for (std::int64_t i = 0; i < s.rows; ++i) {
@@ -92,8 +92,8 @@ inline std::vector<double> recur(const DeltaInputs& in, std::vector<double>& sta
   for (std::int64_t t = 0; t < s.tokens; ++t) {
     for (std::int64_t h = 0; h < s.value_heads; ++h) {
       const std::int64_t q_at = t * s.line() + h / (s.value_heads / s.key_heads) * s.rows;
-      const auto q = normalised(q_at, 1 / std::sqrt(static_cast<double>(s.rows)));
-      const auto k = normalised(q_at + s.key_heads * s.rows, 1.0);
+      const auto q = normalized(q_at, 1 / std::sqrt(static_cast<double>(s.rows)));
+      const auto k = normalized(q_at + s.key_heads * s.rows, 1.0);
       const std::int64_t v_at = t * s.line() + 2 * s.key_heads * s.rows + h * s.columns;
       const double beta =
           1 / (1 + std::exp(-static_cast<double>(in.ba.get(t * 2 * s.value_heads + h))));
