@@ -27,7 +27,7 @@ struct ResponseHead {
 };
 
 /// A chat.completion or text_completion object with one choice per completion. A chat's thought is
-/// its message's reasoning_content, beside the content; an answer without one has no such key.
+/// its message's reasoning_content, next to the content; an answer without one has no such key.
 /// Log-probabilities are in the chat form ({"content": [...]}) for both kinds. `usage` holds
 /// OpenAI's three counts and ours, of the prompt: reused_tokens, where they came from (reused_from)
 /// and, where that was not exact, reused_precision; and prefilled_tokens of all choices together:
@@ -59,14 +59,14 @@ class Collector : public Sink {
 struct Answer {
   Completion completion;
   bool was_stopped = false;       ///< by Ctrl-C or another signal
-  bool stdout_is_closed = false;  ///< nobody reads stdout any more
+  bool stdout_is_closed = false;  ///< its reader has gone
 };
 
 /// What becomes of the thought that an answer begins with.
 enum class ThoughtView : std::uint8_t {
-  hidden,  ///< left out, with its markers and the white space behind it
+  hidden,  ///< left out, with its markers and the white space after it
   plain,   ///< as the model gives it: where the prompt has begun it, without its first marker
-  whole,   ///< the same with that marker, so that whoever reads the text finds both
+  whole,   ///< the same with that marker, so that a reader finds both
   dimmed   ///< escape sequences around it, its markers included
 };
 
@@ -77,7 +77,7 @@ struct AnswerView {
   AnswerStart start = {};
 };
 
-/// On this stdout. `shows_thoughts` is --thoughts; where nobody said, a terminal shows them and
+/// On this stdout. `shows_thoughts` is --thoughts; by default a terminal shows them and
 /// nothing else does.
 AnswerView stdout_view(const Environment& environment, std::optional<bool> shows_thoughts);
 

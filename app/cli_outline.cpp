@@ -86,8 +86,8 @@ CommandOutline cli_outline(const CLI::App& cli) {
 
 namespace {
 
-/// What completes a value: one of a few words, files, or (of any other kind) nothing. `words` come
-/// beside files.
+/// What completes a value: one of a few words, files, or (of any other kind) nothing. `words` are
+/// offered with files.
 std::string bash_values(const OptionOutline& option, const std::string& words = "") {
   if (!option.choices.empty()) return fmt::format("_hyb_words '{}'", spaced(option.choices));
   return option.takes_file ? fmt::format("_hyb_files '{}'", words) : ":";
@@ -173,7 +173,7 @@ std::string escaped(std::string_view text, std::string_view letters) {
   return all;
 }
 
-/// ":VALUE:action" of _arguments. `words` come beside files.
+/// ":VALUE:action" of _arguments. `words` are offered with files.
 std::string zsh_value(const OptionOutline& option, const std::string& words = "") {
   const std::string label = option.positional.empty() ? option.value : option.positional;
   std::string action = " ";

@@ -44,13 +44,13 @@ std::int32_t Conversation::add(Exchange exchange) {
 }
 
 std::int32_t Conversation::add_after(std::int32_t parent, Exchange exchange) {
-  require(parent >= 0 && parent <= turns(), "conversation: a turn follows one that is there");
+  require(parent >= 0 && parent <= turns(), "conversation: a turn must follow an existing one");
   turns_.push_back({.parent = parent, .exchange = std::move(exchange)});
   return turns();
 }
 
 void Conversation::go_to(std::int32_t turn) {
-  require(turn >= 0 && turn <= turns(), "conversation: one goes to a turn that is there");
+  require(turn >= 0 && turn <= turns(), "conversation: no such turn");
   branches_[branch_] = turn;
 }
 
@@ -71,9 +71,9 @@ bool Conversation::switch_to(std::string_view name) {
 void Conversation::set_branches(std::map<std::string, std::int32_t, std::less<>> branches,
                                 std::string branch) {
   for (const auto& [name, turn] : branches) {
-    require(turn >= 0 && turn <= turns(), "conversation: a branch ends at a turn that is there");
+    require(turn >= 0 && turn <= turns(), "conversation: a branch must end at an existing turn");
   }
-  require(branches.contains(branch), "conversation: it stands on one of its branches");
+  require(branches.contains(branch), "conversation: the current branch must exist");
   branches_ = std::move(branches);
   branch_ = std::move(branch);
 }

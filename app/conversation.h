@@ -19,7 +19,7 @@ struct Exchange {
   OwnTurn answer;
   std::string answer_text;       ///< as shown; answer.text may be empty, see own_turn()
   bool was_interrupted = false;  ///< the answer is a part of one
-  /// The ids that led from the end of the answer before to the begin of this one; empty: not known.
+  /// The ids from the end of the answer before to the start of this one; empty: not known.
   std::vector<TokenId> lead = {};
   std::int32_t tokens = 0;   ///< of the prompt and the answer when it was given
   std::string opening = {};  ///< of a thought, that the prompt had begun: see AnswerStart
@@ -55,10 +55,10 @@ class Conversation {
   /// The turn `count` turns before here; 0 when there are no more.
   std::int32_t before(std::int32_t count) const;
 
-  /// Adds a turn behind here, which moves there. Returns its number.
+  /// Adds a turn after here, which moves there. Returns its number.
   std::int32_t add(Exchange exchange);
 
-  /// Adds a turn behind any other (to build up what was saved); here stays.
+  /// Adds a turn after any other (to rebuild what was saved); here stays.
   std::int32_t add_after(std::int32_t parent, Exchange exchange);
 
   /// Moves the branch to any turn, or to 0.

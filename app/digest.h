@@ -10,7 +10,7 @@
 
 namespace hyb::app {
 
-/// XXH3, 128 bits: tells files and ids apart; no protection against an adversary.
+/// XXH3, 128 bits: distinguishes files and ids; no protection against an adversary.
 struct Hash128 {
   std::uint64_t high = 0, low = 0;
   auto operator<=>(const Hash128&) const = default;

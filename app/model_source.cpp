@@ -80,7 +80,7 @@ ModelSource ModelSource::find(const std::string& name, const Environment& enviro
     try {
       source.folder_ = find_model_folder(name, environment.hub);
     } catch (const Error& error) {
-      // No preset has an organisation or a revision: who wrote one means the cache.
+      // No preset has an organisation or a revision: a name with one means the cache.
       if (name.find_first_of("/@") != std::string::npos) throw;
       throw Error(error.kind(), fmt::format("{}; without weights there are the presets {}",
                                             error.what(), preset_names()));

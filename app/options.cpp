@@ -100,7 +100,7 @@ SamplingParams file_defaults(const GenerationOptions& options, const Json& confi
   try {
     check(params, std::numeric_limits<std::int32_t>::max());
   } catch (const Error& error) {
-    throw Error(ErrorKind::model, fmt::format("generation_config.json: {}; mend the file or "
+    throw Error(ErrorKind::model, fmt::format("generation_config.json: {}; fix the file or "
                                               "override it with the flag",
                                               error.what()));
   }
@@ -213,7 +213,7 @@ void add_model_options(CLI::App& cli, ModelOptions& options, bool positional_mod
 void add_pool_options(CLI::App& cli, PoolOptions& options) {
   cli.add_option("--memory-mode", options.mode,
                  "how memory moves between pages and states: flip (mapped for both), remap (mapped "
-                 "anew when it moves), flat (pools that never change, no prefix is kept) or auto "
+                 "again when it moves), flat (pools that never change, no prefix is kept) or auto "
                  "(flip on a card, remap on the CPU)")
       ->check(CLI::IsMember({"auto", "flip", "remap", "flat"}))
       ->capture_default_str();
@@ -223,7 +223,7 @@ void add_pool_options(CLI::App& cli, PoolOptions& options) {
 }
 
 void add_generation_options(CLI::App& cli, GenerationOptions& options) {
-  cli.add_option("-n,--max-tokens", options.max_tokens, "stop after so many tokens")
+  cli.add_option("-n,--max-tokens", options.max_tokens, "stop after this many tokens")
       ->check(CLI::Range(1, 1 << 24));
   cli.add_option("--temperature", options.temperature, "0 is greedy");
   cli.add_option("--top-k", options.top_k, "draw from the k likeliest; 0: all");
@@ -278,7 +278,7 @@ std::string parameters_text(std::int64_t parameters) {
 
 void add_reuse_options(CLI::App& cli, ReuseOptions& options) {
   cli.add_option("--prefix-cache", options.prefixes,
-                 "remember what prompts began with, so that it is not run again")
+                 "keep prefixes of prompts, so that they are not prefilled again")
       ->check(CLI::IsMember({"on", "off"}))
       ->capture_default_str();
   cli.add_option("--snapshots", options.snapshots,
@@ -286,9 +286,9 @@ void add_reuse_options(CLI::App& cli, ReuseOptions& options) {
                  "changes answers a little")
       ->check(CLI::IsMember({"exact", "int8"}))
       ->capture_default_str();
-  cli.add_flag("--audit", options.audit, "check all books of memory after every step: slow");
+  cli.add_flag("--audit", options.audit, "check all memory accounting after every step: slow");
   cli.add_option("--record", options.record,
-                 "write what was asked as a trace for hyb replay: lengths and what prompts have in "
+                 "write the requests as a trace for hyb replay: lengths and what prompts have in "
                  "common, no text")
       ->type_name("FILE");
 }
@@ -297,7 +297,7 @@ void add_think_option(CLI::App& cli, Think& think) {
   cli.add_option_function<std::string>(
          "--think", [&think](const std::string& word) { think = parse_think(word).value(); },
          "whether the model thinks before it answers: enable_thinking for the chat template, which "
-         "decides without it. Some models are told in the system prompt instead (/think, "
+         "decides without it. Some models take it from the system prompt instead (/think, "
          "/no_think)")
       ->check(CLI::IsMember({"on", "off"}));
 }
@@ -317,7 +317,7 @@ std::optional<Think> parse_think(std::string_view word) {
 void add_thoughts_option(CLI::App& cli, std::optional<bool>& shown) {
   cli.add_option_function<std::string>(
          "--thoughts", [&shown](const std::string& word) { shown = word == "show"; },
-         "whether thoughts are shown beside answers: show (the default on a terminal) or hide "
+         "whether thoughts are shown with answers: show (the default on a terminal) or hide "
          "(where stdout is none, so that it carries answers and nothing else)")
       ->check(CLI::IsMember({"show", "hide"}));
 }

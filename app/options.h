@@ -31,11 +31,11 @@ struct MemoryBudget {
 /// Throws Error(usage) naming the flag and the text. GB = 1e9, GiB = 2^30.
 MemoryBudget parse_memory(const std::string& text, const char* flag = "--memory");
 
-/// What is remembered of prompts.
+/// What is cached of prompts.
 struct ReuseOptions {
   std::string prefixes = "on";      ///< on or off
   std::string snapshots = "exact";  ///< exact or int8
-  std::string eviction = "gd";      ///< gd or lru: who goes first where memory is short
+  std::string eviction = "gd";      ///< gd or lru: what is evicted first where memory is short
   bool audit = false;
   std::string record;  ///< a file for the trace; empty: none is written
 };
@@ -129,7 +129,7 @@ std::string_view name_of(Think think);
 /// What name_of() names; nothing: another word.
 std::optional<Think> parse_think(std::string_view word);
 
-/// Adds --thoughts show|hide; `shown` outlives `cli`, nothing: nobody said.
+/// Adds --thoughts show|hide; `shown` outlives `cli`; empty: not given.
 void add_thoughts_option(CLI::App& cli, std::optional<bool>& shown);
 
 /// What the template gets to see: enable_thinking and thinking, the two names in use.

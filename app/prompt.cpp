@@ -72,8 +72,8 @@ Json read_json(const ModelSource& source, const std::string& file) {
 
 [[noreturn]] void refuse_without_template(const ModelSource& source) {
   throw Error(ErrorKind::model,
-              fmt::format("{}: the model has no chat template, so there is no telling how it wants "
-                          "to be talked to; with --raw it continues plain text",
+              fmt::format("{}: the model has no chat template, so the format of its prompts is "
+                          "unknown; with --raw it continues plain text",
                           source.name()));
 }
 
@@ -204,7 +204,7 @@ TextPiece text_piece(const RenderedPiece& piece) {
           .allow_thinking_markers = piece.source == TextSource::assistant};
 }
 
-/// Collects pieces of text and, between them, ids that stand as they are.
+/// Collects pieces of text and, between them, ids that are taken as they are.
 class Encoder {
  public:
   explicit Encoder(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
@@ -229,7 +229,7 @@ class Encoder {
     const std::span<const TextPiece> pieces(pending_);
     const auto tokens = tokenizer_.encode(pieces, as_rendered);
     for (const std::size_t mark : marks_) {
-      // A word may go across the join: what stands before it alone decides about its tokens only as
+      // A word may go across the join: what precedes it decides about its tokens only as
       // far as they are the same without the rest.
       const auto before = tokenizer_.encode(pieces.first(mark), as_rendered);
       end_message(out_.tokens.size() + static_cast<std::size_t>(common_tokens(before, tokens)));

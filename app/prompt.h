@@ -45,7 +45,7 @@ const ChatTemplate& need_chat_template(const ModelTexts& texts, const ModelSourc
 /// The same before anything else of the model is read.
 void need_chat_template(const ModelSource& source);
 
-/// What the prompt says of the begin of its answer.
+/// What the prompt says of the start of its answer.
 struct AnswerStart {
   /// False: the answer is plain text, and nothing in it is a marker of thoughts.
   bool may_think = false;
@@ -57,8 +57,8 @@ struct AnswerStart {
 /// Markers of thoughts, as all families in models/families spell them.
 inline constexpr std::string_view thought_begin = "<think>", thought_end = "</think>";
 
-/// Tells the thought at an answer's begin from the rest, while the text comes in. The marker that
-/// ends the thought belongs to it; whatever follows is the answer, further markers included.
+/// Separates the thought at an answer's start from the rest, while the text streams in. The marker
+/// that ends the thought belongs to it; whatever follows is the answer, further markers included.
 class ThoughtScanner {
  public:
   explicit ThoughtScanner(const AnswerStart& start);
@@ -69,7 +69,7 @@ class ThoughtScanner {
   };
 
   /// All pieces together are all texts together. A few characters are held back while they may
-  /// become the begin of a thought.
+  /// become the start of a thought.
   std::vector<Piece> push(std::string_view text);
 
   /// What is held back, at the end of the answer.
@@ -81,7 +81,7 @@ class ThoughtScanner {
   std::vector<Piece> in_thought(std::string_view text);
 
   Place place_;
-  std::string held_;  ///< at the begin: all so far; in a thought: its last characters, given out
+  std::string held_;  ///< at the start: all so far; in a thought: its last characters, given out
 };
 
 /// A whole answer, taken apart: white space around the thought and before the content left out.
@@ -114,8 +114,8 @@ struct ChatPrompt {
 struct EncodedPrompt {
   std::vector<TokenId> tokens;
   /// Positions that other prompts are likely to share up to: where the text of the first user
-  /// message begins (system prompt and tools stand before it), and that of the last one (all of the
-  /// conversation so far does). Ascending, above 0; no token before one depends on what is behind.
+  /// message begins (after system prompt and tools), and that of the last one (all of the
+  /// conversation so far does). Ascending, above 0; no token before one depends on what follows.
   std::vector<std::int32_t> message_ends = {};
   AnswerStart start = {};
 };
@@ -153,22 +153,22 @@ void fit_prompt(std::vector<TokenId>& prompt, std::int32_t prompt_max, Truncate 
 void check_utf8(std::string_view text, std::string_view what);
 
 /// Whether the prompt of the next turn begins with this turn's prompt and its answer as it was
-/// given, thinking included: told by rendering a conversation of three turns. Unknown where the
+/// given, thinking included: found by rendering a conversation of three turns. Unknown where the
 /// template refuses it, and where it keeps the last answer only as it was.
 PlacementPrior placement_prior(const ChatTemplate& chat_template, const Tokenizer& tokenizer);
 
-/// What a template does about thoughts when nobody says anything of them.
+/// What a template does about thoughts by default.
 enum class Thinking : std::uint8_t {
-  none,   ///< it begins none, and can't be told to
-  on,     ///< as when told to think, or undecided in a way of its own
-  off,    ///< as when told not to
+  none,   ///< it begins none, and no variable changes that
+  on,     ///< as with enable_thinking, or undecided in a way of its own
+  off,    ///< as with enable_thinking false
   always  ///< it begins a thought, and no variable changes that
 };
 
 /// "none", "on", "off", "always".
 std::string_view name_of(Thinking thinking);
 
-/// What a template does with what it is given: told by rendering short conversations, so that only
+/// What a template does with its variables: found by rendering short conversations, so that only
 /// what changes a prompt counts.
 struct TemplateTraits {
   Thinking thinking = Thinking::none;
@@ -192,8 +192,8 @@ struct TextInput {
 void add_text_input(CLI::App& cli, TextInput& input);
 
 /// The text. stdin is read only when neither option is given: in a shell's read loop it belongs to
-/// the loop. Throws Error(usage) when there is nothing to read, so that nobody waits at a terminal,
-/// and Error(model) for a file that can't be read or is over 1 GiB.
+/// the loop. Throws Error(usage) when there is nothing to read, so that it never waits at a
+/// terminal, and Error(model) for a file that can't be read or is over 1 GiB.
 std::string read_text(const TextInput& input);
 
 /// All of stdin. Throws Error(runtime) when reading fails.

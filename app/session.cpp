@@ -113,7 +113,7 @@ void Session::Parts::plan() {
   memory = plan_memory(outline.plan, outline.geometry, budget, context, queue->threads(), shape);
 }
 
-/// For a weight that finds no room: pools can be made anew, and smaller.
+/// For a weight that does not fit: pools can be made again, and smaller.
 bool Session::Parts::release_pools() {
   if (!may_shrink || !superblocks.valid()) return false;
   try {
@@ -171,7 +171,7 @@ void Session::Parts::make_runner() {
   }
 }
 
-/// The device has less than it said, or gave some to another process meanwhile.
+/// The device has less memory than it reported, or another process has taken some since.
 void Session::Parts::shrink_pools(const Error& reason) {
   const std::size_t before = memory.pool_bytes();
   const auto holdings = [&] {
@@ -482,7 +482,7 @@ void add_tiers(Engine& engine, const TierFlags& flags, const Environment& enviro
 
 namespace {
 
-/// So long an entry waits that is finished meanwhile; nobody feels it.
+/// How long a finished entry may have to wait: too short to notice.
 constexpr std::chrono::milliseconds nap(20);
 
 void give_back(Engine& engine, std::int32_t superblocks_max) {
@@ -493,7 +493,7 @@ void give_back(Engine& engine, std::int32_t superblocks_max) {
 
 void add_idle_option(CLI::App& cli, std::optional<double>& seconds) {
   cli.add_option("--memory-idle", seconds,
-                 "give memory back to the machine that was not needed for so many seconds")
+                 "return memory to the machine that was not needed for this many seconds")
       ->check(CLI::Range(0.0, 1e9));
 }
 

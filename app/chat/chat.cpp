@@ -193,7 +193,7 @@ void Chat::drop_draft() {
   draft_ = {};
 }
 
-/// The turn that the next message follows: where a message is said anew, the one before it.
+/// The turn that the next message follows: where a message is replaced, the one before it.
 std::int32_t Chat::answered_turn() const {
   if (draft_.message == 0) return conversation_.here();
   const auto path = conversation_.path(conversation_.here());
@@ -235,7 +235,7 @@ Chat::Next Chat::regenerate(std::int32_t count) {
   if (sampling_of(settings_.options(), session_->generation_config()).temperature == 0.0F) {
     notice("greedy answers stay the same whatever the seed; /set temperature 0.8 lets them vary");
   }
-  const std::string message = exchange.message;  // the tree grows meanwhile
+  const std::string message = exchange.message;  // the tree grows under it
   return send_after(parent, message, ++seed_shift_);
 }
 

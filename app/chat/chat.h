@@ -17,7 +17,7 @@
 
 namespace hyb::app {
 
-/// How a chat talks.
+/// How a chat reads and shows text.
 struct ChatConfig {
   bool is_interactive = false;  ///< notices and status lines are shown
   AnswerView view = {};         ///< of answers, without their start
@@ -57,7 +57,7 @@ class Chat {
   /// chat can go on.
   Next take(const Entry& entry);
 
-  /// After /edit without a text: the message that the next entry says anew, as it would be entered.
+  /// After /edit without a text: the message that the next entry replaces, as it would be entered.
   struct Draft {
     std::int32_t message = 0;  ///< its number in the conversation; 0: there is no draft
     std::string text = {};
@@ -67,8 +67,8 @@ class Chat {
   /// Forgets the draft: the message stays as it is.
   void drop_draft();
 
-  /// What to do while a person types (see InputRequest::work): runs what the next prompt will begin
-  /// with. Empty where nothing would be remembered of it. Valid until the next call of any other
+  /// What to do while a person types (see InputRequest::work): prefills what the next prompt will
+  /// begin with. Empty where it would not be cached. Valid until the next call of any other
   /// member.
   std::function<bool()> prefill_work();
   void stop_prefill();
@@ -84,7 +84,7 @@ class Chat {
   void show_system(const std::string& argument);
   void show_think(const std::string& argument);
 
-  /// Answers `message` behind `turn`; where that gives no answer, the conversation stays where it
+  /// Answers `message` after `turn`; where that gives no answer, the conversation stays where it
   /// was.
   Next send_after(std::int32_t turn, const std::string& message, std::uint64_t seed_shift);
   /// Streams the answer; adds the exchange when the answer has begun.

@@ -61,7 +61,7 @@ constexpr std::array command_rows = {
         ArgKind::count,
         {"/regen"},
         "/regen [N]",
-        "answer the last message anew with another seed; N: go N messages back"},
+        "answer the last message again with another seed; N: go N messages back"},
     Row{SlashCommand::Kind::undo,
         ArgKind::count,
         {"/undo"},
@@ -71,17 +71,17 @@ constexpr std::array command_rows = {
         ArgKind::place,
         {"/edit"},
         "/edit [N [TEXT]]",
-        "say message N (the last one) differently and go on from there"},
+        "replace message N (the last one) and continue from there"},
     Row{SlashCommand::Kind::fork,
         ArgKind::text,
         {"/fork"},
         "/fork [NAME]",
-        "go on in a branch of its own; this one stays as it is"},
+        "continue in a new branch; this one stays as it is"},
     Row{SlashCommand::Kind::go_to,
         ArgKind::text,
         {"/goto"},
         "/goto NAME|N",
-        "go on in another branch, or behind turn N; 0 is the beginning"},
+        "continue in another branch, or after turn N; 0 is the beginning"},
     Row{SlashCommand::Kind::checkpoints,
         ArgKind::nothing,
         {"/checkpoints"},
@@ -92,11 +92,7 @@ constexpr std::array command_rows = {
         {"/save"},
         "/save [NAME]",
         "save the chat; from then on every turn is saved"},
-    Row{SlashCommand::Kind::load,
-        ArgKind::text,
-        {"/load"},
-        "/load NAME",
-        "go on with a saved chat"},
+    Row{SlashCommand::Kind::load, ArgKind::text, {"/load"}, "/load NAME", "continue a saved chat"},
     Row{SlashCommand::Kind::sessions,
         ArgKind::nothing,
         {"/sessions"},
@@ -200,7 +196,7 @@ std::string slash_help() {
   }
   return help +
          "  //TEXT                       a message that begins with a slash\n"
-         "  \"\"\"TEXT\"\"\"                   a message of several lines, taken as it stands\n"
+         "  \"\"\"TEXT\"\"\"                   a message of several lines, taken literally\n"
          "A line that ends in a backslash goes on in the next; so does one after Ctrl-J or\n"
          "Alt-Enter. Ctrl-C stops an answer or clears the line, Ctrl-D leaves, Ctrl-R searches\n"
          "what was entered before.\n";

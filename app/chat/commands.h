@@ -36,7 +36,7 @@ struct SlashCommand {
     exit
   };
   Kind kind;
-  /// The rest of the line, without white space around it; of edit, what stands behind the number.
+  /// The rest of the line, without white space around it; of edit, what follows the number.
   std::string argument = {};
   std::int32_t count = 1;  ///< of regen and undo; of edit the message's number, 0: the last one
 };

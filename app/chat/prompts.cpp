@@ -105,7 +105,7 @@ EncodedPrompt ChatPrompts::preserved(const Conversation& conversation, std::int3
                                      const Question& question) const {
   const std::vector<std::int32_t> path = conversation.path(turn);
   if (path.empty()) return rendered(conversation, 0, question);
-  // The system prompt may be another one by now: it stands in the first lead.
+  // The system prompt may be another one by now: it is in the first lead.
   const Exchange& first = conversation.turn(path.front()).exchange;
   EncodedPrompt prompt = rendered(conversation, 0, {first.message, first.think});
   std::vector<std::int32_t>& ends = prompt.message_ends;
@@ -139,7 +139,7 @@ void ChatPrompts::set_think(Think think) {
   transient_tokens_ = mode_ == HistoryMode::preserve ? 0 : transient_tokens();
 }
 
-/// Told by example: a question, an answer as a model would give it, another question.
+/// Found by example: a question, an answer as a model would give it, another question.
 std::int32_t ChatPrompts::transient_tokens() const {
   try {
     const std::string question = "a";
@@ -174,8 +174,8 @@ EncodedPrompt ChatPrompts::prompt_of(const Conversation& conversation, std::int3
   return made(conversation, parent, {exchange.message, exchange.think});
 }
 
-/// Told by example: what two messages without a common begin have in common. Neither may the text's
-/// first word join the template's last, nor may white space at its begin.
+/// Found by example: the common prefix of prompts for two messages that share none. The text's
+/// first word must not merge with the template's last, nor may white space at its start.
 std::vector<TokenId> ChatPrompts::stable_prefix(const Conversation& conversation,
                                                 std::int32_t turn) const {
   const std::string letter = "a", figure = "\n\n1";
@@ -201,7 +201,7 @@ std::optional<std::int32_t> turn_number(std::string_view text) {
   return number;
 }
 
-/// One line of at most so many columns.
+/// One line of at most this many columns.
 std::string excerpt(const std::string& text, int columns) {
   return cut_to_columns(sanitized_line(text.substr(0, 400)), columns);
 }
@@ -303,7 +303,7 @@ std::string checkpoints_text(const Conversation& conversation, const Resumable& 
 
 namespace {
 
-/// An entry that is finished meanwhile waits for so long at most: less than what is felt.
+/// How long a finished entry may have to wait: too short to notice.
 constexpr std::chrono::milliseconds slice_time{40};
 constexpr std::int32_t chunk_tokens_min = 4, chunk_tokens_max = 512;
 
@@ -313,7 +313,7 @@ PrefillAhead::~PrefillAhead() {
   try {
     end();
   } catch (...) {
-    // Whoever destroys this has nothing to do with what the engine could not do.
+    // A destructor has no caller to report to.
   }
 }
 
@@ -332,7 +332,7 @@ bool PrefillAhead::work() {
     engine_.step();
     return running_.has_value();
   } catch (const Error&) {
-    // The prompt itself will meet the same error, and its asker hears of it.
+    // The prompt itself will meet the same error and report it.
   } catch (const std::bad_alloc&) {
   }
   end();
@@ -362,7 +362,7 @@ void PrefillAhead::on_finish(RequestId, std::int32_t, const Completion& completi
 
 void PrefillAhead::learn(const Usage& usage) {
   const double seconds = std::chrono::duration<double>(usage.prefill).count();
-  constexpr std::int32_t enough = 16;  // fewer tell the cost of a step rather than a rate
+  constexpr std::int32_t enough = 16;  // fewer measure the cost of a step rather than a rate
   if (usage.prefilled_tokens < enough || seconds <= 0) return;
   const double rate = usage.prefilled_tokens / seconds;
   const double piece = rate * std::chrono::duration<double>(slice_time).count();

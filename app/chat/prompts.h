@@ -16,7 +16,7 @@ namespace hyb::app {
 
 /// How past turns reach the model.
 enum class HistoryMode : std::uint8_t {
-  as_template,  ///< rendered anew, as the template wants past turns (it may drop their thinking)
+  as_template,  ///< rendered again, as the template wants past turns (it may drop their thinking)
   preserve      ///< the ids that the model was given and gave, whatever the template would drop
 };
 
@@ -25,7 +25,7 @@ enum class HistoryMode : std::uint8_t {
 class ChatPrompts {
  public:
   /// Template and tokenizer outlive this. Throws Error(model) when past turns are to be preserved
-  /// and the template shows no past answers, so that there is no telling what stands between them.
+  /// and the template shows no past answers, so that what is between them is unknown.
   ChatPrompts(const ChatTemplate& chat_template, const Tokenizer& tokenizer, HistoryMode mode);
 
   HistoryMode mode() const { return mode_; }
@@ -34,7 +34,7 @@ class ChatPrompts {
   void set_think(Think think);
   Think think() const { return think_; }
 
-  /// The prompt for `message` said behind `turn` (0: as the first one). Its message_ends are as
+  /// The prompt for `message` after `turn` (0: as the first one). Its message_ends are as
   /// EncodedPrompt says, with one more where the template ends prompts with what the prompt of the
   /// next turn does not have at this place any more (a thought begun, say): before that. Throws
   /// Error(model) where the template makes nothing of the conversation.
@@ -44,13 +44,12 @@ class ChatPrompts {
   /// The prompt that `turn` answered, made as it was then.
   EncodedPrompt prompt_of(const Conversation& conversation, std::int32_t turn) const;
 
-  /// The end of every prompt for `message` behind `turn`: from the end of the answer before it to
-  /// the begin of its own. An Exchange keeps it as its lead.
+  /// The end of every prompt for `message` after `turn`: from the end of the answer before it to
+  /// the start of its own. An Exchange keeps it as its lead.
   std::vector<TokenId> lead(const Conversation& conversation, std::int32_t turn,
                             const std::string& message) const;
 
-  /// The tokens with which the prompt of a message said behind `turn` begins, whatever it says; may
-  /// be empty.
+  /// The tokens with which every prompt of a message after `turn` begins; may be empty.
   std::vector<TokenId> stable_prefix(const Conversation& conversation, std::int32_t turn) const;
 
  private:
@@ -81,9 +80,9 @@ class ChatPrompts {
 };
 
 /// Moves within a conversation, as the slash commands name them. Each returns a line that says
-/// where it stands now, and throws Error(usage) when there is no such place.
+/// where it is now, and throws Error(usage) when there is no such place.
 
-/// Where it stands, as the others say it.
+/// Where it is, in the words of the others.
 std::string place_text(const Conversation& conversation);
 
 /// Takes the last `count` turns back; at least one must be there.
@@ -96,15 +95,15 @@ std::string fork(Conversation& conversation, const std::string& name);
 /// `place`: the name of a branch or the number of a turn.
 std::string go_to(Conversation& conversation, const std::string& place);
 
-/// The tokens of a turn that would not have to be run again to go on behind it.
+/// The tokens of a turn that need not be prefilled again to continue after it.
 using Resumable = std::function<std::int32_t(std::int32_t turn)>;
 
 /// A table of all turns in the order in which they were given: number, the turn before, tokens and
 /// how many of them are kept (left out without `resumable`), branches that end there, message.
 std::string checkpoints_text(const Conversation& conversation, const Resumable& resumable);
 
-/// Runs the begin of the next prompt through the model while a person types, so that the prompt
-/// itself runs only what is new. One thread at a time; between calls nothing goes on.
+/// Prefills the start of the next prompt while a person types, so that the prompt itself prefills
+/// only what is new. One thread at a time; between calls nothing goes on.
 class PrefillAhead : public Sink {
  public:
   /// The engine outlives this.
@@ -120,7 +119,7 @@ class PrefillAhead : public Sink {
   /// False: nothing is left to do, or it failed: then the prompt runs it all.
   bool work();
 
-  /// Ends it at once; what was run stays known to the engine.
+  /// Stops it at once; what was prefilled stays in the engine's cache.
   void end();
 
   /// Learns from an answer how fast prompts run here.

@@ -218,7 +218,7 @@ SavedSession SessionFolder::read(const std::string& name) const {
   const std::filesystem::path path = path_of(name);
   SessionReading reading = read_session(path);
   if (!reading.text) {
-    const std::string hint = has(name) ? "; to be rid of it: hyb sessions rm " + name : "";
+    const std::string hint = has(name) ? "; hyb sessions rm " + name : "";
     throw Error(ErrorKind::model, reading.refused + hint);
   }
   return {.fingerprint = std::move(reading.text->fingerprint),

@@ -59,7 +59,7 @@ class SessionFolder {
   std::vector<std::string> names() const;
 
   /// Throws Error(model) that begins with the file's path for one that is missing, damaged or of
-  /// another version, and says how to be rid of it.
+  /// another version, and says how to remove it.
   SavedSession read(const std::string& name) const;
 
   /// Replaces the file at once and durably, with what `memory` says of the engine's memory; null:

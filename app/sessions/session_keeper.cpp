@@ -80,11 +80,11 @@ void SessionKeeper::write(const std::string& name, const Saving& saving, Extent 
   need_folder().write(name, session, &memory);
 }
 
-/// Under the chat's own name: nobody else may have written there meanwhile.
+/// Under the chat's own name: no other chat may have written there since.
 void SessionKeeper::write_own(const std::string& name, const Saving& saving, Extent extent) {
   if (name == name_ && version_of(name) != version_) {
     throw Error(ErrorKind::runtime,
-                fmt::format("session '{}' was changed by another chat meanwhile and is left as it "
+                fmt::format("session '{}' was changed by another chat and is left as it "
                             "is; /save OTHER keeps this one",
                             name));
   }
@@ -137,11 +137,12 @@ SessionKeeper::Loaded SessionKeeper::load(const std::string& name) {
   if (!has_same_ids) {
     loaded.remark = fmt::format(
         "session '{}' was saved with {}, whose tokens are others: its texts "
-        "are encoded anew",
+        "are encoded again",
         name, saved.record.model);
   } else if (saved.fingerprint != origin_.fingerprint) {
-    loaded.remark = fmt::format("session '{}' was saved with {}: the conversation is run anew",
-                                name, saved.record.model);
+    loaded.remark =
+        fmt::format("session '{}' was saved with {}: the conversation is prefilled again", name,
+                    saved.record.model);
   }
   if (loaded.remark.empty()) restore(name, loaded);
   name_ = name;
@@ -155,7 +156,7 @@ void SessionKeeper::restore(const std::string& name, Loaded& loaded) {
   const SessionTransfer restored = need_folder().restore(name, origin_.fingerprint, *carrier_);
   loaded.restored = restored.length;
   if (restored.refused.empty()) return;
-  loaded.remark = fmt::format("{}; the conversation is run anew", restored.refused);
+  loaded.remark = fmt::format("{}; the conversation is prefilled again", restored.refused);
 }
 
 SessionKeeper::Loaded SessionKeeper::open(const std::string& name) {

@@ -30,7 +30,7 @@ struct Saving {
   std::function<std::vector<std::vector<TokenId>>(bool all_turns)> sequences = {};
 };
 
-/// How much memory is written after every turn, so that nobody waits for it; all of it is when the
+/// How much memory is written after every turn, so that it causes no wait; all of it is when the
 /// chat is saved by hand, or left.
 inline constexpr std::uint64_t turn_bytes_max = std::uint64_t{256} << 20;
 
@@ -47,10 +47,10 @@ class SessionKeeper {
 
   /// Saves under the name, which the chat then has; "" is the chat's own, or a new one made of the
   /// date. Returns the name. Throws Error(usage) for a name that another session has, and
-  /// Error(runtime) when it can't be written or another chat has saved under the name meanwhile.
+  /// Error(runtime) when it can't be written or another chat has saved under the name since.
   std::string save(const Saving& saving, const std::string& name);
 
-  /// A conversation that was saved, and what to tell of it.
+  /// A conversation that was saved, and what to report of it.
   struct Loaded {
     Conversation conversation;
     std::string remark = {};    ///< empty, or what could not be kept
@@ -64,7 +64,7 @@ class SessionKeeper {
   /// Loads it if it is there; else the chat gets the name and nothing was said.
   Loaded open(const std::string& name);
 
-  /// After a turn. What cannot be saved is told once, as a warning, and not tried again.
+  /// After a turn. A failure is warned of once, and saving is not tried again.
   void autosave(const Saving& saving);
 
   /// The same when the chat is left.

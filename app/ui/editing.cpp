@@ -31,7 +31,7 @@ std::optional<Entry> finish_marked(std::string_view text) {
   if (text.size() < 2 * mark.size() || !text.ends_with(mark)) return std::nullopt;
   text.remove_prefix(mark.size());
   text.remove_suffix(mark.size());
-  // The marks may stand in lines of their own.
+  // The marks may be on lines of their own.
   if (text.starts_with('\n')) text.remove_prefix(1);
   if (text.ends_with('\n')) text.remove_suffix(1);
   return Entry{std::string(text), true};

@@ -59,8 +59,8 @@ class History {
   std::vector<std::string> entries_;
 };
 
-/// Text being edited, and where the cursor stands in it. The text is well-formed UTF-8 and may have
-/// several lines; the cursor is a byte offset and never stands inside a grapheme cluster by its own
+/// Text being edited, and where the cursor is in it. The text is well-formed UTF-8 and may have
+/// several lines; the cursor is a byte offset and is never inside a grapheme cluster by its own
 /// moves. Words are runs of letters, digits and everything beyond ASCII.
 class LineBuffer {
  public:
@@ -78,7 +78,7 @@ class LineBuffer {
   void move_right();
   void move_word_left();
   void move_word_right();
-  void move_home();  ///< to the begin of the line; from there, to the begin of the line above
+  void move_home();  ///< to the start of the line; from there, to the start of the line above
   void move_end();   ///< to the end of the line; from there, to the end of the line below
   bool move_up();    ///< false: already in the first line
   bool move_down();  ///< false: already in the last line
@@ -120,7 +120,7 @@ enum class Outcome : std::uint8_t {
 /// The editor without a terminal: keys in, text and cursor out.
 class Editing {
  public:
-  /// `words` are what Tab completes at the begin of the text; `draft` is what stands there.
+  /// `words` are what Tab completes at the start of the text; `draft` is the initial text.
   Editing(const History& history, const std::vector<std::string>& words, std::string draft = {})
       : history_(&history), words_(&words) {
     buffer_.set(std::move(draft));

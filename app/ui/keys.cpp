@@ -162,7 +162,7 @@ void KeyDecoder::push_byte(char byte, std::vector<Key>& keys) {
       break;
   }
   if (byte >= '@' && byte <= '~') return end_sequence(byte, keys);
-  if (is_control(byte) || parameters_.size() == parameters_max) {  // damaged: begin anew
+  if (is_control(byte) || parameters_.size() == parameters_max) {  // damaged: start over
     phase_ = Phase::plain;
     return push_plain(byte, keys);
   }

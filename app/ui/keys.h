@@ -9,7 +9,7 @@
 
 namespace hyb::app {
 
-/// What a person pressed, told by meaning.
+/// What a key press means.
 struct Key {
   enum class Kind : std::uint8_t {
     text,   ///< characters to insert

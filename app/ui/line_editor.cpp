@@ -66,7 +66,7 @@ class Layout {
   void add_row(std::string row) { view_.rows.push_back(std::move(row)); }
 
   void begin_row(std::string_view prompt) {
-    // In a window too narrow for it, the prompt gives way to the text.
+    // In a window too narrow for both, the text is shown without the prompt.
     const int width = columns(prompt);
     const bool fits = width + 4 <= options_.columns;
     add_row(fits ? std::string(prompt) : std::string());
@@ -151,7 +151,7 @@ View LineEditor::view_of(const Editing& editing, std::size_t cursor) const {
   const std::string prompt = editing.is_searching()
                                  ? "(search: " + cut_to_columns(editing.search_text(), 20) + ") "
                                  : asking_.prompt;
-  // One column stays free: terminals differ in where the cursor stands after a full row.
+  // One column stays free: terminals differ in where the cursor is after a full row.
   return lay_out(editing.buffer().text(), cursor,
                  {.prompt = prompt,
                   .continuation = options_.continuation,
@@ -160,7 +160,7 @@ View LineEditor::view_of(const Editing& editing, std::size_t cursor) const {
 }
 
 /// Back to where the drawing begins. When the window became narrower, the terminal has broken the
-/// rows anew.
+/// rows again.
 std::string LineEditor::to_first_row() const {
   const int width = terminal_columns(Stream::output);
   int up = drawn_.cursor_column / width;
@@ -221,7 +221,7 @@ LineEditor::Wait LineEditor::wait_for_keys(RawMode& mode) {
   if (const int changes = terminal_changes(); changes != changes_seen_) {
     changes_seen_ = changes;
     mode.renew();
-    return Wait::keys;  // to draw anew
+    return Wait::keys;  // to redraw
   }
   if (!ready) {
     if (decoder_.is_waiting()) decoder_.give_up();
@@ -239,7 +239,7 @@ LineEditor::Wait LineEditor::wait_for_keys(RawMode& mode) {
 
 InputEvent LineEditor::read(const InputRequest& request) {
   asking_ = request;
-  RawMode mode(Interrupts::keys);  // to the end of the work: keys pressed meanwhile are not echoed
+  RawMode mode(Interrupts::keys);  // to the end of the work: keys pressed during it are not echoed
   BackgroundWork work(std::exchange(asking_.work, nullptr));
   const InputEvent event = edit(mode);
   work.stop();

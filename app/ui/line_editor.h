@@ -28,7 +28,7 @@ struct InputEvent {
 /// How an entry is asked for. An editor heeds all of it, plain lines the work only.
 struct InputRequest {
   std::string prompt = "> ";
-  std::string draft = {};  ///< what stands there to begin with
+  std::string draft = {};  ///< the initial text
   /// Work for the time in which a person types or does nothing, a small piece a call: an entry,
   /// with plain lines a key, waits for the piece that runs. It may be done on another thread.
   /// False: nothing is left to do.
@@ -66,12 +66,12 @@ View lay_out(std::string_view text, std::size_t cursor, const ViewOptions& optio
 struct LineEditorOptions {
   std::string continuation = ". ";
   bool has_colour = false;
-  std::vector<std::string> words;  ///< what Tab completes at the begin of an entry
+  std::vector<std::string> words;  ///< what Tab completes at the start of an entry
 };
 
 /// An editor for entries of one or more lines, on a terminal that can move its cursor (both stdin
-/// and stdout). Work is done on a thread of its own meanwhile. Keys pressed before it asks are kept
-/// for the next read().
+/// and stdout). Work is done on a thread of its own while it waits. Keys pressed before it asks are
+/// kept for the next read().
 class LineEditor : public Input {
  public:
   LineEditor(History history, LineEditorOptions options)
@@ -97,11 +97,11 @@ class LineEditor : public Input {
   KeyDecoder decoder_;
   std::vector<Key> decoded_;
   std::deque<Key> keys_;
-  View drawn_;  ///< what stands on the screen, and where its cursor is
+  View drawn_;  ///< what is on the screen, and where its cursor is
   int changes_seen_ = 0;
 };
 
-/// Lines of stdin without an editor: from a pipe or file each line is an entry as it stands; a
+/// Lines of stdin without an editor: from a pipe or file each line is an entry as it is; a
 /// person at a simple terminal sees a prompt on stderr and may enter several lines as one.
 class PlainLines : public Input {
  public:

@@ -9,7 +9,7 @@
 namespace hyb::app {
 
 /// The process's manners: SIGPIPE and SIGXFSZ are ignored (a closed stdout and a file at ulimit -f
-/// are noticed at the next write, by whoever can say what it was for), SIGINT and SIGTERM raise a
+/// are noticed at the next write, by code that knows what it was for), SIGINT and SIGTERM raise a
 /// flag that loops look at, a second SIGINT ends at once; terminal modes are restored on every way
 /// out. One per process.
 class ProcessGuard {
@@ -51,14 +51,14 @@ bool write_stdout(const char* text, unsigned long size);
 bool write_stdout(std::string_view text);
 
 /// Writes `text` to stderr as it is: status lines and hints for people. What cannot be written is
-/// dropped: nobody is there to be told.
+/// dropped: there is no reader.
 void write_stderr(std::string_view text);
 
-/// Does work, a piece a call, on a thread of its own: whoever waits for keys meanwhile answers them
-/// at once, however long a piece takes. Signals stay with the other threads.
+/// Does work, a slice per call, on a thread of its own, so that keys are answered at once however
+/// long a slice takes. Signals stay with the other threads.
 class BackgroundWork {
  public:
-  /// Begins at once and ends when a piece returns false, throws, or stop() is called. An empty
+  /// Starts at once and ends when a slice returns false, throws, or stop() is called. An empty
   /// function is no work.
   explicit BackgroundWork(std::function<bool()> work);
   ~BackgroundWork();

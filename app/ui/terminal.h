@@ -10,10 +10,10 @@ enum class Stream : std::uint8_t { input = 0, output = 1, error = 2 };
 
 bool is_terminal(Stream stream);
 
-/// Columns of the terminal behind `stream`; 80 where it is none or does not say.
+/// Columns of the terminal of `stream`; 80 where it is not a terminal or does not say.
 int terminal_columns(Stream stream);
 
-/// Rows likewise; 24 where it is none or does not say.
+/// Rows likewise; the default is 24.
 int terminal_rows(Stream stream);
 
 /// Waits until stdin has input or has ended. False: the time is over, or a signal came.

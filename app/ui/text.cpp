@@ -95,7 +95,7 @@ std::size_t next_grapheme(std::string_view text, std::size_t at) {
 }
 
 std::size_t previous_grapheme(std::string_view text, std::size_t at) {
-  // Whether two characters belong together depends on what stands before them, so this starts from
+  // Whether two characters belong together depends on what precedes them, so this starts from
   // a sure boundary: a line break, or a run of ASCII, or far enough away.
   constexpr std::size_t reach = 256;
   std::size_t start = at - 1;

@@ -33,7 +33,7 @@ std::string sanitized(std::string_view text);
 /// The same on one line: line breaks and tabs become spaces.
 std::string sanitized_line(std::string_view text);
 
-/// Whether Sanitizer replaces this character wherever it stands.
+/// Whether Sanitizer replaces this character wherever it occurs.
 bool is_unsafe(char32_t code_point);
 
 /// Columns that a terminal needs for well-formed UTF-8 without control characters: each grapheme

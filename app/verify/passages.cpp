@@ -119,7 +119,7 @@ void Replay::advance(std::span<RunningSequence> sequences) {
     RunningSequence& sequence = *taking_part[i];
     sequence.memory.keep(count_of(step.spans[i].tokens));
     if (step.spans[i].samples.empty()) continue;
-    // A row of NaNs names no token. Any will do to go on with: the logits tell.
+    // A row of NaNs names no token. Any will do to continue: the logits show the fault.
     const SampledToken& sampled = result.sampled[row];
     sequence.tokens.push_back(sampled.finite ? sampled.token : TokenId{0});
     sequence.trace.tokens.push_back(sequence.tokens.back());

@@ -12,7 +12,7 @@
 
 namespace hyb::app {
 
-/// A sequence to be run: a prompt, how many tokens to draw behind it, and how its prompt is cut.
+/// A sequence to be run: a prompt, how many tokens to draw after it, and how its prompt is cut.
 struct Passage {
   std::vector<TokenId> prompt;
   SamplingParams sampling;
@@ -22,7 +22,7 @@ struct Passage {
   std::vector<std::int32_t> cuts;
 };
 
-/// What a sequence drew, and the logits of each row it drew from, one behind the other.
+/// What a sequence drew, and the logits of each row it drew from, one after the other.
 struct Trace {
   std::vector<TokenId> tokens;
   std::vector<float> logits;
@@ -51,7 +51,7 @@ class Replay {
   };
 
   /// One passage that is checkpointed after `tokens` of prompt and answer, and runs on to its end;
-  /// then two sequences at once go on from the checkpoint. The traces hold the rows behind the
+  /// then two sequences at once go on from the checkpoint. The traces hold the rows after the
   /// checkpoint only. 0 < tokens < prompt and answer together. int8 needs a runner with packed
   /// snapshots.
   Resumed run_resumed(const Passage& passage, std::int32_t tokens,
@@ -69,7 +69,7 @@ class Replay {
 };
 
 struct PassageOptions {
-  std::int32_t prompts = 6;  ///< of random tokens, or so many of a file's requests
+  std::int32_t prompts = 6;  ///< of random tokens, or this many of a file's requests
   std::int32_t answer_tokens = 16;
   std::int32_t length_max = 320;  ///< of prompt and answer
   std::int32_t vocab;             ///< ids below it may occur

@@ -23,7 +23,7 @@ struct Verdict {
 /// cut differently, resumed, on other numbers of threads and by the engine.
 class Promises {
  public:
-  /// `on_verdict` hears of every verdict as it is known.
+  /// `on_verdict` is called with every verdict as it is known.
   Promises(Runner& runner, std::vector<Passage> passages, std::uint64_t seed,
            std::function<void(const Verdict&)> on_verdict);
 

@@ -65,7 +65,7 @@ SnapshotCost::SnapshotCost(Runner& runner, std::uint64_t seed)
 
 std::vector<std::int32_t> SnapshotCost::random_cuts(std::int32_t tokens, std::int32_t snapshots) {
   std::mt19937_64 random(seed_++);
-  std::set<std::int32_t> cuts;  // above 0 and below the end, so that a row stands behind each
+  std::set<std::int32_t> cuts;  // above 0 and below the end, so that a row follows each
   const std::int32_t count = std::min(snapshots, tokens - 1);
   while (static_cast<std::int32_t>(cuts.size()) < count) {
     cuts.insert(1 + static_cast<std::int32_t>(random() % static_cast<std::uint64_t>(tokens - 1)));
@@ -79,7 +79,7 @@ void SnapshotCost::measure(const Passage& passage, std::int32_t snapshots) {
   std::vector<TokenId> tokens = passage.prompt;
   tokens.insert(tokens.end(), answer.tokens.begin(), answer.tokens.end());
   if (tokens.size() < 2) return;
-  // Replay had books of its own: what it left in superblocks is nobody's now.
+  // Replay had a pool of its own: what it left in superblocks has no owner now.
   pool_.repeat_owners();
   run(tokens, random_cuts(static_cast<std::int32_t>(tokens.size()), snapshots));
 }

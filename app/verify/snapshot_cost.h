@@ -24,8 +24,8 @@ struct DivergenceSummary {
 };
 
 /// How far the distributions of next tokens move when a sequence goes on from int8 snapshots of its
-/// recurrent state: the same tokens are run beside each other, once with the state as it is, once
-/// going through a snapshot wherever one is taken, and every row behind the first is compared.
+/// recurrent state: the same tokens are run twice, once with the state as it is, once
+/// going through a snapshot wherever one is taken, and every row after the first is compared.
 class SnapshotCost {
  public:
   /// The runner has packed snapshots, unless the model has no recurrent layers; it has room for
@@ -34,7 +34,7 @@ class SnapshotCost {
 
   /// Draws the passage's answer from exact states, then runs both with `snapshots` snapshots (1 or
   /// more) in a row at random lengths: each holds the error of those before it. Passages of less
-  /// than 2 tokens have no row behind a snapshot. Throws Error(memory) when the pools are too small
+  /// than 2 tokens have no row after a snapshot. Throws Error(memory) when the pools are too small
   /// and Error(runtime) when a signal asked to stop.
   void measure(const Passage& passage, std::int32_t snapshots);
 

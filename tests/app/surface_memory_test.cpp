@@ -152,7 +152,7 @@ TEST_SUITE("app/surface_kv_dtype") {
     CHECK(contains(other.err, "kv_dtype"));
   }
 
-  TEST_CASE("a saved chat goes on over pages of its own type, and is run anew over others") {
+  TEST_CASE("a saved chat continues over pages of its own type, and is prefilled again over others") {
     const std::vector<std::string> fp8 = {"--kv-dtype", "fp8"};
     const std::vector<std::string> saved = {"--kv-dtype", "fp8", "--session", "s"};
     const Home home;
@@ -160,13 +160,13 @@ TEST_SUITE("app/surface_kv_dtype") {
     const std::string begin = home.chat(normed, "a\nb\n", saved).out;
     const ToolResult rest = home.chat(normed, "c\n/stats\n", saved);
     CHECK(rest.exit_code == 0);
-    CHECK(!contains(rest.err, "anew"));
+    CHECK(!contains(rest.err, "prefilled again"));
     CHECK(contains(rest.err, " reused, "));
     CHECK(!contains(rest.err, "(0 reused, "));
     CHECK(begin + rest.out == whole);
     const ToolResult other = home.chat(normed, "d\n", {"--session", "s"});
     CHECK(other.exit_code == 0);
-    CHECK(contains(other.err, "anew"));
+    CHECK(contains(other.err, "prefilled again"));
   }
 }
 

@@ -78,17 +78,17 @@ TEST_SUITE("app/surface_quantize") {
     }
   }
 
-  TEST_CASE("a saved chat is gone on with over weights of its own kind, and run anew over others") {
+  TEST_CASE("a saved chat continues over weights of its own kind, and is prefilled again over others") {
     const Home home;
     const auto stats = [&](const char* quantize) {
       return home.chat("demo", "b\n/stats\n", {"--session", "s", "--quantize", quantize}).err;
     };
     CHECK(home.chat("demo", "a\n", {"--session", "s", "--quantize", "q8"}).exit_code == 0);
     const std::string same = stats("q8");
-    CHECK(!contains(same, "anew"));
+    CHECK(!contains(same, "prefilled again"));
     CHECK(contains(same, " reused, "));
     CHECK(!contains(same, "(0 reused, "));
-    CHECK(contains(stats("none"), "anew"));
+    CHECK(contains(stats("none"), "prefilled again"));
   }
 }
 

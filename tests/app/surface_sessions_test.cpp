@@ -69,13 +69,13 @@ TEST_SUITE("app/surface_sessions") {
     CHECK(home.hyb({"sessions", "show", "../s"}).exit_code == 2);
   }
 
-  TEST_CASE("a damaged session is refused and left alone; one of another model is run anew") {
+  TEST_CASE("a damaged session is refused and left alone; one of another model is run again") {
     const FixtureHome home;
     home.chat("a\n", {"--session", "s"});
     const std::string path = (home.folder.path() / "hyb/sessions/s.session").string();
     const ToolResult other = home.hyb({"chat", "-n", "4", "--session", "s"}, "b\n");
     CHECK(other.exit_code == 0);
-    CHECK(contains(other.err, "anew"));
+    CHECK(contains(other.err, " again"));
     // A damaged text is another matter.
     std::fstream(path, std::ios::in | std::ios::out | std::ios::binary).seekp(200) << '\x7f';
     const ToolResult damaged = home.chat("b\n", {"--session", "s"});

@@ -101,10 +101,10 @@ TEST_SUITE("app/sessions/session_keeper") {
     const Home home;
     home.keeper().save({talk()}, "a");
     auto same = home.keeper("t", "other").load("a");
-    CHECK(contains(same.remark, "run anew"));
+    CHECK(contains(same.remark, "prefilled again"));
     CHECK_FALSE(same.conversation.turn(1).exchange.answer.tokens.empty());
     auto foreign = home.keeper("u").load("a");
-    CHECK(contains(foreign.remark, "encoded anew"));
+    CHECK(contains(foreign.remark, "encoded again"));
     for (std::int32_t turn = 1; turn <= foreign.conversation.turns(); ++turn) {
       CHECK(foreign.conversation.turn(turn).exchange.answer.tokens.empty());
       CHECK(foreign.conversation.turn(turn).exchange.lead.empty());
