@@ -18,7 +18,7 @@ LABELS = {"unit", "simulation", "surface", "slow", "cuda"}
 # (suites, labels, seconds, further properties): the first row that matches a suite holds. The time
 # limits are about twenty times what a suite takes alone on one core.
 RULES = [
-    (r"sim/", "simulation", 600, {}),
+    (r"sim/", "simulation", 600, {"COST": 100}),  # the longest, so they start first
     # Types into a real terminal and waits for what it shows.
     (r"app/surface_chat_terminal$", "surface;slow", 600, {"PROCESSORS": 2}),
     (r"app/surface_", "surface", 600, {}),

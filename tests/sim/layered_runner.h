@@ -182,8 +182,7 @@ class LayeredRunner : public Runner {
   /// Called before a superblock gets memory; true: the device has some.
   std::function<bool()> has_memory = [] { return true; };
 
-  /// From now on there is memory behind a superblock only where back() made some: until it goes
-  /// back.
+  /// From now on a superblock has memory only where it was committed, until it is released.
   void start_without_memory() { backed_.assign(owners_.size(), false); }
   bool back(SuperblockId superblock, bool may_create) override;
   std::int64_t superblocks_backed() const {

@@ -294,8 +294,8 @@ void ToyRunner::write(ViewId, std::int32_t, std::span<const std::byte>) {
   throw Violation("a toy's units are not written");
 }
 
-/// Every second span is not run at all, the others are run on rubbish: what a step that fails half
-/// way may leave behind. The last orders are not carried out.
+/// Every second span is not run at all, the others are run on rubbish: the possible state after
+/// a step that fails half way. The last orders are not executed.
 void ToyRunner::spoil(const Step& step) {
   const std::size_t first = static_cast<std::size_t>(steps % 2);
   const std::size_t done = static_cast<std::size_t>(steps) % (step.orders.size() + 1);
