@@ -48,7 +48,7 @@ TEST_SUITE("app/chat/conversation") {
     CHECK(text(conversation) == R"([{"role":"user","content":"x"}])");
   }
 
-  TEST_CASE("an answer without ids of its own is still told") {
+  TEST_CASE("an answer without ids of its own is still shown") {
     Conversation conversation;
     conversation.add({.message = "q", .answer = {}, .answer_text = "cut at a stop string"});
     CHECK(conversation.messages(1, "r")[1]["content"] == "cut at a stop string");

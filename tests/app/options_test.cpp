@@ -123,7 +123,7 @@ TEST_SUITE("app/options") {
 }
 
 TEST_SUITE("app/think_option") {
-  TEST_CASE("nothing is said to a template unless it is asked for") {
+  TEST_CASE("no template variable is set unless requested") {
     CHECK(to_text(think_variables({})) == "{}");
     CHECK(to_text(think_variables(false)) == R"({"enable_thinking":false,"thinking":false})");
     CHECK(to_text(think_variables(true)) == R"({"enable_thinking":true,"thinking":true})");

@@ -203,7 +203,7 @@ TEST_SUITE("app/prompt") {
     CHECK(texts.encode(messages, std::span(&own, 1)) == texts.encode(messages));
   }
 
-  TEST_CASE("an over-long prompt is an error that says by how much, or is cut where asked") {
+  TEST_CASE("an over-long prompt is an error that says by how much, or is truncated on request") {
     std::vector<TokenId> prompt;
     for (int i = 0; i < 10; ++i) prompt.push_back(TokenId{i});
     auto same = prompt;

@@ -129,7 +129,7 @@ TEST_SUITE("app/memory_plan") {
     }
   }
 
-  TEST_CASE("fixed pools hold the sequences that they were asked for") {
+  TEST_CASE("fixed pools hold the requested sequences") {
     const Shape shape("granite-4.0-h-350m");
     Budget budget(4 * gib);
     budget.mapping = mapping_of({.mode = "flat"}, kernels::Device::cpu);
@@ -211,7 +211,7 @@ struct World {
 }  // namespace
 
 TEST_SUITE("app/idle_memory") {
-  TEST_CASE("what nobody needed for so long goes back, and not what comes and goes meanwhile") {
+  TEST_CASE("memory that was unused for a while is released, but not what is in use now and then") {
     World world;
     IdleMemory idle(world.engine, 10.0, world.now);
     const auto look_after = [&](std::chrono::seconds time) { idle.poll(world.now += time); };

@@ -99,7 +99,7 @@ TEST_SUITE("app/surface_batch") {
     CHECK(content(job.out) == before);
   }
 
-  TEST_CASE("a line's answer is that of hyb run, whoever its neighbours are") {
+  TEST_CASE("a line's answer is that of hyb run, whatever its neighbours are") {
     const Job job("Hello\nWhat is red?\nOne two three\n");
     REQUIRE(job.run().exit_code == 0);
     for (const Json& result : results(job.out)) {

@@ -235,7 +235,7 @@ TEST_SUITE("app/surface_chat_terminal") {
     desk.leaves_with("C-d", 0);
   }
 
-  TEST_CASE("a message is edited where it stood, or stays as it is") {
+  TEST_CASE("a message is edited in place, or unchanged") {
     Desk desk;
     desk.terminal.enter("first one");
     CHECK(desk.terminal.shows("max_tokens = 8"));

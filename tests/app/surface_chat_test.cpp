@@ -133,7 +133,7 @@ TEST_SUITE("app/surface_chat") {
     CHECK(contains(result.err, "temperature"));
   }
 
-  TEST_CASE("what goes wrong is told, the chat goes on, the exit code remembers") {
+  TEST_CASE("an error is reported, the chat continues, the exit code reflects it") {
     for (const char* bad : {"/nope", "/set top_p 7", "/undo", "/regen", "bad \xff byte"}) {
       CAPTURE(bad);
       const ToolResult result = chat(std::string(bad) + "\na\n", {"-n", "3"});

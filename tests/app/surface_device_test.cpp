@@ -54,7 +54,7 @@ TEST_SUITE("app/surface_device") {
     CHECK(contains(tool({"doctor"}).out, "cpu, by --device auto"));
   }
 
-  TEST_CASE("a card that is present and not used is told of in one line, with the reason") {
+  TEST_CASE("a card that is present and not used is reported in one line, with the reason") {
     if (!has_namespaces()) {
       MESSAGE("no mount namespaces here: not tested");
       return;

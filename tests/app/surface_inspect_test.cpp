@@ -75,7 +75,7 @@ TEST_SUITE("app/surface_inspect") {
     CHECK(hyb_tool({"fit", folder.path()}).exit_code == 0);
   }
 
-  TEST_CASE("missing tensors are listed, exit 3; a damaged tokenizer is told") {
+  TEST_CASE("missing tensors are listed, exit 3; a damaged tokenizer is reported") {
     const TemporaryFolder folder;
     copy_config(folder);
     std::string header =

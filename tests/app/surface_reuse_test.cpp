@@ -63,7 +63,7 @@ const std::string question = "The red box holds a coin. The blue bag holds a key
 }  // namespace
 
 TEST_SUITE("app/surface_reuse") {
-  TEST_CASE("of what was said before at most one token is run again, of what was asked none") {
+  TEST_CASE("of earlier answers at most one token is run again, of earlier messages none") {
     const DemoHome home;
     const ToolResult talk =
         home.chat(question + "What is in the blue bag?\n/stats\n" +

@@ -90,7 +90,7 @@ TEST_SUITE("app/surface_sessions") {
     CHECK(home.chat("b\n", {"--session", "s"}).exit_code == 0);
   }
 
-  TEST_CASE("damaged memory is told of in one line and run anew, and the file is whole again") {
+  TEST_CASE("damaged memory is reported in one line and run again, and the file is repaired") {
     const FixtureHome home;
     const std::string whole = home.chat("a\nb\nc\n").out;
     const std::string begin = home.chat("a\n", {"--session", "s"}).out;

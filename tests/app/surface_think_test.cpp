@@ -89,7 +89,7 @@ TEST_SUITE("app/surface_think") {
     }
   }
 
-  TEST_CASE("BOS stands once, whether the template, the tokenizer or the text brings it") {
+  TEST_CASE("BOS occurs once, whether the template, the tokenizer or the text brings it") {
     for (const char* name : {"nemotron-dense", "lfm2-dense"}) {
       CAPTURE(name);
       const std::vector<int> ids = ids_of(tool({"render", golden(name), "-p", "x", "--tokens"}));
@@ -161,7 +161,7 @@ TEST_SUITE("app/surface_think") {
           2);
   }
 
-  TEST_CASE("run --json tells the thought from the answer; a pipe gets the answer alone") {
+  TEST_CASE("run --json separates the thought from the answer; a pipe gets the answer alone") {
     for (const Thinker& thinker : thinkers) {
       CAPTURE(thinker.name);
       const std::vector<std::string> words = {"run", golden(thinker.name), "-p", "x", "-n", "9"};
@@ -332,7 +332,7 @@ TEST_SUITE("app/surface_think") {
     CHECK(prompt(second) == prompt(whole));
   }
 
-  TEST_CASE("a chat that is gone on with thinks as its last turn was told to") {
+  TEST_CASE("a continued chat thinks like its last turn") {
     const TemporaryFolder home;
     const auto chat = [&](const std::string& input, const std::vector<std::string>& more = {}) {
       std::vector<std::string> words = {"chat", golden("nemotron-moe"), "-n", "4", "--session",
@@ -371,7 +371,7 @@ TEST_SUITE("app/surface_think") {
     CHECK(contains(refused.err, "--think needs a chat"));
   }
 
-  TEST_CASE("render --messages stands alone, and says itself whether to think, or leaves it") {
+  TEST_CASE("render --messages is independent, and takes or leaves the thinking option") {
     const TemporaryFolder folder;
     const auto file = [&](const char* name, const std::string& more) {
       return folder.write(name, R"({"messages":[{"role":"user","content":"x"}])" + more + "}")

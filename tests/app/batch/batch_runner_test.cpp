@@ -29,7 +29,7 @@ Prompt runs(const std::vector<std::pair<int, int>>& parts) {
   return prompt;
 }
 
-/// What a run of the plan reuses when snapshots stand only where it cut: the definition, slowly.
+/// What a run of the plan reuses when snapshots are only where it cut: the slow definition.
 std::int64_t reused(const PrefixPlan& plan, const std::vector<Prompt>& prompts) {
   std::set<Prompt> snapshots;
   std::int64_t total = 0;
@@ -51,7 +51,7 @@ std::int64_t reused(const PrefixPlan& plan, const std::vector<Prompt>& prompts) 
 }  // namespace
 
 TEST_SUITE("app/batch/batch_plan") {
-  TEST_CASE("prompts that begin alike stand together, cut where they part") {
+  TEST_CASE("prompts with a common prefix are adjacent, cut where they differ") {
     const std::vector<Prompt> prompts = {runs({{1, 40}, {2, 30}, {3, 5}}), runs({{9, 50}}),
                                          runs({{1, 40}, {4, 9}}), runs({{1, 40}, {2, 30}, {5, 5}})};
     const PrefixPlan plan = plan_prefixes(prompts);
@@ -69,7 +69,7 @@ TEST_SUITE("app/batch/batch_plan") {
     CHECK(plan.sharable_tokens == 70 + 40);
   }
 
-  TEST_CASE("one that is the begin of another, and the same twice") {
+  TEST_CASE("one that is a prefix of another, and the same twice") {
     const std::vector<Prompt> prompts = {runs({{1, 40}}), runs({{1, 40}, {2, 9}}), runs({{1, 40}})};
     const PrefixPlan plan = plan_prefixes(prompts);
     CHECK(plan.entries[0].plan.cuts == std::vector<std::int32_t>{39});
@@ -158,7 +158,7 @@ using namespace std::chrono_literals;
 using testing::contains;
 
 TEST_SUITE("app/batch/batch_report") {
-  TEST_CASE("what was reused stands beside what could have been") {
+  TEST_CASE("the reused tokens are reported with the reusable ones") {
     BatchReport report{.counts = {.done = 9,
                                   .failed = 1,
                                   .tokens = 30,

@@ -48,7 +48,7 @@ TEST_SUITE("app/batch/input_file") {
     CHECK(Written("\n\r\n \n").scan().lines().empty());
   }
 
-  TEST_CASE("the first line decides, and what contradicts it is asked about") {
+  TEST_CASE("the first line decides, and a contradiction asks for a flag") {
     const Written jsonl("\n {\"prompt\":\"a\",\"id\":\"x\"}\nbroken\n{\"prompt\":\"b\"}\n");
     const InputFile input = jsonl.scan();
     CHECK(input.format() == LineFormat::jsonl);

@@ -168,7 +168,7 @@ TEST_SUITE("app/batch/result_writer") {
     }
   }
 
-  TEST_CASE("a full disk is waited for, told once, and given up in the end") {
+  TEST_CASE("a full disk is waited for, reported once, and given up in the end") {
     const TemporaryFolder folder;
     const auto path = folder.path() / "out";
     OutputFile output = OutputFile::open(path);

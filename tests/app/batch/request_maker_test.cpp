@@ -95,7 +95,7 @@ TEST_SUITE("app/batch/body_fields") {
     CHECK_NOTHROW(applied(R"({"response_format":{"type":"text"},"tool_choice":"auto"})"));
   }
 
-  TEST_CASE("the template gets its variables, unknown fields are told") {
+  TEST_CASE("the template gets its variables, unknown fields are reported") {
     const Json body = parse_json(
         R"({"messages":[],"tools":[1],"chat_template_kwargs":{"a":1},"zeta":1,"x":2})", "body");
     CHECK(template_variables(body) ==

@@ -55,7 +55,7 @@ TEST_SUITE("app/bench/card_watch") {
           "1995 MHz (least 1990), 400 W, 0.5 J/token, 51 °C, throttled: power cap");
   }
 
-  TEST_CASE("it reads on while something runs, and begins anew") {
+  TEST_CASE("it keeps reading while something runs, and can start again") {
     FakeMeter meter;
     CardWatch watch(&meter, std::chrono::milliseconds(1));
     watch.begin();

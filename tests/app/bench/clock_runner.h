@@ -14,7 +14,7 @@
 
 namespace hyb::testing {
 
-/// A clock that stands still but for who moves it.
+/// A clock that advances only on command.
 class FakeTimer final : public app::Timer {
  public:
   TimePoint now() override { return now_; }
@@ -57,7 +57,7 @@ class ClockRunner final : public Runner {
   FakeTimer* timer_;
 };
 
-/// Prompts of so many equal tokens, and answers of so many.
+/// Prompts and answers of given numbers of equal tokens.
 class ListSource final : public app::RequestSource {
  public:
   struct Item {

@@ -20,7 +20,7 @@ BareModel tiny_model() {
   return open_bare(options, Environment{});
 }
 
-/// What the sequences draw behind their depth when these tokens are all the runner ever saw.
+/// What the sequences draw after their depth when these are all tokens that the runner ever saw.
 std::vector<TokenId> drawn_from_scratch(BareModel& model, const BenchCase& test,
                                         const std::vector<std::vector<TokenId>>& tokens) {
   CaseRoom room;

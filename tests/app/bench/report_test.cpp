@@ -332,7 +332,7 @@ TEST_SUITE("app/bench/request_report") {
     }
   }
 
-  TEST_CASE("policies stand beside none of the same experiment") {
+  TEST_CASE("policies are compared with none of the same experiment") {
     RequestRow faster = measured_row("gd");
     for (Repetition& one : faster.repetitions) {
       for (RequestRecord& record : one.records) record.token_s.front() /= 2;

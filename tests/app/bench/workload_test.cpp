@@ -123,7 +123,7 @@ TEST_SUITE("app/bench/work_item") {
     CHECK(*lengths.rbegin() == 3 + 45);
   }
 
-  TEST_CASE("shared prefixes: groups of prompts, dealt in random order") {
+  TEST_CASE("shared prefixes: groups of prompts, in random order") {
     RequestCase test;
     test.dataset = Dataset::generated_shared_prefix;
     test.groups = 4;
@@ -188,7 +188,7 @@ TEST_SUITE("app/bench/work_item") {
 
 namespace {
 
-/// Two turns of a conversation behind a system prompt, and a stranger behind the same one.
+/// Two turns of a conversation after a system prompt, and another conversation after the same one.
 const std::vector<ReplayRequest> chat = {
     {.time_s = 10, .session = "a", .turn = 0, .prompt = {{1, 8}, {2, 4}}, .output = {{3, 6}}},
     {.time_s = 11, .session = "b", .turn = 0, .prompt = {{1, 8}, {4, 4}}, .output = {{5, 2}}},
@@ -243,7 +243,7 @@ TEST_SUITE("app/bench/trace_requests") {
     CHECK(next.prompt[14] != TokenId{902});
   }
 
-  TEST_CASE("what stood in a prompt before it was answered stays what it was") {
+  TEST_CASE("the content of a prompt does not change after its answer") {
     const std::vector<ReplayRequest> echo = {
         {.session = "", .prompt = {{1, 4}}, .output = {{1, 4}}},
         {.session = "", .prompt = {{1, 4}, {2, 1}}, .output = {{3, 1}}}};

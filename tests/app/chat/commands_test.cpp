@@ -203,7 +203,7 @@ TEST_SUITE("app/chat/report") {
 using namespace hyb::testing;
 
 TEST_SUITE("app/chat/memory_text") {
-  TEST_CASE("superblocks that the device has no memory for are told, where there are any") {
+  TEST_CASE("superblocks without device memory are reported, if there are any") {
     MemoryPlan plan;
     plan.budget = 64U << 20;
     plan.weights = 8U << 20;

@@ -85,7 +85,7 @@ TEST_SUITE("app/chat/chat_prompts") {
     }
   }
 
-  TEST_CASE("messages end where prompts that differ behind still agree") {
+  TEST_CASE("messages end where prompts with different endings still agree") {
     for (const std::string& family : families) {
       for (const HistoryMode mode : {HistoryMode::as_template, HistoryMode::preserve}) {
         CAPTURE(family);
@@ -102,7 +102,8 @@ TEST_SUITE("app/chat/chat_prompts") {
                    .answer_text = "two\n</think>\n\nFour.",
                    .opening = one.start.opening});
         const auto next = texts.prompts.prompt(later, 3, "another");
-        // Only where the next turn's prompt has not all of this one its end may stand so far back.
+        // Only where the next turn's prompt does not contain all of this one may its end be that
+        // far back.
         const std::int32_t asked = common_tokens(one.tokens, other.tokens);
         const std::int32_t kept = common_tokens(one.tokens, next.tokens);
         const bool is_passing = mode == HistoryMode::as_template && kept < std::ssize(one.tokens);
@@ -294,7 +295,7 @@ TEST_SUITE("app/chat/checkpoints") {
     }
   }
 
-  TEST_CASE("branches have names that goto can tell from turns") {
+  TEST_CASE("branches have names that goto can distinguish from turns") {
     Conversation conversation = three();
     for (const char* bad :
          {"7", "two words", "main", "a-name-that-is-far-too-long-to-be-typed-in-again-by-anyone"}) {

@@ -73,7 +73,7 @@ TEST_SUITE("app/doctor/card_checkup") {
     CHECK(json["to_install"].is_null());
   }
 
-  TEST_CASE("what fails on a card is said where it would stand") {
+  TEST_CASE("what fails on a card is reported in its row") {
     CardCheckup card = some_card();
     card.aliases = false;
     card.has_library = false;

@@ -55,7 +55,7 @@ TEST_SUITE("app/doctor/checkup") {
     CHECK(hub_models({}, {}).empty());
   }
 
-  TEST_CASE("shared memory without huge pages where others have them is told, with what to do") {
+  TEST_CASE("shared memory without huge pages where others have them is reported, with a remedy") {
     const auto with = [](const std::string& pages, const std::string& shared) {
       Checkup checkup;
       checkup.huge_pages = pages;

@@ -28,7 +28,7 @@ std::int64_t reused(CachePolicy& policy, const std::vector<ReplayRequest>& trace
 }  // namespace
 
 TEST_SUITE("app/replay/marconi_policy") {
-  TEST_CASE("two states a request: behind its last token and where it branches off") {
+  TEST_CASE("two states per request: after its last token and where it branches off") {
     const ReplayRequest first = request_of({{1, 300}}, {{2, 100}});
     const ReplayRequest branch = request_of({{1, 200}, {3, 50}});
     const ReplayRequest again = request_of({{1, 200}, {4, 50}});

@@ -116,7 +116,8 @@ TEST_SUITE("app/replay/replay") {
   }
 
   TEST_CASE(
-      "an order that only looks depth first is nearly as good: groups are not told, but seen") {
+      "an order that only looks depth first is nearly as good: groups are not given, but "
+      "detected") {
     auto ordered = in_depth_first_order(groups_of_prompts());
     for (ReplayRequest& request : ordered) request.plan.reset();
     const auto rate = [&](PolicyKind kind) {
@@ -126,7 +127,7 @@ TEST_SUITE("app/replay/replay") {
     CHECK(rate(PolicyKind::gd) > rate(PolicyKind::bound) - 0.08);
   }
 
-  TEST_CASE("who is continued by the next request's prompt has no plan") {
+  TEST_CASE("a request that the next prompt continues has no plan") {
     const auto ordered = in_depth_first_order({request_of({{1, 50}}, {{2, 30}}),
                                                request_of({{1, 50}, {2, 30}, {3, 9}}, {{4, 30}}),
                                                request_of({{1, 50}, {5, 20}}, {{6, 5}})});

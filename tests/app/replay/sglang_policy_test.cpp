@@ -23,7 +23,7 @@ PolicyOptions options(std::int64_t budget, double ratio, bool prompt_ends = fals
 }  // namespace
 
 TEST_SUITE("app/replay/sglang_policy") {
-  TEST_CASE("states stand at turn ends, at branches on 64 tokens, and at prompt ends on demand") {
+  TEST_CASE("states are at turn ends, at branches on 64 tokens, and at prompt ends on demand") {
     for (const bool prompt_ends : {false, true}) {
       SglangPolicy policy(small_shape(), options(100000, 1, prompt_ends));
       const auto reused = [&](const ReplayRequest& request) {

@@ -50,7 +50,7 @@ TEST_SUITE("app/replay/block_lru") {
     CHECK(lru.bytes(Kind::state) == 0);
   }
 
-  TEST_CASE("what is as young as asked stays, over the budget or not") {
+  TEST_CASE("what is young enough stays, over the budget or not") {
     BlockLru lru(10);
     lru.touch({1, Kind::kv}, 1, 10, 1);
     lru.touch({2, Kind::kv}, 1, 10, 2);
@@ -97,7 +97,8 @@ TEST_SUITE("app/replay/vllm_policy") {
     CHECK(aligned_block_tokens(small_shape(0)) == 16);
   }
 
-  TEST_CASE("a state that is worth more tokens than any request has makes blocks nobody fills") {
+  TEST_CASE(
+      "a state that is worth more tokens than any request has makes blocks that are never full") {
     ReplayShape shape = nemotron_3_nano();
     shape.state_bytes = std::int64_t{1} << 40;
     for (const std::int64_t kv_bytes : {1, 6}) {  // 16 tokens of a layer: 2 bytes, 16 bytes
@@ -123,7 +124,7 @@ TEST_SUITE("app/replay/vllm_policy") {
     CHECK(reused(request_of({{1, 300}}, {{2, 100}})) == 0);
     // The turn goes on: the last boundary of 400 tokens is 384.
     CHECK(reused(request_of({{1, 300}, {2, 100}, {3, 50}})) == 384);
-    // Another answer to the same prompt: states stand at 288 (prompt) and 384.
+    // Another answer to the same prompt: states are at 288 (prompt) and 384.
     CHECK(reused(request_of({{1, 300}, {4, 100}})) == 288);
     // 200 tokens in common: no state there, then one at 192.
     CHECK(reused(request_of({{1, 200}, {5, 100}})) == 0);

@@ -37,7 +37,7 @@ TEST_SUITE("app/sessions/session_record") {
     }
   }
 
-  TEST_CASE("how a turn was asked to think comes back, and is no part of chats that were not") {
+  TEST_CASE("a turn's thinking option is restored, and absent from chats without one") {
     Conversation conversation;
     conversation.add({.message = "q", .answer = {}, .answer_text = "a"});
     const auto text = [&] {
@@ -60,7 +60,7 @@ TEST_SUITE("app/sessions/session_record") {
     CHECK(contains(model_error([&] { parse_record(to_text(bad), "place"); }), "place: 'opening'"));
   }
 
-  TEST_CASE("what breaks the form is refused, and says where it stands") {
+  TEST_CASE("what breaks the form is refused, with its position") {
     std::mt19937 random(4);
     const std::string good =
         record_text({.model = "m", .saved_s = 5, .conversation = random_conversation(random, 3)});

@@ -136,7 +136,7 @@ TEST_SUITE("app/ui/editing") {
 }
 
 TEST_SUITE("app/ui/entry") {
-  TEST_CASE("a line is an entry as it stands") {
+  TEST_CASE("a line is an entry unchanged") {
     CHECK(finish_entry("hello")->text == "hello");
     CHECK_FALSE(finish_entry("/help")->is_literal);
     CHECK(finish_entry("")->text.empty());

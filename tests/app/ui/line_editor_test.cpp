@@ -24,7 +24,7 @@ using Rows = std::vector<std::string>;
 }  // namespace
 
 TEST_SUITE("app/ui/line_view") {
-  TEST_CASE("short text stands behind the prompt") {
+  TEST_CASE("short text follows the prompt") {
     const View view = view_of("abc", 1, 80);
     CHECK(view.rows == Rows{"> abc"});
     CHECK(view.cursor_row == 0);

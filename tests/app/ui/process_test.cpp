@@ -37,7 +37,7 @@ void point_stdout_at(const char* path) { ::dup2(::open(path, O_WRONLY), STDOUT_F
 }  // namespace
 
 TEST_SUITE("app/ui/process") {
-  TEST_CASE("a signal raises a flag, and the exit code tells of it") {
+  TEST_CASE("a signal raises a flag, and the exit code shows it") {
     for (const auto& [signal, code] : {std::pair{SIGINT, 130}, {SIGTERM, 143}, {SIGHUP, 143}}) {
       CHECK(in_child([signal = signal] {
               const ProcessGuard guard;
@@ -175,7 +175,7 @@ TEST_SUITE("app/ui/background_work") {
     CHECK(pieces == 5);
   }
 
-  TEST_CASE("nothing goes on after it was stopped, and whoever stops waits for the last piece") {
+  TEST_CASE("nothing runs after stop(), which waits for the last piece") {
     for (const bool by_end_of_life : {false, true}) {
       std::atomic<int> begun = 0, ended = 0;
       {
@@ -216,7 +216,7 @@ TEST_SUITE("app/ui/background_work") {
     CHECK(sigismember(&here, SIGINT) == 0);
   }
 
-  TEST_CASE("an error is for whoever stops it, once; no work is no thread") {
+  TEST_CASE("stop() throws an error once; no work starts no thread") {
     std::atomic<int> pieces = 0;
     BackgroundWork work([&]() -> bool {
       ++pieces;

@@ -20,7 +20,7 @@ TEST_SUITE("app/replay/svg_plot") {
     CHECK(svg.ends_with("</svg>\n"));
     CHECK(contains(svg, "a &lt; b &amp; c"));
     CHECK(contains(svg, "t&lt;wo"));
-    // Budgets that double stand equally far apart; y grows upwards.
+    // Budgets that double are equally far apart; y grows upwards.
     CHECK(contains(svg, "cx=\"70.0\""));
     CHECK(contains(svg, "cx=\"355.0\""));
     CHECK(contains(svg, "cx=\"640.0\""));

@@ -101,7 +101,7 @@ TEST_SUITE("app/verify/snapshot_cost") {
     CHECK(opened.cost(8).largest == 0);
   }
 
-  TEST_CASE("one token has no row behind a snapshot; no rows, no figures") {
+  TEST_CASE("one token has no row after a snapshot; no rows, no figures") {
     Opened opened("granite-mamba-only");
     opened.passages.resize(1);
     opened.passages[0].prompt.resize(1);
