@@ -12,8 +12,7 @@
 
 namespace hyb::app {
 
-/// What no policy can pass in this order of requests: memory without end and a snapshot at every
-/// token.
+/// The upper bound for this order of requests: unlimited memory and a snapshot at every token.
 class BoundPolicy final : public CachePolicy {
  public:
   explicit BoundPolicy(const ReplayShape& shape) : kv_bytes_per_token_(shape.kv_bytes_per_token) {}

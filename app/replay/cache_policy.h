@@ -17,7 +17,7 @@ struct Served {
   std::int32_t matched = 0;  ///< prompt tokens whose keys and values were there: reused or more
 };
 
-/// What a policy did since it was made, and what it holds now.
+/// Counts of a policy since its start, and what it holds now.
 struct CacheCounters {
   std::int64_t evictions = 0;  ///< snapshots, pages or nodes, whatever the policy evicts
   std::int64_t flips = 0;      ///< superblocks that changed their owner
@@ -60,7 +60,7 @@ struct PolicyOptions {
   std::int64_t budget_bytes = 0;
   std::int32_t block_tokens = 32;     ///< vllm_plus
   double ratio = 0.9;                 ///< sglang: bytes of state to bytes of keys and values
-  bool prompt_end_snapshots = false;  ///< sglang: beside those at turn ends
+  bool prompt_end_snapshots = false;  ///< sglang: in addition to those at turn ends
   /// lru, gd: the engine's superblocks instead of a count of bytes. Outlives the policy; as large
   /// as the budget.
   const MemoryLayout* layout = nullptr;

@@ -12,14 +12,14 @@
 namespace hyb::app {
 
 /// Marconi (Pan et al. 2025), and its baseline "SGLang+". A radix tree whose every node has a
-/// state: each request leaves one behind its last token and one where its insertion splits an edge,
-/// which a look before the prefill tells. A hit ends at a node's end.
+/// state: each request leaves one after its last token and one where its insertion splits an edge,
+/// which is looked up before the prefill. A hit ends at a node's end.
 ///
-/// Baseline: the least recently used leaf goes, and a use refreshes the whole path. Marconi: of
-/// all nodes with at most one child the one of least
+/// Baseline: the least recently used leaf is evicted, and a use refreshes the whole path. Marconi:
+/// among all nodes with at most one child the one of least
 ///   alpha * norm(FLOPs saved beyond the parent / bytes freed) + norm(1 / age)
-/// goes, norm mapping the least of all candidates to 0 and the greatest to 1; a child takes over
-/// the tokens of a parent that goes; only the node used is refreshed. The paper divides by the
+/// is evicted, norm mapping the least of all candidates to 0 and the greatest to 1; a child takes
+/// over the tokens of an evicted parent; only the node used is refreshed. The paper divides by the
 /// bytes of the whole prefix, its code subtracts the wrong layer's FLOPs: neither is repeated.
 ///
 /// alpha starts at 0. When five times as many requests have been served as before the first

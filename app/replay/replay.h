@@ -44,13 +44,12 @@ ReplayRun replay(std::span<const ReplayRequest> trace, const ReplayShape& shape,
 std::vector<ReplayRun> replay_all(std::span<const ReplayRequest> trace, const ReplayShape& shape,
                                   std::span<const PolicyOptions> options, int threads);
 
-/// The requests so ordered that those with a longer common prefix stand closer together: a walk
-/// down the prefix tree of the prompts, branches in order of arrival. Times become 0. Each has a
-/// plan, as `hyb batch` makes it, unless the next prompt goes on in its output: that could not be
-/// known beforehand.
+/// The requests in the order of a depth-first walk of the prefix tree of the prompts, branches in
+/// order of arrival. Times become 0. Each has a plan, as `hyb batch` makes it, unless the next
+/// prompt continues in its output: that could not be known in advance.
 std::vector<ReplayRequest> in_depth_first_order(std::vector<ReplayRequest> trace);
 
-/// What was asked for on the command line; lists are separated by commas.
+/// Policies and their options as given on the command line; lists are separated by commas.
 struct PolicyLists {
   std::vector<std::string> policies;
   std::vector<std::string> snapshots;
@@ -66,7 +65,7 @@ struct PolicyLists {
 /// Throws Error(usage) naming what is unknown or out of range.
 std::vector<PolicyOptions> policy_options(const PolicyLists& lists);
 
-/// The policy with the options that tell it from others: "sglang 0.9 int8".
+/// The policy with the options that distinguish it: "sglang 0.9 int8".
 std::string label_of(const PolicyOptions& options);
 
 }  // namespace hyb::app

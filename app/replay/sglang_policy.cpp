@@ -45,7 +45,7 @@ void SglangPolicy::drop_state(Tree::Node* node) {
   ++counters_.evictions;
 }
 
-/// A leaf goes, and with it what is left above without a state and without another child.
+/// Removes a leaf, and the nodes above that are left without a state and without another child.
 void SglangPolicy::remove_leaf(Tree::Node* leaf) {
   for (Tree::Node* node = leaf; node != tree_.root();) {
     Tree::Node* const parent = node->parent;

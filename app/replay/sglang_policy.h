@@ -11,10 +11,10 @@ namespace hyb::app {
 
 /// Prefix reuse of hybrid models in SGLang as it ships: a radix tree over two pools of fixed size,
 /// one of keys and values and one of states, split by --ratio. Each pool evicts by an LRU of its
-/// own: states one by one (keys and values of an inner node stay; a leaf goes with them), keys and
-/// values by the leaf. States are left at turn ends, where a lookup matched keys and values deeper
-/// than states (rounded down to 64 tokens) and, on demand, at prompt ends. Only the state that was
-/// used is refreshed.
+/// own: states one by one (keys and values of an inner node stay; a leaf is evicted with its
+/// state), keys and values by the leaf. States are left at turn ends, where a lookup matched keys
+/// and values deeper than states (rounded down to 64 tokens) and, on demand, at prompt ends. Only
+/// the state that was used is refreshed.
 class SglangPolicy final : public CachePolicy {
  public:
   SglangPolicy(const ReplayShape& shape, const PolicyOptions& options);

@@ -199,7 +199,7 @@ bool is_embedded(const std::string& name) {
                      [&](const EmbeddedFile& file) { return file.name == path; });
 }
 
-/// The name of a config.json stands for the folder that it is in.
+/// The path of a config.json means its folder.
 std::string model_name(const std::string& name) {
   const std::string_view file = "config.json";
   if (!std::string_view(name).ends_with(file)) return name;

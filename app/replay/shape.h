@@ -12,7 +12,7 @@
 
 namespace hyb::app {
 
-/// What a replay knows of a model: bytes and costs, no layers.
+/// A model as a replay sees it: bytes and costs, no layers.
 struct ReplayShape {
   std::string name;
   std::int64_t kv_bytes_per_token = 0;  ///< all attention layers; 0: there is none
@@ -57,12 +57,12 @@ struct PublishedShape {
   std::int32_t recurrent_layers, heads, rows, columns, conv_channels, conv_width;
   // Attention layers with a memory of all positions; kv_elements per token and layer.
   std::int32_t attention_layers, kv_elements, query_heads, head_dim;
-  double active_parameters;  ///< that a token goes through
+  double active_parameters;  ///< used by each token
 };
 
 std::span<const PublishedShape> published_shapes();
 
-/// Bytes with elements of keys and values, and of matrices, of so many bytes; windows are bf16.
+/// Bytes from the sizes of elements of keys and values, and of matrices; windows are bf16.
 ReplayShape shape_of(const PublishedShape& published, double kv_element_bytes,
                      double state_element_bytes, double flops_per_second);
 

@@ -135,7 +135,7 @@ void TreePolicy::count_reused(const Lookup& lookup) {
   }
 }
 
-/// The pages that a request wrote, one that it copied to go on in it included.
+/// Counts the pages that a request wrote, including one that it copied to continue in it.
 void TreePolicy::count_created(const Memory& memory, std::int32_t resumed) {
   if (pool_.groups() == 0) return;
   const PageTable& pages = memory.tables().front();

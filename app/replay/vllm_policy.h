@@ -17,8 +17,8 @@ namespace hyb::app {
 /// end.
 std::vector<std::uint64_t> block_hashes(std::span<const TokenId> key, std::int32_t block_tokens);
 
-/// Entries of different sizes under one budget. The least recently used goes first; of those used
-/// at the same time the one of greatest depth.
+/// Entries of different sizes under one budget. The least recently used is evicted first; among
+/// those used at the same time the one of greatest depth.
 class BlockLru {
  public:
   enum class Kind : std::uint8_t { kv, state };
@@ -38,8 +38,8 @@ class BlockLru {
   /// A later request found it. True: for the first time.
   bool reuse(const Key& key);
 
-  /// Gives up entries last used before `time` until the rest fits or none is left. Returns how
-  /// many.
+  /// Evicts entries last used before `time` until the rest fits or none is left. Returns their
+  /// number.
   std::int64_t shrink(std::int64_t time);
 
   std::int64_t bytes(Kind kind) const { return bytes_[static_cast<std::size_t>(kind)]; }
@@ -73,9 +73,10 @@ class BlockLru {
   std::set<Age> ages_;
 };
 
-/// "vLLM+" of the Marconi paper: every block of so many tokens has keys, values and a state, and
-/// they come and go together, least recently used first. As in the paper's simulation others make
-/// room for a request and then it is inserted whole, also where it alone is over the budget.
+/// "vLLM+" of the Marconi paper: every block of `block_tokens` tokens has keys, values and a state,
+/// which are kept and evicted together, least recently used first. As in the paper's simulation
+/// others are evicted for a request, which is then inserted whole, even where it alone exceeds the
+/// budget.
 class VllmPlusPolicy final : public CachePolicy {
  public:
   VllmPlusPolicy(const ReplayShape& shape, const PolicyOptions& options);
@@ -93,10 +94,10 @@ class VllmPlusPolicy final : public CachePolicy {
 };
 
 /// Prefix reuse of hybrid models in vLLM as it ships (mode `align`), with the pages of its pool
-/// counted without their padding. Keys and values are held in large blocks; states stand at block
-/// ends: at the last one of the prompt (less the token to draw from) and of the turn, and where
-/// keys and values matched deeper than states did. Both kinds age in one LRU; of a state only the
-/// use counts, of keys and values every pass.
+/// counted without their padding. Keys and values are held in large blocks; states are kept at
+/// block ends: at the last one of the prompt (less the token to draw from) and of the turn, and
+/// where keys and values matched deeper than states did. Both kinds age in one LRU; of a state only
+/// the use counts, of keys and values every pass.
 class VllmPolicy final : public CachePolicy {
  public:
   VllmPolicy(const ReplayShape& shape, const PolicyOptions& options);

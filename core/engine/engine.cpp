@@ -422,7 +422,7 @@ void EngineState::finish(ActiveRequest& active, Sequence& sequence) {
                                              : scheduler_.retire(sequence);
   } catch (...) {
     scheduler_.remove(sequence);
-    failure = std::current_exception();  // it could not leave a snapshot; its answer stands
+    failure = std::current_exception();  // it could not leave a snapshot; its answer is valid
   }
   if (recorder_ != nullptr && !active.terms.request.prefill_only) {
     recorder_->ended(order.request, order.choice, completion.tokens);

@@ -15,7 +15,7 @@ namespace hyb::sim::memory_sim {
 /// Mistakes that a caller of the verbs, or the verbs themselves, could make.
 enum class CallerBug {
   none,
-  checkpoint_forgotten,    ///< never given back
+  checkpoint_forgotten,    ///< never released
   rejected_tokens_kept,    ///< keep() counts a draft that was not accepted
   orders_lost_on_release,  ///< releasing a sequence throws open orders away
   foreign_page_table,      ///< a span shows the page table of another sequence

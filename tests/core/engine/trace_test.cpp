@@ -118,7 +118,7 @@ TEST_SUITE("core/engine/trace_recorder") {
           prompt.push_back(TokenId{random.between(0, 2)});
         }
         Tokens answer;
-        // Tokens that no prompt begins to repeat by chance.
+        // Tokens that no prompt repeats by chance.
         for (int j = random.between(0, 8); j > 0; --j) answer.push_back(TokenId{100 + i});
         recorder.submitted(RequestId{i}, 1, prompt, begin);
         recorder.ended(RequestId{i}, 0, answer);

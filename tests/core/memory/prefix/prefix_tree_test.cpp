@@ -19,7 +19,7 @@ using namespace hyb::testing;
 
 namespace {
 
-/// The tree, and beside it nothing but a list of its keys.
+/// The tree, and a list of its keys as the oracle.
 struct Scenario {
   explicit Scenario(const ToyShape& shape) : pool(toy_layout(shape)) {}
 
