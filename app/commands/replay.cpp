@@ -148,7 +148,7 @@ void describe_policies(CLI::App& cli, PolicyLists& lists) {
       ->allow_extra_args(false)
       ->capture_default_str();
   cli.add_option("--sglang-states", lists.sglang_states,
-                 "where sglang leaves states beside branches: turn-end, both (and prompt end)")
+                 "where sglang leaves states besides branches: turn-end, both (and prompt end)")
       ->check(CLI::IsMember({"turn-end", "both"}))
       ->capture_default_str();
 }

@@ -303,7 +303,7 @@ void EngineState::audit() const {
   scheduler_.audit();
   std::size_t found = 0, awaiting = 0;
   for (const auto& [id, active] : requests_) {
-    require(active.unfinished > 0, "engine: a request without choices is gone");
+    require(active.unfinished > 0, "engine: a request has unfinished choices");
     found += active.unfinished;
     for (const auto& choice : active.choices) {
       if (choice != nullptr && choice->tier_lookup_state() == TierLookupState::awaited) ++awaiting;

@@ -6,7 +6,7 @@ namespace hyb {
 namespace {
 
 [[noreturn]] void refuse() {
-  throw Error(ErrorKind::runtime, "runner: its steps do not run beside the host");
+  throw Error(ErrorKind::runtime, "runner: its steps are not asynchronous");
 }
 
 }  // namespace
@@ -17,7 +17,7 @@ void Runner::prepare(const Step&) { refuse(); }
 void Runner::launch_prepared() { refuse(); }
 
 SampledToken Runner::draw(std::span<const float>, const SampleRow&) {
-  throw Error(ErrorKind::runtime, "runner: it draws from no logits but those of its steps");
+  throw Error(ErrorKind::runtime, "runner: it draws from the logits of its steps alone");
 }
 
 bool Runner::back(SuperblockId, bool) { return true; }

@@ -256,7 +256,7 @@ std::span<const Assignment> Scheduler::plan() {
   };
   require(
       !plan_.empty() || (running_.empty() && std::all_of(waiting_.begin(), waiting_.end(), waits)),
-      "scheduler: somebody can always go on");
+      "scheduler: some sequence can always continue");
   return plan_;
 }
 
@@ -537,12 +537,12 @@ void Scheduler::audit() const {
   pool_->audit(memories, checkpoints);
   prefixes_->audit();
   require(std::is_sorted(running_.begin(), running_.end(), Older{}),
-          "scheduler: running sequences stand in order of age");
+          "scheduler: running sequences are in order of arrival");
   for (const Sequence* sequence : waiting_) {
     require(sequence->memory().tables().empty() && sequence->memory().length() == 0,
-            "scheduler: who waits holds no memory");
+            "scheduler: a waiting sequence holds no memory");
     require(!std::binary_search(running_.begin(), running_.end(), sequence, Older{}),
-            "scheduler: nobody both waits and runs");
+            "scheduler: no sequence both waits and runs");
   }
 }
 

@@ -178,7 +178,7 @@ bool TraceReader::next(ReplayRequest& request) {
   }
   if (request.time_s < time_s_) {
     fields.fail(
-        fmt::format("requests stand in order of arrival; the one before came at {}", time_s_),
+        fmt::format("requests are in order of arrival; the previous one came at {}", time_s_),
         std::to_string(request.time_s));
   }
   time_s_ = request.time_s;

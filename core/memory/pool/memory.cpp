@@ -145,7 +145,7 @@ bool Memory::reserve(std::int32_t tokens) {
 
 bool Memory::reserve_cut(std::int32_t length) {
   require(pool_ != nullptr && length > (cuts_.empty() ? length_ : cuts_.back().length),
-          "memory: cuts are reserved ahead, one behind the other");
+          "memory: cuts are reserved ahead, in ascending order");
   std::optional<SlotId> slot = no_slot;
   if (pool_->has_slots()) slot = pool_->take_slot();
   if (!slot) return false;

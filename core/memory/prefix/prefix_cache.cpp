@@ -201,7 +201,7 @@ void PrefixCache::drop_oldest_logits() {
     if (snapshot->logits.empty()) continue;
     if (oldest == nullptr || snapshot->added < oldest->added) oldest = snapshot;
   }
-  require(oldest != nullptr, "prefix cache: bytes of logits are somebody's");
+  require(oldest != nullptr, "prefix cache: bytes of logits belong to a snapshot");
   drop_logits(*oldest);
 }
 

@@ -254,7 +254,7 @@ void Eviction::audit() const {
                 entry.snapshot->value == entry.value,
             "eviction: a snapshot knows its place and its value");
     require(place == 0 || !entry.goes_before(heap_[(place - 1) / 2]),
-            "eviction: nothing goes before what is above it");
+            "eviction: an entry is not evicted before its parent in the heap");
   }
 }
 

@@ -329,7 +329,7 @@ void SessionLoader::read_units(const FileOutline& outline,
     reader_.read(std::span(bytes).first(layout.content_bytes(view)));
     for (const CheckpointUnit& target : targets[i]) carrier_->write(target, bytes);
   }
-  if (reader_.next()) reader_.fail("is damaged: sections behind the last one");
+  if (reader_.next()) reader_.fail("is damaged: sections after the last one");
 }
 
 /// A snapshot of the file, with its room in the pool.

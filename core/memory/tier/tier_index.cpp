@@ -243,7 +243,7 @@ void TierIndex::audit() const {
     entries += node->entries.size();
     for (const StoredUnit& unit : node->groups) {
       require(users.contains(&unit) || (unit.users == 0 && unit.extents.empty()),
-              "tier: what nobody needs is not stored");
+              "tier: what no entry needs is not stored");
     }
     for (const auto& [tokens, child] : node->children) {
       require(child->parent == node && child->pages == node->pages + 1,
