@@ -79,8 +79,8 @@ def compressed(strategy, ignore=("lm_head",)):
     }
 
 
-def fp8_recipe(config, scheme, **wishes):
-    return recipe({**config, "quantization_config": scheme.config}, quantise=scheme, **wishes)
+def fp8_recipe(config, scheme, **options):
+    return recipe({**config, "quantization_config": scheme.config}, quantise=scheme, **options)
 
 
 next_wide = {

@@ -1,4 +1,4 @@
-"""What a golden fixture is made from: config.json, and what the folder of it shall be like."""
+"""What a golden fixture is made from: config.json, and the form of its folder."""
 
 import reference_families
 
@@ -6,16 +6,16 @@ lengths = (1, 3, 4, 5, 15, 16, 17, 33)
 token_keys = ("bos_token_id", "eos_token_id", "pad_token_id")
 
 
-def recipe(config, **wishes):
+def recipe(config, **options):
     """The recipe of one fixture. Options and their defaults:
     lengths: of the prompts, the longest last; shards; tokenizer: a style of tiny_tokenizers;
     padding_rows: rows of the embedding that no token has;
     prefix, fused: of the tensors, as reference_families.plan_of takes them;
-    kinds: end of a tensor's name -> its kind, where the plan's is not wanted;
+    kinds: end of a tensor's name -> its kind, where it is not the plan's;
     extra: more tensors (name, shape, kind), for readers to ignore;
     quantise: a golden_quantise.Scheme;
     generation: token ids of generation_config.json that config.json says otherwise;
-    peer: keys of config.json that transformers needs besides;
+    peer: more keys of config.json, which transformers needs;
     whole_passes: its greedy tokens come from whole passes, not through its cache."""
     found = {
         "config": config,
@@ -32,10 +32,10 @@ def recipe(config, **wishes):
         "peer": {},
         "whole_passes": False,
     }
-    unknown = set(wishes) - set(found)
+    unknown = set(options) - set(found)
     if unknown:
-        raise ValueError(f"no such wishes: {unknown}")
-    found.update(wishes)
+        raise ValueError(f"no such options: {unknown}")
+    found.update(options)
     text = reference_families.text_config(config)
     ids = {key: text[key] for key in token_keys if key in text}
     found["generation"] = {**ids, **found["generation"]}

@@ -144,7 +144,7 @@ qwen_keys = {
 
 
 def qwen3_5(kind, hidden, layers, heads, kv_heads, value_heads, **keys):
-    """As published: the language model beside a vision tower, of which only the name is here."""
+    """As published: the language model with a vision tower, of which only the name is here."""
     types = ["full_attention" if (i + 1) % 4 == 0 else "linear_attention" for i in range(layers)]
     text = {
         "model_type": kind + "_text",

@@ -1,6 +1,6 @@
 """FP8 as published folders store it: values, scales, and how they are distinguished. Needs numpy.
 
-Which format a linear has is decided by the tensors beside it: `weight_scale_inv` (2-D, one scale
+Which format a linear has is decided by the tensors of its name: `weight_scale_inv` (2-D, one scale
 for each 128 x 128 block; 3-D for stacked experts), `weight_scale` of rank 0 or [1] (one for all),
 or `weight_scale` [out, 1] (one for each row).
 """

@@ -20,7 +20,7 @@ families = {
 
 
 def text_config(config):
-    """The keys of the language model: with text_config, those in it, over those beside it."""
+    """The keys of the language model: with text_config, those in it, over the outer ones."""
     inner = config.get("text_config")
     if not inner:
         return config

@@ -49,7 +49,7 @@ class Moe(Part):
     "gated" or "relu2"; score: "none", "softmax" (over all) or "sigmoid"; norm: None, "softmax" over
     the chosen, or what is added to the sum that divides them; bias: kind of the tensor that is
     added to choose; groups, top_groups; scale; latent (0: none); shared: an Mlp or None;
-    shared_gated. Names of tensors with {} stand for one for each expert."""
+    shared_gated. A name with {} is one tensor for each expert."""
 
     names = {"router": "gate.weight"}
     router_kind, score, norm, bias, groups, top_groups = "linear", "none", None, None, 1, 1

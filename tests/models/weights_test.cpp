@@ -16,7 +16,7 @@ TEST_SUITE("models/packed_bytes") {
   TEST_CASE("the plan predicts what loading takes, quantised or not") {
     kernels::Queue queue(kernels::Device::cpu, {.threads = 2, .isa = {}});
     for (const char* name : {"granite-moe-rope-untied", "granite-dense-nope", "nemotron-latent",
-                             "qwen3_5-moe", "lfm2-moe"}) {
+                             "qwen3_5-moe", "lfm2-moe", "falcon-h1-groups", "falcon-h1-plain"}) {
       for (const kernels::Quantize quantize :
            {kernels::Quantize::none, kernels::Quantize::q8, kernels::Quantize::q4}) {
         CAPTURE(name);
@@ -28,6 +28,7 @@ TEST_SUITE("models/packed_bytes") {
             load_model(queue, config, files, {.activation = DType::bf16, .quantize = quantize});
         CHECK(packed_bytes(model.plan, kernels::Device::cpu, model.geometry.load) ==
               model.weights.packed_bytes);
+        CHECK(vector_bytes(model.plan) == model.weights.bytes() - model.weights.packed_bytes);
       }
     }
   }
@@ -54,6 +55,19 @@ TEST_SUITE("models/packed_bytes") {
         CHECK(predicted ==
               doctest::Approx(static_cast<double>(model.weights.packed_bytes)).epsilon(0.13));
       }
+    }
+  }
+
+  TEST_CASE("without experts a token goes through all listed parameters but the embedding") {
+    for (const std::string& name : fixtures()) {
+      CAPTURE(name);
+      const Config config = Config::from_folder(golden_folder / name);
+      const Plan plan = family_of(config).plan(config);
+      if (plan.has_experts()) continue;
+      const Roofline roofline(plan, geometry_of(plan));
+      const std::int64_t heads = plan.tied_head ? 1 : 2;
+      CHECK(roofline.active_parameters() + heads * roofline.head_parameters() ==
+            parameters(required_weights(plan, family_of(config))));
     }
   }
 
