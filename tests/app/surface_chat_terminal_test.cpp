@@ -95,8 +95,8 @@ using namespace hyb::testing;
 namespace {
 
 /// hyb chat in a terminal, with a home of its own.
-struct Desk {
-  explicit Desk(const std::string& flags = "-n 8", const std::string& term = "screen")
+struct Fixture {
+  explicit Fixture(const std::string& flags = "-n 8", const std::string& term = "screen")
       : terminal({.command = std::string(HYB_BINARY) + " chat " + HYB_TESTS_DIR +
                              "/golden/granite-dense-nope " + flags,
                   .environment = {{"HOME", home.path().string()},
@@ -126,147 +126,148 @@ const std::string endless = "--ignore-eos --context 1000000";
 
 TEST_SUITE("app/surface_chat_terminal") {
   TEST_CASE("an answer, its status line, Ctrl-D") {
-    Desk desk;
-    desk.terminal.enter("hällo 漢字");
-    CHECK(desk.terminal.shows("> hällo 漢字"));
-    CHECK(desk.terminal.shows("[reused "));
-    CHECK(desk.terminal.shows("8 tokens"));
-    CHECK(desk.terminal.shows("max_tokens = 8"));
-    desk.leaves_with("C-d", 0);
-    CHECK(desk.history() == "hällo 漢字\n");
+    Fixture fixture;
+    fixture.terminal.enter("hällo 漢字");
+    CHECK(fixture.terminal.shows("> hällo 漢字"));
+    CHECK(fixture.terminal.shows("[reused "));
+    CHECK(fixture.terminal.shows("8 tokens"));
+    CHECK(fixture.terminal.shows("max_tokens = 8"));
+    fixture.leaves_with("C-d", 0);
+    CHECK(fixture.history() == "hällo 漢字\n");
     struct stat about {};
-    REQUIRE(::stat((desk.home.path() / "state" / "hyb" / "history").c_str(), &about) == 0);
+    REQUIRE(::stat((fixture.home.path() / "state" / "hyb" / "history").c_str(), &about) == 0);
     CHECK((about.st_mode & 0777U) == 0600);
   }
 
   TEST_CASE("Ctrl-C stops an answer only; the part said stays in the conversation") {
-    Desk desk(endless);
-    desk.terminal.enter("go");
-    CHECK(desk.terminal.hides("Ctrl-D leaves"));  // the answer has begun and scrolls
-    desk.terminal.press("C-c");
-    CHECK(desk.terminal.shows("[stopped · reused "));
-    CHECK(desk.terminal.screen().find("exit code") == std::string::npos);
-    desk.terminal.enter("/undo");
-    CHECK(desk.terminal.shows("took back 1 of 1 messages, from: go"));
-    desk.terminal.enter("/undo");
-    CHECK(desk.terminal.shows("nothing has been said yet"));
-    desk.leaves_with("C-d", 0);
+    Fixture fixture(endless);
+    fixture.terminal.enter("go");
+    CHECK(fixture.terminal.hides("Ctrl-D leaves"));  // the answer has begun and scrolls
+    fixture.terminal.press("C-c");
+    CHECK(fixture.terminal.shows("[stopped · reused "));
+    CHECK(fixture.terminal.screen().find("exit code") == std::string::npos);
+    fixture.terminal.enter("/undo");
+    CHECK(fixture.terminal.shows("took back 1 of 1 messages, from: go"));
+    fixture.terminal.enter("/undo");
+    CHECK(fixture.terminal.shows("nothing has been said yet"));
+    fixture.leaves_with("C-d", 0);
   }
 
   TEST_CASE("Ctrl-C clears a line; in an empty one it warns, then leaves with 130") {
-    Desk desk;
-    desk.terminal.type("never mind");
-    CHECK(desk.terminal.shows("> never mind"));
-    desk.terminal.press("C-c");
-    CHECK(desk.terminal.hides("never mind"));
-    desk.terminal.press("C-c");
-    CHECK(desk.terminal.shows("Ctrl-C again or Ctrl-D leaves"));
-    desk.terminal.enter("/stats");
-    CHECK(desk.terminal.shows("no answer yet"));
-    desk.terminal.enter("/clear");
-    CHECK(desk.terminal.shows("the conversation is empty"));
-    desk.terminal.press("C-c");
-    desk.leaves_with("C-c", 130);
+    Fixture fixture;
+    fixture.terminal.type("never mind");
+    CHECK(fixture.terminal.shows("> never mind"));
+    fixture.terminal.press("C-c");
+    CHECK(fixture.terminal.hides("never mind"));
+    fixture.terminal.press("C-c");
+    CHECK(fixture.terminal.shows("Ctrl-C again or Ctrl-D leaves"));
+    fixture.terminal.enter("/stats");
+    CHECK(fixture.terminal.shows("no answer yet"));
+    fixture.terminal.enter("/clear");
+    CHECK(fixture.terminal.shows("the conversation is empty"));
+    fixture.terminal.press("C-c");
+    fixture.leaves_with("C-c", 130);
   }
 
   TEST_CASE("several lines, editing keys and history") {
-    Desk desk;
-    desk.terminal.enter("one\\");
-    CHECK(desk.terminal.shows("> one\n."));
-    desk.terminal.type("tww");
-    desk.terminal.press("BSpace");
-    desk.terminal.type("o");
-    desk.terminal.press("C-j");
-    desk.terminal.type("hree");
-    desk.terminal.press("Home");
-    desk.terminal.enter("t");
-    CHECK(desk.terminal.shows("> one\n. two\n. three\n"));
-    CHECK(desk.terminal.shows("tok/s]"));
-    desk.terminal.enter("\"\"\"");
-    desk.terminal.enter("/help");
-    desk.terminal.enter("\"\"\"");
-    CHECK(desk.terminal.shows(". /help\n. \"\"\"\n"));
-    desk.terminal.enter("/undo 2");
-    CHECK(desk.terminal.shows("took back 2 of 2 messages, from: one two three"));
-    for (int i = 0; i < 3 + 2 + 2; ++i) desk.terminal.press("Up");  // three entries, two of 3 lines
-    CHECK(desk.terminal.shows(
+    Fixture fixture;
+    fixture.terminal.enter("one\\");
+    CHECK(fixture.terminal.shows("> one\n."));
+    fixture.terminal.type("tww");
+    fixture.terminal.press("BSpace");
+    fixture.terminal.type("o");
+    fixture.terminal.press("C-j");
+    fixture.terminal.type("hree");
+    fixture.terminal.press("Home");
+    fixture.terminal.enter("t");
+    CHECK(fixture.terminal.shows("> one\n. two\n. three\n"));
+    CHECK(fixture.terminal.shows("tok/s]"));
+    fixture.terminal.enter("\"\"\"");
+    fixture.terminal.enter("/help");
+    fixture.terminal.enter("\"\"\"");
+    CHECK(fixture.terminal.shows(". /help\n. \"\"\"\n"));
+    fixture.terminal.enter("/undo 2");
+    CHECK(fixture.terminal.shows("took back 2 of 2 messages, from: one two three"));
+    for (int i = 0; i < 3 + 2 + 2; ++i)
+      fixture.terminal.press("Up");  // three entries, two of 3 lines
+    CHECK(fixture.terminal.shows(
         "messages, from: one two three; /goto 2 brings them back\n> one\n. two\n. three\n"));
-    desk.terminal.press("C-c");
-    desk.leaves_with("C-d", 0);
-    CHECK(desk.history() == "one\\ntwo\\nthree\n\"\"\"\\n/help\\n\"\"\"\n/undo 2\n");
+    fixture.terminal.press("C-c");
+    fixture.leaves_with("C-d", 0);
+    CHECK(fixture.history() == "one\\ntwo\\nthree\n\"\"\"\\n/help\\n\"\"\"\n/undo 2\n");
   }
 
   TEST_CASE("a paste of many lines enters nothing; the window may change its size") {
-    Desk desk;
-    desk.terminal.paste("first\nsecond\nthird");
-    CHECK(desk.terminal.shows("> first\n. second\n. third\n"));
-    CHECK_FALSE(contains(desk.terminal.screen(), "tok/s"));
-    desk.terminal.resize(30, 10);
-    desk.terminal.type("!");
-    CHECK(desk.terminal.shows("> first\n. second\n. third!\n"));
-    desk.terminal.resize(100, 24);
-    desk.terminal.press("Enter");
-    CHECK(desk.terminal.shows("prefilled"));
-    desk.leaves_with("C-d", 0);
+    Fixture fixture;
+    fixture.terminal.paste("first\nsecond\nthird");
+    CHECK(fixture.terminal.shows("> first\n. second\n. third\n"));
+    CHECK_FALSE(contains(fixture.terminal.screen(), "tok/s"));
+    fixture.terminal.resize(30, 10);
+    fixture.terminal.type("!");
+    CHECK(fixture.terminal.shows("> first\n. second\n. third!\n"));
+    fixture.terminal.resize(100, 24);
+    fixture.terminal.press("Enter");
+    CHECK(fixture.terminal.shows("prefilled"));
+    fixture.leaves_with("C-d", 0);
   }
 
   TEST_CASE("a paste of 10 MB is taken in and can be thrown away") {
-    Desk desk("-n 8 --no-history");
+    Fixture fixture("-n 8 --no-history");
     std::string text;
     while (text.size() < 10'000'000) text += "a line of the paste that goes on and on\n";
-    desk.terminal.paste(text + "end of the paste");
-    CHECK(desk.terminal.shows(". end of the paste"));
-    desk.terminal.press("C-c");
-    desk.terminal.enter("/stats");
-    CHECK(desk.terminal.shows("no answer yet"));
-    desk.leaves_with("C-d", 0);
-    CHECK(desk.history().empty());
+    fixture.terminal.paste(text + "end of the paste");
+    CHECK(fixture.terminal.shows(". end of the paste"));
+    fixture.terminal.press("C-c");
+    fixture.terminal.enter("/stats");
+    CHECK(fixture.terminal.shows("no answer yet"));
+    fixture.leaves_with("C-d", 0);
+    CHECK(fixture.history().empty());
   }
 
   TEST_CASE("keys pressed during an answer wait for the next prompt") {
-    Desk desk(endless);
-    desk.terminal.enter("go");
-    CHECK(desk.terminal.hides("Ctrl-D leaves"));
-    desk.terminal.enter("/stats");
-    desk.terminal.press("C-c");
-    CHECK(desk.terminal.shows("[stopped"));
-    desk.terminal.enter("/stats");
-    CHECK(desk.terminal.shows("ended by cancelled"));
-    desk.leaves_with("C-d", 0);
+    Fixture fixture(endless);
+    fixture.terminal.enter("go");
+    CHECK(fixture.terminal.hides("Ctrl-D leaves"));
+    fixture.terminal.enter("/stats");
+    fixture.terminal.press("C-c");
+    CHECK(fixture.terminal.shows("[stopped"));
+    fixture.terminal.enter("/stats");
+    CHECK(fixture.terminal.shows("ended by cancelled"));
+    fixture.leaves_with("C-d", 0);
   }
 
   TEST_CASE("a message is edited in place, or unchanged") {
-    Desk desk;
-    desk.terminal.enter("first one");
-    CHECK(desk.terminal.shows("max_tokens = 8"));
-    desk.terminal.enter("//second");
-    CHECK(desk.terminal.shows("> //second"));
-    desk.terminal.enter("/edit");
-    CHECK(desk.terminal.shows("edit 2> //second"));
-    desk.terminal.press("C-c");
-    desk.terminal.press("C-c");
-    CHECK(desk.terminal.shows("message 2 stays as it is"));
-    desk.terminal.enter("/edit 1");
-    CHECK(desk.terminal.shows("edit 1> first one"));
-    desk.terminal.enter(" and more");
-    CHECK(desk.terminal.shows("edit 1> first one and more"));
-    desk.terminal.enter("/checkpoints");
-    CHECK(desk.terminal.shows("   3       0"));
-    CHECK(desk.terminal.shows("*main   first one and more"));
-    desk.terminal.enter("/fork");
-    CHECK(desk.terminal.shows("branch fork-1, behind turn 3"));
-    desk.terminal.enter("/goto 2");
-    CHECK(desk.terminal.shows("branch fork-1, behind turn 2: /second"));
-    desk.leaves_with("C-d", 0);
+    Fixture fixture;
+    fixture.terminal.enter("first one");
+    CHECK(fixture.terminal.shows("max_tokens = 8"));
+    fixture.terminal.enter("//second");
+    CHECK(fixture.terminal.shows("> //second"));
+    fixture.terminal.enter("/edit");
+    CHECK(fixture.terminal.shows("edit 2> //second"));
+    fixture.terminal.press("C-c");
+    fixture.terminal.press("C-c");
+    CHECK(fixture.terminal.shows("message 2 stays as it is"));
+    fixture.terminal.enter("/edit 1");
+    CHECK(fixture.terminal.shows("edit 1> first one"));
+    fixture.terminal.enter(" and more");
+    CHECK(fixture.terminal.shows("edit 1> first one and more"));
+    fixture.terminal.enter("/checkpoints");
+    CHECK(fixture.terminal.shows("   3       0"));
+    CHECK(fixture.terminal.shows("*main   first one and more"));
+    fixture.terminal.enter("/fork");
+    CHECK(fixture.terminal.shows("branch fork-1, behind turn 3"));
+    fixture.terminal.enter("/goto 2");
+    CHECK(fixture.terminal.shows("branch fork-1, behind turn 2: /second"));
+    fixture.leaves_with("C-d", 0);
   }
 
   TEST_CASE("Tab completes commands") {
-    Desk desk;
-    desk.terminal.type("/stat");
-    desk.terminal.press("Tab");
-    desk.terminal.press("Enter");
-    CHECK(desk.terminal.shows("no answer yet"));
-    desk.leaves_with("C-d", 0);
+    Fixture fixture;
+    fixture.terminal.type("/stat");
+    fixture.terminal.press("Tab");
+    fixture.terminal.press("Enter");
+    CHECK(fixture.terminal.shows("no answer yet"));
+    fixture.leaves_with("C-d", 0);
   }
 
   TEST_CASE("the terminal is as before afterwards") {
@@ -294,15 +295,15 @@ TEST_SUITE("app/surface_chat_terminal") {
   }
 
   TEST_CASE("a simple terminal gets plain lines") {
-    Desk desk("-n 8", "dumb");
-    desk.terminal.enter("one\\");
-    CHECK(desk.terminal.shows("> one\\\n."));
-    desk.terminal.enter("two");
-    CHECK(desk.terminal.shows("prefilled"));
-    desk.terminal.press("C-c");
-    CHECK(desk.terminal.shows("Ctrl-C again"));
-    desk.leaves_with("C-d", 0);
-    CHECK(desk.history().empty());
+    Fixture fixture("-n 8", "dumb");
+    fixture.terminal.enter("one\\");
+    CHECK(fixture.terminal.shows("> one\\\n."));
+    fixture.terminal.enter("two");
+    CHECK(fixture.terminal.shows("prefilled"));
+    fixture.terminal.press("C-c");
+    CHECK(fixture.terminal.shows("Ctrl-C again"));
+    fixture.leaves_with("C-d", 0);
+    CHECK(fixture.history().empty());
   }
 
   TEST_CASE("a home that cannot be written costs one warning") {

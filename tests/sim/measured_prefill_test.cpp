@@ -46,8 +46,8 @@ class TimedRunner : public Runner {
   ToyRunner toy_;
 };
 
-struct Desk {
-  explicit Desk(bool measures)
+struct Fixture {
+  explicit Fixture(bool measures)
       : runner({.memory = flat_layout({.pages = 2000,
                                        .slots = 40,
                                        .page_tokens = 4,
@@ -84,17 +84,17 @@ struct Desk {
 
 TEST_SUITE("sim/measured_prefill") {
   TEST_CASE("the engine learns from its steps what a prompt costs that it has not seen") {
-    Desk desk(true);
-    desk.run(1000, 1);
-    desk.run(200, 2);
-    desk.run(30, 3);
-    desk.run(1500, 4);
-    const PrefillCost learned = desk.engine.usage().cost;
+    Fixture fixture(true);
+    fixture.run(1000, 1);
+    fixture.run(200, 2);
+    fixture.run(30, 3);
+    fixture.run(1500, 4);
+    const PrefillCost learned = fixture.engine.usage().cost;
     CHECK(learned.square > 0);
-    CHECK(learned.of(2500) == doctest::Approx(desk.run(2500, 5)).epsilon(0.05));
-    CHECK(learned.of(300) == doctest::Approx(desk.run(300, 6)).epsilon(0.05));
+    CHECK(learned.of(2500) == doctest::Approx(fixture.run(2500, 5)).epsilon(0.05));
+    CHECK(learned.of(300) == doctest::Approx(fixture.run(300, 6)).epsilon(0.05));
 
-    Desk told(false);
+    Fixture told(false);
     told.run(1000, 1);
     CHECK(told.engine.usage().cost.of(1000) == default_prefill_cost.of(1000));
   }
@@ -102,10 +102,10 @@ TEST_SUITE("sim/measured_prefill") {
   TEST_CASE("the learned cost decides what is evicted") {
     for (const bool measures : {false, true}) {
       CAPTURE(measures);
-      Desk desk(measures);
-      desk.run(1200, 1, 100);  // of which the last 100 tokens have a snapshot above them
-      desk.run(300, 2);
-      PrefixCache& prefixes = desk.engine.prefixes();
+      Fixture fixture(measures);
+      fixture.run(1200, 1, 100);  // of which the last 100 tokens have a snapshot above them
+      fixture.run(300, 2);
+      PrefixCache& prefixes = fixture.engine.prefixes();
       const std::vector<TokenId> deep(1201, TokenId{1}), shallow(301, TokenId{2});
       REQUIRE(prefixes.look_up(deep).resumable >= 1199);
       REQUIRE(prefixes.look_up(shallow).resumable >= 299);

@@ -14,8 +14,8 @@ using doctest::Approx;
 
 namespace {
 
-struct Desk {
-  explicit Desk(std::vector<ListSource::Item> items) : source(std::move(items)) {}
+struct Fixture {
+  explicit Fixture(std::vector<ListSource::Item> items) : source(std::move(items)) {}
 
   LoadResult run(std::int32_t concurrency_max) {
     LoadOptions options;
@@ -39,11 +39,11 @@ TEST_SUITE("app/bench/load_driver") {
   //   40 ms  a (1) and c (5)               56 ms: a 2, c 1
   //   56 ms  a (1) and c (1)               68 ms: a 3, c 2
   TEST_CASE("a closed loop: every figure is what it is by hand") {
-    Desk desk(
+    Fixture fixture(
         {{.prompt = 10, .answer = 3}, {.prompt = 20, .answer = 1}, {.prompt = 5, .answer = 2}});
-    const LoadResult result = desk.run(2);
+    const LoadResult result = fixture.run(2);
     REQUIRE(result.records.size() == 3);
-    CHECK(desk.runner.steps == 3);
+    CHECK(fixture.runner.steps == 3);
     const RequestMetrics all =
         metrics_of(result.records, result.duration_s,
                    {.percentages = {50, 99}, .goals = {.ttft_ms = 41, .tpot_ms = 13}});
@@ -84,8 +84,8 @@ TEST_SUITE("app/bench/load_driver") {
   // 0: a (10) -> 20; a's second token 31, a's third 42.
   // b came at 25 while a step ran: 31: a and b (4) in one step -> 46 ...
   TEST_CASE("an open loop: a request that comes during a step counts from when it came") {
-    Desk desk({{.prompt = 10, .answer = 3}, {.prompt = 4, .answer = 1, .due_s = 0.025}});
-    const LoadResult result = desk.run(0);
+    Fixture fixture({{.prompt = 10, .answer = 3}, {.prompt = 4, .answer = 1, .due_s = 0.025}});
+    const LoadResult result = fixture.run(0);
     const RequestRecord& b = result.records[1];
     CHECK(b.due_s == Approx(0.025));
     CHECK(b.started_s == Approx(0.025));
@@ -95,8 +95,8 @@ TEST_SUITE("app/bench/load_driver") {
   }
 
   TEST_CASE("an open loop with a limit: being held back is not TTFT but client queue") {
-    Desk desk({{.prompt = 10, .answer = 3}, {.prompt = 4, .answer = 1, .due_s = 0.025}});
-    const LoadResult result = desk.run(1);
+    Fixture fixture({{.prompt = 10, .answer = 3}, {.prompt = 4, .answer = 1, .due_s = 0.025}});
+    const LoadResult result = fixture.run(1);
     const RequestRecord& b = result.records[1];
     CHECK(b.started_s == Approx(0.042));
     CHECK(b.client_queue_s() == Approx(0.017));
@@ -104,8 +104,8 @@ TEST_SUITE("app/bench/load_driver") {
   }
 
   TEST_CASE("the engine sleeps until the next request comes") {
-    Desk desk({{.prompt = 10, .answer = 1}, {.prompt = 10, .answer = 1, .due_s = 5}});
-    const LoadResult result = desk.run(0);
+    Fixture fixture({{.prompt = 10, .answer = 1}, {.prompt = 10, .answer = 1, .due_s = 5}});
+    const LoadResult result = fixture.run(0);
     CHECK(result.records[1].started_s == Approx(5));
     CHECK(result.duration_s == Approx(5.02));
     CHECK(metrics_of(result.records, result.duration_s, {}).requests_at_once_max == 1);
@@ -113,18 +113,18 @@ TEST_SUITE("app/bench/load_driver") {
   }
 
   TEST_CASE("a next turn waits for the answer before it") {
-    Desk desk({{.prompt = 10, .answer = 3},
-               {.prompt = 12, .answer = 1, .due_s = 0.001, .follows = 0},
-               {.prompt = 5, .answer = 1, .due_s = 0.002}});
-    const LoadResult result = desk.run(0);
-    CHECK(desk.source.answers == std::vector<std::size_t>{2, 0, 1});
+    Fixture fixture({{.prompt = 10, .answer = 3},
+                     {.prompt = 12, .answer = 1, .due_s = 0.001, .follows = 0},
+                     {.prompt = 5, .answer = 1, .due_s = 0.002}});
+    const LoadResult result = fixture.run(0);
+    CHECK(fixture.source.answers == std::vector<std::size_t>{2, 0, 1});
     CHECK(result.records[1].due_s == Approx(result.records[0].ended_s));
     CHECK(result.records[1].started_s == Approx(result.records[0].ended_s));
   }
 
   TEST_CASE("what is refused and what fails are records, and the others go on") {
-    Desk desk({{.prompt = 200, .answer = 1}, {.prompt = 5, .answer = 2}});
-    const LoadResult refused = desk.run(0);
+    Fixture fixture({{.prompt = 200, .answer = 1}, {.prompt = 5, .answer = 2}});
+    const LoadResult refused = fixture.run(0);
     REQUIRE(refused.records.size() == 2);
     CHECK(refused.records[0].error.find("200") != std::string::npos);
     CHECK(refused.records[1].is_answered());
@@ -133,24 +133,24 @@ TEST_SUITE("app/bench/load_driver") {
     CHECK(metrics.failed == 1);
     CHECK(metrics.input_tokens == 5);
 
-    desk.runner.is_finite = false;
-    const LoadResult failed = desk.run(0);
+    fixture.runner.is_finite = false;
+    const LoadResult failed = fixture.run(0);
     CHECK(failed.records[1].error.find("NaN") != std::string::npos);
     CHECK_FALSE(failed.records[1].is_answered());
     CHECK(metrics_of(failed.records, failed.duration_s, {}).ttft_ms.mean == 0);
-    CHECK(desk.engine.idle());
+    CHECK(fixture.engine.idle());
   }
 
   TEST_CASE("stopped: what ran is cancelled and is no record") {
-    Desk desk(
+    Fixture fixture(
         {{.prompt = 5, .answer = 1}, {.prompt = 5, .answer = 50}, {.prompt = 5, .answer = 1}});
     LoadOptions options;
     options.concurrency_max = 2;
-    options.is_stopped = [&] { return desk.runner.steps == 1; };
-    const LoadResult result = run_load(desk.engine, desk.source, desk.timer, options);
+    options.is_stopped = [&] { return fixture.runner.steps == 1; };
+    const LoadResult result = run_load(fixture.engine, fixture.source, fixture.timer, options);
     CHECK(result.is_interrupted);
     CHECK(result.records.size() == 1);
-    CHECK(desk.engine.idle());
+    CHECK(fixture.engine.idle());
   }
 }
 

@@ -28,8 +28,8 @@ MemoryLayout elastic() {
           .fixed_superblocks = {}};
 }
 
-struct Desk {
-  explicit Desk(MemoryLayout layout) { runner.memory = std::move(layout); }
+struct Fixture {
+  explicit Fixture(MemoryLayout layout) { runner.memory = std::move(layout); }
   FakeTimer timer;
   ClockRunner runner{timer};
 };
@@ -38,8 +38,8 @@ struct Desk {
 
 TEST_SUITE("app/bench/scrambled_pool") {
   TEST_CASE("pages that follow each other lie apart, and all come back in the end") {
-    Desk desk(elastic());
-    Engine engine(desk.runner, nullptr, {.length_max = 200});
+    Fixture fixture(elastic());
+    Engine engine(fixture.runner, nullptr, {.length_max = 200});
     const auto leaps = [&] {
       std::optional<Memory> memory = engine.pool().start();
       REQUIRE(memory);
@@ -61,18 +61,18 @@ TEST_SUITE("app/bench/scrambled_pool") {
   }
 
   TEST_CASE("requests run in it as ever") {
-    Desk desk(elastic());
-    Engine engine(desk.runner, nullptr, {.length_max = 200});
+    Fixture fixture(elastic());
+    Engine engine(fixture.runner, nullptr, {.length_max = 200});
     const ScrambledPool pieces(engine, 6);
     ListSource source({{.prompt = 30, .answer = 3}, {.prompt = 50, .answer = 2}});
     LoadOptions options;
-    const LoadResult result = run_load(engine, source, desk.timer, options);
+    const LoadResult result = run_load(engine, source, fixture.timer, options);
     for (const RequestRecord& record : result.records) CHECK(record.is_answered());
   }
 
   TEST_CASE("fixed pools can't be scattered") {
-    Desk desk(ClockRunner::flat());
-    Engine engine(desk.runner, nullptr, {.length_max = 200});
+    Fixture fixture(ClockRunner::flat());
+    Engine engine(fixture.runner, nullptr, {.length_max = 200});
     CHECK_THROWS_AS(ScrambledPool(engine, 1), Error);
   }
 }

@@ -17,13 +17,13 @@ using Kind = Key::Kind;
 
 namespace {
 
-struct Desk {
+struct Fixture {
   History history;
   std::vector<std::string> words = {"/clear", "/regen", "/set", "/stats", "/system"};
   Editing editing{history, words};
 
-  Desk() = default;
-  explicit Desk(const std::vector<std::string>& entries) {
+  Fixture() = default;
+  explicit Fixture(const std::vector<std::string>& entries) {
     for (const std::string& entry : entries) history.add(entry);
     editing = Editing(history, words);
   }
@@ -37,23 +37,23 @@ struct Desk {
 
 TEST_SUITE("app/ui/editing") {
   TEST_CASE("enter gives the entry") {
-    Desk desk;
-    desk.type("hello");
-    CHECK(desk.press(Kind::enter) == Outcome::entered);
-    CHECK(desk.editing.entry().text == "hello");
+    Fixture fixture;
+    fixture.type("hello");
+    CHECK(fixture.press(Kind::enter) == Outcome::entered);
+    CHECK(fixture.editing.entry().text == "hello");
   }
 
   TEST_CASE("several lines: backslash, line break key, marks") {
-    Desk desk;
-    desk.type("one\\");
-    CHECK(desk.press(Kind::enter) == Outcome::edited);
-    desk.type("two");
-    desk.press(Kind::line_break);
-    desk.type("three");
-    CHECK(desk.press(Kind::enter) == Outcome::entered);
-    CHECK(desk.editing.entry().text == "one\ntwo\nthree");
+    Fixture fixture;
+    fixture.type("one\\");
+    CHECK(fixture.press(Kind::enter) == Outcome::edited);
+    fixture.type("two");
+    fixture.press(Kind::line_break);
+    fixture.type("three");
+    CHECK(fixture.press(Kind::enter) == Outcome::entered);
+    CHECK(fixture.editing.entry().text == "one\ntwo\nthree");
 
-    Desk marked;
+    Fixture marked;
     marked.type("\"\"\"a");
     CHECK(marked.press(Kind::enter) == Outcome::edited);
     marked.type("/b\"\"\"");
@@ -63,75 +63,75 @@ TEST_SUITE("app/ui/editing") {
   }
 
   TEST_CASE("a paste of many lines is text and enters nothing") {
-    Desk desk;
-    CHECK(desk.editing.apply({Kind::paste, "a\nb\nc\n"}) == Outcome::edited);
-    CHECK(desk.text() == "a\nb\nc\n");
+    Fixture fixture;
+    CHECK(fixture.editing.apply({Kind::paste, "a\nb\nc\n"}) == Outcome::edited);
+    CHECK(fixture.text() == "a\nb\nc\n");
   }
 
   TEST_CASE("up and down walk through history and back to what was begun") {
-    Desk desk({"one", "two\nlines"});
-    desk.type("new");
-    desk.press(Kind::up);
-    CHECK(desk.text() == "two\nlines");
-    desk.press(Kind::up);  // from its second line to its first
-    CHECK(desk.text() == "two\nlines");
-    desk.press(Kind::up);
-    CHECK(desk.text() == "one");
-    desk.press(Kind::up);
-    CHECK(desk.text() == "one");
-    desk.type("!");
-    desk.press(Kind::history_forward);
-    desk.press(Kind::history_forward);
-    CHECK(desk.text() == "new");
-    desk.press(Kind::history_forward);
-    CHECK(desk.text() == "new");
-    desk.press(Kind::history_back);
-    desk.press(Kind::history_back);
-    CHECK(desk.text() == "one!");
-    CHECK(desk.history.entries().front() == "one");
+    Fixture fixture({"one", "two\nlines"});
+    fixture.type("new");
+    fixture.press(Kind::up);
+    CHECK(fixture.text() == "two\nlines");
+    fixture.press(Kind::up);  // from its second line to its first
+    CHECK(fixture.text() == "two\nlines");
+    fixture.press(Kind::up);
+    CHECK(fixture.text() == "one");
+    fixture.press(Kind::up);
+    CHECK(fixture.text() == "one");
+    fixture.type("!");
+    fixture.press(Kind::history_forward);
+    fixture.press(Kind::history_forward);
+    CHECK(fixture.text() == "new");
+    fixture.press(Kind::history_forward);
+    CHECK(fixture.text() == "new");
+    fixture.press(Kind::history_back);
+    fixture.press(Kind::history_back);
+    CHECK(fixture.text() == "one!");
+    CHECK(fixture.history.entries().front() == "one");
   }
 
   TEST_CASE("Ctrl-D erases, and leaves from an empty text") {
-    Desk desk;
-    desk.type("ab");
-    desk.press(Kind::home);
-    CHECK(desk.press(Kind::end_of_input) == Outcome::edited);
-    CHECK(desk.text() == "b");
-    desk.press(Kind::end_of_input);
-    CHECK(desk.press(Kind::end_of_input) == Outcome::end_of_input);
+    Fixture fixture;
+    fixture.type("ab");
+    fixture.press(Kind::home);
+    CHECK(fixture.press(Kind::end_of_input) == Outcome::edited);
+    CHECK(fixture.text() == "b");
+    fixture.press(Kind::end_of_input);
+    CHECK(fixture.press(Kind::end_of_input) == Outcome::end_of_input);
   }
 
   TEST_CASE("Tab completes what it can, then shows the choices") {
-    Desk desk;
-    desk.type("/r");
-    desk.press(Kind::tab);
-    CHECK(desk.text() == "/regen ");
-    Desk more;
+    Fixture fixture;
+    fixture.type("/r");
+    fixture.press(Kind::tab);
+    CHECK(fixture.text() == "/regen ");
+    Fixture more;
     more.type("/st");
     more.press(Kind::tab);
     CHECK(more.text() == "/stats ");
-    Desk many;
+    Fixture many;
     many.type("/s");
     CHECK(many.press(Kind::tab) == Outcome::choices);
     CHECK(many.editing.choices() == std::vector<std::string>{"/set", "/stats", "/system"});
-    Desk none;
+    Fixture none;
     none.type("x");
     CHECK(none.press(Kind::tab) == Outcome::edited);
     CHECK(none.text() == "x");
   }
 
   TEST_CASE("Ctrl-R finds the latest entry, again the one before") {
-    Desk desk({"red box", "blue box", "green bag"});
-    desk.press(Kind::search);
-    desk.type("bo");
-    CHECK(desk.editing.is_searching());
-    CHECK(desk.text() == "blue box");
-    desk.press(Kind::search);
-    CHECK(desk.text() == "red box");
-    desk.press(Kind::search);
-    CHECK(desk.text() == "red box");
-    CHECK(desk.press(Kind::enter) == Outcome::entered);
-    CHECK(desk.editing.entry().text == "red box");
+    Fixture fixture({"red box", "blue box", "green bag"});
+    fixture.press(Kind::search);
+    fixture.type("bo");
+    CHECK(fixture.editing.is_searching());
+    CHECK(fixture.text() == "blue box");
+    fixture.press(Kind::search);
+    CHECK(fixture.text() == "red box");
+    fixture.press(Kind::search);
+    CHECK(fixture.text() == "red box");
+    CHECK(fixture.press(Kind::enter) == Outcome::entered);
+    CHECK(fixture.editing.entry().text == "red box");
   }
 }
 

@@ -2,7 +2,7 @@
 
 #include "core/base/log.h"
 #include "core/engine/engine_limits.h"
-#include "tests/sim/desk.h"
+#include "tests/sim/fixture.h"
 #include "tests/support/error_text.h"
 
 namespace engine_limits_test {

@@ -48,8 +48,8 @@ MemoryLayout layout_of(const LayeredModel& model, std::int32_t superblocks) {
 }
 
 /// An engine over a tier whose disk blocks until the test releases it.
-struct Desk {
-  explicit Desk(Precision precision = Precision::exact, std::int32_t superblocks = 200)
+struct Fixture {
+  explicit Fixture(Precision precision = Precision::exact, std::int32_t superblocks = 200)
       : model(recurrent_model()),
         capacity{.memory = layout_of(model, superblocks),
                  .step_tokens = 64,
@@ -96,91 +96,91 @@ struct Desk {
 
 TEST_SUITE("core/engine/tier_desk") {
   TEST_CASE("a request waits for what the disk has of it; others go on meanwhile") {
-    Desk desk;
+    Fixture fixture;
     const Tokens known = prompt_of(60, 1);
-    const Tokens answer = desk.run(known).tokens;
-    desk.evict_all();
-    const RequestId other = desk.submit(prompt_of(40, 2), 30);
-    desk.engine.step();
-    const RequestId waits = desk.submit(known);
-    for (int i = 0; i < 10; ++i) REQUIRE(desk.engine.step());
-    CHECK(desk.engine.running() == 1);
-    CHECK(desk.sink.find(waits, 0) == nullptr);
-    CHECK(desk.engine.usage().tier_waits == 1);
-    desk.engine.tier()->run_transfers(1000);
-    while (!desk.engine.idle()) desk.engine.step();
-    const Completion& got = *desk.sink.find(waits, 0)->completion;
+    const Tokens answer = fixture.run(known).tokens;
+    fixture.evict_all();
+    const RequestId other = fixture.submit(prompt_of(40, 2), 30);
+    fixture.engine.step();
+    const RequestId waits = fixture.submit(known);
+    for (int i = 0; i < 10; ++i) REQUIRE(fixture.engine.step());
+    CHECK(fixture.engine.running() == 1);
+    CHECK(fixture.sink.find(waits, 0) == nullptr);
+    CHECK(fixture.engine.usage().tier_waits == 1);
+    fixture.engine.tier()->run_transfers(1000);
+    while (!fixture.engine.idle()) fixture.engine.step();
+    const Completion& got = *fixture.sink.find(waits, 0)->completion;
     CHECK(got.tokens == answer);
     CHECK(got.usage.reused_tokens == 59);
     CHECK(got.usage.reused_from == SnapshotSource::disk);
-    CHECK(desk.sink.find(other, 0)->completion->tokens.size() == 30);
+    CHECK(fixture.sink.find(other, 0)->completion->tokens.size() == 30);
     // From now on it is in memory.
-    CHECK(desk.run(known).usage.reused_from == SnapshotSource::memory);
-    CHECK(!desk.run(prompt_of(30, 4)).usage.reused_from);
+    CHECK(fixture.run(known).usage.reused_from == SnapshotSource::memory);
+    CHECK(!fixture.run(prompt_of(30, 4)).usage.reused_from);
   }
 
   TEST_CASE("when nothing else runs, the step waits for the disk") {
-    Desk desk;
+    Fixture fixture;
     const Tokens known = prompt_of(60, 1);
-    desk.run(known);
-    desk.evict_all();
-    const RequestId id = desk.submit(known, 1);
-    REQUIRE(desk.engine.step());
-    CHECK(desk.engine.idle());
-    CHECK(desk.sink.find(id, 0)->completion->usage.reused_tokens == 59);
+    fixture.run(known);
+    fixture.evict_all();
+    const RequestId id = fixture.submit(known, 1);
+    REQUIRE(fixture.engine.step());
+    CHECK(fixture.engine.idle());
+    CHECK(fixture.sink.find(id, 0)->completion->usage.reused_tokens == 59);
   }
 
   TEST_CASE("a request cancelled while it waits is gone, and its fetch is not delivered") {
-    Desk desk;
-    desk.run(prompt_of(60, 1));
-    desk.evict_all();
-    const RequestId other = desk.submit(prompt_of(40, 2), 30);
-    desk.engine.step();
-    const RequestId one = desk.submit(prompt_of(60, 1));
-    const RequestId two = desk.submit(prompt_of(60, 1));
-    desk.engine.step();
-    CHECK(desk.engine.tier()->pending() == 1);
-    desk.engine.cancel(one);
-    CHECK(desk.engine.tier()->pending() == 1);  // the other one waits for it, too
-    desk.engine.cancel(two);
-    CHECK(desk.engine.tier()->pending() == 0);
-    CHECK(desk.engine.tier()->stats().dropped == 1);
-    while (!desk.engine.idle()) desk.engine.step();
-    CHECK(desk.engine.tier()->stats().fetched == 0);
-    CHECK(desk.sink.find(two, 0)->completion->reason == FinishReason::cancelled);
-    CHECK(desk.sink.find(other, 0)->completion->reason == FinishReason::length);
-    desk.engine.audit();
+    Fixture fixture;
+    fixture.run(prompt_of(60, 1));
+    fixture.evict_all();
+    const RequestId other = fixture.submit(prompt_of(40, 2), 30);
+    fixture.engine.step();
+    const RequestId one = fixture.submit(prompt_of(60, 1));
+    const RequestId two = fixture.submit(prompt_of(60, 1));
+    fixture.engine.step();
+    CHECK(fixture.engine.tier()->pending() == 1);
+    fixture.engine.cancel(one);
+    CHECK(fixture.engine.tier()->pending() == 1);  // the other one waits for it, too
+    fixture.engine.cancel(two);
+    CHECK(fixture.engine.tier()->pending() == 0);
+    CHECK(fixture.engine.tier()->stats().dropped == 1);
+    while (!fixture.engine.idle()) fixture.engine.step();
+    CHECK(fixture.engine.tier()->stats().fetched == 0);
+    CHECK(fixture.sink.find(two, 0)->completion->reason == FinishReason::cancelled);
+    CHECK(fixture.sink.find(other, 0)->completion->reason == FinishReason::length);
+    fixture.engine.audit();
   }
 
   TEST_CASE(
       "with int8 snapshots no sequence runs meanwhile: answers don't depend on the disk's speed") {
-    Desk desk(Precision::int8);
+    Fixture fixture(Precision::int8);
     const Tokens known = prompt_of(60, 1);
-    desk.run(known);
-    desk.evict_all();
-    desk.submit(prompt_of(40, 2), 30);
-    desk.engine.step();
-    const RequestId id = desk.submit(known, 1);
-    desk.engine.step();
-    CHECK(desk.engine.usage().tier_waits == 0);
-    REQUIRE(desk.sink.find(id, 0)->completion.has_value());
-    CHECK(desk.sink.find(id, 0)->completion->usage.resumed_packed);
+    fixture.run(known);
+    fixture.evict_all();
+    fixture.submit(prompt_of(40, 2), 30);
+    fixture.engine.step();
+    const RequestId id = fixture.submit(known, 1);
+    fixture.engine.step();
+    CHECK(fixture.engine.usage().tier_waits == 0);
+    REQUIRE(fixture.sink.find(id, 0)->completion.has_value());
+    CHECK(fixture.sink.find(id, 0)->completion->usage.resumed_packed);
   }
 
   TEST_CASE("where prompts part is cut although only the disk has seen the first of them") {
-    Desk desk;
+    Fixture fixture;
     Tokens one = prompt_of(60, 1), two = one, three = one;
     for (const TokenId token : prompt_of(20, 2)) one.push_back(token);
     for (const TokenId token : prompt_of(20, 4)) two.push_back(token);
     for (const TokenId token : prompt_of(20, 5)) three.push_back(token);
-    CHECK(desk.run(one).usage.matched_tokens == 0);
-    desk.evict_all();
-    const Usage second = desk.run(two).usage;
+    CHECK(fixture.run(one).usage.matched_tokens == 0);
+    fixture.evict_all();
+    const Usage second = fixture.run(two).usage;
     CHECK(second.reused_tokens == 0);
     CHECK(second.matched_tokens > 50);
     CHECK(second.reuse_limit == ReuseLimit::no_snapshot);
-    desk.evict_all();
-    const Usage third = desk.run(three).usage;
+    fixture.evict_all();
+    const Usage third = fixture.run(three).usage;
     CHECK(third.reused_tokens == second.matched_tokens);
     CHECK(third.reused_from == SnapshotSource::disk);
   }
@@ -189,35 +189,36 @@ TEST_SUITE("core/engine/tier_desk") {
     // One slot and 48 tokens; or two slots and 24 tokens, which is the length of the snapshot. The
     // 25th token needs a page more: were the snapshot fetched again whenever its reader is sent
     // away for that, no sequence could continue.
-    Desk desk(Precision::exact, 3);
+    Fixture fixture(Precision::exact, 3);
     const Tokens prompt = prompt_of(25, 1);
-    const Tokens answer = desk.run(prompt).tokens;
+    const Tokens answer = fixture.run(prompt).tokens;
     REQUIRE(answer.size() == 3);
-    desk.evict_all();
-    REQUIRE(desk.engine.tier()->stats().spilled > 0);
-    const Completion& again = desk.run(prompt);
+    fixture.evict_all();
+    REQUIRE(fixture.engine.tier()->stats().spilled > 0);
+    const Completion& again = fixture.run(prompt);
     CHECK(again.tokens == answer);
-    CHECK(desk.engine.tier()->stats().fetched == 1);
-    CHECK(desk.engine.usage().preemptions > 0);
+    CHECK(fixture.engine.tier()->stats().fetched == 1);
+    CHECK(fixture.engine.usage().preemptions > 0);
     CHECK(again.usage.reused_tokens + again.usage.prefilled_tokens == 25);
     CHECK(again.usage.reuse_limit == ReuseLimit::memory_was_taken);
   }
 
   TEST_CASE("a preempted sequence looks into the tier again") {
-    Desk desk(Precision::exact, 12);
-    const Tokens answers[] = {desk.run(prompt_of(60, 1)).tokens, desk.run(prompt_of(60, 2)).tokens};
-    desk.evict_all();
-    const std::int64_t fetched = desk.engine.tier()->stats().fetched;
+    Fixture fixture(Precision::exact, 12);
+    const Tokens answers[] = {fixture.run(prompt_of(60, 1)).tokens,
+                              fixture.run(prompt_of(60, 2)).tokens};
+    fixture.evict_all();
+    const std::int64_t fetched = fixture.engine.tier()->stats().fetched;
     std::vector<RequestId> ids;
-    for (const std::int32_t salt : {1, 2}) ids.push_back(desk.submit(prompt_of(60, salt), 90));
-    while (!desk.engine.idle()) {
-      desk.engine.step();
-      desk.engine.tier()->run_transfers(1000);
+    for (const std::int32_t salt : {1, 2}) ids.push_back(fixture.submit(prompt_of(60, salt), 90));
+    while (!fixture.engine.idle()) {
+      fixture.engine.step();
+      fixture.engine.tier()->run_transfers(1000);
     }
-    CHECK(desk.engine.usage().preemptions > 0);
-    CHECK(desk.engine.tier()->stats().fetched > fetched + 2);
+    CHECK(fixture.engine.usage().preemptions > 0);
+    CHECK(fixture.engine.tier()->stats().fetched > fetched + 2);
     for (int i : {0, 1}) {
-      const Completion& got = *desk.sink.find(ids[static_cast<std::size_t>(i)], 0)->completion;
+      const Completion& got = *fixture.sink.find(ids[static_cast<std::size_t>(i)], 0)->completion;
       REQUIRE(got.tokens.size() == 90);
       CHECK(std::equal(answers[i].begin(), answers[i].end(), got.tokens.begin()));
     }

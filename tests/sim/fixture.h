@@ -15,7 +15,7 @@ namespace hyb::sim {
 
 using Tokens = std::vector<TokenId>;
 
-inline const FullAttention desk_attention;
+inline const FullAttention fixture_attention;
 
 inline Capacity capacity_of(const MemoryLayout& memory) {
   return {.memory = memory, .step_tokens = 64, .step_rows = 16, .vocab = 16};
@@ -29,7 +29,7 @@ inline Capacity flat(std::int32_t pages, std::int32_t slots) {
 inline Capacity elastic(std::int32_t superblocks) {
   return capacity_of(
       {.page_tokens = 4,
-       .groups = {{.kind = &desk_attention, .page_bytes = 10, .pages_per_superblock = 6}},
+       .groups = {{.kind = &fixture_attention, .page_bytes = 10, .pages_per_superblock = 6}},
        .slots = {.bytes = 30, .per_superblock = 2},
        .packed = {.bytes = 15, .per_superblock = 4},
        .superblock_bytes = 60,
@@ -40,11 +40,11 @@ inline Capacity elastic(std::int32_t superblocks) {
 inline const EngineOptions usual = {
     .length_max = 2000, .chunk_tokens = 32, .prefixes = {}, .audit = true};
 
-/// `common` tokens that all have, then `own` ones that depend on `who`.
-inline Tokens prompt_of(std::int32_t common, std::int32_t own = 0, std::int32_t who = 0) {
+/// `common` tokens that all have, then `own` ones that depend on `salt`.
+inline Tokens prompt_of(std::int32_t common, std::int32_t own = 0, std::int32_t salt = 0) {
   Tokens prompt;
   for (std::int32_t i = 0; i < common; ++i) prompt.push_back(TokenId{i * i % 13});
-  for (std::int32_t i = 0; i < own; ++i) prompt.push_back(TokenId{(who + i * (who + 3)) % 16});
+  for (std::int32_t i = 0; i < own; ++i) prompt.push_back(TokenId{(salt + i * (salt + 3)) % 16});
   return prompt;
 }
 
@@ -60,13 +60,13 @@ inline Request request_of(Tokens prompt, std::int32_t max_tokens = 3) {
   return request;
 }
 
-struct Desk {
-  explicit Desk(const Capacity& capacity = flat(1000, 20), const EngineOptions& options = usual,
-                const ToyModel& toy = {})
+struct Fixture {
+  explicit Fixture(const Capacity& capacity = flat(1000, 20), const EngineOptions& options = usual,
+                   const ToyModel& toy = {})
       : model(toy), runner(capacity, model), engine(runner, nullptr, options) {}
 
   void submit(const Request& request) {
-    asked.push_back(request);
+    requests.push_back(request);
     ids.push_back(engine.submit(request, sink));
   }
 
@@ -77,8 +77,9 @@ struct Desk {
   /// Every answer so far is the naive model's.
   const Completion& completion(std::size_t i, std::int32_t choice = 0) {
     const Completion& got = *sink.find(ids[i], choice)->completion;
-    if (!asked[i].prefill_only && got.reason != FinishReason::cancelled) {
-      CHECK(got.tokens == answer_of(model, nullptr, engine.length_max(), asked[i], choice).tokens);
+    if (!requests[i].prefill_only && got.reason != FinishReason::cancelled) {
+      CHECK(got.tokens ==
+            answer_of(model, nullptr, engine.length_max(), requests[i], choice).tokens);
     }
     return got;
   }
@@ -93,7 +94,7 @@ struct Desk {
   ToyRunner runner;
   Engine engine;
   Listener sink;
-  std::vector<Request> asked;
+  std::vector<Request> requests;
   std::vector<RequestId> ids;
 };
 
