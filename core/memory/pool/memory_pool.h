@@ -134,7 +134,7 @@ class MemoryPool {
   std::int32_t page_tokens() const { return layout().groups.empty() ? 0 : layout().page_tokens; }
   std::int32_t groups() const { return static_cast<std::int32_t>(layout().groups.size()); }
 
-  // As the functions of core/memory/footprint.h.
+  // As the functions of layout.h.
   std::int32_t pages_for(std::int32_t tokens) const { return hyb::pages_for(layout(), tokens); }
   std::int32_t pages_held(std::int32_t group, std::int32_t length) const {
     return hyb::pages_held(layout(), group, length);
