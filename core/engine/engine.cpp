@@ -101,7 +101,7 @@ class EngineState {
   StepResult wait();
   void finish_step();
   bool prepare_next();
-  bool goes_on(std::span<const Assignment> plan, const StepResult& result) const;
+  bool all_continue(std::span<const Assignment> plan, const StepResult& result) const;
   std::exception_ptr launch_next(std::span<const Assignment> plan);
   void launch_next_and_apply(std::span<const Assignment> plan, const StepResult& result,
                              const StepTimes& times);
@@ -116,7 +116,7 @@ class EngineState {
   template <typename Call>
   void call_runner(const Call& call);
   template <typename Action>
-  void or_fail(const Action& action);
+  void fail_on_error(const Action& action);
   void recover(const Error& error);
   void learn_cost(Clock::duration elapsed);
 
@@ -330,11 +330,11 @@ void EngineState::receive_newcomers() {
 /// Empty: there is nothing to do. Waits for the tier when every sequence that could run does.
 std::span<const Assignment> EngineState::plan() {
   receive_newcomers();
-  if (waiter_) waiter_->look();
+  if (waiter_) waiter_->poll();
   std::span<const Assignment> assignments = scheduler_.plan();
   while (assignments.empty() && waiter_ && waiter_->is_awaited()) {
     waiter_->wait();
-    waiter_->look();
+    waiter_->poll();
     assignments = scheduler_.plan();
   }
   return assignments;
@@ -524,8 +524,8 @@ void EngineState::finish_step() {
   const StepResult result = wait();
   const RunningStep done = std::exchange(running_step_, {});
   const StepTimes times = {.begin = done.begin, .end = now_()};
-  or_fail([&] {
-    if (is_prepared && goes_on(done.plan, result)) {
+  fail_on_error([&] {
+    if (is_prepared && all_continue(done.plan, result)) {
       launch_next_and_apply(done.plan, result, times);
     } else {
       if (watch_) learn_cost(times.end - times.begin);
@@ -536,7 +536,7 @@ void EngineState::finish_step() {
 
 /// For applying results: after an error no step is running.
 template <typename Action>
-void EngineState::or_fail(const Action& action) {
+void EngineState::fail_on_error(const Action& action) {
   try {
     action();
   } catch (...) {
@@ -577,7 +577,7 @@ bool EngineState::prepare_next() {
     return false;
   if (!newcomers_.empty()) return false;  // one whose logits are known needs no step
   // Orders would ride in a step that may never be launched.
-  if (pool_.has_orders() || !scheduler_.foresees_next(plan) || pool_.has_orders()) return false;
+  if (pool_.has_orders() || !scheduler_.predicts_next(plan) || pool_.has_orders()) return false;
   next_step_.orders.clear();
   next_step_.keep_logits = false;
   next_step_.spans.resize(plan.size());
@@ -595,9 +595,9 @@ bool EngineState::prepare_next() {
   return true;
 }
 
-bool EngineState::goes_on(std::span<const Assignment> plan, const StepResult& result) const {
+bool EngineState::all_continue(std::span<const Assignment> plan, const StepResult& result) const {
   for (std::size_t i = 0; i < plan.size(); ++i) {
-    if (!plan[i].sequence->goes_on_after(result.sampled[i])) return false;
+    if (!plan[i].sequence->continues_after(result.sampled[i])) return false;
   }
   return true;
 }
@@ -625,7 +625,7 @@ void EngineState::drain(std::optional<RequestId> cancelled) {
   const StepResult result = wait();
   const RunningStep done = std::exchange(running_step_, {});
   const StepTimes times = {.begin = done.begin, .end = now_()};
-  or_fail([&] {
+  fail_on_error([&] {
     for (std::size_t i = 0; i < done.plan.size(); ++i) {
       const bool is_dropped = done.plan[i].sequence->age().request == cancelled;
       apply_result(done.plan[i], result, is_dropped ? std::nullopt : std::optional(i), times);

@@ -304,12 +304,12 @@ void Scheduler::plan_all() {
   }
 }
 
-bool Scheduler::foresees_next(std::span<const Assignment> plan) {
+bool Scheduler::predicts_next(std::span<const Assignment> plan) {
   const bool is_full = running() >= std::min(limits_.sequences_max, limits_.step_tokens);
   if (may_start_ && !waiting_.empty() && !is_full) return false;
   if (plan.size() != running_.size()) return false;
   return std::all_of(plan.begin(), plan.end(), [](const Assignment& entry) {
-    return entry.sequence->is_foreseen() && entry.sequence->memory().reserve(2);
+    return entry.sequence->is_predictable() && entry.sequence->memory().reserve(2);
   });
 }
 
@@ -351,19 +351,19 @@ void Scheduler::pin_awaited() {
     return sequence->age() == age;
   };
   const std::int64_t published = prefixes_->stats().published;
-  if (published == spared_at_ &&
-      std::equal(waiting_.begin(), end, spared_for_.begin(), spared_for_.end(), same)) {
+  if (published == pinned_at_ &&
+      std::equal(waiting_.begin(), end, pinned_for_.begin(), pinned_for_.end(), same)) {
     return;
   }
-  spared_at_ = published;
-  spared_for_.clear();
-  spared_.clear();
+  pinned_at_ = published;
+  pinned_for_.clear();
+  pinned_.clear();
   for (auto sequence = waiting_.begin(); sequence != end; ++sequence) {
-    spared_for_.push_back((*sequence)->age());
+    pinned_for_.push_back((*sequence)->age());
     Snapshot* const snapshot = prefixes_->look_up((*sequence)->known()).snapshot;
-    if (snapshot != nullptr) spared_.push_back(snapshot);
+    if (snapshot != nullptr) pinned_.push_back(snapshot);
   }
-  prefixes_->pin(spared_);
+  prefixes_->pin(pinned_);
 }
 
 /// From the oldest on, so that a preempted sequence has nothing assigned yet.

@@ -127,7 +127,7 @@ class Scheduler {
   /// While the planned step runs: whether the next plan will have the same sequences, with one
   /// token each that this step draws, unless one of them ends by it. Then memory for it is
   /// reserved, and none of them is about to leave a snapshot.
-  bool foresees_next(std::span<const Assignment> plan);
+  bool predicts_next(std::span<const Assignment> plan);
 
   /// The sequence ran in a step: leaves a snapshot where one is wanted.
   void ran(Sequence& sequence);
@@ -190,9 +190,9 @@ class Scheduler {
       held_;  ///< choices for which the first one runs the prompt
   std::map<RequestId, Checkpoint> checkpoints_;  ///< prompts that further choices start from
   std::vector<Assignment> plan_;
-  std::vector<ArrivalOrder> spared_for_;  ///< waiting sequences when snapshots were pinned,
-  std::int64_t spared_at_ = 0;            ///< and the number of snapshots published by then
-  std::vector<Snapshot*> spared_;
+  std::vector<ArrivalOrder> pinned_for_;  ///< waiting sequences when snapshots were pinned,
+  std::int64_t pinned_at_ = 0;            ///< and the number of snapshots published by then
+  std::vector<Snapshot*> pinned_;
   SchedulerCounts counts_;
   std::int32_t tokens_left_ = 0;
   std::int32_t spans_spare_ = 0;  ///< beyond one for each sequence

@@ -101,7 +101,7 @@ void Sequence::fill(Span& span, std::int32_t count, std::int32_t cuts) const {
   span.samples.back().token = count - 1;
 }
 
-bool Sequence::is_foreseen() const {
+bool Sequence::is_predictable() const {
   if (pending() != 1 || holds_at_prompt_end_ || terms_->request.prefill_only) return false;
   if (tokens() + 1 >= length_last() || has_penalties(sampling_)) return false;
   return !is_cut_at(memory_.length() + 1);

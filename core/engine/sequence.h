@@ -137,9 +137,9 @@ class Sequence {
   /// While its last token runs: whether another token will be drawn and run, unless the next one
   /// ends the answer; no snapshot is wanted between the two, and its draw depends on nothing that
   /// is not known yet.
-  bool is_foreseen() const;
+  bool is_predictable() const;
   /// For such a sequence: whether it continues after this token, unless its text ends it.
-  bool goes_on_after(const SampledToken& sampled) const {
+  bool continues_after(const SampledToken& sampled) const {
     return sampled.finite && !is_stop_token(sampled.token);
   }
   /// Makes `span` the token to come, for Runner::prepare; valid until the sequence changes.

@@ -16,7 +16,7 @@ void TierWaiter::release(FetchId fetch) {
 }
 
 /// Ends fetches that have arrived, or that the tier lost.
-void TierWaiter::take_in() {
+void TierWaiter::deliver_arrived() {
   std::vector<FetchId> fetches;
   for (const Waiting& waiting : waiting_) {
     if (waiting.fetch) fetches.push_back(*waiting.fetch);
@@ -53,8 +53,8 @@ void TierWaiter::ask(Sequence& sequence) {
 }
 
 /// Sequences whose fetch had no room are looked up again, if they are still about to start.
-void TierWaiter::look() {
-  take_in();
+void TierWaiter::poll() {
+  deliver_arrived();
   std::erase_if(waiting_, [&](const Waiting& waiting) {
     if (waiting.fetch) return false;
     waiting.sequence->set_tier_lookup_state(TierLookupState::none);

@@ -23,7 +23,7 @@ class TierWaiter {
   /// are about to start. Never from inside a plan: the scheduler's last resort is a start from
   /// nothing, with no snapshot left, and a fetched one would take that memory again. Throws what
   /// carrying out orders throws; no sequence waits forever because of that.
-  void look();
+  void poll();
 
   bool is_awaited() const { return !waiting_.empty(); }  ///< some sequence waits
   void wait() { tier_->wait(); }                         ///< for the next arrival
@@ -40,7 +40,7 @@ class TierWaiter {
     std::optional<FetchId> fetch;  ///< empty: the tier has no room for this fetch yet
   };
 
-  void take_in();
+  void deliver_arrived();
   void ask(Sequence& sequence);
   void release(FetchId fetch);
 

@@ -53,10 +53,10 @@ std::optional<Memory> PrefixCache::resume(const Lookup& lookup) {
 
 /// Where the prompt branches off an earlier one. Four prompts are remembered per snapshot: branches
 /// that recur later than that evict each other from the tree.
-std::int32_t PrefixCache::see(std::span<const TokenId> prompt) {
+std::int32_t PrefixCache::remember(std::span<const TokenId> prompt) {
   constexpr std::int32_t prompts_per_snapshot = 4, prompts_min = 16;
   const std::int32_t prompts = std::max(prompts_min, prompts_per_snapshot * tree_.size());
-  return history_.see(prompt, static_cast<std::size_t>(prompts));
+  return history_.remember(prompt, static_cast<std::size_t>(prompts));
 }
 
 std::vector<Cut> PrefixCache::cuts(const Lookup& lookup, std::span<const TokenId> prompt,
@@ -64,7 +64,7 @@ std::vector<Cut> PrefixCache::cuts(const Lookup& lookup, std::span<const TokenId
   std::vector<Cut> cuts;
   if (!options_.enabled || prompt.empty() || value_.resumes_anywhere()) return cuts;
   const auto last = static_cast<std::int32_t>(prompt.size()) - 1;
-  const std::int32_t branch = std::min(std::max(lookup.matched, see(prompt)), last);
+  const std::int32_t branch = std::min(std::max(lookup.matched, remember(prompt)), last);
   if (branch - lookup.resumable >= options_.branch_tokens_min) {
     cuts.push_back({branch, SnapshotPlace::branch});
   }

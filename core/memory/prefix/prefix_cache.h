@@ -139,7 +139,7 @@ class PrefixCache {
   void audit() const;
 
  private:
-  std::int32_t see(std::span<const TokenId> prompt);
+  std::int32_t remember(std::span<const TokenId> prompt);
   double worth(const Neighborhood& neighborhood, SnapshotPlace place, bool continued) const;
   double worth(const Neighborhood& neighborhood, SnapshotPlace place, bool continued,
                double level) const;

@@ -20,7 +20,7 @@ void PromptHistory::set_time(Tree::Node* leaf, std::int64_t time) {
   leaf_ages_.emplace(time, leaf->id);
 }
 
-std::int32_t PromptHistory::see(std::span<const TokenId> prompt, std::size_t endings_max) {
+std::int32_t PromptHistory::remember(std::span<const TokenId> prompt, std::size_t endings_max) {
   if (prompt.empty()) return 0;
   const Tree::Walk walk = tree_.walk(prompt);
   const std::int32_t branch = branch_of(walk, prompt.size());

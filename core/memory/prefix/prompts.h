@@ -23,7 +23,7 @@ class PromptHistory {
   /// prompt that then differs; 0: there is none, or a prompt ended exactly there, so that this is a
   /// conversation that continues and not a branch. The least recently seen endings are dropped when
   /// there are more than `endings_max` (1 or more), or more than `tokens_max` tokens.
-  std::int32_t see(std::span<const TokenId> prompt, std::size_t endings_max);
+  std::int32_t remember(std::span<const TokenId> prompt, std::size_t endings_max);
 
   /// Equal prefixes count once.
   std::int64_t tokens() const { return tokens_; }

@@ -79,7 +79,7 @@ SnapshotPolicy::Count& SnapshotPolicy::count(SnapshotPlace place, bool is_contin
   return counts_[static_cast<std::size_t>(place)][is_continued ? 1 : 0];
 }
 
-void SnapshotPolicy::see(Count& count) {
+void SnapshotPolicy::remember(Count& count) {
   if (++count.seen <= seen_max) return;
   count.seen /= 2;
   count.used /= 2;
@@ -98,11 +98,11 @@ bool SnapshotPolicy::wants(SnapshotPlace place) {
   return true;
 }
 
-void SnapshotPolicy::created(SnapshotPlace place) { see(count(place, false)); }
+void SnapshotPolicy::created(SnapshotPlace place) { remember(count(place, false)); }
 
 void SnapshotPolicy::used(SnapshotPlace place, bool was_continued) {
   ++count(place, was_continued).used;
-  see(count(place, true));  // counts its chance of another use
+  remember(count(place, true));  // counts its chance of another use
 }
 
 double SnapshotPolicy::use_probability(SnapshotPlace place, bool is_continued) const {
@@ -127,7 +127,7 @@ void Eviction::rise(std::size_t place) {
   const Entry entry = heap_[place];
   while (place > 0) {
     const std::size_t parent = (place - 1) / 2;
-    if (!entry.goes_before(heap_[parent])) break;
+    if (!entry.is_evicted_before(heap_[parent])) break;
     put(place, heap_[parent]);
     place = parent;
   }
@@ -139,8 +139,8 @@ void Eviction::sink(std::size_t place) {
   for (;;) {
     std::size_t child = 2 * place + 1;
     if (child >= heap_.size()) break;
-    if (child + 1 < heap_.size() && heap_[child + 1].goes_before(heap_[child])) ++child;
-    if (!heap_[child].goes_before(entry)) break;
+    if (child + 1 < heap_.size() && heap_[child + 1].is_evicted_before(heap_[child])) ++child;
+    if (!heap_[child].is_evicted_before(entry)) break;
     put(place, heap_[child]);
     place = child;
   }
@@ -200,7 +200,7 @@ void Eviction::remove(Snapshot& snapshot) {
 void Eviction::look(std::size_t place, const Snapshot* keep, Victims& victims) const {
   if (place >= heap_.size()) return;
   const Entry& entry = heap_[place];
-  if (victims.least != nullptr && victims.least->goes_before(entry)) return;
+  if (victims.least != nullptr && victims.least->is_evicted_before(entry)) return;
   Snapshot* const snapshot = entry.snapshot;
   if (snapshot != keep && snapshot->pinned == 0) {
     victims.least = &entry;
@@ -253,7 +253,7 @@ void Eviction::audit() const {
     require(entry.snapshot->heap_index == static_cast<std::int32_t>(place) &&
                 entry.snapshot->value == entry.value,
             "eviction: a snapshot knows its place and its value");
-    require(place == 0 || !entry.goes_before(heap_[(place - 1) / 2]),
+    require(place == 0 || !entry.is_evicted_before(heap_[(place - 1) / 2]),
             "eviction: an entry is not evicted before its parent in the heap");
   }
 }

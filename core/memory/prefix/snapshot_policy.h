@@ -87,7 +87,7 @@ class SnapshotPolicy {
     double rate(double made_up) const { return std::min(1.0, (made_up + used) / (made_up + seen)); }
   };
   Count& count(SnapshotPlace place, bool is_continued);
-  static void see(Count& count);
+  static void remember(Count& count);
 
   std::array<std::array<Count, 2>, snapshot_places> counts_;  ///< [place][is continued]
   std::array<std::int32_t, snapshot_places> skipped_{};
@@ -152,7 +152,7 @@ class Eviction {
     std::uint64_t added;
     Snapshot* snapshot;
 
-    bool goes_before(const Entry& other) const {
+    bool is_evicted_before(const Entry& other) const {
       return value != other.value ? value < other.value : added < other.added;
     }
   };

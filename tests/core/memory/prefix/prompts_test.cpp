@@ -38,7 +38,7 @@ std::int32_t branch_among(const std::vector<Prompt>& earlier, const Prompt& prom
   return static_cast<std::int32_t>(longest);
 }
 
-std::int32_t see(PromptHistory& seen, const Prompt& prompt) { return seen.see(prompt, 1000); }
+std::int32_t see(PromptHistory& seen, const Prompt& prompt) { return seen.remember(prompt, 1000); }
 
 Prompt random_prompt(std::mt19937& random) {
   Prompt prompt;
@@ -71,7 +71,7 @@ TEST_SUITE("core/memory/seen_prompts") {
       std::vector<Prompt> earlier;
       for (int i = 0; i < 200; ++i) {
         const Prompt prompt = random_prompt(random);
-        CHECK(seen.see(prompt, 1000) == branch_among(earlier, prompt));
+        CHECK(seen.remember(prompt, 1000) == branch_among(earlier, prompt));
         earlier.push_back(prompt);
       }
     }
@@ -93,9 +93,9 @@ TEST_SUITE("core/memory/seen_prompts") {
 
   TEST_CASE("a limited number of endings is kept, the latest ones") {
     PromptHistory seen(1000);
-    seen.see(prompt_of({1, 1, 1}), 2);
-    seen.see(prompt_of({2, 2, 2}), 2);
-    seen.see(prompt_of({3, 3, 3}), 2);
+    seen.remember(prompt_of({1, 1, 1}), 2);
+    seen.remember(prompt_of({2, 2, 2}), 2);
+    seen.remember(prompt_of({3, 3, 3}), 2);
     CHECK(seen.tokens() == 6);
     CHECK(see(seen, prompt_of({1, 1, 4})) == 0);
     CHECK(see(seen, prompt_of({2, 2, 4})) == 2);
@@ -109,7 +109,7 @@ TEST_SUITE("core/memory/seen_prompts") {
     int branches = 0;
     for (int i = 0; i < 3000; ++i) {
       const Prompt prompt = random_prompt(random);
-      const std::int32_t branch = seen.see(prompt, 1000);
+      const std::int32_t branch = seen.remember(prompt, 1000);
       CHECK(seen.tokens() <= 40);
       CHECK(branch < static_cast<std::int32_t>(prompt.size()));
       if (branch > 0) ++branches;
