@@ -152,7 +152,7 @@ TEST_SUITE("app/surface_kv_dtype") {
     CHECK(contains(other.err, "kv_dtype"));
   }
 
-  TEST_CASE("a saved chat continues over pages of its own type, and is prefilled again over others") {
+  TEST_CASE("a saved chat continues over its own type of pages, and is prefilled over others") {
     const std::vector<std::string> fp8 = {"--kv-dtype", "fp8"};
     const std::vector<std::string> saved = {"--kv-dtype", "fp8", "--session", "s"};
     const Home home;

@@ -78,7 +78,7 @@ TEST_SUITE("app/surface_quantize") {
     }
   }
 
-  TEST_CASE("a saved chat continues over weights of its own kind, and is prefilled again over others") {
+  TEST_CASE("a saved chat continues over its own kind of weights, and is prefilled over others") {
     const Home home;
     const auto stats = [&](const char* quantize) {
       return home.chat("demo", "b\n/stats\n", {"--session", "s", "--quantize", quantize}).err;

@@ -82,7 +82,7 @@ TEST_SUITE("app/sessions/session_keeper") {
     CHECK(home.sessions().read("last").record.conversation.turns() == 4);
   }
 
-  TEST_CASE("nobody's session is written over") {
+  TEST_CASE("no session is overwritten") {
     const Home home;
     SessionKeeper one = home.keeper(), other = home.keeper();
     one.save({talk(1)}, "a");
