@@ -35,7 +35,7 @@ BANNED = [  # (rule, pattern, where it is allowed, what to do instead)
 # elsewhere, but was used here in a sense that readers stumble over.
 ENGLISH = [
     (r"anew", "again"),
-    (r"asked", "requested, given, needed"),
+    (r"asked(?! to stop|`)", "requested, given, needed"),
     (r"behind(?! (the|its|an|one) (interface|proxy|flag))", "after, following"),
     (r"beside the host", "asynchronously"),
     (r"books?", "state, accounts"),

@@ -380,7 +380,7 @@ void EngineState::keep_logits(Sequence& sequence, const StepResult& result, std:
   if (!sequence.keeps_logits() || !sequence.is_unanswered() || !result.sampled[row].finite) return;
   const std::size_t width = result.logits.size() / result.sampled.size();
   const auto vocab = static_cast<std::size_t>(capacity_.vocab);
-  require(width >= vocab, "engine: a runner that is asked for logits returns them");
+  require(width >= vocab, "engine: a runner returns the requested logits");
   scheduler_.keep_logits(sequence, std::span(result.logits).subspan(row * width, vocab));
 }
 

@@ -111,8 +111,8 @@ struct Completion {
   std::string error;               ///< why, when reason is error
   std::string text;                ///< the whole answer, without the stop string
   std::vector<TokenId> tokens;     ///< the engine's own ids, end-of-turn token included when drawn
-  std::vector<TokenEvent> events;  ///< per token, only when logprobs were asked for
-  /// When each token was drawn, by the engine's clock; only when asked for.
+  std::vector<TokenEvent> events;  ///< per token, only when logprobs were requested
+  /// When each token was drawn, by the engine's clock; only on request.
   std::vector<std::chrono::steady_clock::time_point> token_times;
   Usage usage;
 };

@@ -88,7 +88,7 @@ class Sequence {
   const Memory& memory() const { return memory_; }
   void start(Memory memory, const Resumed& resumed = {});
   bool was_started() const { return was_started_; }
-  /// Releases its memory; the tier is asked again.
+  /// Releases its memory; the tier is looked up again.
   void release() {
     memory_ = Memory();
     tier_lookup_state_ = TierLookupState::none;

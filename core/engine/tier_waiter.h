@@ -47,7 +47,7 @@ class TierWaiter {
   SnapshotTier* tier_;
   const PrefixCache* prefixes_;
   Scheduler* scheduler_;
-  std::vector<Waiting> waiting_;  ///< in the order asked
+  std::vector<Waiting> waiting_;  ///< in the order of the requests
   std::int64_t waits_ = 0;
 };
 

@@ -69,7 +69,7 @@ struct StepLimits {
   std::int64_t positions;  ///< most tokens of a sequence
 };
 
-/// Where and how large the steps are that a part is asked to run.
+/// Where and how large the steps of a part are.
 struct StepSetting {
   kernels::Device device;
   DType activation;

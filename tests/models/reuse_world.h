@@ -46,7 +46,7 @@ class Answers : public Sink {
 using SeenLogits = std::map<std::vector<TokenId>, std::uint64_t>;
 
 /// Passes everything on, and counts the rows whose logits are not those that the same tokens had
-/// before, whoever ran them.
+/// before, whatever ran them.
 class Witness : public Runner {
  public:
   Witness(Runner& runner, SeenLogits& seen) : runner_(&runner), seen_(&seen) {}

@@ -116,7 +116,7 @@ struct MemoryLayout {
   std::vector<std::int32_t> fixed_superblocks;
 
   /// Whether a sequence at `length` holds the page of the group: its kind needs it, or it is partly
-  /// filled. A partly filled page is held whatever the kind says, so kinds are asked about pages
+  /// filled. A partly filled page is held whatever the kind says, so kinds decide about pages
   /// with all positions below the length, and a shorter prefix can be resumed.
   bool holds_page(std::int32_t group, std::int32_t page, std::int32_t length) const;
 

@@ -111,7 +111,7 @@ class MemoryPool {
 
   /// Free superblocks for which the device has no memory.
   std::int32_t superblocks_withheld() const { return superblocks_.superblocks_withheld(); }
-  /// The device is asked for their memory again when they are needed.
+  /// Their memory is requested from the device again when they are needed.
   void retry_uncommitted() { superblocks_.retry_uncommitted(); }
   /// Whether a sequence could reach `length` with all the memory that the device has now.
   bool can_hold_now(std::int32_t length) const;
@@ -164,7 +164,7 @@ class MemoryPool {
   friend class Memory;
   friend class Checkpoint;
 
-  /// A device without free memory is asked again after this many steps, then twice as many, ...
+  /// A device without free memory is retried after this many steps, then twice as many, ...
   static constexpr std::int32_t steps_between_asks_min = 16, steps_between_asks_max = 1024;
 
   bool needs(std::int32_t group, std::int32_t page, std::int32_t length) const {
@@ -196,7 +196,7 @@ class MemoryPool {
   Registry<Checkpoint> checkpoints_;
   std::vector<Order> orders_;
   Backing backing_;
-  std::int32_t steps_to_ask_ = 0;  ///< until memory for withheld superblocks is asked for again
+  std::int32_t steps_to_ask_ = 0;  ///< until memory for withheld superblocks is requested again
   std::int32_t steps_between_asks_ = steps_between_asks_min;
   std::size_t compaction_bytes_max_ = 0, compaction_bytes_left_ = 0;
   std::int64_t owner_changes_ = 0;

@@ -182,7 +182,7 @@ void SnapshotTier::audit() const {
   if (!is_on()) return;
   index_->audit();
   for (const TierFetch& fetch : fetches_) {
-    require(fetch.units_come <= fetch.units.size(), "tier: no more comes than was asked for");
+    require(fetch.units_come <= fetch.units.size(), "tier: no more arrives than was requested");
   }
 }
 

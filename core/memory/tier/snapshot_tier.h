@@ -169,7 +169,7 @@ class SnapshotTier {
   TierOptions options_;
   Extents extents_;
   std::optional<TierIndex> index_;
-  std::vector<TierFetch> fetches_;  ///< in the order asked
+  std::vector<TierFetch> fetches_;  ///< in the order of the requests
   std::int64_t asked_ = 0;
   double level_ = 0;  ///< of Greedy-Dual, as in Eviction
   TierStats stats_;
