@@ -66,7 +66,7 @@ Json response_json(const ResponseHead& head, std::span<const Completion> complet
     generated += completions[i].usage.completion_tokens;
     prefilled += completions[i].usage.prefilled_tokens;
   }
-  // The choices share one prompt: the first one's counts stand for it.
+  // The choices share one prompt: the first one's counts are its own.
   const Usage first = completions.empty() ? Usage{} : completions[0].usage;
   Json usage = {{"prompt_tokens", first.prompt_tokens},
                 {"completion_tokens", generated},
@@ -106,7 +106,7 @@ class StdoutSink : public Sink {
   void on_finish(RequestId, std::int32_t, const Completion& completion) override {
     if (scans()) show(scanner_.finish());
     if (sanitizes_) write(sanitizer_.flush());
-    // An answer without text is a line too: whoever reads lines counts them.
+    // An answer without text is a line too: readers may count lines.
     if (!ends_line_) write("\n");
     answer_.completion = completion;
     has_finished_ = true;
@@ -142,7 +142,7 @@ class StdoutSink : public Sink {
     }
   }
 
-  /// An answer without a thought is as the model gave it; behind one, the white space that stood
+  /// An answer without a thought is as the model gave it; after one, the white space that was
   /// between them goes too.
   std::string_view begun(std::string_view text) {
     if (has_thought_ && !has_answer_) text = trim_left(text);
@@ -150,7 +150,7 @@ class StdoutSink : public Sink {
     return text;
   }
 
-  /// Each text ends what it began: nothing that ends the program leaves a dim terminal behind.
+  /// Each text ends what it began: however the program ends, the terminal is not left dim.
   void write(const std::string& text, bool is_dim = false) {
     if (text.empty() || has_failed_) return;
     has_failed_ = true;  // also when write_stdout throws: one error is enough
@@ -163,7 +163,7 @@ class StdoutSink : public Sink {
   ThoughtView thoughts_;
   std::string opening_;  ///< still to be written before the answer
   bool has_thought_;
-  bool has_answer_ = false;  ///< something beside the thought came
+  bool has_answer_ = false;  ///< something other than the thought came
   ThoughtScanner scanner_;
   Sanitizer sanitizer_;
   bool ends_line_ = false;
@@ -225,8 +225,8 @@ Answer stream_answer(Engine& engine, Request request, const AnswerView& view) {
   }
   if (sink.hid_all()) {
     log::warning(
-        "the answer is empty: its thought was not over when it ended; more tokens (-n) let it go "
-        "on, --thoughts show shows it");
+        "the answer is empty: it ended within its thought; more tokens (-n) let it continue, "
+        "--thoughts show shows it");
   }
   return std::move(sink.answer());
 }

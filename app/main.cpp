@@ -29,7 +29,7 @@ void rewrite_pair_option(int argc, char** argv) {
   }
 }
 
-/// --log-level may stand before the command and after it.
+/// --log-level is accepted before the command and after it.
 void add_log_option(CLI::App& cli) {
   const auto& names = hyb::log::level_names;
   cli.add_option_function<std::string>(

@@ -263,7 +263,7 @@ std::string_view first_user_text(const Json& messages) {
   return {};
 }
 
-/// Where the texts of the first and of the last user message begin, as far as it can be told.
+/// Where the texts of the first and of the last user message begin, as far as it is known.
 std::pair<std::size_t, std::size_t> user_pieces(const Rendered& rendered, const Json& messages) {
   const std::string_view wanted = first_user_text(messages);
   std::size_t first = rendered.pieces.size(), last = first;
@@ -403,7 +403,8 @@ Json message(const char* role, const std::string& text) {
 /// A first question.
 Json hello() { return Json::array({message("user", "Hello")}); }
 
-/// As a model that thinks would answer: where the prompt has begun its thoughts, it goes on there.
+/// As a model that thinks would answer: where the prompt has begun its thoughts, it continues
+/// there.
 std::string answer_to(const AnswerStart& start) {
   return (start.opening.empty() ? "<think>\n" : "") +
          std::string("Two and two.\n</think>\n\nFour.");

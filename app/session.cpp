@@ -283,7 +283,7 @@ std::int32_t wanted_length(const models::Plan& plan, std::int32_t asked) {
   return asked;
 }
 
-/// What can be asked for that needs less.
+/// Options that need less memory.
 std::string smaller_text(const models::LoadOptions& load) {
   const bool is_plain = load.quantize == kernels::Quantize::none;
   std::string text;
@@ -440,11 +440,13 @@ std::size_t disk_bytes(const TierFlags& flags) {
 }  // namespace
 
 void add_tier_options(CLI::App& cli, TierFlags& flags) {
-  cli.add_option("--disk-tier", flags.disk_tier,
-                 "keep what memory has no room for on disk, up to this size: 20GB, 8GiB");
-  cli.add_option("--disk-tier-folder", flags.disk_tier_folder,
-                 "where; its file has no name and goes with the process (default: the cache "
-                 "folder)")
+  cli.add_option(
+      "--disk-tier", flags.disk_tier,
+      "move snapshots that are evicted from memory to disk, up to this size: 20GB, 8GiB");
+  cli.add_option(
+         "--disk-tier-folder", flags.disk_tier_folder,
+         "folder of the disk tier; its file has no name and ends with the process (default: "
+         "the cache folder)")
       ->type_name("FILE");
   cli.add_option("--host-tier", flags.host_tier,
                  "the same in the host's memory: for devices with memory of their own");

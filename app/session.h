@@ -38,7 +38,7 @@ struct MemoryPlan {
   std::size_t weights = 0;
   std::size_t workspace = 0;
   std::size_t library = 0;  ///< a card's cuBLASLt, where it is there
-  std::size_t pinned = 0;   ///< of the machine's memory, beside a card's budget
+  std::size_t pinned = 0;   ///< of the machine's memory, outside a card's budget
   models::ModelMemoryLayout pools{};
   kernels::SuperblockMapOptions mapping{};
   std::int32_t length_max = 0;  ///< most tokens of one sequence
@@ -94,7 +94,7 @@ class Session {
 
   Engine& engine();
   models::ModelRunner& runner();
-  /// Makes the engine anew: nothing is known of earlier requests. `runner` is the session's own or
+  /// Makes a new engine: nothing is known of earlier requests. `runner` is the session's own or
   /// passes all calls on to it, and outlives the engine.
   void restart_engine(const ReuseOptions& reuse, Runner& runner);
   kernels::Queue& queue();
@@ -150,7 +150,7 @@ void add_idle_option(CLI::App& cli, std::optional<double>& seconds);
 /// Throws Error(usage) where the memory mode gives nothing back.
 void check_idle(const std::optional<double>& seconds, const PoolOptions& pools);
 
-/// While an engine works: gives the superblocks back to the machine that nobody needed for so long.
+/// While an engine works: returns superblocks to the machine that were idle for this long.
 /// They come back by themselves when they are needed.
 class IdleMemory {
  public:
@@ -167,7 +167,7 @@ class IdleMemory {
   Engine* engine_;
   std::optional<std::chrono::duration<double>> delay_;
   Clock::time_point begin_;   ///< since then
-  std::int32_t superblocks_;  ///< at least so many were idle all the time
+  std::int32_t superblocks_;  ///< at least this many were idle all the time
 };
 
 /// Work for the time in which a person does nothing (InputRequest::work): first `ahead`, if there
@@ -178,7 +178,7 @@ std::function<bool()> release_memory_when_idle(Engine& engine, std::chrono::dura
                                                std::function<bool()> ahead);
 
 /// What fits into a budget, known from config.json alone. Every number is what opening the model
-/// would really set aside: plan_memory is asked, not imitated.
+/// would really set aside: it calls plan_memory.
 class Fit {
  public:
   /// The outline outlives it. `threads` take part in the workspace.
@@ -190,14 +190,14 @@ class Fit {
   /// Error(usage) when the model has no positions for `context`.
   MemoryPlan plan(std::int32_t context, std::int32_t sequences) const;
 
-  /// How many sequences of so many tokens run at once, up to sequences_max. 0: none.
+  /// How many sequences of this many tokens run at once, up to sequences_max. 0: none.
   std::int32_t sequences_of(std::int32_t length) const;
   static constexpr std::int32_t sequences_max = 4096;
 
   /// Most tokens of a single sequence: what memory holds, within what the model states.
   std::int32_t length_max() const;
 
-  /// Whether the model has positions for so many tokens.
+  /// Whether the model has positions for this many tokens.
   bool has_positions(std::int32_t length) const;
 
  private:

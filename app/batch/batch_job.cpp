@@ -193,7 +193,7 @@ Json job_of(const BatchOptions& options, const InputFile& input, const ModelSour
   const Hash128 model = model_identity(source, !options.model.random_weights);
   const char* format = input.format() == LineFormat::jsonl ? "jsonl" : "text";
   Json settings = settings_of(options);
-  // Named only where it changes answers: jobs begun before it could be asked for go on.
+  // Named only where it changes answers: jobs begun before the option existed can be resumed.
   if (options.model.reuse.snapshots != "exact") {
     settings["snapshots"] = options.model.reuse.snapshots;
   }

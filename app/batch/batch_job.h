@@ -17,7 +17,7 @@
 
 namespace hyb::app {
 
-/// What `hyb batch` is asked for.
+/// What `hyb batch` takes from its command line.
 struct BatchOptions {
   ModelOptions model;
   TierFlags tiers;
@@ -49,15 +49,15 @@ void check_texts(const BatchOptions& options, const InputFile& input, const Mode
 JobTerms terms_of(const BatchOptions& options, Request defaults, RequestLimits limits);
 
 /// Does what the output does not have yet. Returns the exit code: 0, or 5 when the output holds
-/// failed results; a stop by a signal is main's to tell. Throws Error(usage) when the output's job
-/// file says that it belongs to another job.
+/// failed results; a stop by a signal is reported by main. Throws Error(usage) when the output's
+/// job file says that it belongs to another job.
 int run_batch(const BatchOptions& options);
 
 /// Makes every request without answering it and prints the results of those that fail. Reads no
 /// weights. Returns 0 or 5.
 int validate_batch(const BatchOptions& options);
 
-/// What a batch job is made of, kept beside the output as OUT.job: a rerun must find the same
+/// What a batch job is made of, kept next to the output as OUT.job: a rerun must find the same
 /// input, model and settings, or its results would be of another job.
 struct JobFile {
   static std::filesystem::path beside(const std::filesystem::path& output);

@@ -78,7 +78,7 @@ std::vector<PlannedLine> BatchPlanner::next() {
       tokens += static_cast<std::int64_t>(prompts.back().size());
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::usage && error.kind() != ErrorKind::model) throw;
-      lines.push_back({.line = index});  // fails again when its turn comes, and is told then
+      lines.push_back({.line = index});  // fails again when its turn comes, and is reported then
     }
     options_.progress(static_cast<std::int64_t>(next_));
   }

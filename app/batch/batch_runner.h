@@ -23,10 +23,10 @@ namespace hyb::app {
 /// In which order lines are run.
 enum class BatchOrder : std::uint8_t {
   file,
-  depth_first  ///< lines whose prompts begin alike stand together
+  depth_first  ///< lines whose prompts share a prefix run together
 };
 
-/// A line and what its prompt is to leave behind for lines that come after it.
+/// A line and what its prompt is to leave in the cache for lines that come after it.
 struct PlannedLine {
   std::uint32_t line;                   ///< index of the input's lines
   std::optional<PromptPlan> plan = {};  ///< nothing: the lines to come are not known

@@ -280,7 +280,7 @@ void InputFile::refuse_duplicates() const {
   const InputLine& other = lines_[*(same + 1)];
   throw Error(ErrorKind::usage,
               fmt::format("{}: lines {} and {} have the same custom_id {}; results could not be "
-                          "told apart",
+                          "distinguished",
                           name_, one.number, other.number, Json(read(one).custom_id).dump()));
 }
 

@@ -27,10 +27,11 @@ struct LinePlace {
 /// Reads a file line by line with bounded memory.
 class LineReader {
  public:
-  /// Lines longer than `kept_max` bytes are told but not kept. The descriptor stays the caller's.
+  /// Lines longer than `kept_max` bytes are reported but not kept. The descriptor stays the
+  /// caller's.
   LineReader(int descriptor, std::size_t kept_max);
 
-  /// The next line and its first kept_max bytes; false at the end. An empty rest behind the last
+  /// The next line and its first kept_max bytes; false at the end. An empty rest after the last
   /// line break is no line. Throws Error(model) when reading fails.
   bool next(LinePlace& place, std::string& text);
 
@@ -74,7 +75,7 @@ bool is_blank(std::string_view line);
 
 /// Takes line `number` (from 1) apart; never throws for what is wrong with it. Three shapes are
 /// known: {"custom_id", "body": {...}} with optional url and method, an object that is a body
-/// itself with an optional custom_id or id beside its fields, and plain text.
+/// itself with an optional custom_id or id among its fields, and plain text.
 RequestLine parse_request_line(std::string_view line, std::int64_t number, LineFormat format);
 
 /// The result of a line over line_bytes_max.

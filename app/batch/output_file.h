@@ -30,8 +30,8 @@ struct ResultMark {
 /// Nothing when `line` is not a whole result.
 std::optional<ResultMark> read_result(std::string_view line);
 
-/// The file of results: lines are only ever appended, each with one write, and nobody else writes
-/// it meanwhile.
+/// The file of results: lines are only ever appended, each with one write, and no other process
+/// writes it at the same time.
 class OutputFile {
  public:
   /// Opens or creates it and locks it. Throws Error(usage) for what is no regular file, and
@@ -48,7 +48,7 @@ class OutputFile {
   /// is no result, unless `skip_foreign`.
   std::vector<ResultMark> recover(bool skip_foreign);
 
-  /// Replaces the file by one without failed results (written beside it, then renamed).
+  /// Replaces the file by one without failed results (written next to it, then renamed).
   void drop_failed();
 
   /// Appends `line`, which ends with a line break. Returns 0, or the errno of the failure: then the
@@ -73,7 +73,7 @@ class OutputFile {
   Descriptor file_;
   std::uint64_t bytes_ = 0;         ///< all whole lines
   std::uint64_t synced_bytes_ = 0;  ///< known to be on the disk
-  bool is_torn_ = false;            ///< there are bytes behind bytes_ that have to go
+  bool is_torn_ = false;            ///< there are bytes after bytes_ that have to go
   Clock::time_point synced_ = Clock::now();
 };
 
@@ -84,7 +84,7 @@ class ResultWriter {
   struct Options {
     bool ordered = false;
     std::chrono::milliseconds patience{30'000};    ///< how long a failing write is tried again
-    std::function<void(const std::string&)> warn;  ///< tells a person that it waits
+    std::function<void(const std::string&)> warn;  ///< reports that it waits
     std::function<bool()> is_stopped;              ///< ends the waiting
   };
 

@@ -20,7 +20,7 @@ namespace hyb::app {
 
 /// Puts what the body of an OpenAI request says about sampling and limits over `request`'s own
 /// values; null means not given. Throws Error(usage) naming the field for a wrong type, for a
-/// number that does not fit, and for what is asked for and not there yet (response_format). The
+/// number that does not fit, and for what is not supported yet (response_format). The
 /// ranges themselves are checked by hyb::check.
 void apply_body(const Json& body, Request& request);
 
@@ -42,7 +42,7 @@ struct JobTerms {
   Truncate truncate = Truncate::refuse;
 };
 
-/// What the engine is asked, and what it is known by of the answer.
+/// A request for the engine, and how its answer starts.
 struct MadeRequest {
   Request request;
   AnswerStart start;

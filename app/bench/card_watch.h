@@ -69,10 +69,11 @@ class CardWatch {
 };
 
 /// gpu_mhz_mean, gpu_mhz_min, gpu_memory_mhz_min, gpu_watts, gpu_joules, joules_per_token,
-/// gpu_celsius_max, gpu_throttling; null where nobody said. `tokens` were generated meanwhile.
+/// gpu_celsius_max, gpu_throttling; null where it is not known. `tokens` were generated in that
+/// time.
 Json card_json(const CardFigures& figures, std::int64_t tokens);
 
-/// "1980 MHz (least 1965), 412 W, 3.1 J/token, 61 °C, throttled: power cap"; "": nobody said.
+/// "1980 MHz (least 1965), 412 W, 3.1 J/token, 61 °C, throttled: power cap"; "": not known.
 std::string card_text(const CardFigures& figures, std::int64_t tokens);
 
 /// The first card, through NVIDIA's management library, which is opened at run time. Null where

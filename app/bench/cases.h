@@ -25,7 +25,7 @@ struct CountPair {
 /// "PP,TG". Throws Error(usage) naming `option`.
 CountPair parse_pair(const std::string& text, std::string_view option);
 
-/// One row of the benchmark: `batch` sequences that stand at `depth` take in `prompt` tokens, one
+/// One row of the benchmark: `batch` sequences of `depth` tokens take in `prompt` tokens, one
 /// after the other, then draw `generate` tokens, all at once.
 struct BenchCase {
   std::int32_t prompt = 0;
@@ -34,7 +34,7 @@ struct BenchCase {
   std::int32_t batch = 1;
   std::string graphs = {};  ///< mode of --graphs on a card, else empty
 
-  /// "pp512", "tg128", "pp512+tg128", with " @ d4096" behind it.
+  /// "pp512", "tg128", "pp512+tg128", followed by " @ d4096".
   std::string name() const;
 
   /// Of one sequence.
@@ -46,8 +46,8 @@ struct BenchCase {
   bool operator==(const BenchCase&) const = default;
 };
 
-/// What was asked for: every depth with every prompt, every generation and every pair; generations
-/// and pairs with every batch; all in every mode. Zeros are skipped.
+/// What is to be measured: every depth with every prompt, every generation and every pair;
+/// generations and pairs with every batch; all in every mode. Zeros are skipped.
 struct BenchGrid {
   std::vector<std::int32_t> prompts, generations, depths, batches;
   std::vector<CountPair> pairs;
@@ -74,7 +74,7 @@ std::vector<BenchStep> timed_steps(const BenchCase& test, std::int32_t chunk_tok
 /// Where the requests of a workload come from; names as on the command line.
 enum class Dataset : std::uint8_t {
   random,                   ///< prompts of random tokens
-  generated_shared_prefix,  ///< groups of prompts behind a system prompt each, in random order
+  generated_shared_prefix,  ///< groups of prompts after a system prompt each, in random order
   send_one,                 ///< one prompt
   corpus,                   ///< prompts cut out of a text file
   file,                     ///< the requests of a batch file

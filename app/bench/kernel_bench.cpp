@@ -128,7 +128,7 @@ void CaseRun::run(const BenchStep& step) {
 bool CaseRun::reach_depth() {
   for (std::int32_t sequence = 0; sequence < test_.batch; ++sequence) {
     std::int32_t& stands_at = kept_tokens_[static_cast<std::size_t>(sequence)];
-    if (stands_at > test_.depth) stands_at = 0;  // what is behind the depth can't be taken back
+    if (stands_at > test_.depth) stands_at = 0;  // what is after the depth can't be taken back
     for (const BenchStep& step : depth_steps(test_, sequence, stands_at, chunk_tokens_)) {
       if (stop_signal() != 0) return false;
       run(step);
@@ -153,7 +153,7 @@ namespace {
 
 constexpr std::int32_t probe_passes_min = 5;
 
-/// Whether the probe's buffer and a short case go beside the weights.
+/// Whether the probe's buffer and a short case fit next to the weights.
 bool has_room_for_reader(const BareModel& model) {
   const models::RunnerOptions short_case = CaseRun::needs(model, {.length = 1}, 1);
   return model.model.weights.bytes() + model.runner_bytes(short_case) + Probes::read_bytes <=

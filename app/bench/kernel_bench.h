@@ -28,7 +28,7 @@ struct CaseRoom {
 
 /// Sequences of cases on a runner of their own: no tokenizer, no engine. The state at the depth
 /// stays in slots that are only read, so every repetition starts there at no cost, and a deeper
-/// case goes on from the depth of the one before.
+/// case continues from the depth of the one before.
 class CaseRun {
  public:
   /// `model` outlives the run. Throws Error(memory).
@@ -106,7 +106,7 @@ struct KernelBenchOptions {
   std::int32_t repetitions = 5;
   std::int32_t chunk_tokens = 512;
   std::int32_t length_max = 0;  ///< most tokens of a sequence; 0: as the model says
-  /// Hears of every sequence of every repetition that was measured; null: nobody does.
+  /// Records every sequence of every repetition that was measured; null: none is recorded.
   TraceRecorder* recorder = nullptr;
   CardMeter* card = nullptr;  ///< null: its sensors can't be read, or there is none
 };

@@ -91,7 +91,7 @@ class LoadDriver final : public Sink {
     if (completion.reason == FinishReason::error) {
       record.error = completion.error;
     } else if (completion.reason == FinishReason::cancelled) {
-      record.token_s.clear();  // nobody measured it to its end
+      record.token_s.clear();  // it was not measured to its end
       active_.erase(found);
       return;
     }

@@ -84,7 +84,7 @@ namespace {
 constexpr const char* usual_prompt =
     "Human: Give me a fully functional FastAPI server. Show the python code.\n\nAssistant:";
 
-/// What --memory leaves for the model beside the probe's buffer.
+/// What --memory leaves for the model next to the probe's buffer.
 struct ProbeBudget {
   bool has_reader;     ///< else there is too little for both
   std::string memory;  ///< as --memory says it

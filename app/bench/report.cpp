@@ -595,7 +595,7 @@ std::string relative(double value, double none) {
                   : fmt::format("{:.1f}", value);
 }
 
-/// What a row is beside its policy.
+/// A property of a row other than its policy.
 struct Trait {
   const char* title;
   std::string (*text)(const RequestCase& test);

@@ -31,7 +31,7 @@ std::string csv_line(const Json& row);
 std::string sql_header(const Json& row, std::string_view table);
 std::string sql_line(const Json& row, std::string_view table);
 
-/// Rows in the wished format. What is made of lines goes to stdout as they are added, an array when
+/// Rows in the chosen format. What is made of lines goes to stdout as they are added, an array when
 /// all are there.
 class RowOutput {
  public:
@@ -77,7 +77,7 @@ struct WorkloadSetting {
   std::uint64_t seed = 0;
   double burstiness = 1;
   bool ignore_eos = false;
-  std::size_t weight_bytes = 0, workspace_bytes = 0;  ///< memory beside the pools
+  std::size_t weight_bytes = 0, workspace_bytes = 0;  ///< memory outside the pools
   std::string note;                                   ///< what a reader has to know; may be empty
 };
 
@@ -86,7 +86,7 @@ struct WorkloadSetting {
 /// measured are null. `itls` and `ttfts` are seconds, as vLLM's.
 Json request_row_json(const WorkloadSetting& setting, const RequestRow& row);
 
-/// vLLM's block of figures, label for label, with ours behind it.
+/// vLLM's block of figures, label for label, followed by ours.
 std::string request_row_text(const WorkloadSetting& setting, const RequestRow& row);
 
 /// A line per row.

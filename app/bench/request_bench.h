@@ -56,7 +56,7 @@ struct RequestBenchOptions {
   PredictReuse predict;                   ///< of Dataset::trace: reuse of simulated policies
   std::optional<std::uint64_t> scramble;  ///< pools are in pieces before each repetition
   CardMeter* card = nullptr;              ///< null: its sensors can't be read, or there is none
-  TraceRecorder* recorder = nullptr;      ///< hears of every request that is measured
+  TraceRecorder* recorder = nullptr;      ///< records every request that is measured
   std::function<void(const std::string&)> progress;  ///< what it is at
 };
 
@@ -73,7 +73,7 @@ class RequestBench {
   /// All rows of the run, repetition after repetition: what drifts in the machine is then in the
   /// spread of each row, not between rows. `announce(number)` comes before each. All rows have the
   /// ceilings that were probed in the whole run. A row that could not be run is not tried again.
-  /// After a signal to stop, rows that have not begun are left out, as where run() is no more asked
+  /// After a signal to stop, rows that have not begun are left out, as where run() is not called
   /// for them; those that have keep the repetitions they have.
   std::vector<RequestRow> run_interleaved(std::span<const RequestCase> cases,
                                           const std::function<void(std::size_t)>& announce);

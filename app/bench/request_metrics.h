@@ -78,7 +78,7 @@ struct LatencySamples {
 };
 LatencySamples samples_of(std::span<const RequestRecord> records);
 
-/// What happened in an engine and its runner beside answers: nothing of it is free.
+/// What happened in an engine and its runner besides answers: all of it costs time.
 struct EngineEvents {
   std::int64_t steps = 0, failed_steps = 0;
   std::int64_t flips = 0;      ///< superblocks that changed their owner

@@ -23,11 +23,11 @@ class RequestSource {
   virtual ~RequestSource() = default;
   virtual std::size_t size() const = 0;
 
-  /// Seconds after the begin of the workload at which request i comes; all 0: as soon as there is
+  /// Seconds after the start of the workload at which request i arrives; all 0: as soon as there is
   /// room for it.
   virtual double due_s(std::size_t) const { return 0; }
 
-  /// The request that has to be answered before i can be asked: it is the next turn of it.
+  /// The request that has to be answered before i can be sent: i is its next turn.
   virtual std::optional<std::size_t> follows(std::size_t) const { return std::nullopt; }
 
   /// Request i; called once, when it is sent.
@@ -37,13 +37,14 @@ class RequestSource {
   virtual void answered(std::size_t, const Completion&) {}
 };
 
-/// When so many requests come, in seconds: the gaps have a gamma distribution of shape `burstiness`
-/// (1: a Poisson process, less: in bursts, infinity: even) and mean 1 / rate, and are scaled so
-/// that the last request comes at count / rate, as vLLM has it. An infinite rate: all at 0.
+/// When this many requests arrive, in seconds: the gaps have a gamma distribution of shape
+/// `burstiness` (1: a Poisson process, less: in bursts, infinity: even) and mean 1 / rate, and are
+/// scaled so that the last request comes at count / rate, as vLLM has it. An infinite rate: all at
+/// 0.
 std::vector<double> arrival_times(std::size_t count, double rate, double burstiness,
                                   std::uint64_t seed);
 
-/// A request of a workload, and what of it is asked beforehand in a warm row.
+/// A request of a workload, and how much of it is prefilled beforehand in a warm row.
 struct WorkItem {
   Request request;
   std::int32_t primed_tokens = 0;
@@ -61,7 +62,7 @@ struct DrawSeed {
 struct PromptMaterial {
   std::int32_t vocab;      ///< ids below it may be in prompts
   Request terms;           ///< what all requests have in common; the prompt is empty
-  double range_ratio = 0;  ///< lengths are uniform within so much of what the case says
+  double range_ratio = 0;  ///< lengths are uniform within this share of what the case says
   const Tokenizer* tokenizer = nullptr;
   std::vector<TokenId> corpus;     ///< of Dataset::corpus
   std::string text;                ///< of Dataset::send_one
@@ -89,8 +90,8 @@ struct TraceOptions {
 /// The trace with all lengths divided, rounded up: what was shared is shared.
 std::vector<ReplayRequest> scaled_trace(std::vector<ReplayRequest> trace, std::int32_t scale_down);
 
-/// A trace asked of a real model. Where a prompt goes on from an answer of the trace it goes on
-/// from the tokens that the model gave instead, and waits for them.
+/// A trace run on a real model. Where a prompt continues an answer of the trace it continues the
+/// tokens that the model gave instead, and waits for them.
 class TraceRequests final : public RequestSource {
  public:
   /// The trace outlives this.

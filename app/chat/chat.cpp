@@ -80,7 +80,7 @@ std::vector<std::vector<TokenId>> Chat::sequences(bool all_turns) const {
 
 void Chat::save(const std::string& name) {
   const std::string chosen = keeper_->save(saving(), name);
-  notice(fmt::format("saved as {}; --session {} goes on with it", chosen, chosen));
+  notice(fmt::format("saved as {}; --session {} continues it", chosen, chosen));
 }
 
 void Chat::load(const std::string& name) {

@@ -42,7 +42,7 @@ class Chat {
   /// Throws Error(usage) that begins with `who` where the chat template knows no such choice.
   void set_think(Think think, std::string_view who);
 
-  /// Goes on with the saved chat of the name, or begins one. System prompt and choice of thinking
+  /// Continues the saved chat of the name, or starts one. System prompt and choice of thinking
   /// are those of its last turn, but where they were set before. Throws Error(model) when it is
   /// damaged.
   void open(const std::string& name);

@@ -197,7 +197,7 @@ std::string slash_help() {
   return help +
          "  //TEXT                       a message that begins with a slash\n"
          "  \"\"\"TEXT\"\"\"                   a message of several lines, taken literally\n"
-         "A line that ends in a backslash goes on in the next; so does one after Ctrl-J or\n"
+         "A line that ends in a backslash continues in the next; so does one after Ctrl-J or\n"
          "Alt-Enter. Ctrl-C stops an answer or clears the line, Ctrl-D leaves, Ctrl-R searches\n"
          "what was entered before.\n";
 }
@@ -432,7 +432,7 @@ std::string tree_text(const EngineUsage& usage) {
   const PrefixCacheStats& tree = usage.prefixes;
   return fmt::format(
       "prefix tree: {} snapshots; {} of {} prompts resumed, {} of {} known tokens; {} evicted\n"
-      "memory: {} superblocks changed owner, {} sequences gave way, {} waited\n",
+      "memory: {} superblocks changed owner, {} sequences preempted, {} deferred\n",
       usage.snapshots, tree.hits, tree.lookups, tree.tokens_resumed, tree.tokens_matched,
       tree.evicted, usage.pool.owner_changes, usage.preemptions, usage.deferrals);
 }
@@ -447,7 +447,7 @@ std::string kept_logits_text(const PrefixTree& tree) {
     bytes += snapshot->logits.size() * sizeof(float);
   }
   if (prompts == 0) return {};
-  return fmt::format("kept for /regen, beside the budget: logits of {} prompts, {}\n", prompts,
+  return fmt::format("kept for /regen, outside the budget: logits of {} prompts, {}\n", prompts,
                      bytes_text(bytes));
 }
 
@@ -458,7 +458,7 @@ std::string memory_text(const MemoryPlan& plan, const EngineUsage& usage) {
   if (plan.library > 0) table.row("cuBLASLt", plan.library);
   add_pool(table, usage.pool);
   const std::size_t given = plan.weights + plan.workspace + plan.library + usage.pool.total();
-  table.row("not asked for", plan.budget > given ? plan.budget - given : 0);
+  table.row("unused", plan.budget > given ? plan.budget - given : 0);
   table.row("budget", plan.budget, fmt::format("{} tokens a sequence", plan.length_max));
   if (plan.pinned > 0) table.row("pinned", plan.pinned, "of the machine's memory, besides");
   return table.text() + tree_text(usage);

@@ -238,7 +238,7 @@ std::string place_text(const Conversation& conversation) {
   const std::int32_t here = conversation.here();
   const std::string branch = "branch " + conversation.branch() + ", ";
   if (here == 0) return branch + "at the beginning";
-  return branch + fmt::format("behind turn {}: {}", here,
+  return branch + fmt::format("after turn {}: {}", here,
                               excerpt(conversation.turn(here).exchange.message, 60));
 }
 
@@ -279,7 +279,7 @@ std::string go_to(Conversation& conversation, const std::string& place) {
 std::string checkpoints_text(const Conversation& conversation, const Resumable& resumable) {
   if (conversation.turns() == 0) return "nothing has been said yet\n";
   Table table{.columns = {{"turn", Align::right},
-                          {"behind", Align::right},
+                          {"after", Align::right},
                           {"tokens", Align::right},
                           {"kept", Align::right},
                           {"branch"},

@@ -103,7 +103,7 @@ using Resumable = std::function<std::int32_t(std::int32_t turn)>;
 std::string checkpoints_text(const Conversation& conversation, const Resumable& resumable);
 
 /// Prefills the start of the next prompt while a person types, so that the prompt itself prefills
-/// only what is new. One thread at a time; between calls nothing goes on.
+/// only what is new. One thread at a time; between calls nothing runs.
 class PrefillAhead : public Sink {
  public:
   /// The engine outlives this.
@@ -112,7 +112,7 @@ class PrefillAhead : public Sink {
   PrefillAhead(const PrefillAhead&) = delete;
   PrefillAhead& operator=(const PrefillAhead&) = delete;
 
-  /// What to run; asked for when there is time. Ends what ran before.
+  /// What to prefill, computed when there is time. Stops what ran before.
   void begin(std::function<std::vector<TokenId>()> tokens);
 
   /// A piece of the work, short enough for an entry to wait for it unnoticed.

@@ -52,7 +52,7 @@ void add_job_options(CLI::App& cli, BatchFlags& options) {
       ->required()
       ->option_text("[MODEL] IN")
       ->expected(1, 2);
-  cli.add_option("-o,--output", options.job.output, "results are appended here; a rerun goes on")
+  cli.add_option("-o,--output", options.job.output, "results are appended here; a rerun continues")
       ->type_name("FILE");
   cli.add_option("--parallel", options.job.parallel, "requests answered at once")
       ->check(CLI::Range(1, 256))
@@ -60,15 +60,16 @@ void add_job_options(CLI::App& cli, BatchFlags& options) {
   cli.add_option("--format", options.format, "what lines are; else the first line decides")
       ->check(CLI::IsMember({"jsonl", "text"}));
   cli.add_option("--order", options.order,
-                 "run lines with the same begin together (depth-first, the default), or in the "
+                 "run lines with a common prefix together (depth-first, the default), or in the "
                  "order of the input")
       ->check(CLI::IsMember({"depth-first", "file"}));
   cli.add_flag("--ordered", options.job.ordered,
                "results in the order of the input; lines run in it too");
   cli.add_flag("--retry-failed", options.job.retry_failed,
-               "do lines again whose result is an error");
-  cli.add_flag("--force", options.job.force,
-               "go on although input, model or settings are not those of the results so far");
+               "run lines again whose result is an error");
+  cli.add_flag(
+      "--force", options.job.force,
+      "continue although input, model or settings differ from those of the results so far");
   cli.add_flag("--strict", options.job.strict, "lines with unknown fields fail");
   cli.add_flag("--validate", options.job.validate,
                "answer nothing; print the failed results that a run would give");
@@ -101,7 +102,7 @@ Action describe_batch(CLI::App& cli) {
 
 }  // namespace
 
-const Command batch_command = {"batch", "Answer a file of requests; a rerun goes on where it ended",
-                               describe_batch};
+const Command batch_command = {
+    "batch", "Answer a file of requests; a rerun continues where it ended", describe_batch};
 
 }  // namespace hyb::app

@@ -55,7 +55,7 @@ std::unique_ptr<Input> make_input(const ChatFlags& options, const Environment& e
                         .words = slash_names()});
 }
 
-/// A chat of a person is kept without being asked to; a script's, only under a name.
+/// An interactive chat is saved by default; a script's, only under a name.
 SessionKeeper make_keeper(const ChatFlags& options, Session& session,
                           const Environment& environment, bool is_interactive,
                           SnapshotCarrier& carrier) {
@@ -88,13 +88,13 @@ void greet(Session& session) {
       '\n');
 }
 
-/// Talks until the input ends; returns the exit code.
+/// Reads entries until the input ends; returns the exit code.
 class ChatLoop {
  public:
   ChatLoop(Chat& chat, Input& input, bool is_interactive, bool has_editor)
       : chat_(&chat), input_(&input), has_person_(is_interactive), has_editor_(has_editor) {}
 
-  /// While nothing is entered for so long, free memory goes back to the machine.
+  /// While nothing is entered for this long, free memory is returned to the machine.
   void release_memory_after(Engine& engine, double seconds) {
     engine_ = &engine;
     idle_ = std::chrono::duration<double>(seconds);
@@ -137,7 +137,7 @@ class ChatLoop {
     return request;
   }
 
-  /// An error ends what was asked, not the chat; a script still learns of it from the exit code.
+  /// An error ends the request, not the chat; a script still sees it in the exit code.
   Chat::Next take(const Entry& entry) {
     try {
       if (!has_editor_) return chat_->take(entry);
@@ -209,7 +209,7 @@ Action describe_chat(CLI::App& cli) {
   cli.add_flag("--no-history", options->no_history,
                "keep neither the entries nor, without --session, the chat");
   cli.add_option("--session", options->session,
-                 "go on with the saved chat of this name, or begin it; every turn is saved");
+                 "continue the saved chat of this name, or start it; every turn is saved");
   return [options] { return chat_main(*options); };
 }
 

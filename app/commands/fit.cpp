@@ -77,7 +77,7 @@ void print_text(const std::string& name, const ModelOutline& outline, const Fit&
       fmt::format("keys and values {}, {} per token; state {}, {} per sequence\n",
                   name_of(geometry.kv_dtype), bytes_text(geometry.kv_bytes_per_token),
                   name_of(geometry.state_dtype), bytes_text(geometry.state_bytes_per_sequence)) +
-      fmt::format("asked for: {} at once, room for {} of up to {} tokens each\n", options.parallel,
+      fmt::format("--parallel {}: room for {} of up to {} tokens each\n", options.parallel,
                   memory.sequences, memory.length_max) +
       fmt::format("longest single sequence: {} tokens\n\n", fit.length_max()) + plain_text(table));
 }

@@ -43,7 +43,7 @@ ChatPrompt read_messages(const std::string& file) {
   return prompt;
 }
 
-/// --think beside a file that says the same thing itself, or another.
+/// --think with a file that sets it, too.
 void check_alone(const RenderFlags& options, const Json& variables) {
   if (!options.think) return;
   const Json variable = think_variables(options.think);
@@ -55,8 +55,7 @@ void check_alone(const RenderFlags& options, const Json& variables) {
   };
   const auto arguments = variables.find("chat_template_kwargs");
   if (!says(variables) && (arguments == variables.end() || !says(*arguments))) return;
-  throw Error(ErrorKind::usage,
-              "--think: " + options.messages + " says itself whether to think; leave one out");
+  throw Error(ErrorKind::usage, "--think: " + options.messages + " sets it, too; leave one out");
 }
 
 ChatPrompt prompt_of(const RenderFlags& options) {
@@ -142,7 +141,7 @@ Action describe_render(CLI::App& cli) {
                                    "pieces with their source: template, person, assistant");
   cli.add_flag("--tokens", options->tokens, "the token ids")->excludes(json);
   cli.add_flag("--no-generation-prompt", options->no_generation_prompt,
-               "without the begin of the answer");
+               "without the start of the answer");
   return [options] { return render_main(*options); };
 }
 

@@ -126,11 +126,11 @@ void check(const RunFlags& options) {
   refuse(options.raw && !options.system.empty(), "--system needs a chat: leave --raw out");
   refuse(options.raw && options.think.has_value(), "--think needs a chat: leave --raw out");
   refuse(options.raw && options.shows_thoughts.has_value(),
-         "--thoughts needs a chat: plain text has no thought that could be told from it");
+         "--thoughts needs a chat: plain text has no marked thought");
   refuse(options.json && options.shows_thoughts.has_value(),
          "--thoughts is for text: --json has the thought as reasoning_content");
   refuse(options.allow_special && !options.raw,
-         "--allow-special needs --raw: in a chat, what a person writes is never a control token");
+         "--allow-special needs --raw: in a chat, user text never becomes a control token");
 }
 
 int run_main(const RunFlags& options) {
@@ -174,11 +174,11 @@ Action describe_run(CLI::App& cli) {
                  "cut a prompt that is too long, from its left or its right end")
       ->check(CLI::IsMember({"left", "right"}));
   cli.add_flag("--json", options->json, "print one OpenAI chat.completion object");
-  cli.add_option("--choices", options->choices, "with --json: so many answers")
+  cli.add_option("--choices", options->choices, "with --json: number of answers")
       ->check(CLI::Range(1, static_cast<int>(choices_max)))
       ->capture_default_str();
   cli.add_option("--logprobs", options->logprobs,
-                 "with --json: log-probabilities of the tokens and of so many alternatives")
+                 "with --json: log-probabilities of the tokens and of this many alternatives")
       ->check(CLI::Range(0, 20));
   cli.add_flag("-v,--verbose", options->verbose, "statistics on stderr");
   return [options] { return run_main(*options); };
@@ -186,6 +186,6 @@ Action describe_run(CLI::App& cli) {
 
 }  // namespace
 
-const Command run_command = {"run", "Answer one prompt and leave", describe_run};
+const Command run_command = {"run", "Answer one prompt and exit", describe_run};
 
 }  // namespace hyb::app

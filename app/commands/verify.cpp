@@ -36,7 +36,7 @@ struct VerifyFlags {
   bool json = false;
 };
 
-/// What int8 snapshots cost after so many of them in a row.
+/// What int8 snapshots cost after this many of them in a row.
 struct Cost {
   std::int32_t snapshots;
   DivergenceSummary summary;
@@ -58,7 +58,7 @@ models::RunnerOptions runner_options(const BareModel& model, const PassageOption
           .graphs = model.graphs};
 }
 
-/// Pools with packed snapshots: room for two sequences and what they leave behind, twice over,
+/// Pools with packed snapshots: room for two sequences and what they leave in memory, twice over,
 /// because superblocks go to one view at a time.
 models::RunnerOptions packed_options(const BareModel& model, const models::RunnerOptions& flat,
                                      models::ModelMemoryLayout& layout) {
@@ -254,10 +254,10 @@ Action describe_verify(CLI::App& cli) {
                  "instead of random tokens: requests from this file, as hyb batch takes them")
       ->type_name("FILE");
   cli.add_option("--prompts", options->wishes.prompts,
-                 "so many prompts of random tokens, or of the file's requests, evenly spread")
+                 "number of prompts: of random tokens, or of the file's requests, evenly spread")
       ->check(CLI::Range(2, 256))
       ->capture_default_str();
-  cli.add_option("-n,--max-tokens", options->wishes.answer_tokens, "tokens drawn behind each")
+  cli.add_option("-n,--max-tokens", options->wishes.answer_tokens, "tokens generated after each")
       ->check(CLI::Range(2, 4096))
       ->capture_default_str();
   cli.add_option("--length", options->wishes.length_max, "of the longest prompt with its answer")

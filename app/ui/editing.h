@@ -19,7 +19,7 @@ struct Entry {
   bool is_literal = false;  ///< stood between """ marks: never a command
 };
 
-/// Reads a text at the end of a line. None: it goes on in the next line, because it ends in a
+/// Reads a text at the end of a line. None: it continues in the next line, because it ends in a
 /// backslash, or because it begins with """ and the closing """ is not at its end yet.
 std::optional<Entry> finish_entry(std::string_view text);
 
@@ -33,7 +33,7 @@ std::string as_entry(const std::string& text);
 
 /// The entries of an editor, oldest first, kept in a file across runs when there is one. The file
 /// has one line per entry: "\n" for a line break, "\\" for a backslash; mode 0600. A file that
-/// cannot be read or written is warned of once, and history goes on without it.
+/// cannot be read or written is warned of once, and history continues without it.
 class History {
  public:
   static constexpr std::size_t entries_max = 1000;
@@ -153,7 +153,7 @@ class Editing {
   std::vector<std::string> choices_;
 
   std::size_t place_ = history_->entries().size();  ///< entry shown; their number: the new one
-  std::map<std::size_t, std::string> edited_;       ///< texts left behind on the way
+  std::map<std::size_t, std::string> edited_;       ///< texts edited on the way
 
   bool is_searching_ = false;
   std::string search_text_;

@@ -25,7 +25,7 @@ struct InputEvent {
   Entry entry = {};
 };
 
-/// How an entry is asked for. An editor heeds all of it, plain lines the work only.
+/// What an entry is requested with. An editor heeds all of it, plain lines the work only.
 struct InputRequest {
   std::string prompt = "> ";
   std::string draft = {};  ///< the initial text

@@ -65,7 +65,7 @@ class BackgroundWork {
   BackgroundWork(const BackgroundWork&) = delete;
   BackgroundWork& operator=(const BackgroundWork&) = delete;
 
-  /// Waits for the piece that is being done: nothing goes on afterwards. Throws what the work
+  /// Waits for the piece that is being done: nothing runs afterwards. Throws what the work
   /// threw, once.
   void stop();
 

@@ -40,11 +40,11 @@ class RawMode {
   RawMode(const RawMode&) = delete;
   RawMode& operator=(const RawMode&) = delete;
 
-  /// Sets the modes again: the process was stopped, and whoever had the terminal meanwhile may have
+  /// Sets the modes again: the process was stopped, and another process may have
   /// changed them.
   void renew();
 
-  /// Stops the process as Ctrl-Z does, with the terminal's own modes; returns when it goes on.
+  /// Stops the process as Ctrl-Z does, with the terminal's own modes; returns when it continues.
   void suspend();
 
  private:

@@ -255,9 +255,9 @@ TEST_SUITE("app/surface_chat_terminal") {
     CHECK(fixture.terminal.shows("   3       0"));
     CHECK(fixture.terminal.shows("*main   first one and more"));
     fixture.terminal.enter("/fork");
-    CHECK(fixture.terminal.shows("branch fork-1, behind turn 3"));
+    CHECK(fixture.terminal.shows("branch fork-1, after turn 3"));
     fixture.terminal.enter("/goto 2");
-    CHECK(fixture.terminal.shows("branch fork-1, behind turn 2: /second"));
+    CHECK(fixture.terminal.shows("branch fork-1, after turn 2: /second"));
     fixture.leaves_with("C-d", 0);
   }
 

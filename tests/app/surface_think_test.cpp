@@ -176,7 +176,7 @@ TEST_SUITE("app/surface_think") {
       const ToolResult unfinished = tool(words, script({thinker.a, thinker.b, thinker.answer_end}));
       CHECK(unfinished.exit_code == 0);
       CHECK(unfinished.out == "\n");
-      CHECK(contains(unfinished.err, "the answer is empty: its thought was not over"));
+      CHECK(contains(unfinished.err, "the answer is empty: it ended within its thought"));
       const Json cut = message_of(words, script({thinker.a, thinker.b, thinker.answer_end}));
       CHECK(to_text(cut) == R"({"role":"assistant","content":"","reasoning_content":"AB"})");
       std::vector<std::string> off = script({thinker.b, thinker.answer_end});
@@ -332,7 +332,11 @@ TEST_SUITE("app/surface_think") {
     CHECK(prompt(second) == prompt(whole));
   }
 
+<<<<<<< HEAD
   TEST_CASE("a continued chat thinks like its last turn") {
+=======
+  TEST_CASE("a chat that is gone on with thinks as its last turn was wrapped to") {
+>>>>>>> bf38c16 (app: comments, help and messages in plain technical English, second part)
     const TemporaryFolder home;
     const auto chat = [&](const std::string& input, const std::vector<std::string>& more = {}) {
       std::vector<std::string> words = {"chat", golden("nemotron-moe"), "-n", "4", "--session",
@@ -371,24 +375,28 @@ TEST_SUITE("app/surface_think") {
     CHECK(contains(refused.err, "--think needs a chat"));
   }
 
+<<<<<<< HEAD
   TEST_CASE("render --messages is independent, and takes or leaves the thinking option") {
+=======
+  TEST_CASE("render --messages stands alone, and sets it, too, or leaves it") {
+>>>>>>> bf38c16 (app: comments, help and messages in plain technical English, second part)
     const TemporaryFolder folder;
     const auto file = [&](const char* name, const std::string& more) {
       return folder.write(name, R"({"messages":[{"role":"user","content":"x"}])" + more + "}")
           .string();
     };
     const std::string plain = file("plain", "");
-    const std::string told = file("told", R"(,"chat_template_kwargs":{"enable_thinking":true})");
+    const std::string wrapped = file("wrapped", R"(,"chat_template_kwargs":{"enable_thinking":true})");
     const std::string direct = file("direct", R"(,"enable_thinking":true)");
     const auto render = [&](const std::string& messages, const std::vector<std::string>& more) {
       return tool({"render", golden("nemotron-moe"), "--messages", messages}, more);
     };
     CHECK(render(plain, {"--think", "off"}).out.ends_with("<think></think>"));
-    CHECK(render(told, {}).exit_code == 0);
-    for (const std::string& saying : {told, direct}) {
+    CHECK(render(wrapped, {}).exit_code == 0);
+    for (const std::string& saying : {wrapped, direct}) {
       const ToolResult refused = render(saying, {"--think", "off"});
       CHECK(refused.exit_code == 2);
-      CHECK(contains(refused.err, "says itself whether to think"));
+      CHECK(contains(refused.err, "sets it, too"));
     }
     for (const std::vector<std::string>& more :
          {std::vector<std::string>{"--system", "s"}, {"-p", "x"}, {"--prompt-file", plain}}) {

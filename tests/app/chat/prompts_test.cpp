@@ -285,9 +285,9 @@ TEST_SUITE("app/chat/checkpoints") {
     CHECK(contains(fork(conversation, ""), "branch fork-1"));
     CHECK(contains(fork(conversation, "b"), "/goto fork-1"));
     CHECK(contains(go_to(conversation, "0"), "at the beginning"));
-    CHECK(contains(go_to(conversation, "2"), "behind turn 2: two"));
-    CHECK(contains(go_to(conversation, "main"), "branch main, behind turn 3: three"));
-    CHECK(contains(go_to(conversation, "b"), "behind turn 2"));
+    CHECK(contains(go_to(conversation, "2"), "after turn 2: two"));
+    CHECK(contains(go_to(conversation, "main"), "branch main, after turn 3: three"));
+    CHECK(contains(go_to(conversation, "b"), "after turn 2"));
     for (const char* bad : {"", "4", "-1", "nowhere", "3x", "99999999999"}) {
       CAPTURE(bad);
       CHECK(contains(refusal([&] { go_to(conversation, bad); }), "/goto"));
