@@ -332,11 +332,7 @@ TEST_SUITE("app/surface_think") {
     CHECK(prompt(second) == prompt(whole));
   }
 
-<<<<<<< HEAD
   TEST_CASE("a continued chat thinks like its last turn") {
-=======
-  TEST_CASE("a chat that is gone on with thinks as its last turn was wrapped to") {
->>>>>>> bf38c16 (app: comments, help and messages in plain technical English, second part)
     const TemporaryFolder home;
     const auto chat = [&](const std::string& input, const std::vector<std::string>& more = {}) {
       std::vector<std::string> words = {"chat", golden("nemotron-moe"), "-n", "4", "--session",
@@ -375,18 +371,15 @@ TEST_SUITE("app/surface_think") {
     CHECK(contains(refused.err, "--think needs a chat"));
   }
 
-<<<<<<< HEAD
   TEST_CASE("render --messages is independent, and takes or leaves the thinking option") {
-=======
-  TEST_CASE("render --messages stands alone, and sets it, too, or leaves it") {
->>>>>>> bf38c16 (app: comments, help and messages in plain technical English, second part)
     const TemporaryFolder folder;
     const auto file = [&](const char* name, const std::string& more) {
       return folder.write(name, R"({"messages":[{"role":"user","content":"x"}])" + more + "}")
           .string();
     };
     const std::string plain = file("plain", "");
-    const std::string wrapped = file("wrapped", R"(,"chat_template_kwargs":{"enable_thinking":true})");
+    const std::string wrapped =
+        file("wrapped", R"(,"chat_template_kwargs":{"enable_thinking":true})");
     const std::string direct = file("direct", R"(,"enable_thinking":true)");
     const auto render = [&](const std::string& messages, const std::vector<std::string>& more) {
       return tool({"render", golden("nemotron-moe"), "--messages", messages}, more);
