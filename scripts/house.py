@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """How the code is cut, as a table with one column per commit.
 
-    scripts/house.py [COMMIT...]             # default: the first commit that had this layout, and HEAD
-    scripts/house.py --way build-dev         # the sources on the call stack of `hyb run`, one by one
+    scripts/house.py [COMMIT...]          # default: the first commit that had this layout, and HEAD
+    scripts/house.py --way build-dev      # the sources on the call stack of `hyb run`, one by one
 
 The way is read off a debugger: `hyb run` on one thread is stopped in the innermost kernels while it
-generates and in the readers of weights while it loads, and each frame's function is looked up in the
-object files of that build folder, which therefore must not be a unity build.
+generates and in the readers of weights while it loads, and each frame's function is looked up in
+the object files of that build folder, which therefore must not be a unity build.
 """
 
 import argparse
@@ -62,7 +62,8 @@ def figures(commit):
             paths = sources_below(top / room)
             headers = [path for path in paths if path.suffix in (".h", ".cuh")]
             lines = [len(path.read_text().splitlines()) for path in paths]
-            rows[f"{room}: files / headers / lines"] = f"{len(paths)} / {len(headers)} / {sum(lines)}"
+            counts = len(paths), len(headers), sum(lines)
+            rows[f"{room}: files / headers / lines"] = " / ".join(map(str, counts))
             lengths += lines
             for path in paths:
                 code = tidy.without_comments_and_strings(path.read_text())
@@ -92,7 +93,8 @@ def objects_by_function(build):
     """{demangled name without arguments: source} of every function that the objects define."""
     known = {}
     for path in sorted(pathlib.Path(build).rglob("*.o")):
-        listing = subprocess.run(["nm", "-C", "--defined-only", path], capture_output=True, text=True)
+        command = ["nm", "-C", "--defined-only", path]
+        listing = subprocess.run(command, capture_output=True, text=True)
         source = re.sub(r"^.*\.dir/", "", str(path))[:-2]
         for line in listing.stdout.splitlines():
             found = re.match(r"[0-9a-f]+ ([TtWw]) (hyb::.*|main)$", line)
@@ -111,8 +113,8 @@ def stack_sources(build, places):
     for _ in range(400):
         commands += ["-ex", "continue", "-ex", "bt -frame-arguments none"]
     text = subprocess.run(
-        ["gdb", "-batch", *commands, "--args", f"{build}/hyb", "run", "-p", "Hello", "--threads", "1",
-         "--max-tokens", "2"], capture_output=True, text=True).stdout
+        ["gdb", "-batch", *commands, "--args", f"{build}/hyb", "run", "-p", "Hello", "--threads",
+         "1", "--max-tokens", "2"], capture_output=True, text=True).stdout
     found = collections.OrderedDict()
     for line in reversed(text.splitlines()):
         frame = re.match(r"#\d+ +(?:0x[0-9a-f]+ in )?(.*?) \(", line)
