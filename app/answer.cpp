@@ -8,8 +8,8 @@
 #include "app/ui/process.h"
 #include "app/ui/terminal.h"
 #include "app/ui/text.h"
-#include "app/white_space.h"
 #include "core/base/log.h"
+#include "core/base/strings.h"
 
 namespace hyb::app {
 namespace {

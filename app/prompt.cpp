@@ -19,10 +19,10 @@
 #include "app/options.h"
 #include "app/ui/process.h"
 #include "app/ui/terminal.h"
-#include "app/white_space.h"
 #include "core/base/error.h"
 #include "core/base/ids.h"
 #include "core/base/log.h"
+#include "core/base/strings.h"
 #include "core/io/file.h"
 
 namespace hyb::app {

@@ -14,8 +14,8 @@
 
 #include "app/options.h"
 #include "app/ui/table.h"
-#include "app/white_space.h"
 #include "core/base/error.h"
+#include "core/base/strings.h"
 
 namespace hyb::app {
 namespace {
