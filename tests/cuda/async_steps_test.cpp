@@ -2,7 +2,7 @@
 
 #include "tests/models/reuse_world.h"
 
-namespace beside_test {
+namespace async_steps_test {
 
 using namespace hyb;
 using namespace hyb::models::testing;
@@ -116,4 +116,4 @@ TEST_SUITE("cuda/async_steps") {
   }
 }
 
-}  // namespace beside_test
+}  // namespace async_steps_test
