@@ -102,8 +102,7 @@ void Session::Parts::load(const ModelOptions& options) {
   // A card's memory is mapped while weights are read: gigabytes of it take seconds.
   if (queue->device() == kernels::Device::cuda) {
     superblocks = std::async(std::launch::async, [this] {
-      return models::map_superblocks(kernels::Device::cuda, models::store_layout(memory.pools),
-                                     memory.mapping);
+      return models::map_superblocks(kernels::Device::cuda, memory.pools, memory.mapping);
     });
   }
   model = load_weights_of(source, outline, options, *queue, [this] { return release_pools(); });
@@ -165,7 +164,7 @@ void Session::Parts::make_runner() {
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::memory) throw;
       shrink_pools(error);
-      options.memory = models::store_layout(memory.pools);
+      options.memory = memory.pools;
       options.positions_max = memory.length_max;
     }
   }
@@ -367,7 +366,7 @@ std::size_t budget_bytes(const MemoryBudget& budget, kernels::Device device) {
 
 models::RunnerOptions runner_options(const models::Plan& plan, const MemoryPlan& memory,
                                      const SessionShape& shape) {
-  return {.memory = models::store_layout(memory.pools),
+  return {.memory = memory.pools,
           .step_tokens = shape.chunk_tokens + shape.sequences_max,
           .step_rows = shape.sequences_max,
           .positions_max = memory.length_max,

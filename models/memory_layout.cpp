@@ -265,6 +265,11 @@ void fill_layout(const Geometry& geometry, const MemoryLayoutOptions& options,
   layout.superblocks = static_cast<std::int32_t>(std::min<std::size_t>(
       options.pool_bytes / layout.superblock_bytes, static_cast<std::size_t>(units_max / units)));
   if (options.flat) layout.fixed_superblocks = split(layout, *options.flat);
+  memory.superblocks = {.handle_bytes = memory.superblock.handle_bytes,
+                        .superblock_bytes = layout.superblock_bytes,
+                        .superblocks = layout.superblocks,
+                        .plane_bytes = {}};
+  for (const ViewPlan& view : views) memory.superblocks.plane_bytes.push_back(view.plane_bytes);
 }
 
 }  // namespace
@@ -285,15 +290,6 @@ double ModelMemoryLayout::waste() const {
     most = std::max(most, 1.0 - static_cast<double>(used) / bytes_held(view));
   }
   return most;
-}
-
-kernels::SuperblockShape ModelMemoryLayout::shape() const {
-  kernels::SuperblockShape shape = {.handle_bytes = superblock.handle_bytes,
-                                    .superblock_bytes = layout.superblock_bytes,
-                                    .superblocks = layout.superblocks,
-                                    .plane_bytes = {}};
-  for (const ViewPlan& view : superblock.views) shape.plane_bytes.push_back(view.plane_bytes);
-  return shape;
 }
 
 std::size_t page_groups(const Geometry& geometry, bool is_flat) {
@@ -329,13 +325,6 @@ std::size_t handle_bytes_for(std::size_t pool_bytes) {
 }
 
 }  // namespace
-
-StoreLayout store_layout(const ModelMemoryLayout& memory) {
-  return {.layout = memory.layout,
-          .superblocks = memory.shape(),
-          .layers = memory.layers,
-          .snapshot = memory.snapshot};
-}
 
 StoreLayout flat_memory(const Geometry& geometry, std::int32_t pages, std::int32_t slots,
                         std::size_t handle_bytes_min) {

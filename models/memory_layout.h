@@ -36,17 +36,22 @@ struct MemoryLayoutOptions {
   std::size_t mappings_max = 16384;
 };
 
-/// A model's memory: what core decides with (`layout`) and the layout of the bytes (`superblock`).
-/// Views are in the order of ViewId: page groups, slots, packed snapshots.
-struct ModelMemoryLayout {
-  std::vector<std::unique_ptr<MemoryKind>> kinds;  ///< the groups point to them
+/// A model's memory: what core decides with, and how the store lays it out. Views are in the order
+/// of ViewId: page groups, slots, packed snapshots.
+struct StoreLayout {
+  MemoryLayout layout;
+  kernels::SuperblockShape superblocks;
   /// Of each group its layers by attention ordinal (index in Geometry::pages); the i-th is plane i
   /// of the group's view.
   std::vector<std::vector<std::size_t>> layers;
-  std::size_t slot_bytes = 0;  ///< without padding; layout.slots.bytes has it
-  SnapshotLayout snapshot;     ///< bytes 0: no packed snapshots
+  SnapshotLayout snapshot;  ///< bytes 0: no packed snapshots
+};
+
+/// The same of a pool that was cut for a model. A StoreLayout copied from it refers to its kinds.
+struct ModelMemoryLayout : StoreLayout {
+  std::vector<std::unique_ptr<MemoryKind>> kinds;  ///< the groups point to them
+  std::size_t slot_bytes = 0;                      ///< without padding; layout.slots.bytes has it
   SuperblockPlan superblock;
-  MemoryLayout layout;
 
   /// Bytes of memory that a unit takes: its share of a superblock, including what its view cannot
   /// use.
@@ -54,9 +59,6 @@ struct ModelMemoryLayout {
 
   /// The largest share of a superblock that one of the views cannot use.
   double waste() const;
-
-  /// Of the superblocks that the arena maps.
-  kernels::SuperblockShape shape() const;
 };
 
 /// The number of page groups in a layout of the model.
@@ -71,20 +73,6 @@ std::size_t page_groups(const Geometry& geometry, bool is_flat);
 /// sequences leave an exact snapshot. Throws Error(memory) with the numbers when pool_bytes is
 /// less.
 ModelMemoryLayout memory_layout_of(const Geometry& geometry, const MemoryLayoutOptions& options);
-
-/// A model's memory: what core decides with, and how the store lays it out. Views are in the order
-/// of ViewId: page groups, slots, packed snapshots.
-struct StoreLayout {
-  MemoryLayout layout;
-  kernels::SuperblockShape superblocks;
-  /// Of each group its layers by attention ordinal (index in Geometry::pages); the i-th is plane i
-  /// of the group's view.
-  std::vector<std::vector<std::size_t>> layers;
-  SnapshotLayout snapshot;  ///< empty: no packed snapshots
-};
-
-/// How the store lays out a model's memory. The kinds of `memory` outlive the result.
-StoreLayout store_layout(const ModelMemoryLayout& memory);
 
 /// A fixed number of pages and slots of a model (mode `flat`): every attention layer keeps all
 /// positions, snapshots are exact. Handles are multiples of handle_bytes_min.

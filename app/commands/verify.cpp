@@ -69,7 +69,7 @@ models::RunnerOptions packed_options(const BareModel& model, const models::Runne
   layout =
       models::memory_layout_of(geometry, {.pool_bytes = 8 * sequence, .packed = true, .flat = {}});
   models::RunnerOptions options = flat;
-  options.memory = models::store_layout(layout);
+  options.memory = layout;
   options.mapping = {.mode = kernels::MapMode::remap};
   options.step_rows = 32;
   return options;

@@ -307,8 +307,8 @@ TEST_SUITE("models/memory_layout") {
       CHECK(memory.layout.groups.empty());
       CHECK(memory.layout.views() == 2);
       CHECK(memory.layout.packed.per_superblock == 0);
-      CHECK(memory.shape().plane_bytes.size() == 2);
-      CHECK(memory.shape().plane_bytes[1].empty());
+      CHECK(memory.superblocks.plane_bytes.size() == 2);
+      CHECK(memory.superblocks.plane_bytes[1].empty());
     }
   }
 
@@ -322,7 +322,7 @@ TEST_SUITE("models/memory_layout") {
     check_addresses(geometry, huge);
     CHECK(huge.waste() <= 0.03);
     std::size_t planes = 0;
-    for (const auto& view : huge.shape().plane_bytes) planes += view.size();
+    for (const auto& view : huge.superblocks.plane_bytes) planes += view.size();
     CHECK(static_cast<std::size_t>(huge.layout.superblocks) * planes <=
           MemoryLayoutOptions().mappings_max);
     CHECK(huge.layout.bytes() > 1020 * gib);

@@ -70,7 +70,7 @@ struct World {
             model.plan,
             model.weights,
             geometry,
-            {.memory = store_layout(layout),
+            {.memory = layout,
              .step_tokens = 128,
              .step_rows = 16,
              .positions_max = tokens_max,

@@ -174,7 +174,7 @@ struct Life {
     if (setting.memory == "flat") return flat_memory(geometry, 8 * pages, 20, handle);
     const std::size_t sequence = geometry.slot_bytes + geometry.page_bytes * (pages + 1);
     elastic = layout_of(geometry, setting.is_short() ? 3 * sequence : 20 * sequence, handle);
-    return store_layout(elastic);
+    return elastic;
   }
 };
 

@@ -153,7 +153,7 @@ bool outlives_changes_of_owner(kernels::Queue& queue, const Model& model,
       geometry, {.pool_bytes = 6 * (geometry.slot_bytes + 8 * geometry.page_bytes), .flat = {}});
   const std::int32_t length = 2 * page_tokens * memory.layout.groups[0].pages_per_superblock + 10;
   ModelRunner runner(queue, model.plan, model.weights, geometry,
-                     {.memory = store_layout(memory),
+                     {.memory = memory,
                       .step_tokens = length,
                       .step_rows = length,
                       .positions_max = length,

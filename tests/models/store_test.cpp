@@ -74,7 +74,7 @@ struct Bench {
   explicit Bench(const SuperblockMapOptions& options)
       : queue(kernels::Device::cpu, {.threads = 2, .isa = {}}),
         memory(memory_layout_of(geometry, {.pool_bytes = 3 << 20, .packed = true, .flat = {}})),
-        store(queue, geometry, store_layout(memory), options) {}
+        store(queue, geometry, memory, options) {}
 
   const MemoryLayout& layout() const { return memory.layout; }
 
@@ -357,16 +357,16 @@ TEST_SUITE("models/store") {
     kernels::Queue queue(kernels::Device::cpu, {.threads = 1, .isa = {}});
     const ModelMemoryLayout memory =
         memory_layout_of(geometry, {.pool_bytes = 3 << 20, .flat = {}});
-    StoreLayout wrong = store_layout(memory);
+    StoreLayout wrong = memory;
     wrong.layers[0].pop_back();
     CHECK_THROWS_AS(Store(queue, geometry, wrong), Error);
-    wrong = store_layout(memory);
+    wrong = memory;
     wrong.layout.groups[0].page_bytes += 64;
     CHECK_THROWS_AS(Store(queue, geometry, wrong), Error);
-    wrong = store_layout(memory);
+    wrong = memory;
     wrong.layout.slots.per_superblock += 1;
     CHECK_THROWS_AS(Store(queue, geometry, wrong), Error);
-    CHECK_THROWS_AS(Store(queue, geometry, store_layout(memory), {.mode = MapMode::flat}), Error);
+    CHECK_THROWS_AS(Store(queue, geometry, memory, {.mode = MapMode::flat}), Error);
   }
 }
 

@@ -134,7 +134,7 @@ bool packed_is_kept(Opened& opened, Fault fault) {
       opened.model.model.geometry, {.pool_bytes = 2 << 20, .packed = true, .flat = {}});
   models::ModelRunner packed(opened.model.queue, opened.model.model.plan,
                              opened.model.model.weights, opened.model.model.geometry,
-                             {.memory = models::store_layout(layout),
+                             {.memory = layout,
                               .step_tokens = 256,
                               .step_rows = 8,
                               .positions_max = 80,

@@ -30,7 +30,7 @@ struct Opened {
         layout(models::memory_layout_of(model.model.geometry,
                                         {.pool_bytes = 2 << 20, .packed = true, .flat = {}})),
         runner(model.queue, model.model.plan, model.model.weights, model.model.geometry,
-               {.memory = models::store_layout(layout),
+               {.memory = layout,
                 .step_tokens = 256,
                 .step_rows = 8,
                 .positions_max = 80,
