@@ -23,7 +23,7 @@ std::vector<std::string> choices_in(const std::string& type) {
   return choices;
 }
 
-OptionOutline outline(const CLI::Option& option) {
+OptionOutline option_outline(const CLI::Option& option) {
   OptionOutline outline;
   for (const std::string& name : option.get_snames()) outline.names.push_back("-" + name);
   for (const std::string& name : option.get_lnames()) outline.names.push_back("--" + name);
@@ -76,7 +76,7 @@ CommandOutline cli_outline(const CLI::App& cli) {
       .name = cli.get_name(), .about = cli.get_description(), .options = {}, .commands = {}};
   for (const CLI::Option* const option :
        cli.get_options([](const CLI::Option* one) { return !one->get_group().empty(); })) {
-    all.options.push_back(outline(*option));
+    all.options.push_back(option_outline(*option));
   }
   for (const CLI::App* const sub : cli.get_subcommands([](const CLI::App*) { return true; })) {
     all.commands.push_back(cli_outline(*sub));

@@ -25,7 +25,7 @@ struct CardEvidence {
   bool is_hidden = false;  ///< CUDA_VISIBLE_DEVICES hides all cards from this process
   CardTraces traces = {};
   std::optional<kernels::Card> card = {};
-  std::string failure = {};  ///< why no card answers; "" where one does, or CUDA was not asked
+  std::string failure = {};  ///< why no card answers; "" where one does, or CUDA was not tried
 };
 
 /// Initialises CUDA where this build has it, which takes a few hundred milliseconds on a card.

@@ -329,7 +329,7 @@ Json think_variables(Think think) {
 }
 
 void check_think(Think think, const ChatTemplate& chat_template, const Tokenizer& tokenizer,
-                 std::string_view who) {
+                 std::string_view flag) {
   if (!think) return;
   const TemplateTraits traits = template_traits(chat_template, tokenizer);
   if (traits.obeys_think) return;
@@ -337,7 +337,7 @@ void check_think(Think think, const ChatTemplate& chat_template, const Tokenizer
   throw Error(ErrorKind::usage,
               fmt::format("{}: the model's chat template reads neither enable_thinking nor "
                           "thinking, so it would change nothing{}",
-                          who,
+                          flag,
                           always ? "; it begins every answer with a thought, unless the system "
                                    "prompt has a word against it (such as /no_think)"
                                  : ""));

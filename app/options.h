@@ -86,7 +86,7 @@ void add_pool_options(CLI::App& cli, PoolOptions& options);
 /// --page-tokens.
 void add_type_options(CLI::App& cli, ModelOptions& options);
 
-/// What was asked for on the command line; unset fields fall back to the model's
+/// What the command line sets; unset fields fall back to the model's
 /// generation_config.json, then to the built-in default.
 struct GenerationOptions {
   std::optional<std::int32_t> max_tokens;
@@ -135,10 +135,10 @@ void add_thoughts_option(CLI::App& cli, std::optional<bool>& shown);
 /// What the template gets to see: enable_thinking and thinking, the two names in use.
 Json think_variables(Think think);
 
-/// Throws Error(usage) that begins with `who` where the template makes the same prompt of either,
+/// Throws Error(usage) that begins with `flag` where the template makes the same prompt of either,
 /// so that asking for one would change nothing.
 void check_think(Think think, const ChatTemplate& chat_template, const Tokenizer& tokenizer,
-                 std::string_view who);
+                 std::string_view flag);
 
 /// --think, of a model whose weights were not read yet.
 void check_think(Think think, const ModelSource& source);

@@ -89,7 +89,7 @@ struct InputLine {
   std::uint32_t number;  ///< from 1, blank lines count
 };
 
-/// A file of requests, one per line, read twice: once for the ids, and line by line when asked.
+/// A file of requests, one per line, read twice: once for the ids, and line by line on demand.
 /// Blank lines are skipped, CRLF and a byte order mark are taken for what they are.
 class InputFile {
  public:

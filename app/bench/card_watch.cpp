@@ -139,7 +139,7 @@ struct ThrottleReason {
   unsigned long long bit;
   const char* name;
 };
-/// Idle (bit 0) and clocks that an application asked for (bit 1) do not throttle.
+/// Idle (bit 0) and clocks that an application set (bit 1) do not throttle.
 constexpr std::array<ThrottleReason, 6> throttle_reasons = {{{0x04, "power cap"},
                                                              {0x08, "hardware slowdown"},
                                                              {0x20, "software thermal slowdown"},

@@ -130,8 +130,8 @@ NamedRows named_rows(const Json& output, const Details& told, const char* which)
     const auto [first, is_new] = rows.emplace(row_name(*row, told), row);
     if (!is_new) {
       throw Error(ErrorKind::model,
-                  fmt::format("{}: has two rows \"{}\", and there is no telling which is meant",
-                              which, first->first));
+                  fmt::format("{}: has two rows \"{}\", and which one is meant is ambiguous", which,
+                              first->first));
     }
   }
   if (rows.empty()) {

@@ -19,7 +19,7 @@ enum class Difference : std::uint8_t {
   better,
   worse,
   missing,  ///< measured before, and not any more
-  too_few   ///< beyond the threshold, but samples are too few to tell
+  too_few   ///< beyond the threshold, but samples are too few to decide
 };
 
 /// One figure of one row, before and after.

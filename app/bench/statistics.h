@@ -21,7 +21,7 @@ double percentile(std::span<const double> sorted, double percent);
 struct Distribution {
   double mean = 0, median = 0;
   double deviation = 0;             ///< of these values alone: over n
-  std::vector<double> percentiles;  ///< one per percentage asked for
+  std::vector<double> percentiles;  ///< one per requested percentage
 };
 
 Distribution distribution_of(std::vector<double> values, std::span<const double> percentages);

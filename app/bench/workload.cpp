@@ -230,7 +230,7 @@ TraceRequests::TraceRequests(std::span<const ReplayRequest> trace, TraceOptions 
       }
       seen.insert(segment.id);
     }
-    // What stood in an earlier prompt is the same tokens there: it stays what it was.
+    // What was in an earlier prompt is the same tokens there: it does not change.
     for (const Segment& segment : trace[i].output) {
       if (seen.insert(segment.id).second) answers_to_come_.emplace(segment.id, i);
     }

@@ -28,8 +28,8 @@ void Chat::set_system(const std::string& text) {
   conversation_.set_system(text);
 }
 
-void Chat::set_think(Think think, std::string_view who) {
-  check_think(think, session_->need_chat_template(), session_->need_tokenizer(), who);
+void Chat::set_think(Think think, std::string_view source) {
+  check_think(think, session_->need_chat_template(), session_->need_tokenizer(), source);
   prompts_.set_think(think);
 }
 

@@ -39,8 +39,8 @@ class Chat {
 
   void set_system(const std::string& text);
 
-  /// Throws Error(usage) that begins with `who` where the chat template knows no such choice.
-  void set_think(Think think, std::string_view who);
+  /// Throws Error(usage) that begins with `source` where the chat template knows no such choice.
+  void set_think(Think think, std::string_view source);
 
   /// Continues the saved chat of the name, or starts one. System prompt and choice of thinking
   /// are those of its last turn, but where they were set before. Throws Error(model) when it is

@@ -30,7 +30,7 @@ constexpr std::int32_t requests_length_max = 1 << 20;
 
 struct VerifyFlags {
   ModelOptions model;
-  PassageOptions wishes = {.vocab = 0};
+  PassageOptions passage_options = {.vocab = 0};
   std::string requests;
   std::string snapshots = "exact";
   bool json = false;
@@ -43,18 +43,18 @@ struct Cost {
 };
 
 /// Room for all passages at once, for copies of the longest, and for checkpoints.
-models::RunnerOptions runner_options(const BareModel& model, const PassageOptions& wishes,
+models::RunnerOptions runner_options(const BareModel& model, const PassageOptions& passage_options,
                                      std::size_t passages) {
   const auto sequences = static_cast<std::int32_t>(std::max<std::size_t>(passages, 4)) + 1;
   const models::Geometry& geometry = model.model.geometry;
   const std::int32_t pages_each =
-      (wishes.length_max + geometry.page_tokens - 1) / geometry.page_tokens + 1;
+      (passage_options.length_max + geometry.page_tokens - 1) / geometry.page_tokens + 1;
   return {.memory = models::flat_memory(geometry, pages_each * sequences, 2 * sequences,
                                         kernels::handle_bytes_min(model.queue.device())),
           .step_tokens = 512,
           .step_rows = sequences,
-          .positions_max = wishes.length_max,
-          .vocab_used = wishes.vocab,
+          .positions_max = passage_options.length_max,
+          .vocab_used = passage_options.vocab,
           .graphs = model.graphs};
 }
 
@@ -178,30 +178,32 @@ BareModel open_bare_model(const ModelOptions& options, const Environment& enviro
 PassageOptions passage_options_for(const BareModel& model, const VerifyFlags& options,
                                    const Tokenizer* tokenizer) {
   const models::Plan& plan = model.model.plan;
-  PassageOptions wishes = options.wishes;
-  if (!options.requests.empty()) wishes.length_max = requests_length_max;
-  wishes.vocab = tokenizer == nullptr ? plan.vocab : std::min(plan.vocab, tokenizer->size());
+  PassageOptions passage_options = options.passage_options;
+  if (!options.requests.empty()) passage_options.length_max = requests_length_max;
+  passage_options.vocab =
+      tokenizer == nullptr ? plan.vocab : std::min(plan.vocab, tokenizer->size());
   const auto limit = [&](std::int32_t most) {
-    if (most > 0) wishes.length_max = std::min(wishes.length_max, most);
+    if (most > 0) passage_options.length_max = std::min(passage_options.length_max, most);
   };
   limit(options.model.context);
   if (plan.has_rope()) limit(plan.positions_max);
-  if (wishes.length_max <= wishes.answer_tokens) {
-    throw Error(ErrorKind::usage, fmt::format("-n: {} tokens leave no room for a prompt within {}",
-                                              wishes.answer_tokens, wishes.length_max));
+  if (passage_options.length_max <= passage_options.answer_tokens) {
+    throw Error(ErrorKind::usage,
+                fmt::format("-n: {} tokens leave no room for a prompt within {}",
+                            passage_options.answer_tokens, passage_options.length_max));
   }
-  return wishes;
+  return passage_options;
 }
 
-std::vector<Passage> passages_for(const VerifyFlags& options, PassageOptions& wishes,
+std::vector<Passage> passages_for(const VerifyFlags& options, PassageOptions& passage_options,
                                   const ModelTexts& texts) {
   if (options.requests.empty()) {
-    return make_passages(wishes, texts.tokenizer ? &*texts.tokenizer : nullptr);
+    return make_passages(passage_options, texts.tokenizer ? &*texts.tokenizer : nullptr);
   }
-  std::vector<Passage> passages = read_passages(options.requests, wishes, texts);
+  std::vector<Passage> passages = read_passages(options.requests, passage_options, texts);
   std::size_t longest = 0;
   for (const Passage& passage : passages) longest = std::max(longest, passage.prompt.size());
-  wishes.length_max = static_cast<std::int32_t>(longest) + wishes.answer_tokens;
+  passage_options.length_max = static_cast<std::int32_t>(longest) + passage_options.answer_tokens;
   return passages;
 }
 
@@ -216,16 +218,16 @@ int verify_main(const VerifyFlags& options) {
   }
   BareModel model = open_bare_model(wanted, environment);
   const ModelTexts texts = read_texts(model.source);
-  PassageOptions wishes =
+  PassageOptions passage_options =
       passage_options_for(model, options, texts.tokenizer ? &*texts.tokenizer : nullptr);
-  const std::vector<Passage> passages = passages_for(options, wishes, texts);
-  const models::RunnerOptions runner = runner_options(model, wishes, passages.size());
+  const std::vector<Passage> passages = passages_for(options, passage_options, texts);
+  const models::RunnerOptions runner = runner_options(model, passage_options, passages.size());
   check_fits(model, runner);
   models::ModelRunner model_runner(model.queue, model.model.plan, model.model.weights,
                                    model.model.geometry, runner);
   ProgressLine progress(environment);
   progress.show("verifying");
-  Promises promises(model_runner, passages, wishes.seed, [&](const Verdict& verdict) {
+  Promises promises(model_runner, passages, passage_options.seed, [&](const Verdict& verdict) {
     progress.clear();
     if (!options.json) write_stdout(line_of(verdict));
     progress.show("verifying");
@@ -233,7 +235,7 @@ int verify_main(const VerifyFlags& options) {
   check_all(model, runner, promises);
   std::vector<Cost> costs;
   if (options.snapshots == "int8") {
-    costs = measure_packed(model, runner, passages, wishes.seed, promises);
+    costs = measure_packed(model, runner, passages, passage_options.seed, promises);
   }
   progress.clear();
   if (options.json) {
@@ -253,17 +255,19 @@ Action describe_verify(CLI::App& cli) {
   cli.add_option("--requests", options->requests,
                  "instead of random tokens: requests from this file, as hyb batch takes them")
       ->type_name("FILE");
-  cli.add_option("--prompts", options->wishes.prompts,
+  cli.add_option("--prompts", options->passage_options.prompts,
                  "number of prompts: of random tokens, or of the file's requests, evenly spread")
       ->check(CLI::Range(2, 256))
       ->capture_default_str();
-  cli.add_option("-n,--max-tokens", options->wishes.answer_tokens, "tokens generated after each")
+  cli.add_option("-n,--max-tokens", options->passage_options.answer_tokens,
+                 "tokens generated after each")
       ->check(CLI::Range(2, 4096))
       ->capture_default_str();
-  cli.add_option("--length", options->wishes.length_max, "of the longest prompt with its answer")
+  cli.add_option("--length", options->passage_options.length_max,
+                 "of the longest prompt with its answer")
       ->check(CLI::Range(4, 1 << 20))
       ->capture_default_str();
-  cli.add_option("--seed", options->wishes.seed, "of prompts, cuts and draws")
+  cli.add_option("--seed", options->passage_options.seed, "of prompts, cuts and draws")
       ->capture_default_str();
   cli.add_option("--snapshots", options->snapshots,
                  "int8: measure, too, how far int8 snapshots of recurrent state move answers")

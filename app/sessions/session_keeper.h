@@ -26,7 +26,7 @@ struct SessionOrigin {
 struct Saving {
   const Conversation& conversation;
   /// Sequences whose memory goes with it: of the turns that lead here, or of all that were ever
-  /// given. Asked for when needed.
+  /// given. Called when needed.
   std::function<std::vector<std::vector<TokenId>>(bool all_turns)> sequences = {};
 };
 
@@ -77,7 +77,7 @@ class SessionKeeper {
   void forget_name();
 
  private:
-  /// Tells a file from another one of the same name.
+  /// Distinguishes a file from another one of the same name.
   struct Version {
     std::uint64_t file = 0;
     std::int64_t changed_ns = 0;

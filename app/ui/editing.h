@@ -16,15 +16,15 @@ namespace hyb::app {
 /// What a person entered, with the marks of multi-line input taken out.
 struct Entry {
   std::string text;
-  bool is_literal = false;  ///< stood between """ marks: never a command
+  bool is_literal = false;  ///< was between """ marks: never a command
 };
 
 /// Reads a text at the end of a line. None: it continues in the next line, because it ends in a
 /// backslash, or because it begins with """ and the closing """ is not at its end yet.
 std::optional<Entry> finish_entry(std::string_view text);
 
-/// What an unfinished text becomes when the next line begins: the backslash that asked for it makes
-/// room for the line break.
+/// What an unfinished text becomes when the next line begins: the backslash that ended the line
+/// makes room for the line break.
 std::string continued(std::string text);
 
 /// What to enter so that finish_entry() gives `text` back, wherever that is possible: a text that

@@ -21,7 +21,7 @@
 namespace hyb::app {
 namespace {
 
-// A cluster longer than this is shown in parts: no more can be asked of a terminal.
+// A cluster longer than this is shown in parts: terminals support no more.
 constexpr std::size_t bytes_per_column = 8;
 
 bool is_inside_character(std::string_view text, std::size_t at) {

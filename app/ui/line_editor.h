@@ -19,7 +19,7 @@ struct InputEvent {
   enum class Kind : std::uint8_t {
     entered,      ///< entry is what was entered
     interrupted,  ///< Ctrl-C with nothing entered
-    ended,        ///< end of input, or the process was asked to end
+    ended,        ///< end of input, or a signal to stop
   };
   Kind kind;
   Entry entry = {};

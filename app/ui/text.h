@@ -17,7 +17,7 @@ class Sanitizer {
  public:
   std::string push(std::string_view chunk);
 
-  /// The rest, at the end of the text. The sanitizer is then as new.
+  /// The rest, at the end of the text. This resets the sanitizer.
   std::string flush();
 
  private:

@@ -186,18 +186,21 @@ constexpr std::string_view texts[] = {
 
 }  // namespace
 
-std::vector<Passage> make_passages(const PassageOptions& wishes, const Tokenizer* tokenizer) {
-  std::mt19937_64 random(wishes.seed);
+std::vector<Passage> make_passages(const PassageOptions& passage_options,
+                                   const Tokenizer* tokenizer) {
+  std::mt19937_64 random(passage_options.seed);
   const auto below = [&](std::int32_t count) {
     return static_cast<std::int32_t>(random() % static_cast<std::uint64_t>(count));
   };
-  const std::int32_t prompt_max = std::max(1, wishes.length_max - wishes.answer_tokens);
+  const std::int32_t prompt_max =
+      std::max(1, passage_options.length_max - passage_options.answer_tokens);
   std::vector<std::vector<TokenId>> prompts;
-  for (std::int32_t i = 0; i < wishes.prompts; ++i) {
+  for (std::int32_t i = 0; i < passage_options.prompts; ++i) {
     // The shortest and the longest are always there.
     const std::int32_t length = i == 0 ? 1 : i == 1 ? prompt_max : 1 + below(prompt_max);
     std::vector<TokenId>& prompt = prompts.emplace_back();
-    for (std::int32_t j = 0; j < length; ++j) prompt.push_back(TokenId{below(wishes.vocab)});
+    for (std::int32_t j = 0; j < length; ++j)
+      prompt.push_back(TokenId{below(passage_options.vocab)});
   }
   for (const std::string_view text : texts) {
     if (tokenizer == nullptr) break;
@@ -210,34 +213,35 @@ std::vector<Passage> make_passages(const PassageOptions& wishes, const Tokenizer
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     Passage& passage = passages.emplace_back();
     passage.prompt = std::move(prompts[i]);
-    passage.answer_tokens = wishes.answer_tokens;
+    passage.answer_tokens = passage_options.answer_tokens;
     if (i % 2 == 0) continue;
     passage.sampling = {.temperature = 0.8F,
                         .top_p = 0.95F,
                         .repetition_penalty = 1.1F,
                         .presence_penalty = 0.2F,
-                        .seed = wishes.seed + i,
+                        .seed = passage_options.seed + i,
                         .bias = {}};
   }
   return passages;
 }
 
-std::vector<Passage> read_passages(const std::string& file, const PassageOptions& wishes,
+std::vector<Passage> read_passages(const std::string& file, const PassageOptions& passage_options,
                                    const ModelTexts& texts) {
   InputFile input = InputFile::open(file, "/tmp");
   input.scan(std::nullopt);
   if (!texts.tokenizer) {
     throw Error(ErrorKind::model, "the model has no tokenizer.json, so it takes no requests");
   }
-  RequestMaker maker(*texts.tokenizer, texts.chat_template ? &*texts.chat_template : nullptr,
-                     {.defaults = {},
-                      .limits = {.vocab = wishes.vocab,
-                                 .length_max = wishes.length_max - wishes.answer_tokens + 1,
-                                 .has_text = true},
-                      .model = {},
-                      .system = {}});
+  RequestMaker maker(
+      *texts.tokenizer, texts.chat_template ? &*texts.chat_template : nullptr,
+      {.defaults = {},
+       .limits = {.vocab = passage_options.vocab,
+                  .length_max = passage_options.length_max - passage_options.answer_tokens + 1,
+                  .has_text = true},
+       .model = {},
+       .system = {}});
   const std::size_t lines = input.lines().size();
-  const std::size_t count = std::min(lines, static_cast<std::size_t>(wishes.prompts));
+  const std::size_t count = std::min(lines, static_cast<std::size_t>(passage_options.prompts));
   std::vector<Passage> passages;
   for (std::size_t i = 0; i < count; ++i) {
     const InputLine& at = input.lines()[i * lines / count];
@@ -250,7 +254,7 @@ std::vector<Passage> read_passages(const std::string& file, const PassageOptions
       Request request = maker.make(line).request;
       passages.push_back({.prompt = std::move(request.prompt),
                           .sampling = std::move(request.sampling),
-                          .answer_tokens = wishes.answer_tokens,
+                          .answer_tokens = passage_options.answer_tokens,
                           .cuts = {}});
     } catch (const Error& error) {
       refuse(error.what());

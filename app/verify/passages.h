@@ -78,13 +78,14 @@ struct PassageOptions {
 
 /// Prompts of random tokens, of lengths from one token on, and of some lines of text where there is
 /// a tokenizer. Every other one is sampled, with penalties; the rest is greedy.
-std::vector<Passage> make_passages(const PassageOptions& wishes, const Tokenizer* tokenizer);
+std::vector<Passage> make_passages(const PassageOptions& passage_options,
+                                   const Tokenizer* tokenizer);
 
-/// The prompts of requests as `hyb batch` takes them, `wishes.prompts` of the file's, evenly
-/// spread; greedy unless a request says otherwise. wishes.length_max bounds prompt and answer.
-/// Throws Error(usage) naming the line that is no request or is too long, and Error(model) for a
-/// file that cannot be read.
-std::vector<Passage> read_passages(const std::string& file, const PassageOptions& wishes,
+/// The prompts of requests as `hyb batch` takes them, `passage_options.prompts` of the file's,
+/// evenly spread; greedy unless a request says otherwise. passage_options.length_max bounds prompt
+/// and answer. Throws Error(usage) naming the line that is no request or is too long, and
+/// Error(model) for a file that cannot be read.
+std::vector<Passage> read_passages(const std::string& file, const PassageOptions& passage_options,
                                    const ModelTexts& texts);
 
 }  // namespace hyb::app

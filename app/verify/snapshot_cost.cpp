@@ -24,7 +24,7 @@ T need(std::optional<T> taken) {
   if (!taken) {
     throw Error(ErrorKind::memory,
                 "verify: the pools are too small for two sequences and what "
-                "they leave behind");
+                "they leave in memory");
   }
   return *std::move(taken);
 }

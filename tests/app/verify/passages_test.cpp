@@ -32,9 +32,9 @@ TEST_SUITE("app/verify/passages") {
   }
 
   TEST_CASE("one seed, one set of prompts") {
-    const PassageOptions wishes = {.vocab = 1000, .seed = 5};
-    const auto first = make_passages(wishes, nullptr);
-    const auto again = make_passages(wishes, nullptr);
+    const PassageOptions passage_options = {.vocab = 1000, .seed = 5};
+    const auto first = make_passages(passage_options, nullptr);
+    const auto again = make_passages(passage_options, nullptr);
     const auto other = make_passages({.vocab = 1000, .seed = 6}, nullptr);
     CHECK(first[2].prompt == again[2].prompt);
     CHECK(first[2].prompt != other[2].prompt);
