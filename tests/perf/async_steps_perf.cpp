@@ -139,7 +139,7 @@ double median_gap(const Tokenizer& tokenizer, std::int32_t sequences, bool besid
 
 }  // namespace
 
-TEST_SUITE("perf/beside") {
+TEST_SUITE("perf/async_steps") {
   TEST_CASE("the host between the tokens of a decode step and the next step") {
     const Tokenizer tokenizer = words();
     for (const std::int32_t sequences : {1, 8, 64, 256}) {
