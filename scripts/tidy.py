@@ -216,8 +216,11 @@ def prose(name):
     if name.endswith(".md"):
         yield from enumerate(text.split("\n"), 1)
     elif name.endswith(".py"):
+        starts = {node.body[0].lineno for node in ast.walk(ast.parse(text))
+                  if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef))
+                  and ast.get_docstring(node) is not None}
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
-            is_docstring = token.type == tokenize.STRING and token.string.startswith('"""')
+            is_docstring = token.type == tokenize.STRING and token.start[0] in starts
             if token.type == tokenize.COMMENT or is_docstring:
                 yield from enumerate(token.string.split("\n"), token.start[0])
     else:
