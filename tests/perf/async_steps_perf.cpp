@@ -12,7 +12,7 @@
 #include "tests/perf/nemotron_layout.h"
 #include "tests/perf/timing.h"
 
-namespace beside_perf {
+namespace async_steps_perf {
 
 using namespace hyb;
 using namespace hyb::perf;
@@ -27,9 +27,9 @@ constexpr std::int32_t length = 8 * 1024;
 /// made as a real runner makes them.
 class TableRunner final : public Runner {
  public:
-  TableRunner(std::int32_t sequences, bool beside)
+  TableRunner(std::int32_t sequences, bool is_async)
       : sequences_(sequences),
-        beside_(beside),
+        is_async_(is_async),
         queue_(kernels::Device::cpu, {.threads = 1, .isa = {}}),
         staging_(queue_, {.tokens = 16384, .rows = 256, .pages = length / 16 + 100, .groups = 1}) {}
 
@@ -39,7 +39,7 @@ class TableRunner final : public Runner {
             .step_rows = 256,
             .vocab = 1000};
   }
-  bool runs_beside() const override { return beside_; }
+  bool runs_beside() const override { return is_async_; }
   StepResult run(const Step& step) override {
     launch(step);
     return wait();
@@ -77,7 +77,7 @@ class TableRunner final : public Runner {
   }
 
   std::int32_t sequences_;
-  bool beside_;
+  bool is_async_;
   kernels::Queue queue_;
   models::StepStaging staging_;
   std::mt19937 random_{3};
@@ -111,8 +111,8 @@ Tokenizer words() {
                               "words");
 }
 
-double median_gap(const Tokenizer& tokenizer, std::int32_t sequences, bool beside) {
-  TableRunner runner(sequences, beside);
+double median_gap(const Tokenizer& tokenizer, std::int32_t sequences, bool is_async) {
+  TableRunner runner(sequences, is_async);
   Silent sink;
   Engine engine(runner, &tokenizer,
                 {.length_max = length + 1024, .sequences_max = sequences, .chunk_tokens = 4096});
@@ -150,4 +150,4 @@ TEST_SUITE("perf/async_steps") {
   }
 }
 
-}  // namespace beside_perf
+}  // namespace async_steps_perf
