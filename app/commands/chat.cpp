@@ -215,6 +215,6 @@ Action describe_chat(CLI::App& cli) {
 
 }  // namespace
 
-const Command chat_command = {"chat", "ChatLoop with a model", describe_chat};
+const Command chat_command = {"chat", "Talk with a model", describe_chat};
 
 }  // namespace hyb::app

@@ -3,6 +3,8 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include <CLI/CLI.hpp>
+
 #include "app/options.h"
 #include "core/base/error.h"
 #include "tests/app/chat/chat_texts.h"
