@@ -232,7 +232,7 @@ class Encoder {
       // A word may go across the join: what precedes it decides about its tokens only as
       // far as they are the same without the rest.
       const auto before = tokenizer_.encode(pieces.first(mark), as_rendered);
-      end_message(out_.tokens.size() + static_cast<std::size_t>(common_tokens(before, tokens)));
+      end_message(out_.tokens.size() + static_cast<std::size_t>(common_prefix(before, tokens)));
     }
     out_.tokens.insert(out_.tokens.end(), tokens.begin(), tokens.end());
     pending_.clear();

@@ -11,7 +11,7 @@ using kernels::Tensor;
 
 namespace {
 
-std::size_t ticket_bytes(const StepLimits& limits) {
+std::size_t semaphore_bytes(const StepLimits& limits) {
   return static_cast<std::size_t>(limits.tokens) * sizeof(std::int32_t);
 }
 
@@ -79,7 +79,7 @@ Decoder::Decoder(kernels::Queue& queue, const Plan& plan, const Weights& weights
       store_(store),
       page_tokens_(geometry.page_tokens),
       activation_(geometry.activation_dtype),
-      tickets_(queue.device(), ticket_bytes(limits)) {
+      semaphores_(queue.device(), semaphore_bytes(limits)) {
   const StepSetting setting = setting_of(plan, queue.device(), geometry.activation_dtype, limits);
   scratch_ = Scratch(queue.device(), activation_bytes(plan, setting));
   for (const std::size_t bytes : workspace_sizes(plan, setting)) {
@@ -88,7 +88,7 @@ Decoder::Decoder(kernels::Queue& queue, const Plan& plan, const Weights& weights
 }
 
 std::size_t Decoder::scratch_bytes() const {
-  std::size_t bytes = scratch_.bytes() + tickets_.bytes();
+  std::size_t bytes = scratch_.bytes() + semaphores_.bytes();
   for (const kernels::Buffer& workspace : workspaces_) bytes += workspace.bytes();
   return bytes;
 }
@@ -96,7 +96,7 @@ std::size_t Decoder::scratch_bytes() const {
 std::size_t Decoder::scratch_bytes(const Plan& plan, kernels::Device device, DType activation,
                                    const StepLimits& limits) {
   const StepSetting setting = setting_of(plan, device, activation, limits);
-  std::size_t bytes = activation_bytes(plan, setting) + ticket_bytes(limits);
+  std::size_t bytes = activation_bytes(plan, setting) + semaphore_bytes(limits);
   for (const std::size_t workspace : workspace_sizes(plan, setting)) bytes += workspace;
   return bytes;
 }
@@ -104,7 +104,7 @@ std::size_t Decoder::scratch_bytes(const Plan& plan, kernels::Device device, DTy
 PartMemory Decoder::memory_of(const Part& part, Ordinals& ordinals) const {
   const MemoryShape shape = std::visit([](const auto& known) { return known.memory(); }, part);
   PartMemory memory = {.page_tokens = page_tokens_,
-                       .tickets = all_of(tickets_, DType::i32),
+                       .semaphores = all_of(semaphores_, DType::i32),
                        .workspace = all_of(workspaces_[part.index()], DType::u8)};
   if (shape.kv) {
     const std::size_t ordinal = ordinals.pages++;

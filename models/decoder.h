@@ -46,7 +46,7 @@ class Decoder {
   Scratch scratch_;
   // What ops keep for themselves from call to call: zeros at the start.
   std::vector<kernels::Buffer> workspaces_;  // by kind of part
-  kernels::Buffer tickets_;
+  kernels::Buffer semaphores_;
 };
 
 }  // namespace hyb::models

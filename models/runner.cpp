@@ -174,7 +174,7 @@ void ModelRunner::check(const Step& step) const {
 }
 
 StepResult ModelRunner::run(const Step& step) {
-  if (runs_beside()) {
+  if (is_async()) {
     launch(step);
     return wait();
   }

@@ -34,22 +34,22 @@ class ModelRunner : public Runner {
 
   Capacity capacity() const override;
   StepResult run(const Step& step) override;
-  bool runs_beside() const override { return sampler_ != nullptr; }
+  bool is_async() const override { return sampler_ != nullptr; }
   void launch(const Step& step) override;
   void prepare(const Step& next) override;
   void launch_prepared() override;
   StepResult wait() override;
   SampledToken draw(std::span<const float> logits, const hyb::SampleRow& row) override;
-  bool back(SuperblockId superblock, bool may_create) override {
-    return store_.back(superblock, may_create);
+  bool commit(SuperblockId superblock, bool may_create) override {
+    return store_.commit(superblock, may_create);
   }
   void read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) override;
   void write(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) override;
 
   /// From the next step on; a change drops what was recorded.
-  void choose_graphs(const GraphOptions& options) { graphs_.set_options(options); }
+  void set_graphs(const GraphOptions& options) { graphs_.set_options(options); }
 
-  void give_way() override { graphs_.drop(); }
+  void release_caches() override { graphs_.drop(); }
   std::string holdings() const override;
 
   /// CUDA graphs recorded so far.

@@ -48,8 +48,8 @@ class Store {
   void carry_out(std::span<const Order> orders);
 
   /// As Runner::back.
-  bool back(SuperblockId superblock, bool may_create) const {
-    return map_->back(superblock, may_create);
+  bool commit(SuperblockId superblock, bool may_create) const {
+    return map_->commit(superblock, may_create);
   }
 
   /// The bytes of a unit, those of a page layer by layer. The padding of a slot reads as zeros.

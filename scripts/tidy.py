@@ -265,6 +265,7 @@ def findings():
         yield from check_text(name)
     yield from check_mirrors(sources)
     yield from check_folders(sources)
+    yield from english_findings()
 
 
 def exceptions():

@@ -24,7 +24,7 @@ Lengths common_with_last(std::span<const std::vector<TokenId>> prompts,
                          std::span<const std::size_t> order) {
   Lengths common(order.size(), 0);
   for (std::size_t i = 1; i < order.size(); ++i) {
-    common[i] = common_tokens(prompts[order[i - 1]], prompts[order[i]]);
+    common[i] = common_prefix(prompts[order[i - 1]], prompts[order[i]]);
   }
   return common;
 }

@@ -69,7 +69,7 @@ void CaseRun::choose(const BenchCase& test) {
   require(room_.has_room_for(test), "bench: there is room for the case");
   test_ = test;
   timed_steps_ = timed_steps(test, chunk_tokens_);
-  runner_.choose_graphs(parse_graphs(test.graphs));
+  runner_.set_graphs(parse_graphs(test.graphs));
 }
 
 SlotId CaseRun::depth_slot(std::int32_t sequence) const { return SlotId{first_slot_ + sequence}; }

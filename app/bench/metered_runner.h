@@ -63,7 +63,7 @@ class MeteredRunner final : public Runner {
 
   Capacity capacity() const override { return runner_->capacity(); }
   StepResult run(const Step& step) override;
-  bool runs_beside() const override { return runner_->runs_beside(); }
+  bool is_async() const override { return runner_->is_async(); }
   void launch(const Step& step) override;
   void prepare(const Step& next) override;
   void launch_prepared() override;
@@ -71,10 +71,10 @@ class MeteredRunner final : public Runner {
   SampledToken draw(std::span<const float> logits, const SampleRow& row) override {
     return runner_->draw(logits, row);
   }
-  bool back(SuperblockId superblock, bool may_create) override {
-    return runner_->back(superblock, may_create);
+  bool commit(SuperblockId superblock, bool may_create) override {
+    return runner_->commit(superblock, may_create);
   }
-  void give_way() override { runner_->give_way(); }
+  void release_caches() override { runner_->release_caches(); }
   std::string holdings() const override { return runner_->holdings(); }
   void read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) override {
     runner_->read(view, unit, bytes);

@@ -282,7 +282,7 @@ bool RequestBench::repeat(RequestRow& row, const DrawSeed& seed) {
 }
 
 void RequestBench::get_ready(const RequestCase& test, std::uint64_t number) {
-  session_.runner().choose_graphs(parse_graphs(test.graphs));
+  session_.runner().set_graphs(parse_graphs(test.graphs));
   session_.restart_engine(reuse_for(test), meter_);
   warm_up(test, number);
 }

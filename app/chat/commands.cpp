@@ -420,8 +420,8 @@ void add_pool(OwnerTable& table, const PoolUsage& pool) {
   table.row("free among these", pool.idle_bytes + pool.remainder_bytes);
   table.row("free", pool.free_bytes,
             fmt::format("{} of {} superblocks", pool.superblocks_free, pool.superblocks));
-  if (pool.superblocks_withheld > 0) {
-    const auto withheld = static_cast<std::size_t>(pool.superblocks_withheld);
+  if (pool.superblocks_uncommitted > 0) {
+    const auto withheld = static_cast<std::size_t>(pool.superblocks_uncommitted);
     const auto free = static_cast<std::size_t>(pool.superblocks_free);
     table.row("of which the device lacks", pool.free_bytes / free * withheld,
               fmt::format("{} superblocks", withheld));

@@ -77,7 +77,7 @@ EncodedPrompt ChatPrompts::encoded_lead(const Conversation& conversation, std::i
     if (behind[i].source == TextSource::person) asked = i;
   }
   const auto before = encode_pieces(tokenizer_, behind.first(asked));
-  encoded.message_ends = {common_tokens(before, encoded.tokens)};
+  encoded.message_ends = {common_prefix(before, encoded.tokens)};
   return encoded;
 }
 
@@ -152,7 +152,7 @@ std::int32_t ChatPrompts::transient_tokens() const {
                .answer_text = thought + plain_answer,
                .opening = first.start.opening});
     const EncodedPrompt second = rendered(probe, probe.here(), {question, think_});
-    const std::int32_t common = common_tokens(first.tokens, second.tokens);
+    const std::int32_t common = common_prefix(first.tokens, second.tokens);
     return static_cast<std::int32_t>(first.tokens.size()) - common;
   } catch (const Error&) {
     return 0;  // a real conversation will say what the template refuses
@@ -181,7 +181,7 @@ std::vector<TokenId> ChatPrompts::stable_prefix(const Conversation& conversation
   const std::string letter = "a", figure = "\n\n1";
   EncodedPrompt word = made(conversation, turn, {letter, think_});
   const EncodedPrompt number = made(conversation, turn, {figure, think_});
-  auto length = static_cast<std::size_t>(common_tokens(word.tokens, number.tokens));
+  auto length = static_cast<std::size_t>(common_prefix(word.tokens, number.tokens));
   if (word.message_ends.empty()) return {};
   length = std::min(length, static_cast<std::size_t>(word.message_ends.back()));
   word.tokens.resize(length);

@@ -58,7 +58,7 @@ std::unique_ptr<Input> make_input(const ChatFlags& options, const Environment& e
 /// An interactive chat is saved by default; a script's, only under a name.
 SessionKeeper make_keeper(const ChatFlags& options, Session& session,
                           const Environment& environment, bool is_interactive,
-                          SnapshotCarrier& carrier) {
+                          SnapshotIo& carrier) {
   std::optional<SessionFolder> folder;
   if (environment.data_folder) folder.emplace(*environment.data_folder / "sessions");
   return {std::move(folder), session_origin(session, options.model),
@@ -168,7 +168,7 @@ int chat_main(const ChatFlags& options) {
   Session session = open_session(options, environment);
   const bool is_interactive = is_terminal(Stream::input);
   Engine& engine = session.engine();
-  SnapshotCarrier carrier = engine.carrier();
+  SnapshotIo carrier = engine.carrier();
   SessionKeeper keeper = make_keeper(options, session, environment, is_interactive, carrier);
   Chat chat(session, keeper, options.generation,
             {.is_interactive = is_interactive && is_terminal(Stream::error),

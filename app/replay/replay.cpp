@@ -65,7 +65,7 @@ std::vector<ReplayRun> replay_all(std::span<const ReplayRequest> trace, const Re
 
 namespace {
 
-std::int32_t common_tokens(std::span<const Segment> one, std::span<const Segment> other) {
+std::int32_t common_prefix(std::span<const Segment> one, std::span<const Segment> other) {
   std::int32_t common = 0;
   for (std::size_t i = 0; i < std::min(one.size(), other.size()); ++i) {
     if (one[i].id != other[i].id) break;
@@ -79,14 +79,14 @@ void add_plans(std::span<ReplayRequest> ordered) {
   std::vector<std::int32_t> lengths, common;
   for (std::size_t i = 0; i < ordered.size(); ++i) {
     lengths.push_back(static_cast<std::int32_t>(tokens_of(ordered[i].prompt)));
-    common.push_back(i == 0 ? 0 : common_tokens(ordered[i - 1].prompt, ordered[i].prompt));
+    common.push_back(i == 0 ? 0 : common_prefix(ordered[i - 1].prompt, ordered[i].prompt));
   }
   std::vector<PromptPlan> plans = plan_depth_first(lengths, common);
   for (std::size_t i = 0; i < ordered.size(); ++i) {
     std::vector<Segment> whole = ordered[i].prompt;
     whole.insert(whole.end(), ordered[i].output.begin(), ordered[i].output.end());
     const bool goes_on =
-        i + 1 < ordered.size() && common_tokens(whole, ordered[i + 1].prompt) > lengths[i];
+        i + 1 < ordered.size() && common_prefix(whole, ordered[i + 1].prompt) > lengths[i];
     if (!goes_on) ordered[i].plan = std::move(plans[i]);
   }
 }

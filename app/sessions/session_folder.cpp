@@ -245,7 +245,7 @@ void SessionFolder::write(const std::string& name, const SavedSession& session,
 }
 
 SessionTransfer SessionFolder::restore(const std::string& name, const Fingerprint& here,
-                                       SnapshotCarrier& carrier) const {
+                                       SnapshotIo& carrier) const {
   return restore_session(path_of(name), here, carrier);
 }
 

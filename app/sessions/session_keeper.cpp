@@ -46,7 +46,7 @@ Conversation filtered(const Conversation& from, Keeps keeps) {
 }  // namespace
 
 SessionKeeper::SessionKeeper(std::optional<SessionFolder> folder, SessionOrigin origin,
-                             bool saves_unnamed, SnapshotCarrier* carrier)
+                             bool saves_unnamed, SnapshotIo* carrier)
     : folder_(std::move(folder)),
       origin_(std::move(origin)),
       saves_unnamed_(saves_unnamed),

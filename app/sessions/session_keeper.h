@@ -40,7 +40,7 @@ class SessionKeeper {
   /// Without a folder nothing can be saved. `saves_unnamed`: a chat without a name is saved under
   /// last_session. `carrier` outlives this; null: texts and ids are saved, no memory.
   SessionKeeper(std::optional<SessionFolder> folder, SessionOrigin origin, bool saves_unnamed,
-                SnapshotCarrier* carrier = nullptr);
+                SnapshotIo* carrier = nullptr);
 
   /// "" until the chat is saved or loaded by name.
   const std::string& name() const { return name_; }
@@ -96,7 +96,7 @@ class SessionKeeper {
   std::optional<SessionFolder> folder_;
   SessionOrigin origin_;
   bool saves_unnamed_;
-  SnapshotCarrier* carrier_;
+  SnapshotIo* carrier_;
   bool has_failed_ = false;
   std::string name_;
   Version version_;  ///< of the file as this chat knows it

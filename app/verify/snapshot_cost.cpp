@@ -80,7 +80,7 @@ void SnapshotCost::measure(const Passage& passage, std::int32_t snapshots) {
   tokens.insert(tokens.end(), answer.tokens.begin(), answer.tokens.end());
   if (tokens.size() < 2) return;
   // Replay had a pool of its own: what it left in superblocks has no owner now.
-  pool_.repeat_owners();
+  pool_.resync_owners();
   run(tokens, random_cuts(static_cast<std::int32_t>(tokens.size()), snapshots));
 }
 

@@ -40,7 +40,7 @@ constexpr std::int32_t index(Id id) {
 }
 
 /// Length of the common prefix of two token sequences.
-inline std::int32_t common_tokens(std::span<const TokenId> one, std::span<const TokenId> other) {
+inline std::int32_t common_prefix(std::span<const TokenId> one, std::span<const TokenId> other) {
   const auto ends = std::mismatch(one.begin(), one.end(), other.begin(), other.end());
   return static_cast<std::int32_t>(ends.first - one.begin());
 }

@@ -85,7 +85,7 @@ class EngineState {
   EngineUsage usage() const;
   PrefixCache& prefixes();
   MemoryPool& pool();
-  SnapshotCarrier carrier();
+  SnapshotIo carrier();
   void add_tier(const std::string& name, std::unique_ptr<Storage> storage,
                 const TierOptions& options);
   SnapshotTier* tier() { return tier_.get(); }
@@ -176,7 +176,7 @@ EngineState::EngineState(Runner& runner, const Tokenizer* tokenizer, const Engin
                   .look_ahead = options.look_ahead}),
       now_(options.now) {
   pool_.set_backing([this](SuperblockId superblock, bool may_create) {
-    return runner_->back(superblock, may_create);
+    return runner_->commit(superblock, may_create);
   });
   if (!options.measures_prefill) return;
   watch_.emplace(options.prefixes.cost, options.chunk_tokens, length_max_);
@@ -284,7 +284,7 @@ MemoryPool& EngineState::pool() {
   return pool_;
 }
 
-SnapshotCarrier EngineState::carrier() {
+SnapshotIo EngineState::carrier() {
   drain();
   return {pool_, *runner_, prefixes_, capacity_.vocab, [this] { carry_out_orders(); }};
 }
@@ -482,7 +482,7 @@ void EngineState::launch(std::span<const Assignment> plan) {
 void EngineState::start_step() {
   pool_.take_orders(step_.orders);
   ++steps_;
-  if (runner_->runs_beside()) call_runner([&] { runner_->launch(step_); });
+  if (runner_->is_async()) call_runner([&] { runner_->launch(step_); });
 }
 
 /// What the runner throws ends the step.
@@ -511,7 +511,7 @@ StepResult EngineState::wait() {
   for (const Span& span : step_.spans) rows += span.samples.size();
   StepResult result;
   call_runner([&] {
-    result = runner_->runs_beside() ? runner_->wait() : runner_->run(step_);
+    result = runner_->is_async() ? runner_->wait() : runner_->run(step_);
     check_result(result, rows, capacity_.vocab);
   });
   if (rows > 0) recovery_.reset();
@@ -573,8 +573,7 @@ void EngineState::launch_next_and_apply(std::span<const Assignment> plan, const 
 /// Prepares the step that may follow the running one. False: it has to be planned.
 bool EngineState::prepare_next() {
   const std::span<const Assignment> plan = running_step_.plan;
-  if (!runner_->runs_beside() || step_.keep_logits || (waiter_ && waiter_->is_awaited()))
-    return false;
+  if (!runner_->is_async() || step_.keep_logits || (waiter_ && waiter_->is_awaited())) return false;
   if (!newcomers_.empty()) return false;  // one whose logits are known needs no step
   // Orders would ride in a step that may never be launched.
   if (pool_.has_orders() || !scheduler_.predicts_next(plan) || pool_.has_orders()) return false;
@@ -678,7 +677,7 @@ std::int32_t Engine::waiting() const { return state_->waiting(); }
 EngineUsage Engine::usage() const { return state_->usage(); }
 PrefixCache& Engine::prefixes() { return state_->prefixes(); }
 MemoryPool& Engine::pool() { return state_->pool(); }
-SnapshotCarrier Engine::carrier() { return state_->carrier(); }
+SnapshotIo Engine::carrier() { return state_->carrier(); }
 void Engine::add_tier(const std::string& name, std::unique_ptr<Storage> storage,
                       const TierOptions& options) {
   state_->add_tier(name, std::move(storage), options);

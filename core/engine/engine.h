@@ -14,7 +14,7 @@
 namespace hyb {
 
 class EngineState;
-class SnapshotCarrier;
+class SnapshotIo;
 class SnapshotTier;
 class Storage;
 class Tokenizer;
@@ -105,7 +105,7 @@ class Engine {
   /// valid until the next step().
   PrefixCache& prefixes();
   MemoryPool& pool();
-  SnapshotCarrier carrier();
+  SnapshotIo carrier();
 
   /// Evicted snapshots are written to the storage, and fetched for a request that is about to
   /// start, or to start again, with their tokens: it waits for them while others run. Call it at

@@ -61,7 +61,7 @@ void check_fits(const MemoryPool& pool, std::int64_t prompt_tokens, std::int32_t
 bool OomRecovery::recover(MemoryPool& pool, Runner& runner, const Error& error) {
   if (error.kind() != ErrorKind::memory || is_short_) return false;
   is_short_ = true;
-  runner.give_way();
+  runner.release_caches();
   const std::int32_t superblocks = pool.shrink(std::max(1, pool.superblocks_free() / 8));
   const std::string given =
       superblocks == 0 ? "" : fmt::format(" {} superblocks of the pools go back,", superblocks);

@@ -20,6 +20,6 @@ SampledToken Runner::draw(std::span<const float>, const SampleRow&) {
   throw Error(ErrorKind::runtime, "runner: it draws from the logits of its steps alone");
 }
 
-bool Runner::back(SuperblockId, bool) { return true; }
+bool Runner::commit(SuperblockId, bool) { return true; }
 
 }  // namespace hyb

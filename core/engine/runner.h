@@ -72,7 +72,7 @@ class Runner : public UnitBytes {
   /// are no reads, writes or draws; when wait() returns the step has run, also one without sampled
   /// rows. What either throws ends the step, as in run(). Where this is false none of the four
   /// below is called.
-  virtual bool runs_beside() const { return false; }
+  virtual bool is_async() const { return false; }
   virtual void launch(const Step& step);
   virtual StepResult wait();
 
@@ -94,10 +94,10 @@ class Runner : public UnitBytes {
   /// Whether the device has memory for a superblock, so that its next owner gets it for sure. Where
   /// it has none and `may_create`, tries to allocate some. A step may be running. The default: it
   /// always has.
-  virtual bool back(SuperblockId superblock, bool may_create);
+  virtual bool commit(SuperblockId superblock, bool may_create);
 
   /// After a step that lacked memory: releases caches on the device that it can rebuild.
-  virtual void give_way() {}
+  virtual void release_caches() {}
 
   /// What the runner holds on its device, in words, for messages; empty: nothing to report.
   virtual std::string holdings() const { return {}; }

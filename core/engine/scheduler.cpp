@@ -75,7 +75,7 @@ std::optional<PrefixOwner> prefix_owner_for(const Sequence& newcomer, std::int32
     if (needed > last || needed > other->tokens()) continue;
     const auto probe = static_cast<std::size_t>(needed - 1);
     if (other->known()[probe] != newcomer.known()[probe]) continue;
-    const std::int32_t common = std::min(common_tokens(other->known(), newcomer.known()), last);
+    const std::int32_t common = std::min(common_prefix(other->known(), newcomer.known()), last);
     if (common < needed) continue;
     best = PrefixOwner{
         .age = other->age(),
@@ -178,7 +178,7 @@ bool MemoryDemand::fits_beside(std::span<Sequence* const> running) const {
     if (!layout.fixed_superblocks.empty() && needed > layout.fixed_superblocks[at]) return false;
     superblocks += needed;
   }
-  return superblocks <= layout.superblocks - pool_->superblocks_withheld();
+  return superblocks <= layout.superblocks - pool_->superblocks_uncommitted();
 }
 
 void Scheduler::add(std::span<Sequence* const> choices) {
@@ -242,15 +242,15 @@ std::vector<Sequence*> Scheduler::about_to_start() const {
 
 std::span<const Assignment> Scheduler::plan() {
   // The device has memory again: waiting sequences may start.
-  if (pool_->superblocks_withheld() < withheld_) may_start_ = true;
-  std::int32_t withheld = -1;
+  if (pool_->superblocks_uncommitted() < uncommitted_) may_start_ = true;
+  std::int32_t uncommitted = -1;
   // Where the device refused memory meanwhile, plan again with what there is.
-  while (withheld < 0 || (plan_.empty() && pool_->superblocks_withheld() > withheld)) {
+  while (uncommitted < 0 || (plan_.empty() && pool_->superblocks_uncommitted() > uncommitted)) {
     check_committed();
-    withheld = pool_->superblocks_withheld();
+    uncommitted = pool_->superblocks_uncommitted();
     plan_all();
   }
-  withheld_ = pool_->superblocks_withheld();
+  uncommitted_ = pool_->superblocks_uncommitted();
   const auto waits = [](const Sequence* one) {
     return one->tier_lookup_state() == TierLookupState::awaited;
   };
@@ -262,7 +262,7 @@ std::span<const Assignment> Scheduler::plan() {
 
 /// Throws where the oldest sequence does not fit: it would start over forever.
 void Scheduler::check_committed() {
-  if (pool_->superblocks_withheld() == 0 || (running_.empty() && waiting_.empty())) return;
+  if (pool_->superblocks_uncommitted() == 0 || (running_.empty() && waiting_.empty())) return;
   const Sequence& oldest = running_.empty() ? **waiting_.begin() : *running_.front();
   if (pool_->can_hold_now(oldest.tokens())) {
     has_asked_ = false;
@@ -280,7 +280,7 @@ void Scheduler::check_committed() {
       fmt::format("memory: the device has memory for {} of {} superblocks of {} bytes now, "
                   "and a sequence of {} tokens needs {} bytes; end what else uses the "
                   "device, or ask for less with --memory or --context",
-                  layout.superblocks - pool_->superblocks_withheld(), layout.superblocks,
+                  layout.superblocks - pool_->superblocks_uncommitted(), layout.superblocks,
                   layout.superblock_bytes, oldest.tokens(), pool_->bytes_peak(oldest.tokens(), 1)));
 }
 
@@ -336,7 +336,7 @@ void Scheduler::release_all() {
   running_.clear();
   checkpoints_.clear();
   prefixes_->clear();
-  pool_->repeat_owners();
+  pool_->resync_owners();
   may_start_ = true;
 }
 
@@ -627,7 +627,7 @@ void Scheduler::publish_shared_prefixes(const Sequence& sequence, Lookup& lookup
     if (!other->request().keep_snapshots || passed < lookup.resumable + limits_.shared_tokens_min)
       continue;
     const auto known = other->known().first(static_cast<std::size_t>(passed));
-    const std::int32_t common = common_tokens(known, sequence.known());
+    const std::int32_t common = common_prefix(known, sequence.known());
     if (common < lookup.resumable + limits_.shared_tokens_min) continue;
     if (prefixes_->publish(known, other->memory(), SnapshotPlace::branch)) {
       lookup = prefixes_->look_up(sequence.known());

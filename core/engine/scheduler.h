@@ -196,7 +196,7 @@ class Scheduler {
   SchedulerCounts counts_;
   std::int32_t tokens_left_ = 0;
   std::int32_t spans_spare_ = 0;  ///< beyond one for each sequence
-  std::int32_t withheld_ = 0;     ///< superblocks without memory when the last plan was made
+  std::int32_t uncommitted_ = 0;  ///< superblocks without memory when the last plan was made
   bool preempted_ = false;
   bool has_asked_ = false;  ///< the device for what the oldest lacks, without success
   bool may_start_ = false;  ///< something changed since a newcomer found no room

@@ -97,7 +97,7 @@ void SuperblockMap::own(SuperblockId id, ViewId view) {
   superblock.owner = view;
 }
 
-bool SuperblockMap::back(SuperblockId id, bool may_create) {
+bool SuperblockMap::commit(SuperblockId id, bool may_create) {
   Superblock& superblock = superblocks_[place(id)];
   if (superblock.handles.size() >= handles_per_superblock()) return true;
   if (!may_create) return false;

@@ -76,7 +76,7 @@ class SuperblockMap {
   /// Whether the superblock is backed by memory, so that own() needs no more. Where it is not and
   /// `may_create`, memory is requested from the device; false: it has not enough now, and nothing
   /// has changed. Kernels may run meanwhile.
-  bool back(SuperblockId superblock, bool may_create);
+  bool commit(SuperblockId superblock, bool may_create);
 
   /// Whether own() maps or writes anything: then no work of a card may be under way.
   bool own_needs_quiet() const { return !maps_all() || options_.poison; }

@@ -356,8 +356,8 @@ __device__ __forceinline__ void merge(RowSums<S>& total, const RowSums<S>& part,
 constexpr std::int64_t partial_floats(std::int64_t head_dim) { return head_dim + 4; }
 
 /// Before the partials: a tile's semaphore counts the blocks that are done with it. Zero between
-/// launches. Tiles without a ticket are not shared.
-inline constexpr std::int64_t tickets_max = 8192;
+/// launches. Tiles without a semaphore are not shared.
+inline constexpr std::int64_t semaphores_max = 8192;
 
 /// Row `row` of a tile after run `run`.
 template <int HeadDim, typename Params>
@@ -393,14 +393,15 @@ __device__ __forceinline__ void write_partials(const Params& p, const AttentionT
   }
 }
 
-/// True in all threads of the last of `parts` blocks to come here with a ticket; the partials of
+/// True in all threads of the last of `parts` blocks to come here with a semaphore; the partials of
 /// the others are seen then.
-__device__ __forceinline__ bool is_last_of(int parts, unsigned* ticket, SharedArray<int, 1>& vote) {
+__device__ __forceinline__ bool is_last_of(int parts, unsigned* semaphore,
+                                           SharedArray<int, 1>& vote) {
   sync_block();
   if (threadIdx.x == 0) {
     fence();
-    const bool is_last = atomic_add(ticket, 1U) + 1 == static_cast<unsigned>(parts);
-    if (is_last) *ticket = 0;
+    const bool is_last = atomic_add(semaphore, 1U) + 1 == static_cast<unsigned>(parts);
+    if (is_last) *semaphore = 0;
     vote[0] = is_last ? 1 : 0;
     fence();
   }

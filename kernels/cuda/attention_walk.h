@@ -35,13 +35,13 @@ struct ReadyRows {
 /// Which runs of a tile this block takes.
 template <typename Params>
 __device__ __forceinline__ KeyWalk walk_of(const Params& p, const AttentionTile& tile,
-                                           std::int64_t ticket) {
+                                           std::int64_t semaphore) {
   const int first = tile.position + tile.first_row / p.group;
   const int last = tile.position + (tile.first_row + tile.rows - 1) / p.group;
   KeyWalk walk(p.first_key(first), p.first_key(last), last + 1);
   const std::int64_t partials =
       (tile.partial + static_cast<std::int64_t>(tile.span_rows) * tile.span_runs) * p.kv_heads;
-  if (ticket < tickets_max && partials <= p.partials_max) {
+  if (semaphore < semaphores_max && partials <= p.partials_max) {
     const int parts = static_cast<int>(gridDim.z), part = static_cast<int>(blockIdx.z);
     walk.share(part, parts < walk.runs ? parts : walk.runs);
   }
@@ -175,12 +175,12 @@ template <typename S, typename Params, typename Rows>
 __device__ __forceinline__ void attend_tile(const Params& p, const Rows& rows,
                                             AttentionShared<S>& shared) {
   const int kv_head = static_cast<int>(blockIdx.y);
-  const std::int64_t ticket = static_cast<std::int64_t>(blockIdx.x) * gridDim.y + blockIdx.y;
+  const std::int64_t semaphore = static_cast<std::int64_t>(blockIdx.x) * gridDim.y + blockIdx.y;
   if (!find_tile(p, S::rows, blockIdx.x, shared.search)) return;
   const AttentionTile& tile = shared.search.found[0];
   const KeyWalk& walk = shared.walk[0];
   const int thread = static_cast<int>(threadIdx.x);
-  if (thread == 0) shared.walk[0] = walk_of(p, tile, ticket);
+  if (thread == 0) shared.walk[0] = walk_of(p, tile, semaphore);
   if (thread < S::rows) {
     shared.position[thread] = tile.position + (tile.first_row + thread) / p.group;
   }
@@ -196,7 +196,7 @@ __device__ __forceinline__ void attend_tile(const Params& p, const Rows& rows,
   walk_keys<S>(p, kv_head, rows, shared, [&](int run, const RowSums<S>& part) {
     write_partials<S>(p, tile, kv_head, run, part);
   });
-  if (is_last_of(walk.parts, p.tickets + ticket, shared.is_last)) {
+  if (is_last_of(walk.parts, p.semaphores + semaphore, shared.is_last)) {
     merge_partials<S>(p, tile, kv_head, walk);
   }
 }
@@ -215,18 +215,18 @@ inline std::int64_t tile_dim(std::int64_t head_dim) {
   return head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 256;
 }
 
-/// The op's workspace as tickets and partials.
+/// The op's workspace as semaphores and partials.
 template <typename Params>
 void set_workspace(const Attention& op, Params& params) {
-  constexpr std::int64_t tickets_bytes = tickets_max * sizeof(unsigned);
+  constexpr std::int64_t semaphores_bytes = semaphores_max * sizeof(unsigned);
   if (op.workspace.empty()) return;
   auto* const bytes = static_cast<std::byte*>(op.workspace.data);
   const std::int64_t size =
       op.workspace.size() * static_cast<std::int64_t>(size_of(op.workspace.dtype));
-  params.tickets = reinterpret_cast<unsigned*>(bytes);
-  params.partials = reinterpret_cast<float*>(bytes + tickets_bytes);
-  params.partials_max =
-      std::max<std::int64_t>(0, size - tickets_bytes) / (partial_floats(tile_dim(op.head_dim)) * 4);
+  params.semaphores = reinterpret_cast<unsigned*>(bytes);
+  params.partials = reinterpret_cast<float*>(bytes + semaphores_bytes);
+  params.partials_max = std::max<std::int64_t>(0, size - semaphores_bytes) /
+                        (partial_floats(tile_dim(op.head_dim)) * 4);
 }
 
 /// The most runs that a span can have.

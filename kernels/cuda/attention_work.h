@@ -36,7 +36,7 @@ struct AttentionParams {
   std::int64_t gate_stride;
 
   int rows_min = 1, rows_max = 0;  ///< of the spans that this launch takes
-  unsigned* tickets = nullptr;
+  unsigned* semaphores = nullptr;
   float* partials = nullptr;
   std::int64_t partials_max = 0;
 

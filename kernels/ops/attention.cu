@@ -253,7 +253,7 @@ void attention_matrix(Stream& stream, const Attention& op) {
 std::size_t attention_workspace_bytes(std::int64_t tokens, std::int64_t heads,
                                       std::int64_t head_dim, std::int64_t positions) {
   const std::int64_t runs = (positions + attention_run - 1) / attention_run;
-  return static_cast<std::size_t>(tickets_max * 4 +
+  return static_cast<std::size_t>(semaphores_max * 4 +
                                   tokens * heads * runs * partial_floats(tile_dim(head_dim)) * 4);
 }
 

@@ -30,8 +30,8 @@ inline constexpr std::int64_t tiles_max(std::int64_t visits, std::int64_t expert
 /// A visit is one token's to one of its experts: number t * k + j. A place is a visit's place when
 /// those of an expert are contiguous, experts in ascending order, tokens too.
 struct MoeRoom {
-  static constexpr std::int64_t tickets_max = 16;
-  Tensor tickets;                          ///< zeros between calls; its address never changes
+  static constexpr std::int64_t semaphores_max = 16;
+  Tensor semaphores;                       ///< zeros between calls; its address never changes
   Tensor normed, logits;                   ///< [T,H], [T,E] f32
   Tensor chosen, weights;                  ///< [T,k]
   Tensor latent, latent_sum;               ///< [T,L]: what experts see and make
@@ -50,7 +50,7 @@ struct MoeRoom {
     const std::int64_t tokens = shape.tokens, visits = tokens * shape.active;
     const std::int64_t few_visits = std::min({tokens, small_batch_tokens_max}) * shape.active;
     const std::int64_t visited_max = std::min(shape.experts, few_visits);
-    tickets = room.take(DType::u32, 1, tickets_max);
+    semaphores = room.take(DType::u32, 1, semaphores_max);
     normed = room.take(shape.dtype, tokens, shape.hidden);
     logits = room.take(DType::f32, tokens, shape.experts);
     chosen = room.take(DType::i32, tokens, shape.active);

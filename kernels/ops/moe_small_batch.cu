@@ -31,7 +31,7 @@ struct SmallBatchMoe {
   const bf16 *gate_up, *down, *shared_gate_up, *shared_down;
   const bf16 *latent_in, *latent_out;  ///< null: experts see normed rows
   RouteParams route;
-  unsigned* ticket;
+  unsigned* semaphore;
   bf16* normed;  ///< null where they are not read
   float *logits, *shared_logit;
   std::int32_t* chosen;
@@ -244,9 +244,9 @@ __device__ __forceinline__ bool write_front(const SmallBatchMoe& p, FrontShared&
   sync_block();
   if (thread == 0) {
     fence();
-    const bool is_last = atomic_add(p.ticket, 1U) + 1 == static_cast<unsigned>(p.tiles.router);
+    const bool is_last = atomic_add(p.semaphore, 1U) + 1 == static_cast<unsigned>(p.tiles.router);
     fence();
-    if (is_last) *p.ticket = 0;
+    if (is_last) *p.semaphore = 0;
     shared.is_last[0] = is_last ? 1 : 0;
   }
   sync_block();
@@ -611,7 +611,7 @@ SmallBatchMoe small_batch_of(const Moe& op, const MoeRoom& room) {
                     .experts = static_cast<int>(op.router->rows()),
                     .active = static_cast<int>(op.active),
                     .routing = op.routing},
-          .ticket = room.tickets.as<unsigned>(),
+          .semaphore = room.semaphores.as<unsigned>(),
           .normed = is_latent ? nullptr : room.normed.as<bf16>(),
           .logits = room.logits.as<float>(),
           .shared_logit = room.shared_logit.as<float>(),

@@ -106,7 +106,7 @@ template <typename Step>
 void check_step(const Check& check, const Check& convolution, const Step& op) {
   check_shapes(convolution, convolution_of(op));
   check_shapes(check, recurrence_of(op));
-  check.table(op.tickets, "tickets", op.x.dim(0));
+  check.table(op.semaphores, "semaphores", op.x.dim(0));
   check.table(op.read_slot, "read_slot", op.x.dim(0));
   check.table(op.write_slot, "write_slot", op.x.dim(0));
 }

@@ -85,7 +85,7 @@ template <typename T, typename S>
 struct DeltaParams : DeltaRuleParams<T, S> {
   const float *conv_weight, *conv_bias;  // conv_bias null: none
   T* windows;
-  unsigned* tickets;
+  unsigned* semaphores;
   std::int64_t window_stride;
   int taps;
   bool state_is_aligned;
@@ -144,8 +144,8 @@ __device__ __forceinline__ void answer(const DeltaParams<T, S>& p, const DeltaSh
 
 /// grid (heads * column parts, R): a block owns some columns of one head. All it reads is loaded
 /// before any of it is used. Every block of a token makes the token's q and k for itself, from
-/// windows that the block which draws the last ticket moves on: it alone knows that all have read
-/// them. The bound of delta_rule's scan holds.
+/// windows that the block which draws the last semaphore moves on: it alone knows that all have
+/// read them. The bound of delta_rule's scan holds.
 template <typename T, typename S, int V>
 __global__ void __launch_bounds__(block_threads) delta_step_kernel(const DeltaParams<T, S> p) {
   auto& shared = shared_object<DeltaShared<V>>();
@@ -179,10 +179,10 @@ __global__ void __launch_bounds__(block_threads) delta_step_kernel(const DeltaPa
     shared.convolved[i * block_threads + thread] = convolve(p, channels[i]);
   }
   sync_block();
-  unsigned ticket = 0;  // drawn before this thread writes: its fence has little to wait for
+  unsigned semaphore = 0;  // drawn before this thread writes: its fence has little to wait for
   if (thread == 0) {
     fence();
-    ticket = atomic_add(&p.tickets[token], 1U);
+    semaphore = atomic_add(&p.semaphores[token], 1U);
   }
   const int last_place = (turns - 1) * block_threads + thread;
   if (last_place >= DeltaShared<V>::v && channels[turns - 1].index >= 0) {
@@ -201,7 +201,7 @@ __global__ void __launch_bounds__(block_threads) delta_step_kernel(const DeltaPa
     answer(p, share, token, shared, gates, tile);
     tile.store(p.state + to * p.state_stride + at, strip);
   }
-  if (thread == 0) shared.is_last[0] = ticket + 1 == gridDim.x ? 1 : 0;
+  if (thread == 0) shared.is_last[0] = semaphore + 1 == gridDim.x ? 1 : 0;
   sync_block();
   if (shared.is_last[0] == 0) return;
   fence();
@@ -211,7 +211,7 @@ __global__ void __launch_bounds__(block_threads) delta_step_kernel(const DeltaPa
     load_taps(p, token, from, channel);
     shift_window(p, to, channel);
   }
-  if (thread == 0) p.tickets[token] = 0;
+  if (thread == 0) p.semaphores[token] = 0;
 }
 
 template <typename T, typename S>
@@ -232,7 +232,7 @@ void run(Stream& stream, const DeltaStep& op) {
   params.conv_weight = op.conv_weight.as<float>();
   params.conv_bias = op.conv_bias.as<float>();
   params.windows = op.windows.as<T>();
-  params.tickets = op.tickets.as<unsigned>();
+  params.semaphores = op.semaphores.as<unsigned>();
   params.window_stride = op.windows.row_stride;
   params.taps = static_cast<int>(op.conv_weight.dim(1));
   params.state_is_aligned = has_fours(params.state, params.state_stride, params.columns);
@@ -269,7 +269,7 @@ struct MambaParams {
   S* state;
   const std::int32_t *read_slot, *write_slot;
   T* y;
-  unsigned* tickets;
+  unsigned* semaphores;
   std::int64_t x_stride, dt_stride, y_stride, window_stride, state_stride;
   int heads, rows, columns, groups, taps;
   bool state_is_aligned;
@@ -317,9 +317,9 @@ __device__ __forceinline__ std::int64_t channel_at(const MambaShare& share, int 
 
 /// grid (heads * row pieces, R): a block owns some rows of one head. All it reads is loaded
 /// before any of it is used. Every block of a token makes the token's B and C for itself, from
-/// windows that the block which draws the last ticket moves on: it alone knows that all have read
-/// them. Sums over columns in f32 in a fixed order: y is within (N + 16) * 2^-22 * sum_n |S*C|,
-/// not counting the roundings of the contract.
+/// windows that the block which draws the last semaphore moves on: it alone knows that all have
+/// read them. Sums over columns in f32 in a fixed order: y is within (N + 16) * 2^-22 * sum_n
+/// |S*C|, not counting the roundings of the contract.
 template <typename T, typename S, int V>
 __global__ void __launch_bounds__(block_threads, 4) mamba_step_kernel(const MambaParams<T, S> p) {
   auto& shared = shared_object<MambaShared<V>>();
@@ -351,10 +351,10 @@ __global__ void __launch_bounds__(block_threads, 4) mamba_step_kernel(const Mamb
     shared.convolved[i * block_threads + thread] = convolve(p, channels[i]);
   }
   sync_block();
-  unsigned ticket = 0;  // drawn before this thread writes: its fence has little to wait for
+  unsigned semaphore = 0;  // drawn before this thread writes: its fence has little to wait for
   if (thread == 0) {
     fence();
-    ticket = atomic_add(&p.tickets[token], 1U);
+    semaphore = atomic_add(&p.semaphores[token], 1U);
   }
   const int last_place = (turns - 1) * block_threads + thread;
   if (last_place >= MambaShared<V>::x && channels[turns - 1].index >= 0) {
@@ -379,7 +379,7 @@ __global__ void __launch_bounds__(block_threads, 4) mamba_step_kernel(const Mamb
     }
   }
 
-  if (thread == 0) shared.is_last[0] = ticket + 1 == gridDim.x ? 1 : 0;
+  if (thread == 0) shared.is_last[0] = semaphore + 1 == gridDim.x ? 1 : 0;
   sync_block();
   if (shared.is_last[0] == 0) return;
   fence();
@@ -391,7 +391,7 @@ __global__ void __launch_bounds__(block_threads, 4) mamba_step_kernel(const Mamb
     load_taps(p, token, from, channel);
     shift_window(p, to, channel);
   }
-  if (thread == 0) p.tickets[token] = 0;
+  if (thread == 0) p.semaphores[token] = 0;
 }
 
 template <typename T, typename S>
@@ -411,7 +411,7 @@ void run(Stream& stream, const MambaStep& op) {
       .read_slot = op.read_slot.as<std::int32_t>(),
       .write_slot = op.write_slot.as<std::int32_t>(),
       .y = op.y.as<T>(),
-      .tickets = op.tickets.as<unsigned>(),
+      .semaphores = op.semaphores.as<unsigned>(),
       .x_stride = op.x.row_stride,
       .dt_stride = op.dt.row_stride,
       .y_stride = op.y.row_stride,

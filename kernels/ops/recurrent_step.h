@@ -21,17 +21,18 @@ namespace hyb::kernels {
 ///         rows may be strided   conv_weight [C,K]   conv_bias [C] or empty   windows [S,C,K-1]
 ///         with C the columns of x   a_log, dt_bias [value_heads]   state [S,value_heads,Dk,Dv]
 ///         read_slot, write_slot [R], as in delta_rule   convolved [R,C]: room to work in
-///         tickets [R]
+///         semaphores [R]
 /// types   x, b, a, y, windows, convolved: f32 or bf16, the same   state: f32 or bf16
-///         weights: f32   tables and tickets: i32
+///         weights: f32   tables and semaphores: i32
 /// numbers c and y are rounded as the ops they come from round: bit-identical to the two
-/// writes  y, the named slots of windows and state, convolved; tickets are zeros before and after
+/// writes  y, the named slots of windows and state, convolved; semaphores are zeros before and
+/// after
 struct DeltaStep {
   Tensor x, b, a;
   Tensor conv_weight, conv_bias, windows;
   Tensor a_log, dt_bias, state;
   Tensor read_slot, write_slot;
-  Tensor y, convolved, tickets;
+  Tensor y, convolved, semaphores;
   std::int64_t key_heads = 1;
 };
 
@@ -49,17 +50,18 @@ void delta_step(Queue& queue, const DeltaStep& op);
 /// shapes  x [R, heads*P + 2*G*N]   y [R, heads*P]   dt [R,heads]; rows may be strided
 ///         conv_weight [C,K]   conv_bias [C] or empty   windows [S,C,K-1] with C the columns of x
 ///         a_log, d, dt_bias [heads]   state [S,heads,P,N]   read_slot, write_slot [R], as in ssd
-///         convolved [R,C]: room to work in   tickets [R]
+///         convolved [R,C]: room to work in   semaphores [R]
 /// types   x, dt, y, windows, convolved: f32 or bf16, the same   state: f32 or bf16
-///         weights: f32   tables and tickets: i32
+///         weights: f32   tables and semaphores: i32
 /// numbers c and y are rounded as the ops they come from round: bit-identical to the two
-/// writes  y, the named slots of windows and state, convolved; tickets are zeros before and after
+/// writes  y, the named slots of windows and state, convolved; semaphores are zeros before and
+/// after
 struct MambaStep {
   Tensor x, dt;
   Tensor conv_weight, conv_bias, windows;
   Tensor a_log, d, dt_bias, state;
   Tensor read_slot, write_slot;
-  Tensor y, convolved, tickets;
+  Tensor y, convolved, semaphores;
   std::int64_t groups = 1;
   float dt_min = 0.0F;
   float dt_max = std::numeric_limits<float>::infinity();

@@ -61,7 +61,7 @@ void step(const DeltaNet& part, const DeltaNetWeights& weights, const PartMemory
                                    .write_slot = call.tables.write_slot,
                                    .y = mixed.y,
                                    .convolved = mixed.convolved,
-                                   .tickets = memory.tickets.rows(0, mixed.x.dim(0)),
+                                   .semaphores = memory.semaphores.rows(0, mixed.x.dim(0)),
                                    .key_heads = part.key_heads});
 }
 

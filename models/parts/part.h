@@ -162,7 +162,7 @@ struct PartMemory {
   std::size_t page_group = 0;
   std::int32_t page_tokens = 0;
   kernels::Tensor windows = {}, states = {};  ///< of every slot
-  kernels::Tensor tickets = {};               ///< i32 zeros, one per token of a step
+  kernels::Tensor semaphores = {};            ///< i32 zeros, one per token of a step
   kernels::Tensor workspace = {};             ///< workspace_bytes(), zeros before its first use
 };
 

@@ -38,7 +38,7 @@ void step(const Ssd& part, const SsdWeights& weights, const PartMemory& memory,
                                    .write_slot = call.tables.write_slot,
                                    .y = mixed.y,
                                    .convolved = mixed.convolved,
-                                   .tickets = memory.tickets.rows(0, mixed.x.dim(0)),
+                                   .semaphores = memory.semaphores.rows(0, mixed.x.dim(0)),
                                    .groups = part.groups,
                                    .dt_min = part.dt_min,
                                    .dt_max = part.dt_max});

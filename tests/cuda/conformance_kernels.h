@@ -50,7 +50,7 @@ void vector_copies(cuda::Stream& stream, const Words& words);
 inline constexpr int atomic_words = 8;
 void atomics(cuda::Stream& stream, const Words& words);
 /// Each block turns what the one before it handed on. out: [grid_count], flags of as many, the
-/// blocks' sums, their sum, a ticket counter; all 0 before.
+/// blocks' sums, their sum, a semaphore counter; all 0 before.
 void messages(cuda::Stream& stream, const Words& words);
 /// in: [grid_count] numbers, as many weights. out[3][grid_count]: what a chain of kernels that may
 /// all start early leaves.

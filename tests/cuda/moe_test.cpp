@@ -482,7 +482,7 @@ void check_case(const Expected& expected) {
   check_close(c, expected.first, expected.to_first, answer);
   check_close(c, expected.second, expected.to_second, answer_to(expected.second));
   CHECK(answer_to(expected.first).everything() == answer.everything());
-  // Once more without a graph, by fewer rows: room and tickets are clean again.
+  // Once more without a graph, by fewer rows: room and semaphores are clean again.
   op.x = op.y = Tensor(y).rows(0, 1);
   cuda::moe(stream, op);
   stream.wait();

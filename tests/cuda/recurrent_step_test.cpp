@@ -87,7 +87,7 @@ struct OnDevice {
         convolved(in.convolved),
         read(c.read),
         write(c.write),
-        tickets(std::vector<std::int32_t>(c.read.size(), 0)),
+        semaphores(std::vector<std::int32_t>(c.read.size(), 0)),
         begins(begins_of(c)),
         key_heads(c.key_heads),
         has_bias(with_bias) {}
@@ -113,7 +113,7 @@ struct OnDevice {
                               .write_slot = write,
                               .y = y,
                               .convolved = {},
-                              .tickets = tickets,
+                              .semaphores = semaphores,
                               .key_heads = key_heads});
   }
   void run_parts(cuda::Stream& stream) const {
@@ -139,7 +139,7 @@ struct OnDevice {
   }
 
   DeviceTensor x, b, a, conv_weight, conv_bias, windows, a_log, dt_bias, state, y, convolved;
-  DeviceTable read, write, tickets, begins;
+  DeviceTable read, write, semaphores, begins;
   std::int64_t key_heads;
   bool has_bias;
 };
@@ -157,7 +157,7 @@ void check_case(const DeltaStepCase& c, bool with_bias, bool replayed) {
   CHECK(whole.state.fetch().everything() == parts.state.fetch().everything());
   CHECK(whole.windows.fetch().everything() == parts.windows.fetch().everything());
   CHECK(whole.state.fetch().everything() != in.state.everything());
-  CHECK(whole.tickets.fetch() == std::vector<std::int32_t>(c.read.size(), 0));
+  CHECK(whole.semaphores.fetch() == std::vector<std::int32_t>(c.read.size(), 0));
   CHECK(whole.x.fetch().everything() == in.x.everything());
 }
 
@@ -246,7 +246,7 @@ void check_case(const MambaCase& c, bool bias, bool replayed) {
   Step step(c);
   const TestTensor windows = step.windows, state = step.state, y = step.y;
   Queue plain = test_queue(Isa::plain);
-  const Table read(c.read), write(c.write), tickets(std::vector<std::int32_t>(c.read.size(), 0));
+  const Table read(c.read), write(c.write), semaphores(std::vector<std::int32_t>(c.read.size(), 0));
   mamba_step(plain, {.x = step.x,
                      .dt = step.dt,
                      .conv_weight = step.conv_weight,
@@ -260,7 +260,7 @@ void check_case(const MambaCase& c, bool bias, bool replayed) {
                      .write_slot = write,
                      .y = step.y,
                      .convolved = step.convolved,
-                     .tickets = tickets,
+                     .semaphores = semaphores,
                      .groups = c.groups,
                      .dt_min = 0.01F,
                      .dt_max = 4.0F});
@@ -284,7 +284,7 @@ void check_case(const MambaCase& c, bool bias, bool replayed) {
                         .write_slot = on_write,
                         .y = on_y,
                         .convolved = {},
-                        .tickets = on_tickets,
+                        .semaphores = on_tickets,
                         .groups = c.groups,
                         .dt_min = 0.01F,
                         .dt_max = 4.0F};

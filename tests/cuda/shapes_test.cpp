@@ -116,10 +116,10 @@ TEST_SUITE("cuda/shapes") {
     const std::vector<float> expected = logits_of(card);
     const std::int64_t replayed = card.runner.graphs_replayed();
     REQUIRE(replayed > 0);
-    card.runner.choose_graphs({.decode = false, .mixed = false});
+    card.runner.set_graphs({.decode = false, .mixed = false});
     CHECK(logits_of(card) == expected);
     CHECK(card.runner.graphs_replayed() == replayed);
-    card.runner.choose_graphs({.decode = true, .mixed = false});
+    card.runner.set_graphs({.decode = true, .mixed = false});
     CHECK(logits_of(card) == expected);
     CHECK(card.runner.graphs_recorded() == 2);
     CHECK(card.runner.graphs_replayed() == 2 * replayed);

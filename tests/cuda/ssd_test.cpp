@@ -321,7 +321,7 @@ struct Mixer {
   }
 
   void run_steps(cuda::Stream& stream) {
-    const DeviceTable slot({2}), tickets({0});
+    const DeviceTable slot({2}), semaphores({0});
     for (std::int64_t t = 0; t < tokens; ++t) {
       cuda::mamba_step(stream, {.x = Tensor(x).rows(t, 1),
                                 .dt = Tensor(dt).rows(t, 1),
@@ -336,7 +336,7 @@ struct Mixer {
                                 .write_slot = slot,
                                 .y = Tensor(y).rows(t, 1),
                                 .convolved = convolved,
-                                .tickets = tickets,
+                                .semaphores = semaphores,
                                 .groups = groups});
     }
     stream.wait();

@@ -27,7 +27,7 @@ class Counting final : public Runner {
   Counting(Runner& runner, bool is_async) : runner_(&runner), is_async_(is_async) {}
 
   Capacity capacity() const override { return runner_->capacity(); }
-  bool runs_beside() const override { return is_async_; }
+  bool is_async() const override { return is_async_; }
   StepResult run(const Step& step) override {
     launch(step);
     return wait();

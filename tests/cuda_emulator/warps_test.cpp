@@ -95,12 +95,12 @@ __global__ void count_kernel(unsigned* counts) {
 }
 
 /// The last block to come sums what all have written.
-__global__ void ticket_kernel(unsigned* ticket, int* partial, int* y) {
+__global__ void ticket_kernel(unsigned* semaphore, int* partial, int* y) {
   auto& is_last = dynamic_shared<SharedArray<int, 1>>();
   partial[blockIdx.x * blockDim.x + threadIdx.x] = static_cast<int>(blockIdx.x);
   fence();
   sync_block();
-  if (threadIdx.x == 0) is_last[0] = atomic_add(ticket, 1U) + 1 == gridDim.x ? 1 : 0;
+  if (threadIdx.x == 0) is_last[0] = atomic_add(semaphore, 1U) + 1 == gridDim.x ? 1 : 0;
   sync_block();
   if (is_last[0] == 0) return;
   int sum = 0;
@@ -185,13 +185,13 @@ TEST_SUITE("cuda_emulator/warps") {
     }
   }
 
-  TEST_CASE("the block that draws the last ticket sees what all wrote") {
+  TEST_CASE("the block that draws the last semaphore sees what all wrote") {
     for (const Schedule& schedule : schedules()) {
       CHECK(fault_of(schedule, [] {
-              const DeviceArray<unsigned> ticket(std::vector<unsigned>{0});
+              const DeviceArray<unsigned> semaphore(std::vector<unsigned>{0});
               const DeviceArray<int> partial(std::size_t{20 * 64}), y(std::size_t{64});
-              launch({.blocks = 20, .threads = 64, .shared_bytes = 4}, ticket_kernel, ticket.data(),
-                     partial.data(), y.data());
+              launch({.blocks = 20, .threads = 64, .shared_bytes = 4}, ticket_kernel,
+                     semaphore.data(), partial.data(), y.data());
               CHECK(y.values() == std::vector<int>(64, 190));
             }) == "");
     }

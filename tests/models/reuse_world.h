@@ -74,8 +74,8 @@ class Witness : public Runner {
     return runner_->draw(logits, row);
   }
 
-  bool back(SuperblockId superblock, bool may_create) override {
-    return runner_->back(superblock, may_create);
+  bool commit(SuperblockId superblock, bool may_create) override {
+    return runner_->commit(superblock, may_create);
   }
   void read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) override {
     runner_->read(view, unit, bytes);
@@ -149,7 +149,7 @@ struct Life {
   ModelRunner runner;
   Witness witness;
   Engine engine;
-  SnapshotCarrier carrier;
+  SnapshotIo carrier;
   Answers answers;
 
  private:

@@ -39,7 +39,7 @@ class TableRunner final : public Runner {
             .step_rows = 256,
             .vocab = 1000};
   }
-  bool runs_beside() const override { return is_async_; }
+  bool is_async() const override { return is_async_; }
   StepResult run(const Step& step) override {
     launch(step);
     return wait();

@@ -25,7 +25,7 @@ struct ElasticCounts {
   std::int64_t hits = 0, evictions = 0, owner_changes = 0, preemptions = 0, deferrals = 0,
                prefix_waits = 0, spills = 0, fetches = 0, tier_waits = 0, dropped_fetches = 0,
                merges = 0, failed_steps = 0, failed_reads = 0, failed_disks = 0, cancelled = 0,
-               packed = 0, moved = 0, withheld = 0, shrunk = 0, short_of_memory = 0, chained = 0;
+               packed = 0, moved = 0, uncommitted = 0, shrunk = 0, short_of_memory = 0, chained = 0;
 };
 
 /// A random life of the real engine, scheduler, prefix tree, pool and disk tier over a model with
@@ -255,7 +255,7 @@ class Scenario : private Listener {
       ++failed_steps_;
       if (random_.chance(50)) steps_to_fail_ = random_.between(1, 60);
     } catch (const Error& error) {
-      const bool is_short = failed_for_memory_ > 0 || engine_.pool().superblocks_withheld() > 0;
+      const bool is_short = failed_for_memory_ > 0 || engine_.pool().superblocks_uncommitted() > 0;
       if (error.kind() != ErrorKind::memory || !is_short) throw;
       ++short_of_memory_;
       device_superblocks_ = capacity_.memory.superblocks;
@@ -264,7 +264,7 @@ class Scenario : private Listener {
         if (failed_for_memory_ > 0) cancel(id);
       }
     }
-    if (engine_.pool().superblocks_withheld() > 0) ++withheld_;
+    if (engine_.pool().superblocks_uncommitted() > 0) ++withheld_;
   }
 
   /// Called at every call of the runner that may fail.
@@ -345,7 +345,7 @@ class Scenario : private Listener {
             .cancelled = any(static_cast<std::int64_t>(cancelled_.size())),
             .packed = any(runner_.packed),
             .moved = any(engine_compacted()),
-            .withheld = any(withheld_),
+            .uncommitted = any(withheld_),
             .shrunk = any(failed_for_memory_),
             .short_of_memory = any(short_of_memory_),
             .chained = any(runner_.chained_spans)};
@@ -416,7 +416,7 @@ void add(ElasticCounts& sum, const ElasticCounts& one) {
   sum.cancelled += one.cancelled;
   sum.packed += one.packed;
   sum.moved += one.moved;
-  sum.withheld += one.withheld;
+  sum.uncommitted += one.uncommitted;
   sum.shrunk += one.shrunk;
   sum.short_of_memory += one.short_of_memory;
   sum.chained += one.chained;
@@ -446,16 +446,16 @@ TEST_SUITE("sim/elastic") {
                          << sum.merges << ", failed steps " << sum.failed_steps << ", failed reads "
                          << sum.failed_reads << ", failed disks " << sum.failed_disks
                          << ", cancelled " << sum.cancelled << ", packed " << sum.packed
-                         << ", moved " << sum.moved << ", superblocks withheld " << sum.withheld
-                         << ", given back " << sum.shrunk << ", short of memory "
+                         << ", moved " << sum.moved << ", superblocks uncommitted "
+                         << sum.uncommitted << ", given back " << sum.shrunk << ", short of memory "
                          << sum.short_of_memory << ", chunks in pieces " << sum.chained);
     if (!are_all) return;
     const std::int64_t few = sum.schedules / 20;
     for (const std::int64_t count :
          {sum.hits, sum.evictions, sum.owner_changes, sum.preemptions, sum.deferrals,
           sum.prefix_waits, sum.spills, sum.fetches, sum.tier_waits, sum.failed_steps,
-          sum.failed_reads, sum.failed_disks, sum.cancelled, sum.packed, sum.withheld, sum.shrunk,
-          sum.chained}) {
+          sum.failed_reads, sum.failed_disks, sum.cancelled, sum.packed, sum.uncommitted,
+          sum.shrunk, sum.chained}) {
       CHECK(count > few);
     }
     CHECK(sum.short_of_memory > sum.schedules / 100);

@@ -34,7 +34,7 @@ class LateRunner : public Runner {
       : runner_(&runner), random_(seed), bug_(bug) {}
 
   Capacity capacity() const override { return runner_->capacity(); }
-  bool runs_beside() const override { return true; }
+  bool is_async() const override { return true; }
   StepResult run(const Step& step) override;
   void launch(const Step& step) override;
   void prepare(const Step& next) override;

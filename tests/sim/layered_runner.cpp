@@ -234,7 +234,7 @@ void LayeredRunner::copy_page(const PageCopy& copy) {
   std::copy_n(at(copy.from), page_tokens(), at(copy.to));
 }
 
-bool LayeredRunner::back(SuperblockId superblock, bool may_create) {
+bool LayeredRunner::commit(SuperblockId superblock, bool may_create) {
   if (backed_.empty()) return true;
   const auto at = static_cast<std::size_t>(index(superblock));
   if (!backed_.at(at) && may_create) backed_.at(at) = has_memory();

@@ -184,7 +184,7 @@ class LayeredRunner : public Runner {
 
   /// From now on a superblock has memory only where it was committed, until it is released.
   void start_without_memory() { backed_.assign(owners_.size(), false); }
-  bool back(SuperblockId superblock, bool may_create) override;
+  bool commit(SuperblockId superblock, bool may_create) override;
   std::int64_t superblocks_backed() const {
     return std::count(backed_.begin(), backed_.end(), true);
   }

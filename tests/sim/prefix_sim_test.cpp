@@ -535,7 +535,7 @@ void Scenario::fail() {
   while (!runs_.empty()) end(runs_.begin());
   cache_.clear();
   oracle_.clear();
-  pool_.repeat_owners();
+  pool_.resync_owners();
 }
 
 }  // namespace

@@ -148,7 +148,7 @@ struct SnapshotWorld {
   ByteRunner runner;
   MemoryPool pool;
   PrefixCache cache;
-  SnapshotCarrier carrier;
+  SnapshotIo carrier;
 };
 
 /// Keys that share prefixes: a key goes on from a prefix of an earlier one.

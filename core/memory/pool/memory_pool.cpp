@@ -134,7 +134,7 @@ void MemoryPool::limit_compaction(std::size_t bytes_per_step) {
   compaction_bytes_left_ = bytes_per_step;
 }
 
-void MemoryPool::repeat_owners() {
+void MemoryPool::resync_owners() {
   orders_.clear();
   if (superblocks_.is_fixed()) return;
   for (std::int32_t at = 0; at < layout().superblocks; ++at) {
@@ -183,7 +183,7 @@ bool MemoryPool::can_hold(std::int32_t length, std::int32_t chunk_tokens,
 }
 
 bool MemoryPool::can_hold_now(std::int32_t length) const {
-  return can_hold(length, 1, superblocks_withheld());
+  return can_hold(length, 1, superblocks_uncommitted());
 }
 
 bool MemoryPool::can_ever_hold(std::int32_t length, std::int32_t chunk_tokens) const {
@@ -216,7 +216,7 @@ std::optional<std::int32_t> MemoryPool::take(ViewId view, std::int32_t after) {
 bool MemoryPool::is_backed(SuperblockId superblock, bool may_create) {
   if (!backing_) return true;
   if (backing_(superblock, may_create)) {
-    const bool is_all = superblocks_withheld() == superblocks_.superblocks_given_up();
+    const bool is_all = superblocks_uncommitted() == superblocks_.superblocks_given_up();
     if (is_all) steps_between_asks_ = steps_between_asks_min;
     return true;
   }
@@ -452,7 +452,7 @@ PoolUsage MemoryPool::usage() const {
   usage.superblocks_free = cut.superblocks - superblocks_used;
   usage.free_bytes = static_cast<std::size_t>(usage.superblocks_free) * cut.superblock_bytes;
   usage.superblocks_idle = superblocks_idle();
-  usage.superblocks_withheld = superblocks_.superblocks_withheld();
+  usage.superblocks_uncommitted = superblocks_.superblocks_uncommitted();
   usage.owner_changes = owner_changes_;
   usage.compacted_units = compacted_units_;
   return usage;

@@ -37,10 +37,11 @@ struct PoolUsage {
   std::size_t remainder_bytes = 0;  ///< of superblocks in use, what their view has no unit for
 
   std::int32_t superblocks = 0, superblocks_free = 0;
-  std::int32_t superblocks_idle = 0;      ///< of the free ones: with the bytes of their last owner
-  std::int32_t superblocks_withheld = 0;  ///< of the free ones: the device has no memory for them
-  std::int64_t owner_changes = 0;         ///< superblocks that moved from one view to another
-  std::int64_t compacted_units = 0;       ///< copied to empty a superblock
+  std::int32_t superblocks_idle = 0;  ///< of the free ones: with the bytes of their last owner
+  std::int32_t superblocks_uncommitted =
+      0;                             ///< of the free ones: the device has no memory for them
+  std::int64_t owner_changes = 0;    ///< superblocks that moved from one view to another
+  std::int64_t compacted_units = 0;  ///< copied to empty a superblock
 
   std::size_t total() const;
 };
@@ -92,7 +93,7 @@ class MemoryPool {
   /// After a failed step it is unknown which orders were carried out: open ones are dropped and the
   /// owners of all superblocks are ordered again. Memories and checkpoints that the failed step was
   /// to fill are void, and where superblocks were compacted all others are too: release them first.
-  void repeat_owners();
+  void resync_owners();
 
   /// Orders that release the memory of up to `superblocks_max` free superblocks to the machine.
   /// Returns their number.
@@ -110,7 +111,7 @@ class MemoryPool {
   std::int32_t shrink(std::int32_t superblocks_max);
 
   /// Free superblocks for which the device has no memory.
-  std::int32_t superblocks_withheld() const { return superblocks_.superblocks_withheld(); }
+  std::int32_t superblocks_uncommitted() const { return superblocks_.superblocks_uncommitted(); }
   /// Their memory is requested from the device again when they are needed.
   void retry_uncommitted() { superblocks_.retry_uncommitted(); }
   /// Whether a sequence could reach `length` with all the memory that the device has now.
@@ -196,7 +197,7 @@ class MemoryPool {
   Registry<Checkpoint> checkpoints_;
   std::vector<Order> orders_;
   Backing backing_;
-  std::int32_t steps_to_ask_ = 0;  ///< until memory for withheld superblocks is requested again
+  std::int32_t steps_to_ask_ = 0;  ///< until memory for uncommitted superblocks is requested again
   std::int32_t steps_between_asks_ = steps_between_asks_min;
   std::size_t compaction_bytes_max_ = 0, compaction_bytes_left_ = 0;
   std::int64_t owner_changes_ = 0;

@@ -223,7 +223,7 @@ void Superblocks::set_uncommitted(SuperblockId superblock, bool for_good) {
   forget_owner(superblock);
   unlist(superblock);
   entry(superblock).is_free = false;
-  entry(superblock).withheld = for_good ? Uncommitted::for_good : Uncommitted::for_now;
+  entry(superblock).uncommitted = for_good ? Uncommitted::for_good : Uncommitted::for_now;
   --superblocks_free_;
   ++superblocks_withheld_;
   if (for_good) ++superblocks_given_up_;
@@ -232,8 +232,8 @@ void Superblocks::set_uncommitted(SuperblockId superblock, bool for_good) {
 void Superblocks::retry_uncommitted() {
   for (std::int32_t at = layout_.superblocks; at-- > 0;) {
     Superblock& superblock = entry(SuperblockId{at});
-    if (superblock.withheld != Uncommitted::for_now) continue;
-    superblock.withheld = Uncommitted::no;
+    if (superblock.uncommitted != Uncommitted::for_now) continue;
+    superblock.uncommitted = Uncommitted::no;
     superblock.is_free = true;
     list(SuperblockId{at});
     ++superblocks_free_;
@@ -328,7 +328,7 @@ void Superblocks::mark_taken(ViewId view, std::int32_t unit) {
 }
 
 void Superblocks::audit() const {
-  std::int32_t free = 0, withheld = 0, given_up = 0;
+  std::int32_t free = 0, uncommitted = 0, given_up = 0;
   std::vector<std::int64_t> used(books_.size(), 0), open(books_.size(), 0);
   std::vector<std::int32_t> in_use(books_.size(), 0);
   for (std::int32_t at = 0; at < layout_.superblocks; ++at) {
@@ -350,12 +350,12 @@ void Superblocks::audit() const {
       }
     }
     require(users_found == superblock.used, who + " counts its units wrongly");
-    const bool is_uncommitted = superblock.withheld != Uncommitted::no;
+    const bool is_uncommitted = superblock.uncommitted != Uncommitted::no;
     require((superblock.is_free || is_uncommitted) == (!is_fixed() && users_found == 0) &&
                 !(superblock.is_free && is_uncommitted),
             who + " is free or it is not");
-    if (is_uncommitted) ++withheld;
-    if (superblock.withheld == Uncommitted::for_good) ++given_up;
+    if (is_uncommitted) ++uncommitted;
+    if (superblock.uncommitted == Uncommitted::for_good) ++given_up;
     if (superblock.is_free) ++free;
     if (superblock.is_free || superblock.owner == no_view) continue;
     const auto owner = static_cast<std::size_t>(index(superblock.owner));
@@ -363,7 +363,7 @@ void Superblocks::audit() const {
     in_use[owner] += users_found > 0 ? 1 : 0;
     if (!superblock.is_closed) open[owner] += books_[owner].units - users_found;
   }
-  require(free == superblocks_free_ && withheld == superblocks_withheld_ &&
+  require(free == superblocks_free_ && uncommitted == superblocks_withheld_ &&
               given_up == superblocks_given_up_,
           "memory: free superblocks are counted");
   for (std::size_t view = 0; view < books_.size(); ++view) {

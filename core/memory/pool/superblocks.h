@@ -100,12 +100,12 @@ class Superblocks {
   void set_uncommitted(SuperblockId superblock, bool for_good);
   /// Those taken out of use for now are free again.
   void retry_uncommitted();
-  std::int32_t superblocks_withheld() const { return superblocks_withheld_; }
+  std::int32_t superblocks_uncommitted() const { return superblocks_withheld_; }
   std::int32_t superblocks_given_up() const {
     return superblocks_given_up_;
   }  ///< of these, for good
   bool is_given_up(SuperblockId superblock) const {
-    return entry(superblock).withheld == Uncommitted::for_good;
+    return entry(superblock).uncommitted == Uncommitted::for_good;
   }
 
   /// Throws when the counts do not add up: our own bug.
@@ -128,7 +128,7 @@ class Superblocks {
     std::int32_t used = 0;  ///< units with users
     bool is_free = false;   ///< any view may have it
     bool is_closed = false;
-    Uncommitted withheld = Uncommitted::no;
+    Uncommitted uncommitted = Uncommitted::no;
   };
 
   Book& books(ViewId view) { return books_[static_cast<std::size_t>(index(view))]; }

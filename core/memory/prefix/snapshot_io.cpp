@@ -33,12 +33,12 @@ std::optional<std::pair<ViewId, std::int32_t>> target_of(const Order& order,
 
 }  // namespace
 
-void SnapshotCarrier::flush_orders() {
+void SnapshotIo::flush_orders() {
   if (pool_->has_orders()) carry_out_();
   require(!pool_->has_orders(), "snapshot carrier: orders are carried out when it says so");
 }
 
-bool SnapshotCarrier::has_bytes(const Checkpoint& checkpoint) const {
+bool SnapshotIo::has_bytes(const Checkpoint& checkpoint) const {
   if (!pool_->has_orders()) return true;
   std::set<std::pair<ViewId, std::int32_t>> waiting;
   for (const Order& order : pool_->orders()) {
@@ -50,32 +50,32 @@ bool SnapshotCarrier::has_bytes(const Checkpoint& checkpoint) const {
   });
 }
 
-void SnapshotCarrier::read(const CheckpointUnit& unit, std::span<std::byte> bytes) const {
+void SnapshotIo::read(const CheckpointUnit& unit, std::span<std::byte> bytes) const {
   bytes_->read(unit.view, unit.unit, bytes);
 }
 
-void SnapshotCarrier::write(const CheckpointUnit& unit, std::span<const std::byte> bytes) {
+void SnapshotIo::write(const CheckpointUnit& unit, std::span<const std::byte> bytes) {
   require(!pool_->has_orders(), "snapshot carrier: settled before it writes");
   bytes_->write(unit.view, unit.unit, bytes);
 }
 
-std::int32_t SnapshotCarrier::shared_tokens(std::span<const TokenId> key) const {
+std::int32_t SnapshotIo::shared_tokens(std::span<const TokenId> key) const {
   return shared(key).tokens;
 }
 
-bool SnapshotCarrier::has(std::span<const TokenId> key) const {
+bool SnapshotIo::has(std::span<const TokenId> key) const {
   return cache_->tree().neighborhood(key).here != nullptr;
 }
 
 /// The part of the key that is in the tree already.
-SharedPrefix SnapshotCarrier::shared(std::span<const TokenId> key) const {
+SharedPrefix SnapshotIo::shared(std::span<const TokenId> key) const {
   const Neighborhood neighborhood = cache_->tree().neighborhood(key);
   if (neighborhood.other == nullptr) return {};
   return {.from = &neighborhood.other->checkpoint, .tokens = neighborhood.shared};
 }
 
-std::optional<Reservation> SnapshotCarrier::room(std::span<const TokenId> key, Precision precision,
-                                                 const SharedPrefix& other) {
+std::optional<Reservation> SnapshotIo::room(std::span<const TokenId> key, Precision precision,
+                                            const SharedPrefix& other) {
   if (precision == Precision::int8 && layout().packed.per_superblock == 0) return std::nullopt;
   SharedPrefix base = shared(key);
   if (other.tokens > base.tokens) base = other;
@@ -96,16 +96,16 @@ std::optional<Reservation> SnapshotCarrier::room(std::span<const TokenId> key, P
   return room;
 }
 
-bool SnapshotCarrier::evict_for(std::span<const TokenId> key) {
+bool SnapshotIo::evict_for(std::span<const TokenId> key) {
   return cache_->evict(cache_->tree().neighborhood(key).other);
 }
 
-bool SnapshotCarrier::adopt(std::span<const TokenId> key, Checkpoint checkpoint,
-                            SnapshotPlace place, SnapshotSource source) {
+bool SnapshotIo::adopt(std::span<const TokenId> key, Checkpoint checkpoint, SnapshotPlace place,
+                       SnapshotSource source) {
   return cache_->insert(key, std::move(checkpoint), place, source);
 }
 
-bool SnapshotCarrier::keep_logits(std::span<const TokenId> key, std::vector<float> logits) {
+bool SnapshotIo::keep_logits(std::span<const TokenId> key, std::vector<float> logits) {
   require(logits.size() == logits_size(), "snapshot carrier: a logit per id");
   return cache_->keep_logits(key, std::move(logits));
 }

@@ -22,13 +22,13 @@ struct Reservation {
 };
 
 /// Reads and writes the bytes of snapshots in the pool, between steps.
-class SnapshotCarrier {
+class SnapshotIo {
  public:
   /// All outlive this object. `vocab`: logits per row. `carry_out` has the runner carry out the
   /// pool's open orders, as a step without spans does; what it throws is passed on by
   /// flush_orders().
-  SnapshotCarrier(MemoryPool& pool, UnitBytes& bytes, PrefixCache& cache, std::int32_t vocab,
-                  std::function<void()> carry_out)
+  SnapshotIo(MemoryPool& pool, UnitBytes& bytes, PrefixCache& cache, std::int32_t vocab,
+             std::function<void()> carry_out)
       : pool_(&pool),
         bytes_(&bytes),
         cache_(&cache),

@@ -133,8 +133,7 @@ std::vector<std::uint32_t> with_logits(const Selection& selection) {
   return numbers;
 }
 
-void add_units(SectionWriter& writer, SnapshotCarrier& carrier,
-               std::span<const CheckpointUnit> units) {
+void add_units(SectionWriter& writer, SnapshotIo& carrier, std::span<const CheckpointUnit> units) {
   std::vector<std::byte> bytes;
   for (std::size_t i = 0; i < units.size(); ++i) {
     bytes.resize(carrier.layout().unit_bytes(units[i].view));
@@ -147,8 +146,7 @@ void add_units(SectionWriter& writer, SnapshotCarrier& carrier,
 }  // namespace
 
 SessionTransfer write_session(const std::filesystem::path& path, const SessionText& text,
-                              SnapshotCarrier& carrier,
-                              std::span<const std::vector<TokenId>> sequences,
+                              SnapshotIo& carrier, std::span<const std::vector<TokenId>> sequences,
                               std::uint64_t bytes_max) {
   carrier.flush_orders();
   const Selection selection =
@@ -199,7 +197,7 @@ struct FileOutline {
 /// Reads a session file from start to end. Every member throws Error(model) for what it refuses.
 class SessionLoader {
  public:
-  SessionLoader(const std::filesystem::path& path, SnapshotCarrier& carrier)
+  SessionLoader(const std::filesystem::path& path, SnapshotIo& carrier)
       : path_(path.string()), reader_(path, session_format), carrier_(&carrier) {}
 
   void check(const Fingerprint& here);
@@ -215,7 +213,7 @@ class SessionLoader {
 
   std::string path_;
   SectionReader reader_;
-  SnapshotCarrier* carrier_;
+  SnapshotIo* carrier_;
 };
 
 void SessionLoader::check(const Fingerprint& here) {
@@ -342,13 +340,13 @@ struct Placed {
 SharedPrefix nearest(std::span<const Placed> placed, std::span<const TokenId> key) {
   SharedPrefix best;
   for (const Placed& other : placed) {
-    const std::int32_t shared = common_tokens(key, other.snapshot->key);
+    const std::int32_t shared = common_prefix(key, other.snapshot->key);
     if (shared > best.tokens) best = {.from = &other.room.checkpoint, .tokens = shared};
   }
   return best;
 }
 
-std::vector<Placed> place(const FileOutline& outline, SnapshotCarrier& carrier,
+std::vector<Placed> place(const FileOutline& outline, SnapshotIo& carrier,
                           SessionTransfer& restored) {
   std::vector<Placed> placed;
   placed.reserve(outline.snapshots.size());  // nearest() points at them
@@ -381,7 +379,7 @@ std::vector<std::vector<CheckpointUnit>> targets_of(const FileOutline& outline,
   return targets;
 }
 
-SessionTransfer restore(SessionLoader& loader, SnapshotCarrier& carrier) {
+SessionTransfer restore(SessionLoader& loader, SnapshotIo& carrier) {
   SessionTransfer restored;
   const FileOutline outline = loader.read_outline();
   std::vector<Placed> placed = place(outline, carrier, restored);
@@ -404,7 +402,7 @@ SessionTransfer restore(SessionLoader& loader, SnapshotCarrier& carrier) {
 }  // namespace
 
 SessionTransfer restore_session(const std::filesystem::path& path, const Fingerprint& here,
-                                SnapshotCarrier& carrier) {
+                                SnapshotIo& carrier) {
   try {
     SessionLoader loader(path, carrier);
     loader.check(here);

@@ -32,7 +32,7 @@ auto find_fetch(Fetches& fetches, FetchId id) {
 
 }  // namespace
 
-SnapshotTier::SnapshotTier(std::string name, const SnapshotCarrier& carrier,
+SnapshotTier::SnapshotTier(std::string name, const SnapshotIo& carrier,
                            std::unique_ptr<Storage> storage, const TierOptions& options)
     : name_(std::move(name)),
       carrier_(carrier),

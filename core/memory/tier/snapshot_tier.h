@@ -89,7 +89,7 @@ enum class FetchEnd : std::uint8_t {
 class SnapshotTier {
  public:
   /// `name` is for messages, such as "disk tier".
-  SnapshotTier(std::string name, const SnapshotCarrier& carrier, std::unique_ptr<Storage> storage,
+  SnapshotTier(std::string name, const SnapshotIo& carrier, std::unique_ptr<Storage> storage,
                const TierOptions& options);
 
   /// Keeps a snapshot that is about to be evicted; waits for the storage only when all staging
@@ -165,7 +165,7 @@ class SnapshotTier {
   void switch_off(std::string_view why);
 
   std::string name_;
-  SnapshotCarrier carrier_;
+  SnapshotIo carrier_;
   TierOptions options_;
   Extents extents_;
   std::optional<TierIndex> index_;

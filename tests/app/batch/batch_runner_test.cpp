@@ -115,7 +115,7 @@ TEST_SUITE("app/batch/batch_plan") {
           last = cut;
         }
         for (std::size_t j = 0; j < i; ++j) {
-          best = std::max(best, common_tokens(prompts[plan.entries[j].prompt], prompt));
+          best = std::max(best, common_prefix(prompts[plan.entries[j].prompt], prompt));
         }
         bound += std::min(best, static_cast<std::int32_t>(prompt.size()) - 1);
         tokens += static_cast<std::int64_t>(prompt.size());
@@ -146,7 +146,7 @@ TEST_SUITE("app/batch/batch_plan") {
       for (const std::int32_t cut : plan.entries[i].plan.cuts) {
         ++cuts;
         REQUIRE(i + 1 < plan.entries.size());
-        CHECK(common_tokens(prompts[plan.entries[i].prompt], prompts[plan.entries[i + 1].prompt]) >=
+        CHECK(common_prefix(prompts[plan.entries[i].prompt], prompts[plan.entries[i + 1].prompt]) >=
               cut);
       }
     }

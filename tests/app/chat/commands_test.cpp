@@ -217,7 +217,7 @@ TEST_SUITE("app/chat/memory_text") {
       return at == std::string::npos ? "" : text.substr(at, text.find('\n', at) - at);
     };
     CHECK(row() == "");
-    usage.pool.superblocks_withheld = 3;
+    usage.pool.superblocks_uncommitted = 3;
     CHECK(contains(row(), "6.0 MiB"));
     CHECK(contains(row(), "3 superblocks"));
     CHECK(contains(memory_text(plan, usage), "4 of 10 superblocks"));

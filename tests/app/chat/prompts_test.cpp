@@ -24,7 +24,7 @@ const std::vector<std::string> families = {"chatml",   "falcon_h1", "gemma",    
                                            "llama2",   "nemotron2", "nemotron3", "qwen35"};
 
 bool begins_with(std::span<const TokenId> tokens, std::span<const TokenId> front) {
-  return static_cast<std::size_t>(common_tokens(tokens, front)) == front.size();
+  return static_cast<std::size_t>(common_prefix(tokens, front)) == front.size();
 }
 
 /// Adds a turn as a chat does, with an answer whose ids no tokenizer would choose.
@@ -104,15 +104,15 @@ TEST_SUITE("app/chat/chat_prompts") {
         const auto next = texts.prompts.prompt(later, 3, "another");
         // Only where the next turn's prompt does not contain all of this one may its end be that
         // far back.
-        const std::int32_t asked = common_tokens(one.tokens, other.tokens);
-        const std::int32_t kept = common_tokens(one.tokens, next.tokens);
+        const std::int32_t asked = common_prefix(one.tokens, other.tokens);
+        const std::int32_t kept = common_prefix(one.tokens, next.tokens);
         const bool is_passing = mode == HistoryMode::as_template && kept < std::ssize(one.tokens);
         CHECK(one.message_ends.back() <= (is_passing ? std::max(asked, kept) : asked));
         Conversation new_one;
         new_one.set_system("Be brief.");
         const auto first = texts.prompts.prompt(new_one, 0, "quite another question");
         if (one.message_ends.size() < 2) continue;  // the first message was not found
-        CHECK(common_tokens(one.tokens, first.tokens) >= one.message_ends.front());
+        CHECK(common_prefix(one.tokens, first.tokens) >= one.message_ends.front());
       }
     }
   }

@@ -60,7 +60,7 @@ class PoorRunner : public ToyRunner {
     }
     return ToyRunner::run(step);
   }
-  void give_way() override { ++times_given_way; }
+  void release_caches() override { ++times_given_way; }
   std::string holdings() const override { return "it holds 5 bytes"; }
 
   int failures = 0, times_given_way = 0, superblocks_back = 0;
@@ -100,7 +100,7 @@ TEST_SUITE("core/engine/memory_relief") {
             answer_of(poor.model, nullptr, 2000, request_of(prompt_of(30), 6), 0).tokens);
       CHECK(poor.runner.times_given_way == 1);
       CHECK(poor.runner.superblocks_back == 5);
-      CHECK(poor.engine.pool().superblocks_withheld() == 5);
+      CHECK(poor.engine.pool().superblocks_uncommitted() == 5);
     }
   }
 

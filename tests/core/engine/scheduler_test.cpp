@@ -163,7 +163,7 @@ TEST_SUITE("core/engine/prefix_owner") {
       std::int32_t most = 0;
       for (const Sequence* other : crowd.all_but_last()) {
         const std::int32_t common =
-            std::min(common_tokens(other->known(), newcomer.known()), newcomer.tokens() - 1);
+            std::min(common_prefix(other->known(), newcomer.known()), newcomer.tokens() - 1);
         if (common > other->memory().length()) most = std::max(most, common);
       }
       CHECK(found.has_value() == (most >= resumable + tokens_min));

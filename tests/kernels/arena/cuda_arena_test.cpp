@@ -105,20 +105,20 @@ TEST_SUITE("kernels/arena/cuda_arena") {
                             granite.shape, options);
           for (int b = 0; b < 3; ++b) map.own(SuperblockId{b}, ViewId{0});
           map.give_back(SuperblockId{1});
-          CHECK(map.back(SuperblockId{0}, false));
-          CHECK(!map.back(SuperblockId{1}, false));
+          CHECK(map.commit(SuperblockId{0}, false));
+          CHECK(!map.commit(SuperblockId{1}, false));
           const std::size_t bytes = map.bytes_backed();
           driver.refuse_call(n);
-          if (!map.back(SuperblockId{1}, true)) {
+          if (!map.commit(SuperblockId{1}, true)) {
             ++refused;
             CHECK(map.bytes_backed() == bytes);
             CHECK(map.owner(SuperblockId{1}) == no_view);
-            CHECK(!map.back(SuperblockId{1}, false));
-            CHECK(map.back(SuperblockId{1}, true));
+            CHECK(!map.commit(SuperblockId{1}, false));
+            CHECK(map.commit(SuperblockId{1}, true));
           }
           driver.refuse_call(0);
           const int calls = driver.calls();
-          CHECK(map.back(SuperblockId{1}, true));
+          CHECK(map.commit(SuperblockId{1}, true));
           CHECK(driver.calls() == calls);
           map.own(SuperblockId{1}, ViewId{1});
           if (options.mode == MapMode::flip) CHECK(driver.calls() == calls);

@@ -24,7 +24,7 @@ DeltaStepCase case_of(DType dtype, DType state) {
 
 void step(Queue& queue, const DeltaStepInputs& in, const Table& read, const Table& write,
           std::int64_t key_heads = 2) {
-  const Table tickets{0, 0, 0, 0, 0};
+  const Table semaphores{0, 0, 0, 0, 0};
   delta_step(queue, {.x = in.x,
                      .b = in.b,
                      .a = in.a,
@@ -38,7 +38,7 @@ void step(Queue& queue, const DeltaStepInputs& in, const Table& read, const Tabl
                      .write_slot = write,
                      .y = in.y,
                      .convolved = in.convolved,
-                     .tickets = tickets,
+                     .semaphores = semaphores,
                      .key_heads = key_heads});
 }
 
@@ -122,7 +122,7 @@ struct Inputs {
         y(dtype, {tokens, inner}, {2, 1}),
         convolved(dtype, {tokens, channels}) {}
 
-  MambaStep op(const Table& read, const Table& write, const Table& tickets) const {
+  MambaStep op(const Table& read, const Table& write, const Table& semaphores) const {
     return {.x = x,
             .dt = dt,
             .conv_weight = conv_weight,
@@ -136,7 +136,7 @@ struct Inputs {
             .write_slot = write,
             .y = y,
             .convolved = convolved,
-            .tickets = tickets,
+            .semaphores = semaphores,
             .groups = groups,
             .dt_max = 5.0F};
   }
@@ -146,13 +146,13 @@ struct Inputs {
 
 TEST_SUITE("kernels/ops/mamba_step") {
   TEST_CASE("is its parts for one token per sequence, to the bit, and leaves rows without a slot") {
-    const Table read{2, -1, 0, -1, -1}, write{2, 4, 1, -1, -1}, tickets{0, 0, 0, 0, 0};
+    const Table read{2, -1, 0, -1, -1}, write{2, 4, 1, -1, -1}, semaphores{0, 0, 0, 0, 0};
     const Table begins{0, 1, 2, 3};
     for (const Isa isa : available_isas()) {
       for (const DType dtype : {DType::f32, DType::bf16}) {
         Queue queue = test_queue(isa, 2);
         const Inputs step(dtype, DType::f32), parts(dtype, DType::f32);
-        mamba_step(queue, step.op(read, write, tickets));
+        mamba_step(queue, step.op(read, write, semaphores));
         const Tensor convolved = parts.convolved.view().rows(0, mamba_used);
         const Tensor from = Tensor(read).rows(0, mamba_used),
                      to = Tensor(write).rows(0, mamba_used);
@@ -184,15 +184,15 @@ TEST_SUITE("kernels/ops/mamba_step") {
   }
 
   TEST_CASE("names the broken rule") {
-    const Table read{0, 1, 2, 3, 4}, write{0, 1, -1, 3, -1}, tickets{0, 0, 0, 0, 0};
+    const Table read{0, 1, 2, 3, 4}, write{0, 1, -1, 3, -1}, semaphores{0, 0, 0, 0, 0};
     const Inputs step(DType::f32, DType::f32);
     Queue queue = test_queue(Isa::plain);
-    CHECK_THROWS_WITH_AS(mamba_step(queue, step.op(read, write, tickets)),
+    CHECK_THROWS_WITH_AS(mamba_step(queue, step.op(read, write, semaphores)),
                          "mamba_step: rows without a slot come last, got 3", Error);
     const Table chained{0, 1, 3, 2, 4}, mamba_used{1, 3, 0, 4, -1};
-    CHECK_THROWS_WITH_AS(mamba_step(queue, step.op(chained, mamba_used, tickets)),
+    CHECK_THROWS_WITH_AS(mamba_step(queue, step.op(chained, mamba_used, semaphores)),
                          "mamba_step: no row continues the one before it, got 1", Error);
-    MambaStep op = step.op(read, write, tickets);
+    MambaStep op = step.op(read, write, semaphores);
     op.groups = 3;
     CHECK_THROWS_WITH_AS(mamba_step(queue, op), "mamba_step: groups divides heads, got 3", Error);
     op.groups = groups;

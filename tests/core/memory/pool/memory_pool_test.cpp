@@ -225,7 +225,7 @@ TEST_SUITE("core/memory/memory_pool") {
     std::optional<Checkpoint> checkpoint = std::move(ran(pool, 6)).final_checkpoint();
     pool.take_orders();
     const std::optional<Memory> memory = pool.resume(*checkpoint);
-    pool.repeat_owners();
+    pool.resync_owners();
     const std::vector<Order> orders = pool.take_orders();
     CHECK(orders.size() == 2);
     for (const Order& order : orders) {
@@ -256,9 +256,9 @@ TEST_SUITE("core/memory/memory_pool") {
       CHECK(asked == 3);
       CHECK(!memory.reserve(17));
       CHECK(asked == 3);
-      CHECK(pool.superblocks_withheld() == 2);
+      CHECK(pool.superblocks_uncommitted() == 2);
       CHECK(pool.superblocks_free() == 0);
-      CHECK(pool.usage().superblocks_withheld == 2);
+      CHECK(pool.usage().superblocks_uncommitted == 2);
       CHECK(pool.can_hold_now(16));
       CHECK(!pool.can_hold_now(17));
       pool.audit();
@@ -269,14 +269,14 @@ TEST_SUITE("core/memory/memory_pool") {
     pool.take_orders();
     pool.audit();
     for (int steps = 1; steps < 16; ++steps) {
-      CHECK(pool.superblocks_withheld() == 2);
+      CHECK(pool.superblocks_uncommitted() == 2);
       pool.take_orders();
     }
-    CHECK(pool.superblocks_withheld() == 0);
+    CHECK(pool.superblocks_uncommitted() == 0);
     most = 4;
     Memory fourth = *pool.start();
     CHECK(fourth.reserve(17));
-    CHECK(pool.superblocks_withheld() == 0);
+    CHECK(pool.superblocks_uncommitted() == 0);
   }
 
   TEST_CASE("a pool that shrinks does without superblocks for good") {
@@ -288,10 +288,10 @@ TEST_SUITE("core/memory/memory_pool") {
     REQUIRE(orders.size() == 1);
     CHECK(std::get<ChangeOwner>(orders.front()).to == no_view);
     pool.retry_uncommitted();
-    CHECK(pool.superblocks_withheld() == 1);
+    CHECK(pool.superblocks_uncommitted() == 1);
     pool.audit();
     // A failed step may have lost the order.
-    pool.repeat_owners();
+    pool.resync_owners();
     CHECK(pool.take_orders().size() == 1);
     CHECK(pool.shrink(10) == 3);
     CHECK(!pool.start());

@@ -44,7 +44,7 @@ struct Scenario {
   std::int32_t deepest(const Key& query, std::int32_t limit) const {
     std::int32_t deepest = 0;
     for (const auto& [key, snapshot] : snapshots) {
-      const std::int32_t common = std::min(limit, common_tokens(key, query));
+      const std::int32_t common = std::min(limit, common_prefix(key, query));
       for (std::int32_t length = common; length > deepest; --length) {
         if (can_resume(pool, snapshot->checkpoint, length)) deepest = length;
       }
@@ -54,7 +54,7 @@ struct Scenario {
 
   void check_match(const Key& query, std::int32_t limit) const {
     std::int32_t matched = 0;
-    for (const Key& key : keys) matched = std::max(matched, common_tokens(key, query));
+    for (const Key& key : keys) matched = std::max(matched, common_prefix(key, query));
     const Lookup found = tree.look_up(query, limit, pool.layout());
     REQUIRE(found.matched == matched);
     REQUIRE(found.resumable == deepest(query, limit));
@@ -62,7 +62,7 @@ struct Scenario {
     if (found.snapshot == nullptr) return;
     const Key key = PrefixTree::key(*found.snapshot);
     REQUIRE(snapshots.at(key) == found.snapshot);
-    REQUIRE(common_tokens(key, query) >= found.resumable);
+    REQUIRE(common_prefix(key, query) >= found.resumable);
     REQUIRE(can_resume(pool, found.snapshot->checkpoint, found.resumable));
   }
 
@@ -71,7 +71,7 @@ struct Scenario {
     Neighborhood expected{.depth = length_of(query)};
     for (const auto& [key, snapshot] : snapshots) {
       if (snapshot == absent) continue;
-      const std::int32_t common = common_tokens(key, query);
+      const std::int32_t common = common_prefix(key, query);
       if (key == query) {
         expected.here = snapshot;
         continue;
@@ -96,7 +96,7 @@ struct Scenario {
     REQUIRE(neighborhood.other != nullptr);
     REQUIRE(neighborhood.other != expected.here);
     REQUIRE(neighborhood.other != absent);
-    REQUIRE(common_tokens(PrefixTree::key(*neighborhood.other), query) >= expected.shared);
+    REQUIRE(common_prefix(PrefixTree::key(*neighborhood.other), query) >= expected.shared);
   }
 
   void check_standing(const Key& query) const {

@@ -207,7 +207,7 @@ TEST_SUITE("core/memory/session_memory") {
     SavedWorld old(folder.path() / "s");
     SnapshotWorld world;
     const auto refused = [&](const std::filesystem::path& path, const Fingerprint& here,
-                             SnapshotCarrier& carrier) {
+                             SnapshotIo& carrier) {
       return restore_session(path, here, carrier).refused;
     };
     CHECK(contains(refused(old.path, {{"weights", "other"}}, world.carrier),
