@@ -6,7 +6,7 @@
 #include "kernels/ops/rope_kv_write.h"
 #include "tests/cuda/paged_support.h"
 
-namespace hyb::kernels::testing {
+namespace hyb::kernels::testing::attention_test {
 
 struct AttentionCase {
   std::int64_t heads, kv_heads, head_dim;
@@ -165,8 +165,6 @@ inline void check_close(const Step& step, const TestTensor& answer) {
             1.01 * weights * size + rounding * std::fabs(expected) + 1e-7);
   }
 }
-
-}  // namespace hyb::kernels::testing
 
 using namespace hyb;
 using namespace hyb::kernels;
@@ -475,3 +473,5 @@ TEST_SUITE("cuda/attention_ring") {
 }
 
 }  // namespace
+
+}  // namespace hyb::kernels::testing::attention_test

@@ -14,7 +14,7 @@
 #include "tests/cuda/support.h"
 
 /// Words there and back, for the tests of conformance_kernels.h.
-namespace hyb::kernels::testing {
+namespace hyb::kernels::testing::conformance_test {
 
 using U32 = std::uint32_t;
 using Array = std::vector<U32>;
@@ -54,8 +54,6 @@ inline Array random_words(int count, unsigned seed, U32 largest = std::numeric_l
   for (U32& word : words) word = pick(random);
   return words;
 }
-
-}  // namespace hyb::kernels::testing
 
 using namespace hyb::kernels;
 using namespace hyb::kernels::testing;
@@ -498,3 +496,5 @@ TEST_SUITE("cuda/conformance") {
 }
 
 }  // namespace
+
+}  // namespace hyb::kernels::testing::conformance_test

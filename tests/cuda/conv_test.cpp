@@ -5,7 +5,7 @@
 #include "tests/cuda/recurrent_support.h"
 #include "tests/kernels/ops/conv_case.h"
 
-namespace hyb::kernels::testing {
+namespace hyb::kernels::testing::conv_test {
 
 inline void run(cuda::Stream& stream, const CausalConv& op) { cuda::causal_conv(stream, op); }
 inline void run(cuda::Stream& stream, const ShortConv& op) { cuda::short_conv(stream, op); }
@@ -152,8 +152,6 @@ void check_chains_on_card() {
         8, 4, DType::bf16, {}, false);
   }
 }
-
-}  // namespace hyb::kernels::testing
 
 using namespace hyb;
 using namespace hyb::kernels;
@@ -304,3 +302,5 @@ TEST_SUITE("cuda/short_conv") {
 }
 
 }  // namespace
+
+}  // namespace hyb::kernels::testing::conv_test

@@ -10,7 +10,7 @@
 #include "tests/kernels/ops/chain_case.h"
 #include "tests/kernels/ops/delta_rule_case.h"
 
-namespace hyb::kernels::testing {
+namespace hyb::kernels::testing::delta_rule_test {
 
 /// Spans of one call of delta_rule; every named slot is below delta_slots.
 struct DeltaCase {
@@ -120,8 +120,6 @@ inline void check_chain(const DeltaRoute& route, const DeltaRoute& apart, const 
   CHECK(chain.state.everything() == pieces.state.everything());
   check_untouched(c, in, chain);
 }
-
-}  // namespace hyb::kernels::testing
 
 using namespace hyb;
 using namespace hyb::kernels;
@@ -610,3 +608,5 @@ TEST_SUITE("cuda/delta_rule_chunked") {
 }
 
 }  // namespace
+
+}  // namespace hyb::kernels::testing::delta_rule_test

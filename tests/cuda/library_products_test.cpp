@@ -208,6 +208,8 @@ inline CublasLtTable table() {
 
 }  // namespace hyb::kernels::testing::fake_cublaslt
 
+namespace library_products_test {
+
 using namespace hyb;
 using namespace hyb::kernels;
 using namespace hyb::kernels::testing;
@@ -352,3 +354,5 @@ TEST_SUITE("cuda/library_products") {
 }
 
 }  // namespace
+
+}  // namespace library_products_test

@@ -246,7 +246,7 @@ void check_close(const CodedCase& c, const TestTensor& x, const std::vector<floa
 }
 
 void check_case(const CodedCase& c) {
-  CAPTURE(testing::name_of(c.code));
+  CAPTURE(kernels::testing::name_of(c.code));
   CAPTURE(c.tokens);
   CAPTURE(c.inner);
   constexpr float scale = 0.7F;

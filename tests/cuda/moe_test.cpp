@@ -547,7 +547,7 @@ void check_padding(const Case& c) {
 
 /// The shared expert's gate may have codes, as published ones may.
 void check_coded_gate(const Case& c, WeightCode code) {
-  CAPTURE(testing::name_of(code));
+  CAPTURE(kernels::testing::name_of(code));
   const Block block(c);
   const Room room(cuda::moe_workspace_bytes(block.shape()));
   const TestTensor x = block.rows(12);

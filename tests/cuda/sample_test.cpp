@@ -10,6 +10,9 @@ namespace cuda_sample_test {
 using namespace hyb;
 using namespace hyb::kernels;
 using namespace hyb::kernels::testing;
+using kernels::LogitBias;
+using kernels::SampledToken;
+using kernels::SampleRow;
 
 namespace {
 

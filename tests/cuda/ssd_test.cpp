@@ -8,7 +8,7 @@
 #include "tests/cuda/recurrent_support.h"
 #include "tests/kernels/ops/chain_case.h"
 
-namespace hyb::kernels::testing {
+namespace hyb::kernels::testing::ssd_test {
 
 /// Spans of one call of ssd; every named slot is below ssd_slots.
 struct SsdCase {
@@ -134,8 +134,6 @@ inline void check_untouched(const SsdCase& c, const SsdInputs& before,
   CHECK(after.y.guards_intact());
   check_slots(c.write, before.state, after.state);
 }
-
-}  // namespace hyb::kernels::testing
 
 using namespace hyb;
 using namespace hyb::kernels;
@@ -606,3 +604,5 @@ TEST_SUITE("cuda/ssd_chunked") {
 }
 
 }  // namespace
+
+}  // namespace hyb::kernels::testing::ssd_test
