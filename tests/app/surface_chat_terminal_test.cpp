@@ -252,7 +252,7 @@ TEST_SUITE("app/surface_chat_terminal") {
     fixture.terminal.enter(" and more");
     CHECK(fixture.terminal.shows("edit 1> first one and more"));
     fixture.terminal.enter("/checkpoints");
-    CHECK(fixture.terminal.shows("   3       0"));
+    CHECK(fixture.terminal.shows("   3      0"));
     CHECK(fixture.terminal.shows("*main   first one and more"));
     fixture.terminal.enter("/fork");
     CHECK(fixture.terminal.shows("branch fork-1, after turn 3"));
