@@ -77,7 +77,7 @@ DeviceChoice choose_device(const CardEvidence& evidence) {
   if (!evidence.build_has_cuda) {
     return {.reason =
                 "this hyb was built without CUDA; build it again where nvcc of CUDA 12.4 or "
-                "later is (README, On an NVIDIA card)"};
+                "later is (kernels/cuda/README.md)"};
   }
   return {.reason = evidence.failure.substr(0, evidence.failure.find(';'))};
 }

@@ -10,9 +10,8 @@ namespace {
 
 [[noreturn]] void fail_without_cuda() {
   throw Error(ErrorKind::usage,
-              "cuda: this build of hyb has no CUDA; build it where nvcc is (README, On an NVIDIA "
-              "card), or use "
-              "--device cpu");
+              "cuda: this build of hyb has no CUDA; configure it with -DHYB_CUDA=ON where nvcc is "
+              "(kernels/cuda/README.md), or use --device cpu");
 }
 
 }  // namespace
