@@ -4,13 +4,12 @@
     scripts/house.py [COMMIT...]          # default: the first commit that had this layout, and HEAD
     scripts/house.py --way build-dev      # the sources on the call stack of `hyb run`, one by one
 
-The way is read off a debugger: `hyb run` on one thread is stopped in the innermost kernels while it
-generates and in the readers of weights while it loads, and each frame's function is looked up in
-the object files of that build folder, which therefore must not be a unity build.
+The way is read off a debugger: `hyb run` on one thread is stopped where it first enters each of the
+fast CPU routes, and each frame's function is looked up in the object files of that build folder,
+which therefore must not be a unity build (`cmake --preset dev`).
 """
 
 import argparse
-import collections
 import io
 import pathlib
 import re
@@ -89,41 +88,58 @@ def figures(commit):
     return rows
 
 
-def objects_by_function(build):
-    """{demangled name without arguments: source} of every function that the objects define."""
-    known = {}
+IN_GDB = """
+import gdb
+gdb.execute("set pagination off")
+gdb.execute("set breakpoint pending on")
+gdb.execute("rbreak ^hyb::kernels::avx", to_string=True)
+gdb.execute("run", to_string=True)
+while gdb.selected_inferior().pid:
+    frame = gdb.newest_frame()
+    while frame is not None:
+        print("FRAME", frame.name())
+        frame = frame.older()
+    for point in gdb.breakpoints():
+        if point.hit_count > 0:
+            point.delete()
+    gdb.execute("continue", to_string=True)
+"""
+
+
+def prefix_of(function):
+    """Its name without arguments."""
+    return function.replace("(anonymous namespace)", "{anonymous}").split("(")[0]
+
+
+def sources_by_function(build):
+    """{name without arguments: the sources whose objects define it}"""
+    sources = {}
     for path in sorted(pathlib.Path(build).rglob("*.o")):
-        command = ["nm", "-C", "--defined-only", path]
-        listing = subprocess.run(command, capture_output=True, text=True)
-        source = re.sub(r"^.*\.dir/", "", str(path))[:-2]
-        for line in listing.stdout.splitlines():
-            found = re.match(r"[0-9a-f]+ ([TtWw]) (hyb::.*|main)$", line)
+        listing = subprocess.run(["nm", "-C", "--defined-only", path], check=True,
+                                 capture_output=True, text=True).stdout
+        source = re.sub(r"^.*?\.dir/", "", str(path))[:-len(".o")]
+        for line in listing.splitlines():
+            found = re.match(r"[0-9a-f]+ [TtWw] (hyb::.*|main)$", line)
             if found:
-                known.setdefault(found.group(2), []).append(source)
-    return known
+                sources.setdefault(prefix_of(found.group(1)), set()).add(source)
+    return sources
 
 
-def stack_sources(build, places):
-    """The sources of all frames, from main on, when `hyb run` stops at each of the places."""
-    known = objects_by_function(build)
-    commands = []
-    for place in places:
-        commands += ["-ex", f"rbreak {place}"]
-    commands += ["-ex", "run", "-ex", "bt -frame-arguments none"]
-    for _ in range(400):
-        commands += ["-ex", "continue", "-ex", "bt -frame-arguments none"]
-    text = subprocess.run(
-        ["gdb", "-batch", *commands, "--args", f"{build}/hyb", "run", "-p", "Hello", "--threads",
-         "1", "--max-tokens", "2"], capture_output=True, text=True).stdout
-    found = collections.OrderedDict()
+def sources_on_the_way(build):
+    """The sources of all frames whenever `hyb run` first enters a fast route, from main on."""
+    known = sources_by_function(build)
+    with tempfile.NamedTemporaryFile("w", suffix=".py") as script:
+        script.write(IN_GDB)
+        script.flush()
+        text = subprocess.run(
+            ["gdb", "-batch", "-x", script.name, "--args", f"{build}/hyb", "run", "-p", "Hello",
+             "--threads", "1", "--max-tokens", "2"], capture_output=True, text=True).stdout
+    found = {}
     for line in reversed(text.splitlines()):
-        frame = re.match(r"#\d+ +(?:0x[0-9a-f]+ in )?(.*?) \(", line)
-        if not frame:
-            continue
-        for name, places_of in known.items():
-            if name.startswith(frame.group(1)) and len(places_of) == 1:
-                found[places_of[0]] = None
-                break
+        if line.startswith("FRAME "):
+            sources = known.get(prefix_of(line.removeprefix("FRAME ")), set())
+            if len(sources) == 1:
+                found.setdefault(*sources)
     return list(found)
 
 
@@ -134,7 +150,7 @@ def main():
     parser.add_argument("--way", metavar="BUILD", help="list the sources on the way of `hyb run`")
     options = parser.parse_args()
     if options.way:
-        sources = stack_sources(options.way, ["^hyb::kernels::avx.*", "^hyb::models::.*load.*"])
+        sources = sources_on_the_way(options.way)
         print(*sources, f"{len(sources)} sources", sep="\n")
         return 0
     columns = [figures(commit) for commit in options.commits]
