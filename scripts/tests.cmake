@@ -71,6 +71,7 @@ endif()
 file(GLOB perf_sources CONFIGURE_DEPENDS tests/perf/*_perf.cpp)
 add_executable(hyb_perf EXCLUDE_FROM_ALL tests/support/main.cpp ${perf_sources})
 target_link_libraries(hyb_perf PRIVATE hyb_models)
+set_target_properties(hyb_perf PROPERTIES UNITY_BUILD OFF)  # one source replaces operator new
 
 # Tools for measurements and for scripts/, built by name.
 file(GLOB tools CONFIGURE_DEPENDS tests/tools/*.cpp)
