@@ -88,71 +88,11 @@ def figures(commit):
     return rows
 
 
-IN_GDB = """
-import gdb
-gdb.execute("set pagination off")
-gdb.execute("set breakpoint pending on")
-gdb.execute("rbreak ^hyb::kernels::avx", to_string=True)
-gdb.execute("run", to_string=True)
-while gdb.selected_inferior().pid:
-    frame = gdb.newest_frame()
-    while frame is not None:
-        print("FRAME", frame.name())
-        frame = frame.older()
-    for point in gdb.breakpoints():
-        if point.hit_count > 0:
-            point.delete()
-    gdb.execute("continue", to_string=True)
-"""
-
-
-def prefix_of(function):
-    """Its name without arguments."""
-    return function.replace("(anonymous namespace)", "{anonymous}").split("(")[0]
-
-
-def sources_by_function(build):
-    """{name without arguments: the sources whose objects define it}"""
-    sources = {}
-    for path in sorted(pathlib.Path(build).rglob("*.o")):
-        listing = subprocess.run(["nm", "-C", "--defined-only", path], check=True,
-                                 capture_output=True, text=True).stdout
-        source = re.sub(r"^.*?\.dir/", "", str(path))[:-len(".o")]
-        for line in listing.splitlines():
-            found = re.match(r"[0-9a-f]+ [TtWw] (hyb::.*|main)$", line)
-            if found:
-                sources.setdefault(prefix_of(found.group(1)), set()).add(source)
-    return sources
-
-
-def sources_on_the_way(build):
-    """The sources of all frames whenever `hyb run` first enters a fast route, from main on."""
-    known = sources_by_function(build)
-    with tempfile.NamedTemporaryFile("w", suffix=".py") as script:
-        script.write(IN_GDB)
-        script.flush()
-        text = subprocess.run(
-            ["gdb", "-batch", "-x", script.name, "--args", f"{build}/hyb", "run", "-p", "Hello",
-             "--threads", "1", "--max-tokens", "2"], capture_output=True, text=True).stdout
-    found = {}
-    for line in reversed(text.splitlines()):
-        if line.startswith("FRAME "):
-            sources = known.get(prefix_of(line.removeprefix("FRAME ")), set())
-            if len(sources) == 1:
-                found.setdefault(*sources)
-    return list(found)
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("commits", nargs="*", default=[BEFORE, "HEAD"])
-    parser.add_argument("--way", metavar="BUILD", help="list the sources on the way of `hyb run`")
     options = parser.parse_args()
-    if options.way:
-        sources = sources_on_the_way(options.way)
-        print(*sources, f"{len(sources)} sources", sep="\n")
-        return 0
     columns = [figures(commit) for commit in options.commits]
     print("| |", *[f" {commit} |" for commit in options.commits], sep="")
     print("|---|", "---|" * len(columns), sep="")
