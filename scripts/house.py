@@ -1,12 +1,7 @@
 #!/usr/bin/env python3
 """How the code is cut, as a table with one column per commit.
 
-    scripts/house.py [COMMIT...]          # default: the first commit that had this layout, and HEAD
-    scripts/house.py --way build-dev      # the sources on the call stack of `hyb run`, one by one
-
-The way is read off a debugger: `hyb run` on one thread is stopped where it first enters each of the
-fast CPU routes, and each frame's function is looked up in the object files of that build folder,
-which therefore must not be a unity build (`cmake --preset dev`).
+    scripts/house.py [COMMIT...]    # default: the first commit that had this layout, and HEAD
 """
 
 import argparse
