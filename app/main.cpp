@@ -1,11 +1,12 @@
 #include <CLI/CLI.hpp>
-#include <cstdio>
+
+#include <algorithm>
 #include <exception>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "app/command_line.h"
 #include "app/commands/commands.h"
 #include "app/environment.h"
 #include "app/ui/process.h"
@@ -18,16 +19,6 @@ namespace {
 
 using hyb::Error;
 using hyb::ErrorKind;
-
-/// llama-bench spells a long option with one dash, which CLI11 would read as -p g.
-void rewrite_pair_option(int argc, char** argv) {
-  static char option[] = "--pg";
-  bool is_bench = false;
-  for (int i = 1; i < argc; ++i) {
-    is_bench = is_bench || std::string_view(argv[i]) == "bench";
-    if (is_bench && std::string_view(argv[i]) == "-pg") argv[i] = option;
-  }
-}
 
 /// --log-level is accepted before the command and after it.
 void add_log_option(CLI::App& cli) {
@@ -43,7 +34,6 @@ void add_log_option(CLI::App& cli) {
 }
 
 int run(int argc, char** argv) {
-  rewrite_pair_option(argc, argv);
   CLI::App cli("hyb - run hybrid language models on one machine", "hyb");
   cli.require_subcommand(1);
   cli.set_version_flag("--version", hyb::app::version_text());
@@ -54,10 +44,22 @@ int run(int argc, char** argv) {
     actions.emplace_back(sub, command->describe(*sub));
     add_log_option(*sub);
   }
+  std::vector<std::string> words = hyb::app::command_words(argc, argv);
+  if (words.empty()) {
+    hyb::app::write_stdout(cli.help());
+    return static_cast<int>(ErrorKind::usage);
+  }
+  std::reverse(words.begin(), words.end());  // as CLI11 takes them
   try {
-    cli.parse(argc, argv);
-  } catch (const CLI::ParseError& stop) {  // also --help and --version
-    return cli.exit(stop) == 0 ? 0 : static_cast<int>(ErrorKind::usage);
+    cli.parse(words);
+  } catch (const CLI::CallForHelp&) {
+    hyb::app::write_stdout(cli.help());
+    return 0;
+  } catch (const CLI::CallForVersion& version) {
+    hyb::app::write_stdout(std::string(version.what()) + '\n');
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    throw Error(ErrorKind::usage, hyb::app::usage_text(cli, error));
   }
   for (const auto& [sub, action] : actions) {
     if (sub->parsed()) return action();

@@ -21,6 +21,10 @@ struct BatchFlags {
 };
 
 int batch_main(const BatchFlags& options) {
+  if (options.names.empty()) {
+    throw Error(ErrorKind::usage,
+                "the file of requests is missing: hyb batch [MODEL] IN -o OUT; - reads stdin");
+  }
   BatchOptions job = options.job;
   job.input = options.names.back();
   if (options.names.size() == 2) job.model.model = options.names.front();
@@ -49,9 +53,8 @@ void add_job_options(CLI::App& cli, BatchFlags& options) {
   cli.add_option("files", options.names,
                  "the model (default: demo) and the file of requests (-: stdin)")
       ->type_name("FILE")
-      ->required()
       ->option_text("[MODEL] IN")
-      ->expected(1, 2);
+      ->expected(0, 2);
   cli.add_option("-o,--output", options.job.output, "results are appended here; a rerun continues")
       ->type_name("FILE");
   cli.add_option("--parallel", options.job.parallel, "requests answered at once")

@@ -7,14 +7,11 @@
 
 #include <atomic>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
-#include <iostream>
 #include <string>
 #include <utility>
 
 #include "core/base/error.h"
-#include "core/base/log.h"
 
 namespace hyb::app {
 namespace {
@@ -101,14 +98,8 @@ ProcessGuard::ProcessGuard() {
 ProcessGuard::~ProcessGuard() { say_last_words(); }
 
 int ProcessGuard::exit_code(int code) const {
-  errno = 0;
-  std::cout.flush();
-  const bool flushed = std::fflush(stdout) == 0 && !std::cout.fail();
-  const int reason = errno;
-  if (const int signal = stop_signal()) return 128 + signal;
-  if (flushed || reason == EPIPE) return code;
-  log::error(std::string("stdout: cannot write: ") + std::strerror(reason));
-  return code == 0 ? static_cast<int>(ErrorKind::runtime) : code;
+  const int signal = stop_signal();
+  return signal != 0 ? 128 + signal : code;
 }
 
 int stop_signal() { return stop.load(); }

@@ -19,8 +19,7 @@ class ProcessGuard {
   ProcessGuard(const ProcessGuard&) = delete;
   ProcessGuard& operator=(const ProcessGuard&) = delete;
 
-  /// 130 or 143 when a signal asked to stop; 1 when flushing stdout failed for another reason than
-  /// a closed pipe; else `code`.
+  /// 130 or 143 when a signal asked to stop, else `code`.
   int exit_code(int code) const;
 };
 

@@ -1,6 +1,9 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
+#include <span>
+#include <string>
 #include <string_view>
 
 namespace hyb {
@@ -18,5 +21,12 @@ inline std::string_view trim(std::string_view text) {
   text = trim_left(text);
   return text.substr(0, text.find_last_not_of(white_space) + 1);
 }
+
+/// Number of letters to insert, delete or change to turn one word into the other.
+std::size_t edit_distance(std::string_view a, std::string_view b);
+
+/// The one of `known` that `word` was most likely meant to be; empty: none is near, as more than a
+/// third of its letters differ.
+std::string_view nearest_name(std::string_view word, std::span<const std::string> known);
 
 }  // namespace hyb

@@ -122,6 +122,51 @@ TEST_SUITE("app/surface_help") {
     CHECK(run_tool({.arguments = {"completion", "csh"}}).exit_code == 2);
   }
 
+  TEST_CASE("a command line that is refused names what is wrong, in the order typed") {
+    const auto error = [](std::vector<std::string> arguments) {
+      const ToolResult result = run_tool({.arguments = std::move(arguments)});
+      CHECK(result.exit_code == 2);
+      CHECK(result.out == "");
+      CHECK(result.err.starts_with("hyb: error: "));
+      CHECK(std::count(result.err.begin(), result.err.end(), '\n') == 1);
+      return result.err;
+    };
+    CHECK(error({"run", "--bogus1", "--bogus2", "x"}) ==
+          "hyb: error: --bogus1: unknown option; --bogus2: unknown option; see hyb run --help\n");
+    CHECK(contains(error({"run", "--temprature", "1"}), "the nearest is --temperature"));
+    CHECK(contains(error({"run", "--temprature=1"}), "--temprature: unknown option, the nearest"));
+    CHECK(contains(error({"chat", "--svg", "x"}), "no option of hyb chat; hyb bench has it"));
+    CHECK(contains(error({"bench", "compare", "--alhpa", "1", "a", "b"}), "nearest is --alpha"));
+    CHECK(contains(error({"insepct", "x"}), "'insepct' is not a command; the nearest is inspect"));
+    CHECK(contains(error({"serve", "--port", "80"}), "hyb has no server: hyb batch"));
+    CHECK(contains(error({"pull", "org/name"}), "hyb downloads nothing: fetch a model with"));
+    CHECK(contains(error({"What is it?"}), "a prompt needs a command"));
+    CHECK(contains(error({"org/name"}), "hyb chat org/name"));
+    for (const char* option : {"-ngl", "--gpu-layers", "--n-gpu-layers"}) {
+      CHECK(contains(error({"run", option, "99", "-p", "x"}),
+                     std::string(option) + ": a model is on one device as a whole"));
+    }
+    CHECK(contains(error({"batch"}), "the file of requests is missing"));
+    CHECK(contains(error({"run", "--threads", "9999"}), "--threads: Value 9999 not in range"));
+    CHECK(contains(error({"--lgo-level", "debug", "run"}), "the nearest is --log-level"));
+  }
+
+  TEST_CASE("help and version in all spellings, and with a full disk") {
+    const ToolResult bare = run_tool({.arguments = {}});
+    CHECK(bare.exit_code == 2);
+    CHECK(bare.err == "");
+    CHECK(bare.out == output_of({"--help"}));
+    CHECK(bare.out == output_of({"help"}));
+    CHECK(contains(bare.out, "Answer one prompt and exit"));
+    CHECK(output_of({"help", "run"}) == output_of({"run", "--help"}));
+    CHECK(output_of({"version"}) == output_of({"--version"}));
+    for (const char* command : {"--version", "--help", "run --help"}) {
+      const ToolResult full = run_shell("$HYB " + std::string(command) + " > /dev/full");
+      CHECK(full.exit_code == 1);
+      CHECK(full.err == "hyb: error: stdout: cannot write: No space left on device\n");
+    }
+  }
+
   TEST_CASE("the man page is sound roff") {
     if (!has_program("groff")) return;
     const ToolResult page = run_shell("$HYB manual | groff -man -Tutf8 -ww | col -b");

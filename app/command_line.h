@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+class ParseError;
+}  // namespace CLI
+
+namespace hyb::app {
+
+/// The words after the program's name, spelled as CLI11 reads them: long options with one dash get
+/// two (-sys, -pg of bench), `help [COMMAND]` is `[COMMAND] --help`, `version` is --version.
+/// Throws Error(usage) for options of other tools with one dash, which CLI11 would cut into a short
+/// option and its value (-ngl: -n gl).
+std::vector<std::string> command_words(int argc, const char* const* argv);
+
+/// Why the command line was refused, in one line: what is unknown, in the order typed, with the
+/// nearest name or what hyb has instead, and which help to read. `cli` threw `error` from parse().
+std::string usage_text(const CLI::App& cli, const CLI::ParseError& error);
+
+}  // namespace hyb::app

@@ -1,0 +1,33 @@
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "core/base/strings.h"
+
+namespace strings_test {
+
+using namespace hyb;
+
+TEST_SUITE("core/base/strings") {
+  TEST_CASE("the distance of two words counts letters to insert, delete or change") {
+    CHECK(edit_distance("", "") == 0);
+    CHECK(edit_distance("", "abc") == 3);
+    CHECK(edit_distance("run", "rune") == 1);
+    CHECK(edit_distance("inspect", "insepct") == 2);
+    CHECK(edit_distance("kitten", "sitting") == 3);
+  }
+
+  TEST_CASE("the nearest name is near, or there is none") {
+    const std::vector<std::string> known = {"run", "bench", "inspect"};
+    CHECK(nearest_name("insepct", known) == "inspect");
+    CHECK(nearest_name("bnch", known) == "bench");
+    CHECK(nearest_name("ran", known) == "run");
+    CHECK(nearest_name("serve", known) == "");
+    CHECK(nearest_name("", known) == "");
+    CHECK(nearest_name(std::string(1 << 20, 'x'), known) == "");
+    CHECK(nearest_name("run", {}) == "");
+  }
+}
+
+}  // namespace strings_test
