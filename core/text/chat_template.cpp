@@ -1,5 +1,7 @@
 #include "core/text/chat_template.h"
 
+#include <mutex>
+
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
@@ -9,6 +11,7 @@
 #include "core/text/jinja/lexer.h"
 #include "core/text/jinja/parser.h"
 #include "core/text/jinja/value.h"
+#include "core/text/message_forms.h"
 
 namespace hyb {
 namespace {
@@ -82,20 +85,23 @@ std::string Rendered::text() const {
   return out;
 }
 
-ChatTemplate::ChatTemplate(std::unique_ptr<jinja::Template> parsed) : parsed_(std::move(parsed)) {}
-ChatTemplate::ChatTemplate(ChatTemplate&&) noexcept = default;
-ChatTemplate& ChatTemplate::operator=(ChatTemplate&&) noexcept = default;
-ChatTemplate::~ChatTemplate() = default;
+struct ChatTemplate::Parts {
+  explicit Parts(jinja::Template from) : parsed(std::move(from)) {}
 
-ChatTemplate ChatTemplate::parse(std::string_view source_text, std::string_view source_name) {
-  return ChatTemplate(
-      std::make_unique<jinja::Template>(jinja::parse_template(source_text, source_name)));
-}
+  jinja::Template parsed;
+  std::once_flag once = {};
+  std::optional<MessageForms> forms = {};  ///< since the first rendering
 
-Rendered ChatTemplate::render(const Json& messages, const Json& variables,
-                              const RenderLimits& limits, std::optional<std::tm> now) const {
-  check_object(variables);
-  return render_with(*parsed_, limits, now, [&](jinja::Runtime& runtime, jinja::Scope& scope) {
+  Rendered render(const Json& messages, const Json& variables, const RenderLimits& limits,
+                  const std::optional<std::tm>& now) const;
+  const MessageForms& need_forms();
+};
+
+/// Renders messages in the form in which they are.
+Rendered ChatTemplate::Parts::render(const Json& messages, const Json& variables,
+                                     const RenderLimits& limits,
+                                     const std::optional<std::tm>& now) const {
+  return render_with(parsed, limits, now, [&](jinja::Runtime& runtime, jinja::Scope& scope) {
     // Variables that the reference always defines.
     scope.set("tools", jinja::Value::none());
     scope.set("documents", jinja::Value::none());
@@ -116,14 +122,45 @@ Rendered ChatTemplate::render(const Json& messages, const Json& variables,
   });
 }
 
+const MessageForms& ChatTemplate::Parts::need_forms() {
+  const RenderLimits trial_limits{.steps_max = 1'000'000, .time_max = std::chrono::seconds(1)};
+  const Json variables = {{"bos_token", ""}, {"eos_token", ""}, {"pad_token", ""}};
+  std::call_once(once, [&] {
+    forms.emplace([&](const Json& messages) -> std::optional<std::string> {
+      try {
+        return render(messages, variables, trial_limits, std::nullopt).text();
+      } catch (const Error&) {
+        return std::nullopt;
+      }
+    });
+  });
+  return *forms;
+}
+
+ChatTemplate::ChatTemplate(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+ChatTemplate::ChatTemplate(ChatTemplate&&) noexcept = default;
+ChatTemplate& ChatTemplate::operator=(ChatTemplate&&) noexcept = default;
+ChatTemplate::~ChatTemplate() = default;
+
+ChatTemplate ChatTemplate::parse(std::string_view source_text, std::string_view source_name) {
+  return ChatTemplate(std::make_unique<Parts>(jinja::parse_template(source_text, source_name)));
+}
+
+Rendered ChatTemplate::render(const Json& messages, const Json& variables,
+                              const RenderLimits& limits, std::optional<std::tm> now) const {
+  check_object(variables);
+  return parts_->render(parts_->need_forms().fitted(messages), variables, limits, now);
+}
+
 Rendered ChatTemplate::render_plain(const Json& variables, const RenderLimits& limits,
                                     std::optional<std::tm> now) const {
   check_object(variables);
-  return render_with(*parsed_, limits, now, [&](jinja::Runtime& runtime, jinja::Scope& scope) {
-    for (const auto& [name, value] : variables.items()) {
-      scope.set(name, jinja::value_from_json(runtime, value, TextSource::tmpl));
-    }
-  });
+  return render_with(parts_->parsed, limits, now,
+                     [&](jinja::Runtime& runtime, jinja::Scope& scope) {
+                       for (const auto& [name, value] : variables.items()) {
+                         scope.set(name, jinja::value_from_json(runtime, value, TextSource::tmpl));
+                       }
+                     });
 }
 
 namespace {

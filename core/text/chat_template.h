@@ -45,10 +45,6 @@ struct RenderLimits {
   std::chrono::milliseconds time_max{10'000};
 };
 
-namespace jinja {
-struct Template;
-}
-
 /// A chat template in the Jinja dialect that Hugging Face renders: trim_blocks and lstrip_blocks
 /// on, keep_trailing_newline off, no autoescape, break and continue, generation tags passed
 /// through. Templates are untrusted: they reach no host objects, and every cost is limited.
@@ -61,12 +57,12 @@ class ChatTemplate {
   ChatTemplate& operator=(ChatTemplate&&) noexcept;
   ~ChatTemplate();
 
-  /// `messages`: array of objects as in the OpenAI API; `arguments` of tool calls that are JSON
-  /// objects in string form are passed as objects. `variables`: an object (or null) of everything
-  /// else: tools, documents, bos_token, add_generation_prompt, ...; the members of its
-  /// `chat_template_kwargs` become variables, too. `now` is the time for strftime_now, the local
-  /// time if absent. What the template raises is Error(usage); an error in the template is
-  /// Error(model) with line and column. Thread-safe.
+  /// `messages`: array of objects as in the OpenAI API, in any of the forms that MessageForms fits
+  /// to the template. `variables`: an object (or null) of everything else: tools, documents,
+  /// bos_token, add_generation_prompt, ...; the members of its `chat_template_kwargs` become
+  /// variables, too. `now` is the time for strftime_now, the local time if absent. What the
+  /// template raises is Error(usage), and so is a part of a message that is not text; an error in
+  /// the template is Error(model) with line and column. Thread-safe.
   Rendered render(const Json& messages, const Json& variables, const RenderLimits& limits = {},
                   std::optional<std::tm> now = std::nullopt) const;
 
@@ -75,9 +71,10 @@ class ChatTemplate {
                         std::optional<std::tm> now = std::nullopt) const;
 
  private:
-  explicit ChatTemplate(std::unique_ptr<jinja::Template> parsed);
+  struct Parts;
+  explicit ChatTemplate(std::unique_ptr<Parts> parts);
 
-  std::unique_ptr<jinja::Template> parsed_;
+  std::unique_ptr<Parts> parts_;
 };
 
 /// The template of a model folder: chat_template.jinja first, else `chat_template` of

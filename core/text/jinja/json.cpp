@@ -210,19 +210,6 @@ Value number_from_json(const Json& json) {
   return Value(json.get<std::int64_t>());
 }
 
-/// The parsed arguments if `json` is a string with a JSON object, else null.
-Json parsed_arguments(const Json& json) {
-  if (!json.is_string()) return nullptr;
-  const auto& text = json.get_ref<const std::string&>();
-  const auto first = text.find_first_not_of(" \t\r\n");
-  if (first == std::string::npos || text[first] != '{') return nullptr;
-  try {
-    return parse_json(text, "arguments");
-  } catch (const Error&) {
-    return nullptr;  // anything else stays text
-  }
-}
-
 class Converter {
  public:
   Converter(Runtime& runtime, TextSource source) : runtime_(runtime), source_(source) {}
@@ -255,32 +242,6 @@ class Converter {
 
   Value text(std::string_view bytes) { return Value(runtime_.text(bytes, source_)); }
 
-  /// {"function": {"name", "arguments"}}, or {"name", "arguments"}.
-  Value convert_call(const Json& call) {
-    if (!call.is_object()) return convert(call);
-    Dict& dict = runtime_.new_dict();
-    for (const auto& [key, value] : call.items()) {
-      Value made;
-      if (key == "function") {
-        made = convert_call(value);
-      } else if (const Json arguments = key == "arguments" ? parsed_arguments(value) : Json();
-                 arguments.is_object()) {
-        made = convert(arguments);
-      } else {
-        made = convert(value);
-      }
-      runtime_.set(dict, text(key), made);
-    }
-    return Value(Kind::dict, &dict);
-  }
-
-  Value convert_calls(const Json& calls) {
-    if (!calls.is_array()) return convert(calls);
-    List& list = runtime_.new_list();
-    for (const Json& call : calls) runtime_.push(list, convert_call(call));
-    return Value(Kind::list, &list);
-  }
-
  private:
   Runtime& runtime_;
   TextSource source_;
@@ -306,16 +267,8 @@ Value message_from_json(Runtime& runtime, const Json& message) {
     runtime.set(dict, converter.text("thinking"), converter.convert(*reasoning));
   }
   for (const auto& [key, value] : message.items()) {
-    Value made;
-    if (key == "role" && is_known_role(role))
-      made = trusted.convert(value);
-    else if (key == "tool_calls")
-      made = converter.convert_calls(value);
-    else if (key == "function_call")
-      made = converter.convert_call(value);
-    else
-      made = converter.convert(value);
-    runtime.set(dict, converter.text(key), made);
+    const bool is_role = key == "role" && is_known_role(role);
+    runtime.set(dict, converter.text(key), (is_role ? trusted : converter).convert(value));
   }
   if (reasoning != nullptr) {
     runtime.set(dict, converter.text("reasoning_content"), converter.convert(*reasoning));

@@ -31,9 +31,8 @@ Value value_from_json(Runtime& runtime, const Json& json, TextSource source);
 
 /// Messages in the form that templates expect. The content of an assistant message is marked as
 /// assistant, everything else as person, except standard role names (tmpl), which templates print
-/// inside control text. Arguments of tool calls that are a JSON object in string form become that
-/// object. A member reasoning_content, thinking or reasoning is available under the first two
-/// names. Throws Error(usage) for anything but an array of objects.
+/// inside control text. A member reasoning_content, thinking or reasoning is available under the
+/// first two names. Throws Error(usage) for anything but an array of objects.
 Value messages_from_json(Runtime& runtime, const Json& messages);
 
 /// The source of a variable's strings: person for tools and documents, else tmpl.

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "core/base/json.h"
+
+namespace hyb {
+
+/// Which of the forms in which clients send messages a chat template takes. Found by rendering
+/// short conversations: what macros, filters and tests make of a value shows in the text alone.
+class MessageForms {
+ public:
+  /// The text of a conversation; nothing where the template refuses it.
+  using Trial = std::function<std::optional<std::string>(const Json& messages)>;
+
+  explicit MessageForms(const Trial& trial);
+
+  /// OpenAI's messages as the template takes them:
+  /// - members of a message that are null are left out;
+  /// - content that is a list of text parts stays one where the template shows every part, else its
+  ///   texts are joined by line breaks; a text becomes a list of one part where the template shows
+  ///   lists alone. Both are decided for each role;
+  /// - arguments of a tool call that are a JSON object in a string become that object (blank: an
+  ///   empty one), except where the template shows such a string as it is; an object becomes a
+  ///   string where the template shows strings alone;
+  /// - thoughts (reasoning_content, thinking) are also `reasoning` where the template reads that.
+  /// Throws Error(usage) for a part that is not text, with the message's index and the part's type.
+  /// What is no message is returned as it is.
+  Json fitted(const Json& messages) const;
+
+ private:
+  enum class Content : std::uint8_t { text, list, any };
+
+  /// `number` is the message's index.
+  void fit_content(Json& content, std::string_view role, std::size_t number) const;
+  void fit_calls(Json& calls) const;
+  void fit_call(Json& call) const;
+  void fit_arguments(Json& arguments) const;
+
+  std::map<std::string, Content, std::less<>> content_;  ///< by role; others take texts
+  bool shows_text_arguments_ = false;
+  bool shows_object_arguments_ = false;
+  bool reads_reasoning_ = false;
+};
+
+}  // namespace hyb
