@@ -74,6 +74,33 @@ TEST_SUITE("core/memory/token_tree") {
     }
   }
 
+  TEST_CASE("long paths are walked right while nodes that earlier walks passed go and come back") {
+    std::mt19937_64 random(1);
+    Tree tree;
+    Key line(400);
+    for (TokenId& token : line) token = TokenId{static_cast<std::int32_t>(random() % 5)};
+    const auto start = [&](std::size_t tokens) {
+      return Key(line.begin(), line.begin() + static_cast<std::ptrdiff_t>(tokens));
+    };
+    std::size_t known = 0;
+    for (int i = 0; i < 3000; ++i) {
+      if (random() % 3 == 0) {
+        Tree::Node* const leaf = tree.walk(start(known)).last();
+        if (leaf != tree.root() && leaf->is_leaf()) {
+          known = static_cast<std::size_t>(leaf->parent->depth);
+          tree.remove_leaf(leaf);
+        }
+      } else if (known < line.size()) {
+        known += std::min<std::size_t>(1 + random() % 9, line.size() - known);
+        insert(tree, start(known));
+      }
+      const Tree::Walk walk = tree.walk(line);
+      REQUIRE(static_cast<std::size_t>(walk.tokens) == known);
+      if (i % 100 == 0) check_path(tree, line, walk);
+    }
+    CHECK(known > 300);
+  }
+
   TEST_CASE("leaves and nodes with one child go without a trace") {
     for (std::uint64_t seed = 0; seed < 50; ++seed) {
       std::mt19937_64 random(seed);
