@@ -18,7 +18,6 @@
 #include "core/base/error.h"
 #include "core/base/scoped_flag.h"
 #include "core/engine/engine_limits.h"
-#include "core/engine/prefill_watch.h"
 #include "core/engine/scheduler.h"
 #include "core/engine/sequence.h"
 #include "core/engine/tier_waiter.h"
@@ -148,7 +147,7 @@ class EngineState {
   RunningStep running_step_;
   OomRecovery recovery_;
   std::function<Clock::time_point()> now_;
-  std::optional<PrefillWatch> watch_;  ///< empty: the cost of prefill is not measured
+  std::optional<PrefillMeter> prefill_;  ///< empty: the cost of prefill is not measured
   TraceRecorder* recorder_ = nullptr;
   std::int64_t submitted_ = 0;
   std::int64_t steps_ = 0, steps_ahead_ = 0, failed_steps_ = 0;
@@ -179,7 +178,7 @@ EngineState::EngineState(Runner& runner, const Tokenizer* tokenizer, const Engin
     return runner_->commit(superblock, may_create);
   });
   if (!options.measures_prefill) return;
-  watch_.emplace(options.prefixes.cost, options.chunk_tokens, length_max_);
+  prefill_.emplace(options.prefixes.cost, options.chunk_tokens, length_max_);
 }
 
 EngineState::~EngineState() { abandon(); }
@@ -528,7 +527,7 @@ void EngineState::finish_step() {
     if (is_prepared && all_continue(done.plan, result)) {
       launch_next_and_apply(done.plan, result, times);
     } else {
-      if (watch_) learn_cost(times.end - times.begin);
+      if (prefill_) learn_cost(times.end - times.begin);
       apply_results(done.plan, result, times, [](std::size_t) { return true; });
     }
   });
@@ -654,7 +653,14 @@ void EngineState::carry_out_orders() {
 }
 
 void EngineState::learn_cost(Clock::duration elapsed) {
-  const std::optional<PrefillCost> cost = watch_->ran(step_, elapsed);
+  PrefillStep work{.seconds = std::chrono::duration<double>(elapsed).count()};
+  for (const Span& span : step_.spans) {
+    const double begin = span.position, end = begin + static_cast<double>(span.tokens.size());
+    work.tokens += std::ssize(span.tokens);
+    work.positions += end * end - begin * begin;
+    if (span.tokens.size() == 1) ++work.single;
+  }
+  const std::optional<PrefillCost> cost = prefill_->ran(work);
   if (!cost) return;
   prefixes_.set_cost(*cost);
   if (tier_ != nullptr) tier_->set_cost(*cost);

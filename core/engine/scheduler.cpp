@@ -556,12 +556,18 @@ Scheduler::Admission Scheduler::admit(Sequence& sequence) {
   if (sequence.tier_lookup_state() == TierLookupState::awaited) return Admission::awaits_tier;
   if (sequence.prefix_owner() && is_awaited(*sequence.prefix_owner(), running_))
     return Admission::follows;
-  Lookup lookup = prefixes_->look_up(sequence.known());
-  publish_shared_prefixes(sequence, lookup);
-  if (follows(sequence, lookup.resumable)) return Admission::follows;
-  if (!running_.empty() && !make_room_for(sequence, lookup)) return Admission::no_room;
-  std::optional<Memory> memory = memory_for(sequence, lookup);
-  if (!memory) return Admission::no_room;
+  Lookup lookup;
+  std::optional<Memory> memory;
+  while (!memory) {
+    lookup = prefixes_->look_up(sequence.known());
+    if (publish_shared_prefix(sequence, lookup.resumable)) continue;
+    if (follows(sequence, lookup.resumable)) return Admission::follows;
+    if (!running_.empty() && !make_room_for(sequence, lookup)) return Admission::no_room;
+    memory = prefixes_->resume(lookup);
+    while (!memory && make_room(lookup.snapshot)) memory = prefixes_->resume(lookup);
+    // When nothing else runs, a snapshot that there is no room to resume from is dropped.
+    if (!memory && (!running_.empty() || !make_room())) return Admission::no_room;
+  }
 
   // A snapshot is wanted where it leaves what was seen before, in memory or in a tier.
   lookup.matched = std::max(lookup.matched, sequence.known_to_tier());
@@ -585,8 +591,7 @@ Scheduler::Admission Scheduler::admit(Sequence& sequence) {
 }
 
 bool Scheduler::admit_choice(Sequence& sequence, const Checkpoint& prompt) {
-  Lookup lookup = {.matched = prompt.length(), .resumable = prompt.length(), .snapshot = nullptr};
-  if (!running_.empty() && !make_room_for(sequence, lookup)) return false;
+  if (!running_.empty() && !make_room_for(sequence, {.resumable = prompt.length()})) return false;
   std::optional<Memory> memory = pool_->resume(prompt);
   while (!memory && prefixes_->evict()) memory = pool_->resume(prompt);
   if (!memory) return false;
@@ -618,21 +623,23 @@ void Scheduler::cut(Sequence& sequence, std::int32_t length) {
   assign_behind_cuts(sequence, tokens - first);
 }
 
-/// Where sequences can be resumed at every position, a running one with the same prefix leaves a
-/// snapshot at once.
-void Scheduler::publish_shared_prefixes(const Sequence& sequence, Lookup& lookup) {
-  if (!prefixes_->options().enabled || !resumes_anywhere(pool_->layout())) return;
-  for (Sequence* other : running_) {
+/// Where sequences can be resumed at every position, the running one with the longest prefix in
+/// common leaves a snapshot at once, if it is at least shared_tokens_min longer than `resumable`.
+bool Scheduler::publish_shared_prefix(const Sequence& sequence, std::int32_t resumable) {
+  if (!prefixes_->options().enabled || !resumes_anywhere(pool_->layout())) return false;
+  std::int32_t longest = resumable + limits_.shared_tokens_min - 1;
+  Sequence* owner = nullptr;
+  for (Sequence* const other : running_) {
     const std::int32_t passed = other->memory().length();
-    if (!other->request().keep_snapshots || passed < lookup.resumable + limits_.shared_tokens_min)
-      continue;
-    const auto known = other->known().first(static_cast<std::size_t>(passed));
-    const std::int32_t common = common_prefix(known, sequence.known());
-    if (common < lookup.resumable + limits_.shared_tokens_min) continue;
-    if (prefixes_->publish(known, other->memory(), SnapshotPlace::branch)) {
-      lookup = prefixes_->look_up(sequence.known());
-    }
+    if (!other->request().keep_snapshots || passed <= longest) continue;
+    const std::int32_t common =
+        common_prefix(other->known().first(static_cast<std::size_t>(passed)), sequence.known());
+    if (common <= longest) continue;
+    longest = common;
+    owner = other;
   }
+  return owner != nullptr &&
+         prefixes_->publish(owner->known(), owner->memory(), SnapshotPlace::branch);
 }
 
 MemoryDemand Scheduler::demand_beside_running(const Sequence& sequence,
@@ -646,29 +653,17 @@ MemoryDemand Scheduler::demand_beside_running(const Sequence& sequence,
 }
 
 /// Makes room for it next to running sequences, by evicting snapshots if necessary; none is evicted
-/// when that would not be enough. Free units scattered over many superblocks are compacted.
-bool Scheduler::make_room_for(const Sequence& sequence, Lookup& lookup) {
+/// when that would not be enough, and never the one that was looked up. Free units scattered over
+/// many superblocks are compacted.
+bool Scheduler::make_room_for(const Sequence& sequence, const Lookup& lookup) {
   const MemoryDemand demand = demand_beside_running(sequence, lookup.resumable);
   if (demand.fits()) return true;
   if (!demand.fits_beside(running_)) return false;
-  bool evicted = false;
-  while (!demand.fits() && prefixes_->evict(lookup.snapshot)) evicted = true;
+  while (!demand.fits() && prefixes_->evict(lookup.snapshot)) {
+  }
   while (!demand.fits() && pool_->compact_for(demand.driest())) {
   }
-  if (evicted && lookup.snapshot != nullptr) lookup = prefixes_->look_up(sequence.known());
   return demand.fits();
-}
-
-std::optional<Memory> Scheduler::memory_for(const Sequence& sequence, Lookup& lookup) {
-  std::optional<Memory> memory = prefixes_->resume(lookup);
-  while (!memory) {
-    // When nothing else runs, a snapshot that there is no room to resume from is dropped.
-    const bool has_room = make_room(lookup.snapshot) || (running_.empty() && make_room());
-    if (!has_room) return std::nullopt;
-    lookup = prefixes_->look_up(sequence.known());
-    memory = prefixes_->resume(lookup);
-  }
-  return memory;
 }
 
 void Scheduler::start(Sequence& sequence, Memory memory, const Resumed& resumed) {

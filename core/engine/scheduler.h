@@ -169,10 +169,9 @@ class Scheduler {
   bool admit_choice(Sequence& sequence, const Checkpoint& prompt);
   bool follows(Sequence& sequence, std::int32_t resumable);
   void cut(Sequence& sequence, std::int32_t length);
-  void publish_shared_prefixes(const Sequence& sequence, Lookup& lookup);
+  bool publish_shared_prefix(const Sequence& sequence, std::int32_t resumable);
   MemoryDemand demand_beside_running(const Sequence& sequence, std::int32_t resumable) const;
-  bool make_room_for(const Sequence& sequence, Lookup& lookup);
-  std::optional<Memory> memory_for(const Sequence& sequence, Lookup& lookup);
+  bool make_room_for(const Sequence& sequence, const Lookup& lookup);
   void start(Sequence& sequence, Memory memory, const Resumed& resumed);
 
   void release_choices(Sequence& first);

@@ -1,6 +1,7 @@
 #include "core/memory/prefix/prefill_cost.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 
@@ -18,6 +19,10 @@ PrefillCost prefill_seconds(const PrefillCost& flops, double flops_per_second) {
 namespace {
 
 constexpr std::int64_t steps_min = 4, tokens_min = 128;
+constexpr std::int64_t step_tokens_min = 16;
+/// Between two comparisons with the cost in use, after the first few at powers of two.
+constexpr std::int64_t steps_between = 32;
+constexpr double much = 0.1;
 constexpr double fading = 31.0 / 32;
 constexpr double outlier = 4;
 
@@ -88,8 +93,9 @@ std::size_t power_of_two(double value, std::size_t count) {
 
 }  // namespace
 
-PrefillMeter::PrefillMeter(const PrefillCost& preset, std::int32_t chunk_tokens)
-    : chunk_tokens_(chunk_tokens) {
+PrefillMeter::PrefillMeter(const PrefillCost& preset, std::int32_t chunk_tokens,
+                           std::int32_t length_max)
+    : chunk_tokens_(chunk_tokens), length_max_(length_max), used_(preset) {
   require(chunk_tokens > 0 && preset.linear > 0 && preset.square >= 0,
           "prefill meter: a chunk has tokens, and a token costs something");
   preset_ratio_ = preset.square / preset.linear;
@@ -100,8 +106,27 @@ PrefillMeter::Average& PrefillMeter::average_of(const PrefillStep& step) {
   return averages_[power_of_two(tokens, sizes)][power_of_two(step.positions / tokens, places)];
 }
 
-void PrefillMeter::ran(const PrefillStep& step) {
-  if (step.tokens <= 0 || !(step.seconds > 0)) return;
+bool PrefillMeter::is_off(const PrefillCost& cost) const {
+  const auto differ = [&](std::int32_t length) {
+    return std::abs(cost.of(length) / used_.of(length) - 1) > much;
+  };
+  return differ(1024) || differ(length_max_);
+}
+
+std::optional<PrefillCost> PrefillMeter::ran(const PrefillStep& step) {
+  if (step.tokens < step_tokens_min || 4 * step.single > step.tokens) return std::nullopt;
+  if (!(step.seconds > 0)) return std::nullopt;
+  add(step);
+  if (!std::has_single_bit(static_cast<std::uint64_t>(steps_)) && steps_ % steps_between != 0) {
+    return std::nullopt;
+  }
+  const std::optional<PrefillCost> cost = this->cost();
+  if (!cost || !is_off(*cost)) return std::nullopt;
+  used_ = *cost;
+  return cost;
+}
+
+void PrefillMeter::add(const PrefillStep& step) {
   Average& average = average_of(step);
   const auto tokens = static_cast<double>(step.tokens);
   double seconds = step.seconds;

@@ -30,6 +30,7 @@ PrefillCost prefill_seconds(const PrefillCost& flops, double flops_per_second);
 /// A step with prompt tokens, and its duration.
 struct PrefillStep {
   std::int64_t tokens = 0;
+  std::int64_t single = 0;  ///< those of sequences that ran one token
   /// Sum over its tokens of 2 position + 1, which is the sum over its spans of end^2 - start^2.
   double positions = 0;
   double seconds = 0;
@@ -42,20 +43,21 @@ struct PrefillStep {
 /// the steps' sizes and positions: so a thousand short prompts do not outweigh a few long ones.
 /// Each average follows its last 32 steps or so; a step that takes more than four times as long as
 /// others of its class counts as four times, since the machine may have slept. Where steps at long
-/// positions are missing, b / a is drawn towards that of the preset.
+/// positions are missing, b / a is drawn towards that of the preset. Steps of fewer than 16 tokens,
+/// or of many single ones, say nothing about prefill and do not count.
 class PrefillMeter {
  public:
   /// `preset`: expected before anything is measured; its ratio counts, not its speed.
   /// `chunk_tokens`: of the steps of a long prompt, over which the cost per step is distributed.
-  PrefillMeter(const PrefillCost& preset, std::int32_t chunk_tokens);
+  /// `length_max`: of the sequences whose cost matters.
+  PrefillMeter(const PrefillCost& preset, std::int32_t chunk_tokens, std::int32_t length_max);
 
-  /// Steps without tokens or time do not count.
-  void ran(const PrefillStep& step);
+  /// Returns the cost to use from now on, when the one returned last (at first: the preset) is more
+  /// than 10 % off: rarely, since the change costs time. Steps without time do not count.
+  std::optional<PrefillCost> ran(const PrefillStep& step);
 
   /// Empty until 4 steps and 128 tokens have been measured.
   std::optional<PrefillCost> cost() const;
-
-  std::int64_t steps() const { return steps_; }
 
  private:
   /// Fading sums of the steps of one size and position.
@@ -65,9 +67,13 @@ class PrefillMeter {
   static constexpr std::size_t sizes = 16, places = 32;  ///< powers of two
 
   Average& average_of(const PrefillStep& step);
+  void add(const PrefillStep& step);
+  bool is_off(const PrefillCost& cost) const;
 
   double preset_ratio_;  ///< b / a
   double chunk_tokens_;
+  std::int32_t length_max_;
+  PrefillCost used_;  ///< returned last
   std::array<std::array<Average, places>, sizes> averages_{};
   std::int64_t steps_ = 0, tokens_ = 0;
 };

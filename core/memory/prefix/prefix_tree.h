@@ -41,7 +41,7 @@ struct Snapshot {
   std::vector<float> logits;
 };
 
-/// What the tree knows of a prompt. Valid until the tree changes.
+/// What the tree knew of a prompt. It can be resumed from as long as its snapshot is in the tree.
 struct Lookup {
   std::int32_t matched = 0;                        ///< tokens that the key of some snapshot has too
   std::int32_t resumable = 0;                      ///< tokens that need not be run again
