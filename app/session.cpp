@@ -403,6 +403,7 @@ MemoryPlan plan_memory(const models::Plan& plan, const models::Geometry& geometr
   options.pool_bytes = std::min(budget.bytes - fixed, budget.pool_bytes);
   options.packed = budget.packed_snapshots;
   options.handle_bytes_min = kernels::handle_bytes_min(budget.device);
+  if (budget.device == kernels::Device::cuda) options.driver_calls_max = 200'000;  // a second
   if (is_flat) {
     options.flat = {.sequences = shape.sequences_max, .tokens = memory.length_max};
   }

@@ -205,6 +205,26 @@ void limit_mappings(const MemoryLayoutOptions& options, SuperblockPlan& plan) {
   }
 }
 
+kernels::SuperblockShape shape_of(const SuperblockPlan& plan, std::int32_t superblocks) {
+  kernels::SuperblockShape shape = {.handle_bytes = plan.handle_bytes,
+                                    .superblock_bytes = plan.superblock_bytes(),
+                                    .superblocks = superblocks,
+                                    .plane_bytes = {}};
+  for (const ViewPlan& view : plan.views) shape.plane_bytes.push_back(view.plane_bytes);
+  return shape;
+}
+
+/// Joined superblocks have handles that are larger by as much.
+void limit_driver_calls(const MemoryLayoutOptions& options, SuperblockPlan& plan) {
+  const kernels::SuperblockShape shape = shape_of(plan, 0);
+  const std::size_t handles = options.pool_bytes / kernels::SuperblockMap::handle_bytes(shape);
+  const std::size_t calls = handles * (1 + shape.views_with_memory());
+  if (calls > options.driver_calls_max) {
+    enlarge(plan, static_cast<std::int32_t>((calls + options.driver_calls_max - 1) /
+                                            options.driver_calls_max));
+  }
+}
+
 [[noreturn]] void fail_too_small(const Geometry& geometry, const MemoryLayoutOptions& options) {
   throw Error(ErrorKind::memory,
               fmt::format("the pools do not fit: a page of {} tokens takes {} bytes, a slot {}; "
@@ -265,11 +285,7 @@ void fill_layout(const Geometry& geometry, const MemoryLayoutOptions& options,
   layout.superblocks = static_cast<std::int32_t>(std::min<std::size_t>(
       options.pool_bytes / layout.superblock_bytes, static_cast<std::size_t>(units_max / units)));
   if (options.flat) layout.fixed_superblocks = split(layout, *options.flat);
-  memory.superblocks = {.handle_bytes = memory.superblock.handle_bytes,
-                        .superblock_bytes = layout.superblock_bytes,
-                        .superblocks = layout.superblocks,
-                        .plane_bytes = {}};
-  for (const ViewPlan& view : views) memory.superblocks.plane_bytes.push_back(view.plane_bytes);
+  memory.superblocks = shape_of(memory.superblock, layout.superblocks);
 }
 
 }  // namespace
@@ -312,6 +328,7 @@ ModelMemoryLayout memory_layout_of(const Geometry& geometry, const MemoryLayoutO
   if (!best) fail_too_small(geometry, options);
   memory.superblock = std::move(best->plan);
   limit_mappings(options, memory.superblock);
+  limit_driver_calls(options, memory.superblock);
   fill_layout(geometry, options, memory);
   return memory;
 }

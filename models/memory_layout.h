@@ -34,6 +34,10 @@ struct MemoryLayoutOptions {
   /// Most mappings of the planes of all superblocks. Systems limit them (65,530 on Linux), and each
   /// costs a call at the start: superblocks are made larger rather than more numerous.
   std::size_t mappings_max = 16384;
+
+  /// Most driver calls that create all handles and map them into all views: on a card they take
+  /// 5 us or so each, at the start. On the CPU handles are numbers.
+  std::size_t driver_calls_max = SIZE_MAX;
 };
 
 /// A model's memory: what core decides with, and how the store lays it out. Views are in the order

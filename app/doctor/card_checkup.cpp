@@ -40,8 +40,8 @@ bool shows_aliases(kernels::Queue& queue, kernels::Arena& arena) {
   std::array<std::byte, 4> read{};
   kernels::upload(queue, range + bytes / 2, written);
   kernels::download(queue, read, range + bytes + bytes / 2);
-  arena.unmap(range, handle);
-  arena.unmap(range + bytes, handle);
+  arena.unmap(range, {&handle, 1});
+  arena.unmap(range + bytes, {&handle, 1});
   arena.release(handle);
   arena.unreserve(range, 2 * bytes);
   return read == written;

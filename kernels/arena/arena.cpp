@@ -29,17 +29,19 @@ void HandleTable::map(std::span<const HandleId> handles) {
   for (const HandleId handle : handles) ++uses_at(handle);
 }
 
-void HandleTable::unmap(HandleId handle) {
-  check_mapped(handle);
-  --uses_at(handle);
+void HandleTable::unmap(std::span<const HandleId> handles) {
+  check_mapped(handles);
+  for (const HandleId handle : handles) --uses_at(handle);
 }
 
 void HandleTable::check_exists(HandleId handle) const {
   require(uses(handle) != free, "arena: a handle that exists");
 }
 
-void HandleTable::check_mapped(HandleId handle) const {
-  require(uses(handle) > 0, "arena: only what is mapped can be unmapped");
+void HandleTable::check_mapped(std::span<const HandleId> handles) const {
+  for (const HandleId handle : handles) {
+    require(uses(handle) > 0, "arena: only what is mapped can be unmapped");
+  }
 }
 
 void HandleTable::check_unmapped(HandleId handle) const {

@@ -57,9 +57,10 @@ class Arena {
   /// where nothing is mapped.
   virtual void map(std::byte* at, std::span<const HandleId> handles) = 0;
 
-  /// Takes back what was mapped at `at`, which is `handle`: touching it faults from now on. The
-  /// bytes of the handle stay as they are.
-  virtual void unmap(std::byte* at, HandleId handle) = 0;
+  /// Takes back what is mapped at `at`, which is `handles`, one after another: touching it faults
+  /// from now on. The bytes of the handles stay as they are. One call of the system, however they
+  /// were mapped.
+  virtual void unmap(std::byte* at, std::span<const HandleId> handles) = 0;
 
   /// For another process. The memory lives until both sides have let go of it.
   virtual ExportedHandle export_handle(HandleId handle) const = 0;
@@ -87,10 +88,10 @@ class HandleTable {
   void remove(HandleId handle);
 
   void map(std::span<const HandleId> handles);
-  void unmap(HandleId handle);
+  void unmap(std::span<const HandleId> handles);
 
   void check_exists(HandleId handle) const;
-  void check_mapped(HandleId handle) const;
+  void check_mapped(std::span<const HandleId> handles) const;
   void check_unmapped(HandleId handle) const;
 
   std::size_t held() const { return held_; }

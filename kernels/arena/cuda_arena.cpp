@@ -50,6 +50,7 @@ DriverTable load_driver(const char* library_name) {
   bind("cuMemSetAccess", table.mem_set_access);
   bind("cuMemExportToShareableHandle", table.mem_export_to_shareable_handle);
   bind("cuMemsetD8_v2", table.memset_d8);
+  bind("cuStreamSynchronize", table.stream_synchronize);
   return table;
 }
 
@@ -57,9 +58,9 @@ namespace {
 
 driver::Address address(const std::byte* at) { return reinterpret_cast<driver::Address>(at); }
 
-driver::AllocationProperties properties_of(int device) {
+driver::AllocationProperties properties_of(int device, int handle_type) {
   return {.type = driver::allocation_pinned,
-          .requested_handle_types = driver::handle_posix_descriptor,
+          .requested_handle_types = handle_type,
           .location = {.type = driver::location_device, .id = device},
           .win32_meta_data = nullptr,
           .flags = {}};
@@ -68,7 +69,7 @@ driver::AllocationProperties properties_of(int device) {
 }  // namespace
 
 std::size_t CudaArena::granularity(const DriverTable& driver, int device) {
-  const driver::AllocationProperties properties = properties_of(device);
+  const driver::AllocationProperties properties = properties_of(device, driver::handle_none);
   std::size_t bytes = 0;
   const driver::Result result =
       driver.mem_get_allocation_granularity(&bytes, &properties, driver::granularity_minimum);
@@ -82,7 +83,9 @@ std::size_t CudaArena::granularity(const DriverTable& driver, int device) {
 }
 
 CudaArena::CudaArena(const DriverTable& driver, int device, std::size_t handle_bytes)
-    : Arena(handle_bytes), driver_(driver), properties_(properties_of(device)) {
+    : Arena(handle_bytes),
+      driver_(driver),
+      properties_(properties_of(device, driver::handle_posix_descriptor)) {
   const std::size_t unit = granularity(driver, device);
   if (handle_bytes == 0 || handle_bytes % unit != 0) {
     throw Error(ErrorKind::usage,
@@ -107,8 +110,13 @@ HandleId CudaArena::create() {
   try {
     driver::Handle made = 0;
     if (static_cast<std::size_t>(index(handle)) >= handles_.size()) handles_.push_back(0);
-    check(driver_.mem_create(&made, handle_bytes(), &properties_, 0), "cuMemCreate",
-          handle_bytes());
+    driver::Result result = driver_.mem_create(&made, handle_bytes(), &properties_, 0);
+    if (result == driver::not_permitted || result == driver::not_supported) {
+      // Virtual machines and sandboxes refuse handles for other processes: those of this one do.
+      properties_.requested_handle_types = driver::handle_none;
+      result = driver_.mem_create(&made, handle_bytes(), &properties_, 0);
+    }
+    check(result, "cuMemCreate", handle_bytes());
     handle_at(handle) = made;
   } catch (...) {
     table_.remove(handle);
@@ -139,22 +147,25 @@ void CudaArena::map(std::byte* at, std::span<const HandleId> handles) {
     check(driver_.mem_set_access(address(at), bytes, &access, 1), "cuMemSetAccess", bytes);
   } catch (...) {
     // What cannot be undone is lost: the first failure is the one that is reported.
-    while (mapped > 0) {
-      driver_.mem_unmap(address(at) + --mapped * handle_bytes(), handle_bytes());
-    }
+    if (mapped > 0) driver_.mem_unmap(address(at), mapped * handle_bytes());
     throw;
   }
   table_.map(handles);
 }
 
-void CudaArena::unmap(std::byte* at, HandleId handle) {
-  table_.check_mapped(handle);
-  check(driver_.mem_unmap(address(at), handle_bytes()), "cuMemUnmap", handle_bytes());
-  table_.unmap(handle);
+void CudaArena::unmap(std::byte* at, std::span<const HandleId> handles) {
+  table_.check_mapped(handles);
+  const std::size_t bytes = handles.size() * handle_bytes();
+  check(driver_.mem_unmap(address(at), bytes), "cuMemUnmap", bytes);
+  table_.unmap(handles);
 }
 
 ExportedHandle CudaArena::export_handle(HandleId handle) const {
   table_.check_exists(handle);
+  if (properties_.requested_handle_types == driver::handle_none) {
+    throw Error(ErrorKind::usage,
+                "memory: this machine's driver shares no memory of the card between processes");
+  }
   int descriptor = -1;
   check(driver_.mem_export_to_shareable_handle(&descriptor,
                                                handles_[static_cast<std::size_t>(index(handle))],
@@ -166,6 +177,9 @@ ExportedHandle CudaArena::export_handle(HandleId handle) const {
 void CudaArena::fill(std::byte* at, std::size_t bytes, std::byte value) {
   check(driver_.memset_d8(address(at), std::to_integer<unsigned char>(value), bytes), "cuMemsetD8",
         bytes);
+  // The fill is on the legacy stream, and the work that reads it on one that does not wait for
+  // that.
+  check(driver_.stream_synchronize(nullptr), "cuStreamSynchronize", bytes);
 }
 
 std::size_t CudaArena::mappings_max() const { return std::numeric_limits<std::size_t>::max(); }

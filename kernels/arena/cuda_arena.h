@@ -5,6 +5,8 @@
 
 #include "kernels/arena/arena.h"
 
+struct CUstream_st;
+
 namespace hyb::kernels {
 
 /// The part of CUDA's driver interface that an arena needs, declared here so that nothing of CUDA
@@ -17,7 +19,10 @@ using Address = unsigned long long;
 using Handle = unsigned long long;
 
 inline constexpr Result success = 0;
+inline constexpr Result not_permitted = 800;       ///< CUDA_ERROR_NOT_PERMITTED
+inline constexpr Result not_supported = 801;       ///< CUDA_ERROR_NOT_SUPPORTED
 inline constexpr int allocation_pinned = 1;        ///< CU_MEM_ALLOCATION_TYPE_PINNED
+inline constexpr int handle_none = 0;              ///< CU_MEM_HANDLE_TYPE_NONE
 inline constexpr int handle_posix_descriptor = 1;  ///< CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
 inline constexpr int location_device = 1;          ///< CU_MEM_LOCATION_TYPE_DEVICE
 inline constexpr int access_read_write = 3;        ///< CU_MEM_ACCESS_FLAGS_PROT_READWRITE
@@ -69,6 +74,7 @@ struct DriverTable {
   driver::Result (*mem_export_to_shareable_handle)(void* shareable, driver::Handle, int handle_type,
                                                    unsigned long long flags) = nullptr;
   driver::Result (*memset_d8)(driver::Address, unsigned char value, std::size_t bytes) = nullptr;
+  driver::Result (*stream_synchronize)(CUstream_st*) = nullptr;
 };
 
 /// Opens a driver library, libcuda.so.1 of this machine unless a test names another file, and keeps
@@ -77,9 +83,9 @@ struct DriverTable {
 DriverTable load_driver(const char* library = "libcuda.so.1");
 
 /// The memory of one CUDA device, through the driver's virtual-memory calls. The caller has made a
-/// device's primary context current. Handles can be exported (POSIX descriptors), and are mapped
-/// whole, at offset 0, because drivers accept nothing else everywhere. Mappings may change between
-/// two replays of a graph: graphs hold addresses only.
+/// device's primary context current. Handles can be exported (POSIX descriptors) unless the driver
+/// refuses such handles, and are mapped whole, at offset 0, because drivers accept nothing else
+/// everywhere. Mappings may change between two replays of a graph: graphs hold addresses only.
 class CudaArena final : public Arena {
  public:
   /// Throws Error(usage) when the driver cannot make handles of this size, else Error(memory).
@@ -93,7 +99,7 @@ class CudaArena final : public Arena {
   HandleId create() override;
   void release(HandleId handle) override;
   void map(std::byte* at, std::span<const HandleId> handles) override;
-  void unmap(std::byte* at, HandleId handle) override;
+  void unmap(std::byte* at, std::span<const HandleId> handles) override;
   ExportedHandle export_handle(HandleId handle) const override;
   void fill(std::byte* at, std::size_t bytes, std::byte value) override;
   std::size_t mappings_max() const override;

@@ -156,12 +156,13 @@ void HostArena::map(std::byte* at, std::span<const HandleId> handles) {
   table_.map(handles);
 }
 
-void HostArena::unmap(std::byte* at, HandleId handle) {
-  table_.check_mapped(handle);
-  if (!host_memory::clear(at, handle_bytes())) {
-    host_memory::refuse("unmapping", handle_bytes(), errno, bytes_held());
+void HostArena::unmap(std::byte* at, std::span<const HandleId> handles) {
+  table_.check_mapped(handles);
+  const std::size_t bytes = handles.size() * handle_bytes();
+  if (!host_memory::clear(at, bytes)) {
+    host_memory::refuse("unmapping", bytes, errno, bytes_held());
   }
-  table_.unmap(handle);
+  table_.unmap(handles);
 }
 
 ExportedHandle HostArena::export_handle(HandleId handle) const {
@@ -218,14 +219,15 @@ void PrivateArena::map(std::byte* at, std::span<const HandleId> handles) {
   table_.map(handles);
 }
 
-void PrivateArena::unmap(std::byte* at, HandleId handle) {
-  table_.check_mapped(handle);
-  const bool done = unmapped_ == Unmapped::zeros ? ::madvise(at, handle_bytes(), MADV_DONTNEED) == 0
-                                                 : host_memory::clear(at, handle_bytes());
+void PrivateArena::unmap(std::byte* at, std::span<const HandleId> handles) {
+  table_.check_mapped(handles);
+  const std::size_t bytes = handles.size() * handle_bytes();
+  const bool done = unmapped_ == Unmapped::zeros ? ::madvise(at, bytes, MADV_DONTNEED) == 0
+                                                 : host_memory::clear(at, bytes);
   if (!done) {
-    host_memory::refuse("unmapping", handle_bytes(), errno, bytes_held());
+    host_memory::refuse("unmapping", bytes, errno, bytes_held());
   }
-  table_.unmap(handle);
+  table_.unmap(handles);
 }
 
 ExportedHandle PrivateArena::export_handle(HandleId) const {

@@ -25,7 +25,7 @@ class HostArena final : public Arena {
   HandleId create() override;
   void release(HandleId handle) override;
   void map(std::byte* at, std::span<const HandleId> handles) override;
-  void unmap(std::byte* at, HandleId handle) override;
+  void unmap(std::byte* at, std::span<const HandleId> handles) override;
   ExportedHandle export_handle(HandleId handle) const override;
   void fill(std::byte* at, std::size_t bytes, std::byte value) override;
   std::size_t mappings_max() const override;
@@ -61,7 +61,7 @@ class PrivateArena final : public Arena {
   HandleId create() override { return table_.add(); }
   void release(HandleId handle) override { table_.remove(handle); }
   void map(std::byte* at, std::span<const HandleId> handles) override;
-  void unmap(std::byte* at, HandleId handle) override;
+  void unmap(std::byte* at, std::span<const HandleId> handles) override;
   ExportedHandle export_handle(HandleId handle) const override;
   void fill(std::byte* at, std::size_t bytes, std::byte value) override;
   std::size_t mappings_max() const override;

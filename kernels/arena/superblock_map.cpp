@@ -60,10 +60,9 @@ SuperblockMap::SuperblockMap(std::unique_ptr<Arena> arena, SuperblockShape shape
   try {
     reserve();
     if (options_.mode != MapMode::flip) return;
-    for (std::int32_t b = 0; b < shape_.superblocks; ++b) {
-      create(superblocks_[static_cast<std::size_t>(b)], handles_per_superblock());
-      if (maps_all()) show(b, no_view);
-    }
+    for (Superblock& superblock : superblocks_) create(superblock, handles_per_superblock());
+    if (!maps_all()) return;
+    for (std::size_t v = 0; v < views_.size(); ++v) map_whole(v);
   } catch (...) {
     close();
     throw;
@@ -178,6 +177,9 @@ void SuperblockMap::close() noexcept {
     } catch (const Error&) {
     }
   };
+  for (std::size_t v = 0; v < views_.size(); ++v) {
+    attempt([&] { unmap_whole(v); });
+  }
   for (std::int32_t b = 0; b < shape_.superblocks && !views_.empty(); ++b) {
     attempt([&] { drop(b); });
   }
@@ -222,12 +224,57 @@ void SuperblockMap::unmap(std::int32_t b, std::size_t view) {
   std::size_t begin = views_[view].handles;
   for (auto plane = views_[view].planes.rbegin(); plane != views_[view].planes.rend(); ++plane) {
     begin -= plane->handles;
-    for (; mapped > begin; --mapped) {
-      const std::size_t handle =
-          static_cast<std::size_t>(b) * plane->handles + (mapped - 1 - begin);
-      arena_->unmap(plane->first + handle * arena_->handle_bytes(), superblock.handles[mapped - 1]);
-    }
+    if (mapped <= begin) continue;
+    const std::size_t first = static_cast<std::size_t>(b) * plane->handles;
+    arena_->unmap(plane->first + first * arena_->handle_bytes(),
+                  std::span(superblock.handles).subspan(begin, mapped - begin));
+    mapped = begin;
   }
+}
+
+/// All superblocks, none of which the view shows yet: one range per plane, so that access to it is
+/// set once.
+void SuperblockMap::map_whole(std::size_t view) {
+  std::size_t begin = 0;
+  for (const Plane& plane : views_[view].planes) {
+    if (plane.handles == 0) continue;
+    std::vector<HandleId> handles;
+    handles.reserve(superblocks_.size() * plane.handles);
+    for (const Superblock& superblock : superblocks_) {
+      const auto own = std::span(superblock.handles).subspan(begin, plane.handles);
+      handles.insert(handles.end(), own.begin(), own.end());
+    }
+    if (!handles.empty()) arena_->map(plane.first, handles);
+    begin += plane.handles;
+    for (Superblock& superblock : superblocks_) superblock.mapped[view] = begin;
+  }
+}
+
+/// What the view shows of all superblocks, neighbours together: most often one range per plane.
+void SuperblockMap::unmap_whole(std::size_t view) {
+  std::size_t begin = 0;
+  for (const Plane& plane : views_[view].planes) {
+    std::vector<HandleId> run;
+    std::byte* run_first = nullptr;
+    const auto end_run = [&] {
+      if (!run.empty()) arena_->unmap(run_first, run);
+      run.clear();
+    };
+    for (std::size_t b = 0; b < superblocks_.size(); ++b) {
+      const Superblock& superblock = superblocks_[b];
+      const std::size_t mapped = superblock.mapped[view];
+      const std::size_t own = std::min(mapped - std::min(mapped, begin), plane.handles);
+      if (own > 0 && run.empty()) {
+        run_first = plane.first + b * plane.handles * arena_->handle_bytes();
+      }
+      run.insert(run.end(), superblock.handles.begin() + static_cast<std::ptrdiff_t>(begin),
+                 superblock.handles.begin() + static_cast<std::ptrdiff_t>(begin + own));
+      if (own < plane.handles) end_run();
+    }
+    end_run();
+    begin += plane.handles;
+  }
+  for (Superblock& superblock : superblocks_) superblock.mapped[view] = 0;
 }
 
 /// The new owner's view is mapped before the old one is unmapped, so that a failure can be undone.

@@ -119,6 +119,8 @@ class SuperblockMap {
   void create(Superblock& superblock, std::size_t handles);
   void map(std::int32_t superblock, std::size_t view);
   void unmap(std::int32_t superblock, std::size_t view);
+  void map_whole(std::size_t view);
+  void unmap_whole(std::size_t view);
   void show(std::int32_t superblock, ViewId view);
   void restore(std::int32_t superblock) noexcept;
   void drop(std::int32_t superblock);

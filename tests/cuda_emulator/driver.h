@@ -50,7 +50,9 @@ inline hyb::kernels::DriverTable driver_table() {
   table.mem_unmap = [](driver::Address at, std::size_t bytes) {
     const std::lock_guard lock(machine().mutex);
     const int result = inner.mem_unmap(at, bytes);
-    if (result == driver::success) device_memory().remove_mapping(reinterpret_cast<void*>(at));
+    if (result == driver::success) {
+      device_memory().remove_mappings(reinterpret_cast<void*>(at), bytes);
+    }
     return result;
   };
   return table;

@@ -57,7 +57,7 @@ TEST_SUITE("cuda_emulator/driver") {
     CHECK(result[1] == 5);
     CHECK(emulator::fault_text() == "");
 
-    arena.unmap(second, handles[1]);
+    arena.unmap(second, {&handles[1], 1});
     CHECK(contains(fault_of({},
                             [&] {
                               launch({.threads = 1, .shared_bytes = 16}, copy_kernel,
@@ -73,7 +73,7 @@ TEST_SUITE("cuda_emulator/driver") {
     CHECK(cudaMemcpy(others, values.data(), 4, cudaMemcpyHostToDevice) == cudaErrorInvalidValue);
     reset();
 
-    for (std::size_t i = 0; i < 2; ++i) arena.unmap(first + i * handle_bytes, handles[i]);
+    arena.unmap(first, handles);
     for (const HandleId handle : handles) arena.release(handle);
     arena.unreserve(first, 2 * handle_bytes);
     arena.unreserve(second, 2 * handle_bytes);

@@ -225,6 +225,29 @@ TEST_SUITE("models/memory_layout") {
     }
   }
 
+  TEST_CASE("the driver's calls for the 120 GB of a card take less than a second at 5 us each") {
+    for (const char* const preset : {"granite-4.0-h-tiny", "nemotron-nano-12b-v2",
+                                     "qwen3-next-80b-a3b", "nemotron-3-nano-30b-a3b"}) {
+      CAPTURE(std::string(preset));
+      for (const bool packed : {false, true}) {
+        const MemoryLayoutOptions options = {.pool_bytes = 120'000'000'000,
+                                             .packed = packed,
+                                             .flat = {},
+                                             .handle_bytes_min = 2 * mib,
+                                             .driver_calls_max = 200'000};
+        const ModelMemoryLayout memory = memory_layout_of(geometry_of(plan_of(preset)), options);
+        const std::size_t handles =
+            options.pool_bytes / kernels::SuperblockMap::handle_bytes(memory.superblocks);
+        const std::size_t calls = handles * (1 + memory.superblocks.views_with_memory());
+        CHECK(static_cast<double>(calls) * 5e-6 < 1.0);
+        CHECK(memory.waste() < 0.02);
+        MESSAGE(std::string(preset), packed ? std::string(" with packed snapshots") : std::string(),
+                ": ", handles, " handles, ", calls, " calls, superblocks of ",
+                memory.layout.superblock_bytes / mib, " MiB");
+      }
+    }
+  }
+
   TEST_CASE("pools of any size down to one page and two slots; below that an error with numbers") {
     const Geometry geometry = geometry_of(plan_of("granite-4.0-h-350m"));
     for (const std::size_t pool : {66 * mib, 70 * mib, 100 * mib, 300 * mib, gib, 80 * gib}) {

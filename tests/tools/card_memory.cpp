@@ -51,21 +51,22 @@ void print_calls(std::size_t bytes) {
   });
   const double unmap = microseconds([&] {
     for (int i = 0; i < rounds; ++i) {
-      arena.unmap(at + static_cast<std::size_t>(i) * bytes, handles[static_cast<std::size_t>(i)]);
+      arena.unmap(at + static_cast<std::size_t>(i) * bytes,
+                  {&handles[static_cast<std::size_t>(i)], 1});
     }
   });
   const double map_all = microseconds([&] { arena.map(at, handles); });
-  for (int i = 0; i < rounds; ++i) {
-    arena.unmap(at + static_cast<std::size_t>(i) * bytes, handles[static_cast<std::size_t>(i)]);
-  }
+  const double unmap_all = microseconds([&] { arena.unmap(at, handles); });
   const double release = microseconds([&] {
     for (const HandleId handle : handles) arena.release(handle);
   });
   arena.unreserve(at, rounds * bytes);
   fmt::print(
       "{{\"what\":\"calls\",\"mib\":{},\"create_us\":{:.1f},\"map_and_access_us\":{:.1f},"
-      "\"unmap_us\":{:.1f},\"map_8_access_once_us\":{:.1f},\"release_us\":{:.1f}}}\n",
-      bytes / mebibyte, create / rounds, map / rounds, unmap / rounds, map_all, release / rounds);
+      "\"unmap_us\":{:.1f},\"map_8_access_once_us\":{:.1f},\"unmap_8_at_once_us\":{:.1f},"
+      "\"release_us\":{:.1f}}}\n",
+      bytes / mebibyte, create / rounds, map / rounds, unmap / rounds, map_all, unmap_all,
+      release / rounds);
 }
 
 /// Bytes read and written per second by copies from one half to the other.
@@ -101,11 +102,9 @@ void print_aliases(Queue& queue, std::size_t bytes) {
   upload(queue, first + bytes / 2, {&written, 1});
   std::byte seen{};
   download(queue, {&seen, 1}, second + bytes / 2);
-  for (std::size_t i = 0; i < handles.size(); ++i) {
-    arena.unmap(first + i * handle_bytes, handles[i]);
-    arena.unmap(second + i * handle_bytes, handles[i]);
-    arena.release(handles[i]);
-  }
+  arena.unmap(first, handles);
+  arena.unmap(second, handles);
+  for (const HandleId handle : handles) arena.release(handle);
   arena.unreserve(first, bytes);
   arena.unreserve(second, bytes);
   const auto best = [](const std::vector<double>& rates) {

@@ -61,7 +61,9 @@ class DeviceMemory {
 
   /// Mappings of the virtual-memory calls are known, but open to the host.
   void add_mapping(void* at, std::size_t bytes);
-  void remove_mapping(void* at) { ranges_.erase(address(at)); }
+  void remove_mappings(void* at, std::size_t bytes) {
+    ranges_.erase(ranges_.lower_bound(address(at)), ranges_.lower_bound(address(at) + bytes));
+  }
 
   void* allocate_pinned(std::size_t bytes);
   bool release_pinned(void* at);

@@ -38,10 +38,11 @@ TEST_SUITE("kernels/arena/handle_table") {
     const HandleId handle = table.add();
     const std::array twice = {handle, handle};
     table.map(twice);
-    table.unmap(handle);
+    const std::span<const HandleId> once = std::span(twice).first(1);
+    table.unmap(once);
     CHECK_THROWS_AS(table.remove(handle), Error);
-    table.unmap(handle);
-    CHECK_THROWS_AS(table.unmap(handle), Error);
+    table.unmap(once);
+    CHECK_THROWS_AS(table.unmap(once), Error);
     table.remove(handle);
     CHECK_THROWS_AS(table.remove(handle), Error);
     CHECK_THROWS_AS(table.map(twice), Error);

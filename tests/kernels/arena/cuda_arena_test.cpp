@@ -41,6 +41,17 @@ TEST_SUITE("kernels/arena/cuda_arena") {
     CHECK(driver.is_clean());
   }
 
+  TEST_CASE("a driver without handles for other processes has memory all the same") {
+    const FakeDriver driver(4096, false);
+    CudaArena arena(FakeDriver::table(), 0, 4096);
+    const std::array handles = {arena.create(), arena.create()};
+    CHECK(driver.calls() == 4);  // the granularity, a refused one, two
+    CHECK(contains(error_text([&] { arena.export_handle(handles[0]); }), "between processes"));
+    for (const HandleId handle : handles) arena.release(handle);
+    CHECK(driver.broken_rules().empty());
+    CHECK(driver.is_clean());
+  }
+
   TEST_CASE("handles are multiples of what the driver gives") {
     const FakeDriver driver(65536);
     const std::string text =
@@ -80,7 +91,7 @@ TEST_SUITE("kernels/arena/cuda_arena") {
       insist([&] { arena.fill(at, 3 * bytes, std::byte{5}); });
       CHECK(at[3 * bytes - 1] == std::byte{5});
       for (std::size_t i = 0; i < 3; ++i) {
-        insist([&] { arena.unmap(at + i * bytes, handles[i]); });
+        insist([&] { arena.unmap(at + i * bytes, {&handles[i], 1}); });
         insist([&] { arena.release(handles[i]); });
       }
       insist([&] { arena.unreserve(at, 3 * bytes); });
@@ -88,7 +99,8 @@ TEST_SUITE("kernels/arena/cuda_arena") {
       CHECK(driver.is_clean());
       CHECK(arena.handles_held() == 0);
     }
-    CHECK(refused == 16);  // reserve, 3 create, 3 map, access, fill, 3 unmap, 3 release, free
+    // reserve, 3 create, 3 map, access, fill and its wait, 3 unmap, 3 release, free
+    CHECK(refused == 17);
   }
 
   TEST_CASE(

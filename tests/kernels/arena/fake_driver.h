@@ -23,7 +23,9 @@ class FakeDriver {
   static constexpr int invalid_value = 1;
   static constexpr int out_of_memory = 2;
 
-  explicit FakeDriver(std::size_t granularity = 4096) : granularity_(granularity) {
+  /// `exports`: it has handles for other processes.
+  explicit FakeDriver(std::size_t granularity = 4096, bool exports = true)
+      : granularity_(granularity), exports_(exports) {
     file_ = memfd_create("fake-driver", MFD_CLOEXEC);
     outer_ = std::exchange(current_, this);
   }
@@ -70,6 +72,9 @@ class FakeDriver {
     table.memset_d8 = [](auto... values) {
       return current_->call([&] { return current_->fill(values...); });
     };
+    table.stream_synchronize = [](CUstream_st*) {
+      return current_->call([&] { return current_->do_fills(); });
+    };
     return table;
   }
 
@@ -86,6 +91,11 @@ class FakeDriver {
     std::size_t bytes;
     driver::Handle handle;
     bool accessible;
+  };
+  struct Fill {
+    driver::Address at;
+    std::size_t bytes;
+    unsigned char value;
   };
   struct Memory {
     std::size_t offset, bytes;
@@ -143,8 +153,11 @@ class FakeDriver {
   int create(driver::Handle* handle, std::size_t bytes, const driver::AllocationProperties* wish,
              unsigned long long flags) {
     if (bytes == 0 || bytes % granularity_ != 0 || flags != 0) return broken("create: size");
+    if (!exports_ && wish->requested_handle_types != driver::handle_none) {
+      return driver::not_supported;
+    }
     if (wish->type != driver::allocation_pinned || !is_device(wish->location) ||
-        wish->requested_handle_types != driver::handle_posix_descriptor) {
+        (exports_ && wish->requested_handle_types != driver::handle_posix_descriptor)) {
       return broken("create: properties");
     }
     *handle = ++last_handle_;
@@ -174,15 +187,22 @@ class FakeDriver {
     return driver::success;
   }
   int unmap(driver::Address at, std::size_t bytes) {
-    const auto found = mappings_.find(at);
-    if (found == mappings_.end() || found->second.bytes != bytes) {
-      return broken("unmap: one whole mapping");
+    driver::Address end = at;
+    for (auto next = mappings_.find(at); next != mappings_.end() && next->first == end &&
+                                         next->first + next->second.bytes <= at + bytes;
+         ++next) {
+      end += next->second.bytes;
     }
+    if (bytes == 0 || end != at + bytes) return broken("unmap: whole mappings, without gaps");
     mmap(pointer(at), bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
-    const driver::Handle handle = found->second.handle;
-    mappings_.erase(found);
-    --handles_[handle].mappings;
-    forget_unused(handle);
+    while (at < end) {
+      const auto found = mappings_.find(at);
+      at += found->second.bytes;
+      const driver::Handle handle = found->second.handle;
+      mappings_.erase(found);
+      --handles_[handle].mappings;
+      forget_unused(handle);
+    }
     return driver::success;
   }
   int set_access(driver::Address at, std::size_t bytes, const driver::AccessDescription* access,
@@ -213,7 +233,15 @@ class FakeDriver {
       if (found == mappings_.end() || !found->second.accessible) return broken("fill: mapped");
       next += found->second.bytes;
     }
-    std::fill_n(static_cast<unsigned char*>(pointer(at)), bytes, value);
+    fills_.push_back({.at = at, .bytes = bytes, .value = value});
+    return driver::success;
+  }
+  /// What the legacy stream has not done yet, and nothing else waits for.
+  int do_fills() {
+    for (const Fill& fill : fills_) {
+      std::fill_n(static_cast<unsigned char*>(pointer(fill.at)), fill.bytes, fill.value);
+    }
+    fills_.clear();
     return driver::success;
   }
 
@@ -229,6 +257,7 @@ class FakeDriver {
   FakeDriver* outer_;
 
   std::size_t granularity_;
+  bool exports_;
   int file_ = -1;
   std::size_t file_bytes_ = 0;
   int calls_ = 0;
@@ -237,6 +266,7 @@ class FakeDriver {
   std::map<driver::Address, std::size_t> ranges_;
   std::map<driver::Address, Mapping> mappings_;
   std::map<driver::Handle, Memory> handles_;
+  std::vector<Fill> fills_;
   std::vector<std::string> broken_;
 };
 

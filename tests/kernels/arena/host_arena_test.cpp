@@ -62,7 +62,7 @@ TEST_SUITE("kernels/arena/host_arena") {
     CHECK(physical_bytes(arena, handles[0]) < bytes);
     std::memset(at, 7, 2 * bytes);
     CHECK(physical_bytes(arena, handles[0]) == 2 * bytes);
-    arena.unmap(at, handles[0]);
+    arena.unmap(at, {&handles[0], 1});
     CHECK(physical_bytes(arena, handles[1]) == 2 * bytes);
     arena.release(handles[0]);
     CHECK(physical_bytes(arena, handles[1]) == bytes);
@@ -73,8 +73,8 @@ TEST_SUITE("kernels/arena/host_arena") {
     arena.map(at, std::array{again});
     CHECK(at[0] == std::byte{0});
     CHECK(at[bytes] == std::byte{7});
-    arena.unmap(at, again);
-    arena.unmap(at + bytes, handles[1]);
+    arena.unmap(at, {&again, 1});
+    arena.unmap(at + bytes, {&handles[1], 1});
     arena.release(again);
     arena.release(handles[1]);
     arena.unreserve(at, 2 * bytes);
@@ -89,7 +89,7 @@ TEST_SUITE("kernels/arena/host_arena") {
     const std::size_t before = mappings_of_process();
     arena.map(at, handles);
     CHECK(mappings_of_process() == before + 1);
-    for (std::size_t i = 0; i < 64; ++i) arena.unmap(at + i * bytes, handles[i]);
+    for (std::size_t i = 0; i < 64; ++i) arena.unmap(at + i * bytes, {&handles[i], 1});
     CHECK(mappings_of_process() == before);
     const std::vector<HandleId> backwards(handles.rbegin(), handles.rend());
     arena.map(at, backwards);
@@ -97,7 +97,7 @@ TEST_SUITE("kernels/arena/host_arena") {
     const std::size_t most = arena.mappings_max();
     CHECK(most > 1000);
     CHECK(most < 1u << 30);
-    for (std::size_t i = 0; i < 64; ++i) arena.unmap(at + i * bytes, backwards[i]);
+    for (std::size_t i = 0; i < 64; ++i) arena.unmap(at + i * bytes, {&backwards[i], 1});
     for (const HandleId handle : handles) arena.release(handle);
     arena.unreserve(at, 64 * bytes);
   }
@@ -116,8 +116,8 @@ TEST_SUITE("kernels/arena/host_arena") {
     CHECK(static_cast<const std::byte*>(other)[5] == std::byte{42});
     munmap(other, exported.bytes);
     close(exported.fd);
-    arena.unmap(at, handles[0]);
-    arena.unmap(at + bytes, handles[1]);
+    arena.unmap(at, {&handles[0], 1});
+    arena.unmap(at + bytes, {&handles[1], 1});
     for (const HandleId handle : handles) arena.release(handle);
     arena.unreserve(at, 2 * bytes);
   }
@@ -146,16 +146,16 @@ TEST_SUITE("kernels/arena/private_arena") {
       arena.fill(at, 2 * bytes, std::byte{3});
       CHECK(at[2 * bytes - 1] == std::byte{3});
       CHECK(read_faults(at + 2 * bytes));
-      arena.unmap(at, handles[0]);
+      arena.unmap(at, {&handles[0], 1});
       CHECK(read_faults(at + bytes - 1));
       CHECK(at[bytes] == std::byte{3});
       arena.map(at, std::array{handles[0]});
       CHECK(at[0] == std::byte{0});
       CHECK_THROWS_AS(arena.release(handles[1]), Error);
       CHECK_THROWS_AS(arena.export_handle(handles[1]), Error);
-      arena.unmap(at, handles[0]);
-      arena.unmap(at + bytes, handles[1]);
-      CHECK_THROWS_AS(arena.unmap(at, handles[0]), Error);
+      arena.unmap(at, {&handles[0], 1});
+      arena.unmap(at + bytes, {&handles[1], 1});
+      CHECK_THROWS_AS(arena.unmap(at, std::span(handles).first(1)), Error);
       for (const HandleId handle : handles) arena.release(handle);
       CHECK(arena.bytes_held() == 0);
       arena.unreserve(at, 3 * bytes);
@@ -173,7 +173,7 @@ TEST_SUITE("kernels/arena/private_arena") {
     arena.map(at + bytes, std::array{handle});
     arena.fill(at + bytes, bytes, std::byte{5});
     CHECK_THROWS_AS(arena.release(handle), Error);
-    arena.unmap(at + bytes, handle);
+    arena.unmap(at + bytes, {&handle, 1});
     CHECK(at[bytes] == std::byte{0});
     CHECK(at[2 * bytes - 1] == std::byte{0});
     arena.release(handle);

@@ -220,6 +220,26 @@ TEST_SUITE("kernels/arena/superblock_map") {
     CHECK(map.bytes_backed() == 3 * granite.shape.superblock_bytes);
   }
 
+  TEST_CASE("start and end in mode flip make few calls beyond one to create and map each handle") {
+    for (const std::int32_t superblocks : {3, 300}) {
+      const NamedShape granite = granite_shape(superblocks);
+      const FakeDriver driver;
+      int calls = driver.calls();
+      const auto calls_since = [&] {
+        return driver.calls() - std::exchange(calls, driver.calls());
+      };
+      const int handles = superblocks * 4, views = 2;
+      const int planes = static_cast<int>(granite.shape.plane_bytes[0].size() +
+                                          granite.shape.plane_bytes[1].size());
+      auto map = std::make_unique<SuperblockMap>(fake_cuda(granite.shape), granite.shape,
+                                                 SuperblockMapOptions{});
+      CHECK(calls_since() == 1 + handles * (1 + views) + 2 * planes);  // reserved, made accessible
+      map->own(SuperblockId{1}, ViewId{0});
+      map.reset();
+      CHECK(calls_since() == handles + 2 * planes);
+    }
+  }
+
   TEST_CASE("a change of owner in mode flip makes no call") {
     const NamedShape granite = granite_shape();
     const FakeDriver driver;
