@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "core/base/log.h"
 
 namespace hyb::kernels {
 namespace {
@@ -158,10 +159,12 @@ LibraryProducts::LibraryProducts(const CublasLtTable& table, Buffer workspace)
   check(table_.create(&handle_), "cublasLtCreate");
 }
 
-LibraryProducts::~LibraryProducts() { table_.destroy(handle_); }
+LibraryProducts::~LibraryProducts() {
+  if (refused_ > 0) log::debug(fmt::format("cublaslt: refused {} products", refused_));
+  table_.destroy(handle_);
+}
 
-const LibraryProducts::Choice& LibraryProducts::choose(const LibraryProduct& p) {
-  const std::int64_t tokens = (p.tokens + tokens_step - 1) / tokens_step * tokens_step;
+LibraryProducts::Choice& LibraryProducts::choose(const LibraryProduct& p, std::int64_t tokens) {
   const auto [at, is_new] =
       choices_.try_emplace({p.outputs, p.inner, tokens, p.x_stride, p.y_stride, p.y_is_f32});
   if (!is_new) return at->second;
@@ -198,14 +201,31 @@ bool LibraryProducts::multiply(CUstream_st* stream, const LibraryProduct& p) {
       !is_aligned(p.y, p.y_stride, p.y_is_f32 ? 4 : 2)) {
     return false;
   }
-  const Choice& choice = choose(p);
+  const std::int64_t rounded = (p.tokens + tokens_step - 1) / tokens_step * tokens_step;
+  if (try_multiply(stream, p, rounded)) return true;
+  if (rounded != p.tokens && try_multiply(stream, p, p.tokens)) return true;
+  if (refused_++ == 0) {
+    log::warning(
+        fmt::format("cublaslt: refused a product of {} tokens, {} x {}; such products run "
+                    "in slower kernels (said once)",
+                    p.tokens, p.outputs, p.inner));
+  }
+  return false;
+}
+
+bool LibraryProducts::try_multiply(CUstream_st* stream, const LibraryProduct& p,
+                                   std::int64_t tokens) {
+  Choice& choice = choose(p, tokens);
   if (!choice.is_there) return false;
   const Layouts layouts(table_, p, p.tokens);
   const float beta = p.add ? 1.0F : 0.0F;
   const Status status = table_.matmul(
       handle_, layouts.description, &p.scale, p.weight, layouts.weight, p.x, layouts.x, &beta, p.y,
       layouts.y, p.y, layouts.y, &choice.algorithm, workspace_.data(), workspace_.bytes(), stream);
-  if (status == cublaslt::not_supported || status == cublaslt::invalid_value) return false;
+  if (status == cublaslt::not_supported || status == cublaslt::invalid_value) {
+    if (tokens == p.tokens) choice.is_there = false;
+    return false;
+  }
   check(status, "cublasLtMatmul");
   return true;
 }

@@ -111,9 +111,10 @@ struct LibraryProduct {
 };
 
 /// cuBLASLt's products, where the library is installed. Its choice of an algorithm is requested
-/// once per shape, with token counts rounded up so that another prompt's length is no new request,
-/// and never depends on earlier requests: the same product gives the same bits in every run on a
-/// card. For one stream: products share the workspace.
+/// once per shape, with token counts rounded up so that another prompt's length is no new request
+/// (where it refuses that algorithm for the exact count, once for the exact count), and never
+/// depends on earlier requests: the same product gives the same bits in every run on a card. For
+/// one stream: products share the workspace.
 class LibraryProducts {
  public:
   static constexpr std::size_t workspace_bytes_usual = 32 << 20;
@@ -127,8 +128,12 @@ class LibraryProducts {
   LibraryProducts& operator=(const LibraryProducts&) = delete;
 
   /// Puts the product on the stream. False, and nothing done, where it is not aligned or the
-  /// library has no algorithm for it; Error(runtime) where the library fails.
+  /// library has no algorithm for it, which is counted, and logged the first time; Error(runtime)
+  /// where the library fails.
   bool multiply(CUstream_st* stream, const LibraryProduct& product);
+
+  /// Aligned products that multiply() returned false for.
+  std::int64_t refused() const { return refused_; }
 
  private:
   struct Choice {
@@ -137,12 +142,15 @@ class LibraryProducts {
   };
   struct Layouts;
 
-  const Choice& choose(const LibraryProduct& product);
+  Choice& choose(const LibraryProduct& product, std::int64_t tokens);
+  bool try_multiply(CUstream_st* stream, const LibraryProduct& product, std::int64_t tokens);
 
   CublasLtTable table_;
   Buffer workspace_;
   cublaslt::Object handle_ = nullptr;
-  /// By outputs, inner, rounded tokens, strides and the type of y.
+  std::int64_t refused_ = 0;
+  /// By outputs, inner, tokens (rounded, or exact where that was refused), strides and the type of
+  /// y.
   std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, bool>,
            Choice>
       choices_;

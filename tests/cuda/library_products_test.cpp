@@ -39,6 +39,7 @@ struct Record {
   std::int64_t tokens = 0;  ///< of the last heuristic
   Preference preference;    ///< of the last heuristic
   Status heuristic_status = cublaslt::success, matmul_status = cublaslt::success;
+  bool is_exact = false;  ///< algorithms work for the count of tokens that was asked about alone
 };
 inline Record& record() {
   static Record all;
@@ -103,6 +104,7 @@ inline Status heuristic(Object, Object, Object, Object b, Object, Object, Object
   *found = 1;
   results[0] = {};
   results[0].algorithm.data[7] = own_algorithm;
+  results[0].algorithm.data[6] = static_cast<std::uint64_t>(record().tokens);
   results[0].workspace_bytes = 1000;
   return cublaslt::success;
 }
@@ -150,6 +152,10 @@ inline Status matmul(Object, Object desc, const void* alpha, const void* a, Obje
                      const cublaslt::Algorithm* algorithm, void* workspace,
                      std::size_t workspace_bytes, CUstream_st* stream) {
   if (record().matmul_status != cublaslt::success) return record().matmul_status;
+  const auto asked_tokens = static_cast<std::int64_t>(algorithm->data[6]);
+  if (record().is_exact && as<Layout>(b_layout).columns != asked_tokens) {
+    return cublaslt::not_supported;
+  }
   ++record().products;
   const auto& how = as<Description>(desc);
   REQUIRE(how.compute_type == cublaslt::compute_f32);
@@ -305,6 +311,25 @@ TEST_SUITE("cuda/library_products") {
     CHECK(asked.workspace_bytes == 4096);
     CHECK(asked.schemes == cublaslt::reduction_in_f32);
     for (const std::uint32_t alignment : asked.alignments) CHECK(alignment == 16);
+  }
+
+  TEST_CASE(
+      "an algorithm that is refused for the exact count is requested for that; refusals count") {
+    const Inputs in(100, bf);
+    cuda::Stream stream;
+    open_fake(stream);
+    record().is_exact = true;
+    const Linear op = {.x = in.on_x, .weight = &in.weight.device, .y = in.on_y};
+    for (int i = 0; i < 2; ++i) cuda::linear(stream, op);
+    CHECK(record().products == 2);
+    CHECK(record().heuristics == 2);
+    CHECK(record().tokens == 100);
+    CHECK(stream.products()->refused() == 0);
+    record().matmul_status = cublaslt::not_supported;
+    for (int i = 0; i < 3; ++i) cuda::linear(stream, op);
+    stream.wait();
+    CHECK(stream.products()->refused() == 3);
+    CHECK(record().heuristics == 2);
   }
 
   TEST_CASE("what the library does not take goes to the kernels here") {
