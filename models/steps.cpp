@@ -116,9 +116,20 @@ StepStaging::Staged StepStaging::stage(const Step& step, std::int64_t rows, bool
   stage_tokens(step, rows == 0 ? tokens_of(step) : rows);
   stage_spans(step, spans, rows == 0 ? samples_of(step) : rows);
   stage_pages(step, spans);
+  std::int64_t positions = 0;
+  for (const Span& span : step.spans) {
+    positions = std::max(positions, std::int64_t{span.position} + std::ssize(span.tokens));
+  }
+  staged_.tables.positions = positions_class(positions);
   staged_.tables.single_tokens = staged_.tables.tokens.dim(0) == spans && !has_chain(step);
   room_->upload(keeps_tokens);
   return staged_;
+}
+
+std::int64_t StepStaging::positions_class(std::int64_t positions) {
+  std::int64_t most = 1024;
+  while (most < positions) most *= 4;
+  return most;
 }
 
 void StepStaging::stage_tokens(const Step& step, std::int64_t tokens) {
@@ -184,8 +195,9 @@ void StepStaging::stage_pages(const Step& step, std::int64_t spans) {
 
 namespace {
 
-/// Shapes that are kept: all decode sizes up to 256 rows, and as many mixed ones.
-constexpr std::size_t entries_max = 64;
+/// Shapes that are kept: all decode sizes up to 256 rows at two classes of positions, and as many
+/// mixed ones.
+constexpr std::size_t entries_max = 128;
 
 std::int64_t size_of_table(const kernels::Tensor& table) {
   return table.empty() ? 0 : table.dim(0);
@@ -239,6 +251,7 @@ StepGraphs::Launched StepGraphs::launch() {
   Entry& entry = entry_of({.tokens = staged_.tables.tokens.dim(0),
                            .spans = staged_.tables.position.dim(0),
                            .samples = size_of_table(staged_.sample_rows),
+                           .positions = staged_.tables.positions,
                            .single_tokens = staged_.tables.single_tokens,
                            .pages = staged_.tables.pages.data});
   if (entry.recording == nullptr && entry.last_use != 0) record(entry);
@@ -296,8 +309,9 @@ void StepGraphs::record(Entry& entry) {
       attempt();
     }
     ++recorded_;
-    log::debug(fmt::format("graph {}: {} tokens, {} sequences, {} sampled", recorded_,
-                           entry.shape.tokens, entry.shape.spans, entry.shape.samples));
+    log::debug(fmt::format("graph {}: {} tokens, {} sequences, {} sampled, up to {} positions",
+                           recorded_, entry.shape.tokens, entry.shape.spans, entry.shape.samples,
+                           entry.shape.positions));
   } catch (const Error& error) {
     log::warning(fmt::format("a step cannot be recorded as a CUDA graph, all run eagerly now: {}",
                              error.what()));

@@ -52,6 +52,10 @@ class StepStaging {
 
   static std::size_t bytes(const Limits& limits);
 
+  /// StepTables::positions of a step whose longest sequence has `positions`: 1024 times a power of
+  /// four, so that a growing sequence meets few of them.
+  static std::int64_t positions_class(std::int64_t positions);
+
  private:
   void stage_tokens(const Step& step, std::int64_t tokens);
   void stage_spans(const Step& step, std::int64_t spans, std::int64_t samples);
@@ -120,7 +124,7 @@ class StepGraphs {
   /// What a recording depends on: sizes, what the decoder does with them, and the address of the
   /// table whose size changes.
   struct Shape {
-    std::int64_t tokens, spans, samples;
+    std::int64_t tokens, spans, samples, positions;
     bool single_tokens;
     const void* pages;
     bool operator==(const Shape&) const = default;

@@ -409,17 +409,18 @@ __device__ __forceinline__ bool is_last_of(int parts, unsigned* semaphore,
   return vote[0] != 0;
 }
 
-/// Merges all runs of a tile, in ascending order as merge() does, to y. A thread owns four
-/// neighbouring dimensions of a row.
-template <typename S, typename Params>
+/// Merges all runs of a tile, in ascending order as merge() does, to y: thread `thread` of
+/// `threads` that share the tile. A thread owns four neighbouring dimensions of a row.
+template <typename S, int RunsInFlight, typename Params>
 __device__ __forceinline__ void merge_partials(const Params& p, const AttentionTile& tile,
-                                               int kv_head, const KeyWalk& walk) {
+                                               int kv_head, const KeyWalk& walk, int thread,
+                                               int threads) {
   constexpr int fours = S::head_dim / 4;
-  for (int i = static_cast<int>(threadIdx.x); i < tile.rows * fours; i += S::threads) {
+  for (int i = thread; i < tile.rows * fours; i += threads) {
     const int row = i / fours, column = i % fours * 4;
     float sums[4] = {}, weights = 0.0F, largest = no_score;
     const float* partial = partial_of<S::head_dim>(p, tile, kv_head, walk.first_run, row);
-#pragma unroll 4
+#pragma unroll RunsInFlight
     for (int run = 0; run < walk.runs; ++run) {
       float part[4];
       unpack(load16(partial + column), part);

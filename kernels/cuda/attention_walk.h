@@ -32,18 +32,17 @@ struct ReadyRows {
   __device__ __forceinline__ void arrive(int, int) const {}
 };
 
-/// Which runs of a tile this block takes.
+/// Which runs of a tile belong to `part`.
 template <typename Params>
 __device__ __forceinline__ KeyWalk walk_of(const Params& p, const AttentionTile& tile,
-                                           std::int64_t semaphore) {
+                                           std::int64_t semaphore, int part) {
   const int first = tile.position + tile.first_row / p.group;
   const int last = tile.position + (tile.first_row + tile.rows - 1) / p.group;
   KeyWalk walk(p.first_key(first), p.first_key(last), last + 1);
   const std::int64_t partials =
       (tile.partial + static_cast<std::int64_t>(tile.span_rows) * tile.span_runs) * p.kv_heads;
   if (semaphore < semaphores_max && partials <= p.partials_max) {
-    const int parts = static_cast<int>(gridDim.z), part = static_cast<int>(blockIdx.z);
-    walk.share(part, parts < walk.runs ? parts : walk.runs);
+    walk.share(part, p.parts < walk.runs ? p.parts : walk.runs);
   }
   return walk;
 }
@@ -180,7 +179,9 @@ __device__ __forceinline__ void attend_tile(const Params& p, const Rows& rows,
   const AttentionTile& tile = shared.search.found[0];
   const KeyWalk& walk = shared.walk[0];
   const int thread = static_cast<int>(threadIdx.x);
-  if (thread == 0) shared.walk[0] = walk_of(p, tile, semaphore);
+  if (thread == 0) {
+    shared.walk[0] = walk_of(p, tile, semaphore, static_cast<int>(blockIdx.z));
+  }
   if (thread < S::rows) {
     shared.position[thread] = tile.position + (tile.first_row + thread) / p.group;
   }
@@ -196,9 +197,30 @@ __device__ __forceinline__ void attend_tile(const Params& p, const Rows& rows,
   walk_keys<S>(p, kv_head, rows, shared, [&](int run, const RowSums<S>& part) {
     write_partials<S>(p, tile, kv_head, run, part);
   });
+  if (p.merges_apart) return;
   if (is_last_of(walk.parts, p.semaphores + semaphore, shared.is_last)) {
-    merge_partials<S>(p, tile, kv_head, walk);
+    merge_partials<S, 4>(p, tile, kv_head, walk, thread, S::threads);
   }
+}
+
+inline constexpr int merge_threads = 128;
+
+/// Merges the partials of a tile: grid (tiles, kv heads, slices of a tile's rows and dimensions).
+template <typename S>
+__global__ void __launch_bounds__(merge_threads)
+    attention_merge_kernel(const AttentionParams<bf16, typename S::Kv> p) {
+  auto& search = shared_object<TileSearch>();
+  const int kv_head = static_cast<int>(blockIdx.y);
+  const std::int64_t semaphore = static_cast<std::int64_t>(blockIdx.x) * gridDim.y + blockIdx.y;
+  let_next_kernel_start();
+  wait_for_previous_kernel();
+  if (!find_tile(p, S::rows, blockIdx.x, search)) return;
+  const AttentionTile& tile = search.found[0];
+  const KeyWalk walk = walk_of(p, tile, semaphore, 0);
+  if (walk.parts == 1) return;  // its block has written the answers
+  merge_partials<S, 16>(p, tile, kv_head, walk,
+                        static_cast<int>(blockIdx.z * blockDim.x + threadIdx.x),
+                        static_cast<int>(gridDim.z * blockDim.x));
 }
 
 }  // namespace hyb::kernels::cuda
@@ -231,8 +253,13 @@ void set_workspace(const Attention& op, Params& params) {
 
 /// The most runs that a span can have.
 inline std::int64_t runs_max(const Attention& op) {
-  return std::max<std::int64_t>(1, pieces(op.pages.dim(0) * op.page_tokens, attention_run));
+  const std::int64_t positions = op.positions > 0 ? op.positions : op.pages.dim(0) * op.page_tokens;
+  return std::max<std::int64_t>(1, pieces(positions, attention_run));
 }
+
+/// More runs than these are merged by a kernel of its own: the last of a tile's blocks alone would
+/// read for longer than all blocks took to walk the keys.
+inline constexpr std::int64_t runs_merged_by_last_block = 16;
 
 /// A kernel of shape S with a Shared in dynamic shared memory, over at most `tiles` tiles of spans
 /// of rows_min .. rows_max rows.
@@ -246,13 +273,24 @@ void launch_tiles(Stream& stream, void (*kernel)(Params), Params params, std::in
   const std::int64_t blocks = tiles * params.kv_heads;
   const std::int64_t parts =
       params.partials_max == 0 ? 1 : std::clamp<std::int64_t>(blocks_wanted / blocks, 1, runs);
+  params.parts = static_cast<int>(parts);
+  params.merges_apart = parts > 1 && runs > runs_merged_by_last_block;
+  const auto grid = [&](unsigned z) {
+    return dim3(static_cast<unsigned>(tiles), static_cast<unsigned>(params.kv_heads), z);
+  };
   launch(stream,
-         {.blocks = dim3(static_cast<unsigned>(tiles), static_cast<unsigned>(params.kv_heads),
-                         static_cast<unsigned>(parts)),
+         {.blocks = grid(static_cast<unsigned>(parts)),
           .threads = S::threads,
           .shared_bytes = sizeof(Shared),
           .starts_early = true},
          kernel, params);
+  if (!params.merges_apart) return;
+  const AttentionParams<bf16, typename S::Kv>& merged = params;
+  launch(stream,
+         {.blocks = grid(pieces(S::rows * S::head_dim / 4, merge_threads)),
+          .threads = merge_threads,
+          .starts_early = true},
+         attention_merge_kernel<S>, merged);
 }
 
 }  // namespace hyb::kernels::cuda

@@ -39,6 +39,8 @@ struct AttentionParams {
   unsigned* semaphores = nullptr;
   float* partials = nullptr;
   std::int64_t partials_max = 0;
+  int parts = 1;              ///< among which a tile's runs are shared, if it has as many
+  bool merges_apart = false;  ///< partials are merged by a kernel of its own
 
   /// The first key that a row at position `own` attends to.
   __device__ int first_key(int own) const { return own < window ? 0 : own - window + 1; }

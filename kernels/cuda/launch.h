@@ -33,24 +33,35 @@ struct LaunchShape {
   bool starts_early = false;
 };
 
-inline constexpr std::size_t shared_bytes_default = 48 << 10;
+/// Opens all of a block's shared memory to `kernel` (beyond 48 KB, static and dynamic together, the
+/// device asks for that), once for all of its launches: recorded ones keep what they were recorded
+/// with.
+template <typename Params>
+LoadedKernel load(Stream& stream, void (*kernel)(Params)) {
+  cudaFuncAttributes attributes = {};
+  check(cudaFuncGetAttributes(&attributes, kernel), "cudaFuncGetAttributes");
+  check(cudaFuncSetAttribute(
+            kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+            static_cast<int>(stream.shared_bytes_max() - attributes.sharedSizeBytes)),
+        "cudaFuncSetAttribute");
+  // Code made for older cards has no instruction that waits for the previous kernel (ptx.h).
+  return {.can_start_early = stream.can_start_early() && attributes.ptxVersion >= 90};
+}
 
 /// The only way to start a kernel. Throws Error(runtime) where the device refuses the shape.
 template <typename Params>
 void launch(Stream& stream, const LaunchShape& shape, void (*kernel)(Params),
             const Params& params) {
-  if (shape.shared_bytes > shared_bytes_default) {
-    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               static_cast<int>(shape.shared_bytes)),
-          "cudaFuncSetAttribute");
-  }
+  const void* const address = reinterpret_cast<const void*>(kernel);
+  const LoadedKernel* loaded = stream.find_loaded(address);
+  if (loaded == nullptr) loaded = &stream.add_loaded(address, load(stream, kernel));
   cudaLaunchAttribute attributes[2] = {};
   unsigned count = 0;
   if (shape.cooperative) {
     attributes[count].id = cudaLaunchAttributeCooperative;
     attributes[count++].val.cooperative = 1;
   }
-  if (shape.starts_early && stream.can_start_early()) {
+  if (shape.starts_early && loaded->can_start_early) {
     attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attributes[count++].val.programmaticStreamSerializationAllowed = 1;
   }

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <unordered_map>
 
 struct CUevent_st;
 
@@ -42,6 +43,11 @@ namespace hyb::kernels::cuda {
 class Bounce;
 class Sampler;
 
+/// What launches need to know of a kernel's code as the driver has loaded it.
+struct LoadedKernel {
+  bool can_start_early;  ///< before the previous kernel has ended
+};
+
 /// The work of a device, in order, asynchronous to the host. Throws Error(runtime) with CUDA's
 /// reason where there is no device or a call fails.
 class Stream {
@@ -62,6 +68,15 @@ class Stream {
   /// The card lets a kernel start before the previous one has ended (sm_90 and later).
   bool can_start_early() const { return can_start_early_; }
 
+  /// A kernel by its address; null before its first launch.
+  const LoadedKernel* find_loaded(const void* kernel) const {
+    const auto found = loaded_.find(kernel);
+    return found == loaded_.end() ? nullptr : &found->second;
+  }
+  const LoadedKernel& add_loaded(const void* kernel, const LoadedKernel& loaded) {
+    return loaded_.emplace(kernel, loaded).first->second;
+  }
+
   /// Made at the first call.
   Bounce& bounce();
   /// Gives it back once its copies are done.
@@ -80,6 +95,7 @@ class Stream {
   CUstream_st* stream_ = nullptr;
   int processors_ = 1;
   std::size_t shared_bytes_max_ = 0;
+  std::unordered_map<const void*, LoadedKernel> loaded_;
   std::unique_ptr<Bounce> bounce_;
   std::unique_ptr<Sampler> sampler_;
   bool can_start_early_ = false;

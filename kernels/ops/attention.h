@@ -44,6 +44,10 @@ struct Attention {
   std::int64_t window = 0;  ///< 0: none
   Tensor sinks = {};
   Tensor gate = {};
+  /// No span ends after this many positions; 0: as many as `pages` have room for. On a card it
+  /// sizes the grid, so recorded work serves spans up to it, whatever their length is when it is
+  /// replayed.
+  std::int64_t positions = 0;
 };
 
 inline constexpr std::int64_t attention_run_keys = 512;

@@ -42,7 +42,8 @@ Attention attention_of(const AttentionStep& op) {
           .workspace = op.workspace,
           .window = op.window,
           .sinks = op.sinks,
-          .gate = op.gate};
+          .gate = op.gate,
+          .positions = op.positions};
 }
 
 void attention_step(Queue& queue, const AttentionStep& op) {

@@ -35,6 +35,7 @@ struct AttentionStep {
   std::int64_t window = 0;  ///< 0: none
   Tensor sinks = {};
   Tensor gate = {};
+  std::int64_t positions = 0;  ///< as in Attention
 };
 
 /// The two ops that a step of single tokens consists of.

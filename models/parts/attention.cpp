@@ -113,7 +113,8 @@ void Attention::run(const AttentionWeights& weights, const PartMemory& memory,
                                      .norm_eps = call.norm_eps,
                                      .norm_one_plus = qk_norm == Norm::rms_1p,
                                      .workspace = memory.workspace,
-                                     .gate = gate};
+                                     .gate = gate,
+                                     .positions = tables.positions};
   if (tables.single_tokens) {
     attention_step(call.queue, op);
   } else {

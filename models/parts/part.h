@@ -90,6 +90,8 @@ struct StepTables {
   kernels::Tensor pages;            ///< page tables of all groups and spans, one after the other
   /// By page group, [R+1]: where each span's table begins and ends in `pages`.
   std::span<const kernels::Tensor> page_begin;
+  /// No span ends after this many positions: one of a few values, since grids depend on it.
+  std::int64_t positions = 0;
   bool single_tokens = false;  ///< every span has one token, T equals R, and none is in a chain
 };
 

@@ -179,8 +179,9 @@ using Shape = AttentionCase;
 struct Sequence {
   Sequence(const Shape& shape, std::int32_t tokens) : all(shape, {{0, tokens}}), pages(all.pages) {}
 
-  /// The answers of the spans' positions, row after row.
-  TestTensor attend(const std::vector<TestSpan>& spans, const Tensor& workspace) const {
+  /// The answers of the spans' positions, row after row; `positions` as in Attention.
+  TestTensor attend(const std::vector<TestSpan>& spans, const Tensor& workspace,
+                    std::int64_t positions = 0) const {
     PagedTables tables;
     for (const TestSpan& span : spans) {
       tables.tokens += span.tokens;
@@ -200,7 +201,9 @@ struct Sequence {
     cuda::Stream stream;
     const DeviceTensor on_q(q), on_y(y);
     const PagedTensors<DeviceTable> on_tables(tables);
-    cuda::attention(stream, all.op(on_q, pages, on_tables, on_y, {}, {}, workspace));
+    Attention op = all.op(on_q, pages, on_tables, on_y, {}, {}, workspace);
+    op.positions = positions;
+    cuda::attention(stream, op);
     stream.wait();
     return on_y.fetch();
   }
@@ -212,12 +215,15 @@ struct Sequence {
 /// Rows of an answer to spans are those of the answer to the whole sequence, bit by bit.
 void check_rows(const Sequence& sequence, const TestTensor& whole,
                 const std::vector<TestSpan>& spans, const Tensor& workspace) {
-  const TestTensor answer = sequence.attend(spans, workspace);
-  std::int64_t at = 0;
-  for (const TestSpan& span : spans) {
-    CAPTURE(span.position);
-    for (std::int64_t i = 0; i < span.tokens * sequence.all.width(); ++i) {
-      REQUIRE(answer.get(at++) == whole.get(span.position * sequence.all.width() + i));
+  for (const std::int64_t positions : {0, 100'000}) {  // of many, partials are merged apart
+    CAPTURE(positions);
+    const TestTensor answer = sequence.attend(spans, workspace, positions);
+    std::int64_t at = 0;
+    for (const TestSpan& span : spans) {
+      CAPTURE(span.position);
+      for (std::int64_t i = 0; i < span.tokens * sequence.all.width(); ++i) {
+        REQUIRE(answer.get(at++) == whole.get(span.position * sequence.all.width() + i));
+      }
     }
   }
 }

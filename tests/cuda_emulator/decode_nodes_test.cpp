@@ -51,7 +51,36 @@ std::int64_t kernels_of_attention(const kernels::testing::AttentionStepCase& sha
 
 }  // namespace
 
+/// Blocks of a decode step at position `then`, after three at position 0: recorded, where graphs
+/// are on, and replayed.
+std::int64_t blocks_of_late_step(bool graphs, std::int32_t then) {
+  const auto load = [&](kernels::Queue& on) {
+    TensorFiles files(golden_folder / "granite-dense-rope");
+    return load_model(on, Config::from_folder(golden_folder / "granite-dense-rope"), files,
+                      {.activation = DType::bf16});
+  };
+  Loaded loaded(load, kernels::Device::cuda, {.threads = 1, .isa = {}, .batch_invariant = false},
+                {.decode = graphs, .mixed = graphs}, then + positions_max);
+  const std::vector<TokenId> token = {TokenId{7}};
+  for (int i = 0; i < 3; ++i) loaded.run(token, 0);
+  emulator::take_blocks_run();
+  loaded.run(token, then);
+  loaded.run(token, then);
+  loaded.run(token, then);
+  emulator::take_blocks_run();
+  loaded.run(token, then);
+  return emulator::take_blocks_run();
+}
+
 TEST_SUITE("cuda_emulator/decode_nodes") {
+  TEST_CASE("a replayed decode step has the blocks of one that is launched, as sequences grow") {
+    for (const std::int32_t position : {100, 3000, 6000}) {
+      CAPTURE(position);
+      CHECK(blocks_of_late_step(true, position) == blocks_of_late_step(false, position));
+    }
+    CHECK(blocks_of_late_step(true, 3000) > blocks_of_late_step(true, 100));
+  }
+
   TEST_CASE("attention is three nodes of a decode step: into it, attention itself, out of it") {
     struct {
       const char* name;

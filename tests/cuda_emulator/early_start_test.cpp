@@ -1,6 +1,7 @@
 #include <cuda_runtime.h>
 #include <doctest/doctest.h>
 
+#include "kernels/cuda/launch.h"
 #include "kernels/cuda/ptx.h"
 #include "tests/cuda_emulator/support.h"
 
@@ -34,6 +35,11 @@ __global__ void step_kernel(const int* x, const int* w, int* y) {
     if constexpr (B != Bug::never_waits) wait_for_previous_kernel();
     y[i] = x[(i + threads) % count] + weight;
   }
+}
+
+__global__ void no_op_kernel(int*) {
+  let_next_kernel_start();
+  wait_for_previous_kernel();
 }
 
 /// A chain of kernels over three buffers in turn; kernel `bad` has the bug.
@@ -102,6 +108,23 @@ TEST_SUITE("cuda_emulator/early_start") {
   TEST_CASE("without the attribute, or without early starts, order hides all of it") {
     CHECK(chain_is_right<Bug::reads_early>({}, 3, 1, false));
     CHECK(chain_is_right<Bug::reads_early>({.early_start = false}, 3, 1));
+  }
+
+  TEST_CASE("kernels that were compiled for older cards do not start early") {
+    reset();
+    const DeviceArray<int> y(std::size_t{1});
+    for (const int version : {90, 80}) {
+      emulator::set_ptx_version(version);
+      hyb::kernels::cuda::Stream stream;
+      emulator::take_host_calls();
+      for (int i = 0; i < 2; ++i) {
+        hyb::kernels::cuda::launch(stream, {.blocks = 1, .threads = 32, .starts_early = true},
+                                   no_op_kernel, y.data());
+      }
+      stream.wait();
+      CHECK(emulator::take_host_calls().early_kernels == (version == 90 ? 2 : 0));
+    }
+    emulator::set_ptx_version(90);
   }
 }
 

@@ -82,6 +82,17 @@ TEST_SUITE("cuda_emulator/memory") {
     CHECK(contains(fault_with(0, object_kernel, y.data(), 4), "outside of a shared object of 16"));
   }
 
+  TEST_CASE("static and dynamic shared memory together keep to 48 KB, or to what was asked for") {
+    const DeviceArray<float> y(std::size_t{4});
+    constexpr std::size_t most = 48 << 10, object = 16;
+    CHECK(fault_with(most - object, object_kernel, y.data(), 0) == "");
+    CHECK(contains(fault_with(most - object + 16, object_kernel, y.data(), 0),
+                   "no shared memory is left"));
+    CHECK(cudaFuncSetAttribute(object_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               static_cast<int>(most)) == cudaSuccess);
+    CHECK(fault_with(most, object_kernel, y.data(), 0) == "");
+  }
+
   TEST_CASE("a shared object is one for all that name its type") {
     for (const Schedule& schedule : schedules()) {
       CHECK(fault_of(schedule, [] {

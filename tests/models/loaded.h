@@ -47,18 +47,18 @@ struct Loaded {
   /// load(queue) makes the model.
   template <typename Load>
   Loaded(Load load, kernels::Device device, const kernels::QueueOptions& queue_options,
-         const GraphOptions& graphs = {})
+         const GraphOptions& graphs = {}, std::int32_t positions = positions_max)
       : queue(device, queue_options),
         model(load(queue)),
         runner(queue, model.plan, model.weights, model.geometry,
-               {.memory = flat_memory(model.geometry, positions_max / model.geometry.page_tokens, 2,
+               {.memory = flat_memory(model.geometry, positions / model.geometry.page_tokens, 2,
                                       kernels::handle_bytes_min(device)),
                 .step_tokens = positions_max,
                 .step_rows = positions_max,
-                .positions_max = positions_max,
+                .positions_max = positions,
                 .vocab_used = model.plan.vocab,
                 .graphs = graphs}) {
-    const std::int32_t count = positions_max / model.geometry.page_tokens;
+    const std::int32_t count = positions / model.geometry.page_tokens;
     const MemoryLayout layout = runner.capacity().memory;
     slot = SlotId{layout.first_unit(layout.slot_view()) + 1};
     if (layout.groups.empty()) return;

@@ -104,7 +104,8 @@ struct Block {
 /// A launch of a kernel, as the host describes it.
 struct Launch {
   dim3 blocks, threads;
-  std::size_t shared_bytes = 0;
+  std::size_t shared_bytes = 0;  ///< dynamic
+  std::size_t shared_limit = 0;  ///< of static and dynamic bytes together
   bool cooperative = false;
   bool starts_early = false;   ///< its blocks may start before the kernel before it has ended
   std::function<void()> body;  ///< the kernel with its arguments

@@ -35,13 +35,15 @@ SharedMemory::SharedMemory() {
   end_ = begin_ + page + room;
   mprotect(begin_, page, PROT_NONE);
   mprotect(end_, page, PROT_NONE);
-  prepare(0);
+  prepare(0, bytes_max);
 }
 
 SharedMemory::~SharedMemory() { munmap(begin_, room + 2 * page); }
 
-void SharedMemory::prepare(std::size_t dynamic_bytes) {
+void SharedMemory::prepare(std::size_t dynamic_bytes, std::size_t limit) {
   dynamic_bytes_ = dynamic_bytes;
+  objects_bytes_ = 0;
+  limit_ = limit;
   dynamic_ = end_ - (dynamic_bytes + alignment_max - 1) / alignment_max * alignment_max;
   std::fill(dynamic_ - fence, dynamic_, pattern);
   std::memset(dynamic_, static_cast<int>(poison), dynamic_bytes);
@@ -56,6 +58,8 @@ std::byte* SharedMemory::object(const void* key, std::size_t bytes, std::size_t 
   }
   std::byte* const begin = align_up(objects_end_ + fence, alignment);
   if (begin + bytes + fence > dynamic_ - fence) return nullptr;
+  if (dynamic_bytes_ + objects_bytes_ + bytes > limit_) return nullptr;
+  objects_bytes_ += bytes;
   std::fill(objects_end_, begin, pattern);
   std::memset(begin, static_cast<int>(poison), bytes);
   std::fill(begin + bytes, begin + bytes + fence, pattern);

@@ -18,14 +18,14 @@ class SharedMemory {
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
 
-  /// Resets it for a block with this much dynamic memory.
-  void prepare(std::size_t dynamic_bytes);
+  /// Resets it for a block with this much dynamic memory, and `limit` bytes with all objects.
+  void prepare(std::size_t dynamic_bytes, std::size_t limit);
 
   std::byte* dynamic() const { return dynamic_; }
   std::size_t dynamic_bytes() const { return dynamic_bytes_; }
 
   /// The block's one object of this key: a type has one place, as a __shared__ variable in a
-  /// function has. Null when there is no room.
+  /// function has. Null when there is no room within the limit.
   std::byte* object(const void* key, std::size_t bytes, std::size_t alignment);
 
   bool contains(const void* at, std::size_t bytes) const;
@@ -46,7 +46,7 @@ class SharedMemory {
   std::byte* begin_ = nullptr;  ///< mapped: guard page, objects, dynamic part, guard page
   std::byte* end_ = nullptr;
   std::byte* dynamic_ = nullptr;
-  std::size_t dynamic_bytes_ = 0;
+  std::size_t dynamic_bytes_ = 0, objects_bytes_ = 0, limit_ = 0;
   std::byte* objects_end_ = nullptr;
   std::vector<Object> objects_;
 };

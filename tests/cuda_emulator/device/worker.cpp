@@ -124,7 +124,7 @@ void Worker::place(Block& block, Grid& grid, unsigned number) {
   block.warps_used = (block.size + lanes_per_warp - 1) / lanes_per_warp;
   block.ready_warps = 0;
   block.barriers.fill({});
-  block.shared.prepare(grid.shared_bytes);
+  block.shared.prepare(grid.shared_bytes, grid.shared_limit);
   block.has_triggered = false;
   for (unsigned w = 0; w < block.warps_used; ++w) {
     block.warps[w] = {.first = &block.threads[w * lanes_per_warp], .number = w};

@@ -1,6 +1,8 @@
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -14,6 +16,12 @@ namespace {
 
 constexpr int shared_bytes_default = 48 << 10;
 constexpr std::size_t argument_bytes_max = 4096;
+
+/// Of an H200, unless the environment says otherwise: grids depend on it.
+int processors() {
+  const char* const wanted = std::getenv("HYB_EMULATED_PROCESSORS");
+  return wanted == nullptr ? 132 : std::max(1, std::atoi(wanted));
+}
 
 bool has_a_shape(const Launch& launch) {
   const auto [x, y, z] = launch.blocks;
@@ -31,6 +39,13 @@ cudaError_t set_shared_bytes_max(const void* kernel, int bytes) {
     return m.note(cudaErrorInvalidValue);
   }
   m.shared_bytes_max[kernel] = bytes;
+  return m.note(cudaSuccess);
+}
+
+cudaError_t get_attributes(cudaFuncAttributes* attributes, const void*) {
+  Machine& m = machine();
+  const std::lock_guard lock(m.mutex);
+  *attributes = {.sharedSizeBytes = 0, .ptxVersion = m.ptx_version};
   return m.note(cudaSuccess);
 }
 
@@ -56,7 +71,9 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, std::si
   }
   if (!has_a_shape(launch)) return m.note(cudaErrorInvalidConfiguration);
   const auto set = m.shared_bytes_max.find(kernel);
-  const int shared_max = set == m.shared_bytes_max.end() ? shared_bytes_default : set->second;
+  const bool is_opted_in = set != m.shared_bytes_max.end();
+  const int shared_max = is_opted_in ? set->second : shared_bytes_default;
+  launch.shared_limit = is_opted_in ? SharedMemory::bytes_max : shared_bytes_default;
   if (launch.shared_bytes > static_cast<std::size_t>(shared_max) ||
       argument_bytes > argument_bytes_max) {
     return m.note(cudaErrorInvalidValue);
@@ -65,7 +82,10 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, std::si
                                 Launcher::cooperative_threads_max) {
     return m.note(cudaErrorCooperativeLaunchTooLarge);
   }
-  if (stream->captured_by == nullptr) ++m.calls.kernels;
+  if (stream->captured_by == nullptr) {
+    ++m.calls.kernels;
+    m.calls.early_kernels += launch.starts_early ? 1 : 0;
+  }
   if (m.error() == cudaSuccess) m.add(stream, std::move(launch));
   return m.note(cudaSuccess);
 }
@@ -75,9 +95,19 @@ void set_schedule(const Schedule& schedule) {
   machine().schedule = schedule;
 }
 
+void set_ptx_version(int version) {
+  const std::lock_guard lock(machine().mutex);
+  machine().ptx_version = version;
+}
+
 HostCalls take_host_calls() {
   const std::lock_guard lock(machine().mutex);
   return std::exchange(machine().calls, {});
+}
+
+std::int64_t take_blocks_run() {
+  const std::lock_guard lock(machine().mutex);
+  return std::exchange(machine().blocks_run, 0);
 }
 
 std::string fault_text() { return fault_log().text(); }
@@ -157,7 +187,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
                  .sharedMemPerMultiprocessor = 228 << 10,
                  .major = 9,
                  .minor = 0,
-                 .multiProcessorCount = 4,
+                 .multiProcessorCount = emulator::processors(),
                  .maxThreadsPerBlock = emulator::threads_per_block_max,
                  .warpSize = emulator::lanes_per_warp,
                  .l2CacheSize = 1 << 20,

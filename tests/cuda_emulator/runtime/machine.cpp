@@ -128,6 +128,7 @@ void Machine::run_launches(CUstream_st& stream, std::uint64_t position) {
   while (stream.done + grids.size() < position && !stream.waiting.empty() &&
          std::holds_alternative<Launch>(stream.waiting.front())) {
     grids.push_back(std::make_unique<Grid>(std::get<Launch>(stream.waiting.front())));
+    blocks_run += grids.back()->block_count();
     stream.waiting.pop_front();
   }
   if (!fault_log().has_fault()) launcher_.run(schedule, grids);

@@ -101,6 +101,8 @@ class Machine {
   Schedule schedule;
   HostCalls calls;
   std::map<const void*, int> shared_bytes_max;  ///< by kernel, where it was set
+  int ptx_version = 90;
+  std::int64_t blocks_run = 0;
   std::recursive_mutex mutex;
 
  private:

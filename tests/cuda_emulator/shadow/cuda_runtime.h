@@ -120,6 +120,10 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable);
 // Launches
 
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
+struct cudaFuncAttributes {
+  std::size_t sharedSizeBytes;  ///< static
+  int ptxVersion;               ///< what it was compiled for: 90 is sm_90
+};
 enum cudaLaunchAttributeID {
   cudaLaunchAttributeCooperative = 2,
   cudaLaunchAttributeProgrammaticStreamSerialization = 6,
@@ -142,12 +146,17 @@ struct cudaLaunchConfig_t {
 
 namespace emulator {
 
+cudaError_t get_attributes(cudaFuncAttributes* attributes, const void* kernel);
 cudaError_t set_shared_bytes_max(const void* kernel, int bytes);
 cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, std::size_t argument_bytes,
                    std::function<void()> body);
 
 }  // namespace emulator
 
+template <typename... Formal>
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, void (*kernel)(Formal...)) {
+  return emulator::get_attributes(attributes, reinterpret_cast<const void*>(kernel));
+}
 template <typename... Formal>
 cudaError_t cudaFuncSetAttribute(void (*kernel)(Formal...), cudaFuncAttribute, int value) {
   return emulator::set_shared_bytes_max(reinterpret_cast<const void*>(kernel), value);
