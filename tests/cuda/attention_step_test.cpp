@@ -108,7 +108,7 @@ void check_case(const Case& c, const std::vector<std::int32_t>& positions) {
     CAPTURE(schedule);
     check_one(none);
     check_one(all);
-    check_one(all, 100'000);  // so many that partials are merged apart
+    check_one(all, 100'000);  // enough for partials to be merged apart
   });
 }
 

@@ -39,7 +39,7 @@ struct Record {
   std::int64_t tokens = 0;  ///< of the last heuristic
   Preference preference;    ///< of the last heuristic
   Status heuristic_status = cublaslt::success, matmul_status = cublaslt::success;
-  bool is_exact = false;  ///< algorithms work for the count of tokens that was asked about alone
+  bool is_exact = false;  ///< algorithms work for the count of tokens of the request alone
 };
 inline Record& record() {
   static Record all;
@@ -152,8 +152,8 @@ inline Status matmul(Object, Object desc, const void* alpha, const void* a, Obje
                      const cublaslt::Algorithm* algorithm, void* workspace,
                      std::size_t workspace_bytes, CUstream_st* stream) {
   if (record().matmul_status != cublaslt::success) return record().matmul_status;
-  const auto asked_tokens = static_cast<std::int64_t>(algorithm->data[6]);
-  if (record().is_exact && as<Layout>(b_layout).columns != asked_tokens) {
+  const auto algorithm_tokens = static_cast<std::int64_t>(algorithm->data[6]);
+  if (record().is_exact && as<Layout>(b_layout).columns != algorithm_tokens) {
     return cublaslt::not_supported;
   }
   ++record().products;

@@ -82,7 +82,7 @@ TEST_SUITE("cuda_emulator/memory") {
     CHECK(contains(fault_with(0, object_kernel, y.data(), 4), "outside of a shared object of 16"));
   }
 
-  TEST_CASE("static and dynamic shared memory together keep to 48 KB, or to what was asked for") {
+  TEST_CASE("static and dynamic shared memory together keep to 48 KB, or to what was set") {
     const DeviceArray<float> y(std::size_t{4});
     constexpr std::size_t most = 48 << 10, object = 16;
     CHECK(fault_with(most - object, object_kernel, y.data(), 0) == "");
