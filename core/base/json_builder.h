@@ -47,7 +47,7 @@ class JsonBuilder : public nlohmann::json_sax<Json> {
 
   bool parse_error(std::size_t position, const std::string&,
                    const nlohmann::detail::exception& error) override {
-    fail("not valid JSON at byte " + std::to_string(position) + " (" + error.what() + ")");
+    fail("not valid JSON at byte " + std::to_string(position) + " (" + reason(error.what()) + ")");
   }
 
  protected:
@@ -56,6 +56,17 @@ class JsonBuilder : public nlohmann::json_sax<Json> {
   }
 
  private:
+  /// Without the library's own names, and cut: it repeats what was read last, be it megabytes.
+  static std::string reason(std::string_view text) {
+    constexpr std::size_t length_max = 200;
+    for (const std::string_view lead : {"] ", "parse error at "}) {
+      const std::size_t at = text.find(lead);
+      if (at < text.find(':')) text.remove_prefix(at + lead.size());
+    }
+    if (text.size() <= length_max) return std::string(text);
+    return std::string(text.substr(0, length_max)) + " ...";
+  }
+
   Json* place(Json value) {
     if (open_.empty()) {
       root_ = std::move(value);

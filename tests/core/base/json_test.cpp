@@ -43,6 +43,15 @@ TEST_SUITE("core/base/json") {
     CHECK(error_of(std::string(100000, '[')).find("deeper") != std::string::npos);
   }
 
+  TEST_CASE("a message gives the place and the reason, without the library's names, and is short") {
+    CHECK(error_of("{\"a\":1") ==
+          "file: not valid JSON at byte 7 (line 1, column 7: syntax error while parsing object - "
+          "unexpected end of input; expected '}')");
+    CHECK(error_of("[1e999]") ==
+          "file: not valid JSON at byte 6 (number overflow parsing '1e999')");
+    CHECK(error_of('"' + std::string(100000, 'a')).size() < 300);
+  }
+
   TEST_CASE("Python's bare numbers are read on request, and only outside strings") {
     const JsonLimits python = {.python_numbers = true};
     CHECK(to_text(parse_json(R"([0.0, Infinity, -Infinity, NaN, "NaN\" Infinity"])", "f",
