@@ -1,7 +1,14 @@
 #!/usr/bin/env python3
 """How the code is cut, as a table with one column per commit.
 
-    scripts/house.py [COMMIT...]    # default: the first commit that had this layout, and HEAD
+    scripts/house.py [COMMIT...]         # default: the first commit that had this layout, and HEAD
+    scripts/house.py --way build-dev     # the sources on the way of `hyb run`
+
+The way is read from the calls of a real run, which valgrind's callgrind counts: the sources with a
+function on a path of calls from main to the engine's step, or from there to vector code. Below them
+are all sources with code that runs within a step. It takes a build without unity builds (preset
+dev), whose objects say which source defines what; a function that several define (a template, or
+inline) belongs to none.
 """
 
 import argparse
@@ -83,11 +90,74 @@ def figures(commit):
     return rows
 
 
+def sources_by_symbol(build):
+    """{mangled name: the one source whose object defines it}"""
+    sources = {}
+    for path in sorted(build.glob("CMakeFiles/hyb*.dir/**/*.o")):
+        if "hyb_tests" in str(path) or "hyb_perf" in str(path):
+            continue
+        listing = subprocess.run(["nm", "--defined-only", path], check=True, capture_output=True,
+                                 text=True).stdout
+        source = re.sub(r"^.*?\.dir/", "", str(path))[:-len(".o")]
+        for symbol in re.findall(r"^[0-9a-f]+ [TtWw] (\S+)$", listing, re.M):
+            sources.setdefault(symbol.split(".")[0], set()).add(source)
+    return {symbol: min(found) for symbol, found in sources.items() if len(found) == 1}
+
+
+def calls_of_run(build):
+    """{function: the functions that it calls}, by mangled names, while `hyb run` answers."""
+    with tempfile.NamedTemporaryFile("r") as counts:
+        subprocess.run(["valgrind", "--quiet", "--tool=callgrind", "--demangle=no",
+                        "--compress-strings=no", f"--callgrind-out-file={counts.name}",
+                        build / "hyb", "run", "-p", "Hello", "-n", "8", "--threads", "1"],
+                       check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        calls, caller = {}, None
+        for line in counts:
+            kind, _, symbol = line.rstrip().partition("=")
+            if kind == "fn":
+                caller = symbol.split(".")[0]
+            elif kind == "cfn":
+                calls.setdefault(caller, set()).add(symbol.split(".")[0])
+    return calls
+
+
+def reachable(calls, starts):
+    found, waiting = set(starts), list(starts)
+    while waiting:
+        for function in calls.get(waiting.pop(), ()):
+            if function not in found:
+                found.add(function)
+                waiting.append(function)
+    return found
+
+
+def print_way(build):
+    sources = sources_by_symbol(build)
+    calls = calls_of_run(build)
+    callers = {}
+    for caller, callees in calls.items():
+        for callee in callees:
+            callers.setdefault(callee, set()).add(caller)
+    step = [function for function in calls if function.startswith("_ZN3hyb6Engine4stepE")]
+    within = reachable(calls, step)
+    vector_code = [function for function in within if "avx" in sources.get(function, "")]
+    way = reachable(callers, step) | (within & reachable(callers, vector_code))
+    on_the_way = sorted({sources[function] for function in way if function in sources})
+    running = sorted({sources[function] for function in within if function in sources})
+    print(*on_the_way, f"{len(on_the_way)} sources on the way", "", sep="\n")
+    print(*running, f"{len(running)} sources with code that runs in a step", sep="\n")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("commits", nargs="*", default=[BEFORE, "HEAD"])
+    parser.add_argument("--way", metavar="BUILD", type=pathlib.Path,
+                        help="a build folder: list the sources on the way of `hyb run`")
     options = parser.parse_args()
+    if options.way:
+        print_way(options.way)
+        return 0
     columns = [figures(commit) for commit in options.commits]
     print("| |", *[f" {commit} |" for commit in options.commits], sep="")
     print("|---|", "---|" * len(columns), sep="")
