@@ -8,6 +8,7 @@
 
 #include "app/environment.h"
 #include "app/options.h"
+#include "core/base/strings.h"
 #include "kernels/card.h"
 #include "models/weight_index.h"
 
@@ -70,24 +71,8 @@ std::string machine_text(const BenchSetting& setting) {
   if (!setting.gpu.empty()) {
     return fmt::format("{}, {} {}", setting.gpu, setting.device, setting.isa);
   }
-  return fmt::format("{}, {} {}, {} thread{}", setting.cpu, setting.device, setting.isa,
-                     setting.threads, setting.threads == 1 ? "" : "s");
-}
-
-Json setting_json(const BenchSetting& setting) {
-  return {{"build_commit", setting.build_commit},
-          {"cpu_info", setting.cpu},
-          {"gpu_info", setting.gpu},
-          {"backends", fmt::format("{} {}", setting.device, setting.isa)},
-          {"model_filename", setting.model_filename},
-          {"model_type", setting.model_type},
-          {"model_size", setting.model_bytes},
-          {"model_n_params", setting.parameters},
-          {"n_batch", setting.chunk_tokens},
-          {"n_ubatch", setting.chunk_tokens},
-          {"n_threads", setting.threads},
-          {"type_k", setting.kv_dtype},
-          {"type_v", setting.kv_dtype}};
+  return fmt::format("{}, {} {}, {}", setting.cpu, setting.device, setting.isa,
+                     counted(setting.threads, "thread"));
 }
 
 }  // namespace hyb::app

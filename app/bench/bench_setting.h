@@ -5,7 +5,6 @@
 #include <string>
 
 #include "app/model_outline.h"
-#include "core/base/json.h"
 
 namespace hyb::app {
 
@@ -41,8 +40,5 @@ std::string model_text(const BenchSetting& setting);
 
 /// "AMD EPYC, cpu avx512, 2 threads", "NVIDIA H100, cuda sm_90".
 std::string machine_text(const BenchSetting& setting);
-
-/// Under llama-bench's keys, build_commit to type_v.
-Json setting_json(const BenchSetting& setting);
 
 }  // namespace hyb::app

@@ -3,6 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <initializer_list>
+#include <iterator>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -12,6 +16,7 @@
 #include "app/options.h"
 #include "app/ui/process.h"
 #include "app/ui/table.h"
+#include "core/base/error.h"
 
 namespace hyb::app {
 namespace {
@@ -101,481 +106,560 @@ void RowOutput::finish() const {
 
 namespace {
 
-/// Of the nanoseconds of a row, of the tokens per second of its repetitions, and of the rates at
-/// which it did its work.
-struct Figures {
-  Statistics nanoseconds, tokens_per_s;
-  double bytes_per_s = 0, flops_per_s = 0;
-  std::vector<double> samples_tokens_per_s;
+/// One thing to say of a row: every format is a loop over such fields. JSON, CSV and SQL have those
+/// with a value, in their order; texts and tables list the keys of those they show.
+struct RowField {
+  RowField(std::string name, Json held) : key(std::move(name)), value(std::move(held)) {}
+
+  /// For people only: no value in JSON.
+  explicit RowField(std::string name) : RowField(std::move(name), Json(Json::value_t::discarded)) {}
+
+  RowField line(std::string its_label, std::string text) && {
+    label = std::move(its_label);
+    label_text = std::move(text);
+    return std::move(*this);
+  }
+  RowField line(std::string its_label) && {
+    return std::move(*this).line(std::move(its_label), shown_value());
+  }
+
+  RowField column(std::string its_title, std::string text) && {
+    title = {std::move(its_title), Align::left};
+    cell = std::move(text);
+    return std::move(*this);
+  }
+  RowField column(std::string its_title) && {
+    return std::move(*this).column(std::move(its_title), shown_value());
+  }
+
+  /// A column whose cells end below each other.
+  RowField numbers(std::string its_title, std::string text) && {
+    title = {std::move(its_title), Align::right};
+    cell = std::move(text);
+    return std::move(*this);
+  }
+  RowField numbers(std::string its_title) && {
+    return std::move(*this).numbers(std::move(its_title), shown_value());
+  }
+
+  std::string shown_value() const {
+    if (value.is_null()) return "";
+    return value.is_number_float() ? fmt::format("{:.2f}", value.get<double>()) : text_of(value);
+  }
+
+  std::string key;
+  Json value;
+  std::string label, label_text;  ///< of its line; no text: no line
+  Column title;
+  std::string cell;
 };
 
-Figures figures_of(const Measurement& row) {
-  Figures figures;
-  std::vector<double> times;
-  for (const std::int64_t elapsed : row.samples_ns) {
-    times.push_back(static_cast<double>(elapsed));
-    figures.samples_tokens_per_s.push_back(static_cast<double>(row.test.tokens()) * 1e9 /
-                                           static_cast<double>(elapsed));
+using RowFields = std::vector<RowField>;
+
+void append(RowFields& fields, RowFields more) {
+  std::move(more.begin(), more.end(), std::back_inserter(fields));
+}
+
+void append(RowFields& fields, const Json& object) {
+  for (const auto& [key, value] : object.items()) fields.emplace_back(key, value);
+}
+
+const RowField& field_of(const RowFields& fields, std::string_view key) {
+  const auto found = std::find_if(fields.begin(), fields.end(),
+                                  [&](const RowField& field) { return field.key == key; });
+  require(found != fields.end(), "bench: what a table or a text shows is a field of the row");
+  return *found;
+}
+
+Json json_of(RowFields fields) {
+  Json json = Json::object();
+  for (RowField& field : fields) {
+    if (!field.value.is_discarded()) json[std::move(field.key)] = std::move(field.value);
   }
-  figures.nanoseconds = statistics_of(times);
-  figures.tokens_per_s = statistics_of(figures.samples_tokens_per_s);
-  const double per_token = figures.tokens_per_s.mean / static_cast<double>(row.test.tokens());
-  if (row.is_measured()) {
-    figures.bytes_per_s = row.work.bytes * per_token;
-    figures.flops_per_s = row.work.flops * per_token;
+  return json;
+}
+
+/// When a table has a column.
+enum class ShownIf : std::uint8_t { always, varied, not_usual };
+
+struct ShownColumn {
+  const char* key;
+  ShownIf shown = ShownIf::always;
+  const char* usual = "";  ///< ShownIf::not_usual: a column of this alone is left out
+};
+
+bool is_shown(const ShownColumn& column, std::span<const RowFields> rows) {
+  const auto cell = [&](const RowFields& row) { return field_of(row, column.key).cell; };
+  if (column.shown == ShownIf::varied) return varies(rows, cell);
+  return column.shown == ShownIf::always ||
+         std::any_of(rows.begin(), rows.end(),
+                     [&](const RowFields& row) { return cell(row) != column.usual; });
+}
+
+/// Of `rows`; `all` decide which columns there are.
+Table table_of(std::span<const RowFields> rows, std::span<const ShownColumn> columns,
+               std::span<const RowFields> all) {
+  Table table;
+  if (rows.empty()) return table;
+  table.rows.resize(rows.size());
+  for (const ShownColumn& column : columns) {
+    if (!is_shown(column, all)) continue;
+    table.columns.push_back(field_of(rows.front(), column.key).title);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      table.rows[i].push_back(field_of(rows[i], column.key).cell);
+    }
   }
-  return figures;
+  return table;
+}
+
+Table table_of(std::span<const RowFields> rows, std::span<const ShownColumn> columns) {
+  return table_of(rows, columns, rows);
 }
 
 std::string share_text(double value, double whole) {
   return value > 0 && whole > 0 ? fmt::format("{:.1f} %", 100 * value / whole) : "-";
 }
 
-/// Rates of a row, and their shares of what was probed.
-std::vector<std::string> rate_cells(const Measurement& row) {
-  if (!row.is_measured()) return std::vector<std::string>(5, "-");
-  const Figures figures = figures_of(row);
-  return {fmt::format("{:.2f} ± {:.2f}", figures.tokens_per_s.mean, figures.tokens_per_s.deviation),
-          fmt::format("{:.2f}", figures.bytes_per_s / 1e9),
-          share_text(figures.bytes_per_s, row.ceilings.bytes_per_s),
-          fmt::format("{:.1f}", figures.flops_per_s / 1e9),
-          share_text(figures.flops_per_s, row.ceilings.flops_per_s)};
+std::string mean_text(const Statistics& statistics) {
+  return fmt::format("{:.2f} ± {:.2f}", statistics.mean, statistics.deviation);
 }
 
-/// Columns that only some tables have.
-struct Shown {
-  bool kv, batch, graphs, status;
-};
+/// Under llama-bench's keys.
+RowFields setting_fields(const BenchSetting& setting) {
+  const std::string backend = fmt::format("{} {}", setting.device, setting.isa);
+  return {
+      RowField("build_commit", setting.build_commit),
+      RowField("cpu_info", setting.cpu),
+      RowField("gpu_info", setting.gpu),
+      RowField("backends", backend).column("backend"),
+      RowField("model_filename", setting.model_filename),
+      RowField("model_type", setting.model_type).column("model"),
+      RowField("model_size", setting.model_bytes).numbers("size", bytes_text(setting.model_bytes)),
+      RowField("model_n_params", setting.parameters)
+          .numbers("params", parameters_text(setting.parameters)),
+      RowField("n_batch", setting.chunk_tokens),
+      RowField("n_ubatch", setting.chunk_tokens),
+      RowField("n_threads", setting.threads).numbers("threads"),
+      RowField("type_k", setting.kv_dtype)
+          .column("type_kv", setting.has_own_kv_dtype ? setting.kv_dtype : ""),
+      RowField("type_v", setting.kv_dtype)};
+}
 
-std::vector<Column> columns_of(const Shown& shown) {
-  std::vector<Column> columns = {{"model"},
-                                 {"size", Align::right},
-                                 {"params", Align::right},
-                                 {"backend"},
-                                 {"threads", Align::right}};
-  if (shown.kv) columns.push_back({"type_kv"});
-  if (shown.batch) columns.push_back({"batch", Align::right});
-  if (shown.graphs) columns.push_back({"graphs"});
-  for (const char* title : {"test", "t/s", "GB/s", "of read probe", "GFLOP/s", "of FLOP probe"}) {
-    columns.push_back({title, Align::right});
+/// What was achieved, each rate next to its probe.
+RowFields rate_fields(double bytes_per_s, double flops_per_s, const Ceilings& ceilings) {
+  const auto giga = [](double per_s, int digits) {
+    return per_s > 0 ? fmt::format("{:.{}f}", per_s / 1e9, digits) : "-";
+  };
+  return {
+      RowField("bytes_per_s", number_or_null(bytes_per_s)).numbers("GB/s", giga(bytes_per_s, 2)),
+      RowField("probe_bytes_per_s", number_or_null(ceilings.bytes_per_s))
+          .numbers("of read probe", share_text(bytes_per_s, ceilings.bytes_per_s)),
+      RowField("flops_per_s", number_or_null(flops_per_s)).numbers("GFLOP/s", giga(flops_per_s, 1)),
+      RowField("probe_flops_per_s", number_or_null(ceilings.flops_per_s))
+          .numbers("of FLOP probe", share_text(flops_per_s, ceilings.flops_per_s))};
+}
+
+RowFields kernel_fields(const BenchSetting& setting, const Measurement& row) {
+  const BenchCase& test = row.test;
+  std::vector<double> times, rates;
+  for (const std::int64_t elapsed : row.samples_ns) {
+    times.push_back(static_cast<double>(elapsed));
+    rates.push_back(static_cast<double>(test.tokens()) * 1e9 / static_cast<double>(elapsed));
   }
-  if (shown.status) columns.push_back({"status"});
-  return columns;
+  const Statistics time = statistics_of(times), rate = statistics_of(rates);
+  const double per_token = rate.mean / static_cast<double>(test.tokens());
+  RowFields fields = setting_fields(setting);
+  append(fields,
+         {RowField("test").numbers("test", test.name()), RowField("n_prompt", test.prompt),
+          RowField("n_gen", test.generate), RowField("n_depth", test.depth),
+          RowField("test_time", row.started), RowField("avg_ns", std::llround(time.mean)),
+          RowField("stddev_ns", std::llround(time.deviation)),
+          RowField("avg_ts", rate.mean).numbers("t/s", row.is_measured() ? mean_text(rate) : "-"),
+          RowField("stddev_ts", rate.deviation), RowField("samples_ns", row.samples_ns),
+          RowField("samples_ts", rates), RowField("batch", test.batch).numbers("batch"),
+          RowField("depth", test.depth), RowField("device", setting.device),
+          RowField("graphs", test.graphs).column("graphs")});
+  append(fields, rate_fields(row.work.bytes * per_token, row.work.flops * per_token, row.ceilings));
+  fields.push_back(RowField("status", row.status).column("status"));
+  append(fields, card_json(row.card, test.tokens() * std::ssize(row.samples_ns)));
+  return fields;
 }
 
-std::vector<std::string> cells_of(const BenchSetting& setting, const Measurement& row,
-                                  const Shown& shown) {
-  std::vector<std::string> cells = {
-      setting.model_type, bytes_text(setting.model_bytes), parameters_text(setting.parameters),
-      fmt::format("{} {}", setting.device, setting.isa), std::to_string(setting.threads)};
-  if (shown.kv) cells.push_back(setting.kv_dtype);
-  if (shown.batch) cells.push_back(std::to_string(row.test.batch));
-  if (shown.graphs) cells.push_back(row.test.graphs);
-  cells.push_back(row.test.name());
-  for (std::string& cell : rate_cells(row)) cells.push_back(std::move(cell));
-  if (shown.status) cells.push_back(row.status);
-  return cells;
-}
+constexpr std::array kernel_columns = {ShownColumn{"model_type"},
+                                       ShownColumn{"model_size"},
+                                       ShownColumn{"model_n_params"},
+                                       ShownColumn{"backends"},
+                                       ShownColumn{"n_threads"},
+                                       ShownColumn{"type_k", ShownIf::not_usual},
+                                       ShownColumn{"batch", ShownIf::not_usual, "1"},
+                                       ShownColumn{"graphs", ShownIf::varied},
+                                       ShownColumn{"test"},
+                                       ShownColumn{"avg_ts"},
+                                       ShownColumn{"bytes_per_s"},
+                                       ShownColumn{"probe_bytes_per_s"},
+                                       ShownColumn{"flops_per_s"},
+                                       ShownColumn{"probe_flops_per_s"},
+                                       ShownColumn{"status", ShownIf::not_usual, "ok"}};
 
 }  // namespace
 
 Table bench_table(const BenchSetting& setting, std::span<const Measurement> rows) {
-  const auto has = [&](auto&& holds) { return std::any_of(rows.begin(), rows.end(), holds); };
-  const Shown shown = {.kv = setting.has_own_kv_dtype,
-                       .batch = has([](const Measurement& row) { return row.test.batch > 1; }),
-                       .graphs = varies_in_graphs(rows),
-                       .status = has([](const Measurement& row) { return row.status != "ok"; })};
-  Table table = {.columns = columns_of(shown), .rows = {}};
-  for (const Measurement& row : rows) table.rows.push_back(cells_of(setting, row, shown));
-  return table;
+  std::vector<RowFields> all;
+  for (const Measurement& row : rows) all.push_back(kernel_fields(setting, row));
+  return table_of(all, kernel_columns);
 }
 
 Json bench_row(const BenchSetting& setting, const Measurement& row) {
-  const Figures figures = figures_of(row);
-  Json json = setting_json(setting);
-  json.update(Json({{"n_prompt", row.test.prompt},
-                    {"n_gen", row.test.generate},
-                    {"n_depth", row.test.depth},
-                    {"test_time", row.started},
-                    {"avg_ns", std::llround(figures.nanoseconds.mean)},
-                    {"stddev_ns", std::llround(figures.nanoseconds.deviation)},
-                    {"avg_ts", figures.tokens_per_s.mean},
-                    {"stddev_ts", figures.tokens_per_s.deviation},
-                    {"samples_ns", row.samples_ns},
-                    {"samples_ts", figures.samples_tokens_per_s},
-                    {"batch", row.test.batch},
-                    {"depth", row.test.depth},
-                    {"device", setting.device},
-                    {"graphs", row.test.graphs},
-                    {"bytes_per_s", number_or_null(figures.bytes_per_s)},
-                    {"probe_bytes_per_s", number_or_null(row.ceilings.bytes_per_s)},
-                    {"flops_per_s", number_or_null(figures.flops_per_s)},
-                    {"probe_flops_per_s", number_or_null(row.ceilings.flops_per_s)},
-                    {"status", row.status}}));
-  json.update(card_json(row.card, row.test.tokens() * std::ssize(row.samples_ns)));
-  return json;
+  return json_of(kernel_fields(setting, row));
 }
 
 namespace {
 
-/// mean_ttft_ms, median_ttft_ms, std_ttft_ms, p99_ttft_ms, ...
-void add(Json& json, const std::string& name, const Distribution& values,
-         std::span<const double> percentages) {
-  json["mean_" + name] = values.mean;
-  json["median_" + name] = values.median;
-  json["std_" + name] = values.deviation;
-  for (std::size_t i = 0; i < percentages.size(); ++i) {
-    json[fmt::format("p{:g}_{}", percentages[i], name)] = values.percentiles[i];
-  }
-}
-
-void add_experiment(Json& json, const WorkloadSetting& setting, const RequestRow& row) {
+RowFields experiment_fields(const WorkloadSetting& setting, const RequestRow& row) {
   const RequestCase& test = row.test;
-  json.update(
-      Json({{"date", row.started},
-            {"endpoint_type", "hyb"},
-            {"model_id", setting.model.model_filename},
-            {"dataset_name", name_of(test.dataset)},
-            {"workload", test.workload()},
-            {"condition", name_of(test.condition)},
-            {"experiment", test.experiment()},
-            {"policy", test.policy},
-            {"num_prompts", test.prompts},
-            {"groups", test.groups},
-            {"system_prompt_len", test.system_tokens},
-            {"input_len", test.input_tokens},
-            {"output_len", test.output_tokens},
-            {"max_concurrency", test.concurrency > 0 ? Json(test.concurrency) : Json(nullptr)},
-            {"request_rate", std::isinf(test.request_rate) ? Json("inf") : Json(test.request_rate)},
-            {"burstiness", setting.burstiness},
-            {"ignore_eos", setting.ignore_eos},
-            {"seed", setting.seed},
-            {"graphs", test.graphs},
-            {"note", setting.note},
-            {"status", row.status}}));
+  const bool has_rate = !std::isinf(test.request_rate);
+  const std::string condition(name_of(test.condition));
+  return {RowField("date", row.started),
+          RowField("endpoint_type", "hyb"),
+          RowField("model_id", setting.model.model_filename),
+          RowField("dataset_name", name_of(test.dataset)),
+          RowField("workload", test.workload()).line("Workload:").column("workload"),
+          RowField("condition", condition)
+              .line("Prefixes:", condition + (test.policy.empty() ? "" : ", " + test.policy))
+              .column("prefixes"),
+          RowField("experiment", test.experiment()).line("Experiment:").column("experiment"),
+          RowField("policy", test.policy).column("policy"),
+          RowField("num_prompts", test.prompts).column("prompts"),
+          RowField("groups", test.groups),
+          RowField("system_prompt_len", test.system_tokens),
+          RowField("input_len", test.input_tokens),
+          RowField("output_len", test.output_tokens),
+          RowField("max_concurrency", test.concurrency > 0 ? Json(test.concurrency) : Json())
+              .line("Maximum request concurrency:"),
+          RowField("request_rate", has_rate ? Json(test.request_rate) : Json("inf"))
+              .line("Request rate configured (RPS):",
+                    has_rate ? fmt::format("{:.2f}", test.request_rate) : ""),
+          RowField("burstiness", setting.burstiness),
+          RowField("ignore_eos", setting.ignore_eos),
+          RowField("seed", setting.seed),
+          RowField("graphs", test.graphs).line("CUDA graphs:").column("graphs"),
+          RowField("note", setting.note).line("Note:"),
+          RowField("status", row.status)
+              .line("Status:", row.status == "ok" ? "" : row.status)
+              .column("status")};
 }
 
-void add_metrics(Json& json, const WorkloadSetting& setting, const RequestMetrics& all) {
-  json.update(Json(
-      {{"duration", all.duration_s},
-       {"completed", all.completed},
-       {"failed", all.failed},
-       {"total_input_tokens", all.input_tokens},
-       {"total_output_tokens", all.output_tokens},
-       {"request_throughput", number_or_null(all.request_throughput)},
-       {"request_goodput", setting.metrics.goals.any() ? Json(all.request_goodput) : Json(nullptr)},
-       {"output_throughput", number_or_null(all.output_throughput)},
-       {"total_token_throughput", number_or_null(all.total_token_throughput)},
-       {"max_output_tokens_per_s", all.output_tokens_per_s_max},
-       {"max_concurrent_requests", all.requests_at_once_max}}));
-  const std::vector<double>& percentages = setting.metrics.percentages;
-  add(json, "ttft_ms", all.ttft_ms, percentages);
-  add(json, "tpot_ms", all.tpot_ms, percentages);
-  add(json, "itl_ms", all.itl_ms, percentages);
-  add(json, "e2el_ms", all.e2el_ms, percentages);
-  add(json, "client_queue_ms", all.client_queue_ms, percentages);
-  add(json, "engine_queue_ms", all.engine_queue_ms, percentages);
-  json.update(Json({{"reused_tokens", all.reused_tokens},
-                    {"prefilled_tokens", all.prefilled_tokens},
-                    {"recomputed_tokens", all.recomputed_tokens},
-                    {"hit_rate", all.hit_rate()}}));
+/// mean_ttft_ms, median_ttft_ms, std_ttft_ms, p99_ttft_ms, ...
+RowFields latency_fields(const Latency& latency, const RequestMetrics& all,
+                         std::span<const double> percentages) {
+  const Distribution& figures = all.*latency.figures;
+  const auto field = [&](const std::string& kind, double value) {
+    return RowField(fmt::format("{}_{}", kind, latency.key), value);
+  };
+  RowFields fields = {field("mean", figures.mean).line(fmt::format("Mean {} (ms):", latency.name)),
+                      field("median", figures.median)
+                          .line(fmt::format("Median {} (ms):", latency.name))
+                          .numbers(fmt::format("{} ms", latency.name),
+                                   fmt::format("{:.{}f}", figures.median, latency.digits)),
+                      field("std", figures.deviation)};
+  for (std::size_t i = 0; i < percentages.size(); ++i) {
+    const std::string kind = fmt::format("{:g}", percentages[i]);
+    fields.push_back(field("p" + kind, figures.percentiles[i])
+                         .line(fmt::format("P{} {} (ms):", kind, latency.name)));
+  }
+  return fields;
 }
 
-void add_machine(Json& json, const WorkloadSetting& setting, const RequestRow& row) {
-  const EngineEvents events = events_of(row);
-  json.update(Json({{"steps", events.steps},
-                    {"failed_steps", events.failed_steps},
-                    {"flips", events.flips},
-                    {"superblocks_grown", events.grown},
-                    {"units_compacted", events.compacted},
-                    {"snapshots_taken", events.snapshots},
-                    {"snapshots_resumed", events.resumes},
-                    {"evictions", events.evictions},
-                    {"preemptions", events.preemptions},
-                    {"deferrals", events.deferrals},
-                    {"prefix_waits", events.prefix_waits},
-                    {"graph_captures", events.graph_captures},
-                    {"graph_replays", events.graph_replays}}));
-  const Achieved achieved = achieved_of(row);
-  json.update(Json({{"bytes_per_s", number_or_null(achieved.bytes_per_s)},
-                    {"probe_bytes_per_s", number_or_null(row.ceilings.bytes_per_s)},
-                    {"flops_per_s", number_or_null(achieved.flops_per_s)},
-                    {"probe_flops_per_s", number_or_null(row.ceilings.flops_per_s)},
-                    {"roofline_share", number_or_null(achieved.roofline_share)},
-                    {"runner_share", number_or_null(achieved.runner_share)}}));
-  std::size_t page_bytes = 0;
-  for (const PoolUsage::Group& group : row.fullest.groups) page_bytes += group.pages.bytes;
-  json.update(
-      Json({{"memory_weights", setting.weight_bytes},
-            {"memory_workspace", setting.workspace_bytes},
-            {"memory_pages", page_bytes},
-            {"memory_states", row.fullest.live_slots.bytes},
-            {"memory_snapshots", row.fullest.snapshot_slots.bytes + row.fullest.packed.bytes},
-            {"memory_idle", row.fullest.idle_bytes + row.fullest.remainder_bytes},
-            {"memory_free", row.fullest.free_bytes}}));
-}
-
-/// Figures of each repetition, and of each request of all of them.
-void add_samples(Json& json, const RequestRow& row) {
+RowFields metric_fields(const WorkloadSetting& setting, const RequestRow& row,
+                        const RequestMetrics& all) {
   std::vector<double> rates;
-  Json durations = Json::array(), requests = Json::array(), outputs = Json::array(),
-       totals = Json::array(), ttft_means = Json::array(), tpot_means = Json::array(),
-       e2el_means = Json::array();
-  Json input_lens = Json::array(), output_lens = Json::array(), ttfts = Json::array(),
-       itls = Json::array(), starts = Json::array(), e2els = Json::array(), errors = Json::array(),
-       reused = Json::array();
-  for (const Repetition& one : row.repetitions) {
-    rates.push_back(one.metrics.output_throughput);
-    durations.push_back(one.metrics.duration_s);
-    requests.push_back(one.metrics.request_throughput);
-    outputs.push_back(one.metrics.output_throughput);
-    totals.push_back(one.metrics.total_token_throughput);
-    ttft_means.push_back(one.metrics.ttft_ms.mean);
-    tpot_means.push_back(one.metrics.tpot_ms.mean);
-    e2el_means.push_back(one.metrics.e2el_ms.mean);
-    for (const RequestRecord& record : one.records) {
-      const bool is_answered = record.is_answered();
-      input_lens.push_back(record.prompt_tokens);
-      output_lens.push_back(record.token_s.size());
-      starts.push_back(record.started_s);
-      ttfts.push_back(is_answered ? record.ttft_s() : 0);
-      e2els.push_back(is_answered ? record.e2el_s() : 0);
-      reused.push_back(record.usage.reused_tokens);
-      errors.push_back(record.error);
-      Json gaps = Json::array();
-      for (std::size_t i = 1; i < record.token_s.size(); ++i) {
-        gaps.push_back(record.token_s[i] - record.token_s[i - 1]);
-      }
-      itls.push_back(std::move(gaps));
+  for (const Repetition& one : row.repetitions) rates.push_back(one.metrics.output_throughput);
+  const Statistics spread = statistics_of(rates);
+  const std::size_t requests = row.repetitions.empty() ? 0 : row.repetitions.front().records.size();
+  const bool has_goals = setting.metrics.goals.any();
+  const auto rate = [](double value) { return fmt::format("{:.2f}", value); };
+  RowFields fields = {
+      RowField("duration", all.duration_s).line("Benchmark duration (s):"),
+      RowField("completed", all.completed)
+          .line("Successful requests:")
+          .numbers("requests", fmt::format("{}/{}", all.completed, all.completed + all.failed)),
+      RowField("failed", all.failed).line("Failed requests:"),
+      RowField("requests_per_repetition")
+          .line("Requests per repetition:", std::to_string(requests))
+          .numbers("prompts x reps", fmt::format("{} x {}", requests, rates.size())),
+      RowField("output_throughput_spread")
+          .line("Repetitions (out tok/s):", fmt::format("{}: {}", rates.size(), mean_text(spread))),
+      RowField("total_input_tokens", all.input_tokens).line("Total input tokens:"),
+      RowField("total_output_tokens", all.output_tokens).line("Total generated tokens:"),
+      RowField("request_throughput", number_or_null(all.request_throughput))
+          .line("Request throughput (req/s):", rate(all.request_throughput))
+          .numbers("req/s", rate(all.request_throughput)),
+      RowField("request_goodput", has_goals ? Json(all.request_goodput) : Json())
+          .line("Request goodput (req/s):"),
+      RowField("output_throughput", number_or_null(all.output_throughput))
+          .line("Output token throughput (tok/s):", rate(all.output_throughput))
+          .numbers("out tok/s",
+                   rate(all.output_throughput) +
+                       (rates.size() > 1 ? fmt::format(" ± {:.2f}", spread.deviation) : "")),
+      RowField("total_token_throughput", number_or_null(all.total_token_throughput))
+          .line("Total token throughput (tok/s):", rate(all.total_token_throughput))
+          .numbers("total tok/s", rate(all.total_token_throughput)),
+      RowField("max_output_tokens_per_s", all.output_tokens_per_s_max)
+          .line("Peak output token throughput (tok/s):"),
+      RowField("max_concurrent_requests", all.requests_at_once_max)
+          .line("Peak concurrent requests:", fmt::format("{}.00", all.requests_at_once_max))};
+  for (const Latency& latency : latencies) {
+    append(fields, latency_fields(latency, all, setting.metrics.percentages));
+  }
+  const std::string hits = fmt::format("{:.1f} %", 100 * all.hit_rate());
+  append(fields, {RowField("reused_tokens", all.reused_tokens)
+                      .line("Prompt tokens reused, prefilled:",
+                            fmt::format("{}, {} (hit rate {})", all.reused_tokens,
+                                        all.prefilled_tokens, hits)),
+                  RowField("prefilled_tokens", all.prefilled_tokens),
+                  RowField("recomputed_tokens", all.recomputed_tokens),
+                  RowField("hit_rate", all.hit_rate()).numbers("hit rate", hits)});
+  return fields;
+}
+
+RowFields event_fields(const EngineEvents& events) {
+  RowFields fields;
+  std::string text;
+  for (const EngineEvent& event : engine_events) {
+    const std::int64_t count = events.*event.count;
+    fields.emplace_back(event.key, count);
+    if (count > 0 || text.empty()) {
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", event.name, count);
     }
   }
-  json.update(Json({{"repetitions", row.repetitions.size()},
-                    {"output_throughput_sd", statistics_of(rates).deviation},
-                    {"durations", std::move(durations)},
-                    {"request_throughputs", std::move(requests)},
-                    {"output_throughputs", std::move(outputs)},
-                    {"total_token_throughputs", std::move(totals)},
-                    {"ttft_means_ms", std::move(ttft_means)},
-                    {"tpot_means_ms", std::move(tpot_means)},
-                    {"e2el_means_ms", std::move(e2el_means)},
-                    {"input_lens", std::move(input_lens)},
-                    {"output_lens", std::move(output_lens)},
-                    {"start_times", std::move(starts)},
-                    {"ttfts", std::move(ttfts)},
-                    {"itls", std::move(itls)},
-                    {"e2els", std::move(e2els)},
-                    {"reused", std::move(reused)},
-                    {"errors", std::move(errors)}}));
+  fields.push_back(RowField("events").line("Events:", text));
+  return fields;
+}
+
+RowFields memory_fields(const WorkloadSetting& setting, const PoolUsage& usage) {
+  std::size_t pages = 0;
+  for (const PoolUsage::Group& group : usage.groups) pages += group.pages.bytes;
+  RowFields fields;
+  std::string text;
+  for (const auto& [name, bytes] : std::initializer_list<std::pair<const char*, std::size_t>>{
+           {"weights", setting.weight_bytes},
+           {"workspace", setting.workspace_bytes},
+           {"pages", pages},
+           {"states", usage.live_slots.bytes},
+           {"snapshots", usage.snapshot_slots.bytes + usage.packed.bytes},
+           {"idle", usage.idle_bytes + usage.remainder_bytes}}) {
+    fields.emplace_back(fmt::format("memory_{}", name), bytes);
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, bytes_text(bytes));
+  }
+  fields.emplace_back("memory_free", usage.free_bytes);
+  fields.push_back(RowField("memory").line("Memory:", text));
+  return fields;
+}
+
+std::string rate_text(double per_s, double ceiling, const char* unit) {
+  std::string text = fmt::format("{:.1f} {}", per_s / 1e9, unit);
+  if (ceiling > 0) text += fmt::format(" ({:.1f} % of the probe)", 100 * per_s / ceiling);
+  return text;
+}
+
+RowFields achieved_fields(const RequestRow& row) {
+  const Achieved achieved = achieved_of(row);
+  const bool is_probed = row.ceilings.flops_per_s > 0;
+  const std::string share = fmt::format("{:.1f} %", 100 * achieved.roofline_share);
+  RowFields fields = rate_fields(achieved.bytes_per_s, achieved.flops_per_s, row.ceilings);
+  append(fields,
+         {RowField("achieved")
+              .line("Achieved:",
+                    rate_text(achieved.bytes_per_s, row.ceilings.bytes_per_s, "GB/s") + ", " +
+                        rate_text(achieved.flops_per_s, row.ceilings.flops_per_s, "GFLOP/s")),
+          RowField("roofline_share", number_or_null(achieved.roofline_share))
+              .line("Of the roofline:", is_probed ? share : "")
+              .numbers("of roofline", is_probed ? share : "-"),
+          RowField("runner_share", number_or_null(achieved.runner_share))
+              .line("Time in the model:", fmt::format("{:.2f} %", 100 * achieved.runner_share))});
+  return fields;
+}
+
+/// All but samples.
+RowFields request_fields(const WorkloadSetting& setting, const RequestRow& row) {
+  const RequestMetrics all = pooled_metrics(row, setting.metrics);
+  const CardFigures card = card_of(row);
+  RowFields fields = experiment_fields(setting, row);
+  append(fields, metric_fields(setting, row, all));
+  append(fields, event_fields(events_of(row)));
+  append(fields, achieved_fields(row));
+  append(fields, memory_fields(setting, row.fullest));
+  append(fields, setting_fields(setting.model));
+  append(fields, {RowField("device", setting.model.device),
+                  RowField("model").line("Model:", model_text(setting.model)),
+                  RowField("machine").line("Machine:", machine_text(setting.model)),
+                  RowField("card").line("Card:", card_text(card, all.output_tokens))});
+  append(fields, card_json(card, all.output_tokens));
+  if (row.is_measured()) return fields;
+  for (RowField& field : fields) {
+    if (field.title.align == Align::right) field.cell = "-";
+  }
+  return fields;
+}
+
+/// An array in JSON: a value of each repetition, or of each request of all of them.
+template <typename Of>
+struct SampleArray {
+  const char* key;
+  Json (*value)(const Of& one);
+};
+
+constexpr std::array<SampleArray<Repetition>, 7> repetition_samples = {
+    {{"durations", [](const Repetition& one) -> Json { return one.metrics.duration_s; }},
+     {"request_throughputs",
+      [](const Repetition& one) -> Json { return one.metrics.request_throughput; }},
+     {"output_throughputs",
+      [](const Repetition& one) -> Json { return one.metrics.output_throughput; }},
+     {"total_token_throughputs",
+      [](const Repetition& one) -> Json { return one.metrics.total_token_throughput; }},
+     {"ttft_means_ms", [](const Repetition& one) -> Json { return one.metrics.ttft_ms.mean; }},
+     {"tpot_means_ms", [](const Repetition& one) -> Json { return one.metrics.tpot_ms.mean; }},
+     {"e2el_means_ms", [](const Repetition& one) -> Json { return one.metrics.e2el_ms.mean; }}}};
+
+Json gaps_of(const RequestRecord& record) {
+  Json gaps = Json::array();
+  for (std::size_t i = 1; i < record.token_s.size(); ++i) {
+    gaps.push_back(record.token_s[i] - record.token_s[i - 1]);
+  }
+  return gaps;
+}
+
+constexpr std::array<SampleArray<RequestRecord>, 8> request_samples = {
+    {{"input_lens", [](const RequestRecord& one) -> Json { return one.prompt_tokens; }},
+     {"output_lens", [](const RequestRecord& one) -> Json { return one.token_s.size(); }},
+     {"start_times", [](const RequestRecord& one) -> Json { return one.started_s; }},
+     {"ttfts",
+      [](const RequestRecord& one) -> Json { return one.is_answered() ? one.ttft_s() : 0.0; }},
+     {"itls", gaps_of},
+     {"e2els",
+      [](const RequestRecord& one) -> Json { return one.is_answered() ? one.e2el_s() : 0.0; }},
+     {"reused", [](const RequestRecord& one) -> Json { return one.usage.reused_tokens; }},
+     {"errors", [](const RequestRecord& one) -> Json { return one.error; }}}};
+
+RowFields sample_fields(const RequestRow& row) {
+  std::vector<double> rates;
+  for (const Repetition& one : row.repetitions) rates.push_back(one.metrics.output_throughput);
+  RowFields fields = {RowField("repetitions", row.repetitions.size()),
+                      RowField("output_throughput_sd", statistics_of(rates).deviation)};
+  for (const auto& [key, value] : repetition_samples) {
+    Json all = Json::array();
+    for (const Repetition& one : row.repetitions) all.push_back(value(one));
+    fields.emplace_back(key, std::move(all));
+  }
+  for (const auto& [key, value] : request_samples) {
+    Json all = Json::array();
+    for (const Repetition& repetition : row.repetitions) {
+      for (const RequestRecord& one : repetition.records) all.push_back(value(one));
+    }
+    fields.emplace_back(key, std::move(all));
+  }
+  return fields;
 }
 
 }  // namespace
 
 Json request_row_json(const WorkloadSetting& setting, const RequestRow& row) {
-  Json json = Json::object();
-  add_experiment(json, setting, row);
-  add_metrics(json, setting, pooled_metrics(row, setting.metrics));
-  add_machine(json, setting, row);
-  json.update(Json(setting_json(setting.model)));
-  json["device"] = setting.model.device;
-  json.update(card_json(card_of(row), json["total_output_tokens"].get<std::int64_t>()));
-  add_samples(json, row);
-  return json;
+  RowFields fields = request_fields(setting, row);
+  append(fields, sample_fields(row));
+  return json_of(std::move(fields));
 }
 
 namespace {
 
-constexpr int block_width = 50;
-
 std::string rule(const std::string& title, char line) {
-  return line == '=' ? fmt::format("{:=^{}}\n", title, block_width)
-                     : fmt::format("{:-^{}}\n", title, block_width);
+  constexpr int width = 50;
+  return line == '=' ? fmt::format("{:=^{}}\n", title, width)
+                     : fmt::format("{:-^{}}\n", title, width);
 }
 
-std::string count_line(const std::string& label, std::int64_t count) {
-  return fmt::format("{:<40} {:<10}\n", label, count);
+std::string line_of(const RowField& field) {
+  const std::string& text = field.label_text;
+  if (text.empty()) return "";
+  const bool is_number = text.find_first_not_of("0123456789.") == std::string::npos;
+  return fmt::format("{:<40} {:<{}}\n", field.label, text, is_number ? 10 : 0);  // as vLLM pads
 }
 
-std::string value_line(const std::string& label, double value) {
-  return fmt::format("{:<40} {:<10.2f}\n", label, value);
-}
+constexpr std::array result_lines = {"status",
+                                     "completed",
+                                     "failed",
+                                     "max_concurrency",
+                                     "request_rate",
+                                     "duration",
+                                     "total_input_tokens",
+                                     "total_output_tokens",
+                                     "request_throughput",
+                                     "request_goodput",
+                                     "output_throughput",
+                                     "max_output_tokens_per_s",
+                                     "max_concurrent_requests",
+                                     "total_token_throughput"};
 
-std::string text_line(const std::string& label, const std::string& text) {
-  return fmt::format("{:<40} {}\n", label, text);
-}
+constexpr std::array condition_lines = {"model",
+                                        "machine",
+                                        "workload",
+                                        "experiment",
+                                        "condition",
+                                        "graphs",
+                                        "requests_per_repetition",
+                                        "output_throughput_spread",
+                                        "reused_tokens",
+                                        "events",
+                                        "achieved",
+                                        "roofline_share",
+                                        "runner_share",
+                                        "card",
+                                        "memory",
+                                        "note"};
 
-std::string latency_block(const std::string& title, const std::string& name,
-                          const Distribution& values, std::span<const double> percentages) {
-  std::string text = rule(title, '-');
-  text += value_line(fmt::format("Mean {} (ms):", name), values.mean);
-  text += value_line(fmt::format("Median {} (ms):", name), values.median);
-  for (std::size_t i = 0; i < percentages.size(); ++i) {
-    text += value_line(fmt::format("P{:g} {} (ms):", percentages[i], name), values.percentiles[i]);
-  }
-  return text;
-}
-
-std::string rates_text(double per_s, double ceiling, double unit, const char* name) {
-  std::string text = fmt::format("{:.1f} {}", per_s / unit, name);
-  if (ceiling > 0) text += fmt::format(" ({:.1f} % of the probe)", 100 * per_s / ceiling);
-  return text;
-}
-
-std::string events_text(const EngineEvents& events) {
-  std::string text = fmt::format("steps {}", events.steps);
-  const auto add = [&](const char* name, std::int64_t count) {
-    if (count > 0) text += fmt::format(", {} {}", name, count);
-  };
-  add("failed steps", events.failed_steps);
-  add("flips", events.flips);
-  add("grow", events.grown);
-  add("compacted", events.compacted);
-  add("snapshots", events.snapshots);
-  add("resumed", events.resumes);
-  add("evictions", events.evictions);
-  add("preemptions", events.preemptions);
-  add("deferrals", events.deferrals);
-  add("graph captures", events.graph_captures);
-  add("graph replays", events.graph_replays);
-  return text;
-}
-
-std::string memory_text(const WorkloadSetting& setting, const PoolUsage& usage) {
-  std::size_t pages = 0;
-  for (const PoolUsage::Group& group : usage.groups) pages += group.pages.bytes;
-  return fmt::format("weights {}, workspace {}, pages {}, states {}, snapshots {}, idle {}",
-                     bytes_text(setting.weight_bytes), bytes_text(setting.workspace_bytes),
-                     bytes_text(pages), bytes_text(usage.live_slots.bytes),
-                     bytes_text(usage.snapshot_slots.bytes + usage.packed.bytes),
-                     bytes_text(usage.idle_bytes + usage.remainder_bytes));
-}
-
-std::string hyb_block(const WorkloadSetting& setting, const RequestRow& row,
-                      const RequestMetrics& all) {
-  const Achieved achieved = achieved_of(row);
-  std::vector<double> rates;
-  for (const Repetition& one : row.repetitions) rates.push_back(one.metrics.output_throughput);
-  std::string text = rule("Conditions", '-');
-  text += text_line("Model:", model_text(setting.model));
-  text += text_line("Machine:", machine_text(setting.model));
-  text += text_line("Workload:", row.test.workload());
-  text += text_line("Experiment:", row.test.experiment());
-  text += text_line("Prefixes:", std::string(name_of(row.test.condition)) +
-                                     (row.test.policy.empty() ? "" : ", " + row.test.policy));
-  if (!row.test.graphs.empty()) text += text_line("CUDA graphs:", row.test.graphs);
-  text += text_line("Repetitions (out tok/s):",
-                    fmt::format("{}: {:.2f} ± {:.2f}", rates.size(), statistics_of(rates).mean,
-                                statistics_of(rates).deviation));
-  text += text_line("Prompt tokens reused, prefilled:",
-                    fmt::format("{}, {} (hit rate {:.1f} %)", all.reused_tokens,
-                                all.prefilled_tokens, 100 * all.hit_rate()));
-  text += text_line("Events:", events_text(events_of(row)));
-  text += text_line("Achieved:",
-                    rates_text(achieved.bytes_per_s, row.ceilings.bytes_per_s, 1e9, "GB/s") + ", " +
-                        rates_text(achieved.flops_per_s, row.ceilings.flops_per_s, 1e9, "GFLOP/s"));
-  if (row.ceilings.flops_per_s > 0) {
-    text += text_line("Of the roofline:", fmt::format("{:.1f} %", 100 * achieved.roofline_share));
-  }
-  text += text_line("Time in the model:", fmt::format("{:.2f} %", 100 * achieved.runner_share));
-  const std::string card = card_text(card_of(row), all.output_tokens);
-  if (!card.empty()) text += text_line("Card:", card);
-  text += text_line("Memory:", memory_text(setting, row.fullest));
-  if (!setting.note.empty()) text += text_line("Note:", setting.note);
-  return text;
-}
-
-std::vector<std::string> figure_cells(const RequestRow& row, const RequestMetrics& all) {
-  std::vector<double> rates;
-  for (const Repetition& one : row.repetitions) rates.push_back(one.metrics.output_throughput);
-  const Achieved achieved = achieved_of(row);
-  std::string rate = fmt::format("{:.2f}", all.output_throughput);
-  if (rates.size() > 1) rate += fmt::format(" ± {:.2f}", statistics_of(rates).deviation);
-  return {
-      fmt::format("{}/{}", all.completed, all.completed + all.failed),
-      fmt::format("{:.2f}", all.request_throughput),
-      rate,
-      fmt::format("{:.2f}", all.total_token_throughput),
-      fmt::format("{:.1f}", all.ttft_ms.median),
-      fmt::format("{:.2f}", all.tpot_ms.median),
-      fmt::format("{:.2f}", all.itl_ms.median),
-      fmt::format("{:.1f}", all.e2el_ms.median),
-      fmt::format("{:.1f} %", 100 * all.hit_rate()),
-      row.ceilings.flops_per_s > 0 ? fmt::format("{:.1f} %", 100 * achieved.roofline_share) : "-"};
-}
+constexpr std::array request_columns = {ShownColumn{"workload"},
+                                        ShownColumn{"experiment"},
+                                        ShownColumn{"condition"},
+                                        ShownColumn{"graphs", ShownIf::varied},
+                                        ShownColumn{"policy", ShownIf::not_usual},
+                                        ShownColumn{"requests_per_repetition"},
+                                        ShownColumn{"completed"},
+                                        ShownColumn{"request_throughput"},
+                                        ShownColumn{"output_throughput"},
+                                        ShownColumn{"total_token_throughput"},
+                                        ShownColumn{"median_ttft_ms"},
+                                        ShownColumn{"median_tpot_ms"},
+                                        ShownColumn{"median_itl_ms"},
+                                        ShownColumn{"median_e2el_ms"},
+                                        ShownColumn{"hit_rate"},
+                                        ShownColumn{"roofline_share"},
+                                        ShownColumn{"status", ShownIf::not_usual, "ok"}};
 
 }  // namespace
 
 std::string request_row_text(const WorkloadSetting& setting, const RequestRow& row) {
-  const RequestMetrics all = pooled_metrics(row, setting.metrics);
+  const RowFields fields = request_fields(setting, row);
   std::string text = rule(" Serving Benchmark Result ", '=');
-  if (row.status != "ok") text += text_line("Status:", row.status);
-  text += count_line("Successful requests:", all.completed);
-  text += count_line("Failed requests:", all.failed);
-  if (row.test.concurrency > 0) {
-    text += count_line("Maximum request concurrency:", row.test.concurrency);
+  for (const char* key : result_lines) text += line_of(field_of(fields, key));
+  const bool can_queue = !row.test.is_closed_loop() && row.test.concurrency > 0;
+  for (const Latency& latency : latencies) {
+    if (latency.heading.empty() || (latency.is_of_client && !can_queue)) continue;
+    text += rule(std::string(latency.heading), '-');
+    for (const RowField& field : fields) {
+      if (field.key.ends_with(fmt::format("_{}", latency.key))) text += line_of(field);
+    }
   }
-  if (!std::isinf(row.test.request_rate)) {
-    text += value_line("Request rate configured (RPS):", row.test.request_rate);
-  }
-  text += value_line("Benchmark duration (s):", all.duration_s);
-  text += count_line("Total input tokens:", all.input_tokens);
-  text += count_line("Total generated tokens:", all.output_tokens);
-  text += value_line("Request throughput (req/s):", all.request_throughput);
-  if (setting.metrics.goals.any()) {
-    text += value_line("Request goodput (req/s):", all.request_goodput);
-  }
-  text += value_line("Output token throughput (tok/s):", all.output_throughput);
-  text += value_line("Peak output token throughput (tok/s):", all.output_tokens_per_s_max);
-  text += value_line("Peak concurrent requests:", static_cast<double>(all.requests_at_once_max));
-  text += value_line("Total token throughput (tok/s):", all.total_token_throughput);
-  const std::vector<double>& percentages = setting.metrics.percentages;
-  text += latency_block("Time to First Token", "TTFT", all.ttft_ms, percentages);
-  text +=
-      latency_block("Time per Output Token (excl. 1st token)", "TPOT", all.tpot_ms, percentages);
-  text += latency_block("Inter-token Latency", "ITL", all.itl_ms, percentages);
-  text += latency_block("End-to-end Latency", "E2EL", all.e2el_ms, percentages);
-  if (!row.test.is_closed_loop() && row.test.concurrency > 0) {
-    text += latency_block("Client Queue Time", "client queue", all.client_queue_ms, percentages);
-  }
-  return text + hyb_block(setting, row, all) + rule("", '=');
+  text += rule("Conditions", '-');
+  for (const char* key : condition_lines) text += line_of(field_of(fields, key));
+  return text + rule("", '=');
 }
 
 Table request_table(const WorkloadSetting& setting, std::span<const RequestRow> rows) {
-  const auto has = [&](auto&& holds) { return std::any_of(rows.begin(), rows.end(), holds); };
-  const bool shows_policy = has([](const RequestRow& row) { return !row.test.policy.empty(); });
-  const bool shows_graphs = varies_in_graphs(rows);
-  const bool shows_status = has([](const RequestRow& row) { return row.status != "ok"; });
-  Table table;
-  table.columns = {{"workload"}, {"experiment"}, {"prefixes"}};
-  if (shows_graphs) table.columns.push_back({"graphs"});
-  if (shows_policy) table.columns.push_back({"policy"});
-  for (const char* title : {"requests", "req/s", "out tok/s", "total tok/s", "TTFT ms", "TPOT ms",
-                            "ITL ms", "E2EL ms", "hit rate", "of roofline"}) {
-    table.columns.push_back({title, Align::right});
-  }
-  if (shows_status) table.columns.push_back({"status"});
-  for (const RequestRow& row : rows) {
-    const RequestMetrics all = pooled_metrics(row, setting.metrics);
-    std::vector<std::string> cells = {row.test.workload(), row.test.experiment(),
-                                      std::string(name_of(row.test.condition))};
-    if (shows_graphs) cells.push_back(row.test.graphs);
-    if (shows_policy) cells.push_back(row.test.policy);
-    std::vector<std::string> figures(10, "-");
-    if (row.is_measured()) figures = figure_cells(row, all);
-    cells.insert(cells.end(), figures.begin(), figures.end());
-    if (shows_status) cells.push_back(row.status);
-    table.rows.push_back(std::move(cells));
-  }
-  return table;
+  std::vector<RowFields> all;
+  for (const RequestRow& row : rows) all.push_back(request_fields(setting, row));
+  return table_of(all, request_columns);
 }
 
 namespace {
-
-constexpr std::array<double, 4> percentages = {5, 50, 95, 99};
-
-RequestMetrics metrics_of(const RequestRow& row) {
-  return pooled_metrics(row,
-                        {.percentages = {percentages.begin(), percentages.end()}, .goals = {}});
-}
 
 const RequestRow* none_of(const RequestRow& row, std::span<const RequestRow> rows) {
   for (const RequestRow& other : rows) {
@@ -595,56 +679,45 @@ std::string relative(double value, double none) {
                   : fmt::format("{:.1f}", value);
 }
 
-/// A property of a row other than its policy.
-struct Trait {
-  const char* title;
-  std::string (*text)(const RequestCase& test);
-};
-
-constexpr std::array<Trait, 5> row_traits = {
-    {{"workload", [](const RequestCase& test) { return test.workload(); }},
-     {"prompts", [](const RequestCase& test) { return std::to_string(test.prompts); }},
-     {"experiment", [](const RequestCase& test) { return test.experiment(); }},
-     {"prefixes", [](const RequestCase& test) { return std::string(name_of(test.condition)); }},
-     {"graphs", [](const RequestCase& test) { return test.graphs; }}}};
-
-std::vector<std::string> cells_of(const RequestRow& row, const RequestRow& none) {
-  const RequestMetrics here = metrics_of(row), there = metrics_of(none);
-  std::vector<std::string> cells = {row.test.policy,
-                                    fmt::format("{:.1f} %", 100 * here.hit_rate())};
-  for (std::size_t i = 0; i < 3; ++i) {
-    cells.push_back(relative(here.ttft_ms.percentiles[i], there.ttft_ms.percentiles[i]));
-  }
-  cells.push_back(relative(here.tpot_ms.percentiles[3], there.tpot_ms.percentiles[3]));
-  return cells;
+/// Fields that compare `row` with `none`.
+RowFields relative_fields(const RequestRow& row, const RequestRow& none) {
+  const MetricOptions options = {.percentages = {5, 50, 95, 99}, .goals = {}};
+  const RequestMetrics here = pooled_metrics(row, options), there = pooled_metrics(none, options);
+  const auto field = [&](const char* key, const char* title, Distribution RequestMetrics::*figures,
+                         std::size_t i) {
+    return RowField(key).numbers(
+        title, relative((here.*figures).percentiles[i], (there.*figures).percentiles[i]));
+  };
+  return {field("relative_ttft_p5", "TTFT P5 ms (of none)", &RequestMetrics::ttft_ms, 0),
+          field("relative_ttft_p50", "TTFT P50 ms", &RequestMetrics::ttft_ms, 1),
+          field("relative_ttft_p95", "TTFT P95 ms", &RequestMetrics::ttft_ms, 2),
+          field("relative_tpot_p99", "TPOT P99 ms", &RequestMetrics::tpot_ms, 3)};
 }
+
+constexpr std::array policy_columns = {ShownColumn{"workload", ShownIf::varied},
+                                       ShownColumn{"num_prompts", ShownIf::varied},
+                                       ShownColumn{"experiment", ShownIf::varied},
+                                       ShownColumn{"condition", ShownIf::varied},
+                                       ShownColumn{"graphs", ShownIf::varied},
+                                       ShownColumn{"policy"},
+                                       ShownColumn{"hit_rate"},
+                                       ShownColumn{"relative_ttft_p5"},
+                                       ShownColumn{"relative_ttft_p50"},
+                                       ShownColumn{"relative_ttft_p95"},
+                                       ShownColumn{"relative_tpot_p99"}};
 
 }  // namespace
 
 Table policy_table(std::span<const RequestRow> rows) {
-  Table table;
-  std::vector<Trait> shown;
-  for (const Trait& trait : row_traits) {
-    if (varies(rows, [&](const RequestRow& row) { return trait.text(row.test); })) {
-      shown.push_back(trait);
-    }
-  }
+  std::vector<RowFields> all, compared;
   for (const RequestRow& row : rows) {
+    all.push_back(request_fields({}, row));
     const RequestRow* const none = none_of(row, rows);
     if (none == nullptr || none == &row || !row.is_measured()) continue;
-    std::vector<std::string> cells;
-    for (const Trait& trait : shown) cells.push_back(trait.text(row.test));
-    for (std::string& cell : cells_of(row, *none)) cells.push_back(std::move(cell));
-    table.rows.push_back(std::move(cells));
+    compared.push_back(all.back());
+    append(compared.back(), relative_fields(row, *none));
   }
-  if (table.rows.empty()) return table;
-  for (const Trait& trait : shown) table.columns.push_back({trait.title});
-  for (const char* title : {"policy", "hit rate", "TTFT P5 ms (of none)", "TTFT P50 ms",
-                            "TTFT P95 ms", "TPOT P99 ms"}) {
-    const bool is_first = table.columns.size() == shown.size();
-    table.columns.push_back({title, is_first ? Align::left : Align::right});
-  }
-  return table;
+  return table_of(compared, policy_columns, all);
 }
 
 }  // namespace hyb::app

@@ -102,24 +102,61 @@ std::vector<double> parse_percentages(const std::string& text) {
   return percentages;
 }
 
-LatencySamples samples_of(std::span<const RequestRecord> records) {
-  LatencySamples samples;
-  for (const RequestRecord& record : records) {
-    if (!record.is_answered()) continue;
-    const std::vector<double>& times = record.token_s;
-    samples.ttft_ms.push_back(record.ttft_s() * ms);
-    samples.e2el_ms.push_back(record.e2el_s() * ms);
-    samples.client_queue_ms.push_back(record.client_queue_s() * ms);
-    samples.engine_queue_ms.push_back(static_cast<double>(record.usage.queued.count()) / 1e6);
-    if (times.size() < 2) continue;
-    samples.tpot_ms.push_back((times.back() - times.front()) * ms /
-                              static_cast<double>(times.size() - 1));
-    for (std::size_t i = 1; i < times.size(); ++i) {
-      samples.itl_ms.push_back((times[i] - times[i - 1]) * ms);
-    }
-  }
-  return samples;
-}
+const std::array<Latency, 6> latencies = {
+    {{.key = "ttft_ms",
+      .name = "TTFT",
+      .heading = "Time to First Token",
+      .digits = 1,
+      .figures = &RequestMetrics::ttft_ms,
+      .append = [](const RequestRecord& answer,
+                   std::vector<double>& all) { all.push_back(answer.ttft_s() * ms); }},
+     {.key = "tpot_ms",
+      .name = "TPOT",
+      .heading = "Time per Output Token (excl. 1st token)",
+      .digits = 2,
+      .figures = &RequestMetrics::tpot_ms,
+      .append =
+          [](const RequestRecord& answer, std::vector<double>& all) {
+            const std::vector<double>& times = answer.token_s;
+            if (times.size() < 2) return;
+            all.push_back((times.back() - times.front()) * ms /
+                          static_cast<double>(times.size() - 1));
+          }},
+     {.key = "itl_ms",
+      .name = "ITL",
+      .heading = "Inter-token Latency",
+      .digits = 2,
+      .figures = &RequestMetrics::itl_ms,
+      .append =
+          [](const RequestRecord& answer, std::vector<double>& all) {
+            const std::vector<double>& times = answer.token_s;
+            for (std::size_t i = 1; i < times.size(); ++i) {
+              all.push_back((times[i] - times[i - 1]) * ms);
+            }
+          }},
+     {.key = "e2el_ms",
+      .name = "E2EL",
+      .heading = "End-to-end Latency",
+      .digits = 1,
+      .figures = &RequestMetrics::e2el_ms,
+      .append = [](const RequestRecord& answer,
+                   std::vector<double>& all) { all.push_back(answer.e2el_s() * ms); }},
+     {.key = "client_queue_ms",
+      .name = "client queue",
+      .heading = "Client Queue Time",
+      .digits = 1,
+      .figures = &RequestMetrics::client_queue_ms,
+      .append = [](const RequestRecord& answer,
+                   std::vector<double>& all) { all.push_back(answer.client_queue_s() * ms); },
+      .is_of_client = true},
+     {.key = "engine_queue_ms",
+      .name = "engine queue",
+      .heading = "",
+      .digits = 1,
+      .figures = &RequestMetrics::engine_queue_ms,
+      .append = [](const RequestRecord& answer, std::vector<double>& all) {
+        all.push_back(static_cast<double>(answer.usage.queued.count()) / 1e6);
+      }}}};
 
 RequestMetrics metrics_of(std::span<const RequestRecord> records, double duration_s,
                           const MetricOptions& options) {
@@ -149,38 +186,40 @@ RequestMetrics metrics_of(std::span<const RequestRecord> records, double duratio
   metrics.output_tokens_per_s_max = best_second(records);
   metrics.requests_at_once_max = most_at_once(records);
 
-  LatencySamples samples = samples_of(records);
-  const auto figures = [&](std::vector<double>& values) {
-    return distribution_of(std::move(values), options.percentages);
-  };
-  metrics.ttft_ms = figures(samples.ttft_ms);
-  metrics.tpot_ms = figures(samples.tpot_ms);
-  metrics.itl_ms = figures(samples.itl_ms);
-  metrics.e2el_ms = figures(samples.e2el_ms);
-  metrics.client_queue_ms = figures(samples.client_queue_ms);
-  metrics.engine_queue_ms = figures(samples.engine_queue_ms);
+  for (const Latency& latency : latencies) {
+    std::vector<double> samples;
+    for (const RequestRecord& record : records) {
+      if (record.is_answered()) latency.append(record, samples);
+    }
+    metrics.*latency.figures = distribution_of(std::move(samples), options.percentages);
+  }
   return metrics;
 }
 
+const std::array<EngineEvent, 13> engine_events = {
+    {{"steps", "steps", &EngineEvents::steps},
+     {"failed_steps", "failed steps", &EngineEvents::failed_steps},
+     {"flips", "flips", &EngineEvents::flips},
+     {"superblocks_grown", "grow", &EngineEvents::grown},
+     {"units_compacted", "compacted", &EngineEvents::compacted},
+     {"snapshots_taken", "snapshots", &EngineEvents::snapshots},
+     {"snapshots_resumed", "resumed", &EngineEvents::resumes},
+     {"evictions", "evictions", &EngineEvents::evictions},
+     {"preemptions", "preemptions", &EngineEvents::preemptions},
+     {"deferrals", "deferrals", &EngineEvents::deferrals},
+     {"prefix_waits", "prefix waits", &EngineEvents::prefix_waits},
+     {"graph_captures", "graph captures", &EngineEvents::graph_captures},
+     {"graph_replays", "graph replays", &EngineEvents::graph_replays}}};
+
 EngineEvents EngineEvents::operator-(const EngineEvents& before) const {
-  return {.steps = steps - before.steps,
-          .failed_steps = failed_steps - before.failed_steps,
-          .flips = flips - before.flips,
-          .grown = grown - before.grown,
-          .compacted = compacted - before.compacted,
-          .snapshots = snapshots - before.snapshots,
-          .resumes = resumes - before.resumes,
-          .evictions = evictions - before.evictions,
-          .preemptions = preemptions - before.preemptions,
-          .deferrals = deferrals - before.deferrals,
-          .prefix_waits = prefix_waits - before.prefix_waits,
-          .graph_captures = graph_captures - before.graph_captures,
-          .graph_replays = graph_replays - before.graph_replays};
+  EngineEvents since = *this;
+  for (const EngineEvent& event : engine_events) since.*event.count -= before.*event.count;
+  return since;
 }
 
 EngineEvents& EngineEvents::operator+=(const EngineEvents& more) {
-  const EngineEvents none;
-  return *this = *this - (none - more);
+  for (const EngineEvent& event : engine_events) this->*event.count += more.*event.count;
+  return *this;
 }
 
 EngineEvents events_of(const EngineUsage& usage, std::int64_t graph_captures,

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "app/bench/card_watch.h"
@@ -72,11 +74,17 @@ struct MetricOptions {
 RequestMetrics metrics_of(std::span<const RequestRecord> records, double duration_s,
                           const MetricOptions& options);
 
-/// Milliseconds that metrics_of() takes the distributions of.
-struct LatencySamples {
-  std::vector<double> ttft_ms, tpot_ms, itl_ms, e2el_ms, client_queue_ms, engine_queue_ms;
+/// A latency: what it is called, and what it is of an answer.
+struct Latency {
+  std::string_view key;      ///< "ttft_ms"
+  std::string_view name;     ///< "TTFT"
+  std::string_view heading;  ///< of its block, as vLLM has it; empty: it is in JSON alone
+  int digits;                ///< of its median in a table
+  Distribution RequestMetrics::*figures;
+  void (*append)(const RequestRecord& answer, std::vector<double>& ms);
+  bool is_of_client = false;  ///< it is 0 where the client holds no request back
 };
-LatencySamples samples_of(std::span<const RequestRecord> records);
+extern const std::array<Latency, 6> latencies;
 
 /// What happened in an engine and its runner besides answers: all of it costs time.
 struct EngineEvents {
@@ -93,6 +101,14 @@ struct EngineEvents {
   EngineEvents operator-(const EngineEvents& before) const;
   EngineEvents& operator+=(const EngineEvents& more);
 };
+
+/// An event: its key, what it is called, and how often it came.
+struct EngineEvent {
+  const char* key;
+  const char* name;
+  std::int64_t EngineEvents::*count;
+};
+extern const std::array<EngineEvent, 13> engine_events;
 
 /// All that has happened so far.
 EngineEvents events_of(const EngineUsage& usage, std::int64_t graph_captures,

@@ -78,6 +78,7 @@ class Printer {
 }  // namespace
 
 std::string markdown_text(const Table& table) {
+  if (table.columns.empty()) return "";
   const Printer printer(table, {"| ", " | ", " |", true, 3});
   std::string out = printer.line(0);
   for (std::size_t i = 0; i < table.columns.size(); ++i) {

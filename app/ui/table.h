@@ -22,7 +22,8 @@ struct Table {
   std::vector<std::vector<std::string>> rows;
 };
 
-/// A Markdown table with aligned columns; "|" in cells is escaped. Ends in a line break.
+/// A Markdown table with aligned columns; "|" in cells is escaped. Ends in a line break; empty
+/// without columns.
 std::string markdown_text(const Table& table);
 
 /// Columns two spaces apart, titles first where there are any, no space at line ends.

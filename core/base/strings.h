@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -28,5 +29,12 @@ std::size_t edit_distance(std::string_view a, std::string_view b);
 /// The one of `known` that `word` was most likely meant to be; empty: none is near, as more than a
 /// third of its letters differ.
 std::string_view nearest_name(std::string_view word, std::span<const std::string> known);
+
+/// "1 line", "2 lines".
+inline std::string counted(std::int64_t count, std::string_view noun) {
+  std::string text = std::to_string(count) + ' ';
+  text += noun;
+  return count == 1 ? text : text + 's';
+}
 
 }  // namespace hyb

@@ -332,6 +332,29 @@ TEST_SUITE("app/bench/request_report") {
     }
   }
 
+  TEST_CASE("prompts and repetitions are counted apart, in text and table") {
+    RequestRow row = measured_row();
+    row.repetitions.push_back(row.repetitions.back());
+    const std::string text = request_row_text(workload_setting(), row);
+    CHECK(text.find("Successful requests:                     6") != std::string::npos);
+    CHECK(text.find("Requests per repetition:                 2") != std::string::npos);
+    CHECK(text.find("Repetitions (out tok/s):                 3: ") != std::string::npos);
+    const Table table = request_table(workload_setting(), std::vector<RequestRow>{row});
+    CHECK(table.columns[3].title == "prompts x reps");
+    CHECK(table.rows[0][3] == "2 x 3");
+    CHECK(table.rows[0][4] == "6/6");
+  }
+
+  TEST_CASE("every figure of a row that failed is a dash, its name and its reason stay") {
+    const std::vector<RequestRow> rows = {refused_row()};
+    const Table table = request_table(workload_setting(), rows);
+    REQUIRE(table.rows.size() == 1);
+    CHECK(table.rows[0].front() == "random 99+0");
+    CHECK(table.rows[0].back() == "does not fit: needs 9 GiB");
+    for (std::size_t i = 3; i + 1 < table.rows[0].size(); ++i) CHECK(table.rows[0][i] == "-");
+    CHECK(request_table(workload_setting(), {}).columns.empty());
+  }
+
   TEST_CASE("policies are compared with none of the same experiment") {
     RequestRow faster = measured_row("gd");
     for (Repetition& one : faster.repetitions) {
