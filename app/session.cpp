@@ -19,6 +19,7 @@
 #include "app/trace_file.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/base/strings.h"
 #include "core/io/storage.h"
 #include "core/memory/pool/layout.h"
 #include "core/memory/tier/snapshot_tier.h"
@@ -86,11 +87,10 @@ Session::Parts::Parts(const ModelOptions& asked, const SessionShape& wanted,
   make_runner();
   start_engine(*runner);
   load_time = std::chrono::steady_clock::now() - opened;
-  log::debug(
-      fmt::format("{} on {}: weights {}, workspace {}, pools {}, {} sequences of up to {} tokens",
-                  source.name(), name_of(queue->device()), bytes_text(memory.weights),
-                  bytes_text(memory.workspace), bytes_text(memory.pool_bytes()), memory.sequences,
-                  memory.length_max));
+  log::debug(fmt::format("{} on {}: weights {}, workspace {}, pools {}, {} of up to {} tokens",
+                         source.name(), name_of(queue->device()), bytes_text(memory.weights),
+                         bytes_text(memory.workspace), bytes_text(memory.pool_bytes()),
+                         counted(memory.sequences, "sequence"), memory.length_max));
 }
 
 void Session::Parts::load(const ModelOptions& options) {

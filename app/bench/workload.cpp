@@ -11,6 +11,7 @@
 
 #include "app/prompt.h"
 #include "core/base/error.h"
+#include "core/base/strings.h"
 
 namespace hyb::app {
 
@@ -109,8 +110,8 @@ std::vector<WorkItem> corpus_work(const RequestCase& test, const PromptMaterial&
                                   const DrawSeed& seed) {
   const auto tokens = static_cast<std::int32_t>(material.corpus.size());
   if (tokens < test.input_tokens) {
-    throw Error(ErrorKind::usage,
-                fmt::format("corpus: has {} tokens, a prompt needs {}", tokens, test.input_tokens));
+    throw Error(ErrorKind::usage, fmt::format("corpus: has {}, a prompt needs {}",
+                                              counted(tokens, "token"), test.input_tokens));
   }
   Drawer draw(seed, prompts);
   std::vector<WorkItem> work;

@@ -11,6 +11,7 @@
 #include "app/ui/text.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/base/strings.h"
 
 namespace hyb::app {
 
@@ -53,7 +54,7 @@ void Chat::go_on_with(SessionKeeper::Loaded loaded) {
   const std::int32_t here = conversation_.here();
   if (here != 0) prompts_.set_think(conversation_.turn(here).exchange.think);
   notice(place_text(conversation_));
-  if (loaded.restored > 0) notice(fmt::format("{} tokens are remembered", loaded.restored));
+  if (loaded.restored > 0) notice(counted(loaded.restored, "token") + " remembered");
 }
 
 Saving Chat::saving() const {

@@ -316,10 +316,6 @@ double seconds(std::chrono::nanoseconds time) {
   return std::chrono::duration<double>(time).count();
 }
 
-std::string counted(std::int64_t count, std::string_view noun) {
-  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
-}
-
 /// Why no more was reused, and what the reused part cost.
 std::string why(const Usage& usage) {
   std::string text(text_of(usage.reuse_limit));
@@ -424,17 +420,18 @@ void add_pool(OwnerTable& table, const PoolUsage& pool) {
     const auto withheld = static_cast<std::size_t>(pool.superblocks_uncommitted);
     const auto free = static_cast<std::size_t>(pool.superblocks_free);
     table.row("of which the device lacks", pool.free_bytes / free * withheld,
-              fmt::format("{} superblocks", withheld));
+              counted(withheld, "superblock"));
   }
 }
 
 std::string tree_text(const EngineUsage& usage) {
   const PrefixCacheStats& tree = usage.prefixes;
   return fmt::format(
-      "prefix tree: {} snapshots; {} of {} prompts resumed, {} of {} known tokens; {} evicted\n"
-      "memory: {} superblocks changed owner, {} sequences preempted, {} deferred\n",
-      usage.snapshots, tree.hits, tree.lookups, tree.tokens_resumed, tree.tokens_matched,
-      tree.evicted, usage.pool.owner_changes, usage.preemptions, usage.deferrals);
+      "prefix tree: {}; {} of {} prompts resumed, {} of {} known tokens; {} evicted\n"
+      "memory: {} changed owner, {} preempted, {} deferred\n",
+      counted(usage.snapshots, "snapshot"), tree.hits, tree.lookups, tree.tokens_resumed,
+      tree.tokens_matched, tree.evicted, counted(usage.pool.owner_changes, "superblock"),
+      counted(usage.preemptions, "sequence"), usage.deferrals);
 }
 
 }  // namespace
@@ -447,8 +444,8 @@ std::string kept_logits_text(const PrefixTree& tree) {
     bytes += snapshot->logits.size() * sizeof(float);
   }
   if (prompts == 0) return {};
-  return fmt::format("kept for /regen, outside the budget: logits of {} prompts, {}\n", prompts,
-                     bytes_text(bytes));
+  return fmt::format("kept for /regen, outside the budget: logits of {}, {}\n",
+                     counted(prompts, "prompt"), bytes_text(bytes));
 }
 
 std::string memory_text(const MemoryPlan& plan, const EngineUsage& usage) {

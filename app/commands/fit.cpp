@@ -14,6 +14,7 @@
 #include "app/ui/table.h"
 #include "app/ui/text.h"
 #include "core/base/error.h"
+#include "core/base/strings.h"
 #include "kernels/thread_pool.h"
 
 namespace hyb::app {
@@ -49,16 +50,17 @@ void print_text(const std::string& name, const ModelOutline& outline, const Fit&
   if (memory.library > 0) add("cuBLASLt", memory.library, "what it computes in");
   const MemoryLayout& layout = memory.pools.layout;
   add("pools", memory.pool_bytes(),
-      fmt::format("{} superblocks of {}, each of which is", layout.superblocks,
+      fmt::format("{} of {}, each of which is", counted(layout.superblocks, "superblock"),
                   bytes_text(layout.superblock_bytes)));
   for (const PageGroup& group : layout.groups) {
-    parts.rows.push_back({fmt::format("  {}", group.kind->name()), "",
-                          fmt::format("{} pages of {} tokens, {} each", group.pages_per_superblock,
-                                      layout.page_tokens, bytes_text(group.page_bytes))});
+    parts.rows.push_back(
+        {fmt::format("  {}", group.kind->name()), "",
+         fmt::format("{} of {} tokens, {} each", counted(group.pages_per_superblock, "page"),
+                     layout.page_tokens, bytes_text(group.page_bytes))});
   }
   if (layout.slots.per_superblock > 0) {
     parts.rows.push_back({"  slots", "",
-                          fmt::format("{} states of {}", layout.slots.per_superblock,
+                          fmt::format("{} of {}", counted(layout.slots.per_superblock, "state"),
                                       bytes_text(geometry.slot_bytes))});
   }
   add("total", memory.total(), fmt::format("of {} allowed", bytes_text(memory.budget)));
@@ -72,14 +74,15 @@ void print_text(const std::string& name, const ModelOutline& outline, const Fit&
   for (const std::int32_t length : context_lengths) {
     table.rows.push_back({length_text(length), count_text(fit, length)});
   }
-  write_stdout(
-      sanitized_line(name) + "\n\n" + plain_text(parts) + '\n' +
-      fmt::format("keys and values {}, {} per token; state {}, {} per sequence\n",
-                  name_of(geometry.kv_dtype), bytes_text(geometry.kv_bytes_per_token),
-                  name_of(geometry.state_dtype), bytes_text(geometry.state_bytes_per_sequence)) +
-      fmt::format("--parallel {}: room for {} of up to {} tokens each\n", options.parallel,
-                  memory.sequences, memory.length_max) +
-      fmt::format("longest single sequence: {} tokens\n\n", fit.length_max()) + plain_text(table));
+  write_stdout(sanitized_line(name) + "\n\n" + plain_text(parts) + '\n' +
+               fmt::format("keys and values {}, {} per token; state {}, {} per sequence\n",
+                           name_of(geometry.kv_dtype), bytes_text(geometry.kv_bytes_per_token),
+                           name_of(geometry.state_dtype),
+                           bytes_text(geometry.state_bytes_per_sequence)) +
+               fmt::format("--parallel {}: room for {} of up to {} tokens each\n", options.parallel,
+                           memory.sequences, memory.length_max) +
+               "longest single sequence: " + counted(fit.length_max(), "token") + "\n\n" +
+               plain_text(table));
 }
 
 /// What a superblock is to each of its views.

@@ -19,6 +19,7 @@
 #include "app/ui/process.h"
 #include "app/ui/svg_plot.h"
 #include "app/ui/table.h"
+#include "core/base/strings.h"
 #include "core/io/file.h"
 #include "kernels/thread_pool.h"
 
@@ -78,10 +79,10 @@ std::string heading(const ReplayFlags& options, const ReplayShape& shape,
   std::int64_t tokens = 0;
   for (const ReplayRequest& request : trace) tokens += tokens_of(request.prompt);
   return fmt::format(
-      "{}: {} requests, {:.2f} M prompt tokens, order {}\n"
+      "{}: {}, {:.2f} M prompt tokens, order {}\n"
       "{}: {} of keys and values per token, {} of state per sequence, {} as int8\n\n",
-      options.trace, trace.size(), static_cast<double>(tokens) / 1e6, options.order, shape.name,
-      bytes_text(static_cast<std::size_t>(shape.kv_bytes_per_token)),
+      options.trace, counted(std::ssize(trace), "request"), static_cast<double>(tokens) / 1e6,
+      options.order, shape.name, bytes_text(static_cast<std::size_t>(shape.kv_bytes_per_token)),
       bytes_text(static_cast<std::size_t>(shape.state_bytes)),
       bytes_text(static_cast<std::size_t>(shape.state_bytes_int8)));
 }

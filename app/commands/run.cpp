@@ -13,6 +13,7 @@
 #include "app/session.h"
 #include "app/ui/process.h"
 #include "core/base/error.h"
+#include "core/base/strings.h"
 
 namespace hyb::app {
 namespace {
@@ -73,10 +74,10 @@ std::string statistics(const Usage& usage, std::chrono::nanoseconds load) {
   };
   const double decode = seconds(usage.decode);
   const auto after_first = static_cast<double>(usage.completion_tokens - 1);
-  return fmt::format(
-      "[load {:.2f} s, reused {}, prefilled {} in {:.2f} s, {} tokens, {:.1f} tokens/s]\n",
-      seconds(load), usage.reused_tokens, usage.prefilled_tokens, seconds(usage.prefill),
-      usage.completion_tokens, decode > 0 ? after_first / decode : 0.0);
+  return fmt::format("[load {:.2f} s, reused {}, prefilled {} in {:.2f} s, {}, {:.1f} tokens/s]\n",
+                     seconds(load), usage.reused_tokens, usage.prefilled_tokens,
+                     seconds(usage.prefill), counted(usage.completion_tokens, "token"),
+                     decode > 0 ? after_first / decode : 0.0);
 }
 
 void fail_on_error(const Completion& completion) {

@@ -20,6 +20,7 @@
 #include "app/verify/promises.h"
 #include "app/verify/snapshot_cost.h"
 #include "core/base/error.h"
+#include "core/base/strings.h"
 #include "kernels/card.h"
 
 namespace hyb::app {
@@ -84,8 +85,9 @@ void check_fits(const BareModel& model, const models::RunnerOptions& options) {
 }
 
 std::string line_of(const Verdict& verdict) {
-  return verdict.is_kept() ? fmt::format("ok      {} ({} rows)\n", verdict.promise, verdict.rows)
-                           : fmt::format("FAILED  {}: {}\n", verdict.promise, verdict.fault);
+  return verdict.is_kept()
+             ? fmt::format("ok      {} ({})\n", verdict.promise, counted(verdict.rows, "row"))
+             : fmt::format("FAILED  {}: {}\n", verdict.promise, verdict.fault);
 }
 
 std::string line_of(const Cost& cost) {

@@ -10,6 +10,7 @@
 #include "app/ui/table.h"
 #include "app/ui/text.h"
 #include "core/base/error.h"
+#include "core/base/strings.h"
 #include "core/text/chat_template.h"
 #include "core/text/tokenizer.h"
 #include "models/weight_index.h"
@@ -178,8 +179,8 @@ std::string positions_text(const models::Plan& plan) {
 
 std::string tensors_text(const std::optional<TensorCheck>& tensors) {
   if (!tensors) return "none in this folder";
-  std::string text = fmt::format("{} in {} file{}, {}; ", tensors->rows.size(), tensors->files,
-                                 tensors->files == 1 ? "" : "s", bytes_text(tensors->bytes));
+  std::string text = fmt::format("{} in {}, {}; ", tensors->rows.size(),
+                                 counted(tensors->files, "file"), bytes_text(tensors->bytes));
   std::string dtypes;
   for (const auto& [dtype, count] : tensors->dtypes) {
     dtypes += fmt::format("{}{} {}", dtypes.empty() ? "" : ", ", count, dtype);
@@ -258,7 +259,7 @@ std::string inspection_text(const Inspection& all, bool all_tensors) {
                            plan.tied_head ? ", tied head" : ""));
   add("layers", std::to_string(plan.layers.size()));
   for (const PartGroup& group : part_groups(plan)) {
-    add("  " + group.kind, fmt::format("{} layers ({}): {}", group.layers.size(),
+    add("  " + group.kind, fmt::format("{} ({}): {}", counted(std::ssize(group.layers), "layer"),
                                        runs_text(group.layers), group.text));
   }
   add("positions", positions_text(plan));

@@ -13,6 +13,7 @@
 #include "app/batch/request_maker.h"
 #include "app/ui/process.h"
 #include "core/base/error.h"
+#include "core/base/strings.h"
 
 namespace hyb::app {
 namespace {
@@ -54,7 +55,8 @@ struct Replay::RunningSequence {
 
 std::string difference(const Trace& expected, const Trace& found) {
   if (expected.tokens.size() != found.tokens.size()) {
-    return fmt::format("{} rows instead of {}", found.tokens.size(), expected.tokens.size());
+    return fmt::format("{} instead of {}", counted(std::ssize(found.tokens), "row"),
+                       expected.tokens.size());
   }
   if (expected.logits.size() != found.logits.size()) return "another number of logits";
   const std::size_t rows = expected.tokens.size();

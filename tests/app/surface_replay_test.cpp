@@ -61,6 +61,15 @@ bool is_near(double value, double expected, double by) {
 }  // namespace
 
 TEST_SUITE("app/surface_replay") {
+  TEST_CASE("a trace of one request is one request, and one row of a table says so") {
+    const TemporaryFolder folder;
+    const auto trace = folder.path() / "t.jsonl";
+    write_atomically(trace, R"({"t":0,"session":"a","turn":0,"prompt":[[1,64]],"output":[[2,8]]})");
+    const ToolResult result = run_tool({.arguments = {"replay", trace.string(), "--policy", "gd"}});
+    CHECK(result.exit_code == 0);
+    CHECK(contains(result.out, "t.jsonl: 1 request, 0.00 M prompt tokens"));
+  }
+
   TEST_CASE("Nemotron-3-Nano, f32 states, 2 GB: the rivals where they belong, gd above them") {
     const TemporaryFolder folder;
     const std::vector<std::string> arguments = {"--policy", "vllm,sglang,lru,gd", "--budget",
