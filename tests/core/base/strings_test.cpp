@@ -28,6 +28,12 @@ TEST_SUITE("core/base/strings") {
     CHECK(nearest_name(std::string(1 << 20, 'x'), known) == "");
     CHECK(nearest_name("run", {}) == "");
   }
+
+  TEST_CASE("counts have the noun's number") {
+    CHECK(counted(0, "line") == "0 lines");
+    CHECK(counted(1, "line") == "1 line");
+    CHECK(counted(2, "line") == "2 lines");
+  }
 }
 
 }  // namespace strings_test
