@@ -17,7 +17,7 @@ namespace {
 using Name = std::pair<std::string_view, std::string_view>;
 
 constexpr std::string_view any_character = R"([\x{0}-\x{10ffff}])";
-constexpr std::string_view white_space =
+constexpr std::string_view white_space_class =
     R"(\x09-\x0d\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
 constexpr std::string_view word_members = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
 
@@ -133,7 +133,7 @@ std::string write_char_set(const CharSet& set) {
 std::string items_of_escape(char letter) {
   switch (letter) {
     case 's':
-      return std::string(white_space);
+      return std::string(white_space_class);
     case 'w':
       return std::string(word_members);
     case 'd':
@@ -153,7 +153,7 @@ std::string items_of_property(std::string_view name) {
   if (std::find(scripts.begin(), scripts.end(), plain) != scripts.end()) {
     return property("sc:" + plain);
   }
-  if (plain == "whitespace") return std::string(white_space);
+  if (plain == "whitespace") return std::string(white_space_class);
   if (plain == "alphabetic") return property("Alphabetic");
   if (plain == "uppercase") return property("Uppercase");
   if (plain == "lowercase") return property("Lowercase");
@@ -166,7 +166,7 @@ std::string items_of_posix(std::string_view name) {
   if (name == "alnum") return property("Alphabetic") + property("Nd");
   if (name == "upper") return property("Uppercase");
   if (name == "lower") return property("Lowercase");
-  if (name == "space") return std::string(white_space);
+  if (name == "space") return std::string(white_space_class);
   if (name == "word") return std::string(word_members);
   if (name == "punct") return property("P") + "$+<=>^`|~";
   if (name == "cntrl") return property("Cc");
