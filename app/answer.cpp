@@ -10,14 +10,19 @@
 #include "app/ui/text.h"
 #include "core/base/log.h"
 #include "core/base/strings.h"
+#include "core/text/unicode.h"
 
 namespace hyb::app {
 namespace {
 
 Json token_json(const Tokenizer& tokenizer, TokenId token, float logprob) {
-  const std::string text = tokenizer.decode(std::span(&token, 1), false);
+  const std::string own = tokenizer.bytes_of(token);
   Json bytes = Json::array();
-  for (const char byte : text) bytes.push_back(static_cast<unsigned char>(byte));
+  for (const char byte : own) bytes.push_back(static_cast<unsigned char>(byte));
+  std::string text;  // what is a part of a character only becomes U+FFFD
+  Utf8Stream characters;
+  characters.push(own, text);
+  characters.flush(text);
   return {{"token", text}, {"id", index(token)}, {"logprob", logprob}, {"bytes", std::move(bytes)}};
 }
 

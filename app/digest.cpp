@@ -69,7 +69,9 @@ Hash128 model_identity(const ModelSource& source, bool with_tensors) {
     hasher.add_part(file);
     hasher.add_part(source.read(file).value_or(""));
   }
-  hasher.add_part(source.chat_template("default").value_or(""));
+  const auto chat_template = source.chat_template();
+  hasher.add_part(chat_template ? chat_template->text : "");
+  if (const auto tools = source.tool_template()) hasher.add_part(tools->text);
   if (!with_tensors || !source.has_tensors()) return hasher.value();
   TensorFiles files = source.tensors();
   files.map();

@@ -10,7 +10,6 @@
 #include "app/embedded.h"
 #include "core/base/error.h"
 #include "core/io/file.h"
-#include "core/text/chat_template.h"
 
 namespace hyb::app {
 namespace {
@@ -66,9 +65,11 @@ class MemoryFile {
 
 }  // namespace
 
-ModelSource ModelSource::find(const std::string& name, const Environment& environment) {
+ModelSource ModelSource::find(const std::string& name, const Environment& environment,
+                              const std::string& chat_template) {
   ModelSource source;
   source.name_ = name;
+  source.chat_template_ = chat_template;
   std::error_code ignored;
   if (name == "demo") {  // the default must mean the same in every folder; ./demo is a folder
     source.kind_ = Kind::demo;
@@ -109,9 +110,46 @@ models::Config ModelSource::config() const {
   return models::Config::from_text(read("config.json").value(), path_of("config.json"));
 }
 
-std::optional<std::string> ModelSource::chat_template(const std::string& name) const {
-  if (folder_) return find_chat_template(*folder_, name);
-  return read("chat_template.jinja");
+std::vector<NamedTemplate> ModelSource::own_templates() const {
+  if (folder_) return find_chat_templates(*folder_);
+  const auto text = read("chat_template.jinja");
+  return text ? std::vector<NamedTemplate>{{"default", *text}} : std::vector<NamedTemplate>();
+}
+
+std::optional<NamedTemplate> ModelSource::own_template(std::string_view name) const {
+  for (NamedTemplate& own : own_templates()) {
+    if (own.name != name) continue;
+    const std::string place = name == "default" ? "chat template" : "chat template " + own.name;
+    return NamedTemplate{.name = path_of(place), .text = std::move(own.text)};
+  }
+  return std::nullopt;
+}
+
+std::optional<NamedTemplate> ModelSource::chat_template() const {
+  if (chat_template_.empty()) return own_template("default");
+  const bool is_path = chat_template_.find('/') != std::string::npos;
+  if (!is_path) {
+    if (auto own = own_template(chat_template_)) return own;
+  }
+  if (is_path || is_listed(chat_template_)) {
+    return NamedTemplate{.name = chat_template_, .text = read_chat_template(chat_template_)};
+  }
+  const std::string names = chat_template_names();
+  throw Error(ErrorKind::usage,
+              fmt::format("--chat-template: '{}' is neither a file nor a template of the model{}",
+                          chat_template_, names.empty() ? ", which has none" : ": " + names));
+}
+
+std::optional<NamedTemplate> ModelSource::tool_template() const {
+  return chat_template_.empty() ? own_template("tool_use") : std::nullopt;
+}
+
+std::string ModelSource::chat_template_names() const {
+  std::string names;
+  for (const NamedTemplate& own : own_templates()) {
+    names += (names.empty() ? "" : ", ") + own.name;
+  }
+  return names;
 }
 
 bool ModelSource::has_tensors() const {

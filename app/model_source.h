@@ -4,9 +4,11 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "app/environment.h"
 #include "core/io/tensor_files.h"
+#include "core/text/chat_template.h"
 #include "models/config.h"
 
 namespace hyb::app {
@@ -16,8 +18,11 @@ namespace hyb::app {
 class ModelSource {
  public:
   /// `name`: "demo", a folder, org/name[@revision] in the Hugging Face cache, or a preset's name.
-  /// Throws Error(model) listing what was looked for.
-  static ModelSource find(const std::string& name, const Environment& environment);
+  /// Throws Error(model) listing what was looked for. `chat_template`: a file to take it from, or
+  /// the name of one of the model's own, which comes first unless a slash says that it is a file;
+  /// empty: the model's default.
+  static ModelSource find(const std::string& name, const Environment& environment,
+                          const std::string& chat_template = {});
 
   /// What to call the model: the name as typed.
   const std::string& name() const { return name_; }
@@ -32,16 +37,29 @@ class ModelSource {
                                   std::size_t bytes_max = std::size_t{256} << 20) const;
 
   models::Config config() const;
-  std::optional<std::string> chat_template(const std::string& name) const;
+
+  /// The template that find() was given, else the model's default; named as in messages. Throws
+  /// Error(usage) with the names that there are where neither a file nor a template has the name
+  /// that was given, and Error(model) as find_chat_templates().
+  std::optional<NamedTemplate> chat_template() const;
+  /// The one for conversations with tools, where the model has one and find() was given none.
+  std::optional<NamedTemplate> tool_template() const;
+  /// The model's own: "default, rag"; empty: none.
+  std::string chat_template_names() const;
 
   bool has_tensors() const;
   TensorFiles tensors() const;
 
  private:
   enum class Kind { folder, demo, preset };
+
+  std::vector<NamedTemplate> own_templates() const;
+  std::optional<NamedTemplate> own_template(std::string_view name) const;
+
   Kind kind_ = Kind::folder;
   std::string name_;
   std::optional<std::filesystem::path> folder_;
+  std::string chat_template_;  ///< as given to find()
 };
 
 }  // namespace hyb::app

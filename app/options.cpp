@@ -171,6 +171,13 @@ void add_type_options(CLI::App& cli, ModelOptions& options) {
       ->capture_default_str();
 }
 
+void add_chat_template_option(CLI::App& cli, std::string& choice, const std::string& more) {
+  cli.add_option("--chat-template" + more, choice,
+                 "a chat template in place of the model's default: a Jinja file, or the name of "
+                 "another of the model's own")
+      ->type_name("FILE");
+}
+
 void add_graphs_option(CLI::App& cli, std::string& mode) { add_graphs(cli, mode, ""); }
 
 void add_graphs_option(CLI::App& cli, std::vector<std::string>& modes) {
@@ -341,6 +348,19 @@ void check_think(Think think, const ChatTemplate& chat_template, const Tokenizer
                           always ? "; it begins every answer with a thought, unless the system "
                                    "prompt has a word against it (such as /no_think)"
                                  : ""));
+}
+
+void check_think_alone(Think think, const Json& body, const std::string& file) {
+  const Json variables = think_variables(think);
+  const auto says = [&](const Json& names) {
+    for (const auto& [name, value] : variables.items()) {
+      if (names.contains(name)) return true;
+    }
+    return false;
+  };
+  const auto arguments = body.find("chat_template_kwargs");
+  if (!says(body) && (arguments == body.end() || !says(*arguments))) return;
+  throw Error(ErrorKind::usage, "--think: " + file + " sets it, too; leave one out");
 }
 
 void check_think(Think think, const ModelSource& source) {

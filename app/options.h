@@ -52,6 +52,7 @@ struct PoolOptions {
 /// What every command that opens a model takes.
 struct ModelOptions {
   std::string model = "demo";
+  std::string chat_template;    ///< a file, or the name of one of the model's; empty: its default
   std::string device = "auto";  ///< auto (a usable card, else the CPU), cpu or cuda
   int threads = 0;              ///< 0: all this process may use
   std::int32_t context = 0;     ///< most tokens of one sequence; 0: the model's, as far as it fits
@@ -74,6 +75,9 @@ std::string no_minus(const std::string& text);
 
 /// Adds MODEL (positional, optional) and the common flags. The options outlive `cli`.
 void add_model_options(CLI::App& cli, ModelOptions& options, bool positional_model = true);
+
+/// Adds --chat-template, of commands that render conversations; `more` are other names of it.
+void add_chat_template_option(CLI::App& cli, std::string& choice, const std::string& more = {});
 
 /// Adds --graphs, of commands that run a model: one mode, or a list of them.
 void add_graphs_option(CLI::App& cli, std::string& mode);
@@ -139,6 +143,9 @@ Json think_variables(Think think);
 /// so that asking for one would change nothing.
 void check_think(Think think, const ChatTemplate& chat_template, const Tokenizer& tokenizer,
                  std::string_view flag);
+
+/// Throws Error(usage) where a body from `file` sets a variable of --think, too.
+void check_think_alone(Think think, const Json& body, const std::string& file);
 
 /// --think, of a model whose weights were not read yet.
 void check_think(Think think, const ModelSource& source);

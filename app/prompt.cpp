@@ -71,10 +71,14 @@ Json read_json(const ModelSource& source, const std::string& file) {
 }
 
 [[noreturn]] void refuse_without_template(const ModelSource& source) {
+  const std::string names = source.chat_template_names();
   throw Error(ErrorKind::model,
-              fmt::format("{}: the model has no chat template, so the format of its prompts is "
-                          "unknown; with --raw it continues plain text",
-                          source.name()));
+              fmt::format("{}: the model has no {}, so the format of its prompts is unknown; {}; "
+                          "run and batch continue plain text with --raw",
+                          source.name(),
+                          names.empty() ? "chat template" : "default among its chat templates",
+                          names.empty() ? "--chat-template FILE gives it one"
+                                        : "--chat-template names one of " + names));
 }
 
 }  // namespace
@@ -99,8 +103,11 @@ ModelTexts read_texts(const ModelSource& source) {
     const auto eos = texts.tokenizer->eos();
     if (eos && index(*eos) < vocab) add_once(texts.stop_tokens, *eos);
   }
-  if (const auto text = source.chat_template("default")) {
-    texts.chat_template = ChatTemplate::parse(*text, source.path_of("chat template"));
+  if (const auto found = source.chat_template()) {
+    texts.chat_template = ChatTemplate::parse(found->text, found->name);
+    if (const auto tools = source.tool_template()) {
+      texts.chat_template->use_with_tools(ChatTemplate::parse(tools->text, tools->name));
+    }
   }
   return texts;
 }
@@ -117,7 +124,7 @@ const ChatTemplate& need_chat_template(const ModelTexts& texts, const ModelSourc
 }
 
 void need_chat_template(const ModelSource& source) {
-  if (!source.chat_template("default")) refuse_without_template(source);
+  if (!source.chat_template()) refuse_without_template(source);
 }
 
 ThoughtScanner::ThoughtScanner(const AnswerStart& start)
@@ -389,6 +396,30 @@ void check_utf8(std::string_view text, std::string_view what) {
     }
     at += static_cast<std::size_t>(read);
   }
+}
+
+Json read_messages(const std::string& file) {
+  const std::string name = file == "-" ? "stdin" : file;
+  const std::string text = file == "-" ? read_stdin() : read_whole_file(file, std::size_t{1} << 30);
+  Json body = parse_json(text, name, {.bytes_max = std::size_t{1} << 30, .depth_max = 256});
+  if (body.is_array()) body = Json::object({{"messages", std::move(body)}});
+  const auto messages = body.find("messages");
+  if (!body.is_object() || messages == body.end()) {
+    throw Error(ErrorKind::usage, name + ": neither an array of messages nor an object with one");
+  }
+  if (!messages->is_array() || messages->empty()) {
+    throw Error(ErrorKind::usage, name + ": messages: is a list of at least one");
+  }
+  return body;
+}
+
+Json question_body(const std::string& system, const std::string& text) {
+  check_utf8(text, "the prompt");
+  check_utf8(system, "the system prompt");
+  Json messages = Json::array();
+  if (!system.empty()) messages.push_back({{"role", "system"}, {"content", system}});
+  messages.push_back({{"role", "user"}, {"content", text}});
+  return Json::object({{"messages", std::move(messages)}});
 }
 
 namespace {

@@ -152,6 +152,14 @@ void fit_prompt(std::vector<TokenId>& prompt, std::int32_t prompt_max, Truncate 
 /// Throws Error(usage) naming `what` and the byte offset when text is not UTF-8.
 void check_utf8(std::string_view text, std::string_view what);
 
+/// The body of a request in a JSON file ("-": stdin): an object with `messages` and whatever else
+/// it says; an array is the messages alone. Throws Error(usage) where there are no messages, and
+/// Error(model) for what is no JSON.
+Json read_messages(const std::string& file);
+
+/// {"messages": ...}: a question, and a system prompt unless it is empty. Throws as check_utf8().
+Json question_body(const std::string& system, const std::string& text);
+
 /// Whether the prompt of the next turn begins with this turn's prompt and its answer as it was
 /// given, thinking included: found by rendering a conversation of three turns. Unknown where the
 /// template refuses it, and where it keeps the last answer only as it was.

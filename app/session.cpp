@@ -70,7 +70,7 @@ Session::Parts::Parts(const ModelOptions& asked, const SessionShape& wanted,
     : shape(wanted),
       reuse(asked.reuse),
       graphs(graphs_of(asked)),
-      source(ModelSource::find(asked.model, environment)),
+      source(ModelSource::find(asked.model, environment, asked.chat_template)),
       outline(outline_of(source, asked)) {
   check_loadable(source, asked);
   if (check) check(source);

@@ -3,9 +3,9 @@
 
 conversations.json holds conversations as clients send them, conversation_rewrites.json what hyb
 does to the messages of some templates before it renders them, with the reasons. For each template
-and conversation conversation_renderings.json has the length in bytes and the FNV-1a hash of the text of
-transformers' apply_chat_template: of the conversation as it is, or, marked "rewritten", of the
-rewritten one where that differs; "error" where transformers refuses it. So hyb's text is always
+and conversation conversation_renderings.json has the length in bytes and the FNV-1a hash of the
+text of transformers' apply_chat_template: of the conversation as it is, or, marked "rewritten", of
+the rewritten one where that differs; "error" where transformers refuses it. So hyb's text is always
 transformers', and the rewrites are all the difference.
 
   golden_conversations.py           check the file against transformers

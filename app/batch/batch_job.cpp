@@ -124,6 +124,10 @@ RequestLimits limits_of(const BatchOptions& options, const ModelSource& source,
           .has_text = true};
 }
 
+ModelSource model_source_of(const BatchOptions& options) {
+  return ModelSource::find(options.model.model, read_environment(), options.model.chat_template);
+}
+
 std::optional<LineFailure> failure_of(const RequestLine& line, RequestMaker& maker) {
   if (line.failure) return line.failure;
   try {
@@ -140,7 +144,7 @@ std::optional<LineFailure> failure_of(const RequestLine& line, RequestMaker& mak
 int validate_batch(const BatchOptions& options) {
   const StopAtOnce nothing_to_lose;
   const InputFile input = scanned_input(options);
-  const ModelSource source = ModelSource::find(options.model.model, read_environment());
+  const ModelSource source = model_source_of(options);
   check_texts(options, input, source);
   const ModelTexts texts = read_texts(source);
   const Tokenizer& tokenizer = need_tokenizer(texts, source);
@@ -337,7 +341,7 @@ struct OpenedJob {
 };
 
 OpenedJob open_job(const BatchOptions& options, const InputFile& input) {
-  const ModelSource source = ModelSource::find(options.model.model, read_environment());
+  const ModelSource source = model_source_of(options);
   outline_of(source, options.model);  // what cannot run is refused before a file is made
   check_texts(options, input, source);
   const Json job = job_of(options, input, source);

@@ -134,8 +134,8 @@ void take_logprobs(const Json& body, SamplingParams& sampling) {
     if (sampling.logprobs < 0 || sampling.logprobs > most) {
       refuse("logprobs", "is true, false or 0 to 20", *asked);
     }
-  } else {
-    sampling.logprobs = asked != nullptr && asked->get<bool>() ? 0 : -1;
+  } else if (asked != nullptr) {
+    sampling.logprobs = asked->get<bool>() ? 0 : -1;
   }
   if (top == nullptr) return;
   if (sampling.logprobs < 0) refuse("top_logprobs", "needs logprobs: true", *top);
@@ -172,9 +172,12 @@ void refuse_unsupported(const Json& body) {
   if (tool_choice != nullptr && *tool_choice != "auto" && *tool_choice != "none") {
     refuse("tool_choice", "only auto and none are supported", *tool_choice);
   }
+  const auto is_object = [](const Json& item) { return item.is_object(); };
   for (const char* field : {"tools", "documents"}) {
     const Json* value = set_value(body, field);
-    if (value != nullptr && !value->is_array()) refuse(field, "is a list", *value);
+    if (value == nullptr) continue;
+    const bool is_good = value->is_array() && std::all_of(value->begin(), value->end(), is_object);
+    if (!is_good) refuse(field, "is a list of objects", *value);
   }
   const Json* arguments = set_value(body, "chat_template_kwargs");
   if (arguments != nullptr && !arguments->is_object()) {
@@ -288,10 +291,12 @@ EncodedPrompt RequestMaker::encode(const RequestLine& line) const {
     messages.push_back({{"role", "user"}, {"content", text}});
   }
   if (chat_template_ == nullptr) {
-    refuse(line.form == RequestForm::messages
-               ? "messages: the model has no chat template to take them; it continues a prompt "
-                 "(--raw, or a body of /v1/completions)"
-               : "the model has no chat template; --raw continues prompts without one");
+    refuse(
+        line.form == RequestForm::messages
+            ? "messages: the model has no chat template to take them; it continues a prompt "
+              "(--raw, or a body of /v1/completions); --chat-template FILE gives it one"
+            : "the model has no chat template; --chat-template FILE gives it one, --raw continues "
+              "prompts without one");
   }
   Json variables = template_variables(line.body);  // chat_template_kwargs win over all others
   variables.update(think_variables(terms_.think));

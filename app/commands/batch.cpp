@@ -87,6 +87,7 @@ Action describe_batch(CLI::App& cli) {
   add_job_options(cli, *options);
   add_model_options(cli, options->job.model, false);
   add_graphs_option(cli, options->job.model.graphs);
+  add_chat_template_option(cli, options->job.model.chat_template);
   add_reuse_options(cli, options->job.model.reuse);
   add_pool_options(cli, options->job.model.pools);
   add_idle_option(cli, options->job.idle_seconds);

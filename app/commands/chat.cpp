@@ -194,6 +194,7 @@ Action describe_chat(CLI::App& cli) {
   const auto options = std::make_shared<ChatFlags>();  // CLI11 keeps pointers into it
   add_model_options(cli, options->model);
   add_graphs_option(cli, options->model.graphs);
+  add_chat_template_option(cli, options->model.chat_template);
   add_reuse_options(cli, options->model.reuse);
   add_pool_options(cli, options->model.pools);
   add_idle_option(cli, options->idle_seconds);

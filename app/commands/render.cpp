@@ -10,8 +10,6 @@
 #include "app/ui/process.h"
 #include "app/ui/terminal.h"
 #include "app/ui/text.h"
-#include "core/base/error.h"
-#include "core/io/file.h"
 
 namespace hyb::app {
 namespace {
@@ -22,53 +20,15 @@ struct RenderFlags {
   std::string system;
   Think think;
   std::string messages;
-  std::string template_file;
+  std::string chat_template;
   bool json = false;
   bool tokens = false;
   bool no_generation_prompt = false;
 };
 
-/// {"messages": [...], ...other variables...}, or the array alone.
-ChatPrompt read_messages(const std::string& file) {
-  const std::string text = file == "-" ? read_stdin() : read_whole_file(file, std::size_t{1} << 30);
-  Json json = parse_json(text, file == "-" ? "stdin" : file, {.depth_max = 256});
-  if (json.is_array()) return {.messages = std::move(json), .variables = Json::object()};
-  if (!json.is_object() || !json.contains("messages")) {
-    throw Error(ErrorKind::usage, file + ": neither an array of messages nor an object with one");
-  }
-  ChatPrompt prompt{.messages = json["messages"], .variables = Json::object()};
-  for (const auto& [key, value] : json.items()) {
-    if (key != "messages") prompt.variables[key] = value;
-  }
-  return prompt;
-}
-
-/// --think with a file that sets it, too.
-void check_alone(const RenderFlags& options, const Json& variables) {
-  if (!options.think) return;
-  const Json variable = think_variables(options.think);
-  const auto says = [&](const Json& names) {
-    for (const auto& [name, value] : variable.items()) {
-      if (names.contains(name)) return true;
-    }
-    return false;
-  };
-  const auto arguments = variables.find("chat_template_kwargs");
-  if (!says(variables) && (arguments == variables.end() || !says(*arguments))) return;
-  throw Error(ErrorKind::usage, "--think: " + options.messages + " sets it, too; leave one out");
-}
-
-ChatPrompt prompt_of(const RenderFlags& options) {
+Json body_of(const RenderFlags& options) {
   if (!options.messages.empty()) return read_messages(options.messages);
-  ChatPrompt prompt{.messages = Json::array(), .variables = Json::object()};
-  const std::string text = read_text(options.input);
-  check_utf8(text, "the prompt");
-  check_utf8(options.system, "the system prompt");
-  if (!options.system.empty()) {
-    prompt.messages.push_back({{"role", "system"}, {"content", options.system}});
-  }
-  prompt.messages.push_back({{"role", "user"}, {"content", text}});
-  return prompt;
+  return question_body(options.system, read_text(options.input));
 }
 
 const char* source_name(TextSource source) {
@@ -98,17 +58,17 @@ std::string tokens_text(const std::vector<TokenId>& tokens) {
 }
 
 int render_main(const RenderFlags& options) {
-  ChatPrompt prompt = prompt_of(options);
+  Json body = body_of(options);
+  check_think_alone(options.think, body, options.messages);
+  ChatPrompt prompt{.messages = body["messages"], .variables = Json::object()};
+  body.erase("messages");
+  prompt.variables = std::move(body);
   if (options.no_generation_prompt) prompt.variables["add_generation_prompt"] = false;
-  const ModelSource source = ModelSource::find(options.model, read_environment());
-  ModelTexts texts = read_texts(source);
-  if (!options.template_file.empty()) {
-    texts.chat_template = ChatTemplate::parse(
-        read_whole_file(options.template_file, std::size_t{16} << 20), options.template_file);
-  }
+  const ModelSource source =
+      ModelSource::find(options.model, read_environment(), options.chat_template);
+  const ModelTexts texts = read_texts(source);
   const Tokenizer& tokenizer = need_tokenizer(texts, source);
   const ChatTemplate& chat_template = need_chat_template(texts, source);
-  check_alone(options, prompt.variables);
   check_think(options.think, chat_template, tokenizer, "--think");
   prompt.variables.update(think_variables(options.think));
   if (options.tokens) {
@@ -135,8 +95,7 @@ Action describe_render(CLI::App& cli) {
       ->excludes(system)
       ->excludes(cli.get_option("--prompt"))
       ->excludes(cli.get_option("--prompt-file"));
-  cli.add_option("--template", options->template_file, "a template in place of the model's")
-      ->type_name("FILE");
+  add_chat_template_option(cli, options->chat_template, ",--template");
   CLI::Option* json = cli.add_flag("--json", options->json,
                                    "pieces with their source: template, person, assistant");
   cli.add_flag("--tokens", options->tokens, "the token ids")->excludes(json);

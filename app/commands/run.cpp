@@ -1,19 +1,23 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <ctime>
 #include <memory>
 #include <string>
 
 #include "app/answer.h"
+#include "app/batch/request_maker.h"
 #include "app/commands/commands.h"
 #include "app/options.h"
 #include "app/prompt.h"
 #include "app/session.h"
 #include "app/ui/process.h"
 #include "core/base/error.h"
+#include "core/base/log.h"
 #include "core/base/strings.h"
+#include "core/io/file.h"
 
 namespace hyb::app {
 namespace {
@@ -23,6 +27,7 @@ struct RunFlags {
   GenerationOptions generation;
   TextInput input;
   std::string system;
+  std::string messages;
   std::string truncate;
   Think think;
   std::optional<bool> shows_thoughts;
@@ -39,16 +44,34 @@ Truncate truncate_of(const std::string& name) {
   return name == "right" ? Truncate::right : Truncate::refuse;
 }
 
-EncodedPrompt encode(const RunFlags& options, const Session& session, const std::string& text) {
-  const Tokenizer& tokenizer = session.need_tokenizer();
-  if (options.raw) return {.tokens = encode_raw(tokenizer, text, options.allow_special)};
-  Json messages = Json::array();
-  if (!options.system.empty()) {
-    messages.push_back({{"role", "system"}, {"content", options.system}});
+/// The body of a request; with --raw its prompt is a text, else it has messages.
+Json body_of(const RunFlags& options) {
+  if (!options.messages.empty()) {
+    Json body = read_messages(options.messages);
+    check_think_alone(options.think, body, options.messages);
+    for (const std::string& field : unknown_fields(body)) {
+      log::warning(fmt::format("{}: field {} means nothing to hyb and is ignored", options.messages,
+                               quote_name(field)));
+    }
+    return body;
   }
-  messages.push_back({{"role", "user"}, {"content", text}});
+  const std::string text = read_text(options.input);
+  if (text.empty()) throw Error(ErrorKind::usage, "the prompt is empty");
+  Json body = question_body(options.system, text);
+  if (options.raw) body = Json::object({{"prompt", text}});
+  return body;
+}
+
+EncodedPrompt encode(const RunFlags& options, const Session& session, const Json& body) {
+  const Tokenizer& tokenizer = session.need_tokenizer();
+  if (options.raw) {
+    const std::string text = body["prompt"];
+    return {.tokens = encode_raw(tokenizer, text, options.allow_special)};
+  }
+  Json variables = template_variables(body);
+  variables.update(think_variables(options.think));
   return encode_chat(session.need_chat_template(), tokenizer,
-                     {.messages = messages, .variables = think_variables(options.think)});
+                     {.messages = body["messages"], .variables = std::move(variables)});
 }
 
 struct PreparedRequest {
@@ -56,11 +79,12 @@ struct PreparedRequest {
   AnswerStart start;
 };
 
-PreparedRequest prepare(const RunFlags& options, Session& session, const std::string& text) {
+PreparedRequest prepare(const RunFlags& options, Session& session, const Json& body) {
   Request request = session.request(options.generation);
   request.choices = options.choices;
   request.sampling.logprobs = options.logprobs;
-  EncodedPrompt prompt = encode(options, session, text);
+  apply_body(body, request);
+  EncodedPrompt prompt = encode(options, session, body);
   request.prompt = std::move(prompt.tokens);
   const auto length = request.prompt.size();
   fit_prompt(request.prompt, session.engine().length_max() - 1, truncate_of(options.truncate));
@@ -125,6 +149,7 @@ void check(const RunFlags& options) {
   refuse(options.choices > 1 && !options.json, "--choices needs --json: one stream has one answer");
   refuse(options.logprobs >= 0 && !options.json, "--logprobs needs --json");
   refuse(options.raw && !options.system.empty(), "--system needs a chat: leave --raw out");
+  refuse(options.raw && !options.messages.empty(), "--messages needs a chat: leave --raw out");
   refuse(options.raw && options.think.has_value(), "--think needs a chat: leave --raw out");
   refuse(options.raw && options.shows_thoughts.has_value(),
          "--thoughts needs a chat: plain text has no marked thought");
@@ -136,19 +161,23 @@ void check(const RunFlags& options) {
 
 int run_main(const RunFlags& options) {
   check(options);
-  const std::string text = read_text(options.input);
-  check_utf8(text, "the prompt");
-  check_utf8(options.system, "the system prompt");
-  if (text.empty()) throw Error(ErrorKind::usage, "the prompt is empty");
+  const Json body = body_of(options);
+  Request asked;
+  asked.choices = options.choices;
+  apply_body(body, asked);  // what is wrong with it is known before weights are read
+  if (asked.choices > 1 && !options.json) {
+    throw Error(ErrorKind::usage, options.messages + ": n: more than one answer needs --json");
+  }
   Session session = [&] {
     const StopAtOnce nothing_to_lose;
-    return Session::open(options.model, {.sequences_max = options.choices}, read_environment(),
-                         [&](const ModelSource& source) {
+    return Session::open(options.model,
+                         {.sequences_max = std::clamp(asked.choices, 1, choices_max)},
+                         read_environment(), [&](const ModelSource& source) {
                            if (!options.raw) need_chat_template(source);
                            check_think(options.think, source);
                          });
   }();
-  PreparedRequest prepared = prepare(options, session, text);
+  PreparedRequest prepared = prepare(options, session, body);
   if (options.json) {
     print_json(options, session, std::move(prepared));
   } else {
@@ -161,11 +190,19 @@ Action describe_run(CLI::App& cli) {
   const auto options = std::make_shared<RunFlags>();  // CLI11 keeps pointers into it
   add_model_options(cli, options->model);
   add_graphs_option(cli, options->model.graphs);
+  add_chat_template_option(cli, options->model.chat_template);
   add_reuse_options(cli, options->model.reuse);
   add_pool_options(cli, options->model.pools);
   add_text_input(cli, options->input);
   add_generation_options(cli, options->generation);
-  cli.add_option("--system", options->system, "the system prompt");
+  CLI::Option* system = cli.add_option("--system", options->system, "the system prompt");
+  cli.add_option("--messages", options->messages,
+                 "JSON file (- for stdin): messages, or the body of a request, which wins over "
+                 "flags, as in hyb batch")
+      ->type_name("FILE")
+      ->excludes(system)
+      ->excludes(cli.get_option("--prompt"))
+      ->excludes(cli.get_option("--prompt-file"));
   add_think_option(cli, options->think);
   add_thoughts_option(cli, options->shows_thoughts);
   cli.add_flag("--raw", options->raw, "continue the text as it is, without the chat template");

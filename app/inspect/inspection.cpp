@@ -164,11 +164,13 @@ std::string traits_text(const TemplateTraits& traits) {
 
 std::string look_at_template(const ModelSource& source, const std::optional<Tokenizer>& tokenizer,
                              std::optional<TemplateTraits>& traits) {
-  const auto text = source.chat_template("default");
-  if (!text) return "none";
-  const ChatTemplate parsed = ChatTemplate::parse(*text, source.path_of("chat template"));
+  const auto found = source.chat_template();
+  if (!found) return "none";
+  const ChatTemplate parsed = ChatTemplate::parse(found->text, found->name);
   if (tokenizer) traits = template_traits(parsed, *tokenizer);
-  return fmt::format("{} bytes", text->size()) + (traits ? traits_text(*traits) : "");
+  const std::string names = source.chat_template_names();
+  return fmt::format("{} bytes{}{}", found->text.size(), traits ? traits_text(*traits) : "",
+                     names == "default" ? "" : "; templates: " + names);
 }
 
 std::string positions_text(const models::Plan& plan) {

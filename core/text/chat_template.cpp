@@ -1,5 +1,6 @@
 #include "core/text/chat_template.h"
 
+#include <algorithm>
 #include <mutex>
 
 #include <nlohmann/json.hpp>
@@ -91,6 +92,7 @@ struct ChatTemplate::Parts {
   jinja::Template parsed;
   std::once_flag once = {};
   std::optional<MessageForms> forms = {};  ///< since the first rendering
+  std::optional<ChatTemplate> with_tools = {};
 
   Rendered render(const Json& messages, const Json& variables, const RenderLimits& limits,
                   const std::optional<std::tm>& now) const;
@@ -146,9 +148,18 @@ ChatTemplate ChatTemplate::parse(std::string_view source_text, std::string_view 
   return ChatTemplate(std::make_unique<Parts>(jinja::parse_template(source_text, source_name)));
 }
 
+void ChatTemplate::use_with_tools(ChatTemplate other) {
+  parts_->with_tools.emplace(std::move(other));
+}
+
 Rendered ChatTemplate::render(const Json& messages, const Json& variables,
                               const RenderLimits& limits, std::optional<std::tm> now) const {
   check_object(variables);
+  if (parts_->with_tools) {
+    const auto tools = variables.find("tools");
+    const bool has_tools = tools != variables.end() && !tools->is_null();
+    if (has_tools) return parts_->with_tools->render(messages, variables, limits, now);
+  }
   return parts_->render(parts_->need_forms().fitted(messages), variables, limits, now);
 }
 
@@ -173,13 +184,8 @@ std::optional<std::string> read_small_file(const std::filesystem::path& path) {
   return read_whole_file(path, template_bytes_max);
 }
 
-struct Named {
-  std::string name;
-  std::string text;
-};
-
 /// `chat_template` of a JSON file; a string is the template named default.
-std::vector<Named> templates_in(const std::filesystem::path& path) {
+std::vector<NamedTemplate> templates_in(const std::filesystem::path& path) {
   const std::optional<std::string> text = read_small_file(path);
   if (!text) return {};
   const Json json = parse_json(*text, path.string(), {.python_numbers = true});
@@ -191,7 +197,7 @@ std::vector<Named> templates_in(const std::filesystem::path& path) {
   if (!json.is_object() || found == json.end() || found->is_null()) return {};
   if (found->is_string()) return {{"default", found->get<std::string>()}};
   if (!found->is_array()) fail();
-  std::vector<Named> named;
+  std::vector<NamedTemplate> named;
   for (const Json& entry : *found) {
     const bool good = entry.is_object() && entry.contains("name") && entry["name"].is_string() &&
                       entry.contains("template") && entry["template"].is_string();
@@ -201,42 +207,35 @@ std::vector<Named> templates_in(const std::filesystem::path& path) {
   return named;
 }
 
-/// In order of precedence.
-std::vector<Named> all_templates(const std::filesystem::path& folder) {
-  std::vector<Named> named;
-  if (auto text = read_small_file(folder / "chat_template.jinja")) {
-    named.push_back({"default", std::move(*text)});
-  }
+}  // namespace
+
+std::vector<NamedTemplate> find_chat_templates(const std::filesystem::path& folder) {
+  std::vector<NamedTemplate> named;
+  const auto text = read_small_file(folder / "chat_template.jinja");
+  if (text) named.push_back({"default", *text});
+  std::vector<std::filesystem::path> files;
   std::error_code error;
   for (const auto& entry :
        std::filesystem::directory_iterator(folder / "additional_chat_templates", error)) {
-    if (entry.path().extension() != ".jinja") continue;
-    if (auto text = read_small_file(entry.path())) {
-      named.push_back({entry.path().stem().string(), std::move(*text)});
-    }
+    if (entry.path().extension() == ".jinja") files.push_back(entry.path());
   }
+  std::sort(files.begin(), files.end());
+  for (const std::filesystem::path& file : files) {
+    if (auto more = read_small_file(file)) named.push_back({file.stem().string(), *more});
+  }
+  if (text) return named;
   for (const char* file : {"tokenizer_config.json", "chat_template.json"}) {
-    for (Named& entry : templates_in(folder / file)) named.push_back(std::move(entry));
+    for (NamedTemplate& entry : templates_in(folder / file)) named.push_back(std::move(entry));
   }
   return named;
 }
 
-}  // namespace
-
-std::optional<std::string> find_chat_template(const std::filesystem::path& folder,
-                                              std::string_view name) {
-  std::vector<Named> named = all_templates(folder);
-  std::string known;
-  const Named* fallback = nullptr;
-  for (const Named& entry : named) {
-    if (entry.name == name) return entry.text;
-    if (entry.name == "default" && fallback == nullptr) fallback = &entry;
-    known += (known.empty() ? "" : ", ") + entry.name;
+std::string read_chat_template(const std::filesystem::path& file) {
+  if (file.extension() != ".json") return read_whole_file(file, template_bytes_max);
+  for (NamedTemplate& entry : templates_in(file)) {
+    if (entry.name == "default") return std::move(entry.text);
   }
-  if (name == "tool_use" && fallback != nullptr) return fallback->text;
-  if (name == "default" || named.empty()) return std::nullopt;
-  throw Error(ErrorKind::usage, folder.string() + ": no chat template is named '" +
-                                    std::string(name) + "'; there are: " + known);
+  throw Error(ErrorKind::model, file.string() + ": has no chat_template");
 }
 
 }  // namespace hyb

@@ -53,6 +53,9 @@ class ChatTemplate {
   /// Syntax errors are Error(model) "source_name: line L, column C: ...".
   static ChatTemplate parse(std::string_view source_text, std::string_view source_name);
 
+  /// Conversations with `tools` (even an empty list of them) are rendered by another template.
+  void use_with_tools(ChatTemplate other);
+
   ChatTemplate(ChatTemplate&&) noexcept;
   ChatTemplate& operator=(ChatTemplate&&) noexcept;
   ~ChatTemplate();
@@ -77,12 +80,18 @@ class ChatTemplate {
   std::unique_ptr<Parts> parts_;
 };
 
-/// The template of a model folder: chat_template.jinja first, else `chat_template` of
-/// tokenizer_config.json (a string, or a list of {name, template}), else of chat_template.json.
-/// Named ones are also in additional_chat_templates/NAME.jinja. A missing "tool_use" falls back to
-/// "default"; any other missing name is Error(usage) with the available ones. Files over 16 MiB are
-/// Error(model).
-std::optional<std::string> find_chat_template(const std::filesystem::path& folder,
-                                              std::string_view name = "default");
+struct NamedTemplate {
+  std::string name;
+  std::string text;
+};
+
+/// The templates of a model folder, in the order in which a name is looked up: "default" is
+/// chat_template.jinja, NAME is additional_chat_templates/NAME.jinja. Unless there is a
+/// chat_template.jinja, `chat_template` of tokenizer_config.json (a string: "default", or a list of
+/// {name, template}) follows, and that of chat_template.json. Files over 16 MiB are Error(model).
+std::vector<NamedTemplate> find_chat_templates(const std::filesystem::path& folder);
+
+/// The template in a file: its text, or for *.json its `chat_template`. Throws Error(model).
+std::string read_chat_template(const std::filesystem::path& file);
 
 }  // namespace hyb

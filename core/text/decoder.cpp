@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 
 #include "core/base/error.h"
 #include "core/text/normalizer.h"
@@ -140,6 +141,24 @@ void Decoder::read_metaspace(const Json& json, const std::string& where) {
   const bool prefix = fields.flag_or("add_prefix_space", true);  // older files
   const std::string scheme = fields.text_or("prepend_scheme", prefix ? "always" : "never");
   add(Metaspace{replacement, scheme != "never"}, where, "Metaspace");
+}
+
+std::string Decoder::bytes_of(std::string_view piece) const {
+  std::string bytes(piece);
+  for (const Step& step : steps_) {
+    if (is<ByteLevel>(step)) {
+      append_from_byte_level(std::exchange(bytes, {}), bytes);
+    } else if (const auto* replace = std::get_if<Replace>(&step)) {
+      bytes = replaced(replace->pattern, replace->content, bytes);
+    } else if (is<ByteFallback>(step)) {
+      if (const auto byte = byte_of_token(bytes)) return {*byte};
+    } else if (const auto* strip = std::get_if<Strip>(&step); strip != nullptr && !strip->whole) {
+      bytes = stripped(bytes, strip->character, strip->start, strip->stop);
+    } else if (const auto* spaces = std::get_if<Metaspace>(&step)) {
+      bytes = with_spaces(bytes, spaces->replacement, false);
+    }
+  }
+  return bytes;
 }
 
 Decoder::Run::Run(const Decoder& decoder, bool eager)

@@ -19,6 +19,10 @@ class Decoder {
   /// A null `json` joins pieces by spaces. Throws Error(model) that begins with `where`.
   Decoder(const Json& json, const std::string& where);
 
+  /// The bytes that a piece has within a text, where nothing is stripped from the text's ends. By
+  /// themselves they need not be well-formed UTF-8.
+  std::string bytes_of(std::string_view piece) const;
+
   /// Decodes one text. The decoder must outlive it.
   class Run {
    public:

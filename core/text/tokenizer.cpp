@@ -100,6 +100,10 @@ std::string Tokenizer::decode(std::span<const TokenId> tokens, bool skip_special
   return text;
 }
 
+std::string Tokenizer::bytes_of(TokenId token) const {
+  return parts_->contains(token) ? parts_->decoder.bytes_of(parts_->decoded(token)) : std::string();
+}
+
 std::int32_t Tokenizer::size() const {
   return std::max(parts_->vocabulary.size(), parts_->added.vocabulary().size());
 }

@@ -61,6 +61,10 @@ class Tokenizer {
   /// them, and only some files mark them as special.
   std::string decode(std::span<const TokenId> tokens, bool skip_special) const;
 
+  /// The bytes of one token within a text: not always well-formed UTF-8, as characters may be
+  /// spread over tokens. Nothing for ids that are not in the vocabulary.
+  std::string bytes_of(TokenId token) const;
+
   /// One more than the largest id; there may be holes below it.
   std::int32_t size() const;
 

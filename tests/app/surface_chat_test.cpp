@@ -169,8 +169,16 @@ TEST_SUITE("app/surface_chat") {
         run_tool({.arguments = {"chat", folder.path().string()}, .input = "a\n"});
     CHECK(result.exit_code == 3);
     CHECK(contains(result.err, "no chat template"));
-    CHECK(contains(result.err, "--raw"));
+    CHECK(contains(result.err,
+                   "--chat-template FILE gives it one; run and batch continue plain "
+                   "text with --raw"));
     CHECK(result.out.empty());
+    const std::string chatml = HYB_TESTS_DIR "/core/text/jinja/templates/chatml.jinja";
+    const ToolResult given = run_tool(
+        {.arguments = {"chat", folder.path().string(), "--chat-template", chatml, "-n", "2"},
+         .input = "a\n"});
+    CHECK(given.exit_code == 0);
+    CHECK(!given.out.empty());
   }
 
   TEST_CASE("a reader that leaves ends the chat quietly, a full disk does not") {

@@ -230,6 +230,19 @@ TEST_SUITE("app/surface_run") {
     CHECK(raw["choices"][0]["logprobs"].is_null());
   }
 
+  TEST_CASE("bytes of logprobs are a token's own, also of a part of a character") {
+    const ToolResult parts = tool({"tokenize", "-p", "\u00e9", "--json"});
+    const Json ids = parse_json(parts.out, "stdout");
+    REQUIRE(ids.size() == 2);
+    const std::string bias = to_text(ids[0]) + "=100";
+    const ToolResult result =
+        tool({"run", "-p", "x", "-n", "1", "--json", "--logprobs", "0", "--logit-bias", bias});
+    const Json token = parse_json(result.out, "stdout")["choices"][0]["logprobs"]["content"][0];
+    CHECK(token["id"] == ids[0]);
+    CHECK(token["token"] == "\uFFFD");
+    CHECK(token["bytes"] == Json::array({0xC3}));
+  }
+
   TEST_CASE("a prompt over the limit says by how much, and can be cut") {
     std::string long_text;
     for (int i = 0; i < 300; ++i) long_text += "word ";

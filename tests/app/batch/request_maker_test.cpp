@@ -86,6 +86,8 @@ TEST_SUITE("app/batch/body_fields") {
         {R"({"response_format":{"type":"json_object"}})", "response_format"},
         {R"({"tool_choice":"required"})", "tool_choice"},
         {R"({"tools":{}})", "tools"},
+        {R"({"tools":["f"]})", "tools"},
+        {R"({"documents":[1]})", "documents"},
         {R"({"chat_template_kwargs":[]})", "chat_template_kwargs"},
     };
     for (const auto& [body, field] : cases) {

@@ -220,6 +220,14 @@ TEST_SUITE("core/text/chat_template") {
               .find("64 bits") != std::string::npos);
   }
 
+  TEST_CASE("conversations with tools are rendered by the template for them") {
+    ChatTemplate parsed = ChatTemplate::parse("plain", "t");
+    parsed.use_with_tools(ChatTemplate::parse("tools {{ tools | length }}", "u"));
+    CHECK(parsed.render(hello, Json::object()).text() == "plain");
+    CHECK(parsed.render(hello, {{"tools", nullptr}}).text() == "plain");
+    CHECK(parsed.render(hello, {{"tools", Json::array()}}).text() == "tools 0");
+  }
+
   TEST_CASE("one template renders many times, the same each time") {
     const ChatTemplate parsed =
         ChatTemplate::parse("{% set s = 'a' %}{% set s = s ~ 'b' %}{{ s ~ 'c' }}{{ s }}", "t");
@@ -229,12 +237,20 @@ TEST_SUITE("core/text/chat_template") {
 
 namespace {
 
-std::string error_of(const testing::TemporaryFolder& folder, std::string_view name,
-                     ErrorKind kind) {
+/// "name=text" of each, in order.
+std::string templates_of(const testing::TemporaryFolder& folder) {
+  std::string all;
+  for (const auto& [name, text] : find_chat_templates(folder.path())) {
+    all += (all.empty() ? "" : " ") + name + "=" + text;
+  }
+  return all;
+}
+
+std::string error_of(const testing::TemporaryFolder& folder) {
   try {
-    find_chat_template(folder.path(), name);
+    find_chat_templates(folder.path());
   } catch (const Error& error) {
-    CHECK(error.kind() == kind);
+    CHECK(error.kind() == ErrorKind::model);
     return error.what();
   }
   return "";
@@ -242,22 +258,25 @@ std::string error_of(const testing::TemporaryFolder& folder, std::string_view na
 
 }  // namespace
 
-TEST_SUITE("core/text/find_chat_template") {
+TEST_SUITE("core/text/find_chat_templates") {
   TEST_CASE("a folder without one has none") {
     const testing::TemporaryFolder folder;
-    CHECK(find_chat_template(folder.path()) == std::nullopt);
-    CHECK(find_chat_template(folder.path(), "tool_use") == std::nullopt);
+    CHECK(templates_of(folder).empty());
     folder.write("tokenizer_config.json", R"({"bos_token": "<s>", "x": Infinity})");
-    CHECK(find_chat_template(folder.path()) == std::nullopt);
+    CHECK(templates_of(folder).empty());
   }
 
-  TEST_CASE("the file wins over the string in tokenizer_config.json") {
+  TEST_CASE("a template file is in place of what JSON files say") {
     const testing::TemporaryFolder folder;
-    folder.write("tokenizer_config.json", R"({"chat_template": "from json"})");
-    CHECK(find_chat_template(folder.path()) == "from json");
-    CHECK(find_chat_template(folder.path(), "tool_use") == "from json");
-    folder.write("chat_template.jinja", "from file\n");
-    CHECK(find_chat_template(folder.path()) == "from file\n");
+    folder.write("chat_template.json", R"({"chat_template": "processor's"})");
+    CHECK(templates_of(folder) == "default=processor's");
+    folder.write("tokenizer_config.json", R"({"chat_template": "tokenizer's"})");
+    CHECK(templates_of(folder) == "default=tokenizer's default=processor's");
+    folder.write("chat_template.jinja", "file's");
+    CHECK(templates_of(folder) == "default=file's");
+    folder.write("additional_chat_templates/rag.jinja", "r");
+    folder.write("additional_chat_templates/notes.txt", "n");
+    CHECK(templates_of(folder) == "default=file's rag=r");
   }
 
   TEST_CASE("named templates") {
@@ -265,29 +284,33 @@ TEST_SUITE("core/text/find_chat_template") {
     folder.write("tokenizer_config.json", R"({"chat_template": [
         {"name": "default", "template": "d"}, {"name": "tool_use", "template": "t"}]})");
     folder.write("additional_chat_templates/rag.jinja", "r");
-    CHECK(find_chat_template(folder.path()) == "d");
-    CHECK(find_chat_template(folder.path(), "tool_use") == "t");
-    CHECK(find_chat_template(folder.path(), "rag") == "r");
-    CHECK(error_of(folder, "nope", ErrorKind::usage).find("rag, default, tool_use") !=
-          std::string::npos);
+    CHECK(templates_of(folder) == "rag=r default=d tool_use=t");
+  }
+
+  TEST_CASE("a file that is named alone is a template, or JSON that holds one") {
+    const testing::TemporaryFolder folder;
+    CHECK(read_chat_template(folder.write("x.jinja", "{{ 1 }}\n")) == "{{ 1 }}\n");
+    CHECK(read_chat_template(folder.write("x.json", R"({"chat_template": "t"})")) == "t");
+    CHECK_THROWS_WITH_AS(
+        read_chat_template(folder.write("none.json", "{}")),
+        ((folder.path() / "none.json").string() + ": has no chat_template").c_str(), Error);
+    CHECK_THROWS_AS(read_chat_template(folder.path() / "missing"), Error);
   }
 
   TEST_CASE("damaged folders are errors that name the file") {
     const testing::TemporaryFolder folder;
     folder.write("tokenizer_config.json", R"({"chat_template": 5})");
-    CHECK(error_of(folder, "default", ErrorKind::model).find("tokenizer_config.json") !=
-          std::string::npos);
+    CHECK(error_of(folder).find("tokenizer_config.json") != std::string::npos);
     folder.write("tokenizer_config.json", R"({"chat_template": [{"name": "x"}]})");
-    CHECK(error_of(folder, "default", ErrorKind::model) != "");
+    CHECK(error_of(folder) != "");
     folder.write("tokenizer_config.json", "{");
-    CHECK(error_of(folder, "default", ErrorKind::model) != "");
+    CHECK(error_of(folder) != "");
     folder.write("chat_template.jinja/inside", "");
-    CHECK(error_of(folder, "default", ErrorKind::model).find("regular file") != std::string::npos);
+    CHECK(error_of(folder).find("regular file") != std::string::npos);
     std::filesystem::remove_all(folder.path() / "chat_template.jinja");
     folder.write("chat_template.jinja", "");
     std::filesystem::resize_file(folder.path() / "chat_template.jinja", (16u << 20) + 1);
-    CHECK(error_of(folder, "default", ErrorKind::model).find("at most 16777216") !=
-          std::string::npos);
+    CHECK(error_of(folder).find("at most 16777216") != std::string::npos);
   }
 }
 

@@ -209,6 +209,26 @@ TEST_SUITE("core/text/tokenizer") {
     }
   }
 
+  TEST_CASE("a token has bytes of its own, also where they are a part of a character") {
+    const std::string text = "na\u00efve \U0001F600 \u6771\u4eac";
+    for (const char* kind : {"llama3", "gpt2", "gemma"}) {
+      CAPTURE(kind);
+      const Tokenizer tokenizer = load(kind);
+      std::string bytes;
+      bool has_parts = false;
+      for (const TokenId token : tokenizer.encode(text, {})) {
+        const std::string own = tokenizer.bytes_of(token);
+        has_parts = has_parts || !is_well_formed(own);
+        bytes += own;
+      }
+      CHECK(has_parts);
+      // Some begin a text with a space of their own, which decode() strips.
+      CHECK((bytes == text || bytes == " " + text));
+    }
+    CHECK(load("gpt2").bytes_of(TokenId{-1}).empty());
+    CHECK(load("gpt2").bytes_of(TokenId{1 << 30}).empty());
+  }
+
   TEST_CASE("ill-formed text is read as U+FFFD") {
     const Tokenizer tokenizer = load("gpt2");
     CHECK(tokenizer.encode("a\xFF\xE2\x82z", {}) == tokenizer.encode("a\uFFFD\uFFFDz", {}));

@@ -1,0 +1,171 @@
+// Conversations as clients send them, and the choice of a chat template.
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include "core/base/json.h"
+#include "tests/app/run_tool.h"
+#include "tests/support/error_text.h"
+#include "tests/support/files.h"
+
+namespace surface_messages_test {
+
+using namespace hyb;
+using namespace hyb::testing;
+
+namespace {
+
+/// Its template takes texts, that of `lists` takes lists of parts too.
+const std::string texts = HYB_TESTS_DIR "/golden/granite-dense-nope";
+const std::string lists = HYB_TESTS_DIR "/golden/qwen3_5-text";
+
+ToolResult tool(std::vector<std::string> arguments, std::string input = {}) {
+  return run_tool({.arguments = std::move(arguments), .input = std::move(input)});
+}
+
+constexpr const char* conversation = R"([
+  {"role": "user", "content": [{"type": "text", "text": "One."}, {"type": "text", "text": "Two."}]},
+  {"role": "assistant", "content": "Three.", "tool_calls": null, "refusal": null, "audio": null},
+  {"role": "user", "content": "Four?", "name": null}])";
+
+constexpr const char* picture = R"([{"role": "user", "content": [
+  {"type": "image_url", "image_url": {"url": "https://x"}}]}])";
+
+/// A model folder with three templates and no default among them, unless one is added.
+std::string folder_with_templates(const TemporaryFolder& folder, bool has_default) {
+  for (const auto& entry : std::filesystem::directory_iterator(texts)) {
+    const auto name = entry.path().filename();
+    if (name == "chat_template.jinja" || name == "tokenizer_config.json") continue;
+    std::filesystem::copy_file(entry.path(), folder.path() / name);
+  }
+  Json named = Json::array();
+  const auto add = [&](const char* name) {
+    named.push_back(
+        {{"name", name}, {"template", std::string(name) + ": {{ messages[0].content }}"}});
+  };
+  if (has_default) add("default");
+  add("tool_use");
+  add("rag");
+  folder.write("tokenizer_config.json", to_text({{"chat_template", std::move(named)}}));
+  return folder.path().string();
+}
+
+}  // namespace
+
+TEST_SUITE("app/surface_messages") {
+  TEST_CASE("run, render and batch take the same conversation and make the same of it") {
+    const TemporaryFolder folder;
+    const std::string file = folder.write("messages.json", conversation).string();
+    const std::string plain =
+        folder
+            .write("plain.json", R"([{"role": "user", "content": "One.\nTwo."},
+                {"role": "assistant", "content": "Three."}, {"role": "user", "content": "Four?"}])")
+            .string();
+    const std::string shown = tool({"render", texts, "--messages", file}).out;
+    CHECK(contains(shown, "One.\nTwo."));
+    CHECK(shown == tool({"render", texts, "--messages", plain}).out);
+    // Qwen's template writes parts one after the other.
+    CHECK(contains(tool({"render", lists, "--messages", file}).out, "One.Two."));
+    const ToolResult run = tool({"run", texts, "--messages", file, "-n", "6", "--json"});
+    CHECK(run.exit_code == 0);
+    const Json answer = parse_json(run.out, "stdout");
+    const ToolResult same = tool({"run", texts, "--messages", "-", "-n", "6"}, conversation);
+    CHECK(same.out == answer["choices"][0]["message"]["content"].get<std::string>() + "\n");
+    const std::string line = to_text({{"messages", parse_json(conversation, "c")}}) + "\n";
+    const std::string in = folder.write("in.jsonl", line).string();
+    const std::string out = (folder.path() / "out.jsonl").string();
+    CHECK(tool({"batch", texts, in, "-o", out, "-n", "6"}).exit_code == 0);
+    const Json result = parse_json(content(out), "out");
+    CHECK(result["response"]["body"]["choices"] == answer["choices"]);
+  }
+
+  TEST_CASE("what is no text is refused by its type") {
+    const TemporaryFolder folder;
+    const std::string file = folder.write("picture.json", picture).string();
+    for (const std::string& model : {texts, lists}) {
+      for (const char* command : {"run", "render"}) {
+        const ToolResult result = tool({command, model, "--messages", file});
+        CHECK(result.exit_code == 2);
+        CHECK(contains(result.err, "of type \"image_url\"; only text is supported"));
+      }
+    }
+    const std::string line = to_text({{"messages", parse_json(picture, "p")}}) + "\n";
+    const std::string in = folder.write("in.jsonl", line).string();
+    const std::string out = (folder.path() / "out.jsonl").string();
+    CHECK(tool({"batch", texts, in, "-o", out}).exit_code == 5);
+    CHECK(contains(content(out), "only text is supported"));
+  }
+
+  TEST_CASE("run --messages takes a request's body: what it says wins, as in batch") {
+    const TemporaryFolder folder;
+    Json body = {{"messages", parse_json(conversation, "c")}};
+    body["max_tokens"] = 3;
+    body["zeta"] = 1;
+    const std::string file = folder.write("body.json", to_text(body)).string();
+    const ToolResult run =
+        tool({"run", texts, "--messages", file, "-n", "6", "--ignore-eos", "--json"});
+    CHECK(parse_json(run.out, "stdout")["usage"]["completion_tokens"] == 3);
+    CHECK(contains(run.err, "field \"zeta\" means nothing to hyb"));
+    body["n"] = 2;
+    folder.write("body.json", to_text(body));
+    const ToolResult two = tool({"run", texts, "--messages", file});
+    CHECK(two.exit_code == 2);
+    CHECK(contains(two.err, "more than one answer needs --json"));
+    CHECK(parse_json(tool({"run", texts, "--messages", file, "--json"}).out, "out")["choices"]
+              .size() == 2);
+    folder.write("body.json", R"({"messages": []})");
+    CHECK(contains(tool({"run", texts, "--messages", file}).err, "a list of at least one"));
+    CHECK(tool({"run", texts, "--messages", file, "--raw"}).exit_code == 2);
+    CHECK(tool({"run", texts, "--messages", file, "-p", "x"}).exit_code == 2);
+  }
+
+  TEST_CASE("--chat-template takes a file, or the name of one of the model's templates") {
+    const TemporaryFolder folder;
+    const std::string model = folder_with_templates(folder, true);
+    const auto shown = [&](const std::string& choice) {
+      return tool({"render", model, "-p", "x", "--chat-template", choice});
+    };
+    CHECK(tool({"render", model, "-p", "x"}).out == "default: x");
+    CHECK(shown("rag").out == "rag: x");
+    CHECK(tool({"render", model, "-p", "x", "--template", "rag"}).out == "rag: x");
+    const std::string file = folder.write("mine.jinja", "mine").string();
+    CHECK(shown(file).out == "mine");
+    CHECK(shown((folder.path() / "tokenizer_config.json").string()).out == "default: x");
+    const ToolResult unknown = shown("nope");
+    CHECK(unknown.exit_code == 2);
+    CHECK(contains(unknown.err,
+                   "'nope' is neither a file nor a template of the model: default, "
+                   "tool_use, rag"));
+    for (const char* command : {"run", "chat", "batch"}) {
+      std::vector<std::string> words = {command, model};
+      if (words[0] == "batch") words.push_back(folder.write("in", "hello\n").string());
+      if (words[0] == "batch") words.insert(words.end(), {"-o", (folder.path() / "out").string()});
+      words.insert(words.end(), {"--chat-template", "nope"});
+      const ToolResult result = tool(words, "x\n");
+      CHECK(result.exit_code == 2);
+      CHECK(contains(result.err, "default, tool_use, rag"));
+    }
+    const std::string asked =
+        folder
+            .write("asked.json", R"({"messages": [{"role": "user", "content": "x"}],
+                                       "tools": [{"type": "function"}]})")
+            .string();
+    CHECK(tool({"render", model, "--messages", asked}).out == "tool_use: x");
+    CHECK(tool({"render", model, "--messages", asked, "--chat-template", "rag"}).out == "rag: x");
+  }
+
+  TEST_CASE("without a default among its templates a model says their names") {
+    const TemporaryFolder folder;
+    const std::string model = folder_with_templates(folder, false);
+    const ToolResult result = tool({"run", model, "-p", "x"});
+    CHECK(result.exit_code == 3);
+    CHECK(contains(result.err, "no default among its chat templates"));
+    CHECK(contains(result.err, "--chat-template names one of tool_use, rag"));
+    CHECK(tool({"run", model, "-p", "x", "-n", "2", "--chat-template", "rag"}).exit_code == 0);
+  }
+}
+
+}  // namespace surface_messages_test
