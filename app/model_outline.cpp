@@ -35,6 +35,16 @@ std::int64_t fp8_parameters(const ModelSource& source, const models::Config& con
   return models::fp8_parameters(plan, models::family_of(config), source.tensors());
 }
 
+/// Of what stays F16 in memory: by the files, else by what config.json says.
+double f16_share(const ModelSource& source, const models::Config& config, const models::Plan& plan,
+                 const ModelOptions& options, DType activation) {
+  if (activation != DType::f32) return 0;
+  if (options.random_weights || !source.has_tensors()) {
+    return plan.weight_dtype == DType::f16 ? 1 : 0;
+  }
+  return models::f16_share(plan, models::family_of(config), source.tensors());
+}
+
 }  // namespace
 
 std::string kv_dtype_name(DType dtype) {
@@ -43,8 +53,22 @@ std::string kv_dtype_name(DType dtype) {
 
 std::string weights_name(const models::LoadOptions& load) {
   if (load.quantize != kernels::Quantize::none) return std::string(models::name_of(load.quantize));
-  if (load.activation != DType::bf16) return "F32";
+  if (load.activation != DType::bf16) return load.f16_share > 0 ? "F16" : "F32";
   return load.fp8_parameters > 0 ? "FP8" : "BF16";
+}
+
+std::string smaller_weights_text(const models::LoadOptions& load) {
+  std::string text;
+  if (load.activation == DType::f32) {
+    text = fmt::format(
+        "--dtype bf16 makes {}keys, values and activations smaller (it rounds the "
+        "weights, once), ",
+        load.f16_share < 1 ? "the weights, " : "");
+  }
+  if (load.quantize == kernels::Quantize::q4) return text;
+  const bool is_plain = load.quantize == kernels::Quantize::none;
+  return text +
+         fmt::format("--quantize {} makes the weights smaller", is_plain ? "q8 or q4" : "q4");
 }
 
 std::size_t weight_bytes(const models::Plan& plan, kernels::Device device,
@@ -79,7 +103,8 @@ ModelOutline outline_of(const ModelSource& source, const ModelOptions& options) 
       .state = wanted_dtype(options.state_dtype),
       .page_tokens = options.page_tokens,
       .quantize = quantize,
-      .fp8_parameters = fp8_parameters(source, config, plan, options)};
+      .fp8_parameters = fp8_parameters(source, config, plan, options),
+      .f16_share = f16_share(source, config, plan, options, activation)};
   models::Geometry geometry = models::geometry_of(plan, sizes);
   return {.config = std::move(config),
           .family = &family,
@@ -128,12 +153,11 @@ BareModel open_bare(const ModelOptions& options, const Environment& environment)
   const std::size_t weights =
       weight_bytes(outline.plan, device_of(options.device), outline.geometry.load);
   if (weights > budget) {
-    throw Error(ErrorKind::memory,
-                fmt::format("{}: the weights take {}, --memory allows {}{}", source.name(),
-                            bytes_text(weights), bytes_text(budget),
-                            outline.geometry.load.quantize == kernels::Quantize::q4
-                                ? ""
-                                : "; --quantize makes them smaller"));
+    const std::string smaller = smaller_weights_text(outline.geometry.load);
+    throw Error(
+        ErrorKind::memory,
+        fmt::format("{}: the weights take {}, --memory allows {}{}{}", source.name(),
+                    bytes_text(weights), bytes_text(budget), smaller.empty() ? "" : "; ", smaller));
   }
   kernels::Queue queue = make_queue(options);
   models::Model model = load_weights_of(source, outline, options, queue);

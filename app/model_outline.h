@@ -26,8 +26,12 @@ struct ModelOutline {
 /// As --kv-dtype says it: f32, bf16 or fp8.
 std::string kv_dtype_name(DType dtype);
 
-/// What linear weights are in memory: BF16, F32, FP8, q8 or q4.
+/// What linear weights are in memory: BF16, F16, F32, FP8, q8 or q4; of several published types the
+/// one that is named first in: FP8, F16, others.
 std::string weights_name(const models::LoadOptions& load);
+
+/// What makes the weights smaller, and what is of their type, for messages; empty: nothing.
+std::string smaller_weights_text(const models::LoadOptions& load);
 
 /// Memory of all weights on the device, small tensors included; of published FP8 an estimate, see
 /// models::packed_bytes.
@@ -40,7 +44,8 @@ models::GraphOptions parse_graphs(const std::string& mode);
 models::GraphOptions graphs_of(const ModelOptions& options);
 
 /// Sizes for --dtype, --quantize, --kv-dtype, --state-dtype and --page-tokens. Reads config.json,
-/// and the headers of the weights where it indicates published FP8. Throws Error(model) for a
+/// and the headers of the weights where it indicates published FP8 and where activations are f32.
+/// Throws Error(model) for a
 /// config that hyb cannot run, Error(usage) for types that do not go together.
 ModelOutline outline_of(const ModelSource& source, const ModelOptions& options);
 

@@ -146,7 +146,10 @@ std::string no_minus(const std::string& text) {
 }
 
 void add_type_options(CLI::App& cli, ModelOptions& options) {
-  cli.add_option("--dtype", options.dtype, "activations and packed weights: auto, bf16 or f32")
+  cli.add_option("--dtype", options.dtype,
+                 "activations and packed weights: auto (bf16 where config.json says bfloat16, else "
+                 "f32), bf16 (rounds weights of float16 and float32, once) or f32 (exact; float16 "
+                 "weights stay float16)")
       ->check(CLI::IsMember({"auto", "bf16", "f32"}))
       ->capture_default_str();
   cli.add_option("--quantize", options.quantize,

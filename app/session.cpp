@@ -284,13 +284,8 @@ std::int32_t wanted_length(const models::Plan& plan, std::int32_t asked) {
 
 /// Options that need less memory.
 std::string smaller_text(const models::LoadOptions& load) {
-  const bool is_plain = load.quantize == kernels::Quantize::none;
-  std::string text;
-  if (load.quantize != kernels::Quantize::q4) {
-    text += fmt::format("{} makes the weights smaller, ",
-                        is_plain ? "--quantize q8 or q4" : "--quantize q4");
-  }
-  return text + "a smaller --context the workspace";
+  const std::string weights = smaller_weights_text(load);
+  return (weights.empty() ? "" : weights + ", ") + "a smaller --context the workspace";
 }
 
 [[noreturn]] void fail_too_small(const MemoryPlan& memory, std::size_t needed,

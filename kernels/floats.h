@@ -32,15 +32,36 @@ constexpr T from_float(float value) {
   }
 }
 
-/// IEEE half precision, as some published weights have it. Exact also where denormals are flushed.
-constexpr float half_to_float(std::uint16_t half) {
-  const std::uint32_t sign = static_cast<std::uint32_t>(half & 0x8000U) << 16;
-  const std::uint32_t magnitude = half & 0x7fffU;
+/// IEEE half precision, as some published weights have it.
+struct f16 {
+  std::uint16_t bits;
+};
+
+/// Exact also where denormals are flushed.
+constexpr float to_float(f16 half) {
+  const std::uint32_t sign = static_cast<std::uint32_t>(half.bits & 0x8000U) << 16;
+  const std::uint32_t magnitude = half.bits & 0x7fffU;
   std::uint32_t bits = (magnitude << 13) + (112U << 23);  // the exponent's bias: 127 instead of 15
   if (magnitude >= 0x7c00U) bits = 0x7f800000U | ((magnitude & 0x3ffU) << 13);
   if (magnitude < 0x400U)
     bits = std::bit_cast<std::uint32_t>(static_cast<float>(magnitude) * 0x1p-24F);
   return std::bit_cast<float>(sign | bits);
+}
+
+/// Rounds to nearest, ties to even; what is too large becomes infinity; NaN stays NaN.
+constexpr f16 to_f16(float value) {
+  const auto all = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t sign = all >> 16 & 0x8000U, bits = all & 0x7fffffffU;
+  std::uint32_t half = 0x7e00U;
+  if (bits < 0x38800000U) {  // below 2^-14: steps of 2^-24, as an f32 has from 1/2 on
+    const float stepped = std::bit_cast<float>(bits) + 0.5F;
+    half = std::bit_cast<std::uint32_t>(stepped) - std::bit_cast<std::uint32_t>(0.5F);
+  } else if (bits < 0x477ff000U) {  // below what rounds to 65536
+    half = (bits + 0xfffU + (bits >> 13 & 1U) - (112U << 23)) >> 13;
+  } else if (bits <= 0x7f800000U) {
+    half = 0x7c00U;
+  }
+  return {static_cast<std::uint16_t>(sign | half)};
 }
 
 /// F8_E4M3 as published weights have it ("fn"): 4 bits of exponent with bias 7, 3 of mantissa, no

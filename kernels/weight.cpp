@@ -12,7 +12,7 @@ namespace {
 WeightCode code_of(const WeightSource& source, DType dtype, Quantize quantize) {
   if (dtype != DType::bf16) return WeightCode::plain;
   if (quantize == Quantize::q4) return WeightCode::q4;
-  if (source.is_fp8()) return WeightCode::fp8;
+  if (source.is_all(DType::f8_e4m3)) return WeightCode::fp8;
   return quantize == Quantize::q8 ? WeightCode::q8 : WeightCode::plain;
 }
 
@@ -34,16 +34,21 @@ Weight Weight::view(const WeightSource& source) {
 }
 
 Weight Weight::pack(Queue& queue, const WeightSource& source, DType dtype, Quantize quantize) {
-  require(dtype == DType::bf16 || dtype == DType::f32, "weight: panels are BF16 or F32");
+  require(dtype == DType::bf16 || dtype == DType::f32 || dtype == DType::f16,
+          "weight: panels are BF16, F32 or F16");
   require(dtype == DType::bf16 || quantize == Quantize::none, "weight: codes are for BF16");
   source.check();
   const bool is_plain = code_of(source, dtype, quantize) == WeightCode::plain;
-  if (source.is_random() && !(is_plain && queue.device() == Device::cuda)) {
+  const bool is_made_on_card = queue.device() == Device::cuda && is_plain && dtype != DType::f16;
+  if (source.is_random() && !is_made_on_card) {
     const Buffer rows = make_rows(queue, source);
-    return pack(
-        queue,
-        {DType::bf16, source.experts, source.rows, source.columns, {rows.data(), rows.bytes()}},
-        dtype, quantize);
+    return pack(queue,
+                {source.strips.front().dtype,
+                 source.experts,
+                 source.rows,
+                 source.columns,
+                 {rows.data(), rows.bytes()}},
+                dtype, quantize);
   }
   Weight weight;
   weight.code_ = code_of(source, dtype, quantize);
@@ -119,11 +124,11 @@ void Weight::read_row(std::int64_t e, std::int64_t n, std::span<float> out) cons
     return;
   }
   const PanelShape shape = panel_shape(dtype_, rows_, columns_);
-  const std::byte* const panel = matrix + n / panel_rows * shape.panel_bytes();
-  const std::int64_t per_word = dtype_ == DType::bf16 ? 2 : 1;
+  const std::byte* const first =
+      matrix + n / panel_rows * shape.panel_bytes() + n % panel_rows * shape.run_bytes();
   for (std::int64_t k = 0; k < columns_; ++k) {
-    const std::byte* const word = panel + (k / per_word * panel_rows + n % panel_rows) * 4;
-    out[static_cast<std::size_t>(k)] = published_value(word, dtype_, k % per_word);
+    const std::byte* const run = first + k / shape.run * shape.run_stride();
+    out[static_cast<std::size_t>(k)] = published_value(run, dtype_, k % shape.run);
   }
 }
 

@@ -20,6 +20,7 @@ namespace hyb::kernels {
 ///   panels  64 outputs side by side, so that one loop over k serves every row count in one order:
 ///             bf16  [E][ceil(N/64)][ceil(K/2)][64][2]
 ///             f32   [E][ceil(N/64)][K][64]
+///             f16   [E][ceil(N/64)][K, an even number][64]
 ///             codes see CodedShape in linear/pack.h
 ///           what lies past N or K is zero. Owns its bytes, in the machine's memory.
 enum class WeightFormat : std::uint8_t { rows, panels };
@@ -33,10 +34,10 @@ class Weight {
   /// A view of one strip: no byte is copied or read.
   static Weight view(const WeightSource& source);
 
-  /// What the queue's device reads fastest for activations of `dtype` (bf16 or f32): panels, on a
-  /// card rows. Made by all threads of the queue in one pass over the source. Codes are for bf16
-  /// only; with f32, and where F8_E4M3 is mixed with other types, F8_E4M3 becomes plain. How far a
-  /// number then is from the published one:
+  /// What the queue's device reads fastest: panels, on a card rows. Made by all threads of the
+  /// queue in one pass over the source. `dtype` is bf16, for activations of bf16, or for those of
+  /// f32 f32 or f16. Codes are for bf16 only; with the others, and where F8_E4M3 is mixed with
+  /// other types, F8_E4M3 becomes plain. How far a number then is from the published one:
   ///   plain  rounded to `dtype`   fp8  nothing: code and scale are the published ones
   ///   q8, q4 as quantize() says (linear/quantize.h), times its group's largest size
   /// A scale that is no finite number makes its numbers NaN.
@@ -49,6 +50,8 @@ class Weight {
   std::int64_t group() const { return group_; }
   /// Of the numbers, or with codes of the activations they are for.
   DType dtype() const { return dtype_; }
+  /// Of the activations that panels are for: bf16 or f32.
+  DType activation_dtype() const { return dtype_ == DType::bf16 ? DType::bf16 : DType::f32; }
   std::int64_t experts() const { return experts_; }
   std::int64_t rows() const { return rows_; }
   std::int64_t columns() const { return columns_; }

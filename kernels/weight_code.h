@@ -5,7 +5,7 @@
 namespace hyb::kernels {
 
 /// How a weight's numbers are stored.
-///   plain  as its dtype says: f32 or bf16
+///   plain  as its dtype says: f32, bf16 or f16
 ///   fp8    F8_E4M3 as published, with an f32 scale for each row and group of 128 columns, or of
 ///          1024 where published scales are of whole rows or tensors
 ///   q8     8 bits, groups of 32 columns with a bf16 scale: 8.5 bits for a number

@@ -71,7 +71,7 @@ WeightSource::WeightSource(const RandomNumbers& numbers, std::int64_t expert_cou
                            std::int64_t row_count, std::int64_t column_count)
     : WeightSource(expert_count, row_count, column_count) {
   require(row_count >= 1 && column_count >= 1, "weight: at least one expert, row and column");
-  strips.push_back({.dtype = DType::bf16,
+  strips.push_back({.dtype = numbers.dtype,
                     .first = 0,
                     .rows = rows_of(*this),
                     .bytes = nullptr,
@@ -132,9 +132,9 @@ WeightRow WeightSource::row(std::int64_t row) const {
   return found;
 }
 
-bool WeightSource::is_fp8() const {
+bool WeightSource::is_all(DType dtype) const {
   return std::all_of(strips.begin(), strips.end(),
-                     [](const WeightStrip& s) { return s.dtype == DType::f8_e4m3; });
+                     [dtype](const WeightStrip& s) { return s.dtype == dtype; });
 }
 
 std::int64_t WeightSource::scale_columns() const {

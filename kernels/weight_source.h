@@ -29,13 +29,15 @@ constexpr float uniform(std::uint64_t bits) {
 struct RandomNumbers {
   std::uint64_t stream = 0;
   float reach = 0;
+  DType dtype = DType::bf16;  ///< bf16 or f16: what they are rounded to
 
-  constexpr bf16 operator[](std::int64_t i) const {
-    return to_bf16(reach * uniform(mix(stream + static_cast<std::uint64_t>(i))));
+  constexpr float operator[](std::int64_t i) const {
+    const float value = reach * uniform(mix(stream + static_cast<std::uint64_t>(i)));
+    return dtype == DType::f16 ? to_float(to_f16(value)) : to_float(to_bf16(value));
   }
   /// Those from number `first` on.
   constexpr RandomNumbers from(std::int64_t first) const {
-    return {.stream = stream + static_cast<std::uint64_t>(first), .reach = reach};
+    return {.stream = stream + static_cast<std::uint64_t>(first), .reach = reach, .dtype = dtype};
   }
 };
 
@@ -55,7 +57,7 @@ struct WeightStrip {
   const std::byte* bytes;
   WeightScales scales = {};
   std::int64_t scales_row = 0;  ///< row of the scaled tensor that the strip starts with
-  std::optional<RandomNumbers> random = {};  ///< made up, as bf16: number 0 comes first; no bytes
+  std::optional<RandomNumbers> random = {};  ///< made up: number 0 comes first; no bytes
 };
 
 /// One row of a source, [columns], which published_value below reads.
@@ -74,7 +76,7 @@ struct WeightSource {
   std::int64_t rows, columns;
   std::vector<WeightStrip> strips;
 
-  /// Made-up rows, as of one BF16 tensor.
+  /// Made-up rows, as of one tensor of the numbers' type.
   WeightSource(const RandomNumbers& numbers, std::int64_t expert_count, std::int64_t row_count,
                std::int64_t column_count);
   /// Without rows yet.
@@ -97,8 +99,8 @@ struct WeightSource {
 
   /// Whether there are no bytes: then row() may not be called.
   bool is_random() const { return !strips.empty() && strips.front().random.has_value(); }
-  /// Whether all of it is F8_E4M3.
-  bool is_fp8() const;
+  /// Whether all of it is of this type.
+  bool is_all(DType dtype) const;
   /// Columns that share a scale in every row: the greatest run that all strips agree on; 0: all.
   std::int64_t scale_columns() const;
 
@@ -116,7 +118,7 @@ inline float published_value(const std::byte* bytes, DType dtype, std::int64_t i
   if (dtype == DType::f8_e4m3) return e4m3_to_float(static_cast<std::uint8_t>(bytes[i]));
   std::uint16_t bits;
   std::memcpy(&bits, bytes + i * 2, sizeof(bits));
-  return dtype == DType::bf16 ? to_float(bf16{bits}) : half_to_float(bits);
+  return dtype == DType::bf16 ? to_float(bf16{bits}) : to_float(f16{bits});
 }
 
 /// Element i of a published row, with its scale.
@@ -126,13 +128,14 @@ inline float published_value(const WeightRow& row, std::int64_t i) {
   return value * published_value(row.scales, row.scale_dtype, i / row.column_block);
 }
 
-/// Writes element i as `dtype` (f32, or bf16 rounded to nearest) to bytes that may be unaligned.
+/// Writes element i as `dtype` (f32, or bf16 or f16 rounded to nearest) to bytes that may be
+/// unaligned.
 inline void write_value(std::byte* bytes, DType dtype, std::int64_t i, float value) {
   if (dtype == DType::f32) {
     std::memcpy(bytes + i * 4, &value, sizeof(value));
     return;
   }
-  const bf16 rounded = to_bf16(value);
+  const std::uint16_t rounded = dtype == DType::bf16 ? to_bf16(value).bits : to_f16(value).bits;
   std::memcpy(bytes + i * 2, &rounded, sizeof(rounded));
 }
 

@@ -23,6 +23,9 @@ struct LoadOptions {
   /// How many of the plan's parameters are published as F8_E4M3 (weight_index.h). Only estimates of
   /// sizes use it; loading goes by the files.
   std::int64_t fp8_parameters = 0;
+  /// The share of the matrices' parameters that is published as F16 (weight_index.h): with f32 they
+  /// stay F16. The same holds of it.
+  double f16_share = 0;
 };
 
 constexpr std::string_view name_of(kernels::Quantize quantize) {
@@ -82,6 +85,7 @@ struct GeometryOptions {
   std::int32_t page_tokens = models::page_tokens;
   kernels::Quantize quantize = kernels::Quantize::none;  ///< as in LoadOptions
   std::int64_t fp8_parameters = 0;                       ///< as in LoadOptions
+  double f16_share = 0;                                  ///< as in LoadOptions
 };
 
 /// Bytes that a sequence of this model needs, derived from the plan alone.

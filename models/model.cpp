@@ -76,8 +76,9 @@ Model load_model(kernels::Queue& queue, const Config& config, TensorFiles& files
 
 Model random_model(kernels::Queue& queue, const Config& config, std::uint64_t seed,
                    const GeometryOptions& options, const MakeRoom& make_room) {
-  RandomWeights provider(seed);
-  return model_of(queue, family_of(config).plan(config), provider, options, make_room);
+  Plan plan = family_of(config).plan(config);
+  RandomWeights provider(seed, plan.weight_dtype == DType::f16 ? DType::f16 : DType::bf16);
+  return model_of(queue, std::move(plan), provider, options, make_room);
 }
 
 }  // namespace hyb::models

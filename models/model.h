@@ -20,8 +20,8 @@ struct Model {
   Weights weights;
 };
 
-/// The type of activations: `wanted`, else bf16 for bf16 weights and f32 for all others (bf16
-/// cannot represent f16 numbers).
+/// The type of activations: `wanted`, else bf16 for bf16 weights and f32 for all others, of which
+/// F16 ones stay F16 in memory (bf16 cannot represent f16 numbers).
 DType activation_dtype(const Plan& plan, std::optional<DType> wanted);
 
 /// Loads the files of a model. They may be closed afterwards: every weight was packed. Tensors that

@@ -40,7 +40,8 @@ class ParameterCounter : public WeightVisitor {
 double bytes_of(const LoadOptions& load, kernels::Quantize quantize) {
   if (quantize == kernels::Quantize::q4) return 4.5 / 8;
   if (quantize == kernels::Quantize::q8) return 8.5 / 8;
-  return static_cast<double>(size_of(load.activation));
+  const auto plain = static_cast<double>(size_of(load.activation));
+  return load.activation == DType::f32 ? plain - 2 * load.f16_share : plain;
 }
 
 }  // namespace

@@ -189,7 +189,8 @@ bool is_plain(DType dtype) {
   return dtype == DType::bf16 || dtype == DType::f16 || dtype == DType::f32;
 }
 
-bool takes_fp8(const RequiredWeight& weight) {
+/// Whether it is packed as a matrix.
+bool is_matrix(const RequiredWeight& weight) {
   return weight.shape.size() >= 2 && !weight.key.role.ends_with("conv_weight") &&
          weight.key.role != "conv.weight";
 }
@@ -211,7 +212,7 @@ CheckedTensor check_stored(const RequiredWeight& weight, const TensorInfo& store
   if (stored.shape != weight.shape) {
     return wrong(stored, "config.json asks for " + shown(weight.shape));
   }
-  if (!is_plain(stored.dtype) && !(is_fp8 && takes_fp8(weight))) {
+  if (!is_plain(stored.dtype) && !(is_fp8 && is_matrix(weight))) {
     return wrong(stored, "BF16, F16 and F32 are read, of matrices F8_E4M3");
   }
   if (is_fp8 && scales == nullptr) return wrong(stored, "it has neither _scale nor _scale_inv");
@@ -297,15 +298,32 @@ WeightCheck check_weights(const Plan& plan, const Family& family, const TensorFi
   return all;
 }
 
-std::int64_t fp8_parameters(const Plan& plan, const Family& family, const TensorFiles& files) {
+namespace {
+
+/// Parameters of the matrices that the files have as this type, or as any.
+std::int64_t stored_parameters(const WeightCheck& check, std::optional<DType> dtype) {
   std::int64_t count = 0;
-  for (const CheckedWeight& checked : check_weights(plan, family, files).weights) {
+  for (const CheckedWeight& checked : check.weights) {
     const TensorInfo* const stored = checked.tensor.stored;
-    if (checked.tensor.verdict != TensorVerdict::right || stored->dtype != DType::f8_e4m3) continue;
+    if (checked.tensor.verdict != TensorVerdict::right || !is_matrix(checked.weight)) continue;
+    if (dtype && stored->dtype != *dtype) continue;
     count += std::accumulate(stored->shape.begin(), stored->shape.end(), std::int64_t{1},
                              std::multiplies<>());
   }
   return count;
+}
+
+}  // namespace
+
+std::int64_t fp8_parameters(const Plan& plan, const Family& family, const TensorFiles& files) {
+  return stored_parameters(check_weights(plan, family, files), DType::f8_e4m3);
+}
+
+double f16_share(const Plan& plan, const Family& family, const TensorFiles& files) {
+  const WeightCheck check = check_weights(plan, family, files);
+  const std::int64_t all = stored_parameters(check, std::nullopt);
+  const std::int64_t halves = stored_parameters(check, DType::f16);
+  return all > 0 ? static_cast<double>(halves) / static_cast<double>(all) : 0.0;
 }
 
 namespace {

@@ -91,6 +91,10 @@ WeightCheck check_weights(const Plan& plan, const Family& family, const TensorFi
 /// The plan's parameters that the files have as F8_E4M3. Throws as required_weights does.
 std::int64_t fp8_parameters(const Plan& plan, const Family& family, const TensorFiles& files);
 
+/// The share of the parameters of the plan's matrices that the files have as F16. Throws as
+/// required_weights does.
+double f16_share(const Plan& plan, const Family& family, const TensorFiles& files);
+
 /// The required weights of a model, found in its files and checked. TensorFiles must outlive it.
 class WeightIndex {
  public:

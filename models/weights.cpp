@@ -5,7 +5,10 @@
 #include <span>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "core/base/error.h"
+#include "core/base/log.h"
 #include "kernels/floats.h"
 #include "kernels/linear/pack.h"
 #include "kernels/linear/quantize.h"
@@ -59,8 +62,8 @@ std::vector<float> FileWeights::vector(const WeightKey& key, std::int64_t count)
 kernels::WeightSource RandomWeights::matrix(const WeightKey& key, std::int64_t experts,
                                             std::int64_t rows, std::int64_t columns) {
   const float reach = std::sqrt(3.0F / static_cast<float>(columns));
-  return {kernels::RandomNumbers{.stream = stream_of(key, seed_), .reach = reach}, experts, rows,
-          columns};
+  return {kernels::RandomNumbers{.stream = stream_of(key, seed_), .reach = reach, .dtype = dtype_},
+          experts, rows, columns};
 }
 
 std::vector<float> RandomWeights::vector(const WeightKey& key, std::int64_t count) {
@@ -131,8 +134,10 @@ class WeightLoader : public WeightVisitor {
   }
 
   kernels::Weight pack(const MatrixRows& rows, Packing packing) override {
-    const PackedAs as = packed_as(packing, options_);
+    PackedAs as = packed_as(packing, options_);
     const kernels::WeightSource source = rows.source();
+    if (options_.activation == DType::f32 && source.is_all(DType::f16)) as.dtype = DType::f16;
+    count_rounded(source, as);
     kernels::Weight packed =
         with_room([&] { return kernels::Weight::pack(queue_, source, as.dtype, as.quantize); });
     packed_bytes_ += packed.owned_bytes();
@@ -146,9 +151,23 @@ class WeightLoader : public WeightVisitor {
   void finish(Weights& weights) {
     weights.vectors = std::move(vectors_);
     weights.packed_bytes = packed_bytes_;
+    if (rounded_ == 0) return;
+    log::info(
+        fmt::format("weights: {} of {} matrices, F16 or F32 in the files, were rounded to "
+                    "bf16, once; --dtype f32 keeps them exact",
+                    rounded_, packed_));
   }
 
  private:
+  /// Quantised weights lose more than this rounding: they are not counted.
+  void count_rounded(const kernels::WeightSource& source, const PackedAs& as) {
+    ++packed_;
+    if (as.dtype != DType::bf16 || options_.quantize != kernels::Quantize::none) return;
+    rounded_ += std::any_of(source.strips.begin(), source.strips.end(), [](const auto& strip) {
+      return strip.dtype == DType::f16 || strip.dtype == DType::f32;
+    });
+  }
+
   StoredMatrix visit(const Matrix& matrix) override {
     const std::int64_t experts = std::max<std::int64_t>(matrix.experts, 1);
     return {
@@ -184,6 +203,7 @@ class WeightLoader : public WeightVisitor {
   const MakeRoom& make_room_;
   std::vector<kernels::Buffer> vectors_;
   std::size_t packed_bytes_ = 0;
+  std::int64_t packed_ = 0, rounded_ = 0;  ///< matrices
 };
 
 /// Counts the bytes of what it is shown, as loading would pack it.
@@ -224,6 +244,15 @@ class ByteCounter : public WeightVisitor {
   }
 
   std::int64_t plain_bytes(DType dtype, std::int64_t rows, std::int64_t columns) const {
+    if (dtype == DType::f32 && options_.activation == DType::f32 && options_.f16_share > 0) {
+      const std::int64_t wide = stored_bytes(dtype, rows, columns);
+      const std::int64_t saved = wide - stored_bytes(DType::f16, rows, columns);
+      return wide - static_cast<std::int64_t>(options_.f16_share * static_cast<double>(saved));
+    }
+    return stored_bytes(dtype, rows, columns);
+  }
+
+  std::int64_t stored_bytes(DType dtype, std::int64_t rows, std::int64_t columns) const {
     if (device_ != kernels::Device::cpu) {
       return rows * columns * static_cast<std::int64_t>(size_of(dtype));
     }

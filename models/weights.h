@@ -53,13 +53,14 @@ class FileWeights : public WeightProvider {
   const WeightIndex& index_;
 };
 
-/// Synthetic bf16 weights from a seed, for speed measurements without a download. Matrices are
-/// uniform with variance 1/columns; norms are near 1; decay and time step lie where trained models
-/// have them. Activations neither explode nor vanish; answers mean nothing. Matrices are made where
-/// they are packed: plain ones on the card itself.
+/// Synthetic weights of bf16 or f16 from a seed, for speed measurements without a download.
+/// Matrices are uniform with variance 1/columns; norms are near 1; decay and time step lie where
+/// trained models have them. Activations neither explode nor vanish; answers mean nothing. Matrices
+/// are made where they are packed: plain ones on the card itself.
 class RandomWeights : public WeightProvider {
  public:
-  explicit RandomWeights(std::uint64_t seed) : seed_(seed) {}
+  explicit RandomWeights(std::uint64_t seed, DType dtype = DType::bf16)
+      : seed_(seed), dtype_(dtype) {}
 
   /// Every matrix is there in any layout.
   bool has(const WeightKey&) const override { return true; }
@@ -70,6 +71,7 @@ class RandomWeights : public WeightProvider {
 
  private:
   std::uint64_t seed_;
+  DType dtype_;
 };
 
 struct BlockWeights {
@@ -104,16 +106,18 @@ Weights visit_weights(const Plan& plan, WeightVisitor& visitor);
 /// more. False: there is nothing to free.
 using MakeRoom = std::function<bool()>;
 
-/// Reads every weight the plan needs, packs it, and releases the source pages one by one. Throws
-/// Error(memory), with the numbers, where the device has too little.
+/// Reads every weight the plan needs, packs it, and releases the source pages one by one. Where
+/// activations are f32, F16 stays F16; matrices that are rounded to bf16 are counted in one line of
+/// the log. Throws Error(memory), with the numbers, where the device has too little.
 Weights load_weights(kernels::Queue& queue, const Plan& plan, WeightProvider& provider,
                      const LoadOptions& options, const MakeRoom& make_room = {});
 
 /// Bytes of the small tensors of a plan.
 std::size_t vector_bytes(const Plan& plan);
 
-/// Bytes of the matrices that load_weights makes, from the plan alone. With fp8_parameters it is an
-/// estimate, but for the padding of panels and what stacks of FP8 and other types lose.
+/// Bytes of the matrices that load_weights makes, from the plan alone. Where F16 is mixed with
+/// other types it is an estimate; with fp8_parameters, too, but for the padding of panels and what
+/// stacks of FP8 and other types lose.
 std::size_t packed_bytes(const Plan& plan, kernels::Device device, const LoadOptions& options);
 
 }  // namespace hyb::models

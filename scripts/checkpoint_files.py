@@ -1,8 +1,8 @@
 """Files of a model folder: safetensors, shards, JSON; and random values for the tensors in them.
 
 Needs numpy only. Shared by make_golden.py (tiny fixtures) and make_random_model.py (real shapes).
-bf16 values are uint16 arrays that hold the upper half of the float32 bits; F8_E4M3 values are uint8
-arrays (quantised_weights.py decodes them).
+bf16 values are uint16 arrays that hold the upper half of the float32 bits; F16 values are float16
+arrays; F8_E4M3 values are uint8 arrays (quantised_weights.py decodes them).
 """
 
 import json
@@ -15,7 +15,7 @@ import numpy
 
 shard_limit = 4 * 10**9
 write_piece = 1 << 24
-sizes = {"F32": 4, "BF16": 2, "F8_E4M3": 1}
+sizes = {"F32": 4, "BF16": 2, "F16": 2, "F8_E4M3": 1}
 
 
 def to_bf16(values):
@@ -62,15 +62,14 @@ def values_of(kind, fan_in):
     raise ValueError(f"no such kind of tensor: {kind}")
 
 
-def dtype_of(kind):
-    return "F32" if kind.endswith("_f32") else "BF16"
-
-
-def draw(rng, shape, kind):
-    """Values of one tensor: uint16 (bf16), or float32 for kinds that end in _f32."""
+def draw(rng, shape, kind, dtype):
+    """Values of one tensor: uint16 (bf16), float16 or float32."""
     ranks = rng.integers(0, 65536, int(numpy.prod(shape)), dtype=numpy.uint16)
     values = values_of(kind, shape[-1])
-    values = values.astype(numpy.float32) if dtype_of(kind) == "F32" else to_bf16(values)
+    if dtype == "BF16":
+        values = to_bf16(values)
+    else:
+        values = values.astype(numpy.float16 if dtype == "F16" else numpy.float32)
     return values[ranks].reshape(shape)
 
 
@@ -108,14 +107,15 @@ def write_safetensors(path, entries):
     os.replace(path + ".partial", path)
 
 
-def drawn(table, seed):
-    """Entries for write_tensors of a table of (name, shape, kind); to be written in their order."""
+def drawn(table, seed, half="BF16"):
+    """Entries for write_tensors of a table of (name, shape, kind); to be written in their order.
+    Kinds that end in _f32 are F32, all others `half`."""
     rng = numpy.random.Generator(numpy.random.PCG64(seed))
     entries = []
     for name, shape, kind in table:
-        dtype = dtype_of(kind)
+        dtype = "F32" if kind.endswith("_f32") else half
         size = sizes[dtype] * int(numpy.prod(shape))
-        produce = lambda shape=shape, kind=kind: draw(rng, shape, kind)
+        produce = lambda shape=shape, kind=kind, dtype=dtype: draw(rng, shape, kind, dtype)
         entries.append((name, dtype, shape, size, produce))
     return entries
 
@@ -151,12 +151,17 @@ def read_json(path):
 
 
 def read_safetensors(path):
-    """name -> float32, uint16 (bf16) or uint8 (fp8) array, views into the mapped file."""
+    """name -> float32, uint16 (bf16), float16 or uint8 (fp8) array, views into the mapped file."""
     with open(path, "rb") as file:
         data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     start = 8 + int.from_bytes(data[:8], "little")
     header = json.loads(data[8:start])
-    kinds = {"BF16": numpy.uint16, "F32": numpy.float32, "F8_E4M3": numpy.uint8}
+    kinds = {
+        "BF16": numpy.uint16,
+        "F16": numpy.float16,
+        "F32": numpy.float32,
+        "F8_E4M3": numpy.uint8,
+    }
     tensors = {}
     for name, entry in header.items():
         if name == "__metadata__":

@@ -106,6 +106,18 @@ qwen3_next_odd = {
     "vocab_size": 285,
 }
 
+# Rows of an odd length (the experts' down projection) and one row (the shared expert's gate).
+qwen3_next_f16 = {
+    **qwen3_next_odd,
+    "full_attention_interval": 2,
+    "num_experts": 4,
+    "num_hidden_layers": 2,
+    "torch_dtype": "float16",
+    "vocab_size": 129,
+    "bos_token_id": 126,
+    "eos_token_id": 127,
+}
+
 # As transformers 5 holds experts, and may write them.
 qwen3_next_stacked = {
     **qwen3_next,
@@ -288,4 +300,5 @@ fixtures = {
         padding_rows=2,
         generation={"eos_token_id": [278, 276], "pad_token_id": 276},
     ),
+    "qwen3-next-f16": recipe(qwen3_next_f16, lengths=(1, 2, 3, 33), half="F16"),
 }

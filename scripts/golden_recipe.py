@@ -14,6 +14,7 @@ def recipe(config, **options):
     kinds: end of a tensor's name -> its kind, where it is not the plan's;
     extra: more tensors (name, shape, kind), for readers to ignore;
     quantise: a golden_quantise.Scheme;
+    half: BF16 or F16, the type of all tensors but those of kinds that end in _f32;
     generation: token ids of generation_config.json that config.json says otherwise;
     peer: more keys of config.json, which transformers needs;
     whole_passes: its greedy tokens come from whole passes, not through its cache."""
@@ -28,6 +29,7 @@ def recipe(config, **options):
         "kinds": {},
         "extra": (),
         "quantise": None,
+        "half": "BF16",
         "generation": {},
         "peer": {},
         "whole_passes": False,

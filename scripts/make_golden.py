@@ -116,7 +116,7 @@ def write_model(folder, recipe, seed):
     generation = {"_from_model_config": True, **recipe["generation"]}
     checkpoint.write_json(os.path.join(folder, "generation_config.json"), generation)
     table = golden_recipe.tensors_of(recipe)
-    entries = checkpoint.drawn(table, seed)
+    entries = checkpoint.drawn(table, seed, recipe["half"])
     if recipe["quantise"]:
         entries = golden_quantise.quantised(entries, recipe["quantise"])
         golden_quantise.write_settings(folder, recipe["quantise"])

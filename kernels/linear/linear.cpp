@@ -25,8 +25,8 @@ void check(const Linear& op) {
                {op.x.dim(0), weight.rows()});
   check.that(op.expert >= 0 && op.expert < weight.experts(), "expert is one of the weight's",
              op.expert);
-  check.that(weight.format() == WeightFormat::rows || weight.dtype() == op.x.dtype,
-             "panels are of the type of x", static_cast<std::int64_t>(weight.dtype()));
+  check.that(weight.format() == WeightFormat::rows || weight.activation_dtype() == op.x.dtype,
+             "panels are for the type of x", static_cast<std::int64_t>(weight.dtype()));
 }
 
 /// Panel `panel` times rows begin .. begin+count-1 of x, written to y.

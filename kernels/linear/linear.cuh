@@ -114,7 +114,7 @@ bool gemv_takes_norm(int tokens, int inner, int groups);
 __device__ __forceinline__ float weight_at(const void* weight, DType type, std::int64_t i) {
   if (type == DType::f32) return static_cast<const float*>(weight)[i];
   if (type == DType::bf16) return to_float(static_cast<const bf16*>(weight)[i]);
-  return half_to_float(static_cast<const std::uint16_t*>(weight)[i]);
+  return to_float(static_cast<const f16*>(weight)[i]);
 }
 
 }  // namespace hyb::kernels::cuda

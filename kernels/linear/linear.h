@@ -14,12 +14,13 @@ namespace hyb::kernels {
 ///
 /// shapes  x [T,K]   y [T,N]; rows may be strided
 /// types   x: f32 or bf16   y: the type of x, or f32
-///         weight: panels of the type of x; or rows of any type (on the CPU by the plain loop), on
+///         weight: panels for the type of x; or rows of any type (on the CPU by the plain loop), on
 ///         a card also codes, for x of bf16
 /// numbers summed in f32 over ascending k in one order for every T, so that a row's answer is the
 ///         same bits alone and among others; y is rounded once. Every route is within
 ///         (K+4) * 2^-23 * |scale| * sum_k |x[t,k] * W[n,k]| of the exact sum, not counting that
-///         rounding. avx512 adds bf16 products in pairs of k and takes denormals as zero.
+///         rounding. Panels of f16 give the bits that those of f32 with the same numbers give.
+///         avx512 adds bf16 products in pairs of k and takes denormals as zero.
 /// writes  y, nothing else; y may not alias x
 struct Linear {
   Tensor x;

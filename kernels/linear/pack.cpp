@@ -62,7 +62,7 @@ void transpose(const RowPointers& rows, std::int64_t first_byte, std::byte* out)
 /// The general case of any type and any edge: the words of rows and columns that do not exist are
 /// 0.
 void convert(const Panel& panel, std::int64_t first_word, Tile& tile) {
-  const std::int64_t per_word = panel.to == DType::bf16 ? 2 : 1;
+  const std::int64_t per_word = 4 / static_cast<std::int64_t>(size_of(panel.to));
   const std::int64_t first = first_word * per_word;
   const std::int64_t columns = std::min(panel.columns - first, tile_words * per_word);
   tile.fill(0);
@@ -82,6 +82,24 @@ void transpose(const Tile& tile, std::byte* out) {
     rows[r] = reinterpret_cast<const std::byte*>(&tile[r * tile_words]);
   }
   transpose(rows, 0, out);
+}
+
+/// Words of 64 rows, each with two columns, to the rows' first columns and then their second ones.
+void split_pairs(std::int64_t words, std::byte* out) {
+  constexpr int vectors = panel_rows / 4;
+  for (std::int64_t word = 0; word < words; ++word) {
+    auto* const line = reinterpret_cast<__m128i*>(out + word * PanelShape::line_bytes);
+    __m128i pairs[vectors];
+    for (int i = 0; i < vectors; ++i) pairs[i] = _mm_loadu_si128(line + i);
+    for (int i = 0; i < vectors; i += 2) {  // sign-extended, so that saturation changes nothing
+      const __m128i low = _mm_srai_epi32(_mm_slli_epi32(pairs[i], 16), 16);
+      const __m128i next_low = _mm_srai_epi32(_mm_slli_epi32(pairs[i + 1], 16), 16);
+      const __m128i high = _mm_srai_epi32(pairs[i], 16);
+      const __m128i next_high = _mm_srai_epi32(pairs[i + 1], 16);
+      _mm_storeu_si128(line + i / 2, _mm_packs_epi32(low, next_low));
+      _mm_storeu_si128(line + vectors / 2 + i / 2, _mm_packs_epi32(high, next_high));
+    }
+  }
 }
 
 void pack_panel(const Panel& panel, std::int64_t words, std::byte* out) {
@@ -104,6 +122,7 @@ void pack_panel(const Panel& panel, std::int64_t words, std::byte* out) {
     transpose(tile, reinterpret_cast<std::byte*>(turned.data()));
     std::memcpy(to, turned.data(), static_cast<std::size_t>((words - word) * panel_rows * 4));
   }
+  if (panel.to == DType::f16) split_pairs(words, out);
 }
 
 /// Rows first .. first+count-1 of all experts' rows.
@@ -124,7 +143,7 @@ void pack_panels(Queue& queue, const WeightSource& source, DType dtype, std::byt
       const std::int64_t row = i % shape.panels * panel_rows;
       const std::int64_t first = i / shape.panels * source.rows + row;
       const std::int64_t count = std::min(panel_rows, source.rows - row);
-      pack_panel(panel_of(source, first, count, dtype), shape.words, out + i * shape.panel_bytes());
+      pack_panel(panel_of(source, first, count, dtype), shape.lines, out + i * shape.panel_bytes());
     }
   });
 }

@@ -10,19 +10,30 @@
 
 namespace hyb::kernels {
 
-/// The layout of the panels of WeightFormat::panels. Seen as 32-bit words both types are
-/// alike: a word is one f32, or two bf16 of neighbouring k, and a panel is [words][64].
+/// The layout of the panels of WeightFormat::panels. A panel is lines of 256 bytes, which are as
+/// many columns k of 64 outputs as they have room for; elements of neighbouring k that lie together
+/// are a run: [line][column of the line / run][64][run].
 struct PanelShape {
   std::int64_t panels;  ///< per expert
-  std::int64_t words;   ///< per output row
+  std::int64_t lines;   ///< of a panel
+  std::int64_t value_bytes;
+  std::int64_t run;  ///< 2 of bf16, which the instructions multiply in pairs, else 1
 
-  std::int64_t panel_bytes() const { return words * Weight::panel_rows * 4; }
+  static constexpr std::int64_t line_bytes = Weight::panel_rows * 4;
+  std::int64_t panel_bytes() const { return lines * line_bytes; }
   std::int64_t expert_bytes() const { return panels * panel_bytes(); }
+  std::int64_t run_bytes() const { return run * value_bytes; }
+  /// From a run to the next one of the same output.
+  std::int64_t run_stride() const { return Weight::panel_rows * run_bytes(); }
 };
 
 inline PanelShape panel_shape(DType dtype, std::int64_t rows, std::int64_t columns) {
-  const std::int64_t panels = (rows + Weight::panel_rows - 1) / Weight::panel_rows;
-  return {panels, dtype == DType::bf16 ? (columns + 1) / 2 : columns};
+  const auto value_bytes = static_cast<std::int64_t>(size_of(dtype));
+  const std::int64_t in_line = 4 / value_bytes;
+  return {.panels = (rows + Weight::panel_rows - 1) / Weight::panel_rows,
+          .lines = (columns + in_line - 1) / in_line,
+          .value_bytes = value_bytes,
+          .run = dtype == DType::bf16 ? 2 : 1};
 }
 
 /// Writes all panels of a source to `out`, which holds experts * expert_bytes().

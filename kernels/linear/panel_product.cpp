@@ -7,18 +7,22 @@
 namespace hyb::kernels {
 
 PanelKernel panel_kernel(Isa isa, DType dtype) {
-  require(dtype == DType::bf16 || dtype == DType::f32, "panels are bf16 or f32");
-  const bool half = dtype == DType::bf16;
-  const std::int64_t bytes = half ? 2 : 4;
+  const auto of = [&](auto bf16_tile, auto f32_tile, auto f16_tile, auto row) -> PanelKernel {
+    if (dtype == DType::bf16) return {bf16_tile, row, 2, 2};
+    if (dtype == DType::f16) return {f16_tile, row, 2, 4};
+    require(dtype == DType::f32, "panels are bf16, f32 or f16");
+    return {f32_tile, row, 4, 4};
+  };
   switch (isa) {
     case Isa::avx512:
-      return {half ? panel_tile_bf16_avx512 : panel_tile_f32_avx512, panel_row_avx512, bytes};
+      return of(panel_tile_bf16_avx512, panel_tile_f32_avx512, panel_tile_f16_avx512,
+                panel_row_avx512);
     case Isa::avx2:
-      return {half ? panel_tile_bf16_avx2 : panel_tile_f32_avx2, panel_row_avx2, bytes};
+      return of(panel_tile_bf16_avx2, panel_tile_f32_avx2, panel_tile_f16_avx2, panel_row_avx2);
     case Isa::plain:
       break;
   }
-  return {half ? panel_tile_bf16_plain : panel_tile_f32_plain, panel_row_plain, bytes};
+  return of(panel_tile_bf16_plain, panel_tile_f32_plain, panel_tile_f16_plain, panel_row_plain);
 }
 
 void WeightProduct::published_sums(std::int64_t expert, std::int64_t first, std::int64_t count,

@@ -117,9 +117,11 @@ void coded_product(const CodedKernel& kernel, const CodedShape& shape, const std
 struct PanelKernel {
   void (*tile)(const PanelTile&);
   void (*row)(const PanelRow&);
-  std::int64_t value_bytes;  ///< of a panel's and a row's element
+  std::int64_t value_bytes;  ///< of a panel's element
+  std::int64_t x_bytes;      ///< of a row's element
 };
 
+/// Of panels of `dtype`: bf16, f32 or f16.
 PanelKernel panel_kernel(Isa isa, DType dtype);
 
 /// Part of K for which a panel stays in the second-level cache while all rows pass by (512 KB).
@@ -173,7 +175,7 @@ void panel_product(const PanelKernel& kernel, const std::byte* panel, std::int64
         if (one_run) set_prefetch(tile, pass, passes, kernel.value_bytes);
         for (std::int64_t r = 0; r < tile.count; ++r) {
           pointers[static_cast<std::size_t>(r)] =
-              static_cast<const std::byte*>(row_of(begin + first + r)) + k * kernel.value_bytes;
+              static_cast<const std::byte*>(row_of(begin + first + r)) + k * kernel.x_bytes;
         }
         kernel.tile(tile);
       }
@@ -202,8 +204,8 @@ class WeightProduct {
       : weight_(weight),
         x_dtype_(x_dtype),
         published_(weight.format() == WeightFormat::rows),
-        kernel_(panel_kernel(published_ ? Isa::plain : isa, x_dtype)),
-        shape_(panel_shape(x_dtype, weight.rows(), weight.columns())),
+        kernel_(panel_kernel(published_ ? Isa::plain : isa, published_ ? x_dtype : weight.dtype())),
+        shape_(panel_shape(weight.dtype(), weight.rows(), weight.columns())),
         coded_kernel_(coded_kernel(isa, weight.code())),
         coded_shape_(coded_shape(weight)) {}
 

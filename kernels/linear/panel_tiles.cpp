@@ -7,19 +7,18 @@
 namespace hyb::kernels {
 namespace {
 
-/// The meaning of PanelTile, for panels of T.
-template <typename T>
+/// The meaning of PanelTile, for rows of X and panels of W, of which `run` columns lie together.
+template <typename X, typename W, std::int64_t run>
 void tile_plain(const PanelTile& tile) {
-  constexpr std::int64_t per_word = sizeof(float) / sizeof(T);
-  const T* const panel = static_cast<const T*>(tile.panel);
+  const W* const panel = static_cast<const W*>(tile.panel);
   for (std::int64_t r = 0; r < tile.count; ++r) {
     float* const sums = tile.sums + r * 64;
     for (int n = 0; n < 64 && tile.first; ++n) sums[n] = 0.0F;
-    const T* const row = static_cast<const T*>(tile.rows[r]);
+    const X* const row = static_cast<const X*>(tile.rows[r]);
     for (std::int64_t k = 0; k < tile.columns; ++k) {
-      const T* const word = panel + k / per_word * 64 * per_word + k % per_word;
+      const W* const column = panel + k / run * 64 * run + k % run;
       const float x = to_float(row[k]);
-      for (int n = 0; n < 64; ++n) sums[n] += x * to_float(word[n * per_word]);
+      for (int n = 0; n < 64; ++n) sums[n] += x * to_float(column[n * run]);
     }
   }
 }
@@ -35,8 +34,9 @@ void row_plain(const PanelRow& row) {
 
 }  // namespace
 
-void panel_tile_bf16_plain(const PanelTile& tile) { tile_plain<bf16>(tile); }
-void panel_tile_f32_plain(const PanelTile& tile) { tile_plain<float>(tile); }
+void panel_tile_bf16_plain(const PanelTile& tile) { tile_plain<bf16, bf16, 2>(tile); }
+void panel_tile_f32_plain(const PanelTile& tile) { tile_plain<float, float, 1>(tile); }
+void panel_tile_f16_plain(const PanelTile& tile) { tile_plain<float, f16, 1>(tile); }
 
 void panel_row_plain(const PanelRow& row) {
   if (row.y_is_bf16) return row_plain<bf16>(row);

@@ -9,7 +9,9 @@ namespace hyb::kernels {
 ///   sums[r][n] = (first ? 0 : sums[r][n]) + sum over k of rows[r][k] * panel[k][n]     n = 0..63
 ///
 /// Each sum is one chain over ascending k (pairs of k), whatever `count` is, so that cutting k into
-/// runs (of even length for bf16) and rows into tiles changes no bit.
+/// runs (of even length for bf16 and f16) and rows into tiles changes no bit. Rows are of the
+/// panel's type; those of an f16 panel are f32, and their sums have the bits that an f32 panel with
+/// the same numbers gives.
 struct PanelTile {
   const void* const* rows;  ///< `count` pointers to the rows' first element of this run
   std::int64_t count;       ///< 1 to panel_tile_rows
@@ -18,17 +20,21 @@ struct PanelTile {
   float* sums;              ///< [count][64]
   bool first;
   const void* prefetch;         ///< start of the bytes that are needed next: hints, never read
-  std::int64_t prefetch_lines;  ///< lines (64 bytes) of them to prefetch at every word: 0 to 4
+  std::int64_t prefetch_lines;  ///< lines (64 bytes) of them to prefetch with every 256 bytes of
+                                ///< the panel: 0 to 4
 };
 
 constexpr std::int64_t panel_tile_rows = 6;
 
 void panel_tile_bf16_avx512(const PanelTile& tile);
 void panel_tile_f32_avx512(const PanelTile& tile);
+void panel_tile_f16_avx512(const PanelTile& tile);
 void panel_tile_bf16_avx2(const PanelTile& tile);
 void panel_tile_f32_avx2(const PanelTile& tile);
+void panel_tile_f16_avx2(const PanelTile& tile);
 void panel_tile_bf16_plain(const PanelTile& tile);
 void panel_tile_f32_plain(const PanelTile& tile);
+void panel_tile_f16_plain(const PanelTile& tile);
 
 /// One row of 64 sums to where it belongs: y[n] = (add ? y[n] : 0) + scale * sums[n], rounded once.
 struct PanelRow {

@@ -12,28 +12,35 @@ namespace {
 /// A strip is 8*C outputs of a panel. All strips of a chunk of k are done before the next chunk is
 /// touched, so that the panel comes from memory once, in order, and waits in the first-level cache
 /// (16 KB) meanwhile.
-constexpr std::int64_t chunk_words = 64;
-constexpr std::int64_t chunk_columns_max = 2 * chunk_words;
+constexpr std::int64_t line_bytes = 256;
+constexpr std::int64_t chunk_lines = 64;
+constexpr std::int64_t chunk_columns_max = 2 * chunk_lines;
 
 struct Chunk {
   const float* rows;       ///< [R][chunk_columns_max] of x
-  const std::byte* words;  ///< of the panel
-  std::int64_t count;      ///< of words
-  float* sums;             ///< [R][64]
+  const std::byte* lines;  ///< of the panel
+  std::int64_t columns;
+  float* sums;  ///< [R][64]
   bool first;
   const char* prefetch;
-  std::int64_t prefetch_lines;  ///< per word and panel
+  std::int64_t prefetch_lines;  ///< per line of the panel
 };
 
-enum class Format { f32, bf16 };
+enum class Format { f32, bf16, f16 };
 
-/// One of the values that a word holds of each of 8 outputs.
+/// Columns of a line.
+constexpr std::int64_t columns_in_line(Format format) { return format == Format::f32 ? 1 : 2; }
+
+/// One of a line's columns of 8 outputs.
 template <Format format>
-inline __m256 values_of(const std::byte* words, int index) {
+inline __m256 values_of(const std::byte* line, int output, int index) {
   if constexpr (format == Format::f32) {
-    return _mm256_loadu_ps(reinterpret_cast<const float*>(words));
+    return _mm256_loadu_ps(reinterpret_cast<const float*>(line) + output);
+  } else if constexpr (format == Format::f16) {
+    const std::byte* const halves = line + index * (line_bytes / 2) + output * 2;
+    return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(halves)));
   } else {
-    const __m256i pairs = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(words));
+    const __m256i pairs = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(line + output * 4));
     return _mm256_castsi256_ps(index == 0 ? _mm256_slli_epi32(pairs, 16)
                                           : _mm256_and_si256(pairs, _mm256_set1_epi32(-65536)));
   }
@@ -43,17 +50,17 @@ inline __m256 values_of(const std::byte* words, int index) {
 /// sums, 3 and 1 of them fill the 16.
 template <Format format, int R, int C>
 inline __attribute__((always_inline)) void multiply(__m256 (&sums)[R][C], const float* x,
-                                                    const std::byte* word, int index) {
+                                                    const std::byte* line, int output, int index) {
   constexpr int held = R < C ? R : C;
   __m256 hold[held];
 #pragma GCC unroll 8
   for (int i = 0; i < held; ++i) {
     hold[i] = R < C ? _mm256_broadcast_ss(x + i * chunk_columns_max)
-                    : values_of<format>(word + i * 32, index);
+                    : values_of<format>(line, output + i * 8, index);
   }
 #pragma GCC unroll 8
   for (int j = 0; j < (R < C ? C : R); ++j) {
-    const __m256 other = R < C ? values_of<format>(word + j * 32, index)
+    const __m256 other = R < C ? values_of<format>(line, output + j * 8, index)
                                : _mm256_broadcast_ss(x + j * chunk_columns_max);
 #pragma GCC unroll 8
     for (int i = 0; i < held; ++i) {
@@ -63,11 +70,11 @@ inline __attribute__((always_inline)) void multiply(__m256 (&sums)[R][C], const 
   }
 }
 
-/// The products of a pair of bf16 enter one after the other: the order of f32 panels.
+/// The products of a line's two columns enter one after the other: the order of f32 panels.
 template <Format format, int R, int C>
-void strip(const Chunk& chunk, int column, std::int64_t first_line, std::int64_t last_line) {
+void strip(const Chunk& chunk, int output, std::int64_t first_line, std::int64_t last_line) {
   __m256 sums[R][C];
-  float* const home = chunk.sums + column;
+  float* const home = chunk.sums + output;
 #pragma GCC unroll 6
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 8
@@ -75,16 +82,20 @@ void strip(const Chunk& chunk, int column, std::int64_t first_line, std::int64_t
       sums[r][c] = chunk.first ? _mm256_setzero_ps() : _mm256_loadu_ps(home + r * 64 + c * 8);
     }
   }
-  const std::byte* word = chunk.words + column * 4;
+  const std::byte* line = chunk.lines;
   const char* prefetch = chunk.prefetch;
-  constexpr int per_word = format == Format::bf16 ? 2 : 1;
-  for (std::int64_t w = 0; w < chunk.count;
-       ++w, word += 256, prefetch += chunk.prefetch_lines * 64) {
+  constexpr std::int64_t in_line = columns_in_line(format);
+  for (std::int64_t k = 0; k < chunk.columns;
+       k += in_line, line += line_bytes, prefetch += chunk.prefetch_lines * 64) {
     for (std::int64_t i = first_line; i < last_line; ++i) {
       _mm_prefetch(prefetch + i * 64, _MM_HINT_T0);
     }
-    multiply<format, R, C>(sums, chunk.rows + w * per_word, word, 0);
-    if constexpr (per_word == 2) multiply<format, R, C>(sums, chunk.rows + w * 2 + 1, word, 1);
+    multiply<format, R, C>(sums, chunk.rows + k, line, output, 0);
+    if constexpr (in_line == 2) {
+      // x has a 0 for a pair's second element that does not exist; f32 panels add no such product.
+      if (format == Format::f16 && k + 1 == chunk.columns) break;
+      multiply<format, R, C>(sums, chunk.rows + k + 1, line, output, 1);
+    }
   }
 #pragma GCC unroll 6
   for (int r = 0; r < R; ++r) {
@@ -106,7 +117,7 @@ void all_strips(const Chunk& chunk) {
 /// Values first .. first+count-1 of a row as floats; a pair's second one that does not exist is 0.
 void widen(const PanelTile& tile, std::int64_t r, std::int64_t first, std::int64_t count,
            Format format, float* to) {
-  if (format == Format::f32) {
+  if (format != Format::bf16) {
     __builtin_memcpy(to, static_cast<const float*>(tile.rows[r]) + first,
                      static_cast<std::size_t>(count) * sizeof(float));
     return;
@@ -131,25 +142,24 @@ void multiply_tile(const PanelTile& tile) {
   static constexpr Route routes[] = {all_strips<format, 1>, all_strips<format, 2>,
                                      all_strips<format, 3>, all_strips<format, 4>,
                                      all_strips<format, 5>, all_strips<format, 6>};
-  constexpr std::int64_t per_word = format == Format::bf16 ? 2 : 1;
+  constexpr std::int64_t chunk_columns = chunk_lines * columns_in_line(format);
   alignas(32) float rows[panel_tile_rows * chunk_columns_max];
   Chunk chunk = {.rows = rows,
-                 .words = static_cast<const std::byte*>(tile.panel),
-                 .count = 0,
+                 .lines = static_cast<const std::byte*>(tile.panel),
+                 .columns = 0,
                  .sums = tile.sums,
                  .first = tile.first,
                  .prefetch = static_cast<const char*>(tile.prefetch),
                  .prefetch_lines = tile.prefetch_lines};
-  for (std::int64_t k = 0; k < tile.columns; k += chunk_words * per_word) {
+  for (std::int64_t k = 0; k < tile.columns; k += chunk_columns) {
     const std::int64_t left = tile.columns - k;
-    const std::int64_t columns = left < chunk_words * per_word ? left : chunk_words * per_word;
+    chunk.columns = left < chunk_columns ? left : chunk_columns;
     for (std::int64_t r = 0; r < tile.count; ++r) {
-      widen(tile, r, k, columns, format, rows + r * chunk_columns_max);
+      widen(tile, r, k, chunk.columns, format, rows + r * chunk_columns_max);
     }
-    chunk.count = (columns + per_word - 1) / per_word;
     routes[tile.count - 1](chunk);
-    chunk.words += chunk_words * 256;
-    chunk.prefetch += chunk_words * chunk.prefetch_lines * 64;
+    chunk.lines += chunk_lines * line_bytes;
+    chunk.prefetch += chunk_lines * chunk.prefetch_lines * 64;
     chunk.first = false;
   }
 }
@@ -198,6 +208,7 @@ void write_f32(const PanelRow& row, int column, __m256 scaled) {
 
 void panel_tile_bf16_avx2(const PanelTile& tile) { multiply_tile<Format::bf16>(tile); }
 void panel_tile_f32_avx2(const PanelTile& tile) { multiply_tile<Format::f32>(tile); }
+void panel_tile_f16_avx2(const PanelTile& tile) { multiply_tile<Format::f16>(tile); }
 
 void panel_row_avx2(const PanelRow& row) {
   for (int column = 0; column < row.columns; column += 8) {

@@ -96,35 +96,56 @@ void tile_bf16(const PanelTile& tile) {
   store<R>(sums, tile);
 }
 
-template <int R>
+/// Sixteen outputs of a column of a panel that is multiplied with rows of f32.
+struct F32Column {
+  static constexpr std::int64_t bytes = 256;
+  static __m512 at(const std::byte* column, int c) { return _mm512_loadu_ps(column + c * 64); }
+};
+struct F16Column {
+  static constexpr std::int64_t bytes = 128;
+  static __m512 at(const std::byte* column, int c) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(column + c * 32)));
+  }
+};
+
+template <typename Column, int R>
 void tile_f32(const PanelTile& tile) {
+  constexpr std::int64_t line_columns = 256 / Column::bytes;
   Sums<R> sums;
   Prefetcher prefetcher(tile);
   load<R>(sums, tile);
   const float* rows[R];
 #pragma GCC unroll 6
   for (int r = 0; r < R; ++r) rows[r] = static_cast<const float*>(tile.rows[r]);
-  const float* word = static_cast<const float*>(tile.panel);
-  for (std::int64_t k = 0; k < tile.columns; ++k, word += 64) {
-    prefetcher.run();
+  const std::byte* column = static_cast<const std::byte*>(tile.panel);
+  const auto step = [&](std::int64_t k) __attribute__((always_inline)) {
     __m512 w[4];
 #pragma GCC unroll 4
-    for (int c = 0; c < 4; ++c) w[c] = _mm512_loadu_ps(word + c * 16);
+    for (int c = 0; c < 4; ++c) w[c] = Column::at(column, c);
 #pragma GCC unroll 6
     for (int r = 0; r < R; ++r) {
       const __m512 x = _mm512_set1_ps(rows[r][k]);
 #pragma GCC unroll 4
       for (int c = 0; c < 4; ++c) sums.at[r][c] = _mm512_fmadd_ps(x, w[c], sums.at[r][c]);
     }
+    column += Column::bytes;
+  };
+  std::int64_t k = 0;
+  for (; k + line_columns <= tile.columns; k += line_columns) {
+    prefetcher.run();
+#pragma GCC unroll 2
+    for (std::int64_t i = 0; i < line_columns; ++i) step(k + i);
   }
+  if (k < tile.columns) step(k);
   store<R>(sums, tile);
 }
 
 using Route = void (*)(const PanelTile&);
 constexpr Route bf16_routes[] = {tile_bf16<1>, tile_bf16<2>, tile_bf16<3>,
                                  tile_bf16<4>, tile_bf16<5>, tile_bf16<6>};
-constexpr Route f32_routes[] = {tile_f32<1>, tile_f32<2>, tile_f32<3>,
-                                tile_f32<4>, tile_f32<5>, tile_f32<6>};
+template <typename Column>
+constexpr Route f32_routes[] = {tile_f32<Column, 1>, tile_f32<Column, 2>, tile_f32<Column, 3>,
+                                tile_f32<Column, 4>, tile_f32<Column, 5>, tile_f32<Column, 6>};
 
 void write_f32(const PanelRow& row, int column, __mmask16 mask, __m512 scaled) {
   float* const y = static_cast<float*>(row.y) + column;
@@ -144,7 +165,8 @@ void write_bf16(const PanelRow& row, int column, __mmask16 mask, __m512 scaled) 
 }  // namespace
 
 void panel_tile_bf16_avx512(const PanelTile& tile) { bf16_routes[tile.count - 1](tile); }
-void panel_tile_f32_avx512(const PanelTile& tile) { f32_routes[tile.count - 1](tile); }
+void panel_tile_f32_avx512(const PanelTile& tile) { f32_routes<F32Column>[tile.count - 1](tile); }
+void panel_tile_f16_avx512(const PanelTile& tile) { f32_routes<F16Column>[tile.count - 1](tile); }
 
 void panel_row_avx512(const PanelRow& row) {
   for (int column = 0; column < row.columns; column += 16) {

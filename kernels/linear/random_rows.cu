@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(threads) random_kernel(const Params<T> p) {
   wait_for_previous_kernel();
   if (first >= p.count) return;
   float values[elements];
-  for (int i = 0; i < elements; ++i) values[i] = to_float(p.numbers[first + i]);
+  for (int i = 0; i < elements; ++i) values[i] = p.numbers[first + i];
   const auto left = static_cast<int>(std::min<std::int64_t>(p.count - first, elements));
   if (Aligned && left == elements) {
     store_eight<Aligned>(p.out + first, left, values);

@@ -8,7 +8,7 @@
 
 namespace hyb::kernels {
 
-/// The rows of a made-up source as bf16, in the machine's memory, by all threads.
+/// The rows of a made-up source in its type (bf16 or f16), in the machine's memory, by all threads.
 Buffer make_rows(Queue& queue, const WeightSource& source);
 
 /// The same as `dtype` (bf16, or f32 of the same numbers), row after row, at `out` on the queue's

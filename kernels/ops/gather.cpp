@@ -41,8 +41,9 @@ Row row_of(const Weight& weight, std::int64_t n) {
     return {matrix + n * weight.columns() * value_bytes, weight.columns(), 0};
   }
   const PanelShape shape = panel_shape(weight.dtype(), weight.rows(), weight.columns());
-  return {matrix + n / Weight::panel_rows * shape.panel_bytes() + n % Weight::panel_rows * 4,
-          4 / value_bytes, Weight::panel_rows * 4};
+  return {matrix + n / Weight::panel_rows * shape.panel_bytes() +
+              n % Weight::panel_rows * shape.run_bytes(),
+          shape.run, shape.run_stride()};
 }
 
 /// A row of a weight with codes.

@@ -11,11 +11,6 @@
 
 namespace hyb::kernels::cuda {
 
-/// An IEEE half, as some published weights are.
-struct Half {
-  std::uint16_t bits;
-};
-
 /// y[i,:] = x[rows[i],:] * scale, from S to T, rounded once; a row that x has not is NaN in y.
 template <typename S, typename T>
 struct Gather {
@@ -33,9 +28,9 @@ inline constexpr int gather_threads = 128;
 template <bool Aligned, typename S>
 __device__ __forceinline__ void gather_load(const S* from, int left,
                                             float (&values)[gather_elements]) {
-  if constexpr (std::is_same_v<S, Half>) {
+  if constexpr (std::is_same_v<S, f16>) {
     for (int i = 0; i < gather_elements; ++i) {
-      values[i] = i < left ? half_to_float(from[i].bits) : 0.0F;
+      values[i] = i < left ? to_float(from[i]) : 0.0F;
     }
   } else {
     load_eight<Aligned>(from, left, values);
@@ -144,7 +139,7 @@ void embed(Stream& stream, const Embed& op) {
   if (op.weight->code() != WeightCode::plain) {
     return visit_code(op.weight->code(), [&]<WeightCode Code>() { run_code<Code>(stream, op); });
   }
-  if (op.weight->dtype() == DType::f16) return run<Half>(stream, op);
+  if (op.weight->dtype() == DType::f16) return run<f16>(stream, op);
   if (op.weight->dtype() == DType::bf16) return run<bf16>(stream, op);
   run<float>(stream, op);
 }

@@ -55,8 +55,8 @@ void check_weight(const Check& check, const Weight& weight, const MoeExpertsShap
   check.that(weight.rows() == rows, "weights are [E,2I,H] and [E,H,I], rows", weight.rows());
   check.that(weight.columns() == columns, "weights are [E,2I,H] and [E,H,I], columns",
              weight.columns());
-  check.that(weight.format() == WeightFormat::rows || weight.dtype() == shape.dtype,
-             "panels are of the type of x", static_cast<std::int64_t>(weight.dtype()));
+  check.that(weight.format() == WeightFormat::rows || weight.activation_dtype() == shape.dtype,
+             "panels are for the type of x", static_cast<std::int64_t>(weight.dtype()));
 }
 
 void check(const MoeExperts& op) {

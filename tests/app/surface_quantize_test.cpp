@@ -1,10 +1,12 @@
 #include <doctest/doctest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "core/io/file.h"
 #include "tests/app/run_tool.h"
 #include "tests/support/error_text.h"
 
@@ -43,6 +45,55 @@ TEST_SUITE("app/surface_quantize") {
         CHECK(contains(inspect_text, " in memory, " + name + "\n"));
       }
     }
+  }
+
+  TEST_CASE("float16 weights take two bytes; --dtype bf16 rounds them and says so") {
+    const Home home;
+    const std::string folder = std::string(HYB_TESTS_DIR) + "/golden/qwen3-next-f16";
+    const Json fit = home.json({"fit", folder, "--memory", "1GiB", "--json"});
+    const Json as_bf16 =
+        home.json({"fit", folder, "--memory", "1GiB", "--json", "--dtype", "bf16"});
+    CHECK(fit["dtype"] == "F32");
+    CHECK(fit["weights_bytes"] == as_bf16["weights_bytes"]);
+    CHECK(contains(home.hyb({"inspect", folder}).out, " in memory, F16\n"));
+
+    const std::string line =
+        "matrices, F16 or F32 in the files, were rounded to bf16, once; "
+        "--dtype f32 keeps them exact\n";
+    for (const std::string dtype : {"auto", "f32", "bf16"}) {
+      CAPTURE(dtype);
+      const ToolResult result =
+          home.hyb({"bench", folder, "-p", "4", "-n", "1", "-r", "1", "--dtype", dtype});
+      CHECK(result.exit_code == 0);
+      CHECK(contains(result.out, dtype == "bf16" ? "qwen3_next BF16" : "qwen3_next F16"));
+      CHECK(contains(result.err, line) == (dtype == "bf16"));
+    }
+  }
+
+  TEST_CASE("a float16 preset, too, and what does not fit is offered --dtype bf16") {
+    const Home home;
+    std::filesystem::path folder = home.folder.path() / "half";
+    std::filesystem::create_directory(folder);
+    std::string config = read_whole_file(
+        std::filesystem::path(HYB_TESTS_DIR) / "../models/presets/qwen3.5-35b-a3b/config.json",
+        1 << 20);
+    const std::string name = "bfloat16";
+    for (std::size_t at; (at = config.find(name)) != std::string::npos;) {
+      config.replace(at, name.size(), "float16");
+    }
+    std::ofstream(folder / "config.json") << config;
+    const Json half = home.json({"fit", folder.string(), "--memory", "1TiB", "--json"});
+    const Json published = home.json({"fit", "qwen3.5-35b-a3b", "--memory", "1TiB", "--json"});
+    CHECK(half["weights_bytes"] == published["weights_bytes"]);
+    const ToolResult refused = home.hyb({"fit", folder.string(), "--memory", "60GiB"});
+    CHECK(refused.exit_code == 4);
+    CHECK(contains(refused.err, "--dtype bf16 makes keys, values and activations smaller"));
+    const ToolResult other = home.hyb({"fit", "qwen3.5-35b-a3b", "--memory", "60GiB"});
+    CHECK(other.exit_code == 4);
+    CHECK(!contains(other.err, "--dtype bf16"));
+    const ToolResult wide =
+        home.hyb({"fit", "qwen3.5-35b-a3b", "--memory", "60GiB", "--dtype", "f32"});
+    CHECK(contains(wide.err, "--dtype bf16 makes the weights, keys, values and activations"));
   }
 
   TEST_CASE("beside --dtype f32 it is a usage error, of every command that has it") {

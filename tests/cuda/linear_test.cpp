@@ -52,6 +52,14 @@ const Case cases[] = {
     {.tokens = 2, .outputs = 9, .inner = 64, .strides = {1, 0}},
     {.tokens = 4, .outputs = 19, .inner = 70, .x = f32, .weight = f32, .y = f32, .add = true},
     {.tokens = 2, .outputs = 9, .inner = 65, .weight = DType::f16, .y = f32},
+    {.tokens = 5,
+     .outputs = 19,
+     .inner = 70,
+     .x = f32,
+     .weight = DType::f16,
+     .y = f32,
+     .add = true},
+    {.tokens = 70, .outputs = 9, .inner = 64, .x = f32, .weight = DType::f16, .y = f32},
     {.tokens = 3, .outputs = 8, .inner = 40, .x = f32, .y = f32, .strides = {1, 1}},
 };
 
@@ -146,6 +154,28 @@ TEST_SUITE("cuda/linear") {
       CAPTURE(schedule);
       for (const Case& c : cases) check_case(c);
     });
+  }
+
+  TEST_CASE("f16 gives the bits that f32 rows with the same numbers give") {
+    for (const std::int64_t tokens : {1, 9, 70}) {
+      const Case c = {tokens, 18, 67, f32, DType::f16, f32, false, {}};
+      const auto bytes = weight_bytes(c);
+      std::vector<float> wide;
+      for (std::int64_t i = 0; i < c.outputs * c.inner; ++i) {
+        wide.push_back(published_value(bytes.data(), DType::f16, i));
+      }
+      const auto wide_bytes = std::as_bytes(std::span(wide));
+      const TestWeight narrow(DType::f16, c.outputs, c.inner, bytes);
+      const TestWeight same(f32, c.outputs, c.inner, {wide_bytes.begin(), wide_bytes.end()});
+      const DeviceTensor x(random_tensor(f32, {tokens, c.inner}, 5));
+      const DeviceTensor y(TestTensor(f32, {tokens, c.outputs})),
+          expected(TestTensor(f32, {tokens, c.outputs}));
+      cuda::Stream stream;
+      cuda::linear(stream, {.x = x, .weight = &narrow.device, .y = y});
+      cuda::linear(stream, {.x = x, .weight = &same.device, .y = expected});
+      stream.wait();
+      CHECK(same_bytes(y.fetch(), expected.fetch()));
+    }
   }
 
   TEST_CASE("what is next to the columns of x is not read") {

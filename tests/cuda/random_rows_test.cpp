@@ -34,9 +34,9 @@ std::vector<std::byte> downloaded(Queue& queue, const Weight& weight) {
 /// What the CPU makes of the same rows goes to the card as published rows do.
 void check_same(Queue& queue, const WeightSource& source, DType dtype, Quantize quantize) {
   const Buffer made = make_rows(queue, source);
+  const DType made_as = source.strips.front().dtype;
   const Weight expected = Weight::pack(
-      queue,
-      {DType::bf16, source.experts, source.rows, source.columns, {made.data(), made.bytes()}},
+      queue, {made_as, source.experts, source.rows, source.columns, {made.data(), made.bytes()}},
       dtype, quantize);
   const Weight weight = Weight::pack(queue, source, dtype, quantize);
   REQUIRE(weight.owned_bytes() == expected.owned_bytes());
@@ -57,6 +57,10 @@ TEST_SUITE("cuda/random_rows") {
           check_same(queue, {RandomNumbers{.stream = 99, .reach = 0.1F}, 3, 4, columns}, dtype,
                      Quantize::none);
         }
+      }
+      const RandomNumbers halves = {.stream = 5, .reach = 0.1F, .dtype = DType::f16};
+      for (const DType dtype : {DType::bf16, DType::f32, DType::f16}) {
+        check_same(queue, {halves, 3, 4, 130}, dtype, Quantize::none);
       }
       for (const Quantize quantize : {Quantize::q8, Quantize::q4}) {
         check_same(queue, cut(5, 200), DType::bf16, quantize);

@@ -81,6 +81,34 @@ TEST_SUITE("kernels/fp8") {
   }
 }
 
+TEST_SUITE("kernels/f16") {
+  TEST_CASE(
+      "every f16 is what it is rounded to, and so is all that is nearer to it than to others") {
+    for (std::uint32_t bits = 0; bits < 0x7c00; ++bits) {
+      const float value = to_float(f16{static_cast<std::uint16_t>(bits)});
+      const float next =
+          bits == 0x7bff ? 65536.0F : to_float(f16{static_cast<std::uint16_t>(bits + 1)});
+      const float middle = (value + next) / 2;  // exact: an f32 has more digits
+      const std::uint32_t even = bits + bits % 2;
+      REQUIRE(to_f16(value).bits == bits);
+      REQUIRE(to_f16(-value).bits == (bits | 0x8000U));
+      REQUIRE(to_f16(std::nextafter(middle, 0.0F)).bits == bits);
+      REQUIRE(to_f16(middle).bits == even);
+      REQUIRE(to_f16(std::nextafter(middle, 1e9F)).bits == bits + 1);
+    }
+  }
+
+  TEST_CASE("what is too large is infinity, and NaN stays NaN") {
+    for (const float value : {65520.0F, 65536.0F, 1e30F, INFINITY}) {
+      CHECK(to_f16(value).bits == 0x7c00);
+      CHECK(to_f16(-value).bits == 0xfc00);
+    }
+    CHECK(std::isnan(to_float(to_f16(NAN))));
+    CHECK(to_f16(0x1p-25F).bits == 0);
+    CHECK(to_f16(1e-30F).bits == 0);
+  }
+}
+
 }  // namespace
 
 }  // namespace floats_test

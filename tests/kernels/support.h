@@ -52,6 +52,7 @@ class TestTensor {
   float get(std::int64_t i) const {
     const std::byte* const at = element(i);
     if (view_.dtype == DType::bf16) return to_float(read<bf16>(at));
+    if (view_.dtype == DType::f16) return to_float(read<f16>(at));
     if (view_.dtype == DType::f8_e4m3) return to_float(read<e4m3>(at));
     if (view_.dtype == DType::i32) return static_cast<float>(read<std::int32_t>(at));
     return read<float>(at);
@@ -60,6 +61,9 @@ class TestTensor {
     std::byte* const at = const_cast<std::byte*>(element(i));
     if (view_.dtype == DType::bf16) {
       const bf16 rounded = to_bf16(value);
+      std::memcpy(at, &rounded, sizeof(rounded));
+    } else if (view_.dtype == DType::f16) {
+      const f16 rounded = to_f16(value);
       std::memcpy(at, &rounded, sizeof(rounded));
     } else if (view_.dtype == DType::f8_e4m3) {
       const e4m3 rounded = to_e4m3(value);

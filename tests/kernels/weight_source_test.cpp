@@ -65,7 +65,7 @@ TEST_SUITE("kernels/weight_source") {
       turned.append(whole, 100, 100);
       again.append(turned, 0, 300);
       for (const WeightSource* source : {&turned, &again}) {
-        CHECK(source->is_fp8());
+        CHECK(source->is_all(DType::f8_e4m3));
         CHECK(source->scale_columns() == (column_block < columns ? 128 : 0));
         int wrong = 0;
         for (std::int64_t n = 0; n < 300; ++n) {

@@ -52,7 +52,9 @@ void check_reverse(const Weight& weight, const Source& source, DType dtype) {
       weight.read_row(e, n, row);
       for (std::int64_t k = 0; k < weight.columns(); ++k) {
         const float value = source.value(e, n, k);
-        const float expected = dtype == DType::bf16 ? to_float(to_bf16(value)) : value;
+        const float expected = dtype == DType::bf16  ? to_float(to_bf16(value))
+                               : dtype == DType::f16 ? to_float(to_f16(value))
+                                                     : value;
         if (!same_bits(row[static_cast<std::size_t>(k)], expected)) ++wrong;
       }
     }
@@ -72,7 +74,7 @@ TEST_SUITE("kernels/weight") {
       for (const DType from : {DType::f32, DType::bf16, DType::f16}) {
         const Source source(from, s.experts, s.rows, s.columns);
         check_reverse(Weight::view(source.source()), source, DType::f32);
-        for (const DType to : {DType::f32, DType::bf16}) {
+        for (const DType to : {DType::f32, DType::bf16, DType::f16}) {
           for (const int threads : {1, 3}) {
             CAPTURE(s.rows);
             CAPTURE(s.columns);
@@ -82,6 +84,7 @@ TEST_SUITE("kernels/weight") {
             const Weight weight = Weight::pack(queue, source.source(), to);
             CHECK(weight.format() == WeightFormat::panels);
             CHECK(weight.dtype() == to);
+            CHECK(weight.activation_dtype() == (to == DType::bf16 ? DType::bf16 : DType::f32));
             check_reverse(weight, source, to);
           }
         }
@@ -126,14 +129,18 @@ TEST_SUITE("kernels/weight") {
 
   TEST_CASE("what lies past the last row and column is zero") {
     Queue queue(Device::cpu, {.threads = 1, .isa = {}});
-    const Source source(DType::bf16, 1, 3, 5);
-    const Weight weight = Weight::pack(queue, source.source(), DType::bf16);
-    REQUIRE(weight.owned_bytes() == 3 * 64 * 2 * 2);
-    for (std::size_t i = 0; i < weight.owned_bytes() / 2; ++i) {
-      std::uint16_t bits;
-      std::memcpy(&bits, weight.expert(0) + i * 2, sizeof(bits));
-      const std::size_t k = i / 128 * 2 + i % 2, n = i / 2 % 64;
-      if (n >= 3 || k >= 5) CHECK(bits == 0);
+    for (const DType type : {DType::bf16, DType::f16}) {
+      const Source source(type, 1, 3, 5);
+      const Weight weight = Weight::pack(queue, source.source(), type);
+      REQUIRE(weight.owned_bytes() == 3 * 64 * 2 * 2);
+      const bool is_paired = type == DType::bf16;
+      for (std::size_t i = 0; i < weight.owned_bytes() / 2; ++i) {
+        std::uint16_t bits;
+        std::memcpy(&bits, weight.expert(0) + i * 2, sizeof(bits));
+        const std::size_t k = is_paired ? i / 128 * 2 + i % 2 : i / 64;
+        const std::size_t n = is_paired ? i / 2 % 64 : i % 64;
+        if (n >= 3 || k >= 5) CHECK(bits == 0);
+      }
     }
   }
 
@@ -157,7 +164,7 @@ TEST_SUITE("kernels/weight") {
     std::vector<float> flushed(0x10000);
     queue.alone([&](int, int) {
       for (std::uint32_t h = 0; h < 0x10000; ++h) {
-        flushed[h] = half_to_float(static_cast<std::uint16_t>(h));
+        flushed[h] = to_float(f16{static_cast<std::uint16_t>(h)});
       }
     });
     int wrong = 0;

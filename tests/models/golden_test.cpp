@@ -1,3 +1,6 @@
+#include <list>
+
+#include "models/weight_index.h"
 #include "tests/models/golden.h"
 
 namespace models_golden_test {
@@ -57,6 +60,59 @@ TEST_SUITE("models/golden") {
         // random, in transformers' run as in ours.
         CHECK(ours.relative_rms() <= 2.5 * rms);
       }
+    }
+  }
+}
+
+namespace {
+
+/// The numbers of published files, every matrix widened to f32.
+class WideWeights : public FileWeights {
+ public:
+  using FileWeights::FileWeights;
+
+  kernels::WeightSource matrix(const WeightKey& key, std::int64_t experts, std::int64_t rows,
+                               std::int64_t columns) override {
+    const kernels::WeightSource narrow = FileWeights::matrix(key, experts, rows, columns);
+    std::vector<float>& values = values_.emplace_back();
+    for (std::int64_t r = 0; r < experts * rows; ++r) {
+      for (std::int64_t k = 0; k < columns; ++k) {
+        values.push_back(kernels::published_value(narrow.row(r), k));
+      }
+    }
+    return {DType::f32, experts, rows, columns, std::as_bytes(std::span(values))};
+  }
+
+ private:
+  std::list<std::vector<float>> values_;
+};
+
+}  // namespace
+
+TEST_SUITE("models/golden") {
+  TEST_CASE("f16 weights give the bits that the same weights give in f32, in half of their bytes") {
+    const Golden golden("qwen3-next-f16");
+    for (const kernels::Isa isa : levels()) {
+      CAPTURE(static_cast<int>(isa));
+      Loaded narrow(golden.folder, DType::f32, isa);
+      Loaded wide(
+          [&](kernels::Queue& queue) {
+            TensorFiles files(golden.folder);
+            files.map();
+            const Config config = Config::from_folder(golden.folder);
+            const Family& family = family_of(config);
+            Model model;
+            model.plan = family.plan(config);
+            model.geometry = geometry_of(model.plan, {.activation = DType::f32});
+            const WeightIndex index(model.plan, family, files);
+            WideWeights weights(index);
+            model.weights = load_weights(queue, model.plan, weights, model.geometry.load);
+            return model;
+          },
+          kernels::Device::cpu, {.threads = 2, .isa = isa});
+      CHECK(wide.model.weights.embed.dtype() == DType::f32);
+      CHECK(wide.model.weights.packed_bytes > 1.9 * narrow.model.weights.packed_bytes);
+      for (const auto& prompt : golden.prompts) CHECK(narrow.run(prompt, 0) == wide.run(prompt, 0));
     }
   }
 }

@@ -33,6 +33,43 @@ TEST_SUITE("models/packed_bytes") {
     }
   }
 
+  TEST_CASE("f16 stays f16 where activations are f32, as the files' headers predict") {
+    kernels::Queue queue(kernels::Device::cpu, {.threads = 2, .isa = {}});
+    const Golden golden("qwen3-next-f16");
+    const Config config = Config::from_folder(golden.folder);
+    TensorFiles files(golden.folder);
+    const Plan plan = family_of(config).plan(config);
+    CHECK(activation_dtype(plan, {}) == DType::f32);
+    CHECK(f16_share(plan, family_of(config), files) == 1.0);
+    for (const double share : {1.0, 0.0}) {
+      const Model model =
+          load_model(queue, config, files, {.activation = DType::f32, .f16_share = share});
+      CHECK(model.weights.embed.dtype() == DType::f16);
+      const std::size_t predicted = packed_bytes(plan, kernels::Device::cpu, model.geometry.load);
+      if (share == 1.0) CHECK(predicted == model.weights.packed_bytes);
+      if (share == 0.0) CHECK(predicted > 2 * model.weights.packed_bytes - 20000);
+    }
+    const Model rounded = load_model(queue, config, files, {.activation = DType::bf16});
+    CHECK(rounded.weights.embed.dtype() == DType::bf16);
+    CHECK(packed_bytes(plan, kernels::Device::cpu, rounded.geometry.load) ==
+          rounded.weights.packed_bytes);
+    const Geometry narrow = geometry_of(plan, {.activation = DType::f32, .f16_share = 1});
+    const Geometry wide = geometry_of(plan, {.activation = DType::f32});
+    const StepShape step = {.tokens = 1, .rows = 0};
+    CHECK(Roofline(plan, narrow).step({&step, 1}).bytes <
+          0.7 * Roofline(plan, wide).step({&step, 1}).bytes);
+  }
+
+  TEST_CASE("made-up weights of a float16 config are f16") {
+    kernels::Queue queue(kernels::Device::cpu, {.threads = 2, .isa = {}});
+    const Config config = Config::from_folder(Golden("qwen3-next-f16").folder);
+    const Model model = random_model(queue, config, 3, {.activation = DType::f32});
+    CHECK(model.weights.embed.dtype() == DType::f16);
+    const Model narrow = random_model(queue, Config::from_folder(Golden("qwen3-next").folder), 3,
+                                      {.activation = DType::f32});
+    CHECK(narrow.weights.embed.dtype() == DType::f32);
+  }
+
   TEST_CASE("of published FP8 the plan and the files' headers predict it nearly") {
     kernels::Queue queue(kernels::Device::cpu, {.threads = 2, .isa = {}});
     for (const char* name : {"qwen3-next-fp8", "nemotron-fp8", "bamba-fp8"}) {

@@ -188,6 +188,38 @@ TEST_SUITE("kernels/linear/linear") {
     }
   }
 
+  TEST_CASE("f16 gives the bits that f32 panels with the same numbers give, denormals and all") {
+    for (const Isa isa : available_isas()) {
+      Queue queue = test_queue(isa, 2);
+      for (const Shape& s : shapes) {
+        CAPTURE(kernels::testing::name_of(isa));
+        CAPTURE(s.rows);
+        CAPTURE(s.columns);
+        TestTensor halves = random_tensor(DType::f16, {s.outputs, s.columns}, 18);
+        for (std::int64_t i = 0; i < halves.size(); i += 3) {  // down to the smallest denormal
+          halves.set(i, halves.get(i) * 0x1p-20F);
+        }
+        halves.set(0, s.columns == 31 ? INFINITY : -0.0F);
+        const auto bytes = halves.packed();
+        const WeightSource source(DType::f16, 1, s.outputs, s.columns, bytes);
+        const Weight narrow = Weight::pack(queue, source, DType::f16);
+        const Weight wide = Weight::pack(queue, source, DType::f32);
+        CHECK(narrow.dtype() == DType::f16);
+        const std::int64_t columns = s.columns + s.columns % 2;
+        const std::int64_t outputs = (s.outputs + 63) / 64 * 64;
+        CHECK(narrow.owned_bytes() == static_cast<std::size_t>(outputs * columns) * 2);
+        const TestTensor x = random_tensor(DType::f32, {s.rows, s.columns}, 19, 1.0F, {3, 1});
+        for (const bool add : {false, true}) {
+          TestTensor y = random_tensor(DType::f32, {s.rows, s.outputs}, 20, 1.0F, {5, 3});
+          TestTensor expected = y;
+          linear(queue, {.x = x, .weight = &narrow, .y = y, .scale = 0.7F, .add = add});
+          linear(queue, {.x = x, .weight = &wide, .y = expected, .scale = 0.7F, .add = add});
+          CHECK(y.everything() == expected.everything());
+        }
+      }
+    }
+  }
+
   TEST_CASE("each expert has its own matrix") {
     Queue queue = test_queue(best_isa(), 2);
     const TestTensor values = random_tensor(DType::f32, {3, 70, 20}, 13);
@@ -238,6 +270,8 @@ TEST_SUITE("kernels/linear/linear") {
     CHECK_THROWS_AS(linear(queue, {.x = x, .weight = &w.panels, .y = short_y}), Error);
     CHECK_THROWS_AS(linear(queue, {.x = x, .weight = &w.panels, .expert = 1, .y = y}), Error);
     CHECK_THROWS_AS(linear(queue, {.x = wide, .weight = &w.panels, .y = y}), Error);
+    const Weight halves = Weight::pack(queue, {DType::bf16, 1, 10, 33, w.bytes}, DType::f16);
+    CHECK_THROWS_AS(linear(queue, {.x = x, .weight = &halves, .y = y}), Error);
     CHECK_THROWS_AS(linear(queue, {.x = x, .weight = nullptr, .y = y}), Error);
     linear(queue, {.x = x.view().rows(0, 0), .weight = &w.panels, .y = y.view().rows(0, 0)});
   }

@@ -118,6 +118,24 @@ TEST_SUITE("kernels/linear/coded_pack") {
     CHECK(Weight::pack(queue, odd.source, DType::f32).code() == WeightCode::plain);
   }
 
+  TEST_CASE("embed reads rows of f16 panels, exactly") {
+    Queue queue = test_queue(best_isa(), 2);
+    for (const std::int64_t columns : {70, 33}) {
+      const TestTensor values = random_tensor(DType::f16, {90, columns}, 7);
+      const auto bytes = values.packed();
+      const Weight weight = Weight::pack(queue, {DType::f16, 1, 90, columns, bytes}, DType::f16);
+      const Table tokens({89, 0, 63, 64});
+      TestTensor y(DType::f32, {4, columns});
+      embed(queue, {.weight = &weight, .tokens = tokens, .y = y, .scale = 2.0F});
+      for (std::int64_t t = 0; t < 4; ++t) {
+        for (std::int64_t k = 0; k < columns; ++k) {
+          CHECK(y.get(t * columns + k) ==
+                2.0F * values.get(tokens.values()[static_cast<std::size_t>(t)] * columns + k));
+        }
+      }
+    }
+  }
+
   TEST_CASE("embed reads rows of codes") {
     Queue queue = test_queue(best_isa(), 2);
     for (const WeightCode code : all_codes) {

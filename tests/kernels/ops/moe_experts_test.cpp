@@ -195,6 +195,31 @@ TEST_SUITE("kernels/ops/moe_experts") {
     }
   }
 
+  TEST_CASE("f16 experts give the bits of f32 experts with the same numbers") {
+    for (const Isa isa : available_isas()) {
+      CAPTURE(kernels::testing::name_of(isa));
+      Queue queue = test_queue(isa, 2);
+      for (const Shape& s : {Shape{1, 1, 1, 3, 1}, Shape{30, 3, 8, 70, 23}}) {
+        Case c(queue, s, DType::f32);
+        const TestTensor up = converted(c.up_values, DType::f16, {s.experts, c.inner, s.hidden});
+        const TestTensor down =
+            converted(c.down_values, DType::f16, {s.experts, s.hidden, s.intermediate});
+        const auto up_bytes = up.packed(), down_bytes = down.packed();
+        const WeightSource up_source(DType::f16, s.experts, c.inner, s.hidden, up_bytes);
+        const WeightSource down_source(DType::f16, s.experts, s.hidden, s.intermediate, down_bytes);
+        TestTensor y[2];
+        for (const DType type : {DType::f16, DType::f32}) {
+          c.up = Weight::pack(queue, up_source, type);
+          c.down = Weight::pack(queue, down_source, type);
+          TestTensor& answer = y[type == DType::f32];
+          answer = TestTensor(DType::f32, {s.tokens, s.hidden});
+          c.run(queue, 0, s.tokens, answer);
+        }
+        CHECK(same_bytes(y[0], y[1]));
+      }
+    }
+  }
+
   TEST_CASE("inputs stay as they were") {
     Queue queue = test_queue(best_isa(), 2);
     const Case c(queue, {5, 2, 3, 33, 20}, DType::bf16);
