@@ -13,6 +13,7 @@ namespace {
 
 constexpr const char* pattern_key = "hybrid_override_pattern";
 constexpr const char* list_key = "layers_block_type";
+constexpr kernels::Activation plain_relu2 = {kernels::ActivationFunction::relu2, false};
 
 /// The list of kinds as letters.
 std::string read_list(const Config& c) {
@@ -87,8 +88,7 @@ Moe read_moe(const Config& c) {
       .groups = c.i("n_group", 1),
       .active_groups = c.i("topk_group", 1),
       .latent = c.i("moe_latent_size", 0, count_range),
-      .activation = Activation::relu2,
-      .gated = false,
+      .activation = plain_relu2,
       .shared_hidden = c.i("moe_shared_expert_intermediate_size"),
   };
   check(c, moe);
@@ -103,8 +103,7 @@ Part read_part(const Config& c, char letter, std::size_t layer) {
       // rope_theta is in the published configs and is not used.
       return read_attention(c, c.i({"head_dim", "attention_head_dim"}));
     case '-':
-      return Mlp{
-          .hidden = c.i("intermediate_size"), .activation = Activation::relu2, .gated = false};
+      return Mlp{.hidden = c.i("intermediate_size"), .activation = plain_relu2};
     case 'E':
       return read_moe(c);
     default:

@@ -14,20 +14,18 @@ using kernels::Tensor;
 namespace {
 
 /// Columns of the product that the activation takes.
-std::int64_t product_columns(const Mlp& part) {
-  return (part.gated ? 2 : 1) * std::int64_t{part.hidden};
-}
+std::int64_t product_columns(const Mlp& part) { return part.activation.inputs() * part.hidden; }
 
 }  // namespace
 
-std::string activation_text(Activation activation, bool gated) {
-  return std::string(gated ? "gated " : "") + kernels::name_of(activation);
+std::string activation_text(const kernels::Activation& activation) {
+  return std::string(activation.gated ? "gated " : "") + kernels::name_of(activation.function);
 }
 
 MlpWeights feed_forward_weights(WeightVisitor& visitor, std::int64_t width,
-                                const FeedForwardRoles& roles, std::int64_t hidden, bool gated) {
+                                const FeedForwardRoles& roles, std::int64_t hidden, bool is_gated) {
   MlpWeights weights;
-  if (!gated) {
+  if (!is_gated) {
     weights.gate_up = visitor.matrix(roles.up, hidden, width);
   } else if (visitor.is_fused(roles.gate_up, roles.up)) {
     weights.gate_up = visitor.matrix(roles.gate_up, 2 * hidden, width);
@@ -40,12 +38,11 @@ MlpWeights feed_forward_weights(WeightVisitor& visitor, std::int64_t width,
 
 MlpWeights Mlp::weights(WeightVisitor& visitor, std::int64_t width) const {
   constexpr FeedForwardRoles roles = {"mlp.gate_up", "mlp.gate", "mlp.up", "mlp.down"};
-  return feed_forward_weights(visitor, width, roles, hidden, gated);
+  return feed_forward_weights(visitor, width, roles, hidden, activation.gated);
 }
 
 PartText Mlp::text() const {
-  return {.kind = "mlp",
-          .text = fmt::format("{} wide, {}", hidden, activation_text(activation, gated))};
+  return {.kind = "mlp", .text = fmt::format("{} wide, {}", hidden, activation_text(activation))};
 }
 
 std::size_t Mlp::scratch_bytes(const StepSetting& setting) const {
@@ -58,7 +55,6 @@ void Mlp::run(const MlpWeights& weights, const PartMemory&, const PartCall& call
   const std::int64_t tokens = call.x.dim(0);
   const Tensor product = call.scratch.take(call.x.dtype, {tokens, product_columns(*this)});
   const Tensor active = call.scratch.take(call.x.dtype, {tokens, hidden});
-  const kernels::Activation act = {activation, gated};
   kernels::Project input = {.x = call.x,
                             .norm = call.norm,
                             .weight = &weights.gate_up,
@@ -66,14 +62,14 @@ void Mlp::run(const MlpWeights& weights, const PartMemory&, const PartCall& call
                             .normed = call.normed};
   if (gate_scale == 1.0F) {
     input.y = active;
-    input.activation = act;
+    input.activation = activation;
     input.product = product;
     kernels::project(call.queue, input);
   } else {
     const std::array<kernels::ColumnSegment, 1> gate = {{{hidden, gate_scale}}};
     kernels::project(call.queue, input);
     kernels::scale_columns(call.queue, {.x = product.columns(0, hidden), .segments = gate});
-    kernels::gated_activation(call.queue, {.x = product, .y = active, .activation = act});
+    kernels::gated_activation(call.queue, {.x = product, .y = active, .activation = activation});
   }
   kernels::project(call.queue, {.x = active,
                                 .weight = &weights.down,

@@ -10,9 +10,8 @@
 
 namespace hyb::models {
 
-using Activation = kernels::ActivationFunction;
-
-std::string activation_text(Activation activation, bool gated);
+/// "gated silu".
+std::string activation_text(const kernels::Activation& activation);
 
 struct MlpWeights {
   kernels::Weight gate_up, down;  ///< gate_up: rows gate | up, or up alone
@@ -23,13 +22,12 @@ struct FeedForwardRoles {
   std::string_view gate_up, gate, up, down;
 };
 MlpWeights feed_forward_weights(WeightVisitor& visitor, std::int64_t width,
-                                const FeedForwardRoles& roles, std::int64_t hidden, bool gated);
+                                const FeedForwardRoles& roles, std::int64_t hidden, bool is_gated);
 
 /// Feed-forward: down(act(gate_scale * gate) * up) when gated, else down(act(up)).
 struct Mlp {
   std::int32_t hidden;
-  Activation activation = Activation::silu;
-  bool gated = true;
+  kernels::Activation activation = {};
   float gate_scale = 1.0F;
   float output_scale = 1.0F;
 

@@ -13,12 +13,13 @@ void pack_experts(const Moe& part, WeightVisitor& visitor, std::int64_t width,
   const std::int64_t hidden = part.hidden;
   MatrixRows gate_up(width, part.experts), down(hidden, part.experts);
   if (visitor.is_fused("moe.gate_up", "moe.expert_up", 0)) {
-    const std::int64_t rows = part.gated ? 2 * hidden : hidden;
+    const std::int64_t rows = part.activation.inputs() * hidden;
     gate_up.append(visitor.stored_experts("moe.gate_up", part.experts, rows, width));
     down.append(visitor.stored_experts("moe.down", part.experts, width, hidden));
   } else {
     for (std::int32_t e = 0; e < part.experts; ++e) {
-      if (part.gated) gate_up.append(visitor.stored_expert("moe.expert_gate", e, hidden, width));
+      if (part.activation.gated)
+        gate_up.append(visitor.stored_expert("moe.expert_gate", e, hidden, width));
       gate_up.append(visitor.stored_expert("moe.expert_up", e, hidden, width));
       down.append(visitor.stored_expert("moe.expert_down", e, width, hidden));
     }
@@ -35,7 +36,7 @@ kernels::MoeShape shape_of(const Moe& part, const StepSetting& setting) {
           .intermediate = part.hidden,
           .shared_intermediate = part.shared_hidden,
           .dtype = setting.activation,
-          .activation = {part.activation, part.gated},
+          .activation = part.activation,
           .latent = part.latent,
           .router_dtype = part.router_f32 ? DType::f32 : setting.activation,
           .has_shared_gate = part.shared_gate};
@@ -82,7 +83,7 @@ MoeWeights Moe::weights(WeightVisitor& visitor, std::int64_t width) const {
   if (shared_hidden > 0) {
     constexpr FeedForwardRoles roles = {"moe.shared_gate_up", "moe.shared_gate", "moe.shared_up",
                                         "moe.shared_down"};
-    weights.shared = feed_forward_weights(visitor, width, roles, shared_hidden, gated);
+    weights.shared = feed_forward_weights(visitor, width, roles, shared_hidden, activation.gated);
   }
   if (shared_gate) {
     weights.shared_gate = visitor.matrix("moe.shared_expert_gate", 1, width, Packing::activation);
@@ -92,7 +93,7 @@ MoeWeights Moe::weights(WeightVisitor& visitor, std::int64_t width) const {
 
 PartText Moe::text() const {
   std::string text = fmt::format("{} experts, {} active, {} wide, {}", experts, active, hidden,
-                                 activation_text(activation, gated));
+                                 activation_text(activation));
   if (groups > 1) text += fmt::format(", of {} of {} groups", active_groups, groups);
   if (latent > 0) text += fmt::format(", latent {}", latent);
   if (shared_hidden > 0) text += fmt::format(", shared expert {} wide", shared_hidden);
@@ -116,7 +117,7 @@ void Moe::run(const MoeWeights& weights, const PartMemory& memory, const PartCal
                             .bias = weights.correction_bias,
                             .routing = routing_of(*this),
                             .active = active,
-                            .activation = {activation, gated},
+                            .activation = activation,
                             .y = call.residual,
                             .workspace = memory.workspace,
                             .scale = output_scale,

@@ -35,8 +35,7 @@ struct Moe {
   std::int32_t groups = 1;         ///< router groups
   std::int32_t active_groups = 1;  ///< groups that experts may be chosen from
   std::int32_t latent = 0;         ///< width that experts work on (0: the full width)
-  Activation activation = Activation::silu;
-  bool gated = true;
+  kernels::Activation activation = {};
   std::int32_t shared_hidden = 0;  ///< of an expert that every token goes through (0: none)
   bool shared_gate = false;        ///< shared expert times sigmoid(gate . x)
   float output_scale = 1.0F;

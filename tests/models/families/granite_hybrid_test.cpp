@@ -64,7 +64,7 @@ TEST_SUITE("models/families/granite_hybrid") {
     const Plan plan = plan_of("granite-4.0-h-350m");
     const Mlp& mlp = std::get<Mlp>(plan.layers[0].blocks.at(1).parts.at(0));
     CHECK(mlp.hidden == 2048);
-    CHECK(mlp.gated);
+    CHECK(mlp.activation.gated);
     CHECK(attention(plan, 10).head_dim == 64);
   }
 

@@ -43,8 +43,7 @@ TEST_SUITE("models/families/nemotron_h") {
     CHECK(moe.correction_bias);
     CHECK(moe.scale == 2.5F);
     CHECK(moe.shared_hidden == 3712);
-    CHECK(!moe.gated);
-    CHECK(moe.activation == Activation::relu2);
+    CHECK(moe.activation == kernels::Activation{kernels::ActivationFunction::relu2, false});
 
     const Plan dense = plan_of("nemotron-nano-12b-v2");
     CHECK(count<Ssd>(dense) == 28);
