@@ -1,6 +1,7 @@
-// The vector code of all ops, compiled for AVX2 with FMA.
-#include "kernels/simd/avx2.h"
+// All vector code, compiled for AVX-512.
+#include "kernels/simd/avx512.h"
 
+#include "kernels/linear/panel_tiles_avx512.h"
 #include "kernels/ops/attention_simd.h"
 #include "kernels/ops/conv_simd.h"
 #include "kernels/ops/delta_rule_simd.h"
@@ -10,3 +11,4 @@
 #include "kernels/ops/rms_norm_simd.h"
 #include "kernels/ops/sample_simd.h"
 #include "kernels/ops/ssd_simd.h"
+#include "kernels/probe_avx512.h"
