@@ -129,60 +129,6 @@ const MoeCase moe_cases[] = {
      .routing = sigmoid_routing},
 };
 
-constexpr std::int64_t tokens = 7, hidden = 40, experts = 6, intermediate = 24, shared = 20,
-                       active = 2;
-
-struct Matrix {
-  Matrix(Queue& queue, DType dtype, std::int64_t count, std::int64_t rows, std::int64_t columns,
-         unsigned seed)
-      : bytes(random_tensor(dtype, {count, rows, columns}, seed, 0.3F).packed()),
-        packed(Weight::pack(queue, {dtype, count, rows, columns, bytes}, dtype)) {}
-  std::vector<std::byte> bytes;
-  Weight packed;
-};
-
-struct Weights {
-  Weights(Queue& queue, DType dtype)
-      : router(queue, dtype, 1, experts, hidden, 1),
-        gate_up(queue, dtype, experts, 2 * intermediate, hidden, 2),
-        down(queue, dtype, experts, hidden, intermediate, 3),
-        shared_gate_up(queue, dtype, 1, 2 * shared, hidden, 4),
-        shared_down(queue, dtype, 1, hidden, shared, 5) {}
-  Matrix router, gate_up, down, shared_gate_up, shared_down;
-};
-
-/// The block by its parts, on a copy of the residual stream.
-TestTensor by_parts(Queue& queue, const Weights& w, const TestTensor& x, const Tensor& norm,
-                    bool is_shared) {
-  const DType dtype = x.view().dtype;
-  TestTensor y = x, n(dtype, {tokens, hidden}), logits(DType::f32, {tokens, experts}),
-             chosen(DType::i32, {tokens, active}), weights(DType::f32, {tokens, active}),
-             both(dtype, {tokens, 2 * shared}), inner(dtype, {tokens, shared});
-  rms_norm(queue, {.x = x, .weight = norm, .y = n});
-  if (is_shared) {
-    linear(queue, {.x = n, .weight = &w.shared_gate_up.packed, .y = both});
-    gated_activation(queue, {.x = both, .y = inner});
-    linear(queue,
-           {.x = inner, .weight = &w.shared_down.packed, .y = y, .scale = 0.7F, .add = true});
-  }
-  linear(queue, {.x = n, .weight = &w.router.packed, .y = logits});
-  moe_route(queue,
-            {.logits = logits, .bias = {}, .chosen = chosen, .weights = weights, .routing = {}});
-  const auto bytes = static_cast<std::int64_t>(
-      moe_experts_workspace_bytes({tokens, active, experts, hidden, intermediate, dtype}));
-  const Buffer room(Device::cpu, static_cast<std::size_t>(bytes));
-  moe_experts(queue, {.x = n,
-                      .chosen = chosen,
-                      .weights = weights,
-                      .gate_up = &w.gate_up.packed,
-                      .down = &w.down.packed,
-                      .y = y,
-                      .workspace = room.tensor(0, DType::u8, {bytes}),
-                      .scale = 0.7F,
-                      .add = true});
-  return y;
-}
-
 /// A case's weights as the queue packs them, or as they were published.
 struct Packed {
   Packed(Queue& queue, const MoeNumbers& numbers, bool published) {
@@ -230,6 +176,38 @@ void run(Queue& queue, const MoeNumbers& numbers, const Packed& w, TestTensor& y
               .shared_gate = there(w.shared_gate),
               .latent_in = there(w.latent_in),
               .latent_out = there(w.latent_out)});
+}
+
+/// The block by its parts, on a copy of the residual stream: neither gates nor latent experts.
+TestTensor by_parts(Queue& queue, const MoeNumbers& numbers, const Packed& w) {
+  const MoeCase& c = numbers.c;
+  const DType dtype = numbers.dtype;
+  TestTensor y = numbers.x, n(dtype, {c.tokens, c.hidden}),
+             logits(DType::f32, {c.tokens, c.experts}), chosen(DType::i32, {c.tokens, c.active}),
+             weights(DType::f32, {c.tokens, c.active});
+  rms_norm(queue, {.x = numbers.x, .weight = numbers.norm, .y = n, .eps = 1e-5F});
+  if (c.shared > 0) {
+    const TestTensor both(dtype, {c.tokens, 2 * c.shared}), inner(dtype, {c.tokens, c.shared});
+    linear(queue, {.x = n, .weight = &w.shared_gate_up, .y = both});
+    gated_activation(queue, {.x = both, .y = inner});
+    linear(queue, {.x = inner, .weight = &w.shared_down, .y = y, .scale = c.scale, .add = true});
+  }
+  linear(queue, {.x = n, .weight = &w.router, .y = logits});
+  moe_route(queue,
+            {.logits = logits, .bias = {}, .chosen = chosen, .weights = weights, .routing = {}});
+  const auto bytes = static_cast<std::int64_t>(moe_experts_workspace_bytes(
+      {c.tokens, c.active, c.experts, c.hidden, c.intermediate, dtype}));
+  const Buffer room(Device::cpu, static_cast<std::size_t>(bytes));
+  moe_experts(queue, {.x = n,
+                      .chosen = chosen,
+                      .weights = weights,
+                      .gate_up = &w.gate_up,
+                      .down = &w.down,
+                      .y = y,
+                      .workspace = room.tensor(0, DType::u8, {bytes}),
+                      .scale = c.scale,
+                      .add = true});
+  return y;
 }
 
 /// The largest error in terms of what the block adds at most.
@@ -325,26 +303,13 @@ TEST_SUITE("kernels/ops/moe") {
       for (const DType dtype : {DType::f32, DType::bf16}) {
         for (const bool is_shared : {true, false}) {
           Queue queue = test_queue(isa, 2);
-          const Weights w(queue, dtype);
-          const auto x = random_tensor(dtype, {tokens, hidden}, 6, 1.0F, {9, 0});
-          const auto norm = random_tensor(DType::f32, {hidden}, 7);
-          const auto bytes = static_cast<std::int64_t>(moe_workspace_bytes(
-              Device::cpu,
-              {tokens, active, experts, hidden, intermediate, is_shared ? shared : 0, dtype}));
-          const Buffer room(Device::cpu, static_cast<std::size_t>(bytes));
-          TestTensor y = x;
-          moe(queue, {.x = y,
-                      .norm = {.weight = norm},
-                      .router = &w.router.packed,
-                      .gate_up = &w.gate_up.packed,
-                      .down = &w.down.packed,
-                      .shared_gate_up = is_shared ? &w.shared_gate_up.packed : nullptr,
-                      .shared_down = is_shared ? &w.shared_down.packed : nullptr,
-                      .active = active,
-                      .y = y,
-                      .workspace = room.tensor(0, DType::u8, {bytes}),
-                      .scale = 0.7F});
-          CHECK(y.everything() == by_parts(queue, w, x, norm, is_shared).everything());
+          MoeCase c = moe_cases[0];
+          if (!is_shared) c.shared = 0;
+          const MoeNumbers numbers(c, dtype);
+          const Packed weights(queue, numbers, false);
+          TestTensor y = numbers.x;
+          run(queue, numbers, weights, y, 0, c.tokens);
+          CHECK(y.everything() == by_parts(queue, numbers, weights).everything());
         }
       }
     }
@@ -352,40 +317,27 @@ TEST_SUITE("kernels/ops/moe") {
 
   TEST_CASE("names the broken rule") {
     Queue queue = test_queue(Isa::plain);
-    const Weights w(queue, DType::f32);
-    const TestTensor x(DType::f32, {tokens, hidden});
-    const TestTensor other(DType::f32, {tokens, hidden});
-    CHECK_THROWS_WITH_AS(moe(queue, {.x = x,
-                                     .router = &w.router.packed,
-                                     .gate_up = &w.gate_up.packed,
-                                     .down = &w.down.packed,
-                                     .active = active,
-                                     .activation = unknown_activation,
-                                     .y = other}),
-                         "moe: the activation's function exists, got 99", Error);
-    CHECK_THROWS_WITH_AS(moe(queue, {.x = x,
-                                     .router = &w.router.packed,
-                                     .gate_up = &w.gate_up.packed,
-                                     .down = &w.down.packed,
-                                     .active = active,
-                                     .y = x}),
-                         "moe: y is x only where there is a norm, got 0", Error);
-    CHECK_THROWS_WITH_AS(moe(queue, {.x = x,
-                                     .router = &w.router.packed,
-                                     .gate_up = &w.gate_up.packed,
-                                     .down = &w.down.packed,
-                                     .active = active,
-                                     .y = x,
-                                     .shared_gate = &w.router.packed}),
-                         "moe: a shared expert's gate has a shared expert, got 0", Error);
-    CHECK_THROWS_WITH_AS(moe(queue, {.x = x,
-                                     .router = &w.router.packed,
-                                     .gate_up = &w.gate_up.packed,
-                                     .down = &w.down.packed,
-                                     .active = active,
-                                     .y = x,
-                                     .latent_in = &w.router.packed}),
-                         "moe: latent experts have both projections, got 0", Error);
+    const MoeNumbers numbers(moe_cases[0], DType::f32);
+    const Packed w(queue, numbers, false);
+    const TestTensor x = numbers.x, other = x;
+    const Moe right = {.x = x,
+                       .router = &w.router,
+                       .gate_up = &w.gate_up,
+                       .down = &w.down,
+                       .active = numbers.c.active,
+                       .y = other};
+    const auto refused = [&](const char* rule, const auto& spoil) {
+      Moe op = right;
+      spoil(op);
+      CHECK_THROWS_WITH_AS(moe(queue, op), rule, Error);
+    };
+    refused("moe: the activation's function exists, got 99",
+            [](Moe& op) { op.activation = unknown_activation; });
+    refused("moe: y is x only where there is a norm, got 0", [](Moe& op) { op.y = op.x; });
+    refused("moe: a shared expert's gate has a shared expert, got 0",
+            [&](Moe& op) { op.shared_gate = &w.router; });
+    refused("moe: latent experts have both projections, got 0",
+            [&](Moe& op) { op.latent_in = &w.router; });
   }
 }
 
