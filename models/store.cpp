@@ -149,15 +149,9 @@ void Store::add_slots(const Geometry& geometry) {
 }
 
 void Store::carry_out(std::span<const Order> orders) {
-  const ViewId slots = memory_.layout.slot_view();
-  const ViewId packed = memory_.layout.packed_view();
   for (const Order& order : orders) {
-    if (const auto* page = std::get_if<PageCopy>(&order)) {
-      copy(ViewId{page->group}, index(page->from), index(page->to));
-    } else if (const auto* slot = std::get_if<SlotCopy>(&order)) {
-      copy(slots, index(slot->from), index(slot->to));
-    } else if (const auto* snapshot = std::get_if<PackedCopy>(&order)) {
-      copy(packed, index(snapshot->from), index(snapshot->to));
+    if (const auto* unit_copy = std::get_if<UnitCopy>(&order)) {
+      copy(*unit_copy);
     } else if (const auto* pack_order = std::get_if<PackSlot>(&order)) {
       pack(*pack_order);
     } else if (const auto* unpack_order = std::get_if<UnpackSlot>(&order)) {
@@ -168,9 +162,9 @@ void Store::carry_out(std::span<const Order> orders) {
   }
 }
 
-void Store::copy(ViewId view, std::int32_t from, std::int32_t to) {
-  for (const Rows& part : rows_.at(place(view))) {
-    kernels::copy(queue_, part[to], part[from], part.bytes);
+void Store::copy(const UnitCopy& order) {
+  for (const Rows& part : rows_.at(place(order.view))) {
+    kernels::copy(queue_, part[order.to], part[order.from], part.bytes);
   }
 }
 

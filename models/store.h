@@ -78,7 +78,7 @@ class Store {
   void add_slots(const Geometry& geometry);
   std::int32_t units_end(ViewId view) const;
 
-  void copy(ViewId view, std::int32_t from, std::int32_t to);
+  void copy(const UnitCopy& order);
   void pack(const PackSlot& order);
   void unpack(const UnpackSlot& order);
   void change(const ChangeOwner& order);

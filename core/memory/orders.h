@@ -13,12 +13,11 @@ namespace hyb {
 /// core decides with indices and counts and moves no bytes: copies are orders that ride in the next
 /// step and are carried out before its spans, in the order given. So a page or slot may be reused
 /// as soon as it is released.
-struct PageCopy {
-  std::int32_t group;
-  PageId from, to;
-};
-struct SlotCopy {
-  SlotId from, to;
+
+/// A page, slot or packed snapshot to another one of the same view.
+struct UnitCopy {
+  ViewId view;
+  std::int32_t from, to;
 };
 /// Exact to packed (int8) and back. Packing loses precision, unpacking does not.
 struct PackSlot {
@@ -29,16 +28,13 @@ struct UnpackSlot {
   PackedId from;
   SlotId to;
 };
-struct PackedCopy {
-  PackedId from, to;
-};
 /// From now on the superblock is used through `to` (no_view: free). Its bytes are not kept. `from`
 /// is no_view when it had no owner, or an unknown one after a failed step.
 struct ChangeOwner {
   SuperblockId superblock;
   ViewId from, to;
 };
-using Order = std::variant<PageCopy, SlotCopy, PackSlot, UnpackSlot, PackedCopy, ChangeOwner>;
+using Order = std::variant<UnitCopy, PackSlot, UnpackSlot, ChangeOwner>;
 
 /// One group's pages of one sequence: entry i holds positions [i * page_tokens, (i + 1) *
 /// page_tokens); no_page where the page is no longer needed.

@@ -228,9 +228,11 @@ TEST_SUITE("models/runner") {
 
     Step step;
     for (std::int32_t i = 0; i < pages_per_sequence; ++i) {
-      step.orders.emplace_back(PageCopy{0, PageId{i}, PageId{2 * pages_per_sequence + i}});
+      step.orders.emplace_back(UnitCopy{ViewId{0}, i, 2 * pages_per_sequence + i});
     }
-    step.orders.emplace_back(SlotCopy{bench.slot(SlotId{0}), bench.slot(SlotId{4})});
+    const ViewId slots = bench.runner.capacity().memory.slot_view();
+    step.orders.emplace_back(
+        UnitCopy{slots, index(bench.slot(SlotId{0})), index(bench.slot(SlotId{4}))});
     step.spans = {bench.span(2, rest, 50, SlotId{4}, SlotId{5})};
     step.keep_logits = true;
     CHECK(bench.runner.run(step).logits == straight);

@@ -181,13 +181,7 @@ class Oracle {
     const std::int32_t slots = index(layout().slot_view());
     const std::int32_t packed = index(layout().packed_view());
     if (view == to_view) {
-      if (view == slots) {
-        bench_.order(SlotCopy{SlotId{unit}, SlotId{to}});
-      } else if (view == packed) {
-        bench_.order(PackedCopy{PackedId{unit}, PackedId{to}});
-      } else {
-        bench_.order(PageCopy{view, PageId{unit}, PageId{to}});
-      }
+      bench_.order(UnitCopy{ViewId{view}, unit, to});
       bytes_[{to_view, to}] = from->second;
     } else if (view == slots && to_view == packed) {
       bench_.order(PackSlot{SlotId{unit}, PackedId{to}});

@@ -189,15 +189,11 @@ void LayeredRunner::carry_out(std::span<const Order> orders) {
     }
   }
   for (const Order& order : orders) {
-    if (const auto* copy = std::get_if<PageCopy>(&order)) {
-      copy_page(*copy);
+    if (const auto* copy = std::get_if<UnitCopy>(&order)) {
+      copy_unit(*copy);
     } else if (const auto* change = std::get_if<ChangeOwner>(&order)) {
       if (fails()) throw StepFailure();
       if (fault_ != Fault::owner_changed_too_early) change_owner(*change);
-    } else if (const auto* slots = std::get_if<SlotCopy>(&order)) {
-      check_owner(memory.slot_view(), index(slots->from));
-      check_owner(memory.slot_view(), index(slots->to));
-      slot(slots->to) = slot(slots->from);
     } else if (const auto* pack = std::get_if<PackSlot>(&order)) {
       check_owner(memory.slot_view(), index(pack->from));
       check_owner(memory.packed_view(), index(pack->to));
@@ -205,32 +201,36 @@ void LayeredRunner::carry_out(std::span<const Order> orders) {
       rule(from.position >= 0, "what is packed was written");
       packed_.at(static_cast<std::size_t>(index(pack->to))) = from;
       ++packed;
-    } else if (const auto* unpack = std::get_if<UnpackSlot>(&order)) {
-      check_owner(memory.packed_view(), index(unpack->from));
-      check_owner(memory.slot_view(), index(unpack->to));
-      slot(unpack->to) = packed_.at(static_cast<std::size_t>(index(unpack->from)));
     } else {
-      const auto& both = std::get<PackedCopy>(order);
-      check_owner(memory.packed_view(), index(both.from));
-      check_owner(memory.packed_view(), index(both.to));
-      packed_.at(static_cast<std::size_t>(index(both.to))) =
-          packed_.at(static_cast<std::size_t>(index(both.from)));
+      const auto& unpack = std::get<UnpackSlot>(order);
+      check_owner(memory.packed_view(), index(unpack.from));
+      check_owner(memory.slot_view(), index(unpack.to));
+      slot(unpack.to) = packed_.at(static_cast<std::size_t>(index(unpack.from)));
     }
   }
 }
 
-void LayeredRunner::copy_page(const PageCopy& copy) {
-  ++page_copies;
-  rule(copy.from != copy.to, "a copy names two pages");
-  check_owner(ViewId{copy.group}, index(copy.from));
-  check_owner(ViewId{copy.group}, index(copy.to));
-  if (fault_ == Fault::copies_of_one_group_lost && copy.group == 1) return;
-  if (fault_ == Fault::partial_page_shared) {
-    aliases_[{static_cast<std::size_t>(copy.group), copy.to}] = copy.from;
+void LayeredRunner::copy_unit(const UnitCopy& copy) {
+  check_owner(copy.view, copy.from);
+  check_owner(copy.view, copy.to);
+  if (copy.view == capacity_.memory.slot_view()) {
+    slot(SlotId{copy.to}) = slot(SlotId{copy.from});
     return;
   }
-  auto& rows = rows_.at(static_cast<std::size_t>(copy.group));
-  const auto at = [&](PageId page) { return rows.begin() + index(page) * page_tokens(); };
+  if (copy.view == capacity_.memory.packed_view()) {
+    packed_.at(static_cast<std::size_t>(copy.to)) = packed_.at(static_cast<std::size_t>(copy.from));
+    return;
+  }
+  ++page_copies;
+  rule(copy.from != copy.to, "a copy names two pages");
+  const auto group = static_cast<std::size_t>(index(copy.view));
+  if (fault_ == Fault::copies_of_one_group_lost && group == 1) return;
+  if (fault_ == Fault::partial_page_shared) {
+    aliases_[{group, PageId{copy.to}}] = PageId{copy.from};
+    return;
+  }
+  auto& rows = rows_.at(group);
+  const auto at = [&](std::int32_t page) { return rows.begin() + page * page_tokens(); };
   std::copy_n(at(copy.from), page_tokens(), at(copy.to));
 }
 

@@ -209,7 +209,7 @@ class LayeredRunner : public Runner {
 
   void rule(bool holds, const char* text) const;
   void carry_out(std::span<const Order> orders);
-  void copy_page(const PageCopy& copy);
+  void copy_unit(const UnitCopy& copy);
   void change_owner(const ChangeOwner& change);
   void check(const Step& step) const;
   void check(const Span& span) const;

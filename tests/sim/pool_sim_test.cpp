@@ -71,6 +71,7 @@ class ToyStore {
   Slot& slot(std::int32_t unit);
   Slot& packed(std::int32_t unit);
   void own(ViewId view, std::int32_t unit) const;
+  void copy_unit(const UnitCopy& copy);
   void change_owner(const ChangeOwner& change);
 
   MemoryLayout layout_;
@@ -172,20 +173,27 @@ void ToyStore::change_owner(const ChangeOwner& change) {
   lose(packed_, layout_.packed.per_superblock);
 }
 
+void ToyStore::copy_unit(const UnitCopy& copy) {
+  if (copy.view == layout_.slot_view()) {
+    slot(copy.to) = slot(copy.from);
+  } else if (copy.view == layout_.packed_view()) {
+    packed(copy.to) = packed(copy.from);
+  } else {
+    const std::int32_t group = index(copy.view);
+    for (std::int32_t i = 0; i < layout_.page_tokens; ++i) {
+      at(group, PageId{copy.to}, i) = at(group, PageId{copy.from}, i);
+    }
+  }
+}
+
 void ToyStore::carry_out(const std::vector<Order>& orders) {
   for (const Order& order : orders) {
-    if (const auto* page = std::get_if<PageCopy>(&order)) {
-      for (std::int32_t i = 0; i < layout_.page_tokens; ++i) {
-        at(page->group, page->to, i) = at(page->group, page->from, i);
-      }
-    } else if (const auto* copy = std::get_if<SlotCopy>(&order)) {
-      slot(index(copy->to)) = slot(index(copy->from));
+    if (const auto* copy = std::get_if<UnitCopy>(&order)) {
+      copy_unit(*copy);
     } else if (const auto* pack = std::get_if<PackSlot>(&order)) {
       packed(index(pack->to)) = slot(index(pack->from));
     } else if (const auto* unpack = std::get_if<UnpackSlot>(&order)) {
       slot(index(unpack->to)) = packed(index(unpack->from));
-    } else if (const auto* moved = std::get_if<PackedCopy>(&order)) {
-      packed(index(moved->to)) = packed(index(moved->from));
     } else {
       change_owner(std::get<ChangeOwner>(order));
     }

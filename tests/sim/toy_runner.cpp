@@ -150,40 +150,39 @@ void ToyRunner::carry_out(std::vector<Order> list) {
 
 void ToyRunner::carry_out(const Order& order) {
   const MemoryLayout& memory = capacity_.memory;
-  if (const auto* page = std::get_if<PageCopy>(&order)) return carry_out(*page);
+  if (const auto* copy = std::get_if<UnitCopy>(&order)) return carry_out(*copy);
   if (const auto* change = std::get_if<ChangeOwner>(&order)) return change_owner(*change);
-  if (const auto* slot = std::get_if<SlotCopy>(&order)) {
-    check_owner(memory.slot_view(), index(slot->from));
-    check_owner(memory.slot_view(), index(slot->to));
-    slot_at(slot->to) = slot_at(slot->from);
-  } else if (const auto* pack = std::get_if<PackSlot>(&order)) {
+  if (const auto* pack = std::get_if<PackSlot>(&order)) {
     check_owner(memory.slot_view(), index(pack->from));
     check_owner(memory.packed_view(), index(pack->to));
     packed_.at(static_cast<std::size_t>(index(pack->to))) = slot_at(pack->from);
     ++packed;
-  } else if (const auto* unpack = std::get_if<UnpackSlot>(&order)) {
-    check_owner(memory.packed_view(), index(unpack->from));
-    check_owner(memory.slot_view(), index(unpack->to));
-    slot_at(unpack->to) = packed_.at(static_cast<std::size_t>(index(unpack->from)));
   } else {
-    const auto& copy = std::get<PackedCopy>(order);
-    check_owner(memory.packed_view(), index(copy.from));
-    check_owner(memory.packed_view(), index(copy.to));
-    packed_.at(static_cast<std::size_t>(index(copy.to))) =
-        packed_.at(static_cast<std::size_t>(index(copy.from)));
+    const auto& unpack = std::get<UnpackSlot>(order);
+    check_owner(memory.packed_view(), index(unpack.from));
+    check_owner(memory.slot_view(), index(unpack.to));
+    slot_at(unpack.to) = packed_.at(static_cast<std::size_t>(index(unpack.from)));
   }
 }
 
-void ToyRunner::carry_out(const PageCopy& copy) {
-  auto [group, from, to] = copy;
-  rule(group == 0 && from != to, "a copy names two pages");
-  check_owner(ViewId{group}, index(from));
-  check_owner(ViewId{group}, index(to));
+void ToyRunner::carry_out(const UnitCopy& copy) {
+  auto [view, from, to] = copy;
+  check_owner(view, from);
+  check_owner(view, to);
+  if (view == capacity_.memory.slot_view()) {
+    slot_at(SlotId{to}) = slot_at(SlotId{from});
+    return;
+  }
+  if (view == capacity_.memory.packed_view()) {
+    packed_.at(static_cast<std::size_t>(to)) = packed_.at(static_cast<std::size_t>(from));
+    return;
+  }
+  rule(view == ViewId{0} && from != to, "a copy names two pages");
   if (bug_ == Bug::copy_turned_round) std::swap(from, to);
   const std::int32_t rows = bug_ == Bug::copy_has_one_row ? 1 : page_tokens();
   for (std::int32_t i = 0; i < rows; ++i) {
-    const auto at = [&](PageId page) {
-      return static_cast<std::size_t>(index(page) * page_tokens() + i);
+    const auto at = [&](std::int32_t page) {
+      return static_cast<std::size_t>(page * page_tokens() + i);
     };
     rows_.at(at(to)) = rows_.at(at(from));
   }

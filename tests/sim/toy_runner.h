@@ -89,7 +89,7 @@ class ToyRunner : public Runner {
   void check(const Span& span, const SampleRow& row) const;
   void carry_out(std::vector<Order> orders);
   void carry_out(const Order& order);
-  void carry_out(const PageCopy& copy);
+  void carry_out(const UnitCopy& copy);
   void change_owner(const ChangeOwner& change);
   void check_owner(ViewId view, std::int32_t unit) const;
   void run_span(const Step& step, const Span& span, StepResult& result);

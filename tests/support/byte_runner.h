@@ -60,18 +60,9 @@ class ByteRunner final : public Runner {
   std::int64_t steps = 0, units_read = 0, units_written = 0;
 
  private:
-  void copy(ViewId view, std::int32_t from, std::int32_t to) {
-    const auto source = unit_bytes(view, from);
-    std::copy(source.begin(), source.end(), unit_bytes(view, to).begin());
-  }
-  void obey(const PageCopy& order) {
-    copy(ViewId{order.group}, index(order.from), index(order.to));
-  }
-  void obey(const SlotCopy& order) {
-    copy(layout_.slot_view(), index(order.from), index(order.to));
-  }
-  void obey(const PackedCopy& order) {
-    copy(layout_.packed_view(), index(order.from), index(order.to));
+  void obey(const UnitCopy& order) {
+    const auto from = unit_bytes(order.view, order.from);
+    std::copy(from.begin(), from.end(), unit_bytes(order.view, order.to).begin());
   }
   void obey(const PackSlot& order) {
     const auto from = unit_bytes(layout_.slot_view(), index(order.from));

@@ -59,7 +59,8 @@ std::optional<Memory> MemoryPool::resume(const Checkpoint& checkpoint, std::int3
     const PageTable& from = checkpoint.tables_[static_cast<std::size_t>(group)];
     const PageTable& table = memory->tables_[static_cast<std::size_t>(group)];
     if (has_partial && table[full] != no_page) {
-      orders_.push_back(PageCopy{.group = group, .from = from[full], .to = table[full]});
+      orders_.push_back(
+          UnitCopy{.view = ViewId{group}, .from = index(from[full]), .to = index(table[full])});
     }
   }
   memory->length_ = length;
@@ -355,7 +356,7 @@ void MemoryPool::empty(SuperblockId superblock) {
     require(taken && !taken->owner_changed, "memory: the other superblocks have room");
     last = taken->unit;
     moves.add(from, taken->unit);
-    order_copy(view, from, taken->unit);
+    orders_.push_back(UnitCopy{.view = view, .from = from, .to = taken->unit});
     for (std::int32_t users = superblocks_.users(view, from); users > 0; --users) {
       if (users > 1) superblocks_.share(view, taken->unit);
       superblocks_.drop(view, from);
@@ -381,16 +382,6 @@ void MemoryPool::empty(SuperblockId superblock) {
         moves.apply(page);
       }
     }
-  }
-}
-
-void MemoryPool::order_copy(ViewId view, std::int32_t from, std::int32_t to) {
-  if (view == layout().slot_view()) {
-    orders_.push_back(SlotCopy{.from = SlotId{from}, .to = SlotId{to}});
-  } else if (view == layout().packed_view()) {
-    orders_.push_back(PackedCopy{.from = PackedId{from}, .to = PackedId{to}});
-  } else {
-    orders_.push_back(PageCopy{.group = index(view), .from = PageId{from}, .to = PageId{to}});
   }
 }
 

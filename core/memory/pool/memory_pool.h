@@ -176,7 +176,6 @@ class MemoryPool {
   void check_table(std::span<const PageTable> tables, std::int32_t length) const;
 
   void empty(SuperblockId superblock);
-  void order_copy(ViewId view, std::int32_t from, std::int32_t to);
 
   // A page may be shared by several checkpoints and sequences; a snapshot by its checkpoint and the
   // sequences that have yet to read it.

@@ -13,19 +13,11 @@ namespace {
 /// The unit whose bytes an order makes.
 std::optional<std::pair<ViewId, std::int32_t>> target_of(const Order& order,
                                                          const MemoryLayout& layout) {
-  if (const auto* page = std::get_if<PageCopy>(&order)) {
-    return std::pair(ViewId{page->group}, index(page->to));
-  }
-  if (const auto* slot = std::get_if<SlotCopy>(&order)) {
-    return std::pair(layout.slot_view(), index(slot->to));
-  }
+  if (const auto* copy = std::get_if<UnitCopy>(&order)) return std::pair(copy->view, copy->to);
   if (const auto* slot = std::get_if<UnpackSlot>(&order)) {
     return std::pair(layout.slot_view(), index(slot->to));
   }
   if (const auto* packed = std::get_if<PackSlot>(&order)) {
-    return std::pair(layout.packed_view(), index(packed->to));
-  }
-  if (const auto* packed = std::get_if<PackedCopy>(&order)) {
     return std::pair(layout.packed_view(), index(packed->to));
   }
   return std::nullopt;

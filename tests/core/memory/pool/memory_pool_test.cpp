@@ -94,8 +94,9 @@ TEST_SUITE("core/memory/memory_pool") {
     std::ptrdiff_t copied = -1, changed = -1;
     for (std::size_t i = 0; i < orders.size(); ++i) {
       const auto* change = std::get_if<ChangeOwner>(&orders[i]);
-      if (const auto* page = std::get_if<PageCopy>(&orders[i])) {
-        CHECK(page->to == copy);
+      if (const auto* page = std::get_if<UnitCopy>(&orders[i])) {
+        CHECK(page->view == pages);
+        CHECK(page->to == index(copy));
         copied = static_cast<std::ptrdiff_t>(i);
       } else if (change != nullptr && change->from == pages) {
         changed = static_cast<std::ptrdiff_t>(i);
@@ -117,7 +118,7 @@ TEST_SUITE("core/memory/memory_pool") {
     CHECK(grows.read_slot() == grows.write_slot());
     const std::vector<Order> orders = pool.take_orders();
     REQUIRE(orders.size() == 2);
-    CHECK(std::holds_alternative<SlotCopy>(orders[0]));
+    CHECK(std::get<UnitCopy>(orders[0]).view == slots);
     CHECK(std::get<ChangeOwner>(orders[1]).from == slots);
     pool.audit();
   }
@@ -149,7 +150,7 @@ TEST_SUITE("core/memory/memory_pool") {
     REQUIRE(orders.size() == 3);
     CHECK(std::get<PackSlot>(orders[0]).from == live);
     CHECK(std::get<PackSlot>(orders[0]).to == checkpoint->packed());
-    CHECK(std::holds_alternative<PageCopy>(orders[1]));
+    CHECK(std::get<UnitCopy>(orders[1]).view == pages);
     CHECK(std::get<UnpackSlot>(orders[2]).to == other->write_slot());
   }
 

@@ -164,9 +164,10 @@ TEST_SUITE("core/memory/memory") {
     CHECK(other->tables()[0][1] != memory.tables()[0][1]);
     const std::vector<Order> orders = pool.take_orders();
     REQUIRE(orders.size() == 1);
-    const PageCopy copy = std::get<PageCopy>(orders[0]);
-    CHECK(copy.from == memory.tables()[0][1]);
-    CHECK(copy.to == other->tables()[0][1]);
+    const UnitCopy copy = std::get<UnitCopy>(orders[0]);
+    CHECK(copy.view == ViewId{0});
+    CHECK(copy.from == index(memory.tables()[0][1]));
+    CHECK(copy.to == index(other->tables()[0][1]));
   }
 
   TEST_CASE("on a page boundary nothing is copied") {
