@@ -216,13 +216,15 @@ std::vector<std::string> SessionFolder::names() const {
 
 SavedSession SessionFolder::read(const std::string& name) const {
   const std::filesystem::path path = path_of(name);
-  SessionReading reading = read_session(path);
-  if (!reading.text) {
-    const std::string hint = has(name) ? "; hyb sessions rm " + name : "";
-    throw Error(ErrorKind::model, reading.refused + hint);
+  SessionText text;
+  try {
+    text = read_session(path);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::model || !has(name)) throw;
+    throw Error(ErrorKind::model, std::string(error.what()) + "; hyb sessions rm " + name);
   }
-  return {.fingerprint = std::move(reading.text->fingerprint),
-          .record = parse_record(reading.text->app, path.string())};
+  return {.fingerprint = std::move(text.fingerprint),
+          .record = parse_record(text.app, path.string())};
 }
 
 void SessionFolder::write(const std::string& name, const SavedSession& session,

@@ -13,17 +13,6 @@
 #include "core/memory/session/session_format.h"
 
 namespace hyb {
-namespace {
-
-SessionText read_text_part(SectionReader& reader, const std::filesystem::path& path) {
-  SessionText text;
-  const std::string fingerprint = read_text(reader, SessionSection::fingerprint);
-  text.fingerprint = fingerprint_from(parse_json(fingerprint, path.string()), path.string());
-  text.app = read_text(reader, SessionSection::app);
-  return text;
-}
-
-}  // namespace
 
 void add_session_text(SectionWriter& writer, const SessionText& text) {
   add_text(writer, SessionSection::fingerprint, to_text(to_json(text.fingerprint)));
@@ -36,14 +25,13 @@ void write_session(const std::filesystem::path& path, const SessionText& text) {
   writer.commit();
 }
 
-SessionReading read_session(const std::filesystem::path& path) {
-  try {
-    SectionReader reader(path, session_format, SectionReader::Size::any);
-    return {.text = read_text_part(reader, path), .refused = {}};
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::model) throw;
-    return {.text = std::nullopt, .refused = error.what()};
-  }
+SessionText read_session(const std::filesystem::path& path) {
+  SectionReader reader(path, session_format, SectionReader::Size::any);
+  SessionText text;
+  const std::string fingerprint = read_text(reader, SessionSection::fingerprint);
+  text.fingerprint = fingerprint_from(parse_json(fingerprint, path.string()), path.string());
+  text.app = read_text(reader, SessionSection::app);
+  return text;
 }
 
 namespace {
@@ -185,6 +173,7 @@ struct FileSnapshot {
   SnapshotPlace place;
   std::vector<std::uint32_t> units;  // numbers in the file, in the order of units_of
   std::vector<float> logits;         // empty: not in the file
+  std::optional<Reservation> room;   // in the pool; empty: none yet
 };
 
 /// The whole file without the units' bytes, checked.
@@ -247,7 +236,8 @@ FileSnapshot SessionLoader::read_snapshot(std::uint32_t number,
           .precision = static_cast<Precision>(numbers[2]),
           .place = static_cast<SnapshotPlace>(numbers[3]),
           .units = {numbers.begin() + 4, numbers.end()},
-          .logits = {}};
+          .logits = {},
+          .room = {}};
 }
 
 std::vector<float> SessionLoader::read_logits(std::uint32_t snapshot) {
@@ -330,71 +320,61 @@ void SessionLoader::read_units(const FileOutline& outline,
   if (reader_.next()) reader_.fail("is damaged: sections after the last one");
 }
 
-/// A snapshot of the file, with its room in the pool.
-struct Placed {
-  const FileSnapshot* snapshot;
-  Reservation room;
-};
-
 /// Among those with room, the one with the most tokens in common with the key.
-SharedPrefix nearest(std::span<const Placed> placed, std::span<const TokenId> key) {
+SharedPrefix nearest(std::span<const FileSnapshot> snapshots, std::span<const TokenId> key) {
   SharedPrefix best;
-  for (const Placed& other : placed) {
-    const std::int32_t shared = common_prefix(key, other.snapshot->key);
-    if (shared > best.tokens) best = {.from = &other.room.checkpoint, .tokens = shared};
+  for (const FileSnapshot& other : snapshots) {
+    if (!other.room) continue;
+    const std::int32_t shared = common_prefix(key, other.key);
+    if (shared > best.tokens) best = {.from = &other.room->checkpoint, .tokens = shared};
   }
   return best;
 }
 
-std::vector<Placed> place(const FileOutline& outline, SnapshotIo& carrier,
-                          SessionTransfer& restored) {
-  std::vector<Placed> placed;
-  placed.reserve(outline.snapshots.size());  // nearest() points at them
-  for (const FileSnapshot& snapshot : outline.snapshots) {
+/// Allocates room for those that the prefix tree lacks. Returns the number for which there is none.
+std::int32_t allocate(std::span<FileSnapshot> snapshots, SnapshotIo& carrier) {
+  std::int32_t left_out = 0;
+  for (FileSnapshot& snapshot : snapshots) {
     if (carrier.has(snapshot.key)) continue;
-    std::optional<Reservation> room;
     do {
-      room = carrier.room(snapshot.key, snapshot.precision, nearest(placed, snapshot.key));
-    } while (!room && carrier.evict_for(snapshot.key));
-    if (room) {
-      placed.push_back({.snapshot = &snapshot, .room = *std::move(room)});
-    } else {
-      ++restored.left_out;
-    }
+      snapshot.room =
+          carrier.room(snapshot.key, snapshot.precision, nearest(snapshots, snapshot.key));
+    } while (!snapshot.room && carrier.evict_for(snapshot.key));
+    if (!snapshot.room) ++left_out;
   }
-  return placed;
+  return left_out;
 }
 
 std::vector<std::vector<CheckpointUnit>> targets_of(const FileOutline& outline,
-                                                    std::span<const Placed> placed,
                                                     const MemoryLayout& layout) {
   std::vector<std::vector<CheckpointUnit>> targets(outline.views.size());
-  for (const Placed& place : placed) {
-    const std::vector<CheckpointUnit> units = units_of(place.room.checkpoint, layout);
-    require(units.size() == place.snapshot->units.size(), "session: units as the kinds need them");
+  for (const FileSnapshot& snapshot : outline.snapshots) {
+    if (!snapshot.room) continue;
+    const std::vector<CheckpointUnit> units = units_of(snapshot.room->checkpoint, layout);
+    require(units.size() == snapshot.units.size(), "session: units as the kinds need them");
     for (std::size_t i = 0; i < units.size(); ++i) {
-      if (!place.room.is_shared[i]) targets[place.snapshot->units[i]].push_back(units[i]);
+      if (!snapshot.room->is_shared[i]) targets[snapshot.units[i]].push_back(units[i]);
     }
   }
   return targets;
 }
 
 SessionTransfer restore(SessionLoader& loader, SnapshotIo& carrier) {
+  FileOutline outline = loader.read_outline();
   SessionTransfer restored;
-  const FileOutline outline = loader.read_outline();
-  std::vector<Placed> placed = place(outline, carrier, restored);
+  restored.left_out = allocate(outline.snapshots, carrier);
   carrier.flush_orders();
-  loader.read_units(outline, targets_of(outline, placed, carrier.layout()));
+  loader.read_units(outline, targets_of(outline, carrier.layout()));
   // From here on everything is known to be valid. The shallow ones first, as they were made.
-  for (auto i = placed.rbegin(); i != placed.rend(); ++i) {
-    const FileSnapshot& snapshot = *i->snapshot;
-    if (!carrier.adopt(snapshot.key, std::move(i->room.checkpoint), snapshot.place,
-                       SnapshotSource::session)) {
+  for (auto i = outline.snapshots.rbegin(); i != outline.snapshots.rend(); ++i) {
+    FileSnapshot& snapshot = *i;
+    if (!snapshot.room || !carrier.adopt(snapshot.key, std::move(snapshot.room->checkpoint),
+                                         snapshot.place, SnapshotSource::session)) {
       continue;
     }
     ++restored.snapshots;
     restored.length = std::max(restored.length, static_cast<std::int32_t>(snapshot.key.size()));
-    if (!snapshot.logits.empty()) carrier.keep_logits(snapshot.key, snapshot.logits);
+    if (!snapshot.logits.empty()) carrier.keep_logits(snapshot.key, std::move(snapshot.logits));
   }
   return restored;
 }

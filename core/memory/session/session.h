@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,13 +21,6 @@ struct SessionText {
   std::string app;
 };
 
-/// The result of reading a session. A file that is missing, of another kind or version, or damaged
-/// in its text is an expected outcome: nothing of it is used.
-struct SessionReading {
-  std::optional<SessionText> text;
-  std::string refused;  ///< why there is no text, as a message; starts with the path
-};
-
 /// Writes a session file atomically, readable by its owner only. Throws Error(runtime) when it
 /// can't be written.
 void write_session(const std::filesystem::path& path, const SessionText& text);
@@ -37,8 +29,10 @@ void write_session(const std::filesystem::path& path, const SessionText& text);
 void add_session_text(SectionWriter& writer, const SessionText& text);
 
 /// Reads the text, even where the memory after it is damaged. The caller checks whether it fits the
-/// model at hand: the text is usable with any model, the memory with one.
-SessionReading read_session(const std::filesystem::path& path);
+/// model at hand: the text is usable with any model, the memory with one. Throws Error(model) that
+/// starts with the path for a file that is missing, of another kind or version, or damaged in its
+/// text.
+SessionText read_session(const std::filesystem::path& path);
 
 /// The result of saving or restoring the memory of a session. A file that is missing, damaged or of
 /// another model is an expected outcome of restoring: nothing of it is used.
