@@ -437,14 +437,12 @@ RowFields event_fields(const EngineEvents& events) {
 }
 
 RowFields memory_fields(const WorkloadSetting& setting, const PoolUsage& usage) {
-  std::size_t pages = 0;
-  for (const PoolUsage::Group& group : usage.groups) pages += group.pages.bytes;
   RowFields fields;
   std::string text;
   for (const auto& [name, bytes] : std::initializer_list<std::pair<const char*, std::size_t>>{
            {"weights", setting.weight_bytes},
            {"workspace", setting.workspace_bytes},
-           {"pages", pages},
+           {"pages", usage.page_bytes()},
            {"states", usage.live_slots.bytes},
            {"snapshots", usage.snapshot_slots.bytes + usage.packed.bytes},
            {"idle", usage.idle_bytes + usage.remainder_bytes}}) {

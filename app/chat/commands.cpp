@@ -407,8 +407,8 @@ class OwnerTable {
 };
 
 void add_pool(OwnerTable& table, const PoolUsage& pool) {
-  for (const PoolUsage::Group& group : pool.groups) {
-    table.units(fmt::format("keys and values, {}", group.kind), group.pages, "pages");
+  for (const UnitUsage& group : pool.pages) {
+    table.units(fmt::format("keys and values, {}", group.kind), group, "pages");
   }
   table.units("recurrent state, running", pool.live_slots, "slots");
   table.units("recurrent state, snapshots", pool.snapshot_slots, "slots");

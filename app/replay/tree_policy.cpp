@@ -96,11 +96,7 @@ TreePolicy::TreePolicy(const ReplayShape& shape, const PolicyOptions& options)
       cache_(pool_, cache_options(shape, options)) {}
 
 std::int64_t TreePolicy::kv_bytes() const {
-  std::int64_t bytes = 0;
-  for (const PoolUsage::Group& group : pool_.usage().groups) {
-    bytes += static_cast<std::int64_t>(group.pages.bytes);
-  }
-  return bytes;
+  return static_cast<std::int64_t>(pool_.usage().page_bytes());
 }
 
 std::int64_t TreePolicy::snapshot_bytes() const {

@@ -85,7 +85,7 @@ TEST_SUITE("sim/steady_step") {
     }
     while (engine.running() < sequences) engine.step();
     for (int i = 0; i < 100; ++i) engine.step();
-    const std::int64_t pages = engine.usage().pool.groups[0].pages.units;
+    const std::int64_t pages = engine.usage().pool.pages[0].units;
     // A page table of up to 64 entries has its room by now: it grows at 1,024 tokens only.
     for (int i = 0; i < 208; ++i) {
       const std::int64_t before = allocations;
@@ -93,7 +93,7 @@ TEST_SUITE("sim/steady_step") {
       CHECK(allocations - before == runner.own);
     }
     CHECK(engine.running() == sequences);
-    CHECK(engine.usage().pool.groups[0].pages.units - pages == sequences * 208 / page_tokens);
+    CHECK(engine.usage().pool.pages[0].units - pages == sequences * 208 / page_tokens);
   }
 }
 

@@ -20,9 +20,9 @@ struct PositionRange {
   std::int32_t first, last;
 };
 
-/// What one kind of layer memory keeps of a sequence. Pools, prefix tree, tiers and session files
-/// know kinds through this interface alone, so a new kind is one class. Layers that share another
-/// layer's keys and values have no memory of their own and no kind.
+/// What one kind of layer memory keeps of a sequence's positions in pages. Pools, prefix tree,
+/// tiers and session files know kinds through this interface alone, so a new kind is one class.
+/// Layers that share another layer's keys and values have no memory of their own and no kind.
 class MemoryKind {
  public:
   virtual ~MemoryKind() = default;
@@ -36,10 +36,6 @@ class MemoryKind {
   /// every page for which it is true is there. Ranges become unneeded in the order of their
   /// positions, except those that never do.
   virtual bool needs(PositionRange positions, std::int32_t length) const = 0;
-
-  /// The kind has one slot per sequence instead of pages: the prefix can be resumed only where a
-  /// snapshot was taken.
-  virtual bool is_recurrent() const { return false; }
 };
 
 /// Every earlier position.
@@ -73,23 +69,16 @@ class ChunkedAttention final : public MemoryKind {
   std::int32_t chunk_;
 };
 
-/// No positions: all is in the slot.
-class RecurrentState final : public MemoryKind {
- public:
-  std::string_view name() const override { return "recurrent"; }
-  bool needs(PositionRange, std::int32_t) const override { return false; }
-  bool is_recurrent() const override { return true; }
-};
-
 /// Layers of one kind that share page numbers: page i of the group is page i in the arena of each
 /// of its layers.
 struct PageGroup {
-  const MemoryKind* kind;  ///< not recurrent
+  const MemoryKind* kind;
   std::size_t page_bytes;  ///< of page_tokens tokens, all layers of the group
   std::int32_t pages_per_superblock;
 };
 
-/// All slots have one size: the recurrent layers of a sequence together.
+/// All slots have one size: the recurrent layers of a sequence together. Where there are some, a
+/// prefix can be resumed only where a snapshot was taken.
 struct SlotShape {
   std::size_t bytes = 0;
   std::int32_t per_superblock = 0;  ///< 0: there are none

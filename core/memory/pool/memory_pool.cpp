@@ -12,8 +12,7 @@ namespace hyb {
 
 MemoryPool::MemoryPool(MemoryLayout layout) : superblocks_(std::move(layout)) {
   for (const PageGroup& group : this->layout().groups) {
-    require(group.kind != nullptr && !group.kind->is_recurrent(),
-            "memory: a group of pages has a kind that has pages");
+    require(group.kind != nullptr, "memory: a group of pages has a kind");
   }
   limit_compaction(this->layout().superblock_bytes);
 }
@@ -396,24 +395,29 @@ bool MemoryPool::all_free() const {
   return true;
 }
 
-std::size_t PoolUsage::total() const {
-  std::size_t bytes = live_slots.bytes + snapshot_slots.bytes + packed.bytes + idle_bytes +
-                      free_bytes + remainder_bytes;
-  for (const Group& group : groups) bytes += group.pages.bytes;
+std::size_t PoolUsage::page_bytes() const {
+  std::size_t bytes = 0;
+  for (const UnitUsage& group : pages) bytes += group.bytes;
   return bytes;
+}
+
+std::size_t PoolUsage::total() const {
+  return page_bytes() + live_slots.bytes + snapshot_slots.bytes + packed.bytes + idle_bytes +
+         free_bytes + remainder_bytes;
 }
 
 PoolUsage MemoryPool::usage() const {
   const MemoryLayout& cut = layout();
   const auto used = [&](ViewId view) {
     const std::int64_t units = superblocks_.units_used(view);
-    return UnitUsage{.units = units,
+    return UnitUsage{.kind = {},
+                     .units = units,
                      .bytes = static_cast<std::size_t>(units) * cut.unit_bytes(view)};
   };
   PoolUsage usage;
   for (std::int32_t group = 0; group < groups(); ++group) {
-    usage.groups.push_back({.kind = cut.groups[static_cast<std::size_t>(group)].kind->name(),
-                            .pages = used(ViewId{group})});
+    UnitUsage& pages = usage.pages.emplace_back(used(ViewId{group}));
+    pages.kind = cut.groups[static_cast<std::size_t>(group)].kind->name();
   }
   std::vector<std::int32_t> live;
   for (const Memory* memory : memories_.all()) {
@@ -425,8 +429,8 @@ PoolUsage MemoryPool::usage() const {
   usage.live_slots.units = std::unique(live.begin(), live.end()) - live.begin();
   usage.live_slots.bytes = static_cast<std::size_t>(usage.live_slots.units) * cut.slots.bytes;
   const UnitUsage slots = used(cut.slot_view());
-  usage.snapshot_slots = {.units = slots.units - usage.live_slots.units,
-                          .bytes = slots.bytes - usage.live_slots.bytes};
+  usage.snapshot_slots.units = slots.units - usage.live_slots.units;
+  usage.snapshot_slots.bytes = slots.bytes - usage.live_slots.bytes;
   usage.packed = used(cut.packed_view());
 
   std::int32_t superblocks_used = 0;

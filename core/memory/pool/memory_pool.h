@@ -18,17 +18,14 @@ namespace hyb {
 
 /// Units of one kind in use.
 struct UnitUsage {
+  std::string_view kind;  ///< of pages: the name of their group's kind
   std::int64_t units = 0;
   std::size_t bytes = 0;
 };
 
 /// Bytes of the memory by owner. total() is the budget, to the byte.
 struct PoolUsage {
-  struct Group {
-    std::string_view kind;
-    UnitUsage pages;
-  };
-  std::vector<Group> groups;
+  std::vector<UnitUsage> pages;     ///< by group
   UnitUsage live_slots;             ///< a sequence reads or writes them
   UnitUsage snapshot_slots;         ///< only checkpoints hold them
   UnitUsage packed;                 ///< int8 snapshots
@@ -43,6 +40,7 @@ struct PoolUsage {
   std::int64_t owner_changes = 0;    ///< superblocks that moved from one view to another
   std::int64_t compacted_units = 0;  ///< copied to empty a superblock
 
+  std::size_t page_bytes() const;  ///< of all groups
   std::size_t total() const;
 };
 

@@ -176,10 +176,10 @@ TEST_SUITE("core/engine/engine") {
       runner.result.sampled.clear();
       engine.step();
       engine.audit();
-      if (engine.usage().pool.groups[0].pages.units > 8) break;
+      if (engine.usage().pool.pages[0].units > 8) break;
     }
     CHECK(engine.usage().preemptions == 0);
-    CHECK(engine.usage().pool.groups[0].pages.units <= 8);
+    CHECK(engine.usage().pool.pages[0].units <= 8);
     engine.cancel(id);
   }
 

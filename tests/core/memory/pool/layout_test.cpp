@@ -25,7 +25,7 @@ std::int32_t first_read(const MemoryKind& kind, std::int32_t position) {
   if (const auto* chunked = dynamic_cast<const ChunkedAttention*>(&kind)) {
     return position / chunked->chunk() * chunked->chunk();
   }
-  return kind.is_recurrent() ? position : 0;
+  return 0;
 }
 
 }  // namespace
@@ -34,7 +34,6 @@ TEST_SUITE("core/memory/kind") {
   TEST_CASE("a range is needed while this or a later token reads one of its positions") {
     std::vector<std::unique_ptr<MemoryKind>> kinds;
     kinds.push_back(std::make_unique<FullAttention>());
-    kinds.push_back(std::make_unique<RecurrentState>());
     for (const std::int32_t n : {1, 2, 7, 16}) {
       kinds.push_back(std::make_unique<SlidingWindow>(n));
       kinds.push_back(std::make_unique<ChunkedAttention>(n));

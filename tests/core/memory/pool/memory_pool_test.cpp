@@ -170,7 +170,7 @@ TEST_SUITE("core/memory/memory_pool") {
     const std::optional<Memory> a = pool.start(), b = pool.start(), c = pool.start(),
                                 d = pool.start(), e = pool.start();
     CHECK_FALSE(pool.allocate_empty(40, Precision::exact));
-    CHECK(pool.usage().groups[0].pages.units == 0);
+    CHECK(pool.usage().pages[0].units == 0);
     pool.audit();
   }
 
@@ -404,8 +404,8 @@ TEST_SUITE("core/memory/pool_figures") {
     const std::optional<Checkpoint> packed = memory.checkpoint(Precision::int8);
     const PoolUsage usage = pool.usage();
     CHECK(usage.total() == pool.layout().bytes());
-    CHECK(usage.groups[0].kind == "full");
-    CHECK(usage.groups[0].pages.units == 4);
+    CHECK(usage.pages[0].kind == "full");
+    CHECK(usage.pages[0].units == 4);
     CHECK(usage.live_slots.units == 1);
     CHECK(usage.snapshot_slots.bytes == 400);
     CHECK(usage.packed.bytes == 100);

@@ -45,8 +45,7 @@ struct Shared {
   std::size_t erase(const char* text) {
     const auto held = [&] {
       const PoolUsage usage = pool.usage();
-      std::size_t bytes = usage.snapshot_slots.bytes;
-      for (const PoolUsage::Group& group : usage.groups) bytes += group.pages.bytes;
+      const std::size_t bytes = usage.snapshot_slots.bytes + usage.page_bytes();
       return bytes;
     };
     const std::size_t before = held();

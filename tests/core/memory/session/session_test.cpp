@@ -170,8 +170,8 @@ TEST_SUITE("core/memory/session_memory") {
     SnapshotWorld whole;
     REQUIRE(restore_session(old.path, text.fingerprint, whole.carrier).refused.empty());
     const PoolUsage was = old.world.pool.usage(), is = whole.pool.usage();
-    for (std::size_t i = 0; i < was.groups.size(); ++i) {
-      CHECK(is.groups[i].pages.units == was.groups[i].pages.units);
+    for (std::size_t i = 0; i < was.pages.size(); ++i) {
+      CHECK(is.pages[i].units == was.pages[i].units);
     }
     CHECK(is.snapshot_slots.units == was.snapshot_slots.units);
     CHECK(is.packed.units == was.packed.units);
@@ -180,10 +180,10 @@ TEST_SUITE("core/memory/session_memory") {
   TEST_CASE("restoring twice changes nothing") {
     const TemporaryFolder folder;
     SavedWorld old(folder.path() / "s");
-    const auto units = old.world.pool.usage().groups[0].pages.units;
+    const auto units = old.world.pool.usage().pages[0].units;
     const SessionTransfer restored = restore_session(old.path, text.fingerprint, old.world.carrier);
     CHECK(restored.refused.empty());
-    CHECK(old.world.pool.usage().groups[0].pages.units == units);
+    CHECK(old.world.pool.usage().pages[0].units == units);
     CHECK(old.world.all_right());
   }
 
