@@ -10,10 +10,6 @@
 
 namespace hyb {
 
-/// core decides with indices and counts and moves no bytes: copies are orders that ride in the next
-/// step and are carried out before its spans, in the order given. So a page or slot may be reused
-/// as soon as it is released.
-
 /// A page, slot or packed snapshot to another one of the same view.
 struct UnitCopy {
   ViewId view;
@@ -34,6 +30,10 @@ struct ChangeOwner {
   SuperblockId superblock;
   ViewId from, to;
 };
+
+/// core decides with indices and counts and moves no bytes: copies are orders that ride in the next
+/// step and are carried out before its spans, in the order given. So a page or slot may be reused
+/// as soon as it is released.
 using Order = std::variant<UnitCopy, PackSlot, UnpackSlot, ChangeOwner>;
 
 /// One group's pages of one sequence: entry i holds positions [i * page_tokens, (i + 1) *
