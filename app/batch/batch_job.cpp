@@ -1,10 +1,15 @@
 #include "app/batch/batch_job.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <fstream>
+#include <map>
+#include <memory>
+#include <set>
 #include <vector>
 
 #include <fmt/format.h>
@@ -19,33 +24,104 @@
 #include "app/session.h"
 #include "app/ui/process.h"
 #include "app/ui/progress.h"
+#include "app/ui/terminal.h"
 #include "app/version.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/io/file.h"
+#include "core/memory/tier/snapshot_tier.h"
 
 namespace hyb::app {
 namespace {
 
-std::string difference(const std::string& name, const Json& was, const Json& is) {
-  if (!was.is_object() || !is.is_object()) {
-    return was == is ? "" : fmt::format("{} is {}, was {}", name, to_text(is), to_text(was));
+constexpr std::array stamp_names = {"bytes", "inode", "modified_ns", "changed_ns"};
+
+Json member(const Json& object, const char* key) {
+  if (!object.is_object()) return nullptr;
+  const auto found = object.find(key);
+  return found == object.end() ? Json() : *found;
+}
+
+/// The names of both objects' members, each once.
+std::set<std::string> keys_of(const Json& was, const Json& is) {
+  std::set<std::string> keys;
+  for (const Json* object : {&was, &is}) {
+    if (!object->is_object()) continue;
+    for (const auto& [key, value] : object->items()) keys.insert(key);
   }
-  const auto member = [](const Json& object, const std::string& key) {
-    const auto found = object.find(key);
-    return found == object.end() ? Json() : *found;
-  };
-  const auto inside = [&](const std::string& key) {
-    if (key == "name" || key == "hyb" || key == "last_run") return std::string();
-    return difference(name.empty() ? key : name + "." + key, member(was, key), member(is, key));
-  };
-  for (const auto& [key, value] : is.items()) {
-    if (std::string found = inside(key); !found.empty()) return found;
+  return keys;
+}
+
+/// As the command line would say it.
+std::string setting_text(const std::string& key, const Json& value) {
+  const bool is_off = value == false && key != "think";
+  const bool is_empty = (value.is_string() || value.is_array()) && value.empty();
+  if (value.is_null() || is_off || is_empty) return "not given";
+  if (key == "truncate" && value.is_number_integer()) {  // as Truncate
+    constexpr std::array words = {"not given", "left", "right"};
+    const auto word = value.get<std::int64_t>();
+    if (word >= 0 && word < static_cast<std::int64_t>(words.size())) {
+      return words[static_cast<std::size_t>(word)];
+    }
   }
-  for (const auto& [key, value] : was.items()) {
-    if (std::string found = inside(key); !found.empty()) return found;
+  if (key == "think") return value == true ? "on" : "off";
+  return value == true ? "given" : to_text(value);
+}
+
+void add_settings(const Json& was, const Json& is, std::vector<std::string>& found) {
+  for (const std::string& key : keys_of(was, is)) {
+    const Json before = member(was, key.c_str()), now = member(is, key.c_str());
+    if (before == now) continue;
+    std::string flag = "--" + key;
+    std::replace(flag.begin(), flag.end(), '_', '-');
+    found.push_back(
+        fmt::format("{} is {}, was {}", flag, setting_text(key, now), setting_text(key, before)));
   }
-  return {};
+}
+
+/// "in.jsonl (3 lines, 120 bytes)"
+std::string input_text(const Json& input) {
+  const Json name = member(input, "name"), lines = member(input, "lines");
+  const std::string text = name.is_string() ? name.get<std::string>() : "another";
+  if (!lines.is_number_integer()) return text;
+  return fmt::format("{} ({} lines, {} bytes)", text, to_text(lines),
+                     to_text(member(input, "bytes")));
+}
+
+void add_input(const Json& was, const Json& is, std::vector<std::string>& found) {
+  if (member(was, "xxh3") != member(is, "xxh3")) {
+    const bool has_size = member(was, "bytes") == member(is, "bytes");
+    found.push_back(
+        has_size
+            ? fmt::format("the input {} was edited: other text of the same size", input_text(is))
+            : fmt::format("the input is {}, was {}", input_text(is), input_text(was)));
+  }
+  const Json before = member(was, "format"), now = member(is, "format");
+  if (before != now) {
+    found.push_back(fmt::format("lines are read as {}, were read as {} (--format)", to_text(now),
+                                to_text(before)));
+  }
+}
+
+void add_model(const Json& was, const Json& is, std::vector<std::string>& found) {
+  if (member(was, "xxh3") == member(is, "xxh3")) return;
+  const Json name_was = member(was, "name"), name = member(is, "name");
+  if (name_was != name) {
+    found.push_back(fmt::format("the model is {}, was {}", to_text(name), to_text(name_was)));
+  }
+  const std::size_t before = found.size();
+  const Json texts_was = member(was, "texts"), texts = member(is, "texts");
+  for (const std::string& file : keys_of(texts_was, texts)) {
+    const Json old_hash = member(texts_was, file.c_str()), hash = member(texts, file.c_str());
+    if (old_hash == hash || texts_was.is_null()) continue;
+    const char* change = old_hash.is_null() ? "is new" : hash.is_null() ? "is gone" : "was changed";
+    found.push_back(fmt::format("the model's {} {}", file, change));
+  }
+  std::string weights = weights_difference(member(was, "weights"), member(is, "weights")).text;
+  if (!weights.empty()) found.push_back(std::move(weights));
+  if (found.size() == before) {
+    found.push_back("the model's files were changed: config, tokenizer or weights");
+  }
 }
 
 }  // namespace
@@ -67,7 +143,66 @@ void JobFile::write(const std::filesystem::path& path, const Json& job) {
   write_atomically(path, job.dump(2) + "\n", FileAccess::umask);
 }
 
-std::string job_difference(const Json& was, const Json& is) { return difference("", was, is); }
+std::string job_difference(const Json& was, const Json& is) {
+  std::vector<std::string> found;
+  add_input(member(was, "input"), member(is, "input"), found);
+  const Json settings_was = member(was, "settings"), settings = member(is, "settings");
+  add_settings(settings_was, settings, found);
+  // Random weights take the place of the files'.
+  if (member(settings_was, "random_weights") == member(settings, "random_weights")) {
+    add_model(member(was, "model"), member(is, "model"), found);
+  }
+  return fmt::format("{}", fmt::join(found, "; "));
+}
+
+Json weights_json(const std::vector<WeightHashes::File>& files) {
+  Json weights = Json::object();
+  for (const WeightHashes::File& file : files) {
+    weights[file.name()] = {{"bytes", file.stamp.bytes},
+                            {"inode", file.stamp.inode},
+                            {"modified_ns", file.stamp.modified_ns},
+                            {"changed_ns", file.stamp.changed_ns},
+                            {"xxh3", file.hash ? Json(hex(*file.hash)) : Json()}};
+  }
+  return weights;
+}
+
+WeightsDifference weights_difference(const Json& was, const Json& is) {
+  WeightsDifference found;
+  if (was.is_null() || is.is_null()) return found;
+  const auto has_stamp_of = [](const Json& file, const Json& other) {
+    return std::all_of(stamp_names.begin(), stamp_names.end(),
+                       [&](const char* name) { return member(file, name) == member(other, name); });
+  };
+  for (const std::string& name : keys_of(was, is)) {
+    const Json before = member(was, name.c_str()), now = member(is, name.c_str());
+    if (before.is_null() || now.is_null()) {
+      found.text =
+          fmt::format("the model's weight file {} is {}", name, now.is_null() ? "gone" : "new");
+      return found;
+    }
+    if (has_stamp_of(before, now)) continue;
+    const Json bytes_was = member(before, "bytes"), bytes = member(now, "bytes");
+    const Json hash_was = member(before, "xxh3"), hash = member(now, "xxh3");
+    if (bytes_was != bytes) {
+      found.text = fmt::format("the model's weight file {} has {} bytes, had {}", name,
+                               to_text(bytes), to_text(bytes_was));
+    } else if (hash_was.is_null()) {
+      found.text = fmt::format(
+          "the model's weight file {} was replaced or written to, and the earlier run ended before "
+          "it had read all of its {} bytes: whether they are the same can't be known",
+          name, to_text(bytes));
+    } else if (hash.is_null()) {
+      found.is_pending = true;
+    } else if (hash_was != hash) {
+      found.text = fmt::format(
+          "the model's weight file {} has other bytes than it had (its size is the same, {} bytes)",
+          name, to_text(bytes));
+    }
+    if (!found.text.empty()) return found;
+  }
+  return found;
+}
 
 namespace {
 
@@ -101,14 +236,17 @@ std::string shell_line(std::span<const std::string> words) {
   return line;
 }
 
-std::string resume_command() {
+std::string resume_command(bool keeps_force) {
   std::vector<std::string> words;
   std::ifstream arguments("/proc/self/cmdline", std::ios::binary);
   for (std::string word; std::getline(arguments, word, '\0');) {
-    if (word != "--force" && word != "--retry-failed") words.push_back(word);
+    if (word == "--retry-failed" || (word == "--force" && !keeps_force)) continue;
+    words.push_back(word);
   }
   return words.empty() ? "the same command" : shell_line(words);
 }
+
+bool is_stdout(const std::string& output) { return output == "-" || output == "/dev/stdout"; }
 
 namespace {
 
@@ -193,7 +331,25 @@ Json settings_of(const BatchOptions& options) {
           {"random_weights", value(options.model.random_weights)}};
 }
 
-Json job_of(const BatchOptions& options, const InputFile& input, const ModelSource& source) {
+/// The hash of each small file that makes the model's answers; those that are not there are null.
+Json texts_of(const ModelSource& source) {
+  Json texts = Json::object();
+  const auto add = [&](const char* name, const std::optional<std::string>& text) {
+    texts[name] = text ? Json(hex(hash_of(*text))) : Json();
+  };
+  for (const char* file :
+       {"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"}) {
+    add(file, source.read(file));
+  }
+  for (const auto& [name, found] : {std::pair("chat template", source.chat_template()),
+                                    std::pair("chat template for tools", source.tool_template())}) {
+    add(name, found ? std::optional(found->text) : std::nullopt);
+  }
+  return texts;
+}
+
+Json job_of(const BatchOptions& options, const InputFile& input, const ModelSource& source,
+            const WeightHashes* weights) {
   const Hash128 model = model_identity(source, !options.model.random_weights);
   const char* format = input.format() == LineFormat::jsonl ? "jsonl" : "text";
   Json settings = settings_of(options);
@@ -205,8 +361,17 @@ Json job_of(const BatchOptions& options, const InputFile& input, const ModelSour
   if (options.model.batch_invariant) settings["batch_invariant"] = true;
   if (options.model.quantize != "none") settings["quantize"] = options.model.quantize;
   return {{"hyb", version_text()},
-          {"input", {{"name", input.name()}, {"format", format}, {"xxh3", hex(input.hash())}}},
-          {"model", {{"name", source.name()}, {"xxh3", hex(model)}}},
+          {"input",
+           {{"name", input.name()},
+            {"format", format},
+            {"bytes", input.file().size()},
+            {"lines", input.lines().size()},
+            {"xxh3", hex(input.hash())}}},
+          {"model",
+           {{"name", source.name()},
+            {"xxh3", hex(model)},
+            {"texts", texts_of(source)},
+            {"weights", weights != nullptr ? weights_json(weights->files()) : Json()}}},
           {"settings", std::move(settings)}};
 }
 
@@ -219,23 +384,49 @@ void refuse_same_file(const InputFile& input, const std::filesystem::path& path)
               fmt::format("{}: is the input; results need a file of their own", path.string()));
 }
 
-/// Whether the results so far are of this very job.
-void check_job(const std::filesystem::path& path, const OutputFile& output, const Json& job,
-               bool force) {
-  if (output.is_empty() || force) return;
+/// What --force would do with these results when the input is another than theirs.
+std::string force_text(const InputFile& input) {
+  const bool has_numbers =
+      std::any_of(input.lines().begin(), input.lines().end(), [](const InputLine& line) {
+        return line.id == hash_of(fmt::format("line-{}", line.number));
+      });
+  return has_numbers
+             ? "--force takes every line whose number has a result as answered, whatever it "
+               "says now: right only where lines were added at the end"
+             : "--force takes every line whose custom_id has a result as answered, also "
+               "where it was edited";
+}
+
+[[noreturn]] void refuse_job(const OutputFile& output, const std::string& difference,
+                             const std::string& advice) {
+  throw Error(ErrorKind::usage,
+              fmt::format("{} belongs to another job: {}. Choose another output; {}",
+                          output.path().string(), difference, advice));
+}
+
+constexpr const char* force_advice =
+    "--force goes on and leaves the results so far as they are, made as before";
+
+/// Whether the results so far are of this very job. Returns the weights of it that are still to be
+/// compared; null: none.
+Json check_job(const std::filesystem::path& path, const OutputFile& output, const InputFile& input,
+               const Json& job, bool force) {
+  if (output.is_empty() || force) return nullptr;
   const auto was = JobFile::read(path);
   if (!was) {
     throw Error(ErrorKind::usage,
                 fmt::format("{} holds something and {} is missing: choose another output, or go on "
-                            "with --force",
-                            output.path().string(), path.string()));
+                            "with --force; {}",
+                            output.path().string(), path.string(), force_text(input)));
   }
-  const std::string difference = job_difference(*was, job);
-  if (difference.empty()) return;
-  throw Error(ErrorKind::usage,
-              fmt::format("{} belongs to another job: {}; choose another output, or go on with "
-                          "--force",
-                          output.path().string(), difference));
+  if (const std::string difference = job_difference(*was, job); !difference.empty()) {
+    const bool has_input = member(member(*was, "input"), "xxh3") == member(job["input"], "xxh3");
+    refuse_job(output, difference, has_input ? force_advice : force_text(input));
+  }
+  Json weights = member(member(*was, "model"), "weights");
+  const WeightsDifference difference = weights_difference(weights, job["model"]["weights"]);
+  if (!difference.text.empty()) refuse_job(output, difference.text, force_advice);
+  return difference.is_pending ? std::move(weights) : Json();
 }
 
 /// What a rerun finds.
@@ -268,8 +459,59 @@ Progress progress_of(const InputFile& input, std::vector<ResultMark> marks) {
   return progress;
 }
 
+/// Throws where --ordered can't be kept: results are only appended, so those that are there have to
+/// be the input's first ones, in its order. Results of other inputs have no place in it.
+void check_order(const InputFile& input, const OutputFile& output,
+                 const std::vector<ResultMark>& marks) {
+  std::map<Hash128, std::size_t> places;
+  for (std::size_t i = 0; i < input.lines().size(); ++i) places.emplace(input.lines()[i].id, i);
+  std::size_t next = 0;
+  for (const ResultMark& mark : marks) {
+    const auto place = places.find(mark.id);
+    if (place == places.end()) continue;
+    if (place->second != next) {
+      throw Error(ErrorKind::usage,
+                  fmt::format("--ordered: {} holds the result of line {} and not that of line {} "
+                              "before it, and results are only appended: leave --ordered out, or "
+                              "choose another output",
+                              output.path().string(), input.lines()[place->second].number,
+                              input.lines()[next].number));
+    }
+    ++next;
+  }
+}
+
+/// The output, opened and checked against the job, without a torn line.
+struct OpenedJob {
+  OutputFile output;
+  Json job = nullptr;  ///< null: results go to stdout
+  std::vector<ResultMark> marks = {};
+  std::unique_ptr<WeightHashes> weights = nullptr;  ///< while they are read; null: all is known
+  Json weights_before = nullptr;  ///< of the results so far, not yet compared; null: they are
+
+  /// Results may be appended. Takes what is known of the weights by now. Throws Error(usage) when
+  /// they are not those of the results so far.
+  bool may_write();
+  void save() const { JobFile::write(JobFile::beside(output.path()), job); }
+};
+
+bool OpenedJob::may_write() {
+  if (weights == nullptr) return true;
+  if (!weights->poll()) return weights_before.is_null();
+  Json& known = job["model"]["weights"];
+  known = weights_json(weights->files());
+  const std::string difference = weights_difference(weights_before, known).text;
+  if (!difference.empty()) {
+    refuse_job(output, difference + "; no result of this run was written", force_advice);
+  }
+  weights.reset();
+  weights_before = nullptr;
+  save();
+  return true;
+}
+
 /// Runs what is left. The job is safe whatever happens here: the hint says how to go on.
-BatchReport answer(const BatchOptions& options, const InputFile& input, OutputFile& output,
+BatchReport answer(const BatchOptions& options, const InputFile& input, OpenedJob& opened,
                    const std::vector<std::uint32_t>& todo) {
   const Environment environment = read_environment();
   Session session = [&] {
@@ -291,7 +533,9 @@ BatchReport answer(const BatchOptions& options, const InputFile& input, OutputFi
     line.clear();
     log::warning(text);
   };
-  const auto is_stopped = [] { return stop_signal() != 0; };
+  OutputFile& output = opened.output;
+  const auto is_stopped = [&] { return stop_signal() != 0 || output.is_closed(); };
+  const bool shows_progress = !output.is_stream() || !is_terminal(Stream::output);
   IdleMemory idle(session.engine(), options.idle_seconds);
   const auto is_stopped_waiting = [&] {
     idle.poll();
@@ -300,7 +544,8 @@ BatchReport answer(const BatchOptions& options, const InputFile& input, OutputFi
   ResultWriter writer(output, {.ordered = options.ordered,
                                .patience = std::chrono::seconds(options.retry_seconds),
                                .warn = warn,
-                               .is_stopped = is_stopped_waiting});
+                               .is_stopped = is_stopped_waiting,
+                               .may_write = [&] { return opened.may_write(); }});
   BatchRunner runner(session.engine(), tokenizer, maker, input, writer,
                      {.sequences_max = options.parallel,
                       .ordered = options.ordered,
@@ -308,6 +553,7 @@ BatchReport answer(const BatchOptions& options, const InputFile& input, OutputFi
                       .progress =
                           [&](const BatchCounts& counts) {
                             idle.poll();
+                            if (!shows_progress) return;
                             line.show(before + counts.done, total,
                                       fmt::format("{} failed", counts.failed));
                           },
@@ -316,7 +562,8 @@ BatchReport answer(const BatchOptions& options, const InputFile& input, OutputFi
   BatchPlanner planner(
       maker, input, todo,
       {.order = options.order, .is_stopped = is_stopped, .progress = [&](std::int64_t lines) {
-         line.show(fmt::format("planning, {} lines", lines));
+         writer.poll();
+         if (shows_progress) line.show(fmt::format("planning, {} lines", lines));
        }});
   BatchReport report;
   report.is_planned = options.order == BatchOrder::depth_first;
@@ -324,38 +571,77 @@ BatchReport answer(const BatchOptions& options, const InputFile& input, OutputFi
     report.counts = runner.run(lines);
     if (is_stopped()) break;
   }
+  report.length_max = session.engine().length_max();
+  if (const SnapshotTier* tier = session.engine().tier()) {
+    report.tier_damage = tier->stats().damaged;
+  }
   report.planned_tokens = planner.prompt_tokens();
   report.sharable_tokens = planner.sharable_tokens();
   return report;
 }
 
-void print_resume_hint(std::int64_t done, std::int64_t left) {
-  write_stderr(fmt::format("done {}, left {}; resume with: {}\n", done, left, resume_command()));
+/// How to go on after a run that ended early.
+std::string resume_text(const InputFile& input, const OutputFile& output) {
+  if (output.is_stream()) return "results went to stdout, and can't be continued";
+  const std::string command = resume_command(output.foreign_lines() > 0);
+  if (!output.interference().empty()) return "the command was: " + command;
+  if (input.has_changed()) {
+    return fmt::format(
+        "the input {} was changed meanwhile: undo that to resume, or choose another "
+        "output; the command was: {}",
+        input.name(), command);
+  }
+  if (!input.is_piped()) return "resume with: " + command;
+  return fmt::format("resume with the same text in {} again: {}", input.name(), command);
 }
 
-/// The output, opened and checked against the job, without a torn line.
-struct OpenedJob {
-  OutputFile output;
-  Json job;
-  std::vector<ResultMark> marks;
-};
+/// What cannot run is refused before a file is made.
+void check_model(const BatchOptions& options, const InputFile& input, const ModelSource& source) {
+  outline_of(source, options.model);
+  check_texts(options, input, source);
+}
+
+OpenedJob streamed_job(const BatchOptions& options, const InputFile& input) {
+  check_model(options, input, model_source_of(options));
+  write_stderr("results go to stdout: a run that ends early can't be continued (-o FILE can)\n");
+  return {.output = OutputFile::stream(STDOUT_FILENO, "stdout")};
+}
+
+/// Null: the weights are random, or inside the binary.
+std::unique_ptr<WeightHashes> weights_of(const BatchOptions& options, const ModelSource& source) {
+  const std::vector<std::filesystem::path> paths = weight_paths(source);
+  if (options.model.random_weights || paths.empty()) return nullptr;
+  std::optional<std::filesystem::path> cache = read_environment().state_folder;
+  if (cache) *cache /= "weights.xxh3";
+  return std::make_unique<WeightHashes>(paths, HashCache(cache));
+}
+
+void recover_results(const BatchOptions& options, const InputFile& input, OpenedJob& opened) {
+  opened.marks = opened.output.recover(options.force);
+  const std::size_t all = opened.marks.size();
+  if (options.retry_failed) {
+    std::erase_if(opened.marks, [](const ResultMark& mark) { return mark.failed; });
+  }
+  if (options.ordered) check_order(input, opened.output, opened.marks);
+  if (opened.marks.size() < all) opened.output.drop_failed();
+}
 
 OpenedJob open_job(const BatchOptions& options, const InputFile& input) {
+  if (is_stdout(options.output)) return streamed_job(options, input);
   const ModelSource source = model_source_of(options);
-  outline_of(source, options.model);  // what cannot run is refused before a file is made
-  check_texts(options, input, source);
-  const Json job = job_of(options, input, source);
+  check_model(options, input, source);
+  std::unique_ptr<WeightHashes> weights = weights_of(options, source);
+  const Json job = job_of(options, input, source, weights.get());
   refuse_same_file(input, options.output);
-  OpenedJob opened{.output = OutputFile::open(options.output), .job = job, .marks = {}};
+  OpenedJob opened{.output = OutputFile::open(options.output), .job = job};
   const std::filesystem::path job_path = JobFile::beside(opened.output.path());
   refuse_same_file(input, job_path);
-  check_job(job_path, opened.output, job, options.force);
-  JobFile::write(job_path, job);
-  opened.marks = opened.output.recover(options.force);
-  const auto has_failed = [](const ResultMark& mark) { return mark.failed; };
-  if (options.retry_failed && std::any_of(opened.marks.begin(), opened.marks.end(), has_failed)) {
-    opened.output.drop_failed();
-    std::erase_if(opened.marks, has_failed);
+  opened.weights_before = check_job(job_path, opened.output, input, job, options.force);
+  if (opened.weights_before.is_null()) opened.save();
+  recover_results(options, input, opened);
+  if (weights != nullptr && !weights->poll()) {
+    opened.weights = std::move(weights);
+    opened.weights->start();
   }
   return opened;
 }
@@ -365,7 +651,7 @@ OpenedJob open_job(const BatchOptions& options, const InputFile& input) {
 InputFile scanned_input(const BatchOptions& options) {
   const StopAtOnce nothing_to_lose;
   const std::filesystem::path folder = std::filesystem::path(options.output).parent_path();
-  const bool has_output = !options.output.empty();
+  const bool has_output = !options.output.empty() && !is_stdout(options.output);
   InputFile input = InputFile::open(
       options.input, has_output ? (folder.empty() ? "." : folder) : std::filesystem::path("/tmp"));
   input.scan(options.format);
@@ -408,18 +694,28 @@ int run_batch(const BatchOptions& options) {
   }
   BatchReport report;
   try {
-    report = answer(options, input, opened.output, progress.todo);
-  } catch (const Error&) {
-    write_stderr(fmt::format("what was written stays; resume with: {}\n", resume_command()));
+    report = answer(options, input, opened, progress.todo);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::usage && !opened.output.is_empty()) {
+      const bool is_intact = opened.output.interference().empty();
+      const bool may_pass = error.kind() == ErrorKind::runtime;  // others are there the next time
+      write_stderr(fmt::format("{}{}{}\n", is_intact ? "what was written stays; " : "",
+                               may_pass ? "" : "when this is solved, ",
+                               resume_text(input, opened.output)));
+    }
     throw;
   }
   report.lines = total;
   report.failed = progress.failed + report.counts.failed;
   report.time = std::chrono::steady_clock::now() - started;
-  opened.job["last_run"] = report_json(report);
-  JobFile::write(JobFile::beside(opened.output.path()), opened.job);
+  if (!opened.job.is_null() && opened.weights_before.is_null()) {
+    opened.job["last_run"] = report_json(report);
+    opened.save();
+  }
   if (const std::int64_t left = total - before - report.counts.done; left > 0) {
-    print_resume_hint(before + report.counts.done, left);
+    write_stderr(fmt::format("done {}, left {}; {}\n", before + report.counts.done, left,
+                             resume_text(input, opened.output)));
+    if (opened.output.is_closed()) return static_cast<int>(ErrorKind::runtime);
   } else {
     write_stderr(summary_text(report));
   }

@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "app/batch/batch_runner.h"
 #include "app/batch/input_file.h"
@@ -13,6 +14,7 @@
 #include "app/options.h"
 #include "app/prompt.h"
 #include "app/session.h"
+#include "app/weight_hashes.h"
 #include "core/base/json.h"
 
 namespace hyb::app {
@@ -49,8 +51,9 @@ void check_texts(const BatchOptions& options, const InputFile& input, const Mode
 JobTerms terms_of(const BatchOptions& options, Request defaults, RequestLimits limits);
 
 /// Does what the output does not have yet. Returns the exit code: 0, or 5 when the output holds
-/// failed results; a stop by a signal is reported by main. Throws Error(usage) when the output's
-/// job file says that it belongs to another job.
+/// failed results, or 1 when stdout takes results and lost its reader; a stop by a signal is
+/// reported by main. Throws Error(usage) when the output's job file says that it belongs to another
+/// job, and when --ordered can't be kept.
 int run_batch(const BatchOptions& options);
 
 /// Makes every request without answering it and prints the results of those that fail. Reads no
@@ -59,6 +62,14 @@ int validate_batch(const BatchOptions& options);
 
 /// What a batch job is made of, kept next to the output as OUT.job: a rerun must find the same
 /// input, model and settings, or its results would be of another job.
+///
+/// The model is every byte of its files. Small files are hashed at once, the weights by
+/// WeightHashes: from its cache, else in the background. A rerun does not wait for that:
+/// - Weight files with the stamps (size, inode, times) that the job file has are the same files.
+/// - Where stamps differ, as after a copy, the answers of the rerun wait in memory until all bytes
+///   are read. Other bytes end it before it writes anything, and the job file stays as it was.
+/// - Where a first run ended before it had read the weights, and stamps differ, nothing shows that
+///   they are the same: refused.
 struct JobFile {
   static std::filesystem::path beside(const std::filesystem::path& output);
 
@@ -69,15 +80,30 @@ struct JobFile {
   static void write(const std::filesystem::path& path, const Json& job);
 };
 
-/// The first difference as "temperature is 0.7, was 0.0"; empty: none. Members named "name",
-/// "hyb" and "last_run" are for people and not compared.
+/// All differences in words, as "--temperature is 0.7, was not given"; empty: none. Weight files
+/// are left to weights_difference() as long as the samples in both jobs are the same. Names,
+/// versions and "last_run" are for people and not compared.
 std::string job_difference(const Json& was, const Json& is);
+
+/// "model"."weights" of a job file.
+Json weights_json(const std::vector<WeightHashes::File>& files);
+
+struct WeightsDifference {
+  std::string text;         ///< in words; empty: none that is known
+  bool is_pending = false;  ///< a file must be read first
+};
+
+/// Of two weights_json(); nothing where one is null: random weights, a job of an earlier version.
+WeightsDifference weights_difference(const Json& was, const Json& is);
 
 /// `words` as a line for a POSIX shell.
 std::string shell_line(std::span<const std::string> words);
 
-/// The command line of this process without what a rerun must not repeat (--force and
-/// --retry-failed).
-std::string resume_command();
+/// The command line of this process without what a rerun must not repeat: --retry-failed, and
+/// --force unless the output has lines that only --force skips.
+std::string resume_command(bool keeps_force);
+
+/// Whether results go to stdout.
+bool is_stdout(const std::string& output);
 
 }  // namespace hyb::app

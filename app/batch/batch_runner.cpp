@@ -98,6 +98,7 @@ struct BatchRunner::Active {
   AnswerKind kind;
   AnswerStart start;
   Collector collector;
+  std::int32_t max_tokens;  ///< of each answer; -1: what the context has room for
   RequestId request{};
 };
 
@@ -125,14 +126,21 @@ BatchCounts BatchRunner::run(std::span<const PlannedLine> todo) {
     if (active_.empty() && next_ == todo.size()) break;
     engine_.step();
     collect();
-    writer_.sync_if_due();
+    writer_.poll();
+    take_written();
     options_.progress(counts_);
   }
   cancel_all();
   places_ += static_cast<std::int64_t>(todo.size());
-  writer_.sync();
-  counts_.done = writer_.written();  // ordered results that were waiting are not done
+  writer_.finish();
+  take_written();
   return counts_;
+}
+
+/// Results that wait for their turn are not done.
+void BatchRunner::take_written() {
+  counts_.done = writer_.written();
+  counts_.failed = writer_.failed();
 }
 
 void BatchRunner::admit(std::span<const PlannedLine> todo) {
@@ -140,7 +148,7 @@ void BatchRunner::admit(std::span<const PlannedLine> todo) {
   while (next_ < todo.size() && !options_.is_stopped() &&
          engine_.running() + engine_.waiting() < options_.sequences_max) {
     const std::int64_t place = places_ + static_cast<std::int64_t>(next_);
-    if (options_.ordered && place - writer_.written() > ahead_max * options_.sequences_max) return;
+    if (options_.ordered && place - writer_.turns() > ahead_max * options_.sequences_max) return;
     start(place, todo[next_++]);
   }
 }
@@ -164,7 +172,8 @@ void BatchRunner::start(std::int64_t place, const PlannedLine& planned) {
                                         .custom_id = line.custom_id,
                                         .kind = is_text ? AnswerKind::text : AnswerKind::chat,
                                         .start = std::move(answer_start),
-                                        .collector = Collector(request.choices)});
+                                        .collector = Collector(request.choices),
+                                        .max_tokens = request.max_tokens});
     active->request = engine_.submit(std::move(request), active->collector);
     active_.push_back(std::move(active));
   } catch (const Error& error) {
@@ -176,9 +185,7 @@ void BatchRunner::start(std::int64_t place, const PlannedLine& planned) {
 
 void BatchRunner::fail(std::int64_t place, const std::string& custom_id,
                        const LineFailure& failure) {
-  writer_.put(place, failed_line(custom_id, failure));
-  ++counts_.done;
-  ++counts_.failed;
+  writer_.put(place, failed_line(custom_id, failure), true);
 }
 
 void BatchRunner::collect() {
@@ -193,6 +200,16 @@ void BatchRunner::collect() {
   }
 }
 
+namespace {
+
+/// Whether an answer ended because the context was full.
+bool is_cut(const Completion& completion, std::int32_t max_tokens) {
+  return completion.reason == FinishReason::length &&
+         (max_tokens < 0 || completion.usage.completion_tokens < max_tokens);
+}
+
+}  // namespace
+
 void BatchRunner::finish(const Active& active) {
   for (const Completion& completion : active.collector.completions()) {
     counts_.tokens += completion.usage.completion_tokens;
@@ -201,6 +218,9 @@ void BatchRunner::finish(const Active& active) {
            {.code = "generation_failed", .message = completion.error});
       return;
     }
+  }
+  for (const Completion& completion : active.collector.completions()) {
+    if (is_cut(completion, active.max_tokens)) ++counts_.cut;
   }
   const Usage& usage = active.collector.completions().front().usage;  // choices share the prompt
   counts_.prompt_tokens += usage.prompt_tokens;
@@ -214,8 +234,7 @@ void BatchRunner::finish(const Active& active) {
                                    .created_s = std::time(nullptr),
                                    .start = active.start},
                                   active.collector.completions(), tokenizer_);
-  writer_.put(active.place, answered_line(active.custom_id, body));
-  ++counts_.done;
+  writer_.put(active.place, answered_line(active.custom_id, body), false);
 }
 
 namespace {
@@ -246,6 +265,15 @@ std::string summary_text(const BatchReport& report) {
                         100 * share(report.sharable_tokens, report.planned_tokens));
   }
   if (counts.packed > 0) text += fmt::format("; {} answers from int8 snapshots", counts.packed);
+  if (counts.cut > 0) {
+    text += fmt::format(
+        "; {} {} ended at the {} tokens of the context (max_tokens or -n ends them before)",
+        counts.cut, counts.cut == 1 ? "answer" : "answers", report.length_max);
+  }
+  if (report.tier_damage > 0) {
+    text += fmt::format("; the disk tier gave back {} damaged {}: not used, computed again",
+                        report.tier_damage, report.tier_damage == 1 ? "piece" : "pieces");
+  }
   return text + "\n";
 }
 
@@ -257,7 +285,9 @@ Json report_json(const BatchReport& report) {
                {"completion_tokens", counts.tokens},
                {"prompt_tokens", counts.prompt_tokens},
                {"reused_tokens", counts.reused_tokens},
-               {"from_int8_snapshots", counts.packed}};
+               {"from_int8_snapshots", counts.packed},
+               {"ended_by_context", counts.cut},
+               {"damaged_in_disk_tier", report.tier_damage}};
   if (report.is_planned) {
     json["planned_tokens"] = report.planned_tokens;
     json["sharable_tokens"] = report.sharable_tokens;

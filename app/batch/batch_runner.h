@@ -81,11 +81,12 @@ class BatchPlanner {
 };
 
 struct BatchCounts {
-  std::int64_t done = 0;                              ///< results written, failed ones included
+  std::int64_t done = 0;                              ///< results in the output, failed ones too
   std::int64_t failed = 0;                            ///< of them
   std::int64_t tokens = 0;                            ///< generated
   std::int64_t prompt_tokens = 0, reused_tokens = 0;  ///< of the prompts that were answered
   std::int64_t packed = 0;                            ///< answers from an int8 snapshot
+  std::int64_t cut = 0;  ///< answers that ended because the context was full
 };
 
 /// Answers lines, many at once: reads a line when the engine has room for it, and hands a result on
@@ -118,6 +119,7 @@ class BatchRunner {
   void fail(std::int64_t place, const std::string& custom_id, const LineFailure& failure);
   void collect();
   void finish(const Active& active);
+  void take_written();
   void cancel_all();
 
   Engine& engine_;
@@ -138,6 +140,8 @@ struct BatchReport {
   std::int64_t lines = 0;   ///< of the input
   std::int64_t failed = 0;  ///< results that are errors, of all runs
   std::chrono::nanoseconds time{0};
+  std::int32_t length_max = 0;       ///< tokens of the context: prompt and answer
+  std::int64_t tier_damage = 0;      ///< pages and states that the disk tier gave back changed
   bool is_planned = false;           ///< the two below are known: lines ran depth first
   std::int64_t planned_tokens = 0;   ///< of the prompts that were planned
   std::int64_t sharable_tokens = 0;  ///< of these, what a prompt run before had too

@@ -1,6 +1,7 @@
 #include "app/batch/input_file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -169,28 +170,110 @@ constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
   throw Error(ErrorKind::model, name + ": " + text);
 }
 
-/// Lines are read twice, which a pipe can't do.
-File spool_stdin(const std::filesystem::path& scratch) {
-  std::string name = (scratch / ".hyb-stdin-XXXXXX").string();
-  const Descriptor spool(::mkostemp(name.data(), O_CLOEXEC));
-  if (!spool.is_open()) {
-    throw Error(ErrorKind::runtime, name + ": can't keep stdin there: " + std::strerror(errno));
+constexpr std::size_t start_bytes = 4096;  ///< of a file, that show what it is
+
+struct Magic {
+  std::string_view bytes;
+  const char* kind;
+  const char* tool;  ///< unpacks it; null: nothing in it is a request
+};
+
+/// Files that people have next to their prompts.
+constexpr std::array magics = {
+    Magic{"\x1f\x8b", "compressed (gzip)", "gunzip -c"},
+    Magic{"\x28\xb5\x2f\xfd", "compressed (zstd)", "zstd -dc"},
+    Magic{"\xfd\x37zXZ", "compressed (xz)", "xz -dc"},
+    Magic{"BZh", "compressed (bzip2)", "bunzip2 -c"},
+    Magic{"PK\x03\x04", "a zip archive", "unzip -p"},
+    Magic{"GGUF", "a GGUF model", nullptr},
+    Magic{"PAR1", "a Parquet file", nullptr},
+    Magic{"%PDF-", "a PDF", nullptr},
+};
+
+/// The header's length, then JSON.
+bool looks_like_safetensors(std::string_view start) {
+  return start.size() > 9 && start.substr(4, 4) == std::string_view("\0\0\0\0", 4) &&
+         start.substr(8, 2) == "{\"";
+}
+
+/// Of text in UTF-16 or UTF-32, as iconv names it: by its byte order mark, else by every second
+/// byte being 0. Empty: of another.
+std::string wide_encoding(std::string_view start) {
+  const auto begins = [&](std::string_view mark) { return start.starts_with(mark); };
+  if (begins({"\xff\xfe\0\0", 4}) || begins({"\0\0\xfe\xff", 4})) return "UTF-32";
+  if (begins("\xff\xfe") || begins("\xfe\xff")) return "UTF-16";
+  std::array<std::size_t, 2> zeros{};
+  for (std::size_t i = 0; i < start.size(); ++i) zeros[i % 2] += start[i] == '\0' ? 1 : 0;
+  const auto is_ascii = [&](std::size_t high) {
+    return zeros[1 - high] == 0 && zeros[high] * 4 > start.size();
+  };
+  if (is_ascii(1)) return "UTF-16LE";
+  return is_ascii(0) ? "UTF-16BE" : "";
+}
+
+/// A control byte that text has no use for, or one that UTF-8 never has.
+bool is_binary(char letter) {
+  const auto byte = static_cast<unsigned char>(letter);
+  const bool is_used = byte == 0x1b || (byte >= 0x07 && byte <= 0x0d);
+  return (byte < 0x20 && !is_used) || byte >= 0xf8;
+}
+
+/// Throws for what holds no lines of UTF-8, as its first bytes show.
+void refuse_foreign(const std::string& name, std::string_view start) {
+  const bool is_text = std::none_of(start.begin(), start.end(), is_binary);
+  for (const Magic& magic : magics) {
+    // A prompt may begin with "GGUF".
+    if (is_text || !start.starts_with(magic.bytes)) continue;
+    if (magic.tool == nullptr) fail(name, fmt::format("is {}, not a file of requests", magic.kind));
+    fail(name, fmt::format("is {}; unpack it first, or: {} {} | hyb batch -", magic.kind,
+                           magic.tool, name));
   }
-  ::unlink(name.c_str());
+  if (looks_like_safetensors(start)) {
+    fail(name, "is a safetensors file, not a file of requests");
+  }
+  if (const std::string encoding = wide_encoding(start); !encoding.empty()) {
+    fail(name, fmt::format("is text in {0}, and UTF-8 is read: iconv -f {0} -t UTF-8 {1}", encoding,
+                           name));
+  }
+  if (start.find('\0') != std::string_view::npos) {
+    fail(name, "is a binary file: there are zero bytes in it, and lines of text have none");
+  }
+}
+
+/// Lines are read twice, which a pipe can't do.
+File spool(int pipe, const std::string& name, const std::filesystem::path& scratch) {
+  std::string path = (scratch / ".hyb-stdin-XXXXXX").string();
+  const Descriptor file(::mkostemp(path.data(), O_CLOEXEC));
+  if (!file.is_open()) {
+    throw Error(ErrorKind::runtime,
+                fmt::format("{}: can't keep {} there: {}", path, name, std::strerror(errno)));
+  }
+  ::unlink(path.c_str());
   std::array<char, 65536> piece;
-  for (;;) {
-    const ssize_t count = ::read(STDIN_FILENO, piece.data(), piece.size());
-    if (count == 0) return File(fmt::format("/proc/self/fd/{}", spool.number()));
+  for (std::string start;;) {
+    const ssize_t count = ::read(pipe, piece.data(), piece.size());
+    if (count == 0) return File(fmt::format("/proc/self/fd/{}", file.number()));
     if (count > 0) {
-      const int code = write_all(spool.number(), {piece.data(), static_cast<std::size_t>(count)});
+      const std::string_view text(piece.data(), static_cast<std::size_t>(count));
+      if (start.size() < start_bytes) {  // what does not end, such as /dev/zero, is refused early
+        start += text.substr(0, start_bytes - start.size());
+        if (start.size() == start_bytes) refuse_foreign(name, start);
+      }
+      const int code = write_all(file.number(), text);
       if (code == 0) continue;
       throw Error(ErrorKind::runtime,
-                  std::string("keeping stdin in a file: ") + std::strerror(code));
+                  fmt::format("keeping {} in a file: {}", name, std::strerror(code)));
     }
     if (errno != EINTR) {
-      throw Error(ErrorKind::runtime, std::string("stdin can't be read: ") + std::strerror(errno));
+      throw Error(ErrorKind::runtime,
+                  fmt::format("{} can't be read: {}", name, std::strerror(errno)));
     }
   }
+}
+
+bool is_pipe(const std::string& name) {
+  struct stat is {};
+  return ::stat(name.c_str(), &is) == 0 && S_ISFIFO(is.st_mode);
 }
 
 std::string line_text(const File& file, std::uint64_t offset, std::uint64_t bytes) {
@@ -202,22 +285,54 @@ std::string line_text(const File& file, std::uint64_t offset, std::uint64_t byte
 }  // namespace
 
 InputFile InputFile::open(const std::string& name, const std::filesystem::path& scratch) {
-  InputFile input = name == "-" ? InputFile("stdin", spool_stdin(scratch))
-                                : InputFile(name, File(std::filesystem::path(name)));
-  input.refuse_compressed();
+  InputFile input = opened(name, scratch);
+  refuse_foreign(input.name_, line_text(input.file_, 0,
+                                        std::min<std::uint64_t>(input.file_.size(), start_bytes)));
   input.hash_bytes();
   return input;
 }
 
-void InputFile::refuse_compressed() const {
-  const std::string start = line_text(file_, 0, std::min<std::uint64_t>(file_.size(), 4));
-  const auto refuse = [&](std::string_view magic, const char* kind, const char* tool) {
-    if (!std::string_view(start).starts_with(magic)) return;
-    fail(name_, fmt::format("is compressed ({}); unpack it first, or: {} {} | hyb batch -", kind,
-                            tool, name_));
+InputFile InputFile::opened(const std::string& name, const std::filesystem::path& scratch) {
+  if (name == "-" || name == "/dev/stdin") {
+    return {"stdin", spool(STDIN_FILENO, "stdin", scratch), true};
+  }
+  if (!is_pipe(name)) return {name, File(std::filesystem::path(name)), false};
+  const Descriptor pipe(::open(name.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!pipe.is_open()) fail(name, std::string("can't be read: ") + std::strerror(errno));
+  return {name, spool(pipe.number(), name, scratch), true};
+}
+
+bool InputFile::has_changed() const {
+  try {
+    file_.check_unchanged();
+    return false;
+  } catch (const Error&) {  // an expected outcome here
+    return true;
+  }
+}
+
+/// A whole document in JSON is one request at most, or an array of them: no line of it is.
+void InputFile::refuse_document(std::string_view first_line, LineFormat format) const {
+  const auto solid = [](std::string_view text) {
+    const std::size_t begin = text.find_first_not_of(" \t\r");
+    return begin == std::string_view::npos ? std::string_view() : text.substr(begin);
   };
-  refuse("\x1f\x8b", "gzip", "gunzip -c");
-  refuse("\x28\xb5\x2f\xfd", "zstd", "zstd -dc");
+  const std::string_view text = solid(first_line);
+  const std::string_view inside = solid(text.substr(1));
+  const bool is_alone = inside.empty();
+  const auto is_array = [&] {
+    if (text.front() != '[') return false;
+    if (is_alone || format == LineFormat::jsonl || inside.front() == '{') return true;
+    return inside.front() == '"' && Json::accept(text);  // else a prompt may begin so
+  };
+  if (is_array()) {
+    fail(name_, "is a JSON array, and hyb reads one JSON object per line: jq -c '.[]' " + name_ +
+                    " makes them; --format text takes its lines as prompts");
+  }
+  if (text.front() == '{' && is_alone) {
+    fail(name_, "is one JSON object over many lines, and hyb reads one per line: jq -c . " + name_ +
+                    " makes them");
+  }
 }
 
 void InputFile::hash_bytes() {
@@ -247,6 +362,9 @@ void InputFile::scan(std::optional<LineFormat> format) {
     if (is_blank(text)) continue;
     const std::size_t first = text.find_first_not_of(" \t");
     if (!format) format = text[first] == '{' ? LineFormat::jsonl : LineFormat::text;
+    if (lines_.empty() && (is_guess || *format == LineFormat::jsonl)) {
+      refuse_document(text, *format);
+    }
     if (is_guess && *format == LineFormat::text && text.compare(first, 2, "{\"") == 0) {
       throw Error(ErrorKind::usage,
                   fmt::format("{}: line {} looks like JSON and the first line does not; say which "

@@ -93,13 +93,15 @@ struct InputLine {
 /// Blank lines are skipped, CRLF and a byte order mark are taken for what they are.
 class InputFile {
  public:
-  /// "-" is stdin, which is kept in an unnamed file in `scratch` as long as this lives. Throws
-  /// Error(model) for what cannot be read and for compressed files.
+  /// "-" and /dev/stdin are stdin; it and named pipes, such as the /dev/fd/63 of a shell's <(...),
+  /// are kept in an unnamed file in `scratch` as long as this lives. Throws Error(model) for what
+  /// cannot be read and for what holds no lines of text in UTF-8: compressed files, models, UTF-16.
   static InputFile open(const std::string& name, const std::filesystem::path& scratch);
 
   /// Finds the lines. Without `format` the first line that is not blank decides: JSONL where it
   /// begins with "{", else plain text. Throws Error(usage) when two lines have the same custom_id,
-  /// naming both, and when a later line of what seems to be plain text begins with {".
+  /// naming both, and when a later line of what seems to be plain text begins with {". Throws
+  /// Error(model) for a JSON array and for an object over many lines, unless the lines are text.
   void scan(std::optional<LineFormat> format);
 
   LineFormat format() const { return format_; }
@@ -108,20 +110,29 @@ class InputFile {
   /// Reads a line again and takes it apart. Throws Error(model) when the file has changed.
   RequestLine read(const InputLine& line) const;
 
+  /// It came through a pipe: a rerun needs it sent again.
+  bool is_piped() const { return is_piped_; }
+  /// The file was written to since it was opened.
+  bool has_changed() const;
+
   /// Of all bytes.
   Hash128 hash() const { return hash_; }
   const std::string& name() const { return name_; }
   const File& file() const { return file_; }
 
  private:
-  InputFile(std::string name, File file) : name_(std::move(name)), file_(std::move(file)) {}
+  InputFile(std::string name, File file, bool is_piped)
+      : name_(std::move(name)), file_(std::move(file)), is_piped_(is_piped) {}
+
+  static InputFile opened(const std::string& name, const std::filesystem::path& scratch);
 
   void hash_bytes();
-  void refuse_compressed() const;
+  void refuse_document(std::string_view first_line, LineFormat format) const;
   void refuse_duplicates() const;
 
   std::string name_;
   File file_;
+  bool is_piped_;
   Hash128 hash_;
   LineFormat format_ = LineFormat::jsonl;
   std::vector<InputLine> lines_;

@@ -93,7 +93,8 @@ Descriptor open_locked(const std::filesystem::path& path, int flags) {
   struct stat is {};
   if (::fstat(file.number(), &is) != 0) fail_with_errno(path, "can't be looked at");
   if (!S_ISREG(is.st_mode)) {
-    fail(ErrorKind::usage, path, "is no regular file: results must stay there to be resumed");
+    fail(ErrorKind::usage, path,
+         "is no regular file: results must stay there to be resumed; -o - writes to stdout");
   }
   if (::flock(file.number(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) fail_with_errno(path, "can't be locked");
@@ -131,8 +132,15 @@ OutputFile OutputFile::open(const std::filesystem::path& path) {
   return output;
 }
 
+OutputFile OutputFile::stream(int descriptor, const std::string& name) {
+  OutputFile output(name, Descriptor());
+  output.stream_ = descriptor;
+  return output;
+}
+
 std::vector<ResultMark> OutputFile::recover(bool skip_foreign) {
   std::vector<ResultMark> marks;
+  if (is_stream()) return marks;
   LineReader reader(descriptor(), result_bytes_max);
   LinePlace place;
   std::string text;
@@ -146,7 +154,9 @@ std::vector<ResultMark> OutputFile::recover(bool skip_foreign) {
     }
     if (mark) {
       marks.push_back(*mark);
-    } else if (!skip_foreign) {
+    } else if (skip_foreign) {
+      ++foreign_lines_;
+    } else {
       fail(ErrorKind::model, path_,
            fmt::format("line {} is no result of hyb batch; move the file away, or skip such lines "
                        "with --force",
@@ -173,6 +183,7 @@ void OutputFile::drop_failed() {
   std::filesystem::rename(beside, path_);
   sync_name(path_);
   kept.path_ = path_;
+  kept.foreign_lines_ = foreign_lines_;
   *this = std::move(kept);
 }
 
@@ -184,7 +195,49 @@ void OutputFile::cut(std::uint64_t bytes) {
   is_torn_ = false;
 }
 
+std::string OutputFile::interference() const {
+  if (is_stream()) return {};
+  struct stat is {};
+  if (::fstat(descriptor(), &is) != 0) return {};
+  if (is.st_nlink == 0) {
+    return "was deleted while results were written to it, and they are lost; the same command "
+           "starts from the beginning";
+  }
+  if (!names(path_, is)) {
+    return "was moved or replaced while results were written to it; they are in the file that was "
+           "moved. When it is back in its place the same command goes on";
+  }
+  const auto bytes = static_cast<std::uint64_t>(is.st_size);
+  if (bytes < bytes_) {
+    return fmt::format(
+        "was cut to {} bytes while results were written to it, {} were there; the same command "
+        "answers again what is missing",
+        bytes, bytes_);
+  }
+  if (bytes > bytes_ && !is_torn_) {
+    return fmt::format(
+        "was written to by another program: it has {} bytes, {} are results of this run; when "
+        "lines that are no results are removed, the same command goes on",
+        bytes, bytes_);
+  }
+  return {};
+}
+
+void OutputFile::refuse_interference() const {
+  if (const std::string what = interference(); !what.empty()) fail(ErrorKind::runtime, path_, what);
+}
+
+int OutputFile::append_to_stream(std::string_view line) {
+  if (is_closed_) return EPIPE;
+  const int reason = write_all(descriptor(), line);
+  is_closed_ = reason == EPIPE;
+  if (reason == 0) bytes_ += line.size();
+  return reason;
+}
+
 int OutputFile::append(std::string_view line) {
+  if (is_stream()) return append_to_stream(line);
+  refuse_interference();
   if (is_torn_) cut(bytes_);
   std::size_t written = 0;
   const int reason = write_once(descriptor(), line, written);
@@ -203,7 +256,9 @@ int OutputFile::append(std::string_view line) {
 }
 
 void OutputFile::sync() {
-  synced_ = Clock::now();
+  if (is_stream()) return;
+  synced_ = looked_ = Clock::now();
+  refuse_interference();
   if (bytes_ == synced_bytes_) return;
   if (::fdatasync(descriptor()) == 0) {
     synced_bytes_ = bytes_;
@@ -216,38 +271,87 @@ void OutputFile::sync() {
 }
 
 void OutputFile::sync_if_due() {
-  if (Clock::now() - synced_ >= std::chrono::seconds(1)) sync();
+  using namespace std::chrono_literals;
+  const Clock::time_point now = Clock::now();
+  if (now - synced_ >= 1s) {
+    sync();
+  } else if (now - looked_ >= 200ms) {
+    looked_ = now;
+    refuse_interference();
+  }
 }
 
-void ResultWriter::put(std::int64_t place, std::string line) {
+void ResultWriter::put(std::int64_t place, std::string line, bool failed) {
+  Result result{.line = std::move(line), .failed = failed};
   if (!options_.ordered) {
-    write(line);
+    hand_over(std::move(result));
     return;
   }
-  early_.emplace(place, std::move(line));
-  while (!early_.empty() && early_.begin()->first == written_) {
-    write(early_.begin()->second);
+  early_.emplace(place, std::move(result));
+  while (!early_.empty() && early_.begin()->first == turns()) {
+    Result next = std::move(early_.begin()->second);
     early_.erase(early_.begin());
+    hand_over(std::move(next));
   }
 }
 
-void ResultWriter::write(const std::string& line) {
+bool ResultWriter::may_write() { return !options_.may_write || options_.may_write(); }
+
+void ResultWriter::hand_over(Result result) {
+  if (held_.empty() && may_write()) {
+    write(result);
+    return;
+  }
+  held_bytes_ += result.line.size();
+  held_.push_back(std::move(result));
+  if (held_bytes_ > options_.held_bytes_max) wait_for_permission();
+}
+
+void ResultWriter::wait_for_permission() {
+  while (!held_.empty() && !may_write() && !options_.is_stopped()) {
+    output_.sync_if_due();
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  poll();
+}
+
+void ResultWriter::poll() {
+  while (!held_.empty() && may_write()) {
+    const Result result = std::move(held_.front());
+    held_.pop_front();
+    held_bytes_ -= result.line.size();
+    write(result);
+  }
+  output_.sync_if_due();
+}
+
+void ResultWriter::finish() {
+  wait_for_permission();
+  output_.sync();
+}
+
+void ResultWriter::write(const Result& result) {
   using namespace std::chrono_literals;
   const auto give_up = std::chrono::steady_clock::now() + options_.patience;
   std::chrono::milliseconds pause = 50ms;
   for (bool is_first = true;; is_first = false) {
-    const int reason = output_.append(line);
+    const int reason = output_.append(result.line);
     if (reason == 0) break;
+    if (output_.is_closed()) return;
     const std::string problem =
         fmt::format("{}: can't be written: {}", output_.path().string(), std::strerror(reason));
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
         give_up - std::chrono::steady_clock::now());
-    if (left <= 0ms || options_.is_stopped()) throw Error(ErrorKind::runtime, problem);
+    // A stream may have taken a part of the line: a second try would repeat it.
+    if (left <= 0ms || output_.is_stream() || options_.is_stopped()) {
+      throw Error(ErrorKind::runtime, problem);
+    }
     if (is_first) options_.warn(fmt::format("{}; trying again", problem));
     std::this_thread::sleep_for(std::min(pause, left));
     pause = std::min<std::chrono::milliseconds>(pause * 2, 2s);
   }
   ++written_;
+  if (result.failed) ++failed_;
 }
 
 }  // namespace hyb::app

@@ -147,6 +147,7 @@ Chat::Next Chat::execute(const SlashCommand& command) {
       break;
     case Kind::memory:
       write_stderr(memory_text(session_->memory(), session_->engine().usage()) +
+                   tier_text(session_->engine().tier()) +
                    kept_logits_text(session_->engine().prefixes().tree()));
       break;
     case Kind::undo:

@@ -448,6 +448,18 @@ std::string kept_logits_text(const PrefixTree& tree) {
                      counted(prompts, "prompt"), bytes_text(bytes));
 }
 
+std::string tier_text(const SnapshotTier* tier) {
+  if (tier == nullptr) return {};
+  const TierStats stats = tier->stats();
+  std::string text = fmt::format("disk tier: {} snapshots written, {} read back, {} in use",
+                                 stats.spilled, stats.fetched, bytes_text(stats.bytes_used));
+  if (stats.damaged > 0) {
+    text += fmt::format("; {} damaged {} came back: not used, computed again", stats.damaged,
+                        stats.damaged == 1 ? "piece" : "pieces");
+  }
+  return text + (tier->is_on() ? "\n" : "; off since an error\n");
+}
+
 std::string memory_text(const MemoryPlan& plan, const EngineUsage& usage) {
   OwnerTable table;
   table.row("weights", plan.weights);

@@ -46,16 +46,23 @@ int batch_main(const BatchFlags& options) {
                                                : "-o OUT is missing: where results go, and where "
                                                  "a rerun finds what is done");
   }
+  if (is_stdout(job.output) && (job.retry_failed || job.force)) {
+    throw Error(
+        ErrorKind::usage,
+        "--retry-failed and --force are for the results of an earlier run, and stdout keeps "
+        "none: say -o FILE");
+  }
   return job.validate ? validate_batch(job) : run_batch(job);
 }
 
 void add_job_options(CLI::App& cli, BatchFlags& options) {
   cli.add_option("files", options.names,
-                 "the model (default: demo) and the file of requests (-: stdin)")
+                 "the model (default: demo) and the file of requests (-: stdin; a pipe will do)")
       ->type_name("FILE")
       ->option_text("[MODEL] IN")
       ->expected(0, 2);
-  cli.add_option("-o,--output", options.job.output, "results are appended here; a rerun continues")
+  cli.add_option("-o,--output", options.job.output,
+                 "results are appended here; a rerun continues (-: stdout, no rerun continues)")
       ->type_name("FILE");
   cli.add_option("--parallel", options.job.parallel, "requests answered at once")
       ->check(CLI::Range(1, 256))

@@ -39,14 +39,76 @@ TEST_SUITE("app/batch/job_file") {
     is["last_run"] = {{"seconds", 1}};
     CHECK(job_difference(was, is).empty());
     is["settings"]["temperature"] = 0.7;
-    CHECK(job_difference(was, is) == "settings.temperature is 0.7, was 0.5");
-    is = was;
-    is["settings"].erase("stop");
-    CHECK(job_difference(was, is) == "settings.stop is null, was []");
-    is = was;
-    is["settings"]["new"] = true;
-    CHECK(job_difference(was, is) == "settings.new is true, was null");
+    CHECK(job_difference(was, is) == "--temperature is 0.7, was 0.5");
+    is["settings"].erase("stop");  // as an empty one
+    is["settings"]["top_k"] = 5;
+    is["settings"]["batch_invariant"] = true;
+    is["settings"]["truncate"] = 1;
+    is["settings"]["think"] = false;
+    CHECK(
+        contains(job_difference(was, is),
+                 "--batch-invariant is given, was not given; --stop is not given, was not given; "
+                 "--temperature is 0.7, was 0.5; --think is off, was not given; --top-k is 5, was "
+                 "not given; --truncate is left, was not given"));
     CHECK_FALSE(job_difference(Json::object(), was).empty());
+  }
+
+  TEST_CASE("inputs and files of the model are named with what is known of them, never by a hash") {
+    const Json was = {
+        {"input",
+         {{"name", "in"}, {"format", "text"}, {"bytes", 10}, {"lines", 2}, {"xxh3", "h1"}}},
+        {"model",
+         {{"name", "m"},
+          {"xxh3", "h2"},
+          {"texts", {{"config.json", "h3"}, {"generation_config.json", nullptr}}}}}};
+    Json is = was;
+    is["input"]["xxh3"] = "h9";
+    CHECK(job_difference(was, is) ==
+          "the input in (2 lines, 10 bytes) was edited: other text of the same size");
+    is["input"]["bytes"] = 12;
+    is["input"]["name"] = "in2";
+    CHECK(job_difference(was, is) ==
+          "the input is in2 (2 lines, 12 bytes), was in (2 lines, 10 bytes)");
+    is = was;
+    is["model"]["xxh3"] = "h9";
+    CHECK(contains(job_difference(was, is), "the model's files were changed"));
+    is["model"]["texts"]["config.json"] = "h9";
+    is["model"]["texts"]["generation_config.json"] = "h9";
+    is["model"]["name"] = "n";
+    CHECK(job_difference(was, is) ==
+          "the model is \"n\", was \"m\"; the model's config.json was changed; the model's "
+          "generation_config.json is new");
+    is["settings"] = {{"random_weights", 7}};  // whatever the files are
+    CHECK(job_difference(was, is) == "--random-weights is 7, was not given");
+  }
+
+  TEST_CASE("weight files are the same by stamp or by hash, or have to be read first") {
+    const auto file = [](std::uint64_t bytes, std::int64_t changed_ns, const Json& hash) {
+      return Json{{"bytes", bytes},
+                  {"inode", 1},
+                  {"modified_ns", 2},
+                  {"changed_ns", changed_ns},
+                  {"xxh3", hash}};
+    };
+    const Json was = {{"a", file(10, 3, "x")}, {"b", file(20, 3, nullptr)}};
+    CHECK(weights_difference(nullptr, was).text.empty());
+    CHECK_FALSE(weights_difference(was, was).is_pending);
+    Json is = was;
+    is["a"] = file(10, 4, "x");
+    CHECK(weights_difference(was, is).text.empty());
+    is["a"] = file(10, 4, nullptr);
+    CHECK(weights_difference(was, is).is_pending);
+    CHECK(weights_difference(was, is).text.empty());
+    is["a"] = file(10, 4, "y");
+    CHECK(contains(weights_difference(was, is).text, "file a has other bytes than it had"));
+    is["a"] = file(11, 4, "y");
+    CHECK(contains(weights_difference(was, is).text, "file a has 11 bytes, had 10"));
+    is = was;
+    is["b"] = file(20, 4, "y");
+    CHECK(contains(weights_difference(was, is).text, "can't be known"));
+    is.erase("b");
+    CHECK(contains(weights_difference(was, is).text, "file b is gone"));
+    CHECK(contains(weights_difference(is, was).text, "file b is new"));
   }
 }
 

@@ -179,6 +179,13 @@ TEST_SUITE("app/batch/batch_report") {
     report.counts.packed = 3;
     CHECK(contains(summary_text(report), "; 3 answers from int8 snapshots\n"));
     CHECK(report_json(report)["from_int8_snapshots"] == 3);
+    report.counts.cut = 2;
+    report.length_max = 512;
+    report.tier_damage = 1;
+    CHECK(contains(summary_text(report), "; 2 answers ended at the 512 tokens of the context"));
+    CHECK(contains(summary_text(report), "; the disk tier gave back 1 damaged piece: not used"));
+    CHECK(report_json(report)["ended_by_context"] == 2);
+    CHECK(report_json(report)["damaged_in_disk_tier"] == 1);
     report.is_planned = false;
     CHECK_FALSE(contains(summary_text(report), "80.0"));
     CHECK_FALSE(report_json(report).contains("sharable_tokens"));

@@ -1,4 +1,7 @@
+#include <sys/stat.h>
+
 #include <fstream>
+#include <thread>
 
 #include <doctest/doctest.h>
 
@@ -84,17 +87,66 @@ TEST_SUITE("app/batch/input_file") {
     CHECK(input.read(input.lines()[2]).body["prompt"] == "b");
   }
 
-  TEST_CASE("compressed files and folders are refused") {
-    CHECK(contains(error_text([] { Written("\x1f\x8b\x08zzz").scan(); }), "gunzip"));
+  TEST_CASE("compressed files, models, other encodings and folders are refused by name") {
+    const auto refusal = [](std::string_view text) {
+      return model_error([&] { Written(std::string(text)).scan(); });
+    };
+    using namespace std::string_view_literals;
+    CHECK(contains(refusal("\x1f\x8b\x08zzz"), "gunzip"));
+    CHECK(contains(refusal("PK\x03\x04zzz"), "is a zip archive"));
+    CHECK(contains(refusal("GGUF\x03\0\0\0abc\nx"sv), "is a GGUF model"));
+    CHECK(contains(refusal("\x40\0\0\0\0\0\0\0{\"a\":{}}"sv), "is a safetensors file"));
+    CHECK(contains(refusal("\xff\xfeh\0i\0\n\0"sv), "is text in UTF-16, "));
+    CHECK(contains(refusal("\xff\xfe\0\0h\0\0\0"sv), "is text in UTF-32, "));
+    CHECK(contains(refusal("h\0i\0\n\0"sv), "is text in UTF-16LE, "));
+    CHECK(contains(refusal("\0h\0i\0\n"sv), "iconv -f UTF-16BE -t UTF-8"));
+    CHECK(contains(refusal("a line\nand a\0 byte\n"sv), "is a binary file"));
+    for (const char* prompt : {"GGUF is a format?\n", "BZh\n", "PK\n", "%PDF-1.7 is what?\n"}) {
+      CHECK(Written(prompt).scan().lines().size() == 1);
+    }
     const Written written("x");
     CHECK_THROWS_AS(InputFile::open(written.folder.path().string(), "."), Error);
     CHECK_THROWS_AS(InputFile::open("/nonexistent", "."), Error);
   }
 
+  TEST_CASE("whole documents in JSON are refused, prompts that begin like one are not") {
+    const auto refusal = [](const char* text, std::optional<LineFormat> format = {}) {
+      return model_error([&] { Written(text).scan(format); });
+    };
+    for (const char* text :
+         {"[{\"prompt\":\"a\"}]", "\n [ {\"prompt\":\"a\"},\n", "[\n  {}\n]", "[\"a\", \"b\"]"}) {
+      CAPTURE(text);
+      CHECK(contains(refusal(text), "is a JSON array"));
+    }
+    CHECK(contains(refusal("[1]\n", LineFormat::jsonl), "jq -c '.[]'"));
+    CHECK(contains(refusal("{\n  \"prompt\": \"a\"\n}\n"), "over many lines"));
+    for (const char* text : {"[INST] hello\n", "[\"quoted\"] explain\n", "[1, 2] is what?\n"}) {
+      CAPTURE(text);
+      CHECK(Written(text).scan().lines().size() == 1);
+    }
+    CHECK(Written("[\n{\n").scan(LineFormat::text).lines().size() == 2);
+  }
+
+  TEST_CASE("a named pipe is read as a file is") {
+    const TemporaryFolder folder;
+    const std::string pipe = (folder.path() / "pipe").string();
+    REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+    std::thread writer([&] { std::ofstream(pipe) << "one\ntwo\n"; });
+    InputFile input = InputFile::open(pipe, folder.path());
+    writer.join();
+    input.scan({});
+    CHECK(input.is_piped());
+    CHECK(ids(input) == std::vector<std::string>{"line-1", "line-2"});
+    CHECK(input.read(input.lines()[1]).body["prompt"] == "two");
+    CHECK_FALSE(input.has_changed());
+  }
+
   TEST_CASE("a file that changes meanwhile is noticed") {
     const Written written("one\ntwo\n");
     const InputFile input = written.scan();
+    CHECK_FALSE(input.has_changed());
     std::ofstream(written.folder.path() / "in", std::ios::app) << "three\n";
+    CHECK(input.has_changed());
     CHECK_THROWS_AS(input.read(input.lines()[0]), Error);
   }
 }

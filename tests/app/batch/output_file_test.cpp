@@ -1,8 +1,11 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <csignal>
 #include <random>
 #include <set>
@@ -99,6 +102,51 @@ TEST_SUITE("app/batch/output_file") {
     CHECK_FALSE(std::filesystem::exists(path.string() + ".new"));
   }
 
+  TEST_CASE("a file that others delete, move, cut or write to takes no more results") {
+    const TemporaryFolder folder;
+    const auto path = folder.path() / "out";
+    const auto text_after = [&](const auto& interfere) {
+      std::filesystem::remove(path);
+      OutputFile output = OutputFile::open(path);
+      REQUIRE(output.append(line(1)) == 0);
+      CHECK(output.interference().empty());
+      interfere();
+      const std::string text = error_text([&] { output.sync(); });
+      CHECK(error_text([&] { output.append(line(2)); }) == text);
+      return text;
+    };
+    CHECK(contains(text_after([&] { std::filesystem::remove(path); }), "out: was deleted"));
+    CHECK(contains(text_after([&] { std::filesystem::rename(path, folder.path() / "b"); }),
+                   "was moved or replaced"));
+    CHECK(contains(text_after([&] {
+                     std::filesystem::rename(path, folder.path() / "c");
+                     folder.write("out", line(1));
+                   }),
+                   "was moved or replaced"));
+    CHECK(contains(text_after([&] { folder.write("out", ""); }), "was cut to 0 bytes"));
+    CHECK(contains(text_after([&] { folder.write("out", line(1) + "x"); }),
+                   "was written to by another program"));
+    CHECK_FALSE(contains(content(path), "r-2"));
+  }
+
+  TEST_CASE("a stream takes lines until its reader is gone") {
+    std::array<int, 2> ends{};
+    REQUIRE(::pipe2(ends.data(), O_CLOEXEC) == 0);
+    const auto handler = ::signal(SIGPIPE, SIG_IGN);
+    OutputFile output = OutputFile::stream(ends[1], "stdout");
+    CHECK(output.recover(false).empty());
+    CHECK(output.append("one\n") == 0);
+    CHECK_NOTHROW(output.sync());
+    std::array<char, 16> read{};
+    CHECK(::read(ends[0], read.data(), read.size()) == 4);
+    ::close(ends[0]);
+    CHECK_FALSE(output.is_closed());
+    CHECK(output.append("two\n") == EPIPE);
+    CHECK(output.is_closed());
+    ::close(ends[1]);
+    ::signal(SIGPIPE, handler);
+  }
+
   TEST_CASE("a write that does not fit leaves no trace") {
     const TemporaryFolder folder;
     const auto path = folder.path() / "out";
@@ -160,7 +208,7 @@ TEST_SUITE("app/batch/result_writer") {
       }
       std::shuffle(places.begin(), places.end(), random);
       for (const int place : places) {
-        writer.put(place, std::to_string(place) + "\n");
+        writer.put(place, std::to_string(place) + "\n", false);
         CHECK(wanted.starts_with(content(path)));
       }
       CHECK(writer.written() == 30);
@@ -181,7 +229,7 @@ TEST_SUITE("app/batch/result_writer") {
                            if (++looks == 3) disk.reset();  // someone made room
                            return false;
                          }});
-    writer.put(0, "first line\n");
+    writer.put(0, "first line\n", false);
     CHECK(said.size() == 1);
     CHECK(content(path) == "first line\n");
 
@@ -189,15 +237,65 @@ TEST_SUITE("app/batch/result_writer") {
     ResultWriter hasty(output, {.patience = std::chrono::milliseconds(120),
                                 .warn = warn,
                                 .is_stopped = [] { return false; }});
-    const std::string text = error_text([&] { hasty.put(0, "second line\n"); });
+    const std::string text = error_text([&] { hasty.put(0, "second line\n", false); });
     ResultWriter stopped(
         output,
         {.patience = std::chrono::seconds(60), .warn = warn, .is_stopped = [] { return true; }});
-    CHECK_THROWS_AS(stopped.put(0, "second line\n"), Error);
+    CHECK_THROWS_AS(stopped.put(0, "second line\n", false), Error);
     disk.reset();
     CHECK(contains(text, "File too large"));
     CHECK(hasty.written() == 0);
     CHECK(content(path) == "first line\n");
+  }
+
+  TEST_CASE("results wait in memory until they may be written, and are dropped if they never may") {
+    const TemporaryFolder folder;
+    OutputFile output = OutputFile::open(folder.path() / "out");
+    bool may_write = false, is_stopped = false;
+    const auto writer_for = [&](std::size_t held_bytes_max) {
+      return ResultWriter(output, {.ordered = true,
+                                   .warn = {},
+                                   .is_stopped = [&] { return is_stopped; },
+                                   .may_write = [&] { return may_write; },
+                                   .held_bytes_max = held_bytes_max});
+    };
+    ResultWriter writer = writer_for(1000);
+    writer.put(1, line(1, true), true);
+    writer.put(0, line(0), false);
+    writer.poll();
+    CHECK(content(output.path()).empty());
+    CHECK(writer.written() == 0);
+    CHECK(writer.turns() == 2);
+    may_write = true;
+    writer.poll();
+    CHECK(content(output.path()) == line(0) + line(1, true));
+    CHECK(writer.written() == 2);
+    CHECK(writer.failed() == 1);
+
+    may_write = false;
+    int looks = 0;
+    ResultWriter full(output, {.ordered = false,
+                               .warn = {},
+                               .is_stopped = [] { return false; },
+                               .may_write = [&] { return ++looks > 3; },
+                               .held_bytes_max = 1});
+    full.put(0, line(2), false);  // more than may wait: put() returns when it is written
+    CHECK(full.written() == 1);
+    CHECK(looks > 3);
+
+    ResultWriter stopped = writer_for(1000);
+    stopped.put(0, line(3), false);
+    is_stopped = true;
+    stopped.finish();
+    CHECK(stopped.written() == 0);
+    CHECK_FALSE(contains(content(output.path()), "r-3"));
+
+    ResultWriter refused(
+        output, {.warn = {},
+                 .is_stopped = [] { return false; },
+                 .may_write = []() -> bool { throw Error(ErrorKind::usage, "another model"); }});
+    CHECK_THROWS_AS(refused.put(0, line(4), false), Error);
+    CHECK_FALSE(contains(content(output.path()), "r-4"));
   }
 }
 
