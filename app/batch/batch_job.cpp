@@ -698,7 +698,8 @@ int run_batch(const BatchOptions& options) {
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::usage && !opened.output.is_empty()) {
       const bool is_intact = opened.output.interference().empty();
-      const bool may_pass = error.kind() == ErrorKind::runtime;  // others are there the next time
+      // Other errors than these are there the next time, too.
+      const bool may_pass = error.kind() == ErrorKind::runtime || input.has_changed();
       write_stderr(fmt::format("{}{}{}\n", is_intact ? "what was written stays; " : "",
                                may_pass ? "" : "when this is solved, ",
                                resume_text(input, opened.output)));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstring>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -152,9 +153,13 @@ TEST_SUITE("app/surface_batch") {
     REQUIRE(job.run().exit_code == 0);
     const ToolResult other = job.run({"--temperature", "0.5"});
     CHECK(other.exit_code == 2);
-    CHECK(contains(other.err, "temperature is 0.5, was null"));
+    CHECK(contains(other.err, "--temperature is 0.5, was not given"));
     job.folder.write("in", "Hello\nWhat is red?\n");
-    CHECK(job.run().exit_code == 2);
+    const ToolResult edited = job.run();
+    CHECK(edited.exit_code == 2);
+    CHECK(contains(edited.err, "(2 lines, 19 bytes), was "));
+    CHECK(contains(edited.err, "--force takes every line whose number has a result as answered"));
+    CHECK_FALSE(contains(edited.err, "xxh3"));
     CHECK(results(job.out).size() == 1);
     CHECK(job.run({"--force"}).exit_code == 0);
     CHECK(results(job.out).size() == 2);
@@ -283,6 +288,189 @@ TEST_SUITE("app/surface_batch") {
     const auto after = answers(job.out);
     CHECK(after.size() > before.size());
     CHECK(std::includes(after.begin(), after.end(), before.begin(), before.end()));
+  }
+
+  TEST_CASE("an output that is deleted, moved or cut during a run ends it with 1") {
+    const Job job(many_lines(3000));
+    const auto interfered = [&](const std::string& command) {
+      std::filesystem::remove(job.out);
+      return run_shell("cd " + job.folder.path().string() + " && { $HYB batch in -o out -n 8 " +
+                       "--threads 1 & while [ $(cat out 2>/dev/null | wc -l) -le 2 ]; do sleep " +
+                       "0.01; done; " + command + "; wait $!; }");
+    };
+    const ToolResult deleted = interfered("rm out");
+    CHECK(deleted.exit_code == 1);
+    CHECK(contains(deleted.err, "out: was deleted while results were written to it"));
+    CHECK_FALSE(contains(deleted.err, "stays"));
+    CHECK_FALSE(contains(deleted.err, "answered now"));
+    const ToolResult cut = interfered(": > out");
+    CHECK(cut.exit_code == 1);
+    CHECK(contains(cut.err, "out: was cut to 0 bytes"));
+    const ToolResult moved = interfered("mv out there");
+    CHECK(moved.exit_code == 1);
+    CHECK(contains(moved.err, "out: was moved or replaced"));
+    // What its message says helps.
+    std::filesystem::rename(job.folder.path() / "there", job.out);
+    const auto before = answers(job.out);
+    CHECK(before.size() > 2);
+    const ToolResult rest = job.run({"--parallel", "16"});
+    CHECK(rest.exit_code == 0);
+    CHECK(answers(job.out).size() == 3000);
+  }
+
+  TEST_CASE("what holds no lines of text is refused by name, and nothing is answered") {
+    const auto refusal = [](std::string_view input) {
+      const Job job{std::string(input)};
+      const ToolResult refused = job.run();
+      CHECK(refused.exit_code == 3);
+      CHECK_FALSE(std::filesystem::exists(job.out));
+      return refused.err;
+    };
+    using namespace std::string_view_literals;
+    CHECK(contains(refusal(R"([{"custom_id":"a","prompt":"hi"}])"), "is a JSON array"));
+    CHECK(contains(refusal("\xff\xfeh\0i\0\n\0"sv), "is text in UTF-16, "));
+    CHECK(contains(refusal("h\0i\0\n\0"sv), "is text in UTF-16LE, "));
+    CHECK(contains(refusal("GGUF\x03\0\0\0hello\n"sv), "is a GGUF model"));
+    CHECK(contains(refusal(content(HYB_TESTS_DIR "/golden/lfm2-dense/model.safetensors")),
+                   "is a safetensors file"));
+    CHECK(contains(refusal("PK\x03\x04hello\n"), "is a zip archive"));
+  }
+
+  TEST_CASE("results go to stdout where -o says so, and input comes from pipes") {
+    const Job job("Hello\nWhat is red?\n");
+    REQUIRE(job.run().exit_code == 0);
+    for (const char* name : {"-", "/dev/stdout"}) {
+      const ToolResult streamed =
+          run_tool({.arguments = {"batch", job.in, "-o", name, "-n", "8", "--threads", "1"}});
+      CHECK(streamed.exit_code == 0);
+      CHECK(contains(streamed.err, "results go to stdout: a run that ends early can't be"));
+      const auto copy = job.folder.write("copy", streamed.out);
+      CHECK(answers(copy) == answers(job.out));
+    }
+    const ToolResult closed = run_shell(
+        "(yes tell me more | head -300 | $HYB batch - -o - -n 50; echo $? >&2) | head -1");
+    CHECK(std::count(closed.out.begin(), closed.out.end(), '\n') == 1);
+    CHECK(contains(closed.err, "results went to stdout, and can't be continued\n1\n"));
+    CHECK(run_tool({.arguments = {"batch", job.in, "-o", "-", "--retry-failed"}}).exit_code == 2);
+
+    const std::string options = " -n 8 --threads 1 -o ";
+    const std::string piped = (job.folder.path() / "piped").string();
+    CHECK(run_shell("cat " + job.in + " | $HYB batch /dev/stdin" + options + piped).exit_code == 0);
+    CHECK(answers(piped) == answers(job.out));
+    std::filesystem::remove(piped);
+    const std::string fifo = (job.folder.path() / "fifo").string();
+    CHECK(run_shell("mkfifo " + fifo + " && { cat " + job.in + " > " + fifo + " & $HYB batch " +
+                    fifo + options + piped + "; }")
+              .exit_code == 0);
+    CHECK(answers(piped) == answers(job.out));
+  }
+
+  TEST_CASE("--ordered is refused over results that are not the input's first") {
+    const Job job(many_lines(30));
+    REQUIRE(job.run().exit_code == 0);
+    const std::string all = content(job.out);
+    const ToolResult ordered = job.run({"--ordered"});
+    CHECK(ordered.exit_code == 2);
+    CHECK(contains(ordered.err, "--ordered: "));
+    CHECK(contains(ordered.err, "before it, and results are only appended"));
+    CHECK(content(job.out) == all);
+    std::filesystem::remove(job.out);
+    REQUIRE(job.run({"--ordered"}).exit_code == 0);
+    const std::string in_order = content(job.out);
+    std::filesystem::resize_file(job.out, in_order.size() / 2);
+    CHECK(job.run({"--ordered"}).exit_code == 0);
+    CHECK(results(job.out).back()["custom_id"] == "r-29");
+    CHECK(answers(job.out).size() == 30);
+  }
+
+  TEST_CASE("the hint how to go on says what is true") {
+    const Job noted(many_lines(2000));
+    noted.folder.write("out", "my notes\n");
+    const ToolResult forced = noted.stop("TERM", 3, "-n 8 --force");
+    CHECK(forced.exit_code == 143);
+    CHECK(contains(forced.err, "--force\n"));  // without it the notes are an error again
+
+    const Job edited(many_lines(2000));
+    const ToolResult changed = run_shell(
+        "$HYB batch " + edited.in + " -o " + edited.out + " --threads 1 & while [ $(cat " +
+        edited.out + " 2>/dev/null | wc -l) -le 2 ]; do sleep 0.01; done; echo >> " + edited.in +
+        "; wait $!");
+    CHECK(changed.exit_code == 3);
+    CHECK(contains(changed.err, "was changed meanwhile: undo that to resume"));
+    CHECK_FALSE(contains(changed.err, "resume with: "));
+  }
+
+  TEST_CASE("answers that the context ends are counted") {
+    const Job job("{\"prompt\":\"a\",\"ignore_eos\":true}\n{\"prompt\":\"b\",\"max_tokens\":4}\n");
+    const ToolResult cut = run_tool(
+        {.arguments = {"batch", job.in, "-o", job.out, "--context", "64", "--threads", "1"}});
+    CHECK(cut.exit_code == 0);
+    CHECK(contains(cut.err, "; 1 answer ended at the 64 tokens of the context"));
+  }
+
+  TEST_CASE("a byte of the weights that changes between two runs is noticed") {
+    const Job job(many_lines(40));
+    const auto model = job.folder.path() / "model";
+    std::filesystem::copy(HYB_TESTS_DIR "/golden/granite-dense-nope", model);
+    const auto run = [&](const std::string& out) {
+      return run_tool({.arguments = {"batch", model.string(), job.in, "-o", out, "--threads", "1"},
+                       .environment = {{"XDG_STATE_HOME", job.folder.path().string()}}});
+    };
+    for (int i = 0; i < 20; ++i) {  // until one did not end before all was read
+      REQUIRE(run(job.out).exit_code == 0);
+      if (std::filesystem::exists(job.folder.path() / "hyb" / "weights.xxh3")) break;
+      std::filesystem::remove(job.out);
+    }
+    std::filesystem::remove(job.out);
+    REQUIRE(run(job.out).exit_code == 0);
+    std::filesystem::resize_file(job.out, content(job.out).size() / 2);
+    const std::string half = content(job.out), job_before = content(job.out + ".job");
+    CHECK(contains(job_before, "\"model.safetensors\""));
+
+    const auto weights = model / "model.safetensors";
+    const std::string good = content(weights);
+    std::string bad = good;
+    std::uint64_t header_bytes = 0;
+    std::memcpy(&header_bytes, good.data(), sizeof(header_bytes));
+    char& byte = bad[sizeof(header_bytes) + header_bytes + 100];  // of a tensor of 34,688 bytes
+    byte = static_cast<char>(byte ^ 1);
+    job.folder.write("model/model.safetensors", bad);
+    const ToolResult other = run(job.out);
+    CHECK(other.exit_code == 2);
+    CHECK(contains(other.err, "weight file model.safetensors has other bytes than it had"));
+    CHECK(content(job.out) == half);
+    CHECK(content(job.out + ".job") == job_before);
+    job.folder.write("model/model.safetensors", good);
+    CHECK(run(job.out).exit_code == 0);
+    CHECK(answers(job.out).size() == 40);
+  }
+
+  TEST_CASE("damage in the disk tier changes no answer and is counted") {
+    std::string text;
+    for (int i = 0; i < 80; ++i) {
+      std::string topic;
+      for (int word = 0; word < 150; ++word) topic += "topic " + std::to_string(i % 20) + " ";
+      text += R"({"messages":[{"role":"system","content":")" + topic +
+              R"("},{"role":"user","content":"Question )" + std::to_string(i) + R"(?"}]})" + "\n";
+    }
+    const Job job(text);
+    const std::string command = "$HYB batch " + job.in + " --order file --parallel 2 --threads 1 " +
+                                "-n 4 --pool-memory 12MB --disk-tier 100MB --disk-tier-folder " +
+                                job.folder.path().string() + " -o " + job.out;
+    const ToolResult damaged = run_shell(
+        command + " & while kill -0 $! 2>/dev/null; do for file in /proc/$!/fd/*; do case " +
+        "\"$(readlink $file)\" in " + job.folder.path().string() + "*deleted*) dd if=/dev/zero " +
+        "of=$file bs=64k conv=notrunc count=$(($(stat -L -c %s $file) / 65536)) 2>/dev/null;; " +
+        "esac; done; done; wait $!");
+    CHECK(damaged.exit_code == 0);
+    CHECK(contains(damaged.err, "; the disk tier gave back "));
+    CHECK(parse_json(content(job.out + ".job"), "job")["last_run"]["damaged_in_disk_tier"] > 0);
+    const auto got = answers(job.out);
+    std::filesystem::remove(job.out);
+    const ToolResult sound = run_shell(command);
+    CHECK(sound.exit_code == 0);
+    CHECK_FALSE(contains(sound.err, "damaged"));
+    CHECK(answers(job.out) == got);
   }
 
   TEST_CASE("a disk that stays full ends with 1 and whole lines; the rerun goes on") {

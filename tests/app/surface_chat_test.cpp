@@ -98,6 +98,15 @@ TEST_SUITE("app/surface_chat") {
     }
   }
 
+  TEST_CASE("/mem has a line about the disk tier where there is one") {
+    const TemporaryFolder folder;
+    const ToolResult tiered =
+        chat("/mem\n", {"--disk-tier", "8MB", "--disk-tier-folder", folder.path().string()});
+    CHECK(tiered.exit_code == 0);
+    CHECK(contains(tiered.err, "disk tier: 0 snapshots written, 0 read back, 0 B in use\n"));
+    CHECK_FALSE(contains(chat("/mem\n", {}).err, "disk tier"));
+  }
+
   TEST_CASE("history may be kept as it was; where the template changes nothing, it is the same") {
     const std::vector<std::string> few = {"-n", "8"};
     const std::vector<std::string> preserve = {"-n", "8", "--history", "preserve"};
