@@ -55,7 +55,8 @@ class HashCache {
 };
 
 /// Every byte of a model's weight files, as XXH3 of 128 bits per file. Files that the cache does
-/// not know are read on a thread of its own, one after another, while the caller works.
+/// not know are read on a thread of its own, one after another, while the caller works: 0.2 to 0.5
+/// seconds per GB were measured on a busy machine where they were in the page cache.
 class WeightHashes {
  public:
   struct File {

@@ -90,9 +90,9 @@ std::string input_text(const Json& input) {
 
 void add_input(const Json& was, const Json& is, std::vector<std::string>& found) {
   if (member(was, "xxh3") != member(is, "xxh3")) {
-    const bool has_size = member(was, "bytes") == member(is, "bytes");
+    const bool is_same_size = member(was, "bytes") == member(is, "bytes");
     found.push_back(
-        has_size
+        is_same_size
             ? fmt::format("the input {} was edited: other text of the same size", input_text(is))
             : fmt::format("the input is {}, was {}", input_text(is), input_text(was)));
   }
@@ -119,9 +119,10 @@ void add_model(const Json& was, const Json& is, std::vector<std::string>& found)
   }
   std::string weights = weights_difference(member(was, "weights"), member(is, "weights")).text;
   if (!weights.empty()) found.push_back(std::move(weights));
-  if (found.size() == before) {
-    found.push_back("the model's files were changed: config, tokenizer or weights");
-  }
+  if (found.size() > before) return;
+  found.push_back(texts_was.is_null()
+                      ? "the model's files were changed: config, tokenizer or weights"
+                      : "the model's weights were changed");
 }
 
 }  // namespace
@@ -637,8 +638,8 @@ OpenedJob open_job(const BatchOptions& options, const InputFile& input) {
   const std::filesystem::path job_path = JobFile::beside(opened.output.path());
   refuse_same_file(input, job_path);
   opened.weights_before = check_job(job_path, opened.output, input, job, options.force);
-  if (opened.weights_before.is_null()) opened.save();
   recover_results(options, input, opened);
+  if (opened.weights_before.is_null()) opened.save();  // what was refused above changed nothing
   if (weights != nullptr && !weights->poll()) {
     opened.weights = std::move(weights);
     opened.weights->start();
