@@ -28,6 +28,7 @@
 #include "app/version.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/base/strings.h"
 #include "core/io/file.h"
 #include "core/memory/tier/snapshot_tier.h"
 
@@ -84,8 +85,9 @@ std::string input_text(const Json& input) {
   const Json name = member(input, "name"), lines = member(input, "lines");
   const std::string text = name.is_string() ? name.get<std::string>() : "another";
   if (!lines.is_number_integer()) return text;
-  return fmt::format("{} ({} lines, {} bytes)", text, to_text(lines),
-                     to_text(member(input, "bytes")));
+  const Json bytes = member(input, "bytes");
+  return fmt::format("{} ({}, {})", text, counted(lines.get<std::int64_t>(), "line"),
+                     counted(bytes.is_number_integer() ? bytes.get<std::int64_t>() : 0, "byte"));
 }
 
 void add_input(const Json& was, const Json& is, std::vector<std::string>& found) {
@@ -299,7 +301,8 @@ int validate_batch(const BatchOptions& options) {
     ++failed;
     if (!write_stdout(failed_line(line.custom_id, *failure))) return failed_lines_exit;
   }
-  write_stderr(fmt::format("{} lines, {} would fail\n", input.lines().size(), failed));
+  write_stderr(
+      fmt::format("{}, {} would fail\n", counted(std::ssize(input.lines()), "line"), failed));
   return failed > 0 ? failed_lines_exit : 0;
 }
 
@@ -690,7 +693,8 @@ int run_batch(const BatchOptions& options) {
   const auto total = static_cast<std::int64_t>(input.lines().size());
   const std::int64_t before = total - static_cast<std::int64_t>(progress.todo.size());
   if (progress.todo.empty()) {
-    write_stderr(fmt::format("{} lines, nothing left to do, {} failed\n", total, progress.failed));
+    write_stderr(fmt::format("{}, nothing left to do, {} failed\n", counted(total, "line"),
+                             progress.failed));
     return progress.failed > 0 ? failed_lines_exit : 0;
   }
   BatchReport report;

@@ -13,6 +13,7 @@
 #include "app/ui/progress.h"
 #include "core/base/error.h"
 #include "core/base/ids.h"
+#include "core/base/strings.h"
 
 namespace hyb::app {
 namespace {
@@ -252,10 +253,10 @@ double per_second(std::int64_t count, std::chrono::nanoseconds time) {
 
 std::string summary_text(const BatchReport& report) {
   const BatchCounts& counts = report.counts;
-  std::string text =
-      fmt::format("{} lines, {} answered now in {}, {:.1f} tokens/s, {} failed", report.lines,
-                  counts.done - counts.failed, duration_text(report.time),
-                  per_second(counts.tokens, report.time), report.failed);
+  std::string text = fmt::format("{}, {} answered now in {}, {:.1f} tokens/s, {} failed",
+                                 counted(report.lines, "line"), counts.done - counts.failed,
+                                 duration_text(report.time), per_second(counts.tokens, report.time),
+                                 report.failed);
   if (counts.prompt_tokens == 0) return text + "\n";
   text +=
       fmt::format("; reused {:.1f} % of {} prompt tokens",
@@ -264,15 +265,15 @@ std::string summary_text(const BatchReport& report) {
     text += fmt::format(", {:.1f} % are there to be reused",
                         100 * share(report.sharable_tokens, report.planned_tokens));
   }
-  if (counts.packed > 0) text += fmt::format("; {} answers from int8 snapshots", counts.packed);
+  if (counts.packed > 0)
+    text += fmt::format("; {} from int8 snapshots", counted(counts.packed, "answer"));
   if (counts.cut > 0) {
-    text += fmt::format(
-        "; {} {} ended at the {} tokens of the context (max_tokens or -n ends them before)",
-        counts.cut, counts.cut == 1 ? "answer" : "answers", report.length_max);
+    text += fmt::format("; {} ended at the {} of the context (max_tokens or -n ends them before)",
+                        counted(counts.cut, "answer"), counted(report.length_max, "token"));
   }
   if (report.tier_damage > 0) {
-    text += fmt::format("; the disk tier gave back {} damaged {}: not used, computed again",
-                        report.tier_damage, report.tier_damage == 1 ? "piece" : "pieces");
+    text += fmt::format("; the disk tier gave back {} damaged: not used, computed again",
+                        counted(report.tier_damage, "piece"));
   }
   return text + "\n";
 }

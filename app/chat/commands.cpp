@@ -451,11 +451,12 @@ std::string kept_logits_text(const PrefixTree& tree) {
 std::string tier_text(const SnapshotTier* tier) {
   if (tier == nullptr) return {};
   const TierStats stats = tier->stats();
-  std::string text = fmt::format("disk tier: {} snapshots written, {} read back, {} in use",
-                                 stats.spilled, stats.fetched, bytes_text(stats.bytes_used));
+  std::string text =
+      fmt::format("disk tier: {} written, {} read back, {} in use",
+                  counted(stats.spilled, "snapshot"), stats.fetched, bytes_text(stats.bytes_used));
   if (stats.damaged > 0) {
-    text += fmt::format("; {} damaged {} came back: not used, computed again", stats.damaged,
-                        stats.damaged == 1 ? "piece" : "pieces");
+    text += fmt::format("; {} came back damaged: not used, computed again",
+                        counted(stats.damaged, "piece"));
   }
   return text + (tier->is_on() ? "\n" : "; off since an error\n");
 }

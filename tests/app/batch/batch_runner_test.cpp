@@ -183,7 +183,7 @@ TEST_SUITE("app/batch/batch_report") {
     report.length_max = 512;
     report.tier_damage = 1;
     CHECK(contains(summary_text(report), "; 2 answers ended at the 512 tokens of the context"));
-    CHECK(contains(summary_text(report), "; the disk tier gave back 1 damaged piece: not used"));
+    CHECK(contains(summary_text(report), "; the disk tier gave back 1 piece damaged: not used"));
     CHECK(report_json(report)["ended_by_context"] == 2);
     CHECK(report_json(report)["damaged_in_disk_tier"] == 1);
     report.is_planned = false;
