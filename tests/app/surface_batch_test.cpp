@@ -447,21 +447,21 @@ TEST_SUITE("app/surface_batch") {
 
   TEST_CASE("damage in the disk tier changes no answer and is counted") {
     std::string text;
-    for (int i = 0; i < 80; ++i) {
+    for (int i = 0; i < 40; ++i) {
       std::string topic;
-      for (int word = 0; word < 150; ++word) topic += "topic " + std::to_string(i % 20) + " ";
+      for (int word = 0; word < 150; ++word) topic += "topic " + std::to_string(i % 10) + " ";
       text += R"({"messages":[{"role":"system","content":")" + topic +
               R"("},{"role":"user","content":"Question )" + std::to_string(i) + R"(?"}]})" + "\n";
     }
     const Job job(text);
     const std::string command = "$HYB batch " + job.in + " --order file --parallel 2 --threads 1 " +
-                                "-n 4 --pool-memory 12MB --disk-tier 100MB --disk-tier-folder " +
+                                "-n 4 --pool-memory 6MB --disk-tier 100MB --disk-tier-folder " +
                                 job.folder.path().string() + " -o " + job.out;
     const ToolResult damaged = run_shell(
         command + " & while kill -0 $! 2>/dev/null; do for file in /proc/$!/fd/*; do case " +
         "\"$(readlink $file)\" in " + job.folder.path().string() + "*deleted*) dd if=/dev/zero " +
         "of=$file bs=64k conv=notrunc count=$(($(stat -L -c %s $file) / 65536)) 2>/dev/null;; " +
-        "esac; done; done; wait $!");
+        "esac; done; sleep 0.02; done; wait $!");
     CHECK(damaged.exit_code == 0);
     CHECK(contains(damaged.err, "; the disk tier gave back "));
     CHECK(parse_json(content(job.out + ".job"), "job")["last_run"]["damaged_in_disk_tier"] > 0);
