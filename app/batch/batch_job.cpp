@@ -599,6 +599,16 @@ std::string resume_text(const InputFile& input, const OutputFile& output) {
   return fmt::format("resume with the same text in {} again: {}", input.name(), command);
 }
 
+std::string hint_after(const Error& error, const InputFile& input, const OutputFile& output) {
+  if (!output.interference().empty()) return resume_text(input, output);
+  if (error.kind() == ErrorKind::runtime || input.has_changed()) {
+    return "what was written stays; " + resume_text(input, output);
+  }
+  // The same command ends here again.
+  return "what was written stays, and can be continued once this is solved; the command was: " +
+         resume_command(output.foreign_lines() > 0);
+}
+
 /// What cannot run is refused before a file is made.
 void check_model(const BatchOptions& options, const InputFile& input, const ModelSource& source) {
   outline_of(source, options.model);
@@ -702,12 +712,7 @@ int run_batch(const BatchOptions& options) {
     report = answer(options, input, opened, progress.todo);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::usage && !opened.output.is_empty()) {
-      const bool is_intact = opened.output.interference().empty();
-      // Other errors than these are there the next time, too.
-      const bool may_pass = error.kind() == ErrorKind::runtime || input.has_changed();
-      write_stderr(fmt::format("{}{}{}\n", is_intact ? "what was written stays; " : "",
-                               may_pass ? "" : "when this is solved, ",
-                               resume_text(input, opened.output)));
+      write_stderr(hint_after(error, input, opened.output) + "\n");
     }
     throw;
   }
