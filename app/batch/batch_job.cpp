@@ -71,12 +71,12 @@ std::string setting_text(const std::string& key, const Json& value) {
 
 void add_settings(const Json& was, const Json& is, std::vector<std::string>& found) {
   for (const std::string& key : keys_of(was, is)) {
-    const Json before = member(was, key.c_str()), now = member(is, key.c_str());
+    const std::string before = setting_text(key, member(was, key.c_str()));
+    const std::string now = setting_text(key, member(is, key.c_str()));
     if (before == now) continue;
     std::string flag = "--" + key;
     std::replace(flag.begin(), flag.end(), '_', '-');
-    found.push_back(
-        fmt::format("{} is {}, was {}", flag, setting_text(key, now), setting_text(key, before)));
+    found.push_back(fmt::format("{} is {}, was {}", flag, now, before));
   }
 }
 
