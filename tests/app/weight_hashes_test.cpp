@@ -1,6 +1,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include <array>
 #include <chrono>
 #include <fstream>
 #include <thread>
@@ -52,6 +53,7 @@ TEST_SUITE("app/weight_hashes") {
     CHECK(second.poll());
     CHECK(second.files()[0].hash == hash_of(large));
 
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // times of files have ticks
     const FileStamp before = stamp_of(paths[0]);
     struct stat is {};
     REQUIRE(::stat(paths[0].c_str(), &is) == 0);
