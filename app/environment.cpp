@@ -1,10 +1,17 @@
 #include "app/environment.h"
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
 #include <fstream>
 
+#include <fmt/format.h>
+
+#include "app/options.h"
+#include "core/base/control_groups.h"
 #include "core/base/error.h"
 
 namespace hyb::app {
@@ -88,24 +95,81 @@ std::optional<std::size_t> meminfo_bytes(const std::string& line) {
   return std::nullopt;
 }
 
-std::optional<std::size_t> number_in(const std::string& path) {
+namespace {
+
+std::optional<std::size_t> number_in(const std::filesystem::path& path) {
   std::ifstream file(path);
   std::size_t value = 0;
   if (file >> value) return value;
   return std::nullopt;
 }
 
+/// The page cache of a group and of those below it, in bytes.
+std::size_t page_cache_bytes(const ControlGroup& group) {
+  const std::string prefix = group.is_unified ? "" : "total_";
+  std::ifstream file(group.folder / "memory.stat");
+  std::string name;
+  std::size_t value = 0, bytes = 0;
+  while (file >> name >> value) {
+    if (name == prefix + "inactive_file" || name == prefix + "active_file") bytes += value;
+  }
+  return bytes;
+}
+
+void add_group_limits(const ControlGroup& group, std::vector<MemoryLimit>& limits) {
+  constexpr std::size_t unlimited = std::size_t{1} << 62;  // version 1 rounds the largest number
+  const auto used =
+      number_in(group.folder / (group.is_unified ? "memory.current" : "memory.usage_in_bytes"));
+  const std::vector<std::string> files = group.is_unified
+                                             ? std::vector<std::string>{"memory.max", "memory.high"}
+                                             : std::vector<std::string>{"memory.limit_in_bytes"};
+  for (const std::string& file : files) {
+    const auto bytes = number_in(group.folder / file);
+    if (!bytes || *bytes >= unlimited) continue;
+    const std::size_t all = used.value_or(0);
+    limits.push_back({.source = (group.folder / file).string(),
+                      .bytes = *bytes,
+                      .used = all - std::min(all, page_cache_bytes(group))});
+  }
+}
+
+void add_address_limit(const std::filesystem::path& root, std::vector<MemoryLimit>& limits) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
+  const std::size_t pages = number_in(root / "proc/self/statm").value_or(0);
+  limits.push_back({.source = "ulimit -v",
+                    .bytes = limit.rlim_cur,
+                    .used = pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE))});
+}
+
+}  // namespace
+
+std::vector<MemoryLimit> memory_limits(const std::filesystem::path& root) {
+  std::vector<MemoryLimit> limits;
+  for (const ControlGroup& group : control_groups("memory", root)) add_group_limits(group, limits);
+  add_address_limit(root, limits);
+  std::stable_sort(limits.begin(), limits.end(),
+                   [](const MemoryLimit& a, const MemoryLimit& b) { return a.free() < b.free(); });
+  return limits;
+}
+
+std::string limit_note(const std::vector<MemoryLimit>& limits, std::size_t needed) {
+  if (limits.empty() || limits.front().free() >= needed) return "";
+  const MemoryLimit& limit = limits.front();
+  return fmt::format("; {} limits this process to {}, of which {} are in use", limit.source,
+                     bytes_text(limit.bytes), bytes_text(limit.used));
+}
+
 std::size_t machine_bytes() {
-  const std::size_t total = need_meminfo("MemTotal");
-  return std::min(total, number_in("/sys/fs/cgroup/memory.max").value_or(total));
+  std::size_t bytes = need_meminfo("MemTotal");
+  for (const MemoryLimit& limit : memory_limits()) bytes = std::min(bytes, limit.bytes);
+  return bytes;
 }
 
 std::size_t available_bytes() {
   const std::size_t available = need_meminfo("MemAvailable");
-  const auto limit = number_in("/sys/fs/cgroup/memory.max");
-  const auto used = number_in("/sys/fs/cgroup/memory.current");
-  if (!limit || !used) return available;
-  return std::min(available, *limit - std::min(*limit, *used));
+  const std::vector<MemoryLimit> limits = memory_limits();
+  return limits.empty() ? available : std::min(available, limits.front().free());
 }
 
 const char* name_of(kernels::Isa isa) {

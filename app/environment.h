@@ -1,9 +1,11 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/io/model_folder.h"
 #include "kernels/device.h"
@@ -33,14 +35,29 @@ std::string cpu_name();
 /// where there is no such line.
 std::optional<std::size_t> meminfo_bytes(const std::string& line);
 
-/// The number a file holds; none when it holds a word ("max") or can't be read.
-std::optional<std::size_t> number_in(const std::string& path);
+/// A limit on the memory of this process besides the machine's.
+struct MemoryLimit {
+  std::string source;  ///< the file that says so, or "ulimit -v"
+  std::size_t bytes = 0;
+  std::size_t used = 0;  ///< of it; without page cache, which the kernel frees before it kills
 
-/// The machine's memory, or the control group's where that is less. Throws Error(runtime) where
+  std::size_t free() const { return bytes - std::min(bytes, used); }
+};
+
+/// The limits of the process's control groups (memory.max and memory.high of version 2,
+/// memory.limit_in_bytes of version 1) and of its addresses, the one that leaves least first. Swap
+/// is not counted. `root` as in control_groups.
+std::vector<MemoryLimit> memory_limits(const std::filesystem::path& root = "/");
+
+/// "; X limits this process to 300.0 MiB, of which 9.1 MiB are in use" where the first limit leaves
+/// less than `needed` bytes, else "": for messages about what does not fit.
+std::string limit_note(const std::vector<MemoryLimit>& limits, std::size_t needed);
+
+/// The machine's memory, or the least limit where that is less. Throws Error(runtime) where
 /// /proc/meminfo does not say.
 std::size_t machine_bytes();
 
-/// What could be allocated now, by the same two.
+/// What could be allocated now, by the same.
 std::size_t available_bytes();
 
 /// "avx512", "avx2", "plain".

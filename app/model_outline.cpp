@@ -154,10 +154,12 @@ BareModel open_bare(const ModelOptions& options, const Environment& environment)
       weight_bytes(outline.plan, device_of(options.device), outline.geometry.load);
   if (weights > budget) {
     const std::string smaller = smaller_weights_text(outline.geometry.load);
-    throw Error(
-        ErrorKind::memory,
-        fmt::format("{}: the weights take {}, --memory allows {}{}{}", source.name(),
-                    bytes_text(weights), bytes_text(budget), smaller.empty() ? "" : "; ", smaller));
+    const bool is_card = device_of(options.device) == kernels::Device::cuda;
+    throw Error(ErrorKind::memory,
+                fmt::format("{}: the weights take {}, --memory allows {}{}{}{}", source.name(),
+                            bytes_text(weights), bytes_text(budget),
+                            is_card ? "" : limit_note(memory_limits(), weights),
+                            smaller.empty() ? "" : "; ", smaller));
   }
   kernels::Queue queue = make_queue(options);
   models::Model model = load_weights_of(source, outline, options, queue);

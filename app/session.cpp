@@ -93,8 +93,19 @@ Session::Parts::Parts(const ModelOptions& asked, const SessionShape& wanted,
                          counted(memory.sequences, "sequence"), memory.length_max));
 }
 
+namespace {
+
+/// The kernel ends a process that takes more than its control group may.
+void warn_over_limit(const std::string& memory, std::size_t bytes) {
+  const std::string note = limit_note(memory_limits(), bytes);
+  if (!note.empty()) log::warning(fmt::format("--memory {}: more than is free{}", memory, note));
+}
+
+}  // namespace
+
 void Session::Parts::load(const ModelOptions& options) {
   budget = budget_of(options);  // of what is free before anything is taken
+  if (budget.device == kernels::Device::cpu) warn_over_limit(options.memory, budget.bytes);
   queue = std::make_unique<kernels::Queue>(make_queue(options));
   may_shrink = options.memory == "auto";
   context = options.context;
@@ -289,16 +300,18 @@ std::string smaller_text(const models::LoadOptions& load) {
 }
 
 [[noreturn]] void fail_too_small(const MemoryPlan& memory, std::size_t needed,
-                                 const models::LoadOptions& load) {
+                                 const models::LoadOptions& load, kernels::Device device) {
+  const bool is_card = device == kernels::Device::cuda;
   const std::string library =
       memory.library > 0 ? fmt::format("cuBLASLt {}, ", bytes_text(memory.library)) : "";
   throw Error(
       ErrorKind::memory,
       fmt::format("the model does not fit: it needs {} (weights {}, workspace {}, {}one short "
-                  "sequence {}), --memory allows {}; {}",
+                  "sequence {}), --memory allows {}{}; {}",
                   bytes_text(needed), bytes_text(memory.weights), bytes_text(memory.workspace),
                   library, bytes_text(needed - memory.weights - memory.workspace - memory.library),
-                  bytes_text(memory.budget), smaller_text(load)));
+                  bytes_text(memory.budget), is_card ? "" : limit_note(memory_limits(), needed),
+                  smaller_text(load)));
 }
 
 [[noreturn]] void fail_pools_too_small(const Budget& budget, std::size_t needed) {
@@ -391,7 +404,9 @@ MemoryPlan plan_memory(const models::Plan& plan, const models::Geometry& geometr
   set_workspace();
   const std::size_t fixed = memory.weights + memory.workspace + memory.library;
   const std::size_t least = geometry.page_bytes + geometry.slot_bytes;
-  if (fixed + least > budget.bytes) fail_too_small(memory, fixed + least, geometry.load);
+  if (fixed + least > budget.bytes) {
+    fail_too_small(memory, fixed + least, geometry.load, budget.device);
+  }
   if (least > budget.pool_bytes) fail_pools_too_small(budget, least);
 
   models::MemoryLayoutOptions options;

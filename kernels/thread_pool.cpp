@@ -17,6 +17,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/base/control_groups.h"
 #include "core/base/error.h"
 
 namespace hyb::kernels {
@@ -49,50 +50,13 @@ std::optional<double> quota_v1(const fs::path& group) {
   return quota / period;
 }
 
-void take_least(std::optional<double>& least, const std::optional<double>& quota) {
-  if (quota) least = least ? std::min(*least, *quota) : *quota;
-}
-
-/// The group and all its parents up to the mount itself.
-template <typename Read>
-std::optional<double> least_upwards(const fs::path& mount, std::string_view group, Read read) {
-  std::optional<double> least;
-  fs::path relative = fs::path(group).relative_path();
-  while (true) {
-    take_least(least, read(mount / relative));
-    if (relative.empty()) return least;
-    relative = relative.parent_path();
-  }
-}
-
-/// Whether a comma-separated list has the word "cpu" (not "cpuset").
-bool names_cpu(std::string_view controllers) {
-  while (!controllers.empty()) {
-    const std::size_t comma = std::min(controllers.find(','), controllers.size());
-    if (controllers.substr(0, comma) == "cpu") return true;
-    controllers.remove_prefix(std::min(comma + 1, controllers.size()));
-  }
-  return false;
-}
-
 }  // namespace
 
-std::optional<double> cpu_quota(std::string_view memberships, const fs::path& root) {
+std::optional<double> cpu_quota(const fs::path& root) {
   std::optional<double> least;
-  std::istringstream lines{std::string(memberships)};
-  for (std::string line; std::getline(lines, line);) {  // number:controllers:/group
-    const std::size_t first = line.find(':');
-    const std::size_t second = first == std::string::npos ? first : line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string controllers = line.substr(first + 1, second - first - 1);
-    const std::string group = line.substr(second + 1);
-    if (controllers.empty()) {
-      take_least(least, least_upwards(root, group, quota_v2));
-      take_least(least, least_upwards(root / "unified", group, quota_v2));
-    } else if (names_cpu(controllers)) {
-      take_least(least, least_upwards(root / "cpu", group, quota_v1));
-      take_least(least, least_upwards(root / controllers, group, quota_v1));
-    }
+  for (const ControlGroup& group : control_groups("cpu", root)) {
+    const auto quota = group.is_unified ? quota_v2(group.folder) : quota_v1(group.folder);
+    if (quota) least = std::min(least.value_or(*quota), *quota);
   }
   return least;
 }
@@ -162,9 +126,7 @@ bool spin(std::chrono::microseconds time, Done done) {
 
 UsableCpus usable_cpus() {
   const int allowed = static_cast<int>(allowed_cpus().size());
-  std::ostringstream memberships;
-  memberships << std::ifstream("/proc/self/cgroup").rdbuf();
-  const auto quota = cpu_quota(memberships.str(), "/sys/fs/cgroup");
+  const auto quota = cpu_quota();
   if (!quota || *quota >= allowed) return {allowed, false};
   return {std::max(1, static_cast<int>(*quota)), true};
 }

@@ -6,16 +6,14 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
-#include <string_view>
 #include <type_traits>
 
 namespace hyb::kernels {
 
 /// CPUs' worth of time that the control groups of a process grant it, the least over the group and
 /// its parents; none where nothing is limited. Knows cpu.max (v2, also in a hybrid hierarchy) and
-/// cpu.cfs_quota_us (v1). `memberships` is the text of /proc/self/cgroup, `root` is /sys/fs/cgroup.
-/// A group that a container cannot see under its own name is looked for at the mounts' roots.
-std::optional<double> cpu_quota(std::string_view memberships, const std::filesystem::path& root);
+/// cpu.cfs_quota_us (v1). `root` as in control_groups.
+std::optional<double> cpu_quota(const std::filesystem::path& root = "/");
 
 /// While it lives, this thread reads denormals as zero and writes zero for them: a recurrent state
 /// that fades away would otherwise cost a hundred times more per element.

@@ -1,7 +1,5 @@
 #include "app/doctor/checkup.h"
 
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <fstream>
 #include <thread>
@@ -31,12 +29,6 @@ std::string line_of(const char* path) {
   std::string line;
   std::getline(file, line);
   return line;
-}
-
-std::optional<std::size_t> address_limit() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return std::nullopt;
-  return limit.rlim_cur;
 }
 
 HubModel look_at(const std::string& name, const HubEnvironment& environment) {
@@ -94,8 +86,7 @@ Checkup examine(const Environment& environment) {
   checkup.quota_binds = usable.quota_binds;
   checkup.memory = meminfo_bytes("MemTotal").value_or(0);
   checkup.memory_available = available_bytes();
-  checkup.address_limit = address_limit();
-  checkup.group_limit = number_in("/sys/fs/cgroup/memory.max");
+  checkup.memory_limits = memory_limits();
   checkup.huge_pages = chosen_of(line_of("/sys/kernel/mm/transparent_hugepage/enabled"));
   checkup.shared_huge_pages =
       chosen_of(line_of("/sys/kernel/mm/transparent_hugepage/shmem_enabled"));
@@ -115,9 +106,19 @@ namespace {
 
 std::string limits_text(const Checkup& checkup) {
   std::string text;
-  if (checkup.group_limit) text += ", control group " + bytes_text(*checkup.group_limit);
-  if (checkup.address_limit) text += ", ulimit -v " + bytes_text(*checkup.address_limit);
-  return text.empty() ? "no limits" : text.substr(2);
+  for (const MemoryLimit& limit : checkup.memory_limits) {
+    text += fmt::format("{}{} by {}, {} in use", text.empty() ? "" : "; ", bytes_text(limit.bytes),
+                        limit.source, bytes_text(limit.used));
+  }
+  return text.empty() ? "none besides the machine's" : text;
+}
+
+Json limits_json(const Checkup& checkup) {
+  Json list = Json::array();
+  for (const MemoryLimit& limit : checkup.memory_limits) {
+    list.push_back({{"source", limit.source}, {"bytes", limit.bytes}, {"used_bytes", limit.used}});
+  }
+  return list;
 }
 
 std::string hub_text(const Checkup& checkup) {
@@ -156,10 +157,6 @@ std::string shared_huge_pages_text(const Checkup& checkup) {
   return text +
          ": --memory-mode flip reads slower than remap; as root: echo advise > "
          "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
-}
-
-Json optional_number(const std::optional<std::size_t>& value) {
-  return value ? Json(*value) : Json(nullptr);
 }
 
 }  // namespace
@@ -205,8 +202,7 @@ Json checkup_json(const Checkup& checkup) {
           {"quota_binds", checkup.quota_binds},
           {"memory_bytes", checkup.memory},
           {"memory_available_bytes", checkup.memory_available},
-          {"memory_group_limit_bytes", optional_number(checkup.group_limit)},
-          {"memory_address_limit_bytes", optional_number(checkup.address_limit)},
+          {"memory_limits", limits_json(checkup)},
           {"huge_pages", checkup.huge_pages},
           {"shared_huge_pages", checkup.shared_huge_pages},
           {"flip_is_slow", flip_is_slow(checkup)},

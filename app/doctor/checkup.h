@@ -29,11 +29,10 @@ struct Checkup {
   int threads = 0;                         ///< that hyb will use
   bool quota_binds = false;                ///< a control group grants less than the affinity mask
   std::size_t memory = 0, memory_available = 0;
-  std::optional<std::size_t> address_limit;  ///< ulimit -v
-  std::optional<std::size_t> group_limit;    ///< memory.max of the control group
-  std::string huge_pages;                    ///< what the kernel does: "always", "madvise", ...
-  std::string shared_huge_pages;             ///< the same of shared memory: "advise", "never", ...
-  std::filesystem::path hub_folder;          ///< empty: nothing says where
+  std::vector<MemoryLimit> memory_limits;  ///< as memory_limits() says
+  std::string huge_pages;                  ///< what the kernel does: "always", "madvise", ...
+  std::string shared_huge_pages;           ///< the same of shared memory: "advise", "never", ...
+  std::filesystem::path hub_folder;        ///< empty: nothing says where
   bool has_hub_folder = false;
   std::vector<HubModel> hub_models;
   CudaCheckup cuda;

@@ -142,6 +142,19 @@ TEST_SUITE("app/surface_inspect") {
     CHECK(bare.err == "");
   }
 
+  TEST_CASE("a limit on addresses is found, and bounds what --memory auto is") {
+    const ToolResult limited = run_shell("ulimit -v 4000000; $HYB doctor --json");
+    const Json limits = parse_json(limited.out, "stdout")["memory_limits"];
+    bool is_named = false;
+    for (const Json& limit : limits) {
+      is_named |= limit["source"] == "ulimit -v" && limit["bytes"] == 4'096'000'000;
+    }
+    CHECK(is_named);
+    const ToolResult fit = run_shell("ulimit -v 4000000; $HYB fit granite-4.0-h-tiny");
+    CHECK(fit.exit_code == 4);
+    CHECK(contains(fit.err, "; ulimit -v limits this process to 3.8 GiB, of which"));
+  }
+
   TEST_CASE("a closed stdout is no error, a full one is") {
     CHECK(run_shell("{ $HYB inspect demo --tensors; echo $? >&2; } | head -c 1").err == "0\n");
     CHECK(run_shell("$HYB fit demo > /dev/full").exit_code == 1);

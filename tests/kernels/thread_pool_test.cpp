@@ -28,67 +28,50 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// A made-up /sys/fs/cgroup.
-class Root {
+/// A made-up root folder with version 1's cpu hierarchy and version 2's.
+class QuotaRoot : public hyb::testing::TemporaryFolder {
  public:
-  Root() {
-    static int count = 0;
-    path_ = fs::temp_directory_path() /
-            ("hyb_cpu_quota_" + std::to_string(getpid()) + "_" + std::to_string(count++));
-    fs::create_directories(path_);
+  explicit QuotaRoot(const std::string& memberships) {
+    write("proc/self/cgroup", memberships);
+    write("proc/self/mountinfo",
+          "31 23 0:28 / /cpu rw - cgroup cgroup rw,cpu,cpuacct\n"
+          "32 23 0:29 / /unified rw - cgroup2 cgroup2 rw\n");
   }
-  ~Root() { fs::remove_all(path_); }
-
-  void write(const std::string& file, const std::string& text) const {
-    fs::create_directories((path_ / file).parent_path());
-    std::ofstream(path_ / file) << text;
-  }
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
 };
 
 }  // namespace
 
 TEST_SUITE("kernels/cpu_quota") {
   TEST_CASE("version 2: the least of a group and its parents") {
-    const Root root;
-    root.write("a/b/cpu.max", "250000 100000\n");
-    CHECK(cpu_quota("0::/a/b\n", root.path()) == 2.5);
-    root.write("a/cpu.max", "150000 100000\n");
-    CHECK(cpu_quota("0::/a/b\n", root.path()) == 1.5);
-    root.write("a/cpu.max", "max 100000\n");
-    CHECK(cpu_quota("0::/a/b\n", root.path()) == 2.5);
-    CHECK(cpu_quota("0::/a\n", root.path()) == std::nullopt);
-  }
-
-  TEST_CASE(
-      "version 2 in a container: the group's own name is not visible, its limit is at the root") {
-    const Root root;
-    root.write("cpu.max", "50000 100000\n");
-    CHECK(cpu_quota("0::/docker/0123abcd\n", root.path()) == 0.5);
+    const QuotaRoot root("0::/a/b\n");
+    root.write("unified/a/b/cpu.max", "250000 100000\n");
+    CHECK(cpu_quota(root.path()) == 2.5);
+    root.write("unified/a/cpu.max", "150000 100000\n");
+    CHECK(cpu_quota(root.path()) == 1.5);
+    root.write("unified/a/cpu.max", "max 100000\n");
+    CHECK(cpu_quota(root.path()) == 2.5);
+    root.write("proc/self/cgroup", "0::/a\n");
+    CHECK(cpu_quota(root.path()) == std::nullopt);
   }
 
   TEST_CASE("version 1, alone or with version 2; -1 is no limit") {
-    const Root root;
+    const QuotaRoot root("5:devices:/\n1:cpu,cpuacct:/job\n0::/job\n");
     root.write("cpu/job/cpu.cfs_quota_us", "300000\n");
     root.write("cpu/job/cpu.cfs_period_us", "100000\n");
-    CHECK(cpu_quota("5:devices:/\n1:cpu,cpuacct:/job\n0::/\n", root.path()) == 3.0);
-    CHECK(cpu_quota("1:cpuset:/job\n", root.path()) == std::nullopt);
-    root.write("cpu/job/cpu.cfs_quota_us", "-1\n");
-    CHECK(cpu_quota("1:cpu:/job\n", root.path()) == std::nullopt);
+    CHECK(cpu_quota(root.path()) == 3.0);
     root.write("unified/job/cpu.max", "100000 100000\n");
-    CHECK(cpu_quota("1:cpu:/job\n0::/job\n", root.path()) == 1.0);
+    CHECK(cpu_quota(root.path()) == 1.0);
+    root.write("unified/job/cpu.max", "max 100000\n");
+    root.write("cpu/job/cpu.cfs_quota_us", "-1\n");
+    CHECK(cpu_quota(root.path()) == std::nullopt);
   }
 
   TEST_CASE("nonsense is no limit") {
-    const Root root;
-    root.write("cpu.max", "fast\n");
-    CHECK(cpu_quota("", root.path()) == std::nullopt);
-    CHECK(cpu_quota("0::/\nxyz\n:\n::\n", root.path()) == std::nullopt);
-    root.write("cpu.max", "100000 0\n");
-    CHECK(cpu_quota("0::/\n", root.path()) == std::nullopt);
+    const QuotaRoot root("0::/\n");
+    root.write("unified/cpu.max", "fast\n");
+    CHECK(cpu_quota(root.path()) == std::nullopt);
+    root.write("unified/cpu.max", "100000 0\n");
+    CHECK(cpu_quota(root.path()) == std::nullopt);
   }
 }
 
