@@ -39,10 +39,12 @@ std::string stripped(std::string_view piece, std::string_view character, std::si
   return std::string(piece);
 }
 
-std::string replaced(const Pattern& pattern, std::string_view content, std::string_view piece) {
+std::string replaced(const Pattern& pattern, std::string_view content, std::string_view piece,
+                     GrowthLimit& growth) {
   std::string out;
   std::size_t kept = 0;
   pattern.each_match(piece, [&](std::size_t begin, std::size_t end) {
+    growth.charge(end - begin, content.size());
     out.append(piece.substr(kept, begin - kept)).append(content);
     kept = end;
   });
@@ -76,12 +78,13 @@ bool is(const Variant& step) {
 
 }  // namespace
 
-Decoder::Decoder(const Json& json, const std::string& where) {
+Decoder::Decoder(const Json& json, const std::string& where) : where_(where) {
   if (json.is_null()) {
     steps_.emplace_back(Join{});
   } else {
     read(json, where, 0);
   }
+  check_step_count(steps_.size(), where);
 }
 
 void Decoder::read(const Json& json, const std::string& where, int depth) {
@@ -162,9 +165,15 @@ std::string Decoder::bytes_of(std::string_view piece) const {
 }
 
 Decoder::Run::Run(const Decoder& decoder, bool eager)
-    : decoder_(&decoder), eager_(eager), states_(decoder.steps_.size()) {}
+    : decoder_(&decoder),
+      eager_(eager),
+      growth_(decoder.where_, 0),
+      states_(decoder.steps_.size()) {}
 
-void Decoder::Run::push(std::string_view piece, std::string& out) { feed(0, piece, out); }
+void Decoder::Run::push(std::string_view piece, std::string& out) {
+  growth_ = {decoder_->where_, piece.size()};
+  feed(0, piece, out);
+}
 
 void Decoder::Run::feed(std::size_t step, std::string_view piece, std::string& out) {
   if (step == states_.size()) {
@@ -184,7 +193,7 @@ void Decoder::Run::feed(std::size_t step, std::string_view piece, std::string& o
     state.characters.push(bytes, text);
     feed(step + 1, text, out);
   } else if (const auto* replace = std::get_if<Replace>(&kind)) {
-    feed(step + 1, replaced(replace->pattern, replace->content, piece), out);
+    feed(step + 1, replaced(replace->pattern, replace->content, piece, growth_), out);
   } else if (is<ByteFallback>(kind)) {
     feed_fallback(step, piece, out);
   } else if (const auto* strip = std::get_if<Strip>(&kind)) {
@@ -214,6 +223,7 @@ void Decoder::Run::feed_fallback(std::size_t step, std::string_view piece, std::
 /// Ends a run of byte tokens.
 void Decoder::Run::end_bytes(std::size_t step, std::string& out) {
   State& state = states_[step];
+  growth_ = {decoder_->where_, state.bytes.size()};
   std::string text;
   state.characters.flush(text);
   if (is_well_formed(state.bytes)) {

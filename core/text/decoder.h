@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/base/json.h"
+#include "core/text/growth_limit.h"
 #include "core/text/pattern.h"
 #include "core/text/unicode.h"
 
@@ -30,7 +31,8 @@ class Decoder {
     /// ill-formed anywhere becomes U+FFFD as a whole, one per byte, as in Hugging Face.
     Run(const Decoder& decoder, bool eager);
 
-    /// Appends the text that is final so far to `out`.
+    /// Appends the text that is final so far to `out`. Throws Error(model) where the steps make
+    /// much more of a piece than it has (see growth_limit.h).
     void push(std::string_view piece, std::string& out);
 
     /// Appends the rest and resets the run.
@@ -54,6 +56,7 @@ class Decoder {
 
     const Decoder* decoder_;
     bool eager_;
+    GrowthLimit growth_;  // of one piece, or of a run of byte tokens
     std::vector<State> states_;
   };
 
@@ -83,6 +86,7 @@ class Decoder {
   void read_metaspace(const Json& json, const std::string& where);
   void add(Step step, const std::string& where, const std::string& type);
 
+  std::string where_;  // for errors
   std::vector<Step> steps_;
   bool fused_ = false;
 };

@@ -25,7 +25,8 @@ GuardedText GuardedText::slice(std::size_t begin, std::size_t end) const {
   return out;
 }
 
-GuardedRewrite::GuardedRewrite(const GuardedText& source) : source_(source) {
+GuardedRewrite::GuardedRewrite(const GuardedText& source, GrowthLimit* growth)
+    : source_(source), growth_(growth) {
   out_.text.reserve(source.text.size());
   out_.guards.reserve(source.guards.size());
   out_.uniform = source.uniform;
@@ -39,6 +40,7 @@ void GuardedRewrite::keep(std::size_t begin, std::size_t end) {
 }
 
 void GuardedRewrite::put(std::string_view text, std::size_t begin, std::size_t end) {
+  if (growth_ != nullptr) growth_->charge(end - begin, text.size());
   out_.text.append(text);
   if (source_.guards.empty()) return;
   Guard guard = Guard::open;

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "core/text/growth_limit.h"
+
 namespace hyb {
 
 /// Which added tokens may be recognised in a byte of text; over several bytes the strictest holds.
@@ -32,7 +34,8 @@ struct GuardedText {
 /// Rewrites a guarded text from left to right together with its guards.
 class GuardedRewrite {
  public:
-  explicit GuardedRewrite(const GuardedText& source);
+  /// `growth`, where there is one, is charged with what put() adds.
+  explicit GuardedRewrite(const GuardedText& source, GrowthLimit* growth = nullptr);
 
   /// Copies the source's bytes [begin, end).
   void keep(std::size_t begin, std::size_t end);
@@ -45,6 +48,7 @@ class GuardedRewrite {
 
  private:
   const GuardedText& source_;
+  GrowthLimit* growth_;
   GuardedText out_;
 };
 

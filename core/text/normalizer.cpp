@@ -174,7 +174,10 @@ Pattern read_pattern(const Json& json, const std::string& where) {
   return Pattern::literal(text, where);
 }
 
-Normalizer::Normalizer(const Json& json, const std::string& where) { read(json, where, 0); }
+Normalizer::Normalizer(const Json& json, const std::string& where) : where_(where) {
+  read(json, where, 0);
+  check_step_count(steps_.size(), where);
+}
 
 void Normalizer::read(const Json& json, const std::string& where, int depth) {
   if (json.is_null()) return;
@@ -214,19 +217,19 @@ void Normalizer::read(const Json& json, const std::string& where, int depth) {
   }
 }
 
-GuardedText Normalizer::apply(GuardedText text) const {
+GuardedText Normalizer::apply(GuardedText text, GrowthLimit& growth) const {
   for (const Step& step : steps_) {
-    text = std::visit([&](const auto& one) { return run(one, text); }, step);
+    text = std::visit([&](const auto& one) { return run(one, text, growth); }, step);
   }
   return text;
 }
 
-GuardedText Normalizer::run(UnicodeForm step, const GuardedText& text) {
+GuardedText Normalizer::run(UnicodeForm step, const GuardedText& text, GrowthLimit&) {
   return normalize(text, step);
 }
 
-GuardedText Normalizer::run(const Replace& step, const GuardedText& text) {
-  GuardedRewrite out(text);
+GuardedText Normalizer::run(const Replace& step, const GuardedText& text, GrowthLimit& growth) {
+  GuardedRewrite out(text, &growth);
   std::size_t kept = 0;
   step.pattern.each_match(text.text, [&](std::size_t begin, std::size_t end) {
     out.keep(kept, begin);
@@ -237,14 +240,14 @@ GuardedText Normalizer::run(const Replace& step, const GuardedText& text) {
   return out.take();
 }
 
-GuardedText Normalizer::run(const Prepend& step, const GuardedText& text) {
-  GuardedRewrite out(text);
+GuardedText Normalizer::run(const Prepend& step, const GuardedText& text, GrowthLimit& growth) {
+  GuardedRewrite out(text, &growth);
   if (!text.text.empty()) out.put(step.text, 0, 0);
   out.keep(0, text.text.size());
   return out.take();
 }
 
-GuardedText Normalizer::run(Lowercase, const GuardedText& text) {
+GuardedText Normalizer::run(Lowercase, const GuardedText& text, GrowthLimit&) {
   GuardedRewrite out(text);
   std::string lower;
   for (std::size_t at = 0; at < text.text.size();) {
@@ -256,7 +259,7 @@ GuardedText Normalizer::run(Lowercase, const GuardedText& text) {
   return out.take();
 }
 
-GuardedText Normalizer::run(StripMarks, const GuardedText& text) {
+GuardedText Normalizer::run(StripMarks, const GuardedText& text, GrowthLimit&) {
   GuardedRewrite out(text);
   for (std::size_t at = 0; at < text.text.size();) {
     const std::size_t begin = at;
@@ -265,7 +268,7 @@ GuardedText Normalizer::run(StripMarks, const GuardedText& text) {
   return out.take();
 }
 
-GuardedText Normalizer::run(Strip step, const GuardedText& text) {
+GuardedText Normalizer::run(Strip step, const GuardedText& text, GrowthLimit&) {
   std::size_t begin = 0;
   std::size_t end = text.text.size();
   for (std::size_t at = 0; step.left && at < end; begin = at) {
@@ -278,8 +281,8 @@ GuardedText Normalizer::run(Strip step, const GuardedText& text) {
   return text.slice(begin, end);
 }
 
-GuardedText Normalizer::run(ByteLevel, const GuardedText& text) {
-  GuardedRewrite out(text);
+GuardedText Normalizer::run(ByteLevel, const GuardedText& text, GrowthLimit& growth) {
+  GuardedRewrite out(text, &growth);
   for (std::size_t at = 0; at < text.text.size(); ++at) {
     out.put(to_byte_level(std::string_view(text.text).substr(at, 1)), at, at + 1);
   }

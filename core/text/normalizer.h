@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/base/json.h"
+#include "core/text/growth_limit.h"
 #include "core/text/guarded_text.h"
 #include "core/text/pattern.h"
 
@@ -23,7 +24,11 @@ class Normalizer {
   /// A null `json` leaves text unchanged. Throws Error(model) that begins with `where`.
   Normalizer(const Json& json, const std::string& where);
 
-  GuardedText apply(GuardedText text) const;
+  /// For all texts of one input of `input_bytes`.
+  GrowthLimit growth_limit(std::size_t input_bytes) const { return {where_, input_bytes}; }
+
+  /// Throws Error(model) where the steps add more to the text than `growth` allows.
+  GuardedText apply(GuardedText text, GrowthLimit& growth) const;
 
  private:
   struct Replace {
@@ -44,14 +49,15 @@ class Normalizer {
 
   void read(const Json& json, const std::string& where, int depth);
 
-  static GuardedText run(UnicodeForm step, const GuardedText& text);
-  static GuardedText run(const Replace& step, const GuardedText& text);
-  static GuardedText run(const Prepend& step, const GuardedText& text);
-  static GuardedText run(Lowercase step, const GuardedText& text);
-  static GuardedText run(StripMarks step, const GuardedText& text);
-  static GuardedText run(Strip step, const GuardedText& text);
-  static GuardedText run(ByteLevel step, const GuardedText& text);
+  static GuardedText run(UnicodeForm step, const GuardedText& text, GrowthLimit& growth);
+  static GuardedText run(const Replace& step, const GuardedText& text, GrowthLimit& growth);
+  static GuardedText run(const Prepend& step, const GuardedText& text, GrowthLimit& growth);
+  static GuardedText run(Lowercase step, const GuardedText& text, GrowthLimit& growth);
+  static GuardedText run(StripMarks step, const GuardedText& text, GrowthLimit& growth);
+  static GuardedText run(Strip step, const GuardedText& text, GrowthLimit& growth);
+  static GuardedText run(ByteLevel step, const GuardedText& text, GrowthLimit& growth);
 
+  std::string where_;  // for errors
   std::vector<Step> steps_;
 };
 

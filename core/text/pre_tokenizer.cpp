@@ -141,8 +141,9 @@ void replace_spaces(std::string& text, std::string_view replacement) {
 
 }  // namespace
 
-PreTokenizer::PreTokenizer(const Json& json, const std::string& where) {
+PreTokenizer::PreTokenizer(const Json& json, const std::string& where) : where_(where) {
   read(json, where, 0);
+  check_step_count(steps_.size(), where);
   if (steps_.empty()) return;
   if (auto* last = std::get_if<ByteLevel>(&steps_.back())) {
     last->spell = false;
@@ -218,50 +219,57 @@ void PreTokenizer::read_metaspace(const Json& json, const std::string& where) {
   steps_.emplace_back(std::move(step));
 }
 
-void PreTokenizer::cut(std::string_view text, bool at_start, const Word& word) const {
-  if (!text.empty()) run(0, text, at_start, word);
+void PreTokenizer::cut(std::string_view text, bool at_start, GrowthLimit& growth,
+                       const Word& word) const {
+  if (!text.empty()) run(0, text, at_start, {growth, word});
 }
 
 void PreTokenizer::run(std::size_t step, std::string_view text, bool at_start,
-                       const Word& word) const {
-  if (step == steps_.size()) return word(text);
-  std::visit([&](const auto& kind) { run(kind, step, text, at_start, word); }, steps_[step]);
+                       const Cut& cut) const {
+  if (step == steps_.size()) return cut.word(text);
+  std::visit([&](const auto& kind) { run(kind, step, text, at_start, cut); }, steps_[step]);
 }
 
 void PreTokenizer::run(const Split& split, std::size_t step, std::string_view text, bool at_start,
-                       const Word& word) const {
+                       const Cut& cut) const {
   split.splitter.split(text, [&](std::size_t begin, std::size_t end) {
-    run(step + 1, text.substr(begin, end - begin), at_start && begin == 0, word);
+    run(step + 1, text.substr(begin, end - begin), at_start && begin == 0, cut);
   });
 }
 
 void PreTokenizer::run(const ByteLevel& bytes, std::size_t step, std::string_view text,
-                       bool at_start, const Word& word) const {
+                       bool at_start, const Cut& cut) const {
   std::string prefixed;
   if (bytes.prefix_space && !text.starts_with(' ')) {
+    cut.growth.charge(0, 1);
     prefixed = " ";
     text = prefixed.append(text);
   }
   const auto pass = [&](std::size_t begin, std::size_t end) {
     const std::string_view piece = text.substr(begin, end - begin);
     const bool first = at_start && begin == 0;
-    if (bytes.spell) return run(step + 1, to_byte_level(piece), first, word);
-    run(step + 1, piece, first, word);
+    if (bytes.spell) {
+      const std::string spelled = to_byte_level(piece);
+      cut.growth.charge(piece.size(), spelled.size());
+      return run(step + 1, spelled, first, cut);
+    }
+    run(step + 1, piece, first, cut);
   };
   if (bytes.splitters.empty()) return pass(0, text.size());
   bytes.splitters[0].split(text, pass);
 }
 
 void PreTokenizer::run(const Metaspace& spaces, std::size_t step, std::string_view text,
-                       bool at_start, const Word& word) const {
+                       bool at_start, const Cut& cut) const {
   std::string replaced(text);
   replace_spaces(replaced, spaces.replacement);
   const bool wanted = spaces.prepend == Metaspace::Prepend::always ||
                       (spaces.prepend == Metaspace::Prepend::first && at_start);
   if (wanted && !replaced.starts_with(spaces.replacement)) replaced.insert(0, spaces.replacement);
+  cut.growth.charge(text.size(), replaced.size());
   const std::string_view view = replaced;
   const auto pass = [&](std::size_t begin, std::size_t end) {
-    run(step + 1, view.substr(begin, end - begin), at_start && begin == 0, word);
+    run(step + 1, view.substr(begin, end - begin), at_start && begin == 0, cut);
   };
   if (spaces.splitters.empty()) return pass(0, view.size());
   spaces.splitters[0].split(view, pass);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/base/json.h"
+#include "core/text/growth_limit.h"
 #include "core/text/pattern.h"
 
 namespace hyb {
@@ -49,8 +50,11 @@ class PreTokenizer {
 
   /// Calls `word` for every word in order; its argument is valid during the call only. `at_start`:
   /// the text is the start of the whole input. Throws Error(model) when a pattern exceeds its
-  /// limits.
-  void cut(std::string_view text, bool at_start, const Word& word) const;
+  /// limits, or the steps add more to the text than `growth` allows.
+  void cut(std::string_view text, bool at_start, GrowthLimit& growth, const Word& word) const;
+
+  /// For all texts of one input of `input_bytes`.
+  GrowthLimit growth_limit(std::size_t input_bytes) const { return {where_, input_bytes}; }
 
   /// The last step spells bytes as characters (see vocabulary.h): words are passed as bytes, and
   /// the caller spells them.
@@ -77,15 +81,22 @@ class PreTokenizer {
   void read_byte_level(const Json& json, const std::string& where);
   void read_metaspace(const Json& json, const std::string& where);
 
-  /// Runs the steps from `step` on.
-  void run(std::size_t step, std::string_view text, bool at_start, const Word& word) const;
-  void run(const Split& split, std::size_t step, std::string_view text, bool at_start,
-           const Word& word) const;
-  void run(const ByteLevel& bytes, std::size_t step, std::string_view text, bool at_start,
-           const Word& word) const;
-  void run(const Metaspace& spaces, std::size_t step, std::string_view text, bool at_start,
-           const Word& word) const;
+  /// What one call of cut() carries through the steps.
+  struct Cut {
+    GrowthLimit& growth;
+    const Word& word;
+  };
 
+  /// Runs the steps from `step` on.
+  void run(std::size_t step, std::string_view text, bool at_start, const Cut& cut) const;
+  void run(const Split& split, std::size_t step, std::string_view text, bool at_start,
+           const Cut& cut) const;
+  void run(const ByteLevel& bytes, std::size_t step, std::string_view text, bool at_start,
+           const Cut& cut) const;
+  void run(const Metaspace& spaces, std::size_t step, std::string_view text, bool at_start,
+           const Cut& cut) const;
+
+  std::string where_;  // for errors
   std::vector<Step> steps_;
   bool byte_level_ = false;
 };

@@ -22,7 +22,10 @@ GuardedText join(std::span<const TextPiece> pieces, const EncodeOptions& options
 class Encoding {
  public:
   Encoding(const TokenizerParts& parts, std::size_t text_bytes)
-      : parts_(parts), words_(parts.bpe, parts.pre_tokenizer.byte_level(), text_bytes) {}
+      : parts_(parts),
+        normalized_(parts.normalizer.growth_limit(text_bytes)),
+        cut_(parts.pre_tokenizer.growth_limit(text_bytes)),
+        words_(parts.bpe, parts.pre_tokenizer.byte_level(), text_bytes) {}
 
   std::vector<TokenId> encode(const GuardedText& text) {
     for (const AddedTokens::Stretch& stretch : parts_.added.cut(text, false)) {
@@ -38,7 +41,7 @@ class Encoding {
  private:
   /// Encodes the text between two added tokens.
   void encode_stretch(GuardedText stretch, bool at_start) {
-    const GuardedText text = parts_.normalizer.apply(std::move(stretch));
+    const GuardedText text = parts_.normalizer.apply(std::move(stretch), normalized_);
     for (const AddedTokens::Stretch& part : parts_.added.cut(text, true)) {
       if (part.token) {
         tokens_.push_back(*part.token);
@@ -46,12 +49,13 @@ class Encoding {
       }
       const std::string_view words =
           std::string_view(text.text).substr(part.begin, part.end - part.begin);
-      parts_.pre_tokenizer.cut(words, at_start && part.begin == 0,
+      parts_.pre_tokenizer.cut(words, at_start && part.begin == 0, cut_,
                                [&](std::string_view word) { words_.encode(word, tokens_); });
     }
   }
 
   const TokenizerParts& parts_;
+  GrowthLimit normalized_, cut_;
   Bpe::Run words_;
   std::vector<TokenId> tokens_;
 };

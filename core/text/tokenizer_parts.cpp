@@ -124,7 +124,8 @@ TokenizerParts::TokenizerParts(TokenizerFile file)
       pre_tokenizer(field(file, "pre_tokenizer"), file.source + ": pre_tokenizer"),
       added(file, vocabulary,
             [&](std::string_view spelling) {
-              return normalizer.apply({std::string(spelling), {}, Guard::open}).text;
+              GrowthLimit growth = normalizer.growth_limit(spelling.size());
+              return normalizer.apply({std::string(spelling), {}, Guard::open}, growth).text;
             }),
       post_processor(field(file, "post_processor"), file.source + ": post_processor",
                      [&](TokenId token) { return contains(token); }),

@@ -111,6 +111,18 @@ TEST_SUITE("core/text/decoder") {
     }
   }
 
+  TEST_CASE("steps that multiply a piece end in an error, not in the machine's memory") {
+    const std::string tenfold =
+        R"({"type":"Replace","pattern":{"String":"a"},"content":"aaaaaaaaaa"})";
+    std::string steps = tenfold;
+    for (int i = 1; i < 12; ++i) steps += "," + tenfold;
+    CHECK(contains(testing::model_error([&] {
+                     decoded(sequence(steps), {"b", "a"});
+                   }),
+                   "f: decoder: its steps add more than 4160 bytes to a text of size 1;"));
+    CHECK(decoded(sequence(tenfold), Pieces(5000, "a")).size() == 50000);
+  }
+
   TEST_CASE("what is unknown or damaged is an error that names it") {
     CHECK(error_of(R"({"type":"CTC"})") == "f: decoder: the decoder \"CTC\" is not supported");
     CHECK(contains(error_of(sequence(fuse + "," + replace)), "\"Replace\" after Fuse"));

@@ -83,7 +83,9 @@ TEST_SUITE("core/text/unicode_form") {
 namespace {
 
 std::string applied(const std::string& json, const std::string& text) {
-  return Normalizer(parse_json(json, "f"), "f: normalizer").apply({text, {}, Guard::open}).text;
+  const Normalizer normalizer(parse_json(json, "f"), "f: normalizer");
+  GrowthLimit growth = normalizer.growth_limit(text.size());
+  return normalizer.apply({text, {}, Guard::open}, growth).text;
 }
 
 std::string error_of(const std::string& json) {
@@ -129,12 +131,41 @@ TEST_SUITE("core/text/normalizer") {
                        {"type":"Replace","pattern":{"String":" "},"content":"▁"}]})",
                    "f"),
         "f");
-    const GuardedText out = normalizer.apply(text);
+    GrowthLimit growth = normalizer.growth_limit(text.text.size());
+    const GuardedText out = normalizer.apply(text, growth);
     CHECK(out.text == "__a▁bi\u0307▁c");
     const std::size_t cut = std::string("__a▁b").size();
     for (std::size_t at = 0; at < out.text.size(); ++at) {
       CHECK(out.guard(at) == (at < cut ? Guard::open : Guard::closed));
     }
+  }
+
+  TEST_CASE("steps that multiply the text end in an error, not in the machine's memory") {
+    const auto chain = [](const std::string& step, int steps) {
+      std::string list = step;
+      for (int i = 1; i < steps; ++i) list += "," + step;
+      return R"({"type":"Sequence","normalizers":[)" + list + "]}";
+    };
+    const std::string tenfold =
+        R"({"type":"Replace","pattern":{"String":"a"},"content":"aaaaaaaaaa"})";
+    const std::string spelled = R"({"type":"ByteLevel"})";
+    const std::string prefix = R"({"type":"Prepend","prepend":")" + std::string(1000, 'x') + "\"}";
+    for (const std::string& json : {chain(tenfold, 12), chain(spelled, 30), chain(prefix, 200)}) {
+      CHECK(contains(model_error([&] { applied(json, "a \u00e9"); }),
+                     "f: normalizer: its steps add more than 4352 bytes to a text of size 4;"));
+    }
+    CHECK(applied(chain(tenfold, 3), "a").size() == 1000);
+    CHECK(applied(chain(tenfold, 1), std::string(100000, 'a')).size() == 1000000);
+    CHECK(
+        contains(error_of(chain(spelled, 257)), "f: normalizer: has 257 steps, the limit is 256"));
+  }
+
+  TEST_CASE("the largest growth that Unicode and spelled bytes make is allowed") {
+    std::string text;
+    for (int i = 0; i < 10000; ++i) text += "\uFDFA";
+    const std::string json =
+        R"({"type":"Sequence","normalizers":[{"type":"NFKD"},{"type":"ByteLevel"}]})";
+    CHECK(applied(json, text).size() > 20 * text.size());
   }
 
   TEST_CASE("what is unknown or damaged is an error that names it") {

@@ -57,9 +57,10 @@ namespace {
 
 std::string words(const std::string& json, const std::string& text, bool at_start = true) {
   std::string out;
-  PreTokenizer(parse_json(json, "f"), "f").cut(text, at_start, [&](std::string_view word) {
-    out += "[" + std::string(word) + "]";
-  });
+  const PreTokenizer pre_tokenizer(parse_json(json, "f"), "f");
+  GrowthLimit growth = pre_tokenizer.growth_limit(text.size());
+  pre_tokenizer.cut(text, at_start, growth,
+                    [&](std::string_view word) { out += "[" + std::string(word) + "]"; });
   return out;
 }
 
@@ -114,6 +115,24 @@ TEST_SUITE("core/text/pre_tokenizer") {
     CHECK(words(sequence(bytes + "," + digits), "é 1") == "[Ã©][Ġ][1]");
     CHECK(PreTokenizer(parse_json(bytes, "f"), "f").byte_level());
     CHECK_FALSE(PreTokenizer(parse_json(sequence(bytes + "," + digits), "f"), "f").byte_level());
+  }
+
+  TEST_CASE("steps that multiply the text end in an error, not in the machine's memory") {
+    const auto chain = [](const std::string& step, int steps) {
+      std::string list = step;
+      for (int i = 1; i < steps; ++i) list += "," + step;
+      return sequence(list);
+    };
+    const std::string spell = R"({"type":"ByteLevel","add_prefix_space":false,"use_regex":false})";
+    const std::string letters = R"({"type":"Split","pattern":{"Regex":"."},"behavior":"Isolated"})";
+    const std::string prefix = R"({"type":"Metaspace","split":false})";
+    for (const std::string& json :
+         {chain(spell, 40), chain(letters + "," + prefix, 40),
+          chain(letters + R"(,{"type":"ByteLevel","use_regex":false})", 40)}) {
+      CHECK(contains(model_error([&] { words(json, "a \u00e9"); }),
+                     "f: its steps add more than 4352 bytes to a text of size 4;"));
+    }
+    CHECK(contains(error_of(chain(prefix, 257)), "has 257 steps, the limit is 256"));
   }
 
   TEST_CASE("what is unknown or damaged is an error that names it") {
