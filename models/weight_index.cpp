@@ -209,6 +209,7 @@ CheckedTensor wrong(const TensorInfo& stored, std::string fault) {
 CheckedTensor check_stored(const RequiredWeight& weight, const TensorInfo& stored,
                            const TensorInfo* scales) {
   const bool is_fp8 = stored.dtype == DType::f8_e4m3;
+  if (!stored.fault.empty()) return wrong(stored, stored.fault);
   if (stored.shape != weight.shape) {
     return wrong(stored, "config.json asks for " + shown(weight.shape));
   }
@@ -255,7 +256,7 @@ std::optional<StoredScales> scales_layout(const TensorInfo& scales, const Tensor
   constexpr std::int64_t block = 128;
   std::span<const std::int64_t> own = scales.shape;
   const std::span<const std::int64_t> shape = weight.shape;
-  if (shape.size() < 2 || !is_plain(scales.dtype)) return std::nullopt;
+  if (shape.size() < 2 || !is_plain(scales.dtype) || !scales.fault.empty()) return std::nullopt;
   const std::int64_t rows = shape[shape.size() - 2], columns = shape.back();
   if (shape.size() == 3) {
     if (own.empty() || own.front() != shape.front()) return std::nullopt;
@@ -333,7 +334,7 @@ void refuse_wrong(const CheckedTensor& tensor, const TensorFiles& files) {
   const TensorInfo& stored = *tensor.stored;
   throw Error(ErrorKind::model,
               fmt::format("{}: tensor {} is {} [{}]: {}", files.path_of(stored.name).string(),
-                          quote_name(stored.name), name_of(stored.dtype),
+                          quote_name(stored.name), stored.dtype_name(),
                           fmt::join(stored.shape, ", "), tensor.fault));
 }
 

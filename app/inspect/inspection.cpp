@@ -61,7 +61,7 @@ namespace {
 
 TensorRow row_of(const models::CheckedTensor& checked) {
   return {.name = checked.stored->name,
-          .dtype = std::string(name_of(checked.stored->dtype)),
+          .dtype = std::string(checked.stored->dtype_name()),
           .shape = checked.stored->shape,
           .verdict = checked.verdict,
           .note = checked.fault};
@@ -114,7 +114,7 @@ TensorCheck check_tensors(const ModelOutline& outline, const TensorFiles& files)
   }
   for (const models::CheckedTensor& other : found.others) check.rows.push_back(row_of(other));
   for (const std::string_view name : files.names()) {
-    ++check.dtypes[std::string(name_of(files.find(name)->dtype))];
+    ++check.dtypes[std::string(files.find(name)->dtype_name())];
   }
   return check;
 }

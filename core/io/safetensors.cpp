@@ -18,6 +18,7 @@ namespace hyb {
 namespace {
 
 constexpr std::size_t rank_max = 64;
+constexpr std::size_t other_dtype_max = 32;
 
 /// SAX handler for
 /// {name: {"dtype": text, "shape": [n, ...], "data_offsets": [n, n]}, "__metadata__": {text:
@@ -53,8 +54,13 @@ class HeaderReader {
     }
     if (place_ != Place::tensor || key_ != "dtype") return unexpected("text " + quote_name(value));
     const std::optional<DType> dtype = dtype_from_name(value);
-    if (!dtype) fail("dtype " + quote_name(value) + " is not known");
-    dtype_ = dtype;
+    other_dtype_.clear();
+    if (!dtype) {
+      if (value.empty()) fail("dtype is empty");
+      const std::string quoted = quote_name(value.substr(0, other_dtype_max));
+      other_dtype_ = quoted.substr(1, quoted.size() - 2);
+    }
+    dtype_ = dtype.value_or(DType::u8);
     return true;
   }
 
@@ -95,8 +101,6 @@ class HeaderReader {
       if (value != "dtype" && value != "shape" && value != "data_offsets") {
         fail("key " + quote_name(value) + " is not dtype, shape or data_offsets");
       }
-    } else if (header_.metadata.contains(value)) {
-      fail("duplicate key " + quote_name(value));
     }
     key_ = std::move(value);
     return true;
@@ -148,8 +152,6 @@ class HeaderReader {
     has_entry_ = true;
     name_ = std::move(name);
     is_metadata_ = name_ == "__metadata__";
-    if (is_metadata_ && has_metadata_) fail("duplicate key");
-    has_metadata_ |= is_metadata_;
     return true;
   }
 
@@ -182,10 +184,15 @@ class HeaderReader {
                                .shape = std::move(*shape_),
                                .begin = offsets_[0],
                                .end = offsets_[1]});
+    if (!other_dtype_.empty()) {
+      header_.tensors.back().other_dtype = std::move(other_dtype_);
+      header_.tensors.back().fault = "its dtype is not read";
+    }
     name_.clear();
   }
 
   void check_size() const {
+    if (!other_dtype_.empty()) return;
     std::uint64_t bytes = size_of(*dtype_);
     for (const std::int64_t dimension : *shape_) {
       if (__builtin_mul_overflow(bytes, static_cast<std::uint64_t>(dimension), &bytes)) {
@@ -205,10 +212,10 @@ class HeaderReader {
   Place place_ = Place::outside;
   bool has_entry_ = false;
   bool is_metadata_ = false;
-  bool has_metadata_ = false;
   std::string name_;
   std::string key_;
   std::optional<DType> dtype_;
+  std::string other_dtype_;
   std::optional<std::vector<std::int64_t>> shape_;
   std::vector<std::uint64_t> offsets_;
   bool has_offsets_ = false;
@@ -308,12 +315,11 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : file_(path
   const auto name = [this](std::uint32_t i) -> const std::string& { return tensors_[i].name; };
   std::sort(by_name_.begin(), by_name_.end(),
             [&](std::uint32_t a, std::uint32_t b) { return name(a) < name(b); });
-  const auto twin =
-      std::adjacent_find(by_name_.begin(), by_name_.end(),
-                         [&](std::uint32_t a, std::uint32_t b) { return name(a) == name(b); });
-  if (twin != by_name_.end()) {
-    throw Error(ErrorKind::model, fmt::format("{}: tensor {}: duplicate key", path.string(),
-                                              quote_name(name(*twin))));
+  for (std::size_t i = 1; i < by_name_.size(); ++i) {
+    if (name(by_name_[i - 1]) != name(by_name_[i])) continue;
+    for (const std::uint32_t twin : {by_name_[i - 1], by_name_[i]}) {
+      tensors_[twin].fault = "its name is there twice";
+    }
   }
 }
 

@@ -23,8 +23,13 @@ struct TensorInfo {
   std::vector<std::int64_t> shape;  ///< empty: a scalar
   std::uint64_t begin;              ///< first byte, relative to the end of the header
   std::uint64_t end;                ///< one past the last byte
+  /// Its dtype, where that is none of DType ("F4", "F8_E8M0", "C64"); `dtype` is then u8.
+  std::string other_dtype = {};
+  /// Why it can't be used: "its dtype is not read", "its name is there twice"; "" for most.
+  std::string fault = {};
 
   std::uint64_t size_bytes() const { return end - begin; }
+  std::string_view dtype_name() const { return other_dtype.empty() ? name_of(dtype) : other_dtype; }
 };
 
 /// A tensor in a mapped file. The bytes are little-endian, row-major and need not be aligned to
@@ -39,11 +44,12 @@ struct TensorView {
 /// A safetensors file: 8 bytes header length (little-endian), a JSON header, the data.
 ///
 /// The header is read, not mapped, and checked completely before anything is allocated for a
-/// tensor: length (at most 100,000,000 bytes and inside the file), starts with '{', UTF-8, no
-/// duplicate names, no deep nesting, known dtype, at most 64 dims, shape x dtype = size without
-/// overflow, data without gap or overlap that ends where the file ends, __metadata__ from string to
-/// string. Zero-size tensors and scalars are legal. Every violation is Error(model) that names
-/// file, tensor, rule and value.
+/// tensor: length (at most 100,000,000 bytes and inside the file), starts with '{', UTF-8, no deep
+/// nesting, at most 64 dims, shape x dtype = size without overflow, data without gap or overlap
+/// that ends where the file ends, __metadata__ from string to string (of equal keys the last
+/// counts). Zero-size tensors and scalars are legal. Every violation is Error(model) that names
+/// file, tensor, rule and value. A tensor of another dtype than DType has, or whose name is there
+/// twice, gets a fault instead: the model may not need it.
 class SafetensorsFile {
  public:
   /// Reads and checks the header; no data is touched.
@@ -85,9 +91,9 @@ struct TensorHeader {
   std::map<std::string, std::string> metadata;
 };
 
-/// Parses a header and checks every rule of the format except unique names (the caller sorts by
-/// name anyway). `data_bytes` is the size of the file minus length field and header. Throws
-/// Error(model) "path: tensor: rule: value".
+/// Parses a header and checks every rule of the format except unique names, which get no fault here
+/// (the caller sorts by name anyway). `data_bytes` is the size of the file minus length field and
+/// header. Throws Error(model) "path: tensor: rule: value".
 TensorHeader parse_tensor_header(std::string_view text, std::uint64_t data_bytes,
                                  const std::filesystem::path& path);
 

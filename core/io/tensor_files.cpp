@@ -38,9 +38,7 @@ class IndexReader {
     if (!(in_map_ && depth_ == 2)) return other();
     const auto [place, is_new] = numbers_.try_emplace(std::move(value), numbers_.size());
     if (is_new) check_plain(place->first);
-    if (!map_.try_emplace(std::move(key_), place->second).second) {
-      fail("tensor " + quote_name(key_) + ": duplicate key");
-    }
+    map_.insert_or_assign(std::move(key_), place->second);
     return true;
   }
 
@@ -187,7 +185,7 @@ void TensorFiles::open_one(const std::filesystem::path& path) {
   places_.reserve(places_.size() + tensors.size());
   for (std::uint32_t i = 0; i < tensors.size(); ++i) {
     const auto [twin, is_new] = places_.try_emplace(tensors[i].name, Place{number, i});
-    if (is_new) continue;
+    if (is_new || twin->second.file == number) continue;
     throw Error(ErrorKind::model,
                 fmt::format("{}: tensor {}: also in {}", path.string(), quote_name(tensors[i].name),
                             files_[twin->second.file].path().string()));

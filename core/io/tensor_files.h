@@ -18,8 +18,8 @@ struct ShardIndex {
 };
 
 /// Throws Error(model) with the file and the rule: not {"weight_map": {tensor: file, ...}}, over
-/// 100,000,000 bytes, duplicate names, no tensor at all, a file name that could lead out of the
-/// folder (empty, "..", with '/').
+/// 100,000,000 bytes, no tensor at all, a file name that could lead out of the folder (empty, "..",
+/// with '/'). Of equal tensor names the last counts.
 ShardIndex read_shard_index(const std::filesystem::path& path);
 
 /// The tensors of a model folder: `model.safetensors`, or the files that

@@ -239,8 +239,34 @@ TEST_SUITE("models/weight_index") {
                    "tensor \"model.layers.0.mamba.D\" is BF16 [3]: config.json asks for [2]"));
     model.tensors["model.layers.0.mamba.D"] = {.dtype = "U8", .shape = {2}};
     CHECK(contains(model.error(), "is U8 [2]: BF16, F16 and F32 are read, of matrices"));
+    model.tensors["model.layers.0.mamba.D"] = {.dtype = "F8_E8M0", .shape = {2}};
+    CHECK(contains(model.error(), "is F8_E8M0 [2]: its dtype is not read"));
     model.tensors["model.layers.0.mamba.D"] = {.dtype = "F16", .shape = {2}};
     CHECK(model.error() == "");
+  }
+
+  TEST_CASE("dtypes that hyb lacks and names that are there twice matter where they are used") {
+    Folder model;
+    model.tensors["extra.one"] = {.dtype = "F4", .shape = {2}};
+    model.tensors["extra.two"] = {.dtype = "C64", .shape = {2}};
+    CHECK(model.error() == "");
+    const std::string name = "model.layers.0.mamba.D";
+    const auto twice = [&](const std::string& which) {
+      const std::string bytes = content(model.folder.path() / "model.safetensors");
+      const std::string header = R"({")" + which + R"(":{"dtype":"U8","shape":[0],)" +
+                                 R"("data_offsets":[0,0]},)" + bytes.substr(9);
+      const std::size_t end = header.find("}}") + 2;
+      model.folder.write("model.safetensors",
+                         safetensors_bytes(header.substr(0, end), header.substr(end)));
+      return model_error([&] {
+        const TensorFiles files(model.folder.path());
+        WeightIndex(model.plan, granite_hybrid, files);
+      });
+    };
+    model.write();
+    CHECK(twice("extra.one") == "");
+    model.write();
+    CHECK(contains(twice(name), "its name is there twice"));
   }
 
   TEST_CASE("F8_E4M3 brings scales of a tensor, of rows or of blocks") {
