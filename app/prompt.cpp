@@ -32,33 +32,59 @@ void add_once(std::vector<TokenId>& tokens, TokenId token) {
   if (std::find(tokens.begin(), tokens.end(), token) == tokens.end()) tokens.push_back(token);
 }
 
-/// eos_token_id: a number or a list of them. Some files say -1 for none.
-void add_stop_tokens(const Json& config, const std::string& path, std::int32_t vocab,
-                     std::vector<TokenId>& tokens) {
-  const auto found = config.find("eos_token_id");
-  if (found == config.end() || found->is_null()) return;
-  const auto add = [&](const Json& id) {
-    if (!id.is_number_integer()) {
-      throw Error(ErrorKind::model,
-                  fmt::format("{}: eos_token_id must be a whole number or a list of them, is {}",
-                              path, to_text(*found).substr(0, 60)));
-    }
-    const auto number = id.get<std::int64_t>();
-    if (number >= 0 && number < vocab) {
-      add_once(tokens, TokenId{static_cast<std::int32_t>(number)});
-    } else {
-      log::warning(
-          fmt::format("{}: eos_token_id {} is none of the model's tokens, 0 to {}; it is "
-                      "ignored",
-                      path, to_text(id), vocab - 1));
-    }
-  };
-  if (found->is_array()) {
-    for (const Json& id : *found) add(id);
-  } else {
-    add(*found);
+/// The end-of-answer tokens that files name.
+class StopTokens {
+ public:
+  /// Of eos_token_id: a number or a list of them.
+  void add(const Json& config, const std::string& path) {
+    const auto found = config.find("eos_token_id");
+    if (found == config.end() || found->is_null()) return;
+    if (!found->is_array()) return add_id(*found, *found, path);
+    for (const Json& id : *found) add_id(id, *found, path);
   }
-}
+
+  /// Those that the model and its tokenizer have. Others are dropped: no answer can end with them.
+  /// Throws Error(model) where only such ones are named: no answer would end.
+  std::vector<TokenId> take(std::int32_t vocab, const std::optional<Tokenizer>& tokenizer) const {
+    const auto exists = [&](TokenId token) {
+      return index(token) < vocab && (!tokenizer || !tokenizer->piece(token).empty());
+    };
+    std::vector<TokenId> tokens;
+    for (const Named& named : named_) {
+      if (exists(named.token)) add_once(tokens, named.token);
+    }
+    if (tokenizer && tokenizer->eos() && exists(*tokenizer->eos())) {
+      add_once(tokens, *tokenizer->eos());
+    }
+    for (const Named& named : named_) {
+      if (exists(named.token)) continue;
+      const std::string text = fmt::format("{}: eos_token_id {} is no token of the vocabulary",
+                                           named.path, index(named.token));
+      if (tokens.empty()) throw Error(ErrorKind::model, text + ", so no answer would end");
+      log::warning(text + "; it is ignored");
+    }
+    return tokens;
+  }
+
+ private:
+  struct Named {
+    TokenId token;
+    std::string path;
+  };
+
+  void add_id(const Json& id, const Json& all, const std::string& path) {
+    const bool is_id = id.is_number_integer() && id >= 0 && id <= INT32_MAX;
+    if (!is_id) {
+      throw Error(ErrorKind::model,
+                  fmt::format("{}: eos_token_id must be a whole number from 0 to {} or a list of "
+                              "them, is {}",
+                              path, INT32_MAX, to_text(all).substr(0, 60)));
+    }
+    named_.push_back({TokenId{id.get<std::int32_t>()}, path});
+  }
+
+  std::vector<Named> named_;
+};
 
 Json read_json(const ModelSource& source, const std::string& file) {
   const auto text = source.read(file);
@@ -86,23 +112,21 @@ Json read_json(const ModelSource& source, const std::string& file) {
 ModelTexts read_texts(const ModelSource& source) {
   ModelTexts texts;
   texts.generation_config = read_json(source, "generation_config.json");
-  const std::int32_t vocab = source.config().i("vocab_size");
-  add_stop_tokens(texts.generation_config, source.path_of("generation_config.json"), vocab,
-                  texts.stop_tokens);
+  StopTokens stops;
+  stops.add(texts.generation_config, source.path_of("generation_config.json"));
   const Json config = read_json(source, "config.json");
-  add_stop_tokens(config, source.path_of("config.json"), vocab, texts.stop_tokens);
+  stops.add(config, source.path_of("config.json"));
   // Models of text and pictures have those of the text inside.
   const auto inner = config.find("text_config");
   if (inner != config.end() && inner->is_object()) {
-    add_stop_tokens(*inner, source.path_of("config.json"), vocab, texts.stop_tokens);
+    stops.add(*inner, source.path_of("config.json"));
   }
   if (const auto text = source.read("tokenizer.json")) {
     texts.tokenizer = Tokenizer::from_json(*text, source.path_of("tokenizer.json"),
                                            source.read("tokenizer_config.json").value_or(""),
                                            source.path_of("tokenizer_config.json"));
-    const auto eos = texts.tokenizer->eos();
-    if (eos && index(*eos) < vocab) add_once(texts.stop_tokens, *eos);
   }
+  texts.stop_tokens = stops.take(source.config().i("vocab_size"), texts.tokenizer);
   if (const auto found = source.chat_template()) {
     texts.chat_template = ChatTemplate::parse(found->text, found->name);
     if (const auto tools = source.tool_template()) {

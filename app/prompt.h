@@ -32,8 +32,8 @@ struct ModelTexts {
   std::vector<TokenId> stop_tokens;
 };
 
-/// Throws Error(model) naming the file that is damaged. An eos_token_id outside the vocabulary is a
-/// warning: no answer can end with it.
+/// Throws Error(model) naming the file that is damaged. An eos_token_id that the vocabulary lacks
+/// is a warning where there is another one, else an error: no answer would end.
 ModelTexts read_texts(const ModelSource& source);
 
 /// The tokenizer; Error(model) saying which file is missing when there is none.

@@ -77,16 +77,44 @@ TEST_SUITE("app/model_texts") {
 
   TEST_CASE("an end-of-answer token outside the vocabulary never wraps around to another one") {
     TextFolder folder;
-    // 4294967303 is 7 in its lower 32 bits.
-    folder.write("generation_config.json", R"({"eos_token_id": [-1, 1200, 4294967303, 1199]})");
+    folder.write("generation_config.json", R"({"eos_token_id": [1200, 1199]})");
     CHECK(stop_ids(folder) == std::vector<int>{1199, 0});
-    for (const char* wrong : {"\"7\"", "1.5", "true", "[[7]]", "{}"}) {
+    // 4294967303 is 7 in its lower 32 bits, 18446744073709551615 is -1.
+    for (const char* wrong : {"\"7\"", "1.5", "true", "[[7]]", "{}", "-1", "[7,-1]", "4294967303",
+                              "18446744073709551615", "1e30"}) {
       CAPTURE(wrong);
       folder.write("generation_config.json", std::string(R"({"eos_token_id": )") + wrong + "}");
       CHECK(contains(folder.error(), "generation_config.json: eos_token_id must be a whole"));
     }
     folder.write("generation_config.json", R"({"eos_token_id": null})");
     CHECK(stop_ids(folder) == std::vector<int>{0});
+  }
+
+  TEST_CASE("without any end-of-answer token of the vocabulary no answer would end") {
+    TextFolder folder;
+    Json config = parse_json(read_whole_file(folder.path() / "config.json", 1 << 20), "c");
+    config.erase("eos_token_id");
+    folder.write("config.json", to_text(config));
+    folder.write("tokenizer_config.json", "{}");
+    folder.write("generation_config.json", R"({"eos_token_id": [1200, 99999]})");
+    CHECK(contains(folder.error(),
+                   "generation_config.json: eos_token_id 1200 is no token of the vocabulary, so no "
+                   "answer would end"));
+    folder.write("generation_config.json", R"({"eos_token_id": [1200, 3]})");
+    CHECK(stop_ids(folder) == std::vector<int>{3});
+    std::filesystem::remove(folder.path() / "generation_config.json");
+    CHECK(stop_ids(folder).empty());
+  }
+
+  TEST_CASE("a row of the embedding that no token has is none of the vocabulary") {
+    TextFolder folder;
+    Json config = parse_json(read_whole_file(folder.path() / "config.json", 1 << 20), "c");
+    config["vocab_size"] = 1280;
+    config["eos_token_id"] = 1250;
+    folder.write("config.json", to_text(config));
+    CHECK(stop_ids(folder) == std::vector<int>{0});
+    folder.write("tokenizer_config.json", "{}");
+    CHECK(contains(folder.error(), "config.json: eos_token_id 1250 is no token"));
   }
 
   TEST_CASE("a link to a file that was never downloaded is an error, not an absent file") {
