@@ -12,6 +12,25 @@
 #include "core/io/file.h"
 
 namespace hyb::models {
+namespace {
+
+/// The family with the most similar name; nullptr where none begins with the same letter and needs
+/// changes of at most a quarter of the letters: another architecture is no misspelt one.
+const Family* nearest_family(std::string_view wanted) {
+  const Family* nearest = nullptr;
+  std::size_t least = wanted.size() / 4 + 1;
+  for (const Family* family : families()) {
+    for (const std::string_view model_type : family->model_types) {
+      const std::size_t changes = edit_distance(wanted, model_type);
+      if (changes >= least || wanted.front() != model_type.front()) continue;
+      nearest = family;
+      least = changes;
+    }
+  }
+  return nearest;
+}
+
+}  // namespace
 
 std::span<const Family* const> families() {
   static constexpr std::array table = {&bamba,      &falcon_h1, &granite_hybrid, &lfm2,
@@ -29,12 +48,13 @@ const Family& family_of(const Config& config) {
       known.push_back(model_type);
     }
   }
-  const std::string_view nearest =
-      *std::min_element(known.begin(), known.end(), [&](std::string_view a, std::string_view b) {
-        return edit_distance(wanted, a) < edit_distance(wanted, b);
-      });
-  config.fail("model_type", fmt::format("{} is not known; the nearest is {}; known are {}",
-                                        quote_name(wanted), nearest, fmt::join(known, ", ")));
+  const Family* const nearest = nearest_family(wanted);
+  config.fail("model_type",
+              fmt::format("{} is not known; {}known are {}", quote_name(wanted),
+                          nearest == nullptr ? ""
+                                             : fmt::format("the nearest family is {}; ",
+                                                           nearest->model_types.front()),
+                          fmt::join(known, ", ")));
 }
 
 }  // namespace hyb::models

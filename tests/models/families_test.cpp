@@ -52,7 +52,17 @@ TEST_SUITE("models/families") {
       family_of(Config::from_text(R"({"model_type":"granitemoehybird"})", "config.json"));
     });
     CHECK(contains(error, "config.json: model_type: \"granitemoehybird\" is not known"));
-    CHECK(contains(error, "the nearest is granitemoehybrid"));
+    CHECK(contains(error, "the nearest family is granitemoehybrid;"));
+    const auto error_of = [](const std::string& model_type) {
+      const std::string config = R"({"model_type":")" + model_type + "\"}";
+      return model_error([&] { family_of(Config::from_text(config, "config.json")); });
+    };
+    CHECK(contains(error_of("lfm2_mo"), "the nearest family is lfm2;"));
+    CHECK(contains(error_of("nemotron"), "the nearest family is nemotron_h;"));
+    for (const char* other : {"gpt2", "llama", "mamba2", "jamba", "zamba2", "t5", "x", ""}) {
+      CAPTURE(other);
+      CHECK(contains(error_of(other), "is not known; known are bamba, "));
+    }
     CHECK(contains(error, "bamba, falcon_h1, granitemoehybrid, lfm2, lfm2_moe, nemotron_h, "));
     CHECK(contains(model_error([] { family_of(Config::from_text("{}", "config.json")); }),
                    "model_type: is missing"));
