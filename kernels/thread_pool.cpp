@@ -1,7 +1,6 @@
 #include "kernels/thread_pool.h"
 
 #include <linux/futex.h>
-#include <pthread.h>
 #include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -9,7 +8,6 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <csignal>
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -19,6 +17,7 @@
 
 #include "core/base/control_groups.h"
 #include "core/base/error.h"
+#include "core/base/worker_signals.h"
 
 namespace hyb::kernels {
 namespace {
@@ -208,19 +207,12 @@ ThreadPool::ThreadPool(int threads) : shared_(std::make_unique<Shared>()) {
   // Spinning on time that is rationed, or on a core that another thread needs, only does harm.
   if (usable.quota_binds || threads > usable.count) shared_->spin_limit = {};
 
-  // Ctrl-C belongs to the threads that the application made. A fault belongs to the thread that
-  // made it: blocked, it would end the process without a word, also where a mapped file shrank.
-  sigset_t masked, before;
-  sigfillset(&masked);
-  for (const int fault : {SIGBUS, SIGSEGV, SIGFPE, SIGILL, SIGABRT}) sigdelset(&masked, fault);
-  pthread_sigmask(SIG_SETMASK, &masked, &before);
   try {
+    const WorkerSignals signals;
     for (int thread = 1; thread < threads; ++thread) {
       shared_->workers.emplace_back([shared = shared_.get(), thread] { shared->work(thread); });
     }
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
   } catch (const std::system_error& error) {
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
     shared_->join();
     throw Error(ErrorKind::runtime, std::string("thread pool: cannot start ") +
                                         std::to_string(threads) + " threads: " + error.what() +

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/base/worker_signals.h"
 
 namespace hyb::app {
 namespace {
@@ -126,30 +127,9 @@ bool write_stdout(std::string_view text) { return write_stdout(text.data(), text
 
 void write_stderr(std::string_view text) { write_all(STDERR_FILENO, text); }
 
-namespace {
-
-/// Threads begun during its life get no signals but those of their own faults.
-class SignalsElsewhere {
- public:
-  SignalsElsewhere() {
-    sigset_t blocked;
-    sigfillset(&blocked);
-    for (const int fault : {SIGBUS, SIGFPE, SIGILL, SIGSEGV}) sigdelset(&blocked, fault);
-    pthread_sigmask(SIG_BLOCK, &blocked, &before_);
-  }
-  ~SignalsElsewhere() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsElsewhere(const SignalsElsewhere&) = delete;
-  SignalsElsewhere& operator=(const SignalsElsewhere&) = delete;
-
- private:
-  sigset_t before_{};
-};
-
-}  // namespace
-
 BackgroundWork::BackgroundWork(std::function<bool()> work) : work_(std::move(work)) {
   if (!work_) return;
-  const SignalsElsewhere not_here;
+  const WorkerSignals signals;
   thread_ = std::thread([this] { run(); });
 }
 
