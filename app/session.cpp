@@ -43,6 +43,7 @@ struct Session::Parts {
   PrefillCost expected_cost() const;
   PrefixCacheOptions prefix_options() const;
   bool is_exact() const;
+  std::int32_t states_ahead() const;
 
   std::chrono::steady_clock::time_point opened = std::chrono::steady_clock::now();
   SessionShape shape;
@@ -150,6 +151,13 @@ bool Session::Parts::is_exact() const {
   return reuse.snapshots != "int8" && queue->batch_invariant();
 }
 
+/// A request whose prompt is known takes one state, a turn of a conversation two or three: its own
+/// and snapshots. A card's memory is there once it is mapped.
+std::int32_t Session::Parts::states_ahead() const {
+  constexpr std::int32_t states_of_a_turn = 3;
+  return shape.expects_more && queue->device() == kernels::Device::cpu ? states_of_a_turn : 0;
+}
+
 PrefixCacheOptions Session::Parts::prefix_options() const {
   PrefixCacheOptions options;
   options.enabled = reuse.prefixes == "on" && memory.mapping.mode != kernels::MapMode::flat;
@@ -213,6 +221,7 @@ void Session::Parts::start_engine(Runner& on) {
                                                   .sequences_max = shape.sequences_max,
                                                   .chunk_tokens = shape.chunk_tokens,
                                                   .prefixes = prefix_options(),
+                                                  .states_ahead = states_ahead(),
                                                   .measures_prefill = is_exact(),
                                                   .audit = reuse.audit});
   if (!reuse.record.empty() && !trace) trace = std::make_unique<TraceFile>(reuse.record);
@@ -527,6 +536,18 @@ void IdleMemory::poll(Clock::time_point now) {
   if (superblocks_ > 0) give_back(*engine_, superblocks_);
   begin_ = now;
   superblocks_ = engine_->usage().pool.superblocks_idle;
+}
+
+std::function<bool()> prepare_memory_when_idle(Engine& engine, std::function<bool()> ahead) {
+  return [&engine, ahead = std::move(ahead)] {
+    if (ahead && ahead()) return true;
+    try {
+      engine.prepare_memory();
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::memory) throw;  // else the next request reports what it lacks
+    }
+    return false;
+  };
 }
 
 std::function<bool()> release_memory_when_idle(Engine& engine, std::chrono::duration<double> delay,

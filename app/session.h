@@ -30,6 +30,7 @@ namespace hyb::app {
 struct SessionShape {
   std::int32_t sequences_max = 1;   ///< run at once
   std::int32_t chunk_tokens = 512;  ///< prompt tokens of one sequence in one step
+  bool expects_more = false;        ///< requests will follow others: memory is prepared for them
 };
 
 /// How the budget was divided, in bytes.
@@ -171,9 +172,12 @@ class IdleMemory {
 };
 
 /// Work for the time in which a person does nothing (InputRequest::work): first `ahead`, if there
-/// is any; then, when `delay` has passed since this call, the superblocks that hold nothing go back
-/// to the machine. They come back by themselves when they are needed. The engine outlives the
-/// result.
+/// is any; then memory is prepared for the next request. The engine outlives the result.
+std::function<bool()> prepare_memory_when_idle(Engine& engine, std::function<bool()> ahead);
+
+/// The same where memory is scarce: first `ahead`, if there is any; then, when `delay` has passed
+/// since this call, the superblocks that hold nothing go back to the machine. They come back by
+/// themselves when they are needed. The engine outlives the result.
 std::function<bool()> release_memory_when_idle(Engine& engine, std::chrono::duration<double> delay,
                                                std::function<bool()> ahead);
 

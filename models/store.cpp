@@ -192,6 +192,7 @@ void Store::change(const ChangeOwner& order) {
   if (order.to == no_view || map_->own_needs_quiet()) kernels::wait(queue_);
   if (order.to != no_view) {
     map_->own(order.superblock, order.to);
+    if (order.is_ahead) map_->prefault(order.superblock);
     return;
   }
   try {

@@ -43,7 +43,8 @@ class Store {
   kernels::Tensor windows(std::size_t recurrent) const { return windows_[recurrent]; }
   kernels::Tensor states(std::size_t recurrent) const { return states_[recurrent]; }
 
-  /// Copies, packs and changes owners, in the order given. Throws Error(memory) when the system has
+  /// Copies, packs and changes owners, in the order given. Memory that is ordered ahead is faulted
+  /// in while later steps run. Throws Error(memory) when the system has
   /// no memory for a new owner; the orders after it are then not carried out.
   void carry_out(std::span<const Order> orders);
 

@@ -257,9 +257,9 @@ namespace {
 RequestLimits limits_of(const BatchOptions& options, const ModelSource& source,
                         const Tokenizer& tokenizer) {
   const ModelOutline outline = outline_of(source, options.model);
-  const MemoryPlan memory =
-      plan_memory(outline.plan, outline.geometry, budget_of(options.model), options.model.context,
-                  make_queue(options.model).threads(), {.sequences_max = options.parallel});
+  const MemoryPlan memory = plan_memory(outline.plan, outline.geometry, budget_of(options.model),
+                                        options.model.context, make_queue(options.model).threads(),
+                                        {.sequences_max = options.parallel, .expects_more = true});
   return {.vocab = std::min(tokenizer.size(), outline.plan.vocab),
           .length_max = memory.length_max,
           .has_text = true};

@@ -162,7 +162,8 @@ PromptMaterial material_of(Session& session, const BenchJob& job, const RequestC
 
 SessionShape shape_of(const BenchJob& job, const std::vector<RequestCase>& cases) {
   constexpr std::int32_t without_limit = 64;
-  SessionShape shape = {.sequences_max = 1, .chunk_tokens = job.bench.chunk_tokens};
+  SessionShape shape = {
+      .sequences_max = 1, .chunk_tokens = job.bench.chunk_tokens, .expects_more = true};
   for (const RequestCase& test : cases) {
     const std::int32_t at_once = test.concurrency > 0 ? test.concurrency : without_limit;
     shape.sequences_max = std::max(shape.sequences_max, at_once);

@@ -72,8 +72,8 @@ Session open_session(const ChatFlags& options, const Environment& environment) {
   check_idle(options.idle_seconds, options.model.pools);
   check(sampling_of(options.generation, Json::object()), std::numeric_limits<std::int32_t>::max());
   check_tiers(options.tiers);
-  Session session = Session::open(options.model, {.sequences_max = 1}, environment,
-                                  [&](const ModelSource& source) {
+  Session session = Session::open(options.model, {.sequences_max = 1, .expects_more = true},
+                                  environment, [&](const ModelSource& source) {
                                     need_chat_template(source);
                                     check_think(options.think, source);
                                   });
@@ -91,14 +91,15 @@ void greet(Session& session) {
 /// Reads entries until the input ends; returns the exit code.
 class ChatLoop {
  public:
-  ChatLoop(Chat& chat, Input& input, bool is_interactive, bool has_editor)
-      : chat_(&chat), input_(&input), has_person_(is_interactive), has_editor_(has_editor) {}
+  ChatLoop(Engine& engine, Chat& chat, Input& input, bool is_interactive, bool has_editor)
+      : engine_(&engine),
+        chat_(&chat),
+        input_(&input),
+        has_person_(is_interactive),
+        has_editor_(has_editor) {}
 
   /// While nothing is entered for this long, free memory is returned to the machine.
-  void release_memory_after(Engine& engine, double seconds) {
-    engine_ = &engine;
-    idle_ = std::chrono::duration<double>(seconds);
-  }
+  void release_memory_after(double seconds) { idle_ = std::chrono::duration<double>(seconds); }
 
   int run() {
     for (;;) {
@@ -126,10 +127,10 @@ class ChatLoop {
  private:
   InputRequest request() {
     InputRequest request;
-    if (has_person_) request.work = chat_->prefill_work();  // a script's runs depend on no pauses
-    if (engine_ != nullptr) {
-      request.work = release_memory_when_idle(*engine_, idle_, std::move(request.work));
+    if (has_person_) {  // a script's runs depend on no pauses
+      request.work = prepare_memory_when_idle(*engine_, chat_->prefill_work());
     }
+    if (idle_) request.work = release_memory_when_idle(*engine_, *idle_, std::move(request.work));
     const Chat::Draft& draft = chat_->draft();
     if (draft.message == 0) return request;
     request.prompt = fmt::format("edit {}> ", draft.message);
@@ -153,10 +154,10 @@ class ChatLoop {
     return Chat::Next::go_on;
   }
 
+  Engine* engine_;
   Chat* chat_;
   Input* input_;
-  Engine* engine_ = nullptr;  ///< null: memory is kept
-  std::chrono::duration<double> idle_{0};
+  std::optional<std::chrono::duration<double>> idle_;  ///< empty: memory is kept
   bool has_person_;
   bool has_editor_;
   bool was_hinted_ = false;
@@ -183,8 +184,8 @@ int chat_main(const ChatFlags& options) {
   const std::unique_ptr<Input> input = make_input(options, environment);
   if (is_interactive) greet(session);
   if (!options.session.empty()) chat.open(options.session);
-  ChatLoop talk(chat, *input, is_interactive, has_editor(environment));
-  if (options.idle_seconds) talk.release_memory_after(engine, *options.idle_seconds);
+  ChatLoop talk(engine, chat, *input, is_interactive, has_editor(environment));
+  if (options.idle_seconds) talk.release_memory_after(*options.idle_seconds);
   const int exit_code = talk.run();
   chat.close();
   return exit_code;

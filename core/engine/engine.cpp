@@ -78,6 +78,7 @@ class EngineState {
   void cancel(RequestId request);
   bool step();
   void carry_out_orders();
+  void prepare_memory();
   bool idle() const { return unfinished_ == 0 && events_.empty(); }
   std::int32_t running() const { return scheduler_.running(); }
   std::int32_t waiting() const { return unfinished_ - running(); }
@@ -96,6 +97,7 @@ class EngineState {
   bool run_step();
   std::span<const Assignment> plan();
   void launch(std::span<const Assignment> plan);
+  void order_ahead();
   void start_step();
   StepResult wait();
   void finish_step();
@@ -131,6 +133,7 @@ class EngineState {
   const Tokenizer* tokenizer_;
   Capacity capacity_;
   std::int32_t length_asked_;
+  std::int32_t states_ahead_;
   bool audits_;
   MemoryPool pool_;
   std::int32_t length_max_;
@@ -152,6 +155,7 @@ class EngineState {
   std::int64_t submitted_ = 0;
   std::int64_t steps_ = 0, steps_ahead_ = 0, failed_steps_ = 0;
   std::int32_t unfinished_ = 0;
+  bool may_order_ahead_ = false;  ///< sequences began since memory was last ordered ahead
   bool in_run_ = false;
   bool in_delivery_ = false;
 };
@@ -161,6 +165,7 @@ EngineState::EngineState(Runner& runner, const Tokenizer* tokenizer, const Engin
       tokenizer_(tokenizer),
       capacity_((check_engine(runner.capacity(), options), runner.capacity())),
       length_asked_(options.length_max),
+      states_ahead_(options.states_ahead),
       audits_(options.audit),
       pool_(capacity_.memory),
       length_max_(length_limit(pool_, options.length_max)),
@@ -467,14 +472,28 @@ bool EngineState::run_step() {
 void EngineState::launch(std::span<const Assignment> plan) {
   step_.spans.resize(plan.size());
   step_.keep_logits = false;
+  bool all_answer = true;
   for (std::size_t i = 0; i < plan.size(); ++i) {
     const Sequence& sequence = *plan[i].sequence;
     sequence.fill(step_.spans[i], plan[i].tokens, plan[i].cuts);
     const bool draws_first = !step_.spans[i].samples.empty() && sequence.is_unanswered();
     step_.keep_logits = step_.keep_logits || (draws_first && sequence.keeps_logits());
+    all_answer = all_answer && !sequence.is_unanswered();
+  }
+  if (!all_answer) {
+    may_order_ahead_ = true;
+  } else if (may_order_ahead_) {
+    order_ahead();
   }
   running_step_ = {.plan = plan, .begin = now_()};
   start_step();
+}
+
+/// Once after sequences began, not in every step: memory that is then given back to the machine
+/// stays there.
+void EngineState::order_ahead() {
+  may_order_ahead_ = false;
+  pool_.order_ahead(states_ahead_);
 }
 
 /// On a synchronous runner the step runs in wait().
@@ -652,6 +671,12 @@ void EngineState::carry_out_orders() {
   wait();
 }
 
+void EngineState::prepare_memory() {
+  drain();
+  order_ahead();
+  carry_out_orders();
+}
+
 void EngineState::learn_cost(Clock::duration elapsed) {
   PrefillStep work{.seconds = std::chrono::duration<double>(elapsed).count()};
   for (const Span& span : step_.spans) {
@@ -677,6 +702,7 @@ RequestId Engine::submit(Request request, Sink& sink) {
 void Engine::cancel(RequestId request) { state_->cancel(request); }
 bool Engine::step() { return state_->step(); }
 void Engine::carry_out_orders() { state_->carry_out_orders(); }
+void Engine::prepare_memory() { state_->prepare_memory(); }
 bool Engine::idle() const { return state_->idle(); }
 std::int32_t Engine::running() const { return state_->running(); }
 std::int32_t Engine::waiting() const { return state_->waiting(); }

@@ -30,6 +30,10 @@ struct EngineOptions {
                                         ///< tokens to run that it needs, too; 1 or more
   std::int32_t look_ahead = 8;          ///< waiting sequences whose snapshots to resume from are
                                         ///< pinned while others are evicted
+  /// States (of sequences and snapshots) for which the pool orders memory ahead of need, in a step
+  /// in which every sequence has begun its answer and after others began: 0 on a device whose
+  /// memory is there from the start.
+  std::int32_t states_ahead = 0;
   /// The cost of prefill is learned from the steps, starting with prefixes.cost: it drives
   /// eviction. Off, eviction depends on no clock. With int8 snapshots it should be off, since there
   /// a reused prefix and one that is run again differ.
@@ -93,6 +97,10 @@ class Engine {
   /// Has the runner carry out open orders, as the next step() would: after it Runner::read sees the
   /// bytes of every snapshot. Not from inside a step. Throws what the runner throws.
   void carry_out_orders();
+
+  /// Orders memory ahead (EngineOptions::states_ahead) and has the runner carry that out: for a
+  /// pause in which nothing runs. Otherwise as carry_out_orders().
+  void prepare_memory();
 
   bool idle() const;             ///< no request is unfinished, no event undelivered
   std::int32_t running() const;  ///< sequences that hold memory

@@ -29,6 +29,7 @@ struct UnpackSlot {
 struct ChangeOwner {
   SuperblockId superblock;
   ViewId from, to;
+  bool is_ahead = false;  ///< nothing is in it yet: its memory may be faulted in while steps run
 };
 
 /// core decides with indices and counts and moves no bytes: copies are orders that ride in the next

@@ -68,6 +68,11 @@ class Arena {
   /// Writes `value` to every byte of a mapped range.
   virtual void fill(std::byte* at, std::size_t bytes, std::byte value) = 0;
 
+  /// Faults a mapped range in, so that its first use does not; its bytes stay as they are. From any
+  /// thread, also while others use the range or arena. False: this memory needs none of that, or
+  /// the system cannot (Linux before 5.14) or has no memory now; then its first use faults.
+  virtual bool populate(std::byte*, std::size_t) const { return false; }
+
   /// How many pieces may be mapped before the system refuses more (neighbours that are neighbours
   /// in memory too count once).
   virtual std::size_t mappings_max() const = 0;

@@ -52,6 +52,10 @@ void prefer_huge_pages(std::byte* at, std::size_t bytes) {
   if (bytes >= huge_page) ::madvise(at, bytes, MADV_HUGEPAGE);
 }
 
+bool populate(std::byte* at, std::size_t bytes) {
+  return ::madvise(at, bytes, MADV_POPULATE_WRITE) == 0;
+}
+
 std::size_t mappings_max() {
   constexpr std::size_t kept_for_others = 4096;  // thread stacks, the allocator, mapped files
   std::size_t limit = 65530;                     // the kernel's default, where /proc is hidden
@@ -177,6 +181,10 @@ void HostArena::fill(std::byte* at, std::size_t bytes, std::byte value) {
   std::memset(at, std::to_integer<int>(value), bytes);
 }
 
+bool HostArena::populate(std::byte* at, std::size_t bytes) const {
+  return host_memory::populate(at, bytes);
+}
+
 std::size_t HostArena::mappings_max() const { return host_memory::mappings_max(); }
 
 std::size_t HostArena::offset(HandleId handle) const {
@@ -238,6 +246,10 @@ ExportedHandle PrivateArena::export_handle(HandleId) const {
 
 void PrivateArena::fill(std::byte* at, std::size_t bytes, std::byte value) {
   std::memset(at, std::to_integer<int>(value), bytes);
+}
+
+bool PrivateArena::populate(std::byte* at, std::size_t bytes) const {
+  return host_memory::populate(at, bytes);
 }
 
 std::size_t PrivateArena::mappings_max() const {

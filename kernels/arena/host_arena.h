@@ -28,6 +28,7 @@ class HostArena final : public Arena {
   void unmap(std::byte* at, std::span<const HandleId> handles) override;
   ExportedHandle export_handle(HandleId handle) const override;
   void fill(std::byte* at, std::size_t bytes, std::byte value) override;
+  bool populate(std::byte* at, std::size_t bytes) const override;
   std::size_t mappings_max() const override;
   std::size_t handles_held() const override { return table_.held(); }
 
@@ -64,6 +65,7 @@ class PrivateArena final : public Arena {
   void unmap(std::byte* at, std::span<const HandleId> handles) override;
   ExportedHandle export_handle(HandleId handle) const override;
   void fill(std::byte* at, std::size_t bytes, std::byte value) override;
+  bool populate(std::byte* at, std::size_t bytes) const override;
   std::size_t mappings_max() const override;
   std::size_t handles_held() const override { return table_.held(); }
 
@@ -88,6 +90,9 @@ bool clear(std::byte* at, std::size_t bytes);
 
 /// Asks for huge pages: a hint, the bytes are the same without.
 void prefer_huge_pages(std::byte* at, std::size_t bytes);
+
+/// As Arena::populate.
+bool populate(std::byte* at, std::size_t bytes);
 
 /// Mappings that the system still allows this process, some left aside for others.
 std::size_t mappings_max();

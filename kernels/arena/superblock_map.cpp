@@ -50,7 +50,7 @@ std::size_t SuperblockMap::mappings_needed(const SuperblockShape& shape,
 
 SuperblockMap::SuperblockMap(std::unique_ptr<Arena> arena, SuperblockShape shape,
                              const SuperblockMapOptions& options)
-    : arena_(std::move(arena)), shape_(std::move(shape)), options_(options) {
+    : arena_(std::move(arena)), shape_(std::move(shape)), options_(options), prefaulter_(*arena_) {
   check_shape();
   superblocks_.resize(static_cast<std::size_t>(shape_.superblocks));
   for (Superblock& superblock : superblocks_) {
@@ -82,6 +82,7 @@ void SuperblockMap::own(SuperblockId id, ViewId view) {
   const ViewId before = superblock.owner;
   require(options_.mode != MapMode::flat || before == no_view || before == view,
           "superblocks: in mode flat owners never change");
+  if (view != before) prefaulter_.cancel(id);
   try {
     // In mode flat no other view ever needs what this one leaves over.
     create(superblock, options_.mode == MapMode::flat
@@ -111,7 +112,17 @@ bool SuperblockMap::commit(SuperblockId id, bool may_create) {
   }
 }
 
+void SuperblockMap::prefault(SuperblockId id) {
+  const ViewId view = superblocks_[place(id)].owner;
+  require(view != no_view, "superblocks: memory is faulted in for an owner");
+  for (const Plane& plane : views_[static_cast<std::size_t>(index(view))].planes) {
+    const std::size_t bytes = plane.handles * arena_->handle_bytes();
+    prefaulter_.add(id, {plane.first + place(id) * bytes, bytes});
+  }
+}
+
 void SuperblockMap::give_back(SuperblockId id) {
+  prefaulter_.cancel(id);
   superblocks_[place(id)].owner = no_view;
   drop(index(id));
 }
@@ -171,6 +182,7 @@ void SuperblockMap::reserve() {
 
 /// Never throws; what the driver does not take back now it takes back when the process ends.
 void SuperblockMap::close() noexcept {
+  prefaulter_.stop();
   const auto attempt = [](const auto& action) {
     try {
       action();

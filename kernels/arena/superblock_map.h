@@ -7,6 +7,7 @@
 
 #include "core/base/ids.h"
 #include "kernels/arena/arena.h"
+#include "kernels/arena/prefaulter.h"
 
 namespace hyb::kernels {
 
@@ -85,6 +86,12 @@ class SuperblockMap {
   /// owner then, also when this throws Error(memory), and touching it faults.
   void give_back(SuperblockId superblock);
 
+  /// Starts to fault in the memory of a superblock that has an owner, on a separate thread. The
+  /// owner may use it at once. It ends with the ownership.
+  void prefault(SuperblockId superblock);
+  /// Until all that was started is done.
+  void wait_for_prefault() { prefaulter_.wait(); }
+
   ViewId owner(SuperblockId superblock) const { return superblocks_[place(superblock)].owner; }
 
   /// Physical memory in handles. On the CPU untouched ones hold none yet.
@@ -133,6 +140,7 @@ class SuperblockMap {
   SuperblockMapOptions options_;
   std::vector<View> views_;
   std::vector<Superblock> superblocks_;
+  Prefaulter prefaulter_;
 };
 
 }  // namespace hyb::kernels

@@ -259,6 +259,22 @@ TEST_SUITE("app/idle_memory") {
     CHECK(world.engine.pool().superblocks_idle() == 0);
   }
 
+  TEST_CASE("while a person types nothing memory is prepared after the work") {
+    ByteRunner runner{layout_of(20)};
+    Engine engine(runner, nullptr, {.length_max = 100, .states_ahead = 3});
+    int pieces = 0;
+    const auto work = prepare_memory_when_idle(engine, [&] { return ++pieces < 3; });
+    CHECK(work());
+    CHECK(work());
+    CHECK(engine.pool().superblocks_idle() == 0);
+    CHECK_FALSE(work());
+    CHECK(pieces == 3);
+    CHECK(engine.pool().superblocks_idle() == 2);  // of 2 slots each
+    CHECK_FALSE(engine.pool().has_orders());
+    CHECK_FALSE(prepare_memory_when_idle(engine, {})());
+    CHECK(engine.pool().superblocks_idle() == 2);
+  }
+
   TEST_CASE("flat pools give nothing back, and say so") {
     PoolOptions pools;
     CHECK_NOTHROW(check_idle(5.0, pools));

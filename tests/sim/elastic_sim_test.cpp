@@ -156,6 +156,7 @@ class Scenario : private Listener {
     if (random_.chance(30)) options.prefixes.eviction = EvictionRule::lru;
     options.prefixes.branch_tokens_min = random_.between(1, 6);
     options.shared_tokens_min = random_.between(1, 12);
+    options.states_ahead = options.length_max % 4;
     return options;
   }
 

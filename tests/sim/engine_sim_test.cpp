@@ -117,6 +117,7 @@ Setting make_setting(Random& random) {
   if (random.chance(30)) prefixes.eviction = EvictionRule::lru;
   prefixes.branch_tokens_min = random.between(1, 8);
   setting.options.shared_tokens_min = random.between(1, 12);
+  setting.options.states_ahead = setting.options.length_max % 4;
   return setting;
 }
 

@@ -273,7 +273,8 @@ namespace {
 
 struct Counts {
   std::int64_t steps = 0, checkpoints = 0, packed = 0, resumes = 0, shorter = 0, filled = 0,
-               owner_changes = 0, compacted = 0, given_back = 0, fallen_pages = 0;
+               owner_changes = 0, compacted = 0, given_back = 0, ordered_ahead = 0,
+               fallen_pages = 0;
 };
 
 /// Random lives on a pool of random sizes. After every action the pool is audited; in every step
@@ -404,7 +405,10 @@ class Life {
     saved_.push_back({std::move(*made), std::move(history)});
   }
 
-  void give_back() { counts_.given_back += pool_.give_back(random_.between(0, 3)); }
+  void give_back() {
+    counts_.given_back += pool_.give_back(random_.between(0, 3));
+    counts_.ordered_ahead += pool_.order_ahead(random_.between(0, 2));
+  }
 
   void step() {
     struct Turn {
@@ -485,6 +489,7 @@ TEST_SUITE("sim/pool") {
       sum.owner_changes += counts.owner_changes;
       sum.compacted += counts.compacted;
       sum.given_back += counts.given_back;
+      sum.ordered_ahead += counts.ordered_ahead;
       sum.fallen_pages += counts.fallen_pages;
     });
     MESSAGE("steps " << sum.steps << ", checkpoints " << sum.checkpoints << ", packed "
@@ -500,6 +505,7 @@ TEST_SUITE("sim/pool") {
     CHECK(sum.owner_changes > 1000);
     CHECK(sum.compacted > 300);
     CHECK(sum.given_back > 300);
+    CHECK(sum.ordered_ahead > 300);
     CHECK(sum.fallen_pages > 1000);
   }
 }

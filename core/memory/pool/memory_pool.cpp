@@ -161,6 +161,26 @@ std::int32_t MemoryPool::give_back(std::int32_t superblocks_max) {
   return given;
 }
 
+std::int32_t MemoryPool::order_ahead(std::int32_t states) {
+  return order_ahead(layout().slot_view(), states) + order_ahead(layout().packed_view(), states);
+}
+
+std::int32_t MemoryPool::order_ahead(ViewId view, std::int32_t units) {
+  const std::int32_t each = layout().units_per_superblock(view);
+  if (each == 0 || superblocks_.is_fixed()) return 0;
+  const std::int32_t wanted = (units + each - 1) / each;
+  std::int32_t ordered = 0;
+  while (superblocks_.superblocks_idle(view) < wanted) {
+    const std::optional<SuperblockId> superblock = superblocks_.ownerless();
+    if (!superblock || (backing_ && !backing_(*superblock, true))) break;
+    superblocks_.give_ahead(*superblock, view);
+    orders_.push_back(
+        ChangeOwner{.superblock = *superblock, .from = no_view, .to = view, .is_ahead = true});
+    ++ordered;
+  }
+  return ordered;
+}
+
 std::int32_t MemoryPool::shrink(std::int32_t superblocks_max) {
   std::int32_t given = 0;
   for (std::int32_t at = layout().superblocks; at-- > 0 && given < superblocks_max;) {

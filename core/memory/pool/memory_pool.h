@@ -34,7 +34,7 @@ struct PoolUsage {
   std::size_t remainder_bytes = 0;  ///< of superblocks in use, what their view has no unit for
 
   std::int32_t superblocks = 0, superblocks_free = 0;
-  std::int32_t superblocks_idle = 0;  ///< of the free ones: with the bytes of their last owner
+  std::int32_t superblocks_idle = 0;  ///< of the free ones: with memory, which give_back() releases
   std::int32_t superblocks_uncommitted =
       0;                             ///< of the free ones: the device has no memory for them
   std::int64_t owner_changes = 0;    ///< superblocks that moved from one view to another
@@ -96,6 +96,12 @@ class MemoryPool {
   /// Orders that release the memory of up to `superblocks_max` free superblocks to the machine.
   /// Returns their number.
   std::int32_t give_back(std::int32_t superblocks_max);
+
+  /// Orders memory ahead of need, so that it can be faulted in before a step waits for it: free
+  /// superblocks without owner go to the view of slots until it has free ones for `states` slots,
+  /// and to the view of packed snapshots likewise. They stay free for every view, and
+  /// superblocks_idle() counts them. Returns their number.
+  std::int32_t order_ahead(std::int32_t states);
 
   /// Called before a superblock without owner gets one: whether the device has memory for it or,
   /// where it `may_create` some, can allocate it now. Where it cannot, the pool does not use that
@@ -179,6 +185,7 @@ class MemoryPool {
   // sequences that have yet to read it.
   std::optional<std::int32_t> take(ViewId view, std::int32_t after = -1);
   bool is_backed(SuperblockId superblock, bool may_create);
+  std::int32_t order_ahead(ViewId view, std::int32_t units);
   std::optional<PageId> take_page(std::int32_t group, const PageTable& table);
   std::optional<SlotId> take_slot();
   std::optional<PackedId> take_packed();

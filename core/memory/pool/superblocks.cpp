@@ -214,8 +214,22 @@ std::vector<std::int32_t> Superblocks::units_in_use(SuperblockId superblock) con
 
 void Superblocks::forget_owner(SuperblockId superblock) {
   require(is_free(superblock), "memory: only the owner of a free superblock is forgotten");
+  set_last_owner(superblock, no_view);
+}
+
+std::optional<SuperblockId> Superblocks::ownerless() const {
+  return lists_.front(free_list(no_view));
+}
+
+void Superblocks::give_ahead(SuperblockId superblock, ViewId view) {
+  require(is_free(superblock) && owner(superblock) == no_view,
+          "memory: only a free superblock without owner is given ahead");
+  set_last_owner(superblock, view);
+}
+
+void Superblocks::set_last_owner(SuperblockId superblock, ViewId view) {
   unlist(superblock);
-  entry(superblock).owner = no_view;
+  entry(superblock).owner = view;
   list(superblock);
 }
 
@@ -255,6 +269,10 @@ std::int32_t Superblocks::superblocks_idle() const {
   return is_fixed() ? 0 : superblocks_free_ - lists_.count(free_list(no_view));
 }
 
+std::int32_t Superblocks::superblocks_idle(ViewId view) const {
+  return lists_.count(free_list(view));
+}
+
 /// Puts it into the list for its owner and units; a full one is in none.
 void Superblocks::list(SuperblockId id) {
   const Superblock& superblock = entry(id);
@@ -289,7 +307,7 @@ std::optional<SuperblockId> Superblocks::fullest(ViewId view) const {
 /// First the view's own, then one without owner, then one of the view that has the most free ones.
 std::optional<SuperblockId> Superblocks::any_free(ViewId view) const {
   if (const auto own = lists_.front(free_list(view))) return own;
-  if (const auto nobodys = lists_.front(free_list(no_view))) return nobodys;
+  if (const auto without_owner = ownerless()) return without_owner;
   std::int32_t most = free_list(view);
   for (std::int32_t other = 0; other < layout_.views(); ++other) {
     const std::int32_t list = free_list(ViewId{other});

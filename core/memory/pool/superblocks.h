@@ -74,8 +74,10 @@ class Superblocks {
   /// Superblocks in use by a view: at least one of their units is.
   std::int32_t superblocks_used(ViewId view) const { return books(view).superblocks_used; }
   std::int32_t superblocks_free() const { return superblocks_free_; }
-  /// Free ones that still have the bytes of their last owner.
+  /// Free ones that have memory: the bytes of their last owner, or given ahead.
   std::int32_t superblocks_idle() const;
+  /// Of these the view's, which it takes first.
+  std::int32_t superblocks_idle(ViewId view) const;
   /// Units without a user in superblocks that the view uses.
   std::int64_t units_idle(ViewId view) const;
   bool is_fixed() const { return !layout_.fixed_superblocks.empty(); }
@@ -94,6 +96,10 @@ class Superblocks {
   bool is_free(SuperblockId superblock) const { return entry(superblock).is_free; }
   /// Forgets the last owner of a free superblock.
   void forget_owner(SuperblockId superblock);
+  /// A free superblock without owner, if there is one: the next that would get its first owner.
+  std::optional<SuperblockId> ownerless() const;
+  /// Gives it to the view ahead of need. It stays free, for any view.
+  void give_ahead(SuperblockId superblock, ViewId view);
 
   /// Takes a free superblock out of use, for now or for good: the device has no memory for it. Its
   /// last owner is forgotten.
@@ -143,6 +149,7 @@ class Superblocks {
 
   std::int32_t fullness_list(ViewId view, std::int32_t used) const;
   std::int32_t free_list(ViewId last_owner) const;
+  void set_last_owner(SuperblockId superblock, ViewId view);
   void list(SuperblockId superblock);
   void unlist(SuperblockId superblock);
   std::optional<SuperblockId> fullest(ViewId view) const;

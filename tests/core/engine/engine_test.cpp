@@ -77,9 +77,100 @@ class WrongRunner : public Runner {
   MemoryLayout memory = plenty.memory;
 };
 
+/// Superblocks of one slot, or of pages enough for a test.
+const Capacity growing = [] {
+  Capacity capacity = plenty;
+  MemoryLayout& memory = capacity.memory;
+  memory.fixed_superblocks.clear();
+  memory.superblock_bytes = 1000;
+  memory.superblocks = 20;
+  memory.groups[0].page_bytes = 1;
+  memory.groups[0].pages_per_superblock = 1000;
+  memory.slots = {.bytes = 1000, .per_superblock = 1};
+  return capacity;
+}();
+
+/// Counts the owners that each step changes.
+class OwnerCounter : public ToyRunner {
+ public:
+  using ToyRunner::ToyRunner;
+  struct Changes {
+    int at_once = 0, ahead = 0;
+  };
+  StepResult run(const Step& step) override {
+    Changes& changes = steps_seen.emplace_back();
+    for (const Order& order : step.orders) {
+      const auto* const change = std::get_if<ChangeOwner>(&order);
+      if (change != nullptr) ++(change->is_ahead ? changes.ahead : changes.at_once);
+    }
+    return ToyRunner::run(step);
+  }
+  std::vector<Changes> steps_seen;
+};
+
+struct GrowingBench {
+  explicit GrowingBench(std::int32_t states_ahead)
+      : runner(growing, model),
+        engine(runner, nullptr,
+               {.length_max = 100, .chunk_tokens = 16, .states_ahead = states_ahead}) {}
+
+  /// The changes of each step of a request.
+  std::vector<OwnerCounter::Changes> run(const Request& request) {
+    runner.steps_seen.clear();
+    Listener sink;
+    engine.submit(request, sink);
+    while (!engine.idle()) {
+      engine.step();
+      engine.audit();
+    }
+    return runner.steps_seen;
+  }
+
+  ToyModel model;
+  OwnerCounter runner;
+  Engine engine;
+};
+
 }  // namespace
 
 TEST_SUITE("core/engine/engine") {
+  TEST_CASE("a request whose prompt is known finds memory that was ordered while others answered") {
+    const Request request = request_of(12, 4);
+    for (const std::int32_t states : {0, 3}) {
+      GrowingBench bench(states);
+      const auto cold = bench.run(request);
+      REQUIRE(cold.size() == 5);  // all but the prompt's last token, that one, three tokens
+      CHECK(cold[0].at_once == 2);
+      CHECK(cold[1].at_once == 1);
+      CHECK(cold[0].ahead + cold[1].ahead == 0);  // no first token waits for it
+      CHECK(cold[2].ahead == states);
+      CHECK(cold[3].ahead + cold[4].ahead == 0);
+      const auto warm = bench.run(request);
+      REQUIRE(warm.size() == 4);
+      CHECK(warm[0].at_once == (states == 0 ? 1 : 0));
+      CHECK(warm[1].ahead == (states == 0 ? 0 : 1));
+    }
+  }
+
+  TEST_CASE("memory is ordered ahead once after sequences began, and in pauses") {
+    GrowingBench bench(3);
+    bench.engine.prepare_memory();
+    CHECK(bench.engine.pool().superblocks_idle() == 3);
+    CHECK_FALSE(bench.engine.pool().has_orders());
+    Listener sink;
+    bench.engine.submit(request_of(12, 20), sink);
+    while (sink.finished() == 0) {
+      bench.engine.step();
+      if (bench.runner.steps_seen.size() == 4) {  // the pause, the prompt and two tokens
+        CHECK(bench.engine.pool().superblocks_idle() == 3);
+        CHECK(bench.engine.pool().give_back(10) == 3);
+      }
+    }
+    CHECK(bench.runner.steps_seen.size() > 10);
+    CHECK(bench.engine.pool().superblocks_idle() == 0);
+    bench.engine.audit();
+  }
+
   TEST_CASE("one request is answered as the naive model says, token by token") {
     Bench bench;
     Listener sink;

@@ -1,6 +1,7 @@
 #include "kernels/arena/superblock_map.h"
 
 #include <doctest/doctest.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <cstring>
@@ -57,6 +58,13 @@ std::vector<Piece> pieces(const SuperblockMap& map, const SuperblockShape& shape
     offset += planes[p];
   }
   return found;
+}
+
+/// Pages that have memory already.
+std::ptrdiff_t pages_backed(const Piece& piece) {
+  std::vector<unsigned char> pages(piece.bytes / 4096);
+  REQUIRE(mincore(piece.first, piece.bytes, pages.data()) == 0);
+  return std::count_if(pages.begin(), pages.end(), [](unsigned char page) { return page & 1; });
 }
 
 int views_of(const SuperblockShape& shape) { return static_cast<int>(shape.plane_bytes.size()); }
@@ -320,6 +328,57 @@ TEST_SUITE("kernels/arena/superblock_map") {
       for (const Piece& piece : pieces(map, granite.shape, 1, 1)) {
         CHECK(piece.first[piece.bytes - 1] == std::byte{0});
       }
+    }
+  }
+
+  TEST_CASE("all pages of what was faulted in have memory, and its bytes are as they were") {
+    // Superblocks of 3 MiB: 2 planes of pages, or one slot.
+    const SuperblockShape shape = {
+        .handle_bytes = 4096,
+        .superblock_bytes = 3 << 20,
+        .superblocks = 4,
+        .plane_bytes = {{std::size_t{3} << 19, std::size_t{3} << 19}, {std::size_t{3} << 20}}};
+    for (const auto& [mode, make] : {std::pair{MapMode::flip, MakeArena(host)},
+                                     {MapMode::remap, MakeArena(host)},
+                                     {MapMode::remap, MakeArena(without_aliases)}}) {
+      for (const int view : {0, 1}) {
+        SuperblockMap map(make(shape), shape, {.mode = mode});
+        for (const int b : {1, 3}) map.own(SuperblockId{b}, ViewId{view});
+        const auto middle = [](const Piece& piece) -> std::byte& {
+          return piece.first[piece.bytes / 2];
+        };
+        for (const Piece& piece : pieces(map, shape, 1, view)) middle(piece) = std::byte{7};
+        map.prefault(SuperblockId{1});
+        map.wait_for_prefault();
+        for (const Piece& piece : pieces(map, shape, 1, view)) {
+          CHECK(middle(piece) == std::byte{7});
+          CHECK(pages_backed(piece) == static_cast<std::ptrdiff_t>(piece.bytes / 4096));
+        }
+        // Far enough from the other one to share no huge page with it.
+        for (const Piece& piece : pieces(map, shape, 3, view)) CHECK(pages_backed(piece) == 0);
+      }
+    }
+  }
+
+  TEST_CASE("changes of owner in the middle of being faulted in lose nothing") {
+    const SuperblockShape shape = {
+        .handle_bytes = 4096,
+        .superblock_bytes = 3 << 20,
+        .superblocks = 3,
+        .plane_bytes = {{std::size_t{3} << 19, std::size_t{3} << 19}, {std::size_t{3} << 20}}};
+    const auto just_do = [](const auto& action) { action(); };
+    for (const MapMode mode : {MapMode::flip, MapMode::remap}) {
+      SuperblockMap map(host(shape), shape, {.mode = mode});
+      Owners owners(map, shape);
+      shuffle(owners, shape, 60, 5, [&](const auto& action) {
+        just_do(action);
+        for (int b = 0; b < shape.superblocks; ++b) {
+          if (map.owner(SuperblockId{b}) != no_view) map.prefault(SuperblockId{b});
+        }
+      });
+      for (int b = 0; b < shape.superblocks; ++b) map.give_back(SuperblockId{b});
+      CHECK(map.bytes_backed() == 0);
+      CHECK_THROWS_AS(map.prefault(SuperblockId{0}), Error);
     }
   }
 

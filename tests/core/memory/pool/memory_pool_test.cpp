@@ -221,6 +221,55 @@ TEST_SUITE("core/memory/memory_pool") {
     CHECK(pool.owner_changes() == 0);
   }
 
+  TEST_CASE("memory ordered ahead is free for all, and taken without another order") {
+    MemoryPool pool(elastic(6));
+    CHECK(pool.order_ahead(0) == 0);
+    CHECK(pool.order_ahead(3) == 3);  // two of 2 slots, one of 4 packed snapshots
+    CHECK(pool.order_ahead(3) == 0);
+    CHECK(pool.superblocks_idle() == 3);
+    CHECK(pool.superblocks_free() == 6);
+    CHECK(pool.usage().free_bytes == 600);
+    CHECK(pool.all_free());
+    pool.audit();
+    for (const Order& order : pool.take_orders()) {
+      const auto& change = std::get<ChangeOwner>(order);
+      CHECK(change.is_ahead);
+      CHECK(change.from == no_view);
+      CHECK(change.to != pages);
+    }
+    {
+      const Memory a = *pool.start(), b = *pool.start(), c = *pool.start(), d = *pool.start();
+      CHECK_FALSE(pool.has_orders());
+      const Memory e = *pool.start();
+      CHECK(pool.orders().size() == 1);
+      CHECK_FALSE(std::get<ChangeOwner>(pool.orders().front()).is_ahead);
+      CHECK(pool.order_ahead(3) == 2);  // of three for slots none was left
+    }
+    // Other views get it when there is nothing else, and give_back() releases it.
+    CHECK(pool.give_back(10) == 6);
+    CHECK(pool.order_ahead(12) == 6);
+    CHECK(pool.order_ahead(12) == 0);
+    {
+      Memory memory = *pool.start();
+      CHECK(memory.reserve(5 * 16));
+    }
+    CHECK(pool.give_back(10) == 6);
+    CHECK(pool.superblocks_idle() == 0);
+    CHECK(pool.owner_changes() == 5);
+    pool.audit();
+  }
+
+  TEST_CASE("what the device has no memory for is not ordered ahead, nor withheld for that") {
+    MemoryPool pool(elastic(6));
+    pool.set_backing([](SuperblockId superblock, bool) { return index(superblock) == 0; });
+    CHECK(pool.order_ahead(3) == 1);
+    CHECK(pool.superblocks_free() == 6);
+    CHECK(pool.superblocks_uncommitted() == 0);
+    MemoryLayout fixed = elastic(4);
+    fixed.fixed_superblocks = {2, 2, 0};
+    CHECK(MemoryPool(fixed).order_ahead(3) == 0);
+  }
+
   TEST_CASE("after a failed step owners are sent again, and other orders are dropped") {
     MemoryPool pool(elastic(4));
     std::optional<Checkpoint> checkpoint = std::move(ran(pool, 6)).final_checkpoint();
