@@ -11,7 +11,7 @@ namespace {
 
 /// Up to the end of a huge page, so that the system can give one, and so that neither cancel() nor
 /// a call that changes mappings has to wait for long.
-constexpr std::size_t piece_bytes = std::size_t{2} << 20;
+constexpr std::size_t fault_bytes = std::size_t{2} << 20;
 
 }  // namespace
 
@@ -77,8 +77,8 @@ void Prefaulter::work() {
 
 std::span<std::byte> Prefaulter::take_piece() {
   std::span<std::byte>& left = queue_.front().left;
-  const std::size_t after = reinterpret_cast<std::uintptr_t>(left.data()) % piece_bytes;
-  const auto piece = left.first(std::min(left.size(), piece_bytes - after));
+  const std::size_t after = reinterpret_cast<std::uintptr_t>(left.data()) % fault_bytes;
+  const auto piece = left.first(std::min(left.size(), fault_bytes - after));
   left = left.subspan(piece.size());
   if (left.empty()) queue_.pop_front();
   return piece;
