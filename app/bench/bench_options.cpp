@@ -60,13 +60,13 @@ struct BenchFlag {
 
 constexpr std::array bench_flags = {
     BenchFlag{"-r,--repetitions", &O::repetitions, use::all, between(1, 10000),
-              "how often each row is measured; default: 5, of requests 3"},
+              "how often each row is measured; default: 5, for requests 3"},
     BenchFlag{"-u,--ubatch", &O::chunk_tokens, use::all, between(1, 65536),
               "prompt tokens of one step"},
     BenchFlag{"-o,--output", &O::output, use::all, unchecked, "format of the rows"},
     BenchFlag{
         "--svg", &O::svg, use::all, unchecked,
-        "write a plot: rates over depth, latency over throughput, of a trace hit rates over time"},
+        "write a plot: rates over depth, latency over throughput, for a trace hit rates over time"},
     BenchFlag{"-p,--n-prompt", &O::prompt_lengths, use::kernels, unchecked,
               "prompt lengths: 512 or 128,512 or 64-4096*2; 0: none"},
     BenchFlag{"-n,--n-gen", &O::generation_lengths, use::kernels, unchecked,
@@ -135,7 +135,8 @@ constexpr std::array bench_flags = {
               "of prompts and arrivals; every row and repetition has its own"},
     BenchFlag{"--scramble", &O::scramble, use::requests, unchecked,
               "scatter free pages and slots by this seed before measuring"},
-    BenchFlag{"--metric-percentiles", &O::percentages, use::requests, unchecked, "of latencies"},
+    BenchFlag{"--metric-percentiles", &O::percentages, use::requests, unchecked,
+              "which percentiles of latencies are shown"},
     BenchFlag{"--goodput", &O::goals, use::requests, unchecked,
               "ttft:MS tpot:MS e2el:MS: bounds of a good answer"},
 };

@@ -21,10 +21,10 @@ void sort_points(Plot& plot) {
   for (PlotLine& line : plot.lines) std::sort(line.points.begin(), line.points.end());
 }
 
-std::string line_name(const RequestRow& row, bool tells_graphs) {
+std::string line_name(const RequestRow& row, bool names_graphs) {
   std::string name = fmt::format("{}, {}", row.test.workload(), name_of(row.test.condition));
   if (!row.test.policy.empty()) name += ", " + row.test.policy;
-  return tells_graphs ? name + ", " + row.test.graphs : name;
+  return names_graphs ? name + ", " + row.test.graphs : name;
 }
 
 }  // namespace
@@ -34,14 +34,14 @@ Plot depth_plot(std::span<const Measurement> rows) {
                .x_title = "tokens in memory",
                .y_title = "tokens/s",
                .lines = {}};
-  const bool tells_graphs = varies_in_graphs(rows);
+  const bool names_graphs = varies_in_graphs(rows);
   for (const Measurement& row : rows) {
     if (!row.is_measured()) continue;
     BenchCase test = row.test;
     test.depth = 0;
     std::string name = test.name();
     if (test.batch > 1) name += fmt::format(", batch {}", test.batch);
-    if (tells_graphs) name += ", " + test.graphs;
+    if (names_graphs) name += ", " + test.graphs;
     double tokens_per_s = 0;
     for (const std::int64_t elapsed : row.samples_ns) {
       tokens_per_s += static_cast<double>(test.tokens()) * 1e9 / static_cast<double>(elapsed);
@@ -59,11 +59,11 @@ Plot load_plot(std::span<const RequestRow> rows) {
                .x_title = "generated tokens/s",
                .y_title = "median E2EL, ms",
                .lines = {}};
-  const bool tells_graphs = varies_in_graphs(rows);
+  const bool names_graphs = varies_in_graphs(rows);
   for (const RequestRow& row : rows) {
     if (!row.is_measured()) continue;
     const RequestMetrics all = pooled_metrics(row, {.percentages = {}, .goals = {}});
-    line_of(plot, line_name(row, tells_graphs))
+    line_of(plot, line_name(row, names_graphs))
         .points.emplace_back(all.output_throughput, all.e2el_ms.median);
   }
   sort_points(plot);
@@ -75,8 +75,8 @@ Plot hit_rate_plot(std::span<const RequestRow> rows) {
                .x_title = "seconds",
                .y_title = "token hit rate, %",
                .lines = {}};
-  const bool tells_graphs = varies_in_graphs(rows);
-  const bool tells_experiment =
+  const bool names_graphs = varies_in_graphs(rows);
+  const bool names_experiment =
       varies(rows, [](const RequestRow& row) { return row.test.experiment(); });
   for (const RequestRow& row : rows) {
     if (!row.is_measured()) continue;
@@ -87,8 +87,8 @@ Plot hit_rate_plot(std::span<const RequestRow> rows) {
     std::sort(records.begin(), records.end(),
               [](const auto* one, const auto* other) { return one->started_s < other->started_s; });
     double prompts = 0, reused = 0;
-    const std::string name = line_name(row, tells_graphs);
-    PlotLine& line = line_of(plot, tells_experiment ? name + ", " + row.test.experiment() : name);
+    const std::string name = line_name(row, names_graphs);
+    PlotLine& line = line_of(plot, names_experiment ? name + ", " + row.test.experiment() : name);
     for (const RequestRecord* record : records) {
       prompts += record->prompt_tokens;
       reused += record->usage.reused_tokens;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <map>
 
 #include <fmt/format.h>
@@ -70,9 +71,9 @@ std::string plain_name_of(const Json& row) {
   return name;
 }
 
-std::string row_name(const Json& row, const Details& told) {
+std::string row_name(const Json& row, const Details& named_by) {
   std::string name = plain_name_of(row);
-  for (const Detail& detail : told) {
+  for (const Detail& detail : named_by) {
     const std::string text = text_of(row, detail.key);
     if (!text.empty()) name += fmt::format(", {}{}", text, detail.unit);
   }
@@ -90,11 +91,12 @@ std::vector<const Json*> rows_of(const Json& output) {
 }
 
 /// Whether rows that bear the same name so far differ in this.
-bool tells_apart(const std::vector<const Json*>& rows, const Details& told, const Detail& detail) {
+bool distinguishes(const std::vector<const Json*>& rows, const Details& named_by,
+                   const Detail& detail) {
   std::map<std::string, std::string> known;
   for (const Json* row : rows) {
     const std::string text = text_of(*row, detail.key);
-    const auto [first, is_new] = known.emplace(row_name(*row, told), text);
+    const auto [first, is_new] = known.emplace(row_name(*row, named_by), text);
     if (!is_new && first->second != text) return true;
   }
   return false;
@@ -103,13 +105,14 @@ bool tells_apart(const std::vector<const Json*>& rows, const Details& told, cons
 /// What the names in both files have to say: a setting that is one throughout a file is no part of
 /// its names, so that files of different settings can be compared.
 Details details_of(const Json& before, const Json& after) {
-  Details told;
+  Details named_by;
   for (const Detail& detail : details) {
-    if (tells_apart(rows_of(before), told, detail) || tells_apart(rows_of(after), told, detail)) {
-      told.push_back(detail);
+    if (distinguishes(rows_of(before), named_by, detail) ||
+        distinguishes(rows_of(after), named_by, detail)) {
+      named_by.push_back(detail);
     }
   }
-  return told;
+  return named_by;
 }
 
 /// One value per repetition: the requests of one are no independent samples, what slows the machine
@@ -124,10 +127,10 @@ std::vector<Figure> figures_of(const Json& row) {
 
 using NamedRows = std::map<std::string, const Json*>;
 
-NamedRows named_rows(const Json& output, const Details& told, const char* which) {
+NamedRows named_rows(const Json& output, const Details& named_by, const std::string& which) {
   NamedRows rows;
   for (const Json* row : rows_of(output)) {
-    const auto [first, is_new] = rows.emplace(row_name(*row, told), row);
+    const auto [first, is_new] = rows.emplace(row_name(*row, named_by), row);
     if (!is_new) {
       throw Error(ErrorKind::model,
                   fmt::format("{}: has two rows \"{}\", and which one is meant is ambiguous", which,
@@ -168,11 +171,11 @@ Change change_of(const std::string& row, const Figure& before, const std::vector
 /// Of what both files have under one name, rows that differ in this; null where none do.
 std::pair<const Json*, const Json*> differing_rows(const std::vector<const Json*>& before,
                                                    const std::vector<const Json*>& after,
-                                                   const Details& told, const Detail& detail) {
+                                                   const Details& named_by, const Detail& detail) {
   NamedRows named;
-  for (const Json* row : after) named.emplace(row_name(*row, told), row);
+  for (const Json* row : after) named.emplace(row_name(*row, named_by), row);
   for (const Json* row : before) {
-    const auto found = named.find(row_name(*row, told));
+    const auto found = named.find(row_name(*row, named_by));
     if (found == named.end()) continue;
     if (text_of(*row, detail.key) != text_of(*found->second, detail.key)) {
       return {row, found->second};
@@ -190,9 +193,9 @@ std::string_view text_of(Difference verdict) {
 }  // namespace
 
 std::vector<Change> compare(const Json& before, const Json& after, const CompareOptions& options) {
-  const Details told = details_of(before, after);
-  const NamedRows old_rows = named_rows(before, told, "the first file");
-  const NamedRows new_rows = named_rows(after, told, "the second file");
+  const Details named_by = details_of(before, after);
+  const NamedRows old_rows = named_rows(before, named_by, options.before_name);
+  const NamedRows new_rows = named_rows(after, named_by, options.after_name);
   std::vector<Change> changes;
   bool has_common = false;
   for (const auto& [name, row] : old_rows) {
@@ -257,9 +260,9 @@ std::string setting_difference(const Json& before, const Json& after) {
                           "backends", "n_threads", "n_batch", "type_k", "seed", "ignore_eos"}) {
     add_difference(*old_rows.front(), *new_rows.front(), key);
   }
-  const Details told = details_of(before, after);
+  const Details named_by = details_of(before, after);
   for (const Detail& detail : details) {
-    const auto [one, other] = differing_rows(old_rows, new_rows, told, detail);
+    const auto [one, other] = differing_rows(old_rows, new_rows, named_by, detail);
     if (one != nullptr) add_difference(*one, *other, detail.key);
   }
   return text;
@@ -269,19 +272,74 @@ namespace {
 
 constexpr int regression = 6;
 
+bool is_count(const Json& value) {
+  return value.is_number_unsigned() &&
+         value.get<std::uint64_t>() <= std::numeric_limits<std::int32_t>::max();
+}
+
+bool is_text(const Json& value) { return value.is_string() || value.is_null(); }
+
+/// A rate that is no number was written as null.
+bool is_list_of_numbers(const Json& value) {
+  return value.is_array() && std::all_of(value.begin(), value.end(), [](const Json& one) {
+           return one.is_number() || one.is_null();
+         });
+}
+
+/// What is read of a row, and what it has to be.
+struct RowRule {
+  const char* key;
+  bool (*is_kept)(const Json& value);
+  const char* text;
+};
+constexpr const char* a_count = "a whole number from 0 to 2147483647";
+constexpr const char* a_list = "a list of numbers";
+constexpr std::array row_rules = {RowRule{"n_prompt", is_count, a_count},
+                                  RowRule{"n_gen", is_count, a_count},
+                                  RowRule{"n_depth", is_count, a_count},
+                                  RowRule{"batch", is_count, a_count},
+                                  RowRule{"num_prompts", is_count, a_count},
+                                  RowRule{"workload", is_text, "a text"},
+                                  RowRule{"experiment", is_text, "a text"},
+                                  RowRule{"condition", is_text, "a text"},
+                                  RowRule{"policy", is_text, "a text"},
+                                  RowRule{"graphs", is_text, "a text"},
+                                  RowRule{"samples_ts", is_list_of_numbers, a_list},
+                                  RowRule{"output_throughputs", is_list_of_numbers, a_list},
+                                  RowRule{"ttft_means_ms", is_list_of_numbers, a_list},
+                                  RowRule{"tpot_means_ms", is_list_of_numbers, a_list},
+                                  RowRule{"e2el_means_ms", is_list_of_numbers, a_list}};
+
+void check_rows(const Json& output, const std::string& path) {
+  for (const Json* row : rows_of(output)) {
+    for (const RowRule& rule : row_rules) {
+      const auto found = row->find(rule.key);
+      if (found == row->end() || rule.is_kept(*found)) continue;
+      throw Error(ErrorKind::model,
+                  fmt::format("{}: row {}: {} must be {}, is {}", path, row - &output.front() + 1,
+                              rule.key, rule.text, to_text(*found).substr(0, 80)));
+    }
+  }
+}
+
 Json read_rows(const std::string& path) {
   const MappedFile file(path);
   const auto bytes = file.bytes();
   const JsonLimits limits = {.bytes_max = std::size_t{1} << 30};
-  return parse_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path, limits);
+  Json rows = parse_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path, limits);
+  check_rows(rows, path);
+  return rows;
 }
 
 }  // namespace
 
 int compare_files(const CompareJob& job) {
   const Json before = read_rows(job.before), after = read_rows(job.after);
-  const std::vector<Change> changes =
-      compare(before, after, {.threshold = job.threshold_percent / 100, .alpha = job.alpha});
+  const std::vector<Change> changes = compare(before, after,
+                                              {.threshold = job.threshold_percent / 100,
+                                               .alpha = job.alpha,
+                                               .before_name = job.before,
+                                               .after_name = job.after});
   const std::string difference = setting_difference(before, after);
   if (!difference.empty()) log::warning("not the same setting: " + difference);
   write_stdout(markdown_text(compare_table(changes)));

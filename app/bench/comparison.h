@@ -12,6 +12,8 @@ namespace hyb::app {
 struct CompareOptions {
   double threshold = 0.05;  ///< a change of the mean by less is none
   double alpha = 0.05;      ///< and so is one that chance alone brings about as often
+  /// What messages call the two.
+  std::string before_name = "the first file", after_name = "the second file";
 };
 
 enum class Difference : std::uint8_t {

@@ -129,7 +129,7 @@ int replay_main(const ReplayFlags& options) {
 
 void describe_policies(CLI::App& cli, PolicyLists& lists) {
   cli.add_option("--policy", lists.policies,
-                 "of none, vllm+, sglang+, marconi, vllm, sglang, lru, gd, bound, all")
+                 "any of none, vllm+, sglang+, marconi, vllm, sglang, lru, gd, bound, or all")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->capture_default_str();
@@ -137,19 +137,20 @@ void describe_policies(CLI::App& cli, PolicyLists& lists) {
       ->delimiter(',')
       ->allow_extra_args(false)
       ->capture_default_str();
-  cli.add_option("--budget", lists.budgets, "bytes for keys, values and snapshots: 2GB,6GB")
+  cli.add_option("--budget", lists.budgets, "memory for keys, values and snapshots: 2GB,6GB")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->capture_default_str();
-  cli.add_option("--block", lists.block_tokens, "tokens per block of vllm+")
+  cli.add_option("--block", lists.block_tokens, "for vllm+: tokens per block")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
-  cli.add_option("--ratio", lists.ratios, "bytes of state to bytes of keys and values of sglang")
+  cli.add_option("--ratio", lists.ratios, "for sglang: bytes of states per byte of keys and values")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->capture_default_str();
   cli.add_option("--sglang-states", lists.sglang_states,
-                 "where sglang leaves states besides branches: turn-end, both (and prompt end)")
+                 "for sglang: where states are kept besides branches: turn-end, or both (turn and "
+                 "prompt end)")
       ->check(CLI::IsMember({"turn-end", "both"}))
       ->capture_default_str();
 }

@@ -262,14 +262,14 @@ Action describe_verify(CLI::App& cli) {
       ->check(CLI::Range(2, 256))
       ->capture_default_str();
   cli.add_option("-n,--max-tokens", options->passage_options.answer_tokens,
-                 "tokens generated after each")
+                 "tokens to generate after each prompt")
       ->check(CLI::Range(2, 4096))
       ->capture_default_str();
   cli.add_option("--length", options->passage_options.length_max,
-                 "of the longest prompt with its answer")
+                 "tokens of the longest prompt with its answer")
       ->check(CLI::Range(4, 1 << 20))
       ->capture_default_str();
-  cli.add_option("--seed", options->passage_options.seed, "of prompts, cuts and draws")
+  cli.add_option("--seed", options->passage_options.seed, "of the random prompts, cuts and draws")
       ->capture_default_str();
   cli.add_option("--snapshots", options->snapshots,
                  "int8: measure, too, how far int8 snapshots of recurrent state move answers")

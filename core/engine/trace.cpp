@@ -21,19 +21,20 @@ class LineFields {
  public:
   LineFields(const std::string& line, std::string place)
       : place_(std::move(place)), json_(parse_json(line, place_)) {
-    if (!json_.is_object()) fail("a request is a JSON object", to_text(json_));
+    if (!json_.is_object()) fail("a request is a JSON object", shown(json_));
   }
 
   const Json& at(const char* key) const {
     const auto found = json_.find(key);
-    if (found == json_.end()) fail("every request has t, session, turn, prompt and output", key);
+    if (found == json_.end())
+      fail("every request has t, session, turn, prompt and output; this one lacks", key);
     return *found;
   }
 
   double time() const {
     const Json& value = at("t");
     if (!value.is_number() || !std::isfinite(value.get<double>()) || value.get<double>() < 0) {
-      fail("t is a number of seconds, 0 or more", to_text(value));
+      fail("t is a number of seconds, 0 or more", shown(value));
     }
     return value.get<double>();
   }
@@ -41,13 +42,13 @@ class LineFields {
   std::string session() const {
     const Json& value = at("session");
     if (value.is_string()) return value.get<std::string>();
-    if (!value.is_number_integer()) fail("session is a text or an integer", to_text(value));
+    if (!value.is_number_integer()) fail("session is a text or an integer", shown(value));
     return to_text(value);
   }
 
   std::int32_t turn() const {
     const Json& value = at("turn");
-    if (!is_integer(value, 0, 1 << 30)) fail("turn is an integer, 0 or more", to_text(value));
+    if (!is_integer(value, 0, 1 << 30)) fail("turn is an integer, 0 or more", shown(value));
     return value.get<std::int32_t>();
   }
 

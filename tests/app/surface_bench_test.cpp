@@ -425,6 +425,25 @@ TEST_SUITE("app/surface_bench_requests") {
     CHECK(bench({"compare", before}).exit_code == 2);
   }
 
+  TEST_CASE("comparing: a value of the wrong type is named with its file, row and key") {
+    const TemporaryFolder folder;
+    const auto compared = [&](const std::string& text) {
+      const std::string path = folder.write("rows.json", text).string();
+      const ToolResult result = bench({"compare", path, path});
+      CHECK(result.exit_code == 3);
+      CHECK(result.out == "");
+      return result.err;
+    };
+    CHECK(contains(compared(R"([{"n_prompt":99999999999,"samples_ts":[1]}])"),
+                   "rows.json: row 1: n_prompt must be a whole number from 0 to 2147483647, is "
+                   "99999999999"));
+    CHECK(contains(compared(R"([{"workload":"w"},{"workload":{"a":1}}])"),
+                   "rows.json: row 2: workload must be a text, is {\"a\":1}"));
+    CHECK(contains(compared(R"([{"samples_ts":[1,"x"]}])"),
+                   "rows.json: row 1: samples_ts must be a list of numbers, is [1,\"x\"]"));
+    CHECK(contains(compared("{}"), "rows.json: no rows of a benchmark"));
+  }
+
   TEST_CASE("usage errors") {
     for (const std::vector<std::string>& arguments : std::vector<std::vector<std::string>>{
              {"demo", "--num-prompts", "3"},

@@ -206,6 +206,9 @@ TEST_SUITE("core/replay/trace") {
     fails_with(with("\"t\":0.5", "\"t\":-1"), "t is a number");
     fails_with(with("\"t\":0.5", "\"t\":0.25"), "order of arrival");
     fails_with(with("\"t\":0.5,", ""), "every request has");
+    fails_with(with("\"t\":0.5,", ""), "this one lacks: t");
+    const std::string huge(1 << 20, 'x');
+    CHECK(error_of("\"" + huge + "\"\n").size() < 1000);
     fails_with(with("\"a\"", "null"), "session is");
     fails_with(with("\"turn\":0", "\"turn\":1.5"), "turn is");
     fails_with(with("\"turn\":0", "\"turn\":-2"), "turn is");
