@@ -89,7 +89,7 @@ std::vector<std::int32_t> parse_counts(std::span<const std::string> texts,
   return counts;
 }
 
-CountPair parse_pair(const std::string& text, std::string_view option) {
+std::pair<std::int32_t, std::int32_t> parse_pair(const std::string& text, std::string_view option) {
   std::string_view rest = text;
   const auto first = take_number(rest);
   if (first && !rest.empty() && rest.front() == ',') {
@@ -145,7 +145,7 @@ std::vector<BenchCase> cases_of(const BenchGrid& grid) {
       for (const std::int32_t generate : grid.generations) {
         if (generate > 0) add({.generate = generate, .depth = depth, .batch = batch});
       }
-      for (const CountPair& pair : grid.pairs) {
+      for (const auto& pair : grid.pairs) {
         add({.prompt = pair.first, .generate = pair.second, .depth = depth, .batch = batch});
       }
     }

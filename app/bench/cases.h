@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "models/roofline.h"
@@ -18,12 +19,8 @@ namespace hyb::app {
 /// more than 1000 numbers.
 std::vector<std::int32_t> parse_counts(std::span<const std::string> texts, std::string_view option);
 
-struct CountPair {
-  std::int32_t first, second;
-};
-
 /// "PP,TG". Throws Error(usage) naming `option`.
-CountPair parse_pair(const std::string& text, std::string_view option);
+std::pair<std::int32_t, std::int32_t> parse_pair(const std::string& text, std::string_view option);
 
 /// One row of the benchmark: `batch` sequences of `depth` tokens take in `prompt` tokens, one
 /// after the other, then draw `generate` tokens, all at once.
@@ -50,7 +47,7 @@ struct BenchCase {
 /// generations and pairs with every batch; all in every mode. Zeros are skipped.
 struct BenchGrid {
   std::vector<std::int32_t> prompts, generations, depths, batches;
-  std::vector<CountPair> pairs;
+  std::vector<std::pair<std::int32_t, std::int32_t>> pairs;  ///< PP, TG
   std::vector<std::string> graphs = {""};
 };
 

@@ -156,7 +156,8 @@ Change change_of(const std::string& row, const Figure& before, const std::vector
     change.verdict = Difference::missing;
     return change;
   }
-  if (std::abs(change.after - change.before) <= options.threshold * std::abs(change.before)) {
+  if (std::abs(change.after - change.before) <=
+      options.threshold_percent / 100 * std::abs(change.before)) {
     return change;
   }
   const bool is_better = (change.after > change.before) == before.more_is_better;
@@ -194,8 +195,8 @@ std::string_view text_of(Difference verdict) {
 
 std::vector<Change> compare(const Json& before, const Json& after, const CompareOptions& options) {
   const Details named_by = details_of(before, after);
-  const NamedRows old_rows = named_rows(before, named_by, options.before_name);
-  const NamedRows new_rows = named_rows(after, named_by, options.after_name);
+  const NamedRows old_rows = named_rows(before, named_by, options.before);
+  const NamedRows new_rows = named_rows(after, named_by, options.after);
   std::vector<Change> changes;
   bool has_common = false;
   for (const auto& [name, row] : old_rows) {
@@ -333,13 +334,9 @@ Json read_rows(const std::string& path) {
 
 }  // namespace
 
-int compare_files(const CompareJob& job) {
-  const Json before = read_rows(job.before), after = read_rows(job.after);
-  const std::vector<Change> changes = compare(before, after,
-                                              {.threshold = job.threshold_percent / 100,
-                                               .alpha = job.alpha,
-                                               .before_name = job.before,
-                                               .after_name = job.after});
+int compare_files(const CompareOptions& options) {
+  const Json before = read_rows(options.before), after = read_rows(options.after);
+  const std::vector<Change> changes = compare(before, after, options);
   const std::string difference = setting_difference(before, after);
   if (!difference.empty()) log::warning("not the same setting: " + difference);
   write_stdout(markdown_text(compare_table(changes)));

@@ -9,11 +9,11 @@
 
 namespace hyb::app {
 
+/// What `hyb bench compare` takes.
 struct CompareOptions {
-  double threshold = 0.05;  ///< a change of the mean by less is none
-  double alpha = 0.05;      ///< and so is one that chance alone brings about as often
-  /// What messages call the two.
-  std::string before_name = "the first file", after_name = "the second file";
+  std::string before = "the first file", after = "the second file";  ///< paths, named in messages
+  double threshold_percent = 5;  ///< a change of the mean by less is none
+  double alpha = 0.05;           ///< and so is one that chance alone brings about as often
 };
 
 enum class Difference : std::uint8_t {
@@ -50,14 +50,7 @@ Table compare_table(const std::vector<Change>& changes);
 /// mode of --graphs and the number of prompts), in words; empty: nothing.
 std::string setting_difference(const Json& before, const Json& after);
 
-/// What `hyb bench compare` takes.
-struct CompareJob {
-  std::string before, after;  ///< files
-  double threshold_percent = 5;
-  double alpha = 0.05;
-};
-
 /// Prints the table. Returns 0, or 6 where a figure has become worse.
-int compare_files(const CompareJob& job);
+int compare_files(const CompareOptions& options);
 
 }  // namespace hyb::app

@@ -84,16 +84,11 @@ namespace {
 constexpr const char* usual_prompt =
     "Human: Give me a fully functional FastAPI server. Show the python code.\n\nAssistant:";
 
-/// What --memory leaves for the model next to the probe's buffer.
-struct ProbeBudget {
-  bool has_reader;     ///< else there is too little for both
-  std::string memory;  ///< as --memory says it
-};
-
-ProbeBudget probe_budget(const ModelOptions& options) {
+/// What --memory leaves for the model next to the probe's buffer; nothing: too little for both.
+std::optional<std::string> memory_beside_probe(const ModelOptions& options) {
   const std::size_t bytes = budget_bytes(parse_memory(options.memory), device_of(options.device));
-  if (bytes < 4 * Probes::read_bytes) return {false, options.memory};
-  return {true, std::to_string(bytes - Probes::read_bytes)};
+  if (bytes < 4 * Probes::read_bytes) return std::nullopt;
+  return std::to_string(bytes - Probes::read_bytes);
 }
 
 std::string note_of(const Session& session, const ModelOptions& options, Dataset dataset) {
@@ -275,14 +270,15 @@ int measure_requests(const BenchJob& job) {
   const Environment environment = read_environment();
   ProgressLine progress(environment);
   progress.show("loading " + job.model.model);
-  const ProbeBudget budget = probe_budget(job.model);
-  if (!budget.has_reader) {
+  const std::optional<std::string> memory = memory_beside_probe(job.model);
+  if (!memory) {
     progress.clear();
     log::warning(
         "no room for the 1 GiB of the read probe within --memory: shares of it are not shown");
   }
-  Session session = open_session(job, budget.memory, shape_of(job, cases), environment);
-  Probes probes(session.queue(), session.model().geometry.activation_dtype, budget.has_reader);
+  Session session =
+      open_session(job, memory.value_or(job.model.memory), shape_of(job, cases), environment);
+  Probes probes(session.queue(), session.model().geometry.activation_dtype, memory.has_value());
   std::optional<TraceFile> trace;
   if (!job.record.empty()) trace.emplace(job.record);
   const bool is_cpu = session.queue().device() == kernels::Device::cpu;

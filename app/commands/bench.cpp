@@ -20,7 +20,7 @@ namespace {
 
 struct BenchFlags {
   BenchJob job;
-  CompareJob compare;
+  CompareOptions compare;
   std::vector<std::string> graphs;  ///< --graphs; empty: the default
 };
 
@@ -60,7 +60,7 @@ int bench_main(const CLI::App& cli, BenchFlags& flags) {
   return measure_requests(job);
 }
 
-const CLI::App* describe_compare(CLI::App& cli, CompareJob& job) {
+const CLI::App* describe_compare(CLI::App& cli, CompareOptions& job) {
   CLI::App* const compare = cli.add_subcommand(
       "compare", "Compare two outputs of -o json; exit 6 where the second is worse");
   compare->add_option("before", job.before, "a file")->type_name("FILE")->required();
