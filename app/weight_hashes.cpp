@@ -91,7 +91,7 @@ struct WeightHashes::Reading {
   std::optional<hyb::File> file;
   std::unique_ptr<Hasher> hasher;
   std::uint64_t at = 0;
-  std::vector<char> piece = std::vector<char>(std::size_t{4} << 20);
+  std::vector<char> piece = std::vector<char>(std::size_t{1} << 20);
 };
 
 WeightHashes::WeightHashes(const std::vector<std::filesystem::path>& paths, HashCache cache)

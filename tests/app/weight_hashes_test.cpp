@@ -38,7 +38,7 @@ TEST_SUITE("app/weight_hashes") {
   TEST_CASE("every byte counts, and files that were read before are known by their stamps") {
     const TemporaryFolder folder;
     const auto cache = folder.path() / "state" / "hashes";
-    std::string large = many_bytes(9'000'001);  // read in three pieces
+    std::string large = many_bytes(9'000'001);  // read in pieces
     const std::vector<std::filesystem::path> paths = {folder.write("a", large),
                                                       folder.write("b", "")};
     WeightHashes first(paths, HashCache(cache));
