@@ -147,12 +147,13 @@ void Decoder::read_metaspace(const Json& json, const std::string& where) {
 }
 
 std::string Decoder::bytes_of(std::string_view piece) const {
+  GrowthLimit growth(where_, piece.size());
   std::string bytes(piece);
   for (const Step& step : steps_) {
     if (is<ByteLevel>(step)) {
       append_from_byte_level(std::exchange(bytes, {}), bytes);
     } else if (const auto* replace = std::get_if<Replace>(&step)) {
-      bytes = replaced(replace->pattern, replace->content, bytes);
+      bytes = replaced(replace->pattern, replace->content, bytes, growth);
     } else if (is<ByteFallback>(step)) {
       if (const auto byte = byte_of_token(bytes)) return {*byte};
     } else if (const auto* strip = std::get_if<Strip>(&step); strip != nullptr && !strip->whole) {

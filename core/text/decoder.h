@@ -21,7 +21,7 @@ class Decoder {
   Decoder(const Json& json, const std::string& where);
 
   /// The bytes that a piece has within a text, where nothing is stripped from the text's ends. By
-  /// themselves they need not be well-formed UTF-8.
+  /// themselves they need not be well-formed UTF-8. Throws as Run::push().
   std::string bytes_of(std::string_view piece) const;
 
   /// Decodes one text. The decoder must outlive it.
