@@ -434,6 +434,12 @@ Json read_messages(const std::string& file) {
   if (!messages->is_array() || messages->empty()) {
     throw Error(ErrorKind::usage, name + ": messages: is a list of at least one");
   }
+  for (std::size_t i = 0; i < messages->size(); ++i) {
+    const Json& message = (*messages)[i];
+    if (message.is_object() && message.contains("role") && message["role"].is_string()) continue;
+    throw Error(ErrorKind::usage,
+                fmt::format("{}: messages[{}] is not an object with a role in text", name, i));
+  }
   return body;
 }
 

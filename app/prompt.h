@@ -153,8 +153,8 @@ void fit_prompt(std::vector<TokenId>& prompt, std::int32_t prompt_max, Truncate 
 void check_utf8(std::string_view text, std::string_view what);
 
 /// The body of a request in a JSON file ("-": stdin): an object with `messages` and whatever else
-/// it says; an array is the messages alone. Throws Error(usage) where there are no messages, and
-/// Error(model) for what is no JSON.
+/// it says; an array is the messages alone. Throws Error(usage) where there are no messages or
+/// one is no object with a role, and Error(model) for what is no JSON.
 Json read_messages(const std::string& file);
 
 /// {"messages": ...}: a question, and a system prompt unless it is empty. Throws as check_utf8().

@@ -118,6 +118,12 @@ TEST_SUITE("app/surface_messages") {
               .size() == 2);
     folder.write("body.json", R"({"messages": []})");
     CHECK(contains(tool({"run", texts, "--messages", file}).err, "a list of at least one"));
+    folder.write("body.json", R"([{"role": "user", "content": "a"}, {"role": 7}])");
+    for (const char* command : {"run", "render"}) {
+      const ToolResult odd = tool({command, texts, "--messages", file});
+      CHECK(odd.exit_code == 2);
+      CHECK(contains(odd.err, "body.json: messages[1] is not an object with a role in text"));
+    }
     CHECK(tool({"run", texts, "--messages", file, "--raw"}).exit_code == 2);
     CHECK(tool({"run", texts, "--messages", file, "-p", "x"}).exit_code == 2);
   }
