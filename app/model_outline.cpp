@@ -7,6 +7,8 @@
 #include "app/device.h"
 #include "app/session.h"
 #include "core/base/error.h"
+#include "core/io/file.h"
+#include "models/published_fp8.h"
 #include "models/weight_index.h"
 
 namespace hyb::app {
@@ -28,11 +30,13 @@ kernels::Quantize quantize_of(const ModelOptions& options) {
   return options.quantize == "q4" ? kernels::Quantize::q4 : kernels::Quantize::q8;
 }
 
-/// Counted only where config.json indicates some.
+/// Counted only where config.json indicates some: by the files, else by what it says itself.
 std::int64_t fp8_parameters(const ModelSource& source, const models::Config& config,
                             const models::Plan& plan, const ModelOptions& options) {
-  if (options.random_weights || !config.quantization() || !source.has_tensors()) return 0;
-  return models::fp8_parameters(plan, models::family_of(config), source.tensors());
+  if (options.random_weights || !config.quantization()) return 0;
+  const models::Family& family = models::family_of(config);
+  if (!source.has_tensors()) return models::fp8_parameters(plan, family, config);
+  return models::fp8_parameters(plan, family, source.tensors());
 }
 
 /// Of what stays F16 in memory: by the files, else by what config.json says.
@@ -120,8 +124,29 @@ kernels::Queue make_queue(const ModelOptions& options) {
       {.threads = options.threads, .isa = {}, .batch_invariant = options.batch_invariant});
 }
 
+std::string missing_files_text(const ModelSource& source, const ModelOutline& outline) {
+  const auto missing = source.missing_files();
+  if (!missing) return "";
+  const auto parameters = static_cast<std::size_t>(
+      models::parameters(models::required_weights(outline.plan, *outline.family)));
+  const auto of_fp8 = static_cast<std::size_t>(outline.sizes.fp8_parameters);
+  const std::size_t each = size_of(outline.plan.weight_dtype);
+  const std::string size =
+      missing->total_bytes
+          ? bytes_text(*missing->total_bytes) + " by the index"
+          : "about " + bytes_text(parameters * each - of_fp8 * (each - 1)) + " by config.json";
+  const bool are_all = missing->names.size() == missing->listed;
+  return fmt::format(
+      "{} of the {} files that the index lists {}; all of them are {}",
+      are_all ? "none" : std::to_string(missing->names.size()), missing->listed,
+      are_all ? "is there"
+              : fmt::format("are missing, the first is {}", quote_name(missing->names.front())),
+      size);
+}
+
 void check_loadable(const ModelSource& source, const ModelOptions& options) {
   if (options.random_weights || source.has_tensors()) return;
+  if (source.missing_files()) source.tensors();  // throws, naming them
   throw Error(ErrorKind::model,
               fmt::format("{} holds no model.safetensors and no model.safetensors.index.json; "
                           "to measure speed without weights use --random-weights SEED",

@@ -44,13 +44,17 @@ models::GraphOptions parse_graphs(const std::string& mode);
 models::GraphOptions graphs_of(const ModelOptions& options);
 
 /// Sizes for --dtype, --quantize, --kv-dtype, --state-dtype and --page-tokens. Reads config.json,
-/// and the headers of the weights where it indicates published FP8 and where activations are f32.
-/// Throws Error(model) for a
-/// config that hyb cannot run, Error(usage) for types that do not go together.
+/// and the headers of the weights, where they are there and it indicates published FP8 or
+/// activations are f32. Throws Error(model) for a config that hyb cannot run, Error(usage) for
+/// types that do not go together.
 ModelOutline outline_of(const ModelSource& source, const ModelOptions& options);
 
 /// A queue on the device that --device means.
 kernels::Queue make_queue(const ModelOptions& options);
+
+/// What a folder lacks of the files that its index lists, in words: how many, and how large all of
+/// them are, by the index, else by config.json. "" where nothing is lacking.
+std::string missing_files_text(const ModelSource& source, const ModelOutline& outline);
 
 /// Throws Error(model) for weights that are neither there nor to be made up: more memory would not
 /// help. Check this before whether the model fits.

@@ -156,6 +156,10 @@ bool ModelSource::has_tensors() const {
   return folder_ ? TensorFiles::are_in(*folder_) : kind_ == Kind::demo;
 }
 
+std::optional<MissingFiles> ModelSource::missing_files() const {
+  return folder_ ? TensorFiles::missing_in(*folder_) : std::nullopt;
+}
+
 TensorFiles ModelSource::tensors() const {
   if (folder_) return TensorFiles(*folder_);
   require(kind_ == Kind::demo, "model source: only a folder or the demo has tensors");

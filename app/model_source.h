@@ -47,7 +47,10 @@ class ModelSource {
   /// The model's own: "default, rag"; empty: none.
   std::string chat_template_names() const;
 
+  /// Whether all files of the weights are there.
   bool has_tensors() const;
+  /// As TensorFiles::missing_in.
+  std::optional<MissingFiles> missing_files() const;
   TensorFiles tensors() const;
 
  private:

@@ -34,7 +34,7 @@ void report_extra(const WeightIndex& index, const TensorFiles& files) {
   }
   log::warning(
       fmt::format("{}: {} tensors are not used, config.json asks for none of: {}{}; "
-                  "hyb inspect --tensors lists them",
+                  "hyb inspect -v lists them",
                   files.files().front().path().parent_path().string(), extra.size(),
                   fmt::join(named, ", "), named.size() < extra.size() ? ", ..." : ""));
 }

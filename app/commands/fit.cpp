@@ -38,7 +38,7 @@ std::string length_text(std::int32_t length) {
   return length % 1024 == 0 ? fmt::format("{}k", length / 1024) : std::to_string(length);
 }
 
-void print_text(const std::string& name, const ModelOutline& outline, const Fit& fit,
+void print_text(const ModelSource& source, const ModelOutline& outline, const Fit& fit,
                 const MemoryPlan& memory, const FitFlags& options) {
   const models::Geometry& geometry = outline.geometry;
   Table parts = {.columns = {{"part"}, {"bytes", Align::right}, {"what"}}, .rows = {}};
@@ -74,15 +74,17 @@ void print_text(const std::string& name, const ModelOutline& outline, const Fit&
   for (const std::int32_t length : context_lengths) {
     table.rows.push_back({length_text(length), count_text(fit, length)});
   }
-  write_stdout(sanitized_line(name) + "\n\n" + plain_text(parts) + '\n' +
-               fmt::format("keys and values {}, {} per token; state {}, {} per sequence\n",
-                           name_of(geometry.kv_dtype), bytes_text(geometry.kv_bytes_per_token),
-                           name_of(geometry.state_dtype),
-                           bytes_text(geometry.state_bytes_per_sequence)) +
-               fmt::format("--parallel {}: room for {} of up to {} tokens each\n", options.parallel,
-                           memory.sequences, memory.length_max) +
-               "longest single sequence: " + counted(fit.length_max(), "token") + "\n\n" +
-               plain_text(table));
+  const std::string missing = missing_files_text(source, outline);
+  write_stdout(
+      sanitized_line(source.name()) + '\n' +
+      (missing.empty() ? "" : "not complete: " + missing + '\n') + '\n' + plain_text(parts) + '\n' +
+      fmt::format("keys and values {}, {} per token; state {}, {} per sequence\n",
+                  name_of(geometry.kv_dtype), bytes_text(geometry.kv_bytes_per_token),
+                  name_of(geometry.state_dtype), bytes_text(geometry.state_bytes_per_sequence)) +
+      fmt::format("--parallel {}: room for {} of up to {} tokens each\n", options.parallel,
+                  memory.sequences, memory.length_max) +
+      "longest single sequence: " + counted(fit.length_max(), "token") + "\n\n" +
+      plain_text(table));
 }
 
 /// What a superblock is to each of its views.
@@ -104,20 +106,22 @@ Json views_json(const MemoryPlan& memory) {
   return views;
 }
 
-void print_json(const std::string& name, const ModelOutline& outline, const Fit& fit,
+void print_json(const ModelSource& source, const ModelOutline& outline, const Fit& fit,
                 const MemoryPlan& memory, const FitFlags& options) {
+  const std::string missing = missing_files_text(source, outline);
   Json counts = Json::array();
   for (const std::int32_t length : context_lengths) {
     if (!fit.has_positions(length)) continue;
     counts.push_back({{"length", length}, {"sequences", fit.sequences_of(length)}});
   }
-  const Json json = {{"model", name},
+  const Json json = {{"model", source.name()},
                      {"model_type", outline.plan.family},
                      {"dtype", name_of(outline.activation)},
                      {"quantize", models::name_of(outline.geometry.load.quantize)},
                      {"kv_dtype", name_of(outline.geometry.kv_dtype)},
                      {"state_dtype", name_of(outline.geometry.state_dtype)},
                      {"budget_bytes", memory.budget},
+                     {"missing_files", missing.empty() ? Json() : Json(missing)},
                      {"weights_bytes", memory.weights},
                      {"workspace_bytes", memory.workspace},
                      {"library_bytes", memory.library},
@@ -147,7 +151,7 @@ int fit_main(const FitFlags& options) {
       options.model.threads > 0 ? options.model.threads : kernels::usable_cpus().count;
   const Fit fit(outline, budget, threads);
   const MemoryPlan memory = fit.plan(options.model.context, options.parallel);
-  (options.json ? print_json : print_text)(source.name(), outline, fit, memory, options);
+  (options.json ? print_json : print_text)(source, outline, fit, memory, options);
   return 0;
 }
 

@@ -18,19 +18,27 @@ namespace {
 struct InspectFlags {
   ModelOptions model;
   bool tensors = false;
+  bool verbose = false;
   bool json = false;
 };
 
 int inspect_main(const InspectFlags& options) {
-  const ModelSource source = ModelSource::find(options.model.model, read_environment());
+  const Environment environment = read_environment();
+  const ModelSource source = ModelSource::find(options.model.model, environment);
   const Inspection all = inspect(source, options.model);
+  const TensorList list = options.tensors   ? TensorList::all
+                          : options.verbose ? TensorList::unused
+                                            : TensorList::faults;
   write_stdout(options.json ? pretty_json(inspection_json(all, options.tensors))
-                            : inspection_text(all, options.tensors));
-  if (all.tensors && !all.tensors->is_complete()) {
+                            : inspection_text(all, list));
+  if (all.is_partial) {
+    log::error("the model can't be loaded: files are missing");
+  } else if (all.tensors && !all.tensors->is_complete()) {
     log::error("the model can't be loaded: tensors are missing or wrong");
-    return static_cast<int>(ErrorKind::model);
+  } else {
+    return 0;
   }
-  return 0;
+  return static_cast<int>(ErrorKind::model);
 }
 
 Action describe_inspect(CLI::App& cli) {
@@ -43,6 +51,7 @@ Action describe_inspect(CLI::App& cli) {
       ->required();
   add_type_options(cli, options->model);
   cli.add_flag("--tensors", options->tensors, "list every tensor");
+  cli.add_flag("-v,--verbose", options->verbose, "list the tensors that are not used, too");
   cli.add_flag("--json", options->json, "one JSON object");
   return [options] { return inspect_main(*options); };
 }

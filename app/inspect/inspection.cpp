@@ -179,7 +179,9 @@ std::string positions_text(const models::Plan& plan) {
                      plan.has_rope() ? "" : " stated; no rope, so more is possible");
 }
 
-std::string tensors_text(const std::optional<TensorCheck>& tensors) {
+std::string tensors_text(const Inspection& all) {
+  if (!all.missing_files.empty()) return all.missing_files;
+  const std::optional<TensorCheck>& tensors = all.tensors;
   if (!tensors) return "none in this folder";
   std::string text = fmt::format("{} in {}, {}; ", tensors->rows.size(),
                                  counted(tensors->files, "file"), bytes_text(tensors->bytes));
@@ -197,14 +199,34 @@ std::string tensors_text(const std::optional<TensorCheck>& tensors) {
   return text;
 }
 
-Table tensor_table(const TensorCheck& check, bool all) {
+bool is_row_shown(TensorVerdict verdict, TensorList list) {
+  if (verdict == TensorVerdict::right) return list == TensorList::all;
+  const bool is_fault = verdict == TensorVerdict::missing || verdict == TensorVerdict::wrong;
+  return is_fault || list != TensorList::faults;
+}
+
+Table tensor_table(const TensorCheck& check, TensorList list) {
   Table table = {.columns = {{"tensor"}, {"dtype"}, {"shape"}, {"verdict"}, {"note"}}, .rows = {}};
   for (const TensorRow& row : check.rows) {
-    if (!all && row.verdict == TensorVerdict::right) continue;
+    if (!is_row_shown(row.verdict, list)) continue;
     table.rows.push_back({sanitized_line(row.name), row.dtype, shape_text(row.shape),
                           verdict_name(row.verdict), row.note});
   }
   return table;
+}
+
+/// A line for each kind of tensor that is not listed by name.
+std::string unlisted_text(const TensorCheck& check, TensorList list) {
+  std::string text;
+  if (list != TensorList::faults) return text;
+  for (const auto& [verdict, what] : {std::pair(TensorVerdict::unused, "known and not used"),
+                                      std::pair(TensorVerdict::extra, "not known, and not used")}) {
+    if (const std::int64_t count = check.count(verdict)) {
+      text += fmt::format("{} tensor{} {}; -v lists {}\n", count, count == 1 ? " is" : "s are",
+                          what, count == 1 ? "it" : "them");
+    }
+  }
+  return text;
 }
 
 Json tensor_json(const TensorCheck& check) {
@@ -225,6 +247,7 @@ Inspection inspect(const ModelSource& source, const ModelOptions& options) {
   Inspection all = {.name = source.name(),
                     .outline = outline_of(source, options),
                     .tensors = {},
+                    .missing_files = {},
                     .tokenizer = {},
                     .chat_template = {},
                     .traits = {}};
@@ -238,6 +261,9 @@ Inspection inspect(const ModelSource& source, const ModelOptions& options) {
           .step({.sequences = 1, .tokens = 1, .position = Inspection::decode_position, .rows = 1})
           .bytes;
   if (source.has_tensors()) all.tensors = check_tensors(outline, source.tensors());
+  all.missing_files = missing_files_text(source, outline);
+  const auto missing = source.missing_files();
+  all.is_partial = missing && missing->names.size() < missing->listed;
   std::optional<Tokenizer> tokenizer;
   all.tokenizer =
       answer_of(all.has_tokenizer, [&] { return look_at_tokenizer(source, tokenizer); });
@@ -246,7 +272,7 @@ Inspection inspect(const ModelSource& source, const ModelOptions& options) {
   return all;
 }
 
-std::string inspection_text(const Inspection& all, bool all_tensors) {
+std::string inspection_text(const Inspection& all, TensorList list) {
   const models::Plan& plan = all.outline.plan;
   const models::Geometry& geometry = all.outline.geometry;
   Table table = {.columns = {{}, {}}, .rows = {}};
@@ -276,15 +302,16 @@ std::string inspection_text(const Inspection& all, bool all_tensors) {
   add("decode", fmt::format("{} moved per token at position {}",
                             bytes_text(static_cast<std::size_t>(all.decode_bytes)),
                             Inspection::decode_position));
-  add("tensors", tensors_text(all.tensors));
+  add("tensors", tensors_text(all));
   add("tokenizer", all.tokenizer);
   add("chat template", all.chat_template);
   std::string text = plain_text(table);
-  if (!all.tensors && !all_tensors) return text;
-  const Table tensors =
-      tensor_table(all.tensors ? *all.tensors : required_tensors(all.outline), all_tensors);
+  if (!all.tensors && list != TensorList::all) return text;
+  const TensorCheck check = all.tensors ? *all.tensors : required_tensors(all.outline);
+  const Table tensors = tensor_table(check, list);
   if (!tensors.rows.empty()) text += '\n' + plain_text(tensors);
-  return text;
+  const std::string unlisted = unlisted_text(check, list);
+  return unlisted.empty() ? text : text + '\n' + unlisted;
 }
 
 Json inspection_json(const Inspection& all, bool all_tensors) {
@@ -324,6 +351,7 @@ Json inspection_json(const Inspection& all, bool all_tensors) {
                {"thinking", nullptr},
                {"obeys_think", nullptr},
                {"takes_tools", nullptr},
+               {"missing_files", all.missing_files.empty() ? Json() : Json(all.missing_files)},
                {"tensors", nullptr}};
   if (all.traits) {
     json["thinking"] = name_of(all.traits->thinking);

@@ -77,7 +77,9 @@ struct Inspection {
   std::int64_t active_parameters = 0;    ///< that one token goes through, the head included
   std::size_t weight_bytes = 0;          ///< of the weights in memory
   double decode_bytes = 0;               ///< moved for one token at position decode_position
-  std::optional<TensorCheck> tensors;    ///< none: the folder has no weights
+  std::optional<TensorCheck> tensors;    ///< none: the folder has no weights, or not all
+  std::string missing_files;             ///< as missing_files_text
+  bool is_partial = false;               ///< some files of the weights are there, others missing
   std::string tokenizer, chat_template;  ///< what is there, in words; or why it can't be used
   bool has_tokenizer = false, has_chat_template = false;
   std::optional<TemplateTraits> traits;  ///< of the chat template, where there is a tokenizer too
@@ -87,8 +89,12 @@ struct Inspection {
 
 Inspection inspect(const ModelSource& source, const ModelOptions& options);
 
-/// For people; `all_tensors` adds a line per tensor.
-std::string inspection_text(const Inspection& inspection, bool all_tensors);
+/// Which tensors are listed one by one: those that are missing or wrong, with these that are not
+/// used, or all.
+enum class TensorList : std::uint8_t { faults, unused, all };
+
+/// For people.
+std::string inspection_text(const Inspection& inspection, TensorList list);
 
 Json inspection_json(const Inspection& inspection, bool all_tensors);
 

@@ -30,7 +30,10 @@ class IndexReader {
   bool null() { return other(); }
   bool boolean(bool) { return other(); }
   bool number_integer(std::int64_t) { return other(); }
-  bool number_unsigned(std::uint64_t) { return other(); }
+  bool number_unsigned(std::uint64_t value) {
+    if (in_metadata_ && depth_ == 2 && key_ == "total_size") total_bytes_ = value;
+    return other();
+  }
   bool number_float(double, const std::string&) { return other(); }
   bool binary(std::vector<std::uint8_t>&) { return false; }
 
@@ -51,6 +54,7 @@ class IndexReader {
     key_ = std::move(value);
     if (depth_ != 1) return true;
     in_map_ = key_ == "weight_map";
+    in_metadata_ = key_ == "metadata";
     if (in_map_ && has_map_) fail("duplicate key \"weight_map\"");
     has_map_ |= in_map_;
     return true;
@@ -71,6 +75,7 @@ class IndexReader {
     }
     for (auto& [tensor, number] : map_) number = order[number];
     index.file = std::move(map_);
+    index.total_bytes = total_bytes_;
     return index;
   }
 
@@ -92,7 +97,7 @@ class IndexReader {
 
   bool close() {
     --depth_;
-    if (depth_ == 1) in_map_ = false;
+    if (depth_ == 1) in_map_ = in_metadata_ = false;
     return true;
   }
 
@@ -107,6 +112,8 @@ class IndexReader {
   const std::filesystem::path& path_;
   int depth_ = 0;
   bool in_map_ = false;
+  bool in_metadata_ = false;
+  std::optional<std::uint64_t> total_bytes_;
   bool has_map_ = false;
   std::string key_;
   std::map<std::string, std::uint32_t> numbers_;
@@ -136,6 +143,26 @@ constexpr std::string_view index_name = "model.safetensors.index.json";
                           folder.string(), single_name, index_name));
 }
 
+std::optional<MissingFiles> missing_of(const ShardIndex& index,
+                                       const std::filesystem::path& folder) {
+  MissingFiles missing = {
+      .names = {}, .listed = index.files.size(), .total_bytes = index.total_bytes};
+  for (const std::string& name : index.files) {
+    std::error_code ignored;
+    if (!std::filesystem::exists(folder / name, ignored)) missing.names.push_back(name);
+  }
+  return missing.names.empty() ? std::nullopt : std::optional(missing);
+}
+
+[[noreturn]] void fail_as_incomplete(const std::filesystem::path& index,
+                                     const MissingFiles& missing) {
+  throw Error(ErrorKind::model,
+              fmt::format("{}: {} of the {} files that it lists are not in the folder, the first "
+                          "is {}; was the download completed?",
+                          index.string(), missing.names.size(), missing.listed,
+                          quote_name(missing.names.front())));
+}
+
 /// Counts deviations and keeps the first one for the message.
 struct Deviations {
   std::size_t count = 0;
@@ -149,7 +176,12 @@ struct Deviations {
 }  // namespace
 
 bool TensorFiles::are_in(const std::filesystem::path& folder) {
-  return is_listed(folder / single_name) || is_listed(folder / index_name);
+  return is_listed(folder / single_name) || (is_listed(folder / index_name) && !missing_in(folder));
+}
+
+std::optional<MissingFiles> TensorFiles::missing_in(const std::filesystem::path& folder) {
+  if (is_listed(folder / single_name) || !is_listed(folder / index_name)) return std::nullopt;
+  return missing_of(read_shard_index(folder / index_name), folder);
 }
 
 TensorFiles TensorFiles::of_file(const std::filesystem::path& file) {
@@ -166,15 +198,8 @@ TensorFiles::TensorFiles(const std::filesystem::path& folder) {
   const std::filesystem::path index_path = folder / index_name;
   if (!is_listed(index_path)) fail_without_weights(folder);
   const ShardIndex index = read_shard_index(index_path);
-  for (const std::string& name : index.files) {
-    if (!is_listed(folder / name)) {
-      throw Error(ErrorKind::model,
-                  fmt::format("{}: lists the file {}, which is not in the folder; was the download "
-                              "completed?",
-                              index_path.string(), quote_name(name)));
-    }
-    open_one(folder / name);
-  }
+  if (const auto missing = missing_of(index, folder)) fail_as_incomplete(index_path, *missing);
+  for (const std::string& name : index.files) open_one(folder / name);
   check_against(index, index_path);
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -13,6 +14,7 @@ namespace hyb {
 
 /// model.safetensors.index.json: which file holds each tensor.
 struct ShardIndex {
+  std::optional<std::uint64_t> total_bytes;             ///< of all tensors, where it says so
   std::vector<std::string> files;                       ///< plain names, sorted
   std::unordered_map<std::string, std::uint32_t> file;  ///< tensor name -> index in files
 };
@@ -21,6 +23,14 @@ struct ShardIndex {
 /// 100,000,000 bytes, no tensor at all, a file name that could lead out of the folder (empty, "..",
 /// with '/'). Of equal tensor names the last counts.
 ShardIndex read_shard_index(const std::filesystem::path& path);
+
+/// What a folder lacks of the files that its index lists: a download that is not complete, or an
+/// index alone.
+struct MissingFiles {
+  std::vector<std::string> names;            ///< sorted
+  std::size_t listed = 0;                    ///< files that the index lists
+  std::optional<std::uint64_t> total_bytes;  ///< as ShardIndex
+};
 
 /// The tensors of a model folder: `model.safetensors`, or the files that
 /// `model.safetensors.index.json` lists. Opening reads headers only.
@@ -35,8 +45,12 @@ class TensorFiles {
   /// One safetensors file, whatever its name is.
   static TensorFiles of_file(const std::filesystem::path& file);
 
-  /// Whether the folder has weights; `inspect` and `fit` need none.
+  /// Whether the folder has all files of its weights; `inspect` and `fit` need none.
   static bool are_in(const std::filesystem::path& folder);
+
+  /// What an index lists and the folder lacks; none where no index is in use, or nothing is
+  /// lacking. Throws Error(model) as read_shard_index does.
+  static std::optional<MissingFiles> missing_in(const std::filesystem::path& folder);
 
   /// dtype, shape and size of a tensor; nullptr when there is none of that name.
   const TensorInfo* find(std::string_view name) const;

@@ -90,6 +90,7 @@ TEST_SUITE("core/io/tensor_files") {
   TEST_CASE("a missing file is named, and so is what was looked for") {
     const Sharded model;
     const std::string error = model.error(R"({"weight_map":{"a":"four.safetensors"}})");
+    CHECK(contains(error, "1 of the 1 files that it lists are not in the folder"));
     CHECK(contains(error, "\"four.safetensors\""));
     CHECK(contains(error, "model.safetensors.index.json"));
     const TemporaryFolder empty;
@@ -97,6 +98,26 @@ TEST_SUITE("core/io/tensor_files") {
                    "looked for model.safetensors and model.safetensors.index.json"));
     std::filesystem::create_symlink("../blobs/7", empty.path() / "model.safetensors");
     CHECK(contains(model_error([&] { TensorFiles files(empty.path()); }), "blobs/7"));
+  }
+
+  TEST_CASE("what a download has not brought yet is counted, with the size that the index states") {
+    const Sharded model;
+    CHECK(!TensorFiles::missing_in(model.folder.path()));
+    model.folder.write("model.safetensors.index.json",
+                       R"({"metadata":{"total_size":12345678901,"x":{"total_size":3}},
+                           "weight_map":{"a":"one.safetensors","b":"three.safetensors",
+                                         "c":"four.safetensors"}})");
+    CHECK(!TensorFiles::are_in(model.folder.path()));
+    const auto missing = TensorFiles::missing_in(model.folder.path());
+    REQUIRE(missing);
+    CHECK(missing->listed == 3);
+    CHECK(missing->names == std::vector<std::string>{"four.safetensors", "three.safetensors"});
+    CHECK(missing->total_bytes == 12345678901);
+    model.folder.write("model.safetensors.index.json", R"({"weight_map":{"a":"five"}})");
+    CHECK(!TensorFiles::missing_in(model.folder.path())->total_bytes);
+    model.folder.write("model.safetensors", bytes_file({"a"}, '1'));
+    CHECK(!TensorFiles::missing_in(model.folder.path()));
+    CHECK(TensorFiles::are_in(model.folder.path()));
   }
 
   TEST_CASE("a malformed index is an error") {

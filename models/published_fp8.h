@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cstdint>
+
+#include "models/config.h"
+#include "models/families.h"
+#include "models/plan.h"
+
+namespace hyb::models {
+
+/// How many of the plan's parameters are published as F8_E4M3 by what config.json (or
+/// hf_quant_config.json) alone says, for sizes before a download: the linear layers, without those
+/// that `modules_to_not_convert`, `ignore` or `exclude_modules` name, or those that
+/// `quantized_layers` names; of the head only where it is no longer plain by such a list. Routers
+/// and gates, which publishers leave plain, are not counted. An estimate: how a weight is stored,
+/// the files alone decide. Throws Error(model) for what is damaged, and as required_weights does.
+std::int64_t fp8_parameters(const Plan& plan, const Family& family, const Config& config);
+
+}  // namespace hyb::models
