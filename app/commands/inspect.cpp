@@ -1,13 +1,16 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "app/commands/commands.h"
 #include "app/environment.h"
+#include "app/inspect/content_check.h"
 #include "app/inspect/inspection.h"
 #include "app/options.h"
 #include "app/ui/process.h"
+#include "app/ui/progress.h"
 #include "app/ui/table.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
@@ -19,8 +22,28 @@ struct InspectFlags {
   ModelOptions model;
   bool tensors = false;
   bool verbose = false;
+  bool check = false;
   bool json = false;
 };
+
+/// Reads all that Inspection only lists.
+ContentCheck check_contents(const ModelSource& source, const Inspection& all,
+                            const Environment& environment) {
+  ContentCheck check;
+  check_tokenizer(source, all.outline.plan, check);
+  if (!all.tensors) {
+    check.notes.push_back(
+        {"weights", all.missing_files.empty() ? "are not there" : all.missing_files});
+    return check;
+  }
+  ProgressLine progress(environment);
+  TensorFiles files = source.tensors();
+  const auto total = static_cast<std::int64_t>(files.bytes() >> 20);
+  check_weight_values(*all.tensors, files, check, [&](std::uint64_t bytes) {
+    progress.show(static_cast<std::int64_t>(bytes >> 20), total, "MiB read");
+  });
+  return check;
+}
 
 int inspect_main(const InspectFlags& options) {
   const Environment environment = read_environment();
@@ -29,12 +52,21 @@ int inspect_main(const InspectFlags& options) {
   const TensorList list = options.tensors   ? TensorList::all
                           : options.verbose ? TensorList::unused
                                             : TensorList::faults;
-  write_stdout(options.json ? pretty_json(inspection_json(all, options.tensors))
-                            : inspection_text(all, list));
+  std::optional<ContentCheck> check;
+  if (options.check) check = check_contents(source, all, environment);
+  if (options.json) {
+    Json json = inspection_json(all, options.tensors);
+    if (check) json["check"] = content_json(*check);
+    write_stdout(pretty_json(json));
+  } else {
+    write_stdout(inspection_text(all, list) + (check ? '\n' + content_text(*check) : ""));
+  }
   if (all.is_partial) {
     log::error("the model can't be loaded: files are missing");
   } else if (all.tensors && !all.tensors->is_complete()) {
     log::error("the model can't be loaded: tensors are missing or wrong");
+  } else if (check && !check->defects.empty()) {
+    log::error("the model has defects");
   } else {
     return 0;
   }
@@ -52,6 +84,9 @@ Action describe_inspect(CLI::App& cli) {
   add_type_options(cli, options->model);
   cli.add_flag("--tensors", options->tensors, "list every tensor");
   cli.add_flag("-v,--verbose", options->verbose, "list the tensors that are not used, too");
+  cli.add_flag("--check", options->check,
+               "read all weights (NaN, infinities, scales) and try the tokenizer; exit 3 on a "
+               "defect");
   cli.add_flag("--json", options->json, "one JSON object");
   return [options] { return inspect_main(*options); };
 }

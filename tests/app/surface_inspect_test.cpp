@@ -94,6 +94,90 @@ TEST_SUITE("app/surface_inspect") {
     CHECK(contains(result.err, "can't be loaded"));
   }
 
+  TEST_CASE("a folder whose weights are not there yet is planned for; FP8 counts as FP8") {
+    const std::filesystem::path published = golden.parent_path() / "nemotron-fp8";
+    const TemporaryFolder folder;
+    for (const char* file : {"config.json", "hf_quant_config.json"}) {
+      folder.write(file, read_whole_file(published / file, 1U << 20));
+    }
+    const Json whole = json_of({"inspect", published});
+    const Json alone = json_of({"inspect", folder.path()});
+    CHECK(alone["weights_bytes"] == whole["weights_bytes"]);
+    CHECK(alone["missing_files"].is_null());
+    CHECK(json_of({"fit", folder.path()})["weights_bytes"] ==
+          json_of({"fit", published})["weights_bytes"]);
+
+    folder.write("model.safetensors.index.json",
+                 R"({"metadata":{"total_size":3221225472},"weight_map":{"a":"model-1.safetensors",
+                     "b":"model-2.safetensors"}})");
+    const std::string none =
+        "none of the 2 files that the index lists is there; all of them are 3.0 GiB by the index";
+    CHECK(json_of({"inspect", folder.path()})["missing_files"] == none);
+    CHECK(contains(hyb_tool({"fit", folder.path()}).out, "not complete: " + none));
+    const ToolResult run = hyb_tool({"run", folder.path(), "-p", "x", "--raw"});
+    CHECK(run.exit_code == 3);
+    CHECK(contains(run.err, "2 of the 2 files that it lists are not in the folder"));
+
+    folder.write("model-2.safetensors", "x");
+    const ToolResult partial = hyb_tool({"inspect", folder.path()});
+    CHECK(partial.exit_code == 3);
+    CHECK(contains(partial.out,
+                   "1 of the 2 files that the index lists are missing, the first is "
+                   "\"model-1.safetensors\"; all of them are 3.0 GiB"));
+    CHECK(contains(partial.err, "files are missing"));
+    CHECK(hyb_tool({"fit", folder.path()}).exit_code == 0);
+    folder.write("model.safetensors.index.json", R"({"weight_map":{"a":"model-1.safetensors"}})");
+    CHECK(contains(hyb_tool({"inspect", folder.path()}).out, " by config.json"));
+  }
+
+  TEST_CASE("tensors that are not used are one line, by name on demand") {
+    const TemporaryFolder folder;
+    copy_config(folder);
+    std::string entries;
+    for (int i = 0; i < 30; ++i) {
+      entries += R"("extra.)" + std::to_string(i) +
+                 R"(":{"dtype":"F4","shape":[1],"data_offsets":[0,0]},)";
+    }
+    const std::string bytes = read_whole_file(golden / "model.safetensors", 64U << 20);
+    const auto length = static_cast<std::size_t>(static_cast<unsigned char>(bytes[0]) |
+                                                 static_cast<unsigned char>(bytes[1]) << 8);
+    folder.write("model.safetensors", safetensors_bytes("{" + entries + bytes.substr(9, length - 1),
+                                                        bytes.substr(8 + length)));
+    const ToolResult text = hyb_tool({"inspect", folder.path()});
+    CHECK(text.exit_code == 0);
+    CHECK(contains(text.out, "30 tensors are not known, and not used; -v lists them\n"));
+    CHECK(!contains(text.out, "extra.1"));
+    const ToolResult verbose = hyb_tool({"inspect", folder.path(), "-v"});
+    CHECK(contains(verbose.out, "extra.29"));
+    CHECK(!contains(verbose.out, "model.norm.weight"));
+  }
+
+  TEST_CASE("--check reads the weights and tries the tokenizer; a defect is exit 3 with its name") {
+    for (const std::string& model : {std::string("demo"), golden.string()}) {
+      CAPTURE(model);
+      const ToolResult good = hyb_tool({"inspect", model, "--check"});
+      CHECK(good.exit_code == 0);
+      CHECK(contains(good.out, "no defects"));
+      CHECK(contains(good.out, "GB/s"));
+    }
+    const TemporaryFolder folder;
+    for (const char* file : {"config.json", "tokenizer.json"}) {
+      folder.write(file, read_whole_file(golden / file, 16U << 20));
+    }
+    std::string bytes = read_whole_file(golden / "model.safetensors", 64U << 20);
+    bytes.replace(bytes.size() - 4, 4, "\xFF\xFF\xFF\xFF");
+    folder.write("model.safetensors", bytes);
+    CHECK(hyb_tool({"inspect", folder.path()}).exit_code == 0);
+    const ToolResult bad = hyb_tool({"inspect", folder.path(), "--check"});
+    CHECK(bad.exit_code == 3);
+    CHECK(contains(bad.out, ": has NaN"));
+    CHECK(contains(bad.err, "the model has defects"));
+    const Json json =
+        parse_json(hyb_tool({"inspect", folder.path(), "--check", "--json"}).out, "o");
+    CHECK(json["check"]["defects"].size() == 1);
+    CHECK(json["check"]["bytes"] == json["tensors"]["bytes"]);
+  }
+
   TEST_CASE("no such model, unknown model_type") {
     CHECK(hyb_tool({"inspect", "/nowhere"}).exit_code == 3);
     CHECK(hyb_tool({"inspect"}).exit_code == 2);

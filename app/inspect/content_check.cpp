@@ -1,0 +1,231 @@
+#include "app/inspect/content_check.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <type_traits>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "app/options.h"
+#include "app/prompt.h"
+#include "app/ui/progress.h"
+#include "app/ui/text.h"
+#include "core/base/error.h"
+#include "core/base/strings.h"
+
+namespace hyb::app {
+namespace {
+
+/// Of the numbers of a tensor, all by their bits, sign left out: NaN is above infinity, which is
+/// above all others.
+struct Values {
+  std::uint64_t largest = 0, least = ~std::uint64_t{0};
+  bool has_negative = false;
+
+  void add(const Values& other) {
+    largest = std::max(largest, other.largest);
+    least = std::min(least, other.least);
+    has_negative |= other.has_negative;
+  }
+};
+
+template <typename Bits>
+Values values_of(std::span<const std::byte> bytes) {
+  constexpr Bits sign = Bits(Bits{1} << (8 * sizeof(Bits) - 1));
+  Bits largest = 0, least = Bits(~Bits{0}), all = 0;
+  for (std::size_t at = 0; at < bytes.size(); at += sizeof(Bits)) {
+    Bits value;
+    std::memcpy(&value, bytes.data() + at, sizeof(Bits));
+    const Bits magnitude = Bits(value & Bits(~sign));
+    largest = std::max(largest, magnitude);
+    least = std::min(least, magnitude);
+    all = Bits(all | value);
+  }
+  return {.largest = largest, .least = least, .has_negative = (all & sign) != 0};
+}
+
+/// How a type writes infinity, sign left out; NaN is above it. F8_E4M3 has no infinity: 0x7e is its
+/// largest number.
+struct FloatBits {
+  DType dtype;
+  std::uint64_t infinity;
+  bool has_infinity;
+  Values (*values_of)(std::span<const std::byte>);
+};
+
+constexpr FloatBits float_types[] = {
+    {DType::f64, 0x7FF0'0000'0000'0000, true, values_of<std::uint64_t>},
+    {DType::f32, 0x7F80'0000, true, values_of<std::uint32_t>},
+    {DType::f16, 0x7C00, true, values_of<std::uint16_t>},
+    {DType::bf16, 0x7F80, true, values_of<std::uint16_t>},
+    {DType::f8_e4m3, 0x7E, false, values_of<std::uint8_t>},
+    {DType::f8_e5m2, 0x7C, true, values_of<std::uint8_t>},
+};
+
+const FloatBits* float_bits(DType dtype) {
+  const auto found = std::find_if(std::begin(float_types), std::end(float_types),
+                                  [&](const FloatBits& type) { return type.dtype == dtype; });
+  return found == std::end(float_types) ? nullptr : found;
+}
+
+bool is_scale(std::string_view name) {
+  return name.ends_with("_scale") || name.ends_with("_scale_inv");
+}
+
+void judge(const TensorRow& row, const FloatBits& type, const Values& values, ContentCheck& check) {
+  const bool is_needed = row.verdict == TensorVerdict::right;
+  std::vector<Finding>& faults = is_needed ? check.defects : check.notes;
+  if (values.largest > type.infinity) {
+    faults.push_back({row.name, "has NaN"});
+  } else if (type.has_infinity && values.largest == type.infinity) {
+    faults.push_back({row.name, "has an infinity"});
+  } else if (is_scale(row.name) && (values.has_negative || values.least == 0)) {
+    faults.push_back({row.name, "has a scale that is not above 0"});
+  } else if (values.largest == 0) {
+    check.notes.push_back({row.name, "is all zeros"});
+  }
+}
+
+}  // namespace
+
+void check_weight_values(const TensorCheck& tensors, TensorFiles& files, ContentCheck& check,
+                         const BytesRead& progress) {
+  constexpr std::size_t chunk = std::size_t{8} << 20;  // a multiple of every type's size
+  const auto started = std::chrono::steady_clock::now();
+  files.map();
+  for (const TensorRow& row : tensors.rows) {
+    const TensorInfo* const info = files.find(row.name);
+    const FloatBits* const type = info != nullptr ? float_bits(info->dtype) : nullptr;
+    if (type == nullptr || info->size_bytes() == 0 || !info->fault.empty()) continue;
+    const std::span<const std::byte> bytes = files.view(row.name).bytes;
+    Values values;
+    for (std::size_t at = 0; at < bytes.size(); at += chunk) {
+      const std::size_t size = std::min(chunk, bytes.size() - at);
+      values.add(type->values_of(bytes.subspan(at, size)));
+      check.bytes += size;
+      progress(check.bytes);
+    }
+    ++check.tensors;
+    judge(row, *type, values, check);
+    files.drop(row.name);
+  }
+  check.duration = std::chrono::steady_clock::now() - started;
+}
+
+namespace {
+
+/// Scripts, spaces, digits, code and an emoji.
+constexpr std::string_view sample_texts[] = {
+    "The quick brown fox jumps over 13 lazy dogs.",
+    "def f(x):\n    return x ** 2  # two\n\t\n",
+    "Größe, naïve façade; Привет, мир! 你好，世界。 こんにちは 😀",
+    "12345678901234567890 3.14159 -1e-5",
+};
+
+void check_samples(const Tokenizer& tokenizer, const std::string& file, std::int32_t vocab,
+                   ContentCheck& check) {
+  for (const std::string_view text : sample_texts) {
+    const std::string shown = fmt::format("the text \"{}...\"", text.substr(0, 12));
+    const std::vector<TokenId> tokens = tokenizer.encode(text, {});
+    const auto is_out = [&](TokenId token) { return index(token) < 0 || index(token) >= vocab; };
+    if (tokens.empty() || std::any_of(tokens.begin(), tokens.end(), is_out)) {
+      check.defects.push_back(
+          {file, shown + (tokens.empty() ? " has no tokens" : " has tokens out of range")});
+      continue;
+    }
+    const std::string decoded = tokenizer.decode(tokens, false);
+    if (decoded == text) continue;
+    if (tokenizer.decode(tokenizer.encode(decoded, {}), false) == decoded) {
+      check.notes.push_back({file, shown + " comes back changed: it is normalised, or has letters "
+                                           "that the vocabulary lacks"});
+    } else {
+      check.defects.push_back({file, shown + " comes back changed, each time to another text"});
+    }
+  }
+}
+
+/// bos_token, eos_token and pad_token of tokenizer_config.json: a text, or an object with one.
+void check_named_tokens(const ModelSource& source, const Tokenizer& tokenizer,
+                        ContentCheck& check) {
+  constexpr const char* file = "tokenizer_config.json";
+  const auto text = source.read(file);
+  if (!text) return;
+  const Json config = parse_json(*text, source.path_of(file), {.python_numbers = true});
+  for (const char* key : {"bos_token", "eos_token", "pad_token", "unk_token"}) {
+    const auto found = config.find(key);
+    if (found == config.end()) continue;
+    const Json& name = found->is_object() ? found->value("content", Json()) : *found;
+    if (!name.is_string() || tokenizer.find(name.get<std::string>())) continue;
+    check.defects.push_back(
+        {file, fmt::format("{} \"{}\" is not in the vocabulary", key, name.get<std::string>())});
+  }
+}
+
+}  // namespace
+
+void check_tokenizer(const ModelSource& source, const models::Plan& plan, ContentCheck& check) {
+  constexpr const char* file = "tokenizer.json";
+  try {
+    const ModelTexts texts = read_texts(source);
+    if (!texts.tokenizer) {
+      check.notes.push_back({file, "is not there"});
+      return;
+    }
+    const Tokenizer& tokenizer = *texts.tokenizer;
+    if (tokenizer.size() > plan.vocab) {
+      check.defects.push_back({file, fmt::format("has ids up to {}, the embedding has {} rows",
+                                                 tokenizer.size() - 1, plan.vocab)});
+    } else if (tokenizer.size() < plan.vocab) {
+      check.notes.push_back({file, fmt::format("has ids up to {}, the embedding has {} rows",
+                                               tokenizer.size() - 1, plan.vocab)});
+    }
+    if (texts.stop_tokens.empty()) check.notes.push_back({file, "no token ends an answer"});
+    check_named_tokens(source, tokenizer, check);
+    check_samples(tokenizer, file, plan.vocab, check);
+  } catch (const Error& error) {
+    check.defects.push_back({file, error.what()});
+  }
+}
+
+std::string content_text(const ContentCheck& check) {
+  const double seconds = std::chrono::duration<double>(check.duration).count();
+  std::string text =
+      fmt::format("checked {}, {} in {:.1f} s ({:.1f} GB/s): {}, {}\n",
+                  counted(check.tensors, "tensor"), bytes_text(check.bytes), seconds,
+                  static_cast<double>(check.bytes) / std::max(seconds, 1e-9) / 1e9,
+                  check.defects.empty() ? "no defects" : counted(check.defects.size(), "defect"),
+                  counted(check.notes.size(), "note"));
+  for (const Finding& defect : check.defects) {
+    text += "  defect: " + sanitized_line(defect.name + ": " + defect.text) + '\n';
+  }
+  std::map<std::string, std::vector<std::string>> notes;  // by text
+  for (const Finding& note : check.notes) notes[note.text].push_back(note.name);
+  for (const auto& [what, names] : notes) {
+    const std::string more =
+        names.size() > 1 ? fmt::format(" and {} more", names.size() - 1) : std::string();
+    text += "  note: " + sanitized_line(names.front() + more + ": " + what) + '\n';
+  }
+  return text;
+}
+
+Json content_json(const ContentCheck& check) {
+  const auto list = [](const std::vector<Finding>& findings) {
+    Json json = Json::array();
+    for (const Finding& finding : findings) {
+      json.push_back({{"name", finding.name}, {"text", finding.text}});
+    }
+    return json;
+  };
+  return {{"tensors", check.tensors},
+          {"bytes", check.bytes},
+          {"seconds", std::chrono::duration<double>(check.duration).count()},
+          {"defects", list(check.defects)},
+          {"notes", list(check.notes)}};
+}
+
+}  // namespace hyb::app
