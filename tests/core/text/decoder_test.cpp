@@ -30,6 +30,10 @@ std::string decoded(const std::string& json, const Pieces& pieces, bool eager = 
   return out;
 }
 
+std::string bytes_of(const std::string& json, const std::string& piece) {
+  return Decoder(parse_json(json, "f"), "f: decoder").bytes_of(piece);
+}
+
 std::string error_of(const std::string& json) {
   return model_error([&] { Decoder(parse_json(json, "f"), "f: decoder"); });
 }
@@ -72,6 +76,16 @@ TEST_SUITE("core/text/decoder") {
     for (const char* piece : {"<0x-1>", "<0xG0>", "<0x+F>", "<0x100>", "<0x 1>", "<0xC3"}) {
       CHECK(decoded(llama, {piece}) == piece);
     }
+  }
+
+  TEST_CASE("the bytes of a piece are those it has within a text") {
+    CHECK(bytes_of("null", "a") == "a");
+    CHECK(bytes_of(bytes, "\u00c3") == "\xC3");
+    CHECK(bytes_of(bytes, "\u0120a") == " a");
+    CHECK(bytes_of(llama, "<0xC3>") == "\xC3");
+    CHECK(bytes_of(llama, "\u2581a") == " a");
+    CHECK(bytes_of(R"({"type":"Metaspace"})", "\u2581a") == " a");
+    CHECK(bytes_of(strip(1, 1), " a ") == "a");
   }
 
   TEST_CASE("the ends of the whole text are stripped, whatever the pieces") {
@@ -120,6 +134,8 @@ TEST_SUITE("core/text/decoder") {
                      decoded(sequence(steps), {"b", "a"});
                    }),
                    "f: decoder: its steps add more than 4160 bytes to a text of size 1;"));
+    CHECK(contains(testing::model_error([&] { bytes_of(sequence(steps), "a"); }),
+                   "its steps add more than 4160 bytes"));
     CHECK(decoded(sequence(tenfold), Pieces(5000, "a")).size() == 50000);
   }
 
