@@ -111,8 +111,8 @@ class StdoutSink : public Sink {
   void on_finish(RequestId, std::int32_t, const Completion& completion) override {
     if (scans()) show(scanner_.finish());
     if (sanitizes_) write(sanitizer_.flush());
-    // An answer without text is a line too: readers may count lines.
-    if (!ends_line_) write("\n");
+    // An answer without text is a line too: readers may count lines. An error is no answer.
+    if (!ends_line_ && (has_text_ || completion.reason != FinishReason::error)) write("\n");
     answer_.completion = completion;
     has_finished_ = true;
   }
@@ -162,6 +162,7 @@ class StdoutSink : public Sink {
     answer_.stdout_is_closed = !write_stdout(is_dim ? "\x1b[2m" + text + "\x1b[m" : text);
     has_failed_ = answer_.stdout_is_closed;
     ends_line_ = text.ends_with('\n');
+    has_text_ = true;
   }
 
   bool sanitizes_;
@@ -172,6 +173,7 @@ class StdoutSink : public Sink {
   ThoughtScanner scanner_;
   Sanitizer sanitizer_;
   bool ends_line_ = false;
+  bool has_text_ = false;
   bool has_failed_ = false;
   bool has_finished_ = false;
   Answer answer_;

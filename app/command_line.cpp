@@ -89,10 +89,10 @@ std::string option_name(std::string_view word) {
   return std::string(word.substr(0, word.find('=')));
 }
 
-std::string path_of(const CLI::App& command) {
+std::string typed_name_of(const CLI::App& command) {
   return command.get_parent() == nullptr
              ? command.get_name()
-             : path_of(*command.get_parent()) + " " + command.get_name();
+             : typed_name_of(*command.get_parent()) + " " + command.get_name();
 }
 
 /// The innermost command that was typed.
@@ -141,7 +141,7 @@ std::string about_option(const CLI::App& cli, const CLI::App& command, std::stri
   if (!nearest.empty()) return fmt::format("{}: unknown option, the nearest is {}", name, nearest);
   const std::string others = other_commands_with(cli, name);
   if (others.empty()) return name + ": unknown option";
-  return fmt::format("{}: no option of {}; {}", name, path_of(command), others);
+  return fmt::format("{}: no option of {}; {}", name, typed_name_of(command), others);
 }
 
 std::string about_command(const CLI::App& cli, const std::string& word) {
@@ -190,6 +190,10 @@ std::string about_unknown(const CLI::App& cli, const CLI::App& command,
   return fmt::format("{}", fmt::join(texts, "; "));
 }
 
+bool is_colour_choice(std::string_view word) {
+  return word == "auto" || word == "always" || word == "never";
+}
+
 /// The first word that is a command: it may follow --log-level and its value.
 std::string first_command(const std::vector<std::string>& words) {
   const auto found = std::find_if(words.begin(), words.end(), [](const std::string& word) {
@@ -205,8 +209,11 @@ std::string first_command(const std::vector<std::string>& words) {
 std::vector<std::string> command_words(int argc, const char* const* argv) {
   std::vector<std::string> words(argv + 1, argv + argc);
   const std::string command = first_command(words);
-  for (std::string& word : words) {
-    if (word == "--") break;
+  for (std::size_t i = 0; i < words.size() && words[i] != "--"; ++i) {
+    std::string& word = words[i];
+    if (word == "--color" && !(i + 1 < words.size() && is_colour_choice(words[i + 1]))) {
+      word = "--color=always";
+    }
     if (!is_option_word(word) || word[1] == '-') continue;
     for (const Spelling& spelling : one_dash_options) {
       if (word != spelling.typed) continue;
@@ -235,7 +242,7 @@ std::string usage_text(const CLI::App& cli, const CLI::ParseError& error) {
   } else {
     text = error.what();
   }
-  return fmt::format("{}; see {} --help", text, path_of(command));
+  return fmt::format("{}; see {} --help", text, typed_name_of(command));
 }
 
 }  // namespace hyb::app

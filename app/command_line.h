@@ -11,9 +11,9 @@ class ParseError;
 namespace hyb::app {
 
 /// The words after the program's name, spelled as CLI11 reads them: long options with one dash get
-/// two (-sys, -pg of bench), `help [COMMAND]` is `[COMMAND] --help`, `version` is --version.
-/// Throws Error(usage) for options of other tools with one dash, which CLI11 would cut into a short
-/// option and its value (-ngl: -n gl).
+/// two (-sys, -pg of bench), --color alone is --color=always, `help [COMMAND]` is `[COMMAND]
+/// --help`, `version` is --version. Throws Error(usage) for options of other tools with one dash,
+/// which CLI11 would cut into a short option and its value (-ngl: -n gl).
 std::vector<std::string> command_words(int argc, const char* const* argv);
 
 /// Why the command line was refused, in one line: what is unknown, in the order typed, with the

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <exception>
+#include <optional>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -11,6 +13,7 @@
 #include "app/environment.h"
 #include "app/ui/process.h"
 #include "app/ui/terminal.h"
+#include "app/ui/text.h"
 #include "app/version.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
@@ -20,8 +23,13 @@ namespace {
 using hyb::Error;
 using hyb::ErrorKind;
 
-/// --log-level is accepted before the command and after it.
-void add_log_option(CLI::App& cli) {
+void colour_messages() {
+  hyb::log::set_colour(
+      hyb::app::wants_colour(hyb::app::Stream::error, hyb::app::read_environment()));
+}
+
+/// The options about messages are accepted before the command and after it.
+void add_message_options(CLI::App& cli) {
   const auto& names = hyb::log::level_names;
   cli.add_option_function<std::string>(
          "--log-level",
@@ -31,18 +39,31 @@ void add_log_option(CLI::App& cli) {
          "the least severe messages to print on stderr; default: info")
       ->check(CLI::IsMember(std::vector<std::string>(names.begin(), names.end())))
       ->group("Messages");
+  cli.add_flag_callback(
+         "--quiet", [] { hyb::log::set_level(hyb::log::Level::error); }, "as --log-level error")
+      ->group("Messages");
+  cli.add_option_function<std::string>(
+         "--color",
+         [](const std::string& name) {
+           hyb::app::set_colour(name == "auto" ? std::nullopt : std::optional(name == "always"));
+           colour_messages();
+         },
+         "colors on stdout and stderr: auto (the default: on a terminal), always (also spelled "
+         "--color alone) or never")
+      ->check(CLI::IsMember({"auto", "always", "never"}))
+      ->group("Messages");
 }
 
 int run(int argc, char** argv) {
   CLI::App cli("hyb - run hybrid language models on one machine", "hyb");
   cli.require_subcommand(1);
   cli.set_version_flag("--version", hyb::app::version_text());
-  add_log_option(cli);
+  add_message_options(cli);
   std::vector<std::pair<CLI::App*, hyb::app::Action>> actions;
   for (const hyb::app::Command* command : hyb::app::commands()) {
     CLI::App* sub = cli.add_subcommand(command->name, command->about)->group(command->group);
     actions.emplace_back(sub, command->describe(*sub));
-    add_log_option(*sub);
+    add_message_options(*sub);
   }
   std::vector<std::string> words = hyb::app::command_words(argc, argv);
   if (words.empty()) {
@@ -71,8 +92,8 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   hyb::app::ProcessGuard process;  // signals, closed stdout, terminal modes
-  hyb::log::set_colour(
-      hyb::app::wants_colour(hyb::app::Stream::error, hyb::app::read_environment()));
+  hyb::log::set_filter(hyb::app::sanitized_line);
+  colour_messages();
   try {
     return process.exit_code(run(argc, argv));
   } catch (const Error& error) {
@@ -81,6 +102,9 @@ int main(int argc, char** argv) {
   } catch (const std::bad_alloc&) {
     hyb::log::error("out of memory; ask for less with --memory or --context");
     return process.exit_code(static_cast<int>(ErrorKind::memory));
+  } catch (const std::system_error& error) {
+    hyb::log::error(hyb::app::system_error_text(error));
+    return process.exit_code(static_cast<int>(ErrorKind::runtime));
   } catch (const std::exception& error) {
     hyb::log::error(error.what());
     return process.exit_code(static_cast<int>(ErrorKind::runtime));

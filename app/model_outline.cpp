@@ -147,10 +147,7 @@ std::string missing_files_text(const ModelSource& source, const ModelOutline& ou
 void check_loadable(const ModelSource& source, const ModelOptions& options) {
   if (options.random_weights || source.has_tensors()) return;
   if (source.missing_files()) source.tensors();  // throws, naming them
-  throw Error(ErrorKind::model,
-              fmt::format("{} holds no model.safetensors and no model.safetensors.index.json; "
-                          "to measure speed without weights use --random-weights SEED",
-                          source.name()));
+  throw Error(ErrorKind::model, source.lack_of_tensors());
 }
 
 models::Model load_weights_of(const ModelSource& source, const ModelOutline& outline,

@@ -1,9 +1,11 @@
 #include "app/model_source.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -22,16 +24,6 @@ std::optional<std::string_view> embedded(const std::string& name) {
 }
 
 std::string preset_file(const std::string& name) { return "presets/" + name + "/config.json"; }
-
-std::string preset_names() {
-  std::string names;
-  for (const EmbeddedFile& file : embedded_files()) {
-    if (!file.name.starts_with("presets/")) continue;
-    const std::string_view rest = file.name.substr(8);
-    names += (names.empty() ? "" : ", ") + std::string(rest.substr(0, rest.find('/')));
-  }
-  return names;
-}
 
 /// Bytes of the binary as a file that can be mapped: the loader has one way to read tensors.
 class MemoryFile {
@@ -65,6 +57,17 @@ class MemoryFile {
 
 }  // namespace
 
+std::vector<std::string> preset_names() {
+  std::vector<std::string> names;
+  for (const EmbeddedFile& file : embedded_files()) {
+    if (!file.name.starts_with("presets/")) continue;
+    const std::string_view rest = file.name.substr(8);
+    names.emplace_back(rest.substr(0, rest.find('/')));
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
 ModelSource ModelSource::find(const std::string& name, const Environment& environment,
                               const std::string& chat_template) {
   ModelSource source;
@@ -84,7 +87,7 @@ ModelSource ModelSource::find(const std::string& name, const Environment& enviro
       // No preset has an organisation or a revision: a name with one means the cache.
       if (name.find_first_of("/@") != std::string::npos) throw;
       throw Error(error.kind(), fmt::format("{}; without weights there are the presets {}",
-                                            error.what(), preset_names()));
+                                            error.what(), fmt::join(preset_names(), ", ")));
     }
   }
   return source;
@@ -158,6 +161,21 @@ bool ModelSource::has_tensors() const {
 
 std::optional<MissingFiles> ModelSource::missing_files() const {
   return folder_ ? TensorFiles::missing_in(*folder_) : std::nullopt;
+}
+
+std::string ModelSource::lack_of_tensors() const {
+  if (kind_ == Kind::preset) {
+    return fmt::format(
+        "{} is the configuration of a published model, without weights: hyb fit and hyb inspect "
+        "read it, hyb bench --random-weights SEED measures it; to run the model give the folder "
+        "that holds its weights",
+        name_);
+  }
+  const std::string other = folder_ ? other_format_text(*folder_) : "";
+  return fmt::format(
+      "{} holds no model.safetensors and no model.safetensors.index.json; {}to measure speed "
+      "without weights use --random-weights SEED",
+      name_, other.empty() ? "" : other + "; ");
 }
 
 TensorFiles ModelSource::tensors() const {

@@ -51,6 +51,10 @@ class ModelSource {
   bool has_tensors() const;
   /// As TensorFiles::missing_in.
   std::optional<MissingFiles> missing_files() const;
+
+  /// Why there are no tensors, and what to do about it: where has_tensors() is false.
+  std::string lack_of_tensors() const;
+
   TensorFiles tensors() const;
 
  private:
@@ -64,5 +68,8 @@ class ModelSource {
   std::optional<std::filesystem::path> folder_;
   std::string chat_template_;  ///< as given to find()
 };
+
+/// The names of the published configurations inside the binary, sorted.
+std::vector<std::string> preset_names();
 
 }  // namespace hyb::app

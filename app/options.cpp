@@ -1,5 +1,6 @@
 #include "app/options.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -12,6 +13,8 @@
 
 #include "app/prompt.h"
 #include "core/base/error.h"
+#include "core/engine/parameter_ranges.h"
+#include "core/io/file.h"
 
 namespace hyb::app {
 namespace {
@@ -21,12 +24,21 @@ struct Unit {
   double bytes;
 };
 
+/// In small letters: capital ones mean the same.
 constexpr std::array byte_units = {
-    Unit{"", 1},         Unit{"B", 1},        Unit{"KB", 1e3},     Unit{"MB", 1e6},
-    Unit{"GB", 1e9},     Unit{"TB", 1e12},    Unit{"KiB", 0x1p10}, Unit{"MiB", 0x1p20},
-    Unit{"GiB", 0x1p30}, Unit{"TiB", 0x1p40}, Unit{"K", 0x1p10},   Unit{"M", 0x1p20},
-    Unit{"G", 0x1p30},   Unit{"T", 0x1p40},
+    Unit{"", 1},         Unit{"b", 1},        Unit{"kb", 1e3},     Unit{"mb", 1e6},
+    Unit{"gb", 1e9},     Unit{"tb", 1e12},    Unit{"kib", 0x1p10}, Unit{"mib", 0x1p20},
+    Unit{"gib", 0x1p30}, Unit{"tib", 0x1p40}, Unit{"k", 0x1p10},   Unit{"m", 0x1p20},
+    Unit{"g", 0x1p30},   Unit{"t", 0x1p40},
 };
+
+std::string in_small_letters(std::string_view text) {
+  std::string small(text);
+  std::transform(small.begin(), small.end(), small.begin(), [](char letter) {
+    return letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
+  });
+  return small;
+}
 
 template <typename T>
 std::optional<T> parse_number(std::string_view text) {
@@ -96,6 +108,7 @@ SamplingParams file_defaults(const GenerationOptions& options, const Json& confi
     file.take("top_p", options.top_p, params.top_p);
     file.take("min_p", options.min_p, params.min_p);
   }
+  params.top_k = top_k_of(params.top_k);
   file.take("repetition_penalty", options.repetition_penalty, params.repetition_penalty);
   try {
     check(params, std::numeric_limits<std::int32_t>::max());
@@ -124,8 +137,8 @@ MemoryBudget parse_memory(const std::string& text, const char* flag) {
   if (text == "auto") return {};
   const std::size_t digits = text.find_first_not_of("0123456789.");
   const auto number = parse_number<double>(std::string_view(text).substr(0, digits));
-  const std::string_view unit =
-      digits == std::string::npos ? std::string_view() : std::string_view(text).substr(digits);
+  const std::string unit =
+      digits == std::string::npos ? "" : in_small_letters(std::string_view(text).substr(digits));
   if (number && std::isfinite(*number) && *number > 0) {
     if (unit == "%" && *number <= 100) {
       return {.kind = MemoryBudget::Kind::share, .share = *number / 100};
@@ -141,8 +154,31 @@ MemoryBudget parse_memory(const std::string& text, const char* flag) {
                                     "' is not a size like 8GiB, 500MB or 80%, and not auto");
 }
 
-std::string no_minus(const std::string& text) {
-  return text.starts_with('-') ? "must be 0 or more, is " + text : std::string();
+CLI::Validator in_range(const ParameterRange& range) {
+  return {[range](const std::string& text) {
+            const auto number = parse_number<double>(text);
+            if (!number || range.has(*number))
+              return std::string();  // CLI11 names what is no number
+            return fmt::format("is {}, got {}", range.text(), text);
+          },
+          range.text()};
+}
+
+std::string check_seed(const std::string& text) {
+  if (parse_number<std::uint64_t>(text)) return {};
+  return fmt::format("is a whole number, {}; got {}", seed_range_text, text);
+}
+
+void add_model_flag(CLI::App& cli, std::string& model) {
+  cli.add_option("-m,--model", model, "the model, in place of the word MODEL")->type_name("MODEL");
+}
+
+void add_model_option(CLI::App& cli, std::string& model, const std::string& help) {
+  add_model_flag(cli, model);
+  cli.add_option("model", model, help)
+      ->type_name("MODEL")
+      ->excludes(cli.get_option("--model"))
+      ->capture_default_str();
 }
 
 void add_type_options(CLI::App& cli, ModelOptions& options) {
@@ -191,10 +227,7 @@ void add_graphs_option(CLI::App& cli, std::vector<std::string>& modes) {
 
 void add_model_options(CLI::App& cli, ModelOptions& options, bool positional_model) {
   if (positional_model) {
-    cli.add_option("model", options.model,
-                   "folder, org/name[@revision] in the Hugging Face cache, or demo")
-        ->type_name("MODEL")
-        ->capture_default_str();
+    add_model_option(cli, options.model, model_help);
   }
   cli.add_option("--device", options.device, "auto (a usable card, else the CPU), cpu or cuda")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
@@ -203,10 +236,10 @@ void add_model_options(CLI::App& cli, ModelOptions& options, bool positional_mod
                "on a card: an answer does not depend on what else runs, on chunks and on reuse; "
                "slower. Without it answers are the same in every run of the same requests. On the "
                "CPU it is always so");
-  cli.add_option("--threads", options.threads, "compute threads; 0: all this process may use")
+  cli.add_option("-t,--threads", options.threads, "compute threads; 0: all this process may use")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
-  cli.add_option("--context", options.context,
+  cli.add_option("-c,--context,--ctx-size", options.context,
                  "most tokens of a sequence, prompt and answer; 0: the model's, as far as it fits")
       ->check(CLI::Range(0, 1 << 24))
       ->capture_default_str();
@@ -217,7 +250,7 @@ void add_model_options(CLI::App& cli, ModelOptions& options, bool positional_mod
   add_type_options(cli, options);
   cli.add_option("--random-weights", options.random_weights,
                  "synthetic weights from this seed; needs only config.json")
-      ->check(no_minus);
+      ->check(check_seed);
 }
 
 void add_pool_options(CLI::App& cli, PoolOptions& options) {
@@ -233,23 +266,46 @@ void add_pool_options(CLI::App& cli, PoolOptions& options) {
 }
 
 void add_generation_options(CLI::App& cli, GenerationOptions& options) {
-  cli.add_option("-n,--max-tokens", options.max_tokens, "stop after this many tokens")
-      ->check(CLI::Range(1, 1 << 24));
-  cli.add_option("--temperature", options.temperature, "0 is greedy");
-  cli.add_option("--top-k", options.top_k, "draw from the k likeliest; 0: all");
-  cli.add_option("--top-p", options.top_p, "draw from the likeliest that reach this probability");
+  cli.add_option("-n,--max-tokens,--n-predict", options.max_tokens, "stop after this many tokens")
+      ->check(in_range(ranges::max_tokens));
+  cli.add_option("--temperature,--temp", options.temperature, "0 is greedy")
+      ->check(in_range(ranges::temperature));
+  cli.add_option("--top-k", options.top_k, "draw from the k likeliest; 0 or -1: all")
+      ->check(in_range({-1, ranges::top_k.most}));
+  cli.add_option("--top-p", options.top_p, "draw from the likeliest that reach this probability")
+      ->check(in_range(ranges::top_p));
   cli.add_option("--min-p", options.min_p,
-                 "drop what is less likely than min-p times the likeliest");
-  cli.add_option("--repetition-penalty", options.repetition_penalty,
-                 "divides the logits of tokens seen before");
-  cli.add_option("--frequency-penalty", options.frequency_penalty, "per occurrence in the answer");
-  cli.add_option("--presence-penalty", options.presence_penalty, "once per token of the answer");
-  cli.add_option("--seed", options.seed, "of the random draws")->check(no_minus);
+                 "drop what is less likely than min-p times the likeliest")
+      ->check(in_range(ranges::min_p));
+  cli.add_option("--repetition-penalty,--repeat-penalty", options.repetition_penalty,
+                 "divides the logits of tokens seen before")
+      ->check(in_range(ranges::repetition_penalty));
+  cli.add_option("--frequency-penalty", options.frequency_penalty, "per occurrence in the answer")
+      ->check(in_range(ranges::frequency_penalty));
+  cli.add_option("--presence-penalty", options.presence_penalty, "once per token of the answer")
+      ->check(in_range(ranges::presence_penalty));
+  cli.add_option("-s,--seed", options.seed, "of the random draws")
+      ->check([](const std::string& text) {
+        const std::string wrong = check_seed(text);
+        return wrong.empty() ? wrong : wrong + "; a system prompt is --system TEXT, or -sys";
+      });
   cli.add_option("--logit-bias", options.logit_bias, "ID=BIAS, added to a token's logit")
       ->allow_extra_args(false);
   cli.add_option("--stop", options.stop, "end the answer before this text; may be repeated")
       ->allow_extra_args(false);
   cli.add_flag("--ignore-eos", options.ignore_eos, "go on after the model's end-of-answer token");
+}
+
+CLI::Option* add_system_option(CLI::App& cli, std::string& system, const std::string& help) {
+  constexpr std::size_t bytes_max = std::size_t{16} << 20;
+  CLI::Option* const option = cli.add_option("--system,--system-prompt", system, help);
+  cli.add_option_function<std::string>(
+         "--system-file",
+         [&system](const std::string& file) { system = read_whole_file(file, bytes_max); },
+         "a file that holds the system prompt")
+      ->type_name("FILE")
+      ->excludes(option);
+  return option;
 }
 
 SamplingParams sampling_of(const GenerationOptions& options, const Json& config) {
@@ -265,6 +321,7 @@ SamplingParams sampling_of(const GenerationOptions& options, const Json& config)
   take(params.frequency_penalty, options.frequency_penalty);
   take(params.presence_penalty, options.presence_penalty);
   take(params.seed, options.seed);
+  params.top_k = top_k_of(params.top_k);
   for (const std::string& text : options.logit_bias) params.bias.push_back(parse_bias(text));
   return params;
 }

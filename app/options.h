@@ -16,6 +16,12 @@
 
 namespace CLI {
 class App;
+class Option;
+class Validator;
+}  // namespace CLI
+
+namespace hyb {
+struct ParameterRange;
 }
 
 namespace hyb::app {
@@ -28,7 +34,8 @@ struct MemoryBudget {
   double share = 0.0;
 };
 
-/// Throws Error(usage) naming the flag and the text. GB = 1e9, GiB = 2^30.
+/// Throws Error(usage) naming the flag and the text. GB = 1e9, GiB and G = 2^30, in large or small
+/// letters.
 MemoryBudget parse_memory(const std::string& text, const char* flag = "--memory");
 
 /// What is cached of prompts.
@@ -70,10 +77,27 @@ struct ModelOptions {
   PoolOptions pools;
 };
 
-/// A check for options of unsigned numbers: CLI11 would wrap a negative one around.
-std::string no_minus(const std::string& text);
+/// A check of an option by the table that requests in files are checked by.
+CLI::Validator in_range(const ParameterRange& range);
 
-/// Adds MODEL (positional, optional) and the common flags. The options outlive `cli`.
+/// A check for options of 64-bit numbers, decimal: CLI11 would wrap a negative one around and take
+/// the largest for one that is larger.
+std::string check_seed(const std::string& text);
+
+inline constexpr const char* model_help =
+    "folder, org/name[@revision] in the Hugging Face cache, or demo";
+
+/// Adds -m/--model. `model` outlives `cli`.
+void add_model_flag(CLI::App& cli, std::string& model);
+
+/// Adds -m/--model and MODEL (positional, optional), of which one at most may be given.
+void add_model_option(CLI::App& cli, std::string& model, const std::string& help);
+
+/// Adds --system and --system-file, of which one at most may be given; returns the first. `system`
+/// outlives `cli`. Throws Error(model) while parsing where the file can't be read.
+CLI::Option* add_system_option(CLI::App& cli, std::string& system, const std::string& help);
+
+/// Adds MODEL (positional, optional), -m and the common flags. The options outlive `cli`.
 void add_model_options(CLI::App& cli, ModelOptions& options, bool positional_model = true);
 
 /// Adds --chat-template, of commands that render conversations; `more` are other names of it.

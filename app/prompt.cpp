@@ -17,6 +17,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/options.h"
+#include "app/text_input.h"
 #include "app/ui/process.h"
 #include "app/ui/terminal.h"
 #include "core/base/error.h"
@@ -138,8 +139,14 @@ ModelTexts read_texts(const ModelSource& source) {
 
 const Tokenizer& need_tokenizer(const ModelTexts& texts, const ModelSource& source) {
   if (texts.tokenizer) return *texts.tokenizer;
-  throw Error(ErrorKind::model, source.path_of("tokenizer.json") +
-                                    ": is missing; without it there is no text in or out");
+  const bool has_other = source.folder() && is_listed(*source.folder() / "tokenizer.model");
+  throw Error(ErrorKind::model,
+              source.path_of("tokenizer.json") +
+                  ": is missing; without it there is no text in or out" +
+                  (has_other ? ". There is a tokenizer.model, which is not read; transformers "
+                               "writes the other: "
+                               "AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)"
+                             : ""));
 }
 
 const ChatTemplate& need_chat_template(const ModelTexts& texts, const ModelSource& source) {
@@ -584,38 +591,6 @@ TemplateTraits template_traits(const ChatTemplate& chat_template, const Tokenize
 
 bool takes_reasoning(const ChatTemplate& chat_template, const Tokenizer& tokenizer) {
   return Probe(chat_template, tokenizer).takes_reasoning();
-}
-
-void add_text_input(CLI::App& cli, TextInput& input) {
-  CLI::Option* text = cli.add_option("-p,--prompt", input.text, "the text");
-  cli.add_option("--prompt-file", input.file, "a file that holds the text; else stdin is read")
-      ->type_name("FILE")
-      ->excludes(text);
-}
-
-std::string read_text(const TextInput& input) {
-  constexpr std::size_t bytes_max = std::size_t{1} << 30;
-  if (input.text) return *input.text;
-  if (input.file) return read_whole_file(*input.file, bytes_max);
-  if (is_terminal(Stream::input)) {
-    throw Error(ErrorKind::usage,
-                "no text: give it with -p TEXT, with --prompt-file FILE, or through a pipe");
-  }
-  return read_stdin();
-}
-
-std::string read_stdin() {
-  std::string text;
-  std::array<char, 65536> piece;
-  for (;;) {
-    const ssize_t count = read(STDIN_FILENO, piece.data(), piece.size());
-    if (count == 0) return text;
-    if (count > 0) {
-      text.append(piece.data(), static_cast<std::size_t>(count));
-    } else if (errno != EINTR || stop_signal() != 0) {
-      throw Error(ErrorKind::runtime, std::string("stdin can't be read: ") + std::strerror(errno));
-    }
-  }
 }
 
 }  // namespace hyb::app

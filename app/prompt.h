@@ -190,21 +190,4 @@ TemplateTraits template_traits(const ChatTemplate& chat_template, const Tokenize
 /// TemplateTraits::takes_reasoning alone.
 bool takes_reasoning(const ChatTemplate& chat_template, const Tokenizer& tokenizer);
 
-/// Where a command's text comes from: -p, --prompt-file, or stdin when it is no terminal.
-struct TextInput {
-  std::optional<std::string> text;
-  std::optional<std::string> file;
-};
-
-/// Adds -p/--prompt and --prompt-file, of which one at most may be given.
-void add_text_input(CLI::App& cli, TextInput& input);
-
-/// The text. stdin is read only when neither option is given: in a shell's read loop it belongs to
-/// the loop. Throws Error(usage) when there is nothing to read, so that it never waits at a
-/// terminal, and Error(model) for a file that can't be read or is over 1 GiB.
-std::string read_text(const TextInput& input);
-
-/// All of stdin. Throws Error(runtime) when reading fails.
-std::string read_stdin();
-
 }  // namespace hyb::app

@@ -175,6 +175,8 @@ void Session::Parts::make_runner() {
   models::RunnerOptions options = runner_options(model.plan, memory, shape);
   options.vocab_used = vocab_used();
   options.graphs = graphs;
+  const std::size_t planned = memory.pool_bytes();
+  std::string obstacle;  // the first one: those after it differ in figures alone
   while (!runner) {
     try {
       runner = std::make_unique<models::ModelRunner>(
@@ -182,11 +184,15 @@ void Session::Parts::make_runner() {
           superblocks.valid() ? superblocks.get() : nullptr);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::memory) throw;
+      if (obstacle.empty()) obstacle = error.what();
       shrink_pools(error);
       options.memory = memory.pools;
       options.positions_max = memory.length_max;
     }
   }
+  if (obstacle.empty()) return;
+  log::warning(fmt::format("{}; the pools shrink from {} to {}", obstacle, bytes_text(planned),
+                           bytes_text(memory.pool_bytes())));
 }
 
 /// The device has less memory than it reported, or another process has taken some since.
@@ -210,8 +216,6 @@ void Session::Parts::shrink_pools(const Error& reason) {
     if (error.kind() != ErrorKind::memory) throw;
     throw Error(ErrorKind::memory, holdings() + ", and smaller ones hold no sequence");
   }
-  log::warning(fmt::format("{}; the pools shrink from {} to {}", reason.what(), bytes_text(before),
-                           bytes_text(memory.pool_bytes())));
 }
 
 void Session::Parts::start_engine(Runner& on) {

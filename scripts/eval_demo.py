@@ -45,7 +45,9 @@ def run_answers(rows, hyb, model):
             "-p",
             row["messages"][0]["content"],
         ]
-        yield subprocess.run(command, check=True, capture_output=True, encoding="utf-8").stdout
+        yield subprocess.run(
+            command, check=True, stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8"
+        ).stdout
 
 
 def batch_answers(rows, hyb, model):

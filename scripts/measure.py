@@ -22,14 +22,16 @@ MEGABYTE = 1e6
 
 def seconds_to_run(command):
     begin = time.perf_counter()
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(command, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     return time.perf_counter() - begin
 
 
 def seconds_to_first_byte(command):
     """From the start of the process to the first byte on its stdout."""
     begin = time.perf_counter()
-    with subprocess.Popen(command, stdout=subprocess.PIPE, bufsize=0) as process:
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, bufsize=0
+    ) as process:
         first = process.stdout.read(1)
         elapsed = time.perf_counter() - begin
         process.stdout.read()
@@ -52,7 +54,7 @@ def pss_bytes(pid):
 
 def peak_pss(command, interval=0.005):
     """Largest Pss of a process, and how often it was looked at."""
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as process:
         reader = threading.Thread(target=process.stdout.read)  # the pipe must not fill up
         reader.start()
         peak, samples = 0, 0

@@ -11,6 +11,7 @@
 
 #include "app/ui/text.h"
 #include "core/base/error.h"
+#include "core/engine/parameter_ranges.h"
 
 namespace hyb::app {
 namespace {
@@ -96,17 +97,19 @@ void take_max_tokens(const Json& body, Request& request) {
     const Json* value = set_value(body, field);
     if (value == nullptr) continue;
     request.max_tokens = int32_of(field, *value);
-    if (request.max_tokens < 1) refuse(field, "is 1 or more", *value);
+    if (!ranges::max_tokens.has(request.max_tokens)) {
+      refuse(field, "is " + ranges::max_tokens.text(), *value);
+    }
   }
 }
 
 void take_seed(const Json& body, SamplingParams& sampling) {
   const Json* value = set_value(body, "seed");
   if (value == nullptr) return;
-  if (!value->is_number_integer()) refuse("seed", "is a whole number", *value);
-  sampling.seed = value->is_number_unsigned()
-                      ? value->get<std::uint64_t>()
-                      : static_cast<std::uint64_t>(value->get<std::int64_t>());
+  if (!value->is_number_unsigned()) {
+    refuse("seed", fmt::format("is a whole number, {}", seed_range_text), *value);
+  }
+  sampling.seed = value->get<std::uint64_t>();
 }
 
 void take_stop(const Json& body, Request& request) {
@@ -126,13 +129,12 @@ void take_stop(const Json& body, Request& request) {
 
 /// A chat says logprobs: true and top_logprobs: 5, a completion logprobs: 5.
 void take_logprobs(const Json& body, SamplingParams& sampling) {
-  constexpr std::int32_t most = 20;
   const Json* asked = set_value(body, "logprobs");
   const Json* top = set_value(body, "top_logprobs");
   if (asked != nullptr && !asked->is_boolean()) {
     sampling.logprobs = int32_of("logprobs", *asked);
-    if (sampling.logprobs < 0 || sampling.logprobs > most) {
-      refuse("logprobs", "is true, false or 0 to 20", *asked);
+    if (!ranges::logprobs.has(sampling.logprobs)) {
+      refuse("logprobs", "is true, false or " + ranges::logprobs.text(), *asked);
     }
   } else if (asked != nullptr) {
     sampling.logprobs = asked->get<bool>() ? 0 : -1;
@@ -140,8 +142,8 @@ void take_logprobs(const Json& body, SamplingParams& sampling) {
   if (top == nullptr) return;
   if (sampling.logprobs < 0) refuse("top_logprobs", "needs logprobs: true", *top);
   sampling.logprobs = int32_of("top_logprobs", *top);
-  if (sampling.logprobs < 0 || sampling.logprobs > most) {
-    refuse("top_logprobs", "is 0 to 20", *top);
+  if (!ranges::logprobs.has(sampling.logprobs)) {
+    refuse("top_logprobs", "is " + ranges::logprobs.text(), *top);
   }
 }
 
@@ -194,7 +196,7 @@ void apply_body(const Json& body, Request& request) {
   take(body, "temperature", sampling.temperature);
   take(body, "top_p", sampling.top_p);
   take(body, "top_k", sampling.top_k);
-  if (sampling.top_k == -1) sampling.top_k = 0;  // vLLM's word for all
+  sampling.top_k = top_k_of(sampling.top_k);
   take(body, "min_p", sampling.min_p);
   take(body, "repetition_penalty", sampling.repetition_penalty);
   take(body, "frequency_penalty", sampling.frequency_penalty);

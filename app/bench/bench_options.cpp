@@ -175,7 +175,7 @@ CLI::Option* add_flag(CLI::App& cli, const BenchFlag& flag, O& options) {
                                        static_cast<Value>(flag.bounds.most)));
             }
           } else if constexpr (!std::is_same_v<Value, std::string>) {
-            option->check(no_minus);
+            option->check(check_seed);
           }
           return option;
         }

@@ -49,7 +49,7 @@ void Chat::close() {
 void Chat::go_on_with(SessionKeeper::Loaded loaded) {
   conversation_ = std::move(loaded.conversation);
   last_.reset();
-  if (!loaded.remark.empty()) log::warning(sanitized_line(loaded.remark));
+  if (!loaded.remark.empty()) log::warning(loaded.remark);
   if (conversation_.turns() == 0) return;
   const std::int32_t here = conversation_.here();
   if (here != 0) prompts_.set_think(conversation_.turn(here).exchange.think);
@@ -93,7 +93,7 @@ void Chat::load(const std::string& name) {
 void Chat::notice(std::string_view text) const {
   if (!config_.is_interactive) return;
   const std::string line = sanitized(text);
-  write_stderr(config_.has_colour ? "\x1b[2m" + line + "\x1b[m\n" : line + '\n');
+  write_stderr_as_is(config_.has_colour ? "\x1b[2m" + line + "\x1b[m\n" : line + '\n');
 }
 
 Chat::Next Chat::take(const Entry& entry) {
@@ -130,7 +130,7 @@ Chat::Next Chat::execute(const SlashCommand& command) {
       show_think(command.argument);
       break;
     case Kind::set:
-      write_stderr(sanitized(settings_.set(command.argument)));
+      write_stderr(settings_.set(command.argument));
       break;
     case Kind::stats:
       totals_.ahead_tokens = ahead_.tokens();
@@ -143,7 +143,7 @@ Chat::Next Chat::execute(const SlashCommand& command) {
       load(command.argument);
       break;
     case Kind::sessions:
-      write_stderr(sanitized(keeper_->list_text()));
+      write_stderr(keeper_->list_text());
       break;
     case Kind::memory:
       write_stderr(memory_text(session_->memory(), session_->engine().usage()) +
@@ -175,7 +175,7 @@ Chat::Next Chat::execute(const SlashCommand& command) {
 void Chat::show_system(const std::string& argument) {
   if (!argument.empty()) set_system(argument == "none" ? "" : argument);
   const std::string& system = conversation_.system();
-  write_stderr(system.empty() ? "no system prompt\n" : "system: " + sanitized(system) + '\n');
+  write_stderr(system.empty() ? "no system prompt\n" : "system: " + system + '\n');
 }
 
 void Chat::show_think(const std::string& argument) {

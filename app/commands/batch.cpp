@@ -20,10 +20,13 @@ struct BatchFlags {
   std::string format, truncate, order;
 };
 
-int batch_main(const BatchFlags& options) {
+int batch_main(const CLI::App& cli, const BatchFlags& options) {
   if (options.names.empty()) {
     throw Error(ErrorKind::usage,
                 "the file of requests is missing: hyb batch [MODEL] IN -o OUT; - reads stdin");
+  }
+  if (options.names.size() == 2 && cli.count("--model") > 0) {
+    throw Error(ErrorKind::usage, "the model is given twice: as a word and with -m");
   }
   BatchOptions job = options.job;
   job.input = options.names.back();
@@ -92,6 +95,7 @@ void add_job_options(CLI::App& cli, BatchFlags& options) {
 Action describe_batch(CLI::App& cli) {
   const auto options = std::make_shared<BatchFlags>();  // CLI11 keeps pointers into it
   add_job_options(cli, *options);
+  add_model_flag(cli, options->job.model.model);
   add_model_options(cli, options->job.model, false);
   add_graphs_option(cli, options->job.model.graphs);
   add_chat_template_option(cli, options->job.model.chat_template);
@@ -100,15 +104,14 @@ Action describe_batch(CLI::App& cli) {
   add_idle_option(cli, options->job.idle_seconds);
   add_tier_options(cli, options->job.tiers);
   add_generation_options(cli, options->job.generation);
-  cli.add_option("--system", options->job.system,
-                 "the system prompt of lines that are only a prompt");
+  add_system_option(cli, options->job.system, "the system prompt of lines that are only a prompt");
   add_think_option(cli, options->job.think);
   cli.add_flag("--raw", options->job.raw,
                "continue lines that are only a prompt as they are, without the chat template");
   cli.add_option("--truncate", options->truncate,
                  "cut prompts that are too long, from their left or their right end")
       ->check(CLI::IsMember({"left", "right"}));
-  return [options] { return batch_main(*options); };
+  return [options, &cli] { return batch_main(cli, *options); };
 }
 
 }  // namespace

@@ -21,7 +21,6 @@
 #include "app/ui/line_editor.h"
 #include "app/ui/process.h"
 #include "app/ui/terminal.h"
-#include "app/ui/text.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
 
@@ -82,10 +81,8 @@ Session open_session(const ChatFlags& options, const Environment& environment) {
 }
 
 void greet(Session& session) {
-  write_stderr(
-      sanitized_line(fmt::format("{}, up to {} tokens; /help lists the commands, Ctrl-D leaves",
-                                 session.source().name(), session.engine().length_max())) +
-      '\n');
+  write_stderr(fmt::format("{}, up to {} tokens; /help lists the commands, Ctrl-D leaves\n",
+                           session.source().name(), session.engine().length_max()));
 }
 
 /// Reads entries until the input ends; returns the exit code.
@@ -145,7 +142,7 @@ class ChatLoop {
       const RawMode keys_wait(Interrupts::signals);
       return chat_->take(entry);
     } catch (const Error& error) {
-      log::error(sanitized(error.what()));
+      log::error(error.what());
       if (!has_person_) exit_code_ = static_cast<int>(error.kind());
     } catch (const std::bad_alloc&) {
       log::error("out of memory; the message was not added");
@@ -201,7 +198,7 @@ Action describe_chat(CLI::App& cli) {
   add_idle_option(cli, options->idle_seconds);
   add_generation_options(cli, options->generation);
   add_tier_options(cli, options->tiers);
-  cli.add_option("--system", options->system, "the system prompt");
+  add_system_option(cli, options->system, "the system prompt");
   add_think_option(cli, options->think);
   add_thoughts_option(cli, options->shows_thoughts);
   cli.add_option("--history", options->history,

@@ -28,6 +28,7 @@ extern const Command completion_command;
 extern const Command doctor_command;
 extern const Command fit_command;
 extern const Command inspect_command;
+extern const Command list_command;
 extern const Command manual_command;
 extern const Command render_command;
 extern const Command replay_command;

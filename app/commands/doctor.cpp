@@ -5,8 +5,8 @@
 #include "app/commands/commands.h"
 #include "app/doctor/checkup.h"
 #include "app/environment.h"
-#include "app/ui/process.h"
 #include "app/ui/table.h"
+#include "app/ui/terminal.h"
 
 namespace hyb::app {
 namespace {
@@ -17,7 +17,7 @@ struct DoctorFlags {
 
 int doctor_main(const DoctorFlags& options) {
   const Checkup checkup = examine(read_environment());
-  write_stdout(options.json ? pretty_json(checkup_json(checkup)) : checkup_text(checkup));
+  write_output(options.json ? pretty_json(checkup_json(checkup)) : checkup_text(checkup));
   return 0;
 }
 

@@ -10,8 +10,8 @@
 #include "app/environment.h"
 #include "app/options.h"
 #include "app/session.h"
-#include "app/ui/process.h"
 #include "app/ui/table.h"
+#include "app/ui/terminal.h"
 #include "app/ui/text.h"
 #include "core/base/error.h"
 #include "core/base/strings.h"
@@ -75,7 +75,7 @@ void print_text(const ModelSource& source, const ModelOutline& outline, const Fi
     table.rows.push_back({length_text(length), count_text(fit, length)});
   }
   const std::string missing = missing_files_text(source, outline);
-  write_stdout(
+  write_output(
       sanitized_line(source.name()) + '\n' +
       (missing.empty() ? "" : "not complete: " + missing + '\n') + '\n' + plain_text(parts) + '\n' +
       fmt::format("keys and values {}, {} per token; state {}, {} per sequence\n",
@@ -139,7 +139,7 @@ void print_json(const ModelSource& source, const ModelOutline& outline, const Fi
                      {"length_max", memory.length_max},
                      {"single_length_max", fit.length_max()},
                      {"fits", counts}};
-  write_stdout(pretty_json(json));
+  write_output(pretty_json(json));
 }
 
 int fit_main(const FitFlags& options) {

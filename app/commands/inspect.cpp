@@ -9,9 +9,9 @@
 #include "app/inspect/content_check.h"
 #include "app/inspect/inspection.h"
 #include "app/options.h"
-#include "app/ui/process.h"
 #include "app/ui/progress.h"
 #include "app/ui/table.h"
+#include "app/ui/terminal.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
 
@@ -46,6 +46,9 @@ ContentCheck check_contents(const ModelSource& source, const Inspection& all,
 }
 
 int inspect_main(const InspectFlags& options) {
+  if (options.model.model.empty()) {
+    throw Error(ErrorKind::usage, "the model is missing: hyb inspect MODEL; hyb list shows some");
+  }
   const Environment environment = read_environment();
   const ModelSource source = ModelSource::find(options.model.model, environment);
   const Inspection all = inspect(source, options.model);
@@ -57,9 +60,9 @@ int inspect_main(const InspectFlags& options) {
   if (options.json) {
     Json json = inspection_json(all, options.tensors);
     if (check) json["check"] = content_json(*check);
-    write_stdout(pretty_json(json));
+    write_output(pretty_json(json));
   } else {
-    write_stdout(inspection_text(all, list) + (check ? '\n' + content_text(*check) : ""));
+    write_output(inspection_text(all, list) + (check ? '\n' + content_text(*check) : ""));
   }
   if (all.is_partial) {
     log::error("the model can't be loaded: files are missing");
@@ -76,11 +79,10 @@ int inspect_main(const InspectFlags& options) {
 Action describe_inspect(CLI::App& cli) {
   const auto options = std::make_shared<InspectFlags>();  // CLI11 keeps pointers into it
   options->model.device = "cpu";                          // what weights hold there
-  cli.add_option("model", options->model.model,
-                 "folder (config.json alone is enough), org/name[@revision] in the Hugging Face "
-                 "cache, demo, or the name of a published configuration")
-      ->type_name("MODEL")
-      ->required();
+  options->model.model.clear();
+  add_model_option(cli, options->model.model,
+                   "folder (config.json alone is enough), org/name[@revision] in the Hugging Face "
+                   "cache, demo, or the name of a published configuration");
   add_type_options(cli, options->model);
   cli.add_flag("--tensors", options->tensors, "list every tensor");
   cli.add_flag("-v,--verbose", options->verbose, "list the tensors that are not used, too");

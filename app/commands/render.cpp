@@ -7,7 +7,7 @@
 #include "app/environment.h"
 #include "app/options.h"
 #include "app/prompt.h"
-#include "app/ui/process.h"
+#include "app/text_input.h"
 #include "app/ui/terminal.h"
 #include "app/ui/text.h"
 
@@ -72,27 +72,25 @@ int render_main(const RenderFlags& options) {
   check_think(options.think, chat_template, tokenizer, "--think");
   prompt.variables.update(think_variables(options.think));
   if (options.tokens) {
-    write_stdout(tokens_text(encode_chat(chat_template, tokenizer, prompt).tokens));
+    write_output(tokens_text(encode_chat(chat_template, tokenizer, prompt).tokens));
     return 0;
   }
   const Rendered rendered = render_chat(chat_template, tokenizer, prompt);
   const std::string text = options.json ? pieces_text(rendered) : rendered.text();
-  write_stdout(is_terminal(Stream::output) ? sanitized(text) : text);
+  write_output(text);
   return 0;
 }
 
 Action describe_render(CLI::App& cli) {
   const auto options = std::make_shared<RenderFlags>();  // CLI11 keeps pointers into it
-  cli.add_option("model", options->model, "folder, org/name[@revision], or demo")
-      ->type_name("MODEL")
-      ->capture_default_str();
-  add_text_input(cli, options->input);
-  CLI::Option* system = cli.add_option("--system", options->system, "the system prompt");
+  add_text_input(cli, options->input, options->model);
+  CLI::Option* system = add_system_option(cli, options->system, "the system prompt");
   add_think_option(cli, options->think);
   cli.add_option("--messages", options->messages,
                  "JSON file (- for stdin): messages, or an object with messages, tools, ...")
       ->type_name("FILE")
       ->excludes(system)
+      ->excludes(cli.get_option("--system-file"))
       ->excludes(cli.get_option("--prompt"))
       ->excludes(cli.get_option("--prompt-file"));
   add_chat_template_option(cli, options->chat_template, ",--template");

@@ -19,6 +19,7 @@
 #include "app/ui/process.h"
 #include "app/ui/svg_plot.h"
 #include "app/ui/table.h"
+#include "app/ui/terminal.h"
 #include "core/base/strings.h"
 #include "core/io/file.h"
 #include "kernels/thread_pool.h"
@@ -117,12 +118,12 @@ int replay_main(const ReplayFlags& options) {
   }
   if (!options.report.empty()) {
     const Analysis analysis = analysis_of(options.report);
-    write_stdout(options.json ? pretty_json(analysis_json(analysis, shape, runs))
+    write_output(options.json ? pretty_json(analysis_json(analysis, shape, runs))
                               : heading(options, shape, trace) +
                                     plain_text(analysis_table(analysis, shape, runs)));
     return 0;
   }
-  write_stdout(options.json ? pretty_json(runs_json(runs))
+  write_output(options.json ? pretty_json(runs_json(runs))
                             : heading(options, shape, trace) + plain_text(runs_table(runs)));
   return 0;
 }

@@ -13,10 +13,13 @@
 #include "app/options.h"
 #include "app/prompt.h"
 #include "app/session.h"
+#include "app/text_input.h"
 #include "app/ui/process.h"
+#include "app/ui/terminal.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/base/strings.h"
+#include "core/engine/parameter_ranges.h"
 #include "core/io/file.h"
 
 namespace hyb::app {
@@ -138,7 +141,7 @@ void print_json(const RunFlags& options, Session& session, PreparedRequest prepa
                                    .created_s = now,
                                    .start = std::move(prepared.start)},
                                   collector.completions(), session.need_tokenizer());
-  write_stdout(to_text(json) + "\n");
+  write_output(to_text(json) + "\n");
   for (const Completion& completion : collector.completions()) fail_on_error(completion);
 }
 
@@ -188,19 +191,20 @@ int run_main(const RunFlags& options) {
 
 Action describe_run(CLI::App& cli) {
   const auto options = std::make_shared<RunFlags>();  // CLI11 keeps pointers into it
-  add_model_options(cli, options->model);
+  add_model_options(cli, options->model, false);
   add_graphs_option(cli, options->model.graphs);
   add_chat_template_option(cli, options->model.chat_template);
   add_reuse_options(cli, options->model.reuse);
   add_pool_options(cli, options->model.pools);
-  add_text_input(cli, options->input);
+  add_text_input(cli, options->input, options->model.model);
   add_generation_options(cli, options->generation);
-  CLI::Option* system = cli.add_option("--system", options->system, "the system prompt");
+  CLI::Option* system = add_system_option(cli, options->system, "the system prompt");
   cli.add_option("--messages", options->messages,
                  "JSON file (- for stdin): messages, or the body of a request, which wins over "
                  "flags, as in hyb batch")
       ->type_name("FILE")
       ->excludes(system)
+      ->excludes(cli.get_option("--system-file"))
       ->excludes(cli.get_option("--prompt"))
       ->excludes(cli.get_option("--prompt-file"));
   add_think_option(cli, options->think);
@@ -217,7 +221,7 @@ Action describe_run(CLI::App& cli) {
       ->capture_default_str();
   cli.add_option("--logprobs", options->logprobs,
                  "with --json: log-probabilities of the tokens and of this many alternatives")
-      ->check(CLI::Range(0, 20));
+      ->check(in_range(ranges::logprobs));
   cli.add_flag("-v,--verbose", options->verbose, "statistics on stderr");
   return [options] { return run_main(*options); };
 }

@@ -8,10 +8,8 @@
 #include "app/commands/commands.h"
 #include "app/environment.h"
 #include "app/sessions/session_folder.h"
-#include "app/ui/process.h"
 #include "app/ui/table.h"
 #include "app/ui/terminal.h"
-#include "app/ui/text.h"
 #include "core/base/error.h"
 
 namespace hyb::app {
@@ -28,17 +26,13 @@ SessionFolder folder_of(const Environment& environment) {
   throw Error(ErrorKind::usage, "sessions: there is no place for them; set HOME or XDG_DATA_HOME");
 }
 
-void print(const std::string& text) {
-  write_stdout(is_terminal(Stream::output) ? sanitized(text) : text);
-}
-
 int sessions_main(const SessionsFlags& options) {
   const SessionFolder folder = folder_of(read_environment());
   if (options.action == "list") {
     if (!options.names.empty()) {
       throw Error(ErrorKind::usage, "sessions list: takes no name; see hyb sessions show");
     }
-    print(options.json ? pretty_json(session_list_json(folder)) : session_list_text(folder));
+    write_output(options.json ? pretty_json(session_list_json(folder)) : session_list_text(folder));
     return 0;
   }
   if (options.json) throw Error(ErrorKind::usage, "--json goes with hyb sessions list");
@@ -49,7 +43,7 @@ int sessions_main(const SessionsFlags& options) {
     if (options.action == "rm") {
       folder.remove(name);
     } else {
-      print(transcript(folder.read(name).record.conversation));
+      write_output(transcript(folder.read(name).record.conversation));
     }
   }
   return 0;

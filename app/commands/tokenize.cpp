@@ -8,7 +8,7 @@
 #include "app/commands/commands.h"
 #include "app/environment.h"
 #include "app/prompt.h"
-#include "app/ui/process.h"
+#include "app/text_input.h"
 #include "app/ui/terminal.h"
 #include "app/ui/text.h"
 #include "core/base/error.h"
@@ -81,28 +81,24 @@ std::vector<TokenId> parse_ids(std::string_view text, const Tokenizer& tokenizer
   return tokens;
 }
 
-std::string for_terminal(std::string text) {
-  return is_terminal(Stream::output) ? sanitized(text) : text;
-}
-
 int tokenize_main(const TokenizeFlags& options) {
   const std::string text = read_text(options.input);
   const ModelSource source = ModelSource::find(options.model, read_environment());
   const ModelTexts texts = read_texts(source);
   const Tokenizer& tokenizer = need_tokenizer(texts, source);
   if (options.decode) {
-    write_stdout(for_terminal(tokenizer.decode(parse_ids(text, tokenizer), false)));
+    write_output(tokenizer.decode(parse_ids(text, tokenizer), false));
     return 0;
   }
   check_utf8(text, "the text");
   if (!options.lines) {
-    write_stdout(for_terminal(output(options, tokenizer, text)));
+    write_output(output(options, tokenizer, text));
     return 0;
   }
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = std::min(text.find('\n', begin), text.size());
     const std::string_view line = std::string_view(text).substr(begin, end - begin);
-    if (!write_stdout(for_terminal(output(options, tokenizer, line)))) break;
+    if (!write_output(output(options, tokenizer, line))) break;
     begin = end + 1;
   }
   return 0;
@@ -110,10 +106,7 @@ int tokenize_main(const TokenizeFlags& options) {
 
 Action describe_tokenize(CLI::App& cli) {
   const auto options = std::make_shared<TokenizeFlags>();  // CLI11 keeps pointers into it
-  cli.add_option("model", options->model, "folder, org/name[@revision], or demo")
-      ->type_name("MODEL")
-      ->capture_default_str();
-  add_text_input(cli, options->input);
+  add_text_input(cli, options->input, options->model);
   cli.add_flag("--allow-special", options->allow_special,
                "control tokens spelled in the text become tokens");
   cli.add_flag("--bare", options->bare, "without the tokens put around a raw prompt (BOS)");

@@ -15,6 +15,7 @@
 #include "app/ui/process.h"
 #include "app/ui/progress.h"
 #include "app/ui/table.h"
+#include "app/ui/terminal.h"
 #include "app/ui/text.h"
 #include "app/verify/passages.h"
 #include "app/verify/promises.h"
@@ -231,7 +232,7 @@ int verify_main(const VerifyFlags& options) {
   progress.show("verifying");
   Promises promises(model_runner, passages, passage_options.seed, [&](const Verdict& verdict) {
     progress.clear();
-    if (!options.json) write_stdout(line_of(verdict));
+    if (!options.json) write_output(line_of(verdict));
     progress.show("verifying");
   });
   check_all(model, runner, promises);
@@ -241,9 +242,9 @@ int verify_main(const VerifyFlags& options) {
   }
   progress.clear();
   if (options.json) {
-    write_stdout(pretty_json(json_of(model, promises.verdicts(), costs)));
+    write_output(pretty_json(json_of(model, promises.verdicts(), costs)));
   } else {
-    for (const Cost& cost : costs) write_stdout(line_of(cost));
+    for (const Cost& cost : costs) write_output(line_of(cost));
   }
   const bool all_kept = std::all_of(promises.verdicts().begin(), promises.verdicts().end(),
                                     [](const Verdict& verdict) { return verdict.is_kept(); });

@@ -3,15 +3,22 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <string>
 #include <utility>
 
+#include <fmt/format.h>
+
+#include "app/ui/text.h"
 #include "core/base/error.h"
+#include "core/base/log.h"
 #include "core/base/worker_signals.h"
 
 namespace hyb::app {
@@ -125,7 +132,75 @@ bool write_stdout(const char* text, unsigned long size) {
 
 bool write_stdout(std::string_view text) { return write_stdout(text.data(), text.size()); }
 
-void write_stderr(std::string_view text) { write_all(STDERR_FILENO, text); }
+void write_stderr(std::string_view text) { write_stderr_as_is(sanitized(text)); }
+void write_stderr_as_is(std::string_view text) { write_all(STDERR_FILENO, text); }
+
+std::string system_error_text(const std::system_error& error) {
+  if (error.code() != std::errc::resource_unavailable_try_again) return error.what();
+  return fmt::format(
+      "a thread cannot be started: {}; the limit is on processes and threads of this user (ulimit "
+      "-u) or of its control group (pids.max)",
+      error.code().message());
+}
+
+namespace {
+
+/// Time spent waiting for a descriptor.
+class Waiting {
+ public:
+  explicit Waiting(const StreamLimits& limits) : limits_(&limits) {}
+
+  /// Returns when there is something to read, or once it was reported that there is not.
+  void wait_for(int descriptor) {
+    if (is_reported_) return;
+    const auto begin = std::chrono::steady_clock::now();
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(limits_->patience - spent_);
+    pollfd input{descriptor, POLLIN, 0};
+    const int ready = ::poll(&input, 1, static_cast<int>(left.count()));
+    spent_ += std::chrono::steady_clock::now() - begin;
+    if (ready != 0 && spent_ < limits_->patience) return;
+    log::warning(limits_->waiting);
+    is_reported_ = true;
+  }
+
+ private:
+  const StreamLimits* limits_;
+  std::chrono::nanoseconds spent_{0};
+  bool is_reported_ = false;
+};
+
+}  // namespace
+
+std::string read_stream(int descriptor, const char* name, const StreamLimits& limits) {
+  const auto check = [&](std::size_t bytes) {
+    if (bytes <= limits.bytes_max) return;
+    throw Error(ErrorKind::model, fmt::format("{}: has more than {} bytes, the most that are read",
+                                              name, limits.bytes_max));
+  };
+  struct stat about {};
+  if (::fstat(descriptor, &about) == 0 && S_ISREG(about.st_mode)) {
+    const off_t at = std::max<off_t>(::lseek(descriptor, 0, SEEK_CUR), 0);
+    check(static_cast<std::size_t>(std::max<off_t>(about.st_size - at, 0)));
+  }
+  std::string text;
+  std::array<char, 65536> piece;
+  Waiting waiting(limits);
+  for (;;) {
+    waiting.wait_for(descriptor);
+    const ssize_t count = ::read(descriptor, piece.data(), piece.size());
+    if (count == 0) return text;
+    if (count > 0) {
+      text.append(piece.data(), static_cast<std::size_t>(count));
+      check(text.size());
+    } else if (errno == EAGAIN) {  // a non-blocking descriptor that a parent handed us
+      pollfd input{descriptor, POLLIN, 0};
+      ::poll(&input, 1, -1);
+    } else if (errno != EINTR || stop_signal() != 0) {
+      throw Error(ErrorKind::runtime,
+                  std::string(name) + ": cannot be read: " + std::strerror(errno));
+    }
+  }
+}
 
 BackgroundWork::BackgroundWork(std::function<bool()> work) : work_(std::move(work)) {
   if (!work_) return;

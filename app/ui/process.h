@@ -1,9 +1,13 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
+#include <cstddef>
 #include <exception>
 #include <functional>
+#include <string>
 #include <string_view>
+#include <system_error>
 #include <thread>
 
 namespace hyb::app {
@@ -49,9 +53,26 @@ void set_last_words(void (*restore_terminal)());
 bool write_stdout(const char* text, unsigned long size);
 bool write_stdout(std::string_view text);
 
-/// Writes `text` to stderr as it is: status lines and hints for people. What cannot be written is
-/// dropped: there is no reader.
+/// Writes status lines and hints for people to stderr, harmless to a terminal: see Sanitizer. What
+/// cannot be written is dropped: there is no reader.
 void write_stderr(std::string_view text);
+
+/// The same for text with escape sequences of our own; what came from outside is already sanitized.
+void write_stderr_as_is(std::string_view text);
+
+/// What a failed call of the C++ library is in words: a thread that the system refuses is
+/// "Resource temporarily unavailable" otherwise.
+std::string system_error_text(const std::system_error& error);
+
+struct StreamLimits {
+  std::size_t bytes_max;
+  std::chrono::milliseconds patience;
+  const char* waiting;  ///< the warning when more than `patience` was spent waiting
+};
+
+/// All that comes out of an open file or pipe, of which messages say `name`. Throws Error(model)
+/// above bytes_max (of a regular file before it is read), Error(runtime) when reading fails.
+std::string read_stream(int descriptor, const char* name, const StreamLimits& limits);
 
 /// Does work, a slice per call, on a thread of its own, so that keys are answered at once however
 /// long a slice takes. Signals stay with the other threads.

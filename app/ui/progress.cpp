@@ -49,7 +49,7 @@ bool ProgressLine::is_due() {
 void ProgressLine::write(std::string_view text) {
   // One column is left free: a full line makes some terminals wrap.
   const int room = terminal_columns(Stream::error) - 1;
-  write_stderr(std::string(clear_line) + cut_to_columns(sanitized_line(text), room));
+  write_stderr_as_is(std::string(clear_line) + cut_to_columns(sanitized_line(text), room));
   is_visible_ = true;
 }
 
@@ -71,7 +71,7 @@ void ProgressLine::show(std::int64_t done, std::int64_t total, std::string_view 
 }
 
 void ProgressLine::clear() {
-  if (is_visible_) write_stderr(clear_line);
+  if (is_visible_) write_stderr_as_is(clear_line);
   is_visible_ = false;
   next_ = Clock::time_point{};
 }

@@ -6,9 +6,11 @@
 #include <termios.h>
 #include <unistd.h>
 
+#include <string>
 #include <string_view>
 
 #include "app/ui/process.h"
+#include "app/ui/text.h"
 
 namespace hyb::app {
 namespace {
@@ -19,6 +21,9 @@ constexpr std::string_view paste_off = "\x1b[?2004l";
 // A mutable global, because the signal handler that puts it back can be given nothing. Written only
 // while no handler is set that reads it.
 termios modes_before;
+
+// As the environment's variables that it overrides: of the whole process.
+std::optional<bool> colour_wanted;
 
 void put_modes_back() {
   // Neither call can do more than fail: the terminal may be gone.
@@ -66,8 +71,15 @@ bool can_move_cursor(Stream stream, const Environment& environment) {
 }
 
 bool wants_colour(Stream stream, const Environment& environment) {
+  if (colour_wanted) return *colour_wanted;
   if (environment.no_color) return false;
   return environment.force_color || can_move_cursor(stream, environment);
+}
+
+void set_colour(std::optional<bool> wanted) { colour_wanted = wanted; }
+
+bool write_output(std::string_view text) {
+  return write_stdout(is_terminal(Stream::output) ? sanitized(text) : std::string(text));
 }
 
 RawMode::RawMode(Interrupts interrupts) : interrupts_(interrupts) {

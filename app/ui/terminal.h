@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string_view>
 
 #include "app/environment.h"
 
@@ -23,9 +25,16 @@ bool input_ready(int timeout_ms);
 /// "dumb".
 bool can_move_cursor(Stream stream, const Environment& environment);
 
-/// Whether colours may: NO_COLOR says no, else CLICOLOR_FORCE and FORCE_COLOR say yes, else as
-/// can_move_cursor.
+/// Whether colours may: set_colour() decides, else NO_COLOR says no, else CLICOLOR_FORCE and
+/// FORCE_COLOR say yes, else as can_move_cursor.
 bool wants_colour(Stream stream, const Environment& environment);
+
+/// What --color says; nothing: auto.
+void set_colour(std::optional<bool> wanted);
+
+/// Writes data and texts to stdout: as they are into a file or a pipe, harmless where stdout is a
+/// terminal (see Sanitizer). False: the reader is gone. Throws as write_stdout.
+bool write_output(std::string_view text);
 
 enum class Interrupts : std::uint8_t { keys, signals };
 

@@ -1,6 +1,7 @@
 #include "core/base/log.h"
 
 #include <algorithm>
+#include <atomic>
 
 // fmt and spdlog are packaged as shared libraries only. hyb uses them header-only, and this file
 // holds the one instantiation of fmt that the other files link against.
@@ -42,6 +43,22 @@ spdlog::logger& logger() {
   return instance;
 }
 
+using Filter = std::string (*)(std::string_view);
+
+std::atomic<Filter>& filter_of_messages() {
+  static std::atomic<Filter> instance = nullptr;
+  return instance;
+}
+
+void print(spdlog::level::level_enum level, std::string_view text) {
+  const Filter filter = filter_of_messages();
+  if (filter == nullptr) {
+    logger().log(level, text);
+  } else {
+    logger().log(level, filter(text));
+  }
+}
+
 }  // namespace
 
 std::optional<Level> level_from_name(std::string_view name) {
@@ -60,9 +77,11 @@ void set_colour(bool colour) {
   sink().set_color_mode(colour ? spdlog::color_mode::always : spdlog::color_mode::never);
 }
 
-void debug(std::string_view text) { logger().debug(text); }
-void info(std::string_view text) { logger().info(text); }
-void warning(std::string_view text) { logger().warn(text); }
-void error(std::string_view text) { logger().error(text); }
+void set_filter(std::string (*filter)(std::string_view)) { filter_of_messages() = filter; }
+
+void debug(std::string_view text) { print(spdlog::level::debug, text); }
+void info(std::string_view text) { print(spdlog::level::info, text); }
+void warning(std::string_view text) { print(spdlog::level::warn, text); }
+void error(std::string_view text) { print(spdlog::level::err, text); }
 
 }  // namespace hyb::log

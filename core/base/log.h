@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 namespace hyb::log {
@@ -21,6 +22,10 @@ void set_level(Level level);
 
 /// Colours the level; by default only if stderr is a terminal.
 void set_colour(bool colour);
+
+/// Every message passes through `filter` before it is printed: names and texts in it come from
+/// outside, and the app knows what a terminal obeys. Null, the default: as they are.
+void set_filter(std::string (*filter)(std::string_view));
 
 void debug(std::string_view text);
 void info(std::string_view text);

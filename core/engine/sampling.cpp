@@ -6,21 +6,22 @@
 #include <string_view>
 
 #include "core/base/error.h"
+#include "core/engine/parameter_ranges.h"
 
 namespace hyb {
+
+std::string ParameterRange::text() const {
+  return excludes_least ? fmt::format("above {} and at most {}", least, most)
+                        : fmt::format("{} to {}", least, most);
+}
+
 namespace {
 
-// Far outside of useful values, and far inside of what keeps every product finite.
-constexpr float temperature_max = 100.0F;
-constexpr float penalty_max = 100.0F;
-constexpr float bias_max = 1000.0F;
-constexpr std::int32_t logprobs_max = 100;
-
 /// NaN is in no range.
-void check_range(std::string_view name, float value, float low, float high) {
-  if (value >= low && value <= high) return;
+void check_range(std::string_view name, double value, const ParameterRange& range) {
+  if (range.has(value)) return;
   throw Error(ErrorKind::usage,
-              fmt::format("sampling: {} is {} to {}: {}", name, low, high, value));
+              fmt::format("sampling: {} is {}: {}", name, range.text(), static_cast<float>(value)));
 }
 
 void check_bias(std::vector<LogitBias> bias, std::int32_t vocab) {
@@ -29,8 +30,8 @@ void check_bias(std::vector<LogitBias> bias, std::int32_t vocab) {
       throw Error(ErrorKind::usage, fmt::format("sampling: logit_bias names tokens 0 to {}: {}",
                                                 vocab - 1, index(entry.token)));
     }
-    check_range(fmt::format("logit_bias of token {}", index(entry.token)), entry.bias, -bias_max,
-                bias_max);
+    check_range(fmt::format("logit_bias of token {}", index(entry.token)), entry.bias,
+                ranges::logit_bias);
   }
   const auto by_token = [](const LogitBias& a, const LogitBias& b) { return a.token < b.token; };
   std::sort(bias.begin(), bias.end(), by_token);
@@ -46,25 +47,18 @@ void check_bias(std::vector<LogitBias> bias, std::int32_t vocab) {
 }  // namespace
 
 void check(const SamplingParams& params, std::int32_t vocab) {
-  check_range("temperature", params.temperature, 0.0F, temperature_max);
-  if (params.top_k < 0) {
+  check_range("temperature", params.temperature, ranges::temperature);
+  if (!ranges::top_k.has(params.top_k)) {
     throw Error(ErrorKind::usage,
                 fmt::format("sampling: top_k is 0 (all) or more: {}", params.top_k));
   }
-  if (!(params.top_p > 0.0F && params.top_p <= 1.0F)) {
-    throw Error(ErrorKind::usage,
-                fmt::format("sampling: top_p is above 0 and at most 1: {}", params.top_p));
-  }
-  check_range("min_p", params.min_p, 0.0F, 1.0F);
-  if (!(params.repetition_penalty > 0.0F && params.repetition_penalty <= penalty_max)) {
-    throw Error(ErrorKind::usage,
-                fmt::format("sampling: repetition_penalty is above 0 and at most {}: {}",
-                            penalty_max, params.repetition_penalty));
-  }
-  check_range("frequency_penalty", params.frequency_penalty, -penalty_max, penalty_max);
-  check_range("presence_penalty", params.presence_penalty, -penalty_max, penalty_max);
+  check_range("top_p", params.top_p, ranges::top_p);
+  check_range("min_p", params.min_p, ranges::min_p);
+  check_range("repetition_penalty", params.repetition_penalty, ranges::repetition_penalty);
+  check_range("frequency_penalty", params.frequency_penalty, ranges::frequency_penalty);
+  check_range("presence_penalty", params.presence_penalty, ranges::presence_penalty);
   check_bias(params.bias, vocab);
-  const std::int32_t most = std::min(logprobs_max, vocab);
+  const std::int32_t most = std::min(static_cast<std::int32_t>(ranges::logprobs.most), vocab);
   if (params.logprobs < -1 || params.logprobs > most) {
     throw Error(ErrorKind::usage, fmt::format("sampling: logprobs is -1 (none) or 0 to {}: {}",
                                               most, params.logprobs));

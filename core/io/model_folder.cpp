@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <system_error>
 #include <vector>
 
@@ -166,7 +167,93 @@ fs::path find_in_hub(std::string_view model, const HubEnvironment& environment) 
   return snapshot;
 }
 
+struct OtherFormat {
+  const char* extension;
+  const char* text;
+};
+
+constexpr std::array other_formats = {
+    OtherFormat{".gguf",
+                "GGUF, which is not read: give the folder that Hugging Face publishes for the "
+                "original model (config.json, safetensors, tokenizer.json)"},
+    OtherFormat{
+        ".bin",
+        "a pickle of PyTorch, which is not read, as reading one runs its code; transformers "
+        "writes safetensors: AutoModelForCausalLM.from_pretrained(OLD).save_pretrained(NEW)"},
+    OtherFormat{".pt", "a pickle of PyTorch, which is not read, as reading one runs its code"},
+    OtherFormat{".pth", "a pickle of PyTorch, which is not read, as reading one runs its code"},
+    OtherFormat{".onnx", "ONNX, which is not read: safetensors are"},
+};
+
+bool is_pickle_name(const fs::path& file) {
+  const std::string name = file.filename().string();
+  return name.starts_with("pytorch_model") || name.starts_with("model") ||
+         name.starts_with("consolidated");
+}
+
+std::string format_text_of(const fs::path& file) {
+  for (const OtherFormat& format : other_formats) {
+    if (file.extension() != format.extension) continue;
+    const bool is_gguf = format.extension == std::string_view(".gguf");
+    if (!is_gguf && !is_pickle_name(file)) continue;  // training_args.bin and the like
+    return quote_name(file.filename().string()) + " is " + format.text;
+  }
+  return {};
+}
+
 }  // namespace
+
+std::string other_format_text(const fs::path& path) {
+  if (!is_folder(path)) return format_text_of(path);
+  const std::vector<std::string> names = entries(path);
+  if (std::any_of(names.begin(), names.end(),
+                  [](const std::string& name) { return name.ends_with(".safetensors"); })) {
+    return {};
+  }
+  for (const std::string& name : names) {
+    const std::string text = format_text_of(name);
+    if (!text.empty()) return text;
+  }
+  return {};
+}
+
+namespace {
+
+/// Of a repository's folder in the cache.
+std::vector<std::string> revisions_in(const fs::path& repository) {
+  std::vector<std::string> branches;
+  std::error_code ignored;
+  const fs::path refs = repository / "refs";
+  for (const auto& entry : fs::recursive_directory_iterator(refs, ignored)) {
+    if (entry.is_regular_file(ignored)) {
+      branches.push_back(entry.path().lexically_relative(refs).string());
+    }
+  }
+  std::sort(branches.begin(), branches.end());
+  if (!branches.empty()) return branches;
+  std::vector<std::string> commits = entries(repository / "snapshots");
+  for (std::string& commit : commits) {
+    if (commit.size() == commit_length) commit.resize(prefix_length_min);
+  }
+  return commits;
+}
+
+}  // namespace
+
+std::vector<std::string> models_in_hub(const fs::path& hub) {
+  constexpr std::string_view prefix = "models--";
+  std::vector<std::string> models;
+  for (const std::string& folder : entries(hub)) {
+    if (!folder.starts_with(prefix)) continue;
+    std::string name = folder.substr(prefix.size());
+    const std::size_t dashes = name.find("--");
+    if (dashes != std::string::npos) name.replace(dashes, 2, "/");
+    for (const std::string& revision : revisions_in(hub / folder)) {
+      models.push_back(revision == "main" ? name : name + "@" + revision);
+    }
+  }
+  return models;
+}
 
 fs::path hub_folder(const HubEnvironment& environment) {
   if (is_set(environment.hf_hub_cache)) return with_home(*environment.hf_hub_cache, environment);
@@ -184,10 +271,14 @@ fs::path find_model_folder(std::string_view model, const HubEnvironment& environ
   fs::path folder(model);
   std::error_code ignored;
   if (!is_folder(folder)) {
-    if (fs::exists(folder, ignored))
-      refuse_model(model, "is a file; give the folder that holds it");
+    if (fs::exists(folder, ignored)) {
+      const std::string other = other_format_text(folder);
+      refuse_model(model, other.empty() ? "is a file; give the folder that holds it" : other);
+    }
     folder = find_in_hub(model, environment);
   }
+  const std::string other = is_listed(folder / "config.json") ? "" : other_format_text(folder);
+  if (!other.empty()) refuse_model(model, "has no config.json; " + other);
   // Opened here so that a missing file, or a link to a blob that was never downloaded, is named.
   const File config(folder / "config.json");
   return folder;

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace hyb {
 
@@ -19,6 +20,16 @@ struct HubEnvironment {
 /// $HF_HUB_CACHE, else $HF_HOME/hub, else $XDG_CACHE_HOME/huggingface/hub, else
 /// ~/.cache/huggingface/hub. Empty when nothing is set.
 std::filesystem::path hub_folder(const HubEnvironment& environment);
+
+/// A sentence about weights in `path`, a file or a folder, in a format that is not read: GGUF,
+/// pickles
+/// (.bin, .pt), ONNX; empty where there are none or safetensors besides.
+std::string other_format_text(const std::filesystem::path& path);
+
+/// The names under which models of the Hugging Face cache are found, sorted: org/name for the
+/// branch main, else org/name@revision for each branch, or without one for each commit. Empty where
+/// there is no such folder.
+std::vector<std::string> models_in_hub(const std::filesystem::path& hub);
 
 /// The folder of a model, which holds a readable config.json: `model` is a folder, or
 /// `org/name[@revision]` (also `name[@revision]`) in the Hugging Face cache; no network access.

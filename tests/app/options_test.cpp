@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "app/batch/request_maker.h"
 #include "app/options.h"
 #include "core/base/error.h"
 #include "tests/app/chat/chat_texts.h"
@@ -24,8 +25,14 @@ TEST_SUITE("app/options") {
     CHECK(parse_memory("123").bytes == 123);
     CHECK(parse_memory("80%").share == doctest::Approx(0.8));
     CHECK(parse_memory("auto").kind == MemoryBudget::Kind::automatic);
-    for (const char* bad : {"", "8 GiB", "GiB", "-1GiB", "0", "101%", "8gib", "1e5", "nan",
-                            "9e99TB", "999999999999TiB"}) {
+    for (const char* size : {"8GiB", "8G", "8g", "8gib", "8GIB"}) {
+      CAPTURE(size);
+      CHECK(parse_memory(size).bytes == std::size_t{8} << 30);
+    }
+    CHECK(parse_memory("8gb").bytes == 8'000'000'000);
+    CHECK(parse_memory("500mb").bytes == 500'000'000);
+    for (const char* bad : {"", "8 GiB", "GiB", "-1GiB", "0", "101%", "8gi", "1e5", "nan", "9e99TB",
+                            "999999999999TiB"}) {
       CAPTURE(bad);
       CHECK_THROWS_AS(parse_memory(bad), Error);
     }
@@ -58,6 +65,65 @@ TEST_SUITE("app/options") {
     for (const char* tokens : {"0", "8", "24", "256", "-16"}) {
       CHECK(!refused({"--page-tokens", tokens}).empty());
     }
+  }
+
+  TEST_CASE("a number out of range is refused the same way as an option and in a body") {
+    const auto flag_error = [](const std::string& option) {
+      CLI::App cli;
+      GenerationOptions options;
+      add_generation_options(cli, options);
+      std::vector<std::string> words = {option};
+      try {
+        cli.parse(words);
+        return std::string();
+      } catch (const CLI::ParseError& error) {
+        return std::string(error.what());
+      }
+    };
+    const auto body_error = [](const std::string& text) {
+      return error_text([&] {
+        Request request;
+        request.prompt = {TokenId{1}};
+        apply_body(parse_json(text, "body"), request);
+        check(request, {.vocab = 100, .length_max = 100, .has_text = true});
+      });
+    };
+    struct Case {
+      const char *option, *field, *value;
+      bool is_good;
+    };
+    constexpr Case cases[] = {
+        {"--temperature", "temperature", "0", true},
+        {"--temp", "temperature", "100", true},
+        {"--temperature", "temperature", "101", false},
+        {"--temperature", "temperature", "-0.1", false},
+        {"--top-p", "top_p", "1", true},
+        {"--top-p", "top_p", "0", false},
+        {"--top-p", "top_p", "1.5", false},
+        {"--top-k", "top_k", "-1", true},
+        {"--top-k", "top_k", "-2", false},
+        {"--min-p", "min_p", "2", false},
+        {"--repetition-penalty", "repetition_penalty", "0", false},
+        {"--repeat-penalty", "repetition_penalty", "100", true},
+        {"--frequency-penalty", "frequency_penalty", "101", false},
+        {"--presence-penalty", "presence_penalty", "-100", true},
+        {"--presence-penalty", "presence_penalty", "-101", false},
+        {"--max-tokens", "max_tokens", "2147483647", true},
+        {"--max-tokens", "max_tokens", "0", false},
+        {"--n-predict", "max_tokens", "2147483648", false},
+        {"--seed", "seed", "18446744073709551615", true},
+        {"--seed", "seed", "18446744073709551616", false},
+        {"--seed", "seed", "-1", false},
+    };
+    for (const Case& one : cases) {
+      CAPTURE(one.option);
+      CAPTURE(one.value);
+      CHECK(flag_error(std::string(one.option) + "=" + one.value).empty() == one.is_good);
+      const std::string body = std::string("{\"") + one.field + "\":" + one.value + "}";
+      CHECK(body_error(body).empty() == one.is_good);
+    }
+    CHECK(contains(flag_error("--top-p=0"), "--top-p: is above 0 and at most 1, got 0"));
+    CHECK(contains(flag_error("-sBe brief"), "a system prompt is --system TEXT"));
   }
 
   TEST_CASE("flags win over generation_config.json, which wins over the defaults") {
@@ -98,6 +164,7 @@ TEST_SUITE("app/options") {
     CHECK(contains(error_of(R"({"do_sample": "yes"})"), "do_sample must be true or false"));
     CHECK(contains(error_of(R"({"repetition_penalty": 0})"), "repetition_penalty is above 0"));
     CHECK(sampled(R"("temperature": null, "top_k": 50.0)").empty());
+    CHECK(sampled(R"("top_k": -1)").empty());
     CHECK(error_of(R"({"temperature": "not read without do_sample"})").empty());
     GenerationOptions flags;
     flags.temperature = 0.5F;

@@ -59,9 +59,9 @@ std::vector<std::string> options_in_help(const std::string& command) {
   return options;
 }
 
-const std::vector<std::string> commands = {"batch", "bench",    "chat",     "doctor",
-                                           "fit",   "inspect",  "render",   "replay",
-                                           "run",   "sessions", "tokenize", "verify"};
+const std::vector<std::string> commands = {"batch",    "bench",    "chat",   "doctor", "fit",
+                                           "inspect",  "list",     "render", "replay", "run",
+                                           "sessions", "tokenize", "verify"};
 
 }  // namespace
 
@@ -173,7 +173,7 @@ TEST_SUITE("app/surface_help") {
     CHECK(page.exit_code == 0);
     CHECK(page.err == "");
     CHECK(contains(page.out, "HYB(1)"));
-    CHECK(contains(page.out, "--prompt-file FILE"));
+    CHECK(contains(page.out, "--file FILE"));
     CHECK(contains(page.out, "hyb bench compare"));
   }
 }

@@ -91,6 +91,96 @@ TEST_SUITE("app/surface_run") {
     CHECK(tool({"run"}, "").exit_code == 2);
   }
 
+  TEST_CASE("the spellings that people bring give the same answer") {
+    const std::string answer = tool({"run", "-n", "8", "-p", "Hello", "--system", "Be brief"}).out;
+    const TemporaryFolder folder;
+    const std::string prompt = folder.write("prompt", "Hello").string();
+    const std::string system = folder.write("system", "Be brief").string();
+    const std::vector<std::vector<std::string>> spellings = {
+        {"run", "demo", "Hello", "-n", "8", "-sys", "Be brief"},
+        {"run", "Hello", "-m", "demo", "--n-predict", "8", "--system-prompt", "Be brief"},
+        {"run", "--model", "demo", "Hello", "-n", "8", "--system-file", system},
+        {"run", "-f", prompt, "-n", "8", "-sysf", system, "--temp", "0", "-s", "3"},
+        {"run", "--file", prompt, "-n", "8", "-sys", "Be brief", "-t", "1", "-c", "512"},
+        {"run", "-p", "Hello", "-n", "8", "-sys", "Be brief", "--ctx-size", "512", "--quiet"},
+        {"run", "-p", "Hello", "-n", "8", "-sys", "Be brief", "--memory", "1gb", "--color"},
+        {"--color", "never", "run", "-p", "Hello", "-n", "8", "-sys", "Be brief"},
+    };
+    for (const auto& arguments : spellings) {
+      CAPTURE(arguments[1]);
+      const ToolResult result = tool(arguments);
+      CHECK(result.exit_code == 0);
+      CHECK(result.err == "");
+      CHECK(result.out == answer);
+    }
+    const auto error = [](std::vector<std::string> arguments) {
+      const ToolResult result = tool(std::move(arguments));
+      CHECK(result.exit_code == 2);
+      return result.err;
+    };
+    CHECK(contains(error({"run", "demo", "Hello", "-m", "demo"}), "the model is given twice"));
+    CHECK(contains(error({"run", "demo", "Hello", "-p", "x"}), "the prompt is given twice"));
+    CHECK(contains(error({"run", "What is it?"}), "is taken for a model; a prompt follows"));
+    CHECK(contains(error({"run", "demo", "two", "words"}), "goes into quotes"));
+    CHECK(contains(error({"fit", "demo", "-m", "demo"}), "--model excludes model"));
+    CHECK(contains(error({"batch", "-m", "demo", "a", "b", "-o", "c"}), "model is given twice"));
+  }
+
+  TEST_CASE("stdin follows the prompt after an empty line, unless it is left alone") {
+    const auto rendered = [](std::vector<std::string> arguments, const std::string& input) {
+      arguments.insert(arguments.begin(), "render");
+      const ToolResult result = tool(std::move(arguments), input);
+      CHECK(result.exit_code == 0);
+      CHECK(result.err == "");
+      return result.out;
+    };
+    const std::string both = rendered({"-p", "Summarize\n\nthe text"}, "");
+    const std::string alone = rendered({"-p", "Summarize"}, "");
+    const TemporaryFolder folder;
+    const std::string file = folder.write("prompt", "Summarize\n").string();
+    CHECK(rendered({"-p", "Summarize"}, "the text") == both);
+    CHECK(rendered({"demo", "Summarize"}, "the text") == both);
+    CHECK(rendered({"-f", file}, "the text") == both);
+    CHECK(rendered({"-p", "Summarize", "--no-stdin"}, "the text") == alone);
+    const ToolResult nothing = tool({"render", "--no-stdin"}, "the text");
+    CHECK(nothing.exit_code == 2);
+    CHECK(contains(nothing.err, "no text"));
+
+    const ToolResult loop = run_shell(
+        "printf 'one\\ntwo\\n' | while read line; do $HYB render -p $line --no-stdin; done");
+    CHECK(contains(loop.out, "one"));
+    CHECK(contains(loop.out, "two"));
+    const std::string lines = folder.write("lines", "one\ntwo\n").string();
+    const ToolResult eaten = run_shell("while read line; do $HYB render -p $line; done < " + lines);
+    CHECK(contains(eaten.err, "the rest of stdin is added to the prompt"));
+    CHECK(contains(eaten.err, "--no-stdin"));
+    CHECK(run_shell("$HYB render -p Summarize < /dev/null").out == alone);
+    const ToolResult terminal = run_tool(
+        {.arguments = {"-qec", std::string(HYB_BINARY) + " render -p Summarize", "/dev/null"},
+         .program = "script"});
+    CHECK(terminal.exit_code == 0);
+    CHECK(!contains(terminal.out, "waiting"));
+  }
+
+  TEST_CASE("waiting for stdin is reported, and what ends it") {
+    const ToolResult slow = run_shell("(sleep 1.3; echo late) | $HYB render -p x");
+    CHECK(slow.exit_code == 0);
+    CHECK(contains(slow.out, "late"));
+    CHECK(contains(slow.err, "hyb: warning: waiting for stdin to end"));
+    CHECK(contains(slow.err, "--no-stdin leaves it alone"));
+    CHECK(std::count(slow.err.begin(), slow.err.end(), '\n') == 1);
+    CHECK(run_shell("sleep 0.1 | $HYB render -p x --no-stdin").err == "");
+  }
+
+  TEST_CASE("a text over 1 GiB is refused before it is read") {
+    const TemporaryFolder folder;
+    const std::string file = folder.write("large", "").string();
+    std::filesystem::resize_file(file, (std::uintmax_t{1} << 30) + 1);  // no bytes on the disk
+    const ToolResult result = run_shell("$HYB run < " + file);
+    CHECK(result.exit_code == 3);
+    CHECK(contains(result.err, "stdin: has more than 1073741824 bytes"));
+  }
+
   TEST_CASE("text that is not UTF-8 is named with its place") {
     const ToolResult result = tool({"run"}, "abc\xff");
     CHECK(result.exit_code == 2);
@@ -138,7 +228,8 @@ TEST_SUITE("app/surface_run") {
     // What no memory could help is said first.
     const ToolResult other = tool({"run", "qwen3-next-80b-a3b", "-p", "x", "--memory", "1MB"});
     CHECK(other.exit_code == 3);
-    CHECK(contains(other.err, "holds no model.safetensors"));
+    CHECK(contains(other.err, "qwen3-next-80b-a3b is the configuration of a published model"));
+    CHECK(contains(other.err, "hyb bench --random-weights SEED"));
     CHECK(tool({"run", "/nonexistent", "-p", "x"}).exit_code == 3);
     CHECK(tool({"run", "--prompt-file", "/nonexistent"}).exit_code == 3);
     CHECK(tool({"tokenize", path, "-p", "x"}).exit_code == 3);
@@ -156,6 +247,29 @@ TEST_SUITE("app/surface_run") {
     }
   }
 
+  TEST_CASE("weights and tokenizers in other formats are named, with what hyb reads") {
+    const auto error = [](const std::filesystem::path& model) {
+      const ToolResult result = tool({"run", model.string(), "-p", "x"});
+      CHECK(result.exit_code == 3);
+      return result.err;
+    };
+    const TemporaryFolder gguf;
+    const auto file = gguf.write("model-Q4_K_M.gguf", "GGUF");
+    CHECK(contains(error(file), "\"model-Q4_K_M.gguf\" is GGUF, which is not read"));
+    CHECK(contains(error(gguf.path()), "has no config.json; \"model-Q4_K_M.gguf\" is GGUF"));
+    CHECK(contains(error(gguf.write("model.safetensors", "")), "give the folder that holds it"));
+
+    const TemporaryFolder pickle;
+    std::filesystem::copy_file(fixture + "/config.json", pickle.path() / "config.json");
+    pickle.write("pytorch_model-00001-of-00002.bin", "");
+    CHECK(contains(error(pickle.path()), "a pickle of PyTorch, which is not read"));
+
+    const TemporaryFolder pieces;
+    copy_demo(pieces);
+    std::filesystem::rename(pieces.path() / "tokenizer.json", pieces.path() / "tokenizer.model");
+    CHECK(contains(error(pieces.path()), "There is a tokenizer.model, which is not read"));
+  }
+
   TEST_CASE("weights with a NaN fail the request and are never answered from") {
     const TemporaryFolder folder;
     const std::filesystem::path weights = copy_demo(folder) / "model.safetensors";
@@ -166,6 +280,7 @@ TEST_SUITE("app/surface_run") {
       const std::string good = exchange_bytes(weights, at, "\xc0\x7f");  // a bf16 NaN
       const ToolResult result = tool({"run", folder.path().string(), "-n", "4", "-p", "Hello"});
       CHECK(result.exit_code == 1);
+      CHECK(result.out == "");
       CHECK(contains(result.err, "NaN logits"));
       const ToolResult verified =
           tool({"verify", folder.path().string(), "--prompts", "2", "-n", "2", "--length", "12"});

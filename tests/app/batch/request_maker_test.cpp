@@ -22,8 +22,9 @@ Request applied(const std::string& body, Request request = {}) {
 TEST_SUITE("app/batch/body_fields") {
   TEST_CASE("fields reach the request, null and absent ones leave it alone") {
     const Request request = applied(
-        R"({"max_tokens":5,"temperature":0.5,"top_p":0.9,"top_k":7,"min_p":0.1,"seed":-1,
-            "stop":["a","b"],"n":3,"logprobs":true,"top_logprobs":4,"frequency_penalty":1,
+        R"({"max_tokens":5,"temperature":0.5,"top_p":0.9,"top_k":7,"min_p":0.1,
+            "seed":18446744073709551615,"stop":["a","b"],"n":3,"logprobs":true,"top_logprobs":4,
+            "frequency_penalty":1,
             "presence_penalty":-1,"repetition_penalty":1.5,"logit_bias":{"12":-100},
             "ignore_eos":true})");
     CHECK(request.max_tokens == 5);
@@ -73,6 +74,8 @@ TEST_SUITE("app/batch/body_fields") {
         {R"({"max_completion_tokens":-3})", "max_completion_tokens"},
         {R"({"top_k":18446744073709551615})", "top_k"},
         {R"({"seed":1.5})", "seed"},
+        {R"({"seed":-1})", "seed"},
+        {R"({"seed":18446744073709551616})", "seed"},
         {R"({"stop":[1]})", "stop"},
         {R"({"stop":{}})", "stop"},
         {R"({"n":"2"})", "n"},

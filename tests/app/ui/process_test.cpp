@@ -7,6 +7,7 @@
 #include <functional>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 
 #include <doctest/doctest.h>
 
@@ -132,6 +133,40 @@ TEST_SUITE("app/ui/process") {
             }
             return 99;
           }) == 0);
+  }
+
+  TEST_CASE("a stream is read to its end, up to a limit") {
+    const StreamLimits limits = {
+        .bytes_max = 5, .patience = std::chrono::milliseconds(1000), .waiting = "waiting"};
+    const auto read_of = [&](const std::string& text) {
+      int ends[2];
+      REQUIRE(::pipe(ends) == 0);
+      REQUIRE(::write(ends[1], text.data(), text.size()) == static_cast<ssize_t>(text.size()));
+      ::close(ends[1]);
+      std::string result;
+      try {
+        result = read_stream(ends[0], "stdin", limits);
+      } catch (const hyb::Error& error) {
+        result = error.what();
+      }
+      ::close(ends[0]);
+      return result;
+    };
+    CHECK(read_of("") == "");
+    CHECK(read_of("12345") == "12345");
+    CHECK(read_of("123456") == "stdin: has more than 5 bytes, the most that are read");
+    // One that never ends is not read for ever.
+    const int zeros = ::open("/dev/zero", O_RDONLY);
+    CHECK_THROWS_AS(read_stream(zeros, "stdin", limits), hyb::Error);
+    ::close(zeros);
+  }
+
+  TEST_CASE("a refused thread is called one") {
+    const auto text_of = [](std::errc code) {
+      return system_error_text(std::system_error(std::make_error_code(code)));
+    };
+    CHECK(text_of(std::errc::resource_unavailable_try_again).starts_with("a thread cannot be"));
+    CHECK(text_of(std::errc::permission_denied) == "Permission denied");
   }
 
   TEST_CASE("all of a long text is written to a slow, non-blocking reader") {

@@ -59,9 +59,9 @@ TEST_SUITE("core/engine/sampling") {
     CHECK(error_with(&SamplingParams::presence_penalty, 101.0F) ==
           "sampling: presence_penalty is -100 to 100: 101");
     CHECK(error_with(&SamplingParams::logprobs, 51) ==
-          "sampling: logprobs is -1 (none) or 0 to 50: 51");
+          "sampling: logprobs is -1 (none) or 0 to 20: 51");
     CHECK(error_with(&SamplingParams::logprobs, -2) ==
-          "sampling: logprobs is -1 (none) or 0 to 50: -2");
+          "sampling: logprobs is -1 (none) or 0 to 20: -2");
     CHECK(error_with(&SamplingParams::bias, {{TokenId{50}, 1.0F}}) ==
           "sampling: logit_bias names tokens 0 to 49: 50");
     CHECK(error_with(&SamplingParams::bias, {{TokenId{-1}, 1.0F}}) ==

@@ -1,0 +1,36 @@
+#include <memory>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "app/commands/commands.h"
+#include "app/environment.h"
+#include "app/model_list.h"
+#include "app/ui/table.h"
+#include "app/ui/terminal.h"
+
+namespace hyb::app {
+namespace {
+
+struct ListFlags {
+  bool json = false;
+};
+
+int list_main(const ListFlags& options) {
+  const ModelList list = list_models(read_environment());
+  write_output(options.json ? pretty_json(model_list_json(list)) : model_list_text(list));
+  return 0;
+}
+
+Action describe_list(CLI::App& cli) {
+  const auto options = std::make_shared<ListFlags>();  // CLI11 keeps pointers into it
+  cli.add_flag("--json", options->json, "one JSON object");
+  return [options] { return list_main(*options); };
+}
+
+}  // namespace
+
+const Command list_command = {"list", "List models: in the Hugging Face cache, and presets",
+                              describe_list};
+
+}  // namespace hyb::app

@@ -1,0 +1,150 @@
+#include "app/model_list.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "app/model_source.h"
+#include "app/options.h"
+#include "app/ui/table.h"
+#include "app/ui/text.h"
+#include "core/base/error.h"
+#include "core/io/file.h"
+#include "core/io/model_folder.h"
+#include "core/io/tensor_files.h"
+#include "models/families.h"
+#include "models/weight_index.h"
+
+namespace hyb::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Adds the size of a file of weights; false: it is not there, or not whole.
+bool add_weights(const fs::path& file, ListedModel& model) {
+  try {
+    const SafetensorsFile whole(file);
+    model.bytes += fs::file_size(file);
+    return true;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+/// What is missing of the weights in a folder; empty: nothing.
+std::string add_folder(const fs::path& folder, ListedModel& model) {
+  const fs::path single = folder / "model.safetensors";
+  if (is_listed(single)) {
+    return add_weights(single, model) ? "" : "model.safetensors is not whole";
+  }
+  const fs::path index = folder / "model.safetensors.index.json";
+  if (!is_listed(index)) {
+    const std::string other = other_format_text(folder);
+    return other.empty() ? "no weights" : "no safetensors: " + other.substr(0, other.find(','));
+  }
+  std::string first;
+  std::size_t missing = 0;
+  const std::vector<std::string> shards = read_shard_index(index).files;
+  for (const std::string& shard : shards) {
+    if (add_weights(folder / shard, model)) continue;
+    if (missing++ == 0) first = shard;
+  }
+  if (missing == 0) return "";
+  return fmt::format("{} of {} shards missing or not whole, such as {}", missing, shards.size(),
+                     first);
+}
+
+bool is_supported(std::string_view model_type) {
+  const auto all = models::families();
+  return std::any_of(all.begin(), all.end(), [&](const models::Family* family) {
+    const auto& types = family->model_types;
+    return std::find(types.begin(), types.end(), model_type) != types.end();
+  });
+}
+
+ListedModel cached_model(const std::string& name, const Environment& environment) {
+  ListedModel model = {.name = name};
+  try {
+    const ModelSource source = ModelSource::find(name, environment);
+    const models::Config config = source.config();
+    model.model_type = config.model_type();
+    model.trouble = add_folder(*source.folder(), model);
+    if (!is_supported(model.model_type)) model.trouble = "model_type is not supported";
+    if (model.trouble.empty() && !source.read("tokenizer.json")) {
+      model.trouble = "no tokenizer.json";
+    }
+  } catch (const Error& error) {
+    model.trouble = error.what();
+  }
+  return model;
+}
+
+ListedModel preset_model(const std::string& name, const Environment& environment) {
+  const models::Config config = ModelSource::find(name, environment).config();
+  const models::Family& family = models::family_of(config);
+  return {.name = name,
+          .model_type = config.model_type(),
+          .parameters = models::parameters(models::required_weights(family.plan(config), family))};
+}
+
+ListedModel demo_model(const Environment& environment) {
+  const ModelSource source = ModelSource::find("demo", environment);
+  return {.name = "demo",
+          .model_type = source.config().model_type(),
+          .bytes = source.tensors().bytes()};
+}
+
+}  // namespace
+
+ModelList list_models(const Environment& environment) {
+  ModelList list = {.hub = hub_folder(environment.hub), .models = {demo_model(environment)}};
+  if (!list.hub.empty()) {
+    for (const std::string& name : models_in_hub(list.hub)) {
+      list.models.push_back(cached_model(name, environment));
+    }
+  }
+  for (const std::string& name : preset_names()) {
+    list.presets.push_back(preset_model(name, environment));
+  }
+  return list;
+}
+
+std::string model_list_text(const ModelList& list) {
+  Table models = {.columns = {{"model"}, {"model_type"}, {"weights", Align::right}, {"state"}},
+                  .rows = {}};
+  for (const ListedModel& model : list.models) {
+    models.rows.push_back({model.name, model.model_type, bytes_text(model.bytes),
+                           model.trouble.empty() ? "complete" : model.trouble});
+  }
+  Table presets = {.columns = {{"preset"}, {"model_type"}, {"parameters", Align::right}},
+                   .rows = {}};
+  for (const ListedModel& preset : list.presets) {
+    presets.rows.push_back({preset.name, preset.model_type, parameters_text(preset.parameters)});
+  }
+  const std::string cache = list.hub.empty()
+                                ? "no Hugging Face cache: HF_HUB_CACHE, HF_HOME and HOME are unset"
+                                : "Hugging Face cache: " + sanitized_line(list.hub.string());
+  return plain_text(models) + '\n' + cache +
+         "\n\nconfigurations without weights, for fit, inspect and bench --random-weights:\n\n" +
+         plain_text(presets);
+}
+
+Json model_list_json(const ModelList& list) {
+  Json models = Json::array(), presets = Json::array();
+  for (const ListedModel& model : list.models) {
+    models.push_back({{"name", model.name},
+                      {"model_type", model.model_type},
+                      {"bytes", model.bytes},
+                      {"complete", model.trouble.empty()},
+                      {"trouble", model.trouble}});
+  }
+  for (const ListedModel& preset : list.presets) {
+    presets.push_back({{"name", preset.name},
+                       {"model_type", preset.model_type},
+                       {"parameters", preset.parameters}});
+  }
+  return {{"cache", list.hub.string()}, {"models", models}, {"presets", presets}};
+}
+
+}  // namespace hyb::app

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "app/environment.h"
+#include "core/base/json.h"
+
+namespace hyb::app {
+
+/// A model that could be given as MODEL.
+struct ListedModel {
+  std::string name;
+  std::string model_type = {};  ///< of config.json; empty: it can't be read
+  std::uint64_t bytes = 0;      ///< of the weights that are there
+  std::int64_t parameters = 0;  ///< of a preset
+  std::string trouble = {};     ///< why hyb can't run it; empty: it can
+};
+
+struct ModelList {
+  std::filesystem::path hub = {};  ///< the Hugging Face cache; empty: the environment names none
+  std::vector<ListedModel> models = {};  ///< the demo, then those of the cache
+  std::vector<ListedModel> presets = {};
+};
+
+/// Reads configurations and headers of weights, no weights.
+ModelList list_models(const Environment& environment);
+
+std::string model_list_text(const ModelList& list);
+
+/// {"cache": folder, "models": [{"name", "model_type", "bytes", "complete", "trouble"}],
+/// "presets": [{"name", "model_type", "parameters"}]}
+Json model_list_json(const ModelList& list);
+
+}  // namespace hyb::app

@@ -1,0 +1,121 @@
+#include "app/text_input.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <system_error>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include "app/options.h"
+#include "app/ui/process.h"
+#include "app/ui/terminal.h"
+#include "core/base/error.h"
+#include "core/base/log.h"
+#include "core/base/strings.h"
+#include "core/io/file.h"
+
+namespace hyb::app {
+namespace {
+
+constexpr std::size_t text_bytes_max = std::size_t{1} << 30;
+constexpr std::chrono::milliseconds stdin_patience(1000);
+
+std::string read_input(const char* waiting) {
+  const StopAtOnce nothing_to_lose;
+  return read_stream(STDIN_FILENO, "stdin",
+                     {.bytes_max = text_bytes_max, .patience = stdin_patience, .waiting = waiting});
+}
+
+/// Whether stdin is a file that another program, such as a shell's loop, has read a part of.
+bool is_shared_file() {
+  std::error_code ignored;
+  return std::filesystem::is_regular_file("/proc/self/fd/0", ignored) &&
+         ::lseek(STDIN_FILENO, 0, SEEK_CUR) > 0;
+}
+
+/// The prompt, an empty line, the text.
+std::string with_text(std::string prompt, const std::string& text) {
+  prompt.erase(prompt.find_last_not_of('\n') + 1);
+  return prompt + "\n\n" + text;
+}
+
+/// A prompt that was typed where the model goes.
+void check_is_model(const std::string& word) {
+  std::error_code ignored;
+  if (word.find_first_of(white_space) == std::string::npos) return;
+  if (std::filesystem::exists(word, ignored)) return;
+  throw Error(ErrorKind::usage,
+              fmt::format("{} is taken for a model; a prompt follows the model, or is -p TEXT",
+                          quote_name(word)));
+}
+
+/// [MODEL] [PROMPT], or with -m [PROMPT].
+void take_words(const CLI::App& cli, TextInput& input, std::string& model) {
+  if (cli.remaining_size() > 0) return;  // unknown options, whose values look like words
+  const bool has_flag = cli.count("--model") > 0;
+  const bool has_first = cli.count("model") > 0, has_second = cli.count("prompt") > 0;
+  if (has_flag && has_second) {
+    throw Error(ErrorKind::usage, fmt::format("the model is given twice: as {} and with -m",
+                                              quote_name(input.first_word)));
+  }
+  if (has_first && !has_flag) {
+    if (!has_second) check_is_model(input.first_word);
+    model = input.first_word;
+  }
+  if (!(has_flag ? has_first : has_second)) return;
+  const std::string& prompt = has_flag ? input.first_word : input.second_word;
+  for (const char* const option : {"--prompt", "--prompt-file", "--messages"}) {
+    if (cli.get_option_no_throw(option) == nullptr || cli.count(option) == 0) continue;
+    throw Error(ErrorKind::usage, fmt::format("the prompt is given twice: as {} and with {}",
+                                              quote_name(prompt), option));
+  }
+  input.text = prompt;
+}
+
+}  // namespace
+
+void add_text_input(CLI::App& cli, TextInput& input, std::string& model) {
+  add_model_flag(cli, model);
+  cli.add_option("model", input.first_word, fmt::format("{}; default: {}", model_help, model))
+      ->type_name("MODEL");
+  cli.add_option("prompt", input.second_word, "the text; also -p");
+  CLI::Option* text = cli.add_option("-p,--prompt", input.text, "the text");
+  cli.add_option("-f,--prompt-file,--file", input.file, "a file that holds the text")
+      ->type_name("FILE")
+      ->excludes(text);
+  cli.add_flag("--no-stdin", input.no_stdin,
+               "leave stdin alone; else what a pipe or a file on stdin holds is the text, or "
+               "follows the prompt after an empty line");
+  cli.parse_complete_callback([&cli, &input, &model] { take_words(cli, input, model); });
+}
+
+std::string read_text(const TextInput& input) {
+  std::optional<std::string> prompt = input.text;
+  if (input.file) prompt = read_whole_file(*input.file, text_bytes_max);
+  const bool reads_stdin = !input.no_stdin && !is_terminal(Stream::input);
+  if (!prompt && !reads_stdin) {
+    throw Error(ErrorKind::usage,
+                "no text: give it with -p TEXT, with --prompt-file FILE, or through a pipe");
+  }
+  if (!reads_stdin) return *prompt;
+  if (!prompt) {
+    return read_input(
+        "waiting for the text: it is read from stdin, until that ends; -p TEXT gives it, too");
+  }
+  const bool is_shared = is_shared_file();
+  const std::string text = read_input(
+      "waiting for stdin to end: what it holds is added to the prompt; --no-stdin leaves it "
+      "alone");
+  if (text.empty()) return *prompt;
+  if (is_shared) {
+    log::warning(
+        "the rest of stdin is added to the prompt; where stdin belongs to a loop, give --no-stdin");
+  }
+  return with_text(std::move(*prompt), text);
+}
+
+std::string read_stdin() { return read_input("waiting for stdin, until it ends"); }
+
+}  // namespace hyb::app

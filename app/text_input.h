@@ -1,0 +1,33 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+namespace CLI {
+class App;
+}
+
+namespace hyb::app {
+
+/// Where a command's text comes from: the word after MODEL, -p or --prompt-file, and stdin.
+struct TextInput {
+  std::optional<std::string> text;
+  std::optional<std::string> file;
+  std::string first_word, second_word;  ///< [MODEL] [PROMPT], or with -m [PROMPT]
+  bool no_stdin = false;
+};
+
+/// Adds -m/--model, [MODEL] [PROMPT], -p/--prompt, --prompt-file and --no-stdin. When parsing is
+/// done, `model` and `input.text` hold what the words said. Both outlive `cli`.
+void add_text_input(CLI::App& cli, TextInput& input, std::string& model);
+
+/// The text: of the prompt and of stdin, with an empty line between them where there are both.
+/// stdin is not read where it is a terminal or --no-stdin is given. Waiting more than a second for
+/// it is reported on stderr. Throws Error(usage) when there is nothing to read, so that it never
+/// waits at a terminal, and Error(model) for a file that can't be read, or a text over 1 GiB.
+std::string read_text(const TextInput& input);
+
+/// All of stdin, up to 1 GiB.
+std::string read_stdin();
+
+}  // namespace hyb::app

@@ -1,0 +1,113 @@
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include "core/base/json.h"
+#include "tests/app/run_tool.h"
+#include "tests/support/error_text.h"
+#include "tests/support/files.h"
+
+namespace surface_list_test {
+
+using namespace hyb;
+using namespace hyb::testing;
+
+namespace {
+
+const std::string commit = "0123456789abcdef0123456789abcdef01234567";
+
+/// A Hugging Face cache.
+struct Hub {
+  /// A fixture as a model of the cache, on a branch; `skipped` was never downloaded.
+  void add(const std::string& name, const std::string& fixture, const std::string& skipped = "",
+           const std::string& branch = "main") const {
+    const std::filesystem::path repository = "models--" + name;
+    folder.write(repository / "refs" / branch, commit);
+    for (const auto& entry :
+         std::filesystem::directory_iterator(HYB_TESTS_DIR "/golden/" + fixture)) {
+      const auto file = entry.path().filename();
+      if (file == skipped) continue;
+      folder.write(repository / "snapshots" / commit / file, content(entry.path()));
+    }
+  }
+
+  ToolResult list(const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> arguments = {"list"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_tool({.arguments = std::move(arguments),
+                     .environment = {{"HF_HUB_CACHE", folder.path().string()}}});
+  }
+
+  TemporaryFolder folder;
+};
+
+}  // namespace
+
+TEST_SUITE("app/surface_list") {
+  TEST_CASE("models of the cache with their sizes and what is missing, then presets") {
+    const Hub hub;
+    hub.add("org--whole", "granite-dense-nope");
+    hub.add("org--shards", "granite-odd", "model-00002-of-00002.safetensors");
+    hub.add("org--mute", "granite-dense-nope", "tokenizer.json");
+    hub.add("org--branch", "granite-dense-nope", "model.safetensors", "v1");
+    hub.folder.write("models--org--other/refs/main", commit);
+    hub.folder.write("models--org--other/snapshots/" + commit + "/config.json",
+                     R"({"model_type":"martian","architectures":["Martian"]})");
+    hub.folder.write("models--org--gguf/refs/main", commit);
+    hub.folder.write("models--org--gguf/snapshots/" + commit + "/m.gguf", "GGUF");
+    hub.folder.write("datasets--org--data/refs/main", commit);
+
+    const ToolResult result = hub.list({"--json"});
+    REQUIRE(result.exit_code == 0);
+    CHECK(result.err == "");
+    const Json json = parse_json(result.out, "stdout");
+    CHECK(json["cache"] == hub.folder.path().string());
+    const auto find = [&](const std::string& name) {
+      for (const Json& model : json["models"]) {
+        if (model["name"] == name) return model;
+      }
+      return Json(Json::object());
+    };
+    CHECK(json["models"].size() == 7);
+    CHECK(find("demo")["complete"] == true);
+    const Json whole = find("org/whole");
+    CHECK(whole["complete"] == true);
+    CHECK(whole["model_type"] == "granitemoehybrid");
+    CHECK(whole["bytes"] ==
+          std::filesystem::file_size(HYB_TESTS_DIR "/golden/granite-dense-nope/model.safetensors"));
+    const auto trouble = [&](const std::string& name) {
+      const Json model = find(name);
+      CHECK(model["complete"] == false);
+      return model.value("trouble", "");
+    };
+    CHECK(
+        contains(trouble("org/shards"), "1 of 2 shards missing or not whole, such as model-0000"));
+    CHECK(trouble("org/mute") == "no tokenizer.json");
+    CHECK(trouble("org/branch@v1") == "no weights");
+    CHECK(trouble("org/other") == "model_type is not supported");
+    CHECK(contains(trouble("org/gguf"), "is GGUF"));
+    CHECK(json["presets"].size() >= 10);
+    CHECK(json["presets"][0]["parameters"] > 1'000'000);
+
+    const ToolResult table = hub.list();
+    CHECK(table.exit_code == 0);
+    CHECK(contains(table.out, "org/whole"));
+    CHECK(contains(table.out, "complete"));
+    CHECK(contains(table.out, "Hugging Face cache: " + hub.folder.path().string()));
+    CHECK(contains(table.out, "granite-4.0-h-350m"));
+  }
+
+  TEST_CASE("a model that is listed as complete runs under that name") {
+    const Hub hub;
+    hub.add("org--whole", "granite-dense-nope");
+    const ToolResult run =
+        run_tool({.arguments = {"run", "org/whole", "Hello", "-n", "2"},
+                  .environment = {{"HF_HUB_CACHE", hub.folder.path().string()}}});
+    CHECK(run.exit_code == 0);
+  }
+}
+
+}  // namespace surface_list_test
