@@ -64,7 +64,10 @@ add_test(NAME entries COMMAND python3 ${PROJECT_SOURCE_DIR}/scripts/ctest_entrie
 set_tests_properties(tidy entries PROPERTIES LABELS unit TIMEOUT 60)
 if(NOT HYB_SANITIZE)
   add_test(NAME binary COMMAND python3 ${PROJECT_SOURCE_DIR}/tests/app/check_binary.py $<TARGET_FILE:hyb>)
-  set_tests_properties(binary PROPERTIES LABELS surface TIMEOUT 60)
+  # It bounds the address space, which sanitizers need whole.
+  add_test(NAME fuzz_json COMMAND python3 ${PROJECT_SOURCE_DIR}/scripts/fuzz_json.py
+    $<TARGET_FILE:hyb> --short)
+  set_tests_properties(binary fuzz_json PROPERTIES LABELS surface TIMEOUT 120)
 endif()
 
 # Costs: test cases that print figures, built by name.
