@@ -40,6 +40,6 @@ inline constexpr ParameterRange logit_bias = {-1000, 1000};
 inline constexpr const char* seed_range_text = "0 to 18446744073709551615";
 
 /// top_k as people write it: -1 is all, as 0 is.
-constexpr std::int32_t top_k_of(std::int32_t asked) { return asked == -1 ? 0 : asked; }
+constexpr std::int32_t top_k_of(std::int32_t given) { return given == -1 ? 0 : given; }
 
 }  // namespace hyb

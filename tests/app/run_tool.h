@@ -109,7 +109,9 @@ inline bool converse(const Tool& tool, ToolPipe& in, ToolPipe& out, ToolPipe& er
   return true;
 }
 
-inline ToolResult run_tool(const Tool& tool) {
+inline ToolResult run_tool(Tool tool) {
+  static const TemporaryFolder state;  // nothing is written to the home of whoever runs the tests
+  tool.environment.try_emplace("XDG_STATE_HOME", state.path().string());
   ::signal(SIGPIPE, SIG_IGN);  // a program that does not read its stdin is no reason to die
   ToolPipe in, out, err;
   const pid_t child = ::fork();

@@ -149,7 +149,7 @@ TEST_SUITE("app/surface_kv_dtype") {
     CHECK(with("fp8").exit_code == 0);
     const ToolResult other = with("bf16");
     CHECK(other.exit_code == 2);
-    CHECK(contains(other.err, "kv_dtype"));
+    CHECK(contains(other.err, "--kv-dtype is \"bf16\", was \"fp8\""));
   }
 
   TEST_CASE("a saved chat continues over its own type of pages, and is prefilled over others") {

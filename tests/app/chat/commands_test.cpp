@@ -107,7 +107,7 @@ TEST_SUITE("app/chat/settings") {
     const std::string before = settings.set("");
     for (const char* bad :
          {"temperature -1", "temperature nan", "temperature inf", "temperature 1e99",
-          "temperature 0.5x", "temperature 0,5", "top_p 0", "top_p 1.5", "top_k -1", "top_k 1.5",
+          "temperature 0.5x", "temperature 0,5", "top_p 0", "top_p 1.5", "top_k -2", "top_k 1.5",
           "min_p 2", "seed -1", "seed 99999999999999999999", "max_tokens 0", "max_tokens -5",
           "repetition_penalty 0", "frequency_penalty 1000", "colour red", "top_p 0.5 0.6"}) {
       CAPTURE(bad);

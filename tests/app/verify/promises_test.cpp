@@ -188,7 +188,7 @@ TEST_SUITE("app/verify/promises") {
     other.logits[2] = 3.5F;
     CHECK(difference(trace, other) == "row 1: logits differ by up to 0.5");
     other.tokens.pop_back();
-    CHECK(difference(trace, other) == "1 rows instead of 2");
+    CHECK(difference(trace, other) == "1 row instead of 2");
     other = trace;
     other.logits[0] = -0.0F;
     Trace zero = trace;
