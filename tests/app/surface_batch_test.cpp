@@ -461,8 +461,9 @@ TEST_SUITE("app/surface_batch") {
                                 job.folder.path().string() + " -o " + job.out;
     const ToolResult damaged = run_shell(
         command + " & while kill -0 $! 2>/dev/null; do for file in /proc/$!/fd/*; do case " +
-        "\"$(readlink $file)\" in " + job.folder.path().string() + "*deleted*) dd if=/dev/zero " +
-        "of=$file bs=64k conv=notrunc count=$(($(stat -L -c %s $file) / 65536)) 2>/dev/null;; " +
+        "\"$(readlink $file)\" in " + job.folder.path().string() +
+        "*deleted*) size=$(stat -L -c %s $file 2>/dev/null); dd if=/dev/zero of=$file bs=64k " +
+        "conv=notrunc count=$((${size:-0} / 65536)) 2>/dev/null;; " +
         "esac; done; sleep 0.02; done; wait $!");
     CHECK(damaged.exit_code == 0);
     CHECK(contains(damaged.err, "; the disk tier gave back "));
