@@ -77,11 +77,12 @@ TEST_SUITE("app/surface_log") {
     }
   }
 
-  TEST_CASE("a small limit of addresses is one message, whatever the pools shrink to") {
+  TEST_CASE("a small limit of addresses is one message at most, whatever the pools shrink to") {
     const ToolResult small = run_shell("ulimit -v 400000; $HYB run -p Hello -n 2 --threads 1");
     if (small.exit_code != 0) return;  // a sanitizer needs more addresses than that
-    CHECK(std::count(small.err.begin(), small.err.end(), '\n') == 1);
-    CHECK(contains(small.err, "the pools shrink from"));
+    // None where the machine has so little memory left that the pools fit from the start.
+    CHECK(std::count(small.err.begin(), small.err.end(), '\n') <= 1);
+    CHECK((small.err.empty() || contains(small.err, "the pools shrink from")));
   }
 }
 
