@@ -417,10 +417,10 @@ void add_pool(OwnerTable& table, const PoolUsage& pool) {
   table.row("free", pool.free_bytes,
             fmt::format("{} of {} superblocks", pool.superblocks_free, pool.superblocks));
   if (pool.superblocks_uncommitted > 0) {
-    const auto withheld = static_cast<std::size_t>(pool.superblocks_uncommitted);
+    const auto uncommitted = static_cast<std::size_t>(pool.superblocks_uncommitted);
     const auto free = static_cast<std::size_t>(pool.superblocks_free);
-    table.row("of which the device lacks", pool.free_bytes / free * withheld,
-              counted(withheld, "superblock"));
+    table.row("of which the device lacks", pool.free_bytes / free * uncommitted,
+              counted(uncommitted, "superblock"));
   }
 }
 

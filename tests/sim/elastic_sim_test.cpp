@@ -265,7 +265,7 @@ class Scenario : private Listener {
         if (failed_for_memory_ > 0) cancel(id);
       }
     }
-    if (engine_.pool().superblocks_uncommitted() > 0) ++withheld_;
+    if (engine_.pool().superblocks_uncommitted() > 0) ++uncommitted_;
   }
 
   /// Called at every call of the runner that may fail.
@@ -346,7 +346,7 @@ class Scenario : private Listener {
             .cancelled = any(static_cast<std::int64_t>(cancelled_.size())),
             .packed = any(runner_.packed),
             .moved = any(engine_compacted()),
-            .uncommitted = any(withheld_),
+            .uncommitted = any(uncommitted_),
             .shrunk = any(failed_for_memory_),
             .short_of_memory = any(short_of_memory_),
             .chained = any(runner_.chained_spans)};
@@ -362,7 +362,7 @@ class Scenario : private Listener {
   Engine engine_;
   std::int32_t length_max_ = engine_.length_max();  ///< at first
   std::int64_t disk_failures_ = 0, failed_steps_ = 0, failed_reads_ = 0, answers_ = 0, steps_ = 0;
-  std::int64_t failed_for_memory_ = 0, short_of_memory_ = 0, withheld_ = 0;
+  std::int64_t failed_for_memory_ = 0, short_of_memory_ = 0, uncommitted_ = 0;
   std::int64_t device_superblocks_ = 1 << 30;  ///< that it has memory for
   bool fails_for_memory_ = false, is_scarce_ = false;
   std::int32_t steps_to_fail_ = 0;

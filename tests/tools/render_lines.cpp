@@ -6,21 +6,9 @@
 
 #include "core/base/error.h"
 #include "core/text/chat_template.h"
+#include "tests/support/fixed_time.h"
 
 namespace {
-
-/// The moment at which every case is rendered: 2025-06-15 12:30:45.
-std::tm fixed_time() {
-  std::tm now{};
-  now.tm_year = 125;
-  now.tm_mon = 5;
-  now.tm_mday = 15;
-  now.tm_hour = 12;
-  now.tm_min = 30;
-  now.tm_sec = 45;
-  now.tm_isdst = -1;
-  return now;
-}
 
 hyb::Json answer(const std::string& line) {
   try {
@@ -28,7 +16,7 @@ hyb::Json answer(const std::string& line) {
     const auto parsed =
         hyb::ChatTemplate::parse(request.at("template").get<std::string>(), "template");
     const hyb::Json variables = request.value("variables", hyb::Json::object());
-    return {{"text", parsed.render_plain(variables, {}, fixed_time()).text()}};
+    return {{"text", parsed.render_plain(variables, {}, hyb::testing::fixed_time()).text()}};
   } catch (const hyb::Error& error) {
     return {{"error", error.what()}};
   }

@@ -239,7 +239,7 @@ void Superblocks::set_uncommitted(SuperblockId superblock, bool for_good) {
   entry(superblock).is_free = false;
   entry(superblock).uncommitted = for_good ? Uncommitted::for_good : Uncommitted::for_now;
   --superblocks_free_;
-  ++superblocks_withheld_;
+  ++superblocks_uncommitted_;
   if (for_good) ++superblocks_given_up_;
 }
 
@@ -251,7 +251,7 @@ void Superblocks::retry_uncommitted() {
     superblock.is_free = true;
     list(SuperblockId{at});
     ++superblocks_free_;
-    --superblocks_withheld_;
+    --superblocks_uncommitted_;
   }
 }
 
@@ -381,7 +381,7 @@ void Superblocks::audit() const {
     in_use[owner] += users_found > 0 ? 1 : 0;
     if (!superblock.is_closed) open[owner] += books_[owner].units - users_found;
   }
-  require(free == superblocks_free_ && uncommitted == superblocks_withheld_ &&
+  require(free == superblocks_free_ && uncommitted == superblocks_uncommitted_ &&
               given_up == superblocks_given_up_,
           "memory: free superblocks are counted");
   for (std::size_t view = 0; view < books_.size(); ++view) {

@@ -106,10 +106,9 @@ class Superblocks {
   void set_uncommitted(SuperblockId superblock, bool for_good);
   /// Those taken out of use for now are free again.
   void retry_uncommitted();
-  std::int32_t superblocks_uncommitted() const { return superblocks_withheld_; }
-  std::int32_t superblocks_given_up() const {
-    return superblocks_given_up_;
-  }  ///< of these, for good
+  std::int32_t superblocks_uncommitted() const { return superblocks_uncommitted_; }
+  /// Of these, for good.
+  std::int32_t superblocks_given_up() const { return superblocks_given_up_; }
   bool is_given_up(SuperblockId superblock) const {
     return entry(superblock).uncommitted == Uncommitted::for_good;
   }
@@ -162,7 +161,7 @@ class Superblocks {
   std::vector<Book> books_;
   std::vector<Superblock> superblocks_;
   SuperblockLists lists_;
-  std::int32_t superblocks_free_ = 0, superblocks_withheld_ = 0, superblocks_given_up_ = 0;
+  std::int32_t superblocks_free_ = 0, superblocks_uncommitted_ = 0, superblocks_given_up_ = 0;
 };
 
 }  // namespace hyb

@@ -1,7 +1,6 @@
 #include "core/text/message_forms.h"
 
 #include <cstdint>
-#include <ctime>
 #include <filesystem>
 #include <map>
 #include <string>
@@ -14,6 +13,7 @@
 #include "core/text/chat_template.h"
 #include "tests/support/error_text.h"
 #include "tests/support/files.h"
+#include "tests/support/fixed_time.h"
 
 namespace message_forms_test {
 
@@ -26,19 +26,6 @@ const std::filesystem::path folder = std::filesystem::path(HYB_TESTS_DIR) / "cor
 
 Json json(const std::string& text) { return parse_json(text, "test"); }
 Json json_file(const char* name) { return json(content(folder / name)); }
-
-/// 2025-06-15 12:30:45, as in scripts/golden_conversations.py.
-std::tm fixed_time() {
-  std::tm now{};
-  now.tm_year = 125;
-  now.tm_mon = 5;
-  now.tm_mday = 15;
-  now.tm_hour = 12;
-  now.tm_min = 30;
-  now.tm_sec = 45;
-  now.tm_isdst = -1;
-  return now;
-}
 
 /// The template of this name in scripts/golden_conversations.py.
 ChatTemplate golden_template(const std::string& name) {

@@ -10,28 +10,16 @@
 #include "core/base/error.h"
 #include "core/text/chat_template.h"
 #include "tests/support/files.h"
+#include "tests/support/fixed_time.h"
 
 namespace interpreter_test {
 
 using namespace hyb;
-using hyb::testing::content;
+using hyb::testing::content, hyb::testing::fixed_time;
 
 namespace {
 
 const std::string folder = std::string(HYB_TESTS_DIR) + "/core/text/jinja/";
-
-/// 2025-06-15 12:30:45, as in scripts/check_jinja_cases.py.
-std::tm fixed_time() {
-  std::tm now{};
-  now.tm_year = 125;
-  now.tm_mon = 5;
-  now.tm_mday = 15;
-  now.tm_hour = 12;
-  now.tm_min = 30;
-  now.tm_sec = 45;
-  now.tm_isdst = -1;
-  return now;
-}
 
 /// Nothing for an error.
 std::optional<std::string> rendered(const std::string& source, const Json& variables) {
