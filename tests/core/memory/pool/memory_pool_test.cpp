@@ -259,7 +259,7 @@ TEST_SUITE("core/memory/memory_pool") {
     pool.audit();
   }
 
-  TEST_CASE("what the device has no memory for is not ordered ahead, nor taken out of use for that") {
+  TEST_CASE("what the device has no memory for is neither ordered ahead nor taken out of use") {
     MemoryPool pool(elastic(6));
     pool.set_backing([](SuperblockId superblock, bool) { return index(superblock) == 0; });
     CHECK(pool.order_ahead(3) == 1);
