@@ -2,13 +2,18 @@
 
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "app/device.h"
 #include "app/session.h"
+#include "app/ui/table.h"
+#include "app/ui/terminal.h"
+#include "app/ui/text.h"
 #include "core/base/error.h"
 #include "core/io/file.h"
-#include "models/published_fp8.h"
+#include "models/families/common.h"
+#include "models/published_formats.h"
 #include "models/weight_index.h"
 
 namespace hyb::app {
@@ -47,6 +52,15 @@ double f16_share(const ModelSource& source, const models::Config& config, const 
     return plan.weight_dtype == DType::f16 ? 1 : 0;
   }
   return models::f16_share(plan, models::family_of(config), source.tensors());
+}
+
+/// Of all weights as published, by config.json alone.
+std::size_t stored_bytes(const models::Plan& plan, const models::Family& family,
+                         const models::Config& config) {
+  const auto quantized = models::published_size(plan, family, config);
+  if (quantized) return static_cast<std::size_t>(quantized->bytes);
+  return static_cast<std::size_t>(models::parameters(models::required_weights(plan, family))) *
+         size_of(plan.weight_dtype);
 }
 
 }  // namespace
@@ -127,14 +141,11 @@ kernels::Queue make_queue(const ModelOptions& options) {
 std::string missing_files_text(const ModelSource& source, const ModelOutline& outline) {
   const auto missing = source.missing_files();
   if (!missing) return "";
-  const auto parameters = static_cast<std::size_t>(
-      models::parameters(models::required_weights(outline.plan, *outline.family)));
-  const auto of_fp8 = static_cast<std::size_t>(outline.sizes.fp8_parameters);
-  const std::size_t each = size_of(outline.plan.weight_dtype);
   const std::string size =
       missing->total_bytes
           ? bytes_text(*missing->total_bytes) + " by the index"
-          : "about " + bytes_text(parameters * each - of_fp8 * (each - 1)) + " by config.json";
+          : "about " + bytes_text(stored_bytes(outline.plan, *outline.family, outline.config)) +
+                " by config.json";
   const bool are_all = missing->names.size() == missing->listed;
   return fmt::format(
       "{} of the {} files that the index lists {}; all of them are {}",
@@ -142,6 +153,40 @@ std::string missing_files_text(const ModelSource& source, const ModelOutline& ou
       are_all ? "is there"
               : fmt::format("are missing, the first is {}", quote_name(missing->names.front())),
       size);
+}
+
+void refuse_unread_format(const ModelSource& source, bool as_json) {
+  const models::Config config = source.config();
+  try {
+    models::refuse_quantized(config);
+  } catch (const Error&) {
+    const models::Family& family = models::family_of(config);
+    const models::Plan plan = family.plan(config.without_quantization());
+    const auto published = models::published_size(plan, family, config);
+    const std::int64_t parameters = models::parameters(models::required_weights(plan, family));
+    const bool has_files = source.has_tensors();
+    if (!published && !has_files) throw;
+    const std::size_t bytes =
+        has_files ? source.tensors().bytes() : static_cast<std::size_t>(published->bytes);
+    const std::size_t plain = static_cast<std::size_t>(parameters) * size_of(DType::bf16);
+    const std::string format = published ? published->format : "a format that is not known";
+    if (as_json) {
+      write_output(pretty_json({{"model", source.name()},
+                                {"is_read", false},
+                                {"parameters", parameters},
+                                {"published_format", format},
+                                {"published_bytes", bytes},
+                                {"published_bytes_by", has_files ? "files" : "config.json"},
+                                {"bf16_bytes", plain}}));
+    } else {
+      write_output(
+          fmt::format("{}\npublished        {}{} by {}, {}: hyb does not read it\n"
+                      "in bf16          {}\n",
+                      sanitized_line(source.name()), has_files ? "" : "about ", bytes_text(bytes),
+                      has_files ? "the files" : "config.json", format, bytes_text(plain)));
+    }
+    throw;
+  }
 }
 
 void check_loadable(const ModelSource& source, const ModelOptions& options) {

@@ -56,6 +56,11 @@ kernels::Queue make_queue(const ModelOptions& options);
 /// them are, by the index, else by config.json. "" where nothing is lacking.
 std::string missing_files_text(const ModelSource& source, const ModelOutline& outline);
 
+/// Writes what the weights of a format that hyb does not read take as published, by the files where
+/// they are there, else by config.json, and in bf16; then throws as models::refuse_quantized does.
+/// Returns where hyb reads the format.
+void refuse_unread_format(const ModelSource& source, bool as_json);
+
 /// Throws Error(model) for weights that are neither there nor to be made up: more memory would not
 /// help. Check this before whether the model fits.
 void check_loadable(const ModelSource& source, const ModelOptions& options);

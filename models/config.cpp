@@ -270,6 +270,12 @@ std::optional<Config> Config::quantization() const {
   return object("quantization_config");
 }
 
+Config Config::without_quantization() const {
+  Json json = *json_;
+  json.erase("quantization_config");
+  return {std::move(json), source_, prefix_};
+}
+
 DType Config::dtype(const Keys& keys, DType fallback) const {
   if (!has(keys)) return fallback;
   std::string name = s(keys);

@@ -77,6 +77,9 @@ class Config {
   /// with the name of its producer ("modelopt") as `quant_method`. nullopt: neither is there.
   std::optional<Config> quantization() const;
 
+  /// As if the weights were not quantised.
+  Config without_quantization() const;
+
   /// dtype / torch_dtype: "bfloat16", "float32", "float16"; `fallback` when absent.
   DType dtype(const Keys& keys, DType fallback) const;
 

@@ -229,6 +229,12 @@ std::vector<std::string> unknown_fields(const Json& body) {
   return unknown;
 }
 
+std::optional<std::string> other_model(const Json& body, std::string_view model) {
+  const auto asked = body.find("model");
+  if (asked == body.end() || !asked->is_string() || *asked == model) return std::nullopt;
+  return asked->dump(-1, ' ', true);
+}
+
 namespace {
 
 constexpr std::size_t warnings_max = 20;
@@ -312,10 +318,8 @@ void RequestMaker::look_at_fields(const Json& body) {
     if (terms_.strict) refuse(name + ": is no field that hyb knows (--strict)");
     warn("field " + name + " means nothing to hyb and is ignored");
   }
-  const auto model = body.find("model");
-  if (model != body.end() && model->is_string() && *model != terms_.model) {
-    warn(fmt::format("lines ask for the model {}; {} answers them", model->dump(-1, ' ', true),
-                     terms_.model));
+  if (const auto other = other_model(body, terms_.model)) {
+    warn(fmt::format("lines ask for the model {}; {} answers them", *other, terms_.model));
   }
 }
 

@@ -30,6 +30,9 @@ Json template_variables(const Json& body);
 /// Fields of the body that mean nothing to hyb.
 std::vector<std::string> unknown_fields(const Json& body);
 
+/// The model that the body asks for, quoted, where it is another than `model`.
+std::optional<std::string> other_model(const Json& body, std::string_view model);
+
 /// What holds for every line of a job.
 struct JobTerms {
   Request defaults;      ///< what a line does not say

@@ -145,6 +145,7 @@ void print_json(const ModelSource& source, const ModelOutline& outline, const Fi
 int fit_main(const FitFlags& options) {
   const Environment environment = read_environment();
   const ModelSource source = ModelSource::find(options.model.model, environment);
+  refuse_unread_format(source, options.json);
   const ModelOutline outline = outline_of(source, options.model);
   const Budget budget = budget_of(options.model);
   const int threads =

@@ -51,6 +51,7 @@ int inspect_main(const InspectFlags& options) {
   }
   const Environment environment = read_environment();
   const ModelSource source = ModelSource::find(options.model.model, environment);
+  refuse_unread_format(source, options.json);
   const Inspection all = inspect(source, options.model);
   const TensorList list = options.tensors   ? TensorList::all
                           : options.verbose ? TensorList::unused

@@ -180,6 +180,10 @@ int run_main(const RunFlags& options) {
                            check_think(options.think, source);
                          });
   }();
+  if (const auto other = other_model(body, session.source().name())) {
+    log::warning(fmt::format("{} asks for the model {}; {} answers", options.messages, *other,
+                             session.source().name()));
+  }
   PreparedRequest prepared = prepare(options, session, body);
   if (options.json) {
     print_json(options, session, std::move(prepared));

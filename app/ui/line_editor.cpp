@@ -310,6 +310,11 @@ std::optional<std::string> PlainLines::next_line(const InputRequest& request) {
       return line;
     }
     searched_ = pending_.size();
+    if (searched_ > line_bytes_max) {
+      throw Error(ErrorKind::model,
+                  fmt::format("stdin: a line has more than {} bytes, the most that are read",
+                              line_bytes_max));
+    }
     if (has_ended_ || stop_signal() != 0) return std::nullopt;
     if (!input_ready(has_work ? 0 : glance_ms)) {
       if (has_work) has_work = request.work();

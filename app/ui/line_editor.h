@@ -106,7 +106,10 @@ class LineEditor : public Input {
 class PlainLines : public Input {
  public:
   explicit PlainLines(bool is_person) : is_person_(is_person) {}
+  /// Throws Error(model) for a line of more than line_bytes_max.
   InputEvent read(const InputRequest& request) override;
+
+  static constexpr std::size_t line_bytes_max = std::size_t{64} << 20;
 
  private:
   std::optional<std::string> next_line(const InputRequest& request);

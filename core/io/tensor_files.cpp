@@ -9,6 +9,7 @@
 
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/base/strings.h"
 #include "core/io/file.h"
 
 namespace hyb {
@@ -171,6 +172,11 @@ struct Deviations {
   void add(const std::string& text) {
     if (count++ == 0) first = text;
   }
+
+  /// "1 tensor is", "2 tensors are".
+  std::string counted_are(std::string_view noun) const {
+    return counted(static_cast<std::int64_t>(count), noun) + (count == 1 ? " is" : " are");
+  }
 };
 
 }  // namespace
@@ -233,20 +239,20 @@ void TensorFiles::check_against(const ShardIndex& index,
   const std::string source = index_path.string();
   if (missing.count > 0) {
     throw Error(ErrorKind::model,
-                fmt::format("{}: {} listed tensors are in none of the listed files, such as {}",
-                            source, missing.count, missing.first));
+                fmt::format("{}: {} in none of the listed files, such as {}", source,
+                            missing.counted_are("listed tensor"), missing.first));
   }
   if (moved.count > 0) {
-    log::warning(fmt::format("{}: {} tensors are in another file than it says ({}); they are used",
-                             source, moved.count, moved.first));
+    log::warning(fmt::format("{}: {} in another file than it says ({}), which is used", source,
+                             moved.counted_are("tensor"), moved.first));
   }
   Deviations unlisted;
   for (const auto& [name, place] : places_) {
     if (!index.file.contains(std::string(name))) unlisted.add(quote_name(name));
   }
   if (unlisted.count > 0) {
-    log::warning(fmt::format("{}: {} tensors of the files are not listed, such as {}", source,
-                             unlisted.count, unlisted.first));
+    log::warning(fmt::format("{}: {} in the files and not listed, such as {}", source,
+                             unlisted.counted_are("tensor"), unlisted.first));
   }
 }
 

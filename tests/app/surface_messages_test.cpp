@@ -104,11 +104,13 @@ TEST_SUITE("app/surface_messages") {
     Json body = {{"messages", parse_json(conversation, "c")}};
     body["max_tokens"] = 3;
     body["zeta"] = 1;
+    body["model"] = "another";
     const std::string file = folder.write("body.json", to_text(body)).string();
     const ToolResult run =
         tool({"run", texts, "--messages", file, "-n", "6", "--ignore-eos", "--json"});
     CHECK(parse_json(run.out, "stdout")["usage"]["completion_tokens"] == 3);
     CHECK(contains(run.err, "field \"zeta\" means nothing to hyb"));
+    CHECK(contains(run.err, "body.json asks for the model \"another\"; "));
     body["n"] = 2;
     folder.write("body.json", to_text(body));
     const ToolResult two = tool({"run", texts, "--messages", file});

@@ -179,6 +179,9 @@ TEST_SUITE("app/surface_run") {
     const ToolResult result = run_shell("$HYB run < " + file);
     CHECK(result.exit_code == 3);
     CHECK(contains(result.err, "stdin: has more than 1073741824 bytes"));
+    const ToolResult chat = run_shell("$HYB chat demo < /dev/zero");
+    CHECK(chat.exit_code == 3);
+    CHECK(contains(chat.err, "stdin: a line has more than 67108864 bytes"));
   }
 
   TEST_CASE("text that is not UTF-8 is named with its place") {

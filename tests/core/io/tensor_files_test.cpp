@@ -72,7 +72,7 @@ TEST_SUITE("core/io/tensor_files") {
     CHECK(files.path_of("a").filename() == "one.safetensors");
 
     CHECK(contains(model.error(R"({"weight_map":{"a":"one.safetensors","d":"one.safetensors"}})"),
-                   "1 listed tensors are in none of the listed files, such as \"d\""));
+                   "1 listed tensor is in none of the listed files, such as \"d\""));
     model.folder.write("three.safetensors", bytes_file({"a"}, '3'));
     const std::string twice = model.error(R"({"weight_map":{"a":"one.safetensors",
         "b":"three.safetensors","c":"two.safetensors"}})");

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string>
 
 #include "models/config.h"
 #include "models/families.h"
@@ -15,5 +17,17 @@ namespace hyb::models {
 /// and gates, which publishers leave plain, are not counted. An estimate: how a weight is stored,
 /// the files alone decide. Throws Error(model) for what is damaged, and as required_weights does.
 std::int64_t fp8_parameters(const Plan& plan, const Family& family, const Config& config);
+
+/// What a quantised checkpoint weighs.
+struct PublishedSize {
+  std::string format;  ///< "NVFP4", "4-bit GPTQ"; several are joined by " and "
+  std::int64_t bytes;  ///< of all weights, scales and zero points included
+};
+
+/// The same for all formats in use, also those that hyb does not read: FP8, modelopt's, MXFP4,
+/// GPTQ, AWQ, bitsandbytes, compressed-tensors. `plan` is that of config.without_quantization().
+/// nullopt: nothing is quantised, or in a way that is not known here.
+std::optional<PublishedSize> published_size(const Plan& plan, const Family& family,
+                                            const Config& config);
 
 }  // namespace hyb::models
