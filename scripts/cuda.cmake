@@ -52,8 +52,9 @@ elseif(HYB_CUDA_KIND STREQUAL "EMULATED")
   file(GLOB emulator_sources CONFIGURE_DEPENDS
     tests/cuda_emulator/device/*.cpp tests/cuda_emulator/runtime/*.cpp)
   # Kernels read vectors where other types were written, as CUDA allows.
+  set(emulated_options -Wno-unknown-pragmas -fno-strict-aliasing)
   set_source_files_properties(${cuda_sources} PROPERTIES
-    LANGUAGE CXX COMPILE_OPTIONS "-Wno-unknown-pragmas;-fno-strict-aliasing")
+    LANGUAGE CXX COMPILE_OPTIONS "${emulated_options}")
   set_source_files_properties(${emulator_sources} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   target_sources(hyb_kernels PRIVATE ${cuda_sources} ${emulator_sources})
   set(shadow ${PROJECT_SOURCE_DIR}/tests/cuda_emulator/shadow)

@@ -9,8 +9,10 @@ objects, one per line, written as they come: to FILE, or to tests/gpu/results-<c
 names of the sections after <card> where some are given. Every line names its section; the first
 says what machine and commit they belong to. Exit code 1: something failed.
 
-Sections: conformance, laws, models (tests on the card), memory, sanitizer, bench, peers; requests
-runs by name only, because it takes all the time there is. Where nvcc is, what changed is built.
+Sections: conformance and laws (tests of single kernels on the card), memory (bandwidth through two
+mappings of the same memory, driver calls), nodes (what a kernel of a graph costs, and what early
+starts save), sanitizer, models (tests of whole models), bench, peers; requests runs by name only,
+because it takes all the time there is. Where nvcc is, what changed is built.
 """
 
 import argparse
@@ -92,13 +94,21 @@ def models(results, build, seconds):
     tests(results, "models", build, seconds, MODELS)
 
 
-def memory(results, build, seconds):
-    code, output, taken = run([build / "card_memory"], seconds)
-    for line in output.splitlines():
-        if line.startswith("{"):
-            results.add("memory", **json.loads(line))
-    results.add("memory", status=status_of(code), seconds=taken,
+def probe(results, section, program, seconds):
+    """The figures that a program prints, one JSON object per line, and how it ended."""
+    code, output, taken = run(program, seconds)
+    for row in bench_rows(output):
+        results.add(section, **row)
+    results.add(section, status=status_of(code), seconds=taken,
                 text="" if code == 0 else output[-500:])
+
+
+def memory(results, build, seconds):
+    probe(results, "memory", [build / "card_memory"], seconds)
+
+
+def nodes(results, build, seconds):
+    probe(results, "nodes", [build / "card_nodes"], seconds)
 
 
 def sanitizer(results, build, seconds):
@@ -171,16 +181,13 @@ def requests(results, build, seconds):
 
 def peers(results, build, seconds):
     """What else is on the machine, on the same shapes."""
-    code, output, taken = run([sys.executable, TOP / "scripts" / "gpu_peers.py"], seconds)
-    for row in bench_rows(output):
-        results.add("peers", **row)
-    results.add("peers", status=status_of(code), seconds=taken,
-                text="" if code == 0 else output[-500:])
+    probe(results, "peers", [sys.executable, TOP / "scripts" / "gpu_peers.py"], seconds)
 
 
-SECTIONS = {"conformance": (conformance, 40), "laws": (laws, 80), "models": (models, 60),
-            "memory": (memory, 40), "sanitizer": (sanitizer, 100), "bench": (bench, 150),
-            "peers": (peers, 60), "requests": (requests, 530)}
+# In this order: what is wrong first, then what decides designs, then how fast it is.
+SECTIONS = {"conformance": (conformance, 40), "laws": (laws, 80), "memory": (memory, 40),
+            "nodes": (nodes, 10), "sanitizer": (sanitizer, 100), "models": (models, 60),
+            "bench": (bench, 150), "peers": (peers, 60), "requests": (requests, 530)}
 BY_NAME_ONLY = ("requests",)  # takes all the time there is
 
 
@@ -195,7 +202,7 @@ def machine(results, build):
 
 def build_programs(build):
     """Builds what changed, where nvcc is. Programs that were built elsewhere stay as they are."""
-    programs = ("hyb", "hyb_tests_cuda", "card_memory")
+    programs = ("hyb", "hyb_tests_cuda", "card_memory", "card_nodes")
     has_nvcc = shutil.which("nvcc") or pathlib.Path("/usr/local/cuda/bin/nvcc").exists()
     can_build = has_nvcc and (build / "build.ninja").exists()
     if not can_build and all((build / program).exists() for program in programs):

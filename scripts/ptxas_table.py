@@ -6,6 +6,9 @@
     scripts/ptxas_table.py --check    # exit status 1 and one line per finding: a spill, a kernel
                                       # with over 8 registers more than in the table, or not in it
     scripts/ptxas_table.py --check --only 90    # for one architecture: a quarter of the time
+    scripts/ptxas_table.py --compile-for 100 120    # for cards that the table does not have: exit
+                                      # status 1 and the reason where a kernel does not compile or
+                                      # spills
 
 What was compiled is kept in build/ptxas by the hash of the file and all that it includes.
 """
@@ -114,8 +117,8 @@ def compiled(path, nvcc, nvcc_version, kept, architectures):
     return kernels
 
 
-def measure(nvcc, kept, architectures, files):
-    """Rows of the table, of all .cu files or some, two compilers at a time; -1: not compiled."""
+def compile_all(nvcc, kept, architectures, files):
+    """(path, kernels) of all .cu files or some, two compilers at a time."""
     version = subprocess.run([nvcc, "--version"], check=True, capture_output=True,
                              text=True).stdout
     kept.mkdir(parents=True, exist_ok=True)
@@ -124,13 +127,33 @@ def measure(nvcc, kept, architectures, files):
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         results = list(pool.map(lambda path: compiled(path, nvcc, version, kept, architectures),
                                 paths))
+    return list(zip(paths, results))
+
+
+def measure(nvcc, kept, architectures, files):
+    """Rows of the table; -1: not compiled."""
     rows = {}
-    for path, kernels in zip(paths, results):
+    for path, kernels in compile_all(nvcc, kept, architectures, files):
         for name, by_architecture in sorted(kernels.items()):
             values = [by_architecture.get(a, [-1, 0, 0]) for a in ARCHITECTURES]
             rows[(str(path.relative_to(TOP)), name)] = [
                 *(v[0] for v in values), max(v[1] for v in values), max(v[2] for v in values)]
     return rows
+
+
+def compile_for(nvcc, kept, architectures, files):
+    """Prints every spill, and how many kernels there are. Exit status."""
+    names = ", ".join(f"sm_{a}" for a in architectures)
+    compiled_files = compile_all(nvcc, kept, architectures, files)
+    spills = [f"{path.relative_to(TOP)} {name}: spills {used[1]} bytes on sm_{architecture}"
+              for path, kernels in compiled_files for name, by_architecture in kernels.items()
+              for architecture, used in by_architecture.items() if used[1] > 0]
+    for line in spills:
+        print(line)
+    kernels = sum(len(kernels) for _, kernels in compiled_files)
+    print(f"{kernels} kernels of {len(compiled_files)} files compile for {names}, "
+          f"{len(spills)} spill")
+    return 1 if spills else 0
 
 
 def write_table(rows):
@@ -170,6 +193,7 @@ def main():
     parser.add_argument("--keep", type=pathlib.Path, default=TOP / "build/ptxas",
                         help="folder for results (default: build/ptxas)")
     parser.add_argument("--only", choices=ARCHITECTURES, help="with --check: one architecture")
+    parser.add_argument("--compile-for", nargs="+", metavar="ARCH", help="such as 100 120")
     options = parser.parse_args()
     if options.only and not options.check:
         parser.error("--only is of use with --check: the table has all architectures")
@@ -178,6 +202,8 @@ def main():
         print("nvcc is not here")
         return 0
     files = {file.resolve() for file in options.files}
+    if options.compile_for:
+        return compile_for(nvcc, options.keep, options.compile_for, files)
     rows = measure(nvcc, options.keep, [options.only] if options.only else ARCHITECTURES, files)
     if not options.check:
         others = {} if not files else {key: values for key, values in read_table().items()

@@ -49,13 +49,27 @@ if(NOT HYB_CUDA_KIND STREQUAL "OFF")
   set(cuda_main tests/cuda/card_main.cpp)
   if(HYB_CUDA_KIND STREQUAL "EMULATED")
     set_source_files_properties(${cuda_test_kernels} PROPERTIES
-      LANGUAGE CXX COMPILE_OPTIONS "-Wno-unknown-pragmas;-fno-strict-aliasing")
+      LANGUAGE CXX COMPILE_OPTIONS "${emulated_options}")
     file(GLOB emulator_tests CONFIGURE_DEPENDS tests/cuda_emulator/*_test.cpp)
     set(cuda_main tests/support/main.cpp)
   endif()
   test_binary(hyb_tests_cuda hyb_app
     ${cuda_main} ${cuda_tests} ${cuda_test_kernels} ${emulator_tests})
   target_compile_options(hyb_tests_cuda PRIVATE ${for_gcc}-fno-strict-aliasing> ${nvcc_options})
+endif()
+
+# hyb_tests_cuda_checked: the same tests with kernels whose every load and store the emulator checks
+# (tests/cuda_emulator/README.md), and the tests of these checks. g++ makes the calls that its thread
+# sanitizer would answer; the emulator does. Its kernels come first, before those of the library.
+if(HYB_CUDA_KIND STREQUAL "EMULATED")
+  file(GLOB checked_tests CONFIGURE_DEPENDS tests/cuda_emulator/checked/*_test.cpp)
+  add_library(hyb_cuda_instrumented OBJECT EXCLUDE_FROM_ALL ${cuda_sources} ${checked_tests})
+  target_link_libraries(hyb_cuda_instrumented PRIVATE hyb_kernels)
+  target_compile_options(hyb_cuda_instrumented PRIVATE -O1 -g1 -fno-strict-aliasing -fsanitize=thread
+    "SHELL:--param tsan-instrument-func-entry-exit=0" -Wno-tsan -Wno-maybe-uninitialized)
+  add_executable(hyb_tests_cuda_checked EXCLUDE_FROM_ALL
+    $<TARGET_OBJECTS:hyb_cuda_instrumented> $<TARGET_OBJECTS:hyb_tests_cuda>)
+  target_link_libraries(hyb_tests_cuda_checked PRIVATE hyb_app)
 endif()
 
 add_test(NAME tidy COMMAND python3 ${PROJECT_SOURCE_DIR}/scripts/tidy.py)
@@ -77,14 +91,21 @@ target_link_libraries(hyb_perf PRIVATE hyb_models)
 set_target_properties(hyb_perf PROPERTIES UNITY_BUILD OFF)  # one source replaces operator new
 
 # Tools for measurements and for scripts/, built by name.
-file(GLOB tools CONFIGURE_DEPENDS tests/tools/*.cpp)
+file(GLOB tools CONFIGURE_DEPENDS tests/tools/*.cpp tests/tools/*.cu)
 if(HYB_CUDA_KIND STREQUAL "OFF")
-  list(FILTER tools EXCLUDE REGEX "/card_[a-z]+\\.cpp$")
+  list(FILTER tools EXCLUDE REGEX "/card_[a-z]+\\.(cpp|cu)$")
+elseif(HYB_CUDA_KIND STREQUAL "EMULATED")
+  set_source_files_properties(tests/tools/card_nodes.cu PROPERTIES
+    LANGUAGE CXX COMPILE_OPTIONS "${emulated_options}")
 endif()
 foreach(source IN LISTS tools)
   get_filename_component(tool ${source} NAME_WE)
   add_executable(${tool} EXCLUDE_FROM_ALL ${source})
   target_link_libraries(${tool} PRIVATE hyb_models)
+  if(source MATCHES "\\.cu$" AND HYB_CUDA_KIND STREQUAL "ON")
+    set_target_properties(${tool} PROPERTIES CUDA_STANDARD 20)
+    target_compile_options(${tool} PRIVATE ${nvcc_options})
+  endif()
 endforeach()
 
 add_executable(hyb_tokenize_lines EXCLUDE_FROM_ALL tests/tools/tokenize_lines.cpp)

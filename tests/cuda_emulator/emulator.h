@@ -33,6 +33,18 @@ HostCalls take_host_calls();
 /// Blocks of all kernels that ran since the last call of this, whether launched or replayed.
 std::int64_t take_blocks_run();
 
+/// Of shared memory: accesses of up to 128 bytes by lanes of a warp, and the cycles that these
+/// take: of each, as many as the busiest bank has different words.
+struct BankCounts {
+  std::int64_t accesses = 0, cycles = 0;
+};
+/// Needs instrumented kernels, as hyb_tests_cuda_checked has them. Where the environment has
+/// HYB_EMULATED_BANKS, the counts of all kernels are printed at the end.
+void count_banks(bool is_on);
+bool counts_banks();
+/// Since the last call of this, of the kernel with this name: "gemv_kernel<1, false, bf16>".
+BankCounts take_bank_counts(const std::string& kernel);
+
 /// Forgets faults and work that is not done, and sets the schedule back. Allocations stay.
 void reset();
 

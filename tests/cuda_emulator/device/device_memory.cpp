@@ -94,10 +94,11 @@ bool DeviceMemory::contains(const void* at, std::size_t bytes) const {
 }
 
 bool DeviceMemory::is_near(const void* at) const {
-  return std::any_of(ranges_.begin(), ranges_.end(), [&](const auto& range) {
-    return address(at) + page >= range.first &&
-           address(at) < range.first + round_up(range.second.bytes, alignment) + page;
-  });
+  const auto next = ranges_.upper_bound(address(at));
+  if (next != ranges_.end() && address(at) + page >= next->first) return true;
+  if (next == ranges_.begin()) return false;
+  const auto& [first, range] = *std::prev(next);
+  return address(at) < first + round_up(range.bytes, alignment) + page;
 }
 
 void DeviceMemory::add_mapping(void* at, std::size_t bytes) {

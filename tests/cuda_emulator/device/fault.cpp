@@ -95,7 +95,8 @@ void fault(const std::string& text, std::source_location where) {
 
 std::string describe_current_thread() {
   const DeviceThread& thread = *current_thread;
-  return ", in block " + to_text(thread.block->index) + " thread " + to_text(thread.index);
+  return ", in block " + to_text(thread.block->index) + " thread " + to_text(thread.index) +
+         " of " + kernel_name(thread.block->grid->kernel);
 }
 
 SignalGuard::SignalGuard() {

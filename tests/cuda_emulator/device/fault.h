@@ -35,7 +35,7 @@ struct Fault {
 [[noreturn]] void fault(const std::string& text,
                         std::source_location where = std::source_location::current());
 
-/// ", in block (0,0,0) thread (0,0,0)": of the thread that runs.
+/// ", in block (0,0,0) thread (0,0,0) of silu_kernel<float>": of the thread that runs.
 std::string describe_current_thread();
 
 /// "kernels/ops/x.cu:12"

@@ -40,6 +40,9 @@ class Fibre {
   /// The guard page and the stack of this fibre, to distinguish an overflow from other bad
   /// accesses.
   bool is_guard_page(const void* address) const;
+  bool is_stack(const void* address) const {
+    return address >= stack_.bottom() && address < stack_.top();
+  }
 
   /// From inside: no frame on the stack will be returned to. A new one may start here.
   std::byte* discard_frames();

@@ -6,10 +6,12 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <source_location>
 #include <span>
 #include <vector>
 
+#include "tests/cuda_emulator/device/accesses.h"
 #include "tests/cuda_emulator/device/fibre.h"
 #include "tests/cuda_emulator/device/shared_memory.h"
 #include "tests/cuda_emulator/runtime/vector_types.h"
@@ -90,7 +92,8 @@ struct Block {
   std::uint32_t ready_warps = 0;
   std::array<Barrier, barriers_max> barriers;
   SharedMemory shared;
-  bool has_triggered = false;  ///< it lets the next kernel start
+  bool has_triggered = false;               ///< it lets the next kernel start
+  std::unique_ptr<BlockAccesses> accesses;  ///< null where kernels are not instrumented
 
   std::span<DeviceThread> all() const { return {threads.get(), size}; }
   void make_ready(DeviceThread& thread) {
@@ -103,6 +106,7 @@ struct Block {
 
 /// A launch of a kernel, as the host describes it.
 struct Launch {
+  const void* kernel = nullptr;
   dim3 blocks, threads;
   std::size_t shared_bytes = 0;  ///< dynamic
   std::size_t shared_limit = 0;  ///< of static and dynamic bytes together
@@ -122,6 +126,11 @@ struct Grid : Launch {
   std::atomic<unsigned> started{0}, ended{0};
   std::atomic<unsigned> triggered{0};  ///< blocks that let the next kernel start, or have ended
   unsigned at_grid_barrier = 0;
+  std::uint32_t number = next_number++;  ///< of all launches that ran
+  std::mutex mutex;
+  std::vector<HeldStores> held;  ///< of blocks that have ended, until the grid has
+
+  static inline std::atomic<std::uint32_t> next_number{1};
 
   bool has_ended() const { return ended.load(std::memory_order_acquire) == block_count(); }
 };

@@ -7,11 +7,12 @@
 #include <cstring>
 #include <new>
 
+#include "tests/cuda_emulator/device/grid.h"
+
 namespace emulator {
 namespace {
 
 constexpr std::size_t page = 4096;
-constexpr std::size_t room = 320 << 10;  // objects from the front, the dynamic part at the end
 constexpr std::size_t alignment_max = 128;
 constexpr std::size_t fence = 64;
 constexpr std::byte poison{0xff}, pattern{0xfd};
@@ -76,6 +77,10 @@ bool SharedMemory::contains(const void* at, std::size_t bytes) const {
   });
 }
 
+std::size_t SharedMemory::offset_of(const void* at) const {
+  return reinterpret_cast<std::uintptr_t>(at) - reinterpret_cast<std::uintptr_t>(begin_ + page);
+}
+
 std::string SharedMemory::damage() const {
   if (!is_untouched(dynamic_ - fence, dynamic_)) {
     return "something was written before the dynamic shared memory";
@@ -120,6 +125,10 @@ void AsyncCopies::wait(std::size_t pending) {
   for (auto copy = copies_.begin(); copy != first_left; ++copy) {
     if (copy->source_bytes > 0) std::memcpy(copy->to, copy->from, copy->source_bytes);
     std::memset(copy->to + copy->source_bytes, 0, copy->bytes - copy->source_bytes);
+    if (is_instrumented) {
+      current_thread->block->accesses->check_copied(*current_thread, copy->to, copy->bytes,
+                                                    __builtin_return_address(0));
+    }
   }
   copies_.erase(copies_.begin(), first_left);
 }

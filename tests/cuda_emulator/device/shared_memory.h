@@ -12,6 +12,7 @@ namespace emulator {
 class SharedMemory {
  public:
   static constexpr std::size_t bytes_max = 227 << 10;
+  static constexpr std::size_t room = 320 << 10;  ///< objects from the front, dynamic at the end
 
   SharedMemory();
   ~SharedMemory();
@@ -29,6 +30,8 @@ class SharedMemory {
   std::byte* object(const void* key, std::size_t bytes, std::size_t alignment);
 
   bool contains(const void* at, std::size_t bytes) const;
+  /// Where this is in the room; a number beyond it when it is elsewhere.
+  std::size_t offset_of(const void* at) const;
 
   /// What was written outside of the parts since prepare(), as text; empty when nothing was.
   std::string damage() const;

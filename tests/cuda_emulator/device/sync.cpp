@@ -51,6 +51,7 @@ void open_if_complete(Block& block, int number) {
   const unsigned expected = number == 0 ? block.live : barrier.expected;
   if (barrier.arrived == 0 || barrier.arrived < expected) return;
   const DeviceThread* before = nullptr;
+  std::vector<std::uint16_t> waiting;
   for (DeviceThread& thread : block.all()) {
     if (thread.waiting != Waiting::barrier || thread.barrier != number) continue;
     if (before != nullptr && before->warp == thread.warp &&
@@ -60,7 +61,12 @@ void open_if_complete(Block& block, int number) {
             thread.where);
     }
     before = &thread;
+    waiting.push_back(static_cast<std::uint16_t>(&thread - block.threads.get()));
     block.make_ready(thread);
+  }
+  if (is_instrumented) {
+    if (number == 0) block.accesses->sync_block();
+    if (number != 0) block.accesses->open_barrier(number, waiting);
   }
   barrier = {.outcome = barrier.votes};
 }
@@ -85,6 +91,11 @@ void arrive(int number, int threads, const Where& where) {
   }
   barrier.expected = expected;
   ++barrier.arrived;
+  if (is_instrumented) {
+    Block& block = *current_thread->block;
+    block.accesses->arrive(number,
+                           static_cast<std::uint16_t>(current_thread - block.threads.get()));
+  }
 }
 
 }  // namespace
@@ -119,6 +130,15 @@ void meet(const Collective& collective, std::uint32_t mask, const void* in, void
     thread.block->make_ready(warp.lane(static_cast<unsigned>(std::countr_zero(left))));
   }
   step_back();
+}
+
+void sync_warp(std::uint32_t mask, Where where) {
+  const auto action = [](std::uint32_t lanes, const LaneSlots&) {
+    if (!is_instrumented) return;
+    const Warp& warp = *current_thread->warp;
+    current_thread->block->accesses->sync_warp(warp.number, lanes, lanes == warp.live);
+  };
+  meet({"sync_warp", action}, mask, nullptr, nullptr, where);
 }
 
 unsigned sync_block(bool vote, const char* name, Where where) {
@@ -157,6 +177,7 @@ void sync_grid(Where where) {
   Grid& grid = *current_thread->block->grid;
   if (!grid.cooperative) fault("sync_grid in a launch that is not cooperative", where);
   ++grid.at_grid_barrier;
+  if (is_instrumented) current_thread->block->accesses->fence(*current_thread);
   wait(Waiting::grid, "sync_grid", where);
 }
 
@@ -266,6 +287,7 @@ void copy_async(void* to, const void* from, std::size_t bytes, bool is_there, Wh
     check_alignment("cp_async from", from, bytes, where);
     check_global("cp_async from", from, bytes, where);
   }
+  note_access(to, bytes, Access::write, __builtin_return_address(0));
   current_thread->copies.issue(to, from, bytes, is_there ? bytes : 0);
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <source_location>
 
+#include "tests/cuda_emulator/device/accesses.h"
 #include "tests/cuda_emulator/device/grid.h"
 
 namespace emulator {
@@ -19,6 +20,8 @@ struct Collective {
   bool aligned = false;
 };
 void meet(const Collective& collective, std::uint32_t mask, const void* in, void* out, Where where);
+
+void sync_warp(std::uint32_t mask, Where where);
 
 /// __syncthreads: all threads of the block that have not left. Returns how many voted.
 unsigned sync_block(bool vote, const char* name, Where where);

@@ -59,7 +59,9 @@ void Worker::run(const Schedule& schedule, std::span<Grid* const> chain) {
     admit_blocks();
     if (resident_.empty()) return;
     if (Resident* const chosen = choose()) {
+      if (is_instrumented) chosen->block->accesses->stores.show();
       run_for_a_while(*chosen->block);
+      if (is_instrumented) chosen->block->accesses->stores.hide();
       retire_ended();
     } else if (!wake_waiting()) {
       report_deadlock();
@@ -126,6 +128,10 @@ void Worker::place(Block& block, Grid& grid, unsigned number) {
   block.barriers.fill({});
   block.shared.prepare(grid.shared_bytes, grid.shared_limit);
   block.has_triggered = false;
+  if (is_instrumented) {
+    if (block.accesses == nullptr) block.accesses = std::make_unique<BlockAccesses>();
+    block.accesses->start();
+  }
   for (unsigned w = 0; w < block.warps_used; ++w) {
     block.warps[w] = {.first = &block.threads[w * lanes_per_warp], .number = w};
   }
@@ -232,6 +238,23 @@ void Worker::run_one_at_random(Block& block) {
   }
 }
 
+namespace {
+
+/// The last block of a grid publishes what all of them still hold.
+void end_block(Block& block, Grid& grid) {
+  const std::lock_guard lock(grid.mutex);
+  if (is_instrumented) {
+    block.accesses->end(grid.kernel);
+    grid.held.push_back(std::exchange(block.accesses->stores, {}));
+    if (grid.ended.load() + 1 == grid.block_count()) {
+      for (HeldStores& stores : grid.held) stores.show();
+    }
+  }
+  grid.ended.fetch_add(1, std::memory_order_release);
+}
+
+}  // namespace
+
 void Worker::retire_ended() {
   for (std::size_t i = 0; i < resident_.size();) {
     Block& block = *resident_[i].block;
@@ -246,7 +269,7 @@ void Worker::retire_ended() {
                          ") had ended");
     }
     if (!block.has_triggered) grid.triggered.fetch_add(1, std::memory_order_relaxed);
-    grid.ended.fetch_add(1, std::memory_order_release);
+    end_block(block, grid);
     spare_.push_back(std::move(resident_[i].block));
     resident_.erase(resident_.begin() + static_cast<std::ptrdiff_t>(i));
   }

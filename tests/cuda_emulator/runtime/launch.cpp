@@ -55,7 +55,8 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, std::si
   const std::lock_guard lock(m.mutex);
   const cudaStream_t stream = m.find(config.stream);
   if (stream == nullptr) return m.note(cudaErrorInvalidResourceHandle);
-  Launch launch{.blocks = config.gridDim,
+  Launch launch{.kernel = kernel,
+                .blocks = config.gridDim,
                 .threads = config.blockDim,
                 .shared_bytes = config.dynamicSmemBytes,
                 .body = std::move(body)};

@@ -54,14 +54,24 @@ T& shared_object(Where where = Where::current()) {
 // Loads and stores of vectors
 
 template <typename V>
-V load_vector(const void* from, Where where) {
+__forceinline__ V load_vector(const void* from, Where where) {
   emulator::check_alignment("a vector load", from, sizeof(V), where);
+#if defined(__SANITIZE_THREAD__)  // one access, where g++ would see one per member
+  V value;
+  emulator::load_bytes(&value, from, sizeof(V));
+  return value;
+#else
   return *static_cast<const V*>(from);
+#endif
 }
 template <typename V>
-void store_vector(void* to, V value, Where where) {
+__forceinline__ void store_vector(void* to, V value, Where where) {
   emulator::check_alignment("a vector store", to, sizeof(V), where);
+#if defined(__SANITIZE_THREAD__)
+  emulator::store_bytes(to, &value, sizeof(V));
+#else
   *static_cast<V*>(to) = value;
+#endif
 }
 inline uint2 load8(const void* from, Where where = Where::current()) {
   return load_vector<uint2>(from, where);
@@ -71,6 +81,7 @@ inline uint4 load16(const void* from, Where where = Where::current()) {
 }
 inline uint4 load16_once(const void* from, Where where = Where::current()) {
   emulator::check_global("load16_once", from, 16, where);
+  emulator::note_read_only(from, 16);
   return load_vector<uint4>(from, where);
 }
 inline void prefetch(const void* from, Where where = Where::current()) {
@@ -148,8 +159,7 @@ inline int lane_in_segment(int lane, int width) {
 }
 
 inline void sync_warp(unsigned mask = full_warp, Where where = Where::current()) {
-  emulator::meet({"sync_warp", [](std::uint32_t, const emulator::LaneSlots&) {}}, mask, nullptr,
-                 nullptr, where);
+  emulator::sync_warp(mask, where);
 }
 template <typename T>
 T shuffle(T value, int lane, unsigned mask = full_warp, int width = 32,
@@ -268,6 +278,7 @@ template <bool Transposed>
 void ldmatrix(std::uint32_t (&d)[4], const void* row, Where where) {
   emulator::check_alignment("ldmatrix", row, 16, where);
   emulator::check_shared("ldmatrix", row, 16, where);
+  emulator::note_access(row, 16, emulator::Access::read);
   emulator::meet({"ldmatrix", emulator::ldmatrix_action<Transposed>, true}, full_warp, &row, d,
                  where);
 }
@@ -290,11 +301,11 @@ inline void mma_bf16(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b
 
 template <typename T>
 T atomic_add(T* at, T value) {
-  return std::atomic_ref<T>(*at).fetch_add(value);
+  return std::atomic_ref<T>(*at).fetch_add(value, std::memory_order_relaxed);
 }
 template <typename T>
 T atomic_or(T* at, T value) {
-  return std::atomic_ref<T>(*at).fetch_or(value);
+  return std::atomic_ref<T>(*at).fetch_or(value, std::memory_order_relaxed);
 }
 inline void fence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
 inline unsigned load_acquire(const unsigned* at) {
