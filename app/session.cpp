@@ -65,6 +65,14 @@ struct Session::Parts {
   std::chrono::nanoseconds load_time{0};
 };
 
+std::string chunk_text(const MemoryPlan& memory) {
+  std::string text = counted(memory.chunk_tokens, "token");
+  if (memory.mixed_tokens > 0 && memory.mixed_tokens < memory.chunk_tokens) {
+    text += fmt::format(", {} where answers go on", memory.mixed_tokens);
+  }
+  return text;
+}
+
 Session::Parts::Parts(const ModelOptions& asked, const SessionShape& wanted,
                       const Environment& environment,
                       const std::function<void(const ModelSource&)>& check)
@@ -88,10 +96,11 @@ Session::Parts::Parts(const ModelOptions& asked, const SessionShape& wanted,
   make_runner();
   start_engine(*runner);
   load_time = std::chrono::steady_clock::now() - opened;
-  log::debug(fmt::format("{} on {}: weights {}, workspace {}, pools {}, {} of up to {} tokens",
-                         source.name(), name_of(queue->device()), bytes_text(memory.weights),
-                         bytes_text(memory.workspace), bytes_text(memory.pool_bytes()),
-                         counted(memory.sequences, "sequence"), memory.length_max));
+  log::debug(fmt::format(
+      "{} on {}: weights {}, workspace {}, pools {}, {} of up to {} tokens, chunks of {}",
+      source.name(), name_of(queue->device()), bytes_text(memory.weights),
+      bytes_text(memory.workspace), bytes_text(memory.pool_bytes()),
+      counted(memory.sequences, "sequence"), memory.length_max, chunk_text(memory)));
 }
 
 namespace {
@@ -223,7 +232,8 @@ void Session::Parts::start_engine(Runner& on) {
   engine = std::make_unique<Engine>(on, texts.tokenizer ? &*texts.tokenizer : nullptr,
                                     EngineOptions{.length_max = memory.length_max,
                                                   .sequences_max = shape.sequences_max,
-                                                  .chunk_tokens = shape.chunk_tokens,
+                                                  .chunk_tokens = memory.chunk_tokens,
+                                                  .mixed_tokens = memory.mixed_tokens,
                                                   .prefixes = prefix_options(),
                                                   .states_ahead = states_ahead(),
                                                   .measures_prefill = is_exact(),
@@ -354,6 +364,10 @@ Budget budget_of(const ModelOptions& options) {
   const kernels::Device device = device_of(options.device);
   Budget budget(budget_bytes(parse_memory(options.memory), device));
   budget.device = device;
+  if (device == kernels::Device::cuda) {
+    const kernels::Card card = kernels::card();
+    budget.rates = {.bytes_per_s = card.bytes_per_s, .flops_per_s = card.flops_per_s};
+  }
   if (!options.pool_memory.empty() && options.pool_memory != "auto") {
     budget.pool_bytes = budget_bytes(parse_memory(options.pool_memory, "--pool-memory"), device);
   }
@@ -388,32 +402,77 @@ std::size_t budget_bytes(const MemoryBudget& budget, kernels::Device device) {
 models::RunnerOptions runner_options(const models::Plan& plan, const MemoryPlan& memory,
                                      const SessionShape& shape) {
   return {.memory = memory.pools,
-          .step_tokens = shape.chunk_tokens + shape.sequences_max,
+          .step_tokens = memory.chunk_tokens + shape.sequences_max,
           .step_rows = shape.sequences_max,
           .positions_max = memory.length_max,
           .vocab_used = plan.vocab,
           .mapping = memory.mapping};
 }
 
-MemoryPlan plan_memory(const models::Plan& plan, const models::Geometry& geometry,
-                       const Budget& budget, std::int32_t context, int threads,
-                       const SessionShape& shape) {
+namespace {
+
+/// MemoryPlan's rule. Of `memory` all that the workspace depends on is set but the chunk.
+void choose_chunk(MemoryPlan& memory, const models::Plan& plan, const models::Geometry& geometry,
+                  const Budget& budget, int threads, const SessionShape& shape) {
+  memory.chunk_tokens = shape.chunk_tokens > 0 ? shape.chunk_tokens : models::Roofline::chunk_min;
+  if (shape.chunk_tokens > 0 || !budget.rates.is_known() ||
+      geometry.activation_dtype != DType::bf16) {
+    return;
+  }
+  const models::Roofline roofline(plan, geometry);
+  const std::int64_t prompts = std::int64_t{memory.length_max} * shape.sequences_max;
+  const std::size_t taken = memory.weights + memory.library;
+  const std::size_t room = budget.bytes > taken ? (budget.bytes - taken) / 8 : 0;
+  const std::int32_t wanted = roofline.chunk_tokens(budget.rates);
+  const auto fits = [&] {
+    return models::ModelRunner::workspace_bytes(
+               budget.device, plan, geometry, runner_options(plan, memory, shape), threads) <= room;
+  };
+  while (memory.chunk_tokens < wanted && memory.chunk_tokens < prompts) {
+    memory.chunk_tokens *= 2;
+    if (fits()) continue;
+    memory.chunk_tokens /= 2;
+    break;
+  }
+  if (shape.prefers_throughput) return;
+  memory.mixed_tokens = std::min(
+      memory.chunk_tokens, roofline.chunk_tokens_within(budget.rates, MemoryPlan::mixed_seconds));
+}
+
+/// All that is known without the pools' size, with the tables of the longest sequence; how long
+/// that is pools of a size have still to say.
+MemoryPlan plan_without_pools(const models::Plan& plan, const models::Geometry& geometry,
+                              const Budget& budget, std::int32_t context, int threads,
+                              const SessionShape& shape) {
   MemoryPlan memory;
   memory.budget = budget.bytes;
   memory.mapping = budget.mapping;
   memory.length_max = wanted_length(plan, context);
   memory.weights = weight_bytes(plan, budget.device, geometry.load);
   memory.library = budget.library;
-
   const bool is_flat = budget.mapping.mode == kernels::MapMode::flat;
+  memory.pools.layout.groups.resize(models::page_groups(geometry, is_flat));
+  choose_chunk(memory, plan, geometry, budget, threads, shape);
+  return memory;
+}
+
+}  // namespace
+
+std::int32_t chunk_tokens_of(const models::Plan& plan, const models::Geometry& geometry,
+                             const Budget& budget, int threads) {
+  return plan_without_pools(plan, geometry, budget, 0, threads, {}).chunk_tokens;
+}
+
+MemoryPlan plan_memory(const models::Plan& plan, const models::Geometry& geometry,
+                       const Budget& budget, std::int32_t context, int threads,
+                       const SessionShape& shape) {
+  MemoryPlan memory = plan_without_pools(plan, geometry, budget, context, threads, shape);
   const auto set_workspace = [&] {
     const models::RunnerOptions runner = runner_options(plan, memory, shape);
     memory.workspace =
         models::ModelRunner::workspace_bytes(budget.device, plan, geometry, runner, threads);
     memory.pinned = models::ModelRunner::pinned_bytes(budget.device, geometry, runner);
   };
-  // With the tables of the longest sequence; how long that is pools of a size have still to say.
-  memory.pools.layout.groups.resize(models::page_groups(geometry, is_flat));
   set_workspace();
   const std::size_t fixed = memory.weights + memory.workspace + memory.library;
   const std::size_t least = geometry.page_bytes + geometry.slot_bytes;
@@ -427,12 +486,12 @@ MemoryPlan plan_memory(const models::Plan& plan, const models::Geometry& geometr
   options.packed = budget.packed_snapshots;
   options.handle_bytes_min = kernels::handle_bytes_min(budget.device);
   if (budget.device == kernels::Device::cuda) options.driver_calls_max = 200'000;  // a second
-  if (is_flat) {
+  if (budget.mapping.mode == kernels::MapMode::flat) {
     options.flat = {.sequences = shape.sequences_max, .tokens = memory.length_max};
   }
   memory.pools = models::memory_layout_of(geometry, options);
   const MemoryLayout& layout = memory.pools.layout;
-  memory.length_max = length_max(layout, memory.length_max, shape.chunk_tokens);
+  memory.length_max = length_max(layout, memory.length_max, memory.chunk_tokens);
   set_workspace();
   memory.sequences = std::max(1, sequences_at_once(layout, memory.length_max, shape.sequences_max));
   return memory;

@@ -28,9 +28,12 @@ namespace hyb::app {
 
 /// How many sequences and which step sizes a command wants.
 struct SessionShape {
-  std::int32_t sequences_max = 1;   ///< run at once
-  std::int32_t chunk_tokens = 512;  ///< prompt tokens of one sequence in one step
-  bool expects_more = false;        ///< requests will follow others: memory is prepared for them
+  std::int32_t sequences_max = 1;  ///< run at once
+  /// Prompt tokens of one sequence in one step. 0: MemoryPlan's rule.
+  std::int32_t chunk_tokens = 0;
+  bool expects_more = false;  ///< requests will follow others: memory is prepared for them
+  /// What counts is when all is done, not how long an answer waits for a prompt.
+  bool prefers_throughput = false;
 };
 
 /// How the budget was divided, in bytes.
@@ -42,12 +45,21 @@ struct MemoryPlan {
   std::size_t pinned = 0;   ///< of the machine's memory, outside a card's budget
   models::ModelMemoryLayout pools{};
   kernels::SuperblockMapOptions mapping{};
+  /// EngineOptions'. Unless the shape says otherwise, 512 tokens on the CPU and with activations of
+  /// f32. On a card, what Roofline::chunk_tokens says of its rates, halved, down to 512, until the
+  /// workspace takes an eighth of what the weights leave; and where answers go on, as much of it as
+  /// the card reads and computes in mixed_seconds.
+  std::int32_t chunk_tokens = 0, mixed_tokens = 0;
+  static constexpr double mixed_seconds = 0.1;
   std::int32_t length_max = 0;  ///< most tokens of one sequence
   std::int32_t sequences = 0;   ///< that can run at once at length_max
 
   std::size_t pool_bytes() const { return pools.layout.bytes(); }
   std::size_t total() const { return weights + workspace + library + pool_bytes(); }
 };
+
+/// "8192 tokens, 4096 where answers go on".
+std::string chunk_text(const MemoryPlan& memory);
 
 /// Bytes that may be held, how much of them pages and slots may take, and how these share it.
 struct Budget {
@@ -56,6 +68,7 @@ struct Budget {
   std::size_t bytes, pool_bytes;
   std::size_t library = 0;  ///< of bytes, what a queue takes from its start
   kernels::Device device = kernels::Device::cpu;
+  models::DeviceRates rates{};  ///< a card's
   kernels::SuperblockMapOptions mapping{};
   bool packed_snapshots = false;  ///< the pools have room for int8 snapshots
 };
@@ -71,6 +84,10 @@ Budget budget_of(const ModelOptions& options);
 MemoryPlan plan_memory(const models::Plan& plan, const models::Geometry& geometry,
                        const Budget& budget, std::int32_t context, int threads,
                        const SessionShape& shape);
+
+/// MemoryPlan::chunk_tokens of one sequence, for commands without a session.
+std::int32_t chunk_tokens_of(const models::Plan& plan, const models::Geometry& geometry,
+                             const Budget& budget, int threads);
 
 /// What a runner with these pools is made with; every id of the vocabulary may be sampled.
 models::RunnerOptions runner_options(const models::Plan& plan, const MemoryPlan& memory,
@@ -186,8 +203,7 @@ std::function<bool()> release_memory_when_idle(Engine& engine, std::chrono::dura
 class Fit {
  public:
   /// The outline outlives it. `threads` take part in the workspace.
-  Fit(const ModelOutline& outline, const Budget& budget, int threads,
-      std::int32_t chunk_tokens = 512)
+  Fit(const ModelOutline& outline, const Budget& budget, int threads, std::int32_t chunk_tokens = 0)
       : outline_(&outline), budget_(budget), threads_(threads), chunk_tokens_(chunk_tokens) {}
 
   /// How the budget is divided. Throws Error(memory) when not even one short sequence fits, and
@@ -210,7 +226,7 @@ class Fit {
   const ModelOutline* outline_;
   Budget budget_;
   int threads_;
-  std::int32_t chunk_tokens_;
+  std::int32_t chunk_tokens_;  ///< as SessionShape's
 };
 
 }  // namespace hyb::app

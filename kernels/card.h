@@ -18,6 +18,9 @@ struct Card {
   std::size_t shared_bytes_max = 0;  ///< the most shared memory of a block
   /// The lowest compute capability that this build's kernels run on, as 10 * major + minor.
   int kernels_min = 0;
+  /// What it can do at most at its highest clocks: bytes of memory, and FLOPs of bf16 products with
+  /// f32 sums. Of cards that are sold at half rate and in full, the half rate.
+  double bytes_per_s = 0, flops_per_s = 0;
 };
 
 /// The card that queues run on. Throws Error(usage) that says what is missing: the build, a driver,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/base/error.h"
 #include "models/parts/weight_visitor.h"
 
 namespace hyb::models {
@@ -141,6 +142,32 @@ Work Roofline::step(std::span<const StepShape> shapes) const {
   work.bytes += parameters * weight_bytes_;
   if (rows > 0) work.bytes += static_cast<double>(head_parameters_) * head_bytes_;
   return work;
+}
+
+/// Of the start of a prompt: later chunks have more attention to compute and the same to read.
+Roofline::Seconds Roofline::chunk_seconds(const DeviceRates& rates, std::int32_t tokens) const {
+  const Work work = step({.tokens = tokens, .rows = 0});
+  return {.reading = work.bytes / rates.bytes_per_s, .computing = work.flops / rates.flops_per_s};
+}
+
+std::int32_t Roofline::chunk_tokens(const DeviceRates& rates) const {
+  require(rates.is_known(), "roofline: the device's rates are known");
+  std::int32_t tokens = chunk_min;
+  for (; tokens < chunk_max; tokens *= 2) {
+    const Seconds seconds = chunk_seconds(rates, tokens);
+    if (9 * seconds.reading <= seconds.computing) break;
+  }
+  return tokens;
+}
+
+std::int32_t Roofline::chunk_tokens_within(const DeviceRates& rates, double seconds) const {
+  require(rates.is_known(), "roofline: the device's rates are known");
+  std::int32_t tokens = chunk_min;
+  for (; tokens < chunk_max; tokens *= 2) {
+    const Seconds more = chunk_seconds(rates, 2 * tokens);
+    if (more.reading + more.computing > seconds) break;
+  }
+  return tokens;
 }
 
 PrefillCost Roofline::prefill() const {

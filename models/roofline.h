@@ -19,6 +19,13 @@ struct Work {
   Work& operator+=(const Work& more);
 };
 
+/// What a device moves and computes at most; zeros: not known.
+struct DeviceRates {
+  double bytes_per_s = 0, flops_per_s = 0;
+
+  bool is_known() const { return bytes_per_s > 0 && flops_per_s > 0; }
+};
+
 /// One step of equal spans.
 struct StepShape {
   std::int64_t sequences = 1;
@@ -52,6 +59,15 @@ class Roofline {
   /// FLOPs of one sequence, without logits; exact where chunks of recurrent layers are whole.
   PrefillCost prefill() const;
 
+  /// Prompt tokens in a step from which on the bytes of the weights hardly matter: reading those
+  /// that the step touches takes at most a tenth of the time of reading and computing. A power of
+  /// two from chunk_min to chunk_max.
+  std::int32_t chunk_tokens(const DeviceRates& rates) const;
+  /// The most prompt tokens, again such a power of two, whose step takes at most `seconds` of
+  /// reading weights and computing, one after the other; chunk_min where that is longer.
+  std::int32_t chunk_tokens_within(const DeviceRates& rates, double seconds) const;
+  static constexpr std::int32_t chunk_min = 512, chunk_max = 32768;
+
   /// Parameters that one token goes through, the head left out.
   std::int64_t active_parameters() const { return fixed_parameters_ + routed_active_; }
   std::int64_t head_parameters() const { return head_parameters_; }
@@ -67,6 +83,10 @@ class Roofline {
   void add_part(const auto& part, std::int64_t width);
   void count_fp8(const LoadOptions& load);
   double experts_touched(double tokens) const;
+  struct Seconds {
+    double reading, computing;
+  };
+  Seconds chunk_seconds(const DeviceRates& rates, std::int32_t tokens) const;
   Work spans(const StepShape& shape) const;
 
   double weight_bytes_, head_bytes_;  ///< of one parameter

@@ -253,13 +253,17 @@ bool is_stdout(const std::string& output) { return output == "-" || output == "/
 
 namespace {
 
+SessionShape shape_of(const BatchOptions& options) {
+  return {.sequences_max = options.parallel, .prefers_throughput = true};
+}
+
 /// What a session of this model would take on.
 RequestLimits limits_of(const BatchOptions& options, const ModelSource& source,
                         const Tokenizer& tokenizer) {
   const ModelOutline outline = outline_of(source, options.model);
-  const MemoryPlan memory = plan_memory(outline.plan, outline.geometry, budget_of(options.model),
-                                        options.model.context, make_queue(options.model).threads(),
-                                        {.sequences_max = options.parallel, .expects_more = true});
+  const MemoryPlan memory =
+      plan_memory(outline.plan, outline.geometry, budget_of(options.model), options.model.context,
+                  make_queue(options.model).threads(), shape_of(options));
   return {.vocab = std::min(tokenizer.size(), outline.plan.vocab),
           .length_max = memory.length_max,
           .has_text = true};
@@ -521,7 +525,7 @@ BatchReport answer(const BatchOptions& options, const InputFile& input, OpenedJo
   Session session = [&] {
     const StopAtOnce nothing_to_lose;
     check_tiers(options.tiers);
-    return Session::open(options.model, {.sequences_max = options.parallel}, environment);
+    return Session::open(options.model, shape_of(options), environment);
   }();
   add_tiers(session.engine(), options.tiers, environment);
   const Tokenizer& tokenizer = session.need_tokenizer();

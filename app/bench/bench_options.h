@@ -17,8 +17,8 @@ namespace hyb::app {
 /// "128,512" or "64-4096*2"; of requests, an empty one is the preset's or the dataset's own.
 struct BenchOptions {
   // Both kinds of measurement.
-  std::int32_t repetitions = 0;  ///< 0: 5 of a test, 3 of a workload
-  std::int32_t chunk_tokens = 512;
+  std::int32_t repetitions = 0;   ///< 0: 5 of a test, 3 of a workload
+  std::int32_t chunk_tokens = 0;  ///< 0: as other commands
   std::string output = "md";
   std::string svg;                         ///< a file for a plot; empty: none is written
   std::vector<std::string> graphs = {""};  ///< modes of --graphs that every row is measured in

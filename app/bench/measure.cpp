@@ -32,6 +32,14 @@ BareModel open_model(const ModelOptions& options, const Environment& environment
   return open_bare(options, environment);
 }
 
+/// -u, or what a session would take.
+std::int32_t chunk_tokens_of(const BenchJob& job, const BareModel& model) {
+  if (job.bench.chunk_tokens > 0) return job.bench.chunk_tokens;
+  Budget budget = budget_of(job.model);
+  budget.bytes = model.budget;  // of what was free before the weights were read
+  return chunk_tokens_of(model.outline.plan, model.outline.geometry, budget, model.queue.threads());
+}
+
 }  // namespace
 
 int measure_kernels(const BenchJob& job) {
@@ -42,7 +50,7 @@ int measure_kernels(const BenchJob& job) {
   BareModel model = open_model(job.model, environment);
   KernelBenchOptions options = {
       .repetitions = job.bench.repetitions > 0 ? job.bench.repetitions : 5,
-      .chunk_tokens = job.bench.chunk_tokens,
+      .chunk_tokens = chunk_tokens_of(job, model),
       .length_max = job.model.context};
   const std::unique_ptr<CardMeter> card =
       model.queue.device() == kernels::Device::cuda ? open_nvml() : nullptr;
@@ -59,7 +67,7 @@ int measure_kernels(const BenchJob& job) {
         "no room for the 1 GiB of the read probe within --memory: shares of it are not shown");
   }
   const BenchSetting setting = setting_of(model.source, model.outline, model.model, model.queue,
-                                          job.bench.chunk_tokens, job.version);
+                                          options.chunk_tokens, job.version);
   bench.expect(cases);
   RowOutput output(job.bench.output, "test");
   std::vector<Measurement> rows;
@@ -201,16 +209,16 @@ RequestBenchOptions bench_options_of(Session& session, const BenchJob& job,
 
 WorkloadSetting setting_of(Session& session, const BenchJob& job, const RequestBenchOptions& bench,
                            const RequestCase& first) {
-  return {
-      .model = setting_of(session.source(), outline_of(session.source(), job.model),
-                          session.model(), session.queue(), job.bench.chunk_tokens, job.version),
-      .metrics = bench.metrics,
-      .seed = bench.seed,
-      .burstiness = bench.burstiness,
-      .ignore_eos = bench.material.terms.ignore_eos,
-      .weight_bytes = session.memory().weights,
-      .workspace_bytes = session.memory().workspace,
-      .note = note_of(session, job.model, first.dataset)};
+  return {.model =
+              setting_of(session.source(), outline_of(session.source(), job.model), session.model(),
+                         session.queue(), session.memory().chunk_tokens, job.version),
+          .metrics = bench.metrics,
+          .seed = bench.seed,
+          .burstiness = bench.burstiness,
+          .ignore_eos = bench.material.terms.ignore_eos,
+          .weight_bytes = session.memory().weights,
+          .workspace_bytes = session.memory().workspace,
+          .note = note_of(session, job.model, first.dataset)};
 }
 
 void print_tables(const WorkloadSetting& setting, std::span<const RequestRow> rows) {

@@ -46,7 +46,8 @@ void print_text(const ModelSource& source, const ModelOutline& outline, const Fi
     parts.rows.push_back({part, bytes_text(bytes), what});
   };
   add("weights", memory.weights, weights_name(geometry.load));
-  add("workspace", memory.workspace, "activations and tables of one step");
+  add("workspace", memory.workspace,
+      "activations and tables of one step; chunks of " + chunk_text(memory));
   if (memory.library > 0) add("cuBLASLt", memory.library, "what it computes in");
   const MemoryLayout& layout = memory.pools.layout;
   add("pools", memory.pool_bytes(),
@@ -124,6 +125,8 @@ void print_json(const ModelSource& source, const ModelOutline& outline, const Fi
                      {"missing_files", missing.empty() ? Json() : Json(missing)},
                      {"weights_bytes", memory.weights},
                      {"workspace_bytes", memory.workspace},
+                     {"chunk_tokens", memory.chunk_tokens},
+                     {"mixed_tokens", memory.mixed_tokens},
                      {"library_bytes", memory.library},
                      {"pinned_bytes", memory.pinned},
                      {"pool_bytes", memory.pool_bytes()},

@@ -174,6 +174,7 @@ EngineState::EngineState(Runner& runner, const Tokenizer* tokenizer, const Engin
                  {.sequences_max =
                       std::min({options.sequences_max, capacity_.step_rows, capacity_.step_tokens}),
                   .chunk_tokens = options.chunk_tokens,
+                  .mixed_tokens = options.mixed_tokens,
                   .step_tokens = capacity_.step_tokens,
                   .step_spans = capacity_.step_spans,
                   .shared_tokens_min = options.shared_tokens_min,

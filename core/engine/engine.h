@@ -22,9 +22,12 @@ class TraceRecorder;
 struct TierOptions;
 
 struct EngineOptions {
-  std::int32_t length_max;              ///< most tokens of one sequence: prompt and answer
-  std::int32_t sequences_max = 64;      ///< most sequences that run at once
-  std::int32_t chunk_tokens = 512;      ///< most prompt tokens of one sequence in one step
+  std::int32_t length_max;          ///< most tokens of one sequence: prompt and answer
+  std::int32_t sequences_max = 64;  ///< most sequences that run at once
+  std::int32_t chunk_tokens = 512;  ///< most prompt tokens of one sequence in one step
+  /// Most prompt tokens, of all sequences, of a step in which answers go on: they wait for all of
+  /// it. 0: as many as there is room for.
+  std::int32_t mixed_tokens = 0;
   PrefixCacheOptions prefixes = {};     ///< what is remembered of sequences that ran
   std::int32_t shared_tokens_min = 64;  ///< a sequence waits for a running one that has this many
                                         ///< tokens to run that it needs, too; 1 or more

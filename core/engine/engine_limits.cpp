@@ -23,6 +23,8 @@ void check_engine(const Capacity& capacity, const EngineOptions& options) {
     refuse("at least 1 token is shared", options.shared_tokens_min);
   }
   if (options.chunk_tokens < 1) refuse("a chunk has at least 1 token", options.chunk_tokens);
+  if (options.mixed_tokens < 0)
+    refuse("prompts beside answers have 0 or more tokens", options.mixed_tokens);
 }
 
 void check_result(const StepResult& result, std::size_t rows, std::int32_t vocab) {

@@ -293,6 +293,9 @@ void Scheduler::plan_all() {
   preempted_ = false;
   pin_awaited();
   plan_single_tokens();
+  if (!plan_.empty() && limits_.mixed_tokens > 0) {
+    tokens_left_ = std::min(tokens_left_, limits_.mixed_tokens);
+  }
   plan_chunks();
   // A sequence that was just preempted does not start again at once.
   if (!plan_.empty() && (!preempted_ || running_.empty())) plan_newcomers();

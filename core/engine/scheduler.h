@@ -63,8 +63,9 @@ class MemoryDemand {
 };
 
 struct SchedulerLimits {
-  std::int32_t sequences_max;  ///< that hold memory at once; at most the tokens of a step
-  std::int32_t chunk_tokens;   ///< of one sequence in one step
+  std::int32_t sequences_max;     ///< that hold memory at once; at most the tokens of a step
+  std::int32_t chunk_tokens;      ///< of one sequence in one step
+  std::int32_t mixed_tokens = 0;  ///< of prompts, in a step with single tokens; 0: no such limit
   std::int32_t step_tokens;
   std::int32_t step_spans = 0;          ///< below sequences_max: sequences_max
   std::int32_t shared_tokens_min = 64;  ///< fewer are run again instead of waited for

@@ -6,6 +6,24 @@
 
 namespace hyb::kernels::cuda {
 
+namespace {
+
+double attribute(cudaDeviceAttr of, int device) {
+  int value = 0;
+  check(cudaDeviceGetAttribute(&value, of, device), "cudaDeviceGetAttribute");
+  return value;
+}
+
+/// Of a multiprocessor in a cycle: bf16 products and f32 sums of its matrix instructions.
+double flops_of_cycle(int major, int minor) {
+  if (major == 8 && minor == 0) return 2048;
+  if (major == 9) return 4096;
+  if (major == 10) return 8192;
+  return 512;
+}
+
+}  // namespace
+
 Card card() {
   constexpr int built_for[] = {__CUDA_ARCH_LIST__};  // ascending: 900 is 9.0
   int devices = 0;
@@ -29,6 +47,11 @@ Card card() {
                .runtime_cuda = 0,
                .shared_bytes_max = properties.sharedMemPerBlockOptin,
                .kernels_min = built_for[0] / 10};
+  constexpr double hz = 1000, bits = 8, transfers = 2;  // of a cycle of the memory's clock
+  card.bytes_per_s = attribute(cudaDevAttrMemoryClockRate, device) * hz * transfers *
+                     attribute(cudaDevAttrGlobalMemoryBusWidth, device) / bits;
+  card.flops_per_s = attribute(cudaDevAttrClockRate, device) * hz * card.processors *
+                     flops_of_cycle(card.major, card.minor);
   check(cudaMemGetInfo(&card.free_bytes, &card.memory_bytes), "cudaMemGetInfo");
   check(cudaDriverGetVersion(&card.driver_cuda), "cudaDriverGetVersion");
   check(cudaRuntimeGetVersion(&card.runtime_cuda), "cudaRuntimeGetVersion");

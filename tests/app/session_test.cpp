@@ -147,6 +147,56 @@ TEST_SUITE("app/memory_plan") {
     CHECK_THROWS_AS(mapping_of({.mode = "remap", .strict_vmm = true}, kernels::Device::cpu), Error);
   }
 
+  TEST_CASE("on a card chunks are as large as its speed asks for and the memory allows") {
+    Budget card(140 * gib);
+    card.rates = {.bytes_per_s = 4.9e12, .flops_per_s = 1.07e15};
+    const Shape tiny("granite-4.0-h-tiny"), dense("granite-4.0-h-350m");
+    const auto plan = [](const Shape& shape, const Budget& budget, std::int32_t context,
+                         const SessionShape& asked) {
+      return plan_memory(shape.plan, shape.geometry, budget, context, 2, asked);
+    };
+    const MemoryPlan wide = plan(tiny, card, 0, {.sequences_max = 8});
+    CHECK(wide.chunk_tokens == 16384);
+    CHECK(wide.mixed_tokens == 16384);
+    CHECK(chunk_text(wide) == "16384 tokens");
+    CHECK(plan(dense, card, 0, {}).chunk_tokens == 2048);
+    CHECK(wide.workspace > 8 * tiny.divide(card, 0, 8).workspace);
+
+    const MemoryPlan nano = plan(Shape("nemotron-3-nano-30b-a3b"), card, 0, {});
+    CHECK(chunk_text(nano) == "32768 tokens, 8192 where answers go on");
+    CHECK(plan(tiny, card, 0, {.prefers_throughput = true}).mixed_tokens == 0);
+
+    // -u has its way, the CPU and activations of f32 have what they had.
+    const MemoryPlan asked = plan(tiny, card, 0, {.chunk_tokens = 700});
+    CHECK(asked.chunk_tokens == 700);
+    CHECK(asked.mixed_tokens == 0);
+    CHECK(plan(tiny, 140 * gib, 0, {}).chunk_tokens == 512);
+    CHECK(plan_memory(tiny.plan, models::geometry_of(tiny.plan, {.activation = DType::f32}), card,
+                      0, 2, {})
+              .chunk_tokens == 512);
+
+    // No more than there is of all prompts, and in workspace an eighth of what the weights leave.
+    CHECK(plan(tiny, card, 1000, {}).chunk_tokens == 1024);
+    CHECK(plan(tiny, card, 1000, {.sequences_max = 4}).chunk_tokens == 4096);
+    std::int32_t before = 512;
+    for (const std::size_t spare : {gib / 2, 2 * gib, 8 * gib, 16 * gib, 64 * gib}) {
+      card.bytes = wide.weights + spare;
+      const MemoryPlan memory = plan(tiny, card, 0, {});
+      CHECK(memory.chunk_tokens >= before);
+      CHECK(memory.total() <= card.bytes);
+      if (memory.chunk_tokens > 512) CHECK(memory.workspace <= spare / 8);
+      CHECK(memory.workspace == [&] {
+        models::RunnerOptions options = runner_options(tiny.plan, memory, {});
+        return models::ModelRunner::workspace_bytes(kernels::Device::cpu, tiny.plan, tiny.geometry,
+                                                    options, 2);
+      }());
+      before = memory.chunk_tokens;
+    }
+    CHECK(before == 16384);
+    card.bytes = wide.weights + gib / 2;
+    CHECK(plan(tiny, card, 0, {}).chunk_tokens < 16384);
+  }
+
   TEST_CASE("a small budget shortens the longest sequence before it refuses") {
     const Shape shape("granite-4.0-h-350m");
     const std::size_t fixed = shape.divide(4 * gib, 0, 1).weights +

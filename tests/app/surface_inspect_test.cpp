@@ -221,6 +221,7 @@ TEST_SUITE("app/surface_inspect") {
           json["superblock_bytes"].get<std::int64_t>() * json["superblocks"].get<std::int64_t>());
     CHECK(json["views"].size() == 2);
     CHECK(json["sequences"] == 8);
+    CHECK(json["chunk_tokens"] == 512);
     CHECK(json["length_max"] == 4096);
     CHECK(json["fits"].size() == 4);
 

@@ -78,14 +78,15 @@ bool has_row(const std::string& text, const std::string& owner, std::size_t byte
 }
 
 /// What fit says is what opening takes, what /mem shows and what the card counts.
-void check_fit(const ModelOptions& options) {
+void check_fit(const ModelOptions& options, std::int32_t chunk_tokens = shape.chunk_tokens) {
+  const SessionShape asked = {.sequences_max = shape.sequences_max, .chunk_tokens = chunk_tokens};
   const ModelSource source = ModelSource::find(options.model, {});
   const ModelOutline outline = outline_of(source, options);
-  const MemoryPlan fit = Fit(outline, budget_of(options), options.threads, shape.chunk_tokens)
+  const MemoryPlan fit = Fit(outline, budget_of(options), options.threads, chunk_tokens)
                              .plan(options.context, shape.sequences_max);
   const Held before;
   {
-    Session session = Session::open(options, shape, {});
+    Session session = Session::open(options, asked, {});
     const Held held = Held().since(before);
     CHECK(held.allocations == fit.weights + fit.workspace + fit.library);
     const bool is_backed = options.pools.mode != "remap";
@@ -142,6 +143,22 @@ TEST_SUITE("cuda_emulator/session_memory") {
     options.batch_invariant = true;
     options.random_weights = 5;
     check_fit(options);
+  }
+
+  TEST_CASE("without -u the chunks are as large as the card's speed asks for, and fit says so") {
+    const kernels::Card card = kernels::card();  // an H200
+    CHECK(card.bytes_per_s == doctest::Approx(4.9e12).epsilon(0.01));
+    CHECK(card.flops_per_s == doctest::Approx(1.07e15).epsilon(0.01));
+    ModelOptions options = options_for("granite-moe-nope");
+    options.dtype = "bf16";
+    options.context = 4000;
+    options.memory = "200MiB";
+    const ModelSource source = ModelSource::find(options.model, {});
+    const ModelOutline outline = outline_of(source, options);
+    CHECK(Fit(outline, budget_of(options), options.threads).plan(4000, 3).chunk_tokens >= 2048);
+    check_fit(options, 0);
+    options.memory = "24MiB";
+    check_fit(options, 0);
   }
 
   TEST_CASE("whatever is refused while a model is opened, it opens, or says what it would take") {

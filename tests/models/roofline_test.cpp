@@ -37,6 +37,9 @@ bool agrees(double value, double published) {
   return std::abs(value - published) <= 0.005 * published;
 }
 
+/// As published, and at its highest clock.
+constexpr DeviceRates h200 = {.bytes_per_s = 4.9e12, .flops_per_s = 1.07e15};
+
 const std::string tiny = "granite-4.0-h-tiny";
 const std::string micro = "granite-4.0-h-micro";
 const std::string nemotron12 = "nemotron-nano-12b-v2";
@@ -138,6 +141,61 @@ TEST_SUITE("models/roofline") {
     const std::vector<StepShape> apart(3,
                                        {.sequences = 1, .tokens = 1, .position = 1024, .rows = 1});
     CHECK(of.step(apart).bytes == doctest::Approx(of.step(decode_rows).bytes).epsilon(1e-12));
+  }
+
+  TEST_CASE("a chunk on an H200: thousands of tokens with experts, fewer without") {
+    const auto chunk = [](const std::string& name) { return roofline(name).chunk_tokens(h200); };
+    CHECK(chunk("granite-4.0-h-350m") == 2048);
+    CHECK(chunk(micro) == 2048);
+    CHECK(chunk(tiny) == 16384);
+    CHECK(chunk(nemotron3) == 32768);
+    const Config config = preset(qwen);
+    const Plan plan = family_of(config).plan(config);
+    const std::int64_t all = roofline(qwen).active_parameters() + 76'000'000'000;
+    CHECK(Roofline(plan, geometry_of(plan, {.fp8_parameters = all})).chunk_tokens(h200) == 32768);
+  }
+
+  TEST_CASE("a chunk is the smallest whose weights are read in a tenth of the step's time") {
+    const auto share = [](const Roofline& of, const DeviceRates& rates, std::int32_t tokens) {
+      const Work work = of.step({.tokens = tokens, .rows = 0});
+      const double reading = work.bytes / rates.bytes_per_s;
+      return reading / (reading + work.flops / rates.flops_per_s);
+    };
+    for (const std::string& name : {micro, tiny, nemotron3}) {
+      CAPTURE(name);
+      const Roofline of = roofline(name);
+      std::int32_t before = Roofline::chunk_max;
+      for (const double faster : {0.1, 0.25, 1.0, 4.0, 50.0}) {
+        const DeviceRates reads = {faster * h200.bytes_per_s, h200.flops_per_s};
+        const DeviceRates computes = {h200.bytes_per_s, h200.flops_per_s / faster};
+        const std::int32_t chunk = of.chunk_tokens(reads);
+        CHECK(of.chunk_tokens(computes) == chunk);
+        CHECK(chunk <= before);
+        if (chunk < Roofline::chunk_max) CHECK(share(of, reads, chunk) <= 0.1);
+        if (chunk > Roofline::chunk_min) CHECK(share(of, reads, chunk / 2) > 0.1);
+        before = chunk;
+      }
+    }
+  }
+
+  TEST_CASE("the tokens of a step that may last some time") {
+    for (const std::string& name : {micro, tiny, nemotron3, qwen}) {
+      CAPTURE(name);
+      const Roofline of = roofline(name);
+      const auto seconds = [&](std::int32_t tokens) {
+        const Work work = of.step({.tokens = tokens, .rows = 0});
+        return work.bytes / h200.bytes_per_s + work.flops / h200.flops_per_s;
+      };
+      std::int32_t before = Roofline::chunk_min;
+      for (const double limit : {1e-6, 0.02, 0.1, 0.5, 10.0}) {
+        const std::int32_t tokens = of.chunk_tokens_within(h200, limit);
+        CHECK(tokens >= before);
+        if (tokens > Roofline::chunk_min) CHECK(seconds(tokens) <= limit);
+        if (tokens < Roofline::chunk_max) CHECK(seconds(2 * tokens) > limit);
+        before = tokens;
+      }
+      CHECK(before == Roofline::chunk_max);
+    }
   }
 
   TEST_CASE("a prefill has a linear and a square part") {

@@ -213,6 +213,8 @@ TEST_SUITE("core/engine/engine") {
     CHECK(with({.length_max = 1}) == "engine: the length limit is 2 tokens or more: 1");
     CHECK(with({.length_max = 9, .sequences_max = 0}) == "engine: at least 1 sequence runs: 0");
     CHECK(with({.length_max = 9, .chunk_tokens = 0}) == "engine: a chunk has at least 1 token: 0");
+    CHECK(with({.length_max = 9, .mixed_tokens = -1}) ==
+          "engine: prompts beside answers have 0 or more tokens: -1");
     Capacity tiny = plenty;
     tiny.memory = flat_layout({.pages = 1, .slots = 8, .page_tokens = 1});
     ToyRunner small(tiny, {});

@@ -383,6 +383,28 @@ TEST_SUITE("core/engine/scheduler") {
     CHECK(plan[2].tokens == 5);
   }
 
+  TEST_CASE("prompts that answers wait for have few tokens of a step, all of them together") {
+    SchedulerLimits few = limits;
+    few.mixed_tokens = 7;
+    Fixture fixture(sizes(100, 8), few);
+    Sequence& first = fixture.add(30, 20);
+    CHECK(fixture.step().front().tokens == 10);  // nothing waits
+    CHECK(fixture.step().front().tokens == 10);
+    CHECK(fixture.step().front().tokens == 10);
+    fixture.add(5, 20);
+    fixture.add(50, 20);
+    const std::vector<Assignment> plan = fixture.step();
+    REQUIRE(plan.size() == 3);
+    CHECK(plan[0].sequence == &first);
+    CHECK(plan[0].tokens == 1);
+    CHECK(plan[1].tokens == 5);
+    CHECK(plan[2].tokens == 2);
+    const std::vector<Assignment> next = fixture.step();
+    REQUIRE(next.size() == 3);
+    CHECK(next[0].tokens + next[1].tokens == 2);
+    CHECK(next[2].tokens == 7);
+  }
+
   TEST_CASE("no sequence overtakes an older waiting one") {
     Fixture fixture(sizes(10, 8), limits);
     fixture.add(20, 4);

@@ -177,6 +177,23 @@ cudaError_t cudaSetDevice(int device) {
   return machine().note(device == 0 ? cudaSuccess : cudaErrorInvalidDevice);
 }
 
+/// Clocks in kHz and the memory's width in bits: an H200's.
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
+  if (device != 0) return machine().note(cudaErrorInvalidDevice);
+  switch (attribute) {
+    case cudaDevAttrClockRate:
+      *value = 1'980'000;
+      return cudaSuccess;
+    case cudaDevAttrMemoryClockRate:
+      *value = 3'201'000;
+      return cudaSuccess;
+    case cudaDevAttrGlobalMemoryBusWidth:
+      *value = 6144;
+      return cudaSuccess;
+  }
+  return machine().note(cudaErrorInvalidValue);
+}
+
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   if (device != 0) return machine().note(cudaErrorInvalidDevice);
   std::size_t free_bytes = 0, total_bytes = 0;
