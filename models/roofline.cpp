@@ -16,6 +16,7 @@ class ParameterCounter : public WeightVisitor {
 
   bool is_fused(std::string_view, std::string_view, std::int32_t) override { return true; }
   kernels::Weight pack(const MatrixRows&, Packing) override { return {}; }
+  bool pack_alike(const MatrixRows&, Packing, const MatrixRows&, Packing) override { return true; }
 
  private:
   StoredMatrix visit(const Matrix& matrix) override {

@@ -69,6 +69,7 @@ class WeightLister : public WeightVisitor {
   }
 
   kernels::Weight pack(const MatrixRows&, Packing) override { return {}; }
+  bool pack_alike(const MatrixRows&, Packing, const MatrixRows&, Packing) override { return true; }
 
  private:
   StoredMatrix visit(const Matrix& matrix) override {

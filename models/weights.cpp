@@ -95,6 +95,8 @@ namespace {
 struct PackedAs {
   DType dtype;
   kernels::Quantize quantize;
+
+  bool operator==(const PackedAs&) const = default;
 };
 
 PackedAs packed_as(Packing packing, const LoadOptions& options) {
@@ -134,9 +136,8 @@ class WeightLoader : public WeightVisitor {
   }
 
   kernels::Weight pack(const MatrixRows& rows, Packing packing) override {
-    PackedAs as = packed_as(packing, options_);
     const kernels::WeightSource source = rows.source();
-    if (options_.activation == DType::f32 && source.is_all(DType::f16)) as.dtype = DType::f16;
+    const PackedAs as = packed_as(packing, source);
     count_rounded(source, as);
     kernels::Weight packed =
         with_room([&] { return kernels::Weight::pack(queue_, source, as.dtype, as.quantize); });
@@ -145,6 +146,15 @@ class WeightLoader : public WeightVisitor {
       provider_.release({.role = role, .layer = layer(), .expert = expert});
     }
     return packed;
+  }
+
+  /// Codes that are published are kept where they are all of a weight, and have to be for bf16.
+  bool pack_alike(const MatrixRows& a, Packing packing_a, const MatrixRows& b,
+                  Packing packing_b) override {
+    const kernels::WeightSource from_a = a.source(), from_b = b.source();
+    return packed_as(packing_a, from_a) == packed_as(packing_b, from_b) &&
+           (options_.activation != DType::bf16 ||
+            from_a.is_all(DType::f8_e4m3) == from_b.is_all(DType::f8_e4m3));
   }
 
   /// Moves the buffers of small tensors to the weights, and their byte count.
@@ -159,6 +169,12 @@ class WeightLoader : public WeightVisitor {
   }
 
  private:
+  PackedAs packed_as(Packing packing, const kernels::WeightSource& source) const {
+    PackedAs as = models::packed_as(packing, options_);
+    if (options_.activation == DType::f32 && source.is_all(DType::f16)) as.dtype = DType::f16;
+    return as;
+  }
+
   /// Quantised weights lose more than this rounding: they are not counted.
   void count_rounded(const kernels::WeightSource& source, const PackedAs& as) {
     ++packed_;
@@ -224,6 +240,11 @@ class ByteCounter : public WeightVisitor {
                                  : coded_bytes(as.quantize, rows.rows(), rows.columns());
     packed_bytes_ += static_cast<std::size_t>(rows.experts()) * static_cast<std::size_t>(one);
     return {};
+  }
+
+  bool pack_alike(const MatrixRows&, Packing packing_a, const MatrixRows&,
+                  Packing packing_b) override {
+    return packed_as(packing_a, options_) == packed_as(packing_b, options_);
   }
 
  private:

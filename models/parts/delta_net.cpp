@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <utility>
-
 #include "kernels/ops/conv.h"
 #include "kernels/ops/delta_rule.h"
 #include "kernels/ops/recurrent_step.h"
@@ -26,18 +24,60 @@ void append_ungrouped(MatrixRows& rows, const StoredMatrix& stored, std::int64_t
   }
 }
 
+struct InputRows {
+  explicit InputRows(std::int64_t width) : qkvz(width), ba(width) {}
+  MatrixRows qkvz, ba;
+};
+
 /// As Qwen3-Next stores them: qkvz and ba, key head by key head.
-void pack_grouped(const DeltaNet& part, WeightVisitor& visitor, std::int64_t width,
-                  DeltaNetWeights& weights) {
+InputRows grouped_rows(const DeltaNet& part, WeightVisitor& visitor, std::int64_t width) {
   const std::int64_t group_values = part.values() / part.key_heads;
   const std::int64_t group_heads = part.value_heads / part.key_heads;
-  MatrixRows qkvz(width), ba(width);
-  append_ungrouped(qkvz, visitor.stored("delta.qkvz", part.conv_dim() + part.values(), width),
+  InputRows rows(width);
+  append_ungrouped(rows.qkvz, visitor.stored("delta.qkvz", part.conv_dim() + part.values(), width),
                    part.key_heads, {part.key_dim, part.key_dim, group_values, group_values});
-  append_ungrouped(ba, visitor.stored("delta.ba", 2 * std::int64_t{part.value_heads}, width),
+  append_ungrouped(rows.ba, visitor.stored("delta.ba", 2 * std::int64_t{part.value_heads}, width),
                    part.key_heads, {group_heads, group_heads});
-  weights.qkvz = visitor.pack(qkvz);
-  weights.ba = visitor.pack(ba, Packing::activation);
+  return rows;
+}
+
+InputRows input_rows(const DeltaNet& part, WeightVisitor& visitor, std::int64_t width) {
+  if (visitor.is_fused("delta.qkvz", "delta.qkv")) return grouped_rows(part, visitor, width);
+  InputRows rows(width);
+  rows.qkvz.append(visitor.stored("delta.qkv", part.conv_dim(), width));
+  rows.qkvz.append(visitor.stored("delta.z", part.values(), width));
+  rows.ba.append(visitor.stored("delta.b", part.value_heads, width));
+  rows.ba.append(visitor.stored("delta.a", part.value_heads, width));
+  return rows;
+}
+
+/// Rows of all inputs begin where a vector of a card's loads may.
+std::int64_t padded_inputs(const DeltaNet& part) {
+  constexpr std::int64_t vector = 8;
+  return (part.inputs() + vector - 1) / vector * vector;
+}
+
+/// x times the weights of all inputs.
+void project_inputs(const DeltaNet& part, const DeltaNetWeights& weights, const PartCall& call,
+                    const Tensor& inputs) {
+  if (!weights.ba) {
+    kernels::project(call.queue, {.x = call.x,
+                                  .norm = call.norm,
+                                  .weight = &weights.in_proj,
+                                  .y = inputs,
+                                  .normed = call.normed});
+    return;
+  }
+  Tensor x = call.x;
+  if (!call.norm.empty()) {
+    kernels::apply(call.queue, call.norm, call.x, call.normed);
+    x = call.normed;
+  }
+  const std::int64_t qkvz = part.conv_dim() + part.values();
+  kernels::project(call.queue, {.x = x, .weight = &weights.in_proj, .y = inputs.columns(0, qkvz)});
+  kernels::project(
+      call.queue,
+      {.x = x, .weight = &*weights.ba, .y = inputs.columns(qkvz, part.inputs() - qkvz)});
 }
 
 /// Between the projections: `x` goes through the convolution and, with `b` and `a`, the delta rule.
@@ -96,13 +136,13 @@ void mix(const DeltaNet& part, const DeltaNetWeights& weights, const PartMemory&
 DeltaNetWeights DeltaNet::weights(WeightVisitor& visitor, std::int64_t width) const {
   DeltaNetWeights weights;
   const std::int64_t heads = value_heads;
-  if (visitor.is_fused("delta.qkvz", "delta.qkv")) {
-    pack_grouped(*this, visitor, width, weights);
+  InputRows rows = input_rows(*this, visitor, width);
+  if (visitor.pack_alike(rows.qkvz, Packing::linear, rows.ba, Packing::activation)) {
+    rows.qkvz.append(rows.ba);
   } else {
-    weights.qkvz = visitor.stacked({{"delta.qkv", conv_dim()}, {"delta.z", values()}}, width);
-    weights.ba =
-        visitor.stacked({{"delta.b", heads}, {"delta.a", heads}}, width, Packing::activation);
+    weights.ba = visitor.pack(rows.ba, Packing::activation);
   }
+  weights.in_proj = visitor.pack(rows.qkvz);
   weights.conv_weight = visitor.taps("delta.conv_weight", conv_dim(), conv_width);
   weights.a_log = visitor.vector("delta.a_log", heads);
   weights.dt_bias = visitor.vector("delta.dt_bias", heads);
@@ -136,8 +176,7 @@ PartText DeltaNet::text() const {
 
 std::size_t DeltaNet::scratch_bytes(const StepSetting& setting) const {
   const std::int64_t tokens = setting.limits.tokens;
-  return Scratch::space(setting.activation, tokens, conv_dim() + values()) +
-         Scratch::space(setting.activation, tokens, 2 * std::int64_t{value_heads}) +
+  return Scratch::space(setting.activation, tokens, padded_inputs(*this)) +
          Scratch::space(setting.activation, tokens, conv_dim()) +
          Scratch::space(setting.activation, tokens, values());
 }
@@ -153,26 +192,23 @@ void DeltaNet::run(const DeltaNetWeights& weights, const PartMemory& memory,
   const std::int64_t tokens = call.x.dim(0);
   const DType dtype = call.x.dtype;
   const std::int64_t heads = value_heads;
-  const Tensor qkvz = call.scratch.take(dtype, {tokens, conv_dim() + values()});
-  const Tensor ba = call.scratch.take(dtype, {tokens, 2 * heads});
+  const Tensor inputs =
+      call.scratch.take(dtype, {tokens, padded_inputs(*this)}).columns(0, this->inputs());
   const Tensor convolved = call.scratch.take(dtype, {tokens, conv_dim()});
   const Tensor mixed = call.scratch.take(dtype, {tokens, values()});
 
-  for (const auto& [weight, y] : {std::pair(&weights.qkvz, qkvz), std::pair(&weights.ba, ba)}) {
-    kernels::project(
-        call.queue,
-        {.x = call.x, .norm = call.norm, .weight = weight, .y = y, .normed = call.normed});
-  }
+  project_inputs(*this, weights, call, inputs);
+  const std::int64_t b = conv_dim() + values();
   mix(*this, weights, memory, call,
-      {.x = qkvz.columns(0, conv_dim()),
-       .b = ba.columns(0, heads),
-       .a = ba.columns(heads, heads),
+      {.x = inputs.columns(0, conv_dim()),
+       .b = inputs.columns(b, heads),
+       .a = inputs.columns(b + heads, heads),
        .convolved = convolved,
        .y = mixed});
   kernels::project(call.queue, {.x = mixed,
                                 .norm = {.weight = weights.norm,
                                          .eps = call.norm_eps,
-                                         .gate = qkvz.columns(conv_dim(), values()),
+                                         .gate = inputs.columns(conv_dim(), values()),
                                          .groups = heads,
                                          .norm_first = true},
                                 .weight = &weights.out_proj,

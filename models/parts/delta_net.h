@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "models/parts/part.h"
 #include "models/parts/weight_visitor.h"
@@ -8,8 +9,10 @@
 namespace hyb::models {
 
 struct DeltaNetWeights {
-  kernels::Weight qkvz, ba,
-      out_proj;  ///< rows q | k | v | z of all heads; b | a
+  kernels::Weight in_proj;  ///< rows q | k | v | z of all heads, and b | a
+  /// b | a where they are of another format: where the others have codes, they stay plain.
+  std::optional<kernels::Weight> ba;
+  kernels::Weight out_proj;
   kernels::Tensor conv_weight, a_log, dt_bias;
   kernels::Tensor norm;  ///< [values], the same for every head
 };
@@ -35,6 +38,8 @@ struct DeltaNet {
   std::int32_t keys() const { return key_heads * key_dim; }
   std::int32_t values() const { return value_heads * value_dim; }
   std::int32_t conv_dim() const { return 2 * keys() + values(); }
+  /// q | k | v | z | b | a
+  std::int32_t inputs() const { return conv_dim() + values() + 2 * value_heads; }
 };
 
 }  // namespace hyb::models

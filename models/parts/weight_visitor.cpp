@@ -10,6 +10,12 @@ void MatrixRows::append(const StoredMatrix& from, std::int64_t first, std::int64
   if (!from.source.strips.empty()) source_.append(from.source, first, count);
 }
 
+void MatrixRows::append(const MatrixRows& from) {
+  rows_ += from.rows_;
+  stored_.insert(stored_.end(), from.stored_.begin(), from.stored_.end());
+  if (!from.source_.strips.empty()) source_.append(from.source(), 0, from.rows_);
+}
+
 kernels::WeightSource MatrixRows::source() const {
   kernels::WeightSource all = source_;
   all.rows = rows();

@@ -27,6 +27,8 @@ class MatrixRows {
 
   void append(const StoredMatrix& from) { append(from, 0, from.rows); }
   void append(const StoredMatrix& from, std::int64_t first, std::int64_t count);
+  /// All rows of another one as wide as this one.
+  void append(const MatrixRows& from);
 
   std::int64_t experts() const { return source_.experts; }
   std::int64_t rows() const { return rows_ / experts(); }  ///< of each expert
@@ -84,6 +86,11 @@ class WeightVisitor {
 
   /// Packs rows of stored matrices, whose memory may go afterwards.
   virtual kernels::Weight pack(const MatrixRows& rows, Packing packing = Packing::linear) = 0;
+
+  /// Whether packing these as one weight loses nothing: each alone would be packed in the same
+  /// format.
+  virtual bool pack_alike(const MatrixRows& a, Packing packing_a, const MatrixRows& b,
+                          Packing packing_b) = 0;
 
   /// A stored matrix as it is.
   kernels::Weight matrix(std::string_view role, std::int64_t rows, std::int64_t columns,

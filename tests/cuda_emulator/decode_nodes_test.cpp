@@ -101,6 +101,24 @@ TEST_SUITE("cuda_emulator/decode_nodes") {
     }
   }
 
+  TEST_CASE("a delta net is three nodes of a decode step: into it, the net itself, out of it") {
+    struct {
+      const char* name;
+      std::int64_t nodes, batch_invariant;
+    } const cases[] = {{"qwen3-next", 3, 5},  // two norms are nodes of their own
+                       {"qwen3_5-text", 3, 5},
+                       {"qwen3-next-fp8", 6, 6}};  // and b | a is plain: a product of its own
+    for (const auto& [name, nodes, batch_invariant] : cases) {
+      for (const bool invariant : {false, true}) {
+        CAPTURE(std::string(name));
+        CAPTURE(invariant);
+        const std::int64_t own =
+            kernels_of_step(name, 0, 1, invariant) - kernels_of_step(name, 0, 0, invariant);
+        CHECK(own == (invariant ? batch_invariant : nodes));
+      }
+    }
+  }
+
   TEST_CASE("attention_step is one kernel for the sizes of heads that models have") {
     for (const DType kv_dtype : {DType::bf16, DType::f8_e4m3}) {
       for (const std::int64_t head_dim : {16, 64, 80, 96, 128, 176, 256}) {

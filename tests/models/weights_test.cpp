@@ -12,6 +12,45 @@ using namespace hyb;
 using namespace hyb::models;
 using namespace hyb::models::testing;
 
+TEST_SUITE("models/weights") {
+  TEST_CASE("all inputs of a delta net are one weight where their formats agree") {
+    kernels::Queue queue(kernels::Device::cpu, {.threads = 2, .isa = {}});
+    struct {
+      const char* name;
+      LoadOptions load;
+      bool is_one;
+    } const cases[] = {
+        {"qwen3-next", {.activation = DType::bf16}, true},  // stored as qkvz and ba
+        {"qwen3_5-text", {.activation = DType::bf16}, true},
+        {"qwen3_5-text", {.activation = DType::f32}, true},
+        {"qwen3-next-f16", {.activation = DType::f32}, true},
+        {"qwen3-next-fp8", {.activation = DType::bf16}, false},  // ba is published as bf16
+        {"qwen3-next-fp8", {.activation = DType::f32}, true},
+        {"qwen3-next", {.activation = DType::bf16, .quantize = kernels::Quantize::q8}, false},
+        {"qwen3-next", {.activation = DType::bf16, .quantize = kernels::Quantize::q4}, false}};
+    for (const auto& [name, load, is_one] : cases) {
+      CAPTURE(std::string(name));
+      CAPTURE(static_cast<int>(load.quantize));
+      const Config config = Config::from_folder(golden_folder / name);
+      TensorFiles files(golden_folder / name);
+      const Model model = load_model(queue, config, files,
+                                     {.activation = load.activation, .quantize = load.quantize});
+      int nets = 0;
+      for (std::size_t i = 0; i < model.plan.layers.size(); ++i) {
+        const auto* const net = std::get_if<DeltaNet>(&model.plan.layers[i].blocks[0].parts[0]);
+        if (net == nullptr) continue;
+        ++nets;
+        const auto& weights = std::get<DeltaNetWeights>(model.weights.layers[i].blocks[0].parts[0]);
+        const std::int64_t heads = net->value_heads, qkvz = net->inputs() - 2 * heads;
+        CHECK(weights.ba.has_value() == !is_one);
+        CHECK(weights.in_proj.rows() == (is_one ? net->inputs() : qkvz));
+        if (!is_one) CHECK(weights.ba->rows() == 2 * heads);
+      }
+      CHECK(nets > 0);
+    }
+  }
+}
+
 TEST_SUITE("models/packed_bytes") {
   TEST_CASE("the plan predicts what loading takes, quantised or not") {
     kernels::Queue queue(kernels::Device::cpu, {.threads = 2, .isa = {}});
