@@ -1,20 +1,23 @@
 #include "core/base/strings.h"
 
+#include <algorithm>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 namespace hyb {
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
+  std::vector<std::size_t> row(b.size() + 1), before_last, last;
   std::iota(row.begin(), row.end(), std::size_t{0});
   for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = row[0];
+    before_last = std::exchange(last, row);
     row[0] = i + 1;
     for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t changed = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({changed, row[j] + 1, diagonal + 1});
+      const std::size_t changed = last[j] + (a[i] == b[j] ? 0 : 1);
+      row[j + 1] = std::min({changed, row[j] + 1, last[j + 1] + 1});
+      const bool are_swapped = i > 0 && j > 0 && a[i] == b[j - 1] && a[i - 1] == b[j];
+      if (are_swapped) row[j + 1] = std::min(row[j + 1], before_last[j - 1] + 1);
     }
   }
   return row[b.size()];

@@ -23,7 +23,7 @@ inline std::string_view trim(std::string_view text) {
   return text.substr(0, text.find_last_not_of(white_space) + 1);
 }
 
-/// Number of letters to insert, delete or change to turn one word into the other.
+/// Number of letters to insert, delete or change, or of neighbours to swap, between two words.
 std::size_t edit_distance(std::string_view a, std::string_view b);
 
 /// The one of `known` that `word` was most likely meant to be; empty: none is near, as more than a

@@ -14,7 +14,8 @@ TEST_SUITE("core/base/strings") {
     CHECK(edit_distance("", "") == 0);
     CHECK(edit_distance("", "abc") == 3);
     CHECK(edit_distance("run", "rune") == 1);
-    CHECK(edit_distance("inspect", "insepct") == 2);
+    CHECK(edit_distance("inspect", "insepct") == 1);
+    CHECK(edit_distance("abcd", "badc") == 2);
     CHECK(edit_distance("kitten", "sitting") == 3);
   }
 
@@ -23,6 +24,7 @@ TEST_SUITE("core/base/strings") {
     CHECK(nearest_name("insepct", known) == "inspect");
     CHECK(nearest_name("bnch", known) == "bench");
     CHECK(nearest_name("ran", known) == "run");
+    CHECK(nearest_name("rnu", known) == "run");
     CHECK(nearest_name("serve", known) == "");
     CHECK(nearest_name("", known) == "");
     CHECK(nearest_name(std::string(1 << 20, 'x'), known) == "");
