@@ -35,6 +35,20 @@ kernels::Quantize quantize_of(const ModelOptions& options) {
   return options.quantize == "q4" ? kernels::Quantize::q4 : kernels::Quantize::q8;
 }
 
+/// --lossless on. Throws Error(usage) where it means nothing.
+bool is_lossless(const ModelOptions& options, DType activation, kernels::Quantize quantize) {
+  if (options.lossless != "on") return false;
+  const auto refuse = [](const char* text) {
+    throw Error(ErrorKind::usage, std::string("--lossless on: ") + text);
+  };
+  if (quantize != kernels::Quantize::none) refuse("leave out --quantize, or this");
+  if (activation != DType::bf16) {
+    refuse("is for bf16 weights, these are kept as f16 or f32; --dtype bf16 rounds them");
+  }
+  if (device_of(options.device) != kernels::Device::cpu) refuse("is for --device cpu");
+  return true;
+}
+
 /// Counted only where config.json indicates some: by the files, else by what it says itself.
 std::int64_t fp8_parameters(const ModelSource& source, const models::Config& config,
                             const models::Plan& plan, const ModelOptions& options) {
@@ -72,7 +86,8 @@ std::string kv_dtype_name(DType dtype) {
 std::string weights_name(const models::LoadOptions& load) {
   if (load.quantize != kernels::Quantize::none) return std::string(models::name_of(load.quantize));
   if (load.activation != DType::bf16) return load.f16_share > 0 ? "F16" : "F32";
-  return load.fp8_parameters > 0 ? "FP8" : "BF16";
+  if (load.fp8_parameters > 0) return "FP8";
+  return load.lossless ? "BF16 in 12 bits" : "BF16";
 }
 
 std::string smaller_weights_text(const models::LoadOptions& load) {
@@ -122,7 +137,8 @@ ModelOutline outline_of(const ModelSource& source, const ModelOptions& options) 
       .page_tokens = options.page_tokens,
       .quantize = quantize,
       .fp8_parameters = fp8_parameters(source, config, plan, options),
-      .f16_share = f16_share(source, config, plan, options, activation)};
+      .f16_share = f16_share(source, config, plan, options, activation),
+      .lossless = is_lossless(options, activation, quantize)};
   models::Geometry geometry = models::geometry_of(plan, sizes);
   return {.config = std::move(config),
           .family = &family,

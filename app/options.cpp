@@ -194,6 +194,11 @@ void add_type_options(CLI::App& cli, ModelOptions& options) {
                  "routers and an embedding for itself stay as they are")
       ->check(CLI::IsMember({"none", "q8", "q4"}))
       ->capture_default_str();
+  cli.add_option("--lossless", options.lossless,
+                 "bf16 weights in memory: off (16 bits) or on (12 bits, on the CPU: the same "
+                 "answers, a quarter less memory, faster where few sequences run at once)")
+      ->check(CLI::IsMember({"on", "off"}))
+      ->capture_default_str();
   cli.add_option(
          "--kv-dtype", options.kv_dtype,
          "keys and values: auto (as --dtype), bf16, f32 or fp8 (F8_E4M3 with scale 1, half of "

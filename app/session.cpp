@@ -127,6 +127,9 @@ void Session::Parts::load(const ModelOptions& options) {
     });
   }
   model = load_weights_of(source, outline, options, *queue, [this] { return release_pools(); });
+  if (!outline.geometry.load.lossless) return;
+  budget.weights = model.weights.bytes();  // some may take more than 12 bits
+  plan();
 }
 
 void Session::Parts::plan() {
@@ -448,7 +451,8 @@ MemoryPlan plan_without_pools(const models::Plan& plan, const models::Geometry& 
   memory.budget = budget.bytes;
   memory.mapping = budget.mapping;
   memory.length_max = wanted_length(plan, context);
-  memory.weights = weight_bytes(plan, budget.device, geometry.load);
+  memory.weights =
+      budget.weights > 0 ? budget.weights : weight_bytes(plan, budget.device, geometry.load);
   memory.library = budget.library;
   const bool is_flat = budget.mapping.mode == kernels::MapMode::flat;
   memory.pools.layout.groups.resize(models::page_groups(geometry, is_flat));

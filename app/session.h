@@ -67,6 +67,7 @@ struct Budget {
   static constexpr std::size_t unlimited = ~std::size_t{0};
   std::size_t bytes, pool_bytes;
   std::size_t library = 0;  ///< of bytes, what a queue takes from its start
+  std::size_t weights = 0;  ///< of bytes, what they take; 0: not loaded yet, an estimate counts
   kernels::Device device = kernels::Device::cpu;
   models::DeviceRates rates{};  ///< a card's
   kernels::SuperblockMapOptions mapping{};

@@ -1,5 +1,8 @@
 #include "kernels/weight.h"
 
+#include <utility>
+
+#include "kernels/linear/bits12.h"
 #include "kernels/linear/pack.h"
 #include "kernels/linear/random_rows.h"
 #include "kernels/linear/upload.h"
@@ -13,6 +16,7 @@ WeightCode code_of(const WeightSource& source, DType dtype, Quantize quantize) {
   if (dtype != DType::bf16) return WeightCode::plain;
   if (quantize == Quantize::q4) return WeightCode::q4;
   if (source.is_all(DType::f8_e4m3)) return WeightCode::fp8;
+  if (quantize == Quantize::bits12) return WeightCode::bits12;
   return quantize == Quantize::q8 ? WeightCode::q8 : WeightCode::plain;
 }
 
@@ -37,6 +41,8 @@ Weight Weight::pack(Queue& queue, const WeightSource& source, DType dtype, Quant
   require(dtype == DType::bf16 || dtype == DType::f32 || dtype == DType::f16,
           "weight: panels are BF16, F32 or F16");
   require(dtype == DType::bf16 || quantize == Quantize::none, "weight: codes are for BF16");
+  require(queue.device() == Device::cpu || quantize != Quantize::bits12,
+          "weight: 12 bits are for the CPU");
   source.check();
   const bool is_plain = code_of(source, dtype, quantize) == WeightCode::plain;
   const bool is_made_on_card = queue.device() == Device::cuda && is_plain && dtype != DType::f16;
@@ -56,6 +62,10 @@ Weight Weight::pack(Queue& queue, const WeightSource& source, DType dtype, Quant
   weight.experts_ = source.experts;
   weight.rows_ = source.rows;
   weight.columns_ = source.columns;
+  if (weight.code_ == WeightCode::bits12) {
+    if (weight.pack_bits12(queue, source)) return weight;
+    weight.code_ = WeightCode::plain;
+  }
   if (weight.code_ != WeightCode::plain) {
     weight.pack_codes(queue, source);
     return weight;
@@ -95,6 +105,17 @@ void Weight::pack_codes(Queue& queue, const WeightSource& source) {
   pack_coded_panels(queue, source, shape, owned_.data());
 }
 
+bool Weight::pack_bits12(Queue& queue, const WeightSource& source) {
+  const Bits12Shape shape = bits12_shape(rows_, columns_);
+  Buffer panels(queue.device(), static_cast<std::size_t>(experts_ * shape.expert_bytes()));
+  Buffer patches = pack_bits12_panels(queue, source, panels.data());
+  if (!bits12_pays(shape, experts_, patches.bytes())) return false;
+  format_ = WeightFormat::panels;
+  owned_ = std::move(panels);
+  patches_ = std::move(patches);
+  return true;
+}
+
 const std::byte* Weight::expert(std::int64_t e) const {
   require(e >= 0 && e < experts_, "weight: expert lies in 0..experts-1");
   if (format_ == WeightFormat::rows && code_ != WeightCode::plain) {
@@ -102,6 +123,9 @@ const std::byte* Weight::expert(std::int64_t e) const {
   }
   if (format_ == WeightFormat::rows) {
     return view_ + e * rows_ * columns_ * static_cast<std::int64_t>(size_of(dtype_));
+  }
+  if (code_ == WeightCode::bits12) {
+    return owned_.data() + e * bits12_shape(rows_, columns_).expert_bytes();
   }
   if (code_ != WeightCode::plain) return owned_.data() + e * coded_shape(*this).expert_bytes();
   return owned_.data() + e * panel_shape(dtype_, rows_, columns_).expert_bytes();
@@ -116,6 +140,10 @@ void Weight::read_row(std::int64_t e, std::int64_t n, std::span<float> out) cons
       out[static_cast<std::size_t>(k)] = published_value(matrix, dtype_, n * columns_ + k);
     }
     return;
+  }
+  if (code_ == WeightCode::bits12) {
+    const std::int64_t panel_bytes = bits12_shape(rows_, columns_).panel_bytes();
+    return read_bits12_row(matrix + n / panel_rows * panel_bytes, patches(), n % panel_rows, out);
   }
   if (code_ != WeightCode::plain) {
     const CodedShape shape = coded_shape(*this);

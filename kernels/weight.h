@@ -11,6 +11,8 @@
 
 namespace hyb::kernels {
 
+struct Bits12Patch;
+
 /// A matrix [N,K] (or E of them, [E,N,K]) as linear, embed and moe read it: y = x * W^T.
 ///
 /// Formats
@@ -21,7 +23,7 @@ namespace hyb::kernels {
 ///             bf16  [E][ceil(N/64)][ceil(K/2)][64][2]
 ///             f32   [E][ceil(N/64)][K][64]
 ///             f16   [E][ceil(N/64)][K, an even number][64]
-///             codes see CodedShape in linear/pack.h
+///             codes see CodedShape in linear/pack.h, of bits12 Bits12Shape in linear/bits12.h
 ///           what lies past N or K is zero. Owns its bytes, in the machine's memory.
 enum class WeightFormat : std::uint8_t { rows, panels };
 
@@ -56,7 +58,11 @@ class Weight {
   std::int64_t rows() const { return rows_; }
   std::int64_t columns() const { return columns_; }
   /// Bytes that this weight owns: 0 for a view.
-  std::size_t owned_bytes() const { return owned_.bytes(); }
+  std::size_t owned_bytes() const { return owned_.bytes() + patches_.bytes(); }
+  /// Of a weight in bits12: the list of all panels' patches.
+  const Bits12Patch* patches() const {
+    return reinterpret_cast<const Bits12Patch*>(patches_.data());
+  }
 
   /// First byte of expert e's matrix.
   const std::byte* expert(std::int64_t e) const;
@@ -67,6 +73,8 @@ class Weight {
 
  private:
   void pack_codes(Queue& queue, const WeightSource& source);
+  /// False: it does not pay, and nothing is changed.
+  bool pack_bits12(Queue& queue, const WeightSource& source);
 
   WeightFormat format_ = WeightFormat::rows;
   WeightCode code_ = WeightCode::plain;
@@ -75,6 +83,7 @@ class Weight {
   std::int64_t experts_ = 0, rows_ = 0, columns_ = 0;
   const std::byte* view_ = nullptr;
   Buffer owned_;
+  Buffer patches_;
 };
 
 }  // namespace hyb::kernels

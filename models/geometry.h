@@ -26,17 +26,25 @@ struct LoadOptions {
   /// The share of the matrices' parameters that is published as F16 (weight_index.h): with f32 they
   /// stay F16. The same holds of it.
   double f16_share = 0;
+  /// What would be bf16 of linear weights, experts and the head takes 12 bits, exactly, where that
+  /// pays (kernels/linear/bits12.h). Only with bf16, not quantised, on the CPU.
+  bool lossless = false;
 };
 
 constexpr std::string_view name_of(kernels::Quantize quantize) {
-  constexpr std::string_view names[] = {"none", "q8", "q4"};
+  constexpr std::string_view names[] = {"none", "q8", "q4", "bits12"};
   return names[static_cast<std::size_t>(quantize)];
+}
+
+/// What linear weights and experts are packed to.
+constexpr kernels::Quantize linear_quantize(const LoadOptions& options) {
+  return options.lossless ? kernels::Quantize::bits12 : options.quantize;
 }
 
 /// What the head is packed to.
 constexpr kernels::Quantize head_quantize(const LoadOptions& options) {
-  return options.quantize == kernels::Quantize::none ? kernels::Quantize::none
-                                                     : kernels::Quantize::q8;
+  const kernels::Quantize linear = linear_quantize(options);
+  return linear == kernels::Quantize::q4 ? kernels::Quantize::q8 : linear;
 }
 
 /// Which earlier positions an attention layer reads: all, the last `tokens` (its own included), or
@@ -86,6 +94,7 @@ struct GeometryOptions {
   kernels::Quantize quantize = kernels::Quantize::none;  ///< as in LoadOptions
   std::int64_t fp8_parameters = 0;                       ///< as in LoadOptions
   double f16_share = 0;                                  ///< as in LoadOptions
+  bool lossless = false;                                 ///< as in LoadOptions
 };
 
 /// Bytes that a sequence of this model needs, derived from the plan alone.

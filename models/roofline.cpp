@@ -42,6 +42,7 @@ class ParameterCounter : public WeightVisitor {
 double bytes_of(const LoadOptions& load, kernels::Quantize quantize) {
   if (quantize == kernels::Quantize::q4) return 4.5 / 8;
   if (quantize == kernels::Quantize::q8) return 8.5 / 8;
+  if (quantize == kernels::Quantize::bits12) return 12.0 / 8;
   const auto plain = static_cast<double>(size_of(load.activation));
   return load.activation == DType::f32 ? plain - 2 * load.f16_share : plain;
 }
@@ -55,7 +56,7 @@ Work& Work::operator+=(const Work& more) {
 }
 
 Roofline::Roofline(const Plan& plan, const Geometry& geometry)
-    : weight_bytes_(bytes_of(geometry.load, geometry.load.quantize)),
+    : weight_bytes_(bytes_of(geometry.load, linear_quantize(geometry.load))),
       head_bytes_(bytes_of(geometry.load, head_quantize(geometry.load))),
       head_parameters_(std::int64_t{plan.vocab} * plan.width),
       kv_bytes_per_token_(static_cast<double>(geometry.kv_bytes_per_token)) {

@@ -10,6 +10,7 @@
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "kernels/floats.h"
+#include "kernels/linear/bits12.h"
 #include "kernels/linear/pack.h"
 #include "kernels/linear/quantize.h"
 #include "kernels/transfer.h"
@@ -102,7 +103,7 @@ struct PackedAs {
 PackedAs packed_as(Packing packing, const LoadOptions& options) {
   switch (packing) {
     case Packing::linear:
-      return {options.activation, options.quantize};
+      return {options.activation, linear_quantize(options)};
     case Packing::head:
       return {options.activation, head_quantize(options)};
     case Packing::f32:
@@ -282,6 +283,9 @@ class ByteCounter : public WeightVisitor {
 
   std::int64_t coded_bytes(kernels::Quantize quantize, std::int64_t rows,
                            std::int64_t columns) const {
+    if (quantize == kernels::Quantize::bits12) {
+      return kernels::bits12_shape(rows, columns).expert_bytes();
+    }
     const kernels::WeightCode code =
         quantize == kernels::Quantize::q4 ? kernels::WeightCode::q4 : kernels::WeightCode::q8;
     if (device_ != kernels::Device::cpu) {
@@ -299,7 +303,9 @@ class ByteCounter : public WeightVisitor {
 std::size_t fp8_savings(const LoadOptions& options) {
   constexpr double fp8_bytes = 1 + 4.0 / 128;  // with a scale for 128 columns
   if (options.activation != DType::bf16 || options.quantize == kernels::Quantize::q4) return 0;
-  const double counted = options.quantize == kernels::Quantize::q8 ? 8.5 / 8 : 2;
+  const double counted = options.quantize == kernels::Quantize::q8 ? 8.5 / 8
+                         : options.lossless                        ? 12.0 / 8
+                                                                   : 2;
   return static_cast<std::size_t>(static_cast<double>(options.fp8_parameters) *
                                   (counted - fp8_bytes));
 }

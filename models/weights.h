@@ -116,7 +116,8 @@ Weights load_weights(kernels::Queue& queue, const Plan& plan, WeightProvider& pr
 std::size_t vector_bytes(const Plan& plan);
 
 /// Bytes of the matrices that load_weights makes, from the plan alone. Where F16 is mixed with
-/// other types it is an estimate; with fp8_parameters, too, but for the padding of panels and what
+/// other types it is an estimate; with lossless, too, of matrices that all take 12 bits and have no
+/// patches; with fp8_parameters, too, but for the padding of panels and what
 /// stacks of FP8 and other types lose.
 std::size_t packed_bytes(const Plan& plan, kernels::Device device, const LoadOptions& options);
 

@@ -119,6 +119,7 @@ void print_json(const ModelSource& source, const ModelOutline& outline, const Fi
                      {"model_type", outline.plan.family},
                      {"dtype", name_of(outline.activation)},
                      {"quantize", models::name_of(outline.geometry.load.quantize)},
+                     {"lossless", outline.geometry.load.lossless},
                      {"kv_dtype", name_of(outline.geometry.kv_dtype)},
                      {"state_dtype", name_of(outline.geometry.state_dtype)},
                      {"budget_bytes", memory.budget},

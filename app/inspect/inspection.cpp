@@ -334,6 +334,7 @@ Json inspection_json(const Inspection& all, bool all_tensors) {
                {"has_rope", plan.has_rope()},
                {"dtype", name_of(all.outline.activation)},
                {"quantize", models::name_of(geometry.load.quantize)},
+               {"lossless", geometry.load.lossless},
                {"weights_bytes", all.weight_bytes},
                {"kv_dtype", name_of(geometry.kv_dtype)},
                {"state_dtype", name_of(geometry.state_dtype)},

@@ -136,14 +136,19 @@ Panel panel_of(const WeightSource& source, std::int64_t first, std::int64_t coun
 
 }  // namespace
 
+void pack_panel_of(const WeightSource& source, DType dtype, std::int64_t panel, std::byte* out) {
+  const PanelShape shape = panel_shape(dtype, source.rows, source.columns);
+  const std::int64_t row = panel % shape.panels * panel_rows;
+  const std::int64_t first = panel / shape.panels * source.rows + row;
+  const std::int64_t count = std::min(panel_rows, source.rows - row);
+  pack_panel(panel_of(source, first, count, dtype), shape.lines, out);
+}
+
 void pack_panels(Queue& queue, const WeightSource& source, DType dtype, std::byte* out) {
   const PanelShape shape = panel_shape(dtype, source.rows, source.columns);
   queue.share(source.experts * shape.panels, 1, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t i = begin; i < end; ++i) {
-      const std::int64_t row = i % shape.panels * panel_rows;
-      const std::int64_t first = i / shape.panels * source.rows + row;
-      const std::int64_t count = std::min(panel_rows, source.rows - row);
-      pack_panel(panel_of(source, first, count, dtype), shape.lines, out + i * shape.panel_bytes());
+      pack_panel_of(source, dtype, i, out + i * shape.panel_bytes());
     }
   });
 }

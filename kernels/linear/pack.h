@@ -36,6 +36,9 @@ inline PanelShape panel_shape(DType dtype, std::int64_t rows, std::int64_t colum
           .run = dtype == DType::bf16 ? 2 : 1};
 }
 
+/// Writes panel `panel` of all experts' to `out`, which holds panel_bytes().
+void pack_panel_of(const WeightSource& source, DType dtype, std::int64_t panel, std::byte* out);
+
 /// Writes all panels of a source to `out`, which holds experts * expert_bytes().
 void pack_panels(Queue& queue, const WeightSource& source, DType dtype, std::byte* out);
 

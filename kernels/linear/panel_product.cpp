@@ -55,7 +55,7 @@ const void* table_of(WeightCode code) {
 }  // namespace
 
 CodedKernel coded_kernel(Isa isa, WeightCode code) {
-  if (code == WeightCode::plain) return {};
+  if (code == WeightCode::plain || code == WeightCode::bits12) return {};
   const void* const table = table_of(code);
   switch (isa) {
     case Isa::avx512:

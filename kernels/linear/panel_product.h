@@ -6,6 +6,7 @@
 
 #include "kernels/device.h"
 #include "kernels/floats.h"
+#include "kernels/linear/bits12.h"
 #include "kernels/linear/pack.h"
 #include "kernels/linear/panel_tiles.h"
 
@@ -184,6 +185,76 @@ void panel_product(const PanelKernel& kernel, const std::byte* panel, std::int64
   }
 }
 
+/// As panel_product, for a panel of bits12 of which `patches` is the list of all panels.
+template <typename RowOf, typename Emit>
+void bits12_product(const Bits12Kernel& kernel, const PanelKernel& bf16_kernel,
+                    const std::byte* panel, const Bits12Patch* patches, std::int64_t columns,
+                    std::int64_t count, RowOf row_of, Emit emit) {
+  alignas(64) std::array<float, panel_rows_waiting * 64> sums;
+  std::array<const void*, panel_tile_rows> pointers;
+  const Bits12Header& header = bits12_header(panel);
+  const Bits12Patch* const patches_end = patches + header.first_patch + header.patches;
+  Bits12Tile run = {.panel = panel,
+                    .patches = patches + header.first_patch,
+                    .patches_end = patches_end,
+                    .first_line = 0,
+                    .columns = columns,
+                    .lines = nullptr,
+                    .rows = pointers.data(),
+                    .count = 0,
+                    .sums = nullptr};
+  const auto point_to_rows = [&](std::int64_t first, std::int64_t rows, std::int64_t k) {
+    for (std::int64_t r = 0; r < rows; ++r) {
+      pointers[static_cast<std::size_t>(r)] =
+          static_cast<const std::byte*>(row_of(first + r)) + k * 2;
+    }
+  };
+  if (kernel.few != nullptr && count <= bits12_direct_rows) {
+    const std::int64_t tiles = (count + panel_tile_rows - 1) / panel_tile_rows;
+    for (std::int64_t t = 0; t < tiles; ++t) {
+      const std::int64_t first = count * t / tiles;
+      run.count = count * (t + 1) / tiles - first;
+      run.sums = sums.data();
+      point_to_rows(first, run.count, 0);
+      kernel.few(run);
+      for (std::int64_t r = 0; r < run.count; ++r) emit(first + r, sums.data() + r * 64);
+    }
+    return;
+  }
+  alignas(64) std::array<std::byte, bits12_run * 128> lines;
+  run.lines = lines.data();
+  const std::int64_t passes = (count + panel_rows_waiting - 1) / panel_rows_waiting;
+  for (std::int64_t pass = 0; pass < passes; ++pass) {
+    const std::int64_t begin = count * pass / passes;
+    const std::int64_t rows = count * (pass + 1) / passes - begin;
+    const std::int64_t tiles = (rows + panel_tile_rows - 1) / panel_tile_rows;
+    run.patches_end = patches + header.first_patch;
+    for (std::int64_t k = 0; k < columns; k += bits12_run) {
+      run.first_line = k / 2;
+      run.columns = std::min(bits12_run, columns - k);
+      run.patches = run.patches_end;
+      while (run.patches_end != patches_end && run.patches_end->line < (k + bits12_run) / 2) {
+        ++run.patches_end;
+      }
+      kernel.unpack(run);
+      for (std::int64_t t = 0; t < tiles; ++t) {
+        const std::int64_t first = rows * t / tiles;
+        PanelTile tile = {.rows = pointers.data(),
+                          .count = rows * (t + 1) / tiles - first,
+                          .panel = lines.data(),
+                          .columns = run.columns,
+                          .sums = sums.data() + first * 64,
+                          .first = k == 0,
+                          .prefetch = nullptr,
+                          .prefetch_lines = 0};
+        point_to_rows(begin + first, tile.count, k);
+        bf16_kernel.tile(tile);
+      }
+    }
+    for (std::int64_t r = 0; r < rows; ++r) emit(begin + r, sums.data() + r * 64);
+  }
+}
+
 /// Distributes pieces of a matrix product to all threads, body(begin, end), or to the caller alone
 /// where a hand-over costs more than it saves: `bytes` counts a weight's bytes once per row.
 template <typename Body>
@@ -207,10 +278,12 @@ class WeightProduct {
         kernel_(panel_kernel(published_ ? Isa::plain : isa, published_ ? x_dtype : weight.dtype())),
         shape_(panel_shape(weight.dtype(), weight.rows(), weight.columns())),
         coded_kernel_(coded_kernel(isa, weight.code())),
-        coded_shape_(coded_shape(weight)) {}
+        coded_shape_(coded_shape(weight)),
+        bits12_kernel_(weight.code() == WeightCode::bits12 ? bits12_kernel(isa) : Bits12Kernel()) {}
 
   std::int64_t panels() const { return shape_.panels; }
   std::int64_t panel_bytes() const {
+    if (is_bits12()) return bits12_shape(weight_.rows(), weight_.columns()).panel_bytes();
     return is_coded() ? coded_shape_.panel_bytes() : shape_.panel_bytes();
   }
   std::int64_t first_output(std::int64_t panel) const { return panel * Weight::panel_rows; }
@@ -225,11 +298,16 @@ class WeightProduct {
                 Emit emit) const {
     if (published_) return multiply_published(expert, panel, count, row_of, emit);
     const std::byte* const first = weight_.expert(expert) + panel * panel_bytes();
+    if (is_bits12()) {
+      return bits12_product(bits12_kernel_, kernel_, first, weight_.patches(), weight_.columns(),
+                            count, row_of, emit);
+    }
     if (is_coded()) return coded_product(coded_kernel_, coded_shape_, first, count, row_of, emit);
     panel_product(kernel_, first, weight_.columns(), count, row_of, emit);
   }
 
  private:
+  bool is_bits12() const { return bits12_kernel_.unpack != nullptr; }
   bool is_coded() const { return coded_kernel_.tile != nullptr; }
 
   template <typename RowOf, typename Emit>
@@ -252,6 +330,7 @@ class WeightProduct {
   PanelShape shape_;
   CodedKernel coded_kernel_;
   CodedShape coded_shape_;
+  Bits12Kernel bits12_kernel_;
 };
 
 }  // namespace hyb::kernels

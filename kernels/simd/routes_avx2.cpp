@@ -1,6 +1,7 @@
 // All vector code, compiled for AVX2 with FMA and F16C.
 #include "kernels/simd/avx2.h"
 
+#include "kernels/linear/bits12_avx2.h"
 #include "kernels/linear/panel_tiles_avx2.h"
 #include "kernels/ops/attention_simd.h"
 #include "kernels/ops/conv_simd.h"

@@ -1,6 +1,7 @@
 // All vector code, compiled for AVX-512.
 #include "kernels/simd/avx512.h"
 
+#include "kernels/linear/bits12_avx512.h"
 #include "kernels/linear/panel_tiles_avx512.h"
 #include "kernels/ops/attention_simd.h"
 #include "kernels/ops/conv_simd.h"

@@ -112,6 +112,32 @@ TEST_SUITE("app/surface_quantize") {
     }
   }
 
+  TEST_CASE("--lossless on: the same answers from weights of three quarters of the size") {
+    const Home home;
+    const std::string golden = std::string(HYB_TESTS_DIR) + "/golden/";
+    for (const std::string& model : {std::string("demo"), golden + "nemotron-moe",
+                                     golden + "qwen3-next-odd", golden + "lfm2-dense"}) {
+      CAPTURE(model);
+      const auto answer_of = [&](const char* choice) {
+        return home.json({"run", model, "--raw", "-p", "The cat", "-n", "12", "--ignore-eos",
+                          "--dtype", "bf16", "--lossless", choice, "--json", "--logprobs", "3"});
+      };
+      const Json plain = answer_of("off"), narrow = answer_of("on");
+      CHECK(plain["choices"] == narrow["choices"]);
+    }
+    const Json off = home.json({"inspect", "granite-4.0-h-tiny", "--json"});
+    const Json on = home.json({"inspect", "granite-4.0-h-tiny", "--json", "--lossless", "on"});
+    CHECK(on["lossless"] == true);
+    CHECK(on["weights_bytes"].get<double>() < 0.77 * off["weights_bytes"].get<double>());
+    CHECK(contains(home.hyb({"inspect", "demo", "--lossless", "on"}).out, "BF16 in 12 bits"));
+    const ToolResult coded = home.hyb({"fit", "demo", "--lossless", "on", "--quantize", "q8"});
+    CHECK(coded.exit_code == 2);
+    CHECK(contains(coded.err, "--lossless on: leave out --quantize"));
+    const ToolResult wide = home.hyb({"fit", "demo", "--lossless", "on", "--dtype", "f32"});
+    CHECK(wide.exit_code == 2);
+    CHECK(contains(wide.err, "--lossless on: is for bf16 weights"));
+  }
+
   TEST_CASE("a batch goes on with the weights that it began with, and with no others") {
     const Home home;
     const std::string in = (home.folder.path() / "in.txt").string();

@@ -90,6 +90,28 @@ class WideWeights : public FileWeights {
 }  // namespace
 
 TEST_SUITE("models/golden") {
+  TEST_CASE("weights of 12 bits give the logits of bf16, bit for bit") {
+    std::size_t smaller = 0;
+    for (const std::string& name : fixtures()) {
+      const Golden golden(name);
+      for (const kernels::Isa isa : levels()) {
+        CAPTURE(name);
+        CAPTURE(static_cast<int>(isa));
+        Loaded plain(golden.folder, DType::bf16, isa);
+        Loaded narrow(golden.folder, {.activation = DType::bf16, .lossless = true}, isa);
+        smaller += narrow.model.weights.packed_bytes < 0.85 * plain.model.weights.packed_bytes;
+        for (const std::vector<TokenId>& prompt : golden.prompts) {
+          const std::vector<float> expected = plain.run(prompt, 0), ours = narrow.run(prompt, 0);
+          CHECK(std::memcmp(ours.data(), expected.data(), ours.size() * sizeof(float)) == 0);
+          const std::vector<TokenId> next = {prompt.front()};
+          const auto position = static_cast<std::int32_t>(prompt.size());
+          CHECK(narrow.run(next, position) == plain.run(next, position));
+        }
+      }
+    }
+    CHECK(smaller > fixtures().size());
+  }
+
   TEST_CASE("f16 weights give the bits that the same weights give in f32, in half of their bytes") {
     const Golden golden("qwen3-next-f16");
     for (const kernels::Isa isa : levels()) {

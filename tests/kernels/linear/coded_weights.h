@@ -74,7 +74,7 @@ struct CodedMatrix {
 inline constexpr WeightCode all_codes[] = {WeightCode::fp8, WeightCode::q8, WeightCode::q4};
 
 inline const char* name_of(WeightCode code) {
-  constexpr const char* names[] = {"plain", "fp8", "q8", "q4"};
+  constexpr const char* names[] = {"plain", "fp8", "q8", "q4", "bits12"};
   return names[static_cast<int>(code)];
 }
 

@@ -1,0 +1,159 @@
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/linear/bits12.h"
+#include "kernels/simd/avx512.h"
+
+namespace hyb::kernels {
+namespace {
+
+/// Lines of a panel of 12 bits, one after the other, as four vectors of bf16.
+class Bits12Lines {
+ public:
+  explicit Bits12Lines(const Bits12Tile& tile)
+      : patch_(tile.patches),
+        end_(tile.patches_end),
+        line_(tile.panel + Bits12Shape::header_bytes + tile.first_line * Bits12Shape::line_bytes) {
+    const __m128i exponents =
+        _mm_loadu_si128(reinterpret_cast<const __m128i*>(bits12_header(tile.panel).exponents));
+    high_ =
+        _mm512_broadcast_i32x4(_mm_and_si128(_mm_srli_epi16(exponents, 1), _mm_set1_epi8(0x7f)));
+    low_ = _mm512_broadcast_i32x4(_mm_and_si128(_mm_slli_epi16(exponents, 7), _mm_set1_epi8(-128)));
+  }
+
+  /// Lines from number `line`, which comes next, to one with patches; at most `most`.
+  std::int64_t unpatched(std::int64_t line, std::int64_t most) const {
+    const std::int64_t next = patch_ == end_ ? most : std::int64_t{patch_->line} - line;
+    return next < most ? next : most;
+  }
+
+  /// A line without patches.
+  inline __attribute__((always_inline)) void next(__m512i (&w)[4]) {
+    const __m512i codes = _mm512_loadu_si512(line_ + 128);
+#pragma GCC unroll 2
+    for (int h = 0; h < 2; ++h) {
+      const __m512i rest = _mm512_loadu_si512(line_ + h * 64);
+      const __m512i code =
+          _mm512_and_si512(h == 0 ? codes : _mm512_srli_epi16(codes, 4), _mm512_set1_epi8(15));
+      constexpr int a_or_b_and_c = 0xf8;
+      const __m512i high = _mm512_ternarylogic_epi32(_mm512_shuffle_epi8(high_, code), rest,
+                                                     _mm512_set1_epi8(-128), a_or_b_and_c);
+      const __m512i low = _mm512_ternarylogic_epi32(_mm512_shuffle_epi8(low_, code), rest,
+                                                    _mm512_set1_epi8(0x7f), a_or_b_and_c);
+      w[h * 2] = _mm512_unpacklo_epi8(low, high);
+      w[h * 2 + 1] = _mm512_unpackhi_epi8(low, high);
+    }
+    line_ += Bits12Shape::line_bytes;
+  }
+
+  /// A line with some.
+  __attribute__((noinline)) void next_patched(__m512i (&w)[4]) {
+    next(w);
+    alignas(64) std::uint16_t weights[128];
+    for (int c = 0; c < 4; ++c) _mm512_store_si512(weights + c * 32, w[c]);
+    for (const std::uint32_t line = patch_->line; patch_ != end_ && patch_->line == line;
+         ++patch_) {
+      weights[patch_->place] = patch_->bits;
+    }
+    for (int c = 0; c < 4; ++c) w[c] = _mm512_load_si512(weights + c * 32);
+  }
+
+  const std::byte* at() const { return line_; }
+
+ private:
+  const Bits12Patch* patch_;
+  const Bits12Patch* end_;
+  const std::byte* line_;
+  __m512i high_, low_;
+};
+
+template <int R>
+void bits12_few(const Bits12Tile& tile) {
+  constexpr std::int64_t ahead_bytes = 4096;
+  __m512 sums[R][4];
+#pragma GCC unroll 6
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+    for (int c = 0; c < 4; ++c) sums[r][c] = _mm512_setzero_ps();
+  }
+  const std::byte* rows[R];
+#pragma GCC unroll 6
+  for (int r = 0; r < R; ++r) rows[r] = static_cast<const std::byte*>(tile.rows[r]);
+  const auto multiply = [&](const __m512i(&w)[4], std::int64_t k, std::size_t bytes)
+      __attribute__((always_inline)) {
+#pragma GCC unroll 6
+    for (int r = 0; r < R; ++r) {
+      int pair = 0;
+      __builtin_memcpy(&pair, rows[r] + k * 2, bytes);
+      const __m512i x = _mm512_set1_epi32(pair);
+#pragma GCC unroll 4
+      for (int c = 0; c < 4; ++c) {
+        sums[r][c] = _mm512_dpbf16_ps(sums[r][c], reinterpret_cast<__m512bh>(w[c]),
+                                      reinterpret_cast<__m512bh>(x));
+      }
+    }
+  };
+  Bits12Lines lines(tile);
+  const std::int64_t pairs = tile.columns / 2;
+  __m512i w[4];
+  for (std::int64_t pair = 0;; ++pair) {
+    for (std::int64_t left = lines.unpatched(pair, pairs - pair); left > 0; --left, ++pair) {
+#pragma GCC unroll 3
+      for (int i = 0; i < 3; ++i) {
+        _mm_prefetch(reinterpret_cast<const char*>(lines.at()) + ahead_bytes + i * 64, _MM_HINT_T0);
+      }
+      lines.next(w);
+      multiply(w, pair * 2, 4);
+    }
+    if (pair == pairs) break;
+    lines.next_patched(w);
+    multiply(w, pair * 2, 4);
+  }
+  if (tile.columns % 2 != 0) {  // what follows the last element is not ours
+    if (lines.unpatched(pairs, 1) == 0) {
+      lines.next_patched(w);
+    } else {
+      lines.next(w);
+    }
+    multiply(w, tile.columns - 1, 2);
+  }
+#pragma GCC unroll 6
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+    for (int c = 0; c < 4; ++c) _mm512_storeu_ps(tile.sums + r * 64 + c * 16, sums[r][c]);
+  }
+}
+
+constexpr void (*bits12_few_routes[])(const Bits12Tile&) = {
+    bits12_few<1>, bits12_few<2>, bits12_few<3>, bits12_few<4>, bits12_few<5>, bits12_few<6>};
+
+}  // namespace
+
+void bits12_few_avx512(const Bits12Tile& tile) { bits12_few_routes[tile.count - 1](tile); }
+
+void bits12_unpack_avx512(const Bits12Tile& tile) {
+  constexpr std::int64_t ahead_bytes = 4096;
+  Bits12Lines lines(tile);
+  std::byte* out = tile.lines;
+  const std::int64_t count = (tile.columns + 1) / 2;
+  __m512i w[4];
+  for (std::int64_t line = 0; line < count; ++line, out += 256) {
+#pragma GCC unroll 3
+    for (int i = 0; i < 3; ++i) {
+      _mm_prefetch(reinterpret_cast<const char*>(lines.at()) + ahead_bytes + i * 64, _MM_HINT_T0);
+    }
+    if (lines.unpatched(tile.first_line + line, 1) == 0) {
+      lines.next_patched(w);
+    } else {
+      lines.next(w);
+    }
+#pragma GCC unroll 4
+    for (int c = 0; c < 4; ++c) _mm512_storeu_si512(out + c * 64, w[c]);
+  }
+}
+
+}  // namespace hyb::kernels
