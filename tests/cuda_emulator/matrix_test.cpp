@@ -7,6 +7,7 @@
 
 #include "kernels/cuda/ptx.h"
 #include "kernels/floats.h"
+#include "tests/cuda_emulator/device/inexact.h"
 #include "tests/cuda_emulator/support.h"
 
 namespace matrix_test {
@@ -101,6 +102,23 @@ TEST_SUITE("cuda_emulator/matrix") {
       CAPTURE(name_of(schedule));
       CHECK(fault_of(schedule, check_product) == "");
     }
+  }
+
+  TEST_CASE("truncated sums differ, and are within what eight cut summands and a result lose") {
+    const auto sums = [](bool is_inexact) {
+      emulator::is_inexact = is_inexact;
+      std::vector<Half> a(256, to_bf16(1.0F + 0x1p-7F).bits), b(128, to_bf16(-1.0F / 3).bits);
+      const DeviceArray<Half> in_a(a), in_b(b);
+      const DeviceArray<float> in_c(std::vector<float>(128, 1000.1F)), out(std::size_t{128});
+      launch({.shared_bytes = sizeof(Tiles)}, product_kernel, in_a.data(), in_b.data(), in_c.data(),
+             out.data());
+      const std::vector<float> values = out.values();
+      emulator::is_inexact = false;
+      return values;
+    };
+    const float exact = sums(false)[0], truncated = sums(true)[0];
+    CHECK(exact != truncated);
+    CHECK(std::fabs(exact - truncated) <= 2 * 9 * 0x1p-23F * 1024);
   }
 
   TEST_CASE("transposed matrices") {

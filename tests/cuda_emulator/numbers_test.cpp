@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "kernels/cuda/ptx.h"
+#include "tests/cuda_emulator/device/inexact.h"
 #include "tests/cuda_emulator/support.h"
 
 namespace numbers_test {
@@ -43,6 +44,21 @@ TEST_SUITE("cuda_emulator/numbers") {
     REQUIRE(launch({.threads = 4}, divide_kernel, Numbers{a.data(), b.data(), quotients.data()}) ==
             cudaSuccess);
     CHECK(quotients.values() == std::vector<float>{0.25F, -6, 0, -5 * 0x1p-126F});
+  }
+
+  TEST_CASE("inexact functions are off by their contracts' bounds, the same way each time") {
+    const DeviceArray<float> a({1, 1, 1, 3}), b({3, 3, 7, 11}), quotients(4);
+    emulator::is_inexact = true;
+    REQUIRE(launch({.threads = 4}, divide_kernel, Numbers{a.data(), b.data(), quotients.data()}) ==
+            cudaSuccess);
+    const std::vector<float> off = quotients.values();
+    emulator::is_inexact = false;
+    CHECK(off[0] == off[1]);
+    const float exact[] = {1.0F / 3, 1.0F / 3, 1.0F / 7, 3.0F / 11};
+    for (std::size_t i = 0; i < 4; ++i) {
+      CHECK(off[i] != exact[i]);
+      CHECK(std::fabs(off[i] - exact[i]) <= 2 * 0x1p-23F * exact[i]);
+    }
   }
 
   TEST_CASE("product_rounded is rounded before anything is subtracted from it") {

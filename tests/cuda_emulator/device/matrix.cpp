@@ -1,7 +1,11 @@
 #include "tests/cuda_emulator/device/matrix.h"
 
+#include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
+
+#include "tests/cuda_emulator/device/inexact.h"
 
 namespace emulator {
 namespace {
@@ -16,6 +20,28 @@ const MmaOperands& operands(const LaneSlots& lanes, int lane) {
   return *static_cast<const MmaOperands*>(lanes[static_cast<std::size_t>(lane)].in);
 }
 
+/// The sum, where everything below the 24th bit of the largest summand is lost, and the rest of the
+/// result as well.
+float truncated_sum(float sum, const float* a, const float (*b)[columns], int column) {
+  constexpr int summands = 8;
+  double all[summands + 1] = {sum};
+  double largest = std::fabs(all[0]);
+  for (int k = 0; k < summands; ++k) {
+    all[k + 1] = static_cast<double>(a[k]) * b[k][column];
+    if (std::isnan(all[k + 1])) return static_cast<float>(all[k + 1]);
+    largest = std::max(largest, std::fabs(all[k + 1]));
+  }
+  if (largest == 0 || !std::isfinite(largest)) {
+    for (int k = 0; k < summands; ++k) sum += a[k] * b[k][column];
+    return sum;
+  }
+  const double unit = std::ldexp(1.0, std::ilogb(largest) - 23);
+  double total = 0;
+  for (const double summand : all) total += std::trunc(summand / unit) * unit;
+  const auto nearest = static_cast<float>(total);
+  return std::fabs(nearest) > std::fabs(total) ? std::nextafter(nearest, 0.0F) : nearest;
+}
+
 /// d += a * b, with the accumulators' fragment: lane l has columns 2*(l%4), 2*(l%4)+1 of rows l/4
 /// and l/4+8.
 void multiply(const LaneSlots& lanes, const float (&a)[rows][depth],
@@ -27,6 +53,14 @@ void multiply(const LaneSlots& lanes, const float (&a)[rows][depth],
     }
   }
   for (int row = 0; row < rows; ++row) {
+    if (is_inexact) {
+      for (int column = 0; column < columns; ++column) {
+        for (int k = 0; k < depth; k += 8) {
+          d[row][column] = truncated_sum(d[row][column], &a[row][k], &b[k], column);
+        }
+      }
+      continue;
+    }
     for (int k = 0; k < depth; ++k) {
       for (int column = 0; column < columns; ++column) d[row][column] += a[row][k] * b[k][column];
     }

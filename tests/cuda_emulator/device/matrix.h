@@ -14,6 +14,9 @@ struct MmaOperands {
 
 /// The actions of the warp's matrix instructions. Products are exact and summed in f32 from d
 /// upwards in k, each sum rounded to nearest; a card sums in an order and a rounding of its own.
+/// Where numbers are inexact (inexact.h): eight products and the sum so far are cut to 24 bits
+/// below the largest of them, as cards of sm_80 are reported to do with one bit more, and added
+/// exactly.
 void mma_bf16_action(std::uint32_t mask, const LaneSlots& lanes);
 
 /// ldmatrix: a lane gives the address of a row and takes one register per matrix.

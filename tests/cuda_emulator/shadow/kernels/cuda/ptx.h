@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "kernels/floats.h"
+#include "tests/cuda_emulator/device/inexact.h"
 #include "tests/cuda_emulator/device/matrix.h"
 #include "tests/cuda_emulator/device/sync.h"
 
@@ -318,9 +319,13 @@ inline void spin_pause(Where where = Where::current()) { emulator::spin_pause(wh
 
 // Numbers
 
-inline float exp_fast(float x) { return std::exp(x); }
-inline float exp2_fast(float x) { return std::exp2(x); }
-inline float divide_fast(float a, float b) { return std::fabs(b) > 0x1p126F ? 0.0F * a : a / b; }
+inline float exp_fast(float x) {
+  return emulator::off_by(std::exp(x), 2.0F + 1.173F * std::fabs(x));
+}
+inline float exp2_fast(float x) { return emulator::off_by(std::exp2(x), 2.0F); }
+inline float divide_fast(float a, float b) {
+  return std::fabs(b) > 0x1p126F ? 0.0F * a : emulator::off_by(a / b, 2.0F);
+}
 inline void sine_cosine_of_turns(float turns, float& sine, float& cosine) {
   const double angle = 6.283185307179586477 * turns;
   sine = static_cast<float>(std::sin(angle));
