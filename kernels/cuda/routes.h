@@ -32,9 +32,9 @@ namespace hyb::kernels::cuda {
 void rms_norm(Stream& stream, const RmsNorm& op);
 void gated_norm(Stream& stream, const GatedNorm& op);
 
-/// weight: rows. x and weight of bf16 whose rows are 16-byte aligned: a route by the row count,
-/// each with an order of sums of its own; one for all with batch_invariant(), and where the weight
-/// has codes. Else a plain kernel.
+/// weight: rows. x of bf16 whose rows are 16-byte aligned, and a weight of such rows or of codes in
+/// whole eights: a route by the row count, each with an order of sums of its own; one for all with
+/// batch_invariant(). Else a plain kernel.
 void linear(Stream& stream, const Linear& op);
 /// weight as for linear. The same bits as the norm, linear and the activation by themselves; normed
 /// and product are not always written.
@@ -103,7 +103,8 @@ void sample(Stream& stream, const Sample& op);
 
 void moe_route(Stream& stream, const MoeRoute& op);
 /// In workspace moe_workspace_bytes of this namespace, zeros before its first use. Up to 16 tokens
-/// of bf16 take three launches, four with latent experts. Experts in codes take the plain route.
+/// of bf16 take three launches, four with latent experts, where the weights but the router and the
+/// gate are all of one code or all bf16; else, and for more tokens, experts go by tiles, codes too.
 void moe(Stream& stream, const Moe& op);
 std::size_t moe_workspace_bytes(const MoeShape& shape);
 

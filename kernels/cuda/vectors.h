@@ -6,7 +6,7 @@
 #include "kernels/cuda/ptx.h"
 #include "kernels/floats.h"
 
-/// F8_E4M3 on a card: kernels/fp8.h, several at a time. Included by .cu files only.
+/// F8_E4M3 on a card, several at a time. Included by .cu files only.
 namespace hyb::kernels::cuda {
 
 /// The highest bit of every byte that is NaN.
@@ -34,21 +34,21 @@ __device__ __forceinline__ std::uint32_t nan_bits(std::uint32_t codes) {
   return (spread<First>(find_nan(codes)) >> 15) * 0x7fc0U;
 }
 
-/// Sixteen codes as bf16, the first eight and the last.
+/// Eight codes as bf16.
+__device__ __forceinline__ uint4 widen(std::uint32_t low, std::uint32_t high) {
+  uint4 numbers = {widen_numbers<0>(low), widen_numbers<2>(low), widen_numbers<0>(high),
+                   widen_numbers<2>(high)};
+  if ((find_nan(low) | find_nan(high)) == 0) return numbers;
+  numbers.x |= nan_bits<0>(low);
+  numbers.y |= nan_bits<2>(low);
+  numbers.z |= nan_bits<0>(high);
+  numbers.w |= nan_bits<2>(high);
+  return numbers;
+}
+/// Sixteen, the first eight and the last.
 __device__ __forceinline__ void widen(uint4 codes, uint4& first, uint4& last) {
-  first = {widen_numbers<0>(codes.x), widen_numbers<2>(codes.x), widen_numbers<0>(codes.y),
-           widen_numbers<2>(codes.y)};
-  last = {widen_numbers<0>(codes.z), widen_numbers<2>(codes.z), widen_numbers<0>(codes.w),
-          widen_numbers<2>(codes.w)};
-  if ((find_nan(codes.x) | find_nan(codes.y) | find_nan(codes.z) | find_nan(codes.w)) == 0) return;
-  first.x |= nan_bits<0>(codes.x);
-  first.y |= nan_bits<2>(codes.x);
-  first.z |= nan_bits<0>(codes.y);
-  first.w |= nan_bits<2>(codes.y);
-  last.x |= nan_bits<0>(codes.z);
-  last.y |= nan_bits<2>(codes.z);
-  last.z |= nan_bits<0>(codes.w);
-  last.w |= nan_bits<2>(codes.w);
+  first = widen(codes.x, codes.y);
+  last = widen(codes.z, codes.w);
 }
 
 /// Four numbers, rounded as to_e4m3 does; the first is the lowest byte.

@@ -90,20 +90,22 @@ void run_plain(Stream& stream, const Dense<X, Y>& dense) {
 }
 
 template <typename Y>
-void run_codes_plain(Stream& stream, const Dense<bf16, Y>& dense, const CodedMatrix& weight,
-                     WeightCode code) {
+void run_codes_plain(Stream& stream, const Dense<bf16, Y>& dense, WeightCode code) {
   visit_code(code, [&]<WeightCode Code>() {
-    run_plain_kernel<bf16, Y, PlainCodes<Code>>(stream, {dense, {weight}});
+    run_plain_kernel<bf16, Y, PlainCodes<Code>>(stream, {dense, {dense.coded}});
   });
 }
 
 template <typename X, typename Y>
-Dense<X, Y> dense_of(const Project& op, const Tensor& x, const void* weight) {
+Dense<X, Y> dense_of(const Project& op, const Tensor& x, std::int64_t expert) {
+  const void* const weight = op.weight->expert(expert);
   const Activation activation = op.activation.value_or(Activation{});
   Check("project").function(activation);
+  const bool has_codes = op.weight->code() != WeightCode::plain;
   return {.x = x.as<X>(),
           .weight = weight,
           .weight_type = op.weight->dtype(),
+          .coded = has_codes ? coded_matrix(*op.weight, expert) : CodedMatrix{},
           .y = op.y.as<Y>(),
           .x_stride = x.row_stride,
           .y_stride = op.y.row_stride,
@@ -142,48 +144,40 @@ bool run_library(Stream& stream, const Project& op, const Dense<bf16, Y>& p) {
   return true;
 }
 
+/// The one choice among the routes. Many rows meet codes in the matrix kernel, which decodes what
+/// it has staged: of N*K weights it moves 1 byte each (fp8, q8; q4: half). A copy in bf16 for the
+/// library would write 2 and read 2 more, and need room for them.
 template <typename Y>
 void run_matrices(Stream& stream, const Project& op, const Dense<bf16, Y>& dense,
                   const DenseNorm& norm) {
-  if (stream.batch_invariant()) return run_matrix(stream, dense);
-  if (dense.tokens <= gemv_tokens_max) return run_gemv(stream, dense, norm);
-  if (dense.tokens <= skinny_tokens_max) return run_skinny(stream, dense);
-  if (run_library(stream, op, dense)) return;
-  run_matrix(stream, dense);
-}
-
-/// One order of sums for all row counts.
-template <typename Y>
-void run_coded(Stream& stream, const Dense<bf16, Y>& dense, const Weight& weight,
-               std::int64_t expert) {
-  const CodedMatrix matrix = coded_matrix(weight, expert);
-  if (is_vector_aligned(dense.x, dense.x_stride) && dense.inner % vector_size<bf16> == 0) {
-    return run_codes(stream, dense, matrix, weight.code());
-  }
-  run_codes_plain(stream, dense, matrix, weight.code());
+  const WeightCode code = op.weight->code();
+  const bool is_plain = code == WeightCode::plain;
+  if (stream.batch_invariant()) return run_matrix(stream, dense, code);
+  if (is_plain && dense.tokens <= gemv_tokens_max) return run_gemv(stream, dense, norm);
+  if (dense.tokens <= skinny_tokens_max) return run_skinny(stream, dense, code);
+  if (is_plain && run_library(stream, op, dense)) return;
+  run_matrix(stream, dense, code);
 }
 
 }  // namespace
 
 bool takes_matrices(const Project& op, const Tensor& x, const void* weight) {
   return x.dtype == DType::bf16 && op.weight->dtype() == DType::bf16 &&
-         op.weight->code() == WeightCode::plain && is_vector_aligned(x.as<bf16>(), x.row_stride) &&
+         is_vector_aligned(x.as<bf16>(), x.row_stride) &&
          is_vector_aligned(static_cast<const bf16*>(weight), op.weight->columns());
 }
 
 void multiply(Stream& stream, const Project& op, const Tensor& x, std::int64_t expert,
               const DenseNorm& norm) {
-  const void* const weight = op.weight->expert(expert);
+  const WeightCode code = op.weight->code();
   visit_float(x.dtype, [&]<typename X>(Tag<X>) {
     const auto run = [&]<typename Y>(Tag<Y>) {
-      const Dense<X, Y> dense = dense_of<X, Y>(op, x, weight);
+      const Dense<X, Y> dense = dense_of<X, Y>(op, x, expert);
       if constexpr (std::is_same_v<X, bf16>) {
-        if (op.weight->code() != WeightCode::plain) {
-          return run_coded(stream, dense, *op.weight, expert);
-        }
-        if (takes_matrices(op, x, weight)) return run_matrices(stream, op, dense, norm);
+        if (takes_matrices(op, x, dense.weight)) return run_matrices(stream, op, dense, norm);
+        if (code != WeightCode::plain) return run_codes_plain(stream, dense, code);
       }
-      require(op.weight->code() == WeightCode::plain, "linear: on a card codes meet bf16 rows");
+      require(code == WeightCode::plain, "linear: on a card codes meet bf16 rows");
       run_plain(stream, dense);
     };
     if (op.y.dtype == DType::f32) return run(Tag<float>{});

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "core/base/dtype.h"
 #include "kernels/cuda/activation.h"
@@ -17,12 +18,35 @@
 /// counts; linear.cu and project.cu choose. Included by .cu files only.
 namespace hyb::kernels::cuda {
 
+/// An expert's matrix of codes: CodedRowsShape in pack.h.
+struct CodedMatrix {
+  const std::byte* codes;
+  const std::byte* scales;
+  int chunks;  ///< of a row
+
+  template <WeightCode Code>
+  __device__ __forceinline__ const std::byte* codes_of(std::int64_t row) const {
+    return codes + row * chunks * CodedRowsShape::chunk_bytes(Code);
+  }
+  template <WeightCode Code>
+  __device__ __forceinline__ const std::byte* scales_of(std::int64_t row) const {
+    return scales + row * chunks * CodedRowsShape::chunk_scale_bytes(Code);
+  }
+};
+
+inline CodedMatrix coded_matrix(const Weight& weight, std::int64_t expert) {
+  const CodedRowsShape shape = {weight.code(), weight.rows(), weight.columns()};
+  const std::byte* const codes = weight.expert(expert);
+  return {codes, codes + shape.codes_bytes(), static_cast<int>(shape.chunks())};
+}
+
 /// W [outputs, inner] in rows, x and y as in Project without its norm.
 template <typename X, typename Y>
 struct Dense {
   const X* x;
-  const void* weight;
+  const void* weight;  ///< without codes
   DType weight_type;
+  CodedMatrix coded;  ///< else
   Y* y;
   std::int64_t x_stride, y_stride;
   int tokens, outputs, inner;
@@ -75,7 +99,8 @@ __device__ __forceinline__ void write(const Dense<X, Y>& p, int token, int colum
 /// Writes norm(x) to y, as the op of this name. There is a norm.
 void apply(Stream& stream, const InputNorm& norm, const Tensor& x, const Tensor& y);
 
-/// Whether x and W can be read in vectors: bf16 of which each row is 16-byte aligned.
+/// Whether x and W can be read in vectors: bf16 of which each row is 16-byte aligned, or codes in
+/// rows of whole eights.
 bool takes_matrices(const Project& op, const Tensor& x, const void* weight);
 
 /// y = activation(W * x), or (add ? y : 0) + scale * W * x, by the route for the row count, W being
@@ -86,24 +111,16 @@ void multiply(Stream& stream, const Project& op, const Tensor& x, std::int64_t e
 /// The routes, besides the plain kernels of linear.cu, which take any type, alignment and row
 /// count.
 ///
-/// A weight with codes and x of bf16 whose rows are 16-byte aligned, K a multiple of 8. Any row
-/// count in one order of sums:
-struct CodedMatrix;
-void run_codes(Stream& stream, const Dense<bf16, bf16>& dense, const CodedMatrix& weight,
-               WeightCode code);
-void run_codes(Stream& stream, const Dense<bf16, float>& dense, const CodedMatrix& weight,
-               WeightCode code);
-
-/// All others: what takes_matrices. Any row count in one order of sums:
-void run_matrix(Stream& stream, const Dense<bf16, bf16>& dense);
-void run_matrix(Stream& stream, const Dense<bf16, float>& dense);
+/// What takes_matrices, plain or with codes. Any row count in one order of sums:
+void run_matrix(Stream& stream, const Dense<bf16, bf16>& dense, WeightCode code);
+void run_matrix(Stream& stream, const Dense<bf16, float>& dense, WeightCode code);
 
 /// 1 to skinny_tokens_max rows:
 inline constexpr int skinny_tokens_max = 64;
-void run_skinny(Stream& stream, const Dense<bf16, bf16>& dense);
-void run_skinny(Stream& stream, const Dense<bf16, float>& dense);
+void run_skinny(Stream& stream, const Dense<bf16, bf16>& dense, WeightCode code);
+void run_skinny(Stream& stream, const Dense<bf16, float>& dense, WeightCode code);
 
-/// 1 to gemv_tokens_max rows:
+/// Without codes, 1 to gemv_tokens_max rows:
 inline constexpr int gemv_tokens_max = 8;
 void run_gemv(Stream& stream, const Dense<bf16, bf16>& dense, const DenseNorm& norm);
 void run_gemv(Stream& stream, const Dense<bf16, float>& dense, const DenseNorm& norm);
@@ -121,19 +138,6 @@ __device__ __forceinline__ float weight_at(const void* weight, DType type, std::
 
 /// Codes on a card. Included by .cu files only.
 namespace hyb::kernels::cuda {
-
-/// An expert's matrix.
-struct CodedMatrix {
-  const std::byte* codes;
-  const std::byte* scales;
-  int chunks;  ///< of a row
-};
-
-inline CodedMatrix coded_matrix(const Weight& weight, std::int64_t expert) {
-  const CodedRowsShape shape = {weight.code(), weight.rows(), weight.columns()};
-  const std::byte* const codes = weight.expert(expert);
-  return {codes, codes + shape.codes_bytes(), static_cast<int>(shape.chunks())};
-}
 
 /// Four of q4_levels as bytes: an array is not there on a card.
 constexpr std::uint32_t q4_levels_word(std::size_t first) {
@@ -196,7 +200,128 @@ void visit_code(WeightCode code, Body&& body) {
   body.template operator()<WeightCode::q4>();
 }
 
-/// A weight in rows of any type or code, for plain kernels.
+/// The same, or with plain.
+template <typename Body>
+void visit_any_code(WeightCode code, Body&& body) {
+  if (code == WeightCode::plain) return body.template operator()<WeightCode::plain>();
+  visit_code(code, body);
+}
+
+/// The decoder of every product: what a lane takes of 64 columns of a row, half a chunk, is 16
+/// codes and the word with the scales of both groups. Neither the matrix instructions nor the loads
+/// of x know the code.
+template <WeightCode Code>
+struct LaneCodes {
+  static constexpr int bytes = Code == WeightCode::q4 ? 8 : 16;
+  static constexpr int half_bytes = 4 * bytes;  ///< of a row, for its 4 lanes
+  using Vector = std::conditional_t<Code == WeightCode::q4, uint2, uint4>;
+};
+inline constexpr int half_columns = 64;
+
+/// Which word of a row's scales half chunk `half` has.
+template <WeightCode Code>
+__device__ __forceinline__ int scale_word(int half) {
+  return Code == WeightCode::fp8 ? half / 2 : half;
+}
+/// Of group 0 or 1 of a half.
+template <WeightCode Code>
+__device__ __forceinline__ float scale_of(std::uint32_t word, int group) {
+  if constexpr (Code == WeightCode::fp8) return std::bit_cast<float>(word);
+  return std::bit_cast<float>(group == 0 ? word << 16 : word & 0xffff0000U);
+}
+
+/// Four bytes, by the four codes of 4 bits in the low half of `codes`, of a table of 16.
+__device__ __forceinline__ std::uint32_t look_up(const std::uint32_t (&table)[4],
+                                                 std::uint32_t codes) {
+  const std::uint32_t low = permute_bytes(table[0], table[1], codes & 0x7777U);
+  const std::uint32_t high = permute_bytes(table[2], table[3], codes & 0x7777U);
+  return permute_bytes(low, high, 0x3210U | (codes >> 1 & 0x4444U));
+}
+
+/// One byte each of the bf16 of q4 levels 4*word to 4*word+3.
+constexpr std::uint32_t q4_bytes(std::size_t word, int shift) {
+  std::uint32_t bytes = 0;
+  for (std::size_t i = 4; i-- > 0;) {
+    const unsigned level = to_bf16(static_cast<float>(q4_levels[word * 4 + i])).bits;
+    bytes = bytes << 8 | (level >> shift & 0xffU);
+  }
+  return bytes;
+}
+
+/// Eight levels as bf16, each exact, from eight codes: of 4 bits in `low` alone.
+template <WeightCode Code>
+__device__ __forceinline__ uint4 levels_of(std::uint32_t low, std::uint32_t high) {
+  if constexpr (Code == WeightCode::fp8) {
+    return widen(low, high);
+  } else if constexpr (Code == WeightCode::q8) {
+    // The size is a denormal of bf16 in units of 2^-133.
+    const auto pair = [](std::uint32_t halves) {
+      const std::uint32_t tiny = (halves & 0x80008000U) | (halves >> 8 & 0x007f007fU);
+      return multiply_pairs(multiply_pairs(tiny, 0x7f007f00U), 0x42804280U);  // 2^127 * 2^6
+    };
+    return {pair(spread<0>(low)), pair(spread<2>(low)), pair(spread<0>(high)),
+            pair(spread<2>(high))};
+  } else {
+    constexpr std::uint32_t lows[4] = {q4_bytes(0, 0), q4_bytes(1, 0), q4_bytes(2, 0),
+                                       q4_bytes(3, 0)};
+    constexpr std::uint32_t highs[4] = {q4_bytes(0, 8), q4_bytes(1, 8), q4_bytes(2, 8),
+                                        q4_bytes(3, 8)};
+    const std::uint32_t first[2] = {look_up(lows, low), look_up(highs, low)};
+    const std::uint32_t last[2] = {look_up(lows, low >> 16), look_up(highs, low >> 16)};
+    return {permute_bytes(first[0], first[1], 0x5140), permute_bytes(first[0], first[1], 0x7362),
+            permute_bytes(last[0], last[1], 0x5140), permute_bytes(last[0], last[1], 0x7362)};
+  }
+}
+/// Of group 0 or 1 of a lane's codes.
+template <WeightCode Code>
+__device__ __forceinline__ uint4 levels_of_group(uint4 codes, int group) {
+  if constexpr (Code == WeightCode::q4) return levels_of<Code>(group == 0 ? codes.x : codes.y, 0);
+  return group == 0 ? levels_of<Code>(codes.x, codes.y) : levels_of<Code>(codes.z, codes.w);
+}
+
+/// A lane's codes, from a weight that is read once.
+template <WeightCode Code>
+__device__ __forceinline__ uint4 load_codes_once(const std::byte* from) {
+  if constexpr (Code == WeightCode::q4) {
+    const uint2 codes = load8(from);
+    return {codes.x, codes.y, 0, 0};
+  } else {
+    return load16_once(from);
+  }
+}
+/// The same from shared memory.
+__device__ __forceinline__ uint4 load_codes(const uint4* from) { return load16(from); }
+__device__ __forceinline__ uint4 load_codes(const uint2* from) {
+  const uint2 codes = load8(from);
+  return {codes.x, codes.y, 0, 0};
+}
+
+/// A row of codes as one lane reads it; its scales are words of 4 bytes, some way after.
+template <WeightCode Code>
+struct LaneRow {
+  const std::byte* codes;
+  std::uint32_t words_to_scales;
+
+  LaneRow() = default;
+  __device__ LaneRow(const CodedMatrix& weight, std::int64_t row)
+      : codes(weight.codes_of<Code>(row) +
+              static_cast<int>(threadIdx.x) % 4 * LaneCodes<Code>::bytes),
+        words_to_scales(static_cast<std::uint32_t>((weight.scales_of<Code>(row) - codes) / 4)) {}
+
+  __device__ __forceinline__ std::uint32_t scales(int half) const {
+    return reinterpret_cast<const std::uint32_t*>(codes)[words_to_scales + scale_word<Code>(half)];
+  }
+};
+
+/// Copies a lane's codes to shared memory.
+__device__ __forceinline__ void copy_codes(uint4* to, const std::byte* from, bool is_there) {
+  cp_async16(to, from, is_there);
+}
+__device__ __forceinline__ void copy_codes(uint2* to, const std::byte* from, bool is_there) {
+  cp_async<8>(to, from, is_there);
+}
+
+/// A weight in rows of any type or code.
 struct AnyWeight {
   const std::byte* data;
   DType type;
@@ -204,13 +329,26 @@ struct AnyWeight {
   std::int64_t rows, columns, expert_bytes;
   int chunks;
 
+  __device__ __forceinline__ CodedMatrix coded(std::int64_t expert) const {
+    const std::byte* const codes = data + expert * expert_bytes;
+    return {codes, codes + rows * chunks * CodedRowsShape::chunk_bytes(code), chunks};
+  }
+
+  /// A row as multiply_rows reads it.
+  template <WeightCode Code>
+  __device__ __forceinline__ auto lane_row(std::int64_t expert, std::int64_t row) const {
+    if constexpr (Code == WeightCode::plain) {
+      return reinterpret_cast<const bf16*>(data) + (expert * rows + row) * columns;
+    } else {
+      return LaneRow<Code>(coded(expert), row);
+    }
+  }
+
   __device__ __forceinline__ float at(std::int64_t expert, std::int64_t row, int k) const {
     if (code == WeightCode::plain) {
       return weight_at(data, type, (expert * rows + row) * columns + k);
     }
-    const std::byte* const codes = data + expert * expert_bytes;
-    const std::int64_t codes_bytes = rows * chunks * CodedRowsShape::chunk_bytes(code);
-    const CodedMatrix matrix = {codes, codes + codes_bytes, chunks};
+    const CodedMatrix matrix = coded(expert);
     const auto n = static_cast<int>(row);
     if (code == WeightCode::q4) return coded_element<WeightCode::q4>(matrix, n, k);
     if (code == WeightCode::q8) return coded_element<WeightCode::q8>(matrix, n, k);
@@ -228,31 +366,5 @@ inline AnyWeight any_weight(const Weight& weight) {
           .expert_bytes = shape.expert_bytes(),
           .chunks = static_cast<int>(shape.chunks())};
 }
-
-/// The levels of each byte of codes: of 4 bits the bf16 of both, low half first; of 8 bits the
-/// bf16 in both halves. Once for each lane, so that any 32 bytes are looked up in one cycle.
-struct Levels {
-  static constexpr int bytes = 256;
-  SharedArray<std::uint32_t, bytes * warp_size> words;
-
-  /// By the whole block, before a barrier.
-  template <WeightCode Code>
-  __device__ __forceinline__ void fill() {
-    for (int byte = static_cast<int>(threadIdx.x); byte < bytes;
-         byte += static_cast<int>(blockDim.x)) {
-      const auto bits = static_cast<unsigned>(byte);
-      std::uint32_t pair;
-      if constexpr (Code == WeightCode::q4) {
-        pair = level_bits<Code>(bits & 15U) | level_bits<Code>(bits >> 4) << 16;
-      } else {
-        pair = level_bits<Code>(bits) * 0x10001U;
-      }
-      for (int i = 0; i < warp_size; ++i) words[byte * warp_size + (byte + i) % warp_size] = pair;
-    }
-  }
-  __device__ __forceinline__ std::uint32_t of(unsigned byte, int lane) const {
-    return words[static_cast<int>(byte) * warp_size + lane];
-  }
-};
 
 }  // namespace hyb::kernels::cuda

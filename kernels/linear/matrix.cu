@@ -40,20 +40,25 @@ __device__ __forceinline__ void write_sums(const Dense<bf16, Y>& p, int token, i
 
 /// A block owns a tile of y and walks k through a ring of stages. Sums of one element are added in
 /// ascending k in every tile size, so a row's answer does not depend on the other rows. Within
-/// (K+4) * 2^-23 * |scale| * sum_k |x*W| of the exact sum, not counting the roundings.
-template <typename T, typename Y>
+/// (K+4) * 2^-23 * |scale| * sum_k |x*W| of the exact sum, with codes K+5, not counting the
+/// roundings: activations stay bf16, and levels and scales are exact.
+template <WeightCode Code, typename T, typename Y>
 __global__ void __launch_bounds__(T::threads) matrix_kernel(const Dense<bf16, Y> p) {
-  auto& shared = dynamic_shared<TileShared<T>>();
+  auto& shared = dynamic_shared<TileShared<T, Code>>();
   const int warp = static_cast<int>(threadIdx.x) / warp_size;
   const int token = static_cast<int>(blockIdx.y) * T::tokens;
   const int output = static_cast<int>(blockIdx.x) * T::outputs;
   const int warp_token = T::first_token(warp), warp_output = T::first_output(warp);
-  const auto* const weight = static_cast<const bf16*>(p.weight);
+  TileOperands<Code> operands = {.x = p.x, .x_stride = p.x_stride, .inner = p.inner, .weight = {}};
+  if constexpr (Code == WeightCode::plain) {
+    operands.weight = static_cast<const bf16*>(p.weight);
+  } else {
+    operands.weight = p.coded;
+  }
   float sums[T::tiles_m][T::tiles_n][4] = {};
   let_next_kernel_start();
-  multiply_tile<T>(
-      shared, {.x = p.x, .weight = weight, .x_stride = p.x_stride, .inner = p.inner},
-      [&](int row) { return token + row < p.tokens ? token + row : -1; },
+  multiply_tile(
+      shared, operands, [&](int row) { return token + row < p.tokens ? token + row : -1; },
       [&](int row) { return weight_row(p, output + row); }, [] { wait_for_previous_kernel(); },
       sums);
   write_sums<T>(p, token + warp_token, output + warp_output, sums);
@@ -64,14 +69,15 @@ dim3 blocks_of(const Dense<bf16, Y>& dense) {
   return dim3(pieces(dense.outputs, T::outputs), pieces(dense.tokens, T::tokens));
 }
 
-template <typename T, typename Y>
+template <typename T, WeightCode Code, typename Y>
 void run_tile(Stream& stream, const Dense<bf16, Y>& dense) {
+  using Coded = typename T::template For<Code>;
   launch(stream,
          {.blocks = blocks_of<T>(dense),
           .threads = T::threads,
-          .shared_bytes = sizeof(TileShared<T>),
+          .shared_bytes = sizeof(TileShared<Coded, Code>),
           .starts_early = true},
-         matrix_kernel<T, Y>, dense);
+         matrix_kernel<Code, Coded, Y>, dense);
 }
 
 using WideTile = Tile<2, 4, 4, 4>;    ///< 128 x 128
@@ -88,15 +94,21 @@ bool is_filled(const Stream& stream, const Dense<bf16, Y>& dense) {
 }
 
 template <typename Y>
-void run(Stream& stream, const Dense<bf16, Y>& dense) {
-  if (is_filled<WideTile>(stream, dense)) return run_tile<WideTile>(stream, dense);
-  if (is_filled<NarrowTile>(stream, dense)) return run_tile<NarrowTile>(stream, dense);
-  run_tile<SmallTile>(stream, dense);
+void run(Stream& stream, const Dense<bf16, Y>& dense, WeightCode code) {
+  visit_any_code(code, [&]<WeightCode Code>() {
+    if (is_filled<WideTile>(stream, dense)) return run_tile<WideTile, Code>(stream, dense);
+    if (is_filled<NarrowTile>(stream, dense)) return run_tile<NarrowTile, Code>(stream, dense);
+    run_tile<SmallTile, Code>(stream, dense);
+  });
 }
 
 }  // namespace
 
-void run_matrix(Stream& stream, const Dense<bf16, bf16>& dense) { run(stream, dense); }
-void run_matrix(Stream& stream, const Dense<bf16, float>& dense) { run(stream, dense); }
+void run_matrix(Stream& stream, const Dense<bf16, bf16>& dense, WeightCode code) {
+  run(stream, dense, code);
+}
+void run_matrix(Stream& stream, const Dense<bf16, float>& dense, WeightCode code) {
+  run(stream, dense, code);
+}
 
 }  // namespace hyb::kernels::cuda

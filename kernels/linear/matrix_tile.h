@@ -1,8 +1,11 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/cuda/ptx.h"
+#include "kernels/linear/linear.cuh"
 
 /// Tiles of a matrix product by the matrix instructions: what linear's route for any row count and
 /// moe's grouped products share. Included by .cu files only.
@@ -19,6 +22,13 @@ struct Tile {
   static constexpr int threads = WarpRows * WarpColumns * warp_size;
   static constexpr int k_step = KStep, stages = Stages;
 
+  /// The tile for a weight of any code: of codes 64 columns, which take as much room as 32 of bf16,
+  /// x apart. 74 KB for 128 x 128 of 8 bits.
+  template <WeightCode Code>
+  using For = std::conditional_t<
+      Code == WeightCode::plain, Tile,
+      Tile<WarpRows, WarpColumns, TilesM, TilesN, half_columns, std::max(Stages - 1, 3)>>;
+
   /// Where a warp's part of the tile starts.
   static constexpr int first_token(int warp) { return warp / WarpColumns * TilesM * 16; }
   static constexpr int first_output(int warp) { return warp % WarpColumns * TilesN * 8; }
@@ -30,12 +40,6 @@ inline constexpr int chunk = 8;  ///< elements of one copy
 /// banks.
 template <int Rows, int KStep>
 using Stage = SharedArray<SharedArray<bf16, KStep + chunk>, Rows>;
-
-template <typename T>
-struct alignas(16) TileShared {
-  SharedArray<Stage<T::tokens, T::k_step>, T::stages> x;
-  SharedArray<Stage<T::outputs, T::k_step>, T::stages> weight;
-};
 
 /// Copies k .. k+KStep-1 of `Rows` rows, of which row i is row_of(i), or is zero if that is
 /// negative.
@@ -80,33 +84,136 @@ __device__ __forceinline__ void multiply(Stage<T::tokens, T::k_step>& x,
 }
 
 /// Operands of a tile: rows of `inner` elements, a multiple of 8, at multiples of 16 bytes.
+template <WeightCode Code>
 struct TileOperands {
-  const bf16 *x, *weight;
+  const bf16* x;
   std::int64_t x_stride;
   int inner;
+  std::conditional_t<Code == WeightCode::plain, const bf16*, CodedMatrix> weight;
+};
+
+/// The ring of stages of a tile: x, and the weight as it lies in memory.
+template <typename T, WeightCode Code>
+struct alignas(16) TileShared {
+  static_assert(T::k_step == half_columns);
+  using Vector = typename LaneCodes<Code>::Vector;
+
+  /// 16 bytes at column 8 * i of row r are at i, or with half of a stage swapped where r is odd, so
+  /// that what 8 lanes read lies in different banks.
+  SharedArray<SharedArray<SharedArray<uint4, half_columns / chunk>, T::tokens>, T::stages> x;
+  SharedArray<SharedArray<SharedArray<Vector, 4>, T::outputs>, T::stages> codes;
+  SharedArray<SharedArray<std::uint32_t, T::outputs>, T::stages> scales;
+
+  __device__ static int place(int row, int piece) { return piece ^ row % 2 * 4; }
+
+  template <typename RowOf>
+  __device__ __forceinline__ void copy_x(int step, const TileOperands<Code>& p, RowOf&& row_of) {
+    constexpr int chunks = half_columns / chunk;
+    auto& to = x[step % T::stages];
+    for (int i = static_cast<int>(threadIdx.x); i < T::tokens * chunks; i += T::threads) {
+      const int column = step * half_columns + i % chunks * chunk, row = row_of(i / chunks);
+      const bool is_there = row >= 0 && column < p.inner;
+      cp_async16(&to[i / chunks][place(i / chunks, i % chunks)],
+                 p.x + (is_there ? row * p.x_stride + column : 0), is_there);
+    }
+  }
+  template <typename RowOf>
+  __device__ __forceinline__ void copy_weight(int step, const TileOperands<Code>& p,
+                                              RowOf&& row_of) {
+    const int stage = step % T::stages;
+    for (int i = static_cast<int>(threadIdx.x); i < T::outputs * 4; i += T::threads) {
+      const int row = row_of(i / 4);
+      const bool is_there = row >= 0;
+      const std::byte* const from = p.weight.template codes_of<Code>(is_there ? row : 0);
+      copy_codes(&codes[stage][i / 4][i % 4],
+                 from + step * LaneCodes<Code>::half_bytes + i % 4 * LaneCodes<Code>::bytes,
+                 is_there);
+    }
+    for (int i = static_cast<int>(threadIdx.x); i < T::outputs; i += T::threads) {
+      const int row = row_of(i);
+      const bool is_there = row >= 0;
+      const std::byte* const from = p.weight.template scales_of<Code>(is_there ? row : 0);
+      cp_async<4>(&scales[stage][i], from + scale_word<Code>(step) * 4, is_there);
+    }
+  }
+
+  /// The warp's products of one stage: levels of 32 columns, whose sum then meets its scale.
+  __device__ __forceinline__ void multiply(int step, int first_token, int first_output,
+                                           float (&sums)[T::tiles_m][T::tiles_n][4]) const {
+    const int stage = step % T::stages;
+    const int lane = static_cast<int>(threadIdx.x) % warp_size, row = lane / 4, q = lane % 4;
+    uint4 own[T::tiles_n];
+#pragma unroll
+    for (int n = 0; n < T::tiles_n; ++n) {
+      own[n] = load_codes(&codes[stage][first_output + n * 8 + row][q]);
+    }
+#pragma unroll
+    for (int group = 0; group < 2; ++group) {
+      uint4 low[T::tiles_m], high[T::tiles_m];
+#pragma unroll
+      for (int m = 0; m < T::tiles_m; ++m) {
+        const int token = first_token + m * 16 + row;
+        low[m] = load16(&x[stage][token][place(token, group * 4 + q)]);
+        high[m] = load16(&x[stage][token + 8][place(token + 8, group * 4 + q)]);
+      }
+#pragma unroll
+      for (int n = 0; n < T::tiles_n; ++n) {
+        const uint4 w = levels_of_group<Code>(own[n], group);
+        const uint2 words = load8(&scales[stage][first_output + n * 8 + q * 2]);
+        const float scale[2] = {scale_of<Code>(words.x, group), scale_of<Code>(words.y, group)};
+#pragma unroll
+        for (int m = 0; m < T::tiles_m; ++m) {
+          float part[4] = {};
+          mma_bf16(part, {low[m].x, high[m].x, low[m].y, high[m].y}, w.x, w.y);
+          mma_bf16(part, {low[m].z, high[m].z, low[m].w, high[m].w}, w.z, w.w);
+#pragma unroll
+          for (int i = 0; i < 4; ++i) sums[m][n][i] += scale[i % 2] * part[i];
+        }
+      }
+    }
+  }
+};
+
+template <typename T>
+struct alignas(16) TileShared<T, WeightCode::plain> {
+  SharedArray<Stage<T::tokens, T::k_step>, T::stages> x;
+  SharedArray<Stage<T::outputs, T::k_step>, T::stages> weight;
+
+  template <typename RowOf>
+  __device__ __forceinline__ void copy_x(int step, const TileOperands<WeightCode::plain>& p,
+                                         RowOf&& row_of) {
+    copy_rows<T::threads, T::tokens, T::k_step>(x[step % T::stages], p.x, p.x_stride, row_of,
+                                                step * T::k_step, p.inner);
+  }
+  template <typename RowOf>
+  __device__ __forceinline__ void copy_weight(int step, const TileOperands<WeightCode::plain>& p,
+                                              RowOf&& row_of) {
+    copy_rows<T::threads, T::outputs, T::k_step>(weight[step % T::stages], p.weight, p.inner,
+                                                 row_of, step * T::k_step, p.inner);
+  }
+  __device__ __forceinline__ void multiply(int step, int first_token, int first_output,
+                                           float (&sums)[T::tiles_m][T::tiles_n][4]) {
+    cuda::multiply<T>(x[step % T::stages], weight[step % T::stages], first_token, first_output,
+                      sums);
+  }
 };
 
 /// The warp's part of a tile, from rows x_row(i) of x and weight_row(i) of the weight, of which a
 /// negative one is zeros. Walks k through a ring of stages: each sum is in ascending k in every
 /// tile size. What is loaded before before_x() is the weight.
-template <typename T, typename XRow, typename WeightRow, typename BeforeX>
-__device__ __forceinline__ void multiply_tile(TileShared<T>& shared, const TileOperands& p,
-                                              XRow&& x_row, WeightRow&& weight_row,
-                                              BeforeX&& before_x,
+template <typename T, WeightCode Code, typename XRow, typename WeightRow, typename BeforeX>
+__device__ __forceinline__ void multiply_tile(TileShared<T, Code>& shared,
+                                              const TileOperands<Code>& p, XRow&& x_row,
+                                              WeightRow&& weight_row, BeforeX&& before_x,
                                               float (&sums)[T::tiles_m][T::tiles_n][4]) {
   const int warp = static_cast<int>(threadIdx.x) / warp_size;
   constexpr int stages = T::stages;
   const int steps = (p.inner + T::k_step - 1) / T::k_step;
   const auto copy_weight = [&](int step) {
-    if (step >= steps) return;
-    copy_rows<T::threads, T::outputs, T::k_step>(shared.weight[step % stages], p.weight, p.inner,
-                                                 weight_row, step * T::k_step, p.inner);
+    if (step < steps) shared.copy_weight(step, p, weight_row);
   };
   const auto copy_x = [&](int step) {
-    if (step < steps) {
-      copy_rows<T::threads, T::tokens, T::k_step>(shared.x[step % stages], p.x, p.x_stride, x_row,
-                                                  step * T::k_step, p.inner);
-    }
+    if (step < steps) shared.copy_x(step, p, x_row);
     cp_async_commit();
   };
 
@@ -119,8 +226,7 @@ __device__ __forceinline__ void multiply_tile(TileShared<T>& shared, const TileO
                    // next
     copy_weight(step + stages - 1);
     copy_x(step + stages - 1);
-    multiply<T>(shared.x[step % stages], shared.weight[step % stages], T::first_token(warp),
-                T::first_output(warp), sums);
+    shared.multiply(step, T::first_token(warp), T::first_output(warp), sums);
   }
 }
 

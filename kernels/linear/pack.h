@@ -44,11 +44,10 @@ void pack_panels(Queue& queue, const WeightSource& source, DType dtype, std::byt
 
 /// The layout of a weight with codes on a card. An expert is the codes of all its rows, then
 /// the scales of all its rows; a row is chunks of 128 columns, the last one filled up with codes of
-/// 0. A chunk's columns are in the order of the matrix instructions: for each of 4 lanes q what it
-/// takes of the chunk's 4 groups of 32 columns, and of a group the pairs of columns 2q, 8+2q, 16+2q
-/// and 24+2q:
-///   codes   4 bits  64 bytes of a chunk   [q][group][pair], the pair's first code in the low half
-///           8 bits  128 bytes             [q][group][pair][2]
+/// 0. Of each half of a chunk, two groups of 32 columns, one of 4 lanes q of a matrix instruction
+/// takes columns 8q to 8q+7 of both groups, which lie together:
+///   codes   4 bits  64 bytes of a chunk   [half][q][group][8], the first code of two in the low half
+///           8 bits  128 bytes             [half][q][group][8]
 ///   scales  bf16, 4 of a chunk; with fp8 one f32
 struct CodedRowsShape {
   WeightCode code;
@@ -75,7 +74,7 @@ struct CodedRowsShape {
 
 /// Place of column k in the codes of its chunk, counted in codes.
 constexpr std::int64_t place_in_chunk(std::int64_t k) {
-  return k % 8 / 2 * 32 + k / 32 * 8 + k % 32 / 8 * 2 + k % 2;
+  return k / 64 * 64 + k % 32 / 8 * 16 + k % 64 / 32 * 8 + k % 8;
 }
 
 /// The layout of the panels of a weight with codes. A panel is 64 outputs by all columns, as

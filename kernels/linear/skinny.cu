@@ -88,9 +88,13 @@ namespace {
 
 constexpr int block_warps = 8;
 constexpr int block_threads = block_warps * warp_size;
-constexpr int skinny_stages = 3;   ///< steps in flight: with 2 blocks on a processor 96 KB
-constexpr int k_step = 64;         ///< two halves of 32
-constexpr int pieces_of_step = 4;  ///< of 16 bytes: rows l/4 and l/4+8 of the tile, twice
+constexpr int k_step = half_columns;  ///< two groups of 32
+
+/// Steps in flight: with 2 blocks on a processor 96 KB, of codes 48 to 64 KB.
+template <WeightCode Code>
+constexpr int stages = Code == WeightCode::plain ? 3
+                       : Code == WeightCode::q4  ? 6
+                                                 : 4;
 
 template <typename Y>
 struct Params {
@@ -99,53 +103,133 @@ struct Params {
   int split;  ///< warps of a tile, which share the steps
 };
 
-/// A lane reads only what it copied itself: no barriers.
-using Ring = SharedArray<SharedArray<SharedArray<uint4, warp_size>, pieces_of_step>, skinny_stages>;
+/// What a lane has in flight of rows l/4 and l/4+8 of the tile; it reads only what it copied
+/// itself: no barriers.
+template <WeightCode Code>
+struct Ring {
+  using Vector = typename LaneCodes<Code>::Vector;
+  SharedArray<SharedArray<SharedArray<Vector, warp_size>, 2>, stages<Code>> codes;
+  SharedArray<SharedArray<SharedArray<std::uint32_t, warp_size>, 2>, stages<Code>> scales;
+};
+template <>
+struct Ring<WeightCode::plain> {  ///< each row's two groups
+  SharedArray<SharedArray<SharedArray<uint4, warp_size>, 4>, stages<WeightCode::plain>> pieces;
+};
+
+template <WeightCode Code>
 struct Shared {
-  SharedArray<Ring, block_warps> weights;
+  SharedArray<Ring<Code>, block_warps> rings;
+};
+
+/// The lane's part of a tile's rows of W. Copied steps are past the ring when they are taken.
+template <WeightCode Code, typename Y>
+class Rows {
+ public:
+  __device__ Rows(const Dense<bf16, Y>& p, Ring<Code>& ring, const TileRows& rows, int k_end)
+      : ring_(ring), lane_(static_cast<int>(threadIdx.x) % warp_size), k_end_(k_end) {
+    const int row[2] = {rows.low, rows.high};
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      if constexpr (Code == WeightCode::plain) {
+        values_[i] = static_cast<const bf16*>(p.weight) +
+                     static_cast<std::int64_t>(row[i]) * p.inner + lane_ % 4 * 8;
+      } else {
+        codes_[i] = p.coded.template codes_of<Code>(row[i]) + lane_ % 4 * LaneCodes<Code>::bytes;
+        scales_[i] = p.coded.template scales_of<Code>(row[i]);
+      }
+    }
+  }
+
+  __device__ __forceinline__ void copy(int k, int stage) {
+    if constexpr (Code == WeightCode::plain) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int at = k + i / 2 * 32;
+        const bool is_there = at + lane_ % 4 * 8 < k_end_;
+        cp_async16(&ring_.pieces[stage][i][lane_], values_[i % 2] + (is_there ? at : 0), is_there);
+      }
+    } else {
+      const bool is_there = k < k_end_;
+      const int half = is_there ? k / half_columns : 0;
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        copy_codes(&ring_.codes[stage][i][lane_], codes_[i] + half * LaneCodes<Code>::half_bytes,
+                   is_there);
+        cp_async<4>(&ring_.scales[stage][i][lane_], scales_[i] + scale_word<Code>(half) * 4,
+                    is_there);
+      }
+    }
+    cp_async_commit();
+  }
+
+  /// Both rows' 8 columns of a group.
+  __device__ __forceinline__ void take(int stage, int group, uint4 (&of)[2]) const {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      if constexpr (Code == WeightCode::plain) {
+        of[i] = load16(&ring_.pieces[stage][group * 2 + i][lane_]);
+      } else {
+        of[i] = levels_of_group<Code>(load_codes(&ring_.codes[stage][i][lane_]), group);
+      }
+    }
+  }
+  /// Adds the products of x with what take() gave.
+  __device__ __forceinline__ void multiply(int stage, int group, const uint4 (&of)[2], uint4 x,
+                                           float (&sums)[4]) const {
+    const auto& [low, high] = of;
+    if constexpr (Code == WeightCode::plain) {
+      mma_bf16(sums, {low.x, high.x, low.y, high.y}, x.x, x.y);
+      mma_bf16(sums, {low.z, high.z, low.w, high.w}, x.z, x.w);
+    } else {
+      float part[4] = {};
+      mma_bf16(part, {low.x, high.x, low.y, high.y}, x.x, x.y);
+      mma_bf16(part, {low.z, high.z, low.w, high.w}, x.z, x.w);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        sums[i] += scale_of<Code>(ring_.scales[stage][i / 2][lane_], group) * part[i];
+      }
+    }
+  }
+
+ private:
+  Ring<Code>& ring_;
+  const bf16* values_[2];
+  const std::byte *codes_[2], *scales_[2];
+  int lane_, k_end_;
 };
 
 /// A matrix product for few tokens: W is the operand with 16 rows, x the one with 8 columns. A lane
 /// holds 8 neighbours in k of its rows of both, 4 to each of two instructions: the k of an element
 /// is the same in W and x, and that is all a product needs. So W goes from memory to
-/// its registers, past the ring, and x through the first-level cache, without barriers.
-/// `split` warps share a tile's steps; sums over k are in one order for every row count. Within
-/// (K+4) * 2^-23 * |scale| * sum_k |x*W| of the exact sum, not counting the roundings.
-template <int TilesN, typename Y>
-__global__ void __launch_bounds__(block_threads, 2) skinny_kernel(const Params<Y> p) {
+/// its registers, past the ring and the decoder, and x through the first-level cache, without
+/// barriers. Codes are multiplied as their levels; the sum of a group of 32 columns meets its scale
+/// in f32. `split` warps share a tile's steps; sums over k are in one order for every row count.
+/// Within (K+4) * 2^-23 * |scale| * sum_k |x*W| of the exact sum, with codes K+5, not counting the
+/// roundings.
+template <WeightCode Code, int TilesN, typename Y>
+__global__ void __launch_bounds__(block_threads, Code != WeightCode::plain && TilesN == 8 ? 1 : 2)
+    skinny_kernel(const Params<Y> p) {
   const int warp = static_cast<int>(threadIdx.x) / warp_size;
   const int lane = static_cast<int>(threadIdx.x) % warp_size;
   const int member = warp % p.split, inner = p.dense.inner;
   const int tile = static_cast<int>(blockIdx.x) * (block_warps / p.split) + warp / p.split;
-  auto& ring = dynamic_shared<Shared>().weights[warp];
-  const TileRows rows = rows_of(p.dense, tile);
-  const auto* const weight = static_cast<const bf16*>(p.dense.weight) + lane % 4 * 8;
-  const bf16* const low_row = weight + static_cast<std::int64_t>(rows.low) * inner;
-  const bf16* const high_row = weight + static_cast<std::int64_t>(rows.high) * inner;
   const int k_end = tile < p.tiles ? inner : 0;
-  const auto copy = [&](int k, int stage) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half, k += 32) {
-      const bool is_there = k + lane % 4 * 8 < k_end;
-      cp_async16(&ring[stage][half * 2][lane], low_row + (is_there ? k : 0), is_there);
-      cp_async16(&ring[stage][half * 2 + 1][lane], high_row + (is_there ? k : 0), is_there);
-    }
-    cp_async_commit();
-  };
+  Rows<Code, Y> rows(p.dense, dynamic_shared<Shared<Code>>().rings[warp], rows_of(p.dense, tile),
+                     k_end);
 
   let_next_kernel_start();
-  for (int i = 0; i < skinny_stages; ++i) copy((member + i * p.split) * k_step, i);
+  for (int i = 0; i < stages<Code>; ++i) rows.copy((member + i * p.split) * k_step, i);
   wait_for_previous_kernel();
 
   float sums[TilesN][4] = {};
   int stage = 0;
   for (int k = member * k_step; k < k_end; k += p.split * k_step) {
-    cp_async_wait<skinny_stages - 1>();
+    cp_async_wait<stages<Code> - 1>();
 #pragma unroll(TilesN < 8 ? 2 : 1)
-    for (int half = 0; half < 2; ++half) {
-      const uint4 w = load16(&ring[stage][half * 2][lane]);
-      const uint4 v = load16(&ring[stage][half * 2 + 1][lane]);
-      const int own = k + half * 32 + lane % 4 * 8;
+    for (int group = 0; group < 2; ++group) {
+      uint4 w[2];
+      rows.take(stage, group, w);
+      const int own = k + group * 32 + lane % 4 * 8;
       uint4 x[TilesN];
 #pragma unroll
       for (int n = 0; n < TilesN; ++n) {
@@ -154,252 +238,53 @@ __global__ void __launch_bounds__(block_threads, 2) skinny_kernel(const Params<Y
         if (own < inner) x[n] = load16(p.dense.x + token * p.dense.x_stride + own);
       }
 #pragma unroll
-      for (int n = 0; n < TilesN; ++n) {
-        mma_bf16(sums[n], {w.x, v.x, w.y, v.y}, x[n].x, x[n].y);
-        mma_bf16(sums[n], {w.z, v.z, w.w, v.w}, x[n].z, x[n].w);
-      }
+      for (int n = 0; n < TilesN; ++n) rows.multiply(stage, group, w, x[n], sums[n]);
     }
-    copy(k + skinny_stages * p.split * k_step, stage);
-    stage = stage + 1 == skinny_stages ? 0 : stage + 1;
+    rows.copy(k + stages<Code> * p.split * k_step, stage);
+    stage = stage + 1 == stages<Code> ? 0 : stage + 1;
   }
 
   write_tile<block_warps>(p.dense, tile, 0, p.split, sums);
 }
 
-template <int TilesN, typename Y>
+template <WeightCode Code, int TilesN, typename Y>
 void run_tiles(Stream& stream, const Params<Y>& params) {
   launch(stream,
          {.blocks = pieces(params.tiles, block_warps / params.split),
           .threads = block_threads,
-          .shared_bytes = std::max(sizeof(Shared), sizeof(TileSums<TilesN, block_warps>)),
+          .shared_bytes = std::max(sizeof(Shared<Code>), sizeof(TileSums<TilesN, block_warps>)),
           .starts_early = true},
-         skinny_kernel<TilesN, Y>, params);
+         skinny_kernel<Code, TilesN, Y>, params);
+}
+
+template <WeightCode Code, typename Y>
+void run_code(Stream& stream, const Params<Y>& params) {
+  const int tokens = params.dense.tokens;
+  if constexpr (Code != WeightCode::plain) {
+    if (tokens <= 8) return run_tiles<Code, 1>(stream, params);
+  }
+  if (tokens <= 16) return run_tiles<Code, 2>(stream, params);
+  if (tokens <= 32) return run_tiles<Code, 4>(stream, params);
+  run_tiles<Code, skinny_tokens_max / 8>(stream, params);
 }
 
 template <typename Y>
-void run(Stream& stream, const Dense<bf16, Y>& dense) {
+void run(Stream& stream, const Dense<bf16, Y>& dense, WeightCode code) {
   const int columns = dense.is_gated ? 8 : 16;
   const int tiles = static_cast<int>(pieces(dense.columns, columns));
   const int steps = (dense.inner + k_step - 1) / k_step;
   const Params<Y> params = {
       .dense = dense, .tiles = tiles, .split = warps_of_tile(stream, tiles, steps, block_warps)};
-  if (dense.tokens <= 16) return run_tiles<2>(stream, params);
-  if (dense.tokens <= 32) return run_tiles<4>(stream, params);
-  run_tiles<skinny_tokens_max / 8>(stream, params);
+  visit_any_code(code, [&]<WeightCode Code>() { run_code<Code>(stream, params); });
 }
 
 }  // namespace
 
-void run_skinny(Stream& stream, const Dense<bf16, bf16>& dense) { run(stream, dense); }
-void run_skinny(Stream& stream, const Dense<bf16, float>& dense) { run(stream, dense); }
-
-namespace {
-
-constexpr int chunk_columns = static_cast<int>(CodedRowsShape::chunk_columns);
-constexpr int groups = static_cast<int>(CodedRowsShape::groups);
-constexpr int group_columns = static_cast<int>(CodedRowsShape::group_columns);
-constexpr int chunk_lanes = 4;  ///< that share a chunk of a row
-constexpr int tiles_max = 8;
-
-template <typename Y>
-struct CodedParams {
-  Dense<bf16, Y> dense;
-  CodedMatrix weight;
-  int tiles;  ///< of 16 rows of W
-  int split;  ///< warps of a tile, which share the chunks
-};
-
-/// How a lane takes a chunk of one row.
-template <WeightCode Code>
-struct Piece {
-  static constexpr int chunk_bytes = static_cast<int>(CodedRowsShape::chunk_bytes(Code));
-  static constexpr int vectors = chunk_bytes / (chunk_lanes * 16);  ///< of 16 bytes
-  static constexpr int scale_bytes = static_cast<int>(CodedRowsShape::chunk_scale_bytes(Code));
-  /// Chunks in flight: with 2 blocks on a processor 64 or 96 KB of codes.
-  static constexpr int stages = Code == WeightCode::q4 ? 4 : 3;
-  using Scales = std::conditional_t<Code == WeightCode::fp8, unsigned, uint2>;
-};
-
-/// A lane reads only what it copied itself: no barriers.
-template <WeightCode Code>
-struct CodedRing {
-  SharedArray<SharedArray<SharedArray<uint4, warp_size>, 2 * Piece<Code>::vectors>,
-              Piece<Code>::stages>
-      codes;
-  SharedArray<SharedArray<SharedArray<typename Piece<Code>::Scales, warp_size>, 2>,
-              Piece<Code>::stages>
-      scales;
-};
-template <WeightCode Code>
-struct alignas(16) CodedShared {
-  Levels levels;
-  SharedArray<CodedRing<Code>, block_warps> rings;
-};
-
-__device__ __forceinline__ float scale_of(unsigned scales, int) {
-  return std::bit_cast<float>(scales);
+void run_skinny(Stream& stream, const Dense<bf16, bf16>& dense, WeightCode code) {
+  run(stream, dense, code);
 }
-__device__ __forceinline__ float scale_of(uint2 scales, int group) {
-  const unsigned pair = group < 2 ? scales.x : scales.y;
-  return std::bit_cast<float>(group % 2 == 0 ? pair << 16 : pair & 0xffff0000U);
-}
-
-/// The pairs of a group, from the lane's words of a row.
-template <WeightCode Code>
-__device__ __forceinline__ void read_pairs(const Levels& levels, int lane,
-                                           const unsigned (&words)[Piece<Code>::vectors * 4],
-                                           int group, std::uint32_t (&pairs)[4]) {
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    if constexpr (Code == WeightCode::q4) {
-      pairs[i] = levels.of(words[group] >> (8 * i) & 255U, lane);
-    } else {
-      const unsigned two = words[group * 2 + i / 2] >> (16 * (i % 2));
-      const std::uint32_t first = levels.of(two & 255U, lane);
-      pairs[i] = (first & 0xffffU) | (levels.of(two >> 8 & 255U, lane) & 0xffff0000U);
-    }
-  }
-}
-
-template <WeightCode Code>
-__device__ __forceinline__ void load_words(CodedRing<Code>& ring, int stage, int row, int lane,
-                                           unsigned (&words)[Piece<Code>::vectors * 4]) {
-#pragma unroll
-  for (int v = 0; v < Piece<Code>::vectors; ++v) {
-    const uint4 vector = load16(&ring.codes[stage][row * Piece<Code>::vectors + v][lane]);
-    words[v * 4] = vector.x;
-    words[v * 4 + 1] = vector.y;
-    words[v * 4 + 2] = vector.z;
-    words[v * 4 + 3] = vector.w;
-  }
-}
-
-/// A warp owns 16 rows of W times 8*TilesN tokens, or its share of their chunks. W goes from memory
-/// past the ring and the table of levels to the registers of the matrix instructions, x through the
-/// first-level cache. The products of 32 columns are summed without their scale, then added to the
-/// sum with it: in ascending k, one order for every row count. Within (K+4) * 2^-23 * |scale| *
-/// sum_k |x*W| of the exact sum, not counting the roundings.
-template <WeightCode Code, int TilesN, typename Y>
-__global__ void __launch_bounds__(block_threads, TilesN < 4 ? 2 : 1)
-    coded_kernel(const CodedParams<Y> p) {
-  constexpr int stages = Piece<Code>::stages, vectors = Piece<Code>::vectors;
-  constexpr int chunk_bytes = Piece<Code>::chunk_bytes;
-  constexpr int scale_bytes = Piece<Code>::scale_bytes;
-  auto& shared = dynamic_shared<CodedShared<Code>>();
-  const int warp = static_cast<int>(threadIdx.x) / warp_size;
-  const int lane = static_cast<int>(threadIdx.x) % warp_size;
-  const int member = warp % p.split, inner = p.dense.inner;
-  const int tile = static_cast<int>(blockIdx.x) * (block_warps / p.split) + warp / p.split;
-  const int first_token = static_cast<int>(blockIdx.y) * TilesN * 8;
-  auto& ring = shared.rings[warp];
-  const TileRows rows = rows_of(p.dense, tile);
-  const int chunk_end = tile < p.tiles ? p.weight.chunks : 0;
-  const auto copy_row = [&](int chunk, int stage, int row, int index) {
-    const bool is_there = chunk < chunk_end;
-    const std::int64_t at =
-        static_cast<std::int64_t>(row) * p.weight.chunks + (is_there ? chunk : 0);
-    const std::byte* const codes = p.weight.codes + at * chunk_bytes + lane % 4 * (vectors * 16);
-#pragma unroll
-    for (int v = 0; v < vectors; ++v) {
-      cp_async16(&ring.codes[stage][index * vectors + v][lane], codes + v * 16, is_there);
-    }
-    cp_async<scale_bytes>(&ring.scales[stage][index][lane], p.weight.scales + at * scale_bytes,
-                          is_there);
-  };
-  const auto copy = [&](int chunk, int stage) {
-    copy_row(chunk, stage, rows.low, 0);
-    copy_row(chunk, stage, rows.high, 1);
-    cp_async_commit();
-  };
-
-  let_next_kernel_start();
-  for (int i = 0; i < stages; ++i) copy(member + i * p.split, i);
-  shared.levels.template fill<Code>();
-  sync_block();
-  wait_for_previous_kernel();
-
-  float sums[TilesN][4] = {};
-  int stage = 0;
-  for (int chunk = member; chunk < chunk_end; chunk += p.split) {
-    cp_async_wait<stages - 1>();
-    unsigned low_words[vectors * 4], high_words[vectors * 4];
-    load_words<Code>(ring, stage, 0, lane, low_words);
-    load_words<Code>(ring, stage, 1, lane, high_words);
-    const auto low_scales = ring.scales[stage][0][lane];
-    const auto high_scales = ring.scales[stage][1][lane];
-    copy(chunk + stages * p.split, stage);
-    stage = stage + 1 == stages ? 0 : stage + 1;
-#pragma unroll
-    for (int group = 0; group < groups; ++group) {
-      std::uint32_t low[4], high[4];
-      read_pairs<Code>(shared.levels, lane, low_words, group, low);
-      read_pairs<Code>(shared.levels, lane, high_words, group, high);
-      const int column = chunk * chunk_columns + group * group_columns + lane % 4 * 2;
-      const float low_scale = scale_of(low_scales, group);
-      const float high_scale = scale_of(high_scales, group);
-#pragma unroll
-      for (int n = 0; n < TilesN; ++n) {
-        const int token = std::min(first_token + n * 8 + lane / 4, p.dense.tokens - 1);
-        const bf16* const x = p.dense.x + token * p.dense.x_stride + column;
-        std::uint32_t pairs[4] = {};
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          if (column + i * 8 < inner) pairs[i] = *reinterpret_cast<const std::uint32_t*>(x + i * 8);
-        }
-        float part[4] = {};
-        mma_bf16(part, {low[0], high[0], low[1], high[1]}, pairs[0], pairs[1]);
-        mma_bf16(part, {low[2], high[2], low[3], high[3]}, pairs[2], pairs[3]);
-        sums[n][0] += low_scale * part[0];
-        sums[n][1] += low_scale * part[1];
-        sums[n][2] += high_scale * part[2];
-        sums[n][3] += high_scale * part[3];
-      }
-    }
-  }
-
-  write_tile<block_warps>(p.dense, tile, first_token, p.split, sums);
-}
-
-template <WeightCode Code, int TilesN, typename Y>
-void run_tiles(Stream& stream, const CodedParams<Y>& params) {
-  launch(
-      stream,
-      {.blocks = dim3(pieces(params.tiles, block_warps / params.split),
-                      pieces(params.dense.tokens, TilesN * 8)),
-       .threads = block_threads,
-       .shared_bytes = std::max(sizeof(CodedShared<Code>), sizeof(TileSums<TilesN, block_warps>)),
-       .starts_early = true},
-      coded_kernel<Code, TilesN, Y>, params);
-}
-
-template <WeightCode Code, typename Y>
-void run_code(Stream& stream, const Dense<bf16, Y>& dense, const CodedMatrix& weight) {
-  const int columns = dense.is_gated ? 8 : 16;
-  const int tiles = static_cast<int>(pieces(dense.columns, columns));
-  const CodedParams<Y> params = {.dense = dense,
-                                 .weight = weight,
-                                 .tiles = tiles,
-                                 .split = warps_of_tile(stream, tiles, weight.chunks, block_warps)};
-  if (dense.tokens <= 8) return run_tiles<Code, 1>(stream, params);
-  if (dense.tokens <= 16) return run_tiles<Code, 2>(stream, params);
-  if (dense.tokens <= 32) return run_tiles<Code, 4>(stream, params);
-  run_tiles<Code, tiles_max>(stream, params);
-}
-
-template <typename Y>
-void run(Stream& stream, const Dense<bf16, Y>& dense, const CodedMatrix& weight, WeightCode code) {
-  visit_code(code, [&]<WeightCode Code>() { run_code<Code>(stream, dense, weight); });
-}
-
-}  // namespace
-
-void run_codes(Stream& stream, const Dense<bf16, bf16>& dense, const CodedMatrix& weight,
-               WeightCode code) {
-  run(stream, dense, weight, code);
-}
-void run_codes(Stream& stream, const Dense<bf16, float>& dense, const CodedMatrix& weight,
-               WeightCode code) {
-  run(stream, dense, weight, code);
+void run_skinny(Stream& stream, const Dense<bf16, float>& dense, WeightCode code) {
+  run(stream, dense, code);
 }
 
 }  // namespace hyb::kernels::cuda

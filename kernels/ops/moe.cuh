@@ -7,6 +7,7 @@
 #include "kernels/cuda/ptx.h"
 #include "kernels/cuda/routes.h"
 #include "kernels/cuda/vectors.h"
+#include "kernels/linear/linear.cuh"
 #include "kernels/ops/moe.h"
 
 /// What the CUDA routes of moe share. Included by .cu files only.
@@ -75,17 +76,17 @@ struct MoeRoom {
   }
 };
 
-/// Rows that can be read in vectors of whole k: bf16 or f32 in multiples of 8 at multiples of 16
-/// bytes.
+/// Rows that can be read in vectors of whole k: codes, bf16 or f32 in multiples of 8, at multiples
+/// of 16 bytes.
 inline bool takes_pieces(const Weight& weight) {
-  if (weight.code() != WeightCode::plain || weight.columns() % 8 != 0) return false;
+  if (weight.columns() % 8 != 0) return false;
   const std::byte* const rows = weight.expert(0);
   if (weight.dtype() == DType::f32)
     return is_vector_aligned(reinterpret_cast<const float*>(rows), 8);
   return weight.dtype() == DType::bf16 && is_vector_aligned(reinterpret_cast<const bf16*>(rows), 8);
 }
 
-/// The same of bf16 alone.
+/// The same of codes and bf16 alone.
 inline bool takes_vectors(const Weight& weight) {
   return weight.dtype() == DType::bf16 && takes_pieces(weight);
 }
@@ -113,7 +114,7 @@ struct ExpertProducts {
 };
 /// Any type, any alignment.
 void plain_products(Stream& stream, const ExpertProducts& products, const MoeRoom& room);
-/// bf16 whose rows are multiples of 16 bytes at such addresses. Needs the tiles of
+/// takes_vectors of all, each weight with a code of its own or none. Needs the tiles of
 /// tile_tokens(shape).
 void tile_products(Stream& stream, const ExpertProducts& products, const MoeRoom& room);
 int tile_tokens(const MoeShape& shape);
@@ -131,9 +132,9 @@ void sum_visits(Stream& stream, const VisitSum& sum, const MoeRoom& room);
 
 }  // namespace hyb::kernels::cuda
 
-/// Products of a bf16 weight with up to 16 rows of x, for a weight that is read once: its 16-byte
-/// pieces go from memory to registers and into the matrix instruction as they are. Included by .cu
-/// files only.
+/// Products of a weight of bf16 or codes with up to 16 rows of x, for a weight that is read once:
+/// its 16-byte pieces go from memory to registers and into the matrix instruction, as they are or
+/// past the decoder. Included by .cu files only.
 ///
 /// A warp owns `Groups` times 8 rows of the weight, which are the 8 columns of the instruction; the
 /// rows of x are its 16 rows. Lane l holds row l/4 of a group, and rows l/4 and l/4+8 of x: always
@@ -145,7 +146,8 @@ inline constexpr int skinny_rows_max = 16;  ///< of x
 inline constexpr int skinny_group = 8;      ///< rows of the weight
 inline constexpr int skinny_chunk = 64;
 
-/// The weight's pieces of `Chunks` chunks on their way to the registers.
+/// The weight's pieces of `Chunks` chunks on their way to the registers: of both halves of a chunk,
+/// with codes of the whole chunk and then in x the scales.
 template <int Groups, int Chunks>
 struct SkinnyPieces {
   uint4 values[Chunks][2][Groups];
@@ -174,10 +176,29 @@ __device__ __forceinline__ void load_piece(SkinnyPieces<Groups, Chunks>& to, int
   }
 }
 
-template <int Groups, int Chunks>
+template <WeightCode Code, int Groups, int Chunks>
+__device__ __forceinline__ void load_piece(SkinnyPieces<Groups, Chunks>& to, int i, int half,
+                                           const LaneRow<Code> (&rows)[Groups],
+                                           const SkinnyRange& range) {
+  static_assert(skinny_chunk == half_columns);
+  const int at = range.first + i * range.step;
+  const bool is_there = at * skinny_chunk < range.inner;
+#pragma unroll
+  for (int g = 0; g < Groups; ++g) {
+    uint4& value = to.values[i][half][g];
+    value = {};
+    if (!is_there) continue;
+    if (half == 0) {
+      value = load_codes_once<Code>(rows[g].codes + at * LaneCodes<Code>::half_bytes);
+    } else {
+      value.x = rows[g].scales(at);
+    }
+  }
+}
+
+template <typename Row, int Groups, int Chunks>
 __device__ __forceinline__ void load_pieces(SkinnyPieces<Groups, Chunks>& to,
-                                            const bf16* const (&rows)[Groups],
-                                            const SkinnyRange& range) {
+                                            const Row (&rows)[Groups], const SkinnyRange& range) {
 #pragma unroll
   for (int i = 0; i < 2 * Chunks; ++i) load_piece(to, i / 2, i % 2, rows, range);
 }
@@ -208,10 +229,44 @@ __device__ __forceinline__ void multiply_pieces(SkinnyPieces<Groups, Chunks>& pi
   }
 }
 
+/// With codes the sum of 32 columns of levels meets its scale, which the lanes of the row have.
+template <WeightCode Code, int Groups, int Chunks, typename X>
+__device__ __forceinline__ void multiply_pieces(SkinnyPieces<Groups, Chunks>& pieces,
+                                                const SkinnyRange& range, bool is_high, X&& x,
+                                                float (&sums)[Groups][4],
+                                                const LaneRow<Code> (&next_rows)[Groups],
+                                                const SkinnyRange& next) {
+  const int lane = static_cast<int>(threadIdx.x) % warp_size;
+#pragma unroll
+  for (int i = 0; i < Chunks; ++i) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int k = range.k(i, half);
+      const uint4 low = x(0, k), high = is_high ? x(skinny_rows_max / 2, k) : uint4{};
+#pragma unroll
+      for (int g = 0; g < Groups; ++g) {
+        const uint4 weight = levels_of_group<Code>(pieces.values[i][0][g], half);
+        const std::uint32_t scales = pieces.values[i][1][g].x;
+        float part[4] = {};
+        mma_bf16(part, {low.x, high.x, low.y, high.y}, weight.x, weight.y);
+        mma_bf16(part, {low.z, high.z, low.w, high.w}, weight.z, weight.w);
+#pragma unroll
+        for (int j = 0; j < 2; ++j) {
+          const float scale = scale_of<Code>(shuffle(scales, lane % 4 * 8 + j * 4), half);
+          sums[g][j] += scale * part[j];
+          sums[g][j + 2] += scale * part[j + 2];
+        }
+      }
+    }
+    load_piece(pieces, i, 0, next_rows, next);
+    load_piece(pieces, i, 1, next_rows, next);
+  }
+}
+
 /// All chunks of `range`, of which the first are in `pieces`.
-template <int Groups, int Chunks, typename X>
+template <typename Row, int Groups, int Chunks, typename X>
 __device__ __forceinline__ void multiply_rows(SkinnyPieces<Groups, Chunks>& pieces,
-                                              const bf16* const (&rows)[Groups], SkinnyRange range,
+                                              const Row (&rows)[Groups], SkinnyRange range,
                                               bool is_high, X&& x, float (&sums)[Groups][4]) {
 #pragma unroll 1
   while (range.first * skinny_chunk < range.inner) {

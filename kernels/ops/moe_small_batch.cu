@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <bit>
 #include <type_traits>
 
@@ -27,9 +28,9 @@ struct SmallBatchMoe {
   bf16* y;
   std::int64_t x_stride, y_stride;
   DenseNorm norm;
-  const void *router, *shared_gate;  ///< bf16, or both f32; no gate: null
-  const bf16 *gate_up, *down, *shared_gate_up, *shared_down;
-  const bf16 *latent_in, *latent_out;  ///< null: experts see normed rows
+  const void *router, *shared_gate;                      ///< bf16, or both f32; no gate: null
+  AnyWeight gate_up, down, shared_gate_up, shared_down;  ///< all that are there with one code
+  AnyWeight latent_in, latent_out;                       ///< no data: experts see normed rows
   RouteParams route;
   unsigned* semaphore;
   bf16* normed;  ///< null where they are not read
@@ -58,18 +59,17 @@ __device__ __forceinline__ int at_least(int value, int limit) {
 
 /// This lane's rows of tile `tile`: 8 gates and their 8 ups, or 16 rows one after the other. What
 /// is past the end is the last row again, whose sums are not written.
-template <typename T>
-struct TileRows {
-  const T* rows[2];
-
-  __device__ TileRows(const T* weight, int inner, int width, int tile, bool is_gated) {
-    const int row = tile * (is_gated ? skinny_group : pair_columns) + lane_id() / 4;
-    const std::int64_t first = at_most(row, width - 1);
-    const std::int64_t second = is_gated ? width + first : at_most(row + skinny_group, width - 1);
-    rows[0] = weight + first * inner;
-    rows[1] = weight + second * inner;
-  }
+template <typename Row>
+struct TilePair {
+  Row rows[2];
 };
+template <typename RowOf>
+__device__ __forceinline__ auto rows_of_tile(int width, int tile, bool is_gated, RowOf&& row_of) {
+  const int row = tile * (is_gated ? skinny_group : pair_columns) + lane_id() / 4;
+  const std::int64_t first = at_most(row, width - 1);
+  const std::int64_t second = is_gated ? width + first : at_most(row + skinny_group, width - 1);
+  return TilePair<decltype(row_of(first))>{{row_of(first), row_of(second)}};
+}
 
 inline constexpr int tiles_of(int width, bool is_gated) {
   const int columns = is_gated ? skinny_group : pair_columns;
@@ -115,8 +115,10 @@ struct alignas(16) FrontShared {
 
 /// The router's rows, and after its last one the shared expert's gate.
 template <typename T>
-__device__ __forceinline__ TileRows<T> router_rows(const SmallBatchMoe& p, int tile) {
-  TileRows<T> to(static_cast<const T*>(p.router), p.hidden, p.route.experts, tile, false);
+__device__ __forceinline__ auto router_rows(const SmallBatchMoe& p, int tile) {
+  auto to = rows_of_tile(p.route.experts, tile, false, [&](std::int64_t row) {
+    return static_cast<const T*>(p.router) + row * p.hidden;
+  });
   const int row = tile * pair_columns + lane_id() / 4;
   for (int g = 0; g < 2; ++g) {
     if (p.shared_gate != nullptr && row + g * skinny_group >= p.route.experts) {
@@ -127,30 +129,25 @@ __device__ __forceinline__ TileRows<T> router_rows(const SmallBatchMoe& p, int t
 }
 
 /// Of a tile after the router's.
-__device__ __forceinline__ TileRows<bf16> rows_after_router(const SmallBatchMoe& p, int tile) {
+template <WeightCode Code>
+__device__ __forceinline__ auto rows_after_router(const SmallBatchMoe& p, int tile) {
   tile -= p.tiles.router;
-  if (tile < p.tiles.shared) {
-    return {p.shared_gate_up, p.hidden, p.shared_intermediate, tile, p.activation.gated};
-  }
-  return {p.latent_in, p.hidden, p.expert_width, tile - p.tiles.shared, false};
+  const bool is_shared = tile < p.tiles.shared;
+  const AnyWeight& weight = is_shared ? p.shared_gate_up : p.latent_in;
+  return rows_of_tile(is_shared ? p.shared_intermediate : p.expert_width,
+                      is_shared ? tile : tile - p.tiles.shared, is_shared && p.activation.gated,
+                      [&](std::int64_t row) { return weight.lane_row<Code>(0, row); });
 }
 
-/// Calls body(rows) with the rows of a tile, which are the router's type's or bf16.
-template <typename Router, typename Body>
-__device__ __forceinline__ void visit_rows(const SmallBatchMoe& p, int tile, Body&& body) {
-  if constexpr (std::is_same_v<Router, bf16>) {
-    body(tile < p.tiles.router ? router_rows<bf16>(p, tile) : rows_after_router(p, tile));
-  } else if (tile < p.tiles.router) {
-    body(router_rows<Router>(p, tile));
-  } else {
-    body(rows_after_router(p, tile));
-  }
-}
-
-template <typename Router>
+/// The first pieces of a tile, of which the router's are of its own type.
+template <typename Router, WeightCode Code>
 __device__ __forceinline__ void load_first(PairPieces& pieces, const SmallBatchMoe& p, int tile,
                                            const SkinnyRange& range) {
-  visit_rows<Router>(p, tile, [&](const auto& weight) { load_pieces(pieces, weight.rows, range); });
+  if (tile < p.tiles.router) {
+    load_pieces(pieces, router_rows<Router>(p, tile).rows, range);
+  } else {
+    load_pieces(pieces, rows_after_router<Code>(p, tile).rows, range);
+  }
 }
 
 /// The rows as the router saw them, for the next kernel.
@@ -257,7 +254,7 @@ __device__ __forceinline__ bool write_front(const SmallBatchMoe& p, FrontShared&
 /// While the block with the last logits chooses the experts, the others are at the tiles after
 /// them. Sums are within (K+4) * 2^-23 * sum_k |x*W|, of a router in f32 within (3K+12) * 2^-23,
 /// the norm within (H+8) * 2^-24.
-template <typename Router>
+template <typename Router, WeightCode Code>
 __global__ void __launch_bounds__(small_batch_threads, 2)
     small_batch_front_kernel(const SmallBatchMoe p) {
   auto& shared = dynamic_shared<FrontShared>();
@@ -272,7 +269,7 @@ __global__ void __launch_bounds__(small_batch_threads, 2)
 
   PairPieces pieces;
   int tile = static_cast<int>(blockIdx.x);
-  load_first<Router>(pieces, p, tile, range);
+  load_first<Router, Code>(pieces, p, tile, range);
   prefetch_norm(p.norm, p.hidden);
   let_next_kernel_start();
   wait_for_previous_kernel();
@@ -280,18 +277,21 @@ __global__ void __launch_bounds__(small_batch_threads, 2)
   sync_block();
   if (blockIdx.x == 0 && p.normed != nullptr) write_normed(p, rows);
   bool chooses = false;
-  while (tile < p.tiles.count()) {
-    float sums[2][4] = {};
-    visit_rows<Router>(p, tile, [&](const auto& weight) {
-      multiply_rows(pieces, weight.rows, range, is_high, x, sums);
-    });
-    shared.totals.put(is_high, sums);
-    sync_block();
-    chooses = write_front(p, shared, tile) || chooses;
-    tile += static_cast<int>(gridDim.x);
-    if (tile < p.tiles.count()) load_first<Router>(pieces, p, tile, range);
-    sync_block();  // the totals have been read
-  }
+  const auto multiply_tiles = [&](int end, auto&& rows_of) {
+    while (tile < end) {
+      float sums[2][4] = {};
+      multiply_rows(pieces, rows_of(tile).rows, range, is_high, x, sums);
+      shared.totals.put(is_high, sums);
+      sync_block();
+      chooses = write_front(p, shared, tile) || chooses;
+      tile += static_cast<int>(gridDim.x);
+      if (tile < p.tiles.count()) load_first<Router, Code>(pieces, p, tile, range);
+      sync_block();  // the totals have been read
+    }
+  };
+  // Two loops: what one of them keeps in registers is in the other's way.
+  multiply_tiles(p.tiles.router, [&](int at) { return router_rows<Router>(p, at); });
+  multiply_tiles(p.tiles.count(), [&](int at) { return rows_after_router<Code>(p, at); });
   if (chooses) choose(p, shared, keys);
 }
 
@@ -306,19 +306,24 @@ void run_small_batch_front(Stream& stream, const SmallBatchMoe& few) {
   const std::size_t bytes = small_batch_front_bytes(few.tokens, few.hidden, few.route.experts);
   const std::size_t blocks = std::clamp<std::size_t>(
       (stream.shared_bytes_max() + system_bytes) / (bytes + system_bytes), 1, front_blocks_max);
-  launch(stream,
-         {.blocks = static_cast<unsigned>(
-              std::min(few.tiles.count(), static_cast<int>(blocks) * stream.processors())),
-          .threads = small_batch_threads,
-          .shared_bytes = bytes,
-          .starts_early = true},
-         few.router_is_f32 ? small_batch_front_kernel<float> : small_batch_front_kernel<bf16>, few);
+  visit_any_code(few.gate_up.code, [&]<WeightCode Code>() {
+    launch(stream,
+           {.blocks = static_cast<unsigned>(
+                std::min(few.tiles.count(), static_cast<int>(blocks) * stream.processors())),
+            .threads = small_batch_threads,
+            .shared_bytes = bytes,
+            .starts_early = true},
+           few.router_is_f32 ? small_batch_front_kernel<float, Code>
+                             : small_batch_front_kernel<bf16, Code>,
+           few);
+  });
 }
 
 namespace {
 
 /// Block (tile, v) owns 16 rows of the v-th visited expert, for all its tokens at once. Bounds as
 /// the first kernel's.
+template <WeightCode Code>
 __global__ void __launch_bounds__(small_batch_threads, 2)
     small_batch_inner_kernel(const SmallBatchMoe p) {
   auto& totals = shared_object<PairTotals>();
@@ -326,17 +331,18 @@ __global__ void __launch_bounds__(small_batch_threads, 2)
   let_next_kernel_start();
   wait_for_previous_kernel();
   if (v >= p.visited[0]) return;
-  const std::int64_t width = p.intermediate, halves = p.activation.gated ? 2 : 1;
+  const std::int64_t width = p.intermediate, expert = p.visited[1 + v];
   const int inner = p.expert_width;
-  const TileRows<bf16> weight(p.gate_up + p.visited[1 + v] * halves * width * inner, inner,
-                              p.intermediate, tile, p.activation.gated);
+  const auto weight = rows_of_tile(p.intermediate, tile, p.activation.gated, [&](std::int64_t row) {
+    return p.gate_up.lane_row<Code>(expert, row);
+  });
   const SkinnyRange range{.inner = inner, .first = warp_id(), .step = small_batch_warps};
   PairPieces pieces;
   load_pieces(pieces, weight.rows, range);
 
   const std::int32_t* const visitors = p.visitors + v * skinny_rows_max;
   const int row = lane_id() / 4;
-  const bf16* const x = p.latent_in == nullptr ? p.normed : p.latent;
+  const bf16* const x = p.latent_in.data == nullptr ? p.normed : p.latent;
   const bf16* const low = visitors[row] < 0 ? nullptr : x + row * inner;
   const bf16* const high = visitors[row + 8] < 0 ? nullptr : x + (row + 8) * inner;
   const bool is_high = p.tokens > skinny_rows_max / 2;
@@ -367,15 +373,17 @@ inline constexpr int units_of(int inner) { return (inner + unit_elements - 1) / 
 
 /// A matrix that all tokens go through.
 struct DenseTerm {
-  const bf16 *weight, *x;  ///< [columns, inner], [T, inner]
-  int inner;               ///< 0: there is none
+  AnyWeight weight;  ///< [columns, inner]
+  const bf16* x;     ///< [T, inner]
+  int inner;         ///< 0: there is none
 };
 
 /// y = (add ? y : 0) + scale * (gate * first + second + weighted sum over the visited experts)
 struct SmallBatchSum {
   DenseTerm first, second;
   const float* gate_logit;  ///< [T], null: 1
-  const bf16 *down, *inner;
+  AnyWeight down;           ///< with the code of the terms
+  const bf16* inner;
   const float* weights;
   const std::int32_t *visited, *visitors;
   int intermediate;  ///< 0: no experts
@@ -390,20 +398,21 @@ constexpr int first_term = -2, second_term = -1;  ///< before the experts
 
 /// A warp's piece of work: some chunks of rows of one of the matrices. Those that all tokens go
 /// through come first, for they can be loaded before the experts are known.
+template <WeightCode Code>
 struct Unit {
-  const bf16* rows[1];  ///< this lane's
-  SkinnyRange range;    ///< inner 0: past the last unit
-  int v;                ///< a term, or which of the visited experts
+  std::conditional_t<Code == WeightCode::plain, const bf16*, LaneRow<Code>> rows[1];  ///< lane's
+  SkinnyRange range;  ///< inner 0: past the last unit
+  int v;              ///< a term, or which of the visited experts
 
   __device__ Unit(const SmallBatchSum& p, int unit, int visited) {
     const int firsts = units_of(p.first.inner), dense = firsts + units_of(p.second.inner);
     const int column = static_cast<int>(blockIdx.x) * skinny_group + lane_id() / 4;
-    std::int64_t row = at_most(column, p.columns - 1);
-    const bf16* weight = p.down;
+    const AnyWeight* weight = &p.down;
+    std::int64_t expert = 0;
     if (unit < dense) {
       const bool is_first = unit < firsts;
       v = is_first ? first_term : second_term;
-      weight = is_first ? p.first.weight : p.second.weight;
+      weight = is_first ? &p.first.weight : &p.second.weight;
       range = {.inner = is_first ? p.first.inner : p.second.inner,
                .first = (is_first ? unit : unit - firsts) * unit_chunks,
                .step = 1};
@@ -413,9 +422,9 @@ struct Unit {
       range = {.inner = v < visited ? p.intermediate : 0,
                .first = (unit - dense) % parts * unit_chunks,
                .step = 1};
-      if (v < visited) row += static_cast<std::int64_t>(p.visited[1 + v]) * p.columns;
+      if (v < visited) expert = p.visited[1 + v];
     }
-    rows[0] = weight + row * range.inner;
+    rows[0] = weight->lane_row<Code>(expert, at_most(column, p.columns - 1));
   }
 };
 
@@ -426,7 +435,8 @@ struct UnitInput {
   const bf16 *low, *high;  ///< null: the token does not visit
   float low_weight, high_weight;
 
-  __device__ UnitInput(const SmallBatchSum& p, const Unit& unit) {
+  template <WeightCode Code>
+  __device__ UnitInput(const SmallBatchSum& p, const Unit<Code>& unit) {
     const int row = lane_id() / 4;
     if (unit.v < 0) {
       const bool is_first = unit.v == first_term;
@@ -452,8 +462,10 @@ struct UnitInput {
   }
 };
 
-__device__ __forceinline__ void add_unit(const SmallBatchSum& p, const Unit& unit, const Unit& next,
-                                         UnitPieces& pieces, float (&totals)[1][4]) {
+template <WeightCode Code>
+__device__ __forceinline__ void add_unit(const SmallBatchSum& p, const Unit<Code>& unit,
+                                         const Unit<Code>& next, UnitPieces& pieces,
+                                         float (&totals)[1][4]) {
   const UnitInput input(p, unit);
   float sums[1][4] = {};
   multiply_pieces(
@@ -473,25 +485,26 @@ __device__ __forceinline__ void add_unit(const SmallBatchSum& p, const Unit& uni
 /// A block owns 8 columns of y; units go to its warps in turns, and each warp adds up its own in
 /// ascending order of experts. Within (I+k+12) * 2^-23 * |scale| * sum_j |weight_j| * sum_k |x*W|,
 /// the other terms among the j, not counting one rounding of y.
+template <WeightCode Code>
 __global__ void __launch_bounds__(small_batch_threads, 2)
     small_batch_sum_kernel(const SmallBatchSum p) {
   auto& totals = shared_object<SkinnyTotals<1, small_batch_warps>>();
   const bool is_known = warp_id() < units_of(p.first.inner) + units_of(p.second.inner);
   UnitPieces pieces;
   if (is_known) {
-    const Unit known(p, warp_id(), 0);
+    const Unit<Code> known(p, warp_id(), 0);
     load_pieces(pieces, known.rows, known.range);
   }
   let_next_kernel_start();
   wait_for_previous_kernel();
   const int visited = p.intermediate == 0 ? 0 : p.visited[0];
-  Unit unit(p, warp_id(), visited);
+  Unit<Code> unit(p, warp_id(), visited);
   if (!is_known) load_pieces(pieces, unit.rows, unit.range);
 
   float sums[1][4] = {};
 #pragma unroll 1
   for (int u = warp_id() + small_batch_warps; unit.range.inner > 0; u += small_batch_warps) {
-    const Unit next(p, u, visited);
+    const Unit<Code> next(p, u, visited);
     add_unit(p, unit, next, pieces, sums);
     unit = next;
   }
@@ -507,22 +520,26 @@ __global__ void __launch_bounds__(small_batch_threads, 2)
 }
 
 void run_sum(Stream& stream, const SmallBatchSum& sum) {
-  launch(stream,
-         {.blocks = pieces(sum.columns, skinny_group),
-          .threads = small_batch_threads,
-          .starts_early = true},
-         small_batch_sum_kernel, sum);
+  visit_any_code(sum.down.code, [&]<WeightCode Code>() {
+    launch(stream,
+           {.blocks = pieces(sum.columns, skinny_group),
+            .threads = small_batch_threads,
+            .starts_early = true},
+           small_batch_sum_kernel<Code>, sum);
+  });
 }
 
 void run_inner(Stream& stream, const SmallBatchMoe& few) {
   const std::int64_t visited_max =
       std::min<std::int64_t>(few.route.experts, std::int64_t{few.tokens} * few.route.active);
-  launch(stream,
-         {.blocks = dim3(static_cast<unsigned>(tiles_of(few.intermediate, few.activation.gated)),
-                         static_cast<unsigned>(visited_max)),
-          .threads = small_batch_threads,
-          .starts_early = true},
-         small_batch_inner_kernel, few);
+  visit_any_code(few.gate_up.code, [&]<WeightCode Code>() {
+    launch(stream,
+           {.blocks = dim3(static_cast<unsigned>(tiles_of(few.intermediate, few.activation.gated)),
+                           static_cast<unsigned>(visited_max)),
+            .threads = small_batch_threads,
+            .starts_early = true},
+           small_batch_inner_kernel<Code>, few);
+  });
 }
 
 }  // namespace
@@ -550,7 +567,7 @@ void run_small_batch_experts(Stream& stream, const SmallBatchMoe& few) {
   SmallBatchSum sum = experts;
   sum.first = shared;
   sum.gate_logit = gate;
-  if (few.latent_in == nullptr) return run_sum(stream, sum);
+  if (few.latent_in.data == nullptr) return run_sum(stream, sum);
   SmallBatchSum latent = experts;
   latent.y = few.latent_sum;
   latent.y_stride = latent.columns = few.expert_width;
@@ -564,19 +581,23 @@ void run_small_batch_experts(Stream& stream, const SmallBatchMoe& few) {
 
 namespace {
 
-bool takes_if_there(const Weight* weight) { return weight == nullptr || takes_vectors(*weight); }
-
-/// Of one type: the gate is the router's last row.
+/// Of one type without codes: the gate is the router's last row.
 bool takes_router(const Moe& op) {
-  return takes_pieces(*op.router) &&
+  const auto takes = [](const Weight& weight) {
+    return weight.code() == WeightCode::plain && takes_pieces(weight);
+  };
+  return takes(*op.router) &&
          (op.shared_gate == nullptr ||
-          (op.shared_gate->dtype() == op.router->dtype() && takes_pieces(*op.shared_gate)));
+          (op.shared_gate->dtype() == op.router->dtype() && takes(*op.shared_gate)));
 }
 
 bool takes_weights(const Moe& op) {
-  return takes_router(op) && takes_vectors(*op.gate_up) && takes_vectors(*op.down) &&
-         takes_if_there(op.shared_gate_up) && takes_if_there(op.shared_down) &&
-         takes_if_there(op.latent_in) && takes_if_there(op.latent_out);
+  const Weight* const others[] = {op.gate_up,     op.down,      op.shared_gate_up,
+                                  op.shared_down, op.latent_in, op.latent_out};
+  return takes_router(op) && std::ranges::all_of(others, [&](const Weight* weight) {
+           return weight == nullptr ||
+                  (weight->code() == op.gate_up->code() && takes_vectors(*weight));
+         });
 }
 
 FrontTiles front_tiles(const Moe& op) {
@@ -592,7 +613,7 @@ FrontTiles front_tiles(const Moe& op) {
 SmallBatchMoe small_batch_of(const Moe& op, const MoeRoom& room) {
   const bool has_shared = op.shared_down != nullptr, is_latent = op.latent_in != nullptr;
   const auto weight = [](const Weight* from) {
-    return from == nullptr ? nullptr : reinterpret_cast<const bf16*>(from->expert(0));
+    return from == nullptr ? AnyWeight{} : any_weight(*from);
   };
   return {.x = op.x.as<bf16>(),
           .y = op.y.as<bf16>(),
@@ -600,7 +621,7 @@ SmallBatchMoe small_batch_of(const Moe& op, const MoeRoom& room) {
           .y_stride = op.y.row_stride,
           .norm = norm_of(op.norm),
           .router = op.router->expert(0),
-          .shared_gate = weight(op.shared_gate),
+          .shared_gate = op.shared_gate == nullptr ? nullptr : op.shared_gate->expert(0),
           .gate_up = weight(op.gate_up),
           .down = weight(op.down),
           .shared_gate_up = weight(op.shared_gate_up),

@@ -161,24 +161,27 @@ namespace {
 
 /// One of the two products: y[place,:] = activation(weight[expert] * row of x).
 struct ProductParams {
-  TileOperands operands;  ///< the weight's of expert 0
+  const bf16* x;
+  std::int64_t x_stride;
+  int inner;
+  AnyWeight weight;
   bf16* y;
   const std::int32_t *tiles, *first_place, *visit_of;
-  int rows, columns, active;  ///< of an expert's weight; of y
-  bool is_activated;          ///< with an activation x's rows are tokens, else places
-  Activation activation;      ///< gated only where is_activated
+  int columns, active;    ///< of y; experts of a token
+  bool is_activated;      ///< with an activation x's rows are tokens, else places
+  Activation activation;  ///< gated only where is_activated
 };
 
-template <typename T>
+template <typename T, WeightCode Code>
 struct GroupShared {
-  TileShared<T> tile;
+  TileShared<T, Code> tile;
   SharedArray<int, T::tokens> x_rows;
 };
 
 /// The row of the expert's weight of row `output` of a tile. With a gate, 8 gates and their 8 ups
 /// take turns, so that a thread gets both sums of an element of y.
 __device__ __forceinline__ int weight_row(const ProductParams& p, int output) {
-  if (!p.activation.gated) return output < p.rows ? output : -1;
+  if (!p.activation.gated) return output < p.columns ? output : -1;
   const int column = output / 16 * 8 + output % 8;
   return column < p.columns ? column + output / 8 % 2 * p.columns : -1;
 }
@@ -217,11 +220,11 @@ __device__ __forceinline__ void write_sums(const ProductParams& p, std::int64_t 
 
 /// Block (i, tile): 1/gridDim.x of the weight rows of the tile's expert, for the tile's tokens,
 /// which are gathered in place. Blocks past the last tile have nothing to do: the number of
-/// tiles is known on the device only. Bounds as linear's, and like there a row's answer does not
-/// depend on the other rows.
-template <typename T>
+/// tiles is known on the device only. Bounds as linear's, with codes or without, and like there a
+/// row's answer does not depend on the other rows.
+template <WeightCode Code, typename T>
 __global__ void __launch_bounds__(T::threads) moe_tiles_kernel(const ProductParams p) {
-  auto& shared = dynamic_shared<GroupShared<T>>();
+  auto& shared = dynamic_shared<GroupShared<T, Code>>();
   const int tile = static_cast<int>(blockIdx.y);
   const int output = static_cast<int>(blockIdx.x) * T::outputs;
   let_next_kernel_start();
@@ -236,10 +239,14 @@ __global__ void __launch_bounds__(T::threads) moe_tiles_kernel(const ProductPara
   }
   sync_block();
 
-  TileOperands operands = p.operands;
-  operands.weight += expert * p.rows * operands.inner;
+  TileOperands<Code> operands = {.x = p.x, .x_stride = p.x_stride, .inner = p.inner, .weight = {}};
+  if constexpr (Code == WeightCode::plain) {
+    operands.weight = p.weight.lane_row<Code>(expert, 0);
+  } else {
+    operands.weight = p.weight.coded(expert);
+  }
   float sums[T::tiles_m][T::tiles_n][4] = {};
-  multiply_tile<T>(
+  multiply_tile(
       shared.tile, operands, [&](int i) { return shared.x_rows[i]; },
       [&](int i) { return weight_row(p, output + i); }, [] {}, sums);
 
@@ -264,13 +271,16 @@ template <typename T>
 void run_tile(Stream& stream, const ProductParams& params, std::int64_t tiles) {
   // With a gate a last half of 8 outputs has a tile too.
   const std::int64_t outputs =
-      params.activation.gated ? (params.columns + 7) / 8 * 16 : std::int64_t{params.rows};
-  launch(stream,
-         {.blocks = dim3(pieces(outputs, T::outputs), static_cast<unsigned>(tiles)),
-          .threads = T::threads,
-          .shared_bytes = sizeof(GroupShared<T>),
-          .starts_early = true},
-         moe_tiles_kernel<T>, params);
+      params.activation.gated ? (params.columns + 7) / 8 * 16 : std::int64_t{params.columns};
+  visit_any_code(params.weight.code, [&]<WeightCode Code>() {
+    using Coded = typename T::template For<Code>;
+    launch(stream,
+           {.blocks = dim3(pieces(outputs, T::outputs), static_cast<unsigned>(tiles)),
+            .threads = T::threads,
+            .shared_bytes = sizeof(GroupShared<Coded, Code>),
+            .starts_early = true},
+           moe_tiles_kernel<Code, Coded>, params);
+  });
 }
 
 using Tile16 = Tile<1, 4, 1, 2>;   ///< 16 x 64
@@ -303,29 +313,25 @@ void tile_products(Stream& stream, const ExpertProducts& products, const MoeRoom
   const auto hidden = static_cast<int>(shape.expert_width()),
              width = static_cast<int>(shape.intermediate);
   const Activation activation = products.activation;
-  const auto weight = [](const Weight& from) {
-    return reinterpret_cast<const bf16*>(from.expert(0));
-  };
-  ProductParams params = {.operands = {.x = products.x.as<bf16>(),
-                                       .weight = weight(*products.gate_up),
-                                       .x_stride = products.x.row_stride,
-                                       .inner = hidden},
+  ProductParams params = {.x = products.x.as<bf16>(),
+                          .x_stride = products.x.row_stride,
+                          .inner = hidden,
+                          .weight = any_weight(*products.gate_up),
                           .y = room.inner.as<bf16>(),
                           .tiles = room.tiles.as<std::int32_t>(),
                           .first_place = room.first_place.as<std::int32_t>(),
                           .visit_of = room.visit_of.as<std::int32_t>(),
-                          .rows = static_cast<int>(activation.inputs()) * width,
                           .columns = width,
                           .active = static_cast<int>(shape.active),
                           .is_activated = true,
                           .activation = activation};
   run(stream, params, shape);
-  params.operands = {.x = room.inner.as<bf16>(),
-                     .weight = weight(*products.down),
-                     .x_stride = shape.intermediate,
-                     .inner = width};
+  params.x = room.inner.as<bf16>();
+  params.x_stride = shape.intermediate;
+  params.inner = width;
+  params.weight = any_weight(*products.down);
   params.y = room.outputs.as<bf16>();
-  params.rows = params.columns = hidden;
+  params.columns = hidden;
   params.is_activated = params.activation.gated = false;
   run(stream, params, shape);
 }

@@ -213,33 +213,34 @@ TEST_SUITE("cuda/linear") {
 }
 
 struct CodedCase {
-  WeightCode code;
+  CodedFormat format;
   std::int64_t tokens, outputs, inner;
   DType y = DType::bf16;
-  bool add = false, blocks = false;
+  bool add = false;
   Strides strides = {};
 };
 
-constexpr WeightCode fp8 = WeightCode::fp8, q8 = WeightCode::q8, q4 = WeightCode::q4;
+constexpr CodedFormat fp8 = {WeightCode::fp8, 1, whole}, blocks = {WeightCode::fp8},
+                      q8 = {WeightCode::q8}, q4 = {WeightCode::q4};
 const CodedCase coded_cases[] = {
-    {.code = q4, .tokens = 1, .outputs = 40, .inner = 1608, .add = true},
-    {.code = q8, .tokens = 1, .outputs = 40, .inner = 648, .y = f32, .add = true},
-    {.code = fp8, .tokens = 1, .outputs = 9, .inner = 1304, .y = f32, .blocks = true},
-    {.code = fp8, .tokens = 3, .outputs = 20, .inner = 1104, .add = true, .strides = {8, 0}},
-    {.code = q4, .tokens = 5, .outputs = 301, .inner = 264},
-    {.code = q8, .tokens = 8, .outputs = 70, .inner = 128, .strides = {8, 8}},
-    {.code = q4, .tokens = 9, .outputs = 33, .inner = 40, .y = f32},
-    {.code = fp8, .tokens = 16, .outputs = 50, .inner = 136, .add = true, .blocks = true},
-    {.code = q8, .tokens = 30, .outputs = 19, .inner = 200, .y = f32, .add = true},
-    {.code = q4, .tokens = 33, .outputs = 17, .inner = 136},
-    {.code = fp8, .tokens = 64, .outputs = 20, .inner = 264, .blocks = true},
-    {.code = q4, .tokens = 130, .outputs = 24, .inner = 72, .add = true, .strides = {16, 0}},
-    {.code = q8, .tokens = 65, .outputs = 16, .inner = 96, .y = f32},
+    {.format = q4, .tokens = 1, .outputs = 40, .inner = 1608, .add = true},
+    {.format = q8, .tokens = 1, .outputs = 40, .inner = 648, .y = f32, .add = true},
+    {.format = blocks, .tokens = 1, .outputs = 9, .inner = 1304, .y = f32},
+    {.format = fp8, .tokens = 3, .outputs = 20, .inner = 1104, .add = true, .strides = {8, 0}},
+    {.format = q4, .tokens = 5, .outputs = 301, .inner = 264},
+    {.format = q8, .tokens = 8, .outputs = 70, .inner = 128, .strides = {8, 8}},
+    {.format = q4, .tokens = 9, .outputs = 33, .inner = 40, .y = f32},
+    {.format = blocks, .tokens = 16, .outputs = 50, .inner = 136, .add = true},
+    {.format = q8, .tokens = 30, .outputs = 19, .inner = 200, .y = f32, .add = true},
+    {.format = q4, .tokens = 33, .outputs = 17, .inner = 136},
+    {.format = blocks, .tokens = 64, .outputs = 20, .inner = 264},
+    {.format = q4, .tokens = 130, .outputs = 24, .inner = 72, .add = true, .strides = {16, 0}},
+    {.format = q8, .tokens = 65, .outputs = 16, .inner = 96, .y = f32},
     // what vectors cannot read
-    {.code = q4, .tokens = 2, .outputs = 9, .inner = 157, .add = true},
-    {.code = q8, .tokens = 3, .outputs = 5, .inner = 68, .y = f32, .strides = {3, 1}},
-    {.code = fp8, .tokens = 2, .outputs = 7, .inner = 133, .blocks = true},
-    {.code = fp8, .tokens = 1, .outputs = 3, .inner = 1},
+    {.format = q4, .tokens = 2, .outputs = 9, .inner = 157, .add = true},
+    {.format = q8, .tokens = 3, .outputs = 5, .inner = 68, .y = f32, .strides = {3, 1}},
+    {.format = blocks, .tokens = 2, .outputs = 7, .inner = 133},
+    {.format = fp8, .tokens = 1, .outputs = 3, .inner = 1},
 };
 
 /// A weight here and on the emulator or card, with the same numbers.
@@ -247,8 +248,8 @@ struct Pair {
   explicit Pair(const CodedCase& c)
       : here(Device::cpu, {.threads = 1, .isa = {}}),
         card(Device::cuda, {.threads = 1, .isa = {}}),
-        host(here, c.code, 1, c.outputs, c.inner, 7, c.blocks),
-        device(card, c.code, 1, c.outputs, c.inner, 7, c.blocks) {
+        host(here, c.format, 1, c.outputs, c.inner, 7),
+        device(card, c.format, 1, c.outputs, c.inner, 7) {
     card.stream().wait();
   }
   Queue here, card;
@@ -275,15 +276,18 @@ void check_close(const CodedCase& c, const TestTensor& x, const std::vector<floa
   }
 }
 
-void check_case(const CodedCase& c) {
-  CAPTURE(kernels::testing::name_of(c.code));
+void check_case(const CodedCase& c, bool batch_invariant = false) {
+  CAPTURE(kernels::testing::name_of(c.format.code));
+  CAPTURE(c.format.row_block);
   CAPTURE(c.tokens);
   CAPTURE(c.inner);
+  CAPTURE(batch_invariant);
   constexpr float scale = 0.7F;
   const auto x = random_tensor(bf, {c.tokens, c.inner}, 5, 1.0F, c.strides);
   const auto before = random_tensor(c.y, {c.tokens, c.outputs}, 6, 1.0F, {5, 1});
   Pair weight(c);
   cuda::Stream stream;
+  stream.set_batch_invariant(batch_invariant);
   const DeviceTensor on_x(x), on_y(before), replayed(before);
   Linear op = {.x = on_x, .weight = &weight.device.weight, .y = on_y, .scale = scale, .add = c.add};
   cuda::linear(stream, op);
@@ -301,6 +305,7 @@ void check_case(const CodedCase& c) {
 /// y of the first `count` rows.
 TestTensor first_rows(const Pair& weight, const Tensor& x, const CodedCase& c, std::int64_t count) {
   cuda::Stream stream;
+  stream.set_batch_invariant(true);
   const DeviceTensor on_y(TestTensor(c.y, {count, c.outputs}));
   cuda::linear(stream, {.x = x.rows(0, count), .weight = &weight.device.weight, .y = on_y});
   stream.wait();
@@ -317,14 +322,28 @@ TEST_SUITE("cuda/coded") {
     });
   }
 
-  TEST_CASE("a row's bits do not depend on how many there are") {
-    for (const WeightCode code : all_codes) {
-      const CodedCase c = {code, 130, 40, 392, f32, false, true, {}};
+  TEST_CASE("every format and number of rows") {
+    for (const CodedFormat& format : all_formats) {
+      for (const std::int64_t tokens : {1, 3, 8, 17, 64, 300}) {
+        for (const bool batch_invariant : {false, true}) {
+          check_case({format, tokens, 71, tokens < 64 ? 392 : 200}, batch_invariant);
+        }
+      }
+    }
+  }
+  TEST_CASE("tiles of each size") {
+    check_case({q4, 300, 2817, 40});
+    check_case({blocks, 129, 1100, 136});
+  }
+
+  TEST_CASE("batch-invariant, a row's bits do not depend on how many there are") {
+    for (const CodedFormat& format : all_formats) {
+      const CodedCase c = {format, 300, 840, 264, f32, false, {}};
       const Pair weight(c);
       const auto x = random_tensor(bf, {c.tokens, c.inner}, 5);
       const DeviceTensor on_x(x);
       const TestTensor all = first_rows(weight, on_x, c, c.tokens);
-      for (const std::int64_t count : {1, 8, 9, 17, 33, 65}) {
+      for (const std::int64_t count : {1, 3, 8, 17, 64, 65}) {
         CAPTURE(count);
         const TestTensor some = first_rows(weight, on_x, c, count);
         for (std::int64_t i = 0; i < count * c.outputs; ++i) REQUIRE(some.get(i) == all.get(i));
@@ -336,7 +355,7 @@ TEST_SUITE("cuda/coded") {
     for (const WeightCode code : all_codes) {
       for (const Activation activation : all_activations) {
         for (const std::int64_t inner : {136, 67}) {
-          const CodedCase c = {code, 5, 44, inner, bf, false, true, {}};
+          const CodedCase c = {{code}, 5, 44, inner, bf, false, {}};
           const Pair weight(c);
           const auto x = random_tensor(bf, {c.tokens, inner}, 5);
           const std::int64_t columns = activation.gated ? 22 : 44;
@@ -359,7 +378,7 @@ TEST_SUITE("cuda/coded") {
   TEST_CASE("embed reads rows of codes; a token outside of the vocabulary is NaN") {
     for (const WeightCode code : all_codes) {
       for (const DType type : {f32, bf}) {
-        const Pair weight({code, 1, 40, 150, bf, false, true, {}});
+        const Pair weight({{code}, 1, 40, 150, bf, false, {}});
         const std::vector<std::int32_t> tokens = {39, 0, 7, 40, -1};
         const DeviceTable on_tokens(tokens);
         const DeviceTensor y(TestTensor(type, {5, 150}, {3, 1}));

@@ -1,5 +1,6 @@
 #include <limits>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include <doctest/doctest.h>
@@ -25,6 +26,8 @@ struct Case {
   DType dtype = DType::bf16, weights = DType::bf16;
   Experts preferred = Experts::any;
   Strides strides = {};
+  std::optional<CodedFormat> format = {};  ///< of all weights but the router and the gate
+  std::optional<CodedFormat> down_format = {};
 };
 
 using Score = Routing::Score;
@@ -318,8 +321,52 @@ const Case any_size[] = {
                .routing = sigmoid}},
 };
 
-/// A weight in rows on the device, and as it was published.
+/// Experts in codes, in shapes that fill neither chunks nor tiles.
+Case coded_case(const CodedFormat& format, std::int64_t tokens) {
+  return {.block = {.tokens = tokens,
+                    .hidden = 136,
+                    .experts = 6,
+                    .active = 2,
+                    .intermediate = 72,
+                    .shared = 40,
+                    .routing = normal,
+                    .has_shared_gate = true},
+          .format = format,
+          .down_format = format};
+}
+Case latent_case(const CodedFormat& format, std::int64_t tokens) {
+  return {.block = {.tokens = tokens,
+                    .hidden = 72,
+                    .experts = 20,
+                    .active = 5,
+                    .intermediate = 136,
+                    .shared = 88,
+                    .activation = plain_relu2,
+                    .routing = grouped,
+                    .has_bias = true,
+                    .router_is_f32 = true,
+                    .latent = 280,
+                    .scale = 0.8F},
+          .format = format,
+          .down_format = format};
+}
+
+const MoeMatrix none(DType::bf16, 0, 0, 0, 0);
+
+/// A weight in rows on the device, and as it was published; or both in codes.
 struct OnDevice {
+  OnDevice(const MoeMatrix& matrix, const std::optional<CodedFormat>& format)
+      : OnDevice(format ? none : matrix) {
+    if (!format || !matrix.is_there()) return;
+    Queue here = test_queue(Isa::plain), card(Device::cuda, {.threads = 1, .isa = {}});
+    const WeightSource& shape = matrix.source;
+    const auto pack = [&](Queue& on) {
+      return CodedMatrix(on, *format, shape.experts, shape.rows, shape.columns, matrix.seed).weight;
+    };
+    host = pack(here);
+    device = pack(card);
+    card.stream().wait();
+  }
   explicit OnDevice(const MoeMatrix& matrix) : bytes(cuda::make_device(matrix.bytes.size())) {
     if (!matrix.is_there()) return;
     cuda::check(
@@ -346,13 +393,13 @@ struct Block {
       : c(the_case),
         numbers(c.block, c.dtype, c.weights),
         router(numbers.router),
-        gate_up(numbers.gate_up),
-        down(numbers.down),
-        shared_gate_up(numbers.shared_gate_up),
-        shared_down(numbers.shared_down),
+        gate_up(numbers.gate_up, c.format),
+        down(numbers.down, c.down_format),
+        shared_gate_up(numbers.shared_gate_up, c.format),
+        shared_down(numbers.shared_down, c.format),
         shared_gate(numbers.shared_gate),
-        latent_in(numbers.latent_in),
-        latent_out(numbers.latent_out),
+        latent_in(numbers.latent_in, c.format),
+        latent_out(numbers.latent_out, c.format),
         bias(bias_of(numbers)),
         on_bias(bias),
         on_norm(numbers.norm) {}
@@ -470,7 +517,7 @@ struct Expected {
   TestTensor first, second, to_first, to_second;
 };
 
-void check_case(const Expected& expected) {
+void check_case(const Expected& expected, bool batch_invariant = false) {
   const Case& c = expected.block.c;
   CAPTURE(c.block.tokens);
   CAPTURE(c.block.hidden);
@@ -478,6 +525,7 @@ void check_case(const Expected& expected) {
   const Room room(cuda::moe_workspace_bytes(expected.block.shape()));
   DeviceTensor y(expected.first);
   cuda::Stream stream;
+  stream.set_batch_invariant(batch_invariant);
   Moe op = expected.block.op(Device::cuda);
   op.x = op.y = y;
   op.workspace = room.view();
@@ -531,7 +579,8 @@ void check_invariance(const Case& c) {
   cuda::Stream stream;
   stream.set_batch_invariant(true);
   const TestTensor together = answer_to_last(stream, block, x, c.block.tokens, room);
-  for (const std::int64_t count : {std::int64_t{1}, std::min<std::int64_t>(c.block.tokens, 5)}) {
+  for (const std::int64_t count : {1, 3, 5, 8, 17, 64}) {
+    if (count > c.block.tokens) break;
     const TestTensor alone = answer_to_last(stream, block, x, count, room);
     const std::int64_t begin = (c.block.tokens - count) * c.block.hidden;
     for (std::int64_t i = begin; i < x.size(); ++i) REQUIRE(alone.get(i) == together.get(i));
@@ -597,6 +646,34 @@ TEST_SUITE("cuda/moe") {
       op.activation = unknown_activation;
       CHECK_THROWS_WITH_AS(cuda::moe(stream, op), "moe: the activation's function exists, got 99",
                            Error);
+    }
+  }
+
+  TEST_CASE("experts in codes: the plain loops' block for every format and number of rows") {
+    for (const CodedFormat& format : all_formats) {
+      for (const std::int64_t tokens : {1, 3, 8, 17, 64, 300}) {
+        const Expected expected(coded_case(format, tokens));
+        check_case(expected);
+        if (tokens == 3) check_case(expected, true);
+      }
+      for (const std::int64_t tokens : {3, 13}) check_case(Expected(latent_case(format, tokens)));
+    }
+  }
+
+  TEST_CASE("experts in codes of several kinds, under several schedules") {
+    Case c = coded_case({WeightCode::q8}, 9);
+    in_every_schedule([&](const std::string& schedule) {
+      CAPTURE(schedule);
+      check_case(Expected(c));
+    });
+    check_case(Expected(latent_case({WeightCode::q4}, 37)));
+    c.down_format = CodedFormat{WeightCode::q4};
+    check_case(Expected(c));
+  }
+
+  TEST_CASE("experts in codes, batch-invariant: a row's answer is its own") {
+    for (const CodedFormat& format : all_formats) {
+      check_invariance(coded_case(format, 300));
     }
   }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 #include <vector>
@@ -44,16 +45,35 @@ struct PublishedMatrix {
   WeightSource source;
 };
 
+/// A code, and where it is fp8 the blocks of its published scales, as far as there are rows and
+/// columns.
+struct CodedFormat {
+  WeightCode code;
+  std::int64_t row_block = 128, column_block = 128;
+};
+inline constexpr std::int64_t whole = std::int64_t{1} << 40;
+/// All that are published: fp8 with scales of blocks, of rows and of a tensor; and what hyb makes.
+inline constexpr CodedFormat all_formats[] = {{WeightCode::fp8},
+                                              {WeightCode::fp8, 1, whole},
+                                              {WeightCode::fp8, whole, whole},
+                                              {WeightCode::q8},
+                                              {WeightCode::q4}};
+
 /// A weight with codes, and its numbers.
 struct CodedMatrix {
   CodedMatrix(Queue& queue, WeightCode code, std::int64_t experts, std::int64_t rows,
               std::int64_t columns, unsigned seed, bool blocks = true)
-      : published(code == WeightCode::fp8 ? DType::f8_e4m3 : DType::bf16, experts, rows, columns,
-                  blocks ? 128 : 1, blocks ? 128 : columns, seed),
+      : CodedMatrix(queue, {code, blocks ? 128 : 1, blocks ? 128 : columns}, experts, rows, columns,
+                    seed) {}
+  CodedMatrix(Queue& queue, const CodedFormat& format, std::int64_t experts, std::int64_t rows,
+              std::int64_t columns, unsigned seed)
+      : published(format.code == WeightCode::fp8 ? DType::f8_e4m3 : DType::bf16, experts, rows,
+                  columns, std::min(format.row_block, experts * rows),
+                  std::min(format.column_block, columns), seed),
         weight(Weight::pack(queue, published.source, DType::bf16,
-                            code == WeightCode::q8   ? Quantize::q8
-                            : code == WeightCode::q4 ? Quantize::q4
-                                                     : Quantize::none)) {}
+                            format.code == WeightCode::q8   ? Quantize::q8
+                            : format.code == WeightCode::q4 ? Quantize::q4
+                                                            : Quantize::none)) {}
 
   /// All experts' rows.
   std::vector<float> values() const {

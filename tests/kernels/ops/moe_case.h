@@ -44,12 +44,13 @@ struct MoeCase {
 /// One of its matrices.
 struct MoeMatrix {
   MoeMatrix(DType type, std::int64_t experts, std::int64_t rows, std::int64_t columns,
-            std::uint32_t seed)
+            std::uint32_t seed_of)
       : values(random_tensor(
-            type, {std::max<std::int64_t>(experts * rows, 1), columns}, seed,
+            type, {std::max<std::int64_t>(experts * rows, 1), columns}, seed_of,
             1.0F / std::sqrt(static_cast<float>(std::max<std::int64_t>(columns, 1))))),
         bytes(values.packed()),
         dtype(type),
+        seed(seed_of),
         source(experts, rows, columns) {
     if (is_there()) source.append(type, experts * rows, bytes);
   }
@@ -63,6 +64,7 @@ struct MoeMatrix {
   TestTensor values;
   std::vector<std::byte> bytes;
   DType dtype;
+  std::uint32_t seed;
   WeightSource source;
 };
 
