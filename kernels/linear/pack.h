@@ -46,7 +46,7 @@ void pack_panels(Queue& queue, const WeightSource& source, DType dtype, std::byt
 /// the scales of all its rows; a row is chunks of 128 columns, the last one filled up with codes of
 /// 0. Of each half of a chunk, two groups of 32 columns, one of 4 lanes q of a matrix instruction
 /// takes columns 8q to 8q+7 of both groups, which lie together:
-///   codes   4 bits  64 bytes of a chunk   [half][q][group][8], the first code of two in the low half
+///   codes   4 bits  64 bytes of a chunk   [half][q][group][8], a byte's first code in its low bits
 ///           8 bits  128 bytes             [half][q][group][8]
 ///   scales  bf16, 4 of a chunk; with fp8 one f32
 struct CodedRowsShape {
