@@ -43,7 +43,8 @@ __device__ __forceinline__ void write_sums(const Dense<bf16, Y>& p, int token, i
 /// (K+4) * 2^-23 * |scale| * sum_k |x*W| of the exact sum, with codes K+5, not counting the
 /// roundings: activations stay bf16, and levels and scales are exact.
 template <WeightCode Code, typename T, typename Y>
-__global__ void __launch_bounds__(T::threads) matrix_kernel(const Dense<bf16, Y> p) {
+__global__ void __launch_bounds__(T::threads, min_blocks<Code>)
+    matrix_kernel(const Dense<bf16, Y> p) {
   auto& shared = dynamic_shared<TileShared<T, Code>>();
   const int warp = static_cast<int>(threadIdx.x) / warp_size;
   const int token = static_cast<int>(blockIdx.y) * T::tokens;

@@ -36,6 +36,10 @@ struct Tile {
 
 inline constexpr int chunk = 8;  ///< elements of one copy
 
+/// Of the launch bounds: 0 leaves the compiler its own aim, which for codes costs spills on sm_80.
+template <WeightCode Code>
+inline constexpr int min_blocks = Code == WeightCode::plain ? 0 : 1;
+
 /// A row has 16 bytes more than its elements, so that the 8 rows of a matrix lie in different
 /// banks.
 template <int Rows, int KStep>

@@ -223,7 +223,8 @@ __device__ __forceinline__ void write_sums(const ProductParams& p, std::int64_t 
 /// tiles is known on the device only. Bounds as linear's, with codes or without, and like there a
 /// row's answer does not depend on the other rows.
 template <WeightCode Code, typename T>
-__global__ void __launch_bounds__(T::threads) moe_tiles_kernel(const ProductParams p) {
+__global__ void __launch_bounds__(T::threads, min_blocks<Code>)
+    moe_tiles_kernel(const ProductParams p) {
   auto& shared = dynamic_shared<GroupShared<T, Code>>();
   const int tile = static_cast<int>(blockIdx.y);
   const int output = static_cast<int>(blockIdx.x) * T::outputs;
