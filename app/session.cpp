@@ -409,10 +409,34 @@ models::RunnerOptions runner_options(const models::Plan& plan, const MemoryPlan&
           .step_rows = shape.sequences_max,
           .positions_max = memory.length_max,
           .vocab_used = plan.vocab,
-          .mapping = memory.mapping};
+          .mapping = memory.mapping,
+          .side_copy_bytes = memory.side_copies};
 }
 
 namespace {
+
+/// How a host tier divides its bytes. The card sets aside as many as there are copies.
+struct HostTierParts {
+  std::size_t copies, reads, index, snapshots;
+};
+
+/// Throws Error(usage) where too little is left.
+HostTierParts host_tier_parts(std::size_t bytes, const models::Geometry& geometry) {
+  HostTierParts parts{};
+  const std::size_t unit_bytes = std::max(geometry.slot_bytes, geometry.page_bytes);
+  const std::size_t unit = unit_bytes + unit_bytes / 2;
+  parts.copies = std::max(std::min(bytes / 16, std::size_t{256} << 20), 2 * unit);
+  parts.reads = 2 * std::max(std::min(bytes / 16, std::size_t{256} << 20), unit);
+  parts.index = std::min(bytes / 64, std::size_t{64} << 20);
+  const std::size_t taken = parts.copies + parts.reads + parts.index;
+  if (bytes < 2 * taken) {
+    throw Error(ErrorKind::usage,
+                fmt::format("--host-tier: copies of this model's states take {}; give at least {}",
+                            bytes_text(taken), bytes_text(2 * taken)));
+  }
+  parts.snapshots = bytes - taken;
+  return parts;
+}
 
 /// MemoryPlan's rule. Of `memory` all that the workspace depends on is set but the chunk.
 void choose_chunk(MemoryPlan& memory, const models::Plan& plan, const models::Geometry& geometry,
@@ -454,6 +478,9 @@ MemoryPlan plan_without_pools(const models::Plan& plan, const models::Geometry& 
   memory.weights =
       budget.weights > 0 ? budget.weights : weight_bytes(plan, budget.device, geometry.load);
   memory.library = budget.library;
+  if (shape.host_tier_bytes > 0) {
+    memory.side_copies = host_tier_parts(shape.host_tier_bytes, geometry).copies;
+  }
   const bool is_flat = budget.mapping.mode == kernels::MapMode::flat;
   memory.pools.layout.groups.resize(models::page_groups(geometry, is_flat));
   choose_chunk(memory, plan, geometry, budget, threads, shape);
@@ -516,11 +543,25 @@ std::filesystem::path cache_folder(const Environment& environment) {
               "--disk-tier: there is no home for its file; say where with --disk-tier-folder");
 }
 
-std::size_t disk_bytes(const TierFlags& flags) {
-  const MemoryBudget size = parse_memory(flags.disk_tier, "--disk-tier");
+std::size_t tier_bytes(const std::string& text, const char* option) {
+  const MemoryBudget size = parse_memory(text, option);
   if (size.kind == MemoryBudget::Kind::bytes) return size.bytes;
   throw Error(ErrorKind::usage,
-              "--disk-tier: '" + flags.disk_tier + "' is not a size like 20GB or 8GiB");
+              std::string(option) + ": '" + text + "' is not a size like 20GB or 8GiB");
+}
+
+void add_host_tier(Session& session, const TierFlags& flags) {
+  Engine& engine = session.engine();
+  const HostTierParts parts =
+      host_tier_parts(tier_bytes(flags.host_tier, "--host-tier"), session.model().geometry);
+  engine.add_tier("host tier", std::make_unique<MemoryStorage>(parts.snapshots),
+                  {.budget_bytes = parts.snapshots,
+                   .cost = engine.prefixes().options().cost,
+                   .bytes_per_second = 1e10,
+                   .index_bytes_max = parts.index,
+                   .staging_bytes = parts.reads / 2,
+                   .may_wait = false,
+                   .source = SnapshotSource::host});
 }
 
 }  // namespace
@@ -535,25 +576,39 @@ void add_tier_options(CLI::App& cli, TierFlags& flags) {
          "the cache folder)")
       ->type_name("FILE");
   cli.add_option("--host-tier", flags.host_tier,
-                 "the same in the host's memory: for devices with memory of their own");
+                 "the same in the machine's memory, for a card: copied while steps run");
 }
 
-void check_tiers(const TierFlags& flags) {
+std::size_t check_tiers(const TierFlags& flags, const ModelOptions& model) {
+  std::size_t host_bytes = 0;
   if (!flags.host_tier.empty()) {
-    throw Error(ErrorKind::usage,
-                "--host-tier: on the CPU the pools are in the host's memory already; give them "
-                "more with --memory, or use --disk-tier");
+    if (device_of(model.device) == kernels::Device::cpu) {
+      throw Error(ErrorKind::usage,
+                  "--host-tier: on the CPU the pools are in the host's memory already; give them "
+                  "more with --memory, or use --disk-tier");
+    }
+    if (!flags.disk_tier.empty()) {
+      throw Error(ErrorKind::usage, "--host-tier: there is one tier; give it or --disk-tier");
+    }
+    if (model.reuse.snapshots == "int8") {
+      throw Error(ErrorKind::usage,
+                  "--host-tier: with --snapshots int8 answers would depend on which snapshots were "
+                  "copied in time; use --disk-tier, or exact snapshots");
+    }
+    host_bytes = tier_bytes(flags.host_tier, "--host-tier");
   }
   if (!flags.disk_tier.empty()) {
-    disk_bytes(flags);
+    tier_bytes(flags.disk_tier, "--disk-tier");
   } else if (!flags.disk_tier_folder.empty()) {
     throw Error(ErrorKind::usage, "--disk-tier-folder: there is no --disk-tier");
   }
+  return host_bytes;
 }
 
-void add_tiers(Engine& engine, const TierFlags& flags, const Environment& environment) {
-  check_tiers(flags);
+void add_tiers(Session& session, const TierFlags& flags, const Environment& environment) {
+  if (!flags.host_tier.empty()) return add_host_tier(session, flags);
   if (flags.disk_tier.empty()) return;
+  Engine& engine = session.engine();
   const std::filesystem::path folder = flags.disk_tier_folder.empty()
                                            ? cache_folder(environment)
                                            : std::filesystem::path(flags.disk_tier_folder);
@@ -561,7 +616,8 @@ void add_tiers(Engine& engine, const TierFlags& flags, const Environment& enviro
   std::filesystem::create_directories(folder, ignored);
   try {
     engine.add_tier("disk tier", std::make_unique<FileStorage>(folder),
-                    {.budget_bytes = disk_bytes(flags), .cost = engine.prefixes().options().cost});
+                    {.budget_bytes = tier_bytes(flags.disk_tier, "--disk-tier"),
+                     .cost = engine.prefixes().options().cost});
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::runtime) throw;
     log::warning(std::string("disk tier: off: ") + error.what());

@@ -34,6 +34,7 @@ struct SessionShape {
   bool expects_more = false;  ///< requests will follow others: memory is prepared for them
   /// What counts is when all is done, not how long an answer waits for a prompt.
   bool prefers_throughput = false;
+  std::size_t host_tier_bytes = 0;  ///< all that a host tier may take, its pinned memory included
 };
 
 /// How the budget was divided, in bytes.
@@ -41,8 +42,9 @@ struct MemoryPlan {
   std::size_t budget = 0;
   std::size_t weights = 0;
   std::size_t workspace = 0;
-  std::size_t library = 0;  ///< a card's cuBLASLt, where it is there
-  std::size_t pinned = 0;   ///< of the machine's memory, outside a card's budget
+  std::size_t library = 0;      ///< a card's cuBLASLt, where it is there
+  std::size_t pinned = 0;       ///< of the machine's memory, outside a card's budget
+  std::size_t side_copies = 0;  ///< for snapshots on their way to a host tier; of workspace, pinned
   models::ModelMemoryLayout pools{};
   kernels::SuperblockMapOptions mapping{};
   /// EngineOptions'. Unless the shape says otherwise, 512 tokens on the CPU and with activations of
@@ -150,18 +152,20 @@ class Session {
 struct TierFlags {
   std::string disk_tier;         ///< a size; empty: nowhere
   std::string disk_tier_folder;  ///< empty: hyb's cache folder
-  std::string host_tier;         ///< refused on the CPU: it would be the pools' own memory
+  std::string host_tier;         ///< a size; refused on the CPU: it is the pools' own memory
 };
 
 /// Adds --disk-tier, --disk-tier-folder and --host-tier. The flags outlive `cli`.
 void add_tier_options(CLI::App& cli, TierFlags& flags);
 
-/// Throws Error(usage) for what is no size, and for --host-tier.
-void check_tiers(const TierFlags& flags);
+/// Throws Error(usage) for what is no size, and for what is of no use with these options. Returns
+/// the bytes of the host tier, which the session is to be opened with; 0: there is none.
+std::size_t check_tiers(const TierFlags& flags, const ModelOptions& model);
 
-/// Gives the engine the tiers that the flags ask for. The file has no name and is gone with the
-/// process. Where none can be made there is a warning and no tier. Throws as check_tiers() does.
-void add_tiers(Engine& engine, const TierFlags& flags, const Environment& environment);
+/// Gives the session's engine the tier of flags that were checked. A disk tier's file has no name
+/// and is gone with the process. Where none can be made there is a warning and no tier. Throws
+/// Error(memory) where the machine has no room for a host tier.
+void add_tiers(Session& session, const TierFlags& flags, const Environment& environment);
 
 /// --memory-idle, for commands that may have memory that they do not need for a while.
 void add_idle_option(CLI::App& cli, std::optional<double>& seconds);

@@ -49,8 +49,9 @@ kernels::StagedBytes staged_bytes(kernels::Device device, const Geometry& geomet
   kernels::StagedBytes bytes =
       kernels::staged_bytes(device, StepStaging::bytes(staging_limits(geometry, options)));
   const kernels::StagedBytes sampler = kernels::device_sampler_bytes(device, options.step_rows);
-  bytes.device += sampler.device;
-  bytes.pinned += sampler.pinned;
+  const kernels::StagedBytes copies = kernels::side_copy_bytes(device, options.side_copy_bytes);
+  bytes.device += sampler.device + copies.device;
+  bytes.pinned += sampler.pinned + copies.pinned;
   return bytes;
 }
 
@@ -89,6 +90,7 @@ ModelRunner::ModelRunner(kernels::Queue& queue, const Plan& plan, const Weights&
       sampler_(sampler_for(queue, options.step_rows)),
       graphs_(queue, decoder_, staging_, sampler_.get(), options.step_rows, options.vocab_used,
               options.graphs),
+      side_copies_(kernels::make_side_copies(queue, options.side_copy_bytes)),
       sample_workspace_(queue.device(), kernels::sample_workspace_bytes(queue.device(), plan.vocab,
                                                                         queue.threads())),
       drawn_logits_(queue.device(), logits_bytes(plan)) {
@@ -250,6 +252,11 @@ void ModelRunner::read(ViewId view, std::int32_t unit, std::span<std::byte> byte
 void ModelRunner::write(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) {
   require(!is_running_, "runner: memory is written between steps");
   store_.write(view, unit, bytes);
+}
+
+std::unique_ptr<PendingBytes> ModelRunner::start_read(ViewId view, std::int32_t unit) {
+  require(!is_running_, "runner: memory is read between steps");
+  return side_copies_ ? store_.start_read(*side_copies_, view, unit) : nullptr;
 }
 
 void ModelRunner::add_row(const hyb::SampleRow& row) {

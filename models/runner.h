@@ -20,6 +20,7 @@ struct RunnerOptions {
   std::int32_t vocab_used;                  ///< ids from here on are padding and never sampled
   kernels::SuperblockMapOptions mapping{};  ///< how superblocks are backed by memory
   GraphOptions graphs{};                    ///< on a card
+  std::size_t side_copy_bytes = 0;          ///< on a card: units that start_read() has under way
 };
 
 /// core's Runner on a real model: stages a step's tables, runs the plan, samples. On a card steps
@@ -45,6 +46,7 @@ class ModelRunner : public Runner {
   }
   void read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) override;
   void write(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) override;
+  std::unique_ptr<PendingBytes> start_read(ViewId view, std::int32_t unit) override;
 
   /// From the next step on; a change drops what was recorded.
   void set_graphs(const GraphOptions& options) { graphs_.set_options(options); }
@@ -89,6 +91,7 @@ class ModelRunner : public Runner {
   StepStaging staging_;
   std::unique_ptr<kernels::DeviceSampler> sampler_;  ///< a card's
   StepGraphs graphs_;
+  std::unique_ptr<kernels::SideCopies> side_copies_;  ///< null: there are none
   kernels::Buffer sample_workspace_, drawn_logits_;
   std::vector<kernels::SampleRow> sample_params_;
   std::vector<std::vector<kernels::LogitBias>> biases_;

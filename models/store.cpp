@@ -213,6 +213,13 @@ void Store::read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) con
   std::fill(bytes.begin() + static_cast<std::ptrdiff_t>(done), bytes.end(), std::byte{0});
 }
 
+std::unique_ptr<PendingBytes> Store::start_read(kernels::SideCopies& copies, ViewId view,
+                                                std::int32_t unit) const {
+  std::vector<std::span<const std::byte>> parts;
+  for (const Rows& part : rows_.at(place(view))) parts.emplace_back(part[unit], part.bytes);
+  return copies.start(parts, memory_.layout.unit_bytes(view));
+}
+
 void Store::write(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) const {
   require(bytes.size() == memory_.layout.unit_bytes(view), "store: a unit is written whole");
   std::size_t done = 0;

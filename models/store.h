@@ -8,6 +8,7 @@
 #include "core/engine/runner.h"
 #include "kernels/arena/superblock_map.h"
 #include "kernels/queue.h"
+#include "kernels/side_copies.h"
 #include "kernels/tensor.h"
 #include "models/geometry.h"
 #include "models/memory_layout.h"
@@ -56,6 +57,9 @@ class Store {
   /// The bytes of a unit, those of a page layer by layer. The padding of a slot reads as zeros.
   void read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) const;
   void write(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) const;
+  /// As read(), beside the queue's work; null: the copies have no room.
+  std::unique_ptr<PendingBytes> start_read(kernels::SideCopies& copies, ViewId view,
+                                           std::int32_t unit) const;
 
   /// The pools' budget, and how much of it is backed by memory now (less in mode remap, and after
   /// idle superblocks were released).

@@ -524,10 +524,11 @@ BatchReport answer(const BatchOptions& options, const InputFile& input, OpenedJo
   const Environment environment = read_environment();
   Session session = [&] {
     const StopAtOnce nothing_to_lose;
-    check_tiers(options.tiers);
-    return Session::open(options.model, shape_of(options), environment);
+    SessionShape shape = shape_of(options);
+    shape.host_tier_bytes = check_tiers(options.tiers, options.model);
+    return Session::open(options.model, shape, environment);
   }();
-  add_tiers(session.engine(), options.tiers, environment);
+  add_tiers(session, options.tiers, environment);
   const Tokenizer& tokenizer = session.need_tokenizer();
   RequestMaker maker(tokenizer, session.chat_template(),
                      terms_of(options, session.request(options.generation),
@@ -581,6 +582,7 @@ BatchReport answer(const BatchOptions& options, const InputFile& input, OpenedJo
   }
   report.length_max = session.engine().length_max();
   if (const SnapshotTier* tier = session.engine().tier()) {
+    report.tier_name = tier->name();
     report.tier_damage = tier->stats().damaged;
   }
   report.planned_tokens = planner.prompt_tokens();

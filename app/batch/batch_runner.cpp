@@ -272,7 +272,7 @@ std::string summary_text(const BatchReport& report) {
                         counted(counts.cut, "answer"), counted(report.length_max, "token"));
   }
   if (report.tier_damage > 0) {
-    text += fmt::format("; the disk tier gave back {} damaged: not used, computed again",
+    text += fmt::format("; the {} gave back {} damaged: not used, computed again", report.tier_name,
                         counted(report.tier_damage, "piece"));
   }
   return text + "\n";
@@ -288,7 +288,8 @@ Json report_json(const BatchReport& report) {
                {"reused_tokens", counts.reused_tokens},
                {"from_int8_snapshots", counts.packed},
                {"ended_by_context", counts.cut},
-               {"damaged_in_disk_tier", report.tier_damage}};
+               {report.tier_name == "host tier" ? "damaged_in_host_tier" : "damaged_in_disk_tier",
+                report.tier_damage}};
   if (report.is_planned) {
     json["planned_tokens"] = report.planned_tokens;
     json["sharable_tokens"] = report.sharable_tokens;

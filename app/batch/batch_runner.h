@@ -140,8 +140,9 @@ struct BatchReport {
   std::int64_t lines = 0;   ///< of the input
   std::int64_t failed = 0;  ///< results that are errors, of all runs
   std::chrono::nanoseconds time{0};
-  std::int32_t length_max = 0;       ///< tokens of the context: prompt and answer
-  std::int64_t tier_damage = 0;      ///< pages and states that the disk tier gave back changed
+  std::int32_t length_max = 0;  ///< tokens of the context: prompt and answer
+  std::string tier_name = "disk tier";
+  std::int64_t tier_damage = 0;      ///< pages and states that the tier gave back changed
   bool is_planned = false;           ///< the two below are known: lines ran depth first
   std::int64_t planned_tokens = 0;   ///< of the prompts that were planned
   std::int64_t sharable_tokens = 0;  ///< of these, what a prompt run before had too

@@ -82,6 +82,9 @@ class MeteredRunner final : public Runner {
   void write(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) override {
     runner_->write(view, unit, bytes);
   }
+  std::unique_ptr<PendingBytes> start_read(ViewId view, std::int32_t unit) override {
+    return runner_->start_read(view, unit);
+  }
 
  private:
   models::Work work_of(const Step& step);

@@ -319,6 +319,7 @@ double seconds(std::chrono::nanoseconds time) {
 /// Why no more was reused, and what the reused part cost.
 std::string why(const Usage& usage) {
   std::string text(text_of(usage.reuse_limit));
+  if (usage.reused_from == SnapshotSource::host) text += ", from the host's memory";
   if (usage.reused_from == SnapshotSource::disk) text += ", from disk";
   if (usage.reused_from == SnapshotSource::session) text += ", from the session file";
   if (usage.resumed_packed) text += ", from an int8 snapshot";
@@ -452,8 +453,9 @@ std::string tier_text(const SnapshotTier* tier) {
   if (tier == nullptr) return {};
   const TierStats stats = tier->stats();
   std::string text =
-      fmt::format("disk tier: {} written, {} read back, {} in use",
+      fmt::format("{}: {} written, {} read back, {} in use", tier->name(),
                   counted(stats.spilled, "snapshot"), stats.fetched, bytes_text(stats.bytes_used));
+  if (stats.late > 0) text += fmt::format("; {} came too fast to be copied", stats.late);
   if (stats.damaged > 0) {
     text += fmt::format("; {} came back damaged: not used, computed again",
                         counted(stats.damaged, "piece"));

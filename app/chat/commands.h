@@ -98,7 +98,7 @@ std::string stats_text(const Answer& last, const ChatTotals& totals);
 /// What /mem shows: every byte of the budget by owner, and what the prefix tree made of its share.
 std::string memory_text(const MemoryPlan& plan, const EngineUsage& usage);
 
-/// A line of /mem about the disk tier, damage included; empty where `tier` is null.
+/// A line of /mem about the tier, damage included; empty where `tier` is null.
 std::string tier_text(const SnapshotTier* tier);
 
 /// The logits that are kept at ends of prompts, which the budget does not count; empty: none are.

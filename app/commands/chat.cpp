@@ -70,13 +70,14 @@ Session open_session(const ChatFlags& options, const Environment& environment) {
   if (!options.session.empty()) check_session_name(options.session);
   check_idle(options.idle_seconds, options.model.pools);
   check(sampling_of(options.generation, Json::object()), std::numeric_limits<std::int32_t>::max());
-  check_tiers(options.tiers);
-  Session session = Session::open(options.model, {.sequences_max = 1, .expects_more = true},
-                                  environment, [&](const ModelSource& source) {
-                                    need_chat_template(source);
-                                    check_think(options.think, source);
-                                  });
-  add_tiers(session.engine(), options.tiers, environment);
+  const std::size_t host_tier = check_tiers(options.tiers, options.model);
+  Session session = Session::open(
+      options.model, {.sequences_max = 1, .expects_more = true, .host_tier_bytes = host_tier},
+      environment, [&](const ModelSource& source) {
+        need_chat_template(source);
+        check_think(options.think, source);
+      });
+  add_tiers(session, options.tiers, environment);
   return session;
 }
 

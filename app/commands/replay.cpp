@@ -36,7 +36,8 @@ struct ReplayFlags {
                        .budgets = {"2GB"},
                        .ratios = {0.9},
                        .block_tokens = 32,
-                       .sglang_states = "turn-end"};
+                       .sglang_states = "turn-end",
+                       .host_tier = {}};
   std::string order = "file";
   std::string memory_mode = "bytes";
   std::string report;
@@ -142,6 +143,8 @@ void describe_policies(CLI::App& cli, PolicyLists& lists) {
       ->delimiter(',')
       ->allow_extra_args(false)
       ->capture_default_str();
+  cli.add_option("--host-tier", lists.host_tier,
+                 "for lru and gd: once more with a tier of this size in the machine's memory");
   cli.add_option("--block", lists.block_tokens, "for vllm+: tokens per block")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();

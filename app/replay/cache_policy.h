@@ -30,7 +30,9 @@ struct CacheCounters {
   /// Of superblocks: free units in those that are in use, what their owner cannot use, and what the
   /// budget has beyond whole superblocks.
   std::int64_t idle_bytes = 0;
-  std::optional<double> alpha;  ///< of a policy that has one
+  std::int64_t host_bytes = 0;        ///< held now by a host tier, besides
+  std::int64_t tokens_from_host = 0;  ///< reused from snapshots that it gave back
+  std::optional<double> alpha;        ///< of a policy that has one
 };
 
 /// Prefix reuse under one budget of bytes, without a model. Requests are served one after the
@@ -64,6 +66,7 @@ struct PolicyOptions {
   /// lru, gd: the engine's superblocks instead of a count of bytes. Outlives the policy; as large
   /// as the budget.
   const MemoryLayout* layout = nullptr;
+  std::int64_t host_bytes = 0;  ///< lru, gd: of a host tier besides the budget; 0: there is none
 };
 
 /// The name on the command line: "vllm+" and so on.

@@ -114,14 +114,14 @@ std::vector<PolicyKind> kinds_of(const std::vector<std::string>& names) {
   return kinds;
 }
 
-std::int64_t budget_of(const std::string& text) {
+std::int64_t budget_of(const std::string& text, const char* option = "--budget") {
   try {
     const MemoryBudget budget = parse_memory(text);
     if (budget.kind == MemoryBudget::Kind::bytes) return static_cast<std::int64_t>(budget.bytes);
   } catch (const Error&) {  // speaks of another option
   }
   throw Error(ErrorKind::usage,
-              fmt::format("--budget {}: give bytes, such as 2GB or 512MiB", text));
+              fmt::format("{} {}: give bytes, such as 2GB or 512MiB", option, text));
 }
 
 Precision precision_of(const std::string& name) {
@@ -142,6 +142,10 @@ void add_variants(const PolicyOptions& base, const PolicyLists& lists,
       if (has_ratio) variant.ratio = lists.ratios[r];
       if (has_snapshots) variant.snapshots = precision_of(lists.snapshots[f]);
       options.push_back(variant);
+      const bool is_tree = base.kind == PolicyKind::lru || base.kind == PolicyKind::gd;
+      if (!is_tree || lists.host_tier.empty()) continue;
+      variant.host_bytes = budget_of(lists.host_tier, "--host-tier");
+      options.push_back(variant);
     }
   }
 }
@@ -153,7 +157,8 @@ PolicyOptions simulated_policy(const std::string& name, std::size_t budget_bytes
                          .budgets = {std::to_string(budget_bytes)},
                          .ratios = {0.9},
                          .block_tokens = 32,
-                         .sglang_states = "turn-end"})
+                         .sglang_states = "turn-end",
+                         .host_tier = {}})
       .front();
 }
 
@@ -227,6 +232,7 @@ std::string label_of(const PolicyOptions& options) {
   if (options.kind == PolicyKind::vllm_plus) label += fmt::format(" {}", options.block_tokens);
   if (options.kind == PolicyKind::sglang) label += fmt::format(" {}", options.ratio);
   if (options.snapshots == Precision::int8) label += " int8";
+  if (options.host_bytes > 0) label += " + host tier";
   return label;
 }
 

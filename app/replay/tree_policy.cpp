@@ -93,7 +93,14 @@ TreePolicy::TreePolicy(const ReplayShape& shape, const PolicyOptions& options)
     : budget_bytes_(options.budget_bytes),
       counts_bytes_(options.layout == nullptr),
       pool_(options.layout != nullptr ? *options.layout : byte_layout(shape, options)),
-      cache_(pool_, cache_options(shape, options)) {}
+      cache_(pool_, cache_options(shape, options)),
+      carrier_(pool_, no_bytes_, cache_, 0, [this] { pool_.take_orders(); }) {
+  if (options.host_bytes == 0) return;
+  host_.emplace(pool_.layout(), options.host_bytes, cache_.options().cost);
+  cache_.on_evict([this](std::span<const TokenId> key, const Snapshot& snapshot) {
+    host_->keep(key, snapshot);
+  });
+}
 
 std::int64_t TreePolicy::kv_bytes() const {
   return static_cast<std::int64_t>(pool_.usage().page_bytes());
@@ -112,6 +119,7 @@ Lookup TreePolicy::resume(std::span<const TokenId> prompt, std::optional<Memory>
     memory = cache_.resume(lookup);
     if (memory) {
       if (is_first_use) ++counters_.snapshots_reused;
+      if (lookup.source == SnapshotSource::host) counters_.tokens_from_host += lookup.resumable;
       if (lookup.snapshot != nullptr) count_reused(lookup);
       return lookup;
     }
@@ -155,6 +163,7 @@ bool TreePolicy::advance(Memory& memory, std::int32_t length) {
 
 Served TreePolicy::serve(const RequestTokens& tokens) {
   const std::span<const TokenId> all(tokens.all);
+  if (host_) host_->fetch(carrier_, tokens.prompt(), cache_.look_up(tokens.prompt()).resumable);
   std::optional<Memory> memory;
   const Lookup lookup = resume(tokens.prompt(), memory);
   if (!memory) return {};
@@ -186,6 +195,7 @@ CacheCounters TreePolicy::counters() const {
   counters.snapshots_created = stats.published;
   counters.kv_bytes = kv_bytes();
   counters.snapshot_bytes = snapshot_bytes();
+  if (host_) counters.host_bytes = host_->bytes();
   if (counts_bytes_) return counters;
   counters.flips = pool_.owner_changes();
   const PoolUsage usage = pool_.usage();

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "app/replay/cache_policy.h"
+#include "app/replay/host_tier.h"
 #include "app/replay/shape.h"
 #include "core/memory/pool/memory_pool.h"
 #include "core/memory/prefix/prefix_cache.h"
@@ -28,6 +29,12 @@ class TreePolicy final : public CachePolicy {
   CacheCounters counters() const override;
 
  private:
+  /// Of a runner whose units have no bytes.
+  class NoBytes final : public UnitBytes {
+    void read(ViewId, std::int32_t, std::span<std::byte>) override {}
+    void write(ViewId, std::int32_t, std::span<const std::byte>) override {}
+  };
+
   Lookup resume(std::span<const TokenId> prompt, std::optional<Memory>& memory);
   bool advance(Memory& memory, std::int32_t length);
   void count_reused(const Lookup& lookup);
@@ -39,6 +46,9 @@ class TreePolicy final : public CachePolicy {
   bool counts_bytes_;  ///< the pool has room for more than the budget
   MemoryPool pool_;
   PrefixCache cache_;
+  NoBytes no_bytes_;
+  SnapshotIo carrier_;
+  std::optional<HostTier> host_;
   std::vector<bool> page_is_reused_;  ///< by page
   CacheCounters counters_;
 };

@@ -92,6 +92,8 @@ std::string_view name_of(SnapshotSource source) {
   switch (source) {
     case SnapshotSource::memory:
       return "memory";
+    case SnapshotSource::host:
+      return "host";
     case SnapshotSource::disk:
       return "disk";
     case SnapshotSource::session:

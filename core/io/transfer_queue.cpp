@@ -51,20 +51,39 @@ bool TransferQueue::run_next(Lock& lock) {
   return true;
 }
 
-void TransferQueue::execute(Transfer& transfer) const {
-  std::span<std::byte> bytes(transfer.buffer.get(), transfer.bytes);
+void TransferQueue::execute(Transfer& transfer) {
+  std::span<std::byte> into(transfer.buffer.get(), transfer.bytes);
+  std::span<const std::byte> bytes = into;
+  const std::uint32_t place = transfer.extents.front().first;
+  if (transfer.is_write) {
+    for (const Extent& extent : transfer.extents) {
+      sums_.erase(sums_.lower_bound(extent.first), sums_.lower_bound(extent.first + extent.count));
+    }
+    try {
+      if (transfer.source != nullptr) bytes = transfer.source->wait();
+    } catch (const Error&) {
+      return;  // without a sum nothing is read from here
+    }
+    sums_.emplace(place, checksum(bytes));
+  } else if (!sums_.contains(place)) {
+    transfer.outcome = false;
+    transfer.is_unwritten = true;
+    return;
+  }
   for (const Extent& extent : transfer.extents) {
-    const auto piece = bytes.first(std::min(bytes.size(), extent.count * sector_bytes));
+    const std::size_t piece = std::min(bytes.size(), extent.count * sector_bytes);
     const std::uint64_t offset = std::uint64_t{extent.first} * sector_bytes;
     if (transfer.is_write) {
-      storage_->write(offset, piece);
+      storage_->write(offset, bytes.first(piece));
     } else {
-      storage_->read(offset, piece);
+      storage_->read(offset, into.first(piece));
+      into = into.subspan(piece);
     }
-    bytes = bytes.subspan(piece.size());
+    bytes = bytes.subspan(piece);
   }
+  transfer.source.reset();
   if (transfer.is_write) return;
-  transfer.outcome = checksum({transfer.buffer.get(), transfer.bytes}) == transfer.sum;
+  transfer.outcome = checksum({transfer.buffer.get(), transfer.bytes}) == sums_.at(place);
 }
 
 /// Erases the transfer unless it is a read that the caller has not released.
@@ -103,16 +122,11 @@ TransferQueue::Buffer TransferQueue::take_buffer(std::size_t bytes) {
   return std::make_unique_for_overwrite<std::byte[]>(bytes);
 }
 
-TransferQueue::Transfer& TransferQueue::add(bool is_write, std::span<const Extent> extents,
-                                            std::size_t bytes, Buffer buffer) {
+TransferId TransferQueue::add(std::unique_ptr<Transfer> transfer, std::span<const Extent> extents) {
   const TransferId id{added_++};
-  auto transfer = std::make_unique<Transfer>();
   transfer->id = id;
-  transfer->is_write = is_write;
   transfer->extents.assign(extents.begin(), extents.end());
-  transfer->buffer = std::move(buffer);
-  transfer->bytes = bytes;
-  Transfer& added = *transfers_.emplace(id, std::move(transfer)).first->second;
+  Transfer& added = *transfers_.emplace(transfer->id, std::move(transfer)).first->second;
   ++pending_;
   if (failure_.empty()) {
     queue_.push_back(&added);
@@ -120,34 +134,47 @@ TransferQueue::Transfer& TransferQueue::add(bool is_write, std::span<const Exten
   } else {
     end(added);
   }
-  return added;
+  return id;
 }
 
 void TransferQueue::erase(Transfer& transfer) {
   (transfer.is_write ? bytes_written_ : bytes_read_) -= transfer.bytes;
-  if (bytes_written_ + bytes_read_ + bytes_idle_ + transfer.bytes <= 2 * bytes_max_) {
+  const std::size_t held = bytes_written_ + bytes_read_ + bytes_idle_;
+  if (transfer.buffer != nullptr && held + transfer.bytes <= 2 * bytes_max_) {
     bytes_idle_ += transfer.bytes;
     idle_.emplace(transfer.bytes, std::move(transfer.buffer));
   }
   transfers_.erase(transfer.id);
 }
 
-void TransferQueue::write(std::span<const Extent> extents, std::size_t bytes,
-                          const std::function<void(std::span<std::byte>)>& fill) {
+TransferId TransferQueue::write(std::span<const Extent> extents, std::size_t bytes,
+                                const std::function<void(std::span<std::byte>)>& fill) {
+  auto transfer = std::make_unique<Transfer>();
+  transfer->is_write = true;
+  transfer->bytes = bytes;
   Lock lock(mutex_);
   while (!has_room(bytes_written_, bytes)) wait(lock);
-  Buffer buffer = take_buffer(bytes);
+  transfer->buffer = take_buffer(bytes);
   bytes_written_ += bytes;
   lock.unlock();
   try {
-    fill({buffer.get(), bytes});
+    fill({transfer->buffer.get(), bytes});
   } catch (...) {
     lock.lock();
     bytes_written_ -= bytes;
     throw;
   }
   lock.lock();
-  add(true, extents, bytes, std::move(buffer));
+  return add(std::move(transfer), extents);
+}
+
+TransferId TransferQueue::write(std::span<const Extent> extents,
+                                std::unique_ptr<PendingBytes> source) {
+  auto transfer = std::make_unique<Transfer>();
+  transfer->is_write = true;
+  transfer->source = std::move(source);
+  const Lock lock(mutex_);
+  return add(std::move(transfer), extents);
 }
 
 bool TransferQueue::can_read(std::size_t bytes) const {
@@ -155,15 +182,13 @@ bool TransferQueue::can_read(std::size_t bytes) const {
   return has_room(bytes_read_, bytes);
 }
 
-TransferId TransferQueue::read(std::span<const Extent> extents, std::size_t bytes,
-                               std::uint64_t sum) {
+TransferId TransferQueue::read(std::span<const Extent> extents, std::size_t bytes) {
+  auto transfer = std::make_unique<Transfer>();
+  transfer->bytes = bytes;
   const Lock lock(mutex_);
-  Buffer buffer = take_buffer(bytes);
+  transfer->buffer = take_buffer(bytes);
   bytes_read_ += bytes;
-  const TransferId id{added_};
-  Transfer& transfer = add(false, extents, bytes, std::move(buffer));
-  transfer.sum = sum;
-  return id;
+  return add(std::move(transfer), extents);
 }
 
 std::optional<bool> TransferQueue::outcome(TransferId read) const {
@@ -171,6 +196,11 @@ std::optional<bool> TransferQueue::outcome(TransferId read) const {
   const Transfer& transfer = *transfers_.at(read);
   if (transfer.is_running) return std::nullopt;
   return transfer.outcome;
+}
+
+bool TransferQueue::is_unwritten(TransferId read) const {
+  const Lock lock(mutex_);
+  return transfers_.at(read)->is_unwritten;
 }
 
 std::span<const std::byte> TransferQueue::bytes(TransferId read) const {

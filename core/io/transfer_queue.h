@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/base/pending_bytes.h"
 #include "core/io/storage.h"
 
 namespace hyb {
@@ -48,19 +49,26 @@ class TransferQueue {
   /// Enqueues a write of `bytes` bytes to the extents. `fill` produces them before this returns;
   /// what it throws is passed on, and nothing is written. Waits for earlier writes while there is
   /// no room.
-  void write(std::span<const Extent> extents, std::size_t bytes,
-             const std::function<void(std::span<std::byte>)>& fill);
+  TransferId write(std::span<const Extent> extents, std::size_t bytes,
+                   const std::function<void(std::span<std::byte>)>& fill);
+
+  /// The same for bytes that are on their way into a buffer that is not the queue's. Waits for
+  /// nothing: the transfer waits for its bytes. Where they never come, reads of them fail.
+  TransferId write(std::span<const Extent> extents, std::unique_ptr<PendingBytes> source);
 
   /// Whether there is room for a read of `bytes` bytes.
   bool can_read(std::size_t bytes) const;
 
-  /// Enqueues a read of bytes whose checksum must be `sum`, whatever can_read() says. The caller
-  /// releases it.
-  TransferId read(std::span<const Extent> extents, std::size_t bytes, std::uint64_t sum);
+  /// Enqueues a read of the bytes that one write wrote to these extents, whatever can_read() says.
+  /// The caller releases it.
+  TransferId read(std::span<const Extent> extents, std::size_t bytes);
 
-  /// Of a read that was not released: whether it succeeded with the right checksum. Empty while it
-  /// is pending; false after a failure of the queue.
+  /// Of a read that was not released: whether it succeeded with the checksum of what was written.
+  /// Empty while it is pending; false after a failure of the queue.
   std::optional<bool> outcome(TransferId read) const;
+
+  /// Of a read whose outcome is false: nothing was damaged, its bytes were never written.
+  bool is_unwritten(TransferId read) const;
 
   /// The bytes of a read whose outcome is true, until it is released.
   std::span<const std::byte> bytes(TransferId read) const;
@@ -88,20 +96,20 @@ class TransferQueue {
     bool is_write = false;
     std::vector<Extent> extents;
     Buffer buffer;
-    std::size_t bytes = 0;
-    std::uint64_t sum = 0;
-    bool is_running = false, is_released = false;
+    std::size_t bytes = 0;                 ///< of the buffer
+    std::unique_ptr<PendingBytes> source;  ///< of a write without a buffer
+    bool is_running = false, is_released = false, is_unwritten = false;
     std::optional<bool> outcome;  ///< of a read
   };
   using Lock = std::unique_lock<std::mutex>;
 
   void work();
   bool run_next(Lock& lock);
-  void execute(Transfer& transfer) const;
+  void execute(Transfer& transfer);
   void end(Transfer& transfer);
   void fail(const std::string& why);
   void wait(Lock& lock);
-  Transfer& add(bool is_write, std::span<const Extent> extents, std::size_t bytes, Buffer buffer);
+  TransferId add(std::unique_ptr<Transfer> transfer, std::span<const Extent> extents);
   void erase(Transfer& transfer);
   Buffer take_buffer(std::size_t bytes);
   bool has_room(std::size_t held, std::size_t bytes) const;
@@ -109,6 +117,8 @@ class TransferQueue {
   std::unique_ptr<Storage> storage_;
   std::size_t bytes_max_;
   TransferWorker worker_;
+  /// Checksums of what was written, by first sector. For the thread that runs the transfers.
+  std::map<std::uint32_t, std::uint64_t> sums_;
 
   mutable std::mutex mutex_;  ///< guards all members below
   std::condition_variable has_work_, has_ended_;

@@ -2,11 +2,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <variant>
 #include <vector>
 
 #include "core/base/ids.h"
+#include "core/base/pending_bytes.h"
 
 namespace hyb {
 
@@ -48,6 +50,11 @@ class UnitBytes {
   virtual ~UnitBytes() = default;
   virtual void read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) = 0;
   virtual void write(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) = 0;
+
+  /// As read(), but steps go on meanwhile: the unit may have other bytes as soon as this returns.
+  /// What it returns is destroyed before this object. Null: there is no room for this copy now; or
+  /// never, as by default.
+  virtual std::unique_ptr<PendingBytes> start_read(ViewId, std::int32_t) { return nullptr; }
 };
 
 }  // namespace hyb

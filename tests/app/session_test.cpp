@@ -212,10 +212,12 @@ using namespace hyb::testing;
 
 TEST_SUITE("app/tiers") {
   TEST_CASE("sizes and folders that make no sense are refused with what to do") {
-    check_tiers({});
-    check_tiers({.disk_tier = "20GB", .disk_tier_folder = "/tmp", .host_tier = ""});
-    const auto refused = [](const TierFlags& flags) {
-      return error_text([&] { check_tiers(flags); });
+    ModelOptions on_cpu;
+    on_cpu.device = "cpu";
+    check_tiers({}, on_cpu);
+    check_tiers({.disk_tier = "20GB", .disk_tier_folder = "/tmp", .host_tier = ""}, on_cpu);
+    const auto refused = [&](const TierFlags& flags) {
+      return error_text([&] { check_tiers(flags, on_cpu); });
     };
     for (const char* size : {"auto", "80%", "many", "-1GB"}) {
       CHECK(contains(refused({.disk_tier = size, .disk_tier_folder = "", .host_tier = ""}),

@@ -5,6 +5,7 @@
 #include "app/chat/commands.h"
 #include "app/session.h"
 #include "core/base/log.h"
+#include "core/memory/tier/snapshot_tier.h"
 #include "tests/cuda_emulator/device/device_memory.h"
 #include "tests/models/loaded.h"
 
@@ -206,6 +207,62 @@ TEST_SUITE("cuda_emulator/session_memory") {
                          Error);
     ledger().refuse(0);
     CHECK(Held() == before);
+  }
+
+  TEST_CASE(
+      "--host-tier: answers are the same, from the host's memory, and the bytes are counted") {
+    const Quiet quiet;
+    const ModelOptions options = options_for("granite-moe-nope");
+    const TierFlags flags = {.disk_tier = {}, .disk_tier_folder = {}, .host_tier = "32MiB"};
+    SessionShape tiered = shape;
+    tiered.host_tier_bytes = check_tiers(flags, options);
+    CHECK(tiered.host_tier_bytes == 32U << 20);
+    std::vector<TokenId> expected;
+    std::size_t pinned = 0, workspace = 0;
+    {
+      Session plain = Session::open(options, shape, {});
+      expected = answer_of(plain);
+      pinned = plain.memory().pinned;
+      workspace = plain.memory().workspace;
+    }
+    const Held before;
+    {
+      Session session = Session::open(options, tiered, {});
+      add_tiers(session, flags, {});
+      const MemoryPlan& memory = session.memory();
+      CHECK(memory.side_copies == 2U << 20);
+      CHECK(memory.pinned == pinned + memory.side_copies);
+      CHECK(memory.workspace == workspace + memory.side_copies);
+      const Held held = Held().since(before);
+      CHECK(held.pinned == memory.pinned);
+      CHECK(held.allocations == memory.weights + memory.workspace + memory.library);
+      SnapshotTier& tier = *session.engine().tier();
+      for (int i = 0; i < 4; ++i) {
+        CHECK(answer_of(session) == expected);
+        while (session.engine().prefixes().evict()) {
+        }
+      }
+      tier.drain();
+      const TierStats stats = tier.stats();
+      CHECK(stats.spilled > 0);
+      CHECK(stats.fetched == 3);
+      CHECK(stats.late == 0);
+      CHECK(stats.damaged == 0);
+      CHECK(tier_text(&tier).starts_with("host tier: "));
+      answer_of(session);
+      while (session.engine().prefixes().evict()) {  // copies are under way when it ends
+      }
+    }
+    CHECK(Held() == before);
+    tiered.host_tier_bytes = 1 << 20;
+    CHECK_THROWS_WITH_AS(Session::open(options, tiered, {}), doctest::Contains("give at least"),
+                         Error);
+    CHECK_THROWS_WITH_AS(
+        check_tiers({.disk_tier = "1GB", .disk_tier_folder = {}, .host_tier = "1GB"}, options),
+        doctest::Contains("there is one tier"), Error);
+    ModelOptions packed = options;
+    packed.reuse.snapshots = "int8";
+    CHECK_THROWS_WITH_AS(check_tiers(flags, packed), doctest::Contains("--snapshots int8"), Error);
   }
 }
 

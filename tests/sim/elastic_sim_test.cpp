@@ -25,7 +25,8 @@ struct ElasticCounts {
   std::int64_t hits = 0, evictions = 0, owner_changes = 0, preemptions = 0, deferrals = 0,
                prefix_waits = 0, spills = 0, fetches = 0, tier_waits = 0, dropped_fetches = 0,
                merges = 0, failed_steps = 0, failed_reads = 0, failed_disks = 0, cancelled = 0,
-               packed = 0, moved = 0, uncommitted = 0, shrunk = 0, short_of_memory = 0, chained = 0;
+               packed = 0, moved = 0, uncommitted = 0, shrunk = 0, short_of_memory = 0, chained = 0,
+               copies = 0, refused_copies = 0, lost_copies = 0;
 };
 
 /// A random life of the real engine, scheduler, prefix tree, pool and disk tier over a model with
@@ -166,12 +167,17 @@ class Scenario : private Listener {
     if (fault_ == Fault::buffer_reused_too_early)
       disk = std::make_unique<LateDisk>(std::move(disk));
     disk_is_slow_ = random_.chance(60);
+    runner_.copies.reads_late = fault_ == Fault::unit_copied_too_late;
+    if (random_.chance(50)) runner_.copies.room = random_.between(1, 40);
+    const bool loses_copies = random_.chance(30);
+    runner_.copies.fails = [this, loses_copies] { return loses_copies && random_.chance(10); };
     engine_.add_tier(
         "disk tier", std::move(disk),
         TierOptions{.budget_bytes = random_.chance(50) ? std::uint64_t{200'000} : 1 << 30,
                     .bytes_per_second = 1e30,
                     .staging_bytes = static_cast<std::size_t>(random_.between(0, 4000)),
-                    .worker = TransferWorker::caller});
+                    .worker = TransferWorker::caller,
+                    .may_wait = random_.chance(50)});
   }
 
   /// Transfers that the disk carries out before the next step.
@@ -185,6 +191,7 @@ class Scenario : private Listener {
     tier.drain();
     tier.audit();
     const TierStats stats = tier.stats();
+    if (runner_.copies.under_way > 0) throw Violation("a copy has no end");
     if (stats.damaged > 0) throw Violation("the disk gives back what it was given");
     if (stats.fetched == 0 && was_reused_from_disk_)
       throw Violation("from a disk, but nothing was");
@@ -349,7 +356,10 @@ class Scenario : private Listener {
             .uncommitted = any(uncommitted_),
             .shrunk = any(failed_for_memory_),
             .short_of_memory = any(short_of_memory_),
-            .chained = any(runner_.chained_spans)};
+            .chained = any(runner_.chained_spans),
+            .copies = any(runner_.copies.started),
+            .refused_copies = any(runner_.copies.refused),
+            .lost_copies = any(runner_.copies.lost)};
   }
 
   std::int64_t engine_compacted() { return engine_.pool().compacted_units(); }
@@ -421,6 +431,9 @@ void add(ElasticCounts& sum, const ElasticCounts& one) {
   sum.shrunk += one.shrunk;
   sum.short_of_memory += one.short_of_memory;
   sum.chained += one.chained;
+  sum.copies += one.copies;
+  sum.refused_copies += one.refused_copies;
+  sum.lost_copies += one.lost_copies;
 }
 
 bool is_found(Fault fault, bool checks_rules) {
@@ -449,17 +462,20 @@ TEST_SUITE("sim/elastic") {
                          << ", cancelled " << sum.cancelled << ", packed " << sum.packed
                          << ", moved " << sum.moved << ", superblocks uncommitted "
                          << sum.uncommitted << ", given back " << sum.shrunk << ", short of memory "
-                         << sum.short_of_memory << ", chunks in pieces " << sum.chained);
+                         << sum.short_of_memory << ", chunks in pieces " << sum.chained
+                         << ", copies beside steps " << sum.copies << ", refused "
+                         << sum.refused_copies << ", lost " << sum.lost_copies);
     if (!are_all) return;
     const std::int64_t few = sum.schedules / 20;
     for (const std::int64_t count :
          {sum.hits, sum.evictions, sum.owner_changes, sum.preemptions, sum.deferrals,
           sum.prefix_waits, sum.spills, sum.fetches, sum.tier_waits, sum.failed_steps,
           sum.failed_reads, sum.failed_disks, sum.cancelled, sum.packed, sum.uncommitted,
-          sum.shrunk, sum.chained}) {
+          sum.shrunk, sum.chained, sum.copies, sum.refused_copies}) {
       CHECK(count > few);
     }
     CHECK(sum.short_of_memory > sum.schedules / 100);
+    CHECK(sum.lost_copies > sum.schedules / 100);
   }
 
   TEST_CASE("a sequence is never shorter than the state in its slot") {
@@ -476,7 +492,7 @@ TEST_SUITE("sim/elastic") {
          {Fault::partial_page_shared, Fault::slot_not_cleared, Fault::wrong_chunk_published,
           Fault::conv_window_cut_short, Fault::written_after_publishing,
           Fault::owner_changed_too_early, Fault::copies_of_one_group_lost,
-          Fault::packed_without_pages, Fault::piece_starts_anew}) {
+          Fault::packed_without_pages, Fault::piece_starts_anew, Fault::unit_copied_too_late}) {
       CAPTURE(name_of(fault));
       CHECK(is_found(fault, true));
       CHECK(is_found(fault, false));

@@ -125,7 +125,8 @@ const char* name_of(Fault fault) {
                                       "copies of one group lost",
                                       "buffer reused before it was written",
                                       "state restored without its pages",
-                                      "piece starts again"};
+                                      "piece starts again",
+                                      "unit copied too late"};
   return names[static_cast<int>(fault)];
 }
 

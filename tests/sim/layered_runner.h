@@ -18,6 +18,7 @@
 #include "tests/sim/random.h"
 #include "tests/sim/toy_model.h"
 #include "tests/sim/toy_runner.h"
+#include "tests/support/held_copies.h"
 
 namespace hyb::sim {
 
@@ -153,6 +154,7 @@ enum class Fault {
   buffer_reused_too_early,   ///< a disk writes what its buffer holds one write later
   packed_without_pages,      ///< what is written back to pages is lost, what goes to slots is not
   piece_starts_anew,         ///< a span that goes on reads what its own slot held before
+  unit_copied_too_late,      ///< a copy beside the steps reads what later steps left in its unit
 };
 
 const char* name_of(Fault fault);
@@ -169,6 +171,11 @@ class LayeredRunner : public Runner {
   StepResult run(const Step& step) override;
   void read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) override;
   void write(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) override;
+  std::unique_ptr<PendingBytes> start_read(ViewId view, std::int32_t unit) override {
+    return copies.start(*this, view, unit, capacity_.memory.unit_bytes(view));
+  }
+
+  testing::HeldCopies copies;  ///< beside the steps; none by default
 
   /// Bytes of a page of a group and of a slot, for layouts of this runner.
   static std::size_t page_bytes(const LayeredModel& model, std::size_t group,

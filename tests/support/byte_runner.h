@@ -4,12 +4,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <stdexcept>
 #include <variant>
 #include <vector>
 
 #include "core/engine/runner.h"
+#include "tests/support/held_copies.h"
 
 namespace hyb::testing {
 
@@ -45,6 +47,12 @@ class ByteRunner final : public Runner {
     std::copy(bytes.begin(), bytes.end(), to.begin());
     ++units_written;
   }
+
+  std::unique_ptr<PendingBytes> start_read(ViewId view, std::int32_t unit) override {
+    return copies.start(*this, view, unit, layout_.unit_bytes(view));
+  }
+
+  HeldCopies copies;  ///< beside the steps; none by default
 
   std::span<std::byte> unit_bytes(ViewId view, std::int32_t unit) {
     const std::int32_t per_superblock = layout_.units_per_superblock(view);

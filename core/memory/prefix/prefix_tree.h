@@ -17,7 +17,7 @@ enum class SnapshotPlace : std::uint8_t { branch, prompt_end, turn_end, message_
 inline constexpr std::size_t snapshot_places = 4;
 
 /// Where the bytes of a snapshot were before they came into the prefix tree.
-enum class SnapshotSource : std::uint8_t { memory, disk, session };
+enum class SnapshotSource : std::uint8_t { memory, host, disk, session };
 
 struct Snapshot;
 using SnapshotTree = TokenTree<std::unique_ptr<Snapshot>>;

@@ -46,6 +46,10 @@ void SnapshotIo::read(const CheckpointUnit& unit, std::span<std::byte> bytes) co
   bytes_->read(unit.view, unit.unit, bytes);
 }
 
+std::unique_ptr<PendingBytes> SnapshotIo::start_read(const CheckpointUnit& unit) const {
+  return bytes_->start_read(unit.view, unit.unit);
+}
+
 void SnapshotIo::write(const CheckpointUnit& unit, std::span<const std::byte> bytes) {
   require(!pool_->has_orders(), "snapshot carrier: settled before it writes");
   bytes_->write(unit.view, unit.unit, bytes);

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <utility>
@@ -47,6 +48,8 @@ class SnapshotIo {
 
   /// `bytes` has the size of the unit. The unit has its bytes.
   void read(const CheckpointUnit& unit, std::span<std::byte> bytes) const;
+  /// As UnitBytes::start_read. The unit has its bytes.
+  std::unique_ptr<PendingBytes> start_read(const CheckpointUnit& unit) const;
   /// After flush_orders().
   void write(const CheckpointUnit& unit, std::span<const std::byte> bytes);
 

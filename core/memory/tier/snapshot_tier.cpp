@@ -117,13 +117,29 @@ bool SnapshotTier::make_room(TierEntry& entry) {
   return true;
 }
 
-void SnapshotTier::store(StoredUnit& unit, const CheckpointUnit& source) {
+/// False: steps would have to wait for the copy.
+bool SnapshotTier::store(StoredUnit& unit, const CheckpointUnit& source) {
   const std::size_t bytes = carrier_.layout().unit_bytes(unit.view);
-  queue_->write(unit.extents, bytes, [&](std::span<std::byte> buffer) {
-    carrier_.read(source, buffer);
-    unit.sum = checksum(buffer);
-  });
+  if (std::unique_ptr<PendingBytes> copy = carrier_.start_read(source)) {
+    unit.written = queue_->write(unit.extents, std::move(copy));
+  } else if (options_.may_wait) {
+    unit.written = queue_->write(
+        unit.extents, bytes, [&](std::span<std::byte> buffer) { carrier_.read(source, buffer); });
+  } else {
+    return false;
+  }
   stats_.bytes_written += bytes;
+  return true;
+}
+
+/// Of the new units from `first` on, which have room and no bytes: others may need them too.
+void SnapshotTier::forget_unwritten(std::span<StoredUnit* const> units,
+                                    const std::vector<bool>& is_new, std::size_t first) {
+  for (std::size_t i = first; i < units.size(); ++i) {
+    if (!is_new[i]) continue;
+    extents_.give_back(units[i]->extents);
+    units[i]->extents.clear();
+  }
 }
 
 void SnapshotTier::spill(std::span<const TokenId> key, const Snapshot& snapshot) {
@@ -159,13 +175,21 @@ void SnapshotTier::spill(std::span<const TokenId> key, const Snapshot& snapshot)
   }
   const std::vector<CheckpointUnit> sources = units_of(checkpoint, carrier_.layout());
   require(sources.size() == units.size(), "tier: a checkpoint has the units of its kinds");
+  std::size_t stored = 0;
   try {
-    for (std::size_t i = 0; i < units.size(); ++i) {
-      if (is_new[i]) store(*units[i], sources[i]);
+    while (stored < units.size() && (!is_new[stored] || store(*units[stored], sources[stored]))) {
+      ++stored;
     }
   } catch (...) {
-    remove(entry);  // a unit of it has no bytes
+    forget_unwritten(units, is_new, stored);
+    remove(entry);
     throw;
+  }
+  if (stored < units.size()) {
+    forget_unwritten(units, is_new, stored);
+    remove(entry);
+    ++stats_.late;
+    return;
   }
   ++stats_.spilled;
 }
@@ -214,11 +238,10 @@ TierAnswer SnapshotTier::ask(std::span<const TokenId> prompt, std::int32_t resum
 
 void SnapshotTier::read(TierFetch& fetch, const StoredUnit& unit) {
   const std::size_t bytes = carrier_.layout().unit_bytes(unit.view);
-  const std::uint64_t sum = unit.sum;
   fetch.units.push_back({.view = unit.view,
                          .page = unit.page,
-                         .sum = sum,
-                         .transfer = queue_->read(unit.extents, bytes, sum)});
+                         .written = unit.written,
+                         .transfer = queue_->read(unit.extents, bytes)});
   stats_.bytes_read += bytes;
 }
 
@@ -295,10 +318,10 @@ void SnapshotTier::forget_damaged(const TierFetch& fetch) {
   const std::vector<StoredUnit*> now = units_now(fetch);
   for (const TierFetch::Unit& unit : fetch.units) {
     if (queue_->outcome(unit.transfer) != false) continue;
-    ++stats_.damaged;
+    ++(queue_->is_unwritten(unit.transfer) ? stats_.late : stats_.damaged);
     for (StoredUnit* const there : now) {
       const bool is_same =
-          there->view == unit.view && there->page == unit.page && there->sum == unit.sum;
+          there->view == unit.view && there->page == unit.page && there->written == unit.written;
       if (!is_same || there->extents.empty()) continue;
       extents_.give_back(there->extents);
       there->extents.clear();

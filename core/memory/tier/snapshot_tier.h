@@ -26,8 +26,8 @@ struct TierFetch {
   /// A page or slot that is being read.
   struct Unit {
     ViewId view;
-    std::int32_t page;  ///< of the sequence, for a view of pages; else 0
-    std::uint64_t sum;  ///< checksum that it was stored with
+    std::int32_t page;   ///< of the sequence, for a view of pages; else 0
+    TransferId written;  ///< what stored it
     TransferId transfer;
   };
 
@@ -49,6 +49,9 @@ struct TierOptions {
   /// larger than two thirds of it, one and a half times the largest.
   std::size_t staging_bytes = std::size_t{16} << 20;
   TransferWorker worker = TransferWorker::thread;
+  /// Whether a snapshot may be kept by copying it while steps wait. Else one that UnitBytes copies
+  /// beside them, or none.
+  bool may_wait = true;
   SnapshotSource source = SnapshotSource::disk;  ///< as reported in answers
 };
 
@@ -56,6 +59,7 @@ struct TierStats {
   std::int64_t spilled = 0;   ///< snapshots that were handed to the storage
   std::int64_t held = 0;      ///< evicted ones that the tier had already
   std::int64_t declined = 0;  ///< not worth their bytes, or their bytes are not made yet
+  std::int64_t late = 0;      ///< snapshots that no copy beside the steps had room for, lost copies
   std::int64_t fetched = 0, tokens_fetched = 0;
   std::int64_t dropped = 0;  ///< fetches that were not needed any more
   std::int64_t removed = 0;  ///< evicted from the tier for others
@@ -93,8 +97,8 @@ class SnapshotTier {
                const TierOptions& options);
 
   /// Keeps a snapshot that is about to be evicted; waits for the storage only when all staging
-  /// buffers are in use. Never runs a step: a snapshot whose bytes are still to be made by an order
-  /// is not kept.
+  /// buffers are in use, and never where options say so. Never runs a step: a snapshot whose bytes
+  /// are still to be made by an order is not kept.
   void spill(std::span<const TokenId> key, const Snapshot& snapshot);
 
   /// Starts fetching the deepest snapshot that the prompt starts with and that leaves at least one
@@ -131,6 +135,7 @@ class SnapshotTier {
   /// From now on prefill costs this.
   void set_cost(const PrefillCost& cost) { options_.cost = cost; }
 
+  const std::string& name() const { return name_; }
   bool is_on() const { return queue_ != nullptr; }
   TierStats stats() const;
   /// Memory of the index; an estimate.
@@ -152,7 +157,9 @@ class SnapshotTier {
   bool make_room(TierEntry& entry);
   void remove(TierEntry& entry);
   void rank(TierEntry& entry);
-  void store(StoredUnit& unit, const CheckpointUnit& source);
+  bool store(StoredUnit& unit, const CheckpointUnit& source);
+  void forget_unwritten(std::span<StoredUnit* const> units, const std::vector<bool>& is_new,
+                        std::size_t first);
   void start(TierFetch& fetch, std::span<StoredUnit* const> units, std::int32_t shared);
   void read(TierFetch& fetch, const StoredUnit& unit);
   void release(const TierFetch& fetch);

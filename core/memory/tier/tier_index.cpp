@@ -221,7 +221,8 @@ TierEntry* TierIndex::first(const TierEntry* keep) const {
 }
 
 std::size_t TierIndex::bytes() const {
-  const std::size_t unit = sizeof(StoredUnit) + 2 * sizeof(Extent) + 16;
+  constexpr std::size_t sum = 48;  // in the queue
+  const std::size_t unit = sizeof(StoredUnit) + 2 * sizeof(Extent) + 16 + sum;
   const std::size_t node = sizeof(TierNode) + 96 + layout_.groups.size() * unit +
                            static_cast<std::size_t>(page_tokens_) * sizeof(TokenId);
   const std::size_t entry = sizeof(TierEntry) + 160 + layout_.groups.size() * unit;

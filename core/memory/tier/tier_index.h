@@ -12,6 +12,7 @@
 
 #include "core/base/ids.h"
 #include "core/io/storage.h"
+#include "core/io/transfer_queue.h"
 #include "core/memory/pool/layout.h"
 #include "core/memory/pool/memory_pool.h"
 #include "core/memory/prefix/prefix_tree.h"
@@ -23,7 +24,7 @@ struct StoredUnit {
   ViewId view;
   std::int32_t page = 0;          ///< of the sequence, for a view of pages; else 0
   std::vector<Extent> extents{};  ///< of the storage; empty: not there (yet)
-  std::uint64_t sum = 0;          ///< checksum of its bytes
+  TransferId written{};           ///< by this transfer, where there are extents
   std::int32_t users = 0;         ///< entries that need it
 };
 

@@ -146,7 +146,8 @@ PolicyLists lists_of(std::vector<std::string> policies) {
           .snapshots = {"exact", "int8"},
           .budgets = {"2GB", "1GiB"},
           .ratios = {0.5, 2},
-          .sglang_states = "both"};
+          .sglang_states = "both",
+          .host_tier = {}};
 }
 
 }  // namespace
@@ -163,6 +164,21 @@ TEST_SUITE("app/replay/policy_list") {
     CHECK(options[4].prompt_end_snapshots);
     CHECK(label_of(options[6]) == "gd int8");
     CHECK(policy_options(lists_of({"all"})).size() == 2 * (2 + 7 * 2 + 2));
+  }
+
+  TEST_CASE("--host-tier adds a run with it for the policies of hyb") {
+    PolicyLists lists = lists_of({"vllm", "lru", "gd"});
+    const std::size_t without = policy_options(lists).size();
+    lists.host_tier = "64GB";
+    const auto options = policy_options(lists);
+    CHECK(options.size() == without + 2 * 2 * 2);
+    for (const PolicyOptions& one : options) {
+      const bool is_tree = one.kind == PolicyKind::lru || one.kind == PolicyKind::gd;
+      CHECK((one.host_bytes == 0 || (is_tree && one.host_bytes == 64'000'000'000)));
+      CHECK(label_of(one).ends_with(" + host tier") == (one.host_bytes > 0));
+    }
+    lists.host_tier = "50%";
+    CHECK(contains(error_text([&] { policy_options(lists); }), "--host-tier 50%: give bytes"));
   }
 
   TEST_CASE("what is unknown is named") {

@@ -79,6 +79,31 @@ TEST_SUITE("app/replay/tree_policy") {
     }
   }
 
+  TEST_CASE("a host tier gives back what the budget dropped, within its bytes") {
+    const auto trace = random_trace(5, 800, 30);
+    for (const PolicyKind kind : {PolicyKind::lru, PolicyKind::gd}) {
+      const PolicyOptions plain = {.kind = kind, .budget_bytes = 4000};
+      PolicyOptions roomy = plain;
+      roomy.budget_bytes = std::int64_t{1} << 30;
+      const ReplayRun alone = replay(trace, small_shape(), plain);
+      const ReplayRun all = replay(trace, small_shape(), roomy);
+      std::int64_t before = alone.reused_tokens;
+      CHECK(all.reused_tokens > before);
+      for (const std::int64_t bytes : {4000, 40'000, 1 << 30}) {
+        PolicyOptions tiered = plain;
+        tiered.host_bytes = bytes;
+        const ReplayRun run = replay(trace, small_shape(), tiered);
+        CHECK(run.counters.host_bytes <= bytes);
+        CHECK(run.counters.tokens_from_host > 0);
+        CHECK(run.reused_tokens > before);
+        before = run.reused_tokens;
+      }
+      // What is evicted is all there: only placements that learn of it differ.
+      CHECK(before > all.reused_tokens - all.reused_tokens / 50);
+      CHECK(alone.counters.tokens_from_host == 0);
+    }
+  }
+
   TEST_CASE("a request that does not fit is served without memory") {
     const MemoryLayout layout = superblock_layout(3);
     TreePolicy policy(small_shape(64),

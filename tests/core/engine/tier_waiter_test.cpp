@@ -1,3 +1,6 @@
+#include <atomic>
+#include <thread>
+
 #include <doctest/doctest.h>
 
 #include "core/engine/engine.h"
@@ -49,7 +52,10 @@ MemoryLayout layout_of(const LayeredModel& model, std::int32_t superblocks) {
 
 /// An engine over a tier whose disk blocks until the test releases it.
 struct Fixture {
-  explicit Fixture(Precision precision = Precision::exact, std::int32_t superblocks = 200)
+  explicit Fixture(Precision precision = Precision::exact, std::int32_t superblocks = 200,
+                   const TierOptions& tier = {.budget_bytes = 1 << 30,
+                                              .bytes_per_second = 1e30,
+                                              .worker = TransferWorker::caller})
       : model(recurrent_model()),
         capacity{.memory = layout_of(model, superblocks),
                  .step_tokens = 64,
@@ -62,9 +68,7 @@ struct Fixture {
                 .prefixes = {.precision = precision, .branch_tokens_min = 1},
                 .shared_tokens_min = 8,
                 .audit = true}) {
-    engine.add_tier(
-        "test tier", std::make_unique<ShimStorage>(disk),
-        {.budget_bytes = 1 << 30, .bytes_per_second = 1e30, .worker = TransferWorker::caller});
+    engine.add_tier("test tier", std::make_unique<ShimStorage>(disk), tier);
   }
 
   RequestId submit(const Tokens& prompt, std::int32_t max_tokens = 3) {
@@ -221,6 +225,49 @@ TEST_SUITE("core/engine/tier_desk") {
       const Completion& got = *fixture.sink.find(ids[static_cast<std::size_t>(i)], 0)->completion;
       REQUIRE(got.tokens.size() == 90);
       CHECK(std::equal(answers[i].begin(), answers[i].end(), got.tokens.begin()));
+    }
+  }
+
+  TEST_CASE("copies that do not end hold no step up, and change no answer") {
+    const Tokens known = prompt_of(60, 1), other = prompt_of(40, 2), third = prompt_of(50, 3);
+    std::vector<Tokens> wanted;
+    {
+      Fixture plain;
+      for (const Tokens& prompt : {known, other, third}) wanted.push_back(plain.run(prompt).tokens);
+    }
+    std::atomic<bool> may_end = false;
+    {
+      Fixture fixture(Precision::exact, 200,
+                      {.budget_bytes = 1 << 30, .bytes_per_second = 1e30, .may_wait = false});
+      fixture.runner.copies.room = 30;
+      fixture.runner.copies.before_end = [&] {
+        while (!may_end) std::this_thread::yield();
+      };
+      const auto evict = [&] {
+        while (fixture.engine.prefixes().evict()) {
+        }
+      };
+      CHECK(fixture.run(known).tokens == wanted[0]);
+      evict();
+      CHECK(fixture.run(other).tokens == wanted[1]);
+      evict();
+      CHECK(fixture.run(third).tokens == wanted[2]);
+      evict();  // no room is left for its copy
+      CHECK(fixture.engine.tier()->stats().spilled > 0);
+      CHECK(fixture.engine.tier()->stats().late > 0);
+      CHECK(fixture.runner.copies.under_way > 0);
+      may_end = true;
+      fixture.engine.tier()->drain();
+      CHECK(fixture.runner.copies.under_way == 0);
+      const Completion& again = fixture.run(known);
+      CHECK(again.tokens == wanted[0]);
+      CHECK(again.usage.reused_from == SnapshotSource::disk);
+      may_end = false;
+      evict();
+      fixture.run(third);
+      evict();
+      CHECK(fixture.runner.copies.under_way > 0);
+      may_end = true;  // as a card's do in the end; the rest is never tried
     }
   }
 }

@@ -32,7 +32,7 @@ void write(TransferQueue& queue, Extent extent, std::span<const std::byte> bytes
 }
 
 TransferId read(TransferQueue& queue, Extent extent, std::span<const std::byte> wanted) {
-  return queue.read(std::span(&extent, 1), wanted.size(), checksum(wanted));
+  return queue.read(std::span(&extent, 1), wanted.size());
 }
 
 /// Blocks until it is released.

@@ -298,14 +298,15 @@ using Tokens = std::vector<TokenId>;
 /// A tier whose transfers wait until the test carries them out.
 struct HeldWorld : SnapshotWorld {
   explicit HeldWorld(const WorldShape& shape = {}, ShimDisk faults = {},
-                     std::size_t staging_bytes = 1 << 20)
+                     std::size_t staging_bytes = 1 << 20, bool may_wait = true)
       : SnapshotWorld(shape),
         disk(faults),
         tier("test tier", carrier, std::make_unique<ShimStorage>(disk),
              {.budget_bytes = std::uint64_t{64} << 20,
               .bytes_per_second = 1e30,
               .staging_bytes = staging_bytes,
-              .worker = TransferWorker::caller}) {
+              .worker = TransferWorker::caller,
+              .may_wait = may_wait}) {
     cache.on_evict([this](std::span<const TokenId> key, const Snapshot& snapshot) {
       tier.spill(key, snapshot);
     });
@@ -453,6 +454,66 @@ TEST_SUITE("core/memory/tier_fetch") {
     CHECK(!world.tier.ask(longer(tokens(20)), 0).fetch);
     CHECK(world.tier.staging_bytes() == 0);
     log::set_level(log::Level::info);
+  }
+
+  TEST_CASE("copies beside steps: kept while the pool's units have new bytes, at most what fits") {
+    for (const std::int32_t room : {1000, 7, 1}) {
+      HeldWorld world({}, {}, 1 << 20, false);
+      world.runner.copies.room = room;
+      world.put(tokens(40));
+      world.put(tokens(25, 3));
+      world.evict_all();
+      CHECK(world.disk.calls == 0);
+      CHECK(world.runner.copies.under_way <= room);
+      world.put(tokens(60, 5));  // where the evicted ones were
+      world.put(tokens(60, 7));
+      world.tier.drain();
+      CHECK(world.runner.copies.under_way == 0);
+      const TierStats stats = world.tier.stats();
+      CHECK(stats.spilled + stats.late == 2);
+      CHECK((stats.late > 0) == (room < 1000));
+      CHECK(world.tier.fetch(longer(tokens(40)), 0) == (room < 1000 ? 0 : 40));
+      CHECK(world.all_right());
+      world.tier.audit();
+    }
+  }
+
+  TEST_CASE("what was half copied frees its sectors, and what others share stays good") {
+    HeldWorld world({.only_full = true}, {}, 1 << 20, false);
+    world.runner.copies.room = 1000;
+    world.put(tokens(40));
+    world.evict_all();
+    world.tier.drain();
+    const std::uint64_t used = world.tier.stats().bytes_used;
+    world.runner.copies.room = 2;  // not enough for the pages after the shared ones
+    world.put(longer(longer(tokens(64))));
+    world.evict_all();
+    CHECK(world.tier.stats().late == 1);
+    world.tier.drain();
+    CHECK(world.tier.stats().bytes_used == used);
+    CHECK(world.tier.fetch(longer(tokens(40)), 0) == 40);
+    CHECK(world.all_right());
+    world.tier.audit();
+  }
+
+  TEST_CASE("a lost copy is a miss and no damage; computed again it is kept") {
+    for (std::int32_t lost = 0; lost < 12; ++lost) {
+      HeldWorld world({}, {}, 1 << 20, false);
+      world.runner.copies.room = 1000;
+      std::int32_t ended = 0;
+      world.runner.copies.fails = [&] { return ended++ == lost; };
+      world.put(tokens(20));
+      world.evict_all();
+      CHECK(world.tier.fetch(longer(tokens(20)), 0) == 0);
+      CHECK(world.runner.copies.lost == 1);
+      CHECK(world.tier.is_on());
+      CHECK(world.tier.stats().damaged == 0);
+      CHECK(world.tier.stats().late == 1);
+      world.put(tokens(20));
+      world.evict_all();
+      CHECK(world.tier.fetch(longer(tokens(20)), 0) == 20);
+      CHECK(world.all_right());
+    }
   }
 }
 

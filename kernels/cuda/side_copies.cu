@@ -1,0 +1,151 @@
+#include "kernels/cuda/side_copies.h"
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <mutex>
+#include <optional>
+
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/memory.h"
+#include "kernels/cuda/staging.h"
+
+namespace hyb::kernels::cuda {
+namespace {
+
+/// Ranges of a ring, mostly given back in the order in which they were taken. For any thread.
+class Ring {
+ public:
+  explicit Ring(std::size_t bytes) : bytes_(bytes) {}
+
+  /// Where a range of `bytes` bytes begins; empty: there is no room.
+  std::optional<std::size_t> take(std::size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    std::size_t begin = ranges_.empty() ? 0 : ranges_.back().end, limit = bytes_;
+    if (!ranges_.empty()) {
+      const bool is_wrapped = ranges_.back().begin < ranges_.front().begin;
+      if (is_wrapped) {
+        limit = ranges_.front().begin;
+      } else if (bytes > bytes_ - begin) {
+        begin = 0;
+        limit = ranges_.front().begin;
+      }
+    }
+    if (bytes > limit - begin) return std::nullopt;
+    ranges_.push_back({.begin = begin, .end = begin + bytes});
+    return begin;
+  }
+
+  void give_back(std::size_t begin) {
+    const std::lock_guard lock(mutex_);
+    const auto range = std::find_if(ranges_.begin(), ranges_.end(),
+                                    [&](const Range& one) { return one.begin == begin; });
+    range->is_free = true;
+    while (!ranges_.empty() && ranges_.front().is_free) ranges_.pop_front();
+  }
+
+ private:
+  struct Range {
+    std::size_t begin, end;
+    bool is_free = false;
+  };
+
+  std::size_t bytes_;
+  std::mutex mutex_;
+  std::deque<Range> ranges_;
+};
+
+/// As Event; a stream may wait for it, too.
+class SideEvent {
+ public:
+  SideEvent() {
+    check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+  }
+  ~SideEvent() { cudaEventDestroy(event_); }
+  SideEvent(const SideEvent&) = delete;
+  SideEvent& operator=(const SideEvent&) = delete;
+
+  void record(Stream& stream) {
+    check(cudaEventRecord(event_, stream.handle()), "cudaEventRecord");
+  }
+  void wait() const { check(cudaEventSynchronize(event_), "cudaEventSynchronize"); }
+  /// What is enqueued in the stream from now on starts after the last record().
+  void hold(Stream& stream) const {
+    check(cudaStreamWaitEvent(stream.handle(), event_, 0), "cudaStreamWaitEvent");
+  }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+class RingCopies final : public SideCopies {
+ public:
+  RingCopies(Stream& stream, std::size_t bytes)
+      : stream_(stream), ring_(bytes), device_(make_device(bytes)), host_(make_pinned(bytes)) {}
+
+  std::unique_ptr<PendingBytes> start(std::span<const std::span<const std::byte>> parts,
+                                      std::size_t bytes) override {
+    const std::optional<std::size_t> begin = ring_.take(std::max<std::size_t>(bytes, 1));
+    if (!begin) return nullptr;
+    auto copy = std::make_unique<Copy>(*this, *begin, bytes);
+    copy->start(parts);
+    return copy;
+  }
+
+ private:
+  class Copy final : public PendingBytes {
+   public:
+    Copy(RingCopies& owner, std::size_t begin, std::size_t bytes)
+        : owner_(owner), begin_(begin), bytes_(bytes) {}
+
+    ~Copy() override {
+      try {
+        copied_.wait();  // until then neither side of the range is free
+      } catch (const Error&) {
+        // The card has failed: the next step says so.
+      }
+      owner_.ring_.give_back(begin_);
+    }
+
+    void start(std::span<const std::span<const std::byte>> parts) {
+      std::byte* const aside = owner_.device_.get() + begin_;
+      for (const std::span<const std::byte> part : parts) {
+        copy(owner_.stream_, aside + copied_bytes_, part.data(), part.size());
+        copied_bytes_ += part.size();
+      }
+      set_aside_.record(owner_.stream_);
+      set_aside_.hold(owner_.side_);
+      check(cudaMemcpyAsync(owner_.host_.get() + begin_, aside, copied_bytes_,
+                            cudaMemcpyDeviceToHost, owner_.side_.handle()),
+            "cudaMemcpyAsync");
+      copied_.record(owner_.side_);
+    }
+
+    std::span<const std::byte> wait() override {
+      copied_.wait();
+      std::byte* const bytes = owner_.host_.get() + begin_;
+      std::memset(bytes + copied_bytes_, 0, bytes_ - copied_bytes_);
+      return {bytes, bytes_};
+    }
+
+   private:
+    RingCopies& owner_;
+    std::size_t begin_, bytes_;
+    std::size_t copied_bytes_ = 0;
+    SideEvent set_aside_, copied_;
+  };
+
+  Stream& stream_;
+  Stream side_;
+  Ring ring_;
+  DeviceBytes device_;
+  PinnedBytes host_;
+};
+
+}  // namespace
+
+std::unique_ptr<SideCopies> make_side_copies(Stream& stream, std::size_t bytes) {
+  return std::make_unique<RingCopies>(stream, bytes);
+}
+
+}  // namespace hyb::kernels::cuda

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "kernels/cuda/stream.h"
+#include "kernels/side_copies.h"
+
+namespace hyb::kernels::cuda {
+
+std::unique_ptr<SideCopies> make_side_copies(Stream& stream, std::size_t bytes);
+
+}  // namespace hyb::kernels::cuda
