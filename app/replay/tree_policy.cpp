@@ -133,8 +133,11 @@ void TreePolicy::count_reused(const Lookup& lookup) {
   for (std::int32_t at = 0; at < lookup.resumable; at += page_tokens) {
     const auto page =
         static_cast<std::size_t>(index(pages[static_cast<std::size_t>(at / page_tokens)]));
+    if (page >= page_is_reused_.size()) page_is_reused_.resize(page + 1);
     if (page_is_reused_[page]) continue;
     page_is_reused_[page] = true;
+    // Pages that a host tier gave back were created, and perhaps counted, where they were before.
+    if (lookup.source == SnapshotSource::host) continue;
     counters_.kv_tokens_reused += std::min(page_tokens, lookup.resumable - at);
   }
 }
