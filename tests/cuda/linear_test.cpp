@@ -220,7 +220,7 @@ struct CodedCase {
   Strides strides = {};
 };
 
-constexpr CodedFormat fp8 = {WeightCode::fp8, 1, whole}, blocks = {WeightCode::fp8},
+constexpr CodedFormat fp8 = {WeightCode::fp8, 1, block_of_all}, blocks = {WeightCode::fp8},
                       q8 = {WeightCode::q8}, q4 = {WeightCode::q4};
 const CodedCase coded_cases[] = {
     {.format = q4, .tokens = 1, .outputs = 40, .inner = 1608, .add = true},

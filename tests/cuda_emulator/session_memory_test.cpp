@@ -254,7 +254,7 @@ TEST_SUITE("cuda_emulator/session_memory") {
       }
     }
     CHECK(Held() == before);
-    tiered.host_tier_bytes = 1 << 20;
+    tiered.host_tier_bytes = 4096;
     CHECK_THROWS_WITH_AS(Session::open(options, tiered, {}), doctest::Contains("give at least"),
                          Error);
     CHECK_THROWS_WITH_AS(

@@ -51,11 +51,11 @@ struct CodedFormat {
   WeightCode code;
   std::int64_t row_block = 128, column_block = 128;
 };
-inline constexpr std::int64_t whole = std::int64_t{1} << 40;
+inline constexpr std::int64_t block_of_all = std::int64_t{1} << 40;
 /// All that are published: fp8 with scales of blocks, of rows and of a tensor; and what hyb makes.
 inline constexpr CodedFormat all_formats[] = {{WeightCode::fp8},
-                                              {WeightCode::fp8, 1, whole},
-                                              {WeightCode::fp8, whole, whole},
+                                              {WeightCode::fp8, 1, block_of_all},
+                                              {WeightCode::fp8, block_of_all, block_of_all},
                                               {WeightCode::q8},
                                               {WeightCode::q4}};
 
