@@ -45,19 +45,45 @@ inline constexpr int min_blocks = Code == WeightCode::plain ? 0 : 1;
 template <int Rows, int KStep>
 using Stage = SharedArray<SharedArray<bf16, KStep + chunk>, Rows>;
 
-/// Copies k .. k+KStep-1 of `Rows` rows, of which row i is row_of(i), or is zero if that is
-/// negative.
-template <int Threads, int Rows, int KStep, typename RowOf>
-__device__ __forceinline__ void copy_rows(Stage<Rows, KStep>& to, const bf16* from,
-                                          std::int64_t stride, RowOf&& row_of, int k, int inner) {
-  constexpr int chunks = KStep / chunk;
-  for (int i = static_cast<int>(threadIdx.x); i < Rows * chunks; i += Threads) {
-    const int column = i % chunks * chunk, row = row_of(i / chunks);
-    const bool is_there = row >= 0 && k + column < inner;
-    cp_async16(&to[i / chunks][column], from + (is_there ? row * stride + k + column : 0),
-               is_there);
+/// A thread's copies into the stages of `Rows` rows: where they read is computed once, and a step
+/// adds its k.
+template <int Threads, int Rows, int KStep>
+class RowCopies {
+ public:
+  /// Row i is row row_of(i) of `from`, or zeros if that is negative; rows have `inner` elements.
+  template <typename RowOf>
+  __device__ __forceinline__ RowCopies(const bf16* from, std::int64_t stride, int inner,
+                                       const RowOf& row_of) {
+#pragma unroll
+    for (int i = 0; i < copies; ++i) {
+      const int row = has(i) ? row_of(row_at(i)) : -1;
+      from_[i] = from + (row >= 0 ? row * stride : 0) + column();
+      end_[i] = row >= 0 ? inner - column() : 0;
+    }
   }
-}
+
+  /// Starts the copies of k .. k+KStep-1. What is past the end of a row is zeros and not read.
+  __device__ __forceinline__ void copy(Stage<Rows, KStep>& to, int k) const {
+#pragma unroll
+    for (int i = 0; i < copies; ++i) {
+      if (has(i)) cp_async16(&to[row_at(i)][column()], from_[i] + k, k < end_[i]);
+    }
+  }
+
+ private:
+  static constexpr int chunks = KStep / chunk;
+  static constexpr int copies = (Rows * chunks + Threads - 1) / Threads;
+  static_assert(Threads % chunks == 0, "a thread copies the same columns of all its rows");
+
+  __device__ static int column() { return static_cast<int>(threadIdx.x) % chunks * chunk; }
+  __device__ static int row_at(int i) {
+    return static_cast<int>(threadIdx.x) / chunks + i * (Threads / chunks);
+  }
+  __device__ static bool has(int i) { return Rows * chunks % Threads == 0 || row_at(i) < Rows; }
+
+  const bf16* from_[copies];
+  int end_[copies];  ///< the k from which there is nothing to read
+};
 
 /// The warp's products of one stage, in ascending k.
 template <typename T>
@@ -110,8 +136,19 @@ struct alignas(16) TileShared {
 
   __device__ static int place(int row, int piece) { return piece ^ row % 2 * 4; }
 
+  /// What a thread's copies need of the rows that are row_of(i), or zeros if that is negative.
   template <typename RowOf>
-  __device__ __forceinline__ void copy_x(int step, const TileOperands<Code>& p, RowOf&& row_of) {
+  __device__ static const RowOf& x_copies(const TileOperands<Code>&, const RowOf& row_of) {
+    return row_of;
+  }
+  template <typename RowOf>
+  __device__ static const RowOf& weight_copies(const TileOperands<Code>&, const RowOf& row_of) {
+    return row_of;
+  }
+
+  template <typename RowOf>
+  __device__ __forceinline__ void copy_x(int step, const TileOperands<Code>& p,
+                                         const RowOf& row_of) {
     constexpr int chunks = half_columns / chunk;
     auto& to = x[step % T::stages];
     for (int i = static_cast<int>(threadIdx.x); i < T::tokens * chunks; i += T::threads) {
@@ -123,7 +160,7 @@ struct alignas(16) TileShared {
   }
   template <typename RowOf>
   __device__ __forceinline__ void copy_weight(int step, const TileOperands<Code>& p,
-                                              RowOf&& row_of) {
+                                              const RowOf& row_of) {
     const int stage = step % T::stages;
     for (int i = static_cast<int>(threadIdx.x); i < T::outputs * 4; i += T::threads) {
       const int row = row_of(i / 4);
@@ -183,17 +220,26 @@ struct alignas(16) TileShared<T, WeightCode::plain> {
   SharedArray<Stage<T::tokens, T::k_step>, T::stages> x;
   SharedArray<Stage<T::outputs, T::k_step>, T::stages> weight;
 
+  using XCopies = RowCopies<T::threads, T::tokens, T::k_step>;
+  using WeightCopies = RowCopies<T::threads, T::outputs, T::k_step>;
+  using Operands = TileOperands<WeightCode::plain>;
+
   template <typename RowOf>
-  __device__ __forceinline__ void copy_x(int step, const TileOperands<WeightCode::plain>& p,
-                                         RowOf&& row_of) {
-    copy_rows<T::threads, T::tokens, T::k_step>(x[step % T::stages], p.x, p.x_stride, row_of,
-                                                step * T::k_step, p.inner);
+  __device__ __forceinline__ static XCopies x_copies(const Operands& p, const RowOf& row_of) {
+    return {p.x, p.x_stride, p.inner, row_of};
   }
   template <typename RowOf>
-  __device__ __forceinline__ void copy_weight(int step, const TileOperands<WeightCode::plain>& p,
-                                              RowOf&& row_of) {
-    copy_rows<T::threads, T::outputs, T::k_step>(weight[step % T::stages], p.weight, p.inner,
-                                                 row_of, step * T::k_step, p.inner);
+  __device__ __forceinline__ static WeightCopies weight_copies(const Operands& p,
+                                                               const RowOf& row_of) {
+    return {p.weight, p.inner, p.inner, row_of};
+  }
+
+  __device__ __forceinline__ void copy_x(int step, const Operands&, const XCopies& copies) {
+    copies.copy(x[step % T::stages], step * T::k_step);
+  }
+  __device__ __forceinline__ void copy_weight(int step, const Operands&,
+                                              const WeightCopies& copies) {
+    copies.copy(weight[step % T::stages], step * T::k_step);
   }
   __device__ __forceinline__ void multiply(int step, int first_token, int first_output,
                                            float (&sums)[T::tiles_m][T::tiles_n][4]) {
@@ -213,16 +259,17 @@ __device__ __forceinline__ void multiply_tile(TileShared<T, Code>& shared,
   const int warp = static_cast<int>(threadIdx.x) / warp_size;
   constexpr int stages = T::stages;
   const int steps = (p.inner + T::k_step - 1) / T::k_step;
+  const auto& weight_copies = TileShared<T, Code>::weight_copies(p, weight_row);
   const auto copy_weight = [&](int step) {
-    if (step < steps) shared.copy_weight(step, p, weight_row);
+    if (step < steps) shared.copy_weight(step, p, weight_copies);
   };
-  const auto copy_x = [&](int step) {
-    if (step < steps) shared.copy_x(step, p, x_row);
-    cp_async_commit();
-  };
-
   for (int step = 0; step < stages - 1; ++step) copy_weight(step);
   before_x();
+  const auto& x_copies = TileShared<T, Code>::x_copies(p, x_row);  // may read what is waited for
+  const auto copy_x = [&](int step) {
+    if (step < steps) shared.copy_x(step, p, x_copies);
+    cp_async_commit();
+  };
   for (int step = 0; step < stages - 1; ++step) copy_x(step);
   for (int step = 0; step < steps; ++step) {
     cp_async_wait<stages - 2>();
