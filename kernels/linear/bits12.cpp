@@ -222,15 +222,21 @@ void bits12_unpack_plain(const Bits12Tile& tile) {
 }
 
 Bits12Kernel bits12_kernel(Isa isa) {
+  constexpr std::int64_t direct_rows_avx512 = 12;
   switch (isa) {
     case Isa::avx512:
-      return {bits12_unpack_avx512, bits12_few_avx512};
+      return {.unpack = bits12_unpack_avx512,
+              .few = bits12_few_avx512,
+              .direct_rows = direct_rows_avx512,
+              .few_keeps_lines = true};
     case Isa::avx2:
-      return {bits12_unpack_avx2, nullptr};
+      return {.unpack = bits12_unpack_avx2,
+              .few = bits12_few_avx2,
+              .direct_rows = bits12_few_rows_avx2};
     case Isa::plain:
       break;
   }
-  return {bits12_unpack_plain, nullptr};
+  return {.unpack = bits12_unpack_plain};
 }
 
 }  // namespace hyb::kernels

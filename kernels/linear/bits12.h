@@ -64,18 +64,23 @@ bool bits12_pays(const Bits12Shape& shape, std::int64_t experts, std::size_t pat
 void read_bits12_row(const std::byte* panel, const Bits12Patch* patches, std::int64_t n,
                      std::span<float> out);
 
-/// A run of a panel's lines, and for `few` rows to multiply it with. Rows are bf16, and the sums
-/// have the bits that the bf16 panel gives.
+/// A run of a panel's lines, and for `few` rows to multiply it with:
+///
+///   sums[r][n] = (first ? 0 : sums[r][n]) + sum over k of rows[r][k] * panel[k][n]
+///
+/// Rows are bf16, and the sums have the bits that the bf16 panel gives.
 struct Bits12Tile {
   const std::byte* panel;      ///< with its header, wherever the run starts
   const Bits12Patch* patches;  ///< of the run
   const Bits12Patch* patches_end;
   std::int64_t first_line;  ///< of the run
   std::int64_t columns;     ///< length of the run; an odd one ends the rows
-  std::byte* lines;         ///< unpacking: room for the run as lines of bf16
-  const void* const* rows;  ///< few: `count` pointers to the rows' first element
+  std::byte* lines;         ///< room for the run as lines of bf16; few: null, they are not wanted
+  const void* const* rows;  ///< few: `count` pointers to the rows' first element of this run
   std::int64_t count;       ///< 1 to panel_tile_rows
   float* sums;              ///< [count][64]
+  bool first;
+  std::int64_t ahead_bytes;  ///< from a line to what is prefetched with it: a hint, never read
 };
 
 /// Writes `lines`.
@@ -83,20 +88,24 @@ void bits12_unpack_avx512(const Bits12Tile& tile);
 void bits12_unpack_avx2(const Bits12Tile& tile);
 void bits12_unpack_plain(const Bits12Tile& tile);
 
-/// sums[r][n] = sum over k of rows[r][k] * panel[k][n], for a run that is all of K: the weights
-/// never leave the registers.
+/// Writes `sums` straight from the codes. With AVX-512 up to panel_tile_rows, and `lines` on the
+/// way: beside the products that costs a quarter of what unpacking costs by itself. With AVX2 up to
+/// bits12_few_rows_avx2, and no lines.
 void bits12_few_avx512(const Bits12Tile& tile);
+void bits12_few_avx2(const Bits12Tile& tile);
+constexpr std::int64_t bits12_few_rows_avx2 = 3;
 
 struct Bits12Kernel {
   void (*unpack)(const Bits12Tile&) = nullptr;  ///< null: for other weights
   void (*few)(const Bits12Tile&) = nullptr;     ///< null: this set has none
+  std::int64_t direct_rows = 0;                 ///< up to this many go straight from the codes
+  bool few_keeps_lines = false;
 };
 
 Bits12Kernel bits12_kernel(Isa isa);
 
-/// Up to this many rows go straight from the codes, up to six at a time.
-constexpr std::int64_t bits12_direct_rows = 24;
-/// Columns whose lines of bf16 stay in the first or second-level cache while all rows pass by.
-constexpr std::int64_t bits12_run = 256;
+/// Columns whose lines of bf16 (128 KB) stay in the second-level cache while all rows pass by.
+constexpr std::int64_t bits12_run = 1024;
+constexpr std::int64_t bits12_ahead_bytes = 4096;
 
 }  // namespace hyb::kernels

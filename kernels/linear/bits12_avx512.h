@@ -71,20 +71,27 @@ class Bits12Lines {
   __m512i high_, low_;
 };
 
-template <int R>
+template <int R, bool Keeps>
 void bits12_few(const Bits12Tile& tile) {
-  constexpr std::int64_t ahead_bytes = 4096;
   __m512 sums[R][4];
 #pragma GCC unroll 6
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 4
-    for (int c = 0; c < 4; ++c) sums[r][c] = _mm512_setzero_ps();
+    for (int c = 0; c < 4; ++c) {
+      sums[r][c] = tile.first ? _mm512_setzero_ps() : _mm512_loadu_ps(tile.sums + r * 64 + c * 16);
+    }
   }
   const std::byte* rows[R];
 #pragma GCC unroll 6
   for (int r = 0; r < R; ++r) rows[r] = static_cast<const std::byte*>(tile.rows[r]);
+  std::byte* out = tile.lines;
   const auto multiply = [&](const __m512i(&w)[4], std::int64_t k, std::size_t bytes)
       __attribute__((always_inline)) {
+    if constexpr (Keeps) {
+#pragma GCC unroll 4
+      for (int c = 0; c < 4; ++c) _mm512_storeu_si512(out + c * 64, w[c]);
+      out += 256;
+    }
 #pragma GCC unroll 6
     for (int r = 0; r < R; ++r) {
       int pair = 0;
@@ -101,10 +108,12 @@ void bits12_few(const Bits12Tile& tile) {
   const std::int64_t pairs = tile.columns / 2;
   __m512i w[4];
   for (std::int64_t pair = 0;; ++pair) {
-    for (std::int64_t left = lines.unpatched(pair, pairs - pair); left > 0; --left, ++pair) {
+    for (std::int64_t left = lines.unpatched(tile.first_line + pair, pairs - pair); left > 0;
+         --left, ++pair) {
 #pragma GCC unroll 3
       for (int i = 0; i < 3; ++i) {
-        _mm_prefetch(reinterpret_cast<const char*>(lines.at()) + ahead_bytes + i * 64, _MM_HINT_T0);
+        _mm_prefetch(reinterpret_cast<const char*>(lines.at()) + tile.ahead_bytes + i * 64,
+                     _MM_HINT_T0);
       }
       lines.next(w);
       multiply(w, pair * 2, 4);
@@ -114,7 +123,7 @@ void bits12_few(const Bits12Tile& tile) {
     multiply(w, pair * 2, 4);
   }
   if (tile.columns % 2 != 0) {  // what follows the last element is not ours
-    if (lines.unpatched(pairs, 1) == 0) {
+    if (lines.unpatched(tile.first_line + pairs, 1) == 0) {
       lines.next_patched(w);
     } else {
       lines.next(w);
@@ -128,15 +137,19 @@ void bits12_few(const Bits12Tile& tile) {
   }
 }
 
+template <bool Keeps>
 constexpr void (*bits12_few_routes[])(const Bits12Tile&) = {
-    bits12_few<1>, bits12_few<2>, bits12_few<3>, bits12_few<4>, bits12_few<5>, bits12_few<6>};
+    bits12_few<1, Keeps>, bits12_few<2, Keeps>, bits12_few<3, Keeps>,
+    bits12_few<4, Keeps>, bits12_few<5, Keeps>, bits12_few<6, Keeps>};
 
 }  // namespace
 
-void bits12_few_avx512(const Bits12Tile& tile) { bits12_few_routes[tile.count - 1](tile); }
+void bits12_few_avx512(const Bits12Tile& tile) {
+  const auto& routes = tile.lines == nullptr ? bits12_few_routes<false> : bits12_few_routes<true>;
+  routes[tile.count - 1](tile);
+}
 
 void bits12_unpack_avx512(const Bits12Tile& tile) {
-  constexpr std::int64_t ahead_bytes = 4096;
   Bits12Lines lines(tile);
   std::byte* out = tile.lines;
   const std::int64_t count = (tile.columns + 1) / 2;
@@ -144,7 +157,8 @@ void bits12_unpack_avx512(const Bits12Tile& tile) {
   for (std::int64_t line = 0; line < count; ++line, out += 256) {
 #pragma GCC unroll 3
     for (int i = 0; i < 3; ++i) {
-      _mm_prefetch(reinterpret_cast<const char*>(lines.at()) + ahead_bytes + i * 64, _MM_HINT_T0);
+      _mm_prefetch(reinterpret_cast<const char*>(lines.at()) + tile.ahead_bytes + i * 64,
+                   _MM_HINT_T0);
     }
     if (lines.unpatched(tile.first_line + line, 1) == 0) {
       lines.next_patched(w);

@@ -185,75 +185,116 @@ void panel_product(const PanelKernel& kernel, const std::byte* panel, std::int64
   }
 }
 
-/// As panel_product, for a panel of bits12 of which `patches` is the list of all panels.
-template <typename RowOf, typename Emit>
-void bits12_product(const Bits12Kernel& kernel, const PanelKernel& bf16_kernel,
-                    const std::byte* panel, const Bits12Patch* patches, std::int64_t columns,
-                    std::int64_t count, RowOf row_of, Emit emit) {
-  alignas(64) std::array<float, panel_rows_waiting * 64> sums;
-  std::array<const void*, panel_tile_rows> pointers;
-  const Bits12Header& header = bits12_header(panel);
-  const Bits12Patch* const patches_end = patches + header.first_patch + header.patches;
-  Bits12Tile run = {.panel = panel,
-                    .patches = patches + header.first_patch,
-                    .patches_end = patches_end,
-                    .first_line = 0,
-                    .columns = columns,
-                    .lines = nullptr,
-                    .rows = pointers.data(),
-                    .count = 0,
-                    .sums = nullptr};
-  const auto point_to_rows = [&](std::int64_t first, std::int64_t rows, std::int64_t k) {
-    for (std::int64_t r = 0; r < rows; ++r) {
-      pointers[static_cast<std::size_t>(r)] =
-          static_cast<const std::byte*>(row_of(first + r)) + k * 2;
-    }
-  };
-  if (kernel.few != nullptr && count <= bits12_direct_rows) {
+/// A panel of bits12, of which `patches` is the list of all panels, times rows.
+template <typename RowOf>
+class Bits12Product {
+ public:
+  Bits12Product(const Bits12Kernel& kernel, const PanelKernel& bf16_kernel, const std::byte* panel,
+                const Bits12Patch* patches, std::int64_t columns, RowOf row_of)
+      : kernel_(kernel),
+        bf16_kernel_(bf16_kernel),
+        row_of_(row_of),
+        columns_(columns),
+        patches_(patches + bits12_header(panel).first_patch),
+        patches_end_(patches_ + bits12_header(panel).patches),
+        run_({.panel = panel,
+              .patches = patches_,
+              .patches_end = patches_end_,
+              .first_line = 0,
+              .columns = columns,
+              .lines = nullptr,
+              .rows = pointers_.data(),
+              .count = 0,
+              .sums = sums_.data(),
+              .first = true,
+              .ahead_bytes = bits12_ahead_bytes}) {}
+
+  /// Straight from the codes, as panel_product.
+  template <typename Emit>
+  void multiply_few(std::int64_t count, Emit emit) {
+    const std::int64_t panel_bytes = Bits12Shape{1, (columns_ + 1) / 2}.panel_bytes();
     const std::int64_t tiles = (count + panel_tile_rows - 1) / panel_tile_rows;
     for (std::int64_t t = 0; t < tiles; ++t) {
       const std::int64_t first = count * t / tiles;
-      run.count = count * (t + 1) / tiles - first;
-      run.sums = sums.data();
-      point_to_rows(first, run.count, 0);
-      kernel.few(run);
-      for (std::int64_t r = 0; r < run.count; ++r) emit(first + r, sums.data() + r * 64);
+      run_.count = count * (t + 1) / tiles - first;
+      point_to_rows(first, run_.count, 0);
+      if (t > 0) run_.ahead_bytes = panel_bytes;  // this one is near: bring the next one nearer
+      kernel_.few(run_);
+      for (std::int64_t r = 0; r < run_.count; ++r) emit(first + r, sums_.data() + r * 64);
     }
-    return;
   }
-  alignas(64) std::array<std::byte, bits12_run * 128> lines;
-  run.lines = lines.data();
-  const std::int64_t passes = (count + panel_rows_waiting - 1) / panel_rows_waiting;
-  for (std::int64_t pass = 0; pass < passes; ++pass) {
-    const std::int64_t begin = count * pass / passes;
-    const std::int64_t rows = count * (pass + 1) / passes - begin;
+
+  /// Unpacks a run for all rows, beside the first tile's products where the set can.
+  template <typename Emit>
+  void multiply(std::int64_t count, Emit emit) {
+    alignas(64) std::array<std::byte, bits12_run * 128> lines;
+    run_.lines = lines.data();
+    const std::int64_t passes = (count + panel_rows_waiting - 1) / panel_rows_waiting;
+    for (std::int64_t pass = 0; pass < passes; ++pass) {
+      const std::int64_t begin = count * pass / passes;
+      const std::int64_t rows = count * (pass + 1) / passes - begin;
+      run_.patches_end = patches_;
+      for (std::int64_t k = 0; k < columns_; k += bits12_run) multiply_run(begin, rows, k);
+      for (std::int64_t r = 0; r < rows; ++r) emit(begin + r, sums_.data() + r * 64);
+    }
+  }
+
+ private:
+  void point_to_rows(std::int64_t first, std::int64_t count, std::int64_t k) {
+    for (std::int64_t r = 0; r < count; ++r) {
+      pointers_[static_cast<std::size_t>(r)] =
+          static_cast<const std::byte*>(row_of_(first + r)) + k * 2;
+    }
+  }
+
+  void multiply_run(std::int64_t begin, std::int64_t rows, std::int64_t k) {
     const std::int64_t tiles = (rows + panel_tile_rows - 1) / panel_tile_rows;
-    run.patches_end = patches + header.first_patch;
-    for (std::int64_t k = 0; k < columns; k += bits12_run) {
-      run.first_line = k / 2;
-      run.columns = std::min(bits12_run, columns - k);
-      run.patches = run.patches_end;
-      while (run.patches_end != patches_end && run.patches_end->line < (k + bits12_run) / 2) {
-        ++run.patches_end;
-      }
-      kernel.unpack(run);
-      for (std::int64_t t = 0; t < tiles; ++t) {
-        const std::int64_t first = rows * t / tiles;
-        PanelTile tile = {.rows = pointers.data(),
-                          .count = rows * (t + 1) / tiles - first,
-                          .panel = lines.data(),
-                          .columns = run.columns,
-                          .sums = sums.data() + first * 64,
-                          .first = k == 0,
-                          .prefetch = nullptr,
-                          .prefetch_lines = 0};
-        point_to_rows(begin + first, tile.count, k);
-        bf16_kernel.tile(tile);
-      }
+    run_.first_line = k / 2;
+    run_.columns = std::min(bits12_run, columns_ - k);
+    run_.first = k == 0;
+    run_.patches = run_.patches_end;
+    while (run_.patches_end != patches_end_ && run_.patches_end->line < (k + bits12_run) / 2) {
+      ++run_.patches_end;
     }
-    for (std::int64_t r = 0; r < rows; ++r) emit(begin + r, sums.data() + r * 64);
+    if (kernel_.few_keeps_lines) {
+      run_.count = rows / tiles;
+      point_to_rows(begin, run_.count, k);
+      kernel_.few(run_);
+    } else {
+      kernel_.unpack(run_);
+    }
+    const std::int64_t run_lines = (run_.columns + 1) / 2;
+    const std::byte* next = run_.panel + Bits12Shape::header_bytes +
+                            (run_.first_line + run_lines) * Bits12Shape::line_bytes;
+    std::int64_t ahead = Bits12Shape::line_bytes / 64;  // lines of 64 bytes for each of the run's
+    for (std::int64_t t = kernel_.few_keeps_lines ? 1 : 0; t < tiles; ++t) {
+      const std::int64_t first = rows * t / tiles;
+      const std::int64_t share = (ahead + tiles - t - 1) / (tiles - t);
+      PanelTile tile = {.rows = pointers_.data(),
+                        .count = rows * (t + 1) / tiles - first,
+                        .panel = run_.lines,
+                        .columns = run_.columns,
+                        .sums = sums_.data() + first * 64,
+                        .first = k == 0,
+                        .prefetch = next,
+                        .prefetch_lines = share};
+      ahead -= share;
+      next += share * run_lines * 64;
+      point_to_rows(begin + first, tile.count, k);
+      bf16_kernel_.tile(tile);
+    }
   }
-}
+
+  alignas(64) std::array<float, panel_rows_waiting * 64> sums_;
+  std::array<const void*, panel_tile_rows> pointers_;
+  const Bits12Kernel& kernel_;
+  const PanelKernel& bf16_kernel_;
+  RowOf row_of_;
+  std::int64_t columns_;
+  const Bits12Patch* patches_;  ///< of the panel
+  const Bits12Patch* patches_end_;
+  Bits12Tile run_;
+};
 
 /// Distributes pieces of a matrix product to all threads, body(begin, end), or to the caller alone
 /// where a hand-over costs more than it saves: `bytes` counts a weight's bytes once per row.
@@ -299,8 +340,10 @@ class WeightProduct {
     if (published_) return multiply_published(expert, panel, count, row_of, emit);
     const std::byte* const first = weight_.expert(expert) + panel * panel_bytes();
     if (is_bits12()) {
-      return bits12_product(bits12_kernel_, kernel_, first, weight_.patches(), weight_.columns(),
-                            count, row_of, emit);
+      Bits12Product<RowOf> product(bits12_kernel_, kernel_, first, weight_.patches(),
+                                   weight_.columns(), row_of);
+      return count <= bits12_kernel_.direct_rows ? product.multiply_few(count, emit)
+                                                 : product.multiply(count, emit);
     }
     if (is_coded()) return coded_product(coded_kernel_, coded_shape_, first, count, row_of, emit);
     panel_product(kernel_, first, weight_.columns(), count, row_of, emit);
