@@ -7,24 +7,25 @@
 
 namespace hyb::kernels::testing::conv_test {
 
-inline void run(cuda::Stream& stream, const CausalConv& op) { cuda::causal_conv(stream, op); }
-inline void run(cuda::Stream& stream, const ShortConv& op) { cuda::short_conv(stream, op); }
+namespace {
+
+void run(cuda::Stream& stream, const CausalConv& op) { cuda::causal_conv(stream, op); }
+void run(cuda::Stream& stream, const ShortConv& op) { cuda::short_conv(stream, op); }
 
 /// Spans of one call; every named slot is below conv_slots.
 struct ConvCase {
-  std::int64_t channels, taps;
-  DType dtype;
+  std::int64_t channels = 8, taps = 4;
+  DType dtype = b16;
+  ChainedSpans spans = {};  ///< the real ones
   Strides strides = {};
-  std::vector<std::int32_t> begins;  ///< the real spans
-  std::vector<std::int32_t> read, write;
   bool bias = true;
 };
-inline constexpr std::int64_t conv_slots = 6;
+constexpr std::int64_t conv_slots = 6;
 
 /// With room for tokens that no span has.
 template <typename Op>
 ConvInputs<Op> inputs_of(const ConvCase& c, std::int64_t spare_tokens) {
-  const ConvShape shape = {c.begins.back() + spare_tokens, c.channels, c.taps, c.bias};
+  const ConvShape shape = {c.spans.begins.back() + spare_tokens, c.channels, c.taps, c.bias};
   return ConvInputs<Op>(c.dtype, shape, conv_slots, c.strides, {});
 }
 
@@ -64,11 +65,11 @@ void check_case(const ConvCase& c, bool replayed, double bound) {
   const ConvInputs<Op> in = inputs_of<Op>(c, spare_tokens);
   const ConvOnDevice<Op> device(in);
   Queue plain = test_queue(Isa::plain);
-  in.run(plain, Table(c.begins), Table(c.read), Table(c.write));
+  in.run(plain, Table(c.spans.begins), Table(c.spans.read), Table(c.spans.write));
 
   cuda::Stream stream;
-  const DeviceTable begins(padded(c.begins, c.begins.back())), read(padded(c.read, -1)),
-      write(padded(c.write, -1));
+  const DeviceTable begins(padded(c.spans.begins, c.spans.begins.back())),
+      read(padded(c.spans.read, -1)), write(padded(c.spans.write, -1));
   const Op op = device.op(0, in.s.tokens, begins, read, write);
   run_or_replay(stream, replayed, [&] { run(stream, op); });
   const TestTensor answer = device.y.fetch();
@@ -100,7 +101,7 @@ std::vector<std::byte> cut_answer(const ConvCase& c, const std::vector<std::int3
 template <typename Op>
 void check_cuts_on_card(std::int64_t taps, DType dtype) {
   std::mt19937 engine(7);
-  const ConvCase c = {24, taps, dtype, {}, {0, 40}, {1}, {1}};
+  const ConvCase c = {.channels = 24, .taps = taps, .dtype = dtype, .spans = {{0, 40}, {1}, {1}}};
   const std::vector<std::byte> whole = cut_answer<Op>(c, {0, 40});
   for (int i = 0; i < 5; ++i) CHECK(cut_answer<Op>(c, random_cuts(40, engine)) == whole);
 }
@@ -136,74 +137,37 @@ void check_chains_on_card() {
     CAPTURE(schedule);
     std::mt19937 engine(7);
     for (const std::int64_t taps : {2, 3, 4}) {
-      check_chain_on_card<Op>(chained({0, 1, 2, 3, 4, 5, 6}, false, true), 24, taps, DType::bf16,
-                              {}, false);
-      check_chain_on_card<Op>(random_chain(20, engine), 17, taps, DType::f32, {3, 1}, true);
+      check_chain_on_card<Op>(chained({0, 1, 2, 3, 4, 5, 6}, false, true), 24, taps, b16, {},
+                              false);
+      check_chain_on_card<Op>(random_chain(20, engine), 17, taps, f32, {3, 1}, true);
       const std::int32_t cut = 4000 + static_cast<std::int32_t>(engine() % 20);
       check_chain_on_card<Op>(
           chained({0, 1, 3, cut, cut + 1, cut + 2, cut + 4, 4900, 4901}, false, engine() % 2 == 0),
-          8, taps, DType::bf16, {}, false);
+          8, taps, b16, {}, false);
     }
   });
   // Every place of a short chain in the tiles.
   for (std::int32_t first = 4500; first < 4506; ++first) {
     check_chain_on_card<Op>(
         {{0, first, first + 1, first + 2, first + 3, first + 9}, {0, 1, 1, 2, 3}, {0, 1, 2, 3, 4}},
-        8, 4, DType::bf16, {}, false);
+        8, 4, b16, {}, false);
   }
 }
 
-using namespace hyb;
-using namespace hyb::kernels;
-using namespace hyb::kernels::testing;
-
-namespace {
-
 const ConvCase cases[] = {
-    {.channels = 1040,
-     .taps = 4,
-     .dtype = DType::bf16,
-     .begins = {0, 9, 10, 12, 19},
-     .read = {0, -1, 2, 5},
-     .write = {0, 3, 2, 4}},
+    {.channels = 1040, .spans = {{0, 9, 10, 12, 19}, {0, -1, 2, 5}, {0, 3, 2, 4}}},
     {.channels = 24,
-     .taps = 4,
-     .dtype = DType::f32,
+     .dtype = f32,
+     .spans = {{0, 1, 2, 5}, {1, 3, -1}, {1, 0, 2}},
      .strides = {4, 0},
-     .begins = {0, 1, 2, 5},
-     .read = {1, 3, -1},
-     .write = {1, 0, 2},
      .bias = false},
-    {.channels = 17,
-     .taps = 3,
-     .dtype = DType::bf16,
-     .strides = {3, 1},
-     .begins = {0, 2, 7},
-     .read = {4, -1},
-     .write = {4, 0}},
-    {.channels = 8,
-     .taps = 2,
-     .dtype = DType::f32,
-     .strides = {0, 1},
-     .begins = {0, 3, 4},
-     .read = {-1, 2},
-     .write = {1, 2}},
-    {.channels = 16,
-     .taps = 3,
-     .dtype = DType::bf16,
-     .strides = {8, 8},
-     .begins = {0, 1},
-     .read = {3},
-     .write = {5}},
-    {.channels = 8,
-     .taps = 4,
-     .dtype = DType::bf16,
-     .begins = {0, 1, 2, 4, 4500, 5000},
-     .read = {0, -1, 1, 3, 5},
-     .write = {0, 2, 1, 3, 5}},  // tiles
+    {.channels = 17, .taps = 3, .spans = {{0, 2, 7}, {4, -1}, {4, 0}}, .strides = {3, 1}},
+    {.taps = 2, .dtype = f32, .spans = {{0, 3, 4}, {-1, 2}, {1, 2}}, .strides = {0, 1}},
+    {.channels = 16, .taps = 3, .spans = {{0, 1}, {3}, {5}}, .strides = {8, 8}},
+    {.spans = {{0, 1, 2, 4, 4500, 5000}, {0, -1, 1, 3, 5}, {0, 2, 1, 3, 5}}},  // tiles
 };
 
-double bound(const ConvCase& c) { return c.dtype == DType::bf16 ? 0x1p-8 : 2e-6; }
+double bound(const ConvCase& c) { return c.dtype == b16 ? 0x1p-8 : 2e-6; }
 
 TEST_SUITE("cuda/causal_conv") {
   TEST_CASE("is the plain loop's answer; windows to the bit; unused spans touch nothing") {
@@ -211,14 +175,14 @@ TEST_SUITE("cuda/causal_conv") {
       CAPTURE(schedule);
       for (const ConvCase& c : cases) {
         check_case<CausalConv>(c, false, bound(c));
-        if (c.begins.back() < 100) check_case<CausalConv>(c, true, bound(c));
+        if (c.spans.begins.back() < 100) check_case<CausalConv>(c, true, bound(c));
       }
     });
   }
 
   TEST_CASE("cuts change no bit") {
-    check_cuts_on_card<CausalConv>(4, DType::f32);
-    check_cuts_on_card<CausalConv>(4, DType::bf16);
+    check_cuts_on_card<CausalConv>(4, f32);
+    check_cuts_on_card<CausalConv>(4, b16);
   }
 
   TEST_CASE("a chain of spans leaves the bytes of a call for each of them") {
@@ -229,56 +193,24 @@ TEST_SUITE("cuda/causal_conv") {
 const ConvCase short_cases[] = {
     {.channels = 1040,
      .taps = 3,
-     .dtype = DType::bf16,
-     .begins = {0, 9, 10, 12, 19},
-     .read = {0, -1, 2, 5},
-     .write = {0, 3, 2, 4},
+     .spans = {{0, 9, 10, 12, 19}, {0, -1, 2, 5}, {0, 3, 2, 4}},
      .bias = false},
     {.channels = 1024,
      .taps = 3,
-     .dtype = DType::bf16,
-     .begins = {0, 1, 2, 3},
-     .read = {0, -1, 2},
-     .write = {0, 3, 5},
+     .spans = {{0, 1, 2, 3}, {0, -1, 2}, {0, 3, 5}},
      .bias = false},  // decode
     {.channels = 24,
-     .taps = 4,
-     .dtype = DType::f32,
-     .strides = {4, 0},
-     .begins = {0, 1, 2, 5},
-     .read = {1, 3, -1},
-     .write = {1, 0, 2}},
-    {.channels = 17,
-     .taps = 3,
-     .dtype = DType::bf16,
-     .strides = {3, 1},
-     .begins = {0, 2, 7},
-     .read = {4, -1},
-     .write = {4, 0}},
-    {.channels = 8,
-     .taps = 2,
-     .dtype = DType::f32,
-     .strides = {0, 1},
-     .begins = {0, 3, 4},
-     .read = {-1, 2},
-     .write = {1, 2}},
-    {.channels = 16,
-     .taps = 4,
-     .dtype = DType::bf16,
-     .strides = {8, 8},
-     .begins = {0, 1},
-     .read = {3},
-     .write = {5}},
-    {.channels = 8,
-     .taps = 3,
-     .dtype = DType::bf16,
-     .begins = {0, 1, 2, 4, 3000, 3300},
-     .read = {0, -1, 1, 3, 5},
-     .write = {0, 2, 1, 3, 5}},  // tiles
+     .dtype = f32,
+     .spans = {{0, 1, 2, 5}, {1, 3, -1}, {1, 0, 2}},
+     .strides = {4, 0}},
+    {.channels = 17, .taps = 3, .spans = {{0, 2, 7}, {4, -1}, {4, 0}}, .strides = {3, 1}},
+    {.taps = 2, .dtype = f32, .spans = {{0, 3, 4}, {-1, 2}, {1, 2}}, .strides = {0, 1}},
+    {.channels = 16, .spans = {{0, 1}, {3}, {5}}, .strides = {8, 8}},
+    {.taps = 3, .spans = {{0, 1, 2, 4, 3000, 3300}, {0, -1, 1, 3, 5}, {0, 2, 1, 3, 5}}},  // tiles
 };
 
 /// In bf16 the sum may end on two sides of a rounding, and so may its product.
-double short_bound(const ConvCase& c) { return c.dtype == DType::bf16 ? 0x1.02p-7 : 2e-6; }
+double short_bound(const ConvCase& c) { return c.dtype == b16 ? 0x1.02p-7 : 2e-6; }
 
 TEST_SUITE("cuda/short_conv") {
   TEST_CASE("is the plain loop's answer; windows to the bit; unused spans touch nothing") {
@@ -286,14 +218,14 @@ TEST_SUITE("cuda/short_conv") {
       CAPTURE(schedule);
       for (const ConvCase& c : short_cases) {
         check_case<ShortConv>(c, false, short_bound(c));
-        if (c.begins.back() < 100) check_case<ShortConv>(c, true, short_bound(c));
+        if (c.spans.begins.back() < 100) check_case<ShortConv>(c, true, short_bound(c));
       }
     });
   }
 
   TEST_CASE("cuts change no bit") {
-    check_cuts_on_card<ShortConv>(4, DType::f32);
-    check_cuts_on_card<ShortConv>(3, DType::bf16);
+    check_cuts_on_card<ShortConv>(4, f32);
+    check_cuts_on_card<ShortConv>(3, b16);
   }
 
   TEST_CASE("a chain of spans leaves the bytes of a call for each of them") {

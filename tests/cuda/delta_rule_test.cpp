@@ -7,53 +7,52 @@
 #include "kernels/cuda/routes.h"
 #include "kernels/ops/recurrence.h"
 #include "tests/cuda/recurrent_support.h"
-#include "tests/kernels/ops/chain_case.h"
 #include "tests/kernels/ops/delta_rule_case.h"
 
 namespace hyb::kernels::testing::delta_rule_test {
 
+namespace {
+
 /// Spans of one call of delta_rule; every named slot is below delta_slots.
 struct DeltaCase {
-  std::int64_t key_heads, value_heads, rows, columns;
-  DType dtype, state;
-  std::vector<std::int32_t> begins, read, write;
+  std::int64_t key_heads = 1, value_heads = 1, rows = 64, columns = 32;
+  DType dtype = b16, state = f32;
+  ChainedSpans spans = {};
   Strides strides = {};
 
   /// With room for tokens that no span has.
   DeltaInputs inputs(std::int64_t spare_tokens = 0) const;
 
-  DeltaCase with(const ChainedSpans& spans) const {
+  DeltaCase with(const ChainedSpans& others) const {
     DeltaCase other = *this;
-    other.begins = spans.begins;
-    other.read = spans.read;
-    other.write = spans.write;
+    other.spans = others;
     return other;
   }
-  ChainedSpans spans() const { return {begins, read, write}; }
 };
-inline constexpr std::int64_t delta_slots = 10;
+constexpr std::int64_t delta_slots = 10;
 
-inline DeltaInputs DeltaCase::inputs(std::int64_t spare_tokens) const {
-  return DeltaInputs(dtype, {begins.back() + spare_tokens, key_heads, value_heads, rows, columns},
+DeltaInputs DeltaCase::inputs(std::int64_t spare_tokens) const {
+  return DeltaInputs(dtype,
+                     {spans.begins.back() + spare_tokens, key_heads, value_heads, rows, columns},
                      delta_slots, state, strides);
 }
 
 /// The plain loop; y and state of `in` become its answer.
-inline void run_plain(const DeltaCase& c, DeltaInputs& in) {
+void run_plain(const DeltaCase& c, DeltaInputs& in) {
   Queue plain = test_queue(Isa::plain);
-  in.run(plain, Table(c.begins), Table(c.read), Table(c.write));
+  in.run(plain, Table(c.spans.begins), Table(c.spans.read), Table(c.spans.write));
 }
 
 using DeltaRoute = std::function<void(cuda::Stream&, const DeltaRule&)>;
 
 /// A route's answer, with some spans after the real ones that have neither tokens nor slots.
-inline RecurrentAnswer run_route(const DeltaRoute& route, const DeltaCase& c, const DeltaInputs& in,
-                                 bool replayed = false, std::size_t spare_spans = 2) {
+RecurrentAnswer run_route(const DeltaRoute& route, const DeltaCase& c, const DeltaInputs& in,
+                          bool replayed = false, std::size_t spare_spans = 2) {
   cuda::Stream stream;
   const DeviceTensor x(in.x), ba(in.ba), a_log(in.a_log), dt_bias(in.dt_bias), state(in.state),
       y(in.y);
-  const DeviceTable begins(padded(c.begins, c.begins.back(), spare_spans)),
-      read(padded(c.read, -1, spare_spans)), write(padded(c.write, -1, spare_spans));
+  const DeviceTable begins(padded(c.spans.begins, c.spans.begins.back(), spare_spans)),
+      read(padded(c.spans.read, -1, spare_spans)), write(padded(c.spans.write, -1, spare_spans));
   const DeltaRule op = {.x = x,
                         .b = Tensor(ba).columns(0, c.value_heads),
                         .a = Tensor(ba).columns(c.value_heads, c.value_heads),
@@ -72,12 +71,11 @@ inline RecurrentAnswer run_route(const DeltaRoute& route, const DeltaCase& c, co
 }
 
 /// A route's answer in a call for every span.
-inline RecurrentAnswer run_apart(const DeltaRoute& route, const DeltaCase& c,
-                                 const DeltaInputs& in) {
+RecurrentAnswer run_apart(const DeltaRoute& route, const DeltaCase& c, const DeltaInputs& in) {
   cuda::Stream stream;
   const DeviceTensor x(in.x), ba(in.ba), a_log(in.a_log), dt_bias(in.dt_bias), state(in.state),
       y(in.y);
-  c.spans().each([&](const Table& begin, const Table& from, const Table& to, std::int32_t first) {
+  c.spans.each([&](const Table& begin, const Table& from, const Table& to, std::int32_t first) {
     const DeviceTable begins(begin.values()), read(from.values()), write(to.values());
     const std::int32_t tokens = begin.values()[1];
     const Tensor both = Tensor(ba).rows(first, tokens);
@@ -98,112 +96,53 @@ inline RecurrentAnswer run_apart(const DeltaRoute& route, const DeltaCase& c,
 }
 
 /// Only the named slots and the spans' rows have changed.
-inline void check_untouched(const DeltaCase& c, const DeltaInputs& before,
-                            const RecurrentAnswer& after) {
+void check_untouched(const DeltaCase& c, const DeltaInputs& before, const RecurrentAnswer& after) {
   CHECK(after.y.guards_intact());
-  check_slots(c.write, before.state, after.state);
+  check_slots(c.spans.write, before.state, after.state);
   const std::vector<std::byte> old = before.y.packed(), now = after.y.packed();
   const auto row_bytes = static_cast<std::ptrdiff_t>(old.size()) / before.s.tokens;
-  CHECK(std::equal(old.begin() + c.begins.back() * row_bytes, old.end(),
-                   now.begin() + c.begins.back() * row_bytes));
+  CHECK(std::equal(old.begin() + c.spans.begins.back() * row_bytes, old.end(),
+                   now.begin() + c.spans.begins.back() * row_bytes));
 }
 
 /// A chain's one call leaves the bytes of a call for each of its spans; `apart` answers those.
-inline void check_chain(const DeltaRoute& route, const DeltaRoute& apart, const DeltaCase& c,
-                        bool replayed = false, std::size_t spare_spans = 2) {
+void check_chain(const DeltaRoute& route, const DeltaRoute& apart, const DeltaCase& c,
+                 bool replayed = false, std::size_t spare_spans = 2) {
   CAPTURE(c.rows);
   CAPTURE(c.columns);
   const DeltaInputs in = c.inputs(2);
   const RecurrentAnswer chain = run_route(route, c, in, replayed, spare_spans),
                         pieces = run_apart(apart, c, in);
-  CHECK(same_rows(chain.y, pieces.y, c.begins.back()));
+  CHECK(same_rows(chain.y, pieces.y, c.spans.begins.back()));
   CHECK(chain.state.everything() == pieces.state.everything());
   check_untouched(c, in, chain);
 }
-
-using namespace hyb;
-using namespace hyb::kernels;
-using namespace hyb::kernels::testing;
-
-namespace {
-
-constexpr DType f32 = DType::f32, b16 = DType::bf16;
 
 const DeltaCase cases[] = {
     {.key_heads = 2,
      .value_heads = 4,
      .rows = 32,
-     .columns = 32,
-     .dtype = b16,
-     .state = f32,
-     .begins = {0, 19, 20, 28},
-     .read = {0, -1, 3},
-     .write = {0, 4, 2},
+     .spans = {{0, 19, 20, 28}, {0, -1, 3}, {0, 4, 2}},
      .strides = {8, 8}},
-    {.key_heads = 1,
-     .value_heads = 2,
+    {.value_heads = 2,
      .rows = 20,
      .columns = 36,
      .dtype = f32,
-     .state = f32,
-     .begins = {0, 3, 12},
-     .read = {2, 5},
-     .write = {1, 5}},
-    {.key_heads = 1,
-     .value_heads = 2,
-     .rows = 128,
-     .columns = 128,
-     .dtype = b16,
-     .state = b16,
-     .begins = {0, 9},
-     .read = {4},
-     .write = {4}},
-    {.key_heads = 1,
-     .value_heads = 1,
-     .rows = 128,
-     .columns = 80,
-     .dtype = b16,
-     .state = f32,
-     .begins = {0, 1, 2, 3},
-     .read = {-1, 1, 5},
-     .write = {0, 1, 2}},
-    {.key_heads = 1,
-     .value_heads = 3,
+     .spans = {{0, 3, 12}, {2, 5}, {1, 5}}},
+    {.value_heads = 2, .rows = 128, .columns = 128, .state = b16, .spans = {{0, 9}, {4}, {4}}},
+    {.rows = 128, .columns = 80, .spans = {{0, 1, 2, 3}, {-1, 1, 5}, {0, 1, 2}}},
+    {.value_heads = 3,
      .rows = 33,
      .columns = 7,
-     .dtype = b16,
-     .state = f32,
-     .begins = {0, 1, 11},
-     .read = {-1, 1},
-     .write = {0, 1},
+     .spans = {{0, 1, 11}, {-1, 1}, {0, 1}},
      .strides = {3, 1}},
-    {.key_heads = 1,
-     .value_heads = 1,
-     .rows = 200,
-     .columns = 20,
-     .dtype = f32,
-     .state = b16,
-     .begins = {0, 17},
-     .read = {-1},
-     .write = {3}},
-    {.key_heads = 1,
-     .value_heads = 1,
-     .rows = 256,
-     .columns = 16,
-     .dtype = b16,
-     .state = f32,
-     .begins = {0, 8},
-     .read = {3},
-     .write = {2}},
+    {.rows = 200, .columns = 20, .dtype = f32, .state = b16, .spans = {{0, 17}, {-1}, {3}}},
+    {.rows = 256, .columns = 16, .spans = {{0, 8}, {3}, {2}}},
     {.key_heads = 3,
      .value_heads = 3,
-     .rows = 64,
      .columns = 40,
      .dtype = f32,
-     .state = f32,
-     .begins = {0, 6},
-     .read = {3},
-     .write = {2},
+     .spans = {{0, 6}, {3}, {2}},
      .strides = {1, 0}},
 };
 
@@ -228,7 +167,7 @@ RecurrentAnswer cut_answer(const DeltaCase& whole, const std::vector<std::int32_
   RecurrentAnswer all = {in.y, in.state};
   for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
     DeltaCase c = whole;
-    c.begins = {0, cuts[i + 1] - cuts[i]};
+    c.spans.begins = {0, cuts[i + 1] - cuts[i]};
     DeltaInputs piece = c.inputs();
     for (std::int64_t j = 0; j < piece.x.size(); ++j) {
       piece.x.set(j, in.x.get(cuts[i] * in.s.line() + j));
@@ -260,7 +199,11 @@ TEST_SUITE("cuda/delta_rule_scan") {
   TEST_CASE("cuts change no bit") {
     std::mt19937 engine(3);
     for (const DType state : {f32, b16}) {
-      const DeltaCase c = {1, 2, 40, 72, b16, state, {0, 30}, {1}, {1}, {}};
+      const DeltaCase c = {.value_heads = 2,
+                           .rows = 40,
+                           .columns = 72,
+                           .state = state,
+                           .spans = {{0, 30}, {1}, {1}}};
       const RecurrentAnswer whole = cut_answer(c, {0, 30});
       for (int i = 0; i < 4; ++i) {
         const RecurrentAnswer cut = cut_answer(c, random_cuts(30, engine));
@@ -286,7 +229,7 @@ TEST_SUITE("cuda/delta_rule_scan") {
       for (const float a : {-1e4F, 1e4F}) {
         CAPTURE(a);
         CAPTURE(b);
-        const DeltaCase c = {1, 1, 20, 16, f32, f32, {0, 11}, {1}, {2}, {}};
+        const DeltaCase c = {.rows = 20, .columns = 16, .dtype = f32, .spans = {{0, 11}, {1}, {2}}};
         DeltaInputs before = c.inputs();
         before.set_all_a(a);
         before.set_all_b(b);
@@ -301,7 +244,8 @@ TEST_SUITE("cuda/delta_rule_scan") {
   }
 
   TEST_CASE("NaN stays in its sequence") {
-    const DeltaCase c = {1, 2, 32, 32, b16, f32, {0, 3, 4, 9}, {0, 3, -1}, {0, 1, 2}, {}};
+    const DeltaCase c = {
+        .value_heads = 2, .rows = 32, .spans = {{0, 3, 4, 9}, {0, 3, -1}, {0, 1, 2}}};
     const DeltaInputs clean = c.inputs();
     DeltaInputs in = clean;
     in.x.set(0, NAN);
@@ -316,9 +260,18 @@ TEST_SUITE("cuda/delta_rule_scan") {
 
 /// As much as the case can use.
 Workspace workspace_of(const DeltaCase& c, std::int64_t spare_tokens = 0) {
-  return Workspace(delta_rule_workspace_bytes(Device::cuda, c.begins.back() + spare_tokens,
-                                              static_cast<std::int64_t>(c.read.size()) + 2,
+  return Workspace(delta_rule_workspace_bytes(Device::cuda, c.spans.begins.back() + spare_tokens,
+                                              static_cast<std::int64_t>(c.spans.read.size()) + 2,
                                               c.value_heads));
+}
+
+/// The chunked form in a workspace.
+DeltaRoute chunked(const Workspace& workspace) {
+  return [&](cuda::Stream& stream, DeltaRule op) {
+    op.workspace = workspace.view();
+    REQUIRE(cuda::delta_rule_chunked_takes(op));
+    cuda::delta_rule_chunked(stream, op);
+  };
 }
 
 /// How far the chunked form may be from the plain loop, in terms of the largest value and number in
@@ -352,13 +305,8 @@ void check_inputs(const DeltaCase& c, const DeltaInputs& before, bool replayed =
   in.state =
       converted(before.state, f32, {delta_slots, c.value_heads, c.rows, c.columns}, c.strides);
   run_plain(c, in);
-  const Workspace workspace = workspace_of(c, before.s.tokens - c.begins.back());
-  const auto route = [&](cuda::Stream& stream, DeltaRule op) {
-    op.workspace = workspace.view();
-    REQUIRE(cuda::delta_rule_chunked_takes(op));
-    cuda::delta_rule_chunked(stream, op);
-  };
-  const RecurrentAnswer answer = run_route(route, c, before, replayed, spare_spans);
+  const Workspace workspace = workspace_of(c, before.s.tokens - c.spans.begins.back());
+  const RecurrentAnswer answer = run_route(chunked(workspace), c, before, replayed, spare_spans);
   const double scale = std::max(largest(before.x), largest(before.state));
   check_within(answer.y, in.y, y_bound * scale, 0x1p-8);
   check_within(answer.state, in.state, state_bound * scale, c.state == b16 ? 0x1p-8 : 1e-6);
@@ -366,52 +314,11 @@ void check_inputs(const DeltaCase& c, const DeltaInputs& before, bool replayed =
 }
 
 const DeltaCase chunked_cases[] = {
-    {.key_heads = 1,
-     .value_heads = 2,
-     .rows = 64,
-     .columns = 32,
-     .dtype = b16,
-     .state = f32,
-     .begins = {0, 130, 131, 151},
-     .read = {0, -1, 3},
-     .write = {0, 4, 2},
-     .strides = {8, 8}},
-    {.key_heads = 1,
-     .value_heads = 1,
-     .rows = 128,
-     .columns = 64,
-     .dtype = b16,
-     .state = b16,
-     .begins = {0, 65, 129},
-     .read = {4, -1},
-     .write = {4, 2}},
-    {.key_heads = 2,
-     .value_heads = 2,
-     .rows = 64,
-     .columns = 96,
-     .dtype = b16,
-     .state = f32,
-     .begins = {0, 48},
-     .read = {-1},
-     .write = {5}},
-    {.key_heads = 1,
-     .value_heads = 1,
-     .rows = 128,
-     .columns = 32,
-     .dtype = b16,
-     .state = f32,
-     .begins = {0, 17},
-     .read = {1},
-     .write = {2}},
-    {.key_heads = 1,
-     .value_heads = 1,
-     .rows = 64,
-     .columns = 32,
-     .dtype = b16,
-     .state = f32,
-     .begins = {0, 63, 127, 191, 192},
-     .read = {0, 1, 2, 3},
-     .write = {0, 1, 2, 3}},
+    {.value_heads = 2, .spans = {{0, 130, 131, 151}, {0, -1, 3}, {0, 4, 2}}, .strides = {8, 8}},
+    {.rows = 128, .columns = 64, .state = b16, .spans = {{0, 65, 129}, {4, -1}, {4, 2}}},
+    {.key_heads = 2, .value_heads = 2, .columns = 96, .spans = {{0, 48}, {-1}, {5}}},
+    {.rows = 128, .spans = {{0, 17}, {1}, {2}}},
+    {.spans = {{0, 63, 127, 191, 192}, {0, 1, 2, 3}, {0, 1, 2, 3}}},
 };
 
 TEST_SUITE("cuda/delta_rule_chunked") {
@@ -425,45 +332,28 @@ TEST_SUITE("cuda/delta_rule_chunked") {
 
   TEST_CASE("a span without others goes in chunks, however short") {
     for (const std::int32_t tokens : {1, 15, 64}) {
-      const DeltaCase c = {1, 1, 64, 32, b16, f32, {0, tokens}, {1}, {2}, {}};
+      const DeltaCase c = {.spans = {{0, tokens}, {1}, {2}}};
       check_inputs(c, c.inputs(70), false, 0);
     }
   }
 
   TEST_CASE("short spans next to a long one have the bits of the scan") {
-    const DeltaCase c = {1, 1, 64, 32, b16, b16, {0, 16, 17, 87, 90}, {0, 1, 2, 3}, {0, 1, 2, 3},
-                         {}};
+    const DeltaCase c = {.state = b16, .spans = {{0, 16, 17, 87, 90}, {0, 1, 2, 3}, {0, 1, 2, 3}}};
     const Workspace workspace = workspace_of(c);
-    const RecurrentAnswer scan = run_route(
-        [](cuda::Stream& stream, const DeltaRule& op) { cuda::delta_rule_scan(stream, op); }, c,
-        c.inputs());
-    const RecurrentAnswer mixed = run_route(
-        [&](cuda::Stream& stream, DeltaRule op) {
-          op.workspace = workspace.view();
-          cuda::delta_rule_chunked(stream, op);
-        },
-        c, c.inputs());
+    const RecurrentAnswer scanned = run_route(scan, c, c.inputs());
+    const RecurrentAnswer mixed = run_route(chunked(workspace), c, c.inputs());
     const std::int64_t inner = 32, size = 64 * 32;
     for (std::int64_t i = 0; i < mixed.y.size(); ++i) {
-      if (i / inner < 17 || i / inner >= 87) CHECK(mixed.y.get(i) == scan.y.get(i));
+      if (i / inner < 17 || i / inner >= 87) CHECK(mixed.y.get(i) == scanned.y.get(i));
     }
     for (std::int64_t i = 0; i < 4 * size; ++i) {
-      if (i / size != 2) CHECK(mixed.state.get(i) == scan.state.get(i));
+      if (i / size != 2) CHECK(mixed.state.get(i) == scanned.state.get(i));
     }
-    CHECK(!same_bytes(mixed.y, scan.y));
+    CHECK(!same_bytes(mixed.y, scanned.y));
   }
 
   TEST_CASE(
       "a chain goes in chunks, or by the scan where all of it is short; cuts are spans' ends") {
-    const auto chunked = [](const Workspace& workspace) {
-      return [&](cuda::Stream& stream, DeltaRule op) {
-        op.workspace = workspace.view();
-        cuda::delta_rule_chunked(stream, op);
-      };
-    };
-    const auto scan = [](cuda::Stream& stream, const DeltaRule& op) {
-      cuda::delta_rule_scan(stream, op);
-    };
     in_every_schedule([&](const std::string& schedule) {
       CAPTURE(schedule);
       for (const DeltaCase& shape : {chunked_cases[0], chunked_cases[1]}) {
@@ -477,7 +367,7 @@ TEST_SUITE("cuda/delta_rule_chunked") {
         }
       }
     });
-    const DeltaCase shape = {1, 1, 64, 32, b16, b16, {}, {}, {}, {}};
+    const DeltaCase shape = {.state = b16};
     // Neighbours are short, and so is all of this chain.
     const DeltaCase c = shape.with(chained({0, 3, 4, 16}, false, true));
     const Workspace workspace = workspace_of(c, 2);
@@ -490,7 +380,7 @@ TEST_SUITE("cuda/delta_rule_chunked") {
 
   TEST_CASE("gates at their ends, or either in turn") {
     std::mt19937 engine(17);
-    const DeltaCase c = {1, 1, 64, 32, b16, f32, {0, 100}, {1}, {2}, {}};
+    const DeltaCase c = {.spans = {{0, 100}, {1}, {2}}};
     for (const float b : {-1e4F, 0.0F, 1e4F}) {
       for (const float a : {-1e4F, 1e4F}) {
         CAPTURE(a);
@@ -509,7 +399,7 @@ TEST_SUITE("cuda/delta_rule_chunked") {
   }
 
   TEST_CASE("one key again and again, keys of zeros, of huge and of tiny numbers") {
-    const DeltaCase c = {1, 1, 64, 32, b16, f32, {0, 130}, {1}, {2}, {}};
+    const DeltaCase c = {.spans = {{0, 130}, {1}, {2}}};
     for (const float scale : {1.0F, 0.0F, 1e15F, 1e-5F}) {
       CAPTURE(scale);
       DeltaInputs in = c.inputs();
@@ -531,11 +421,7 @@ TEST_SUITE("cuda/delta_rule_chunked") {
       DeltaInputs plain = in;
       run_plain(c, plain);
       const Workspace workspace = workspace_of(c);
-      const auto route = [&](cuda::Stream& stream, DeltaRule op) {
-        op.workspace = workspace.view();
-        cuda::delta_rule_chunked(stream, op);
-      };
-      const RecurrentAnswer answer = run_route(route, c, in);
+      const RecurrentAnswer answer = run_route(chunked(workspace), c, in);
       values = std::max(values, largest(in.state));
       check_within(answer.y, plain.y, y_bound * values, 0x1p-8);
       check_within(answer.state, plain.state, state_bound * values, 1e-6);
@@ -543,19 +429,14 @@ TEST_SUITE("cuda/delta_rule_chunked") {
   }
 
   TEST_CASE("the same call gives the same bits, next to any other span") {
-    const DeltaCase alone = {1, 1, 64, 32, b16, f32, {0, 90}, {2}, {2}, {}};
+    const DeltaCase alone = {.spans = {{0, 90}, {2}, {2}}};
     DeltaCase beside = alone;
-    beside.begins = {0, 90, 180};
-    beside.read = {2, 0};
-    beside.write = {2, 0};
+    beside.spans.begins = {0, 90, 180};
+    beside.spans.read = {2, 0};
+    beside.spans.write = {2, 0};
     const auto answer = [](const DeltaCase& c) {
       const Workspace workspace = workspace_of(c);
-      return run_route(
-          [&](cuda::Stream& stream, DeltaRule op) {
-            op.workspace = workspace.view();
-            cuda::delta_rule_chunked(stream, op);
-          },
-          c, c.inputs());
+      return run_route(chunked(workspace), c, c.inputs());
     };
     const RecurrentAnswer first = answer(alone), second = answer(alone), third = answer(beside);
     CHECK(same_bytes(first.y, second.y));
@@ -564,9 +445,8 @@ TEST_SUITE("cuda/delta_rule_chunked") {
   }
 
   TEST_CASE("delta_rule: token by token where the stream is batch-invariant, or spans are short") {
-    const DeltaCase one = {1, 1, 64, 32, b16, f32, {0, 70}, {2}, {2}, {}};
-    const DeltaCase many = {1, 1, 64, 32, b16, f32, {0, 12, 24, 25, 34}, {0, 1, 2, 3}, {0, 1, 2, 3},
-                            {}};
+    const DeltaCase one = {.spans = {{0, 70}, {2}, {2}}};
+    const DeltaCase many = {.spans = {{0, 12, 24, 25, 34}, {0, 1, 2, 3}, {0, 1, 2, 3}}};
     enum class Route { scan, chunked, dispatched, invariant, without_workspace };
     const auto answer = [](const DeltaCase& c, Route wanted) {
       const Workspace workspace = workspace_of(c);

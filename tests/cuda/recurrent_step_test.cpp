@@ -2,7 +2,7 @@
 
 #include "kernels/cuda/routes.h"
 #include "tests/cuda/recurrent_support.h"
-#include "tests/kernels/ops/delta_step_case.h"
+#include "tests/kernels/ops/recurrent_step_case.h"
 
 namespace cuda_recurrent_step_test {
 
@@ -12,45 +12,16 @@ using namespace hyb::kernels::testing;
 
 namespace {
 
-constexpr DType f32 = DType::f32, b16 = DType::bf16;
-
 const DeltaStepCase cases[] = {
     {.key_heads = 2,
      .value_heads = 4,
      .rows = 16,
      .columns = 32,
-     .taps = 4,
-     .dtype = b16,
-     .state = f32,
      .read = {0, 2, 5, -1, -1},
      .write = {0, 2, 5, -1, -1}},
-    {.key_heads = 1,
-     .value_heads = 3,
-     .rows = 20,
-     .columns = 20,
-     .taps = 4,
-     .dtype = f32,
-     .state = f32,
-     .read = {1, -1},
-     .write = {3, 0}},
-    {.key_heads = 1,
-     .value_heads = 2,
-     .rows = 128,
-     .columns = 128,
-     .taps = 4,
-     .dtype = b16,
-     .state = f32,
-     .read = {4},
-     .write = {4}},
-    {.key_heads = 1,
-     .value_heads = 1,
-     .rows = 128,
-     .columns = 128,
-     .taps = 3,
-     .dtype = b16,
-     .state = b16,
-     .read = {4, 0},
-     .write = {4, 1}},
+    {.value_heads = 3, .rows = 20, .columns = 20, .dtype = f32, .read = {1, -1}, .write = {3, 0}},
+    {.value_heads = 2, .read = {4}, .write = {4}},
+    {.taps = 3, .state = b16, .read = {4, 0}, .write = {4, 1}},
     {.key_heads = 3,
      .value_heads = 3,
      .rows = 40,
@@ -60,15 +31,7 @@ const DeltaStepCase cases[] = {
      .state = b16,
      .read = {-1, 1, 2, 4},
      .write = {0, 1, 3, 4}},
-    {.key_heads = 1,
-     .value_heads = 1,
-     .rows = 200,
-     .columns = 72,
-     .taps = 4,
-     .dtype = b16,
-     .state = f32,
-     .read = {2},
-     .write = {1}},
+    {.rows = 200, .columns = 72, .read = {2}, .write = {1}},
 };
 
 /// The tensors of a step on the device, and what it does there.
@@ -173,28 +136,13 @@ TEST_SUITE("cuda/delta_step") {
   }
 }
 
-struct MambaCase {
-  std::int64_t heads, rows, columns, groups, taps;
-  DType dtype, state;
-  std::vector<std::int32_t> read, write;
-};
-const MambaCase mamba_cases[] = {
-    {.heads = 4,
-     .rows = 16,
-     .columns = 32,
-     .groups = 1,
-     .taps = 4,
-     .dtype = DType::bf16,
-     .state = DType::f32,
-     .read = {0, 2, 5, -1, -1},
-     .write = {0, 2, 5, -1, -1}},
+const MambaStepCase mamba_cases[] = {
+    {.heads = 4, .rows = 16, .columns = 32, .read = {0, 2, 5, -1, -1}, .write = {0, 2, 5, -1, -1}},
     {.heads = 6,
      .rows = 20,
      .columns = 40,
      .groups = 2,
-     .taps = 4,
-     .dtype = DType::f32,
-     .state = DType::f32,
+     .dtype = f32,
      .read = {1, -1},
      .write = {3, 0}},
     {.heads = 2,
@@ -202,8 +150,7 @@ const MambaCase mamba_cases[] = {
      .columns = 128,
      .groups = 2,
      .taps = 3,
-     .dtype = DType::bf16,
-     .state = DType::bf16,
+     .state = b16,
      .read = {4},
      .write = {4}},
     {.heads = 3,
@@ -211,59 +158,20 @@ const MambaCase mamba_cases[] = {
      .columns = 16,
      .groups = 3,
      .taps = 2,
-     .dtype = DType::f32,
-     .state = DType::f32,
+     .dtype = f32,
      .read = {-1, 1, 2, 4},
      .write = {0, 1, 3, 4}},
 };
-constexpr std::int64_t slots = 6;
-
-/// All tensors of one step, on the host.
-struct Step {
-  explicit Step(const MambaCase& c)
-      : inner(c.heads * c.rows),
-        channels(inner + 2 * c.groups * c.columns),
-        tokens(static_cast<std::int64_t>(c.read.size())),
-        x(random_tensor(c.dtype, {tokens, channels}, 1, 1.0F, {7, 1})),
-        dt(random_tensor(c.dtype, {tokens, c.heads}, 3, 1.0F, {2, 1})),
-        conv_weight(random_tensor(DType::f32, {channels, c.taps}, 4, 0.5F)),
-        conv_bias(random_tensor(DType::f32, {channels}, 5, 0.5F)),
-        windows(random_tensor(c.dtype, {slots, channels, c.taps - 1}, 6, 1.0F, {3, 1})),
-        a_log(random_tensor(DType::f32, {c.heads}, 7)),
-        d(random_tensor(DType::f32, {c.heads}, 8)),
-        dt_bias(random_tensor(DType::f32, {c.heads}, 9)),
-        state(random_tensor(c.state, {slots, c.heads, c.rows, c.columns}, 10, 1.0F, {5, 1})),
-        y(c.dtype, {tokens, inner}, {3, 1}),
-        convolved(c.dtype, {tokens, channels}) {}
-
-  std::int64_t inner, channels, tokens;
-  TestTensor x, dt, conv_weight, conv_bias, windows, a_log, d, dt_bias, state, y, convolved;
-};
-
-void check_case(const MambaCase& c, bool bias, bool replayed) {
+void check_case(const MambaStepCase& c, bool bias, bool replayed) {
   CAPTURE(c.heads);
   CAPTURE(bias);
-  Step step(c);
+  const MambaStepInputs step(c);
   const TestTensor windows = step.windows, state = step.state, y = step.y;
   Queue plain = test_queue(Isa::plain);
   const Table read(c.read), write(c.write), semaphores(std::vector<std::int32_t>(c.read.size(), 0));
-  mamba_step(plain, {.x = step.x,
-                     .dt = step.dt,
-                     .conv_weight = step.conv_weight,
-                     .conv_bias = bias ? Tensor(step.conv_bias) : Tensor(),
-                     .windows = step.windows,
-                     .a_log = step.a_log,
-                     .d = step.d,
-                     .dt_bias = step.dt_bias,
-                     .state = step.state,
-                     .read_slot = read,
-                     .write_slot = write,
-                     .y = step.y,
-                     .convolved = step.convolved,
-                     .semaphores = semaphores,
-                     .groups = c.groups,
-                     .dt_min = 0.01F,
-                     .dt_max = 4.0F});
+  MambaStep plain_op = step.op(read, write, semaphores);
+  if (!bias) plain_op.conv_bias = {};
+  mamba_step(plain, plain_op);
 
   cuda::Stream stream;
   const DeviceTensor x(step.x), dt(step.dt), conv_weight(step.conv_weight),
@@ -305,7 +213,7 @@ TEST_SUITE("cuda/mamba_step") {
   TEST_CASE("is the plain parts' answer, and only the named slots change") {
     in_every_schedule([&](const std::string& schedule) {
       CAPTURE(schedule);
-      for (const MambaCase& c : mamba_cases) {
+      for (const MambaStepCase& c : mamba_cases) {
         check_case(c, true, false);
         check_case(c, false, true);
       }

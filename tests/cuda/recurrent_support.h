@@ -7,9 +7,12 @@
 
 #include "kernels/cuda/stream.h"
 #include "tests/cuda/support.h"
+#include "tests/kernels/ops/chain_case.h"
 
 /// What the tests of ops with slots share.
 namespace hyb::kernels::testing {
+
+inline constexpr DType f32 = DType::f32, b16 = DType::bf16;
 
 /// A table with entries for spans after the real ones, which have neither tokens nor slots.
 inline std::vector<std::int32_t> padded(std::vector<std::int32_t> table, std::int32_t value,

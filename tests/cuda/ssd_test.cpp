@@ -6,40 +6,38 @@
 #include "kernels/ops/recurrence.h"
 #include "kernels/ops/ssd.h"
 #include "tests/cuda/recurrent_support.h"
-#include "tests/kernels/ops/chain_case.h"
 
 namespace hyb::kernels::testing::ssd_test {
 
+namespace {
+
 /// Spans of one call of ssd; every named slot is below ssd_slots.
 struct SsdCase {
-  std::int64_t heads, rows, columns, groups = 1;
-  DType dtype, state;
-  std::vector<std::int32_t> begins, read, write;
+  std::int64_t heads = 2, rows = 32, columns = 64, groups = 1;
+  DType dtype = b16, state = f32;
+  ChainedSpans spans = {};
   Strides strides = {};
   float dt_max = 4.0F;
 
-  SsdCase with(const ChainedSpans& spans) const {
+  SsdCase with(const ChainedSpans& others) const {
     SsdCase other = *this;
-    other.begins = spans.begins;
-    other.read = spans.read;
-    other.write = spans.write;
+    other.spans = others;
     return other;
   }
-  ChainedSpans spans() const { return {begins, read, write}; }
 };
-inline constexpr std::int64_t ssd_slots = 10;
+constexpr std::int64_t ssd_slots = 10;
 
 /// All tensors of a call, on the host, with room for tokens that no span has.
 struct SsdInputs {
   explicit SsdInputs(const SsdCase& c, std::int64_t spare_tokens = 0)
-      : tokens(c.begins.back()),
+      : tokens(c.spans.begins.back()),
         inner(c.heads * c.rows),
         x(random_tensor(c.dtype, {tokens + spare_tokens, inner + 2 * c.groups * c.columns}, 1, 1.0F,
                         c.strides)),
         dt(random_tensor(c.dtype, {tokens + spare_tokens, c.heads}, 2, 1.0F, {2, 1})),
-        a_log(random_tensor(DType::f32, {c.heads}, 3)),
-        d(random_tensor(DType::f32, {c.heads}, 4)),
-        dt_bias(random_tensor(DType::f32, {c.heads}, 5)),
+        a_log(random_tensor(f32, {c.heads}, 3)),
+        d(random_tensor(f32, {c.heads}, 4)),
+        dt_bias(random_tensor(f32, {c.heads}, 5)),
         state(random_tensor(c.state, {ssd_slots, c.heads, c.rows, c.columns}, 6, 1.0F, c.strides)),
         y(c.dtype, {tokens + spare_tokens, inner}, c.strides) {}
 
@@ -48,9 +46,9 @@ struct SsdInputs {
 };
 
 /// The plain loop; y and state of `in` become its answer.
-inline void run_plain(const SsdCase& c, SsdInputs& in) {
+void run_plain(const SsdCase& c, SsdInputs& in) {
   Queue plain = test_queue(Isa::plain);
-  const Table begins(c.begins), read(c.read), write(c.write);
+  const Table begins(c.spans.begins), read(c.spans.read), write(c.spans.write);
   ssd(plain, {.x = in.x.view().rows(0, in.tokens),
               .dt = in.dt.view().rows(0, in.tokens),
               .a_log = in.a_log,
@@ -68,13 +66,13 @@ inline void run_plain(const SsdCase& c, SsdInputs& in) {
 using SsdRoute = std::function<void(cuda::Stream&, const Ssd&)>;
 
 /// A route's answer, with two spans after the real ones that have neither tokens nor slots.
-inline RecurrentAnswer run_route(const SsdRoute& route, const SsdCase& c, const SsdInputs& in,
-                                 bool replayed = false) {
+RecurrentAnswer run_route(const SsdRoute& route, const SsdCase& c, const SsdInputs& in,
+                          bool replayed = false) {
   cuda::Stream stream;
   const DeviceTensor x(in.x), dt(in.dt), a_log(in.a_log), d(in.d), dt_bias(in.dt_bias),
       state(in.state), y(in.y);
-  const DeviceTable begins(padded(c.begins, c.begins.back())), read(padded(c.read, -1)),
-      write(padded(c.write, -1));
+  const DeviceTable begins(padded(c.spans.begins, c.spans.begins.back())),
+      read(padded(c.spans.read, -1)), write(padded(c.spans.write, -1));
   const Ssd op = {.x = x,
                   .dt = dt,
                   .a_log = a_log,
@@ -93,11 +91,11 @@ inline RecurrentAnswer run_route(const SsdRoute& route, const SsdCase& c, const 
 }
 
 /// A route's answer in a call for every span.
-inline RecurrentAnswer run_apart(const SsdRoute& route, const SsdCase& c, const SsdInputs& in) {
+RecurrentAnswer run_apart(const SsdRoute& route, const SsdCase& c, const SsdInputs& in) {
   cuda::Stream stream;
   const DeviceTensor x(in.x), dt(in.dt), a_log(in.a_log), d(in.d), dt_bias(in.dt_bias),
       state(in.state), y(in.y);
-  c.spans().each([&](const Table& begin, const Table& from, const Table& to, std::int32_t first) {
+  c.spans.each([&](const Table& begin, const Table& from, const Table& to, std::int32_t first) {
     const DeviceTable begins(begin.values()), read(from.values()), write(to.values());
     const std::int32_t tokens = begin.values()[1];
     route(stream, {.x = Tensor(x).rows(first, tokens),
@@ -118,85 +116,48 @@ inline RecurrentAnswer run_apart(const SsdRoute& route, const SsdCase& c, const 
 }
 
 /// A chain's one call leaves the bytes of a call for each of its spans.
-inline void check_chain(const SsdRoute& route, const SsdCase& c, bool replayed = false) {
+void check_chain(const SsdRoute& route, const SsdCase& c, bool replayed = false) {
   CAPTURE(c.rows);
   CAPTURE(c.columns);
   const SsdInputs in(c, 2);
   const RecurrentAnswer chain = run_route(route, c, in, replayed), apart = run_apart(route, c, in);
-  CHECK(same_rows(chain.y, apart.y, c.begins.back()));
+  CHECK(same_rows(chain.y, apart.y, c.spans.begins.back()));
   CHECK(chain.y.guards_intact());
   CHECK(chain.state.everything() == apart.state.everything());
 }
 
 /// Only the named slots have changed.
-inline void check_untouched(const SsdCase& c, const SsdInputs& before,
-                            const RecurrentAnswer& after) {
+void check_untouched(const SsdCase& c, const SsdInputs& before, const RecurrentAnswer& after) {
   CHECK(after.y.guards_intact());
-  check_slots(c.write, before.state, after.state);
+  check_slots(c.spans.write, before.state, after.state);
 }
 
-using namespace hyb;
-using namespace hyb::kernels;
-using namespace hyb::kernels::testing;
-
-namespace {
-
-constexpr DType f32 = DType::f32, b16 = DType::bf16;
-
 const SsdCase cases[] = {
-    {.heads = 2,
-     .rows = 32,
-     .columns = 64,
-     .dtype = b16,
-     .state = f32,
-     .begins = {0, 35, 36, 52},
-     .read = {0, -1, 3},
-     .write = {0, 4, 2},
-     .strides = {8, 8}},
+    {.spans = {{0, 35, 36, 52}, {0, -1, 3}, {0, 4, 2}}, .strides = {8, 8}},
     {.heads = 4,
      .rows = 20,
      .columns = 40,
      .groups = 2,
      .dtype = f32,
-     .state = f32,
-     .begins = {0, 3, 20},
-     .read = {2, 5},
-     .write = {1, 5}},
-    {.heads = 2,
-     .rows = 80,
-     .columns = 128,
-     .groups = 2,
-     .dtype = b16,
-     .state = b16,
-     .begins = {0, 17},
-     .read = {4},
-     .write = {4}},
+     .spans = {{0, 3, 20}, {2, 5}, {1, 5}}},
+    {.rows = 80, .columns = 128, .groups = 2, .state = b16, .spans = {{0, 17}, {4}, {4}}},
     {.heads = 1,
      .rows = 7,
      .columns = 33,
-     .dtype = b16,
-     .state = f32,
-     .begins = {0, 1, 19},
-     .read = {-1, 1},
-     .write = {0, 1},
+     .spans = {{0, 1, 19}, {-1, 1}, {0, 1}},
      .strides = {3, 1}},
     {.heads = 1,
      .rows = 16,
      .columns = 256,
      .dtype = f32,
      .state = b16,
-     .begins = {0, 33},
-     .read = {-1},
-     .write = {3}},
+     .spans = {{0, 33}, {-1}, {3}}},
     {.heads = 3,
      .rows = 5,
      .columns = 12,
      .groups = 3,
      .dtype = f32,
-     .state = f32,
-     .begins = {0, 6},
-     .read = {3},
-     .write = {2},
+     .spans = {{0, 6}, {3}, {2}},
      .strides = {1, 0}},
 };
 
@@ -220,7 +181,7 @@ RecurrentAnswer cut_answer(SsdCase c, const std::vector<std::int32_t>& begins) {
   RecurrentAnswer all{in.y, in.state};
   for (std::size_t i = 0; i + 1 < begins.size(); ++i) {
     const std::int32_t first = begins[i], tokens = begins[i + 1] - first;
-    c.begins = {0, tokens};
+    c.spans.begins = {0, tokens};
     const std::int64_t width = in.x.size() / in.tokens, heads = c.heads;
     piece.x = TestTensor(c.dtype, {tokens, width}, c.strides);
     piece.dt = TestTensor(c.dtype, {tokens, heads});
@@ -252,7 +213,8 @@ TEST_SUITE("cuda/ssd_scan") {
   TEST_CASE("cuts change no bit") {
     std::mt19937 engine(3);
     for (const DType state : {f32, b16}) {
-      const SsdCase c = {2, 20, 72, 2, b16, state, {0, 40}, {1}, {1}, {}};
+      const SsdCase c = {
+          .rows = 20, .columns = 72, .groups = 2, .state = state, .spans = {{0, 40}, {1}, {1}}};
       const RecurrentAnswer whole = cut_answer(c, {0, 40});
       for (int i = 0; i < 4; ++i) {
         const RecurrentAnswer cut = cut_answer(c, random_cuts(40, engine));
@@ -261,9 +223,7 @@ TEST_SUITE("cuda/ssd_scan") {
       }
     }
   }
-}
 
-TEST_SUITE("cuda/ssd_scan") {
   TEST_CASE("a chain of spans leaves the bytes of a call for each of them") {
     in_every_schedule([&](const std::string& schedule) {
       CAPTURE(schedule);
@@ -405,8 +365,8 @@ void check_within(const TestTensor& answer, const TestTensor& expected, const Te
 /// reach.
 double cut_bound(const SsdCase& c) {
   double bound = 0;
-  for (std::size_t r = 1; c.state == b16 && r < c.read.size(); ++r) {
-    if (c.read[r] == c.write[r - 1]) bound += 0x1p-8;
+  for (std::size_t r = 1; c.state == b16 && r < c.spans.read.size(); ++r) {
+    if (c.spans.read[r] == c.spans.write[r - 1]) bound += 0x1p-8;
   }
   return bound;
 }
@@ -438,64 +398,13 @@ void check_case(const SsdCase& c, Steps steps, bool in_segments, bool replayed) 
 }
 
 const SsdCase chunked_cases[] = {
-    {.heads = 2,
-     .rows = 32,
-     .columns = 64,
-     .dtype = b16,
-     .state = f32,
-     .begins = {0, 130, 131, 151},
-     .read = {0, -1, 3},
-     .write = {0, 4, 2},
-     .strides = {8, 8}},
-    {.heads = 2,
-     .rows = 64,
-     .columns = 128,
-     .dtype = b16,
-     .state = b16,
-     .begins = {0, 65, 129},
-     .read = {4, -1},
-     .write = {4, 2}},
-    {.heads = 2,
-     .rows = 80,
-     .columns = 64,
-     .groups = 2,
-     .dtype = b16,
-     .state = f32,
-     .begins = {0, 70},
-     .read = {-1},
-     .write = {5}},
-    {.heads = 1,
-     .rows = 128,
-     .columns = 64,
-     .dtype = b16,
-     .state = f32,
-     .begins = {0, 33},
-     .read = {1},
-     .write = {2}},
-    {.heads = 1,
-     .rows = 32,
-     .columns = 256,
-     .dtype = b16,
-     .state = f32,
-     .begins = {0, 66},
-     .read = {1},
-     .write = {1}},
-    {.heads = 1,
-     .rows = 80,
-     .columns = 128,
-     .dtype = b16,
-     .state = b16,
-     .begins = {0, 64},
-     .read = {0},
-     .write = {0}},
-    {.heads = 1,
-     .rows = 80,
-     .columns = 256,
-     .dtype = b16,
-     .state = f32,
-     .begins = {0, 17},
-     .read = {0},
-     .write = {0}},
+    {.spans = {{0, 130, 131, 151}, {0, -1, 3}, {0, 4, 2}}, .strides = {8, 8}},
+    {.rows = 64, .columns = 128, .state = b16, .spans = {{0, 65, 129}, {4, -1}, {4, 2}}},
+    {.rows = 80, .groups = 2, .spans = {{0, 70}, {-1}, {5}}},
+    {.heads = 1, .rows = 128, .spans = {{0, 33}, {1}, {2}}},
+    {.heads = 1, .columns = 256, .spans = {{0, 66}, {1}, {1}}},
+    {.heads = 1, .rows = 80, .columns = 128, .state = b16, .spans = {{0, 64}, {0}, {0}}},
+    {.heads = 1, .rows = 80, .columns = 256, .spans = {{0, 17}, {0}, {0}}},
 };
 
 TEST_SUITE("cuda/ssd_chunked") {
@@ -515,7 +424,7 @@ TEST_SUITE("cuda/ssd_chunked") {
   }
 
   TEST_CASE("segments: within the same bounds, from slots and from zeros") {
-    const SsdCase c = {2, 32, 64, 1, b16, f32, {0, 641, 900, 904}, {2, -1, 4}, {2, 1, 5}, {}};
+    const SsdCase c = {.spans = {{0, 641, 900, 904}, {2, -1, 4}, {2, 1, 5}}};
     const SsdSegments plan = ssd_segments(909, 5, c.heads, c.rows, c.columns);
     CHECK(plan.tokens == 256);
     in_every_schedule([&](const std::string& schedule) {
@@ -541,13 +450,14 @@ TEST_SUITE("cuda/ssd_chunked") {
   }
 
   TEST_CASE("segments of chains: within the same bounds, at every cut") {
-    const SsdCase shape = {2, 32, 64, 1, b16, f32, {}, {}, {}, {}};
+    const SsdCase shape;
     const SsdCase chains[] = {shape.with(chained({0, 600, 601}, true, false)),
                               shape.with(chained({0, 5, 300, 812, 813, 900}, false, true)),
                               shape.with({{0, 256, 512, 700}, {1, 2, -1}, {2, 3, 4}})};
     for (const SsdCase& c : chains) {
-      const auto spans = static_cast<std::int64_t>(c.read.size()) + 2;
-      CHECK(ssd_segments(c.begins.back() + 5, spans, c.heads, c.rows, c.columns).tokens == 256);
+      const auto spans = static_cast<std::int64_t>(c.spans.read.size()) + 2;
+      CHECK(ssd_segments(c.spans.begins.back() + 5, spans, c.heads, c.rows, c.columns).tokens ==
+            256);
     }
     in_every_schedule([&](const std::string& schedule) {
       CAPTURE(schedule);
@@ -561,7 +471,7 @@ TEST_SUITE("cuda/ssd_chunked") {
   }
 
   TEST_CASE("the same call gives the same bits") {
-    const SsdCase c = {2, 32, 64, 1, b16, f32, {0, 600}, {2}, {2}, {}};
+    const SsdCase c = {.spans = {{0, 600}, {2}, {2}}};
     const SsdInputs in(c);
     const Workspace workspace = workspace_of(c);
     const auto route = [&](cuda::Stream& stream, Ssd op) {
@@ -574,8 +484,8 @@ TEST_SUITE("cuda/ssd_chunked") {
   }
 
   TEST_CASE("ssd: token by token where the stream is batch-invariant or spans are short") {
-    const SsdCase one = {2, 32, 64, 1, b16, f32, {0, 70}, {2}, {2}, {}};
-    SsdCase many = {2, 32, 64, 1, b16, f32, {0, 2, 4, 5, 6}, {0, 1, 2, 3}, {0, 1, 2, 3}, {}};
+    const SsdCase one = {.spans = {{0, 70}, {2}, {2}}};
+    SsdCase many = {.spans = {{0, 2, 4, 5, 6}, {0, 1, 2, 3}, {0, 1, 2, 3}}};
     const auto invariant = [](cuda::Stream& stream, const Ssd& op) {
       stream.set_batch_invariant(true);
       cuda::ssd(stream, op);

@@ -5,7 +5,7 @@
 #include "kernels/ops/delta_rule.h"
 #include "kernels/ops/recurrent_step.h"
 #include "kernels/ops/ssd.h"
-#include "tests/kernels/ops/delta_step_case.h"
+#include "tests/kernels/ops/recurrent_step_case.h"
 #include "tests/kernels/support.h"
 
 namespace ops_recurrent_step_test {
@@ -19,7 +19,14 @@ namespace {
 constexpr std::int64_t used = 3;  ///< rows that have a sequence
 
 DeltaStepCase case_of(DType dtype, DType state) {
-  return {2, 4, 6, 20, 4, dtype, state, {2, -1, 0, -1, -1}, {2, 4, 1, -1, -1}};
+  return {.key_heads = 2,
+          .value_heads = 4,
+          .rows = 6,
+          .columns = 20,
+          .dtype = dtype,
+          .state = state,
+          .read = {2, -1, 0, -1, -1},
+          .write = {2, 4, 1, -1, -1}};
 }
 
 void step(Queue& queue, const DeltaStepInputs& in, const Table& read, const Table& write,
@@ -104,59 +111,29 @@ TEST_SUITE("kernels/ops/delta_step") {
   }
 }
 
-constexpr std::int64_t tokens = 5, heads = 4, rows = 6, columns = 16, groups = 2, slots = 5;
-constexpr std::int64_t mamba_used = 3;  ///< rows that have a sequence
-constexpr std::int64_t inner = heads * rows, channels = inner + 2 * groups * columns;
-
-struct Inputs {
-  explicit Inputs(DType dtype, DType state_type)
-      : x(random_tensor(dtype, {tokens, channels}, 1, 1.0F, {3, 1})),
-        dt(random_tensor(dtype, {tokens, heads}, 3)),
-        conv_weight(random_tensor(DType::f32, {channels, 4}, 4)),
-        conv_bias(random_tensor(DType::f32, {channels}, 5)),
-        windows(random_tensor(dtype, {slots, channels, 3}, 6, 1.0F, {5, 0})),
-        a_log(random_tensor(DType::f32, {heads}, 7)),
-        d(random_tensor(DType::f32, {heads}, 8)),
-        dt_bias(random_tensor(DType::f32, {heads}, 9)),
-        state(random_tensor(state_type, {slots, heads, rows, columns}, 10, 1.0F, {7, 0})),
-        y(dtype, {tokens, inner}, {2, 1}),
-        convolved(dtype, {tokens, channels}) {}
-
-  MambaStep op(const Table& read, const Table& write, const Table& semaphores) const {
-    return {.x = x,
-            .dt = dt,
-            .conv_weight = conv_weight,
-            .conv_bias = conv_bias,
-            .windows = windows,
-            .a_log = a_log,
-            .d = d,
-            .dt_bias = dt_bias,
-            .state = state,
-            .read_slot = read,
-            .write_slot = write,
-            .y = y,
-            .convolved = convolved,
-            .semaphores = semaphores,
-            .groups = groups,
-            .dt_max = 5.0F};
-  }
-
-  TestTensor x, dt, conv_weight, conv_bias, windows, a_log, d, dt_bias, state, y, convolved;
-};
+MambaStepCase mamba_case(DType dtype) {
+  return {.heads = 4,
+          .rows = 6,
+          .columns = 16,
+          .groups = 2,
+          .dtype = dtype,
+          .read = {2, -1, 0, -1, -1},
+          .write = {2, 4, 1, -1, -1}};
+}
 
 TEST_SUITE("kernels/ops/mamba_step") {
   TEST_CASE("is its parts for one token per sequence, to the bit, and leaves rows without a slot") {
-    const Table read{2, -1, 0, -1, -1}, write{2, 4, 1, -1, -1}, semaphores{0, 0, 0, 0, 0};
-    const Table begins{0, 1, 2, 3};
+    const Table begins{0, 1, 2, 3}, semaphores{0, 0, 0, 0, 0};
     for (const Isa isa : available_isas()) {
       for (const DType dtype : {DType::f32, DType::bf16}) {
         Queue queue = test_queue(isa, 2);
-        const Inputs step(dtype, DType::f32), parts(dtype, DType::f32);
+        const MambaStepCase c = mamba_case(dtype);
+        const Table read(c.read), write(c.write);
+        const MambaStepInputs step(c), parts(c);
         mamba_step(queue, step.op(read, write, semaphores));
-        const Tensor convolved = parts.convolved.view().rows(0, mamba_used);
-        const Tensor from = Tensor(read).rows(0, mamba_used),
-                     to = Tensor(write).rows(0, mamba_used);
-        causal_conv(queue, {.x = parts.x.view().rows(0, mamba_used),
+        const Tensor convolved = parts.convolved.view().rows(0, used);
+        const Tensor from = Tensor(read).rows(0, used), to = Tensor(write).rows(0, used);
+        causal_conv(queue, {.x = parts.x.view().rows(0, used),
                             .weight = parts.conv_weight,
                             .bias = parts.conv_bias,
                             .windows = parts.windows,
@@ -165,7 +142,7 @@ TEST_SUITE("kernels/ops/mamba_step") {
                             .write_slot = to,
                             .y = convolved});
         ssd(queue, {.x = convolved,
-                    .dt = parts.dt.view().rows(0, mamba_used),
+                    .dt = parts.dt.view().rows(0, used),
                     .a_log = parts.a_log,
                     .d = parts.d,
                     .dt_bias = parts.dt_bias,
@@ -173,9 +150,10 @@ TEST_SUITE("kernels/ops/mamba_step") {
                     .span_begin = begins,
                     .read_slot = from,
                     .write_slot = to,
-                    .y = parts.y.view().rows(0, mamba_used),
-                    .groups = groups,
-                    .dt_max = 5.0F});
+                    .y = parts.y.view().rows(0, used),
+                    .groups = c.groups,
+                    .dt_min = 0.01F,
+                    .dt_max = 4.0F});
         CHECK(step.state.everything() == parts.state.everything());
         CHECK(step.windows.everything() == parts.windows.everything());
         CHECK(step.y.everything() == parts.y.everything());
@@ -185,18 +163,18 @@ TEST_SUITE("kernels/ops/mamba_step") {
 
   TEST_CASE("names the broken rule") {
     const Table read{0, 1, 2, 3, 4}, write{0, 1, -1, 3, -1}, semaphores{0, 0, 0, 0, 0};
-    const Inputs step(DType::f32, DType::f32);
+    const MambaStepInputs step(mamba_case(DType::f32));
     Queue queue = test_queue(Isa::plain);
     CHECK_THROWS_WITH_AS(mamba_step(queue, step.op(read, write, semaphores)),
                          "mamba_step: rows without a slot come last, got 3", Error);
-    const Table chained{0, 1, 3, 2, 4}, mamba_used{1, 3, 0, 4, -1};
-    CHECK_THROWS_WITH_AS(mamba_step(queue, step.op(chained, mamba_used, semaphores)),
+    const Table chained{0, 1, 3, 2, 4}, used{1, 3, 0, 4, -1};
+    CHECK_THROWS_WITH_AS(mamba_step(queue, step.op(chained, used, semaphores)),
                          "mamba_step: no row continues the one before it, got 1", Error);
     MambaStep op = step.op(read, write, semaphores);
     op.groups = 3;
     CHECK_THROWS_WITH_AS(mamba_step(queue, op), "mamba_step: groups divides heads, got 3", Error);
-    op.groups = groups;
-    op.conv_weight = Tensor(step.conv_weight).rows(0, channels - 1);
+    op.groups = step.c.groups;
+    op.conv_weight = Tensor(step.conv_weight).rows(0, step.c.channels() - 1);
     CHECK_THROWS_WITH_AS(mamba_step(queue, op),
                          "mamba_step: causal_conv: x needs 87 in dimension 1, got 88", Error);
   }
