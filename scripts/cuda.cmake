@@ -44,7 +44,7 @@ if(HYB_CUDA_KIND STREQUAL "ON")
     CUDA_STANDARD 20 CUDA_ARCHITECTURES "${CMAKE_CUDA_ARCHITECTURES}")
   target_sources(hyb_kernels PRIVATE ${cuda_sources})
   set(nvcc_options $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr
-    -Xcompiler=-Wall,-Wextra $<$<BOOL:${HYB_WERROR}>:-Werror=all-warnings>>)
+    -Xcompiler=-Wall,-Wextra,-Wno-restrict $<$<BOOL:${HYB_WERROR}>:-Werror=all-warnings>>)
   target_compile_options(hyb_kernels PRIVATE ${nvcc_options})
   target_link_libraries(hyb_kernels PUBLIC CUDA::cudart_static)
 elseif(HYB_CUDA_KIND STREQUAL "EMULATED")

@@ -116,10 +116,12 @@ std::string device_text(const DeviceChoice& choice) {
   return "cpu, by --device auto" + (choice.reason.empty() ? "" : ": " + choice.reason);
 }
 
-/// Without a card to describe.
+/// Without a card to describe. What a failure advises besides its reason is for other commands.
 std::string absence_text(const CudaCheckup& cuda) {
-  if (!cuda.failure.empty()) return cuda.failure;
-  return fmt::format("not in this build; the machine has {} and {}",
+  constexpr std::string_view label = "cuda: ";  // the row has it, too
+  std::string reason = cuda.failure.substr(0, cuda.failure.find(';'));
+  if (reason.starts_with(label)) reason.erase(0, label.size());
+  return fmt::format("{}; the machine has {} and {}", reason.empty() ? "not in this build" : reason,
                      cuda.traces.has_device ? "an NVIDIA device" : "no NVIDIA device",
                      cuda.traces.has_driver ? "libcuda" : "no libcuda");
 }

@@ -37,7 +37,7 @@ CudaCheckup with(bool build_has_cuda, CardTraces traces, std::optional<CardCheck
   cuda.build_has_cuda = build_has_cuda;
   cuda.traces = traces;
   cuda.card = std::move(card);
-  if (build_has_cuda && !cuda.card) cuda.failure = "cuda: no card: why";
+  if (build_has_cuda && !cuda.card) cuda.failure = "cuda: no card: why; advice";
   return cuda;
 }
 
@@ -97,8 +97,12 @@ TEST_SUITE("app/doctor/card_checkup") {
     CHECK(has(cuda_advice(with(true, device_only, {})), "libcuda.so.1"));
     CHECK(has(cuda_advice(with(true, both, {})), "as new as"));
     CHECK(cuda_advice(with(true, both, some_card())) == "");
-    CHECK(has(text_of(with(true, both, {})), "no card: why"));
-    CHECK(has(text_of(with(false, both, {})), "not in this build"));
+    CHECK(has(text_of(with(true, both, {})),
+              "cuda: no card: why; the machine has an NVIDIA device and libcuda\n"));
+    CHECK(has(text_of(with(true, nothing, {})),
+              "cuda: no card: why; the machine has no NVIDIA device and no libcuda\n"));
+    CHECK(has(text_of(with(false, both, {})),
+              "cuda: not in this build; the machine has an NVIDIA device and libcuda\n"));
     CHECK(cuda_json(with(false, both, {}))["card"].is_null());
   }
 
