@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "kernels/cuda/attention_work.h"
+#include "kernels/cuda/semaphore.h"
 #include "kernels/cuda/vectors.h"
 #include "kernels/floats.h"
 
@@ -391,22 +392,6 @@ __device__ __forceinline__ void write_partials(const Params& p, const AttentionT
       to[S::head_dim + 1] = part.largest[i];
     }
   }
-}
-
-/// True in all threads of the last of `parts` blocks to come here with a semaphore; the partials of
-/// the others are seen then.
-__device__ __forceinline__ bool is_last_of(int parts, unsigned* semaphore,
-                                           SharedArray<int, 1>& vote) {
-  sync_block();
-  if (threadIdx.x == 0) {
-    fence();
-    const bool is_last = atomic_add(semaphore, 1U) + 1 == static_cast<unsigned>(parts);
-    if (is_last) *semaphore = 0;
-    vote[0] = is_last ? 1 : 0;
-    fence();
-  }
-  sync_block();
-  return vote[0] != 0;
 }
 
 /// Merges all runs of a tile, in ascending order as merge() does, to y: thread `thread` of

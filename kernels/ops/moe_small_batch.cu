@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/activation.h"
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/semaphore.h"
 #include "kernels/linear/input_rows.h"
 #include "kernels/linear/linear.cuh"
 #include "kernels/ops/moe.cuh"
@@ -79,13 +80,14 @@ inline constexpr int tiles_of(int width, bool is_gated) {
 using PairPieces = SkinnyPieces<2, 2>;
 using PairTotals = SkinnyTotals<2, small_batch_warps>;
 
-/// The activated column that thread (row, column) of a tile has, from sums rounded as if they had
-/// been written.
-__device__ __forceinline__ bf16 activated(const PairTotals& totals, int row, int column,
+/// The activated column `column` of row `row`, of which the ups are `columns` after the gates, from
+/// sums rounded as if they had been written.
+template <typename Totals>
+__device__ __forceinline__ bf16 activated(const Totals& totals, int row, int column, int columns,
                                           const Activation& activation) {
   const auto sum = [&](int at) { return to_float(round_bf16(totals.sum(row, at))); };
   const float value = activated(activation.function, sum(column));
-  return round_bf16(activation.gated ? value * sum(column + skinny_group) : value);
+  return round_bf16(activation.gated ? value * sum(column + columns) : value);
 }
 
 /// The first kernel: norm, router with the choice, gate and up of the shared expert, what latent
@@ -221,7 +223,7 @@ __device__ __forceinline__ void write_rows(const SmallBatchMoe& p, const FrontSh
   const int at = tile * columns + column;
   if (column >= columns || at >= p.shared_intermediate) return;
   p.shared[token * p.shared_intermediate + at] =
-      activated(shared.totals, token, column, p.activation);
+      activated(shared.totals, token, column, columns, p.activation);
 }
 
 /// Writes what the block has of a tile; true to all threads where these were the last logits.
@@ -238,16 +240,7 @@ __device__ __forceinline__ bool write_front(const SmallBatchMoe& p, FrontShared&
   } else if (token < p.tokens && expert == p.route.experts && p.shared_gate != nullptr) {
     p.shared_logit[token] = shared.totals.sum(token, column);
   }
-  sync_block();
-  if (thread == 0) {
-    fence();
-    const bool is_last = atomic_add(p.semaphore, 1U) + 1 == static_cast<unsigned>(p.tiles.router);
-    fence();
-    if (is_last) *p.semaphore = 0;
-    shared.is_last[0] = is_last ? 1 : 0;
-  }
-  sync_block();
-  return shared.is_last[0] != 0;
+  return is_last_of(p.tiles.router, p.semaphore, shared.is_last);
 }
 
 /// A block owns tiles of 16 weight rows, the router's first; its warps take turns in chunks of k.
@@ -321,49 +314,106 @@ void run_small_batch_front(Stream& stream, const SmallBatchMoe& few) {
 
 namespace {
 
-/// Block (tile, v) owns 16 rows of the v-th visited expert, for all its tokens at once. Bounds as
-/// the first kernel's.
+constexpr int blocks_per_processor = 2;
+constexpr int group_chunks = 4;  ///< of a group's rows in flight
+
+using GroupPieces = SkinnyPieces<1, group_chunks>;
+
+/// Columns of `inner` that a group of 8 rows of gate_up makes: 8, or with a gate 4 and their ups.
+__host__ __device__ inline int columns_of_group(const Activation& activation) {
+  return activation.gated ? skinny_group / 2 : skinny_group;
+}
+__host__ __device__ inline int groups_of_expert(const SmallBatchMoe& p) {
+  const int columns = columns_of_group(p.activation);
+  return (p.intermediate + columns - 1) / columns;
+}
+
+/// Group `at` of all that the visited experts have, one expert after the other.
 template <WeightCode Code>
-__global__ void __launch_bounds__(small_batch_threads, 2)
+struct ExpertGroup {
+  using Row = std::conditional_t<Code == WeightCode::plain, const bf16*, LaneRow<Code>>;
+
+  int v, first;  ///< which of the visited experts; first column
+  Row row;       ///< the lane's
+
+  __device__ ExpertGroup(const SmallBatchMoe& p, int at) {
+    const int groups = groups_of_expert(p), columns = columns_of_group(p.activation);
+    v = at / groups;
+    first = at % groups * columns;
+    const int own = lane_id() / 4;
+    const int column = at_most(first + own % columns, p.intermediate - 1);
+    const int up = own / columns * p.intermediate;
+    row = p.gate_up.template lane_row<Code>(p.visited[1 + v], column + up);
+  }
+};
+
+/// What the block has of a group.
+__device__ __forceinline__ void write_inner(const SmallBatchMoe& p,
+                                            const SkinnyTotals<1, small_batch_warps>& totals, int v,
+                                            int first) {
+  const int token = static_cast<int>(threadIdx.x) / skinny_group;
+  const int column = static_cast<int>(threadIdx.x) % skinny_group;
+  const int columns = columns_of_group(p.activation);
+  if (token >= p.tokens || column >= columns || first + column >= p.intermediate) return;
+  const std::int64_t visit = p.visitors[v * skinny_rows_max + token];
+  if (visit < 0) return;
+  p.inner[visit * p.intermediate + first + column] =
+      activated(totals, token, column, columns, p.activation);
+}
+
+/// A block owns a contiguous range of the visited experts' groups of 8 rows, each for all its
+/// tokens at once, so that one wave of blocks has an equal share each. Its warps take turns in
+/// chunks of k: the order of a sum depends on nothing else. A group's first chunks are on their way
+/// while the one before it is multiplied. Bounds as the first kernel's.
+template <WeightCode Code>
+__global__ void __launch_bounds__(small_batch_threads, blocks_per_processor)
     small_batch_inner_kernel(const SmallBatchMoe p) {
-  auto& totals = shared_object<PairTotals>();
-  const int v = static_cast<int>(blockIdx.y), tile = static_cast<int>(blockIdx.x);
+  // Two: a group's sums are read while those of the next one are written.
+  auto& totals = shared_object<SharedArray<SkinnyTotals<1, small_batch_warps>, 2>>();
   let_next_kernel_start();
   wait_for_previous_kernel();
-  if (v >= p.visited[0]) return;
-  const std::int64_t width = p.intermediate, expert = p.visited[1 + v];
-  const int inner = p.expert_width;
-  const auto weight = rows_of_tile(p.intermediate, tile, p.activation.gated, [&](std::int64_t row) {
-    return p.gate_up.lane_row<Code>(expert, row);
-  });
-  const SkinnyRange range{.inner = inner, .first = warp_id(), .step = small_batch_warps};
-  PairPieces pieces;
-  load_pieces(pieces, weight.rows, range);
-
-  const std::int32_t* const visitors = p.visitors + v * skinny_rows_max;
-  const int row = lane_id() / 4;
+  const std::int64_t block = blockIdx.x, all = p.visited[0] * groups_of_expert(p);
+  const int begin = static_cast<int>(block * all / gridDim.x);
+  const int end = static_cast<int>((block + 1) * all / gridDim.x);
+  if (begin == end) return;
+  const SkinnyRange whole{.inner = p.expert_width, .first = warp_id(), .step = small_batch_warps};
   const bf16* const x = p.latent_in.data == nullptr ? p.normed : p.latent;
-  const bf16* const low = visitors[row] < 0 ? nullptr : x + row * inner;
-  const bf16* const high = visitors[row + 8] < 0 ? nullptr : x + (row + 8) * inner;
   const bool is_high = p.tokens > skinny_rows_max / 2;
-  float sums[2][4] = {};
-  multiply_rows(
-      pieces, weight.rows, range, is_high,
-      [&](int first_row, int k) {
-        const bf16* const from = first_row > 0 ? high : low;
-        return from != nullptr && k < inner ? load16(from + k) : uint4{};
-      },
-      sums);
-  totals.put(is_high, sums);
-  sync_block();
-
-  const int token = static_cast<int>(threadIdx.x) / pair_columns;
-  const int column = static_cast<int>(threadIdx.x) % pair_columns;
-  const int columns = p.activation.gated ? skinny_group : pair_columns;
-  const int at = tile * columns + column;
-  const std::int64_t visit = visitors[token];
-  if (visit < 0 || column >= columns || at >= p.intermediate) return;
-  p.inner[visit * width + at] = activated(totals, token, column, p.activation);
+  GroupPieces pieces;
+  ExpertGroup<Code> own(p, begin);
+  const typename ExpertGroup<Code>::Row first[1] = {own.row};
+  load_pieces(pieces, first, whole);
+#pragma unroll 1
+  for (int group = begin; group < end; ++group) {
+    const bool has_next = group + 1 < end;
+    const ExpertGroup<Code> next = has_next ? ExpertGroup<Code>(p, group + 1) : own;
+    const std::int32_t* const visitors = p.visitors + own.v * skinny_rows_max;
+    const int row = lane_id() / 4;
+    const bf16* const low = visitors[row] < 0 ? nullptr : x + row * p.expert_width;
+    const bf16* const high = visitors[row + 8] < 0 ? nullptr : x + (row + 8) * p.expert_width;
+    float sums[1][4] = {};
+    bool is_last = false;
+#pragma unroll 1
+    for (SkinnyRange range = whole; !is_last; range.first += group_chunks * range.step) {
+      SkinnyRange following = range;
+      following.first += group_chunks * range.step;
+      is_last = following.first * skinny_chunk >= range.inner;
+      const typename ExpertGroup<Code>::Row rows[1] = {is_last ? next.row : own.row};
+      if (is_last) following = {has_next ? whole.inner : 0, whole.first, whole.step};
+      multiply_pieces(
+          pieces, range, is_high,
+          [&](int first_row, int k) {
+            const bf16* const from = first_row > 0 ? high : low;
+            return from != nullptr && k < range.inner ? load16(from + k) : uint4{};
+          },
+          sums, rows, following);
+    }
+    auto& of_group = totals[(group - begin) % 2];
+    of_group.put(is_high, sums);
+    sync_block();
+    write_inner(p, of_group, own.v, own.first);
+    own = next;
+  }
 }
 
 constexpr int unit_chunks = 4;
@@ -485,10 +535,10 @@ __device__ __forceinline__ void add_unit(const SmallBatchSum& p, const Unit<Code
 /// A block owns 8 columns of y; units go to its warps in turns, and each warp adds up its own in
 /// ascending order of experts. Within (I+k+12) * 2^-23 * |scale| * sum_j |weight_j| * sum_k |x*W|,
 /// the other terms among the j, not counting one rounding of y.
-template <WeightCode Code>
-__global__ void __launch_bounds__(small_batch_threads, 2)
+template <WeightCode Code, int Warps>
+__global__ void __launch_bounds__(Warps* warp_size, blocks_per_processor* small_batch_warps / Warps)
     small_batch_sum_kernel(const SmallBatchSum p) {
-  auto& totals = shared_object<SkinnyTotals<1, small_batch_warps>>();
+  auto& totals = shared_object<SkinnyTotals<1, Warps>>();
   const bool is_known = warp_id() < units_of(p.first.inner) + units_of(p.second.inner);
   UnitPieces pieces;
   if (is_known) {
@@ -503,7 +553,7 @@ __global__ void __launch_bounds__(small_batch_threads, 2)
 
   float sums[1][4] = {};
 #pragma unroll 1
-  for (int u = warp_id() + small_batch_warps; unit.range.inner > 0; u += small_batch_warps) {
+  for (int u = warp_id() + Warps; unit.range.inner > 0; u += Warps) {
     const Unit<Code> next(p, u, visited);
     add_unit(p, unit, next, pieces, sums);
     unit = next;
@@ -519,23 +569,31 @@ __global__ void __launch_bounds__(small_batch_threads, 2)
   *y = round_bf16((p.add ? to_float(*y) : 0.0F) + p.scale * totals.sum(token, column));
 }
 
+/// Blocks of 8 warps, or where that would be more than one wave of 4, which find room twice as
+/// often. By the width alone, for no sum may depend on the row count.
 void run_sum(Stream& stream, const SmallBatchSum& sum) {
+  static_assert(skinny_rows_max * skinny_group <= small_batch_warps / 2 * warp_size);
+  const unsigned blocks = pieces(sum.columns, skinny_group);
+  const bool is_one_wave =
+      blocks <= static_cast<unsigned>(blocks_per_processor * stream.processors());
   visit_any_code(sum.down.code, [&]<WeightCode Code>() {
-    launch(stream,
-           {.blocks = pieces(sum.columns, skinny_group),
-            .threads = small_batch_threads,
-            .starts_early = true},
-           small_batch_sum_kernel<Code>, sum);
+    const auto run = [&]<int Warps>(std::integral_constant<int, Warps>) {
+      launch(stream, {.blocks = blocks, .threads = Warps * warp_size, .starts_early = true},
+             small_batch_sum_kernel<Code, Warps>, sum);
+    };
+    if (is_one_wave) return run(std::integral_constant<int, small_batch_warps>());
+    run(std::integral_constant<int, small_batch_warps / 2>());
   });
 }
 
 void run_inner(Stream& stream, const SmallBatchMoe& few) {
   const std::int64_t visited_max =
       std::min<std::int64_t>(few.route.experts, std::int64_t{few.tokens} * few.route.active);
+  const std::int64_t groups = visited_max * groups_of_expert(few);
   visit_any_code(few.gate_up.code, [&]<WeightCode Code>() {
     launch(stream,
-           {.blocks = dim3(static_cast<unsigned>(tiles_of(few.intermediate, few.activation.gated)),
-                           static_cast<unsigned>(visited_max)),
+           {.blocks = static_cast<unsigned>(std::min<std::int64_t>(
+                groups, std::int64_t{blocks_per_processor} * stream.processors())),
             .threads = small_batch_threads,
             .starts_early = true},
            small_batch_inner_kernel<Code>, few);

@@ -150,6 +150,21 @@ const Case few_tokens[] = {
                .shared = 16,
                .activation = plain_silu,
                .routing = sigmoid}},
+    {.block = {.tokens = 2,
+               .hidden = 72,
+               .experts = 40,
+               .active = 6,
+               .intermediate = 248,
+               .activation = plain_relu2,
+               .routing = sigmoid}},  // more groups of rows than blocks
+    {.block = {.tokens = 2,
+               .hidden = 2128,
+               .experts = 4,
+               .active = 2,
+               .intermediate = 24,
+               .shared = 40,
+               .routing = sigmoid,
+               .scale = 0.5F}},  // y in blocks of four warps
 };
 const Case many_tokens[] = {
     {.block = {.tokens = 37,

@@ -17,18 +17,13 @@ namespace {
 
 struct Work {
   std::int64_t kernels, blocks;
+  int processors;
   bool operator==(const Work&) const = default;
 };
 
 /// What a block of experts launches, whose weights are packed by `quantize`.
-Work work_of(std::int64_t tokens, bool batch_invariant, Quantize quantize) {
-  const MoeNumbers numbers({.tokens = tokens,
-                            .hidden = 136,
-                            .experts = 6,
-                            .active = 2,
-                            .intermediate = 72,
-                            .shared = 40},
-                           DType::bf16);
+Work work_of(const MoeCase& block, bool batch_invariant, Quantize quantize) {
+  const MoeNumbers numbers(block, DType::bf16);
   Queue card(Device::cuda, {.threads = 1, .isa = {}});
   const auto pack = [&](const MoeMatrix& matrix, Quantize as) {
     return Weight::pack(card, matrix.source, DType::bf16, as);
@@ -53,11 +48,11 @@ Work work_of(std::int64_t tokens, bool batch_invariant, Quantize quantize) {
                      .down = &down,
                      .shared_gate_up = &shared_gate_up,
                      .shared_down = &shared_down,
-                     .active = 2,
+                     .active = block.active,
                      .y = x,
                      .workspace = {room.get(), DType::u8, {static_cast<std::int64_t>(bytes)}}});
   stream.wait();
-  return {emulator::take_host_calls().kernels, emulator::take_blocks_run()};
+  return {emulator::take_host_calls().kernels, emulator::take_blocks_run(), stream.processors()};
 }
 
 }  // namespace
@@ -68,14 +63,31 @@ TEST_SUITE("cuda_emulator/coded_experts") {
       for (const bool batch_invariant : {false, true}) {
         CAPTURE(tokens);
         CAPTURE(batch_invariant);
-        const Work plain = work_of(tokens, batch_invariant, Quantize::none);
+        const MoeCase block = {.tokens = tokens,
+                               .hidden = 136,
+                               .experts = 6,
+                               .active = 2,
+                               .intermediate = 72,
+                               .shared = 40};
+        const Work plain = work_of(block, batch_invariant, Quantize::none);
         for (const Quantize quantize : {Quantize::q8, Quantize::q4}) {
-          const Work coded = work_of(tokens, batch_invariant, quantize);
+          const Work coded = work_of(block, batch_invariant, quantize);
           CHECK(coded.kernels == plain.kernels);
           CHECK(coded.blocks == plain.blocks);
         }
         if (tokens <= 16 && !batch_invariant) CHECK(plain.kernels == 3);
       }
+    }
+  }
+
+  TEST_CASE("a small batch's products of the experts are one wave of blocks") {
+    const MoeCase block = {
+        .tokens = 3, .hidden = 72, .experts = 8, .active = 4, .intermediate = 400, .shared = 40};
+    for (const Quantize quantize : {Quantize::none, Quantize::q8}) {
+      const Work work = work_of(block, false, quantize);
+      CHECK(work.kernels == 3);
+      // The router, the shared expert's 5 tiles of gates and ups, and 9 blocks of columns of y.
+      CHECK(work.blocks == 1 + 5 + 2 * work.processors + 9);
     }
   }
 }
