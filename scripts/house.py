@@ -4,14 +4,13 @@
     scripts/house.py [COMMIT...]         # default: the first commit that had this layout, and HEAD
     scripts/house.py --way build-dev     # the sources on the way of `hyb run`
 
-The way is read from the calls of a real run, which valgrind's callgrind counts: the sources with a
-function on a path of calls from main to the engine's step, or from there to vector code. Below them
-are all sources with code that runs within a step. It takes a build without unity builds (preset
-dev), whose objects say which source defines what; a function that several define (a template, or
-inline) belongs to none.
+The way is what valgrind's callgrind counts, by lines of the sources: those with more instructions in
+a run of four tokens than in one of a single token, and the others that run. It takes a build with
+line numbers (preset dev). Valgrind has no AVX-512, so the vector code is AVX2's.
 """
 
 import argparse
+import collections
 import io
 import pathlib
 import re
@@ -90,62 +89,38 @@ def figures(commit):
     return rows
 
 
-def sources_by_symbol(build):
-    """{mangled name: the one source whose object defines it}"""
-    sources = {}
-    for path in sorted(build.glob("CMakeFiles/hyb*.dir/**/*.o")):
-        if "hyb_tests" in str(path) or "hyb_perf" in str(path):
-            continue
-        listing = subprocess.run(["nm", "--defined-only", path], check=True, capture_output=True,
-                                 text=True).stdout
-        source = re.sub(r"^.*?\.dir/", "", str(path))[:-len(".o")]
-        for symbol in re.findall(r"^[0-9a-f]+ [TtWw] (\S+)$", listing, re.M):
-            sources.setdefault(symbol.split(".")[0], set()).add(source)
-    return {symbol: min(found) for symbol, found in sources.items() if len(found) == 1}
-
-
-def calls_of_run(build):
-    """{function: the functions that it calls}, by mangled names, while `hyb run` answers."""
+def instructions_of_run(build, tokens):
+    """{source: instructions of its lines} of a run that answers with so many tokens."""
     with tempfile.NamedTemporaryFile("r") as counts:
-        subprocess.run(["valgrind", "--quiet", "--tool=callgrind", "--demangle=no",
-                        "--compress-strings=no", f"--callgrind-out-file={counts.name}",
-                        build / "hyb", "run", "-p", "Hello", "-n", "8", "--threads", "1"],
+        subprocess.run(["valgrind", "--quiet", "--tool=callgrind", "--compress-strings=no",
+                        "--compress-pos=no", f"--callgrind-out-file={counts.name}",
+                        build / "hyb", "run", "demo", "-p", "Hello", "-n", str(tokens),
+                        "--threads", "1", "--device", "cpu"],
                        check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-        calls, caller = {}, None
+        totals, source, is_of_call = collections.Counter(), None, False
         for line in counts:
-            kind, _, symbol = line.rstrip().partition("=")
-            if kind == "fn":
-                caller = symbol.split(".")[0]
-            elif kind == "cfn":
-                calls.setdefault(caller, set()).add(symbol.split(".")[0])
-    return calls
-
-
-def reachable(calls, starts):
-    found, waiting = set(starts), list(starts)
-    while waiting:
-        for function in calls.get(waiting.pop(), ()):
-            if function not in found:
-                found.add(function)
-                waiting.append(function)
-    return found
+            kind, equals, value = line.rstrip().partition("=")
+            if kind in ("fl", "fi", "fe"):
+                found = re.search(rf"(?:^|/)((?:{'|'.join(ROOMS)})/\S+)$", value)
+                source = found and found.group(1)
+            elif kind == "calls":
+                is_of_call = True  # the next line has the cost of the function called
+            elif not equals and line[:1].isdigit():
+                if source and not is_of_call:
+                    totals[source] += int(line.split()[1])
+                is_of_call = False
+    return totals
 
 
 def print_way(build):
-    sources = sources_by_symbol(build)
-    calls = calls_of_run(build)
-    callers = {}
-    for caller, callees in calls.items():
-        for callee in callees:
-            callers.setdefault(callee, set()).add(caller)
-    step = [function for function in calls if function.startswith("_ZN3hyb6Engine4stepE")]
-    within = reachable(calls, step)
-    vector_code = [function for function in within if "avx" in sources.get(function, "")]
-    way = reachable(callers, step) | (within & reachable(callers, vector_code))
-    on_the_way = sorted({sources[function] for function in way if function in sources})
-    running = sorted({sources[function] for function in within if function in sources})
-    print(*on_the_way, f"{len(on_the_way)} sources on the way", "", sep="\n")
-    print(*running, f"{len(running)} sources with code that runs in a step", sep="\n")
+    short, long = (instructions_of_run(build, tokens) for tokens in (1, 4))
+    for title, sources in {
+            "run while tokens are generated": [s for s in long if long[s] > short[s]],
+            "run before and after only": [s for s in long if long[s] <= short[s]]}.items():
+        print(f"{len(sources)} sources {title}")
+        for room in ROOMS:
+            names = sorted(s for s in sources if s.startswith(room + "/"))
+            print(f"  {room} {len(names)}:", *(name.removeprefix(room + "/") for name in names))
 
 
 def main():
