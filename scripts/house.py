@@ -4,9 +4,9 @@
     scripts/house.py [COMMIT...]         # default: the first commit that had this layout, and HEAD
     scripts/house.py --way build-dev     # the sources on the way of `hyb run`
 
-The way is what valgrind's callgrind counts, by lines of the sources: those with more instructions in
-a run of four tokens than in one of a single token, and the others that run. It takes a build with
-line numbers (preset dev). Valgrind has no AVX-512, so the vector code is AVX2's.
+The way is what valgrind's callgrind counts, by lines of the sources: those with more instructions
+in a run of four tokens than in one of a single token, and the others that run. It takes a build
+with line numbers (preset dev). Valgrind has no AVX-512, so the vector code is AVX2's.
 """
 
 import argparse
@@ -90,7 +90,7 @@ def figures(commit):
 
 
 def instructions_of_run(build, tokens):
-    """{source: instructions of its lines} of a run that answers with so many tokens."""
+    """{source: instructions of its lines} of a run that answers with `tokens` tokens."""
     with tempfile.NamedTemporaryFile("r") as counts:
         subprocess.run(["valgrind", "--quiet", "--tool=callgrind", "--compress-strings=no",
                         "--compress-pos=no", f"--callgrind-out-file={counts.name}",
