@@ -158,7 +158,7 @@ CLI::Validator in_range(const ParameterRange& range) {
   return {[range](const std::string& text) {
             const auto number = parse_number<double>(text);
             if (!number || range.has(*number))
-              return std::string();  // CLI11 names what is no number
+              return std::string();  // CLI11 names what is not a number
             return fmt::format("is {}, got {}", range.text(), text);
           },
           range.text()};
@@ -289,7 +289,7 @@ void add_generation_options(CLI::App& cli, GenerationOptions& options) {
       ->check(in_range(ranges::frequency_penalty));
   cli.add_option("--presence-penalty", options.presence_penalty, "once per token of the answer")
       ->check(in_range(ranges::presence_penalty));
-  cli.add_option("-s,--seed", options.seed, "of the random draws")
+  cli.add_option("-s,--seed", options.seed, "seed of the random draws")
       ->check([](const std::string& text) {
         const std::string wrong = check_seed(text);
         return wrong.empty() ? wrong : wrong + "; a system prompt is --system TEXT, or -sys";
@@ -353,9 +353,10 @@ void add_reuse_options(CLI::App& cli, ReuseOptions& options) {
                  "keep prefixes of prompts, so that they are not prefilled again")
       ->check(CLI::IsMember({"on", "off"}))
       ->capture_default_str();
-  cli.add_option("--snapshots", options.snapshots,
-                 "of recurrent state: exact, or int8, which holds about four times as many and "
-                 "changes answers a little")
+  cli.add_option(
+         "--snapshots", options.snapshots,
+         "snapshots of recurrent state: exact, or int8, which holds about four times as many and "
+         "changes answers a little")
       ->check(CLI::IsMember({"exact", "int8"}))
       ->capture_default_str();
   cli.add_flag("--audit", options.audit, "check all memory accounting after every step: slow");
@@ -390,7 +391,7 @@ void add_thoughts_option(CLI::App& cli, std::optional<bool>& shown) {
   cli.add_option_function<std::string>(
          "--thoughts", [&shown](const std::string& word) { shown = word == "show"; },
          "whether thoughts are shown with answers: show (the default on a terminal) or hide "
-         "(where stdout is none, so that it carries answers and nothing else)")
+         "(where stdout is not one, so that it carries answers and nothing else)")
       ->check(CLI::IsMember({"show", "hide"}));
 }
 

@@ -45,6 +45,7 @@ ENGLISH = [
     (r"hears?|heard|hearing", "is notified, reads"),
     (r"lands?|landed|landing", "arrive, complete, drain"),
     (r"mend(s|ed|ing)?", "fix, repair"),
+    (r"(?<!there )(is|are|was|were) no (command|fields?|numbers|regular|results?)", "is not a"),
     (r"nobody|somebody", "no one, none, an owner"),
     (r"as new(?! as)|so many", "n, the number of"),
     (r"stands?(?! for)|stood|standing(?! for)", "is, comes, holds"),

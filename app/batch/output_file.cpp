@@ -94,7 +94,7 @@ Descriptor open_locked(const std::filesystem::path& path, int flags) {
   if (::fstat(file.number(), &is) != 0) fail_with_errno(path, "can't be looked at");
   if (!S_ISREG(is.st_mode)) {
     fail(ErrorKind::usage, path,
-         "is no regular file: results must stay there to be resumed; -o - writes to stdout");
+         "is not a regular file: results must stay there to be resumed; -o - writes to stdout");
   }
   if (::flock(file.number(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) fail_with_errno(path, "can't be locked");
@@ -158,9 +158,10 @@ std::vector<ResultMark> OutputFile::recover(bool skip_foreign) {
       ++foreign_lines_;
     } else {
       fail(ErrorKind::model, path_,
-           fmt::format("line {} is no result of hyb batch; move the file away, or skip such lines "
-                       "with --force",
-                       number));
+           fmt::format(
+               "line {} is not a result of hyb batch; move the file away, or skip such lines "
+               "with --force",
+               number));
     }
   }
   return marks;
@@ -217,7 +218,7 @@ std::string OutputFile::interference() const {
   if (bytes > bytes_ && !is_torn_) {
     return fmt::format(
         "was written to by another program: it has {} bytes, {} are results of this run; when "
-        "lines that are no results are removed, the same command goes on",
+        "lines that are not results are removed, the same command goes on",
         bytes, bytes_);
   }
   return {};

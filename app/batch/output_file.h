@@ -42,7 +42,7 @@ std::optional<ResultMark> read_result(std::string_view line);
 /// The results may also go to stdout: a stream, which is not read back and can't be resumed.
 class OutputFile {
  public:
-  /// Opens or creates it and locks it. Throws Error(usage) for what is no regular file, and
+  /// Opens or creates it and locks it. Throws Error(usage) for what is not a regular file, and
   /// Error(runtime) when another process writes it or it cannot be written.
   static OutputFile open(const std::filesystem::path& path);
 
@@ -59,7 +59,7 @@ class OutputFile {
 
   /// Reads all results. A torn last line, the trace of a crash, is cut off: its request counts as
   /// not done; one that lacks only its line break gets it. Throws Error(model) naming a line that
-  /// is no result, unless `skip_foreign`.
+  /// is not a result, unless `skip_foreign`.
   std::vector<ResultMark> recover(bool skip_foreign);
   /// Lines that recover() skipped.
   std::int64_t foreign_lines() const { return foreign_lines_; }

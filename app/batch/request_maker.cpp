@@ -315,7 +315,7 @@ EncodedPrompt RequestMaker::encode(const RequestLine& line) const {
 void RequestMaker::look_at_fields(const Json& body) {
   for (const std::string& field : unknown_fields(body)) {
     const std::string name = Json(field).dump(-1, ' ', true);
-    if (terms_.strict) refuse(name + ": is no field that hyb knows (--strict)");
+    if (terms_.strict) refuse(name + ": is not a field that hyb knows (--strict)");
     warn("field " + name + " means nothing to hyb and is ignored");
   }
   if (const auto other = other_model(body, terms_.model)) {

@@ -132,7 +132,7 @@ constexpr std::array bench_flags = {
         "one repetition of every row, then the next of every row: drift of the machine shows in "
         "each row's spread; rows are printed at the end"},
     BenchFlag{"--seed", &O::seed, use::requests, unchecked,
-              "of prompts and arrivals; every row and repetition has its own"},
+              "seed of prompts and arrivals; every row and repetition has its own"},
     BenchFlag{"--scramble", &O::scramble, use::requests, unchecked,
               "scatter free pages and slots by this seed before measuring"},
     BenchFlag{"--metric-percentiles", &O::percentages, use::requests, unchecked,

@@ -280,7 +280,7 @@ bool is_count(const Json& value) {
 
 bool is_text(const Json& value) { return value.is_string() || value.is_null(); }
 
-/// A rate that is no number was written as null.
+/// A rate that is not a number was written as null.
 bool is_list_of_numbers(const Json& value) {
   return value.is_array() && std::all_of(value.begin(), value.end(), [](const Json& one) {
            return one.is_number() || one.is_null();

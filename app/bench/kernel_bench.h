@@ -51,7 +51,7 @@ class CaseRun {
   std::span<const SampledToken> drawn() const { return last_.sampled; }
 
   /// Runs the steps to the depth that were not run yet. False: a signal asked to stop. This and
-  /// repeat() throw Error(runtime) where logits are no numbers: such a model has no speed.
+  /// repeat() throw Error(runtime) where logits are not numbers: such a model has no speed.
   bool reach_depth();
 
   /// Draws new tokens, then runs the timed steps, or the first of them. Nanoseconds, or -1: a

@@ -70,7 +70,7 @@ void add_job_options(CLI::App& cli, BatchFlags& options) {
   cli.add_option("--parallel", options.job.parallel, "requests answered at once")
       ->check(CLI::Range(1, 256))
       ->capture_default_str();
-  cli.add_option("--format", options.format, "what lines are; else the first line decides")
+  cli.add_option("--format", options.format, "how lines are read; default: the first line decides")
       ->check(CLI::IsMember({"jsonl", "text"}));
   cli.add_option("--order", options.order,
                  "run lines with a common prefix together (depth-first, the default), or in the "

@@ -173,7 +173,7 @@ Action describe_fit(CLI::App& cli) {
 
 }  // namespace
 
-const Command fit_command = {"fit", "Say what fits into memory, before a weight is read",
+const Command fit_command = {"fit", "Show what fits into memory, before any weight is read",
                              describe_fit};
 
 }  // namespace hyb::app

@@ -179,7 +179,7 @@ std::string checkup_text(const Checkup& checkup) {
   add("memory mode", memory_mode_text());
   for (const auto& [what, text] : cuda_rows(checkup.cuda)) add(what, text);
   add("terminal", fmt::format("stdout is {}; TERM={}, {}",
-                              checkup.output_is_terminal ? "a terminal" : "no terminal",
+                              checkup.output_is_terminal ? "a terminal" : "not a terminal",
                               checkup.term.empty() ? "(unset)" : checkup.term,
                               checkup.utf8 ? "UTF-8" : "the locale is not UTF-8"));
   add("history", checkup.state_folder ? checkup.state_folder->string() : "none: HOME is unset");

@@ -63,7 +63,7 @@ class Reading {
   }
 
   std::string text(const char* name) const {
-    if (!member(name).is_string()) fail(std::string("'") + name + "' is no text");
+    if (!member(name).is_string()) fail(std::string("'") + name + "' is not text");
     return member(name).get<std::string>();
   }
 
@@ -88,7 +88,7 @@ class Reading {
   std::int64_t number(const Json& value, const std::string& name, std::int64_t max) const {
     const bool is_good =
         value.is_number_unsigned() && value.get<std::uint64_t>() <= static_cast<std::uint64_t>(max);
-    if (!is_good) fail("'" + name + "' is no number in range");
+    if (!is_good) fail("'" + name + "' is not a number in range");
     return value.get<std::int64_t>();
   }
 

@@ -77,7 +77,7 @@ SectionReader::SectionReader(const std::filesystem::path& path, const SectionFor
   if (file_.size() < sizeof(Front)) fail("is too short for a file of this kind");
   Front front{};
   file_.read(0, std::as_writable_bytes(std::span(&front, 1)));
-  if (front.magic != format.magic) fail("is no file of this kind: its magic number is another");
+  if (front.magic != format.magic) fail("is not a file of this kind: its magic number is another");
   if (front.version != format.version) {
     fail(fmt::format("has format version {}, this hyb reads {}", front.version, format.version));
   }

@@ -112,7 +112,7 @@ TEST_SUITE("app/surface_bench") {
     CHECK(parse_json(result.out, "stdout")[0]["probe_bytes_per_s"].is_null());
   }
 
-  TEST_CASE("a model whose logits are no numbers has no speed: rows that say so, exit 1") {
+  TEST_CASE("a model whose logits are not numbers has no speed: rows that say so, exit 1") {
     const TemporaryFolder folder;
     std::filesystem::copy(std::filesystem::path(HYB_TESTS_DIR).parent_path() / "models/demo",
                           folder.path(), std::filesystem::copy_options::recursive);

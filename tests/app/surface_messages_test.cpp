@@ -82,7 +82,7 @@ TEST_SUITE("app/surface_messages") {
     CHECK(result["response"]["body"]["choices"] == answer["choices"]);
   }
 
-  TEST_CASE("what is no text is refused by its type") {
+  TEST_CASE("what is not text is refused by its type") {
     const TemporaryFolder folder;
     const std::string file = folder.write("picture.json", picture).string();
     for (const std::string& model : {texts, lists}) {

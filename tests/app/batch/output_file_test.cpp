@@ -60,7 +60,7 @@ TEST_SUITE("app/batch/output_file") {
     }
   }
 
-  TEST_CASE("a line that is no result is not written over") {
+  TEST_CASE("a line that is not a result is not written over") {
     const TemporaryFolder folder;
     const auto path = folder.write("out", line(1) + "my notes\n" + line(2));
     OutputFile output = OutputFile::open(path);

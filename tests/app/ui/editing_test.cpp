@@ -149,7 +149,7 @@ TEST_SUITE("app/ui/entry") {
     CHECK(finish_entry(continued("one\\") + "two")->text == "one\ntwo");
   }
 
-  TEST_CASE("between marks a text may have several lines and is no command") {
+  TEST_CASE("between marks a text may have several lines and is not a command") {
     CHECK_FALSE(finish_entry("\"\"\""));
     CHECK_FALSE(finish_entry("\"\"\"one"));
     CHECK_FALSE(finish_entry("\"\"\"one\\"));

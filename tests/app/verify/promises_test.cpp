@@ -26,7 +26,7 @@ enum class Fault {
   order_lost,       ///< the copies of a checkpoint are not carried out
   packed_lost,      ///< of the sequences that go on from one int8 snapshot the last gets zeros
   reads_live_slot,  ///< the first step after a checkpoint or resume reads the slot it writes
-  nothing_but_nan,  ///< one logit is no number
+  nothing_but_nan,  ///< one logit is not a number
   other_token,      ///< the logits are right, the token drawn beside two others is not
 };
 

@@ -135,7 +135,8 @@ TEST_SUITE("core/io/section_file") {
     const auto reading = [&](const SectionFormat& other) {
       return model_error([&] { SectionReader reader(path, other); });
     };
-    CHECK(contains(reading({.magic = {'O', 'T', 'H', 'E', 'R'}, .version = 3}), "no file of this"));
+    CHECK(contains(reading({.magic = {'O', 'T', 'H', 'E', 'R'}, .version = 3}),
+                   "not a file of this kind"));
     CHECK(contains(reading({.magic = format.magic, .version = 4}),
                    "has format version 3, this hyb reads 4"));
     folder.write("cut", bytes_of(path).substr(0, 100));

@@ -131,7 +131,7 @@ TEST_SUITE("core/text/message_forms") {
     CHECK(text_of(by_role, two) == "<a><b><c1>a\nb\nc");
   }
 
-  TEST_CASE("what is no text is refused by its type, wherever it is") {
+  TEST_CASE("what is not text is refused by its type, wherever it is") {
     const auto refusal = [](const char* part) {
       const Json messages = json(std::string(R"([{"role": "system", "content": ""},
           {"role": "user", "content": [{"type": "text", "text": "a"}, )") +

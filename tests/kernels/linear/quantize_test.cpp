@@ -89,7 +89,7 @@ TEST_SUITE("kernels/linear/quantize") {
     }
   }
 
-  TEST_CASE("zeros stay zeros, levels stay what they are, and what is no number is NaN") {
+  TEST_CASE("zeros stay zeros, levels stay what they are, and what is not a number is NaN") {
     for (const WeightCode code : {WeightCode::q8, WeightCode::q4}) {
       std::mt19937 engine(3);
       std::normal_distribution<float> normal;
