@@ -6,6 +6,7 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/reduce.h"
 #include "kernels/cuda/routes.h"
+#include "kernels/cuda/semaphore.h"
 #include "kernels/cuda/vectors.h"
 #include "kernels/ops/sampler.h"
 
@@ -16,6 +17,8 @@ namespace hyb::kernels::cuda {
 constexpr int sample_warps = 16;
 constexpr int sample_threads = sample_warps * warp_size;
 constexpr int sample_bins = 2048;
+constexpr int logit_batch = 16;  ///< of a thread, on their way together
+constexpr int logits_together = sample_threads * logit_batch;
 
 using Mass = unsigned long long;
 /// 2^44: 2^19 weights of 1 fit, and a sum of a whole vocabulary is within 2^-26 of its weights'.
@@ -95,8 +98,7 @@ struct SampleShared {
   SharedArray<Sums, sample_warps> sums;
   SharedArray<Mass, sample_warps> masses;
   SharedArray<Found, 1> found;
-  SharedArray<unsigned, sample_warps> flags;
-  SharedArray<int, 1> id, taken;
+  SharedArray<int, 1> id, taken, is_last;
   SharedArray<Mass, 32> list;
 };
 
@@ -132,7 +134,7 @@ __device__ __forceinline__ Mass block_total(SampleShared& shared, Mass value) {
 template <typename Body>
 __device__ __forceinline__ void each_logit(const LogitRow& row, int begin, int end, int thread,
                                            int threads, Body&& body) {
-  constexpr int batch = 16;
+  constexpr int batch = logit_batch;
   for (int first = begin + thread; first < end; first += batch * threads) {
     float values[batch];
 #pragma unroll
@@ -156,26 +158,32 @@ struct Largest {
   bool is_number;
 };
 
-/// The first of the largest.
-__device__ __forceinline__ Largest find_largest(SampleShared& shared, const LogitRow& row) {
+/// The rank of the first of the largest of logits begin .. end-1, and its id; 0 where one is NaN.
+__device__ __forceinline__ Mass find_first(SampleShared& shared, const LogitRow& row, int begin,
+                                           int end) {
   Mass best = ~Mass{0};
-  bool lost = false;
-  each_logit(row, [&](int id, float logit) {
-    lost = lost || std::isnan(logit);
-    const Mass own = static_cast<Mass>(rank_key(logit)) << 32 | static_cast<unsigned>(id);
-    best = own < best ? own : best;
-  });
+  each_logit(row, begin, end, static_cast<int>(threadIdx.x), sample_threads,
+             [&](int id, float logit) {
+               const Mass key = static_cast<Mass>(rank_key(logit)) << 32;
+               const Mass own = std::isnan(logit) ? 0 : key | static_cast<unsigned>(id);
+               best = own < best ? own : best;
+             });
   for (int bits = warp_size / 2; bits > 0; bits /= 2) {
     const Mass other = shuffle_xor(best, bits);
     best = other < best ? other : best;
   }
-  lost = sync_block_any(lost);
+  sync_block();
   if (sample_lane() == 0) shared.masses[sample_warp()] = best;
   sync_block();
   for (int w = 0; w < sample_warps; ++w) {
     best = shared.masses[w] < best ? shared.masses[w] : best;
   }
-  const auto id = static_cast<int>(best & 0xffffffffU);
+  return best;
+}
+
+__device__ __forceinline__ Largest largest_of(const LogitRow& row, Mass first) {
+  const bool lost = first == 0;
+  const auto id = static_cast<int>(first & 0xffffffffU);
   const float value = lost ? NAN : row.logits[id];
   sync_block();  // all have read the logit, which may change now
   return {value, id, !lost};
@@ -467,7 +475,23 @@ __device__ void answer(const Params& p, SampleOutcome outcome, int token) {
       outcome == SampleOutcome::chosen ? token : -static_cast<int>(outcome);
 }
 
-/// A block owns a row. Weights are f32, cut off at 2^-44 of the largest, and summed exactly: the
+/// By the last of the row's blocks, which gets what all have found; false to the others.
+__device__ __forceinline__ bool find_first_together(const Params& p, SampleShared& shared,
+                                                    const LogitRow& row, Mass& first) {
+  const int part = static_cast<int>(blockIdx.y), parts = static_cast<int>(gridDim.y);
+  const std::int64_t count = row.count;
+  first = find_first(shared, row, static_cast<int>(part * count / parts),
+                     static_cast<int>((part + 1) * count / parts));
+  if (parts == 1) return true;
+  SampleParts& found = p.tables.parts[blockIdx.x];
+  if (threadIdx.x == 0) found.first[part] = first;
+  if (!is_last_of(parts, &found.semaphore, shared.is_last)) return false;
+  for (int i = 0; i < parts; ++i) first = found.first[i] < first ? found.first[i] : first;
+  return true;
+}
+
+/// The blocks of a row look for its largest logit together, a part each; the last one of them that
+/// is done goes on alone. Weights are f32, cut off at 2^-44 of the largest, and summed exactly: the
 /// choice is the plain loop's but where its rounding of a weight or of a sum puts a token on the
 /// other side of a threshold. The same in every run, alone and among other rows.
 __global__ void __launch_bounds__(sample_threads, 1) sample_kernel(const Params p) {
@@ -475,14 +499,19 @@ __global__ void __launch_bounds__(sample_threads, 1) sample_kernel(const Params 
   let_next_kernel_start();
   wait_for_previous_kernel();
   const SampleJob job = p.tables.jobs[blockIdx.x];
-  if (!job.is_wanted) return answer(p, SampleOutcome::chosen, 0);
+  if (!job.is_wanted) {
+    if (blockIdx.y == 0) answer(p, SampleOutcome::chosen, 0);
+    return;
+  }
   SampledToken& out = p.tables.out[blockIdx.x];
   LogitRow row{.logits = p.logits + blockIdx.x * p.stride, .count = p.vocab_used};
+  Mass first = 0;
+  if (!find_first_together(p, shared, row, first)) return;
   if (threadIdx.x == 0) {
     out.logprob = 0.0F;
     out.alternatives = 0;
   }
-  Largest best = find_largest(shared, row);
+  Largest best = largest_of(row, first);
   if (!best.is_number || std::isinf(best.value)) {
     return answer(p, SampleOutcome::not_a_number, -1);
   }
@@ -493,7 +522,7 @@ __global__ void __launch_bounds__(sample_threads, 1) sample_kernel(const Params 
   SampleOutcome outcome = SampleOutcome::chosen;
   if (job.adjustments > 0) {
     adjust(job, row.logits);
-    best = find_largest(shared, row);
+    best = largest_of(row, find_first(shared, row, 0, row.count));
     if (!best.is_number || std::isinf(best.value)) {
       outcome = best.is_number && best.value < 0.0F ? SampleOutcome::all_banned
                                                     : SampleOutcome::not_a_number;
@@ -518,8 +547,13 @@ __global__ void __launch_bounds__(sample_threads, 1) sample_kernel(const Params 
 
 void launch_sample(Stream& stream, const Tensor& logits, std::int32_t vocab_used,
                    const SampleTables& tables) {
+  // A part is what the threads of a block read at a time; more blocks than processors gain nothing.
+  const std::int64_t rows = logits.dim(0);
+  const std::int64_t parts = std::clamp<std::int64_t>(
+      stream.processors() / rows, 1,
+      std::min<std::int64_t>(pieces(vocab_used, logits_together), SampleParts::count_max));
   launch(stream,
-         {.blocks = static_cast<unsigned>(logits.dim(0)),
+         {.blocks = dim3(static_cast<unsigned>(rows), static_cast<unsigned>(parts)),
           .threads = sample_threads,
           .shared_bytes = sizeof(SampleShared),
           .starts_early = true},

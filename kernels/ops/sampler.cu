@@ -20,6 +20,10 @@ std::size_t out_bytes(std::int64_t rows) {
   return static_cast<std::size_t>(rows) * sizeof(SampledToken);
 }
 
+std::size_t parts_bytes(std::int64_t rows) {
+  return static_cast<std::size_t>(rows) * sizeof(SampleParts);
+}
+
 template <typename T>
 T* stage_table(Staging& staging, const std::vector<T>& values) {
   const Staged<T> place = staging.take<T>(std::ssize(values));
@@ -36,7 +40,7 @@ Sampler::Sampler(Stream& stream, std::int64_t rows_max)
 
 StagedBytes Sampler::bytes(std::int64_t rows_max) {
   const std::size_t staged = Staging::reserved_bytes(table_bytes(rows_max));
-  return {.device = staged + out_bytes(rows_max),
+  return {.device = staged + out_bytes(rows_max) + parts_bytes(rows_max),
           .pinned = 2 * staged + Staging::reserved_bytes(out_bytes(rows_max))};
 }
 
@@ -46,6 +50,8 @@ void Sampler::reserve(std::int64_t rows) {
   staging_.reserve(table_bytes(rows));
   readback_.reserve(out_bytes(rows));
   out_ = make_device(out_bytes(rows));
+  parts_ = make_device(parts_bytes(rows));
+  check(cudaMemsetAsync(parts_.get(), 0, parts_bytes(rows), stream_.handle()), "cudaMemsetAsync");
   rows_max_ = rows;
 }
 
@@ -157,6 +163,7 @@ void Sampler::draw(const Tensor& logits, std::int32_t vocab_used, const Tensor& 
   launch_sample(stream_, logits, vocab_used,
                 {.jobs = staged_,
                  .out = reinterpret_cast<SampledToken*>(out_.get()),
+                 .parts = reinterpret_cast<SampleParts*>(parts_.get()),
                  .tokens = tokens.as<std::int32_t>()});
 }
 

@@ -37,10 +37,19 @@ struct SampleJob {
   bool is_wanted;       ///< false: nothing is drawn, the token is 0
 };
 
+/// What the blocks of a row leave for the last one of them.
+struct SampleParts {
+  static constexpr int count_max = 32;
+
+  unsigned long long first[count_max];
+  unsigned semaphore;  ///< zero between launches
+};
+
 /// All on the device.
 struct SampleTables {
   const SampleJob* jobs;  ///< one per row
   SampledToken* out;
+  SampleParts* parts;    ///< one per row
   std::int32_t* tokens;  ///< as DeviceSampler::draw says; null: not wanted
 };
 
@@ -77,7 +86,7 @@ class Sampler final : public DeviceSampler {
   Stream& stream_;
   Staging staging_;
   Readback readback_;
-  DeviceBytes out_;
+  DeviceBytes out_, parts_;
   std::int64_t rows_max_ = 0;
   const SampleJob* staged_ = nullptr;  ///< the jobs on the device
   std::int64_t rows_ = 0;              ///< of the round, those that are sampled,

@@ -177,6 +177,20 @@ TEST_SUITE("cuda/sample") {
     CHECK(table.get(4) == 0);
   }
 
+  TEST_CASE("several blocks look through a long row: of equals the lowest id, a NaN in any part") {
+    constexpr std::int32_t used = 20'000;
+    TestTensor logits = random_tensor(DType::f32, {4, used}, 21, 2.0F);
+    for (const int id : {9'000, 9'001, 19'999}) logits.set(id, 30.0F);
+    logits.set(2 * used + 19'990, 25.0F);
+    logits.set(3 * used + 12'345, NAN);
+    const std::vector<TokenId> banned = {TokenId{19'990}};
+    std::vector<SampleRow> rows(4);
+    rows[0].temperature = rows[3].temperature = 0.0F;
+    rows[1] = {.temperature = 0.8F, .top_p = 0.9F, .seed = 3};
+    rows[2] = {.temperature = 0.5F, .seed = 4, .banned = banned, .logprobs = 5};
+    in_every_schedule([&](const std::string&) { check_rows(logits, rows, used); });
+  }
+
   TEST_CASE("draws follow the softmax") {
     const TestTensor logits = random_tensor(DType::f32, {200, 5}, 1);
     TestTensor same = logits;

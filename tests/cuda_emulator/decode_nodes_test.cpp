@@ -119,6 +119,19 @@ TEST_SUITE("cuda_emulator/decode_nodes") {
     }
   }
 
+  TEST_CASE("a long row of logits is looked through by several blocks") {
+    using kernels::testing::DeviceTensor;
+    const DeviceTensor logits(kernels::testing::random_tensor(DType::f32, {2, 40'000}, 3));
+    std::vector<kernels::SampleRow> rows(2, kernels::SampleRow{.temperature = 0.0F});
+    std::vector<kernels::SampledToken> out(2);
+    kernels::cuda::Stream stream;
+    emulator::take_blocks_run();
+    kernels::cuda::sample(
+        stream,
+        {.logits = logits, .vocab_used = 40'000, .rows = rows, .out = out, .workspace = {}});
+    CHECK(emulator::take_blocks_run() == 2 * std::min(5, std::max(1, stream.processors() / 2)));
+  }
+
   TEST_CASE("attention_step is one kernel for the sizes of heads that models have") {
     for (const DType kv_dtype : {DType::bf16, DType::f8_e4m3}) {
       for (const std::int64_t head_dim : {16, 64, 80, 96, 128, 176, 256}) {
