@@ -86,6 +86,8 @@ struct AttentionShape {
   static constexpr int threads = RowWarps * ColumnWarps * warp_size;
   static constexpr int scores = tile_keys / 8 / ColumnWarps;  ///< columns of a warp, in eights
   static constexpr int sums = HeadDim / 8 / ColumnWarps;
+  /// Addresses of copies are computed again for every item: there are no registers to hold them.
+  static constexpr bool forgets_addresses = HeadDim == 256 && sums >= 16;
 };
 
 /// For the rows of few tokens.
@@ -186,8 +188,10 @@ __device__ __forceinline__ void copy_item(const Params& p, const KeyWalk& walk, 
     const int skipped = walk.begin - walk.key_of(tile),
               left = walk.end - own_keys - walk.key_of(tile);
     const auto* const from = p.arena + (item % 2 == 0 ? 0 : p.layout.value_offset());
+    auto thread = static_cast<int>(threadIdx.x);
+    if constexpr (S::forgets_addresses) thread = hidden(thread);
 #pragma unroll
-    for (int i = static_cast<int>(threadIdx.x); i < tile_keys * pieces; i += S::threads) {
+    for (int i = thread; i < tile_keys * pieces; i += S::threads) {
       const int key = i / pieces, piece = i % pieces;
       const std::int64_t place = shared.places[tile % places_kept * tile_keys + key];
       cp_async16(shared.ring.at(item, key, piece), from + place + piece * size,

@@ -261,12 +261,14 @@ inline std::int64_t runs_max(const Attention& op) {
 /// read for longer than all blocks took to walk the keys.
 inline constexpr std::int64_t runs_merged_by_last_block = 16;
 
+/// Of a block, on every card from sm_80 on: what sm_86 and sm_89 have.
+inline constexpr std::size_t shared_bytes_everywhere = 99 << 10;
+
 /// A kernel of shape S with a Shared in dynamic shared memory, over at most `tiles` tiles of spans
 /// of rows_min .. rows_max rows.
 template <typename S, typename Shared, typename Params>
 void launch_tiles(Stream& stream, void (*kernel)(Params), Params params, std::int64_t tiles,
                   std::int64_t runs, std::int64_t rows_min, std::int64_t rows_max) {
-  static_assert(sizeof(Shared) <= 99 << 10, "what sm_86 and sm_89 have for a block");
   static_assert(S::wide_tiles == 2 || S::column_warps > 1, "a barrier between scores and values");
   params.rows_min = static_cast<int>(rows_min);
   params.rows_max = static_cast<int>(std::min<std::int64_t>(rows_max, INT32_MAX));

@@ -196,6 +196,7 @@ std::int64_t tiles_max(std::int64_t rows, std::int64_t spans, std::int64_t rows_
 
 template <typename Narrow, typename Wide>
 void launch_spans(Stream& stream, const Attention& op, const Params<Narrow>& params) {
+  static_assert(sizeof(AttentionShared<Narrow>) <= shared_bytes_everywhere);
   const std::int64_t tokens = op.q.dim(0), rows = tokens * params.group;
   const std::int64_t runs = runs_max(op);
   const bool all_narrow = tokens <= params.spans || rows <= short_rows;
@@ -216,17 +217,35 @@ void launch_spans(Stream& stream, const Attention& op, const Params<Narrow>& par
                                             wide_rows_min, INT64_MAX);
 }
 
+/// Wide tiles for heads of 256: of 64 rows, with three tiles of keys and values in the ring, where
+/// a block has room for them. Keys and values come from the second-level cache half as often then,
+/// and the copies of one tile are under way while the one before is multiplied.
+template <typename K>
+void attend_256(Stream& stream, const Attention& op, const AttentionParams<bf16, K>& params) {
+  using Small = AttentionShape<256, 2, 4, 2, K>;
+  using Large = AttentionShape<256, 4, 2, 3, K>;
+  static_assert(sizeof(AttentionShared<Small>) <= shared_bytes_everywhere);
+  if (sizeof(AttentionShared<Large>) <= stream.shared_bytes_max()) {
+    return launch_spans<NarrowShape<256, K>, Large>(stream, op, params);
+  }
+  launch_spans<NarrowShape<256, K>, Small>(stream, op, params);
+}
+
 template <typename K>
 void attend(Stream& stream, const Attention& op) {
+  using Wide64 = AttentionShape<64, 8, 1, 4, K>;
+  using Wide128 = AttentionShape<128, 8, 1, 3, K>;
+  static_assert(sizeof(AttentionShared<Wide64>) <= shared_bytes_everywhere);
+  static_assert(sizeof(AttentionShared<Wide128>) <= shared_bytes_everywhere);
   auto params = attention_params<bf16, K>(op);
   set_workspace(op, params);
   switch (tile_dim(op.head_dim)) {
     case 64:
-      return launch_spans<NarrowShape<64, K>, AttentionShape<64, 8, 1, 4, K>>(stream, op, params);
+      return launch_spans<NarrowShape<64, K>, Wide64>(stream, op, params);
     case 128:
-      return launch_spans<NarrowShape<128, K>, AttentionShape<128, 8, 1, 3, K>>(stream, op, params);
+      return launch_spans<NarrowShape<128, K>, Wide128>(stream, op, params);
     default:
-      launch_spans<NarrowShape<256, K>, AttentionShape<256, 2, 4, 2, K>>(stream, op, params);
+      attend_256(stream, op, params);
   }
 }
 

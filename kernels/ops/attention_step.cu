@@ -127,7 +127,7 @@ __device__ __forceinline__ void prefetch_norms(const RopeParams<PairsMax>& p) {
 
 /// grid (tokens times the tiles of their query heads, kv heads, parts of the runs).
 template <typename S>
-__global__ void __launch_bounds__(S::threads, S::head_dim == 64 ? 5 : 1)
+__global__ void __launch_bounds__(S::threads, S::head_dim == 64 ? 4 : 1)
     attention_step_kernel(const Params<S> p) {
   static_assert((S::threads & (S::threads - 1)) == 0);
   auto& shared = dynamic_shared<Shared<S>>();
@@ -140,6 +140,7 @@ __global__ void __launch_bounds__(S::threads, S::head_dim == 64 ? 5 : 1)
 
 template <typename S>
 void run(Stream& stream, const Attention& op, const RopeKvWrite& write) {
+  static_assert(sizeof(Shared<S>) <= shared_bytes_everywhere);
   Params<S> params;
   static_cast<AttentionParams<bf16, typename S::Kv>&>(params) =
       attention_params<bf16, typename S::Kv>(op);

@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/routes.h"
 #include "kernels/ops/rope_kv_write.h"
+#include "tests/cuda/cards.h"
 #include "tests/cuda/paged_support.h"
 
 namespace hyb::kernels::testing::attention_test {
@@ -367,6 +368,19 @@ TEST_SUITE("cuda/attention") {
       check_rows(sequence, whole, single, room);
       check_rows(sequence, whole, {{255, 10}}, room);
       check_rows(sequence, whole, {{tokens - 110, 110}}, room);  // wide tiles share their runs
+    }
+  }
+
+  TEST_CASE("tiles that a card has no room for are smaller ones: the same bits") {
+    for (const DType kv_dtype : {DType::bf16, DType::f8_e4m3}) {
+      const Sequence sequence({.heads = 3, .kv_heads = 1, .head_dim = 256, .kv_dtype = kv_dtype},
+                              90);
+      const std::vector<TestSpan> spans = {{0, 90}, {40, 30}};
+      std::vector<TestTensor> answers;
+      on_every_card([&] { answers.push_back(sequence.attend(spans, {})); });
+      for (const TestTensor& answer : answers) {
+        CHECK(answer.everything() == answers.front().everything());
+      }
     }
   }
 

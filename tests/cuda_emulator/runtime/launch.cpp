@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "tests/cuda_emulator/card.h"
 #include "tests/cuda_emulator/device/fault.h"
 #include "tests/cuda_emulator/device/grid.h"
 #include "tests/cuda_emulator/emulator.h"
@@ -35,7 +36,7 @@ bool has_a_shape(const Launch& launch) {
 cudaError_t set_shared_bytes_max(const void* kernel, int bytes) {
   Machine& m = machine();
   const std::lock_guard lock(m.mutex);
-  if (bytes < 0 || static_cast<std::size_t>(bytes) > SharedMemory::bytes_max) {
+  if (bytes < 0 || static_cast<std::size_t>(bytes) > m.block_shared_bytes) {
     return m.note(cudaErrorInvalidValue);
   }
   m.shared_bytes_max[kernel] = bytes;
@@ -99,6 +100,11 @@ void set_schedule(const Schedule& schedule) {
 void set_ptx_version(int version) {
   const std::lock_guard lock(machine().mutex);
   machine().ptx_version = version;
+}
+
+void set_block_shared_bytes(std::size_t bytes) {
+  const std::lock_guard lock(machine().mutex);
+  machine().block_shared_bytes = bytes;
 }
 
 HostCalls take_host_calls() {
@@ -201,7 +207,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   *properties = {.name = {},
                  .totalGlobalMem = total_bytes,
                  .sharedMemPerBlock = emulator::shared_bytes_default,
-                 .sharedMemPerBlockOptin = emulator::SharedMemory::bytes_max,
+                 .sharedMemPerBlockOptin = emulator::machine().block_shared_bytes,
                  .sharedMemPerMultiprocessor = 228 << 10,
                  .major = 9,
                  .minor = 0,

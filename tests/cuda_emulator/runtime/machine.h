@@ -102,6 +102,7 @@ class Machine {
   HostCalls calls;
   std::map<const void*, int> shared_bytes_max;  ///< by kernel, where it was set
   int ptx_version = 90;
+  std::size_t block_shared_bytes = SharedMemory::bytes_max;  ///< that a kernel may opt in to
   std::int64_t blocks_run = 0;
   std::recursive_mutex mutex;
 
