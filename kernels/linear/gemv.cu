@@ -124,7 +124,7 @@ __device__ __forceinline__ float sum_of_team(float sum, int split) {
 /// for every row count. Within (K+4) * 2^-23 * |scale| * sum_k |x*W| of the exact sum, besides the
 /// roundings.
 template <int Tokens, bool Staged, typename Y>
-__global__ void __launch_bounds__(block_threads, Tokens == 1 ? 4 : 2)
+__global__ void __launch_bounds__(block_threads, Tokens == 1 ? 3 : 2)
     gemv_kernel(const Params<Y> p) {
   Shared& shared = dynamic_shared<Shared>();
   const int warp = static_cast<int>(threadIdx.x) / warp_size;
@@ -146,7 +146,8 @@ __global__ void __launch_bounds__(block_threads, Tokens == 1 ? 4 : 2)
   }
   if constexpr (Staged) {
     auto* const staged = reinterpret_cast<bf16*>(&shared + 1);
-    stage_rows<block_warps>(staged, x, p.dense.x_stride, p.dense.tokens, inner, p.norm);
+    stage_rows<block_warps, Tokens == 1 ? 2 : 4>(staged, x, p.dense.x_stride, p.dense.tokens, inner,
+                                                 p.norm);
     sync_block();
     x = staged;
   }

@@ -48,17 +48,6 @@ __device__ __forceinline__ void scale_values(const DenseNorm& norm, int column, 
   }
 }
 
-template <int Warps>
-__device__ __forceinline__ void copy_rows(bf16* to, const bf16* x, std::int64_t x_stride,
-                                          int tokens, int inner) {
-  for (int t = 0; t < tokens; ++t) {
-#pragma unroll 1
-    for (int k = static_cast<int>(threadIdx.x) * 8; k < inner; k += Warps * warp_size * 8) {
-      store16(to + t * inner + k, load16(x + t * x_stride + k));
-    }
-  }
-}
-
 /// Whether a slice is a vector for each of some neighbouring lanes, a power of two of them.
 constexpr bool is_narrow_slice(int width) {
   const int lanes = width / 8;
@@ -102,73 +91,132 @@ __device__ __forceinline__ void stage_narrow_slices(bf16* to, const bf16* x, std
   }
 }
 
-/// Writes the normed rows of x to `to`, one after another; the caller has to pass a
-/// barrier. Both passes give a thread the same elements.
+/// What a thread has of the rows: vectors of slices that a warp or the whole block shares. Their
+/// numbers ascend with the slice, and within it with the column.
 template <int Warps>
+struct OwnVectors {
+  int width;                    ///< of a slice
+  int first_slice, slice_step;  ///< of the thread's slices
+  int first, step;              ///< of its columns in each
+  int per_slice, count;         ///< the last of a slice may be past its end
+
+  __device__ OwnVectors(int slices, int of_width, bool is_block_wide) : width(of_width) {
+    const int thread = static_cast<int>(threadIdx.x);
+    first_slice = is_block_wide ? 0 : thread / warp_size;
+    slice_step = is_block_wide ? 1 : Warps;
+    first = (is_block_wide ? thread : thread % warp_size) * 8;
+    step = (is_block_wide ? Warps : 1) * warp_size * 8;
+    per_slice = (width + step - 1) / step;
+    const int own = (slices - first_slice + slice_step - 1) / slice_step;
+    count = own > 0 ? own * per_slice : 0;
+  }
+  __device__ int slice(int i) const { return first_slice + i / per_slice * slice_step; }
+  __device__ int column(int i) const { return first + i % per_slice * step; }
+  __device__ bool is_there(int i) const { return i < count && column(i) < width; }
+};
+
+/// Some of them, on their way together: as the norm squares them, by the gate already where that
+/// comes first.
+template <int Warps, int Together>
+struct StagedVectors {
+  const OwnVectors<Warps>& own;
+  const DenseNorm& norm;
+  int groups;
+  float values[Together][8];
+  uint4 gates[Together];
+
+  __device__ StagedVectors(const OwnVectors<Warps>& all, const DenseNorm& of, int of_groups)
+      : own(all), norm(of), groups(of_groups) {}
+
+  __device__ __forceinline__ void load(const bf16* x, std::int64_t x_stride, int base) {
+    uint4 inputs[Together];
+#pragma unroll
+    for (int j = 0; j < Together; ++j) {
+      inputs[j] = gates[j] = {};
+      if (!own.is_there(base + j)) continue;
+      const int slice = own.slice(base + j), token = slice / groups;
+      const int column = slice % groups * own.width + own.column(base + j);
+      inputs[j] = load16(x + token * x_stride + column);
+      if (norm.gate != nullptr) gates[j] = load16(norm.gate + token * norm.gate_stride + column);
+    }
+#pragma unroll
+    for (int j = 0; j < Together; ++j) {
+      unpack(inputs[j], values[j]);
+      if (norm.gate != nullptr && !norm.norm_first) apply_gate(gates[j], values[j]);
+    }
+  }
+  /// After finish(j, slice, column of the row).
+  template <typename Finish>
+  __device__ __forceinline__ void store(bf16* to, int base, Finish&& finish) {
+#pragma unroll
+    for (int j = 0; j < Together; ++j) {
+      if (!own.is_there(base + j)) continue;
+      const int slice = own.slice(base + j), column = own.column(base + j);
+      finish(j, slice, slice % groups * own.width + column);
+      store16(to + slice * own.width + column, pack(values[j]));
+    }
+  }
+};
+
+/// Writes the normed rows of x to `to`, one after another; the caller has to pass a barrier.
+/// `Together` vectors of a thread are on their way at a time. Where it has no more, they stay in
+/// registers between the sum of squares and the scaling: x is read once, and gates are applied
+/// once.
+template <int Warps, int Together>
 __device__ __forceinline__ void stage_rows(bf16* to, const bf16* x, std::int64_t x_stride,
                                            int tokens, int inner, const DenseNorm& norm) {
-  const int thread = static_cast<int>(threadIdx.x);
-  const int warp = thread / warp_size;
-  if (norm.weight == nullptr) return copy_rows<Warps>(to, x, x_stride, tokens, inner);
-  const int width = inner / norm.groups, slices = tokens * norm.groups;
-  if (is_narrow_slice(width)) {
+  const bool has_norm = norm.weight != nullptr;
+  const int groups = has_norm ? norm.groups : 1, width = inner / groups;
+  if (has_norm && is_narrow_slice(width)) {
     return stage_narrow_slices<Warps>(to, x, x_stride, tokens, inner, norm);
   }
-  const bool is_block_wide = width > norm_width_of_a_warp;
-  const int first = (is_block_wide ? thread : thread % warp_size) * 8;
-  const int step = (is_block_wide ? Warps : 1) * warp_size * 8;
-  auto& partial = shared_object<NormPartials<Warps>>().squares;
-  const auto for_each_slice = [&](auto&& body) {
+  const bool is_block_wide = !has_norm || width > norm_width_of_a_warp;
+  const OwnVectors<Warps> own(tokens * groups, width, is_block_wide);
+  StagedVectors<Warps, Together> staged(own, norm, groups);
+  if (!has_norm) {
 #pragma unroll 1
-    for (int slice = is_block_wide ? 0 : warp; slice < slices; slice += is_block_wide ? 1 : Warps) {
-      const int token = slice / norm.groups, column = slice % norm.groups * width;
-      const bf16* const gate =
-          norm.gate == nullptr ? nullptr : norm.gate + token * norm.gate_stride + column;
-      body(slice, column, x + token * x_stride + column, gate, to + token * inner + column);
+    for (int base = 0; base < own.count; base += Together) {
+      staged.load(x, x_stride, base);
+      staged.store(to, base, [](int, int, int) {});
     }
-  };
-  const auto load_input = [&](const bf16* from, const bf16* gate, int k, float(&values)[8]) {
-    unpack(load16(from + k), values);
-    if (gate != nullptr && !norm.norm_first) apply_gate(load16(gate + k), values);
-  };
-  const auto squares_of = [&](const bf16* from, const bf16* gate) {
-    float squares = 0.0F;
-#pragma unroll 1
-    for (int k = first; k < width; k += step) {
-      float values[8];
-      load_input(from, gate, k, values);
-      for (const float value : values) squares += value * value;
-    }
-    return warp_sum(squares);
-  };
-  const auto norm_slice = [&](int column, const bf16* from, const bf16* gate, bf16* row,
-                              float squares) {
-    const float scale = 1.0F / sqrtf(squares / static_cast<float>(width) + norm.eps);
-#pragma unroll 1
-    for (int k = first; k < width; k += step) {
-      float values[8];
-      load_input(from, gate, k, values);
-      scale_values(norm, column + k, scale, values);
-      if (norm.norm_first) apply_gate(load16(gate + k), values);
-      store16(row + k, pack(values));
-    }
-  };
-  if (!is_block_wide) {
-    for_each_slice([&](int, int column, const bf16* from, const bf16* gate, bf16* row) {
-      norm_slice(column, from, gate, row, squares_of(from, gate));
-    });
     return;
   }
-  for_each_slice([&](int slice, int, const bf16* from, const bf16* gate, bf16*) {
-    const float squares = squares_of(from, gate);
-    if (thread % warp_size == 0) partial[slice][warp] = squares;
-  });
+
+  auto& partial = shared_object<NormPartials<Warps>>().squares;
+  const int warp = static_cast<int>(threadIdx.x) / warp_size;
+  float squares = 0.0F;
+#pragma unroll 1
+  for (int base = 0; base < own.count; base += Together) {
+    staged.load(x, x_stride, base);
+#pragma unroll
+    for (int j = 0; j < Together; ++j) {
+      if (base + j >= own.count) break;
+      if ((base + j) % own.per_slice == 0) squares = 0.0F;
+      for (const float value : staged.values[j]) squares += value * value;
+      if ((base + j + 1) % own.per_slice != 0) continue;
+      const float sum = warp_sum(squares);
+      if (threadIdx.x % warp_size == 0) {
+        partial[own.slice(base + j)][is_block_wide ? warp : 0] = sum;
+      }
+    }
+  }
   sync_block();
-  for_each_slice([&](int slice, int column, const bf16* from, const bf16* gate, bf16* row) {
-    float squares = 0.0F;
-    for (int i = 0; i < Warps; ++i) squares += partial[slice][i];
-    norm_slice(column, from, gate, row, squares);
-  });
+  int scaled = -1;  // the slice that `scale` is of
+  float scale = 0.0F;
+#pragma unroll 1
+  for (int base = 0; base < own.count; base += Together) {
+    if (own.count > Together) staged.load(x, x_stride, base);
+    staged.store(to, base, [&](int j, int slice, int column) {
+      if (slice != scaled) {
+        float all = partial[slice][0];
+        for (int i = 1; i < Warps && is_block_wide; ++i) all += partial[slice][i];
+        scale = 1.0F / sqrtf(all / static_cast<float>(width) + norm.eps);
+        scaled = slice;
+      }
+      scale_values(norm, column, scale, staged.values[j]);
+      if (norm.norm_first) apply_gate(staged.gates[j], staged.values[j]);
+    });
+  }
 }
 
 }  // namespace hyb::kernels::cuda

@@ -266,7 +266,7 @@ __global__ void __launch_bounds__(small_batch_threads, 2)
   prefetch_norm(p.norm, p.hidden);
   let_next_kernel_start();
   wait_for_previous_kernel();
-  stage_rows<small_batch_warps>(rows, p.x, p.x_stride, p.tokens, p.hidden, p.norm);
+  stage_rows<small_batch_warps, 4>(rows, p.x, p.x_stride, p.tokens, p.hidden, p.norm);
   sync_block();
   if (blockIdx.x == 0 && p.normed != nullptr) write_normed(p, rows);
   bool chooses = false;
