@@ -35,18 +35,31 @@ kernels::Quantize quantize_of(const ModelOptions& options) {
   return options.quantize == "q4" ? kernels::Quantize::q4 : kernels::Quantize::q8;
 }
 
-/// --lossless on. Throws Error(usage) where it means nothing.
-bool is_lossless(const ModelOptions& options, DType activation, kernels::Quantize quantize) {
-  if (options.lossless != "on") return false;
-  const auto refuse = [](const char* text) {
+/// Whether weights of these types may be in 12 bits. Throws Error(usage) where --lossless on means
+/// nothing.
+bool may_be_lossless(const ModelOptions& options, DType activation, kernels::Quantize quantize) {
+  const auto refuse = [&](const char* text) {
+    if (options.lossless != "on") return false;
     throw Error(ErrorKind::usage, std::string("--lossless on: ") + text);
   };
-  if (quantize != kernels::Quantize::none) refuse("leave out --quantize, or this");
+  if (options.lossless == "off") return false;
+  if (quantize != kernels::Quantize::none) return refuse("leave out --quantize, or this");
   if (activation != DType::bf16) {
-    refuse("is for bf16 weights, these are kept as f16 or f32; --dtype bf16 rounds them");
+    return refuse("is for bf16 weights, these are kept as f16 or f32; --dtype bf16 rounds them");
   }
-  if (device_of(options.device) != kernels::Device::cpu) refuse("is for --device cpu");
-  return true;
+  const bool is_known = kernels::multiplies_bits12(device_of(options.device));
+  return is_known || refuse("is for --device cpu");
+}
+
+/// Of weights that may be in 12 bits, whether --lossless auto wants that.
+bool wants_lossless(const ModelOptions& options, const models::Plan& plan,
+                    const models::LoadOptions& plain, const WeightUse& use) {
+  if (kernels::best_isa() != kernels::Isa::plain && use.prefers_12_bits()) return true;
+  constexpr double share_of_weights = 0.75;  // more leaves little for sequences
+  const kernels::Device device = device_of(options.device);
+  const std::size_t budget = budget_bytes(parse_memory(options.memory), device);
+  return static_cast<double>(weight_bytes(plan, device, plain)) >
+         share_of_weights * static_cast<double>(budget);
 }
 
 /// Counted only where config.json indicates some: by the files, else by what it says itself.
@@ -90,7 +103,7 @@ std::string weights_name(const models::LoadOptions& load) {
   return load.lossless ? "BF16 in 12 bits" : "BF16";
 }
 
-std::string smaller_weights_text(const models::LoadOptions& load) {
+std::string smaller_weights_text(const models::LoadOptions& load, bool fits_in_12_bits) {
   std::string text;
   if (load.activation == DType::f32) {
     text = fmt::format(
@@ -100,6 +113,7 @@ std::string smaller_weights_text(const models::LoadOptions& load) {
   }
   if (load.quantize == kernels::Quantize::q4) return text;
   const bool is_plain = load.quantize == kernels::Quantize::none;
+  if (fits_in_12_bits) text += "--lossless on makes it fit with the same answers, ";
   return text +
          fmt::format("--quantize {} makes the weights smaller", is_plain ? "q8 or q4" : "q4");
 }
@@ -107,6 +121,17 @@ std::string smaller_weights_text(const models::LoadOptions& load) {
 std::size_t weight_bytes(const models::Plan& plan, kernels::Device device,
                          const models::LoadOptions& load) {
   return models::packed_bytes(plan, device, load) + models::vector_bytes(plan);
+}
+
+std::size_t lossless_saves(const models::Plan& plan, kernels::Device device,
+                           const models::LoadOptions& load) {
+  if (load.lossless || load.quantize != kernels::Quantize::none || load.activation != DType::bf16 ||
+      !kernels::multiplies_bits12(device)) {
+    return 0;
+  }
+  models::LoadOptions lossless = load;
+  lossless.lossless = true;
+  return weight_bytes(plan, device, load) - weight_bytes(plan, device, lossless);
 }
 
 models::GraphOptions parse_graphs(const std::string& mode) {
@@ -122,7 +147,8 @@ models::GraphOptions graphs_of(const ModelOptions& options) {
   return parse_graphs(options.graphs);
 }
 
-ModelOutline outline_of(const ModelSource& source, const ModelOptions& options) {
+ModelOutline outline_of(const ModelSource& source, const ModelOptions& options,
+                        const WeightUse& use) {
   models::Config config = source.config();
   const models::Family& family = models::family_of(config);
   models::Plan plan = family.plan(config);
@@ -130,7 +156,7 @@ ModelOutline outline_of(const ModelSource& source, const ModelOptions& options) 
   std::optional<DType> wanted = wanted_dtype(options.dtype);
   if (quantize != kernels::Quantize::none) wanted = DType::bf16;
   const DType activation = models::activation_dtype(plan, wanted);
-  const models::GeometryOptions sizes = {
+  models::GeometryOptions sizes = {
       .activation = activation,
       .kv = wanted_dtype(options.kv_dtype),
       .state = wanted_dtype(options.state_dtype),
@@ -138,14 +164,37 @@ ModelOutline outline_of(const ModelSource& source, const ModelOptions& options) 
       .quantize = quantize,
       .fp8_parameters = fp8_parameters(source, config, plan, options),
       .f16_share = f16_share(source, config, plan, options, activation),
-      .lossless = is_lossless(options, activation, quantize)};
+      .lossless = false};
   models::Geometry geometry = models::geometry_of(plan, sizes);
+  if (may_be_lossless(options, activation, quantize)) {
+    sizes.lossless = options.lossless == "on" || wants_lossless(options, plan, geometry.load, use);
+    geometry.load.lossless = sizes.lossless;
+  }
   return {.config = std::move(config),
           .family = &family,
           .plan = std::move(plan),
           .activation = activation,
           .sizes = sizes,
           .geometry = std::move(geometry)};
+}
+
+std::vector<models::LosslessMatrix> sample_lossless(const ModelSource& source,
+                                                    const ModelOptions& options,
+                                                    ModelOutline& outline) {
+  models::LoadOptions& load = outline.geometry.load;
+  if (!load.lossless || options.random_weights || !source.has_tensors()) return {};
+  std::vector<models::LosslessMatrix> matrices;
+  try {
+    TensorFiles files = source.tensors();
+    matrices = models::sample_lossless(outline.config, files, load);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::model) throw;
+    return {};  // files that can't be loaded: loading and inspecting them says why
+  }
+  for (const models::LosslessMatrix& matrix : matrices) {
+    load.above_12_bits += models::bytes_above_12_bits(matrix);
+  }
+  return matrices;
 }
 
 kernels::Queue make_queue(const ModelOptions& options) {
@@ -228,16 +277,20 @@ std::size_t BareModel::runner_bytes(const models::RunnerOptions& options) const 
          options.memory.layout.store_bytes();
 }
 
-BareModel open_bare(const ModelOptions& options, const Environment& environment) {
+BareModel open_bare(const ModelOptions& options, const Environment& environment,
+                    const WeightUse& use) {
   const std::size_t budget = budget_bytes(parse_memory(options.memory), device_of(options.device));
   ModelSource source = ModelSource::find(options.model, environment);
-  ModelOutline outline = outline_of(source, options);
+  ModelOutline outline = outline_of(source, options, use);
   check_loadable(source, options);
   const std::size_t weights =
       weight_bytes(outline.plan, device_of(options.device), outline.geometry.load);
   if (weights > budget) {
-    const std::string smaller = smaller_weights_text(outline.geometry.load);
-    const bool is_card = device_of(options.device) == kernels::Device::cuda;
+    const kernels::Device device = device_of(options.device);
+    const std::size_t saved = lossless_saves(outline.plan, device, outline.geometry.load);
+    const std::string smaller =
+        smaller_weights_text(outline.geometry.load, saved > 0 && weights - saved <= budget);
+    const bool is_card = device == kernels::Device::cuda;
     throw Error(ErrorKind::memory,
                 fmt::format("{}: the weights take {}, --memory allows {}{}{}{}", source.name(),
                             bytes_text(weights), bytes_text(budget),

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "app/device.h"
 #include "app/model_source.h"
@@ -31,23 +32,52 @@ std::string kv_dtype_name(DType dtype);
 std::string weights_name(const models::LoadOptions& load);
 
 /// What makes the weights smaller, and what is of their type, for messages; empty: nothing.
-std::string smaller_weights_text(const models::LoadOptions& load);
+std::string smaller_weights_text(const models::LoadOptions& load, bool fits_in_12_bits);
 
 /// Memory of all weights on the device, small tensors included; of published FP8 an estimate, see
 /// models::packed_bytes.
 std::size_t weight_bytes(const models::Plan& plan, kernels::Device device,
                          const models::LoadOptions& load);
 
+/// How many bytes less they are likely to take with --lossless on; 0: it is on, or for others.
+std::size_t lossless_saves(const models::Plan& plan, kernels::Device device,
+                           const models::LoadOptions& load);
+
 /// What one value of --graphs means; empty: the default.
 models::GraphOptions parse_graphs(const std::string& mode);
 /// --graphs. Throws Error(usage) where it is given without a card.
 models::GraphOptions graphs_of(const ModelOptions& options);
 
-/// Sizes for --dtype, --quantize, --kv-dtype, --state-dtype and --page-tokens. Reads config.json,
+/// What --lossless auto goes by. Measured with AVX-512 on two cores, the product of a matrix of
+/// 2048 x 768 in 12 bits against bf16: 1.3 to 1.5 times as fast with 1 to 8 rows, 1.1 with 12, 1.07
+/// with 16, 0.95 with 24, 0.98 with 32 and 48, 0.99 with 64, 1.0 from 96 on; with AVX2 1.5 to 1.9
+/// with 1 to 3 rows, 1.2 with 4, 1.0 to 1.05 with 6 to 16, 0.93 with 24, 0.98 from 32 on
+/// (hyb bench MODEL -n 32 -p 0 -b 1,8,16,24,64 --lossless on, and off, shows it of a whole model).
+/// Packing takes some tokens' time.
+struct WeightUse {
+  static constexpr std::int32_t sequences_of_12_bits = 16, tokens_of_12_bits = 8;
+  std::int32_t sequences = 1;      ///< at once
+  std::int32_t answer_tokens = 0;  ///< at most, of one run; 0: not known
+
+  bool prefers_12_bits() const {
+    return sequences <= sequences_of_12_bits &&
+           (answer_tokens == 0 || answer_tokens >= tokens_of_12_bits);
+  }
+};
+
+/// Sizes for --dtype, --quantize, --lossless, --kv-dtype, --state-dtype and --page-tokens. Reads
+/// config.json,
 /// and the headers of the weights, where they are there and it indicates published FP8 or
 /// activations are f32. Throws Error(model) for a config that hyb cannot run, Error(usage) for
 /// types that do not go together.
-ModelOutline outline_of(const ModelSource& source, const ModelOptions& options);
+ModelOutline outline_of(const ModelSource& source, const ModelOptions& options,
+                        const WeightUse& use = {});
+
+/// Of weights in 12 bits whose files are there: their matrices, by samples of the files; the
+/// outline's sizes then go by these. Else empty.
+std::vector<models::LosslessMatrix> sample_lossless(const ModelSource& source,
+                                                    const ModelOptions& options,
+                                                    ModelOutline& outline);
 
 /// A queue on the device that --device means.
 kernels::Queue make_queue(const ModelOptions& options);
@@ -86,6 +116,7 @@ struct BareModel {
 };
 
 /// Throws Error(memory) before a weight is read when the weights alone are over the budget.
-BareModel open_bare(const ModelOptions& options, const Environment& environment);
+BareModel open_bare(const ModelOptions& options, const Environment& environment,
+                    const WeightUse& use = {});
 
 }  // namespace hyb::app

@@ -194,10 +194,12 @@ void add_type_options(CLI::App& cli, ModelOptions& options) {
                  "routers and an embedding for itself stay as they are")
       ->check(CLI::IsMember({"none", "q8", "q4"}))
       ->capture_default_str();
-  cli.add_option("--lossless", options.lossless,
-                 "bf16 weights in memory: off (16 bits) or on (12 bits, on the CPU: the same "
-                 "answers, a quarter less memory, faster where few sequences run at once)")
-      ->check(CLI::IsMember({"on", "off"}))
+  cli.add_option(
+         "--lossless", options.lossless,
+         "bf16 weights in 12 bits of memory, the same answers: on, off (16 bits) or auto (on "
+         "where it is faster, which is with up to 16 sequences at once, or where memory is "
+         "short); on the CPU")
+      ->check(CLI::IsMember({"auto", "on", "off"}))
       ->capture_default_str();
   cli.add_option(
          "--kv-dtype", options.kv_dtype,

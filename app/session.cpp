@@ -80,7 +80,9 @@ Session::Parts::Parts(const ModelOptions& asked, const SessionShape& wanted,
       reuse(asked.reuse),
       graphs(graphs_of(asked)),
       source(ModelSource::find(asked.model, environment, asked.chat_template)),
-      outline(outline_of(source, asked)) {
+      outline(
+          outline_of(source, asked,
+                     {.sequences = wanted.sequences_max, .answer_tokens = wanted.answer_tokens})) {
   check_loadable(source, asked);
   if (check) check(source);
   // Tokenizer and template are read while the weights are packed.
@@ -320,13 +322,14 @@ std::int32_t wanted_length(const models::Plan& plan, std::int32_t asked) {
 }
 
 /// Options that need less memory.
-std::string smaller_text(const models::LoadOptions& load) {
-  const std::string weights = smaller_weights_text(load);
+std::string smaller_text(const models::LoadOptions& load, bool fits_in_12_bits) {
+  const std::string weights = smaller_weights_text(load, fits_in_12_bits);
   return (weights.empty() ? "" : weights + ", ") + "a smaller --context the workspace";
 }
 
 [[noreturn]] void fail_too_small(const MemoryPlan& memory, std::size_t needed,
-                                 const models::LoadOptions& load, kernels::Device device) {
+                                 const models::LoadOptions& load, kernels::Device device,
+                                 bool fits_in_12_bits) {
   const bool is_card = device == kernels::Device::cuda;
   const std::string library =
       memory.library > 0 ? fmt::format("cuBLASLt {}, ", bytes_text(memory.library)) : "";
@@ -337,7 +340,7 @@ std::string smaller_text(const models::LoadOptions& load) {
                   bytes_text(needed), bytes_text(memory.weights), bytes_text(memory.workspace),
                   library, bytes_text(needed - memory.weights - memory.workspace - memory.library),
                   bytes_text(memory.budget), is_card ? "" : limit_note(memory_limits(), needed),
-                  smaller_text(load)));
+                  smaller_text(load, fits_in_12_bits)));
 }
 
 [[noreturn]] void fail_pools_too_small(const Budget& budget, std::size_t needed) {
@@ -508,7 +511,9 @@ MemoryPlan plan_memory(const models::Plan& plan, const models::Geometry& geometr
   const std::size_t fixed = memory.weights + memory.workspace + memory.library;
   const std::size_t least = geometry.page_bytes + geometry.slot_bytes;
   if (fixed + least > budget.bytes) {
-    fail_too_small(memory, fixed + least, geometry.load, budget.device);
+    const std::size_t saved = lossless_saves(plan, budget.device, geometry.load);
+    fail_too_small(memory, fixed + least, geometry.load, budget.device,
+                   saved > 0 && fixed + least - saved <= budget.bytes);
   }
   if (least > budget.pool_bytes) fail_pools_too_small(budget, least);
 

@@ -31,7 +31,8 @@ struct SessionShape {
   std::int32_t sequences_max = 1;  ///< run at once
   /// Prompt tokens of one sequence in one step. 0: MemoryPlan's rule.
   std::int32_t chunk_tokens = 0;
-  bool expects_more = false;  ///< requests will follow others: memory is prepared for them
+  std::int32_t answer_tokens = 0;  ///< at most, of all requests; 0: not known
+  bool expects_more = false;       ///< requests will follow others: memory is prepared for them
   /// What counts is when all is done, not how long an answer waits for a prompt.
   bool prefers_throughput = false;
   std::size_t host_tier_bytes = 0;  ///< all that a host tier may take, its pinned memory included

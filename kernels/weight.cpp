@@ -41,8 +41,8 @@ Weight Weight::pack(Queue& queue, const WeightSource& source, DType dtype, Quant
   require(dtype == DType::bf16 || dtype == DType::f32 || dtype == DType::f16,
           "weight: panels are BF16, F32 or F16");
   require(dtype == DType::bf16 || quantize == Quantize::none, "weight: codes are for BF16");
-  require(queue.device() == Device::cpu || quantize != Quantize::bits12,
-          "weight: 12 bits are for the CPU");
+  require(quantize != Quantize::bits12 || multiplies_bits12(queue.device()),
+          "weight: the device multiplies 12 bits");
   source.check();
   const bool is_plain = code_of(source, dtype, quantize) == WeightCode::plain;
   const bool is_made_on_card = queue.device() == Device::cuda && is_plain && dtype != DType::f16;
@@ -114,6 +114,10 @@ bool Weight::pack_bits12(Queue& queue, const WeightSource& source) {
   owned_ = std::move(panels);
   patches_ = std::move(patches);
   return true;
+}
+
+std::int64_t Weight::patch_count() const {
+  return static_cast<std::int64_t>(patches_.bytes() / sizeof(Bits12Patch));
 }
 
 const std::byte* Weight::expert(std::int64_t e) const {

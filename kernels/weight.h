@@ -27,6 +27,9 @@ struct Bits12Patch;
 ///           what lies past N or K is zero. Owns its bytes, in the machine's memory.
 enum class WeightFormat : std::uint8_t { rows, panels };
 
+/// Whether the device's routes read weights in bits12.
+constexpr bool multiplies_bits12(Device device) { return device == Device::cpu; }
+
 class Weight {
  public:
   static constexpr std::int64_t panel_rows = 64;
@@ -59,7 +62,8 @@ class Weight {
   std::int64_t columns() const { return columns_; }
   /// Bytes that this weight owns: 0 for a view.
   std::size_t owned_bytes() const { return owned_.bytes() + patches_.bytes(); }
-  /// Of a weight in bits12: the list of all panels' patches.
+  /// Of a weight in bits12 in panels: how many patches there are, and the list of all panels'.
+  std::int64_t patch_count() const;
   const Bits12Patch* patches() const {
     return reinterpret_cast<const Bits12Patch*>(patches_.data());
   }

@@ -29,6 +29,9 @@ struct LoadOptions {
   /// What would be bf16 of linear weights, experts and the head takes 12 bits, exactly, where that
   /// pays (kernels/linear/bits12.h). Only with bf16, not quantised, on the CPU.
   bool lossless = false;
+  /// With lossless, bytes of the weights above 12 bits each: of patches, and of matrices where 12
+  /// bits do not pay. Only estimates of sizes use it.
+  std::size_t above_12_bits = 0;
 };
 
 constexpr std::string_view name_of(kernels::Quantize quantize) {

@@ -74,6 +74,16 @@ Model load_model(kernels::Queue& queue, const Config& config, TensorFiles& files
   return model_of(queue, std::move(plan), provider, options, make_room);
 }
 
+std::vector<LosslessMatrix> sample_lossless(const Config& config, TensorFiles& files,
+                                            const LoadOptions& options) {
+  const Family& family = family_of(config);
+  const Plan plan = family.plan(config);
+  const WeightIndex index(plan, family, files);
+  files.map();
+  FileWeights provider(index);
+  return sample_lossless(plan, provider, options);
+}
+
 Model random_model(kernels::Queue& queue, const Config& config, std::uint64_t seed,
                    const GeometryOptions& options, const MakeRoom& make_room) {
   Plan plan = family_of(config).plan(config);

@@ -34,4 +34,9 @@ Model load_model(kernels::Queue& queue, const Config& config, TensorFiles& files
 Model random_model(kernels::Queue& queue, const Config& config, std::uint64_t seed,
                    const GeometryOptions& options, const MakeRoom& make_room = {});
 
+/// sample_lossless (weights.h) of a model's files. Throws Error(model) for what WeightIndex
+/// refuses.
+std::vector<LosslessMatrix> sample_lossless(const Config& config, TensorFiles& files,
+                                            const LoadOptions& options);
+
 }  // namespace hyb::models

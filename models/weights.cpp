@@ -143,6 +143,11 @@ class WeightLoader : public WeightVisitor {
     kernels::Weight packed =
         with_room([&] { return kernels::Weight::pack(queue_, source, as.dtype, as.quantize); });
     packed_bytes_ += packed.owned_bytes();
+    if (packed.code() == kernels::WeightCode::bits12) {
+      ++in_12_bits_;
+      numbers_ += static_cast<double>(packed.experts() * packed.rows() * packed.columns());
+      patches_ += packed.patch_count();
+    }
     for (const auto& [role, expert] : rows.stored()) {
       provider_.release({.role = role, .layer = layer(), .expert = expert});
     }
@@ -162,6 +167,12 @@ class WeightLoader : public WeightVisitor {
   void finish(Weights& weights) {
     weights.vectors = std::move(vectors_);
     weights.packed_bytes = packed_bytes_;
+    if (options_.lossless) {
+      log::debug(fmt::format(
+          "weights: {} of {} matrices in 12 bits, {:.2e} of their numbers by "
+          "patches",
+          in_12_bits_, packed_, static_cast<double>(patches_) / std::max(1.0, numbers_)));
+    }
     if (rounded_ == 0) return;
     log::info(
         fmt::format("weights: {} of {} matrices, F16 or F32 in the files, were rounded to "
@@ -220,7 +231,9 @@ class WeightLoader : public WeightVisitor {
   const MakeRoom& make_room_;
   std::vector<kernels::Buffer> vectors_;
   std::size_t packed_bytes_ = 0;
-  std::int64_t packed_ = 0, rounded_ = 0;  ///< matrices
+  std::int64_t packed_ = 0, rounded_ = 0, in_12_bits_ = 0;  ///< matrices
+  std::int64_t patches_ = 0;
+  double numbers_ = 0;  ///< of matrices in 12 bits
 };
 
 /// Counts the bytes of what it is shown, as loading would pack it.
@@ -297,6 +310,63 @@ class ByteCounter : public WeightVisitor {
   kernels::Device device_;
   const LoadOptions& options_;
   std::size_t packed_bytes_ = 0, vector_bytes_ = 0;
+};
+
+/// Samples the matrices that would take 12 bits.
+class LosslessSampler : public WeightVisitor {
+ public:
+  LosslessSampler(WeightProvider& provider, const LoadOptions& options)
+      : provider_(provider), options_(options) {
+    options_.lossless = true;
+  }
+
+  std::vector<LosslessMatrix> matrices;
+
+  bool is_fused(std::string_view fused, std::string_view, std::int32_t) override {
+    return provider_.has({.role = fused, .layer = layer()});
+  }
+
+  kernels::Weight pack(const MatrixRows& rows, Packing packing) override {
+    constexpr std::int64_t panels = 2;
+    const kernels::WeightSource source = rows.source();
+    const PackedAs as = packed_as(packing, options_);
+    if (as.quantize == kernels::Quantize::bits12 && !source.is_all(DType::f8_e4m3)) {
+      matrices.push_back({.layer = layer(),
+                          .role = std::string(rows.stored().front().first),
+                          .experts = rows.experts(),
+                          .rows = rows.rows(),
+                          .columns = rows.columns(),
+                          .sample = kernels::sample_bits12(source, panels)});
+    }
+    for (const auto& [role, expert] : rows.stored()) {
+      provider_.release({.role = role, .layer = layer(), .expert = expert});
+    }
+    return {};
+  }
+
+  /// As loading does, of what may take 12 bits.
+  bool pack_alike(const MatrixRows& a, Packing packing_a, const MatrixRows& b,
+                  Packing packing_b) override {
+    return packed_as(packing_a, options_) == packed_as(packing_b, options_) &&
+           a.source().is_all(DType::f8_e4m3) == b.source().is_all(DType::f8_e4m3);
+  }
+
+ private:
+  StoredMatrix visit(const Matrix& matrix) override {
+    const std::int64_t experts = std::max<std::int64_t>(matrix.experts, 1);
+    return {
+        .role = matrix.role,
+        .expert = matrix.expert,
+        .rows = experts * matrix.rows,
+        .source = provider_.matrix({.role = matrix.role, .layer = layer(), .expert = matrix.expert},
+                                   experts, matrix.rows, matrix.columns)};
+  }
+  float* visit_small(std::string_view, std::initializer_list<std::int64_t>, std::int64_t) override {
+    return nullptr;
+  }
+
+  WeightProvider& provider_;
+  LoadOptions options_;
 };
 
 /// How many bytes less published F8_E4M3 takes than was counted for it.
@@ -383,6 +453,24 @@ Weights load_weights(kernels::Queue& queue, const Plan& plan, WeightProvider& pr
   return weights;
 }
 
+std::vector<LosslessMatrix> sample_lossless(const Plan& plan, WeightProvider& provider,
+                                            const LoadOptions& options) {
+  LosslessSampler sampler(provider, options);
+  visit_weights(plan, sampler);
+  return std::move(sampler.matrices);
+}
+
+std::size_t bytes_above_12_bits(const LosslessMatrix& matrix) {
+  const std::int64_t narrow =
+      kernels::bits12_shape(matrix.rows, matrix.columns).expert_bytes() * matrix.experts;
+  if (!matrix.sample.pays()) {
+    const kernels::PanelShape wide = kernels::panel_shape(DType::bf16, matrix.rows, matrix.columns);
+    return static_cast<std::size_t>(wide.expert_bytes() * matrix.experts - narrow);
+  }
+  const auto weights = static_cast<double>(matrix.experts * matrix.rows * matrix.columns);
+  return static_cast<std::size_t>(weights * matrix.sample.share()) * sizeof(kernels::Bits12Patch);
+}
+
 std::size_t vector_bytes(const Plan& plan) {
   const LoadOptions options;
   ByteCounter counter(kernels::Device::cpu, options);
@@ -393,7 +481,7 @@ std::size_t vector_bytes(const Plan& plan) {
 std::size_t packed_bytes(const Plan& plan, kernels::Device device, const LoadOptions& options) {
   ByteCounter counter(device, options);
   visit_weights(plan, counter);
-  return counter.packed_bytes() - fp8_savings(options);
+  return counter.packed_bytes() - fp8_savings(options) + options.above_12_bits;
 }
 
 }  // namespace hyb::models

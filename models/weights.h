@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "kernels/linear/bits12.h"
 #include "kernels/queue.h"
 #include "kernels/weight.h"
 #include "models/geometry.h"
@@ -54,7 +55,8 @@ class FileWeights : public WeightProvider {
 };
 
 /// Synthetic weights of bf16 or f16 from a seed, for speed measurements without a download.
-/// Matrices are uniform with variance 1/columns; norms are near 1; decay and time step lie where
+/// Matrices are nearly normal with variance 1/columns, so that their exponents
+/// are spread as trained ones are; norms are near 1; decay and time step lie where
 /// trained models have them. Activations neither explode nor vanish; answers mean nothing. Matrices
 /// are made where they are packed: plain ones on the card itself.
 class RandomWeights : public WeightProvider {
@@ -111,6 +113,21 @@ using MakeRoom = std::function<bool()>;
 /// the log. Throws Error(memory), with the numbers, where the device has too little.
 Weights load_weights(kernels::Queue& queue, const Plan& plan, WeightProvider& provider,
                      const LoadOptions& options, const MakeRoom& make_room = {});
+
+/// What LoadOptions::lossless would make of a matrix, by some of its panels.
+struct LosslessMatrix {
+  std::int32_t layer;  ///< -1: of the whole model
+  std::string role;    ///< of the first tensor that it is made of, as the files have it
+  std::int64_t experts, rows, columns;
+  kernels::Bits12Sample sample;
+};
+
+/// Of every matrix that would take 12 bits; reads a few panels of each.
+std::vector<LosslessMatrix> sample_lossless(const Plan& plan, WeightProvider& provider,
+                                            const LoadOptions& options);
+
+/// Bytes of a matrix more than packed_bytes counts for it: it stays bf16, or has patches.
+std::size_t bytes_above_12_bits(const LosslessMatrix& matrix);
 
 /// Bytes of the small tensors of a plan.
 std::size_t vector_bytes(const Plan& plan);

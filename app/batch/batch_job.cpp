@@ -260,7 +260,7 @@ SessionShape shape_of(const BatchOptions& options) {
 /// What a session of this model would take on.
 RequestLimits limits_of(const BatchOptions& options, const ModelSource& source,
                         const Tokenizer& tokenizer) {
-  const ModelOutline outline = outline_of(source, options.model);
+  const ModelOutline outline = outline_of(source, options.model, {.sequences = options.parallel});
   const MemoryPlan memory =
       plan_memory(outline.plan, outline.geometry, budget_of(options.model), options.model.context,
                   make_queue(options.model).threads(), shape_of(options));

@@ -27,9 +27,12 @@
 namespace hyb::app {
 namespace {
 
-BareModel open_model(const ModelOptions& options, const Environment& environment) {
+BareModel open_model(const ModelOptions& options, const std::vector<BenchCase>& cases,
+                     const Environment& environment) {
   const StopAtOnce nothing_to_lose;
-  return open_bare(options, environment);
+  WeightUse use;
+  for (const BenchCase& test : cases) use.sequences = std::max(use.sequences, test.batch);
+  return open_bare(options, environment, use);
 }
 
 /// -u, or what a session would take.
@@ -47,7 +50,7 @@ int measure_kernels(const BenchJob& job) {
   const Environment environment = read_environment();
   ProgressLine progress(environment);
   progress.show("loading " + job.model.model);
-  BareModel model = open_model(job.model, environment);
+  BareModel model = open_model(job.model, cases, environment);
   KernelBenchOptions options = {
       .repetitions = job.bench.repetitions > 0 ? job.bench.repetitions : 5,
       .chunk_tokens = chunk_tokens_of(job, model),

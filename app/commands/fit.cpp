@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -38,6 +39,14 @@ std::string length_text(std::int32_t length) {
   return length % 1024 == 0 ? fmt::format("{}k", length / 1024) : std::to_string(length);
 }
 
+/// Of weights none of which take 12 bits.
+std::size_t plain_weight_bytes(const ModelOutline& outline) {
+  models::LoadOptions load = outline.geometry.load;
+  load.lossless = false;
+  load.above_12_bits = 0;
+  return weight_bytes(outline.plan, kernels::Device::cpu, load);
+}
+
 void print_text(const ModelSource& source, const ModelOutline& outline, const Fit& fit,
                 const MemoryPlan& memory, const FitFlags& options) {
   const models::Geometry& geometry = outline.geometry;
@@ -45,7 +54,14 @@ void print_text(const ModelSource& source, const ModelOutline& outline, const Fi
   const auto add = [&](const char* part, std::size_t bytes, const std::string& what) {
     parts.rows.push_back({part, bytes_text(bytes), what});
   };
-  add("weights", memory.weights, weights_name(geometry.load));
+  std::string weights = weights_name(geometry.load);
+  if (geometry.load.lossless) {
+    weights += geometry.load.above_12_bits > 0
+                   ? ", by samples of the files"
+                   : fmt::format(" where that pays; {} if it never does",
+                                 bytes_text(plain_weight_bytes(outline)));
+  }
+  add("weights", memory.weights, weights);
   add("workspace", memory.workspace,
       "activations and tables of one step; chunks of " + chunk_text(memory));
   if (memory.library > 0) add("cuBLASLt", memory.library, "what it computes in");
@@ -125,6 +141,7 @@ void print_json(const ModelSource& source, const ModelOutline& outline, const Fi
                      {"budget_bytes", memory.budget},
                      {"missing_files", missing.empty() ? Json() : Json(missing)},
                      {"weights_bytes", memory.weights},
+                     {"weights_bytes_max", std::max(memory.weights, plain_weight_bytes(outline))},
                      {"workspace_bytes", memory.workspace},
                      {"chunk_tokens", memory.chunk_tokens},
                      {"mixed_tokens", memory.mixed_tokens},
@@ -150,7 +167,8 @@ int fit_main(const FitFlags& options) {
   const Environment environment = read_environment();
   const ModelSource source = ModelSource::find(options.model.model, environment);
   refuse_unread_format(source, options.json);
-  const ModelOutline outline = outline_of(source, options.model);
+  ModelOutline outline = outline_of(source, options.model, {.sequences = options.parallel});
+  sample_lossless(source, options.model, outline);
   const Budget budget = budget_of(options.model);
   const int threads =
       options.model.threads > 0 ? options.model.threads : kernels::usable_cpus().count;

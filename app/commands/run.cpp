@@ -173,12 +173,14 @@ int run_main(const RunFlags& options) {
   }
   Session session = [&] {
     const StopAtOnce nothing_to_lose;
-    return Session::open(options.model,
-                         {.sequences_max = std::clamp(asked.choices, 1, choices_max)},
-                         read_environment(), [&](const ModelSource& source) {
-                           if (!options.raw) need_chat_template(source);
-                           check_think(options.think, source);
-                         });
+    return Session::open(
+        options.model,
+        {.sequences_max = std::clamp(asked.choices, 1, choices_max),
+         .answer_tokens = std::max(0, options.generation.max_tokens.value_or(asked.max_tokens))},
+        read_environment(), [&](const ModelSource& source) {
+          if (!options.raw) need_chat_template(source);
+          check_think(options.think, source);
+        });
   }();
   if (const auto other = other_model(body, session.source().name())) {
     log::warning(fmt::format("{} asks for the model {}; {} answers", options.messages, *other,

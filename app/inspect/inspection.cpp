@@ -243,6 +243,55 @@ Json tensor_json(const TensorCheck& check) {
 
 }  // namespace
 
+namespace {
+
+std::string lossless_text(const std::vector<models::LosslessMatrix>& matrices) {
+  std::int64_t paying = 0;
+  double weights = 0, patches = 0;
+  for (const models::LosslessMatrix& matrix : matrices) {
+    if (!matrix.sample.pays()) continue;
+    const auto count = static_cast<double>(matrix.experts * matrix.rows * matrix.columns);
+    ++paying;
+    weights += count;
+    patches += count * matrix.sample.share();
+  }
+  return fmt::format("{} of {} matrices by samples; {:.1e} of their numbers are patches", paying,
+                     matrices.size(), patches / std::max(1.0, weights));
+}
+
+Table lossless_table(const std::vector<models::LosslessMatrix>& matrices) {
+  Table table = {.columns = {{"layer", Align::right},
+                             {"matrix"},
+                             {"shape"},
+                             {"patches", Align::right},
+                             {"bits", Align::right}},
+                 .rows = {}};
+  for (const models::LosslessMatrix& matrix : matrices) {
+    std::vector<std::int64_t> shape = {matrix.rows, matrix.columns};
+    if (matrix.experts > 1) shape.insert(shape.begin(), matrix.experts);
+    table.rows.push_back({matrix.layer < 0 ? "" : std::to_string(matrix.layer), matrix.role,
+                          shape_text(shape), fmt::format("{:.1e}", matrix.sample.share()),
+                          matrix.sample.pays() ? "12" : "16"});
+  }
+  return table;
+}
+
+Json lossless_json(const std::vector<models::LosslessMatrix>& matrices) {
+  Json list = Json::array();
+  for (const models::LosslessMatrix& matrix : matrices) {
+    list.push_back({{"layer", matrix.layer},
+                    {"role", matrix.role},
+                    {"experts", matrix.experts},
+                    {"rows", matrix.rows},
+                    {"columns", matrix.columns},
+                    {"patches", matrix.sample.share()},
+                    {"bits", matrix.sample.pays() ? 12 : 16}});
+  }
+  return list;
+}
+
+}  // namespace
+
 Inspection inspect(const ModelSource& source, const ModelOptions& options) {
   Inspection all = {.name = source.name(),
                     .outline = outline_of(source, options),
@@ -251,6 +300,7 @@ Inspection inspect(const ModelSource& source, const ModelOptions& options) {
                     .tokenizer = {},
                     .chat_template = {},
                     .traits = {}};
+  all.lossless = sample_lossless(source, options, all.outline);
   const ModelOutline& outline = all.outline;
   const models::Roofline roofline(outline.plan, outline.geometry);
   all.parameters = models::parameters(models::required_weights(outline.plan, *outline.family));
@@ -293,6 +343,7 @@ std::string inspection_text(const Inspection& all, TensorList list) {
   add("positions", positions_text(plan));
   add("weights",
       fmt::format("{} in memory, {}", bytes_text(all.weight_bytes), weights_name(geometry.load)));
+  if (!all.lossless.empty()) add("  in 12 bits", lossless_text(all.lossless));
   add("keys and values", fmt::format("{} per token, {}", bytes_text(geometry.kv_bytes_per_token),
                                      name_of(geometry.kv_dtype)));
   add("state",
@@ -306,6 +357,9 @@ std::string inspection_text(const Inspection& all, TensorList list) {
   add("tokenizer", all.tokenizer);
   add("chat template", all.chat_template);
   std::string text = plain_text(table);
+  if (!all.lossless.empty() && list == TensorList::all) {
+    text += '\n' + plain_text(lossless_table(all.lossless));
+  }
   if (!all.tensors && list != TensorList::all) return text;
   const TensorCheck check = all.tensors ? *all.tensors : required_tensors(all.outline);
   const Table tensors = tensor_table(check, list);
@@ -335,6 +389,7 @@ Json inspection_json(const Inspection& all, bool all_tensors) {
                {"dtype", name_of(all.outline.activation)},
                {"quantize", models::name_of(geometry.load.quantize)},
                {"lossless", geometry.load.lossless},
+               {"lossless_matrices", lossless_json(all.lossless)},
                {"weights_bytes", all.weight_bytes},
                {"kv_dtype", name_of(geometry.kv_dtype)},
                {"state_dtype", name_of(geometry.state_dtype)},

@@ -69,13 +69,14 @@ TensorCheck required_tensors(const ModelOutline& outline);
 /// "[12, 4]".
 std::string shape_text(const std::vector<std::int64_t>& shape);
 
-/// All that `hyb inspect` reports. Reads headers and texts, no weights.
+/// All that `hyb inspect` reports. Reads headers and texts, of the weights samples at most.
 struct Inspection {
   std::string name;
   ModelOutline outline;
   std::int64_t parameters = 0;
-  std::int64_t active_parameters = 0;    ///< that one token goes through, the head included
-  std::size_t weight_bytes = 0;          ///< of the weights in memory
+  std::int64_t active_parameters = 0;  ///< that one token goes through, the head included
+  std::size_t weight_bytes = 0;        ///< of the weights in memory
+  std::vector<models::LosslessMatrix> lossless = {};  ///< as app::sample_lossless
   double decode_bytes = 0;               ///< moved for one token at position decode_position
   std::optional<TensorCheck> tensors;    ///< none: the folder has no weights, or not all
   std::string missing_files;             ///< as missing_files_text

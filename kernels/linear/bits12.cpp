@@ -1,9 +1,8 @@
 #include "kernels/linear/bits12.h"
 
-#include <emmintrin.h>
-
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 #include <vector>
 
@@ -19,9 +18,9 @@ constexpr std::int64_t bf16_line_bytes = PanelShape::line_bytes;
 
 using Exponents = std::array<std::uint8_t, 16>;
 
-/// The 16 that most weights have, by every eighth line of a long panel.
+/// The 16 that most weights have, by 64 to 127 lines of a long panel.
 Exponents choose_exponents(const std::byte* lines, std::int64_t count) {
-  const std::int64_t step = count > 64 ? 8 : 1;
+  const std::int64_t step = std::max<std::int64_t>(1, count / 64);
   std::array<std::array<std::uint32_t, 256>, 4> counts{};  // neighbours are often equal
   for (std::int64_t line = 0; line < count; line += step) {
     std::array<std::uint16_t, 128> weights;
@@ -50,82 +49,31 @@ Exponents choose_exponents(const std::byte* lines, std::int64_t count) {
   return exponents;
 }
 
-/// The sign and mantissa, and the exponents, of 16 weights; the bytes of `first` come first.
-struct Split {
-  __m128i rest, exponents;
-
-  Split(__m128i first, __m128i second) {
-    const __m128i byte = _mm_set1_epi16(0xff), sign = _mm_set1_epi16(0x80),
-                  mantissa = _mm_set1_epi16(0x7f);
-    const auto rest_of = [&](__m128i w) {
-      return _mm_or_si128(_mm_and_si128(_mm_srli_epi16(w, 8), sign), _mm_and_si128(w, mantissa));
-    };
-    const auto exponent_of = [&](__m128i w) { return _mm_and_si128(_mm_srli_epi16(w, 7), byte); };
-    rest = _mm_packus_epi16(rest_of(first), rest_of(second));
-    exponents = _mm_packus_epi16(exponent_of(first), exponent_of(second));
-  }
-};
-
-/// The lines of one panel.
-class Packer {
- public:
-  Packer(const Exponents& exponents, std::vector<Bits12Patch>& patches)
-      : base_(_mm_set1_epi8(static_cast<char>(exponents[0]))),
-        zero_code_(exponents[0] > 0 && exponents[15] == 0 ? _mm_set1_epi8(15)
-                                                          : _mm_setzero_si128()),
-        has_zero_(exponents[0] > 0 && exponents[15] == 0),
-        patches_(patches) {}
-
-  void pack_line(const std::byte* from, std::uint32_t line, std::byte* to) {
-    for (int lane = 0; lane < 4; ++lane) {
-      __m128i codes[2];
-      for (int half = 0; half < 2; ++half) {
-        const std::byte* const first = from + half * 128 + lane * 16;
-        const Split split(_mm_loadu_si128(reinterpret_cast<const __m128i*>(first)),
-                          _mm_loadu_si128(reinterpret_cast<const __m128i*>(first + 64)));
-        const int byte = half * 64 + lane * 16;
-        _mm_storeu_si128(reinterpret_cast<__m128i*>(to + byte), split.rest);
-        codes[half] = codes_of(split.exponents, from, line, byte);
-      }
-      _mm_storeu_si128(reinterpret_cast<__m128i*>(to + 128 + lane * 16),
-                       _mm_or_si128(codes[0], _mm_slli_epi16(codes[1], 4)));
-    }
-  }
-
- private:
-  __m128i codes_of(__m128i exponents, const std::byte* from, std::uint32_t line, int byte) {
-    const __m128i most = _mm_set1_epi8(has_zero_ ? 14 : 15);
-    __m128i codes = _mm_sub_epi8(exponents, base_);
-    __m128i is_known = _mm_cmpeq_epi8(_mm_min_epu8(codes, most), codes);
-    if (has_zero_) {
-      const __m128i is_zero = _mm_cmpeq_epi8(exponents, _mm_setzero_si128());
-      codes = _mm_or_si128(_mm_andnot_si128(is_zero, codes), _mm_and_si128(is_zero, zero_code_));
-      is_known = _mm_or_si128(is_known, is_zero);
-    }
-    int unknown = ~_mm_movemask_epi8(is_known) & 0xffff;
-    for (; unknown != 0; unknown &= unknown - 1) {
-      const int place = bits12_place(byte + __builtin_ctz(static_cast<unsigned>(unknown)));
-      std::uint16_t bits;
-      std::memcpy(&bits, from + place * 2, sizeof(bits));
-      patches_.push_back({line, static_cast<std::uint16_t>(place), bits});
-    }
-    return _mm_and_si128(codes, is_known);
-  }
-
-  __m128i base_, zero_code_;
-  bool has_zero_;
-  std::vector<Bits12Patch>& patches_;
-};
-
-void pack_panel(const std::byte* bf16_lines, std::int64_t lines, std::byte* out,
+void pack_panel(Isa isa, const std::byte* bf16_lines, std::int64_t lines, std::byte* out,
                 std::vector<Bits12Patch>& patches) {
   const Exponents exponents = choose_exponents(bf16_lines, lines);
   Bits12Header header{};
   std::copy(exponents.begin(), exponents.end(), header.exponents);
-  Packer packer(exponents, patches);
-  for (std::int64_t line = 0; line < lines; ++line) {
-    packer.pack_line(bf16_lines + line * bf16_line_bytes, static_cast<std::uint32_t>(line),
-                     out + Bits12Shape::header_bytes + line * Bits12Shape::line_bytes);
+  std::vector<std::array<std::uint64_t, 2>> unknown(static_cast<std::size_t>(lines));
+  bits12_pack_lines(isa)({.from = bf16_lines,
+                          .lines = lines,
+                          .first = exponents[0],
+                          .has_zero = exponents[0] > 0 && exponents[15] == 0,
+                          .to = out + Bits12Shape::header_bytes,
+                          .unknown = unknown.data()});
+  for (std::size_t line = 0; line < unknown.size(); ++line) {
+    for (int half = 0; half < 2; ++half) {
+      for (std::uint64_t left = unknown[line][static_cast<std::size_t>(half)]; left != 0;
+           left &= left - 1) {
+        const int place = bits12_place(half * 64 + std::countr_zero(left));
+        std::uint16_t bits;
+        std::memcpy(&bits,
+                    bf16_lines + static_cast<std::int64_t>(line) * bf16_line_bytes + place * 2,
+                    sizeof(bits));
+        patches.push_back(
+            {static_cast<std::uint32_t>(line), static_cast<std::uint16_t>(place), bits});
+      }
+    }
   }
   header.patches = patches.size();
   std::memset(out, 0, Bits12Shape::header_bytes);
@@ -155,7 +103,7 @@ Buffer pack_bits12_panels(Queue& queue, const WeightSource& source, std::byte* o
     std::vector<std::byte> lines(static_cast<std::size_t>(shape.lines * bf16_line_bytes));
     for (std::int64_t i = begin; i < end; ++i) {
       pack_panel_of(source, DType::bf16, i, lines.data());
-      pack_panel(lines.data(), shape.lines, out + i * shape.panel_bytes(),
+      pack_panel(queue.isa(), lines.data(), shape.lines, out + i * shape.panel_bytes(),
                  patches[static_cast<std::size_t>(i)]);
     }
   });
@@ -174,6 +122,22 @@ Buffer pack_bits12_panels(Queue& queue, const WeightSource& source, std::byte* o
     to += own.size() * sizeof(Bits12Patch);
   }
   return all;
+}
+
+Bits12Sample sample_bits12(const WeightSource& source, std::int64_t panels) {
+  const Bits12Shape shape = bits12_shape(source.rows, source.columns);
+  const std::int64_t all = source.experts * shape.panels;
+  std::vector<std::byte> lines(static_cast<std::size_t>(shape.lines * bf16_line_bytes));
+  std::vector<std::byte> packed(static_cast<std::size_t>(shape.panel_bytes()));
+  Bits12Sample sample;
+  for (std::int64_t i = 0; i < std::min(panels, all); ++i) {
+    std::vector<Bits12Patch> patches;
+    pack_panel_of(source, DType::bf16, panels < all ? all * i / panels : i, lines.data());
+    pack_panel(best_isa(), lines.data(), shape.lines, packed.data(), patches);
+    sample.weights += shape.lines * 128;
+    sample.patches += std::ssize(patches);
+  }
+  return sample;
 }
 
 bool bits12_pays(const Bits12Shape& shape, std::int64_t experts, std::size_t patch_bytes) {
@@ -203,6 +167,29 @@ void read_bits12_row(const std::byte* panel, const Bits12Patch* patches, std::in
   }
 }
 
+void bits12_pack_lines_plain(const Bits12Packing& packing) {
+  const int window = packing.has_zero ? 15 : 16;
+  for (std::int64_t line = 0; line < packing.lines; ++line) {
+    std::byte* const to = packing.to + line * Bits12Shape::line_bytes;
+    std::memset(to, 0, Bits12Shape::line_bytes);
+    auto& unknown = packing.unknown[line] = {};
+    for (int i = 0; i < 128; ++i) {
+      std::uint16_t bits;
+      std::memcpy(&bits, packing.from + line * bf16_line_bytes + bits12_place(i) * 2, sizeof(bits));
+      const int exponent = bits >> 7 & 255;
+      int code = exponent - packing.first;
+      if (packing.has_zero && exponent == 0) {
+        code = 15;
+      } else if (code < 0 || code >= window) {
+        code = 0;
+        unknown[static_cast<std::size_t>(i / 64)] |= std::uint64_t{1} << i % 64;
+      }
+      to[i] = static_cast<std::byte>((bits >> 8 & 0x80) | (bits & 0x7f));
+      to[128 + i % 64] |= static_cast<std::byte>(code << i / 64 * 4);
+    }
+  }
+}
+
 void bits12_unpack_plain(const Bits12Tile& tile) {
   const Bits12Header& header = bits12_header(tile.panel);
   const std::byte* line =
@@ -219,6 +206,18 @@ void bits12_unpack_plain(const Bits12Tile& tile) {
     std::memcpy(tile.lines + l * bf16_line_bytes + patch->place * 2, &patch->bits,
                 sizeof(patch->bits));
   }
+}
+
+void (*bits12_pack_lines(Isa isa))(const Bits12Packing&) {
+  switch (isa) {
+    case Isa::avx512:
+      return bits12_pack_lines_avx512;
+    case Isa::avx2:
+      return bits12_pack_lines_avx2;
+    case Isa::plain:
+      break;
+  }
+  return bits12_pack_lines_plain;
 }
 
 Bits12Kernel bits12_kernel(Isa isa) {

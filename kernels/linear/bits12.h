@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -59,6 +60,39 @@ Buffer pack_bits12_panels(Queue& queue, const WeightSource& source, std::byte* o
 /// Whether decoding what was packed pays: not with many patches, each of which costs its line about
 /// three times the time.
 bool bits12_pays(const Bits12Shape& shape, std::int64_t experts, std::size_t patch_bytes);
+
+/// What packing some panels would leave to patches.
+struct Bits12Sample {
+  std::int64_t weights = 0;  ///< that were read
+  std::int64_t patches = 0;  ///< that they need
+
+  double share() const {
+    return weights > 0 ? static_cast<double>(patches) / static_cast<double>(weights) : 0;
+  }
+  /// As bits12_pays: at most a patch for eight lines.
+  bool pays() const { return patches * 8 * 128 <= weights; }
+};
+
+/// Of `panels` panels, or of all that are there, spread over the source.
+Bits12Sample sample_bits12(const WeightSource& source, std::int64_t panels);
+
+/// Lines of a bf16 panel on their way to one of 12 bits.
+struct Bits12Packing {
+  const std::byte* from;
+  std::int64_t lines;
+  std::uint8_t first;  ///< of the panel's list of exponents
+  bool has_zero;       ///< the list is 15 neighbours, and 0 has code 15
+  std::byte* to;       ///< the first line of the panel
+  /// [lines]: bit i of the two words together, that the weight of byte i needs a patch.
+  std::array<std::uint64_t, 2>* unknown;
+};
+
+/// Write `to` and `unknown`.
+void bits12_pack_lines_avx512(const Bits12Packing& packing);
+void bits12_pack_lines_avx2(const Bits12Packing& packing);
+void bits12_pack_lines_plain(const Bits12Packing& packing);
+
+void (*bits12_pack_lines(Isa isa))(const Bits12Packing&);
 
 /// Row n of the panel as `columns` floats. `patches` is the list of all panels.
 void read_bits12_row(const std::byte* panel, const Bits12Patch* patches, std::int64_t n,

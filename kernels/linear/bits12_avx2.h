@@ -223,4 +223,49 @@ void bits12_unpack_avx2(const Bits12Tile& tile) {
   }
 }
 
+void bits12_pack_lines_avx2(const Bits12Packing& packing) {
+  const __m256i first = _mm256_set1_epi8(static_cast<char>(packing.first));
+  const __m256i most = _mm256_set1_epi8(packing.has_zero ? 14 : 15);
+  const __m256i byte = _mm256_set1_epi16(0xff);
+  const __m256i zeros_are_known = _mm256_set1_epi8(packing.has_zero ? -1 : 0);
+  const std::byte* from = packing.from;
+  std::byte* to = packing.to;
+  const auto load = [](const std::byte* at) {
+    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at));
+  };
+  const auto store = [](std::byte* at, __m256i v) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(at), v);
+  };
+  const auto rest_of = [](__m256i w) {
+    return _mm256_or_si256(_mm256_and_si256(_mm256_srli_epi16(w, 8), _mm256_set1_epi16(0x80)),
+                           _mm256_and_si256(w, _mm256_set1_epi16(0x7f)));
+  };
+  for (std::int64_t line = 0; line < packing.lines;
+       ++line, from += line_bytes, to += Bits12Shape::line_bytes) {
+    auto& unknown = packing.unknown[line];
+    unknown = {};
+    for (int part = 0; part < 64; part += 32) {  // lanes 0 and 1 of 128 bits, then 2 and 3
+      __m256i codes[2];
+      for (int h = 0; h < 2; ++h) {
+        const __m256i a = load(from + h * 128 + part);
+        const __m256i b = load(from + h * 128 + 64 + part);
+        store(to + h * 64 + part, _mm256_packus_epi16(rest_of(a), rest_of(b)));
+        const __m256i exponents =
+            _mm256_packus_epi16(_mm256_and_si256(_mm256_srli_epi16(a, 7), byte),
+                                _mm256_and_si256(_mm256_srli_epi16(b, 7), byte));
+        const __m256i code = _mm256_sub_epi8(exponents, first);
+        const __m256i is_near = _mm256_cmpeq_epi8(_mm256_min_epu8(code, most), code);
+        const __m256i is_zero =
+            _mm256_and_si256(zeros_are_known, _mm256_cmpeq_epi8(exponents, _mm256_setzero_si256()));
+        const auto known =
+            static_cast<std::uint32_t>(_mm256_movemask_epi8(_mm256_or_si256(is_near, is_zero)));
+        unknown[static_cast<std::size_t>(h)] |= std::uint64_t{~known} << part;
+        codes[h] = _mm256_or_si256(_mm256_and_si256(is_near, code),
+                                   _mm256_and_si256(is_zero, _mm256_set1_epi8(15)));
+      }
+      store(to + 128 + part, _mm256_or_si256(codes[0], _mm256_slli_epi16(codes[1], 4)));
+    }
+  }
+}
+
 }  // namespace hyb::kernels

@@ -170,4 +170,39 @@ void bits12_unpack_avx512(const Bits12Tile& tile) {
   }
 }
 
+void bits12_pack_lines_avx512(const Bits12Packing& packing) {
+  const __m512i first = _mm512_set1_epi8(static_cast<char>(packing.first));
+  const __m512i most = _mm512_set1_epi8(packing.has_zero ? 14 : 15);
+  const __m512i byte = _mm512_set1_epi16(0xff);
+  const __mmask64 zeros_are_known = packing.has_zero ? ~__mmask64{0} : 0;
+  const std::byte* from = packing.from;
+  std::byte* to = packing.to;
+  for (std::int64_t line = 0; line < packing.lines;
+       ++line, from += 256, to += Bits12Shape::line_bytes) {
+    __m512i codes[2];
+    for (int h = 0; h < 2; ++h) {
+      const __m512i a = _mm512_loadu_si512(from + h * 128);
+      const __m512i b = _mm512_loadu_si512(from + h * 128 + 64);
+      const auto rest_of = [](__m512i w) {
+        constexpr int a_where_c_else_b = 0xe4;
+        return _mm512_and_si512(
+            _mm512_ternarylogic_epi32(w, _mm512_srli_epi16(w, 8), _mm512_set1_epi16(0x7f),
+                                      a_where_c_else_b),
+            _mm512_set1_epi16(0xff));
+      };
+      _mm512_storeu_si512(to + h * 64, _mm512_packus_epi16(rest_of(a), rest_of(b)));
+      const __m512i exponents =
+          _mm512_packus_epi16(_mm512_and_si512(_mm512_srli_epi16(a, 7), byte),
+                              _mm512_and_si512(_mm512_srli_epi16(b, 7), byte));
+      const __m512i code = _mm512_sub_epi8(exponents, first);
+      const __mmask64 is_zero = _mm512_mask_testn_epi8_mask(zeros_are_known, exponents, exponents);
+      const __mmask64 is_near = _mm512_cmple_epu8_mask(code, most);
+      packing.unknown[line][static_cast<std::size_t>(h)] = ~(is_near | is_zero);
+      codes[h] =
+          _mm512_mask_mov_epi8(_mm512_maskz_mov_epi8(is_near, code), is_zero, _mm512_set1_epi8(15));
+    }
+    _mm512_storeu_si512(to + 128, _mm512_or_si512(codes[0], _mm512_slli_epi16(codes[1], 4)));
+  }
+}
+
 }  // namespace hyb::kernels

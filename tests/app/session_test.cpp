@@ -338,7 +338,14 @@ TEST_SUITE("app/idle_memory") {
 
 namespace {
 
-ModelOutline outline(const std::string& name, const ModelOptions& options = {}) {
+/// Of bf16 as it is.
+ModelOptions plain_weights() {
+  ModelOptions options;
+  options.lossless = "off";
+  return options;
+}
+
+ModelOutline outline(const std::string& name, const ModelOptions& options = plain_weights()) {
   return outline_of(ModelSource::find(name, {}), options);
 }
 
@@ -351,7 +358,7 @@ TEST_SUITE("app/fit") {
          {std::string("demo"), golden + "granite-dense-nope", golden + "granite-moe-nope",
           golden + "granite-mamba-only", golden + "granite-attention-only"}) {
       CAPTURE(name);
-      ModelOptions options;
+      ModelOptions options = plain_weights();
       options.model = name;
       options.memory = "200MiB";
       options.context = 500;
@@ -369,6 +376,21 @@ TEST_SUITE("app/fit") {
       CHECK(session.memory().total() == plan.total());
       CHECK(session.engine().length_max() == plan.length_max);
     }
+  }
+
+  TEST_CASE("weights in 12 bits take what samples of the files say") {
+    ModelOptions options;
+    options.lossless = "on";
+    options.device = "cpu";
+    options.context = 500;
+    ModelOutline sampled = outline("demo", options);
+    const ModelSource source = ModelSource::find("demo", {});
+    CHECK(!sample_lossless(source, options, sampled).empty());
+    const std::size_t predicted =
+        weight_bytes(sampled.plan, kernels::Device::cpu, sampled.geometry.load);
+    Session session = Session::open(options, {}, {});
+    CHECK(static_cast<double>(predicted) ==
+          doctest::Approx(static_cast<double>(session.model().weights.bytes())).epsilon(0.005));
   }
 
   TEST_CASE("as many sequences as are promised fit, and not one more") {

@@ -100,12 +100,12 @@ TEST_SUITE("app/surface_inspect") {
     for (const char* file : {"config.json", "hf_quant_config.json"}) {
       folder.write(file, read_whole_file(published / file, 1U << 20));
     }
-    const Json whole = json_of({"inspect", published});
-    const Json alone = json_of({"inspect", folder.path()});
+    const Json whole = json_of({"inspect", published, "--lossless", "off"});
+    const Json alone = json_of({"inspect", folder.path(), "--lossless", "off"});
     CHECK(alone["weights_bytes"] == whole["weights_bytes"]);
     CHECK(alone["missing_files"].is_null());
-    CHECK(json_of({"fit", folder.path()})["weights_bytes"] ==
-          json_of({"fit", published})["weights_bytes"]);
+    CHECK(json_of({"fit", folder.path(), "--lossless", "off"})["weights_bytes"] ==
+          json_of({"fit", published, "--lossless", "off"})["weights_bytes"]);
 
     folder.write("model.safetensors.index.json",
                  R"({"metadata":{"total_size":3221225472},"weight_map":{"a":"model-1.safetensors",
@@ -228,7 +228,8 @@ TEST_SUITE("app/surface_inspect") {
     const ToolResult text = hyb_tool({"fit", "granite-4.0-h-350m", "--memory", "2GiB"});
     CHECK(text.exit_code == 0);
     CHECK(contains(text.out, "sequences at once"));
-    const ToolResult none = hyb_tool({"fit", "granite-4.0-h-tiny", "--memory", "1GB"});
+    const ToolResult none =
+        hyb_tool({"fit", "granite-4.0-h-tiny", "--memory", "1GB", "--lossless", "off"});
     CHECK(none.exit_code == 4);
     CHECK(none.out == "");
     CHECK(contains(none.err, "12.9 GiB"));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/io/file.h"
+#include "kernels/device.h"
 #include "tests/app/run_tool.h"
 #include "tests/support/error_text.h"
 
@@ -24,7 +25,8 @@ TEST_SUITE("app/surface_quantize") {
         CAPTURE(model);
         CAPTURE(quantize);
         const auto with = [&](const char* command, bool json) {
-          std::vector<std::string> arguments = {command, model, "--quantize", quantize};
+          std::vector<std::string> arguments = {command,  model,        "--quantize",
+                                                quantize, "--lossless", "off"};
           if (std::string(command) == "fit") {
             arguments.insert(arguments.end(), {"--memory", "1TiB"});
           }
@@ -51,8 +53,8 @@ TEST_SUITE("app/surface_quantize") {
     const Home home;
     const std::string folder = std::string(HYB_TESTS_DIR) + "/golden/qwen3-next-f16";
     const Json fit = home.json({"fit", folder, "--memory", "1GiB", "--json"});
-    const Json as_bf16 =
-        home.json({"fit", folder, "--memory", "1GiB", "--json", "--dtype", "bf16"});
+    const Json as_bf16 = home.json(
+        {"fit", folder, "--memory", "1GiB", "--json", "--dtype", "bf16", "--lossless", "off"});
     CHECK(fit["dtype"] == "F32");
     CHECK(fit["weights_bytes"] == as_bf16["weights_bytes"]);
     CHECK(contains(home.hyb({"inspect", folder}).out, " in memory, F16\n"));
@@ -83,13 +85,17 @@ TEST_SUITE("app/surface_quantize") {
     }
     std::ofstream(folder / "config.json") << config;
     const Json half = home.json({"fit", folder.string(), "--memory", "1TiB", "--json"});
-    const Json published = home.json({"fit", "qwen3.5-35b-a3b", "--memory", "1TiB", "--json"});
+    const Json published =
+        home.json({"fit", "qwen3.5-35b-a3b", "--memory", "1TiB", "--json", "--lossless", "off"});
     CHECK(half["weights_bytes"] == published["weights_bytes"]);
     const ToolResult refused = home.hyb({"fit", folder.string(), "--memory", "60GiB"});
     CHECK(refused.exit_code == 4);
     CHECK(contains(refused.err, "--dtype bf16 makes keys, values and activations smaller"));
-    const ToolResult other = home.hyb({"fit", "qwen3.5-35b-a3b", "--memory", "60GiB"});
+    CHECK(home.hyb({"fit", "qwen3.5-35b-a3b", "--memory", "60GiB"}).exit_code == 0);
+    const ToolResult other =
+        home.hyb({"fit", "qwen3.5-35b-a3b", "--memory", "60GiB", "--lossless", "off"});
     CHECK(other.exit_code == 4);
+    CHECK(contains(other.err, "--lossless on makes it fit with the same answers"));
     CHECK(!contains(other.err, "--dtype bf16"));
     const ToolResult wide =
         home.hyb({"fit", "qwen3.5-35b-a3b", "--memory", "60GiB", "--dtype", "f32"});
@@ -125,7 +131,7 @@ TEST_SUITE("app/surface_quantize") {
       const Json plain = answer_of("off"), narrow = answer_of("on");
       CHECK(plain["choices"] == narrow["choices"]);
     }
-    const Json off = home.json({"inspect", "granite-4.0-h-tiny", "--json"});
+    const Json off = home.json({"inspect", "granite-4.0-h-tiny", "--json", "--lossless", "off"});
     const Json on = home.json({"inspect", "granite-4.0-h-tiny", "--json", "--lossless", "on"});
     CHECK(on["lossless"] == true);
     CHECK(on["weights_bytes"].get<double>() < 0.77 * off["weights_bytes"].get<double>());
@@ -136,6 +142,54 @@ TEST_SUITE("app/surface_quantize") {
     const ToolResult wide = home.hyb({"fit", "demo", "--lossless", "on", "--dtype", "f32"});
     CHECK(wide.exit_code == 2);
     CHECK(contains(wide.err, "--lossless on: is for bf16 weights"));
+  }
+
+  TEST_CASE("--lossless auto is on for few sequences, and where bf16 takes most of the memory") {
+    if (kernels::best_isa() == kernels::Isa::plain) return;
+    const Home home;
+    const auto is_lossless = [&](std::vector<std::string> words) {
+      words.insert(words.begin(), "fit");
+      words.emplace_back("--json");
+      return home.json(words)["lossless"].get<bool>();
+    };
+    CHECK(is_lossless({"demo"}));
+    CHECK(is_lossless({"demo", "--parallel", "16"}));
+    CHECK_FALSE(is_lossless({"demo", "--parallel", "17"}));
+    CHECK_FALSE(is_lossless({"demo", "--dtype", "f32"}));
+    CHECK_FALSE(is_lossless({"demo", "--quantize", "q8"}));
+    const Json micro = home.json({"inspect", "granite-4.0-h-micro", "--lossless", "off", "--json"});
+    const auto wide = micro["weights_bytes"].get<std::int64_t>();
+    const std::string more = std::to_string(wide * 2), little = std::to_string(wide * 5 / 4);
+    CHECK_FALSE(is_lossless({"granite-4.0-h-micro", "--parallel", "17", "--memory", more}));
+    CHECK(is_lossless({"granite-4.0-h-micro", "--parallel", "17", "--memory", little}));
+    const ToolResult refused = home.hyb({"fit", "granite-4.0-h-micro", "--lossless", "off",
+                                         "--context", "1000", "--memory", std::to_string(wide)});
+    CHECK(refused.exit_code != 0);
+    CHECK(contains(refused.err, "--lossless on makes it fit with the same answers"));
+  }
+
+  TEST_CASE(
+      "a log of level debug shows what became of the weights; fit and inspect go by samples of the "
+      "files") {
+    if (kernels::best_isa() == kernels::Isa::plain) return;
+    const Home home;
+    const auto log_of = [&](const char* tokens) {
+      return home.hyb({"--log-level", "debug", "run", "demo", "-p", "Hi", "-n", tokens}).err;
+    };
+    CHECK(contains(log_of("20"), " matrices in 12 bits"));
+    CHECK_FALSE(contains(log_of("1"), " matrices in 12 bits"));  // packing them takes longer
+    const Json fit = home.json({"fit", "demo", "--json"});
+    const Json inspect = home.json({"inspect", "demo", "--json"});
+    CHECK(fit["weights_bytes"] == inspect["weights_bytes"]);
+    CHECK(fit["weights_bytes"] < fit["weights_bytes_max"]);
+    REQUIRE(!inspect["lossless_matrices"].empty());
+    for (const Json& matrix : inspect["lossless_matrices"]) {
+      CHECK(matrix["bits"] == 12);
+      CHECK(matrix["patches"].get<double>() < 1e-3);
+    }
+    CHECK(contains(home.hyb({"inspect", "demo", "-v"}).out, "patches"));
+    CHECK(contains(home.hyb({"fit", "demo"}).out, "by samples of the files"));
+    CHECK(contains(home.hyb({"fit", "granite-4.0-h-micro"}).out, "if it never does"));
   }
 
   TEST_CASE("a batch goes on with the weights that it began with, and with no others") {

@@ -102,6 +102,30 @@ TEST_SUITE("kernels/linear/bits12") {
     }
   }
 
+  TEST_CASE("every instruction set packs the same bytes; samples count the patches") {
+    for (const Kind& kind : kinds()) {
+      const std::string name = kind.name;
+      CAPTURE(name);
+      const Matrix matrix(kind, 1, 70, 262);
+      const Bits12Shape shape = bits12_shape(70, 262);
+      const auto packed = [&](Isa isa) {
+        Queue queue = test_queue(isa, 1);
+        std::vector<std::byte> all(static_cast<std::size_t>(shape.expert_bytes()));
+        const Buffer patches = pack_bits12_panels(queue, matrix.source, all.data());
+        all.insert(all.end(), patches.data(), patches.data() + patches.bytes());
+        return all;
+      };
+      const std::vector<std::byte> expected = packed(Isa::plain);
+      for (const Isa isa : available_isas()) CHECK(packed(isa) == expected);
+      const Bits12Sample sample = sample_bits12(matrix.source, 9);
+      CHECK(sample.weights == 2 * shape.lines * 128);
+      const auto patches = static_cast<std::size_t>(sample.patches) * sizeof(Bits12Patch);
+      CHECK(expected.size() == static_cast<std::size_t>(shape.expert_bytes()) + patches);
+      CHECK(sample.pays() == kind.pays);
+      CHECK(sample_bits12(matrix.source, 1).weights == shape.lines * 128);
+    }
+  }
+
   TEST_CASE("each place of a line can be a patch, and is one where its exponent is far away") {
     Queue queue = test_queue(best_isa(), 1);
     for (int place = 0; place < 128; ++place) {
