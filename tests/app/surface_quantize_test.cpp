@@ -187,7 +187,7 @@ TEST_SUITE("app/surface_quantize") {
       CHECK(matrix["bits"] == 12);
       CHECK(matrix["patches"].get<double>() < 1e-3);
     }
-    CHECK(contains(home.hyb({"inspect", "demo", "-v"}).out, "patches"));
+    CHECK(contains(home.hyb({"inspect", "demo", "--tensors"}).out, "patches  bits"));
     CHECK(contains(home.hyb({"fit", "demo"}).out, "by samples of the files"));
     CHECK(contains(home.hyb({"fit", "granite-4.0-h-micro"}).out, "if it never does"));
   }
