@@ -98,6 +98,7 @@ ModelRunner::ModelRunner(kernels::Queue& queue, const Plan& plan, const Weights&
   sample_params_.reserve(rows);
   biases_.resize(rows);
   sampled_.resize(rows);
+  running_.reserve(2);
 }
 
 Capacity ModelRunner::capacity() const {
@@ -199,63 +200,66 @@ void ModelRunner::stage(const Step& step, bool is_next) {
 }
 
 void ModelRunner::launch(const Step& step) {
-  require(!is_running_, "runner: one step at a time");
+  require(running_.empty(),
+          "runner: a step that was not prepared is launched when none is running");
   is_prepared_ = false;
-  launched_ = {};
   store_.carry_out(step.orders);
-  if (!step.spans.empty()) {
+  if (step.spans.empty()) {
+    running_.push_back({.launched = {}, .keeps_logits = false});
+  } else {
     stage(step, false);
     launch_staged();
   }
-  is_running_ = true;
 }
 
 void ModelRunner::prepare(const Step& next) {
-  require(is_running_ && is_decode(next) && next.orders.empty(),
+  require(running_.size() == 1 && is_decode(next) && next.orders.empty(),
           "runner: a decode step is prepared while the one that samples its tokens runs");
   stage(next, true);
   is_prepared_ = true;
 }
 
 void ModelRunner::launch_prepared() {
-  require(!is_running_ && std::exchange(is_prepared_, false), "runner: a step was prepared");
+  require(running_.size() <= 1 && std::exchange(is_prepared_, false),
+          "runner: a step was prepared");
   launch_staged();
-  is_running_ = true;
 }
 
 /// The answers are downloaded as soon as they are there.
 void ModelRunner::launch_staged() {
-  keeps_logits_ = keeps_next_logits_;
-  launched_ = graphs_.launch();
-  if (!launched_.logits.empty()) sampler_->ask(launched_.tokens);
+  const StepGraphs::Launched launched = graphs_.launch();
+  if (!launched.logits.empty()) sampler_->ask(launched.tokens);
+  running_.push_back({.launched = launched, .keeps_logits = keeps_next_logits_});
 }
 
 StepResult ModelRunner::wait() {
-  require(std::exchange(is_running_, false), "runner: a step is running");
+  require(!running_.empty(), "runner: a step is running");
+  const RunningStep step = running_.front();
+  running_.erase(running_.begin());
   StepResult result;
-  if (launched_.logits.empty()) {
+  if (step.launched.logits.empty()) {
     kernels::wait(queue_);
     return result;
   }
   for (const kernels::SampledToken& drawn : sampler_->answers()) {
     result.sampled.push_back(token_of(drawn));
   }
-  if (keeps_logits_) result.logits = download(launched_.logits, result.sampled.size());
+  if (step.keeps_logits) result.logits = download(step.launched.logits, result.sampled.size());
   return result;
 }
 
 void ModelRunner::read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) {
-  require(!is_running_, "runner: memory is read between steps");
+  require(running_.empty(), "runner: memory is read between steps");
   store_.read(view, unit, bytes);
 }
 
 void ModelRunner::write(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) {
-  require(!is_running_, "runner: memory is written between steps");
+  require(running_.empty(), "runner: memory is written between steps");
   store_.write(view, unit, bytes);
 }
 
 std::unique_ptr<PendingBytes> ModelRunner::start_read(ViewId view, std::int32_t unit) {
-  require(!is_running_, "runner: memory is read between steps");
+  require(running_.empty(), "runner: memory is read between steps");
   return side_copies_ ? store_.start_read(*side_copies_, view, unit) : nullptr;
 }
 
@@ -308,7 +312,7 @@ std::vector<float> ModelRunner::download(const Tensor& logits, std::size_t rows)
 }
 
 SampledToken ModelRunner::draw(std::span<const float> logits, const hyb::SampleRow& row) {
-  require(!is_running_, "runner: draws are between steps");
+  require(running_.empty(), "runner: draws are between steps");
   require(count_of(logits) == options_.vocab_used, "runner: a logit per id that may be drawn");
   kernels::upload(queue_, drawn_logits_.data(), std::as_bytes(logits));
   sample_params_.clear();

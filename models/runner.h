@@ -96,10 +96,12 @@ class ModelRunner : public Runner {
   std::vector<kernels::SampleRow> sample_params_;
   std::vector<std::vector<kernels::LogitBias>> biases_;
   std::vector<kernels::SampledToken> sampled_;
-  // Of the step that is running, if there is one.
-  StepGraphs::Launched launched_;
-  bool is_running_ = false, keeps_logits_ = false;
-  bool keeps_next_logits_ = false;  ///< of the step that is staged
+  struct RunningStep {
+    StepGraphs::Launched launched;  ///< empty: nothing is sampled
+    bool keeps_logits;
+  };
+  std::vector<RunningStep> running_;  ///< at most two, the older first
+  bool keeps_next_logits_ = false;    ///< of the step that is staged
   bool is_prepared_ = false;
 };
 

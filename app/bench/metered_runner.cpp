@@ -55,10 +55,11 @@ StepResult MeteredRunner::run(const Step& step) {
 }
 
 void MeteredRunner::launch(const Step& step) {
-  has_tokens_ = !step.spans.empty();
-  if (has_tokens_) work_ = work_of(step);
-  begin_ = std::chrono::steady_clock::now();
+  RunningStep running = {.begin = {}, .work = {}, .has_tokens = !step.spans.empty()};
+  if (running.has_tokens) running.work = work_of(step);
+  running.begin = std::chrono::steady_clock::now();
   runner_->launch(step);
+  running_.push_back(running);
 }
 
 void MeteredRunner::prepare(const Step& next) {
@@ -67,16 +68,20 @@ void MeteredRunner::prepare(const Step& next) {
 }
 
 void MeteredRunner::launch_prepared() {
-  begin_ = std::chrono::steady_clock::now();
+  const auto begin = std::chrono::steady_clock::now();
   runner_->launch_prepared();
-  work_ = next_work_;
-  has_tokens_ = true;
+  running_.push_back({.begin = begin, .work = next_work_, .has_tokens = true});
 }
 
+/// One that was launched while another ran begins where that ends.
 StepResult MeteredRunner::wait() {
+  const RunningStep step = running_.front();
+  running_.erase(running_.begin());
   StepResult result = runner_->wait();
-  totals_.inside += std::chrono::steady_clock::now() - begin_;
-  if (has_tokens_) add(work_);
+  const auto end = std::chrono::steady_clock::now();
+  totals_.inside += end - std::max(step.begin, last_end_);
+  last_end_ = end;
+  if (step.has_tokens) add(step.work);
   return result;
 }
 

@@ -94,10 +94,14 @@ class MeteredRunner final : public Runner {
   models::Roofline roofline_;
   StepTotals totals_;
   std::vector<models::StepShape> shapes_;
-  // Of the step under way, and of the one prepared to follow it.
-  std::chrono::steady_clock::time_point begin_;
-  models::Work work_, next_work_;
-  bool has_tokens_ = false;
+  struct RunningStep {
+    std::chrono::steady_clock::time_point begin;
+    models::Work work;
+    bool has_tokens;
+  };
+  std::vector<RunningStep> running_;  ///< the oldest first
+  std::chrono::steady_clock::time_point last_end_;
+  models::Work next_work_;  ///< of the step that was prepared
 };
 
 }  // namespace hyb::app

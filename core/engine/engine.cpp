@@ -56,15 +56,14 @@ struct StepTimes {
 /// What an engine knows, and how its steps follow each other.
 ///
 /// A step is launched, waited for and applied; then its events are delivered. On an asynchronous
-/// runner the next step is launched before the results of the last one are applied, where it can be
-/// foreseen: a step of one token for each running sequence, none of which ends, is cut for a
-/// snapshot or lets another one start. Its tables are made while the previous step runs, and its
-/// tokens are on the device before the host sees them: between the arrival of a step's tokens and
-/// the launch of the next one each is checked for an end of the answer, and nothing else is done.
-/// Detokenising, emitting, printing and recording wait until the device is busy again. So no token
-/// is run that a sequence does not have, and snapshots are where they would be without this; but a
-/// request that is cancelled while a step runs has run its last token in it: what that drew is
-/// dropped, and its memory holds all its tokens instead of all but one.
+/// runner the next step is launched while the last one runs, where it can be foreseen: a step of
+/// one token for each running sequence, none of which reaches its length, is cut for a snapshot or
+/// lets another one start. Its tokens are on the device before the host sees them, so the device
+/// never waits for the host: detokenising, emitting, printing and recording happen while it works.
+/// A sequence that ends by a stop token, or is cancelled while a step runs, has run its last token
+/// in that step: what it drew is dropped, and its memory holds all its tokens instead of all but
+/// one. Where a sequence has stop strings its text decides whether there is a next step, so that is
+/// prepared, but launched when the tokens have been looked at.
 class EngineState {
  public:
   EngineState(Runner& runner, const Tokenizer* tokenizer, const EngineOptions& options);
@@ -97,6 +96,7 @@ class EngineState {
   bool run_step();
   std::span<const Assignment> plan();
   void launch(std::span<const Assignment> plan);
+  void set_running(std::span<const Assignment> plan);
   void order_ahead();
   void start_step();
   StepResult wait();
@@ -104,12 +104,14 @@ class EngineState {
   bool prepare_next();
   bool all_continue(std::span<const Assignment> plan, const StepResult& result) const;
   std::exception_ptr launch_next(std::span<const Assignment> plan);
+  void apply_while_next_runs(std::span<const Assignment> plan, const StepResult& result,
+                             const StepTimes& times);
   void launch_next_and_apply(std::span<const Assignment> plan, const StepResult& result,
                              const StepTimes& times);
   template <typename Wanted>
   void apply_results(std::span<const Assignment> plan, const StepResult& result,
                      const StepTimes& times, const Wanted& is_wanted);
-  void apply_result(const Assignment& entry, const StepResult& result,
+  bool apply_result(const Assignment& entry, const StepResult& result,
                     std::optional<std::size_t> row, const StepTimes& times);
   void drain(std::optional<RequestId> cancelled = std::nullopt);
   void abandon() noexcept;
@@ -148,6 +150,8 @@ class EngineState {
   Step next_step_;                  ///< the one it may get after that
   std::vector<bool> stop_in_text_;  ///< of next_step_'s sequences: which have stop strings
   RunningStep running_step_;
+  std::vector<bool> is_over_;  ///< of its sequences: which have ended, and are gone
+  int launched_ = 0;           ///< steps that an asynchronous runner has
   OomRecovery recovery_;
   std::function<Clock::time_point()> now_;
   std::optional<PrefillMeter> prefill_;  ///< empty: the cost of prefill is not measured
@@ -300,7 +304,9 @@ void EngineState::add_tier(const std::string& name, std::unique_ptr<Storage> sto
   tier_ = std::make_unique<SnapshotTier>(name, carrier(), std::move(storage), options);
   waiter_.emplace(*tier_, prefixes_, scheduler_);
   prefixes_.on_evict([this](std::span<const TokenId> key, const Snapshot& snapshot) {
-    tier_->spill(key, snapshot);
+    // Memory is read between steps. While one runs only a snapshot of an ended answer evicts, where
+    // it is packed.
+    if (running_step_.plan.empty()) tier_->spill(key, snapshot);
   });
 }
 
@@ -390,8 +396,8 @@ void EngineState::keep_logits(Sequence& sequence, const StepResult& result, std:
 }
 
 /// Of one sequence in a finished step, or of one piece. `row`: the index of its sampled row; empty:
-/// it has none.
-void EngineState::apply_result(const Assignment& entry, const StepResult& result,
+/// it has none. False: the sequence has ended, and is gone.
+bool EngineState::apply_result(const Assignment& entry, const StepResult& result,
                                std::optional<std::size_t> row, const StepTimes& times) {
   Sequence& sequence = *entry.sequence;
   sequence.ran(entry.tokens, times.begin);
@@ -400,10 +406,17 @@ void EngineState::apply_result(const Assignment& entry, const StepResult& result
     sequence.end_prefill(times.end);
   } else if (row) {
     keep_logits(sequence, result, *row);
-    std::string text = sequence.accept(result.sampled[*row], times.end);
+    const SampledToken& sampled = result.sampled[*row];
+    std::string text = sequence.accept(sampled, times.end);
     if (!text.empty()) emit_text(requests_.at(sequence.age().request), sequence, std::move(text));
+    // Its last token is in the step that runs.
+    if (sequence.finished() && sampled.finite && !running_step_.plan.empty()) {
+      sequence.ran(1, times.end);
+    }
   }
-  if (sequence.finished()) finish(requests_.at(sequence.age().request), sequence);
+  if (!sequence.finished()) return true;
+  finish(requests_.at(sequence.age().request), sequence);
+  return false;
 }
 
 void EngineState::emit_text(const ActiveRequest& active, const Sequence& sequence,
@@ -486,8 +499,13 @@ void EngineState::launch(std::span<const Assignment> plan) {
   } else if (may_order_ahead_) {
     order_ahead();
   }
-  running_step_ = {.plan = plan, .begin = now_()};
+  set_running(plan);
   start_step();
+}
+
+void EngineState::set_running(std::span<const Assignment> plan) {
+  running_step_ = {.plan = plan, .begin = now_()};
+  is_over_.assign(plan.size(), false);
 }
 
 /// Once after sequences began, not in every step: memory that is then given back to the machine
@@ -501,7 +519,9 @@ void EngineState::order_ahead() {
 void EngineState::start_step() {
   pool_.take_orders(step_.orders);
   ++steps_;
-  if (runner_->is_async()) call_runner([&] { runner_->launch(step_); });
+  if (!runner_->is_async()) return;
+  call_runner([&] { runner_->launch(step_); });
+  ++launched_;
 }
 
 /// What the runner throws ends the step.
@@ -511,7 +531,7 @@ void EngineState::call_runner(const Call& call) {
     const ScopedFlag running(in_run_);
     call();
   } catch (...) {
-    running_step_ = {};
+    abandon();
     fail();
     throw;
   }
@@ -530,7 +550,7 @@ StepResult EngineState::wait() {
   for (const Span& span : step_.spans) rows += span.samples.size();
   StepResult result;
   call_runner([&] {
-    result = runner_->is_async() ? runner_->wait() : runner_->run(step_);
+    result = launched_ > 0 ? (--launched_, runner_->wait()) : runner_->run(step_);
     check_result(result, rows, capacity_.vocab);
   });
   if (rows > 0) recovery_.reset();
@@ -539,18 +559,38 @@ StepResult EngineState::wait() {
 
 /// Runs the current step to its end. The next one may be running after this.
 void EngineState::finish_step() {
+  const RunningStep done = running_step_;
   const bool is_prepared = prepare_next();
+  const bool is_launched_now =
+      is_prepared && std::ranges::find(stop_in_text_, true) == stop_in_text_.end();
+  const std::exception_ptr failure = is_launched_now ? launch_next(done.plan) : nullptr;
+  const bool has_next = is_launched_now && failure == nullptr;
   const StepResult result = wait();
-  const RunningStep done = std::exchange(running_step_, {});
   const StepTimes times = {.begin = done.begin, .end = now_()};
+  if (has_next) {
+    running_step_.begin = times.end;
+  } else {
+    running_step_ = {};
+  }
   fail_on_error([&] {
-    if (is_prepared && all_continue(done.plan, result)) {
+    if (has_next) {
+      apply_while_next_runs(done.plan, result, times);
+    } else if (is_prepared && !is_launched_now && all_continue(done.plan, result)) {
       launch_next_and_apply(done.plan, result, times);
     } else {
       if (prefill_) learn_cost(times.end - times.begin);
-      apply_results(done.plan, result, times, [](std::size_t) { return true; });
+      apply_results(done.plan, result, times, [&](std::size_t i) { return !is_over_[i]; });
+      if (failure != nullptr) std::rethrow_exception(failure);
     }
   });
+}
+
+/// The next step runs the token that each sequence draws here, also where that ends it.
+void EngineState::apply_while_next_runs(std::span<const Assignment> plan, const StepResult& result,
+                                        const StepTimes& times) {
+  for (std::size_t i = 0; i < plan.size(); ++i) {
+    is_over_[i] = !apply_result(plan[i], result, i, times);
+  }
 }
 
 /// For applying results: after an error no step is running.
@@ -592,6 +632,7 @@ void EngineState::launch_next_and_apply(std::span<const Assignment> plan, const 
 /// Prepares the step that may follow the running one. False: it has to be planned.
 bool EngineState::prepare_next() {
   const std::span<const Assignment> plan = running_step_.plan;
+  if (std::ranges::find(is_over_, true) != is_over_.end()) return false;
   if (!runner_->is_async() || step_.keep_logits || (waiter_ && waiter_->is_awaited())) return false;
   if (!newcomers_.empty()) return false;  // one whose logits are known needs no step
   // Orders would ride in a step that may never be launched.
@@ -620,7 +661,8 @@ bool EngineState::all_continue(std::span<const Assignment> plan, const StepResul
   return true;
 }
 
-/// Results of the previous step are not applied yet, so an error is returned, not thrown.
+/// Results of the running step, or of the one before, are not applied yet, so an error is returned,
+/// not thrown.
 std::exception_ptr EngineState::launch_next(std::span<const Assignment> plan) {
   std::swap(step_, next_step_);
   pool_.pass_step();
@@ -632,7 +674,8 @@ std::exception_ptr EngineState::launch_next(std::span<const Assignment> plan) {
   } catch (...) {
     return std::current_exception();
   }
-  running_step_ = {.plan = plan, .begin = now_()};
+  ++launched_;
+  set_running(plan);
   return nullptr;
 }
 
@@ -645,21 +688,23 @@ void EngineState::drain(std::optional<RequestId> cancelled) {
   const StepTimes times = {.begin = done.begin, .end = now_()};
   fail_on_error([&] {
     for (std::size_t i = 0; i < done.plan.size(); ++i) {
+      if (is_over_[i]) continue;
       const bool is_dropped = done.plan[i].sequence->age().request == cancelled;
       apply_result(done.plan[i], result, is_dropped ? std::nullopt : std::optional(i), times);
     }
   });
 }
 
-/// Drops what the running step draws.
+/// Drops what running steps draw.
 void EngineState::abandon() noexcept {
-  if (running_step_.plan.empty()) return;
-  try {
-    runner_->wait();
-  } catch (...) {
-    // The step has ended either way.
-  }
   running_step_ = {};
+  for (; launched_ > 0; --launched_) {
+    try {
+      runner_->wait();
+    } catch (...) {
+      // The step has ended either way.
+    }
+  }
 }
 
 void EngineState::carry_out_orders() {

@@ -68,20 +68,24 @@ class Runner : public UnitBytes {
   virtual StepResult run(const Step& step) = 0;
 
   /// Whether steps are asynchronous: then run() is also available in two parts, launch(), until
-  /// whose return views in the step live, and wait(). One step runs at a time, and meanwhile there
-  /// are no reads, writes or draws; when wait() returns the step has run, also one without sampled
-  /// rows. What either throws ends the step, as in run(). Where this is false none of the four
-  /// below is called.
+  /// whose return views in the step live, and wait(). Until wait() returns there are no reads,
+  /// writes or draws; then the step has run, also one without sampled rows. launch() is called when
+  /// no step is running; one more may follow it by launch_prepared(), and wait() is for the older
+  /// of the two. What either throws ends the step, as in run(): then the one launched after it is
+  /// waited for as well, and its result means nothing. Where this is false none of the four below
+  /// is called.
   virtual bool is_async() const { return false; }
   virtual void launch(const Step& step);
   virtual StepResult wait();
 
-  /// Called while a step runs in which every span has one sampled row, its last token's: prepares
+  /// Called while one step runs in which every span has one sampled row, its last token's: prepares
   /// the step that may come next. It has the same sequences in the same order, one token each,
   /// which is the one that the running step draws: its value in `next` means nothing, and history
   /// ends before it, so no row has penalties. There are no orders. Views live until this returns.
-  /// After wait() it is launched by launch_prepared(), or never, when launch() comes first; until
-  /// then it has read and written nothing that another step may see. What prepare() throws leaves
+  /// It is launched by launch_prepared(), before or after the running step's wait(), or never, when
+  /// launch() comes first; until then it has read and written nothing that another step may see.
+  /// Launched before, it runs also where the token that it gets ends a sequence, or is none: what
+  /// it computes for that sequence is not read. What prepare() and launch_prepared() throw leaves
   /// the running step as it is.
   virtual void prepare(const Step& next);
   virtual void launch_prepared();

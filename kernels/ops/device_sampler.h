@@ -15,7 +15,7 @@ namespace hyb::kernels {
 /// sample() on a card in parts, so that the part between logits and tokens can be recorded with the
 /// ops before it, and the answers fetched while the host does something else. Round after round:
 /// stage, draw (or the replay of a recording that has it), ask, answers. The next round may be
-/// staged before the answers of this one have arrived.
+/// staged, drawn and requested before the answers of this one have arrived.
 class DeviceSampler {
  public:
   virtual ~DeviceSampler() = default;
@@ -35,7 +35,8 @@ class DeviceSampler {
   /// ids alone, unless `tokens` is empty or a row wants logprobs.
   virtual void ask(const Tensor& tokens) = 0;
 
-  /// Waits for the copies of ask(): one per row. Valid until the next ask().
+  /// Waits for the copies of the oldest ask() that was not answered, of two at most: one per row.
+  /// Valid until the next call.
   virtual std::span<const SampledToken> answers() = 0;
 };
 

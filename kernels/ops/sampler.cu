@@ -34,21 +34,21 @@ T* stage_table(Staging& staging, const std::vector<T>& values) {
 }  // namespace
 
 Sampler::Sampler(Stream& stream, std::int64_t rows_max)
-    : stream_(stream), staging_(stream), readback_(stream) {
+    : stream_(stream), staging_(stream), asked_{Asked(stream), Asked(stream)} {
   reserve(rows_max);
 }
 
 StagedBytes Sampler::bytes(std::int64_t rows_max) {
   const std::size_t staged = Staging::reserved_bytes(table_bytes(rows_max));
   return {.device = staged + out_bytes(rows_max) + parts_bytes(rows_max),
-          .pinned = 2 * staged + Staging::reserved_bytes(out_bytes(rows_max))};
+          .pinned = 2 * (staged + Staging::reserved_bytes(out_bytes(rows_max)))};
 }
 
 void Sampler::reserve(std::int64_t rows) {
   if (rows <= rows_max_) return;
   stream_.wait();
   staging_.reserve(table_bytes(rows));
-  readback_.reserve(out_bytes(rows));
+  for (Asked& asked : asked_) asked.readback.reserve(out_bytes(rows));
   out_ = make_device(out_bytes(rows));
   parts_ = make_device(parts_bytes(rows));
   check(cudaMemsetAsync(parts_.get(), 0, parts_bytes(rows), stream_.handle()), "cudaMemsetAsync");
@@ -168,23 +168,28 @@ void Sampler::draw(const Tensor& logits, std::int32_t vocab_used, const Tensor& 
 }
 
 void Sampler::ask(const Tensor& tokens) {
-  readback_.clear();
-  whole_ = {};
-  ids_ = {};
+  require(asks_ - answered_ < asked_.size(), "sampler: answers to two rounds at most");
+  Asked& asked = asked_[asks_ % asked_.size()];
+  asked.readback.clear();
+  asked.whole = {};
+  asked.ids = {};
   if (wants_logprobs_ || tokens.empty()) {
-    whole_ = readback_.copy(reinterpret_cast<const SampledToken*>(out_.get()), rows_);
+    asked.whole = asked.readback.copy(reinterpret_cast<const SampledToken*>(out_.get()), rows_);
   } else {
-    ids_ = readback_.copy(tokens.as<std::int32_t>(), rows_);
+    asked.ids = asked.readback.copy(tokens.as<std::int32_t>(), rows_);
   }
-  readback_.mark();
+  asked.readback.mark();
+  ++asks_;
 }
 
 std::span<const SampledToken> Sampler::answers() {
-  readback_.wait();
+  require(answered_ < asks_, "sampler: answers to a round that was requested");
+  Asked& asked = asked_[answered_++ % asked_.size()];
+  asked.readback.wait();
   check(cudaGetLastError(), "sample");
-  if (!whole_.empty()) return whole_;
+  if (!asked.whole.empty()) return asked.whole;
   answers_.clear();
-  for (const std::int32_t id : ids_) {
+  for (const std::int32_t id : asked.ids) {
     const auto outcome = static_cast<SampleOutcome>(id < 0 ? -id : 0);
     answers_.push_back({.outcome = outcome, .token = TokenId{id < 0 ? -1 : id}});
   }

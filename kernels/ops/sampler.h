@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -85,7 +86,6 @@ class Sampler final : public DeviceSampler {
 
   Stream& stream_;
   Staging staging_;
-  Readback readback_;
   DeviceBytes out_, parts_;
   std::int64_t rows_max_ = 0;
   const SampleJob* staged_ = nullptr;  ///< the jobs on the device
@@ -93,8 +93,16 @@ class Sampler final : public DeviceSampler {
   std::int64_t count_ = 0;             ///< and all
   std::int32_t vocab_used_ = 0;
   bool wants_logprobs_ = false;
-  std::span<const SampledToken> whole_;  ///< the requested answers: either these
-  std::span<const std::int32_t> ids_;    ///< or these
+  /// Answers on their way.
+  struct Asked {
+    explicit Asked(Stream& stream) : readback(stream) {}
+
+    Readback readback;
+    std::span<const SampledToken> whole;  ///< either these
+    std::span<const std::int32_t> ids;    ///< or these
+  };
+  std::array<Asked, 2> asked_;
+  std::size_t asks_ = 0, answered_ = 0;
   std::vector<SampledToken> answers_;
   std::vector<SampleJob> jobs_;
   std::vector<TokenAdjustment> adjustments_;

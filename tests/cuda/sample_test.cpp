@@ -191,6 +191,42 @@ TEST_SUITE("cuda/sample") {
     in_every_schedule([&](const std::string&) { check_rows(logits, rows, used); });
   }
 
+  TEST_CASE("a round may be staged, drawn and requested before the answers of the one before") {
+    Queue card(Device::cuda, {.threads = 1, .isa = {}});
+    constexpr std::int32_t used = 40;
+    const auto sampler = make_device_sampler(card, 8);
+    const DeviceTensor logits(random_tensor(DType::f32, {5, used}, 3)),
+        others(random_tensor(DType::f32, {5, used}, 4)), tokens(TestTensor(DType::i32, {5}));
+    const std::vector<SampleRow> rows(5, SampleRow{.temperature = 0.0F}),
+        fewer(rows.begin() + 2, rows.end());
+    const auto ask = [&](const std::vector<SampleRow>& round, const DeviceTensor& from) {
+      sampler->stage(round, 5, used);
+      sampler->draw(from, used, tokens);
+      sampler->ask(tokens);
+    };
+    const auto answers = [&] {
+      const std::span<const SampledToken> drawn = sampler->answers();
+      std::vector<TokenId> ids;
+      for (const SampledToken& token : drawn) ids.push_back(token.token);
+      return ids;
+    };
+    ask(rows, logits);
+    const std::vector<TokenId> first = answers();
+    ask(fewer, others);
+    const std::vector<TokenId> second = answers();
+    REQUIRE(first.size() == 5);
+    REQUIRE(second.size() == 3);
+    CHECK(std::vector(first.begin(), first.begin() + 3) != second);
+    for (int round = 0; round < 3; ++round) {
+      ask(rows, logits);
+      ask(fewer, others);
+      CHECK_THROWS_AS(sampler->ask(tokens), Error);
+      CHECK(answers() == first);
+      CHECK(answers() == second);
+    }
+    CHECK_THROWS_AS(answers(), Error);
+  }
+
   TEST_CASE("draws follow the softmax") {
     const TestTensor logits = random_tensor(DType::f32, {200, 5}, 1);
     TestTensor same = logits;

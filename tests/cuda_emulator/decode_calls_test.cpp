@@ -20,8 +20,8 @@ HostCalls sum(const HostCalls& a, const HostCalls& b) {
           .waits_for_work = a.waits_for_work + b.waits_for_work};
 }
 
-/// Forwards all calls and counts what the host enqueues: from the arrival of a step's tokens to
-/// the start of the next step, and otherwise.
+/// Forwards all calls and counts what the host enqueues, by the call of the runner that it is part
+/// of, and from elsewhere.
 class Counting final : public Runner {
  public:
   Counting(Runner& runner, bool is_async) : runner_(&runner), is_async_(is_async) {}
@@ -37,6 +37,7 @@ class Counting final : public Runner {
     runner_->launch(step);
     critical = sum(critical, emulator::take_host_calls());
     ++steps;
+    ++running;
   }
   void prepare(const Step& next) override {
     runner_->prepare(next);
@@ -47,8 +48,10 @@ class Counting final : public Runner {
     runner_->launch_prepared();
     critical = sum(critical, emulator::take_host_calls());
     ++steps;
+    if (++running == 2) ++overlapping;
   }
   StepResult wait() override {
+    --running;
     StepResult result = runner_->wait();
     if (!is_over) waiting = sum(waiting, emulator::take_host_calls());
     return result;
@@ -59,6 +62,7 @@ class Counting final : public Runner {
   HostCalls critical, hidden, waiting;
   std::int64_t between = 0;  ///< calls from elsewhere
   std::int64_t steps = 0;
+  std::int64_t running = 0, overlapping = 0;  ///< launched while another step was running
   bool is_over = false;
 
  private:
@@ -86,7 +90,7 @@ void decode(ReuseFolder& folder, Counting& runner) {
   for (int i = 0; i < 15; ++i) engine.step();
   emulator::take_host_calls();
   runner.critical = runner.hidden = runner.waiting = {};
-  runner.between = runner.steps = 0;
+  runner.between = runner.steps = runner.overlapping = 0;
   while (runner.steps < 20) engine.step();
   CHECK(engine.running() == 4);
   runner.is_over = true;  // the engine's end waits, too
@@ -101,7 +105,7 @@ HostCalls times(const HostCalls& calls, std::int64_t count) {
 }  // namespace
 
 TEST_SUITE("cuda_emulator/decode_calls") {
-  TEST_CASE("a decode step waits once, and nothing but its graph is between two steps") {
+  TEST_CASE("a decode step is one graph, launched while the one before runs, and waits once") {
     ReuseFolder folder("granite-dense-rope", kernels::Device::cuda);
     const auto life = folder.live({});
     Counting is_async(life->runner, true);
@@ -113,6 +117,7 @@ TEST_SUITE("cuda_emulator/decode_calls") {
     CHECK(is_async.hidden == times({.copies = 2, .events = 2, .waits = 2}, 20));
     CHECK(is_async.waiting == times({.waits = 1, .waits_for_work = 1}, 20));
     CHECK(is_async.between == 0);
+    CHECK(is_async.overlapping == 20);
 
     const auto other = folder.live({});
     Counting synchronous(other->runner, false);

@@ -67,7 +67,7 @@ class TableRunner final : public Runner {
   void read(ViewId, std::int32_t, std::span<std::byte>) override {}
   void write(ViewId, std::int32_t, std::span<const std::byte>) override {}
 
-  std::vector<double> gaps;  ///< us from the tokens of a step to the start of the next
+  std::vector<double> gaps;  ///< us from the last tokens that arrived to the next launch
 
  private:
   void stage(const Step& step) {
@@ -114,7 +114,15 @@ Tokenizer words() {
                               "words");
 }
 
-double median_gap(const Tokenizer& tokenizer, std::int32_t sequences, bool is_async) {
+/// How one step follows another.
+enum class Pace {
+  one_after_another,
+  prepared,  ///< launched when the text has been looked at for a stop string
+  ahead,     ///< launched while the step before runs: the gap is from the step before that one
+};
+
+double median_gap(const Tokenizer& tokenizer, std::int32_t sequences, Pace pace) {
+  const bool is_async = pace != Pace::one_after_another;
   TableRunner runner(sequences, is_async);
   Silent sink;
   Engine engine(runner, &tokenizer,
@@ -127,6 +135,7 @@ double median_gap(const Tokenizer& tokenizer, std::int32_t sequences, bool is_as
       token = TokenId{static_cast<std::int32_t>(random() % 1000)};
     }
     request.max_tokens = 1000;
+    if (pace == Pace::prepared) request.stop = {"no such text"};
     engine.submit(std::move(request), sink);
   }
   while (engine.running() < sequences || engine.usage().prefixes.published < sequences) {
@@ -147,8 +156,10 @@ TEST_SUITE("perf/async_steps") {
     const Tokenizer tokenizer = words();
     for (const std::int32_t sequences : {1, 8, 64, 256}) {
       const std::string many = std::to_string(sequences) + " sequences at 8k tokens: ";
-      report((many + "one after the other").c_str(), median_gap(tokenizer, sequences, false), "us");
-      report((many + "prepared").c_str(), median_gap(tokenizer, sequences, true), "us");
+      const auto gap = [&](Pace pace) { return median_gap(tokenizer, sequences, pace); };
+      report((many + "one after the other").c_str(), gap(Pace::one_after_another), "us");
+      report((many + "prepared, with stop strings").c_str(), gap(Pace::prepared), "us");
+      report((many + "work of the host while a step runs").c_str(), gap(Pace::ahead), "us");
     }
   }
 }

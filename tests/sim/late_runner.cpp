@@ -8,9 +8,9 @@
 namespace hyb::sim {
 
 const char* name_of(LateBug bug) {
-  static const char* const names[] = {
-      "none",         "delivered twice", "token lost",      "rows exchanged",
-      "runs unasked", "step lost",       "extra token kept"};
+  static const char* const names[] = {"none",      "delivered twice", "token lost",
+                                      "overtaken", "rows exchanged",  "runs unasked",
+                                      "step lost", "extra token kept"};
   return names[static_cast<int>(bug)];
 }
 
@@ -40,41 +40,62 @@ StepResult LateRunner::run(const Step& step) {
   return wait();
 }
 
-void LateRunner::begin(Kept step) {
-  if (under_way_) throw Violation("one step is under way at a time");
-  under_way_.emplace(std::move(step));
-  is_done_ = false;
-  failure_ = nullptr;
+void LateRunner::begin(UnderWay step) {
+  under_way_.push_back(std::move(step));
   if (!random_.chance(30)) return;
-  done();
-  if (failure_ == nullptr || random_.chance(50)) return;
-  under_way_.reset();  // it is known to have failed before the call returns
-  std::rethrow_exception(failure_);
+  do_steps(under_way_.size());
+  const std::exception_ptr failure = under_way_.back().failure;
+  if (failure == nullptr || random_.chance(50)) return;
+  under_way_.pop_back();  // it is known to have failed before the call returns
+  std::rethrow_exception(failure);
 }
 
-/// Runs the step under way, if that was not done yet.
-void LateRunner::done() {
-  if (std::exchange(is_done_, true)) return;
-  last_ = std::exchange(result_, {});
+/// The oldest `count` steps, as far as that was not done yet.
+void LateRunner::do_steps(std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    if (!under_way_[i].is_done) do_step(under_way_[i]);
+  }
+}
+
+/// After a failure the tokens for the next step are missing.
+void LateRunner::do_step(UnderWay& step) {
+  step.is_done = true;
   try {
-    result_ = runner_->run(under_way_->step);
+    if (step.awaits_tokens) {
+      if (has_failed_) throw StepFailure();
+      give_tokens(step.step);
+    }
+    drawn_before_ = std::exchange(drawn_, {});
+    step.result = drawn_ = runner_->run(step.step.step);
+    has_failed_ = false;
   } catch (const StepFailure&) {
-    failure_ = std::current_exception();
+    has_failed_ = true;
+    step.failure = std::current_exception();
   } catch (...) {
-    violation_ = failure_ = std::current_exception();
+    violation_ = step.failure = std::current_exception();
+  }
+}
+
+void LateRunner::give_tokens(Kept& step) {
+  const std::size_t rows = step.step.spans.size();
+  const StepResult& drawn = bug_ == LateBug::token_lost ? drawn_before_ : drawn_;
+  for (std::size_t i = 0; i < rows; ++i) {
+    const std::size_t from = bug_ == LateBug::rows_exchanged ? rows - 1 - i : i;
+    if (from < drawn.sampled.size()) step.give(i, drawn.sampled[from].token);
   }
 }
 
 void LateRunner::launch(const Step& step) {
   check();
+  if (!under_way_.empty()) throw Violation("only a prepared step follows one that runs");
   next_.reset();
-  begin(Kept(step));
+  begin({.step = Kept(step), .awaits_tokens = false});
 }
 
 void LateRunner::prepare(const Step& next) {
   check();
-  if (!under_way_) throw Violation("a step is prepared while another one runs");
-  const std::vector<Span>& now = under_way_->step.spans;
+  if (under_way_.size() != 1) throw Violation("a step is prepared while another one runs");
+  const std::vector<Span>& now = under_way_.front().step.step.spans;
   bool follows = next.orders.empty() && next.spans.size() == now.size() && !next.keep_logits;
   for (std::size_t i = 0; follows && i < now.size(); ++i) {
     const auto tokens = static_cast<std::int32_t>(now[i].tokens.size());
@@ -92,58 +113,59 @@ void LateRunner::prepare(const Step& next) {
   }
   next_.emplace(next);
   ++prepared;
-  if (random_.chance(30)) done();
+  if (random_.chance(30)) do_steps(1);
 }
 
 void LateRunner::launch_prepared() {
   check();
   if (!next_) throw Violation("only what was prepared is begun");
-  Kept step = *std::exchange(next_, std::nullopt);
+  if (under_way_.size() > 1) throw Violation("two steps are under way at most");
+  UnderWay step = {.step = *std::exchange(next_, std::nullopt), .awaits_tokens = true};
   ++begun_early;
+  if (!under_way_.empty()) ++overlapping;
   if (bug_ == LateBug::step_lost && begun_early % 3 == 0) {
-    under_way_.emplace(std::move(step));
-    is_done_ = true;
-    failure_ = nullptr;
+    step.is_done = true;
+    step.result = delivered_;
+    under_way_.push_back(std::move(step));
     return;
   }
-  const std::size_t rows = step.step.spans.size();
-  const StepResult& drawn = bug_ == LateBug::token_lost ? last_ : result_;
-  for (std::size_t i = 0; i < rows; ++i) {
-    const std::size_t from = bug_ == LateBug::rows_exchanged ? rows - 1 - i : i;
-    if (from < drawn.sampled.size()) step.give(i, drawn.sampled[from].token);
+  if (bug_ == LateBug::overtaken && !under_way_.empty() && !under_way_.front().is_done) {
+    do_step(step);
   }
   begin(std::move(step));
 }
 
 StepResult LateRunner::wait() {
-  if (!under_way_) throw Violation("only what is under way is waited for");
-  done();
-  under_way_.reset();
-  if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
+  if (under_way_.empty()) throw Violation("only what is under way is waited for");
+  do_steps(1);
+  const UnderWay step = std::move(under_way_.front());
+  under_way_.pop_front();
+  if (step.failure) std::rethrow_exception(step.failure);
   if (bug_ == LateBug::runs_unasked && next_) {
     Kept unasked = *next_;
     for (std::size_t i = 0; i < unasked.step.spans.size(); ++i) {
-      unasked.give(i, result_.sampled[i].token);
+      unasked.give(i, step.result.sampled[i].token);
     }
     runner_->run(unasked.step);
   }
   const bool twice = bug_ == LateBug::delivered_twice && begun_early % 4 == 3 &&
-                     last_.sampled.size() == result_.sampled.size();
-  return twice ? last_ : result_;
+                     delivered_.sampled.size() == step.result.sampled.size();
+  if (!twice) delivered_ = step.result;
+  return delivered_;
 }
 
 SampledToken LateRunner::draw(std::span<const float> logits, const SampleRow& row) {
-  if (under_way_) throw Violation("no draw while a step is running");
+  if (!under_way_.empty()) throw Violation("no draw while a step is running");
   return runner_->draw(logits, row);
 }
 
 void LateRunner::read(ViewId view, std::int32_t unit, std::span<std::byte> bytes) {
-  if (under_way_) throw Violation("no read while a step is running");
+  if (!under_way_.empty()) throw Violation("no read while a step is running");
   runner_->read(view, unit, bytes);
 }
 
 void LateRunner::write(ViewId view, std::int32_t unit, std::span<const std::byte> bytes) {
-  if (under_way_) throw Violation("no write while a step is running");
+  if (!under_way_.empty()) throw Violation("no write while a step is running");
   runner_->write(view, unit, bytes);
 }
 

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <exception>
 #include <list>
 #include <optional>
@@ -16,6 +18,7 @@ enum class LateBug {
   none,
   delivered_twice,   ///< the answers of a step are returned again as the next one's
   token_lost,        ///< a step that was begun early reads the tokens of the step before the last
+  overtaken,         ///< the same step, since it does not wait for the one that runs
   rows_exchanged,    ///< the same, the tokens of other sequences
   runs_unasked,      ///< what is prepared is run, also when it is never begun: it writes memory
   step_lost,         ///< a step that was begun early is not run when it comes to it
@@ -25,8 +28,8 @@ enum class LateBug {
 const char* name_of(LateBug bug);
 
 /// Asynchronous steps: they are done at some moment between launch() and the end of
-/// wait(), or fail then, and see what was said in launch(). What a step is to see is copied, so
-/// a change before the step is done makes no difference.
+/// wait(), in the order of their launches, or fail then, and see what was said in launch(). What a
+/// step is to see is copied, so a change before the step is done makes no difference.
 class LateRunner : public Runner {
  public:
   /// The runner that does the steps outlives this one.
@@ -48,7 +51,8 @@ class LateRunner : public Runner {
   void check() const;
 
   std::int64_t prepared = 0, begun_early = 0;
-  std::int64_t refused = 0;  ///< steps that could not be prepared
+  std::int64_t overlapping = 0;  ///< of those begun early, while another step was running
+  std::int64_t refused = 0;      ///< steps that could not be prepared
 
  private:
   /// All that a step's views show, as it was.
@@ -62,16 +66,28 @@ class LateRunner : public Runner {
     std::list<SamplingParams> params;
   };
 
-  void done();
-  void begin(Kept step);
+  struct UnderWay {
+    Kept step;
+    bool awaits_tokens;  ///< those that the step before it draws
+    bool is_done = false;
+    std::exception_ptr failure{};
+    StepResult result{};
+  };
+
+  void do_steps(std::size_t count);
+  void do_step(UnderWay& step);
+  void give_tokens(Kept& step);
+  void begin(UnderWay step);
 
   Runner* runner_;
   Random random_;
   LateBug bug_;
-  std::optional<Kept> under_way_, next_;
-  bool is_done_ = false;
-  std::exception_ptr failure_, violation_;
-  StepResult result_, last_;  ///< of the step under way, once it is done; of the one before it
+  std::deque<UnderWay> under_way_;  ///< the oldest first
+  std::optional<Kept> next_;
+  std::exception_ptr violation_;
+  StepResult drawn_, drawn_before_;  ///< of the step that was done last, and the one before
+  StepResult delivered_;
+  bool has_failed_ = false;  ///< the step that was done last
 };
 
 }  // namespace hyb::sim
