@@ -220,7 +220,6 @@ void run(Stream& stream, const Dense<bf16, Y>& dense, const DenseNorm& norm) {
                             .split = split_of(stream, groups, dense.inner)};
   if (dense.tokens == 1) return run_tokens<1>(stream, params);
   if (dense.tokens == 2) return run_tokens<2>(stream, params);
-  if (dense.tokens <= 4) return run_tokens<4>(stream, params);
   run_tokens<gemv_tokens_max>(stream, params);
 }
 

@@ -260,9 +260,7 @@ void run_tiles(Stream& stream, const Params<Y>& params) {
 template <WeightCode Code, typename Y>
 void run_code(Stream& stream, const Params<Y>& params) {
   const int tokens = params.dense.tokens;
-  if constexpr (Code != WeightCode::plain) {
-    if (tokens <= 8) return run_tiles<Code, 1>(stream, params);
-  }
+  if (tokens <= 8) return run_tiles<Code, 1>(stream, params);
   if (tokens <= 16) return run_tiles<Code, 2>(stream, params);
   if (tokens <= 32) return run_tiles<Code, 4>(stream, params);
   run_tiles<Code, skinny_tokens_max / 8>(stream, params);

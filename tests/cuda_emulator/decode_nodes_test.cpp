@@ -49,6 +49,27 @@ std::int64_t kernels_of_attention(const kernels::testing::AttentionStepCase& sha
   return emulator::take_host_calls().kernels;
 }
 
+/// Kernels of a normed product of some rows.
+std::int64_t kernels_of_product(std::int64_t rows) {
+  using kernels::testing::DeviceTensor, kernels::testing::TestTensor;
+  constexpr std::int64_t inner = 64, outputs = 24;
+  const kernels::testing::TestWeight weight(
+      DType::bf16, outputs, inner,
+      kernels::testing::random_tensor(DType::bf16, {outputs, inner}, 1).packed());
+  const DeviceTensor x(kernels::testing::random_tensor(DType::bf16, {rows, inner}, 2)),
+      norm(kernels::testing::random_tensor(DType::f32, {inner}, 3)),
+      y(TestTensor(DType::bf16, {rows, outputs})), normed(TestTensor(DType::bf16, {rows, inner}));
+  kernels::cuda::Stream stream;
+  emulator::take_host_calls();
+  kernels::cuda::project(stream, {.x = x,
+                                  .norm = {.weight = norm, .eps = 1e-5F},
+                                  .weight = &weight.device,
+                                  .y = y,
+                                  .normed = normed});
+  stream.wait();
+  return emulator::take_host_calls().kernels;
+}
+
 }  // namespace
 
 /// Blocks of a decode step at position `then`, after three at position 0: recorded, where graphs
@@ -130,6 +151,12 @@ TEST_SUITE("cuda_emulator/decode_nodes") {
         stream,
         {.logits = logits, .vocab_used = 40'000, .rows = rows, .out = out, .workspace = {}});
     CHECK(emulator::take_blocks_run() == 2 * std::min(5, std::max(1, stream.processors() / 2)));
+  }
+
+  TEST_CASE(
+      "a product norms up to 4 rows itself: with more the multiprocessors could not issue it") {
+    for (const std::int64_t rows : {1, 4}) CHECK(kernels_of_product(rows) == 1);
+    for (const std::int64_t rows : {5, 8, 9}) CHECK(kernels_of_product(rows) == 2);
   }
 
   TEST_CASE("attention_step is one kernel for the sizes of heads that models have") {
