@@ -47,16 +47,18 @@ bool may_be_lossless(const ModelOptions& options, DType activation, kernels::Qua
   if (activation != DType::bf16) {
     return refuse("is for bf16 weights, these are kept as f16 or f32; --dtype bf16 rounds them");
   }
-  const bool is_known = kernels::multiplies_bits12(device_of(options.device));
-  return is_known || refuse("is for --device cpu");
+  return true;
 }
 
-/// Of weights that may be in 12 bits, whether --lossless auto wants that.
+/// Of weights that may be in 12 bits, whether --lossless auto wants that. No card has measured yet
+/// what it is worth there.
 bool wants_lossless(const ModelOptions& options, const models::Plan& plan,
                     const models::LoadOptions& plain, const WeightUse& use) {
-  if (kernels::best_isa() != kernels::Isa::plain && use.prefers_12_bits()) return true;
-  constexpr double share_of_weights = 0.75;  // more leaves little for sequences
   const kernels::Device device = device_of(options.device);
+  const bool is_measured =
+      device == kernels::Device::cpu && kernels::best_isa() != kernels::Isa::plain;
+  if (is_measured && use.prefers_12_bits()) return true;
+  constexpr double share_of_weights = 0.75;  // more leaves little for sequences
   const std::size_t budget = budget_bytes(parse_memory(options.memory), device);
   return static_cast<double>(weight_bytes(plan, device, plain)) >
          share_of_weights * static_cast<double>(budget);
@@ -125,8 +127,7 @@ std::size_t weight_bytes(const models::Plan& plan, kernels::Device device,
 
 std::size_t lossless_saves(const models::Plan& plan, kernels::Device device,
                            const models::LoadOptions& load) {
-  if (load.lossless || load.quantize != kernels::Quantize::none || load.activation != DType::bf16 ||
-      !kernels::multiplies_bits12(device)) {
+  if (load.lossless || load.quantize != kernels::Quantize::none || load.activation != DType::bf16) {
     return 0;
   }
   models::LoadOptions lossless = load;

@@ -197,8 +197,8 @@ void add_type_options(CLI::App& cli, ModelOptions& options) {
   cli.add_option(
          "--lossless", options.lossless,
          "bf16 weights in 12 bits of memory, the same answers: on, off (16 bits) or auto (on "
-         "where it is faster, which is with up to 16 sequences at once, or where memory is "
-         "short); on the CPU")
+         "where it is faster, on the CPU with up to 16 sequences at once, or where memory is "
+         "short)")
       ->check(CLI::IsMember({"auto", "on", "off"}))
       ->capture_default_str();
   cli.add_option(

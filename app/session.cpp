@@ -122,8 +122,9 @@ void Session::Parts::load(const ModelOptions& options) {
   may_shrink = options.memory == "auto";
   context = options.context;
   plan();  // whether it fits is known before a weight is read
-  // A card's memory is mapped while weights are read: gigabytes of it take seconds.
-  if (queue->device() == kernels::Device::cuda) {
+  // A card's memory is mapped while weights are read: gigabytes of it take seconds. How much the
+  // weights leave of it is known before that, but for those that may take more than 12 bits.
+  if (queue->device() == kernels::Device::cuda && !outline.geometry.load.lossless) {
     superblocks = std::async(std::launch::async, [this] {
       return models::map_superblocks(kernels::Device::cuda, memory.pools, memory.mapping);
     });

@@ -1,8 +1,10 @@
 #include "kernels/weight.h"
 
+#include <span>
 #include <utility>
 
 #include "kernels/linear/bits12.h"
+#include "kernels/linear/bits12_rows.h"
 #include "kernels/linear/pack.h"
 #include "kernels/linear/random_rows.h"
 #include "kernels/linear/upload.h"
@@ -41,8 +43,6 @@ Weight Weight::pack(Queue& queue, const WeightSource& source, DType dtype, Quant
   require(dtype == DType::bf16 || dtype == DType::f32 || dtype == DType::f16,
           "weight: panels are BF16, F32 or F16");
   require(dtype == DType::bf16 || quantize == Quantize::none, "weight: codes are for BF16");
-  require(quantize != Quantize::bits12 || multiplies_bits12(queue.device()),
-          "weight: the device multiplies 12 bits");
   source.check();
   const bool is_plain = code_of(source, dtype, quantize) == WeightCode::plain;
   const bool is_made_on_card = queue.device() == Device::cuda && is_plain && dtype != DType::f16;
@@ -106,6 +106,17 @@ void Weight::pack_codes(Queue& queue, const WeightSource& source) {
 }
 
 bool Weight::pack_bits12(Queue& queue, const WeightSource& source) {
+  if (queue.device() == Device::cuda) {
+    if (!bits12_rows_take({rows_, columns_})) return false;
+    const Bits12Rows packed = pack_bits12_rows(queue, source);
+    if (!bits12_rows_pay(packed.patched, experts_ * rows_ * columns_)) return false;
+    const auto patches = std::as_bytes(std::span(packed.patches));
+    owned_ = Buffer(Device::cuda, packed.experts.size() + patches.size());
+    view_ = owned_.data();
+    upload_bytes(queue, packed.experts, owned_.data());
+    upload_bytes(queue, patches, owned_.data() + packed.experts.size());
+    return true;
+  }
   const Bits12Shape shape = bits12_shape(rows_, columns_);
   Buffer panels(queue.device(), static_cast<std::size_t>(experts_ * shape.expert_bytes()));
   Buffer patches = pack_bits12_panels(queue, source, panels.data());
@@ -122,6 +133,9 @@ std::int64_t Weight::patch_count() const {
 
 const std::byte* Weight::expert(std::int64_t e) const {
   require(e >= 0 && e < experts_, "weight: expert lies in 0..experts-1");
+  if (format_ == WeightFormat::rows && code_ == WeightCode::bits12) {
+    return view_ + e * Bits12RowsShape{rows_, columns_}.expert_bytes();
+  }
   if (format_ == WeightFormat::rows && code_ != WeightCode::plain) {
     return view_ + e * CodedRowsShape{code_, rows_, columns_}.expert_bytes();
   }

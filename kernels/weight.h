@@ -18,7 +18,7 @@ struct Bits12Patch;
 /// Formats
 ///   rows    the published row-major order [E][N][K]: a view of bytes that outlive the weight (a
 ///           mapped file), read by the plain loops only; or bytes of its own on a card, codes as
-///           CodedRowsShape in linear/pack.h has them
+///           CodedRowsShape in linear/pack.h has them, bits12 as linear/bits12_rows.h
 ///   panels  64 outputs side by side, so that one loop over k serves every row count in one order:
 ///             bf16  [E][ceil(N/64)][ceil(K/2)][64][2]
 ///             f32   [E][ceil(N/64)][K][64]
@@ -26,9 +26,6 @@ struct Bits12Patch;
 ///             codes see CodedShape in linear/pack.h, of bits12 Bits12Shape in linear/bits12.h
 ///           what lies past N or K is zero. Owns its bytes, in the machine's memory.
 enum class WeightFormat : std::uint8_t { rows, panels };
-
-/// Whether the device's routes read weights in bits12.
-constexpr bool multiplies_bits12(Device device) { return device == Device::cpu; }
 
 class Weight {
  public:

@@ -8,7 +8,7 @@ namespace hyb::kernels {
 ///   plain  as its dtype says: f32, bf16 or f16
 ///   fp8    F8_E4M3 as published, with an f32 scale for each row and group of 128 columns, or of
 ///          1024 where published scales are of whole rows or tensors
-///   bits12 bf16 in 12 bits, exactly (linear/bits12.h)
+///   bits12 bf16 in 12 bits, exactly (linear/bits12.h, on a card linear/bits12_rows.h)
 ///   q8     8 bits, groups of 32 columns with a bf16 scale: 8.5 bits for a number
 ///   q4     4 bits that choose one of 16 levels, groups of 32 columns with a bf16 scale: 4.5 bits
 /// A number is its code's level times its group's scale.
@@ -18,8 +18,8 @@ enum class WeightCode : std::uint8_t { plain, fp8, q8, q4, bits12 };
 ///   none  what was published: F8_E4M3 stays fp8
 ///   q8    q8; F8_E4M3, which takes as much, stays fp8
 ///   q4    q4
-///   bits12  F8_E4M3 stays fp8; all else becomes bf16 in bits12 where that pays, else plain. For
-///           the CPU alone
+///   bits12  F8_E4M3 stays fp8; all else becomes bf16 in bits12 where that pays, else it stays
+///           plain
 enum class Quantize : std::uint8_t { none, q8, q4, bits12 };
 
 }  // namespace hyb::kernels

@@ -27,7 +27,7 @@ struct LoadOptions {
   /// stay F16. The same holds of it.
   double f16_share = 0;
   /// What would be bf16 of linear weights, experts and the head takes 12 bits, exactly, where that
-  /// pays (kernels/linear/bits12.h). Only with bf16, not quantised, on the CPU.
+  /// pays (kernels/linear/bits12.h). Only with bf16, not quantised.
   bool lossless = false;
   /// With lossless, bytes of the weights above 12 bits each: of patches, and of matrices where 12
   /// bits do not pay. Only estimates of sizes use it.

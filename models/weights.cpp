@@ -11,6 +11,7 @@
 #include "core/base/log.h"
 #include "kernels/floats.h"
 #include "kernels/linear/bits12.h"
+#include "kernels/linear/bits12_rows.h"
 #include "kernels/linear/pack.h"
 #include "kernels/linear/quantize.h"
 #include "kernels/transfer.h"
@@ -296,6 +297,11 @@ class ByteCounter : public WeightVisitor {
 
   std::int64_t coded_bytes(kernels::Quantize quantize, std::int64_t rows,
                            std::int64_t columns) const {
+    if (quantize == kernels::Quantize::bits12 && device_ != kernels::Device::cpu) {
+      const kernels::Bits12RowsShape shape = {rows, columns};
+      return bits12_rows_take(shape) ? shape.expert_bytes()
+                                     : stored_bytes(DType::bf16, rows, columns);
+    }
     if (quantize == kernels::Quantize::bits12) {
       return kernels::bits12_shape(rows, columns).expert_bytes();
     }

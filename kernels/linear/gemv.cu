@@ -15,7 +15,7 @@ constexpr int block_threads = block_warps * warp_size;
 /// third block, the next kernel's, still finds room.
 constexpr int blocks_per_processor = 2;
 constexpr int group_rows = 4;                  ///< of W, owned by a team of warps
-constexpr int stages = 3;                      ///< steps in flight
+constexpr int stages = 3;                      ///< steps in flight of bf16
 constexpr int k_step = warp_size * 8;          ///< a lane takes 8 elements of each row
 constexpr std::size_t x_bytes_max = 48 << 10;  ///< with the stages 96 KB of sm_86's 99
 
@@ -27,51 +27,61 @@ struct Params {
   int split;   ///< warps of a team, which share the steps of a row
 };
 
+/// A warp's steps in flight. A lane reads only what it copied itself: no barriers.
+template <WeightCode Code>
+struct Ring {
+  SharedArray<SharedArray<SharedArray<uint4, warp_size>, group_rows>, stages> steps;
+};
+/// As many bytes, which the lanes copy for each other: a row's step is 4 halves, 24 pieces.
+template <>
+struct Ring<WeightCode::bits12> {
+  static constexpr int stages = 4;
+  static constexpr int row_bytes =
+      k_step / Bits12RowsShape::half_columns * Bits12RowsShape::half_bytes;
+  static constexpr int row_pieces = row_bytes / 16;
+  static constexpr int copies = group_rows * row_pieces / warp_size;  ///< of a lane
+  SharedArray<SharedArray<SharedArray<uint4, row_pieces>, group_rows>, stages> steps;
+};
+
+template <WeightCode Code>
 struct Shared {
-  /// A lane reads only what it copied itself: no barriers.
-  SharedArray<SharedArray<SharedArray<SharedArray<uint4, warp_size>, group_rows>, stages>,
-              block_warps>
-      weights;
+  SharedArray<Ring<Code>, block_warps> rings;
 };
 
 struct Partials {
   SharedArray<SharedArray<float, warp_size>, block_warps> sums;
 };
 
-/// First elements of a group's rows; rows past the end are the last one again, never written.
+/// Row of W of row i of a group; past the end it is the last one again, never written.
 template <typename Y>
-__device__ __forceinline__ void find_rows(const Dense<bf16, Y>& p, int group,
-                                          const bf16* (&rows)[group_rows]) {
+__device__ __forceinline__ int row_of(const Dense<bf16, Y>& p, int group, int i) {
   const int columns = p.is_gated ? group_rows / 2 : group_rows;
-#pragma unroll
-  for (int i = 0; i < group_rows; ++i) {
-    const int column = std::min(group * columns + i % columns, p.columns - 1);
-    const int row = column + i / columns * p.columns;
-    rows[i] = static_cast<const bf16*>(p.weight) + static_cast<std::int64_t>(row) * p.inner;
-  }
+  return std::min(group * columns + i % columns, p.columns - 1) + i / columns * p.columns;
 }
 
 /// The lane's pieces of W, copied in the order in which they are used, `stages` ahead.
-template <typename Y>
+template <WeightCode Code, typename Y>
 class Weights {
  public:
-  __device__ Weights(const Params<Y>& p, Shared& shared, int group, int group_end)
+  __device__ Weights(const Params<Y>& p, Shared<Code>& shared, int group, int group_end)
       : p_(p),
-        pieces_(shared.weights[static_cast<int>(threadIdx.x) / warp_size]),
+        pieces_(shared.rings[static_cast<int>(threadIdx.x) / warp_size].steps),
         lane_(static_cast<int>(threadIdx.x) % warp_size),
         first_step_(static_cast<int>(threadIdx.x) / warp_size % p.split),
         step_(first_step_),
         group_(group),
         group_end_(group_end) {
-    if (group_ < group_end_) find_rows(p_.dense, group_, rows_);
+    if (group_ < group_end_) find_rows();
     for (int stage = 0; stage < stages; ++stage) {
       copy(stage);
       cp_async_commit();
     }
   }
 
-  /// The next step's pieces.
-  __device__ __forceinline__ void take(float (&values)[group_rows][8]) {
+  /// Before the first step of each group.
+  __device__ __forceinline__ void start_group(int) {}
+  /// The next step's pieces, this lane's from column `own` on.
+  __device__ __forceinline__ void take(int, float (&values)[group_rows][8]) {
     cp_async_wait<stages - 1>();
 #pragma unroll
     for (int i = 0; i < group_rows; ++i) unpack(load16(&pieces_[stage_][i][lane_]), values[i]);
@@ -95,12 +105,115 @@ class Weights {
     if (step_ * k_step < p_.dense.inner) return;
     step_ = first_step_;
     group_ += block_warps / p_.split;
-    if (group_ < group_end_) find_rows(p_.dense, group_, rows_);
+    if (group_ < group_end_) find_rows();
+  }
+  __device__ __forceinline__ void find_rows() {
+#pragma unroll
+    for (int i = 0; i < group_rows; ++i) {
+      rows_[i] = static_cast<const bf16*>(p_.dense.weight) +
+                 static_cast<std::int64_t>(row_of(p_.dense, group_, i)) * p_.dense.inner;
+    }
   }
 
   const Params<Y>& p_;
   SharedArray<SharedArray<SharedArray<uint4, warp_size>, group_rows>, stages>& pieces_;
   const bf16* rows_[group_rows];
+  int lane_, first_step_, step_, group_, group_end_, stage_ = 0;
+};
+
+/// The same of 12 bits.
+template <typename Y>
+class Weights<WeightCode::bits12, Y> {
+  using OwnRing = Ring<WeightCode::bits12>;
+
+ public:
+  __device__ Weights(const Params<Y>& p, Shared<WeightCode::bits12>& shared, int group,
+                     int group_end)
+      : p_(p),
+        steps_(shared.rings[static_cast<int>(threadIdx.x) / warp_size].steps),
+        lane_(static_cast<int>(threadIdx.x) % warp_size),
+        first_step_(static_cast<int>(threadIdx.x) / warp_size % p.split),
+        step_(first_step_),
+        group_(group),
+        group_end_(group_end) {
+    if (group_ < group_end_) find_rows();
+    for (int stage = 0; stage < OwnRing::stages; ++stage) {
+      copy(stage);
+      cp_async_commit();
+    }
+  }
+
+  __device__ __forceinline__ void start_group(int group) {
+#pragma unroll
+    for (int i = 0; i < group_rows; ++i) {
+      const int row = row_of(p_.dense, group, i);
+      rows_.set(i, load8(p_.dense.coded.template scales_of<WeightCode::bits12>(row)),
+                p_.dense.coded.patches);
+    }
+    rows_.start();
+  }
+  __device__ __forceinline__ void take(int own, float (&values)[group_rows][8]) {
+    cp_async_wait<OwnRing::stages - 1>();
+    sync_warp();  // the others' copies have arrived, too
+    const int half = lane_ / 8, eight = lane_ % 4 * 2 + lane_ / 4 % 2;
+    uint4 eights[group_rows];
+#pragma unroll
+    for (int i = 0; i < group_rows; ++i) {
+      auto& row = steps_[stage_][i];
+      const int piece = half * 6;
+      const uint2 rest =
+          load8(reinterpret_cast<const std::byte*>(&row[piece + eight / 2]) + eight % 2 * 8);
+      const auto* const codes = reinterpret_cast<const std::uint32_t*>(&row[piece + 4 + eight / 4]);
+      eights[i] = rows_.widen(i, rest, codes[eight % 4]);
+    }
+    rows_.patch(own, eights);
+#pragma unroll
+    for (int i = 0; i < group_rows; ++i) unpack(eights[i], values[i]);
+  }
+  __device__ __forceinline__ void refill() {
+    sync_warp();  // all lanes have read
+    copy(stage_);
+    cp_async_commit();
+    stage_ = stage_ + 1 == OwnRing::stages ? 0 : stage_ + 1;
+  }
+
+ private:
+  /// A lane's copies are pieces lane, lane+32 and lane+64 of the four rows'.
+  __device__ __forceinline__ int copied_row(int i) const {
+    return (lane_ + i * warp_size) / OwnRing::row_pieces;
+  }
+  __device__ __forceinline__ int copied_piece(int i) const {
+    return (lane_ + i * warp_size) % OwnRing::row_pieces;
+  }
+  __device__ __forceinline__ void copy(int stage) {
+    if (group_ >= group_end_) return;
+    auto& to = steps_[stage];
+    const int row_bytes = p_.dense.coded.chunks * static_cast<int>(Bits12RowsShape::half_bytes);
+#pragma unroll
+    for (int i = 0; i < OwnRing::copies; ++i) {
+      const int at = step_ * OwnRing::row_bytes + copied_piece(i) * 16;
+      const bool is_there = at < row_bytes;
+      cp_async16(&to[copied_row(i)][copied_piece(i)], from_[i] + (is_there ? at : 0), is_there);
+    }
+    step_ += p_.split;
+    if (step_ * k_step < p_.dense.inner) return;
+    step_ = first_step_;
+    group_ += block_warps / p_.split;
+    if (group_ < group_end_) find_rows();
+  }
+  __device__ __forceinline__ void find_rows() {
+    const CodedMatrix& coded = p_.dense.coded;
+#pragma unroll
+    for (int i = 0; i < OwnRing::copies; ++i) {
+      from_[i] = coded.codes_of<WeightCode::bits12>(row_of(p_.dense, group_, copied_row(i)));
+    }
+  }
+
+  const Params<Y>& p_;
+  SharedArray<SharedArray<SharedArray<uint4, OwnRing::row_pieces>, group_rows>, OwnRing::stages>&
+      steps_;
+  Bits12LaneRows<group_rows> rows_;
+  const std::byte* from_[OwnRing::copies];
   int lane_, first_step_, step_, group_, group_end_, stage_ = 0;
 };
 
@@ -121,12 +234,12 @@ __device__ __forceinline__ float sum_of_team(float sum, int split) {
 /// A team of `split` warps owns 4 rows of W at a time (2 and their ups with a gate), all tokens
 /// of them; a block has a run of such groups. A lane's elements of a row are k%256/8 = lane of
 /// every split-th step, in ascending k; then come the sums of the lanes and of the team: one order
-/// for every row count. Within (K+4) * 2^-23 * |scale| * sum_k |x*W| of the exact sum, besides the
-/// roundings.
-template <int Tokens, bool Staged, typename Y>
+/// for every row count and code. Within (K+4) * 2^-23 * |scale| * sum_k |x*W| of the exact sum,
+/// besides the roundings.
+template <WeightCode Code, int Tokens, bool Staged, typename Y>
 __global__ void __launch_bounds__(block_threads, Tokens == 1 ? 3 : 2)
     gemv_kernel(const Params<Y> p) {
-  Shared& shared = dynamic_shared<Shared>();
+  auto& shared = dynamic_shared<Shared<Code>>();
   const int warp = static_cast<int>(threadIdx.x) / warp_size;
   const int lane = static_cast<int>(threadIdx.x) % warp_size;
   const auto block = static_cast<std::int64_t>(blockIdx.x);
@@ -135,7 +248,7 @@ __global__ void __launch_bounds__(block_threads, Tokens == 1 ? 3 : 2)
   const int end = static_cast<int>((block + 1) * p.groups / gridDim.x);
   const int inner = p.dense.inner;
   let_next_kernel_start();
-  Weights<Y> weights(p, shared, begin, end);
+  Weights<Code, Y> weights(p, shared, begin, end);
   prefetch_norm(p.norm, inner);
   wait_for_previous_kernel();
 
@@ -154,10 +267,11 @@ __global__ void __launch_bounds__(block_threads, Tokens == 1 ? 3 : 2)
 
   for (int group = begin; group < end; group += teams) {
     float sums[group_rows * Tokens] = {};
+    weights.start_group(group);
     for (int k = warp % p.split * k_step; k < inner; k += p.split * k_step) {
       float w[group_rows][8];
-      weights.take(w);
       const int own = k + lane * 8;
+      weights.take(own, w);
 #pragma unroll
       for (int t = 0; t < Tokens; ++t) {
         float values[8] = {};
@@ -183,7 +297,7 @@ __global__ void __launch_bounds__(block_threads, Tokens == 1 ? 3 : 2)
   }
 }
 
-template <int Tokens, typename Y>
+template <WeightCode Code, int Tokens, typename Y>
 void run_tokens(Stream& stream, const Params<Y>& params) {
   const std::size_t x_bytes =
       static_cast<std::size_t>(params.dense.tokens) * params.dense.inner * sizeof(bf16);
@@ -193,9 +307,9 @@ void run_tokens(Stream& stream, const Params<Y>& params) {
       stream,
       {.blocks = std::min(blocks, pieces(std::int64_t{params.groups} * params.split, block_warps)),
        .threads = block_threads,
-       .shared_bytes = sizeof(Shared) + (staged ? x_bytes : 0),
+       .shared_bytes = sizeof(Shared<Code>) + (staged ? x_bytes : 0),
        .starts_early = true},
-      staged ? gemv_kernel<Tokens, true, Y> : gemv_kernel<Tokens, false, Y>, params);
+      staged ? gemv_kernel<Code, Tokens, true, Y> : gemv_kernel<Code, Tokens, false, Y>, params);
 }
 
 /// As many warps on a row as the card has over, so that a small matrix is in flight as a whole; not
@@ -208,8 +322,15 @@ int split_of(const Stream& stream, int groups, int inner) {
   return split;
 }
 
+template <WeightCode Code, typename Y>
+void run_code(Stream& stream, const Params<Y>& params) {
+  if (params.dense.tokens == 1) return run_tokens<Code, 1>(stream, params);
+  if (params.dense.tokens == 2) return run_tokens<Code, 2>(stream, params);
+  run_tokens<Code, gemv_tokens_max>(stream, params);
+}
+
 template <typename Y>
-void run(Stream& stream, const Dense<bf16, Y>& dense, const DenseNorm& norm) {
+void run(Stream& stream, const Dense<bf16, Y>& dense, const DenseNorm& norm, WeightCode code) {
   require(norm.weight == nullptr || gemv_takes_norm(dense.tokens, dense.inner, norm.groups),
           "gemv: the norm's rows fit");
   const int columns = dense.is_gated ? group_rows / 2 : group_rows;
@@ -218,9 +339,8 @@ void run(Stream& stream, const Dense<bf16, Y>& dense, const DenseNorm& norm) {
                             .norm = norm,
                             .groups = groups,
                             .split = split_of(stream, groups, dense.inner)};
-  if (dense.tokens == 1) return run_tokens<1>(stream, params);
-  if (dense.tokens == 2) return run_tokens<2>(stream, params);
-  run_tokens<gemv_tokens_max>(stream, params);
+  if (code == WeightCode::bits12) return run_code<WeightCode::bits12>(stream, params);
+  run_code<WeightCode::plain>(stream, params);
 }
 
 }  // namespace
@@ -230,11 +350,13 @@ bool gemv_takes_norm(int tokens, int inner, int groups) {
          (tokens * groups <= norm_slices_max || is_narrow_slice(inner / groups));
 }
 
-void run_gemv(Stream& stream, const Dense<bf16, bf16>& dense, const DenseNorm& norm) {
-  run(stream, dense, norm);
+void run_gemv(Stream& stream, const Dense<bf16, bf16>& dense, const DenseNorm& norm,
+              WeightCode code) {
+  run(stream, dense, norm, code);
 }
-void run_gemv(Stream& stream, const Dense<bf16, float>& dense, const DenseNorm& norm) {
-  run(stream, dense, norm);
+void run_gemv(Stream& stream, const Dense<bf16, float>& dense, const DenseNorm& norm,
+              WeightCode code) {
+  run(stream, dense, norm, code);
 }
 
 }  // namespace hyb::kernels::cuda

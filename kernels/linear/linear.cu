@@ -145,17 +145,18 @@ bool run_library(Stream& stream, const Project& op, const Dense<bf16, Y>& p) {
 }
 
 /// The one choice among the routes. Many rows meet codes in the matrix kernel, which decodes what
-/// it has staged: of N*K weights it moves 1 byte each (fp8, q8; q4: half). A copy in bf16 for the
-/// library would write 2 and read 2 more, and need room for them.
+/// it has staged: of N*K weights it moves 1 byte each (fp8, q8; 12 bits: 1.5; q4: half). A copy in
+/// bf16 for the library would write 2 and read 2 more, and need room for them.
 template <typename Y>
 void run_matrices(Stream& stream, const Project& op, const Dense<bf16, Y>& dense,
                   const DenseNorm& norm) {
   const WeightCode code = op.weight->code();
-  const bool is_plain = code == WeightCode::plain;
   if (stream.batch_invariant()) return run_matrix(stream, dense, code);
-  if (is_plain && dense.tokens <= gemv_tokens_max) return run_gemv(stream, dense, norm);
+  if (gemv_takes(code) && dense.tokens <= gemv_tokens_max) {
+    return run_gemv(stream, dense, norm, code);
+  }
   if (dense.tokens <= skinny_tokens_max) return run_skinny(stream, dense, code);
-  if (is_plain && run_library(stream, op, dense)) return;
+  if (code == WeightCode::plain && run_library(stream, op, dense)) return;
   run_matrix(stream, dense, code);
 }
 

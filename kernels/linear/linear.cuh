@@ -10,6 +10,8 @@
 #include "kernels/cuda/stream.h"
 #include "kernels/cuda/vectors.h"
 #include "kernels/floats.h"
+#include "kernels/linear/bits12.cuh"
+#include "kernels/linear/bits12_rows.h"
 #include "kernels/linear/codes.h"
 #include "kernels/linear/pack.h"
 #include "kernels/linear/project.h"
@@ -18,26 +20,58 @@
 /// counts; linear.cu and project.cu choose. Included by .cu files only.
 namespace hyb::kernels::cuda {
 
-/// An expert's matrix of codes: CodedRowsShape in pack.h.
+/// An expert's matrix of codes: CodedRowsShape in pack.h, or Bits12RowsShape.
 struct CodedMatrix {
   const std::byte* codes;
-  const std::byte* scales;
-  int chunks;  ///< of a row
+  const std::byte* scales;       ///< bits12: headers
+  int chunks;                    ///< of a row; bits12: halves of them
+  const std::uint32_t* patches;  ///< bits12
 
   template <WeightCode Code>
   __device__ __forceinline__ const std::byte* codes_of(std::int64_t row) const {
-    return codes + row * chunks * CodedRowsShape::chunk_bytes(Code);
+    if constexpr (Code == WeightCode::bits12) {
+      return codes + row * chunks * Bits12RowsShape::half_bytes;
+    } else {
+      return codes + row * chunks * CodedRowsShape::chunk_bytes(Code);
+    }
   }
   template <WeightCode Code>
   __device__ __forceinline__ const std::byte* scales_of(std::int64_t row) const {
-    return scales + row * chunks * CodedRowsShape::chunk_scale_bytes(Code);
+    if constexpr (Code == WeightCode::bits12) {
+      return scales + row * static_cast<int>(sizeof(Bits12RowHeader));
+    } else {
+      return scales + row * chunks * CodedRowsShape::chunk_scale_bytes(Code);
+    }
   }
 };
 
-inline CodedMatrix coded_matrix(const Weight& weight, std::int64_t expert) {
+/// Of expert 0, and how far apart the experts are.
+struct CodedExperts {
+  CodedMatrix first;
+  std::int64_t expert_bytes;
+
+  __host__ __device__ __forceinline__ CodedMatrix operator[](std::int64_t expert) const {
+    const std::int64_t bytes = expert * expert_bytes;
+    return {first.codes + bytes, first.scales + bytes, first.chunks, first.patches};
+  }
+};
+
+inline CodedExperts coded_experts(const Weight& weight) {
+  const std::byte* const codes = weight.expert(0);
+  if (weight.code() == WeightCode::bits12) {
+    const Bits12RowsShape shape = {weight.rows(), weight.columns()};
+    const std::byte* const patches = codes + weight.experts() * shape.expert_bytes();
+    return {{codes, codes + shape.headers_at(), static_cast<int>(shape.halves()),
+             reinterpret_cast<const std::uint32_t*>(patches)},
+            shape.expert_bytes()};
+  }
   const CodedRowsShape shape = {weight.code(), weight.rows(), weight.columns()};
-  const std::byte* const codes = weight.expert(expert);
-  return {codes, codes + shape.codes_bytes(), static_cast<int>(shape.chunks())};
+  return {{codes, codes + shape.codes_bytes(), static_cast<int>(shape.chunks()), nullptr},
+          shape.expert_bytes()};
+}
+
+inline CodedMatrix coded_matrix(const Weight& weight, std::int64_t expert) {
+  return coded_experts(weight)[expert];
 }
 
 /// W [outputs, inner] in rows, x and y as in Project without its norm.
@@ -120,11 +154,17 @@ inline constexpr int skinny_tokens_max = 64;
 void run_skinny(Stream& stream, const Dense<bf16, bf16>& dense, WeightCode code);
 void run_skinny(Stream& stream, const Dense<bf16, float>& dense, WeightCode code);
 
-/// Without codes, 1 to gemv_tokens_max rows. A warp executes 345 instructions for 2 KB of W with 4
-/// rows and 609 with 8, where 4.3 TB/s leave an H200 time for 500; run_skinny needs fewer.
+/// Of bf16, plain or in 12 bits, 1 to gemv_tokens_max rows. A warp executes 345 instructions for 2
+/// KB of W with 4 rows and 609 with 8, where 4.3 TB/s leave an H200 time for 500; run_skinny
+/// needs fewer.
 inline constexpr int gemv_tokens_max = 4;
-void run_gemv(Stream& stream, const Dense<bf16, bf16>& dense, const DenseNorm& norm);
-void run_gemv(Stream& stream, const Dense<bf16, float>& dense, const DenseNorm& norm);
+inline bool gemv_takes(WeightCode code) {
+  return code == WeightCode::plain || code == WeightCode::bits12;
+}
+void run_gemv(Stream& stream, const Dense<bf16, bf16>& dense, const DenseNorm& norm,
+              WeightCode code);
+void run_gemv(Stream& stream, const Dense<bf16, float>& dense, const DenseNorm& norm,
+              WeightCode code);
 /// Whether the rows of x fit in shared memory with the weights in flight, which a norm needs.
 bool gemv_takes_norm(int tokens, int inner, int groups);
 
@@ -166,9 +206,29 @@ __device__ __forceinline__ std::uint32_t level_bits(unsigned bits) {
   }
 }
 
+/// Element k of a row in 12 bits.
+__device__ __forceinline__ float bits12_element(const CodedMatrix& weight, int row, int k) {
+  constexpr int half_columns = static_cast<int>(Bits12RowsShape::half_columns);
+  const std::byte* const half =
+      weight.codes_of<WeightCode::bits12>(row) + k / half_columns * Bits12RowsShape::half_bytes;
+  const int eight = k % 32 / 8 * 2 + k % half_columns / 32;
+  Bits12LaneRows<1> rows;
+  rows.set(0, load8(weight.scales_of<WeightCode::bits12>(row)), weight.patches);
+  rows.start();
+  const std::byte* const codes = half + Bits12RowsShape::codes_at + eight * 4;
+  uint4 values[1] = {
+      rows.widen(0, load8(half + eight * 8), *reinterpret_cast<const std::uint32_t*>(codes))};
+  rows.patch(k / 8 * 8, values);
+  const std::uint32_t low = k % 4 < 2 ? values[0].x : values[0].y;
+  const std::uint32_t high = k % 4 < 2 ? values[0].z : values[0].w;
+  const std::uint32_t pair = k % 8 < 4 ? low : high;
+  return std::bit_cast<float>(k % 2 == 0 ? pair << 16 : pair & 0xffff0000U);
+}
+
 /// Element k of a row.
 template <WeightCode Code>
 __device__ __forceinline__ float coded_element(const CodedMatrix& weight, int row, int k) {
+  if constexpr (Code == WeightCode::bits12) return bits12_element(weight, row, k);
   using Shape = CodedRowsShape;
   constexpr int chunk_columns = static_cast<int>(Shape::chunk_columns);
   constexpr int chunk_bytes = static_cast<int>(Shape::chunk_bytes(Code));
@@ -197,8 +257,9 @@ template <typename Body>
 void visit_code(WeightCode code, Body&& body) {
   if (code == WeightCode::fp8) return body.template operator()<WeightCode::fp8>();
   if (code == WeightCode::q8) return body.template operator()<WeightCode::q8>();
-  require(code == WeightCode::q4, "a weight with codes");
-  body.template operator()<WeightCode::q4>();
+  if (code == WeightCode::q4) return body.template operator()<WeightCode::q4>();
+  require(code == WeightCode::bits12, "a weight with codes");
+  body.template operator()<WeightCode::bits12>();
 }
 
 /// The same, or with plain.
@@ -314,6 +375,19 @@ struct LaneRow {
   }
 };
 
+template <>
+struct LaneRow<WeightCode::bits12> {
+  const std::byte* codes;  ///< of the row
+  uint2 header;
+  const std::uint32_t* patches;
+
+  LaneRow() = default;
+  __device__ LaneRow(const CodedMatrix& weight, std::int64_t row)
+      : codes(weight.codes_of<WeightCode::bits12>(row)),
+        header(load8(weight.scales_of<WeightCode::bits12>(row))),
+        patches(weight.patches) {}
+};
+
 /// Copies a lane's codes to shared memory.
 __device__ __forceinline__ void copy_codes(uint4* to, const std::byte* from, bool is_there) {
   cp_async16(to, from, is_there);
@@ -327,12 +401,11 @@ struct AnyWeight {
   const std::byte* data;
   DType type;
   WeightCode code;
-  std::int64_t rows, columns, expert_bytes;
-  int chunks;
+  std::int64_t rows, columns;
+  CodedExperts experts;  ///< with codes
 
   __device__ __forceinline__ CodedMatrix coded(std::int64_t expert) const {
-    const std::byte* const codes = data + expert * expert_bytes;
-    return {codes, codes + rows * chunks * CodedRowsShape::chunk_bytes(code), chunks};
+    return experts[expert];
   }
 
   /// A row as multiply_rows reads it.
@@ -353,19 +426,19 @@ struct AnyWeight {
     const auto n = static_cast<int>(row);
     if (code == WeightCode::q4) return coded_element<WeightCode::q4>(matrix, n, k);
     if (code == WeightCode::q8) return coded_element<WeightCode::q8>(matrix, n, k);
+    if (code == WeightCode::bits12) return coded_element<WeightCode::bits12>(matrix, n, k);
     return coded_element<WeightCode::fp8>(matrix, n, k);
   }
 };
 
 inline AnyWeight any_weight(const Weight& weight) {
-  const CodedRowsShape shape = {weight.code(), weight.rows(), weight.columns()};
+  const bool has_codes = weight.code() != WeightCode::plain;
   return {.data = weight.expert(0),
           .type = weight.dtype(),
           .code = weight.code(),
           .rows = weight.rows(),
           .columns = weight.columns(),
-          .expert_bytes = shape.expert_bytes(),
-          .chunks = static_cast<int>(shape.chunks())};
+          .experts = has_codes ? coded_experts(weight) : CodedExperts{}};
 }
 
 }  // namespace hyb::kernels::cuda

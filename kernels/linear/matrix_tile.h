@@ -23,10 +23,10 @@ struct Tile {
   static constexpr int k_step = KStep, stages = Stages;
 
   /// The tile for a weight of any code: of codes 64 columns, which take as much room as 32 of bf16,
-  /// x apart. 74 KB for 128 x 128 of 8 bits.
+  /// x apart. 74 KB for 128 x 128 of 8 bits. In 12 bits it is that of bf16.
   template <WeightCode Code>
   using For = std::conditional_t<
-      Code == WeightCode::plain, Tile,
+      Code == WeightCode::plain || Code == WeightCode::bits12, Tile,
       Tile<WarpRows, WarpColumns, TilesM, TilesN, half_columns, std::max(Stages - 1, 3)>>;
 
   /// Where a warp's part of the tile starts.
@@ -126,6 +126,7 @@ struct TileOperands {
 template <typename T, WeightCode Code>
 struct alignas(16) TileShared {
   static_assert(T::k_step == half_columns);
+  static constexpr int ahead = 0;
   using Vector = typename LaneCodes<Code>::Vector;
 
   /// 16 bytes at column 8 * i of row r are at i, or with half of a stage swapped where r is odd, so
@@ -217,6 +218,7 @@ struct alignas(16) TileShared {
 
 template <typename T>
 struct alignas(16) TileShared<T, WeightCode::plain> {
+  static constexpr int ahead = 0;
   SharedArray<Stage<T::tokens, T::k_step>, T::stages> x;
   SharedArray<Stage<T::outputs, T::k_step>, T::stages> weight;
 
@@ -248,6 +250,130 @@ struct alignas(16) TileShared<T, WeightCode::plain> {
   }
 };
 
+/// A thread's part of a weight in 12 bits: lane q's eights of `Rows / (Threads / 4)` rows, which it
+/// copies itself and widens itself, a step of `KStep` columns at a time.
+template <int Threads, int Rows, int KStep, int Stages>
+class Bits12Copies {
+ public:
+  static constexpr int rows = Rows * 4 / Threads;
+  static_assert(rows * Threads == Rows * 4);
+  static constexpr int halves = std::max(KStep / half_columns, 1);  ///< of a unit of copies
+  static constexpr int steps = std::max(half_columns / KStep, 1);   ///< of a unit
+  static_assert(halves * half_columns == steps * KStep);
+  /// With one step widened ahead, the units of the others are in flight.
+  static constexpr int units = (Stages - 1 + steps - 1) / steps;
+
+  struct Pieces {
+    SharedArray<SharedArray<SharedArray<uint4, Threads>, halves>, rows> rest;
+    SharedArray<SharedArray<SharedArray<uint2, Threads>, halves>, rows> codes;
+  };
+
+  template <typename RowOf>
+  __device__ __forceinline__ Bits12Copies(const CodedMatrix& weight, const RowOf& row_of) {
+#pragma unroll
+    for (int i = 0; i < rows; ++i) {
+      const int row = row_of(row_at(i));
+      from_[i] = weight.codes_of<WeightCode::bits12>(row >= 0 ? row : 0);
+      halves_[i] = row >= 0 ? weight.chunks : 0;
+      if (row >= 0) {
+        of_.set(i, load8(weight.scales_of<WeightCode::bits12>(row)), weight.patches);
+      } else {
+        of_.clear(i);
+      }
+    }
+    of_.start();
+  }
+
+  /// Starts the copies of the unit that starts with step `step`, if one does.
+  __device__ __forceinline__ void copy(SharedArray<Pieces, units>& ring, int step) const {
+    if (step % steps != 0) return;
+    Pieces& to = ring[step / steps % units];
+    const int first = step * KStep / half_columns;
+#pragma unroll
+    for (int i = 0; i < rows; ++i) {
+#pragma unroll
+      for (int h = 0; h < halves; ++h) {
+        const bool is_there = first + h < halves_[i];
+        const std::byte* const half =
+            from_[i] + (is_there ? (first + h) * Bits12RowsShape::half_bytes : 0);
+        cp_async16(&to.rest[i][h][thread()], half + q() * 16, is_there);
+        cp_async<8>(&to.codes[i][h][thread()], half + Bits12RowsShape::codes_at + q() * 8,
+                    is_there);
+      }
+    }
+  }
+
+  /// What this thread has copied of step `step`, as bf16. Steps ascend.
+  __device__ __forceinline__ void widen(const SharedArray<Pieces, units>& ring, int step,
+                                        Stage<Rows, KStep>& to) {
+    const Pieces& unit = ring[step / steps % units];
+#pragma unroll
+    for (int k = 0; k < KStep; k += 32) {
+      const int column = step * KStep + k, h = k / half_columns;
+      const int group = column / 32 % 2;
+      uint4 eights[rows];
+#pragma unroll
+      for (int i = 0; i < rows; ++i) {
+        const auto* const rest = reinterpret_cast<const std::byte*>(&unit.rest[i][h][thread()]);
+        const auto* const codes =
+            reinterpret_cast<const std::uint32_t*>(&unit.codes[i][h][thread()]);
+        eights[i] = of_.widen(i, load8(rest + group * 8), codes[group]);
+      }
+      of_.patch(column + q() * 8, eights);
+#pragma unroll
+      for (int i = 0; i < rows; ++i) store16(&to[row_at(i)][k + q() * 8], eights[i]);
+    }
+  }
+
+ private:
+  __device__ static int thread() { return static_cast<int>(threadIdx.x); }
+  __device__ static int q() { return thread() % 4; }
+  __device__ static int row_at(int i) { return thread() / 4 + i * (Threads / 4); }
+
+  const std::byte* from_[rows];
+  int halves_[rows];  ///< that are there; after them come zeros
+  Bits12LaneRows<rows> of_;
+};
+
+/// The ring of 12 bits, and two stages of what was widened: a thread widens the next step while it
+/// multiplies one.
+template <typename T>
+struct alignas(16) TileShared<T, WeightCode::bits12> {
+  static constexpr int ahead = 1;
+  using XCopies = RowCopies<T::threads, T::tokens, T::k_step>;
+  using WeightCopies = Bits12Copies<T::threads, T::outputs, T::k_step, T::stages>;
+  using Operands = TileOperands<WeightCode::bits12>;
+
+  SharedArray<Stage<T::tokens, T::k_step>, T::stages> x;
+  SharedArray<typename WeightCopies::Pieces, WeightCopies::units> pieces;
+  SharedArray<Stage<T::outputs, T::k_step>, 2> weight;
+
+  template <typename RowOf>
+  __device__ __forceinline__ static XCopies x_copies(const Operands& p, const RowOf& row_of) {
+    return {p.x, p.x_stride, p.inner, row_of};
+  }
+  template <typename RowOf>
+  __device__ __forceinline__ static WeightCopies weight_copies(const Operands& p,
+                                                               const RowOf& row_of) {
+    return {p.weight, row_of};
+  }
+
+  __device__ __forceinline__ void copy_x(int step, const Operands&, const XCopies& copies) {
+    copies.copy(x[step % T::stages], step * T::k_step);
+  }
+  __device__ __forceinline__ void copy_weight(int step, const Operands&,
+                                              const WeightCopies& copies) {
+    copies.copy(pieces, step);
+  }
+  __device__ __forceinline__ void widen(int step, WeightCopies& copies) {
+    copies.widen(pieces, step, weight[step % 2]);
+  }
+  __device__ __forceinline__ void multiply(int step, int first_token, int first_output,
+                                           float (&sums)[T::tiles_m][T::tiles_n][4]) {
+    cuda::multiply<T>(x[step % T::stages], weight[step % 2], first_token, first_output, sums);
+  }
+};
+
 /// The warp's part of a tile, from rows x_row(i) of x and weight_row(i) of the weight, of which a
 /// negative one is zeros. Walks k through a ring of stages: each sum is in ascending k in every
 /// tile size. What is loaded before before_x() is the weight.
@@ -259,7 +385,7 @@ __device__ __forceinline__ void multiply_tile(TileShared<T, Code>& shared,
   const int warp = static_cast<int>(threadIdx.x) / warp_size;
   constexpr int stages = T::stages;
   const int steps = (p.inner + T::k_step - 1) / T::k_step;
-  const auto& weight_copies = TileShared<T, Code>::weight_copies(p, weight_row);
+  auto&& weight_copies = TileShared<T, Code>::weight_copies(p, weight_row);
   const auto copy_weight = [&](int step) {
     if (step < steps) shared.copy_weight(step, p, weight_copies);
   };
@@ -271,12 +397,20 @@ __device__ __forceinline__ void multiply_tile(TileShared<T, Code>& shared,
     cp_async_commit();
   };
   for (int step = 0; step < stages - 1; ++step) copy_x(step);
-  for (int step = 0; step < steps; ++step) {
+  constexpr int ahead = TileShared<T, Code>::ahead;
+  if constexpr (ahead > 0) {
     cp_async_wait<stages - 2>();
+    shared.widen(0, weight_copies);
+  }
+  for (int step = 0; step < steps; ++step) {
+    cp_async_wait<stages - 2 - ahead>();
     sync_block();  // the stage has arrived for all, and all are done with the one that is filled
                    // next
     copy_weight(step + stages - 1);
     copy_x(step + stages - 1);
+    if constexpr (ahead > 0) {
+      if (step + 1 < steps) shared.widen(step + 1, weight_copies);
+    }
     shared.multiply(step, T::first_token(warp), T::first_output(warp), sums);
   }
 }

@@ -7,7 +7,7 @@ namespace {
 /// Whether the norm goes into the product's own load of x.
 bool norm_is_fused(const Stream& stream, const Project& op, const void* weight) {
   return !stream.batch_invariant() && op.x.dim(0) <= gemv_tokens_max &&
-         op.weight->code() == WeightCode::plain && takes_matrices(op, op.x, weight) &&
+         gemv_takes(op.weight->code()) && takes_matrices(op, op.x, weight) &&
          (op.norm.gate.empty() ||
           is_vector_aligned(op.norm.gate.as<bf16>(), op.norm.gate.row_stride)) &&
          op.x.dim(1) / op.norm.groups % vector_size<bf16> == 0 &&

@@ -90,7 +90,7 @@ constexpr int block_warps = 8;
 constexpr int block_threads = block_warps * warp_size;
 constexpr int k_step = half_columns;  ///< two groups of 32
 
-/// Steps in flight: with 2 blocks on a processor 96 KB, of codes 48 to 64 KB.
+/// Steps in flight: with 2 blocks on a processor 96 KB, also in 12 bits; of codes 48 to 64 KB.
 template <WeightCode Code>
 constexpr int stages = Code == WeightCode::plain ? 3
                        : Code == WeightCode::q4  ? 6
@@ -116,6 +116,13 @@ struct Ring<WeightCode::plain> {  ///< each row's two groups
   SharedArray<SharedArray<SharedArray<uint4, warp_size>, 4>, stages<WeightCode::plain>> pieces;
 };
 
+template <>
+struct Ring<WeightCode::bits12> {
+  static constexpr int count = stages<WeightCode::bits12>;
+  SharedArray<SharedArray<SharedArray<uint4, warp_size>, 2>, count> rest;
+  SharedArray<SharedArray<SharedArray<uint2, warp_size>, 2>, count> codes;
+};
+
 template <WeightCode Code>
 struct Shared {
   SharedArray<Ring<Code>, block_warps> rings;
@@ -133,6 +140,8 @@ class Rows {
       if constexpr (Code == WeightCode::plain) {
         values_[i] = static_cast<const bf16*>(p.weight) +
                      static_cast<std::int64_t>(row[i]) * p.inner + lane_ % 4 * 8;
+      } else if constexpr (Code == WeightCode::bits12) {
+        codes_[i] = p.coded.template codes_of<Code>(row[i]);
       } else {
         codes_[i] = p.coded.template codes_of<Code>(row[i]) + lane_ % 4 * LaneCodes<Code>::bytes;
         scales_[i] = p.coded.template scales_of<Code>(row[i]);
@@ -140,8 +149,27 @@ class Rows {
     }
   }
 
+  /// What only taking needs, after the first copies have been started.
+  __device__ __forceinline__ void start(const Dense<bf16, Y>& p, const TileRows& rows) {
+    if constexpr (Code == WeightCode::bits12) {
+      bits12_.set(0, load8(p.coded.template scales_of<Code>(rows.low)), p.coded.patches);
+      bits12_.set(1, load8(p.coded.template scales_of<Code>(rows.high)), p.coded.patches);
+      bits12_.start();
+    }
+  }
+
   __device__ __forceinline__ void copy(int k, int stage) {
-    if constexpr (Code == WeightCode::plain) {
+    if constexpr (Code == WeightCode::bits12) {
+      const bool is_there = k < k_end_;
+      const std::int64_t at = is_there ? k / half_columns * Bits12RowsShape::half_bytes : 0;
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const std::byte* const half = codes_[i] + at;
+        cp_async16(&ring_.rest[stage][i][lane_], half + lane_ % 4 * 16, is_there);
+        cp_async<8>(&ring_.codes[stage][i][lane_], half + Bits12RowsShape::codes_at + lane_ % 4 * 8,
+                    is_there);
+      }
+    } else if constexpr (Code == WeightCode::plain) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int at = k + i / 2 * 32;
@@ -162,22 +190,28 @@ class Rows {
     cp_async_commit();
   }
 
-  /// Both rows' 8 columns of a group.
-  __device__ __forceinline__ void take(int stage, int group, uint4 (&of)[2]) const {
+  /// Both rows' 8 columns of a group, from column `own` on.
+  __device__ __forceinline__ void take(int stage, int group, int own, uint4 (&of)[2]) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       if constexpr (Code == WeightCode::plain) {
         of[i] = load16(&ring_.pieces[stage][group * 2 + i][lane_]);
+      } else if constexpr (Code == WeightCode::bits12) {
+        const uint4 rest = load16(&ring_.rest[stage][i][lane_]);
+        const uint2 codes = load8(&ring_.codes[stage][i][lane_]);
+        of[i] = bits12_.widen(i, group == 0 ? uint2{rest.x, rest.y} : uint2{rest.z, rest.w},
+                              group == 0 ? codes.x : codes.y);
       } else {
         of[i] = levels_of_group<Code>(load_codes(&ring_.codes[stage][i][lane_]), group);
       }
     }
+    if constexpr (Code == WeightCode::bits12) bits12_.patch(own, of);
   }
   /// Adds the products of x with what take() gave.
   __device__ __forceinline__ void multiply(int stage, int group, const uint4 (&of)[2], uint4 x,
                                            float (&sums)[4]) const {
     const auto& [low, high] = of;
-    if constexpr (Code == WeightCode::plain) {
+    if constexpr (Code == WeightCode::plain || Code == WeightCode::bits12) {
       mma_bf16(sums, {low.x, high.x, low.y, high.y}, x.x, x.y);
       mma_bf16(sums, {low.z, high.z, low.w, high.w}, x.z, x.w);
     } else {
@@ -195,6 +229,7 @@ class Rows {
   Ring<Code>& ring_;
   const bf16* values_[2];
   const std::byte *codes_[2], *scales_[2];
+  Bits12LaneRows<2> bits12_;
   int lane_, k_end_;
 };
 
@@ -203,9 +238,9 @@ class Rows {
 /// is the same in W and x, and that is all a product needs. So W goes from memory to
 /// its registers, past the ring and the decoder, and x through the first-level cache, without
 /// barriers. Codes are multiplied as their levels; the sum of a group of 32 columns meets its scale
-/// in f32. `split` warps share a tile's steps; sums over k are in one order for every row count.
-/// Within (K+4) * 2^-23 * |scale| * sum_k |x*W| of the exact sum, with codes K+5, not counting the
-/// roundings.
+/// in f32; what has 12 bits is widened to bf16, and has its bits. `split` warps share a tile's
+/// steps; sums over k are in one order for every row count. Within (K+4) * 2^-23 * |scale| * sum_k
+/// |x*W| of the exact sum, with codes K+5, not counting the roundings.
 template <WeightCode Code, int TilesN, typename Y>
 __global__ void __launch_bounds__(block_threads, Code != WeightCode::plain && TilesN == 8 ? 1 : 2)
     skinny_kernel(const Params<Y> p) {
@@ -214,11 +249,12 @@ __global__ void __launch_bounds__(block_threads, Code != WeightCode::plain && Ti
   const int member = warp % p.split, inner = p.dense.inner;
   const int tile = static_cast<int>(blockIdx.x) * (block_warps / p.split) + warp / p.split;
   const int k_end = tile < p.tiles ? inner : 0;
-  Rows<Code, Y> rows(p.dense, dynamic_shared<Shared<Code>>().rings[warp], rows_of(p.dense, tile),
-                     k_end);
+  const TileRows of_tile = rows_of(p.dense, tile);
+  Rows<Code, Y> rows(p.dense, dynamic_shared<Shared<Code>>().rings[warp], of_tile, k_end);
 
   let_next_kernel_start();
   for (int i = 0; i < stages<Code>; ++i) rows.copy((member + i * p.split) * k_step, i);
+  rows.start(p.dense, of_tile);
   wait_for_previous_kernel();
 
   float sums[TilesN][4] = {};
@@ -228,8 +264,8 @@ __global__ void __launch_bounds__(block_threads, Code != WeightCode::plain && Ti
 #pragma unroll(TilesN < 8 ? 2 : 1)
     for (int group = 0; group < 2; ++group) {
       uint4 w[2];
-      rows.take(stage, group, w);
       const int own = k + group * 32 + lane % 4 * 8;
+      rows.take(stage, group, own, w);
       uint4 x[TilesN];
 #pragma unroll
       for (int n = 0; n < TilesN; ++n) {

@@ -101,10 +101,14 @@ void upload_codes(Queue& queue, const WeightSource& source, const CodedRowsShape
                 expert + shape.codes_bytes() + n * shape.row_scale_bytes());
     }
   });
+  upload_bytes(queue, rows, out);
+}
+
+void upload_bytes(Queue& queue, std::span<const std::byte> bytes, std::byte* out) {
   if constexpr (has_cuda) {
-    cuda::upload_pieces(queue.stream(), out, rows.size(),
+    cuda::upload_pieces(queue.stream(), out, bytes.size(),
                         [&](std::size_t offset, std::span<std::byte> piece) {
-                          std::memcpy(piece.data(), rows.data() + offset, piece.size());
+                          std::memcpy(piece.data(), bytes.data() + offset, piece.size());
                         });
   }
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 
 #include "kernels/linear/pack.h"
 #include "kernels/queue.h"
@@ -17,5 +18,8 @@ void upload_rows(Queue& queue, const WeightSource& source, DType dtype, std::byt
 /// meanwhile.
 void upload_codes(Queue& queue, const WeightSource& source, const CodedRowsShape& shape,
                   std::byte* out);
+
+/// Copies bytes to `out` on the queue's card.
+void upload_bytes(Queue& queue, std::span<const std::byte> bytes, std::byte* out);
 
 }  // namespace hyb::kernels

@@ -196,6 +196,46 @@ __device__ __forceinline__ void load_piece(SkinnyPieces<Groups, Chunks>& to, int
   }
 }
 
+/// Of the rest both groups, then their codes.
+template <int Groups, int Chunks>
+__device__ __forceinline__ void load_piece(SkinnyPieces<Groups, Chunks>& to, int i, int half,
+                                           const LaneRow<WeightCode::bits12> (&rows)[Groups],
+                                           const SkinnyRange& range) {
+  static_assert(skinny_chunk == Bits12RowsShape::half_columns);
+  const int at = range.first + i * range.step;
+  const bool is_there = at * skinny_chunk < range.inner;
+  const int q = static_cast<int>(threadIdx.x) % 4;
+#pragma unroll
+  for (int g = 0; g < Groups; ++g) {
+    uint4& value = to.values[i][half][g];
+    value = {};
+    if (!is_there) continue;
+    const std::byte* const from = rows[g].codes + at * Bits12RowsShape::half_bytes;
+    if (half == 0) {
+      value = load16_once(from + q * 16);
+    } else {
+      const uint2 codes = load8(from + Bits12RowsShape::codes_at + q * 8);
+      value = {codes.x, codes.y, 0, 0};
+    }
+  }
+}
+
+/// What multiplying changes of rows: nothing, but of 12 bits.
+struct NoLaneRows {};
+template <typename Row, int Groups>
+__device__ __forceinline__ NoLaneRows lane_rows(const Row (&)[Groups]) {
+  return {};
+}
+template <int Groups>
+__device__ __forceinline__ Bits12LaneRows<Groups> lane_rows(
+    const LaneRow<WeightCode::bits12> (&rows)[Groups]) {
+  Bits12LaneRows<Groups> of;
+#pragma unroll
+  for (int g = 0; g < Groups; ++g) of.set(g, rows[g].header, rows[g].patches);
+  of.start();
+  return of;
+}
+
 template <typename Row, int Groups, int Chunks>
 __device__ __forceinline__ void load_pieces(SkinnyPieces<Groups, Chunks>& to,
                                             const Row (&rows)[Groups], const SkinnyRange& range) {
@@ -210,7 +250,7 @@ __device__ __forceinline__ void load_pieces(SkinnyPieces<Groups, Chunks>& to,
 template <int Groups, int Chunks, typename X>
 __device__ __forceinline__ void multiply_pieces(SkinnyPieces<Groups, Chunks>& pieces,
                                                 const SkinnyRange& range, bool is_high, X&& x,
-                                                float (&sums)[Groups][4],
+                                                float (&sums)[Groups][4], NoLaneRows&,
                                                 const bf16* const (&next_rows)[Groups],
                                                 const SkinnyRange& next) {
 #pragma unroll
@@ -233,7 +273,7 @@ __device__ __forceinline__ void multiply_pieces(SkinnyPieces<Groups, Chunks>& pi
 template <WeightCode Code, int Groups, int Chunks, typename X>
 __device__ __forceinline__ void multiply_pieces(SkinnyPieces<Groups, Chunks>& pieces,
                                                 const SkinnyRange& range, bool is_high, X&& x,
-                                                float (&sums)[Groups][4],
+                                                float (&sums)[Groups][4], NoLaneRows&,
                                                 const LaneRow<Code> (&next_rows)[Groups],
                                                 const SkinnyRange& next) {
   const int lane = static_cast<int>(threadIdx.x) % warp_size;
@@ -263,16 +303,48 @@ __device__ __forceinline__ void multiply_pieces(SkinnyPieces<Groups, Chunks>& pi
   }
 }
 
+/// In 12 bits: in the order of bf16.
+template <int Groups, int Chunks, typename X>
+__device__ __forceinline__ void multiply_pieces(
+    SkinnyPieces<Groups, Chunks>& pieces, const SkinnyRange& range, bool is_high, X&& x,
+    float (&sums)[Groups][4], Bits12LaneRows<Groups>& own,
+    const LaneRow<WeightCode::bits12> (&next_rows)[Groups], const SkinnyRange& next) {
+#pragma unroll
+  for (int i = 0; i < Chunks; ++i) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int k = range.k(i, half);
+      const uint4 low = x(0, k), high = is_high ? x(skinny_rows_max / 2, k) : uint4{};
+      uint4 weight[Groups];
+#pragma unroll
+      for (int g = 0; g < Groups; ++g) {
+        const uint4 rest = pieces.values[i][0][g], codes = pieces.values[i][1][g];
+        weight[g] = own.widen(g, half == 0 ? uint2{rest.x, rest.y} : uint2{rest.z, rest.w},
+                              half == 0 ? codes.x : codes.y);
+      }
+      own.patch(k, weight);
+#pragma unroll
+      for (int g = 0; g < Groups; ++g) {
+        mma_bf16(sums[g], {low.x, high.x, low.y, high.y}, weight[g].x, weight[g].y);
+        mma_bf16(sums[g], {low.z, high.z, low.w, high.w}, weight[g].z, weight[g].w);
+      }
+    }
+    load_piece(pieces, i, 0, next_rows, next);
+    load_piece(pieces, i, 1, next_rows, next);
+  }
+}
+
 /// All chunks of `range`, of which the first are in `pieces`.
 template <typename Row, int Groups, int Chunks, typename X>
 __device__ __forceinline__ void multiply_rows(SkinnyPieces<Groups, Chunks>& pieces,
                                               const Row (&rows)[Groups], SkinnyRange range,
                                               bool is_high, X&& x, float (&sums)[Groups][4]) {
+  auto own = lane_rows(rows);
 #pragma unroll 1
   while (range.first * skinny_chunk < range.inner) {
     SkinnyRange next = range;
     next.first += Chunks * range.step;
-    multiply_pieces(pieces, range, is_high, x, sums, rows, next);
+    multiply_pieces(pieces, range, is_high, x, sums, own, rows, next);
     range = next;
   }
 }

@@ -391,6 +391,8 @@ __global__ void __launch_bounds__(small_batch_threads, blocks_per_processor)
     const int row = lane_id() / 4;
     const bf16* const low = visitors[row] < 0 ? nullptr : x + row * p.expert_width;
     const bf16* const high = visitors[row + 8] < 0 ? nullptr : x + (row + 8) * p.expert_width;
+    const typename ExpertGroup<Code>::Row of_lane[1] = {own.row};
+    auto lane = lane_rows(of_lane);
     float sums[1][4] = {};
     bool is_last = false;
 #pragma unroll 1
@@ -406,7 +408,7 @@ __global__ void __launch_bounds__(small_batch_threads, blocks_per_processor)
             const bf16* const from = first_row > 0 ? high : low;
             return from != nullptr && k < range.inner ? load16(from + k) : uint4{};
           },
-          sums, rows, following);
+          sums, lane, rows, following);
     }
     auto& of_group = totals[(group - begin) % 2];
     of_group.put(is_high, sums);
@@ -518,13 +520,14 @@ __device__ __forceinline__ void add_unit(const SmallBatchSum& p, const Unit<Code
                                          float (&totals)[1][4]) {
   const UnitInput input(p, unit);
   float sums[1][4] = {};
+  auto own = lane_rows(unit.rows);
   multiply_pieces(
       pieces, unit.range, p.tokens > skinny_rows_max / 2,
       [&](int first_row, int k) {
         const bf16* const from = first_row > 0 ? input.high : input.low;
         return from != nullptr && k < unit.range.inner ? load16(from + k) : uint4{};
       },
-      sums, next.rows, next.range);
+      sums, own, next.rows, next.range);
   // An infinite weight of an expert that a token does not visit is none of its business.
   for (int i = 0; i < 2; ++i) {
     if (input.low != nullptr) totals[0][i] += input.low_weight * sums[0][i];

@@ -19,11 +19,13 @@ std::vector<std::string> chosen_fixtures() {
           "qwen3-next-fp8", "nemotron-fp8",     "qwen3-next-f16"};
 }
 
+Loaded on_card(const Golden& golden, const GeometryOptions& options, bool batch_invariant) {
+  return Loaded(golden.folder, options, kernels::Device::cuda,
+                {.threads = 1, .isa = {}, .batch_invariant = batch_invariant});
+}
 Loaded on_card(const Golden& golden, DType activation, bool batch_invariant,
                std::optional<DType> kv = {}) {
-  return Loaded(golden.folder, GeometryOptions{.activation = activation, .kv = kv},
-                kernels::Device::cuda,
-                {.threads = 1, .isa = {}, .batch_invariant = batch_invariant});
+  return on_card(golden, GeometryOptions{.activation = activation, .kv = kv}, batch_invariant);
 }
 
 /// The first tokens of the main prompt in one step, then tokens of the answer one by one.
@@ -79,6 +81,29 @@ TEST_SUITE("cuda/golden") {
         const double ours = distance_of_all_prompts(loaded, golden).middle_row();
         MESSAGE(name, " bf16: middle row's ratio ", ours / theirs);
         CHECK(ours <= 1.5 * theirs);
+      }
+    }
+  }
+
+  TEST_CASE("weights of 12 bits give the logits of bf16, bit for bit") {
+    for (const std::string name : {"granite-moe-nope", "bamba-1"}) {
+      const Golden golden(name);
+      const std::vector<TokenId>& main =
+          golden.prompts[golden.json["main_prompt"].get<std::size_t>()];
+      const auto prompt = std::span(main).first(std::min(main.size(), Length().prompt));
+      for (const bool batch_invariant : {false, true}) {
+        CAPTURE(name);
+        CAPTURE(batch_invariant);
+        Loaded plain = on_card(golden, {.activation = DType::bf16}, batch_invariant),
+               narrow =
+                   on_card(golden, {.activation = DType::bf16, .lossless = true}, batch_invariant);
+        CHECK(narrow.run(prompt, 0) == plain.run(prompt, 0));
+        CHECK(greedy(narrow, prompt, 3) == greedy(plain, prompt, 3));
+        const std::size_t counted =
+            packed_bytes(narrow.model.plan, kernels::Device::cuda, narrow.model.geometry.load);
+        CHECK(narrow.model.weights.packed_bytes < plain.model.weights.packed_bytes);
+        CHECK(static_cast<double>(narrow.model.weights.packed_bytes) <
+              1.02 * static_cast<double>(counted));
       }
     }
   }
