@@ -10,6 +10,7 @@
 #include "app/answer.h"
 #include "app/batch/request_maker.h"
 #include "app/commands/commands.h"
+#include "app/model_outline.h"
 #include "app/options.h"
 #include "app/prompt.h"
 #include "app/session.h"
@@ -95,16 +96,17 @@ PreparedRequest prepare(const RunFlags& options, Session& session, const Json& b
   return {.request = std::move(request), .start = std::move(prompt.start)};
 }
 
-std::string statistics(const Usage& usage, std::chrono::nanoseconds load) {
+std::string statistics(const Usage& usage, const Session& session) {
   const auto seconds = [](std::chrono::nanoseconds time) {
     return std::chrono::duration<double>(time).count();
   };
   const double decode = seconds(usage.decode);
   const auto after_first = static_cast<double>(usage.completion_tokens - 1);
-  return fmt::format("[load {:.2f} s, reused {}, prefilled {} in {:.2f} s, {}, {:.1f} tokens/s]\n",
-                     seconds(load), usage.reused_tokens, usage.prefilled_tokens,
-                     seconds(usage.prefill), counted(usage.completion_tokens, "token"),
-                     decode > 0 ? after_first / decode : 0.0);
+  return fmt::format(
+      "[weights {}, load {:.2f} s, reused {}, prefilled {} in {:.2f} s, {}, {:.1f} tokens/s]\n",
+      weights_name(session.model().geometry.load), seconds(session.load_time()),
+      usage.reused_tokens, usage.prefilled_tokens, seconds(usage.prefill),
+      counted(usage.completion_tokens, "token"), decode > 0 ? after_first / decode : 0.0);
 }
 
 void fail_on_error(const Completion& completion) {
@@ -118,7 +120,7 @@ void stream(const RunFlags& options, Session& session, PreparedRequest prepared)
   view.start = std::move(prepared.start);
   const Answer answer = stream_answer(session.engine(), std::move(prepared.request), view);
   if (options.verbose) {
-    write_stderr(statistics(answer.completion.usage, session.load_time()));
+    write_stderr(statistics(answer.completion.usage, session));
   }
   fail_on_error(answer.completion);
 }

@@ -40,19 +40,22 @@ class Bits12LaneRows {
  public:
   Bits12LaneRows() = default;
 
-  __device__ __forceinline__ void set(int i, uint2 header, const std::uint32_t* patches) {
+  __device__ __forceinline__ void set(int i, uint2 header) {
     base_[i] = (header.x & 0xffffU) * 0x00800080U;
     column_[i] = header.x >> 16;
-    patch_[i] = patches + header.y;
+    patch_[i] = header.y;
   }
   /// A row that is not there.
   __device__ __forceinline__ void clear(int i) {
     base_[i] = 0;
     column_[i] = Bits12RowHeader::no_column;
-    patch_[i] = nullptr;
+    patch_[i] = 0;
   }
-  /// After all rows are set.
-  __device__ __forceinline__ void start() { find_next(); }
+  /// After all rows are set; `patches` is the list of the whole weight.
+  __device__ __forceinline__ void start(const std::uint32_t* patches) {
+    patches_ = patches;
+    find_next();
+  }
 
   /// Eight weights of row i; then their patches, of all rows together.
   __device__ __forceinline__ uint4 widen(int i, uint2 rest, std::uint32_t codes) const {
@@ -65,10 +68,10 @@ class Bits12LaneRows {
     for (int i = 0; i < Count; ++i) {
 #pragma unroll 1
       while (column_[i] < static_cast<std::uint32_t>(first) + 8) {
-        const std::uint32_t bits = *patch_[i] & 0xffffU;
+        const std::uint32_t bits = patches_[patch_[i]] & 0xffffU;
         const int at = static_cast<int>(column_[i]) - first;
         if (at >= 0) replace(eights[i], at, bits);
-        column_[i] = *++patch_[i] >> 16;
+        column_[i] = patches_[++patch_[i]] >> 16;
       }
     }
     find_next();
@@ -82,7 +85,8 @@ class Bits12LaneRows {
   }
 
   std::uint32_t base_[Count], column_[Count], next_;  ///< the next patch's column; of all rows
-  const std::uint32_t* patch_[Count];
+  std::uint32_t patch_[Count];                        ///< in the list
+  const std::uint32_t* patches_;
 };
 
 }  // namespace hyb::kernels::cuda

@@ -147,10 +147,9 @@ class Weights<WeightCode::bits12, Y> {
 #pragma unroll
     for (int i = 0; i < group_rows; ++i) {
       const int row = row_of(p_.dense, group, i);
-      rows_.set(i, load8(p_.dense.coded.template scales_of<WeightCode::bits12>(row)),
-                p_.dense.coded.patches);
+      rows_.set(i, load8(p_.dense.coded.template scales_of<WeightCode::bits12>(row)));
     }
-    rows_.start();
+    rows_.start(p_.dense.coded.patches);
   }
   __device__ __forceinline__ void take(int own, float (&values)[group_rows][8]) {
     cp_async_wait<OwnRing::stages - 1>();

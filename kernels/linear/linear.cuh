@@ -213,8 +213,8 @@ __device__ __forceinline__ float bits12_element(const CodedMatrix& weight, int r
       weight.codes_of<WeightCode::bits12>(row) + k / half_columns * Bits12RowsShape::half_bytes;
   const int eight = k % 32 / 8 * 2 + k % half_columns / 32;
   Bits12LaneRows<1> rows;
-  rows.set(0, load8(weight.scales_of<WeightCode::bits12>(row)), weight.patches);
-  rows.start();
+  rows.set(0, load8(weight.scales_of<WeightCode::bits12>(row)));
+  rows.start(weight.patches);
   const std::byte* const codes = half + Bits12RowsShape::codes_at + eight * 4;
   uint4 values[1] = {
       rows.widen(0, load8(half + eight * 8), *reinterpret_cast<const std::uint32_t*>(codes))};

@@ -276,12 +276,12 @@ class Bits12Copies {
       from_[i] = weight.codes_of<WeightCode::bits12>(row >= 0 ? row : 0);
       halves_[i] = row >= 0 ? weight.chunks : 0;
       if (row >= 0) {
-        of_.set(i, load8(weight.scales_of<WeightCode::bits12>(row)), weight.patches);
+        of_.set(i, load8(weight.scales_of<WeightCode::bits12>(row)));
       } else {
         of_.clear(i);
       }
     }
-    of_.start();
+    of_.start(weight.patches);
   }
 
   /// Starts the copies of the unit that starts with step `step`, if one does.

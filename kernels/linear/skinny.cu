@@ -152,9 +152,9 @@ class Rows {
   /// What only taking needs, after the first copies have been started.
   __device__ __forceinline__ void start(const Dense<bf16, Y>& p, const TileRows& rows) {
     if constexpr (Code == WeightCode::bits12) {
-      bits12_.set(0, load8(p.coded.template scales_of<Code>(rows.low)), p.coded.patches);
-      bits12_.set(1, load8(p.coded.template scales_of<Code>(rows.high)), p.coded.patches);
-      bits12_.start();
+      bits12_.set(0, load8(p.coded.template scales_of<Code>(rows.low)));
+      bits12_.set(1, load8(p.coded.template scales_of<Code>(rows.high)));
+      bits12_.start(p.coded.patches);
     }
   }
 

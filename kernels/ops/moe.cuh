@@ -231,8 +231,8 @@ __device__ __forceinline__ Bits12LaneRows<Groups> lane_rows(
     const LaneRow<WeightCode::bits12> (&rows)[Groups]) {
   Bits12LaneRows<Groups> of;
 #pragma unroll
-  for (int g = 0; g < Groups; ++g) of.set(g, rows[g].header, rows[g].patches);
-  of.start();
+  for (int g = 0; g < Groups; ++g) of.set(g, rows[g].header);
+  of.start(rows[0].patches);
   return of;
 }
 

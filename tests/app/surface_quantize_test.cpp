@@ -136,6 +136,9 @@ TEST_SUITE("app/surface_quantize") {
     CHECK(on["lossless"] == true);
     CHECK(on["weights_bytes"].get<double>() < 0.77 * off["weights_bytes"].get<double>());
     CHECK(contains(home.hyb({"inspect", "demo", "--lossless", "on"}).out, "BF16 in 12 bits"));
+    const ToolResult run =
+        home.hyb({"run", "demo", "-p", "Hello", "-n", "1", "-v", "--lossless", "on"});
+    CHECK(contains(run.err, "[weights BF16 in 12 bits, load "));
     const ToolResult coded = home.hyb({"fit", "demo", "--lossless", "on", "--quantize", "q8"});
     CHECK(coded.exit_code == 2);
     CHECK(contains(coded.err, "--lossless on: leave out --quantize"));
