@@ -23,11 +23,10 @@ struct Tile {
   static constexpr int k_step = KStep, stages = Stages;
 
   /// The tile for a weight of any code: of codes 64 columns, which take as much room as 32 of bf16,
-  /// x apart. 74 KB for 128 x 128 of 8 bits. In 12 bits it is that of bf16.
+  /// x apart. 98 KB for 128 x 128 of 8 bits. In 12 bits it is that of bf16.
   template <WeightCode Code>
-  using For = std::conditional_t<
-      Code == WeightCode::plain || Code == WeightCode::bits12, Tile,
-      Tile<WarpRows, WarpColumns, TilesM, TilesN, half_columns, std::max(Stages - 1, 3)>>;
+  using For = std::conditional_t<Code == WeightCode::plain || Code == WeightCode::bits12, Tile,
+                                 Tile<WarpRows, WarpColumns, TilesM, TilesN, half_columns, Stages>>;
 
   /// Where a warp's part of the tile starts.
   static constexpr int first_token(int warp) { return warp / WarpColumns * TilesM * 16; }
@@ -62,12 +61,17 @@ class RowCopies {
     }
   }
 
-  /// Starts the copies of k .. k+KStep-1. What is past the end of a row is zeros and not read.
-  __device__ __forceinline__ void copy(Stage<Rows, KStep>& to, int k) const {
+  /// Starts the copies of k .. k+KStep-1 to to(row, column). What is past the end of a row is zeros
+  /// and not read.
+  template <typename To>
+  __device__ __forceinline__ void copy(int k, To&& to) const {
 #pragma unroll
     for (int i = 0; i < copies; ++i) {
-      if (has(i)) cp_async16(&to[row_at(i)][column()], from_[i] + k, k < end_[i]);
+      if (has(i)) cp_async16(to(row_at(i), column()), from_[i] + k, k < end_[i]);
     }
+  }
+  __device__ __forceinline__ void copy(Stage<Rows, KStep>& to, int k) const {
+    copy(k, [&](int row, int column) { return &to[row][column]; });
   }
 
  private:
@@ -83,6 +87,45 @@ class RowCopies {
 
   const bf16* from_[copies];
   int end_[copies];  ///< the k from which there is nothing to read
+};
+
+/// The same of codes: one lane's of some rows, and the scales of one row.
+template <WeightCode Code, int Threads, int Rows>
+class CodeCopies {
+ public:
+  using Codes = SharedArray<SharedArray<typename LaneCodes<Code>::Vector, 4>, Rows>;
+  using Scales = SharedArray<std::uint32_t, Rows>;
+
+  /// Row i is row row_of(i) of the weight; where that is negative it is another one, whose sums are
+  /// never written.
+  template <typename RowOf>
+  __device__ __forceinline__ CodeCopies(const CodedMatrix& weight, const RowOf& row_of) {
+#pragma unroll
+    for (int i = 0; i < copies; ++i) {
+      codes_[i] = weight.codes_of<Code>(std::max(row_of(row_at(i)), 0)) + q() * lane_bytes;
+    }
+    scales_ = weight.scales_of<Code>(std::max(row_of(thread() % Rows), 0));
+  }
+
+  /// Starts the copies of half chunk `half`.
+  __device__ __forceinline__ void copy(Codes& codes, Scales& scales, int half) const {
+#pragma unroll
+    for (int i = 0; i < copies; ++i) {
+      copy_codes(&codes[row_at(i)][q()], codes_[i] + half * 4 * lane_bytes, true);
+    }
+    if (thread() < Rows) cp_async<4>(&scales[thread()], scales_ + scale_word<Code>(half) * 4);
+  }
+
+ private:
+  static constexpr int lane_bytes = LaneCodes<Code>::bytes;
+  static constexpr int copies = Rows * 4 / Threads;
+  static_assert(copies * Threads == Rows * 4 && Rows <= Threads);
+
+  __device__ static int thread() { return static_cast<int>(threadIdx.x); }
+  __device__ static int q() { return thread() % 4; }
+  __device__ static int row_at(int i) { return thread() / 4 + i * (Threads / 4); }
+
+  const std::byte *codes_[copies], *scales_;
 };
 
 /// The warp's products of one stage, in ascending k.
@@ -122,94 +165,119 @@ struct TileOperands {
   std::conditional_t<Code == WeightCode::plain, const bf16*, CodedMatrix> weight;
 };
 
+/// Products of 8 rows of the weight with 8 tokens, of which a lane has those of row l/4 with tokens
+/// 2*(l%4) and 2*(l%4)+1, become those of token l/4 with rows 2*(l%4) and 2*(l%4)+1.
+__device__ __forceinline__ void transpose_eight(float& first, float& second) {
+  const int lane = static_cast<int>(threadIdx.x) % warp_size, row = lane / 4;
+  float turned[2];
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const int from = (lane % 4 * 2 + i) * 4 + row / 2;
+    const float even = shuffle(first, from), odd = shuffle(second, from);
+    turned[i] = row % 2 == 0 ? even : odd;
+  }
+  first = turned[0];
+  second = turned[1];
+}
+
 /// The ring of stages of a tile: x, and the weight as it lies in memory.
 template <typename T, WeightCode Code>
 struct alignas(16) TileShared {
-  static_assert(T::k_step == half_columns);
+  static_assert(T::k_step == half_columns && T::tiles_n % 2 == 0);
   static constexpr int ahead = 0;
-  using Vector = typename LaneCodes<Code>::Vector;
+  using XCopies = RowCopies<T::threads, T::tokens, half_columns>;
+  using WeightCopies = CodeCopies<Code, T::threads, T::outputs>;
+  using Operands = TileOperands<Code>;
 
   /// 16 bytes at column 8 * i of row r are at i, or with half of a stage swapped where r is odd, so
   /// that what 8 lanes read lies in different banks.
   SharedArray<SharedArray<SharedArray<uint4, half_columns / chunk>, T::tokens>, T::stages> x;
-  SharedArray<SharedArray<SharedArray<Vector, 4>, T::outputs>, T::stages> codes;
-  SharedArray<SharedArray<std::uint32_t, T::outputs>, T::stages> scales;
+  SharedArray<typename WeightCopies::Codes, T::stages> codes;
+  SharedArray<typename WeightCopies::Scales, T::stages> scales;
 
   __device__ static int place(int row, int piece) { return piece ^ row % 2 * 4; }
 
-  /// What a thread's copies need of the rows that are row_of(i), or zeros if that is negative.
   template <typename RowOf>
-  __device__ static const RowOf& x_copies(const TileOperands<Code>&, const RowOf& row_of) {
-    return row_of;
+  __device__ __forceinline__ static XCopies x_copies(const Operands& p, const RowOf& row_of) {
+    return {p.x, p.x_stride, p.inner, row_of};
   }
   template <typename RowOf>
-  __device__ static const RowOf& weight_copies(const TileOperands<Code>&, const RowOf& row_of) {
-    return row_of;
+  __device__ __forceinline__ static WeightCopies weight_copies(const Operands& p,
+                                                               const RowOf& row_of) {
+    return {p.weight, row_of};
   }
 
-  template <typename RowOf>
-  __device__ __forceinline__ void copy_x(int step, const TileOperands<Code>& p,
-                                         const RowOf& row_of) {
-    constexpr int chunks = half_columns / chunk;
+  __device__ __forceinline__ void copy_x(int step, const Operands&, const XCopies& copies) {
     auto& to = x[step % T::stages];
-    for (int i = static_cast<int>(threadIdx.x); i < T::tokens * chunks; i += T::threads) {
-      const int column = step * half_columns + i % chunks * chunk, row = row_of(i / chunks);
-      const bool is_there = row >= 0 && column < p.inner;
-      cp_async16(&to[i / chunks][place(i / chunks, i % chunks)],
-                 p.x + (is_there ? row * p.x_stride + column : 0), is_there);
-    }
+    copies.copy(step * half_columns,
+                [&](int row, int column) { return &to[row][place(row, column / chunk)]; });
   }
-  template <typename RowOf>
-  __device__ __forceinline__ void copy_weight(int step, const TileOperands<Code>& p,
-                                              const RowOf& row_of) {
-    const int stage = step % T::stages;
-    for (int i = static_cast<int>(threadIdx.x); i < T::outputs * 4; i += T::threads) {
-      const int row = row_of(i / 4);
-      const bool is_there = row >= 0;
-      const std::byte* const from = p.weight.template codes_of<Code>(is_there ? row : 0);
-      copy_codes(&codes[stage][i / 4][i % 4],
-                 from + step * LaneCodes<Code>::half_bytes + i % 4 * LaneCodes<Code>::bytes,
-                 is_there);
-    }
-    for (int i = static_cast<int>(threadIdx.x); i < T::outputs; i += T::threads) {
-      const int row = row_of(i);
-      const bool is_there = row >= 0;
-      const std::byte* const from = p.weight.template scales_of<Code>(is_there ? row : 0);
-      cp_async<4>(&scales[stage][i], from + scale_word<Code>(step) * 4, is_there);
-    }
+  __device__ __forceinline__ void copy_weight(int step, const Operands&,
+                                              const WeightCopies& copies) {
+    copies.copy(codes[step % T::stages], scales[step % T::stages], step);
   }
 
-  /// The warp's products of one stage: levels of 32 columns, whose sum then meets its scale.
+  /// The warp's products of one stage: levels of 32 columns, whose sum then meets its scale. The
+  /// weight is the instruction's first operand, whose registers the decoder fills in their order:
+  /// until finish(), sums[m][n+i] are those of 16 rows of the weight from n*8 on, n even, with 8
+  /// tokens from m*16+i*8 on.
   __device__ __forceinline__ void multiply(int step, int first_token, int first_output,
                                            float (&sums)[T::tiles_m][T::tiles_n][4]) const {
     const int stage = step % T::stages;
     const int lane = static_cast<int>(threadIdx.x) % warp_size, row = lane / 4, q = lane % 4;
     uint4 own[T::tiles_n];
+    std::uint32_t words[T::tiles_n];
 #pragma unroll
     for (int n = 0; n < T::tiles_n; ++n) {
       own[n] = load_codes(&codes[stage][first_output + n * 8 + row][q]);
+      words[n] = scales[stage][first_output + n * 8 + row];
     }
 #pragma unroll
     for (int group = 0; group < 2; ++group) {
-      uint4 low[T::tiles_m], high[T::tiles_m];
+      uint4 tokens[T::tiles_m][2];
 #pragma unroll
-      for (int m = 0; m < T::tiles_m; ++m) {
-        const int token = first_token + m * 16 + row;
-        low[m] = load16(&x[stage][token][place(token, group * 4 + q)]);
-        high[m] = load16(&x[stage][token + 8][place(token + 8, group * 4 + q)]);
+      for (int i = 0; i < T::tiles_m * 2; ++i) {
+        const int token = first_token + i * 8 + row;
+        tokens[i / 2][i % 2] = load16(&x[stage][token][place(token, group * 4 + q)]);
       }
 #pragma unroll
-      for (int n = 0; n < T::tiles_n; ++n) {
-        const uint4 w = levels_of_group<Code>(own[n], group);
-        const uint2 words = load8(&scales[stage][first_output + n * 8 + q * 2]);
-        const float scale[2] = {scale_of<Code>(words.x, group), scale_of<Code>(words.y, group)};
+      for (int n = 0; n < T::tiles_n; n += 2) {
+        const uint4 low = levels_of_group<Code>(own[n], group),
+                    high = levels_of_group<Code>(own[n + 1], group);
+        const float scale[2] = {scale_of<Code>(words[n], group),
+                                scale_of<Code>(words[n + 1], group)};
 #pragma unroll
-        for (int m = 0; m < T::tiles_m; ++m) {
+        for (int i = 0; i < T::tiles_m * 2; ++i) {
+          const uint4 eight = tokens[i / 2][i % 2];
           float part[4] = {};
-          mma_bf16(part, {low[m].x, high[m].x, low[m].y, high[m].y}, w.x, w.y);
-          mma_bf16(part, {low[m].z, high[m].z, low[m].w, high[m].w}, w.z, w.w);
+          mma_bf16(part, {low.x, high.x, low.y, high.y}, eight.x, eight.y);
+          mma_bf16(part, {low.z, high.z, low.w, high.w}, eight.z, eight.w);
+          float(&sum)[4] = sums[i / 2][n + i % 2];
 #pragma unroll
-          for (int i = 0; i < 4; ++i) sums[m][n][i] += scale[i % 2] * part[i];
+          for (int j = 0; j < 4; ++j) sum[j] += scale[j / 2] * part[j];
+        }
+      }
+    }
+  }
+
+  /// Sums in the order of the other tiles: sums[m][n] are those of 16 tokens with 8 rows.
+  __device__ __forceinline__ static void finish(float (&sums)[T::tiles_m][T::tiles_n][4]) {
+#pragma unroll
+    for (int m = 0; m < T::tiles_m; ++m) {
+#pragma unroll
+      for (int n = 0; n < T::tiles_n; n += 2) {
+        float(&low)[4] = sums[m][n];
+        float(&high)[4] = sums[m][n + 1];
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          const float other = low[2 + i];
+          low[2 + i] = high[i];
+          high[i] = other;
+        }
+#pragma unroll
+        for (int i = 0; i < 4; i += 2) {
+          transpose_eight(low[i], low[i + 1]);
+          transpose_eight(high[i], high[i + 1]);
         }
       }
     }
@@ -413,6 +481,7 @@ __device__ __forceinline__ void multiply_tile(TileShared<T, Code>& shared,
     }
     shared.multiply(step, T::first_token(warp), T::first_output(warp), sums);
   }
+  if constexpr (Code != WeightCode::plain && Code != WeightCode::bits12) shared.finish(sums);
 }
 
 }  // namespace hyb::kernels::cuda
