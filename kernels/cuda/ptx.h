@@ -252,6 +252,15 @@ __device__ __forceinline__ std::uint32_t permute_bytes(std::uint32_t a, std::uin
   return __byte_perm(a, b, selector);
 }
 
+/// Bytes First and First + 1 with their signs extended to 16 bits each.
+template <int First>
+__device__ __forceinline__ std::uint32_t extend_bytes(std::uint32_t bytes) {
+  static_assert(First == 0 || First == 2);
+  std::uint32_t halves;
+  asm("prmt.b32 %0, %1, 0, %2;" : "=r"(halves) : "r"(bytes), "n"(First == 0 ? 0x9180 : 0xb3a2));
+  return halves;
+}
+
 /// The products of two pairs of bf16, each rounded to nearest; denormal factors count.
 __device__ __forceinline__ std::uint32_t multiply_pairs(std::uint32_t a, std::uint32_t b) {
   std::uint32_t pair;

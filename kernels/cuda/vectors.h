@@ -14,30 +14,28 @@ __device__ __forceinline__ std::uint32_t find_nan(std::uint32_t codes) {
   return ((codes & 0x7f7f7f7fU) + 0x01010101U) & 0x80808080U;
 }
 
-/// Bytes First and First + 1 as the upper bytes of a word's halves.
-template <int First>
-__device__ __forceinline__ std::uint32_t spread(std::uint32_t bytes) {
-  return permute_bytes(bytes, 0, First == 0 ? 0x1404 : 0x3424);
-}
-
 /// Two codes as bf16. Of NaN it makes 480.
 template <int First>
 __device__ __forceinline__ std::uint32_t widen_numbers(std::uint32_t codes) {
   constexpr std::uint32_t power = 0x7b807b80;  // 2^120: what the exponents' biases are apart
-  const std::uint32_t halves = spread<First>(codes);
-  return multiply_pairs((halves & 0x80008000U) | (halves >> 4 & 0x07f007f0U), power);
+  return multiply_pairs(extend_bytes<First>(codes) << 4 & 0x87f087f0U, power);
 }
 
 /// What makes NaN of that 480.
 template <int First>
 __device__ __forceinline__ std::uint32_t nan_bits(std::uint32_t codes) {
-  return (spread<First>(find_nan(codes)) >> 15) * 0x7fc0U;
+  return extend_bytes<First>(find_nan(codes)) & 0x7f807f80U;
+}
+
+/// Eight codes as bf16, NaN as 480.
+__device__ __forceinline__ uint4 widen_finite(std::uint32_t low, std::uint32_t high) {
+  return {widen_numbers<0>(low), widen_numbers<2>(low), widen_numbers<0>(high),
+          widen_numbers<2>(high)};
 }
 
 /// Eight codes as bf16.
 __device__ __forceinline__ uint4 widen(std::uint32_t low, std::uint32_t high) {
-  uint4 numbers = {widen_numbers<0>(low), widen_numbers<2>(low), widen_numbers<0>(high),
-                   widen_numbers<2>(high)};
+  uint4 numbers = widen_finite(low, high);
   if ((find_nan(low) | find_nan(high)) == 0) return numbers;
   numbers.x |= nan_bits<0>(low);
   numbers.y |= nan_bits<2>(low);

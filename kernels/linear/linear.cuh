@@ -310,19 +310,20 @@ constexpr std::uint32_t q4_bytes(std::size_t word, int shift) {
   return bytes;
 }
 
-/// Eight levels as bf16, each exact, from eight codes: of 4 bits in `low` alone.
+/// Eight levels as bf16, each exact, from eight codes: of 4 bits in `low` alone. What is NaN of fp8
+/// has a scale that is NaN (CodedRowsShape), and any level.
 template <WeightCode Code>
 __device__ __forceinline__ uint4 levels_of(std::uint32_t low, std::uint32_t high) {
   if constexpr (Code == WeightCode::fp8) {
-    return widen(low, high);
+    return widen_finite(low, high);
   } else if constexpr (Code == WeightCode::q8) {
     // The size is a denormal of bf16 in units of 2^-133.
     const auto pair = [](std::uint32_t halves) {
-      const std::uint32_t tiny = (halves & 0x80008000U) | (halves >> 8 & 0x007f007fU);
+      const std::uint32_t tiny = halves & 0x807f807fU;
       return multiply_pairs(multiply_pairs(tiny, 0x7f007f00U), 0x42804280U);  // 2^127 * 2^6
     };
-    return {pair(spread<0>(low)), pair(spread<2>(low)), pair(spread<0>(high)),
-            pair(spread<2>(high))};
+    return {pair(extend_bytes<0>(low)), pair(extend_bytes<2>(low)), pair(extend_bytes<0>(high)),
+            pair(extend_bytes<2>(high))};
   } else {
     constexpr std::uint32_t lows[4] = {q4_bytes(0, 0), q4_bytes(1, 0), q4_bytes(2, 0),
                                        q4_bytes(3, 0)};

@@ -48,7 +48,7 @@ void pack_panels(Queue& queue, const WeightSource& source, DType dtype, std::byt
 /// takes columns 8q to 8q+7 of both groups, which lie together:
 ///   codes   4 bits  64 bytes of a chunk   [half][q][group][8], a byte's first code in its low bits
 ///           8 bits  128 bytes             [half][q][group][8]
-///   scales  bf16, 4 of a chunk; with fp8 one f32
+///   scales  bf16, 4 of a chunk; with fp8 one f32, which is NaN where one of its codes is
 struct CodedRowsShape {
   WeightCode code;
   std::int64_t rows, columns;  ///< of an expert

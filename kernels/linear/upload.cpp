@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <vector>
 
 #include "kernels/cuda/staging.h"
@@ -79,6 +80,14 @@ void write_row(const CodedShape& from, const std::byte* expert, std::int64_t n,
     std::memcpy(scales + k / columns_of_scale * from.scale_bytes(),
                 panel + k / from.group * from.group_bytes() + row * from.scale_bytes(),
                 static_cast<std::size_t>(from.scale_bytes()));
+  }
+  if (from.code != WeightCode::fp8) return;
+  for (std::int64_t chunk = 0; chunk < to.chunks(); ++chunk) {
+    const std::byte* const first = codes + chunk * chunk_columns;
+    const auto is_nan = [](std::byte code) { return (code & std::byte{0x7f}) == std::byte{0x7f}; };
+    if (std::none_of(first, first + chunk_columns, is_nan)) continue;
+    constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+    std::memcpy(scales + chunk * from.scale_bytes(), &nan, sizeof(nan));
   }
 }
 

@@ -269,8 +269,11 @@ __global__ void pairs_kernel(const Numbers p) {
   const int i = grid_index();
   if (i >= p.count) return;
   const std::uint32_t* const in = p.words.in + 3 * i;
-  p.words.out[2 * i] = permute_bytes(in[0], in[1], in[2]);
-  p.words.out[2 * i + 1] = multiply_pairs(in[0], in[1]);
+  std::uint32_t* const out = p.words.out + 4 * i;
+  out[0] = permute_bytes(in[0], in[1], in[2]);
+  out[1] = multiply_pairs(in[0], in[1]);
+  out[2] = extend_bytes<0>(in[0]);
+  out[3] = extend_bytes<2>(in[0]);
 }
 
 }  // namespace

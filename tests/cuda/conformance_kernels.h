@@ -59,7 +59,8 @@ void early_chain(cuda::Stream& stream, const Words& words);
 /// cosine of a turns; a * b + a with a rounded product.
 inline constexpr int number_words = 8;
 void numbers(cuda::Stream& stream, const Words& words, int count);
-/// in[count]: a, b, a selector. out[count][2]: bytes of a and b by the selector, a * b as pairs.
+/// in[count]: a, b, a selector. out[count][4]: bytes of a and b by the selector, a * b as pairs,
+/// the signs of a's bytes 0 and 1, then 2 and 3, extended.
 void pairs_of(cuda::Stream& stream, const Words& words, int count);
 
 }  // namespace hyb::kernels::testing

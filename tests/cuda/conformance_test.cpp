@@ -387,7 +387,7 @@ TEST_SUITE("cuda/conformance") {
     });
   }
 
-  TEST_CASE("bytes are picked, pairs of bf16 multiplied, denormal ones too") {
+  TEST_CASE("bytes are picked and extended, pairs of bf16 multiplied, denormal ones too") {
     Array in = random_words(3 * 900, 21);
     for (int i = 0; i < 900; ++i) {
       at(in, 3 * i + 2) &= 0x7777U;
@@ -395,7 +395,7 @@ TEST_SUITE("cuda/conformance") {
       if (i % 3 == 0) at(in, 3 * i + 1) = (at(in, 3 * i + 1) & 0x807f807fU) | 0x7b007b00U;
     }
     const Array answer =
-        answer_of([](cuda::Stream& stream, const Words& w) { pairs_of(stream, w, 900); }, in, 1800);
+        answer_of([](cuda::Stream& stream, const Words& w) { pairs_of(stream, w, 900); }, in, 3600);
     const auto number = [](U32 bits) {  // of a bf16, on any host
       const double size = (bits & 0x7f80U) == 0 ? (bits & 0x7fU) * 0x1p-133
                                                 : double{as_float((bits & 0x7fffU) << 16)};
@@ -407,11 +407,13 @@ TEST_SUITE("cuda/conformance") {
       for (int byte = 0; byte < 4; ++byte) {
         const U32 from = selector >> 4 * byte & 7U;
         const U32 expected = (from < 4 ? a >> 8 * from : b >> 8 * (from - 4)) & 0xffU;
-        CHECK((at(answer, 2 * i) >> 8 * byte & 0xffU) == expected);
+        CHECK((at(answer, 4 * i) >> 8 * byte & 0xffU) == expected);
+        const U32 own = a >> 8 * byte & 0xffU, extended = own < 0x80U ? own : own | 0xff00U;
+        CHECK((at(answer, 4 * i + 2 + byte / 2) >> 16 * (byte % 2) & 0xffffU) == extended);
       }
       for (const int half : {0, 16}) {
         const double exact = number(a >> half & 0xffffU) * number(b >> half & 0xffffU);
-        const float got = as_float(at(answer, 2 * i + 1) >> half << 16);
+        const float got = as_float(at(answer, 4 * i + 1) >> half << 16);
         if (std::isnan(exact)) CHECK(std::isnan(got));
         if (std::isnan(exact) || (std::fabs(exact) < 0x1p-125 && exact != 0)) continue;
         CHECK(as_bits(got) == as_bits(to_float(to_bf16(static_cast<float>(exact)))));

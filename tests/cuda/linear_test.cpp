@@ -411,20 +411,26 @@ TEST_SUITE("cuda/coded") {
     CHECK_THROWS_AS(linear(card, {.x = x, .weight = &weight, .y = y}), Error);
   }
 
-  TEST_CASE("a NaN scale is NaN in its column only") {
+  TEST_CASE("a NaN scale or code is NaN in its column only") {
     Queue card(Device::cuda, {.threads = 1, .isa = {}});
     PublishedMatrix published(DType::f8_e4m3, 1, 20, 136, 1, 136, 15);
     published.scales[4] = NAN;
     published.bytes[5 * 136 + 135] = std::byte{0x7f};
+    published.bytes[6 * 136] = std::byte{0xff};
     const Weight weight = Weight::pack(card, published.source, DType::bf16);
     card.stream().wait();
-    const DeviceTensor x(random_tensor(bf, {2, 136}, 3)), y(TestTensor(f32, {2, 20}));
-    cuda::Stream stream;
-    cuda::linear(stream, {.x = x, .weight = &weight, .y = y});
-    stream.wait();
-    const TestTensor answer = y.fetch();
-    for (std::int64_t i = 0; i < 40; ++i) {
-      CHECK(std::isnan(answer.get(i)) == (i % 20 == 4 || i % 20 == 5));
+    for (const std::int64_t tokens : {2, 20, 70}) {
+      for (const bool batch_invariant : {false, true}) {
+        const DeviceTensor x(random_tensor(bf, {tokens, 136}, 3)), y(TestTensor(f32, {tokens, 20}));
+        cuda::Stream stream;
+        stream.set_batch_invariant(batch_invariant);
+        cuda::linear(stream, {.x = x, .weight = &weight, .y = y});
+        stream.wait();
+        const TestTensor answer = y.fetch();
+        for (std::int64_t i = 0; i < tokens * 20; ++i) {
+          CHECK(std::isnan(answer.get(i)) == (i % 20 >= 4 && i % 20 <= 6));
+        }
+      }
     }
   }
 }

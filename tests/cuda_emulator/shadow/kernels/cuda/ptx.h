@@ -342,6 +342,14 @@ inline std::uint32_t permute_bytes(std::uint32_t a, std::uint32_t b, std::uint32
   for (int i = 0; i < 4; ++i) bytes |= (both >> 8 * (selector >> 4 * i & 7U) & 0xffU) << 8 * i;
   return static_cast<std::uint32_t>(bytes);
 }
+template <int First>
+std::uint32_t extend_bytes(std::uint32_t bytes) {
+  static_assert(First == 0 || First == 2);
+  const auto half = [&](int i) {
+    return static_cast<std::uint16_t>(static_cast<std::int8_t>(bytes >> 8 * i & 0xffU));
+  };
+  return half(First) | static_cast<std::uint32_t>(half(First + 1)) << 16;
+}
 inline std::uint32_t multiply_pairs(std::uint32_t a, std::uint32_t b) {
   const auto number = [](std::uint32_t pair) -> double {  // the host may flush denormals
     const double denormal = (pair & 0x7fU) * ((pair & 0x8000U) != 0 ? -0x1p-133 : 0x1p-133);
