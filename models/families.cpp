@@ -33,8 +33,8 @@ const Family* nearest_family(std::string_view wanted) {
 }  // namespace
 
 std::span<const Family* const> families() {
-  static constexpr std::array table = {&bamba,      &falcon_h1, &granite_hybrid, &lfm2,
-                                       &nemotron_h, &qwen3_5,   &qwen3_next};
+  static constexpr std::array table = {&bamba, &falcon_h1,  &granite, &granite_hybrid, &lfm2,
+                                       &llama, &nemotron_h, &qwen3,   &qwen3_5,        &qwen3_next};
   return table;
 }
 

@@ -54,9 +54,12 @@ struct Family {
 /// One line per family, sorted by name.
 extern const Family bamba;
 extern const Family falcon_h1;
+extern const Family granite;
 extern const Family granite_hybrid;
 extern const Family lfm2;
+extern const Family llama;
 extern const Family nemotron_h;
+extern const Family qwen3;
 extern const Family qwen3_5;
 extern const Family qwen3_next;
 

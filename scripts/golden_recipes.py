@@ -5,6 +5,7 @@ import golden_falcon
 import golden_fp8
 import golden_granite
 import golden_lfm2
+import golden_llama
 import golden_nemotron
 import golden_qwen
 
@@ -15,6 +16,7 @@ families = (
     golden_bamba,
     golden_lfm2,
     golden_falcon,
+    golden_llama,
     golden_fp8,
 )
 fixtures = {name: one for family in families for name, one in family.fixtures.items()}

@@ -10,7 +10,11 @@ import quantised_weights
 
 # model_type -> class of transformers; configs with text_config are read by the class of the text.
 classes = {
+    "granite": "GraniteForCausalLM",
     "granitemoehybrid": "GraniteMoeHybridForCausalLM",
+    "llama": "LlamaForCausalLM",
+    "qwen3": "Qwen3ForCausalLM",
+    "qwen3_moe": "Qwen3MoeForCausalLM",
     "nemotron_h": "NemotronHForCausalLM",
     "bamba": "BambaForCausalLM",
     "falcon_h1": "FalconH1ForCausalLM",
@@ -83,7 +87,8 @@ def greedy_tokens(model, prompt, count, whole_passes):
     refuses such models."""
     import torch
 
-    has_attention = not {"full_attention", "hybrid"}.isdisjoint(model.config.layer_types)
+    kinds = getattr(model.config, "layer_types", None) or ["full_attention"]
+    has_attention = not {"full_attention", "hybrid"}.isdisjoint(kinds)
     cached = has_attention and not whole_passes
     tokens, memory = [], None
     for _ in range(count):

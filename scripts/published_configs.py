@@ -313,7 +313,128 @@ lfm2s = {
     ),
 }
 
-configs = {**nemotrons, **qwens, **bambas, **falcons, **lfm2s}
+
+
+def llama(kind, model_type, width, layers, heads, **keys):
+    """In every layer attention with rope, and a feed-forward."""
+    return {
+        "model_type": model_type,
+        "architectures": [kind + "ForCausalLM"],
+        "hidden_size": width,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": 8,
+        "hidden_act": "silu",
+        "attention_bias": False,
+        "rms_norm_eps": 1e-05,
+        "max_position_embeddings": 131072,
+        "torch_dtype": "bfloat16",
+        **keys,
+    }
+
+
+def llama3_rope(factor):
+    return {
+        "factor": factor,
+        "high_freq_factor": 4.0,
+        "low_freq_factor": 1.0,
+        "original_max_position_embeddings": 8192,
+        "rope_type": "llama3",
+    }
+
+
+llama3_keys = {"vocab_size": 128256, "rope_theta": 500000.0, "mlp_bias": False}
+granite_keys = {
+    "vocab_size": 49155,
+    "embedding_multiplier": 12.0,
+    "residual_multiplier": 0.22,
+    "mlp_bias": False,
+    "tie_word_embeddings": True,
+}
+qwen3_keys = {
+    "vocab_size": 151936,
+    "head_dim": 128,
+    "rms_norm_eps": 1e-06,
+    "max_position_embeddings": 40960,
+    "rope_theta": 1000000,
+    "rope_scaling": None,
+    "use_sliding_window": False,
+    "sliding_window": None,
+}
+
+llamas = {
+    "llama-3.2-1b": llama(
+        "Llama",
+        "llama",
+        2048,
+        16,
+        32,
+        **llama3_keys,
+        head_dim=64,
+        intermediate_size=8192,
+        rope_scaling=llama3_rope(32.0),
+        tie_word_embeddings=True,
+    ),
+    "llama-3.1-8b": llama(
+        "Llama",
+        "llama",
+        4096,
+        32,
+        32,
+        **llama3_keys,
+        intermediate_size=14336,
+        rope_scaling=llama3_rope(8.0),
+        tie_word_embeddings=False,
+    ),
+    "granite-3.1-2b": llama(
+        "Granite",
+        "granite",
+        2048,
+        40,
+        32,
+        **granite_keys,
+        intermediate_size=8192,
+        attention_multiplier=0.015625,
+        logits_scaling=8.0,
+        rope_theta=5000000.0,
+    ),
+    "granite-3.2-8b": llama(
+        "Granite",
+        "granite",
+        4096,
+        40,
+        32,
+        **granite_keys,
+        intermediate_size=12800,
+        attention_multiplier=0.0078125,
+        logits_scaling=16.0,
+        rope_theta=10000000.0,
+    ),
+    "qwen3-0.6b": {
+        **llama("Qwen3", "qwen3", 1024, 28, 16, intermediate_size=3072),
+        **qwen3_keys,
+        "tie_word_embeddings": True,
+    },
+    "qwen3-8b": {
+        **llama("Qwen3", "qwen3", 4096, 36, 32, intermediate_size=12288),
+        **qwen3_keys,
+        "tie_word_embeddings": False,
+    },
+    "qwen3-30b-a3b": {
+        **llama("Qwen3Moe", "qwen3_moe", 2048, 48, 32, intermediate_size=6144),
+        **qwen3_keys,
+        "num_key_value_heads": 4,
+        "moe_intermediate_size": 768,
+        "num_experts": 128,
+        "num_experts_per_tok": 8,
+        "norm_topk_prob": True,
+        "decoder_sparse_step": 1,
+        "mlp_only_layers": [],
+        "tie_word_embeddings": False,
+    },
+}
+
+configs = {**nemotrons, **qwens, **bambas, **falcons, **lfm2s, **llamas}
 
 figures = {
     "nemotron-h-8b": known(8.10, 97.4, 49.4, 16384),
@@ -336,6 +457,13 @@ figures = {
     "lfm2-1.2b": known(None, 0.08, 0.08, 12288),
     "lfm2-2.6b": known(None, 0.17, 0.17, 16384),
     "lfm2-8b-a1b": known(None, 0.14, 0.14, 12288),
+    "llama-3.2-1b": known(1.24, 0.0, 0.0, 32768),
+    "llama-3.1-8b": known(8.03, 0.0, 0.0, 131072),
+    "granite-3.1-2b": known(2.53, 0.0, 0.0, 81920),
+    "granite-3.2-8b": known(8.17, 0.0, 0.0, 163840),
+    "qwen3-0.6b": known(0.60, 0.0, 0.0, 114688),
+    "qwen3-8b": known(8.19, 0.0, 0.0, 147456),
+    "qwen3-30b-a3b": known(30.53, 0.0, 0.0, 98304),
 }
 
 # Counts in the headers of published NVFP4 folders. In the first, experts, shared experts and the

@@ -2,12 +2,13 @@
 
 import numpy
 
-from reference_math import rms, rotate, sigmoid, softmax
+from reference_math import rms, rope_speeds, rotate, sigmoid, softmax
 from reference_part import Part
 
 
 class Attention(Part):
-    """Options: heads, kv_heads, head_dim; theta and rope_dims (0: no rope); qk_norm: None, "rms" or
+    """Options: heads, kv_heads, head_dim; theta, rope_dims (0: no rope) and
+    scaling (rope_speeds); qk_norm: None, "rms" or
     "rms_1p" (weight 1 + w), with eps; gated: q_proj holds q and gate, head by head; multiplier: the
     scale where it is not head_dim^-0.5. Factors: "in" (of the input), "k" (of the keys)."""
 
@@ -19,7 +20,8 @@ class Attention(Part):
         "q_norm": "q_norm.weight",
         "k_norm": "k_norm.weight",
     }
-    theta, rope_dims, qk_norm, gated, multiplier, eps = 10000.0, 0, None, False, None, None
+    theta, rope_dims, scaling = 10000.0, 0, None
+    qk_norm, gated, multiplier, eps = None, False, None, None
 
     def tensors(self):
         width, kv_width = self.heads * self.head_dim, self.kv_heads * self.head_dim
@@ -36,6 +38,7 @@ class Attention(Part):
         found = ["past"]
         if self.rope_dims:
             found += ["rope"] if self.rope_dims == self.head_dim else ["rope", "partial_rope"]
+        found += ["rope_scaling"] if self.scaling else []
         found += ["qk_norm", "qk_norm_weights"] if self.qk_norm else []
         return found + (["output_gate"] if self.gated else [])
 
@@ -60,7 +63,9 @@ class Attention(Part):
         positions = start + numpy.arange(len(u))
         if self.rope_dims and model.has("rope", layer):
             dims = self.rope_dims if model.has("partial_rope", layer) else self.head_dim
-            q, k = (rotate(x, positions, self.theta, dims) for x in (q, k))
+            scaling = self.scaling if model.has("rope_scaling", layer) else None
+            speeds = rope_speeds(self.theta, dims, scaling)
+            q, k = (rotate(x, positions, speeds) for x in (q, k))
         memory["k"] = k = numpy.concatenate([memory["k"], k])
         memory["v"] = v = numpy.concatenate([memory["v"], v])
         k = k.repeat(self.heads // self.kv_heads, 1)

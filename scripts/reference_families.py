@@ -5,7 +5,11 @@ import reference_plans_qwen as qwen
 
 # model_type -> (plan of a config, default prefix of the tensors, are experts one tensor by default)
 families = {
+    "granite": (plans.llama, "model.", False),
     "granitemoehybrid": (plans.granite, "model.", True),
+    "llama": (plans.llama, "model.", False),
+    "qwen3": (qwen.qwen3, "model.", False),
+    "qwen3_moe": (qwen.qwen3, "model.", False),
     "nemotron_h": (plans.nemotron, "backbone.", False),
     "bamba": (plans.bamba, "model.", False),
     "falcon_h1": (plans.falcon_h1, "model.", False),

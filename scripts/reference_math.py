@@ -29,10 +29,29 @@ def l2_normal(x, eps=1e-6):
     return x / numpy.sqrt((x * x).sum(-1, keepdims=True) + eps)
 
 
-def rotate(x, positions, theta, dims):
-    """x [T, heads, hd]; of its first `dims` dimensions i and i + dims/2 form a pair."""
-    half = dims // 2
-    angle = positions[:, None] * theta ** (-2.0 * numpy.arange(half) / dims)
+def rope_speeds(theta, dims, scaling):
+    """Radians per position of each pair; `scaling`: None, or the object of config.json that has
+    rope_type "linear" or "llama3"."""
+    speeds = theta ** (-2.0 * numpy.arange(dims // 2) / dims)
+    if not scaling:
+        return speeds
+    slow = speeds / scaling["factor"]
+    if scaling["rope_type"] == "linear":
+        return slow
+    length = scaling["original_max_position_embeddings"]
+    waves = 2 * numpy.pi / speeds
+    short, long = (length / scaling[key] for key in ("high_freq_factor", "low_freq_factor"))
+    share = (1 / waves - 1 / long) / (1 / short - 1 / long)
+    mixed = slow + (speeds - slow) * share
+    return numpy.where(waves < short, speeds, numpy.where(waves > long, slow, mixed))
+
+
+def rotate(x, positions, speeds):
+    """x [T, heads, hd]; of its first 2 * len(speeds) dimensions, the first half and the second form
+    pairs."""
+    half = len(speeds)
+    dims = 2 * half
+    angle = positions[:, None] * speeds
     cos, sin = numpy.cos(angle)[:, None], numpy.sin(angle)[:, None]
     low, high = x[..., :half], x[..., half:dims]
     return numpy.concatenate([low * cos - high * sin, high * cos + low * sin, x[..., dims:]], -1)

@@ -84,10 +84,11 @@ def kinds_of(c, *keys):
 
 
 def rope_of(c, head_dim, factor=1.0, theta=10000.0):
-    rope = c.get("rope_parameters") or {}
+    rope = first(c, "rope_parameters", "rope_scaling") or {}
     factor = first(rope, "partial_rotary_factor") or first(c, "partial_rotary_factor") or factor
     theta = first(rope, "rope_theta") or first(c, "rope_theta") or theta
-    return {"theta": float(theta), "rope_dims": int(head_dim * factor)}
+    scaling = rope if rope.get("rope_type", "default") != "default" else None
+    return {"theta": float(theta), "rope_dims": int(head_dim * factor), "scaling": scaling}
 
 
 def attention_of(c, hidden, prefix, **options):
@@ -286,3 +287,20 @@ def falcon_h1(c, prefix, fused):
     multipliers = {key: float(c.get(key, 1.0)) for key in keys}
     final_norm = prefix + "final_layernorm.weight"
     return plan_with(c, prefix, layers, final_norm=final_norm, multipliers=multipliers)
+
+
+def llama(c, prefix, fused):
+    """Llama and Granite: attention and a feed-forward in every layer, Granite's with factors."""
+    hidden = c["hidden_size"]
+    head_dim = c.get("head_dim") or hidden // c["num_attention_heads"]
+    own = {"head_dim": head_dim, **rope_of(c, head_dim)}
+    if "attention_multiplier" in c:
+        own["multiplier"] = float(c["attention_multiplier"])
+    layers = []
+    for i in range(c["num_hidden_layers"]):
+        at = f"{prefix}layers.{i}."
+        attention = attention_of(c, hidden, at + "self_attn.", **own)
+        layers.append(pair(at, attention, Mlp(hidden, at + "mlp.", width=c["intermediate_size"])))
+    keys = ("embedding_multiplier", "residual_multiplier", "logits_scaling")
+    multipliers = {key: float(c[key]) for key in keys if key in c}
+    return plan_with(c, prefix, layers, multipliers=multipliers)

@@ -1,4 +1,4 @@
-"""Plans of the Qwen3-Next and Qwen3.5 families, and of LFM2; see reference_plans.py."""
+"""Plans of the Qwen families and of LFM2; see reference_plans.py."""
 
 from reference_delta import Delta
 from reference_ffn import Mlp, Moe
@@ -91,6 +91,22 @@ def qwen3_next(c, prefix, fused):
 
 def qwen3_5(c, prefix, fused):
     return qwen(c, prefix, fused, grouped=False)
+
+
+def qwen3(c, prefix, fused):
+    """Attention with norms of q and k in every layer; experts have no shared one beside them."""
+    hidden, eps = c["hidden_size"], c["rms_norm_eps"]
+    head_dim = c.get("head_dim") or hidden // c["num_attention_heads"]
+    own = {"head_dim": head_dim, "qk_norm": "rms", "eps": eps, **rope_of(c, head_dim)}
+    layers = []
+    for i in range(c["num_hidden_layers"]):
+        at = f"{prefix}layers.{i}."
+        if is_sparse(c, i):
+            ffn = qwen_moe(c, hidden, at + "mlp.", fused, must_norm=False)
+        else:
+            ffn = Mlp(hidden, at + "mlp.", width=c["intermediate_size"])
+        layers.append(pair(at, attention_of(c, hidden, at + "self_attn.", **own), ffn))
+    return plan_with(c, prefix, layers)
 
 
 def lfm2_width(c):

@@ -20,6 +20,7 @@ RopeKvWrite write_of(const AttentionStep& op) {
           .page_tokens = op.page_tokens,
           .rotary_dim = op.rotary_dim,
           .theta = op.theta,
+          .frequencies = op.frequencies,
           .q_norm = op.q_norm,
           .k_norm = op.k_norm,
           .norm_eps = op.norm_eps,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "kernels/ops/attention.h"
 #include "kernels/ops/rope_kv_write.h"
@@ -28,6 +29,7 @@ struct AttentionStep {
   float scale = 1.0F;
   std::int64_t rotary_dim = 0;  ///< 0: q and k stay as they are
   double theta = 10000.0;
+  std::span<const double> frequencies = {};  ///< as in Rope
   Tensor q_norm = {}, k_norm = {};
   float norm_eps = 1e-6F;
   bool norm_one_plus = false;  ///< as in RmsNorm

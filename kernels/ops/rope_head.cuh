@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <cstdint>
 
 #include "kernels/cuda/vectors.h"
@@ -51,8 +50,8 @@ RopeParams<PairsMax> rope_params(const RopeKvWrite& op, bool in_eights) {
       .turns_per_position = {}};
   constexpr double turn = 6.283185307179586477;
   for (int i = 0; i < params.pairs; ++i) {
-    const double exponent = -2.0 * i / static_cast<double>(op.rotary_dim);
-    params.turns_per_position[i] = std::pow(op.theta, exponent) / turn;
+    params.turns_per_position[i] =
+        rope_frequency(op.frequencies, op.theta, op.rotary_dim, i) / turn;
   }
   return params;
 }

@@ -20,6 +20,13 @@ struct Turn {
 };
 using Turns = std::array<Turn, pairs_max>;
 
+void check_frequencies(const Check& check, std::span<const double> frequencies,
+                       std::int64_t rotary_dim) {
+  if (frequencies.empty()) return;
+  check.that(std::ssize(frequencies) == rotary_dim / 2, "every pair has a frequency",
+             std::ssize(frequencies));
+}
+
 void check(const Rope& op) {
   const Check check("rope");
   check.activations(op.x, "x");
@@ -29,6 +36,7 @@ void check(const Rope& op) {
   check.that(op.rotary_dim <= op.head_dim, "rotary_dim is within head_dim", op.rotary_dim);
   check.that(op.rotary_dim <= 2 * pairs_max, "rotary_dim is at most 1024", op.rotary_dim);
   check.that(op.theta > 0.0, "theta is positive", static_cast<std::int64_t>(op.theta));
+  check_frequencies(check, op.frequencies, op.rotary_dim);
 }
 
 void fill_turns(const std::array<double, pairs_max>& frequencies, std::int64_t pairs,
@@ -51,13 +59,19 @@ void turn_head(const Turns& turns, std::int64_t pairs, T* x) {
 
 }  // namespace
 
+double rope_frequency(std::span<const double> frequencies, double theta, std::int64_t rotary_dim,
+                      std::int64_t pair) {
+  if (!frequencies.empty()) return frequencies[static_cast<std::size_t>(pair)];
+  return std::pow(theta, -2.0 * static_cast<double>(pair) / static_cast<double>(rotary_dim));
+}
+
 void rope(Queue& queue, const Rope& op) {
   check(op);
   const std::int64_t pairs = op.rotary_dim / 2;
   std::array<double, pairs_max> frequencies;
   for (std::int64_t i = 0; i < pairs; ++i) {
-    const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(op.rotary_dim);
-    frequencies[static_cast<std::size_t>(i)] = std::pow(op.theta, exponent);
+    frequencies[static_cast<std::size_t>(i)] =
+        rope_frequency(op.frequencies, op.theta, op.rotary_dim, i);
   }
   const std::int64_t elements = op.heads * op.rotary_dim + 32 * pairs;
   share(queue, op.x.dim(0), 1, elements, [&](std::int64_t begin, std::int64_t end) {
@@ -164,6 +178,7 @@ void check(const RopeKvWrite& op, Device device) {
   check.that(op.rotary_dim % 2 == 0 && op.rotary_dim <= op.head_dim,
              "rotary_dim is even and within head_dim", op.rotary_dim);
   if (op.rotary_dim != 0) check.table(op.position_of_row, "position_of_row", op.qkv.dim(0));
+  check_frequencies(check, op.frequencies, op.rotary_dim);
   check.spans(op.span_begin, op.qkv.dim(0));
   check.keys_and_values(op.pages_of_layer, "pages_of_layer");
   check.tensor(op.pages_of_layer, "pages_of_layer", op.pages_of_layer.dtype,
@@ -187,7 +202,8 @@ void rope_kv_write(Queue& queue, const RopeKvWrite& op) {
                  .heads = op.heads + op.kv_heads,
                  .head_dim = op.head_dim,
                  .rotary_dim = op.rotary_dim,
-                 .theta = op.theta});
+                 .theta = op.theta,
+                 .frequencies = op.frequencies});
   }
   kv_write(queue, {.k = op.qkv.columns(q_and_k - kv, kv),
                    .v = op.qkv.columns(q_and_k, kv),

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "kernels/queue.h"
 #include "kernels/tensor.h"
@@ -11,7 +12,7 @@ namespace hyb::kernels {
 /// Rotary positions, half-split pairing, in place: of each head's first R = rotary_dim values, i
 /// and i + R/2 are a pair; what follows them stays.
 ///
-///   angle = position_of_row[t] * theta^(-2i/R)
+///   angle = position_of_row[t] * frequencies[i]
 ///   (x_i, x_j) <- (x_i cos - x_j sin, x_j cos + x_i sin)         i < R/2, j = i + R/2
 ///
 /// shapes  x [T, heads*head_dim]; rows may be strided   position_of_row [T]
@@ -22,9 +23,14 @@ struct Rope {
   Tensor x, position_of_row;
   std::int64_t heads = 0, head_dim = 0, rotary_dim = 0;
   double theta = 10000.0;
+  std::span<const double> frequencies = {};  ///< [R/2], radians; empty: theta^(-2i/R)
 };
 
 void rope(Queue& queue, const Rope& op);
+
+/// Of pair i: frequencies[i], or theta^(-2i/rotary_dim) where there are none.
+double rope_frequency(std::span<const double> frequencies, double theta, std::int64_t rotary_dim,
+                      std::int64_t pair);
 
 /// The layout of a page: kv head after kv head, each with its keys, then its values.
 ///
@@ -93,6 +99,7 @@ struct RopeKvWrite {
   std::int64_t heads = 0, kv_heads = 0, head_dim = 0, page_tokens = 16;
   std::int64_t rotary_dim = 0;  ///< 0: q and k stay as they are
   double theta = 10000.0;
+  std::span<const double> frequencies = {};  ///< as in Rope; read before the call returns
   Tensor q_norm = {}, k_norm = {};
   float norm_eps = 1e-6F;
   bool norm_one_plus = false;  ///< as in RmsNorm

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -104,6 +107,17 @@ std::vector<MixerKind> mixer_kinds_at(const Config& config, std::string_view key
   return kinds;
 }
 
+std::vector<bool> sparse_layers(const Config& config) {
+  const std::int32_t step = config.i("decoder_sparse_step", 1);
+  const bool has_experts = config.i("num_experts", {0, 8192}) > 0;
+  std::vector<bool> sparse = layers_at(config, "mlp_only_layers");
+  for (std::int32_t layer = 0; layer < std::ssize(sparse); ++layer) {
+    const auto i = static_cast<std::size_t>(layer);
+    sparse[i] = has_experts && !sparse[i] && (layer + 1) % step == 0;
+  }
+  return sparse;
+}
+
 float read_norm_eps(const Config& config, const Keys& keys) {
   const double eps = config.f(keys);
   if (eps <= 0 || eps > 1) {
@@ -158,6 +172,58 @@ Attention read_attention(const Config& config, std::int32_t head_dim) {
   return attention;
 }
 
+namespace {
+
+double read_scale(const Config& rope, std::string_view key) {
+  const double value = rope.f(Keys{key});
+  if (value <= 0) rope.fail(key, fmt::format("must be above 0, is {}", value));
+  return value;
+}
+
+/// What a context of llama3's first training stretches: pairs that turn less than low_freq_factor
+/// times in it are slowed by `factor`, those that turn more than high_freq_factor times stay, and
+/// what is between goes from one to the other.
+struct Llama3Scaling {
+  double factor, low, high, context;
+
+  explicit Llama3Scaling(const Config& rope)
+      : factor(read_scale(rope, "factor")),
+        low(read_scale(rope, "low_freq_factor")),
+        high(read_scale(rope, "high_freq_factor")),
+        context(read_scale(rope, "original_max_position_embeddings")) {
+    if (high <= low) {
+      rope.fail("high_freq_factor", fmt::format("must be above low_freq_factor, is {}", high));
+    }
+  }
+
+  double operator()(double frequency) const {
+    const double turns = context * frequency / (2 * std::numbers::pi);
+    const double kept = std::clamp((turns - low) / (high - low), 0.0, 1.0);
+    return frequency * ((1 - kept) / factor + kept);
+  }
+};
+
+/// Frequencies that are not the powers of theta.
+void read_scaling(const Config& config, Rope& rope) {
+  const std::string kind = config.s({"rope_type", "type"}, "default");
+  if (kind == "default") return;
+  for (std::int32_t i = 0; i < rope.rotary_dim / 2; ++i) {
+    rope.frequencies.push_back(std::pow(rope.theta, -2.0 * i / rope.rotary_dim));
+  }
+  if (kind == "linear") {
+    const double factor = read_scale(config, "factor");
+    for (double& frequency : rope.frequencies) frequency /= factor;
+  } else if (kind == "llama3") {
+    std::ranges::transform(rope.frequencies, rope.frequencies.begin(), Llama3Scaling(config));
+  } else {
+    config.fail("rope_type",
+                quote_name(kind) + " is not supported, only default, linear and llama3");
+  }
+  rope.scaling = fmt::format("{} x {}", kind, config.f("factor"));
+}
+
+}  // namespace
+
 Rope read_rope(const Config& config, std::int32_t head_dim, double partial_fallback,
                double theta_fallback) {
   if (config.has("rope_scaling") && config.has("rope_parameters")) {
@@ -165,13 +231,10 @@ Rope read_rope(const Config& config, std::int32_t head_dim, double partial_fallb
   }
   double theta = config.f("rope_theta", theta_fallback);
   double partial = config.f("partial_rotary_factor", partial_fallback);
+  std::optional<Config> scaling;
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
-    const std::optional<Config> rope = config.object(key);
+    std::optional<Config> rope = config.object(key);
     if (!rope) continue;
-    const std::string kind = rope->s({"rope_type", "type"}, "default");
-    if (kind != "default") {
-      config.fail(key, "rope_type " + quote_name(kind) + " is not supported, only default");
-    }
     for (const char* layers : {"full_attention", "sliding_attention", "linear_attention"}) {
       if (rope->has(layers)) {
         config.fail(key, "has another rope for every kind of layer, which is not supported");
@@ -179,6 +242,7 @@ Rope read_rope(const Config& config, std::int32_t head_dim, double partial_fallb
     }
     theta = rope->f("rope_theta", theta);
     partial = rope->f("partial_rotary_factor", partial);
+    scaling.emplace(std::move(*rope));
   }
   if (theta <= 0) config.fail("rope_theta", fmt::format("must be above 0, is {}", theta));
   if (partial <= 0 || partial > 1) {
@@ -190,7 +254,9 @@ Rope read_rope(const Config& config, std::int32_t head_dim, double partial_fallb
                 fmt::format("rotates {} of {} dims of a head; it must be an even number",
                             rotary_dim, head_dim));
   }
-  return {.rotary_dim = rotary_dim, .theta = theta};
+  Rope rope = {.rotary_dim = rotary_dim, .theta = theta};
+  if (scaling) read_scaling(*scaling, rope);
+  return rope;
 }
 
 void read_time_step_limit(const Config& config, const Keys& keys, Ssd& ssd) {

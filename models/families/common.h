@@ -40,6 +40,10 @@ std::vector<MixerKind> mixer_kinds_at(const Config& config, std::string_view key
 /// For every layer, whether the list under `key` names it; absent: no layer.
 std::vector<bool> layers_at(const Config& config, std::string_view key);
 
+/// For every layer of Qwen3's families, whether it has experts, as num_experts, mlp_only_layers and
+/// decoder_sparse_step say.
+std::vector<bool> sparse_layers(const Config& config);
+
 /// A number above 0. The family's own spelling comes first: some files have a second one that no
 /// engine reads.
 float read_norm_eps(const Config& config, const Keys& keys);
@@ -67,8 +71,8 @@ std::int32_t read_head_dim(const Config& config);
 /// 1/sqrt(head_dim); no rope, no norms, no gate: those are the family's.
 Attention read_attention(const Config& config, std::int32_t head_dim);
 
-/// Reads rope_theta and partial_rotary_factor, at top level or in rope_parameters, and refuses
-/// kinds of scaling that are not implemented. The plain kind has rope_type "default".
+/// Reads rope_theta and partial_rotary_factor, at top level or in rope_parameters, and there
+/// rope_type: "default", "linear" or "llama3" with their factors; other kinds are refused.
 Rope read_rope(const Config& config, std::int32_t head_dim, double partial_fallback,
                double theta_fallback = 10000.0);
 
@@ -108,6 +112,16 @@ inline constexpr TensorName attention_names[] = {
     {"attention.k", "model.layers.{}.self_attn.k_proj.weight"},
     {"attention.v", "model.layers.{}.self_attn.v_proj.weight"},
     {"attention.o", "model.layers.{}.self_attn.o_proj.weight"},
+};
+
+/// The norms and the feed-forward of a layer as Llama spells them.
+inline constexpr TensorName llama_names[] = {
+    {"final_norm", "model.norm.weight"},
+    {"block0.norm", "model.layers.{}.input_layernorm.weight"},
+    {"block1.norm", "model.layers.{}.post_attention_layernorm.weight"},
+    {"mlp.gate", "model.layers.{}.mlp.gate_proj.weight"},
+    {"mlp.up", "model.layers.{}.mlp.up_proj.weight"},
+    {"mlp.down", "model.layers.{}.mlp.down_proj.weight"},
 };
 
 /// Mamba-2 as read_mamba reads it.

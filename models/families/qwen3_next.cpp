@@ -60,16 +60,9 @@ Moe read_moe(const Config& c) {
 /// Which layers have experts; the others have a plain feed-forward. Qwen3.5 has them in all layers
 /// or in none.
 std::vector<bool> read_sparse_layers(const Config& c) {
+  if (!is_qwen35(c)) return sparse_layers(c);
   const auto layers = static_cast<std::size_t>(layer_count(c));
-  if (is_qwen35(c)) return std::vector<bool>(layers, c.model_type().starts_with("qwen3_5_moe"));
-  const auto step = static_cast<std::size_t>(c.i("decoder_sparse_step", 1));
-  const bool has_experts = c.i("num_experts", {0, 8192}) > 0;
-  const std::vector<bool> plain = layers_at(c, "mlp_only_layers");
-  std::vector<bool> sparse;
-  for (std::size_t layer = 0; layer < layers; ++layer) {
-    sparse.push_back(has_experts && !plain[layer] && (layer + 1) % step == 0);
-  }
-  return sparse;
+  return std::vector<bool>(layers, c.model_type().starts_with("qwen3_5_moe"));
 }
 
 Plan plan(const Config& c) {

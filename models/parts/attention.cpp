@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 
 #include "kernels/ops/attention.h"
 #include "kernels/ops/attention_step.h"
@@ -19,6 +20,11 @@ void attend(const kernels::AttentionStep& op, const PartCall& call) {
   write.position_of_row = call.tables.position_of_row;
   rope_kv_write(call.queue, write);
   attention(call.queue, attention_of(op));
+}
+
+std::span<const double> frequencies_of(const std::optional<Rope>& rope) {
+  if (!rope) return {};
+  return rope->frequencies;
 }
 
 kernels::Weight pack_qkv(const Attention& part, WeightVisitor& visitor, std::int64_t width) {
@@ -59,6 +65,7 @@ PartText Attention::text() const {
   std::string text = fmt::format("{} heads x {}, {} kv heads, ", heads, head_dim, kv_heads);
   text += rope ? fmt::format("rope over {} dims, theta {}", rope->rotary_dim, rope->theta)
                : "no positions";
+  if (rope && !rope->scaling.empty()) text += ", " + rope->scaling;
   if (qk_norm) text += ", q/k norm";
   if (output_gate) text += ", output gate";
   return {.kind = "attention", .text = std::move(text)};
@@ -108,6 +115,7 @@ void Attention::run(const AttentionWeights& weights, const PartMemory& memory,
                                      .scale = scale,
                                      .rotary_dim = rope ? rope->rotary_dim : 0,
                                      .theta = rope ? rope->theta : 1.0,
+                                     .frequencies = frequencies_of(rope),
                                      .q_norm = weights.q_norm,
                                      .k_norm = weights.k_norm,
                                      .norm_eps = call.norm_eps,

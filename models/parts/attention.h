@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "models/parts/part.h"
 #include "models/parts/weight_visitor.h"
@@ -12,6 +14,9 @@ struct Rope {
   std::int32_t rotary_dim;  ///< the first dims of a head that rotate; pairs are
                             ///< (i, i + rotary_dim/2)
   double theta;
+  /// Radians per position of each pair; empty: theta^(-2i/rotary_dim).
+  std::vector<double> frequencies = {};
+  std::string scaling = {};  ///< why they are others: "llama3 x 8"
 };
 
 struct AttentionWeights {

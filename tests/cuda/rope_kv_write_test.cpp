@@ -19,6 +19,7 @@ struct Case {
   Strides strides = {};
   Norms norms = Norms::none;
   std::int64_t gates = 0;  ///< columns after v
+  bool has_frequencies = false;
 };
 const Case cases[] = {
     {.heads = 4, .kv_heads = 2, .head_dim = 64, .rotary_dim = 64},
@@ -30,7 +31,8 @@ const Case cases[] = {
      .rotary_dim = 12,
      .page_tokens = 6,
      .strides = {3, 1}},
-    {.heads = 2, .kv_heads = 1, .head_dim = 80, .rotary_dim = 80, .strides = {1, 0}}};
+    {.heads = 2, .kv_heads = 1, .head_dim = 80, .rotary_dim = 80, .strides = {1, 0}},
+    {.heads = 2, .kv_heads = 1, .head_dim = 64, .rotary_dim = 32, .has_frequencies = true}};
 const Case normed_cases[] = {
     {.heads = 4,
      .kv_heads = 1,
@@ -75,28 +77,38 @@ const Case normed_cases[] = {
      .norms = Norms::of_k}};
 const std::vector<TestSpan> spans = {{5, 3}, {0, 1}, {30, 9}, {1000003, 2}};
 
+/// Not in the order that powers of theta have.
+const std::vector<double> some_frequencies = [] {
+  std::vector<double> frequencies(16, 0.25);
+  frequencies[3] = 1.0;
+  frequencies[15] = 1e-4;
+  return frequencies;
+}();
+
 template <typename Tables>
 RopeKvWrite op_of(const Case& c, const Tensor& qkv, const Tensor& arena, const Tables& tables,
                   const Tensor& q_norm = {}, const Tensor& k_norm = {}) {
   const bool norms_q = c.norms == Norms::both || c.norms == Norms::of_q;
   const bool norms_k = c.norms == Norms::both || c.norms == Norms::of_k;
-  return {.qkv = qkv,
-          .position_of_row = tables.position_of_row,
-          .pages_of_layer = arena,
-          .span_begin = tables.span_begin,
-          .position = tables.position,
-          .page_begin = tables.page_begin,
-          .pages = tables.pages,
-          .heads = c.heads,
-          .kv_heads = c.kv_heads,
-          .head_dim = c.head_dim,
-          .page_tokens = c.page_tokens,
-          .rotary_dim = c.rotary_dim,
-          .theta = 10000.0,
-          .q_norm = norms_q ? q_norm : Tensor(),
-          .k_norm = norms_k ? k_norm : Tensor(),
-          .norm_eps = 1e-3F,
-          .norm_one_plus = c.gates != 0};
+  return {
+      .qkv = qkv,
+      .position_of_row = tables.position_of_row,
+      .pages_of_layer = arena,
+      .span_begin = tables.span_begin,
+      .position = tables.position,
+      .page_begin = tables.page_begin,
+      .pages = tables.pages,
+      .heads = c.heads,
+      .kv_heads = c.kv_heads,
+      .head_dim = c.head_dim,
+      .page_tokens = c.page_tokens,
+      .rotary_dim = c.rotary_dim,
+      .theta = 10000.0,
+      .frequencies = c.has_frequencies ? std::span(some_frequencies) : std::span<const double>(),
+      .q_norm = norms_q ? q_norm : Tensor(),
+      .k_norm = norms_k ? k_norm : Tensor(),
+      .norm_eps = 1e-3F,
+      .norm_one_plus = c.gates != 0};
 }
 
 /// A table for position 1000003 would be long: that span's pages begin where its tokens do.

@@ -17,8 +17,11 @@ TEST_SUITE("kernels/ops/rope") {
   TEST_CASE("turns each pair by its angle and leaves the rest, on every route") {
     constexpr std::int64_t heads = 3, head_dim = 20, rotary_dim = 12;
     const Table positions{0, 7, 131071, 31};
+    const std::vector<double> own = {1.0, 0.5, 0.5, 1e-3, 0.25, 1e-5};
     for (const Isa isa : available_isas()) {
-      for (const DType dtype : {DType::f32, DType::bf16}) {
+      for (const auto& [dtype, frequencies] : {std::pair{DType::f32, std::span<const double>()},
+                                               {DType::bf16, {}},
+                                               {DType::f32, own}}) {
         Queue queue = test_queue(isa, 2);
         const auto before = random_tensor(dtype, {4, heads * head_dim}, 1, 1.0F, {5, 1});
         TestTensor x = before;
@@ -27,14 +30,18 @@ TEST_SUITE("kernels/ops/rope") {
                      .heads = heads,
                      .head_dim = head_dim,
                      .rotary_dim = rotary_dim,
-                     .theta = 10000.0});
+                     .theta = 10000.0,
+                     .frequencies = frequencies});
         CHECK(x.guards_intact());
         for (std::int64_t t = 0; t < 4; ++t) {
           for (std::int64_t h = 0; h < heads; ++h) {
             const std::int64_t at = (t * heads + h) * head_dim;
             for (std::int64_t i = 0; i < rotary_dim / 2; ++i) {
-              const double angle = positions.values()[static_cast<std::size_t>(t)] *
-                                   std::pow(10000.0, -2.0 * static_cast<double>(i) / rotary_dim);
+              const double frequency =
+                  frequencies.empty()
+                      ? std::pow(10000.0, -2.0 * static_cast<double>(i) / rotary_dim)
+                      : own[static_cast<std::size_t>(i)];
+              const double angle = positions.values()[static_cast<std::size_t>(t)] * frequency;
               const double low = before.get(at + i), high = before.get(at + i + rotary_dim / 2);
               const double bound =
                   (dtype == DType::bf16 ? 0.004 : 3e-7) * (std::fabs(low) + std::fabs(high));

@@ -108,7 +108,7 @@ TEST_SUITE("models/families/granite_hybrid") {
                      plan_of("granite-4.0-h-tiny", {{"position_embedding_type", "\"rope\""},
                                                     {"rope_scaling", R"({"type":"yarn"})"}});
                    }),
-                   "rope_scaling: rope_type \"yarn\" is not supported"));
+                   "rope_scaling.rope_type: \"yarn\" is not supported"));
     CHECK(contains(error_of("position_embedding_type", "\"alibi\""), "\"alibi\" is not supported"));
   }
 

@@ -1,0 +1,29 @@
+// Llama 3.x, and whatever else is published as llama: attention with rope and a gated feed-forward
+// in every layer, nothing recurrent.
+#include "models/families/common.h"
+
+namespace hyb::models {
+namespace {
+
+Plan plan(const Config& c) {
+  demand(c, "hidden_act", "silu");
+  demand_flag(c, "attention_bias", false);
+  demand_flag(c, "mlp_bias", false);
+  Plan p = read_plan(c, "rms_norm_eps");
+  Attention attention = read_attention(c, read_head_dim(c));
+  attention.rope = read_rope(c, attention.head_dim, 1.0);
+  const Mlp mlp = {.hidden = c.i("intermediate_size")};
+  for (std::int32_t layer = 0; layer < layer_count(c); ++layer) {
+    p.layers.push_back({{{.parts = {attention}}, {.parts = {mlp}}}});
+  }
+  return p;
+}
+
+constexpr auto names = joined(model_names, attention_names, llama_names);
+constexpr std::string_view model_types[] = {"llama"};
+
+}  // namespace
+
+const Family llama = {.model_types = model_types, .plan = plan, .names = names};
+
+}  // namespace hyb::models

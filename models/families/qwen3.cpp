@@ -1,0 +1,59 @@
+// Qwen3 and Qwen3-MoE: attention with rope and norms of q and k, a feed-forward or a sparse MoE in
+// every layer.
+#include <vector>
+
+#include "models/families/common.h"
+
+namespace hyb::models {
+namespace {
+
+Moe read_moe(const Config& c) {
+  const Moe moe = {
+      .experts = c.i("num_experts", IntRange{1, 8192}),
+      .active = c.i("num_experts_per_tok"),
+      .hidden = c.i("moe_intermediate_size"),
+      .score = RouterScore::softmax,
+      .renormalize = c.b("norm_topk_prob", false),
+  };
+  check(c, moe);
+  return moe;
+}
+
+Plan plan(const Config& c) {
+  demand(c, "hidden_act", "silu");
+  demand_flag(c, "attention_bias", false);
+  demand_flag(c, "use_sliding_window", false);
+  if (c.has("layer_types")) mixer_kinds(c, {});  // refuses layers with windows
+  Plan p = read_plan(c, "rms_norm_eps");
+  const bool is_moe = c.model_type() == "qwen3_moe";
+  Attention attention = read_attention(c, is_moe ? read_head_dim(c) : c.i("head_dim", 128));
+  attention.rope = read_rope(c, attention.head_dim, 1.0);
+  attention.qk_norm = Norm::rms;
+  const std::vector<bool> sparse = is_moe ? sparse_layers(c) : std::vector<bool>();
+  for (std::int32_t layer = 0; layer < layer_count(c); ++layer) {
+    const bool has_experts = is_moe && sparse[static_cast<std::size_t>(layer)];
+    const Part feed_forward =
+        has_experts ? Part(read_moe(c)) : Part(Mlp{.hidden = c.i("intermediate_size")});
+    p.layers.push_back({{{.parts = {attention}}, {.parts = {feed_forward}}}});
+  }
+  return p;
+}
+
+constexpr TensorName own_names[] = {
+    {"attention.q_norm", "model.layers.{}.self_attn.q_norm.weight"},
+    {"attention.k_norm", "model.layers.{}.self_attn.k_norm.weight"},
+    {"moe.router", "model.layers.{}.mlp.gate.weight"},
+    {"moe.expert_gate", "model.layers.{}.mlp.experts.{}.gate_proj.weight"},
+    {"moe.expert_up", "model.layers.{}.mlp.experts.{}.up_proj.weight"},
+    {"moe.expert_down", "model.layers.{}.mlp.experts.{}.down_proj.weight"},
+    {"moe.gate_up", "model.layers.{}.mlp.experts.gate_up_proj"},
+    {"moe.down", "model.layers.{}.mlp.experts.down_proj"},
+};
+constexpr auto names = joined(model_names, attention_names, llama_names, own_names);
+constexpr std::string_view model_types[] = {"qwen3", "qwen3_moe"};
+
+}  // namespace
+
+const Family qwen3 = {.model_types = model_types, .plan = plan, .names = names};
+
+}  // namespace hyb::models
