@@ -9,6 +9,7 @@
 #include "kernels/ops/attention_step.h"
 #include "kernels/ops/conv.h"
 #include "kernels/ops/delta_rule.h"
+#include "kernels/ops/draft_ring.h"
 #include "kernels/ops/gated_activation.h"
 #include "kernels/ops/gated_norm.h"
 #include "kernels/ops/gather.h"
@@ -46,6 +47,10 @@ void embed(Stream& stream, const Embed& op);
 /// A row outside of x is no error: its row of y is NaN. NaNs may lose their payload.
 void gather_rows(Stream& stream, const GatherRows& op);
 
+/// The bits of the plain loop. Numbers of tables are not checked.
+void extend_rows(Stream& stream, const ExtendRows& op);
+void keep_rows(Stream& stream, const KeepRows& op);
+
 void gated_activation(Stream& stream, const GatedActivation& op);
 
 /// The bits of the plain loop.
@@ -78,16 +83,17 @@ std::size_t attention_workspace_bytes(std::int64_t tokens, std::int64_t heads,
                                       std::int64_t head_dim, std::int64_t positions);
 
 void mamba_step(Stream& stream, const MambaStep& op);
-/// Spans without tokens may come after the others. f32, batch_invariant() and steps of mostly
-/// short spans go token by token, with the bits of any other cut and of mamba_step; else bf16 goes
-/// in chunks, where a bf16 state is rounded at the ends of spans only, and cuts change the answer
-/// within the bounds that are stated at the kernel.
+/// Spans without tokens may come after the others. f32, batch_invariant(), token_by_token and steps
+/// of mostly short spans go token by token, with the bits of any other cut and of mamba_step; else
+/// bf16 goes in chunks, where a bf16 state is rounded at the ends of spans only, and cuts change
+/// the answer within the bounds that are stated at the kernel.
 void ssd(Stream& stream, const Ssd& op);
 
-/// Spans without tokens may come after the others. f32, batch_invariant(), few tokens and short
-/// spans among longer ones go token by token, with the bits of any other cut and of delta_step, as
-/// all does without a workspace; else bf16 goes in chunks, where a bf16 state is rounded at the
-/// ends of spans only, and cuts change the answer within the bounds that are stated at the kernel.
+/// Spans without tokens may come after the others. f32, batch_invariant(), token_by_token, few
+/// tokens and short spans among longer ones go token by token, with the bits of any other cut and
+/// of delta_step, as all does without a workspace; else bf16 goes in chunks, where a bf16 state is
+/// rounded at the ends of spans only, and cuts change the answer within the bounds that are stated
+/// at the kernel.
 void delta_rule(Stream& stream, const DeltaRule& op);
 /// The bits of causal_conv and of delta_rule token by token. convolved is not used.
 void delta_step(Stream& stream, const DeltaStep& op);

@@ -73,7 +73,7 @@ void Check::slots(const Tensor& read_slot, const Tensor& write_slot, std::int64_
     const std::int32_t from = read_slot.as<std::int32_t>()[r];
     const std::int32_t to = write_slot.as<std::int32_t>()[r];
     that(from >= -1 && from < slots, "read_slot is a slot or -1", from);
-    that(to >= 0 && to < slots, "write_slot is a slot", to);
+    that(to >= -1 && to < slots, "write_slot is a slot or -1", to);
   }
 }
 

@@ -35,7 +35,7 @@ class Check {
 
   /// span_begin rises strictly from 0 to `tokens`. Returns the number of spans.
   std::int64_t spans(const Tensor& span_begin, std::int64_t tokens) const;
-  /// Slots below `slots`; only read slots may be no_slot.
+  /// Slots below `slots`, or -1: nothing is read, or nothing is written.
   void slots(const Tensor& read_slot, const Tensor& write_slot, std::int64_t spans,
              std::int64_t slots) const;
   /// Every span's page table reaches as far as the span, and names pages below `pages_max`.

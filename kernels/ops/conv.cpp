@@ -62,8 +62,9 @@ void convolve(const ConvChannels<T>& job, std::int64_t span, std::int64_t channe
     for (std::size_t j = 0; j <= history; ++j) sum += weight[j] * to_float(window[j]);
     job.y[t * job.y_stride + channel] = output_of(job, t, channel, sum);
   }
-  std::copy_n(window.begin() + 1, history,
-              job.windows + job.write_slot[span] * job.slot_stride + at);
+  if (const std::int32_t slot = job.write_slot[span]; slot >= 0) {
+    std::copy_n(window.begin() + 1, history, job.windows + slot * job.slot_stride + at);
+  }
 }
 
 template <typename T>

@@ -252,7 +252,9 @@ __global__ void __launch_bounds__(block_threads, 4) convolve_kernel(const Params
     const int stop = owned < span.last ? owned : span.last;
     if (token == span.first && token < stop) {
       if (!span.continues_previous) load_window<T, K, Aligned>(p, span.read_slot, own);
-      store_window<Aligned, Gated>(p, span.write_slot, span.first, span.last, own);
+      if (span.write_slot >= 0) {
+        store_window<Aligned, Gated>(p, span.write_slot, span.first, span.last, own);
+      }
     }
     convolve_run<Aligned, Gated>(p, token, stop, own);
     if (stop < span.last || stop >= (span.next_continues ? owned : last)) return;

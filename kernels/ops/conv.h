@@ -12,15 +12,16 @@ namespace hyb::kernels {
 /// Span r is tokens span_begin[r] .. span_begin[r+1]-1. What precedes its first token is read
 /// from slot read_slot[r] (no_slot: zeros); slot write_slot[r] (often the same) then holds the
 /// span's last K-1 *inputs*, oldest first. Where read_slot[r] is write_slot[r-1], span r
-/// continues where span r-1 ends: such spans are a chain, and answer as in one call each.
+/// continues where span r-1 ends: such spans are a chain, and answer as in one call each. A span
+/// whose write_slot is -1 leaves no window.
 ///
 /// shapes  x, y [T,C]; rows may be strided   weight [C,K]   bias [C] or empty
 ///         windows [S,C,K-1], row_stride from slot to slot   span_begin [R+1]
-///         read_slot, write_slot [R]; all write_slot different, and none is read by another span
-///         but the next one
+///         read_slot, write_slot [R]; all slots in write_slot different, and none is read by
+///         another span but the next one
 /// types   x, y, windows: f32 or bf16, the same   weight, bias: f32   tables: i32
 /// numbers summed in f32 from bias upwards in j, rounded once when y is written; K is 2, 3 or 4
-/// writes  y and the R named slots, nothing else; y may not alias x
+/// writes  y and the slots in write_slot, nothing else; y may not alias x
 struct CausalConv {
   Tensor x, weight, bias, windows, span_begin, read_slot, write_slot, y;
 };
@@ -38,7 +39,7 @@ void causal_conv(Queue& queue, const CausalConv& op);
 /// types   x, y, windows: f32 or bf16, the same   weight, bias: f32   tables: i32
 /// numbers u is rounded to the type of x; summed in f32 from bias upwards in j, rounded to that
 ///         type, and again when y is written; K is 2, 3 or 4
-/// writes  y and the R named slots, nothing else; y may not alias x
+/// writes  y and the slots in write_slot, nothing else; y may not alias x
 struct ShortConv {
   Tensor x, weight, bias, windows, span_begin, read_slot, write_slot, y;
 };

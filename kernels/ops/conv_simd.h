@@ -135,7 +135,7 @@ void convolve_span(const ConvChannels<T>& job, const ConvTile& tile, std::int64_
       });
     });
   }
-  store_window<K, Gated>(job, tile, span, edge);
+  if (job.write_slot[span] >= 0) store_window<K, Gated>(job, tile, span, edge);
 }
 
 template <int K, bool Gated, typename T>

@@ -14,7 +14,8 @@ bool may_have_long_spans(const DeltaRule& op) { return op.x.dim(0) >= op.read_sl
 }  // namespace
 
 void delta_rule(Stream& stream, const DeltaRule& op) {
-  if (!stream.batch_invariant() && may_have_long_spans(op) && delta_rule_chunked_takes(op)) {
+  const bool may_chunk = !stream.batch_invariant() && !op.token_by_token;
+  if (may_chunk && may_have_long_spans(op) && delta_rule_chunked_takes(op)) {
     delta_rule_chunked(stream, op);
   } else {
     delta_rule_scan(stream, op);
@@ -124,7 +125,7 @@ __global__ void __launch_bounds__(block_warps_max* warp_size, blocks_min<V>)
   wait_for_previous_kernel();
   int index = static_cast<int>(blockIdx.y);
   SpanEntry span = span_at(p, index, spans);
-  if (span.continues_previous || span.first == span.last || span.write_slot < 0) return;
+  if (span.continues_previous || span.first == span.last) return;
   share.first_token = span.first;
   share.last_token = end_of_chain(p, index, span, spans);
   if (share.last_token - share.first_token > p.tokens_max) return;
@@ -171,7 +172,9 @@ __global__ void __launch_bounds__(block_warps_max* warp_size, blocks_min<V>)
         value = next;
       }
       if (token + stop < span.last) break;
-      tile.store(p.state + span.write_slot * p.state_stride + at, strip);
+      if (span.write_slot >= 0) {
+        tile.store(p.state + span.write_slot * p.state_stride + at, strip);
+      }
       if (!span.next_continues) break;
       span = span_at(p, ++index, spans);
     }

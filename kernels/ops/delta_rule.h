@@ -24,24 +24,26 @@ inline constexpr float delta_rule_eps = 1e-6F;               ///< added to the s
 /// A row of `x` is [q: key_heads*Dk | k: key_heads*Dk | v: value_heads*Dv], as causal_conv leaves
 /// it. Span r starts from the state in slot read_slot[r] (no_slot: zeros) and leaves its last state
 /// in write_slot[r]. Where read_slot[r] is write_slot[r-1], span r continues where span r-1 ends:
-/// such spans are a chain.
+/// such spans are a chain. A span whose write_slot is -1 leaves no state; it needs token_by_token
+/// and has at most discarded_tokens_max tokens (draft_ring.h).
 ///
 /// shapes  x [T, 2*key_heads*Dk + value_heads*Dv]   b, a [T,value_heads]
 ///         a_log, dt_bias [value_heads]   state [S,value_heads,Dk,Dv], row_stride from slot to slot
-///         y [T, value_heads*Dv]   span_begin [R+1]   read_slot, write_slot [R]; all write_slot
-///         different, and none is read by another span but the next one; rows of x, b, a, y may be
-///         strided; Dk and Dv are at most 256; key_heads divides value_heads
+///         y [T, value_heads*Dv]   span_begin [R+1]   read_slot, write_slot [R]; all slots in
+///         write_slot different, and none is read by another span but the next one; rows of x, b,
+///         a, y may be strided; Dk and Dv are at most 256; key_heads divides value_heads
 /// types   x, b, a, y: f32 or bf16, the same   state: f32 or bf16   a_log, dt_bias: f32
 ///         tables: i32
 /// numbers all in f32; y rounded once. A bf16 state is rounded after every token, once q' has read
 ///         it, not only where a span ends: so where a sequence is cut into spans changes no bit.
-/// writes  y and the R named slots, nothing else; y may not alias x
+/// writes  y and the slots in write_slot, nothing else; y may not alias x
 ///
 /// workspace, for CUDA: u8, 16-byte aligned, of delta_rule_workspace_bytes; with less of it, or
 /// none, long spans take a slower way.
 struct DeltaRule {
   Tensor x, b, a, a_log, dt_bias, state, span_begin, read_slot, write_slot, y;
   Tensor workspace = {};
+  bool token_by_token = false;  ///< a card takes no faster way, whose bits are others
   std::int64_t key_heads = 1;
 };
 

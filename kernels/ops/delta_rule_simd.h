@@ -54,7 +54,7 @@ template <typename S>
 struct Strip {
   std::int64_t head, column, columns;
   const S* from;  ///< null: zeros
-  S* to;
+  S* to;          ///< null: it is not kept
 };
 
 float root(float value) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(value))); }
@@ -221,6 +221,7 @@ void run_token(const DeltaRuleShare<T, S>& job, std::int64_t token, const Strip<
   const Found<V> found =
       find<V, true>(strip.from, job.columns, job.rows, inputs.keys.k, inputs.keys.q);
   const Change<V> change = answer<V>(job, chunk, inputs, 0, strip, found);
+  if (strip.to == nullptr) return;
   update<V, S>(strip.from, strip.to, job.columns, job.rows, change);
 }
 
@@ -267,6 +268,7 @@ void run_tile(const DeltaRuleShare<T, S>& job, std::int64_t span, const Strip<S>
     load_inputs(job, chunk, strip.head, inputs);
     run_chunk<V>(job, chunk, strip, inputs, tile);
   }
+  if (strip.to == nullptr) return;
   each_cell<V>(job.rows, job.columns, strip.columns,
                [&](std::int64_t i, std::int64_t j, auto part) {
                  store(strip.to + j, load(tile + i), part);
@@ -315,7 +317,8 @@ void run_share(const DeltaRuleShare<T, S>& job) {
   for (std::int64_t span = 0; span < job.spans; ++span) {
     const std::int32_t slot = job.read_slot[span];
     const S* const from = slot < 0 ? nullptr : job.state + slot * job.slot_stride;
-    S* const to = job.state + job.write_slot[span] * job.slot_stride;
+    const std::int32_t into = job.write_slot[span];
+    S* const to = into < 0 ? nullptr : job.state + into * job.slot_stride;
     for (std::int64_t item = begin; item < end;) {
       const std::int64_t head = item / per_head, column = item % per_head * lanes;
       const std::int64_t in_share = (end - item) * lanes, in_head = job.columns - column;
@@ -324,7 +327,7 @@ void run_share(const DeltaRuleShare<T, S>& job) {
                               .column = column,
                               .columns = in_share < in_head ? in_share : in_head,
                               .from = from == nullptr ? nullptr : from + at,
-                              .to = to + at};
+                              .to = to == nullptr ? nullptr : to + at};
       item += run_some(job, span, strip, inputs);
     }
   }

@@ -5,8 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <vector>
 
 #include "kernels/ops/check.h"
+#include "kernels/ops/draft_ring.h"
 #include "kernels/queue.h"
 #include "kernels/simd/routes.h"
 #include "kernels/tensor.h"
@@ -24,7 +26,9 @@ template <typename Job, typename Step>
 void run_head(const Job& job, std::int64_t span, std::int64_t head, Step&& step) {
   const std::int64_t size = job.rows * job.columns;
   const std::int32_t from = job.read_slot[span], to = job.write_slot[span];
-  auto* const state = job.state + to * job.slot_stride + head * size;
+  std::vector<std::remove_pointer_t<decltype(job.state)>> discarded;
+  if (to < 0) discarded.resize(static_cast<std::size_t>(size));
+  auto* const state = to < 0 ? discarded.data() : job.state + to * job.slot_stride + head * size;
   const std::size_t bytes = static_cast<std::size_t>(size) * sizeof(*state);
   if (from < 0) {
     std::memset(state, 0, bytes);
@@ -50,8 +54,16 @@ void run_heads(const Job& job, std::int64_t heads, Step&& step) {
 /// The tables of either op.
 template <typename Op>
 void check_tables(const Check& check, const Op& op) {
-  check.slots(op.read_slot, op.write_slot, check.spans(op.span_begin, op.x.dim(0)),
-              op.state.dim(0));
+  const std::int64_t spans = check.spans(op.span_begin, op.x.dim(0));
+  check.slots(op.read_slot, op.write_slot, spans, op.state.dim(0));
+  if (!check.reads_tables()) return;
+  const auto* const begin = op.span_begin.template as<std::int32_t>();
+  for (std::int64_t r = 0; r < spans; ++r) {
+    if (op.write_slot.template as<std::int32_t>()[r] >= 0) continue;
+    check.that(op.token_by_token, "what leaves no state goes token by token", r);
+    const std::int32_t tokens = begin[r + 1] - begin[r];
+    check.that(tokens <= discarded_tokens_max, "few tokens leave no state", tokens);
+  }
 }
 
 template <typename T, typename S, typename Op>

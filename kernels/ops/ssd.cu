@@ -17,7 +17,8 @@ bool has_long_spans(const Ssd& op) {
 }  // namespace
 
 void ssd(Stream& stream, const Ssd& op) {
-  if (!stream.batch_invariant() && has_long_spans(op) && ssd_chunked_takes(op)) {
+  const bool may_chunk = !stream.batch_invariant() && !op.token_by_token;
+  if (may_chunk && has_long_spans(op) && ssd_chunked_takes(op)) {
     ssd_chunked(stream, op);
   } else {
     ssd_scan(stream, op);
@@ -178,7 +179,9 @@ __global__ void __launch_bounds__(block_threads, V <= 4 ? 5 : 4)
       const int stop = span.last < end ? span.last : end;
       run_stage(p, share, shared.stages[stage], token, begin, stop, state);
       if (stop < span.last) break;
-      store_rows(p.state + span.write_slot * p.state_stride + at, rows, state);
+      if (span.write_slot >= 0) {
+        store_rows(p.state + span.write_slot * p.state_stride + at, rows, state);
+      }
       if (!span.next_continues) break;
       begin = stop;
       span = span_at(p, ++index, spans);

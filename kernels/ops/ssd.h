@@ -20,22 +20,26 @@ inline constexpr std::int64_t ssd_columns_max = 256;  ///< N
 /// A row of `x` is [x: heads*P | B: G*N | C: G*N], as causal_conv leaves it. Span r starts from the
 /// state in slot read_slot[r] (no_slot: zeros) and leaves its last state in write_slot[r]. Where
 /// read_slot[r] is write_slot[r-1], span r continues where span r-1 ends: such spans are a chain.
+/// A span whose write_slot is -1 leaves no state; it needs token_by_token and has at most
+/// discarded_tokens_max tokens (draft_ring.h).
 ///
 /// shapes  x [T, heads*P + 2*G*N]   dt [T,heads]   a_log, d, dt_bias [heads]
 ///         state [S,heads,P,N], row_stride from slot to slot   y [T, heads*P]
-///         span_begin [R+1]   read_slot, write_slot [R]; all write_slot different, and none is read
-///         by another span but the next one; rows of x, dt, y may be strided; N is at most 256
+///         span_begin [R+1]   read_slot, write_slot [R]; all slots in write_slot
+///         different, and none is read by another span but the next one; rows of x, dt, y may be
+///         strided; N is at most 256
 /// types   x, dt, y: f32 or bf16, the same   state: f32 or bf16   a_log, d, dt_bias: f32
 ///         tables: i32
 /// numbers all in f32; y rounded once. A bf16 state is rounded after every token, before C reads
 ///         it, not only where a span ends: so where a sequence is cut into spans changes no bit.
-/// writes  y and the R named slots, nothing else; y may not alias x
+/// writes  y and the slots in write_slot, nothing else; y may not alias x
 ///
 /// workspace, for CUDA: u8, 16-byte aligned, of ssd_workspace_bytes. With less of it, or none, a
 /// few long spans do not fill a card, and their answers may differ within the route's bounds.
 struct Ssd {
   Tensor x, dt, a_log, d, dt_bias, state, span_begin, read_slot, write_slot, y;
   Tensor workspace = {};
+  bool token_by_token = false;  ///< a card takes no faster way, whose bits are others
   std::int64_t groups = 1;
   float dt_min = 0.0F;
   float dt_max = std::numeric_limits<float>::infinity();

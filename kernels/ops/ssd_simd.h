@@ -74,8 +74,8 @@ void load_steps(const SsdShare<T, S>& job, Chunk chunk, std::int64_t head, std::
 /// Which columns of the state a strip covers, and where it comes from and goes to.
 template <typename S>
 struct Strip {
-  const S* from;  ///< null: zeros
-  S* to;
+  const S* from;                 ///< null: zeros
+  S* to;                         ///< null: it is not kept
   std::int64_t column, columns;  ///< first column, and how many are left from there
   std::int64_t row_stride;
 };
@@ -136,6 +136,7 @@ void run_strip(const Strip<S>& strip, const ChunkColumns& columns, const float* 
 #pragma GCC unroll 4
     for (int r = 0; r < R; ++r) rows.parts[t][row + r] = sums[r][0] + sums[r][1];
   }
+  if (strip.to == nullptr) return;
   each([&](int r, int v, auto part) { store(strip.to + at(r, v), s[r][v], part); });
 }
 
@@ -152,7 +153,7 @@ void run_strips(Strip<S> strip, const ChunkColumns& columns, const float* decay,
   const bool first_strip = strip.column == 0;
   const auto advance = [&](int count) {
     if (strip.from != nullptr) strip.from += count * strip.row_stride;
-    strip.to += count * strip.row_stride;
+    if (strip.to != nullptr) strip.to += count * strip.row_stride;
   };
   int row = 0;
   const auto run = [&]<int R, bool Whole>() {
@@ -181,7 +182,7 @@ void run_all_columns(Strip<S> strip, std::int64_t columns, const ChunkColumns& v
     strip.column = n;
     strip.columns = columns - n;
     strip.from = from == nullptr ? nullptr : from + n;
-    strip.to = to + n;
+    strip.to = to == nullptr ? nullptr : to + n;
     const std::int64_t vectors = (strip.columns + lanes - 1) / lanes;
     if (vectors <= 1) {
       run_strips<1>(strip, values, decay, tokens, row_count, rows);
@@ -211,7 +212,7 @@ void run_rows(const SsdShare<T, S>& job, Chunk chunk, const ChunkColumns& column
   }
   const std::int64_t offset = at * job.columns;
   run_all_columns<S>({.from = from == nullptr ? nullptr : from + offset,
-                      .to = to + offset,
+                      .to = to == nullptr ? nullptr : to + offset,
                       .column = 0,
                       .columns = job.columns,
                       .row_stride = job.columns},
@@ -271,7 +272,8 @@ void run_share(const SsdShare<T, S>& job) {
   for (std::int64_t span = 0; span < job.spans; ++span) {
     const std::int32_t slot = job.read_slot[span];
     const S* from = slot < 0 ? nullptr : job.state + slot * job.slot_stride;
-    S* const to = job.state + job.write_slot[span] * job.slot_stride;
+    const std::int32_t into = job.write_slot[span];  // none: all tokens are one chunk
+    S* const to = into < 0 ? nullptr : job.state + into * job.slot_stride;
     std::int64_t t = job.span_begin[span];
     const std::int64_t last = job.span_begin[span + 1];
     for (; t < last; t += chunk_tokens, from = to) {

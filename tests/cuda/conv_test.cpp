@@ -164,7 +164,8 @@ const ConvCase cases[] = {
     {.channels = 17, .taps = 3, .spans = {{0, 2, 7}, {4, -1}, {4, 0}}, .strides = {3, 1}},
     {.taps = 2, .dtype = f32, .spans = {{0, 3, 4}, {-1, 2}, {1, 2}}, .strides = {0, 1}},
     {.channels = 16, .taps = 3, .spans = {{0, 1}, {3}, {5}}, .strides = {8, 8}},
-    {.spans = {{0, 1, 2, 4, 4500, 5000}, {0, -1, 1, 3, 5}, {0, 2, 1, 3, 5}}},  // tiles
+    {.channels = 40, .spans = {{0, 2, 6, 9, 10}, {1, 4, 3, 5}, {4, -1, -1, 5}}},  // drafts
+    {.spans = {{0, 1, 2, 4, 4500, 5000}, {0, -1, 1, 3, 5}, {0, 2, 1, 3, 5}}},     // tiles
 };
 
 double bound(const ConvCase& c) { return c.dtype == b16 ? 0x1p-8 : 2e-6; }
@@ -206,6 +207,9 @@ const ConvCase short_cases[] = {
     {.channels = 17, .taps = 3, .spans = {{0, 2, 7}, {4, -1}, {4, 0}}, .strides = {3, 1}},
     {.taps = 2, .dtype = f32, .spans = {{0, 3, 4}, {-1, 2}, {1, 2}}, .strides = {0, 1}},
     {.channels = 16, .spans = {{0, 1}, {3}, {5}}, .strides = {8, 8}},
+    {.channels = 40,
+     .taps = 3,
+     .spans = {{0, 2, 6, 9, 10}, {1, 4, 3, 5}, {4, -1, -1, 5}}},                          // drafts
     {.taps = 3, .spans = {{0, 1, 2, 4, 3000, 3300}, {0, -1, 1, 3, 5}, {0, 2, 1, 3, 5}}},  // tiles
 };
 

@@ -144,6 +144,7 @@ const DeltaCase cases[] = {
      .dtype = f32,
      .spans = {{0, 6}, {3}, {2}},
      .strides = {1, 0}},
+    {.value_heads = 2, .spans = {{0, 5, 9, 12, 13}, {1, 4, 3, 5}, {4, -1, -1, 5}}},  // drafts
 };
 
 void scan(cuda::Stream& stream, const DeltaRule& op) { cuda::delta_rule_scan(stream, op); }
@@ -444,15 +445,16 @@ TEST_SUITE("cuda/delta_rule_chunked") {
     for (std::int64_t i = 0; i < first.y.size(); ++i) CHECK(first.y.get(i) == third.y.get(i));
   }
 
-  TEST_CASE("delta_rule: token by token where the stream is batch-invariant, or spans are short") {
+  TEST_CASE("delta_rule: token by token where stream or caller ask for it, or spans are short") {
     const DeltaCase one = {.spans = {{0, 70}, {2}, {2}}};
     const DeltaCase many = {.spans = {{0, 12, 24, 25, 34}, {0, 1, 2, 3}, {0, 1, 2, 3}}};
-    enum class Route { scan, chunked, dispatched, invariant, without_workspace };
+    enum class Route { scan, chunked, dispatched, invariant, by_token, without_workspace };
     const auto answer = [](const DeltaCase& c, Route wanted) {
       const Workspace workspace = workspace_of(c);
       const auto route = [&](cuda::Stream& stream, DeltaRule op) {
         if (wanted != Route::without_workspace) op.workspace = workspace.view();
         stream.set_batch_invariant(wanted == Route::invariant);
+        op.token_by_token = wanted == Route::by_token;
         if (wanted == Route::scan) return cuda::delta_rule_scan(stream, op);
         if (wanted == Route::chunked) return cuda::delta_rule_chunked(stream, op);
         cuda::delta_rule(stream, op);
@@ -462,6 +464,7 @@ TEST_SUITE("cuda/delta_rule_chunked") {
     CHECK(answer(one, Route::dispatched) == answer(one, Route::chunked));
     CHECK(answer(one, Route::scan) != answer(one, Route::chunked));
     CHECK(answer(one, Route::invariant) == answer(one, Route::scan));
+    CHECK(answer(one, Route::by_token) == answer(one, Route::scan));
     CHECK(answer(one, Route::without_workspace) == answer(one, Route::scan));
     CHECK(answer(many, Route::dispatched) == answer(many, Route::scan));
   }

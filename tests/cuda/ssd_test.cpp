@@ -59,6 +59,7 @@ void run_plain(const SsdCase& c, SsdInputs& in) {
               .read_slot = read,
               .write_slot = write,
               .y = in.y.view().rows(0, in.tokens),
+              .token_by_token = true,
               .groups = c.groups,
               .dt_max = c.dt_max});
 }
@@ -159,6 +160,7 @@ const SsdCase cases[] = {
      .dtype = f32,
      .spans = {{0, 6}, {3}, {2}},
      .strides = {1, 0}},
+    {.spans = {{0, 5, 9, 12, 13}, {1, 4, 3, 5}, {4, -1, -1, 5}}},  // drafts
 };
 
 void check_case(const SsdCase& c, bool replayed) {
@@ -483,7 +485,7 @@ TEST_SUITE("cuda/ssd_chunked") {
     CHECK(same_bytes(first.state, second.state));
   }
 
-  TEST_CASE("ssd: token by token where the stream is batch-invariant or spans are short") {
+  TEST_CASE("ssd: token by token where stream or caller ask for it, or spans are short") {
     const SsdCase one = {.spans = {{0, 70}, {2}, {2}}};
     SsdCase many = {.spans = {{0, 2, 4, 5, 6}, {0, 1, 2, 3}, {0, 1, 2, 3}}};
     const auto invariant = [](cuda::Stream& stream, const Ssd& op) {
@@ -494,7 +496,12 @@ TEST_SUITE("cuda/ssd_chunked") {
       return run_route(route, c, SsdInputs(c)).y.packed();
     };
     CHECK(answers(cuda::ssd, one) == answers(cuda::ssd_chunked, one));
+    const auto by_token = [](cuda::Stream& stream, Ssd op) {
+      op.token_by_token = true;
+      cuda::ssd(stream, op);
+    };
     CHECK(answers(invariant, one) == answers(cuda::ssd_scan, one));
+    CHECK(answers(by_token, one) == answers(cuda::ssd_scan, one));
     CHECK(answers(cuda::ssd, one) != answers(invariant, one));
     CHECK(answers(cuda::ssd, many) == answers(cuda::ssd_scan, many));
   }

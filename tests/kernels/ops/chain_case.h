@@ -82,4 +82,48 @@ void check_chain(const ChainedSpans& spans, int threads, Make&& make, Run&& run,
   }
 }
 
+/// Spans of which two leave no state, a chain's last one and one that is in no chain; and the same
+/// with slots for these.
+struct DiscardedSpans {
+  static constexpr std::int64_t slots = 8, kept_slots = 6;
+  ChainedSpans discarded, kept;
+};
+
+inline DiscardedSpans random_discarded(std::mt19937& engine) {
+  const auto count = [&](unsigned most) { return static_cast<std::int32_t>(1 + engine() % most); };
+  DiscardedSpans spans;
+  ChainedSpans& kept = spans.kept;
+  kept = {{0}, {0, 1, 3, 2, 4, 5}, {0, 3, 6, 2, 7, 5}};
+  for (const std::int32_t tokens : {3, count(8), count(7), 20, count(16), 1}) {
+    kept.begins.push_back(kept.begins.back() + tokens);
+  }
+  spans.discarded = kept;
+  spans.discarded.write[2] = spans.discarded.write[4] = -1;
+  return spans;
+}
+
+/// The law of spans that leave no state: all answers and all other slots are as if they did. The
+/// arguments are those of check_chain.
+template <typename Make, typename Run, typename StateOf>
+void check_discarded(const DiscardedSpans& spans, int threads, Make&& make, Run&& run,
+                     StateOf&& state_of) {
+  for (const Isa isa : available_isas()) {
+    CAPTURE(name_of(isa));
+    Queue queue = test_queue(isa, threads), one = test_queue(isa, 1);
+    auto discarded = make(), kept = make(), untouched = make();
+    const auto call = [&](auto& tensors, Queue& on, const ChainedSpans& tables) {
+      run(tensors, on, Table(tables.begins), Table(tables.read), Table(tables.write), 0);
+    };
+    call(discarded, queue, spans.discarded);
+    call(kept, one, spans.kept);
+    CHECK(discarded.y.everything() == kept.y.everything());
+    CHECK(state_of(discarded).guards_intact());
+    const std::int64_t slot = state_of(kept).size() / DiscardedSpans::slots;
+    for (std::int64_t i = 0; i < DiscardedSpans::slots * slot; ++i) {
+      const auto& expected = i < DiscardedSpans::kept_slots * slot ? kept : untouched;
+      REQUIRE(state_of(discarded).get(i) == state_of(expected).get(i));
+    }
+  }
+}
+
 }  // namespace hyb::kernels::testing

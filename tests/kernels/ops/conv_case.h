@@ -144,4 +144,24 @@ void check_chains() {
   }
 }
 
+/// Spans that leave no window.
+template <typename Op>
+void check_windows_discarded() {
+  std::mt19937 engine(13);
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    for (const std::int64_t width : {2, 3, 4}) {
+      for (int round = 0; round < 3; ++round) {
+        const DiscardedSpans spans = random_discarded(engine);
+        const ConvShape shape{spans.kept.begins.back(), 150, width};
+        check_discarded(
+            spans, 1 + round, [&] { return ConvInputs<Op>(dtype, shape, DiscardedSpans::slots); },
+            [](const ConvInputs<Op>& in, Queue& queue, const Table& begins, const Table& read,
+               const Table& write,
+               std::int32_t first) { in.run(queue, begins, read, write, first); },
+            [](const ConvInputs<Op>& in) -> const TestTensor& { return in.windows; });
+      }
+    }
+  }
+}
+
 }  // namespace hyb::kernels::testing

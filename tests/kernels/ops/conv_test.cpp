@@ -51,6 +51,10 @@ TEST_SUITE("kernels/ops/causal_conv") {
     check_chains<CausalConv>();
   }
 
+  TEST_CASE("spans that leave no window change nothing else, on any threads") {
+    check_windows_discarded<CausalConv>();
+  }
+
   TEST_CASE("permuting spans permutes outputs, and only the named slots are written") {
     for (const Isa isa : available_isas()) {
       Queue queue = test_queue(isa, 2);
@@ -78,8 +82,8 @@ TEST_SUITE("kernels/ops/causal_conv") {
   TEST_CASE("names the broken rule") {
     Queue queue = test_queue(Isa::plain);
     Inputs f(DType::f32, {4, 8, 4}, 2);
-    CHECK_THROWS_WITH_AS(f.run(queue, {0, 4}, {0}, {2}), "causal_conv: write_slot is a slot, got 2",
-                         Error);
+    CHECK_THROWS_WITH_AS(f.run(queue, {0, 4}, {0}, {2}),
+                         "causal_conv: write_slot is a slot or -1, got 2", Error);
     CHECK_THROWS_WITH_AS(f.run(queue, {0, 4}, {-2}, {0}),
                          "causal_conv: read_slot is a slot or -1, got -2", Error);
     CHECK_THROWS_WITH_AS(f.run(queue, {0, 2, 2, 4}, {0, 0, 0}, {0, 1, 0}),
@@ -145,6 +149,10 @@ TEST_SUITE("kernels/ops/short_conv") {
     check_chains<ShortConv>();
   }
 
+  TEST_CASE("spans that leave no window change nothing else, on any threads") {
+    check_windows_discarded<ShortConv>();
+  }
+
   TEST_CASE(
       "permuting spans permutes outputs, only the named slots are written, and what is not a "
       "number stays in its span") {
@@ -178,8 +186,8 @@ TEST_SUITE("kernels/ops/short_conv") {
   TEST_CASE("names the broken rule") {
     Queue queue = test_queue(Isa::plain);
     ShortInputs f(DType::f32, {4, 8, 3}, 2);
-    CHECK_THROWS_WITH_AS(f.run(queue, {0, 4}, {0}, {2}), "short_conv: write_slot is a slot, got 2",
-                         Error);
+    CHECK_THROWS_WITH_AS(f.run(queue, {0, 4}, {0}, {2}),
+                         "short_conv: write_slot is a slot or -1, got 2", Error);
     f.x = TestTensor(DType::f32, {4, 16});
     CHECK_THROWS_WITH_AS(f.run(queue, {0, 4}, {0}, {0}),
                          "short_conv: x needs 24 in dimension 1, got 16", Error);

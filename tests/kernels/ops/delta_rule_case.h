@@ -43,6 +43,7 @@ struct DeltaInputs {
             .read_slot = read,
             .write_slot = write,
             .y = y.view().rows(first, tokens),
+            .token_by_token = true,
             .key_heads = s.key_heads};
   }
   void run(Queue& queue, const Table& begin, const Table& read, const Table& write,

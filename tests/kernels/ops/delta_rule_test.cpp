@@ -180,6 +180,26 @@ TEST_SUITE("kernels/ops/delta_rule") {
     }
   }
 
+  TEST_CASE("spans that leave no state change nothing else, on any threads") {
+    std::mt19937 engine(13);
+    int round = 0;
+    for (const DeltaShape& shape : shapes) {
+      for (const DType state : {f32, b16}) {
+        const DiscardedSpans spans = random_discarded(engine);
+        const DeltaShape s{spans.kept.begins.back(), shape.key_heads, shape.value_heads, shape.rows,
+                           shape.columns};
+        const DType dtype = round % 2 == 0 ? b16 : f32;
+        check_discarded(
+            spans, 1 + round++ % 3,
+            [&] { return DeltaInputs(dtype, s, DiscardedSpans::slots, state); },
+            [](const DeltaInputs& in, Queue& queue, const Table& begins, const Table& read,
+               const Table& write,
+               std::int32_t first) { in.run(queue, begins, read, write, first); },
+            [](const DeltaInputs& in) -> const TestTensor& { return in.state; });
+      }
+    }
+  }
+
   TEST_CASE("permuting spans permutes outputs, and only the named slots are written") {
     for (const Isa isa : available_isas()) {
       Queue queue = test_queue(isa, 3);

@@ -41,6 +41,7 @@ struct Fixture {
                 .read_slot = read,
                 .write_slot = write,
                 .y = y.view().rows(first, tokens),
+                .token_by_token = token_by_token,
                 .groups = s.groups,
                 .dt_min = dt_min,
                 .dt_max = dt_max});
@@ -49,6 +50,7 @@ struct Fixture {
   Shape s;
   TestTensor x, dt, a_log, d, dt_bias, state, y;
   float dt_min = 0.0F, dt_max = INFINITY;
+  bool token_by_token = true;
 };
 
 /// The recurrence in doubles over all tokens, from the state in `slot`.
@@ -206,6 +208,22 @@ TEST_SUITE("kernels/ops/ssd") {
     }
   }
 
+  TEST_CASE("spans that leave no state change nothing else, on any threads") {
+    std::mt19937 engine(13);
+    int round = 0;
+    for (const auto& [shape, state] : shapes_and_states()) {
+      const DiscardedSpans spans = random_discarded(engine);
+      const Shape s{spans.kept.begins.back(), shape.heads, shape.rows, shape.columns, shape.groups};
+      const DType dtype = round % 2 == 0 ? DType::bf16 : DType::f32;
+      check_discarded(
+          spans, 1 + round++ % 3,
+          [&, state = state] { return Fixture(dtype, s, DiscardedSpans::slots, state); },
+          [](Fixture& f, Queue& queue, const Table& begins, const Table& read, const Table& write,
+             std::int32_t first) { f.run(queue, begins, read, write, first); },
+          [](const Fixture& f) -> const TestTensor& { return f.state; });
+    }
+  }
+
   TEST_CASE("permuting spans permutes outputs, and only the named slots are written") {
     for (const Isa isa : available_isas()) {
       Queue queue = test_queue(isa, 3);
@@ -240,6 +258,12 @@ TEST_SUITE("kernels/ops/ssd") {
     Fixture f(DType::f32, {2, 3, 2, 8, 1}, 1);
     f.s.groups = 2;
     CHECK_THROWS_WITH_AS(f.run(queue, {0, 2}, {0}, {0}), "ssd: groups divides heads, got 2", Error);
+    Fixture many(DType::f32, {17, 3, 2, 8, 1}, 1);
+    CHECK_THROWS_WITH_AS(many.run(queue, {0, 17}, {0}, {-1}),
+                         "ssd: few tokens leave no state, got 17", Error);
+    many.token_by_token = false;
+    CHECK_THROWS_WITH_AS(many.run(queue, {0, 1}, {0}, {-1}),
+                         "ssd: what leaves no state goes token by token, got 0", Error);
   }
 }
 
