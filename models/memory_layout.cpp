@@ -72,7 +72,8 @@ Requests requests_of(const Geometry& geometry, const ModelMemoryLayout& memory) 
     requests.views.push_back(std::move(view));
     requests.unit_bytes.push_back(unit);
   }
-  for (const std::size_t bytes : {geometry.slot_bytes, memory.snapshot.bytes}) {
+  const std::size_t ring_bytes = 0;  // no model has drafts yet
+  for (const std::size_t bytes : {geometry.slot_bytes, memory.snapshot.bytes, ring_bytes}) {
     ViewRequest view{.plane_unit_bytes = {}, .may_stretch = true};
     if (bytes != 0) view.plane_unit_bytes.push_back(bytes);
     requests.views.push_back(std::move(view));

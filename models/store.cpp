@@ -64,7 +64,7 @@ Store::Store(kernels::Queue& queue, const Geometry& geometry, const StoreLayout&
   if (packed.per_superblock > 0) {
     require(memory_.snapshot.bytes > 0 && memory_.snapshot.bytes <= packed.bytes,
             "store: the packed snapshots are this model's");
-    rows_.back().push_back(
+    rows_[place(memory_.layout.packed_view())].push_back(
         rows(memory_.layout.packed_view(), 0, packed.bytes, memory_.snapshot.bytes));
   }
 }

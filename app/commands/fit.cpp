@@ -112,9 +112,10 @@ Json views_json(const MemoryPlan& memory) {
     const ViewId view{v};
     if (layout.units_per_superblock(view) == 0) continue;
     const std::string name =
-        view == layout.slot_view() ? "slots"
-        : view == layout.packed_view()
-            ? "packed"
+        view == layout.slot_view()     ? "slots"
+        : view == layout.packed_view() ? "packed"
+        : view == layout.ring_view()
+            ? "rings"
             : std::string(layout.groups[static_cast<std::size_t>(v)].kind->name());
     views.push_back({{"view", name},
                      {"units_per_superblock", layout.units_per_superblock(view)},

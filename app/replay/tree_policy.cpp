@@ -50,6 +50,7 @@ MemoryLayout byte_layout(const ReplayShape& shape, const PolicyOptions& options)
   }
   layout.fixed_superblocks.push_back(shape.has_state() ? 1 : 0);
   layout.fixed_superblocks.push_back(shape.has_state() && is_packed ? 1 : 0);
+  layout.fixed_superblocks.push_back(0);
   for (std::int32_t view = 0; view < layout.views(); ++view) {
     const auto bytes = static_cast<std::size_t>(layout.units_per_superblock(ViewId{view})) *
                        layout.unit_bytes(ViewId{view});

@@ -14,12 +14,14 @@ enum class PageId : std::int32_t {};
 /// Index of a slot of recurrent state.
 enum class SlotId : std::int32_t {};
 
+/// Index of a ring of drafts' inputs to recurrent layers.
+enum class RingId : std::int32_t {};
 /// Index of a packed (int8) snapshot of recurrent state.
 enum class PackedId : std::int32_t {};
 /// Index of a superblock, the unit of physical memory that changes owners.
 enum class SuperblockId : std::int32_t {};
 /// How the owner of a superblock divides it: the page groups by their numbers, then slots, then
-/// packed snapshots.
+/// packed snapshots, then rings.
 enum class ViewId : std::int32_t {};
 
 /// In a page table: this page left the attention window and was freed.
@@ -28,6 +30,8 @@ inline constexpr PageId no_page{-1};
 inline constexpr ViewId no_view{-1};
 /// A checkpoint that is not packed.
 inline constexpr PackedId no_packed{-1};
+/// A sequence that has run no drafts, or has no recurrent layers.
+inline constexpr RingId no_ring{-1};
 /// The read slot of a sequence without history: its state is all zeros.
 inline constexpr SlotId no_slot{-1};
 

@@ -29,9 +29,20 @@ struct Span {
   std::span<const TokenId> tokens;
   std::int32_t position;              ///< of tokens[0]
   std::span<const PageTable> tables;  ///< one per page group, room for all these tokens
-  SlotId read_slot;                   ///< state before tokens[0]; no_slot: zeros
-  SlotId write_slot;                  ///< state after the last token
+  SlotId read_slot;   ///< state before tokens[0], or before the ring's entries; no_slot: zeros
+  SlotId write_slot;  ///< state after the last token that is not a draft
   std::vector<SampleRow> samples;
+
+  /// The last ones of `tokens` that are guesses. Their keys and values are written to the pages
+  /// like any token's. Where there are recurrent layers their inputs to these are written to the
+  /// ring, the first draft's to entry 0, after its entries were read. The token before the first
+  /// draft and each draft has a sampled row: what plain decoding draws there, if the drafts before
+  /// are right.
+  std::int32_t drafts = 0;
+  RingId ring = no_ring;  ///< no_ring: neither entries nor drafts, or no recurrent layers
+  /// Entries [0, ring_entries) of the ring are the tokens between the state of read_slot and
+  /// tokens[0], in every recurrent layer: drafts of an earlier step that were right.
+  std::int32_t ring_entries = 0;
 };
 
 /// One call of the model.
@@ -49,9 +60,12 @@ struct StepResult {
 struct Capacity {
   MemoryLayout memory;
   std::int32_t step_tokens;  ///< most tokens in one step
-  std::int32_t step_rows;    ///< most sequences, and most sampled rows, in one step
+  std::int32_t step_rows;    ///< most sequences in one step
   std::int32_t vocab;
   std::int32_t step_spans = 0;  ///< most spans in one step; below step_rows: step_rows
+  /// Most sampled rows in one step; below step_rows: step_rows. Spans have drafts only where this
+  /// is more.
+  std::int32_t step_samples = 0;
 };
 
 /// What the engine needs from a model. The one interface that core declares and a higher room
@@ -78,15 +92,15 @@ class Runner : public UnitBytes {
   virtual void launch(const Step& step);
   virtual StepResult wait();
 
-  /// Called while one step runs in which every span has one sampled row, its last token's: prepares
-  /// the step that may come next. It has the same sequences in the same order, one token each,
-  /// which is the one that the running step draws: its value in `next` means nothing, and history
-  /// ends before it, so no row has penalties. There are no orders. Views live until this returns.
-  /// It is launched by launch_prepared(), before or after the running step's wait(), or never, when
-  /// launch() comes first; until then it has read and written nothing that another step may see.
-  /// Launched before, it runs also where the token that it gets ends a sequence, or is none: what
-  /// it computes for that sequence is not read. What prepare() and launch_prepared() throw leaves
-  /// the running step as it is.
+  /// Called while one step runs in which every span has one sampled row, its last token's, and no
+  /// drafts: prepares the step that may come next. It has the same sequences in the same order, one
+  /// token each, which is the one that the running step draws: its value in `next` means nothing,
+  /// and history ends before it, so no row has penalties. There are no orders. Views live until
+  /// this returns. It is launched by launch_prepared(), before or after the running step's wait(),
+  /// or never, when launch() comes first; until then it has read and written nothing that another
+  /// step may see. Launched before, it runs also where the token that it gets ends a sequence, or
+  /// is none: what it computes for that sequence is not read. What prepare() and launch_prepared()
+  /// throw leaves the running step as it is.
   virtual void prepare(const Step& next);
   virtual void launch_prepared();
 

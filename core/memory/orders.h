@@ -12,7 +12,7 @@
 
 namespace hyb {
 
-/// A page, slot or packed snapshot to another one of the same view.
+/// A page, slot, packed snapshot or ring to another one of the same view.
 struct UnitCopy {
   ViewId view;
   std::int32_t from, to;
@@ -26,6 +26,14 @@ struct UnpackSlot {
   PackedId from;
   SlotId to;
 };
+/// Applies entries [0, entries) of a ring to a state: `to` gets the state of `from` after these
+/// tokens, in all recurrent layers, exactly as a span of them would leave it. `from` may be `to`.
+struct AdvanceSlot {
+  SlotId from;
+  RingId ring;
+  std::int32_t entries;
+  SlotId to;
+};
 /// From now on the superblock is used through `to` (no_view: free). Its bytes are not kept. `from`
 /// is no_view when it had no owner, or an unknown one after a failed step.
 struct ChangeOwner {
@@ -37,7 +45,7 @@ struct ChangeOwner {
 /// core decides with indices and counts and moves no bytes: copies are orders that ride in the next
 /// step and are carried out before its spans, in the order given. So a page or slot may be reused
 /// as soon as it is released.
-using Order = std::variant<UnitCopy, PackSlot, UnpackSlot, ChangeOwner>;
+using Order = std::variant<UnitCopy, PackSlot, UnpackSlot, ChangeOwner, AdvanceSlot>;
 
 /// One group's pages of one sequence: entry i holds positions [i * page_tokens, (i + 1) *
 /// page_tokens); no_page where the page is no longer needed.

@@ -138,7 +138,7 @@ TEST_SUITE("app/memory_plan") {
           plan_memory(shape.plan, shape.geometry, budget, 2000, 2, {.sequences_max = sequences});
       CHECK(plan.sequences == sequences);
       CHECK(plan.length_max == 2000);
-      CHECK(plan.pools.layout.fixed_superblocks.size() == 3);
+      CHECK(plan.pools.layout.fixed_superblocks.size() == 4);
       CHECK(plan.total() <= plan.budget);
     }
     CHECK(mapping_of({}, kernels::Device::cpu).mode == kernels::MapMode::remap);

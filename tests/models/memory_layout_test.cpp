@@ -295,7 +295,7 @@ TEST_SUITE("models/memory_layout") {
     REQUIRE(flat.layout.groups.size() == 1);
     CHECK(flat.layers[0].size() == 20);
     CHECK(flat.layout.packed.per_superblock == 0);
-    REQUIRE(flat.layout.fixed_superblocks.size() == 3);
+    REQUIRE(flat.layout.fixed_superblocks.size() == 4);
     CHECK(flat.layout.fixed_superblocks[0] + flat.layout.fixed_superblocks[1] ==
           flat.layout.superblocks);
     CHECK(flat.layout.fixed_superblocks[1] * flat.layout.slots.per_superblock >= 9);
@@ -311,7 +311,7 @@ TEST_SUITE("models/memory_layout") {
                 geometry,
                 {.pool_bytes = pool, .flat = FlatPools{.sequences = sequences, .tokens = tokens}});
             const MemoryLayout& layout = memory.layout;
-            REQUIRE(layout.fixed_superblocks.size() == 3);
+            REQUIRE(layout.fixed_superblocks.size() == 4);
             CHECK(layout.fixed_superblocks[0] >= 1);
             CHECK(layout.fixed_superblocks[1] * layout.slots.per_superblock >= 2);
             CHECK(layout.fixed_superblocks[0] + layout.fixed_superblocks[1] == layout.superblocks);
@@ -328,9 +328,9 @@ TEST_SUITE("models/memory_layout") {
           memory_layout_of(geometry_of(shape, DType::f32, 16), {.pool_bytes = 4 * gib, .flat = {}});
       CHECK(memory.layout.page_tokens == 0);
       CHECK(memory.layout.groups.empty());
-      CHECK(memory.layout.views() == 2);
+      CHECK(memory.layout.views() == 3);
       CHECK(memory.layout.packed.per_superblock == 0);
-      CHECK(memory.superblocks.plane_bytes.size() == 2);
+      CHECK(memory.superblocks.plane_bytes.size() == 3);
       CHECK(memory.superblocks.plane_bytes[1].empty());
     }
   }

@@ -81,6 +81,7 @@ class ByteRunner final : public Runner {
     const auto from = unit_bytes(layout_.packed_view(), index(order.from));
     std::copy(from.begin(), from.end(), unit_bytes(layout_.slot_view(), index(order.to)).begin());
   }
+  void obey(const AdvanceSlot&) { throw std::logic_error("these sequences have no drafts"); }
   void obey(const ChangeOwner& order) {
     const auto superblock = static_cast<std::size_t>(index(order.superblock));
     owners_.at(superblock) = order.to;

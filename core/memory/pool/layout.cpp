@@ -139,12 +139,14 @@ bool MemoryLayout::holds_page(std::int32_t group, std::int32_t page, std::int32_
 std::int32_t MemoryLayout::units_per_superblock(ViewId view) const {
   if (view == slot_view()) return slots.per_superblock;
   if (view == packed_view()) return packed.per_superblock;
+  if (view == ring_view()) return rings.per_superblock;
   return groups[static_cast<std::size_t>(index(view))].pages_per_superblock;
 }
 
 std::size_t MemoryLayout::unit_bytes(ViewId view) const {
   if (view == slot_view()) return slots.bytes;
   if (view == packed_view()) return packed.bytes;
+  if (view == ring_view()) return rings.bytes;
   return groups[static_cast<std::size_t>(index(view))].page_bytes;
 }
 
@@ -152,6 +154,7 @@ std::size_t MemoryLayout::content_bytes(ViewId view) const {
   const std::size_t bytes = unit_bytes(view);
   if (view == slot_view()) return bytes - slots.padding_bytes;
   if (view == packed_view()) return bytes - packed.padding_bytes;
+  if (view == ring_view()) return bytes - rings.padding_bytes;
   return bytes;
 }
 
@@ -188,7 +191,7 @@ MemoryLayout flat_layout(const FlatSizes& sizes) {
         std::max(layout.superblock_bytes, static_cast<std::size_t>(sizes.slots) * sizes.slot_bytes);
   }
   layout.fixed_superblocks.push_back(sizes.slots > 0 ? 1 : 0);
-  layout.fixed_superblocks.push_back(0);
+  layout.fixed_superblocks.insert(layout.fixed_superblocks.end(), 2, 0);
   layout.superblocks = (has_pages ? 1 : 0) + (sizes.slots > 0 ? 1 : 0);
   return layout;
 }

@@ -88,8 +88,8 @@ struct SlotShape {
 };
 
 /// How the physical memory of a model's sequences is cut. Memory is `superblocks` pieces of equal
-/// size. Each can be seen through one view per page group, one of slots and one of packed
-/// snapshots; through view v superblock b is the units [b * n, (b + 1) * n), n units per
+/// size. Each can be seen through one view per page group, one of slots, one of packed snapshots
+/// and one of rings; through view v superblock b is the units [b * n, (b + 1) * n), n units per
 /// superblock. One view of it is live at a time: its owner. So memory moves between pages and slots
 /// by a change of owner, and the number of a unit gives its superblock.
 struct MemoryLayout {
@@ -97,6 +97,10 @@ struct MemoryLayout {
   std::vector<PageGroup> groups;
   SlotShape slots;   ///< live slots and exact snapshots
   SlotShape packed;  ///< int8 snapshots
+  /// Per running sequence that has drafts: what drafts of a step feed to the recurrent layers, kept
+  /// until it is known which of them stay. None where there are no recurrent layers, or no drafts.
+  SlotShape rings;
+  std::int32_t ring_tokens = 0;  ///< entries of a ring: most drafts of a span
   std::size_t superblock_bytes = 0;
   std::int32_t superblocks = 0;
 
@@ -109,9 +113,10 @@ struct MemoryLayout {
   /// with all positions below the length, and a shorter prefix can be resumed.
   bool holds_page(std::int32_t group, std::int32_t page, std::int32_t length) const;
 
-  std::int32_t views() const { return static_cast<std::int32_t>(groups.size()) + 2; }
+  std::int32_t views() const { return static_cast<std::int32_t>(groups.size()) + 3; }
   ViewId slot_view() const { return ViewId{static_cast<std::int32_t>(groups.size())}; }
   ViewId packed_view() const { return ViewId{static_cast<std::int32_t>(groups.size()) + 1}; }
+  ViewId ring_view() const { return ViewId{static_cast<std::int32_t>(groups.size()) + 2}; }
   std::int32_t units_per_superblock(ViewId view) const;
   std::size_t unit_bytes(ViewId view) const;
   /// The used bytes at its front: the same in pools of any size.

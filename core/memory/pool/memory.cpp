@@ -100,6 +100,7 @@ Memory::~Memory() {
   drop_cuts();
   if (read_slot_ != write_slot_) pool_->drop(read_slot_);
   pool_->drop(write_slot_);
+  pool_->drop(ring_);
   pool_->memories_.remove(*this);
 }
 
@@ -110,6 +111,8 @@ void Memory::swap(Memory& other) noexcept {
   std::swap(settled_, other.settled_);
   std::swap(read_slot_, other.read_slot_);
   std::swap(write_slot_, other.write_slot_);
+  std::swap(ring_, other.ring_);
+  std::swap(ring_entries_, other.ring_entries_);
   std::swap(cuts_, other.cuts_);
   std::swap(length_, other.length_);
   if (pool_ != nullptr) pool_->memories_.moved(*this);
@@ -168,9 +171,34 @@ Memory::Piece Memory::piece(std::int32_t cuts) const {
           .write_slot = slot_behind(cuts)};
 }
 
-void Memory::keep(std::int32_t tokens) {
+bool Memory::reserve_ring() {
+  require(pool_ != nullptr, "memory: reserve_ring() needs a started sequence");
+  if (!pool_->has_rings() || ring_ != no_ring) return true;
+  const std::optional<RingId> ring = pool_->take_ring();
+  if (ring) ring_ = *ring;
+  return ring.has_value();
+}
+
+void Memory::release_ring() {
+  if (ring_ == no_ring) return;
+  apply_ring();
+  pool_->drop(std::exchange(ring_, no_ring));
+}
+
+/// A checkpoint shares a slot only after this, so the slot is still the sequence's own.
+void Memory::apply_ring() {
+  if (ring_entries_ == 0) return;
+  pool_->orders_.push_back(AdvanceSlot{.from = read_slot_,
+                                       .ring = ring_,
+                                       .entries = std::exchange(ring_entries_, 0),
+                                       .to = read_slot_});
+}
+
+void Memory::keep(std::int32_t tokens, std::int32_t drafts) {
   require(pool_ != nullptr && tokens >= 0, "memory: keep() needs a started sequence");
   if (tokens == 0) return;
+  require(drafts >= 0 && drafts < tokens && (drafts == 0 || cuts_.empty()),
+          "memory: drafts are kept after a token, and where nothing is cut off");
   require(length_ + std::int64_t{tokens} <= room(), "memory: what is kept was reserved before");
   require(cuts_.empty() || length_ + tokens == cuts_.front().length,
           "memory: what is cut off is kept whole");
@@ -178,6 +206,10 @@ void Memory::keep(std::int32_t tokens) {
   for (std::int32_t group = 0; group < pool_->groups(); ++group) give_back_unneeded(group);
   if (read_slot_ != write_slot_) pool_->drop(read_slot_);
   read_slot_ = write_slot_;
+  if (pool_->has_slots()) {
+    require(drafts == 0 || ring_ != no_ring, "memory: drafts are kept in a ring");
+    ring_entries_ = drafts;
+  }
   if (cuts_.empty()) return;
   write_slot_ = cuts_.front().next_slot;
   cuts_.erase(cuts_.begin());
@@ -249,6 +281,7 @@ bool Memory::pack_into(Checkpoint& checkpoint) const {
 
 std::optional<Checkpoint> Memory::checkpoint(Precision precision) {
   require(pool_ != nullptr && length_ > 0, "memory: checkpoint() needs a sequence that has run");
+  apply_ring();
   std::optional<Checkpoint> checkpoint;
   if (precision == Precision::int8 && pool_->has_slots()) {
     checkpoint = shared_pages();
@@ -274,6 +307,7 @@ std::optional<Checkpoint> Memory::checkpoint(Precision precision) {
 std::optional<Checkpoint> Memory::final_checkpoint(Precision precision) && {
   require(pool_ != nullptr && length_ > 0,
           "memory: final_checkpoint() needs a sequence that has run");
+  apply_ring();
   const Memory released = std::move(*this);
   std::optional<Checkpoint> checkpoint = released.shared_pages();
   if (precision == Precision::int8 && released.pool_->has_slots()) {

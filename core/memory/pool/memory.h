@@ -80,9 +80,9 @@ class Checkpoint {
   std::int32_t length_ = 0;
 };
 
-/// The whole memory of one running sequence: page tables, slots, length. Five verbs and no others:
-/// reserve, keep, checkpoint, resume (MemoryPool), release (the destructor). Move-only; the pool
-/// must outlive it. Ids are valid until the next call that takes memory, as a checkpoint's.
+/// The whole memory of one running sequence: page tables, slots, ring, length. Five verbs and no
+/// others: reserve, keep, checkpoint, resume (MemoryPool), release (the destructor). Move-only; the
+/// pool must outlive it. Ids are valid until the next call that takes memory, as a checkpoint's.
 class Memory {
  public:
   Memory() = default;
@@ -108,12 +108,21 @@ class Memory {
   /// The next step runs in one piece.
   void drop_cuts();
 
-  /// Keeps the first `tokens` tokens of the last step, or of its next piece, and drops the rest.
-  /// From now on the sequence reads the slot that was written after them. Pages that no kind needs
-  /// any more are released.
-  void keep(std::int32_t tokens);
+  /// Takes a ring for drafts, where the layout has some; it is held until release_ring(). False: no
+  /// ring is free.
+  bool reserve_ring();
+  /// Gives the ring back; what is in it is applied to the state by order first.
+  void release_ring();
 
-  /// A resumable point at length() > 0, between steps. exact: the live slot becomes the snapshot
+  /// Keeps the first `tokens` tokens of the last step, or of its next piece, and drops the rest.
+  /// From now on the sequence reads the slot that was written after them: where the step had drafts
+  /// after the first of them, in which case the last `drafts` tokens kept are in the ring alone
+  /// until the next step, or an order, applies them. Pages that no kind needs any more are
+  /// released.
+  void keep(std::int32_t tokens, std::int32_t drafts = 0);
+
+  /// A resumable point at length() > 0, between steps: what is in the ring is applied to the state
+  /// first, by order. exact: the live slot becomes the snapshot
   /// and the sequence continues in another one, which its next step writes: no state is copied. A
   /// sequence that still reads an exact snapshot shares it and needs no slot. int8: the snapshot is
   /// packed by order. Pages are shared, the partly filled last one too. Empty when no slot or
@@ -133,6 +142,9 @@ class Memory {
   std::span<const PageTable> tables() const { return tables_; }
   SlotId read_slot() const { return read_slot_; }
   SlotId write_slot() const { return write_slot_; }
+  RingId ring() const { return ring_; }  ///< no_ring: none was reserved
+  /// Entries of the ring, from the first on, between the state of the read slot and length().
+  std::int32_t ring_entries() const { return ring_entries_; }
 
   /// A part of the next step: the tokens from `begin` to the next cut, or to the step's end.
   struct Piece {
@@ -154,6 +166,7 @@ class Memory {
   void give_back_unneeded(std::int32_t group);
   Checkpoint shared_pages() const;
   bool pack_into(Checkpoint& checkpoint) const;
+  void apply_ring();
 
   MemoryPool* pool_ = nullptr;
   std::size_t registry_index_ = 0;
@@ -161,6 +174,8 @@ class Memory {
   std::vector<std::int32_t> settled_;  ///< per group: pages before it are kept for good or released
   SlotId read_slot_ = no_slot;
   SlotId write_slot_ = no_slot;
+  RingId ring_ = no_ring;
+  std::int32_t ring_entries_ = 0;
   std::vector<ReservedCut> cuts_;
   std::int32_t length_ = 0;
 };

@@ -267,6 +267,12 @@ std::optional<PackedId> MemoryPool::take_packed() {
   return PackedId{*unit};
 }
 
+std::optional<RingId> MemoryPool::take_ring() {
+  const std::optional<std::int32_t> unit = take(layout().ring_view());
+  if (!unit) return std::nullopt;
+  return RingId{*unit};
+}
+
 void MemoryPool::share(SlotId slot) {
   if (slot != no_slot) superblocks_.share(layout().slot_view(), index(slot));
 }
@@ -287,6 +293,10 @@ void MemoryPool::drop(SlotId slot) noexcept {
 
 void MemoryPool::drop(PackedId packed) noexcept {
   if (packed != no_packed) superblocks_.drop(layout().packed_view(), index(packed));
+}
+
+void MemoryPool::drop(RingId ring) noexcept {
+  if (ring != no_ring) superblocks_.drop(layout().ring_view(), index(ring));
 }
 
 namespace {
@@ -337,6 +347,7 @@ void check_view(const Found& found, const Superblocks& superblocks, ViewId view,
 std::string name_of(const MemoryLayout& layout, std::int32_t view) {
   if (ViewId{view} == layout.slot_view()) return "slot";
   if (ViewId{view} == layout.packed_view()) return "packed snapshot";
+  if (ViewId{view} == layout.ring_view()) return "ring";
   return "page";
 }
 
@@ -387,6 +398,8 @@ void MemoryPool::empty(SuperblockId superblock) {
       moves.apply(memory->read_slot_);
       moves.apply(memory->write_slot_);
       for (Memory::ReservedCut& cut : memory->cuts_) moves.apply(cut.next_slot);
+    } else if (view == layout().ring_view()) {
+      moves.apply(memory->ring_);
     } else if (view != layout().packed_view()) {
       for (PageId& page : memory->tables_[static_cast<std::size_t>(index(view))]) moves.apply(page);
     }
@@ -396,7 +409,7 @@ void MemoryPool::empty(SuperblockId superblock) {
       moves.apply(checkpoint->slot_);
     } else if (view == layout().packed_view()) {
       moves.apply(checkpoint->packed_);
-    } else {
+    } else if (view != layout().ring_view()) {
       for (PageId& page : checkpoint->tables_[static_cast<std::size_t>(index(view))]) {
         moves.apply(page);
       }
@@ -422,8 +435,8 @@ std::size_t PoolUsage::page_bytes() const {
 }
 
 std::size_t PoolUsage::total() const {
-  return page_bytes() + live_slots.bytes + snapshot_slots.bytes + packed.bytes + idle_bytes +
-         free_bytes + remainder_bytes;
+  return page_bytes() + live_slots.bytes + snapshot_slots.bytes + packed.bytes + rings.bytes +
+         idle_bytes + free_bytes + remainder_bytes;
 }
 
 PoolUsage MemoryPool::usage() const {
@@ -452,6 +465,7 @@ PoolUsage MemoryPool::usage() const {
   usage.snapshot_slots.units = slots.units - usage.live_slots.units;
   usage.snapshot_slots.bytes = slots.bytes - usage.live_slots.bytes;
   usage.packed = used(cut.packed_view());
+  usage.rings = used(cut.ring_view());
 
   std::int32_t superblocks_used = 0;
   for (std::int32_t view = 0; view < cut.views(); ++view) {
@@ -488,6 +502,10 @@ void MemoryPool::audit() const {
       require(slot == no_slot || superblocks_.users(layout().slot_view(), index(slot)) == 1,
               "memory: a write slot is shared");
     }
+    require(memory->ring_entries_ == 0 ||
+                (memory->ring_ != no_ring && memory->read_slot_ == memory->write_slot_ &&
+                 memory->ring_entries_ <= layout().ring_tokens),
+            "memory: entries of a ring wait to be applied to a slot of the sequence's own");
     check_table(memory->tables_, memory->length_);
     for (const PageTable& table : memory->tables_) {
       // The page that is written next may be shared with checkpoints that end in it.
@@ -536,12 +554,14 @@ void MemoryPool::audit(std::span<const Memory* const> memories,
   }
   Found& slots = found[static_cast<std::size_t>(index(layout().slot_view()))];
   Found& packed = found[static_cast<std::size_t>(index(layout().packed_view()))];
+  Found& rings = found[static_cast<std::size_t>(index(layout().ring_view()))];
   for (const Memory* memory : memories) {
     if (memory->pool_ != this) continue;
     for (std::size_t group = 0; group < memory->tables_.size(); ++group) {
       count(found[group], memory->tables_[group]);
     }
     count(slots, index(memory->write_slot_));
+    count(rings, index(memory->ring_));
     for (const Memory::ReservedCut& cut : memory->cuts_) count(slots, index(cut.next_slot));
     if (memory->read_slot_ != memory->write_slot_) count(slots, index(memory->read_slot_));
   }

@@ -29,6 +29,7 @@ struct PoolUsage {
   UnitUsage live_slots;             ///< a sequence reads or writes them
   UnitUsage snapshot_slots;         ///< only checkpoints hold them
   UnitUsage packed;                 ///< int8 snapshots
+  UnitUsage rings;                  ///< of sequences that have drafts
   std::size_t idle_bytes = 0;       ///< free units in superblocks that are in use
   std::size_t free_bytes = 0;       ///< free superblocks
   std::size_t remainder_bytes = 0;  ///< of superblocks in use, what their view has no unit for
@@ -50,8 +51,8 @@ struct SharedPrefix {
   std::int32_t tokens = 0;
 };
 
-/// The memory of all sequences of a model: allocates pages, slots and packed snapshots from one
-/// budget of superblocks. Orders that a call makes ride in the next step.
+/// The memory of all sequences of a model: allocates pages, slots, packed snapshots and
+/// rings from one budget of superblocks. Orders that a call makes ride in the next step.
 class MemoryPool {
  public:
   explicit MemoryPool(MemoryLayout layout);
@@ -135,6 +136,7 @@ class MemoryPool {
   std::int32_t superblocks_idle() const { return superblocks_.superblocks_idle(); }
   std::int64_t pages_free(std::int32_t group = 0) const;  ///< changes of owner included
   std::int64_t slots_free() const { return units_free(layout().slot_view()); }
+  bool has_rings() const { return layout().rings.per_superblock > 0; }
   bool has_slots() const { return layout().slots.per_superblock > 0; }
   std::int32_t page_tokens() const { return layout().groups.empty() ? 0 : layout().page_tokens; }
   std::int32_t groups() const { return static_cast<std::int32_t>(layout().groups.size()); }
@@ -189,12 +191,14 @@ class MemoryPool {
   std::optional<PageId> take_page(std::int32_t group, const PageTable& table);
   std::optional<SlotId> take_slot();
   std::optional<PackedId> take_packed();
+  std::optional<RingId> take_ring();
   void share(std::int32_t group, PageId page) { superblocks_.share(ViewId{group}, index(page)); }
   void share(SlotId slot);
   void drop(std::int32_t group, PageTable& table) noexcept;
   void drop(std::int32_t group, PageId page) noexcept;
   void drop(SlotId slot) noexcept;
   void drop(PackedId packed) noexcept;
+  void drop(RingId ring) noexcept;
 
   Superblocks superblocks_;
   Registry<Memory> memories_;

@@ -20,6 +20,9 @@ std::optional<std::pair<ViewId, std::int32_t>> target_of(const Order& order,
   if (const auto* packed = std::get_if<PackSlot>(&order)) {
     return std::pair(layout.packed_view(), index(packed->to));
   }
+  if (const auto* slot = std::get_if<AdvanceSlot>(&order)) {
+    return std::pair(layout.slot_view(), index(slot->to));
+  }
   return std::nullopt;
 }
 

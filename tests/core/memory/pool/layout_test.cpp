@@ -242,7 +242,7 @@ TEST_SUITE("core/memory/footprint") {
     const MemoryPool pool(layout);
     CHECK(pool.can_ever_hold(2 * 10 * 4, 8));
     CHECK_FALSE(pool.can_ever_hold(2 * 10 * 4 + 1, 8));
-    layout.fixed_superblocks = {1, 2, 0};
+    layout.fixed_superblocks = {1, 2, 0, 0};
     const MemoryPool flat(layout);
     CHECK(flat.can_ever_hold(10 * 4, 8));
     CHECK_FALSE(flat.can_ever_hold(10 * 4 + 1, 8));

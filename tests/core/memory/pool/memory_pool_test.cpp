@@ -266,7 +266,7 @@ TEST_SUITE("core/memory/memory_pool") {
     CHECK(pool.superblocks_free() == 6);
     CHECK(pool.superblocks_uncommitted() == 0);
     MemoryLayout fixed = elastic(4);
-    fixed.fixed_superblocks = {2, 2, 0};
+    fixed.fixed_superblocks = {2, 2, 0, 0};
     CHECK(MemoryPool(fixed).order_ahead(3) == 0);
   }
 

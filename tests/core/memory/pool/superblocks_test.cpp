@@ -19,11 +19,12 @@ MemoryLayout layout_of(std::int32_t superblocks, std::vector<std::int32_t> units
   static const FullAttention full;
   MemoryLayout layout;
   layout.page_tokens = 4;
-  for (std::size_t i = 0; i + 2 < units.size(); ++i) {
+  for (std::size_t i = 0; i + 3 < units.size(); ++i) {
     layout.groups.push_back({.kind = &full, .page_bytes = 1, .pages_per_superblock = units[i]});
   }
-  layout.slots = {.bytes = 1, .per_superblock = units[units.size() - 2]};
-  layout.packed = {.bytes = 1, .per_superblock = units[units.size() - 1]};
+  layout.slots = {.bytes = 1, .per_superblock = units[units.size() - 3]};
+  layout.packed = {.bytes = 1, .per_superblock = units[units.size() - 2]};
+  layout.rings = {.bytes = 1, .per_superblock = units[units.size() - 1]};
   layout.superblock_bytes = 1000;
   layout.superblocks = superblocks;
   layout.fixed_superblocks = std::move(fixed);
@@ -77,7 +78,7 @@ void run_random(std::uint64_t seed) {
   sim::Random random(seed);
   const std::int32_t superblocks = random.between(1, 8);
   std::vector<std::int32_t> units;
-  for (int i = random.between(2, 4); i > 0; --i) units.push_back(random.between(0, 70));
+  for (int i = random.between(3, 5); i > 0; --i) units.push_back(random.between(0, 70));
   std::vector<std::int32_t> fixed;
   if (random.chance(30)) {
     fixed.assign(units.size(), 0);
@@ -152,7 +153,7 @@ TEST_SUITE("core/memory/superblocks") {
   }
 
   TEST_CASE("the unit after the last one is preferred, then the fullest superblock") {
-    Superblocks books(layout_of(3, {4, 2, 0}));
+    Superblocks books(layout_of(3, {4, 2, 0, 0}));
     CHECK(books.take(pages)->unit == 0);
     CHECK(books.take(pages)->unit == 1);
     CHECK(books.take(pages, 1)->unit == 2);
@@ -166,7 +167,7 @@ TEST_SUITE("core/memory/superblocks") {
   }
 
   TEST_CASE("a free superblock goes back to its last owner without an order") {
-    Superblocks books(layout_of(2, {4, 2, 0}));
+    Superblocks books(layout_of(2, {4, 2, 0, 0}));
     CHECK(books.take(slots)->owner_changed);
     CHECK(books.take(pages)->owner_changed);
     books.drop(slots, 0);
@@ -186,7 +187,7 @@ TEST_SUITE("core/memory/superblocks") {
   }
 
   TEST_CASE("the sparsest is named only when the others have room for its units") {
-    Superblocks books(layout_of(2, {4, 2, 0}));
+    Superblocks books(layout_of(2, {4, 2, 0, 0}));
     for (int i = 0; i < 8; ++i) books.take(pages);
     CHECK_FALSE(books.sparsest(pages));
     books.drop(pages, 0);
@@ -201,9 +202,9 @@ TEST_SUITE("core/memory/superblocks") {
   }
 
   TEST_CASE("a layout that does not add up is refused") {
-    CHECK_THROWS_AS(Superblocks(layout_of(2, {4, 2, 0}, {1, 0, 0})), Error);
-    CHECK_THROWS_AS(Superblocks(layout_of(2, {4000, 2, 0})), Error);
-    CHECK_THROWS_AS(Superblocks(layout_of(-1, {4, 2, 0})), Error);
+    CHECK_THROWS_AS(Superblocks(layout_of(2, {4, 2, 0, 0}, {1, 0, 0, 0})), Error);
+    CHECK_THROWS_AS(Superblocks(layout_of(2, {4000, 2, 0, 0})), Error);
+    CHECK_THROWS_AS(Superblocks(layout_of(-1, {4, 2, 0, 0})), Error);
   }
 }
 
