@@ -20,6 +20,7 @@
 #include "core/engine/engine_limits.h"
 #include "core/engine/scheduler.h"
 #include "core/engine/sequence.h"
+#include "core/engine/speculation.h"
 #include "core/engine/tier_waiter.h"
 #include "core/engine/trace.h"
 #include "core/memory/tier/snapshot_tier.h"
@@ -113,6 +114,8 @@ class EngineState {
                      const StepTimes& times, const Wanted& is_wanted);
   bool apply_result(const Assignment& entry, const StepResult& result,
                     std::optional<std::size_t> row, const StepTimes& times);
+  void apply_drafts(const Assignment& entry, std::span<const SampledToken> rows,
+                    const StepTimes& times);
   void drain(std::optional<RequestId> cancelled = std::nullopt);
   void abandon() noexcept;
   void fail();
@@ -144,7 +147,8 @@ class EngineState {
   std::vector<RequestId> newcomers_;  ///< their prompts have not been looked up yet
   std::map<RequestId, ActiveRequest> requests_;
   Scheduler scheduler_;
-  std::optional<TierWaiter> waiter_;  ///< set where there is a tier
+  std::optional<TierWaiter> waiter_;        ///< set where there is a tier
+  std::optional<Speculation> speculation_;  ///< set where it is on
   std::deque<Event> events_;
   Step step_;                       ///< the runner's last one
   Step next_step_;                  ///< the one it may get after that
@@ -181,12 +185,16 @@ EngineState::EngineState(Runner& runner, const Tokenizer* tokenizer, const Engin
                   .mixed_tokens = options.mixed_tokens,
                   .step_tokens = capacity_.step_tokens,
                   .step_spans = capacity_.step_spans,
+                  .step_samples = capacity_.step_samples,
                   .shared_tokens_min = options.shared_tokens_min,
                   .look_ahead = options.look_ahead}),
       now_(options.now) {
   pool_.set_backing([this](SuperblockId superblock, bool may_create) {
     return runner_->commit(superblock, may_create);
   });
+  if (options.speculation.is_on) {
+    speculation_.emplace(options.speculation, prefixes_, scheduler_, now_);
+  }
   if (!options.measures_prefill) return;
   prefill_.emplace(options.prefixes.cost, options.chunk_tokens, length_max_);
 }
@@ -280,7 +288,8 @@ EngineUsage EngineState::usage() const {
           .preemptions = counts.preemptions,
           .deferrals = counts.deferrals,
           .prefix_waits = counts.prefix_waits,
-          .tier_waits = waiter_ ? waiter_->waits() : 0};
+          .tier_waits = waiter_ ? waiter_->waits() : 0,
+          .speculation = speculation_ ? speculation_->stats() : SpeculationStats{}};
 }
 
 PrefixCache& EngineState::prefixes() {
@@ -400,6 +409,13 @@ void EngineState::keep_logits(Sequence& sequence, const StepResult& result, std:
 bool EngineState::apply_result(const Assignment& entry, const StepResult& result,
                                std::optional<std::size_t> row, const StepTimes& times) {
   Sequence& sequence = *entry.sequence;
+  if (entry.drafts > 0) {
+    const auto rows = static_cast<std::size_t>(1 + entry.drafts);
+    apply_drafts(entry, std::span(result.sampled).subspan(*row, rows), times);
+    if (!sequence.finished()) return true;
+    finish(requests_.at(sequence.age().request), sequence);
+    return false;
+  }
   sequence.ran(entry.tokens, times.begin);
   scheduler_.ran(sequence);
   if (sequence.is_prefilled()) {
@@ -419,6 +435,27 @@ bool EngineState::apply_result(const Assignment& entry, const StepResult& result
   return false;
 }
 
+/// Of a sequence that had drafts: draws token by token, as plain steps would, up to the first
+/// that is not the draft, or that ends the sequence. That one has not run; what it was drawn after
+/// has.
+void EngineState::apply_drafts(const Assignment& entry, std::span<const SampledToken> rows,
+                               const StepTimes& times) {
+  Sequence& sequence = *entry.sequence;
+  std::string text;
+  std::int32_t accepted = 0;
+  for (;; ++accepted) {
+    const SampledToken& sampled = rows[static_cast<std::size_t>(accepted)];
+    const bool is_drafted = sequence.is_drafted(sampled);
+    text += sequence.accept(sampled, times.end);
+    if (!is_drafted || sequence.finished()) break;
+  }
+  sequence.count_drafts(entry.drafts, accepted);
+  speculation_->verified(sequence, entry.drafts, accepted);
+  sequence.ran(1 + accepted, times.begin, accepted);
+  scheduler_.ran(sequence);
+  emit_text(requests_.at(sequence.age().request), sequence, std::move(text));
+}
+
 void EngineState::emit_text(const ActiveRequest& active, const Sequence& sequence,
                             std::string text) {
   if (text.empty()) return;
@@ -433,6 +470,7 @@ void EngineState::emit_text(const ActiveRequest& active, const Sequence& sequenc
 void EngineState::finish(ActiveRequest& active, Sequence& sequence) {
   const ArrivalOrder order = sequence.age();
   if (waiter_) waiter_->leave(sequence);
+  if (speculation_) speculation_->forget(sequence);
   Completion completion = sequence.take_completion();
   std::exception_ptr failure;
   try {
@@ -476,6 +514,7 @@ bool EngineState::run_step() {
   if (running_step_.plan.empty()) {
     const std::span<const Assignment> planned = plan();
     if (planned.empty()) return false;
+    if (speculation_) speculation_->add_drafts(planned);
     launch(planned);
   }
   finish_step();
@@ -582,6 +621,7 @@ void EngineState::finish_step() {
       apply_results(done.plan, result, times, [&](std::size_t i) { return !is_over_[i]; });
       if (failure != nullptr) std::rethrow_exception(failure);
     }
+    if (speculation_) speculation_->ran(done.plan, times.end - times.begin);
   });
 }
 
@@ -611,8 +651,9 @@ void EngineState::apply_results(std::span<const Assignment> plan, const StepResu
                                 const StepTimes& times, const Wanted& is_wanted) {
   std::size_t rows = 0;
   for (std::size_t i = 0; i < plan.size(); ++i) {
-    const bool is_sampled = !step_.spans[i].samples.empty();
-    const std::optional<std::size_t> row = is_sampled ? std::optional(rows++) : std::nullopt;
+    const std::size_t count = step_.spans[i].samples.size();
+    const std::optional<std::size_t> row = count > 0 ? std::optional(rows) : std::nullopt;
+    rows += count;
     if (is_wanted(i)) apply_result(plan[i], result, row, times);
   }
 }
@@ -635,6 +676,7 @@ bool EngineState::prepare_next() {
   if (std::ranges::find(is_over_, true) != is_over_.end()) return false;
   if (!runner_->is_async() || step_.keep_logits || (waiter_ && waiter_->is_awaited())) return false;
   if (!newcomers_.empty()) return false;  // one whose logits are known needs no step
+  if (speculation_ && speculation_->may_draft_next(plan)) return false;
   // Orders would ride in a step that may never be launched.
   if (pool_.has_orders() || !scheduler_.predicts_next(plan) || pool_.has_orders()) return false;
   next_step_.orders.clear();
@@ -726,6 +768,7 @@ void EngineState::prepare_memory() {
 void EngineState::learn_cost(Clock::duration elapsed) {
   PrefillStep work{.seconds = std::chrono::duration<double>(elapsed).count()};
   for (const Span& span : step_.spans) {
+    if (span.drafts > 0) return;  // its rows cost what drafts cost, not what prompts do
     const double begin = span.position, end = begin + static_cast<double>(span.tokens.size());
     work.tokens += std::ssize(span.tokens);
     work.positions += end * end - begin * begin;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -13,6 +14,7 @@
 
 namespace hyb {
 
+class Drafter;
 class EngineState;
 class SnapshotIo;
 class SnapshotTier;
@@ -20,6 +22,25 @@ class Storage;
 class Tokenizer;
 class TraceRecorder;
 struct TierOptions;
+
+/// Whether and how drafts of tokens are verified. Answers do not depend on it.
+struct SpeculationOptions {
+  bool is_on = false;
+  std::int32_t drafts = 0;     ///< of a sequence in a step: 1, 3, 5 or 7; 0: by what is measured
+  Drafter* drafter = nullptr;  ///< outlives the engine; null: repeated text (NgramDrafter)
+};
+
+/// Counts of drafts so far.
+struct SpeculationStats {
+  std::int64_t verify_steps = 0;                               ///< of one sequence each
+  std::array<std::int64_t, drafts_max> drafted{}, accepted{};  ///< by position after the token
+  double drafting_seconds = 0;
+
+  std::int64_t drafts_accepted() const;
+  std::int64_t drafts_rejected() const;
+  /// Tokens that a verify step yields on average; 0: there was none.
+  double acceptance_length() const;
+};
 
 struct EngineOptions {
   std::int32_t length_max;          ///< most tokens of one sequence: prompt and answer
@@ -41,6 +62,7 @@ struct EngineOptions {
   /// eviction. Off, eviction depends on no clock. With int8 snapshots it should be off, since there
   /// a reused prefix and one that is run again differ.
   bool measures_prefill = false;
+  SpeculationOptions speculation = {};
   std::function<std::chrono::steady_clock::time_point()> now = std::chrono::steady_clock::now;
   bool audit = false;  ///< checks all counts after every step: slow
 };
@@ -58,6 +80,7 @@ struct EngineUsage {
   std::int64_t deferrals = 0;  ///< times that one could not continue, or start, for lack of memory
   std::int64_t prefix_waits = 0;  ///< times that one waited for another's prefix
   std::int64_t tier_waits = 0;    ///< times that one waited for what a tier has of its tokens
+  SpeculationStats speculation;
 };
 
 /// Runs many requests at once on one Runner: every command goes through here, and nothing else

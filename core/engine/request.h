@@ -96,6 +96,9 @@ struct Usage {
   std::int32_t prefilled_tokens = 0;   ///< of the prompt, run through the model
   std::int32_t recomputed_tokens = 0;  ///< run again after a preemption
   std::int32_t completion_tokens = 0;
+  std::int32_t verify_steps = 0;     ///< steps in which it had drafts
+  std::int32_t accepted_drafts = 0;  ///< that were drawn
+  std::int32_t rejected_drafts = 0;  ///< all others
   ReuseLimit reuse_limit = ReuseLimit::off;
   std::optional<SnapshotPlace> resumed_at;    ///< place of the snapshot that was used
   std::optional<SnapshotSource> reused_from;  ///< where the reused bytes came from

@@ -22,6 +22,9 @@ struct SampleRow {
   std::int32_t prompt_tokens;  ///< number of tokens at the start of history that are the prompt
 };
 
+/// Most drafts of a span.
+inline constexpr std::int32_t drafts_max = 7;
+
 /// One sequence's consecutive tokens in a step: a chunk of its prompt, one token, or drafts. Where
 /// its state is wanted within a chunk, the chunk is several consecutive spans: each continues where
 /// the previous one ends, in the same tables, and reads the slot that the previous one writes.

@@ -133,6 +133,11 @@ MemoryDemand& MemoryDemand::add_slots(std::int32_t slots) {
   return *this;
 }
 
+MemoryDemand& MemoryDemand::add_ring() {
+  ++units(pool_->layout().ring_view());
+  return *this;
+}
+
 bool MemoryDemand::fits() const {
   const MemoryLayout& layout = pool_->layout();
   const bool is_fixed = !layout.fixed_superblocks.empty();
@@ -286,8 +291,11 @@ void Scheduler::check_committed() {
 
 void Scheduler::plan_all() {
   plan_.clear();
-  for (Sequence* const sequence : running_)
-    sequence->memory().drop_cuts();  // of a step that never ran
+  drafts_ = 0;
+  for (Sequence* const sequence : running_) {  // of a step that never ran
+    sequence->memory().drop_cuts();
+    sequence->drop_drafts();
+  }
   tokens_left_ = limits_.step_tokens;
   spans_spare_ = std::max(0, limits_.step_spans - limits_.sequences_max);
   preempted_ = false;
@@ -307,12 +315,52 @@ void Scheduler::plan_all() {
   }
 }
 
+std::int32_t Scheduler::draft_room(const Assignment& entry) const {
+  if (entry.tokens != 1 || entry.cuts > 0 || entry.drafts > 0) return 0;
+  if (entry.sequence->memory().cuts_reserved() > 0) return 0;
+  if (pool_->has_slots() && !pool_->has_rings()) return 0;
+  const std::int32_t most = pool_->has_slots() ? pool_->layout().ring_tokens : drafts_max;
+  const auto rows = static_cast<std::int32_t>(plan_.size()) + drafts_;
+  return std::max(
+      0, std::min({most, tokens_left_, limits_.step_samples - rows, entry.sequence->draft_room()}));
+}
+
+bool Scheduler::add_drafts(std::size_t at, std::span<const TokenId> drafts) {
+  Assignment& entry = plan_[at];
+  const auto count = static_cast<std::int32_t>(drafts.size());
+  require(count <= draft_room(entry), "scheduler: a step has room for its drafts");
+  Memory& memory = entry.sequence->memory();
+  if (!has_memory_for_drafts(*entry.sequence, 1 + count)) return false;
+  if (!memory.reserve_ring() || !memory.reserve(1 + count)) return false;
+  entry.sequence->set_drafts(drafts);
+  entry.drafts = count;
+  drafts_ += count;
+  tokens_left_ -= count;
+  return true;
+}
+
+/// Where more is needed than the sequence has, the others keep a page of each group that they may
+/// need next.
+bool Scheduler::has_memory_for_drafts(const Sequence& sequence, std::int32_t tokens) const {
+  const Memory& memory = sequence.memory();
+  const bool needs_ring = pool_->has_rings() && memory.ring() == no_ring;
+  if (!needs_ring && memory.length() + tokens <= memory.room()) return true;
+  MemoryDemand demand(*pool_);
+  if (needs_ring) demand.add_ring();
+  demand.add_growth(memory, tokens);
+  for (const Sequence* const other : running_) {
+    if (other != &sequence) demand.add_running(*other);
+  }
+  return demand.fits();
+}
+
 bool Scheduler::predicts_next(std::span<const Assignment> plan) {
   const bool is_full = running() >= std::min(limits_.sequences_max, limits_.step_tokens);
   if (may_start_ && !waiting_.empty() && !is_full) return false;
   if (plan.size() != running_.size()) return false;
   return std::all_of(plan.begin(), plan.end(), [](const Assignment& entry) {
-    return entry.sequence->is_predictable() && entry.sequence->memory().reserve(2);
+    return entry.drafts == 0 && entry.sequence->is_predictable() &&
+           entry.sequence->memory().reserve(2);
   });
 }
 
@@ -475,7 +523,7 @@ bool Scheduler::assign_chunk(Sequence& sequence) {
       std::min({sequence.pending_in_step(), limits_.chunk_tokens, tokens_left_});
   std::int32_t tokens = std::min(wanted, sequence.next_cut(length) - length);
   const auto has_room = [&] { return MemoryDemand(*pool_).add_growth(memory, tokens).fits(); };
-  while (!has_room() && prefixes_->evict()) {
+  while (!has_room() && (release_rings() || prefixes_->evict())) {
   }
   // Groups reserve one after the other: the first must leave the others what they need.
   while (pool_->groups() > 1 && tokens > 1 && !has_room()) tokens /= 2;
@@ -504,7 +552,19 @@ void Scheduler::release_choices(Sequence& first) {
 
 /// Frees what is least needed, but not `keep`. False: there is nothing to free.
 bool Scheduler::make_room(const Snapshot* keep) {
-  return prefixes_->evict(keep) || drop_checkpoint();
+  return release_rings() || prefixes_->evict(keep) || drop_checkpoint();
+}
+
+/// All of them: a sequence takes one again when there is memory for it.
+bool Scheduler::release_rings() {
+  bool has_released = false;
+  for (Sequence* const sequence : running_) {
+    Memory& memory = sequence->memory();
+    if (memory.ring() == no_ring) continue;
+    memory.release_ring();
+    has_released = true;
+  }
+  return has_released;
 }
 
 /// Drops the youngest; its choices will compute their prompt themselves.
@@ -596,7 +656,7 @@ Scheduler::Admission Scheduler::admit(Sequence& sequence) {
 bool Scheduler::admit_choice(Sequence& sequence, const Checkpoint& prompt) {
   if (!running_.empty() && !make_room_for(sequence, {.resumable = prompt.length()})) return false;
   std::optional<Memory> memory = pool_->resume(prompt);
-  while (!memory && prefixes_->evict()) memory = pool_->resume(prompt);
+  while (!memory && (release_rings() || prefixes_->evict())) memory = pool_->resume(prompt);
   if (!memory) return false;
   start(sequence, *std::move(memory), {.matched = sequence.tokens(), .is_tracked = true});
   return true;
@@ -662,7 +722,7 @@ bool Scheduler::make_room_for(const Sequence& sequence, const Lookup& lookup) {
   const MemoryDemand demand = demand_beside_running(sequence, lookup.resumable);
   if (demand.fits()) return true;
   if (!demand.fits_beside(running_)) return false;
-  while (!demand.fits() && prefixes_->evict(lookup.snapshot)) {
+  while (!demand.fits() && (release_rings() || prefixes_->evict(lookup.snapshot))) {
   }
   while (!demand.fits() && pool_->compact_for(demand.driest())) {
   }

@@ -41,6 +41,8 @@ class MemoryDemand {
   /// A sequence starts that shares the pages of its first `resumable` tokens.
   MemoryDemand& add_newcomer(std::int32_t tokens, std::int32_t resumable);
 
+  MemoryDemand& add_ring();
+
   /// Slots for the snapshots of running sequences: a snapshot takes the live slot, and the sequence
   /// continues in another one.
   MemoryDemand& add_slots(std::int32_t slots);
@@ -68,6 +70,7 @@ struct SchedulerLimits {
   std::int32_t mixed_tokens = 0;  ///< of prompts, in a step with single tokens; 0: no such limit
   std::int32_t step_tokens;
   std::int32_t step_spans = 0;          ///< below sequences_max: sequences_max
+  std::int32_t step_samples = 0;        ///< sampled rows; more than sequences: there may be drafts
   std::int32_t shared_tokens_min = 64;  ///< fewer are run again instead of waited for
   std::int32_t look_ahead = 8;          ///< waiting sequences whose snapshots are pinned
 };
@@ -77,7 +80,8 @@ struct SchedulerLimits {
 struct Assignment {
   Sequence* sequence;
   std::int32_t tokens;
-  std::int32_t cuts = 0;  ///< pieces of the sequence before this one
+  std::int32_t cuts = 0;    ///< pieces of the sequence before this one
+  std::int32_t drafts = 0;  ///< after these tokens
 };
 
 struct SchedulerCounts {
@@ -95,7 +99,8 @@ struct SchedulerCounts {
 /// When the pool is dry, snapshots are evicted first (those that the next few waiting sequences
 /// will resume from after all others), then the prompts held for further choices are dropped, then
 /// the youngest sequence is preempted and waits; the oldest always continues, so every sequence
-/// ends. One that waits for a tier is overtaken by others; nothing of the pool is held for it.
+/// ends. Rings are given back before all that: drafts take no memory from others. One that waits
+/// for a tier is overtaken by others; nothing of the pool is held for it.
 ///
 /// It does not own sequences: a sequence is removed or retired before it is destroyed.
 class Scheduler {
@@ -124,6 +129,14 @@ class Scheduler {
   /// or there is none. Valid until the next call. Throws Error(memory), with the figures, when the
   /// device has not even the memory that the oldest sequence needs.
   std::span<const Assignment> plan();
+
+  /// Most drafts that the entry of the plan may have; memory is another matter.
+  std::int32_t draft_room(const Assignment& entry) const;
+
+  /// Adds drafts to entry `at` of the plan, at most draft_room(), where there is memory for them
+  /// and for a page of every running sequence besides: drafts take no memory from others. False:
+  /// there is not.
+  bool add_drafts(std::size_t at, std::span<const TokenId> drafts);
 
   /// While the planned step runs: whether the next plan will have the same sequences, with one
   /// token each that this step draws, unless one of them ends by it. Then memory for it is
@@ -177,6 +190,8 @@ class Scheduler {
 
   void release_choices(Sequence& first);
   bool make_room(const Snapshot* keep = nullptr);
+  bool release_rings();
+  bool has_memory_for_drafts(const Sequence& sequence, std::int32_t tokens) const;
   bool drop_checkpoint();
   void drop_checkpoint_if_unused(RequestId request);
   void preempt_youngest();
@@ -196,6 +211,7 @@ class Scheduler {
   SchedulerCounts counts_;
   std::int32_t tokens_left_ = 0;
   std::int32_t spans_spare_ = 0;  ///< beyond one for each sequence
+  std::int32_t drafts_ = 0;       ///< of the plan
   std::int32_t uncommitted_ = 0;  ///< superblocks without memory when the last plan was made
   bool preempted_ = false;
   bool has_asked_ = false;  ///< the device for what the oldest lacks, without success

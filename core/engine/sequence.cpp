@@ -26,6 +26,33 @@ std::int32_t Sequence::pending_in_step() const {
   return chunk > 0 ? std::min(pending(), chunk) : pending();
 }
 
+std::int32_t Sequence::draft_room() const {
+  if (pending() != 1 || holds_at_prompt_end_ || terms_->request.prefill_only || is_unanswered()) {
+    return 0;
+  }
+  std::int32_t room = length_last() - tokens() - 1;
+  for (const Cut& cut : cuts_) {
+    if (cut.length > memory_.length()) room = std::min(room, cut.length - tokens());
+  }
+  return std::max(room, 0);
+}
+
+void Sequence::set_drafts(std::span<const TokenId> drafts) {
+  require(drafts_ == 0 && std::ssize(drafts) <= draft_room(), "sequence: drafts have room");
+  tokens_.insert(tokens_.end(), drafts.begin(), drafts.end());
+  drafts_ = static_cast<std::int32_t>(drafts.size());
+}
+
+void Sequence::drop_drafts() {
+  tokens_.resize(static_cast<std::size_t>(tokens()));
+  drafts_ = 0;
+}
+
+bool Sequence::is_drafted(const SampledToken& sampled) const {
+  return drafts_ > 0 && sampled.finite &&
+         tokens_[static_cast<std::size_t>(tokens())] == sampled.token;
+}
+
 void Sequence::start(Memory memory, const Resumed& resumed) {
   memory_ = std::move(memory);
   prefix_owner_.reset();
@@ -90,15 +117,21 @@ void Sequence::follow(const std::optional<PrefixOwner>& prefix_owner) {
 
 void Sequence::fill(Span& span, std::int32_t count, std::int32_t cuts) const {
   const auto [begin, read_slot, write_slot] = memory_.piece(cuts);
-  span.tokens = known().subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(count));
+  span.tokens = std::span(tokens_).subspan(static_cast<std::size_t>(begin),
+                                           static_cast<std::size_t>(count + drafts_));
   span.position = begin;
   span.tables = memory_.tables();
   span.read_slot = read_slot;
   span.write_slot = write_slot;
+  span.drafts = drafts_;
+  span.ring_entries = cuts == 0 ? memory_.ring_entries() : 0;
+  span.ring = drafts_ > 0 || span.ring_entries > 0 ? memory_.ring() : no_ring;
   span.samples.clear();
   if (begin + count < tokens() || terms_->request.prefill_only) return;
-  span.samples.push_back(sample_row());
-  span.samples.back().token = count - 1;
+  for (std::int32_t drafts = 0; drafts <= drafts_; ++drafts) {
+    span.samples.push_back(sample_row_after(drafts));
+    span.samples.back().token = count - 1 + drafts;
+  }
 }
 
 bool Sequence::is_predictable() const {
@@ -114,6 +147,9 @@ void Sequence::fill_next(Span& span) const {
   span.tables = memory_.tables();
   span.read_slot = memory_.write_slot();
   span.write_slot = memory_.write_slot();
+  span.drafts = 0;
+  span.ring = no_ring;
+  span.ring_entries = 0;
   span.samples.assign(1, sample_row());
   ++span.samples.back().draw;
 }
@@ -124,11 +160,14 @@ bool Sequence::keeps_logits() const {
          !request.prefill_only;
 }
 
-SampleRow Sequence::sample_row() const {
+SampleRow Sequence::sample_row() const { return sample_row_after(0); }
+
+/// As if this number of its drafts were drawn.
+SampleRow Sequence::sample_row_after(std::int32_t drafts) const {
   return {.token = 0,
           .params = &sampling_,
-          .draw = static_cast<std::uint64_t>(generated()),
-          .history = tokens_,
+          .draw = static_cast<std::uint64_t>(generated() + drafts),
+          .history = std::span(tokens_).first(static_cast<std::size_t>(tokens() + drafts)),
           .prompt_tokens = prompt_tokens_};
 }
 
@@ -146,18 +185,25 @@ std::string Sequence::accept_early(const SampledToken& sampled, Clock::time_poin
   return accept(sampled, now);
 }
 
-void Sequence::ran(std::int32_t count, Clock::time_point begin) {
+void Sequence::ran(std::int32_t count, Clock::time_point begin, std::int32_t accepted) {
   Usage& usage = completion_.usage;
   if (first_span_ == Clock::time_point{}) {
     first_span_ = begin;
     usage.queued = first_span_ - terms_->submitted;
   }
   const std::int32_t from = memory_.length();
-  memory_.keep(count);
+  memory_.keep(count, accepted);
   const std::int32_t again = std::clamp(ran_max_ - from, 0, count);
   usage.recomputed_tokens += again;
   usage.prefilled_tokens += std::clamp(prompt_tokens_ - (from + again), 0, count - again);
   ran_max_ = std::max(ran_max_, from + count);
+}
+
+void Sequence::count_drafts(std::int32_t drafts, std::int32_t accepted) {
+  Usage& usage = completion_.usage;
+  ++usage.verify_steps;
+  usage.accepted_drafts += accepted;
+  usage.rejected_drafts += drafts - accepted;
 }
 
 void Sequence::end_prefill(Clock::time_point now) {
@@ -180,7 +226,12 @@ std::string Sequence::accept(const SampledToken& sampled, Clock::time_point now)
   }
   usage.decode = now - first_token_;
   ++usage.completion_tokens;
-  tokens_.push_back(sampled.token);
+  if (is_drafted(sampled)) {
+    --drafts_;
+  } else {
+    drop_drafts();
+    tokens_.push_back(sampled.token);
+  }
   if (terms_->request.token_times) completion_.token_times.push_back(now);
   if (sampling_.logprobs >= 0) {
     completion_.events.push_back({sampled.token, sampled.logprob, sampled.top});
@@ -197,6 +248,7 @@ std::string Sequence::accept(const SampledToken& sampled, Clock::time_point now)
 
 std::string Sequence::end(FinishReason reason) {
   require(!finished_, "sequence: it ends once");
+  drop_drafts();
   std::string text = flush();
   // The last character may have completed a stop string.
   const bool stopped = reason == FinishReason::length && stop_search_.found();

@@ -62,10 +62,12 @@ class Sequence {
 
   ArrivalOrder age() const { return {terms_->id, choice_}; }
   const Request& request() const { return terms_->request; }
-  std::int32_t tokens() const { return static_cast<std::int32_t>(tokens_.size()); }
+  std::int32_t tokens() const { return static_cast<std::int32_t>(tokens_.size()) - drafts_; }
 
   /// The prompt and what was drawn: the key of this sequence's snapshots.
-  std::span<const TokenId> known() const { return tokens_; }
+  std::span<const TokenId> known() const {
+    return std::span(tokens_).first(static_cast<std::size_t>(tokens()));
+  }
   std::span<const TokenId> prompt() const {
     return known().first(static_cast<std::size_t>(prompt_tokens_));
   }
@@ -79,6 +81,17 @@ class Sequence {
   /// The same, limited to what its request allows in one step.
   std::int32_t pending_in_step() const;
 
+  /// Most drafts that may follow its pending token in one step: it runs no token after its last
+  /// one, and none after a point where a snapshot is wanted. 0 before its answer has begun.
+  std::int32_t draft_room() const;
+  /// What may be drawn after its pending token, in this order, until release() or the end of the
+  /// step: accept() takes the drafts one by one and drops what is left at the first wrong one.
+  void set_drafts(std::span<const TokenId> drafts);
+  std::int32_t drafts() const { return drafts_; }
+  void drop_drafts();
+  /// Whether this is the next draft.
+  bool is_drafted(const SampledToken& sampled) const;
+
   /// Stops before the last prompt token until go_on(): there the other choices join.
   void hold_at_prompt_end() { holds_at_prompt_end_ = true; }
   void go_on() { holds_at_prompt_end_ = false; }
@@ -90,6 +103,7 @@ class Sequence {
   bool was_started() const { return was_started_; }
   /// Releases its memory; the tier is looked up again.
   void release() {
+    drop_drafts();
     memory_ = Memory();
     tier_lookup_state_ = TierLookupState::none;
   }
@@ -130,8 +144,8 @@ class Sequence {
   /// No token was drawn yet.
   bool is_unanswered() const { return generated() == 0; }
 
-  /// Makes `span` the next `count` pending tokens, after `cuts` of the cuts reserved in its memory;
-  /// valid until the sequence changes.
+  /// Makes `span` the next `count` pending tokens, after `cuts` of the cuts reserved in its memory,
+  /// and its drafts after the last one; valid until the sequence changes.
   void fill(Span& span, std::int32_t count, std::int32_t cuts = 0) const;
 
   /// While its last token runs: whether another token will be drawn and run, unless the next one
@@ -146,8 +160,10 @@ class Sequence {
   void fill_next(Span& span) const;
 
   /// A step that ran `count` tokens of it has ended; it was launched at `begin`. Called once per
-  /// piece where cuts were reserved.
-  void ran(std::int32_t count, Clock::time_point begin);
+  /// piece where cuts were reserved. The last `accepted` of them were drafts.
+  void ran(std::int32_t count, Clock::time_point begin, std::int32_t accepted = 0);
+  /// After a step with this many drafts.
+  void count_drafts(std::int32_t drafts, std::int32_t accepted);
 
   /// A prefill_only sequence has nothing left to run.
   bool is_prefilled() const { return terms_->request.prefill_only && pending() == 0; }
@@ -168,6 +184,7 @@ class Sequence {
 
  private:
   std::int32_t generated() const { return tokens() - prompt_tokens_; }
+  SampleRow sample_row_after(std::int32_t drafts) const;
   std::int32_t length_last() const;
   ReuseLimit reuse_limit() const;
   bool is_stop_token(TokenId token) const;
@@ -178,7 +195,8 @@ class Sequence {
   std::int32_t choice_;
   std::int32_t prompt_tokens_;
   SamplingParams sampling_;
-  std::vector<TokenId> tokens_;
+  std::vector<TokenId> tokens_;  ///< and drafts after them
+  std::int32_t drafts_ = 0;
   Memory memory_;
   std::vector<Cut> cuts_;
   std::optional<PrefixOwner> prefix_owner_;

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <map>
@@ -8,6 +9,7 @@
 
 #include <doctest/doctest.h>
 
+#include "core/engine/drafter.h"
 #include "tests/sim/late_runner.h"
 #include "tests/sim/listener.h"
 #include "tests/sim/random.h"
@@ -23,6 +25,8 @@ struct EngineCounts {
   std::int64_t steps_ahead = 0, dropped = 0;  ///< begun early; prepared, but never begun
   std::int64_t refused = 0;                   ///< could not be prepared
   std::int64_t overlapping = 0;               ///< begun while another step was running
+  std::int64_t verify_steps = 0, accepted = 0, rejected = 0;
+  std::int64_t advanced = 0;  ///< states, by order
 };
 
 /// A random life of one engine: random pools, chunks and limits; prompts that begin like earlier
@@ -35,6 +39,10 @@ EngineCounts run_engine_scenario(std::uint64_t seed, Bug bug = Bug::none, bool c
 /// after the last token that was run. No token of a cancelled request is drawn after the call that
 /// cancels it.
 EngineCounts run_late_scenario(std::uint64_t seed, LateBug bug = LateBug::none);
+
+/// The same with drafts, most of which are right, on a runner with rings where that has a recurrent
+/// half; half of the time on an asynchronous one.
+EngineCounts run_draft_scenario(std::uint64_t seed, Bug bug = Bug::none, bool checks_rules = true);
 
 namespace {
 
@@ -122,6 +130,23 @@ Setting make_setting(Random& random) {
   return setting;
 }
 
+/// Room for drafts; the rest stays as it is.
+void add_drafts(Setting& setting, Random& random) {
+  MemoryLayout& memory = setting.capacity.memory;
+  setting.capacity.step_samples = setting.capacity.step_rows + random.between(1, 20);
+  setting.capacity.step_tokens += random.between(0, 10);
+  static constexpr std::int32_t counts[] = {1, 3, 5, 7};
+  setting.options.speculation = {.is_on = true, .drafts = counts[random.below(std::size(counts))]};
+  if (memory.slots.per_superblock == 0) return;
+  const std::int32_t rings = random.between(1, 4);
+  memory.rings = {.bytes = memory.superblock_bytes / static_cast<std::size_t>(rings),
+                  .per_superblock = rings};
+  memory.ring_tokens = random.between(1, drafts_max);
+  const std::int32_t superblocks = random.between(0, 3);
+  if (!memory.fixed_superblocks.empty()) memory.fixed_superblocks.back() += superblocks;
+  memory.superblocks += superblocks;
+}
+
 /// `earlier` begins the prompt: it is what another request may have left.
 Request make_request(Random& random, const Setting& setting, std::int32_t length_max,
                      std::vector<TokenId> earlier) {
@@ -160,11 +185,55 @@ Request make_request(Random& random, const Setting& setting, std::int32_t length
   return request;
 }
 
+/// Drafts what the naive model would draw, with some tokens wrong.
+class ToyDrafter final : public Drafter {
+ public:
+  using Requests = std::vector<std::pair<RequestId, Request>>;
+  ToyDrafter(const ToyModel& model, const Requests& requests, std::uint64_t seed)
+      : model_(model), requests_(&requests), random_(seed) {}
+
+  void draft(std::span<DraftJob> jobs) override {
+    for (DraftJob& job : jobs) {
+      if (random_.chance(20)) continue;
+      SamplingParams sampling;
+      std::size_t prompt = 0;
+      for (const auto& [id, request] : *requests_) {
+        if (id != job.sequence.request) continue;
+        sampling = request.sampling;
+        prompt = request.prompt.size();
+      }
+      sampling.seed += static_cast<std::uint64_t>(job.sequence.choice);
+      NaiveToy naive(model_);
+      for (const TokenId token : job.tokens) naive.push(token);
+      const std::int32_t most = random_.between(1, job.most);
+      for (std::int32_t i = 0; i < most; ++i) {
+        const std::uint64_t count = job.tokens.size() - prompt + static_cast<std::size_t>(i);
+        TokenId token = sim::draw(model_, naive.output(), sampling, count).token;
+        if (random_.chance(20)) token = TokenId{random_.between(0, model_.vocab - 1)};
+        job.drafts.push_back(token);
+        naive.push(token);
+      }
+    }
+  }
+  bool may_draft_after_next(const ArrivalOrder&, std::span<const TokenId>) override {
+    return random_.chance(60);
+  }
+  void forget(const ArrivalOrder&) override {}
+
+ private:
+  ToyModel model_;
+  const Requests* requests_;
+  Random random_;
+};
+
 class Scenario : private Listener {
  public:
-  Scenario(std::uint64_t seed, Bug bug, bool checks_rules, std::optional<LateBug> late = {})
+  Scenario(std::uint64_t seed, Bug bug, bool checks_rules, std::optional<LateBug> late = {},
+           bool drafts = false)
       : random_(seed),
         setting_(make_setting(random_)),
+        drafter_(setting_.model, asked_, seed + 1),
+        has_drafts_(drafts && make_room_for_drafts(seed)),
         runner_(setting_.capacity, setting_.model, bug, checks_rules),
         late_(runner_, ~seed, late.value_or(LateBug::none)),  // numbers of its own
         is_late_(late.has_value()),
@@ -197,6 +266,15 @@ class Scenario : private Listener {
     counts_.draws = runner_.draws;
     late_.check();
     const EngineUsage usage = engine_.usage();
+    const SpeculationStats& drafts = usage.speculation;
+    counts_.verify_steps = drafts.verify_steps;
+    counts_.accepted = drafts.drafts_accepted();
+    counts_.rejected = drafts.drafts_rejected();
+    counts_.advanced = runner_.advanced;
+    if (drafts_counted_ != std::array{counts_.verify_steps, counts_.accepted, counts_.rejected}) {
+      throw Violation("drafts of answers are all drafts");
+    }
+    if (!has_drafts_ && counts_.verify_steps > 0) throw Violation("drafts without speculation");
     if (usage.steps_ahead != late_.begun_early) throw Violation("steps begun early are counted");
     counts_.steps_ahead = usage.steps_ahead;
     counts_.dropped = late_.prepared - late_.begun_early;
@@ -287,6 +365,9 @@ class Scenario : private Listener {
     }
     if (!setting_.is_rough) counts_.preempted_tokens += got.usage.recomputed_tokens;
     counts_.reused += got.usage.reused_tokens;
+    drafts_counted_[0] += got.usage.verify_steps;
+    drafts_counted_[1] += got.usage.accepted_drafts;
+    drafts_counted_[2] += got.usage.rejected_drafts;
     check_usage(request, got);
     if (got.reason == FinishReason::cancelled) {
       ++counts_.cancelled;
@@ -333,14 +414,24 @@ class Scenario : private Listener {
     return options;
   }
 
+  bool make_room_for_drafts(std::uint64_t seed) {
+    Random random(~seed);
+    add_drafts(setting_, random);
+    setting_.options.speculation.drafter = &drafter_;
+    return true;
+  }
+
   Random random_;
   Setting setting_;
+  std::vector<std::pair<RequestId, Request>> asked_;
+  ToyDrafter drafter_;
+  bool has_drafts_;
+  std::array<std::int64_t, 3> drafts_counted_{};
   ToyRunner runner_;
   LateRunner late_;
   bool is_late_, keeps_extra_token_;
   std::chrono::steady_clock::time_point now_{std::chrono::hours(1)};
   Engine engine_;
-  std::vector<std::pair<RequestId, Request>> asked_;
   std::map<RequestId, std::chrono::steady_clock::time_point>
       cancelled_;  ///< and when for the first time
   std::int32_t cancels_left_ = random_.between(0, 4);
@@ -357,6 +448,12 @@ EngineCounts run_late_scenario(std::uint64_t seed, LateBug bug) {
   // No bug where nothing is drafted: a slot holds the state at its span's end alone, as a real one
   // does, so a token too many in it is seen.
   return Scenario(seed, Bug::rejected_tokens_kept, true, bug).run();
+}
+
+EngineCounts run_draft_scenario(std::uint64_t seed, Bug bug, bool checks_rules) {
+  const std::optional<LateBug> late =
+      seed % 2 == 0 ? std::optional<LateBug>() : std::optional(LateBug::none);
+  return Scenario(seed, bug, checks_rules, late, true).run();
 }
 
 using namespace hyb;
@@ -409,7 +506,7 @@ TEST_SUITE("sim/engine") {
   }
 
   TEST_CASE("planted bugs are found, by the rules and by the answers alone") {
-    // Not here: rejected drafts, which the engine does not have yet.
+    // Not here: rejected drafts, which these scenarios do not have.
     for (const Bug bug :
          {Bug::orders_ignored, Bug::orders_after_spans, Bug::last_order_lost,
           Bug::copy_turned_round, Bug::copy_has_one_row, Bug::reads_write_slot,
@@ -420,6 +517,53 @@ TEST_SUITE("sim/engine") {
       CAPTURE(name_of(bug));
       CHECK(is_found(bug, true));
       CHECK(is_found(bug, false));
+    }
+  }
+}
+
+TEST_SUITE("sim/drafts") {
+  TEST_CASE("drafts change no answer") {
+    EngineCounts sum;
+    const bool are_all = run_seeds(1500, [&](std::uint64_t seed) {
+      const EngineCounts counts = run_draft_scenario(seed);
+      sum.steps += counts.steps;
+      sum.answers += counts.answers;
+      sum.verify_steps += counts.verify_steps;
+      sum.accepted += counts.accepted;
+      sum.rejected += counts.rejected;
+      sum.advanced += counts.advanced;
+      sum.steps_ahead += counts.steps_ahead;
+      sum.failed_steps += counts.failed_steps;
+      sum.preempted_tokens += counts.preempted_tokens;
+      sum.cancelled += counts.cancelled;
+    });
+    MESSAGE("steps " << sum.steps << ", answers " << sum.answers << ", verify steps "
+                     << sum.verify_steps << ", drafts accepted " << sum.accepted << ", rejected "
+                     << sum.rejected << ", rings applied by order " << sum.advanced
+                     << ", begun early " << sum.steps_ahead << ", failed steps " << sum.failed_steps
+                     << ", preempted tokens " << sum.preempted_tokens << ", cancelled "
+                     << sum.cancelled);
+    if (!are_all) return;
+    CHECK(sum.verify_steps > 5'000);
+    CHECK(sum.accepted > 5'000);
+    CHECK(sum.rejected > 5'000);
+    CHECK(sum.advanced > 500);
+    CHECK(sum.steps_ahead > 500);
+    CHECK(sum.failed_steps > 300);
+    CHECK(sum.preempted_tokens > 1'000);
+    CHECK(sum.cancelled > 100);
+  }
+
+  TEST_CASE("planted bugs are found, by the rules and by the answers alone") {
+    for (const Bug bug : {Bug::one_accepted_too_many, Bug::ring_off_by_one, Bug::ring_not_applied,
+                          Bug::ring_forgotten, Bug::draft_in_state, Bug::keys_of_drafts_kept,
+                          Bug::draws_of_drafts_alike}) {
+      CAPTURE(name_of(bug));
+      for (const bool checks_rules : {true, false}) {
+        CAPTURE(checks_rules);
+        CHECK(any_seed_fails(
+            1500, [&](std::uint64_t seed) { run_draft_scenario(seed, bug, checks_rules); }));
+      }
     }
   }
 }

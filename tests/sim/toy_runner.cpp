@@ -26,7 +26,14 @@ std::string name_of(Bug bug) {
                                       "answers swapped",
                                       "draw counter stuck",
                                       "state one span old",
-                                      "last page of table stale"};
+                                      "last page of table stale",
+                                      "one accepted too many",
+                                      "ring off by one",
+                                      "ring not applied",
+                                      "ring forgotten",
+                                      "draft in state",
+                                      "keys of drafts kept",
+                                      "draws of drafts alike"};
   return names[static_cast<int>(bug)];
 }
 
@@ -45,7 +52,8 @@ ToyRunner::ToyRunner(const Capacity& capacity, const ToyModel& model, Bug bug, b
       bug_(bug),
       checks_rules_(checks_rules),
       slots_(toy_units(capacity.memory, capacity.memory.slot_view())),
-      packed_(toy_units(capacity.memory, capacity.memory.packed_view())) {
+      packed_(toy_units(capacity.memory, capacity.memory.packed_view())),
+      rings_(toy_units(capacity.memory, capacity.memory.ring_view())) {
   const MemoryLayout& memory = capacity.memory;
   if (model.attention) {
     rows_.resize(toy_units(memory, ViewId{0}) * static_cast<std::size_t>(memory.page_tokens));
@@ -90,7 +98,8 @@ void ToyRunner::check(const Step& step) const {
   }
   rule(!step.spans.empty() || !step.orders.empty(), "a step has spans or orders");
   rule(tokens <= static_cast<std::size_t>(capacity_.step_tokens), "at most step_tokens tokens");
-  rule(samples <= static_cast<std::size_t>(capacity_.step_rows), "at most step_rows samples");
+  rule(samples <= static_cast<std::size_t>(std::max(capacity_.step_samples, capacity_.step_rows)),
+       "at most step_samples samples");
   const std::int32_t spans = std::max(capacity_.step_spans, capacity_.step_rows);
   rule(step.spans.size() <= static_cast<std::size_t>(spans), "at most step_spans spans");
   const char* const broken = broken_rule(step, page_tokens());
@@ -101,6 +110,10 @@ void ToyRunner::check(const Span& span) const {
   const auto count = static_cast<std::int32_t>(span.tokens.size());
   rule(count > 0, "a span has tokens");
   rule(span.tables.size() == capacity_.memory.groups.size(), "a page table per group");
+  rule(span.drafts >= 0 && span.drafts < count && span.drafts <= drafts_max,
+       "a span has a token that is no draft");
+  rule(span.drafts == 0 || std::ssize(span.samples) == 1 + span.drafts,
+       "what follows the last certain token and each draft is drawn");
   if (model_.attention) {
     const auto room = static_cast<std::int32_t>(pages_of(span).size()) * page_tokens();
     rule(room >= span.position + count, "the page table has room for the span");
@@ -112,7 +125,25 @@ void ToyRunner::check(const Span& span) const {
   }
   if (!model_.recurrence) {
     rule(span.read_slot == no_slot && span.write_slot == no_slot, "no slots without recurrence");
+    rule(span.ring == no_ring && span.ring_entries == 0, "no rings without recurrence");
     return;
+  }
+  rule(span.drafts <= capacity_.memory.ring_tokens, "drafts have room in a ring");
+  rule((span.ring != no_ring) == (span.drafts > 0 || span.ring_entries > 0),
+       "a span names a ring that it uses");
+  if (span.ring != no_ring) {
+    check_owner(capacity_.memory.ring_view(), index(span.ring));
+    const Ring& ring = ring_at(span.ring);
+    rule(span.ring_entries <= std::ssize(ring), "entries are written before they are read");
+    for (std::int32_t i = 0; i < span.ring_entries; ++i) {
+      const Entry& entry = ring[static_cast<std::size_t>(i)];
+      rule(entry.position == span.position - span.ring_entries + i,
+           "entries are the tokens before the span");
+      const bool is_known =
+          span.samples.empty() ||
+          span.samples[0].history[static_cast<std::size_t>(entry.position)] == entry.token;
+      rule(is_known, "entries are the history's tokens");
+    }
   }
   check_owner(capacity_.memory.slot_view(), index(span.write_slot));
   rule((span.read_slot == no_slot) == (span.position == 0), "only the start reads no slot");
@@ -120,7 +151,7 @@ void ToyRunner::check(const Span& span) const {
   check_owner(capacity_.memory.slot_view(), index(span.read_slot));
   const Slot& slot = slot_at(span.read_slot);
   rule(slot.written, "a slot is written before it is read");
-  const std::int32_t offset = span.position - slot.position;
+  const std::int32_t offset = span.position - span.ring_entries - slot.position;
   rule(offset >= 0 && offset < static_cast<std::int32_t>(slot.states.size()),
        "the slot is at the span's position");
 }
@@ -133,7 +164,10 @@ void ToyRunner::check(const Span& span, const SampleRow& row) const {
   rule(row.prompt_tokens > 0 && row.prompt_tokens <= known, "the prompt is part of history");
   rule(row.draw == static_cast<std::uint64_t>(known - row.prompt_tokens), "draws are counted");
   const auto from = row.history.begin() + span.position;
-  rule(std::equal(span.tokens.begin(), span.tokens.end(), from), "history has the span's tokens");
+  const auto count = std::min(std::ssize(span.tokens), row.history.end() - from);
+  rule(std::equal(from, from + count, span.tokens.begin()), "history has the span's tokens");
+  rule(span.drafts == 0 || row.history.end() - from == row.token + 1,
+       "history ends where a draft is drawn");
   if (!model_.attention) return;
   for (std::int32_t i = 0; i < span.position; ++i) {
     const Row& kept = const_cast<ToyRunner*>(this)->row_at(span, i);
@@ -152,6 +186,7 @@ void ToyRunner::carry_out(const Order& order) {
   const MemoryLayout& memory = capacity_.memory;
   if (const auto* copy = std::get_if<UnitCopy>(&order)) return carry_out(*copy);
   if (const auto* change = std::get_if<ChangeOwner>(&order)) return change_owner(*change);
+  if (const auto* entries = std::get_if<AdvanceSlot>(&order)) return carry_out(*entries);
   if (const auto* pack = std::get_if<PackSlot>(&order)) {
     check_owner(memory.slot_view(), index(pack->from));
     check_owner(memory.packed_view(), index(pack->to));
@@ -165,6 +200,34 @@ void ToyRunner::carry_out(const Order& order) {
   }
 }
 
+void ToyRunner::carry_out(const AdvanceSlot& order) {
+  check_owner(capacity_.memory.slot_view(), index(order.from));
+  check_owner(capacity_.memory.slot_view(), index(order.to));
+  check_owner(capacity_.memory.ring_view(), index(order.ring));
+  const Slot& from = slot_at(order.from);
+  const Ring& ring = ring_at(order.ring);
+  const bool are_written = from.written && order.entries > 0 && order.entries <= std::ssize(ring);
+  rule(are_written, "a state and entries are written before one is applied to the other");
+  if (!are_written) return;
+  const std::int32_t end = from.position + static_cast<std::int32_t>(from.states.size()) - 1;
+  rule(ring.front().position == end, "entries follow the state");
+  ++advanced;
+  if (bug_ == Bug::ring_not_applied) return;
+  const std::uint64_t state = applied(from.states.back(), ring, order.entries);
+  slot_at(order.to) = {true, end + order.entries, {state}};
+}
+
+std::uint64_t ToyRunner::applied(std::uint64_t state, const Ring& ring,
+                                 std::int32_t entries) const {
+  std::size_t first = 0, count = static_cast<std::size_t>(entries);
+  if (bug_ == Bug::one_accepted_too_many) ++count;
+  if (bug_ == Bug::ring_off_by_one) first = 1;
+  for (std::size_t i = first; i < std::min(first + count, ring.size()); ++i) {
+    state = advance(state, ring[i].token, ring[i].attended);
+  }
+  return state;
+}
+
 void ToyRunner::carry_out(const UnitCopy& copy) {
   auto [view, from, to] = copy;
   check_owner(view, from);
@@ -175,6 +238,10 @@ void ToyRunner::carry_out(const UnitCopy& copy) {
   }
   if (view == capacity_.memory.packed_view()) {
     packed_.at(static_cast<std::size_t>(to)) = packed_.at(static_cast<std::size_t>(from));
+    return;
+  }
+  if (view == capacity_.memory.ring_view()) {
+    ring_at(RingId{to}) = ring_at(RingId{from});
     return;
   }
   rule(view == ViewId{0} && from != to, "a copy names two pages");
@@ -203,6 +270,7 @@ void ToyRunner::change_owner(const ChangeOwner& change) {
   if (model_.attention) lose(rows_, memory.groups[0].pages_per_superblock * page_tokens());
   lose(slots_, memory.slots.per_superblock);
   lose(packed_, memory.packed.per_superblock);
+  lose(rings_, memory.rings.per_superblock);
 }
 
 /// The unit exists and its superblock is seen through this view.
@@ -222,15 +290,24 @@ void ToyRunner::run_span(const Step& step, const Span& span, StepResult& result)
     return row_at(foreign ? span : seen, position).key;
   };
   std::uint64_t state = state_before(bug_ == Bug::neighbours_state ? step.spans.front() : span);
+  if (span.ring_entries > 0 && (span.drafts > 0 || bug_ != Bug::ring_forgotten)) {
+    state = applied(state, ring_at(span.ring), span.ring_entries);
+  }
   std::vector<std::uint64_t> states = {state};
+  const std::size_t certain = span.tokens.size() - static_cast<std::size_t>(span.drafts);
+  Ring ring;
   std::size_t next_sample = 0;
   for (std::size_t i = 0; i < span.tokens.size(); ++i) {
     const auto position = span.position + static_cast<std::int32_t>(i);
     const TokenId token = span.tokens[i];
     const std::uint64_t attended = model_.attention ? attend(position, key) : 0;
     if (model_.recurrence) state = advance(state, token, attended);
-    states.push_back(state);
-    if (model_.attention) {
+    const std::size_t in_state = bug_ == Bug::draft_in_state ? certain + 1 : certain;
+    if (i < in_state) states.push_back(state);
+    if (i >= certain) ring.push_back({token, attended, position});
+    const bool is_kept = bug_ == Bug::keys_of_drafts_kept && model_.attention &&
+                         row_at(span, position).position == position;
+    if (model_.attention && !is_kept) {
       const bool early =
           bug_ == Bug::page_edge_off_by_one && position > 0 && position % page_tokens() == 0;
       row_at(span, early ? position - 1 : position) = {true, position, token,
@@ -240,7 +317,10 @@ void ToyRunner::run_span(const Step& step, const Span& span, StepResult& result)
            span.samples[next_sample].token == static_cast<std::int32_t>(i);
          ++next_sample) {
       const SampleRow& row = span.samples[next_sample];
-      const std::uint64_t count = bug_ == Bug::draw_counter_stuck ? 0 : row.draw;
+      const std::uint64_t first = span.samples.front().draw;
+      const std::uint64_t count = bug_ == Bug::draw_counter_stuck      ? 0
+                                  : bug_ == Bug::draws_of_drafts_alike ? first
+                                                                       : row.draw;
       const std::uint64_t output = output_of(model_, position + 1, state, key);
       result.sampled.push_back(sim::draw(model_, output, *row.params, count));
       if (step.keep_logits) add_logits(output, capacity_.vocab, result.logits);
@@ -249,7 +329,13 @@ void ToyRunner::run_span(const Step& step, const Span& span, StepResult& result)
   if (!model_.recurrence) return;
   const bool in_place = bug_ == Bug::writes_read_slot && span.read_slot != no_slot &&
                         span.read_slot != span.write_slot;
-  slot_at(span.write_slot) = {true, span.position, states};
+  if (has_rings()) {
+    const auto end = span.position + static_cast<std::int32_t>(certain);
+    slot_at(span.write_slot) = {true, end, {states.back()}};
+  } else {
+    slot_at(span.write_slot) = {true, span.position, states};
+  }
+  if (span.drafts > 0) ring_at(span.ring) = std::move(ring);
   if (in_place) {
     const auto end = span.position + static_cast<std::int32_t>(span.tokens.size());
     slot_at(span.read_slot) = {true, end, {state}};
@@ -271,7 +357,7 @@ std::uint64_t ToyRunner::state_before(const Span& span) const {
   const Slot& slot = slot_at(from);
   if (bug_ == Bug::chunk_forgets_state && slot.states.size() > 2) return 0;
   const std::int32_t last = static_cast<std::int32_t>(slot.states.size()) - 1;
-  std::int32_t offset = std::clamp(span.position - slot.position, 0, last);
+  std::int32_t offset = std::clamp(span.position - span.ring_entries - slot.position, 0, last);
   if (bug_ == Bug::rejected_tokens_kept || bug_ == Bug::fresh_state_not_zero) offset = last;
   if (bug_ == Bug::state_one_span_old && span.read_slot == span.write_slot) offset = 0;
   return slot.states[static_cast<std::size_t>(offset)];
@@ -306,6 +392,7 @@ void ToyRunner::spoil(const Step& step) {
       row_at(span, position) = {true, position, TokenId{0}, 666};
     }
     if (model_.recurrence) slot_at(span.write_slot) = {true, span.position, {666, 666}};
+    if (span.ring != no_ring) ring_at(span.ring) = {{TokenId{0}, 666, span.position}};
   }
 }
 
@@ -345,12 +432,14 @@ const char* broken_rule(const Step& step, std::int32_t page_tokens) {
   const std::vector<std::size_t> first = first_spans(step);
   const std::int32_t size = std::max(page_tokens, 1);
   std::set<SlotId> slots;
+  std::set<RingId> rings;
   std::map<Page, std::size_t> pages;  // by whose first span
   for (std::size_t i = 0; i < step.spans.size(); ++i) {
     const Span& span = step.spans[i];
     if (span.write_slot != no_slot && !slots.insert(span.write_slot).second) {
       return "write slots are distinct";
     }
+    if (span.ring != no_ring && !rings.insert(span.ring).second) return "rings are distinct";
     const auto last = span.position + static_cast<std::int32_t>(span.tokens.size()) - 1;
     for (const Page& page : pages_of(span, span.position / size, last / size + 1)) {
       if (pages.emplace(page, first[i]).first->second != first[i]) {

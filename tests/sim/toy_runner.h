@@ -44,15 +44,23 @@ enum class Bug {
   draw_counter_stuck,        ///< every draw is the first
   state_one_span_old,        ///< the last span is not in the state that is read
   last_page_of_table_stale,  ///< the newest page is not seen, the one before is used again
+  one_accepted_too_many,     ///< one entry of a ring too many is applied
+  ring_off_by_one,           ///< entries are read from the second on
+  ring_not_applied,          ///< before a snapshot is taken
+  ring_forgotten,            ///< by a span without drafts
+  draft_in_state,            ///< the state is that after the first draft
+  keys_of_drafts_kept,       ///< what is drawn instead of a draft does not overwrite its key
+  draws_of_drafts_alike,     ///< the draws after drafts have the counter of the first
 };
 
 std::string name_of(Bug bug);
 
 /// A Runner that keeps toy keys in the pages of one full group and toy states in slots, reads them
 /// only through the page tables and slots of the step, and checks every rule of the seam. What a
-/// superblock held is lost when it changes its owner. As a real one it may hold more
+/// superblock held is lost when it changes its owner. Without rings it may hold more
 /// than was kept: a slot remembers the states within its last span, and the position of the next
-/// span says how many tokens there were.
+/// span says how many tokens there were. With rings a slot holds the state that a span leaves and
+/// no other, and rings hold what drafts feed to the recurrent half.
 class ToyRunner : public Runner {
  public:
   ToyRunner(const Capacity& capacity, const ToyModel& model, Bug bug = Bug::none,
@@ -69,6 +77,7 @@ class ToyRunner : public Runner {
   std::function<bool()> fails = [] { return false; };
 
   std::int64_t steps = 0, orders = 0, draws = 0, spans_max = 0, owner_changes = 0, packed = 0;
+  std::int64_t advanced = 0;  ///< states, by order
 
  private:
   struct Row {
@@ -82,6 +91,12 @@ class ToyRunner : public Runner {
     std::int32_t position = 0;          ///< of states.front()
     std::vector<std::uint64_t> states;  ///< before the last span and after each of its tokens
   };
+  struct Entry {
+    TokenId token{};
+    std::uint64_t attended = 0;
+    std::int32_t position = -1;
+  };
+  using Ring = std::vector<Entry>;
 
   void rule(bool holds, const std::string& text) const;
   void check(const Step& step) const;
@@ -90,10 +105,17 @@ class ToyRunner : public Runner {
   void carry_out(std::vector<Order> orders);
   void carry_out(const Order& order);
   void carry_out(const UnitCopy& copy);
+  void carry_out(const AdvanceSlot& order);
   void change_owner(const ChangeOwner& change);
   void check_owner(ViewId view, std::int32_t unit) const;
   void run_span(const Step& step, const Span& span, StepResult& result);
   std::uint64_t state_before(const Span& span) const;
+  std::uint64_t applied(std::uint64_t state, const Ring& ring, std::int32_t entries) const;
+  bool has_rings() const { return capacity_.memory.rings.per_superblock > 0; }
+  Ring& ring_at(RingId ring) { return rings_.at(static_cast<std::size_t>(index(ring))); }
+  const Ring& ring_at(RingId ring) const {
+    return rings_.at(static_cast<std::size_t>(index(ring)));
+  }
   std::int32_t page_tokens() const { return capacity_.memory.page_tokens; }
   static const PageTable& pages_of(const Span& span) { return span.tables[0]; }
   Row& row_at(const Span& span, std::int32_t position);
@@ -110,6 +132,7 @@ class ToyRunner : public Runner {
   std::vector<Row> rows_;
   std::vector<Slot> slots_;
   std::vector<Slot> packed_;
+  std::vector<Ring> rings_;
   std::vector<ViewId> owners_;  ///< empty: fixed
 };
 

@@ -99,7 +99,7 @@ struct MemoryLayout {
   SlotShape packed;  ///< int8 snapshots
   /// Per running sequence that has drafts: what drafts of a step feed to the recurrent layers, kept
   /// until it is known which of them stay. None where there are no recurrent layers, or no drafts.
-  SlotShape rings;
+  SlotShape rings = {};
   std::int32_t ring_tokens = 0;  ///< entries of a ring: most drafts of a span
   std::size_t superblock_bytes = 0;
   std::int32_t superblocks = 0;

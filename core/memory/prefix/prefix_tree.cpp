@@ -96,6 +96,21 @@ Neighborhood PrefixTree::neighborhood(std::span<const TokenId> key) const {
   return neighborhood;
 }
 
+std::vector<TokenId> PrefixTree::continuation(std::span<const TokenId> key,
+                                              std::int32_t most) const {
+  const SnapshotTree::Walk found = tree_.walk(key);
+  std::vector<TokenId> tokens;
+  const PrefixNode* node = found.node;
+  auto from = node->edge.begin() + (node->edge_length() - (node->depth - found.tokens));
+  while (node != nullptr) {
+    const std::ptrdiff_t room = most - std::ssize(tokens);
+    tokens.insert(tokens.end(), from, from + std::min(room, node->edge.end() - from));
+    node = node->children.any();
+    if (node != nullptr) from = node->edge.begin();
+  }
+  return tokens;
+}
+
 Neighborhood PrefixTree::neighborhood(const Snapshot& snapshot) const {
   const PrefixNode* const node = snapshot.node;
   Neighborhood neighborhood{

@@ -77,6 +77,10 @@ class PrefixTree {
   /// The same, were the snapshot above not there.
   Neighborhood without_above(const Neighborhood& neighborhood) const;
 
+  /// Up to `most` tokens that the key of some snapshot has after the leading tokens of `key` that
+  /// any has.
+  std::vector<TokenId> continuation(std::span<const TokenId> key, std::int32_t most) const;
+
   /// Puts a checkpoint at the end of the key of checkpoint.length() > 0 tokens. Null when there is
   /// one already: the older stays.
   Snapshot* insert(std::span<const TokenId> key, Checkpoint checkpoint, SnapshotPlace place);

@@ -80,6 +80,78 @@ TEST_SUITE("core/engine/sequence") {
     CHECK(next.samples[0].history.size() == 4);
   }
 
+  TEST_CASE("drafts are in the span, and each is drawn after as plain decoding draws there") {
+    Request request = three_tokens();
+    request.sampling.seed = 5;
+    const RequestTerms terms = terms_of(std::move(request));
+    MemoryPool pool(flat_layout({.pages = 10, .page_tokens = 4}));
+    Sequence sequence(terms, 0);
+    sequence.start(*pool.start());
+    CHECK(sequence.draft_room() == 0);
+    REQUIRE(sequence.memory().reserve(8));
+    sequence.ran(3, Clock::now());
+    CHECK(sequence.draft_room() == 0);
+    sequence.accept(drew(4), Clock::now());
+    CHECK(sequence.draft_room() == 20 - 4 - 1);
+    sequence.set_drafts(std::vector{TokenId{5}, TokenId{6}, TokenId{7}});
+    CHECK(sequence.tokens() == 4);
+    CHECK(sequence.known().size() == 4);
+    CHECK(sequence.pending() == 1);
+    const Span span = span_of(sequence, 1);
+    CHECK(span.drafts == 3);
+    CHECK(span.ring == no_ring);
+    REQUIRE(span.tokens.size() == 4);
+    CHECK(span.tokens[3] == TokenId{7});
+    REQUIRE(span.samples.size() == 4);
+    for (std::int32_t i = 0; i < 4; ++i) {
+      const SampleRow& row = span.samples[static_cast<std::size_t>(i)];
+      CHECK(row.token == i);
+      CHECK(row.draw == static_cast<std::uint64_t>(1 + i));
+      CHECK(std::ssize(row.history) == 4 + i);
+      CHECK(row.history.back() == TokenId{4 + i});
+    }
+    CHECK(sequence.is_drafted(drew(5)));
+    CHECK_FALSE(sequence.is_drafted({.token = TokenId{5}, .finite = false, .top = {}}));
+    sequence.accept(drew(5), Clock::now());
+    CHECK(sequence.drafts() == 2);
+    CHECK_FALSE(sequence.is_drafted(drew(9)));
+    sequence.accept(drew(9), Clock::now());
+    CHECK(sequence.drafts() == 0);
+    CHECK(sequence.tokens() == 6);
+    CHECK(sequence.known().back() == TokenId{9});
+    sequence.ran(2, Clock::now(), 1);
+    sequence.count_drafts(3, 1);
+    CHECK(sequence.pending() == 1);
+    CHECK(span_of(sequence, 1).samples.size() == 1);
+
+    sequence.add_cut({.length = 8, .place = SnapshotPlace::branch});
+    CHECK(sequence.draft_room() == 2);
+    sequence.set_drafts(std::vector{TokenId{1}, TokenId{2}});
+    sequence.release();
+    CHECK(sequence.drafts() == 0);
+    CHECK(sequence.tokens() == 6);
+    sequence.end(FinishReason::cancelled);
+    const Usage usage = sequence.take_completion().usage;
+    CHECK(usage.verify_steps == 1);
+    CHECK(usage.accepted_drafts == 1);
+    CHECK(usage.rejected_drafts == 2);
+  }
+
+  TEST_CASE("an answer that ends among its drafts drops the others") {
+    const RequestTerms terms = terms_of(three_tokens());
+    MemoryPool pool(flat_layout({.pages = 10, .page_tokens = 4}));
+    Sequence sequence(terms, 0);
+    sequence.start(*pool.start());
+    REQUIRE(sequence.memory().reserve(8));
+    sequence.ran(3, Clock::now());
+    sequence.accept(drew(4), Clock::now());
+    sequence.set_drafts(std::vector{toy_end, TokenId{6}});
+    CHECK(sequence.is_drafted(drew(index(toy_end))));
+    sequence.accept(drew(index(toy_end)), Clock::now());
+    CHECK(sequence.finished());
+    CHECK(sequence.take_completion().tokens == std::vector{TokenId{4}, toy_end});
+  }
+
   TEST_CASE("a prefix_owner stops before the last prompt token until released") {
     const RequestTerms terms = terms_of(three_tokens());
     MemoryPool pool(plenty);

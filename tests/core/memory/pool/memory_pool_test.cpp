@@ -123,6 +123,34 @@ TEST_SUITE("core/memory/memory_pool") {
     pool.audit();
   }
 
+  TEST_CASE("a ring that is moved is copied, and its sequence knows") {
+    MemoryLayout layout = elastic(8);
+    layout.rings = {.bytes = layout.superblock_bytes / 3, .per_superblock = 3};
+    layout.ring_tokens = 3;
+    MemoryPool pool(layout);
+    std::vector<Memory> sequences;
+    for (int i = 0; i < 4; ++i) {
+      sequences.push_back(ran(pool, 1));
+      REQUIRE(sequences.back().reserve_ring());
+    }
+    Memory& moves = sequences.back();
+    REQUIRE(moves.reserve(2));
+    moves.keep(2, 1);
+    sequences[0] = Memory();  // two rings in one superblock, one in another
+    const RingId before = moves.ring();
+    pool.take_orders();
+    REQUIRE(pool.compact_for(pool.layout().packed_view()));
+    const std::vector<Order> orders = pool.take_orders();
+    REQUIRE(orders.size() == 1);
+    const auto& copy = std::get<UnitCopy>(orders[0]);
+    CHECK(copy.view == pool.layout().ring_view());
+    CHECK(copy.from == index(before));
+    CHECK(copy.to == index(moves.ring()));
+    CHECK(moves.ring() != before);
+    CHECK(moves.ring_entries() == 1);
+    pool.audit();
+  }
+
   TEST_CASE("compaction keeps to the bytes of a step") {
     MemoryPool pool(elastic(3));
     Spread spread(pool);

@@ -23,6 +23,17 @@ MemoryLayout sizes(std::int32_t pages, std::int32_t slots, std::int32_t page_tok
   return flat_layout({.pages = pages, .slots = slots, .page_tokens = page_tokens});
 }
 
+/// The same and rings of 3 drafts.
+MemoryLayout with_rings(std::int32_t pages, std::int32_t slots, std::int32_t rings) {
+  MemoryLayout layout = sizes(pages, slots);
+  layout.rings = {.bytes = 1, .per_superblock = rings};
+  layout.ring_tokens = 3;
+  layout.superblock_bytes = std::max(layout.superblock_bytes, static_cast<std::size_t>(rings));
+  layout.fixed_superblocks.back() = 1;
+  ++layout.superblocks;
+  return layout;
+}
+
 bool all_free(const MemoryPool& pool) {
   pool.audit({}, {});
   return pool.all_free();
@@ -316,6 +327,97 @@ TEST_SUITE("core/memory/memory") {
                       Error);
     }
     CHECK(all_free(pool));
+  }
+
+  TEST_CASE("drafts that are kept wait in a ring until they are in the state") {
+    MemoryPool pool(with_rings(6, 3, 2));
+    {
+      Memory memory = ran(pool, 3);
+      CHECK(memory.ring() == no_ring);
+      REQUIRE(memory.reserve_ring());
+      const RingId ring = memory.ring();
+      CHECK(ring != no_ring);
+      CHECK(memory.reserve_ring());
+      CHECK(memory.ring() == ring);
+      REQUIRE(memory.reserve(4));
+      memory.keep(3, 2);
+      CHECK(memory.length() == 6);
+      CHECK(memory.ring_entries() == 2);
+      pool.audit();
+      REQUIRE(memory.reserve(4));
+      memory.keep(2, 1);  // the step has applied the entries of the one before
+      CHECK(memory.ring_entries() == 1);
+      REQUIRE(memory.reserve(1));
+      memory.keep(1);
+      CHECK(memory.ring_entries() == 0);
+      CHECK(memory.ring() == ring);
+      CHECK(pool.usage().rings.units == 1);
+      CHECK(pool.take_orders().empty());
+      CHECK_THROWS_AS(memory.keep(2, 2), Error);
+    }
+    CHECK(all_free(pool));
+  }
+
+  TEST_CASE("a ring is applied by order before a checkpoint, and before it is given back") {
+    MemoryPool pool(with_rings(8, 4, 3));
+    const auto with_entries = [&] {
+      Memory memory = ran(pool, 3);
+      REQUIRE(memory.reserve_ring());
+      REQUIRE(memory.reserve(3));
+      memory.keep(3, 2);
+      return memory;
+    };
+    const auto expect_applied = [&](SlotId slot, RingId ring) {
+      const std::vector<Order> orders = pool.take_orders();
+      REQUIRE(orders.size() == 1);
+      const auto& applied = std::get<AdvanceSlot>(orders[0]);
+      CHECK(applied.from == slot);
+      CHECK(applied.to == slot);
+      CHECK(applied.ring == ring);
+      CHECK(applied.entries == 2);
+    };
+    Memory memory = with_entries();
+    const SlotId slot = memory.read_slot();
+    const std::optional<Checkpoint> checkpoint = memory.checkpoint();
+    REQUIRE(checkpoint);
+    CHECK(checkpoint->slot() == slot);
+    CHECK(memory.ring_entries() == 0);
+    expect_applied(slot, memory.ring());
+    CHECK(memory.checkpoint());
+    CHECK(pool.take_orders().empty());
+
+    Memory other = with_entries();
+    const RingId ring = other.ring();
+    const SlotId live = other.read_slot();
+    other.release_ring();
+    CHECK(other.ring() == no_ring);
+    expect_applied(live, ring);
+    CHECK(other.reserve_ring());
+
+    Memory last = with_entries();
+    const SlotId kept = last.read_slot();
+    const RingId used = last.ring();
+    const std::optional<Checkpoint> end = std::move(last).final_checkpoint();
+    REQUIRE(end);
+    CHECK(end->slot() == kept);
+    expect_applied(kept, used);
+  }
+
+  TEST_CASE("a ring is refused where none is free, and not needed without recurrent layers") {
+    MemoryPool pool(with_rings(6, 3, 1));
+    Memory first = ran(pool, 3), second = ran(pool, 3);
+    REQUIRE(first.reserve_ring());
+    CHECK_FALSE(second.reserve_ring());
+    first = Memory();
+    CHECK(second.reserve_ring());
+
+    MemoryPool pages(sizes(6, 0));
+    Memory memory = *pages.start();
+    CHECK(memory.reserve_ring());
+    REQUIRE(memory.reserve(4));
+    memory.keep(3, 2);
+    CHECK(memory.ring() == no_ring);
+    CHECK(memory.ring_entries() == 0);
   }
 
   TEST_CASE("broken rules of ours are reported") {

@@ -1,0 +1,88 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "core/engine/drafter.h"
+
+namespace hyb {
+
+/// A step of single tokens that has ended.
+struct DraftStep {
+  std::int32_t sequences;     ///< one certain token each
+  std::int32_t drafts = 0;    ///< of all of them
+  std::int32_t accepted = 0;  ///< of these
+  double seconds = 0;         ///< with the time that drafting took
+};
+
+/// Decides how many drafts a sequence has in a step: a given number, or by what was measured. Then
+/// it is the number with which the step yields the most tokens a second, where that is known from
+/// the times of steps with as many rows and from how many drafts of the sequence were accepted so
+/// far. Drafts have to earn what they cost: over all steps they never lose more than about 1 % of
+/// the time. Answers do not depend on it.
+class DraftPolicy {
+ public:
+  /// A step has one of these numbers of drafts for a sequence: few shapes of steps.
+  static constexpr std::array<std::int32_t, 4> counts = {7, 5, 3, 1};
+
+  /// `drafts`: of each sequence; 0: by what is measured.
+  explicit DraftPolicy(std::int32_t drafts) : fixed_(drafts) {}
+
+  /// The next step has these sequences. `is_uniform`: they run one token each and nothing else
+  /// runs.
+  void plan(std::int32_t sequences, bool is_uniform);
+
+  /// The most drafts that are worth asking for in the planned step; 0: none.
+  std::int32_t wanted(const ArrivalOrder& sequence);
+
+  /// How many of `available` drafts the sequence should have in the planned step: one of counts, or
+  /// 0. The caller adds what it has then.
+  std::int32_t choose(const ArrivalOrder& sequence, std::int32_t available) const;
+  void add(const ArrivalOrder& sequence, std::int32_t drafts);
+
+  /// Of the drafts of a sequence, the first `accepted` were drawn.
+  void verified(const ArrivalOrder& sequence, std::int32_t drafts, std::int32_t accepted);
+
+  /// A uniform step has ended.
+  void ran(const DraftStep& step);
+
+  void forget(const ArrivalOrder& sequence) { records_.erase(sequence); }
+
+ private:
+  using Rates = std::array<double, drafts_max>;
+  struct Record {
+    Rates rates;               ///< by position: how often it is right when those before it are
+    std::int32_t misses = 0;   ///< times in a row that no draft was right
+    std::int32_t pausing = 0;  ///< steps without drafts because of that
+  };
+  struct Cost {
+    double seconds = 0;
+    std::int64_t step = -1;  ///< when it was measured; -1: never
+  };
+  static constexpr std::int32_t rows_max = 256;     ///< steps with more have no drafts
+  static constexpr std::int64_t steps_fresh = 256;  ///< an older measurement is made again
+  static constexpr double loss_share = 0.01;
+  static constexpr double loss_steps = 2;
+  static constexpr double gain_steps_kept = 16;
+
+  bool is_fresh(std::int32_t rows) const;
+  std::optional<double> cost(std::int32_t rows) const;
+  const Rates& rates_of(const ArrivalOrder& sequence) const;
+
+  std::int32_t fixed_;
+  std::array<Cost, rows_max + 1> costs_{};
+  Rates rates_ = {0.6, 0.6, 0.6, 0.6, 0.6, 0.6, 0.6};  ///< of all sequences
+  std::map<ArrivalOrder, Record> records_;
+  std::int64_t steps_ = 0;
+  double seconds_ = 0;  ///< of all uniform steps
+  double lost_ = 0;     ///< seconds that drafts have cost more than they saved
+  bool may_draft_ = false;
+  std::int32_t rows_ = 0;  ///< of the planned step, so far
+  double tokens_ = 0;      ///< that it is expected to yield
+};
+
+}  // namespace hyb

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/base/ids.h"
+#include "core/engine/sequence.h"
+
+namespace hyb {
+
+/// A running sequence that may have drafts in the next step.
+struct DraftJob {
+  ArrivalOrder sequence;
+  std::span<const TokenId> tokens;  ///< all that are known; the last one is about to run
+  std::int32_t most = 0;
+  std::vector<TokenId> drafts = {};  ///< the answer: up to `most` tokens that may come next
+};
+
+/// Guesses the tokens that sequences draw next. A guess costs time and nothing else: it is verified
+/// in the step, and what is drawn never depends on it.
+class Drafter {
+ public:
+  virtual ~Drafter() = default;
+
+  /// Sets the drafts of all sequences that may have some in one step. Between two calls a
+  /// sequence's tokens only grow.
+  virtual void draft(std::span<DraftJob> jobs) = 0;
+
+  /// Whether it may have drafts for the sequence once one more token is known: then the next step
+  /// is planned when that is so, and not launched before.
+  virtual bool may_draft_after_next(const ArrivalOrder& sequence,
+                                    std::span<const TokenId> tokens) = 0;
+
+  /// The sequence has ended.
+  virtual void forget(const ArrivalOrder& sequence) = 0;
+};
+
+}  // namespace hyb

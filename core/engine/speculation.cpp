@@ -1,0 +1,123 @@
+#include "core/engine/speculation.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/base/error.h"
+#include "core/engine/ngram_drafter.h"
+
+namespace hyb {
+namespace {
+
+/// Of what others had after the same tokens.
+constexpr std::int32_t remembered_max = 4096;
+
+std::int64_t sum_of(const std::array<std::int64_t, drafts_max>& counts) {
+  return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+}
+
+bool runs_single_tokens(std::span<const Assignment> plan) {
+  return std::all_of(plan.begin(), plan.end(),
+                     [](const Assignment& entry) { return entry.tokens == 1; });
+}
+
+}  // namespace
+
+std::int64_t SpeculationStats::drafts_accepted() const { return sum_of(accepted); }
+std::int64_t SpeculationStats::drafts_rejected() const {
+  return sum_of(drafted) - sum_of(accepted);
+}
+
+double SpeculationStats::acceptance_length() const {
+  if (verify_steps == 0) return 0;
+  return 1 + static_cast<double>(drafts_accepted()) / static_cast<double>(verify_steps);
+}
+
+Speculation::Speculation(const SpeculationOptions& options, const PrefixCache& prefixes,
+                         Scheduler& scheduler, Now now)
+    : scheduler_(&scheduler), policy_(options.drafts), now_(std::move(now)) {
+  const auto& counts = DraftPolicy::counts;
+  if (options.drafts != 0 &&
+      std::find(counts.begin(), counts.end(), options.drafts) == counts.end()) {
+    throw Error(ErrorKind::usage, fmt::format("engine: a step has 1, 3, 5 or 7 drafts of a "
+                                              "sequence, or 0 for what is measured: {}",
+                                              options.drafts));
+  }
+  if (options.drafter == nullptr) {
+    own_drafter_ = std::make_unique<NgramDrafter>([&prefixes](std::span<const TokenId> known) {
+      return prefixes.tree().continuation(known, remembered_max);
+    });
+  }
+  drafter_ = options.drafter == nullptr ? own_drafter_.get() : options.drafter;
+}
+
+void Speculation::add_drafts(std::span<const Assignment> plan) {
+  const std::chrono::steady_clock::time_point begin = now_();
+  accepted_ = 0;
+  jobs_.clear();
+  entries_.clear();
+  policy_.plan(static_cast<std::int32_t>(plan.size()), runs_single_tokens(plan));
+  for (std::size_t at = 0; at < plan.size(); ++at) {
+    const Sequence& sequence = *plan[at].sequence;
+    const std::int32_t room = scheduler_->draft_room(plan[at]);
+    const std::int32_t most = room > 0 ? std::min(room, policy_.wanted(sequence.age())) : 0;
+    if (most <= 0) continue;
+    jobs_.push_back({.sequence = sequence.age(), .tokens = sequence.known(), .most = most});
+    entries_.push_back(at);
+  }
+  if (!jobs_.empty()) drafter_->draft(jobs_);
+  for (std::size_t i = 0; i < jobs_.size(); ++i) {
+    const DraftJob& job = jobs_[i];
+    std::int32_t most = std::min(static_cast<std::int32_t>(job.drafts.size()),
+                                 scheduler_->draft_room(plan[entries_[i]]));
+    // Fewer may have memory where more have not.
+    while ((most = policy_.choose(job.sequence, most)) > 0) {
+      const auto drafts = std::span(job.drafts).first(static_cast<std::size_t>(most));
+      if (scheduler_->add_drafts(entries_[i], drafts)) break;
+      --most;
+    }
+    policy_.add(job.sequence, most);
+  }
+  drafting_ = now_() - begin;
+  stats_.drafting_seconds += std::chrono::duration<double>(drafting_).count();
+}
+
+bool Speculation::may_draft_next(std::span<const Assignment> plan) {
+  policy_.plan(static_cast<std::int32_t>(plan.size()), true);
+  return std::any_of(plan.begin(), plan.end(), [&](const Assignment& entry) {
+    const Sequence& sequence = *entry.sequence;
+    return scheduler_->draft_room(entry) > 0 && policy_.wanted(sequence.age()) > 0 &&
+           drafter_->may_draft_after_next(sequence.age(), sequence.known());
+  });
+}
+
+void Speculation::verified(const Sequence& sequence, std::int32_t drafts, std::int32_t accepted) {
+  policy_.verified(sequence.age(), drafts, accepted);
+  accepted_ += accepted;
+  ++stats_.verify_steps;
+  for (std::int32_t i = 0; i < drafts; ++i) {
+    ++stats_.drafted[static_cast<std::size_t>(i)];
+    if (i < accepted) ++stats_.accepted[static_cast<std::size_t>(i)];
+  }
+}
+
+void Speculation::ran(std::span<const Assignment> plan, std::chrono::nanoseconds elapsed) {
+  const std::chrono::nanoseconds drafting = std::exchange(drafting_, {});
+  if (!runs_single_tokens(plan)) return;
+  std::int32_t drafts = 0;
+  for (const Assignment& entry : plan) drafts += entry.drafts;
+  policy_.ran({.sequences = static_cast<std::int32_t>(plan.size()),
+               .drafts = drafts,
+               .accepted = drafts > 0 ? accepted_ : 0,
+               .seconds = std::chrono::duration<double>(elapsed + drafting).count()});
+}
+
+void Speculation::forget(const Sequence& sequence) {
+  policy_.forget(sequence.age());
+  drafter_->forget(sequence.age());
+}
+
+}  // namespace hyb

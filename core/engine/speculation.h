@@ -1,0 +1,56 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/engine/draft_policy.h"
+#include "core/engine/drafter.h"
+#include "core/engine/engine.h"
+#include "core/engine/scheduler.h"
+#include "core/memory/prefix/prefix_cache.h"
+
+namespace hyb {
+
+/// Adds drafts to planned steps, and learns from what became of them.
+class Speculation {
+ public:
+  using Now = std::function<std::chrono::steady_clock::time_point()>;
+
+  /// All outlive this object. Throws Error(usage) for a number of drafts that no step has.
+  Speculation(const SpeculationOptions& options, const PrefixCache& prefixes, Scheduler& scheduler,
+              Now now);
+
+  /// Adds drafts to the entries of the scheduler's plan, where they are worth it.
+  void add_drafts(std::span<const Assignment> plan);
+
+  /// While the plan runs: whether the next step may have drafts, so that it cannot be foreseen.
+  bool may_draft_next(std::span<const Assignment> plan);
+
+  /// Of a sequence's drafts in a step, the first `accepted` were drawn.
+  void verified(const Sequence& sequence, std::int32_t drafts, std::int32_t accepted);
+
+  /// The plan has run, in this time.
+  void ran(std::span<const Assignment> plan, std::chrono::nanoseconds elapsed);
+
+  void forget(const Sequence& sequence);
+
+  const SpeculationStats& stats() const { return stats_; }
+
+ private:
+  Scheduler* scheduler_;
+  std::unique_ptr<Drafter> own_drafter_;
+  Drafter* drafter_;
+  DraftPolicy policy_;
+  Now now_;
+  std::vector<DraftJob> jobs_;
+  std::vector<std::size_t> entries_;  ///< of the plan, by job
+  std::int32_t accepted_ = 0;         ///< in the step
+  std::chrono::nanoseconds drafting_{0};
+  SpeculationStats stats_;
+};
+
+}  // namespace hyb
