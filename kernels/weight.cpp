@@ -6,6 +6,7 @@
 #include "kernels/linear/bits12.h"
 #include "kernels/linear/bits12_rows.h"
 #include "kernels/linear/pack.h"
+#include "kernels/linear/quantize.h"
 #include "kernels/linear/random_rows.h"
 #include "kernels/linear/upload.h"
 #include "kernels/weight_source.h"
@@ -71,9 +72,7 @@ Weight Weight::pack(Queue& queue, const WeightSource& source, DType dtype, Quant
     return weight;
   }
   if (queue.device() == Device::cuda) {
-    const std::int64_t count = source.experts * source.rows * source.columns;
-    weight.owned_ = Buffer(Device::cuda, static_cast<std::size_t>(count) * size_of(dtype));
-    weight.view_ = weight.owned_.data();
+    weight = reserve(WeightCode::plain, dtype, source.experts, source.rows, source.columns);
     if (source.is_random()) {
       fill_rows(queue, source, dtype, weight.owned_.data());
     } else {
@@ -86,6 +85,26 @@ Weight Weight::pack(Queue& queue, const WeightSource& source, DType dtype, Quant
   weight.owned_ =
       Buffer(queue.device(), static_cast<std::size_t>(source.experts * shape.expert_bytes()));
   pack_panels(queue, source, dtype, weight.owned_.data());
+  return weight;
+}
+
+Weight Weight::reserve(WeightCode code, DType dtype, std::int64_t experts, std::int64_t rows,
+                       std::int64_t columns) {
+  Weight weight;
+  weight.code_ = code;
+  weight.dtype_ = dtype;
+  weight.experts_ = experts;
+  weight.rows_ = rows;
+  weight.columns_ = columns;
+  const bool is_plain = code == WeightCode::plain;
+  if (!is_plain) {
+    weight.group_ = code == WeightCode::fp8 ? CodedRowsShape::chunk_columns : quantize_group;
+  }
+  const std::int64_t expert_bytes = is_plain
+                                        ? rows * columns * static_cast<std::int64_t>(size_of(dtype))
+                                        : CodedRowsShape{code, rows, columns}.expert_bytes();
+  weight.owned_ = Buffer(Device::cuda, static_cast<std::size_t>(experts * expert_bytes));
+  weight.view_ = weight.owned_.data();
   return weight;
 }
 

@@ -46,6 +46,11 @@ class Weight {
   static Weight pack(Queue& queue, const WeightSource& source, DType dtype,
                      Quantize quantize = Quantize::none);
 
+  /// A card's memory for a weight, as pack() makes it, whose numbers are whatever the memory holds:
+  /// for launches that are recorded only.
+  static Weight reserve(WeightCode code, DType dtype, std::int64_t experts, std::int64_t rows,
+                        std::int64_t columns);
+
   WeightFormat format() const { return format_; }
   WeightCode code() const { return code_; }
   /// Columns that share a scale, of a weight with codes; else 0.

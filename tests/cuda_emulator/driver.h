@@ -55,6 +55,9 @@ inline hyb::kernels::DriverTable driver_table() {
     }
     return result;
   };
+  table.memset_d8 = [](auto... values) {
+    return is_recording_only() ? driver::success : inner.memset_d8(values...);
+  };
   return table;
 }
 

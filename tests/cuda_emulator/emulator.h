@@ -1,7 +1,10 @@
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "tests/cuda_emulator/device/schedule.h"
 
@@ -44,6 +47,30 @@ void count_banks(bool is_on);
 bool counts_banks();
 /// Since the last call of this, of the kernel with this name: "gemv_kernel<1, false, bf16>".
 BankCounts take_bank_counts(const std::string& kernel);
+
+/// What the host enqueued, in order: a kernel, a product of a library, or a copy or fill of the
+/// device's memory.
+struct RecordedWork {
+  const void* kernel = nullptr;  ///< null: something else
+  unsigned blocks = 0, threads = 0;
+  std::size_t shared_bytes = 0;  ///< dynamic
+  bool cooperative = false, starts_early = false;
+  std::size_t bytes = 0;                     ///< of a copy or fill
+  std::array<std::int64_t, 3> product = {};  ///< tokens, outputs, inner
+  std::vector<std::byte> arguments = {};     ///< of a kernel
+};
+
+/// From now on memory of the device is address ranges that cannot be touched, and work is recorded
+/// rather than done: a model needs no memory and no numbers. For a whole process, before its first
+/// allocation.
+void record_only(std::size_t device_bytes);
+bool is_recording_only();
+
+/// What was enqueued since the last call, whether captured, launched or recorded only. Kept from
+/// keep_records() to end_records().
+void keep_records();
+void end_records();
+std::vector<RecordedWork> take_records();
 
 /// Forgets faults and work that is not done, and sets the schedule back. Allocations stay.
 void reset();

@@ -49,19 +49,22 @@ std::size_t round_up(std::size_t bytes, std::size_t to) { return (bytes + to - 1
 void* DeviceMemory::allocate(std::size_t bytes) {
   if (bytes == 0 || !ledger().take(Holder::allocation, bytes)) return nullptr;
   const std::size_t body = round_up(round_up(bytes, alignment), page);
-  void* const mapped = mmap(nullptr, body + 2 * page, PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  const int access = reserves_only_ ? PROT_NONE : PROT_READ | PROT_WRITE;
+  void* const mapped =
+      mmap(nullptr, body + 2 * page, access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapped == MAP_FAILED) {
     ledger().give_back(Holder::allocation, bytes);
     return nullptr;
   }
   auto* const first = static_cast<std::byte*>(mapped) + page;
   std::byte* const at = first + body - round_up(bytes, alignment);
-  std::memset(at, 0xff, bytes);
-  std::fill(at + bytes, first + body, pattern);
-  mprotect(mapped, page, PROT_NONE);
-  mprotect(first + body, page, PROT_NONE);
-  if (!open_) mprotect(first, body, PROT_NONE);
+  if (!reserves_only_) {
+    std::memset(at, 0xff, bytes);
+    std::fill(at + bytes, first + body, pattern);
+    mprotect(mapped, page, PROT_NONE);
+    mprotect(first + body, page, PROT_NONE);
+    if (!open_) mprotect(first, body, PROT_NONE);
+  }
   ranges_[address(at)] = {.bytes = bytes, .mapped = first, .mapped_bytes = body};
   return at;
 }
@@ -129,6 +132,7 @@ bool DeviceMemory::is_pinned(const void* at) const {
 }
 
 void DeviceMemory::open() {
+  if (reserves_only_) return;
   open_ = true;
   for (const auto& [at, range] : ranges_) {
     if (range.mapped != nullptr) mprotect(range.mapped, range.mapped_bytes, PROT_READ | PROT_WRITE);
@@ -143,6 +147,7 @@ void DeviceMemory::close() {
 }
 
 std::string DeviceMemory::damage() const {
+  if (reserves_only_) return {};
   for (const auto& [at, range] : ranges_) {
     if (range.mapped == nullptr) continue;
     const auto* const begin = reinterpret_cast<const std::byte*>(at);

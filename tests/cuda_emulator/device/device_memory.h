@@ -50,6 +50,8 @@ class DeviceMemory {
 
   /// Null when not enough is left.
   void* allocate(std::size_t bytes);
+  /// From now on allocations are address ranges that no one may touch.
+  void reserve_only() { reserves_only_ = true; }
   /// False when no allocation begins here.
   bool release(void* at);
   bool is_allocation(const void* at) const { return ranges_.contains(address(at)); }
@@ -89,7 +91,7 @@ class DeviceMemory {
 
   std::map<std::uintptr_t, Range> ranges_;
   std::map<std::uintptr_t, std::size_t> pinned_;
-  bool open_ = false;
+  bool open_ = false, reserves_only_ = false;
 };
 
 DeviceMemory& device_memory();

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "tests/cuda_emulator/card.h"
+#include "tests/cuda_emulator/device/device_memory.h"
 #include "tests/cuda_emulator/device/fault.h"
 #include "tests/cuda_emulator/device/grid.h"
 #include "tests/cuda_emulator/emulator.h"
@@ -50,8 +51,8 @@ cudaError_t get_attributes(cudaFuncAttributes* attributes, const void*) {
   return m.note(cudaSuccess);
 }
 
-cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, std::size_t argument_bytes,
-                   std::function<void()> body) {
+cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel,
+                   std::span<const std::byte> arguments, std::function<void()> body) {
   Machine& m = machine();
   const std::lock_guard lock(m.mutex);
   const cudaStream_t stream = m.find(config.stream);
@@ -77,7 +78,7 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, std::si
   const int shared_max = is_opted_in ? set->second : shared_bytes_default;
   launch.shared_limit = is_opted_in ? SharedMemory::bytes_max : shared_bytes_default;
   if (launch.shared_bytes > static_cast<std::size_t>(shared_max) ||
-      argument_bytes > argument_bytes_max) {
+      arguments.size() > argument_bytes_max) {
     return m.note(cudaErrorInvalidValue);
   }
   if (launch.cooperative && std::uint64_t{launch.block_count()} * launch.block_size() >
@@ -88,7 +89,14 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, std::si
     ++m.calls.kernels;
     m.calls.early_kernels += launch.starts_early ? 1 : 0;
   }
-  if (m.error() == cudaSuccess) m.add(stream, std::move(launch));
+  m.record({.kernel = kernel,
+            .blocks = launch.block_count(),
+            .threads = launch.block_size(),
+            .shared_bytes = launch.shared_bytes,
+            .cooperative = launch.cooperative,
+            .starts_early = launch.starts_early,
+            .arguments = {arguments.begin(), arguments.end()}});
+  if (m.error() == cudaSuccess && !m.is_recording_only) m.add(stream, std::move(launch));
   return m.note(cudaSuccess);
 }
 
@@ -115,6 +123,30 @@ HostCalls take_host_calls() {
 std::int64_t take_blocks_run() {
   const std::lock_guard lock(machine().mutex);
   return std::exchange(machine().blocks_run, 0);
+}
+
+void record_only(std::size_t device_bytes) {
+  const std::lock_guard lock(machine().mutex);
+  machine().is_recording_only = true;
+  device_memory().reserve_only();
+  ledger().bytes_max = device_bytes;
+}
+
+bool is_recording_only() { return machine().is_recording_only; }
+
+void keep_records() {
+  const std::lock_guard lock(machine().mutex);
+  machine().keeps_records = true;
+}
+
+void end_records() {
+  const std::lock_guard lock(machine().mutex);
+  machine().keeps_records = false;
+}
+
+std::vector<RecordedWork> take_records() {
+  const std::lock_guard lock(machine().mutex);
+  return std::exchange(machine().records, {});
 }
 
 std::string fault_text() { return fault_log().text(); }

@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -92,6 +93,10 @@ class Machine {
   void invalidate_captures();
   void end_capture(const CUgraph_st* graph);
 
+  void record(RecordedWork work) {
+    if (keeps_records) records.push_back(std::move(work));
+  }
+
   /// What goes wrong from now on in `error()`, until reset().
   cudaError_t error() const;
   cudaError_t note(cudaError_t error);  ///< for cudaGetLastError
@@ -104,6 +109,8 @@ class Machine {
   int ptx_version = 90;
   std::size_t block_shared_bytes = SharedMemory::bytes_max;  ///< that a kernel may opt in to
   std::int64_t blocks_run = 0;
+  bool is_recording_only = false, keeps_records = false;
+  std::vector<RecordedWork> records;
   std::recursive_mutex mutex;
 
  private:

@@ -94,6 +94,8 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   const bool is_pageable =
       !device_memory().contains(from, bytes) && !device_memory().is_pinned(from);
   if (stream->captured_by == nullptr) ++m.calls.copies;
+  m.record({.bytes = bytes});
+  if (m.is_recording_only) return m.note(cudaSuccess);
   m.add(stream, copy_action(to, from, bytes, is_pageable && stream->captured_by == nullptr));
   return m.note(cudaSuccess);
 }
@@ -115,6 +117,8 @@ cudaError_t cudaMemsetAsync(void* at, int value, std::size_t bytes, cudaStream_t
   if (stream == nullptr) return m.note(cudaErrorInvalidResourceHandle);
   if (bytes == 0) return m.note(cudaSuccess);
   if (!device_memory().contains(at, bytes)) return m.note(cudaErrorInvalidValue);
+  m.record({.bytes = bytes});
+  if (m.is_recording_only) return m.note(cudaSuccess);
   m.add(stream, emulator::HostAction([=] { std::memset(at, value, bytes); }));
   return m.note(cudaSuccess);
 }

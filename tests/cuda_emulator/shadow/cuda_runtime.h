@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <span>
 #include <tuple>
 
 #include "tests/cuda_emulator/device/builtins.h"
@@ -154,8 +155,8 @@ namespace emulator {
 
 cudaError_t get_attributes(cudaFuncAttributes* attributes, const void* kernel);
 cudaError_t set_shared_bytes_max(const void* kernel, int bytes);
-cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, std::size_t argument_bytes,
-                   std::function<void()> body);
+cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel,
+                   std::span<const std::byte> arguments, std::function<void()> body);
 
 }  // namespace emulator
 
@@ -170,7 +171,8 @@ cudaError_t cudaFuncSetAttribute(void (*kernel)(Formal...), cudaFuncAttribute, i
 template <typename... Formal, typename... Actual>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Formal...),
                                Actual&&... actual) {
-  return emulator::launch(
-      *config, reinterpret_cast<const void*>(kernel), (sizeof(Formal) + ... + 0),
-      [kernel, arguments = std::tuple<Formal...>(actual...)] { std::apply(kernel, arguments); });
+  const std::tuple<Formal...> arguments(actual...);
+  return emulator::launch(*config, reinterpret_cast<const void*>(kernel),
+                          std::as_bytes(std::span(&arguments, 1)),
+                          [kernel, arguments] { std::apply(kernel, arguments); });
 }

@@ -1,0 +1,86 @@
+#include <doctest/doctest.h>
+
+#include <array>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/cuda_emulator/device/accesses.h"
+#include "tests/models/loaded.h"
+#include "tests/tools/recorded_step.h"
+
+namespace card_steps_test {
+
+using namespace hyb;
+using namespace hyb::models;
+using namespace hyb::models::testing;
+
+namespace {
+
+using Lines = std::vector<std::string>;
+
+std::string text_of(const std::string& kernel, unsigned blocks, unsigned threads,
+                    std::size_t shared, bool early) {
+  return kernel + ": " + std::to_string(blocks) + " x " + std::to_string(threads) + ", " +
+         std::to_string(shared) + (early ? " early" : "");
+}
+
+/// The kernels of a step that ran.
+Lines kernels_run(const std::string& fixture, const std::string& step) {
+  TensorFiles files(golden_folder / fixture);
+  kernels::Queue queue(kernels::Device::cuda, {.threads = 1, .isa = {}});
+  const Model model = load_model(queue, Config::from_folder(golden_folder / fixture), files,
+                                 {.activation = DType::bf16});
+  Lines lines;
+  for (const emulator::RecordedWork& one :
+       record_step(queue, model.plan, model.weights, model.geometry, workload_of(step))) {
+    if (one.kernel == nullptr) continue;
+    lines.push_back(text_of(emulator::kernel_name(one.kernel), one.blocks, one.threads,
+                            one.shared_bytes, one.starts_early));
+  }
+  return lines;
+}
+
+/// The same, as the tool prints them, which has no weights and runs nothing.
+Lines kernels_recorded(const std::string& fixture, const std::string& step) {
+  const std::string command =
+      std::string(HYB_CARD_STEPS) + " '" + (golden_folder / fixture).string() + "' bf16 " + step;
+  const auto close = [](std::FILE* pipe) { pclose(pipe); };
+  const std::unique_ptr<std::FILE, decltype(close)> pipe(popen(command.c_str(), "r"), close);
+  REQUIRE(pipe != nullptr);
+  std::string all;
+  std::array<char, 4096> part;
+  while (const std::size_t size = std::fread(part.data(), 1, part.size(), pipe.get())) {
+    all.append(part.data(), size);
+  }
+  Lines lines;
+  for (std::size_t begin = 0; begin < all.size();) {
+    const std::size_t end = all.find('\n', begin);
+    const auto line = nlohmann::json::parse(all.substr(begin, end - begin));
+    begin = end + 1;
+    if (!line.contains("kernel")) continue;
+    lines.push_back(
+        text_of(line["kernel"], line["blocks"], line["threads"], line["shared"], line["pdl"]));
+  }
+  return lines;
+}
+
+}  // namespace
+
+TEST_SUITE("cuda_emulator/card_steps") {
+  TEST_CASE("what card_steps records without weights are the launches of a step that runs") {
+    for (const std::string fixture : {"granite-moe-nope", "nemotron-moe", "qwen3-next"}) {
+      for (const std::string step : {"decode:1:5", "decode:9:5", "prefill:12:0"}) {
+        CAPTURE(fixture);
+        CAPTURE(step);
+        const Lines run = kernels_run(fixture, step);
+        CHECK(run.size() > 5);
+        CHECK(run == kernels_recorded(fixture, step));
+      }
+    }
+  }
+}
+
+}  // namespace card_steps_test

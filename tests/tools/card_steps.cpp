@@ -1,0 +1,258 @@
+// The launches of a model's steps on a card, recorded through the emulator's runtime without
+// weights and without running anything, so that a model of any size needs no memory. One JSON
+// object per line: for each step one of the step itself, then one of each piece of work in order.
+//
+//     ninja card_steps && ./card_steps PRESET bf16|fp8
+//     [decode:ROWS:POSITION|prefill:TOKENS:POSITION]...
+//
+// scripts/card_model.py predicts from them. FP8: linear weights and experts have codes; embedding,
+// head, routers and gates are plain, as they are published.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "app/session.h"
+#include "core/base/error.h"
+#include "kernels/card.h"
+#include "models/families.h"
+#include "models/roofline.h"
+#include "models/runner.h"
+#include "models/weights.h"
+#include "tests/cuda_emulator/device/accesses.h"
+#include "tests/tools/recorded_step.h"
+
+using namespace hyb;
+using namespace hyb::models;
+using namespace hyb::models::testing;
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// A matrix on the card, to be found by an address that a kernel is given.
+struct Matrix {
+  std::string role;
+  std::size_t bytes;
+  std::int64_t experts, rows, columns;
+};
+using Matrices = std::map<std::uintptr_t, Matrix>;
+
+/// Weights without numbers.
+class Reserver : public WeightVisitor {
+ public:
+  Reserver(bool is_fp8, Matrices& matrices) : is_fp8_(is_fp8), matrices_(matrices) {}
+
+  bool is_fused(std::string_view, std::string_view, std::int32_t) override { return true; }
+  bool pack_alike(const MatrixRows&, Packing packing_a, const MatrixRows&,
+                  Packing packing_b) override {
+    return packing_a == packing_b || (!is_coded(packing_a) && !is_coded(packing_b) &&
+                                      (packing_a == Packing::f32) == (packing_b == Packing::f32));
+  }
+
+  kernels::Weight pack(const MatrixRows& rows, Packing packing) override {
+    kernels::Weight weight = kernels::Weight::reserve(
+        is_coded(packing) ? kernels::WeightCode::fp8 : kernels::WeightCode::plain,
+        packing == Packing::f32 ? DType::f32 : DType::bf16, rows.experts(), rows.rows(),
+        rows.columns());
+    matrices_[reinterpret_cast<std::uintptr_t>(weight.expert(0))] = {
+        .role = std::string(rows.stored().front().first),
+        .bytes = weight.owned_bytes(),
+        .experts = rows.experts(),
+        .rows = rows.rows(),
+        .columns = rows.columns()};
+    return weight;
+  }
+
+  std::vector<kernels::Buffer> take_vectors() { return std::move(vectors_); }
+
+ private:
+  bool is_coded(Packing packing) const { return is_fp8_ && packing == Packing::linear; }
+
+  StoredMatrix visit(const Matrix& matrix) override {
+    const std::int64_t experts = std::max<std::int64_t>(matrix.experts, 1);
+    return {.role = matrix.role,
+            .expert = matrix.expert,
+            .rows = experts * matrix.rows,
+            .source = {experts, matrix.rows, matrix.columns}};
+  }
+
+  float* visit_small(std::string_view, std::initializer_list<std::int64_t> shape,
+                     std::int64_t times) override {
+    auto count = static_cast<std::size_t>(times);
+    for (const std::int64_t dimension : shape) count *= static_cast<std::size_t>(dimension);
+    return reinterpret_cast<float*>(
+        vectors_.emplace_back(kernels::Device::cuda, count * sizeof(float)).data());
+  }
+
+  bool is_fp8_;
+  Matrices& matrices_;
+  std::vector<kernels::Buffer> vectors_;
+};
+
+class Recorder {
+ public:
+  Recorder(const std::string& preset, bool is_fp8)
+      : plan_(plan_of(preset)), queue_(kernels::Device::cuda, {.threads = 1, .isa = {}}) {
+    Reserver reserver(is_fp8, matrices_);
+    weights_ = visit_weights(plan_, reserver);
+    weights_.vectors = reserver.take_vectors();
+    geometry_ = geometry_of(plan_, {.activation = DType::bf16});
+  }
+
+  void record(const std::string& text) {
+    const Workload workload = workload_of(text);
+    const std::vector<emulator::RecordedWork> records =
+        record_step(queue_, plan_, weights_, geometry_, workload);
+    print(text, workload);
+    for (const emulator::RecordedWork& one : records) print(one);
+  }
+
+ private:
+  static Plan plan_of(const std::string& preset) {
+    const Config config = Config::from_folder(preset);
+    return family_of(config).plan(config);
+  }
+
+  void print(const std::string& text, const Workload& workload) const {
+    std::int32_t experts = 0, active = 0;
+    double attention_width = 0, token_flops = 0, chunk_flops = 0, kv_heads_dim = 0;
+    std::int64_t chunk_tokens = 0;
+    int attention_layers = 0, state_layers = 0;
+    plan_.visit_parts([&](const auto& part) {
+      const PartWork work = part.work();
+      experts = std::max(experts, work.experts);
+      active = std::max(active, work.active);
+      attention_width = std::max(attention_width, work.attention_width);
+      token_flops = std::max(token_flops, work.token_flops);
+      chunk_flops = std::max(chunk_flops, work.chunk_flops);
+      chunk_tokens = std::max(chunk_tokens, work.chunk_tokens);
+      attention_layers += work.attention_width > 0 ? 1 : 0;
+      state_layers += part.memory().state ? 1 : 0;
+      if (part.memory().kv) {
+        kv_heads_dim = 2.0 * part.memory().kv->kv_heads * part.memory().kv->head_dim;
+      }
+    });
+    std::size_t state_bytes = 0;
+    for (const SlotPiece& piece : geometry_.pieces) {
+      state_bytes = std::max(state_bytes, piece.state_bytes);
+    }
+    const double tokens = static_cast<double>(workload.count);
+    const double sequences = workload.is_decode ? tokens : 1;
+    double weight_bytes = 0;
+    for (const auto& [at, m] : matrices_) {
+      const bool is_lookup = m.role == "embed" && !plan_.tied_head;
+      const bool is_head = m.role == "head" || m.role == "embed";
+      if (is_lookup || (is_head && !workload.is_decode)) continue;
+      const double missed =
+          m.experts > 1
+              ? std::pow(1.0 - static_cast<double>(active) / static_cast<double>(m.experts), tokens)
+              : 0;
+      weight_bytes += static_cast<double>(m.bytes) * (1 - missed);
+    }
+    const double floor_bytes =
+        weight_bytes +
+        sequences * (2.0 * static_cast<double>(geometry_.state_bytes_per_sequence) +
+                     static_cast<double>(geometry_.kv_bytes_per_token) * workload.position);
+    const Roofline roofline(plan_, geometry_);
+    const Work work = roofline.step(
+        workload.is_decode
+            ? StepShape{.sequences = workload.count, .position = workload.position}
+            : StepShape{.tokens = workload.count, .position = workload.position, .rows = 0});
+    std::puts(Json{{"step", text},
+                   {"flops", work.flops},
+                   {"floor_bytes", floor_bytes},
+                   {"kv_bytes_per_token", geometry_.kv_bytes_per_token},
+                   {"kv_layer_bytes_per_token", 2.0 * kv_heads_dim},
+                   {"state_layer_bytes", state_bytes},
+                   {"experts", experts},
+                   {"active", active},
+                   {"attention_width", attention_width},
+                   {"attention_layers", attention_layers},
+                   {"state_layers", state_layers},
+                   {"token_flops", token_flops},
+                   {"chunk_flops", chunk_flops},
+                   {"chunk_tokens", chunk_tokens},
+                   {"width", plan_.width},
+                   {"vocab", plan_.vocab},
+                   {"prefill_chunk", prefill_chunk()}}
+                  .dump()
+                  .c_str());
+  }
+
+  /// Prompt tokens of a step where a session has an H200 for itself.
+  std::int32_t prefill_chunk() const {
+    const kernels::Card card = kernels::card();
+    app::Budget budget(std::size_t{130} << 30);
+    budget.device = kernels::Device::cuda;
+    budget.rates = {.bytes_per_s = card.bytes_per_s, .flops_per_s = card.flops_per_s};
+    for (const auto& [at, matrix] : matrices_) budget.weights += matrix.bytes;
+    return app::chunk_tokens_of(plan_, geometry_, budget, 1);
+  }
+
+  void print(const emulator::RecordedWork& one) const {
+    Json line;
+    if (one.product[0] > 0) {
+      line = {{"product", one.product}};
+    } else if (one.kernel == nullptr) {
+      line = {{"copy", one.bytes}};
+    } else {
+      line = {{"kernel", emulator::kernel_name(one.kernel)},
+              {"blocks", one.blocks},
+              {"threads", one.threads},
+              {"shared", one.shared_bytes},
+              {"cooperative", one.cooperative},
+              {"pdl", one.starts_early}};
+      for (std::size_t i = 0; i + 8 <= one.arguments.size(); i += 8) {
+        std::uintptr_t word = 0;
+        std::memcpy(&word, one.arguments.data() + i, sizeof(word));
+        const auto found = matrices_.find(word);
+        if (found == matrices_.end()) continue;
+        const Matrix& m = found->second;
+        line["weights"].push_back({{"role", m.role},
+                                   {"bytes", m.bytes},
+                                   {"experts", m.experts},
+                                   {"rows", m.rows},
+                                   {"columns", m.columns}});
+      }
+    }
+    std::puts(line.dump().c_str());
+  }
+
+  Plan plan_;
+  kernels::Queue queue_;
+  Matrices matrices_;
+  Weights weights_;
+  Geometry geometry_;
+};
+
+int main_of(int count, char** values) {
+  if (count < 4 || (std::string(values[2]) != "bf16" && std::string(values[2]) != "fp8")) {
+    throw Error(
+        ErrorKind::usage,
+        "card_steps PRESET_FOLDER bf16|fp8 decode:ROWS:POSITION|prefill:TOKENS:POSITION...");
+  }
+  emulator::record_only(std::size_t{1} << 42);
+  Recorder recorder(values[1], std::string(values[2]) == "fp8");
+  for (int i = 3; i < count; ++i) recorder.record(values[i]);
+  return 0;
+}
+
+}  // namespace
+
+int main(int count, char** values) {
+  try {
+    return main_of(count, values);
+  } catch (const Error& error) {
+    std::fprintf(stderr, "error: %s\n", error.what());
+    return 1;
+  }
+}
