@@ -75,7 +75,8 @@ endif()
 add_test(NAME tidy COMMAND python3 ${PROJECT_SOURCE_DIR}/scripts/tidy.py)
 add_test(NAME entries COMMAND python3 ${PROJECT_SOURCE_DIR}/scripts/ctest_entries.py
   --check ${CMAKE_BINARY_DIR})
-set_tests_properties(tidy entries PROPERTIES LABELS unit TIMEOUT 60)
+add_test(NAME card_model COMMAND python3 ${PROJECT_SOURCE_DIR}/tests/tools/card_model_test.py)
+set_tests_properties(tidy entries card_model PROPERTIES LABELS unit TIMEOUT 60)
 if(NOT HYB_SANITIZE)
   add_test(NAME binary COMMAND python3 ${PROJECT_SOURCE_DIR}/tests/app/check_binary.py $<TARGET_FILE:hyb>)
   # It bounds the address space, which sanitizers need whole.

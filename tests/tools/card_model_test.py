@@ -1,0 +1,136 @@
+#!/usr/bin/env python3
+"""scripts/card_model.py and sass_table.py against times and counts that were worked out by hand."""
+
+import math
+import pathlib
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
+
+import card_model  # noqa: E402
+import sass_table  # noqa: E402
+
+H200 = card_model.CARDS["h200"]
+STEP = {"tokens": 1, "sequences": 1, "decode": True, "position": 1024, "active": 4, "width": 1000}
+MICROSECOND = 1e-6
+
+SASS = """file	kernel	sources	instructions	tensor_all	loop	tensor	streamed	shared	side	side_bytes
+a.cu	gemv_kernel<1, true, bf16>	0	900	0	200	0	2048	8	250	2560
+a.cu	matrix_kernel<(WeightCode)0, Tile<2, 4, 4, 4, 32, 4>, bf16>	0	900	32	400	32	5120	69	0	0
+a.cu	rms_norm_kernel<bf16, 8, true>	0	90	0	40	0	512	8	0	0
+"""
+PTXAS = """file	kernel	registers_80	registers_90	spill_bytes	shared_bytes
+a.cu	gemv_kernel<1, true, bf16>	40	64	0	0
+a.cu	matrix_kernel<(WeightCode)0, Tile<2, 4, 4, 4, 32, 4>, bf16>	40	128	0	0
+a.cu	rms_norm_kernel<bf16, 8, true>	40	32	0	0
+"""
+NVDISASM = """
+//--------------------- .text._Z1kv --------------------------
+.L_x_0:
+        /*0000*/                   LDG.E.128 R4, desc[UR8][R2.64] ;
+        /*0010*/                   FADD R4, R4, R5 ;
+        /*0020*/               @P0 BRA `(.L_x_0) ;
+.L_x_1:
+        /*0030*/                   LDGSTS.E.BYPASS.128 [R15], desc[UR8][R6.64] ;
+        /*0040*/                   LDS.128 R8, [R15] ;
+        /*0050*/                   LDG.E R4, desc[UR8][R2.64] ;
+        /*0060*/                   FFMA R4, R4, R5, R6 ;
+        /*0070*/              @!P0 BRA `(.L_x_1) ;
+        /*0080*/                   NOP ;
+        /*0090*/                   EXIT ;
+"""
+
+
+def launch(kernel, **facts):
+    return {"kernel": kernel, "blocks": 132, "threads": 256, "shared": 49152, "pdl": True} | facts
+
+
+def weight(rows, columns, experts=1):
+    return {"role": "x", "bytes": 2 * experts * rows * columns, "experts": experts, "rows": rows,
+            "columns": columns}
+
+
+class CardModelTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        tables = pathlib.Path(self.folder.name)
+        (tables / "sass.tsv").write_text(SASS)
+        (tables / "ptxas.tsv").write_text(PTXAS)
+        self.model = card_model.Model("h200", tables)
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def seconds(self, one, **step):
+        return self.model.seconds(one, STEP | step)
+
+    def test_weights_take_their_bytes_at_the_rate_of_a_stream(self):
+        time, _, bound = self.seconds(launch("gemv_kernel<1, true, bf16>",
+                                             weights=[weight(19350, 10000)]))
+        self.assertEqual(bound, "memory")  # 387 MB at 0.9 x 4.3 TB/s: 100 us; x and y: nothing
+        self.assertAlmostEqual(time / MICROSECOND, 100 + 0.7, delta=0.1)
+
+    def test_few_blocks_do_not_fill_the_memory(self):
+        work = card_model.Work(memory=20e6)  # by 2 processors that have 48 KB in 0.7 us each
+        time, bound = card_model.kernel_seconds(H200, work, 2, 256, 4, 49152)
+        self.assertEqual(bound, "memory")
+        self.assertAlmostEqual(time / MICROSECOND, 20e6 / (2 * 49152 / 0.7))
+
+    def test_a_kernel_takes_at_least_its_latency(self):
+        time, _, bound = self.seconds(launch("rms_norm_kernel<bf16, 8, true>", pdl=False))
+        self.assertEqual(bound, "latency")
+        self.assertAlmostEqual(time / MICROSECOND, 1.3 + 1.2)
+
+    def test_instructions_of_the_hottest_loop_bound_a_matrix_product(self):
+        name = "matrix_kernel<(WeightCode)0, Tile<2, 4, 4, 4, 32, 4>, bf16>"
+        one = launch(name, blocks=264, shared=81920, weights=[weight(16896, 4096)])
+        time, _, bound = self.seconds(one, tokens=256, decode=False)
+        # 2 tiles of 128 tokens x 16896 x 4096: 270e3 turns of 32 x 4096 FLOPs and 400
+        # instructions, of 16 warps that issue 3.2 a cycle on 132 processors of 1.755 GHz.
+        turns = 2 * 2 * 128 * 16896 * 4096 / (32 * 4096)
+        self.assertEqual(bound, "issue")
+        self.assertAlmostEqual(time / MICROSECOND, turns * 400 / (3.2 * 132 * 1755) + 0.7, delta=1)
+
+    def test_a_block_too_many_makes_the_work_wait_for_a_second_one(self):
+        work = card_model.Work(instructions=132e6)
+        one, _ = card_model.kernel_seconds(H200, work, 132, 1024, 1, 1)
+        two, _ = card_model.kernel_seconds(H200, work, 133, 1024, 1, 1)
+        self.assertAlmostEqual(two / one, 2 * 132 / 133)
+
+    def test_experts_that_no_token_visits_cost_nothing(self):
+        self.assertAlmostEqual(card_model.experts_touched(64, 4, 1), 4)
+        self.assertAlmostEqual(card_model.experts_touched(64, 4, 2), 64 * (1 - (60 / 64) ** 2))
+
+    def test_rows_take_whole_tiles(self):
+        self.assertEqual(card_model.tiles_of(64, 1, 64), 1)
+        self.assertEqual(card_model.tiles_of(65, 1, 64), 2)
+        # Of 100 experts with one row each on average, a tile for those that have some.
+        self.assertAlmostEqual(card_model.tiles_of(100, 100, 16), 100 * (1 - math.exp(-1)))
+        # With 24 rows on average, one tile of 32 and seldom two.
+        self.assertAlmostEqual(card_model.tiles_of(2400, 100, 32), 104.67, delta=0.01)
+        self.assertAlmostEqual(card_model.tiles_of(80001, 100, 100), 100 * 8.5, delta=1)
+
+    def test_a_kernel_that_the_tables_lack_is_an_error(self):
+        with self.assertRaisesRegex(SystemExit, "new_kernel: not in .*run scripts/sass_table.py"):
+            self.seconds(launch("new_kernel"))
+
+    def test_check_names_what_fell_by_more_than_three_percent(self):
+        rows = [{"preset": "a", "weights": "bf16", "workload": f"decode:{i}", "tokens_per_s": rate}
+                for i, rate in enumerate((100.0, 97.1, 96.9))]
+        before = {card_model.key_of(row): 100.0 for row in rows}
+        self.assertEqual(list(card_model.falls(rows, before)),
+                         ["a bf16 decode:2: 96.9 tokens/s are predicted, 100.0 before: -3.1%"])
+        self.assertEqual(len(list(card_model.falls(rows, {}))), 3)
+
+
+class SassTableTest(unittest.TestCase):
+    def test_the_hottest_loop_is_the_one_that_copies(self):
+        counts = dict(zip(sass_table.COUNTS, sass_table.counted(NVDISASM)["k"]))
+        self.assertEqual(counts, {"instructions": 9, "tensor_all": 0, "loop": 5, "tensor": 0,
+                                  "streamed": 512, "shared": 4, "side": 3, "side_bytes": 512})
+
+
+if __name__ == "__main__":
+    unittest.main()
