@@ -96,13 +96,15 @@ Weight Weight::reserve(WeightCode code, DType dtype, std::int64_t experts, std::
   weight.experts_ = experts;
   weight.rows_ = rows;
   weight.columns_ = columns;
-  const bool is_plain = code == WeightCode::plain;
-  if (!is_plain) {
+  std::int64_t expert_bytes = 0;
+  if (code == WeightCode::plain) {
+    expert_bytes = rows * columns * static_cast<std::int64_t>(size_of(dtype));
+  } else if (code == WeightCode::bits12) {
+    expert_bytes = Bits12RowsShape{rows, columns}.expert_bytes();
+  } else {
     weight.group_ = code == WeightCode::fp8 ? CodedRowsShape::chunk_columns : quantize_group;
+    expert_bytes = CodedRowsShape{code, rows, columns}.expert_bytes();
   }
-  const std::int64_t expert_bytes = is_plain
-                                        ? rows * columns * static_cast<std::int64_t>(size_of(dtype))
-                                        : CodedRowsShape{code, rows, columns}.expert_bytes();
   weight.owned_ = Buffer(Device::cuda, static_cast<std::size_t>(experts * expert_bytes));
   weight.view_ = weight.owned_.data();
   return weight;

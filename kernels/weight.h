@@ -47,7 +47,7 @@ class Weight {
                      Quantize quantize = Quantize::none);
 
   /// A card's memory for a weight, as pack() makes it, whose numbers are whatever the memory holds:
-  /// for launches that are recorded only.
+  /// for launches that are recorded only. In 12 bits it has no patches.
   static Weight reserve(WeightCode code, DType dtype, std::int64_t experts, std::int64_t rows,
                         std::int64_t columns);
 

@@ -77,7 +77,8 @@ FLOPS_OF_MMA = 4096   # m16n8k16
 DECODE_POSITION = 1024
 LIBRARY_TILE = 128
 
-PRESETS = [("granite-4.0-h-tiny", "bf16"), ("nemotron-3-nano-30b-a3b", "bf16"),
+PRESETS = [("granite-4.0-h-tiny", "bf16"), ("granite-4.0-h-tiny", "bits12"),
+           ("nemotron-3-nano-30b-a3b", "bf16"), ("nemotron-3-nano-30b-a3b", "bits12"),
            ("nemotron-3-nano-30b-a3b", "fp8"), ("qwen3-next-80b-a3b", "fp8"),
            ("qwen3.5-35b-a3b", "fp8")]
 WORKLOADS = [*(f"decode:{rows}" for rows in (1, 8, 64, 256)), "prefill:8192", "prefill:32768"]
@@ -529,7 +530,8 @@ def arguments():
     modes.add_argument("--measured", type=pathlib.Path, metavar="FILE", help="of gpu_check.sh")
     parser.add_argument("--card", choices=CARDS, default="h200")
     parser.add_argument("--preset", help="a folder of models/presets")
-    parser.add_argument("--weights", choices=["bf16", "fp8"], default="bf16")
+    parser.add_argument("--weights", choices=["bf16", "fp8", "bits12"], default="bf16",
+                        help="bits12: bf16 in 12 bits, as --lossless on keeps it")
     parser.add_argument("--batch", type=int, default=1, help="rows of a decode step")
     parser.add_argument("--prefill", type=int, metavar="TOKENS", help="instead of a decode step")
     parser.add_argument("--slowest", type=int, default=0, metavar="N", help="kernels")

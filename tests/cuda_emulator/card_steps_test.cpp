@@ -5,6 +5,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/cuda_emulator/device/accesses.h"
@@ -27,12 +28,12 @@ std::string text_of(const std::string& kernel, unsigned blocks, unsigned threads
          std::to_string(shared) + (early ? " early" : "");
 }
 
-/// The kernels of a step that ran.
-Lines kernels_run(const std::string& fixture, const std::string& step) {
+/// The kernels of a step that ran, with weights of bf16 or bits12.
+Lines kernels_run(const std::string& fixture, const std::string& weights, const std::string& step) {
   TensorFiles files(golden_folder / fixture);
   kernels::Queue queue(kernels::Device::cuda, {.threads = 1, .isa = {}});
   const Model model = load_model(queue, Config::from_folder(golden_folder / fixture), files,
-                                 {.activation = DType::bf16});
+                                 {.activation = DType::bf16, .lossless = weights == "bits12"});
   Lines lines;
   for (const emulator::RecordedWork& one :
        record_step(queue, model.plan, model.weights, model.geometry, workload_of(step))) {
@@ -44,9 +45,10 @@ Lines kernels_run(const std::string& fixture, const std::string& step) {
 }
 
 /// The same, as the tool prints them, which has no weights and runs nothing.
-Lines kernels_recorded(const std::string& fixture, const std::string& step) {
-  const std::string command =
-      std::string(HYB_CARD_STEPS) + " '" + (golden_folder / fixture).string() + "' bf16 " + step;
+Lines kernels_recorded(const std::string& fixture, const std::string& weights,
+                       const std::string& step) {
+  const std::string command = std::string(HYB_CARD_STEPS) + " '" +
+                              (golden_folder / fixture).string() + "' " + weights + " " + step;
   const auto close = [](std::FILE* pipe) { pclose(pipe); };
   const std::unique_ptr<std::FILE, decltype(close)> pipe(popen(command.c_str(), "r"), close);
   REQUIRE(pipe != nullptr);
@@ -71,13 +73,18 @@ Lines kernels_recorded(const std::string& fixture, const std::string& step) {
 
 TEST_SUITE("cuda_emulator/card_steps") {
   TEST_CASE("what card_steps records without weights are the launches of a step that runs") {
-    for (const std::string fixture : {"granite-moe-nope", "nemotron-moe", "qwen3-next"}) {
+    for (const auto& [fixture, weights] :
+         {std::pair<std::string, std::string>{"granite-moe-nope", "bf16"},
+          {"granite-moe-nope", "bits12"},
+          {"nemotron-moe", "bf16"},
+          {"qwen3-next", "bf16"}}) {
       for (const std::string step : {"decode:1:5", "decode:9:5", "prefill:12:0"}) {
         CAPTURE(fixture);
+        CAPTURE(weights);
         CAPTURE(step);
-        const Lines run = kernels_run(fixture, step);
+        const Lines run = kernels_run(fixture, weights, step);
         CHECK(run.size() > 5);
-        CHECK(run == kernels_recorded(fixture, step));
+        CHECK(run == kernels_recorded(fixture, weights, step));
       }
     }
   }

@@ -2,11 +2,11 @@
 // weights and without running anything, so that a model of any size needs no memory. One JSON
 // object per line: for each step one of the step itself, then one of each piece of work in order.
 //
-//     ninja card_steps && ./card_steps PRESET bf16|fp8
+//     ninja card_steps && ./card_steps PRESET bf16|fp8|bits12
 //     [decode:ROWS:POSITION|prefill:TOKENS:POSITION]...
 //
 // scripts/card_model.py predicts from them. FP8: linear weights and experts have codes; embedding,
-// head, routers and gates are plain, as they are published.
+// head, routers and gates are plain, as they are published. bits12: --lossless on, without patches.
 
 #include <algorithm>
 #include <cmath>
@@ -23,6 +23,7 @@
 #include "app/session.h"
 #include "core/base/error.h"
 #include "kernels/card.h"
+#include "kernels/linear/bits12_rows.h"
 #include "models/families.h"
 #include "models/roofline.h"
 #include "models/runner.h"
@@ -49,20 +50,22 @@ using Matrices = std::map<std::uintptr_t, Matrix>;
 /// Weights without numbers.
 class Reserver : public WeightVisitor {
  public:
-  Reserver(bool is_fp8, Matrices& matrices) : is_fp8_(is_fp8), matrices_(matrices) {}
+  Reserver(kernels::WeightCode code, Matrices& matrices) : code_(code), matrices_(matrices) {}
 
   bool is_fused(std::string_view, std::string_view, std::int32_t) override { return true; }
   bool pack_alike(const MatrixRows&, Packing packing_a, const MatrixRows&,
                   Packing packing_b) override {
-    return packing_a == packing_b || (!is_coded(packing_a) && !is_coded(packing_b) &&
-                                      (packing_a == Packing::f32) == (packing_b == Packing::f32));
+    return code_of(packing_a) == code_of(packing_b) &&
+           (packing_a == Packing::f32) == (packing_b == Packing::f32);
   }
 
   kernels::Weight pack(const MatrixRows& rows, Packing packing) override {
-    kernels::Weight weight = kernels::Weight::reserve(
-        is_coded(packing) ? kernels::WeightCode::fp8 : kernels::WeightCode::plain,
-        packing == Packing::f32 ? DType::f32 : DType::bf16, rows.experts(), rows.rows(),
-        rows.columns());
+    const bool is_too_narrow = code_ == kernels::WeightCode::bits12 &&
+                               !kernels::bits12_rows_take({rows.rows(), rows.columns()});
+    kernels::Weight weight =
+        kernels::Weight::reserve(is_too_narrow ? kernels::WeightCode::plain : code_of(packing),
+                                 packing == Packing::f32 ? DType::f32 : DType::bf16, rows.experts(),
+                                 rows.rows(), rows.columns());
     matrices_[reinterpret_cast<std::uintptr_t>(weight.expert(0))] = {
         .role = std::string(rows.stored().front().first),
         .bytes = weight.owned_bytes(),
@@ -75,7 +78,11 @@ class Reserver : public WeightVisitor {
   std::vector<kernels::Buffer> take_vectors() { return std::move(vectors_); }
 
  private:
-  bool is_coded(Packing packing) const { return is_fp8_ && packing == Packing::linear; }
+  kernels::WeightCode code_of(Packing packing) const {
+    const bool is_coded = packing == Packing::linear ||
+                          (packing == Packing::head && code_ == kernels::WeightCode::bits12);
+    return is_coded ? code_ : kernels::WeightCode::plain;
+  }
 
   StoredMatrix visit(const Matrix& matrix) override {
     const std::int64_t experts = std::max<std::int64_t>(matrix.experts, 1);
@@ -93,16 +100,16 @@ class Reserver : public WeightVisitor {
         vectors_.emplace_back(kernels::Device::cuda, count * sizeof(float)).data());
   }
 
-  bool is_fp8_;
+  kernels::WeightCode code_;  ///< or plain
   Matrices& matrices_;
   std::vector<kernels::Buffer> vectors_;
 };
 
 class Recorder {
  public:
-  Recorder(const std::string& preset, bool is_fp8)
+  Recorder(const std::string& preset, kernels::WeightCode code)
       : plan_(plan_of(preset)), queue_(kernels::Device::cuda, {.threads = 1, .isa = {}}) {
-    Reserver reserver(is_fp8, matrices_);
+    Reserver reserver(code, matrices_);
     weights_ = visit_weights(plan_, reserver);
     weights_.vectors = reserver.take_vectors();
     geometry_ = geometry_of(plan_, {.activation = DType::bf16});
@@ -235,13 +242,17 @@ class Recorder {
 };
 
 int main_of(int count, char** values) {
-  if (count < 4 || (std::string(values[2]) != "bf16" && std::string(values[2]) != "fp8")) {
+  const std::map<std::string, kernels::WeightCode> codes = {
+      {"bf16", kernels::WeightCode::plain},
+      {"fp8", kernels::WeightCode::fp8},
+      {"bits12", kernels::WeightCode::bits12}};
+  if (count < 4 || !codes.contains(values[2])) {
     throw Error(
         ErrorKind::usage,
-        "card_steps PRESET_FOLDER bf16|fp8 decode:ROWS:POSITION|prefill:TOKENS:POSITION...");
+        "card_steps PRESET_FOLDER bf16|fp8|bits12 decode:ROWS:POSITION|prefill:TOKENS:POSITION...");
   }
   emulator::record_only(std::size_t{1} << 42);
-  Recorder recorder(values[1], std::string(values[2]) == "fp8");
+  Recorder recorder(values[1], codes.at(values[2]));
   for (int i = 3; i < count; ++i) recorder.record(values[i]);
   return 0;
 }
