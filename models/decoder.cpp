@@ -57,6 +57,22 @@ void run_part(const Part& part, const PartWeights& weights, const PartMemory& me
       part);
 }
 
+/// Of parts that have states.
+void advance_part(const Part& part, const PartWeights& weights, const PartMemory& memory,
+                  const PartCall& call) {
+  std::visit(
+      [&](const auto& known) {
+        using Known = std::decay_t<decltype(known)>;
+        const auto& own = std::get<typename Known::Weights>(weights);
+        if constexpr (requires { known.advance(own, memory, call); }) {
+          known.advance(own, memory, call);
+        } else {
+          require(!known.memory().state, "decoder: what has a state can be moved on");
+        }
+      },
+      part);
+}
+
 /// The whole buffer as numbers of a type; empty for none.
 Tensor all_of(const kernels::Buffer& buffer, DType dtype) {
   if (buffer.bytes() == 0) return {};
@@ -115,6 +131,7 @@ PartMemory Decoder::memory_of(const Part& part, Ordinals& ordinals) const {
     const std::size_t ordinal = ordinals.slots++;
     memory.windows = store_.windows(ordinal);
     memory.states = store_.states(ordinal);
+    memory.rings = store_.rings(ordinal);
   }
   return memory;
 }
@@ -166,6 +183,29 @@ Tensor Decoder::run(const StepTables& tables, const Tensor& sample_rows) {
     }
   }
   return logits(residual, sample_rows);
+}
+
+void Decoder::advance(const StepTables& tables) {
+  scratch_.return_to(0);
+  const PartCall call = {.queue = queue_,
+                         .tables = tables,
+                         .scratch = scratch_,
+                         .x = {},
+                         .norm = {},
+                         .normed = {},
+                         .residual = {},
+                         .norm_eps = plan_.norm_eps};
+  Ordinals ordinals;
+  for (std::size_t layer = 0; layer < plan_.layers.size(); ++layer) {
+    const std::vector<Block>& blocks = plan_.layers[layer].blocks;
+    for (std::size_t block = 0; block < blocks.size(); ++block) {
+      for (std::size_t part = 0; part < blocks[block].parts.size(); ++part) {
+        const Part& described = blocks[block].parts[part];
+        advance_part(described, weights_.layers[layer].blocks[block].parts[part],
+                     memory_of(described, ordinals), call);
+      }
+    }
+  }
 }
 
 Tensor Decoder::logits(const Tensor& residual, const Tensor& sample_rows) {

@@ -23,6 +23,9 @@ class Decoder {
   /// the next call.
   kernels::Tensor run(const StepTables& tables, const kernels::Tensor& sample_rows);
 
+  /// Moves states on by the entries of rings, without a step: `tables` has those of rings alone.
+  void advance(const StepTables& tables);
+
   std::size_t scratch_bytes() const;
 
   /// What a decoder of this plan takes, before one is made.

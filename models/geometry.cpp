@@ -67,7 +67,8 @@ void add_state(Geometry& geometry, const Place& at, const StateShape& shape) {
           product({shape.conv_channels, shape.conv_width - 1, bytes_of(geometry.activation_dtype)}),
       .state_offset = 0,
       .state_bytes =
-          product({shape.heads, shape.rows, shape.columns, bytes_of(geometry.state_dtype)})};
+          product({shape.heads, shape.rows, shape.columns, bytes_of(geometry.state_dtype)}),
+      .ring_width = shape.ring_width};
   piece.state_offset = piece.conv_offset + aligned(piece.conv_bytes);
   geometry.slot_bytes = piece.state_offset + aligned(piece.state_bytes);
   geometry.state_bytes_per_sequence += piece.conv_bytes + piece.state_bytes;
@@ -127,6 +128,17 @@ SnapshotLayout snapshot_layout(const Geometry& geometry) {
          .window_bytes = piece.conv_bytes,
          .rows = rows,
          .columns = piece.columns});
+  }
+  return layout;
+}
+
+RingLayout ring_layout(const Geometry& geometry, std::int32_t tokens) {
+  RingLayout layout;
+  if (tokens == 0) return layout;
+  for (const SlotPiece& piece : geometry.pieces) {
+    layout.offsets.push_back(layout.bytes);
+    layout.bytes +=
+        aligned(product({tokens, piece.ring_width, bytes_of(geometry.activation_dtype)}));
   }
   return layout;
 }

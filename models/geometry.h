@@ -84,6 +84,7 @@ struct SlotPiece {
   std::size_t conv_bytes;
   std::size_t state_offset;
   std::size_t state_bytes;
+  std::int32_t ring_width;  ///< numbers of activation dtype that a ring keeps of a draft
 };
 
 inline constexpr std::int32_t page_tokens = 16;
@@ -127,5 +128,14 @@ struct SnapshotLayout {
 };
 
 SnapshotLayout snapshot_layout(const Geometry& geometry);
+
+/// The layout of a ring for drafts, layer after layer. Offsets are multiples of slot_alignment.
+struct RingLayout {
+  std::vector<std::size_t> offsets;  ///< of each SlotPiece: [tokens, ring_width], activation dtype
+  std::size_t bytes = 0;             ///< of one ring, padded; 0: none
+};
+
+/// Without recurrent layers, or with 0 tokens, there are no rings.
+RingLayout ring_layout(const Geometry& geometry, std::int32_t tokens);
 
 }  // namespace hyb::models

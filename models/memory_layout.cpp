@@ -72,8 +72,7 @@ Requests requests_of(const Geometry& geometry, const ModelMemoryLayout& memory) 
     requests.views.push_back(std::move(view));
     requests.unit_bytes.push_back(unit);
   }
-  const std::size_t ring_bytes = 0;  // no model has drafts yet
-  for (const std::size_t bytes : {geometry.slot_bytes, memory.snapshot.bytes, ring_bytes}) {
+  for (const std::size_t bytes : {geometry.slot_bytes, memory.snapshot.bytes, memory.ring.bytes}) {
     ViewRequest view{.plane_unit_bytes = {}, .may_stretch = true};
     if (bytes != 0) view.plane_unit_bytes.push_back(bytes);
     requests.views.push_back(std::move(view));
@@ -82,7 +81,7 @@ Requests requests_of(const Geometry& geometry, const ModelMemoryLayout& memory) 
   return requests;
 }
 
-/// The same with slots and snapshots of whole handles, one after the other, where that costs
+/// The same with slots, snapshots and rings of whole handles, one after the other, where that costs
 /// little: then no size has to be a multiple of another.
 Requests rounded(const Requests& requests, std::size_t handle_bytes) {
   Requests result = requests;
@@ -111,9 +110,9 @@ double waste_of(const Requests& requests, const SuperblockPlan& plan) {
   return most;
 }
 
-/// Superblocks without which no sequence runs.
+/// Superblocks without which no sequence runs; it may have no drafts.
 std::size_t superblocks_needed(const Requests& requests, const SuperblockPlan& plan) {
-  const std::size_t groups = plan.views.size() - 2;
+  const std::size_t groups = plan.views.size() - 3;
   const std::int32_t slots = plan.views[groups].units_per_superblock;
   return groups + (slots == 0 ? 0 : slots < requests.slots_min ? 2 : 1);
 }
@@ -234,15 +233,22 @@ void limit_driver_calls(const MemoryLayoutOptions& options, SuperblockPlan& plan
                           options.pool_bytes));
 }
 
-/// Slots for the sequences, up to half of the superblocks or what their pages leave; the rest is
-/// pages.
+/// Rings for the sequences, up to an eighth of the superblocks; slots for them, up to half of the
+/// others or what their pages leave; the rest is pages.
 std::vector<std::int32_t> split(const MemoryLayout& layout, const FlatPools& wanted) {
   std::vector<std::int32_t> fixed(static_cast<std::size_t>(layout.views()), 0);
+  std::int32_t superblocks = layout.superblocks;
+  if (const std::int32_t per_rings = layout.rings.per_superblock; per_rings != 0) {
+    const std::int32_t rings =
+        std::min((wanted.sequences + per_rings - 1) / per_rings, superblocks / 8);
+    fixed[static_cast<std::size_t>(index(layout.ring_view()))] = rings;
+    superblocks -= rings;
+  }
   const std::int32_t per_slots = layout.slots.per_superblock;
   std::int32_t slots = 0;
   if (per_slots != 0) {
     const std::int32_t needed = (wanted.sequences + per_slots) / per_slots;  // one slot to spare
-    slots = layout.groups.empty() ? layout.superblocks : needed;
+    slots = layout.groups.empty() ? superblocks : needed;
   }
   if (!layout.groups.empty()) {
     const PageGroup& group = layout.groups.front();
@@ -253,10 +259,10 @@ std::vector<std::int32_t> split(const MemoryLayout& layout, const FlatPools& wan
     if (per_slots != 0) {
       const std::int32_t least = per_slots == 1 ? 2 : 1;
       const auto left = static_cast<std::int32_t>(
-          std::max<std::int64_t>(layout.superblocks - for_pages, layout.superblocks / 2));
-      slots = std::clamp(slots, least, std::max(least, std::min(left, layout.superblocks - 1)));
+          std::max<std::int64_t>(superblocks - for_pages, superblocks / 2));
+      slots = std::clamp(slots, least, std::max(least, std::min(left, superblocks - 1)));
     }
-    fixed.front() = layout.superblocks - slots;
+    fixed.front() = superblocks - slots;
   }
   fixed[static_cast<std::size_t>(index(layout.slot_view()))] = slots;
   return fixed;
@@ -274,12 +280,13 @@ void fill_layout(const Geometry& geometry, const MemoryLayoutOptions& options,
       layout.groups[v].pages_per_superblock = views[v].units_per_superblock;
     } else if (!views[v].plane_bytes.empty()) {
       const auto count = static_cast<std::size_t>(views[v].units_per_superblock);
-      const bool is_slots = v == layout.groups.size();
       const std::size_t stride = views[v].plane_bytes.front() / count;
-      (is_slots ? layout.slots : layout.packed) = {
-          .bytes = stride,
-          .per_superblock = views[v].units_per_superblock,
-          .padding_bytes = stride - (is_slots ? memory.slot_bytes : memory.snapshot.bytes)};
+      SlotShape* const shapes[] = {&layout.slots, &layout.packed, &layout.rings};
+      const std::size_t used[] = {memory.slot_bytes, memory.snapshot.bytes, memory.ring.bytes};
+      const std::size_t kind = v - layout.groups.size();
+      *shapes[kind] = {.bytes = stride,
+                       .per_superblock = views[v].units_per_superblock,
+                       .padding_bytes = stride - used[kind]};
     }
   }
   layout.superblock_bytes = memory.superblock.superblock_bytes();
@@ -303,6 +310,7 @@ double ModelMemoryLayout::waste() const {
     if (layout.units_per_superblock(view) == 0) continue;
     const std::size_t used = view == layout.slot_view()     ? slot_bytes
                              : view == layout.packed_view() ? snapshot.bytes
+                             : view == layout.ring_view()   ? ring.bytes
                                                             : layout.unit_bytes(view);
     most = std::max(most, 1.0 - static_cast<double>(used) / bytes_held(view));
   }
@@ -320,6 +328,8 @@ ModelMemoryLayout memory_layout_of(const Geometry& geometry, const MemoryLayoutO
   memory.slot_bytes = geometry.slot_bytes;
   group_layers(geometry, options.flat.has_value(), memory);
   if (options.packed && !options.flat) memory.snapshot = snapshot_layout(geometry);
+  memory.ring = ring_layout(geometry, options.ring_tokens);
+  memory.layout.ring_tokens = options.ring_tokens;
   Requests requests = requests_of(geometry, memory);
   std::optional<Choice> best = best_superblock(requests, options);
   if (!best && !options.flat) {
@@ -342,16 +352,29 @@ std::size_t handle_bytes_for(std::size_t pool_bytes) {
   return pool_bytes < large ? 4096 : 65536;
 }
 
+/// A superblock of rings, which is the last one.
+void add_rings(std::int32_t count, StoreLayout& memory) {
+  MemoryLayout& layout = memory.layout;
+  layout.rings = {.bytes = memory.ring.bytes, .per_superblock = count};
+  layout.superblock_bytes =
+      std::max(layout.superblock_bytes, static_cast<std::size_t>(count) * memory.ring.bytes);
+  layout.fixed_superblocks.back() = 1;
+  ++layout.superblocks;
+}
+
 }  // namespace
 
 StoreLayout flat_memory(const Geometry& geometry, std::int32_t pages, std::int32_t slots,
-                        std::size_t handle_bytes_min) {
+                        std::size_t handle_bytes_min, FlatRings rings) {
   StoreLayout memory;
   memory.layout = flat_layout({.pages = geometry.page_bytes == 0 ? 0 : pages,
                                .slots = geometry.slot_bytes == 0 ? 0 : slots,
                                .page_tokens = geometry.page_tokens,
                                .page_bytes = geometry.page_bytes,
                                .slot_bytes = geometry.slot_bytes});
+  memory.layout.ring_tokens = rings.tokens;
+  if (rings.count > 0) memory.ring = ring_layout(geometry, rings.tokens);
+  if (memory.ring.bytes > 0) add_rings(rings.count, memory);
   const std::size_t handle =
       std::max(handle_bytes_min, handle_bytes_for(memory.layout.store_bytes()));
   const auto whole = [&](std::size_t bytes) { return (bytes + handle - 1) / handle * handle; };
@@ -367,6 +390,11 @@ StoreLayout flat_memory(const Geometry& geometry, std::int32_t pages, std::int32
   const SlotShape& slot = memory.layout.slots;
   planes.push_back({whole(static_cast<std::size_t>(slot.per_superblock) * slot.bytes)});
   planes.emplace_back();
+  planes.emplace_back();
+  const SlotShape& ring = memory.layout.rings;
+  if (ring.per_superblock > 0) {
+    planes.back() = {whole(static_cast<std::size_t>(ring.per_superblock) * ring.bytes)};
+  }
   std::size_t superblock = 0;
   for (const std::vector<std::size_t>& view : planes) {
     superblock = std::max(superblock, std::accumulate(view.begin(), view.end(), std::size_t{0}));

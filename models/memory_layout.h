@@ -19,8 +19,9 @@ struct FlatPools {
 };
 
 struct MemoryLayoutOptions {
-  std::size_t pool_bytes = 0;  ///< for pages, slots and packed snapshots together
-  bool packed = false;         ///< with a view for int8 snapshots
+  std::size_t pool_bytes = 0;    ///< for pages, slots and packed snapshots together
+  bool packed = false;           ///< with a view for int8 snapshots
+  std::int32_t ring_tokens = 0;  ///< most drafts of a span: with a view for rings; 0: no drafts
 
   /// Mode `flat`: pools never change, every attention layer keeps all positions, no packed
   /// snapshots.
@@ -41,7 +42,7 @@ struct MemoryLayoutOptions {
 };
 
 /// A model's memory: what core decides with, and how the store lays it out. Views are in the order
-/// of ViewId: page groups, slots, packed snapshots.
+/// of ViewId: page groups, slots, packed snapshots, rings.
 struct StoreLayout {
   MemoryLayout layout;
   kernels::SuperblockShape superblocks;
@@ -49,6 +50,7 @@ struct StoreLayout {
   /// of the group's view.
   std::vector<std::vector<std::size_t>> layers;
   SnapshotLayout snapshot;  ///< bytes 0: no packed snapshots
+  RingLayout ring;          ///< bytes 0: no rings
 };
 
 /// The same of a pool that was cut for a model. A StoreLayout copied from it refers to its kinds.
@@ -78,9 +80,15 @@ std::size_t page_groups(const Geometry& geometry, bool is_flat);
 /// less.
 ModelMemoryLayout memory_layout_of(const Geometry& geometry, const MemoryLayoutOptions& options);
 
-/// A fixed number of pages and slots of a model (mode `flat`): every attention layer keeps all
-/// positions, snapshots are exact. Handles are multiples of handle_bytes_min.
+struct FlatRings {
+  std::int32_t count = 0;
+  std::int32_t tokens = 0;  ///< most drafts of a span
+};
+
+/// A fixed number of pages and slots of a model (mode `flat`), and of rings where it has recurrent
+/// layers: every attention layer keeps all positions, snapshots are exact. Handles are multiples of
+/// handle_bytes_min.
 StoreLayout flat_memory(const Geometry& geometry, std::int32_t pages, std::int32_t slots,
-                        std::size_t handle_bytes_min = 4096);
+                        std::size_t handle_bytes_min = 4096, FlatRings rings = {});
 
 }  // namespace hyb::models

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <utility>
+#include <variant>
 
 #include "core/base/error.h"
+#include "kernels/ops/draft_ring.h"
 #include "kernels/transfer.h"
 #include "models/steps.h"
 
@@ -24,19 +26,28 @@ std::int32_t step_spans(const Geometry& geometry, const RunnerOptions& options) 
   return options.step_rows + (geometry.slot_bytes > 0 ? cuts_max : 0);
 }
 
-StepLimits limits_of(const Geometry& geometry, const RunnerOptions& options) {
-  return {.tokens = options.step_tokens,
-          .spans = step_spans(geometry, options),
-          .rows = options.step_rows,
-          .positions = options.positions_max};
+std::int32_t step_samples(const RunnerOptions& options) {
+  return std::max(options.step_rows, options.step_samples);
 }
 
 StepStaging::Limits staging_limits(const Geometry& geometry, const RunnerOptions& options) {
+  const MemoryLayout& layout = options.memory.layout;
+  const bool has_rings = layout.rings.per_superblock > 0;
   return {.tokens = options.step_tokens,
           .spans = step_spans(geometry, options),
-          .rows = options.step_rows,
+          .rows = step_samples(options),
           .pages = (options.positions_max + geometry.page_tokens - 1) / geometry.page_tokens + 1,
-          .groups = static_cast<std::int64_t>(options.memory.layout.groups.size())};
+          .groups = static_cast<std::int64_t>(layout.groups.size()),
+          .ring_spans = has_rings ? options.step_rows : 0,
+          .ring_tokens = has_rings ? layout.ring_tokens : 0};
+}
+
+StepLimits limits_of(const Geometry& geometry, const RunnerOptions& options) {
+  return {.tokens = options.step_tokens,
+          .spans = step_spans(geometry, options),
+          .rows = step_samples(options),
+          .positions = options.positions_max,
+          .ring_rows = staging_limits(geometry, options).ring_rows()};
 }
 
 /// One row's.
@@ -48,7 +59,7 @@ kernels::StagedBytes staged_bytes(kernels::Device device, const Geometry& geomet
                                   const RunnerOptions& options) {
   kernels::StagedBytes bytes =
       kernels::staged_bytes(device, StepStaging::bytes(staging_limits(geometry, options)));
-  const kernels::StagedBytes sampler = kernels::device_sampler_bytes(device, options.step_rows);
+  const kernels::StagedBytes sampler = kernels::device_sampler_bytes(device, step_samples(options));
   const kernels::StagedBytes copies = kernels::side_copy_bytes(device, options.side_copy_bytes);
   bytes.device += sampler.device + copies.device;
   bytes.pinned += sampler.pinned + copies.pinned;
@@ -87,14 +98,16 @@ ModelRunner::ModelRunner(kernels::Queue& queue, const Plan& plan, const Weights&
       store_(queue, geometry, options.memory, options.mapping, std::move(superblocks)),
       decoder_(queue, plan, weights, store_, geometry, limits_of(geometry, options)),
       staging_(queue, staging_limits(geometry, options)),
-      sampler_(sampler_for(queue, options.step_rows)),
+      sampler_(sampler_for(queue, step_samples(options))),
       graphs_(queue, decoder_, staging_, sampler_.get(), options.step_rows, options.vocab_used,
               options.graphs),
       side_copies_(kernels::make_side_copies(queue, options.side_copy_bytes)),
       sample_workspace_(queue.device(), kernels::sample_workspace_bytes(queue.device(), plan.vocab,
                                                                         queue.threads())),
       drawn_logits_(queue.device(), logits_bytes(plan)) {
-  const auto rows = static_cast<std::size_t>(options.step_rows);
+  require(options.memory.layout.ring_tokens <= kernels::discarded_tokens_max,
+          "runner: a ring has room for 16 drafts at most");
+  const auto rows = static_cast<std::size_t>(step_samples(options));
   sample_params_.reserve(rows);
   biases_.resize(rows);
   sampled_.resize(rows);
@@ -106,7 +119,8 @@ Capacity ModelRunner::capacity() const {
           .step_tokens = options_.step_tokens,
           .step_rows = options_.step_rows,
           .vocab = options_.vocab_used,
-          .step_spans = step_spans(geometry_, options_)};
+          .step_spans = step_spans(geometry_, options_),
+          .step_samples = step_samples(options_)};
 }
 
 std::size_t ModelRunner::workspace_bytes() const {
@@ -157,6 +171,24 @@ void ModelRunner::check(const Span& span) const {
   require(index(span.write_slot) >= 0 && index(span.write_slot) < slots &&
               index(span.read_slot) < slots,
           "runner: a span names slots that exist");
+  check_ring(span);
+}
+
+void ModelRunner::check_ring(const Span& span) const {
+  const MemoryLayout& memory = options_.memory.layout;
+  const std::int32_t tokens = count_of(span.tokens);
+  require(span.drafts >= 0 && span.drafts < tokens && span.ring_entries >= 0,
+          "runner: drafts come after a token");
+  if (span.ring == no_ring) {
+    require(span.drafts == 0 && span.ring_entries == 0, "runner: drafts are kept in a ring");
+    return;
+  }
+  require(index(span.ring) >= 0 &&
+              index(span.ring) < memory.superblocks * memory.rings.per_superblock &&
+              span.ring_entries <= memory.ring_tokens && span.drafts <= memory.ring_tokens,
+          "runner: a ring that exists, with room for its entries");
+  require(!uses_ring(span) || tokens <= 1 + memory.ring_tokens,
+          "runner: few tokens come after a ring's entries");
 }
 
 void ModelRunner::check(const Step& step) const {
@@ -170,7 +202,9 @@ void ModelRunner::check(const Step& step) const {
       require(index(token) >= 0 && index(token) < plan_.vocab, "runner: a token of the vocabulary");
     }
   }
-  require(tokens <= options_.step_tokens && rows <= options_.step_rows &&
+  const auto with_ring = std::ranges::count_if(step.spans, uses_ring);
+  require(tokens <= options_.step_tokens && rows <= step_samples(options_) &&
+              with_ring <= options_.step_rows &&
               count_of(step.spans) <= step_spans(geometry_, options_),
           "runner: a step within capacity()");
   if (geometry_.slot_bytes > 0) check_chains(step);
@@ -182,7 +216,7 @@ StepResult ModelRunner::run(const Step& step) {
     return wait();
   }
   check(step);
-  store_.carry_out(step.orders);
+  carry_out(step.orders);
   if (step.spans.empty()) return {};
   const Tensor logits = graphs_.run(step);
   if (logits.empty()) return {};
@@ -190,6 +224,29 @@ StepResult ModelRunner::run(const Step& step) {
   StepResult result{.sampled = draw_rows(logits), .logits = {}};
   if (step.keep_logits) result.logits = download(logits, result.sampled.size());
   return result;
+}
+
+void ModelRunner::carry_out(std::span<const Order> orders) {
+  std::size_t done = 0;
+  for (std::size_t i = 0; i < orders.size(); ++i) {
+    const auto* order = std::get_if<AdvanceSlot>(&orders[i]);
+    if (order == nullptr) continue;
+    store_.carry_out(orders.subspan(done, i - done));
+    advance(*order);
+    done = i + 1;
+  }
+  store_.carry_out(orders.subspan(done));
+}
+
+void ModelRunner::advance(const AdvanceSlot& order) {
+  const MemoryLayout& memory = options_.memory.layout;
+  const std::int32_t slots = memory.superblocks * memory.slots.per_superblock;
+  require(index(order.from) < slots && index(order.to) >= 0 && index(order.to) < slots &&
+              index(order.ring) >= 0 &&
+              index(order.ring) < memory.superblocks * memory.rings.per_superblock &&
+              order.entries > 0 && order.entries <= memory.ring_tokens,
+          "runner: an order names slots and a ring that exist");
+  decoder_.advance(staging_.stage(order));
 }
 
 void ModelRunner::stage(const Step& step, bool is_next) {
@@ -203,7 +260,7 @@ void ModelRunner::launch(const Step& step) {
   require(running_.empty(),
           "runner: a step that was not prepared is launched when none is running");
   is_prepared_ = false;
-  store_.carry_out(step.orders);
+  carry_out(step.orders);
   if (step.spans.empty()) {
     running_.push_back({.launched = {}, .keeps_logits = false});
   } else {

@@ -15,12 +15,13 @@ namespace hyb::models {
 struct RunnerOptions {
   StoreLayout memory;                       ///< cut for this model
   std::int32_t step_tokens;                 ///< most tokens of a step
-  std::int32_t step_rows;                   ///< most sequences, and most sampled rows, of a step
+  std::int32_t step_rows;                   ///< most sequences of a step
   std::int32_t positions_max;               ///< most tokens of a sequence
   std::int32_t vocab_used;                  ///< ids from here on are padding and never sampled
   kernels::SuperblockMapOptions mapping{};  ///< how superblocks are backed by memory
   GraphOptions graphs{};                    ///< on a card
   std::size_t side_copy_bytes = 0;          ///< on a card: units that start_read() has under way
+  std::int32_t step_samples = 0;            ///< most sampled rows; below step_rows: step_rows
 };
 
 /// core's Runner on a real model: stages a step's tables, runs the plan, samples. On a card steps
@@ -74,6 +75,9 @@ class ModelRunner : public Runner {
  private:
   void check(const Step& step) const;
   void check(const Span& span) const;
+  void check_ring(const Span& span) const;
+  void carry_out(std::span<const Order> orders);
+  void advance(const AdvanceSlot& order);
   void add_row(const hyb::SampleRow& row);
   void add_rows(const Step& step);
   std::vector<SampledToken> draw_rows(const kernels::Tensor& logits);

@@ -47,6 +47,10 @@ bool has_chain(const Step& step) {
   return std::ranges::adjacent_find(step.spans, continues) != step.spans.end();
 }
 
+bool uses_ring(const Span& span) {
+  return span.ring != no_ring && (span.ring_entries > 0 || span.drafts > 0);
+}
+
 void check_chains(const Step& step) {
   const Writes writes = writes_of(step);
   require(std::ranges::adjacent_find(writes, {}, &Writes::value_type::first) == writes.end(),
@@ -58,7 +62,10 @@ void check_chains(const Step& step) {
     if (write == writes.end() || write->first != index(span.read_slot)) continue;
     require(write->second == i || write->second + 1 == i,
             "runner: a span reads what another writes only where it continues it");
-    if (write->second != i) check_link(step.spans[i - 1], span);
+    if (write->second == i) continue;
+    check_link(step.spans[i - 1], span);
+    require(!uses_ring(span) && !uses_ring(step.spans[i - 1]),
+            "runner: a span with a ring is in no chain");
   }
 }
 
@@ -95,33 +102,44 @@ class Writer {
 bool is_decode(const Step& step) {
   return !step.spans.empty() && !has_chain(step) &&
          std::ranges::all_of(step.spans, [](const Span& span) {
-           return span.tokens.size() == 1 && span.samples.size() == 1;
+           return span.tokens.size() == 1 && span.samples.size() == 1 && !uses_ring(span);
          });
 }
 
 std::size_t StepStaging::bytes(const Limits& limits) {
-  // Every table is rounded up to 64 bytes: 7 of them, and one per group.
+  // Every table is rounded up to 64 bytes: 7 of them, 6 of rings, and one per group.
   const std::int64_t numbers = 2 * limits.tokens + 4 * limits.spans + 1 + limits.rows +
+                               3 * limits.ring_rows() + 6 * limits.ring_spans + 1 +
                                limits.groups * (limits.spans + 1 + limits.spans * limits.pages) +
-                               16 * (8 + limits.groups);
+                               16 * (14 + limits.groups);
   return static_cast<std::size_t>(numbers) * sizeof(std::int32_t);
 }
 
 StepStaging::StepStaging(kernels::Queue& queue, const Limits& limits)
-    : room_(kernels::make_staged_tables(queue, bytes(limits))), groups_(limits.groups) {}
+    : room_(kernels::make_staged_tables(queue, bytes(limits))),
+      groups_(limits.groups),
+      ring_tokens_(limits.ring_tokens),
+      is_card_(queue.device() == kernels::Device::cuda) {}
+
+std::int64_t StepStaging::Limits::ring_rows() const {
+  return std::min(tokens, ring_spans * (1 + ring_tokens)) + ring_spans * ring_tokens;
+}
 
 StepStaging::Staged StepStaging::stage(const Step& step, std::int64_t rows, bool keeps_tokens) {
   room_->clear();
   const std::int64_t spans = rows == 0 ? std::ssize(step.spans) : rows;
-  stage_tokens(step, rows == 0 ? tokens_of(step) : rows);
+  arrange(step);
+  stage_tokens(rows == 0 ? tokens_of(step) : rows);
   stage_spans(step, spans, rows == 0 ? samples_of(step) : rows);
-  stage_pages(step, spans);
+  stage_rings();
+  stage_pages(spans);
   std::int64_t positions = 0;
   for (const Span& span : step.spans) {
     positions = std::max(positions, std::int64_t{span.position} + std::ssize(span.tokens));
   }
   staged_.tables.positions = positions_class(positions);
-  staged_.tables.single_tokens = staged_.tables.tokens.dim(0) == spans && !has_chain(step);
+  staged_.tables.single_tokens =
+      staged_.tables.tokens.dim(0) == spans && !has_chain(step) && staged_.tables.ring.spans == 0;
   room_->upload(keeps_tokens);
   return staged_;
 }
@@ -132,12 +150,21 @@ std::int64_t StepStaging::positions_class(std::int64_t positions) {
   return most;
 }
 
-void StepStaging::stage_tokens(const Step& step, std::int64_t tokens) {
+void StepStaging::arrange(const Step& step) {
+  spans_.clear();
+  for (const bool with_ring : {false, true}) {
+    for (const Span& span : step.spans) {
+      if (uses_ring(span) == with_ring) spans_.push_back(&span);
+    }
+  }
+}
+
+void StepStaging::stage_tokens(std::int64_t tokens) {
   const StagedTables::Table ids = room_->take(tokens), positions = room_->take(tokens);
   Writer id(ids.host, 0), position(positions.host, 0);
-  for (const Span& span : step.spans) {
-    std::int32_t at = span.position;
-    for (const TokenId token : span.tokens) {
+  for (const Span* span : spans_) {
+    std::int32_t at = span->position;
+    for (const TokenId token : span->tokens) {
       id.write(index(token));
       position.write(at++);
     }
@@ -153,13 +180,19 @@ void StepStaging::stage_spans(const Step& step, std::int64_t spans, std::int64_t
   Writer start(starts.host, to_i32(tokens_of(step))), position(positions.host, 0),
       read(reads.host, -1), write(writes.host, -1), row(rows.host, 0);
   std::int32_t first = 0;
-  for (const Span& span : step.spans) {
+  first_tokens_.resize(step.spans.size());
+  for (const Span* span : spans_) {
     start.write(first);
-    position.write(span.position);
-    read.write(index(span.read_slot));
-    write.write(index(span.write_slot));
-    for (const hyb::SampleRow& sample : span.samples) row.write(first + sample.token);
-    first += to_i32(std::ssize(span.tokens));
+    position.write(span->position);
+    read.write(index(span->read_slot));
+    write.write(index(span->write_slot));
+    first_tokens_[static_cast<std::size_t>(span - step.spans.data())] = first;
+    first += to_i32(std::ssize(span->tokens));
+  }
+  for (std::size_t i = 0; i < step.spans.size(); ++i) {
+    for (const hyb::SampleRow& sample : step.spans[i].samples) {
+      row.write(first_tokens_[i] + sample.token);
+    }
   }
   staged_.tables.span_begin = starts.device;
   staged_.tables.position = positions.device;
@@ -168,25 +201,104 @@ void StepStaging::stage_spans(const Step& step, std::int64_t spans, std::int64_t
   staged_.sample_rows = rows.device;
 }
 
+std::int32_t StepStaging::ring_row(const Span& span, std::int32_t entry) const {
+  return index(span.ring) * to_i32(ring_tokens_) + entry;
+}
+
+/// On a card all sizes follow from the numbers of spans and tokens.
+void StepStaging::stage_rings() {
+  RingTables& tables = staged_.tables.ring;
+  tables = {};
+  std::int64_t entries = 0, pieces = 0;
+  for (const Span* span : spans_) {
+    if (!uses_ring(*span)) continue;
+    ++tables.spans;
+    tables.tokens += std::ssize(span->tokens);
+    entries += span->ring_entries;
+    pieces += span->drafts > 0 ? 2 : 1;
+  }
+  if (tables.spans == 0) return;
+  const std::int64_t rows = entries + tables.tokens;
+  if (is_card_) pieces = 2 * tables.spans;
+  const std::int64_t room = is_card_ ? tables.tokens + tables.spans * ring_tokens_ : rows;
+  const StagedTables::Table from = room_->take(room), starts = room_->take(pieces + 1),
+                            reads = room_->take(pieces), writes = room_->take(pieces),
+                            answers = room_->take(tables.tokens), kept = room_->take(tables.tokens);
+  Writer source(from.host, 0), start(starts.host, to_i32(rows)), read(reads.host, -1),
+      write(writes.host, -1), answer(answers.host, 0), keep(kept.host, -1);
+  std::int32_t row = 0, token = 0;
+  for (const Span* span : spans_) {
+    if (!uses_ring(*span)) continue;
+    start.write(row);
+    read.write(index(span->read_slot));
+    write.write(index(span->write_slot));
+    for (std::int32_t i = 0; i < span->ring_entries; ++i, ++row) {
+      source.write(-1 - ring_row(*span, i));
+    }
+    const std::int32_t certain = to_i32(std::ssize(span->tokens)) - span->drafts;
+    if (span->drafts > 0) {
+      start.write(row + certain);
+      read.write(index(span->write_slot));
+      write.write(-1);
+    }
+    for (std::int32_t i = 0; i < certain + span->drafts; ++i) {
+      source.write(token++);
+      answer.write(row++);
+      keep.write(i < certain ? -1 : ring_row(*span, i - certain));
+    }
+  }
+  tables.from = from.device;
+  tables.span_begin = starts.device;
+  tables.read_slot = reads.device;
+  tables.write_slot = writes.device;
+  tables.row_of_token = answers.device;
+  tables.kept = kept.device;
+}
+
+StepTables StepStaging::stage(const AdvanceSlot& order) {
+  room_->clear();
+  const StagedTables::Table from = room_->take(order.entries), starts = room_->take(2),
+                            read = room_->take(1), write = room_->take(1);
+  const std::int32_t first = index(order.ring) * to_i32(ring_tokens_);
+  for (std::int32_t i = 0; i < order.entries; ++i) {
+    from.host[static_cast<std::size_t>(i)] = -1 - (first + i);
+  }
+  starts.host[0] = 0;
+  starts.host[1] = order.entries;
+  read.host[0] = index(order.from);
+  write.host[0] = index(order.to);
+  room_->upload(false);
+  StepTables tables;
+  tables.ring = {.spans = 1,
+                 .tokens = 0,
+                 .from = from.device,
+                 .span_begin = starts.device,
+                 .read_slot = read.device,
+                 .write_slot = write.device,
+                 .row_of_token = {},
+                 .kept = {}};
+  return tables;
+}
+
 /// The pages come last: their number changes from step to step, and their address must not.
-void StepStaging::stage_pages(const Step& step, std::int64_t spans) {
+void StepStaging::stage_pages(std::int64_t spans) {
   std::int64_t pages = 0;
   page_begin_.clear();
   for (std::int64_t group = 0; group < groups_; ++group) {
     const StagedTables::Table table = room_->take(spans + 1);
     page_begin_.push_back(table.device);
     Writer start(table.host, 0);
-    for (const Span& span : step.spans) {
+    for (const Span* span : spans_) {
       start.write(to_i32(pages));
-      pages += std::ssize(span.tables[static_cast<std::size_t>(group)]);
+      pages += std::ssize(span->tables[static_cast<std::size_t>(group)]);
     }
-    std::fill(table.host.begin() + std::ssize(step.spans), table.host.end(), to_i32(pages));
+    std::fill(table.host.begin() + std::ssize(spans_), table.host.end(), to_i32(pages));
   }
   const StagedTables::Table all = room_->take(std::max<std::int64_t>(pages, 1));
   Writer page(all.host, 0);
   for (std::int64_t group = 0; group < groups_; ++group) {
-    for (const Span& span : step.spans) {
-      for (const PageId id : span.tables[static_cast<std::size_t>(group)]) page.write(index(id));
+    for (const Span* span : spans_) {
+      for (const PageId id : span->tables[static_cast<std::size_t>(group)]) page.write(index(id));
     }
   }
   staged_.tables.pages = all.device;
@@ -252,6 +364,8 @@ StepGraphs::Launched StepGraphs::launch() {
                            .spans = staged_.tables.position.dim(0),
                            .samples = size_of_table(staged_.sample_rows),
                            .positions = staged_.tables.positions,
+                           .ring_spans = staged_.tables.ring.spans,
+                           .ring_tokens = staged_.tables.ring.tokens,
                            .single_tokens = staged_.tables.single_tokens,
                            .pages = staged_.tables.pages.data});
   if (entry.recording == nullptr && entry.last_use != 0) record(entry);

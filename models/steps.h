@@ -25,15 +25,23 @@ bool has_chain(const Step& step);
 /// A violation is a bug of the caller.
 void check_chains(const Step& step);
 
+/// Whether recurrent layers take the span by way of its ring.
+bool uses_ring(const Span& span);
+
 /// Turns core's steps into the tables that a decoder reads.
 class StepStaging {
  public:
   struct Limits {
-    std::int64_t tokens;  ///< most tokens of a step
-    std::int64_t spans;   ///< most spans of a step
-    std::int64_t rows;    ///< most sampled rows of a step
-    std::int64_t pages;   ///< most pages of a span's table
-    std::int64_t groups;  ///< page groups
+    std::int64_t tokens;           ///< most tokens of a step
+    std::int64_t spans;            ///< most spans of a step
+    std::int64_t rows;             ///< most sampled rows of a step
+    std::int64_t pages;            ///< most pages of a span's table
+    std::int64_t groups;           ///< page groups
+    std::int64_t ring_spans = 0;   ///< most spans of a step with a ring
+    std::int64_t ring_tokens = 0;  ///< entries of a ring
+
+    /// Most rows in RingTables::from.
+    std::int64_t ring_rows() const;
   };
 
   struct Staged {
@@ -44,11 +52,15 @@ class StepStaging {
   /// The queue outlives it. Throws Error(memory) when there is not enough memory.
   StepStaging(kernels::Queue& queue, const Limits& limits);
 
-  /// The tables of a step within the limits, valid until the next call. With `rows`, padded to that
+  /// The tables of a step within the limits, valid until the next call; rows are sampled in its
+  /// order, whatever that of the tables is. With `rows`, padded to that
   /// many spans and sampled rows: every span of the step has one token, which is sampled, and the
   /// padding has neither slots nor pages. `keeps_tokens`: the table of tokens on the card keeps its
   /// contents; those of the step are not read. That table always has the same address.
   Staged stage(const Step& step, std::int64_t rows = 0, bool keeps_tokens = false);
+
+  /// The tables of an order: none but a ring's.
+  StepTables stage(const AdvanceSlot& order);
 
   static std::size_t bytes(const Limits& limits);
 
@@ -57,12 +69,18 @@ class StepStaging {
   static std::int64_t positions_class(std::int64_t positions);
 
  private:
-  void stage_tokens(const Step& step, std::int64_t tokens);
+  void arrange(const Step& step);
+  void stage_tokens(std::int64_t tokens);
   void stage_spans(const Step& step, std::int64_t spans, std::int64_t samples);
-  void stage_pages(const Step& step, std::int64_t spans);
+  void stage_rings();
+  void stage_pages(std::int64_t spans);
+  std::int32_t ring_row(const Span& span, std::int32_t entry) const;
 
   std::unique_ptr<kernels::StagedTables> room_;
-  std::int64_t groups_;
+  std::int64_t groups_, ring_tokens_;
+  bool is_card_;
+  std::vector<const Span*> spans_;           ///< of the step, those with a ring last
+  std::vector<std::int32_t> first_tokens_;   ///< of its spans, in the step's own order
   std::vector<kernels::Tensor> page_begin_;  ///< of the step, by page group
   Staged staged_;
 };
@@ -124,7 +142,7 @@ class StepGraphs {
   /// What a recording depends on: sizes, what the decoder does with them, and the address of the
   /// table whose size changes.
   struct Shape {
-    std::int64_t tokens, spans, samples, positions;
+    std::int64_t tokens, spans, samples, positions, ring_spans, ring_tokens;
     bool single_tokens;
     const void* pages;
     bool operator==(const Shape&) const = default;

@@ -67,6 +67,7 @@ Store::Store(kernels::Queue& queue, const Geometry& geometry, const StoreLayout&
     rows_[place(memory_.layout.packed_view())].push_back(
         rows(memory_.layout.packed_view(), 0, packed.bytes, memory_.snapshot.bytes));
   }
+  add_rings(geometry);
 }
 
 void Store::own_fixed() {
@@ -148,6 +149,24 @@ void Store::add_slots(const Geometry& geometry) {
   }
 }
 
+void Store::add_rings(const Geometry& geometry) {
+  const ViewId view = memory_.layout.ring_view();
+  const SlotShape& rings = memory_.layout.rings;
+  if (rings.per_superblock == 0) return;
+  const RingLayout& ring = memory_.ring;
+  require(ring.bytes > 0 && ring.bytes <= rings.bytes && rings.bytes % slot_alignment == 0 &&
+              ring.offsets.size() == geometry.pieces.size(),
+          "store: the rings are this model's");
+  const Rows& all = rows_[place(view)].emplace_back(rows(view, 0, rings.bytes, ring.bytes));
+  for (std::size_t i = 0; i < geometry.pieces.size(); ++i) {
+    Tensor& part = rings_.emplace_back(
+        all.first + ring.offsets[i], geometry.activation_dtype,
+        std::initializer_list<std::int64_t>{units_end(view), memory_.layout.ring_tokens,
+                                            geometry.pieces[i].ring_width});
+    part.row_stride = static_cast<std::int64_t>(rings.bytes / size_of(part.dtype));
+  }
+}
+
 void Store::carry_out(std::span<const Order> orders) {
   for (const Order& order : orders) {
     if (const auto* unit_copy = std::get_if<UnitCopy>(&order)) {
@@ -157,6 +176,7 @@ void Store::carry_out(std::span<const Order> orders) {
     } else if (const auto* unpack_order = std::get_if<UnpackSlot>(&order)) {
       unpack(*unpack_order);
     } else {
+      require(std::holds_alternative<ChangeOwner>(order), "store: an order that moves bytes");
       change(std::get<ChangeOwner>(order));
     }
   }

@@ -43,9 +43,13 @@ class Store {
   /// A recurrent layer's part of every slot, by recurrent ordinal.
   kernels::Tensor windows(std::size_t recurrent) const { return windows_[recurrent]; }
   kernels::Tensor states(std::size_t recurrent) const { return states_[recurrent]; }
+  /// Its part of every ring: [rings, entries, ring width]; empty: there are none.
+  kernels::Tensor rings(std::size_t recurrent) const {
+    return rings_.empty() ? kernels::Tensor() : rings_[recurrent];
+  }
 
-  /// Copies, packs and changes owners, in the order given. Memory that is ordered ahead is faulted
-  /// in while later steps run. Throws Error(memory) when the system has
+  /// Copies, packs and changes owners, in the order given; AdvanceSlot is a decoder's. Memory that
+  /// is ordered ahead is faulted in while later steps run. Throws Error(memory) when the system has
   /// no memory for a new owner; the orders after it are then not carried out.
   void carry_out(std::span<const Order> orders);
 
@@ -81,6 +85,7 @@ class Store {
   Rows rows(ViewId view, std::size_t plane, std::size_t stride, std::size_t bytes) const;
   void add_group(const Geometry& geometry, std::size_t group);
   void add_slots(const Geometry& geometry);
+  void add_rings(const Geometry& geometry);
   std::int32_t units_end(ViewId view) const;
 
   void copy(const UnitCopy& order);
@@ -95,7 +100,7 @@ class Store {
   std::unique_ptr<kernels::SuperblockMap> map_;
   std::vector<std::vector<Rows>> rows_;  // by view, then plane
   std::vector<std::size_t> groups_;      // by attention ordinal, as arenas_
-  std::vector<kernels::Tensor> arenas_, windows_, states_;
+  std::vector<kernels::Tensor> arenas_, windows_, states_, rings_;
 };
 
 }  // namespace hyb::models

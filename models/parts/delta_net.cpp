@@ -4,6 +4,8 @@
 
 #include "kernels/ops/conv.h"
 #include "kernels/ops/delta_rule.h"
+#include "kernels/ops/draft_ring.h"
+#include "kernels/ops/gather.h"
 #include "kernels/ops/recurrent_step.h"
 
 namespace hyb::models {
@@ -105,30 +107,94 @@ void step(const DeltaNet& part, const DeltaNetWeights& weights, const PartMemory
                                    .key_heads = part.key_heads});
 }
 
+void scan(const DeltaNet& part, const DeltaNetWeights& weights, const PartMemory& memory,
+          kernels::Queue& queue, const RecurrentSpans& spans, const Mixed& mixed) {
+  kernels::causal_conv(queue, {.x = mixed.x,
+                               .weight = weights.conv_weight,
+                               .bias = {},
+                               .windows = memory.windows,
+                               .span_begin = spans.span_begin,
+                               .read_slot = spans.read_slot,
+                               .write_slot = spans.write_slot,
+                               .y = mixed.convolved});
+  kernels::delta_rule(queue, {.x = mixed.convolved,
+                              .b = mixed.b,
+                              .a = mixed.a,
+                              .a_log = weights.a_log,
+                              .dt_bias = weights.dt_bias,
+                              .state = memory.states,
+                              .span_begin = spans.span_begin,
+                              .read_slot = spans.read_slot,
+                              .write_slot = spans.write_slot,
+                              .y = mixed.y,
+                              .workspace = memory.workspace,
+                              .token_by_token = spans.token_by_token,
+                              .key_heads = part.key_heads});
+}
+
+/// x, and b | a, of a step's tokens or of none.
+struct RingInputs {
+  Tensor x, ba;
+};
+
+/// The spans of the ring tables; y of all their rows.
+Tensor scan_ring(const DeltaNet& part, const DeltaNetWeights& weights, const PartMemory& memory,
+                 const PartCall& call, const RingInputs& own) {
+  const RingTables& ring = call.tables.ring;
+  const std::int64_t rows = ring.from.dim(0), heads = part.value_heads, x_columns = part.conv_dim();
+  const DType dtype = memory.rings.dtype;
+  const Tensor x = call.scratch.take(dtype, {rows, x_columns});
+  const Tensor ba = call.scratch.take(dtype, {rows, 2 * heads});
+  const Mixed mixed = {.x = x,
+                       .b = ba.columns(0, heads),
+                       .a = ba.columns(heads, heads),
+                       .convolved = call.scratch.take(dtype, {rows, x_columns}),
+                       .y = call.scratch.take(dtype, {rows, part.values()})};
+  kernels::extend_rows(call.queue, {.x = own.x, .ring = memory.rings, .from = ring.from, .y = x});
+  kernels::extend_rows(
+      call.queue,
+      {.x = own.ba, .ring = memory.rings, .from = ring.from, .y = ba, .ring_column = x_columns});
+  scan(part, weights, memory, call.queue, RecurrentSpans::with_ring(ring), mixed);
+  return mixed.y;
+}
+
+/// The spans that come last, whose drafts are kept.
+void verify(const DeltaNet& part, const DeltaNetWeights& weights, const PartMemory& memory,
+            const PartCall& call, const RingInputs& own, const Tensor& y) {
+  const ScratchFrame frame(call.scratch);
+  const RingTables& ring = call.tables.ring;
+  const Tensor all = scan_ring(part, weights, memory, call, own);
+  kernels::keep_rows(call.queue, {.x = own.x, .gate = {}, .to = ring.kept, .ring = memory.rings});
+  kernels::keep_rows(call.queue, {.x = own.ba,
+                                  .gate = {},
+                                  .to = ring.kept,
+                                  .ring = memory.rings,
+                                  .ring_column = part.conv_dim()});
+  kernels::gather_rows(call.queue, {.x = all, .rows = ring.row_of_token, .y = y});
+}
+
 void mix(const DeltaNet& part, const DeltaNetWeights& weights, const PartMemory& memory,
-         const PartCall& call, const Mixed& mixed) {
-  if (call.tables.single_tokens) return step(part, weights, memory, call, mixed);
+         const PartCall& call, const Tensor& inputs, const Tensor& convolved, const Tensor& y) {
+  const std::int64_t heads = part.value_heads;
+  const Tensor x = inputs.columns(0, part.conv_dim());
+  const Tensor ba = inputs.columns(part.conv_dim() + part.values(), 2 * heads);
+  const auto mixed = [&](std::int64_t tokens) {
+    return Mixed{.x = x.rows(0, tokens),
+                 .b = ba.rows(0, tokens).columns(0, heads),
+                 .a = ba.rows(0, tokens).columns(heads, heads),
+                 .convolved = convolved.rows(0, tokens),
+                 .y = y.rows(0, tokens)};
+  };
   const StepTables& tables = call.tables;
-  kernels::causal_conv(call.queue, {.x = mixed.x,
-                                    .weight = weights.conv_weight,
-                                    .bias = {},
-                                    .windows = memory.windows,
-                                    .span_begin = tables.span_begin,
-                                    .read_slot = tables.read_slot,
-                                    .write_slot = tables.write_slot,
-                                    .y = mixed.convolved});
-  kernels::delta_rule(call.queue, {.x = mixed.convolved,
-                                   .b = mixed.b,
-                                   .a = mixed.a,
-                                   .a_log = weights.a_log,
-                                   .dt_bias = weights.dt_bias,
-                                   .state = memory.states,
-                                   .span_begin = tables.span_begin,
-                                   .read_slot = tables.read_slot,
-                                   .write_slot = tables.write_slot,
-                                   .y = mixed.y,
-                                   .workspace = memory.workspace,
-                                   .key_heads = part.key_heads});
+  if (tables.single_tokens) return step(part, weights, memory, call, mixed(x.dim(0)));
+  const std::int64_t last = tables.ring.tokens, first = x.dim(0) - last;
+  if (first > 0) {
+    scan(part, weights, memory, call.queue, RecurrentSpans::without_ring(tables), mixed(first));
+  }
+  if (last > 0) {
+    verify(part, weights, memory, call, {.x = x.rows(first, last), .ba = ba.rows(first, last)},
+           y.rows(first, last));
+  }
 }
 
 }  // namespace
@@ -156,7 +222,8 @@ MemoryShape DeltaNet::memory() const {
                               .conv_width = conv_width,
                               .heads = value_heads,
                               .rows = key_dim,
-                              .columns = value_dim}};
+                              .columns = value_dim,
+                              .ring_width = ring_width()}};
 }
 
 /// Chunks of Q = 64: 2 Q heads (3 K + 2 V) + 6 heads K V per token.
@@ -175,10 +242,13 @@ PartText DeltaNet::text() const {
 }
 
 std::size_t DeltaNet::scratch_bytes(const StepSetting& setting) const {
-  const std::int64_t tokens = setting.limits.tokens;
+  const std::int64_t tokens = setting.limits.tokens, ring_rows = setting.limits.ring_rows;
   return Scratch::space(setting.activation, tokens, padded_inputs(*this)) +
          Scratch::space(setting.activation, tokens, conv_dim()) +
-         Scratch::space(setting.activation, tokens, values());
+         Scratch::space(setting.activation, tokens, values()) +
+         2 * Scratch::space(setting.activation, ring_rows, conv_dim()) +
+         Scratch::space(setting.activation, ring_rows, 2 * std::int64_t{value_heads}) +
+         Scratch::space(setting.activation, ring_rows, values());
 }
 
 std::size_t DeltaNet::workspace_bytes(const StepSetting& setting) const {
@@ -198,13 +268,7 @@ void DeltaNet::run(const DeltaNetWeights& weights, const PartMemory& memory,
   const Tensor mixed = call.scratch.take(dtype, {tokens, values()});
 
   project_inputs(*this, weights, call, inputs);
-  const std::int64_t b = conv_dim() + values();
-  mix(*this, weights, memory, call,
-      {.x = inputs.columns(0, conv_dim()),
-       .b = inputs.columns(b, heads),
-       .a = inputs.columns(b + heads, heads),
-       .convolved = convolved,
-       .y = mixed});
+  mix(*this, weights, memory, call, inputs, convolved, mixed);
   kernels::project(call.queue, {.x = mixed,
                                 .norm = {.weight = weights.norm,
                                          .eps = call.norm_eps,
@@ -216,6 +280,15 @@ void DeltaNet::run(const DeltaNetWeights& weights, const PartMemory& memory,
                                 .normed = mixed,
                                 .scale = output_scale,
                                 .add = true});
+}
+
+void DeltaNet::advance(const DeltaNetWeights& weights, const PartMemory& memory,
+                       const PartCall& call) const {
+  const ScratchFrame frame(call.scratch);
+  const DType dtype = memory.rings.dtype;
+  scan_ring(*this, weights, memory, call,
+            {.x = Tensor(nullptr, dtype, {0, conv_dim()}),
+             .ba = Tensor(nullptr, dtype, {0, 2 * std::int64_t{value_heads}})});
 }
 
 }  // namespace hyb::models

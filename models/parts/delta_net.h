@@ -34,12 +34,15 @@ struct DeltaNet {
   std::size_t scratch_bytes(const StepSetting& setting) const;
   std::size_t workspace_bytes(const StepSetting& setting) const;
   void run(const Weights& weights, const PartMemory& memory, const PartCall& call) const;
+  void advance(const Weights& weights, const PartMemory& memory, const PartCall& call) const;
 
   std::int32_t keys() const { return key_heads * key_dim; }
   std::int32_t values() const { return value_heads * value_dim; }
   std::int32_t conv_dim() const { return 2 * keys() + values(); }
   /// q | k | v | z | b | a
   std::int32_t inputs() const { return conv_dim() + values() + 2 * value_heads; }
+  /// q | k | v | b | a
+  std::int32_t ring_width() const { return conv_dim() + 2 * value_heads; }
 };
 
 }  // namespace hyb::models

@@ -35,6 +35,9 @@ struct StateShape {
   std::int32_t heads = 0;  ///< the state is [heads, rows, columns], state dtype; none: 0
   std::int32_t rows = 0;
   std::int32_t columns = 0;
+  /// What a ring keeps of a draft: the numbers that enter the convolution and the recurrence,
+  /// activation dtype.
+  std::int32_t ring_width = 0;
 };
 
 /// The memory of a part: in every page, and in every slot.
@@ -63,10 +66,11 @@ struct PartText {
 };
 
 struct StepLimits {
-  std::int64_t tokens;     ///< most tokens of a step
-  std::int64_t spans;      ///< most spans of a step
-  std::int64_t rows;       ///< most rows of logits
-  std::int64_t positions;  ///< most tokens of a sequence
+  std::int64_t tokens;         ///< most tokens of a step
+  std::int64_t spans;          ///< most spans of a step
+  std::int64_t rows;           ///< most rows of logits
+  std::int64_t positions;      ///< most tokens of a sequence
+  std::int64_t ring_rows = 0;  ///< most rows in RingTables::from
 };
 
 /// Where and how large the steps of a part are.
@@ -75,6 +79,19 @@ struct StepSetting {
   DType activation;
   std::int64_t width;  ///< H, of the residual stream
   StepLimits limits;
+};
+
+/// The spans of a step that continue from a ring or have drafts, which come last, as recurrent
+/// layers take them: each with the ring's entries before its own tokens, and its drafts as a span
+/// of their own that leaves no state. E rows in S spans; on a card there may be room for more.
+struct RingTables {
+  std::int64_t spans = 0, tokens = 0;  ///< of the step; 0: there are none
+  kernels::Tensor from;                ///< [E] as in kernels::ExtendRows; x: these tokens
+  kernels::Tensor span_begin;          ///< [S+1] first row of each
+  kernels::Tensor read_slot;           ///< [S]
+  kernels::Tensor write_slot;          ///< [S]
+  kernels::Tensor row_of_token;        ///< [tokens] the rows that are theirs
+  kernels::Tensor kept;                ///< [tokens] as in kernels::KeepRows
 };
 
 /// A step's tables on the device (i32). T tokens in R spans, some of which may be chains, as in
@@ -92,7 +109,29 @@ struct StepTables {
   std::span<const kernels::Tensor> page_begin;
   /// No span ends after this many positions: one of a few values, since grids depend on it.
   std::int64_t positions = 0;
-  bool single_tokens = false;  ///< every span has one token, T equals R, and none is in a chain
+  /// Every span has one token, T equals R, none is in a chain or in `ring`.
+  bool single_tokens = false;
+  RingTables ring = {};
+};
+
+/// What the ops of a recurrence take at once.
+struct RecurrentSpans {
+  kernels::Tensor span_begin, read_slot, write_slot;
+  bool token_by_token = false;  ///< as in kernels::Ssd
+
+  /// Of a step's spans, those that are not in its ring tables.
+  static RecurrentSpans without_ring(const StepTables& tables) {
+    const std::int64_t spans = tables.read_slot.dim(0) - tables.ring.spans;
+    return {.span_begin = tables.span_begin.rows(0, spans + 1),
+            .read_slot = tables.read_slot.rows(0, spans),
+            .write_slot = tables.write_slot.rows(0, spans)};
+  }
+  static RecurrentSpans with_ring(const RingTables& ring) {
+    return {.span_begin = ring.span_begin,
+            .read_slot = ring.read_slot,
+            .write_slot = ring.write_slot,
+            .token_by_token = true};
+  }
 };
 
 /// Activations of one step: tensors are taken one after the other and given back together, by
@@ -164,6 +203,7 @@ struct PartMemory {
   std::size_t page_group = 0;
   std::int32_t page_tokens = 0;
   kernels::Tensor windows = {}, states = {};  ///< of every slot
+  kernels::Tensor rings = {};                 ///< [rings, entries, ring width]; empty: no drafts
   kernels::Tensor semaphores = {};            ///< i32 zeros, one per token of a step
   kernels::Tensor workspace = {};             ///< workspace_bytes(), zeros before its first use
 };

@@ -21,13 +21,15 @@ struct ShortConv {
   using Weights = ShortConvWeights;
   Weights weights(WeightVisitor& visitor, std::int64_t width) const;
   MemoryShape memory() const {
-    return {.state = StateShape{.conv_channels = channels, .conv_width = conv_width}};
+    return {.state = StateShape{
+                .conv_channels = channels, .conv_width = conv_width, .ring_width = channels}};
   }
   PartWork work() const { return {}; }
   PartText text() const;
   std::size_t scratch_bytes(const StepSetting& setting) const;
   std::size_t workspace_bytes(const StepSetting&) const { return 0; }
   void run(const Weights& weights, const PartMemory& memory, const PartCall& call) const;
+  void advance(const Weights& weights, const PartMemory& memory, const PartCall& call) const;
 };
 
 }  // namespace hyb::models

@@ -6,7 +6,9 @@
 #include <array>
 
 #include "kernels/ops/conv.h"
+#include "kernels/ops/draft_ring.h"
 #include "kernels/ops/gated_activation.h"
+#include "kernels/ops/gather.h"
 #include "kernels/ops/recurrent_step.h"
 #include "kernels/ops/scale_columns.h"
 #include "kernels/ops/ssd.h"
@@ -44,32 +46,79 @@ void step(const Ssd& part, const SsdWeights& weights, const PartMemory& memory,
                                    .dt_max = part.dt_max});
 }
 
+void scan(const Ssd& part, const SsdWeights& weights, const PartMemory& memory,
+          kernels::Queue& queue, const RecurrentSpans& spans, const SsdActivations& mixed) {
+  kernels::causal_conv(queue, {.x = mixed.x,
+                               .weight = weights.conv_weight,
+                               .bias = weights.conv_bias,
+                               .windows = memory.windows,
+                               .span_begin = spans.span_begin,
+                               .read_slot = spans.read_slot,
+                               .write_slot = spans.write_slot,
+                               .y = mixed.convolved});
+  kernels::ssd(queue, {.x = mixed.convolved,
+                       .dt = mixed.dt,
+                       .a_log = weights.a_log,
+                       .d = weights.d,
+                       .dt_bias = weights.dt_bias,
+                       .state = memory.states,
+                       .span_begin = spans.span_begin,
+                       .read_slot = spans.read_slot,
+                       .write_slot = spans.write_slot,
+                       .y = mixed.y,
+                       .workspace = memory.workspace,
+                       .token_by_token = spans.token_by_token,
+                       .groups = part.groups,
+                       .dt_min = part.dt_min,
+                       .dt_max = part.dt_max});
+}
+
+/// The spans of the ring tables, of a step's tokens or of none, whose x B C and dt are `own`; y of
+/// all their rows.
+Tensor scan_ring(const Ssd& part, const SsdWeights& weights, const PartMemory& memory,
+                 const PartCall& call, const Tensor& own) {
+  const RingTables& ring = call.tables.ring;
+  const std::int64_t rows = ring.from.dim(0);
+  const DType dtype = memory.rings.dtype;
+  const Tensor inputs = call.scratch.take(dtype, {rows, part.ring_width()});
+  const SsdActivations mixed = {.x = inputs.columns(0, part.conv_dim()),
+                                .dt = inputs.columns(part.conv_dim(), part.heads),
+                                .convolved = call.scratch.take(dtype, {rows, part.conv_dim()}),
+                                .y = call.scratch.take(dtype, {rows, part.inner()})};
+  kernels::extend_rows(call.queue,
+                       {.x = own, .ring = memory.rings, .from = ring.from, .y = inputs});
+  scan(part, weights, memory, call.queue, RecurrentSpans::with_ring(ring), mixed);
+  return mixed.y;
+}
+
+/// The spans that come last, whose drafts are kept.
+void verify(const Ssd& part, const SsdWeights& weights, const PartMemory& memory,
+            const PartCall& call, const Tensor& own, const Tensor& y) {
+  const ScratchFrame frame(call.scratch);
+  const RingTables& ring = call.tables.ring;
+  const Tensor all = scan_ring(part, weights, memory, call, own);
+  kernels::keep_rows(call.queue, {.x = own, .gate = {}, .to = ring.kept, .ring = memory.rings});
+  kernels::gather_rows(call.queue, {.x = all, .rows = ring.row_of_token, .y = y});
+}
+
+/// `inputs`: x B C and dt.
 void mix(const Ssd& part, const SsdWeights& weights, const PartMemory& memory, const PartCall& call,
-         const SsdActivations& mixed) {
-  if (call.tables.single_tokens) return step(part, weights, memory, call, mixed);
+         const Tensor& inputs, const Tensor& convolved, const Tensor& y) {
+  const auto mixed = [&](std::int64_t tokens) {
+    return SsdActivations{.x = inputs.rows(0, tokens).columns(0, part.conv_dim()),
+                          .dt = inputs.rows(0, tokens).columns(part.conv_dim(), part.heads),
+                          .convolved = convolved.rows(0, tokens),
+                          .y = y.rows(0, tokens)};
+  };
   const StepTables& tables = call.tables;
-  kernels::causal_conv(call.queue, {.x = mixed.x,
-                                    .weight = weights.conv_weight,
-                                    .bias = weights.conv_bias,
-                                    .windows = memory.windows,
-                                    .span_begin = tables.span_begin,
-                                    .read_slot = tables.read_slot,
-                                    .write_slot = tables.write_slot,
-                                    .y = mixed.convolved});
-  kernels::ssd(call.queue, {.x = mixed.convolved,
-                            .dt = mixed.dt,
-                            .a_log = weights.a_log,
-                            .d = weights.d,
-                            .dt_bias = weights.dt_bias,
-                            .state = memory.states,
-                            .span_begin = tables.span_begin,
-                            .read_slot = tables.read_slot,
-                            .write_slot = tables.write_slot,
-                            .y = mixed.y,
-                            .workspace = memory.workspace,
-                            .groups = part.groups,
-                            .dt_min = part.dt_min,
-                            .dt_max = part.dt_max});
+  if (tables.single_tokens) return step(part, weights, memory, call, mixed(inputs.dim(0)));
+  const std::int64_t last = tables.ring.tokens, first = inputs.dim(0) - last;
+  if (first > 0) {
+    scan(part, weights, memory, call.queue, RecurrentSpans::without_ring(tables), mixed(first));
+  }
+  if (last > 0) {
+    verify(part, weights, memory, call, inputs.rows(first, last), y.rows(first, last));
+  }
 }
 
 void scale_projection(const Ssd& part, const PartCall& call, const Tensor& projected) {
@@ -104,7 +153,8 @@ MemoryShape Ssd::memory() const {
                               .conv_width = conv_width,
                               .heads = heads,
                               .rows = head_dim,
-                              .columns = state_dim}};
+                              .columns = state_dim,
+                              .ring_width = ring_width()}};
 }
 
 /// Chunks of Q = 128: 2 Q groups N + 2 Q heads P + 4 heads P N per token.
@@ -125,9 +175,13 @@ PartText Ssd::text() const {
 }
 
 std::size_t Ssd::scratch_bytes(const StepSetting& setting) const {
-  return Scratch::space(setting.activation, setting.limits.tokens, projection()) +
-         Scratch::space(setting.activation, setting.limits.tokens, conv_dim()) +
-         Scratch::space(setting.activation, setting.limits.tokens, inner());
+  const std::int64_t tokens = setting.limits.tokens, ring_rows = setting.limits.ring_rows;
+  return Scratch::space(setting.activation, tokens, projection()) +
+         Scratch::space(setting.activation, tokens, conv_dim()) +
+         Scratch::space(setting.activation, tokens, inner()) +
+         Scratch::space(setting.activation, ring_rows, ring_width()) +
+         Scratch::space(setting.activation, ring_rows, conv_dim()) +
+         Scratch::space(setting.activation, ring_rows, inner());
 }
 
 std::size_t Ssd::workspace_bytes(const StepSetting& setting) const {
@@ -148,11 +202,7 @@ void Ssd::run(const SsdWeights& weights, const PartMemory& memory, const PartCal
                                 .y = projected,
                                 .normed = call.normed});
   scale_projection(*this, call, projected);
-  mix(*this, weights, memory, call,
-      {.x = projected.columns(inner(), conv_dim()),
-       .dt = projected.columns(inner() + conv_dim(), heads),
-       .convolved = convolved,
-       .y = mixed});
+  mix(*this, weights, memory, call, projected.columns(inner(), ring_width()), convolved, mixed);
   const Tensor z = projected.columns(0, inner());
   kernels::InputNorm norm = {};
   if (gate == SsdGate::gate_only) {
@@ -171,6 +221,11 @@ void Ssd::run(const SsdWeights& weights, const PartMemory& memory, const PartCal
                                 .normed = mixed,
                                 .scale = output_scale,
                                 .add = true});
+}
+
+void Ssd::advance(const SsdWeights& weights, const PartMemory& memory, const PartCall& call) const {
+  const ScratchFrame frame(call.scratch);
+  scan_ring(*this, weights, memory, call, Tensor(nullptr, memory.rings.dtype, {0, ring_width()}));
 }
 
 }  // namespace hyb::models

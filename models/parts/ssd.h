@@ -46,10 +46,13 @@ struct Ssd {
   std::size_t scratch_bytes(const StepSetting& setting) const;
   std::size_t workspace_bytes(const StepSetting& setting) const;
   void run(const Weights& weights, const PartMemory& memory, const PartCall& call) const;
+  void advance(const Weights& weights, const PartMemory& memory, const PartCall& call) const;
 
   std::int32_t inner() const { return heads * head_dim; }
   std::int32_t conv_dim() const { return inner() + 2 * groups * state_dim; }
   std::int32_t projection() const { return inner() + conv_dim() + heads; }
+  /// x B C | dt
+  std::int32_t ring_width() const { return conv_dim() + heads; }
 };
 
 }  // namespace hyb::models

@@ -126,6 +126,35 @@ TEST_SUITE("models/geometry") {
     }
   }
 
+  TEST_CASE("a ring takes at most what was planned per draft, and its parts do not overlap") {
+    struct PlannedRing {
+      const char* preset;
+      double mib_per_draft;
+    };
+    for (const auto& [preset, mib] :
+         {PlannedRing{"nemotron-nano-12b-v2", 1.27}, PlannedRing{"granite-4.0-h-tiny", 0.46},
+          PlannedRing{"qwen3-next-80b-a3b", 0.99}, PlannedRing{"nemotron-3-nano-30b-a3b", 0.50}}) {
+      CAPTURE(preset);
+      const Geometry geometry = geometry_of(plan_of(preset));
+      for (const std::int32_t drafts : {4, 7}) {
+        const RingLayout ring = ring_layout(geometry, drafts);
+        const double ring_mib = static_cast<double>(ring.bytes) / (1 << 20);
+        CHECK(ring_mib <= 1.1 * mib * drafts);
+        CHECK(ring.bytes * 10 <= geometry.slot_bytes);
+        std::size_t end = 0;
+        for (std::size_t i = 0; i < geometry.pieces.size(); ++i) {
+          CHECK(ring.offsets[i] >= end);
+          CHECK(ring.offsets[i] % slot_alignment == 0);
+          end = ring.offsets[i] + static_cast<std::size_t>(drafts) *
+                                      static_cast<std::size_t>(geometry.pieces[i].ring_width) *
+                                      size_of(geometry.activation_dtype);
+        }
+        CHECK(ring.bytes >= end);
+      }
+      CHECK(ring_layout(geometry, 0).bytes == 0);
+    }
+  }
+
   TEST_CASE("pages name their layer and follow the dtype of keys and values") {
     const Plan plan = plan_of("granite-4.0-h-350m");
     const Geometry geometry = geometry_of(plan, {.kv = DType::f32});

@@ -64,7 +64,8 @@ Geometry small_geometry() {
                                .conv_offset = begin,
                                .conv_bytes = 48 * 3 * 2,
                                .state_offset = begin + 320,
-                               .state_bytes = 4 * 16 * 24 * 4});
+                               .state_bytes = 4 * 16 * 24 * 4,
+                               .ring_width = 0});
     geometry.slot_bytes = begin + 320 + 4 * 16 * 24 * 4;
   }
   return geometry;
