@@ -26,13 +26,17 @@ struct ResponseHead {
   AnswerStart start = {};  ///< of all completions
 };
 
+/// "drafts 60 of 72 accepted, 3.4 tokens a step": of a choice that had some.
+std::string drafts_text(const Usage& usage);
+
 /// A chat.completion or text_completion object with one choice per completion. A chat's thought is
 /// its message's reasoning_content, next to the content; an answer without one has no such key.
 /// Log-probabilities are in the chat form ({"content": [...]}) for both kinds; `bytes` are a
 /// token's own, also where they are a part of a character only. `usage` holds OpenAI's three counts
 /// and ours, of the prompt: reused_tokens, where they came from (reused_from) and, where that was
 /// not exact, reused_precision; and prefilled_tokens of all choices together: each but the first
-/// runs the last token at least. `tokenizer` spells tokens.
+/// runs the last token at least. Where there were drafts it has completion_tokens_details.
+/// `tokenizer` spells tokens.
 Json response_json(const ResponseHead& head, std::span<const Completion> completions,
                    const Tokenizer& tokenizer);
 

@@ -368,6 +368,20 @@ void add_reuse_options(CLI::App& cli, ReuseOptions& options) {
       ->type_name("FILE");
 }
 
+void add_speculation_options(CLI::App& cli, SpeculationFlags& flags) {
+  cli.add_option("--spec", flags.source,
+                 "tokens are guessed and verified several in a step, with the same answers: ngram "
+                 "(from text that repeats itself or an earlier prompt), off, or auto (ngram where "
+                 "it pays: on the CPU, and on a card with --batch-invariant)")
+      ->check(CLI::IsMember({"auto", "off", "ngram"}))
+      ->capture_default_str();
+  cli.add_option("--draft-steps", flags.drafts,
+                 "most guesses of an answer in a step: 1, 3, 5, 7, or auto, which goes by how many "
+                 "were right and by the times of steps")
+      ->check(CLI::IsMember({"auto", "1", "3", "5", "7"}))
+      ->capture_default_str();
+}
+
 void add_think_option(CLI::App& cli, Think& think) {
   cli.add_option_function<std::string>(
          "--think", [&think](const std::string& word) { think = parse_think(word).value(); },

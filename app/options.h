@@ -56,6 +56,12 @@ struct PoolOptions {
   bool strict_vmm = false;
 };
 
+/// Drafts of tokens, which are verified and never change an answer.
+struct SpeculationFlags {
+  std::string source = "auto";  ///< auto, off or ngram
+  std::string drafts = "auto";  ///< of an answer in a step: auto, 1, 3, 5 or 7
+};
+
 /// What every command that opens a model takes.
 struct ModelOptions {
   std::string model = "demo";
@@ -76,6 +82,7 @@ struct ModelOptions {
   std::optional<std::uint64_t> random_weights;  ///< synthetic weights from a seed
   ReuseOptions reuse;
   PoolOptions pools;
+  SpeculationFlags speculation;
 };
 
 /// A check of an option by the table that requests in files are checked by.
@@ -145,6 +152,9 @@ std::string parameters_text(std::int64_t parameters);
 /// Adds those of commands that serve prompts: --prefix-cache, --snapshots, --audit, --record. The
 /// options outlive `cli`.
 void add_reuse_options(CLI::App& cli, ReuseOptions& options);
+
+/// Adds --spec and --draft-steps, of commands that answer prompts. The flags outlive `cli`.
+void add_speculation_options(CLI::App& cli, SpeculationFlags& flags);
 
 /// Whether a model is to think before it answers; nothing: what its chat template does by itself.
 using Think = std::optional<bool>;

@@ -28,6 +28,23 @@
 
 namespace hyb::app {
 
+namespace {
+
+/// Most drafts of a sequence in a step. On a card's fast routes a token would have other bits with
+/// drafts than without them.
+std::int32_t drafts_of(const ModelOptions& options) {
+  if (options.speculation.source == "off") return 0;
+  const bool is_cpu = device_of(options.device) == kernels::Device::cpu;
+  if (is_cpu || options.batch_invariant) return drafts_max;
+  if (options.speculation.source == "auto") return 0;
+  throw Error(ErrorKind::usage,
+              "--spec " + options.speculation.source +
+                  ": on a card, answers are the same with drafts only with --batch-invariant; add "
+                  "it, or leave --spec out");
+}
+
+}  // namespace
+
 struct Session::Parts {
   Parts(const ModelOptions& asked, const SessionShape& wanted, const Environment& environment,
         const std::function<void(const ModelSource&)>& check);
@@ -37,17 +54,19 @@ struct Session::Parts {
   bool release_pools();
   void make_runner();
   void shrink_pools(const Error& reason);
-  void start_engine(Runner& on);
+  void start_engine(Runner& on, Drafter* drafter = nullptr);
   std::int32_t vocab_used() const;
   models::Roofline roofline() const { return {model.plan, model.geometry}; }
   PrefillCost expected_cost() const;
   PrefixCacheOptions prefix_options() const;
   bool is_exact() const;
   std::int32_t states_ahead() const;
+  SpeculationOptions speculation_options(Drafter* drafter) const;
 
   std::chrono::steady_clock::time_point opened = std::chrono::steady_clock::now();
   SessionShape shape;
   ReuseOptions reuse;
+  SpeculationFlags speculation;
   models::GraphOptions graphs;
   ModelSource source;
   ModelOutline outline;
@@ -78,11 +97,13 @@ Session::Parts::Parts(const ModelOptions& asked, const SessionShape& wanted,
                       const std::function<void(const ModelSource&)>& check)
     : shape(wanted),
       reuse(asked.reuse),
+      speculation(asked.speculation),
       graphs(graphs_of(asked)),
       source(ModelSource::find(asked.model, environment, asked.chat_template)),
       outline(
           outline_of(source, asked,
                      {.sequences = wanted.sequences_max, .answer_tokens = wanted.answer_tokens})) {
+  shape.drafts = drafts_of(asked);
   check_loadable(source, asked);
   if (check) check(source);
   // Tokenizer and template are read while the weights are packed.
@@ -168,6 +189,12 @@ bool Session::Parts::is_exact() const {
 
 /// A request whose prompt is known takes one state, a turn of a conversation two or three: its own
 /// and snapshots. A card's memory is there once it is mapped.
+SpeculationOptions Session::Parts::speculation_options(Drafter* drafter) const {
+  return {.is_on = shape.drafts > 0,
+          .drafts = speculation.drafts == "auto" ? 0 : std::stoi(speculation.drafts),
+          .drafter = drafter};
+}
+
 std::int32_t Session::Parts::states_ahead() const {
   constexpr std::int32_t states_of_a_turn = 3;
   return shape.expects_more && queue->device() == kernels::Device::cpu ? states_of_a_turn : 0;
@@ -233,7 +260,7 @@ void Session::Parts::shrink_pools(const Error& reason) {
   }
 }
 
-void Session::Parts::start_engine(Runner& on) {
+void Session::Parts::start_engine(Runner& on, Drafter* drafter) {
   engine.reset();
   engine = std::make_unique<Engine>(on, texts.tokenizer ? &*texts.tokenizer : nullptr,
                                     EngineOptions{.length_max = memory.length_max,
@@ -243,6 +270,7 @@ void Session::Parts::start_engine(Runner& on) {
                                                   .prefixes = prefix_options(),
                                                   .states_ahead = states_ahead(),
                                                   .measures_prefill = is_exact(),
+                                                  .speculation = speculation_options(drafter),
                                                   .audit = reuse.audit});
   if (!reuse.record.empty() && !trace) trace = std::make_unique<TraceFile>(reuse.record);
   if (trace) engine->record(&trace->recorder());
@@ -261,9 +289,9 @@ Session::~Session() = default;
 Engine& Session::engine() { return *parts_->engine; }
 models::ModelRunner& Session::runner() { return *parts_->runner; }
 
-void Session::restart_engine(const ReuseOptions& reuse, Runner& runner) {
+void Session::restart_engine(const ReuseOptions& reuse, Runner& runner, Drafter* drafter) {
   parts_->reuse = reuse;
-  parts_->start_engine(runner);
+  parts_->start_engine(runner, drafter);
 }
 
 models::Roofline Session::roofline() const { return parts_->roofline(); }

@@ -36,6 +36,7 @@ struct SessionShape {
   /// What counts is when all is done, not how long an answer waits for a prompt.
   bool prefers_throughput = false;
   std::size_t host_tier_bytes = 0;  ///< all that a host tier may take, its pinned memory included
+  std::int32_t drafts = 0;          ///< most of a sequence in a step
 };
 
 /// How the budget was divided, in bytes.
@@ -117,8 +118,9 @@ class Session {
   Engine& engine();
   models::ModelRunner& runner();
   /// Makes a new engine: nothing is known of earlier requests. `runner` is the session's own or
-  /// passes all calls on to it, and outlives the engine.
-  void restart_engine(const ReuseOptions& reuse, Runner& runner);
+  /// passes all calls on to it, and outlives the engine; so does `drafter`, which takes the place
+  /// of what --spec says; null: that.
+  void restart_engine(const ReuseOptions& reuse, Runner& runner, Drafter* drafter = nullptr);
   kernels::Queue& queue();
   const models::Model& model() const;
   const ModelSource& source() const;

@@ -375,6 +375,9 @@ std::string stats_text(const Answer& last, const ChatTotals& totals) {
   if (const double rate = tokens_per_second(usage); rate > 0) {
     text += fmt::format("  generation           {:.1f} tok/s\n", rate);
   }
+  if (usage.verify_steps > 0) {
+    text += fmt::format("  speculation          {}\n", drafts_text(usage));
+  }
   if (usage.recomputed_tokens > 0) {
     text += fmt::format("  recomputed           {}\n", counted(usage.recomputed_tokens, "token"));
   }
@@ -414,6 +417,7 @@ void add_pool(OwnerTable& table, const PoolUsage& pool) {
   table.units("recurrent state, running", pool.live_slots, "slots");
   table.units("recurrent state, snapshots", pool.snapshot_slots, "slots");
   table.units("int8 snapshots", pool.packed, "units");
+  table.units("drafts of recurrent layers", pool.rings, "rings");
   table.row("free among these", pool.idle_bytes + pool.remainder_bytes);
   table.row("free", pool.free_bytes,
             fmt::format("{} of {} superblocks", pool.superblocks_free, pool.superblocks));

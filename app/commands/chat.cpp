@@ -196,6 +196,7 @@ Action describe_chat(CLI::App& cli) {
   add_chat_template_option(cli, options->model.chat_template);
   add_reuse_options(cli, options->model.reuse);
   add_pool_options(cli, options->model.pools);
+  add_speculation_options(cli, options->model.speculation);
   add_idle_option(cli, options->idle_seconds);
   add_generation_options(cli, options->generation);
   add_tier_options(cli, options->tiers);

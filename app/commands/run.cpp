@@ -103,10 +103,11 @@ std::string statistics(const Usage& usage, const Session& session) {
   const double decode = seconds(usage.decode);
   const auto after_first = static_cast<double>(usage.completion_tokens - 1);
   return fmt::format(
-      "[weights {}, load {:.2f} s, reused {}, prefilled {} in {:.2f} s, {}, {:.1f} tokens/s]\n",
+      "[weights {}, load {:.2f} s, reused {}, prefilled {} in {:.2f} s, {}, {:.1f} tokens/s{}]\n",
       weights_name(session.model().geometry.load), seconds(session.load_time()),
       usage.reused_tokens, usage.prefilled_tokens, seconds(usage.prefill),
-      counted(usage.completion_tokens, "token"), decode > 0 ? after_first / decode : 0.0);
+      counted(usage.completion_tokens, "token"), decode > 0 ? after_first / decode : 0.0,
+      usage.verify_steps > 0 ? ", " + drafts_text(usage) : "");
 }
 
 void fail_on_error(const Completion& completion) {
@@ -204,6 +205,7 @@ Action describe_run(CLI::App& cli) {
   add_chat_template_option(cli, options->model.chat_template);
   add_reuse_options(cli, options->model.reuse);
   add_pool_options(cli, options->model.pools);
+  add_speculation_options(cli, options->model.speculation);
   add_text_input(cli, options->input, options->model.model);
   add_generation_options(cli, options->generation);
   CLI::Option* system = add_system_option(cli, options->system, "the system prompt");
