@@ -434,6 +434,16 @@ std::size_t budget_bytes(const MemoryBudget& budget, kernels::Device device) {
   return available > 2 * room ? available - room : available / 2;
 }
 
+namespace {
+
+/// Rows of logits take memory, so not all of many sequences have the most drafts.
+std::int32_t step_samples_of(const SessionShape& shape) {
+  constexpr std::int32_t draft_rows_max = 56;
+  return shape.sequences_max + std::min(shape.drafts * shape.sequences_max, draft_rows_max);
+}
+
+}  // namespace
+
 models::RunnerOptions runner_options(const models::Plan& plan, const MemoryPlan& memory,
                                      const SessionShape& shape) {
   return {.memory = memory.pools,
@@ -442,7 +452,8 @@ models::RunnerOptions runner_options(const models::Plan& plan, const MemoryPlan&
           .positions_max = memory.length_max,
           .vocab_used = plan.vocab,
           .mapping = memory.mapping,
-          .side_copy_bytes = memory.side_copies};
+          .side_copy_bytes = memory.side_copies,
+          .step_samples = step_samples_of(shape)};
 }
 
 namespace {
@@ -536,6 +547,10 @@ MemoryPlan plan_memory(const models::Plan& plan, const models::Geometry& geometr
         models::ModelRunner::workspace_bytes(budget.device, plan, geometry, runner, threads);
     memory.pinned = models::ModelRunner::pinned_bytes(budget.device, geometry, runner);
   };
+  if (shape.drafts > 0 && geometry.slot_bytes > 0) {  // before pools are cut: they will have rings
+    memory.pools.layout.rings.per_superblock = 1;
+    memory.pools.layout.ring_tokens = shape.drafts;
+  }
   set_workspace();
   const std::size_t fixed = memory.weights + memory.workspace + memory.library;
   const std::size_t least = geometry.page_bytes + geometry.slot_bytes;
@@ -549,6 +564,7 @@ MemoryPlan plan_memory(const models::Plan& plan, const models::Geometry& geometr
   models::MemoryLayoutOptions options;
   options.pool_bytes = std::min(budget.bytes - fixed, budget.pool_bytes);
   options.packed = budget.packed_snapshots;
+  options.ring_tokens = shape.drafts;
   options.handle_bytes_min = kernels::handle_bytes_min(budget.device);
   if (budget.device == kernels::Device::cuda) options.driver_calls_max = 200'000;  // a second
   if (budget.mapping.mode == kernels::MapMode::flat) {
@@ -725,7 +741,9 @@ std::function<bool()> release_memory_when_idle(Engine& engine, std::chrono::dura
 
 MemoryPlan Fit::plan(std::int32_t context, std::int32_t sequences) const {
   return plan_memory(outline_->plan, outline_->geometry, budget_, context, threads_,
-                     {.sequences_max = sequences, .chunk_tokens = chunk_tokens_});
+                     {.sequences_max = sequences,
+                      .chunk_tokens = chunk_tokens_,
+                      .drafts = budget_.device == kernels::Device::cpu ? drafts_max : 0});
 }
 
 bool Fit::has_positions(std::int32_t length) const {
