@@ -187,14 +187,14 @@ bool Session::Parts::is_exact() const {
   return reuse.snapshots != "int8" && queue->batch_invariant();
 }
 
-/// A request whose prompt is known takes one state, a turn of a conversation two or three: its own
-/// and snapshots. A card's memory is there once it is mapped.
 SpeculationOptions Session::Parts::speculation_options(Drafter* drafter) const {
   return {.is_on = shape.drafts > 0,
           .drafts = speculation.drafts == "auto" ? 0 : std::stoi(speculation.drafts),
           .drafter = drafter};
 }
 
+/// A request whose prompt is known takes one state, a turn of a conversation two or three: its own
+/// and snapshots. A card's memory is there once it is mapped.
 std::int32_t Session::Parts::states_ahead() const {
   constexpr std::int32_t states_of_a_turn = 3;
   return shape.expects_more && queue->device() == kernels::Device::cpu ? states_of_a_turn : 0;

@@ -80,6 +80,12 @@ void print_text(const ModelSource& source, const ModelOutline& outline, const Fi
                           fmt::format("{} of {}", counted(layout.slots.per_superblock, "state"),
                                       bytes_text(geometry.slot_bytes))});
   }
+  if (layout.rings.per_superblock > 0) {
+    parts.rows.push_back({"  rings", "",
+                          fmt::format("{} of {}, of sequences with drafts",
+                                      counted(layout.rings.per_superblock, "ring"),
+                                      bytes_text(layout.content_bytes(layout.ring_view())))});
+  }
   add("total", memory.total(), fmt::format("of {} allowed", bytes_text(memory.budget)));
   if (memory.pinned > 0) {
     add("pinned", memory.pinned,

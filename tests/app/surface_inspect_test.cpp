@@ -219,7 +219,8 @@ TEST_SUITE("app/surface_inspect") {
                                      json["pool_bytes"].get<std::int64_t>());
     CHECK(json["pool_bytes"] ==
           json["superblock_bytes"].get<std::int64_t>() * json["superblocks"].get<std::int64_t>());
-    CHECK(json["views"].size() == 2);
+    CHECK(json["views"].size() == 3);
+    CHECK(json["views"][2]["view"] == "rings");
     CHECK(json["sequences"] == 8);
     CHECK(json["chunk_tokens"] == 512);
     CHECK(json["length_max"] == 4096);
@@ -228,6 +229,7 @@ TEST_SUITE("app/surface_inspect") {
     const ToolResult text = hyb_tool({"fit", "granite-4.0-h-350m", "--memory", "2GiB"});
     CHECK(text.exit_code == 0);
     CHECK(contains(text.out, "sequences at once"));
+    CHECK(contains(text.out, "of sequences with drafts"));
     const ToolResult none =
         hyb_tool({"fit", "granite-4.0-h-tiny", "--memory", "1GB", "--lossless", "off"});
     CHECK(none.exit_code == 4);

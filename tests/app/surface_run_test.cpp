@@ -348,6 +348,39 @@ TEST_SUITE("app/surface_run") {
     CHECK(raw["choices"][0]["logprobs"].is_null());
   }
 
+  TEST_CASE("guessed tokens change no answer, and are counted") {
+    const std::string repeated = "one two three one two three one two three";
+    const auto run = [&](const std::string& spec, const std::vector<std::string>& more) {
+      std::vector<std::string> arguments = {"run",    "-p",           repeated, "--raw",
+                                            "--json", "--logprobs",   "2",      "-n",
+                                            "60",     "--ignore-eos", "--spec", spec};
+      arguments.insert(arguments.end(), more.begin(), more.end());
+      const ToolResult result = tool(arguments);
+      REQUIRE(result.exit_code == 0);
+      return parse_json(result.out, "answer");
+    };
+    for (const std::vector<std::string>& more :
+         std::vector<std::vector<std::string>>{{},
+                                               {"--temperature", "0.8", "--seed", "7"},
+                                               {"--choices", "2", "--frequency-penalty", "0.4"}}) {
+      const std::vector<std::string>& options = more;
+      const Json plain = run("off", options);
+      CHECK(!plain["usage"].contains("completion_tokens_details"));
+      for (const char* steps : {"1", "7", "auto"}) {
+        std::vector<std::string> with = options;
+        with.insert(with.end(), {"--draft-steps", steps});
+        CHECK(run("ngram", with)["choices"] == plain["choices"]);
+      }
+    }
+    const Json greedy = run("ngram", {"--draft-steps", "7"});
+    CHECK(greedy["usage"]["completion_tokens_details"]["accepted_prediction_tokens"] > 0);
+    const ToolResult stats =
+        tool({"run", "-p", repeated, "--raw", "-n", "60", "--ignore-eos", "--spec", "ngram", "-v"});
+    CHECK(contains(stats.err, " accepted, "));
+    CHECK(tool({"run", "-p", "Hello", "--spec", "mtp"}).exit_code == 2);
+    CHECK(tool({"run", "-p", "Hello", "--draft-steps", "2"}).exit_code == 2);
+  }
+
   TEST_CASE("bytes of logprobs are a token's own, also of a part of a character") {
     const ToolResult parts = tool({"tokenize", "-p", "\u00e9", "--json"});
     const Json ids = parse_json(parts.out, "stdout");
