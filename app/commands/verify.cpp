@@ -52,12 +52,14 @@ models::RunnerOptions runner_options(const BareModel& model, const PassageOption
   const std::int32_t pages_each =
       (passage_options.length_max + geometry.page_tokens - 1) / geometry.page_tokens + 1;
   return {.memory = models::flat_memory(geometry, pages_each * sequences, 2 * sequences,
-                                        kernels::handle_bytes_min(model.queue.device())),
+                                        kernels::handle_bytes_min(model.queue.device()),
+                                        {.count = sequences, .tokens = drafts_max}),
           .step_tokens = 512,
           .step_rows = sequences,
           .positions_max = passage_options.length_max,
           .vocab_used = passage_options.vocab,
-          .graphs = model.graphs};
+          .graphs = model.graphs,
+          .step_samples = (1 + drafts_max) * sequences};
 }
 
 /// Pools with packed snapshots: room for two sequences and what they leave in memory, twice over,
@@ -141,6 +143,7 @@ void check_all(BareModel& model, const models::RunnerOptions& options, Promises&
   promises.check_copies();
   promises.check_resume();
   promises.check_engine();
+  promises.check_speculation();
   if (model.queue.device() == kernels::Device::cuda) return;
   const int threads = model.queue.threads();
   for (const int others : {1, threads == 2 ? 3 : 2}) {

@@ -7,6 +7,7 @@
 #include <random>
 #include <utility>
 
+#include "core/engine/drafter.h"
 #include "core/engine/engine.h"
 
 namespace hyb::app {
@@ -33,6 +34,39 @@ class TokenSink : public Sink {
   }
 
   std::vector<Completion> answers;  ///< by RequestId
+};
+
+/// Drafts what the passages drew alone, up to a random place, and from there what they did not:
+/// passage i is request i.
+class AnswerDrafter final : public Drafter {
+ public:
+  /// Both outlive it.
+  AnswerDrafter(std::span<const Passage> passages, std::span<const Trace> answers,
+                std::uint64_t seed)
+      : passages_(passages), answers_(answers), random_(seed) {}
+
+  void draft(std::span<DraftJob> jobs) override {
+    for (DraftJob& job : jobs) {
+      const auto i = static_cast<std::size_t>(job.sequence.request);
+      const std::size_t begin = job.tokens.size() - passages_[i].prompt.size();
+      const std::vector<TokenId>& tokens = answers_[i].tokens;
+      const std::size_t end = std::min(tokens.size(), begin + static_cast<std::size_t>(job.most));
+      job.drafts.assign(tokens.begin() + static_cast<std::ptrdiff_t>(std::min(begin, end)),
+                        tokens.begin() + static_cast<std::ptrdiff_t>(end));
+      const std::size_t wrong = random_() % (static_cast<std::size_t>(drafts_max) + 2);
+      if (wrong < job.drafts.size()) {
+        std::rotate(job.drafts.begin() + static_cast<std::ptrdiff_t>(wrong), job.drafts.end() - 1,
+                    job.drafts.end());
+      }
+    }
+  }
+  bool may_draft_after_next(const ArrivalOrder&, std::span<const TokenId>) override { return true; }
+  void forget(const ArrivalOrder&) override {}
+
+ private:
+  std::span<const Passage> passages_;
+  std::span<const Trace> answers_;
+  std::mt19937_64 random_;
 };
 
 }  // namespace
@@ -156,8 +190,7 @@ void Promises::check_packed(Runner& packed) {
   add(std::move(verdict));
 }
 
-void Promises::check_engine() {
-  Verdict verdict = {.promise = "engine = straight run", .fault = {}};
+std::vector<Completion> Promises::run_engine(const SpeculationOptions& speculation) {
   std::int32_t length_max = 0;
   for (const Passage& passage : passages_) {
     length_max = std::max(length_max,
@@ -166,27 +199,47 @@ void Promises::check_engine() {
   Engine engine(*runner_, nullptr,
                 {.length_max = length_max,
                  .sequences_max = static_cast<std::int32_t>(passages_.size()),
-                 .chunk_tokens = 48});
+                 .chunk_tokens = 48,
+                 .speculation = speculation});
   TokenSink sink;
-  std::vector<RequestId> ids;
   for (const Passage& passage : passages_) {
     Request request;
     request.prompt = passage.prompt;
     request.max_tokens = passage.answer_tokens;
     request.sampling = passage.sampling;
-    ids.push_back(engine.submit(std::move(request), sink));
+    engine.submit(std::move(request), sink);
     engine.step();  // the others are under way when it joins
   }
   while (engine.step()) {
   }
-  for (std::size_t i = 0; i < ids.size(); ++i) {
-    const std::vector<TokenId>& tokens = sink.answers.at(static_cast<std::size_t>(ids[i])).tokens;
+  return std::move(sink.answers);
+}
+
+void Promises::compare_answers(const std::string& promise, std::span<const Completion> answers,
+                               std::string fault) {
+  Verdict verdict = {.promise = promise, .fault = std::move(fault)};
+  for (std::size_t i = 0; i < passages_.size(); ++i) {
+    const std::vector<TokenId>& tokens = answers[i].tokens;
     verdict.rows += static_cast<std::int64_t>(tokens.size());
     if (tokens != alone_[i].tokens && verdict.is_kept()) {
       verdict.fault = fmt::format("prompt {}: other tokens", i);
     }
   }
   add(std::move(verdict));
+}
+
+void Promises::check_engine() { compare_answers("engine = straight run", run_engine({}), {}); }
+
+void Promises::check_speculation() {
+  AnswerDrafter drafter(passages_, alone_, seed_++);
+  const std::vector<Completion> answers =
+      run_engine({.is_on = true, .drafts = drafts_max, .drafter = &drafter});
+  bool has_drafts = false;
+  for (const Completion& answer : answers) has_drafts |= answer.usage.verify_steps > 0;
+  const bool can_have = std::ranges::any_of(
+      passages_, [](const Passage& passage) { return passage.answer_tokens > 2; });
+  compare_answers("speculation = plain", answers,
+                  can_have && !has_drafts ? "no step had drafts" : "");
 }
 
 void Promises::check_runner(Runner& other, const std::string& what) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "app/verify/passages.h"
+#include "core/engine/engine.h"
 
 namespace hyb::app {
 
@@ -38,6 +39,9 @@ class Promises {
   /// Two that go on from one int8 snapshot. The runner has packed snapshots.
   void check_packed(Runner& packed);
   void check_engine();
+  /// The engine again, with drafts that are right for a while and then wrong. The runner has rings
+  /// where it has recurrent layers, and rows for them.
+  void check_speculation();
 
   /// On another runner of the same model. `what` names it: "threads 1 = threads 2".
   void check_runner(Runner& other, const std::string& what);
@@ -48,6 +52,9 @@ class Promises {
   void compare(const std::string& promise, std::span<const Trace> found);
   void add(Verdict verdict);
   std::vector<std::int32_t> random_cuts(std::size_t tokens);
+  std::vector<Completion> run_engine(const SpeculationOptions& speculation);
+  void compare_answers(const std::string& promise, std::span<const Completion> answers,
+                       std::string fault);
 
   Runner* runner_;
   std::vector<Passage> passages_;

@@ -28,6 +28,7 @@ enum class Fault {
   reads_live_slot,  ///< the first step after a checkpoint or resume reads the slot it writes
   nothing_but_nan,  ///< one logit is not a number
   other_token,      ///< the logits are right, the token drawn beside two others is not
+  drafts_show,      ///< the token drawn before drafts is another one
 };
 
 /// A real runner, spoilt.
@@ -58,7 +59,8 @@ class FaultyRunner : public Runner {
       if (width > 0) spoil(step, span, result.logits[row * width]);
       if (fault_ == Fault::other_token && step.spans.size() > 2)
         result.sampled[row].token = TokenId{1};
-      ++row;
+      if (fault_ == Fault::drafts_show && span.drafts > 0) result.sampled[row].token = TokenId{1};
+      row += span.samples.size();
     }
     return result;
   }
@@ -98,11 +100,13 @@ struct Opened {
                                 .seed = 3},
                                nullptr)),
         runner(model.queue, model.model.plan, model.model.weights, model.model.geometry,
-               {.memory = models::flat_memory(model.model.geometry, 48, 14),
+               {.memory = models::flat_memory(model.model.geometry, 48, 14, 4096,
+                                              {.count = 8, .tokens = drafts_max}),
                 .step_tokens = 256,
                 .step_rows = 8,
                 .positions_max = 80,
-                .vocab_used = model.model.plan.vocab}) {}
+                .vocab_used = model.model.plan.vocab,
+                .step_samples = 64}) {}
 
   /// The promises that do not hold.
   std::set<std::string> broken(Fault fault) {
@@ -114,6 +118,7 @@ struct Opened {
     promises.check_copies();
     promises.check_resume();
     promises.check_engine();
+    promises.check_speculation();
     promises.check_runner(runner, "spoilt = sound");
     std::set<std::string> names;
     for (const Verdict& verdict : promises.verdicts()) {
@@ -170,6 +175,7 @@ TEST_SUITE("app/verify/promises") {
     CHECK(opened.broken(Fault::nothing_but_nan).contains("logits are numbers"));
     CHECK(opened.broken(Fault::other_token).contains("engine = straight run"));
     CHECK(opened.broken(Fault::other_token).contains("together = alone"));
+    CHECK(opened.broken(Fault::drafts_show) == Names{"speculation = plain"});
   }
 
   TEST_CASE("two that go on from one int8 snapshot") {
