@@ -64,23 +64,21 @@ Json choice_json(const ResponseHead& head, std::size_t index, const Completion& 
 
 }  // namespace
 
-std::string drafts_text(const Usage& usage) {
-  return fmt::format("drafts {} of {} accepted, {:.1f} tokens a step", usage.accepted_drafts,
-                     usage.accepted_drafts + usage.rejected_drafts,
-                     1 + static_cast<double>(usage.accepted_drafts) / usage.verify_steps);
+std::string drafts_text(const DraftCounts& drafts) {
+  return fmt::format("drafts {} of {} accepted, {:.1f} tokens a step", drafts.accepted,
+                     drafts.accepted + drafts.rejected, drafts.acceptance_length());
 }
 
 Json response_json(const ResponseHead& head, std::span<const Completion> completions,
                    const Tokenizer& tokenizer) {
   Json choices = Json::array();
-  std::int64_t generated = 0, prefilled = 0, verify_steps = 0, accepted = 0, rejected = 0;
+  std::int64_t generated = 0, prefilled = 0;
+  DraftCounts drafts;
   for (std::size_t i = 0; i < completions.size(); ++i) {
     choices.push_back(choice_json(head, i, completions[i], tokenizer));
     generated += completions[i].usage.completion_tokens;
     prefilled += completions[i].usage.prefilled_tokens;
-    verify_steps += completions[i].usage.verify_steps;
-    accepted += completions[i].usage.accepted_drafts;
-    rejected += completions[i].usage.rejected_drafts;
+    drafts += completions[i].usage.drafts;
   }
   // The choices share one prompt: the first one's counts are its own.
   const Usage first = completions.empty() ? Usage{} : completions[0].usage;
@@ -91,9 +89,9 @@ Json response_json(const ResponseHead& head, std::span<const Completion> complet
                 {"reused_from", first.reused_from ? Json(name_of(*first.reused_from)) : Json()},
                 {"prefilled_tokens", prefilled}};
   if (first.resumed_packed) usage["reused_precision"] = "int8";
-  if (verify_steps > 0) {
-    usage["completion_tokens_details"] = {{"accepted_prediction_tokens", accepted},
-                                          {"rejected_prediction_tokens", rejected}};
+  if (drafts.steps > 0) {
+    usage["completion_tokens_details"] = {{"accepted_prediction_tokens", drafts.accepted},
+                                          {"rejected_prediction_tokens", drafts.rejected}};
   }
   return {{"id", head.id},
           {"object", head.kind == AnswerKind::chat ? "chat.completion" : "text_completion"},

@@ -26,8 +26,8 @@ struct ResponseHead {
   AnswerStart start = {};  ///< of all completions
 };
 
-/// "drafts 60 of 72 accepted, 3.4 tokens a step": of a choice that had some.
-std::string drafts_text(const Usage& usage);
+/// "drafts 60 of 72 accepted, 3.4 tokens a step": where there were some.
+std::string drafts_text(const DraftCounts& drafts);
 
 /// A chat.completion or text_completion object with one choice per completion. A chat's thought is
 /// its message's reasoning_content, next to the content; an answer without one has no such key.

@@ -54,14 +54,14 @@ struct Session::Parts {
   bool release_pools();
   void make_runner();
   void shrink_pools(const Error& reason);
-  void start_engine(Runner& on, Drafter* drafter = nullptr);
+  void start_engine(Runner& on);
   std::int32_t vocab_used() const;
   models::Roofline roofline() const { return {model.plan, model.geometry}; }
   PrefillCost expected_cost() const;
   PrefixCacheOptions prefix_options() const;
   bool is_exact() const;
   std::int32_t states_ahead() const;
-  SpeculationOptions speculation_options(Drafter* drafter) const;
+  SpeculationOptions speculation_options() const;
 
   std::chrono::steady_clock::time_point opened = std::chrono::steady_clock::now();
   SessionShape shape;
@@ -187,10 +187,9 @@ bool Session::Parts::is_exact() const {
   return reuse.snapshots != "int8" && queue->batch_invariant();
 }
 
-SpeculationOptions Session::Parts::speculation_options(Drafter* drafter) const {
+SpeculationOptions Session::Parts::speculation_options() const {
   return {.is_on = shape.drafts > 0,
-          .drafts = speculation.drafts == "auto" ? 0 : std::stoi(speculation.drafts),
-          .drafter = drafter};
+          .drafts = speculation.drafts == "auto" ? 0 : std::stoi(speculation.drafts)};
 }
 
 /// A request whose prompt is known takes one state, a turn of a conversation two or three: its own
@@ -260,7 +259,7 @@ void Session::Parts::shrink_pools(const Error& reason) {
   }
 }
 
-void Session::Parts::start_engine(Runner& on, Drafter* drafter) {
+void Session::Parts::start_engine(Runner& on) {
   engine.reset();
   engine = std::make_unique<Engine>(on, texts.tokenizer ? &*texts.tokenizer : nullptr,
                                     EngineOptions{.length_max = memory.length_max,
@@ -270,7 +269,7 @@ void Session::Parts::start_engine(Runner& on, Drafter* drafter) {
                                                   .prefixes = prefix_options(),
                                                   .states_ahead = states_ahead(),
                                                   .measures_prefill = is_exact(),
-                                                  .speculation = speculation_options(drafter),
+                                                  .speculation = speculation_options(),
                                                   .audit = reuse.audit});
   if (!reuse.record.empty() && !trace) trace = std::make_unique<TraceFile>(reuse.record);
   if (trace) engine->record(&trace->recorder());
@@ -289,9 +288,9 @@ Session::~Session() = default;
 Engine& Session::engine() { return *parts_->engine; }
 models::ModelRunner& Session::runner() { return *parts_->runner; }
 
-void Session::restart_engine(const ReuseOptions& reuse, Runner& runner, Drafter* drafter) {
+void Session::restart_engine(const ReuseOptions& reuse, Runner& runner) {
   parts_->reuse = reuse;
-  parts_->start_engine(runner, drafter);
+  parts_->start_engine(runner);
 }
 
 models::Roofline Session::roofline() const { return parts_->roofline(); }
@@ -414,6 +413,7 @@ Budget budget_of(const ModelOptions& options) {
     throw Error(ErrorKind::usage,
                 "--snapshots int8: --memory-mode flat keeps no snapshots; use flip or remap");
   }
+  budget.drafts = drafts_of(options);
   return budget;
 }
 
@@ -740,10 +740,9 @@ std::function<bool()> release_memory_when_idle(Engine& engine, std::chrono::dura
 }
 
 MemoryPlan Fit::plan(std::int32_t context, std::int32_t sequences) const {
-  return plan_memory(outline_->plan, outline_->geometry, budget_, context, threads_,
-                     {.sequences_max = sequences,
-                      .chunk_tokens = chunk_tokens_,
-                      .drafts = budget_.device == kernels::Device::cpu ? drafts_max : 0});
+  return plan_memory(
+      outline_->plan, outline_->geometry, budget_, context, threads_,
+      {.sequences_max = sequences, .chunk_tokens = chunk_tokens_, .drafts = budget_.drafts});
 }
 
 bool Fit::has_positions(std::int32_t length) const {

@@ -76,6 +76,7 @@ struct Budget {
   models::DeviceRates rates{};  ///< a card's
   kernels::SuperblockMapOptions mapping{};
   bool packed_snapshots = false;  ///< the pools have room for int8 snapshots
+  std::int32_t drafts = 0;        ///< most of a sequence in a step, of --spec
 };
 
 /// Throws Error(usage) for what is of no use together.
@@ -118,9 +119,8 @@ class Session {
   Engine& engine();
   models::ModelRunner& runner();
   /// Makes a new engine: nothing is known of earlier requests. `runner` is the session's own or
-  /// passes all calls on to it, and outlives the engine; so does `drafter`, which takes the place
-  /// of what --spec says; null: that.
-  void restart_engine(const ReuseOptions& reuse, Runner& runner, Drafter* drafter = nullptr);
+  /// passes all calls on to it, and outlives the engine.
+  void restart_engine(const ReuseOptions& reuse, Runner& runner);
   kernels::Queue& queue();
   const models::Model& model() const;
   const ModelSource& source() const;

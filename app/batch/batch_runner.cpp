@@ -214,9 +214,7 @@ bool is_cut(const Completion& completion, std::int32_t max_tokens) {
 void BatchRunner::finish(const Active& active) {
   for (const Completion& completion : active.collector.completions()) {
     counts_.tokens += completion.usage.completion_tokens;
-    counts_.verify_steps += completion.usage.verify_steps;
-    counts_.accepted_drafts += completion.usage.accepted_drafts;
-    counts_.rejected_drafts += completion.usage.rejected_drafts;
+    counts_.drafts += completion.usage.drafts;
     if (completion.reason == FinishReason::error) {
       fail(active.place, active.custom_id,
            {.code = "generation_failed", .message = completion.error});
@@ -268,11 +266,7 @@ std::string summary_text(const BatchReport& report) {
     text += fmt::format(", {:.1f} % are there to be reused",
                         100 * share(report.sharable_tokens, report.planned_tokens));
   }
-  if (counts.verify_steps > 0) {
-    text += fmt::format("; drafts {} of {} accepted, {:.1f} tokens a step", counts.accepted_drafts,
-                        counts.accepted_drafts + counts.rejected_drafts,
-                        1 + share(counts.accepted_drafts, counts.verify_steps));
-  }
+  if (counts.drafts.steps > 0) text += "; " + drafts_text(counts.drafts);
   if (counts.packed > 0)
     text += fmt::format("; {} from int8 snapshots", counted(counts.packed, "answer"));
   if (counts.cut > 0) {
@@ -294,8 +288,8 @@ Json report_json(const BatchReport& report) {
                {"completion_tokens", counts.tokens},
                {"prompt_tokens", counts.prompt_tokens},
                {"reused_tokens", counts.reused_tokens},
-               {"accepted_drafts", counts.accepted_drafts},
-               {"rejected_drafts", counts.rejected_drafts},
+               {"accepted_drafts", counts.drafts.accepted},
+               {"rejected_drafts", counts.drafts.rejected},
                {"from_int8_snapshots", counts.packed},
                {"ended_by_context", counts.cut},
                {report.tier_name == "host tier" ? "damaged_in_host_tier" : "damaged_in_disk_tier",

@@ -189,6 +189,7 @@ Action describe_fit(CLI::App& cli) {
   const auto options = std::make_shared<FitFlags>();  // CLI11 keeps pointers into it
   add_model_options(cli, options->model);
   add_pool_options(cli, options->model.pools);
+  add_speculation_options(cli, options->model.speculation);
   cli.add_option("--parallel", options->parallel, "sequences that are to run at once")
       ->check(CLI::Range(1, Fit::sequences_max))
       ->capture_default_str();

@@ -107,7 +107,7 @@ std::string statistics(const Usage& usage, const Session& session) {
       weights_name(session.model().geometry.load), seconds(session.load_time()),
       usage.reused_tokens, usage.prefilled_tokens, seconds(usage.prefill),
       counted(usage.completion_tokens, "token"), decode > 0 ? after_first / decode : 0.0,
-      usage.verify_steps > 0 ? ", " + drafts_text(usage) : "");
+      usage.drafts.steps > 0 ? ", " + drafts_text(usage.drafts) : "");
 }
 
 void fail_on_error(const Completion& completion) {

@@ -235,7 +235,7 @@ void Promises::check_speculation() {
   const std::vector<Completion> answers =
       run_engine({.is_on = true, .drafts = drafts_max, .drafter = &drafter});
   bool has_drafts = false;
-  for (const Completion& answer : answers) has_drafts |= answer.usage.verify_steps > 0;
+  for (const Completion& answer : answers) has_drafts |= answer.usage.drafts.steps > 0;
   const bool can_have = std::ranges::any_of(
       passages_, [](const Passage& passage) { return passage.answer_tokens > 2; });
   compare_answers("speculation = plain", answers,

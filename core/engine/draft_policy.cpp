@@ -71,15 +71,11 @@ void DraftPolicy::plan(std::int32_t sequences, bool is_uniform) {
   may_draft_ = lost_ <= loss_share * seconds_ + loss_steps * plain;
 }
 
-std::int32_t DraftPolicy::wanted(const ArrivalOrder& sequence) {
+std::int32_t DraftPolicy::wanted(const ArrivalOrder& sequence) const {
   if (!may_draft_) return 0;
   if (fixed_ > 0) return fixed_;
   const auto found = records_.find(sequence);
-  if (found != records_.end() && found->second.pausing > 0) {
-    --found->second.pausing;
-    return 0;
-  }
-  return drafts_max;
+  return found != records_.end() && steps_ < found->second.resume ? 0 : drafts_max;
 }
 
 const DraftPolicy::Rates& DraftPolicy::rates_of(const ArrivalOrder& sequence) const {
@@ -123,7 +119,7 @@ void DraftPolicy::verified(const ArrivalOrder& sequence, std::int32_t drafts,
   learn_rates(record.rates, drafts, accepted);
   record.misses = accepted > 0 ? 0 : record.misses + 1;
   if (record.misses > 1) {
-    record.pausing = std::min(pause_max, std::int32_t{1} << std::min(record.misses, 6));
+    record.resume = steps_ + 1 + std::min(pause_max, std::int32_t{1} << std::min(record.misses, 6));
   }
 }
 

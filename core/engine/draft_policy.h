@@ -37,7 +37,7 @@ class DraftPolicy {
   void plan(std::int32_t sequences, bool is_uniform);
 
   /// The most drafts that are worth asking for in the planned step; 0: none.
-  std::int32_t wanted(const ArrivalOrder& sequence);
+  std::int32_t wanted(const ArrivalOrder& sequence) const;
 
   /// How many of `available` drafts the sequence should have in the planned step: one of counts, or
   /// 0. The caller adds what it has then.
@@ -55,9 +55,9 @@ class DraftPolicy {
  private:
   using Rates = std::array<double, drafts_max>;
   struct Record {
-    Rates rates;               ///< by position: how often it is right when those before it are
-    std::int32_t misses = 0;   ///< times in a row that no draft was right
-    std::int32_t pausing = 0;  ///< steps without drafts because of that
+    Rates rates;              ///< by position: how often it is right when those before it are
+    std::int32_t misses = 0;  ///< times in a row that no draft was right
+    std::int64_t resume = 0;  ///< the step before which it has no drafts because of that
   };
   struct Cost {
     double seconds = 0;

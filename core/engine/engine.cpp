@@ -114,6 +114,8 @@ class EngineState {
                      const StepTimes& times, const Wanted& is_wanted);
   bool apply_result(const Assignment& entry, const StepResult& result,
                     std::optional<std::size_t> row, const StepTimes& times);
+  void apply_tokens(const Assignment& entry, const StepResult& result,
+                    std::optional<std::size_t> row, const StepTimes& times);
   void apply_drafts(const Assignment& entry, std::span<const SampledToken> rows,
                     const StepTimes& times);
   void drain(std::optional<RequestId> cancelled = std::nullopt);
@@ -412,10 +414,18 @@ bool EngineState::apply_result(const Assignment& entry, const StepResult& result
   if (entry.drafts > 0) {
     const auto rows = static_cast<std::size_t>(1 + entry.drafts);
     apply_drafts(entry, std::span(result.sampled).subspan(*row, rows), times);
-    if (!sequence.finished()) return true;
-    finish(requests_.at(sequence.age().request), sequence);
-    return false;
+  } else {
+    apply_tokens(entry, result, row, times);
   }
+  if (!sequence.finished()) return true;
+  finish(requests_.at(sequence.age().request), sequence);
+  return false;
+}
+
+/// Of a sequence without drafts.
+void EngineState::apply_tokens(const Assignment& entry, const StepResult& result,
+                               std::optional<std::size_t> row, const StepTimes& times) {
+  Sequence& sequence = *entry.sequence;
   sequence.ran(entry.tokens, times.begin);
   scheduler_.ran(sequence);
   if (sequence.is_prefilled()) {
@@ -430,9 +440,6 @@ bool EngineState::apply_result(const Assignment& entry, const StepResult& result
       sequence.ran(1, times.end);
     }
   }
-  if (!sequence.finished()) return true;
-  finish(requests_.at(sequence.age().request), sequence);
-  return false;
 }
 
 /// Of a sequence that had drafts: draws token by token, as plain steps would, up to the first

@@ -36,10 +36,7 @@ struct SpeculationStats {
   std::array<std::int64_t, drafts_max> drafted{}, accepted{};  ///< by position after the token
   double drafting_seconds = 0;
 
-  std::int64_t drafts_accepted() const;
-  std::int64_t drafts_rejected() const;
-  /// Tokens that a verify step yields on average; 0: there was none.
-  double acceptance_length() const;
+  DraftCounts total() const;
 };
 
 struct EngineOptions {

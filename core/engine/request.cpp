@@ -88,6 +88,18 @@ std::string_view name_of(FinishReason reason) {
   return "unknown";
 }
 
+DraftCounts& DraftCounts::operator+=(const DraftCounts& more) {
+  steps += more.steps;
+  accepted += more.accepted;
+  rejected += more.rejected;
+  return *this;
+}
+
+double DraftCounts::acceptance_length() const {
+  if (steps == 0) return 0;
+  return 1 + static_cast<double>(accepted) / static_cast<double>(steps);
+}
+
 std::string_view name_of(SnapshotSource source) {
   switch (source) {
     case SnapshotSource::memory:

@@ -87,6 +87,18 @@ std::string_view text_of(ReuseLimit limit);
 /// "memory", "disk", "session": for answers in JSON.
 std::string_view name_of(SnapshotSource source);
 
+/// Drafts of tokens that were verified.
+struct DraftCounts {
+  std::int64_t steps = 0;     ///< of one sequence each, that had some
+  std::int64_t accepted = 0;  ///< that were drawn
+  std::int64_t rejected = 0;  ///< all others
+
+  bool operator==(const DraftCounts&) const = default;
+  DraftCounts& operator+=(const DraftCounts& more);
+  /// Tokens that a step with drafts yields on average; 0: there was none.
+  double acceptance_length() const;
+};
+
 /// Counts and times of one choice. Of a choice that drew a token, and of a prefill_only request
 /// that ended by itself, reused_tokens + prefilled_tokens = prompt_tokens.
 struct Usage {
@@ -96,9 +108,7 @@ struct Usage {
   std::int32_t prefilled_tokens = 0;   ///< of the prompt, run through the model
   std::int32_t recomputed_tokens = 0;  ///< run again after a preemption
   std::int32_t completion_tokens = 0;
-  std::int32_t verify_steps = 0;     ///< steps in which it had drafts
-  std::int32_t accepted_drafts = 0;  ///< that were drawn
-  std::int32_t rejected_drafts = 0;  ///< all others
+  DraftCounts drafts;
   ReuseLimit reuse_limit = ReuseLimit::off;
   std::optional<SnapshotPlace> resumed_at;    ///< place of the snapshot that was used
   std::optional<SnapshotSource> reused_from;  ///< where the reused bytes came from

@@ -200,10 +200,7 @@ void Sequence::ran(std::int32_t count, Clock::time_point begin, std::int32_t acc
 }
 
 void Sequence::count_drafts(std::int32_t drafts, std::int32_t accepted) {
-  Usage& usage = completion_.usage;
-  ++usage.verify_steps;
-  usage.accepted_drafts += accepted;
-  usage.rejected_drafts += drafts - accepted;
+  completion_.usage.drafts += {.steps = 1, .accepted = accepted, .rejected = drafts - accepted};
 }
 
 void Sequence::end_prefill(Clock::time_point now) {

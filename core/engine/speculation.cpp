@@ -26,14 +26,10 @@ bool runs_single_tokens(std::span<const Assignment> plan) {
 
 }  // namespace
 
-std::int64_t SpeculationStats::drafts_accepted() const { return sum_of(accepted); }
-std::int64_t SpeculationStats::drafts_rejected() const {
-  return sum_of(drafted) - sum_of(accepted);
-}
-
-double SpeculationStats::acceptance_length() const {
-  if (verify_steps == 0) return 0;
-  return 1 + static_cast<double>(drafts_accepted()) / static_cast<double>(verify_steps);
+DraftCounts SpeculationStats::total() const {
+  return {.steps = verify_steps,
+          .accepted = sum_of(accepted),
+          .rejected = sum_of(drafted) - sum_of(accepted)};
 }
 
 Speculation::Speculation(const SpeculationOptions& options, const PrefixCache& prefixes,

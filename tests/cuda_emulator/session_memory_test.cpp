@@ -167,7 +167,11 @@ TEST_SUITE("cuda_emulator/session_memory") {
     options.reuse.snapshots = "int8";
     options.batch_invariant = true;
     options.random_weights = 5;
-    check_fit(options);
+    for (const char* const drafts : {"auto", "ngram", "off"}) {
+      CAPTURE(drafts);
+      options.speculation.source = drafts;
+      check_fit(options);
+    }
   }
 
   TEST_CASE("without -u the chunks are as large as the card's speed asks for, and fit says so") {

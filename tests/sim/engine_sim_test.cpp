@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstdint>
 #include <map>
@@ -25,7 +24,7 @@ struct EngineCounts {
   std::int64_t steps_ahead = 0, dropped = 0;  ///< begun early; prepared, but never begun
   std::int64_t refused = 0;                   ///< could not be prepared
   std::int64_t overlapping = 0;               ///< begun while another step was running
-  std::int64_t verify_steps = 0, accepted = 0, rejected = 0;
+  DraftCounts drafts;
   std::int64_t advanced = 0;  ///< states, by order
 };
 
@@ -266,15 +265,10 @@ class Scenario : private Listener {
     counts_.draws = runner_.draws;
     late_.check();
     const EngineUsage usage = engine_.usage();
-    const SpeculationStats& drafts = usage.speculation;
-    counts_.verify_steps = drafts.verify_steps;
-    counts_.accepted = drafts.drafts_accepted();
-    counts_.rejected = drafts.drafts_rejected();
+    counts_.drafts = usage.speculation.total();
     counts_.advanced = runner_.advanced;
-    if (drafts_counted_ != std::array{counts_.verify_steps, counts_.accepted, counts_.rejected}) {
-      throw Violation("drafts of answers are all drafts");
-    }
-    if (!has_drafts_ && counts_.verify_steps > 0) throw Violation("drafts without speculation");
+    if (drafts_counted_ != counts_.drafts) throw Violation("drafts of answers are all drafts");
+    if (!has_drafts_ && counts_.drafts.steps > 0) throw Violation("drafts without speculation");
     if (usage.steps_ahead != late_.begun_early) throw Violation("steps begun early are counted");
     counts_.steps_ahead = usage.steps_ahead;
     counts_.dropped = late_.prepared - late_.begun_early;
@@ -365,9 +359,7 @@ class Scenario : private Listener {
     }
     if (!setting_.is_rough) counts_.preempted_tokens += got.usage.recomputed_tokens;
     counts_.reused += got.usage.reused_tokens;
-    drafts_counted_[0] += got.usage.verify_steps;
-    drafts_counted_[1] += got.usage.accepted_drafts;
-    drafts_counted_[2] += got.usage.rejected_drafts;
+    drafts_counted_ += got.usage.drafts;
     check_usage(request, got);
     if (got.reason == FinishReason::cancelled) {
       ++counts_.cancelled;
@@ -426,7 +418,7 @@ class Scenario : private Listener {
   std::vector<std::pair<RequestId, Request>> asked_;
   ToyDrafter drafter_;
   bool has_drafts_;
-  std::array<std::int64_t, 3> drafts_counted_{};
+  DraftCounts drafts_counted_;
   ToyRunner runner_;
   LateRunner late_;
   bool is_late_, keeps_extra_token_;
@@ -528,9 +520,7 @@ TEST_SUITE("sim/drafts") {
       const EngineCounts counts = run_draft_scenario(seed);
       sum.steps += counts.steps;
       sum.answers += counts.answers;
-      sum.verify_steps += counts.verify_steps;
-      sum.accepted += counts.accepted;
-      sum.rejected += counts.rejected;
+      sum.drafts += counts.drafts;
       sum.advanced += counts.advanced;
       sum.steps_ahead += counts.steps_ahead;
       sum.failed_steps += counts.failed_steps;
@@ -538,15 +528,15 @@ TEST_SUITE("sim/drafts") {
       sum.cancelled += counts.cancelled;
     });
     MESSAGE("steps " << sum.steps << ", answers " << sum.answers << ", verify steps "
-                     << sum.verify_steps << ", drafts accepted " << sum.accepted << ", rejected "
-                     << sum.rejected << ", rings applied by order " << sum.advanced
-                     << ", begun early " << sum.steps_ahead << ", failed steps " << sum.failed_steps
-                     << ", preempted tokens " << sum.preempted_tokens << ", cancelled "
-                     << sum.cancelled);
+                     << sum.drafts.steps << ", drafts accepted " << sum.drafts.accepted
+                     << ", rejected " << sum.drafts.rejected << ", rings applied by order "
+                     << sum.advanced << ", begun early " << sum.steps_ahead << ", failed steps "
+                     << sum.failed_steps << ", preempted tokens " << sum.preempted_tokens
+                     << ", cancelled " << sum.cancelled);
     if (!are_all) return;
-    CHECK(sum.verify_steps > 5'000);
-    CHECK(sum.accepted > 5'000);
-    CHECK(sum.rejected > 5'000);
+    CHECK(sum.drafts.steps > 5'000);
+    CHECK(sum.drafts.accepted > 5'000);
+    CHECK(sum.drafts.rejected > 5'000);
     CHECK(sum.advanced > 500);
     CHECK(sum.steps_ahead > 500);
     CHECK(sum.failed_steps > 300);

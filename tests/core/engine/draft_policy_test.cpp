@@ -103,6 +103,25 @@ TEST_SUITE("core/engine/draft_policy") {
     CHECK(outcome.slower_than(1.0) < 0.5);
   }
 
+  TEST_CASE("a pause is as long however often wanted() is called") {
+    for (const int times : {1, 3}) {
+      CAPTURE(times);
+      DraftPolicy policy(0);
+      policy.ran({.sequences = 1, .seconds = 1.0});
+      for (int misses = 0; misses < 2; ++misses) {
+        policy.verified(only, 1, 0);
+        policy.ran({.sequences = 1, .drafts = 1, .seconds = 1.0});
+      }
+      std::int32_t pause = 0;
+      for (bool is_over = false; !is_over; pause += is_over ? 0 : 1) {
+        policy.plan(1, true);
+        for (int i = 0; i < times; ++i) is_over = policy.wanted(only) > 0;
+        policy.ran({.sequences = 1, .seconds = 1.0});
+      }
+      CHECK(pause == 4);
+    }
+  }
+
   TEST_CASE("the number of drafts follows what they cost") {
     // Up to 4 rows are free, more cost as much as a step each: three drafts are best.
     DraftPolicy policy(0);

@@ -132,9 +132,9 @@ TEST_SUITE("core/engine/sequence") {
     CHECK(sequence.tokens() == 6);
     sequence.end(FinishReason::cancelled);
     const Usage usage = sequence.take_completion().usage;
-    CHECK(usage.verify_steps == 1);
-    CHECK(usage.accepted_drafts == 1);
-    CHECK(usage.rejected_drafts == 2);
+    CHECK(usage.drafts.steps == 1);
+    CHECK(usage.drafts.accepted == 1);
+    CHECK(usage.drafts.rejected == 2);
   }
 
   TEST_CASE("an answer that ends among its drafts drops the others") {
