@@ -85,7 +85,7 @@ struct BatchCounts {
   std::int64_t failed = 0;                            ///< of them
   std::int64_t tokens = 0;                            ///< generated
   std::int64_t prompt_tokens = 0, reused_tokens = 0;  ///< of the prompts that were answered
-  DraftCounts drafts;
+  DraftCounts drafts = {};
   std::int64_t packed = 0;  ///< answers from an int8 snapshot
   std::int64_t cut = 0;     ///< answers that ended because the context was full
 };

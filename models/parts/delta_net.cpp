@@ -5,8 +5,8 @@
 #include "kernels/ops/conv.h"
 #include "kernels/ops/delta_rule.h"
 #include "kernels/ops/draft_ring.h"
-#include "kernels/ops/gather.h"
 #include "kernels/ops/recurrent_step.h"
+#include "models/parts/recurrent_spans.h"
 
 namespace hyb::models {
 
@@ -158,19 +158,16 @@ Tensor scan_ring(const DeltaNet& part, const DeltaNetWeights& weights, const Par
   return mixed.y;
 }
 
-/// The spans that come last, whose drafts are kept.
-void verify(const DeltaNet& part, const DeltaNetWeights& weights, const PartMemory& memory,
-            const PartCall& call, const RingInputs& own, const Tensor& y) {
-  const ScratchFrame frame(call.scratch);
-  const RingTables& ring = call.tables.ring;
-  const Tensor all = scan_ring(part, weights, memory, call, own);
-  kernels::keep_rows(call.queue, {.x = own.x, .gate = {}, .to = ring.kept, .ring = memory.rings});
-  kernels::keep_rows(call.queue, {.x = own.ba,
-                                  .gate = {},
-                                  .to = ring.kept,
-                                  .ring = memory.rings,
-                                  .ring_column = part.conv_dim()});
-  kernels::gather_rows(call.queue, {.x = all, .rows = ring.row_of_token, .y = y});
+/// The spans of a step in the ring tables, whose drafts are kept.
+Tensor verify(const DeltaNet& part, const DeltaNetWeights& weights, const PartMemory& memory,
+              const PartCall& call, const RingInputs& own) {
+  const Tensor y = scan_ring(part, weights, memory, call, own);
+  const Tensor& kept = call.tables.ring.kept;
+  kernels::keep_rows(call.queue, {.x = own.x, .gate = {}, .to = kept, .ring = memory.rings});
+  kernels::keep_rows(
+      call.queue,
+      {.x = own.ba, .gate = {}, .to = kept, .ring = memory.rings, .ring_column = part.conv_dim()});
+  return y;
 }
 
 void mix(const DeltaNet& part, const DeltaNetWeights& weights, const PartMemory& memory,
@@ -187,14 +184,16 @@ void mix(const DeltaNet& part, const DeltaNetWeights& weights, const PartMemory&
   };
   const StepTables& tables = call.tables;
   if (tables.single_tokens) return step(part, weights, memory, call, mixed(x.dim(0)));
-  const std::int64_t last = tables.ring.tokens, first = x.dim(0) - last;
-  if (first > 0) {
-    scan(part, weights, memory, call.queue, RecurrentSpans::without_ring(tables), mixed(first));
-  }
-  if (last > 0) {
-    verify(part, weights, memory, call, {.x = x.rows(first, last), .ba = ba.rows(first, last)},
-           y.rows(first, last));
-  }
+  run_spans(
+      call, y,
+      [&](std::int64_t tokens) {
+        const RecurrentSpans spans = RecurrentSpans::without_ring(tables);
+        scan(part, weights, memory, call.queue, spans, mixed(tokens));
+      },
+      [&](std::int64_t first, std::int64_t tokens) {
+        return verify(part, weights, memory, call,
+                      {.x = x.rows(first, tokens), .ba = ba.rows(first, tokens)});
+      });
 }
 
 }  // namespace

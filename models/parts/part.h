@@ -114,26 +114,6 @@ struct StepTables {
   RingTables ring = {};
 };
 
-/// What the ops of a recurrence take at once.
-struct RecurrentSpans {
-  kernels::Tensor span_begin, read_slot, write_slot;
-  bool token_by_token = false;  ///< as in kernels::Ssd
-
-  /// Of a step's spans, those that are not in its ring tables.
-  static RecurrentSpans without_ring(const StepTables& tables) {
-    const std::int64_t spans = tables.read_slot.dim(0) - tables.ring.spans;
-    return {.span_begin = tables.span_begin.rows(0, spans + 1),
-            .read_slot = tables.read_slot.rows(0, spans),
-            .write_slot = tables.write_slot.rows(0, spans)};
-  }
-  static RecurrentSpans with_ring(const RingTables& ring) {
-    return {.span_begin = ring.span_begin,
-            .read_slot = ring.read_slot,
-            .write_slot = ring.write_slot,
-            .token_by_token = true};
-  }
-};
-
 /// Activations of one step: tensors are taken one after the other and given back together, by
 /// returning to a mark. Nothing is allocated while a step runs.
 class Scratch {

@@ -4,7 +4,7 @@
 
 #include "kernels/ops/conv.h"
 #include "kernels/ops/draft_ring.h"
-#include "kernels/ops/gather.h"
+#include "models/parts/recurrent_spans.h"
 
 namespace hyb::models {
 
@@ -44,29 +44,28 @@ Tensor convolve_ring(const ShortConv& part, const ShortConvWeights& weights,
   return y;
 }
 
-/// The spans that come last, whose drafts are kept.
-void verify(const ShortConv& part, const ShortConvWeights& weights, const PartMemory& memory,
-            const PartCall& call, const Tensor& own, const Tensor& y) {
-  const ScratchFrame frame(call.scratch);
-  const RingTables& ring = call.tables.ring;
-  const Tensor all = convolve_ring(part, weights, memory, call, own);
+/// The spans of a step in the ring tables, whose drafts are kept.
+Tensor verify(const ShortConv& part, const ShortConvWeights& weights, const PartMemory& memory,
+              const PartCall& call, const Tensor& own) {
+  const Tensor y = convolve_ring(part, weights, memory, call, own);
   kernels::keep_rows(call.queue, {.x = own.columns(2 * std::int64_t{part.channels}, part.channels),
                                   .gate = own.columns(0, part.channels),
-                                  .to = ring.kept,
+                                  .to = call.tables.ring.kept,
                                   .ring = memory.rings});
-  kernels::gather_rows(call.queue, {.x = all, .rows = ring.row_of_token, .y = y});
+  return y;
 }
 
 void mix(const ShortConv& part, const ShortConvWeights& weights, const PartMemory& memory,
          const PartCall& call, const Tensor& x, const Tensor& y) {
-  const std::int64_t last = call.tables.ring.tokens, first = x.dim(0) - last;
-  if (first > 0) {
-    convolve(weights, memory, call.queue, RecurrentSpans::without_ring(call.tables),
-             x.rows(0, first), y.rows(0, first));
-  }
-  if (last > 0) {
-    verify(part, weights, memory, call, x.rows(first, last), y.rows(first, last));
-  }
+  run_spans(
+      call, y,
+      [&](std::int64_t tokens) {
+        convolve(weights, memory, call.queue, RecurrentSpans::without_ring(call.tables),
+                 x.rows(0, tokens), y.rows(0, tokens));
+      },
+      [&](std::int64_t first, std::int64_t tokens) {
+        return verify(part, weights, memory, call, x.rows(first, tokens));
+      });
 }
 
 }  // namespace

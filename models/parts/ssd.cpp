@@ -8,10 +8,10 @@
 #include "kernels/ops/conv.h"
 #include "kernels/ops/draft_ring.h"
 #include "kernels/ops/gated_activation.h"
-#include "kernels/ops/gather.h"
 #include "kernels/ops/recurrent_step.h"
 #include "kernels/ops/scale_columns.h"
 #include "kernels/ops/ssd.h"
+#include "models/parts/recurrent_spans.h"
 
 namespace hyb::models {
 
@@ -91,14 +91,13 @@ Tensor scan_ring(const Ssd& part, const SsdWeights& weights, const PartMemory& m
   return mixed.y;
 }
 
-/// The spans that come last, whose drafts are kept.
-void verify(const Ssd& part, const SsdWeights& weights, const PartMemory& memory,
-            const PartCall& call, const Tensor& own, const Tensor& y) {
-  const ScratchFrame frame(call.scratch);
-  const RingTables& ring = call.tables.ring;
-  const Tensor all = scan_ring(part, weights, memory, call, own);
-  kernels::keep_rows(call.queue, {.x = own, .gate = {}, .to = ring.kept, .ring = memory.rings});
-  kernels::gather_rows(call.queue, {.x = all, .rows = ring.row_of_token, .y = y});
+/// The spans of a step in the ring tables, whose drafts are kept.
+Tensor verify(const Ssd& part, const SsdWeights& weights, const PartMemory& memory,
+              const PartCall& call, const Tensor& own) {
+  const Tensor y = scan_ring(part, weights, memory, call, own);
+  kernels::keep_rows(call.queue,
+                     {.x = own, .gate = {}, .to = call.tables.ring.kept, .ring = memory.rings});
+  return y;
 }
 
 /// `inputs`: x B C and dt.
@@ -112,13 +111,15 @@ void mix(const Ssd& part, const SsdWeights& weights, const PartMemory& memory, c
   };
   const StepTables& tables = call.tables;
   if (tables.single_tokens) return step(part, weights, memory, call, mixed(inputs.dim(0)));
-  const std::int64_t last = tables.ring.tokens, first = inputs.dim(0) - last;
-  if (first > 0) {
-    scan(part, weights, memory, call.queue, RecurrentSpans::without_ring(tables), mixed(first));
-  }
-  if (last > 0) {
-    verify(part, weights, memory, call, inputs.rows(first, last), y.rows(first, last));
-  }
+  run_spans(
+      call, y,
+      [&](std::int64_t tokens) {
+        const RecurrentSpans spans = RecurrentSpans::without_ring(tables);
+        scan(part, weights, memory, call.queue, spans, mixed(tokens));
+      },
+      [&](std::int64_t first, std::int64_t tokens) {
+        return verify(part, weights, memory, call, inputs.rows(first, tokens));
+      });
 }
 
 void scale_projection(const Ssd& part, const PartCall& call, const Tensor& projected) {
