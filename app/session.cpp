@@ -54,7 +54,7 @@ struct Session::Parts {
   bool release_pools();
   void make_runner();
   void shrink_pools(const Error& reason);
-  void start_engine(Runner& on);
+  void start_engine(Runner& on, const SpeculationOptions& drafting);
   std::int32_t vocab_used() const;
   models::Roofline roofline() const { return {model.plan, model.geometry}; }
   PrefillCost expected_cost() const;
@@ -117,7 +117,7 @@ Session::Parts::Parts(const ModelOptions& asked, const SessionShape& wanted,
                             model.plan.vocab - 1));
   }
   make_runner();
-  start_engine(*runner);
+  start_engine(*runner, speculation_options());
   load_time = std::chrono::steady_clock::now() - opened;
   log::debug(fmt::format(
       "{} on {}: weights {}, workspace {}, pools {}, {} of up to {} tokens, chunks of {}",
@@ -259,7 +259,7 @@ void Session::Parts::shrink_pools(const Error& reason) {
   }
 }
 
-void Session::Parts::start_engine(Runner& on) {
+void Session::Parts::start_engine(Runner& on, const SpeculationOptions& drafting) {
   engine.reset();
   engine = std::make_unique<Engine>(on, texts.tokenizer ? &*texts.tokenizer : nullptr,
                                     EngineOptions{.length_max = memory.length_max,
@@ -269,7 +269,7 @@ void Session::Parts::start_engine(Runner& on) {
                                                   .prefixes = prefix_options(),
                                                   .states_ahead = states_ahead(),
                                                   .measures_prefill = is_exact(),
-                                                  .speculation = speculation_options(),
+                                                  .speculation = drafting,
                                                   .audit = reuse.audit});
   if (!reuse.record.empty() && !trace) trace = std::make_unique<TraceFile>(reuse.record);
   if (trace) engine->record(&trace->recorder());
@@ -288,9 +288,12 @@ Session::~Session() = default;
 Engine& Session::engine() { return *parts_->engine; }
 models::ModelRunner& Session::runner() { return *parts_->runner; }
 
-void Session::restart_engine(const ReuseOptions& reuse, Runner& runner) {
+SpeculationOptions Session::speculation() const { return parts_->speculation_options(); }
+
+void Session::restart_engine(const ReuseOptions& reuse, Runner& runner,
+                             const SpeculationOptions& speculation) {
   parts_->reuse = reuse;
-  parts_->start_engine(runner);
+  parts_->start_engine(runner, speculation);
 }
 
 models::Roofline Session::roofline() const { return parts_->roofline(); }

@@ -120,7 +120,10 @@ class Session {
   models::ModelRunner& runner();
   /// Makes a new engine: nothing is known of earlier requests. `runner` is the session's own or
   /// passes all calls on to it, and outlives the engine.
-  void restart_engine(const ReuseOptions& reuse, Runner& runner);
+  void restart_engine(const ReuseOptions& reuse, Runner& runner,
+                      const SpeculationOptions& speculation);
+  /// As --spec and --draft-steps say. Off: the pools have no room for drafts.
+  SpeculationOptions speculation() const;
   kernels::Queue& queue();
   const models::Model& model() const;
   const ModelSource& source() const;

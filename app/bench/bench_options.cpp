@@ -119,6 +119,11 @@ constexpr std::array bench_flags = {
     BenchFlag{"--policy", &O::policies, use::requests, unchecked,
               "prefix reuse: gd (hyb's), lru, none; of a trace also those of hyb replay, with the "
               "prefixes that they would reuse"},
+    BenchFlag{
+        "--spec-acceptance", &O::spec_acceptances, use::drawn, unchecked,
+        "a row each: drafts that are right with this probability, from 0 to 1, whatever --spec "
+        "would guess (every repetition runs without drafts before, to know its answers); off: "
+        "no drafts"},
     BenchFlag{"--turn-2-len", &O::question_tokens, use::requests, between(1, 1 << 20),
               "tokens of the second turn's question"},
     BenchFlag{"--num-warmups", &O::warm_up_requests, use::requests, between(0, 4096),
@@ -142,7 +147,8 @@ constexpr std::array bench_flags = {
 };
 
 /// Lists of words; the other lists are of counts, whose commas are their own.
-constexpr std::array<ListField, 2> word_lists = {&O::conditions, &O::policies};
+constexpr std::array<ListField, 3> word_lists = {&O::conditions, &O::policies,
+                                                 &O::spec_acceptances};
 
 std::string flag_name(const BenchFlag& flag) {
   const std::string_view names = flag.names;
@@ -333,7 +339,8 @@ RequestGrid grid_of(const BenchOptions& options) {
                       .request_rates = {},
                       .conditions = parse_conditions(options.conditions),
                       .graphs = options.graphs,
-                      .policies = options.policies};
+                      .policies = options.policies,
+                      .spec_acceptances = options.spec_acceptances};
   if (!options.request_rates.empty()) grid.request_rates = parse_rates(options.request_rates);
   if (parse_dataset(options.dataset) == Dataset::trace && grid.policies.empty()) {
     grid.policies = {"none", "gd"};
@@ -347,6 +354,7 @@ std::int32_t scaled(std::int32_t tokens, std::int32_t scale_down, std::int32_t l
 
 /// Whatever does not follow from the command line follows from the row itself.
 void complete(RequestCase& test, const BenchOptions& options) {
+  static_cast<void>(test.right_drafts());  // refuses what is not a share
   const bool is_open = !std::isinf(test.request_rate) || options.trace_times;
   if (test.concurrency == 0 && !is_open) test.concurrency = 1;
   if (test.prompts == 0 && test.dataset != Dataset::file && test.dataset != Dataset::trace) {

@@ -37,7 +37,7 @@ struct BenchOptions {
   std::vector<std::string> prompts, groups, system_tokens, input_tokens, output_tokens;
   std::vector<std::string> concurrencies;
   std::string request_rates;
-  std::vector<std::string> conditions, policies;
+  std::vector<std::string> conditions, policies, spec_acceptances;
   double burstiness = 1, range_ratio = 0;
   std::int32_t question_tokens = 64;
   std::int32_t warm_up_requests = 0;

@@ -246,6 +246,19 @@ std::string RequestCase::workload() const {
   return name;
 }
 
+std::optional<double> RequestCase::right_drafts() const {
+  if (spec_acceptance.empty() || spec_acceptance == "off") return std::nullopt;
+  double share = -1;
+  const char* const end = spec_acceptance.data() + spec_acceptance.size();
+  const auto [rest, error] = std::from_chars(spec_acceptance.data(), end, share);
+  if (error != std::errc() || rest != end || !(share >= 0 && share <= 1)) {
+    throw Error(ErrorKind::usage,
+                fmt::format("--spec-acceptance: '{}' is neither off nor a number from 0 to 1",
+                            spec_acceptance));
+  }
+  return share;
+}
+
 std::string RequestCase::experiment() const {
   if (is_closed_loop()) return fmt::format("closed loop, {} at once", concurrency);
   const std::string limit = concurrency > 0 ? fmt::format(", {} at once", concurrency) : "";
@@ -265,6 +278,7 @@ std::vector<RequestCase> cases_of(const RequestCase& base, const RequestGrid& gr
   vary(cases, &RequestCase::graphs, grid.graphs);
   vary(cases, &RequestCase::policy, grid.policies);
   vary(cases, &RequestCase::condition, grid.conditions);
+  vary(cases, &RequestCase::spec_acceptance, grid.spec_acceptances);
   return cases;
 }
 

@@ -106,6 +106,11 @@ struct RequestCase {
   double request_rate = std::numeric_limits<double>::infinity();  ///< per second
   std::string graphs;  ///< mode of --graphs on a card, else empty
   std::string policy;  ///< of the prefix tree; empty: what the session was opened with
+  /// "off", or the share of drafts that are right, "0.89"; empty: as --spec says.
+  std::string spec_acceptance = {};
+
+  /// The share of drafts that are made right; none: drafts are off, or what --spec says.
+  std::optional<double> right_drafts() const;
 
   /// Every request goes out as soon as there is room: the clients wait for the engine. Else they
   /// come at their own pace, whatever the engine does.
@@ -123,11 +128,11 @@ struct RequestGrid {
   std::vector<std::int32_t> concurrencies;
   std::vector<double> request_rates;
   std::vector<Condition> conditions;
-  std::vector<std::string> graphs, policies;
+  std::vector<std::string> graphs, policies, spec_acceptances;
 };
 
-/// Every combination; conditions vary fastest, then policies, graphs, concurrencies and rates, then
-/// sizes.
+/// Every combination; drafts vary fastest, then conditions, policies, graphs, concurrencies and
+/// rates, then sizes.
 std::vector<RequestCase> cases_of(const RequestCase& base, const RequestGrid& grid);
 
 /// "inf", "4,8", "0.5". Throws Error(usage).

@@ -68,6 +68,9 @@ std::string plain_name_of(const Json& row) {
   std::string name = fmt::format("{}, {}, {}", text_of(row, "workload"), text_of(row, "experiment"),
                                  text_of(row, "condition"));
   if (!text_of(row, "policy").empty()) name += ", " + text_of(row, "policy");
+  if (const std::string drafts = text_of(row, "spec_acceptance"); !drafts.empty()) {
+    name += ", drafts right " + drafts;
+  }
   return name;
 }
 
@@ -305,6 +308,7 @@ constexpr std::array row_rules = {RowRule{"n_prompt", is_count, a_count},
                                   RowRule{"condition", is_text, "a text"},
                                   RowRule{"policy", is_text, "a text"},
                                   RowRule{"graphs", is_text, "a text"},
+                                  RowRule{"spec_acceptance", is_text, "a text"},
                                   RowRule{"samples_ts", is_list_of_numbers, a_list},
                                   RowRule{"output_throughputs", is_list_of_numbers, a_list},
                                   RowRule{"ttft_means_ms", is_list_of_numbers, a_list},

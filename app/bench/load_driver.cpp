@@ -133,7 +133,9 @@ class LoadDriver final : public Sink {
       Request request = source_.request(i);
       request.token_times = true;
       record.prompt_tokens = static_cast<std::int32_t>(request.prompt.size());
-      active_[engine_.submit(std::move(request), *this)] = i;
+      const RequestId id = engine_.submit(std::move(request), *this);
+      active_[id] = i;
+      source_.sent(i, id);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::usage && error.kind() != ErrorKind::memory) throw;
       record.error = error.what();

@@ -289,6 +289,12 @@ int measure_requests(const BenchJob& job) {
   }
   Session session =
       open_session(job, memory.value_or(job.model.memory), shape_of(job, cases), environment);
+  for (const RequestCase& test : cases) {
+    if (!test.right_drafts() || session.speculation().is_on) continue;
+    throw Error(ErrorKind::usage,
+                "--spec-acceptance: here steps have no drafts: leave --spec off out; on a card add "
+                "--batch-invariant");
+  }
   Probes probes(session.queue(), session.model().geometry.activation_dtype, memory.has_value());
   std::optional<TraceFile> trace;
   if (!job.record.empty()) trace.emplace(job.record);

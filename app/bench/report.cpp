@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "app/answer.h"
 #include "app/bench/card_watch.h"
 #include "app/bench/statistics.h"
 #include "app/options.h"
@@ -343,6 +344,9 @@ RowFields experiment_fields(const WorkloadSetting& setting, const RequestRow& ro
           RowField("ignore_eos", setting.ignore_eos),
           RowField("seed", setting.seed),
           RowField("graphs", test.graphs).line("CUDA graphs:").column("graphs"),
+          RowField("spec_acceptance", test.spec_acceptance)
+              .line("Drafts made right:")
+              .column("drafts right"),
           RowField("note", setting.note).line("Note:"),
           RowField("status", row.status)
               .line("Status:", row.status == "ok" ? "" : row.status)
@@ -422,6 +426,26 @@ RowFields metric_fields(const WorkloadSetting& setting, const RequestRow& row,
   return fields;
 }
 
+RowFields draft_fields(const DraftCounts& counts, const SpeculationStats& stats) {
+  const bool has_some = counts.steps > 0;
+  Json shares = Json::array();
+  std::string text;
+  for (std::size_t i = 0; i < stats.drafted.size() && stats.drafted[i] > 0; ++i) {
+    const double share =
+        static_cast<double>(stats.accepted[i]) / static_cast<double>(stats.drafted[i]);
+    text += fmt::format("{}{:.1f} %", text.empty() ? "" : ", ", 100 * share);
+    shares.push_back(share);
+  }
+  return {RowField("verify_steps", counts.steps),
+          RowField("accepted_drafts", counts.accepted),
+          RowField("rejected_drafts", counts.rejected),
+          RowField("acceptance_length", has_some ? Json(counts.acceptance_length()) : Json())
+              .line("Speculation:", has_some ? drafts_text(counts) : "")
+              .numbers("accept length"),
+          RowField("acceptance_by_position", std::move(shares)).line("Accepted by position:", text),
+          RowField("drafting_seconds", stats.drafting_seconds)};
+}
+
 RowFields event_fields(const EngineEvents& events) {
   RowFields fields;
   std::string text;
@@ -484,6 +508,7 @@ RowFields request_fields(const WorkloadSetting& setting, const RequestRow& row) 
   const CardFigures card = card_of(row);
   RowFields fields = experiment_fields(setting, row);
   append(fields, metric_fields(setting, row, all));
+  append(fields, draft_fields(all.drafts, speculation_of(row)));
   append(fields, event_fields(events_of(row)));
   append(fields, achieved_fields(row));
   append(fields, memory_fields(setting, row.fullest));
@@ -606,6 +631,9 @@ constexpr std::array condition_lines = {"model",
                                         "requests_per_repetition",
                                         "output_throughput_spread",
                                         "reused_tokens",
+                                        "spec_acceptance",
+                                        "acceptance_length",
+                                        "acceptance_by_position",
                                         "events",
                                         "achieved",
                                         "roofline_share",
@@ -619,6 +647,8 @@ constexpr std::array request_columns = {ShownColumn{"workload"},
                                         ShownColumn{"condition"},
                                         ShownColumn{"graphs", ShownIf::varied},
                                         ShownColumn{"policy", ShownIf::not_usual},
+                                        ShownColumn{"spec_acceptance", ShownIf::not_usual},
+                                        ShownColumn{"acceptance_length", ShownIf::not_usual},
                                         ShownColumn{"requests_per_repetition"},
                                         ShownColumn{"completed"},
                                         ShownColumn{"request_throughput"},
@@ -665,6 +695,7 @@ const RequestRow* none_of(const RequestRow& row, std::span<const RequestRow> row
         other.test.workload() == row.test.workload() &&
         other.test.experiment() == row.test.experiment() &&
         other.test.condition == row.test.condition && other.test.graphs == row.test.graphs &&
+        other.test.spec_acceptance == row.test.spec_acceptance &&
         other.test.prompts == row.test.prompts) {
       return &other;
     }

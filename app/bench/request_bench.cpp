@@ -22,13 +22,18 @@ namespace hyb::app {
 /// Requests that are known beforehand, and the answers they got.
 class ListedRequests final : public RequestSource {
  public:
-  /// `due_s`: when each comes; empty: all at once. The work outlives this.
-  explicit ListedRequests(std::span<const WorkItem> work, std::vector<double> due_s = {})
-      : work_(work), due_s_(std::move(due_s)), answers_(work.size()) {}
+  /// `due_s`: when each comes; empty: all at once. `drafter` learns which request is which; null:
+  /// there is none. It and the work outlive this.
+  explicit ListedRequests(std::span<const WorkItem> work, std::vector<double> due_s = {},
+                          RightDrafts* drafter = nullptr)
+      : work_(work), due_s_(std::move(due_s)), drafter_(drafter), answers_(work.size()) {}
 
   std::size_t size() const override { return work_.size(); }
   double due_s(std::size_t i) const override { return due_s_.empty() ? 0 : due_s_[i]; }
   Request request(std::size_t i) override { return work_[i].request; }
+  void sent(std::size_t i, RequestId id) override {
+    if (drafter_ != nullptr) drafter_->add(id, i, work_[i].request.prompt.size());
+  }
   void answered(std::size_t i, const Completion& completion) override {
     answers_[i] = completion.tokens;
   }
@@ -39,8 +44,44 @@ class ListedRequests final : public RequestSource {
  private:
   std::span<const WorkItem> work_;
   std::vector<double> due_s_;
+  RightDrafts* drafter_;
   std::vector<std::vector<TokenId>> answers_;
 };
+
+RightDrafts::RightDrafts(std::vector<std::vector<TokenId>> answers, double right_share,
+                         std::int32_t vocab, std::uint64_t seed)
+    : answers_(std::move(answers)), right_share_(right_share), vocab_(vocab), random_(seed) {}
+
+void RightDrafts::add(RequestId id, std::size_t i, std::size_t prompt_tokens) {
+  known_[id] = {.answer = i, .prompt_tokens = prompt_tokens};
+}
+
+/// What the sequence draws after its first `tokens`.
+std::span<const TokenId> RightDrafts::rest_of(const ArrivalOrder& sequence,
+                                              std::size_t tokens) const {
+  const auto found = known_.find(sequence.request);
+  if (found == known_.end() || sequence.choice != 0) return {};
+  const std::vector<TokenId>& answer = answers_[found->second.answer];
+  const std::size_t drawn = tokens - found->second.prompt_tokens;
+  return std::span(answer).subspan(std::min(drawn, answer.size()));
+}
+
+void RightDrafts::draft(std::span<DraftJob> jobs) {
+  std::bernoulli_distribution is_right(right_share_);
+  for (DraftJob& job : jobs) {
+    const std::span<const TokenId> rest = rest_of(job.sequence, job.tokens.size());
+    const auto count = std::min(rest.size(), static_cast<std::size_t>(job.most));
+    job.drafts.assign(rest.begin(), rest.begin() + static_cast<std::ptrdiff_t>(count));
+    for (TokenId& draft : job.drafts) {
+      if (!is_right(random_)) draft = TokenId{(index(draft) + 1) % vocab_};
+    }
+  }
+}
+
+bool RightDrafts::may_draft_after_next(const ArrivalOrder& sequence,
+                                       std::span<const TokenId> tokens) {
+  return rest_of(sequence, tokens.size() + 1).size() > 1;
+}
 
 ScrambledPool::ScrambledPool(Engine& engine, std::uint64_t seed) {
   constexpr std::size_t sequences_max = 256;
@@ -178,6 +219,25 @@ std::vector<WorkItem> RequestBench::prepare(const RequestCase& test, const DrawS
   return work;
 }
 
+/// The work of the repetition, run without drafts: what it answers is what it will answer.
+void RequestBench::learn_answers(const RequestCase& test, const DrawSeed& seed) {
+  session_.restart_engine(reuse_for(test), meter_, {});
+  work_ = prepare(test, seed);
+  options_.progress("answers without drafts");
+  ListedRequests source(work_);
+  static_cast<void>(run_work(test, source, [](std::size_t) {}));
+  constexpr std::uint64_t drafts = 1001;
+  drafter_ = std::make_unique<RightDrafts>(source.answers(), *test.right_drafts(),
+                                           options_.material.vocab, seed.generator(drafts)());
+}
+
+SpeculationOptions RequestBench::speculation_for(const RequestCase& test) const {
+  if (test.spec_acceptance == "off") return {};
+  SpeculationOptions speculation = session_.speculation();
+  speculation.drafter = drafter_.get();
+  return speculation;
+}
+
 EngineEvents RequestBench::events() const {
   return app::events_of(session_.engine().usage(), session_.runner().graphs_recorded(),
                         session_.runner().graphs_replayed());
@@ -208,12 +268,15 @@ std::unique_ptr<RequestSource> RequestBench::source_of(const RequestCase& test,
   }
   work_ = prepare(test, seed);
   return std::make_unique<ListedRequests>(
-      work_, arrival_times(work_.size(), test.request_rate, options_.burstiness,
-                           seed.generator(arrivals)()));
+      work_,
+      arrival_times(work_.size(), test.request_rate, options_.burstiness,
+                    seed.generator(arrivals)()),
+      drafter_.get());
 }
 
 bool RequestBench::measure_load(RequestRow& row, RequestSource& source) {
   const EngineEvents before = events();
+  const SpeculationStats drafts_before = session_.engine().usage().speculation;
   static_cast<void>(meter_.take_totals());
   next_look_ = {};
   session_.engine().record(options_.recorder);
@@ -230,6 +293,7 @@ bool RequestBench::measure_load(RequestRow& row, RequestSource& source) {
   Repetition one = {.records = std::move(result.records),
                     .metrics = {},
                     .events = events() - before,
+                    .speculation = session_.engine().usage().speculation - drafts_before,
                     .steps = meter_.take_totals(),
                     .card = std::move(card)};
   one.metrics = metrics_of(one.records, result.duration_s, options_.metrics);
@@ -273,7 +337,8 @@ bool RequestBench::measure_policy(RequestRow& row) {
 }
 
 bool RequestBench::repeat(RequestRow& row, const DrawSeed& seed) {
-  session_.restart_engine(reuse_for(row.test), meter_);
+  if (row.test.right_drafts()) learn_answers(row.test, seed);
+  session_.restart_engine(reuse_for(row.test), meter_, speculation_for(row.test));
   std::optional<ScrambledPool> pieces;
   if (options_.scramble) pieces.emplace(session_.engine(), *options_.scramble + seed.repetition);
   if (is_simulated(row.test.policy)) return measure_policy(row);
@@ -283,7 +348,8 @@ bool RequestBench::repeat(RequestRow& row, const DrawSeed& seed) {
 
 void RequestBench::get_ready(const RequestCase& test, std::uint64_t number) {
   session_.runner().set_graphs(parse_graphs(test.graphs));
-  session_.restart_engine(reuse_for(test), meter_);
+  session_.restart_engine(reuse_for(test), meter_, session_.speculation());
+  drafter_.reset();
   warm_up(test, number);
 }
 

@@ -2,8 +2,10 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
+#include <random>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,6 +17,7 @@
 #include "app/bench/simulated_policy.h"
 #include "app/bench/workload.h"
 #include "app/session.h"
+#include "core/engine/drafter.h"
 #include "core/engine/engine.h"
 #include "core/engine/trace.h"
 
@@ -60,6 +63,34 @@ struct RequestBenchOptions {
   std::function<void(const std::string&)> progress;  ///< what it is at
 };
 
+/// Drafts the answers that requests had before, each token right with the same probability: what
+/// drafts cost and yield, whatever else would guess them.
+class RightDrafts final : public Drafter {
+ public:
+  /// `answers`: of the first choice of each request of a workload.
+  RightDrafts(std::vector<std::vector<TokenId>> answers, double right_share, std::int32_t vocab,
+              std::uint64_t seed);
+
+  /// Request i of the workload; of others nothing is known.
+  void add(RequestId id, std::size_t i, std::size_t prompt_tokens);
+
+  void draft(std::span<DraftJob> jobs) override;
+  bool may_draft_after_next(const ArrivalOrder& sequence, std::span<const TokenId> tokens) override;
+  void forget(const ArrivalOrder&) override {}
+
+ private:
+  struct Known {
+    std::size_t answer, prompt_tokens;
+  };
+  std::span<const TokenId> rest_of(const ArrivalOrder& sequence, std::size_t tokens) const;
+
+  std::vector<std::vector<TokenId>> answers_;
+  std::map<RequestId, Known> known_;
+  double right_share_;
+  std::int32_t vocab_;
+  std::mt19937_64 random_;
+};
+
 /// Measures workloads on a session's engine, with probes of the machine between repetitions.
 class RequestBench {
  public:
@@ -84,6 +115,8 @@ class RequestBench {
                       const std::function<void(std::size_t)>& progress);
   void warm_up(const RequestCase& test, std::uint64_t number);
   std::unique_ptr<RequestSource> source_of(const RequestCase& test, const DrawSeed& seed);
+  void learn_answers(const RequestCase& test, const DrawSeed& seed);
+  SpeculationOptions speculation_for(const RequestCase& test) const;
   std::vector<WorkItem> prepare(const RequestCase& test, const DrawSeed& seed);
   void prime(const RequestCase& test, const std::vector<WorkItem>& work);
   void attempt(RequestRow& row, const std::function<void()>& measure) const;
@@ -103,8 +136,9 @@ class RequestBench {
   MeteredRunner meter_;
   CardWatch card_;
   SteadyTimer timer_;
-  std::vector<WorkItem> work_;  ///< of the repetition that runs
-  Timer::TimePoint next_look_;  ///< at memory
+  std::vector<WorkItem> work_;            ///< of the repetition that runs
+  std::unique_ptr<RightDrafts> drafter_;  ///< of this repetition; null: as --spec says
+  Timer::TimePoint next_look_;            ///< at memory
 };
 
 }  // namespace hyb::app

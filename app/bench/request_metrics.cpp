@@ -174,6 +174,7 @@ RequestMetrics metrics_of(std::span<const RequestRecord> records, double duratio
     metrics.reused_tokens += record.usage.reused_tokens;
     metrics.prefilled_tokens += record.usage.prefilled_tokens;
     metrics.recomputed_tokens += record.usage.recomputed_tokens;
+    metrics.drafts += record.usage.drafts;
     if (is_good(record, options.goals)) ++good;
   }
   const auto per_second = [&](std::int64_t count) {
@@ -263,6 +264,12 @@ RequestMetrics pooled_metrics(const RequestRow& row, const MetricOptions& option
 EngineEvents events_of(const RequestRow& row) {
   EngineEvents sum;
   for (const Repetition& one : row.repetitions) sum += one.events;
+  return sum;
+}
+
+SpeculationStats speculation_of(const RequestRow& row) {
+  SpeculationStats sum;
+  for (const Repetition& one : row.repetitions) sum += one.speculation;
   return sum;
 }
 

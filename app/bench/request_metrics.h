@@ -58,6 +58,7 @@ struct RequestMetrics {
   Distribution engine_queue_ms;  ///< sent, but in no step yet
 
   std::int64_t reused_tokens = 0, prefilled_tokens = 0, recomputed_tokens = 0;
+  DraftCounts drafts;
 
   double hit_rate() const {
     return input_tokens == 0
@@ -119,6 +120,7 @@ struct Repetition {
   std::vector<RequestRecord> records;
   RequestMetrics metrics;
   EngineEvents events;
+  SpeculationStats speculation;
   StepTotals steps;
   CardFigures card = {};
 };
@@ -141,6 +143,8 @@ RequestMetrics pooled_metrics(const RequestRow& row, const MetricOptions& option
 
 /// Sums over the repetitions.
 EngineEvents events_of(const RequestRow& row);
+
+SpeculationStats speculation_of(const RequestRow& row);
 
 CardFigures card_of(const RequestRow& row);
 

@@ -33,6 +33,9 @@ class RequestSource {
   /// Request i; called once, when it is sent.
   virtual Request request(std::size_t i) = 0;
 
+  /// The engine knows request i by this id.
+  virtual void sent(std::size_t, RequestId) {}
+
   /// Request i was answered.
   virtual void answered(std::size_t, const Completion&) {}
 };

@@ -27,12 +27,13 @@ struct BenchFlags {
 /// Flags that only the engine heeds are refused for tests of the model alone.
 void check_memory_flags(const CLI::App& cli) {
   for (const char* flag : {"--prefix-cache", "--snapshots", "--audit", "--memory-mode",
-                           "--pool-memory", "--strict-vmm"}) {
+                           "--pool-memory", "--strict-vmm", "--spec", "--draft-steps"}) {
     if (cli.count(flag) == 0) continue;
-    throw Error(ErrorKind::usage,
-                fmt::format("{}: tests of kernels share no pools and keep no prefix; requests do "
-                            "(--dataset-name, --preset)",
-                            flag));
+    throw Error(
+        ErrorKind::usage,
+        fmt::format("{}: tests of kernels share no pools, keep no prefix and have no drafts; "
+                    "requests do (--dataset-name, --preset)",
+                    flag));
   }
 }
 
@@ -81,6 +82,7 @@ Action describe_bench(CLI::App& cli) {
   add_graphs_option(cli, options->graphs);
   add_reuse_options(cli, job.model.reuse);
   add_pool_options(cli, job.model.pools);
+  add_speculation_options(cli, job.model.speculation);
   add_bench_options(cli, job.bench);
   const CLI::App* const compare = describe_compare(cli, options->compare);
   return [options, &cli, compare] {

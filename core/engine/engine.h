@@ -37,6 +37,8 @@ struct SpeculationStats {
   double drafting_seconds = 0;
 
   DraftCounts total() const;
+  SpeculationStats operator-(const SpeculationStats& before) const;
+  SpeculationStats& operator+=(const SpeculationStats& more);
 };
 
 struct EngineOptions {

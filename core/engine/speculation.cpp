@@ -32,6 +32,27 @@ DraftCounts SpeculationStats::total() const {
           .rejected = sum_of(drafted) - sum_of(accepted)};
 }
 
+SpeculationStats& SpeculationStats::operator+=(const SpeculationStats& more) {
+  verify_steps += more.verify_steps;
+  for (std::size_t i = 0; i < drafted.size(); ++i) {
+    drafted[i] += more.drafted[i];
+    accepted[i] += more.accepted[i];
+  }
+  drafting_seconds += more.drafting_seconds;
+  return *this;
+}
+
+SpeculationStats SpeculationStats::operator-(const SpeculationStats& before) const {
+  SpeculationStats since = *this;
+  since.verify_steps -= before.verify_steps;
+  for (std::size_t i = 0; i < drafted.size(); ++i) {
+    since.drafted[i] -= before.drafted[i];
+    since.accepted[i] -= before.accepted[i];
+  }
+  since.drafting_seconds -= before.drafting_seconds;
+  return since;
+}
+
 Speculation::Speculation(const SpeculationOptions& options, const PrefixCache& prefixes,
                          Scheduler& scheduler, Now now)
     : scheduler_(&scheduler), policy_(options.drafts), now_(std::move(now)) {

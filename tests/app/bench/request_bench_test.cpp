@@ -1,4 +1,7 @@
+#include <algorithm>
 #include <cstdlib>
+#include <span>
+#include <vector>
 
 #include <doctest/doctest.h>
 
@@ -35,6 +38,57 @@ struct Fixture {
 };
 
 }  // namespace
+
+TEST_SUITE("app/bench/right_drafts") {
+  const std::vector<TokenId> prompt(3, TokenId{9});
+  const std::vector<TokenId> answer = {TokenId{4}, TokenId{5}, TokenId{6}, TokenId{7}};
+
+  std::vector<TokenId> known(std::size_t drawn) {
+    std::vector<TokenId> tokens = prompt;
+    tokens.insert(tokens.end(), answer.begin(),
+                  answer.begin() + static_cast<std::ptrdiff_t>(drawn));
+    return tokens;
+  }
+
+  TEST_CASE("they go on with the answer of their own request, up to its end") {
+    RightDrafts drafter({{TokenId{1}}, answer}, 1.0, 10, 1);
+    const ArrivalOrder sequence{RequestId{5}, 0};
+    drafter.add(sequence.request, 1, prompt.size());
+    for (std::size_t drawn = 0; drawn <= answer.size(); ++drawn) {
+      CAPTURE(drawn);
+      const std::vector<TokenId> tokens = known(drawn);
+      std::vector<DraftJob> jobs(1);
+      jobs[0] = {.sequence = sequence, .tokens = tokens, .most = 2};
+      drafter.draft(jobs);
+      const std::size_t end = std::min(drawn + 2, answer.size());
+      CHECK(std::ranges::equal(jobs[0].drafts, std::span(answer).subspan(drawn, end - drawn)));
+      CHECK(drafter.may_draft_after_next(sequence, tokens) == (drawn + 2 < answer.size()));
+    }
+  }
+
+  TEST_CASE("of requests that are not known there are none") {
+    RightDrafts drafter({answer}, 1.0, 10, 1);
+    const ArrivalOrder sequence{RequestId{5}, 0};
+    std::vector<DraftJob> jobs(1);
+    jobs[0] = {.sequence = sequence, .tokens = prompt, .most = 7};
+    drafter.draft(jobs);
+    CHECK(jobs[0].drafts.empty());
+    CHECK(!drafter.may_draft_after_next(sequence, prompt));
+  }
+
+  TEST_CASE("a share of them is right") {
+    RightDrafts drafter({std::vector<TokenId>(2000, TokenId{9})}, 0.75, 10, 1);
+    const ArrivalOrder sequence{RequestId{5}, 0};
+    drafter.add(sequence.request, 0, prompt.size());
+    std::vector<DraftJob> jobs(1);
+    jobs[0] = {.sequence = sequence, .tokens = prompt, .most = 2000};
+    drafter.draft(jobs);
+    const auto right = std::ranges::count(jobs[0].drafts, TokenId{9});
+    CHECK(right > 1400);
+    CHECK(right < 1600);
+    CHECK(right + std::ranges::count(jobs[0].drafts, TokenId{0}) == 2000);
+  }
+}
 
 TEST_SUITE("app/bench/scrambled_pool") {
   TEST_CASE("pages that follow each other lie apart, and all come back in the end") {
