@@ -278,6 +278,22 @@ double read_factor(const Config& config, std::string_view key) {
   return factor;
 }
 
+void read_granite_factors(const Config& c, Plan& plan, Attention& attention) {
+  plan.embedding_scale = static_cast<float>(read_factor(c, "embedding_multiplier"));
+  plan.logits_scale = static_cast<float>(1.0 / read_factor(c, "logits_scaling"));
+  attention.scale = static_cast<float>(read_factor(c, "attention_multiplier"));
+  attention.output_scale = static_cast<float>(read_factor(c, "residual_multiplier"));
+}
+
+std::vector<Layer> llama_layers(const Config& c, const Attention& attention) {
+  demand(c, "hidden_act", "silu");
+  demand_flag(c, "attention_bias", false);
+  demand_flag(c, "mlp_bias", false);
+  const Mlp mlp = {.hidden = c.i("intermediate_size"), .output_scale = attention.output_scale};
+  const Layer layer = {{{.parts = {attention}}, {.parts = {mlp}}}};
+  return std::vector<Layer>(static_cast<std::size_t>(layer_count(c)), layer);
+}
+
 MambaChannels expanded_channels(const Config& config, std::int32_t width) {
   return {std::int64_t{width} * config.i("mamba_expand", 2, {1, 64}), "mamba_expand x hidden_size"};
 }

@@ -80,6 +80,14 @@ Rope read_rope(const Config& config, std::int32_t head_dim, double partial_fallb
 /// none is negative.
 double read_factor(const Config& config, std::string_view key);
 
+/// Granite's factors: embedding_multiplier and logits_scaling of the plan, attention_multiplier and
+/// residual_multiplier of its attention.
+void read_granite_factors(const Config& config, Plan& plan, Attention& attention);
+
+/// Llama's layers: attention, and a gated feed-forward of intermediate_size with the same factor on
+/// its output. Refuses biases and activations other than silu.
+std::vector<Layer> llama_layers(const Config& config, const Attention& attention);
+
 /// Channels of a Mamba-2 mixer, and how config.json says it.
 struct MambaChannels {
   std::int64_t count;

@@ -40,16 +40,12 @@ Plan plan(const Config& c) {
   demand_flag(c, "mamba_proj_bias", false);
 
   Plan p = read_plan(c, "rms_norm_eps");
-  p.embedding_scale = static_cast<float>(read_factor(c, "embedding_multiplier"));
-  p.logits_scale = static_cast<float>(1.0 / read_factor(c, "logits_scaling"));
-  const auto residual_scale = static_cast<float>(read_factor(c, "residual_multiplier"));
   Attention attention = read_attention(c, read_head_dim(c));
-  attention.scale = static_cast<float>(read_factor(c, "attention_multiplier"));
-  attention.output_scale = residual_scale;
+  read_granite_factors(c, p, attention);
   if (uses_rope(c)) attention.rope = read_rope(c, attention.head_dim, 1.0);
   Ssd ssd = read_mamba(c, expanded_channels(c, p.width));
-  ssd.output_scale = residual_scale;
-  const Part feed_forward = read_feed_forward(c, residual_scale);
+  ssd.output_scale = attention.output_scale;
+  const Part feed_forward = read_feed_forward(c, attention.output_scale);
   for (const MixerKind kind : mixer_kinds(c)) {
     const Part mixer = kind == MixerKind::attention ? Part(attention) : Part(ssd);
     p.layers.push_back({{{.parts = {mixer}}, {.parts = {feed_forward}}}});

@@ -6,16 +6,10 @@ namespace hyb::models {
 namespace {
 
 Plan plan(const Config& c) {
-  demand(c, "hidden_act", "silu");
-  demand_flag(c, "attention_bias", false);
-  demand_flag(c, "mlp_bias", false);
   Plan p = read_plan(c, "rms_norm_eps");
   Attention attention = read_attention(c, read_head_dim(c));
   attention.rope = read_rope(c, attention.head_dim, 1.0);
-  const Mlp mlp = {.hidden = c.i("intermediate_size")};
-  for (std::int32_t layer = 0; layer < layer_count(c); ++layer) {
-    p.layers.push_back({{{.parts = {attention}}, {.parts = {mlp}}}});
-  }
+  p.layers = llama_layers(c, attention);
   return p;
 }
 
