@@ -98,6 +98,14 @@ std::string kv_dtype_name(DType dtype) {
   return dtype == DType::f8_e4m3 ? "fp8" : dtype == DType::bf16 ? "bf16" : "f32";
 }
 
+std::string kv_text(const models::Geometry& geometry) {
+  std::string text = bytes_text(geometry.kv_bytes_per_token) + " per token";
+  if (geometry.window_kv_bytes > 0) {
+    text += fmt::format(", {} per sequence in windows", bytes_text(geometry.window_kv_bytes));
+  }
+  return text;
+}
+
 std::string weights_name(const models::LoadOptions& load) {
   if (load.quantize != kernels::Quantize::none) return std::string(models::name_of(load.quantize));
   if (load.activation != DType::bf16) return load.f16_share > 0 ? "F16" : "F32";

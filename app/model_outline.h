@@ -31,6 +31,9 @@ std::string kv_dtype_name(DType dtype);
 /// one that is named first in: FP8, F16, others.
 std::string weights_name(const models::LoadOptions& load);
 
+/// "4.0 KiB per token", "2.0 KiB per token, 1.5 MiB per sequence in windows".
+std::string kv_text(const models::Geometry& geometry);
+
 /// What makes the weights smaller, and what is of their type, for messages; empty: nothing.
 std::string smaller_weights_text(const models::LoadOptions& load, bool fits_in_12_bits);
 

@@ -36,6 +36,11 @@ struct Place {
   std::int32_t part;
 };
 
+Reach reach_of(const KvShape& kv) {
+  if (kv.window == 0) return {};
+  return {.kind = Reach::Kind::window, .tokens = kv.window};
+}
+
 void add_pages(Geometry& geometry, const Place& at, const KvShape& kv) {
   const std::size_t elements = product({2, kv.kv_heads, kv.head_dim});
   const std::size_t page_bytes = product(
@@ -47,9 +52,14 @@ void add_pages(Geometry& geometry, const Place& at, const KvShape& kv) {
                             .head_dim = kv.head_dim,
                             .elements_per_token = static_cast<std::int64_t>(elements),
                             .page_bytes = page_bytes,
-                            .reach = {}});
+                            .reach = reach_of(kv)});
   geometry.page_bytes += page_bytes;
-  geometry.kv_bytes_per_token += page_bytes / static_cast<std::size_t>(geometry.page_tokens);
+  const std::size_t token_bytes = page_bytes / static_cast<std::size_t>(geometry.page_tokens);
+  if (kv.window == 0) {
+    geometry.kv_bytes_per_token += token_bytes;
+  } else {
+    geometry.window_kv_bytes += token_bytes * static_cast<std::size_t>(kv.window);
+  }
 }
 
 void add_state(Geometry& geometry, const Place& at, const StateShape& shape) {

@@ -111,7 +111,8 @@ struct Geometry {
   std::vector<PageLayout> pages;  ///< in layer order; the index is the attention ordinal
   std::vector<SlotPiece> pieces;  ///< in layer order; the index is the recurrent ordinal
 
-  std::size_t kv_bytes_per_token;        ///< all attention layers
+  std::size_t kv_bytes_per_token;        ///< attention layers that see every position
+  std::size_t window_kv_bytes = 0;       ///< of a sequence, at most: those with windows
   std::size_t page_bytes;                ///< one page id, all attention layers
   std::size_t slot_bytes;                ///< one slot, padded; a multiple of slot_alignment
   std::size_t state_bytes_per_sequence;  ///< windows and matrices without padding

@@ -58,8 +58,7 @@ Work& Work::operator+=(const Work& more) {
 Roofline::Roofline(const Plan& plan, const Geometry& geometry)
     : weight_bytes_(bytes_of(geometry.load, linear_quantize(geometry.load))),
       head_bytes_(bytes_of(geometry.load, head_quantize(geometry.load))),
-      head_parameters_(std::int64_t{plan.vocab} * plan.width),
-      kv_bytes_per_token_(static_cast<double>(geometry.kv_bytes_per_token)) {
+      head_parameters_(std::int64_t{plan.vocab} * plan.width) {
   fixed_parameters_ = plan.width;  // of the final norm
   for (const Layer& layer : plan.layers) {
     for (const Block& block : layer.blocks) {
@@ -70,6 +69,10 @@ Roofline::Roofline(const Plan& plan, const Geometry& geometry)
     }
   }
   count_fp8(geometry.load);
+  for (const PageLayout& page : geometry.pages) {
+    attention_[page.reach.tokens].bytes_per_token +=
+        static_cast<double>(page.page_bytes) / geometry.page_tokens;
+  }
   for (const SlotPiece& piece : geometry.pieces) {
     state_bytes_ += static_cast<double>(piece.state_bytes);
     window_bytes_ += static_cast<double>(piece.conv_bytes);
@@ -78,7 +81,7 @@ Roofline::Roofline(const Plan& plan, const Geometry& geometry)
 
 void Roofline::add_part(const auto& part, std::int64_t width) {
   const PartWork work = part.work();
-  attention_width_ += work.attention_width;
+  if (work.attention_width > 0) attention_[work.attention_window].width += work.attention_width;
   state_flops_ += work.token_flops;
   if (work.chunk_tokens > 0) chunk_flops_[work.chunk_tokens] += work.chunk_flops;
   ParameterCounter counter;
@@ -110,6 +113,18 @@ double Roofline::experts_touched(double tokens) const {
   return parameters;
 }
 
+namespace {
+
+/// Pairs of a query and a position that it sees, of `length` queries from `position` on; a window
+/// of 0 sees all.
+double pairs_seen(double position, double length, double window) {
+  const double growing =
+      window == 0 ? length : std::clamp(window - position, 0.0, length);  // queries that see all
+  return growing * position + growing * growing / 2 + (length - growing) * window;
+}
+
+}  // namespace
+
 /// Without the weights' bytes, which all spans of a step share.
 Work Roofline::spans(const StepShape& shape) const {
   const auto sequences = static_cast<double>(shape.sequences);
@@ -118,15 +133,19 @@ Work Roofline::spans(const StepShape& shape) const {
   const auto rows = sequences * static_cast<double>(shape.rows);
   const double tokens = sequences * length;
 
-  const double per_sequence = 2 * state_bytes_ + window_bytes_ + kv_bytes_per_token_ * position;
+  double per_sequence = 2 * state_bytes_ + window_bytes_;
+  double attention = 0;
+  for (const auto& [window, layers] : attention_) {
+    const double seen = window == 0 ? position : std::min(position, window - 1.0);
+    per_sequence += layers.bytes_per_token * seen;
+    attention += 4 * layers.width * sequences * pairs_seen(position, length, window);
+  }
   const auto active = static_cast<double>(active_parameters());
   const auto head = static_cast<double>(head_parameters_);
   double recurrent = state_flops_;
   for (const auto& [chunk, flops] : chunk_flops_) {
     recurrent += flops * static_cast<double>(std::min(shape.tokens, chunk));
   }
-  const double attention =
-      4 * attention_width_ * sequences * (length * position + length * length / 2);
   return {.bytes = sequences * per_sequence,
           .flops = 2 * active * tokens + 2 * head * rows + recurrent * tokens + attention};
 }

@@ -39,13 +39,14 @@ struct StepShape {
 ///
 /// Bytes: weights touched, once (attention, mixers, feed-forwards, norms, and the head when logits
 /// are wanted; not the lookup in the embedding) + per sequence: recurrent matrices twice (read and
-/// written), convolution windows once, keys and values of the positions before the step. Of E
+/// written), convolution windows once, keys and values of the positions before the step that its
+/// first token sees. Of E
 /// routed experts, k of them active, E (1 - (1 - k/E)^tokens) are touched: the average of uniform
 /// routing.
 ///
 /// FLOPs: 2 x active parameters per token (the head per row of logits) + causal attention, 4 heads
-/// head_dim (tokens position + tokens^2 / 2) per layer + the recurrences, which run in chunks: see
-/// PartWork, and work() of each part.
+/// head_dim (tokens position + tokens^2 / 2) per layer, less where windows end, + the recurrences,
+/// which run in chunks: see PartWork, and work() of each part.
 class Roofline {
  public:
   /// Weights count as they are packed: with the activation type's size, or with that of their codes
@@ -93,8 +94,14 @@ class Roofline {
   std::int64_t fixed_parameters_ = 0, routed_active_ = 0, head_parameters_;
   std::vector<Experts> experts_;  ///< one entry per layer that has some
 
-  double state_bytes_ = 0, window_bytes_ = 0, kv_bytes_per_token_;
-  double attention_width_ = 0;  ///< sum of heads x head_dim over the layers
+  /// Attention layers of one window.
+  struct AttentionWork {
+    double bytes_per_token = 0;  ///< of keys and values
+    double width = 0;            ///< sum of heads x head_dim
+  };
+
+  double state_bytes_ = 0, window_bytes_ = 0;
+  std::map<std::int32_t, AttentionWork> attention_;  ///< by window; 0: none
 
   double state_flops_ = 0;                      ///< of the recurrences, per token
   std::map<std::int64_t, double> chunk_flops_;  ///< by chunk: per token and token of its chunk

@@ -152,6 +152,21 @@ qwen_moe_mixed = {
 }
 del qwen_moe_mixed["head_dim"]
 
+# Windows of less and of more than a page, from a layer on or as layer_types says.
+qwen_windows = {
+    **qwen,
+    "max_window_layers": 1,
+    "num_hidden_layers": 3,
+    "sliding_window": 5,
+    "use_sliding_window": True,
+}
+qwen_windows_odd = {
+    **qwen_odd,
+    "layer_types": ["sliding_attention", "full_attention"] * 2,
+    "sliding_window": 23,
+    "use_sliding_window": True,
+}
+
 fixtures = {
     "llama-3": recipe(llama3, lengths=(1, 3, 16, 17, 33)),
     "llama-old": recipe(old, lengths=(1, 4, 33), shards=2),
@@ -160,6 +175,8 @@ fixtures = {
     "granite-llama-odd": recipe(granite_odd, lengths=(1, 7, 33), shards=2),
     "qwen3-dense": recipe(qwen, lengths=(1, 3, 17, 33), generation={"eos_token_id": [2, 7]}),
     "qwen3-dense-odd": recipe(qwen_odd, lengths=(1, 5, 33)),
+    "qwen3-windows": recipe(qwen_windows, lengths=(1, 5, 6, 17, 49)),
+    "qwen3-windows-odd": recipe(qwen_windows_odd, lengths=(1, 23, 24, 75), shards=2),
     "qwen3-moe": recipe(qwen_moe, lengths=(1, 3, 17, 33), shards=2),
     "qwen3-moe-mixed": recipe(qwen_moe_mixed, lengths=(1, 5, 33)),
 }

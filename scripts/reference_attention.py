@@ -10,7 +10,8 @@ class Attention(Part):
     """Options: heads, kv_heads, head_dim; theta, rope_dims (0: no rope) and
     scaling (rope_speeds); qk_norm: None, "rms" or
     "rms_1p" (weight 1 + w), with eps; gated: q_proj holds q and gate, head by head; multiplier: the
-    scale where it is not head_dim^-0.5. Factors: "in" (of the input), "k" (of the keys)."""
+    scale where it is not head_dim^-0.5; window: positions that a token sees, its own included, None
+    for all. Factors: "in" (of the input), "k" (of the keys)."""
 
     names = {
         "q": "q_proj.weight",
@@ -21,7 +22,7 @@ class Attention(Part):
         "k_norm": "k_norm.weight",
     }
     theta, rope_dims, scaling = 10000.0, 0, None
-    qk_norm, gated, multiplier, eps = None, False, None, None
+    qk_norm, gated, multiplier, eps, window = None, False, None, None, None
 
     def tensors(self):
         width, kv_width = self.heads * self.head_dim, self.kv_heads * self.head_dim
@@ -40,6 +41,7 @@ class Attention(Part):
             found += ["rope"] if self.rope_dims == self.head_dim else ["rope", "partial_rope"]
         found += ["rope_scaling"] if self.scaling else []
         found += ["qk_norm", "qk_norm_weights"] if self.qk_norm else []
+        found += ["window"] if self.window else []
         return found + (["output_gate"] if self.gated else [])
 
     def nothing(self):
@@ -75,6 +77,8 @@ class Attention(Part):
         scores = numpy.einsum("qhd,khd->hqk", q, k) * scale
         keys = numpy.arange(len(k))
         seen = keys <= positions[:, None]
+        if self.window and model.has("window", layer):
+            seen &= keys > positions[:, None] - self.window
         if not model.has("past", layer):
             seen = keys == positions[:, None]
         mixed = numpy.einsum("hqk,khd->qhd", softmax(numpy.where(seen, scores, -numpy.inf)), v)

@@ -93,6 +93,14 @@ def qwen3_5(c, prefix, fused):
     return qwen(c, prefix, fused, grouped=False)
 
 
+def qwen3_window(c, layer):
+    if not c.get("use_sliding_window"):
+        return None
+    kinds = c.get("layer_types")
+    sliding = kinds[layer] == "sliding_attention" if kinds else layer >= c["max_window_layers"]
+    return c["sliding_window"] if sliding else None
+
+
 def qwen3(c, prefix, fused):
     """Attention with norms of q and k in every layer; experts have no shared one beside them."""
     hidden, eps = c["hidden_size"], c["rms_norm_eps"]
@@ -105,6 +113,7 @@ def qwen3(c, prefix, fused):
             ffn = qwen_moe(c, hidden, at + "mlp.", fused, must_norm=False)
         else:
             ffn = Mlp(hidden, at + "mlp.", width=c["intermediate_size"])
+        own["window"] = qwen3_window(c, i)
         layers.append(pair(at, attention_of(c, hidden, at + "self_attn.", **own), ffn))
     return plan_with(c, prefix, layers)
 

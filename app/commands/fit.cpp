@@ -101,9 +101,9 @@ void print_text(const ModelSource& source, const ModelOutline& outline, const Fi
   write_output(
       sanitized_line(source.name()) + '\n' +
       (missing.empty() ? "" : "not complete: " + missing + '\n') + '\n' + plain_text(parts) + '\n' +
-      fmt::format("keys and values {}, {} per token; state {}, {} per sequence\n",
-                  name_of(geometry.kv_dtype), bytes_text(geometry.kv_bytes_per_token),
-                  name_of(geometry.state_dtype), bytes_text(geometry.state_bytes_per_sequence)) +
+      fmt::format("keys and values {}, {}; state {}, {} per sequence\n", name_of(geometry.kv_dtype),
+                  kv_text(geometry), name_of(geometry.state_dtype),
+                  bytes_text(geometry.state_bytes_per_sequence)) +
       fmt::format("--parallel {}: room for {} of up to {} tokens each\n", options.parallel,
                   memory.sequences, memory.length_max) +
       "longest single sequence: " + counted(fit.length_max(), "token") + "\n\n" +
@@ -161,6 +161,7 @@ void print_json(const ModelSource& source, const ModelOutline& outline, const Fi
                      {"views", views_json(memory)},
                      {"page_tokens", outline.geometry.page_tokens},
                      {"kv_bytes_per_token", outline.geometry.kv_bytes_per_token},
+                     {"window_kv_bytes", outline.geometry.window_kv_bytes},
                      {"state_bytes_per_sequence", outline.geometry.state_bytes_per_sequence},
                      {"parallel", options.parallel},
                      {"sequences", memory.sequences},

@@ -344,8 +344,7 @@ std::string inspection_text(const Inspection& all, TensorList list) {
   add("weights",
       fmt::format("{} in memory, {}", bytes_text(all.weight_bytes), weights_name(geometry.load)));
   if (!all.lossless.empty()) add("  in 12 bits", lossless_text(all.lossless));
-  add("keys and values", fmt::format("{} per token, {}", bytes_text(geometry.kv_bytes_per_token),
-                                     name_of(geometry.kv_dtype)));
+  add("keys and values", fmt::format("{}, {}", kv_text(geometry), name_of(geometry.kv_dtype)));
   add("state",
       fmt::format("{} per sequence, {}; {} as an int8 snapshot",
                   bytes_text(geometry.state_bytes_per_sequence), name_of(geometry.state_dtype),
@@ -394,6 +393,7 @@ Json inspection_json(const Inspection& all, bool all_tensors) {
                {"kv_dtype", name_of(geometry.kv_dtype)},
                {"state_dtype", name_of(geometry.state_dtype)},
                {"kv_bytes_per_token", geometry.kv_bytes_per_token},
+               {"window_kv_bytes", geometry.window_kv_bytes},
                {"state_bytes_per_sequence", geometry.state_bytes_per_sequence},
                {"slot_bytes", geometry.slot_bytes},
                {"snapshot_bytes_int8", models::snapshot_layout(geometry).bytes},

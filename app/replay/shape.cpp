@@ -177,6 +177,11 @@ ReplayShape shape_of_config(const std::string& name, const ShapeOptions& options
   models::GeometryOptions sizes = outline.sizes;
   sizes.kv = kv_dtype_of(options.kv_dtype);
   const models::Geometry geometry = models::geometry_of(outline.plan, sizes);
+  if (geometry.window_kv_bytes > 0) {
+    throw Error(ErrorKind::usage, fmt::format("--shape {}: layers with windows can't be replayed "
+                                              "yet; give a shape without them",
+                                              name));
+  }
   ReplayShape shape = {
       .name = name,
       .kv_bytes_per_token = static_cast<std::int64_t>(geometry.kv_bytes_per_token),

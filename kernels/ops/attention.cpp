@@ -244,7 +244,8 @@ void check(const Attention& op, Device device) {
     check.that(op.y.data != op.gate.data, "y is not gate", 0);
   }
   check.spans(op.span_begin, tokens);
-  check.page_tables(op.span_begin, op.position, op.page_begin, op.pages, op.page_tokens, pages_max);
+  check.page_tables(op.span_begin, op.position, op.page_begin, op.pages, op.page_tokens, pages_max,
+                    op.window);
 }
 
 void attention(Queue& queue, const Attention& op) {

@@ -38,9 +38,12 @@ class Check {
   /// Slots below `slots`, or -1: nothing is read, or nothing is written.
   void slots(const Tensor& read_slot, const Tensor& write_slot, std::int64_t spans,
              std::int64_t slots) const;
-  /// Every span's page table reaches as far as the span, and names pages below `pages_max`.
+  /// Every span's page table reaches as far as the span, and names pages below `pages_max`, from
+  /// the first position that its tokens see: `window` counts those of a token, its own included;
+  /// 0: all. What is before it may be anything.
   void page_tables(const Tensor& span_begin, const Tensor& position, const Tensor& page_begin,
-                   const Tensor& pages, std::int64_t page_tokens, std::int64_t pages_max) const;
+                   const Tensor& pages, std::int64_t page_tokens, std::int64_t pages_max,
+                   std::int64_t window) const;
 
  private:
   [[noreturn]] void fail(const char* rule, std::int64_t got) const;

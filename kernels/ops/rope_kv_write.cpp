@@ -14,6 +14,7 @@ namespace hyb::kernels {
 namespace {
 
 constexpr std::int64_t pairs_max = 512;
+constexpr std::int64_t own_token = 1;  ///< a window: earlier positions are not looked at
 
 struct Turn {
   float cosine, sine;
@@ -103,7 +104,8 @@ void check(const KvWrite& op) {
   check.tensor(op.pages_of_layer, "pages_of_layer", op.pages_of_layer.dtype,
                {pages_max, 2 * width * op.page_tokens});
   check.spans(op.span_begin, tokens);
-  check.page_tables(op.span_begin, op.position, op.page_begin, op.pages, op.page_tokens, pages_max);
+  check.page_tables(op.span_begin, op.position, op.page_begin, op.pages, op.page_tokens, pages_max,
+                    own_token);
 }
 
 template <typename T, typename K>
@@ -184,7 +186,7 @@ void check(const RopeKvWrite& op, Device device) {
   check.tensor(op.pages_of_layer, "pages_of_layer", op.pages_of_layer.dtype,
                {op.pages_of_layer.dim(0), 2 * op.kv_heads * op.page_tokens * op.head_dim});
   check.page_tables(op.span_begin, op.position, op.page_begin, op.pages, op.page_tokens,
-                    op.pages_of_layer.dim(0));
+                    op.pages_of_layer.dim(0), own_token);
 }
 
 void rope_kv_write(Queue& queue, const RopeKvWrite& op) {

@@ -89,6 +89,14 @@ std::vector<MixerKind> mixer_kinds(const Config& config,
   return kinds;
 }
 
+std::vector<std::int32_t> layer_windows(const Config& config) {
+  std::vector<std::int32_t> windows;
+  for (const MixerKind kind : mixer_kinds(config, {"sliding_attention"})) {
+    windows.push_back(kind == MixerKind::attention ? 0 : config.i("sliding_window"));
+  }
+  return windows;
+}
+
 std::vector<bool> layers_at(const Config& config, std::string_view key) {
   const std::int32_t layers = layer_count(config);
   std::vector<bool> named(static_cast<std::size_t>(layers), false);

@@ -34,6 +34,10 @@ std::vector<MixerKind> mixer_kinds(const Config& config,
                                    std::initializer_list<std::string_view> recurrent = {
                                        "mamba", "mamba2", "linear_attention"});
 
+/// For every layer of `layer_types` the window of its attention: sliding_window of
+/// "sliding_attention", 0 of "full_attention".
+std::vector<std::int32_t> layer_windows(const Config& config);
+
 /// The same from a list of the layers with attention under `key`; absent: none has.
 std::vector<MixerKind> mixer_kinds_at(const Config& config, std::string_view key);
 

@@ -1,5 +1,6 @@
-// Qwen3 and Qwen3-MoE: attention with rope and norms of q and k, a feed-forward or a sparse MoE in
-// every layer.
+// Qwen3 and Qwen3-MoE: attention with rope and norms of q and k, with windows from a layer on where
+// the configuration says so; a feed-forward or a sparse MoE in every layer.
+#include <algorithm>
 #include <vector>
 
 #include "models/families/common.h"
@@ -19,19 +20,36 @@ Moe read_moe(const Config& c) {
   return moe;
 }
 
+/// For every layer the window of its attention; 0: none.
+std::vector<std::int32_t> read_windows(const Config& c) {
+  const auto layers = static_cast<std::size_t>(layer_count(c));
+  if (!c.b("use_sliding_window", false)) {
+    if (c.has("layer_types")) mixer_kinds(c, {});  // refuses layers with windows
+    return std::vector<std::int32_t>(layers, 0);
+  }
+  if (c.model_type() == "qwen3_moe") demand_flag(c, "use_sliding_window", false);
+  if (c.has("layer_types")) return layer_windows(c);
+  constexpr std::int32_t usual_full_layers = 28;
+  const auto full =
+      static_cast<std::size_t>(c.i("max_window_layers", usual_full_layers, count_range));
+  std::vector<std::int32_t> windows(layers, c.i("sliding_window", 4096));
+  std::fill_n(windows.begin(), std::min(full, layers), 0);
+  return windows;
+}
+
 Plan plan(const Config& c) {
   demand(c, "hidden_act", "silu");
   demand_flag(c, "attention_bias", false);
-  demand_flag(c, "use_sliding_window", false);
-  if (c.has("layer_types")) mixer_kinds(c, {});  // refuses layers with windows
   Plan p = read_plan(c, "rms_norm_eps");
   const bool is_moe = c.model_type() == "qwen3_moe";
   Attention attention = read_attention(c, is_moe ? read_head_dim(c) : c.i("head_dim", 128));
   attention.rope = read_rope(c, attention.head_dim, 1.0);
   attention.qk_norm = Norm::rms;
   const std::vector<bool> sparse = is_moe ? sparse_layers(c) : std::vector<bool>();
-  for (std::int32_t layer = 0; layer < layer_count(c); ++layer) {
-    const bool has_experts = is_moe && sparse[static_cast<std::size_t>(layer)];
+  const std::vector<std::int32_t> windows = read_windows(c);
+  for (std::size_t layer = 0; layer < windows.size(); ++layer) {
+    attention.window = windows[layer];
+    const bool has_experts = is_moe && sparse[layer];
     const Part feed_forward =
         has_experts ? Part(read_moe(c)) : Part(Mlp{.hidden = c.i("intermediate_size")});
     p.layers.push_back({{{.parts = {attention}}, {.parts = {feed_forward}}}});

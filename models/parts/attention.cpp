@@ -66,6 +66,7 @@ PartText Attention::text() const {
   text += rope ? fmt::format("rope over {} dims, theta {}", rope->rotary_dim, rope->theta)
                : "no positions";
   if (rope && !rope->scaling.empty()) text += ", " + rope->scaling;
+  if (window > 0) text += fmt::format(", window of {}", window);
   if (qk_norm) text += ", q/k norm";
   if (output_gate) text += ", output gate";
   return {.kind = "attention", .text = std::move(text)};
@@ -121,6 +122,7 @@ void Attention::run(const AttentionWeights& weights, const PartMemory& memory,
                                      .norm_eps = call.norm_eps,
                                      .norm_one_plus = qk_norm == Norm::rms_1p,
                                      .workspace = memory.workspace,
+                                     .window = window,
                                      .gate = gate,
                                      .positions = tables.positions};
   if (tables.single_tokens) {

@@ -33,13 +33,16 @@ struct Attention {
   float scale;                  ///< factor on q.k
   std::optional<Rope> rope;     ///< none: no positional encoding
   std::optional<Norm> qk_norm;  ///< per-head norm of q and k
+  std::int32_t window = 0;      ///< positions that a token sees, its own included; 0: all
   bool output_gate = false;     ///< q_proj holds [q | gate] per head; out *= sigmoid(gate)
   float output_scale = 1.0F;
 
   using Weights = AttentionWeights;
   Weights weights(WeightVisitor& visitor, std::int64_t width) const;
-  MemoryShape memory() const { return {.kv = KvShape{kv_heads, head_dim}}; }
-  PartWork work() const { return {.attention_width = static_cast<double>(inner())}; }
+  MemoryShape memory() const { return {.kv = KvShape{kv_heads, head_dim, window}}; }
+  PartWork work() const {
+    return {.attention_width = static_cast<double>(inner()), .attention_window = window};
+  }
   PartText text() const;
   std::size_t scratch_bytes(const StepSetting& setting) const;
   std::size_t workspace_bytes(const StepSetting& setting) const;

@@ -21,10 +21,11 @@ namespace hyb::models {
 /// y = rms(x) * w, or rms(x) * (1 + w).
 enum class Norm : std::uint8_t { rms, rms_1p };
 
-/// Keys and values of every token.
+/// Keys and values of every token, or of the last `window` tokens, a step's own included.
 struct KvShape {
   std::int32_t kv_heads;
   std::int32_t head_dim;
+  std::int32_t window = 0;  ///< 0: every token
 };
 
 /// What a sequence keeps of all its tokens, in a size that does not grow.
@@ -48,8 +49,10 @@ struct MemoryShape {
 
 /// FLOPs of a part besides the products with its weights; a multiplication and an addition are two.
 struct PartWork {
-  /// Causal attention: 4 x this for every pair of a query and a position before it.
+  /// Causal attention: 4 x this for every pair of a query and a position before it, of which it
+  /// sees `attention_window`; 0: all.
   double attention_width = 0;
+  std::int32_t attention_window = 0;
   double token_flops = 0;  ///< per token
   /// A recurrence that runs in chunks, per token and token of its chunk. A step of fewer tokens is
   /// one chunk of its own length.

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "models/memory_layout.h"
 #include "tests/support/error_text.h"
 #include "tests/support/plans.h"
 
@@ -165,6 +166,21 @@ TEST_SUITE("models/geometry") {
     CHECK(geometry.pages[0].page_bytes == 2 * 4 * 64 * 16 * 4);
     CHECK(geometry.kv_bytes_per_token == 8192);
     CHECK(geometry.pieces[10].layer == 11);
+  }
+
+  TEST_CASE("a layer with a window takes as many tokens as it has, and no more") {
+    const Geometry all = geometry_of(plan_of("qwen3-0.6b"));
+    const Geometry some = geometry_of(plan_of(
+        "qwen3-0.6b",
+        {{"use_sliding_window", "true"}, {"sliding_window", "512"}, {"max_window_layers", "7"}}));
+    CHECK(4 * some.kv_bytes_per_token == all.kv_bytes_per_token);
+    CHECK(some.window_kv_bytes == 512 * (all.kv_bytes_per_token - some.kv_bytes_per_token));
+    CHECK(all.window_kv_bytes == 0);
+    CHECK(some.page_bytes == all.page_bytes);
+    CHECK(page_groups(some, false) == 2);
+    CHECK(page_groups(some, true) == 1);
+    CHECK(some.pages[6].reach == Reach{});
+    CHECK(some.pages[7].reach == Reach{Reach::Kind::window, 512});
   }
 
   TEST_CASE("sizes for any type of keys, values and states, and any page") {

@@ -198,6 +198,31 @@ TEST_SUITE("models/roofline") {
     }
   }
 
+  TEST_CASE("a window bounds what a layer reads and computes") {
+    const auto windows = [](const std::string& tokens) {
+      return roofline(
+          "qwen3-0.6b",
+          {{"use_sliding_window", "true"}, {"sliding_window", tokens}, {"max_window_layers", "0"}});
+    };
+    const Roofline full = roofline("qwen3-0.6b"), narrow = windows("512");
+    const auto at = [](std::int64_t position, std::int64_t tokens) {
+      return StepShape{.sequences = 1, .tokens = tokens, .position = position, .rows = 1};
+    };
+    for (const std::int64_t position : {0, 100, 511}) {
+      CHECK(narrow.step(at(position, 1)).bytes == full.step(at(position, 1)).bytes);
+      CHECK(narrow.step(at(position, 1)).flops ==
+            doctest::Approx(full.step(at(position, 1)).flops));
+    }
+    const Work far = narrow.step(at(30000, 1));
+    CHECK(far.bytes == full.step(at(511, 1)).bytes);
+    // The triangle of causal attention counts half of the own position.
+    CHECK(far.flops == doctest::Approx(full.step(at(511, 1)).flops).epsilon(2e-4));
+    // Chunks add up, and so do the tokens before and after the window is full.
+    CHECK(narrow.step(at(0, 4096)).flops - narrow.step(at(0, 512)).flops ==
+          doctest::Approx(narrow.step(at(30000, 3584)).flops).epsilon(0.01));
+    CHECK(windows("40000").step(at(0, 4096)).flops == full.step(at(0, 4096)).flops);
+  }
+
   TEST_CASE("a prefill has a linear and a square part") {
     for (const std::string& name : {tiny, nemotron12}) {
       const Roofline of = roofline(name);

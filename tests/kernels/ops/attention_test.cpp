@@ -106,6 +106,28 @@ TEST_SUITE("kernels/ops/attention") {
     }
   }
 
+  TEST_CASE("pages before a window may be gone") {
+    for (const std::int64_t window : {1, 16, 37}) {
+      CAPTURE(window);
+      Queue queue = test_queue(Isa::plain, 2);
+      AttentionFixture f(DType::f32, {.heads = 6, .kv_heads = 2, .head_dim = 32}, 85);
+      f.window = window;
+      f.write(queue, 0, 85);
+      f.attend(queue, 80, 5);
+      std::vector<float> whole(5 * 6 * 32);
+      for (std::size_t i = 0; i < whole.size(); ++i)
+        whole[i] = f.y.get(static_cast<std::int64_t>(i) + 80 * 6 * 32);
+      for (std::int64_t page = 0; page < (80 - window + 1) / 16; ++page) {
+        f.table[static_cast<std::size_t>(page)] = -1;
+      }
+      f.attend(queue, 80, 5);
+      for (std::size_t i = 0; i < whole.size(); ++i)
+        REQUIRE(f.y.get(static_cast<std::int64_t>(i) + 80 * 6 * 32) == whole[i]);
+      f.table[static_cast<std::size_t>((80 - window + 1) / 16)] = -1;
+      CHECK_THROWS_AS(f.attend(queue, 80, 5), Error);
+    }
+  }
+
   TEST_CASE("a gate multiplies the rounded answer, on every route, with partials merged or not") {
     constexpr std::int64_t tokens = attention_run_keys + 40;
     for (const Isa isa : available_isas()) {

@@ -19,8 +19,8 @@ std::string error_of(const std::string& key, const std::string& value, const cha
   return model_error([&] { plan_of(name, {{key, value}}); });
 }
 
-const Attention& attention(const Plan& plan) {
-  return std::get<Attention>(plan.layers.at(0).blocks.at(0).parts.at(0));
+const Attention& attention(const Plan& plan, std::size_t layer = 0) {
+  return std::get<Attention>(plan.layers.at(layer).blocks.at(0).parts.at(0));
 }
 
 }  // namespace
@@ -140,8 +140,25 @@ TEST_SUITE("models/families/qwen3") {
     CHECK(attention(plan_of("qwen3-30b-a3b", {{"head_dim", ""}})).head_dim == 64);
   }
 
-  TEST_CASE("windows are refused") {
-    CHECK(contains(error_of("use_sliding_window", "true", "qwen3-0.6b"), "true is not supported"));
+  TEST_CASE("windows from a layer on, or where layer_types says") {
+    const std::vector<Edit> from_20 = {
+        {"use_sliding_window", "true"}, {"sliding_window", "512"}, {"max_window_layers", "20"}};
+    const std::vector<Edit> listed = {
+        {"use_sliding_window", "true"},
+        {"sliding_window", "512"},
+        {"layer_types", layer_types(28, {5, 27}, "sliding_attention", "full_attention")}};
+    for (std::size_t layer = 0; layer < 28; ++layer) {
+      CAPTURE(layer);
+      CHECK(attention(plan_of("qwen3-0.6b", from_20), layer).window == (layer < 20 ? 0 : 512));
+      const bool is_listed = layer == 5 || layer == 27;
+      CHECK(attention(plan_of("qwen3-0.6b", listed), layer).window == (is_listed ? 512 : 0));
+    }
+    CHECK(contains(attention(plan_of("qwen3-0.6b", listed), 5).text().text, ", window of 512,"));
+  }
+
+  TEST_CASE("windows that nothing asks for, or beside experts, are refused") {
+    CHECK(
+        contains(error_of("use_sliding_window", "true", "qwen3-30b-a3b"), "true is not supported"));
     const std::string types = layer_types(28, {}, "", "full_attention");
     CHECK(error_of("layer_types", types, "qwen3-0.6b").empty());
     CHECK(contains(error_of("layer_types", layer_types(28, {5}, "sliding_attention", "attention"),
